@@ -1,0 +1,52 @@
+# Two commands after a clone: `make demo` and `make test`. Each does all of its own set-up.
+# A set-up is done once per environment and extra, and again when pyproject.toml changes.
+
+VENV ?= .venv
+BENCH_VENV ?= .venv-bench
+PYTEST_ARGS ?= -n auto
+BENCH_ARGS ?=
+
+.PHONY: demo test lint types layers unit bench clean
+
+demo: $(VENV)/.installed-demo
+	$(VENV)/bin/python examples/digits.py
+
+test: lint types layers unit
+
+lint: $(VENV)/.installed-test
+	$(VENV)/bin/ruff check .
+
+types: $(VENV)/.installed-test
+	$(VENV)/bin/pyright --pythonpath $(VENV)/bin/python
+
+layers: $(VENV)/.installed-test
+	$(VENV)/bin/lint-imports
+
+# The size of files, the guards of the layers and what may be imported are tests like any other.
+unit: $(VENV)/.installed-test
+	$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+# The peer is installed beside this package, in an environment of its own.
+bench: $(BENCH_VENV)/.installed-bench
+	$(BENCH_VENV)/bin/python -m benchmarks.harness spine $(BENCH_ARGS)
+
+clean:
+	rm -rf $(VENV) $(BENCH_VENV) build src/tilewright.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+define install
+	@set -e; \
+	if ! [ -x $(@D)/bin/python ]; then \
+	    python=$$(PYTHON="$(PYTHON)" sh .ci/find-python); \
+	    echo "setting up $(@D) with $$python"; \
+	    "$$python" -m venv $(@D); \
+	fi; \
+	echo "installing tilewright[$*] and what it needs into $(@D)"; \
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"; \
+	touch $@
+endef
+
+$(VENV)/.installed-%: pyproject.toml
+	$(install)
+
+$(BENCH_VENV)/.installed-%: pyproject.toml
+	$(install)

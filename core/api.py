@@ -1,0 +1,600 @@
+"""The transformations as users call them: pytrees in, pytrees out."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import tree
+from .errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    BatchAxisError,
+    DifferentiationError,
+    NonDifferentiableDtypeError,
+    NonScalarGradientError,
+    ShapeError,
+    TreeError,
+)
+from .ir import Program
+from .jvp import jvp_flat
+from .linearize import LinearMap, linear_part, linearize_flat
+from .primitive import AxisInfo, Linear, Zero
+from .rules import instantiate, moved
+from .trace import as_type, current_trace, trace_program, typeof, under
+from .transpose import transpose_map
+from .types import FLOAT0, ArrayType, as_dtype, is_complex, is_float, is_inexact
+from .vmap import batch_flat
+
+
+@dataclass(frozen=True)
+class ShapeDtypeStruct:
+    """A shape and dtype standing for an array.
+
+    >>> ShapeDtypeStruct((2, 3), "float32").size
+    6
+    """
+
+    shape: tuple[int, ...]
+    dtype: Any
+    weak_type: bool = False
+    sharding: Any = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(self.shape))
+        object.__setattr__(self, "dtype", as_dtype(self.dtype))
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+
+def struct_of(type: Any) -> ShapeDtypeStruct:
+    return ShapeDtypeStruct(type.shape, type.dtype, type.weak_type)
+
+
+class Flat:
+    """A function of flat arguments; the structure of its result is known after a call as `out_tree`."""
+
+    def __init__(self, fun: Callable[..., Any], in_tree: Any, kwargs: bool = False, has_aux: bool = False):
+        self.fun, self.in_tree, self.kwargs, self.has_aux = fun, in_tree, kwargs, has_aux
+        self.out_tree: Any = None
+        self.aux: Any = None
+
+    def __call__(self, *leaves: Any) -> list[Any]:
+        tree_in = self.in_tree.unflatten(leaves)
+        out = self.fun(*tree_in[0], **tree_in[1]) if self.kwargs else self.fun(*tree_in)
+        if self.has_aux:
+            if not isinstance(out, tuple) or len(out) != 2:
+                raise ArgumentTypeError("with has_aux=True the function returns a pair (output, auxiliary)",
+                                        f"it returned a {type(out).__name__}; return (output, auxiliary)")  # fmt: skip
+            out, self.aux = out
+        flat, self.out_tree = tree.flatten(out)
+        for x in flat:
+            typeof(x)
+        return flat
+
+
+def _strip(aux: Any, flat: list[Any], split: Callable[[list[Any]], Any]) -> Any:
+    """Auxiliary output as primal values: tangents of the trace that made it are dropped."""
+    leaves, treedef = tree.flatten(aux)
+    return treedef.unflatten(split(leaves))
+
+
+# ---------------------------------------------------------------------------- forward and reverse mode
+
+
+def _check_tangents(primals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+    checked = []
+    for p, t in zip(primals, tangents, strict=True):
+        expected = typeof(p).tangent()
+        if expected.dtype == FLOAT0 or (isinstance(t, np.ndarray) and t.dtype == FLOAT0):  # type: ignore[union-attr]
+            checked.append(Zero(expected))
+            continue
+        found = typeof(t)
+        if found.shape != expected.shape:  # type: ignore[union-attr]
+            raise ShapeError(f"a tangent has type {found.show()}, its primal {typeof(p).show()}", "give them equal shapes")
+        if found.dtype != expected.dtype and not found.weak_type:  # type: ignore[union-attr]
+            raise DifferentiationError(
+                f"a tangent has type {found.show()}, its primal needs {expected.show()}", "cast the tangent with `astype`"
+            )
+        checked.append(_cast(t, expected.dtype))  # type: ignore[union-attr]
+    return checked
+
+
+def _cast(x: Any, dtype: Any) -> Any:
+    from .primitives.convert import convert_element_type
+
+    return x if typeof(x).dtype == dtype and not typeof(x).weak_type else convert_element_type(x, dtype)  # type: ignore[union-attr]
+
+
+def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = False) -> Any:
+    """The value of a function and the directional derivative along `tangents`.
+
+    `primals` and `tangents` are sequences of the function's positional arguments. Raises `ShapeError` or
+    `DifferentiationError` where a tangent does not match its primal.
+
+    >>> import tilewright as tw
+    >>> tw.jvp(lambda x: x * x, (3.0,), (1.0,))
+    (Array(9., dtype=float32, weak_type=True), Array(6., dtype=float32, weak_type=True))
+    """
+    if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
+        raise ArgumentTypeError("jvp takes primals and tangents as tuples or lists", "write jvp(f, (x,), (t,))")
+    flat, in_tree = tree.flatten(tuple(primals))
+    flat_tangents, tangent_tree = tree.flatten(tuple(tangents))
+    if in_tree != tangent_tree:
+        raise TreeError(f"primals and tangents differ in structure: {in_tree} and {tangent_tree}", "make them alike")
+    f = Flat(fun, in_tree, has_aux=has_aux)
+    aux: list[Any] = []
+
+    def with_aux(*args: Any) -> list[Any]:
+        outs = f(*args)
+        leaves, treedef = tree.flatten(f.aux)
+        aux[:] = [len(outs), treedef]
+        return [*outs, *leaves]
+
+    outs, out_tangents = jvp_flat(with_aux, flat, _check_tangents(flat, flat_tangents))
+    n, aux_tree = aux
+    result = f.out_tree.unflatten(outs[:n]), f.out_tree.unflatten(map(instantiate, out_tangents[:n]))
+    return (*result, aux_tree.unflatten(outs[n:])) if has_aux else result
+
+
+def _linearized(fun: Callable[..., Any], primals: Sequence[Any], has_aux: bool, kwargs: Any = None) -> Any:
+    """Common to linearize, vjp and grad: (flat outs, linear map, out tree, in tree, aux)."""
+    flat, in_tree = tree.flatten(tuple(primals))
+    for x in flat:
+        typeof(x)
+    f = Flat(fun if kwargs is None else functools.partial(fun, **kwargs), in_tree, has_aux=has_aux)
+    count: list[Any] = []
+
+    def with_aux(*args: Any) -> list[Any]:
+        outs = f(*args)
+        leaves, treedef = tree.flatten(f.aux)
+        count[:] = [len(outs), treedef]
+        return [*outs, *leaves]
+
+    nonzero = [is_inexact(typeof(x).dtype) for x in flat]  # type: ignore[union-attr]
+    outs, linear = linearize_flat(with_aux, flat, nonzero)
+    n, aux_tree = count
+    linear = LinearMap(linear.inputs, linear.eqns, linear.outputs[:n])
+    return outs[:n], linear, f.out_tree, in_tree, aux_tree.unflatten(outs[n:])
+
+
+def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """The value of a function at `primals` and its derivative there as a linear function of tangents.
+
+    >>> import tilewright as tw
+    >>> y, f_jvp = tw.linearize(lambda x: x * x, 3.0)
+    >>> print(y, f_jvp(2.0))
+    9.0 12.0
+    """
+    outs, linear, out_tree, in_tree, aux = _linearized(fun, primals, has_aux)
+
+    def f_jvp(*tangents: Any) -> Any:
+        flat, tangent_tree = tree.flatten(tangents)
+        if tangent_tree != in_tree:
+            raise TreeError(f"tangents have structure {tangent_tree}, primals {in_tree}", "make them alike")
+        leaves = tree.leaves(tuple(primals))
+        return out_tree.unflatten(map(instantiate, linear(_check_tangents(leaves, flat))))
+
+    result = out_tree.unflatten(outs), f_jvp
+    return (*result, aux) if has_aux else result
+
+
+class VJP:
+    """The pullback that `vjp` gives: cotangents of the output to cotangents of the inputs. A pytree-free callable."""
+
+    def __init__(self, linear: LinearMap, out_types: Sequence[Any], out_tree: Any, in_tree: Any):
+        self.linear, self.out_types, self.out_tree, self.in_tree = linear, out_types, out_tree, in_tree
+
+    def __call__(self, cotangent: Any) -> Any:
+        flat, ct_tree = tree.flatten(cotangent)
+        if ct_tree != self.out_tree:
+            raise TreeError(f"the cotangent has structure {ct_tree}, the output {self.out_tree}", "make them alike")
+        cts = []
+        for ct, type_ in zip(flat, self.out_types, strict=True):
+            expected = type_.tangent()
+            if expected.dtype == FLOAT0:
+                cts.append(Zero(expected))
+                continue
+            found = typeof(ct)
+            if found.shape != expected.shape:  # type: ignore[union-attr]
+                raise ShapeError(f"a cotangent has type {found.show()}, its output {type_.show()}", "give them equal shapes")
+            if found.dtype != expected.dtype and not found.weak_type:  # type: ignore[union-attr]
+                raise DifferentiationError(f"a cotangent has type {found.show()}, its output needs {expected.show()}",
+                                           "cast the cotangent with `astype`")  # fmt: skip
+            cts.append(_cast(ct, expected.dtype))
+        return self.in_tree.unflatten([_materialize(ct) for ct in transpose_map(self.linear, cts)])
+
+
+def _materialize(ct: Any) -> Any:
+    if type(ct) is Zero and ct.type.dtype == FLOAT0:
+        return np.zeros(ct.type.shape, FLOAT0)
+    return instantiate(ct)
+
+
+def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_axes: Any = ()) -> Any:
+    """The value of a function and the function from output cotangents to input cotangents.
+
+    >>> import tilewright as tw
+    >>> y, pullback = tw.vjp(lambda x, y: x * y, 3.0, 4.0)
+    >>> [float(ct) for ct in pullback(1.0)]
+    [4.0, 3.0]
+    """
+    outs, linear, out_tree, in_tree, aux = _linearized(fun, primals, has_aux)
+    pullback = VJP(linear, [typeof(o) for o in outs], out_tree, in_tree)
+    result = out_tree.unflatten(outs), pullback
+    return (*result, aux) if has_aux else result
+
+
+def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], tuple[Any, ...]]:
+    """The transpose of a linear function; `primals` give only shapes and dtypes.
+
+    >>> import tilewright as tw
+    >>> [float(x) for x in tw.linear_transpose(lambda x: 3.0 * x, 1.0)(2.0)]
+    [6.0]
+    """
+    flat, in_tree = tree.flatten(tuple(primals))
+    types = [as_type(x) for x in flat]
+
+    def transposed(cotangent: Any) -> tuple[Any, ...]:
+        f = Flat(fun, in_tree)
+        linear = linear_part(f, [Linear(t) for t in types], [True] * len(types))
+        cts, ct_tree = tree.flatten(cotangent)
+        if ct_tree != f.out_tree:
+            raise TreeError(f"the cotangent has structure {ct_tree}, the output {f.out_tree}", "make them alike")
+        cts = [_cast(ct, v.type.dtype) if hasattr(v, "type") else ct for ct, v in zip(cts, linear.outputs, strict=True)]
+        return in_tree.unflatten([instantiate(ct) for ct in transpose_map(linear, cts)])
+
+    return transposed
+
+
+def _argnums(argnums: Any, count: int, what: str) -> tuple[tuple[int, ...], bool]:
+    single = not isinstance(argnums, (tuple, list))
+    numbers = (argnums,) if single else tuple(argnums)
+    for i in numbers:
+        if not isinstance(i, (int, np.integer)):
+            raise ArgumentTypeError(f"{what}: argnums {argnums!r} are not integers", "give an int or a tuple of ints")
+        if not -count <= i < count:
+            raise ArgumentError(f"{what} with argnums={argnums!r} of a call with {count} positional arguments",
+                                "pass the differentiated arguments by position")  # fmt: skip
+    return tuple(int(i) % count for i in numbers), single
+
+
+def _check_input_dtype(x: Any, holomorphic: bool, allow_int: bool, what: str) -> None:
+    dtype = typeof(x).dtype  # type: ignore[union-attr]
+    if holomorphic and not is_complex(dtype):
+        raise NonDifferentiableDtypeError(f"{what} with holomorphic=True of an input of dtype {dtype}", "pass complex inputs")
+    if not holomorphic and is_complex(dtype):
+        raise NonDifferentiableDtypeError(f"{what} of an input of dtype {dtype}", "pass holomorphic=True, or real inputs")
+    if not is_inexact(dtype) and not allow_int:
+        raise NonDifferentiableDtypeError(
+            f"{what} needs floating-point inputs, got {typeof(x).show()}", "cast to float, or pass allow_int=True")  # fmt: skip
+
+
+def value_and_grad(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, holomorphic: bool = False,
+                   allow_int: bool = False, reduce_axes: Any = ()) -> Callable[..., Any]:  # fmt: skip
+    """A function that gives `fun`'s scalar value and its gradient with respect to `argnums`.
+
+    Raises `NonScalarGradientError` where the output is not a scalar and `NonDifferentiableDtypeError`
+    where an input or the output is not floating point.
+
+    >>> import tilewright as tw
+    >>> value, slope = tw.value_and_grad(lambda x: x ** 3)(2.0)
+    >>> print(value, slope)
+    8.0 12.0
+    """
+
+    @functools.wraps(fun, assigned=("__name__", "__doc__", "__module__"), updated=())
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        numbers, single = _argnums(argnums, len(args), "grad")
+        selected = [args[i] for i in numbers]
+        for x in tree.leaves(selected):
+            _check_input_dtype(x, holomorphic, allow_int, "grad")
+
+        def partial(*chosen: Any) -> Any:
+            full = list(args)
+            for i, value in zip(numbers, chosen, strict=True):
+                full[i] = value
+            return fun(*full, **kwargs)
+
+        outs, linear, out_tree, in_tree, aux = _linearized(partial, selected, has_aux)
+        ct = _unit_cotangent(outs, out_tree, holomorphic)
+        grads = in_tree.unflatten([_materialize(g) for g in transpose_map(linear, [ct])])
+        value = outs[0]
+        return ((value, aux) if has_aux else value), (grads[0] if single else tuple(grads))
+
+    return wrapped
+
+
+def _unit_cotangent(outs: Sequence[Any], out_tree: Any, holomorphic: bool) -> Any:
+    if len(outs) != 1:
+        raise NonScalarGradientError(f"grad of a function that returns {len(outs)} arrays", "return one scalar, or use `vjp`")
+    type_ = typeof(outs[0])
+    if type_.shape != ():  # type: ignore[union-attr]
+        raise NonScalarGradientError(
+            f"grad of a function whose output has type {type_.show()}", "return a scalar (a sum, say), or use `jacrev`")  # fmt: skip
+    dtype = type_.dtype  # type: ignore[union-attr]
+    if not (is_complex(dtype) if holomorphic else is_float(dtype)):
+        hint = "pass holomorphic=True for a complex output" if is_complex(dtype) else "make the output floating point"
+        raise NonDifferentiableDtypeError(f"grad of a function whose output has dtype {dtype}", hint)
+    return instantiate_one(ArrayType((), dtype))
+
+
+def instantiate_one(type_: ArrayType) -> Any:
+    """A scalar 1 of a type."""
+    return type_.dtype.type(1)
+
+
+def grad(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, holomorphic: bool = False,
+         allow_int: bool = False, reduce_axes: Any = ()) -> Callable[..., Any]:  # fmt: skip
+    """A function that gives the gradient of the scalar function `fun` with respect to `argnums`.
+
+    Errors as `value_and_grad`.
+
+    >>> import tilewright as tw
+    >>> print(tw.grad(lambda x: x ** 3)(2.0))
+    12.0
+    """
+    both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)
+
+    @functools.wraps(fun, assigned=("__name__", "__doc__", "__module__"), updated=())
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        value, grads = both(*args, **kwargs)
+        return (grads, value[1]) if has_aux else grads
+
+    return wrapped
+
+
+# ---------------------------------------------------------------------------- Jacobians
+
+
+def _basis(flat: Sequence[Any]) -> list[Any]:
+    """For each leaf, the rows of the identity that belong to it: (total size, *shape)."""
+    types = [typeof(x) for x in flat]
+    total = sum(t.size for t in types)  # type: ignore[union-attr]
+    rows, start = [], 0
+    for t in types:
+        row = np.zeros((total, t.size), t.dtype)  # type: ignore[union-attr]
+        row[np.arange(start, start + t.size), np.arange(t.size)] = 1  # type: ignore[union-attr]
+        rows.append(row.reshape(total, *t.shape))  # type: ignore[union-attr]
+        start += t.size  # type: ignore[union-attr]
+    return rows
+
+
+def _selected(fun: Callable[..., Any], argnums: Any, args: Sequence[Any], kwargs: Any, what: str) -> Any:
+    numbers, single = _argnums(argnums, len(args), what)
+
+    def partial(*chosen: Any) -> Any:
+        full = list(args)
+        for i, value in zip(numbers, chosen, strict=True):
+            full[i] = value
+        return fun(*full, **kwargs)
+
+    return partial, tuple(args[i] for i in numbers), single
+
+
+def jacfwd(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, holomorphic: bool = False) -> Callable[..., Any]:
+    """A function that gives the Jacobian of `fun`, by forward mode: one pass per input element.
+
+    >>> import tilewright as tw
+    >>> print(tw.jacfwd(lambda x: x * x)(tw.numpy.array([1.0, 2.0])))
+    [[2. 0.]
+     [0. 4.]]
+    """
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        partial, chosen, single = _selected(fun, argnums, args, kwargs, "jacfwd")
+        flat, in_tree = tree.flatten(chosen)
+        for x in flat:
+            _check_input_dtype(x, holomorphic, False, "jacfwd")
+
+        def pushforward(*tangents: Any) -> Any:
+            return jvp(partial, chosen, in_tree.unflatten(tangents), has_aux)
+
+        outs = vmap(pushforward, out_axes=(None, -1, None) if has_aux else (None, -1))(*_basis(flat))
+        y, columns = outs[0], outs[1]
+        result = tree.map(lambda _, c: _split(c, flat, in_tree, single, last=True), y, columns)
+        return (result, outs[2]) if has_aux else result
+
+    return functools.wraps(fun, assigned=("__name__", "__doc__", "__module__"), updated=())(wrapped)
+
+
+def jacrev(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, holomorphic: bool = False,
+           allow_int: bool = False) -> Callable[..., Any]:  # fmt: skip
+    """A function that gives the Jacobian of `fun`, by reverse mode: one pass per output element.
+
+    >>> import tilewright as tw
+    >>> print(tw.jacrev(lambda x: x * x)(tw.numpy.array([1.0, 2.0])))
+    [[2. 0.]
+     [0. 4.]]
+    """
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        partial, chosen, single = _selected(fun, argnums, args, kwargs, "jacrev")
+        for x in tree.leaves(chosen):
+            _check_input_dtype(x, holomorphic, allow_int, "jacrev")
+        y, pullback, *aux = vjp(partial, *chosen, has_aux=has_aux)
+        flat, out_tree = tree.flatten(y)
+        rows = vmap(lambda *cts: pullback(out_tree.unflatten(cts)))(*_basis(flat))
+        per_leaf = [_split(row, flat, out_tree, False, last=False) for row in tree.leaves(rows)]
+        in_tree = tree.structure(chosen)
+        outer = tree.structure(y)
+        columns = [tree.leaves(p) for p in per_leaf]
+        jacobians = [in_tree.unflatten([c[i] for c in columns]) for i in range(outer.num_leaves)]
+        result = outer.unflatten([j[0] if single else j for j in jacobians])
+        return (result, *aux) if has_aux else result
+
+    return functools.wraps(fun, assigned=("__name__", "__doc__", "__module__"), updated=())(wrapped)
+
+
+def _split(block: Any, flat: Sequence[Any], treedef: Any, single: bool, last: bool) -> Any:
+    """Cut a Jacobian's long axis (last, or first) into one block per leaf and give it the leaf's shape."""
+    from .primitives.shape import reshape, slice_in_dim
+
+    parts, start = [], 0
+    shape = typeof(block).shape  # type: ignore[union-attr]
+    axis = len(shape) - 1 if last else 0
+    for x in flat:
+        t = typeof(x)
+        part = slice_in_dim(block, start, start + t.size, axis=axis)  # type: ignore[union-attr]
+        parts.append(reshape(part, (*shape[:-1], *t.shape) if last else (*t.shape, *shape[1:])))  # type: ignore[union-attr]
+        start += t.size  # type: ignore[union-attr]
+    result = treedef.unflatten(parts)
+    return result[0] if single else result
+
+
+def hessian(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, holomorphic: bool = False) -> Callable[..., Any]:
+    """A function that gives the matrix of second derivatives of `fun`: forward over reverse.
+
+    >>> import tilewright as tw
+    >>> print(tw.hessian(lambda x: x[0] * x[1] ** 2)(tw.numpy.array([1.0, 3.0])))
+    [[0. 6.]
+     [6. 2.]]
+    """
+    return jacfwd(jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)
+
+
+# ---------------------------------------------------------------------------- batching
+
+
+def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = None, axis_size: int | None = None,
+         spmd_axis_name: Any = None) -> Callable[..., Any]:  # fmt: skip
+    """A function that maps `fun` over an axis of its arguments.
+
+    `in_axes` and `out_axes` are ints, None, or pytree prefixes of them. Raises `BatchAxisError` where
+    the mapped axes differ in size or no argument is mapped.
+
+    >>> import tilewright as tw
+    >>> print(tw.vmap(lambda x, y: x * y, in_axes=(0, None))(tw.numpy.arange(3.0), 2.0))
+    [0. 2. 4.]
+    """
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
+
+    @functools.wraps(fun, assigned=("__name__", "__doc__", "__module__"), updated=())
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        flat, in_tree = tree.flatten((args, kwargs))
+        if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+            raise BatchAxisError(f"vmap in_axes has {len(in_axes)} entries for {len(args)} arguments", "one per argument")
+        axes = _axes_of(in_axes, args, "in_axes") + [0] * len(tree.leaves(kwargs))
+        size, dims = _mapped_size(flat, axes, axis_size, args)
+        f = Flat(fun, in_tree, kwargs=True)
+        axis = AxisInfo(size, axis_name)
+        outs, found = batch_flat(f, axis, flat, dims)
+        wanted = _axes_of(out_axes, f.out_tree.unflatten(outs), "out_axes")
+        results = [_placed(axis, x, d, w) for x, d, w in zip(outs, found, wanted, strict=True)]
+        return f.out_tree.unflatten(results)
+
+    return wrapped
+
+
+def _axes_of(axes: Any, full: Any, what: str) -> list[Any]:
+    try:
+        found = tree.broadcast_prefix(axes, full)
+    except TreeError as error:
+        raise BatchAxisError(f"vmap {what}={axes!r} is not a prefix of the values' structure", str(error.what)) from None
+    for axis in found:
+        if axis is not None and not isinstance(axis, (int, np.integer)):
+            raise BatchAxisError(f"vmap {what} holds {axis!r}", "use ints and None")
+    return found
+
+
+def _mapped_size(flat: Sequence[Any], axes: Sequence[Any], given: int | None, args: Any) -> tuple[int, list[int | None]]:
+    sizes: dict[int, list[str]] = {}
+    dims: list[int | None] = []
+    for x, axis in zip(flat, axes, strict=True):
+        if axis is None:
+            dims.append(None)
+            continue
+        shape = typeof(x).shape  # type: ignore[union-attr]
+        if not -len(shape) <= axis < len(shape):
+            raise BatchAxisError(f"vmap over axis {axis} of an argument of type {typeof(x).show()}", "map an axis that it has")
+        dims.append(axis % len(shape))
+        sizes.setdefault(shape[axis], []).append(typeof(x).show())
+    if given is not None:
+        sizes.setdefault(given, []).append("axis_size")
+    if len(sizes) > 1:
+        shown = "; ".join(f"size {size}: {', '.join(names[:3])}" for size, names in sizes.items())
+        raise BatchAxisError(f"vmap over axes of unequal size ({shown})", "give the mapped axes one size, or map fewer (None)")
+    if not sizes:
+        raise BatchAxisError("vmap with no mapped argument", "set an in_axes entry to an int, or pass axis_size")
+    return next(iter(sizes)), dims
+
+
+def _placed(axis: AxisInfo, x: Any, dim: int | None, wanted: Any) -> Any:
+    if wanted is None:
+        if dim is not None:
+            raise BatchAxisError("vmap with out_axes=None of an output that depends on the mapped axis",
+                                 "use an int, or reduce over the axis")  # fmt: skip
+        return x
+    ndim = len(typeof(x).shape) + (dim is None)  # type: ignore[union-attr]
+    if not -ndim <= wanted < ndim:
+        raise BatchAxisError(f"vmap out_axes={wanted} for an output of rank {ndim - 1}", "an axis of the batched output")
+    return moved(axis, x, dim, wanted % ndim)
+
+
+# ---------------------------------------------------------------------------- Programs
+
+
+def make_jaxpr(fun: Callable[..., Any], static_argnums: Any = (), axis_env: Any = None, return_shape: bool = False,
+               abstracted_axes: Any = None) -> Callable[..., Any]:  # fmt: skip
+    """A function that gives the Program of `fun` at the types of its arguments.
+
+    >>> import tilewright as tw
+    >>> print(tw.make_jaxpr(lambda x: x * 2.0)(1.0))
+    program(a:f32[]) {
+      b:f32[] = mul a 2.0:f32[]
+      return b
+    }
+    """
+    static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        fixed = {i % len(args): args[i] for i in static}
+        dynamic = [a for i, a in enumerate(args) if i not in fixed]
+
+        def partial(*rest: Any, **kw: Any) -> Any:
+            given = iter(rest)
+            return fun(*[fixed[i] if i in fixed else next(given) for i in range(len(args))], **kw)
+
+        program, out_tree = program_of(partial, dynamic, kwargs)
+        if not return_shape:
+            return program
+        return program, out_tree.unflatten([struct_of(t) for t in program.out_types])
+
+    return wrapped
+
+
+def program_of(fun: Callable[..., Any], args: Sequence[Any], kwargs: Any = None, name: str = "program") -> tuple[Program, Any]:
+    """The Program of a function at given arguments (arrays or structs), and its output structure."""
+    flat, in_tree = tree.flatten((tuple(args), dict(kwargs or {})))
+    f = Flat(fun, in_tree, kwargs=True)
+    return trace_program(f, [as_type(x) for x in flat], name), f.out_tree
+
+
+def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The shapes and dtypes that a function's outputs would have, without computing them.
+
+    >>> import tilewright as tw
+    >>> tw.eval_shape(lambda x: x @ x.T, tw.ShapeDtypeStruct((2, 3), "float32")).shape
+    (2, 2)
+    """
+    program, out_tree = program_of(fun, args, kwargs)
+    return out_tree.unflatten([struct_of(t) for t in program.out_types])
+
+
+def call_flat(fun: Callable[..., Any], *args: Any) -> Any:
+    """Call a function under the current trace; for passes that need a plain call with the trace pinned."""
+    return under(current_trace(), fun, *args)

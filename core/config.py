@@ -1,0 +1,129 @@
+"""One frozen `Config` in one context variable, whole in every cache key."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from .errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Config:
+    """Every setting. Settings with an environment variable read it once, at import."""
+
+    enable_x64: bool = False
+    default_matmul_precision: str | None = None
+    numpy_dtype_promotion: str = "standard"  # or "strict"
+    numpy_rank_promotion: str = "allow"  # or "warn", "raise"
+    default_device: Any = None
+    disable_jit: bool = False
+    debug_nans: bool = False
+    debug_infs: bool = False
+    debug_checks: bool = False
+    check_tracer_leaks: bool = False
+    cache_dir: str | None = None
+    cpu_keep_memory: bool = True
+    strict_kernels: bool = False
+    tiles: bool = False
+    deterministic: bool = False
+
+
+ENVIRONMENT = {
+    "TILEWRIGHT_ENABLE_X64": "enable_x64",
+    "TILEWRIGHT_CACHE_DIR": "cache_dir",
+    "TILEWRIGHT_CPU_KEEP_MEMORY": "cpu_keep_memory",
+    "TILEWRIGHT_DEBUG_CHECKS": "debug_checks",
+    "TILEWRIGHT_DEBUG_NANS": "debug_nans",
+}
+
+CHOICES = {
+    "numpy_dtype_promotion": ("standard", "strict"),
+    "numpy_rank_promotion": ("allow", "warn", "raise"),
+    "default_matmul_precision": (None, "default", "high", "highest", "bfloat16", "tensorfloat32", "float32"),
+}
+
+_BOOLEANS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+_KINDS = {field.name: field.type for field in fields(Config)}
+
+
+def _checked(name: str, value: Any) -> Any:
+    if name not in _KINDS:
+        close = ", ".join(sorted(_KINDS))
+        raise ConfigError(f"there is no configuration named {name!r}", f"the names are: {close}")
+    if _KINDS[name] == "bool" and not isinstance(value, bool):
+        raise ConfigError(f"configuration {name} takes True or False, got {value!r}", f"set {name}=True or False")
+    if name in CHOICES and value not in CHOICES[name]:
+        raise ConfigError(f"configuration {name} does not take {value!r}", f"one of {CHOICES[name]}")
+    return value
+
+
+def from_environment(environ: Any = os.environ) -> Config:
+    """The configuration given by the environment's `TILEWRIGHT_*` variables."""
+    found: dict[str, Any] = {}
+    for variable, name in ENVIRONMENT.items():
+        text = environ.get(variable)
+        if text is None:
+            continue
+        if _KINDS[name] == "bool":
+            if text.lower() not in _BOOLEANS:
+                raise ConfigError(f"{variable}={text!r} is not a boolean", f"set {variable} to 1 or 0")
+            found[name] = _BOOLEANS[text.lower()]
+        else:
+            found[name] = text
+    return Config(**found)
+
+
+_global = from_environment()
+_local: ContextVar[Config | None] = ContextVar("tilewright_config", default=None)
+
+
+def current() -> Config:
+    """The configuration in force here."""
+    return _local.get() or _global
+
+
+class _ConfigAccess:
+    """`tilewright.config`: read a setting as an attribute, change it by `update` or within `with config(...)`."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name not in _KINDS:
+            _checked(name, None)
+        return getattr(current(), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.update(name, value)
+
+    def update(self, name: str, value: Any) -> None:
+        """Set one configuration for the whole process; names may carry the prefix `jax_`."""
+        global _global
+        name = name.removeprefix("jax_")
+        _global = replace(_global, **{name: _checked(name, value)})
+        local = _local.get()
+        if local is not None:
+            _local.set(replace(local, **{name: value}))
+
+    @contextlib.contextmanager
+    def __call__(self, **settings: Any) -> Iterator[None]:
+        """Set configurations within a `with` block, in this thread or task only."""
+        checked = {name: _checked(name, value) for name, value in settings.items()}
+        token = _local.set(replace(current(), **checked))
+        try:
+            yield
+        finally:
+            _local.reset(token)
+
+    def __dir__(self) -> list[str]:
+        return sorted(_KINDS)
+
+    def __repr__(self) -> str:
+        return repr(current())
+
+
+config = _ConfigAccess()

@@ -1,0 +1,220 @@
+"""The catalogue of errors: each says what was wrong, the value, the user's line and the remedy."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import CodeType, FrameType
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_LAYERS = ("core", "lang", "kernels", "xla_backend", "triton_backend", "mosaic_tpu", "mosaic_gpu", "tilewright")
+
+
+def _is_ours() -> tuple[str, ...]:
+    # In a source tree each layer is a folder beside src/, reached through a symlink; in a wheel
+    # all are folders of one package. Both spellings of the path appear in code objects.
+    roots = {_PACKAGE, os.path.realpath(_PACKAGE)}
+    here = os.path.realpath(os.path.dirname(os.path.abspath(__file__)))
+    top = os.path.dirname(here)
+    roots |= {os.path.join(top, layer) for layer in _LAYERS} | {os.path.join(top, "src", "tilewright")}
+    return tuple(sorted(root + os.sep for root in roots if os.path.basename(root) in _LAYERS))
+
+
+_OURS = _is_ours()
+_ours_cache: dict[CodeType, bool] = {}
+
+
+def is_internal(code: CodeType) -> bool:
+    """Whether a code object belongs to this package rather than to the user."""
+    known = _ours_cache.get(code)
+    if known is None:
+        name = code.co_filename
+        known = name.startswith(_OURS) or name.startswith("<tilewright") or f"{os.sep}functools.py" in name \
+            or f"{os.sep}contextlib.py" in name
+        _ours_cache[code] = known
+    return known
+
+
+class Source:
+    """A line of the user's code, resolved to text only when it is shown."""
+
+    __slots__ = ("code", "lasti", "scope")
+
+    def __init__(self, code: CodeType, lasti: int, scope: str = ""):
+        self.code, self.lasti, self.scope = code, lasti, scope
+
+    @property
+    def line(self) -> int:
+        for start, end, line in self.code.co_lines():
+            if start <= self.lasti < end and line is not None:
+                return line
+        return self.code.co_firstlineno
+
+    def __str__(self) -> str:
+        return f"{self.code.co_filename}:{self.line} ({self.code.co_name})"
+
+
+def user_source(scope: str = "") -> Source | None:
+    """The innermost frame on the stack that is not this package's."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_internal(frame.f_code):
+        frame = frame.f_back
+    return None if frame is None else Source(frame.f_code, frame.f_lasti, scope)
+
+
+class TilewrightError(Exception):
+    """Base of every error this package raises on bad input.
+
+    `what` states the fault with the offending value; `remedy` says what to write instead. The user's
+    line is found on the stack unless `source` names one.
+    """
+
+    def __init__(self, what: str, remedy: str = "", source: Source | None = None):
+        self.what, self.remedy = what, remedy
+        self.source = source or user_source()
+        parts = [what]
+        if self.source is not None:
+            parts.append(f"  at: {self.source}")
+        if remedy:
+            parts.append(f"  remedy: {remedy}")
+        super().__init__("\n".join(parts))
+
+
+class ShapeError(TilewrightError, ValueError, TypeError):
+    """Shapes that do not fit together. (A `ValueError` and a `TypeError`, as users of either expect.)"""
+
+
+class DtypeError(TilewrightError, TypeError, ValueError):
+    """A dtype that an operation does not take, or dtypes that have no common type."""
+
+
+class ArgumentError(TilewrightError, ValueError):
+    """An argument whose value is outside what the function accepts."""
+
+
+class ArgumentTypeError(TilewrightError, TypeError):
+    """An argument of a Python type that the function does not take."""
+
+
+class NonArrayArgumentError(ArgumentTypeError):
+    """A value that is not an array, a number or a pytree of them."""
+
+
+class NonHashableStaticArgumentError(TilewrightError, ValueError, TypeError):
+    """A static argument that cannot be hashed."""
+
+
+class ConcretizationError(TilewrightError, TypeError):
+    """A traced value was used where Python needs its actual value."""
+
+
+class TracerBoolError(ConcretizationError):
+    """Python control flow on a traced value."""
+
+
+class TracerArrayConversionError(ConcretizationError):
+    """A traced value was handed to NumPy."""
+
+
+class TracerIntegerConversionError(ConcretizationError):
+    """A traced value was used as a Python integer or an index of a Python sequence."""
+
+
+class BooleanIndexError(ConcretizationError, IndexError):
+    """A traced array of booleans was used as an index, which makes a shape depend on values."""
+
+
+class IndexingError(TilewrightError, IndexError):
+    """An index that does not fit its array."""
+
+
+class LeakedTracerError(TilewrightError):
+    """A traced value outlived the transformation that made it."""
+
+
+class DifferentiationError(TilewrightError, TypeError):
+    """Something that has no derivative was differentiated."""
+
+
+class NonScalarGradientError(DifferentiationError):
+    """`grad` of a function whose output is not a scalar."""
+
+
+class NonDifferentiableDtypeError(DifferentiationError):
+    """`grad` with respect to, or of, an integer or boolean value."""
+
+
+class BatchAxisError(TilewrightError, ValueError):
+    """`vmap` over axes that are absent or of unequal size."""
+
+
+class UnboundAxisError(TilewrightError, NameError):
+    """A named axis that no enclosing `vmap` or mesh defines."""
+
+
+class ImmutableArrayError(TilewrightError, TypeError):
+    """In-place assignment to an array."""
+
+
+class DeletedArrayError(TilewrightError, RuntimeError):
+    """An array whose buffer was donated or deleted."""
+
+
+class ConfigError(TilewrightError, AttributeError, ValueError):
+    """An unknown configuration name or a value it does not take."""
+
+
+class ProgramError(TilewrightError):
+    """A Program that breaks the rules of the IR; a fault of a pass, not of the user."""
+
+
+class TreeError(TilewrightError, ValueError, TypeError):
+    """Pytrees whose structures do not match."""
+
+
+class ControlFlowTypeError(TilewrightError, TypeError, ValueError):
+    """Branches that return different types, or a loop whose body changes the type of what it carries."""
+
+
+class UnsupportedError(TilewrightError, NotImplementedError):
+    """An operation that has no rule where one is needed."""
+
+
+class KernelError(TilewrightError, ValueError):
+    """Base of the errors about kernels."""
+
+
+class BlockRankError(KernelError):
+    """A block shape, index map and array that disagree in rank."""
+
+
+class OutOfBoundsError(KernelError, IndexError):
+    """A block or an access that lies outside its array."""
+
+
+class RaceError(KernelError):
+    """Two parallel cells of a grid that write the same block."""
+
+
+class UncoveredOutputError(KernelError):
+    """An output of a kernel that its cells do not wholly write."""
+
+
+class KernelBodyError(KernelError, TypeError):
+    """A kernel body that does what no kernel can: returns a value, closes over a traced array, leaves the language."""
+
+
+class CompileError(TilewrightError, RuntimeError):
+    """The target's compiler refused a program."""
+
+
+class ExecutionError(TilewrightError, RuntimeError):
+    """A program that failed while it ran, for example in a host callback."""
+
+
+class NonFiniteError(TilewrightError, FloatingPointError):
+    """A result with NaN or infinity while `debug_nans` or `debug_infs` is set."""
+
+
+class VersionError(TilewrightError, ImportError):
+    """A package that is missing or of another version than this one works with."""

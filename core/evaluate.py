@@ -1,0 +1,65 @@
+"""The NumPy evaluator of core primitives: each primitive's `numpy` rule is its meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .errors import UnsupportedError
+from .ir import Eqn, Program, run
+from .primitive import Primitive
+from .trace import EvalTrace, typeof, under
+from .types import is_key
+
+
+def apply(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """Apply one primitive to NumPy arrays; results have the dtypes that its typing rule gives."""
+    types = [typeof(a) for a in args]
+    arrays = [_stored(a, t) for a, t in zip(args, types, strict=True)]
+    expected = primitive.typing(*types, **params)
+    if primitive.numpy is not None:
+        with np.errstate(all="ignore"):
+            out = primitive.numpy(*arrays, **params)
+    elif primitive.expand is not None:
+        out = under(NUMPY, primitive.expand, *arrays, **params)
+    else:
+        raise UnsupportedError(f"{primitive.name} has neither a NumPy meaning nor an expansion", "give it a `numpy` rule")
+    if primitive.multiple:
+        return [_typed(o, t) for o, t in zip(out, expected, strict=True)]
+    return _typed(out, expected)
+
+
+def _stored(value: Any, type: Any) -> np.ndarray:
+    dtype = type.dtype.storage if is_key(type.dtype) else type.dtype
+    return np.asarray(value).astype(dtype, copy=False)
+
+
+class NumpyTrace(EvalTrace):
+    """Evaluates by NumPy meanings, whatever evaluator is installed."""
+
+    __slots__ = ()
+
+    def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        return apply(primitive, args, params)
+
+
+NUMPY = NumpyTrace(None)
+
+
+def _typed(value: Any, type: Any) -> Any:
+    array = _stored(value, type)
+    if array.shape != type.shape:
+        raise AssertionError(f"a NumPy rule gave shape {array.shape}, its typing rule {type.shape}")
+    return array
+
+
+def evaluate(program: Program, *args: Any) -> list[Any]:
+    """Run a Program on NumPy arrays, equation by equation."""
+
+    def bind(eqn: Eqn, values: list[Any]) -> Sequence[Any]:
+        out = apply(eqn.primitive, values, eqn.params)
+        return out if eqn.primitive.multiple else (out,)
+
+    return run(program, bind, args)

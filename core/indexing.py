@@ -1,0 +1,698 @@
+"""NumPy's indexing: `x[index]` and `x.at[index].set(y)`, as slices where they are known, else as gathers and scatters.
+
+`parse_index` brings any index to one entry per axis: an integer, a `Span` (a slice made absolute), or an array of
+integers; with None for each new axis. Everything below works on those entries.
+
+Out of bounds: reads clamp, updates are dropped, unless `mode` says otherwise; a slice never leaves its array.
+"""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .errors import ArgumentTypeError, BooleanIndexError, DtypeError, IndexingError, ShapeError
+from .operators import cast
+from .primitives.compare import select_n_p
+from .primitives.convert import convert_element_type
+from .primitives.elementwise import add_p, max_p, min_p, mul_p, sub_p
+from .primitives.gather import CLIP, FILL, PROMISE, GatherDimensionNumbers, GatherScatterMode, gather
+from .primitives.scatter import (
+    ScatterDimensionNumbers,
+    scatter,
+    scatter_add,
+    scatter_apply,
+    scatter_max,
+    scatter_min,
+    scatter_mul,
+    scatter_sub,
+)
+from .primitives.shape import (
+    Dims,
+    broadcast_in_dim,
+    broadcast_shapes,
+    broadcast_to,
+    concatenate,
+    expand_dims,
+    full_like,
+    reshape_to,
+    rev,
+    slice_p,
+    squeeze,
+)
+from .primitives.slicing import dynamic_slice_p, dynamic_update_slice_p, wrapped
+from .promote import promote_types
+from .trace import Tracer, Value, dtype_of, is_evaluating, shape_of, typeof
+from .types import INT32, INT64, Shape, is_bool, is_integer
+
+INT32_MAX = np.iinfo(np.int32).max
+
+
+class Span(NamedTuple):
+    """A slice of an axis: `size` elements from `start`, `step` apart (negative to go backwards)."""
+
+    start: int
+    step: int
+    size: int
+
+    @property
+    def low(self) -> int:
+        """The least index touched."""
+        return self.start if self.step > 0 else self.start + (self.size - 1) * self.step
+
+    @property
+    def reach(self) -> int:
+        """The number of elements from the least index touched to the greatest."""
+        return (self.size - 1) * abs(self.step) + 1 if self.size else 0
+
+    def is_whole(self, size: int) -> bool:
+        return self.step == 1 and self.size == size
+
+
+class Flag(NamedTuple):
+    """A scalar boolean as an index: a new axis of size 1 or 0, placed as an array of integers would be."""
+
+    value: bool
+
+
+Entry = Any  # int | Span | Flag | array | None
+
+
+# ---------------------------------------------------------------------------- parsing
+
+
+def _shown(index: Any) -> str:
+    text = repr(index)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _item(item: Any) -> Any:
+    """One item of an index as None, Ellipsis, slice, int, Flag, or an array of integers or booleans."""
+    if item is None or item is Ellipsis or isinstance(item, (slice, Flag)):
+        return item
+    if isinstance(item, (bool, np.bool_)):
+        return Flag(bool(item))
+    if isinstance(item, (int, np.integer)):
+        return int(item)
+    if isinstance(item, (list, tuple)):
+        item = np.asarray(item) if len(item) else np.zeros(0, np.int32)
+    if not isinstance(item, (Value, np.ndarray)):
+        if hasattr(item, "__index__"):
+            return operator.index(item)
+        if isinstance(item, (str, bytes, float, complex)) or not hasattr(item, "__array__"):
+            raise ArgumentTypeError(
+                f"index {_shown(item)} of type {type(item).__name__} is not an integer, slice, array or None",
+                "index with integers; cast floats with `int`")  # fmt: skip
+        item = np.asarray(item)
+    dtype, shape = dtype_of(item), shape_of(item)
+    if is_bool(dtype):
+        item = known_mask(item)
+        return item if shape else Flag(bool(item))
+    if not is_integer(dtype):
+        raise DtypeError(f"index of type {typeof(item).show()}", "index with integers or booleans; cast with `astype`")
+    return int(item) if not shape and not isinstance(item, Value) else item
+
+
+def known_mask(mask: Any) -> Any:
+    """The values of an array of booleans, which must be known where it indexes."""
+    if isinstance(mask, Tracer):
+        value = mask.concrete()
+        if value is None:
+            raise BooleanIndexError(
+                f"index {mask.describe()}: the shape of the result would depend on its values",
+                "use `numpy.where(mask, x, y)`, or `numpy.nonzero(mask, size=...)` for a static size")  # fmt: skip
+        mask = value
+    return np.asarray(mask)
+
+
+def _span(item: slice, axis: int, size: int) -> Span:
+    try:
+        parts = [None if p is None else operator.index(p) for p in (item.start, item.stop, item.step)]
+    except TypeError:
+        raise IndexingError(
+            f"slice {_shown(item)} of axis {axis}: start, stop and step must be known integers",
+            "use `lax.dynamic_slice` for a computed start; the size must be static") from None  # fmt: skip
+    if parts[2] == 0:
+        raise IndexingError(f"slice {_shown(item)} of axis {axis} has step zero", "use a step of 1 or -1")
+    start, stop, step = slice(*parts).indices(size)
+    return Span(start, step, len(range(start, stop, step)))
+
+
+def parse_index(shape: Shape, index: Any) -> list[Entry]:
+    """An index as entries: one int, `Span` or array of integers per axis, None for each new axis.
+
+    Masks become the arrays of their true positions; a scalar boolean becomes a `Flag`, which takes no axis.
+    """
+    items = [_item(i) for i in (index if isinstance(index, tuple) else (index,))]
+    widths = [len(i.shape) if isinstance(i, np.ndarray) and is_bool(i.dtype) else
+              int(i is not None and i is not Ellipsis and not isinstance(i, Flag)) for i in items]  # fmt: skip
+    missing = len(shape) - sum(widths)
+    ellipses = [n for n, i in enumerate(items) if i is Ellipsis]
+    if missing < 0:
+        raise IndexingError(
+            f"{sum(widths)} indices for an array of shape {tuple(shape)}", f"it takes {len(shape)} at most")
+    if len(ellipses) > 1:
+        raise IndexingError(f"index {_shown(index)} has more than one ellipsis", "keep one `...`")
+    at = ellipses[0] if ellipses else len(items)
+    rest = [slice(None)] * missing
+    items = [*items[:at], *rest, *items[at + len(ellipses) :]]
+    entries: list[Entry] = []
+    axis = 0
+    for item in items:
+        if isinstance(item, np.ndarray) and is_bool(item.dtype):
+            _check_mask(item, axis, shape)
+            entries.extend(np.nonzero(item))
+            axis += item.ndim
+        elif item is None or isinstance(item, Flag):
+            entries.append(item)
+        else:
+            entries.append(_span(item, axis, shape[axis]) if isinstance(item, slice) else item)
+            axis += 1
+    return entries
+
+
+def _check_mask(mask: Any, axis: int, shape: Shape) -> None:
+    covered = tuple(shape[axis : axis + mask.ndim])
+    if mask.shape != covered:
+        raise IndexingError(
+            f"mask of shape {mask.shape} indexes axes of shape {covered} of an array of shape {tuple(shape)}",
+            "a mask has the shape of the axes it indexes")  # fmt: skip
+
+
+def _is_array(entry: Entry) -> bool:
+    return isinstance(entry, (Value, np.ndarray))
+
+
+def _is_basic(entries: Sequence[Entry]) -> bool:
+    """Whether there are only integers, slices and new axes."""
+    return not any(isinstance(e, Flag) or (_is_array(e) and shape_of(e)) for e in entries)
+
+
+def _takes_axis(entry: Entry) -> bool:
+    return entry is not None and not isinstance(entry, Flag)
+
+
+# ---------------------------------------------------------------------------- integers and slices
+
+
+def _position(entry: Any, axis: int, size: int, wrap: bool, clamp: bool = True) -> Any:
+    """An integer entry as a start index: a known one as a Python int within bounds."""
+    if not isinstance(entry, int):
+        return wrapped(entry, size) if wrap else entry
+    if not size:
+        raise IndexingError(f"index {entry} into axis {axis} of size 0", "the axis has no elements")
+    position = entry + size if entry < 0 and wrap else entry
+    return min(max(position, 0), size - 1) if clamp else position
+
+
+def _in_bounds(entries: Sequence[Entry], shape: Shape, wrap: bool) -> bool:
+    """Whether integers are known and lie within their axes."""
+    axes = [e for e in entries if _takes_axis(e)]
+    for entry, size in zip(axes, shape, strict=True):
+        if _is_array(entry):
+            return False
+        if isinstance(entry, int) and not (-size if wrap else 0) <= entry < size:
+            return False
+    return True
+
+
+class _Box(NamedTuple):
+    """A basic index: the box of elements it touches, and how the result is made of it."""
+
+    starts: list[Any]
+    sizes: Dims
+    steps: Dims  # within the box
+    reverse: Dims
+    drop: Dims
+    new_axes: Dims
+
+    def result(self, box: Any) -> Any:
+        """The box's elements in the order and shape of the result."""
+        box = rev(box, self.reverse) if self.reverse else box
+        box = squeeze(box, self.drop) if self.drop else box
+        return expand_dims(box, self.new_axes) if self.new_axes else box
+
+    def shape(self) -> Shape:
+        """The shape of the result, without the new axes."""
+        sizes = [-(-n // s) for n, s in zip(self.sizes, self.steps, strict=True)]
+        return tuple(n for i, n in enumerate(sizes) if i not in self.drop)
+
+    def box(self, values: Any) -> Any:
+        """What `result` undoes: values of the result's shape as a box."""
+        values = squeeze(values, self.new_axes) if self.new_axes else values
+        values = expand_dims(values, self.drop) if self.drop else values
+        return rev(values, self.reverse) if self.reverse else values
+
+
+def _box(entries: Sequence[Entry], shape: Shape, wrap: bool) -> _Box:
+    starts: list[Any] = []
+    sizes, steps, reverse, drop = [], [], [], []
+    axes = [e for e in entries if e is not None]
+    for axis, (entry, size) in enumerate(zip(axes, shape, strict=True)):
+        if isinstance(entry, Span):
+            starts.append(entry.low if entry.size else 0)
+            sizes.append(entry.reach)
+            steps.append(abs(entry.step) if entry.size > 1 else 1)
+            if entry.step < 0 and entry.size > 1:
+                reverse.append(axis)
+        else:
+            starts.append(_position(entry, axis, size, wrap))
+            sizes.append(1)
+            steps.append(1)
+            drop.append(axis)
+    kept = [e for e in entries if e is None or isinstance(e, Span)]
+    new_axes = tuple(i for i, e in enumerate(kept) if e is None)
+    return _Box(starts, tuple(sizes), tuple(steps), tuple(reverse), tuple(drop), new_axes)
+
+
+def _literals(starts: Sequence[Any]) -> list[Any]:
+    return [np.int32(s) if isinstance(s, int) else s for s in starts]
+
+
+def _small(shape: Shape) -> bool:
+    return all(d <= INT32_MAX for d in shape)
+
+
+def _read_box(x: Any, box: _Box, shape: Shape) -> Any:
+    known = all(isinstance(s, int) for s in box.starts)
+    plain = all(s == 1 for s in box.steps)
+    if known and plain and box.sizes == tuple(shape):
+        return x
+    # Evaluated at once, a known position is an operand all the same: one executable serves every position.
+    if known and not (is_evaluating() and isinstance(x, Value) and _small(shape)):
+        limits = tuple(a + n for a, n in zip(box.starts, box.sizes, strict=True))
+        strides = None if plain else box.steps
+        return slice_p.bind(x, start_indices=tuple(box.starts), limit_indices=limits, strides=strides)
+    x = dynamic_slice_p.bind(x, *_literals(box.starts), slice_sizes=box.sizes)
+    if plain:
+        return x
+    return slice_p.bind(x, start_indices=(0,) * len(shape), limit_indices=box.sizes, strides=box.steps)
+
+
+# ---------------------------------------------------------------------------- arrays among the entries
+
+
+class _Plan(NamedTuple):
+    """A gather or scatter: positions, dimension numbers, and how the result is made of the window array."""
+
+    indices: Any
+    numbers: GatherDimensionNumbers
+    sizes: Dims
+    shape: Shape  # of the window array
+    reverse: Dims
+    new_axes: Dims
+    unique: bool
+
+    def result(self, windows: Any) -> Any:
+        windows = rev(windows, self.reverse) if self.reverse else windows
+        return expand_dims(windows, self.new_axes) if self.new_axes else windows
+
+    def windows(self, values: Any) -> Any:
+        values = squeeze(values, self.new_axes) if self.new_axes else values
+        return rev(values, self.reverse) if self.reverse else values
+
+
+def _with_flags(x: Any, entries: Sequence[Entry]) -> tuple[Any, list[Entry], Dims]:
+    """Flags as arrays that index axes of size 1 put into `x` for them."""
+    new, axis, out = [], 0, []
+    for entry in entries:
+        if isinstance(entry, Flag):
+            new.append(axis)
+            entry = np.zeros(int(entry.value), np.int32)
+        out.append(entry)
+        axis += entry is not None
+    return (expand_dims(x, new) if new else x), out, tuple(new)
+
+
+def _block_first(entries: Sequence[Entry]) -> int | None:
+    """Where NumPy puts the axes of broadcast index arrays: at the first of them, or in front if they are apart."""
+    places = [n for n, e in enumerate(entries) if isinstance(e, int) or _is_array(e)]
+    if places[-1] - places[0] + 1 == len(places):
+        return places[0]
+    return None
+
+
+def _plan(entries: Sequence[Entry], shape: Shape, wrap: bool) -> _Plan:
+    arrays = [e for e in entries if isinstance(e, int) or _is_array(e)]
+    block_shape = _broadcast_indices([() if isinstance(a, int) else shape_of(a) for a in arrays])
+    first = _block_first(entries) if arrays else None
+    batch: list[int] = []  # sizes of the axes of the index array, in the order of the result
+    windows: list[tuple[int, int]] = []  # (axis of the result, size) of each window axis
+    parts: list[tuple[Any, int]] = []  # for each indexed operand axis: positions, and their first batch axis
+    indexed, sizes, reverse, new_axes = [], [], [], []
+    out = block_at = 0  # axes of the result so far (new ones not counted), and where the block's batch axes start
+    new = 0
+
+    def put_block() -> int:
+        nonlocal out, block_at
+        block_at = len(batch)
+        batch.extend(block_shape)
+        out += len(block_shape)
+        return block_at
+
+    if first is None and arrays:
+        put_block()
+    axis = 0
+    for n, entry in enumerate(entries):
+        if n == first:
+            put_block()
+        if entry is None:
+            new_axes.append(out + new)
+            new += 1
+            continue
+        if not isinstance(entry, Span):
+            parts.append((_position(entry, axis, shape[axis], wrap, clamp=False), -1))
+            indexed.append(axis)
+            sizes.append(1)
+        elif abs(entry.step) == 1 or entry.size <= 1:
+            if not entry.is_whole(shape[axis]):
+                parts.append((entry.low if entry.size else 0, -1))
+                indexed.append(axis)
+            if entry.step < 0:
+                reverse.append(out)
+            windows.append((out, entry.size))
+            sizes.append(entry.size)
+            out += 1
+        else:
+            parts.append((np.arange(entry.size, dtype=np.int64) * entry.step + entry.start, len(batch)))
+            indexed.append(axis)
+            batch.append(entry.size)
+            sizes.append(1)
+            out += 1
+        axis += 1
+    collapsed = _collapsed(entries)
+    offsets = tuple(o for o, _ in windows)
+    rest, spans = iter(batch), dict(windows)
+    window_shape = tuple(spans[i] if i in spans else next(rest) for i in range(out))
+    ends = [(p, block_at + len(block_shape) - _rank(p) if at < 0 else at) for p, at in parts]
+    unique = all(isinstance(e, int) or shape_of(e) == () for e in arrays)
+    numbers = GatherDimensionNumbers(offsets, collapsed, tuple(indexed))
+    indices = _stacked(ends, batch, shape)
+    return _Plan(indices, numbers, tuple(sizes), window_shape, tuple(reverse), tuple(new_axes), unique)
+
+
+def _collapsed(entries: Sequence[Entry]) -> Dims:
+    """Operand axes that are not window axes of the result."""
+    axes = [e for e in entries if e is not None]
+    return tuple(i for i, e in enumerate(axes) if not (isinstance(e, Span) and (abs(e.step) == 1 or e.size <= 1)))
+
+
+def _rank(part: Any) -> int:
+    return 0 if isinstance(part, int) else len(shape_of(part))
+
+
+def _broadcast_indices(shapes: Sequence[Shape]) -> Shape:
+    try:
+        return broadcast_shapes(*shapes)
+    except ShapeError:
+        shown = ", ".join(map(str, shapes))
+        raise IndexingError(f"index arrays of shapes {shown} do not broadcast together", "sizes must be equal or 1") \
+            from None
+
+
+def _stacked(parts: Sequence[tuple[Any, int]], batch: Sequence[int], shape: Shape) -> Any:
+    """Positions along several axes, each over its own batch axes, as one index array (*batch, number of axes)."""
+    full = (*batch, 1)
+    wide = not _small(shape) or any(isinstance(p, Value) and dtype_of(p).itemsize == 8 for p, _ in parts)
+    dtype = INT64 if wide else INT32
+    columns = []
+    for part, at in parts:
+        dims = tuple(range(at, at + _rank(part)))
+        if isinstance(part, Value):
+            columns.append(broadcast_in_dim(convert_element_type(part, dtype), full, dims))
+        else:
+            view = [1] * len(full)
+            for d, size in zip(dims, np.shape(part), strict=True):
+                view[d] = size
+            limits = np.iinfo(dtype)
+            values = np.clip(np.asarray(part, np.int64), limits.min, limits.max).astype(dtype)
+            columns.append(np.broadcast_to(values.reshape(view), full))
+    if not any(isinstance(c, Value) for c in columns):
+        return np.concatenate(columns, -1)
+    return concatenate(columns, len(batch))
+
+
+# ---------------------------------------------------------------------------- reading
+
+
+def getitem(x: Any, index: Any) -> Any:
+    """`x[index]` by NumPy's rules; integers out of bounds are clamped."""
+    return get(x, index)
+
+
+def get(
+    x: Any, index: Any, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None,
+    fill_value: Any = None, wrap_negative_indices: bool = True,
+) -> Any:  # fmt: skip
+    """`x[index]` with a choice of what out-of-bounds integers give (`mode`, `fill_value`)."""
+    shape, wrap = shape_of(x), wrap_negative_indices
+    entries = parse_index(shape, index)
+    how = PROMISE if mode is None else GatherScatterMode.from_any(mode)
+    if _is_basic(entries) and (how is not FILL or _in_bounds(entries, shape, wrap)):
+        box = _box(entries, shape, wrap)
+        return box.result(_read_box(x, box, shape))
+    x, entries, _ = _with_flags(x, entries)
+    plan = _plan(entries, shape_of(x), wrap)
+    if 0 in plan.shape:
+        return plan.result(full_like(x, 0, shape=plan.shape))
+    _check_not_empty(entries, shape_of(x))
+    out = gather(
+        x, plan.indices, plan.numbers, plan.sizes, unique_indices=unique_indices or plan.unique,
+        indices_are_sorted=indices_are_sorted or plan.unique, mode=how, fill_value=fill_value)  # fmt: skip
+    return plan.result(out)
+
+
+def _check_not_empty(entries: Sequence[Entry], shape: Shape) -> None:
+    axes = [e for e in entries if e is not None]
+    for axis, (entry, size) in enumerate(zip(axes, shape, strict=True)):
+        if not size and not isinstance(entry, Span):
+            raise IndexingError(f"an array of indices into axis {axis} of size 0", "the axis has no elements")
+
+
+# ---------------------------------------------------------------------------- updating
+
+
+class _Operation(NamedTuple):
+    """An update: its scatter, and what it does to elements read and written back."""
+
+    scatter: Callable[..., Any]
+    combine: Callable[[Any, Any], Any]
+
+
+OPERATIONS = {
+    "set": _Operation(scatter, lambda old, new: new),
+    "add": _Operation(scatter_add, lambda old, new: add_p.bind(old, new)),
+    "subtract": _Operation(scatter_sub, lambda old, new: sub_p.bind(old, new)),
+    "multiply": _Operation(scatter_mul, lambda old, new: mul_p.bind(old, new)),
+    "min": _Operation(scatter_min, lambda old, new: min_p.bind(old, new)),
+    "max": _Operation(scatter_max, lambda old, new: max_p.bind(old, new)),
+}
+
+
+def update(
+    x: Any, index: Any, values: Any, name: str, *, indices_are_sorted: bool = False, unique_indices: bool = False,
+    mode: Any = None, wrap_negative_indices: bool = True,
+) -> Any:  # fmt: skip
+    """`x` with `values` set, added, ... at an index; repeated places take every update, in no certain order."""
+    type_ = typeof(x)
+    x, values = _promoted(x, values, name)
+    operation = OPERATIONS[name]
+    flags = (indices_are_sorted, unique_indices)
+    if _is_traced_mask(index):
+        out = _update_mask(x, index, values, operation)
+    else:
+        out = _update(x, index, values, operation, flags, mode, wrap_negative_indices)
+    return cast(out, type_.dtype)  # type: ignore[union-attr]
+
+
+def _promoted(x: Any, values: Any, name: str) -> tuple[Any, Any]:
+    """Array and values of one dtype; the result is cast back to the array's."""
+    x_type, value_type = typeof(x), typeof(values)
+    dtype, _ = promote_types([x_type, value_type])  # type: ignore[list-item]
+    in_range = type(values) is int and is_integer(x_type.dtype)  # type: ignore[union-attr]
+    if dtype != x_type.dtype and not in_range:  # type: ignore[union-attr]
+        warnings.warn(
+            f"at[].{name}: values of {value_type.show()} do not fit an array of {x_type.show()} and will be cast",
+            FutureWarning, stacklevel=4)  # fmt: skip
+    if name == "set" or in_range:
+        dtype = x_type.dtype  # type: ignore[union-attr]
+    return cast(x, dtype), cast(values, dtype)
+
+
+def _fitted(values: Any, shape: Shape) -> Any:
+    """Values broadcast to the shape that the index has."""
+    given = shape_of(values)
+    while len(given) > len(shape) and given[0] == 1:
+        given = given[1:]
+    try:
+        fits = broadcast_shapes(given, shape) == tuple(shape)
+    except ShapeError:
+        fits = False
+    if not fits:
+        raise ShapeError(
+            f"values of shape {shape_of(values)} do not fit an index of shape {tuple(shape)}",
+            "values broadcast to the shape of x[index]")  # fmt: skip
+    return broadcast_to(reshape_to(values, given), shape)
+
+
+def _final_shape(shape: Shape, new_axes: Dims) -> Shape:
+    sizes = list(shape)
+    for at in new_axes:
+        sizes.insert(at, 1)
+    return tuple(sizes)
+
+
+def _update(x: Any, index: Any, values: Any, operation: _Operation, flags: Any, mode: Any, wrap: bool) -> Any:
+    shape = shape_of(x)
+    entries = parse_index(shape, index)
+    how = GatherScatterMode.from_any(mode)
+    boxed = _update_as_box(entries, shape, how, wrap)
+    if boxed is not None:
+        values = boxed.box(_fitted(values, _final_shape(boxed.shape(), boxed.new_axes)))
+        return _write_box(x, boxed, values, operation.combine, shape)
+    x, entries, added = _with_flags(x, entries)
+    plan = _plan(entries, shape_of(x), wrap)
+    values = plan.windows(_fitted(values, _final_shape(plan.shape, plan.new_axes)))
+    if 0 not in plan.shape:
+        _check_not_empty(entries, shape_of(x))
+        x = operation.scatter(
+            x, plan.indices, values, ScatterDimensionNumbers(*plan.numbers), mode=how,
+            indices_are_sorted=flags[0] or plan.unique, unique_indices=flags[1] or plan.unique)  # fmt: skip
+    return squeeze(x, added) if added else x
+
+
+def _update_as_box(entries: Sequence[Entry], shape: Shape, mode: GatherScatterMode, wrap: bool) -> _Box | None:
+    """The box to write, where the update is one box of adjacent elements that is sure to lie within the array."""
+    if not _is_basic(entries) or not _small(shape):
+        return None
+    if not _in_bounds(entries, shape, wrap) and (mode is not CLIP or 0 in shape):
+        return None
+    box = _box(entries, shape, wrap)
+    return box if all(s == 1 for s in box.steps) else None
+
+
+def _write_box(x: Any, box: _Box, values: Any, combine: Callable[[Any, Any], Any], shape: Shape) -> Any:
+    if box.sizes == tuple(shape) and all(isinstance(s, int) for s in box.starts):
+        return combine(x, values)
+    if 0 in box.sizes:
+        return x
+    if combine is not OPERATIONS["set"].combine:
+        values = combine(_read_box(x, box, shape), values)
+    return dynamic_update_slice_p.bind(x, values, *_literals(box.starts))
+
+
+def _is_traced_mask(index: Any) -> bool:
+    if isinstance(index, tuple) and len(index) == 1:
+        index = index[0]
+    return isinstance(index, Tracer) and is_bool(index.aval.dtype) and index.concrete() is None
+
+
+def _update_mask(x: Any, mask: Any, values: Any, operation: _Operation) -> Any:
+    """An update where a traced mask holds, by selection; the values must not run over the mask's own elements."""
+    mask = mask[0] if isinstance(mask, tuple) else mask
+    shape, covered = shape_of(x), shape_of(mask)
+    if tuple(shape[: len(covered)]) != covered:
+        raise IndexingError(f"mask of shape {covered} for an array of shape {shape}", "it must match the leading axes")
+    if len(shape_of(values)) > len(shape) - len(covered):
+        known_mask(mask)
+    values = broadcast_to(values, shape)
+    chosen = broadcast_in_dim(mask, shape, range(len(covered)))
+    return select_n_p.bind(chosen, x, operation.combine(x, values))
+
+
+def apply(x: Any, index: Any, function: Callable[[Any], Any], *, indices_are_sorted: bool = False,
+          unique_indices: bool = False, mode: Any = None, wrap_negative_indices: bool = True) -> Any:  # fmt: skip
+    """`x` with a function applied to its elements at an index, once for each time an element is named."""
+    shape, wrap = shape_of(x), wrap_negative_indices
+    entries, how = parse_index(shape, index), GatherScatterMode.from_any(mode)
+    boxed = _update_as_box(entries, shape, how, wrap)
+    if boxed is not None:
+        return _write_box(x, boxed, None, lambda old, _: cast(function(old), dtype_of(x)), shape)
+    x, entries, added = _with_flags(x, entries)
+    plan = _plan(entries, shape_of(x), wrap)
+    if 0 not in plan.shape:
+        _check_not_empty(entries, shape_of(x))
+        x = scatter_apply(
+            x, plan.indices, function, ScatterDimensionNumbers(*plan.numbers), update_shape=plan.shape, mode=how,
+            indices_are_sorted=indices_are_sorted or plan.unique,
+            unique_indices=unique_indices or plan.unique)  # fmt: skip
+    return squeeze(x, added) if added else x
+
+
+class IndexUpdate:
+    """`x.at`: indexing it gives a place, whose methods give copies of `x` changed there."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: Any):
+        self.array = array
+
+    def __getitem__(self, index: Any) -> Place:
+        return Place(self.array, index)
+
+    def __repr__(self) -> str:
+        return f"IndexUpdate({self.array!r})"
+
+
+class Place:
+    """`x.at[index]`. Options of every method: `mode` ("promise_in_bounds", "clip", "drop" or "fill"),
+    `indices_are_sorted`, `unique_indices`, `wrap_negative_indices`.
+    """
+
+    __slots__ = ("array", "index")
+
+    def __init__(self, array: Any, index: Any):
+        self.array, self.index = array, index
+
+    def __repr__(self) -> str:
+        return f"Place({self.array!r}, {self.index!r})"
+
+    def get(self, *, fill_value: Any = None, **options: Any) -> Any:
+        """`x[index]`, with `fill_value` out of bounds when `mode="fill"`."""
+        return get(self.array, self.index, fill_value=fill_value, **options)
+
+    def set(self, values: Any, **options: Any) -> Any:
+        """`x` after `x[index] = values`."""
+        return update(self.array, self.index, values, "set", **options)
+
+    def add(self, values: Any, **options: Any) -> Any:
+        """`x` after `x[index] += values`, repeated places taking every addition."""
+        return update(self.array, self.index, values, "add", **options)
+
+    def subtract(self, values: Any, **options: Any) -> Any:
+        """`x` after `x[index] -= values`, repeated places taking every subtraction."""
+        return update(self.array, self.index, values, "subtract", **options)
+
+    def multiply(self, values: Any, **options: Any) -> Any:
+        """`x` after `x[index] *= values`, repeated places taking every product."""
+        return update(self.array, self.index, values, "multiply", **options)
+
+    mul = multiply
+
+    def divide(self, values: Any, **options: Any) -> Any:
+        """`x` after `x[index] /= values`."""
+        return operator.truediv(self.array, self._factors(values, options))
+
+    def power(self, values: Any, **options: Any) -> Any:
+        """`x` after `x[index] **= values`."""
+        return operator.pow(self.array, self._factors(values, options))
+
+    def _factors(self, values: Any, options: dict[str, Any]) -> Any:
+        """Ones, but for the product of the values at the index."""
+        return update(full_like(self.array, 1), self.index, values, "multiply", **options)
+
+    def min(self, values: Any, **options: Any) -> Any:
+        """`x` after `x[index] = minimum(x[index], values)`."""
+        return update(self.array, self.index, values, "min", **options)
+
+    def max(self, values: Any, **options: Any) -> Any:
+        """`x` after `x[index] = maximum(x[index], values)`."""
+        return update(self.array, self.index, values, "max", **options)
+
+    def apply(self, func: Callable[[Any], Any], **options: Any) -> Any:
+        """`x` after `func` was applied at the index, once for each time a place is named."""
+        return apply(self.array, self.index, func, **options)

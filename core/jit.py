@@ -1,0 +1,531 @@
+"""`jit`: trace a function once for each kind of arguments, compile it, and run that.
+
+What compiles and runs is a backend that the front door hands in by `set_backend`; without one a traced
+Program is evaluated equation by equation. `jit` gives a plain Python function, because calling one costs
+a fifth of what calling an object with `__call__` does. Its code is replaced, after the first call on
+arrays alone, by code for that number of arguments (the flat case); pytrees, numbers and NumPy arrays
+take the general path, `Jit.call`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from . import config as config_module
+from . import tree
+from .api import struct_of
+from .errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    NonArrayArgumentError,
+    NonFiniteError,
+    NonHashableStaticArgumentError,
+)
+from .ir import Program
+from .ir import run as walk
+from .primitives.jit import jit_p
+from .rewrite import hoist
+from .stages import Lowered, Traced
+from .trace import EVAL, Value, _current, as_type, axis_environment, bind_eqn, eval_program, trace_program, typeof
+
+
+class Backend(Protocol):
+    """What runs Programs."""
+
+    def lower(self, program: Program, name: str, donated: Sequence[int], keep_unused: bool) -> Any:
+        """A Program as a module, with `text`."""
+        ...
+
+    def compile(self, module: Any, device: Any) -> Any:
+        """A module's executable, with `as_text`, `cost_analysis` and `memory_analysis`."""
+        ...
+
+    def runner(self, executable: Any, result: str, unflatten: Any) -> Callable[..., Any]:
+        """A function from the arguments' buffers to results of a form: one, tuple, list, or tree (by `unflatten`)."""
+        ...
+
+    def buffers(self, values: Sequence[Any], types: Sequence[Any]) -> Sequence[Any]:
+        """The buffers of arrays, numbers and NumPy arrays of the types given."""
+        ...
+
+    def trampoline(self, arity: int) -> types.CodeType | None:
+        """Code `(a0=ABSENT, ..., /, *rest, **kwargs)` that runs `runs[types]` on buffers, or calls `slow`."""
+        ...
+
+
+class _Walker:
+    """The backend of `core` on its own: buffers are values, and running is evaluating each equation."""
+
+    def lower(self, program: Program, name: str, donated: Sequence[int], keep_unused: bool) -> Any:
+        return program
+
+    def compile(self, module: Any, device: Any) -> Any:
+        return module
+
+    def runner(self, executable: Any, result: str, unflatten: Any) -> Callable[..., Any]:
+        finish = {"one": lambda outs: outs[0], "tuple": tuple, "list": list}.get(result, unflatten)
+        return lambda *values: finish(eval_program(executable, *values))
+
+    def buffers(self, values: Sequence[Any], types: Sequence[Any]) -> Sequence[Any]:
+        return values
+
+    def trampoline(self, arity: int) -> types.CodeType | None:
+        return None
+
+
+ABSENT = object()  # the default of a positional argument in specialised code
+_backend: Backend = _Walker()
+
+
+def set_backend(backend: Backend) -> None:
+    """Hand in what compiles and runs Programs."""
+    global _backend
+    _backend = backend
+
+
+class Options(NamedTuple):
+    """The arguments of `jit`, checked."""
+
+    static_argnums: tuple[int, ...] = ()
+    static_argnames: tuple[str, ...] = ()
+    donate_argnums: tuple[int, ...] = ()
+    donate_argnames: tuple[str, ...] = ()
+    keep_unused: bool = False
+    inline: bool = False
+    device: Any = None
+
+
+class Entry:
+    """A function traced for one kind of arguments."""
+
+    __slots__ = ("closed", "program", "constants", "out_tree", "donated", "run")
+
+    def __init__(self, closed: Program, out_tree: Any, donated: tuple[bool, ...]):
+        self.closed, self.out_tree, self.donated = closed, out_tree, donated
+        self.program, self.constants = hoist(closed)
+        self.run: Callable[..., Any] | None = None
+
+    @property
+    def form(self) -> str:
+        """How results are put together, named for the forms that need no pytree."""
+        n = self.out_tree.num_leaves
+        if self.out_tree == _LEAF:
+            return "one"
+        return "tuple" if n and self.out_tree == tree.structure((0,) * n) else "tree"
+
+
+_LEAF = tree.structure(0)
+
+
+class _State:
+    """What one function knows under one configuration."""
+
+    __slots__ = ("config", "entries", "runs", "flat")
+
+    def __init__(self, config: Any):
+        self.config = config
+        self.entries: dict[Any, Entry] = {}  # by structure, statics, types and named axes
+        self.runs: dict[Any, Callable[..., Any]] = {}  # by structure, statics and types
+        self.flat: dict[Any, Callable[..., Any]] = {}  # by types, arguments being arrays without names
+
+
+_shared: weakref.WeakKeyDictionary[Any, dict[Options, dict[Any, _State]]] = weakref.WeakKeyDictionary()
+_every: weakref.WeakSet[Jit] = weakref.WeakSet()
+
+
+def _states_of(fun: Callable[..., Any], options: Options) -> dict[Any, _State]:
+    """The states of a function, shared by all its `jit` wrappers with the same options."""
+    try:
+        return _shared.setdefault(fun, {}).setdefault(options, {})
+    except TypeError:  # not hashable, or without weak references
+        return {}
+
+
+def _generic(*args: Any, **kwargs: Any) -> Any:
+    return slow(args, kwargs)  # type: ignore[name-defined]  # noqa: F821  (a global of each function made below)
+
+
+class Jit:
+    """What is behind a function that `jit` made: `function` is what the user calls."""
+
+    def __init__(self, fun: Callable[..., Any], options: Options):
+        self._fun, self._options = fun, options
+        self._name = getattr(fun, "__name__", type(fun).__name__)
+        self._static = bool(options.static_argnums or options.static_argnames)
+        # The globals of the function's code; `state` and `runs` change with the configuration.
+        self._names: dict[str, Any] = {
+            "slow": self.call, "ABSENT": ABSENT, "trace": _current.get, "EVAL": EVAL,
+            "local": config_module._local.get, "config_module": config_module,
+        }  # fmt: skip
+        self.function = self._make_function()
+        # Bound methods are made afresh at each look-up, so nothing could be shared by them.
+        shareable = isinstance(fun, types.FunctionType) or not hasattr(fun, "__self__")
+        self._states = _states_of(fun, options) if shareable else {}
+        self._state = self._select(config_module.current())
+        _every.add(self)
+
+    def _make_function(self) -> Any:
+        function: Any = types.FunctionType(_generic.__code__, self._names)
+        functools.update_wrapper(function, self._fun)
+        function.__defaults__ = ()
+        for name in ("trace", "lower", "eval_shape", "clear_cache", "_cache_size"):
+            setattr(function, name, getattr(self, name))
+        function.__jit__ = self
+        return function
+
+    def __repr__(self) -> str:
+        return f"<jit of {self._fun!r}>"
+
+    # ------------------------------------------------------------ calling
+
+    def _select(self, config: Any) -> _State:
+        state = self._states.get(config)
+        if state is None:
+            state = self._states[config] = _State(config)
+        state.config = config  # an equal object: specialised code compares by identity
+        self._state = self._names["state"] = state
+        self._names["runs"] = state.flat
+        return state
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the function on any arguments."""
+        config = config_module.current()
+        if config.disable_jit:
+            return self._fun(*args, **kwargs)
+        state = self._state
+        if state.config is not config:
+            state = self._select(config)
+        given = (args, kwargs)
+        args, kwargs, statics = self._split(args, kwargs) if self._static else (args, kwargs, ())
+        leaves, treedef = tree.flatten((args, kwargs))
+        if _current.get() is not EVAL:
+            return self._bind(self._entry(state, leaves, treedef, statics, given), leaves)
+        in_types = [x.aval if isinstance(x, Value) else None for x in leaves]
+        if None in in_types:
+            in_types = self._types(leaves, given)
+        run = state.runs.get((treedef, statics, *in_types))
+        if run is None:
+            run = self._prepare(state, leaves, treedef, statics, given)
+        if config.debug_nans or config.debug_infs:
+            return self._located(run, leaves, self._entry(state, leaves, treedef, statics, given))
+        return run(*_backend.buffers(leaves, in_types))
+
+    def _prepare(self, state: _State, leaves: list[Any], treedef: Any, statics: Any, given: Any) -> Callable[..., Any]:
+        entry = self._entry(state, leaves, treedef, statics, given)
+        if entry.run is None:
+            module = self._module(entry)
+            executable = _backend.compile(module, self._options.device)
+            entry.run = _backend.runner(executable, entry.form, entry.out_tree.unflatten)
+        in_types = [typeof(x) for x in leaves]
+        state.runs[(treedef, statics, *in_types)] = entry.run
+        args, kwargs = given
+        checked = state.config.debug_nans or state.config.debug_infs
+        if not kwargs and not self._static and not checked and treedef == tree.structure(((0,) * len(args), {})):
+            n = len(args)
+            state.flat[tuple(in_types) if n != 1 else in_types[0]] = entry.run
+            self._specialize(n)
+        return entry.run
+
+    def _specialize(self, arity: int) -> None:
+        """Give the function the code for a number of arguments."""
+        code = _backend.trampoline(arity)
+        if code is not None and self.function.__code__ is not code:
+            # More defaults than parameters are harmless, fewer are not: other threads may be calling.
+            self.function.__defaults__ = (ABSENT,) * max(arity, len(self.function.__defaults__))
+            self.function.__code__ = code
+
+    def _module(self, entry: Entry) -> Any:
+        donated = [i for i, d in enumerate(entry.donated) if d]
+        return _backend.lower(entry.closed, self._name, donated, self._options.keep_unused)
+
+    def _bind(self, entry: Entry, leaves: list[Any]) -> Any:
+        donated = (False,) * len(entry.constants) + entry.donated
+        outs = jit_p.bind(*entry.constants, *leaves, program=entry.program, name=self._name,
+                          donated=donated if any(donated) else (), inline=self._options.inline)  # fmt: skip
+        return entry.out_tree.unflatten(outs)
+
+    def _located(self, run: Callable[..., Any], leaves: list[Any], entry: Entry) -> Any:
+        """Run with checks on; a result that is not finite is traced to its equation."""
+        try:
+            return run(*_backend.buffers(leaves, self._types(leaves, (leaves, {}))))
+        except NonFiniteError as error:
+            if any(entry.donated):
+                raise
+            found = error
+
+        def step(eqn: Any, values: list[Any]) -> Any:
+            try:
+                return bind_eqn(eqn, values)
+            except NonFiniteError as error:
+                raise NonFiniteError(f"{error.what}, within {self._name}", error.remedy, eqn.source) from None
+
+        walk(entry.closed, step, leaves)
+        raise found
+
+    # ------------------------------------------------------------ tracing
+
+    def _entry(self, state: _State, leaves: list[Any], treedef: Any, statics: Any, given: Any) -> Entry:
+        in_types = self._types(leaves, given)
+        key = (treedef, statics, tuple(in_types), axis_environment())
+        entry = state.entries.get(key)
+        if entry is None:
+            entry = self._trace(treedef, statics, in_types)
+            # Constants that are traced values belong to the transformation under way, not to the function.
+            if not any(hasattr(c, "_trace") for c in entry.constants):
+                state.entries[key] = entry
+        return entry
+
+    def _trace(self, treedef: Any, statics: Any, in_types: list[Any]) -> Entry:
+        out_tree: Any = None
+
+        def flat(*leaves: Any) -> list[Any]:
+            nonlocal out_tree
+            args, kwargs = treedef.unflatten(leaves)
+            args, kwargs = _merged(args, kwargs, statics)
+            outs, out_tree = tree.flatten(self._fun(*args, **kwargs))
+            for x in outs:
+                self._check_output(x)
+            return outs
+
+        program = trace_program(flat, in_types, self._name)
+        return Entry(program, out_tree, self._donated(treedef, statics))
+
+    def _check_output(self, x: Any) -> None:
+        try:
+            typeof(x)
+        except NonArrayArgumentError as error:
+            raise NonArrayArgumentError(f"a result of {self._name}: {error.what}", "return arrays, numbers or pytrees of them") \
+                from None
+
+    def _types(self, leaves: Sequence[Any], given: Any) -> list[Any]:
+        try:
+            return [typeof(x) for x in leaves]
+        except NonArrayArgumentError:
+            pass
+        args, kwargs = given
+        for number, value in enumerate(args):
+            self._check_argument(self._argument_name(number), value, number in self._options.static_argnums)
+        for name, value in kwargs.items():
+            self._check_argument(name, value, name in self._options.static_argnames)
+        raise AssertionError("an argument is not an array, and none is at fault")
+
+    def _check_argument(self, name: str, value: Any, static: bool) -> None:
+        if static:
+            return
+        for path, leaf in tree.leaves_with_path(value):
+            try:
+                typeof(leaf)
+            except NonArrayArgumentError as error:
+                where = name + tree.keystr(path)
+                raise NonArrayArgumentError(f"argument {where} of {self._name}: {error.what}", error.remedy) from None
+
+    def _argument_name(self, number: int) -> str:
+        names = _positional_names(self._fun)
+        return names[number] if number < len(names) else f"number {number}"
+
+    # ------------------------------------------------------------ static and donated arguments
+
+    def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
+        """Arguments without the static ones, and those as hashable `(place, type, value)`."""
+        options = self._options
+        places = {i % len(args) if i < 0 else i for i in options.static_argnums if -len(args) <= i < len(args)}
+        statics = [(i, args[i]) for i in sorted(places)]
+        statics += [(name, kwargs[name]) for name in sorted(kwargs) if name in options.static_argnames]
+        for place, value in statics:
+            try:
+                hash(value)
+            except TypeError:
+                name = place if isinstance(place, str) else self._argument_name(place)
+                raise NonHashableStaticArgumentError(
+                    f"static argument {name} of {self._name} is {_short(value)} of type {type(value).__name__}, "
+                    "which cannot be hashed",
+                    "pass a tuple, a string, a number or a frozen dataclass, or make the argument an array that is not static",
+                ) from None
+        dynamic = tuple(x for i, x in enumerate(args) if i not in places)
+        named = {name: x for name, x in kwargs.items() if name not in options.static_argnames}
+        return dynamic, named, tuple((place, type(value), value) for place, value in statics)
+
+    def _donated(self, treedef: Any, statics: Any) -> tuple[bool, ...]:
+        """Which flat arguments are donated."""
+        options = self._options
+        if not (options.donate_argnums or options.donate_argnames):
+            return (False,) * treedef.num_leaves
+        children = treedef.children()
+        positional, named = children[0].children(), children[1].children()
+        names = sorted(children[1].node_data()[1] or ())
+        taken = {place for place, _, _ in statics if isinstance(place, int)}
+        count = len(positional) + len(taken)
+        places = [i for i in range(count) if i not in taken]
+        wanted = {i % count if i < 0 else i for i in options.donate_argnums} if count else set()
+        flags: list[bool] = []
+        for place, child in zip(places, positional, strict=True):
+            flags += [place in wanted] * child.num_leaves
+        for name, child in zip(names, named, strict=True):
+            flags += [name in options.donate_argnames] * child.num_leaves
+        return tuple(flags)
+
+    # ------------------------------------------------------------ ahead of time
+
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+        """Trace for arguments given as arrays or by shape and dtype."""
+        given = (args, kwargs)
+        dynamic, named, statics = self._split(args, kwargs) if self._static else (args, kwargs, ())
+        leaves, treedef = tree.flatten((dynamic, named))
+        structs = [_as_struct(x) for x in leaves]
+        entry = self._entry(self._select(config_module.current()), structs, treedef, statics, given)
+        return Traced(self, entry, treedef, statics)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """Trace and print for arguments given as arrays or by shape and dtype; `.compile()` goes on."""
+        return self.trace(*args, **kwargs).lower()
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """The shapes and dtypes of the result."""
+        entry = self.trace(*args, **kwargs)._entry
+        return entry.out_tree.unflatten([struct_of(t) for t in entry.program.out_types])
+
+    def clear_cache(self) -> None:
+        """Forget what was traced and compiled."""
+        self._states.clear()
+        self._select(config_module.current())
+
+    def _cache_size(self) -> int:
+        return sum(len(state.entries) for state in self._states.values())
+
+
+class _Struct:
+    """Stands for an argument of a known type."""
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval: Any):
+        self.aval = aval
+
+
+def _as_struct(x: Any) -> Any:
+    try:
+        return _Struct(as_type(x))
+    except NonArrayArgumentError:
+        return x  # named with its path by `_types`
+
+
+def _merged(args: tuple[Any, ...], kwargs: dict[str, Any], statics: Any) -> tuple[list[Any], dict[str, Any]]:
+    """Arguments with the static ones back in place."""
+    if not statics:
+        return list(args), kwargs
+    merged, kwargs = list(args), dict(kwargs)
+    for place, _, value in statics:
+        if isinstance(place, int):
+            merged.insert(place, value)
+        else:
+            kwargs[place] = value
+    return merged, kwargs
+
+
+def _short(x: Any) -> str:
+    text = repr(x)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def clear_caches() -> None:
+    """Forget what every `jit` traced and compiled."""
+    _shared.clear()
+    for wrapper in list(_every):
+        wrapper._states = {}
+        wrapper._select(config_module.current())
+
+
+# ---------------------------------------------------------------------------- the decorator
+
+
+def _positional_names(fun: Callable[..., Any]) -> list[str]:
+    try:
+        parameters = inspect.signature(fun).parameters.values()
+    except (ValueError, TypeError):
+        return []
+    return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+
+
+def _named_places(fun: Callable[..., Any]) -> list[str]:
+    """The names of the parameters that may be given by position or by name, "" for those that may not."""
+    try:
+        parameters = inspect.signature(fun).parameters.values()
+    except (ValueError, TypeError):
+        return []
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return [p.name if p.kind is p.POSITIONAL_OR_KEYWORD else "" for p in positional]
+
+
+def _resolved(fun: Callable[..., Any], nums: Any, names: Any, what: str) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Numbers and names of arguments, each completed by the other from the function's signature."""
+    if nums is None and names is None:
+        return (), ()
+    places = _named_places(fun)
+    numbers = None if nums is None else ((nums,) if isinstance(nums, int) else tuple(nums))
+    chosen = None if names is None else ((names,) if isinstance(names, str) else tuple(names))
+    for number in numbers or ():
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise ArgumentTypeError(f"{what}_argnums holds {number!r}, which is not an integer", "give positions as integers")
+    _check_places(fun, numbers or (), chosen or (), what)
+    if chosen is None:
+        chosen = tuple(places[i] for i in numbers or () if -len(places) <= i < len(places) and places[i])
+    elif numbers is None:
+        numbers = tuple(places.index(name) for name in chosen if name in places)
+    return tuple(sorted(set(numbers or ()))), tuple(sorted(set(chosen)))
+
+
+def _check_places(fun: Callable[..., Any], numbers: Sequence[int], names: Sequence[str], what: str) -> None:
+    try:
+        parameters = inspect.signature(fun).parameters.values()
+    except (ValueError, TypeError):
+        return
+    kinds = {p.kind for p in parameters}
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    label = getattr(fun, "__name__", "the function")
+    if inspect.Parameter.VAR_POSITIONAL not in kinds:
+        for number in numbers:
+            if not -len(positional) <= number < len(positional):
+                raise ArgumentError(f"{what}_argnums holds {number}, and {label} takes {len(positional)} positional arguments",
+                                    f"a number from 0 to {len(positional) - 1}")  # fmt: skip
+    if inspect.Parameter.VAR_KEYWORD not in kinds:
+        known = [p.name for p in parameters]
+        for name in names:
+            if name not in known:
+                raise ArgumentError(f"{what}_argnames holds {name!r}, which {label} has not", f"one of {known}")
+
+
+def jit(
+    fun: Callable[..., Any] | None = None,
+    *,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Sequence[str] | None = None,
+    donate_argnums: int | Sequence[int] | None = None,
+    donate_argnames: str | Sequence[str] | None = None,
+    keep_unused: bool = False,
+    device: Any = None,
+    inline: bool = False,
+) -> Any:
+    """Compile a function; it is traced once for each kind of arguments.
+
+    Static arguments are passed to the function as they are and have to be hashable; each value is
+    traced anew. Donated arguments give their memory to the results and cannot be used afterwards.
+
+    Raises:
+      NonHashableStaticArgumentError: a static argument that cannot be hashed.
+      NonArrayArgumentError: an argument that is neither static nor a pytree of arrays and numbers.
+    """
+    if fun is None:
+        return functools.partial(
+            jit, static_argnums=static_argnums, static_argnames=static_argnames, donate_argnums=donate_argnums,
+            donate_argnames=donate_argnames, keep_unused=keep_unused, device=device, inline=inline,
+        )  # fmt: skip
+    if not callable(fun):
+        raise ArgumentTypeError(f"jit takes a function, got {_short(fun)} of type {type(fun).__name__}", "pass a callable")
+    static = _resolved(fun, static_argnums, static_argnames, "static")
+    donate = _resolved(fun, donate_argnums, donate_argnames, "donate")
+    return Jit(fun, Options(*static, *donate, keep_unused, inline, device)).function

@@ -1,0 +1,118 @@
+"""Forward mode: a trace that carries a tangent with each value."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .errors import DifferentiationError
+from .ir import Program
+from .primitive import Primitive, Zero, all_zero
+from .rules import instantiate
+from .trace import Trace, Tracer, current_trace, eval_program, trace_program, typeof, under
+
+
+class JVPTracer(Tracer):
+    """A primal value with its tangent."""
+
+    __slots__ = ("primal", "tangent")
+
+    def __init__(self, trace: JVPTrace, primal: Any, tangent: Any):
+        self._trace, self.primal, self.tangent = trace, primal, tangent
+
+    @property
+    def aval(self) -> Any:  # type: ignore[override]
+        return typeof(self.primal)
+
+    def concrete(self) -> Any:
+        return self.primal.concrete() if isinstance(self.primal, Tracer) else self.primal
+
+
+def no_derivative(primitive: Primitive) -> DifferentiationError:
+    return DifferentiationError(
+        f"{primitive.name} has no derivative", "wrap the function in `custom_jvp` or `custom_vjp`, or use `stop_gradient`"
+    )
+
+
+class JVPTrace(Trace):
+    """Applies jvp rules; values without a tangent of this trace pass to the parent."""
+
+    __slots__ = ()
+
+    def split(self, args: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        primals, tangents = [], []
+        for a in args:
+            if isinstance(a, JVPTracer) and a._trace is self:
+                primals.append(a.primal)
+                tangents.append(a.tangent)
+            else:
+                primals.append(a)
+                tangents.append(Zero(typeof(a).tangent()))
+        return primals, tangents
+
+    def wrap(self, primal: Any, tangent: Any) -> Any:
+        return primal if type(tangent) is Zero else JVPTracer(self, primal, tangent)
+
+    def wrap_all(self, primals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+        return [self.wrap(p, t) for p, t in zip(primals, tangents, strict=True)]
+
+    def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        parent = self.parent
+        assert parent is not None
+        primals, tangents = self.split(args)
+        if all_zero(tangents):
+            return under(parent, parent.bind, primitive, primals, params)
+        if primitive.jvp is None:
+            raise no_derivative(primitive)
+        out, tangent = under(parent, primitive.jvp, primals, tangents, **params)
+        return self.wrap_all(out, tangent) if primitive.multiple else self.wrap(out, tangent)
+
+    def custom_jvp(self, fun: Any, rule: Any, args: Sequence[Any], **how: Any) -> Any:
+        """`rule(primals, tangents) -> outs, tangents`, flat lists; tangents may be `Zero`."""
+        primals, tangents = self.split(args)
+        if all_zero(tangents):
+            return under(self.parent, self.parent.custom_jvp, fun, rule, primals, **how)  # type: ignore[union-attr, arg-type]
+        return self.wrap_all(*under(self.parent, rule, primals, tangents))  # type: ignore[arg-type]
+
+    def custom_vjp(self, fun: Any, fwd: Any, bwd: Any, args: Sequence[Any], **how: Any) -> Any:
+        primals, tangents = self.split(args)
+        if all_zero(tangents):
+            return under(self.parent, self.parent.custom_vjp, fun, fwd, bwd, primals, **how)  # type: ignore[union-attr, arg-type]
+        raise DifferentiationError(
+            "forward-mode differentiation (jvp, jacfwd) of a `custom_vjp` function",
+            "use reverse mode (grad, vjp, jacrev), or give the function a `custom_jvp` rule",
+        )
+
+
+def jvp_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list, list]:
+    """Outputs and tangents (Zero where none) of a flat function under the current trace."""
+    trace = JVPTrace(current_trace())
+    try:
+        outs = under(trace, fun, *trace.wrap_all(primals, tangents))
+    finally:
+        trace.done = True
+    return trace.split(outs)
+
+
+@functools.lru_cache(maxsize=4096)
+def jvp_program(program: Program, nonzero: tuple[bool, ...], instantiated: Any = False) -> tuple[Program, tuple[bool, ...]]:
+    """The Program from primals and nonzero tangents to outputs and nonzero output tangents.
+
+    `instantiated` (a bool, or one per output) forces an output's tangent to be present. Also gives which
+    output tangents are present.
+    """
+    n = len(program.inputs)
+    force = (instantiated,) * len(program.outputs) if isinstance(instantiated, bool) else instantiated
+    present: list[bool] = []
+
+    def fun(*args: Any) -> list[Any]:
+        given = iter(args[n:])
+        tangents = [next(given) if nz else Zero(v.type.tangent()) for v, nz in zip(program.inputs, nonzero, strict=True)]
+        outs, out_tangents = jvp_flat(functools.partial(eval_program, program), args[:n], tangents)
+        present[:] = [f or type(t) is not Zero for f, t in zip(force, out_tangents, strict=True)]
+        return [*outs, *(instantiate(t) for t, p in zip(out_tangents, present, strict=True) if p)]
+
+    types = [*program.in_types, *(v.type.tangent() for v, nz in zip(program.inputs, nonzero, strict=True) if nz)]
+    result = trace_program(fun, types, f"jvp_{program.name}")
+    return result, tuple(present)

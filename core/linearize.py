@@ -1,0 +1,308 @@
+"""Linearisation: primal values computed now, the linear map of tangents recorded for later.
+
+`LinearizeTrace` evaluates primals under its parent and, by the same jvp rules, records what depends on
+a tangent as linear equations whose other operands are values already known (the residuals). Reverse
+mode transposes that record (`core/transpose.py`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .errors import DifferentiationError
+from .ir import Eqn, Program, Var
+from .jvp import no_derivative
+from .primitive import Primitive, Zero, all_zero
+from .rules import instantiate
+from .trace import Scalar, Trace, Tracer, current_trace, eval_program, trace_program, typeof, under
+
+
+class Known:
+    """An operand of a linear equation whose value is known: a residual."""
+
+    __slots__ = ("value", "type")
+
+    def __init__(self, value: Any):
+        self.value, self.type = value, typeof(value)
+
+
+class LinearTracer(Tracer):
+    """Stands for a tangent."""
+
+    __slots__ = ("var",)
+
+    def __init__(self, trace: LinearTrace, var: Var):
+        self._trace, self.var = trace, var
+
+    @property
+    def aval(self) -> Any:  # type: ignore[override]
+        return self.var.type
+
+
+class LinearTrace(Trace):
+    """Records what depends on its tracers; everything else evaluates under the parent."""
+
+    __slots__ = ("eqns", "inputs")
+
+    def __init__(self, parent: Trace):
+        super().__init__(parent)
+        self.eqns: list[Eqn] = []
+        self.inputs: list[Var] = []
+
+    def new_input(self, type: Any) -> LinearTracer:
+        var = Var(type)
+        self.inputs.append(var)
+        return LinearTracer(self, var)
+
+    def owns(self, x: Any) -> bool:
+        return isinstance(x, LinearTracer) and x._trace is self
+
+    def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        if not any(self.owns(a) for a in args):
+            return under(self.parent, self.parent.bind, primitive, args, params)  # type: ignore[union-attr, arg-type]
+        atoms: list[Any] = [a.var if self.owns(a) else Known(a) for a in args]
+        out = primitive.typing(*[a.type for a in atoms], **params)
+        outs = [Var(t) for t in (out if primitive.multiple else (out,))]
+        self.eqns.append(Eqn(primitive, atoms, outs, params))
+        tracers = [LinearTracer(self, v) for v in outs]
+        return tracers if primitive.multiple else tracers[0]
+
+    def out(self, tangent: Any) -> Var | Zero:
+        """An output tangent as a Var. A known one can only be zero: a linear map of no input."""
+        return tangent.var if self.owns(tangent) else Zero(typeof_tangent(tangent))
+
+
+def typeof_tangent(tangent: Any) -> Any:
+    return tangent.type if type(tangent) is Zero else typeof(tangent).tangent()
+
+
+class LinearizeTracer(Tracer):
+    """A primal value with its tangent, a tracer of the linear record."""
+
+    __slots__ = ("primal", "tangent")
+
+    def __init__(self, trace: LinearizeTrace, primal: Any, tangent: Any):
+        self._trace, self.primal, self.tangent = trace, primal, tangent
+
+    @property
+    def aval(self) -> Any:  # type: ignore[override]
+        return typeof(self.primal)
+
+    def concrete(self) -> Any:
+        return self.primal.concrete() if isinstance(self.primal, Tracer) else self.primal
+
+
+class LinearizeTrace(Trace):
+    """Evaluates primals under the parent and records tangents in `linear`."""
+
+    __slots__ = ("linear",)
+
+    def __init__(self, parent: Trace):
+        super().__init__(parent)
+        self.linear = LinearTrace(parent)
+
+    def split(self, args: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        primals, tangents = [], []
+        for a in args:
+            if isinstance(a, LinearizeTracer) and a._trace is self:
+                primals.append(a.primal)
+                tangents.append(a.tangent)
+            else:
+                primals.append(a)
+                tangents.append(Zero(typeof(a).tangent()))
+        return primals, tangents
+
+    def wrap_all(self, primals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+        own = self.linear.owns
+        return [LinearizeTracer(self, p, t) if own(t) else p for p, t in zip(primals, tangents, strict=True)]
+
+    def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        parent = self.parent
+        assert parent is not None
+        primals, tangents = self.split(args)
+        if all_zero(tangents):
+            return under(parent, parent.bind, primitive, primals, params)
+        if primitive.linearize is not None:
+            nonzero = tuple(type(t) is not Zero for t in tangents)
+            out, linear = under(parent, primitive.linearize, primals, nonzero, **params)
+            tangent = under(self.linear, linear, *tangents)
+        elif primitive.jvp is not None:
+            out, tangent = under(self.linear, primitive.jvp, primals, tangents, **params)
+        else:
+            raise no_derivative(primitive)
+        return self.wrap_all(out, tangent) if primitive.multiple else self.wrap_all([out], [tangent])[0]
+
+    def custom_jvp(self, fun: Any, rule: Any, args: Sequence[Any], **how: Any) -> Any:
+        primals, tangents = self.split(args)
+        if all_zero(tangents):
+            return under(self.parent, self.parent.custom_jvp, fun, rule, primals, **how)  # type: ignore[union-attr, arg-type]
+        return self.wrap_all(*under(self.linear, rule, primals, tangents))
+
+    def custom_vjp(self, fun: Any, fwd: Any, bwd: Any, args: Sequence[Any], **how: Any) -> Any:
+        from .primitives.custom import linearize_custom_vjp
+
+        primals, tangents = self.split(args)
+        if all_zero(tangents):
+            return under(self.parent, self.parent.custom_vjp, fun, fwd, bwd, primals, **how)  # type: ignore[union-attr, arg-type]
+        nonzero = tuple(type(t) is not Zero for t in tangents)
+        outs, linear = under(self.parent, linearize_custom_vjp, fwd, bwd, primals, nonzero, **how)  # type: ignore[arg-type]
+        return self.wrap_all(outs, under(self.linear, linear, *tangents))
+
+
+@dataclass(frozen=True, slots=True)
+class LinearMap:
+    """The recorded map: `inputs` (Zero where an input has no tangent) to `outputs`, through `eqns`."""
+
+    inputs: tuple[Any, ...]
+    eqns: tuple[Eqn, ...]
+    outputs: tuple[Any, ...]
+
+    def __call__(self, tangents: Sequence[Any]) -> list[Any]:
+        """Apply it under the current trace; tangents and results may be Zero."""
+        env: dict[Any, Any] = {
+            v: instantiate(t) for v, t in zip(self.inputs, tangents, strict=True) if type(v) is Var
+        }
+        trace = current_trace()
+        for eqn in self.eqns:
+            args = [a.value if type(a) is Known else env[a] for a in eqn.inputs]
+            out = trace.bind(eqn.primitive, args, eqn.params)
+            for var, value in zip(eqn.outputs, out if eqn.primitive.multiple else (out,), strict=True):
+                env[var] = value
+        return [env[v] if type(v) is Var else v for v in self.outputs]
+
+
+def _needed(eqns: Sequence[Eqn], outputs: Sequence[Any]) -> tuple[Eqn, ...]:
+    live = {v for v in outputs if type(v) is Var}
+    kept = []
+    for eqn in reversed(eqns):
+        if any(v in live for v in eqn.outputs):
+            live.update(a for a in eqn.inputs if type(a) is Var)
+            kept.append(eqn)
+    return tuple(reversed(kept))
+
+
+def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], nonzero: Sequence[bool]) \
+        -> tuple[list[Any], LinearMap]:
+    """Evaluate a flat function and record the linear map of the tangents of the `nonzero` arguments."""
+    trace = LinearizeTrace(current_trace())
+    linear = trace.linear
+    try:
+        tangents = [
+            linear.new_input(typeof(p).tangent()) if nz else Zero(typeof(p).tangent())
+            for p, nz in zip(primals, nonzero, strict=True)
+        ]
+        outs = under(trace, fun, *trace.wrap_all(primals, tangents))
+    finally:
+        trace.done = linear.done = True
+    out_primals, out_tangents = trace.split(outs)
+    outputs = tuple(linear.out(t) for t in out_tangents)
+    inputs = tuple(t.var if isinstance(t, LinearTracer) else t for t in tangents)
+    return out_primals, LinearMap(inputs, _needed(linear.eqns, outputs), outputs)
+
+
+def linear_part(fun: Callable[..., Sequence[Any]], args: Sequence[Any], linear: Sequence[bool]) -> LinearMap:
+    """Record a function that is linear in some arguments; the others are known values."""
+    trace = LinearTrace(current_trace())
+    try:
+        tracers = [trace.new_input(typeof_arg(a)) if li else a for a, li in zip(args, linear, strict=True)]
+        outs = under(trace, fun, *tracers)
+    finally:
+        trace.done = True
+    for out in outs:
+        if not trace.owns(out) and type(out) is not Zero and isinstance(out, Tracer) and out._trace is trace:
+            raise DifferentiationError("a function that is not linear was transposed")
+    outputs = tuple(trace.out(o) for o in outs)
+    inputs = tuple(t.var if trace.owns(t) else Zero(typeof_arg(t)) for t in tracers)
+    return LinearMap(inputs, _needed(trace.eqns, outputs), outputs)
+
+
+def typeof_arg(x: Any) -> Any:
+    return x.type if isinstance(x, Zero) or type(x).__name__ == "Linear" else typeof(x)
+
+
+# ---------------------------------------------------------------------------- Programs
+
+
+@dataclass(frozen=True, slots=True)
+class Linearized:
+    """A Program split in two.
+
+    `primal`: inputs -> outputs and stored residuals. `linear`: residuals and nonzero tangents -> nonzero
+    output tangents. `residuals` says where each residual comes from: ("in", i), ("out", i) or ("stored", i).
+    """
+
+    primal: Program
+    linear: Program
+    out_nonzero: tuple[bool, ...]
+    residuals: tuple[tuple[str, int], ...]
+
+    def gather(self, inputs: Sequence[Any], primal_results: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Split the primal Program's results into outputs and the residuals to pass to `linear`."""
+        n = len(self.out_nonzero)
+        outs, stored = list(primal_results[:n]), primal_results[n:]
+        source = {"in": inputs, "out": outs, "stored": stored}
+        return outs, [source[kind][i] for kind, i in self.residuals]
+
+
+def _literal(value: Any) -> bool:
+    return type(value) in Scalar or isinstance(value, np.generic)
+
+
+def linear_to_program(linear: LinearMap, present: Sequence[bool], name: str) -> tuple[Program, list[Any]]:
+    """A recorded map as a Program from residuals and tangents; gives the residual values too."""
+    values: dict[int, Any] = {}
+    for eqn in linear.eqns:
+        for atom in eqn.inputs:
+            if type(atom) is Known and not _literal(atom.value):
+                values.setdefault(id(atom.value), atom.value)
+    residuals = list(values.values())
+    tangent_types = [v.type for v in linear.inputs if type(v) is Var]
+
+    def fun(*args: Any) -> list[Any]:
+        known = dict(zip(values, args, strict=False))
+        given = iter(args[len(residuals) :])
+        tangents = [next(given) if type(v) is Var else v for v in linear.inputs]
+        eqns = tuple(e.replace(inputs=tuple(_renamed(a, known) for a in e.inputs)) for e in linear.eqns)
+        outs = LinearMap(linear.inputs, eqns, linear.outputs)(tangents)
+        return [instantiate(o) for o, p in zip(outs, present, strict=True) if p]
+
+    return trace_program(fun, [*map(typeof, residuals), *tangent_types], name), residuals
+
+
+def _renamed(atom: Any, known: dict[int, Any]) -> Any:
+    return Known(known[id(atom.value)]) if type(atom) is Known and id(atom.value) in known else atom
+
+
+@functools.lru_cache(maxsize=4096)
+def linearized(program: Program, nonzero: tuple[bool, ...], instantiated: Any = False) -> Linearized:
+    """Linearise a Program at the inputs marked `nonzero`; inputs and outputs are not stored twice."""
+    force = (instantiated,) * len(program.outputs) if isinstance(instantiated, bool) else instantiated
+    found: dict[str, Any] = {}
+
+    def fun(*args: Any) -> list[Any]:
+        outs, linear = linearize_flat(functools.partial(eval_program, program), args, nonzero)
+        present = tuple(f or type(t) is not Zero for f, t in zip(force, linear.outputs, strict=True))
+        linear_program, values = linear_to_program(linear, present, f"linear_{program.name}")
+        places = {id(x): ("out", i) for i, x in enumerate(outs)} | {id(x): ("in", i) for i, x in enumerate(args)}
+        stored = [x for x in values if id(x) not in places]
+        places |= {id(x): ("stored", i) for i, x in enumerate(stored)}
+        found.update(linear=linear_program, present=present, residuals=tuple(places[id(x)] for x in values))
+        return [*outs, *stored]
+
+    primal = trace_program(fun, program.in_types, program.name)
+    return Linearized(primal, found["linear"], found["present"], found["residuals"])
+
+
+def linearize_program(program: Program, nonzero: tuple[bool, ...], instantiated: Any = False) \
+        -> tuple[Program, Program, tuple[bool, ...], int]:
+    """`linearized` with every residual an output of the primal Program, after its own outputs."""
+    parts = linearized(program, nonzero, instantiated)
+    outs = len(parts.out_nonzero)
+    atoms = {"in": parts.primal.inputs, "out": parts.primal.outputs[:outs], "stored": parts.primal.outputs[outs:]}
+    outputs = (*parts.primal.outputs[:outs], *(atoms[kind][i] for kind, i in parts.residuals))
+    return parts.primal.replace(outputs=outputs), parts.linear, parts.out_nonzero, len(parts.residuals)

@@ -1,0 +1,390 @@
+"""The operators of arrays, tracers and Refs: NumPy's meaning, JAX's promotion.
+
+Importing this module gives `Value` its operators. `promote_args` is the one place where operands of
+different dtypes and shapes are brought together; the functions of `tilewright.numpy` use it too.
+"""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from .config import current
+from .errors import ArgumentTypeError, ImmutableArrayError, ShapeError
+from .primitives.compare import (
+    and_p,
+    eq_p,
+    ge_p,
+    gt_p,
+    le_p,
+    lt_p,
+    ne_p,
+    not_p,
+    or_p,
+    select_n_p,
+    shift_left_p,
+    shift_right_arithmetic_p,
+    shift_right_logical_p,
+    xor_p,
+)
+from .primitives.convert import convert_element_type, imag_p, real_p
+from .primitives.elementwise import (
+    RoundingMethod,
+    abs_p,
+    add_p,
+    div_p,
+    integer_pow,
+    mul_p,
+    neg_p,
+    pow_p,
+    rem_p,
+    round_p,
+    sign_p,
+    sub_p,
+)
+from .primitives.shape import broadcast_shapes, broadcast_to, full_like, transpose_p
+from .promote import promote_types, to_inexact
+from .rules import like
+from .trace import Scalar, Value, typeof
+from .types import ArrayType, Dtype, is_bool, is_complex, is_inexact, is_integer, is_unsigned
+
+# ---------------------------------------------------------------------------- promotion
+
+
+def cast(x: Any, dtype: Dtype, weak: bool = False) -> Any:
+    """A value with another dtype; Python scalars stay scalars."""
+    type_ = typeof(x)
+    if type_.dtype == dtype and not (weak and not type_.weak_type):  # type: ignore[union-attr]
+        return x
+    if type(x) in Scalar:
+        if weak and is_inexact(dtype):
+            return complex(x) if is_complex(dtype) else float(x)
+        return like(np.zeros((), dtype), x)
+    return convert_element_type(x, dtype, weak)
+
+
+def _broadcast(values: list[Any], types: list[ArrayType]) -> list[Any]:
+    """Values of one shape; rank-0 ones stay as they are, since elementwise primitives take them beside arrays."""
+    shapes = {t.shape for t in types if t.shape}
+    if len(shapes) <= 1:
+        return values
+    ranks = {len(s) for s in shapes}
+    mode = current().numpy_rank_promotion
+    if len(ranks) > 1 and mode != "allow":
+        what = f"operands of ranks {sorted(ranks)} ({', '.join(t.show() for t in types)}) need rank promotion"
+        if mode == "raise":
+            raise ShapeError(f"{what}, and numpy_rank_promotion is 'raise'", "reshape them to one rank")
+        warnings.warn(what, stacklevel=3)
+    shape = broadcast_shapes(*shapes)
+    pairs = zip(values, types, strict=True)
+    return [v if not t.shape or t.shape == shape else broadcast_to(v, shape) for v, t in pairs]
+
+
+def promote_args(*xs: Any) -> list[Any]:
+    """Values of one dtype and one shape, by JAX's promotion and NumPy's broadcasting.
+
+    Scalars (Python's, and arrays of rank 0) stay of rank 0: every elementwise primitive takes them beside
+    arrays. Raises `DtypeError` where there is no common dtype and `ShapeError` where there is no shape.
+    """
+    types: list[Any] = [typeof(x) for x in xs]
+    dtype, weak = promote_types(types)
+    return _broadcast([cast(x, dtype, weak) for x in xs], types)
+
+
+def promote_args_inexact(*xs: Any) -> list[Any]:
+    """`promote_args`, integers and booleans becoming floats."""
+    types: list[Any] = [typeof(x) for x in xs]
+    dtype, weak = promote_types(types)
+    if not is_inexact(dtype):
+        dtype = to_inexact(dtype)
+    return _broadcast([cast(x, dtype, weak) for x in xs], types)
+
+
+# ---------------------------------------------------------------------------- NumPy's arithmetic
+
+Function = Callable[..., Any]
+
+
+def _dtype(x: Any) -> Any:
+    return typeof(x).dtype  # type: ignore[union-attr]
+
+
+def _promoting(bind: Function) -> Function:
+    """A function of two operands of one type as one of any two operands."""
+
+    def promoted(x: Any, y: Any) -> Any:
+        if typeof(x) is typeof(y):
+            return bind(x, y)
+        return bind(*promote_args(x, y))
+
+    return promoted
+
+
+def _or_boolean(primitive: Any, boolean: Any) -> Function:
+    return _promoting(lambda x, y: (boolean if is_bool(_dtype(x)) else primitive).bind(x, y))
+
+
+add = _or_boolean(add_p, or_p)
+multiply = _or_boolean(mul_p, and_p)
+subtract = _promoting(sub_p.bind)
+equal = _promoting(eq_p.bind)
+not_equal = _promoting(ne_p.bind)
+less = _promoting(lt_p.bind)
+less_equal = _promoting(le_p.bind)
+greater = _promoting(gt_p.bind)
+greater_equal = _promoting(ge_p.bind)
+bitwise_and = _promoting(and_p.bind)
+bitwise_or = _promoting(or_p.bind)
+bitwise_xor = _promoting(xor_p.bind)
+left_shift = _promoting(shift_left_p.bind)
+right_shift = _promoting(
+    lambda x, y: (shift_right_logical_p if is_unsigned(_dtype(x)) else shift_right_arithmetic_p).bind(x, y)
+)
+
+
+def true_divide(x: Any, y: Any) -> Any:
+    """x / y as NumPy divides: integers give floats."""
+    return div_p.bind(*promote_args_inexact(x, y))
+
+
+def _zero_like(x: Any) -> Any:
+    return like(x, 0)
+
+
+def _one_like(x: Any) -> Any:
+    return like(x, 1)
+
+
+def _float_divmod(x: Any, y: Any) -> tuple[Any, Any]:
+    """Floored quotient and remainder of floats, as Python's `divmod`; by zero the quotient is x / 0."""
+    mod = rem_p.bind(x, y)
+    by_zero = eq_p.bind(y, _zero_like(y))
+    quotient = div_p.bind(select_n_p.bind(by_zero, sub_p.bind(x, mod), x), y)
+    wrong = and_p.bind(ne_p.bind(mod, _zero_like(mod)), ne_p.bind(sign_p.bind(y), sign_p.bind(mod)))
+    mod = select_n_p.bind(wrong, mod, add_p.bind(mod, y))
+    quotient = select_n_p.bind(wrong, quotient, sub_p.bind(quotient, _one_like(quotient)))
+    return round_p.bind(quotient, rounding_method=RoundingMethod.AWAY_FROM_ZERO), mod
+
+
+def _floor_divide(x: Any, y: Any) -> Any:
+    dtype = _dtype(x)
+    if is_bool(dtype):
+        x, y = cast(x, np.dtype(np.int8)), cast(y, np.dtype(np.int8))
+    if is_unsigned(dtype):
+        return div_p.bind(x, y)
+    if is_complex(dtype):
+        raise ArgumentTypeError("floor division of complex numbers", "complex numbers have no floor")
+    if not (is_integer(dtype) or is_bool(dtype)):
+        return _float_divmod(x, y)[0]
+    quotient = div_p.bind(x, y)
+    inexact = ne_p.bind(rem_p.bind(x, y), _zero_like(x))
+    down = and_p.bind(ne_p.bind(sign_p.bind(x), sign_p.bind(y)), inexact)
+    return select_n_p.bind(down, quotient, sub_p.bind(quotient, _one_like(quotient)))
+
+
+def _remainder(x: Any, y: Any) -> Any:
+    if is_bool(_dtype(x)):
+        x, y = cast(x, np.dtype(np.int8)), cast(y, np.dtype(np.int8))
+    mod = rem_p.bind(x, y)
+    if is_unsigned(_dtype(x)):
+        return mod
+    nonzero = ne_p.bind(mod, _zero_like(mod))
+    wrong = and_p.bind(ne_p.bind(lt_p.bind(mod, _zero_like(mod)), lt_p.bind(y, _zero_like(y))), nonzero)
+    return select_n_p.bind(wrong, mod, add_p.bind(mod, y))
+
+
+floor_divide = _promoting(_floor_divide)
+remainder = _promoting(_remainder)
+
+
+def divmod_(x: Any, y: Any) -> tuple[Any, Any]:
+    """The pair (x // y, x % y)."""
+    if is_inexact(promote_types([typeof(x), typeof(y)])[0]):  # type: ignore[list-item]
+        return _float_divmod(*promote_args(x, y))
+    return floor_divide(x, y), remainder(x, y)
+
+
+def power(x: Any, y: Any) -> Any:
+    """x ** y as NumPy raises; a Python integer y becomes repeated multiplication."""
+    if type(y) is int and type(x) not in Scalar:
+        if is_bool(_dtype(x)):
+            x = convert_element_type(x, np.int32, True)
+        return integer_pow(x, y) if y != 0 else full_like(x, 1)
+    tx, ty = typeof(x), typeof(y)
+    if is_integer(ty.dtype) and is_inexact(tx.dtype):  # type: ignore[union-attr]
+        return pow_p.bind(*_broadcast([x, y], [tx, ty]))  # type: ignore[list-item]
+    x, y = promote_args(x, y)
+    if is_bool(_dtype(x)):
+        x, y = cast(x, np.dtype(np.int8)), cast(y, np.dtype(np.int8))
+    return pow_p.bind(x, y)
+
+
+def matmul(x: Any, y: Any) -> Any:
+    """The matrix product of NumPy's `@`."""
+    from .primitives.contract import matmul as product
+
+    return product(x, y)
+
+
+def negative(x: Any) -> Any:
+    return neg_p.bind(x)
+
+
+def positive(x: Any) -> Any:
+    return x
+
+
+def absolute(x: Any) -> Any:
+    """The absolute value; of booleans and unsigned integers, x itself."""
+    dtype = _dtype(x)
+    return x if is_bool(dtype) or is_unsigned(dtype) else abs_p.bind(x)
+
+
+def invert(x: Any) -> Any:
+    return not_p.bind(x)
+
+
+def round_to(x: Any, decimals: int | None = None) -> Any:
+    """x rounded to a number of decimals, halves to even; integers stay as they are for `decimals` >= 0."""
+    digits = operator.index(decimals or 0)
+    dtype = _dtype(x)
+    if not is_inexact(dtype):
+        if digits >= 0 or is_bool(dtype):
+            return x
+        scale = 10**-digits
+        half = add(floor_divide(x, scale), 0)
+        low = multiply(half, scale)
+        twice = multiply(subtract(x, low), 2)
+        up = bitwise_or(greater(twice, scale), bitwise_and(equal(twice, scale), equal(remainder(half, 2), 1)))
+        return select_n_p.bind(up, low, add(low, scale))
+    if is_complex(dtype):
+        from .primitives.convert import complex as make_complex
+
+        return make_complex(round_to(real_p.bind(x), digits), round_to(imag_p.bind(x), digits))
+    even = RoundingMethod.TO_NEAREST_EVEN
+    if digits == 0:
+        return round_p.bind(x, rounding_method=even)
+    scale = like(x, 10.0**digits)
+    return div_p.bind(round_p.bind(mul_p.bind(x, scale), rounding_method=even), scale)
+
+
+# ---------------------------------------------------------------------------- operators
+
+_OPERANDS = (Value, bool, int, float, complex, np.ndarray, np.generic)
+
+
+def _binary(function: Function, name: str, swapped: bool = False) -> Function:
+    def method(self: Any, other: Any) -> Any:
+        if not isinstance(other, _OPERANDS):
+            return NotImplemented
+        return function(other, self) if swapped else function(self, other)
+
+    method.__name__ = method.__qualname__ = name
+    return method
+
+
+BINARY: dict[str, Function] = {
+    "add": add, "sub": subtract, "mul": multiply, "truediv": true_divide, "floordiv": floor_divide, "mod": remainder,
+    "divmod": divmod_, "pow": power, "matmul": matmul, "and": bitwise_and, "or": bitwise_or, "xor": bitwise_xor,
+    "lshift": left_shift, "rshift": right_shift,
+}  # fmt: skip
+COMPARISONS: dict[str, Function] = {
+    "eq": equal, "ne": not_equal, "lt": less, "le": less_equal, "gt": greater, "ge": greater_equal,
+}  # fmt: skip
+UNARY: dict[str, Function] = {"neg": negative, "pos": positive, "abs": absolute, "invert": invert}
+
+
+def _length(self: Any) -> int:
+    if not self.aval.shape:
+        raise ArgumentTypeError(f"len() of a scalar of type {self.aval.show()}", "an array of rank 1 or more has one")
+    return self.aval.shape[0]
+
+
+def _iterate(self: Any) -> Iterator[Any]:
+    if not self.aval.shape:
+        raise ArgumentTypeError(f"iteration over a scalar of type {self.aval.show()}", "an array of rank 1 or more can")
+    return (self[i] for i in range(self.aval.shape[0]))
+
+
+def _getitem(self: Any, index: Any) -> Any:
+    from .indexing import getitem
+
+    return getitem(self, index)
+
+
+def _setitem(self: Any, index: Any, value: Any) -> None:
+    raise ImmutableArrayError(
+        f"item assignment to an array of type {self.aval.show()}",
+        "write x = x.at[index].set(value): arrays do not change",
+    )
+
+
+def _at(self: Any) -> Any:
+    from .indexing import IndexUpdate
+
+    return IndexUpdate(self)
+
+
+def _transposed(self: Any) -> Any:
+    return transpose_p.bind(self, permutation=tuple(reversed(range(len(self.aval.shape)))))
+
+
+def _matrix_transposed(self: Any) -> Any:
+    rank = len(self.aval.shape)
+    if rank < 2:
+        raise ShapeError(f".mT of an array of type {self.aval.show()}", "it needs rank 2 or more")
+    return transpose_p.bind(self, permutation=(*range(rank - 2), rank - 1, rank - 2))
+
+
+def _real(self: Any) -> Any:
+    return real_p.bind(self) if is_complex(self.aval.dtype) else self
+
+
+def _imag(self: Any) -> Any:
+    return imag_p.bind(self) if is_complex(self.aval.dtype) else full_like(self, 0)
+
+
+PROPERTIES: dict[str, Function] = {
+    "shape": lambda self: self.aval.shape,
+    "dtype": lambda self: self.aval.dtype,
+    "ndim": lambda self: len(self.aval.shape),
+    "size": lambda self: self.aval.size,
+    "weak_type": lambda self: self.aval.weak_type,
+    "itemsize": lambda self: self.aval.dtype.itemsize,
+    "nbytes": lambda self: self.aval.size * self.aval.dtype.itemsize,
+    "T": _transposed,
+    "mT": _matrix_transposed,
+    "real": _real,
+    "imag": _imag,
+    "at": _at,
+}
+
+
+def install_methods(table: dict[str, Function]) -> None:
+    """Give arrays and tracers methods: `table[name](self, ...)`."""
+    for name, method in table.items():
+        setattr(Value, name, method)
+
+
+def _install() -> None:
+    table: dict[str, Any] = {
+        "__len__": _length, "__iter__": _iterate, "__getitem__": _getitem, "__setitem__": _setitem,
+        "__round__": round_to,
+    }  # fmt: skip
+    for name, function in BINARY.items():
+        table[f"__{name}__"] = _binary(function, f"__{name}__")
+        table[f"__r{name}__"] = _binary(function, f"__r{name}__", swapped=True)
+    for name, function in COMPARISONS.items():
+        table[f"__{name}__"] = _binary(function, f"__{name}__")
+    for name, function in UNARY.items():
+        table[f"__{name}__"] = function
+    for name, getter in PROPERTIES.items():
+        table[name] = property(getter)
+    install_methods(table)
+
+
+_install()

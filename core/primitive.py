@@ -1,0 +1,91 @@
+"""`Primitive`: an operation as a value, its rules riding on it.
+
+Rules (all take the parameters as keywords; `multiple` says whether results are one value or a list):
+
+    typing(*types) -> type(s)                    of the result; raises the shape and dtype errors
+    jvp(primals, tangents) -> out, tangent       tangents may be `Zero`; None: no derivative exists
+    transpose(ct, *args) -> cotangents           linear arguments arrive as `Linear(type)`; one result
+                                                 per argument, None where not linear or zero
+    batch(axis, args, dims) -> out, dim          dims and dim: int, or None for "not batched"
+    linearize(primals, nonzero) -> out, linear   for primitives that hold Programs; `linear(*tangents)`
+                                                 takes a tangent (or Zero) for each primal
+    dce(used, eqn) -> used_inputs, eqn | None    drop unused outputs
+    effects(*types) -> frozenset                 of `ir.Effect`
+    numpy(*arrays) -> array(s)                   the meaning, on NumPy arrays
+    expand(*args) -> out                         the same in other primitives, where a backend has no rule
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .types import Type
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Primitive:
+    """An operation: its name and rules. Users make their own the same way the package makes its own."""
+
+    name: str
+    typing: Callable[..., Any]
+    jvp: Callable[..., Any] | None = None
+    transpose: Callable[..., Any] | None = None
+    batch: Callable[..., Any] | None = None
+    linearize: Callable[..., Any] | None = None
+    dce: Callable[..., Any] | None = None
+    effects: Callable[..., Any] | None = None
+    numpy: Callable[..., Any] | None = None
+    expand: Callable[..., Any] | None = None
+    multiple: bool = False
+
+    def bind(self, *args: Any, **params: Any) -> Any:
+        """Apply the primitive to values, under whatever transformation is current."""
+        from .trace import bind
+
+        return bind(self, args, params)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Zero:
+    """A symbolic zero tangent or cotangent; `type` is the tangent type."""
+
+    __slots__ = ("type",)
+
+    def __init__(self, type: Type):
+        self.type = type
+
+    def __repr__(self) -> str:
+        return f"Zero({self.type.show()})"
+
+
+class Linear:
+    """Stands for an argument with respect to which a transpose is taken."""
+
+    __slots__ = ("type",)
+
+    def __init__(self, type: Type):
+        self.type = type
+
+    aval = property(lambda self: self.type)
+    shape = property(lambda self: self.type.shape)
+    dtype = property(lambda self: self.type.dtype)
+    ndim = property(lambda self: len(self.type.shape))
+
+    def __repr__(self) -> str:
+        return f"Linear({self.type.show()})"
+
+
+@dataclass(frozen=True, slots=True)
+class AxisInfo:
+    """The axis a batching rule works over: its size, and its name if it has one."""
+
+    size: int
+    name: Any = None
+
+
+def all_zero(values: Sequence[Any]) -> bool:
+    return all(type(v) is Zero for v in values)

@@ -1,0 +1,173 @@
+"""Reads and writes of parts of values, as pure functions: what an access to a Ref means for the value it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..trace import shape_of, typeof
+from .compare import and_p, ge_p, lt_p, select_n_p
+from .convert import convert_element_type
+from .elementwise import add_p, mul_p
+from .gather import CLIP, GatherDimensionNumbers, gather
+from .ref import Index, Span, Take, access_shape, split_operands
+from .scatter import ScatterDimensionNumbers, scatter, scatter_add
+from .shape import broadcast_in_dim_p, iota_p, pad, reshape_to
+from .shape import slice as slice_
+from .slicing import dynamic_slice, dynamic_update_slice
+
+INT32 = np.dtype(np.int32)
+
+
+def _starts(index: Index, dynamic: Sequence[Any]) -> list[Any]:
+    given = iter(dynamic)
+    return [next(given) if type(e) is Take or e.start is None else e.start for e in index]  # type: ignore[union-attr]
+
+
+def _sizes(index: Index) -> list[int]:
+    return [e.size if type(e) is Span else 1 for e in index]
+
+
+def _contiguous(index: Index) -> bool:
+    return all(type(e) is not Take and getattr(e, "stride", 1) == 1 for e in index)
+
+
+def _spread(x: Any, shape: Sequence[int], dims: Sequence[int] = ()) -> Any:
+    if shape_of(x) == tuple(shape):
+        return x
+    return broadcast_in_dim_p.bind(x, shape=tuple(shape), broadcast_dimensions=tuple(dims))
+
+
+def _select(mask: Any, on_true: Any, on_false: Any) -> Any:
+    shape = shape_of(on_true)
+    return select_n_p.bind(_spread(mask, shape), _spread(on_false, shape), on_true)
+
+
+def _zero(x: Any) -> Any:
+    return np.zeros((), typeof(x).dtype)[()]  # type: ignore[union-attr]
+
+
+def _margin(index: Index, x: Any) -> tuple[Any, list[int]]:
+    """A value with room around it for windows whose traced starts lie outside; and how much came before."""
+    room = [e.size if e.start is None and type(e) is Span else 0 for e in index]  # type: ignore[union-attr]
+    if not any(room):
+        return x, room
+    return pad(x, _zero(x), [(r, r, 0) for r in room]), room
+
+
+def read_value(x: Any, operands: Sequence[Any], *, index: Index, masked: bool = False) -> Any:
+    """What `get` gives of a value."""
+    dynamic, mask, other = split_operands(index, operands, masked)
+    shape = access_shape(index)
+    found = _read(x, index, dynamic, shape, masked)
+    if mask is None:
+        return found
+    return _select(mask, found, _zero(x) if other is None else other)
+
+
+def _read(x: Any, index: Index, dynamic: Sequence[Any], shape: Sequence[int], masked: bool) -> Any:
+    shape = tuple(shape)
+    if index.is_whole(shape_of(x)):
+        return x
+    if any(type(e) is Take for e in index) or (index.dynamic and not _contiguous(index)):
+        return _read_taken(x, index, dynamic, shape, masked)
+    if not index.dynamic:
+        lows = [e.start for e in index]  # type: ignore[union-attr]
+        highs = [e.start + (e.size - 1) * e.stride + 1 if type(e) is Span and e.size else e.start + (type(e) is not Span)
+                 for e in index]  # type: ignore[union-attr, operator]  # fmt: skip
+        return reshape_to(slice_(x, lows, highs, [getattr(e, "stride", 1) for e in index]), shape)
+    starts, room = _starts(index, dynamic), [0] * len(index)
+    if masked:
+        x, room = _margin(index, x)
+    starts = [_shifted(s, r) for s, r in zip(starts, room, strict=True)]
+    return reshape_to(dynamic_slice(x, starts, _sizes(index), allow_negative_indices=False), shape)
+
+
+def _shifted(start: Any, room: int) -> Any:
+    return start if not room else add_p.bind(start, np.asarray(room, typeof(start).dtype)[()])  # type: ignore[union-attr]
+
+
+def _rows(index: Index, x: Any) -> int | None:
+    """The one axis taken along by a 1-d array while all others are whole, if that is what an index is."""
+    takes = [i for i, e in enumerate(index) if type(e) is Take]
+    if len(takes) != 1 or len(index[takes[0]].shape) != 1:  # type: ignore[union-attr]
+        return None
+    whole = all(i in takes or (type(e) is Span and e.start == 0 and e.size == d and e.stride == 1)
+                for i, (e, d) in enumerate(zip(index, shape_of(x), strict=True)))  # fmt: skip
+    return takes[0] if whole else None
+
+
+def _read_taken(x: Any, index: Index, dynamic: Sequence[Any], shape: tuple[int, ...], masked: bool) -> Any:
+    axis = _rows(index, x)
+    if axis is not None:
+        sizes = [1 if i == axis else d for i, d in enumerate(shape_of(x))]
+        offset = tuple(i for i in range(len(shape)) if i != axis)
+        where = reshape_to(dynamic[0], (*shape_of(dynamic[0]), 1))
+        return gather(x, where, GatherDimensionNumbers(offset, (axis,), (axis,)), sizes, mode=CLIP)
+    flat = reshape_to(x, (-1 if not shape_of(x) else int(np.prod(shape_of(x))),))
+    places = _linear(x, index, dynamic, shape)[0]
+    return gather(flat, reshape_to(places, (*shape, 1)), GatherDimensionNumbers((), (0,), (0,)), (1,), mode=CLIP)
+
+
+def _linear(x: Any, index: Index, dynamic: Sequence[Any], shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """The position in row-major order of every element of an access, and whether it is within bounds."""
+    spans = [i for i, e in enumerate(index) if type(e) is Span]
+    advanced = [i for i, e in enumerate(index) if type(e) is not Span]
+    has_take = any(type(e) is Take for e in index)
+    picked = len(shape) - len(spans)
+    together = has_take and advanced == list(range(advanced[0], advanced[-1] + 1))
+    first = sum(i < advanced[0] for i in spans) if together else 0
+    places = [d for d in range(len(shape)) if not first <= d < first + picked]
+    total: Any = np.int32(0)
+    inside: Any = None
+    for i, (entry, start, size) in enumerate(zip(index, _starts(index, dynamic), shape_of(x), strict=True)):
+        value = np.int32(start) if isinstance(start, int) else convert_element_type(start, INT32)
+        if type(entry) is Take:
+            rank = len(entry.shape)
+            value = _spread(value, shape, range(first + picked - rank, first + picked))
+        elif type(entry) is Span:
+            steps = iota_p.bind(dtype=INT32, shape=shape, dimension=places[spans.index(i)])
+            value = add_p.bind(mul_p.bind(steps, np.int32(entry.stride)), value)
+        within = and_p.bind(ge_p.bind(value, np.int32(0)), lt_p.bind(value, np.int32(size)))
+        inside = within if inside is None else and_p.bind(inside, within)
+        total = add_p.bind(mul_p.bind(total, np.int32(size)), value)
+    return _spread(total, shape), _spread(inside, shape)
+
+
+def write_value(x: Any, value: Any, operands: Sequence[Any], *, add: bool, index: Index, masked: bool = False) -> Any:
+    """The value after `swap` (or, with `add`, after `addupdate`)."""
+    dynamic, mask, _ = split_operands(index, operands, masked)
+    shape = access_shape(index)
+    if index.is_whole(shape_of(x)):
+        new = add_p.bind(x, value) if add else value
+        return new if mask is None else _select(mask, new, x)
+    if not _contiguous(index):
+        return _write_taken(x, value, index, dynamic, mask, shape, add)
+    starts = _starts(index, dynamic)
+    base, room = _margin(index, x) if masked else (x, [0] * len(index))
+    starts = [_shifted(s, r) for s, r in zip(starts, room, strict=True)]
+    sizes = _sizes(index)
+    if add or mask is not None:
+        old = reshape_to(dynamic_slice(base, starts, sizes, allow_negative_indices=False), shape)
+        value = add_p.bind(old, value) if add else value
+        value = value if mask is None else _select(mask, value, old)
+    new = dynamic_update_slice(base, reshape_to(value, tuple(sizes)), starts, allow_negative_indices=False)
+    if any(room):
+        new = slice_(new, room, [r + d for r, d in zip(room, shape_of(x), strict=True)])
+    return new
+
+
+def _write_taken(x: Any, value: Any, index: Index, dynamic: Sequence[Any], mask: Any, shape: tuple[int, ...], add: bool) -> Any:
+    from .gather import FILL
+
+    size = int(np.prod(shape_of(x)))
+    places, inside = _linear(x, index, dynamic, shape)
+    if mask is not None:
+        inside = and_p.bind(inside, _spread(mask, shape))
+    places = _select(inside, places, np.int32(size))  # past the end: dropped
+    numbers = ScatterDimensionNumbers((), (0,), (0,))
+    put = scatter_add if add else scatter
+    flat = put(reshape_to(x, (size,)), reshape_to(places, (*shape, 1)), value, numbers, mode=FILL)
+    return reshape_to(flat, shape_of(x))

@@ -1,0 +1,117 @@
+"""`map` and `associative_scan`: functions made of `scan`, `vmap` and slices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import tree
+from ..errors import ArgumentError, ArgumentTypeError, ShapeError
+from ..trace import shape_of, typeof
+from .scan import scan
+from .shape import concatenate, expand_dims, reshape_to, rev, slice_in_dim
+
+
+def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:  # noqa: A001
+    """Apply a function to each element along the leading axis of arrays, one after another.
+
+    With `batch_size` that many elements at a time are mapped together by `vmap`.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> print(lax.map(lambda x: x * x, jnp.arange(4.0)))
+    [0. 1. 4. 9.]
+    """
+    if batch_size is None:
+        def one(_: Any, x: Any) -> tuple[Any, Any]:
+            return (), f(x)
+
+        one.traces_for = (f, "map")  # type: ignore[attr-defined]
+        return scan(one, (), xs)[1]
+    from ..api import vmap
+
+    leaves, structure = tree.flatten(xs)
+    if not leaves:
+        raise ArgumentError("map with a batch_size needs xs with at least one array", "pass arrays, or drop `batch_size`")
+    if batch_size < 1:
+        raise ArgumentError(f"the batch_size of map is {batch_size}", "pass a positive integer")
+    n = shape_of(leaves[0])[0]
+    whole = n - n % batch_size
+    parts = []
+    if whole:
+        def rows(x: Any) -> Any:
+            shape = shape_of(x)
+            return reshape_to(slice_in_dim(x, 0, whole), (whole // batch_size, batch_size, *shape[1:]))
+
+        chunks = map(vmap(f), structure.unflatten([rows(x) for x in leaves]))
+        parts.append(tree.map(lambda y: reshape_to(y, (whole, *shape_of(y)[2:])), chunks))
+    if whole < n or not n:
+        parts.append(vmap(f)(structure.unflatten([slice_in_dim(x, whole, n) for x in leaves])))
+    return parts[0] if len(parts) == 1 else tree.map(lambda a, b: concatenate([a, b], 0), *parts)
+
+
+def _interleave(even: Any, odd: Any, axis: int) -> Any:
+    """Elements of two arrays by turns; `even` has as many as `odd`, or one more."""
+    n = shape_of(odd)[axis]
+    pairs = concatenate([expand_dims(slice_in_dim(even, 0, n, axis=axis), (axis + 1,)), expand_dims(odd, (axis + 1,))], axis + 1)
+    shape = list(shape_of(odd))
+    shape[axis] = 2 * n
+    mixed = reshape_to(pairs, tuple(shape))
+    m = shape_of(even)[axis]
+    return mixed if m == n else concatenate([mixed, slice_in_dim(even, n, m, axis=axis)], axis)
+
+
+def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
+    """All prefixes combined by an associative function, in a number of steps that is the logarithm of the length.
+
+    `fn(a, b)` takes and gives pytrees like `elems`, elements batched along `axis`. Source: Blelloch,
+    "Prefix sums and their applications" (1990).
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> print(lax.associative_scan(jnp.add, jnp.arange(5.0)))
+    [ 0.  1.  3.  6. 10.]
+    """
+    if not callable(fn):
+        raise ArgumentTypeError(f"associative_scan takes a function, got {fn!r}", "pass fn(a, b)")
+    leaves, structure = tree.flatten(elems)
+    ranks = {len(shape_of(x)) for x in leaves}
+    if not leaves or not all(-r <= axis < r for r in ranks):
+        raise ArgumentError(f"associative_scan along axis {axis} of arrays {[typeof(x).show() for x in leaves]}",
+                            "pass an axis that every array has")  # fmt: skip
+    axes = [axis % len(shape_of(x)) for x in leaves]
+    sizes = {shape_of(x)[a] for x, a in zip(leaves, axes, strict=True)}
+    if len(sizes) > 1:
+        raise ShapeError(f"associative_scan along axis {axis} of arrays of sizes {sorted(sizes)}", "give them equal axes")
+
+    def combine(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+        out, out_tree = tree.flatten(fn(structure.unflatten(a), structure.unflatten(b)))
+        if out_tree != structure:
+            raise ArgumentTypeError(f"the function of associative_scan returns {out_tree}, not {structure}",
+                                    "return a tree like its arguments")  # fmt: skip
+        return out
+
+    def cut(xs: Sequence[Any], start: int, stop: int | None, step: int = 1) -> list[Any]:
+        return [
+            slice_in_dim(x, start, shape_of(x)[a] if stop is None else stop, step, a) for x, a in zip(xs, axes, strict=True)
+        ]
+
+    def prefixes(xs: list[Any]) -> list[Any]:
+        n = shape_of(xs[0])[axes[0]]
+        if n < 2:
+            return xs
+        pairs = combine(cut(xs, 0, n - n % 2, 2), cut(xs, 1, None, 2))
+        odd = prefixes(pairs)
+        rest = cut(xs, 2, None, 2)
+        if not shape_of(rest[0])[axes[0]]:
+            even = cut(xs, 0, 1)
+        else:
+            left = odd if n % 2 else cut(odd, 0, n // 2 - 1)
+            tail = combine(left, rest)
+            even = [concatenate([x, t], a) for x, t, a in zip(cut(xs, 0, 1), tail, axes, strict=True)]
+        return [_interleave(e, o, a) for e, o, a in zip(even, odd, axes, strict=True)]
+
+    if reverse:
+        leaves = [rev(x, (a,)) for x, a in zip(leaves, axes, strict=True)]
+    out = prefixes(leaves)
+    if reverse:
+        out = [rev(x, (a,)) for x, a in zip(out, axes, strict=True)]
+    return structure.unflatten(out)

@@ -1,0 +1,122 @@
+"""Cumulative sums, products, extrema and log-sums of exponentials along one axis.
+
+Compiled by a scan in a number of whole-array steps that is the logarithm of the length: XLA on the CPU
+takes quadratic time for the same thing written as a `reduce_window`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import ShapeError
+from ..primitive import AxisInfo, Primitive
+from ..rules import expanded_jvp, like, linear_jvp
+from ..trace import shape_of
+from ..types import ArrayType
+from .compare import and_p, eq_p, gt_p, lt_p, select_n_p
+from .convert import stop_gradient_p
+from .elementwise import add_p, exp_p, log_p, max_p, min_p, mul_p, sub_p
+from .nary import FLOAT, NUMBER, ORDERED, check_kind, widened
+from .shape import as_axis, concatenate_p, slice_p
+
+Combine = Callable[[Any, Any], Any]
+
+
+def _cut(x: Any, axis: int, start: int, stop: int) -> Any:
+    shape = shape_of(x)
+    starts = tuple(start if i == axis else 0 for i in range(len(shape)))
+    stops = tuple(stop if i == axis else d for i, d in enumerate(shape))
+    return slice_p.bind(x, start_indices=starts, limit_indices=stops, strides=None)
+
+
+def scan_by_doubling(combine: Combine, x: Any, axis: int, reverse: bool) -> Any:
+    """All prefixes (or suffixes) combined: each step doubles how far back an element reaches."""
+    count, reach = shape_of(x)[axis], 1
+    while reach < count:
+        early, late = _cut(x, axis, 0, count - reach), _cut(x, axis, reach, count)
+        if reverse:
+            parts = [combine(early, late), _cut(x, axis, count - reach, count)]
+        else:
+            parts = [_cut(x, axis, 0, reach), combine(early, late)]
+        x = concatenate_p.bind(*parts, dimension=axis)
+        reach *= 2
+    return x
+
+
+def log_add_exp(a: Any, b: Any) -> Any:
+    """log(exp a + exp b), -inf (and of derivative 0) where both are -inf."""
+    top = stop_gradient_p.bind(max_p.bind(a, b))
+    finite = and_p.bind(gt_p.bind(top, like(top, -np.inf)), lt_p.bind(top, like(top, np.inf)))
+    top = select_n_p.bind(finite, like(top, 0), top)
+    total = add_p.bind(exp_p.bind(sub_p.bind(a, top)), exp_p.bind(sub_p.bind(b, top)))
+    nothing = eq_p.bind(total, like(total, 0))
+    log = add_p.bind(log_p.bind(select_n_p.bind(nothing, total, like(total, 1))), top)
+    return select_n_p.bind(nothing, log, like(log, -np.inf))
+
+
+def _typing(name: str, kinds: Sequence[str]) -> Callable[..., ArrayType]:
+    def typing(x: ArrayType, *, axis: int, reverse: bool) -> ArrayType:
+        if not 0 <= axis < x.ndim:
+            raise ShapeError(f"{name} along axis {axis} of {x.show()}", f"the axis must be from 0 to {x.ndim - 1}")
+        check_kind(name, x, kinds)
+        return x
+
+    return typing
+
+
+def _cumulative(name: str, kinds: Sequence[str], ufunc: Any, combine: Combine, linear: bool = False) -> Primitive:
+    def accumulate(x: Any, *, axis: int, reverse: bool) -> Any:
+        if not x.shape[axis]:
+            return x
+        x = np.flip(x, axis) if reverse else x
+        out = ufunc.accumulate(x, axis=axis, dtype=x.dtype)
+        return np.flip(out, axis) if reverse else out
+
+    def expand(x: Any, *, axis: int, reverse: bool) -> Any:
+        return scan_by_doubling(combine, x, axis, reverse)
+
+    def batch(axis_info: AxisInfo, args: Any, dims: Any, *, axis: int, reverse: bool) -> Any:
+        return p.bind(args[0], axis=axis + (axis >= dims[0]), reverse=reverse), dims[0]
+
+    def transpose(ct: Any, x: Any, *, axis: int, reverse: bool) -> list[Any]:
+        return [p.bind(ct, axis=axis, reverse=not reverse)]
+
+    p = Primitive(
+        name,
+        _typing(name, kinds),
+        jvp=linear_jvp(lambda: p) if linear else expanded_jvp(expand),
+        transpose=transpose if linear else None,
+        batch=batch,
+        numpy=widened(accumulate),
+        expand=expand,
+    )
+    return p
+
+
+cumsum_p = _cumulative("cumsum", NUMBER, np.add, add_p.bind, linear=True)
+cumprod_p = _cumulative("cumprod", NUMBER, np.multiply, mul_p.bind)
+cummax_p = _cumulative("cummax", ORDERED, np.maximum, max_p.bind)
+cummin_p = _cumulative("cummin", ORDERED, np.minimum, min_p.bind)
+cumlogsumexp_p = _cumulative("cumlogsumexp", FLOAT, np.logaddexp, log_add_exp)
+
+
+def _function(primitive: Primitive, doc: str) -> Callable[..., Any]:
+    def cumulative(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+        axis = as_axis(axis, len(shape_of(operand)), primitive.name)
+        return primitive.bind(operand, axis=axis, reverse=bool(reverse))
+
+    cumulative.__name__ = cumulative.__qualname__ = primitive.name
+    cumulative.__doc__ = doc
+    return cumulative
+
+
+cumsum = _function(cumsum_p, "The sums of all prefixes (suffixes, with `reverse`) along an axis.")
+cumprod = _function(cumprod_p, "The products of all prefixes (suffixes, with `reverse`) along an axis.")
+cummax = _function(cummax_p, "The maxima of all prefixes (suffixes, with `reverse`) along an axis.")
+cummin = _function(cummin_p, "The minima of all prefixes (suffixes, with `reverse`) along an axis.")
+cumlogsumexp = _function(cumlogsumexp_p, "The log-sum-exps of all prefixes (suffixes, with `reverse`) along an axis.")
+
+PRIMITIVES: tuple[Primitive, ...] = (cumsum_p, cumprod_p, cummax_p, cummin_p, cumlogsumexp_p)

@@ -1,0 +1,429 @@
+"""Derivatives of the user's own: `custom_jvp`, `custom_vjp` and what is made of them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .. import tree
+from ..errors import ArgumentError, ArgumentTypeError, ControlFlowTypeError, DifferentiationError, ShapeError
+from ..ir import Program
+from ..primitive import Zero
+from ..rules import add_tangents, instantiate
+from ..trace import Tracer, current_trace, eval_program, trace_program, typeof
+from ..types import is_inexact
+from .custom_calls import bind_custom_jvp, bind_custom_vjp, bind_linear_call, linearize_custom_vjp
+from .structured import convert
+
+__all__ = ["SymbolicZero", "bind_custom_jvp", "bind_custom_vjp", "closure_convert", "custom_gradient", "custom_jvp",
+           "custom_vjp", "linear_call", "linearize_custom_vjp"]  # fmt: skip
+
+
+class SymbolicZero:
+    """A tangent or cotangent known to be zero, as rules with `symbolic_zeros=True` see it."""
+
+    def __init__(self, aval: Any):
+        self.aval = aval
+
+    shape = property(lambda self: self.aval.shape)
+    dtype = property(lambda self: self.aval.dtype)
+    ndim = property(lambda self: len(self.aval.shape))
+
+    def __repr__(self) -> str:
+        return f"SymbolicZero({self.aval.show()})"
+
+
+@dataclass(frozen=True)
+class CustomVJPPrimal:
+    """An argument of a forward rule with `symbolic_zeros=True`: its value, and whether it is differentiated."""
+
+    value: Any
+    perturbed: bool
+
+
+def _seen(x: Any, symbolic: bool) -> Any:
+    """A flat rule's tangent as the user's rule takes it."""
+    if symbolic:
+        return SymbolicZero(x.type) if type(x) is Zero else x
+    return instantiate(x)
+
+
+def _returned(x: Any, expected: Any, what: str) -> Any:
+    """What a user's rule gives as a (co)tangent, checked against the type that it must have."""
+    if x is None or isinstance(x, (Zero, SymbolicZero)) or not is_inexact(expected.dtype):
+        return Zero(expected)
+    found = typeof(x)
+    if found.shape != expected.shape:  # type: ignore[union-attr]
+        raise ShapeError(f"{what} has type {found.show()}, expected {expected.show()}", "return one of the shape of its primal")
+    if found.dtype != expected.dtype and not found.weak_type:  # type: ignore[union-attr]
+        raise ControlFlowTypeError(f"{what} has type {found.show()}, expected {expected.show()}", "cast it with `astype`")
+    return convert(x, expected)
+
+
+def _zero_leaf(x: Any) -> bool:
+    return x is None or isinstance(x, (Zero, SymbolicZero))
+
+
+class _Call:
+    """One call of a function with rules: which arguments are differentiated, flattened; the others, and how to put all back.
+
+    Traced arrays among the arguments that are not differentiated lead the flat arguments, so that rules may
+    run after the trace that made them.
+    """
+
+    def __init__(self, fun: Callable[..., Any], args: Sequence[Any], fixed: frozenset[int]):
+        self.fun, self.count = fun, len(args)
+        self.places = [i for i in range(len(args)) if i not in fixed]
+        self.fixed_places = [i for i in range(len(args)) if i in fixed]
+        leaves, self.fixed_tree = tree.flatten([args[i] for i in self.fixed_places])
+        self.traced = [i for i, x in enumerate(leaves) if isinstance(x, Tracer)]
+        extra = [leaves[i] for i in self.traced]
+        self.fixed_leaves = [None if isinstance(x, Tracer) else x for x in leaves]
+        flat, self.in_tree = tree.flatten(tuple(args[i] for i in self.places))
+        self.extra = len(extra)
+        self.flat = [*extra, *flat]
+        for x in flat:
+            typeof(x)
+        self.out_tree: Any = None
+
+    def fixed(self, flat: Sequence[Any]) -> list[Any]:
+        leaves = list(self.fixed_leaves)
+        for i, x in zip(self.traced, flat, strict=False):
+            leaves[i] = x
+        return self.fixed_tree.unflatten(leaves)
+
+    def merged(self, flat: Sequence[Any], wrap: Callable[[Sequence[Any]], Sequence[Any]] = lambda x: x) -> list[Any]:
+        """The user's positional arguments."""
+        args: list[Any] = [None] * self.count
+        for i, x in zip(self.fixed_places, self.fixed(flat), strict=True):
+            args[i] = x
+        for i, x in zip(self.places, self.in_tree.unflatten(wrap(flat[self.extra :])), strict=True):
+            args[i] = x
+        return args
+
+    def outputs(self, out: Any) -> list[Any]:
+        leaves, self.out_tree = tree.flatten(out)
+        return leaves
+
+    def __call__(self, *flat: Any) -> list[Any]:
+        return self.outputs(self.fun(*self.merged(flat)))
+
+    def check_fixed(self, nonzero: Sequence[bool]) -> None:
+        if any(nonzero[: self.extra]):
+            raise DifferentiationError("an argument named in nondiff_argnums is being differentiated",
+                                       "leave it out of nondiff_argnums, or use `stop_gradient`")  # fmt: skip
+
+
+class _Custom:
+    """What `custom_jvp` and `custom_vjp` share."""
+
+    def __init__(self, fun: Callable[..., Any], nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()):
+        functools.update_wrapper(self, fun, updated=())
+        self.fun = fun
+        try:
+            self.signature = inspect.signature(fun)
+        except (ValueError, TypeError):
+            self.signature = None
+        names = list(self.signature.parameters) if self.signature else []
+        for name in nondiff_argnames:
+            if name not in names:
+                raise ArgumentError(f"{self._name} has no argument {name!r}", f"the arguments are {', '.join(names)}")
+        self.nondiff_argnums = frozenset(nondiff_argnums) | {names.index(n) for n in nondiff_argnames}
+
+    @property
+    def _name(self) -> str:
+        return getattr(self.fun, "__name__", repr(self.fun))
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
+        if self.signature is not None:
+            bound = self.signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            if bound.kwargs:
+                raise ArgumentTypeError(f"{self._name} has keyword-only arguments {list(bound.kwargs)}",
+                                        "a function with a rule takes positional arguments")  # fmt: skip
+            args = bound.args
+        fixed = frozenset(i % len(args) for i in self.nondiff_argnums) if args else frozenset()
+        return _Call(self.fun, args, fixed)
+
+    def _missing(self, method: str) -> DifferentiationError:
+        return DifferentiationError(f"{self._name} was given no rule", f"call its `{method}` first")
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+
+class custom_jvp(_Custom):
+    """A function whose derivative is given by a rule for tangents, set with `defjvp` or `defjvps`.
+
+    `nondiff_argnums` (or `nondiff_argnames`) are passed to the rule first, as they are. Raises
+    `DifferentiationError` on a call before a rule is set.
+
+    >>> import tilewright as tw
+    >>> @tw.custom_jvp
+    ... def f(x):
+    ...     return x * x
+    >>> @f.defjvp
+    ... def f_jvp(primals, tangents):
+    ...     (x,), (t,) = primals, tangents
+    ...     return f(x), 3.0 * x * t
+    >>> print(tw.grad(f)(2.0))
+    6.0
+    """
+
+    def __init__(self, fun: Callable[..., Any], nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()):
+        super().__init__(fun, nondiff_argnums, nondiff_argnames)
+        self.jvp: Callable[..., Any] | None = None
+        self.symbolic_zeros = False
+
+    def defjvp(self, jvp: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
+        """Set the rule `jvp(*nondiff, primals, tangents) -> out, tangent_out`; gives it back, as a decorator does."""
+        self.jvp, self.symbolic_zeros = jvp, symbolic_zeros
+        return jvp
+
+    def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
+        """Set one rule for each argument: `jvp_i(t, out, *primals) -> tangent_out`; None where there is no derivative."""
+        if self.nondiff_argnums:
+            raise ArgumentError("defjvps does not go with nondiff_argnums", "use `defjvp`")
+
+        def jvp(primals: Any, tangents: Any) -> Any:
+            out = self(*primals)
+            total = tree.map(lambda o: Zero(typeof(o).tangent()), out)
+            for rule, t in zip(jvps, tangents, strict=True):
+                if rule is not None and not all(isinstance(x, SymbolicZero) for x in tree.leaves(t)):
+                    term = rule(tree.map(lambda x: instantiate(Zero(x.aval)) if isinstance(x, SymbolicZero) else x, t),
+                                out, *primals)  # fmt: skip
+                    total = tree.map(add_tangents, total, term, is_leaf=_zero_leaf)
+            return out, total
+
+        self.defjvp(jvp, symbolic_zeros=True)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.jvp is None:
+            raise self._missing("defjvp")
+        call = self._call(args, kwargs)
+        outs = current_trace().custom_jvp(call, functools.partial(self._rule, call), call.flat)
+        return call.out_tree.unflatten(outs)
+
+    def _rule(self, call: _Call, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        call.check_fixed([type(t) is not Zero for t in tangents])
+        seen = [_seen(t, self.symbolic_zeros) for t in tangents[call.extra :]]
+        pair = self.jvp(  # type: ignore[misc]
+            *call.fixed(primals), call.in_tree.unflatten(primals[call.extra :]), call.in_tree.unflatten(seen))  # fmt: skip
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise ArgumentTypeError(f"the jvp rule of {self._name} returned {type(pair).__name__}",
+                                    "return a pair (primal output, tangent output)")  # fmt: skip
+        outs = call.outputs(pair[0])
+        found, found_tree = tree.flatten(pair[1], _zero_leaf)
+        if found_tree != call.out_tree:
+            raise ControlFlowTypeError(
+                f"the jvp rule of {self._name} returns an output {call.out_tree} and a tangent {found_tree}", "make them alike")
+        what = f"a tangent from the jvp rule of {self._name}"
+        return outs, [_returned(t, typeof(o).tangent(), what) for t, o in zip(found, outs, strict=True)]
+
+
+class custom_vjp(_Custom):
+    """A function whose reverse-mode derivative is given by two rules, set with `defvjp`.
+
+    `fwd(*args) -> out, residuals` and `bwd(*nondiff, residuals, ct) -> cts`, a tuple with one for each
+    differentiated argument (None for zero). Forward mode of it raises `DifferentiationError`.
+
+    >>> import tilewright as tw
+    >>> @tw.custom_vjp
+    ... def f(x):
+    ...     return x * x
+    >>> f.defvjp(lambda x: (f(x), x), lambda x, ct: (3.0 * x * ct,))
+    >>> print(tw.grad(f)(2.0))
+    6.0
+    """
+
+    def __init__(self, fun: Callable[..., Any], nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()):
+        super().__init__(fun, nondiff_argnums, nondiff_argnames)
+        self.fwd: Callable[..., Any] | None = None
+        self.bwd: Callable[..., Any] | None = None
+        self.symbolic_zeros = False
+
+    def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any], symbolic_zeros: bool = False,
+               optimize_remat: bool = False) -> None:  # fmt: skip
+        """Set the rules."""
+        self.fwd, self.bwd, self.symbolic_zeros = fwd, bwd, symbolic_zeros
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.fwd is None:
+            raise self._missing("defvjp")
+        call = self._call(args, kwargs)
+        rules = _Rules(self, call)
+        return call.out_tree.unflatten(current_trace().custom_vjp(call, rules.forward, rules.backward, call.flat))
+
+
+class _Rules:
+    """The flat rules of one call of a `custom_vjp`; the structure of its residuals is known once forward has run."""
+
+    def __init__(self, custom: custom_vjp, call: _Call):
+        self.custom, self.call = custom, call
+        self.types = [typeof(x).tangent() for x in call.flat]
+        self.residual_tree: Any = None
+
+    def forward(self, primals: Sequence[Any], nonzero: Sequence[bool]) -> tuple[list[Any], list[Any]]:
+        call, custom = self.call, self.custom
+        call.check_fixed(nonzero)
+
+        def marked(flat: Sequence[Any]) -> Sequence[Any]:
+            return [CustomVJPPrimal(x, p) for x, p in zip(flat, nonzero[call.extra :], strict=True)]
+
+        args = call.merged(primals, marked) if custom.symbolic_zeros else call.merged(primals)
+        pair = custom.fwd(*args)  # type: ignore[misc]
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise ArgumentTypeError(f"the forward rule of {custom._name} returned {type(pair).__name__}",
+                                    "return a pair (output, residuals)")  # fmt: skip
+        outs = call.outputs(pair[0])
+        residuals, self.residual_tree = tree.flatten(pair[1])
+        return outs, [*primals[: call.extra], *residuals]
+
+    def backward(self, residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+        call, custom = self.call, self.custom
+        ct = call.out_tree.unflatten([_seen(x, custom.symbolic_zeros) for x in cts])
+        found = custom.bwd(  # type: ignore[misc]
+            *call.fixed(residuals), self.residual_tree.unflatten(residuals[call.extra :]), ct)  # fmt: skip
+        children = tree.treedef_children(call.in_tree)
+        if not isinstance(found, (tuple, list)) or len(found) != len(children):
+            shown = f"a tuple of {len(found)}" if isinstance(found, tuple) else type(found).__name__
+            raise ArgumentTypeError(f"the backward rule of {custom._name} returned {shown}, for {len(children)} arguments",
+                                    "return a tuple with one cotangent for each differentiated argument")  # fmt: skip
+        what = f"a cotangent from the backward rule of {custom._name}"
+        out: list[Any] = [Zero(t) for t in self.types[: call.extra]]
+        for value, child in zip(found, children, strict=True):
+            out += [_returned(x, t, what) for x, t in zip(self._leaves(value, child), self.types[len(out) :], strict=False)]
+        return out
+
+    def _leaves(self, value: Any, child: Any) -> list[Any]:
+        if _zero_leaf(value):
+            return [None] * child.num_leaves
+        leaves, structure = tree.flatten(value, _zero_leaf)
+        if structure != child:
+            raise ControlFlowTypeError(f"the backward rule of {self.custom._name} returns a cotangent {structure} for "
+                                       f"an argument {child}", "return one of the argument's structure")  # fmt: skip
+        return leaves
+
+
+# ---------------------------------------------------------------------------- made of them
+
+
+@tree.register_static
+class _Pullback:
+    """A user's pullback as a Program, held in a tree of residuals without being a leaf."""
+
+    def __init__(self, program: Program, out_tree: Any):
+        self.program, self.out_tree = program, out_tree
+
+
+def _converted(fun: Callable[..., Any], args: Sequence[Any]) -> tuple[Program, Any, Any]:
+    flat, in_tree = tree.flatten(tuple(args))
+    out_tree: list[Any] = []
+
+    def traced(*leaves: Any) -> list[Any]:
+        outs, structure = tree.flatten(fun(*in_tree.unflatten(leaves)))
+        out_tree.append(structure)
+        return outs
+
+    program = trace_program(traced, [typeof(x) for x in flat], getattr(fun, "__name__", "converted"))
+    return program, in_tree, out_tree[0]
+
+
+def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a function that returns its value together with its pullback, a function of the output's cotangent.
+
+    >>> import tilewright as tw
+    >>> @tw.custom_gradient
+    ... def f(x):
+    ...     return x * x, lambda ct: 3.0 * x * ct
+    >>> print(tw.grad(f)(2.0))
+    6.0
+    """
+
+    @custom_vjp
+    @functools.wraps(fun, updated=())
+    def wrapped(*args: Any) -> Any:
+        return fun(*args)[0]
+
+    def forward(*args: Any) -> Any:
+        out, pullback = fun(*args)
+        example = tree.map(lambda o: instantiate(Zero(typeof(o).tangent())), out)
+        program, _, out_tree = _converted(pullback, [example])
+        # What the pullback closes over travels as residuals, so that it can be differentiated again.
+        return out, (list(program.values), _Pullback(program.replace(values=[None] * len(program.values)), out_tree))
+
+    def backward(residuals: Any, ct: Any) -> Any:
+        values, held, in_tree = residuals
+        program = held.program
+        open_program = program.replace(inputs=(*program.constants, *program.inputs), constants=(), values=())
+        result = held.out_tree.unflatten(eval_program(open_program, *values, *tree.leaves(ct)))
+        single = len(tree.treedef_children(in_tree)) == 1 and not isinstance(result, tuple)
+        return (result,) if single else tuple(result)
+
+    wrapped.defvjp(forward, backward)
+    return wrapped
+
+
+def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callable[..., Any], list[Any]]:
+    """A function that takes what `fun` closes over as arguments, and those values.
+
+    Gives `converted(*args, *values)` and the list of the traced floating-point `values`, so that a rule of
+    `custom_vjp` can be given them as arguments.
+
+    >>> import tilewright as tw
+    >>> converted, values = tw.closure_convert(lambda x: 2.0 * x, 1.0)
+    >>> print(converted(3.0, *values))
+    6.0
+    """
+    program, in_tree, out_tree = _converted(fun, example_args)
+    moves = [isinstance(x, Tracer) and is_inexact(typeof(x).dtype) for x in program.values]  # type: ignore[union-attr]
+    pairs = list(zip(program.constants, program.values, moves, strict=True))
+    held = [(v, x) for v, x, m in pairs if not m]
+    n = len(in_tree.unflatten(range(in_tree.num_leaves)))
+    open_program = program.replace(
+        inputs=(*(v for v, _, m in pairs if m), *program.inputs),
+        constants=tuple(v for v, _ in held), values=tuple(x for _, x in held))  # fmt: skip
+
+    def converted(*args: Any) -> Any:
+        own, values = args[:n], args[n:]
+        leaves, structure = tree.flatten(tuple(own))
+        if structure != in_tree:
+            raise ArgumentTypeError(f"a converted function was called with {structure}", f"call it as on its example, {in_tree}")
+        return out_tree.unflatten(eval_program(open_program, *values, *leaves))
+
+    return converted, [x for _, x, m in pairs if m]
+
+
+def linear_call(fun: Callable[..., Any], fun_transpose: Callable[..., Any], residual_args: Any, linear_args: Any) -> Any:
+    """`fun(residual_args, linear_args)`, linear in its second argument, whose transpose is given.
+
+    `fun_transpose(residual_args, ct)` gives a tree like `linear_args`.
+
+    >>> import tilewright as tw
+    >>> from tilewright.core.primitives.custom import linear_call
+    >>> f = lambda x: linear_call(lambda r, x: r * x, lambda r, ct: 5.0 * ct, 2.0, x)
+    >>> print(f(3.0), tw.grad(f)(3.0))
+    6.0 5.0
+    """
+    residuals, res_tree = tree.flatten(residual_args)
+    linear, in_tree = tree.flatten(linear_args)
+    k = len(residuals)
+    out_trees: list[Any] = []
+
+    def forward(*flat: Any) -> list[Any]:
+        outs, structure = tree.flatten(fun(res_tree.unflatten(flat[:k]), in_tree.unflatten(flat[k:])))
+        out_trees.append(structure)
+        return outs
+
+    def backward(*flat: Any) -> list[Any]:
+        cts, structure = tree.flatten(fun_transpose(res_tree.unflatten(flat[:k]), out_trees[0].unflatten(flat[k:])))
+        if structure != in_tree:
+            raise ControlFlowTypeError(f"the transpose given to linear_call returns {structure}, its argument is {in_tree}",
+                                       "return a tree like the linear arguments")  # fmt: skip
+        return cts
+
+    outs = bind_linear_call(forward, backward, residuals, linear)
+    return out_trees[0].unflatten(outs)

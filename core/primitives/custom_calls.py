@@ -1,0 +1,315 @@
+"""The primitives of functions with derivatives of the user's own.
+
+Flat rules, as the traces call them:
+    fun(*args) -> outs
+    rule(primals, tangents) -> outs, tangents        custom_jvp; tangents may be `Zero` both ways
+    fwd(primals, nonzero) -> outs, residuals         custom_vjp; `nonzero`: which arguments have tangents
+    bwd(residuals, cts) -> cts of arguments          `Zero` both ways
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..errors import DifferentiationError
+from ..evaluate import evaluate
+from ..ir import Effects, Program, Var
+from ..primitive import AxisInfo, Linear, Primitive, Zero
+from ..rules import instantiate, moved
+from ..trace import Trace, eval_program, extended_axes, trace_program, typeof, under
+from ..types import is_inexact
+from ..vmap import batch_program
+from .structured import close, with_output_types
+
+_CLOSED = "pass the value as an argument of the function, or use `closure_convert`"
+
+
+def _typing(*types: Any, program: Program, **_: Any) -> list[Any]:
+    return program.out_types
+
+
+def _effects(*types: Any, program: Program, **_: Any) -> Effects:
+    return program.effects
+
+
+def _numpy(*args: Any, program: Program, **_: Any) -> list[Any]:
+    return evaluate(program, *args)
+
+
+def _traced(trace: Trace, fun: Callable[..., Any], args: Sequence[Any], name: str) -> tuple[Program, list[Any]]:
+    return close(under(trace, trace_program, fun, [typeof(a) for a in args], name))
+
+
+def _check_closed(nonzero: Sequence[bool], what: str) -> None:
+    if any(nonzero):
+        raise DifferentiationError(f"a {what} function closes over a value with respect to which it is differentiated", _CLOSED)
+
+
+def _dims(flags: Sequence[Any]) -> tuple[int | None, ...]:
+    return tuple(None if d is None else 0 for d in flags)
+
+
+def _leading(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:
+    return [x if d is None else moved(axis, x, d, 0) for x, d in zip(args, dims, strict=True)]
+
+
+def _element(x: Any, dim: int | None) -> Any:
+    """The type of one element of a value batched at 0 or not at all."""
+    type_ = typeof(x)
+    return type_ if dim is None else type_.with_shape(type_.shape[1:])  # type: ignore[union-attr]
+
+
+def _vectorized(axis: AxisInfo, fun: Callable[..., list[Any]], args: Sequence[Any], dims: Sequence[int | None],
+                force: Callable[[int], Any]) -> tuple[list[Any], tuple[int | None, ...]]:  # fmt: skip
+    """Call a flat function on values batched at 0 or None; `force(number of outputs)` says which to batch anyway."""
+    with extended_axes(axis.name, axis.size):
+        program = trace_program(fun, [_element(x, d) for x, d in zip(args, dims, strict=True)], "rule")
+    program, constants = close(program)
+    every = (*(None for _ in constants), *dims)
+    batched, out_dims = batch_program(program, axis, every, force(len(program.outputs)))
+    return eval_program(batched, *constants, *args), out_dims
+
+
+# ---------------------------------------------------------------------------- custom_jvp_call
+
+
+def bind_custom_jvp(trace: Trace, fun: Callable[..., Any], rule: Callable[..., Any], args: Sequence[Any], **how: Any) -> Any:
+    """Record a call of `fun` as an equation that knows its rule."""
+    program, constants = _traced(trace, fun, args, "custom_jvp")
+    params = {"program": program, "rule": rule, "num_consts": len(constants)}
+    return under(trace, trace.bind, custom_jvp_call_p, [*constants, *args], params)
+
+
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, program: Program, rule: Any, num_consts: int) -> Any:
+    _check_closed([type(t) is not Zero for t in tangents[:num_consts]], "custom_jvp")
+    return rule(primals[num_consts:], tangents[num_consts:])
+
+
+class _BatchedJVP:
+    """A flat jvp rule over arguments batched at 0 or not at all; everything it gives is batched."""
+
+    def __init__(self, rule: Any, axis: AxisInfo, dims: Sequence[int | None]):
+        self.rule, self.axis, self.dims = rule, axis, tuple(dims)
+
+    def __call__(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        n = len(primals)
+        given = [t for t in tangents if type(t) is not Zero]
+        dims = [*self.dims, *(d for t, d in zip(tangents, self.dims, strict=True) if type(t) is not Zero)]
+        present: list[Any] = []
+
+        def flat(*args: Any) -> list[Any]:
+            rest = iter(args[n:])
+            zeros = [Zero(typeof(p).tangent()) for p in args[:n]]
+            each = [z if type(t) is Zero else next(rest) for t, z in zip(tangents, zeros, strict=True)]
+            outs, out_tangents = self.rule(args[:n], each)
+            present[:] = [type(t) is not Zero for t in out_tangents]
+            return [*outs, *(t for t in out_tangents if type(t) is not Zero)]
+
+        results, _ = _vectorized(self.axis, flat, [*primals, *given], dims, lambda _: True)
+        m = len(present)
+        rest = iter(results[m:])
+        return results[:m], [next(rest) if p else Zero(typeof(o).tangent()) for o, p in zip(results, present, strict=False)]
+
+
+def _batch_jvp(axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, program: Program, rule: Any, num_consts: int) \
+        -> Any:
+    batched, _ = batch_program(program, axis, _dims(dims), True)
+    new_rule = _BatchedJVP(rule, axis, _dims(dims[num_consts:]))
+    outs = custom_jvp_call_p.bind(*_leading(axis, args, dims), program=batched, rule=new_rule, num_consts=num_consts)
+    return outs, [0] * len(outs)
+
+
+custom_jvp_call_p = Primitive(
+    "custom_jvp_call", _typing, jvp=_jvp, batch=_batch_jvp, effects=_effects, numpy=_numpy, multiple=True
+)
+
+
+# ---------------------------------------------------------------------------- custom_vjp_call
+
+
+def bind_custom_vjp(trace: Trace, fun: Callable[..., Any], fwd: Any, bwd: Any, args: Sequence[Any], **how: Any) -> Any:
+    """Record a call of `fun` as an equation that knows its rules."""
+    program, constants = _traced(trace, fun, args, "custom_vjp")
+    params = {"program": program, "fwd": fwd, "bwd": bwd, "num_consts": len(constants)}
+    return under(trace, trace.bind, custom_vjp_call_p, [*constants, *args], params)
+
+
+def linearize_custom_vjp(fwd: Any, bwd: Any, primals: Sequence[Any], nonzero: Sequence[bool], **how: Any) -> Any:
+    """Run the forward rule; the linear map is one equation whose transpose is the backward rule."""
+    outs, residuals = fwd(primals, tuple(nonzero))
+    types = [typeof(o).tangent() for o in outs]
+    present = tuple(is_inexact(t.dtype) for t in types)  # type: ignore[union-attr]
+
+    def linear(*tangents: Any) -> list[Any]:
+        given = [instantiate(t) for t, nz in zip(tangents, nonzero, strict=True) if nz]
+        found = iter(custom_lin_p.bind(
+            *residuals, *given, bwd=bwd, num_res=len(residuals), nonzero=tuple(nonzero), out_types=tuple(types)))  # fmt: skip
+        return [next(found) if p else Zero(t) for t, p in zip(types, present, strict=True)]
+
+    return outs, linear
+
+
+def _linearize(primals: Sequence[Any], nonzero: Sequence[bool], *, program: Program, fwd: Any, bwd: Any, num_consts: int) -> Any:
+    _check_closed(nonzero[:num_consts], "custom_vjp")
+    return linearize_custom_vjp(fwd, bwd, primals[num_consts:], nonzero[num_consts:])
+
+
+def _no_forward(*args: Any, **params: Any) -> Any:
+    raise DifferentiationError(
+        "forward-mode differentiation (jvp, jacfwd, linearize) of a `custom_vjp` function",
+        "use reverse mode (grad, vjp, jacrev), or give the function a `custom_jvp` rule",
+    )
+
+
+class _BatchedVJP:
+    """Flat forward and backward rules over arguments batched at 0 or not at all."""
+
+    def __init__(self, fwd: Any, bwd: Any, axis: AxisInfo, dims: Sequence[int | None]):
+        self._fwd, self._bwd, self.axis, self.dims = fwd, bwd, axis, tuple(dims)
+        self.residual_dims: tuple[int | None, ...] = ()
+
+    def fwd(self, primals: Sequence[Any], nonzero: tuple[bool, ...]) -> tuple[list[Any], list[Any]]:
+        count: list[int] = []
+
+        def flat(*args: Any) -> list[Any]:
+            outs, residuals = self._fwd(args, nonzero)
+            count[:] = [len(outs)]
+            return [*outs, *residuals]
+
+        # Outputs are batched whatever they depend on; a residual such as a weight is not repeated.
+        results, dims = _vectorized(
+            self.axis, flat, primals, self.dims, lambda n: tuple(i < count[0] for i in range(n)))  # fmt: skip
+        n = count[0]
+        self.residual_dims = dims[n:]
+        return results[:n], results[n:]
+
+    def bwd(self, residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+        from .reduce import reduce_sum_p
+
+        k = len(residuals)
+        given = [ct for ct in cts if type(ct) is not Zero]
+        present: list[Any] = []
+
+        def flat(*args: Any) -> list[Any]:
+            rest = iter(args[k:])
+            zeros = (Zero(ct.type.with_shape(ct.type.shape[1:])) if type(ct) is Zero else next(rest) for ct in cts)
+            found = self._bwd(list(args[:k]), list(zeros))
+            present[:] = [ct if type(ct) is Zero else None for ct in found]
+            return [ct for ct in found if type(ct) is not Zero]
+
+        dims = [*self.residual_dims, *(0 for _ in given)]
+        results, _ = _vectorized(self.axis, flat, [*residuals, *given], dims, lambda _: True)
+        rest = iter(results)
+        out: list[Any] = []
+        for zero, dim in zip(present, self.dims, strict=True):
+            if zero is not None:
+                out.append(zero if dim is None else Zero(zero.type.with_shape((self.axis.size, *zero.type.shape))))
+            else:  # an argument that all elements share collects their cotangents
+                ct = next(rest)
+                out.append(reduce_sum_p.bind(ct, axes=(0,)) if dim is None else ct)
+        return out
+
+
+def _batch_vjp(axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, program: Program, fwd: Any, bwd: Any,
+               num_consts: int) -> Any:  # fmt: skip
+    batched, _ = batch_program(program, axis, _dims(dims), True)
+    rules = _BatchedVJP(fwd, bwd, axis, _dims(dims[num_consts:]))
+    outs = custom_vjp_call_p.bind(
+        *_leading(axis, args, dims), program=batched, fwd=rules.fwd, bwd=rules.bwd, num_consts=num_consts)  # fmt: skip
+    return outs, [0] * len(outs)
+
+
+custom_vjp_call_p = Primitive(
+    "custom_vjp_call", _typing, jvp=_no_forward, linearize=_linearize, batch=_batch_vjp, effects=_effects, numpy=_numpy,
+    multiple=True,
+)  # fmt: skip
+
+
+# ---------------------------------------------------------------------------- custom_lin
+
+
+def _lin_typing(*types: Any, out_types: Sequence[Any], **_: Any) -> list[Any]:
+    return [t for t in out_types if is_inexact(t.dtype)]
+
+
+def _lin_transpose(cts: Sequence[Any], *args: Any, bwd: Any, num_res: int, nonzero: Sequence[bool], out_types: Any) -> list[Any]:
+    if any(isinstance(a, Linear) for a in args[:num_res]):
+        raise DifferentiationError("a `custom_vjp` function is not linear, but was transposed", "use `vjp`")
+    given = iter(cts)
+    full = [next(given) if is_inexact(t.dtype) else Zero(t) for t in out_types]
+    found = bwd(list(args[:num_res]), full)
+    wanted = [ct for ct, nz in zip(found, nonzero, strict=True) if nz]
+    return [*(None for _ in range(num_res)), *wanted]
+
+
+def _lin_batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, bwd: Any, num_res: int, nonzero: Any,
+               out_types: Any) -> Any:  # fmt: skip
+    tangent_dims = iter(_dims(dims[num_res:]))
+    rules = _BatchedVJP(None, bwd, axis, [next(tangent_dims) if nz else None for nz in nonzero])
+    rules.residual_dims = _dims(dims[:num_res])
+    types = tuple(t.with_shape((axis.size, *t.shape)) for t in out_types)
+    outs = custom_lin_p.bind(*_leading(axis, args, dims), bwd=rules.bwd, num_res=num_res, nonzero=nonzero, out_types=types)
+    return outs, [0] * len(outs)
+
+
+custom_lin_p = Primitive(
+    "custom_lin", _lin_typing, jvp=_no_forward, transpose=_lin_transpose, batch=_lin_batch, numpy=_no_forward,
+    expand=_no_forward, multiple=True,
+)  # fmt: skip
+
+
+# ---------------------------------------------------------------------------- linear_call
+
+
+def _linear_typing(*types: Any, program: Program, **_: Any) -> list[Any]:
+    return program.out_types
+
+
+def _linear_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, num_res: int, **params: Any) -> Any:
+    if any(type(t) is not Zero for t in tangents[:num_res]):
+        raise DifferentiationError("linear_call was differentiated with respect to its residuals",
+                                   "differentiate its linear arguments only")  # fmt: skip
+    outs = linear_call_p.bind(*primals, num_res=num_res, **params)
+    given = [*primals[:num_res], *map(instantiate, tangents[num_res:])]
+    return outs, linear_call_p.bind(*given, num_res=num_res, **params)
+
+
+def _linear_transpose(cts: Sequence[Any], *args: Any, program: Program, transposed: Program, num_res: int) -> list[Any]:
+    found = linear_call_p.bind(
+        *args[:num_res], *map(instantiate, cts), program=transposed, transposed=program, num_res=num_res)  # fmt: skip
+    return [*(None for _ in range(num_res)), *found]
+
+
+def _linear_batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, program: Program, transposed: Program,
+                  num_res: int) -> Any:  # fmt: skip
+    res = _dims(dims[:num_res])
+    operands = [*_leading(axis, args[:num_res], dims[:num_res]),
+                *(moved(axis, x, d, 0) for x, d in zip(args[num_res:], dims[num_res:], strict=True))]  # fmt: skip
+    forward, _ = batch_program(program, axis, (*res, *(0 for _ in args[num_res:])), True)
+    backward, _ = batch_program(transposed, axis, (*res, *(0 for _ in program.outputs)), True)
+    outs = linear_call_p.bind(*operands, program=forward, transposed=backward, num_res=num_res)
+    return outs, [0] * len(outs)
+
+
+linear_call_p = Primitive(
+    "linear_call", _linear_typing, jvp=_linear_jvp, transpose=_linear_transpose, batch=_linear_batch, effects=_effects,
+    numpy=_numpy, multiple=True,
+)  # fmt: skip
+PRIMITIVES = (custom_jvp_call_p, custom_vjp_call_p, custom_lin_p, linear_call_p)
+
+
+def bind_linear_call(fun: Callable[..., list[Any]], transpose: Callable[..., list[Any]], residuals: Sequence[Any],
+                     linear: Sequence[Any]) -> list[Any]:  # fmt: skip
+    """Flat `fun(*residuals, *linear)` whose transpose is `transpose(*residuals, *cts)`."""
+    res_types, in_types = [typeof(x) for x in residuals], [typeof(x) for x in linear]
+    forward, constants = close(trace_program(fun, [*res_types, *in_types], "linear_call"))
+    k = len(constants)
+    const_types = [typeof(c) for c in constants]
+    # Both Programs take the constants of both.
+    ct_types = [t.tangent() for t in forward.out_types]
+    backward = trace_program(lambda *a: transpose(*a[k:]), [*const_types, *res_types, *ct_types], "linear_transpose")
+    backward, more = close(with_output_types(backward, [t.tangent() for t in in_types]))
+    forward = forward.replace(inputs=(*(Var(typeof(x)) for x in more), *forward.inputs))
+    operands = [*more, *constants, *residuals, *linear]
+    return linear_call_p.bind(*operands, program=forward, transposed=backward, num_res=len(operands) - len(linear))

@@ -1,0 +1,46 @@
+"""Reading and writing arrays at computed positions: the primitives of slicing.py, gather.py and scatter.py."""
+
+from __future__ import annotations
+
+from ..primitive import Primitive
+from . import gather as _gather
+from . import scatter as _scatter
+from . import slicing as _slicing
+from .gather import GatherDimensionNumbers, GatherScatterMode, gather, gather_p, index_take
+from .scatter import (
+    ScatterDimensionNumbers,
+    scatter,
+    scatter_add,
+    scatter_add_p,
+    scatter_apply,
+    scatter_apply_p,
+    scatter_max,
+    scatter_max_p,
+    scatter_min,
+    scatter_min_p,
+    scatter_mul,
+    scatter_mul_p,
+    scatter_p,
+    scatter_sub,
+    scatter_sub_p,
+)
+from .slicing import (
+    dynamic_index_in_dim,
+    dynamic_slice,
+    dynamic_slice_in_dim,
+    dynamic_slice_p,
+    dynamic_update_index_in_dim,
+    dynamic_update_slice,
+    dynamic_update_slice_in_dim,
+    dynamic_update_slice_p,
+)
+
+PRIMITIVES: tuple[Primitive, ...] = (*_slicing.PRIMITIVES, *_gather.PRIMITIVES, *_scatter.PRIMITIVES)
+
+__all__ = [
+    "PRIMITIVES", "GatherDimensionNumbers", "GatherScatterMode", "ScatterDimensionNumbers", "dynamic_index_in_dim",
+    "dynamic_slice", "dynamic_slice_in_dim", "dynamic_slice_p", "dynamic_update_index_in_dim", "dynamic_update_slice",
+    "dynamic_update_slice_in_dim", "dynamic_update_slice_p", "gather", "gather_p", "index_take", "scatter",
+    "scatter_add", "scatter_add_p", "scatter_apply", "scatter_apply_p", "scatter_max", "scatter_max_p", "scatter_min",
+    "scatter_min_p", "scatter_mul", "scatter_mul_p", "scatter_p", "scatter_sub", "scatter_sub_p",
+]  # fmt: skip

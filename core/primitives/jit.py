@@ -1,0 +1,85 @@
+"""The `jit` primitive: a Program called as one unit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..evaluate import evaluate
+from ..ir import Effects, Eqn, Program
+from ..jvp import jvp_program
+from ..linearize import linearized
+from ..primitive import AxisInfo, Linear, Primitive, Zero
+from ..rewrite import eliminate_dead
+from ..transpose import transpose_program
+from ..vmap import batch_program
+
+
+def _typing(*types: Any, program: Program, **_: Any) -> list[Any]:
+    return program.out_types
+
+
+def _effects(*types: Any, program: Program, **_: Any) -> Effects:
+    return program.effects
+
+
+def _rest(params: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    # A transformed call reads its operands again later (or never), so it donates none.
+    return params | {"donated": (), "name": prefix + params["name"]}
+
+
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, program: Program, **params: Any) -> Any:
+    nonzero = tuple(type(t) is not Zero for t in tangents)
+    derived, present = jvp_program(program, nonzero)
+    given = [t for t in tangents if type(t) is not Zero]
+    outs = jit_p.bind(*primals, *given, program=derived, **_rest(params, "jvp_"))
+    n = len(program.outputs)
+    rest = iter(outs[n:])
+    return outs[:n], [next(rest) if p else Zero(a.type.tangent()) for a, p in zip(program.outputs, present, strict=True)]
+
+
+def _linearize(primals: Sequence[Any], nonzero: tuple[bool, ...], *, program: Program, **params: Any) -> Any:
+    parts = linearized(program, nonzero)
+    results = jit_p.bind(*primals, program=parts.primal, **_rest(params))
+    outs, residuals = parts.gather(primals, results)
+
+    def linear(*tangents: Any) -> list[Any]:
+        given = [t for t in tangents if type(t) is not Zero]
+        found = iter(jit_p.bind(*residuals, *given, program=parts.linear, **_rest(params, "linear_")))
+        types = (a.type.tangent() for a in program.outputs)
+        return [next(found) if p else Zero(t) for p, t in zip(parts.out_nonzero, types, strict=True)]
+
+    return outs, linear
+
+
+def _transpose(cts: Sequence[Any], *args: Any, program: Program, **params: Any) -> list[Any]:
+    linear = tuple(isinstance(a, Linear) for a in args)
+    nonzero = tuple(type(ct) is not Zero for ct in cts)
+    transposed = transpose_program(program, linear, nonzero)
+    operands = [*(a for a, li in zip(args, linear, strict=True) if not li), *(ct for ct in cts if type(ct) is not Zero)]
+    found = iter(jit_p.bind(*operands, program=transposed, **_rest(params, "transpose_")))
+    return [next(found) if li else None for li in linear]
+
+
+def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, program: Program, **params: Any) -> Any:
+    batched, out_dims = batch_program(program, axis, tuple(dims))
+    return jit_p.bind(*args, program=batched, **_rest(params, "vmap_")), out_dims
+
+
+def _dce(used: Sequence[bool], eqn: Eqn) -> Eqn | None:
+    program, live = eliminate_dead(eqn.params["program"], used, keep_inputs=False)
+    inputs = [a for a, u in zip(eqn.inputs, live, strict=True) if u]
+    outputs = [v for v, u in zip(eqn.outputs, used, strict=True) if u]
+    return eqn.replace(inputs=tuple(inputs), outputs=tuple(outputs), effects=program.effects,
+                       params=eqn.params | {"program": program, "donated": ()})  # fmt: skip
+
+
+def _numpy(*arrays: Any, program: Program, **_: Any) -> list[Any]:
+    return evaluate(program, *arrays)
+
+
+jit_p = Primitive(
+    "jit", _typing, jvp=_jvp, linearize=_linearize, transpose=_transpose, batch=_batch, dce=_dce, effects=_effects,
+    numpy=_numpy, multiple=True,
+)  # fmt: skip
+PRIMITIVES = (jit_p,)

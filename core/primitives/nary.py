@@ -1,0 +1,244 @@
+"""Makers of elementwise primitives: typing, batching and NumPy meaning from a few words of data each."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import DtypeError, ShapeError
+from ..primitive import Linear, Primitive
+from ..rules import like, nary_batch, nary_jvp, no_tangent, unary_batch, unbroadcast
+from ..trace import Scalar, typeof
+from ..types import BOOL, FLOAT32, ArrayType, Dtype, is_complex, kind
+
+FLOAT = ("float",)
+COMPLEX = ("complex",)
+INEXACT = ("float", "complex")
+INT = ("int", "uint")
+NUMBER = ("int", "uint", "float", "complex")
+REAL = ("int", "uint", "float")
+BITS = ("bool", "int", "uint")
+ORDERED = ("bool", "int", "uint", "float", "complex")
+ANY = (*ORDERED, "key")
+
+_RANK = {"bool": 0, "uint": 1, "int": 1, "float": 2, "complex": 3}
+
+
+def real_dtype(dtype: Dtype) -> Dtype:
+    """The dtype of the real part."""
+    return np.zeros((), dtype).real.dtype if is_complex(dtype) else dtype
+
+
+def complex_dtype(dtype: Dtype) -> Dtype:
+    """The complex dtype whose parts have a floating dtype."""
+    return np.dtype(np.complex128 if dtype == np.float64 else np.complex64)
+
+
+# ---------------------------------------------------------------------------- typing
+
+
+def common_shape(name: str, types: Sequence[ArrayType]) -> tuple[int, ...]:
+    """The one shape of the operands, scalars aside; a `ShapeError` if there are two."""
+    shape: tuple[int, ...] = ()
+    for t in types:
+        if t.shape != shape and t.shape:
+            if shape:
+                shown = ", ".join(t.show() for t in types)
+                raise ShapeError(
+                    f"{name} takes operands of one shape (scalars aside), got {shown}",
+                    "broadcast them first, or use the function of that name in `tilewright.numpy`",
+                )
+            shape = t.shape
+    return shape
+
+
+def same_dtype(name: str, types: Sequence[ArrayType]) -> Dtype:
+    """The one dtype of the operands; a `DtypeError` if there are two."""
+    dtype = types[0].dtype
+    for t in types[1:]:
+        if t.dtype != dtype:
+            shown = ", ".join(t.show() for t in types)
+            raise DtypeError(
+                f"{name} takes operands of one dtype, got {shown}",
+                "cast with `astype`, or use the function of that name in `tilewright.numpy`, which promotes",
+            )
+    return dtype
+
+
+def check_kind(name: str, type: ArrayType, kinds: Sequence[str]) -> None:
+    """Raise a `DtypeError` unless the dtype is of one of some kinds."""
+    if kind(type.dtype) not in kinds:
+        raise DtypeError(f"{name} takes {' or '.join(kinds)} operands, got {type.show()}", "cast with `astype`")
+
+
+def _nary_typing(name: str, kinds: Sequence[str], result: Callable[[Dtype], Dtype] | None) -> Callable[..., ArrayType]:
+    @functools.cache
+    def typing(*types: ArrayType) -> ArrayType:
+        shape = common_shape(name, types)
+        dtype = same_dtype(name, types)
+        for t in types:
+            check_kind(name, t, kinds)
+        if result is None:
+            return ArrayType(shape, dtype, all(t.weak_type for t in types))
+        return ArrayType(shape, result(dtype), all(t.weak_type for t in types) and result(dtype) is not BOOL)
+
+    return lambda *types, **params: typing(*types)
+
+
+# ---------------------------------------------------------------------------- NumPy meanings
+
+
+def widened(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A NumPy function computed in float32 for operands narrower than that, as compilers do."""
+
+    def wide(*arrays: Any, **params: Any) -> Any:
+        return function(*(a.astype(FLOAT32) if _narrow(a.dtype) else a for a in arrays), **params)
+
+    return wide
+
+
+@functools.cache
+def _narrow(dtype: Any) -> bool:
+    return kind(dtype) == "float" and dtype.itemsize < 4
+
+
+def by_element(function: Callable[[float], float]) -> Callable[..., Any]:
+    """A function of Python floats applied to each element, in double precision."""
+    vector = np.vectorize(function, otypes=[np.float64])
+    return lambda x, **params: vector(x) if x.size else np.zeros(x.shape)
+
+
+# ---------------------------------------------------------------------------- makers
+
+
+def unary(
+    name: str,
+    kinds: Sequence[str],
+    numpy: Callable[..., Any] | None,
+    partial: Callable[..., Any] | None = None,
+    *,
+    result: Callable[[Dtype], Dtype] | None = None,
+    flat: bool = False,
+    jvp: Callable[..., Any] | None = None,
+    transpose: Callable[..., Any] | None = None,
+    expand: Callable[..., Any] | None = None,
+    wide: bool = True,
+) -> Primitive:
+    """An elementwise primitive of one operand.
+
+    `partial(t, out, x, **params)` is the tangent of the result; `flat` says that the derivative is
+    zero wherever it exists; neither means that there is no derivative, unless `jvp` is given whole.
+    `transpose(ct, type, **params)` belongs to the linear ones. With `wide`, narrow floats are computed
+    in float32.
+    """
+    if jvp is None:
+        jvp = nary_jvp(lambda: p, partial) if partial else no_tangent(lambda: p) if flat else None
+    p = Primitive(
+        name,
+        _nary_typing(name, kinds, result),
+        jvp=jvp,
+        transpose=None if transpose is None else (lambda ct, x, **params: [transpose(ct, x.type, **params)]),
+        batch=unary_batch(lambda: p),
+        numpy=widened(numpy) if wide and numpy else numpy,
+        expand=expand,
+    )
+    return p
+
+
+def nary(
+    name: str,
+    kinds: Sequence[str],
+    numpy: Callable[..., Any] | None,
+    partials: Sequence[Callable[..., Any] | None] | None = None,
+    *,
+    typing: Callable[..., ArrayType] | None = None,
+    result: Callable[[Dtype], Dtype] | None = None,
+    flat: bool = False,
+    jvp: Callable[..., Any] | None = None,
+    transpose: Callable[..., Any] | None = None,
+    expand: Callable[..., Any] | None = None,
+    wide: bool = True,
+) -> Primitive:
+    """An elementwise primitive of several operands of one dtype; the words are those of `unary`.
+
+    `transpose(ct, *args, **params)` gives one cotangent per argument, each of the full shape: the
+    sum over the implied broadcast of a scalar is added here.
+    """
+    if jvp is None:
+        jvp = nary_jvp(lambda: p, *partials) if partials else no_tangent(lambda: p) if flat else None
+    p = Primitive(
+        name,
+        typing or _nary_typing(name, kinds, result),
+        jvp=jvp,
+        transpose=None if transpose is None else _unbroadcasting(transpose),
+        batch=nary_batch(lambda: p),
+        numpy=widened(numpy) if wide and numpy else numpy,
+        expand=expand,
+    )
+    return p
+
+
+def _unbroadcasting(transpose: Callable[..., Any]) -> Callable[..., Any]:
+    def rule(ct: Any, *args: Any, **params: Any) -> list[Any]:
+        cts = transpose(ct, *args, **params)
+        return [
+            unbroadcast(c, a.type) if type(a) is Linear and c is not None else None
+            for c, a in zip(cts, args, strict=True)
+        ]
+
+    return rule
+
+
+# ---------------------------------------------------------------------------- user-level functions
+
+
+def operands(name: str, *args: Any) -> tuple[Any, ...]:
+    """Operands of a lax function: Python scalars take the dtype of the arrays beside them."""
+    for a in args:
+        if type(a) not in Scalar:
+            break
+    else:
+        widest = max(args, key=lambda a: _RANK[kind(typeof(a).dtype)])  # type: ignore[union-attr]
+        return tuple(like(widest, a) for a in args)
+    out = list(args)
+    for i, x in enumerate(args):
+        if type(x) in Scalar:
+            dtype = typeof(a).dtype  # type: ignore[union-attr]
+            if _RANK[kind(typeof(x).dtype)] > _RANK.get(kind(dtype), -1):  # type: ignore[union-attr]
+                raise DtypeError(
+                    f"{name} takes operands of one dtype, got the number {x!r} beside {typeof(a).show()}",
+                    "cast with `astype`, or use the function of that name in `tilewright.numpy`, which promotes",
+                )
+            out[i] = like(a, x)
+    return tuple(out)
+
+
+def function(primitive: Primitive, arity: int, doc: str, name: str | None = None) -> Callable[..., Any]:
+    """The `jax.lax` function of a primitive without parameters."""
+    called = name or primitive.name
+    if arity == 1:
+
+        def one(x: Any) -> Any:
+            return primitive.bind(x)
+
+        result: Callable[..., Any] = one
+    elif arity == 2:
+
+        def two(x: Any, y: Any) -> Any:
+            if type(x) in Scalar or type(y) in Scalar:
+                x, y = operands(called, x, y)
+            return primitive.bind(x, y)
+
+        result = two
+    else:
+
+        def three(x: Any, y: Any, z: Any) -> Any:
+            return primitive.bind(*operands(called, x, y, z))
+
+        result = three
+    result.__name__ = result.__qualname__ = called
+    result.__doc__ = doc
+    return result

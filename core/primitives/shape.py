@@ -1,0 +1,701 @@
+"""Primitives that move elements without computing on them: broadcast, reshape, transpose, slice, pad, ...
+
+The functions carry the names and signatures of `jax.lax`. All of them keep the dtype, work on arrays of
+any dtype (random keys included) and are linear in the array operand.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError, ArgumentTypeError, DtypeError, ShapeError
+from ..primitive import AxisInfo, Linear, Primitive
+from ..rules import instantiate, linear_jvp, moved
+from ..trace import Value, dtype_of, shape_of, typeof
+from ..types import ArrayType, Shape, canonical_dtype, is_bool, is_key, kind
+
+Dims = tuple[int, ...]
+
+
+# ---------------------------------------------------------------------------- checks shared by the family
+
+
+def integers(values: Any, name: str, function: str) -> Dims:
+    """A sequence of Python integers (or one), or an error that names the argument."""
+    try:
+        values = (values,) if isinstance(values, (int, np.integer)) else tuple(values)
+        return tuple(operator.index(v) for v in values)
+    except TypeError as error:
+        if isinstance(error, ArgumentTypeError) or hasattr(error, "remedy"):
+            raise
+        what = f"{function}: {name} must be integers, got {values!r}"
+        raise ArgumentTypeError(what, "pass a tuple of ints") from None
+
+
+def as_shape(shape: Any, function: str) -> Shape:
+    """A shape as a tuple of non-negative integers."""
+    sizes = integers(shape, "shape", function)
+    if any(d < 0 for d in sizes):
+        raise ShapeError(f"{function}: shape {sizes} has a negative size", "sizes are zero or more")
+    return sizes
+
+
+def as_axis(axis: Any, ndim: int, function: str) -> int:
+    """An axis of an array of rank `ndim`, negative ones counted from the end."""
+    (axis,) = integers(axis, "axis", function)
+    if not -ndim <= axis < ndim:
+        raise ShapeError(f"{function}: axis {axis} is out of range for rank {ndim}", f"axes are {-ndim} to {ndim - 1}")
+    return axis % ndim if ndim else axis
+
+
+def as_axes(axes: Any, ndim: int, function: str) -> Dims:
+    """Distinct axes of an array of rank `ndim`."""
+    found = tuple(as_axis(a, ndim, function) for a in integers(axes, "axes", function))
+    if len(set(found)) != len(found):
+        raise ShapeError(f"{function}: axes {found} repeat one", "name each axis once")
+    return found
+
+
+def shape_error(name: str, x: ArrayType, what: str, remedy: str = "") -> ShapeError:
+    return ShapeError(f"{name}: {what}; the operand is {x.show()}", remedy)
+
+
+def shift(axes: Sequence[int], batch: int) -> Dims:
+    """Axes of the unbatched array as axes of the batched one."""
+    return tuple(a + (a >= batch) for a in axes)
+
+
+def inserted(values: Sequence[Any], at: int, value: Any) -> tuple[Any, ...]:
+    return (*values[:at], value, *values[at:])
+
+
+# ---------------------------------------------------------------------------- broadcast_in_dim
+
+
+def _broadcast_typing(x: ArrayType, *, shape: Shape, broadcast_dimensions: Dims) -> ArrayType:
+    dims = broadcast_dimensions
+    if len(dims) != x.ndim:
+        raise shape_error("broadcast_in_dim", x, f"broadcast_dimensions {dims} names {len(dims)} axes, not {x.ndim}")
+    if any(not 0 <= d < len(shape) for d in dims) or any(a >= b for a, b in zip(dims, dims[1:], strict=False)):
+        raise shape_error("broadcast_in_dim", x, f"broadcast_dimensions {dims} must increase and lie within {shape}")
+    if any(x.shape[i] not in (1, shape[d]) for i, d in enumerate(dims)):
+        raise shape_error(
+            "broadcast_in_dim", x, f"it does not broadcast to {shape} along axes {dims}",
+            "each operand size must be 1 or equal the size it maps to")  # fmt: skip
+    return x.with_shape(shape)
+
+
+def _broadcast_numpy(x: Any, *, shape: Shape, broadcast_dimensions: Dims) -> Any:
+    view = [1] * len(shape)
+    for size, d in zip(x.shape, broadcast_dimensions, strict=True):
+        view[d] = size
+    return np.broadcast_to(x.reshape(view), shape)
+
+
+def _broadcast_batch(axis: AxisInfo, args: Any, dims: Any, *, shape: Shape, broadcast_dimensions: Dims) -> Any:
+    (x,), (b,) = args, dims
+    out = broadcast_dimensions[b] if b < len(broadcast_dimensions) else len(shape)
+    mapped = inserted(broadcast_dimensions, b, out)
+    mapped = (*mapped[: b + 1], *(d + 1 for d in mapped[b + 1 :]))
+    return broadcast_in_dim_p.bind(x, shape=inserted(shape, out, axis.size), broadcast_dimensions=mapped), out
+
+
+def _broadcast_transpose(ct: Any, x: Linear, *, shape: Shape, broadcast_dimensions: Dims) -> Any:
+    from .reduce import reduce_sum_p
+
+    kept = {d for i, d in enumerate(broadcast_dimensions) if x.shape[i] == shape[d]}
+    axes = tuple(d for d in range(len(shape)) if d not in kept)
+    ct = reduce_sum_p.bind(ct, axes=axes) if axes else ct
+    return [reshape_to(ct, x.shape)]
+
+
+broadcast_in_dim_p = Primitive(
+    "broadcast_in_dim",
+    typing=_broadcast_typing,
+    jvp=linear_jvp(lambda: broadcast_in_dim_p),
+    transpose=_broadcast_transpose,
+    batch=_broadcast_batch,
+    numpy=_broadcast_numpy,
+)
+
+
+def broadcast_in_dim(operand: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int]) -> Any:
+    """Spread an array over `shape`, its axis `i` becoming axis `broadcast_dimensions[i]`."""
+    shape = as_shape(shape, "broadcast_in_dim")
+    dims = integers(broadcast_dimensions, "broadcast_dimensions", "broadcast_in_dim")
+    x = typeof(operand)
+    if isinstance(operand, Value) and x.shape == shape and len(dims) == len(shape):
+        return operand
+    return broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims)
+
+
+def broadcast(operand: Any, sizes: Sequence[int]) -> Any:
+    """Add leading axes of the given sizes."""
+    sizes = as_shape(sizes, "broadcast")
+    shape = shape_of(operand)
+    return broadcast_in_dim(operand, (*sizes, *shape), range(len(sizes), len(sizes) + len(shape)))
+
+
+def broadcast_to(operand: Any, shape: Sequence[int]) -> Any:
+    """Spread an array over `shape` by NumPy's rule: axes align at the end."""
+    shape = tuple(shape)
+    ndim = len(shape_of(operand))
+    if ndim > len(shape):
+        raise ShapeError(f"broadcast_to: an array of shape {shape_of(operand)} does not broadcast to {shape}")
+    return broadcast_in_dim(operand, shape, range(len(shape) - ndim, len(shape)))
+
+
+def broadcast_to_rank(x: Any, rank: int) -> Any:
+    """Add leading axes of size 1 until the array has `rank` axes."""
+    ndim = len(shape_of(x))
+    return x if ndim == rank else expand_dims(x, range(rank - ndim))
+
+
+def broadcast_shapes(*shapes: Sequence[int]) -> Shape:
+    """The shape that arrays of the given shapes broadcast to by NumPy's rule.
+
+    >>> broadcast_shapes((3, 1), (4,))
+    (3, 4)
+    """
+    rank = max((len(s) for s in shapes), default=0)
+    out = [1] * rank
+    for shape in shapes:
+        for i, d in enumerate(shape, rank - len(shape)):
+            if out[i] != d and d != 1:
+                if out[i] != 1:
+                    shown = ", ".join(str(tuple(s)) for s in shapes)
+                    raise ShapeError(f"shapes {shown} do not broadcast together", "sizes must be equal or 1")
+                out[i] = int(d)
+    return tuple(out)
+
+
+def expand_dims(array: Any, dimensions: Any) -> Any:
+    """Insert axes of size 1 at the given positions of the result."""
+    shape = shape_of(array)
+    rank = len(shape) + len(integers(dimensions, "dimensions", "expand_dims"))
+    new = as_axes(dimensions, rank, "expand_dims")
+    kept = [i for i in range(rank) if i not in new]
+    sizes = [1] * rank
+    for i, d in zip(kept, shape, strict=True):
+        sizes[i] = d
+    return broadcast_in_dim(array, sizes, kept)
+
+
+# ---------------------------------------------------------------------------- reshape, squeeze, transpose, rev, copy
+
+
+def _reshape_typing(x: ArrayType, *, new_sizes: Shape, dimensions: None = None) -> ArrayType:
+    if math.prod(new_sizes) != x.size or any(d < 0 for d in new_sizes):
+        raise shape_error(
+            "reshape", x, f"{x.size} elements do not fill shape {new_sizes} of {math.prod(new_sizes)}",
+            "the product of the sizes must stay the same")  # fmt: skip
+    return x.with_shape(new_sizes)
+
+
+def _reshape_batch(axis: AxisInfo, args: Any, dims: Any, *, new_sizes: Shape, dimensions: None = None) -> Any:
+    (x,), (b,) = args, dims
+    if b and b == len(shape_of(x)) - 1:
+        return reshape_p.bind(x, new_sizes=(*new_sizes, axis.size), dimensions=None), len(new_sizes)
+    return reshape_p.bind(moved(axis, x, b, 0), new_sizes=(axis.size, *new_sizes), dimensions=None), 0
+
+
+reshape_p = Primitive(
+    "reshape",
+    typing=_reshape_typing,
+    jvp=linear_jvp(lambda: reshape_p),
+    transpose=lambda ct, x, **_: [reshape_to(ct, x.shape)],
+    batch=_reshape_batch,
+    numpy=lambda x, *, new_sizes, dimensions=None: x.reshape(new_sizes),
+)
+
+
+def reshape_to(x: Any, shape: Shape) -> Any:
+    """`reshape` to a shape known to fit."""
+    return x if shape_of(x) == shape else reshape_p.bind(x, new_sizes=shape, dimensions=None)
+
+
+def reshape(operand: Any, new_sizes: Any, dimensions: Sequence[int] | None = None) -> Any:
+    """The same elements, in row-major order, in another shape; one size may be -1, to be worked out.
+
+    `dimensions`, if given, is a permutation of the axes applied first.
+    """
+    if dimensions is not None and tuple(dimensions) != tuple(range(len(dimensions))):
+        operand = transpose(operand, dimensions)
+    x = typeof(operand)
+    sizes = integers(new_sizes, "new_sizes", "reshape")
+    if -1 in sizes:
+        rest = -math.prod(sizes)
+        if sizes.count(-1) > 1 or any(d < -1 for d in sizes) or not rest or x.size % rest:
+            raise shape_error("reshape", x, f"cannot work out the -1 of {sizes}")  # type: ignore[arg-type]
+        sizes = tuple(x.size // rest if d == -1 else d for d in sizes)
+    if isinstance(operand, Value) and x.shape == sizes:
+        return operand
+    return reshape_p.bind(operand, new_sizes=sizes, dimensions=None)
+
+
+def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
+    """Merge the axes from `start_dimension` up to, not including, `stop_dimension` into one."""
+    shape = shape_of(operand)
+    start, stop, _ = slice_of(start_dimension, stop_dimension).indices(len(shape))
+    if stop < start:
+        raise ShapeError(f"collapse: axes {start_dimension} to {stop_dimension} of shape {shape} run backwards")
+    return reshape(operand, (*shape[:start], math.prod(shape[start:stop]), *shape[stop:]))
+
+
+def _squeeze_typing(x: ArrayType, *, dimensions: Dims) -> ArrayType:
+    if any(not 0 <= d < x.ndim or x.shape[d] != 1 for d in dimensions):
+        raise shape_error("squeeze", x, f"axes {dimensions} are not all of size 1", "only axes of size 1 can go")
+    return x.with_shape(d for i, d in enumerate(x.shape) if i not in dimensions)
+
+
+def _squeeze_batch(axis: AxisInfo, args: Any, dims: Any, *, dimensions: Dims) -> Any:
+    (x,), (b,) = args, dims
+    gone = shift(dimensions, b)
+    return squeeze_p.bind(x, dimensions=gone), b - sum(d < b for d in gone)
+
+
+squeeze_p = Primitive(
+    "squeeze",
+    typing=_squeeze_typing,
+    jvp=linear_jvp(lambda: squeeze_p),
+    transpose=lambda ct, x, **_: [reshape_to(ct, x.shape)],
+    batch=_squeeze_batch,
+    numpy=lambda x, *, dimensions: np.squeeze(x, dimensions),
+)
+
+
+def squeeze(array: Any, dimensions: Any) -> Any:
+    """Drop the named axes, each of size 1."""
+    dims = as_axes(dimensions, len(shape_of(array)), "squeeze")
+    return array if not dims and isinstance(array, Value) else squeeze_p.bind(array, dimensions=tuple(sorted(dims)))
+
+
+def _transpose_typing(x: ArrayType, *, permutation: Dims) -> ArrayType:
+    if sorted(permutation) != list(range(x.ndim)):
+        raise shape_error("transpose", x, f"permutation {permutation} is not one of its {x.ndim} axes")
+    return x.with_shape(x.shape[p] for p in permutation)
+
+
+def inverse(permutation: Sequence[int]) -> Dims:
+    """The inverse of a permutation."""
+    return tuple(sorted(range(len(permutation)), key=permutation.__getitem__))
+
+
+def _transpose_batch(axis: AxisInfo, args: Any, dims: Any, *, permutation: Dims) -> Any:
+    (x,), (b,) = args, dims
+    out = len(permutation) if b == len(permutation) else 0
+    return transpose_p.bind(x, permutation=inserted(shift(permutation, b), out, b)), out
+
+
+transpose_p = Primitive(
+    "transpose",
+    typing=_transpose_typing,
+    jvp=linear_jvp(lambda: transpose_p),
+    transpose=lambda ct, x, *, permutation: [transpose_p.bind(ct, permutation=inverse(permutation))],
+    batch=_transpose_batch,
+    numpy=lambda x, *, permutation: np.transpose(x, permutation),
+)
+
+
+def transpose(operand: Any, permutation: Sequence[int]) -> Any:
+    """Reorder the axes: axis `i` of the result is axis `permutation[i]` of the operand."""
+    permutation = integers(permutation, "permutation", "transpose")
+    if permutation == tuple(range(len(permutation))) and isinstance(operand, Value) \
+            and len(permutation) == len(operand.aval.shape):
+        return operand
+    return transpose_p.bind(operand, permutation=permutation)
+
+
+def _rev_typing(x: ArrayType, *, dimensions: Dims) -> ArrayType:
+    if len(set(dimensions)) != len(dimensions) or any(not 0 <= d < x.ndim for d in dimensions):
+        raise shape_error("rev", x, f"axes {dimensions} are not distinct axes of it")
+    return x
+
+
+rev_p = Primitive(
+    "rev",
+    typing=_rev_typing,
+    jvp=linear_jvp(lambda: rev_p),
+    transpose=lambda ct, x, *, dimensions: [rev_p.bind(ct, dimensions=dimensions)],
+    batch=lambda axis, args, dims, *, dimensions: (rev_p.bind(*args, dimensions=shift(dimensions, dims[0])), dims[0]),
+    numpy=lambda x, *, dimensions: np.flip(x, dimensions),
+)
+
+
+def rev(operand: Any, dimensions: Any) -> Any:
+    """Reverse the order of elements along the named axes."""
+    return rev_p.bind(operand, dimensions=as_axes(dimensions, len(shape_of(operand)), "rev"))
+
+
+copy_p = Primitive(
+    "copy",
+    typing=lambda x: x,
+    jvp=linear_jvp(lambda: copy_p),
+    transpose=lambda ct, x: [ct],
+    batch=lambda axis, args, dims: (copy_p.bind(*args), dims[0]),
+    numpy=np.copy,
+)
+
+
+def copy(x: Any) -> Any:
+    """A new array with the same elements."""
+    return copy_p.bind(x)
+
+
+# ---------------------------------------------------------------------------- slice
+
+
+slice_of = slice  # the builtin, whose name the function below takes
+
+
+def _slice_typing(x: ArrayType, *, start_indices: Dims, limit_indices: Dims, strides: Dims | None) -> ArrayType:
+    steps = strides or (1,) * x.ndim
+    if not len(start_indices) == len(limit_indices) == len(steps) == x.ndim:
+        shown = f"starts {start_indices}, limits {limit_indices}, strides {strides}"
+        raise shape_error("slice", x, f"{shown} need one per axis")
+    for start, limit, step, size in zip(start_indices, limit_indices, steps, x.shape, strict=True):
+        if not 0 <= start <= limit <= size or step < 1:
+            raise shape_error(
+                "slice", x, f"starts {start_indices}, limits {limit_indices}, strides {strides} leave its bounds",
+                "0 <= start <= limit <= size and stride >= 1 must hold on every axis")  # fmt: skip
+    return x.with_shape(-(-(b - a) // s) for a, b, s in zip(start_indices, limit_indices, steps, strict=True))
+
+
+def _slice_numpy(x: Any, *, start_indices: Dims, limit_indices: Dims, strides: Dims | None) -> Any:
+    return x[tuple(map(slice_of, start_indices, limit_indices, strides or (1,) * x.ndim))]
+
+
+def _slice_batch(axis: AxisInfo, args: Any, dims: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
+    (x,), (b,) = args, dims
+    steps = None if strides is None else inserted(strides, b, 1)
+    starts, limits = inserted(start_indices, b, 0), inserted(limit_indices, b, axis.size)
+    return slice_p.bind(x, start_indices=starts, limit_indices=limits, strides=steps), b
+
+
+def _slice_transpose(ct: Any, x: Linear, *, start_indices: Dims, limit_indices: Dims, strides: Dims | None) -> Any:
+    steps, shape = strides or (1,) * x.ndim, shape_of(ct)
+    spans = [(n - 1) * s + 1 if n else 0 for n, s in zip(shape, steps, strict=True)]
+    ends = [size - start - span for size, start, span in zip(x.shape, start_indices, spans, strict=True)]
+    config = tuple((a, b, s - 1) for a, b, s in zip(start_indices, ends, steps, strict=True))
+    return [pad_p.bind(ct, _zero(ct), padding_config=config)]
+
+
+slice_p = Primitive(
+    "slice",
+    typing=_slice_typing,
+    jvp=linear_jvp(lambda: slice_p),
+    transpose=_slice_transpose,
+    batch=_slice_batch,
+    numpy=_slice_numpy,
+)
+
+
+def slice(  # noqa: A001
+    operand: Any, start_indices: Sequence[int], limit_indices: Sequence[int], strides: Sequence[int] | None = None
+) -> Any:
+    """The elements from `start_indices` up to `limit_indices`, `strides` apart."""
+    starts = integers(start_indices, "start_indices", "slice")
+    limits = integers(limit_indices, "limit_indices", "slice")
+    steps = None if strides is None else integers(strides, "strides", "slice")
+    if steps is not None and all(s == 1 for s in steps):
+        steps = None
+    x = typeof(operand)
+    if isinstance(operand, Value) and steps is None and not any(starts) and limits == x.shape:
+        return operand
+    return slice_p.bind(operand, start_indices=starts, limit_indices=limits, strides=steps)
+
+
+def slice_in_dim(operand: Any, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0) -> Any:
+    """`slice` along one axis; negative indices count from the end, and None means the end itself."""
+    shape = shape_of(operand)
+    axis = as_axis(axis, len(shape), "slice_in_dim")
+    start, limit, _ = slice_of(start_index, limit_index).indices(shape[axis])
+    starts, limits, steps = [0] * len(shape), list(shape), [1] * len(shape)
+    starts[axis], limits[axis], steps[axis] = start, max(start, limit), operator.index(stride)
+    return slice(operand, starts, limits, steps)
+
+
+def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Any:
+    """The part of an array at one index of an axis; the axis stays, with size 1, if `keepdims`."""
+    shape = shape_of(operand)
+    axis, position = as_axis(axis, len(shape), "index_in_dim"), operator.index(index)
+    size = shape[axis]
+    if not -size <= position < size:
+        raise ShapeError(f"index_in_dim: index {index} is out of bounds for axis {axis} of shape {shape}")
+    position %= size
+    part = slice_in_dim(operand, position, position + 1, 1, axis)
+    return part if keepdims else squeeze(part, (axis,))
+
+
+# ---------------------------------------------------------------------------- iota, full
+
+
+def _iota_numpy(*, dtype: Any, shape: Shape, dimension: int) -> Any:
+    view = [1] * len(shape)
+    view[dimension] = shape[dimension]
+    return np.broadcast_to(np.arange(shape[dimension]).astype(dtype).reshape(view), shape)
+
+
+def _iota_typing(*, dtype: Any, shape: Shape, dimension: int) -> ArrayType:
+    if not 0 <= dimension < len(shape):
+        raise ShapeError(f"iota: dimension {dimension} is not an axis of shape {shape}")
+    if kind(dtype) not in ("int", "uint", "float", "complex"):
+        raise DtypeError(f"iota: dtype {dtype} cannot count", "use an integer, float or complex dtype")
+    return ArrayType(shape, dtype)
+
+
+iota_p = Primitive("iota", typing=_iota_typing, jvp=None, numpy=_iota_numpy)
+
+
+def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int) -> Any:
+    """An array of `shape` whose elements are their own index along `dimension`."""
+    shape = as_shape(shape, "broadcasted_iota")
+    dimension = as_axis(dimension, len(shape), "broadcasted_iota")
+    return iota_p.bind(dtype=canonical_dtype(dtype), shape=shape, dimension=dimension)
+
+
+def iota(dtype: Any, size: int) -> Any:
+    """The integers from 0 up to `size`, in `dtype`."""
+    return broadcasted_iota(dtype, (size,), 0)
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
+    """An array of `shape` filled with a scalar; without `dtype`, that of the scalar (weak for a Python number)."""
+    shape = as_shape(shape, "full")
+    x = typeof(fill_value)
+    if x.shape:
+        raise ShapeError(f"full: fill_value must be a scalar, got shape {x.shape}", "use `broadcast_to`")
+    return broadcast_in_dim(_cast(fill_value, dtype), shape, ())
+
+
+def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> Any:
+    """An array filled with a scalar, of the shape and dtype of `x` where they are not given."""
+    type = x if hasattr(x, "shape") and hasattr(x, "dtype") else typeof(x)
+    shape = tuple(type.shape) if shape is None else as_shape(shape, "full_like")
+    weak = dtype is None and getattr(typeof(x) if isinstance(x, Value) else type, "weak_type", False)
+    if weak and isinstance(fill_value, (bool, int, float, complex)):
+        python = {"float": float, "complex": complex}.get(kind(type.dtype), int)
+        if dtype_of(python(0)) == type.dtype:
+            return full(shape, python(fill_value))
+    return full(shape, fill_value, type.dtype if dtype is None else dtype)
+
+
+def zeros_like_array(x: Any) -> Any:
+    """An array of zeros of the shape and dtype of `x`."""
+    return full_like(x, 0)
+
+
+def _cast(value: Any, dtype: Any) -> Any:
+    """A scalar in `dtype`, at once where its value is known."""
+    if dtype is None:
+        return value
+    dtype = canonical_dtype(dtype)
+    if isinstance(value, Value):
+        from .convert import convert_element_type
+
+        return convert_element_type(value, dtype)
+    if is_key(dtype):
+        raise DtypeError("full: an array of random keys has no fill value", "use `random.key` or `random.split`")
+    array = np.asarray(value)
+    if array.dtype.kind == "c" and kind(dtype) != "complex":
+        array = array.real
+    return (array != 0 if is_bool(dtype) else array.astype(dtype))[()]
+
+
+def _zero(x: Any) -> Any:
+    return np.zeros((), dtype_of(x))[()]
+
+
+# ---------------------------------------------------------------------------- pad
+
+
+def _padded(size: int, low: int, high: int, interior: int) -> int:
+    return low + high + size + max(0, size - 1) * interior
+
+
+def _pad_typing(x: ArrayType, value: ArrayType, *, padding_config: tuple[tuple[int, int, int], ...]) -> ArrayType:
+    if value.shape or value.dtype != x.dtype:
+        raise ShapeError(
+            f"pad: the padding value is {value.show()}, the operand {x.show()}", "pad with a scalar of the same dtype")
+    if len(padding_config) != x.ndim:
+        raise shape_error("pad", x, f"padding_config {padding_config} needs one (low, high, interior) per axis")
+    if any(interior < 0 for _, _, interior in padding_config):
+        raise shape_error("pad", x, f"padding_config {padding_config} has negative interior padding")
+    shape = tuple(_padded(d, *c) for d, c in zip(x.shape, padding_config, strict=True))
+    if any(d < 0 for d in shape):
+        raise shape_error("pad", x, f"padding_config {padding_config} crops to negative shape {shape}")
+    return ArrayType(shape, x.dtype, x.weak_type and value.weak_type)
+
+
+def _pad_numpy(x: Any, value: Any, *, padding_config: Any) -> Any:
+    dilated = [d + max(0, d - 1) * inner for d, (_, _, inner) in zip(x.shape, padding_config, strict=True)]
+    out = np.full(
+        [max(0, low) + d + max(0, high) for d, (low, high, _) in zip(dilated, padding_config, strict=True)],
+        value, dtype=x.dtype)  # fmt: skip
+    place = [slice_of(max(0, low), max(0, low) + d, 1 + inner)
+             for d, (low, _, inner) in zip(dilated, padding_config, strict=True)]  # fmt: skip
+    out[tuple(place)] = x
+    ends = zip(out.shape, padding_config, strict=True)
+    crop = [slice_of(max(0, -low), n - max(0, -high)) for n, (low, high, _) in ends]
+    return out[tuple(crop)]
+
+
+def _pad_transpose(ct: Any, x: Any, value: Any, *, padding_config: Any) -> Any:
+    from .elementwise import sub_p
+    from .reduce import reduce_sum_p
+
+    # Undo the outer padding, then keep every (interior + 1)-th element.
+    outer = tuple((-low, -high, 0) for low, high, _ in padding_config)
+    steps = tuple(inner + 1 for _, _, inner in padding_config)
+    inside = pad_p.bind(ct, _zero(ct), padding_config=outer)
+    inside = slice(inside, (0,) * len(steps), shape_of(inside), steps)
+    ct_value = None
+    if isinstance(value, Linear):
+        axes = tuple(range(len(steps)))
+        ct_value = sub_p.bind(reduce_sum_p.bind(ct, axes=axes), reduce_sum_p.bind(inside, axes=axes))
+    return [inside if isinstance(x, Linear) else None, ct_value]
+
+
+def _pad_batch(axis: AxisInfo, args: Any, dims: Any, *, padding_config: Any) -> Any:
+    from .compare import select_n_p
+
+    (x, value), (b, value_dim) = args, dims
+    if value_dim is None:
+        return pad_p.bind(x, value, padding_config=inserted(padding_config, b, (0, 0, 0))), b
+    # A padding value per example: pad a mask alike, and choose by it.
+    x = moved(axis, x, b, 0)
+    config = ((0, 0, 0), *padding_config)
+    padded = pad_p.bind(x, _zero(x), padding_config=config)
+    mask = pad_p.bind(full(shape_of(x), True), np.False_, padding_config=config)
+    values = broadcast_in_dim(value, shape_of(padded), (0,))
+    return select_n_p.bind(mask, values, padded), 0
+
+
+pad_p = Primitive(
+    "pad",
+    typing=_pad_typing,
+    jvp=linear_jvp(lambda: pad_p),
+    transpose=_pad_transpose,
+    batch=_pad_batch,
+    numpy=_pad_numpy,
+)
+
+
+def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Any:
+    """Surround and interleave with a scalar: `(low, high, interior)` per axis; negative low and high crop."""
+    try:
+        config = tuple((operator.index(a), operator.index(b), operator.index(c)) for a, b, c in padding_config)
+    except (TypeError, ValueError):
+        raise ArgumentTypeError(
+            f"pad: padding_config {padding_config!r} is not one (low, high, interior) of ints per axis") from None
+    if not isinstance(padding_value, Value) and not np.ndim(padding_value):
+        padding_value = _cast(padding_value, dtype_of(operand))
+    return pad_p.bind(operand, padding_value, padding_config=config)
+
+
+# ---------------------------------------------------------------------------- concatenate, split, tile
+
+
+def _concatenate_typing(*xs: ArrayType, dimension: int) -> ArrayType:
+    shown = ", ".join(x.show() for x in xs)
+    if not xs:
+        raise ArgumentError("concatenate: there are no arrays to concatenate", "pass one at least")
+    first = xs[0]
+    if len({x.dtype for x in xs}) > 1:
+        raise DtypeError(f"concatenate: the operands' dtypes differ: {shown}", "cast them to one dtype")
+    rest = {(*x.shape[:dimension], *x.shape[dimension + 1 :]) for x in xs}
+    if not 0 <= dimension < first.ndim or len({x.ndim for x in xs}) > 1 or len(rest) > 1:
+        raise ShapeError(
+            f"concatenate: {shown} do not join along axis {dimension}", "ranks and all other sizes must be equal")
+    size = sum(x.shape[dimension] for x in xs)
+    shape = (*first.shape[:dimension], size, *first.shape[dimension + 1 :])
+    return ArrayType(shape, first.dtype, all(x.weak_type for x in xs))
+
+
+def _concatenate_transpose(ct: Any, *args: Any, dimension: int) -> Any:
+    cts, start = [], 0
+    for x in args:
+        size = (x.shape if isinstance(x, Linear) else shape_of(x))[dimension]
+        cts.append(slice_in_dim(ct, start, start + size, 1, dimension) if isinstance(x, Linear) else None)
+        start += size
+    return cts
+
+
+def _concatenate_batch(axis: AxisInfo, args: Any, dims: Any, *, dimension: int) -> Any:
+    b = next(d for d in dims if d is not None)
+    xs = [moved(axis, x, d, b) for x, d in zip(args, dims, strict=True)]
+    return concatenate_p.bind(*xs, dimension=dimension + (dimension >= b)), b
+
+
+concatenate_p = Primitive(
+    "concatenate",
+    typing=_concatenate_typing,
+    jvp=linear_jvp(lambda: concatenate_p),
+    transpose=_concatenate_transpose,
+    batch=_concatenate_batch,
+    numpy=lambda *xs, dimension: np.concatenate(xs, dimension),
+)
+
+
+def concatenate(operands: Sequence[Any], dimension: int) -> Any:
+    """Join arrays of equal dtype along an axis."""
+    operands = tuple(operands)
+    if len(operands) == 1 and isinstance(operands[0], Value):
+        return operands[0]
+    if operands:
+        dimension = as_axis(dimension, len(shape_of(operands[0])), "concatenate")
+    return concatenate_p.bind(*operands, dimension=dimension)
+
+
+def _split_typing(x: ArrayType, *, sizes: Dims, axis: int) -> list[ArrayType]:
+    if not 0 <= axis < x.ndim or any(s < 0 for s in sizes) or sum(sizes) != x.shape[axis]:
+        raise shape_error("split", x, f"sizes {sizes} do not add up to its axis {axis}")
+    return [x.with_shape((*x.shape[:axis], s, *x.shape[axis + 1 :])) for s in sizes]
+
+
+def _split_batch(axis_info: AxisInfo, args: Any, dims: Any, *, sizes: Dims, axis: int) -> Any:
+    (b,) = dims
+    outs = split_p.bind(*args, sizes=sizes, axis=axis + (axis >= b))
+    return outs, [b] * len(outs)
+
+
+split_p = Primitive(
+    "split",
+    typing=_split_typing,
+    jvp=linear_jvp(lambda: split_p),
+    transpose=lambda cts, x, *, sizes, axis: [concatenate_p.bind(*map(instantiate, cts), dimension=axis)],
+    batch=_split_batch,
+    numpy=lambda x, *, sizes, axis: np.split(x, np.cumsum(sizes)[:-1], axis) if sizes else [],
+    multiple=True,
+)
+
+
+def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
+    """Cut an array into pieces of the given sizes along an axis."""
+    axis = as_axis(axis, len(shape_of(operand)), "split")
+    return split_p.bind(operand, sizes=integers(sizes, "sizes", "split"), axis=axis)
+
+
+def tile(operand: Any, reps: Sequence[int]) -> Any:
+    """Repeat an array `reps[i]` times along axis `i`; missing leading axes count as size 1."""
+    shape = shape_of(operand)
+    reps = as_shape(reps, "tile")
+    if len(reps) < len(shape):
+        raise ShapeError(f"tile: reps {reps} needs one entry per axis of shape {shape}")
+    full_shape = (1,) * (len(reps) - len(shape)) + tuple(shape)
+    x = reshape_to(operand, full_shape)
+    spread = functools.reduce(lambda out, pair: (*out, *pair), zip(reps, full_shape, strict=True), ())
+    x = broadcast_in_dim(x, spread, range(1, 2 * len(reps), 2))
+    return reshape(x, tuple(r * d for r, d in zip(reps, full_shape, strict=True)))
+
+
+PRIMITIVES: tuple[Primitive, ...] = (
+    broadcast_in_dim_p, reshape_p, squeeze_p, transpose_p, rev_p, copy_p, slice_p, iota_p, pad_p, concatenate_p,
+    split_p,
+)  # fmt: skip

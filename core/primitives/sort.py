@@ -1,0 +1,162 @@
+"""`sort` of any number of arrays by one or several of them, and `top_k`.
+
+The order is total: -0 equals 0, NaNs come last, complex numbers go by real then imaginary part; `top_k`
+tells -0 from 0 and takes NaN for the greatest.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError, DtypeError, ShapeError
+from ..primitive import AxisInfo, Primitive, Zero
+from ..rules import moved
+from ..trace import Value, shape_of, typeof
+from ..types import INT32, UINT32, ArrayType, is_complex, is_float, is_key, is_unsigned
+from .gather import take_along
+from .shape import as_axis, broadcasted_iota
+
+# ---------------------------------------------------------------------------- sort
+
+
+def _sort_typing(*xs: ArrayType, dimension: int, is_stable: bool, num_keys: int) -> list[ArrayType]:
+    shown = ", ".join(x.show() for x in xs)
+    if not xs or len({x.shape for x in xs}) > 1:
+        raise ShapeError(f"sort: the operands must have one shape, got {shown}", "broadcast them first")
+    if not 0 <= dimension < xs[0].ndim:
+        raise ShapeError(f"sort: dimension {dimension} is not an axis of {shown}")
+    if not 1 <= num_keys <= len(xs):
+        raise ArgumentError(f"sort: num_keys {num_keys} of {len(xs)} operands", "at least one operand is a key")
+    if any(is_key(x.dtype) for x in xs[:num_keys]):
+        raise DtypeError(f"sort: random keys have no order; the operands are {shown}", "sort `random.key_data`")
+    return list(xs)
+
+
+def _ordered(x: Any) -> list[Any]:
+    """NumPy arrays whose order, first one first, is that of `x`."""
+    if is_complex(x.dtype):
+        return [*_ordered(x.real), *_ordered(x.imag)]
+    if is_float(x.dtype):
+        return [x.astype(np.float64) + 0.0]
+    return [x.astype(np.int8 if x.dtype.itemsize == 1 and not is_unsigned(x.dtype) else x.dtype)]
+
+
+def _sort_numpy(*xs: Any, dimension: int, is_stable: bool, num_keys: int) -> Any:
+    keys = [part for x in xs[:num_keys] for part in _ordered(x)]
+    order = np.lexsort(keys[::-1], axis=dimension)
+    return [np.take_along_axis(x, order, dimension) for x in xs]
+
+
+def _sort_jvp(primals: Any, tangents: Any, *, dimension: int, **params: Any) -> Any:
+    places = broadcasted_iota(UINT32, shape_of(primals[0]), dimension)
+    *outs, order = sort_p.bind(*primals, places, dimension=dimension, **params)
+    return outs, [_permuted(t, order, dimension, out) for t, out in zip(tangents, outs, strict=True)]
+
+
+def _permuted(t: Any, order: Any, dimension: int, out: Any) -> Any:
+    if type(t) is Zero:
+        return Zero(typeof(out).tangent())
+    return take_along(t, order, dimension)
+
+
+def _sort_batch(axis: AxisInfo, args: Any, dims: Any, *, dimension: int, **params: Any) -> Any:
+    b = next(d for d in dims if d is not None)
+    xs = [moved(axis, x, d, b) for x, d in zip(args, dims, strict=True)]
+    return sort_p.bind(*xs, dimension=dimension + (dimension >= b), **params), [b] * len(xs)
+
+
+sort_p = Primitive("sort", typing=_sort_typing, jvp=_sort_jvp, batch=_sort_batch, numpy=_sort_numpy, multiple=True)
+
+
+def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
+    """Sort an array along a dimension; or several arrays together, by the first `num_keys` of them."""
+    single = isinstance(operand, (Value, np.ndarray))
+    operands = (operand,) if single else tuple(operand)
+    if not operands:
+        raise ArgumentError("sort: there are no arrays to sort", "pass one at least")
+    dimension = as_axis(dimension, len(shape_of(operands[0])), "sort")
+    outs = sort_p.bind(*operands, dimension=dimension, is_stable=bool(is_stable), num_keys=operator.index(num_keys))
+    return outs[0] if single else tuple(outs)
+
+
+def sort_key_val(keys: Any, values: Any, dimension: int = -1, is_stable: bool = True) -> tuple[Any, Any]:
+    """Sort keys along a dimension, and values along with them."""
+    return sort((keys, values), dimension, is_stable, 1)
+
+
+def argsort(x: Any, dimension: int = -1, is_stable: bool = True, dtype: Any = INT32) -> Any:
+    """The order that sorts an array along a dimension."""
+    dimension = as_axis(dimension, len(shape_of(x)), "argsort")
+    return sort((x, broadcasted_iota(dtype, shape_of(x), dimension)), dimension, is_stable, 1)[1]
+
+
+# ---------------------------------------------------------------------------- top_k
+
+
+def _top_k_typing(x: ArrayType, *, k: int, axis: int) -> list[ArrayType]:
+    if is_key(x.dtype) or is_complex(x.dtype):
+        raise DtypeError(f"top_k: values of {x.show()} have no order", "use real numbers")
+    if not 0 <= axis < x.ndim or not 0 <= k <= x.shape[axis]:
+        raise ShapeError(f"top_k: k = {k} along axis {axis} does not fit the operand {x.show()}", "0 <= k <= size")
+    shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
+    return [x.with_shape(shape), ArrayType(shape, INT32)]
+
+
+def _top_k_numpy(x: Any, *, k: int, axis: int) -> Any:
+    key = x
+    if is_float(x.dtype):
+        bits = np.ascontiguousarray(x.astype(np.float64)).view(np.int64)
+        key = bits ^ ((bits >> 63) & np.iinfo(np.int64).max)  # IEEE's total order as integers
+    elif x.dtype.itemsize == 1:
+        key = x.astype(np.int16)
+    order = np.argsort(~key, axis=axis, kind="stable")
+    order = np.take(order, np.arange(k), axis)
+    return [np.take_along_axis(x, order, axis), order.astype(np.int32)]
+
+
+def _top_k_jvp(primals: Any, tangents: Any, *, k: int, axis: int) -> Any:
+    values, places = top_k_p.bind(*primals, k=k, axis=axis)
+    return [values, places], [_permuted(tangents[0], places, axis, values), Zero(typeof(places).tangent())]
+
+
+def _top_k_batch(axis_info: AxisInfo, args: Any, dims: Any, *, k: int, axis: int) -> Any:
+    (b,) = dims
+    return top_k_p.bind(*args, k=k, axis=axis + (axis >= b)), [b, b]
+
+
+top_k_p = Primitive(
+    "top_k", typing=_top_k_typing, jvp=_top_k_jvp, batch=_top_k_batch, numpy=_top_k_numpy, multiple=True
+)
+
+
+def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
+    """The `k` greatest values along an axis, greatest first, and their indices; of equals, the earlier first."""
+    return top_k_p.bind(operand, k=operator.index(k), axis=as_axis(axis, len(shape_of(operand)), "top_k"))
+
+
+def approx_max_k(
+    operand: Any, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
+    reduction_input_size_override: int = -1, aggregate_to_topk: bool = True,
+) -> list[Any]:  # fmt: skip
+    """The `k` greatest values along a dimension and their indices; here always exact, whatever the recall asked."""
+    if not 0.0 < recall_target <= 1.0:
+        raise ArgumentError(f"approx_max_k: recall_target {recall_target} is not within (0, 1]")
+    return top_k(operand, k, axis=reduction_dimension)
+
+
+def approx_min_k(
+    operand: Any, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
+    reduction_input_size_override: int = -1, aggregate_to_topk: bool = True,
+) -> list[Any]:  # fmt: skip
+    """The `k` least values along a dimension and their indices; here always exact, whatever the recall asked."""
+    from .elementwise import neg_p
+
+    values, places = approx_max_k(neg_p.bind(operand), k, reduction_dimension, recall_target)
+    return [neg_p.bind(values), places]
+
+
+PRIMITIVES: tuple[Primitive, ...] = (sort_p, top_k_p)
+

@@ -1,0 +1,397 @@
+"""Special functions: error, gamma, zeta, incomplete gamma and beta, scaled Bessel functions.
+
+Their NumPy meanings are in `special_numpy.py`. Those that no compiler knows are expanded here into
+other primitives: a power series or a continued fraction in a `while_loop`, or a Chebyshev series.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..errors import DifferentiationError
+from ..primitive import Primitive
+from ..rules import like, spread
+from ..trace import shape_of, typeof
+from . import special_numpy as meaning
+from .compare import and_p, eq_p, ge_p, gt_p, le_p, lt_p, or_p, select_n_p
+from .convert import convert_element_type
+from .elementwise import (
+    abs_p,
+    add_p,
+    div_p,
+    exp_p,
+    log1p_p,
+    log_p,
+    max_p,
+    min_p,
+    mul_p,
+    neg_p,
+    rsqrt_p,
+    sign_p,
+    sqrt_p,
+    square_p,
+    sub_p,
+)
+from .nary import FLOAT, common_shape, function, nary, unary
+
+_ROOT_PI = math.sqrt(math.pi)
+
+# ---------------------------------------------------------------------------- shorthand
+
+
+def _add(x: Any, *ys: Any) -> Any:
+    for y in ys:
+        x = add_p.bind(x, like(x, y) if type(y) in (int, float) else y)
+    return x
+
+
+def _mul(x: Any, *ys: Any) -> Any:
+    for y in ys:
+        x = mul_p.bind(x, like(x, y) if type(y) in (int, float) else y)
+    return x
+
+
+def _sub(x: Any, y: Any) -> Any:
+    return sub_p.bind(like(y, x) if type(x) in (int, float) else x, like(x, y) if type(y) in (int, float) else y)
+
+
+def _div(x: Any, y: Any) -> Any:
+    return div_p.bind(like(y, x) if type(x) in (int, float) else x, like(x, y) if type(y) in (int, float) else y)
+
+
+def _where(condition: Any, x: Any, y: Any) -> Any:
+    x, y = (like(y, x) if type(x) in (int, float) else x), (like(x, y) if type(y) in (int, float) else y)
+    return select_n_p.bind(condition, y, x)
+
+
+def _is(primitive: Primitive) -> Callable[[Any, Any], Any]:
+    return lambda x, y: primitive.bind(x, like(x, y) if type(y) in (int, float) else y)
+
+
+_lt, _le, _gt, _ge, _eq = map(_is, (lt_p, le_p, gt_p, ge_p, eq_p))
+
+
+def _no_derivative(name: str, argument: str) -> Callable[..., Any]:
+    def partial(*args: Any) -> Any:
+        raise DifferentiationError(
+            f"{name} has no derivative with respect to {argument}", "differentiate in the other arguments only"
+        )
+
+    return partial
+
+
+def _in_float32(expand: Callable[..., Any]) -> Callable[..., Any]:
+    """An expansion computed in float32 where the operands are narrower."""
+
+    def rule(*args: Any) -> Any:
+        dtype = typeof(args[0]).dtype  # type: ignore[union-attr]
+        if dtype.itemsize >= 4:
+            return expand(*args)
+        return convert_element_type(expand(*(convert_element_type(a, np.float32) for a in args)), dtype)
+
+    return rule
+
+
+def _eps(x: Any) -> float:
+    return float(np.finfo(typeof(x).dtype).eps)  # type: ignore[union-attr]
+
+
+# ---------------------------------------------------------------------------- error functions, gamma, zeta
+
+
+def _gaussian(x: Any) -> Any:
+    return exp_p.bind(neg_p.bind(square_p.bind(x)))
+
+
+erf_p = unary("erf", FLOAT, meaning.erf, lambda t, out, x: _mul(t, 2 / _ROOT_PI, _gaussian(x)))
+erfc_p = unary("erfc", FLOAT, meaning.erfc, lambda t, out, x: _mul(t, -2 / _ROOT_PI, _gaussian(x)))
+erf_inv_p = unary(
+    "erf_inv", FLOAT, meaning.erf_inv, lambda t, out, x: _mul(t, _ROOT_PI / 2, exp_p.bind(square_p.bind(out)))
+)
+lgamma_p = unary("lgamma", FLOAT, meaning.lgamma, lambda t, out, x: _mul(t, digamma_p.bind(x)))
+digamma_p = unary("digamma", FLOAT, meaning.digamma, lambda t, out, x: _mul(t, polygamma_p.bind(like(x, 1), x)))
+polygamma_p = nary(
+    "polygamma", FLOAT, meaning.polygamma,
+    [_no_derivative("polygamma", "its order"), lambda t, out, m, x: _mul(t, polygamma_p.bind(_add(m, 1), x))],
+)  # fmt: skip
+zeta_p = nary(
+    "zeta", FLOAT, meaning.zeta,
+    [
+        _no_derivative("zeta", "its exponent"),
+        lambda t, out, s, q: _mul(t, neg_p.bind(s), zeta_p.bind(_add(s, 1), q)),
+    ],
+)  # fmt: skip
+
+
+# ---------------------------------------------------------------------------- incomplete gamma functions
+
+_LIMIT = 2000  # of terms: reached only for arguments in the hundreds of thousands
+
+
+def _until_settled(step: Callable[..., Any], init: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Repeat `step(n, *state) -> (still moving, *state)` until no element moves."""
+    from .loops import while_loop
+    from .reduce import reduce_or_p
+
+    def body(carry: Any) -> Any:
+        n, _, state = carry
+        n = _add(n, 1)
+        moving, *state = step(n, *state)
+        return n, reduce_or_p.bind(moving, axes=tuple(range(len(shape_of(moving))))), tuple(state)
+
+    start = (like(init[0], 0), np.bool_(True), init)
+    return while_loop(lambda carry: and_p.bind(carry[1], _lt(carry[0], _LIMIT)), body, start)[2]
+
+
+def _gamma_density(a: Any, x: Any) -> Any:
+    """x^a e^-x / Gamma(a + 1), without the cancellation of its logarithm at large a."""
+    plain = exp_p.bind(_sub(_sub(_mul(a, log_p.bind(x)), x), lgamma_p.bind(_add(a, 1))))
+    # Stirling: Gamma(a + 1) = sqrt(2 pi a) (a/e)^a (1 + 1/(12 a) + ...) (DLMF 5.11.3), with d = x/a - 1.
+    big = _where(_gt(a, 20), a, 21.0)
+    d = _div(_sub(x, big), big)
+    r = _div(1.0, big)
+    log_series = _mul(r, _add(_mul(square_p.bind(r), _add(_mul(square_p.bind(r), 1 / 1260), -1 / 360)), 1 / 12))
+    d_safe = _where(_gt(d, -1), d, 0.0)
+    exponent = _sub(_mul(big, _sub(log1p_p.bind(d_safe), d_safe)), log_series)
+    stirling = _mul(rsqrt_p.bind(_mul(big, 2 * math.pi)), exp_p.bind(exponent))
+    return _where(and_p.bind(_gt(a, 20), _gt(d, -1)), stirling, plain)
+
+
+def _gamma_series(a: Any, x: Any) -> Any:
+    """P(a, x) by its power series (DLMF 8.7.1), for x below a + 1."""
+    eps = _eps(a) / 8
+    one = spread(like(a, 1.0), shape_of(a))
+
+    def step(n: Any, term: Any, total: Any) -> Any:
+        term = _mul(term, _div(x, _add(a, n)))
+        total = _add(total, term)
+        return _gt(term, _mul(total, eps)), term, total
+
+    return _mul(_gamma_density(a, x), _until_settled(step, (one, one))[1])
+
+
+def _gamma_fraction(a: Any, x: Any) -> Any:
+    """Q(a, x) by its continued fraction (DLMF 8.9.2) with Lentz's method, for x above a + 1."""
+    eps = _eps(a)
+    first = _sub(_add(x, 1), a)
+    d = _div(1.0, first)
+
+    def step(n: Any, c: Any, d: Any, h: Any) -> Any:
+        numerator = _mul(n, _sub(a, n))
+        b = _add(first, _mul(n, 2))
+        d = _div(1.0, _add(_mul(numerator, d), b))
+        c = _add(b, _div(numerator, c))
+        factor = _mul(c, d)
+        return _gt(abs_p.bind(_sub(factor, 1.0)), eps), c, d, _mul(h, factor)
+
+    huge = spread(like(a, 1e30), shape_of(a))
+    h = _until_settled(step, (huge, d, d))[2]
+    return _mul(_gamma_density(a, x), a, h)
+
+
+def _igamma_parts(a: Any, x: Any, upper: bool) -> Any:
+    shape = common_shape("igamma", (typeof(a), typeof(x)))  # type: ignore[arg-type]
+    a, x = spread(a, shape), spread(x, shape)
+    usual = and_p.bind(and_p.bind(_gt(a, 0), _gt(x, 0)), and_p.bind(_lt(a, math.inf), _lt(x, math.inf)))
+    below = _lt(x, _add(a, 1))
+    use_series, use_fraction = and_p.bind(usual, below), and_p.bind(usual, ge_p.bind(x, _add(a, 1)))
+    p = _gamma_series(_where(use_series, a, 2.0), _where(use_series, x, 1.0))
+    q = _gamma_fraction(_where(use_fraction, a, 1.0), _where(use_fraction, x, 3.0))
+    value = _where(below, _sub(1.0, p), q) if upper else _where(below, p, _sub(1.0, q))
+    # At the edges: P(a, 0) = 0, P(a, inf) = P(0, x) = 1, P(inf, x) = 0.
+    at_zero, at_one = (1.0, 0.0) if upper else (0.0, 1.0)
+    value = _where(or_p.bind(_eq(a, math.inf), _eq(x, 0)), spread(like(a, at_zero), shape), value)
+    value = _where(or_p.bind(_eq(x, math.inf), _eq(a, 0)), spread(like(a, at_one), shape), value)
+    legal = and_p.bind(and_p.bind(_ge(a, 0), _ge(x, 0)), _gt(_add(a, x), 0))
+    legal = and_p.bind(legal, _lt(min_p.bind(a, x), math.inf))
+    return _where(legal, value, math.nan)
+
+
+def _igamma(a: Any, x: Any) -> Any:
+    return _igamma_parts(a, x, upper=False)
+
+
+def _igammac(a: Any, x: Any) -> Any:
+    return _igamma_parts(a, x, upper=True)
+
+
+def _igamma_grad_a(a: Any, x: Any) -> Any:
+    """The derivative of P(a, x) in a: the expansion of P, differentiated forwards."""
+    from ..jvp import jvp_flat
+    from ..rules import instantiate
+
+    shape = common_shape("igamma_grad_a", (typeof(a), typeof(x)))  # type: ignore[arg-type]
+    a, x = spread(a, shape), spread(x, shape)
+    (_,), (tangent,) = jvp_flat(lambda a: [_igamma(a, x)], [a], [spread(like(a, 1.0), shape)])
+    return instantiate(tangent)
+
+
+def _gamma_pdf(a: Any, x: Any) -> Any:
+    """x^(a-1) e^-x / Gamma(a): the derivative of P(a, x) in x."""
+    return exp_p.bind(_sub(_sub(_mul(_sub(a, 1.0), log_p.bind(x)), x), lgamma_p.bind(a)))
+
+
+igamma_p = nary(
+    "igamma", FLOAT, None,
+    [lambda t, out, a, x: _mul(t, igamma_grad_a_p.bind(a, x)), lambda t, out, a, x: _mul(t, _gamma_pdf(a, x))],
+    expand=_in_float32(_igamma),
+)  # fmt: skip
+igammac_p = nary(
+    "igammac", FLOAT, None,
+    [
+        lambda t, out, a, x: neg_p.bind(_mul(t, igamma_grad_a_p.bind(a, x))),
+        lambda t, out, a, x: neg_p.bind(_mul(t, _gamma_pdf(a, x))),
+    ],
+    expand=_in_float32(_igammac),
+)  # fmt: skip
+igamma_grad_a_p = nary(
+    "igamma_grad_a", FLOAT, None,
+    [
+        _no_derivative("igamma_grad_a", "a"),
+        lambda t, out, a, x: _mul(t, _gamma_pdf(a, x), _sub(log_p.bind(x), digamma_p.bind(a))),
+    ],
+    expand=_in_float32(_igamma_grad_a),
+)  # fmt: skip
+
+
+# ---------------------------------------------------------------------------- incomplete beta function
+
+
+def _beta_fraction(a: Any, b: Any, x: Any) -> Any:
+    """The continued fraction of I_x(a, b) (DLMF 8.17.22) with Lentz's method, two terms a step."""
+    eps, tiny = _eps(x), 1e-30
+    total = _add(a, b)
+
+    def guarded(v: Any) -> Any:
+        return _where(_lt(abs_p.bind(v), tiny), tiny, v)
+
+    def advance(numerator: Any, c: Any, d: Any) -> Any:
+        d = _div(1.0, guarded(_add(_mul(numerator, d), 1.0)))
+        c = guarded(_add(_div(numerator, c), 1.0))
+        return c, d
+
+    one = spread(like(x, 1.0), shape_of(x))
+    d = _div(1.0, guarded(_sub(1.0, _div(_mul(total, x), _add(a, 1)))))
+
+    def step(n: Any, c: Any, d: Any, h: Any) -> Any:
+        twice = _add(a, _mul(n, 2))
+        even = _div(_mul(n, _sub(b, n), x), _mul(_sub(twice, 1.0), twice))
+        c, d = advance(even, c, d)
+        h = _mul(h, c, d)
+        odd = _div(_mul(_add(a, n), _add(total, n), neg_p.bind(x)), _mul(twice, _add(twice, 1)))
+        c, d = advance(odd, c, d)
+        factor = _mul(c, d)
+        return _gt(abs_p.bind(_sub(factor, 1.0)), eps), c, d, _mul(h, factor)
+
+    return _until_settled(step, (one, d, d))[2]
+
+
+def _log_beta(a: Any, b: Any) -> Any:
+    return _sub(_add(lgamma_p.bind(a), lgamma_p.bind(b)), lgamma_p.bind(_add(a, b)))
+
+
+def _betainc(a: Any, b: Any, x: Any) -> Any:
+    shape = common_shape("betainc", (typeof(a), typeof(b), typeof(x)))  # type: ignore[arg-type]
+    a, b, x = (spread(v, shape) for v in (a, b, x))
+    legal = and_p.bind(and_p.bind(_gt(a, 0), _gt(b, 0)), and_p.bind(_ge(x, 0), _le(x, 1)))
+    inside = and_p.bind(legal, and_p.bind(_gt(x, 0), _lt(x, 1)))
+    a1, b1, x1 = (_where(inside, v, 0.5) for v in (a, b, x))
+    swap = gt_p.bind(x1, _div(_add(a1, 1), _add(a1, b1, 2)))
+    p, q = _where(swap, b1, a1), _where(swap, a1, b1)
+    y = _where(swap, _sub(1.0, x1), x1)
+    # log(1 - y) is that of x itself after the swap, where 1 - y has lost digits.
+    log_y = _where(swap, log1p_p.bind(neg_p.bind(x1)), log_p.bind(x1))
+    log_rest = _where(swap, log_p.bind(x1), log1p_p.bind(neg_p.bind(x1)))
+    front = _div(exp_p.bind(_sub(_add(_mul(p, log_y), _mul(q, log_rest)), _log_beta(p, q))), p)
+    value = _mul(front, _beta_fraction(p, q, y))
+    value = _where(swap, _sub(1.0, value), value)
+    return _where(legal, _where(inside, value, x), math.nan)
+
+
+def _beta_density(t: Any, out: Any, a: Any, b: Any, x: Any) -> Any:
+    log_rest = log1p_p.bind(neg_p.bind(x))
+    exponent = _add(_mul(_sub(a, 1.0), log_p.bind(x)), _mul(_sub(b, 1.0), log_rest))
+    return _mul(t, exp_p.bind(_sub(exponent, _log_beta(a, b))))
+
+
+regularized_incomplete_beta_p = nary(
+    "regularized_incomplete_beta", FLOAT, None,
+    [_no_derivative("betainc", "a"), _no_derivative("betainc", "b"), _beta_density],
+    expand=_in_float32(_betainc),
+)  # fmt: skip
+
+
+# ---------------------------------------------------------------------------- scaled Bessel functions
+
+
+def _clenshaw(t: Any, coefficients: tuple[float, ...]) -> Any:
+    """The Chebyshev series sum c_k T_k(t), without terms below the dtype's precision."""
+    small = _eps(t) / 8
+    count = max(k for k, c in enumerate(coefficients) if abs(c) > small) + 1
+    twice = _mul(t, 2)
+    b0 = b1 = _mul(t, 0)
+    for c in reversed(coefficients[1:count]):
+        b0, b1 = _add(_sub(_mul(twice, b0), b1), c), b0
+    return _add(_sub(_mul(t, b0), b1), coefficients[0])
+
+
+def _bessel_ie(order: int) -> Callable[..., Any]:
+    def expand(x: Any) -> Any:
+        size = abs_p.bind(x)
+        small, large = min_p.bind(size, like(x, 8.0)), max_p.bind(size, like(x, 8.0))
+        near = _clenshaw(_sub(_mul(small, 0.25), 1.0), meaning.bessel_coefficients(order, False))
+        far = _clenshaw(_sub(_div(16.0, large), 1.0), meaning.bessel_coefficients(order, True))
+        near = _mul(near, size) if order else near
+        out = _where(_le(size, 8), near, _div(far, sqrt_p.bind(large)))
+        return _mul(out, sign_p.bind(x)) if order else out
+
+    return _in_float32(expand)
+
+
+bessel_i0e_p = unary(
+    "bessel_i0e", FLOAT, meaning.bessel_ie(0),
+    lambda t, out, x: _mul(t, _sub(bessel_i1e_p.bind(x), _mul(sign_p.bind(x), out))), expand=_bessel_ie(0),
+)  # fmt: skip
+
+
+def _bessel_i1e_tangent(t: Any, out: Any, x: Any) -> Any:
+    # I1' = I0 - I1 / x (DLMF 10.29.2), which is 1/2 at 0.
+    at_zero = _eq(x, 0)
+    ratio = _div(out, _where(at_zero, 1.0, x))
+    slope = _sub(bessel_i0e_p.bind(x), _add(_mul(sign_p.bind(x), out), ratio))
+    return _mul(t, _where(at_zero, 0.5, slope))
+
+
+bessel_i1e_p = unary("bessel_i1e", FLOAT, meaning.bessel_ie(1), _bessel_i1e_tangent, expand=_bessel_ie(1))
+
+
+# ---------------------------------------------------------------------------- functions of jax.lax
+
+erf = function(erf_p, 1, "Elementwise error function of floats.")
+erfc = function(erfc_p, 1, "Elementwise 1 - erf(x), exact for large x.")
+erf_inv = function(erf_inv_p, 1, "Elementwise inverse of erf.")
+lgamma = function(lgamma_p, 1, "Elementwise logarithm of the absolute value of the gamma function.")
+digamma = function(digamma_p, 1, "Elementwise derivative of lgamma.")
+polygamma = function(polygamma_p, 2, "Elementwise derivative of digamma, m times, at x; m is a float of whole value.")
+zeta = function(zeta_p, 2, "Elementwise Hurwitz zeta function, the sum of (q + k) ** -x.")
+igamma = function(igamma_p, 2, "Elementwise regularised lower incomplete gamma function P(a, x).")
+igammac = function(igammac_p, 2, "Elementwise regularised upper incomplete gamma function Q(a, x).")
+igamma_grad_a = function(igamma_grad_a_p, 2, "Elementwise derivative of igamma(a, x) in a.")
+betainc = function(regularized_incomplete_beta_p, 3, "Elementwise regularised incomplete beta function.", "betainc")
+bessel_i0e = function(bessel_i0e_p, 1, "Elementwise exp(-abs(x)) * I0(x), of the modified Bessel function.")
+bessel_i1e = function(bessel_i1e_p, 1, "Elementwise exp(-abs(x)) * I1(x), of the modified Bessel function.")
+
+
+def random_gamma_grad(a: Any, x: Any) -> Any:
+    """Elementwise derivative in a of a sample x of the gamma distribution: -(dP/da) / (dP/dx)."""
+    return neg_p.bind(div_p.bind(igamma_grad_a_p.bind(a, x), _gamma_pdf(a, x)))
+
+
+PRIMITIVES: tuple[Primitive, ...] = (
+    erf_p, erfc_p, erf_inv_p, lgamma_p, digamma_p, polygamma_p, zeta_p, igamma_p, igammac_p, igamma_grad_a_p,
+    regularized_incomplete_beta_p, bessel_i0e_p, bessel_i1e_p,
+)  # fmt: skip

@@ -1,0 +1,200 @@
+"""What the primitives that hold Programs share: tracing their bodies, matching types, sharing constants."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import tree
+from ..config import current
+from ..errors import ControlFlowTypeError
+from ..ir import Atom, Effect, Effects, Eqn, Program, Var
+from ..promote import promote_types
+from ..rewrite import eliminate_dead, hoist
+from ..trace import Value, axis_environment, trace_program, typeof
+from ..types import ArrayType, Type
+
+# ---------------------------------------------------------------------------- tracing
+
+
+_traced: weakref.WeakKeyDictionary[Any, dict[Any, tuple[Program, Any]]] = weakref.WeakKeyDictionary()
+
+
+def trace_body(fun: Callable[..., Any], in_tree: Any, types: Sequence[Type], name: str) -> tuple[Program, Any]:
+    """A user's function as a Program over flat values, with the structure of its result.
+
+    A function that closes over no array is traced once for each set of types. A wrapper made anew at each
+    call says by an attribute `traces_for = (function, role)` whose trace it makes.
+    """
+    owner, role = getattr(fun, "traces_for", (fun, ""))
+    key = (role, in_tree, tuple(types), axis_environment(), current())
+    try:
+        cache = _traced.setdefault(owner, {})
+        found = cache.get(key)
+    except TypeError:  # neither hashable nor weakly referable
+        cache, found = {}, None
+    if found is None:
+        out_tree: list[Any] = []
+
+        def flat(*leaves: Any) -> list[Any]:
+            results, structure = tree.flatten(fun(*in_tree.unflatten(leaves)))
+            out_tree.append(structure)
+            return results
+
+        program = trace_program(flat, types, getattr(fun, "__name__", name))
+        found = program, out_tree[0]
+        if not program.constants:
+            cache[key] = found
+    return found
+
+
+def hoisted(programs: Sequence[Program]) -> tuple[list[Program], list[Any]]:
+    """Programs without constants, which all take the same leading operands instead; and those operands."""
+    values: dict[int, Any] = {}
+    for program in programs:
+        values.update((id(x), x) for x in program.values)
+    closed = []
+    for program in programs:
+        own = {id(x): var for var, x in zip(program.constants, program.values, strict=True)}
+        leading = [own.get(i) or Var(typeof(x)) for i, x in values.items()]
+        closed.append(program.replace(inputs=(*leading, *program.inputs), constants=(), values=()) if values else program)
+    return closed, list(values.values())
+
+
+def close(program: Program) -> tuple[Program, list[Any]]:
+    """One Program without constants, and the operands to pass before its own."""
+    return hoist(program)
+
+
+def permuted(program: Program, inputs: Sequence[Var], outputs: Sequence[Atom]) -> Program:
+    """The same equations with inputs and outputs in another order (outputs may also be dropped or repeated)."""
+    return program.replace(inputs=tuple(inputs), outputs=tuple(outputs))
+
+
+def prune(program: Program, used: Sequence[bool]) -> tuple[Program, list[bool]]:
+    """A Program without the outputs not used; gives which inputs it still needs, and keeps all of them."""
+    return eliminate_dead(program, used)
+
+
+def keep_inputs(program: Program, kept: Sequence[bool]) -> Program:
+    return program.replace(inputs=tuple(v for v, k in zip(program.inputs, kept, strict=True) if k))
+
+
+def chosen(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
+    """The values whose flag is set."""
+    return [v for v, f in zip(values, flags, strict=True) if f]
+
+
+def reduced(eqn: Eqn, inputs: Sequence[Atom], outputs: Sequence[Var], **changes: Any) -> Eqn:
+    """An equation with fewer operands or results, its effects found anew."""
+    params = eqn.params | changes
+    effects = eqn.primitive.effects(*(a.type for a in inputs), **params)  # type: ignore[misc]
+    return eqn.replace(inputs=tuple(inputs), outputs=tuple(outputs), params=params, effects=effects)
+
+
+def shifted(effects: Effects, offset: int, start: int = 0) -> Effects:
+    """Effects of an inner Program as those of its equation: input `i >= start` is operand `i + offset`."""
+    return frozenset(
+        Effect(e.kind, e.operand + offset) if isinstance(e.operand, int) and e.operand >= start else e for e in effects
+    )
+
+
+# ---------------------------------------------------------------------------- types
+
+
+def same_type(a: Type, b: Type) -> bool:
+    return a is b or a.strong() == b.strong()
+
+
+def convert(x: Any, type: Type) -> Any:
+    """A value as exactly this type; only dtype and weakness may differ."""
+    from .convert import convert_element_type_p
+
+    if typeof(x) == type or not isinstance(type, ArrayType):
+        return x
+    return convert_element_type_p.bind(x, new_dtype=type.dtype, weak_type=type.weak_type)
+
+
+def with_output_types(program: Program, types: Sequence[Type]) -> Program:
+    """A Program whose outputs are converted to these types, which differ in dtype or weakness only."""
+    if all(a.type == t for a, t in zip(program.outputs, types, strict=True)):
+        return program
+
+    from .convert import convert_element_type_p
+
+    eqns, outputs = list(program.eqns), list(program.outputs)
+    for i, (atom, wanted) in enumerate(zip(program.outputs, types, strict=True)):
+        if atom.type != wanted and isinstance(wanted, ArrayType):
+            outputs[i] = Var(wanted)
+            params = {"new_dtype": wanted.dtype, "weak_type": wanted.weak_type}
+            eqns.append(Eqn(convert_element_type_p, [atom], [outputs[i]], params))
+    return program.replace(eqns=eqns, outputs=outputs)
+
+
+def joined(types: Sequence[Type]) -> Type:
+    """One type for several that differ in weakness only: strong if any is."""
+    return next((t for t in types if not t.weak_type), types[0])  # type: ignore[union-attr]
+
+
+def _settled(given: Type, found: Type) -> Type:
+    if isinstance(given, ArrayType) and isinstance(found, ArrayType) and given.weak_type and given.shape == found.shape:
+        dtype, weak = promote_types([given, found])
+        return ArrayType(given.shape, dtype, weak)
+    return given
+
+
+def settle(trace: Callable[[list[Type]], tuple[Program, list[Type]]], types: Sequence[Type]) -> tuple[Program, list[Type]]:
+    """Trace a loop body until the types of its carry are stable.
+
+    `trace(types)` gives the Program and the types it returns for the carry. A weakly typed value takes the
+    type that the body returns for it, as `0` does when the body adds a float.
+    """
+    types = list(types)
+    for _ in range(4):
+        program, found = trace(types)
+        if len(found) != len(types):
+            break
+        wanted = [_settled(t, f) for t, f in zip(types, found, strict=True)]
+        if wanted == types:
+            break
+        types = wanted
+    return program, types
+
+
+def _paths(structure: Any, name: str) -> list[str]:
+    pairs = tree.leaves_with_path(structure.unflatten(range(structure.num_leaves)))
+    return [name + tree.keystr(path) for path, _ in pairs]
+
+
+def check_match(
+    what: str, remedy: str, given: tuple[Any, Sequence[Type]], found: tuple[Any, Sequence[Type]], names: tuple[str, str],
+    leaf: str,
+) -> None:  # fmt: skip
+    """Raise unless two (structure, types) agree but for weakness; the message lists each leaf that differs."""
+    if given[0] != found[0]:
+        raise ControlFlowTypeError(
+            f"{what} differ in structure: {names[0]} {given[0]}, {names[1]} {found[0]}", remedy)  # fmt: skip
+    paths = _paths(given[0], leaf)
+    differing = [
+        f"{path} is {a.show()} {names[0]} and {b.show()} {names[1]}"
+        for path, a, b in zip(paths, given[1], found[1], strict=True) if not same_type(a, b)
+    ]  # fmt: skip
+    if differing:
+        raise ControlFlowTypeError(f"{what} differ in type: {'; '.join(differing)}", remedy)
+
+
+def known(x: Any) -> Any:
+    """The concrete value of something, or None while it is only traced."""
+    concrete = getattr(x, "concrete", None)
+    return concrete() if concrete is not None else x
+
+
+def flat_arguments(args: Any) -> tuple[list[Any], Any, list[Type]]:
+    """The leaves, structure and types of a pytree of arrays."""
+    leaves, structure = tree.flatten(args)
+    return leaves, structure, [typeof(x) for x in leaves]
+
+
+def is_array(x: Any) -> bool:
+    return isinstance(x, Value) or hasattr(x, "dtype")

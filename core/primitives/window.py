@@ -1,0 +1,472 @@
+"""Reductions over sliding windows, and the two operations that their derivatives are made of.
+
+`select_and_gather_add` picks from each window the tangent at the place that the selection prefers (the
+maximum, say); `select_and_scatter_add` is its transpose and adds each cotangent at that place.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import tree
+from ..errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
+from ..ir import Program
+from ..primitive import AxisInfo, Linear, Primitive, Zero
+from ..rewrite import hoist
+from ..rules import expanded_jvp, linear_jvp, moved
+from ..trace import Tracer, shape_of, trace_program, typeof
+from ..types import ArrayType, kind
+from .compare import ge_p, le_p, select_n_p
+from .convert import convert_element_type
+from .elementwise import add_p, max_p, min_p
+from .reduce import _vectorised as vectorised
+from .reduce import highest, lowest, monoid_of
+from .shape import broadcast_in_dim, inserted, pad
+from .shape import slice as slice_
+
+Dims = tuple[int, ...]
+Pads = tuple[tuple[int, int], ...]
+
+
+# ---------------------------------------------------------------------------- sizes
+
+
+def dilated(size: int, dilation: int) -> int:
+    """The size of an axis with `dilation - 1` holes between its elements."""
+    return 0 if size == 0 else (size - 1) * dilation + 1
+
+
+def windows(
+    sizes: Dims, window: Dims, strides: Dims, padding: Pads, base_dilation: Dims, window_dilation: Dims
+) -> Dims:
+    """How many windows fit along each axis."""
+    found = []
+    for n, k, s, (low, high), b, w in zip(sizes, window, strides, padding, base_dilation, window_dilation, strict=True):
+        span = dilated(n, b) + low + high - dilated(k, w)
+        found.append(0 if span < 0 else span // s + 1)
+    return tuple(found)
+
+
+def pads_of(name: str, sizes: Sequence[int], window: Sequence[int], strides: Sequence[int]) -> Pads:
+    """The padding that a name stands for: 'SAME' keeps size / stride (odd elements high), 'VALID' adds none."""
+    if name.upper() == "VALID":
+        return ((0, 0),) * len(sizes)
+    if name.upper() not in ("SAME", "SAME_LOWER"):
+        raise ArgumentError(f"padding {name!r} is not known", "use 'SAME', 'SAME_LOWER', 'VALID' or pairs (low, high)")
+    pads = []
+    for n, k, s in zip(sizes, window, strides, strict=True):
+        total = max((-(-n // s) - 1) * s + k - n, 0)
+        less, more = total // 2, total - total // 2
+        pads.append((less, more) if name.upper() == "SAME" else (more, less))
+    return tuple(pads)
+
+
+def padtype_to_pads(in_shape: Any, window_shape: Any, window_strides: Any, padding: Any) -> list[tuple[int, int]]:
+    """Padding by name or as pairs, as pairs."""
+    if isinstance(padding, str):
+        return list(pads_of(padding, tuple(in_shape), tuple(window_shape), tuple(window_strides)))
+    return [(int(low), int(high)) for low, high in padding]
+
+
+# ---------------------------------------------------------------------------- typing
+
+
+def _window_shape(
+    name: str, x: ArrayType, window_dimensions: Dims, window_strides: Dims, padding: Pads,
+    base_dilation: Dims | None = None, window_dilation: Dims | None = None,
+) -> Dims:  # fmt: skip
+    ones = (1,) * x.ndim
+    base, holes = base_dilation or ones, window_dilation or ones
+    options = {"window_dimensions": window_dimensions, "window_strides": window_strides, "padding": padding,
+               "base_dilation": base, "window_dilation": holes}  # fmt: skip
+    for option, value in options.items():
+        if len(value) != x.ndim:
+            raise ShapeError(f"{name} of {x.show()}: {option} {value} has {len(value)} entries", "give one for each axis")
+        if option != "padding" and min(value, default=1) < 1:
+            raise ArgumentError(f"{name} of {x.show()}: {option} {value}", "entries are at least 1")
+    return windows(x.shape, window_dimensions, window_strides, padding, base, holes)
+
+
+def _typing(name: str, kinds: Sequence[str]) -> Callable[..., ArrayType]:
+    def typing(x: ArrayType, **params: Any) -> ArrayType:
+        if kind(x.dtype) not in kinds:
+            raise DtypeError(f"{name} of {x.show()}", f"it takes dtypes of the kinds {', '.join(kinds)}")
+        return ArrayType(_window_shape(name, x, **params), x.dtype)
+
+    return typing
+
+
+# ---------------------------------------------------------------------------- batching
+
+_FILL = {"window_dimensions": 1, "window_strides": 1, "padding": (0, 0), "base_dilation": 1, "window_dilation": 1}
+
+
+def _with_axis(dim: int, params: dict[str, Any]) -> dict[str, Any]:
+    """The parameters for arrays with one more axis, over which the window has size 1."""
+    return {k: inserted(v, dim, _FILL[k]) if k in _FILL else v for k, v in params.items()}
+
+
+def _batch(primitive: Callable[[], Primitive]) -> Callable[..., Any]:
+    def rule(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+        dim = next(d for d in dims if d is not None)
+        arrays = [moved(axis, x, d, dim) for x, d in zip(args, dims, strict=True)]
+        return primitive().bind(*arrays, **_with_axis(dim, params)), dim
+
+    return rule
+
+
+# ---------------------------------------------------------------------------- meaning
+
+
+def padded(x: np.ndarray, padding: Pads, dilation: Dims, fill: Any) -> np.ndarray:
+    """Spread the elements `dilation` apart, then pad or (where negative) crop each end."""
+    shape = [dilated(n, d) for n, d in zip(x.shape, dilation, strict=True)]
+    wide = np.full([n + max(a, 0) + max(b, 0) for n, (a, b) in zip(shape, padding, strict=True)], fill, x.dtype)
+    inner = tuple(slice(max(a, 0), max(a, 0) + n, d) for n, (a, _), d in zip(shape, padding, dilation, strict=True))
+    wide[inner] = x
+    crop = tuple(
+        slice(max(-a, 0), max(n - max(-b, 0), 0)) for n, (a, b) in zip(wide.shape, padding, strict=True)
+    )
+    return wide[crop]
+
+
+def _view(x: np.ndarray, fill: Any, params: dict[str, Any]) -> np.ndarray:
+    """All windows: an array of shape (*places, elements of a window)."""
+    ones = (1,) * x.ndim
+    window, strides = params["window_dimensions"], params["window_strides"]
+    holes = params.get("window_dilation") or ones
+    x = padded(x, params["padding"], params.get("base_dilation") or ones, fill)
+    places = windows(x.shape, window, strides, ((0, 0),) * x.ndim, ones, holes)
+    if 0 in places or not x.ndim:
+        return np.full((*places, math.prod(window)), fill if 0 in places else x, x.dtype)
+    span = tuple(dilated(k, d) for k, d in zip(window, holes, strict=True))
+    view = np.lib.stride_tricks.sliding_window_view(x, span)
+    view = view[tuple(slice(None, None, s) for s in (*strides, *holes))]
+    return view.reshape(*places, math.prod(window))
+
+
+def _zero(dtype: Any) -> Any:
+    return np.zeros((), dtype)[()]
+
+
+def _reducer(
+    name: str, ufunc: Any, identity: Callable[[Any], Any], kinds: Sequence[str], jvp: Any, transpose: Any = None
+) -> Primitive:
+    def numpy(x: np.ndarray, **params: Any) -> np.ndarray:
+        wide = np.dtype(np.float32) if kind(x.dtype) == "float" and x.dtype.itemsize < 4 else x.dtype
+        view = _view(x, identity(x.dtype), params).astype(wide)
+        return ufunc.reduce(view, axis=-1, initial=np.asarray(identity(x.dtype)).astype(wide)[()])
+
+    p = Primitive(
+        name, _typing(name, kinds), jvp=jvp, transpose=transpose, batch=_batch(lambda: p), numpy=numpy
+    )
+    return p
+
+
+# ---------------------------------------------------------------------------- sums and extrema
+
+
+def _sum_transpose(ct: Any, x: Linear, *, window_dimensions: Dims, window_strides: Dims, padding: Pads,
+                   base_dilation: Dims, window_dilation: Dims) -> list[Any]:  # fmt: skip
+    """Each element gets the sum of the cotangents of the windows it is in: a window sum again."""
+    if type(ct) is Zero:
+        return [None]
+    pads = []
+    for n, k, o, b, w, s, (low, _) in zip(
+        x.shape, window_dimensions, shape_of(ct), base_dilation, window_dilation, window_strides, padding, strict=True
+    ):
+        before = dilated(k, w) - low - 1
+        pads.append((before, dilated(n, b) + dilated(k, w) - 1 - dilated(o, s) - before))
+    out = reduce_window_sum_p.bind(
+        ct, window_dimensions=window_dimensions, window_strides=base_dilation, padding=tuple(pads),
+        base_dilation=window_strides, window_dilation=window_dilation,
+    )  # fmt: skip
+    return [out]
+
+
+def _extremum_jvp(primitive: Callable[[], Primitive], select: Primitive) -> Callable[..., Any]:
+    def rule(primals: Any, tangents: Any, **params: Any) -> Any:
+        (x,), (t,) = primals, tangents
+        out = primitive().bind(x, **params)
+        if type(t) is Zero:
+            return out, Zero(typeof(out).tangent())
+        return out, select_and_gather_add_p.bind(t, x, select_prim=select, **params)
+
+    return rule
+
+
+NUMBER, ORDERED = ("int", "uint", "float", "complex"), ("bool", "int", "uint", "float")
+reduce_window_sum_p = _reducer(
+    "reduce_window_sum", np.add, _zero, NUMBER, linear_jvp(lambda: reduce_window_sum_p), _sum_transpose
+)
+reduce_window_max_p = _reducer(
+    "reduce_window_max", np.maximum, lowest, ORDERED, _extremum_jvp(lambda: reduce_window_max_p, ge_p)
+)
+reduce_window_min_p = _reducer(
+    "reduce_window_min", np.minimum, highest, ORDERED, _extremum_jvp(lambda: reduce_window_min_p, le_p)
+)
+
+
+# ---------------------------------------------------------------------------- select, then gather or scatter
+
+
+def _fill_of(select: Primitive, dtype: Any) -> Any:
+    return lowest(dtype) if select is ge_p else highest(dtype)
+
+
+def _chosen(operand: np.ndarray, select: Primitive, params: dict[str, Any]) -> np.ndarray:
+    """The place within each window that is selected: the first extremum."""
+    view = _view(operand, _fill_of(select, operand.dtype), params)
+    return (view.argmax(-1) if select is ge_p else view.argmin(-1))[..., None]
+
+
+def _gather_typing(tangents: ArrayType, operand: ArrayType, *, select_prim: Primitive, **params: Any) -> ArrayType:
+    if tangents.shape != operand.shape:
+        raise ShapeError(
+            f"select_and_gather_add of {tangents.show()} and {operand.show()}", "both have the operand's shape"
+        )
+    return ArrayType(_window_shape("select_and_gather_add", operand, **params), tangents.dtype)
+
+
+def _gather_numpy(tangents: np.ndarray, operand: np.ndarray, *, select_prim: Primitive, **params: Any) -> np.ndarray:
+    view = _view(tangents, _zero(tangents.dtype), params)
+    return np.take_along_axis(view, _chosen(operand, select_prim, params), -1)[..., 0]
+
+
+def _gather_expand(tangents: Any, operand: Any, *, select_prim: Primitive, **params: Any) -> Any:
+    """A window reduction of pairs, of which the preferred (or else the earlier) stays."""
+    dtype, carried = typeof(operand).dtype, typeof(tangents).dtype  # type: ignore[union-attr]
+    scalars = [ArrayType((), dtype), ArrayType((), carried)]
+
+    def prefer(x: Any, tx: Any, y: Any, ty: Any) -> list[Any]:
+        keep = select_prim.bind(x, y)
+        return [select_n_p.bind(keep, y, x), select_n_p.bind(keep, ty, tx)]
+
+    computation = trace_program(prefer, scalars * 2, "prefer")
+    starts = (_fill_of(select_prim, dtype), _zero(carried))
+    return reduce_window_p.bind(operand, tangents, *starts, computation=computation, **params)[1]
+
+
+def _gather_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+    (t, x), (dt, _) = primals, tangents
+    out = select_and_gather_add_p.bind(t, x, **params)
+    if type(dt) is Zero:
+        return out, Zero(typeof(out).tangent())
+    return out, select_and_gather_add_p.bind(dt, x, **params)
+
+
+def _gather_transpose(ct: Any, tangents: Any, operand: Any, *, select_prim: Primitive, window_dimensions: Dims,
+                      window_strides: Dims, padding: Pads, base_dilation: Dims, window_dilation: Dims) -> Any:  # fmt: skip
+    if type(ct) is Zero:
+        return [None, None]
+    if set(base_dilation) | set(window_dilation) != {1} and base_dilation:
+        raise UnsupportedError(
+            f"the reverse derivative of a dilated window extremum (dilations {base_dilation}, {window_dilation})",
+            "use `jvp`, or a window without dilation",
+        )
+    out = select_and_scatter_add_p.bind(
+        ct, operand, select_prim=select_prim, window_dimensions=window_dimensions, window_strides=window_strides,
+        padding=padding,
+    )  # fmt: skip
+    return [out, None]
+
+
+select_and_gather_add_p = Primitive(
+    "select_and_gather_add",
+    _gather_typing,
+    jvp=_gather_jvp,
+    transpose=_gather_transpose,
+    batch=_batch(lambda: select_and_gather_add_p),
+    numpy=_gather_numpy,
+    expand=_gather_expand,
+)
+
+
+def _scatter_typing(source: ArrayType, operand: ArrayType, *, select_prim: Primitive, **params: Any) -> ArrayType:
+    places = _window_shape("select_and_scatter_add", operand, **params)
+    if source.shape != places:
+        raise ShapeError(
+            f"select_and_scatter_add of {source.show()} into {operand.show()}, which has windows {places}",
+            "give one value for each window",
+        )
+    return ArrayType(operand.shape, source.dtype)
+
+
+def _scatter_numpy(source: np.ndarray, operand: np.ndarray, *, select_prim: Primitive, **params: Any) -> np.ndarray:
+    size = operand.size
+    index = _view(np.arange(1, size + 1).reshape(operand.shape), 0, params)
+    place = np.take_along_axis(index, _chosen(operand, select_prim, params), -1)[..., 0]
+    out = np.zeros(size + 1, np.float32 if source.dtype.itemsize < 4 and kind(source.dtype) == "float" else source.dtype)
+    np.add.at(out, place.reshape(-1), source.reshape(-1).astype(out.dtype))
+    return out[1:].reshape(operand.shape)
+
+
+def _scatter_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+    (source, x), (ds, _) = primals, tangents
+    out = select_and_scatter_add_p.bind(source, x, **params)
+    if type(ds) is Zero:
+        return out, Zero(typeof(out).tangent())
+    return out, select_and_scatter_add_p.bind(ds, x, **params)
+
+
+def _scatter_transpose(ct: Any, source: Any, operand: Any, **params: Any) -> Any:
+    if type(ct) is Zero:
+        return [None, None]
+    ones = (1,) * len(shape_of(operand))
+    return [select_and_gather_add_p.bind(ct, operand, base_dilation=ones, window_dilation=ones, **params), None]
+
+
+select_and_scatter_add_p = Primitive(
+    "select_and_scatter_add",
+    _scatter_typing,
+    jvp=_scatter_jvp,
+    transpose=_scatter_transpose,
+    batch=_batch(lambda: select_and_scatter_add_p),
+    numpy=_scatter_numpy,
+)
+
+
+# ---------------------------------------------------------------------------- any monoid
+
+
+def _generic_typing(*types: ArrayType, computation: Program, **params: Any) -> list[ArrayType]:
+    count = len(types) // 2
+    arrays, starts = types[:count], types[count:]
+    if any(a.shape != arrays[0].shape for a in arrays):
+        raise ShapeError(f"reduce_window of {', '.join(a.show() for a in arrays)}", "arrays have one shape")
+    if any(s.shape or s.dtype != a.dtype for a, s in zip(arrays, starts, strict=True)):
+        raise ShapeError(f"reduce_window starts from {', '.join(s.show() for s in starts)}", "give a scalar for each array")
+    found = [t.dtype for t in computation.out_types if not t.shape]  # type: ignore[union-attr]
+    if found != [a.dtype for a in arrays]:
+        shown = ", ".join(t.show() for t in computation.out_types)
+        raise ShapeError(f"the computation of reduce_window gives ({shown})", "it must give the scalars that it takes")
+    places = _window_shape("reduce_window", arrays[0], **params)
+    return [ArrayType(places, a.dtype) for a in arrays]
+
+
+def _by_offsets(
+    *args: Any, computation: Program, window_dimensions: Dims, window_strides: Dims, padding: Pads, base_dilation: Dims,
+    window_dilation: Dims,
+) -> list[Any]:  # fmt: skip
+    """Fold whole arrays: for each place in the window, the elements there of all windows."""
+    count = len(args) // 2
+    arrays, starts = args[:count], args[count:]
+    config = [(low, high, d - 1) for (low, high), d in zip(padding, base_dilation, strict=True)]
+    places = windows(shape_of(arrays[0]), window_dimensions, window_strides, padding, base_dilation, window_dilation)
+    state = [broadcast_in_dim(s, places, ()) for s in starts]
+    if 0 in places:
+        return state
+    wide = [pad(a, s, config) for a, s in zip(arrays, starts, strict=True)]
+    for offset in itertools.product(*map(range, window_dimensions)):
+        begin = [o * d for o, d in zip(offset, window_dilation, strict=True)]
+        end = [b + (n - 1) * s + 1 for b, n, s in zip(begin, places, window_strides, strict=True)]
+        state = vectorised(computation, count, state, [slice_(w, begin, end, window_strides) for w in wide])
+    return state
+
+
+def _generic_batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, computation: Program,
+                   **params: Any) -> Any:  # fmt: skip
+    count = len(args) // 2
+    arrays, starts = args[:count], args[count:]
+    if any(d is not None for d in dims[count:]):
+        raise UnsupportedError("vmap of reduce_window over its init_value", "map over the operand only")
+    dim = next(d for d in dims if d is not None)
+    wide = [moved(axis, x, d, dim) for x, d in zip(arrays, dims[:count], strict=True)]
+    return reduce_window_p.bind(*wide, *starts, computation=computation, **_with_axis(dim, params)), [dim] * count
+
+
+def _generic_numpy(*args: np.ndarray, computation: Program, **params: Any) -> list[np.ndarray]:
+    from ..evaluate import evaluate
+
+    count = len(args) // 2
+    views = [_view(x, start, params) for x, start in zip(args[:count], args[count:], strict=True)]
+    outs = [np.empty(v.shape[:-1], v.dtype) for v in views]
+    for place in np.ndindex(*outs[0].shape):
+        state = list(args[count:])
+        for i in range(views[0].shape[-1]):
+            state = evaluate(computation, *state, *(v[(*place, i)] for v in views))
+        for out, value in zip(outs, state, strict=True):
+            out[place] = value
+    return outs
+
+
+reduce_window_p = Primitive(
+    "reduce_window",
+    _generic_typing,
+    jvp=expanded_jvp(_by_offsets, multiple=True),
+    batch=_generic_batch,
+    numpy=_generic_numpy,
+    expand=_by_offsets,
+    multiple=True,
+)
+PRIMITIVES = (
+    reduce_window_sum_p, reduce_window_max_p, reduce_window_min_p, select_and_gather_add_p, select_and_scatter_add_p,
+    reduce_window_p,
+)  # fmt: skip
+
+_MONOIDS = {
+    add_p: (reduce_window_sum_p, _zero),
+    max_p: (reduce_window_max_p, lowest),
+    min_p: (reduce_window_min_p, highest),
+}
+
+
+def reduce_window(
+    operand: Any,
+    init_value: Any,
+    computation: Callable[[Any, Any], Any],
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int] | None = None,
+    padding: Any = "VALID",
+    base_dilation: Sequence[int] | None = None,
+    window_dilation: Sequence[int] | None = None,
+) -> Any:
+    """Fold a function over sliding windows of a pytree of arrays of one shape.
+
+    `computation(a, b)` takes and gives pytrees of scalars and must be associative, with `init_value` its
+    identity. `padding` is 'VALID', 'SAME', 'SAME_LOWER' or a (low, high) pair for each axis.
+
+    >>> import numpy as np
+    >>> from tilewright.core.primitives.elementwise import add
+    >>> reduce_window(np.arange(4), 0, add, (2,)).tolist()
+    [1, 3, 5]
+    """
+    arrays, treedef = tree.flatten(operand)
+    starts = tree.flatten_up_to(treedef, init_value)
+    types = [typeof(a) for a in arrays]
+    ndim = len(types[0].shape)  # type: ignore[union-attr]
+    ones = (1,) * ndim
+    window = tuple(map(int, window_dimensions))
+    strides, base, holes = (
+        ones if v is None else tuple(map(int, v)) for v in (window_strides, base_dilation, window_dilation)
+    )
+    if isinstance(padding, str):
+        sizes = tuple(dilated(n, b) for n, b in zip(types[0].shape, base, strict=True))  # type: ignore[union-attr]
+        padding = pads_of(padding, sizes, tuple(dilated(k, d) for k, d in zip(window, holes, strict=True)), strides)
+    params = {"window_dimensions": window, "window_strides": strides, "base_dilation": base, "window_dilation": holes,
+              "padding": tuple((int(a), int(b)) for a, b in padding)}  # fmt: skip
+
+    def flat(*scalars: Any) -> list[Any]:
+        half = len(scalars) // 2
+        out = computation(tree.unflatten(treedef, scalars[:half]), tree.unflatten(treedef, scalars[half:]))
+        return tree.flatten_up_to(treedef, out)
+
+    scalar_types = [ArrayType((), t.dtype) for t in types]  # type: ignore[union-attr]
+    program, constants = hoist(trace_program(flat, scalar_types * 2, "reduce_window"))
+    if constants:
+        raise ArgumentError(
+            "the computation of reduce_window uses an array from outside", "pass it as one of the operands"
+        )
+    found = _MONOIDS.get(monoid_of(program))
+    if found is not None and not isinstance(starts[0], Tracer):
+        reducer, identity = found
+        dtype = types[0].dtype  # type: ignore[union-attr]
+        if bool(np.asarray(starts[0]).astype(dtype) == identity(dtype)):
+            return tree.unflatten(treedef, [reducer.bind(arrays[0], **params)])
+    starts = [convert_element_type(s, t.dtype) for s, t in zip(starts, types, strict=True)]  # type: ignore[union-attr]
+    return tree.unflatten(treedef, reduce_window_p.bind(*arrays, *starts, computation=program, **params))

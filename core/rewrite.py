@@ -1,0 +1,53 @@
+"""Passes from Program to Program that need no rule of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .ir import Atom, Eqn, Program, Var
+
+
+def hoist(program: Program) -> tuple[Program, list[Any]]:
+    """Turn constants into leading inputs; gives the new Program and the values to pass there."""
+    if not program.constants:
+        return program, []
+    values = list(program.values)
+    inputs = (*program.constants, *program.inputs)
+    return program.replace(inputs=inputs, constants=(), values=()), values
+
+
+def eliminate_dead(program: Program, used: Sequence[bool] | None = None, keep_inputs: bool = True) \
+        -> tuple[Program, list[bool]]:
+    """Drop unused outputs and the equations only they need; gives the Program and which inputs are used.
+
+    Equations with effects stay, except reads of a Ref whose result nobody uses. With
+    `keep_inputs=False` unused inputs are dropped too.
+    """
+    used = [True] * len(program.outputs) if used is None else used
+    outputs = [a for a, u in zip(program.outputs, used, strict=True) if u]
+    live: set[Any] = {a for a in outputs if type(a) is Var}
+    kept: list[Eqn] = []
+    for eqn in reversed(program.eqns):
+        wanted = [v in live for v in eqn.outputs]
+        if not any(wanted) and all(e.kind in ("read", "axis") for e in eqn.effects):
+            continue
+        if eqn.primitive.dce is not None and not all(wanted):
+            eqn = eqn.primitive.dce(wanted, eqn)
+            if eqn is None:
+                continue
+        live.update(a for a in eqn.inputs if type(a) is Var)
+        kept.append(eqn)
+    kept.reverse()
+    used_inputs = [v in live for v in program.inputs]
+    inputs = program.inputs if keep_inputs else [v for v in program.inputs if v in live]
+    pairs = [(v, x) for v, x in zip(program.constants, program.values, strict=True) if v in live]
+    result = program.replace(
+        inputs=inputs, eqns=kept, outputs=outputs, constants=[v for v, _ in pairs], values=[x for _, x in pairs]
+    )
+    return result, used_inputs
+
+
+def substitute(eqn: Eqn, env: dict[Var, Atom]) -> Eqn:
+    """An equation with its operands renamed."""
+    return eqn.replace(inputs=tuple(env.get(a, a) if type(a) is Var else a for a in eqn.inputs))

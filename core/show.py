@@ -1,0 +1,70 @@
+"""Programs as text: one equation a line, names given in order of appearance."""
+
+from __future__ import annotations
+
+import string
+from typing import Any
+
+from .ir import Eqn, Literal, Program, Var
+from .types import BOOL
+
+_LETTERS = string.ascii_lowercase
+
+
+def _name(number: int) -> str:
+    text = ""
+    number += 1
+    while number:
+        number, rest = divmod(number - 1, 26)
+        text = _LETTERS[rest] + text
+    return text
+
+
+class _Names(dict[Var, str]):
+    def __missing__(self, var: Var) -> str:
+        self[var] = name = _name(len(self))
+        return name
+
+
+def show_atom(atom: Any, names: dict[Var, str]) -> str:
+    if type(atom) is Literal:
+        value = str(bool(atom.value)) if atom.type.dtype == BOOL else f"{atom.value}"
+        return f"{value}:{atom.type.show()}"
+    return names[atom]
+
+
+def _binder(var: Var, names: dict[Var, str]) -> str:
+    return f"{names[var]}:{var.type.show()}"
+
+
+def show_value(value: Any, indent: str) -> str:
+    if isinstance(value, Program):
+        return "\n" + show_program(value, indent + "    ")
+    if isinstance(value, tuple) and any(isinstance(v, Program) for v in value):
+        return "(" + ",".join(show_value(v, indent) for v in value) + ")"
+    if hasattr(value, "show_param"):
+        return value.show_param(indent)
+    if callable(value):
+        return getattr(value, "__name__", type(value).__name__)
+    return str(value)
+
+
+def show_eqn(eqn: Eqn, names: dict[Var, str] | None = None, indent: str = "") -> str:
+    names = _Names() if names is None else names
+    operands = " ".join(show_atom(a, names) for a in eqn.inputs)
+    outputs = " ".join(_binder(v, names) for v in eqn.outputs)
+    params = [f"{k}={show_value(v, indent)}" for k, v in sorted(eqn.params.items()) if v is not None]
+    shown = f"[{' '.join(params)}]" if params else ""
+    effects = "".join(f" !{e}" for e in sorted(x.show() for x in eqn.effects))
+    return f"{indent}{outputs} = {eqn.primitive.name}{shown} {operands}".rstrip() + effects
+
+
+def show_program(program: Program, indent: str = "", names: dict[Var, str] | None = None) -> str:
+    """The printed form of a Program: `name(inputs) [constants] { equations; return outputs }`."""
+    names = _Names() if names is None else names
+    inputs = ", ".join(_binder(v, names) for v in program.inputs)
+    constants = ", ".join(_binder(v, names) for v in program.constants)
+    head = f"{indent}{program.name}({inputs})" + (f" [{constants}]" if constants else "") + " {"
+    lines = [show_eqn(e, names, indent + "  ") for e in program.eqns]
+    outputs = ", ".join(show_atom(a, names) for a in program.outputs)
+    return "\n".join([head, *lines, f"{indent}  return {outputs}", f"{indent}}}"])

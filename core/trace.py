@@ -1,0 +1,391 @@
+"""Tracing: one context variable holds the current trace, and every primitive goes through it.
+
+A trace gives meaning to `Primitive.bind`. The outermost one evaluates (with what the front door
+handed to `set_evaluator`; NumPy until then); `ProgramTrace` records a Program; the transformations'
+traces (jvp, linearize, vmap) rewrite one bind into binds on the trace they were opened under. A value
+that is not a trace's own tracer is a constant to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from .config import current as current_config
+from .errors import (
+    LeakedTracerError,
+    NonArrayArgumentError,
+    TracerArrayConversionError,
+    TracerBoolError,
+    TracerIntegerConversionError,
+    user_source,
+)
+from .ir import NO_EFFECTS, Atom, Eqn, Literal, Program, Var, run
+from .primitive import Primitive
+from .types import ArrayType, RefType, TokenType, Type, as_dtype, canonical_dtype, is_key, scalar_type
+
+Scalar = (bool, int, float, complex)
+
+
+class Value:
+    """Base of everything that behaves as an array: tracers here, `Array` in the runtime.
+
+    `core/operators.py` gives it its operators, and the front door its NumPy-named methods.
+    """
+
+    __slots__ = ()
+    aval: Any
+    __array_priority__ = 100
+
+
+def typeof(x: Any) -> Type:
+    """The type of an array, tracer or number; an error for anything else."""
+    if isinstance(x, Value):
+        return x.aval
+    kind = type(x)
+    if kind in Scalar:
+        return scalar_type(x)
+    if isinstance(x, (np.ndarray, np.generic)):
+        try:
+            return ArrayType(x.shape, canonical_dtype(x.dtype))
+        except KeyError:
+            pass
+    elif hasattr(x, "aval"):
+        return _type_of_aval(x.aval)
+    elif isinstance(x, Scalar):
+        return scalar_type(kind.__mro__[1](x))
+    raise NonArrayArgumentError(
+        f"{_shown(x)} of type {kind.__name__} is not an array, a number or a pytree of them",
+        "pass an array, or name the argument in `static_argnums` of `jit`",
+    )
+
+
+def _type_of_aval(aval: Any) -> Type:
+    """The type that stands-in arguments carry as it is; that of another library's array translated."""
+    if isinstance(aval, (ArrayType, RefType, TokenType)):
+        return aval
+    return ArrayType(tuple(aval.shape), canonical_dtype(aval.dtype), bool(getattr(aval, "weak_type", False)))
+
+
+def _shown(x: Any) -> str:
+    text = repr(x)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def shape_of(x: Any) -> tuple[int, ...]:
+    return typeof(x).shape  # type: ignore[union-attr]
+
+
+def dtype_of(x: Any) -> Any:
+    return typeof(x).dtype  # type: ignore[union-attr]
+
+
+# ---------------------------------------------------------------------------- traces
+
+
+class Trace:
+    """Gives meaning to primitives. `done` once its transformation has returned."""
+
+    __slots__ = ("parent", "done")
+
+    def __init__(self, parent: Trace | None):
+        self.parent, self.done = parent, False
+
+    def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        raise NotImplementedError
+
+    def custom_jvp(self, fun: Callable[..., Any], rule: Callable[..., Any], args: Sequence[Any], **how: Any) -> Any:
+        """Call `fun`, whose derivative is `rule`; by default recorded as an equation."""
+        from .primitives.custom import bind_custom_jvp
+
+        return bind_custom_jvp(self, fun, rule, args, **how)
+
+    def custom_vjp(self, fun: Callable[..., Any], fwd: Any, bwd: Any, args: Sequence[Any], **how: Any) -> Any:
+        """Call `fun`, whose reverse derivative is `fwd` and `bwd`; by default recorded as an equation."""
+        from .primitives.custom import bind_custom_vjp
+
+        return bind_custom_vjp(self, fun, fwd, bwd, args, **how)
+
+
+class EvalTrace(Trace):
+    """Evaluates at once."""
+
+    __slots__ = ()
+
+    def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        return _evaluator(primitive, args, params)
+
+    def custom_jvp(self, fun: Any, rule: Any, args: Sequence[Any], **how: Any) -> Any:
+        return fun(*args)
+
+    def custom_vjp(self, fun: Any, fwd: Any, bwd: Any, args: Sequence[Any], **how: Any) -> Any:
+        return fun(*args)
+
+
+def evaluate_numpy(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """Evaluate by the primitive's NumPy meaning: the evaluator of `core` on its own."""
+    from .evaluate import apply
+
+    return apply(primitive, args, params)
+
+
+_evaluator: Callable[[Primitive, Sequence[Any], dict[str, Any]], Any] = evaluate_numpy
+EVAL = EvalTrace(None)
+_current: ContextVar[Trace] = ContextVar("tilewright_trace", default=EVAL)
+
+
+def set_evaluator(evaluator: Callable[[Primitive, Sequence[Any], dict[str, Any]], Any]) -> None:
+    """Hand the tracing layer what evaluates a primitive on concrete arrays."""
+    global _evaluator
+    _evaluator = evaluator
+
+
+def current_trace() -> Trace:
+    return _current.get()
+
+
+def is_evaluating() -> bool:
+    """Whether primitives are evaluated at once here (no transformation is under way)."""
+    return _current.get() is EVAL
+
+
+def bind(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    return _current.get().bind(primitive, args, params)
+
+
+@contextlib.contextmanager
+def using(trace: Trace) -> Iterator[None]:
+    """Make a trace current within a `with` block."""
+    token = _current.set(trace)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def under(trace: Trace, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function with `trace` current: the fast form of `using`."""
+    token = _current.set(trace)
+    try:
+        return function(*args, **kwargs)
+    finally:
+        _current.reset(token)
+
+
+def ensure_compile_time_eval() -> contextlib.AbstractContextManager[None]:
+    """Evaluate at trace time what does not depend on traced values."""
+    return using(EVAL)
+
+
+# ---------------------------------------------------------------------------- named axes and scopes
+
+_axes: ContextVar[tuple[tuple[Any, int], ...]] = ContextVar("tilewright_axes", default=())
+_scope: ContextVar[str] = ContextVar("tilewright_scope", default="")
+
+
+def axis_environment() -> tuple[tuple[Any, int], ...]:
+    """The named axes in force, outermost first, with their sizes; part of every tracing cache key."""
+    return _axes.get()
+
+
+@contextlib.contextmanager
+def extended_axes(name: Any, size: int) -> Iterator[None]:
+    token = _axes.set((*_axes.get(), (name, size)) if name is not None else _axes.get())
+    try:
+        yield
+    finally:
+        _axes.reset(token)
+
+
+@contextlib.contextmanager
+def named_scope(name: str) -> Iterator[None]:
+    """Prefix the names of operations made within, as profiles and printed programs show them."""
+    token = _scope.set(f"{_scope.get()}/{name}".lstrip("/"))
+    try:
+        yield
+    finally:
+        _scope.reset(token)
+
+
+# ---------------------------------------------------------------------------- tracers
+
+
+class Tracer(Value):
+    """Stands for an array within a transformation."""
+
+    __slots__ = ("_trace", "__weakref__")
+    _trace: Trace
+
+    # Overridden by tracers that know their value (a jvp of concrete arrays does).
+    def concrete(self) -> Any:
+        """The actual value if this tracer knows it, else None."""
+        return None
+
+    def describe(self) -> str:
+        return f"a traced value of type {self.aval.show()}"
+
+    def _known(self, error: type[Exception], wanted: str, remedy: str) -> Any:
+        value = self.concrete()
+        if value is None:
+            raise error(f"{wanted} of {self.describe()} was asked for, but its value is not known while tracing", remedy)
+        return value
+
+    def __bool__(self) -> bool:
+        remedy = (
+            "use `tilewright.lax.cond` or `numpy.where` for a branch, `lax.while_loop` for a loop, "
+            "or mark the argument static (`static_argnums`)"
+        )
+        return bool(self._known(TracerBoolError, "the truth value", remedy))
+
+    def _integer(self, wanted: str) -> Any:
+        remedy = "mark the argument static (`static_argnums`), or index arrays rather than Python sequences"
+        return self._known(TracerIntegerConversionError, wanted, remedy)
+
+    def __index__(self) -> int:
+        return self._integer("a Python integer").__index__()
+
+    def __int__(self) -> int:
+        return int(self._integer("a Python integer"))
+
+    def __float__(self) -> float:
+        return float(self._integer("a Python float"))
+
+    def __complex__(self) -> complex:
+        return complex(self._integer("a Python complex"))
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        remedy = "use `tilewright.numpy` in place of `numpy`, or `pure_callback` to call NumPy at run time"
+        return np.asarray(self._known(TracerArrayConversionError, "a NumPy array", remedy), *args, **kwargs)
+
+    def item(self, *args: int) -> Any:
+        return self._integer("the Python value").item(*args)
+
+    def tolist(self) -> Any:
+        return self._integer("the Python value").tolist()
+
+    def block_until_ready(self) -> Any:
+        return self
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Traced<{self.aval.show()}>"
+
+
+class ProgramTracer(Tracer):
+    """A value of a Program being recorded."""
+
+    __slots__ = ("var",)
+
+    def __init__(self, trace: ProgramTrace, var: Var):
+        self._trace, self.var = trace, var
+
+    @property
+    def aval(self) -> Any:  # type: ignore[override]
+        return self.var.type
+
+
+class ProgramTrace(Trace):
+    """Records equations into a Program."""
+
+    __slots__ = ("inputs", "eqns", "constants", "keep", "name")
+
+    def __init__(self, parent: Trace | None, name: str = "program"):
+        super().__init__(parent)
+        self.inputs: list[Var] = []
+        self.eqns: list[Eqn] = []
+        self.constants: dict[int, tuple[Var, Any]] = {}
+        self.name = name
+
+    def new_input(self, type: Type) -> Any:
+        var = Var(type)
+        self.inputs.append(var)
+        return tracer_of(self, var)
+
+    def atom(self, x: Any) -> Atom:
+        """A value as an operand: this trace's own, a literal, or a constant of the Program."""
+        if isinstance(x, Tracer):
+            if x._trace is self:
+                return x.var  # type: ignore[attr-defined]
+            if x._trace.done:
+                raise leaked(x)
+        elif type(x) in Scalar or isinstance(x, np.generic) or (type(x) is np.ndarray and x.ndim == 0):
+            type_ = typeof(x)
+            if not is_key(type_.dtype):  # type: ignore[union-attr]
+                return Literal(np.asarray(x).astype(type_.dtype)[()], type_)  # type: ignore[union-attr, arg-type]
+        found = self.constants.get(id(x))
+        if found is None:
+            found = self.constants[id(x)] = (Var(typeof(x)), x)
+        return found[0]
+
+    def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        atoms = [self.atom(a) for a in args]
+        types = [a.type for a in atoms]
+        out = primitive.typing(*types, **params)
+        effects = NO_EFFECTS if primitive.effects is None else primitive.effects(*types, **params)
+        outs = [Var(t) for t in (out if primitive.multiple else (out,))]
+        self.eqns.append(Eqn(primitive, atoms, outs, params, effects, user_source(_scope.get())))
+        if primitive.multiple:
+            return [tracer_of(self, v) for v in outs]
+        return tracer_of(self, outs[0])
+
+    def finish(self, outputs: Sequence[Any]) -> Program:
+        atoms = [self.atom(x) for x in outputs]
+        self.done = True
+        constants = [var for var, _ in self.constants.values()]
+        values = [value for _, value in self.constants.values()]
+        return Program(self.inputs, self.eqns, atoms, constants, values, self.name)
+
+
+# What a Var of each type becomes for the code being traced; the Ref layer adds its own entry.
+TRACERS: dict[type, Callable[[ProgramTrace, Var], Any]] = {}
+
+
+def tracer_of(trace: ProgramTrace, var: Var) -> Any:
+    return TRACERS.get(type(var.type), ProgramTracer)(trace, var)
+
+
+def leaked(x: Tracer) -> LeakedTracerError:
+    return LeakedTracerError(
+        f"{x.describe()} was used after the transformation that made it had returned",
+        "return the value from the function instead of storing it in a global, an attribute or a closure",
+    )
+
+
+def trace_program(fun: Callable[..., Sequence[Any]], types: Sequence[Type], name: str = "program") -> Program:
+    """Record `fun(*tracers) -> outputs` (flat) as a Program; what it closes over become constants."""
+    trace = ProgramTrace(_current.get(), name)
+    try:
+        tracers = [trace.new_input(t) for t in types]
+        program = under(trace, lambda: trace.finish(fun(*tracers)))
+    finally:
+        trace.done = True
+    if current_config().debug_checks:
+        from .check import check_program
+
+        check_program(program)
+    return program
+
+
+def bind_eqn(eqn: Eqn, values: Sequence[Any]) -> Sequence[Any]:
+    out = _current.get().bind(eqn.primitive, values, eqn.params)
+    return out if eqn.primitive.multiple else (out,)
+
+
+def eval_program(program: Program, *args: Any) -> list[Any]:
+    """Evaluate a Program under the current trace."""
+    return run(program, bind_eqn, args)
+
+
+def as_type(x: Any) -> Type:
+    """The type of an array, or of anything with `shape` and `dtype` such as a `ShapeDtypeStruct`."""
+    if isinstance(x, (ArrayType, RefType)):
+        return x
+    if not isinstance(x, (Value, np.ndarray, np.generic)) and hasattr(x, "shape") and hasattr(x, "dtype"):
+        dtype = as_dtype(x.dtype)
+        return ArrayType(tuple(x.shape), canonical_dtype(dtype), bool(getattr(x, "weak_type", False)))
+    return typeof(x)

@@ -1,0 +1,62 @@
+"""Reverse mode: transposing a recorded linear map, equation by equation from the end."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from .errors import DifferentiationError
+from .ir import Program, Var
+from .linearize import Known, LinearMap, linear_part
+from .primitive import Linear, Zero
+from .rules import add_tangents, instantiate
+from .trace import eval_program, trace_program
+
+
+def transpose_map(linear: LinearMap, cotangents: Sequence[Any]) -> list[Any]:
+    """Cotangents of the map's inputs (Zero where none), given those of its outputs."""
+    env: dict[Var, Any] = {}
+
+    def accumulate(var: Var, ct: Any) -> None:
+        if ct is not None and type(ct) is not Zero:
+            env[var] = add_tangents(env[var], ct) if var in env else ct
+
+    for var, ct in zip(linear.outputs, cotangents, strict=True):
+        if type(var) is Var:
+            accumulate(var, ct)
+    for eqn in reversed(linear.eqns):
+        cts = [env.pop(v, None) for v in eqn.outputs]
+        if all(ct is None for ct in cts):
+            continue
+        cts = [Zero(v.type) if ct is None else ct for v, ct in zip(eqn.outputs, cts, strict=True)]
+        primitive = eqn.primitive
+        if primitive.transpose is None:
+            raise DifferentiationError(
+                f"{primitive.name} has no transpose, so no reverse-mode derivative",
+                "use forward mode, or give the function a `custom_vjp`",
+            )
+        args = [a.value if type(a) is Known else Linear(a.type) for a in eqn.inputs]
+        results = primitive.transpose(cts if primitive.multiple else cts[0], *args, **eqn.params)
+        for atom, ct in zip(eqn.inputs, results, strict=True):
+            if type(atom) is Var:
+                accumulate(atom, ct)
+    return [env.get(v, Zero(v.type)) if type(v) is Var else v for v in linear.inputs]
+
+
+@functools.lru_cache(maxsize=4096)
+def transpose_program(program: Program, linear: tuple[bool, ...], nonzero: tuple[bool, ...] | None = None) -> Program:
+    """The Program from the non-linear inputs and the nonzero cotangents of outputs to the cotangents of linear inputs."""
+    nonzero = (True,) * len(program.outputs) if nonzero is None else nonzero
+    known_types = [v.type for v, li in zip(program.inputs, linear, strict=True) if not li]
+    ct_types = [a.type.tangent() for a, nz in zip(program.outputs, nonzero, strict=True) if nz]
+
+    def fun(*args: Any) -> list[Any]:
+        known, given = iter(args[: len(known_types)]), iter(args[len(known_types) :])
+        full = [Linear(v.type) if li else next(known) for v, li in zip(program.inputs, linear, strict=True)]
+        part = linear_part(functools.partial(eval_program, program), full, linear)
+        cts = [next(given) if nz else Zero(a.type.tangent()) for a, nz in zip(program.outputs, nonzero, strict=True)]
+        results = transpose_map(part, cts)
+        return [instantiate(ct) for ct, li in zip(results, linear, strict=True) if li]
+
+    return trace_program(fun, [*known_types, *ct_types], f"transpose_{program.name}")

@@ -1,0 +1,231 @@
+"""Pytrees, over jaxlib's registry (its own instance, so that jax in the same process keeps its own)."""
+
+from __future__ import annotations
+
+import collections
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from jaxlib._jax import pytree as _pytree
+
+from .errors import TreeError
+
+registry = _pytree.PyTreeRegistry()
+if TYPE_CHECKING:
+    PyTreeDef = Any  # jaxlib's extension modules come without stubs
+else:
+    PyTreeDef = _pytree.PyTreeDef
+DictKey, SequenceKey = _pytree.DictKey, _pytree.SequenceKey
+GetAttrKey, FlattenedIndexKey = _pytree.GetAttrKey, _pytree.FlattenedIndexKey
+Leaf = Callable[[Any], bool] | None
+
+
+def flatten(tree: Any, is_leaf: Leaf = None) -> tuple[list[Any], PyTreeDef]:
+    """The leaves of a pytree, and its structure."""
+    return registry.flatten(tree, is_leaf)
+
+
+def unflatten(treedef: PyTreeDef, leaves: Any) -> Any:
+    """The pytree of a structure and its leaves."""
+    return treedef.unflatten(leaves)
+
+
+def leaves(tree: Any, is_leaf: Leaf = None) -> list[Any]:
+    """The leaves of a pytree, left to right."""
+    return registry.flatten(tree, is_leaf)[0]
+
+
+def structure(tree: Any, is_leaf: Leaf = None) -> PyTreeDef:
+    """The structure of a pytree, its leaves forgotten."""
+    return registry.flatten(tree, is_leaf)[1]
+
+
+def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Leaf = None) -> Any:  # noqa: A001
+    """Apply a function to the leaves of pytrees of one structure.
+
+    >>> map(lambda a, b: a + b, {"x": 1, "y": (2, 3)}, {"x": 10, "y": (20, 30)})
+    {'x': 11, 'y': (22, 33)}
+    """
+    first, treedef = registry.flatten(tree, is_leaf)
+    others = [flatten_up_to(treedef, r) for r in rest]
+    return treedef.unflatten(f(*xs) for xs in zip(first, *others, strict=True))
+
+
+def flatten_up_to(treedef: PyTreeDef, tree: Any) -> list[Any]:
+    """The subtrees of `tree` at the leaves of a structure that is a prefix of its own."""
+    try:
+        return treedef.flatten_up_to(tree)
+    except (ValueError, TypeError) as error:
+        raise TreeError(f"pytree structures differ: expected {treedef}, got {structure(tree)}: {error}") from None
+
+
+def reduce(function: Callable[[Any, Any], Any], tree: Any, *initial: Any, is_leaf: Leaf = None) -> Any:
+    """Fold a function over the leaves."""
+    return functools.reduce(function, leaves(tree, is_leaf), *initial)
+
+
+def all(tree: Any, *, is_leaf: Leaf = None) -> bool:  # noqa: A001
+    """Whether every leaf is true."""
+    return builtins_all(leaves(tree, is_leaf))
+
+
+def builtins_all(values: Sequence[Any]) -> bool:
+    """`all`, whose name this module gives to trees."""
+    for v in values:
+        if not v:
+            return False
+    return True
+
+
+def transpose(outer: PyTreeDef, inner: PyTreeDef | None, tree: Any) -> Any:
+    """Turn a tree of trees inside out."""
+    flat, treedef = flatten(tree)
+    if inner is None:
+        inner = structure(outer.flatten_up_to(tree)[0])
+    expected = outer.compose(inner)
+    if treedef != expected:
+        raise TreeError(f"pytree structure {treedef} is not {outer} of {inner}")
+    size = inner.num_leaves
+    rows = [flat[i : i + size] for i in range(0, len(flat), size)]
+    return inner.unflatten(outer.unflatten(column) for column in zip(*rows, strict=True))
+
+
+def flatten_with_path(tree: Any, is_leaf: Any = None) -> tuple[list[tuple[tuple[Any, ...], Any]], PyTreeDef]:
+    """The leaves of a pytree with the path to each, and its structure."""
+    predicate = None if is_leaf is None else (lambda _path, x: is_leaf(x))
+    pairs, treedef = registry.flatten_with_path(tree, predicate)
+    return [(tuple(path), leaf) for path, leaf in pairs], treedef
+
+
+def leaves_with_path(tree: Any, is_leaf: Leaf = None) -> list[tuple[tuple[Any, ...], Any]]:
+    """The leaves of a pytree with the path to each."""
+    return flatten_with_path(tree, is_leaf)[0]
+
+
+def map_with_path(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Leaf = None) -> Any:
+    """Apply `f(path, leaf, ...)` to the leaves of pytrees of one structure."""
+    pairs, treedef = flatten_with_path(tree, is_leaf)
+    others = [flatten_up_to(treedef, r) for r in rest]
+    return treedef.unflatten(f(path, *xs) for (path, *xs) in zip((p for p, _ in pairs), (x for _, x in pairs), *others))
+
+
+def keystr(path: Sequence[Any], *, simple: bool = False, separator: str = "") -> str:
+    """A path as text, such as `['layers'][0].weight`."""
+    return separator.join(_simple(k) if simple else str(k) for k in path)
+
+
+def _simple(key: Any) -> str:
+    for name in ("key", "idx", "name"):
+        if hasattr(key, name):
+            return str(getattr(key, name))
+    return str(key)
+
+
+def broadcast(prefix: Any, full: Any, is_leaf: Leaf = None) -> Any:
+    """Repeat the leaves of a prefix tree over the leaves of a full one."""
+    return unflatten(structure(full, is_leaf), broadcast_prefix(prefix, full, is_leaf))
+
+
+def broadcast_prefix(prefix: Any, full: Any, is_leaf: Leaf = None) -> list[Any]:
+    """The leaves of a prefix tree, one for each leaf of the full tree."""
+    result: list[Any] = []
+
+    def add(leaf: Any, subtree: Any) -> None:
+        result.extend([leaf] * structure(subtree, is_leaf).num_leaves)
+
+    none_leaf = (lambda x: x is None) if is_leaf is None else (lambda x: x is None or is_leaf(x))
+    prefix_leaves, treedef = flatten(prefix, none_leaf)
+    for leaf, subtree in zip(prefix_leaves, flatten_up_to(treedef, full), strict=True):
+        add(leaf, subtree)
+    return result
+
+
+def all_leaves(iterable: Any, is_leaf: Leaf = None) -> bool:
+    """Whether every element is a leaf."""
+    return builtins_all([structure(x, is_leaf).num_nodes == 1 and x is not None for x in iterable])
+
+
+def treedef_tuple(treedefs: Sequence[PyTreeDef]) -> PyTreeDef:
+    """The structure of a tuple of trees."""
+    return _pytree.treedef_tuple(registry, list(treedefs))
+
+
+def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
+    """The structures of a tree's children."""
+    return treedef.children()
+
+
+def treedef_is_leaf(treedef: PyTreeDef) -> bool:
+    """Whether a structure is one leaf."""
+    return treedef.num_nodes == 1
+
+
+# ---------------------------------------------------------------------------- user nodes
+
+
+def register_pytree_node(nodetype: Any, flatten_func: Any, unflatten_func: Any, flatten_with_keys_func: Any = None) -> None:
+    """Make a class a pytree node, given how to take it apart and how to make it again."""
+    registry.register_node(nodetype, flatten_func, unflatten_func, flatten_with_keys_func)
+
+
+def register_pytree_with_keys(nodetype: Any, flatten_with_keys: Any, unflatten_func: Any, flatten_func: Any = None) -> None:
+    """`register_pytree_node` whose children carry keys."""
+
+    def plain(tree: Any) -> Any:
+        children, data = flatten_with_keys(tree)
+        return [child for _, child in children], data
+
+    registry.register_node(nodetype, flatten_func or plain, unflatten_func, flatten_with_keys)
+
+
+def register_pytree_node_class(cls: Any) -> Any:
+    """Class decorator: a pytree node by its `tree_flatten` and `tree_unflatten` methods."""
+    registry.register_node(cls, lambda x: x.tree_flatten(), cls.tree_unflatten, None)
+    return cls
+
+
+def register_pytree_with_keys_class(cls: Any) -> Any:
+    """Class decorator: a pytree node by `tree_flatten_with_keys` and `tree_unflatten`."""
+    plain = (lambda x: x.tree_flatten()) if hasattr(cls, "tree_flatten") else None
+    register_pytree_with_keys(cls, lambda x: x.tree_flatten_with_keys(), cls.tree_unflatten, plain)
+    return cls
+
+
+def register_dataclass(nodetype: Any, data_fields: Any = None, meta_fields: Any = None, drop_fields: Any = ()) -> Any:
+    """Make a dataclass a pytree node; `meta_fields` (those marked `static` by default) are its structure."""
+    import dataclasses
+
+    if data_fields is None:
+        every = [f for f in dataclasses.fields(nodetype) if f.init and f.name not in drop_fields]
+        meta_fields = [f.name for f in every if f.metadata.get("static")]
+        data_fields = [f.name for f in every if not f.metadata.get("static")]
+    registry.register_dataclass_node(nodetype, list(data_fields), list(meta_fields or ()))
+    return nodetype
+
+
+def register_static(cls: Any) -> Any:
+    """Class decorator: a node without leaves; the object itself, hashable, is the structure."""
+    registry.register_node(cls, lambda x: ((), x), lambda x, _: x, None)
+    return cls
+
+
+class Partial(functools.partial):  # type: ignore[type-arg]
+    """`functools.partial` as a pytree whose leaves are the bound arguments."""
+
+
+register_pytree_with_keys(
+    Partial,
+    lambda p: (((GetAttrKey("args"), p.args), (GetAttrKey("keywords"), p.keywords)), p.func),
+    lambda func, children: Partial(func, *children[0], **children[1]),
+)
+register_pytree_with_keys(
+    collections.OrderedDict,
+    lambda d: ([(DictKey(k), v) for k, v in d.items()], tuple(d)),
+    lambda keys, values: collections.OrderedDict(zip(keys, values, strict=True)),
+)
+register_pytree_with_keys(
+    collections.defaultdict,
+    lambda d: ([(DictKey(k), d[k]) for k in sorted(d)], (d.default_factory, tuple(sorted(d)))),
+    lambda data, values: collections.defaultdict(data[0], zip(data[1], values, strict=True)),
+)

@@ -1,0 +1,302 @@
+"""The types of the IR.
+
+    Type ::= ArrayType(shape, dtype, weak_type) | RefType(ArrayType, space) | TokenType
+
+A dtype is a NumPy dtype or a `KeyDtype` (an opaque random key). Types are interned, so equal types
+are one object and comparing them is comparing addresses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from .config import current
+
+Shape = tuple[int, ...]
+
+
+class KeyDtype:
+    """The dtype of random keys of one generator; its values are opaque, `words` uint32 each.
+
+    The NumPy evaluator holds keys in arrays of the structured dtype `storage`.
+    """
+
+    __slots__ = ("name", "words", "storage")
+    kind = "V"
+    itemsize = 8
+
+    def __init__(self, name: str, words: int):
+        self.name, self.words = name, words
+        self.storage = np.dtype([(name, np.uint32, (words,))])
+
+    def __repr__(self) -> str:
+        return f"key<{self.name}>"
+
+    __str__ = __repr__
+
+    def __reduce__(self) -> Any:
+        return (_key_dtype, (self.name,))
+
+
+THREEFRY = KeyDtype("fry", 2)
+KEY_DTYPES = {THREEFRY.name: THREEFRY}
+_STORED = {key.storage: key for key in KEY_DTYPES.values()}
+
+
+def _key_dtype(name: str) -> KeyDtype:
+    return KEY_DTYPES[name]
+
+
+Dtype = np.dtype | KeyDtype
+
+_FLOATS = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4", "int2", "uint2")
+_NAMED = {name: np.dtype(getattr(ml_dtypes, name)) for name in _FLOATS}
+bfloat16, float8_e4m3fn, float8_e5m2, int4, uint4, int2, uint2 = (_NAMED[name] for name in _FLOATS)
+FLOAT0 = np.dtype([("float0", np.void, 0)])  # the type of the tangents of integers
+
+BOOL = np.dtype(bool)
+INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
+UINT32 = np.dtype(np.uint32)
+FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+COMPLEX64 = np.dtype(np.complex64)
+
+_CANONICAL = {
+    np.dtype(np.int64): np.dtype(np.int32),
+    np.dtype(np.uint64): np.dtype(np.uint32),
+    np.dtype(np.float64): np.dtype(np.float32),
+    np.dtype(np.complex128): np.dtype(np.complex64),
+}
+_PYTHON = {bool: np.dtype(bool), int: np.dtype(np.int64), float: np.dtype(np.float64), complex: np.dtype(np.complex128)}
+
+
+def as_dtype(dtype: Any) -> Dtype:
+    """Any spelling of a dtype as a dtype, without narrowing 64-bit ones."""
+    if type(dtype) is KeyDtype:
+        return dtype
+    if isinstance(dtype, str) and dtype in _NAMED:
+        return _NAMED[dtype]
+    found = np.dtype(getattr(dtype, "dtype", dtype) if not isinstance(dtype, type) else dtype)
+    return _STORED.get(found, found) if found.names else found
+
+
+def canonical_dtype(dtype: Any) -> Dtype:
+    """A dtype as this configuration holds it: 64-bit types become 32-bit unless `enable_x64` is set."""
+    dtype = as_dtype(dtype)
+    return dtype if current().enable_x64 else _CANONICAL.get(dtype, dtype)
+
+
+def kind(dtype: Dtype) -> str:
+    """One of `bool int uint float complex key float0`."""
+    return _KINDS[dtype]
+
+
+def _all_kinds() -> dict[Any, str]:
+    kinds: dict[Any, str] = {np.dtype(bool): "bool", FLOAT0: "float0", THREEFRY: "key"}
+    for bits in (8, 16, 32, 64):
+        kinds[np.dtype(f"int{bits}")], kinds[np.dtype(f"uint{bits}")] = "int", "uint"
+    for name, dtype in _NAMED.items():
+        kinds[dtype] = "uint" if name.startswith("uint") else "int" if name.startswith("int") else "float"
+    kinds |= {np.dtype(t): "float" for t in (np.float16, np.float32, np.float64)}
+    return kinds | {np.dtype(t): "complex" for t in (np.complex64, np.complex128)}
+
+
+_KINDS = _all_kinds()
+
+
+def is_float(dtype: Dtype) -> bool:
+    return _KINDS.get(dtype) == "float"
+
+
+def is_complex(dtype: Dtype) -> bool:
+    return _KINDS.get(dtype) == "complex"
+
+
+def is_inexact(dtype: Dtype) -> bool:
+    return _KINDS.get(dtype) in ("float", "complex")
+
+
+def is_integer(dtype: Dtype) -> bool:
+    return _KINDS.get(dtype) in ("int", "uint")
+
+
+def is_unsigned(dtype: Dtype) -> bool:
+    return _KINDS.get(dtype) == "uint"
+
+
+def is_bool(dtype: Dtype) -> bool:
+    return dtype == BOOL
+
+
+def is_key(dtype: Dtype) -> bool:
+    return type(dtype) is KeyDtype
+
+
+_SHORT = {"float": "f", "int": "i", "uint": "u", "complex": "c"}
+
+
+def short_name(dtype: Dtype) -> str:
+    """The dtype as the printer writes it: `f32`, `bf16`, `i8`, `bool`, `key<fry>`."""
+    if dtype == bfloat16:
+        return "bf16"
+    letter = _SHORT.get(_KINDS.get(dtype, ""))
+    if letter is None or "float8" in str(dtype):
+        return "float0" if dtype == FLOAT0 else str(dtype).replace("float8", "f8")
+    digits = "".join(c for c in str(dtype) if c.isdigit())
+    return letter + digits
+
+
+class ArrayType:
+    """An array's shape, dtype, and whether the dtype is weak (taken from a Python scalar). Interned."""
+
+    __slots__ = ("shape", "dtype", "weak_type", "__weakref__")
+    shape: Shape
+    dtype: Any
+    weak_type: bool
+    _interned: dict[Any, ArrayType] = {}
+
+    def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False) -> ArrayType:
+        key = (shape, dtype, weak_type)
+        try:
+            return cls._interned[key]
+        except (KeyError, TypeError):
+            pass
+        shape, dtype = tuple(int(d) for d in shape), as_dtype(dtype)
+        full = (shape, dtype, bool(weak_type))
+        self = cls._interned.get(full)
+        if self is None:
+            self = object.__new__(cls)
+            self.shape, self.dtype, self.weak_type = full
+            cls._interned[full] = self
+        return self
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        size = 1
+        for d in self.shape:
+            size *= d
+        return size
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def with_shape(self, shape: Any) -> ArrayType:
+        return ArrayType(tuple(shape), self.dtype, self.weak_type)
+
+    def with_dtype(self, dtype: Any) -> ArrayType:
+        return ArrayType(self.shape, dtype, False)
+
+    def strong(self) -> ArrayType:
+        return ArrayType(self.shape, self.dtype) if self.weak_type else self
+
+    def tangent(self) -> ArrayType:
+        """The type of a tangent: the same for floats, `float0` for everything else."""
+        return self.strong() if is_inexact(self.dtype) else ArrayType(self.shape, FLOAT0)
+
+    def show(self, short: bool = True) -> str:
+        return f"{short_name(self.dtype)}[{','.join(map(str, self.shape))}]"
+
+    def __repr__(self) -> str:
+        return f"ArrayType({self.show()}{', weak_type=True' if self.weak_type else ''})"
+
+    __str__ = show
+
+    def __reduce__(self) -> Any:
+        return (ArrayType, (self.shape, self.dtype, self.weak_type))
+
+
+class MemorySpace(str, Enum):
+    """Where a Ref lives: the nearest memory of that kind on each target."""
+
+    ANY = "any"
+    VMEM = "vmem"
+    SMEM = "smem"
+    HBM = "hbm"
+    SEMAPHORE = "semaphore"
+
+    def __str__(self) -> str:
+        return self.value
+
+    def __call__(self, shape: Any, dtype: Any) -> RefType:
+        """The type of a Ref in this memory: how the scratch of a kernel is stated."""
+        return RefType(ArrayType(tuple(shape), canonical_dtype(dtype)), self)
+
+
+@dataclass(frozen=True, slots=True)
+class RefType:
+    """A mutable block of memory holding an array of type `array` in memory space `space`."""
+
+    array: ArrayType
+    space: MemorySpace = MemorySpace.VMEM
+
+    @property
+    def shape(self) -> Shape:
+        return self.array.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.array.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.array.shape)
+
+    @property
+    def size(self) -> int:
+        return self.array.size
+
+    @property
+    def weak_type(self) -> bool:
+        return False
+
+    def tangent(self) -> RefType:
+        return RefType(self.array.tangent(), self.space)
+
+    def strong(self) -> RefType:
+        return self
+
+    def show(self, short: bool = True) -> str:
+        return f"Ref<{self.space}>{{{self.array.show()}}}"
+
+    __str__ = show
+
+
+@dataclass(frozen=True, slots=True)
+class TokenType:
+    """Orders equations with side effects."""
+
+    def show(self, short: bool = True) -> str:
+        return "token"
+
+    def tangent(self) -> TokenType:
+        return self
+
+    def strong(self) -> TokenType:
+        return self
+
+    __str__ = show
+
+
+Type = ArrayType | RefType | TokenType
+
+
+_scalar_types: dict[Any, ArrayType] = {}
+
+
+def scalar_type(value: bool | int | float | complex) -> ArrayType:
+    """The weak type of a Python scalar under this configuration (int and float stay `int`, `float` of JAX)."""
+    key = (type(value), current().enable_x64)
+    found = _scalar_types.get(key)
+    if found is None:
+        dtype = _PYTHON[type(value)]
+        found = _scalar_types[key] = ArrayType((), canonical_dtype(dtype), dtype is not BOOL)
+    return found

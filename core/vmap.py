@@ -1,0 +1,108 @@
+"""Batching: a trace whose values may carry one more axis."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .errors import UnsupportedError
+from .ir import Effect, Program
+from .primitive import AxisInfo, Primitive
+from .rules import moved
+from .trace import Trace, Tracer, current_trace, eval_program, extended_axes, trace_program, typeof, under
+
+
+class BatchTracer(Tracer):
+    """A value with a batch axis at position `dim`; its type is that of one element."""
+
+    __slots__ = ("value", "dim")
+
+    def __init__(self, trace: BatchTrace, value: Any, dim: int):
+        self._trace, self.value, self.dim = trace, value, dim
+
+    @property
+    def aval(self) -> Any:  # type: ignore[override]
+        type_ = typeof(self.value)
+        shape = type_.shape  # type: ignore[union-attr]
+        return type_.with_shape(shape[: self.dim] + shape[self.dim + 1 :])  # type: ignore[union-attr]
+
+    def describe(self) -> str:
+        return f"a batched value of type {self.aval.show()}"
+
+
+class BatchTrace(Trace):
+    """Applies batching rules; primitives that name the axis are always batched."""
+
+    __slots__ = ("axis",)
+
+    def __init__(self, parent: Trace, axis: AxisInfo):
+        super().__init__(parent)
+        self.axis = axis
+
+    def split(self, args: Sequence[Any]) -> tuple[list[Any], list[int | None]]:
+        values: list[Any] = []
+        dims: list[int | None] = []
+        for a in args:
+            mine = isinstance(a, BatchTracer) and a._trace is self
+            values.append(a.value if mine else a)
+            dims.append(a.dim if mine else None)
+        return values, dims
+
+    def wrap(self, value: Any, dim: int | None) -> Any:
+        return value if dim is None else BatchTracer(self, value, dim)
+
+    def wrap_all(self, values: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:
+        return [self.wrap(v, d) for v, d in zip(values, dims, strict=True)]
+
+    def _names_axis(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> bool:
+        if self.axis.name is None or primitive.effects is None:
+            return False
+        return Effect("axis", self.axis.name) in primitive.effects(*map(typeof, args), **params)
+
+    def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        parent = self.parent
+        assert parent is not None
+        values, dims = self.split(args)
+        if all(d is None for d in dims) and not self._names_axis(primitive, args, params):
+            return under(parent, parent.bind, primitive, values, params)
+        if primitive.batch is None:
+            raise UnsupportedError(f"{primitive.name} has no batching rule", "call it outside `vmap`, or use `lax.map`")
+        out, dim = under(parent, primitive.batch, self.axis, values, dims, **params)
+        return self.wrap_all(out, dim) if primitive.multiple else self.wrap(out, dim)
+
+
+def batch_flat(fun: Callable[..., Sequence[Any]], axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None]) \
+        -> tuple[list[Any], list[int | None]]:
+    """Outputs of a flat function, each with where its batch axis is (None: it has none)."""
+    trace = BatchTrace(current_trace(), axis)
+    try:
+        with extended_axes(axis.name, axis.size):
+            outs = under(trace, fun, *trace.wrap_all(args, dims))
+    finally:
+        trace.done = True
+    return trace.split(outs)
+
+
+@functools.lru_cache(maxsize=4096)
+def batch_program(program: Program, axis: AxisInfo, dims: tuple[int | None, ...], force: Any = False) \
+        -> tuple[Program, tuple[int | None, ...]]:
+    """The batched Program, batch axes of outputs leading, and which outputs have one.
+
+    `force` (a bool, or one per output) makes an output batched whether or not it depends on the axis.
+    """
+    forced = (force,) * len(program.outputs) if isinstance(force, bool) else force
+    out_dims: list[int | None] = []
+
+    def fun(*args: Any) -> list[Any]:
+        outs, found = batch_flat(functools.partial(eval_program, program), axis, args, dims)
+        out_dims[:] = [0 if f or d is not None else None for f, d in zip(forced, found, strict=True)]
+        return [
+            x if to is None else moved(axis, x, d, to) for x, d, to in zip(outs, found, out_dims, strict=True)
+        ]
+
+    types = [
+        v.type if d is None else v.type.with_shape((*v.type.shape[:d], axis.size, *v.type.shape[d:]))  # type: ignore[union-attr]
+        for v, d in zip(program.inputs, dims, strict=True)
+    ]
+    return trace_program(fun, types, f"vmap_{program.name}"), tuple(out_dims)

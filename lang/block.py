@@ -1,0 +1,141 @@
+"""How an operand is cut into blocks, and over which grid: what the author of a kernel states.
+
+    BlockSpec(block_shape, index_map)    cell (i, j, ...) sees block `index_map(i, j, ...)` of its operand
+    block_shape ::= one of int | None | Squeezed | Blocked(n) | Element(n) per axis of the operand
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import ArgumentError, ArgumentTypeError
+from ..core.types import ArrayType, MemorySpace, RefType, canonical_dtype
+
+ANY, VMEM, SMEM, HBM, SEMAPHORE = (MemorySpace[n] for n in ("ANY", "VMEM", "SMEM", "HBM", "SEMAPHORE"))
+
+
+class Squeezed:
+    """A block axis of size 1 that the body does not see; `None` means the same."""
+
+    def __repr__(self) -> str:
+        return "squeezed"
+
+
+squeezed = Squeezed()
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """A block axis of `block_size` elements whose index counts blocks; a plain int means the same."""
+
+    block_size: int
+
+
+@dataclass(frozen=True)
+class Element:
+    """A block axis of `block_size` elements whose index counts elements, so that blocks may overlap.
+
+    `padding` is how far a block may start before the array, and end after it.
+    """
+
+    block_size: int
+    padding: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True)
+class BlockSpec:
+    """How one operand is cut: the block's shape, and which block each cell of the grid sees.
+
+    Without a `block_shape` every cell sees the whole operand; without an `index_map`, block 0. `fill` is
+    what a load gives past the end of the operand (unspecified where it is None).
+
+    >>> BlockSpec((128, 64), lambda i, k: (i, k)).block_shape
+    (128, 64)
+    """
+
+    block_shape: Sequence[Any] | None = None
+    index_map: Callable[..., Any] | None = None
+    memory_space: MemorySpace | None = None
+    fill: float | int | bool | None = None
+    pipeline_mode: Any = None
+    buffering: int | None = None
+
+    def __post_init__(self) -> None:
+        if callable(self.block_shape):
+            raise ArgumentTypeError(
+                "BlockSpec: the first argument is a function", "write BlockSpec(block_shape, index_map), in this order")
+        if self.block_shape is not None:
+            object.__setattr__(self, "block_shape", tuple(self.block_shape))
+            for size in self.block_shape:
+                _check_size(size, self.block_shape)
+
+    def replace(self, **changes: Any) -> BlockSpec:
+        return BlockSpec(**{name: changes.get(name, getattr(self, name)) for name in self.__dataclass_fields__})
+
+
+def _check_size(size: Any, shape: Any) -> None:
+    if size is None or isinstance(size, Squeezed):
+        return
+    number = size.block_size if isinstance(size, (Blocked, Element)) else size
+    if not isinstance(number, (int, np.integer)) or isinstance(number, bool):
+        raise ArgumentTypeError(
+            f"BlockSpec: block shape {shape} has {size!r} in it", "sizes are ints, None (squeezed) or Element(n)")
+    if number < 1:
+        raise ArgumentError(f"BlockSpec: block shape {shape} has size {number}", "block sizes are at least 1")
+
+
+no_block_spec = BlockSpec()
+
+
+def as_grid(grid: Any) -> tuple[int, ...]:
+    """A grid as a tuple of ints."""
+    sizes = (grid,) if isinstance(grid, (int, np.integer)) else tuple(grid)
+    for size in sizes:
+        if not isinstance(size, (int, np.integer)) or isinstance(size, bool):
+            raise ArgumentTypeError(f"kernel_call: the grid {sizes} has {size!r} in it", "grid sizes are Python ints")
+        if size < 0:
+            raise ArgumentError(f"kernel_call: the grid {sizes} has the negative size {size}", "grid sizes are zero or more")
+    return tuple(int(s) for s in sizes)
+
+
+@dataclass(frozen=True)
+class GridSpec:
+    """A grid with the BlockSpecs of inputs and outputs (pytrees like theirs) and the scratch."""
+
+    grid: Any = ()
+    in_specs: Any = None
+    out_specs: Any = None
+    scratch_shapes: Any = ()
+    num_scalar_prefetch: int = field(default=0, kw_only=True)
+
+
+class PrefetchScalarGridSpec(GridSpec):
+    """A grid whose index maps also take the first `num_scalar_prefetch` operands, as Refs after the indices."""
+
+    def __init__(self, num_scalar_prefetch: int, grid: Any = (), in_specs: Any = None, out_specs: Any = None,
+                 scratch_shapes: Any = ()):  # fmt: skip
+        super().__init__(grid, in_specs, out_specs, scratch_shapes, num_scalar_prefetch=num_scalar_prefetch)
+
+
+def as_scratch(scratch: Any) -> RefType:
+    """The Ref type of a scratch: `VMEM(shape, dtype)`, `SMEM(...)`, or anything with a shape and a dtype."""
+    if isinstance(scratch, RefType):
+        return scratch
+    if hasattr(scratch, "shape") and hasattr(scratch, "dtype"):
+        return RefType(ArrayType(tuple(scratch.shape), canonical_dtype(scratch.dtype)), MemorySpace.VMEM)
+    raise ArgumentTypeError(
+        f"kernel_call: the scratch {scratch!r} has no shape and dtype", "use lang.VMEM(shape, dtype) or a ShapeDtypeStruct")
+
+
+def shape_dtype(x: Any) -> ArrayType:
+    """The array type of an entry of `out_shape`."""
+    if isinstance(x, ArrayType):
+        return x.strong()
+    if hasattr(x, "shape") and hasattr(x, "dtype"):
+        return ArrayType(tuple(x.shape), canonical_dtype(x.dtype))
+    raise ArgumentTypeError(
+        f"kernel_call: the out_shape entry {x!r} has no shape and dtype", "use ShapeDtypeStruct(shape, dtype)")

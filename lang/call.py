@@ -1,0 +1,312 @@
+"""`kernel_call`: from what the author of a kernel writes to a `Kernel`, and its application to arrays."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core import tree
+from ..core.errors import ArgumentError, BlockRankError, KernelBodyError, ShapeError, TreeError, user_source
+from ..core.ir import Program
+from ..core.trace import Tracer, trace_program, typeof
+from ..core.types import ArrayType, MemorySpace, RefType, is_integer
+from . import block as blocks
+from .block import BlockSpec, Element, GridSpec, Squeezed, no_block_spec
+from .kernel import ID, Block, Kernel, trace_map, whole_block
+from .normalize import normalize
+from .ops import Cell, in_cell
+from .primitive import kernel_call_p
+from .verify import verify
+
+
+def kernel_call(
+    body: Callable[..., None],
+    out_shape: Any,
+    *,
+    grid: Any = None,
+    in_specs: Any = None,
+    out_specs: Any = None,
+    scratch_shapes: Any = (),
+    grid_spec: GridSpec | None = None,
+    input_output_aliases: dict[int, int] | None = None,
+    dimension_semantics: Sequence[str] | None = None,
+    compiler_params: Any = None,
+    cost_estimate: Any = None,
+    interpret: Any = False,
+    name: str | None = None,
+    debug: bool = False,
+    metadata: Any = None,
+    **unused: Any,
+) -> Callable[..., Any]:
+    """A function of arrays that runs `body` once for every cell of a grid.
+
+    `body(*in_refs, *out_refs, *scratch_refs)` reads and writes Refs and returns nothing. `out_shape` is a
+    pytree of `ShapeDtypeStruct`; `in_specs` and `out_specs` are pytrees of `BlockSpec` like the operands
+    and `out_shape` (or prefixes of them). `input_output_aliases` maps an operand's number to that of the
+    output that starts as it. Runs compiled; with `interpret=True` in NumPy, cell by cell.
+
+    Raises a `KernelError` that names the operand, the block and the cell for maps that disagree in rank or
+    go out of bounds, outputs that are not wholly written, and writes that race.
+
+    >>> import numpy as np
+    >>> from tilewright.core.types import ArrayType
+    >>> def double(x, o):
+    ...     o[...] = x[...] * 2
+    >>> spec = BlockSpec((2,), lambda i: (i,))
+    >>> call = kernel_call(double, ArrayType((4,), "float32"), grid=2, in_specs=[spec], out_specs=spec)
+    >>> print(np.asarray(call(np.arange(4, dtype="float32"))))
+    [0. 2. 4. 6.]
+    """
+    _refuse(unused)
+    spec = grid_spec if grid_spec is not None else GridSpec(() if grid is None else grid, in_specs, out_specs, scratch_shapes)
+    if grid_spec is not None and not (grid is None and in_specs is None and out_specs is None and scratch_shapes == ()):
+        raise ArgumentError(
+            "kernel_call was given grid_spec and also grid, in_specs, out_specs or scratch_shapes", "give one or the others")
+    label = name or getattr(body, "__name__", None) or getattr(getattr(body, "func", None), "__name__", "kernel")
+    semantics = dimension_semantics or getattr(compiler_params, "dimension_semantics", None)
+    request = _Request(body, out_shape, spec, dict(input_output_aliases or {}), semantics, bool(interpret), label)
+
+    @functools.wraps(body)
+    def call(*args: Any) -> Any:
+        leaves, in_tree = tree.flatten(args)
+        types = tuple(typeof(x).strong() for x in leaves)
+        kernel, out_tree = request.build(in_tree, types)
+        return out_tree.unflatten(kernel_call_p.bind(*leaves, kernel=kernel))
+
+    return call
+
+
+pallas_call = kernel_call
+_IGNORED = {"backend", "name_stack", "vma", "mesh"}
+
+
+def _refuse(unused: dict[str, Any]) -> None:
+    unknown = sorted(set(unused) - _IGNORED)
+    if unknown:
+        raise ArgumentError(f"kernel_call does not take {unknown}", "see the signature of `kernel_call`")
+
+
+def kernel(**options: Any) -> Callable[[Callable[..., None]], Callable[..., Any]]:
+    """The decorator form: `@kernel(out_shape=..., grid=..., ...)` over a body makes the call."""
+    return lambda body: kernel_call(body, **options)
+
+
+class _Request:
+    """Everything about a call but its operands; builds the Kernel for their types, once for each."""
+
+    def __init__(self, body: Any, out_shape: Any, spec: GridSpec, aliases: dict[int, int], semantics: Any,
+                 interpret: bool, name: str):  # fmt: skip
+        self.body, self.spec, self.aliases, self.interpret, self.name = body, spec, aliases, interpret, name
+        self.grid = blocks.as_grid(spec.grid)
+        out_leaves, self.out_tree = tree.flatten(out_shape, is_leaf=lambda x: x is None)
+        self.out_types = [blocks.shape_dtype(x) for x in out_leaves]
+        self.out_shape = out_shape
+        self.semantics = _semantics(semantics, self.grid, name)
+        self.source = user_source()
+        self.built: dict[Any, Kernel] = {}
+
+    def build(self, in_tree: Any, types: tuple[Any, ...]) -> tuple[Kernel, Any]:
+        found = self.built.get((in_tree, types))
+        if found is None:
+            found = self.built[in_tree, types] = self._build(in_tree, types)
+        return found, self.out_tree
+
+    def _build(self, in_tree: Any, types: tuple[Any, ...]) -> Kernel:
+        n_prefetch = self.spec.num_scalar_prefetch
+        args = in_tree.unflatten(range(len(types)))
+        first = len(tree.leaves(args[:n_prefetch]))
+        prefetch = types[:first]
+        for i, t in enumerate(prefetch):
+            if not is_integer(t.dtype):
+                raise KernelBodyError(
+                    f"kernel {self.name}: prefetched operand {i} is {t.show()}", "prefetched operands are integer arrays")
+        names = _names(self.body, args, self.out_tree, n_prefetch)
+        in_specs = _match_specs(self.spec.in_specs, args[n_prefetch:], "in_specs", self.name)
+        out_specs = _match_specs(self.spec.out_specs, self.out_tree.unflatten(range(len(self.out_types))), "out_specs",
+                                 self.name)  # fmt: skip
+        n_in = len(types) - first
+        inputs = tuple(
+            self._block(spec, t, prefetch, name)
+            for spec, t, name in zip(in_specs, types[first:], names[first : first + n_in], strict=True)
+        )
+        outputs = tuple(
+            self._block(spec, t, prefetch, name)
+            for spec, t, name in zip(out_specs, self.out_types, names[first + n_in :], strict=False)
+        )
+        scratch_leaves, scratch_tree = tree.flatten(self.spec.scratch_shapes, is_leaf=lambda x: hasattr(x, "shape"))
+        scratch = tuple(blocks.as_scratch(s) for s in scratch_leaves)
+        body = self._trace(in_tree, first, n_prefetch, prefetch, inputs, outputs, scratch, scratch_tree)
+        made = Kernel(
+            self.name, self.grid, prefetch, inputs, outputs, scratch, body, self._aliases(first, inputs, outputs),
+            self.semantics, self.interpret, source=self.source,
+        )  # fmt: skip
+        verify(made)
+        return made
+
+    def _aliases(self, first: int, inputs: Sequence[Block], outputs: Sequence[Block]) -> tuple[tuple[int, int], ...]:
+        found = []
+        for i, o in sorted(self.aliases.items()):
+            if not 0 <= i - first < len(inputs) or not 0 <= o < len(outputs):
+                raise ArgumentError(
+                    f"kernel {self.name}: input_output_aliases {{{i}: {o}}} of {first + len(inputs)} operands and "
+                    f"{len(outputs)} outputs", "count operands and outputs from 0")  # fmt: skip
+            a, b = inputs[i - first].array, outputs[o].array
+            if a.strong() != b.strong():
+                raise ShapeError(
+                    f"kernel {self.name}: operand {inputs[i - first].name} of {a.show()} is aliased to output "
+                    f"{outputs[o].name} of {b.show()}", "an output that starts as an operand has its shape and dtype")
+            found.append((i - first, o))
+        return tuple(found)
+
+    def _block(self, spec: BlockSpec, array: ArrayType, prefetch: Sequence[ArrayType], name: str) -> Block:
+        space = spec.memory_space or MemorySpace.VMEM
+        where = f"kernel {self.name}: operand {name} of {array.show()}"
+        if spec.block_shape is None and spec.index_map is None:
+            return whole_block(name, array.strong(), space)
+        shape = tuple(array.shape) if spec.block_shape is None else tuple(spec.block_shape)
+        if len(shape) != array.ndim:
+            raise BlockRankError(
+                f"{where} has rank {array.ndim}, its block shape {shape} has rank {len(shape)}",
+                "give the block shape one entry per axis of the operand")  # fmt: skip
+        squeezed = tuple(s is None or isinstance(s, Squeezed) for s in shape)
+        element = tuple(isinstance(s, Element) for s in shape)
+        sizes = tuple(1 if gone else getattr(s, "block_size", s) for s, gone in zip(shape, squeezed, strict=True))
+        padding = tuple(s.padding if isinstance(s, Element) else (0, 0) for s in shape)
+        if spec.index_map is None:
+            index_map = None if sizes == array.shape and not any(squeezed) else trace_map(
+                self.grid, prefetch, lambda *_: [np.int32(0)] * array.ndim)
+        else:
+            index_map = self._trace_map(spec.index_map, prefetch, where, shape)
+        fill = spec.fill if spec.fill is None else np.asarray(spec.fill).astype(array.dtype)[()]
+        return Block(name, array.strong(), tuple(map(int, sizes)), squeezed, element, index_map, space, fill, padding)
+
+    def _trace_map(self, index_map: Callable[..., Any], prefetch: Sequence[ArrayType], where: str, shape: Any) -> Program:
+        wanted = len(self.grid) + len(prefetch)
+        try:
+            inspect.signature(index_map).bind(*range(wanted))
+        except TypeError:
+            parts = f"{len(self.grid)} grid indices" + (f" and {len(prefetch)} prefetched Refs" if prefetch else "")
+            raise BlockRankError(
+                f"{where}: its index map does not take {wanted} arguments, the grid is {self.grid}",
+                f"the index map takes {parts}") from None  # fmt: skip
+        except ValueError:
+            pass
+
+        def fun(*args: Any) -> list[Any]:
+            found = index_map(*args)
+            found = list(found) if isinstance(found, (tuple, list)) else [found]
+            if len(found) != len(shape):
+                raise BlockRankError(
+                    f"{where}: its block shape {shape} has rank {len(shape)}, its index map gives {len(found)} indices",
+                    "give one block index per axis of the block")  # fmt: skip
+            for x in found:
+                t = typeof(x)
+                if t.shape or not is_integer(t.dtype):  # type: ignore[union-attr]
+                    raise BlockRankError(f"{where}: its index map gives {t.show()}", "index maps give integers")
+            return found
+
+        program = trace_map(self.grid, prefetch, fun)
+        if program.constants:
+            raise KernelBodyError(
+                f"{where}: its index map closes over an array of {program.constants[0].type.show()}",
+                "pass the array as a prefetched operand (PrefetchScalarGridSpec)")  # fmt: skip
+        return program
+
+    def _trace(self, in_tree: Any, first: int, n_prefetch: int, prefetch: Any, inputs: Any, outputs: Any, scratch: Any,
+               scratch_tree: Any) -> Program:  # fmt: skip
+        n = len(self.grid)
+        types: list[Any] = [ID] * n + [RefType(t, MemorySpace.SMEM) for t in prefetch]
+        types += [b.ref_type for b in (*inputs, *outputs)] + list(scratch)
+
+        def fun(*values: Any) -> list[Any]:
+            ids, refs = values[:n], values[n:]
+            n_in = first + len(inputs)
+            args = list(in_tree.unflatten(refs[:n_in]))
+            outs = self.out_tree.unflatten(refs[n_in : n_in + len(outputs)])
+            outs = list(outs) if isinstance(outs, (tuple, list)) else [outs]
+            rest = scratch_tree.unflatten(refs[n_in + len(outputs) :])
+            keywords = rest if isinstance(rest, dict) else {}
+            rest = [] if keywords else list(rest) if isinstance(rest, (tuple, list)) else [rest]
+            with in_cell(Cell(self.name, ids, self.grid)):
+                result = self.body(*args, *outs, *rest, **keywords)
+            if result is not None:
+                raise KernelBodyError(
+                    f"kernel {self.name}: its body returns a value of type {type(result).__name__}",
+                    "a body returns nothing: store results in the output Refs, `o_ref[...] = value`")  # fmt: skip
+            return []
+
+        program = trace_program(fun, types, self.name)
+        self._check_closed(program)
+        return normalize(program)
+
+    def _check_closed(self, program: Program) -> None:
+        if not program.constants:
+            return
+        var, value = program.constants[0], program.values[0]
+        kind = "traced array" if isinstance(value, Tracer) else "array"
+        source = next((e.source for e in program.eqns if var in e.inputs), None)
+        raise KernelBodyError(
+            f"kernel {self.name}: its body closes over a {kind} of type {var.type.show()}",
+            "pass it to the kernel as an operand, with a BlockSpec", source)  # fmt: skip
+
+
+def _semantics(given: Any, grid: tuple[int, ...], name: str) -> tuple[str, ...] | None:
+    if given is None:
+        return None
+    found = tuple(str(getattr(s, "value", s)).lower() for s in given)
+    if len(found) != len(grid) or any(s not in ("parallel", "arbitrary", "core_parallel", "subcore_parallel") for s in found):
+        raise ArgumentError(
+            f"kernel {name}: dimension_semantics {tuple(given)} of a grid with {len(grid)} axes",
+            'give "parallel" or "arbitrary" for each axis of the grid')  # fmt: skip
+    return tuple("arbitrary" if s == "arbitrary" else "parallel" for s in found)
+
+
+def _match_specs(specs: Any, values: Any, what: str, name: str) -> list[BlockSpec]:
+    """One BlockSpec for each leaf of `values`; `specs` is a prefix of its structure."""
+    leaf = lambda x: x is None or isinstance(x, BlockSpec)  # noqa: E731
+    if specs is None:
+        return [no_block_spec] * len(tree.leaves(values))
+    if isinstance(specs, list) and isinstance(values, tuple):
+        specs = tuple(specs)
+    elif isinstance(specs, tuple) and isinstance(values, list):
+        specs = list(specs)
+    elif isinstance(specs, (tuple, list)) and len(specs) == 1 and not isinstance(values, (tuple, list)):
+        specs = specs[0]
+    elif not isinstance(specs, (tuple, list, dict)) and isinstance(values, (tuple, list)) and len(values) == 1:
+        specs = type(values)([specs])
+    found, structure = tree.flatten(specs, is_leaf=leaf)
+    try:
+        subtrees = tree.flatten_up_to(structure, values)
+    except TreeError:
+        given, wanted = structure, tree.structure(values)
+        raise TreeError(
+            f"kernel {name}: {what} have the structure {given}, the {'operands' if what == 'in_specs' else 'out_shape'} "
+            f"{wanted}", "give one BlockSpec per array, in the same pytree") from None  # fmt: skip
+    out: list[BlockSpec] = []
+    for spec, subtree in zip(found, subtrees, strict=True):
+        if spec is not None and not isinstance(spec, BlockSpec):
+            raise ArgumentError(f"kernel {name}: {what} hold {spec!r}", "give BlockSpec values, or None for whole arrays")
+        out += [spec or no_block_spec] * len(tree.leaves(subtree))
+    return out
+
+
+def _names(body: Any, args: Any, out_tree: Any, n_prefetch: int) -> list[str]:
+    """A name for each operand and output leaf: the body's parameter, with the path within it."""
+    outs = out_tree.unflatten(range(out_tree.num_leaves))
+    outs = list(outs) if isinstance(outs, (tuple, list)) else [outs]
+    try:
+        parameters = [
+            p.name for p in inspect.signature(body).parameters.values()
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        ]  # fmt: skip
+    except (TypeError, ValueError):
+        parameters = []
+    names = []
+    for i, value in enumerate([*args, *outs]):
+        base = parameters[i] if i < len(parameters) else (f"in{i}" if i < len(args) else f"out{i - len(args)}")
+        names += [base + tree.keystr(path) for path, _ in tree.leaves_with_path(value)]
+    return names

@@ -1,0 +1,193 @@
+"""From Programs over Refs to Programs over values: every Ref becomes a value that is replaced when written.
+
+The meaning is the same; what is lost is that a Ref is memory, so this serves the backends and passes that
+think in whole values (XLA, and derivatives of loops).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import UnsupportedError
+from ..core.ir import Eqn, Program, run
+from ..core.primitives.access import read_value, write_value
+from ..core.primitives.cond import bind_cond
+from ..core.primitives.loops import bind_while
+from ..core.primitives.ref import addupdate_p, get_p, swap_p
+from ..core.primitives.scan import bind_scan
+from ..core.trace import bind_eqn, trace_program, typeof
+from ..core.types import RefType
+
+
+class Cell:
+    """What a Ref holds at this point of a Program."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any):
+        self.value = value
+
+
+def written(program: Program) -> tuple[int, ...]:
+    """The inputs of a Program that it writes or accumulates to."""
+    return tuple(sorted({e.operand for e in program.effects if e.kind in ("write", "accumulate")}))  # type: ignore[type-var, misc]
+
+
+def run_cells(program: Program, args: Sequence[Any]) -> list[Any]:
+    """Evaluate a Program under the current trace, its Ref inputs given as Cells."""
+    return run(program, _bind, args)
+
+
+def _bind(eqn: Eqn, values: list[Any]) -> Sequence[Any]:
+    if not any(type(v) is Cell for v in values):
+        return bind_eqn(eqn, values)
+    primitive = eqn.primitive
+    if primitive is get_p:
+        return (read_value(values[0].value, values[1:], **eqn.params),)
+    if primitive is swap_p or primitive is addupdate_p:
+        cell, value, rest = values[0], values[1], values[2:]
+        old = (read_value(cell.value, rest, **eqn.params),) if primitive is swap_p else ()
+        cell.value = write_value(cell.value, value, rest, add=primitive is addupdate_p, **eqn.params)
+        return old
+    rule = _RULES.get(primitive.name)
+    if rule is None:
+        raise UnsupportedError(
+            f"{primitive.name} takes a Ref inside a kernel, which this lowering does not know",
+            "read the Ref before, and pass the value", eqn.source)  # fmt: skip
+    return rule(values, **eqn.params)
+
+
+class _Cells:
+    """The Cells among some operands: each once, those that are written first."""
+
+    def __init__(self, operands: Sequence[Any], wrote: set[int]):
+        self.operands = operands
+        ids: dict[int, Any] = {}
+        for i in wrote:
+            ids[id(operands[i])] = operands[i]
+        self.n_written = len(ids)
+        for x in operands:
+            if type(x) is Cell:
+                ids.setdefault(id(x), x)
+        self.cells = list(ids.values())
+        self.number = {k: i for i, k in enumerate(ids)}
+        self.plain = [x for x in operands if type(x) is not Cell]
+
+    @property
+    def values(self) -> list[Any]:
+        return [c.value for c in self.cells]
+
+    def rebuild(self, values: Sequence[Any], plain: Sequence[Any]) -> tuple[list[Any], list[Cell]]:
+        """The operands again, with fresh Cells and other plain values; and the Cells that may be written."""
+        fresh = [Cell(v) for v in values]
+        rest = iter(plain)
+        operands = [fresh[self.number[id(x)]] if type(x) is Cell else next(rest) for x in self.operands]
+        return operands, fresh[: self.n_written]
+
+    def update(self, values: Sequence[Any]) -> None:
+        for cell, value in zip(self.cells, values, strict=False):
+            cell.value = value
+
+
+def _cond(values: Sequence[Any], *, branches: Sequence[Program]) -> list[Any]:
+    index, operands = values[0], values[1:]
+    cells = _Cells(operands, {i for b in branches for i in written(b)})
+    n = len(cells.cells)
+
+    def of(branch: Program) -> Program:
+        def fun(*args: Any) -> list[Any]:
+            inner, changed = cells.rebuild(args[:n], args[n:])
+            outs = run_cells(branch, inner)
+            return [*outs, *(c.value for c in changed)]
+
+        return trace_program(fun, [typeof(x) for x in (*cells.values, *cells.plain)], branch.name)
+
+    results = bind_cond(index, [*cells.values, *cells.plain], [of(b) for b in branches])
+    n_outs = len(branches[0].outputs)
+    cells.update(results[n_outs:])
+    return results[:n_outs]
+
+
+def _scan(values: Sequence[Any], *, program: Program, num_consts: int, num_carry: int, **how: Any) -> list[Any]:
+    consts, carry = values[:num_consts], values[num_consts : num_consts + num_carry]
+    xs = values[num_consts + num_carry :]
+    cells = _Cells(consts, set(written(program)))
+    w, n, p = cells.n_written, len(cells.cells), len(cells.plain)
+    n_fixed = p + n - w
+
+    def fun(*args: Any) -> list[Any]:
+        plain, fixed = args[:p], args[p:n_fixed]
+        state, rest = args[n_fixed : n_fixed + w], args[n_fixed + w :]
+        inner, changed = cells.rebuild([*state, *fixed], plain)
+        outs = run_cells(program, [*inner, *rest])
+        return [*(c.value for c in changed), *outs]
+
+    fixed_values = [*cells.plain, *cells.values[w:]]
+    types = [*map(typeof, fixed_values), *map(typeof, cells.values[:w]), *program.in_types[num_consts:]]
+    body = trace_program(fun, types, program.name)
+    results = bind_scan(body, fixed_values, [*cells.values[:w], *carry], xs, **how)
+    cells.update(results[:w])
+    return results[w:]
+
+
+def _while(values: Sequence[Any], *, cond_program: Program, body_program: Program, cond_nconsts: int, body_nconsts: int) \
+        -> list[Any]:
+    consts = values[: cond_nconsts + body_nconsts]
+    carry = values[cond_nconsts + body_nconsts :]
+    cells = _Cells(consts, {i + cond_nconsts for i in written(body_program)} | set(written(cond_program)))
+    w, n, p = cells.n_written, len(cells.cells), len(cells.plain)
+    n_fixed = p + n - w
+
+    def parts(args: Sequence[Any]) -> tuple[list[Any], list[Any], list[Cell], Sequence[Any]]:
+        plain, fixed = args[:p], args[p:n_fixed]
+        state, rest = args[n_fixed : n_fixed + w], args[n_fixed + w :]
+        inner, changed = cells.rebuild([*state, *fixed], plain)
+        return inner[:cond_nconsts], inner[cond_nconsts:], changed, rest
+
+    def test(*args: Any) -> list[Any]:
+        cond_consts, _, _, rest = parts(args)
+        return run_cells(cond_program, [*cond_consts, *rest])
+
+    def body(*args: Any) -> list[Any]:
+        _, body_consts, changed, rest = parts(args)
+        outs = run_cells(body_program, [*body_consts, *rest])
+        return [*(c.value for c in changed), *outs]
+
+    fixed_values = [*cells.plain, *cells.values[w:]]
+    types = [*map(typeof, fixed_values), *map(typeof, cells.values[:w]), *body_program.in_types[body_nconsts:]]
+    test_program, loop_program = trace_program(test, types, "cond"), trace_program(body, types, body_program.name)
+    results = bind_while(test_program, loop_program, fixed_values, fixed_values, [*cells.values[:w], *carry])
+    cells.update(results[:w])
+    return results[w:]
+
+
+def _call(values: Sequence[Any], *, program: Program, **_: Any) -> list[Any]:
+    return run_cells(program, values)
+
+
+_RULES = {"cond": _cond, "scan": _scan, "while": _while, "jit": _call, "custom_jvp_call": _call, "checkpoint": _call}
+
+
+@functools.lru_cache(maxsize=4096)
+def discharge(program: Program) -> Program:
+    """The Program with values for Refs; what it leaves in the Refs it writes follows its outputs."""
+    changed = written(program)
+
+    def fun(*args: Any) -> list[Any]:
+        inner = [Cell(a) if isinstance(v.type, RefType) else a for a, v in zip(args, program.inputs, strict=True)]
+        outs = run_cells(program, inner)
+        return [*outs, *(inner[i].value for i in changed)]
+
+    types = [t.array if isinstance(t, RefType) else t for t in program.in_types]
+    return trace_program(fun, types, program.name)
+
+
+def undefined(shape: Sequence[int], dtype: Any) -> Any:
+    """A value for memory that nothing has written."""
+    from ..core.primitives.shape import full
+
+    return full(tuple(shape), np.zeros((), dtype)[()]) if shape else np.zeros((), dtype)[()]

@@ -1,0 +1,201 @@
+"""`Kernel`: grid x block maps x body, as a value.
+
+    Kernel ::= grid, blocks, scratch, body            body: Program(ids, refs)
+    Block  ::= array type, block sizes, index map     map:  Program(ids, prefetched refs) -> block index
+
+The inputs of the body are the cell's ids (int32 scalars, one per grid axis), then Refs: prefetched
+scalars, inputs, outputs, scratch. That ids are inputs like any other is what lets one transformation
+run another's body at an id of its choice.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import Source
+from ..core.ir import Literal, Program, Var
+from ..core.types import ArrayType, MemorySpace, RefType
+
+ID = ArrayType((), np.dtype(np.int32))
+
+
+def program_key(program: Program) -> Any:
+    """What makes two Programs equal: their structure, with variables numbered in order of appearance."""
+    numbers: dict[Var, int] = {}
+
+    def number(var: Var) -> Any:
+        return numbers.setdefault(var, len(numbers))
+
+    def atom(a: Any) -> Any:
+        return a.key if type(a) is Literal else number(a)
+
+    def value(v: Any) -> Any:
+        if isinstance(v, Program):
+            return program_key(v)
+        return tuple(map(value, v)) if type(v) is tuple else v
+
+    inputs = tuple((number(v), v.type) for v in program.inputs)
+    constants = tuple((number(v), id(x)) for v, x in zip(program.constants, program.values, strict=True))
+    eqns = tuple(
+        (e.primitive, tuple(map(atom, e.inputs)), tuple((number(v), v.type) for v in e.outputs),
+         tuple(sorted((k, value(v)) for k, v in e.params.items()) if len(e.params) < 2 else
+               ((k, value(e.params[k])) for k in sorted(e.params))))
+        for e in program.eqns
+    )  # fmt: skip
+    return (inputs, constants, eqns, tuple(map(atom, program.outputs)))
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """One operand of a kernel and how it is cut.
+
+    `sizes` has the block's size along every axis of the array; the body does not see `squeezed` axes; an
+    `element` axis counts elements, not blocks. `index_map` is None for the whole array.
+    """
+
+    name: str
+    array: ArrayType
+    sizes: tuple[int, ...]
+    squeezed: tuple[bool, ...]
+    element: tuple[bool, ...]
+    index_map: Program | None
+    space: MemorySpace = MemorySpace.VMEM
+    fill: Any = None
+    padding: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the block as the body sees it."""
+        return tuple(n for n, gone in zip(self.sizes, self.squeezed, strict=True) if not gone)
+
+    @property
+    def ref_type(self) -> RefType:
+        return RefType(ArrayType(self.shape, self.array.dtype), self.space)
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """How many elements one step of the index is, along every axis."""
+        return tuple(1 if e else n for n, e in zip(self.sizes, self.element, strict=True))
+
+    @functools.cached_property
+    def key(self) -> Any:
+        index_map = None if self.index_map is None else program_key(self.index_map)
+        return (self.name, self.array, self.sizes, self.squeezed, self.element, index_map, self.space, self.fill,
+                self.padding)  # fmt: skip
+
+    def show(self) -> str:
+        sizes = ",".join(
+            "*" if gone else f"{n}@" if e else str(n)
+            for n, gone, e in zip(self.sizes, self.squeezed, self.element, strict=True)
+        )
+        fill = "" if self.fill is None else f" fill={self.fill}"
+        return f"{self.name}: {self.array.show()} block ({sizes}) {self.space}{fill}"
+
+
+def whole_block(name: str, array: ArrayType, space: MemorySpace = MemorySpace.VMEM) -> Block:
+    """The Block that is its whole array, in every cell."""
+    n = array.ndim
+    return Block(name, array, array.shape, (False,) * n, (False,) * n, None, space, None, ((0, 0),) * n)
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """A kernel, ready for any transformation or backend. Two are equal if they are the same in structure."""
+
+    name: str
+    grid: tuple[int, ...]
+    prefetch: tuple[ArrayType, ...]
+    inputs: tuple[Block, ...]
+    outputs: tuple[Block, ...]
+    scratch: tuple[RefType, ...]
+    body: Program
+    aliases: tuple[tuple[int, int], ...] = ()  # (input, output), counted without the prefetched operands
+    semantics: tuple[str, ...] | None = None  # "parallel" or "arbitrary" per grid axis
+    interpret: bool = False
+    settings: tuple[tuple[str, Any], ...] = ()
+    source: Source | None = field(default=None, compare=False)
+
+    @functools.cached_property
+    def key(self) -> Any:
+        return (
+            self.name, self.grid, self.prefetch, tuple(b.key for b in self.inputs), tuple(b.key for b in self.outputs),
+            self.scratch, program_key(self.body), self.aliases, self.semantics, self.interpret, self.settings,
+        )  # fmt: skip
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        return hash(self.key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: Any) -> bool:
+        return self is other or (isinstance(other, Kernel) and self._hash == other._hash and self.key == other.key)
+
+    def replace(self, **changes: Any) -> Kernel:
+        return replace(self, **changes)
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        return self.inputs + self.outputs
+
+    @property
+    def in_types(self) -> list[ArrayType]:
+        return [*self.prefetch, *(b.array for b in self.inputs)]
+
+    @property
+    def out_types(self) -> list[ArrayType]:
+        return [b.array for b in self.outputs]
+
+    @property
+    def cells(self) -> int:
+        return int(np.prod(self.grid, dtype=np.int64)) if self.grid else 1
+
+    @property
+    def splits(self) -> tuple[int, int, int, int, int]:
+        """Where ids, prefetched, input, output and scratch Refs end among the inputs of the body."""
+        ids = len(self.grid)
+        prefetch = ids + len(self.prefetch)
+        inputs = prefetch + len(self.inputs)
+        outputs = inputs + len(self.outputs)
+        return ids, prefetch, inputs, outputs, outputs + len(self.scratch)
+
+    def parts(self, values: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any], list[Any], list[Any]]:
+        """Values for the inputs of the body, split into ids, prefetched, inputs, outputs, scratch."""
+        a, b, c, d, _ = self.splits
+        values = list(values)
+        return values[:a], values[a:b], values[b:c], values[c:d], values[d:]
+
+    def show_param(self, indent: str = "") -> str:
+        from ..core.show import show_program
+
+        pad = "\n" + indent + "    "
+        lines = [f"kernel {self.name} grid={self.grid}"]
+        if self.semantics:
+            lines.append(f"semantics={self.semantics}")
+        if self.aliases:
+            lines.append(f"aliases={self.aliases}")
+        for kind, blocks in (("in", self.inputs), ("out", self.outputs)):
+            for block in blocks:
+                lines.append(f"{kind} {block.show()}")
+                if block.index_map is not None:
+                    lines.append(show_program(block.index_map, indent + "      ").strip())
+        lines += [f"scratch {s.show()}" for s in self.scratch]
+        lines.append(show_program(self.body, indent + "    ").strip())
+        return pad + pad.join(lines)
+
+    def __repr__(self) -> str:
+        return self.show_param().strip()
+
+
+def trace_map(grid: Sequence[int], prefetch: Sequence[ArrayType], fun: Callable[..., Sequence[Any]]) -> Program:
+    """An index map as a Program of ids and prefetched Refs."""
+    from ..core.trace import trace_program
+
+    types = [ID] * len(grid) + [RefType(t, MemorySpace.SMEM) for t in prefetch]
+    return trace_program(fun, types, "index_map")

@@ -1,0 +1,160 @@
+"""What a kernel's body is written with, beside the array operations themselves."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..core.errors import ArgumentError, KernelBodyError
+from ..core.primitives import refview as refs
+from ..core.primitives.refview import Slice, dslice
+from ..core.trace import extended_axes, typeof
+from ..core.types import is_bool
+
+ds = dslice
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The cell that a body is being traced for."""
+
+    kernel: str
+    ids: tuple[Any, ...]
+    grid: tuple[int, ...]
+    number: int = field(default_factory=itertools.count().__next__)
+
+
+_cell: ContextVar[Cell | None] = ContextVar("tilewright_cell", default=None)
+
+
+@contextlib.contextmanager
+def in_cell(cell: Cell) -> Iterator[None]:
+    """Within it, `program_id` and `num_programs` speak of `cell`."""
+    token = _cell.set(cell)
+    try:
+        # An axis that nothing else is named by keeps Programs cached for other cells from being used here.
+        with extended_axes(("cell", cell.number), 1):
+            yield
+    finally:
+        _cell.reset(token)
+
+
+def _axis(axis: int, name: str) -> Cell:
+    cell = _cell.get()
+    if cell is None:
+        raise KernelBodyError(f"{name}({axis}) was called outside a kernel", "call it in the body of a `kernel_call`")
+    if not 0 <= axis < len(cell.grid):
+        raise ArgumentError(
+            f"kernel {cell.kernel}: {name}({axis}) of a grid with {len(cell.grid)} axes {cell.grid}",
+            "axes are counted from 0, outermost first")  # fmt: skip
+    return cell
+
+
+def program_id(axis: int) -> Any:
+    """The index of this cell along a grid axis, an int32 scalar."""
+    return _axis(axis, "program_id").ids[axis]
+
+
+def num_programs(axis: int) -> int:
+    """The size of a grid axis."""
+    return _axis(axis, "num_programs").grid[axis]
+
+
+def cdiv(a: Any, b: Any) -> Any:
+    """`a / b` rounded up: how many blocks of size `b` cover `a`.
+
+    >>> cdiv(10, 4)
+    3
+    """
+    return (a + b - 1) // b if isinstance(a, int) and isinstance(b, int) else -(-a // b)
+
+
+def next_power_of_2(x: int) -> int:
+    """The least power of two that is at least `x`.
+
+    >>> next_power_of_2(5)
+    8
+    """
+    if x < 0:
+        raise ArgumentError(f"next_power_of_2({x}): the argument is negative")
+    return 1 if x == 0 else 2 ** (x - 1).bit_length()
+
+
+def align_to(x: int, a: int) -> int:
+    """`x` rounded up to a multiple of `a`."""
+    return cdiv(x, a) * a
+
+
+def multiple_of(x: Any, values: Any) -> Any:
+    """A hint that `x` is a multiple of `values`; the value itself is unchanged."""
+    return x
+
+
+def when(condition: Any) -> Callable[[Callable[[], Any]], None]:
+    """Decorator: run a function of no arguments in the cells where `condition` holds.
+
+    The function acts through Refs; what it returns is not used.
+    """
+
+    def decorate(function: Callable[[], Any]) -> None:
+        if isinstance(condition, bool):
+            if condition:
+                function()
+            return
+        from ..core.primitives.cond import cond
+
+        type_ = typeof(condition)
+        if type_.shape or not is_bool(type_.dtype):  # type: ignore[union-attr]
+            raise KernelBodyError(f"when: the condition is {type_.show()}", "give a boolean scalar")
+
+        def taken() -> tuple[()]:
+            function()
+            return ()
+
+        cond(condition, taken, lambda: ())
+
+    return decorate
+
+
+def load(target: Any, index: Any = Ellipsis, *, mask: Any = None, other: Any = None, **hints: Any) -> Any:
+    """Read part of a Ref; where `mask` is false, `other` (unspecified without one).
+
+    `target` is a Ref or `ref.at[...]`; `hints` (cache and eviction policies) change no value.
+    """
+    return refs.read(refs.view(target, index), mask, other)
+
+
+def store(target: Any, *rest: Any, mask: Any = None, **hints: Any) -> None:
+    """Write part of a Ref where `mask` is true: `store(ref, index, value)` or `store(ref.at[...], value)`."""
+    index, value = _index_value("store", rest)
+    refs.write(refs.view(target, index), value, mask)
+
+
+def swap(target: Any, *rest: Any, mask: Any = None, **hints: Any) -> Any:
+    """Write part of a Ref and give what was there: `swap(ref, index, value)` or `swap(ref.at[...], value)`."""
+    index, value = _index_value("swap", rest)
+    return refs.swap(refs.view(target, index), value, mask)
+
+
+def addupdate(target: Any, *rest: Any, mask: Any = None) -> None:
+    """Add to part of a Ref, positions named twice twice: `addupdate(ref, index, value)`."""
+    index, value = _index_value("addupdate", rest)
+    refs.addupdate(refs.view(target, index), value, mask)
+
+
+def _index_value(name: str, rest: Sequence[Any]) -> tuple[Any, Any]:
+    if len(rest) == 1:
+        return Ellipsis, rest[0]
+    if len(rest) == 2:
+        return rest[0], rest[1]
+    raise ArgumentError(f"{name} takes (ref, index, value) or (ref.at[...], value), got {len(rest) + 1} arguments")
+
+
+__all__ = [
+    "Slice", "addupdate", "align_to", "cdiv", "ds", "dslice", "load", "multiple_of", "next_power_of_2", "num_programs",
+    "program_id", "store", "swap", "when",
+]  # fmt: skip

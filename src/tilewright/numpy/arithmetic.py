@@ -1,0 +1,500 @@
+"""Elementwise functions that take several steps: division with rounding, powers, parts of floats, comparison."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from ...core.errors import ArgumentError, DtypeError
+from .. import lax
+from .ufuncs import (
+    _bits_only,
+    equal,
+    isfinite,
+    isinf,
+    isnan,
+    less_equal,
+    logical_and,
+    maximum,
+    minimum,
+    signbit,
+    where3,
+)
+from .util import (
+    Array,
+    ArrayLike,
+    Value,
+    astype,
+    broadcast,
+    composite,
+    dtype_of,
+    is_bool,
+    is_complex,
+    is_float,
+    is_inexact,
+    is_integer,
+    is_unsigned,
+    no_out,
+    promote,
+    promote_dtypes,
+    promote_inexact,
+    shape_of,
+    value,
+)
+
+# ---------------------------------------------------------------------------- division
+
+
+def _ints(x: Array) -> Array:
+    return astype(x, np.dtype(np.int32)) if is_bool(dtype_of(x)) else x
+
+
+def _no_complex(name: str, x: Array) -> None:
+    if is_complex(dtype_of(x)):
+        raise DtypeError(f"{name} has no meaning for complex numbers", "take `real` first")
+
+
+@composite()
+def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """The remainder of floor division, with the sign of the divisor.
+
+    >>> int(jnp.remainder(-7, 3))
+    2
+    """
+    x1, x2 = promote(x1, x2)
+    _no_complex("remainder", x1)
+    x1, x2 = _ints(x1), _ints(x2)
+    rest = lax.rem_p.bind(x1, x2)
+    if is_unsigned(dtype_of(rest)):
+        return rest
+    zero = np.zeros((), dtype_of(rest))[()]
+    differs = lax.ne(lax.lt(rest, zero), lax.lt(x2, zero))
+    return where3(lax.bitwise_and(differs, lax.ne(rest, zero)), rest + x2, rest)
+
+
+mod = remainder
+
+
+@composite()
+def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """The remainder of truncating division, with the sign of the dividend.
+
+    >>> int(jnp.fmod(-7, 3))
+    -1
+    """
+    x1, x2 = promote(x1, x2)
+    _no_complex("fmod", x1)
+    return lax.rem_p.bind(_ints(x1), _ints(x2))
+
+
+@composite()
+def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """The quotient rounded down.
+
+    >>> int(jnp.floor_divide(-7, 3))
+    -3
+    """
+    x1, x2 = promote(x1, x2)
+    _no_complex("floor_divide", x1)
+    x1, x2 = _ints(x1), _ints(x2)
+    if is_float(dtype_of(x1)):
+        return _float_divmod(x1, x2)[0]
+    quotient = lax.div_p.bind(x1, x2)
+    if is_unsigned(dtype_of(quotient)):
+        return quotient
+    inexact = lax.bitwise_and(lax.ne(lax.sign(x1), lax.sign(x2)), lax.ne(lax.rem_p.bind(x1, x2), 0))
+    return where3(inexact, quotient - 1, quotient)
+
+
+def _float_divmod(x1: Array, x2: Array) -> tuple[Array, Array]:
+    # Python's own float divmod: the remainder first, then a quotient that is exact.
+    rest = lax.rem_p.bind(x1, x2)
+    quotient = lax.div(lax.sub(x1, rest), x2)
+    differs = lax.bitwise_and(lax.ne(lax.lt(x2, 0), lax.lt(rest, 0)), lax.ne(rest, 0))
+    rest = where3(differs, rest + x2, rest)
+    quotient = where3(differs, quotient - 1, quotient)
+    return lax.round(quotient, lax.RoundingMethod.TO_NEAREST_EVEN), rest
+
+
+@composite()
+def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:  # noqa: A001
+    """Floor division and its remainder.
+
+    >>> [int(v) for v in jnp.divmod(7, 3)]
+    [2, 1]
+    """
+    x1, x2 = promote(x1, x2)
+    if is_float(dtype_of(x1)):
+        return _float_divmod(x1, x2)
+    return floor_divide(x1, x2), remainder(x1, x2)
+
+
+@composite()
+def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
+    """The fraction and the whole part, both with the sign of `x`.
+
+    >>> [float(v) for v in jnp.modf(-2.5)]
+    [-0.5, -2.0]
+    """
+    no_out(out, "modf")
+    (x,) = promote_inexact(x)
+    whole = where3(lax.ge(x, 0), lax.floor(x), lax.ceil(x))
+    return where3(isinf(x), copysign(0.0, x), x - whole), whole
+
+
+# ---------------------------------------------------------------------------- powers
+
+
+def power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1` to the power of `x2`; a negative power of an integer is truncated.
+
+    A Python integer as exponent is repeated multiplication, whose derivative is exact everywhere.
+
+    >>> float(jnp.power(2.0, 3))
+    8.0
+    """
+    if isinstance(x2, (int, np.integer)) and not isinstance(x2, (bool, np.bool_)):
+        dtype = dtype_of(x1)
+        if is_inexact(dtype) or (is_integer(dtype) and x2 >= 0):
+            return _integer_power(value(x1), operator.index(x2))
+    return _power(x1, x2)
+
+
+pow = power  # noqa: A001
+
+
+def _integer_power(x: Array, exponent: int) -> Array:
+    if exponent == 2:
+        return lax.square_p.bind(x)
+    return lax.integer_pow(x, exponent)
+
+
+@composite()
+def _power(x1: Any, x2: Any) -> Array:
+    x1, x2 = promote_dtypes(x1, x2)
+    x1, x2 = broadcast([_ints(x1), _ints(x2)])
+    return lax.pow_p.bind(x1, x2)
+
+
+@composite()
+def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """`x` to the power of `y` in floating point.
+
+    >>> float(jnp.float_power(2, -1))
+    0.5
+    """
+    return lax.pow_p.bind(*promote_inexact(x, y))
+
+
+@composite()
+def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`sqrt(x1**2 + x2**2)` without overflow.
+
+    >>> float(jnp.hypot(3, 4))
+    5.0
+    """
+    x1, x2 = promote_inexact(x1, x2)
+    _no_complex("hypot", x1)
+    a, b = lax.abs(x1), lax.abs(x2)
+    infinite = lax.bitwise_or(*broadcast([isinf(a), isinf(b)]))
+    large, small = lax.max(a, b), lax.min(a, b)
+    nothing = lax.eq(large, 0)
+    ratio = small / where3(nothing, 1.0, large)
+    result = where3(nothing, large, large * lax.sqrt(1 + ratio * ratio))
+    return where3(infinite, np.inf, result)
+
+
+@composite()
+def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """0 for negative `x1`, 1 for positive, `x2` at zero.
+
+    >>> float(jnp.heaviside(0.0, 0.5))
+    0.5
+    """
+    x1, x2 = promote_inexact(x1, x2)
+    step = where3(lax.lt(x1, 0), 0.0, where3(lax.gt(x1, 0), 1.0, x2))
+    return where3(isnan(x1), x1, step)
+
+
+# ---------------------------------------------------------------------------- parts of floats
+
+
+@composite()
+def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """The magnitude of `x1` with the sign of `x2`.
+
+    >>> float(jnp.copysign(1.0, -0.0))
+    -1.0
+    """
+    x1, x2 = promote_inexact(x1, x2)
+    size = lax.abs(x1)
+    return where3(signbit(x2), -size, size)
+
+
+_LAYOUT = {2: (np.uint16, 10, 15), 4: (np.uint32, 23, 127), 8: (np.uint64, 52, 1023)}
+
+
+def _layout(dtype: Any) -> tuple[Any, int, int]:
+    bits, mantissa, bias = _LAYOUT[dtype.itemsize]
+    return np.dtype(bits), mantissa, bias
+
+
+def _wide(x: Array) -> Array:
+    """Narrow floats as float32, where their bits are easier to take apart."""
+    return astype(x, np.dtype(np.float32)) if dtype_of(x).itemsize < 4 else x
+
+
+def _power_of_two(n: Array, dtype: Any) -> Array:
+    """`2**n` exactly, for integers within the exponents of a float dtype."""
+    bits, mantissa, bias = _layout(dtype)
+    return lax.bitcast_convert_type(lax.shift_left(astype(n + bias, bits), np.asarray(mantissa, bits)[()]), dtype)
+
+
+@composite()
+def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 * 2**x2`, exactly wherever that is a float.
+
+    >>> float(jnp.ldexp(0.5, 4))
+    8.0
+    """
+    if not is_integer(dtype_of(x2)) and not is_bool(dtype_of(x2)):
+        raise DtypeError(f"ldexp takes an integer exponent, got {dtype_of(x2)}", "cast it with `astype`")
+    (x,) = promote_inexact(x1)
+    dtype = dtype_of(x)
+    x, n = broadcast([_wide(x), astype(x2, np.dtype(np.int32))])
+    limit = _layout(dtype_of(x))[2] - 1
+    # Three factors reach from the largest float to the smallest subnormal; a first factor alone overflows.
+    for _ in range(3):
+        part = minimum(maximum(n, -limit), limit)
+        x, n = x * _power_of_two(part, dtype_of(x)), n - part
+    return astype(x, dtype)
+
+
+@composite()
+def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
+    """Mantissa in [0.5, 1) and integer exponent: `x = mantissa * 2**exponent`.
+
+    >>> [float(v) for v in jnp.frexp(8.0)]
+    [0.5, 4.0]
+    """
+    (x,) = promote_inexact(x)
+    dtype, x = dtype_of(x), _wide(x)
+    bits, mantissa, bias = _layout(dtype_of(x))
+    # Subnormals are scaled into the normal range first.
+    tiny = lax.lt(lax.abs(x), np.finfo(dtype_of(x)).tiny)
+    scaled = where3(tiny, x * 2.0 ** (mantissa + 1), x)
+    raw = lax.bitcast_convert_type(scaled, bits)
+    width = (1 << (bits.itemsize * 8 - 1 - mantissa)) - 1
+    exponent = lax.bitwise_and(lax.shift_right_logical(raw, np.asarray(mantissa, bits)[()]), np.asarray(width, bits)[()])
+    power = astype(exponent, np.dtype(np.int32)) - (bias - 1)
+    power = where3(tiny, power - (mantissa + 1), power)
+    kept = lax.bitwise_and(raw, np.asarray(~(width << mantissa) & ((1 << (bits.itemsize * 8)) - 1), bits)[()])
+    half = lax.bitcast_convert_type(lax.bitwise_or(kept, np.asarray((bias - 1) << mantissa, bits)[()]), dtype_of(x))
+    plain = lax.bitwise_or(lax.eq(x, 0), lax.bitwise_not(lax.is_finite(x)))
+    return astype(where3(plain, x, half), dtype), where3(plain, np.int32(0), power)
+
+
+# ---------------------------------------------------------------------------- integers
+
+
+@composite()
+def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
+    """The greatest common divisor.
+
+    >>> int(jnp.gcd(12, 18))
+    6
+    """
+    x1, x2 = broadcast(promote_dtypes(x1, x2), scalars=False)
+    _integers_only("gcd", x1)
+    start = (_magnitude(x1), _magnitude(x2))
+
+    def step(pair: Any) -> Any:
+        a, b = pair
+        done = lax.eq(b, 0)
+        return where3(done, a, b), where3(done, b, lax.rem(a, where3(done, 1, b)))
+
+    return lax.while_loop(lambda pair: _any_nonzero(pair[1]), step, start)[0]
+
+
+def _magnitude(x: Array) -> Array:
+    return x if is_unsigned(dtype_of(x)) else lax.abs(x)
+
+
+def _any_nonzero(x: Array) -> Array:
+    return lax.reduce_or(lax.ne(x, 0), tuple(range(len(shape_of(x)))))
+
+
+def _integers_only(name: str, x: Array) -> None:
+    if not is_integer(dtype_of(x)):
+        raise DtypeError(f"{name} takes integers, got {dtype_of(x)}", "cast with `astype`")
+
+
+@composite()
+def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
+    """The least common multiple.
+
+    >>> int(jnp.lcm(4, 6))
+    12
+    """
+    x1, x2 = broadcast(promote_dtypes(x1, x2), scalars=False)
+    _integers_only("lcm", x1)
+    a, b = _magnitude(x1), _magnitude(x2)
+    common = gcd(a, b)
+    nothing = lax.eq(common, 0)
+    return where3(nothing, 0, lax.mul(lax.div(a, where3(nothing, 1, common)), b))
+
+
+@composite()
+def left_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """Shift bits to the left.
+
+    >>> int(jnp.left_shift(1, 3))
+    8
+    """
+    x, y = promote(x, y)
+    return lax.shift_left_p.bind(_bits_only("left_shift", _ints(x)), _ints(y))
+
+
+bitwise_left_shift = left_shift
+
+
+@composite()
+def right_shift(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """Shift bits to the right, the sign bit filling in for signed integers.
+
+    >>> int(jnp.right_shift(-8, 1))
+    -4
+    """
+    x1, x2 = promote(x1, x2)
+    x1, x2 = _bits_only("right_shift", _ints(x1)), _ints(x2)
+    unsigned = is_unsigned(dtype_of(x1))
+    return (lax.shift_right_logical_p if unsigned else lax.shift_right_arithmetic_p).bind(x1, x2)
+
+
+bitwise_right_shift = right_shift
+
+# ---------------------------------------------------------------------------- bounds and closeness
+
+
+def clip(arr: ArrayLike | None = None, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:  # noqa: A002
+    """Bound elements below by `min` and above by `max`, either of which may be absent.
+
+    >>> jnp.clip(jnp.arange(4), 1, 2)
+    Array([1, 1, 2, 2], dtype=int32)
+    """
+    if arr is None:
+        raise ArgumentError("clip takes an array first", "pass the array to clip")
+    if any(is_complex(dtype_of(x)) for x in (arr, min, max) if x is not None):
+        raise DtypeError("clip has no meaning for complex numbers", "clip the real and imaginary parts")
+    return _clip(arr, min, max)
+
+
+@composite()
+def _clip(arr: Any, min: Any = None, max: Any = None) -> Array:  # noqa: A002
+    arr = value(arr, "clip")
+    if min is not None:
+        arr = maximum(min, arr)
+    return arr if max is None else minimum(max, arr)
+
+
+@composite("equal_nan")
+def isclose(
+    a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08, equal_nan: bool = False
+) -> Array:
+    """Whether `abs(a - b) <= atol + rtol * abs(b)`; infinities must be equal.
+
+    >>> bool(jnp.isclose(1.0, 1.0 + 1e-6))
+    True
+    """
+    a, b = promote(a, b)
+    if not is_inexact(dtype_of(a)):
+        if is_bool(dtype_of(a)):
+            return equal(a, b)
+        a, b = promote_inexact(a, b)
+    real = np.zeros((), dtype_of(a)).real.dtype
+    tolerance = astype(atol, real) + value(astype(rtol, real)) * lax.abs(b)
+    finite = logical_and(isfinite(a), isfinite(b))
+    near = logical_and(finite, less_equal(lax.abs(lax.sub(a, b)), tolerance))
+    result = lax.bitwise_or(near, *broadcast([logical_and(lax.bitwise_not(finite), equal(a, b))]))
+    return lax.bitwise_or(result, logical_and(isnan(a), isnan(b))) if equal_nan else result
+
+
+@composite("equal_nan")
+def allclose(
+    a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08, equal_nan: bool = False
+) -> Array:
+    """Whether all elements are close, as `isclose` says.
+
+    >>> bool(jnp.allclose(jnp.ones(2), 1.0))
+    True
+    """
+    close = isclose(a, b, rtol, atol, equal_nan)
+    return lax.reduce_and(close, tuple(range(len(shape_of(close)))))
+
+
+def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
+    """Whether two arrays have the same shape and elements.
+
+    >>> bool(jnp.array_equal(jnp.arange(2), jnp.arange(2)))
+    True
+    """
+    from .create import asarray
+
+    a1, a2 = asarray(a1), asarray(a2)
+    if shape_of(a1) != shape_of(a2):
+        return asarray(False)
+    return _all_equal(a1, a2, equal_nan)
+
+
+@composite("equal_nan")
+def _all_equal(a1: Any, a2: Any, equal_nan: bool) -> Array:
+    same = equal(a1, a2)
+    if equal_nan:
+        same = lax.bitwise_or(same, logical_and(isnan(a1), isnan(a2)))
+    return lax.reduce_and(same, tuple(range(len(shape_of(same)))))
+
+
+def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
+    """Whether two arrays broadcast to equal ones.
+
+    >>> bool(jnp.array_equiv(jnp.ones(2), 1))
+    True
+    """
+    from .create import asarray
+
+    a1, a2 = asarray(a1), asarray(a2)
+    try:
+        np.broadcast_shapes(shape_of(a1), shape_of(a2))
+    except ValueError:
+        return asarray(False)
+    return _all_equal(a1, a2, False)
+
+
+def where(
+    condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None, /, *, size: int | None = None,
+    fill_value: Any = None,
+) -> Any:  # fmt: skip
+    """Choose from `x` where a condition holds, from `y` elsewhere; with one argument, `nonzero`.
+
+    >>> jnp.where(jnp.arange(3) > 1, 10, 20)
+    Array([20, 20, 10], dtype=int32, weak_type=True)
+    """
+    if x is None and y is None:
+        from .index import nonzero
+
+        return nonzero(condition, size=size, fill_value=fill_value)
+    if x is None or y is None:
+        raise ArgumentError("where takes one argument or three", "pass both `x` and `y`, or neither")
+    if size is not None or fill_value is not None:
+        raise ArgumentError("size and fill_value belong to where of one argument", "drop them")
+    condition = condition if isinstance(condition, (bool, Value)) else value(condition, "where")
+    if not is_bool(dtype_of(condition)):
+        condition = lax.ne(condition, np.zeros((), dtype_of(condition))[()])
+    return _where(condition, x, y)
+
+
+@composite()
+def _where(condition: Any, x: Any, y: Any) -> Array:
+    return where3(condition, x, y)

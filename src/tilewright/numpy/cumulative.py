@@ -1,0 +1,108 @@
+"""Running sums and products along an axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...core.errors import ArgumentError
+from .. import lax
+from .reductions import sum_dtype
+from .ufuncs import isnan, where3
+from .util import Array, ArrayLike, DTypeLike, astype, axis_of, composite, computation_dtype, dtype_argument, dtype_of, no_out, shape_of, value
+
+
+def _running(primitive: Any, neutral: int, skip_nan: bool) -> Any:
+    def scan(a: Any, axis: Any = None, dtype: Any = None, include_initial: bool = False) -> Array:
+        a = value(a)
+        if axis is None:
+            a = lax.reshape(a, (int(np.prod(shape_of(a), dtype=np.int64)),))
+            axis = 0
+        number = axis_of(axis, len(shape_of(a)))
+        result = sum_dtype(dtype_of(a)) if dtype is None else dtype
+        if skip_nan:
+            a = where3(isnan(a), np.asarray(neutral).astype(dtype_of(a))[()], a)
+        a = primitive.bind(astype(a, computation_dtype(result)), axis=number, reverse=False)
+        if include_initial:
+            config = [(0, 0, 0)] * len(shape_of(a))
+            config[number] = (1, 0, 0)
+            a = lax.pad(a, np.asarray(neutral).astype(dtype_of(a))[()], config)
+        return astype(a, result)
+
+    scan.__name__ = primitive.name
+    return composite("axis", "dtype", "include_initial")(scan)
+
+
+_cumsum, _cumprod = _running(lax.cumsum_p, 0, False), _running(lax.cumprod_p, 1, False)
+_nancumsum, _nancumprod = _running(lax.cumsum_p, 0, True), _running(lax.cumprod_p, 1, True)
+
+
+def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike = None, out: None = None) -> Array:
+    """The running sum along an axis, or of the array laid flat.
+
+    >>> jnp.cumsum(jnp.arange(4))
+    Array([0, 1, 3, 6], dtype=int32)
+    """
+    no_out(out, "cumsum")
+    return _cumsum(a, axis, dtype_argument(dtype))
+
+
+def cumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike = None, out: None = None) -> Array:
+    """The running product along an axis, or of the array laid flat.
+
+    >>> jnp.cumprod(jnp.array([1, 2, 3]))
+    Array([1, 2, 6], dtype=int32)
+    """
+    no_out(out, "cumprod")
+    return _cumprod(a, axis, dtype_argument(dtype))
+
+
+def nancumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike = None, out: None = None) -> Array:
+    """The running sum along an axis, nan counting as 0.
+
+    >>> jnp.nancumsum(jnp.array([1., jnp.nan, 2.]))
+    Array([1., 1., 3.], dtype=float32)
+    """
+    no_out(out, "nancumsum")
+    return _nancumsum(a, axis, dtype_argument(dtype))
+
+
+def nancumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike = None, out: None = None) -> Array:
+    """The running product along an axis, nan counting as 1.
+
+    >>> jnp.nancumprod(jnp.array([2., jnp.nan, 2.]))
+    Array([2., 2., 4.], dtype=float32)
+    """
+    no_out(out, "nancumprod")
+    return _nancumprod(a, axis, dtype_argument(dtype))
+
+
+def _only_axis(x: Any, axis: int | None, name: str) -> int:
+    if axis is None:
+        if len(shape_of(x)) != 1:
+            raise ArgumentError(f"{name} of an array of shape {shape_of(x)} without an axis", "name the axis")
+        return 0
+    return axis
+
+
+def cumulative_sum(
+    x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike = None, include_initial: bool = False
+) -> Array:
+    """The running sum, which may start with 0.
+
+    >>> jnp.cumulative_sum(jnp.array([1, 2]), include_initial=True)
+    Array([0, 1, 3], dtype=int32)
+    """
+    return _cumsum(x, _only_axis(x, axis, "cumulative_sum"), dtype_argument(dtype), include_initial)
+
+
+def cumulative_prod(
+    x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike = None, include_initial: bool = False
+) -> Array:
+    """The running product, which may start with 1.
+
+    >>> jnp.cumulative_prod(jnp.array([2, 3]), include_initial=True)
+    Array([1, 2, 6], dtype=int32)
+    """
+    return _cumprod(x, _only_axis(x, axis, "cumulative_prod"), dtype_argument(dtype), include_initial)

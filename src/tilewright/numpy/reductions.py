@@ -1,0 +1,470 @@
+"""Reductions over axes: sums, extremes, moments, truth, positions; each with NumPy's keywords.
+
+A reduction takes `initial` (a value combined with the result) and `where` (a mask; elements left out
+count as the neutral element). Half-precision sums are accumulated in float32.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...core.errors import ArgumentError
+from .. import lax
+from .ufuncs import _boolean, isnan, where3
+from .util import (
+    Array,
+    ArrayLike,
+    Axis,
+    DTypeLike,
+    astype,
+    axes_of,
+    axis_of,
+    broadcast_to_shape,
+    composite,
+    computation_dtype,
+    default_float,
+    default_int,
+    dtype_argument,
+    dtype_of,
+    hashable,
+    is_bool,
+    is_complex,
+    is_float,
+    is_inexact,
+    is_unsigned,
+    no_out,
+    shape_of,
+    to_inexact,
+    value,
+)
+
+
+def kept(result: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+    """Put reduced axes back as axes of size 1."""
+    return lax.expand_dims(result, axes) if keepdims else result
+
+
+def masked(a: Array, where: Any, neutral: Any) -> Array:
+    """The array with elements outside a mask replaced by a neutral element."""
+    if where is None:
+        return a
+    return where3(_boolean(value(where, "where")), a, np.asarray(neutral).astype(dtype_of(a))[()])
+
+
+def count(shape: tuple[int, ...], axes: tuple[int, ...], where: Any, dtype: Any, keepdims: bool) -> Any:
+    """How many elements a reduction takes in: a number, or an array where a mask decides."""
+    if where is None:
+        size = 1
+        for axis in axes:
+            size *= shape[axis]
+        return size
+    mask = broadcast_to_shape(_boolean(value(where)), shape)
+    return kept(lax.reduce_sum_p.bind(astype(mask, dtype), axes=axes), axes, keepdims)
+
+
+def sum_dtype(dtype: Any, promote_integers: bool = True) -> Any:
+    """The dtype of a sum: small integers and booleans widen to the default integer."""
+    if is_inexact(dtype) or not promote_integers:
+        return default_int() if is_bool(dtype) else dtype
+    least = np.dtype(f"u{default_int().name}") if is_unsigned(dtype) else default_int()
+    return dtype if dtype.itemsize > least.itemsize else least
+
+
+# ---------------------------------------------------------------------------- sums and products
+
+
+def _added(primitive: Any, combine: Any, neutral: int) -> Any:
+    def reduce(
+        a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None,
+        promote_integers: bool = True,
+    ) -> Array:  # fmt: skip
+        a = value(a)
+        result_dtype = sum_dtype(dtype_of(a), promote_integers) if dtype is None else dtype
+        weak = dtype is None and a.aval.weak_type and result_dtype == dtype_of(a) if hasattr(a, "aval") else False
+        a = masked(astype(a, computation_dtype(result_dtype)), where, neutral)
+        shape = shape_of(a)
+        if where is not None:
+            shape = shape_of(a)
+        axes = axes_of(axis, len(shape))
+        result = astype(kept(primitive.bind(a, axes=axes), axes, keepdims), result_dtype, weak)
+        return result if initial is None else combine(result, astype(initial, result_dtype))
+
+    return reduce
+
+
+_STATIC = ("axis", "dtype", "keepdims", "promote_integers")
+_sum = composite(*_STATIC)(_added(lax.reduce_sum_p, lax.add, 0))
+_prod = composite(*_STATIC)(_added(lax.reduce_prod_p, lax.mul, 1))
+
+
+def sum(  # noqa: A001
+    a: ArrayLike, axis: Axis = None, dtype: DTypeLike = None, out: None = None, keepdims: bool = False,
+    initial: ArrayLike | None = None, where: ArrayLike | None = None, promote_integers: bool = True,
+) -> Array:  # fmt: skip
+    """The sum over axes; integers narrower than the default widen unless `promote_integers` is off.
+
+    >>> jnp.sum(jnp.arange(6).reshape(2, 3), axis=0)
+    Array([3, 5, 7], dtype=int32)
+    """
+    no_out(out, "sum")
+    return _sum(a, axis, dtype_argument(dtype), keepdims, initial, where, promote_integers)
+
+
+def prod(
+    a: ArrayLike, axis: Axis = None, dtype: DTypeLike = None, out: None = None, keepdims: bool = False,
+    initial: ArrayLike | None = None, where: ArrayLike | None = None, promote_integers: bool = True,
+) -> Array:  # fmt: skip
+    """The product over axes.
+
+    >>> jnp.prod(jnp.array([2., 3.]))
+    Array(6., dtype=float32)
+    """
+    no_out(out, "prod")
+    return _prod(a, axis, dtype_argument(dtype), keepdims, initial, where, promote_integers)
+
+
+# ---------------------------------------------------------------------------- extremes
+
+
+def lowest(dtype: Any) -> Any:
+    """The least value of a dtype: -inf of floats."""
+    return _bound(dtype, -1)
+
+
+def highest(dtype: Any) -> Any:
+    """The largest value of a dtype: inf of floats."""
+    return _bound(dtype, 1)
+
+
+def _bound(dtype: Any, sign: int) -> Any:
+    from .dtypes import finfo, iinfo
+
+    if is_bool(dtype):
+        return np.bool_(sign > 0)
+    if is_complex(dtype):
+        return np.asarray(complex(sign * np.inf, sign * np.inf), dtype)[()]
+    if is_float(dtype):
+        limit = finfo(dtype).max if dtype.name == "float8_e4m3fn" else np.inf
+        return np.asarray(sign * float(limit)).astype(dtype)[()]
+    info = iinfo(dtype)
+    return np.asarray(int(info.max if sign > 0 else info.min)).astype(dtype)[()]
+
+
+def _extreme(name: str, primitive: Any, combine: Any, neutral: Any) -> Any:
+    def reduce(a: Any, axis: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Array:
+        a = value(a, name)
+        if where is not None and initial is None:
+            raise ArgumentError(f"{name} with `where` of elements that may all be left out", "give `initial`")
+        a = masked(a, where, neutral(dtype_of(a)))
+        shape = shape_of(a)
+        axes = axes_of(axis, len(shape))
+        if initial is None and 0 in [shape[d] for d in axes]:
+            raise ArgumentError(f"{name} of no elements (shape {shape}, axis {axis})", "give `initial`")
+        if is_complex(dtype_of(a)):
+            result = _complex_extreme(a, axes, name)
+        else:
+            result = primitive.bind(a, axes=axes)
+        result = kept(result, axes, keepdims)
+        return result if initial is None else combine(result, astype(initial, dtype_of(a)))
+
+    return composite("axis", "keepdims")(_named(reduce, f"_{name}"))
+
+
+def _named(function: Any, name: str) -> Any:
+    function.__name__ = function.__qualname__ = name
+    return function
+
+
+def _complex_extreme(a: Array, axes: tuple[int, ...], name: str) -> Array:
+    """By real part, then by imaginary part; nan wins as it does for real numbers."""
+    reduce_p = lax.reduce_max_p if name == "max" else lax.reduce_min_p
+    re, im = lax.real(a), lax.imag(a)
+    best = reduce_p.bind(re, axes=axes)
+    outside = lax.ne(re, broadcast_to_shape(lax.expand_dims(best, axes), shape_of(re)))
+    rest = lowest(dtype_of(im)) if name == "max" else highest(dtype_of(im))
+    imaginary = reduce_p.bind(where3(outside, rest, im), axes=axes)
+    return lax.complex(best, where3(isnan(best), np.nan, imaginary))
+
+
+_max = _extreme("max", lax.reduce_max_p, lax.max, lowest)
+_min = _extreme("min", lax.reduce_min_p, lax.min, highest)
+
+
+def max(  # noqa: A001
+    a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False, initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:  # fmt: skip
+    """The largest element over axes; nan if there is one.
+
+    >>> jnp.max(jnp.array([1, 3, 2]))
+    Array(3, dtype=int32)
+    """
+    no_out(out, "max")
+    return _max(a, axis, keepdims, initial, where)
+
+
+def min(  # noqa: A001
+    a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False, initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:  # fmt: skip
+    """The smallest element over axes; nan if there is one.
+
+    >>> jnp.min(jnp.array([2, 1, 3]))
+    Array(1, dtype=int32)
+    """
+    no_out(out, "min")
+    return _min(a, axis, keepdims, initial, where)
+
+
+amax, amin = max, min
+
+
+def minmax(
+    a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False, initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> tuple[Array, Array]:  # fmt: skip
+    """The smallest and the largest element over axes.
+
+    >>> [int(v) for v in jnp.minmax(jnp.array([2, 1, 3]))]
+    [1, 3]
+    """
+    return min(a, axis, out, keepdims, initial, where), max(a, axis, out, keepdims, initial, where)
+
+
+def ptp(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False) -> Array:
+    """The range: largest less smallest.
+
+    >>> jnp.ptp(jnp.array([1, 5]))
+    Array(4, dtype=int32)
+    """
+    no_out(out, "ptp")
+    return _ptp(a, axis, keepdims)
+
+
+@composite("axis", "keepdims")
+def _ptp(a: Any, axis: Any, keepdims: bool) -> Array:
+    return lax.sub(max(a, axis, keepdims=keepdims), min(a, axis, keepdims=keepdims))
+
+
+# ---------------------------------------------------------------------------- truth
+
+
+def _truth(name: str, primitive: Any, neutral: bool) -> Any:
+    def reduce(a: Any, axis: Any = None, keepdims: bool = False, where: Any = None) -> Array:
+        a = masked(_boolean(value(a, name)), where, neutral)
+        axes = axes_of(axis, len(shape_of(a)))
+        return kept(primitive.bind(a, axes=axes), axes, keepdims)
+
+    return composite("axis", "keepdims")(_named(reduce, f"_{name}"))
+
+
+_all = _truth("all", lax.reduce_and_p, True)
+_any = _truth("any", lax.reduce_or_p, False)
+
+
+def all(  # noqa: A001
+    a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
+) -> Array:
+    """Whether all elements over axes are true.
+
+    >>> bool(jnp.all(jnp.array([True, False])))
+    False
+    """
+    no_out(out, "all")
+    return _all(a, axis, keepdims, where)
+
+
+def any(  # noqa: A001
+    a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
+) -> Array:
+    """Whether any element over axes is true.
+
+    >>> bool(jnp.any(jnp.array([True, False])))
+    True
+    """
+    no_out(out, "any")
+    return _any(a, axis, keepdims, where)
+
+
+@composite("axis", "keepdims")
+def count_nonzero(a: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
+    """How many elements over axes are not zero.
+
+    >>> int(jnp.count_nonzero(jnp.array([0, 1, 2])))
+    2
+    """
+    return sum(_boolean(value(a, "count_nonzero")), axis, default_int(), keepdims=keepdims)
+
+
+# ---------------------------------------------------------------------------- moments
+
+
+def _inexact_result(a: Array, dtype: Any) -> Any:
+    return to_inexact(dtype_of(a)) if dtype is None else dtype
+
+
+@composite("axis", "dtype", "keepdims")
+def _mean(a: Any, axis: Any, dtype: Any, keepdims: bool, where: Any) -> Array:
+    a = value(a, "mean")
+    result = _inexact_result(a, dtype)
+    work = computation_dtype(to_inexact(result))
+    shape = shape_of(a) if where is None else np.broadcast_shapes(shape_of(a), shape_of(where))
+    axes = axes_of(axis, len(shape))
+    total = sum(a, axes, work, keepdims=keepdims, where=where)
+    weak = dtype is None and getattr(getattr(a, "aval", None), "weak_type", False)
+    return astype(total / count(shape, axes, where, work, keepdims), result, weak)
+
+
+def mean(
+    a: ArrayLike, axis: Axis = None, dtype: DTypeLike = None, out: None = None, keepdims: bool = False, *,
+    where: ArrayLike | None = None,
+) -> Array:  # fmt: skip
+    """The mean over axes; of integers a float.
+
+    >>> jnp.mean(jnp.arange(4))
+    Array(1.5, dtype=float32)
+    """
+    no_out(out, "mean")
+    return _mean(a, axis, dtype_argument(dtype), keepdims, where)
+
+
+@composite("axis", "dtype", "keepdims", "correction")
+def _var(a: Any, axis: Any, dtype: Any, correction: Any, keepdims: bool, where: Any, mean: Any) -> Array:
+    a = value(a, "var")
+    if dtype is not None and is_complex(dtype_of(a)) and not is_complex(dtype):
+        raise ArgumentError(f"the variance of {dtype_of(a)} in {dtype}", "take the real part first, or leave `dtype` out")
+    inner = to_inexact(dtype_of(a)) if dtype is None else to_inexact(dtype)
+    result = np.zeros((), _inexact_result(a, dtype)).real.dtype
+    work = computation_dtype(inner)
+    a = astype(a, work)
+    shape = shape_of(a) if where is None else np.broadcast_shapes(shape_of(a), shape_of(where))
+    axes = axes_of(axis, len(shape))
+    centre = _mean(a, axes, None, True, where) if mean is None else astype(mean, work)
+    gap = a - centre
+    squares = lax.real(lax.mul(gap, lax.conj(gap))) if is_complex(work) else lax.square(gap)
+    size = count(shape, axes, where, dtype_of(squares), keepdims)
+    total = sum(squares, axes, keepdims=keepdims, where=where)
+    left = size - correction
+    if isinstance(left, (int, float)):
+        return astype(total / left if left > 0 else total * np.nan, result)
+    return astype(where3(left > 0, total / left, np.nan), result)
+
+
+def _correction(ddof: Any, correction: Any) -> Any:
+    if correction is None:
+        return ddof
+    if ddof not in (0, None):
+        raise ArgumentError(f"ddof={ddof} and correction={correction} say the same", "give one of them")
+    return correction
+
+
+def var(
+    a: ArrayLike, axis: Axis = None, dtype: DTypeLike = None, out: None = None, ddof: int = 0, keepdims: bool = False,
+    *, where: ArrayLike | None = None, mean: ArrayLike | None = None, correction: int | float | None = None,
+) -> Array:  # fmt: skip
+    """The variance over axes: the mean squared distance from the mean, with `ddof` taken off the count.
+
+    >>> jnp.var(jnp.array([1., 3.]))
+    Array(1., dtype=float32)
+    """
+    no_out(out, "var")
+    return _var(a, axis, dtype_argument(dtype), _correction(ddof, correction), keepdims, where, mean)
+
+
+def std(
+    a: ArrayLike, axis: Axis = None, dtype: DTypeLike = None, out: None = None, ddof: int = 0, keepdims: bool = False,
+    *, where: ArrayLike | None = None, mean: ArrayLike | None = None, correction: int | float | None = None,
+) -> Array:  # fmt: skip
+    """The standard deviation over axes.
+
+    >>> jnp.std(jnp.array([1., 3.]))
+    Array(1., dtype=float32)
+    """
+    no_out(out, "std")
+    return _std(a, axis, dtype_argument(dtype), _correction(ddof, correction), keepdims, where, mean)
+
+
+@composite("axis", "dtype", "keepdims", "correction")
+def _std(a: Any, axis: Any, dtype: Any, correction: Any, keepdims: bool, where: Any, mean: Any) -> Array:
+    return lax.sqrt(_var(a, axis, dtype, correction, keepdims, where, mean))
+
+
+def average(
+    a: ArrayLike, axis: Axis = None, weights: ArrayLike | None = None, returned: bool = False, keepdims: bool = False
+) -> Any:
+    """The weighted mean over axes; with `returned`, also the sum of the weights.
+
+    >>> jnp.average(jnp.array([1., 2.]), weights=jnp.array([3., 1.]))
+    Array(1.25, dtype=float32)
+    """
+    result, total = _average(a, axis, weights, keepdims)
+    return (result, total) if returned else result
+
+
+@composite("axis", "keepdims")
+def _average(a: Any, axis: Any, weights: Any = None, keepdims: bool = False) -> tuple[Array, Array]:
+    from .util import promote_dtypes_inexact
+
+    a = value(a, "average")
+    shape = shape_of(a)
+    axes = axes_of(axis, len(shape))
+    if weights is None:
+        result = mean(a, axes, keepdims=keepdims)
+        return result, lax.full(shape_of(result), count(shape, axes, None, None, False), dtype_of(result))
+    a, weights = promote_dtypes_inexact(a, value(weights, "average"))
+    if shape_of(weights) != shape:
+        if shape_of(weights) != tuple(shape[d] for d in axes):
+            raise ArgumentError(
+                f"weights of shape {shape_of(weights)} for an array of shape {shape} over axis {axis}",
+                "give weights the shape of the array, or of the axes averaged over",
+            )
+        order = sorted(range(len(axes)), key=lambda i: axes[i])
+        weights = lax.broadcast_in_dim(lax.transpose(weights, order), shape, tuple(sorted(axes)))
+    total = sum(weights, axes, keepdims=keepdims)
+    return sum(lax.mul(a, weights), axes, keepdims=keepdims) / total, total
+
+
+# ---------------------------------------------------------------------------- positions
+
+
+def _position(name: str, function: Any) -> Any:
+    def reduce(a: Any, axis: Any = None, keepdims: bool = False) -> Array:
+        a = value(a, name)
+        shape = shape_of(a)
+        if axis is None:
+            flat = lax.reshape(a, (int(np.prod(shape, dtype=np.int64)),))
+            number, shown = 0, tuple(range(len(shape)))
+        else:
+            flat, number = a, axis_of(axis, len(shape))
+            shown = (number,)
+        if shape_of(flat)[number] == 0:
+            raise ArgumentError(f"{name} of no elements (shape {shape}, axis {axis})", "pass at least one element")
+        return kept(function(flat, number, default_int()), shown, keepdims)
+
+    return composite("axis", "keepdims")(_named(reduce, f"_{name}"))
+
+
+_argmax, _argmin = _position("argmax", lax.argmax), _position("argmin", lax.argmin)
+
+
+def argmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
+    """The position of the largest element along an axis, or in the array laid flat; the first of equals.
+
+    >>> jnp.argmax(jnp.array([1, 3, 2]))
+    Array(1, dtype=int32)
+    """
+    no_out(out, "argmax")
+    return _argmax(a, axis, bool(keepdims))
+
+
+def argmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
+    """The position of the smallest element along an axis, or in the array laid flat; the first of equals.
+
+    >>> jnp.argmin(jnp.array([2, 1, 3]))
+    Array(1, dtype=int32)
+    """
+    no_out(out, "argmin")
+    return _argmin(a, axis, bool(keepdims))
+

@@ -1,0 +1,440 @@
+"""Changing shapes and orders of axes; nothing here computes."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core.errors import ArgumentError, ShapeError
+from .. import lax
+from . import util
+from .util import Array, ArrayLike, axes_of, axis_of, composite, shape_argument, shape_of, value
+
+
+def shape(a: Any) -> tuple[int, ...]:
+    """The shape of an array, number or sequence.
+
+    >>> jnp.shape(jnp.zeros((2, 3)))
+    (2, 3)
+    """
+    return np.shape(a) if isinstance(a, (list, tuple)) else shape_of(a)
+
+
+def ndim(a: Any) -> int:
+    """The number of dimensions.
+
+    >>> jnp.ndim(jnp.zeros((2, 3)))
+    2
+    """
+    return len(shape(a))
+
+
+def size(a: Any, axis: Any = None) -> int:
+    """The number of elements, or the length of one axis or the product of several.
+
+    >>> jnp.size(jnp.zeros((2, 3)))
+    6
+    """
+    dims = shape(a)
+    return int(np.prod([dims[d] for d in axes_of(axis, len(dims))], dtype=np.int64))
+
+
+def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = None, out_sharding: Any = None) -> Array:
+    """The same elements in another shape; one dimension may be -1 and is inferred.
+
+    >>> jnp.reshape(jnp.arange(4), (2, -1))
+    Array([[0, 1],
+           [2, 3]], dtype=int32)
+    """
+    a = value(a, "reshape")
+    wanted = _inferred(shape_of(a), shape)
+    if order in ("C", "K", "A"):
+        return a if wanted == shape_of(a) and not copy else lax.reshape(a, wanted)
+    if order != "F":
+        raise ArgumentError(f"order {order!r} of elements", "use 'C' or 'F'")
+    return transpose(lax.reshape(transpose(a), wanted[::-1]))
+
+
+def _inferred(old: tuple[int, ...], shape: Any) -> tuple[int, ...]:
+    sizes = [operator.index(d) for d in shape] if isinstance(shape, (tuple, list, np.ndarray)) else [operator.index(shape)]
+    total = int(np.prod(old, dtype=np.int64))
+    if sizes.count(-1) == 1:
+        rest = int(np.prod([d for d in sizes if d != -1], dtype=np.int64))
+        if rest > 0 and total % rest == 0:
+            sizes[sizes.index(-1)] = total // rest
+    if min(sizes, default=0) < 0 or int(np.prod(sizes, dtype=np.int64)) != total:
+        raise ShapeError(f"an array of shape {old} does not reshape to {tuple(sizes)}", f"it has {total} elements")
+    return tuple(sizes)
+
+
+def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
+    """The array laid flat.
+
+    >>> jnp.ravel(jnp.ones((1, 2)))
+    Array([1., 1.], dtype=float32)
+    """
+    return reshape(a, (-1,) if 0 not in shape_of(a) else (0,), order)
+
+
+def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
+    """Reverse the axes, or put them in a given order.
+
+    >>> jnp.transpose(jnp.ones((1, 2))).shape
+    (2, 1)
+    """
+    a = value(a, "transpose")
+    n = len(shape_of(a))
+    order = tuple(range(n))[::-1] if axes is None else axes_of(tuple(axes), n)
+    if len(order) != n:
+        raise ArgumentError(f"axes {axes} do not order the {n} axes of the array", "name every axis once")
+    return a if order == tuple(range(n)) else lax.transpose(a, order)
+
+
+def permute_dims(a: ArrayLike, /, axes: Sequence[int]) -> Array:
+    """Put the axes in a given order.
+
+    >>> jnp.permute_dims(jnp.ones((1, 2)), (1, 0)).shape
+    (2, 1)
+    """
+    return transpose(a, axes)
+
+
+def matrix_transpose(x: ArrayLike, /) -> Array:
+    """Swap the last two axes.
+
+    >>> jnp.matrix_transpose(jnp.ones((3, 1, 2))).shape
+    (3, 2, 1)
+    """
+    return swapaxes(x, -1, -2)
+
+
+def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
+    """Swap two axes.
+
+    >>> jnp.swapaxes(jnp.ones((1, 2)), 0, 1).shape
+    (2, 1)
+    """
+    order = list(range(len(shape_of(a))))
+    i, j = axis_of(axis1, len(order)), axis_of(axis2, len(order))
+    order[i], order[j] = order[j], order[i]
+    return transpose(a, order)
+
+
+def moveaxis(a: ArrayLike, source: Any, destination: Any) -> Array:
+    """Move axes to new places, the others keeping their order.
+
+    >>> jnp.moveaxis(jnp.ones((1, 2, 3)), 0, -1).shape
+    (2, 3, 1)
+    """
+    a = value(a, "moveaxis")
+    n = len(shape_of(a))
+    source = tuple(source) if isinstance(source, range) else source
+    destination = tuple(destination) if isinstance(destination, range) else destination
+    old, new = axes_of(source, n), axes_of(destination, n)
+    if len(old) != len(new):
+        raise ArgumentError(f"{len(old)} axes to move to {len(new)} places", "give as many places as axes")
+    order = [d for d in range(n) if d not in old]
+    for place, axis in sorted(zip(new, old, strict=True)):
+        order.insert(place, axis)
+    return transpose(a, order)
+
+
+def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
+    """Move one axis back until it lies before position `start`.
+
+    >>> jnp.rollaxis(jnp.ones((1, 2, 3)), 2).shape
+    (3, 1, 2)
+    """
+    n = len(shape_of(a))
+    axis = axis_of(axis, n)
+    start = start + n if start < 0 else start
+    if not 0 <= start <= n:
+        raise ArgumentError(f"start {start} is out of range for {n} axes", f"use 0 to {n}")
+    return moveaxis(a, axis, start - 1 if axis < start else start)
+
+
+def expand_dims(a: ArrayLike, axis: Any) -> Array:
+    """Insert axes of size 1 at positions of the result.
+
+    >>> jnp.expand_dims(jnp.ones(2), 0).shape
+    (1, 2)
+    """
+    a = value(a, "expand_dims")
+    count = len(axis) if isinstance(axis, (tuple, list)) else 1
+    return lax.expand_dims(a, tuple(sorted(axes_of(axis, len(shape_of(a)) + count))))
+
+
+def squeeze(a: ArrayLike, axis: Any = None) -> Array:
+    """Remove axes of size 1: all, or those named.
+
+    >>> jnp.squeeze(jnp.ones((1, 2))).shape
+    (2,)
+    """
+    a = value(a, "squeeze")
+    dims = shape_of(a)
+    axes = tuple(d for d, n in enumerate(dims) if n == 1) if axis is None else axes_of(axis, len(dims))
+    if any(dims[d] != 1 for d in axes):
+        raise ShapeError(f"axes {axes} of shape {dims} are not all of size 1", "squeeze only axes of size 1")
+    return lax.squeeze(a, axes) if axes else a
+
+
+def broadcast_to(array: ArrayLike, shape: Any, *, out_sharding: Any = None) -> Array:
+    """Repeat an array along new or unit axes to a shape.
+
+    >>> jnp.broadcast_to(jnp.arange(2), (2, 2))
+    Array([[0, 1],
+           [0, 1]], dtype=int32)
+    """
+    array, wanted = value(array, "broadcast_to"), shape_argument(shape)
+    old = shape_of(array)
+    fits = len(old) <= len(wanted) and all(
+        a in (1, b) for a, b in zip(old[::-1], wanted[::-1], strict=False)
+    )
+    if not fits:
+        raise ShapeError(f"shape {old} does not broadcast to {wanted}", "each dimension must be equal or 1")
+    return util.broadcast_to_shape(array, wanted)
+
+
+def broadcast_arrays(*args: ArrayLike) -> list[Array]:
+    """Arrays repeated to the shape they have in common.
+
+    >>> [v.shape for v in jnp.broadcast_arrays(jnp.ones((2, 1)), jnp.ones(3))]
+    [(2, 3), (2, 3)]
+    """
+    return util.broadcast(util.values(*args), scalars=False)
+
+
+def _at_least(n: int, place: Any) -> Any:
+    def function(*arys: Any) -> Any:
+        from .create import asarray
+
+        results = []
+        for item in arys:
+            a = asarray(item)
+            while len(shape_of(a)) < n:
+                a = expand_dims(a, place(len(shape_of(a))))
+            results.append(a)
+        return results[0] if len(results) == 1 else results
+
+    function.__name__ = function.__qualname__ = f"atleast_{n}d"
+    function.__doc__ = f"""Arrays with axes of size 1 added until they have {n} dimensions.
+
+    >>> jnp.atleast_{n}d(1.0).ndim
+    {n}
+    """
+    return function
+
+
+atleast_1d = _at_least(1, lambda ndim: 0)
+atleast_2d = _at_least(2, lambda ndim: 0)
+atleast_3d = _at_least(3, lambda ndim: ndim if ndim != 1 else 0)
+
+
+# ---------------------------------------------------------------------------- order of elements
+
+
+@composite("axis")
+def flip(m: ArrayLike, axis: Any = None) -> Array:
+    """Reverse the order of elements along axes.
+
+    >>> jnp.flip(jnp.arange(3))
+    Array([2, 1, 0], dtype=int32)
+    """
+    m = value(m, "flip")
+    return lax.rev(m, axes_of(axis, len(shape_of(m))))
+
+
+def fliplr(m: ArrayLike) -> Array:
+    """Reverse the order of columns.
+
+    >>> jnp.fliplr(jnp.array([[1, 2]]))
+    Array([[2, 1]], dtype=int32)
+    """
+    return flip(m, 1)
+
+
+def flipud(m: ArrayLike) -> Array:
+    """Reverse the order of rows.
+
+    >>> jnp.flipud(jnp.array([1, 2]))
+    Array([2, 1], dtype=int32)
+    """
+    return flip(m, 0)
+
+
+@composite("k", "axes")
+def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
+    """Turn a plane of two axes by 90 degrees, `k` times.
+
+    >>> jnp.rot90(jnp.array([[1, 2]]))
+    Array([[2],
+           [1]], dtype=int32)
+    """
+    m = value(m, "rot90")
+    first, second = axes_of(tuple(axes), len(shape_of(m)))
+    k %= 4
+    if k == 0:
+        return m
+    if k == 2:
+        return flip(m, (first, second))
+    return swapaxes(flip(m, second), first, second) if k == 1 else flip(swapaxes(m, first, second), second)
+
+
+def roll(a: ArrayLike, shift: Any, axis: Any = None) -> Array:
+    """Shift elements along axes, those that fall off coming in at the other end.
+
+    >>> jnp.roll(jnp.arange(4), 1)
+    Array([3, 0, 1, 2], dtype=int32)
+    """
+    known = isinstance(shift, (int, np.integer, tuple, list, np.ndarray))
+    if known and all(isinstance(s, (int, np.integer)) for s in np.asarray(shift, dtype=object).flat):
+        return _roll(a, np.asarray(shift).tolist(), axis)
+    return _roll_by_array(a, shift, axis)
+
+
+def _shifts(shift: Any, axis: Any, n: int) -> list[tuple[int, Any]]:
+    axes = tuple(axis_of(d, n) for d in (axis if isinstance(axis, (tuple, list)) else (axis,)))
+    shifts = list(shift) if isinstance(shift, (tuple, list)) else [shift] * len(axes)
+    if len(axes) == 1 and len(shifts) > 1:
+        axes = axes * len(shifts)
+    if len(shifts) != len(axes):
+        raise ArgumentError(f"{len(shifts)} shifts for {len(axes)} axes", "give one shift per axis")
+    return list(zip(axes, shifts, strict=True))
+
+
+@composite("shift", "axis")
+def _roll(a: Any, shift: Any, axis: Any) -> Array:
+    a = value(a, "roll")
+    old = shape_of(a)
+    if axis is None:
+        return reshape(_roll(ravel(a), shift, 0), old)
+    for number, by in _shifts(shift, axis, len(old)):
+        cut = by % old[number] if old[number] else 0
+        if cut:
+            head = lax.slice_in_dim(a, old[number] - cut, None, axis=number)
+            a = lax.concatenate([head, lax.slice_in_dim(a, 0, old[number] - cut, axis=number)], number)
+    return a
+
+
+@composite("axis")
+def _roll_by_array(a: Any, shift: Any, axis: Any) -> Array:
+    from .index import take
+
+    a = value(a, "roll")
+    old = shape_of(a)
+    if axis is None:
+        return reshape(_roll_by_array(ravel(a), shift, 0), old)
+    rank = len(shape_of(shift)) if not isinstance(shift, (tuple, list)) else 1
+    parts = [shift[i] for i in range(len(axis) if isinstance(axis, (tuple, list)) else 1)] if rank else shift
+    for number, by in _shifts(parts, axis, len(old)):
+        if old[number]:
+            from .arithmetic import remainder
+
+            places = remainder(lax.iota(np.dtype(np.int32), old[number]) - by, old[number])
+            a = take(a, places, number, mode="clip")
+    return a
+
+
+@composite("axis", "repeats", "total_repeat_length")
+def _repeat(a: Any, repeats: Any, axis: int, total_repeat_length: int | None = None) -> Array:
+    from .index import take
+
+    old = shape_of(a)
+    if isinstance(repeats, int):
+        if old[axis] == 1 or repeats == 1 or len(old) == 0:
+            return a if repeats == 1 else util.broadcast_to_shape(a, (*old[:axis], repeats, *old[axis + 1 :]))
+        wide = lax.broadcast_in_dim(
+            a, (*old[: axis + 1], repeats, *old[axis + 1 :]), [d if d <= axis else d + 1 for d in range(len(old))]
+        )
+        return lax.reshape(wide, (*old[:axis], old[axis] * repeats, *old[axis + 1 :]))
+    places = np.repeat(np.arange(old[axis]), np.broadcast_to(np.asarray(repeats), (old[axis],)))
+    return take(a, places.astype(np.int32), axis, mode="clip")
+
+
+def repeat(
+    a: ArrayLike, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None,
+    out_sharding: Any = None,
+) -> Array:  # fmt: skip
+    """Repeat each element a number of times along an axis.
+
+    Traced `repeats` need `total_repeat_length`: the result is cut, or filled with the last element.
+
+    >>> jnp.repeat(jnp.array([1, 2]), 2)
+    Array([1, 1, 2, 2], dtype=int32)
+    """
+    a = value(a, "repeat")
+    if axis is None:
+        a, axis = ravel(a), 0
+    axis = axis_of(axis, len(shape_of(a)))
+    if total_repeat_length is not None:
+        return _repeat_to_length(a, repeats, axis, operator.index(total_repeat_length))
+    known = np.asarray(repeats)  # a tracer raises the error that says its value is not known
+    if known.size == 1:
+        return _repeat(a, int(known.reshape(())), axis)
+    return _repeat(a, tuple(known.tolist()), axis)
+
+
+def _repeat_to_length(a: Array, repeats: Any, axis: int, length: int) -> Array:
+    from .create import asarray
+    from .cumulative import cumsum
+    from .index import take
+    from .sorting import searchsorted
+
+    counts = broadcast_to(asarray(repeats), (shape_of(a)[axis],))
+    places = searchsorted(cumsum(counts), lax.iota(np.dtype(np.int32), length), side="right")
+    return take(a, places, axis, mode="clip")
+
+
+@composite("reps")
+def tile(A: ArrayLike, reps: Any) -> Array:
+    """Repeat a whole array a number of times along each axis.
+
+    >>> jnp.tile(jnp.array([1, 2]), 2)
+    Array([1, 2, 1, 2], dtype=int32)
+    """
+    a = value(A, "tile")
+    times = tuple(operator.index(r) for r in reps) if isinstance(reps, (tuple, list)) else (operator.index(reps),)
+    rank = max(len(times), len(shape_of(a)))
+    times = (1,) * (rank - len(times)) + times
+    dims = (1,) * (rank - len(shape_of(a))) + shape_of(a)
+    pairs = [n for pair in zip(times, dims, strict=True) for n in pair]
+    wide = lax.broadcast_in_dim(lax.reshape(a, dims), pairs, range(1, 2 * rank, 2))
+    return lax.reshape(wide, tuple(t * n for t, n in zip(times, dims, strict=True)))
+
+
+def resize(a: ArrayLike, new_shape: Any) -> Array:
+    """The elements, repeated as often as needed, in a new shape.
+
+    >>> jnp.resize(jnp.array([1, 2]), (3,))
+    Array([1, 2, 1], dtype=int32)
+    """
+    from .create import zeros_like
+
+    a, wanted = value(a, "resize"), shape_argument(new_shape)
+    flat, total = ravel(a), int(np.prod(wanted, dtype=np.int64))
+    if shape_of(flat)[0] == 0 or total == 0:
+        return zeros_like(a, shape=wanted)
+    times = -(-total // shape_of(flat)[0])
+    return reshape(lax.slice_in_dim(tile(flat, times), 0, total), wanted)
+
+
+def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Any = None) -> Array:
+    """Cut the zeros off the front and back of a known array.
+
+    >>> jnp.trim_zeros(jnp.array([0, 1, 0]))
+    Array([1], dtype=int32)
+    """
+    a = value(filt, "trim_zeros")
+    data = np.asarray(a)
+    for number in axes_of(axis, data.ndim):
+        hits = np.flatnonzero(np.any(data != 0, axis=tuple(d for d in range(data.ndim) if d != number)))
+        low = int(hits[0]) if "f" in trim.lower() and hits.size else 0
+        high = int(hits[-1]) + 1 if "b" in trim.lower() and hits.size else data.shape[number]
+        if not hits.size:
+            low = high = 0
+        a = lax.slice_in_dim(a, low, high, axis=number)
+        data = np.asarray(a)
+    return a

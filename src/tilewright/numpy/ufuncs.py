@@ -1,0 +1,651 @@
+"""The elementwise functions: a table of unary ones, the binary ones with NumPy's promotion."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...core.errors import DtypeError
+from .. import lax
+from .ufunc_object import ufunc
+from .util import (
+    Array,
+    ArrayLike,
+    astype,
+    broadcast,
+    composite,
+    default_float,
+    dtype_of,
+    is_bool,
+    is_complex,
+    is_float,
+    is_inexact,
+    is_integer,
+    is_unsigned,
+    no_out,
+    promote,
+    promote_dtypes,
+    promote_dtypes_inexact,
+    promote_inexact,
+    shape_of,
+    typeof,
+    value,
+)
+
+Ufunc = Callable[..., Any]
+
+
+def _finish(function: Ufunc, name: str, doc: str, example: str = "") -> Any:
+    lines = "".join(f"\n    {line}" for line in example.strip().splitlines())
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{doc}\n{lines}\n    " if lines else doc
+    return function
+
+
+# ---------------------------------------------------------------------------- one operand
+
+
+def _inexact_unary(name: str, primitive: Any, doc: str, at: float, gives: float) -> Ufunc:
+    def function(x: ArrayLike, /) -> Array:
+        kind = typeof(x)
+        if not is_inexact(kind.dtype):  # type: ignore[union-attr]
+            (x,) = promote_dtypes_inexact(x)
+        return primitive.bind(x)
+
+    return _finish(function, name, doc + "; integers become floats.", f">>> float(jnp.{name}({at}))\n{gives}")
+
+
+exp = _inexact_unary("exp", lax.exp_p, "The exponential", 0.0, 1.0)
+exp2 = _inexact_unary("exp2", lax.exp2_p, "2 to the power of `x`", 3.0, 8.0)
+expm1 = _inexact_unary("expm1", lax.expm1_p, "`exp(x) - 1`, exact near zero", 0.0, 0.0)
+log = _inexact_unary("log", lax.log_p, "The natural logarithm", 1.0, 0.0)
+log1p = _inexact_unary("log1p", lax.log1p_p, "`log(1 + x)`, exact near zero", 0.0, 0.0)
+sqrt = _inexact_unary("sqrt", lax.sqrt_p, "The square root", 4.0, 2.0)
+cbrt = _inexact_unary("cbrt", lax.cbrt_p, "The cube root", 8.0, 2.0)
+sin = _inexact_unary("sin", lax.sin_p, "The sine", 0.0, 0.0)
+cos = _inexact_unary("cos", lax.cos_p, "The cosine", 0.0, 1.0)
+tan = _inexact_unary("tan", lax.tan_p, "The tangent", 0.0, 0.0)
+sinh = _inexact_unary("sinh", lax.sinh_p, "The hyperbolic sine", 0.0, 0.0)
+cosh = _inexact_unary("cosh", lax.cosh_p, "The hyperbolic cosine", 0.0, 1.0)
+tanh = _inexact_unary("tanh", lax.tanh_p, "The hyperbolic tangent", 0.0, 0.0)
+asin = arcsin = _inexact_unary("arcsin", lax.asin_p, "The inverse sine", 0.0, 0.0)
+acos = arccos = _inexact_unary("arccos", lax.acos_p, "The inverse cosine", 1.0, 0.0)
+atan = arctan = _inexact_unary("arctan", lax.atan_p, "The inverse tangent", 0.0, 0.0)
+asinh = arcsinh = _inexact_unary("arcsinh", lax.asinh_p, "The inverse hyperbolic sine", 0.0, 0.0)
+acosh = arccosh = _inexact_unary("arccosh", lax.acosh_p, "The inverse hyperbolic cosine", 1.0, 0.0)
+atanh = arctanh = _inexact_unary("arctanh", lax.atanh_p, "The inverse hyperbolic tangent", 0.0, 0.0)
+
+
+def _on_floats(name: str, primitive: Any, doc: str, at: float, gives: float, **params: Any) -> Ufunc:
+    def function(x: ArrayLike, /) -> Array:
+        x = value(x, name)
+        dtype = dtype_of(x)
+        if is_complex(dtype):
+            raise DtypeError(f"{name} has no meaning for complex numbers, got {typeof(x).show()}", "take `real` first")
+        return x if not is_float(dtype) else primitive.bind(x, **params)
+
+    return _finish(function, name, doc + "; integers are as they are.", f">>> float(jnp.{name}({at}))\n{gives}")
+
+
+floor = _on_floats("floor", lax.floor_p, "The largest integer not above `x`", 1.5, 1.0)
+ceil = _on_floats("ceil", lax.ceil_p, "The smallest integer not below `x`", 1.5, 2.0)
+
+
+def rint(x: ArrayLike, /) -> Array:
+    """Round to the nearest integer, halves to the even one.
+
+    >>> float(jnp.rint(2.5))
+    2.0
+    """
+    (x,) = promote_dtypes_inexact(x)
+    if is_complex(dtype_of(x)):
+        return lax.complex(rint(lax.real(x)), rint(lax.imag(x)))
+    return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
+
+
+@composite("decimals")
+def _round(a: Any, decimals: int) -> Array:
+    a = value(a, "round")
+    dtype = dtype_of(a)
+    if not is_inexact(dtype):
+        if decimals >= 0:
+            return a
+        factor = 10**-decimals
+        return astype(rint(astype(a, default_float()) / factor), dtype) * np.asarray(factor).astype(dtype)[()]
+    if is_complex(dtype):
+        return lax.complex(_round(lax.real(a), decimals), _round(lax.imag(a), decimals))
+    if decimals == 0:
+        return rint(a)
+    wide = astype(a, np.dtype(np.float32)) if dtype.itemsize < 4 else a
+    factor = 10.0 ** (decimals if decimals > 0 else -decimals)
+    scaled = wide * factor if decimals > 0 else wide / factor
+    whole = rint(scaled)
+    return astype(whole / factor if decimals > 0 else whole * factor, dtype)
+
+
+def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:  # noqa: A001
+    """Round to a number of decimals, halves to the even digit.
+
+    >>> jnp.round(jnp.array([1.25, 2.5]), 1)
+    Array([1.2, 2.5], dtype=float32)
+    """
+    no_out(out, "round")
+    return _round(a, decimals)
+
+
+around = round
+
+
+@composite()
+def trunc(x: ArrayLike) -> Array:
+    """Drop the fraction, towards zero; integers are as they are.
+
+    >>> float(jnp.trunc(-1.5))
+    -1.0
+    """
+    x = value(x, "trunc")
+    if not is_float(dtype_of(x)):
+        return floor(x)
+    return where3(lax.lt(x, 0), lax.ceil(x), lax.floor(x))
+
+
+def where3(condition: Any, x: Any, y: Any) -> Array:
+    """`where` of three arguments, promoted and broadcast."""
+    x, y = promote_dtypes(x, y)
+    condition, x, y = broadcast([condition, x, y])
+    shape = shape_of(condition) or shape_of(x) or shape_of(y)
+    if shape:  # select takes cases of one shape; its predicate may be a scalar
+        from .util import broadcast_to_shape
+
+        x, y = broadcast_to_shape(x, shape), broadcast_to_shape(y, shape)
+    return lax.select_n_p.bind(condition, y, x)
+
+
+def absolute(x: ArrayLike, /) -> Array:
+    """The absolute value; of a complex number its modulus.
+
+    >>> float(jnp.abs(-2.0))
+    2.0
+    """
+    dtype = dtype_of(x)
+    return value(x) if is_bool(dtype) or is_unsigned(dtype) else lax.abs_p.bind(x)
+
+
+abs = absolute  # noqa: A001
+
+
+def fabs(x: ArrayLike, /) -> Array:
+    """The absolute value as a float.
+
+    >>> float(jnp.fabs(-2))
+    2.0
+    """
+    return lax.abs_p.bind(*promote_dtypes_inexact(x))
+
+
+def sign(x: ArrayLike, /) -> Array:
+    """-1, 0 or 1 by the sign; `x / abs(x)` of a complex number.
+
+    >>> float(jnp.sign(-3.0))
+    -1.0
+    """
+    return lax.sign_p.bind(x)
+
+
+def positive(x: ArrayLike, /) -> Array:
+    """The argument itself, as an array.
+
+    >>> float(jnp.positive(3.0))
+    3.0
+    """
+    return value(x)
+
+
+def square(x: ArrayLike, /) -> Array:
+    """The square.
+
+    >>> float(jnp.square(3.0))
+    9.0
+    """
+    return lax.and_p.bind(x, x) if is_bool(dtype_of(x)) else lax.square_p.bind(x)
+
+
+def reciprocal(x: ArrayLike, /) -> Array:
+    """`1 / x`; integers become floats.
+
+    >>> float(jnp.reciprocal(2.0))
+    0.5
+    """
+    (x,) = promote_dtypes_inexact(x)
+    return lax.div(1, x) if typeof(x).shape or not isinstance(x, float) else 1 / value(x)
+
+
+def _scaled(name: str, doc: str, factor: float, at: float, gives: float) -> Ufunc:
+    def function(x: ArrayLike, /) -> Array:
+        (x,) = promote_dtypes_inexact(x)
+        return lax.mul(x, factor)
+
+    return _finish(function, name, doc, f">>> float(jnp.{name}({at}))\n{gives}")
+
+
+deg2rad = radians = _scaled("deg2rad", "Degrees to radians.", math.pi / 180, 0.0, 0.0)
+rad2deg = degrees = _scaled("rad2deg", "Radians to degrees.", 180 / math.pi, 0.0, 0.0)
+
+
+@composite()
+def log2(x: ArrayLike, /) -> Array:
+    """The logarithm to base 2; integers become floats.
+
+    >>> float(jnp.log2(8.0))
+    3.0
+    """
+    (x,) = promote_dtypes_inexact(x)
+    return log(x) / math.log(2) if is_complex(dtype_of(x)) else lax.log2(x)
+
+
+@composite()
+def log10(x: ArrayLike, /) -> Array:
+    """The logarithm to base 10; integers become floats.
+
+    >>> float(jnp.log10(1.0))
+    0.0
+    """
+    (x,) = promote_dtypes_inexact(x)
+    return log(x) / math.log(10)
+
+
+@composite()
+def sinc(x: ArrayLike, /) -> Array:
+    """`sin(pi x) / (pi x)`, 1 at zero; all derivatives there are right.
+
+    >>> float(jnp.sinc(0.0))
+    1.0
+    """
+    (x,) = promote_dtypes_inexact(x)
+    scaled = x * math.pi
+    small = equal(x, 0)
+    safe = where3(small, 1.0, scaled)
+    squared = scaled * scaled
+    series = 1 - squared / 6 * (1 - squared / 20 * (1 - squared / 42))
+    return where3(small, series, lax.sin(safe) / safe)
+
+
+def real(val: ArrayLike, /) -> Array:
+    """The real part.
+
+    >>> float(jnp.real(1 + 2j))
+    1.0
+    """
+    val = value(val)
+    return lax.real_p.bind(val) if is_complex(dtype_of(val)) else val
+
+
+def imag(val: ArrayLike, /) -> Array:
+    """The imaginary part; zeros for real numbers.
+
+    >>> float(jnp.imag(1 + 2j))
+    2.0
+    """
+    from .create import zeros_like
+
+    val = value(val)
+    return lax.imag_p.bind(val) if is_complex(dtype_of(val)) else zeros_like(val)
+
+
+def conjugate(x: ArrayLike, /) -> Array:
+    """The complex conjugate.
+
+    >>> complex(jnp.conj(1 + 2j))
+    (1-2j)
+    """
+    x = value(x)
+    return lax.conj(x) if is_complex(dtype_of(x)) else x
+
+
+conj = conjugate
+
+
+@composite("deg")
+def angle(z: ArrayLike, deg: bool = False) -> Array:
+    """The argument of complex numbers, in radians or degrees.
+
+    >>> float(jnp.angle(1.0))
+    0.0
+    """
+    (z,) = promote_dtypes_inexact(z)
+    result = lax.atan2(imag(z), real(z))
+    return rad2deg(result) if deg else result
+
+
+def _sign_bits(x: Array) -> Array:
+    """Floats as signed integers of the same bits."""
+    return lax.bitcast_convert_type(x, np.dtype(f"int{dtype_of(x).itemsize * 8}"))
+
+
+@composite()
+def signbit(x: ArrayLike, /) -> Array:
+    """Whether the sign bit is set: of negative numbers and of -0.0.
+
+    >>> bool(jnp.signbit(-0.0))
+    True
+    """
+    x = value(x)
+    dtype = dtype_of(x)
+    if is_bool(dtype):
+        x = astype(x, np.dtype(np.int32))
+    return lax.lt(_sign_bits(x) if is_float(dtype) else x, 0)
+
+
+@composite()
+def spacing(x: ArrayLike, /) -> Array:
+    """The distance to the next larger float in magnitude.
+
+    >>> float(jnp.spacing(jnp.float32(1.0))) == 2 ** -23
+    True
+    """
+    (x,) = promote_dtypes_inexact(x)
+    size = lax.abs(x)
+    return copysign(nextafter(size, np.asarray(np.inf).astype(dtype_of(x))[()]) - size, x)
+
+
+@composite()
+def i0(x: ArrayLike) -> Array:
+    """The modified Bessel function of the first kind, order 0.
+
+    >>> float(jnp.i0(0.0))
+    1.0
+    """
+    (x,) = promote_dtypes_inexact(x)
+    return lax.exp(lax.abs(x)) * lax.bessel_i0e(x)
+
+
+def bitwise_count(x: ArrayLike, /) -> Array:
+    """The number of bits set in the magnitude of an integer.
+
+    >>> int(jnp.bitwise_count(7))
+    3
+    """
+    x = value(x)
+    return astype(lax.population_count(absolute(x)), np.dtype(np.uint8))
+
+
+def _bits_only(name: str, x: Any) -> Any:
+    dtype = dtype_of(x)
+    if not is_bool(dtype) and not is_integer(dtype):
+        raise DtypeError(f"{name} takes integers or booleans, got {typeof(x).show()}", "cast with `astype`")
+    return x
+
+
+def bitwise_not(x: ArrayLike, /) -> Array:
+    """Flip every bit; of booleans, the negation.
+
+    >>> int(jnp.invert(0))
+    -1
+    """
+    return lax.not_p.bind(_bits_only("bitwise_not", x))
+
+
+invert = bitwise_invert = bitwise_not
+
+
+def _boolean(x: ArrayLike) -> Array:
+    kind = typeof(x)
+    return x if is_bool(kind.dtype) else lax.ne(x, np.zeros((), kind.dtype)[()])  # type: ignore[union-attr]
+
+
+def logical_not(x: ArrayLike, /) -> Array:
+    """Whether `x` is zero or false.
+
+    >>> bool(jnp.logical_not(0))
+    True
+    """
+    return lax.not_p.bind(_boolean(x))
+
+
+@composite()
+def isfinite(x: ArrayLike, /) -> Array:
+    """Whether numbers are neither infinite nor nan.
+
+    >>> bool(jnp.isfinite(jnp.inf))
+    False
+    """
+    x = value(x)
+    if is_complex(dtype_of(x)):
+        return lax.bitwise_and(lax.is_finite(lax.real(x)), lax.is_finite(lax.imag(x)))
+    return lax.is_finite(x) if is_float(dtype_of(x)) else _constant(x, True)
+
+
+def _constant(x: Array, truth: bool) -> Array:
+    from .create import full
+
+    return full(shape_of(x), truth, bool)
+
+
+@composite()
+def isinf(x: ArrayLike, /) -> Array:
+    """Whether numbers are infinite, of either sign.
+
+    >>> bool(jnp.isinf(-jnp.inf))
+    True
+    """
+    x = value(x)
+    if is_complex(dtype_of(x)):
+        return lax.bitwise_or(isinf(lax.real(x)), isinf(lax.imag(x)))
+    return lax.eq(lax.abs(x), np.inf) if is_float(dtype_of(x)) else _constant(x, False)
+
+
+def isnan(x: ArrayLike, /) -> Array:
+    """Whether numbers are nan.
+
+    >>> bool(jnp.isnan(jnp.nan))
+    True
+    """
+    x = value(x)
+    return lax.ne_p.bind(x, x) if is_inexact(dtype_of(x)) else _constant(x, False)
+
+
+def isposinf(x: ArrayLike, /, out: None = None) -> Array:
+    """Whether numbers are positive infinity.
+
+    >>> bool(jnp.isposinf(jnp.inf))
+    True
+    """
+    no_out(out, "isposinf")
+    x = value(x)
+    return lax.eq(x, np.inf) if is_float(dtype_of(x)) else _constant(x, False)
+
+
+def isneginf(x: ArrayLike, /, out: None = None) -> Array:
+    """Whether numbers are negative infinity.
+
+    >>> bool(jnp.isneginf(jnp.inf))
+    False
+    """
+    no_out(out, "isneginf")
+    x = value(x)
+    return lax.eq(x, -np.inf) if is_float(dtype_of(x)) else _constant(x, False)
+
+
+def isreal(x: ArrayLike) -> Array:
+    """Whether numbers have no imaginary part.
+
+    >>> bool(jnp.isreal(1 + 0j))
+    True
+    """
+    return lax.eq(imag(x), 0)
+
+
+def iscomplex(x: ArrayLike) -> Array:
+    """Whether numbers have an imaginary part.
+
+    >>> bool(jnp.iscomplex(1j))
+    True
+    """
+    return lax.ne(imag(x), 0)
+
+
+@composite("copy")
+def nan_to_num(
+    x: ArrayLike, copy: bool = True, nan: ArrayLike = 0.0, posinf: ArrayLike | None = None, neginf: ArrayLike | None = None
+) -> Array:
+    """Replace nan by `nan` and the infinities by the largest numbers, or those given.
+
+    >>> jnp.nan_to_num(jnp.array([jnp.nan, 1.0]))
+    Array([0., 1.], dtype=float32)
+    """
+    x = value(x, "nan_to_num")
+    dtype = dtype_of(x)
+    if is_complex(dtype):
+        parts = [nan_to_num(part, nan=nan, posinf=posinf, neginf=neginf) for part in (lax.real(x), lax.imag(x))]
+        return lax.complex(*parts)
+    if not is_float(dtype):
+        return x
+    from .dtypes import finfo
+
+    limits = finfo(dtype)
+    high = limits.max if posinf is None else posinf
+    low = limits.min if neginf is None else neginf
+    x = where3(isnan(x), astype(nan, dtype), x)
+    x = where3(isposinf(x), astype(np.asarray(high) if posinf is None else high, dtype), x)
+    return where3(isneginf(x), astype(np.asarray(low) if neginf is None else low, dtype), x)
+
+
+# ---------------------------------------------------------------------------- two operands
+
+
+def _binary(primitive: Any, on_bools: Any = None, inexact: bool = False) -> Ufunc:
+    """The function of two promoted operands; `on_bools` is what it is for booleans."""
+
+    def function(x: ArrayLike, y: ArrayLike, /) -> Array:
+        x, y = promote_inexact(x, y) if inexact else promote(x, y)
+        if on_bools is not None and is_bool(dtype_of(x)):
+            return on_bools.bind(x, y)
+        return primitive.bind(x, y)
+
+    return function
+
+
+_add = _binary(lax.add_p, lax.or_p)
+_multiply = _binary(lax.mul_p, lax.and_p)
+
+
+def _subtract(x: ArrayLike, y: ArrayLike, /) -> Array:
+    x, y = promote(x, y)
+    if is_bool(dtype_of(x)):
+        raise DtypeError("subtract has no meaning for booleans", "use `logical_xor`, or cast with `astype`")
+    return lax.sub_p.bind(x, y)
+
+
+def _negative(x: ArrayLike, /) -> Array:
+    if is_bool(dtype_of(x)):
+        raise DtypeError("negative has no meaning for booleans", "use `logical_not`")
+    return lax.neg_p.bind(x)
+
+
+def _bitwise(primitive: Any, name: str) -> Ufunc:
+    def function(x: ArrayLike, y: ArrayLike, /) -> Array:
+        x, y = promote(x, y)
+        return primitive.bind(_bits_only(name, x), y)
+
+    return function
+
+
+def _logical(primitive: Any) -> Ufunc:
+    def function(x: ArrayLike, y: ArrayLike, /) -> Array:
+        return primitive.bind(*broadcast([_boolean(x), _boolean(y)]))
+
+    return function
+
+
+@composite()
+def _logaddexp(x: Any, y: Any) -> Array:
+    x, y = promote_inexact(x, y)
+    if is_complex(dtype_of(x)):
+        return log(exp(x) + exp(y))
+    top, gap = lax.max_p.bind(x, y), lax.sub_p.bind(x, y)
+    # Equal infinities differ by nan; the gap is made harmless there so that no nan enters a derivative.
+    undefined = isnan(gap)
+    safe = where3(undefined, 0.0, gap)
+    return where3(undefined, x + y, top + lax.log1p(lax.exp(lax.neg(lax.abs(safe)))))
+
+
+def _logaddexp2(x: Any, y: Any) -> Array:
+    return _logaddexp(lax.mul(promote_dtypes_inexact(x)[0], math.log(2)), lax.mul(promote_dtypes_inexact(y)[0], math.log(2))) / math.log(2)
+
+
+add = ufunc(_add, 2, 1, name="add", identity=0, doc="The sum of two arrays; of booleans, their disjunction.")
+multiply = ufunc(_multiply, 2, 1, name="multiply", identity=1, doc="The product; of booleans, their conjunction.")
+subtract = ufunc(_subtract, 2, 1, name="subtract", doc="The difference of two arrays.")
+negative = ufunc(_negative, 1, 1, name="negative", doc="The number with its sign changed.")
+maximum = ufunc(_binary(lax.max_p), 2, 1, name="maximum", doc="The larger of two; nan where either is nan.")
+minimum = ufunc(_binary(lax.min_p), 2, 1, name="minimum", doc="The smaller of two; nan where either is nan.")
+bitwise_and = ufunc(_bitwise(lax.and_p, "bitwise_and"), 2, 1, name="bitwise_and", identity=-1, doc="Conjunction of bits.")
+bitwise_or = ufunc(_bitwise(lax.or_p, "bitwise_or"), 2, 1, name="bitwise_or", identity=0, doc="Disjunction of bits.")
+bitwise_xor = ufunc(_bitwise(lax.xor_p, "bitwise_xor"), 2, 1, name="bitwise_xor", identity=0, doc="Exclusive or of bits.")
+logical_and = ufunc(_logical(lax.and_p), 2, 1, name="logical_and", identity=True, doc="Whether both are true.")
+logical_or = ufunc(_logical(lax.or_p), 2, 1, name="logical_or", identity=False, doc="Whether either is true.")
+logical_xor = ufunc(_logical(lax.xor_p), 2, 1, name="logical_xor", identity=False, doc="Whether exactly one is true.")
+logaddexp = ufunc(_logaddexp, 2, 1, name="logaddexp", identity=-np.inf, doc="`log(exp(x) + exp(y))` without overflow.")
+logaddexp2 = ufunc(_logaddexp2, 2, 1, name="logaddexp2", identity=-np.inf, doc="`log2(2**x + 2**y)` without overflow.")
+
+divide = true_divide = _finish(
+    _binary(lax.div_p, inexact=True), "divide", "The quotient; integers become floats.", ">>> float(jnp.divide(1, 2))\n0.5"
+)
+arctan2 = atan2 = _finish(
+    _binary(lax.atan2_p, inexact=True), "arctan2", "The angle of the point `(y, x)`, from -pi to pi.",
+    ">>> float(jnp.arctan2(0.0, 1.0))\n0.0",
+)  # fmt: skip
+nextafter = _finish(
+    _binary(lax.nextafter_p, inexact=True), "nextafter", "The next float after `x` towards `y`.",
+    ">>> float(jnp.nextafter(jnp.float32(1), jnp.float32(2))) > 1\nTrue",
+)  # fmt: skip
+
+
+def _comparison(name: str, primitive: Any, doc: str, on_complex: str = "") -> Ufunc:
+    def function(x: ArrayLike, y: ArrayLike, /) -> Array:
+        x, y = promote(x, y)
+        if on_complex and is_complex(dtype_of(x)):
+            return _lexicographic(primitive, getattr(lax, on_complex), x, y)
+        return primitive.bind(x, y)
+
+    return _finish(function, name, doc, f">>> bool(jnp.{name}(1, 1))\n{name in ('equal', 'less_equal', 'greater_equal')}")
+
+
+def _lexicographic(primitive: Any, strict: Any, x: Any, y: Any) -> Array:
+    same = lax.eq(lax.real(x), lax.real(y))
+    return lax.select_n_p.bind(same, strict(lax.real(x), lax.real(y)), primitive.bind(lax.imag(x), lax.imag(y)))
+
+
+equal = _comparison("equal", lax.eq_p, "Whether two are equal.")
+not_equal = _comparison("not_equal", lax.ne_p, "Whether two differ.")
+less = _comparison("less", lax.lt_p, "Whether `x < y`; complex numbers by real part, then imaginary.", "lt")
+less_equal = _comparison("less_equal", lax.le_p, "Whether `x <= y`; complex numbers by real part, then imaginary.", "lt")
+greater = _comparison("greater", lax.gt_p, "Whether `x > y`; complex numbers by real part, then imaginary.", "gt")
+greater_equal = _comparison(
+    "greater_equal", lax.ge_p, "Whether `x >= y`; complex numbers by real part, then imaginary.", "gt"
+)
+
+
+@composite()
+def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
+    """The larger of two, nan only where both are.
+
+    >>> float(jnp.fmax(jnp.nan, 1.0))
+    1.0
+    """
+    x1, x2 = promote(x1, x2)
+    return where3(lax.bitwise_or(greater(x1, x2), isnan(x2)), x1, x2)
+
+
+@composite()
+def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
+    """The smaller of two, nan only where both are.
+
+    >>> float(jnp.fmin(jnp.nan, 1.0))
+    1.0
+    """
+    x1, x2 = promote(x1, x2)
+    return where3(lax.bitwise_or(less(x1, x2), isnan(x2)), x1, x2)

@@ -1,0 +1,296 @@
+"""What every function of `tilewright.numpy` needs: promotion, axes, checks of arguments, and `composite`."""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core.config import current
+from ...core.convert import as_array, make_array
+from ...core.errors import ArgumentError, ArgumentTypeError, ShapeError, UnsupportedError
+from ...core.promote import promote_types, to_inexact
+from ...core.trace import EVAL, Value, current_trace, dtype_of, is_evaluating, shape_of, typeof
+from ...core.types import ArrayType, as_dtype, canonical_dtype, is_bool, is_complex, is_float, is_inexact, is_integer, is_unsigned
+from .. import lax
+
+Array = Any
+ArrayLike = Any
+DTypeLike = Any
+Axis = int | Sequence[int] | None
+
+_PYTHON_TYPES = (bool, int, float, complex)
+
+
+# ---------------------------------------------------------------------------- dtypes
+
+
+def default_int() -> Any:
+    """The dtype of Python's `int` under this configuration."""
+    return canonical_dtype(int)
+
+
+def default_float() -> Any:
+    """The dtype of Python's `float` under this configuration."""
+    return canonical_dtype(float)
+
+
+def dtype_argument(dtype: DTypeLike, otherwise: DTypeLike = None) -> Any:
+    """A dtype argument as this configuration holds it; a warning when 64 bits were asked for and are not there."""
+    if dtype is None:
+        return None if otherwise is None else canonical_dtype(otherwise)
+    wanted = as_dtype(dtype)
+    got = canonical_dtype(wanted)
+    if got != wanted and dtype not in _PYTHON_TYPES:
+        warnings.warn(
+            f"dtype {wanted} is not available and becomes {got}; set enable_x64 to have 64-bit types", stacklevel=3
+        )
+    return got
+
+
+def computation_dtype(dtype: Any) -> Any:
+    """The dtype in which sums of `dtype` are accumulated: half precision adds up in float32."""
+    return np.dtype(np.float32) if is_float(dtype) and dtype.itemsize < 4 else dtype
+
+
+# ---------------------------------------------------------------------------- conversion and promotion
+
+
+def value(x: ArrayLike, name: str = "") -> Array:
+    """An argument as an array or tracer; sequences are refused, as they are throughout the array API."""
+    if isinstance(x, Value):
+        return x
+    if isinstance(x, (list, tuple)):
+        where = f"{name} " if name else ""
+        raise ArgumentTypeError(f"{where}takes an array, not a {type(x).__name__}", "convert it with `numpy.asarray` first")
+    return as_array(x)
+
+
+def values(*args: ArrayLike) -> list[Array]:
+    return [value(x) for x in args]
+
+
+def astype(x: ArrayLike, dtype: Any, weak: bool = False) -> Array:
+    """Convert to a dtype that is already canonical; complex to real keeps the real part."""
+    kind = typeof(x)
+    if kind.dtype == dtype and kind.weak_type == weak:  # type: ignore[union-attr]
+        return x
+    if type(x) in _PYTHON_TYPES and not weak:
+        return np.asarray(x).astype(dtype)[()]
+    if is_complex(kind.dtype) and not is_complex(dtype):  # type: ignore[union-attr]
+        x = lax.real_p.bind(x) if not is_bool(dtype) else lax.ne_p.bind(x, np.zeros((), kind.dtype)[()])  # type: ignore[union-attr]
+    return lax.convert_element_type_p.bind(x, new_dtype=dtype, weak_type=weak)
+
+
+def promote_dtypes(*args: ArrayLike) -> list[Array]:
+    """Bring arguments to their common dtype, shapes as they are."""
+    types = [typeof(x) for x in args]
+    dtype, weak = promote_types(types)  # type: ignore[arg-type]
+    return [astype(x, dtype, weak) for x in args]
+
+
+def promote_dtypes_inexact(*args: ArrayLike) -> list[Array]:
+    """Bring arguments to their common dtype, integers and booleans becoming floats."""
+    types = [typeof(x) for x in args]
+    dtype, weak = promote_types(types)  # type: ignore[arg-type]
+    return [astype(x, to_inexact(dtype), weak) for x in args]
+
+
+def broadcast_to_shape(x: ArrayLike, shape: tuple[int, ...]) -> Array:
+    """Broadcast to a shape known to fit, by NumPy's rule."""
+    old = shape_of(x)
+    if old == shape:
+        return x
+    dims = tuple(range(len(shape) - len(old), len(shape)))
+    return lax.broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=dims)
+
+
+def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
+    """The shape that arrays of these shapes broadcast to.
+
+    >>> jnp.broadcast_shapes((3, 1), (4,))
+    (3, 4)
+    """
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        listed = ", ".join(str(tuple(s)) for s in shapes)
+        raise ShapeError(f"shapes {listed} do not broadcast together", "make each dimension equal or 1") from None
+
+
+def broadcast(args: Sequence[Array], scalars: bool = True) -> list[Array]:
+    """Broadcast arguments to one shape; with `scalars`, those of rank 0 stay as primitives take them."""
+    shapes = [shape_of(x) for x in args]
+    if scalars:
+        distinct = {s for s in shapes if s}
+        if len(distinct) <= 1:
+            return list(args)
+    elif len(set(shapes)) == 1:
+        return list(args)
+    shape = broadcast_shapes(*shapes)
+    _check_rank_promotion(shapes)
+    return [x if scalars and not s else broadcast_to_shape(x, shape) for x, s in zip(args, shapes, strict=True)]
+
+
+def _check_rank_promotion(shapes: Sequence[tuple[int, ...]]) -> None:
+    mode = current().numpy_rank_promotion
+    ranks = {len(s) for s in shapes if s}
+    if mode == "allow" or len(ranks) <= 1:
+        return
+    text = f"shapes {', '.join(map(str, shapes))} have unequal ranks, and numpy_rank_promotion is {mode!r}"
+    if mode == "raise":
+        raise ShapeError(text, "add the missing axes with `expand_dims`")
+    warnings.warn(text, stacklevel=4)
+
+
+def promote(*args: ArrayLike) -> list[Array]:
+    """Common dtype and shape of arguments: what every binary ufunc does first."""
+    return broadcast(promote_dtypes(*args))
+
+
+def promote_inexact(*args: ArrayLike) -> list[Array]:
+    """`promote` with integers and booleans becoming floats."""
+    return broadcast(promote_dtypes_inexact(*args))
+
+
+# ---------------------------------------------------------------------------- arguments
+
+
+def no_out(out: Any, name: str) -> None:
+    """Refuse the `out` argument of NumPy: arrays are immutable."""
+    if out is not None:
+        raise UnsupportedError(f"{name} does not write to `out`: arrays are immutable", "use the value it returns")
+
+
+def axis_of(axis: Any, ndim: int) -> int:
+    """An axis counted from the front; a named error when it is out of range."""
+    number = operator.index(axis)
+    if not -ndim <= number < ndim:
+        raise ArgumentError(f"axis {number} is out of range for an array of {ndim} dimensions", f"use -{ndim} to {ndim - 1}")
+    return number % ndim
+
+
+def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
+    """Axes counted from the front; None means all."""
+    if axis is None:
+        return tuple(range(ndim))
+    axes = tuple(axis_of(a, ndim) for a in axis) if isinstance(axis, (tuple, list, np.ndarray)) else (axis_of(axis, ndim),)
+    if len(set(axes)) != len(axes):
+        raise ArgumentError(f"axis {axis} repeats an axis", "name each axis once")
+    return axes
+
+
+def shape_argument(shape: Any) -> tuple[int, ...]:
+    """A shape argument (a number or a sequence of them) as a tuple."""
+    sizes = tuple(operator.index(d) for d in shape) if isinstance(shape, Iterable) else (operator.index(shape),)
+    if any(d < 0 for d in sizes):
+        raise ShapeError(f"shape {sizes} has a negative dimension", "sizes are 0 or more")
+    return sizes
+
+
+def concrete(x: ArrayLike, what: str) -> np.ndarray:
+    """The value of an argument as NumPy's, where it must be known; tracers raise the error that says so."""
+    if isinstance(x, Value) and not hasattr(x, "__array__"):
+        raise ArgumentTypeError(f"{what} must be a known array", "pass NumPy data or a static argument")
+    return np.asarray(x)
+
+
+def put(x: Array, device: Any) -> Array:
+    """Place an array on a device, or leave it where it is."""
+    if device is None:
+        return x
+    from ...core.api import device_put
+
+    return device_put(x, device)
+
+
+# ---------------------------------------------------------------------------- composites
+
+_MAX_ENTRIES = 4096
+_entries: dict[Any, Callable[..., Any]] = {}
+
+
+def _at_root() -> bool:
+    """Whether what runs now is evaluated at once, perhaps under a transformation."""
+    trace = current_trace()
+    while trace.parent is not None:
+        trace = trace.parent
+    return trace is EVAL
+
+
+def hashable(x: Any) -> Any:
+    """A static argument as a key: lists become tuples, arrays of numbers nested tuples."""
+    if isinstance(x, (list, tuple)):
+        return tuple(hashable(v) for v in x)
+    if isinstance(x, (np.ndarray, Value)):
+        return hashable(np.asarray(x).tolist())
+    if isinstance(x, slice):
+        return (slice, x.start, x.stop, x.step)
+    return x
+
+
+def composite(*static: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a function of several primitives compile as one program when it is called eagerly.
+
+    Arguments named in `static` are part of the key of the compiled program; the others are arrays,
+    pytrees of arrays or None. Within a trace the function is simply called.
+    """
+
+    def decorate(fun: Callable[..., Any]) -> Callable[..., Any]:
+        code = fun.__code__
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        known, statics = frozenset(names), frozenset(static)
+        positional = code.co_argcount
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if not _at_root() or len(args) > positional or not known.issuperset(kwargs):
+                return fun(*args, **kwargs)
+            given = dict(zip(names, args, strict=False))
+            if not given.keys().isdisjoint(kwargs):
+                return fun(*args, **kwargs)  # which raises Python's own error
+            given.update(kwargs)
+            fixed = tuple((n, hashable(v)) for n, v in given.items() if n in statics or v is None)
+            moving = tuple(n for n in given if n not in statics and given[n] is not None)
+            compiled = _compiled(fun, fixed, moving)
+            return compiled(*[given[n] for n in moving])
+
+        for attribute in ("__name__", "__qualname__", "__doc__", "__module__", "__defaults__", "__kwdefaults__"):
+            if not attribute.endswith("defaults__"):
+                setattr(call, attribute, getattr(fun, attribute))
+        call.__wrapped__ = fun  # type: ignore[attr-defined]
+        return call
+
+    return decorate
+
+
+def _compiled(fun: Callable[..., Any], fixed: tuple[Any, ...], moving: tuple[str, ...]) -> Callable[..., Any]:
+    key = (fun, fixed, moving)
+    try:
+        return _entries[key]
+    except KeyError:
+        pass
+    from ...core.jit import jit
+
+    if len(_entries) >= _MAX_ENTRIES:
+        _entries.clear()
+    statics = dict(fixed)
+
+    def run(*args: Any) -> Any:
+        return fun(**dict(zip(moving, args, strict=True)), **statics)
+
+    run.__name__ = fun.__name__
+    compiled = _entries[key] = jit(run)
+    return compiled
+
+
+__all__ = [
+    "Array", "ArrayLike", "ArrayType", "Axis", "DTypeLike", "Value", "as_array", "astype", "axes_of", "axis_of",
+    "broadcast", "broadcast_shapes", "broadcast_to_shape", "canonical_dtype", "composite", "computation_dtype",
+    "concrete", "default_float", "default_int", "dtype_argument", "dtype_of", "hashable", "is_bool", "is_complex",
+    "is_evaluating", "is_float", "is_inexact", "is_integer", "is_unsigned", "make_array", "no_out", "promote",
+    "promote_dtypes", "promote_dtypes_inexact", "promote_inexact", "promote_types", "put", "shape_argument",
+    "shape_of", "to_inexact", "typeof", "value", "values",
+]  # fmt: skip

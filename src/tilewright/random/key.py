@@ -1,0 +1,230 @@
+"""Keys, and what the samplers share: checks of keys, shapes and dtypes.
+
+A key is a scalar of an opaque dtype (`key`), or in the older form a uint32 array of two words
+(`PRNGKey`), which every function takes too and which `split` and `fold_in` give back in kind. Values are
+those of JAX's default generator, threefry2x32 with `jax_threefry_partitionable` on.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ..core.convert import as_array
+from ..core.errors import ArgumentError, ArgumentTypeError, DtypeError, ShapeError, UnsupportedError
+from ..core.primitives.convert import convert_element_type
+from ..core.primitives.random import (
+    impl_of,
+    random_bits_p,
+    random_clone_p,
+    random_fold_in_p,
+    random_seed_p,
+    random_split_p,
+    random_unwrap_p,
+    random_wrap_p,
+)
+from ..core.primitives.shape import as_shape, broadcast_shapes
+from ..core.trace import shape_of, typeof
+from ..core.types import THREEFRY, UINT32, as_dtype, canonical_dtype, is_float, is_integer, is_key, kind
+
+Shape = Sequence[int]
+
+
+# ---------------------------------------------------------------------------- checks shared by the samplers
+
+
+def typed_key(name: str, key: Any, batched: bool = False) -> tuple[Any, bool]:
+    """A key in its opaque form, and whether it came as raw words."""
+    try:
+        type_ = typeof(key)
+    except TypeError:
+        raise ArgumentTypeError(f"{name}: {key!r} is not a random key", "make one with `random.key(seed)`") from None
+    raw = not is_key(type_.dtype)  # type: ignore[union-attr]
+    if raw:
+        if type_.dtype != UINT32 or not type_.shape or type_.shape[-1] != THREEFRY.words:  # type: ignore[union-attr]
+            raise ArgumentTypeError(
+                f"{name} takes a random key, got {type_.show()}", "make one with `random.key(seed)`"
+            )
+        key = random_wrap_p.bind(key, impl=THREEFRY)
+    if not batched and shape_of(key):
+        raise ShapeError(
+            f"{name} takes one key, got an array of keys of shape {shape_of(key)}", "use `vmap` over the keys"
+        )
+    return key, raw
+
+
+def one_key(name: str, key: Any, out_sharding: Any = None) -> Any:
+    """The key of a sampler, checked."""
+    if out_sharding is not None:
+        raise UnsupportedError(f"{name}: out_sharding is not supported", "leave it None")
+    return typed_key(name, key)[0]
+
+
+def float_dtype(name: str, dtype: Any, complex_too: bool = False) -> Any:
+    """The dtype to sample in: a float one, by default the widest that this configuration has."""
+    found = canonical_dtype(float if dtype is None else as_dtype(dtype))
+    if not (is_float(found) or (complex_too and kind(found) == "complex")):
+        wanted = "a float or complex" if complex_too else "a float"
+        raise DtypeError(f"{name}: dtype must be {wanted} dtype, got {found}", "cast the sample with `astype`")
+    return found
+
+
+def int_dtype(name: str, dtype: Any, default: Any = int) -> Any:
+    """The dtype to sample in: an integer one."""
+    found = canonical_dtype(default if dtype is None else as_dtype(dtype))
+    if not is_integer(found):
+        raise DtypeError(f"{name}: dtype must be an integer dtype, got {found}", "cast the sample with `astype`")
+    return found
+
+
+def sample_shape(name: str, shape: Any, *parameters: Any) -> tuple[int, ...]:
+    """The shape of a sample: as given, checked against the parameters; None: what they broadcast to."""
+    together = broadcast_shapes(*map(shape_of, parameters)) if parameters else ()
+    if shape is None:
+        return together
+    shape = as_shape(shape, name)
+    if parameters and broadcast_shapes(shape, together) != shape:
+        raise ShapeError(
+            f"{name}: parameters of shape {together} do not broadcast to the sample's shape {shape}",
+            "give a `shape` that ends in the parameters' shape",
+        )
+    return shape
+
+
+def chosen(name: str, value: Any, choices: Sequence[Any]) -> Any:
+    """An option, checked."""
+    if value not in choices:
+        raise ArgumentError(f"{name} does not take {value!r}", f"one of {', '.join(map(repr, choices))}")
+    return value
+
+
+def finfo(dtype: Any) -> Any:
+    """NumPy's or ml_dtypes' `finfo`."""
+    return ml_dtypes.finfo(dtype)
+
+
+def split2(key: Any, number: int = 2) -> list[Any]:
+    """An opaque key split into a list of keys."""
+    from ..core.primitives.shape import index_in_dim
+
+    keys = random_split_p.bind(key, shape=(number,))
+    return [index_in_dim(keys, i, 0, keepdims=False) for i in range(number)]
+
+
+def raw_bits(key: Any, width: int, shape: Shape) -> Any:
+    """Random unsigned integers of a width in bits."""
+    return random_bits_p.bind(key, bit_width=width, shape=tuple(shape))
+
+
+# ---------------------------------------------------------------------------- making keys
+
+
+def _seeded(name: str, seed: Any, impl: Any) -> Any:
+    if isinstance(seed, int) and not isinstance(seed, bool):
+        try:
+            seed = np.int64(seed)
+        except OverflowError:
+            raise ArgumentError(f"{name}: seed {seed} does not fit in 64 bits", "give one from -2^63 to 2^63 - 1") from None
+    type_ = typeof(seed)
+    if is_key(type_.dtype):  # type: ignore[union-attr]
+        raise ArgumentTypeError(f"{name} takes an integer seed, got a key", "use `fold_in` or `split` on a key")
+    if type_.shape:
+        raise ShapeError(f"{name} takes one seed, got shape {type_.shape}", "use `vmap` over the seeds")
+    return random_seed_p.bind(seed, impl=impl_of(impl))
+
+
+def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
+    """A random key made from an integer seed: a scalar of an opaque key dtype.
+
+    Raises `DtypeError` if the seed is not an integer and `ShapeError` if it is not a scalar.
+
+    >>> import tilewright as tw
+    >>> tw.random.key_data(tw.random.key(7)).tolist()
+    [0, 7]
+    """
+    if dtype is not None and impl is not None:
+        raise ArgumentError("key: both impl and dtype are given", "give one")
+    return _seeded("key", seed, impl if dtype is None else dtype)
+
+
+def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
+    """A random key in the older form: a uint32 array of two words.
+
+    >>> import tilewright as tw
+    >>> tw.random.PRNGKey(7).tolist()
+    [0, 7]
+    """
+    return random_unwrap_p.bind(_seeded("PRNGKey", seed, impl))
+
+
+def key_data(keys: Any) -> Any:
+    """The words of a key or an array of keys: uint32, with one axis more.
+
+    >>> import tilewright as tw
+    >>> tw.random.key_data(tw.random.key(1)).shape
+    (2,)
+    """
+    return random_unwrap_p.bind(typed_key("key_data", keys, batched=True)[0])
+
+
+def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Any:
+    """The array of keys whose words these are: the inverse of `key_data`.
+
+    Raises `ShapeError` unless given uint32 with a last axis of size 2.
+    """
+    if dtype is not None and impl is not None:
+        raise ArgumentError("wrap_key_data: both impl and dtype are given", "give one")
+    return random_wrap_p.bind(as_array(key_bits_array), impl=impl_of(impl if dtype is None else dtype))
+
+
+def key_impl(keys: Any) -> str:
+    """The name of the generator of a key or an array of keys.
+
+    >>> import tilewright as tw
+    >>> tw.random.key_impl(tw.random.key(0))
+    'threefry2x32'
+    """
+    typed_key("key_impl", keys, batched=True)
+    return "threefry2x32"
+
+
+def split(key: Any, num: int | Sequence[int] = 2) -> Any:
+    """`num` new keys (or an array of keys of shape `num`), independent of each other; do not use `key` again.
+
+    >>> import tilewright as tw
+    >>> tw.random.split(tw.random.key(0), 3).shape
+    (3,)
+    """
+    typed, raw = typed_key("split", key)
+    shape = (operator.index(num),) if not isinstance(num, Sequence) else tuple(map(operator.index, num))
+    keys = random_split_p.bind(typed, shape=as_shape(shape, "split"))
+    return random_unwrap_p.bind(keys) if raw else keys
+
+
+def fold_in(key: Any, data: Any) -> Any:
+    """A new key that depends on a key and an integer, such as a step's number.
+
+    >>> import tilewright as tw
+    >>> tw.random.fold_in(tw.random.PRNGKey(0), 1).shape
+    (2,)
+    """
+    typed, raw = typed_key("fold_in", key)
+    if shape_of(data):
+        raise ShapeError(f"fold_in takes one integer, got shape {shape_of(data)}", "use `vmap` over the integers")
+    if isinstance(data, int):
+        data = np.uint32(data & 0xFFFFFFFF)
+    elif typeof(data).dtype != UINT32:  # type: ignore[union-attr]
+        data = convert_element_type(data, UINT32)
+    out = random_fold_in_p.bind(typed, data)
+    return random_unwrap_p.bind(out) if raw else out
+
+
+def clone(key: Any) -> Any:
+    """The same key again, for code that checks that no key is used twice."""
+    typed, raw = typed_key("clone", key, batched=True)
+    out = random_clone_p.bind(typed)
+    return random_unwrap_p.bind(out) if raw else out

@@ -1,0 +1,134 @@
+"""Devices, transfers and waiting: the functions of the front door that concern the runtime."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+from .core import jit, tree
+from .core.errors import ArgumentError
+from .core.trace import Tracer
+from .xla_backend import client, dispatch, executable, operators
+from .xla_backend.array import Array, as_array
+from .xla_backend.client import Device, as_device
+from .xla_backend.transfer import put
+
+
+def devices(backend: str | None = None) -> list[Device]:
+    """The devices of this process, or those of one platform.
+
+    >>> devices()[0].platform
+    'cpu'
+    """
+    found = list(client.all_devices())
+    if backend is None:
+        return found
+    if backend not in client.platforms():
+        raise ArgumentError(f"there is no device of platform {backend!r} here", f"one of {sorted(client.platforms())}")
+    return [d for d in found if d.platform == backend]
+
+
+def local_devices(process_index: int | None = None, backend: str | None = None) -> list[Device]:
+    """The devices of this process.
+
+    >>> local_devices() == devices()
+    True
+    """
+    return devices(backend)
+
+
+def device_count(backend: str | None = None) -> int:
+    """The number of devices.
+
+    >>> device_count() == len(devices())
+    True
+    """
+    return len(devices(backend))
+
+
+local_device_count = device_count
+
+
+def process_index() -> int:
+    """The number of this process among those that compute together.
+
+    >>> process_index()
+    0
+    """
+    return 0
+
+
+def process_count() -> int:
+    """The number of processes that compute together.
+
+    >>> process_count()
+    1
+    """
+    return 1
+
+
+def default_backend() -> str:
+    """The platform of the default device.
+
+    >>> default_backend()
+    'cpu'
+    """
+    return client.default_device().platform
+
+
+def _put(x: Any, device: Device | None) -> Any:
+    if isinstance(x, Tracer):
+        return x
+    array = as_array(x)
+    if device is None or device == array.device:
+        return array
+    return Array(array.aval, put(array._bits(), array.aval, device=device))
+
+
+def device_put(x: Any, device: Any = None) -> Any:
+    """A pytree of arrays and numbers on a device (the default one if none is named).
+
+    >>> device_put({"a": 1.5})
+    {'a': Array(1.5, dtype=float32, weak_type=True)}
+    """
+    where = None if device is None else as_device(device)
+    return tree.map(lambda leaf: _put(leaf, where), x)
+
+
+def device_get(x: Any) -> Any:
+    """A pytree of arrays as NumPy arrays.
+
+    >>> device_get(device_put(1.5))
+    array(1.5, dtype=float32)
+    """
+    return tree.map(lambda leaf: leaf.__array__() if hasattr(leaf, "__array__") else leaf, x)
+
+
+def block_until_ready(x: Any) -> Any:
+    """Wait until all arrays of a pytree are computed; gives the pytree.
+
+    >>> block_until_ready(device_put(2.0))
+    Array(2., dtype=float32, weak_type=True)
+    """
+    for leaf in tree.leaves(x):
+        if hasattr(leaf, "block_until_ready"):
+            leaf.block_until_ready()
+    return x
+
+
+def effects_barrier() -> None:
+    """Wait until the effects (prints, callbacks) of everything started so far have happened."""
+    dispatch.effects_barrier()
+
+
+def live_arrays() -> list[Array]:
+    """The arrays that exist and are not deleted."""
+    return [x for x in gc.get_objects() if type(x) is Array and not x.is_deleted()]
+
+
+def clear_caches() -> None:
+    """Forget everything traced and compiled; executables on disk stay."""
+    jit.clear_caches()
+    dispatch.clear()
+    operators.clear()
+    executable.clear()

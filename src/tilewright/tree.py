@@ -1,0 +1,21 @@
+"""Pytrees under the names of `jax.tree`."""
+
+from .core.tree import (
+    all,
+    broadcast,
+    flatten,
+    flatten_with_path,
+    leaves,
+    leaves_with_path,
+    map,
+    map_with_path,
+    reduce,
+    structure,
+    transpose,
+    unflatten,
+)
+
+__all__ = [
+    "all", "broadcast", "flatten", "flatten_with_path", "leaves", "leaves_with_path", "map", "map_with_path", "reduce",
+    "structure", "transpose", "unflatten",
+]  # fmt: skip

@@ -1,0 +1,42 @@
+"""Settings of every test run: programs are verified after each pass, draws are the same each time."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+# Before the first import of the package, and inherited by the processes that tests start.
+os.environ["TILEWRIGHT_DEBUG_CHECKS"] = "1"
+_RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+_CACHE = Path(tempfile.gettempdir()) / f"tilewright-tests-{_RUN}"
+os.environ["TILEWRIGHT_CACHE_DIR"] = str(_CACHE)
+
+from hypothesis import HealthCheck, settings  # noqa: E402
+
+settings.register_profile(
+    "tilewright",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    max_examples=10,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.load_profile("tilewright")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    # Workers share the folder; the last process to end is the one that started them.
+    if not hasattr(session.config, "workerinput"):
+        shutil.rmtree(_CACHE, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The repository's top folder."""
+    return Path(__file__).resolve().parent.parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite the golden texts instead of comparing")

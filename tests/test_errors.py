@@ -1,0 +1,72 @@
+"""Bad input gives the named error, with the value, the user's line and a remedy."""
+
+import numpy as np
+import pytest
+import tilewright as tw
+from tilewright import errors, lax
+from tilewright import numpy as tnp
+
+leaks = []
+
+
+def leak():
+    tw.jit(lambda x: leaks.append(x) or x)(1.0)
+    return leaks.pop() + 1
+
+
+BAD = {
+    "shapes": (lambda: tnp.ones((2, 3)) + tnp.ones((4,)), errors.ShapeError, ["(2, 3)", "(4,)"]),
+    "lax shapes": (lambda: lax.add(tnp.ones((2, 3)), tnp.ones((3, 2))), errors.ShapeError, ["f32[2,3]", "f32[3,2]"]),
+    "dtypes": (lambda: lax.add(tnp.ones(2), tnp.ones(2, "int32")), errors.DtypeError, ["f32[2]", "i32[2]"]),
+    "matmul": (lambda: tnp.ones((2, 3)) @ tnp.ones((2, 3)), errors.ShapeError, ["2,3"]),
+    "python if": (lambda: tw.jit(lambda x: 1.0 if x > 0 else 2.0)(1.0), errors.TracerBoolError, ["lax.cond", "static"]),
+    "python range": (lambda: tw.jit(lambda n: list(range(n)))(3), errors.TracerIntegerConversionError, ["static"]),
+    "numpy of tracer": (lambda: tw.jit(lambda x: np.sin(x))(1.0), errors.TracerArrayConversionError, ["tilewright.numpy"]),
+    "leak": (leak, errors.LeakedTracerError, ["return the value"]),
+    "grad of vector": (lambda: tw.grad(lambda x: x)(tnp.ones(3)), errors.NonScalarGradientError, ["f32[3]", "jacrev"]),
+    "grad of int": (lambda: tw.grad(lambda x: x)(3), errors.NonDifferentiableDtypeError, ["i32[]"]),
+    "int output": (lambda: tw.grad(lambda x: tnp.argmax(x))(tnp.ones(3)), errors.NonDifferentiableDtypeError, ["int32"]),
+    "vmap sizes": (
+        lambda: tw.vmap(lambda a, b: a + b)(tnp.ones(3), tnp.ones(4)), errors.BatchAxisError, ["size 3", "size 4"]),
+    "vmap nothing": (lambda: tw.vmap(lambda a: a, in_axes=None)(1.0), errors.BatchAxisError, ["in_axes"]),
+    "vmap axis": (lambda: tw.vmap(lambda a: a, in_axes=2)(tnp.ones(3)), errors.BatchAxisError, ["axis 2"]),
+    "not an array": (lambda: tw.jit(lambda x: x)("text"), errors.NonArrayArgumentError, ["'text'", "static"]),
+    "not an array, grad": (lambda: tw.grad(lambda x: x)("text"), errors.NonArrayArgumentError, ["'text'"]),
+    "unhashable static": (
+        lambda: tw.jit(lambda x, n: x, static_argnums=1)(1.0, [1]), errors.NonHashableStaticArgumentError, ["[1]"]),
+    "assignment": (lambda: tnp.ones(3).__setitem__(0, 1.0), errors.ImmutableArrayError, [".at["]),
+    "configuration": (lambda: tw.config.update("no_such", 1), errors.ConfigError, ["no_such", "enable_x64"]),
+    "configuration value": (lambda: tw.config.update("enable_x64", "maybe"), errors.ConfigError, ["maybe"]),
+    "unbound axis": (lambda: lax.psum(tnp.ones(2), "nowhere"), errors.UnboundAxisError, ["nowhere"]),
+    "jvp of custom_vjp": (
+        lambda: tw.jvp(_with_vjp(), (1.0,), (1.0,)), errors.DifferentiationError, ["custom_jvp"]),
+    "reverse through while": (
+        lambda: tw.grad(lambda x: lax.while_loop(lambda c: c < 10.0, lambda c: c * 2.0, x))(1.0),
+        errors.DifferentiationError, ["scan"]),
+    "tangent type": (lambda: tw.jvp(lambda x: x, (1.0,), (np.ones(3, "f"),)), errors.ShapeError, ["f32[3]"]),
+}  # fmt: skip
+
+
+def _with_vjp():
+    function = tw.custom_vjp(lambda x: x)
+    function.defvjp(lambda x: (x, None), lambda _, ct: (ct,))
+    return function
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input(name):
+    action, error, words = BAD[name]
+    with pytest.raises(error) as caught:
+        action()
+    text = str(caught.value)
+    for word in words:
+        assert word in text, text
+    assert "test_errors.py" in text or error is errors.ConfigError, text
+    assert "remedy:" in text, text
+
+
+def test_every_error_is_documented_and_derives_from_the_base():
+    classes = [e for e in vars(errors).values() if isinstance(e, type) and issubclass(e, Exception)]
+    assert len(classes) > 20
+    for cls in classes:
+        assert issubclass(cls, errors.TilewrightError) and cls.__doc__

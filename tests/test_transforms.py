@@ -1,0 +1,233 @@
+"""Transformations compose in any order, with the values of NumPy and of finite differences."""
+
+import functools
+
+import numpy as np
+import pytest
+import tilewright as tw
+from hypothesis import given
+from hypothesis import strategies as st
+from tilewright import lax
+from tilewright import numpy as tnp
+
+X = np.linspace(-1.0, 1.5, 6).astype(np.float32)
+W = np.arange(12, dtype=np.float32).reshape(3, 4) / 7 - 0.5
+
+
+def close(a, b, rtol=2e-5, atol=2e-5):
+    np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=rtol, atol=atol)
+
+
+def f(x):
+    return tnp.sum(tnp.sin(x) * x + tnp.exp(-x * x))
+
+
+def df(x):
+    return np.cos(x) * x + np.sin(x) - 2 * x * np.exp(-x * x)
+
+
+def ddf(x):
+    return -np.sin(x) * x + 2 * np.cos(x) + (4 * x * x - 2) * np.exp(-x * x)
+
+
+JITS = {"plain": lambda g: g, "jit": tw.jit, "checkpoint": tw.checkpoint, "jit of checkpoint": lambda g: tw.jit(tw.checkpoint(g))}
+
+
+@pytest.mark.parametrize("wrap", JITS.values(), ids=JITS)
+@pytest.mark.parametrize("outer", JITS.values(), ids=JITS)
+def test_grad_under_and_over_jit(wrap, outer):
+    close(outer(tw.grad(wrap(f)))(X), df(X))
+
+
+@pytest.mark.parametrize("wrap", JITS.values(), ids=JITS)
+def test_second_derivatives_agree_in_every_order(wrap):
+    g = wrap(f)
+    expected = np.diag(ddf(X))
+    for hessian in (
+        tw.hessian(g),
+        tw.jacfwd(tw.jacfwd(g)),
+        tw.jacrev(tw.jacrev(g)),
+        tw.jacrev(tw.jacfwd(g)),
+        tw.jit(tw.hessian(g)),
+    ):
+        close(hessian(X), expected, 1e-4, 1e-4)
+
+
+def test_hessian_vector_products_agree():
+    v = np.cos(X)
+    forward_over_reverse = tw.jvp(tw.grad(f), (X,), (v,))[1]
+    reverse_over_forward = tw.grad(lambda x: tw.jvp(f, (x,), (v,))[1])(X)
+    reverse_over_reverse = tw.grad(lambda x: tnp.vdot(tw.grad(f)(x), v))(X)
+    for product in (forward_over_reverse, reverse_over_forward, reverse_over_reverse):
+        close(product, ddf(X) * v, 1e-4, 1e-4)
+
+
+def test_third_derivative():
+    close(tw.grad(tw.grad(tw.grad(lambda x: x**4)))(2.0), 48.0)
+
+
+@given(st.permutations(["jit", "vmap", "grad"]))
+def test_jit_vmap_grad_commute(order):
+    # grad of a scalar function; where vmap is inside, the sum keeps the output a scalar.
+    def scalar(x):
+        return tnp.sin(x) * x
+
+    g, mapped = scalar, False
+    for name in order:
+        if name == "jit":
+            g = tw.jit(g)
+        elif name == "vmap":
+            g, mapped = tw.vmap(g), True
+        else:
+            inner = g
+            g = tw.grad(lambda x, inner=inner: tnp.sum(inner(x))) if mapped else tw.grad(inner)
+    close(g(X), np.cos(X) * X + np.sin(X))
+
+
+def test_vmap_axes_and_trees():
+    def g(p, x):
+        return {"y": p["w"] @ x, "n": tnp.sum(x)}
+
+    xs = np.random.default_rng(0).standard_normal((4, 5)).astype(np.float32)
+    out = tw.vmap(g, in_axes=(None, 1), out_axes={"y": 1, "n": 0})({"w": W}, xs)
+    close(out["y"], W @ xs)
+    close(out["n"], xs.sum(0))
+    both = tw.vmap(tw.vmap(lambda a, b: a * b, (None, 0)), (0, None))(X, X)
+    close(both, np.outer(X, X))
+
+
+def test_vmap_names_axes():
+    def g(x):
+        return x / lax.psum(x, "i"), lax.axis_index("i"), lax.pmax(x, "i"), lax.all_gather(x, "i")
+
+    share, index, top, everyone = tw.vmap(g, axis_name="i")(X)
+    close(share, X / X.sum(), 1e-4, 1e-4)
+    assert np.asarray(index).tolist() == list(range(6))
+    close(top, np.full(6, X.max()))
+    close(everyone, np.tile(X, (6, 1)))
+    close(tw.vmap(tw.jit(lambda x: x - lax.pmean(x, "i")), axis_name="i")(X), X - X.mean())
+
+
+def test_linearize_and_transpose():
+    y, lin = tw.linearize(f, X)
+    close(y, f(X))
+    close(lin(np.ones_like(X)), df(X).sum(), 1e-4)
+    (xt,) = tw.linear_transpose(lambda x: W @ x, np.zeros(4, np.float32))(np.ones(3, np.float32))
+    close(xt, W.T @ np.ones(3))
+
+
+def test_vjp_of_a_tree_with_aux():
+    y, pullback, aux = tw.vjp(lambda p: (p["a"] * p["b"], {"a": p["a"]}), {"a": 2.0, "b": 3.0}, has_aux=True)
+    assert float(y) == 6.0 and float(aux["a"]) == 2.0
+    (ct,) = pullback(1.0)
+    assert (float(ct["a"]), float(ct["b"])) == (3.0, 2.0)
+
+
+def test_value_and_grad_argnums_aux_and_kwargs():
+    def g(x, y, *, scale):
+        return scale * x * y, x + y
+
+    (value, aux), (gx, gy) = tw.value_and_grad(g, argnums=(0, 1), has_aux=True)(2.0, 5.0, scale=3.0)
+    assert (float(value), float(aux), float(gx), float(gy)) == (30.0, 7.0, 15.0, 6.0)
+
+
+def test_python_control_flow_on_values_works_outside_jit():
+    def g(x):
+        return x * x if x > 0 else -x
+
+    assert float(tw.grad(g)(3.0)) == 6.0
+    assert float(tw.grad(g)(-3.0)) == -1.0
+
+
+def test_complex_and_holomorphic():
+    z = 1.0 + 2.0j
+    assert np.allclose(complex(tw.grad(lambda z: z**3, holomorphic=True)(z)), 3 * z**2)
+    close(tw.grad(lambda z: tnp.real(z * tnp.conj(z)))(3.0), 6.0)
+
+
+def test_custom_jvp_and_vjp_inside_everything():
+    @tw.custom_jvp
+    def square(x):
+        return x * x
+
+    square.defjvp(lambda primals, tangents: (primals[0] ** 2, 10.0 * primals[0] * tangents[0]))
+
+    @tw.custom_vjp
+    def cube(x):
+        return x**3
+
+    cube.defvjp(lambda x: (x**3, x), lambda x, ct: (7.0 * x * ct,))
+    for function, slope in ((square, 10.0), (cube, 7.0)):
+        for wrap in (lambda g: g, tw.jit):
+            g = wrap(function)
+            assert float(tw.grad(g)(2.0)) == 2 * slope
+            close(tw.vmap(tw.grad(g))(X), slope * X)
+            close(tw.jit(tw.vmap(tw.grad(g)))(X), slope * X)
+            assert float(tw.grad(tw.grad(g))(2.0)) == slope
+
+
+def test_control_flow_differentiates_and_batches():
+    def g(x):
+        def body(carry, t):
+            carry = lax.cond(t > 0.5, lambda c: tnp.sin(c) * x, lambda c: c + x * t, carry)
+            return carry, carry * t
+
+        carry, ys = lax.scan(body, x, tnp.linspace(0.0, 1.0, 5))
+        return carry + tnp.sum(ys)
+
+    def reference(x):
+        carry, total = x, 0.0
+        for t in np.linspace(0.0, 1.0, 5):
+            carry = np.sin(carry) * x if t > 0.5 else carry + x * t
+            total += carry * t
+        return carry + total
+
+    h = 1e-5
+    expected = (reference(X.astype(np.float64) + h) - reference(X.astype(np.float64) - h)) / (2 * h)
+    close(tw.vmap(g)(X), reference(X), 1e-4)
+    for derivative in (tw.grad(g), tw.jit(tw.grad(g)), tw.grad(tw.jit(g)), tw.grad(tw.checkpoint(g)), tw.jacfwd(g)):
+        close(tw.vmap(derivative)(X), expected, 1e-3, 1e-3)
+    looped = tw.grad(lambda x: lax.fori_loop(0, 4, lambda i, c: tnp.sin(c) + x, x))
+    close(looped(0.5), tw.jacfwd(lambda x: functools.reduce(lambda c, _: tnp.sin(c) + x, range(4), x))(0.5))
+
+
+def test_static_and_donated_arguments():
+    @functools.partial(tw.jit, static_argnames=("n",), donate_argnums=(0,))
+    def g(x, n):
+        return x * n
+
+    x = tnp.ones((4,))
+    close(g(x, n=3), np.full(4, 3.0))
+    assert x.is_deleted()
+
+
+def test_eval_shape_and_make_jaxpr_do_not_compute():
+    seen = []
+
+    def g(x):
+        seen.append(type(x).__name__)
+        return x @ x.T
+
+    out = tw.eval_shape(g, tw.ShapeDtypeStruct((3, 2), tnp.float32))
+    assert out.shape == (3, 3) and out.dtype == np.float32
+    assert seen == ["ProgramTracer"]
+    assert [e.primitive.name for e in tw.make_jaxpr(g)(W).eqns] == ["transpose", "dot_general"]
+
+
+def test_a_primitive_of_ones_own_has_every_power():
+    from tilewright.core.types import ArrayType
+
+    def typing(x):
+        return ArrayType(x.shape, x.dtype)
+
+    triple = tw.Primitive(
+        "triple",
+        typing,
+        jvp=lambda primals, tangents: (triple.bind(*primals), triple.bind(*tangents)),
+        transpose=lambda ct, x: [triple.bind(ct)],
+        batch=lambda axis, args, dims: (triple.bind(*args), dims[0]),
+        numpy=lambda x: 3 * x,
+        expand=lambda x: x * 3,
+    )
+    close(triple.bind(X), 3 * X)
+    close(tw.jit(tw.vmap(tw.grad(lambda x: triple.bind(x) ** 2)))(X), 18 * X, 1e-5, 1e-5)

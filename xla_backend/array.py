@@ -1,0 +1,323 @@
+"""`Array`: the array of the runtime, a type and a buffer of jaxlib."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DeletedArrayError,
+    ExecutionError,
+    ImmutableArrayError,
+)
+from ..core.trace import Value, typeof
+from ..core.types import KEY_DTYPES, ArrayType, KeyDtype, is_integer
+from . import shim
+from .client import Device, SingleDeviceSharding, device_of
+from .transfer import as_numpy, host_buffer, physical, put
+
+DLPACK_CPU = 1
+_namespace: Callable[[], Any] | None = None
+
+
+def set_namespace(namespace: Callable[[], Any]) -> None:
+    """Hand in what gives the module that `Array.__array_namespace__` returns."""
+    global _namespace
+    _namespace = namespace
+
+
+def execution_error(error: Exception) -> ExecutionError:
+    """A fault of jaxlib's runtime as an error of ours."""
+    return ExecutionError(
+        f"the computation of this array failed: {error}",
+        "look at the innermost error above; `config.update('disable_jit', True)` runs it step by step",
+    )
+
+
+class Array(Value):
+    """An array on a device: immutable, its values possibly still being computed.
+
+    `aval` is its type, with the weak type that a Python scalar gives. The buffer of an array of random
+    keys holds their words, of type uint32, along a trailing axis.
+    """
+
+    __slots__ = ("aval", "_buffer", "__weakref__")
+    aval: ArrayType
+    _buffer: Any
+
+    def __init__(self, aval: ArrayType, buffer: Any):
+        self.aval, self._buffer = aval, buffer
+
+    # ------------------------------------------------------------ what it is
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.aval.dtype
+
+    @property
+    def weak_type(self) -> bool:
+        return self.aval.weak_type
+
+    @property
+    def ndim(self) -> int:
+        return len(self.aval.shape)
+
+    @property
+    def size(self) -> int:
+        return self.aval.size
+
+    @property
+    def itemsize(self) -> int:
+        return self.aval.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.aval.nbytes
+
+    @property
+    def device(self) -> Device:
+        return device_of(self._buffer)
+
+    @property
+    def sharding(self) -> SingleDeviceSharding:
+        return SingleDeviceSharding(self.device)
+
+    def devices(self) -> set[Device]:
+        """The devices that hold a part of this array."""
+        return {self.device}
+
+    @property
+    def committed(self) -> bool:
+        return True
+
+    is_fully_addressable = is_fully_replicated = committed
+
+    # ------------------------------------------------------------ its values
+
+    def _numpy(self) -> np.ndarray:
+        """The values, read-only and in place, once they are computed."""
+        if self._buffer.is_deleted():
+            raise self._deleted()
+        try:
+            return as_numpy(self._buffer, self.aval)
+        except shim.RuntimeFault as error:
+            raise execution_error(error) from None
+
+    def _deleted(self) -> DeletedArrayError:
+        return DeletedArrayError(
+            f"an array of type {self.aval.show()} was used after its buffer was donated or deleted",
+            "use the result of the function that it was donated to, or leave it out of `donate_argnums`",
+        )
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        values = self._numpy()
+        if dtype is not None and np.dtype(dtype) != values.dtype:
+            if copy is False:
+                raise ArgumentError(f"{values.dtype} cannot become {np.dtype(dtype)} without a copy", "leave `copy` out")
+            return values.astype(dtype)
+        return values.copy() if copy else values
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        assert _namespace is not None, "the front door hands in the namespace"
+        return _namespace()
+
+    def item(self, *index: Any) -> Any:
+        """The one value, or the value at an index, as a Python number."""
+        return self._numpy().item(*index)
+
+    def tolist(self) -> Any:
+        """The values as nested lists of Python numbers."""
+        return self._numpy().tolist()
+
+    def tobytes(self, order: Any = "C") -> bytes:
+        """The values' bytes in row-major order."""
+        return self._numpy().tobytes(order)
+
+    def _scalar(self, wanted: str) -> Any:
+        if self.aval.shape != ():
+            raise ArgumentTypeError(
+                f"{wanted} of an array of shape {self.aval.shape} was asked for",
+                "only arrays of shape () convert; take one element, as in `x[0]`",
+            )
+        return self._numpy()[()]
+
+    def __bool__(self) -> bool:
+        if self.aval.size != 1:
+            raise ArgumentError(
+                f"the truth value of an array of shape {self.aval.shape} is ambiguous", "use `x.any()` or `x.all()`"
+            )
+        return bool(self._numpy().reshape(())[()])
+
+    def __int__(self) -> int:
+        return int(self._scalar("the Python int"))
+
+    def __float__(self) -> float:
+        return float(self._scalar("the Python float"))
+
+    def __complex__(self) -> complex:
+        return complex(self._scalar("the Python complex"))
+
+    def __index__(self) -> int:
+        if not is_integer(self.aval.dtype):
+            raise ArgumentTypeError(f"an array of dtype {self.aval.dtype} is not an index", "cast it with `astype(int)`")
+        return int(self._scalar("an index"))
+
+    def __len__(self) -> int:
+        if not self.aval.shape:
+            raise ArgumentTypeError("an array of shape () has no length", "use `x.size`, which is 1")
+        return self.aval.shape[0]
+
+    def __iter__(self) -> Iterator[Array]:
+        if not self.aval.shape:
+            raise ArgumentTypeError("an array of shape () cannot be iterated over", "use `x.item()` for its value")
+        values = self._bits()
+        inner = ArrayType(self.aval.shape[1:], self.aval.dtype, self.aval.weak_type)
+        return (Array(inner, put(np.asarray(row), inner, owned=True)) for row in values)
+
+    def __reversed__(self) -> Iterator[Array]:
+        return reversed(list(self))
+
+    def __contains__(self, x: Any) -> bool:
+        return bool(np.any(self._numpy() == np.asarray(x)))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    # ------------------------------------------------------------ as text
+
+    def __repr__(self) -> str:
+        if self._buffer.is_deleted():
+            return f"Array(deleted, {self.aval.show()})"
+        if isinstance(self.aval.dtype, KeyDtype):
+            return f"Array({self.aval.shape}, dtype={self.aval.dtype}) overlaying:\n{self._bits()}"
+        weak = ", weak_type=True" if self.aval.weak_type else ""
+        width = np.get_printoptions()["linewidth"]
+        if self.aval.size:
+            text = np.array2string(self._numpy(), separator=", ", prefix="Array(", suffix=",", max_line_width=width)
+        else:
+            text = f"[], shape={self.aval.shape}"
+        tail = f"dtype={self.aval.dtype}{weak})"
+        last = len(text) - text.rfind("\n") + (6 if "\n" not in text else 0)
+        gap = " " if last + len(tail) + 1 <= width else "\n" + " " * 6
+        return f"Array({text},{gap}{tail}"
+
+    def __str__(self) -> str:
+        plain = not self._buffer.is_deleted() and not isinstance(self.aval.dtype, KeyDtype)
+        return str(self._numpy()) if plain else repr(self)
+
+    def __format__(self, spec: str) -> str:
+        return format(self._numpy()[()], spec) if self.aval.shape == () else format(str(self), spec)
+
+    # ------------------------------------------------------------ memory
+
+    def block_until_ready(self) -> Array:
+        """Wait until the values are computed; raises the error of their computation if it failed."""
+        if self._buffer.is_deleted():
+            raise self._deleted()
+        try:
+            self._buffer.block_until_ready()
+        except shim.RuntimeFault as error:
+            raise execution_error(error) from None
+        return self
+
+    def is_ready(self) -> bool:
+        """Whether the values are computed."""
+        if self._buffer.is_deleted():
+            raise self._deleted()
+        return self._buffer.is_ready()
+
+    def delete(self) -> None:
+        """Free the buffer now; the array can no longer be used."""
+        self._buffer.delete()
+
+    def is_deleted(self) -> bool:
+        """Whether the buffer was deleted, or donated to a function."""
+        return self._buffer.is_deleted()
+
+    def copy_to_host_async(self) -> None:
+        """Start a copy to the host; on the CPU there is nothing to do."""
+
+    def unsafe_buffer_pointer(self) -> int:
+        """The address of the first element."""
+        if self._buffer.is_deleted():
+            raise self._deleted()
+        return self._buffer.unsafe_buffer_pointer()
+
+    def _bits(self) -> np.ndarray:
+        """The values as the device holds them: those of keys with their words."""
+        if self._buffer.is_deleted():
+            raise self._deleted()
+        return as_numpy(self._buffer, physical(self.aval))
+
+    def copy(self) -> Array:
+        """A copy with a buffer of its own."""
+        return Array(self.aval, put(self._bits(), self.aval, device=self.device))
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: Any) -> Array:
+        return self.copy()
+
+    def __reduce__(self) -> Any:
+        dtype = self.aval.dtype
+        name = dtype.name if isinstance(dtype, KeyDtype) else None
+        return (_unpickle, (np.array(self._bits()), self.aval.weak_type, name))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise ImmutableArrayError(
+            f"an array of type {self.aval.show()} was assigned to in place, and arrays do not change",
+            "write x = x.at[i].set(v), which gives the changed array, for x[i] = v",
+        )
+
+    def __delitem__(self, index: Any) -> None:
+        self.__setitem__(index, None)
+
+    # ------------------------------------------------------------ other libraries
+
+    def __dlpack__(self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None) \
+            -> Any:
+        if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
+            raise BufferError(f"the array is on device {self.__dlpack_device__()}, not on {tuple(dl_device)}")
+        source = self.copy() if copy else self.block_until_ready()
+        return shim.to_dlpack(source._buffer)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (DLPACK_CPU, 0)
+
+    def __jax_array__(self) -> Any:
+        """The array as jax's own, without a copy. Only jax calls this, so it is imported already."""
+        jax = sys.modules["jax"]
+        try:
+            return jax.dlpack.from_dlpack(self)
+        except (BufferError, TypeError, RuntimeError):  # a dtype that DLPack has no code for, such as int4
+            return jax.numpy.asarray(self._numpy())
+
+
+def _unpickle(bits: np.ndarray, weak: bool, key: str | None) -> Array:
+    if key is not None:
+        dtype = KEY_DTYPES[key]
+        type = ArrayType(bits.shape[:-1], dtype)
+        return Array(type, put(bits, type, owned=True))
+    type = ArrayType(bits.shape, bits.dtype, weak)
+    return Array(type, put(bits, type, owned=True))
+
+
+def from_host(array: np.ndarray, type: ArrayType) -> Array:
+    """An Array of a NumPy array that nobody else writes to."""
+    return Array(type, put(array, type, owned=True))
+
+
+def as_array(x: Any) -> Array:
+    """An Array of an array of any library, a number or an Array; NumPy data is copied, jax's is shared."""
+    if type(x) is Array:
+        return x
+    aval: Any = typeof(x)
+    return Array(aval, host_buffer(x, aval))

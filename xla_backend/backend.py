@@ -1,0 +1,69 @@
+"""What `core/jit.py` asks of a backend, by XLA: lower, compile, run."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from types import CodeType
+from typing import Any
+
+from ..core.ir import Program
+from . import dispatch
+from .client import as_device
+from .executable import Executable, compile_module
+from .module import Module, lower
+from .transfer import buffers
+
+# A call on arrays alone: two identity checks, one look-up by their types, and the runner.
+_TRAMPOLINE = """
+def call({parameters}/, *rest, **kwargs):
+    if trace() is EVAL and (local() or config_module._global) is state.config:
+        try:
+            run = runs[{key}]
+            {buffers}
+        except (KeyError, AttributeError, TypeError):
+            pass
+        else:
+            if not rest and not kwargs:
+                return run({operands})
+    return slow((*[a for a in ({names},) if a is not ABSENT], *rest), kwargs)
+"""
+
+
+@functools.cache
+def _trampoline_code(arity: int) -> CodeType:
+    names = [f"a{i}" for i in range(arity)]
+    source = _TRAMPOLINE.format(
+        parameters="".join(f"{n}=ABSENT, " for n in names),
+        key=", ".join(f"{n}.aval" for n in names),
+        buffers="; ".join(f"b{i} = {n}._buffer" for i, n in enumerate(names)),
+        operands=", ".join(f"b{i}" for i in range(arity)),
+        names=", ".join(names),
+    )
+    found: dict[str, Any] = {"ABSENT": None}
+    exec(compile(source, "<tilewright trampoline>", "exec"), found)
+    return found["call"].__code__
+
+
+class XlaBackend:
+    """Programs by XLA on this process's devices."""
+
+    def lower(self, program: Program, name: str, donated: Sequence[int] = (), keep_unused: bool = False) -> Module:
+        """The module of a Program."""
+        return lower(program, name, donated, keep_unused)
+
+    def compile(self, module: Module, device: Any = None) -> Executable:
+        """The executable of a module, on the default device unless one is named."""
+        return compile_module(module, None if device is None else as_device(device))
+
+    def runner(self, executable: Executable, result: str, unflatten: Any = None) -> Callable[..., Any]:
+        """A function from buffers to Arrays put together as `result` says."""
+        return dispatch.make_runner(executable, result, unflatten)
+
+    def buffers(self, values: Sequence[Any], types: Sequence[Any]) -> Sequence[Any]:
+        """The buffers of values of known types, which are put on the device if they are not there."""
+        return buffers(values, types)
+
+    def trampoline(self, arity: int) -> CodeType | None:
+        """Code for calls on `arity` Arrays; None where there is nothing to gain."""
+        return _trampoline_code(arity) if arity else None

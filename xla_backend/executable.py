@@ -1,0 +1,109 @@
+"""Compiling a Module, or taking its executable from memory or disk."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from typing import Any
+
+from .._version import JAXLIB, __version__
+from ..core.errors import CompileError
+from . import shim
+from .cache import cpu_features, disk_cache, key
+from .client import Device, client, default_device, device_list
+from .module import Module
+
+# Part of every key of the disk cache: raised when the meaning of cached executables changes.
+CACHE_VERSION = "1"
+EXECUTABLES_KEPT = 4096
+
+_loaded: OrderedDict[str, Any] = OrderedDict()
+_lock = threading.Lock()
+
+
+class Executable:
+    """A compiled Module: jaxlib's executable for one device, with the Module that says how to call it."""
+
+    __slots__ = ("module", "loaded", "device")
+
+    def __init__(self, module: Module, loaded: Any, device: Device):
+        self.module, self.loaded, self.device = module, loaded, device
+
+    def as_text(self) -> str:
+        """The optimised HLO."""
+        return "\n\n".join(m.to_string() for m in self.loaded.hlo_modules())
+
+    def cost_analysis(self) -> dict[str, float]:
+        """XLA's estimates: `flops`, `bytes accessed`, `transcendentals` and their parts."""
+        return dict(self.loaded.cost_analysis())
+
+    def memory_analysis(self) -> Any:
+        """The bytes of code, arguments, outputs and temporary memory."""
+        return self.loaded.get_compiled_memory_stats()
+
+
+def options() -> Any:
+    """How programs are compiled."""
+    return shim.CompileOptions()
+
+
+def compile_module(module: Module, device: Device | None = None) -> Executable:
+    """The executable of a Module. Those with host callbacks are tied to their functions and never shared."""
+    device = default_device() if device is None else device
+    if module.callbacks or module.keep_alive:
+        loaded = _compile(module, device)
+        return Executable(module, loaded, device)
+    name = key(module.text, _environment(), f"{device.platform} {device.id}")
+    with _lock:
+        loaded = _loaded.get(name)
+        if loaded is not None:
+            _loaded.move_to_end(name)
+    if loaded is None:
+        loaded = _from_disk(name, module, device)
+        with _lock:
+            _loaded[name] = loaded
+            while len(_loaded) > EXECUTABLES_KEPT:
+                _loaded.popitem(last=False)
+    return Executable(module, loaded, device)
+
+
+def _environment() -> str:
+    flags = os.environ.get("XLA_FLAGS", "")
+    return "\n".join((CACHE_VERSION, __version__, JAXLIB, cpu_features(), flags, options().SerializeAsString().hex()))
+
+
+def _from_disk(name: str, module: Module, device: Device) -> Any:
+    cache = disk_cache()
+    if cache is None:
+        return _compile(module, device)
+    data = cache.load(name)
+    if data is not None:
+        try:
+            return shim.deserialize(client(), data, device_list(device), options())
+        except shim.RuntimeFault:
+            cache.discard(name, "is not an executable that this jaxlib can load")
+    loaded = _compile(module, device)
+    try:
+        cache.store(name, loaded.serialize())
+    except shim.RuntimeFault:
+        pass  # an executable with parts that XLA cannot serialise is compiled each time
+    return loaded
+
+
+def _compile(module: Module, device: Device) -> Any:
+    try:
+        return shim.compile_and_load(client(), module.text, device_list(device), options(), module.callbacks)
+    except shim.RuntimeFault as error:
+        message = str(error)
+        raise CompileError(
+            f"XLA refused the program {module.name}: {message[:2000]}",
+            "this is a fault of tilewright's lowering if the program has no custom call; `compile(f, ..., stop='module')` "
+            "shows the text",
+        ) from None
+
+
+def clear() -> None:
+    """Forget the executables in memory."""
+    with _lock:
+        _loaded.clear()

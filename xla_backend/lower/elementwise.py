@@ -1,0 +1,221 @@
+"""StableHLO of the elementwise families: most are one operation, named in a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core.types import ArrayType, is_bool, is_complex, is_float, is_inexact, is_unsigned
+from .emit import Emitter, Operand, Rule
+
+# Primitive -> operation of one type of operands; scalar operands are broadcast by the rule.
+PLAIN = {
+    "neg": "stablehlo.negate", "floor": "stablehlo.floor", "ceil": "stablehlo.ceil",
+    "sqrt": "stablehlo.sqrt", "rsqrt": "stablehlo.rsqrt", "cbrt": "stablehlo.cbrt",
+    "exp": "stablehlo.exponential", "expm1": "stablehlo.exponential_minus_one",
+    "log": "stablehlo.log", "log1p": "stablehlo.log_plus_one", "logistic": "stablehlo.logistic",
+    "sin": "stablehlo.sine", "cos": "stablehlo.cosine", "tan": "stablehlo.tan", "tanh": "stablehlo.tanh",
+    "asin": "chlo.asin", "acos": "chlo.acos", "atan": "chlo.atan", "sinh": "chlo.sinh", "cosh": "chlo.cosh",
+    "asinh": "chlo.asinh", "acosh": "chlo.acosh", "atanh": "chlo.atanh",
+    "erf": "chlo.erf", "erfc": "chlo.erfc", "erf_inv": "chlo.erf_inv", "lgamma": "chlo.lgamma",
+    "digamma": "chlo.digamma", "polygamma": "chlo.polygamma", "zeta": "chlo.zeta",
+    "add": "stablehlo.add", "add_any": "stablehlo.add", "sub": "stablehlo.subtract", "mul": "stablehlo.multiply",
+    "div": "stablehlo.divide", "rem": "stablehlo.remainder", "atan2": "stablehlo.atan2",
+    "nextafter": "chlo.next_after",
+    "not": "stablehlo.not", "and": "stablehlo.and", "or": "stablehlo.or", "xor": "stablehlo.xor",
+    "shift_left": "stablehlo.shift_left", "shift_right_logical": "stablehlo.shift_right_logical",
+    "shift_right_arithmetic": "stablehlo.shift_right_arithmetic",
+    "population_count": "stablehlo.popcnt", "clz": "stablehlo.count_leading_zeros",
+    "complex": "stablehlo.complex", "real": "stablehlo.real", "imag": "stablehlo.imag",
+    "is_finite": "stablehlo.is_finite",
+}  # fmt: skip
+
+
+def spread(e: Emitter, operands: Sequence[Operand], shape: Sequence[int]) -> list[Operand]:
+    """Operands of one shape: scalars are broadcast."""
+    return [e.broadcast(o, shape) for o in operands]
+
+
+def plain(name: str) -> Rule:
+    """The rule of a primitive that is one operation."""
+
+    def rule(e: Emitter, operands: list[Operand], out: ArrayType, **params: Any) -> Operand:
+        return e.op(name, spread(e, operands, out.shape), out)
+
+    return rule
+
+
+def scalar(e: Emitter, value: Any, like: ArrayType) -> Operand:
+    """A constant of the shape and dtype of a type."""
+    return e.constant(value, ArrayType(like.shape, like.dtype))
+
+
+# ---------------------------------------------------------------------------- arithmetic
+
+
+def _abs(e: Emitter, operands: list[Operand], out: ArrayType) -> Operand:
+    (x,) = operands
+    return x if is_unsigned(x.dtype) else e.op("stablehlo.abs", [x], out)
+
+
+def _sign(e: Emitter, operands: list[Operand], out: ArrayType) -> Operand:
+    (x,) = operands
+    if not is_unsigned(x.dtype):
+        return e.op("stablehlo.sign", [x], out)
+    return e.op("stablehlo.minimum", [x, scalar(e, 1, out)], out)
+
+
+def _round(e: Emitter, operands: list[Operand], out: ArrayType, rounding_method: int) -> Operand:
+    return e.op("stablehlo.round_nearest_even" if rounding_method else "stablehlo.round_nearest_afz", operands, out)
+
+
+def _square(e: Emitter, operands: list[Operand], out: ArrayType) -> Operand:
+    return e.op("stablehlo.multiply", [operands[0], operands[0]], out)
+
+
+def _exp2(e: Emitter, operands: list[Operand], out: ArrayType) -> Operand:
+    if is_complex(out.dtype):
+        scaled = e.op("stablehlo.multiply", [operands[0], scalar(e, math.log(2), out)], out)
+        return e.op("stablehlo.exponential", [scaled], out)
+    # 2 ** x as a power is exact at integers, which exp(x log 2) is not.
+    return e.op("stablehlo.power", [scalar(e, 2.0, out), operands[0]], out)
+
+
+def _pow(e: Emitter, operands: list[Operand], out: ArrayType) -> Operand:
+    x, y = spread(e, operands, out.shape)
+    return e.op("stablehlo.power", [x, e.convert(y, out.dtype)], out)
+
+
+def _integer_pow(e: Emitter, operands: list[Operand], out: ArrayType, y: int) -> Operand:
+    base, n, result = operands[0], abs(y), None
+    while n:
+        if n & 1:
+            result = base if result is None else e.op("stablehlo.multiply", [result, base], out)
+        n >>= 1
+        if n:
+            base = e.op("stablehlo.multiply", [base, base], out)
+    if result is None:
+        return scalar(e, 1, out)
+    return e.op("stablehlo.divide", [scalar(e, 1, out), result], out) if y < 0 else result
+
+
+def _extremum(name: str, direction: str) -> Rule:
+    def rule(e: Emitter, operands: list[Operand], out: ArrayType) -> Operand:
+        x, y = spread(e, operands, out.shape)
+        if not is_complex(out.dtype):
+            return e.op(name, [x, y], out)
+        return e.op("stablehlo.select", [compare(e, direction, x, y), x, y], out)
+
+    return rule
+
+
+# ---------------------------------------------------------------------------- comparison and selection
+
+
+def compare(e: Emitter, direction: str, x: Operand, y: Operand, total: bool = False) -> Operand:
+    """An elementwise comparison; `total` orders -NaN < -inf < ... < -0 < 0 < ... < inf < NaN."""
+    out = ArrayType(x.shape, np.dtype(bool))
+    if is_complex(x.dtype) and direction not in ("EQ", "NE"):
+        return _compare_complex(e, direction, x, y, out)
+    kind = "FLOAT" if is_inexact(x.dtype) else "UNSIGNED" if is_unsigned(x.dtype) or is_bool(x.dtype) else "SIGNED"
+    kind = "TOTALORDER" if total and is_float(x.dtype) else kind
+    attributes = (
+        f"compare_type = #stablehlo<comparison_type {kind}>, "
+        f"comparison_direction = #stablehlo<comparison_direction {direction}>"
+    )
+    return e.op("stablehlo.compare", [x, y], out, attributes)
+
+
+def _compare_complex(e: Emitter, direction: str, x: Operand, y: Operand, out: ArrayType) -> Operand:
+    """Lexicographic order: by real part, then by imaginary part."""
+    part = ArrayType(x.shape, np.dtype(np.float32 if x.dtype == np.complex64 else np.float64))
+    (xr, yr), (xi, yi) = ([e.op(f"stablehlo.{p}", [v], part) for v in (x, y)] for p in ("real", "imag"))
+    first, second = compare(e, direction[0] + "T", xr, yr), compare(e, direction, xi, yi)
+    return e.op("stablehlo.select", [compare(e, "EQ", xr, yr), second, first], out)
+
+
+def _compare(direction: str) -> Rule:
+    return lambda e, operands, out: compare(e, direction, *spread(e, operands, out.shape))
+
+
+def _select_n(e: Emitter, operands: list[Operand], out: ArrayType) -> Operand:
+    which, *cases = operands
+    cases = spread(e, cases, out.shape)
+    result = cases[0]
+    for i, case in enumerate(cases[1:], 1):
+        chosen = which
+        if not is_bool(which.dtype):
+            chosen = compare(e, "GE", which, scalar(e, i, which.type))
+        result = e.op("stablehlo.select", [chosen, case, result], out)
+    return result
+
+
+def _clamp(e: Emitter, operands: list[Operand], out: ArrayType) -> Operand:
+    low, x, high = spread(e, operands, out.shape)
+    if is_complex(out.dtype):
+        x = e.op("stablehlo.select", [compare(e, "LT", x, low), low, x], out)
+        return e.op("stablehlo.select", [compare(e, "GT", x, high), high, x], out)
+    return e.op("stablehlo.clamp", [low, x, high], out)
+
+
+# ---------------------------------------------------------------------------- conversion
+
+
+def _convert(e: Emitter, operands: list[Operand], out: ArrayType, **params: Any) -> Operand:
+    return convert(e, operands[0], out.dtype)
+
+
+def convert(e: Emitter, x: Operand, dtype: Any) -> Operand:
+    """`convert_element_type`: to a boolean by comparison with zero; a complex number gives its real part."""
+    if x.dtype == dtype:
+        return x
+    if is_bool(dtype):
+        return compare(e, "NE", x, scalar(e, 0, x.type))
+    if is_complex(x.dtype) and not is_complex(dtype):
+        x = e.op("stablehlo.real", [x], ArrayType(x.shape, np.float32 if x.dtype == np.complex64 else np.float64))
+    return e.convert(x, dtype)
+
+
+def _bitcast(e: Emitter, operands: list[Operand], out: ArrayType, new_dtype: Any) -> Operand:
+    return e.op("stablehlo.bitcast_convert", operands, out)
+
+
+def _reduce_precision(
+    e: Emitter, operands: list[Operand], out: ArrayType, exponent_bits: int, mantissa_bits: int
+) -> Operand:
+    attributes = f"exponent_bits = {exponent_bits} : i32, mantissa_bits = {mantissa_bits} : i32"
+    return e.op("stablehlo.reduce_precision", operands, out, attributes)
+
+
+def _conj(e: Emitter, operands: list[Operand], out: ArrayType, input_dtype: Any) -> Operand:
+    (x,) = operands
+    part = ArrayType(x.shape, np.float32 if out.dtype == np.complex64 else np.float64)
+    if is_complex(x.dtype):
+        real = e.op("stablehlo.real", [x], part)
+        imag = e.op("stablehlo.negate", [e.op("stablehlo.imag", [x], part)], part)
+    else:
+        real, imag = e.convert(x, part.dtype), scalar(e, -0.0, part)
+    return e.op("stablehlo.complex", [real, imag], out)
+
+
+def _complex(e: Emitter, operands: list[Operand], out: ArrayType) -> Operand:
+    part = np.float32 if out.dtype == np.complex64 else np.float64
+    return e.op("stablehlo.complex", [e.convert(o, np.dtype(part)) for o in spread(e, operands, out.shape)], out)
+
+
+def _identity(e: Emitter, operands: list[Operand], out: ArrayType, **params: Any) -> Operand:
+    return operands[0]
+
+
+RULES: dict[str, Rule] = {name: plain(operation) for name, operation in PLAIN.items()} | {
+    "abs": _abs, "sign": _sign, "round": _round, "square": _square, "exp2": _exp2, "pow": _pow,
+    "integer_pow": _integer_pow,
+    "max": _extremum("stablehlo.maximum", "GT"), "min": _extremum("stablehlo.minimum", "LT"),
+    "eq": _compare("EQ"), "ne": _compare("NE"), "lt": _compare("LT"), "le": _compare("LE"), "gt": _compare("GT"),
+    "ge": _compare("GE"), "select_n": _select_n, "clamp": _clamp, "convert_element_type": _convert,
+    "bitcast_convert_type": _bitcast, "reduce_precision": _reduce_precision, "conj": _conj, "complex": _complex,
+    "stop_gradient": _identity,
+}  # fmt: skip

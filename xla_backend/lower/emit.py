@@ -1,0 +1,264 @@
+"""The StableHLO printer: operands, operations, regions and functions as text.
+
+Operations are printed in MLIR's generic form, `"dialect.op"(%a) <{attributes}> : (types) -> types`,
+one line each. XLA parses the text; it is also what the executable cache hashes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...core.errors import UnsupportedError
+from ...core.ir import ORDERED, Eqn, Literal, Program, Var
+from ...core.types import FLOAT0, INT32, ArrayType, Type
+
+_ELEMENTS = {
+    "bool": "i1", "bfloat16": "bf16", "float8_e4m3fn": "f8E4M3FN", "float8_e5m2": "f8E5M2",
+    "complex64": "complex<f32>", "complex128": "complex<f64>",
+    **{f"float{b}": f"f{b}" for b in (16, 32, 64)},
+    **{f"int{b}": f"i{b}" for b in (2, 4, 8, 16, 32, 64)},
+    **{f"uint{b}": f"ui{b}" for b in (2, 4, 8, 16, 32, 64)},
+}  # fmt: skip
+
+
+def element(dtype: Any) -> str:
+    """The MLIR element type of a dtype."""
+    return "i1" if dtype == FLOAT0 else _ELEMENTS[str(dtype)]
+
+
+_tensor_cache: dict[Type, str] = {}
+
+
+def tensor(type: Any) -> str:
+    """The MLIR tensor type of an `ArrayType` (a token for a `TokenType`)."""
+    found = _tensor_cache.get(type)
+    if found is None:
+        if isinstance(type, ArrayType):
+            found = f"tensor<{''.join(f'{d}x' for d in type.shape)}{element(type.dtype)}>"
+        else:
+            found = "!stablehlo.token"
+        _tensor_cache[type] = found
+    return found
+
+
+class Operand(NamedTuple):
+    """A value of the module being printed: its SSA name and its type."""
+
+    name: str
+    type: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.type.dtype
+
+
+def integers(values: Sequence[int]) -> str:
+    """An `array<i64: ...>` attribute."""
+    return f"array<i64: {', '.join(map(str, values))}>" if len(values) else "array<i64>"
+
+
+def dense(value: Any, dtype: Any) -> str:
+    """The body of a `dense<...>` attribute with the exact bits of `value`."""
+    array = np.asarray(value).astype(dtype)
+    text = str(array.dtype)
+    if array.size and (array.ndim == 0 or (array == array.flat[0]).all()) and array.dtype.kind != "c":
+        one = array.reshape(-1)[0]
+        if text == "bool":
+            return "true" if one else "false"
+        if "int" in text:
+            return str(int(one))
+        if not (one == 0 and array.ndim and np.signbit(array.astype(np.float64)).any()):
+            return "0x" + one.tobytes()[::-1].hex().upper()
+    if array.dtype.kind == "c" and array.ndim == 0:
+        half = np.float32 if text == "complex64" else np.float64
+        return f"({dense(array.real, half)}, {dense(array.imag, half)})"
+    if text in ("int4", "uint4", "int2", "uint2"):
+        return str(array.astype(int).tolist())
+    if array.size == 0:
+        return ""
+    if text == "bool":
+        return str(array.tolist()).lower()
+    return f'"0x{np.ascontiguousarray(array).tobytes().hex().upper()}"'
+
+
+TOKEN = ArrayType((), INT32)
+Rule = Callable[..., Any]
+
+
+class Emitter:
+    """Prints one module. Rules call `op`; the driver calls `function` and `module_text`."""
+
+    def __init__(self, rules: dict[str, Rule], platform: str = "cpu"):
+        self.rules, self.platform = rules, platform
+        self.lines: list[str] = []
+        self.functions: list[str] = []
+        self.called: dict[Any, str] = {}
+        self.callbacks: list[Any] = []  # host functions of callback equations, in order of appearance
+        self.keep: list[Any] = []  # objects the executable must keep alive
+        self.token: Any = None  # orders effects within a function: an i32 that each ordered callback passes on
+        self.counter = 0
+
+    # ------------------------------------------------------------ single operations
+
+    def fresh(self) -> str:
+        self.counter += 1
+        return f"%{self.counter}"
+
+    def op(self, name: str, operands: Sequence[Operand], out: Type, attributes: str = "", regions: str = "") -> Operand:
+        """Print an operation with one result."""
+        result = self.fresh()
+        self.lines.append(f"{result} = {self._call(name, operands, attributes, regions)} -> {tensor(out)}")
+        return Operand(result, out)
+
+    def ops(
+        self, name: str, operands: Sequence[Operand], outs: Sequence[Type], attributes: str = "", regions: str = ""
+    ) -> list[Operand]:
+        """Print an operation with any number of results."""
+        types = f"({', '.join(tensor(t) for t in outs)})"
+        call = f"{self._call(name, operands, attributes, regions)} -> {types}"
+        if not outs:
+            self.lines.append(call)
+            return []
+        result = self.fresh()
+        self.lines.append(f"{result}:{len(outs)} = {call}")
+        return [Operand(f"{result}#{i}", t) for i, t in enumerate(outs)]
+
+    def _call(self, name: str, operands: Sequence[Operand], attributes: str, regions: str) -> str:
+        names = ", ".join(o.name for o in operands)
+        types = ", ".join(tensor(o.type) for o in operands)
+        properties = f" <{{{attributes}}}>" if attributes else ""
+        inner = f" ({regions})" if regions else ""
+        return f'"{name}"({names}){properties}{inner} : ({types})'
+
+    def constant(self, value: Any, type: ArrayType) -> Operand:
+        """A constant; scalars spread over the type's shape."""
+        array = np.asarray(value)
+        if array.ndim == 0 and type.shape and array.dtype.kind == "c":
+            return self.broadcast(self.constant(value, ArrayType((), type.dtype)), type.shape)
+        return self.op("stablehlo.constant", [], type, f"value = dense<{dense(value, type.dtype)}> : {tensor(type)}")
+
+    def broadcast(self, x: Operand, shape: Sequence[int], dims: Sequence[int] | None = None) -> Operand:
+        """`broadcast_in_dim`; by default operand axes align with the trailing axes of `shape`."""
+        shape = tuple(shape)
+        if x.shape == shape:
+            return x
+        dims = range(len(shape) - len(x.shape), len(shape)) if dims is None else dims
+        out = ArrayType(shape, x.dtype)
+        return self.op("stablehlo.broadcast_in_dim", [x], out, f"broadcast_dimensions = {integers(tuple(dims))}")
+
+    def reshape(self, x: Operand, shape: Sequence[int]) -> Operand:
+        return x if x.shape == tuple(shape) else self.op("stablehlo.reshape", [x], ArrayType(tuple(shape), x.dtype))
+
+    def convert(self, x: Operand, dtype: Any) -> Operand:
+        return x if x.dtype == dtype else self.op("stablehlo.convert", [x], ArrayType(x.shape, dtype))
+
+    # ------------------------------------------------------------ regions and programs
+
+    def region(self, types: Sequence[Type], body: Callable[[list[Operand]], Sequence[Operand]], ret: str = "stablehlo.return") \
+            -> str:
+        """A region `{ ^bb0(args): ...; return }` whose operations are printed by `body`."""
+        outer, self.lines = self.lines, []
+        arguments = [Operand(self.fresh(), t) for t in types]
+        results = body(arguments)
+        names, outs = ", ".join(r.name for r in results), ", ".join(tensor(r.type) for r in results)
+        self.lines.append(f'"{ret}"({names}) : ({outs}) -> ()')
+        head = ", ".join(f"{a.name}: {tensor(a.type)}" for a in arguments)
+        text = "{\n" + (f"^bb0({head}):\n" if types else "") + "\n".join(self.lines) + "\n}"
+        self.lines = outer
+        return text
+
+    def equation(self, eqn: Eqn, operands: list[Operand]) -> list[Operand]:
+        """Print one equation by its rule, or by its primitive's expansion."""
+        rule = self.rules.get(eqn.primitive.name)
+        if rule is None:
+            return self._expand(eqn, operands)
+        out_types = [v.type for v in eqn.outputs]
+        if eqn.primitive.multiple:
+            return list(rule(self, operands, out_types, **eqn.params))
+        return [rule(self, operands, out_types[0], **eqn.params)]
+
+    def _expand(self, eqn: Eqn, operands: list[Operand]) -> list[Operand]:
+        from ...core.trace import trace_program
+
+        primitive = eqn.primitive
+        if primitive.expand is None:
+            raise UnsupportedError(
+                f"{primitive.name} has no lowering to XLA and no expansion into other primitives",
+                "give the Primitive an `expand` rule", eqn.source)  # fmt: skip
+
+        def expanded(*args: Any) -> Any:
+            out = primitive.expand(*args, **eqn.params)  # type: ignore[misc]
+            return list(out) if primitive.multiple else [out]
+
+        return self.inline(trace_program(expanded, [o.type for o in operands], primitive.name), operands)
+
+    def inline(self, program: Program, operands: Sequence[Operand]) -> list[Operand]:
+        """Print a Program's equations here; gives its outputs. Constants are printed in place."""
+        env: dict[Any, Operand] = dict(zip(program.inputs, operands, strict=True))
+        for var, value in zip(program.constants, program.values, strict=True):
+            env[var] = self.constant(np.asarray(value), var.type)  # type: ignore[arg-type]
+        literals: dict[Any, Operand] = {}
+
+        def read(atom: Any) -> Operand:
+            if type(atom) is Var:
+                return env[atom]
+            assert type(atom) is Literal
+            found = literals.get(atom.key)
+            if found is None:
+                found = literals[atom.key] = self.constant(atom.value, atom.type)
+            return found
+
+        for eqn in program.eqns:
+            results = self.equation(eqn, [read(a) for a in eqn.inputs])
+            for var, result in zip(eqn.outputs, results, strict=True):
+                env[var] = result
+        return [read(a) for a in program.outputs]
+
+    def call(self, program: Program, operands: Sequence[Operand]) -> list[Operand]:
+        """Call a Program as a private function, printed once however often it is called."""
+        name = self.called.get(program)
+        if name is None:
+            name = self.called[program] = f"{_identifier(program.name)}_{len(self.called)}"
+            self.functions.append(self.function(name, program, "private"))
+        if ORDERED not in program.effects:
+            return self.ops("func.call", operands, program.out_types, f"callee = @{name}")
+        *results, self.token = self.ops("func.call", [*operands, self.token], [*program.out_types, TOKEN], f"callee = @{name}")
+        return results
+
+    def function(self, name: str, program: Program, visibility: str, arguments: Sequence[str] = ()) -> str:
+        """A `func.func`; `arguments` are attribute dictionaries, one per input (empty for none)."""
+        outer, self.lines, outer_token = self.lines, [], self.token
+        inputs = [Operand(self.fresh(), t) for t in program.in_types]
+        extra = list(arguments) or [""] * len(inputs)
+        head = ", ".join(f"{o.name}: {tensor(o.type)}{' ' + a if a else ''}" for o, a in zip(inputs, extra, strict=True))
+        outs = ", ".join(tensor(t) for t in program.out_types)
+        if ORDERED in program.effects and visibility == "private":  # the caller's token passes through
+            self.token = Operand(self.fresh(), TOKEN)
+            head = ", ".join(filter(None, [head, f"{self.token.name}: {tensor(TOKEN)}"]))
+            outs = ", ".join(filter(None, [outs, tensor(TOKEN)]))
+            results = self.inline(program, inputs)
+            results.append(self.token)
+        else:
+            self.token = self.constant(0, TOKEN) if ORDERED in program.effects else None
+            results = self.inline(program, inputs)
+        self.token = outer_token
+        names = ", ".join(r.name for r in results)
+        body = "\n".join(self.lines)
+        self.lines = outer
+        return f'func.func {visibility} @{name}({head}) -> ({outs}) {{\n{body}\n"func.return"({names}) : ({outs}) -> ()\n}}'
+
+    def module_text(self, name: str, main: str) -> str:
+        functions = "\n".join([main, *self.functions])
+        return f"module @{_identifier(name)} {{\n{functions}\n}}\n"
+
+
+def _identifier(name: str) -> str:
+    text = "".join(c if c.isalnum() or c == "_" else "_" for c in name)
+    return text if text and not text[0].isdigit() else f"f_{text}"

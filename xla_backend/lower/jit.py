@@ -1,0 +1,16 @@
+"""Calls of Programs as calls of functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...core.ir import Program
+from .emit import Emitter, Operand
+
+
+def _jit(e: Emitter, operands: list[Operand], outs: Sequence[Any], *, program: Program, inline: bool, **_: Any) -> Any:
+    return e.inline(program, operands) if inline else e.call(program, operands)
+
+
+RULES = {"jit": _jit}

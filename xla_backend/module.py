@@ -1,0 +1,102 @@
+"""A Program as the text of one StableHLO module, with how its inputs and outputs map to the Program's."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..core.errors import UnsupportedError
+from ..core.ir import CALLBACK, ORDERED, Program, Var
+from ..core.keys import physicalize
+from ..core.rewrite import eliminate_dead, hoist
+from ..core.types import ArrayType, is_key
+from .lower import RULES
+from .lower.emit import Emitter
+from .transfer import physical
+
+
+@dataclass(frozen=True)
+class Module:
+    """The text of a module and what is needed to call it.
+
+    The module takes the inputs at positions `kept` (constants first, then arguments) and gives all
+    outputs but those in `forwarded`, which are inputs passed through: output number -> input number.
+    """
+
+    text: str
+    name: str
+    constants: tuple[Any, ...]
+    in_types: tuple[ArrayType, ...]
+    out_types: tuple[ArrayType, ...]
+    kept: tuple[int, ...]
+    forwarded: dict[int, int]
+    donated: frozenset[int]
+    callbacks: list[Any] = field(default_factory=list)
+    keep_alive: list[Any] = field(default_factory=list)
+    has_effects: bool = False
+    ordered: bool = False
+
+    @property
+    def computed(self) -> list[int]:
+        """The numbers of the outputs that the module gives."""
+        return [i for i in range(len(self.out_types)) if i not in self.forwarded]
+
+
+class DonationWarning(UserWarning):
+    """A donated argument whose memory no output can take."""
+
+
+def lower(program: Program, name: str = "main", donated: Sequence[int] = (), keep_unused: bool = False) -> Module:
+    """Print a Program as a module; `donated` are positions of inputs whose memory outputs may take."""
+    program, constants = hoist(program)
+    offset = len(constants)
+    given = {i + offset for i in donated}
+    for t in (*program.in_types, *program.out_types):
+        if not isinstance(t, ArrayType):
+            raise UnsupportedError(f"a value of type {t.show()} cannot enter or leave a compiled program",
+                                   "read the Ref inside the program")  # fmt: skip
+    position = {v: i for i, v in enumerate(program.inputs)}
+    forwarded = {
+        i: position[a]
+        for i, a in enumerate(program.outputs)
+        if type(a) is Var and a in position and position[a] not in given
+    }
+    body, used = eliminate_dead(program, [i not in forwarded for i in range(len(program.outputs))])
+    kept = tuple(i for i, u in enumerate(used) if u or keep_unused)
+    body = body.replace(inputs=[program.inputs[i] for i in kept])
+    attributes, aliased = _aliases(body, kept, given)
+    callbacks, keep_alive, text = _printed(body, name, attributes)
+    effects = body.effects
+    return Module(
+        text, name, tuple(constants), tuple(program.in_types), tuple(program.out_types),  # type: ignore[arg-type]
+        kept, forwarded, frozenset(aliased), callbacks, keep_alive,
+        ORDERED in effects or CALLBACK in effects, ORDERED in effects,
+    )  # fmt: skip
+
+
+def _aliases(body: Program, kept: Sequence[int], donated: set[int]) -> tuple[list[str], set[int]]:
+    """For each input of a module its attributes; and the positions whose memory an output takes."""
+    free: dict[Any, list[int]] = {}
+    for number, atom in enumerate(body.outputs):
+        free.setdefault(physical(atom.type.strong()), []).append(number)  # type: ignore[union-attr, arg-type]
+    attributes, aliased, wasted = [], set(), []
+    for index, var in zip(kept, body.inputs, strict=True):
+        places = free.get(physical(var.type.strong())) if index in donated else None  # type: ignore[arg-type]
+        attributes.append(f"{{tf.aliasing_output = {places.pop(0)} : i32}}" if places else "")
+        if places is not None and attributes[-1]:
+            aliased.add(index)
+        elif index in donated:
+            wasted.append(var.type.show())
+    if wasted:
+        warnings.warn(f"donated arguments whose memory no output can take: {', '.join(wasted)}", DonationWarning, stacklevel=2)
+    return attributes, aliased
+
+
+def _printed(body: Program, name: str, attributes: Sequence[str]) -> tuple[list[Any], list[Any], str]:
+    emitter = Emitter(RULES)
+    main = emitter.function("main", physicalize(body), "public", attributes)
+    return emitter.callbacks, emitter.keep, emitter.module_text(name, main)
+
+

@@ -1,0 +1,78 @@
+"""The only module that touches jaxlib's internals, whose surface changes from one version to the next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._version import JAXLIB, check_jaxlib
+
+check_jaxlib()
+
+from jaxlib import _jax, xla_client  # noqa: E402
+
+ArrayImpl: type = _jax.ArrayImpl
+RuntimeFault: type[Exception] = _jax.JaxRuntimeError
+CompileOptions = xla_client.CompileOptions
+SingleDeviceSharding = xla_client.SingleDeviceSharding
+DeviceList = xla_client.DeviceList
+result_handler = xla_client.array_result_handler
+batched_block_until_ready = _jax.batched_block_until_ready
+ZERO_COPY = xla_client.HostBufferSemantics.ZERO_COPY
+DURING_CALL = xla_client.HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
+
+
+def make_cpu_client(num_devices: int | None = None) -> Any:
+    """A new client of XLA:CPU with one device, or with several virtual ones."""
+    return xla_client.make_cpu_client(asynchronous=True, num_devices=num_devices)
+
+
+def put(aval: Any, sharding: Any, x: Any, device: Any, owned: bool) -> Any:
+    """A NumPy array as a buffer. `owned`: nobody will write to its memory, so that it may be shared."""
+    semantics = ZERO_COPY if owned else DURING_CALL
+    return xla_client.batched_device_put(aval, sharding, [x], [device], True, False, semantics, True)
+
+
+def to_numpy(buffer: Any) -> Any:
+    """A read-only view of a buffer's memory, waiting until it is computed."""
+    return buffer._single_device_array_to_np_array_did_copy()[0]
+
+
+def device_id(buffer: Any) -> int | None:
+    """The id of the one device that holds a buffer, if its sharding names one."""
+    device = getattr(buffer._sharding, "_device", None)
+    return None if device is None else device.id
+
+
+def to_dlpack(buffer: Any) -> Any:
+    return _jax.buffer_to_dlpack_managed_tensor(buffer, None)
+
+
+
+
+def parsed(text: str) -> Any:
+    """The text of a module as an MLIR module, which programs with host callbacks have to be given as."""
+    # Here because the bindings take 50 ms to load and only such programs need them.
+    from jaxlib.mlir import ir
+    from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+    from jaxlib.mlir.dialects import chlo, stablehlo
+
+    registry = ir.DialectRegistry()
+    _jax_mlir_ext.register_dialects(registry)
+    context = ir.Context()
+    context.append_dialect_registry(registry)
+    context.load_all_available_dialects()
+    with context:
+        stablehlo.register_dialect(context)
+        chlo.register_dialect(context)
+        return ir.Module.parse(text)
+
+
+def compile_and_load(client: Any, text: str, devices: Any, options: Any, callbacks: list[Any]) -> Any:
+    """Compile the text of a StableHLO module for some devices."""
+    if callbacks:
+        return client.compile_and_load(parsed(text), devices, options, callbacks)
+    return client.compile_and_load(text, devices, options)
+
+
+def deserialize(client: Any, data: bytes, devices: Any, options: Any) -> Any:
+    return client.deserialize_executable(data, devices, options)

@@ -1,0 +1,84 @@
+"""Between host values and buffers: what a type is physically, and how NumPy data and numbers get there."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import DtypeError, NonArrayArgumentError
+from ..core.trace import Scalar, Tracer, Value, leaked
+from ..core.types import BOOL, FLOAT0, UINT32, ArrayType, KeyDtype
+from . import shim
+from .client import Device, default_device
+
+SCALARS_KEPT = 4096
+
+
+@functools.cache
+def physical(type: ArrayType) -> ArrayType:
+    """What the device holds for a type: keys are uint32 with a trailing axis of words, float0 is bool."""
+    if isinstance(type.dtype, KeyDtype):
+        return ArrayType((*type.shape, type.dtype.words), UINT32)
+    return ArrayType(type.shape, BOOL) if type.dtype == FLOAT0 else type
+
+
+@functools.cache
+def handler(type: ArrayType, device: Device) -> Any:
+    """jaxlib's maker of buffers of a type out of an execution's results."""
+    return shim.result_handler(physical(type), device.sharding, True)
+
+
+def put(x: np.ndarray, type: ArrayType, owned: bool = False, device: Device | None = None) -> Any:
+    """A NumPy array as a buffer; shares its memory if it is `owned` by the caller and 64-byte aligned."""
+    device = default_device() if device is None else device
+    physical_type = physical(type)
+    if x.dtype != physical_type.dtype:
+        x, owned = x.astype(physical_type.dtype), True
+    return shim.put(physical_type, device.sharding, x, device.raw, owned)
+
+
+@functools.lru_cache(SCALARS_KEPT)
+def _scalar(type: ArrayType, value: Any, text: str, device: Device) -> Any:
+    # `text` tells apart what compares equal: 0.0 and -0.0.
+    return put(np.array(value, type.dtype), type, True, device)
+
+
+def host_buffer(x: Any, type_: ArrayType) -> Any:
+    """A number, NumPy array or foreign array as a buffer of a type that `typeof` gave."""
+    if type(x) in Scalar and x == x:
+        return _scalar(type_, x, "" if x else str(x), default_device())
+    if isinstance(x, np.ndarray):
+        if x.dtype == FLOAT0:
+            return put(np.zeros(x.shape, bool), type_, True)
+        return put(x, type_)
+    if isinstance(x, (int, float, complex, np.generic)):
+        if x != x:
+            return put(np.array(x, type_.dtype), type_, True)
+        return _scalar(type_, x, "" if x else str(x), default_device())
+    if isinstance(x, Tracer):
+        raise leaked(x)
+    if isinstance(x, Value):
+        raise NonArrayArgumentError(f"{x!r} has no buffer on a device", "pass an array")
+    # An array of another library: whoever made it does not write to it if it lets NumPy read in place.
+    array = np.asarray(x)
+    return put(array, type_, owned=not array.flags.writeable)
+
+
+def buffers(values: Sequence[Any], types: Sequence[Any]) -> list[Any]:
+    """The buffers of values whose types are known."""
+    try:
+        return [x._buffer for x in values]
+    except AttributeError:
+        return [x._buffer if hasattr(x, "_buffer") else host_buffer(x, t) for x, t in zip(values, types, strict=True)]
+
+
+def as_numpy(buffer: Any, type: ArrayType) -> np.ndarray:
+    """The values of a buffer, read-only and in place."""
+    if isinstance(type.dtype, KeyDtype):
+        raise DtypeError(f"random keys {type.show()} have no NumPy form", "use `random.key_data` to see a key's bits")
+    if type.dtype == FLOAT0:
+        return np.zeros(type.shape, FLOAT0)
+    return shim.to_numpy(buffer)
