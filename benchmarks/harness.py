@@ -4,7 +4,7 @@
 
 A suite is a module of this folder with `CASES`. Every case is written once, against `Api`, whose members have the
 same names in tilewright and in jax. One number is the median within a process; the table shows the median over
-rounds of each side, their ratio, and the spread of the ratio over rounds. Results go to `benchmarks/results/`.
+rounds of each side, the median of the rounds' ratios, and their spread. Results go to `benchmarks/results/`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Side:
     library: str
     measure: Callable[[str], float]
     prepare: Callable[[str], float] | None = None
-    label: str = ""
+    label: str = ""  # shown beside the time where the library's name does not say enough
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,7 @@ def measure(suite: str, case: Case, side: str, phase: str, cache: str, python: s
     command = [python, "-m", "benchmarks.harness", "--child", suite, case.name, side, phase]
     path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "TILEWRIGHT_CACHE_DIR": cache, "PYTHONPATH": path, "JAX_PLATFORMS": "cpu"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900)
     if done.returncode != 0:
         raise RuntimeError(f"{case.name}, {getattr(case, side).library}:\n{done.stderr.strip()[-2000:]}")
@@ -127,23 +128,24 @@ class Result:
 
     @property
     def ratio(self) -> float:
-        return statistics.median(self.ours) / statistics.median(self.other)
+        # Of pairs measured one after the other, so that a machine that slows down slows both.
+        return statistics.median(a / b for a, b in zip(self.ours, self.other))
 
     @property
     def met(self) -> bool:
         return not self.error and self.ratio <= self.case.wanted
 
     def row(self) -> list[str]:
-        names = [side.label or side.library for side in (self.case.ours, self.case.other)]
+        labels = [side.label for side in (self.case.ours, self.case.other)]
         if self.error:
-            return [self.case.name, *names, "failed", f"<= {self.case.wanted:g}", self.error.splitlines()[-1]]
+            return [self.case.name, "", "", "failed", f"<= {self.case.wanted:g}", self.error.splitlines()[-1]]
         pairs = [a / b for a, b in zip(self.ours, self.other)]
-        medians = [f"{duration(statistics.median(t))} {n}" for t, n in zip((self.ours, self.other), names)]
+        medians = [f"{duration(statistics.median(t))} {n}".strip() for t, n in zip((self.ours, self.other), labels)]
         spread = f"{min(pairs):.2f} to {max(pairs):.2f}"
         return [self.case.name, *medians, f"{self.ratio:.2f}", f"<= {self.case.wanted:g}", spread]
 
 
-HEADINGS = ("case", "tilewright", "against", "ratio", "wanted", "ratio over rounds")
+HEADINGS = ("case", "tilewright", "jax", "ratio", "wanted", "ratio over rounds")
 
 
 def duration(seconds: float) -> str:

@@ -176,6 +176,10 @@ class ControlFlowTypeError(TilewrightError, TypeError, ValueError):
     """Branches that return different types, or a loop whose body changes the type of what it carries."""
 
 
+class CallbackError(TilewrightError, RuntimeError):
+    """A host callback that returned something else than it was declared to."""
+
+
 class UnsupportedError(TilewrightError, NotImplementedError):
     """An operation that has no rule where one is needed."""
 

@@ -49,7 +49,7 @@ from .primitives.elementwise import (
 from .primitives.shape import broadcast_shapes, broadcast_to, full_like, transpose_p
 from .promote import promote_types, to_inexact
 from .rules import like
-from .trace import Scalar, Value, typeof
+from .trace import Scalar, Tracer, Value, typeof
 from .types import ArrayType, Dtype, is_bool, is_complex, is_inexact, is_integer, is_unsigned
 
 # ---------------------------------------------------------------------------- promotion
@@ -279,7 +279,8 @@ _OPERANDS = (Value, bool, int, float, complex, np.ndarray, np.generic)
 
 def _binary(function: Function, name: str, swapped: bool = False) -> Function:
     def method(self: Any, other: Any) -> Any:
-        if not isinstance(other, _OPERANDS):
+        # While tracing, an array of jax is a constant; beside an array of ours it is jax's to add up.
+        if not isinstance(other, _OPERANDS) and not (isinstance(self, Tracer) and hasattr(other, "aval")):
             return NotImplemented
         return function(other, self) if swapped else function(self, other)
 

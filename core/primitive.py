@@ -40,7 +40,7 @@ class Primitive:
     expand: Callable[..., Any] | None = None
     multiple: bool = False
 
-    def bind(self, *args: Any, **params: Any) -> Any:
+    def bind(self, /, *args: Any, **params: Any) -> Any:
         """Apply the primitive to values, under whatever transformation is current."""
         from .trace import bind
 

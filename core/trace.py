@@ -167,7 +167,7 @@ def using(trace: Trace) -> Iterator[None]:
         _current.reset(token)
 
 
-def under(trace: Trace, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def under(trace: Trace, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call a function with `trace` current: the fast form of `using`."""
     token = _current.set(trace)
     try:

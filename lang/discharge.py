@@ -14,6 +14,7 @@ import numpy as np
 
 from ..core.errors import UnsupportedError
 from ..core.ir import Eqn, Program, run
+from ..core.primitive import Zero
 from ..core.primitives.access import read_value, write_value
 from ..core.primitives.cond import bind_cond
 from ..core.primitives.loops import bind_while
@@ -24,12 +25,22 @@ from ..core.types import RefType
 
 
 class Cell:
-    """What a Ref holds at this point of a Program."""
+    """What a Ref holds at this point of a Program; a symbolic `Zero` until something else is needed."""
 
-    __slots__ = ("value",)
+    __slots__ = ("held",)
 
     def __init__(self, value: Any):
-        self.value = value
+        self.held = value
+
+    @property
+    def value(self) -> Any:
+        if type(self.held) is Zero:
+            self.held = undefined(self.held.type.shape, self.held.type.dtype)
+        return self.held
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self.held = value
 
 
 def written(program: Program) -> tuple[int, ...]:
@@ -50,6 +61,10 @@ def _bind(eqn: Eqn, values: list[Any]) -> Sequence[Any]:
         return (read_value(values[0].value, values[1:], **eqn.params),)
     if primitive is swap_p or primitive is addupdate_p:
         cell, value, rest = values[0], values[1], values[2:]
+        if type(cell.held) is Zero and not eqn.params.get("masked") and eqn.params["index"].is_whole(cell.held.type.shape):
+            old = (cell.value,) if primitive is swap_p else ()
+            cell.value = value
+            return old
         old = (read_value(cell.value, rest, **eqn.params),) if primitive is swap_p else ()
         cell.value = write_value(cell.value, value, rest, add=primitive is addupdate_p, **eqn.params)
         return old

@@ -6,8 +6,9 @@ is generated for the number of arguments and results, so that a call does nothin
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import functools
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ from ..core.trace import typeof
 from ..core.types import is_inexact
 from . import shim
 from .array import Array, execution_error
-from .executable import Executable, compile_module
+from .executable import Executable, compile_module, in_callback
 from .module import lower
 from .transfer import buffers, handler, host_buffer
 
@@ -133,20 +134,21 @@ def check_finite(x: Array, name: str, nans: bool, infs: bool) -> None:
 
 # ---------------------------------------------------------------------------- effects
 
+PENDING_KEPT = 128
 _pending: list[Any] = []  # tokens of executions with effects that may still run
-_effects_lock = threading.Lock()
 
 
 def _with_effects(executable: Executable) -> Callable[[Sequence[Any]], Any]:
-    """Execute so that programs with effects happen one after another, and can be waited for."""
+    """Execute so that effects can be waited for, and that ordered ones wait for those before them."""
     execute = executable.loaded.execute_sharded
+    ordered = executable.module.ordered
 
     def run(operands: Sequence[Any]) -> Any:
-        with _effects_lock:
-            if executable.module.ordered:
-                _drain()
-            results = execute(operands, with_tokens=True)
-            _pending.append(results.consume_token())
+        # A callback that runs programs with effects itself cannot wait for the program that called it.
+        if (ordered or len(_pending) >= PENDING_KEPT) and not in_callback():
+            _drain()
+        results = execute(operands, with_tokens=True)
+        _pending.append(results.consume_token())
         return results
 
     return run
@@ -154,17 +156,25 @@ def _with_effects(executable: Executable) -> Callable[[Sequence[Any]], Any]:
 
 def _drain() -> None:
     while _pending:
-        token = _pending.pop(0)
+        try:
+            token = _pending.pop(0)
+        except IndexError:  # another thread took the last
+            return
         token.block_until_ready()
+
+
+@atexit.register
+def _finish() -> None:
+    with contextlib.suppress(shim.RuntimeFault):
+        _drain()
 
 
 def effects_barrier() -> None:
     """Wait until every effect of the programs started so far has happened."""
-    with _effects_lock:
-        try:
-            _drain()
-        except shim.RuntimeFault as error:
-            raise execution_error(error) from None
+    try:
+        _drain()
+    except shim.RuntimeFault as error:
+        raise execution_error(error) from None
 
 
 # ---------------------------------------------------------------------------- one primitive at a time

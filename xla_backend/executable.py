@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections import OrderedDict
@@ -91,9 +92,32 @@ def _from_disk(name: str, module: Module, device: Device) -> Any:
     return loaded
 
 
+_calling = threading.local()
+
+
+def in_callback() -> bool:
+    """Whether this thread is running a program's host callback."""
+    return getattr(_calling, "depth", 0) > 0
+
+
+def _guarded(callback: Any) -> Any:
+    """A host callback during which `in_callback` is true."""
+
+    @functools.wraps(callback)
+    def guarded(*arrays: Any) -> Any:
+        _calling.depth = getattr(_calling, "depth", 0) + 1
+        try:
+            return callback(*arrays)
+        finally:
+            _calling.depth -= 1
+
+    return guarded
+
+
 def _compile(module: Module, device: Device) -> Any:
+    callbacks = [_guarded(c) for c in module.callbacks]
     try:
-        return shim.compile_and_load(client(), module.text, device_list(device), options(), module.callbacks)
+        return shim.compile_and_load(client(), module.text, device_list(device), options(), callbacks)
     except shim.RuntimeFault as error:
         message = str(error)
         raise CompileError(

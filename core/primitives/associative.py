@@ -22,6 +22,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     [0. 1. 4. 9.]
     """
     if batch_size is None:
+
         def one(_: Any, x: Any) -> tuple[Any, Any]:
             return (), f(x)
 
@@ -31,13 +32,16 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
 
     leaves, structure = tree.flatten(xs)
     if not leaves:
-        raise ArgumentError("map with a batch_size needs xs with at least one array", "pass arrays, or drop `batch_size`")
+        raise ArgumentError(
+            "map with a batch_size needs xs with at least one array", "pass arrays, or drop `batch_size`"
+        )
     if batch_size < 1:
         raise ArgumentError(f"the batch_size of map is {batch_size}", "pass a positive integer")
     n = shape_of(leaves[0])[0]
     whole = n - n % batch_size
     parts = []
     if whole:
+
         def rows(x: Any) -> Any:
             shape = shape_of(x)
             return reshape_to(slice_in_dim(x, 0, whole), (whole // batch_size, batch_size, *shape[1:]))
@@ -52,7 +56,9 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
 def _interleave(even: Any, odd: Any, axis: int) -> Any:
     """Elements of two arrays by turns; `even` has as many as `odd`, or one more."""
     n = shape_of(odd)[axis]
-    pairs = concatenate([expand_dims(slice_in_dim(even, 0, n, axis=axis), (axis + 1,)), expand_dims(odd, (axis + 1,))], axis + 1)
+    pairs = concatenate(
+        [expand_dims(slice_in_dim(even, 0, n, axis=axis), (axis + 1,)), expand_dims(odd, (axis + 1,))], axis + 1
+    )
     shape = list(shape_of(odd))
     shape[axis] = 2 * n
     mixed = reshape_to(pairs, tuple(shape))
@@ -75,23 +81,30 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     leaves, structure = tree.flatten(elems)
     ranks = {len(shape_of(x)) for x in leaves}
     if not leaves or not all(-r <= axis < r for r in ranks):
-        raise ArgumentError(f"associative_scan along axis {axis} of arrays {[typeof(x).show() for x in leaves]}",
-                            "pass an axis that every array has")  # fmt: skip
+        raise ArgumentError(
+            f"associative_scan along axis {axis} of arrays {[typeof(x).show() for x in leaves]}",
+            "pass an axis that every array has",
+        )
     axes = [axis % len(shape_of(x)) for x in leaves]
     sizes = {shape_of(x)[a] for x, a in zip(leaves, axes, strict=True)}
     if len(sizes) > 1:
-        raise ShapeError(f"associative_scan along axis {axis} of arrays of sizes {sorted(sizes)}", "give them equal axes")
+        raise ShapeError(
+            f"associative_scan along axis {axis} of arrays of sizes {sorted(sizes)}", "give them equal axes"
+        )
 
     def combine(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
         out, out_tree = tree.flatten(fn(structure.unflatten(a), structure.unflatten(b)))
         if out_tree != structure:
-            raise ArgumentTypeError(f"the function of associative_scan returns {out_tree}, not {structure}",
-                                    "return a tree like its arguments")  # fmt: skip
+            raise ArgumentTypeError(
+                f"the function of associative_scan returns {out_tree}, not {structure}",
+                "return a tree like its arguments",
+            )
         return out
 
     def cut(xs: Sequence[Any], start: int, stop: int | None, step: int = 1) -> list[Any]:
         return [
-            slice_in_dim(x, start, shape_of(x)[a] if stop is None else stop, step, a) for x, a in zip(xs, axes, strict=True)
+            slice_in_dim(x, start, shape_of(x)[a] if stop is None else stop, step, a)
+            for x, a in zip(xs, axes, strict=True)
         ]
 
     def prefixes(xs: list[Any]) -> list[Any]:

@@ -1,6 +1,6 @@
 """Branches: `cond` and `switch`, one primitive that runs one of several Programs.
 
-    cond(index, *operands; branches) -> outputs of branches[index]
+cond(index, *operands; branches) -> outputs of branches[index]
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, branches: Branches)
     outs = bind_cond(primals[0], [*primals[1:], *given], derived)
     n = len(branches[0].outputs)
     rest = iter(outs[n:])
-    return outs[:n], [next(rest) if p else Zero(t.tangent()) for t, p in zip(branches[0].out_types, present, strict=True)]
+    return outs[:n], [
+        next(rest) if p else Zero(t.tangent()) for t, p in zip(branches[0].out_types, present, strict=True)
+    ]
 
 
 def _any(flags: Any) -> tuple[bool, ...]:
@@ -163,7 +165,10 @@ def _transpose(cts: Sequence[Any], index: Any, *operands: Any, branches: Branche
 
 
 def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, branches: Branches) -> Any:
-    index, operands = args[0], [moved(axis, x, d, 0) if d is not None else x for x, d in zip(args[1:], dims[1:], strict=True)]
+    index, operands = (
+        args[0],
+        [moved(axis, x, d, 0) if d is not None else x for x, d in zip(args[1:], dims[1:], strict=True)],
+    )
     in_dims = tuple(None if d is None else 0 for d in dims[1:])
     if dims[0] is None:
         forced = _any([d is not None for d in batch_program(b, axis, in_dims)[1]] for b in branches)
@@ -201,9 +206,17 @@ def _numpy(index: Any, *operands: Any, branches: Branches) -> list[Any]:
 
 
 cond_p = Primitive(
-    "cond", _typing, jvp=_jvp, linearize=_linearize, transpose=_transpose, batch=_batch, dce=_dce, effects=_effects,
-    numpy=_numpy, multiple=True,
-)  # fmt: skip
+    "cond",
+    _typing,
+    jvp=_jvp,
+    linearize=_linearize,
+    transpose=_transpose,
+    batch=_batch,
+    dce=_dce,
+    effects=_effects,
+    numpy=_numpy,
+    multiple=True,
+)
 
 
 # ---------------------------------------------------------------------------- functions
@@ -216,8 +229,14 @@ def _traced_branches(functions: Sequence[Callable[..., Any]], names: Sequence[st
     traced = [trace_body(f, in_tree, types, name) for f, name in zip(functions, names, strict=True)]
     first, out_tree = traced[0]
     for (program, structure), name in zip(traced[1:], names[1:], strict=True):
-        check_match("the outputs of branches", _BRANCH_REMEDY, (out_tree, first.out_types), (structure, program.out_types),
-                    (f"in {names[0]}", f"in {name}"), "output")  # fmt: skip
+        check_match(
+            "the outputs of branches",
+            _BRANCH_REMEDY,
+            (out_tree, first.out_types),
+            (structure, program.out_types),
+            (f"in {names[0]}", f"in {name}"),
+            "output",
+        )
     out_types = [joined(column) for column in zip(*(p.out_types for p, _ in traced), strict=True)]
     return [with_output_types(p, out_types) for p, _ in traced], out_tree
 
@@ -231,11 +250,19 @@ def _branch(index: Any, functions: Sequence[Callable[..., Any]], names: Sequence
 def _check_callable(name: str, *functions: Any) -> None:
     for f in functions:
         if not callable(f):
-            raise ArgumentTypeError(f"{name} takes functions as branches, got {f!r}", "pass a callable, such as a lambda")
+            raise ArgumentTypeError(
+                f"{name} takes functions as branches, got {f!r}", "pass a callable, such as a lambda"
+            )
 
 
-def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any, operand: Any = _NONE,
-         linear: Any = None) -> Any:  # fmt: skip
+def cond(
+    pred: Any,
+    true_fun: Callable[..., Any],
+    false_fun: Callable[..., Any],
+    *operands: Any,
+    operand: Any = _NONE,
+    linear: Any = None,
+) -> Any:
     """`true_fun(*operands)` where the scalar `pred` is true, else `false_fun(*operands)`; only one runs.
 
     Under `vmap` with a batched `pred` both run and the results are selected. Raises `ControlFlowTypeError`
@@ -256,7 +283,9 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
     _check_callable("cond", true_fun, false_fun)
     type_ = typeof(pred)
     if type_.shape != ():  # type: ignore[union-attr]
-        raise ArgumentTypeError(f"the predicate of cond is a scalar, got {type_.show()}", "use `numpy.where`, or reduce it")
+        raise ArgumentTypeError(
+            f"the predicate of cond is a scalar, got {type_.show()}", "use `numpy.where`, or reduce it"
+        )
     if current().disable_jit and known(pred) is not None:
         return true_fun(*operands) if bool(known(pred)) else false_fun(*operands)
     if not is_bool(type_.dtype):  # type: ignore[union-attr]

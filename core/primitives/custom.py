@@ -16,10 +16,19 @@ from ..rules import add_tangents, instantiate
 from ..trace import Tracer, current_trace, eval_program, trace_program, typeof
 from ..types import is_inexact
 from .custom_calls import bind_custom_jvp, bind_custom_vjp, bind_linear_call, linearize_custom_vjp
-from .structured import convert
+from .structured import close, convert
 
-__all__ = ["SymbolicZero", "bind_custom_jvp", "bind_custom_vjp", "closure_convert", "custom_gradient", "custom_jvp",
-           "custom_vjp", "linear_call", "linearize_custom_vjp"]  # fmt: skip
+__all__ = [
+    "SymbolicZero",
+    "bind_custom_jvp",
+    "bind_custom_vjp",
+    "closure_convert",
+    "custom_gradient",
+    "custom_jvp",
+    "custom_vjp",
+    "linear_call",
+    "linearize_custom_vjp",
+]
 
 
 class SymbolicZero:
@@ -57,9 +66,13 @@ def _returned(x: Any, expected: Any, what: str) -> Any:
         return Zero(expected)
     found = typeof(x)
     if found.shape != expected.shape:  # type: ignore[union-attr]
-        raise ShapeError(f"{what} has type {found.show()}, expected {expected.show()}", "return one of the shape of its primal")
+        raise ShapeError(
+            f"{what} has type {found.show()}, expected {expected.show()}", "return one of the shape of its primal"
+        )
     if found.dtype != expected.dtype and not found.weak_type:  # type: ignore[union-attr]
-        raise ControlFlowTypeError(f"{what} has type {found.show()}, expected {expected.show()}", "cast it with `astype`")
+        raise ControlFlowTypeError(
+            f"{what} has type {found.show()}, expected {expected.show()}", "cast it with `astype`"
+        )
     return convert(x, expected)
 
 
@@ -113,14 +126,18 @@ class _Call:
 
     def check_fixed(self, nonzero: Sequence[bool]) -> None:
         if any(nonzero[: self.extra]):
-            raise DifferentiationError("an argument named in nondiff_argnums is being differentiated",
-                                       "leave it out of nondiff_argnums, or use `stop_gradient`")  # fmt: skip
+            raise DifferentiationError(
+                "an argument named in nondiff_argnums is being differentiated",
+                "leave it out of nondiff_argnums, or use `stop_gradient`",
+            )
 
 
 class _Custom:
     """What `custom_jvp` and `custom_vjp` share."""
 
-    def __init__(self, fun: Callable[..., Any], nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()):
+    def __init__(
+        self, fun: Callable[..., Any], nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()
+    ):
         functools.update_wrapper(self, fun, updated=())
         self.fun = fun
         try:
@@ -142,8 +159,10 @@ class _Custom:
             bound = self.signature.bind(*args, **kwargs)
             bound.apply_defaults()
             if bound.kwargs:
-                raise ArgumentTypeError(f"{self._name} has keyword-only arguments {list(bound.kwargs)}",
-                                        "a function with a rule takes positional arguments")  # fmt: skip
+                raise ArgumentTypeError(
+                    f"{self._name} has keyword-only arguments {list(bound.kwargs)}",
+                    "a function with a rule takes positional arguments",
+                )
             args = bound.args
         fixed = frozenset(i % len(args) for i in self.nondiff_argnums) if args else frozenset()
         return _Call(self.fun, args, fixed)
@@ -173,7 +192,9 @@ class custom_jvp(_Custom):
     6.0
     """
 
-    def __init__(self, fun: Callable[..., Any], nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()):
+    def __init__(
+        self, fun: Callable[..., Any], nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()
+    ):
         super().__init__(fun, nondiff_argnums, nondiff_argnames)
         self.jvp: Callable[..., Any] | None = None
         self.symbolic_zeros = False
@@ -193,8 +214,11 @@ class custom_jvp(_Custom):
             total = tree.map(lambda o: Zero(typeof(o).tangent()), out)
             for rule, t in zip(jvps, tangents, strict=True):
                 if rule is not None and not all(isinstance(x, SymbolicZero) for x in tree.leaves(t)):
-                    term = rule(tree.map(lambda x: instantiate(Zero(x.aval)) if isinstance(x, SymbolicZero) else x, t),
-                                out, *primals)  # fmt: skip
+                    term = rule(
+                        tree.map(lambda x: instantiate(Zero(x.aval)) if isinstance(x, SymbolicZero) else x, t),
+                        out,
+                        *primals,
+                    )
                     total = tree.map(add_tangents, total, term, is_leaf=_zero_leaf)
             return out, total
 
@@ -211,15 +235,20 @@ class custom_jvp(_Custom):
         call.check_fixed([type(t) is not Zero for t in tangents])
         seen = [_seen(t, self.symbolic_zeros) for t in tangents[call.extra :]]
         pair = self.jvp(  # type: ignore[misc]
-            *call.fixed(primals), call.in_tree.unflatten(primals[call.extra :]), call.in_tree.unflatten(seen))  # fmt: skip
+            *call.fixed(primals), call.in_tree.unflatten(primals[call.extra :]), call.in_tree.unflatten(seen)
+        )
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise ArgumentTypeError(f"the jvp rule of {self._name} returned {type(pair).__name__}",
-                                    "return a pair (primal output, tangent output)")  # fmt: skip
+            raise ArgumentTypeError(
+                f"the jvp rule of {self._name} returned {type(pair).__name__}",
+                "return a pair (primal output, tangent output)",
+            )
         outs = call.outputs(pair[0])
         found, found_tree = tree.flatten(pair[1], _zero_leaf)
         if found_tree != call.out_tree:
             raise ControlFlowTypeError(
-                f"the jvp rule of {self._name} returns an output {call.out_tree} and a tangent {found_tree}", "make them alike")
+                f"the jvp rule of {self._name} returns an output {call.out_tree} and a tangent {found_tree}",
+                "make them alike",
+            )
         what = f"a tangent from the jvp rule of {self._name}"
         return outs, [_returned(t, typeof(o).tangent(), what) for t, o in zip(found, outs, strict=True)]
 
@@ -239,14 +268,21 @@ class custom_vjp(_Custom):
     6.0
     """
 
-    def __init__(self, fun: Callable[..., Any], nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()):
+    def __init__(
+        self, fun: Callable[..., Any], nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()
+    ):
         super().__init__(fun, nondiff_argnums, nondiff_argnames)
         self.fwd: Callable[..., Any] | None = None
         self.bwd: Callable[..., Any] | None = None
         self.symbolic_zeros = False
 
-    def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any], symbolic_zeros: bool = False,
-               optimize_remat: bool = False) -> None:  # fmt: skip
+    def defvjp(
+        self,
+        fwd: Callable[..., Any],
+        bwd: Callable[..., Any],
+        symbolic_zeros: bool = False,
+        optimize_remat: bool = False,
+    ) -> None:
         """Set the rules."""
         self.fwd, self.bwd, self.symbolic_zeros = fwd, bwd, symbolic_zeros
 
@@ -255,7 +291,8 @@ class custom_vjp(_Custom):
             raise self._missing("defvjp")
         call = self._call(args, kwargs)
         rules = _Rules(self, call)
-        return call.out_tree.unflatten(current_trace().custom_vjp(call, rules.forward, rules.backward, call.flat))
+        outs = current_trace().custom_vjp(call, rules.forward, rules.backward, call.flat)
+        return call.out_tree.unflatten(outs)
 
 
 class _Rules:
@@ -276,8 +313,10 @@ class _Rules:
         args = call.merged(primals, marked) if custom.symbolic_zeros else call.merged(primals)
         pair = custom.fwd(*args)  # type: ignore[misc]
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise ArgumentTypeError(f"the forward rule of {custom._name} returned {type(pair).__name__}",
-                                    "return a pair (output, residuals)")  # fmt: skip
+            raise ArgumentTypeError(
+                f"the forward rule of {custom._name} returned {type(pair).__name__}",
+                "return a pair (output, residuals)",
+            )
         outs = call.outputs(pair[0])
         residuals, self.residual_tree = tree.flatten(pair[1])
         return outs, [*primals[: call.extra], *residuals]
@@ -286,16 +325,21 @@ class _Rules:
         call, custom = self.call, self.custom
         ct = call.out_tree.unflatten([_seen(x, custom.symbolic_zeros) for x in cts])
         found = custom.bwd(  # type: ignore[misc]
-            *call.fixed(residuals), self.residual_tree.unflatten(residuals[call.extra :]), ct)  # fmt: skip
+            *call.fixed(residuals), self.residual_tree.unflatten(residuals[call.extra :]), ct
+        )
         children = tree.treedef_children(call.in_tree)
         if not isinstance(found, (tuple, list)) or len(found) != len(children):
             shown = f"a tuple of {len(found)}" if isinstance(found, tuple) else type(found).__name__
-            raise ArgumentTypeError(f"the backward rule of {custom._name} returned {shown}, for {len(children)} arguments",
-                                    "return a tuple with one cotangent for each differentiated argument")  # fmt: skip
+            raise ArgumentTypeError(
+                f"the backward rule of {custom._name} returned {shown}, for {len(children)} arguments",
+                "return a tuple with one cotangent for each differentiated argument",
+            )
         what = f"a cotangent from the backward rule of {custom._name}"
         out: list[Any] = [Zero(t) for t in self.types[: call.extra]]
         for value, child in zip(found, children, strict=True):
-            out += [_returned(x, t, what) for x, t in zip(self._leaves(value, child), self.types[len(out) :], strict=False)]
+            out += [
+                _returned(x, t, what) for x, t in zip(self._leaves(value, child), self.types[len(out) :], strict=False)
+            ]
         return out
 
     def _leaves(self, value: Any, child: Any) -> list[Any]:
@@ -303,8 +347,10 @@ class _Rules:
             return [None] * child.num_leaves
         leaves, structure = tree.flatten(value, _zero_leaf)
         if structure != child:
-            raise ControlFlowTypeError(f"the backward rule of {self.custom._name} returns a cotangent {structure} for "
-                                       f"an argument {child}", "return one of the argument's structure")  # fmt: skip
+            raise ControlFlowTypeError(
+                f"the backward rule of {self.custom._name} returns a cotangent {structure} for an argument {child}",
+                "return one of the argument's structure",
+            )
         return leaves
 
 
@@ -315,8 +361,8 @@ class _Rules:
 class _Pullback:
     """A user's pullback as a Program, held in a tree of residuals without being a leaf."""
 
-    def __init__(self, program: Program, out_tree: Any):
-        self.program, self.out_tree = program, out_tree
+    def __init__(self, program: Program, out_tree: Any, count: int):
+        self.program, self.out_tree, self.count = program, out_tree, count
 
 
 def _converted(fun: Callable[..., Any], args: Sequence[Any]) -> tuple[Program, Any, Any]:
@@ -353,15 +399,13 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
         example = tree.map(lambda o: instantiate(Zero(typeof(o).tangent())), out)
         program, _, out_tree = _converted(pullback, [example])
         # What the pullback closes over travels as residuals, so that it can be differentiated again.
-        return out, (list(program.values), _Pullback(program.replace(values=[None] * len(program.values)), out_tree))
+        program, values = close(program)
+        return out, (values, _Pullback(program, out_tree, len(args)))
 
     def backward(residuals: Any, ct: Any) -> Any:
-        values, held, in_tree = residuals
-        program = held.program
-        open_program = program.replace(inputs=(*program.constants, *program.inputs), constants=(), values=())
-        result = held.out_tree.unflatten(eval_program(open_program, *values, *tree.leaves(ct)))
-        single = len(tree.treedef_children(in_tree)) == 1 and not isinstance(result, tuple)
-        return (result,) if single else tuple(result)
+        values, held = residuals
+        result = held.out_tree.unflatten(eval_program(held.program, *values, *tree.leaves(ct)))
+        return (result,) if held.count == 1 and not isinstance(result, tuple) else tuple(result)
 
     wrapped.defvjp(forward, backward)
     return wrapped
@@ -385,19 +429,25 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callab
     n = len(in_tree.unflatten(range(in_tree.num_leaves)))
     open_program = program.replace(
         inputs=(*(v for v, _, m in pairs if m), *program.inputs),
-        constants=tuple(v for v, _ in held), values=tuple(x for _, x in held))  # fmt: skip
+        constants=tuple(v for v, _ in held),
+        values=tuple(x for _, x in held),
+    )
 
     def converted(*args: Any) -> Any:
         own, values = args[:n], args[n:]
         leaves, structure = tree.flatten(tuple(own))
         if structure != in_tree:
-            raise ArgumentTypeError(f"a converted function was called with {structure}", f"call it as on its example, {in_tree}")
+            raise ArgumentTypeError(
+                f"a converted function was called with {structure}", f"call it as on its example, {in_tree}"
+            )
         return out_tree.unflatten(eval_program(open_program, *values, *leaves))
 
     return converted, [x for _, x, m in pairs if m]
 
 
-def linear_call(fun: Callable[..., Any], fun_transpose: Callable[..., Any], residual_args: Any, linear_args: Any) -> Any:
+def linear_call(
+    fun: Callable[..., Any], fun_transpose: Callable[..., Any], residual_args: Any, linear_args: Any
+) -> Any:
     """`fun(residual_args, linear_args)`, linear in its second argument, whose transpose is given.
 
     `fun_transpose(residual_args, ct)` gives a tree like `linear_args`.
@@ -421,8 +471,10 @@ def linear_call(fun: Callable[..., Any], fun_transpose: Callable[..., Any], resi
     def backward(*flat: Any) -> list[Any]:
         cts, structure = tree.flatten(fun_transpose(res_tree.unflatten(flat[:k]), out_trees[0].unflatten(flat[k:])))
         if structure != in_tree:
-            raise ControlFlowTypeError(f"the transpose given to linear_call returns {structure}, its argument is {in_tree}",
-                                       "return a tree like the linear arguments")  # fmt: skip
+            raise ControlFlowTypeError(
+                f"the transpose given to linear_call returns {structure}, its argument is {in_tree}",
+                "return a tree like the linear arguments",
+            )
         return cts
 
     outs = bind_linear_call(forward, backward, residuals, linear)

@@ -43,7 +43,9 @@ def _traced(trace: Trace, fun: Callable[..., Any], args: Sequence[Any], name: st
 
 def _check_closed(nonzero: Sequence[bool], what: str) -> None:
     if any(nonzero):
-        raise DifferentiationError(f"a {what} function closes over a value with respect to which it is differentiated", _CLOSED)
+        raise DifferentiationError(
+            f"a {what} function closes over a value with respect to which it is differentiated", _CLOSED
+        )
 
 
 def _dims(flags: Sequence[Any]) -> tuple[int | None, ...]:
@@ -60,8 +62,13 @@ def _element(x: Any, dim: int | None) -> Any:
     return type_ if dim is None else type_.with_shape(type_.shape[1:])  # type: ignore[union-attr]
 
 
-def _vectorized(axis: AxisInfo, fun: Callable[..., list[Any]], args: Sequence[Any], dims: Sequence[int | None],
-                force: Callable[[int], Any]) -> tuple[list[Any], tuple[int | None, ...]]:  # fmt: skip
+def _vectorized(
+    axis: AxisInfo,
+    fun: Callable[..., list[Any]],
+    args: Sequence[Any],
+    dims: Sequence[int | None],
+    force: Callable[[int], Any],
+) -> tuple[list[Any], tuple[int | None, ...]]:
     """Call a flat function on values batched at 0 or None; `force(number of outputs)` says which to batch anyway."""
     with extended_axes(axis.name, axis.size):
         program = trace_program(fun, [_element(x, d) for x, d in zip(args, dims, strict=True)], "rule")
@@ -74,7 +81,9 @@ def _vectorized(axis: AxisInfo, fun: Callable[..., list[Any]], args: Sequence[An
 # ---------------------------------------------------------------------------- custom_jvp_call
 
 
-def bind_custom_jvp(trace: Trace, fun: Callable[..., Any], rule: Callable[..., Any], args: Sequence[Any], **how: Any) -> Any:
+def bind_custom_jvp(
+    trace: Trace, fun: Callable[..., Any], rule: Callable[..., Any], args: Sequence[Any], **how: Any
+) -> Any:
     """Record a call of `fun` as an equation that knows its rule."""
     program, constants = _traced(trace, fun, args, "custom_jvp")
     params = {"program": program, "rule": rule, "num_consts": len(constants)}
@@ -109,11 +118,14 @@ class _BatchedJVP:
         results, _ = _vectorized(self.axis, flat, [*primals, *given], dims, lambda _: True)
         m = len(present)
         rest = iter(results[m:])
-        return results[:m], [next(rest) if p else Zero(typeof(o).tangent()) for o, p in zip(results, present, strict=False)]
+        return results[:m], [
+            next(rest) if p else Zero(typeof(o).tangent()) for o, p in zip(results, present, strict=False)
+        ]
 
 
-def _batch_jvp(axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, program: Program, rule: Any, num_consts: int) \
-        -> Any:
+def _batch_jvp(
+    axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, program: Program, rule: Any, num_consts: int
+) -> Any:
     batched, _ = batch_program(program, axis, _dims(dims), True)
     new_rule = _BatchedJVP(rule, axis, _dims(dims[num_consts:]))
     outs = custom_jvp_call_p.bind(*_leading(axis, args, dims), program=batched, rule=new_rule, num_consts=num_consts)
@@ -143,14 +155,19 @@ def linearize_custom_vjp(fwd: Any, bwd: Any, primals: Sequence[Any], nonzero: Se
 
     def linear(*tangents: Any) -> list[Any]:
         given = [instantiate(t) for t, nz in zip(tangents, nonzero, strict=True) if nz]
-        found = iter(custom_lin_p.bind(
-            *residuals, *given, bwd=bwd, num_res=len(residuals), nonzero=tuple(nonzero), out_types=tuple(types)))  # fmt: skip
+        found = iter(
+            custom_lin_p.bind(
+                *residuals, *given, bwd=bwd, num_res=len(residuals), nonzero=tuple(nonzero), out_types=tuple(types)
+            )
+        )
         return [next(found) if p else Zero(t) for t, p in zip(types, present, strict=True)]
 
     return outs, linear
 
 
-def _linearize(primals: Sequence[Any], nonzero: Sequence[bool], *, program: Program, fwd: Any, bwd: Any, num_consts: int) -> Any:
+def _linearize(
+    primals: Sequence[Any], nonzero: Sequence[bool], *, program: Program, fwd: Any, bwd: Any, num_consts: int
+) -> Any:
     _check_closed(nonzero[:num_consts], "custom_vjp")
     return linearize_custom_vjp(fwd, bwd, primals[num_consts:], nonzero[num_consts:])
 
@@ -179,7 +196,8 @@ class _BatchedVJP:
 
         # Outputs are batched whatever they depend on; a residual such as a weight is not repeated.
         results, dims = _vectorized(
-            self.axis, flat, primals, self.dims, lambda n: tuple(i < count[0] for i in range(n)))  # fmt: skip
+            self.axis, flat, primals, self.dims, lambda n: tuple(i < count[0] for i in range(n))
+        )
         n = count[0]
         self.residual_dims = dims[n:]
         return results[:n], results[n:]
@@ -211,19 +229,27 @@ class _BatchedVJP:
         return out
 
 
-def _batch_vjp(axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, program: Program, fwd: Any, bwd: Any,
-               num_consts: int) -> Any:  # fmt: skip
+def _batch_vjp(
+    axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, program: Program, fwd: Any, bwd: Any, num_consts: int
+) -> Any:
     batched, _ = batch_program(program, axis, _dims(dims), True)
     rules = _BatchedVJP(fwd, bwd, axis, _dims(dims[num_consts:]))
     outs = custom_vjp_call_p.bind(
-        *_leading(axis, args, dims), program=batched, fwd=rules.fwd, bwd=rules.bwd, num_consts=num_consts)  # fmt: skip
+        *_leading(axis, args, dims), program=batched, fwd=rules.fwd, bwd=rules.bwd, num_consts=num_consts
+    )
     return outs, [0] * len(outs)
 
 
 custom_vjp_call_p = Primitive(
-    "custom_vjp_call", _typing, jvp=_no_forward, linearize=_linearize, batch=_batch_vjp, effects=_effects, numpy=_numpy,
+    "custom_vjp_call",
+    _typing,
+    jvp=_no_forward,
+    linearize=_linearize,
+    batch=_batch_vjp,
+    effects=_effects,
+    numpy=_numpy,
     multiple=True,
-)  # fmt: skip
+)
 
 
 # ---------------------------------------------------------------------------- custom_lin
@@ -233,7 +259,9 @@ def _lin_typing(*types: Any, out_types: Sequence[Any], **_: Any) -> list[Any]:
     return [t for t in out_types if is_inexact(t.dtype)]
 
 
-def _lin_transpose(cts: Sequence[Any], *args: Any, bwd: Any, num_res: int, nonzero: Sequence[bool], out_types: Any) -> list[Any]:
+def _lin_transpose(
+    cts: Sequence[Any], *args: Any, bwd: Any, num_res: int, nonzero: Sequence[bool], out_types: Any
+) -> list[Any]:
     if any(isinstance(a, Linear) for a in args[:num_res]):
         raise DifferentiationError("a `custom_vjp` function is not linear, but was transposed", "use `vjp`")
     given = iter(cts)
@@ -243,20 +271,29 @@ def _lin_transpose(cts: Sequence[Any], *args: Any, bwd: Any, num_res: int, nonze
     return [*(None for _ in range(num_res)), *wanted]
 
 
-def _lin_batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, bwd: Any, num_res: int, nonzero: Any,
-               out_types: Any) -> Any:  # fmt: skip
+def _lin_batch(
+    axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, bwd: Any, num_res: int, nonzero: Any, out_types: Any
+) -> Any:
     tangent_dims = iter(_dims(dims[num_res:]))
     rules = _BatchedVJP(None, bwd, axis, [next(tangent_dims) if nz else None for nz in nonzero])
     rules.residual_dims = _dims(dims[:num_res])
     types = tuple(t.with_shape((axis.size, *t.shape)) for t in out_types)
-    outs = custom_lin_p.bind(*_leading(axis, args, dims), bwd=rules.bwd, num_res=num_res, nonzero=nonzero, out_types=types)
+    outs = custom_lin_p.bind(
+        *_leading(axis, args, dims), bwd=rules.bwd, num_res=num_res, nonzero=nonzero, out_types=types
+    )
     return outs, [0] * len(outs)
 
 
 custom_lin_p = Primitive(
-    "custom_lin", _lin_typing, jvp=_no_forward, transpose=_lin_transpose, batch=_lin_batch, numpy=_no_forward,
-    expand=_no_forward, multiple=True,
-)  # fmt: skip
+    "custom_lin",
+    _lin_typing,
+    jvp=_no_forward,
+    transpose=_lin_transpose,
+    batch=_lin_batch,
+    numpy=_no_forward,
+    expand=_no_forward,
+    multiple=True,
+)
 
 
 # ---------------------------------------------------------------------------- linear_call
@@ -268,8 +305,9 @@ def _linear_typing(*types: Any, program: Program, **_: Any) -> list[Any]:
 
 def _linear_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, num_res: int, **params: Any) -> Any:
     if any(type(t) is not Zero for t in tangents[:num_res]):
-        raise DifferentiationError("linear_call was differentiated with respect to its residuals",
-                                   "differentiate its linear arguments only")  # fmt: skip
+        raise DifferentiationError(
+            "linear_call was differentiated with respect to its residuals", "differentiate its linear arguments only"
+        )
     outs = linear_call_p.bind(*primals, num_res=num_res, **params)
     given = [*primals[:num_res], *map(instantiate, tangents[num_res:])]
     return outs, linear_call_p.bind(*given, num_res=num_res, **params)
@@ -277,15 +315,19 @@ def _linear_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, num_res: int
 
 def _linear_transpose(cts: Sequence[Any], *args: Any, program: Program, transposed: Program, num_res: int) -> list[Any]:
     found = linear_call_p.bind(
-        *args[:num_res], *map(instantiate, cts), program=transposed, transposed=program, num_res=num_res)  # fmt: skip
+        *args[:num_res], *map(instantiate, cts), program=transposed, transposed=program, num_res=num_res
+    )
     return [*(None for _ in range(num_res)), *found]
 
 
-def _linear_batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, program: Program, transposed: Program,
-                  num_res: int) -> Any:  # fmt: skip
+def _linear_batch(
+    axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, program: Program, transposed: Program, num_res: int
+) -> Any:
     res = _dims(dims[:num_res])
-    operands = [*_leading(axis, args[:num_res], dims[:num_res]),
-                *(moved(axis, x, d, 0) for x, d in zip(args[num_res:], dims[num_res:], strict=True))]  # fmt: skip
+    operands = [
+        *_leading(axis, args[:num_res], dims[:num_res]),
+        *(moved(axis, x, d, 0) for x, d in zip(args[num_res:], dims[num_res:], strict=True)),
+    ]
     forward, _ = batch_program(program, axis, (*res, *(0 for _ in args[num_res:])), True)
     backward, _ = batch_program(transposed, axis, (*res, *(0 for _ in program.outputs)), True)
     outs = linear_call_p.bind(*operands, program=forward, transposed=backward, num_res=num_res)
@@ -293,14 +335,21 @@ def _linear_batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, p
 
 
 linear_call_p = Primitive(
-    "linear_call", _linear_typing, jvp=_linear_jvp, transpose=_linear_transpose, batch=_linear_batch, effects=_effects,
-    numpy=_numpy, multiple=True,
-)  # fmt: skip
+    "linear_call",
+    _linear_typing,
+    jvp=_linear_jvp,
+    transpose=_linear_transpose,
+    batch=_linear_batch,
+    effects=_effects,
+    numpy=_numpy,
+    multiple=True,
+)
 PRIMITIVES = (custom_jvp_call_p, custom_vjp_call_p, custom_lin_p, linear_call_p)
 
 
-def bind_linear_call(fun: Callable[..., list[Any]], transpose: Callable[..., list[Any]], residuals: Sequence[Any],
-                     linear: Sequence[Any]) -> list[Any]:  # fmt: skip
+def bind_linear_call(
+    fun: Callable[..., list[Any]], transpose: Callable[..., list[Any]], residuals: Sequence[Any], linear: Sequence[Any]
+) -> list[Any]:
     """Flat `fun(*residuals, *linear)` whose transpose is `transpose(*residuals, *cts)`."""
     res_types, in_types = [typeof(x) for x in residuals], [typeof(x) for x in linear]
     forward, constants = close(trace_program(fun, [*res_types, *in_types], "linear_call"))

@@ -21,6 +21,8 @@ from ..primitive import AxisInfo, Linear, Primitive, Zero
 from ..rules import moveaxis, zeros
 from ..trace import dtype_of, shape_of, typeof
 from ..types import ArrayType, Shape, is_bool, is_inexact, is_integer, is_key, is_unsigned
+from .compare import lt_p, select_n_p
+from .elementwise import add_p, rem_p
 from .shape import Dims, as_axes, concatenate, expand_dims, inserted, integers
 
 
@@ -283,14 +285,20 @@ def gather(
 
 
 def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Any:
-    """The elements of `src` at the 1-d index arrays `idxs` along `axes`, batch axis first, bounds clamped."""
+    """The elements of `src` at the 1-d index arrays `idxs` along `axes`, batch axis first, indices taken modulo."""
     shape = shape_of(src)
     axes = as_axes(axes, len(shape), "index_take")
-    indices = concatenate([expand_dims(i, (1,)) for i in idxs], 1)
+    indices = concatenate([expand_dims(_modulo(i, shape[a]), (1,)) for i, a in zip(idxs, axes, strict=True)], 1)
     sizes = [1 if i in axes else n for i, n in enumerate(shape)]
     kept = len(shape) - len(axes)
     numbers = GatherDimensionNumbers(tuple(range(1, kept + 1)), tuple(sorted(axes)), axes)
     return gather(src, indices, numbers, sizes, mode=CLIP)
+
+
+def _modulo(index: Any, size: int) -> Any:
+    n = np.asarray(size).astype(dtype_of(index))[()]
+    rest = rem_p.bind(index, n)
+    return select_n_p.bind(lt_p.bind(rest, np.zeros_like(n)[()]), rest, add_p.bind(rest, n))
 
 
 def take_along(

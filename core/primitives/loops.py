@@ -1,7 +1,7 @@
 """`while_loop` and `fori_loop`.
 
-    while(*cond_consts, *body_consts, *carry; cond_program, body_program, cond_nconsts, body_nconsts) -> *carry
-    cond_program: *cond_consts, *carry -> bool        body_program: *body_consts, *carry -> *carry
+while(*cond_consts, *body_consts, *carry; cond_program, body_program, cond_nconsts, body_nconsts) -> *carry
+cond_program: *cond_consts, *carry -> bool        body_program: *body_consts, *carry -> *carry
 """
 
 from __future__ import annotations
@@ -48,26 +48,38 @@ def _typing(*types: Any, body_program: Program, **_: Any) -> list[Any]:
     return body_program.out_types
 
 
-def _effects(*types: Any, cond_program: Program, body_program: Program, cond_nconsts: int, body_nconsts: int) -> Effects:
+def _effects(
+    *types: Any, cond_program: Program, body_program: Program, cond_nconsts: int, body_nconsts: int
+) -> Effects:
     return cond_program.effects | shifted(body_program.effects, cond_nconsts)
 
 
-def bind_while(cond: Program, body: Program, cond_consts: Sequence[Any], body_consts: Sequence[Any], init: Sequence[Any]) \
-        -> list[Any]:
+def bind_while(
+    cond: Program, body: Program, cond_consts: Sequence[Any], body_consts: Sequence[Any], init: Sequence[Any]
+) -> list[Any]:
     """Bind Programs that may hold constants."""
     cond, cond_values = close(cond)
     body, body_values = close(body)
     return while_p.bind(
-        *cond_values, *cond_consts, *body_values, *body_consts, *init, cond_program=cond, body_program=body,
-        cond_nconsts=len(cond_values) + len(cond_consts), body_nconsts=len(body_values) + len(body_consts))  # fmt: skip
+        *cond_values,
+        *cond_consts,
+        *body_values,
+        *body_consts,
+        *init,
+        cond_program=cond,
+        body_program=body,
+        cond_nconsts=len(cond_values) + len(cond_consts),
+        body_nconsts=len(body_values) + len(body_consts),
+    )
 
 
 # ---------------------------------------------------------------------------- derivatives
 
 
 @functools.lru_cache(maxsize=1024)
-def _jvp_programs(cond: Program, body: Program, nonzero: Flags, cond_nconsts: int, body_nconsts: int) \
-        -> tuple[Program, Program, Flags]:
+def _jvp_programs(
+    cond: Program, body: Program, nonzero: Flags, cond_nconsts: int, body_nconsts: int
+) -> tuple[Program, Program, Flags]:
     """The condition and body over (consts, carry, tangents of carry), and which of the carry have tangents."""
     consts_nz, carry_nz = nonzero[:body_nconsts], nonzero[body_nconsts:]
     while True:
@@ -84,15 +96,22 @@ def _jvp_programs(cond: Program, body: Program, nonzero: Flags, cond_nconsts: in
     return cond_t, body_t, carry_nz
 
 
-def _pushforward(primals: Sequence[Any], tangents: Sequence[Any], cond_program: Program, body_program: Program,
-                 cond_nconsts: int, body_nconsts: int) -> tuple[list[Any], list[Any]]:  # fmt: skip
+def _pushforward(
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    cond_program: Program,
+    body_program: Program,
+    cond_nconsts: int,
+    body_nconsts: int,
+) -> tuple[list[Any], list[Any]]:
     nonzero = tuple(type(t) is not Zero for t in tangents[cond_nconsts:])
     cond, body, carry_nz = _jvp_programs(cond_program, body_program, nonzero, cond_nconsts, body_nconsts)
     cond_consts, body_consts, carry = _cut(primals, cond_nconsts, body_nconsts)
     _, consts_t, carry_t = _cut(tangents, cond_nconsts, body_nconsts)
     given = [t for t in consts_t if type(t) is not Zero]
-    outs = bind_while(cond, body, cond_consts, [*body_consts, *given],
-                      [*carry, *map(instantiate, chosen(carry_t, carry_nz))])  # fmt: skip
+    outs = bind_while(
+        cond, body, cond_consts, [*body_consts, *given], [*carry, *map(instantiate, chosen(carry_t, carry_nz))]
+    )
     rest = iter(outs[len(carry) :])
     types = body_program.out_types
     return outs[: len(carry)], [next(rest) if nz else Zero(t.tangent()) for t, nz in zip(types, carry_nz, strict=True)]
@@ -119,8 +138,9 @@ def _transpose(cts: Any, *args: Any, **params: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=1024)
-def _batched(cond: Program, body: Program, axis: AxisInfo, flags: Flags, cond_nconsts: int, body_nconsts: int) \
-        -> tuple[Program, Program, Flags, bool]:
+def _batched(
+    cond: Program, body: Program, axis: AxisInfo, flags: Flags, cond_nconsts: int, body_nconsts: int
+) -> tuple[Program, Program, Flags, bool]:
     """Batched condition and body, which of the carry is batched, and whether the condition is."""
     cond_b, body_b, carry_b = _cut(flags, cond_nconsts, body_nconsts)
 
@@ -161,8 +181,16 @@ def _masked(cond: Program, body: Program, cond_nconsts: int, body_nconsts: int) 
     return trace_program(any_left, cond.in_types, cond.name), stepped
 
 
-def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, cond_program: Program, body_program: Program,
-           cond_nconsts: int, body_nconsts: int) -> Any:  # fmt: skip
+def _batch(
+    axis: AxisInfo,
+    args: Sequence[Any],
+    dims: Sequence[int | None],
+    *,
+    cond_program: Program,
+    body_program: Program,
+    cond_nconsts: int,
+    body_nconsts: int,
+) -> Any:
     flags = tuple(d is not None for d in dims)
     cond, body, carry_b, masked = _batched(cond_program, body_program, axis, flags, cond_nconsts, body_nconsts)
     consts = cond_nconsts + body_nconsts
@@ -198,8 +226,14 @@ def _dce(used: Sequence[bool], eqn: Eqn) -> Eqn | None:
     cond_kept, body_kept = [*cond_live[:nc], *carry], [*live[:nb], *carry]
     inputs = [*chosen(eqn.inputs[:nc], cond_live[:nc]), *chosen(eqn.inputs[nc:], body_kept)]
     return reduced(
-        eqn, inputs, chosen(eqn.outputs, carry), cond_program=keep_inputs(cond, cond_kept),
-        body_program=keep_inputs(pruned, body_kept), cond_nconsts=sum(cond_live[:nc]), body_nconsts=sum(live[:nb]))  # fmt: skip
+        eqn,
+        inputs,
+        chosen(eqn.outputs, carry),
+        cond_program=keep_inputs(cond, cond_kept),
+        body_program=keep_inputs(pruned, body_kept),
+        cond_nconsts=sum(cond_live[:nc]),
+        body_nconsts=sum(live[:nb]),
+    )
 
 
 def _numpy(*args: Any, cond_program: Program, body_program: Program, cond_nconsts: int, body_nconsts: int) -> list[Any]:
@@ -210,9 +244,17 @@ def _numpy(*args: Any, cond_program: Program, body_program: Program, cond_nconst
 
 
 while_p = Primitive(
-    "while", _typing, jvp=_jvp, linearize=_linearize, transpose=_transpose, batch=_batch, dce=_dce, effects=_effects,
-    numpy=_numpy, multiple=True,
-)  # fmt: skip
+    "while",
+    _typing,
+    jvp=_jvp,
+    linearize=_linearize,
+    transpose=_transpose,
+    batch=_batch,
+    dce=_dce,
+    effects=_effects,
+    numpy=_numpy,
+    multiple=True,
+)
 PRIMITIVES = (while_p,)
 
 
@@ -245,13 +287,21 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
         return program, program.out_types
 
     body, types = settle(trace, types)
-    check_match("the carry of while_loop on entry and as returned", CARRY_REMEDY, (structure, types),
-                (found["tree"], body.out_types), ("on entry", "as returned"), "carry")  # fmt: skip
+    check_match(
+        "the carry of while_loop on entry and as returned",
+        CARRY_REMEDY,
+        (structure, types),
+        (found["tree"], body.out_types),
+        ("on entry", "as returned"),
+        "carry",
+    )
     cond, cond_tree = trace_body(cond_fun, in_tree, types, "cond")
     shown = [t.show() for t in cond.out_types]
     if cond_tree.num_nodes != 1 or shown != ["bool[]"]:
-        raise ControlFlowTypeError(f"the condition of while_loop returns {', '.join(shown) or 'nothing'}, not bool[]",
-                                   "return one boolean scalar, such as `x < n`")  # fmt: skip
+        raise ControlFlowTypeError(
+            f"the condition of while_loop returns {', '.join(shown) or 'nothing'}, not bool[]",
+            "return one boolean scalar, such as `x < n`",
+        )
     leaves = [convert(x, t) for x, t in zip(leaves, types, strict=True)]
     return structure.unflatten(bind_while(cond, with_output_types(body, types), [], [], leaves))
 
@@ -270,14 +320,17 @@ def _counter_dtype(lower: Any, upper: Any) -> ArrayType:
             raise ArgumentTypeError(f"the bounds of fori_loop are integer scalars, got {t.show()}", "pass integers")
     strong = {t.dtype for t in types if not t.weak_type}  # type: ignore[union-attr]
     if len(strong) > 1:
-        raise ArgumentTypeError(f"the bounds of fori_loop have dtypes {sorted(map(str, strong))}", "give them one dtype")
+        raise ArgumentTypeError(
+            f"the bounds of fori_loop have dtypes {sorted(map(str, strong))}", "give them one dtype"
+        )
     if strong:
         return ArrayType((), strong.pop())
     return ArrayType((), types[0].dtype, True)  # type: ignore[union-attr]
 
 
-def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, *,
-              unroll: int | bool | None = None) -> Any:  # fmt: skip
+def fori_loop(
+    lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, *, unroll: int | bool | None = None
+) -> Any:
     """Apply `value = body_fun(i, value)` for `i` from `lower` up to, but without, `upper`.
 
     With bounds known while tracing it is a `scan` and has reverse mode; else a `while_loop`. Errors as theirs.
@@ -302,7 +355,9 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
 
         turn.traces_for = (body_fun, "fori")  # type: ignore[attr-defined]
         start = convert(first, counter)
-        carry, _ = scan(turn, (start, init_val), None, length=max(last - first, 0), unroll=1 if unroll is None else unroll)
+        carry, _ = scan(
+            turn, (start, init_val), None, length=max(last - first, 0), unroll=1 if unroll is None else unroll
+        )
         return carry[1]
     if unroll is not None and unroll is not False and unroll != 1:
         raise ArgumentTypeError(f"fori_loop with unroll={unroll} and bounds that are traced", "make the bounds static")

@@ -1,7 +1,7 @@
 """`scan`: a loop of known length that carries values and maps over the leading axis of arrays.
 
-    scan(*consts, *init, *xs; program, length, reverse, num_consts, num_carry, unroll) -> *carry, *ys
-    program: *consts, *carry, *x -> *carry, *y
+scan(*consts, *init, *xs; program, length, reverse, num_consts, num_carry, unroll) -> *carry, *ys
+program: *consts, *carry, *x -> *carry, *y
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .. import tree
 from ..config import current
 from ..errors import ArgumentError, ArgumentTypeError, ShapeError
 from ..evaluate import evaluate
-from ..ir import Effects, Eqn, Literal, Program, Var
+from ..ir import Effects, Eqn, Literal, Program
 from ..jvp import jvp_program
 from ..linearize import linearized
 from ..primitive import AxisInfo, Linear, Primitive, Zero
@@ -68,7 +68,8 @@ def bind_scan(program: Program, consts: Sequence[Any], init: Sequence[Any], xs: 
     """Bind a body that may hold constants; `how` is length, reverse and unroll."""
     program, values = close(program)
     return scan_p.bind(
-        *values, *consts, *init, *xs, program=program, num_consts=len(values) + len(consts), num_carry=len(init), **how)  # fmt: skip
+        *values, *consts, *init, *xs, program=program, num_consts=len(values) + len(consts), num_carry=len(init), **how
+    )
 
 
 # ---------------------------------------------------------------------------- derivatives
@@ -100,8 +101,9 @@ def _jvp_body(program: Program, nonzero: Flags, num_consts: int, num_carry: int)
     return body, flags, present
 
 
-def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, program: Program, num_consts: int, num_carry: int, **how: Any) \
-        -> Any:
+def _jvp(
+    primals: Sequence[Any], tangents: Sequence[Any], *, program: Program, num_consts: int, num_carry: int, **how: Any
+) -> Any:
     nonzero = tuple(type(t) is not Zero for t in tangents)
     body, flags, present = _jvp_body(program, nonzero, num_consts, num_carry)
     given = _cut([instantiate(t) if f else None for t, f in zip(tangents, flags, strict=True)], num_consts, num_carry)
@@ -162,7 +164,10 @@ class _Split:
         self.before, _ = prune(before, [True] * len(hoisted))
         self.body = primal.replace(outputs=(*primal.outputs[:n], *stored_atoms))
         consts_t, carry_t, xs_t = _cut(
-            linear.inputs[len(atoms) :], sum(self.flags[:num_consts]), sum(self.flags[num_consts : num_consts + num_carry]))  # fmt: skip
+            linear.inputs[len(atoms) :],
+            sum(self.flags[:num_consts]),
+            sum(self.flags[num_consts : num_consts + num_carry]),
+        )
         self.linear = permuted(linear, [*fixed_inputs, *consts_t, *carry_t, *xs_t, *stored_inputs], linear.outputs)
 
 
@@ -182,7 +187,9 @@ def _invariant(program: Program, consts: Sequence[Any]) -> tuple[list[Eqn], set[
 _split = functools.lru_cache(maxsize=1024)(_Split)
 
 
-def _linearize(primals: Sequence[Any], nonzero: Flags, *, program: Program, num_consts: int, num_carry: int, **how: Any) -> Any:
+def _linearize(
+    primals: Sequence[Any], nonzero: Flags, *, program: Program, num_consts: int, num_carry: int, **how: Any
+) -> Any:
     parts = _split(program, tuple(nonzero), num_consts, num_carry)
     consts, carry, xs = _cut(primals, num_consts, num_carry)
     fixed = eval_program(parts.before, *consts) if parts.before.outputs else []
@@ -231,7 +238,8 @@ def _transposed_body(program: Program, linear: Flags, live: Flags, num_consts: i
 
     def body(*args: Any) -> list[Any]:
         known_c, ct_carry, sums, ct_ys, known_k, known_x = _cut(
-            args, n_known[0], n_linear[1], n_linear[0], sum(live), n_known[1])
+            args, n_known[0], n_linear[1], n_linear[0], sum(live), n_known[1]
+        )
         cts = eval_program(transposed, *known_c, *known_k, *known_x, *ct_carry, *ct_ys)
         new_sums, new_carry, ct_xs = _cut(cts, n_linear[0], n_linear[1])
         return [*new_carry, *map(add_tangents, sums, new_sums), *ct_xs]
@@ -243,12 +251,20 @@ def _transposed_body(program: Program, linear: Flags, live: Flags, num_consts: i
         return [t.tangent() if li else t for t, li in pairs if li is wanted]
 
     ct_ys = [t.tangent() for t in chosen(program.out_types[num_carry:], live)]
-    in_types = [*of(consts_t, False), *of(carry_t, True), *of(consts_t, True), *ct_ys, *of(carry_t, False), *of(xs_t, False)]
+    in_types = [
+        *of(consts_t, False),
+        *of(carry_t, True),
+        *of(consts_t, True),
+        *ct_ys,
+        *of(carry_t, False),
+        *of(xs_t, False),
+    ]
     return trace_program(body, in_types, f"transpose_{program.name}")
 
 
-def _transpose(cts: Sequence[Any], *args: Any, program: Program, num_consts: int, num_carry: int, reverse: bool, **how: Any) \
-        -> list[Any]:
+def _transpose(
+    cts: Sequence[Any], *args: Any, program: Program, num_consts: int, num_carry: int, reverse: bool, **how: Any
+) -> list[Any]:
     given = tuple(isinstance(a, Linear) for a in args)
     linear = _grown(lambda f: _dependent(program, f), given, num_consts, num_carry)
     consts, carry, xs = _cut(args, num_consts, num_carry)
@@ -265,7 +281,13 @@ def _transpose(cts: Sequence[Any], *args: Any, program: Program, num_consts: int
     sums = [zeros(a.type.tangent()) for a in consts if isinstance(a, Linear)]
     body = _transposed_body(program, linear, live, num_consts, num_carry)
     results = bind_scan(
-        body, known_consts, [*ct_carry, *sums], [*chosen(cts[num_carry:], live), *known_carry, *known_xs], reverse=not reverse, **how)  # fmt: skip
+        body,
+        known_consts,
+        [*ct_carry, *sums],
+        [*chosen(cts[num_carry:], live), *known_carry, *known_xs],
+        reverse=not reverse,
+        **how,
+    )
     out_carry, out_sums, out_xs = _cut(results, len(ct_carry), len(sums))
     found = iter([*out_sums, *out_carry, *out_xs])
     results = [next(found) if li else None for li in linear]
@@ -275,15 +297,27 @@ def _transpose(cts: Sequence[Any], *args: Any, program: Program, num_consts: int
 # ---------------------------------------------------------------------------- batching and dead code
 
 
-def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, program: Program, num_consts: int,
-           num_carry: int, **how: Any) -> Any:  # fmt: skip
+def _batch(
+    axis: AxisInfo,
+    args: Sequence[Any],
+    dims: Sequence[int | None],
+    *,
+    program: Program,
+    num_consts: int,
+    num_carry: int,
+    **how: Any,
+) -> Any:
     ys = len(program.outputs) - num_carry
 
     def dims_of(flags: Flags) -> tuple[int | None, ...]:
         return tuple(0 if f else None for f in flags)
 
-    flags = _grown(lambda f: [d is not None for d in batch_program(program, axis, dims_of(f))[1]],
-                   tuple(d is not None for d in dims), num_consts, num_carry)  # fmt: skip
+    flags = _grown(
+        lambda f: [d is not None for d in batch_program(program, axis, dims_of(f))[1]],
+        tuple(d is not None for d in dims),
+        num_consts,
+        num_carry,
+    )
     forced = (*flags[num_consts : num_consts + num_carry], *(False,) * ys)
     body, out_dims = batch_program(program, axis, dims_of(flags), forced)
     place = [0] * (num_consts + num_carry) + [1] * (len(args) - num_consts - num_carry)
@@ -305,11 +339,19 @@ def _dce(used: Sequence[bool], eqn: Eqn) -> Eqn | None:
         carry = grown
     kept = [*live[:nc], *carry, *live[nc + nk :]]
     outputs = chosen(eqn.outputs, [*carry, *ys])
-    return reduced(eqn, chosen(eqn.inputs, kept), outputs, program=keep_inputs(pruned, kept),
-                   num_consts=sum(live[:nc]), num_carry=sum(carry))  # fmt: skip
+    return reduced(
+        eqn,
+        chosen(eqn.inputs, kept),
+        outputs,
+        program=keep_inputs(pruned, kept),
+        num_consts=sum(live[:nc]),
+        num_carry=sum(carry),
+    )
 
 
-def _numpy(*args: Any, program: Program, length: int, reverse: bool, num_consts: int, num_carry: int, unroll: Any) -> list[Any]:
+def _numpy(
+    *args: Any, program: Program, length: int, reverse: bool, num_consts: int, num_carry: int, unroll: Any
+) -> list[Any]:
     consts, carry, xs = _cut(args, num_consts, num_carry)
     types = program.out_types[num_carry:]
     ys = [np.zeros((length, *t.shape), t.dtype) for t in types]  # type: ignore[union-attr]
@@ -322,9 +364,17 @@ def _numpy(*args: Any, program: Program, length: int, reverse: bool, num_consts:
 
 
 scan_p = Primitive(
-    "scan", _typing, jvp=_jvp, linearize=_linearize, transpose=_transpose, batch=_batch, dce=_dce, effects=_effects,
-    numpy=_numpy, multiple=True,
-)  # fmt: skip
+    "scan",
+    _typing,
+    jvp=_jvp,
+    linearize=_linearize,
+    transpose=_transpose,
+    batch=_batch,
+    dce=_dce,
+    effects=_effects,
+    numpy=_numpy,
+    multiple=True,
+)
 PRIMITIVES = (scan_p,)
 
 
@@ -336,20 +386,25 @@ CARRY_REMEDY = "make the body return a carry of the structure, shapes and dtypes
 def _length(leaves: Sequence[Any], length: Any) -> int:
     for x in leaves:
         if not shape_of(x):
-            raise ShapeError(f"scan maps over the leading axis of xs, but one of them has type {typeof(x).show()}",
-                             "give it a leading axis, or close over it")  # fmt: skip
+            raise ShapeError(
+                f"scan maps over the leading axis of xs, but one of them has type {typeof(x).show()}",
+                "give it a leading axis, or close over it",
+            )
     sizes = {shape_of(x)[0] for x in leaves}
     if length is not None:
         try:
             length = int(length)
         except TypeError:
-            raise ArgumentTypeError(f"the length of scan is a static integer, got {length!r}",
-                                    "pass a Python int, or use `while_loop`") from None  # fmt: skip
+            raise ArgumentTypeError(
+                f"the length of scan is a static integer, got {length!r}", "pass a Python int, or use `while_loop`"
+            ) from None
         if length < 0:
             raise ArgumentError(f"the length of scan is {length}", "pass a length of at least 0")
     if len(sizes) > 1:
         shapes = ", ".join(typeof(x).show() for x in leaves)
-        raise ShapeError(f"the xs of scan have leading axes of different sizes: {shapes}", "give them equal leading axes")
+        raise ShapeError(
+            f"the xs of scan have leading axes of different sizes: {shapes}", "give them equal leading axes"
+        )
     if not sizes and length is None:
         raise ArgumentError("scan was given neither xs nor a length", "pass `length=`")
     if sizes and length is not None and length not in sizes:
@@ -357,8 +412,15 @@ def _length(leaves: Sequence[Any], length: Any) -> int:
     return sizes.pop() if sizes else length
 
 
-def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = None, reverse: bool = False,
-         unroll: int | bool = 1, _split_transpose: bool = False) -> tuple[Any, Any]:  # fmt: skip
+def scan(
+    f: Callable[..., Any],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+    _split_transpose: bool = False,
+) -> tuple[Any, Any]:
     """Carry a value along the leading axis of arrays: `carry, y = f(carry, x)` for each `x`; gives the last carry and all `y`.
 
     `init`, `xs` and the results are pytrees; `length` is needed where `xs` is None. `unroll` is the number
@@ -388,13 +450,21 @@ def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = 
         program, out_tree = trace_body(f, in_tree, [*types, *items], "scan")
         children = tree.treedef_children(out_tree)
         if len(children) != 2 or out_tree != tree.treedef_tuple(children):
-            raise ArgumentTypeError(f"the function of scan returns a pair (carry, y), got {out_tree}", "return (carry, y)")
+            raise ArgumentTypeError(
+                f"the function of scan returns a pair (carry, y), got {out_tree}", "return (carry, y)"
+            )
         found["carry"], found["ys"] = children
         return program, program.out_types[: children[0].num_leaves]
 
     program, types = settle(trace, init_types)
-    check_match("the carry of scan on entry and as returned", CARRY_REMEDY, (init_tree, types),
-                (found["carry"], program.out_types[: found["carry"].num_leaves]), ("on entry", "as returned"), "carry")  # fmt: skip
+    check_match(
+        "the carry of scan on entry and as returned",
+        CARRY_REMEDY,
+        (init_tree, types),
+        (found["carry"], program.out_types[: found["carry"].num_leaves]),
+        ("on entry", "as returned"),
+        "carry",
+    )
     k = len(types)
     program = with_output_types(program, [*types, *program.out_types[k:]])
     leaves = [convert(x, t) for x, t in zip(init_leaves, types, strict=True)]

@@ -125,6 +125,10 @@ def _reads(x: Any, indices: Any, updates_shape: Shape, params: dict[str, Any], f
     return gather_p.bind(x, indices, dimension_numbers=d.as_gather(), slice_sizes=sizes, fill_value=fill, **how)
 
 
+def _zeros_like(x: Any) -> Any:
+    return zeros(ArrayType(shape_of(x), dtype_of(x)))
+
+
 def _adds(x: Any, indices: Any, updates: Any, params: dict[str, Any]) -> Any:
     return scatter_add_p.bind(x, indices, updates, **params)
 
@@ -163,8 +167,8 @@ def _set_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
     numbers = add_p.bind(numbers, np.uint32(1))
     winners = scatter_p.bind(full(shape_of(x), np.uint32(0)), indices, numbers, **params)
     won = eq_p.bind(_reads(winners, indices, shape, params), numbers)
-    kept = select_n_p.bind(eq_p.bind(winners, np.uint32(0)), zeros(typeof(t)), t)
-    return out, _adds(kept, indices, select_n_p.bind(won, zeros(typeof(t_updates)), t_updates), params)
+    kept = select_n_p.bind(eq_p.bind(winners, np.uint32(0)), _zeros_like(t), t)
+    return out, _adds(kept, indices, select_n_p.bind(won, _zeros_like(t_updates), t_updates), params)
 
 
 def _set_transpose(ct: Any, x: Any, indices: Any, updates: Any, **params: Any) -> Any:
@@ -194,7 +198,7 @@ def _mul_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
     if type(t_updates) is not Zero:
         _unique_only("scatter_mul", params)
         change = mul_p.bind(t_updates, _reads(x, indices, shape_of(updates), params))
-        tangent = add_tangents(tangent, _adds(zeros(typeof(x).tangent()), indices, change, params))
+        tangent = add_tangents(tangent, _adds(_zeros_like(x), indices, change, params))
     return out, tangent
 
 
@@ -219,8 +223,8 @@ def _extreme_jvp(primitive: Callable[[], Primitive]) -> Callable[..., Any]:
         as_number = functools.partial(convert_element_type, new_dtype=dtype)
         count = _adds(as_number(is_x), indices, as_number(is_update), params)
         t, t_updates = instantiate(t), instantiate(t_updates)
-        from_x = select_n_p.bind(is_x, zeros(typeof(t)), t)
-        from_updates = select_n_p.bind(is_update, zeros(typeof(t_updates)), t_updates)
+        from_x = select_n_p.bind(is_x, _zeros_like(t), t)
+        from_updates = select_n_p.bind(is_update, _zeros_like(t_updates), t_updates)
         return out, div_p.bind(_adds(from_x, indices, from_updates, params), count)
 
     return jvp
@@ -277,14 +281,14 @@ scatter_max_p = _scatter("scatter_max", np.maximum, _extreme_jvp)
 
 
 def _apply_numpy(
-    x: Any, indices: Any, updates: Any, *, function: Program, dimension_numbers: Any, mode: Any, **_: Any
+    x: Any, indices: Any, updates: Any, *, update: Program, dimension_numbers: Any, mode: Any, **_: Any
 ) -> Any:
     from ..evaluate import evaluate
 
     out = x.copy()
     at, _keep = _positions(x, indices, updates, dimension_numbers, mode)
     for place in zip(*(a.tolist() for a in at), strict=True):
-        out[place] = evaluate(function, out[place])[0]
+        out[place] = evaluate(update, out[place])[0]
     return out
 
 
@@ -355,7 +359,7 @@ def scatter_apply(
     if program.constants:
         raise UnsupportedError("scatter_apply: the function closes over arrays", "pass `unique_indices=True`")
     updates = full(shape, 0, scalar.dtype)
-    return _bind(scatter_apply_p, operand, scatter_indices, updates, *how, function=program)
+    return _bind(scatter_apply_p, operand, scatter_indices, updates, *how, update=program)
 
 
 PRIMITIVES: tuple[Primitive, ...] = (*_BY_NAME.values(), scatter_apply_p)

@@ -58,7 +58,9 @@ def hoisted(programs: Sequence[Program]) -> tuple[list[Program], list[Any]]:
     for program in programs:
         own = {id(x): var for var, x in zip(program.constants, program.values, strict=True)}
         leading = [own.get(i) or Var(typeof(x)) for i, x in values.items()]
-        closed.append(program.replace(inputs=(*leading, *program.inputs), constants=(), values=()) if values else program)
+        closed.append(
+            program.replace(inputs=(*leading, *program.inputs), constants=(), values=()) if values else program
+        )
     return closed, list(values.values())
 
 
@@ -144,7 +146,9 @@ def _settled(given: Type, found: Type) -> Type:
     return given
 
 
-def settle(trace: Callable[[list[Type]], tuple[Program, list[Type]]], types: Sequence[Type]) -> tuple[Program, list[Type]]:
+def settle(
+    trace: Callable[[list[Type]], tuple[Program, list[Type]]], types: Sequence[Type]
+) -> tuple[Program, list[Type]]:
     """Trace a loop body until the types of its carry are stable.
 
     `trace(types)` gives the Program and the types it returns for the carry. A weakly typed value takes the
@@ -168,18 +172,22 @@ def _paths(structure: Any, name: str) -> list[str]:
 
 
 def check_match(
-    what: str, remedy: str, given: tuple[Any, Sequence[Type]], found: tuple[Any, Sequence[Type]], names: tuple[str, str],
+    what: str,
+    remedy: str,
+    given: tuple[Any, Sequence[Type]],
+    found: tuple[Any, Sequence[Type]],
+    names: tuple[str, str],
     leaf: str,
-) -> None:  # fmt: skip
+) -> None:
     """Raise unless two (structure, types) agree but for weakness; the message lists each leaf that differs."""
     if given[0] != found[0]:
-        raise ControlFlowTypeError(
-            f"{what} differ in structure: {names[0]} {given[0]}, {names[1]} {found[0]}", remedy)  # fmt: skip
+        raise ControlFlowTypeError(f"{what} differ in structure: {names[0]} {given[0]}, {names[1]} {found[0]}", remedy)
     paths = _paths(given[0], leaf)
     differing = [
         f"{path} is {a.show()} {names[0]} and {b.show()} {names[1]}"
-        for path, a, b in zip(paths, given[1], found[1], strict=True) if not same_type(a, b)
-    ]  # fmt: skip
+        for path, a, b in zip(paths, given[1], found[1], strict=True)
+        if not same_type(a, b)
+    ]
     if differing:
         raise ControlFlowTypeError(f"{what} differ in type: {'; '.join(differing)}", remedy)
 

@@ -21,6 +21,7 @@ from ..rewrite import hoist
 from ..rules import expanded_jvp, linear_jvp, moved
 from ..trace import Tracer, shape_of, trace_program, typeof
 from ..types import ArrayType, kind
+from ..vmap import batch_flat
 from .compare import ge_p, le_p, select_n_p
 from .convert import convert_element_type
 from .elementwise import add_p, max_p, min_p
@@ -373,8 +374,8 @@ def _generic_batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | Non
                    **params: Any) -> Any:  # fmt: skip
     count = len(args) // 2
     arrays, starts = args[:count], args[count:]
-    if any(d is not None for d in dims[count:]):
-        raise UnsupportedError("vmap of reduce_window over its init_value", "map over the operand only")
+    if any(d is not None for d in dims[count:]):  # starts that differ along the batch
+        return batch_flat(lambda *xs: _by_offsets(*xs, computation=computation, **params), axis, args, dims)
     dim = next(d for d in dims if d is not None)
     wide = [moved(axis, x, d, dim) for x, d in zip(arrays, dims[:count], strict=True)]
     return reduce_window_p.bind(*wide, *starts, computation=computation, **_with_axis(dim, params)), [dim] * count

@@ -1,21 +1,21 @@
-"""Tilewright: kernels in Python that run compiled, differentiate, batch and tune, and the array framework made of them.
+"""Tilewright: kernels in Python that run compiled, differentiate and batch, and the array framework made of them.
 
     import tilewright as tw
     from tilewright import lang as tl, numpy as tnp
 
 Names and meaning are JAX's wherever JAX has the thing.
 """
+# ruff: noqa: E402
 
 from ._version import __version__, check_jaxlib
 
 check_jaxlib()
 
-from . import compile as _compile  # noqa: E402
-from . import flatten_util, lang, lax, nn, numpy, random, scipy, tree, tree_util  # noqa: E402
-from . import runtime as _runtime  # noqa: E402
-from .compile import compile  # noqa: E402
-from .core import errors  # noqa: E402
-from .core.api import (  # noqa: E402
+from . import compile as _compile
+from . import debug, flatten_util, lang, lax, nn, numpy, random, scipy, tree, tree_util
+from .compile import compile
+from .core import errors
+from .core.api import (
     ShapeDtypeStruct,
     eval_shape,
     grad,
@@ -30,12 +30,29 @@ from .core.api import (  # noqa: E402
     vjp,
     vmap,
 )
-from .core.config import config  # noqa: E402
-from .core.jit import jit  # noqa: E402
-from .core.primitive import Primitive  # noqa: E402
-from .core.primitives import callback as _callback  # noqa: E402
-from .core.primitives.callback import io_callback, pure_callback  # noqa: E402
-from .core.primitives.checkpoint import checkpoint, checkpoint_policies, remat  # noqa: E402
-from .core.primitives.custom import closure_convert, custom_gradient, custom_jvp, custom_vjp  # noqa: E402
-from .core.primitives.convert import stop_gradient  # noqa: E402
-from .core.trace import ensure_compile_time_eval, named_scope, typeof  # noqa: E402
+from .core.config import config
+from .core.jit import jit
+from .core.primitive import Primitive
+from .core.primitives.callback import io_callback, pure_callback
+from .core.primitives.checkpoint import checkpoint, checkpoint_policies, remat
+from .core.primitives.custom import closure_convert, custom_gradient, custom_jvp, custom_vjp
+from .core.primitives.convert import stop_gradient
+from .core.trace import ensure_compile_time_eval, named_scope, typeof
+from .runtime import (
+    block_until_ready,
+    clear_caches,
+    default_backend,
+    device_count,
+    device_get,
+    device_put,
+    devices,
+    effects_barrier,
+    live_arrays,
+    local_device_count,
+    local_devices,
+    process_count,
+    process_index,
+)
+from .xla_backend.array import Array
+
+_compile.install()

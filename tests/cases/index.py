@@ -1,6 +1,9 @@
 """Cases of dynamic slices, gathers and scatters."""
 
+from typing import Any
+
 import numpy as np
+
 from tilewright.core.primitives.gather import GatherDimensionNumbers, GatherScatterMode, gather_p
 from tilewright.core.primitives.scatter import (
     ScatterDimensionNumbers,
@@ -30,16 +33,19 @@ def i32(*shape):
     return t(*shape, dtype="int32")
 
 
-def gather(x, indices, numbers, sizes, mode, fill=0, note="", grad=None):
+def gather(x, indices, numbers, sizes, mode, fill: Any = 0, note="", grad=None):
     params = {"dimension_numbers": numbers, "slice_sizes": sizes, "indices_are_sorted": False, "unique_indices": False,
               "mode": mode, "fill_value": fill}  # fmt: skip
-    return Case(gather_p, (x, indices), params, note=f"{mode.value}{note}", grad=grad)
+    low = 0.0 if mode is PROMISE else -2.0
+    return Case(gather_p, (x, indices), params, low=low, note=f"{mode.value}{note}", grad=grad)
 
 
 def scatter(primitive, x, indices, updates, numbers, mode=FILL, *, unique=False, grad=None, operands=None, note=""):
     params = {"dimension_numbers": ScatterDimensionNumbers(*numbers), "indices_are_sorted": False,
               "unique_indices": unique, "mode": mode}  # fmt: skip
-    return Case(primitive, (x, indices, updates), params, grad=grad, operands=operands, note=f"{mode.value}{note}")
+    low = 0.0 if mode is PROMISE else -2.0
+    note = f"{mode.value}{note}"
+    return Case(primitive, (x, indices, updates), params, low=low, grad=grad, operands=operands, note=note)
 
 
 def apply_case():
@@ -48,7 +54,7 @@ def apply_case():
 
     double = trace_program(lambda v: [mul_p.bind(v, v)], [t()], "square")
     case = scatter(scatter_apply_p, t(4, 3), i32(3, 1), t(3, 3), ROWS, operands=None)
-    return Case(case.primitive, case.types, case.params | {"function": double})
+    return Case(case.primitive, case.types, case.params | {"update": double})
 
 
 _rng = np.random.default_rng(0)

@@ -1,6 +1,9 @@
 """Cases of the primitives that move elements."""
 
+from typing import Any
+
 import numpy as np
+
 from tilewright.core.primitives.shape import (
     broadcast_in_dim_p,
     concatenate_p,
@@ -19,7 +22,7 @@ from tilewright.core.types import ArrayType, bfloat16
 from . import Case
 
 
-def t(*shape, dtype="float32"):
+def t(*shape: int, dtype: Any = "float32") -> ArrayType:
     return ArrayType(shape, dtype)
 
 

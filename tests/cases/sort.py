@@ -1,6 +1,7 @@
 """Cases of sort and top_k."""
 
 import numpy as np
+
 from tilewright.core.primitives.sort import sort_p, top_k_p
 from tilewright.core.types import bfloat16
 
@@ -33,7 +34,7 @@ CASES = [
     sort(t(4, 3, dtype="int32"), t(4, 3), dimension=0, note="-keyed"),
     sort(t(6, dtype="int32"), t(6), t(6, dtype="int32"), keys=2),
     sort(t(8), operands=(SPECIAL,), grad=(False,), note="-special"),
-    sort(t(8), t(8, dtype="int32"), operands=(SPECIAL, np.arange(8, dtype=np.int32)), grad=(False, False), note="-order"),
+    sort(t(8), t(8, dtype="int32"), operands=(SPECIAL, np.arange(8, dtype=np.int32)), grad=(False,) * 2, note="-order"),
     top_k(t(6), 3, 0),
     top_k(t(3, 4), 2, 1),
     top_k(t(4, 3), 2, 0),

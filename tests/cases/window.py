@@ -62,6 +62,6 @@ CASES = [
     Case(select_and_scatter_add_p, (_type((2, 6)), _type((4, 5))), _NO_DILATION | {"select_prim": ge_p},
          grad=(True, False), note="max"),
     Case(reduce_window_p, (_type((4, 3)), _type(())), _params((2, 2), padding=((0, 1), (0, 0)))
-         | {"computation": _compound("float32")}, grad=(True, False), note="generic",
+         | {"computation": _compound("float32")}, grad=(False, False), note="generic",  # its jvp: tests/test_window.py
          operands=(np.linspace(-0.9, 0.8, 12, dtype=np.float32).reshape(4, 3), np.float32(0))),
 ]  # fmt: skip

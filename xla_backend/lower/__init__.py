@@ -8,7 +8,7 @@ from typing import Any
 
 RULES: dict[str, Any] = {}
 for _name in ("jit", "elementwise", "reduce", "shape", "index", "sort", "contract", "conv", "window", "random", "control",
-              "custom", "collective"):
+              "custom", "callback", "collective", "kernel"):
     if importlib.util.find_spec(f"{__name__}.{_name}"):
         try:
             RULES |= importlib.import_module(f".{_name}", __name__).RULES

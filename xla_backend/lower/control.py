@@ -39,9 +39,12 @@ def _cond(e: Emitter, operands: list[Operand], outs: list[Any], *, branches: tup
 
 
 def _loop(
-    e: Emitter, init: Sequence[Operand], going: Callable[[list[Operand]], Operand],
-    step: Callable[[list[Operand]], Sequence[Operand]], ordered: bool,
-) -> list[Operand]:  # fmt: skip
+    e: Emitter,
+    init: Sequence[Operand],
+    going: Callable[[list[Operand]], Operand],
+    step: Callable[[list[Operand]], Sequence[Operand]],
+    ordered: bool,
+) -> list[Operand]:
     """A `while` over some operands; the token joins them where the loop is ordered."""
     state = [*init, *([e.token] if ordered else [])]
 
@@ -61,16 +64,25 @@ def _loop(
     return results
 
 
-def _while(e: Emitter, operands: list[Operand], outs: list[Any], *, cond_program: Program, body_program: Program,
-           cond_nconsts: int, body_nconsts: int) -> list[Operand]:  # fmt: skip
+def _while(
+    e: Emitter,
+    operands: list[Operand],
+    outs: list[Any],
+    *,
+    cond_program: Program,
+    body_program: Program,
+    cond_nconsts: int,
+    body_nconsts: int,
+) -> list[Operand]:
     n = cond_nconsts + body_nconsts
     cond_consts, body_consts, carry = operands[:cond_nconsts], operands[cond_nconsts:n], operands[n:]
     return _loop(
-        e, carry,
+        e,
+        carry,
         lambda args: e.inline(cond_program, [*cond_consts, *args])[0],
         lambda args: e.inline(body_program, [*body_consts, *args]),
         ORDERED in (cond_program.effects | body_program.effects),
-    )  # fmt: skip
+    )
 
 
 # ---------------------------------------------------------------------------- scan
@@ -85,7 +97,9 @@ def _item(e: Emitter, x: Operand, i: Operand) -> Operand:
     """`x[i]`."""
     type_ = x.type.with_shape(x.shape[1:])
     row = x.type.with_shape((1, *x.shape[1:]))
-    cut = e.op("stablehlo.dynamic_slice", [x, *_starts(e, i, len(x.shape))], row, f"slice_sizes = {integers(row.shape)}")
+    cut = e.op(
+        "stablehlo.dynamic_slice", [x, *_starts(e, i, len(x.shape))], row, f"slice_sizes = {integers(row.shape)}"
+    )
     return e.op("stablehlo.reshape", [cut], type_)
 
 
@@ -96,8 +110,18 @@ def _store(e: Emitter, buffer: Operand, value: Operand, i: Operand) -> Operand:
     return e.op("stablehlo.dynamic_update_slice", [buffer, row, *starts], buffer.type)
 
 
-def _scan(e: Emitter, operands: list[Operand], outs: list[Any], *, program: Program, length: int, reverse: bool,
-          num_consts: int, num_carry: int, unroll: int) -> list[Operand]:  # fmt: skip
+def _scan(
+    e: Emitter,
+    operands: list[Operand],
+    outs: list[Any],
+    *,
+    program: Program,
+    length: int,
+    reverse: bool,
+    num_consts: int,
+    num_carry: int,
+    unroll: int,
+) -> list[Operand]:
     n = num_consts + num_carry
     consts, carry, xs = operands[:num_consts], operands[num_consts:n], operands[n:]
 

@@ -229,7 +229,8 @@ class Emitter:
             self.functions.append(self.function(name, program, "private"))
         if ORDERED not in program.effects:
             return self.ops("func.call", operands, program.out_types, f"callee = @{name}")
-        *results, self.token = self.ops("func.call", [*operands, self.token], [*program.out_types, TOKEN], f"callee = @{name}")
+        types = [*program.out_types, TOKEN]
+        *results, self.token = self.ops("func.call", [*operands, self.token], types, f"callee = @{name}")
         return results
 
     def function(self, name: str, program: Program, visibility: str, arguments: Sequence[str] = ()) -> str:

@@ -149,8 +149,8 @@ def _scatter(combine: Combine) -> Any:
     return rule
 
 
-def _scatter_apply(e: Emitter, operands: list[Operand], out: Any, *, function: Any, **params: Any) -> Operand:
-    return _emit_scatter(e, operands, out, lambda e, old, new: e.inline(function, [old])[0], params)
+def _scatter_apply(e: Emitter, operands: list[Operand], out: Any, *, update: Any, **params: Any) -> Operand:
+    return _emit_scatter(e, operands, out, lambda e, old, new: e.inline(update, [old])[0], params)
 
 
 RULES: dict[str, Any] = {

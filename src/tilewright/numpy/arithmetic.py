@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 
-from ...core.errors import ArgumentError, DtypeError
 from .. import lax
+from ..core import operators
+from ..core.errors import ArgumentError, DtypeError
 from .ufuncs import (
     _bits_only,
     equal,
@@ -19,6 +19,7 @@ from .ufuncs import (
     logical_and,
     maximum,
     minimum,
+    nextafter,
     signbit,
     where3,
 )
@@ -32,7 +33,6 @@ from .util import (
     dtype_of,
     is_bool,
     is_complex,
-    is_float,
     is_inexact,
     is_integer,
     is_unsigned,
@@ -51,8 +51,8 @@ def _ints(x: Array) -> Array:
     return astype(x, np.dtype(np.int32)) if is_bool(dtype_of(x)) else x
 
 
-def _no_complex(name: str, x: Array) -> None:
-    if is_complex(dtype_of(x)):
+def _no_complex(name: str, *args: Array) -> None:
+    if any(is_complex(dtype_of(x)) for x in args):
         raise DtypeError(f"{name} has no meaning for complex numbers", "take `real` first")
 
 
@@ -63,15 +63,8 @@ def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> int(jnp.remainder(-7, 3))
     2
     """
-    x1, x2 = promote(x1, x2)
-    _no_complex("remainder", x1)
-    x1, x2 = _ints(x1), _ints(x2)
-    rest = lax.rem_p.bind(x1, x2)
-    if is_unsigned(dtype_of(rest)):
-        return rest
-    zero = np.zeros((), dtype_of(rest))[()]
-    differs = lax.ne(lax.lt(rest, zero), lax.lt(x2, zero))
-    return where3(lax.bitwise_and(differs, lax.ne(rest, zero)), rest + x2, rest)
+    _no_complex("remainder", x1, x2)
+    return operators.remainder(x1, x2)
 
 
 mod = remainder
@@ -96,26 +89,8 @@ def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> int(jnp.floor_divide(-7, 3))
     -3
     """
-    x1, x2 = promote(x1, x2)
-    _no_complex("floor_divide", x1)
-    x1, x2 = _ints(x1), _ints(x2)
-    if is_float(dtype_of(x1)):
-        return _float_divmod(x1, x2)[0]
-    quotient = lax.div_p.bind(x1, x2)
-    if is_unsigned(dtype_of(quotient)):
-        return quotient
-    inexact = lax.bitwise_and(lax.ne(lax.sign(x1), lax.sign(x2)), lax.ne(lax.rem_p.bind(x1, x2), 0))
-    return where3(inexact, quotient - 1, quotient)
-
-
-def _float_divmod(x1: Array, x2: Array) -> tuple[Array, Array]:
-    # Python's own float divmod: the remainder first, then a quotient that is exact.
-    rest = lax.rem_p.bind(x1, x2)
-    quotient = lax.div(lax.sub(x1, rest), x2)
-    differs = lax.bitwise_and(lax.ne(lax.lt(x2, 0), lax.lt(rest, 0)), lax.ne(rest, 0))
-    rest = where3(differs, rest + x2, rest)
-    quotient = where3(differs, quotient - 1, quotient)
-    return lax.round(quotient, lax.RoundingMethod.TO_NEAREST_EVEN), rest
+    _no_complex("floor_divide", x1, x2)
+    return operators.floor_divide(x1, x2)
 
 
 @composite()
@@ -125,10 +100,8 @@ def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:  # noqa: A00
     >>> [int(v) for v in jnp.divmod(7, 3)]
     [2, 1]
     """
-    x1, x2 = promote(x1, x2)
-    if is_float(dtype_of(x1)):
-        return _float_divmod(x1, x2)
-    return floor_divide(x1, x2), remainder(x1, x2)
+    _no_complex("divmod", x1, x2)
+    return operators.divmod_(x1, x2)
 
 
 @composite()
@@ -156,26 +129,16 @@ def power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     8.0
     """
     if isinstance(x2, (int, np.integer)) and not isinstance(x2, (bool, np.bool_)):
-        dtype = dtype_of(x1)
-        if is_inexact(dtype) or (is_integer(dtype) and x2 >= 0):
-            return _integer_power(value(x1), operator.index(x2))
+        return operators.power(value(x1), int(x2)) if is_inexact(dtype_of(x1)) or x2 >= 0 else _power(x1, x2)
     return _power(x1, x2)
 
 
 pow = power  # noqa: A001
 
 
-def _integer_power(x: Array, exponent: int) -> Array:
-    if exponent == 2:
-        return lax.square_p.bind(x)
-    return lax.integer_pow(x, exponent)
-
-
 @composite()
 def _power(x1: Any, x2: Any) -> Array:
-    x1, x2 = promote_dtypes(x1, x2)
-    x1, x2 = broadcast([_ints(x1), _ints(x2)])
-    return lax.pow_p.bind(x1, x2)
+    return operators.power(x1, x2)
 
 
 @composite()
@@ -231,6 +194,18 @@ def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     x1, x2 = promote_inexact(x1, x2)
     size = lax.abs(x1)
     return where3(signbit(x2), -size, size)
+
+
+@composite()
+def spacing(x: ArrayLike, /) -> Array:
+    """The distance to the next larger float in magnitude.
+
+    >>> float(jnp.spacing(jnp.float32(1.0))) == 2 ** -23
+    True
+    """
+    (x,) = promote_inexact(x)
+    size = lax.abs(x)
+    return copysign(nextafter(size, np.asarray(np.inf).astype(dtype_of(x))[()]) - size, x)
 
 
 _LAYOUT = {2: (np.uint16, 10, 15), 4: (np.uint32, 23, 127), 8: (np.uint64, 52, 1023)}

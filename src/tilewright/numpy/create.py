@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import ArgumentError, ArgumentTypeError
 from .. import lax
+from ..core.errors import ArgumentError, ArgumentTypeError
 from . import util
 from .util import (
     Array,

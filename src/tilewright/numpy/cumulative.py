@@ -6,11 +6,24 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import ArgumentError
 from .. import lax
+from ..core.errors import ArgumentError
 from .reductions import sum_dtype
 from .ufuncs import isnan, where3
-from .util import Array, ArrayLike, DTypeLike, astype, axis_of, composite, computation_dtype, dtype_argument, dtype_of, no_out, shape_of, value
+from .util import (
+    Array,
+    ArrayLike,
+    DTypeLike,
+    astype,
+    axis_of,
+    composite,
+    computation_dtype,
+    dtype_argument,
+    dtype_of,
+    no_out,
+    shape_of,
+    value,
+)
 
 
 def _running(primitive: Any, neutral: int, skip_nan: bool) -> Any:

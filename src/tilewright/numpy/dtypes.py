@@ -7,8 +7,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ...core.promote import promote_types as _promote
-from ...core.types import kind as _kind
+from ..core.promote import promote_types as _promote
+from ..core.types import kind as _kind
 from .util import (
     ArrayLike,
     ArrayType,
@@ -112,7 +112,7 @@ def _is_concrete(t: type) -> bool:
 
 
 def _as_dtype(x: Any) -> Any:
-    from ...core.types import as_dtype
+    from ..core.types import as_dtype
 
     return as_dtype(x)
 

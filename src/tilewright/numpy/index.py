@@ -7,17 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import ArgumentError, UnsupportedError
 from .. import lax
+from ..core.errors import ArgumentError, UnsupportedError
 from .arithmetic import clip, floor_divide, remainder
 from .create import arange, full, zeros
 from .cumulative import cumsum
-from .shape import broadcast_to, moveaxis, ravel
-from .ufuncs import _boolean, logical_and, logical_or, where3
+from .shape import broadcast_to, ravel
+from .ufuncs import _boolean, where3
 from .util import (
     Array,
     ArrayLike,
-    Value,
     astype,
     axis_of,
     broadcast,
@@ -25,8 +24,6 @@ from .util import (
     default_int,
     dtype_of,
     is_bool,
-    is_evaluating,
-    is_inexact,
     is_integer,
     make_array,
     no_out,
@@ -34,7 +31,6 @@ from .util import (
     shape_argument,
     shape_of,
     value,
-    values,
 )
 
 INT32 = np.dtype(np.int32)
@@ -42,7 +38,7 @@ INT32 = np.dtype(np.int32)
 
 def known(x: Any) -> bool:
     """Whether an array's value is at hand (it is not being traced)."""
-    from ...core.trace import Tracer
+    from ..core.trace import Tracer
 
     return not (isinstance(x, Tracer) and x.concrete() is None)
 
@@ -133,7 +129,7 @@ def take_along_axis(
     indices = broadcast_to(indices, [wanted[d] if d == axis else n for d, n in enumerate(others)])
     if shape[axis] == 0 and 0 not in shape_of(indices):
         raise ArgumentError(f"take along an axis without elements (shape {shape})", "pass at least one element")
-    from ...core.primitives.gather import take_along
+    from ..core.primitives.gather import take_along
 
     return take_along(a, indices, axis, mode=mode or "fill", fill_value=fill_value)
 

@@ -8,16 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import ArgumentError, ArgumentTypeError, ShapeError
 from .. import lax
-from .shape import atleast_1d, atleast_2d, atleast_3d, broadcast_to, moveaxis, ravel
+from ..core.errors import ArgumentError, ArgumentTypeError, ShapeError
+from .shape import atleast_1d, atleast_2d, atleast_3d, broadcast_to, ravel
 from .util import (
     Array,
     ArrayLike,
     DTypeLike,
     Value,
     astype,
-    axes_of,
     axis_of,
     composite,
     dtype_argument,
@@ -277,7 +276,7 @@ def delete(arr: ArrayLike, obj: Any, axis: int | None = None, *, assume_unique_i
 
 
 def _is_traced(x: Any) -> bool:
-    from ...core.trace import Tracer
+    from ..core.trace import Tracer
 
     return isinstance(x, Tracer) and x.concrete() is None
 

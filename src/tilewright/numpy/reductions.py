@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import ArgumentError
 from .. import lax
+from ..core.errors import ArgumentError
+from ..core.primitives.reduce import highest, lowest
 from .ufuncs import _boolean, isnan, where3
 from .util import (
     Array,
@@ -24,14 +25,11 @@ from .util import (
     broadcast_to_shape,
     composite,
     computation_dtype,
-    default_float,
     default_int,
     dtype_argument,
     dtype_of,
-    hashable,
     is_bool,
     is_complex,
-    is_float,
     is_inexact,
     is_unsigned,
     no_out,
@@ -126,30 +124,6 @@ def prod(
 
 
 # ---------------------------------------------------------------------------- extremes
-
-
-def lowest(dtype: Any) -> Any:
-    """The least value of a dtype: -inf of floats."""
-    return _bound(dtype, -1)
-
-
-def highest(dtype: Any) -> Any:
-    """The largest value of a dtype: inf of floats."""
-    return _bound(dtype, 1)
-
-
-def _bound(dtype: Any, sign: int) -> Any:
-    from .dtypes import finfo, iinfo
-
-    if is_bool(dtype):
-        return np.bool_(sign > 0)
-    if is_complex(dtype):
-        return np.asarray(complex(sign * np.inf, sign * np.inf), dtype)[()]
-    if is_float(dtype):
-        limit = finfo(dtype).max if dtype.name == "float8_e4m3fn" else np.inf
-        return np.asarray(sign * float(limit)).astype(dtype)[()]
-    info = iinfo(dtype)
-    return np.asarray(int(info.max if sign > 0 else info.min)).astype(dtype)[()]
 
 
 def _extreme(name: str, primitive: Any, combine: Any, neutral: Any) -> Any:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import ArgumentError, ShapeError
 from .. import lax
+from ..core.errors import ArgumentError, ShapeError
 from . import util
 from .util import Array, ArrayLike, axes_of, axis_of, composite, shape_argument, shape_of, value
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import ArgumentError
 from .. import lax
+from ..core.errors import ArgumentError
 from .index import take
 from .shape import ravel
 from .ufuncs import isnan, where3

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import ArgumentError, UnsupportedError
 from .. import lax
+from ..core.errors import ArgumentError, UnsupportedError
 from .util import (
     Array,
     ArrayLike,

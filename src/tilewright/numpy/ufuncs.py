@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import DtypeError
 from .. import lax
+from ..core import operators
+from ..core.errors import DtypeError
 from .ufunc_object import ufunc
 from .util import (
     Array,
@@ -17,7 +18,6 @@ from .util import (
     astype,
     broadcast,
     composite,
-    default_float,
     dtype_of,
     is_bool,
     is_complex,
@@ -108,22 +108,7 @@ def rint(x: ArrayLike, /) -> Array:
 
 @composite("decimals")
 def _round(a: Any, decimals: int) -> Array:
-    a = value(a, "round")
-    dtype = dtype_of(a)
-    if not is_inexact(dtype):
-        if decimals >= 0:
-            return a
-        factor = 10**-decimals
-        return astype(rint(astype(a, default_float()) / factor), dtype) * np.asarray(factor).astype(dtype)[()]
-    if is_complex(dtype):
-        return lax.complex(_round(lax.real(a), decimals), _round(lax.imag(a), decimals))
-    if decimals == 0:
-        return rint(a)
-    wide = astype(a, np.dtype(np.float32)) if dtype.itemsize < 4 else a
-    factor = 10.0 ** (decimals if decimals > 0 else -decimals)
-    scaled = wide * factor if decimals > 0 else wide / factor
-    whole = rint(scaled)
-    return astype(whole / factor if decimals > 0 else whole * factor, dtype)
+    return operators.round_to(value(a, "round"), decimals)
 
 
 def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:  # noqa: A001
@@ -337,18 +322,6 @@ def signbit(x: ArrayLike, /) -> Array:
     if is_bool(dtype):
         x = astype(x, np.dtype(np.int32))
     return lax.lt(_sign_bits(x) if is_float(dtype) else x, 0)
-
-
-@composite()
-def spacing(x: ArrayLike, /) -> Array:
-    """The distance to the next larger float in magnitude.
-
-    >>> float(jnp.spacing(jnp.float32(1.0))) == 2 ** -23
-    True
-    """
-    (x,) = promote_dtypes_inexact(x)
-    size = lax.abs(x)
-    return copysign(nextafter(size, np.asarray(np.inf).astype(dtype_of(x))[()]) - size, x)
 
 
 @composite()

@@ -9,13 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from ...core.config import current
-from ...core.convert import as_array, make_array
-from ...core.errors import ArgumentError, ArgumentTypeError, ShapeError, UnsupportedError
-from ...core.promote import promote_types, to_inexact
-from ...core.trace import EVAL, Value, current_trace, dtype_of, is_evaluating, shape_of, typeof
-from ...core.types import ArrayType, as_dtype, canonical_dtype, is_bool, is_complex, is_float, is_inexact, is_integer, is_unsigned
 from .. import lax
+from ..core.convert import as_array, make_array
+from ..core.errors import ArgumentError, ArgumentTypeError, ShapeError, UnsupportedError
+from ..core.operators import cast, promote_args, promote_args_inexact
+from ..core.promote import promote_types, to_inexact
+from ..core.trace import EVAL, Value, current_trace, dtype_of, is_evaluating, shape_of, typeof
+from ..core.types import (
+    ArrayType,
+    as_dtype,
+    canonical_dtype,
+    is_bool,
+    is_complex,
+    is_float,
+    is_inexact,
+    is_integer,
+    is_unsigned,
+)
 
 Array = Any
 ArrayLike = Any
@@ -75,28 +85,21 @@ def values(*args: ArrayLike) -> list[Array]:
 
 def astype(x: ArrayLike, dtype: Any, weak: bool = False) -> Array:
     """Convert to a dtype that is already canonical; complex to real keeps the real part."""
-    kind = typeof(x)
-    if kind.dtype == dtype and kind.weak_type == weak:  # type: ignore[union-attr]
-        return x
-    if type(x) in _PYTHON_TYPES and not weak:
-        return np.asarray(x).astype(dtype)[()]
-    if is_complex(kind.dtype) and not is_complex(dtype):  # type: ignore[union-attr]
-        x = lax.real_p.bind(x) if not is_bool(dtype) else lax.ne_p.bind(x, np.zeros((), kind.dtype)[()])  # type: ignore[union-attr]
-    return lax.convert_element_type_p.bind(x, new_dtype=dtype, weak_type=weak)
+    if is_complex(dtype_of(x)) and not is_complex(dtype) and not is_bool(dtype):
+        x = lax.real_p.bind(x)
+    return cast(x, dtype, weak)
 
 
 def promote_dtypes(*args: ArrayLike) -> list[Array]:
     """Bring arguments to their common dtype, shapes as they are."""
-    types = [typeof(x) for x in args]
-    dtype, weak = promote_types(types)  # type: ignore[arg-type]
-    return [astype(x, dtype, weak) for x in args]
+    dtype, weak = promote_types([typeof(x) for x in args])  # type: ignore[misc]
+    return [cast(x, dtype, weak) for x in args]
 
 
 def promote_dtypes_inexact(*args: ArrayLike) -> list[Array]:
     """Bring arguments to their common dtype, integers and booleans becoming floats."""
-    types = [typeof(x) for x in args]
-    dtype, weak = promote_types(types)  # type: ignore[arg-type]
-    return [astype(x, to_inexact(dtype), weak) for x in args]
+    dtype, weak = promote_types([typeof(x) for x in args])  # type: ignore[misc]
+    return [cast(x, to_inexact(dtype), weak) for x in args]
 
 
 def broadcast_to_shape(x: ArrayLike, shape: tuple[int, ...]) -> Array:
@@ -108,52 +111,16 @@ def broadcast_to_shape(x: ArrayLike, shape: tuple[int, ...]) -> Array:
     return lax.broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=dims)
 
 
-def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
-    """The shape that arrays of these shapes broadcast to.
-
-    >>> jnp.broadcast_shapes((3, 1), (4,))
-    (3, 4)
-    """
-    try:
-        return np.broadcast_shapes(*shapes)
-    except ValueError:
-        listed = ", ".join(str(tuple(s)) for s in shapes)
-        raise ShapeError(f"shapes {listed} do not broadcast together", "make each dimension equal or 1") from None
-
-
 def broadcast(args: Sequence[Array], scalars: bool = True) -> list[Array]:
     """Broadcast arguments to one shape; with `scalars`, those of rank 0 stay as primitives take them."""
     shapes = [shape_of(x) for x in args]
-    if scalars:
-        distinct = {s for s in shapes if s}
-        if len(distinct) <= 1:
-            return list(args)
-    elif len(set(shapes)) == 1:
+    if len({s for s in shapes if s or not scalars}) <= 1:
         return list(args)
-    shape = broadcast_shapes(*shapes)
-    _check_rank_promotion(shapes)
+    shape = lax.broadcast_shapes(*shapes)
     return [x if scalars and not s else broadcast_to_shape(x, shape) for x, s in zip(args, shapes, strict=True)]
 
 
-def _check_rank_promotion(shapes: Sequence[tuple[int, ...]]) -> None:
-    mode = current().numpy_rank_promotion
-    ranks = {len(s) for s in shapes if s}
-    if mode == "allow" or len(ranks) <= 1:
-        return
-    text = f"shapes {', '.join(map(str, shapes))} have unequal ranks, and numpy_rank_promotion is {mode!r}"
-    if mode == "raise":
-        raise ShapeError(text, "add the missing axes with `expand_dims`")
-    warnings.warn(text, stacklevel=4)
-
-
-def promote(*args: ArrayLike) -> list[Array]:
-    """Common dtype and shape of arguments: what every binary ufunc does first."""
-    return broadcast(promote_dtypes(*args))
-
-
-def promote_inexact(*args: ArrayLike) -> list[Array]:
-    """`promote` with integers and booleans becoming floats."""
-    return broadcast(promote_dtypes_inexact(*args))
+promote, promote_inexact = promote_args, promote_args_inexact
 
 
 # ---------------------------------------------------------------------------- arguments
@@ -202,7 +169,7 @@ def put(x: Array, device: Any) -> Array:
     """Place an array on a device, or leave it where it is."""
     if device is None:
         return x
-    from ...core.api import device_put
+    from ..core.api import device_put
 
     return device_put(x, device)
 
@@ -272,7 +239,7 @@ def _compiled(fun: Callable[..., Any], fixed: tuple[Any, ...], moving: tuple[str
         return _entries[key]
     except KeyError:
         pass
-    from ...core.jit import jit
+    from ..core.jit import jit
 
     if len(_entries) >= _MAX_ENTRIES:
         _entries.clear()
@@ -288,7 +255,7 @@ def _compiled(fun: Callable[..., Any], fixed: tuple[Any, ...], moving: tuple[str
 
 __all__ = [
     "Array", "ArrayLike", "ArrayType", "Axis", "DTypeLike", "Value", "as_array", "astype", "axes_of", "axis_of",
-    "broadcast", "broadcast_shapes", "broadcast_to_shape", "canonical_dtype", "composite", "computation_dtype",
+    "broadcast", "broadcast_to_shape", "canonical_dtype", "composite", "computation_dtype",
     "concrete", "default_float", "default_int", "dtype_argument", "dtype_of", "hashable", "is_bool", "is_complex",
     "is_evaluating", "is_float", "is_inexact", "is_integer", "is_unsigned", "make_array", "no_out", "promote",
     "promote_dtypes", "promote_dtypes_inexact", "promote_inexact", "promote_types", "put", "shape_argument",

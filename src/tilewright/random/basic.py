@@ -15,7 +15,7 @@ import numpy as np
 from ..core.convert import as_array
 from ..core.errors import ArgumentError, DtypeError, ShapeError
 from ..core.jit import jit
-from ..core.primitives import compare, convert, elementwise
+from ..core.primitives import compare, convert, elementwise, special
 from ..core.primitives import shape as shapes
 from ..core.primitives.convert import convert_element_type
 from ..core.primitives.random import UINTS
@@ -115,7 +115,7 @@ def draw_normal(key: Any, shape: Any, dtype: Any) -> Any:
         return (re + 1j * im) / constant(dtype, math.sqrt(2))
     low = np.nextafter(constant(dtype, -1), constant(dtype, 0))
     u = draw_uniform(key, low, constant(dtype, 1), shape, dtype)
-    return elementwise.erf_inv(u) * constant(dtype, math.sqrt(2))
+    return special.erf_inv(u) * constant(dtype, math.sqrt(2))
 
 
 def truncated_normal(
@@ -136,8 +136,8 @@ def truncated_normal(
 def _truncated_normal(key: Any, lower: Any, upper: Any, shape: Any, dtype: Any) -> Any:
     root = constant(dtype, math.sqrt(2))
     lower, upper = (convert_element_type(v, dtype) for v in (lower, upper))
-    a, b = (elementwise.erf(v / root) for v in (lower, upper))
-    out = root * elementwise.erf_inv(draw_uniform(key, a, b, shape, dtype))
+    a, b = (special.erf(v / root) for v in (lower, upper))
+    out = root * special.erf_inv(draw_uniform(key, a, b, shape, dtype))
     low, high = (
         shapes.broadcast_to(elementwise.nextafter(convert.stop_gradient(v), constant(dtype, end)), shape)
         for v, end in ((lower, np.inf), (upper, -np.inf))

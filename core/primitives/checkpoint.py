@@ -1,0 +1,364 @@
+"""`checkpoint`: recompute in the backward pass instead of storing; with policies for what to store all the same.
+
+checkpoint(*args; program, prevent_cse, differentiated, policy) -> outputs of program
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from .. import tree
+from ..errors import ArgumentError
+from ..evaluate import evaluate
+from ..ir import Effects, Eqn, Program, Var
+from ..jvp import jvp_program
+from ..linearize import linearize_program
+from ..primitive import AxisInfo, Linear, Primitive, Zero
+from ..rewrite import eliminate_dead, substitute
+from ..rules import instantiate, linear_jvp, moved
+from ..trace import is_evaluating, trace_program, typeof
+from ..transpose import transpose_program
+from ..types import Type
+from ..vmap import batch_program
+from .structured import chosen, close, keep_inputs, prune, reduced
+
+Policy = Callable[..., bool] | None
+
+# ---------------------------------------------------------------------------- optimization_barrier
+
+
+def _barrier_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    outs = optimization_barrier_p.bind(*primals)
+    given = [t for t in tangents if type(t) is not Zero]
+    found = iter(optimization_barrier_p.bind(*given) if given else ())
+    return outs, [t if type(t) is Zero else next(found) for t in tangents]
+
+
+def _barrier_transpose(cts: Sequence[Any], *args: Any) -> list[Any]:
+    return [ct if isinstance(a, Linear) else None for ct, a in zip(cts, args, strict=True)]
+
+
+optimization_barrier_p = Primitive(
+    "optimization_barrier",
+    typing=lambda *types: [t for t in types],
+    jvp=_barrier_jvp,
+    transpose=_barrier_transpose,
+    batch=lambda axis, args, dims: (optimization_barrier_p.bind(*args), dims),
+    numpy=lambda *arrays: list(arrays),
+    multiple=True,
+)
+
+
+def optimization_barrier(operand: Any) -> Any:
+    """The same values, which the compiler computes before anything that uses the result.
+
+    >>> from tilewright import lax
+    >>> print(lax.optimization_barrier(2.0))
+    2.0
+    """
+    leaves, structure = tree.flatten(operand)
+    return structure.unflatten(optimization_barrier_p.bind(*leaves)) if leaves else operand
+
+
+# ---------------------------------------------------------------------------- names
+
+name_p = Primitive(
+    "name",
+    typing=lambda x, *, name: x,
+    jvp=linear_jvp(lambda: name_p),
+    transpose=lambda ct, x, *, name: [ct],
+    batch=lambda axis, args, dims, *, name: (name_p.bind(args[0], name=name), dims[0]),
+    numpy=lambda x, *, name: x,
+)
+
+
+def checkpoint_name(x: Any, name: str) -> Any:
+    """The same values under a name that policies of `checkpoint` may refer to.
+
+    >>> print(checkpoint_name(2.0, "activations"))
+    2.0
+    """
+    return tree.map(lambda leaf: name_p.bind(leaf, name=name), x)
+
+
+# ---------------------------------------------------------------------------- policies
+
+
+def everything_saveable(prim: Primitive, *_: Any, **params: Any) -> bool:
+    """Store every intermediate value."""
+    return True
+
+
+def nothing_saveable(prim: Primitive, *_: Any, **params: Any) -> bool:
+    """Store nothing: recompute all."""
+    return False
+
+
+def dots_saveable(prim: Primitive, *_: Any, **params: Any) -> bool:
+    """Store the results of contractions and convolutions."""
+    return prim.name in ("dot_general", "conv_general_dilated")
+
+
+def dots_with_no_batch_dims_saveable(prim: Primitive, *_: Any, **params: Any) -> bool:
+    """Store the results of contractions without batch dimensions, as a layer's weights give."""
+    return prim.name == "dot_general" and not any(params["dimension_numbers"][1])
+
+
+def _name_of(prim: Primitive, params: dict[str, Any]) -> Any:
+    return params["name"] if prim is name_p else None
+
+
+def save_only_these_names(*names_which_can_be_saved: str) -> Callable[..., bool]:
+    """Store the values named so with `checkpoint_name`, and nothing else."""
+    allowed = frozenset(names_which_can_be_saved)
+    return lambda prim, *_, **params: _name_of(prim, params) in allowed
+
+
+def save_any_names_but_these(*names_not_to_save: str) -> Callable[..., bool]:
+    """Store every named value but these, and nothing that has no name."""
+    refused = frozenset(names_not_to_save)
+    return lambda prim, *_, **params: prim is name_p and params["name"] not in refused
+
+
+def save_anything_except_these_names(*names_not_to_save: str) -> Callable[..., bool]:
+    """Store everything but the values named so."""
+    refused = frozenset(names_not_to_save)
+    return lambda prim, *_, **params: _name_of(prim, params) not in refused
+
+
+def save_from_both_policies(policy_1: Callable[..., bool], policy_2: Callable[..., bool]) -> Callable[..., bool]:
+    """Store what either policy stores."""
+    return lambda prim, *avals, **params: policy_1(prim, *avals, **params) or policy_2(prim, *avals, **params)
+
+
+checkpoint_policies = SimpleNamespace(
+    everything_saveable=everything_saveable,
+    nothing_saveable=nothing_saveable,
+    dots_saveable=dots_saveable,
+    checkpoint_dots=dots_saveable,
+    dots_with_no_batch_dims_saveable=dots_with_no_batch_dims_saveable,
+    checkpoint_dots_with_no_batch_dims=dots_with_no_batch_dims_saveable,
+    save_only_these_names=save_only_these_names,
+    save_any_names_but_these=save_any_names_but_these,
+    save_anything_except_these_names=save_anything_except_these_names,
+    save_from_both_policies=save_from_both_policies,
+)
+
+
+# ---------------------------------------------------------------------------- the primitive
+
+
+def _typing(*types: Type, program: Program, **_: Any) -> list[Type]:
+    return program.out_types
+
+
+def _effects(*types: Type, program: Program, **_: Any) -> Effects:
+    return program.effects
+
+
+def bind_checkpoint(program: Program, args: Sequence[Any], **params: Any) -> list[Any]:
+    """Bind a Program that may hold constants."""
+    program, constants = close(program)
+    return checkpoint_p.bind(*constants, *args, program=program, **params)
+
+
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, program: Program, **params: Any) -> Any:
+    derived, present = jvp_program(program, tuple(type(t) is not Zero for t in tangents))
+    outs = bind_checkpoint(derived, [*primals, *(t for t in tangents if type(t) is not Zero)], **params)
+    n = len(program.outputs)
+    rest = iter(outs[n:])
+    return outs[:n], [
+        next(rest) if p else Zero(a.type.tangent()) for a, p in zip(program.outputs, present, strict=True)
+    ]
+
+
+def _inlined(program: Program) -> Program:
+    """A Program with its `jit` calls replaced by what they call, so that a policy sees inside."""
+    eqns: list[Eqn] = []
+    env: dict[Any, Any] = {}
+    for eqn in program.eqns:
+        eqn = substitute(eqn, env)
+        if eqn.primitive.name != "jit" or eqn.params["program"].constants:
+            eqns.append(eqn)
+            continue
+        inner = _inlined(eqn.params["program"])
+        fresh = dict(zip(inner.inputs, eqn.inputs, strict=True))
+        for e in inner.eqns:
+            outputs = [Var(v.type) for v in e.outputs]
+            eqns.append(substitute(e, fresh).replace(outputs=tuple(outputs)))
+            fresh.update(zip(e.outputs, outputs, strict=True))
+        for var, atom in zip(eqn.outputs, inner.outputs, strict=True):
+            env[var] = fresh.get(atom, atom) if type(atom) is Var else atom
+    outputs = [env.get(a, a) if type(a) is Var else a for a in program.outputs]
+    return program.replace(eqns=eqns, outputs=outputs)
+
+
+@functools.lru_cache(maxsize=1024)
+def _parts(program: Program, nonzero: tuple[bool, ...], policy: Policy) -> tuple[Program, Program, tuple[bool, ...]]:
+    """The forward Program: inputs -> outputs and what the policy stores; the backward pass's Program:
+    inputs, stored values and tangents -> tangents; and which tangents it gives."""
+    if policy is not None:
+        program = _inlined(program)
+    primal, linear, present, _ = linearize_program(program, nonzero)
+    n = len(program.outputs)
+    saved: list[Var] = []
+    for eqn in primal.eqns:
+        if _once(eqn) or policy is not None and policy(eqn.primitive, *(a.type for a in eqn.inputs), **eqn.params):
+            saved += eqn.outputs
+    needed = _needed(primal, primal.outputs[n:], saved)
+    forward, _ = eliminate_dead(primal.replace(outputs=(*primal.outputs[:n], *needed)))
+    # Recompute: the saved values are inputs, and the equations that made them are gone.
+    known = set(needed)
+    eqns = [e for e in primal.eqns if not (e.outputs and known.issuperset(e.outputs)) and not _once(e)]
+    env = {
+        v: Var(v.type) for e in eqns for v in e.outputs if v in known
+    }  # the other results of a partly saved equation
+    eqns = [e.replace(outputs=tuple(env.get(v, v) for v in e.outputs)) for e in eqns]
+    again = dict(zip(linear.inputs, primal.outputs[n:], strict=False))
+    tangents = linear.inputs[len(primal.outputs) - n :]
+    body = [substitute(e, again) for e in linear.eqns]
+    outputs = [again.get(a, a) if type(a) is Var else a for a in linear.outputs]
+    backward = Program(
+        (*primal.inputs, *needed, *tangents),
+        [*eqns, *body],
+        outputs,
+        (*primal.constants, *linear.constants),
+        (*primal.values, *linear.values),
+        f"checkpoint_{program.name}",
+    )
+    return forward, eliminate_dead(backward)[0], present
+
+
+def _once(eqn: Eqn) -> bool:
+    """Whether an equation acts on the world, so that it must not run again."""
+    return any(e.kind not in ("read", "axis") for e in eqn.effects)
+
+
+def _needed(primal: Program, residuals: Sequence[Any], saved: Sequence[Var]) -> list[Var]:
+    """The saved values that recomputing the residuals would use."""
+    allowed = set(saved)
+    live = {a for a in residuals if type(a) is Var}
+    found = [v for v in live if v in allowed]
+    for eqn in reversed(primal.eqns):
+        if any(v in live and v not in allowed for v in eqn.outputs):
+            for a in eqn.inputs:
+                if type(a) is Var and a not in live:
+                    live.add(a)
+                    if a in allowed:
+                        found.append(a)
+    order = {v: i for i, v in enumerate(saved)}
+    return sorted(found, key=order.__getitem__)
+
+
+def _linearize(
+    primals: Sequence[Any],
+    nonzero: Sequence[bool],
+    *,
+    program: Program,
+    prevent_cse: bool,
+    differentiated: bool,
+    policy: Policy,
+) -> Any:
+    forward, backward, present = _parts(program, tuple(nonzero), policy)
+    params = {"prevent_cse": prevent_cse, "policy": policy}
+    results = bind_checkpoint(forward, primals, differentiated=False, **params)
+    n = len(program.outputs)
+
+    def linear(*tangents: Any) -> list[Any]:
+        given = [instantiate(t) for t, nz in zip(tangents, nonzero, strict=True) if nz]
+        found = iter(bind_checkpoint(backward, [*primals, *results[n:], *given], differentiated=True, **params))
+        return [next(found) if p else Zero(a.type.tangent()) for a, p in zip(program.outputs, present, strict=True)]
+
+    return results[:n], linear
+
+
+def _transpose(cts: Sequence[Any], *args: Any, program: Program, **params: Any) -> list[Any]:
+    linear = tuple(isinstance(a, Linear) for a in args)
+    transposed = transpose_program(program, linear, tuple(type(ct) is not Zero for ct in cts))
+    operands = [*(a for a, li in zip(args, linear, strict=True) if not li), *(ct for ct in cts if type(ct) is not Zero)]
+    found = iter(bind_checkpoint(transposed, operands, **params))
+    return [next(found) if li else None for li in linear]
+
+
+def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, program: Program, **params: Any) -> Any:
+    operands = [x if d is None else moved(axis, x, d, 0) for x, d in zip(args, dims, strict=True)]
+    batched, out_dims = batch_program(program, axis, tuple(None if d is None else 0 for d in dims))
+    return bind_checkpoint(batched, operands, **params), list(out_dims)
+
+
+def _dce(used: Sequence[bool], eqn: Eqn) -> Eqn | None:
+    program, live = prune(eqn.params["program"], used)
+    return reduced(eqn, chosen(eqn.inputs, live), chosen(eqn.outputs, used), program=keep_inputs(program, live))
+
+
+def _numpy(*arrays: Any, program: Program, **_: Any) -> list[Any]:
+    return evaluate(program, *arrays)
+
+
+checkpoint_p = Primitive(
+    "checkpoint",
+    _typing,
+    jvp=_jvp,
+    linearize=_linearize,
+    transpose=_transpose,
+    batch=_batch,
+    dce=_dce,
+    effects=_effects,
+    numpy=_numpy,
+    multiple=True,
+)
+PRIMITIVES = (checkpoint_p, optimization_barrier_p, name_p)
+
+
+# ---------------------------------------------------------------------------- the function
+
+
+def checkpoint(
+    fun: Callable[..., Any],
+    *,
+    prevent_cse: bool = True,
+    policy: Policy = None,
+    static_argnums: int | tuple[int, ...] = (),
+    concrete: bool = False,
+) -> Callable[..., Any]:
+    """A function whose intermediate values are computed again in the backward pass, not stored.
+
+    `policy` (see `checkpoint_policies`) says what to store all the same. `prevent_cse` keeps the compiler
+    from merging the two computations; it may be off inside `scan`. `static_argnums` are Python values.
+
+    >>> import tilewright as tw
+    >>> print(tw.grad(tw.checkpoint(lambda x: x * x * x))(2.0))
+    12.0
+    """
+    if policy is not None and not callable(policy):
+        raise ArgumentError(f"the policy of checkpoint is {policy!r}", "pass one of `checkpoint_policies`")
+    static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+
+    @functools.wraps(fun, updated=())
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        if is_evaluating():
+            return fun(*args, **kwargs)
+        fixed = {i % len(args) for i in static} if args else set()
+        rest = [a for i, a in enumerate(args) if i not in fixed]
+        leaves, in_tree = tree.flatten((rest, kwargs))
+        out_tree: list[Any] = []
+
+        def flat(*values: Any) -> list[Any]:
+            given, named = in_tree.unflatten(values)
+            given = iter(given)
+            full = [args[i] if i in fixed else next(given) for i in range(len(args))]
+            outs, structure = tree.flatten(fun(*full, **named))
+            out_tree.append(structure)
+            return outs
+
+        program = trace_program(flat, [typeof(x) for x in leaves], getattr(fun, "__name__", "checkpoint"))
+        outs = bind_checkpoint(program, leaves, prevent_cse=prevent_cse, differentiated=False, policy=policy)
+        return out_tree[0].unflatten(outs)
+
+    return wrapped
+
+
+remat = checkpoint

@@ -1,0 +1,51 @@
+"""Saving, loading and printing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .create import asarray
+from .util import Array, ArrayLike
+
+
+def save(file: Any, arr: ArrayLike, allow_pickle: bool = True) -> None:
+    """Write an array to a file in NumPy's format."""
+    np.save(file, np.asarray(arr), allow_pickle=allow_pickle)
+
+
+def savez(file: Any, *args: ArrayLike, allow_pickle: bool = True, **kwds: ArrayLike) -> None:
+    """Write several arrays to one file in NumPy's format."""
+    named = {name: np.asarray(x) for name, x in kwds.items()}
+    np.savez(file, *(np.asarray(x) for x in args), allow_pickle=allow_pickle, **named)
+
+
+def load(file: Any, *args: Any, **kwargs: Any) -> Any:
+    """Read an array written by `save`; of a file of several, NumPy's own object."""
+    found = np.load(file, *args, **kwargs)
+    return asarray(found) if isinstance(found, np.ndarray) else found
+
+
+def array_repr(arr: Array, max_line_width: Any = None, precision: Any = None, suppress_small: Any = None) -> str:
+    """An array as text with its type.
+
+    >>> jnp.array_repr(jnp.arange(2))
+    'Array([0, 1], dtype=int32)'
+    """
+    text = np.array_repr(np.asarray(arr), max_line_width, precision, suppress_small)
+    dtype = "" if "dtype=" in text else f", dtype={np.asarray(arr).dtype.name})"
+    text = "Array" + text.removeprefix("array")
+    return text[:-1] + dtype if dtype else text
+
+
+def array_str(a: Array, max_line_width: Any = None, precision: Any = None, suppress_small: Any = None) -> str:
+    """An array's elements as text.
+
+    >>> jnp.array_str(jnp.arange(2))
+    '[0 1]'
+    """
+    return np.array_str(np.asarray(a), max_line_width, precision, suppress_small)
+
+
+printoptions, set_printoptions, get_printoptions = np.printoptions, np.set_printoptions, np.get_printoptions

@@ -1,0 +1,82 @@
+"""The methods of arrays and tracers that are named as NumPy's functions, and mean the same."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import lax
+from ..core.errors import ShapeError
+from ..core.operators import install_methods
+from . import arithmetic, contract, create, cumulative, dtypes, index, reductions, shape, sorting, ufuncs
+from .util import Array, DTypeLike, dtype_argument, dtype_of, shape_of
+
+
+def _sizes(args: tuple[Any, ...]) -> Any:
+    return args[0] if len(args) == 1 and not hasattr(args[0], "__index__") else tuple(operator.index(a) for a in args)
+
+
+def reshape(self: Array, *args: Any, order: str = "C", copy: bool | None = None, out_sharding: Any = None) -> Array:
+    """`numpy.reshape` with the shape as one argument or several."""
+    return shape.reshape(self, _sizes(args), order, copy=copy)
+
+
+def transpose(self: Array, *args: Any) -> Array:
+    """`numpy.transpose` with the axes as one argument or several."""
+    return shape.transpose(self, None if not args or args == (None,) else _sizes(args))
+
+
+def view(self: Array, dtype: DTypeLike = None, type: None = None) -> Array:  # noqa: A002
+    """The same bytes as another dtype; the last axis changes with its width."""
+    wanted = dtype_argument(dtype)
+    if wanted is None or wanted == dtype_of(self):
+        return self
+    old, new = dtype_of(self).itemsize, wanted.itemsize
+    if wanted == np.bool_ or dtype_of(self) == np.bool_:
+        as_bytes = lax.convert_element_type(self, np.dtype(np.uint8)) if dtype_of(self) == np.bool_ else self
+        return view(as_bytes, np.uint8) != 0 if wanted == np.bool_ else view(as_bytes, wanted)
+    if old == new:
+        return lax.bitcast_convert_type(self, wanted)
+    dims = shape_of(self)
+    if not dims:
+        raise ShapeError(f"a view of a scalar of {dtype_of(self)} as {wanted}", "give it an axis first")
+    if old > new:
+        wide = lax.bitcast_convert_type(self, wanted)
+        return lax.reshape(wide, (*dims[:-1], dims[-1] * (old // new)))
+    if dims[-1] * old % new:
+        raise ShapeError(f"a last axis of {dims[-1]} elements of {dtype_of(self)} as {wanted}", "sizes must divide")
+    return lax.bitcast_convert_type(lax.reshape(self, (*dims[:-1], dims[-1] * old // new, new // old)), wanted)
+
+
+def astype(self: Array, dtype: DTypeLike, copy: bool = False, device: Any = None) -> Array:
+    """`numpy.astype`."""
+    return dtypes.astype(self, dtype, copy=copy, device=device)
+
+
+def flatten(self: Array, order: str = "C", *, out_sharding: Any = None) -> Array:
+    """The array laid flat."""
+    return shape.ravel(self, order)
+
+
+def nonzero(self: Array, *, size: int | None = None, fill_value: Any = None) -> tuple[Array, ...]:
+    """`numpy.nonzero`."""
+    return index.nonzero(self, size=size, fill_value=fill_value)
+
+
+METHODS: dict[str, Callable[..., Any]] = {
+    "all": reductions.all, "any": reductions.any, "argmax": reductions.argmax, "argmin": reductions.argmin,
+    "argpartition": sorting.argpartition, "argsort": sorting.argsort, "astype": astype, "choose": index.choose,
+    "clip": arithmetic.clip, "compress": lambda self, condition, axis=None, **how: index.compress(condition, self, axis, **how),
+    "conj": ufuncs.conjugate, "conjugate": ufuncs.conjugate, "copy": create.copy, "cumprod": cumulative.cumprod,
+    "cumsum": cumulative.cumsum, "diagonal": create.diagonal, "dot": contract.dot, "flatten": flatten,
+    "max": reductions.max, "mean": reductions.mean, "min": reductions.min, "nonzero": nonzero, "prod": reductions.prod,
+    "ptp": reductions.ptp, "ravel": shape.ravel, "repeat": shape.repeat, "reshape": reshape, "round": ufuncs.round,
+    "searchsorted": sorting.searchsorted, "sort": sorting.sort, "squeeze": shape.squeeze, "std": reductions.std,
+    "sum": reductions.sum, "swapaxes": shape.swapaxes, "take": index.take, "trace": contract.trace,
+    "transpose": transpose, "var": reductions.var, "view": view,
+}  # fmt: skip
+
+install_methods(METHODS)

@@ -1,0 +1,276 @@
+"""Sets of values: unique elements, membership, union, intersection, difference.
+
+How many there are depends on the values, so within `jit` these take `size`; missing ones are filled.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import lax
+from ..core.errors import ArgumentError
+from .create import arange, asarray
+from .index import nonzero, take
+from .join import concatenate
+from .reductions import any as any_of
+from .shape import moveaxis, ravel
+from .sorting import lexsort
+from .ufuncs import equal, isnan, logical_and, logical_or
+from .util import (
+    Array,
+    ArrayLike,
+    axis_of,
+    composite,
+    default_int,
+    dtype_of,
+    is_inexact,
+    make_array,
+    promote_dtypes,
+    shape_of,
+    value,
+)
+
+
+def unique(
+    ar: ArrayLike, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
+    axis: int | None = None, *, equal_nan: bool = True, size: int | None = None, fill_value: Any = None,
+    sorted: bool = True,  # noqa: A002
+) -> Any:  # fmt: skip
+    """The distinct elements (or slices along an axis), sorted; on request the place of the first of each, the
+    number of each element among them, and how many there are of each.
+
+    Within `jit` give `size`: fewer are filled up with `fill_value`, by default the smallest.
+
+    >>> jnp.unique(jnp.array([3, 1, 3]))
+    Array([1, 3], dtype=int32)
+    """
+    a = value(ar, "unique")
+    wanted = (return_index, return_inverse, return_counts)
+    if size is None:
+        found = np.unique(
+            np.asarray(a), return_index=True, return_inverse=True, return_counts=True, axis=axis, equal_nan=equal_nan
+        )
+        places = [make_array(np.ascontiguousarray(f).astype(default_int())) for f in found[1:]]
+        results = [make_array(np.ascontiguousarray(found[0])), *(p for p, w in zip(places, wanted, strict=True) if w)]
+    else:
+        found = _unique(a, axis, size, equal_nan, fill_value)
+        results = [found[0], *(f for f, w in zip(found[1:], wanted, strict=True) if w)]
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+@composite("axis", "size", "equal_nan")
+def _unique(a: Any, axis: Any, size: int, equal_nan: bool, fill_value: Any = None) -> tuple[Array, ...]:
+    a = value(a)
+    shape = shape_of(a)
+    rows = ravel(a) if axis is None else moveaxis(a, axis_of(axis, len(shape)), 0)
+    n = shape_of(rows)[0]
+    if n == 0:
+        raise ArgumentError("unique of no elements with a size", "pass at least one")
+    flat = lax.reshape(rows, (n, int(np.prod(shape_of(rows)[1:], dtype=np.int64))))
+    order = lexsort([flat[:, j] for j in reversed(range(shape_of(flat)[1]))])
+    ordered = take(flat, order, 0, mode="clip")
+    here, before = lax.slice_in_dim(ordered, 1, None), lax.slice_in_dim(ordered, 0, -1)
+    same = equal(here, before)
+    if equal_nan and is_inexact(dtype_of(flat)):
+        same = logical_or(same, logical_and(isnan(here), isnan(before)))
+    first = concatenate([np.ones(1, bool), lax.bitwise_not(lax.reduce_and(same, (1,)))])
+    number = lax.cumsum(lax.convert_element_type(first, default_int()), 0) - 1
+    starts = nonzero(first, size=size, fill_value=n)[0]
+    found = number[-1] + 1
+    valid = lax.lt(arange(size), found)
+    picked = take(rows, take(order, starts, mode="clip"), 0, mode="clip")
+    fill = take(rows, order[0], 0, mode="clip") if fill_value is None else value(fill_value)
+    from .arithmetic import where
+    from .util import astype, broadcast_to_shape
+
+    mask = lax.reshape(valid, (size,) + (1,) * (len(shape_of(rows)) - 1))
+    picked = where(mask, picked, broadcast_to_shape(astype(fill, dtype_of(rows)), shape_of(rows)[1:]))
+    ends = concatenate([lax.slice_in_dim(starts, 1, None), np.full(1, n, default_int())])
+    counts = where(valid, ends - starts, 0)
+    index = where(valid, take(order, starts, mode="clip"), take(order, np.int32(0), mode="clip"))
+    inverse = lax.full((n,), 0, default_int()).at[order].set(number)
+    inverse = lax.reshape(inverse, shape) if axis is None else inverse
+    picked = picked if axis is None else moveaxis(picked, 0, axis)
+    return picked, index, inverse, counts
+
+
+class UniqueAll(NamedTuple):
+    """The results of `unique_all`."""
+
+    values: Array
+    indices: Array
+    inverse_indices: Array
+    counts: Array
+
+
+class UniqueCounts(NamedTuple):
+    """The results of `unique_counts`."""
+
+    values: Array
+    counts: Array
+
+
+class UniqueInverse(NamedTuple):
+    """The results of `unique_inverse`."""
+
+    values: Array
+    inverse_indices: Array
+
+
+def unique_all(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> UniqueAll:
+    """The distinct elements with the place of the first of each, the number of every element, and counts.
+
+    >>> jnp.unique_all(jnp.array([3, 1, 3])).counts
+    Array([1, 2], dtype=int32)
+    """
+    return UniqueAll(*unique(x, True, True, True, equal_nan=False, size=size, fill_value=fill_value))
+
+
+def unique_counts(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> UniqueCounts:
+    """The distinct elements and how many there are of each.
+
+    >>> jnp.unique_counts(jnp.array([3, 1, 3])).values
+    Array([1, 3], dtype=int32)
+    """
+    return UniqueCounts(*unique(x, return_counts=True, equal_nan=False, size=size, fill_value=fill_value))
+
+
+def unique_inverse(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> UniqueInverse:
+    """The distinct elements and the number of every element among them.
+
+    >>> jnp.unique_inverse(jnp.array([3, 1, 3])).inverse_indices
+    Array([1, 0, 1], dtype=int32)
+    """
+    return UniqueInverse(*unique(x, return_inverse=True, equal_nan=False, size=size, fill_value=fill_value))
+
+
+def unique_values(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> Array:
+    """The distinct elements.
+
+    >>> jnp.unique_values(jnp.array([3, 1, 3]))
+    Array([1, 3], dtype=int32)
+    """
+    return unique(x, equal_nan=False, size=size, fill_value=fill_value)
+
+
+@composite("assume_unique", "invert", "method")
+def isin(
+    element: ArrayLike, test_elements: ArrayLike, assume_unique: bool = False, invert: bool = False, *,
+    method: str = "auto",
+) -> Array:  # fmt: skip
+    """Whether each element is among some others; `method` is 'auto', 'compare_all', 'binary_search' or 'sort'.
+
+    >>> jnp.isin(jnp.array([1, 2]), jnp.array([2, 3]))
+    Array([False,  True], dtype=bool)
+    """
+    if method not in ("auto", "compare_all", "binary_search", "sort"):
+        raise ArgumentError(f"there is no method {method!r} of isin", "one of 'auto', 'compare_all', 'binary_search', 'sort'")
+    x, others = promote_dtypes(value(element, "isin"), ravel(value(test_elements, "isin")))
+    if method == "compare_all" or shape_of(others)[0] <= 64 or not shape_of(x):
+        rank = len(shape_of(x))
+        result = any_of(equal(lax.expand_dims(x, (rank,)), others), -1)
+    else:
+        from .sorting import searchsorted, sort
+
+        ordered = sort(others)
+        places = searchsorted(ordered, x)
+        result = equal(take(ordered, places, mode="clip"), x)
+    return lax.bitwise_not(result) if invert else result
+
+
+def _flat(*arrays: ArrayLike) -> list[Array]:
+    return promote_dtypes(*(ravel(asarray(a)) for a in arrays))
+
+
+def union1d(ar1: ArrayLike, ar2: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> Array:
+    """The distinct elements of two arrays together, sorted.
+
+    >>> jnp.union1d(jnp.array([1, 2]), jnp.array([2, 3]))
+    Array([1, 2, 3], dtype=int32)
+    """
+    return unique(concatenate(_flat(ar1, ar2)), size=size, fill_value=fill_value)
+
+
+def _by_numpy(function: Any, *arrays: ArrayLike, **how: Any) -> Any:
+    return function(*(np.asarray(a) for a in _flat(*arrays)), **how)
+
+
+def _kept(first: Array, keep: Array, size: int, fill_value: Any) -> Array:
+    """The distinct elements of an array for which a mask holds, filled up to a size."""
+    places = nonzero(keep, size=size, fill_value=shape_of(first)[0])[0]
+    if fill_value is None:
+        fill_value = 0
+    from .arithmetic import where
+
+    valid = lax.lt(places, shape_of(first)[0])
+    return where(valid, take(first, places, mode="clip"), value(lax.convert_element_type(fill_value, dtype_of(first))))
+
+
+def _distinct(a: Array) -> tuple[Array, Array]:
+    """The elements sorted, and whether each is the first of its kind."""
+    from .sorting import sort
+
+    ordered = sort(a)
+    changed = lax.ne(lax.slice_in_dim(ordered, 1, None), lax.slice_in_dim(ordered, 0, -1))
+    return ordered, concatenate([np.ones(1, bool), changed])
+
+
+def setdiff1d(
+    ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, size: int | None = None, fill_value: Any = None
+) -> Array:
+    """The distinct elements of one array that another lacks.
+
+    >>> jnp.setdiff1d(jnp.array([1, 2]), jnp.array([2, 3]))
+    Array([1], dtype=int32)
+    """
+    if size is None:
+        return make_array(_by_numpy(np.setdiff1d, ar1, ar2, assume_unique=assume_unique))
+    first, second = _flat(ar1, ar2)
+    ordered, fresh = (first, np.ones(shape_of(first), bool)) if assume_unique else _distinct(first)
+    return _kept(ordered, logical_and(fresh, isin(ordered, second, invert=True)), size, fill_value)
+
+
+def setxor1d(
+    ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, size: int | None = None, fill_value: Any = None
+) -> Array:
+    """The distinct elements that exactly one of two arrays has.
+
+    >>> jnp.setxor1d(jnp.array([1, 2]), jnp.array([2, 3]))
+    Array([1, 3], dtype=int32)
+    """
+    if size is None:
+        return make_array(_by_numpy(np.setxor1d, ar1, ar2, assume_unique=assume_unique))
+    first, second = _flat(ar1, ar2)
+    ordered, fresh = _distinct(concatenate([first, second]))
+    lonely = lax.ne(isin(ordered, first), isin(ordered, second))
+    return _kept(ordered, logical_and(fresh, lonely), size, fill_value)
+
+
+def intersect1d(
+    ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, return_indices: bool = False, *,
+    size: int | None = None, fill_value: Any = None,
+) -> Any:  # fmt: skip
+    """The distinct elements that two arrays share; on request their places in both.
+
+    >>> jnp.intersect1d(jnp.array([1, 2]), jnp.array([2, 3]))
+    Array([2], dtype=int32)
+    """
+    if size is None:
+        found = _by_numpy(np.intersect1d, ar1, ar2, assume_unique=assume_unique, return_indices=return_indices)
+        if not return_indices:
+            return make_array(found)
+        return make_array(found[0]), *(make_array(f.astype(default_int())) for f in found[1:])
+    first, second = _flat(ar1, ar2)
+    ordered, fresh = _distinct(first)
+    common = _kept(ordered, logical_and(fresh, isin(ordered, second)), size, fill_value)
+    if not return_indices:
+        return common
+    from .sorting import argsort, searchsorted
+
+    places = []
+    for x in (first, second):
+        order = argsort(x)
+        places.append(take(order, searchsorted(take(x, order, mode="clip"), common), mode="clip"))
+    return common, *places

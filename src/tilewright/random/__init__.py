@@ -1,0 +1,55 @@
+"""Random numbers from explicit keys, with the values of JAX's default generator.
+
+    key = random.key(0)
+    key, subkey = random.split(key)
+    x = random.normal(subkey, (3,))
+"""
+
+from .basic import (
+    bernoulli,
+    bits,
+    categorical,
+    choice,
+    gumbel,
+    normal,
+    permutation,
+    rademacher,
+    randint,
+    truncated_normal,
+    uniform,
+)
+from .continuous import (
+    ball,
+    beta,
+    cauchy,
+    chisquare,
+    dirichlet,
+    double_sided_maxwell,
+    exponential,
+    f,
+    gamma,
+    generalized_normal,
+    laplace,
+    loggamma,
+    logistic,
+    lognormal,
+    maxwell,
+    multivariate_normal,
+    orthogonal,
+    pareto,
+    rayleigh,
+    t,
+    triangular,
+    wald,
+    weibull_min,
+)
+from .discrete import binomial, geometric, poisson
+from .key import PRNGKey, clone, fold_in, key, key_data, key_impl, split, wrap_key_data
+
+__all__ = [
+    "PRNGKey", "ball", "bernoulli", "beta", "binomial", "bits", "categorical", "cauchy", "chisquare", "choice",
+    "clone", "dirichlet", "double_sided_maxwell", "exponential", "f", "fold_in", "gamma", "generalized_normal",
+    "geometric", "gumbel", "key", "key_data", "key_impl", "laplace", "loggamma", "logistic", "lognormal", "maxwell",
+    "multivariate_normal", "normal", "orthogonal", "pareto", "permutation", "poisson", "rademacher", "randint",
+    "rayleigh", "split", "t", "triangular", "truncated_normal", "uniform", "wald", "weibull_min", "wrap_key_data",
+]  # fmt: skip

@@ -1,0 +1,519 @@
+"""Samplers of continuous distributions, made of uniform, normal and gamma ones."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..core.api import vmap
+from ..core.errors import ShapeError, UnsupportedError
+from ..core.jit import jit
+from ..core.primitives import compare, elementwise, slicing, special
+from ..core.primitives import shape as shapes
+from ..core.primitives.contract import dot_general, matmul
+from ..core.primitives.control import fori_loop, while_loop
+from ..core.primitives.convert import convert_element_type
+from ..core.primitives.custom import custom_jvp
+from ..core.primitives.random import random_split_p
+from ..core.primitives.reduce import reduce_max_p, reduce_sum_p
+from ..core.trace import dtype_of, shape_of
+from ..core.types import canonical_dtype
+from .basic import _rademacher, constant, draw_normal, draw_uniform
+from .key import Shape, finfo, float_dtype, one_key, sample_shape, split2
+
+exp, log, log1p, sqrt, neg, power = (
+    elementwise.exp, elementwise.log, elementwise.log1p, elementwise.sqrt, elementwise.neg, elementwise.pow,
+)  # fmt: skip
+
+
+def _to(dtype: Any, shape: Any, *parameters: Any) -> list[Any]:
+    """Parameters in the dtype and shape of the sample."""
+    return [shapes.broadcast_to(convert_element_type(p, dtype), shape) for p in parameters]
+
+
+def _exact(name: str, method: str) -> None:
+    if method != "exact":
+        raise UnsupportedError(f"{name}: method={method!r}", "use method='exact'")
+
+
+def _plain(name: str, doc: str, draw: Callable[..., Any]) -> Callable[..., Any]:
+    """A sampler without parameters from `draw(key, shape, dtype)`."""
+    compiled = jit(draw, static_argnums=(1, 2))
+
+    def sampler(key: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None) -> Any:
+        key = one_key(name, key, out_sharding)
+        return compiled(key, sample_shape(name, shape), float_dtype(name, dtype))
+
+    sampler.__name__ = sampler.__qualname__ = name
+    sampler.__doc__ = f"""{doc}
+
+    Raises `DtypeError` for a dtype that is not a float.
+
+    >>> import tilewright as tw
+    >>> tw.random.{name}(tw.random.key(0), (2,)).shape
+    (2,)
+    """
+    return sampler
+
+
+# ---------------------------------------------------------------------------- by inversion
+
+
+def draw_exponential(key: Any, shape: Any, dtype: Any) -> Any:
+    return neg(log1p(neg(draw_uniform(key, 0.0, 1.0, shape, dtype))))
+
+
+def _laplace(key: Any, shape: Any, dtype: Any) -> Any:
+    u = draw_uniform(key, float(finfo(dtype).epsneg) - 1.0, 1.0, shape, dtype)
+    return elementwise.sign(u) * log1p(neg(elementwise.abs(u)))
+
+
+def _logistic(key: Any, shape: Any, dtype: Any) -> Any:
+    x = draw_uniform(key, finfo(dtype).tiny, 1.0, shape, dtype)
+    return log(x) - log1p(neg(x))
+
+
+def _cauchy(key: Any, shape: Any, dtype: Any) -> Any:
+    u = draw_uniform(key, finfo(dtype).eps, 1.0, shape, dtype)
+    return elementwise.tan(constant(dtype, np.pi) * (u - constant(dtype, 0.5)))
+
+
+def draw_maxwell(key: Any, shape: Any, dtype: Any) -> Any:
+    x = draw_normal(key, (*shape, 3), dtype)
+    return sqrt(reduce_sum_p.bind(x * x, axes=(len(shape),)))
+
+
+exponential = _plain("exponential", "Exponential values, with density exp(-x) on x >= 0.", draw_exponential)
+laplace = _plain("laplace", "Laplace values, with density exp(-|x|) / 2.", _laplace)
+logistic = _plain("logistic", "Logistic values, with density exp(-x) / (1 + exp(-x))^2.", _logistic)
+cauchy = _plain("cauchy", "Cauchy values, with density 1 / (pi (x^2 + 1)).", _cauchy)
+maxwell = _plain("maxwell", "One-sided Maxwell values: lengths of standard normal vectors in three dimensions.", draw_maxwell)
+
+
+def pareto(key: Any, b: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Any:
+    """Pareto values, with density b / x^(b + 1) on x >= 1.
+
+    >>> import tilewright as tw
+    >>> bool(tw.random.pareto(tw.random.key(0), 2.0) >= 1)
+    True
+    """
+    key = one_key("pareto", key, out_sharding)
+    return _pareto(key, b, sample_shape("pareto", shape, b), float_dtype("pareto", dtype))
+
+
+@functools.partial(jit, static_argnums=(2, 3))
+def _pareto(key: Any, b: Any, shape: Any, dtype: Any) -> Any:
+    (b,) = _to(dtype, shape, b)
+    return exp(draw_exponential(key, shape, dtype) / b)
+
+
+def rayleigh(key: Any, scale: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Any:
+    """Rayleigh values, with density x exp(-x^2 / (2 scale^2)) / scale^2 on x >= 0."""
+    key = one_key("rayleigh", key, out_sharding)
+    return _rayleigh(key, scale, sample_shape("rayleigh", shape, scale), float_dtype("rayleigh", dtype))
+
+
+@functools.partial(jit, static_argnums=(2, 3))
+def _rayleigh(key: Any, scale: Any, shape: Any, dtype: Any) -> Any:
+    (scale,) = _to(dtype, shape, scale)
+    return scale * sqrt(log(draw_uniform(key, 0.0, 1.0, shape, dtype)) * constant(dtype, -2))
+
+
+def weibull_min(key: Any, scale: Any, concentration: Any, shape: Shape = (), dtype: Any = None) -> Any:
+    """Weibull values: `scale` times an exponential value to the power 1 / concentration."""
+    key = one_key("weibull_min", key)
+    return _weibull_min(key, scale, concentration, sample_shape("weibull_min", shape), float_dtype("weibull_min", dtype))
+
+
+@functools.partial(jit, static_argnums=(3, 4))
+def _weibull_min(key: Any, scale: Any, concentration: Any, shape: Any, dtype: Any) -> Any:
+    shape = shapes.broadcast_shapes(shape, shape_of(scale), shape_of(concentration))
+    scale, concentration = _to(dtype, shape, scale, concentration)
+    return power(draw_exponential(key, shape, dtype), constant(dtype, 1) / concentration) * scale
+
+
+def triangular(
+    key: Any, left: Any, mode: Any, right: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None
+) -> Any:
+    """Values of the triangular density that rises from `left` to `mode` and falls to `right`."""
+    key = one_key("triangular", key, out_sharding)
+    shape = sample_shape("triangular", shape, left, mode, right)
+    return _triangular(key, left, mode, right, shape, float_dtype("triangular", dtype))
+
+
+@functools.partial(jit, static_argnums=(4, 5))
+def _triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any, dtype: Any) -> Any:
+    left, mode, right = _to(dtype, shape, left, mode, right)
+    u = draw_uniform(key, 0.0, 1.0, shape, dtype)
+    rising = left + sqrt(u * (right - left) * (mode - left))
+    falling = right - sqrt((constant(dtype, 1) - u) * (right - left) * (right - mode))
+    return compare.select(u < (mode - left) / (right - left), rising, falling)
+
+
+# ---------------------------------------------------------------------------- from normals
+
+
+def lognormal(
+    key: Any, sigma: Any = np.float32(1), shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None
+) -> Any:
+    """The exponential of normal values with standard deviation `sigma`."""
+    key = one_key("lognormal", key, out_sharding)
+    return _lognormal(key, sigma, sample_shape("lognormal", shape, sigma), float_dtype("lognormal", dtype))
+
+
+@functools.partial(jit, static_argnums=(2, 3))
+def _lognormal(key: Any, sigma: Any, shape: Any, dtype: Any) -> Any:
+    (sigma,) = _to(dtype, shape, sigma)
+    return exp(draw_normal(key, shape, dtype) * sigma)
+
+
+def wald(key: Any, mean: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Any:
+    """Wald (inverse Gaussian) values of a given mean and shape parameter 1 (Michael, Schucany and Haas, 1976)."""
+    key = one_key("wald", key, out_sharding)
+    return _wald(key, mean, sample_shape("wald", shape, mean), float_dtype("wald", dtype))
+
+
+@functools.partial(jit, static_argnums=(2, 3))
+def _wald(key: Any, mean: Any, shape: Any, dtype: Any) -> Any:
+    (mean,) = _to(dtype, shape, mean)
+    first, second = split2(key)
+    v, z = draw_normal(first, shape, dtype), draw_uniform(second, 0.0, 1.0, shape, dtype)
+    y, square = v * v, mean * mean
+    x = mean + square * y / 2 - mean / 2 * sqrt(4 * mean * y + square * (y * y))
+    return compare.select(z <= mean / (mean + x), x, square / x)
+
+
+def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Shape = (), dtype: Any = None) -> Any:
+    """Maxwell values with a random sign, scaled and moved; parameters' shape is appended to `shape`."""
+    key = one_key("double_sided_maxwell", key)
+    together = shapes.broadcast_shapes(shape_of(loc), shape_of(scale))
+    shape = sample_shape("double_sided_maxwell", shape)
+    dtype = float_dtype("double_sided_maxwell", dtype)
+    return _double_sided_maxwell(key, loc, scale, (*(shape or together), *together), dtype)
+
+
+@functools.partial(jit, static_argnums=(3, 4))
+def _double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any, dtype: Any) -> Any:
+    loc, scale = _to(dtype, shape, loc, scale)
+    first, second = split2(key)
+    return _rademacher(second, shape, dtype) * draw_maxwell(first, shape, dtype) * scale + loc
+
+
+def multivariate_normal(
+    key: Any, mean: Any, cov: Any, shape: Shape | None = None, dtype: Any = None, method: str = "cholesky",
+    *, out_sharding: None = None,
+) -> Any:  # fmt: skip
+    """Normal vectors of a mean (..., n) and covariance (..., n, n).
+
+    Raises `ShapeError` where those shapes do not fit.
+
+    >>> import numpy as np, tilewright as tw
+    >>> tw.random.multivariate_normal(tw.random.key(0), np.zeros(2), np.eye(2), (5,)).shape
+    (5, 2)
+    """
+    key = one_key("multivariate_normal", key, out_sharding)
+    if method != "cholesky":
+        raise UnsupportedError(f"multivariate_normal: method={method!r}", "use method='cholesky'")
+    left, right = shape_of(mean), shape_of(cov)
+    if not left or len(right) < 2 or right[-2:] != (left[-1], left[-1]):
+        raise ShapeError(f"multivariate_normal: mean of shape {left}, cov of shape {right}", "give (..., n) and (..., n, n)")
+    lead = shapes.broadcast_shapes(left[:-1], right[:-2])
+    shape = lead if shape is None else shapes.as_shape(shape, "multivariate_normal")
+    if shapes.broadcast_shapes(shape, lead) != shape:
+        raise ShapeError(f"multivariate_normal: shape {shape} does not end in {lead}", "prepend axes to the parameters' shape")
+    return _multivariate_normal(key, mean, cov, shape, float_dtype("multivariate_normal", dtype))
+
+
+@functools.partial(jit, static_argnums=(3, 4))
+def _multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any, dtype: Any) -> Any:
+    n = shape_of(mean)[-1]
+    (mean,) = _to(dtype, (*shape, n), mean)
+    root = convert_element_type(cov, dtype)
+    lead = shape_of(root)[:-2]
+    flat = vmap(_cholesky)(shapes.reshape(root, (math.prod(lead), n, n)))
+    factor = shapes.broadcast_to(shapes.reshape(flat, (*lead, n, n)), (*shape, n, n))
+    z = draw_normal(key, (*shape, n), dtype)
+    return mean + shapes.squeeze(matmul(factor, shapes.expand_dims(z, (len(shape) + 1,))), (len(shape) + 1,))
+
+
+def _cholesky(a: Any) -> Any:
+    """The lower triangular root of a positive matrix, column by column."""
+    n = shape_of(a)[0]
+    rows = shapes.iota(np.int32, n)
+
+    def column(j: Any, root: Any) -> Any:
+        known = matmul(root, slicing.dynamic_index_in_dim(root, j, 0, keepdims=False))
+        rest = slicing.dynamic_index_in_dim(a, j, 1, keepdims=False) - known
+        pivot = sqrt(slicing.dynamic_index_in_dim(rest, j, 0, keepdims=False))
+        values = compare.select(rows >= j, rest / pivot, shapes.full_like(rest, 0))
+        return slicing.dynamic_update_index_in_dim(root, values, j, 1)
+
+    return fori_loop(0, n, column, shapes.full_like(a, 0))
+
+
+def orthogonal(
+    key: Any, n: int, shape: Shape = (), dtype: Any = None, m: int | None = None, *, out_sharding: None = None
+) -> Any:
+    """Matrices (..., n, m) uniform among those with orthonormal rows or columns.
+
+    >>> import tilewright as tw
+    >>> tw.random.orthogonal(tw.random.key(0), 3).shape
+    (3, 3)
+    """
+    key = one_key("orthogonal", key, out_sharding)
+    n = operator.index(n)
+    m = n if m is None else operator.index(m)
+    return _orthogonal(key, n, m, sample_shape("orthogonal", shape), float_dtype("orthogonal", dtype))
+
+
+@functools.partial(jit, static_argnums=(1, 2, 3, 4))
+def _orthogonal(key: Any, n: int, m: int, shape: Any, dtype: Any) -> Any:
+    tall, wide = max(n, m), min(n, m)
+    z = draw_normal(key, (math.prod(shape), tall, wide), dtype)
+    q = vmap(_orthonormal)(z)
+    q = shapes.transpose(q, (0, 2, 1)) if n < m else q
+    return shapes.reshape(q, (*shape, n, m))
+
+
+def _orthonormal(z: Any) -> Any:
+    """The columns made orthonormal in order (Gram and Schmidt, each twice): the Q of QR with a positive diagonal."""
+
+    def column(j: Any, q: Any) -> Any:
+        v = slicing.dynamic_index_in_dim(z, j, 1, keepdims=False)
+        for _ in range(2):
+            v = v - matmul(q, dot_general(q, v, (((0,), (0,)), ((), ()))))
+        return slicing.dynamic_update_index_in_dim(q, v / sqrt(matmul(v, v)), j, 1)
+
+    return fori_loop(0, shape_of(z)[1], column, shapes.full_like(z, 0))
+
+
+# ---------------------------------------------------------------------------- gamma and its relatives
+
+
+def _gamma_one(key: Any, alpha: Any, log_space: bool) -> Any:
+    """One gamma value by rejection (Marsaglia and Tsang, 2000), with their boost for alpha < 1."""
+    dtype = dtype_of(alpha)
+    number = functools.partial(constant, dtype)
+    large = alpha >= number(1)
+    d = compare.select(large, alpha, alpha + number(1)) - number(1 / 3)
+    c = number(1 / 3) / sqrt(d)
+
+    def rejected(state: Any) -> Any:
+        _, x2, v, u = state
+        slow = log(u) >= x2 * number(0.5) + d * ((number(1) - v) + log(v))
+        return (u >= number(1) - number(0.0331) * (x2 * x2)) & slow
+
+    def next_normal(state: Any) -> Any:
+        key, subkey = split2(state[0])
+        x = draw_normal(subkey, (), dtype)
+        return key, x, number(1) + x * c
+
+    def propose(state: Any) -> Any:
+        key, for_x, for_u = split2(state[0], 3)
+        _, x, v = while_loop(lambda s: s[2] <= number(0), next_normal, (for_x, number(0), number(-1)))
+        return key, x * x, v * v * v, draw_uniform(for_u, 0.0, 1.0, (), dtype)
+
+    key, subkey = split2(key)
+    v = while_loop(rejected, propose, (key, number(0), number(1), number(2)))[2]
+    if log_space:
+        boost = neg(draw_exponential(subkey, (), dtype))
+        plain = large | (boost == number(0))
+        return log(d) + log(v) + compare.select(plain, shapes.full_like(boost, 0), boost * (number(1) / alpha))
+    boost = power(number(1) - draw_uniform(subkey, 0.0, 1.0, (), dtype), number(1) / alpha)
+    return d * v * compare.select(large, shapes.full_like(boost, 1), boost)
+
+
+def _gamma_of(log_space: bool) -> Any:
+    @custom_jvp
+    def sample(key: Any, alpha: Any) -> Any:
+        shape = shape_of(alpha)
+        size = math.prod(shape)
+        keys = random_split_p.bind(key, shape=(size,))
+        flat = vmap(functools.partial(_gamma_one, log_space=log_space))(keys, shapes.reshape(alpha, (size,)))
+        return shapes.reshape(flat, shape)
+
+    @sample.defjvp
+    def sample_jvp(primals: Any, tangents: Any) -> Any:
+        """Implicit differentiation: the distribution function of the sample at alpha stays what it was."""
+        key, alpha = primals
+        out = sample(key, alpha)
+        x = exp(out) if log_space else out
+        x = elementwise.max(x, shapes.full_like(x, finfo(dtype_of(x)).tiny))
+        density = exp((alpha - constant(dtype_of(x), 1)) * log(x) - x - special.lgamma(alpha))
+        slope = neg(special.igamma_grad_a(alpha, x)) / density
+        return out, tangents[1] * (slope / x if log_space else slope)
+
+    return sample
+
+
+_gamma_sample = {False: _gamma_of(False), True: _gamma_of(True)}
+
+
+@functools.partial(jit, static_argnums=(2, 3, 4))
+def draw_gamma(key: Any, a: Any, shape: Any, dtype: Any, log_space: bool = False) -> Any:
+    """Gamma values, or their logarithms."""
+    (a,) = _to(dtype, shape, a)
+    return _gamma_sample[log_space](key, a)
+
+
+def gamma(
+    key: Any, a: Any, shape: Shape | None = None, dtype: Any = None, *, method: str = "exact", out_sharding: None = None
+) -> Any:
+    """Gamma values, with density x^(a - 1) exp(-x) / Gamma(a); differentiable in `a`.
+
+    >>> import tilewright as tw
+    >>> bool(tw.random.gamma(tw.random.key(0), 2.0) > 0)
+    True
+    """
+    key = one_key("gamma", key, out_sharding)
+    _exact("gamma", method)
+    return draw_gamma(key, a, sample_shape("gamma", shape, a), float_dtype("gamma", dtype), False)
+
+
+def loggamma(
+    key: Any, a: Any, shape: Shape | None = None, dtype: Any = None, *, method: str = "exact", out_sharding: None = None
+) -> Any:
+    """Logarithms of gamma values, which for small `a` do not underflow."""
+    key = one_key("loggamma", key, out_sharding)
+    _exact("loggamma", method)
+    return draw_gamma(key, a, sample_shape("loggamma", shape, a), float_dtype("loggamma", dtype), True)
+
+
+def beta(
+    key: Any, a: Any, b: Any, shape: Shape | None = None, dtype: Any = None, *, method: str = "exact",
+    out_sharding: None = None,
+) -> Any:  # fmt: skip
+    """Beta values, with density proportional to x^(a - 1) (1 - x)^(b - 1) on [0, 1]."""
+    key = one_key("beta", key, out_sharding)
+    _exact("beta", method)
+    return _beta(key, a, b, sample_shape("beta", shape, a, b), float_dtype("beta", dtype))
+
+
+@functools.partial(jit, static_argnums=(3, 4))
+def _beta(key: Any, a: Any, b: Any, shape: Any, dtype: Any) -> Any:
+    logs = [draw_gamma(k, p, shape, dtype, True) for k, p in zip(split2(key), (a, b), strict=True)]
+    top = elementwise.max(*logs)
+    first, second = (exp(v - top) for v in logs)
+    return first / (first + second)
+
+
+def dirichlet(
+    key: Any, alpha: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None
+) -> Any:
+    """Dirichlet vectors: positive, with sum 1; `alpha` is (..., n) and `shape` that of the batch.
+
+    >>> import numpy as np, tilewright as tw
+    >>> tw.random.dirichlet(tw.random.key(0), np.ones(3), (4,)).shape
+    (4, 3)
+    """
+    key = one_key("dirichlet", key, out_sharding)
+    full = shape_of(alpha)
+    if not full:
+        raise ShapeError("dirichlet: alpha is a scalar", "give an array whose last axis has the concentrations")
+    shape = full[:-1] if shape is None else shapes.as_shape(shape, "dirichlet")
+    if shapes.broadcast_shapes(shape, full[:-1]) != shape:
+        raise ShapeError(f"dirichlet: shape {shape} does not end in {full[:-1]}", "prepend axes to alpha's batch shape")
+    return _dirichlet(key, alpha, (*shape, full[-1]), float_dtype("dirichlet", dtype))
+
+
+@functools.partial(jit, static_argnums=(2, 3))
+def _dirichlet(key: Any, alpha: Any, shape: Any, dtype: Any) -> Any:
+    logs = draw_gamma(key, alpha, shape, dtype, True)
+    last = (len(shape) - 1,)
+    top = shapes.expand_dims(reduce_max_p.bind(logs, axes=last), last)
+    parts = exp(logs - shapes.broadcast_to(top, shape))
+    total = shapes.expand_dims(reduce_sum_p.bind(parts, axes=last), last)
+    return parts / shapes.broadcast_to(total, shape)
+
+
+def t(key: Any, df: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Any:
+    """Student's t values with `df` degrees of freedom."""
+    key = one_key("t", key, out_sharding)
+    return _t(key, df, sample_shape("t", shape, df), float_dtype("t", dtype))
+
+
+@functools.partial(jit, static_argnums=(2, 3))
+def _t(key: Any, df: Any, shape: Any, dtype: Any) -> Any:
+    (df,) = _to(dtype, shape, df)
+    half = df / 2
+    for_normal, for_gamma = split2(key)
+    return draw_normal(for_normal, shape, dtype) * sqrt(half / draw_gamma(for_gamma, half, shape, dtype, False))
+
+
+def chisquare(
+    key: Any, df: Any, shape: Shape | None = None, dtype: Any = None, *, method: str = "exact", out_sharding: None = None
+) -> Any:
+    """Chi-square values with `df` degrees of freedom."""
+    key = one_key("chisquare", key, out_sharding)
+    _exact("chisquare", method)
+    return draw_chisquare(key, df, sample_shape("chisquare", shape, df), float_dtype("chisquare", dtype))
+
+
+@functools.partial(jit, static_argnums=(2, 3))
+def draw_chisquare(key: Any, df: Any, shape: Any, dtype: Any) -> Any:
+    """Twice a gamma value of half the degrees."""
+    (df,) = _to(dtype, shape, df)
+    return exp(draw_gamma(key, df / 2, shape, dtype, True)) * 2
+
+
+def f(
+    key: Any, dfnum: Any, dfden: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None
+) -> Any:
+    """F values: the ratio of two chi-square values, each by its degrees of freedom."""
+    key = one_key("f", key, out_sharding)
+    return _f(key, dfnum, dfden, sample_shape("f", shape, dfnum, dfden), float_dtype("f", dtype))
+
+
+@functools.partial(jit, static_argnums=(3, 4))
+def _f(key: Any, dfnum: Any, dfden: Any, shape: Any, dtype: Any) -> Any:
+    dfnum, dfden = _to(dtype, shape, dfnum, dfden)
+    for_den, for_num = split2(key)
+    den = draw_chisquare(for_den, dfden, shape, dtype) / dfden
+    return draw_chisquare(for_num, dfnum, shape, dtype) / dfnum / den
+
+
+def generalized_normal(
+    key: Any, p: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None
+) -> Any:
+    """Values with density proportional to exp(-|x|^p)."""
+    key = one_key("generalized_normal", key, out_sharding)
+    dtype = float_dtype("generalized_normal", dtype)
+    return draw_generalized_normal(key, p, sample_shape("generalized_normal", shape), dtype)
+
+
+@functools.partial(jit, static_argnums=(2, 3))
+def draw_generalized_normal(key: Any, p: Any, shape: Any, dtype: Any) -> Any:
+    """A gamma value to the power 1 / p, with a random sign."""
+    (inverse,) = _to(dtype, shape, constant(dtype, 1) / convert_element_type(p, dtype))
+    for_size, for_sign = split2(key)
+    size = power(draw_gamma(for_size, inverse, shape, dtype, False), inverse)
+    return _rademacher(for_sign, shape, canonical_dtype(dtype)) * size
+
+
+def ball(
+    key: Any, d: int, p: float = 2, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None
+) -> Any:
+    """Points uniform in the unit ball of the p-norm in `d` dimensions (Barthe, Guedon, Mendelson and Naor, 2005).
+
+    >>> import tilewright as tw
+    >>> tw.random.ball(tw.random.key(0), 3, shape=(5,)).shape
+    (5, 3)
+    """
+    key = one_key("ball", key, out_sharding)
+    return _ball(key, p, operator.index(d), sample_shape("ball", shape), float_dtype("ball", dtype))
+
+
+@functools.partial(jit, static_argnums=(2, 3, 4))
+def _ball(key: Any, p: Any, d: int, shape: Any, dtype: Any) -> Any:
+    for_point, for_radius = split2(key)
+    point = draw_generalized_normal(for_point, p, (*shape, d), dtype)
+    (full,) = _to(dtype, (*shape, d), p)
+    (small,) = _to(dtype, shape, p)
+    total = reduce_sum_p.bind(power(elementwise.abs(point), full), axes=(len(shape),))
+    norm = power(total + draw_exponential(for_radius, shape, dtype), constant(dtype, 1) / small)
+    return point / shapes.broadcast_to(shapes.expand_dims(norm, (len(shape),)), (*shape, d))

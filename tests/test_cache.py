@@ -1,0 +1,163 @@
+"""The disk cache of executables: what it keeps, and everything that can be wrong with its directory."""
+
+import os
+import stat
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright.xla_backend import cache, executable
+from tilewright.xla_backend.array import as_array
+from tilewright.xla_backend.cache import CacheWarning, DiskCache
+
+X = np.arange(3, dtype=np.float32)
+
+
+@pytest.fixture
+def directory(tmp_path):
+    """A fresh cache directory in force, nothing remembered from before."""
+    path = tmp_path / "cache"
+    with tw.config(cache_dir=str(path)):
+        executable.clear()
+        yield path
+    executable.clear()
+
+
+def run():
+    """Compile (or load) and run a small program by a new function each time."""
+    executable.clear()
+    return tw.jit(lambda x: x * 3 + 1)(as_array(X)).tolist()
+
+
+def files(path):
+    return sorted(path.glob("*" + cache.SUFFIX))
+
+
+def test_second_compile_is_a_load(directory):
+    assert run() == [1, 4, 7]
+    disk = cache.disk_cache()
+    writes = disk.writes
+    assert writes >= 1 and disk.hits == 0
+    assert run() == [1, 4, 7]
+    assert disk.writes == writes and disk.hits >= 1
+
+
+def test_private(directory):
+    run()
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert all(stat.S_IMODE(f.stat().st_mode) == 0o600 for f in files(directory))
+    assert not list(directory.glob(".*"))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: b"some other file",
+        lambda data: data[:-1],
+        lambda data: data[:200] + bytes([data[200] ^ 1]) + data[201:],
+        lambda data: data + b"more",
+        lambda data: cache._packed(b"not an executable"),
+    ],
+    ids=["empty", "foreign", "cut", "flipped", "longer", "sound header"],
+)
+def test_damaged_files_are_ignored_and_replaced(directory, damage):
+    run()
+    for file in files(directory):
+        file.write_bytes(damage(file.read_bytes()))
+    with pytest.warns(CacheWarning, match="compiled again"):
+        assert run() == [1, 4, 7]
+    disk = cache.disk_cache()
+    hits = disk.hits
+    assert run() == [1, 4, 7] and disk.hits > hits
+
+
+def test_a_directory_that_others_can_write_is_not_trusted(tmp_path):
+    path = tmp_path / "open"
+    path.mkdir()
+    path.chmod(0o777)
+    with tw.config(cache_dir=str(path)), pytest.warns(CacheWarning, match="other users"):
+        assert run() == [1, 4, 7]
+    assert not files(path)
+
+
+def test_a_file_in_place_of_the_directory(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("in the way")
+    with tw.config(cache_dir=str(path / "cache")), pytest.warns(CacheWarning, match="cannot be made"):
+        assert run() == [1, 4, 7]
+
+
+def test_read_only_directory(directory, monkeypatch):
+    run()
+
+    def refused(*args, **kwargs):
+        raise PermissionError(30, "Read-only file system")
+
+    # Not by permissions, which the superuser passes over.
+    monkeypatch.setattr(cache.tempfile, "mkstemp", refused)
+    monkeypatch.setattr(cache.os, "utime", refused)
+    assert run() == [1, 4, 7]  # what is there is used
+    with pytest.warns(CacheWarning, match="cannot be written"):
+        tw.jit(lambda x: x - 5)(as_array(X))
+
+
+def test_full_disk(directory, monkeypatch):
+    disk = DiskCache(directory)
+
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cache.os, "replace", full)
+    with pytest.warns(CacheWarning, match="No space left"):
+        disk.store("name", b"data")
+    assert not list(directory.iterdir()) and not disk.writable
+    disk.store("name", b"data")  # silent from now on
+    assert disk.load("name") is None
+
+
+def test_the_least_recently_used_go_first(tmp_path):
+    disk = DiskCache(tmp_path / "cache", max_bytes=3000)
+    for i, name in enumerate("abc"):
+        disk.store(name, bytes(800))
+        os.utime(tmp_path / "cache" / (name + cache.SUFFIX), (i, i))
+    assert disk.load("a") is not None  # now the newest
+    disk.store("d", bytes(800))
+    assert disk.load("b") is None and all(disk.load(name) for name in "acd")
+    disk.store("e", bytes(5000))  # larger than the bound: not kept
+    assert disk.load("e") is None
+    disk.clear()
+    assert not files(tmp_path / "cache")
+
+
+def test_off(tmp_path):
+    with tw.config(cache_dir=""):
+        assert cache.disk_cache() is None and run() == [1, 4, 7]
+
+
+def test_keys_do_not_run_together():
+    assert cache.key("ab", "c") != cache.key("a", "bc") and cache.key("a") == cache.key(b"a")
+
+
+def test_default_directory(monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert str(cache.default_directory()).startswith("/somewhere/tilewright")
+
+
+def test_a_second_process_loads_what_the_first_compiled(tmp_path):
+    code = """
+        import numpy as np
+        import tilewright as tw
+        from tilewright.xla_backend import cache
+        print(tw.jit(lambda x: (x * 3 + 1) @ x)(np.arange(3, dtype=np.float32)))
+        print(cache.disk_cache().hits, cache.disk_cache().misses)
+    """
+    env = os.environ | {"TILEWRIGHT_CACHE_DIR": str(tmp_path / "cache")}
+    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(code)]
+    outputs = [subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout.split() for _ in range(2)]
+    assert outputs[0][0] == outputs[1][0] == "18.0"
+    assert outputs[0][1] == "0" and outputs[1][2] == "0" and int(outputs[1][1]) >= 1

@@ -1,0 +1,470 @@
+"""Kernels on the CPU: compiled to plain array Programs, cells side by side rather than one after the other.
+
+Index maps that tile become reshapes. Parallel axes are batched. Carries that only add up become one sum over
+their axes, and a sum of contractions one contraction; any other carry is one loop. Where an output does not
+tile, one loop over all cells slices and updates.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..core.ir import Literal, Program
+from ..core.primitive import Zero
+from ..core.primitives.convert import convert_element_type
+from ..core.primitives.elementwise import add_p, mul_p
+from ..core.primitives.reduce import reduce_sum_p
+from ..core.primitives.scan import bind_scan
+from ..core.primitives.shape import iota_p, pad, reshape_to
+from ..core.primitives.shape import slice as slice_
+from ..core.primitives.slicing import dynamic_slice, dynamic_update_slice
+from ..core.rewrite import eliminate_dead
+from ..core.trace import shape_of, trace_program, typeof
+from ..lang.discharge import Cell, run_cells, undefined
+from ..lang.kernel import Block, Kernel
+from ..lang.phases import Phases, carry_axes, long_axes, phases
+from ..lang.verify import map_of
+from .contractions import merge_sums
+from .tiling import (
+    DimPlan,
+    Layout,
+    arrange,
+    block_layout,
+    evaluate_over,
+    fill_of,
+    grid_entry,
+    natural_layout,
+    plan_dims,
+    tile,
+    type_without,
+    untile,
+)
+
+INT32 = np.dtype(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """An operand as cells get at it: `plans` where it tiles (then `value` is of natural layout), else sliced."""
+
+    block: Block
+    plans: list[DimPlan] | None
+    value: Any
+    layout: Layout
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.block.shape
+
+
+def view_of(kernel: Kernel, block: Block, array: Any) -> View:
+    """An array tiled, or padded so that every block lies within it."""
+    fact = map_of(kernel, block)
+    plans = plan_dims(block, fact.affine, kernel.grid) if fact is not None else None
+    if plans is not None:
+        return View(block, plans, tile(block, plans, kernel.grid, array), natural_layout(block, plans))
+    value = pad(array, fill_of(block), _margins(block))
+    return View(block, None, value, block_layout(block.array.ndim))
+
+
+def _margins(block: Block) -> list[tuple[int, int, int]]:
+    margins = []
+    for d, (size, n) in enumerate(zip(block.sizes, block.array.shape, strict=True)):
+        low, high = block.padding[d] if block.padding else (0, 0)
+        margins.append((low, high, 0) if block.element[d] else (0, -n % size, 0))
+    return margins
+
+
+def starts_of(block: Block, ids: Sequence[Any], prefetched: Sequence[Any]) -> list[Any]:
+    """Where a cell's block starts in the padded array."""
+    if block.index_map is None:
+        return [np.int32(0)] * block.array.ndim
+    cells = [*ids, *(Cell(p) for p in prefetched)]
+    found = run_cells(block.index_map, cells)
+    return [
+        mul_p.bind(convert_element_type(i, INT32), np.int32(step)) if step != 1 else convert_element_type(i, INT32)
+        for i, step in zip(found, block.steps, strict=True)
+    ]
+
+
+def read_block(view: View, value: Any, ids: Sequence[Any], prefetched: Sequence[Any]) -> Any:
+    """The block of one cell, from what the cell was given of the operand."""
+    if view.plans is not None:
+        return value
+    starts = starts_of(view.block, ids, prefetched)
+    return reshape_to(dynamic_slice(value, starts, view.block.sizes, allow_negative_indices=False), view.shape)
+
+
+# ---------------------------------------------------------------------------- one kernel
+
+
+class Lowering:
+    """One kernel applied to arrays under the current trace."""
+
+    def __init__(self, kernel: Kernel, arrays: Sequence[Any]):
+        self.kernel, self.grid = kernel, kernel.grid
+        n = len(kernel.prefetch)
+        self.prefetched, self.arrays = list(arrays[:n]), list(arrays[n:])
+        self.started = {o: self.arrays[i] for i, o in kernel.aliases}
+        self.inputs = [view_of(kernel, b, a) for b, a in zip(kernel.inputs, self.arrays, strict=True)]
+        self.out_plans = [self._plans(b) for b in kernel.outputs]
+
+    def _plans(self, block: Block) -> list[DimPlan] | None:
+        fact = map_of(self.kernel, block)
+        return None if fact is None else plan_dims(block, fact.affine, self.grid)
+
+    def start_array(self, number: int) -> Any:
+        """What an output holds before the first cell."""
+        array = self.kernel.outputs[number].array
+        return self.started[number] if number in self.started else undefined(array.shape, array.dtype)
+
+    def run(self) -> list[Any]:
+        kernel = self.kernel
+        if kernel.cells == 0:
+            return [self.start_array(o) for o in range(len(kernel.outputs))]
+        tiled = all(p is not None for p in self.out_plans)
+        parts = phases(kernel) if tiled else None
+        if parts is not None:
+            return Additive(self, parts).run()
+        return Sequential(self, carry_axes(kernel) if tiled else long_axes(kernel)).run()
+
+    def ids(self, axes: Sequence[int], fixed: dict[int, Any]) -> tuple[list[Any], list[Layout]]:
+        """Ids of every grid axis: all of the batched `axes` at once, a given value for the `fixed` ones."""
+        values: list[Any] = []
+        layouts: list[Layout] = []
+        for a, n in enumerate(self.grid):
+            if a in fixed:
+                values.append(fixed[a])
+                layouts.append(())
+            elif a in axes:
+                values.append(iota_p.bind(dtype=INT32, shape=(n,), dimension=0))
+                layouts.append((grid_entry(a),))
+            else:
+                values.append(np.int32(0))
+                layouts.append(())
+        return values, layouts
+
+
+def at_ids(value: Any, layout: Layout, fixed: dict[int, Any]) -> tuple[Any, Layout]:
+    """A value at given ids of some of its grid axes."""
+    for axis, i in fixed.items():
+        entry = grid_entry(axis)
+        if entry not in layout:
+            continue
+        d, shape = layout.index(entry), shape_of(value)
+        kept = (*shape[:d], *shape[d + 1 :])
+        if isinstance(i, (int, np.integer)):
+            lows, highs = [0] * len(shape), list(shape)
+            lows[d], highs[d] = int(i), int(i) + 1
+            value = reshape_to(slice_(value, lows, highs), kept)
+        else:
+            sizes = (*shape[:d], 1, *shape[d + 1 :])
+            starts = [i if k == d else np.int32(0) for k in range(len(shape))]
+            value = reshape_to(dynamic_slice(value, starts, sizes, allow_negative_indices=False), kept)
+        layout = (*layout[:d], *layout[d + 1 :])
+    return value, layout
+
+
+# ---------------------------------------------------------------------------- additive carries
+
+
+class Additive:
+    """A kernel of `Phases`: sums over the carry axes, everything else batched."""
+
+    def __init__(self, lowering: Lowering, parts: Phases):
+        self.low, self.kernel, self.parts = lowering, lowering.kernel, parts
+        self.carry = parts.carry
+        self.parallel = tuple(a for a in long_axes(self.kernel) if a not in parts.carry)[::-1]
+        self.ids_end, self.pre_end, self.in_end, self.out_end, self.end = self.kernel.splits
+
+    def starts(self) -> dict[int, View]:
+        """Blocks of aliased outputs as they start, by position among the body's inputs."""
+        return {
+            self.in_end + o: view_of(self.kernel, self.kernel.outputs[o], a) for o, a in self.low.started.items()
+        }
+
+    def cell(self, program: Program, given: dict[int, Any], wanted: Sequence[int], args: Sequence[Any]) -> list[Any]:
+        """Run one phase for one cell; `given` are the values of Refs by position; gives those of `wanted`."""
+        ids, prefetched = list(args[: self.ids_end]), list(args[self.ids_end : self.pre_end])
+        blocks = args[self.pre_end : self.in_end]
+        refs: list[Cell] = [Cell(p) for p in prefetched]
+        refs += [Cell(read_block(v, b, ids, prefetched)) for v, b in zip(self.low.inputs, blocks, strict=True)]
+        for position in range(self.in_end, self.end):
+            type_ = program.inputs[position].type.array  # type: ignore[union-attr]
+            refs.append(Cell(given.get(position, Zero(type_))))
+        run_cells(program, [*ids, *refs])
+        return [refs[p - self.ids_end].held for p in wanted]
+
+    def phase(
+        self, program: Program, wanted: Sequence[int], states: dict[int, tuple[Any, Layout]], fixed: dict[int, Any],
+        summed: bool = False,
+    ) -> dict[int, tuple[Any, Layout] | None]:  # fmt: skip
+        """Run a phase over all parallel cells; None for a wanted Ref that stays untouched."""
+        axes = (*self.carry, *self.parallel) if summed else self.parallel
+        values, layouts = self.low.ids(axes, fixed)
+        values += self.low.prefetched
+        layouts += [block_layout(len(shape_of(p))) for p in self.low.prefetched]
+        for view in self.low.inputs:
+            value, layout = at_ids(view.value, view.layout, fixed)
+            values.append(value)
+            layouts.append(layout)
+        positions = list(states)
+        for value, layout in states.values():
+            value, layout = at_ids(value, layout, fixed)
+            values.append(value)
+            layouts.append(layout)
+        n = self.in_end
+        untouched: set[int] = set()
+
+        def one(*args: Any) -> list[Any]:
+            found = self.cell(program, dict(zip(positions, args[n:], strict=True)), wanted, args[:n])
+            untouched.update(p for p, v in zip(wanted, found, strict=True) if type(v) is Zero)
+            return [v for v in found if type(v) is not Zero]
+
+        types = [type_without(v, la, axes) for v, la in zip(values, layouts, strict=True)]
+        traced = eliminate_dead(trace_program(one, types, program.name))[0]
+        touched = [p for p in wanted if p not in untouched]
+        out_layouts = [block_layout(len(t.shape)) for t in traced.out_types]  # type: ignore[union-attr]
+        if summed and self.carry:
+            traced, out_layouts = self.sum_carry(traced, values, layouts, out_layouts, touched)
+        outs, found = evaluate_over(traced, self.parallel, self.low.grid, values, layouts, out_layouts)
+        result: dict[int, tuple[Any, Layout] | None] = dict.fromkeys(wanted)
+        result.update(zip(touched, zip(outs, found, strict=True), strict=True))
+        return result
+
+    def sum_carry(
+        self, program: Program, values: Sequence[Any], layouts: Sequence[Layout], out_layouts: Sequence[Layout],
+        touched: Sequence[int],
+    ) -> tuple[Program, list[Layout]]:  # fmt: skip
+        """The Program over all cells of the carry axes at once: states are summed, emitted blocks keep the axes."""
+        result: list[Layout] = []
+
+        def fun(*args: Any) -> list[Any]:
+            seen = [tuple(e for e in la if e[0] == "block" or e[1] in self.carry) for la in layouts]
+            outs, found = evaluate_over(program, self.carry, self.low.grid, args, seen, out_layouts)
+            done = []
+            for position, value, layout in zip(touched, outs, found, strict=True):
+                if position in self.parts.states:
+                    value, layout = self.summed(value, layout)
+                done.append(value)
+                result.append(layout)
+            return done
+
+        types = [type_without(v, la, self.parallel) for v, la in zip(values, layouts, strict=True)]
+        return merge_sums(trace_program(fun, types, program.name)), result
+
+    def summed(self, value: Any, layout: Layout) -> tuple[Any, Layout]:
+        axes = tuple(i for i, e in enumerate(layout) if e[0] == "grid")
+        missing = [a for a in self.carry if grid_entry(a) not in layout]
+        if axes:
+            value = reduce_sum_p.bind(value, axes=axes)
+        if missing:
+            times = int(np.prod([self.low.grid[a] for a in missing]))
+            value = mul_p.bind(value, np.asarray(times).astype(typeof(value).dtype)[()])  # type: ignore[union-attr]
+        return value, tuple(e for e in layout if e[0] == "block")
+
+    def run(self) -> list[Any]:
+        kernel, states = self.kernel, list(self.parts.states)
+        outputs = range(self.in_end, self.out_end)
+        starts = {p: (v.value, v.layout) for p, v in self.starts().items()}
+        first = dict.fromkeys(self.carry, np.int32(0))
+        last = {a: np.int32(self.low.grid[a] - 1) for a in self.carry}
+        emitted = [p for p in outputs if p not in states]
+        held: dict[int, Any] = {p: at_both(starts.get(p), first) for p in states}
+        if states:
+            found = self.phase(self.parts.init, states, {p: s for p, s in held.items() if s is not None}, first)
+            held.update({p: self.not_zero(self.parts.init, found[p], p) for p in states if found[p] is not None})
+        added = self.phase(
+            self.parts.main, [*states, *emitted], {p: s for p, s in starts.items() if p in emitted}, {}, summed=True)
+        for p in states:
+            held[p] = self.plus(held[p], added[p])
+        results: dict[int, Any] = {p: added[p] for p in emitted}
+        if states:
+            known = {p: s for p, s in held.items() if s is not None}
+            carried = [p for p in states if p in outputs]
+            found = self.phase(self.parts.final, carried, known, last)
+            results.update(found)
+        return [self.output(p - self.in_end, results[p]) for p in outputs]
+
+    def not_zero(self, program: Program, found: Any, position: int) -> Any:
+        """None for a state that is reset to zero, so that nothing is added to the sums."""
+        value, layout = found
+        ref = program.inputs[position]
+        for eqn in program.eqns:
+            if ref in eqn.inputs:
+                source = eqn.inputs[1]
+                made = next((e for e in program.eqns if source in e.outputs), None)
+                if made is not None and made.primitive.name == "broadcast_in_dim":
+                    source = made.inputs[0]
+                if eqn.primitive.name == "swap" and type(source) is Literal and source.value == 0:
+                    return None
+        return value, layout
+
+    def plus(self, held: Any, added: Any) -> Any:
+        if held is None or added is None:
+            return added if held is None else held
+        target = added[1]
+        target += tuple(e for e in held[1] if e not in target)
+        pair = [arrange(v, la, target, self.low.grid) for v, la in (held, added)]
+        return add_p.bind(*pair), target
+
+    def output(self, number: int, found: Any) -> Any:
+        block, plans = self.kernel.outputs[number], self.low.out_plans[number]
+        assert plans is not None
+        if found is None:
+            return self.low.start_array(number)
+        target = natural_layout(block, plans)
+        value = arrange(found[0], found[1], target, self.low.grid)
+        return untile(block, plans, self.low.grid, value, lambda: self.low.start_array(number))
+
+
+def at_both(found: Any, fixed: dict[int, Any]) -> Any:
+    return None if found is None else at_ids(found[0], found[1], fixed)
+
+
+# ---------------------------------------------------------------------------- any carry
+
+
+class Sequential:
+    """A kernel whose carry axes run as one loop, parallel axes batched inside it."""
+
+    def __init__(self, lowering: Lowering, carry: Sequence[int]):
+        self.low, self.kernel, self.grid = lowering, lowering.kernel, lowering.grid
+        self.carry = tuple(carry)
+        self.parallel = tuple(a for a in long_axes(self.kernel) if a not in carry)[::-1]
+        self.ids_end, self.pre_end, self.in_end, self.out_end, self.end = self.kernel.splits
+
+    def state_layouts(self) -> list[Layout]:
+        """The layout of what the loop carries of each output and scratch."""
+        layouts: list[Layout] = []
+        for block, plans in zip(self.kernel.outputs, self.low.out_plans, strict=True):
+            layouts.append(block_layout(block.array.ndim) if plans is None else natural_layout(block, plans))
+        parallel = tuple(grid_entry(a) for a in sorted(self.parallel))
+        return layouts + [(*parallel, *block_layout(len(s.shape))) for s in self.kernel.scratch]
+
+    def start(self) -> list[Any]:
+        values = []
+        for number, (block, plans) in enumerate(zip(self.kernel.outputs, self.low.out_plans, strict=True)):
+            array = self.low.start_array(number)
+            values.append(pad(array, fill_of(block), _margins(block)) if plans is None else tile(block, plans, self.grid, array))
+        sizes = [self.grid[a] for a in sorted(self.parallel)]
+        return values + [undefined((*sizes, *s.shape), s.dtype) for s in self.kernel.scratch]
+
+    def fixed(self, t: Any) -> dict[int, Any]:
+        """The ids of the carry axes at turn `t` of the loop."""
+        from ..core.primitives.elementwise import div_p, rem_p
+
+        ids: dict[int, Any] = {}
+        rest = t
+        for axis in reversed(self.carry):
+            n = np.int32(self.grid[axis])
+            ids[axis] = rest if axis == self.carry[0] else rem_p.bind(rest, n)
+            rest = rest if axis == self.carry[0] else div_p.bind(rest, n)
+        return ids
+
+    def cell(self, args: Sequence[Any]) -> list[Any]:
+        """One cell: ids, prefetched, operands and states in; the states out."""
+        ids, prefetched = list(args[: self.ids_end]), list(args[self.ids_end : self.pre_end])
+        blocks, held = args[self.pre_end : self.in_end], args[self.in_end :]
+        refs = [Cell(p) for p in prefetched]
+        refs += [Cell(read_block(v, b, ids, prefetched)) for v, b in zip(self.low.inputs, blocks, strict=True)]
+        n = len(self.kernel.outputs)
+        starts: dict[int, list[Any]] = {}
+        for number, (block, plans) in enumerate(zip(self.kernel.outputs, self.low.out_plans, strict=True)):
+            value = held[number]
+            if plans is None:
+                starts[number] = starts_of(block, ids, prefetched)
+                part = dynamic_slice(value, starts[number], block.sizes, allow_negative_indices=False)
+                value = reshape_to(part, block.shape)
+            refs.append(Cell(value))
+        refs += [Cell(s) for s in held[n:]]
+        run_cells(self.kernel.body, [*ids, *refs])
+        found = [c.value for c in refs[len(prefetched) + len(blocks) :]]
+        for number, where in starts.items():
+            part = reshape_to(found[number], self.kernel.outputs[number].sizes)
+            found[number] = dynamic_update_slice(held[number], part, where, allow_negative_indices=False)
+        return found
+
+    def turn(self, t: Any, prefetched: Sequence[Any], operands: Sequence[Any], states: Sequence[Any]) -> list[Any]:
+        """All parallel cells at one turn of the loop."""
+        fixed = self.fixed(t) if self.carry else {}
+        values, layouts = self.low.ids(self.parallel, fixed)
+        values += prefetched
+        layouts += [block_layout(len(shape_of(p))) for p in prefetched]
+        state_layouts = self.state_layouts()
+        held_layouts = [v.layout for v in self.low.inputs] + state_layouts
+        for value, layout in zip([*operands, *states], held_layouts, strict=True):
+            value, layout = at_ids(value, layout, fixed)
+            values.append(value)
+            layouts.append(layout)
+        types = [type_without(v, la, self.parallel) for v, la in zip(values, layouts, strict=True)]
+        program = trace_program(lambda *args: self.cell(args), types, self.kernel.name)
+        out_layouts = [
+            tuple(e for e in la if e not in {grid_entry(a) for a in self.parallel}) for la in layouts[self.in_end :]
+        ]
+        outs, found = evaluate_over(program, self.parallel, self.grid, values, layouts, out_layouts)
+        done = []
+        for value, layout, held, target in zip(outs, found, states, state_layouts, strict=True):
+            part = tuple(e for e in target if e != () and (e[0] == "block" or e[1] not in fixed))
+            done.append(put_at(held, arrange(value, layout, part, self.grid), target, fixed))
+        return done
+
+    def run(self) -> list[Any]:
+        operands = [v.value for v in self.low.inputs]
+        states = self.start()
+        turns = int(np.prod([self.grid[a] for a in self.carry])) if self.carry else 1
+        if turns == 1:
+            states = self.turn(np.int32(0), self.low.prefetched, operands, states)
+        else:
+            states = self.loop(turns, operands, states)
+        outs = []
+        for number, (block, plans) in enumerate(zip(self.kernel.outputs, self.low.out_plans, strict=True)):
+            if plans is not None:
+                outs.append(untile(block, plans, self.grid, states[number], lambda n=number: self.low.start_array(n)))
+            else:
+                lows = [m[0] for m in _margins(block)]
+                highs = [low + n for low, n in zip(lows, block.array.shape, strict=True)]
+                outs.append(slice_(states[number], lows, highs))
+        return outs
+
+    def loop(self, turns: int, operands: Sequence[Any], states: Sequence[Any]) -> list[Any]:
+        p, n = len(self.low.prefetched), len(operands)
+
+        def body(*args: Any) -> list[Any]:
+            fixed, rest = args[: p + n], args[p + n :]
+            return self.turn(rest[-1], list(fixed[:p]), fixed[p:], rest[:-1])
+
+        fixed_values = [*self.low.prefetched, *operands]
+        types = [typeof(x).strong() for x in (*fixed_values, *states)]  # type: ignore[union-attr]
+        from ..lang.kernel import ID
+
+        program = trace_program(body, [*types, ID], self.kernel.name)
+        steps = iota_p.bind(dtype=INT32, shape=(turns,), dimension=0)
+        return bind_scan(program, fixed_values, states, [steps], length=turns, reverse=False, unroll=1)
+
+
+def put_at(held: Any, part: Any, layout: Layout, fixed: dict[int, Any]) -> Any:
+    """What the loop carries with the part at given ids replaced."""
+    at = {layout.index(grid_entry(a)): i for a, i in fixed.items() if grid_entry(a) in layout}
+    if not at:
+        return part
+    shape = shape_of(held)
+    sizes = tuple(1 if d in at else n for d, n in enumerate(shape))
+    starts = [at.get(d, np.int32(0)) for d in range(len(shape))]
+    return dynamic_update_slice(held, reshape_to(part, sizes), starts, allow_negative_indices=False)
+
+
+# ---------------------------------------------------------------------------- entry
+
+
+@functools.lru_cache(maxsize=1024)
+def kernel_program(kernel: Kernel) -> Program:
+    """The plain array Program that computes what a kernel does."""
+    program = trace_program(lambda *arrays: Lowering(kernel, arrays).run(), kernel.in_types, kernel.name)
+    return eliminate_dead(program)[0]
+

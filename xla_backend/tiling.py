@@ -1,0 +1,197 @@
+"""Blocks of an array as axes of one array, where index maps are known: nothing is copied cell by cell.
+
+A `Layout` names the axes of a value in order: `("grid", a)` is grid axis `a`, `("block", d)` axis `d` of the
+block as a kernel's body sees it. An array `[I*bm, K*bk]` seen in blocks `(i, k)` is, with no data moved, a
+value of layout grid i, block 0, grid k, block 1; and so back for outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..core.ir import Program
+from ..core.primitive import AxisInfo
+from ..core.primitives.shape import broadcast_in_dim_p, pad, reshape_to, rev_p, transpose_p
+from ..core.primitives.shape import slice as slice_
+from ..core.primitives.slicing import dynamic_update_slice
+from ..core.trace import eval_program, shape_of, typeof
+from ..core.vmap import batch_flat
+from ..lang.affine import Affine
+from ..lang.kernel import Block
+
+Entry = tuple[str, int]
+Layout = tuple[Entry, ...]
+
+
+def grid_entry(axis: int) -> Entry:
+    return ("grid", axis)
+
+
+def block_layout(rank: int) -> Layout:
+    return tuple(("block", d) for d in range(rank))
+
+
+@dataclass(frozen=True, slots=True)
+class DimPlan:
+    """One axis of an array cut by an index map: grid axes from slowest to fastest, which run backwards, first block."""
+
+    axes: tuple[int, ...]
+    backwards: tuple[int, ...]
+    first: int
+    count: int
+
+
+def plan_dims(block: Block, affine: Affine | None, grid: Sequence[int]) -> list[DimPlan] | None:
+    """How each axis of an array splits into grid axes and a block axis; None where blocks do not tile."""
+    if affine is None:
+        return None
+    plans = []
+    for d in range(block.array.ndim):
+        plan = _plan_dim(block, d, affine, grid)
+        if plan is None:
+            return None
+        plans.append(plan)
+    axes = [a for p in plans for a in p.axes]
+    return plans if len(set(axes)) == len(axes) else None
+
+
+def _plan_dim(block: Block, d: int, affine: Affine, grid: Sequence[int]) -> DimPlan | None:
+    size, first = block.sizes[d], affine.const[d]
+    terms = {a: k for a, k in affine.coefficients[d].items() if grid[a] > 1}
+    if block.element[d]:
+        low = block.padding[d][0] if block.padding else 0
+        if any(k % size for k in terms.values()) or (first - low) % size or low:
+            return None
+        terms, first = {a: k // size for a, k in terms.items()}, first // size
+    backwards = tuple(a for a, k in terms.items() if k < 0)
+    first += sum(terms[a] * (grid[a] - 1) for a in backwards)
+    ordered = sorted(((abs(k), a) for a, k in terms.items()), reverse=True)
+    unit = 1
+    for k, a in reversed(ordered):
+        if k != unit:
+            return None
+        unit *= grid[a]
+    return DimPlan(tuple(a for _, a in ordered), backwards, first, unit)
+
+
+def natural_layout(block: Block, plans: Sequence[DimPlan]) -> Layout:
+    """The layout in which a tiled array is the array itself, reshaped."""
+    out: list[Entry] = []
+    seen = 0
+    for d, plan in enumerate(plans):
+        out += [grid_entry(a) for a in plan.axes]
+        if not block.squeezed[d]:
+            out.append(("block", seen))
+            seen += 1
+    return tuple(out)
+
+
+def fill_of(block: Block) -> Any:
+    return np.zeros((), block.array.dtype)[()] if block.fill is None else block.fill
+
+
+def tile(block: Block, plans: Sequence[DimPlan], grid: Sequence[int], array: Any) -> Any:
+    """An array as a value of its natural layout."""
+    lows, highs, pads, shape, reverse = [], [], [], [], []
+    for d, plan in enumerate(plans):
+        size, n = block.sizes[d], block.array.shape[d]
+        low, high = plan.first * size, (plan.first + plan.count) * size
+        lows.append(low)
+        highs.append(min(high, n))
+        pads.append((0, max(high - n, 0), 0))
+        for a in plan.axes:
+            if a in plan.backwards:
+                reverse.append(len(shape))
+            shape.append(grid[a])
+        if not block.squeezed[d]:
+            shape.append(size)
+    if any(lows) or tuple(highs) != block.array.shape:
+        array = slice_(array, lows, highs)
+    if any(high for _, high, _ in pads):
+        array = pad(array, fill_of(block), pads)
+    array = reshape_to(array, tuple(shape))
+    return rev_p.bind(array, dimensions=tuple(reverse)) if reverse else array
+
+
+def untile(block: Block, plans: Sequence[DimPlan], grid: Sequence[int], value: Any, base: Callable[[], Any]) -> Any:
+    """The array that a value of natural layout is; `base` gives what parts that no block covers hold."""
+    reverse, sizes, position = [], [], 0
+    for d, plan in enumerate(plans):
+        for a in plan.axes:
+            if a in plan.backwards:
+                reverse.append(position)
+            position += 1
+        position += not block.squeezed[d]
+        sizes.append(plan.count * block.sizes[d])
+    if reverse:
+        value = rev_p.bind(value, dimensions=tuple(reverse))
+    value = reshape_to(value, tuple(sizes))
+    starts = [p.first * s for p, s in zip(plans, block.sizes, strict=True)]
+    kept = [min(start + n, total) - start for start, n, total in zip(starts, sizes, block.array.shape, strict=True)]
+    if kept != sizes:
+        value = slice_(value, [0] * len(kept), kept)
+    if tuple(kept) == block.array.shape:
+        return value
+    return dynamic_update_slice(base(), value, starts)
+
+
+def arrange(value: Any, layout: Layout, target: Layout, grid: Sequence[int]) -> Any:
+    """A value of one layout in another; grid axes it lacks are repeated."""
+    if layout == target:
+        return value
+    wanted = [e for e in target if e in layout]
+    if list(layout) != wanted:
+        value = transpose_p.bind(value, permutation=tuple(layout.index(e) for e in wanted))
+    if len(wanted) == len(target):
+        return value
+    sizes = dict(zip(wanted, shape_of(value), strict=True))
+    shape = tuple(sizes[e] if e in sizes else grid[e[1]] for e in target)
+    return broadcast_in_dim_p.bind(
+        value, shape=shape, broadcast_dimensions=tuple(i for i, e in enumerate(target) if e in sizes))
+
+
+def evaluate_over(
+    program: Program, axes: Sequence[int], grid: Sequence[int], args: Sequence[Any], layouts: Sequence[Layout],
+    out_layouts: Sequence[Layout],
+) -> tuple[list[Any], list[Layout]]:  # fmt: skip
+    """Evaluate a Program of one cell over grid axes at once, the first axis innermost.
+
+    `layouts` say where each argument has those axes (entries of other axes are the Program's own);
+    `out_layouts` name the Program's own output axes. Each operand keeps its layout, so that the batching
+    rule of a contraction makes free axes of it, and nothing is moved.
+    """
+    found: dict[int, list[int | None]] = {}
+
+    def go(k: int, values: Sequence[Any]) -> list[Any]:
+        if k == 0:
+            return eval_program(program, *values)
+        hidden = {grid_entry(a) for a in axes[k:]}
+        here = grid_entry(axes[k - 1])
+        dims = []
+        for layout in layouts:
+            visible = [e for e in layout if e not in hidden]
+            dims.append(visible.index(here) if here in visible else None)
+        outs, found[k] = batch_flat(lambda *v: go(k - 1, v), AxisInfo(grid[axes[k - 1]]), values, dims)
+        return outs
+
+    outs = go(len(axes), args)
+    result = []
+    for i, base in enumerate(out_layouts):
+        entries = list(base)
+        for k, axis in enumerate(axes, 1):
+            dim = found[k][i]
+            if dim is not None:
+                entries.insert(dim, grid_entry(axis))
+        result.append(tuple(entries))
+    return outs, result
+
+
+def type_without(value: Any, layout: Layout, axes: Sequence[int]) -> Any:
+    """The type of a value seen by one cell of some grid axes."""
+    gone = {grid_entry(a) for a in axes}
+    type_ = typeof(value)
+    return type_.with_shape(n for n, e in zip(type_.shape, layout, strict=True) if e not in gone).strong()  # type: ignore[union-attr]
