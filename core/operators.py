@@ -50,7 +50,7 @@ from .primitives.shape import broadcast_shapes, broadcast_to, full_like, transpo
 from .promote import promote_types, to_inexact
 from .rules import like
 from .trace import Scalar, Tracer, Value, typeof
-from .types import ArrayType, Dtype, is_bool, is_complex, is_inexact, is_integer, is_unsigned
+from .types import ArrayType, Dtype, canonical_dtype, is_bool, is_complex, is_inexact, is_integer, is_unsigned
 
 # ---------------------------------------------------------------------------- promotion
 
@@ -140,10 +140,6 @@ greater_equal = _promoting(ge_p.bind)
 bitwise_and = _promoting(and_p.bind)
 bitwise_or = _promoting(or_p.bind)
 bitwise_xor = _promoting(xor_p.bind)
-left_shift = _promoting(shift_left_p.bind)
-right_shift = _promoting(
-    lambda x, y: (shift_right_logical_p if is_unsigned(_dtype(x)) else shift_right_arithmetic_p).bind(x, y)
-)
 
 
 def true_divide(x: Any, y: Any) -> Any:
@@ -170,15 +166,21 @@ def _float_divmod(x: Any, y: Any) -> tuple[Any, Any]:
     return round_p.bind(quotient, rounding_method=RoundingMethod.AWAY_FROM_ZERO), mod
 
 
+def _without_booleans(x: Any, y: Any) -> tuple[Any, Any]:
+    """Operands of one dtype, booleans as integers."""
+    if is_bool(_dtype(x)):
+        return cast(x, canonical_dtype(np.int64)), cast(y, canonical_dtype(np.int64))
+    return x, y
+
+
 def _floor_divide(x: Any, y: Any) -> Any:
+    x, y = _without_booleans(x, y)
     dtype = _dtype(x)
-    if is_bool(dtype):
-        x, y = cast(x, np.dtype(np.int8)), cast(y, np.dtype(np.int8))
     if is_unsigned(dtype):
         return div_p.bind(x, y)
     if is_complex(dtype):
         raise ArgumentTypeError("floor division of complex numbers", "complex numbers have no floor")
-    if not (is_integer(dtype) or is_bool(dtype)):
+    if not is_integer(dtype):
         return _float_divmod(x, y)[0]
     quotient = div_p.bind(x, y)
     inexact = ne_p.bind(rem_p.bind(x, y), _zero_like(x))
@@ -187,8 +189,9 @@ def _floor_divide(x: Any, y: Any) -> Any:
 
 
 def _remainder(x: Any, y: Any) -> Any:
-    if is_bool(_dtype(x)):
-        x, y = cast(x, np.dtype(np.int8)), cast(y, np.dtype(np.int8))
+    x, y = _without_booleans(x, y)
+    if is_integer(_dtype(x)) and not (type(y) in Scalar and y):
+        y = select_n_p.bind(eq_p.bind(y, _zero_like(y)), y, _one_like(y))  # x % 0 is 0, as in NumPy
     mod = rem_p.bind(x, y)
     if is_unsigned(_dtype(x)):
         return mod
@@ -197,6 +200,13 @@ def _remainder(x: Any, y: Any) -> Any:
     return select_n_p.bind(wrong, mod, add_p.bind(mod, y))
 
 
+def _right_shift(x: Any, y: Any) -> Any:
+    x, y = _without_booleans(x, y)
+    return (shift_right_logical_p if is_unsigned(_dtype(x)) else shift_right_arithmetic_p).bind(x, y)
+
+
+left_shift = _promoting(lambda x, y: shift_left_p.bind(*_without_booleans(x, y)))
+right_shift = _promoting(_right_shift)
 floor_divide = _promoting(_floor_divide)
 remainder = _promoting(_remainder)
 
@@ -212,15 +222,12 @@ def power(x: Any, y: Any) -> Any:
     """x ** y as NumPy raises; a Python integer y becomes repeated multiplication."""
     if type(y) is int and type(x) not in Scalar:
         if is_bool(_dtype(x)):
-            x = convert_element_type(x, np.int32, True)
+            x = convert_element_type(x, np.int64)
         return integer_pow(x, y) if y != 0 else full_like(x, 1)
     tx, ty = typeof(x), typeof(y)
     if is_integer(ty.dtype) and is_inexact(tx.dtype):  # type: ignore[union-attr]
         return pow_p.bind(*_broadcast([x, y], [tx, ty]))  # type: ignore[list-item]
-    x, y = promote_args(x, y)
-    if is_bool(_dtype(x)):
-        x, y = cast(x, np.dtype(np.int8)), cast(y, np.dtype(np.int8))
-    return pow_p.bind(x, y)
+    return pow_p.bind(*_without_booleans(*promote_args(x, y)))
 
 
 def matmul(x: Any, y: Any) -> Any:
@@ -270,6 +277,12 @@ def round_to(x: Any, decimals: int | None = None) -> Any:
         return round_p.bind(x, rounding_method=even)
     scale = like(x, 10.0**digits)
     return div_p.bind(round_p.bind(mul_p.bind(x, scale), rounding_method=even), scale)
+
+
+def _python_round(x: Any, ndigits: int | None = None) -> Any:
+    """Python's `round`: without `ndigits`, integers."""
+    rounded = round_to(x, ndigits)
+    return convert_element_type(rounded, np.int64) if ndigits is None and not is_complex(_dtype(x)) else rounded
 
 
 # ---------------------------------------------------------------------------- operators
@@ -374,7 +387,7 @@ def install_methods(table: dict[str, Function]) -> None:
 def _install() -> None:
     table: dict[str, Any] = {
         "__len__": _length, "__iter__": _iterate, "__getitem__": _getitem, "__setitem__": _setitem,
-        "__round__": round_to,
+        "__round__": _python_round,
     }  # fmt: skip
     for name, function in BINARY.items():
         table[f"__{name}__"] = _binary(function, f"__{name}__")

@@ -89,7 +89,7 @@ def _promote(types: tuple[tuple[Dtype, bool], ...], mode: str, x64: bool) -> tup
         # All-weak arguments keep the widest dtype among those of the winning kind.
         same = [dtype for dtype, _ in types if _WEAK[kind(dtype)] == node]
         dtype = max(same, key=lambda d: d.itemsize) if same else _WEAK_DTYPE[node]
-        return canonical_dtype(dtype), all(weak for dtype, weak in types)
+        return canonical_dtype(dtype), True
     return canonical_dtype(node), node is BOOL and all(weak for _, weak in types)
 
 

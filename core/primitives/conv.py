@@ -43,7 +43,7 @@ def _spec(text: Any, role: str, ndim: int, space: str) -> Spec:
     first = _NAMES[role]
     if len(text) != ndim or len(set(text)) != ndim or set(first) - set(text) or set(space) - set(text):
         raise ArgumentError(
-            f"dimension numbers {text!r} of the {role} array do not name {first!r} and {ndim - 2} axes of space once each",
+            f"dimension numbers {text!r} of the {role} array do not name {first!r} and {ndim - 2} axes of space once",
             "for images: ('NHWC', 'HWIO', 'NHWC')",
         )
     return (text.index(first[0]), text.index(first[1]), *(text.index(c) for c in space))
@@ -57,13 +57,16 @@ def conv_dimension_numbers(lhs_shape: Sequence[int], rhs_shape: Sequence[int], d
         return dimension_numbers
     if len(rhs_shape) != ndim or ndim < 2:
         raise ShapeError(
-            f"a convolution of ranks {ndim} and {len(rhs_shape)}", "both operands have a batch, a feature and equal space axes"
+            f"a convolution of ranks {ndim} and {len(rhs_shape)}",
+            "both operands have a batch axis, a feature axis and the same number of axes of space",
         )
     if dimension_numbers is None:
         axes = tuple(range(ndim))
         return ConvDimensionNumbers(axes, axes, axes)
     if len(dimension_numbers) != 3:
-        raise ArgumentError(f"dimension numbers {dimension_numbers!r} are not three", "for images: ('NHWC', 'HWIO', 'NHWC')")
+        raise ArgumentError(
+            f"dimension numbers {dimension_numbers!r} are not three", "for images: ('NHWC', 'HWIO', 'NHWC')"
+        )
     if not all(isinstance(t, str) for t in dimension_numbers):
         return ConvDimensionNumbers(*(tuple(int(a) for a in spec) for spec in dimension_numbers))
     lhs, rhs, out = dimension_numbers
@@ -354,12 +357,17 @@ def conv_general_dilated(
     rhs_dilation = (1,) * space if rhs_dilation is None else tuple(map(int, rhs_dilation))
     strides = tuple(map(int, window_strides))
     if isinstance(padding, str):
+        if set(lhs_dilation) - {1}:
+            raise ArgumentError(
+                f"conv_general_dilated: padding {padding!r} with lhs_dilation {lhs_dilation}",
+                "give pairs (low, high), or use `conv_transpose`",
+            )
         kernel = tuple(dilated(right[a], d) for a, d in zip(numbers.rhs_spec[2:], rhs_dilation, strict=True))
-        sizes = tuple(dilated(left[a], d) for a, d in zip(numbers.lhs_spec[2:], lhs_dilation, strict=True))
-        padding = pads_of(padding, sizes, kernel, strides)
+        padding = pads_of(padding, _sizes(left, numbers.lhs_spec[2:]), kernel, strides)
     preferred = None if preferred_element_type is None else canonical_dtype(as_dtype(preferred_element_type))
+    pads = tuple((int(low), int(high)) for low, high in padding)
     return conv_general_dilated_p.bind(
-        lhs, rhs, window_strides=strides, padding=tuple((int(a), int(b)) for a, b in padding), lhs_dilation=lhs_dilation,
+        lhs, rhs, window_strides=strides, padding=pads, lhs_dilation=lhs_dilation,
         rhs_dilation=rhs_dilation, dimension_numbers=numbers, feature_group_count=int(feature_group_count),
         batch_group_count=int(batch_group_count), precision=canonical_precision(precision),
         preferred_element_type=preferred,
@@ -387,7 +395,9 @@ def conv_with_general_padding(
     )  # fmt: skip
 
 
-_CHANNELS_LAST = {2: ("NC", "IO", "NC"), 3: ("NHC", "HIO", "NHC"), 4: ("NHWC", "HWIO", "NHWC"), 5: ("NHWDC", "HWDIO", "NHWDC")}
+_CHANNELS_LAST = {
+    rank: (f"N{space}C", f"{space}IO", f"N{space}C") for rank, space in ((2, ""), (3, "H"), (4, "HW"), (5, "HWD"))
+}
 
 
 def _transposed_pads(kernel: int, stride: int, padding: str) -> tuple[int, int]:
@@ -426,7 +436,7 @@ def conv_transpose(
     left, right = shape_of(lhs), shape_of(rhs)
     if dimension_numbers is None:
         if len(left) not in _CHANNELS_LAST:
-            raise ShapeError(f"conv_transpose of rank {len(left)} has no default dimension numbers", "give dimension_numbers")
+            raise ShapeError(f"conv_transpose of rank {len(left)} has no default axes", "give dimension_numbers")
         dimension_numbers = _CHANNELS_LAST[len(left)]
     numbers = conv_dimension_numbers(left, right, dimension_numbers)
     dilation = (1,) * (len(left) - 2) if rhs_dilation is None else tuple(map(int, rhs_dilation))

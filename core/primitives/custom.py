@@ -81,7 +81,7 @@ def _zero_leaf(x: Any) -> bool:
 
 
 class _Call:
-    """One call of a function with rules: which arguments are differentiated, flattened; the others, and how to put all back.
+    """One call of a function with rules: its differentiated arguments, flattened, and how to put all back.
 
     Traced arrays among the arguments that are not differentiated lead the flat arguments, so that rules may
     run after the trace that made them.
@@ -205,7 +205,7 @@ class custom_jvp(_Custom):
         return jvp
 
     def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
-        """Set one rule for each argument: `jvp_i(t, out, *primals) -> tangent_out`; None where there is no derivative."""
+        """Set a rule for each argument, `jvp_i(t, out, *primals) -> tangent_out`; None where there is no derivative."""
         if self.nondiff_argnums:
             raise ArgumentError("defjvps does not go with nondiff_argnums", "use `defjvp`")
 

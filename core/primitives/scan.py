@@ -421,7 +421,7 @@ def scan(
     unroll: int | bool = 1,
     _split_transpose: bool = False,
 ) -> tuple[Any, Any]:
-    """Carry a value along the leading axis of arrays: `carry, y = f(carry, x)` for each `x`; gives the last carry and all `y`.
+    """Carry a value along the leading axis of arrays by `carry, y = f(carry, x)`; gives the last carry and all `y`.
 
     `init`, `xs` and the results are pytrees; `length` is needed where `xs` is None. `unroll` is the number
     of steps in one turn of the compiled loop. Raises `ControlFlowTypeError` where `f` returns a carry of

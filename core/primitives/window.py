@@ -87,7 +87,7 @@ def _window_shape(
                "base_dilation": base, "window_dilation": holes}  # fmt: skip
     for option, value in options.items():
         if len(value) != x.ndim:
-            raise ShapeError(f"{name} of {x.show()}: {option} {value} has {len(value)} entries", "give one for each axis")
+            raise ShapeError(f"{name} of {x.show()}: {option} is {value}", "give one entry for each axis")
         if option != "padding" and min(value, default=1) < 1:
             raise ArgumentError(f"{name} of {x.show()}: {option} {value}", "entries are at least 1")
     return windows(x.shape, window_dimensions, window_strides, padding, base, holes)
@@ -155,11 +155,16 @@ def _zero(dtype: Any) -> Any:
     return np.zeros((), dtype)[()]
 
 
+def _wide(dtype: Any) -> Any:
+    """The dtype to sum in."""
+    return np.dtype(np.float32) if kind(dtype) == "float" and dtype.itemsize < 4 else dtype
+
+
 def _reducer(
     name: str, ufunc: Any, identity: Callable[[Any], Any], kinds: Sequence[str], jvp: Any, transpose: Any = None
 ) -> Primitive:
     def numpy(x: np.ndarray, **params: Any) -> np.ndarray:
-        wide = np.dtype(np.float32) if kind(x.dtype) == "float" and x.dtype.itemsize < 4 else x.dtype
+        wide = _wide(x.dtype)
         view = _view(x, identity(x.dtype), params).astype(wide)
         return ufunc.reduce(view, axis=-1, initial=np.asarray(identity(x.dtype)).astype(wide)[()])
 
@@ -261,8 +266,10 @@ def _gather_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
     return out, select_and_gather_add_p.bind(dt, x, **params)
 
 
-def _gather_transpose(ct: Any, tangents: Any, operand: Any, *, select_prim: Primitive, window_dimensions: Dims,
-                      window_strides: Dims, padding: Pads, base_dilation: Dims, window_dilation: Dims) -> Any:  # fmt: skip
+def _gather_transpose(
+    ct: Any, tangents: Any, operand: Any, *, select_prim: Primitive, window_dimensions: Dims, window_strides: Dims,
+    padding: Pads, base_dilation: Dims, window_dilation: Dims,
+) -> Any:  # fmt: skip
     if type(ct) is Zero:
         return [None, None]
     if set(base_dilation) | set(window_dilation) != {1} and base_dilation:
@@ -302,7 +309,7 @@ def _scatter_numpy(source: np.ndarray, operand: np.ndarray, *, select_prim: Prim
     size = operand.size
     index = _view(np.arange(1, size + 1).reshape(operand.shape), 0, params)
     place = np.take_along_axis(index, _chosen(operand, select_prim, params), -1)[..., 0]
-    out = np.zeros(size + 1, np.float32 if source.dtype.itemsize < 4 and kind(source.dtype) == "float" else source.dtype)
+    out = np.zeros(size + 1, _wide(source.dtype))
     np.add.at(out, place.reshape(-1), source.reshape(-1).astype(out.dtype))
     return out[1:].reshape(operand.shape)
 
@@ -341,7 +348,8 @@ def _generic_typing(*types: ArrayType, computation: Program, **params: Any) -> l
     if any(a.shape != arrays[0].shape for a in arrays):
         raise ShapeError(f"reduce_window of {', '.join(a.show() for a in arrays)}", "arrays have one shape")
     if any(s.shape or s.dtype != a.dtype for a, s in zip(arrays, starts, strict=True)):
-        raise ShapeError(f"reduce_window starts from {', '.join(s.show() for s in starts)}", "give a scalar for each array")
+        shown = ", ".join(s.show() for s in starts)
+        raise ShapeError(f"reduce_window starts from {shown}", "give a scalar of its dtype for each array")
     found = [t.dtype for t in computation.out_types if not t.shape]  # type: ignore[union-attr]
     if found != [a.dtype for a in arrays]:
         shown = ", ".join(t.show() for t in computation.out_types)

@@ -33,7 +33,9 @@ def _params(window: tuple, **options: Any) -> dict[str, Any]:
 
 _PLAIN = _params((2, 3))
 _PADDED = _params((2, 3), window_strides=(2, 1), padding=((1, 0), (1, 2)))
-_DILATED = _params((2, 2), base_dilation=(2, 1), window_dilation=(1, 2), window_strides=(1, 2), padding=((1, 1), (0, 1)))
+_DILATED = _params(
+    (2, 2), base_dilation=(2, 1), window_dilation=(1, 2), window_strides=(1, 2), padding=((1, 1), (0, 1))
+)
 _NO_DILATION = {k: v for k, v in _PADDED.items() if "dilation" not in k}
 
 

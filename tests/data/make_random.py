@@ -13,7 +13,8 @@ SEEDS = (0, 7, -1, 2**31 - 1)
 LOGITS = {"array": [[0.1, -1.0, 2.0], [3.0, 3.5, -2.0]], "dtype": "float32"}
 ALPHA = {"array": [0.5, 1.5, 3.0], "dtype": "float32"}
 TABLE: list[tuple[str, list, dict]] = [
-    ("bits", [], {}), ("bits", [[5]], {"dtype": "uint8"}), ("bits", [[2, 3]], {"dtype": "uint16"}), ("bits", [[7]], {}),
+    ("bits", [], {}), ("bits", [[5]], {"dtype": "uint8"}), ("bits", [[2, 3]], {"dtype": "uint16"}),
+    ("bits", [[7]], {}),
     ("uniform", [], {}), ("uniform", [[3, 4]], {}), ("uniform", [[2, 1, 3]], {"dtype": "float16"}),
     ("uniform", [[9]], {"dtype": "bfloat16"}), ("uniform", [[5]], {"minval": -3.0, "maxval": 5.5}), ("uniform", [[0]], {}),
     ("normal", [], {}), ("normal", [[33]], {}), ("normal", [[4]], {"dtype": "bfloat16"}),
@@ -68,7 +69,8 @@ def rows():
         for name, args, kwargs in TABLE:
             full = {k: argument(v) for k, v in kwargs.items()}
             out = getattr(jax.random, name)(key, *map(argument, args), **full)
-            yield {"name": name, "seed": seed, "args": args, "kwargs": kwargs, "dtype": str(out.dtype), "value": plain(out)}
+            row = {"name": name, "seed": seed, "args": args, "kwargs": kwargs}
+            yield row | {"dtype": str(out.dtype), "value": plain(out)}
 
 
 if __name__ == "__main__":

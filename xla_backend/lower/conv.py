@@ -14,7 +14,8 @@ from .emit import Emitter, Operand, integers
 def pads_attribute(padding: Sequence[tuple[int, int]]) -> str:
     """`padding` as a dense integer matrix."""
     rows = ", ".join(f"[{low}, {high}]" for low, high in padding)
-    return f"padding = dense<[{rows}]> : tensor<{len(padding)}x2xi64>" if padding else "padding = dense<> : tensor<0x2xi64>"
+    body = f"[{rows}]" if padding else ""
+    return f"padding = dense<{body}> : tensor<{len(padding)}x2xi64>"
 
 
 def _dimensions(spec: Sequence[int], names: str) -> str:

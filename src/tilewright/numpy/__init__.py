@@ -2,7 +2,8 @@
 
 from ..core.primitives.shape import broadcast_shapes
 from ..core.trace import Value as ndarray
-from . import fft, linalg, methods
+from . import fft, linalg
+from . import methods as _methods  # noqa: F401  gives arrays their methods
 from .arithmetic import (
     allclose,
     array_equal,

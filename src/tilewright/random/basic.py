@@ -73,7 +73,8 @@ def uniform(
     True
     """
     key = one_key("uniform", key, out_sharding)
-    return draw_uniform(key, minval, maxval, sample_shape("uniform", shape, minval, maxval), float_dtype("uniform", dtype))
+    shape = sample_shape("uniform", shape, minval, maxval)
+    return draw_uniform(key, minval, maxval, shape, float_dtype("uniform", dtype))
 
 
 @functools.partial(jit, static_argnums=(3, 4))
@@ -424,7 +425,8 @@ def categorical(
         raise ArgumentError(
             f"categorical: {math.prod(lead)} draws of {full[axis]} categories without replacement", "use replace=True"
         )
-    return _categorical(key, logits, axis, shape, lead, replace, chosen("categorical's mode", mode or "low", ("high", "low")))
+    mode = chosen("categorical's mode", mode or "low", ("high", "low"))
+    return _categorical(key, logits, axis, shape, lead, replace, mode)
 
 
 @functools.partial(jit, static_argnums=(2, 3, 4, 5, 6))

@@ -92,7 +92,7 @@ exponential = _plain("exponential", "Exponential values, with density exp(-x) on
 laplace = _plain("laplace", "Laplace values, with density exp(-|x|) / 2.", _laplace)
 logistic = _plain("logistic", "Logistic values, with density exp(-x) / (1 + exp(-x))^2.", _logistic)
 cauchy = _plain("cauchy", "Cauchy values, with density 1 / (pi (x^2 + 1)).", _cauchy)
-maxwell = _plain("maxwell", "One-sided Maxwell values: lengths of standard normal vectors in three dimensions.", draw_maxwell)
+maxwell = _plain("maxwell", "One-sided Maxwell values: lengths of standard normal 3-vectors.", draw_maxwell)
 
 
 def pareto(key: Any, b: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Any:
@@ -127,7 +127,8 @@ def _rayleigh(key: Any, scale: Any, shape: Any, dtype: Any) -> Any:
 def weibull_min(key: Any, scale: Any, concentration: Any, shape: Shape = (), dtype: Any = None) -> Any:
     """Weibull values: `scale` times an exponential value to the power 1 / concentration."""
     key = one_key("weibull_min", key)
-    return _weibull_min(key, scale, concentration, sample_shape("weibull_min", shape), float_dtype("weibull_min", dtype))
+    dtype = float_dtype("weibull_min", dtype)
+    return _weibull_min(key, scale, concentration, sample_shape("weibull_min", shape), dtype)
 
 
 @functools.partial(jit, static_argnums=(3, 4))
@@ -138,8 +139,9 @@ def _weibull_min(key: Any, scale: Any, concentration: Any, shape: Any, dtype: An
 
 
 def triangular(
-    key: Any, left: Any, mode: Any, right: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None
-) -> Any:
+    key: Any, left: Any, mode: Any, right: Any, shape: Shape | None = None, dtype: Any = None, *,
+    out_sharding: None = None,
+) -> Any:  # fmt: skip
     """Values of the triangular density that rises from `left` to `mode` and falls to `right`."""
     key = one_key("triangular", key, out_sharding)
     shape = sample_shape("triangular", shape, left, mode, right)
@@ -159,7 +161,7 @@ def _triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any, dtype: A
 
 
 def lognormal(
-    key: Any, sigma: Any = np.float32(1), shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None
+    key: Any, sigma: Any = 1.0, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None
 ) -> Any:
     """The exponential of normal values with standard deviation `sigma`."""
     key = one_key("lognormal", key, out_sharding)
@@ -221,11 +223,13 @@ def multivariate_normal(
         raise UnsupportedError(f"multivariate_normal: method={method!r}", "use method='cholesky'")
     left, right = shape_of(mean), shape_of(cov)
     if not left or len(right) < 2 or right[-2:] != (left[-1], left[-1]):
-        raise ShapeError(f"multivariate_normal: mean of shape {left}, cov of shape {right}", "give (..., n) and (..., n, n)")
+        raise ShapeError(
+            f"multivariate_normal: mean of shape {left}, cov of shape {right}", "give (..., n) and (..., n, n)"
+        )
     lead = shapes.broadcast_shapes(left[:-1], right[:-2])
     shape = lead if shape is None else shapes.as_shape(shape, "multivariate_normal")
     if shapes.broadcast_shapes(shape, lead) != shape:
-        raise ShapeError(f"multivariate_normal: shape {shape} does not end in {lead}", "prepend axes to the parameters' shape")
+        raise ShapeError(f"multivariate_normal: shape {shape} does not end in {lead}", "prepend axes to that")
     return _multivariate_normal(key, mean, cov, shape, float_dtype("multivariate_normal", dtype))
 
 
@@ -446,8 +450,9 @@ def _t(key: Any, df: Any, shape: Any, dtype: Any) -> Any:
 
 
 def chisquare(
-    key: Any, df: Any, shape: Shape | None = None, dtype: Any = None, *, method: str = "exact", out_sharding: None = None
-) -> Any:
+    key: Any, df: Any, shape: Shape | None = None, dtype: Any = None, *, method: str = "exact",
+    out_sharding: None = None,
+) -> Any:  # fmt: skip
     """Chi-square values with `df` degrees of freedom."""
     key = one_key("chisquare", key, out_sharding)
     _exact("chisquare", method)

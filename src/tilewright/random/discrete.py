@@ -57,9 +57,10 @@ def _geometric(key: Any, p: Any, shape: Any, dtype: Any) -> Any:
 
 
 def poisson(
-    key: Any, lam: Any, shape: Shape | None = None, dtype: Any = None, *, method: str = "exact", out_sharding: None = None
-) -> Any:
-    """Poisson counts of mean `lam`: by products of uniforms below 10 (Knuth), by rejection above (Hormann's PTRS, 1993).
+    key: Any, lam: Any, shape: Shape | None = None, dtype: Any = None, *, method: str = "exact",
+    out_sharding: None = None,
+) -> Any:  # fmt: skip
+    """Poisson counts of mean `lam`: by products of uniforms below 10 (Knuth), above by rejection (Hormann, 1993).
 
     >>> import tilewright as tw
     >>> int(tw.random.poisson(tw.random.key(0), 0.0))

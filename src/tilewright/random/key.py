@@ -128,7 +128,8 @@ def _seeded(name: str, seed: Any, impl: Any) -> Any:
         try:
             seed = np.int64(seed)
         except OverflowError:
-            raise ArgumentError(f"{name}: seed {seed} does not fit in 64 bits", "give one from -2^63 to 2^63 - 1") from None
+            message = f"{name}: seed {seed} does not fit in 64 bits"
+            raise ArgumentError(message, "give one from -2^63 to 2^63 - 1") from None
     type_ = typeof(seed)
     if is_key(type_.dtype):  # type: ignore[union-attr]
         raise ArgumentTypeError(f"{name} takes an integer seed, got a key", "use `fold_in` or `split` on a key")

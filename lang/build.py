@@ -1,0 +1,78 @@
+"""Making kernels from kernels: new grids for old index maps, bodies traced from functions, unused parts dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..core.ir import Program
+from ..core.trace import eval_program, trace_program
+from ..core.types import ArrayType, MemorySpace, RefType
+from .kernel import ID, Block, Kernel, trace_map
+from .normalize import normalize
+from .phases import drop_local_writes
+
+Ids = Callable[[Sequence[Any]], Sequence[Any]]
+
+
+def remap(block: Block, prefetch: Sequence[ArrayType], grid: Sequence[int], ids: Ids, **changes: Any) -> Block:
+    """A block under another grid: `ids` gives the old ids from the new ones."""
+    index_map = block.index_map
+    if index_map is not None:
+        old, n = index_map, len(grid)
+        index_map = trace_map(grid, prefetch, lambda *args: eval_program(old, *ids(args[:n]), *args[n:]))
+    return replace(block, index_map=index_map, **changes)
+
+
+def grid_block(name: str, shape: Sequence[int], dtype: Any, axes: Sequence[int], grid: Sequence[int],
+               prefetch: Sequence[ArrayType]) -> Block:  # fmt: skip
+    """A block of its own for every cell of some grid axes: an array with those axes leading."""
+    rank, n = len(shape), len(axes)
+    array = ArrayType((*(grid[a] for a in axes), *shape), dtype)
+    index_map = trace_map(grid, prefetch, lambda *args: [*(args[a] for a in axes), *[np.int32(0)] * rank])
+    return Block(name, array, (*[1] * n, *shape), (*[True] * n, *[False] * rank), (False,) * (n + rank), index_map,
+                 MemorySpace.VMEM, None, ((0, 0),) * (n + rank))  # fmt: skip
+
+
+def trace_kernel(
+    name: str, grid: Sequence[int], prefetch: Sequence[ArrayType], inputs: Sequence[Block], outputs: Sequence[Block],
+    scratch: Sequence[RefType], body: Callable[..., None], like: Kernel, aliases: Sequence[tuple[int, int]] = (),
+) -> Kernel:  # fmt: skip
+    """A kernel whose body is traced from `body(ids, prefetched, inputs, outputs, scratch)`."""
+    n, p, i, o = len(grid), len(prefetch), len(inputs), len(outputs)
+    types: list[Any] = [ID] * n + [RefType(t, MemorySpace.SMEM) for t in prefetch]
+    types += [b.ref_type for b in (*inputs, *outputs)] + list(scratch)
+
+    def fun(*values: Any) -> list[Any]:
+        ids, rest = values[:n], values[n:]
+        body(ids, rest[:p], rest[p : p + i], rest[p + i : p + i + o], rest[p + i + o :])
+        return []
+
+    program = normalize(trace_program(fun, types, name))
+    return Kernel(name, tuple(grid), tuple(prefetch), tuple(inputs), tuple(outputs), tuple(scratch), program,
+                  tuple(aliases), None, like.interpret, source=like.source)  # fmt: skip
+
+
+def prune(kernel: Kernel) -> tuple[Kernel, list[int]]:
+    """A kernel without the inputs and scratch that its body does not use; gives which inputs are left."""
+    _, first_in, first_out, first_scratch, end = kernel.splits
+    body = drop_local_writes(kernel.body, kernel.body.inputs[first_scratch:end])
+    used = {a for e in body.eqns for a in e.inputs}
+    aliased = {i for i, _ in kernel.aliases}
+    kept = [i for i in range(len(kernel.inputs)) if i in aliased or body.inputs[first_in + i] in used]
+    scratch = [i for i in range(len(kernel.scratch)) if body.inputs[first_scratch + i] in used]
+    variables = body.inputs
+    inputs = [
+        *variables[:first_in], *(variables[first_in + i] for i in kept), *variables[first_out:first_scratch],
+        *(variables[first_scratch + i] for i in scratch),
+    ]  # fmt: skip
+    number = {i: k for k, i in enumerate(kept)}
+    smaller = kernel.replace(
+        inputs=tuple(kernel.inputs[i] for i in kept), scratch=tuple(kernel.scratch[i] for i in scratch),
+        body=Program(inputs, body.eqns, body.outputs, body.constants, body.values, body.name),
+        aliases=tuple((number[i], o) for i, o in kernel.aliases),
+    )  # fmt: skip
+    return smaller, kept

@@ -1,0 +1,47 @@
+"""`jax.nn`'s names: activations, normalisation, attention, and initializers."""
+
+from ..numpy.ufuncs import tanh
+from . import initializers
+from .activations import (
+    celu,
+    elu,
+    gelu,
+    glu,
+    hard_sigmoid,
+    hard_silu,
+    hard_swish,
+    hard_tanh,
+    identity,
+    leaky_relu,
+    log1mexp,
+    log_sigmoid,
+    mish,
+    relu,
+    relu6,
+    selu,
+    sigmoid,
+    silu,
+    soft_sign,
+    softplus,
+    sparse_plus,
+    sparse_sigmoid,
+    squareplus,
+    swish,
+)
+from .attention import dot_product_attention
+from .normalisation import (
+    log_softmax,
+    logmeanexp,
+    logsumexp,
+    normalize,
+    one_hot,
+    softmax,
+    standardize,
+)
+
+__all__ = [
+    "celu", "dot_product_attention", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh",
+    "identity", "initializers", "leaky_relu", "log1mexp", "log_sigmoid", "log_softmax", "logmeanexp", "logsumexp",
+    "mish", "normalize", "one_hot", "relu", "relu6", "selu", "sigmoid", "silu", "soft_sign", "softmax", "softplus",
+    "sparse_plus", "sparse_sigmoid", "squareplus", "standardize", "swish", "tanh",
+]  # fmt: skip

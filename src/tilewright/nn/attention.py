@@ -1,0 +1,118 @@
+"""Scaled dot-product attention, as one expression of arrays."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import ArgumentError, ShapeError
+from .. import lax
+from ..numpy.contract import einsum
+from ..numpy.shape import repeat
+from ..numpy.ufuncs import _boolean, where3
+from ..numpy.util import Array, ArrayLike, astype, composite, dtype_of, promote_dtypes_inexact, shape_of, value
+from .normalisation import softmax
+
+IMPLEMENTATIONS = (None, "xla", "cudnn")
+
+
+def dot_product_attention(
+    query: ArrayLike, key: ArrayLike, value: ArrayLike, bias: ArrayLike | None = None, mask: ArrayLike | None = None,
+    *, scale: float | None = None, is_causal: bool = False, query_seq_lengths: ArrayLike | None = None,
+    key_value_seq_lengths: ArrayLike | None = None, local_window_size: int | tuple[int, int] | None = None,
+    implementation: str | None = None, return_residual: bool = False,
+) -> Any:  # fmt: skip
+    """`softmax(query @ key.T * scale + bias) @ value` over heads, with masks.
+
+    Shapes: query (batch, T, N, H), key and value (batch, S, K, H), where K divides N (grouped heads); the batch
+    axis may be absent. bias and mask broadcast to (batch, N, T, S). Lengths, one per batch element, leave out what
+    comes after them; `local_window_size` keeps keys within (left, right) positions. With `return_residual` also the
+    logarithm of the softmax sums, of shape (batch, T, N). Softmax is computed in float32.
+
+    >>> q = jnp.ones((1, 2, 1, 4))
+    >>> nn.dot_product_attention(q, q, q).shape
+    (1, 2, 1, 4)
+    """
+    if implementation not in IMPLEMENTATIONS:
+        raise ArgumentError(f"there is no implementation {implementation!r} of attention", f"one of {IMPLEMENTATIONS}")
+    window = (local_window_size, local_window_size) if isinstance(local_window_size, int) else local_window_size
+    result, residual = _attention(
+        query, key, value, bias, mask, query_seq_lengths, key_value_seq_lengths, scale, is_causal, window
+    )
+    return (result, residual) if return_residual else result
+
+
+@composite("scale", "is_causal", "window")
+def _attention(
+    query: Any, key: Any, val: Any, bias: Any = None, mask: Any = None, query_lengths: Any = None,
+    key_lengths: Any = None, scale: Any = None, is_causal: bool = False, window: Any = None,
+) -> tuple[Array, Array]:  # fmt: skip
+    q, k, v = promote_dtypes_inexact(value(query), value(key), value(val))
+    alone = len(shape_of(q)) == 3
+    if alone:
+        q, k, v = (lax.expand_dims(x, (0,)) for x in (q, k, v))
+    _check_shapes(q, k, v)
+    heads, groups = shape_of(q)[2], shape_of(k)[2]
+    if groups != heads:
+        k, v = (repeat(x, heads // groups, 2) for x in (k, v))
+    dtype = dtype_of(q)
+    work = np.dtype(np.float32) if dtype.itemsize < 4 else dtype
+    scale = 1 / math.sqrt(shape_of(q)[-1]) if scale is None else scale
+    logits = einsum("btnh,bsnh->bnts", q, k, preferred_element_type=work) * scale
+    if bias is not None:
+        logits = logits + _four_axes(value(bias))
+    keep = _kept(logits, mask, query_lengths, key_lengths, is_causal, window)
+    if keep is not None:
+        # Large and negative rather than -inf: a row that keeps nothing must not become nan.
+        logits = where3(keep, logits, np.asarray(-0.7 * float(np.finfo(work).max), work)[()])
+    shares = astype(softmax(logits, -1), dtype)
+    result = einsum("bnts,bsnh->btnh", shares, v)
+    if query_lengths is not None:
+        inside = lax.broadcasted_iota(np.dtype(np.int32), (1, shape_of(q)[1], 1, 1), 1) < _four_axes_of(query_lengths)
+        result = where3(inside, result, np.zeros((), dtype_of(result))[()])
+    from .normalisation import logsumexp
+
+    residual = lax.transpose(logsumexp(logits, -1), (0, 2, 1))
+    if alone:
+        result, residual = lax.squeeze(result, (0,)), lax.squeeze(residual, (0,))
+    return result, residual
+
+
+def _check_shapes(q: Array, k: Array, v: Array) -> None:
+    shapes = [shape_of(x) for x in (q, k, v)]
+    (b, _, n, h), (bk, s, g, hk), (bv, sv, gv, _) = shapes
+    if (b, s, g) != (bv, sv, gv) or bk != b or h != hk or n % g:
+        raise ShapeError(
+            f"attention of query {shapes[0]}, key {shapes[1]}, value {shapes[2]}",
+            "shapes are (batch, T, N, H), (batch, S, K, H), (batch, S, K, H) with K dividing N",
+        )
+
+
+def _four_axes(x: Array) -> Array:
+    return lax.expand_dims(x, tuple(range(4 - len(shape_of(x))))) if len(shape_of(x)) < 4 else x
+
+
+def _four_axes_of(lengths: Any) -> Array:
+    return lax.expand_dims(value(lengths), (1, 2, 3))
+
+
+def _kept(logits: Array, mask: Any, query_lengths: Any, key_lengths: Any, is_causal: bool, window: Any) -> Any:
+    """Which logits count; None if all do."""
+    *_, t, s = shape_of(logits)
+    rows, columns = (lax.broadcasted_iota(np.dtype(np.int32), (1, 1, t, s), d) for d in (2, 3))
+    parts = [] if mask is None else [_boolean(_four_axes(value(mask)))]
+    if is_causal:
+        parts.append(rows >= columns)
+    if window is not None:
+        left, right = window
+        parts += [columns >= rows - left, columns <= rows + right]
+    if query_lengths is not None:
+        parts.append(rows < _four_axes_of(query_lengths))
+    if key_lengths is not None:
+        parts.append(columns < _four_axes_of(key_lengths))
+    keep = None
+    for part in parts:
+        keep = part if keep is None else keep & part
+    return keep

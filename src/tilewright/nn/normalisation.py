@@ -1,0 +1,198 @@
+"""Softmax and its relatives, standardisation, one-hot encoding."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import ArgumentError
+from .. import lax
+from ..numpy import reductions
+from ..numpy.ufuncs import _boolean, isfinite, isnan, where3
+from ..numpy.util import (
+    Array,
+    ArrayLike,
+    DTypeLike,
+    astype,
+    axes_of,
+    axis_of,
+    composite,
+    computation_dtype,
+    default_float,
+    dtype_argument,
+    dtype_of,
+    is_complex,
+    promote_dtypes_inexact,
+    shape_of,
+    value,
+)
+
+
+def _largest(x: Array, axes: tuple[int, ...], where: Any) -> Array:
+    """The largest element, as a constant of differentiation; 0 in place of an infinity."""
+    top = reductions.max(x, axes, keepdims=True, where=where, initial=None if where is None else -np.inf)
+    return lax.stop_gradient(where3(isfinite(top), top, np.zeros((), dtype_of(top))[()]))
+
+
+@composite("axis")
+def softmax(x: ArrayLike, axis: Any = -1, where: ArrayLike | None = None) -> Array:
+    """`exp(x)` divided by its sum over an axis, computed without overflow; masked elements give 0.
+
+    >>> nn.softmax(jnp.array([0., 0.]))
+    Array([0.5, 0.5], dtype=float32)
+    """
+    (x,) = promote_dtypes_inexact(value(x, "softmax"))
+    axes = axes_of(axis, len(shape_of(x)))
+    power = lax.exp(x - _shift(x, axes, where))
+    if where is not None:
+        power = where3(_boolean(value(where)), power, 0.0)
+    return power / reductions.sum(power, axes, keepdims=True)
+
+
+def _shift(x: Array, axes: tuple[int, ...], where: Any) -> Array:
+    top = reductions.max(x, axes, keepdims=True, where=where, initial=None if where is None else -np.inf)
+    return lax.stop_gradient(top)
+
+
+@composite("axis")
+def log_softmax(x: ArrayLike, axis: Any = -1, where: ArrayLike | None = None) -> Array:
+    """The logarithm of `softmax`; masked elements give -inf.
+
+    >>> nn.log_softmax(jnp.array([3.]))
+    Array([0.], dtype=float32)
+    """
+    (x,) = promote_dtypes_inexact(value(x, "log_softmax"))
+    axes = axes_of(axis, len(shape_of(x)))
+    shifted = x - _shift(x, axes, where)
+    total = reductions.sum(lax.exp(shifted), axes, keepdims=True, where=where)
+    result = shifted - lax.log(total)
+    return result if where is None else where3(_boolean(value(where)), result, -np.inf)
+
+
+def logsumexp(
+    a: ArrayLike, axis: Any = None, b: ArrayLike | None = None, keepdims: bool = False, return_sign: bool = False,
+    where: ArrayLike | None = None,
+) -> Any:  # fmt: skip
+    """`log(sum(b * exp(a)))` over axes without overflow; with `return_sign`, also the sign of the sum.
+
+    >>> float(nn.logsumexp(jnp.array([1000., -1000.])))
+    1000.0
+    """
+    result, sign = _logsumexp(a, axis, b, keepdims, where)
+    if return_sign:
+        return result, sign
+    if b is None:
+        return result
+    return _nan_if_negative(result, sign)
+
+
+@composite()
+def _nan_if_negative(result: Any, sign: Any) -> Array:
+    if is_complex(dtype_of(result)):
+        return result + lax.log(sign)
+    return where3(lax.lt(sign, 0), np.asarray(np.nan, dtype_of(result))[()], result)
+
+
+@composite("axis", "keepdims")
+def _logsumexp(a: Any, axis: Any, b: Any, keepdims: bool, where: Any) -> tuple[Array, Array]:
+    if b is None:
+        (a,) = promote_dtypes_inexact(value(a, "logsumexp"))
+    else:
+        a, b = promote_dtypes_inexact(value(a, "logsumexp"), value(b))
+        # Terms with weight 0 must not enter the maximum, nor be 0 times infinity.
+        counts = lax.ne(b, np.zeros((), dtype_of(b))[()])
+        a = where3(counts, a, np.asarray(-np.inf).astype(dtype_of(a))[()])
+    if where is not None:
+        a = where3(_boolean(value(where)), a, np.asarray(-np.inf).astype(dtype_of(a))[()])
+    axes = axes_of(axis, len(shape_of(a)))
+    real = lax.real(a) if is_complex(dtype_of(a)) else a
+    top = _largest(real, axes, None) if 0 not in [shape_of(a)[d] for d in axes] else None
+    if top is None:
+        nothing = reductions.sum(real, axes, keepdims=keepdims)
+        return nothing - np.inf, nothing
+    power = lax.exp(a - top)
+    if b is not None:
+        power = where3(counts, b * power, np.zeros((), dtype_of(power))[()])
+    total = reductions.sum(power, axes, keepdims=True)
+    sign = lax.sign(total)
+    result = lax.log(lax.abs(total)) + top
+    if not keepdims:
+        result, sign = lax.squeeze(result, axes), lax.squeeze(sign, axes)
+    if is_complex(dtype_of(a)) and b is None:
+        return lax.complex(result, lax.imag(lax.log(sign))), sign
+    return result, sign
+
+
+def logmeanexp(x: ArrayLike, axis: Any = None, where: ArrayLike | None = None, keepdims: bool = False) -> Array:
+    """`log(mean(exp(x)))` over axes without overflow.
+
+    >>> float(nn.logmeanexp(jnp.array([1000., 1000.])))
+    1000.0
+    """
+    return _logmeanexp(x, where, axis, keepdims)
+
+
+@composite("axis", "keepdims")
+def _logmeanexp(x: Any, where: Any = None, axis: Any = None, keepdims: bool = False) -> Array:
+    (x,) = promote_dtypes_inexact(value(x, "logmeanexp"))
+    total = logsumexp(x, axis, keepdims=keepdims, where=where)
+    axes = axes_of(axis, len(shape_of(x)))
+    size = reductions.count(shape_of(x), axes, where, dtype_of(x), keepdims)
+    return total - lax.log(value(astype(size, dtype_of(x))))
+
+
+@composite("axis", "epsilon", "algorithm")
+def standardize(
+    x: ArrayLike, axis: Any = -1, mean: ArrayLike | None = None, variance: ArrayLike | None = None,
+    epsilon: ArrayLike = 1e-5, where: ArrayLike | None = None, *, algorithm: str = "fast",
+) -> Array:  # fmt: skip
+    """Shift and scale to mean 0 and variance 1 over axes: `(x - mean) / sqrt(variance + epsilon)`.
+
+    The variance is `mean(x**2) - mean(x)**2` ('fast', one pass) or the mean squared distance ('two_pass').
+
+    >>> nn.standardize(jnp.array([-1., 1.]), epsilon=0.)
+    Array([-1.,  1.], dtype=float32)
+    """
+    (x,) = promote_dtypes_inexact(value(x, "standardize"))
+    axes = axes_of(axis, len(shape_of(x)))
+    if mean is None:
+        mean = reductions.mean(x, axes, keepdims=True, where=where)
+    if variance is None:
+        if algorithm == "two_pass":
+            variance = reductions.mean(lax.square(x - mean), axes, keepdims=True, where=where)
+        elif algorithm == "fast":
+            squares = reductions.mean(lax.square(x), axes, keepdims=True, where=where)
+            variance = squares - lax.square(value(mean))
+        else:
+            raise ArgumentError(f"there is no algorithm {algorithm!r}", "one of 'fast', 'two_pass'")
+    return (x - mean) * lax.rsqrt(variance + epsilon)
+
+
+normalize = standardize
+
+
+@composite("num_classes", "dtype", "axis")
+def _one_hot(x: Any, num_classes: int, dtype: Any, axis: int) -> Array:
+    x = value(x, "one_hot")
+    axis = axis_of(axis, len(shape_of(x)) + 1)
+    wide = lax.expand_dims(x, (axis,))
+    classes = lax.broadcasted_iota(
+        dtype_of(x), tuple(num_classes if d == axis else 1 for d in range(len(shape_of(wide)))), axis
+    )
+    from ..numpy.ufuncs import equal
+
+    return astype(equal(wide, classes), dtype)
+
+
+def one_hot(
+    x: ArrayLike, num_classes: Any, *, dtype: DTypeLike = None, axis: Any = -1, out_sharding: Any = None
+) -> Array:
+    """Numbers of classes as rows with a single 1; a number out of range gives a row of zeros.
+
+    >>> nn.one_hot(jnp.array([1]), 3)
+    Array([[0., 1., 0.]], dtype=float32)
+    """
+    return _one_hot(x, operator.index(num_classes), dtype_argument(dtype) or default_float(), operator.index(axis))
+
