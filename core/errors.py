@@ -222,3 +222,11 @@ class NonFiniteError(TilewrightError, FloatingPointError):
 
 class VersionError(TilewrightError, ImportError):
     """A package that is missing or of another version than this one works with."""
+
+
+class TuningError(TilewrightError, RuntimeError):
+    """No configuration of a tuned function compiles and gives the reference's result."""
+
+
+class NotTunedError(TilewrightError, LookupError):
+    """A function that is required to be tuned was called with arguments nobody has tuned it for."""

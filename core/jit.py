@@ -202,7 +202,7 @@ class Jit:
             state = self._select(config)
         given = (args, kwargs)
         args, kwargs, statics = self._split(args, kwargs) if self._static else (args, kwargs, ())
-        leaves, treedef = tree.flatten((args, kwargs))
+        leaves, treedef = tree.registry.flatten((args, kwargs), None)
         if _current.get() is not EVAL:
             return self._bind(self._entry(state, leaves, treedef, statics, given), leaves)
         in_types = [x.aval if isinstance(x, Value) else None for x in leaves]
@@ -228,7 +228,8 @@ class Jit:
         if not kwargs and not self._static and not checked and treedef == tree.structure(((0,) * len(args), {})):
             n = len(args)
             state.flat[tuple(in_types) if n != 1 else in_types[0]] = entry.run
-            self._specialize(n)
+            if all(isinstance(x, Value) for x in leaves):
+                self._specialize(n)
         return entry.run
 
     def _specialize(self, arity: int) -> None:

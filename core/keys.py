@@ -24,7 +24,7 @@ _done: weakref.WeakKeyDictionary[Program, Program] = weakref.WeakKeyDictionary()
 
 def holds_keys(type: Any) -> bool:
     """Whether values of a type are (references to) random keys."""
-    return is_key(getattr(type, "dtype", None))
+    return is_key(getattr(type, "dtype", UINT32))
 
 
 def physical_type(type: Any) -> Any:

@@ -220,7 +220,8 @@ def divmod_(x: Any, y: Any) -> tuple[Any, Any]:
 
 def power(x: Any, y: Any) -> Any:
     """x ** y as NumPy raises; a Python integer y becomes repeated multiplication."""
-    if type(y) is int and type(x) not in Scalar:
+    if isinstance(y, (int, np.integer)) and not isinstance(y, bool) and type(x) not in Scalar:
+        y = int(y)
         if is_bool(_dtype(x)):
             x = convert_element_type(x, np.int64)
         return integer_pow(x, y) if y != 0 else full_like(x, 1)

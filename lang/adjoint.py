@@ -34,6 +34,10 @@ class Record:
     def uses(self, position: int) -> list[Eqn]:
         return [e for e in self.eqns if self.refs[position] in e.inputs]
 
+    def only_added(self, position: int) -> bool:
+        """Whether a Ref is only added to."""
+        return all(e.primitive is addupdate_p for e in self.uses(position))
+
     def only_read_back(self, position: int) -> bool:
         """Whether the adjoint only reads the cotangent of a Ref: it is only added to, or only stored to once."""
         uses = self.uses(position)

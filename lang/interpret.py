@@ -14,7 +14,7 @@ import numpy as np
 from ..core.errors import OutOfBoundsError
 from ..core.evaluate import evaluate
 from ..core.types import is_bool, is_complex, is_float
-from .kernel import Block, Kernel
+from .kernel import EDGE, Block, Kernel
 
 
 def poison(shape: Sequence[int], dtype: Any) -> np.ndarray:
@@ -74,6 +74,10 @@ class _Resident:
         self.index = index
         outer, inner = self._places(index)
         self.whole = poison(self.block.sizes, self.block.array.dtype)
+        if self.block.fill is EDGE and self.defined:
+            widths = [(i.start, n - i.stop) for i, n in zip(inner, self.block.sizes, strict=True)]
+            self.whole = np.pad(self.array[outer], widths, "edge")
+            return
         if not self.writable and self.block.fill is not None:
             self.whole[...] = self.block.fill
         if self.defined:

@@ -22,6 +22,7 @@ from ..core.ir import Literal, Program, Var
 from ..core.types import ArrayType, MemorySpace, RefType
 
 ID = ArrayType((), np.dtype(np.int32))
+EDGE = "edge"  # the fill that repeats the last valid element: what primal operands of a derivative load past the end
 
 
 def program_key(program: Program) -> Any:
@@ -85,7 +86,7 @@ class Block:
     @functools.cached_property
     def key(self) -> Any:
         index_map = None if self.index_map is None else program_key(self.index_map)
-        return (self.name, self.array, self.sizes, self.squeezed, self.element, index_map, self.space, self.fill,
+        return (self.name, self.array, self.sizes, self.squeezed, self.element, index_map, self.space, str(self.fill),
                 self.padding)  # fmt: skip
 
     def show(self) -> str:

@@ -25,8 +25,8 @@ def argument(x):
 def call(row):
     key = random.key(row["seed"])
     if row["name"] in ("key", "split", "fold_in"):
-        made = {"key": random.clone, "split": lambda k: random.split(k, 3), "fold_in": lambda k: random.fold_in(k, 12345)}
-        return random.key_data(made[row["name"]](key))
+        made = {"key": [], "split": [3], "fold_in": [12345]}[row["name"]]
+        return random.key_data(getattr(random, row["name"])(key, *made) if made else key)
     kwargs = {k: argument(v) for k, v in row["kwargs"].items()}
     return getattr(random, row["name"])(key, *map(argument, row["args"]), **kwargs)
 

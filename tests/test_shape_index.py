@@ -39,6 +39,8 @@ def test_shape_functions():
     equal(shape.slice_in_dim(X, -3, -1, 1, 1), X[:, -3:-1])
     equal(shape.slice_in_dim(X, None, None, 2), X[::2])
     equal(shape.index_in_dim(X, -1, 1, keepdims=False), X[:, -1])
+    equal(shape.stack([X, X], -1), np.stack([X, X], -1))
+    equal(shape.unstack(X, 1)[4], X[:, 4])
     assert shape.broadcast_shapes((3, 1), (4,), ()) == (3, 4)
     assert tracing.typeof(shape.full((), 2.0)).shape == ()
 

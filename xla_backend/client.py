@@ -16,9 +16,9 @@ _num_devices: int | None = None
 _client: Any = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Device:
-    """A device: `platform`, `id`, `device_kind`. Equal to any other Device with the same platform and id."""
+    """A device: `platform`, `id`, `device_kind`. There is one object for each."""
 
     platform: str
     id: int
@@ -29,15 +29,15 @@ class Device:
     def local_hardware_id(self) -> int:
         return self.id
 
-    @property
+    @functools.cached_property
     def raw(self) -> Any:
         """jaxlib's object for this device."""
         return _raw_devices()[self.id]
 
-    @property
+    @functools.cached_property
     def sharding(self) -> Any:
         """jaxlib's sharding that places an array wholly on this device."""
-        return _raw_sharding(self.id)
+        return shim.SingleDeviceSharding(self.raw)
 
     def __repr__(self) -> str:
         return f"{self.platform.capitalize()}Device(id={self.id})"
@@ -89,11 +89,6 @@ def client() -> Any:
 @functools.cache
 def _raw_devices() -> tuple[Any, ...]:
     return tuple(client().local_devices())
-
-
-@functools.cache
-def _raw_sharding(index: int) -> Any:
-    return shim.SingleDeviceSharding(_raw_devices()[index])
 
 
 @functools.cache

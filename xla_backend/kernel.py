@@ -20,7 +20,7 @@ from ..core.primitives.convert import convert_element_type
 from ..core.primitives.elementwise import add_p, mul_p
 from ..core.primitives.reduce import reduce_sum_p
 from ..core.primitives.scan import bind_scan
-from ..core.primitives.shape import iota_p, pad, reshape_to
+from ..core.primitives.shape import iota_p, reshape_to
 from ..core.primitives.shape import slice as slice_
 from ..core.primitives.slicing import dynamic_slice, dynamic_update_slice
 from ..core.rewrite import eliminate_dead
@@ -36,9 +36,9 @@ from .tiling import (
     arrange,
     block_layout,
     evaluate_over,
-    fill_of,
     grid_entry,
     natural_layout,
+    padded,
     plan_dims,
     tile,
     type_without,
@@ -68,7 +68,7 @@ def view_of(kernel: Kernel, block: Block, array: Any) -> View:
     plans = plan_dims(block, fact.affine, kernel.grid) if fact is not None else None
     if plans is not None:
         return View(block, plans, tile(block, plans, kernel.grid, array), natural_layout(block, plans))
-    value = pad(array, fill_of(block), _margins(block))
+    value = padded(block, array, _margins(block))
     return View(block, None, value, block_layout(block.array.ndim))
 
 
@@ -351,7 +351,10 @@ class Sequential:
         values = []
         for number, (block, plans) in enumerate(zip(self.kernel.outputs, self.low.out_plans, strict=True)):
             array = self.low.start_array(number)
-            values.append(pad(array, fill_of(block), _margins(block)) if plans is None else tile(block, plans, self.grid, array))
+            if plans is None:
+                values.append(padded(block, array, _margins(block)))
+            else:
+                values.append(tile(block, plans, self.grid, array))
         sizes = [self.grid[a] for a in sorted(self.parallel)]
         return values + [undefined((*sizes, *s.shape), s.dtype) for s in self.kernel.scratch]
 

@@ -15,13 +15,21 @@ import numpy as np
 
 from ..core.ir import Program
 from ..core.primitive import AxisInfo
-from ..core.primitives.shape import broadcast_in_dim_p, pad, reshape_to, rev_p, transpose_p
+from ..core.primitives.shape import (
+    broadcast_in_dim_p,
+    concatenate,
+    pad,
+    reshape_to,
+    rev_p,
+    slice_in_dim,
+    transpose_p,
+)
 from ..core.primitives.shape import slice as slice_
 from ..core.primitives.slicing import dynamic_update_slice
 from ..core.trace import eval_program, shape_of, typeof
 from ..core.vmap import batch_flat
 from ..lang.affine import Affine
-from ..lang.kernel import Block
+from ..lang.kernel import EDGE, Block
 
 Entry = tuple[str, int]
 Layout = tuple[Entry, ...]
@@ -90,8 +98,22 @@ def natural_layout(block: Block, plans: Sequence[DimPlan]) -> Layout:
     return tuple(out)
 
 
-def fill_of(block: Block) -> Any:
-    return np.zeros((), block.array.dtype)[()] if block.fill is None else block.fill
+def padded(block: Block, array: Any, pads: Sequence[tuple[int, int, int]]) -> Any:
+    """An array with room around it, filled as the block says."""
+    if not any(low or high for low, high, _ in pads):
+        return array
+    if block.fill is not EDGE:
+        return pad(array, np.zeros((), block.array.dtype)[()] if block.fill is None else block.fill, pads)
+    for d, (low, high, _) in enumerate(pads):
+        shape = shape_of(array)
+        ends = [slice_in_dim(array, 0, 1, 1, d), slice_in_dim(array, shape[d] - 1, shape[d], 1, d)]
+        sides = [
+            broadcast_in_dim_p.bind(x, shape=(*shape[:d], n, *shape[d + 1 :]), broadcast_dimensions=tuple(range(len(shape))))
+            for x, n in zip(ends, (low, high), strict=True)
+        ]
+        if low or high:
+            array = concatenate([x for x, n in ((sides[0], low), (array, 1), (sides[1], high)) if n], d)
+    return array
 
 
 def tile(block: Block, plans: Sequence[DimPlan], grid: Sequence[int], array: Any) -> Any:
@@ -111,8 +133,7 @@ def tile(block: Block, plans: Sequence[DimPlan], grid: Sequence[int], array: Any
             shape.append(size)
     if any(lows) or tuple(highs) != block.array.shape:
         array = slice_(array, lows, highs)
-    if any(high for _, high, _ in pads):
-        array = pad(array, fill_of(block), pads)
+    array = padded(block, array, pads)
     array = reshape_to(array, tuple(shape))
     return rev_p.bind(array, dimensions=tuple(reverse)) if reverse else array
 

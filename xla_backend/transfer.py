@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import DtypeError, NonArrayArgumentError
-from ..core.trace import Scalar, Tracer, Value, leaked
+from ..core.config import current
+from ..core.trace import Tracer, Value, leaked, typeof
 from ..core.types import BOOL, FLOAT0, UINT32, ArrayType, KeyDtype
 from . import shim
 from .client import Device, default_device
@@ -40,24 +41,30 @@ def put(x: np.ndarray, type: ArrayType, owned: bool = False, device: Device | No
     return shim.put(physical_type, device.sharding, x, device.raw, owned)
 
 
-@functools.lru_cache(SCALARS_KEPT)
-def _scalar(type: ArrayType, value: Any, text: str, device: Device) -> Any:
-    # `text` tells apart what compares equal: 0.0 and -0.0.
-    return put(np.array(value, type.dtype), type, True, device)
+_scalars: dict[Any, Any] = {}
+
+
+def _scalar(x: Any, type: ArrayType) -> Any:
+    """The buffer of a number, which is kept: making one takes longer than running a small program."""
+    if current().default_device is not None or x != x:
+        return put(np.array(x, type.dtype), type, True)
+    key = (type, x or repr(x))  # 0.0 and -0.0 are equal, their texts are not
+    found = _scalars.get(key)
+    if found is None:
+        if len(_scalars) >= SCALARS_KEPT:
+            _scalars.clear()
+        found = _scalars[key] = put(np.array(x, type.dtype), type, True)
+    return found
 
 
 def host_buffer(x: Any, type_: ArrayType) -> Any:
     """A number, NumPy array or foreign array as a buffer of a type that `typeof` gave."""
-    if type(x) in Scalar and x == x:
-        return _scalar(type_, x, "" if x else str(x), default_device())
     if isinstance(x, np.ndarray):
         if x.dtype == FLOAT0:
             return put(np.zeros(x.shape, bool), type_, True)
         return put(x, type_)
     if isinstance(x, (int, float, complex, np.generic)):
-        if x != x:
-            return put(np.array(x, type_.dtype), type_, True)
-        return _scalar(type_, x, "" if x else str(x), default_device())
+        return _scalar(x, type_)
     if isinstance(x, Tracer):
         raise leaked(x)
     if isinstance(x, Value):
@@ -69,10 +76,11 @@ def host_buffer(x: Any, type_: ArrayType) -> Any:
 
 def buffers(values: Sequence[Any], types: Sequence[Any]) -> list[Any]:
     """The buffers of values whose types are known."""
-    try:
-        return [x._buffer for x in values]
-    except AttributeError:
-        return [x._buffer if hasattr(x, "_buffer") else host_buffer(x, t) for x, t in zip(values, types, strict=True)]
+    found = []
+    for x, t in zip(values, types, strict=True):
+        buffer = getattr(x, "_buffer", None)
+        found.append(host_buffer(x, t) if buffer is None else buffer)
+    return found
 
 
 def as_numpy(buffer: Any, type: ArrayType) -> np.ndarray:

@@ -187,11 +187,11 @@ def _transpose(ct: Any, x: Any, y: Any, *, dimension_numbers: DotDimensionNumber
     if type(x) is Linear:
         if type(ct) is Zero:
             return None, None
-        return _transpose_left(ct, x.type, y, dimension_numbers, precision, swapped=False), None
+        return _transpose_left(ct, x.type, y, dimension_numbers, precision, swapped=False), None  # type: ignore[arg-type]
     if type(ct) is Zero:
         return None, None
     (lc, rc), (lb, rb) = dimension_numbers
-    return None, _transpose_left(ct, y.type, x, ((rc, lc), (rb, lb)), swapped, swapped=True)
+    return None, _transpose_left(ct, y.type, x, ((rc, lc), (rb, lb)), swapped, swapped=True)  # type: ignore[arg-type]
 
 
 def _transpose_left(
@@ -355,7 +355,7 @@ def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any
         raise ShapeError(
             f"matmul of shapes {a_type.shape} and {b_type.shape}: a scalar has no axis to sum over", "multiply with `*`"
         )
-    dtype, weak = promote_types((a_type, b_type))
+    dtype, _ = promote_types((a_type, b_type))  # type: ignore[arg-type]
     if a_type.dtype != dtype:
         a = convert_element_type(a, dtype)
     if b_type.dtype != dtype:

@@ -164,7 +164,7 @@ def _transpose(ct: Any, lhs: Any, rhs: Any, **params: Any) -> tuple[Any, Any]:
     if type(ct) is Zero:
         return None, None
     if type(lhs) is Linear:
-        return _transpose_lhs(ct, lhs.type, rhs, **params), None
+        return _transpose_lhs(ct, lhs.type, rhs, **params), None  # type: ignore[arg-type]
     return None, _transpose_rhs(ct, lhs, rhs.type, **params)
 
 
@@ -362,7 +362,7 @@ def conv_general_dilated(
                 f"conv_general_dilated: padding {padding!r} with lhs_dilation {lhs_dilation}",
                 "give pairs (low, high), or use `conv_transpose`",
             )
-        kernel = tuple(dilated(right[a], d) for a, d in zip(numbers.rhs_spec[2:], rhs_dilation, strict=True))
+        kernel = tuple(dilated(right[a], d) for a, d in zip(numbers.rhs_spec[2:], rhs_dilation, strict=False))
         padding = pads_of(padding, _sizes(left, numbers.lhs_spec[2:]), kernel, strides)
     preferred = None if preferred_element_type is None else canonical_dtype(as_dtype(preferred_element_type))
     pads = tuple((int(low), int(high)) for low, high in padding)

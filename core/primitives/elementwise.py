@@ -131,7 +131,7 @@ def _pow_typing(x: ArrayType, y: ArrayType) -> ArrayType:
     check_kind("pow", x, NUMBER)
     if not (is_integer(y.dtype) and kind(x.dtype) in INEXACT):
         same_dtype("pow", (x, y))
-    return ArrayType(shape, x.dtype, x.weak_type and (y.weak_type or is_integer(y.dtype)))
+    return ArrayType(shape, x.dtype, x.weak_type and y.weak_type)
 
 
 def _power(x: Any, y: Any) -> Any:

@@ -87,9 +87,9 @@ class _Word:
 
 def _threefry_expand(*words: Any) -> Any:
     shape = next((shape_of(w) for w in words if shape_of(w)), ())
-    spread = [_Word(broadcast_in_dim(w, shape, ()) if shape_of(w) != shape else w) for w in words]
-    x1, x2 = threefry_rounds(*spread, _Word.rotate, lambda n: _Word(np.uint32(n)))
-    return [x1.value, x2.value]
+    k1, k2, x1, x2 = (_Word(broadcast_in_dim(w, shape, ()) if shape_of(w) != shape else w) for w in words)
+    out1, out2 = threefry_rounds(k1, k2, x1, x2, _Word.rotate, lambda n: _Word(np.uint32(n)))
+    return [out1.value, out2.value]
 
 
 def _threefry_batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None]) -> Any:

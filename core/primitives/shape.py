@@ -682,6 +682,22 @@ def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
     return split_p.bind(operand, sizes=integers(sizes, "sizes", "split"), axis=axis)
 
 
+def stack(operands: Sequence[Any], axis: int = 0) -> Any:
+    """Join arrays of one shape along a new axis."""
+    operands = tuple(operands)
+    if not operands:
+        raise ArgumentError("stack: there are no arrays to stack", "pass one at least")
+    axis = as_axis(axis, len(shape_of(operands[0])) + 1, "stack")
+    return concatenate([expand_dims(x, (axis,)) for x in operands], axis)
+
+
+def unstack(operand: Any, axis: int = 0) -> list[Any]:
+    """The parts of an array along an axis, without that axis."""
+    axis = as_axis(axis, len(shape_of(operand)), "unstack")
+    parts = split(operand, (1,) * shape_of(operand)[axis], axis)
+    return [squeeze(part, (axis,)) for part in parts]
+
+
 def tile(operand: Any, reps: Sequence[int]) -> Any:
     """Repeat an array `reps[i]` times along axis `i`; missing leading axes count as size 1."""
     shape = shape_of(operand)

@@ -133,18 +133,28 @@ _LIMIT = 2000  # of terms: reached only for arguments in the hundreds of thousan
 
 
 def _until_settled(step: Callable[..., Any], init: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Repeat `step(n, *state) -> (still moving, *state)` until no element moves."""
+    """Repeat `step(n, *state) -> (still moving, *state)` until no element moves.
+
+    An element that has settled keeps its state, so that it does not gather the rounding errors of the
+    steps that others still need.
+    """
     from .loops import while_loop
     from .reduce import reduce_or_p
 
-    def body(carry: Any) -> Any:
-        n, _, state = carry
-        n = _add(n, 1)
-        moving, *state = step(n, *state)
-        return n, reduce_or_p.bind(moving, axes=tuple(range(len(shape_of(moving))))), tuple(state)
+    axes = tuple(range(len(shape_of(init[0]))))
 
-    start = (like(init[0], 0), np.bool_(True), init)
-    return while_loop(lambda carry: and_p.bind(carry[1], _lt(carry[0], _LIMIT)), body, start)[2]
+    def body(carry: Any) -> Any:
+        n, moving, state = carry
+        n = _add(n, 1)
+        still, *new = step(n, *state)
+        kept = tuple(select_n_p.bind(moving, old, fresh) for old, fresh in zip(state, new, strict=True))
+        return n, and_p.bind(moving, still), kept
+
+    def unsettled(carry: Any) -> Any:
+        return and_p.bind(reduce_or_p.bind(carry[1], axes=axes), _lt(carry[0], _LIMIT))
+
+    start = (like(init[0], 0), spread(np.bool_(True), shape_of(init[0])), init)
+    return while_loop(unsettled, body, start)[2]
 
 
 def _gamma_density(a: Any, x: Any) -> Any:

@@ -60,7 +60,7 @@ def pads_of(name: str, sizes: Sequence[int], window: Sequence[int], strides: Seq
     if name.upper() not in ("SAME", "SAME_LOWER"):
         raise ArgumentError(f"padding {name!r} is not known", "use 'SAME', 'SAME_LOWER', 'VALID' or pairs (low, high)")
     pads = []
-    for n, k, s in zip(sizes, window, strides, strict=True):
+    for n, k, s in zip(sizes, window, strides, strict=False):
         total = max((-(-n // s) - 1) * s + k - n, 0)
         less, more = total // 2, total - total // 2
         pads.append((less, more) if name.upper() == "SAME" else (more, less))
@@ -455,8 +455,8 @@ def reduce_window(
         ones if v is None else tuple(map(int, v)) for v in (window_strides, base_dilation, window_dilation)
     )
     if isinstance(padding, str):
-        sizes = tuple(dilated(n, b) for n, b in zip(types[0].shape, base, strict=True))  # type: ignore[union-attr]
-        padding = pads_of(padding, sizes, tuple(dilated(k, d) for k, d in zip(window, holes, strict=True)), strides)
+        span = tuple(dilated(k, d) for k, d in zip(window, holes, strict=False))  # lengths: see the typing rule
+        padding = pads_of(padding, types[0].shape, span, strides)  # type: ignore[union-attr]
     params = {"window_dimensions": window, "window_strides": strides, "base_dilation": base, "window_dilation": holes,
               "padding": tuple((int(a), int(b)) for a, b in padding)}  # fmt: skip
 
@@ -471,7 +471,8 @@ def reduce_window(
         raise ArgumentError(
             "the computation of reduce_window uses an array from outside", "pass it as one of the operands"
         )
-    found = _MONOIDS.get(monoid_of(program))
+    monoid = monoid_of(program)
+    found = None if monoid is None else _MONOIDS.get(monoid)
     if found is not None and not isinstance(starts[0], Tracer):
         reducer, identity = found
         dtype = types[0].dtype  # type: ignore[union-attr]

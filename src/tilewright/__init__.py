@@ -53,6 +53,7 @@ from .runtime import (
     process_count,
     process_index,
 )
+from .tune import autotune, tune
 from .xla_backend.array import Array
 
 _compile.install()

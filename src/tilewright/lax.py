@@ -6,11 +6,6 @@ from .core.primitives.associative import (
     associative_scan,
     map,
 )
-from .core.primitives.catalogue import (
-    conv,
-    reduce,
-    sort,
-)
 from .core.primitives.checkpoint import (
     optimization_barrier,
     optimization_barrier_p,
@@ -91,6 +86,7 @@ from .core.primitives.contract import (
 )
 from .core.primitives.conv import (
     ConvDimensionNumbers,
+    conv,
     conv_dimension_numbers,
     conv_general_dilated,
     conv_general_dilated_local,
@@ -229,6 +225,7 @@ from .core.primitives.reduce import (
     argmax_p,
     argmin,
     argmin_p,
+    reduce,
     reduce_and,
     reduce_and_p,
     reduce_max,
@@ -312,6 +309,7 @@ from .core.primitives.slicing import (
 from .core.primitives.sort import (
     approx_max_k,
     approx_min_k,
+    sort,
     sort_key_val,
     sort_p,
     top_k,

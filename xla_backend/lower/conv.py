@@ -48,7 +48,7 @@ def conv_general_dilated(e: Emitter, operands: list[Operand], out: ArrayType, **
     if e.platform == "cpu" or operands[0].dtype != operands[1].dtype or is_complex(out.dtype):
         operands = [e.convert(o, wide) for o in operands]
     if not is_complex(wide):
-        return e.convert(_convolution(e, *operands, ArrayType(out.shape, wide), params), out.dtype)
+        return e.convert(_convolution(e, operands[0], operands[1], ArrayType(out.shape, wide), params), out.dtype)
     half = ArrayType((), wide).dtype.type(0).real.dtype
     (lr, li), (rr, ri) = (
         [e.op(f"stablehlo.{part}", [o], ArrayType(o.shape, half)) for part in ("real", "imag")] for o in operands
@@ -56,7 +56,7 @@ def conv_general_dilated(e: Emitter, operands: list[Operand], out: ArrayType, **
     result = ArrayType(out.shape, half)
 
     def combine(name: str, a: tuple[Operand, Operand], b: tuple[Operand, Operand]) -> Operand:
-        parts = [_convolution(e, *a, result, params), _convolution(e, *b, result, params)]
+        parts = [_convolution(e, x, y, result, params) for x, y in (a, b)]
         return e.op(f"stablehlo.{name}", parts, result)
 
     real, imag = combine("subtract", (lr, rr), (li, ri)), combine("add", (lr, ri), (li, rr))

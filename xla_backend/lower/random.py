@@ -45,8 +45,8 @@ def threefry2x32(e: Emitter, operands: list[Operand], outs: list[ArrayType]) -> 
         left, right = x._op("shift_left", number(by)), x._op("shift_right_logical", number(32 - by))
         return left._op("or", right)
 
-    words = [_Word(e, e.broadcast(o, type_.shape)) for o in operands]
-    return [w.operand for w in threefry_rounds(*words, rotate, number)]
+    k1, k2, x1, x2 = (_Word(e, e.broadcast(o, type_.shape)) for o in operands)
+    return [w.operand for w in threefry_rounds(k1, k2, x1, x2, rotate, number)]
 
 
 RULES = {"threefry2x32": threefry2x32}

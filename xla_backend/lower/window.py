@@ -77,7 +77,7 @@ def _select_and_scatter_add(
     operand = _pad(e, operand, worst(operand.dtype), padding)
     wide = np.dtype(np.float32) if is_float(out.dtype) and out.dtype.itemsize < 4 else out.dtype
     scalar, summed = ArrayType((), operand.dtype), ArrayType((), wide)
-    select = e.region([scalar, scalar], lambda v: [compare(e, direction, *v)])
+    select = e.region([scalar, scalar], lambda v: [compare(e, direction, v[0], v[1])])
     scatter = e.region([summed, summed], lambda v: _binary("stablehlo.or" if is_bool(wide) else "stablehlo.add")(e, v))
     attributes = (
         f"window_dimensions = {integers(window_dimensions)}, window_strides = {integers(window_strides)}, "
@@ -87,7 +87,7 @@ def _select_and_scatter_add(
     # The operand and the sums have one type in this operation.
     operands = [e.convert(operand, wide), e.convert(source, wide), first]
     if operand.dtype != wide:
-        select = e.region([summed, summed], lambda v: [compare(e, direction, *v)])
+        select = e.region([summed, summed], lambda v: [compare(e, direction, v[0], v[1])])
     result = ArrayType(operand.shape, wide)
     found = e.op("stablehlo.select_and_scatter", operands, result, attributes, f"{select}, {scatter}")
     return e.convert(_pad(e, found, 0, [(-low, -high) for low, high in padding]), out.dtype)

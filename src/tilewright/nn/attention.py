@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import ArgumentError, ShapeError
 from .. import lax
+from ..core.errors import ArgumentError, ShapeError
 from ..numpy.contract import einsum
 from ..numpy.shape import repeat
 from ..numpy.ufuncs import _boolean, where3

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import ArgumentError
 from .. import lax
+from ..core.errors import ArgumentError
 from ..numpy import reductions
-from ..numpy.ufuncs import _boolean, isfinite, isnan, where3
+from ..numpy.ufuncs import _boolean, isfinite, where3
 from ..numpy.util import (
     Array,
     ArrayLike,
@@ -19,7 +19,6 @@ from ..numpy.util import (
     axes_of,
     axis_of,
     composite,
-    computation_dtype,
     default_float,
     dtype_argument,
     dtype_of,

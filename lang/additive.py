@@ -1,0 +1,357 @@
+"""Reverse mode of kernels with additive carries (class A), as kernels.
+
+A kernel of `Phases` is init, then a sum of main over its carry axes, then final; each is a kernel of cells that
+do not depend on one another, and so is its adjoint. The cotangent of a state is that of final, the same for
+every cell of a run. For each operand the grid axes that its index map ignores go innermost and accumulate,
+the others are parallel; operands with the same axes share a kernel. No atomics.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..core.ir import Program
+from ..core.primitives.compare import and_p, eq_p
+from ..core.primitives.refview import view, write
+from ..core.rules import zeros
+from ..core.trace import eval_program
+from ..core.types import RefType, is_inexact
+from .adjoint import ReadOnly, Record, flatten_control, is_active, plan, record, run_backwards
+from .affine import Fact
+from .build import grid_block, prune, remap, trace_kernel
+from .kernel import EDGE, Block, Kernel
+from .ops import when
+from .phases import Phases, long_axes
+from .verify import linear_index, map_of
+
+Axes = tuple[int, ...]
+
+
+def used_axes(kernel: Kernel, block: Block) -> Axes | None:
+    """The grid axes that a block depends on, if it is another block in each of their cells; else None."""
+    fact: Fact | None = map_of(kernel, block)
+    if fact is None or fact.table is None:
+        return None
+    distinct = np.unique(linear_index(block, fact.table - fact.table.min(initial=0))).size
+    cells = int(np.prod([kernel.grid[a] for a in fact.axes], dtype=np.int64))
+    if distinct != cells or (any(block.element) and not _disjoint(block, fact)):
+        return None
+    return fact.axes
+
+
+def _disjoint(block: Block, fact: Fact) -> bool:
+    assert fact.table is not None
+    for d, windowed in enumerate(block.element):
+        starts = np.unique(fact.table[..., d])
+        if windowed and starts.size > 1 and np.diff(starts).min() < block.sizes[d]:
+            return False
+    return True
+
+
+def covers(kernel: Kernel, block: Block) -> bool:
+    """Whether the cells of a kernel see every block of an operand."""
+    fact = map_of(kernel, block)
+    if fact is None or fact.table is None or any(block.element):
+        return block.index_map is None
+    wanted = int(np.prod([-(-n // s) for n, s in zip(block.array.shape, block.sizes, strict=True)], dtype=np.int64))
+    return np.unique(linear_index(block, fact.table)).size == wanted
+
+
+def state_block(kernel: Kernel, parts: Phases, position: int) -> Block:
+    """How an array of the final values of a state is cut: as an output of its shape, or one block for each run."""
+    _, _, first_out, first_scratch, _ = kernel.splits
+    parallel = tuple(a for a in long_axes(kernel) if a not in parts.carry)
+    if position < first_scratch:
+        return kernel.outputs[position - first_out]
+    ref: RefType = kernel.body.inputs[position].type  # type: ignore[assignment]
+    for block in kernel.outputs:
+        same = block.shape == ref.shape and used_axes(kernel, block) == parallel
+        if same and covers(kernel, block):
+            name = f"state{position - first_scratch}"
+            return replace(block, name=name, array=type(block.array)(block.array.shape, ref.dtype), fill=EDGE)
+    return grid_block(f"state{position - first_scratch}", ref.shape, ref.dtype, parallel, kernel.grid, kernel.prefetch)
+
+
+# ---------------------------------------------------------------------------- one adjoint kernel
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Cells that do not depend on one another: a Program over the inputs of a kernel's body, at every cell of its
+    grid (`fixed` ids aside).
+
+    `given`: positions of Refs whose cotangent is an operand. `held`: positions of Refs that hold a saved value at
+    first, and whose cotangent at first is wanted too.
+    """
+
+    kernel: Kernel
+    parts: Phases
+    program: Program
+    fixed: tuple[tuple[int, int], ...]
+    given: tuple[int, ...]
+    held: tuple[int, ...] = ()
+
+    @functools.cached_property
+    def axes(self) -> Axes:
+        fixed = dict(self.fixed)
+        return tuple(a for a in long_axes(self.kernel) if a not in fixed)
+
+    @functools.cached_property
+    def linear(self) -> Record:
+        return plan(self.program, self.active)
+
+    @functools.cached_property
+    def active(self) -> Axes:
+        """The positions of the Refs that carry derivatives."""
+        return tuple(i for i, v in enumerate(self.program.inputs) if is_active(v.type))
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A kernel of the backward pass: what its operands are, and what its outputs are the cotangents of.
+
+    Operands: ("in", i) input i, ("held", p) the saved value of state p, ("ct", p) a cotangent, ("zero", k) zeros for
+    output k. Outputs: positions among the inputs of the body.
+    """
+
+    kernel: Kernel
+    operands: tuple[tuple[str, int], ...]
+    outputs: tuple[int, ...]
+
+
+@functools.lru_cache(maxsize=512)
+def pieces(cells: Cells, wanted: tuple[int, ...]) -> tuple[Piece, ...]:
+    """The kernels that give the cotangents of the `wanted` inputs (positions), and of what is held."""
+    kernel = cells.kernel
+    groups: dict[Axes, list[int]] = {}
+    if cells.held:
+        groups[cells.axes] = list(cells.held)
+    first_in = kernel.splits[1]
+    for position in wanted:
+        if not cells.linear.uses(position):
+            continue
+        block = kernel.inputs[position - first_in]
+        axes = used_axes(kernel, block)
+        assert axes is not None
+        groups.setdefault(tuple(a for a in axes if a not in dict(cells.fixed)), []).append(position)
+    return tuple(_piece(cells, axes, positions) for axes, positions in groups.items())
+
+
+def _piece(cells: Cells, used: Axes, positions: Sequence[int]) -> Piece:
+    kernel = cells.kernel
+    rest = tuple(a for a in cells.axes if a not in used)
+    order = (*used, *rest)
+    grid = tuple(kernel.grid[a] for a in order)
+    fixed = dict(cells.fixed)
+
+    def old_ids(ids: Sequence[Any]) -> list[Any]:
+        new = dict(zip(order, ids, strict=True))
+        return [new[a] if a in new else np.int32(fixed.get(a, 0)) for a in range(len(kernel.grid))]
+
+    build = _Builder(cells, positions, grid, old_ids, len(used))
+    return build.piece()
+
+
+class _Builder:
+    """Assembles the operands, Refs and body of one backward kernel."""
+
+    def __init__(self, cells: Cells, positions: Sequence[int], grid: Axes, old_ids: Any, n_used: int):
+        self.cells, self.kernel, self.positions = cells, cells.kernel, list(positions)
+        self.grid, self.old_ids, self.n_used = grid, old_ids, n_used
+        _, self.first_in, self.first_out, self.first_scratch, self.end = self.kernel.splits
+        self.inputs: list[tuple[tuple[str, int], Block]] = []
+        self.outputs: list[tuple[int, Block]] = []
+        self.aliases: list[tuple[int, int]] = []
+        self.scratch: list[tuple[tuple[str, int], RefType]] = []
+
+    def remap(self, block: Block, **changes: Any) -> Block:
+        return remap(block, self.kernel.prefetch, self.grid, self.old_ids, **changes)
+
+    def block_of(self, position: int) -> Block:
+        """The block of an input, output or state."""
+        if position < self.first_out:
+            return self.kernel.inputs[position - self.first_in]
+        if position < self.first_scratch:
+            return self.kernel.outputs[position - self.first_out]
+        return state_block(self.kernel, self.cells.parts, position)
+
+    def operands(self) -> None:
+        for i, block in enumerate(self.kernel.inputs):
+            fill = EDGE if block.fill is None else block.fill
+            self.inputs.append((("in", self.first_in + i), self.remap(block, fill=fill)))
+        for p in self.cells.held:
+            self.inputs.append((("held", p), self.remap(self.block_of(p), fill=EDGE)))
+        for p in self.cells.given:
+            block = self.block_of(p)
+            self.inputs.append((("ct", p), self.remap(block, name=f"{block.name}_bar", fill=_zero(block))))
+        for p in self.positions:
+            block = self.block_of(p)
+            self.outputs.append((p, self.remap(block, name=f"{block.name}_bar", fill=None)))
+        for p in range(self.first_out, self.end):
+            type_: RefType = self.kernel.body.inputs[p].type  # type: ignore[assignment]
+            self.scratch.append((("work", p), type_))
+            if is_inexact(type_.dtype):
+                self.scratch.append((("ct", p), type_))
+
+    def cover(self) -> None:
+        """Outputs whose blocks the cells do not all see start as zeros, or as what is given of the cotangent."""
+        keys = [key for key, _ in self.inputs]
+        for number, (p, block) in enumerate(self.outputs):
+            if covers(self.kernel, self.block_of(p)):
+                continue
+            if ("ct", p) in keys:
+                self.aliases.append((keys.index(("ct", p)), number))
+            else:
+                self.aliases.append((len(self.inputs), number))
+                self.inputs.append((("zero", p), replace(block, name=f"{block.name}_start")))
+
+    def body(self, ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
+        given = {key: ref for (key, _), ref in zip(self.inputs, inputs, strict=True)}
+        held = {key: ref for (key, _), ref in zip(self.scratch, scratch, strict=True)}
+        results = {p: ref for (p, _), ref in zip(self.outputs, outputs, strict=True)}
+        cells, program = self.cells, self.cells.program
+        primal: list[Any] = [given["in", p] for p in range(self.first_in, self.first_out)]
+        for p in range(self.first_out, self.end):
+            primal.append(held["work", p])
+            if ("held", p) in given:
+                write(view(held["work", p]), view(given["held", p])[...])
+        cotangents = self.cotangents(given, held, results)
+        self.reset(ids, results)
+        found = record(program, [*self.old_ids(ids), *prefetched, *primal], cells.active)
+        run_backwards(found, cotangents)
+
+    def cotangents(self, given: Any, held: Any, results: Any) -> dict[int, Any]:
+        """The Ref that holds the cotangent of each Ref of the cell."""
+        found: dict[int, Any] = {p: ref for p, ref in results.items() if p not in self.cells.held}
+        for p in range(self.first_out, self.end):
+            start = given.get(("ct", p))
+            if p in results:
+                ref = results[p]
+            elif start is not None and self.cells.linear.only_read_back(p):
+                found[p] = ReadOnly(start)
+                continue
+            elif ("ct", p) in held:
+                ref = held["ct", p]
+            else:
+                continue
+            value = zeros(ref.aval.array) if start is None else view(start)[...]
+            write(view(ref), _full(value, ref))
+            found[p] = ref
+        return found
+
+    def reset(self, ids: Any, results: Any) -> None:
+        """Zero the accumulated cotangents at the first cell of their run."""
+        refs = [ref for p, ref in results.items() if p not in self.cells.held]
+        if not refs:
+            return
+
+        def clear() -> None:
+            for ref in refs:
+                write(view(ref), _full(zeros(ref.aval.array), ref))
+
+        first = None
+        for i in ids[self.n_used :]:
+            here = eq_p.bind(i, np.int32(0))
+            first = here if first is None else and_p.bind(first, here)
+        clear() if first is None else when(first)(clear)
+
+    def piece(self) -> Piece:
+        self.operands()
+        self.cover()
+        name = f"{self.kernel.name}_bwd_{'_'.join(b.name.removesuffix('_bar') for _, b in self.outputs)}"
+        built = trace_kernel(
+            name, self.grid, self.kernel.prefetch, [b for _, b in self.inputs], [b for _, b in self.outputs],
+            [t for _, t in self.scratch], self.body, self.kernel, self.aliases,
+        )  # fmt: skip
+        smaller, kept = prune(built)
+        return Piece(smaller, tuple(self.inputs[i][0] for i in kept), tuple(p for p, _ in self.outputs))
+
+
+def _full(value: Any, ref: Any) -> Any:
+    from ..core.rules import spread
+
+    return spread(value, ref.aval.shape)
+
+
+def _zero(block: Block) -> Any:
+    return np.zeros((), block.array.dtype)[()]
+
+
+# ---------------------------------------------------------------------------- the whole kernel
+
+
+@dataclass(frozen=True, eq=False)
+class Backward:
+    """Class A of one kernel: the forward kernel that also gives the states that the backward pass needs, and that pass.
+
+    `saved` are positions of states, in the order of the forward kernel's further outputs.
+    """
+
+    kernel: Kernel
+    parts: Phases
+    forward: Kernel
+    saved: tuple[int, ...]
+    stages: tuple[Cells, ...]  # final, main, init
+
+
+@functools.lru_cache(maxsize=512)
+def class_a(kernel: Kernel, parts: Phases) -> Backward:
+    """Plan the derivative of a kernel of additive carries."""
+    parts = replace(parts, **{n: flatten_control(getattr(parts, n)) for n in ("init", "main", "final")})
+    first_out, end = kernel.splits[2], kernel.splits[4]
+    floats = tuple(i for i in range(first_out, end) if is_active(kernel.body.inputs[i].type))
+    states = tuple(p for p in parts.states if p in floats)
+    emitted = tuple(p for p in range(first_out, kernel.splits[3]) if p in floats and p not in states)
+    last = tuple((a, kernel.grid[a] - 1) for a in parts.carry)
+    outs = tuple(p for p in states if p < kernel.splits[3])
+    final = Cells(kernel, parts, parts.final, last, outs)
+    final = replace(final, held=tuple(p for p in states if final.linear.uses(p)))
+    main = Cells(kernel, parts, parts.main, (), (*states, *emitted))
+    aliased = tuple(kernel.splits[2] + o for _, o in kernel.aliases)
+    main = replace(main, held=tuple(p for p in emitted if p in aliased and not main.linear.only_added(p)))
+    init = Cells(kernel, parts, parts.init, tuple((a, 0) for a in parts.carry), states)
+    wanted = tuple(i for i in range(kernel.splits[1], first_out) if is_active(kernel.body.inputs[i].type))
+    found = pieces(final, tuple(p for p in wanted if _independent(kernel, p)))
+    needed = {p for piece in found for kind, p in piece.operands if kind == "held"}
+    saved = tuple(p for p in states if p in needed)
+    return Backward(kernel, parts, saving(kernel, parts, saved), saved, (final, main, init))
+
+
+def _independent(kernel: Kernel, position: int) -> bool:
+    return used_axes(kernel, kernel.inputs[position - kernel.splits[1]]) is not None
+
+
+def saving(kernel: Kernel, parts: Phases, saved: Sequence[int]) -> Kernel:
+    """The kernel with the sums of some states, as final finds them, as further outputs."""
+    if not saved:
+        return kernel
+    ids_end, pre_end, first_out, first_scratch, _ = kernel.splits
+    more = [replace(state_block(kernel, parts, p), name=f"saved{k}", fill=None) for k, p in enumerate(saved)]
+    n_out = len(kernel.outputs)
+
+    def body(ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
+        args = [*ids, *prefetched, *inputs, *outputs[:n_out], *scratch]
+
+        def at(last: bool, act: Any) -> None:
+            here = None
+            for a in parts.carry:
+                one = eq_p.bind(ids[a], np.int32(kernel.grid[a] - 1 if last else 0))
+                here = one if here is None else and_p.bind(here, one)
+            act() if here is None else when(here)(act)
+
+        def finish() -> None:
+            for ref, p in zip(outputs[n_out:], saved, strict=True):
+                write(view(ref), view(args[p])[...])
+            eval_program(parts.final, *args)
+
+        at(False, lambda: eval_program(parts.init, *args) and None)
+        eval_program(parts.main, *args)
+        at(True, finish)
+
+    return trace_kernel(f"{kernel.name}_fwd", kernel.grid, kernel.prefetch, kernel.inputs, [*kernel.outputs, *more],
+                        kernel.scratch, body, kernel, kernel.aliases)  # fmt: skip

@@ -1,0 +1,237 @@
+"""Derivatives of kernels, which are kernels again.
+
+jvp: one kernel, the body's jvp over doubled Refs. Reverse mode: the primal kernel (with what it must save), and
+`kernel_linear_p`, the linear map of tangents, whose transpose is the backward kernels.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..core.errors import DifferentiationError
+from ..core.jvp import jvp_flat
+from ..core.linearize import linearize_flat
+from ..core.primitive import AxisInfo, Linear, Primitive, Zero, all_zero
+from ..core.rules import add_tangents, instantiate, zeros
+from ..core.trace import eval_program, typeof
+from ..core.types import is_inexact
+from ..core.vmap import batch_flat
+from .additive import Backward, Cells, Piece, class_a, pieces, used_axes
+from .build import trace_kernel
+from .kernel import Block, Kernel
+from .phases import phases
+from .primitive import kernel_call_p
+
+# ---------------------------------------------------------------------------- forward mode
+
+
+def _active_inputs(kernel: Kernel, nonzero: Sequence[bool]) -> tuple[int, ...]:
+    """The inputs (without prefetched ones) that carry a tangent; one whose output is aliased to it always does."""
+    n = len(kernel.prefetch)
+    aliased = {i for i, _ in kernel.aliases}
+    return tuple(
+        i for i, b in enumerate(kernel.inputs)
+        if is_inexact(b.array.dtype) and (nonzero[n + i] or i in aliased)
+    )  # fmt: skip
+
+
+@functools.lru_cache(maxsize=512)
+def jvp_kernel(kernel: Kernel, active: tuple[int, ...]) -> Kernel:
+    """The kernel with tangents of the `active` inputs after its inputs, and of the float outputs after its outputs."""
+    float_outs = [o for o, b in enumerate(kernel.outputs) if is_inexact(b.array.dtype)]
+    float_scratch = [s for s, t in enumerate(kernel.scratch) if is_inexact(t.dtype)]
+    n_in, n_out, n_scratch = len(kernel.inputs), len(kernel.outputs), len(kernel.scratch)
+
+    def tangent(block: Block) -> Block:
+        fill = None if block.fill is None else block.array.dtype.type(0)
+        return replace(block, name=f"{block.name}_dot", fill=fill)
+
+    def body(ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
+        primals = [*ids, *prefetched, *inputs[:n_in], *outputs[:n_out], *scratch[:n_scratch]]
+        start = len(ids) + len(prefetched)
+        given = dict(zip((start + i for i in active), inputs[n_in:], strict=True))
+        given |= dict(zip((start + n_in + o for o in float_outs), outputs[n_out:], strict=True))
+        given |= dict(zip((start + n_in + n_out + s for s in float_scratch), scratch[n_scratch:], strict=True))
+        tangents = [given.get(k, Zero(v.type.tangent())) for k, v in enumerate(kernel.body.inputs)]
+        jvp_flat(functools.partial(eval_program, kernel.body), primals, tangents)
+
+    where = {i: n_in + k for k, i in enumerate(active)}
+    out_where = {o: n_out + k for k, o in enumerate(float_outs)}
+    aliases = [*kernel.aliases, *((where[i], out_where[o]) for i, o in kernel.aliases if i in where)]
+    return trace_kernel(
+        f"{kernel.name}_jvp", kernel.grid, kernel.prefetch,
+        [*kernel.inputs, *(tangent(kernel.inputs[i]) for i in active)],
+        [*kernel.outputs, *(tangent(kernel.outputs[o]) for o in float_outs)],
+        [*kernel.scratch, *(kernel.scratch[s] for s in float_scratch)], body, kernel, aliases,
+    ).replace(semantics=kernel.semantics)  # fmt: skip
+
+
+def kernel_jvp(kernel: Kernel, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Outputs and tangents, by one kernel."""
+    active = _active_inputs(kernel, [type(t) is not Zero for t in tangents])
+    n = len(kernel.prefetch)
+    given = [instantiate(tangents[n + i]) for i in active]
+    results = kernel_call_p.bind(*primals, *given, kernel=jvp_kernel(kernel, active))
+    n_out = len(kernel.outputs)
+    rest = iter(results[n_out:])
+    return results[:n_out], [next(rest) if is_inexact(t.dtype) else Zero(t.tangent()) for t in kernel.out_types]
+
+
+# ---------------------------------------------------------------------------- reverse mode
+
+
+def kernel_linearize(kernel: Kernel, primals: Sequence[Any], nonzero: Sequence[bool]) -> Any:
+    """Outputs, and the linear map from tangents of operands to tangents of outputs."""
+    active = _active_inputs(kernel, nonzero)
+    backward = strategy(kernel, active)
+    results = kernel_call_p.bind(*primals, kernel=backward.forward)
+    outs, saved = results[: len(kernel.outputs)], results[len(kernel.outputs) :]
+    n = len(kernel.prefetch)
+
+    def linear(*tangents: Any) -> list[Any]:
+        given = [instantiate(tangents[n + i]) for i in active]
+        found = iter(kernel_linear_p.bind(*primals, *saved, *given, kernel=kernel, active=active))
+        return [next(found) if is_inexact(t.dtype) else Zero(t.tangent()) for t in kernel.out_types]
+
+    return outs, linear
+
+
+@functools.lru_cache(maxsize=512)
+def strategy(kernel: Kernel, active: tuple[int, ...]) -> Backward:
+    """How the reverse-mode derivative of a kernel is made."""
+    parts = phases(kernel)
+    if parts is None:
+        raise DifferentiationError(
+            f"kernel {kernel.name}: what its cells carry from one to the next is not a sum, and no reverse-mode derivative "
+            "is made of that", "use forward mode (jvp), or wrap the call in a `custom_vjp`", kernel.source)  # fmt: skip
+    for i in active:
+        if used_axes(kernel, kernel.inputs[i]) is None:
+            raise DifferentiationError(
+                f"kernel {kernel.name}: blocks of operand {kernel.inputs[i].name} overlap or depend on data, and no "
+                "reverse-mode derivative is made of that", "use forward mode (jvp), or wrap the call in a `custom_vjp`",
+                kernel.source)  # fmt: skip
+    return class_a(kernel, parts)
+
+
+def run_backward(kernel: Kernel, active: tuple[int, ...], primals: Sequence[Any], saved: Sequence[Any],
+                 cts: Sequence[Any]) -> list[Any]:  # fmt: skip
+    """The cotangents of the active inputs (None where zero), given those of the outputs (Zero where zero)."""
+    backward = strategy(kernel, active)
+    first_in, first_out = kernel.splits[1:3]
+    prefetched, arrays = primals[: len(kernel.prefetch)], primals[len(kernel.prefetch) :]
+    wanted = tuple(first_in + i for i in active)
+    out_cts = {first_out + o: ct for o, ct in enumerate(cts) if type(ct) is not Zero}
+    held = dict(zip(backward.saved, saved, strict=True))
+    held |= {first_out + o: arrays[i] for i, o in kernel.aliases if first_out + o not in held}
+    total: dict[int, Any] = dict.fromkeys(wanted)
+    final, main, init = backward.stages
+    states = init.given
+
+    def stage(cells: Cells, cotangents: dict[int, Any]) -> dict[int, Any]:
+        """Add what one stage gives to the operands; gives the cotangents of what it held at first."""
+        given = tuple(p for p in cells.given if p in cotangents)
+        kept: dict[int, Any] = {}
+        if not given or not cells.linear.eqns:
+            return kept
+        # What a cell holds is given back even where no cotangent of it came in.
+        for piece in pieces(replace(cells, given=given), wanted):
+            operands = [_operand(piece, k, arrays, held, cotangents, first_in) for k in range(len(piece.operands))]
+            results = kernel_call_p.bind(*prefetched, *operands, kernel=piece.kernel)
+            for p, value in zip(piece.outputs, results, strict=True):
+                if p in cells.held:
+                    kept[p] = value
+                else:
+                    total[p] = add_tangents(total[p], value)
+        return kept
+
+    state_cts = {p: ct for p, ct in out_cts.items() if p in states}
+    state_cts = {p: ct for p, ct in state_cts.items() if p not in final.held} | stage(final, state_cts)
+    kept = stage(main, state_cts | {p: ct for p, ct in out_cts.items() if p not in states})
+    stage(init, state_cts)
+    for i, o in kernel.aliases:
+        p = first_out + o
+        start = state_cts.get(p) if p in states and not init.linear.uses(p) else None
+        if p not in states:
+            start = kept[p] if p in kept else None if p in main.held else out_cts.get(p)
+        if i in active and start is not None:
+            total[first_in + i] = add_tangents(total[first_in + i], start)
+    return [total[p] for p in wanted]
+
+
+def _operand(piece: Piece, k: int, arrays: Any, held: Any, cotangents: Any, first_in: int) -> Any:
+    kind, p = piece.operands[k]
+    if kind == "in":
+        return arrays[p - first_in]
+    if kind == "held":
+        return held[p]
+    if kind == "ct":
+        return cotangents[p]
+    return zeros(piece.kernel.inputs[k].array)
+
+
+# ---------------------------------------------------------------------------- the linear map
+
+
+def _counts(kernel: Kernel, active: tuple[int, ...]) -> tuple[int, int]:
+    """How many operands are primal, and how many saved states follow."""
+    return len(kernel.in_types), len(strategy(kernel, active).saved)
+
+
+def _apply(*args: Any, kernel: Kernel, active: tuple[int, ...]) -> list[Any]:
+    """The linear map by the jvp kernel."""
+    n, s = _counts(kernel, active)
+    results = kernel_call_p.bind(*args[:n], *args[n + s :], kernel=jvp_kernel(kernel, active))
+    return list(results[len(kernel.outputs) :])
+
+
+def _typing(*types: Any, kernel: Kernel, active: tuple[int, ...]) -> list[Any]:
+    return [t for t in kernel.out_types if is_inexact(t.dtype)]
+
+
+def _transpose(cts: Sequence[Any], *args: Any, kernel: Kernel, active: tuple[int, ...]) -> list[Any]:
+    n, s = _counts(kernel, active)
+    if any(isinstance(a, Linear) for a in args[: n + s]):
+        raise DifferentiationError(f"kernel {kernel.name} is not linear in its primal operands")
+    given = iter(cts)
+    full = [next(given) if is_inexact(t.dtype) else Zero(t.tangent()) for t in kernel.out_types]
+    if all_zero(full):
+        return [None] * len(args)
+    found = run_backward(kernel, active, args[:n], args[n : n + s], full)
+    return [None] * (n + s) + [f if isinstance(a, Linear) else None for f, a in zip(found, args[n + s :], strict=True)]
+
+
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    outs, out_tangents = jvp_flat(lambda *args: _apply(*args, **params), primals, tangents)
+    return outs, out_tangents
+
+
+def _linearize(primals: Sequence[Any], nonzero: Sequence[bool], *, kernel: Kernel, active: tuple[int, ...]) -> Any:
+    n, s = _counts(kernel, active)
+    if not any(nonzero[: n + s]):  # linear in what is asked about: it is its own linear map
+        outs = kernel_linear_p.bind(*primals, kernel=kernel, active=active)
+        rest = primals[: n + s]
+
+        def itself(*tangents: Any) -> Any:
+            return kernel_linear_p.bind(*rest, *map(instantiate, tangents[n + s :]), kernel=kernel, active=active)
+
+        return outs, itself
+    outs, linear = linearize_flat(lambda *args: _apply(*args, kernel=kernel, active=active), primals, nonzero)
+    return outs, lambda *tangents: linear(tangents)
+
+
+def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+    return batch_flat(lambda *values: _apply(*values, **params), axis, args, dims)
+
+
+def _numpy(*arrays: Any, **params: Any) -> list[Any]:
+    return _apply(*arrays, **params)
+
+
+kernel_linear_p = Primitive(
+    "kernel_linear", _typing, jvp=_jvp, transpose=_transpose, batch=_batch, linearize=_linearize, numpy=_numpy,
+    expand=_apply, multiple=True,
+)  # fmt: skip
+__all__ = ["jvp_kernel", "kernel_jvp", "kernel_linear_p", "kernel_linearize", "run_backward", "strategy", "typeof"]

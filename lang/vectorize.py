@@ -1,0 +1,63 @@
+"""vmap of a kernel: one more grid axis, outermost; batched operands have it as their leading axis."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..core.errors import UnsupportedError
+from ..core.primitive import AxisInfo
+from ..core.rules import moved
+from ..core.trace import eval_program
+from ..core.types import ArrayType
+from .build import trace_kernel
+from .kernel import Block, Kernel, trace_map
+from .primitive import kernel_call_p
+
+
+@functools.lru_cache(maxsize=512)
+def batched_kernel(kernel: Kernel, size: int, batched: tuple[bool, ...]) -> Kernel:
+    """The kernel over a leading grid axis of `size`; `batched` says which inputs have it. Every output does."""
+    grid = (size, *kernel.grid)
+
+    def with_axis(block: Block, has: bool) -> Block:
+        def index(*args: Any) -> list[Any]:
+            rest = [0] * block.array.ndim if block.index_map is None else eval_program(block.index_map, *args[1:])
+            return [args[0], *rest] if has else list(rest)
+
+        index_map = trace_map(grid, kernel.prefetch, index)
+        if not has:
+            return replace(block, index_map=index_map if block.index_map is not None else None)
+        return replace(
+            block, array=ArrayType((size, *block.array.shape), block.array.dtype), sizes=(1, *block.sizes),
+            squeezed=(True, *block.squeezed), element=(False, *block.element), index_map=index_map,
+            padding=((0, 0), *block.padding),
+        )  # fmt: skip
+
+    def body(ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
+        eval_program(kernel.body, *ids[1:], *prefetched, *inputs, *outputs, *scratch)
+
+    made = trace_kernel(
+        f"{kernel.name}_vmap", grid, kernel.prefetch,
+        [with_axis(b, h) for b, h in zip(kernel.inputs, batched, strict=True)],
+        [with_axis(b, True) for b in kernel.outputs], kernel.scratch, body, kernel, kernel.aliases,
+    )  # fmt: skip
+    semantics = kernel.semantics
+    return made.replace(semantics=None if semantics is None else ("parallel", *semantics))
+
+
+def kernel_batch(kernel: Kernel, axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None]) -> Any:
+    """The batching rule of `kernel_call`."""
+    n = len(kernel.prefetch)
+    if any(d is not None for d in dims[:n]):
+        raise UnsupportedError(
+            f"kernel {kernel.name}: vmap over a prefetched operand", "map over the call with `lax.map`", kernel.source)
+    aliased = {i for i, _ in kernel.aliases}
+    wanted = tuple(d is not None or i in aliased for i, d in enumerate(dims[n:]))
+    operands = [
+        moved(axis, x, d, 0) if w else x for x, d, w in zip(args[n:], dims[n:], wanted, strict=True)
+    ]
+    outs = kernel_call_p.bind(*args[:n], *operands, kernel=batched_kernel(kernel, axis.size, wanted))
+    return outs, [0] * len(outs)

@@ -1,0 +1,29 @@
+"""Finding the kernels in Programs, and what a kernel's cells hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..core.ir import Program, subprograms
+from .kernel import Kernel
+
+
+def kernels_of(program: Program) -> Iterator[Kernel]:
+    """Every kernel that a Program calls, in order."""
+    for eqn in program.eqns:
+        for value in eqn.params.values():
+            if isinstance(value, Kernel):
+                yield value
+        for _, inner in subprograms(eqn):
+            yield from kernels_of(inner)
+
+
+def block_bytes(kernel: Kernel) -> int:
+    """Bytes that one cell of a kernel holds: its blocks, twice where they move from cell to cell, and scratch."""
+    total = 0
+    for block in kernel.blocks:
+        moves = 2 if block.index_map is not None and kernel.cells > 1 else 1
+        total += moves * int(np.prod(block.sizes, dtype=np.int64)) * block.array.dtype.itemsize
+    return total + sum(s.array.nbytes for s in kernel.scratch)

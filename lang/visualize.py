@@ -1,0 +1,171 @@
+"""A picture of a kernel: the grid, how each operand is cut, and the order in which cells touch the blocks."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..core import tree
+from ..core.api import program_of
+from ..core.errors import ArgumentError
+from ..core.trace import as_type
+from .interpret import block_index
+from .kernel import Block, Kernel
+from .visit import kernels_of
+
+MAX_CELLS = 4096
+_SIDE, _GAP, _TOP = 220.0, 36.0, 64.0
+
+# Blocks go from the first colour (touched first) to the last.
+_RAMP = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37))
+
+
+def _colour(share: float) -> tuple[str, str]:
+    """The fill of a block touched at this share of the run, and the colour of text on it."""
+    at = share * (len(_RAMP) - 1)
+    low = min(int(at), len(_RAMP) - 2)
+    rgb = [round(a + (b - a) * (at - low)) for a, b in zip(_RAMP[low], _RAMP[low + 1], strict=True)]
+    return f"rgb({rgb[0]},{rgb[1]},{rgb[2]})", "#fff" if share < 0.6 else "#000"
+
+
+def _cells(kernel: Kernel, prefetched: Sequence[np.ndarray]) -> tuple[list[tuple[int, ...]], list[list[tuple[int, ...]]]]:
+    """The cells in grid order and, for each operand, the block that each cell sees."""
+    cells = list(np.ndindex(*kernel.grid))
+    return cells, [[block_index(b, ids, prefetched) for ids in cells] for b in kernel.blocks]
+
+
+class _Panel:
+    """One operand drawn as a rectangle: its last two axes, leading axes stacked downwards."""
+
+    def __init__(self, block: Block, seen: list[tuple[int, ...]]):
+        shape = (1,) * (2 - block.array.ndim) + tuple(block.array.shape)
+        self.block, self.seen = block, seen
+        self.pad = 2 - block.array.ndim
+        self.lead = shape[:-2]
+        self.rows, self.cols = shape[-2] * int(np.prod(self.lead, dtype=np.int64)), shape[-1]
+        scale = _SIDE / max(self.rows, self.cols, 1)
+        self.width = max(self.cols * scale, 8.0)
+        self.height = max(self.rows * scale, 8.0)
+
+    def rectangle(self, index: tuple[int, ...]) -> tuple[float, float, float, float]:
+        """x, y, width, height of a block, cut at the array's edges."""
+        low, high = [], []
+        for i, step, size, n in zip(index, self.block.steps, self.block.sizes, self.block.array.shape, strict=True):
+            low.append(min(max(i * step, 0), n))
+            high.append(min(max(i * step + size, 0), n))
+        low, high = [0] * max(self.pad, 0) + low, [1] * max(self.pad, 0) + high
+        offset = 0
+        for at, n in zip(low[:-2], self.lead, strict=True):
+            offset = offset * n + at
+        rows = (high[-2] - low[-2]) * int(np.prod([h - a for a, h in zip(low[:-2], high[:-2], strict=True)], dtype=np.int64))
+        inner = self.rows // max(int(np.prod(self.lead, dtype=np.int64)), 1)
+        x, y = low[-1] * self.width / max(self.cols, 1), (offset * inner + low[-2]) * self.height / max(self.rows, 1)
+        return x, y, (high[-1] - low[-1]) * self.width / max(self.cols, 1), rows * self.height / max(self.rows, 1)
+
+    def svg(self, x: float, number: int, cells: int) -> str:
+        """The panel at horizontal position `x`: one rectangle a block, numbered by the cell that first sees it."""
+        first: dict[tuple[int, ...], int] = {}
+        visits: dict[tuple[int, ...], int] = {}
+        for t, index in enumerate(self.seen):
+            first.setdefault(index, t)
+            visits[index] = visits.get(index, 0) + 1
+        parts = [f'<g transform="translate({x:.1f},{_TOP})" data-operand="{number}">']
+        role = html.escape(f"{self.block.name}: {self.block.array.show()}")
+        sizes = "x".join(map(str, self.block.sizes))
+        parts.append(f'<text y="-26" class="name">{role}</text><text y="-10" class="note">block {sizes}</text>')
+        for index, t in first.items():
+            left, top, width, height = self.rectangle(index)
+            fill, ink = _colour(t / max(cells - 1, 1))
+            shown = ",".join(map(str, index))
+            parts.append(
+                f'<rect x="{left:.2f}" y="{top:.2f}" width="{width:.2f}" height="{height:.2f}" fill="{fill}" class="block" '
+                f'data-block="{shown}"><title>block ({shown}): first seen by cell {t}, {visits[index]} visits</title></rect>')
+            if width > 18 and height > 12:
+                label = f"{t}" + (f" x{visits[index]}" if visits[index] > 1 and width > 40 else "")
+                parts.append(f'<text x="{left + width / 2:.2f}" y="{top + height / 2 + 4:.2f}" fill="{ink}" class="order">{label}</text>')
+        parts.append(f'<rect width="{self.width:.1f}" height="{self.height:.1f}" class="outline"/></g>')
+        return "".join(parts)
+
+
+_STYLE = """<style>text{font:12px sans-serif}.name{font-weight:bold}.note{fill:#555}.order{text-anchor:middle;font-size:11px;
+pointer-events:none}.block{stroke:#fff;stroke-width:1}.outline{fill:none;stroke:#333}.now{stroke:#e11;stroke-width:4}</style>"""
+
+
+def svg_of(kernel: Kernel, *arrays: Any) -> str:
+    """The picture as SVG text. `arrays` are needed only where index maps read prefetched operands."""
+    if kernel.cells > MAX_CELLS:
+        raise ArgumentError(f"visualize: the grid {kernel.grid} of kernel {kernel.name} has {kernel.cells} cells",
+                            f"draw a smaller problem, of at most {MAX_CELLS} cells")  # fmt: skip
+    prefetched = [np.asarray(a) for a in arrays[: len(kernel.prefetch)]]
+    if len(prefetched) < len(kernel.prefetch):
+        raise ArgumentError(f"visualize: the index maps of kernel {kernel.name} read {len(kernel.prefetch)} prefetched "
+                            f"operands", "pass the kernel's arguments as arrays")  # fmt: skip
+    cells, seen = _cells(kernel, prefetched)
+    panels = [_Panel(b, s) for b, s in zip(kernel.blocks, seen, strict=True)]
+    x, parts = _GAP, []
+    for number, panel in enumerate(panels):
+        parts.append(panel.svg(x, number, len(cells)))
+        label = 7.0 * (len(panel.block.name) + len(panel.block.array.show()) + 2)
+        x += max(panel.width, label) + _GAP
+    height = _TOP + max((p.height for p in panels), default=0) + _GAP
+    head = html.escape(f"{kernel.name}   grid {kernel.grid}, {len(cells)} cells; numbers: the cell that first sees a block")
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {x:.0f} {height:.0f}" width="{x:.0f}" height="{height:.0f}">'
+            f'{_STYLE}<rect width="100%" height="100%" fill="#fff"/><text x="{_GAP}" y="20" class="name">{head}</text>'
+            + "".join(parts) + "</svg>")  # fmt: skip
+
+
+_SCRIPT = """const cells=%s,seen=%s,slider=document.querySelector('input'),label=document.querySelector('output');
+function show(){const t=+slider.value;document.querySelectorAll('.now').forEach(e=>e.classList.remove('now'));
+label.textContent='cell '+t+': ('+cells[t].join(', ')+')';
+seen.forEach((s,i)=>{const e=document.querySelector(`[data-operand="${i}"] [data-block="${s[t].join(',')}"]`);
+if(e){e.classList.add('now');e.parentNode.insertBefore(e,e.parentNode.querySelector('.order')||e.parentNode.lastChild)}})}
+slider.oninput=show;show();"""
+
+
+def html_of(kernel: Kernel, *arrays: Any) -> str:
+    """The picture as a page with a slider that steps through the cells."""
+    picture = svg_of(kernel, *arrays)
+    cells, seen = _cells(kernel, [np.asarray(a) for a in arrays[: len(kernel.prefetch)]])
+    script = _SCRIPT % (json.dumps(cells), json.dumps(seen))
+    return (f"<!doctype html><meta charset=utf-8><title>{html.escape(kernel.name)}</title>{picture}"
+            f'<p><input type=range min=0 max={len(cells) - 1} value=0 style="width:60%"> <output></output></p>'
+            f"<script>{script}</script>")  # fmt: skip
+
+
+def visualize(function: Kernel | Callable[..., Any], *args: Any, path: str | Path | None = None) -> str:
+    """The grid of a kernel, each operand's blocks, and the order in which cells touch them, as SVG or a page.
+
+    `function` is a Kernel or anything that calls one; `args` are its arguments. With `path` the picture is
+    written there: a page with a slider where the name ends in `.html`, else SVG. Gives the text. Raises an
+    `ArgumentError` where there is no kernel or its grid has over 4096 cells.
+
+    >>> import numpy as np
+    >>> from tilewright.core.types import ArrayType
+    >>> from tilewright.lang import BlockSpec, kernel_call
+    >>> def double(x, o):
+    ...     o[...] = x[...] * 2
+    >>> spec = BlockSpec((2,), lambda i: (i,))
+    >>> call = kernel_call(double, ArrayType((4,), "float32"), grid=2, in_specs=[spec], out_specs=spec)
+    >>> visualize(call, np.zeros(4, "float32")).startswith("<svg")
+    True
+    """
+    if isinstance(function, Kernel):
+        kernel = function
+    else:
+        program, _ = program_of(function, args)
+        found = next(kernels_of(program), None)
+        if found is None:
+            raise ArgumentError(f"visualize: {getattr(function, '__name__', function)!r} calls no kernel",
+                                "pass a function that calls `kernel_call`")  # fmt: skip
+        kernel = found
+    arrays = [x for x in tree.leaves(args) if not hasattr(as_type(x), "space")]
+    page = path is not None and Path(path).suffix == ".html"
+    text = (html_of if page else svg_of)(kernel, *arrays)
+    if path is not None:
+        Path(path).write_text(text)
+    return text

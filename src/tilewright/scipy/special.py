@@ -1,0 +1,415 @@
+"""`jax.scipy.special`: special functions of arrays."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .. import lax
+from ..core.errors import ArgumentError
+from ..nn.normalisation import log_softmax as _log_softmax
+from ..nn.normalisation import logsumexp
+from ..nn.normalisation import softmax as _softmax
+from ..numpy.create import arange, asarray
+from ..numpy.reductions import sum as _sum
+from ..numpy.ufuncs import isnan, where3
+from ..numpy.util import (
+    Array,
+    ArrayLike,
+    composite,
+    dtype_of,
+    promote_dtypes_inexact,
+    promote_inexact,
+    shape_of,
+    value,
+)
+
+_HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+
+
+def _unary(name: str, function: Any, doc: str, at: float, gives: float) -> Any:
+    def special(x: ArrayLike) -> Array:
+        return function(*promote_dtypes_inexact(value(x, name)))
+
+    special.__name__ = special.__qualname__ = name
+    special.__doc__ = f"{doc}\n\n    >>> round(float(special.{name}({at})), 3)\n    {gives}\n    "
+    return special
+
+
+erf = _unary("erf", lax.erf, "The error function.", 0.0, 0.0)
+erfc = _unary("erfc", lax.erfc, "`1 - erf(x)`.", 0.0, 1.0)
+erfinv = _unary("erfinv", lax.erf_inv, "The inverse of `erf`.", 0.0, 0.0)
+gammaln = _unary("gammaln", lax.lgamma, "The logarithm of the magnitude of the gamma function.", 3.0, 0.693)
+loggamma = gammaln
+digamma = _unary("digamma", lax.digamma, "The derivative of `gammaln`.", 1.0, -0.577)
+expit = _unary("expit", lax.logistic, "The logistic function `1 / (1 + exp(-x))`.", 0.0, 0.5)
+i0e = _unary("i0e", lax.bessel_i0e, "`exp(-|x|) * i0(x)`.", 0.0, 1.0)
+i1e = _unary("i1e", lax.bessel_i1e, "`exp(-|x|) * i1(x)`.", 0.0, 0.0)
+
+
+@composite()
+def i0(x: ArrayLike) -> Array:
+    """The modified Bessel function of the first kind, order 0.
+
+    >>> float(special.i0(0.))
+    1.0
+    """
+    (x,) = promote_dtypes_inexact(value(x, "i0"))
+    return lax.exp(lax.abs(x)) * lax.bessel_i0e(x)
+
+
+@composite()
+def i1(x: ArrayLike) -> Array:
+    """The modified Bessel function of the first kind, order 1.
+
+    >>> float(special.i1(0.))
+    0.0
+    """
+    (x,) = promote_dtypes_inexact(value(x, "i1"))
+    return lax.exp(lax.abs(x)) * lax.bessel_i1e(x)
+
+
+@composite()
+def logit(x: ArrayLike) -> Array:
+    """`log(x / (1 - x))`.
+
+    >>> float(special.logit(0.5))
+    0.0
+    """
+    (x,) = promote_dtypes_inexact(value(x, "logit"))
+    return lax.log(x / (1 - x))
+
+
+@composite()
+def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
+    """`x * log(y)`, 0 where `x` is 0.
+
+    >>> float(special.xlogy(0., 0.))
+    0.0
+    """
+    x, y = promote_inexact(x, y)
+    nothing = lax.eq(x, 0)
+    return where3(nothing, 0.0, x * lax.log(where3(nothing, 1.0, y)))
+
+
+@composite()
+def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
+    """`x * log1p(y)`, 0 where `x` is 0.
+
+    >>> float(special.xlog1py(0., -1.))
+    0.0
+    """
+    x, y = promote_inexact(x, y)
+    nothing = lax.eq(x, 0)
+    return where3(nothing, 0.0, x * lax.log1p(where3(nothing, 0.0, y)))
+
+
+@composite()
+def entr(x: ArrayLike) -> Array:
+    """`-x * log(x)`, 0 at 0 and -inf below.
+
+    >>> float(special.entr(1.))
+    -0.0
+    """
+    (x,) = promote_dtypes_inexact(value(x, "entr"))
+    positive = lax.gt(x, 0)
+    safe = where3(positive, x, 1.0)
+    inside = where3(positive, lax.neg(safe * lax.log(safe)), 0.0)
+    return where3(lax.lt(x, 0), -np.inf, where3(isnan(x), x, inside))
+
+
+@composite()
+def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
+    """`p * log(p / q)`, 0 where `p` is 0 and inf outside of the domain.
+
+    >>> float(special.rel_entr(1., 1.))
+    0.0
+    """
+    p, q = promote_inexact(p, q)
+    both = lax.bitwise_and(lax.gt(p, 0), lax.gt(q, 0))
+    safe_p, safe_q = where3(both, p, 1.0), where3(both, q, 1.0)
+    inside = safe_p * lax.log(safe_p / safe_q)
+    zero = lax.bitwise_and(lax.eq(p, 0), lax.ge(q, 0))
+    return where3(both, inside, where3(zero, 0.0, np.inf))
+
+
+@composite()
+def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
+    """`p * log(p / q) - p + q`.
+
+    >>> float(special.kl_div(1., 1.))
+    0.0
+    """
+    p, q = promote_inexact(p, q)
+    return rel_entr(p, q) - p + q
+
+
+@composite()
+def betaln(a: ArrayLike, b: ArrayLike) -> Array:
+    """The logarithm of the beta function.
+
+    >>> float(special.betaln(1., 1.))
+    0.0
+    """
+    a, b = promote_inexact(a, b)
+    return lax.lgamma(a) + lax.lgamma(b) - lax.lgamma(a + b)
+
+
+@composite()
+def gammasgn(x: ArrayLike) -> Array:
+    """The sign of the gamma function.
+
+    >>> float(special.gammasgn(-0.5))
+    -1.0
+    """
+    (x,) = promote_dtypes_inexact(value(x, "gammasgn"))
+    floor = lax.floor(x)
+    odd = lax.ne(lax.rem(floor, 2), 0)
+    below = where3(lax.eq(floor, x), np.nan, where3(odd, -1.0, 1.0))
+    from ..numpy.arithmetic import copysign
+
+    return where3(lax.gt(x, 0), 1.0, where3(lax.eq(x, 0), copysign(1.0, x), below))
+
+
+@composite()
+def gamma(x: ArrayLike) -> Array:
+    """The gamma function.
+
+    >>> round(float(special.gamma(4.)), 3)
+    6.0
+    """
+    (x,) = promote_dtypes_inexact(value(x, "gamma"))
+    return gammasgn(x) * lax.exp(lax.lgamma(x))
+
+
+@composite()
+def beta(a: ArrayLike, b: ArrayLike) -> Array:
+    """The beta function.
+
+    >>> float(special.beta(1., 1.))
+    1.0
+    """
+    a, b = promote_inexact(a, b)
+    return gammasgn(a) * gammasgn(b) * gammasgn(a + b) * lax.exp(betaln(a, b))
+
+
+def factorial(n: ArrayLike, exact: bool = False) -> Array:
+    """The product of the integers up to `n`, in floating point.
+
+    >>> round(float(special.factorial(4.)), 3)
+    24.0
+    """
+    if exact:
+        raise ArgumentError("factorial(exact=True)", "results are floats; use Python's `math.factorial`")
+    return _factorial(n)
+
+
+@composite()
+def _factorial(n: Any) -> Array:
+    (n,) = promote_dtypes_inexact(value(n, "factorial"))
+    return where3(lax.lt(n, 0), 0.0, lax.exp(lax.lgamma(n + 1)))
+
+
+@composite()
+def poch(z: ArrayLike, m: ArrayLike) -> Array:
+    """The Pochhammer symbol `gamma(z + m) / gamma(z)`.
+
+    >>> round(float(special.poch(3., 2.)), 3)
+    12.0
+    """
+    z, m = promote_inexact(z, m)
+    return where3(lax.eq(m, 0), 1.0, lax.exp(lax.lgamma(z + m) - lax.lgamma(z)) * gammasgn(z + m) * gammasgn(z))
+
+
+@composite("d")
+def multigammaln(a: ArrayLike, d: int) -> Array:
+    """The logarithm of the multivariate gamma function of dimension `d`.
+
+    >>> round(float(special.multigammaln(3., 1)), 3)
+    0.693
+    """
+    (a,) = promote_dtypes_inexact(value(a, "multigammaln"))
+    steps = arange(d, dtype=dtype_of(a)) / 2
+    terms = lax.lgamma(lax.expand_dims(a, (len(shape_of(a)),)) - steps)
+    return _sum(terms, -1) + d * (d - 1) / 4 * math.log(math.pi)
+
+
+def gammainc(a: ArrayLike, x: ArrayLike) -> Array:
+    """The regularised lower incomplete gamma function.
+
+    >>> float(special.gammainc(1., 0.))
+    0.0
+    """
+    return lax.igamma(*promote_inexact(a, x))
+
+
+def gammaincc(a: ArrayLike, x: ArrayLike) -> Array:
+    """The regularised upper incomplete gamma function.
+
+    >>> float(special.gammaincc(1., 0.))
+    1.0
+    """
+    return lax.igammac(*promote_inexact(a, x))
+
+
+def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
+    """The regularised incomplete beta function.
+
+    >>> float(special.betainc(1., 1., 0.5))
+    0.5
+    """
+    return lax.betainc(*promote_inexact(a, b, x))
+
+
+def zeta(x: ArrayLike, q: ArrayLike | None = None) -> Array:
+    """The Hurwitz zeta function, Riemann's for `q` absent.
+
+    >>> round(float(special.zeta(2.)), 3)
+    1.645
+    """
+    return lax.zeta(*promote_inexact(x, 1.0 if q is None else q))
+
+
+@composite()
+def polygamma(n: ArrayLike, x: ArrayLike) -> Array:
+    """The derivative number `n` of the digamma function.
+
+    >>> round(float(special.polygamma(1, 1.)), 3)
+    1.645
+    """
+    n, x = promote_inexact(n, x)
+    return lax.polygamma(n, x)
+
+
+@composite()
+def boxcox(x: ArrayLike, lmbda: ArrayLike) -> Array:
+    """`(x**lmbda - 1) / lmbda`, `log(x)` at 0.
+
+    >>> float(special.boxcox(1., 2.))
+    0.0
+    """
+    x, power = promote_inexact(x, lmbda)
+    zero = lax.eq(power, 0)
+    return where3(zero, lax.log(x), lax.expm1(power * lax.log(x)) / where3(zero, 1.0, power))
+
+
+@composite()
+def boxcox1p(x: ArrayLike, lmbda: ArrayLike) -> Array:
+    """`boxcox(1 + x, lmbda)`, exact near zero.
+
+    >>> float(special.boxcox1p(0., 2.))
+    0.0
+    """
+    x, power = promote_inexact(x, lmbda)
+    zero = lax.eq(power, 0)
+    return where3(zero, lax.log1p(x), lax.expm1(power * lax.log1p(x)) / where3(zero, 1.0, power))
+
+
+@composite()
+def ndtr(x: ArrayLike) -> Array:
+    """The normal distribution function.
+
+    >>> float(special.ndtr(0.))
+    0.5
+    """
+    (x,) = promote_dtypes_inexact(value(x, "ndtr"))
+    w = x * math.sqrt(0.5)
+    size = lax.abs(w)
+    # Near zero erf keeps its digits, in the tails erfc does.
+    tail = where3(lax.gt(w, 0), 2.0 - lax.erfc(size), lax.erfc(size))
+    return 0.5 * where3(lax.lt(size, math.sqrt(0.5)), 1.0 + lax.erf(w), tail)
+
+
+@composite()
+def ndtri(p: ArrayLike) -> Array:
+    """The inverse of `ndtr`.
+
+    >>> float(special.ndtri(0.5))
+    0.0
+    """
+    (p,) = promote_dtypes_inexact(value(p, "ndtri"))
+    return math.sqrt(2) * lax.erf_inv(2 * p - 1)
+
+
+@composite("series_order")
+def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
+    """The logarithm of `ndtr`, by its asymptotic series far below zero.
+
+    >>> round(float(special.log_ndtr(0.)), 3)
+    -0.693
+    """
+    (x,) = promote_dtypes_inexact(value(x, "log_ndtr"))
+    if not isinstance(series_order, int) or not 0 <= series_order <= 30:
+        raise ArgumentError(f"series_order={series_order!r}", "an integer from 0 to 30")
+    low, high = (-20.0, 8.0) if dtype_of(x).itemsize == 8 else (-10.0, 5.0)
+    upper = lax.neg(ndtr(lax.neg(x)))
+    middle = lax.log(ndtr(lax.max(x, np.asarray(low).astype(dtype_of(x))[()])))
+    far = lax.min(x, np.asarray(low).astype(dtype_of(x))[()])
+    series, term = value(np.ones((), dtype_of(x))[()]), value(np.ones((), dtype_of(x))[()])
+    squared = far * far
+    for n in range(1, series_order + 1):
+        term = term * (-(2 * n - 1)) / squared
+        series = series + term
+    below = -0.5 * squared - lax.log(-far) - _HALF_LOG_2PI + lax.log(series)
+    return where3(lax.gt(x, high), upper, where3(lax.gt(x, low), middle, below))
+
+
+def softmax(x: ArrayLike, /, *, axis: Any = None) -> Array:
+    """`exp(x)` divided by its sum over axes, all by default.
+
+    >>> special.softmax(jnp.array([0., 0.]))
+    Array([0.5, 0.5], dtype=float32)
+    """
+    return _softmax(x, axis)
+
+
+def log_softmax(x: ArrayLike, /, *, axis: Any = None) -> Array:
+    """The logarithm of `softmax`.
+
+    >>> special.log_softmax(jnp.array([3.]))
+    Array([0.], dtype=float32)
+    """
+    return _log_softmax(x, axis)
+
+
+def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Array:
+    """The number of ways to choose `k` of `N` things, in floating point.
+
+    >>> round(float(special.comb(4., 2.)), 3)
+    6.0
+    """
+    return _comb(N, k, repetition)
+
+
+@composite("repetition")
+def _comb(N: Any, k: Any, repetition: bool) -> Array:
+    N, k = promote_inexact(N, k)
+    N = N + k - 1 if repetition else N
+    valid = lax.bitwise_and(lax.ge(k, 0), lax.ge(N, k))
+    result = lax.exp(lax.lgamma(N + 1) - lax.lgamma(k + 1) - lax.lgamma(N - k + 1))
+    return where3(valid, result, 0.0)
+
+
+def bernoulli(n: int) -> Array:
+    """The Bernoulli numbers from 0 to `n`.
+
+    >>> special.bernoulli(2).shape
+    (3,)
+    """
+    from fractions import Fraction
+
+    numbers: list[Fraction] = []
+    for m in range(n + 1):  # sum over k of C(m + 1, k) B_k = 0
+        total = sum((Fraction(math.comb(m + 1, k)) * b for k, b in enumerate(numbers)), Fraction(0))
+        numbers.append(Fraction(1) if m == 0 else -total / (m + 1))
+    return asarray([float(b) for b in numbers])
+
+
+__all__ = [
+    "bernoulli", "beta", "betainc", "betaln", "boxcox", "boxcox1p", "comb", "digamma", "entr", "erf", "erfc", "erfinv",
+    "expit", "factorial", "gamma", "gammainc", "gammaincc", "gammaln", "gammasgn", "i0", "i0e", "i1", "i1e", "kl_div",
+    "log_ndtr", "log_softmax", "loggamma", "logit", "logsumexp", "multigammaln", "ndtr", "ndtri", "poch", "polygamma",
+    "rel_entr", "softmax", "xlog1py", "xlogy", "zeta",
+]  # fmt: skip

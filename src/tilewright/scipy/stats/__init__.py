@@ -1,0 +1,5 @@
+"""`jax.scipy.stats`: distributions, a module each."""
+
+from . import norm
+
+__all__ = ["norm"]

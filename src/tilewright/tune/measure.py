@@ -1,0 +1,70 @@
+"""One configuration measured: is it within memory, is it right, how long does it take."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core import tree
+from ..core.types import is_inexact
+
+# How far results may differ from the reference, relative to its largest element.
+TOLERANCE = {"float64": 1e-10, "complex128": 1e-10, "float32": 1e-4, "complex64": 1e-4, "float16": 1e-2, "bfloat16": 4e-2}
+
+
+def wrong(found: Any, reference: Any, tolerance: float | None) -> str | None:
+    """What is wrong with a result, compared with the reference; None if nothing is."""
+    for f, r in zip(tree.leaves(found), tree.leaves(reference), strict=True):
+        f, r = np.asarray(f), np.asarray(r)
+        if f.shape != r.shape or f.dtype != r.dtype:
+            return f"it gives {f.dtype}{list(f.shape)}, the reference {r.dtype}{list(r.shape)}"
+        if not is_inexact(f.dtype):
+            if not np.array_equal(f, r):
+                return f"{int((f != r).sum())} elements differ from the reference"
+            continue
+        limit = tolerance if tolerance is not None else TOLERANCE.get(str(f.dtype), 1e-1)
+        wide = np.complex128 if np.iscomplexobj(f) else np.float64
+        f, r = f.astype(wide), r.astype(wide)
+        scale = float(np.max(np.abs(r), initial=0.0, where=np.isfinite(r))) or 1.0
+        same = (f == r) | (np.isnan(f) & np.isnan(r))
+        worst = float(np.max(np.where(same, 0.0, np.abs(f - r)), initial=0.0)) / scale
+        if not worst <= limit:
+            return f"it differs from the reference by {worst:.2g} of its largest element (allowed: {limit:.2g})"
+    return None
+
+
+def seconds_of(call: Callable[[], Any], stop_above: float, repeats: int = 7, least: float = 2e-3) -> tuple[float, float, int]:
+    """Median seconds a call, the spread of the middle half, and the number of timings.
+
+    Fast calls are timed several at once. A call slower than `stop_above` is timed once only.
+    """
+    _wait(call())
+    start = time.perf_counter()
+    _wait(call())
+    once = time.perf_counter() - start
+    if once > stop_above:
+        return once, 0.0, 1
+    inner = max(1, int(least / max(once, 1e-7)))
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        for _ in range(inner):
+            out = call()
+        _wait(out)
+        times.append((time.perf_counter() - start) / inner)
+    quarters = statistics.quantiles(times, n=4)
+    return statistics.median(times), quarters[2] - quarters[0], repeats
+
+
+def _wait(out: Any) -> None:
+    for x in tree.leaves(out):
+        x.block_until_ready()
+
+
+def shapes_and_dtypes(types: Sequence[Any]) -> tuple[tuple[tuple[int, ...], ...], str]:
+    """The shapes of some types, and their dtypes as text."""
+    return tuple(t.shape for t in types), ",".join(str(t.dtype) for t in types)

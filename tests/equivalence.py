@@ -1,0 +1,62 @@
+"""Two functions that mean the same agree under every composition of transformations."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import tilewright as tw
+from tilewright import numpy as tnp
+
+
+def scalar(f: Callable[..., Any]) -> Callable[..., Any]:
+    """A smooth scalar of a function's outputs, so that every output has a part in the gradient."""
+
+    def total(*args: Any) -> Any:
+        leaves = tw.tree.leaves(f(*args))
+        return sum(tnp.sum(tnp.sin(x) * (i + 1.0)) for i, x in enumerate(leaves))
+
+    return total
+
+
+def every(n: int) -> tuple[int, ...]:
+    return tuple(range(n))
+
+
+TRANSFORMS: dict[str, Callable[[Callable[..., Any], int], Callable[..., Any]]] = {
+    "value": lambda f, n: f,
+    "jit": lambda f, n: tw.jit(f),
+    "jvp": lambda f, n: lambda *xs: tw.jvp(f, xs, tuple(x * 0.5 + 1.0 for x in xs)),
+    "grad": lambda f, n: tw.grad(scalar(f), every(n)),
+    "jit_grad": lambda f, n: tw.jit(tw.grad(scalar(f), every(n))),
+    "grad_jit": lambda f, n: tw.grad(scalar(tw.jit(f)), every(n)),
+    "grad_of_one": lambda f, n: lambda *xs: [tw.grad(scalar(f), i)(*xs) for i in range(n)],
+    "jvp_of_grad": lambda f, n: lambda *xs: tw.jvp(tw.grad(scalar(f), every(n)), xs, xs),
+    "grad_of_grad": lambda f, n: tw.grad(scalar(tw.grad(scalar(f), every(n))), every(n)),
+    "vmap": lambda f, n: lambda *xs: tw.vmap(f)(*map(twice, xs)),
+    "vmap_one": lambda f, n: lambda *xs: tw.vmap(f, in_axes=(0, *(None,) * (n - 1)))(twice(xs[0]), *xs[1:]),
+    "vmap_grad": lambda f, n: lambda *xs: tw.vmap(tw.grad(scalar(f), every(n)))(*map(twice, xs)),
+    "grad_vmap": lambda f, n: lambda *xs: tw.grad(scalar(tw.vmap(f)), every(n))(*map(twice, xs)),
+    "jit_grad_vmap_jit": lambda f, n: lambda *xs: tw.jit(tw.grad(scalar(tw.vmap(tw.jit(f))), every(n)))(*map(twice, xs)),
+}
+FORWARD = ("value", "jit", "jvp", "vmap", "vmap_one")
+REVERSE = tuple(name for name in TRANSFORMS if name not in ("jvp",))
+
+
+def twice(x: Any) -> Any:
+    return np.stack([x, 0.5 * x - 0.25]).astype(x.dtype)
+
+
+def agree(name: str, f: Callable[..., Any], g: Callable[..., Any], *args: Any) -> None:
+    """Assert that two functions agree under one of `TRANSFORMS`."""
+    transform = TRANSFORMS[name]
+    found, expected = (tw.tree.leaves(transform(h, len(args))(*args)) for h in (f, g))
+    assert len(found) == len(expected)
+    for a, b in zip(found, expected, strict=True):
+        assert a.dtype == b.dtype and a.shape == b.shape
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=2e-4, atol=2e-5)
+
+
+def draws(*shapes: tuple[int, ...], seed: int = 0) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return [rng.uniform(-1.5, 1.5, s).astype(np.float32) for s in shapes]

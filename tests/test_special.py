@@ -1,0 +1,78 @@
+"""Special functions against SciPy, in both precisions, and at their edges."""
+
+import numpy as np
+import pytest
+import scipy.special as sp
+
+from tilewright import config, jit, lax
+from tilewright.core.evaluate import NUMPY
+from tilewright.core.trace import under
+
+RNG = np.random.default_rng(0)
+
+
+def _uniform(low, high):
+    return RNG.uniform(low, high, 500)
+
+
+def _powers(low, high):
+    return 10 ** _uniform(low, high)
+
+
+_A = _powers(-2, 3)
+CASES = {
+    "erf": (lax.erf, sp.erf, (_uniform(-5, 5),), 1e-6),
+    "erfc": (lax.erfc, sp.erfc, (_uniform(-5, 9),), 1e-5),
+    "erf_inv": (lax.erf_inv, sp.erfinv, (_uniform(-1, 1),), 1e-5),
+    "lgamma": (lax.lgamma, sp.gammaln, (_uniform(2.5, 50),), 1e-6),
+    "digamma": (lax.digamma, sp.digamma, (_uniform(2, 50),), 1e-5),
+    "zeta": (lax.zeta, sp.zeta, (_uniform(1.1, 20), _uniform(0.1, 50)), 1e-5),
+    "polygamma": (
+        lax.polygamma, lambda m, x: sp.polygamma(m.astype(int), x), (np.floor(_uniform(1, 6)), _uniform(0.1, 50)), 1e-5
+    ),
+    "igamma": (lax.igamma, sp.gammainc, (_A, _A * _powers(-1, 1)), 1e-4),
+    "igammac": (lax.igammac, sp.gammaincc, (_A, _A * _powers(-1, 0.5)), 1e-4),
+    "betainc": (lax.betainc, sp.betainc, (_powers(-1, 2), _powers(-1, 2), _uniform(0, 1)), 1e-3),
+    "bessel_i0e": (lax.bessel_i0e, sp.i0e, (_uniform(-50, 50),), 1e-5),
+    "bessel_i1e": (lax.bessel_i1e, sp.i1e, (_uniform(-50, 50),), 1e-5),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("x64", [False, True])
+@pytest.mark.parametrize("name", CASES)
+def test_compiled(name, x64):
+    function, reference, args, coarse = CASES[name]
+    dtype = np.float64 if x64 else np.float32
+    args = [a.astype(dtype) for a in args]
+    with config(enable_x64=x64):
+        found = np.asarray(jit(function)(*args))
+    expected = reference(*(a.astype(np.float64) for a in args))
+    np.testing.assert_allclose(found, expected, rtol=1e-10 if x64 else coarse, atol=1e-30)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_numpy_meaning(name):
+    function, reference, args, _ = CASES[name]
+    args = [a[:50] for a in args]
+    with config(enable_x64=True):
+        found = under(NUMPY, function, *args)
+    np.testing.assert_allclose(found, reference(*args), rtol=1e-10, atol=1e-30)
+
+
+EDGES = {
+    lax.igamma: (sp.gammainc, [(0, 1), (1, 0), (np.inf, 1), (1, np.inf), (-1, 1), (1, -1), (np.nan, 1)]),
+    lax.igammac: (sp.gammaincc, [(0, 1), (1, 0), (np.inf, 1), (1, np.inf), (-1, 1), (1, -1), (np.nan, 1)]),
+    lax.betainc: (sp.betainc, [(1, 2, 0), (1, 2, 1), (1, 2, -0.5), (-1, 2, 0.5), (1, 2, np.nan)]),
+    lax.lgamma: (sp.gammaln, [(0,), (-1,), (np.inf,), (1,), (2,)]),
+    lax.erf_inv: (sp.erfinv, [(-1,), (1,), (0,), (2,), (1e-20,)]),
+    lax.bessel_i0e: (sp.i0e, [(0,), (8,), (-8,), (1e6,)]),
+    lax.bessel_i1e: (sp.i1e, [(0,), (8,), (-8,), (1e6,)]),
+}
+
+
+@pytest.mark.parametrize("function", EDGES, ids=lambda f: f.__name__)
+def test_edges(function):
+    reference, points = EDGES[function]
+    args = [np.array(column, np.float64) for column in zip(*points, strict=True)]
+    with config(enable_x64=True):
+        np.testing.assert_allclose(function(*args), reference(*args), rtol=1e-12)
