@@ -77,8 +77,8 @@ def versus(name: str, measure: Callable[[Api], float], wanted: float) -> Case:
 
 
 def per_call(f: Callable[[], Any], wait: Callable[[Any], Any], calls: int, samples: int = 15) -> float:
-    """Median seconds of a call, over samples of `calls` calls each that are waited for at the end."""
-    for _ in range(2):
+    """Median seconds of a call, over samples of `calls` calls each that are waited for at the end; five warm up."""
+    for _ in range(5):
         wait(f())
     times = []
     for _ in range(samples):

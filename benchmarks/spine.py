@@ -58,7 +58,7 @@ def large(f: Callable[[Api, Any], Any]) -> Callable[[Api], float]:
 
         x = api.np.asarray(np.random.default_rng(0).standard_normal((SIDE, SIDE), dtype=np.float32))
         jitted = api.jit(lambda x: f(api, x))
-        return per_call(lambda: jitted(x), api.block_until_ready, calls=1)
+        return per_call(lambda: jitted(x), api.block_until_ready, calls=1, samples=25)
 
     return measure
 

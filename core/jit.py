@@ -300,8 +300,9 @@ class Jit:
         try:
             typeof(x)
         except NonArrayArgumentError as error:
-            raise NonArrayArgumentError(f"a result of {self._name}: {error.what}", "return arrays, numbers or pytrees of them") \
-                from None
+            raise NonArrayArgumentError(
+                f"a result of {self._name}: {error.what}", "return arrays, numbers or pytrees of them"
+            ) from None
 
     def _types(self, leaves: Sequence[Any], given: Any) -> list[Any]:
         try:
@@ -323,7 +324,8 @@ class Jit:
                 typeof(leaf)
             except NonArrayArgumentError as error:
                 where = name + tree.keystr(path)
-                raise NonArrayArgumentError(f"argument {where} of {self._name}: {error.what}", error.remedy) from None
+                what = f"argument {where} of {self._name}: {error.what}"
+                raise NonArrayArgumentError(what, error.remedy) from None
 
     def _argument_name(self, number: int) -> str:
         names = _positional_names(self._fun)
@@ -345,7 +347,7 @@ class Jit:
                 raise NonHashableStaticArgumentError(
                     f"static argument {name} of {self._name} is {_short(value)} of type {type(value).__name__}, "
                     "which cannot be hashed",
-                    "pass a tuple, a string, a number or a frozen dataclass, or make the argument an array that is not static",
+                    "pass a tuple, a string, a number or a frozen dataclass, or an array that is not static",
                 ) from None
         dynamic = tuple(x for i, x in enumerate(args) if i not in places)
         named = {name: x for name, x in kwargs.items() if name not in options.static_argnames}
@@ -471,7 +473,9 @@ def _resolved(fun: Callable[..., Any], nums: Any, names: Any, what: str) -> tupl
     chosen = None if names is None else ((names,) if isinstance(names, str) else tuple(names))
     for number in numbers or ():
         if not isinstance(number, int) or isinstance(number, bool):
-            raise ArgumentTypeError(f"{what}_argnums holds {number!r}, which is not an integer", "give positions as integers")
+            raise ArgumentTypeError(
+                f"{what}_argnums holds {number!r}, which is not an integer", "give positions as integers"
+            )
     _check_places(fun, numbers or (), chosen or (), what)
     if chosen is None:
         chosen = tuple(places[i] for i in numbers or () if -len(places) <= i < len(places) and places[i])
@@ -491,8 +495,10 @@ def _check_places(fun: Callable[..., Any], numbers: Sequence[int], names: Sequen
     if inspect.Parameter.VAR_POSITIONAL not in kinds:
         for number in numbers:
             if not -len(positional) <= number < len(positional):
-                raise ArgumentError(f"{what}_argnums holds {number}, and {label} takes {len(positional)} positional arguments",
-                                    f"a number from 0 to {len(positional) - 1}")  # fmt: skip
+                raise ArgumentError(
+                    f"{what}_argnums holds {number}, and {label} takes {len(positional)} positional arguments",
+                    f"a number from 0 to {len(positional) - 1}",
+                )
     if inspect.Parameter.VAR_KEYWORD not in kinds:
         known = [p.name for p in parameters]
         for name in names:
@@ -526,7 +532,9 @@ def jit(
             donate_argnames=donate_argnames, keep_unused=keep_unused, device=device, inline=inline,
         )  # fmt: skip
     if not callable(fun):
-        raise ArgumentTypeError(f"jit takes a function, got {_short(fun)} of type {type(fun).__name__}", "pass a callable")
+        raise ArgumentTypeError(
+            f"jit takes a function, got {_short(fun)} of type {type(fun).__name__}", "pass a callable"
+        )
     static = _resolved(fun, static_argnums, static_argnames, "static")
     donate = _resolved(fun, donate_argnums, donate_argnames, "donate")
     return Jit(fun, Options(*static, *donate, keep_unused, inline, device)).function

@@ -24,6 +24,16 @@ from typing import Any
 from .types import Type
 
 
+def _bind(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    raise AssertionError("core/trace.py, which imports this module, sets what binds")
+
+
+def set_binder(bind: Callable[[Primitive, Sequence[Any], dict[str, Any]], Any]) -> None:
+    """Hand in what gives meaning to `Primitive.bind`: an import at each bind would cost a microsecond."""
+    global _bind
+    _bind = bind
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Primitive:
     """An operation: its name and rules. Users make their own the same way the package makes its own."""
@@ -42,9 +52,7 @@ class Primitive:
 
     def bind(self, /, *args: Any, **params: Any) -> Any:
         """Apply the primitive to values, under whatever transformation is current."""
-        from .trace import bind
-
-        return bind(self, args, params)
+        return _bind(self, args, params)
 
     def __repr__(self) -> str:
         return self.name

@@ -47,7 +47,7 @@ def zeros(type: ArrayType) -> Any:
 
 def instantiate(x: Any) -> Any:
     """An array for a tangent or cotangent that may be a symbolic `Zero`."""
-    return zeros(x.type) if type(x) is Zero else x
+    return zeros(x.type) if isinstance(x, Zero) else x  # type: ignore[arg-type]
 
 
 def add_tangents(a: Any, b: Any) -> Any:

@@ -81,13 +81,17 @@ class Compiled:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, treedef = tree.flatten((args, kwargs))
         if treedef != self.in_tree:
-            raise ArgumentTypeError(f"compiled for arguments of structure {self.in_tree}, called with {treedef}",
-                                    "call it with the structure it was lowered for, static arguments left out")  # fmt: skip
+            raise ArgumentTypeError(
+                f"compiled for arguments of structure {self.in_tree}, called with {treedef}",
+                "call it with the structure it was lowered for, static arguments left out",
+            )
         for x, expected in zip(leaves, self._types, strict=True):
             found: Any = typeof(x)
             if found.shape != expected.shape or (found.dtype != expected.dtype and not found.weak_type):
-                raise ArgumentTypeError(f"compiled for an argument of type {expected.show()}, called with {found.show()}",
-                                        "call it with the types it was lowered for")  # fmt: skip
+                raise ArgumentTypeError(
+                    f"compiled for an argument of type {expected.show()}, called with {found.show()}",
+                    "call it with the types it was lowered for",
+                )
         return self._run(*self._buffers(leaves, self._types))
 
     def as_text(self) -> str:

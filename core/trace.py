@@ -25,7 +25,7 @@ from .errors import (
     user_source,
 )
 from .ir import NO_EFFECTS, Atom, Eqn, Literal, Program, Var, run
-from .primitive import Primitive
+from .primitive import Primitive, set_binder
 from .types import ArrayType, RefType, TokenType, Type, as_dtype, canonical_dtype, is_key, scalar_type
 
 Scalar = (bool, int, float, complex)
@@ -155,6 +155,9 @@ def is_evaluating() -> bool:
 
 def bind(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
     return _current.get().bind(primitive, args, params)
+
+
+set_binder(bind)
 
 
 @contextlib.contextmanager

@@ -86,7 +86,8 @@ def as_dtype(dtype: Any) -> Dtype:
 
 def canonical_dtype(dtype: Any) -> Dtype:
     """A dtype as this configuration holds it: 64-bit types become 32-bit unless `enable_x64` is set."""
-    dtype = as_dtype(dtype)
+    if not isinstance(dtype, np.dtype):
+        dtype = as_dtype(dtype)
     return dtype if current().enable_x64 else _CANONICAL.get(dtype, dtype)
 
 

@@ -46,6 +46,7 @@ from .primitive import kernel_call_p
 __all__ = [
     "ANY", "Block", "BlockSpec", "Blocked", "Element", "GridSpec", "HBM", "Kernel", "MemorySpace",
     "PrefetchScalarGridSpec", "SEMAPHORE", "SMEM", "Slice", "Squeezed", "VMEM", "addupdate", "align_to", "cdiv", "ds",
-    "dslice", "interpret", "kernel", "kernel_call", "kernel_call_p", "load", "multiple_of", "next_power_of_2", "no_block_spec",
+    "dslice", "interpret", "kernel", "kernel_call", "kernel_call_p", "load", "multiple_of", "next_power_of_2",
+    "no_block_spec",
     "num_programs", "pallas_call", "program_id", "squeezed", "store", "swap", "when",
 ]  # fmt: skip

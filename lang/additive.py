@@ -22,7 +22,7 @@ from ..core.rules import zeros
 from ..core.trace import eval_program
 from ..core.types import RefType, is_inexact
 from .adjoint import ReadOnly, Record, flatten_control, is_active, plan, record, run_backwards
-from .affine import Fact
+from .affine import Fact, dependencies
 from .build import grid_block, prune, remap, trace_kernel
 from .kernel import EDGE, Block, Kernel
 from .ops import when
@@ -32,16 +32,37 @@ from .verify import linear_index, map_of
 Axes = tuple[int, ...]
 
 
-def used_axes(kernel: Kernel, block: Block) -> Axes | None:
-    """The grid axes that a block depends on, if it is another block in each of their cells; else None."""
+@dataclass(frozen=True)
+class Route:
+    """How the cotangent of an operand is put together.
+
+    `axes`: the grid axes its blocks depend on. `exact`: every cell of those axes has a block of its own, so that the
+    cotangent is an array of blocks; otherwise blocks overlap or lie where data says, and are scattered.
+    """
+
+    axes: Axes
+    exact: bool
+
+
+def route_of(kernel: Kernel, block: Block) -> Route:
+    """The route of an operand's cotangent."""
     fact: Fact | None = map_of(kernel, block)
-    if fact is None or fact.table is None:
-        return None
+    if fact is None:
+        assert block.index_map is not None
+        needs = dependencies(block.index_map, len(kernel.grid))
+        ids = {i for a in block.index_map.outputs for i in needs.get(a, ()) if i != "data"}  # type: ignore[call-overload]
+        return Route(tuple(a for a in long_axes(kernel) if a in ids), False)
+    if fact.table is None:
+        return Route(fact.axes, False)
     distinct = np.unique(linear_index(block, fact.table - fact.table.min(initial=0))).size
     cells = int(np.prod([kernel.grid[a] for a in fact.axes], dtype=np.int64))
-    if distinct != cells or (any(block.element) and not _disjoint(block, fact)):
-        return None
-    return fact.axes
+    return Route(fact.axes, distinct == cells and (not any(block.element) or _disjoint(block, fact)))
+
+
+def used_axes(kernel: Kernel, block: Block) -> Axes | None:
+    """The grid axes that a block depends on, if it is another block in each of their cells; else None."""
+    route = route_of(kernel, block)
+    return route.axes if route.exact else None
 
 
 def _disjoint(block: Block, fact: Fact) -> bool:
@@ -116,12 +137,14 @@ class Piece:
     """A kernel of the backward pass: what its operands are, and what its outputs are the cotangents of.
 
     Operands: ("in", i) input i, ("held", p) the saved value of state p, ("ct", p) a cotangent, ("zero", k) zeros for
-    output k. Outputs: positions among the inputs of the body.
+    output k. Outputs: positions among the inputs of the body; those in `scattered` are blocks for every cell of `axes`.
     """
 
     kernel: Kernel
     operands: tuple[tuple[str, int], ...]
     outputs: tuple[int, ...]
+    scattered: tuple[int, ...] = ()
+    axes: Axes = ()
 
 
 @functools.lru_cache(maxsize=512)
@@ -135,9 +158,7 @@ def pieces(cells: Cells, wanted: tuple[int, ...]) -> tuple[Piece, ...]:
     for position in wanted:
         if not cells.linear.uses(position):
             continue
-        block = kernel.inputs[position - first_in]
-        axes = used_axes(kernel, block)
-        assert axes is not None
+        axes = route_of(kernel, kernel.inputs[position - first_in]).axes
         groups.setdefault(tuple(a for a in axes if a not in dict(cells.fixed)), []).append(position)
     return tuple(_piece(cells, axes, positions) for axes, positions in groups.items())
 
@@ -153,21 +174,22 @@ def _piece(cells: Cells, used: Axes, positions: Sequence[int]) -> Piece:
         new = dict(zip(order, ids, strict=True))
         return [new[a] if a in new else np.int32(fixed.get(a, 0)) for a in range(len(kernel.grid))]
 
-    build = _Builder(cells, positions, grid, old_ids, len(used))
+    build = _Builder(cells, positions, grid, old_ids, used)
     return build.piece()
 
 
 class _Builder:
     """Assembles the operands, Refs and body of one backward kernel."""
 
-    def __init__(self, cells: Cells, positions: Sequence[int], grid: Axes, old_ids: Any, n_used: int):
+    def __init__(self, cells: Cells, positions: Sequence[int], grid: Axes, old_ids: Any, used: Axes):
         self.cells, self.kernel, self.positions = cells, cells.kernel, list(positions)
-        self.grid, self.old_ids, self.n_used = grid, old_ids, n_used
+        self.grid, self.old_ids, self.used, self.n_used = grid, old_ids, used, len(used)
         _, self.first_in, self.first_out, self.first_scratch, self.end = self.kernel.splits
         self.inputs: list[tuple[tuple[str, int], Block]] = []
         self.outputs: list[tuple[int, Block]] = []
         self.aliases: list[tuple[int, int]] = []
         self.scratch: list[tuple[tuple[str, int], RefType]] = []
+        self.scattered: list[int] = []
 
     def remap(self, block: Block, **changes: Any) -> Block:
         return remap(block, self.kernel.prefetch, self.grid, self.old_ids, **changes)
@@ -191,7 +213,14 @@ class _Builder:
             self.inputs.append((("ct", p), self.remap(block, name=f"{block.name}_bar", fill=_zero(block))))
         for p in self.positions:
             block = self.block_of(p)
-            self.outputs.append((p, self.remap(block, name=f"{block.name}_bar", fill=None)))
+            name = f"{block.name}_bar"
+            if p < self.first_out and not route_of(self.kernel, block).exact:
+                blocks = range(self.n_used)
+                made = grid_block(name, block.shape, block.array.dtype, blocks, self.grid, self.kernel.prefetch)
+                self.scattered.append(p)
+            else:
+                made = self.remap(block, name=name, fill=None)
+            self.outputs.append((p, made))
         for p in range(self.first_out, self.end):
             type_: RefType = self.kernel.body.inputs[p].type  # type: ignore[assignment]
             self.scratch.append((("work", p), type_))
@@ -202,7 +231,7 @@ class _Builder:
         """Outputs whose blocks the cells do not all see start as zeros, or as what is given of the cotangent."""
         keys = [key for key, _ in self.inputs]
         for number, (p, block) in enumerate(self.outputs):
-            if covers(self.kernel, self.block_of(p)):
+            if p in self.scattered or covers(self.kernel, self.block_of(p)):
                 continue
             if ("ct", p) in keys:
                 self.aliases.append((keys.index(("ct", p)), number))
@@ -269,7 +298,8 @@ class _Builder:
             [t for _, t in self.scratch], self.body, self.kernel, self.aliases,
         )  # fmt: skip
         smaller, kept = prune(built)
-        return Piece(smaller, tuple(self.inputs[i][0] for i in kept), tuple(p for p, _ in self.outputs))
+        operands = tuple(self.inputs[i][0] for i in kept)
+        return Piece(smaller, operands, tuple(p for p, _ in self.outputs), tuple(self.scattered), self.used)
 
 
 def _full(value: Any, ref: Any) -> Any:
@@ -316,14 +346,10 @@ def class_a(kernel: Kernel, parts: Phases) -> Backward:
     main = replace(main, held=tuple(p for p in emitted if p in aliased and not main.linear.only_added(p)))
     init = Cells(kernel, parts, parts.init, tuple((a, 0) for a in parts.carry), states)
     wanted = tuple(i for i in range(kernel.splits[1], first_out) if is_active(kernel.body.inputs[i].type))
-    found = pieces(final, tuple(p for p in wanted if _independent(kernel, p)))
+    found = pieces(final, wanted)
     needed = {p for piece in found for kind, p in piece.operands if kind == "held"}
     saved = tuple(p for p in states if p in needed)
     return Backward(kernel, parts, saving(kernel, parts, saved), saved, (final, main, init))
-
-
-def _independent(kernel: Kernel, position: int) -> bool:
-    return used_axes(kernel, kernel.inputs[position - kernel.splits[1]]) is not None
 
 
 def saving(kernel: Kernel, parts: Phases, saved: Sequence[int]) -> Kernel:

@@ -208,7 +208,7 @@ def _table_of(form: Affine, grid: Sequence[int], axes: Sequence[int]) -> np.ndar
 
 @functools.lru_cache(maxsize=4096)
 def facts(program: Program, grid: tuple[int, ...]) -> Fact | None:
-    """What is known of a Program's integer outputs as functions of its first inputs, the ids; None if they read data."""
+    """What is known of a Program's integer outputs as functions of the ids, its first inputs; None if data."""
     n = len(grid)
     forms = _closed_form(program) if not any(is_bool(t.dtype) for t in program.out_types) else None  # type: ignore[union-attr]
     if forms is not None:

@@ -1,7 +1,7 @@
 """How an operand is cut into blocks, and over which grid: what the author of a kernel states.
 
-    BlockSpec(block_shape, index_map)    cell (i, j, ...) sees block `index_map(i, j, ...)` of its operand
-    block_shape ::= one of int | None | Squeezed | Blocked(n) | Element(n) per axis of the operand
+BlockSpec(block_shape, index_map)    cell (i, j, ...) sees block `index_map(i, j, ...)` of its operand
+block_shape ::= one of int | None | Squeezed | Blocked(n) | Element(n) per axis of the operand
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ class BlockSpec:
     def __post_init__(self) -> None:
         if callable(self.block_shape):
             raise ArgumentTypeError(
-                "BlockSpec: the first argument is a function", "write BlockSpec(block_shape, index_map), in this order")
+                "BlockSpec: the first argument is a function", "write BlockSpec(block_shape, index_map), in this order"
+            )
         if self.block_shape is not None:
             object.__setattr__(self, "block_shape", tuple(self.block_shape))
             for size in self.block_shape:
@@ -83,7 +84,8 @@ def _check_size(size: Any, shape: Any) -> None:
     number = size.block_size if isinstance(size, (Blocked, Element)) else size
     if not isinstance(number, (int, np.integer)) or isinstance(number, bool):
         raise ArgumentTypeError(
-            f"BlockSpec: block shape {shape} has {size!r} in it", "sizes are ints, None (squeezed) or Element(n)")
+            f"BlockSpec: block shape {shape} has {size!r} in it", "sizes are ints, None (squeezed) or Element(n)"
+        )
     if number < 1:
         raise ArgumentError(f"BlockSpec: block shape {shape} has size {number}", "block sizes are at least 1")
 
@@ -93,12 +95,14 @@ no_block_spec = BlockSpec()
 
 def as_grid(grid: Any) -> tuple[int, ...]:
     """A grid as a tuple of ints."""
-    sizes = (grid,) if isinstance(grid, (int, np.integer)) else tuple(grid)
+    sizes = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
     for size in sizes:
         if not isinstance(size, (int, np.integer)) or isinstance(size, bool):
             raise ArgumentTypeError(f"kernel_call: the grid {sizes} has {size!r} in it", "grid sizes are Python ints")
         if size < 0:
-            raise ArgumentError(f"kernel_call: the grid {sizes} has the negative size {size}", "grid sizes are zero or more")
+            raise ArgumentError(
+                f"kernel_call: the grid {sizes} has the negative size {size}", "grid sizes are zero or more"
+            )
     return tuple(int(s) for s in sizes)
 
 
@@ -128,7 +132,9 @@ def as_scratch(scratch: Any) -> RefType:
     if hasattr(scratch, "shape") and hasattr(scratch, "dtype"):
         return RefType(ArrayType(tuple(scratch.shape), canonical_dtype(scratch.dtype)), MemorySpace.VMEM)
     raise ArgumentTypeError(
-        f"kernel_call: the scratch {scratch!r} has no shape and dtype", "use lang.VMEM(shape, dtype) or a ShapeDtypeStruct")
+        f"kernel_call: the scratch {scratch!r} has no shape and dtype",
+        "use lang.VMEM(shape, dtype) or a ShapeDtypeStruct",
+    )
 
 
 def shape_dtype(x: Any) -> ArrayType:
@@ -138,4 +144,5 @@ def shape_dtype(x: Any) -> ArrayType:
     if hasattr(x, "shape") and hasattr(x, "dtype"):
         return ArrayType(tuple(x.shape), canonical_dtype(x.dtype))
     raise ArgumentTypeError(
-        f"kernel_call: the out_shape entry {x!r} has no shape and dtype", "use ShapeDtypeStruct(shape, dtype)")
+        f"kernel_call: the out_shape entry {x!r} has no shape and dtype", "use ShapeDtypeStruct(shape, dtype)"
+    )

@@ -11,13 +11,13 @@ import numpy as np
 
 from ..core import tree
 from ..core.errors import ArgumentError, BlockRankError, KernelBodyError, ShapeError, TreeError, user_source
-from ..core.ir import Program
-from ..core.trace import Tracer, trace_program, typeof
+from ..core.ir import Program, subprograms
+from ..core.trace import Tracer, current_trace, trace_program, typeof
 from ..core.types import ArrayType, MemorySpace, RefType, is_integer
 from . import block as blocks
 from .block import BlockSpec, Element, GridSpec, Squeezed, no_block_spec
 from .kernel import ID, Block, Kernel, trace_map, whole_block
-from .normalize import normalize
+from .normalize import normalize, touches_refs
 from .ops import Cell, in_cell
 from .primitive import kernel_call_p
 from .verify import verify
@@ -62,10 +62,16 @@ def kernel_call(
     [0. 2. 4. 6.]
     """
     _refuse(unused)
-    spec = grid_spec if grid_spec is not None else GridSpec(() if grid is None else grid, in_specs, out_specs, scratch_shapes)
+    spec = (
+        grid_spec
+        if grid_spec is not None
+        else GridSpec(() if grid is None else grid, in_specs, out_specs, scratch_shapes)
+    )
     if grid_spec is not None and not (grid is None and in_specs is None and out_specs is None and scratch_shapes == ()):
         raise ArgumentError(
-            "kernel_call was given grid_spec and also grid, in_specs, out_specs or scratch_shapes", "give one or the others")
+            "kernel_call was given grid_spec and also grid, in_specs, out_specs or scratch_shapes",
+            "give one or the others",
+        )
     label = name or getattr(body, "__name__", None) or getattr(getattr(body, "func", None), "__name__", "kernel")
     semantics = dimension_semantics or getattr(compiler_params, "dimension_semantics", None)
     request = _Request(body, out_shape, spec, dict(input_output_aliases or {}), semantics, bool(interpret), label)
@@ -123,7 +129,9 @@ class _Request:
         for i, t in enumerate(prefetch):
             if not is_integer(t.dtype):
                 raise KernelBodyError(
-                    f"kernel {self.name}: prefetched operand {i} is {t.show()}", "prefetched operands are integer arrays")
+                    f"kernel {self.name}: prefetched operand {i} is {t.show()}",
+                    "prefetched operands are integer arrays",
+                )
         names = _names(self.body, args, self.out_tree, n_prefetch)
         in_specs = _match_specs(self.spec.in_specs, args[n_prefetch:], "in_specs", self.name)
         out_specs = _match_specs(self.spec.out_specs, self.out_tree.unflatten(range(len(self.out_types))), "out_specs",
@@ -140,9 +148,11 @@ class _Request:
         scratch_leaves, scratch_tree = tree.flatten(self.spec.scratch_shapes, is_leaf=lambda x: hasattr(x, "shape"))
         scratch = tuple(blocks.as_scratch(s) for s in scratch_leaves)
         body = self._trace(in_tree, first, n_prefetch, prefetch, inputs, outputs, scratch, scratch_tree)
+        fixed = len(self.grid) + first + len(inputs) + len(outputs)
+        scratch = tuple(v.type for v in body.inputs[fixed:])  # with what the body allocated
         made = Kernel(
             self.name, self.grid, prefetch, inputs, outputs, scratch, body, self._aliases(first, inputs, outputs),
-            self.semantics, self.interpret, source=self.source,
+            self.semantics, self.interpret, self.settings, source=self.source,
         )  # fmt: skip
         verify(made)
         return made
@@ -158,7 +168,9 @@ class _Request:
             if a.strong() != b.strong():
                 raise ShapeError(
                     f"kernel {self.name}: operand {inputs[i - first].name} of {a.show()} is aliased to output "
-                    f"{outputs[o].name} of {b.show()}", "an output that starts as an operand has its shape and dtype")
+                    f"{outputs[o].name} of {b.show()}",
+                    "an output that starts as an operand has its shape and dtype",
+                )
             found.append((i - first, o))
         return tuple(found)
 
@@ -177,14 +189,19 @@ class _Request:
         sizes = tuple(1 if gone else getattr(s, "block_size", s) for s, gone in zip(shape, squeezed, strict=True))
         padding = tuple(s.padding if isinstance(s, Element) else (0, 0) for s in shape)
         if spec.index_map is None:
-            index_map = None if sizes == array.shape and not any(squeezed) else trace_map(
-                self.grid, prefetch, lambda *_: [np.int32(0)] * array.ndim)
+            index_map = (
+                None
+                if sizes == array.shape and not any(squeezed)
+                else trace_map(self.grid, prefetch, lambda *_: [np.int32(0)] * array.ndim)
+            )
         else:
             index_map = self._trace_map(spec.index_map, prefetch, where, shape)
         fill = spec.fill if spec.fill is None else np.asarray(spec.fill).astype(array.dtype)[()]
         return Block(name, array.strong(), tuple(map(int, sizes)), squeezed, element, index_map, space, fill, padding)
 
-    def _trace_map(self, index_map: Callable[..., Any], prefetch: Sequence[ArrayType], where: str, shape: Any) -> Program:
+    def _trace_map(
+        self, index_map: Callable[..., Any], prefetch: Sequence[ArrayType], where: str, shape: Any
+    ) -> Program:
         wanted = len(self.grid) + len(prefetch)
         try:
             inspect.signature(index_map).bind(*range(wanted))
@@ -231,7 +248,7 @@ class _Request:
             rest = scratch_tree.unflatten(refs[n_in + len(outputs) :])
             keywords = rest if isinstance(rest, dict) else {}
             rest = [] if keywords else list(rest) if isinstance(rest, (tuple, list)) else [rest]
-            with in_cell(Cell(self.name, ids, self.grid)):
+            with in_cell(Cell(self.name, ids, self.grid, current_trace())):
                 result = self.body(*args, *outs, *rest, **keywords)
             if result is not None:
                 raise KernelBodyError(
@@ -241,16 +258,29 @@ class _Request:
 
         program = trace_program(fun, types, self.name)
         self._check_closed(program)
+        self._check_refs(program)
         return normalize(program)
+
+    def _check_refs(self, program: Program) -> None:
+        """Only operations with an effect on a Ref, loops, branches and calls take Refs."""
+        for eqn in program.eqns:
+            inner = list(subprograms(eqn))
+            if not inner and touches_refs(eqn) and not any(isinstance(e.operand, int) for e in eqn.effects):
+                raise KernelBodyError(
+                    f"kernel {self.name}: {eqn.primitive.name} was applied to a Ref itself",
+                    "read it first: `ref[...]`",
+                    eqn.source)  # fmt: skip
+            for _, one in inner:
+                self._check_refs(one)
 
     def _check_closed(self, program: Program) -> None:
         if not program.constants:
             return
         var, value = program.constants[0], program.values[0]
-        kind = "traced array" if isinstance(value, Tracer) else "array"
+        kind = "a traced array" if isinstance(value, Tracer) else "an array"
         source = next((e.source for e in program.eqns if var in e.inputs), None)
         raise KernelBodyError(
-            f"kernel {self.name}: its body closes over a {kind} of type {var.type.show()}",
+            f"kernel {self.name}: its body closes over {kind} of type {var.type.show()}",
             "pass it to the kernel as an operand, with a BlockSpec", source)  # fmt: skip
 
 
@@ -258,11 +288,16 @@ def _semantics(given: Any, grid: tuple[int, ...], name: str) -> tuple[str, ...] 
     if given is None:
         return None
     found = tuple(str(getattr(s, "value", s)).lower() for s in given)
-    if len(found) != len(grid) or any(s not in ("parallel", "arbitrary", "core_parallel", "subcore_parallel") for s in found):
+    if len(found) != len(grid) or any(
+        s not in ("parallel", "arbitrary", "core_parallel", "subcore_parallel") for s in found
+    ):
         raise ArgumentError(
             f"kernel {name}: dimension_semantics {tuple(given)} of a grid with {len(grid)} axes",
             'give "parallel" or "arbitrary" for each axis of the grid')  # fmt: skip
     return tuple("arbitrary" if s == "arbitrary" else "parallel" for s in found)
+
+
+_LIKE = {"in_specs": "operands", "out_specs": "out_shape"}
 
 
 def _match_specs(specs: Any, values: Any, what: str, name: str) -> list[BlockSpec]:
@@ -284,12 +319,14 @@ def _match_specs(specs: Any, values: Any, what: str, name: str) -> list[BlockSpe
     except TreeError:
         given, wanted = structure, tree.structure(values)
         raise TreeError(
-            f"kernel {name}: {what} have the structure {given}, the {'operands' if what == 'in_specs' else 'out_shape'} "
+            f"kernel {name}: {what} have the structure {given}, the {_LIKE[what]} "
             f"{wanted}", "give one BlockSpec per array, in the same pytree") from None  # fmt: skip
     out: list[BlockSpec] = []
     for spec, subtree in zip(found, subtrees, strict=True):
         if spec is not None and not isinstance(spec, BlockSpec):
-            raise ArgumentError(f"kernel {name}: {what} hold {spec!r}", "give BlockSpec values, or None for whole arrays")
+            raise ArgumentError(
+                f"kernel {name}: {what} hold {spec!r}", "give BlockSpec values, or None for whole arrays"
+            )
         out += [spec or no_block_spec] * len(tree.leaves(subtree))
     return out
 

@@ -19,11 +19,13 @@ from ..core.rules import add_tangents, instantiate, zeros
 from ..core.trace import eval_program, typeof
 from ..core.types import is_inexact
 from ..core.vmap import batch_flat
-from .additive import Backward, Cells, Piece, class_a, pieces, used_axes
+from .additive import Backward, Cells, Piece, class_a, pieces
 from .build import trace_kernel
 from .kernel import Block, Kernel
 from .phases import phases
 from .primitive import kernel_call_p
+from .sweep import Sweep, assemble, class_b
+from .window import scatter_blocks
 
 # ---------------------------------------------------------------------------- forward mode
 
@@ -100,26 +102,50 @@ def kernel_linearize(kernel: Kernel, primals: Sequence[Any], nonzero: Sequence[b
 
 
 @functools.lru_cache(maxsize=512)
-def strategy(kernel: Kernel, active: tuple[int, ...]) -> Backward:
-    """How the reverse-mode derivative of a kernel is made."""
+def strategy(kernel: Kernel, active: tuple[int, ...]) -> Backward | Sweep:
+    """How the reverse-mode derivative of a kernel is made: class A where its carries add up, else class B."""
     parts = phases(kernel)
-    if parts is None:
-        raise DifferentiationError(
-            f"kernel {kernel.name}: what its cells carry from one to the next is not a sum, and no reverse-mode derivative "
-            "is made of that", "use forward mode (jvp), or wrap the call in a `custom_vjp`", kernel.source)  # fmt: skip
-    for i in active:
-        if used_axes(kernel, kernel.inputs[i]) is None:
-            raise DifferentiationError(
-                f"kernel {kernel.name}: blocks of operand {kernel.inputs[i].name} overlap or depend on data, and no "
-                "reverse-mode derivative is made of that", "use forward mode (jvp), or wrap the call in a `custom_vjp`",
-                kernel.source)  # fmt: skip
-    return class_a(kernel, parts)
+    if parts is not None:
+        return class_a(kernel, parts)
+    return class_b(kernel, tuple(kernel.splits[1] + i for i in active))
+
+
+def run_sweep(
+    sweep: Sweep, active: tuple[int, ...], primals: Sequence[Any], saved: Sequence[Any], cts: Sequence[Any]
+) -> list[Any]:
+    """The cotangents of the active inputs of a kernel of class B."""
+    kernel = sweep.kernel
+    first_in, first_out = kernel.splits[1:3]
+    prefetched, arrays = primals[: len(kernel.prefetch)], primals[len(kernel.prefetch) :]
+    entries = dict(zip(sweep.saved, saved, strict=True))
+    operands = []
+    for k, (kind, p) in enumerate(sweep.operands):
+        if kind == "in":
+            operands.append(arrays[p - first_in])
+        elif kind == "entry":
+            operands.append(entries[p])
+        elif kind == "ct":
+            operands.append(instantiate(cts[p - first_out]))
+        else:
+            operands.append(zeros(sweep.backward.inputs[k].array))
+    results = kernel_call_p.bind(*prefetched, *operands, kernel=sweep.backward)
+    total: dict[int, Any] = {first_in + i: None for i in active}
+    for part, value in zip(sweep.parts, results, strict=False):
+        total[part.position] = assemble(sweep, part, value, prefetched)
+    starts = dict(zip(sweep.starts, results[len(sweep.parts) :], strict=True))
+    for i, o in kernel.aliases:
+        start = starts.get(first_out + o, cts[o] if not sweep.starts else None)
+        if i in active and start is not None and type(start) is not Zero:
+            total[first_in + i] = add_tangents(total[first_in + i], start)
+    return [total[first_in + i] for i in active]
 
 
 def run_backward(kernel: Kernel, active: tuple[int, ...], primals: Sequence[Any], saved: Sequence[Any],
                  cts: Sequence[Any]) -> list[Any]:  # fmt: skip
     """The cotangents of the active inputs (None where zero), given those of the outputs (Zero where zero)."""
     backward = strategy(kernel, active)
+    if isinstance(backward, Sweep):
+        return run_sweep(backward, active, primals, saved, cts)
     first_in, first_out = kernel.splits[1:3]
     prefetched, arrays = primals[: len(kernel.prefetch)], primals[len(kernel.prefetch) :]
     wanted = tuple(first_in + i for i in active)
@@ -143,8 +169,11 @@ def run_backward(kernel: Kernel, active: tuple[int, ...], primals: Sequence[Any]
             for p, value in zip(piece.outputs, results, strict=True):
                 if p in cells.held:
                     kept[p] = value
-                else:
-                    total[p] = add_tangents(total[p], value)
+                    continue
+                if p in piece.scattered:
+                    block = kernel.inputs[p - first_in]
+                    value = scatter_blocks(kernel, block, value, prefetched, piece.axes, dict(cells.fixed))
+                total[p] = add_tangents(total[p], value)
         return kept
 
     state_cts = {p: ct for p, ct in out_cts.items() if p in states}

@@ -61,7 +61,11 @@ def _bind(eqn: Eqn, values: list[Any]) -> Sequence[Any]:
         return (read_value(values[0].value, values[1:], **eqn.params),)
     if primitive is swap_p or primitive is addupdate_p:
         cell, value, rest = values[0], values[1], values[2:]
-        if type(cell.held) is Zero and not eqn.params.get("masked") and eqn.params["index"].is_whole(cell.held.type.shape):
+        if (
+            type(cell.held) is Zero
+            and not eqn.params.get("masked")
+            and eqn.params["index"].is_whole(cell.held.type.shape)
+        ):
             old = (cell.value,) if primitive is swap_p else ()
             cell.value = value
             return old
@@ -149,8 +153,9 @@ def _scan(values: Sequence[Any], *, program: Program, num_consts: int, num_carry
     return results[w:]
 
 
-def _while(values: Sequence[Any], *, cond_program: Program, body_program: Program, cond_nconsts: int, body_nconsts: int) \
-        -> list[Any]:
+def _while(
+    values: Sequence[Any], *, cond_program: Program, body_program: Program, cond_nconsts: int, body_nconsts: int
+) -> list[Any]:
     consts = values[: cond_nconsts + body_nconsts]
     carry = values[cond_nconsts + body_nconsts :]
     cells = _Cells(consts, {i + cond_nconsts for i in written(body_program)} | set(written(cond_program)))

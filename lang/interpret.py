@@ -105,7 +105,9 @@ def interpret(kernel: Kernel, *arrays: Any, watch: Watcher | None = None) -> lis
     starts = {o: rest[i] for i, o in kernel.aliases}
     inputs = [_Resident(kernel, b, a, True, False) for b, a in zip(kernel.inputs, rest, strict=True)]
     outputs = [
-        _Resident(kernel, b, starts[o].copy() if o in starts else poison(b.array.shape, b.array.dtype), o in starts, True)
+        _Resident(
+            kernel, b, starts[o].copy() if o in starts else poison(b.array.shape, b.array.dtype), o in starts, True
+        )
         for o, b in enumerate(kernel.outputs)
     ]
     scratch = [poison(s.shape, s.dtype) for s in kernel.scratch]

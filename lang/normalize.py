@@ -20,7 +20,7 @@ def touches_refs(eqn: Eqn) -> bool:
 
 
 def normalize(program: Program) -> Program:
-    """Inline calls that take Refs, make accumulations explicit, and drop what nothing uses; loops and branches within too."""
+    """Inline calls that take Refs, make accumulations explicit, drop what nothing uses, in loops too."""
     program = _inline_calls(program)
     eqns = [_inner(e) for e in program.eqns]
     program = program.replace(eqns=accumulations(eqns, program.outputs))

@@ -13,7 +13,7 @@ from ..core.errors import ArgumentError, KernelBodyError
 from ..core.primitives import refview as refs
 from ..core.primitives.refview import Slice, dslice
 from ..core.trace import extended_axes, typeof
-from ..core.types import is_bool
+from ..core.types import RefType, is_bool
 
 ds = dslice
 
@@ -25,7 +25,13 @@ class Cell:
     kernel: str
     ids: tuple[Any, ...]
     grid: tuple[int, ...]
+    trace: Any = None  # that of the body, where scratch made while tracing is added
+    made: dict[str, Any] = field(default_factory=dict)  # what operations keep for the whole body
     number: int = field(default_factory=itertools.count().__next__)
+
+    def allocate(self, type: RefType) -> Any:
+        """One more scratch of the kernel."""
+        return self.trace.new_input(type)
 
 
 _cell: ContextVar[Cell | None] = ContextVar("tilewright_cell", default=None)
@@ -43,10 +49,16 @@ def in_cell(cell: Cell) -> Iterator[None]:
         _cell.reset(token)
 
 
-def _axis(axis: int, name: str) -> Cell:
+def current_cell(what: str) -> Cell:
+    """The cell that a body is being traced for; an error that names `what` outside of one."""
     cell = _cell.get()
     if cell is None:
-        raise KernelBodyError(f"{name}({axis}) was called outside a kernel", "call it in the body of a `kernel_call`")
+        raise KernelBodyError(f"{what} was called outside a kernel", "call it in the body of a `kernel_call`")
+    return cell
+
+
+def _axis(axis: int, name: str) -> Cell:
+    cell = current_cell(f"{name}({axis})")
     if not 0 <= axis < len(cell.grid):
         raise ArgumentError(
             f"kernel {cell.kernel}: {name}({axis}) of a grid with {len(cell.grid)} axes {cell.grid}",

@@ -16,7 +16,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -232,8 +231,13 @@ class _Splitter:
             (ref,) = states
             self.advance(ref, "main")
             self.put(eqn, "main")
-        elif eqn.primitive is swap_p and not self.used(eqn.outputs) and _overwrites(eqn, eqn.inputs[0]) \
-                and homes <= {"final"} and not _reads(self.kernel.body, eqn.inputs[0]):  # type: ignore[arg-type]
+        elif (
+            eqn.primitive is swap_p
+            and not self.used(eqn.outputs)
+            and _overwrites(eqn, eqn.inputs[0])
+            and homes <= {"final"}
+            and not _reads(self.kernel.body, eqn.inputs[0])
+        ):  # type: ignore[arg-type]
             # Every cell overwrites it and none reads it: the last one's store is what stays.
             self.advance(eqn.inputs[0], "final")  # type: ignore[arg-type]
             self.put(eqn, "final")
@@ -276,7 +280,9 @@ class _Splitter:
             self.keep_when(eqn, taken)
 
     def only_resets(self, program: Program, states: set[Var]) -> bool:
-        return all(_overwrites(e, a) and not _uses(program, e.outputs) for e in program.eqns for a in e.inputs if a in states)
+        return all(
+            _overwrites(e, a) and not _uses(program, e.outputs) for e in program.eqns for a in e.inputs if a in states
+        )
 
     def keep_when(self, eqn: Eqn, taken: int) -> None:
         """A `when` that stays one in main: it may add to states and write what is emitted."""

@@ -12,7 +12,9 @@ from .kernel import Kernel
 
 def _typing(*types: Any, kernel: Kernel) -> list[Any]:
     wanted = kernel.in_types
-    if len(types) != len(wanted) or any((t.shape, t.dtype) != (w.shape, w.dtype) for t, w in zip(types, wanted, strict=True)):
+    if len(types) != len(wanted) or any(
+        (t.shape, t.dtype) != (w.shape, w.dtype) for t, w in zip(types, wanted, strict=True)
+    ):
         given, needed = (", ".join(t.show() for t in ts) for ts in (types, wanted))
         raise ShapeError(f"kernel {kernel.name} takes ({needed}), got ({given})")
     return kernel.out_types

@@ -53,11 +53,10 @@ def kernel_batch(kernel: Kernel, axis: AxisInfo, args: Sequence[Any], dims: Sequ
     n = len(kernel.prefetch)
     if any(d is not None for d in dims[:n]):
         raise UnsupportedError(
-            f"kernel {kernel.name}: vmap over a prefetched operand", "map over the call with `lax.map`", kernel.source)
+            f"kernel {kernel.name}: vmap over a prefetched operand", "map over the call with `lax.map`", kernel.source
+        )
     aliased = {i for i, _ in kernel.aliases}
     wanted = tuple(d is not None or i in aliased for i, d in enumerate(dims[n:]))
-    operands = [
-        moved(axis, x, d, 0) if w else x for x, d, w in zip(args[n:], dims[n:], wanted, strict=True)
-    ]
+    operands = [moved(axis, x, d, 0) if w else x for x, d, w in zip(args[n:], dims[n:], wanted, strict=True)]
     outs = kernel_call_p.bind(*args[:n], *operands, kernel=batched_kernel(kernel, axis.size, wanted))
     return outs, [0] * len(outs)

@@ -116,7 +116,7 @@ def _out_of_bounds(kernel: Kernel, block: Block, cell: tuple[int, ...], index: A
         f"kernel {kernel.name}: operand {block.name} of {block.array.show()}: in cell {cell} the index map gives block "
         f"{tuple(int(i) for i in index)}; along axis {axis} that is elements {start} to {start + size - 1}, "
         f"but the operand has {n}",
-        f"keep block indices along axis {axis} from 0 to {max(-(-n // step) - 1, 0)}: see the grid {kernel.grid} and the map",
+        f"keep block indices along axis {axis} from 0 to {max(-(-n // step) - 1, 0)}: the grid is {kernel.grid}",
         kernel.source)  # fmt: skip
 
 
@@ -140,7 +140,9 @@ def runs_again(kernel: Kernel, block: Block, fact: Fact) -> tuple[int, ...] | No
         return None
     axes = sorted({*outer, *fact.axes, first})
     shape = [kernel.grid[a] if a in fact.axes else 1 for a in axes]
-    numbers = np.broadcast_to(linear_index(block, fact.table).reshape(shape), [kernel.grid[a] for a in axes]).reshape(-1)
+    numbers = np.broadcast_to(linear_index(block, fact.table).reshape(shape), [kernel.grid[a] for a in axes]).reshape(
+        -1
+    )
     starts = np.flatnonzero(np.concatenate([[True], numbers[1:] != numbers[:-1]]))
     seen: set[int] = set()
     if len(np.unique(numbers)) == len(starts):
@@ -175,9 +177,9 @@ def _order(kernel: Kernel, block: Block) -> Finding:
     again = runs_again(kernel, block, fact)
     if again is not None:
         raise RaceError(
-            f"kernel {kernel.name}: cell {again} of the grid {kernel.grid} comes back to a block of output {block.name} "
-            "that earlier cells have left",
-            "put the grid axes that the output's index map ignores last, so that each block is written in one run of cells",
+            f"kernel {kernel.name}: cell {again} of the grid {kernel.grid} comes back to a block of output "
+            f"{block.name} that earlier cells have left",
+            "put the grid axes that the output's index map ignores last, so that the cells of a block are one run",
             kernel.source)  # fmt: skip
     return Finding("free of races", block.name, "proved")
 

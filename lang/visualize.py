@@ -113,7 +113,7 @@ def svg_of(kernel: Kernel, *arrays: Any) -> str:
         label = 7.0 * (len(panel.block.name) + len(panel.block.array.show()) + 2)
         x += max(panel.width, label) + _GAP
     height = _TOP + max((p.height for p in panels), default=0) + _GAP
-    head = html.escape(f"{kernel.name}   grid {kernel.grid}, {len(cells)} cells; numbers: the cell that first sees a block")
+    head = html.escape(f"{kernel.name}   grid {kernel.grid}, {len(cells)} cells; each block: the cell that first sees it, and its visits")
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {x:.0f} {height:.0f}" width="{x:.0f}" height="{height:.0f}">'
             f'{_STYLE}<rect width="100%" height="100%" fill="#fff"/><text x="{_GAP}" y="20" class="name">{head}</text>'
             + "".join(parts) + "</svg>")  # fmt: skip

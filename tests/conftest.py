@@ -12,6 +12,8 @@ os.environ["TILEWRIGHT_DEBUG_CHECKS"] = "1"
 _RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
 _CACHE = Path(tempfile.gettempdir()) / f"tilewright-tests-{_RUN}"
 os.environ["TILEWRIGHT_CACHE_DIR"] = str(_CACHE)
+_SOURCE = str(Path(__file__).resolve().parent.parent / "src")
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_SOURCE, os.environ.get("PYTHONPATH")]))
 
 from hypothesis import HealthCheck, settings  # noqa: E402
 

@@ -37,14 +37,16 @@ TRANSFORMS: dict[str, Callable[[Callable[..., Any], int], Callable[..., Any]]] =
     "vmap_one": lambda f, n: lambda *xs: tw.vmap(f, in_axes=(0, *(None,) * (n - 1)))(twice(xs[0]), *xs[1:]),
     "vmap_grad": lambda f, n: lambda *xs: tw.vmap(tw.grad(scalar(f), every(n)))(*map(twice, xs)),
     "grad_vmap": lambda f, n: lambda *xs: tw.grad(scalar(tw.vmap(f)), every(n))(*map(twice, xs)),
-    "jit_grad_vmap_jit": lambda f, n: lambda *xs: tw.jit(tw.grad(scalar(tw.vmap(tw.jit(f))), every(n)))(*map(twice, xs)),
+    "jit_grad_vmap_jit": lambda f, n: (
+        lambda *xs: tw.jit(tw.grad(scalar(tw.vmap(tw.jit(f))), every(n)))(*map(twice, xs))
+    ),
 }
 FORWARD = ("value", "jit", "jvp", "vmap", "vmap_one")
-REVERSE = tuple(name for name in TRANSFORMS if name not in ("jvp",))
+SOME = ("jvp", "grad", "grad_vmap")  # for variants of what is tested under all elsewhere
 
 
 def twice(x: Any) -> Any:
-    return np.stack([x, 0.5 * x - 0.25]).astype(x.dtype)
+    return tnp.stack([x, 0.5 * x - 0.25])
 
 
 def agree(name: str, f: Callable[..., Any], g: Callable[..., Any], *args: Any) -> None:
@@ -54,7 +56,7 @@ def agree(name: str, f: Callable[..., Any], g: Callable[..., Any], *args: Any) -
     assert len(found) == len(expected)
     for a, b in zip(found, expected, strict=True):
         assert a.dtype == b.dtype and a.shape == b.shape
-        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=2e-4, atol=2e-5)
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-3, atol=1e-4)
 
 
 def draws(*shapes: tuple[int, ...], seed: int = 0) -> list[np.ndarray]:

@@ -4,6 +4,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 import textwrap
 
 import numpy as np
@@ -33,13 +34,19 @@ def run():
     return tw.jit(lambda x: x * 3 + 1)(as_array(X)).tolist()
 
 
+def in_force() -> DiskCache:
+    found = cache.disk_cache()
+    assert found is not None
+    return found
+
+
 def files(path):
     return sorted(path.glob("*" + cache.SUFFIX))
 
 
 def test_second_compile_is_a_load(directory):
     assert run() == [1, 4, 7]
-    disk = cache.disk_cache()
+    disk = in_force()
     writes = disk.writes
     assert writes >= 1 and disk.hits == 0
     assert run() == [1, 4, 7]
@@ -71,7 +78,7 @@ def test_damaged_files_are_ignored_and_replaced(directory, damage):
         file.write_bytes(damage(file.read_bytes()))
     with pytest.warns(CacheWarning, match="compiled again"):
         assert run() == [1, 4, 7]
-    disk = cache.disk_cache()
+    disk = in_force()
     hits = disk.hits
     assert run() == [1, 4, 7] and disk.hits > hits
 
@@ -99,7 +106,7 @@ def test_read_only_directory(directory, monkeypatch):
         raise PermissionError(30, "Read-only file system")
 
     # Not by permissions, which the superuser passes over.
-    monkeypatch.setattr(cache.tempfile, "mkstemp", refused)
+    monkeypatch.setattr("tempfile.mkstemp", refused)
     monkeypatch.setattr(cache.os, "utime", refused)
     assert run() == [1, 4, 7]  # what is there is used
     with pytest.warns(CacheWarning, match="cannot be written"):
@@ -158,6 +165,8 @@ def test_a_second_process_loads_what_the_first_compiled(tmp_path):
     """
     env = os.environ | {"TILEWRIGHT_CACHE_DIR": str(tmp_path / "cache")}
     command = [sys.executable, "-W", "error", "-c", textwrap.dedent(code)]
-    outputs = [subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout.split() for _ in range(2)]
+    outputs = [
+        subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout.split() for _ in range(2)
+    ]
     assert outputs[0][0] == outputs[1][0] == "18.0"
     assert outputs[0][1] == "0" and outputs[1][2] == "0" and int(outputs[1][1]) >= 1

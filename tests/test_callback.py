@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+
 import tilewright as tw
 from tilewright import lax
-from tilewright.core.types import bfloat16
 from tilewright.core.errors import ArgumentError, DifferentiationError, TilewrightError, UnsupportedError
+from tilewright.core.types import bfloat16
 
 ROW = tw.ShapeDtypeStruct((3,), np.float32)
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -17,8 +18,11 @@ def add(a, b):
 
 @pytest.mark.parametrize("wrap", [lambda f: f, tw.jit], ids=["eager", "jit"])
 def test_pure_callback(wrap):
-    f = wrap(lambda x: tw.pure_callback(lambda a: {"s": np.sin(a), "n": np.int32(a.size)},
-                                        {"s": ROW, "n": tw.ShapeDtypeStruct((), np.int32)}, x))  # fmt: skip
+    f = wrap(
+        lambda x: tw.pure_callback(
+            lambda a: {"s": np.sin(a), "n": np.int32(a.size)}, {"s": ROW, "n": tw.ShapeDtypeStruct((), np.int32)}, x
+        )
+    )
     out = f(X[0])
     np.testing.assert_allclose(out["s"], np.sin(X[0]), rtol=1e-6)
     assert int(out["n"]) == 3
@@ -129,6 +133,10 @@ def test_exceptions_surface():
         tw.jit(lambda x: tw.pure_callback(fail, ROW, x))(X[0]).block_until_ready()
 
 
+def cut(x):
+    return tw.pure_callback(lambda a: a[:2], ROW, x)
+
+
 def scalar_call(x, **how):
     return tw.pure_callback(lambda a: np.float32(a.sum()), tw.ShapeDtypeStruct((), np.float32), x, **how)
 
@@ -136,7 +144,11 @@ def scalar_call(x, **how):
 @pytest.mark.parametrize(
     "error, text, call",
     [
-        (TilewrightError, r"f32\[2\], not f32\[3\]", lambda: tw.jit(lambda x: tw.pure_callback(lambda a: a[:2], ROW, x))(X[0])),
+        (
+            TilewrightError,
+            r"f32\[2\], not f32\[3\]",
+            lambda: tw.jit(lambda x: tw.pure_callback(lambda a: a[:2], ROW, x))(X[0]),
+        ),
         (TilewrightError, r"i32\[3\], not f32\[3\]", lambda: tw.pure_callback(lambda a: a.astype(np.int32), ROW, X[0])),
         (TilewrightError, "returned", lambda: tw.pure_callback(lambda a: (a, a), ROW, X[0])),
         (DifferentiationError, "custom_jvp", lambda: tw.grad(scalar_call)(X[0])),
@@ -146,7 +158,7 @@ def scalar_call(x, **how):
         (ArgumentError, "format", lambda: tw.debug.print("{}", 1, 2)),
         (ArgumentError, "format", lambda: tw.debug.print("{y}", x=2)),
     ],
-)  # fmt: skip
+)
 def test_errors(error, text, call):
     with pytest.raises(error, match=text) as caught:
         tw.block_until_ready(call())

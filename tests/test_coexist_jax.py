@@ -1,4 +1,4 @@
-"""One process with jax, imported first and last: arrays pass both ways without a copy, and neither disturbs the other."""
+"""One process with jax, imported first and last: arrays pass both ways without a copy, neither disturbs the other."""
 
 import importlib.util
 import subprocess
@@ -31,7 +31,8 @@ BODY = """
     # ours to jax
     for there in (jnp.asarray(x), jnp.from_dlpack(x)):
         assert isinstance(there, jax.Array) and there.unsafe_buffer_pointer() == x.unsafe_buffer_pointer()
-    assert isinstance(j + x, jax.Array) and isinstance(x + j, jax.Array) and (j + x).tolist() == (2 * np.arange(64)).tolist()
+    assert isinstance(j + x, jax.Array) and isinstance(x + j, jax.Array)
+    assert (j + x).tolist() == (2 * np.arange(64)).tolist()
 
     # jax's to ours
     here = as_array(j)

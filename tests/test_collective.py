@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+
 import tilewright as tw
+from tests.equivalence import draws
 from tilewright import lax
 from tilewright import numpy as tnp
 from tilewright.core.errors import ArgumentError, DifferentiationError, ShapeError, UnboundAxisError, UnsupportedError
-
-from tests.equivalence import draws
 
 (X,) = draws((4, 3))
 (S,) = draws((4, 4, 3))
@@ -35,8 +35,11 @@ CASES = {
     "scatter_tiled": (lambda x: lax.psum_scatter(x, "i", tiled=True), S, lambda x: x.sum(0).reshape(4, 1, 3)),
     "exchange": (lambda x: lax.all_to_all(x, "i", 0, 0), S, lambda x: x.swapaxes(0, 1)),
     "exchange_to": (lambda x: lax.all_to_all(x, "i", 0, 1), S, lambda x: x.transpose(1, 2, 0)),
-    "exchange_tiled": (lambda x: lax.all_to_all(x, "i", 0, 1, tiled=True), S,
-                       lambda x: x.swapaxes(0, 1).reshape(4, 1, 12)),
+    "exchange_tiled": (
+        lambda x: lax.all_to_all(x, "i", 0, 1, tiled=True),
+        S,
+        lambda x: x.swapaxes(0, 1).reshape(4, 1, 12),
+    ),
     "permute": (lambda x: lax.ppermute(x, "i", RING), X, lambda x: np.roll(x, 1, 0)),
     "permute_part": (lambda x: lax.ppermute(x, "i", [(0, 2)]), X, lambda x: np.where([[0], [0], [1], [0]], x[0], 0)),
     "shuffle": (lambda x: lax.pshuffle(x, "i", [2, 0, 1, 3]), X, lambda x: x[[2, 0, 1, 3]]),
@@ -44,7 +47,7 @@ CASES = {
     "broadcast": (lambda x: lax.pbroadcast(x, "i", 2), X, lambda x: same(x[2])),
     "index": (lambda x: x * lax.axis_index("i"), X, lambda x: x * np.arange(4)[:, None]),
     "size": (lambda x: x * lax.axis_size("i") + lax.psum(1, "i"), X, lambda x: x * 4 + 4),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -2,12 +2,18 @@
 
 import numpy as np
 import pytest
+
 import tilewright as tw
+from tests.equivalence import FORWARD, SOME, TRANSFORMS, agree, draws
 from tilewright import lax
 from tilewright import numpy as tnp
-from tilewright.core.errors import ArgumentError, ArgumentTypeError, ControlFlowTypeError, DifferentiationError, ShapeError
-
-from tests.equivalence import FORWARD, TRANSFORMS, agree, draws
+from tilewright.core.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    ControlFlowTypeError,
+    DifferentiationError,
+    ShapeError,
+)
 
 
 def step(w):
@@ -30,8 +36,9 @@ def python_scan(f, init, xs, reverse=False):
     return init, stacked(ys)
 
 
-@pytest.mark.parametrize("name", TRANSFORMS)
-@pytest.mark.parametrize("how", [{}, {"reverse": True}, {"unroll": 3}], ids=["forward", "reverse", "unrolled"])
+@pytest.mark.parametrize(
+    "name, how", [*((n, {}) for n in TRANSFORMS), *((n, {"reverse": True, "unroll": 3}) for n in SOME)]
+)
 def test_scan_is_a_loop(name, how):
     def scanned(w, c, xs):
         return lax.scan(step(w), (c, 0.5), xs, **how)
@@ -87,8 +94,7 @@ def test_vmap_of_while_runs_each_element_as_long_as_it_needs():
     assert int(counts[2]) == 0
 
 
-@pytest.mark.parametrize("name", TRANSFORMS)
-@pytest.mark.parametrize("taken", [True, False])
+@pytest.mark.parametrize("name, taken", [*((n, True) for n in TRANSFORMS), *((n, False) for n in SOME)])
 def test_cond_is_the_branch_taken(name, taken):
     def yes(x, w):
         return tnp.sin(x) * w, x
@@ -219,13 +225,24 @@ def test_disable_jit_runs_in_python():
 @pytest.mark.parametrize(
     "error, text, call",
     [
-        (ControlFlowTypeError, r"carry\['a'\] is f32\[\] on entry and f32\[2\] as returned",
-         lambda: lax.scan(lambda c, x: ({"a": c["a"] + x, "b": 1}, x), {"a": np.float32(0), "b": 1}, np.ones((3, 2)))),
+        (
+            ControlFlowTypeError,
+            r"carry\['a'\] is f32\[\] on entry and f32\[2\] as returned",
+            lambda: lax.scan(
+                lambda c, x: ({"a": c["a"] + x, "b": 1}, x), {"a": np.float32(0), "b": 1}, np.ones((3, 2))
+            ),
+        ),
         (ControlFlowTypeError, "structure", lambda: lax.scan(lambda c, x: ((c, c), x), 0.0, np.ones(3))),
-        (ControlFlowTypeError, r"carry\[0\] is i32\[\] on entry and f32\[\] as returned",
-         lambda: lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] * np.float32(2), c[1]), (np.int32(1), 1.0))),
-        (ControlFlowTypeError, "f32.. in false_fun and i32.. in true_fun",
-         lambda: lax.cond(True, lambda x: np.int32(1), lambda x: np.float32(2), 1.0)),
+        (
+            ControlFlowTypeError,
+            r"carry\[0\] is i32\[\] on entry and f32\[\] as returned",
+            lambda: lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] * np.float32(2), c[1]), (np.int32(1), 1.0)),
+        ),
+        (
+            ControlFlowTypeError,
+            "f32.. in false_fun and i32.. in true_fun",
+            lambda: lax.cond(True, lambda x: np.int32(1), lambda x: np.float32(2), 1.0),
+        ),
         (ControlFlowTypeError, "branch 1", lambda: lax.switch(0, [lambda x: x, lambda x: (x, x)], 1.0)),
         (ControlFlowTypeError, "condition", lambda: lax.while_loop(lambda c: c, lambda c: c + 1, 0)),
         (ArgumentTypeError, "scalar", lambda: lax.cond(np.ones(2) > 0, lambda x: x, lambda x: x, 1.0)),
@@ -237,8 +254,46 @@ def test_disable_jit_runs_in_python():
         (ArgumentError, "branch", lambda: lax.switch(0, [], 1.0)),
         (ArgumentTypeError, "integer", lambda: lax.fori_loop(0.0, 3, lambda i, c: c, 1.0)),
     ],
-)  # fmt: skip
+)
 def test_errors_name_what_differs(error, text, call):
     with pytest.raises(error, match=text) as caught:
         call()
     assert "remedy:" in str(caught.value) and "test_control.py" in str(caught.value)
+
+
+def test_random_keys_travel_through_loops_and_branches():
+    key = tw.random.key(0)
+
+    def body(w):
+        def step(carry, _):
+            key, c = carry
+            key, sub = tw.random.split(key)
+            return (key, lax.cond(c > 0, lambda k: c * w * tw.random.uniform(k), lambda k: c, sub)), key
+
+        return step
+
+    def looped(w):
+        carry = (key, 1.0)
+        for _ in range(3):
+            carry, _ = body(w)(carry, None)
+        return carry[1]
+
+    def scanned(w):
+        return lax.scan(body(w), (key, 1.0), None, length=3)[0][1]
+
+    np.testing.assert_allclose(tw.jit(tw.grad(scanned))(2.0), tw.grad(looped)(2.0), rtol=1e-5)
+    folded = tw.vmap(lambda n: lax.fori_loop(0, n, lambda i, k: tw.random.fold_in(k, i), key))(np.array([0, 1]))
+    expected = [tw.random.key_data(key), tw.random.key_data(tw.random.fold_in(key, 0))]
+    np.testing.assert_array_equal(tw.random.key_data(folded), np.stack(expected))
+
+
+def test_a_loop_is_traced_once_for_each_type():
+    traced = []
+
+    def body(i, c):
+        traced.append(c.dtype)
+        return c * 2.0
+
+    for start in (1.0, 2.0, np.float32(1)):
+        lax.fori_loop(0, 3, body, start)
+    assert len(traced) == 2

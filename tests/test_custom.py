@@ -4,13 +4,13 @@ import functools
 
 import numpy as np
 import pytest
+
 import tilewright as tw
+from tests.equivalence import TRANSFORMS, agree, draws
 from tilewright import lax
 from tilewright import numpy as tnp
-from tilewright.core.primitives.custom import SymbolicZero, linear_call
 from tilewright.core.errors import ArgumentTypeError, ControlFlowTypeError, DifferentiationError, ShapeError
-
-from tests.equivalence import TRANSFORMS, agree, draws
+from tilewright.core.primitives.custom import SymbolicZero, linear_call
 
 # The rules below are the true derivatives, so that functions with and without them agree; that rules are used
 # at all is shown by the tests with rules that are not.

@@ -133,7 +133,7 @@ def test_arguments_that_are_not_arrays_are_named():
     with pytest.raises(tw.errors.NonArrayArgumentError, match=r"a result of <lambda>"):
         tw.jit(lambda x: "text")(as_array(X))
     with pytest.raises(tw.errors.ArgumentTypeError, match="jit takes a function"):
-        tw.jit(3)
+        tw.jit(3)  # type: ignore[arg-type]
 
 
 def test_donation():
@@ -156,7 +156,7 @@ def test_donation():
 def test_donation_in_vain_warns_and_deletes_nothing():
     x = as_array(X)
     with pytest.warns(UserWarning, match=r"f32\[3\]"):
-        assert not tw.jit(lambda x: (x > 0), donate_argnums=0)(x)[0]
+        assert not tw.jit(lambda x: x > 0, donate_argnums=0)(x)[0]
     assert not x.is_deleted()
 
 
@@ -168,7 +168,9 @@ def test_results_that_are_arguments_are_not_copied():
 
 def test_unused_arguments_are_dropped():
     f = tw.jit(lambda x, y: x + 1)
-    assert f.lower(as_array(X), as_array(X)).as_text().count("%") and "main(%1: tensor<3xf32>)" in f.lower(X, X).as_text()
+    assert (
+        f.lower(as_array(X), as_array(X)).as_text().count("%") and "main(%1: tensor<3xf32>)" in f.lower(X, X).as_text()
+    )
     assert f(as_array(X), as_array(X)).tolist() == [1, 2, 3]
     kept = tw.jit(lambda x, y: x + 1, keep_unused=True)
     assert "main(%1: tensor<3xf32>, %2: tensor<3xf32>)" in kept.lower(X, X).as_text()

@@ -20,8 +20,7 @@ def kernel_of(example: Example) -> tl.Kernel:
 
     leaves, structure = tree.flatten(tuple(example.operands))
     call = example.call()
-    program = trace_program(
-        lambda *xs: tree.leaves(call(*structure.unflatten(xs))), [typeof(x) for x in leaves])
+    program = trace_program(lambda *xs: tree.leaves(call(*structure.unflatten(xs))), [typeof(x) for x in leaves])
     return program.eqns[-1].params["kernel"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +31,13 @@ def set_namespace(namespace: Callable[[], Any]) -> None:
     _namespace = namespace
 
 
+if TYPE_CHECKING:
+
+    def _operator(self: Any, other: Any) -> Any: ...
+
+    def _prefix(self: Any) -> Any: ...
+
+
 def execution_error(error: Exception) -> ExecutionError:
     """A fault of jaxlib's runtime as an error of ours."""
     return ExecutionError(
@@ -49,6 +56,17 @@ class Array(Value):
     __slots__ = ("aval", "_buffer", "__weakref__")
     aval: ArrayType
     _buffer: Any
+
+    if TYPE_CHECKING:  # the operators and methods that core/operators.py and the front door give every Value
+        __add__ = __sub__ = __mul__ = __truediv__ = __floordiv__ = __mod__ = __divmod__ = __pow__ = __matmul__ = (
+            _operator
+        )
+        __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __rdivmod__ = __rpow__ = _operator
+        __and__ = __or__ = __xor__ = __lshift__ = __rshift__ = __rand__ = __ror__ = __rxor__ = __rmatmul__ = _operator
+        __lt__ = __le__ = __gt__ = __ge__ = __getitem__ = __rlshift__ = __rrshift__ = _operator
+        __neg__ = __pos__ = __abs__ = __invert__ = _prefix
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def __init__(self, aval: ArrayType, buffer: Any):
         self.aval, self._buffer = aval, buffer
@@ -122,7 +140,9 @@ class Array(Value):
         values = self._numpy()
         if dtype is not None and np.dtype(dtype) != values.dtype:
             if copy is False:
-                raise ArgumentError(f"{values.dtype} cannot become {np.dtype(dtype)} without a copy", "leave `copy` out")
+                raise ArgumentError(
+                    f"{values.dtype} cannot become {np.dtype(dtype)} without a copy", "leave `copy` out"
+                )
             return values.astype(dtype)
         return values.copy() if copy else values
 
@@ -168,7 +188,9 @@ class Array(Value):
 
     def __index__(self) -> int:
         if not is_integer(self.aval.dtype):
-            raise ArgumentTypeError(f"an array of dtype {self.aval.dtype} is not an index", "cast it with `astype(int)`")
+            raise ArgumentTypeError(
+                f"an array of dtype {self.aval.dtype} is not an index", "cast it with `astype(int)`"
+            )
         return int(self._scalar("an index"))
 
     def __len__(self) -> int:
@@ -282,8 +304,9 @@ class Array(Value):
 
     # ------------------------------------------------------------ other libraries
 
-    def __dlpack__(self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None) \
-            -> Any:
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+    ) -> Any:
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
             raise BufferError(f"the array is on device {self.__dlpack_device__()}, not on {tuple(dl_device)}")
         source = self.copy() if copy else self.block_until_ready()

@@ -13,7 +13,6 @@ import hashlib
 import os
 import platform
 import stat
-import tempfile
 import warnings
 from pathlib import Path
 
@@ -148,6 +147,8 @@ class DiskCache:
         """Keep an executable; the file appears whole or not at all."""
         if not self.writable or len(payload) > self.max_bytes:
             return
+        import tempfile  # here: it brings in a dozen modules that only a writer needs
+
         temporary = None
         try:
             handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=self.directory)
@@ -157,7 +158,9 @@ class DiskCache:
             self.writes += 1
         except OSError as error:
             self.writable = False
-            self._warn(f"the cache directory {self.directory} cannot be written ({error.strerror}); no more is kept there")
+            self._warn(
+                f"the cache directory {self.directory} cannot be written ({error.strerror}); no more is kept there"
+            )
             if temporary is not None and os.path.exists(temporary):
                 os.unlink(temporary)
             return

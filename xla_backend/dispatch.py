@@ -41,8 +41,9 @@ def run({parameters}):
 
 
 @functools.cache
-def _code(arity: int, constants: int, kept: tuple[int, ...], forwarded: tuple[tuple[int, int], ...], outs: int, result: str) \
-        -> Any:
+def _code(
+    arity: int, constants: int, kept: tuple[int, ...], forwarded: tuple[tuple[int, int], ...], outs: int, result: str
+) -> Any:
     """The compiled source of a runner, shared by all executables of one form."""
     parameters = [f"b{i}" for i in range(arity)]
     every = [f"c{i}" for i in range(constants)] + parameters
@@ -73,7 +74,8 @@ def _failed(executable: Executable, error: Exception, given: Sequence[Any]) -> E
         if buffer.is_deleted():
             type = module.in_types[len(module.constants) + number]
             return DeletedArrayError(
-                f"argument {number} of {module.name}, of type {type.show()}, was used after its buffer was donated or deleted",
+                f"argument {number} of {module.name}, of type {type.show()}, was used after its buffer was donated "
+                "or deleted",
                 "use the result of the function that it was donated to, or leave it out of `donate_argnums`",
             )
     if "donate" in str(error) and len({id(b) for b in given}) < len(given):
@@ -216,7 +218,7 @@ def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any
             types.append(x.aval)
             given.append(x._buffer)
         else:
-            t = typeof(x)
+            t: Any = typeof(x)
             types.append(t)
             given.append(host_buffer(x, t))
     if params:

@@ -8,7 +8,7 @@ import threading
 from collections import OrderedDict
 from typing import Any
 
-from .._version import JAXLIB, __version__
+from tilewright._version import JAXLIB, __version__
 from ..core.errors import CompileError
 from . import shim
 from .cache import cpu_features, disk_cache, key
@@ -122,8 +122,7 @@ def _compile(module: Module, device: Device) -> Any:
         message = str(error)
         raise CompileError(
             f"XLA refused the program {module.name}: {message[:2000]}",
-            "this is a fault of tilewright's lowering if the program has no custom call; `compile(f, ..., stop='module')` "
-            "shows the text",
+            "`compile(f, ..., stop='module')` shows the text; unless it has a custom call, the fault is tilewright's",
         ) from None
 
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from ..core.ir import Literal, Program
 from ..core.primitive import Zero
-from ..core.primitives.convert import convert_element_type
 from ..core.primitives.elementwise import add_p, mul_p
 from ..core.primitives.reduce import reduce_sum_p
 from ..core.primitives.scan import bind_scan
@@ -29,6 +28,7 @@ from ..lang.discharge import Cell, run_cells, undefined
 from ..lang.kernel import Block, Kernel
 from ..lang.phases import Phases, carry_axes, long_axes, phases
 from ..lang.verify import map_of
+from ..lang.window import margins, padded, read_window, starts_of
 from .contractions import merge_sums
 from .tiling import (
     DimPlan,
@@ -38,7 +38,6 @@ from .tiling import (
     evaluate_over,
     grid_entry,
     natural_layout,
-    padded,
     plan_dims,
     tile,
     type_without,
@@ -68,36 +67,15 @@ def view_of(kernel: Kernel, block: Block, array: Any) -> View:
     plans = plan_dims(block, fact.affine, kernel.grid) if fact is not None else None
     if plans is not None:
         return View(block, plans, tile(block, plans, kernel.grid, array), natural_layout(block, plans))
-    value = padded(block, array, _margins(block))
+    value = padded(block, array, margins(block))
     return View(block, None, value, block_layout(block.array.ndim))
-
-
-def _margins(block: Block) -> list[tuple[int, int, int]]:
-    margins = []
-    for d, (size, n) in enumerate(zip(block.sizes, block.array.shape, strict=True)):
-        low, high = block.padding[d] if block.padding else (0, 0)
-        margins.append((low, high, 0) if block.element[d] else (0, -n % size, 0))
-    return margins
-
-
-def starts_of(block: Block, ids: Sequence[Any], prefetched: Sequence[Any]) -> list[Any]:
-    """Where a cell's block starts in the padded array."""
-    if block.index_map is None:
-        return [np.int32(0)] * block.array.ndim
-    cells = [*ids, *(Cell(p) for p in prefetched)]
-    found = run_cells(block.index_map, cells)
-    return [
-        mul_p.bind(convert_element_type(i, INT32), np.int32(step)) if step != 1 else convert_element_type(i, INT32)
-        for i, step in zip(found, block.steps, strict=True)
-    ]
 
 
 def read_block(view: View, value: Any, ids: Sequence[Any], prefetched: Sequence[Any]) -> Any:
     """The block of one cell, from what the cell was given of the operand."""
     if view.plans is not None:
         return value
-    starts = starts_of(view.block, ids, prefetched)
-    return reshape_to(dynamic_slice(value, starts, view.block.sizes, allow_negative_indices=False), view.shape)
+    return read_window(view.block, value, ids, prefetched)
 
 
 # ---------------------------------------------------------------------------- one kernel
@@ -184,9 +162,7 @@ class Additive:
 
     def starts(self) -> dict[int, View]:
         """Blocks of aliased outputs as they start, by position among the body's inputs."""
-        return {
-            self.in_end + o: view_of(self.kernel, self.kernel.outputs[o], a) for o, a in self.low.started.items()
-        }
+        return {self.in_end + o: view_of(self.kernel, self.kernel.outputs[o], a) for o, a in self.low.started.items()}
 
     def cell(self, program: Program, given: dict[int, Any], wanted: Sequence[int], args: Sequence[Any]) -> list[Any]:
         """Run one phase for one cell; `given` are the values of Refs by position; gives those of `wanted`."""
@@ -269,7 +245,7 @@ class Additive:
         return value, tuple(e for e in layout if e[0] == "block")
 
     def run(self) -> list[Any]:
-        kernel, states = self.kernel, list(self.parts.states)
+        states = list(self.parts.states)
         outputs = range(self.in_end, self.out_end)
         starts = {p: (v.value, v.layout) for p, v in self.starts().items()}
         first = dict.fromkeys(self.carry, np.int32(0))
@@ -280,7 +256,8 @@ class Additive:
             found = self.phase(self.parts.init, states, {p: s for p, s in held.items() if s is not None}, first)
             held.update({p: self.not_zero(self.parts.init, found[p], p) for p in states if found[p] is not None})
         added = self.phase(
-            self.parts.main, [*states, *emitted], {p: s for p, s in starts.items() if p in emitted}, {}, summed=True)
+            self.parts.main, [*states, *emitted], {p: s for p, s in starts.items() if p in emitted}, {}, summed=True
+        )
         for p in states:
             held[p] = self.plus(held[p], added[p])
         results: dict[int, Any] = {p: added[p] for p in emitted}
@@ -352,7 +329,7 @@ class Sequential:
         for number, (block, plans) in enumerate(zip(self.kernel.outputs, self.low.out_plans, strict=True)):
             array = self.low.start_array(number)
             if plans is None:
-                values.append(padded(block, array, _margins(block)))
+                values.append(padded(block, array, margins(block)))
             else:
                 values.append(tile(block, plans, self.grid, array))
         sizes = [self.grid[a] for a in sorted(self.parallel)]
@@ -430,7 +407,7 @@ class Sequential:
             if plans is not None:
                 outs.append(untile(block, plans, self.grid, states[number], lambda n=number: self.low.start_array(n)))
             else:
-                lows = [m[0] for m in _margins(block)]
+                lows = [m[0] for m in margins(block)]
                 highs = [low + n for low, n in zip(lows, block.array.shape, strict=True)]
                 outs.append(slice_(states[number], lows, highs))
         return outs
@@ -470,4 +447,3 @@ def kernel_program(kernel: Kernel) -> Program:
     """The plain array Program that computes what a kernel does."""
     program = trace_program(lambda *arrays: Lowering(kernel, arrays).run(), kernel.in_types, kernel.name)
     return eliminate_dead(program)[0]
-

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ from ..core.errors import UnsupportedError
 from ..core.ir import CALLBACK, ORDERED, Program, Var
 from ..core.keys import physicalize
 from ..core.rewrite import eliminate_dead, hoist
-from ..core.types import ArrayType, is_key
+from ..core.types import ArrayType
 from .lower import RULES
 from .lower.emit import Emitter
 from .transfer import physical
@@ -90,7 +90,9 @@ def _aliases(body: Program, kept: Sequence[int], donated: set[int]) -> tuple[lis
         elif index in donated:
             wasted.append(var.type.show())
     if wasted:
-        warnings.warn(f"donated arguments whose memory no output can take: {', '.join(wasted)}", DonationWarning, stacklevel=2)
+        warnings.warn(
+            f"donated arguments whose memory no output can take: {', '.join(wasted)}", DonationWarning, stacklevel=2
+        )
     return attributes, aliased
 
 
@@ -98,5 +100,3 @@ def _printed(body: Program, name: str, attributes: Sequence[str]) -> tuple[list[
     emitter = Emitter(RULES)
     main = emitter.function("main", physicalize(body), "public", attributes)
     return emitter.callbacks, emitter.keep, emitter.module_text(name, main)
-
-

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core import config as config_module
+from ..core.config import _local
 from ..core.jit import Jit, Options
 from ..core.operators import _OPERANDS, BINARY, COMPARISONS, UNARY
 from ..core.trace import EVAL, Value, _current, typeof
@@ -86,7 +87,7 @@ class _Operator:
 
 
 def _binary(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    op, state, trace, local, config = _Operator(name, function), _state, _current.get, config_module._local.get, config_module
+    op, state, trace, local, config = _Operator(name, function), _state, _current.get, _local.get, config_module
     slow = op.slow
 
     def method(self: Any, other: Any) -> Any:
@@ -109,7 +110,7 @@ def _binary(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _unary(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    op, state, trace, local, config = _Operator(name, function), _state, _current.get, config_module._local.get, config_module
+    op, state, trace, local, config = _Operator(name, function), _state, _current.get, _local.get, config_module
     slow = op.slow
 
     def method(self: Any) -> Any:
@@ -123,8 +124,6 @@ def _unary(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
     method.__name__ = method.__qualname__ = name
     return method
-
-
 
 
 def _named(name: str, function: Callable[..., Any], swapped: bool = False) -> Callable[..., Any]:

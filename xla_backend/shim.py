@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._version import JAXLIB, check_jaxlib
+from tilewright._version import check_jaxlib
 
 check_jaxlib()
 
@@ -45,8 +45,6 @@ def device_id(buffer: Any) -> int | None:
 
 def to_dlpack(buffer: Any) -> Any:
     return _jax.buffer_to_dlpack_managed_tensor(buffer, None)
-
-
 
 
 def parsed(text: str) -> Any:

@@ -11,17 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ..core.ir import Program
 from ..core.primitive import AxisInfo
 from ..core.primitives.shape import (
     broadcast_in_dim_p,
-    concatenate,
-    pad,
     reshape_to,
     rev_p,
-    slice_in_dim,
     transpose_p,
 )
 from ..core.primitives.shape import slice as slice_
@@ -29,7 +24,8 @@ from ..core.primitives.slicing import dynamic_update_slice
 from ..core.trace import eval_program, shape_of, typeof
 from ..core.vmap import batch_flat
 from ..lang.affine import Affine
-from ..lang.kernel import EDGE, Block
+from ..lang.kernel import Block
+from ..lang.window import padded
 
 Entry = tuple[str, int]
 Layout = tuple[Entry, ...]
@@ -98,24 +94,6 @@ def natural_layout(block: Block, plans: Sequence[DimPlan]) -> Layout:
     return tuple(out)
 
 
-def padded(block: Block, array: Any, pads: Sequence[tuple[int, int, int]]) -> Any:
-    """An array with room around it, filled as the block says."""
-    if not any(low or high for low, high, _ in pads):
-        return array
-    if block.fill is not EDGE:
-        return pad(array, np.zeros((), block.array.dtype)[()] if block.fill is None else block.fill, pads)
-    for d, (low, high, _) in enumerate(pads):
-        shape = shape_of(array)
-        ends = [slice_in_dim(array, 0, 1, 1, d), slice_in_dim(array, shape[d] - 1, shape[d], 1, d)]
-        sides = [
-            broadcast_in_dim_p.bind(x, shape=(*shape[:d], n, *shape[d + 1 :]), broadcast_dimensions=tuple(range(len(shape))))
-            for x, n in zip(ends, (low, high), strict=True)
-        ]
-        if low or high:
-            array = concatenate([x for x, n in ((sides[0], low), (array, 1), (sides[1], high)) if n], d)
-    return array
-
-
 def tile(block: Block, plans: Sequence[DimPlan], grid: Sequence[int], array: Any) -> Any:
     """An array as a value of its natural layout."""
     lows, highs, pads, shape, reverse = [], [], [], [], []
@@ -172,7 +150,8 @@ def arrange(value: Any, layout: Layout, target: Layout, grid: Sequence[int]) -> 
     sizes = dict(zip(wanted, shape_of(value), strict=True))
     shape = tuple(sizes[e] if e in sizes else grid[e[1]] for e in target)
     return broadcast_in_dim_p.bind(
-        value, shape=shape, broadcast_dimensions=tuple(i for i, e in enumerate(target) if e in sizes))
+        value, shape=shape, broadcast_dimensions=tuple(i for i, e in enumerate(target) if e in sizes)
+    )
 
 
 def evaluate_over(

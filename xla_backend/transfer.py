@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import DtypeError, NonArrayArgumentError
 from ..core.config import current
-from ..core.trace import Tracer, Value, leaked, typeof
+from ..core.errors import DtypeError, NonArrayArgumentError
+from ..core.trace import Tracer, Value, leaked
 from ..core.types import BOOL, FLOAT0, UINT32, ArrayType, KeyDtype
 from . import shim
 from .client import Device, default_device

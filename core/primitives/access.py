@@ -75,8 +75,8 @@ def _read(x: Any, index: Index, dynamic: Sequence[Any], shape: Sequence[int], ma
         return _read_taken(x, index, dynamic, shape, masked)
     if not index.dynamic:
         lows = [e.start for e in index]  # type: ignore[union-attr]
-        highs = [e.start + (e.size - 1) * e.stride + 1 if type(e) is Span and e.size else e.start + (type(e) is not Span)
-                 for e in index]  # type: ignore[union-attr, operator]  # fmt: skip
+        ends = [e.start + (e.size - 1) * e.stride if type(e) is Span else e.start for e in index]
+        highs = [max(end + 1, low) for end, low in zip(ends, lows, strict=True)]
         return reshape_to(slice_(x, lows, highs, [getattr(e, "stride", 1) for e in index]), shape)
     starts, room = _starts(index, dynamic), [0] * len(index)
     if masked:
@@ -107,11 +107,11 @@ def _read_taken(x: Any, index: Index, dynamic: Sequence[Any], shape: tuple[int, 
         where = reshape_to(dynamic[0], (*shape_of(dynamic[0]), 1))
         return gather(x, where, GatherDimensionNumbers(offset, (axis,), (axis,)), sizes, mode=CLIP)
     flat = reshape_to(x, (-1 if not shape_of(x) else int(np.prod(shape_of(x))),))
-    places = _linear(x, index, dynamic, shape)[0]
+    places = linear_places(x, index, dynamic, shape)[0]
     return gather(flat, reshape_to(places, (*shape, 1)), GatherDimensionNumbers((), (0,), (0,)), (1,), mode=CLIP)
 
 
-def _linear(x: Any, index: Index, dynamic: Sequence[Any], shape: tuple[int, ...]) -> tuple[Any, Any]:
+def linear_places(x: Any, index: Index, dynamic: Sequence[Any], shape: tuple[int, ...]) -> tuple[Any, Any]:
     """The position in row-major order of every element of an access, and whether it is within bounds."""
     spans = [i for i, e in enumerate(index) if type(e) is Span]
     advanced = [i for i, e in enumerate(index) if type(e) is not Span]
@@ -159,11 +159,13 @@ def write_value(x: Any, value: Any, operands: Sequence[Any], *, add: bool, index
     return new
 
 
-def _write_taken(x: Any, value: Any, index: Index, dynamic: Sequence[Any], mask: Any, shape: tuple[int, ...], add: bool) -> Any:
+def _write_taken(
+    x: Any, value: Any, index: Index, dynamic: Sequence[Any], mask: Any, shape: tuple[int, ...], add: bool
+) -> Any:
     from .gather import FILL
 
     size = int(np.prod(shape_of(x)))
-    places, inside = _linear(x, index, dynamic, shape)
+    places, inside = linear_places(x, index, dynamic, shape)
     if mask is not None:
         inside = and_p.bind(inside, _spread(mask, shape))
     places = _select(inside, places, np.int32(size))  # past the end: dropped

@@ -407,6 +407,12 @@ def all_gather(x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: i
     return tree.map(gather, x)
 
 
+def _checked(primitive: Primitive, x: Any, **params: Any) -> Any:
+    """Bind after checking the types of one element, which batching rules do not look at."""
+    primitive.typing(typeof(x), **params)
+    return primitive.bind(x, **params)
+
+
 def psum_scatter(
     x: Any, axis_name: Any, *, scatter_dimension: int = 0, axis_index_groups: Any = None, tiled: bool = False
 ) -> Any:
@@ -417,7 +423,7 @@ def psum_scatter(
 
     def scatter(leaf: Any) -> Any:
         dimension = _dimension(scatter_dimension, len(shape_of(leaf)), "psum_scatter")
-        return psum_scatter_p.bind(leaf, axes=names, dimension=dimension, size=size, tiled=tiled)
+        return _checked(psum_scatter_p, leaf, axes=names, dimension=dimension, size=size, tiled=tiled)
 
     return tree.map(scatter, x)
 
@@ -439,7 +445,7 @@ def all_to_all(
         ndim = len(shape_of(leaf))
         split, concat = (_dimension(a, ndim, "all_to_all") for a in (split_axis, concat_axis))
         if tiled:
-            return all_to_all_p.bind(leaf, axes=names, split=split, concat=concat, size=size)
+            return _checked(all_to_all_p, leaf, axes=names, split=split, concat=concat, size=size)
         if shape_of(leaf)[split] != size:
             raise ShapeError(
                 f"all_to_all splits dimension {split} of {typeof(leaf).show()} over an axis of size {size}",

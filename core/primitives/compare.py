@@ -46,7 +46,7 @@ is_finite_p = unary("is_finite", FLOAT, np.isfinite, result=_to_bool, flat=True)
 
 @functools.cache
 def _select_typing(which: ArrayType, *cases: ArrayType) -> ArrayType:
-    if not cases:
+    if len(cases) == 0:
         raise ShapeError("select_n has no cases", "pass at least one array to select from")
     if not (is_bool(which.dtype) or which.dtype in (INT32, INT64)):
         raise DtypeError(f"select_n takes a bool or int32 selector, got {which.show()}", "cast it with `astype`")
@@ -58,10 +58,9 @@ def _select_typing(which: ArrayType, *cases: ArrayType) -> ArrayType:
 
 
 def _select(which: Any, *cases: Any) -> Any:
-    which, *cases = np.broadcast_arrays(which, *cases)
-    out = cases[0]
-    for i, case in enumerate(cases[1:], 1):
-        out = np.where(which >= i, case, out)
+    selector, out, *others = np.broadcast_arrays(which, *cases)
+    for i, case in enumerate(others, 1):
+        out = np.where(selector >= i, case, out)
     return out
 
 
@@ -101,7 +100,7 @@ def _clamp_jvp(primals: Any, tangents: Any) -> Any:
         return out, total
     masks = (
         lambda: and_p.bind(gt_p.bind(low, x), lt_p.bind(low, high)),
-        lambda: and_p.bind(le_p.bind(low, x), le_p.bind(x, high)),
+        lambda: and_p.bind(lt_p.bind(low, x), lt_p.bind(x, high)),
         lambda: or_p.bind(lt_p.bind(high, x), lt_p.bind(high, low)),
     )
     for t, mask in zip(tangents, masks, strict=True):

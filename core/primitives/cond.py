@@ -128,7 +128,7 @@ def _filler(type: ArrayType) -> Any:
         from .random import random_wrap_p
 
         words = ArrayType((*type.shape, type.dtype.words), np.dtype(np.uint32))
-        return random_wrap_p.bind(zeros(words), impl=type.dtype.name)
+        return random_wrap_p.bind(zeros(words), impl=type.dtype)
     return zeros(type)
 
 

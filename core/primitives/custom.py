@@ -138,7 +138,7 @@ class _Custom:
     def __init__(
         self, fun: Callable[..., Any], nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()
     ):
-        functools.update_wrapper(self, fun, updated=())
+        functools.update_wrapper(self, fun, updated=())  # type: ignore[arg-type]
         self.fun = fun
         try:
             self.signature = inspect.signature(fun)
@@ -171,7 +171,7 @@ class _Custom:
         return DifferentiationError(f"{self._name} was given no rule", f"call its `{method}` first")
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
+        return self if instance is None else functools.partial(self, instance)  # type: ignore[arg-type]
 
 
 class custom_jvp(_Custom):

@@ -221,9 +221,10 @@ cbrt_p = unary(
 
 
 def _abs_tangent(t: Any, out: Any, x: Any) -> Any:
+    from .compare import eq_p, lt_p, select_n_p
+
     if not is_complex(typeof(x).dtype):  # type: ignore[union-attr]
-        return mul_p.bind(t, sign_p.bind(x))
-    from .compare import eq_p, select_n_p
+        return select_n_p.bind(lt_p.bind(x, like(x, 0)), t, neg_p.bind(t))
     from .convert import conj, real
 
     length = select_n_p.bind(eq_p.bind(out, like(out, 0)), out, like(out, 1))

@@ -24,7 +24,7 @@ from ..trace import Tracer, eval_program, shape_of, trace_program, typeof
 from ..types import ArrayType, is_integer
 from ..vmap import batch_program
 from .compare import lt_p, select_n_p
-from .scan import CARRY_REMEDY, _cut, scan
+from .scan import CARRY_REMEDY, cut, scan
 from .structured import (
     check_match,
     chosen,
@@ -106,8 +106,8 @@ def _pushforward(
 ) -> tuple[list[Any], list[Any]]:
     nonzero = tuple(type(t) is not Zero for t in tangents[cond_nconsts:])
     cond, body, carry_nz = _jvp_programs(cond_program, body_program, nonzero, cond_nconsts, body_nconsts)
-    cond_consts, body_consts, carry = _cut(primals, cond_nconsts, body_nconsts)
-    _, consts_t, carry_t = _cut(tangents, cond_nconsts, body_nconsts)
+    cond_consts, body_consts, carry = cut(primals, cond_nconsts, body_nconsts)
+    _, consts_t, carry_t = cut(tangents, cond_nconsts, body_nconsts)
     given = [t for t in consts_t if type(t) is not Zero]
     outs = bind_while(
         cond, body, cond_consts, [*body_consts, *given], [*carry, *map(instantiate, chosen(carry_t, carry_nz))]
@@ -142,7 +142,7 @@ def _batched(
     cond: Program, body: Program, axis: AxisInfo, flags: Flags, cond_nconsts: int, body_nconsts: int
 ) -> tuple[Program, Program, Flags, bool]:
     """Batched condition and body, which of the carry is batched, and whether the condition is."""
-    cond_b, body_b, carry_b = _cut(flags, cond_nconsts, body_nconsts)
+    cond_b, body_b, carry_b = cut(flags, cond_nconsts, body_nconsts)
 
     def dims(part: Sequence[bool]) -> tuple[int | None, ...]:
         return tuple(0 if b else None for b in part)
@@ -166,7 +166,7 @@ def _masked(cond: Program, body: Program, cond_nconsts: int, body_nconsts: int) 
         return [reduce_or_p.bind(*eval_program(cond, *args), axes=(0,))]
 
     def step(*args: Any) -> list[Any]:
-        cond_consts, body_consts, carry = _cut(args, cond_nconsts, body_nconsts)
+        cond_consts, body_consts, carry = cut(args, cond_nconsts, body_nconsts)
         (going,) = eval_program(cond, *cond_consts, *carry)
         kept = []
         for old, new in zip(carry, eval_program(body, *body_consts, *carry), strict=True):
@@ -196,7 +196,7 @@ def _batch(
     consts = cond_nconsts + body_nconsts
     flags = (*flags[:consts], *carry_b)
     operands = [moved(axis, x, d, 0) if f else x for x, d, f in zip(args, dims, flags, strict=True)]
-    cond_consts, body_consts, carry = _cut(operands, cond_nconsts, body_nconsts)
+    cond_consts, body_consts, carry = cut(operands, cond_nconsts, body_nconsts)
     if masked:
         values, cond, body = _lift(cond, body, cond_consts)
         cond, body = _masked(cond, body, len(values), body_nconsts)
@@ -237,7 +237,7 @@ def _dce(used: Sequence[bool], eqn: Eqn) -> Eqn | None:
 
 
 def _numpy(*args: Any, cond_program: Program, body_program: Program, cond_nconsts: int, body_nconsts: int) -> list[Any]:
-    cond_consts, body_consts, carry = _cut(args, cond_nconsts, body_nconsts)
+    cond_consts, body_consts, carry = cut(args, cond_nconsts, body_nconsts)
     while evaluate(cond_program, *cond_consts, *carry)[0]:
         carry = evaluate(body_program, *body_consts, *carry)
     return carry

@@ -105,12 +105,6 @@ def _narrow(dtype: Any) -> bool:
     return kind(dtype) == "float" and dtype.itemsize < 4
 
 
-def by_element(function: Callable[[float], float]) -> Callable[..., Any]:
-    """A function of Python floats applied to each element, in double precision."""
-    vector = np.vectorize(function, otypes=[np.float64])
-    return lambda x, **params: vector(x) if x.size else np.zeros(x.shape)
-
-
 # ---------------------------------------------------------------------------- makers
 
 

@@ -135,7 +135,9 @@ def _check_operands(name: str, ref: ArrayType, index: Index, rest: Sequence[Arra
             raise ShapeError(f"{name}: the index along axis {axis} is {type_.show()}", "index with integers")
     shape = access_shape(index)
     if mask is not None and (not is_bool(mask.dtype) or mask.shape != shape):
-        raise ShapeError(f"{name}: the mask is {mask.show()}, the access has shape {shape}", "give one boolean per element")
+        raise ShapeError(
+            f"{name}: the mask is {mask.show()}, the access has shape {shape}", "give one boolean per element"
+        )
     if other is not None and (other.dtype != ref.dtype or other.shape not in ((), shape)):
         raise ShapeError(f"{name}: `other` is {other.show()}, the access is {ref.with_shape(shape).show()}")
     return shape
@@ -175,7 +177,9 @@ def numpy_index(index: Index, dynamic: Sequence[Any], shape: Shape, clip: bool, 
         found = np.asarray(start)
         if type(entry) is Span:
             found = int(found) + np.arange(entry.size) * entry.stride
-        outside = found[(found < 0) | (found >= size)] if found.ndim else found.reshape(1)[(found < 0) | (found >= size)]
+        outside = (
+            found[(found < 0) | (found >= size)] if found.ndim else found.reshape(1)[(found < 0) | (found >= size)]
+        )
         if outside.size and not clip:
             raise OutOfBoundsError(
                 f"{name}: index {int(outside.flat[0])} along axis {axis} of a Ref of shape {shape}",
@@ -184,7 +188,11 @@ def numpy_index(index: Index, dynamic: Sequence[Any], shape: Shape, clip: bool, 
     if any(type(e) is Take for e in index) or clip:
         return _open(index, positions)
     return tuple(
-        slice(int(p[0]), int(p[-1]) + 1, e.stride) if type(e) is Span and e.size else slice(0, 0) if type(e) is Span else int(p)
+        slice(int(p[0]), int(p[-1]) + 1, e.stride)
+        if type(e) is Span and e.size
+        else slice(0, 0)
+        if type(e) is Span
+        else int(p)
         for e, p in zip(index, positions, strict=True)
     )
 
@@ -321,15 +329,17 @@ def transpose_access(primitive: Primitive, ct: Any, ref: Any, args: Sequence[Any
 def _transpose(ct: Any, ref: Any, *args: Any, **params: Any) -> Any:
     if isinstance(ref, Linear):
         raise DifferentiationError(
-            "a Ref was transposed outside a kernel", "differentiate the `kernel_call`, not a function of Refs")
+            "a Ref was transposed outside a kernel", "differentiate the `kernel_call`, not a function of Refs"
+        )
     raise DifferentiationError("an access with a known Ref is not linear")
 
 
 # ---------------------------------------------------------------------------- batching
 
 
-def _batched_index(axis: AxisInfo, index: Index, dynamic: Sequence[Any], dims: Sequence[Any], shape: Shape) \
-        -> tuple[Index, list[Any]]:
+def _batched_index(
+    axis: AxisInfo, index: Index, dynamic: Sequence[Any], dims: Sequence[Any], shape: Shape
+) -> tuple[Index, list[Any]]:
     """An index with batched entries as one with the batch axis leading, every entry a Take."""
     from .elementwise import add_p, mul_p
     from .shape import broadcast_in_dim_p, iota_p

@@ -14,7 +14,6 @@ from ..types import RefType, is_integer
 from .ref import Entry, Index, Point, Shape, Span, Take, access_shape, addupdate_p, get_p, swap_p
 
 
-
 @dataclass(frozen=True)
 class Slice:
     """`size` positions from `start` (which may be traced), `stride` apart; made by `ds`."""
@@ -31,7 +30,9 @@ def dslice(start: Any, size: int | None = None, stride: int | None = None) -> Sl
     if size is None:
         start, size = 0, start
     if not isinstance(size, (int, np.integer)) or size < 0:
-        raise ArgumentTypeError(f"ds: the size {size!r} is not a Python integer", "sizes are static; only starts are traced")
+        raise ArgumentTypeError(
+            f"ds: the size {size!r} is not a Python integer", "sizes are static; only starts are traced"
+        )
     if stride is not None and (not isinstance(stride, (int, np.integer)) or stride < 1):
         raise ArgumentTypeError(f"ds: the stride {stride!r} is not a positive Python integer")
     return Slice(start, int(size), 1 if stride is None else int(stride))
@@ -53,7 +54,9 @@ def _static(x: Any) -> bool:
 def _resolve_one(entry: Any, size: int, axis: int, shape: Shape) -> _Resolved:
     def outside(what: Any) -> OutOfBoundsError:
         return OutOfBoundsError(
-            f"index {what} is out of bounds for axis {axis} of a Ref of shape {shape}", f"axis {axis} has {size} positions")
+            f"index {what} is out of bounds for axis {axis} of a Ref of shape {shape}",
+            f"axis {axis} has {size} positions",
+        )
 
     if _static(entry):
         if not -size <= entry < size:
@@ -65,7 +68,9 @@ def _resolve_one(entry: Any, size: int, axis: int, shape: Shape) -> _Resolved:
             raise ArgumentTypeError(f"a slice of a Ref has a traced bound along axis {axis}", "use `ds(start, size)`")
         start, stop, step = entry.indices(size)
         if step < 1:
-            raise ArgumentTypeError(f"a slice of a Ref has step {step} along axis {axis}", "steps are positive; use `flip`")
+            raise ArgumentTypeError(
+                f"a slice of a Ref has step {step} along axis {axis}", "steps are positive; use `flip`"
+            )
         return _Resolved(start, len(range(start, stop, step)), step)
     if isinstance(entry, Slice):
         if _static(entry.start):
@@ -76,7 +81,9 @@ def _resolve_one(entry: Any, size: int, axis: int, shape: Shape) -> _Resolved:
     type_ = typeof(entry)
     if not is_integer(type_.dtype):  # type: ignore[union-attr]
         raise ArgumentTypeError(
-            f"a Ref is indexed with {type_.show()} along axis {axis}", "index with integers; pass a mask to `load` or `store`")
+            f"a Ref is indexed with {type_.show()} along axis {axis}",
+            "index with integers; pass a mask to `load` or `store`",
+        )
     return _Resolved(entry)
 
 
@@ -192,12 +199,17 @@ def read(target: RefView, mask: Any = None, other: Any = None) -> Any:
     return get_p.bind(target.ref, *operands, index=index, masked=mask is not None)
 
 
-def swap(target: RefView, value: Any, mask: Any = None) -> Any:
-    """Store an array in part of a Ref; gives what was there."""
+def store_operands(target: RefView, value: Any, mask: Any = None) -> tuple[Index, Any, list[Any]]:
+    """What an access that takes a value binds: the index, the value as the Ref holds it, and the further operands."""
     index, operands = target.index()
     if mask is not None:
         operands.append(_fit(mask, access_shape(index), "mask"))
-    value = _fit(_cast(value, target.dtype, "value"), access_shape(index), "value")
+    return index, _fit(_cast(value, target.dtype, "value"), access_shape(index), "value"), operands
+
+
+def swap(target: RefView, value: Any, mask: Any = None) -> Any:
+    """Store an array in part of a Ref; gives what was there."""
+    index, value, operands = store_operands(target, value, mask)
     return swap_p.bind(target.ref, value, *operands, index=index, masked=mask is not None)
 
 
@@ -208,10 +220,7 @@ def write(target: RefView, value: Any, mask: Any = None) -> None:
 
 def addupdate(target: RefView, value: Any, mask: Any = None) -> None:
     """Add an array to part of a Ref; positions named twice are added to twice."""
-    index, operands = target.index()
-    if mask is not None:
-        operands.append(_fit(mask, access_shape(index), "mask"))
-    value = _fit(_cast(value, target.dtype, "value"), access_shape(index), "value")
+    index, value, operands = store_operands(target, value, mask)
     addupdate_p.bind(target.ref, value, *operands, index=index, masked=mask is not None)
 
 
@@ -220,12 +229,15 @@ def _cast(value: Any, dtype: Any, name: str) -> Any:
 
     type_ = typeof(value)
     if isinstance(type_, RefType):
-        raise KernelBodyError(f"the {name} stored is itself a Ref of {type_.array.show()}", "read it with `[...]` first")
+        raise KernelBodyError(
+            f"the {name} stored is itself a Ref of {type_.array.show()}", "read it with `[...]` first"
+        )
     if type_.dtype == dtype:  # type: ignore[union-attr]
         return value
     if not type_.weak_type:  # type: ignore[union-attr]
         raise DtypeError(
-            f"a {name} of type {type_.show()} is stored in a Ref of {dtype}", f"cast it: `.astype({dtype})`")
+            f"a {name} of type {type_.show()} is stored in a Ref of {dtype}", f"cast it: `.astype({dtype})`"
+        )
     if type(value) in (bool, int, float, complex):
         return np.asarray(value).astype(dtype)[()]
     return convert_element_type(value, dtype)
@@ -237,9 +249,7 @@ def _fit(value: Any, shape: Shape, name: str) -> Any:
     found = shape_of(value)
     if found == shape:
         return value
-    kept = len(found) <= len(shape) and all(
-        d in (1, e) for d, e in zip(found[::-1], shape[::-1], strict=False)
-    )
+    kept = len(found) <= len(shape) and all(d in (1, e) for d, e in zip(found[::-1], shape[::-1], strict=False))
     if not kept:
         raise ShapeError(
             f"a {name} of shape {found} does not fit the part of the Ref it goes to, of shape {shape}",
@@ -294,7 +304,9 @@ class RefTracer(ProgramTracer):
 
 def _unread(name: str) -> Callable[..., Any]:
     def refused(self: RefTracer, *_: Any) -> Any:
-        raise KernelBodyError(f"`{name.strip('_')}` was applied to {self.describe()} itself", "read it first: `ref[...]`")
+        raise KernelBodyError(
+            f"`{name.strip('_')}` was applied to {self.describe()} itself", "read it first: `ref[...]`"
+        )
 
     return refused
 

@@ -55,7 +55,7 @@ def _effects(*types: Any, program: Program, **_: Any) -> Effects:
     return program.effects
 
 
-def _cut(values: Sequence[Any], *counts: int) -> list[list[Any]]:
+def cut(values: Sequence[Any], *counts: int) -> list[list[Any]]:
     """Split a list into pieces of these lengths, and what is left."""
     pieces, start = [], 0
     for n in counts:
@@ -78,7 +78,7 @@ def bind_scan(program: Program, consts: Sequence[Any], init: Sequence[Any], xs: 
 def _grown(find: Callable[[Flags], Sequence[bool]], flags: Flags, num_consts: int, num_carry: int) -> Flags:
     """Extend flags of the inputs until those of the carry hold after a turn of the loop too."""
     while True:
-        consts, carry, xs = _cut(flags, num_consts, num_carry)
+        consts, carry, xs = cut(flags, num_consts, num_carry)
         after = find(flags)
         grown = (*consts, *(a or bool(b) for a, b in zip(carry, after, strict=False)), *xs)
         if grown == flags:
@@ -93,10 +93,10 @@ def _jvp_body(program: Program, nonzero: Flags, num_consts: int, num_carry: int)
     ys = len(program.outputs) - num_carry
     derived, present = jvp_program(program, flags, (*carry_flags, *(False,) * ys))
     n = len(program.inputs)
-    consts, carry, xs = _cut(derived.inputs[:n], num_consts, num_carry)
-    consts_t, carry_t, xs_t = _cut(derived.inputs[n:], sum(flags[:num_consts]), sum(carry_flags))
-    outs, ys_out, rest = _cut(derived.outputs, num_carry, ys)
-    outs_t, ys_t = _cut(rest, sum(carry_flags))
+    consts, carry, xs = cut(derived.inputs[:n], num_consts, num_carry)
+    consts_t, carry_t, xs_t = cut(derived.inputs[n:], sum(flags[:num_consts]), sum(carry_flags))
+    outs, ys_out, rest = cut(derived.outputs, num_carry, ys)
+    outs_t, ys_t = cut(rest, sum(carry_flags))
     body = permuted(derived, [*consts, *consts_t, *carry, *carry_t, *xs, *xs_t], [*outs, *outs_t, *ys_out, *ys_t])
     return body, flags, present
 
@@ -106,12 +106,12 @@ def _jvp(
 ) -> Any:
     nonzero = tuple(type(t) is not Zero for t in tangents)
     body, flags, present = _jvp_body(program, nonzero, num_consts, num_carry)
-    given = _cut([instantiate(t) if f else None for t, f in zip(tangents, flags, strict=True)], num_consts, num_carry)
+    given = cut([instantiate(t) if f else None for t, f in zip(tangents, flags, strict=True)], num_consts, num_carry)
     consts_t, carry_t, xs_t = ([t for t in part if t is not None] for part in given)
-    consts, carry, xs = _cut(primals, num_consts, num_carry)
+    consts, carry, xs = cut(primals, num_consts, num_carry)
     results = bind_scan(body, [*consts, *consts_t], [*carry, *carry_t], [*xs, *xs_t], **how)
     ys = len(program.outputs) - num_carry
-    outs, outs_t, ys_out, ys_t = _cut(results, num_carry, len(carry_t), ys)
+    outs, outs_t, ys_out, ys_t = cut(results, num_carry, len(carry_t), ys)
     return [*outs, *ys_out], _spread([*outs_t, *ys_t], present, program, num_carry, how["length"])
 
 
@@ -140,7 +140,7 @@ class _Split:
         n = len(program.outputs)
         source = {"in": primal.inputs, "out": primal.outputs[:n], "stored": primal.outputs[n:]}
         atoms = [source[kind][i] for kind, i in parts.residuals]
-        consts, _, xs = _cut(primal.inputs, num_consts, num_carry)
+        consts, _, xs = cut(primal.inputs, num_consts, num_carry)
         fixed_eqns, fixed_vars = _invariant(primal, consts)
         hoisted: dict[Any, int] = {}
         stored_atoms: dict[Any, int] = {}
@@ -163,7 +163,7 @@ class _Split:
         before = Program(consts, fixed_eqns, list(hoisted), primal.constants, primal.values, "invariant")
         self.before, _ = prune(before, [True] * len(hoisted))
         self.body = primal.replace(outputs=(*primal.outputs[:n], *stored_atoms))
-        consts_t, carry_t, xs_t = _cut(
+        consts_t, carry_t, xs_t = cut(
             linear.inputs[len(atoms) :],
             sum(self.flags[:num_consts]),
             sum(self.flags[num_consts : num_consts + num_carry]),
@@ -191,7 +191,7 @@ def _linearize(
     primals: Sequence[Any], nonzero: Flags, *, program: Program, num_consts: int, num_carry: int, **how: Any
 ) -> Any:
     parts = _split(program, tuple(nonzero), num_consts, num_carry)
-    consts, carry, xs = _cut(primals, num_consts, num_carry)
+    consts, carry, xs = cut(primals, num_consts, num_carry)
     fixed = eval_program(parts.before, *consts) if parts.before.outputs else []
     results = bind_scan(parts.body, consts, carry, xs, **how)
     n = len(program.outputs)
@@ -201,7 +201,7 @@ def _linearize(
 
     def linear(*tangents: Any) -> list[Any]:
         given = [instantiate(t) if f else None for t, f in zip(tangents, parts.flags, strict=True)]
-        consts_t, carry_t, xs_t = ([t for t in part if t is not None] for part in _cut(given, num_consts, num_carry))
+        consts_t, carry_t, xs_t = ([t for t in part if t is not None] for part in cut(given, num_consts, num_carry))
         outs = bind_scan(parts.linear, [*fixed_values, *consts_t], carry_t, [*xs_t, *stored_values], **how)
         return _spread(outs, parts.present, program, num_carry, how["length"])
 
@@ -221,7 +221,7 @@ def _dependent(program: Program, flags: Flags) -> Flags:
 @functools.lru_cache(maxsize=1024)
 def _known_part(program: Program, linear: Flags, num_consts: int, num_carry: int) -> Program:
     """The body's non-linear carry on its own: gives its value on entry to each turn as ys."""
-    consts, carry, _ = _cut(linear, num_consts, num_carry)
+    consts, carry, _ = cut(linear, num_consts, num_carry)
     kept, _ = prune(program, [not li for li in carry] + [False] * (len(program.outputs) - num_carry))
     body = keep_inputs(kept, [not li for li in linear])
     return body.replace(outputs=(*body.outputs, *body.inputs[consts.count(False) :][: carry.count(False)]))
@@ -230,22 +230,22 @@ def _known_part(program: Program, linear: Flags, num_consts: int, num_carry: int
 @functools.lru_cache(maxsize=1024)
 def _transposed_body(program: Program, linear: Flags, live: Flags, num_consts: int, num_carry: int) -> Program:
     """known consts; cts of carry, sums for linear consts; cts of live ys, known carry, xs -> that carry; cts of xs."""
-    consts_li, carry_li, xs_li = _cut(linear, num_consts, num_carry)
+    consts_li, carry_li, xs_li = cut(linear, num_consts, num_carry)
     outputs = [a for a, li in zip(program.outputs, carry_li, strict=False) if li] + list(program.outputs[num_carry:])
     transposed = transpose_program(program.replace(outputs=outputs), linear, (*(True,) * sum(carry_li), *live))
     n_known = [part.count(False) for part in (consts_li, carry_li, xs_li)]
     n_linear = [sum(part) for part in (consts_li, carry_li, xs_li)]
 
     def body(*args: Any) -> list[Any]:
-        known_c, ct_carry, sums, ct_ys, known_k, known_x = _cut(
+        known_c, ct_carry, sums, ct_ys, known_k, known_x = cut(
             args, n_known[0], n_linear[1], n_linear[0], sum(live), n_known[1]
         )
         cts = eval_program(transposed, *known_c, *known_k, *known_x, *ct_carry, *ct_ys)
-        new_sums, new_carry, ct_xs = _cut(cts, n_linear[0], n_linear[1])
+        new_sums, new_carry, ct_xs = cut(cts, n_linear[0], n_linear[1])
         return [*new_carry, *map(add_tangents, sums, new_sums), *ct_xs]
 
     types = program.in_types
-    consts_t, carry_t, xs_t = _cut(list(zip(types, linear, strict=True)), num_consts, num_carry)
+    consts_t, carry_t, xs_t = cut(list(zip(types, linear, strict=True)), num_consts, num_carry)
 
     def of(pairs: Any, wanted: bool) -> list[Any]:
         return [t.tangent() if li else t for t, li in pairs if li is wanted]
@@ -267,7 +267,7 @@ def _transpose(
 ) -> list[Any]:
     given = tuple(isinstance(a, Linear) for a in args)
     linear = _grown(lambda f: _dependent(program, f), given, num_consts, num_carry)
-    consts, carry, xs = _cut(args, num_consts, num_carry)
+    consts, carry, xs = cut(args, num_consts, num_carry)
     carry_li = linear[num_consts : num_consts + num_carry]
     known_consts, known_xs = ([a for a in part if not isinstance(a, Linear)] for part in (consts, xs))
     known_carry = [a for a, li in zip(carry, carry_li, strict=True) if not li]
@@ -278,7 +278,7 @@ def _transpose(
         known_carry = bind_scan(forward, known_consts, known_carry, known_xs, reverse=reverse, **how)[n:]
     ct_carry = [instantiate(ct) for ct, li in zip(cts, carry_li, strict=False) if li]
     live = tuple(type(ct) is not Zero for ct in cts[num_carry:])
-    sums = [zeros(a.type.tangent()) for a in consts if isinstance(a, Linear)]
+    sums = [zeros(a.type.tangent()) for a in consts if isinstance(a, Linear)]  # type: ignore[arg-type]
     body = _transposed_body(program, linear, live, num_consts, num_carry)
     results = bind_scan(
         body,
@@ -288,7 +288,7 @@ def _transpose(
         reverse=not reverse,
         **how,
     )
-    out_carry, out_sums, out_xs = _cut(results, len(ct_carry), len(sums))
+    out_carry, out_sums, out_xs = cut(results, len(ct_carry), len(sums))
     found = iter([*out_sums, *out_carry, *out_xs])
     results = [next(found) if li else None for li in linear]
     return [ct if li else None for ct, li in zip(results, given, strict=True)]
@@ -322,7 +322,7 @@ def _batch(
     body, out_dims = batch_program(program, axis, dims_of(flags), forced)
     place = [0] * (num_consts + num_carry) + [1] * (len(args) - num_consts - num_carry)
     operands = [moved(axis, x, d, p) if f else x for x, d, f, p in zip(args, dims, flags, place, strict=True)]
-    consts, carry, xs = _cut(operands, num_consts, num_carry)
+    consts, carry, xs = cut(operands, num_consts, num_carry)
     outs = bind_scan(body, consts, carry, xs, **how)
     return outs, [None if d is None else int(i >= num_carry) for i, d in enumerate(out_dims)]
 
@@ -352,7 +352,7 @@ def _dce(used: Sequence[bool], eqn: Eqn) -> Eqn | None:
 def _numpy(
     *args: Any, program: Program, length: int, reverse: bool, num_consts: int, num_carry: int, unroll: Any
 ) -> list[Any]:
-    consts, carry, xs = _cut(args, num_consts, num_carry)
+    consts, carry, xs = cut(args, num_consts, num_carry)
     types = program.out_types[num_carry:]
     ys = [np.zeros((length, *t.shape), t.dtype) for t in types]  # type: ignore[union-attr]
     for i in reversed(range(length)) if reverse else range(length):
@@ -409,7 +409,7 @@ def _length(leaves: Sequence[Any], length: Any) -> int:
         raise ArgumentError("scan was given neither xs nor a length", "pass `length=`")
     if sizes and length is not None and length not in sizes:
         raise ArgumentError(f"scan was given length={length} but xs of leading axis {sizes.pop()}", "drop `length`")
-    return sizes.pop() if sizes else length
+    return sizes.pop() if sizes else length  # type: ignore[return-value]
 
 
 def scan(

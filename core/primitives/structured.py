@@ -12,7 +12,7 @@ from ..errors import ControlFlowTypeError
 from ..ir import Atom, Effect, Effects, Eqn, Program, Var
 from ..promote import promote_types
 from ..rewrite import eliminate_dead, hoist
-from ..trace import Value, axis_environment, trace_program, typeof
+from ..trace import axis_environment, trace_program, typeof
 from ..types import ArrayType, Type
 
 # ---------------------------------------------------------------------------- tracing
@@ -128,9 +128,9 @@ def with_output_types(program: Program, types: Sequence[Type]) -> Program:
     eqns, outputs = list(program.eqns), list(program.outputs)
     for i, (atom, wanted) in enumerate(zip(program.outputs, types, strict=True)):
         if atom.type != wanted and isinstance(wanted, ArrayType):
-            outputs[i] = Var(wanted)
+            outputs[i] = new = Var(wanted)
             params = {"new_dtype": wanted.dtype, "weak_type": wanted.weak_type}
-            eqns.append(Eqn(convert_element_type_p, [atom], [outputs[i]], params))
+            eqns.append(Eqn(convert_element_type_p, [atom], [new], params))
     return program.replace(eqns=eqns, outputs=outputs)
 
 
@@ -202,7 +202,3 @@ def flat_arguments(args: Any) -> tuple[list[Any], Any, list[Type]]:
     """The leaves, structure and types of a pytree of arrays."""
     leaves, structure = tree.flatten(args)
     return leaves, structure, [typeof(x) for x in leaves]
-
-
-def is_array(x: Any) -> bool:
-    return isinstance(x, Value) or hasattr(x, "dtype")

@@ -6,7 +6,6 @@ import importlib
 from typing import Any
 
 from .core import convert, jit, trace
-from .core.api import program_of
 from .core.errors import ArgumentError
 from .xla_backend import array, dispatch, operators
 from .xla_backend.backend import XlaBackend

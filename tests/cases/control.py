@@ -32,7 +32,16 @@ ELSEWHERE = {
     "debug_callback": f"tests/test_callback.py: {_HOST}",
     **{
         name: f"tests/test_collective.py: {_AXES}"
-        for name in ("psum", "pmax", "pmin", "all_gather", "reduce_scatter", "all_to_all", "ppermute", "pbroadcast",
-                     "axis_index")
+        for name in (
+            "psum",
+            "pmax",
+            "pmin",
+            "all_gather",
+            "reduce_scatter",
+            "all_to_all",
+            "ppermute",
+            "pbroadcast",
+            "axis_index",
+        )
     },
-}  # fmt: skip
+}

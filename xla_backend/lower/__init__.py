@@ -1,16 +1,37 @@
 """StableHLO lowering: one table from primitives' names to rules, family by family."""
 
-from __future__ import annotations
-
-import importlib
-import importlib.util
 from typing import Any
 
-RULES: dict[str, Any] = {}
-for _name in ("jit", "elementwise", "reduce", "shape", "index", "sort", "contract", "conv", "window", "random", "control",
-              "custom", "callback", "collective", "kernel"):
-    if importlib.util.find_spec(f"{__name__}.{_name}"):
-        try:
-            RULES |= importlib.import_module(f".{_name}", __name__).RULES
-        except (ImportError, AttributeError) as error:
-            print("lower:", _name, error)
+from . import (
+    callback,
+    contract,
+    control,
+    conv,
+    custom,
+    elementwise,
+    index,
+    jit,
+    kernel,
+    random,
+    reduce,
+    shape,
+    sort,
+    window,
+)
+
+RULES: dict[str, Any] = {
+    **jit.RULES,
+    **elementwise.RULES,
+    **reduce.RULES,
+    **shape.RULES,
+    **index.RULES,
+    **sort.RULES,
+    **contract.RULES,
+    **conv.RULES,
+    **window.RULES,
+    **random.RULES,
+    **control.RULES,
+    **custom.RULES,
+    **callback.RULES,
+    **kernel.RULES,
+}

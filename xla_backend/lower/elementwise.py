@@ -138,7 +138,11 @@ def _compare_complex(e: Emitter, direction: str, x: Operand, y: Operand, out: Ar
 
 
 def _compare(direction: str) -> Rule:
-    return lambda e, operands, out: compare(e, direction, *spread(e, operands, out.shape))
+    def rule(e: Emitter, operands: list[Operand], out: ArrayType) -> Operand:
+        x, y = spread(e, operands, out.shape)
+        return compare(e, direction, x, y)
+
+    return rule
 
 
 def _select_n(e: Emitter, operands: list[Operand], out: ArrayType) -> Operand:

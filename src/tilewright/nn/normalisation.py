@@ -149,7 +149,7 @@ def standardize(
 ) -> Array:  # fmt: skip
     """Shift and scale to mean 0 and variance 1 over axes: `(x - mean) / sqrt(variance + epsilon)`.
 
-    The variance is `mean(x**2) - mean(x)**2` ('fast', one pass) or the mean squared distance ('two_pass').
+    The variance is `mean(x**2) - mean(x)**2` ('fast', one pass) or the mean squared distance ('stable').
 
     >>> nn.standardize(jnp.array([-1., 1.]), epsilon=0.)
     Array([-1.,  1.], dtype=float32)
@@ -159,13 +159,13 @@ def standardize(
     if mean is None:
         mean = reductions.mean(x, axes, keepdims=True, where=where)
     if variance is None:
-        if algorithm == "two_pass":
+        if algorithm == "stable":
             variance = reductions.mean(lax.square(x - mean), axes, keepdims=True, where=where)
         elif algorithm == "fast":
             squares = reductions.mean(lax.square(x), axes, keepdims=True, where=where)
             variance = squares - lax.square(value(mean))
         else:
-            raise ArgumentError(f"there is no algorithm {algorithm!r}", "one of 'fast', 'two_pass'")
+            raise ArgumentError(f"there is no algorithm {algorithm!r}", "one of 'fast', 'stable'")
     return (x - mean) * lax.rsqrt(variance + epsilon)
 
 

@@ -71,9 +71,9 @@ def asarray(
 
 
 def _from_object(x: Any, dtype: Any) -> Array:
-    if hasattr(x, "__jax_array__"):
-        x = x.__jax_array__()
     if not isinstance(x, Value):
+        if hasattr(x, "__jax_array__"):
+            return _from_object(x.__jax_array__(), dtype)
         if isinstance(x, (list, tuple)):
             return _from_sequence(x, dtype)
         if x is None:
@@ -395,7 +395,7 @@ def logspace(
     >>> jnp.logspace(0, 2, 3)
     Array([  1.,  10., 100.], dtype=float32)
     """
-    from .ufuncs import power
+    from .arithmetic import power
 
     result = power(base, linspace(start, stop, num, endpoint, axis=axis))
     return result if dtype is None else util.astype(result, dtype_argument(dtype))
@@ -556,7 +556,7 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
     Array([[1, 1, 1],
            [4, 2, 1]], dtype=int32)
     """
-    from .ufuncs import power
+    from .arithmetic import power
 
     x = value(x, "vander")
     n = shape_of(x)[0] if N is None else operator.index(N)

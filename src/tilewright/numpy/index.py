@@ -124,7 +124,7 @@ def take_along_axis(
     axis = axis_of(axis, len(shape))
     if wrap_negative_indices:
         indices = wrap_negative(indices, shape[axis])
-    others = [np.broadcast_shapes((shape[d],), (wanted[d],))[0] for d in range(len(shape))]
+    others = [1 if d == axis else lax.broadcast_shapes((n,), (wanted[d],))[0] for d, n in enumerate(shape)]
     a = broadcast_to(a, [shape[d] if d == axis else n for d, n in enumerate(others)])
     indices = broadcast_to(indices, [wanted[d] if d == axis else n for d, n in enumerate(others)])
     if shape[axis] == 0 and 0 not in shape_of(indices):

@@ -29,6 +29,7 @@ from .util import (
     astype,
     composite,
     default_float,
+    default_int,
     dtype_argument,
     dtype_of,
     is_complex,
@@ -211,6 +212,8 @@ def histogramdd(
     columns = [sample[:, d] for d, _ in enumerate(each)]
     edges = [histogram_bin_edges(c, b, r) for c, b, r in zip(columns, each, ranges, strict=True)]
     counts = _counts(columns, edges, weights)
+    if weights is None and not density:
+        return astype(counts, default_int()), edges
     if density:
         counts = counts / sum_of(counts)
         for d, edge in enumerate(edges):

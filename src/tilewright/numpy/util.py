@@ -14,7 +14,7 @@ from ..core.convert import as_array, make_array
 from ..core.errors import ArgumentError, ArgumentTypeError, ShapeError, UnsupportedError
 from ..core.operators import cast, promote_args, promote_args_inexact
 from ..core.promote import promote_types, to_inexact
-from ..core.trace import EVAL, Value, current_trace, dtype_of, is_evaluating, shape_of, typeof
+from ..core.trace import ProgramTrace, Value, current_trace, dtype_of, is_evaluating, shape_of, typeof
 from ..core.types import (
     ArrayType,
     as_dtype,
@@ -180,12 +180,14 @@ _MAX_ENTRIES = 4096
 _entries: dict[Any, Callable[..., Any]] = {}
 
 
-def _at_root() -> bool:
-    """Whether what runs now is evaluated at once, perhaps under a transformation."""
-    trace = current_trace()
-    while trace.parent is not None:
+def _is_recorded() -> bool:
+    """Whether what runs now becomes part of a Program, so that a program of its own would only add a call."""
+    trace: Any = current_trace()
+    while trace is not None:
+        if isinstance(trace, ProgramTrace):
+            return True
         trace = trace.parent
-    return trace is EVAL
+    return False
 
 
 def hashable(x: Any) -> Any:
@@ -213,7 +215,7 @@ def composite(*static: str) -> Callable[[Callable[..., Any]], Callable[..., Any]
         positional = code.co_argcount
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            if not _at_root() or len(args) > positional or not known.issuperset(kwargs):
+            if _is_recorded() or len(args) > positional or not known.issuperset(kwargs):
                 return fun(*args, **kwargs)
             given = dict(zip(names, args, strict=False))
             if not given.keys().isdisjoint(kwargs):
@@ -243,10 +245,13 @@ def _compiled(fun: Callable[..., Any], fixed: tuple[Any, ...], moving: tuple[str
 
     if len(_entries) >= _MAX_ENTRIES:
         _entries.clear()
-    statics = dict(fixed)
+    statics, code = dict(fixed), fun.__code__
+    only_by_position = code.co_varnames[: code.co_posonlyargcount]
 
     def run(*args: Any) -> Any:
-        return fun(**dict(zip(moving, args, strict=True)), **statics)
+        given = dict(zip(moving, args, strict=True)) | statics
+        first = [given.pop(name) for name in only_by_position if name in given]
+        return fun(*first, **given)
 
     run.__name__ = fun.__name__
     compiled = _entries[key] = jit(run)

@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import lax
 from ..core.errors import ArgumentError
+from ..core.primitives.custom import custom_jvp
 from ..nn.normalisation import log_softmax as _log_softmax
 from ..nn.normalisation import logsumexp
 from ..nn.normalisation import softmax as _softmax
@@ -333,6 +334,32 @@ def ndtri(p: ArrayLike) -> Array:
     return math.sqrt(2) * lax.erf_inv(2 * p - 1)
 
 
+def _log_ndtr_value(x: Array, series_order: int) -> Array:
+    low, high = (-20.0, 8.0) if dtype_of(x).itemsize == 8 else (-10.0, 5.0)
+    bound = np.asarray(low).astype(dtype_of(x))[()]
+    upper = lax.neg(ndtr(lax.neg(x)))
+    middle = lax.log(ndtr(lax.max(x, bound)))
+    far = lax.min(x, bound)
+    squared = far * far
+    series = term = value(np.ones((), dtype_of(x))[()])
+    for n in range(1, series_order + 1):
+        term = term * (-(2 * n - 1)) / squared
+        series = series + term
+    below = -0.5 * squared - lax.log(-far) - _HALF_LOG_2PI + lax.log(series)
+    return where3(lax.gt(x, high), upper, where3(lax.gt(x, low), middle, below))
+
+
+def _log_ndtr_jvp(series_order: int, primals: Any, tangents: Any) -> tuple[Array, Array]:
+    # The density over the distribution function, which the series itself would give less exactly.
+    ((x,), (t,)) = primals, tangents
+    result = _log_ndtr(x, series_order)
+    return result, t * lax.exp(-0.5 * (x * x) - result - _HALF_LOG_2PI)
+
+
+_log_ndtr = custom_jvp(_log_ndtr_value, nondiff_argnums=(1,))
+_log_ndtr.defjvp(_log_ndtr_jvp)
+
+
 @composite("series_order")
 def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
     """The logarithm of `ndtr`, by its asymptotic series far below zero.
@@ -343,17 +370,7 @@ def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
     (x,) = promote_dtypes_inexact(value(x, "log_ndtr"))
     if not isinstance(series_order, int) or not 0 <= series_order <= 30:
         raise ArgumentError(f"series_order={series_order!r}", "an integer from 0 to 30")
-    low, high = (-20.0, 8.0) if dtype_of(x).itemsize == 8 else (-10.0, 5.0)
-    upper = lax.neg(ndtr(lax.neg(x)))
-    middle = lax.log(ndtr(lax.max(x, np.asarray(low).astype(dtype_of(x))[()])))
-    far = lax.min(x, np.asarray(low).astype(dtype_of(x))[()])
-    series, term = value(np.ones((), dtype_of(x))[()]), value(np.ones((), dtype_of(x))[()])
-    squared = far * far
-    for n in range(1, series_order + 1):
-        term = term * (-(2 * n - 1)) / squared
-        series = series + term
-    below = -0.5 * squared - lax.log(-far) - _HALF_LOG_2PI + lax.log(series)
-    return where3(lax.gt(x, high), upper, where3(lax.gt(x, low), middle, below))
+    return _log_ndtr(x, series_order)
 
 
 def softmax(x: ArrayLike, /, *, axis: Any = None) -> Array:

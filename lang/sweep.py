@@ -1,0 +1,263 @@
+"""Reverse mode of kernels with any carry (class B), as two kernels.
+
+Forward: the kernel, which also gives what its states hold on entry to each cell, where the derivative reads it.
+Backward: the same parallel axes, the carry axes run from the last cell to the first. Each cell runs again from
+its operands and saved states, then backwards; cotangents of states live in scratch from cell to cell, those of
+outputs in a copy of what came in, which overwriting stores of later cells have already ended. Cotangents of an
+operand accumulate where its block stays; where other cells come back to it, each gives its part and the parts
+are summed (or, where blocks overlap or lie as data says, scattered) outside.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..core.primitives.compare import and_p, eq_p
+from ..core.primitives.reduce import reduce_sum_p
+from ..core.primitives.refview import view, write
+from ..core.rules import spread, zeros
+from ..core.trace import eval_program
+from ..core.types import RefType, is_inexact
+from .additive import Route, covers, route_of
+from .adjoint import ReadOnly, flatten_control, is_active, plan, record, run_backwards
+from .build import grid_block, prune, remap, trace_kernel
+from .kernel import EDGE, Block, Kernel
+from .ops import when
+from .phases import carry_axes, long_axes
+from .verify import map_of
+from .window import scatter_blocks
+
+Axes = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """How an operand's cotangent leaves the sweep: over `axes` apart (then summed over `summed`, or scattered)."""
+
+    position: int
+    axes: Axes
+    summed: Axes
+    scattered: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """The two kernels of class B, and what the operands and outputs of the second are."""
+
+    kernel: Kernel
+    forward: Kernel
+    saved: Axes
+    backward: Kernel
+    operands: tuple[tuple[str, int], ...]
+    parts: tuple[Part, ...]
+    starts: tuple[int, ...]  # outputs (positions) whose cotangent at the start follows the parts
+
+
+@functools.lru_cache(maxsize=512)
+def class_b(kernel: Kernel, active: Axes) -> Sweep:
+    """Plan the derivative of a kernel with any carry; `active` are the positions of the operands wanted."""
+    return _Sweeper(kernel, active).build()
+
+
+class _Sweeper:
+    def __init__(self, kernel: Kernel, wanted: Axes):
+        self.kernel = kernel
+        self.program = flatten_control(kernel.body)
+        self.long = long_axes(kernel)
+        self.carry = carry_axes(kernel)
+        _, self.first_in, self.first_out, self.first_scratch, self.end = kernel.splits
+        self.active = tuple(i for i, v in enumerate(kernel.body.inputs) if is_active(v.type))
+        self.linear = plan(self.program, self.active)
+        self.wanted = tuple(p for p in wanted if self.linear.uses(p))
+        self.aliased = tuple(self.first_out + o for _, o in kernel.aliases)
+        self.inputs: list[tuple[tuple[str, int], Block]] = []
+        self.outputs: list[tuple[int, Block]] = []
+        self.aliases: list[tuple[int, int]] = []
+        self.scratch: list[tuple[tuple[str, int], RefType]] = []
+        self.readonly: set[int] = set()
+
+    # ------------------------------------------------------------ ids and blocks
+
+    def old_ids(self, ids: Sequence[Any]) -> list[Any]:
+        from ..core.primitives.elementwise import sub_p
+
+        n = self.kernel.grid
+        return [sub_p.bind(np.int32(n[a] - 1), i) if a in self.carry else i for a, i in enumerate(ids)]
+
+    def remap(self, block: Block, **changes: Any) -> Block:
+        return remap(block, self.kernel.prefetch, self.kernel.grid, self.old_ids, **changes)
+
+    def entry_block(self, position: int) -> Block:
+        """Where a state is saved on entry: a block for every cell."""
+        ref: RefType = self.kernel.body.inputs[position].type  # type: ignore[assignment]
+        return grid_block(f"entry{position - self.first_out}", ref.shape, ref.dtype, self.long, self.kernel.grid,
+                          self.kernel.prefetch)  # fmt: skip
+
+    def floats(self) -> list[int]:
+        return [p for p in range(self.first_out, self.end) if p in self.active]
+
+    def resident(self, position: int) -> bool:
+        """Whether what an output's block holds may come from an earlier cell."""
+        fact = map_of(self.kernel, self.kernel.outputs[position - self.first_out])
+        return position in self.aliased or fact is None or any(a not in fact.axes for a in self.long)
+
+    def part_of(self, position: int) -> Part:
+        block = self.kernel.inputs[position - self.first_in]
+        route: Route = route_of(self.kernel, block)
+        ignored = [a for a in self.long if a not in route.axes]
+        # Those the cotangent may stay resident along are innermost; along the others its block is seen again.
+        innermost = []
+        for a in reversed(self.long):
+            if a not in ignored:
+                break
+            innermost.append(a)
+        again = tuple(a for a in ignored if a not in innermost)
+        return Part(position, (*again, *route.axes) if not route.exact else again, again, not route.exact)
+
+    # ------------------------------------------------------------ assembly
+
+    def operands(self) -> None:
+        for i, block in enumerate(self.kernel.inputs):
+            fill = EDGE if block.fill is None else block.fill
+            self.inputs.append((("in", self.first_in + i), self.remap(block, fill=fill)))
+        for p in range(self.first_out, self.end):
+            self.inputs.append((("entry", p), self.remap(self.entry_block(p))))
+            type_: RefType = self.kernel.body.inputs[p].type  # type: ignore[assignment]
+            self.scratch.append((("work", p), type_))
+            if p >= self.first_scratch and is_inexact(type_.dtype):
+                self.scratch.append((("ct", p), type_))
+        self.parts = [self.part_of(p) for p in self.wanted]
+        for part in self.parts:
+            block = self.kernel.inputs[part.position - self.first_in]
+            self.outputs.append((part.position, self.part_block(part, block)))
+        for o, block in enumerate(self.kernel.outputs):
+            p = self.first_out + o
+            if p not in self.active:
+                continue
+            self.inputs.append(
+                (("ct", p), self.remap(block, name=f"{block.name}_bar", fill=np.zeros((), block.array.dtype)[()]))
+            )
+            if self.linear.only_read_back(p) and not self.resident(p):
+                self.readonly.add(p)
+            else:
+                self.aliases.append((len(self.inputs) - 1, len(self.outputs)))
+                self.outputs.append((p, self.remap(block, name=f"{block.name}_bar", fill=None)))
+
+    def part_block(self, part: Part, block: Block) -> Block:
+        name, prefetch, grid = f"{block.name}_bar", self.kernel.prefetch, self.kernel.grid
+        if part.scattered:
+            made = grid_block(name, block.shape, block.array.dtype, part.axes, grid, prefetch)
+            return self.remap(made)
+        if not part.axes:
+            return self.remap(block, name=name, fill=None)
+        made = grid_block(name, (), block.array.dtype, part.axes, grid, prefetch)
+        return self.remap(_joined(made, block, len(grid), prefetch, grid, name))
+
+    def cover(self) -> None:
+        for number, part in enumerate(self.parts):
+            block = self.kernel.inputs[part.position - self.first_in]
+            if not part.scattered and not covers(self.kernel, block):
+                self.aliases.append((len(self.inputs), number))
+                self.inputs.append(
+                    (("zero", part.position), replace(self.outputs[number][1], name=f"{block.name}_start"))
+                )
+
+    def body(self, ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
+        given = {key: ref for (key, _), ref in zip(self.inputs, inputs, strict=True)}
+        held = {key: ref for (key, _), ref in zip(self.scratch, scratch, strict=True)}
+        results = {p: ref for (p, _), ref in zip(self.outputs, outputs, strict=True)}
+        primal: list[Any] = [given["in", p] for p in range(self.first_in, self.first_out)]
+        for p in range(self.first_out, self.end):
+            write(view(held["work", p]), view(given["entry", p])[...])
+            primal.append(held["work", p])
+        cotangents: dict[int, Any] = {}
+        for p in self.floats():
+            if p in self.readonly:
+                cotangents[p] = ReadOnly(given["ct", p])
+            else:
+                cotangents[p] = results[p] if p < self.first_scratch else held["ct", p]
+        self.clear(ids, self.carry, [held["ct", p] for p in self.floats() if p >= self.first_scratch])
+        for part in self.parts:
+            block = self.kernel.inputs[part.position - self.first_in]
+            used = set(route_of(self.kernel, block).axes) | set(part.axes)
+            self.clear(ids, [a for a in self.long if a not in used], [results[part.position]])
+            cotangents[part.position] = results[part.position]
+        found = record(self.program, [*self.old_ids(ids), *prefetched, *primal], self.active)
+        run_backwards(found, cotangents)
+
+    def clear(self, ids: Any, axes: Sequence[int], refs: Sequence[Any]) -> None:
+        """Zero Refs in the cells that are first along some axes."""
+
+        def act() -> None:
+            for ref in refs:
+                write(view(ref), spread(zeros(ref.aval.array), ref.aval.shape))
+
+        here = None
+        for a in axes:
+            one = eq_p.bind(ids[a], np.int32(0))
+            here = one if here is None else and_p.bind(here, one)
+        if refs:
+            act() if here is None else when(here)(act)
+
+    def build(self) -> Sweep:
+        self.operands()
+        self.cover()
+        kernel = self.kernel
+        built = trace_kernel(
+            f"{kernel.name}_bwd", kernel.grid, kernel.prefetch,
+            [b for _, b in self.inputs], [b for _, b in self.outputs],
+            [t for _, t in self.scratch], self.body, kernel, self.aliases)  # fmt: skip
+        smaller, kept = prune(built)
+        operands = tuple(self.inputs[i][0] for i in kept)
+        saved = tuple(p for kind, p in operands if kind == "entry")
+        starts = tuple(p for p, _ in self.outputs[len(self.parts) :])
+        return Sweep(kernel, self.saving(saved), saved, smaller, operands, tuple(self.parts), starts)
+
+    def saving(self, saved: Axes) -> Kernel:
+        """The kernel that also gives some states on entry to every cell."""
+        kernel = self.kernel
+        if not saved:
+            return kernel
+        n_out = len(kernel.outputs)
+
+        def body(ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
+            args = [*ids, *prefetched, *inputs, *outputs[:n_out], *scratch]
+            for ref, p in zip(outputs[n_out:], saved, strict=True):
+                write(view(ref), view(args[p])[...])
+            eval_program(kernel.body, *args)
+
+        more = [self.entry_block(p) for p in saved]
+        return trace_kernel(f"{kernel.name}_fwd", kernel.grid, kernel.prefetch, kernel.inputs, [*kernel.outputs, *more],
+                            kernel.scratch, body, kernel, kernel.aliases)  # fmt: skip
+
+
+def _joined(lead: Block, block: Block, n: int, prefetch: Any, grid: Axes, name: str) -> Block:
+    """A block with the leading grid axes of one block and the axes of another."""
+    from .kernel import trace_map
+
+    def index(*args: Any) -> list[Any]:
+        first = eval_program(lead.index_map, *args)  # type: ignore[arg-type]
+        rest = [np.int32(0)] * block.array.ndim if block.index_map is None else eval_program(block.index_map, *args)
+        return [*first, *rest]
+
+    array = type(block.array)((*lead.array.shape, *block.array.shape), block.array.dtype)
+    return Block(name, array, (*lead.sizes, *block.sizes), (*lead.squeezed, *block.squeezed),
+                 (*lead.element, *block.element), trace_map(grid, prefetch, index), block.space, None,
+                 (*lead.padding, *(block.padding or ((0, 0),) * block.array.ndim)))  # fmt: skip
+
+
+def assemble(sweep: Sweep, part: Part, value: Any, prefetched: Sequence[Any]) -> Any:
+    """The cotangent of an operand from what the sweep gives of it."""
+    if part.scattered:
+        kernel = sweep.kernel
+        block = kernel.inputs[part.position - kernel.splits[1]]
+        n = len(part.summed)
+        if n:
+            value = reduce_sum_p.bind(value, axes=tuple(range(n)))
+        return scatter_blocks(kernel, block, value, prefetched, part.axes[n:], {})
+    return reduce_sum_p.bind(value, axes=tuple(range(len(part.axes)))) if part.axes else value

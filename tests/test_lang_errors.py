@@ -1,0 +1,248 @@
+"""Bad kernels get errors that name the kernel, the operand, the numbers, the user's line and the remedy."""
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import lang as tl
+from tilewright import numpy as tnp
+from tilewright.core.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    BlockRankError,
+    DtypeError,
+    KernelBodyError,
+    KernelError,
+    OutOfBoundsError,
+    RaceError,
+    ShapeError,
+    TreeError,
+    UncoveredOutputError,
+)
+
+F32 = np.float32
+x8 = np.arange(8, dtype=F32)
+SHAPE = tw.ShapeDtypeStruct((8,), F32)
+SPEC = tl.BlockSpec((4,), lambda i: (i,))
+
+
+def double(x_ref, o_ref):
+    o_ref[...] = 2 * x_ref[...]
+
+
+def run(body=double, out_shape=SHAPE, args=(x8,), **options):
+    options = {"grid": 2, "in_specs": [SPEC], "out_specs": SPEC} | options
+    return tl.kernel_call(body, out_shape, **options)(*args)
+
+
+def refused(error, *words, **options):
+    with pytest.raises(error) as caught:
+        run(**options)
+    text = str(caught.value)
+    for word in (*words, "test_lang_errors.py", "remedy:"):
+        assert word in text, text
+
+
+def spec(shape, index_map):
+    return tl.BlockSpec(shape, index_map)
+
+
+def test_it_runs():
+    np.testing.assert_array_equal(run(), 2 * x8)
+
+
+def test_block_and_index_map_differ_in_rank():
+    refused(BlockRankError, "kernel double", "x_ref", "(4,)", "2 indices", in_specs=[spec((4,), lambda i: (i, 0))])
+
+
+def test_block_and_operand_differ_in_rank():
+    refused(
+        BlockRankError, "kernel double", "o_ref", "f32[8]", "rank 1", "(4, 1)", out_specs=spec((4, 1), lambda i: (i, 0))
+    )
+
+
+def test_index_map_takes_the_grid():
+    refused(BlockRankError, "x_ref", "2 arguments", grid=(2, 1), in_specs=[spec((4,), lambda i: i)])
+
+
+@pytest.mark.parametrize("operand, options", [
+    ("x_ref", {"in_specs": [spec((4,), lambda i: i + 1)]}),
+    ("o_ref", {"out_specs": spec((4,), lambda i: i + 1)}),
+])  # fmt: skip
+def test_index_map_out_of_bounds(operand, options):
+    refused(OutOfBoundsError, "kernel double", operand, "cell (1,)", "block (2,)", "8 to 11", "has 8", **options)
+
+
+def test_index_map_below_zero():
+    refused(OutOfBoundsError, "x_ref", "cell (0,)", "block (-1,)", in_specs=[spec((4,), lambda i: i - 1)])
+
+
+def test_window_out_of_bounds():
+    refused(OutOfBoundsError, "x_ref", "cell (1,)", in_specs=[spec((tl.Element(4),), lambda i: i * 5)])
+
+
+def test_output_not_wholly_written():
+    refused(UncoveredOutputError, "kernel double", "1 of the 2 blocks", "o_ref", grid=1)
+
+
+def test_output_never_written():
+    def body(x_ref, o_ref):
+        x_ref[...] + 1
+
+    refused(UncoveredOutputError, "kernel body", "never writes output o_ref", body=body)
+
+
+def test_race_on_a_parallel_axis():
+    options = {"grid": (2, 3), "in_specs": [spec((4,), lambda i, j: i)], "out_specs": spec((4,), lambda i, j: i)}
+    refused(
+        RaceError,
+        "double",
+        "(0, 0)",
+        "(0, 1)",
+        "o_ref",
+        "axis 1",
+        dimension_semantics=("parallel", "parallel"),
+        **options,
+    )
+
+
+def test_block_entered_again():
+    options = {"grid": (3, 2), "in_specs": [spec((4,), lambda j, i: i)], "out_specs": spec((4,), lambda j, i: i)}
+    refused(RaceError, "double", "cell (1, 0)", "o_ref", **options)
+
+
+def test_body_returns_a_value():
+    refused(KernelBodyError, "kernel body", "returns a value", body=lambda x_ref, o_ref: x_ref[...], name="body")
+
+
+def test_body_closes_over_an_array():
+    y = tnp.arange(4.0)
+
+    def body(x_ref, o_ref):
+        o_ref[...] = x_ref[...] + y
+
+    refused(KernelBodyError, "kernel body", "closes over an array", "f32[4]", body=body)
+
+
+def test_body_closes_over_a_traced_array():
+    def outer(y):
+        def body(x_ref, o_ref):
+            o_ref[...] = x_ref[...] + y
+
+        return run(body)
+
+    with pytest.raises(KernelBodyError, match="closes over a traced array"):
+        tw.jit(outer)(tnp.arange(4.0))
+
+
+def test_ref_used_unread():
+    def body(x_ref, o_ref):
+        o_ref[...] = x_ref * 2
+
+    refused(KernelBodyError, "read it first", body=body)
+
+
+def test_ref_passed_to_a_function_unread():
+    def body(x_ref, o_ref):
+        o_ref[...] = tnp.exp(x_ref)
+
+    with pytest.raises((KernelBodyError, TypeError)):
+        run(body)
+
+
+def test_stored_shape_and_dtype():
+    def shape(x_ref, o_ref):
+        o_ref[...] = x_ref[:3]
+
+    def dtype(x_ref, o_ref):
+        o_ref[...] = x_ref[...].astype(np.int32)
+
+    refused(ShapeError, "(3,)", "(4,)", body=shape)
+    refused(DtypeError, "i32[4]", "float32", "astype", body=dtype)
+
+
+def test_static_index_out_of_the_block():
+    def body(x_ref, o_ref):
+        o_ref[...] = x_ref[5] + x_ref[...]
+
+    refused(OutOfBoundsError, "index 5", "axis 0", "(4,)", body=body)
+
+
+def test_specs_of_another_structure():
+    refused(TreeError, "in_specs", in_specs=[SPEC, SPEC])
+
+
+def test_alias_of_another_type():
+    refused(
+        ShapeError,
+        "x_ref",
+        "o_ref",
+        "f32[8]",
+        "f32[16]",
+        out_shape=tw.ShapeDtypeStruct((16,), F32),
+        grid=4,
+        in_specs=[spec((4,), lambda i: i // 2)],
+        input_output_aliases={0: 0},
+    )
+
+
+def test_alias_that_does_not_exist():
+    refused(ArgumentError, "{0: 3}", input_output_aliases={0: 3})
+
+
+@pytest.mark.parametrize("grid", [(2, -1), 2.0, ("a",)])
+def test_grids(grid):
+    refused((ArgumentError, ArgumentTypeError), "grid", grid=grid, in_specs=None, out_specs=None)
+
+
+@pytest.mark.parametrize("shape", [(0,), (2.5,), ("a",)])
+def test_block_shapes(shape):
+    with pytest.raises((ArgumentError, ArgumentTypeError), match="block shape"):
+        tl.BlockSpec(shape, lambda i: i)
+
+
+def test_program_id_outside_a_kernel():
+    with pytest.raises(KernelBodyError, match="outside a kernel"):
+        tl.program_id(0)
+
+
+def test_program_id_of_no_axis():
+    def body(x_ref, o_ref):
+        o_ref[...] = x_ref[...] * tl.program_id(1)
+
+    refused(ArgumentError, "program_id(1)", "kernel body", body=body)
+
+
+def test_unknown_keyword():
+    refused(ArgumentError, "blocks", blocks=3)
+
+
+def test_operands_after_the_call_is_made():
+    call = tl.kernel_call(double, SHAPE, grid=2, in_specs=[SPEC], out_specs=SPEC)
+    with pytest.raises(KernelError):
+        call(np.arange(4, dtype=F32))
+    np.testing.assert_array_equal(call(x8), 2 * x8)
+
+
+def test_strict():
+    ids = np.array([1, 0], np.int32)
+    grid_spec = tl.PrefetchScalarGridSpec(1, (2,), [spec((4,), lambda i, ids: ids[i])], spec((4,), lambda i, ids: i))
+
+    def body(ids_ref, x_ref, o_ref):
+        o_ref[...] = x_ref[...]
+
+    call = tl.kernel_call(body, SHAPE, grid_spec=grid_spec)
+    np.testing.assert_array_equal(call(ids, x8), [4, 5, 6, 7, 0, 1, 2, 3])
+    call = tl.kernel_call(body, SHAPE, grid_spec=grid_spec)
+    with tw.config(strict_kernels=True), pytest.raises(KernelError, match="prefetched data"):
+        call(ids, x8)
+
+
+@pytest.mark.parametrize("shape, grid", [((0,), (0,)), ((0, 4), (0, 1))])
+def test_zero_sizes(shape, grid):
+    index = (lambda i: (i,)) if len(grid) == 1 else (lambda i, j: (i, j))
+    block = spec((4,) * len(shape), index)
+    out = tl.kernel_call(double, tw.ShapeDtypeStruct(shape, F32), grid=grid, in_specs=[block], out_specs=block)(
+        np.zeros(shape, F32)
+    )
+    assert out.shape == shape

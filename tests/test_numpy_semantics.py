@@ -1,0 +1,248 @@
+"""What NumPy does not say: weak types, masks, sizes within jit, transformations, and the errors."""
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import numpy as jnp
+from tilewright.core import errors
+
+
+def check(found, expected, tolerance=1e-5):
+    np.testing.assert_allclose(np.asarray(found), expected, rtol=tolerance, atol=tolerance)
+
+
+X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
+
+
+def test_weak_types_do_not_widen():
+    half = jnp.ones(3, jnp.bfloat16)
+    for result in (half + 1.0, jnp.add(half, 2), jnp.where(half > 0, half, 0.0), jnp.clip(half, 0, 1), jnp.maximum(half, 0.5)):
+        assert result.dtype == jnp.bfloat16
+    assert (jnp.arange(3) + 1.5).dtype == np.float32
+    assert jnp.asarray(1.0).weak_type and not jnp.asarray(np.float32(1)).weak_type
+    assert jnp.result_type(jnp.int8, 1.0) == np.float32
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "prod", "max", "cumsum", "sort", "median", "var"])
+def test_half_precision_stays(name):
+    assert getattr(jnp, name)(jnp.ones((2, 3), jnp.bfloat16)).dtype == jnp.bfloat16
+
+
+def test_half_sums_are_accumulated_in_float32():
+    check(jnp.sum(jnp.ones(4096, jnp.bfloat16)), 4096)
+
+
+@pytest.mark.parametrize(
+    "call,expected",
+    [
+        (lambda x: jnp.nonzero(x, size=4, fill_value=-1)[0], [1, 3, -1, -1]),
+        (lambda x: jnp.flatnonzero(x, size=1), [1]),
+        (lambda x: jnp.unique(x, size=3, fill_value=9), [0, 2, 5]),
+        (lambda x: jnp.unique(x, size=4, fill_value=9), [0, 2, 5, 9]),
+        (lambda x: jnp.unique(x, size=3, return_counts=True)[1], [2, 1, 1]),
+        (lambda x: jnp.unique(x, size=3, return_inverse=True)[1], [0, 1, 0, 2]),
+        (lambda x: jnp.unique(x, size=3, return_index=True)[1], [0, 1, 3]),
+        (lambda x: jnp.bincount(x, length=7), [2, 0, 1, 0, 0, 1, 0]),
+        (lambda x: jnp.union1d(x, x + 1, size=6, fill_value=-1), [0, 1, 2, 3, 5, 6]),
+        (lambda x: jnp.intersect1d(x, jnp.array([5, 0]), size=3, fill_value=-1), [0, 5, -1]),
+        (lambda x: jnp.setdiff1d(x, jnp.array([5]), size=3, fill_value=-1), [0, 2, -1]),
+        (lambda x: jnp.setxor1d(x, jnp.array([5, 7]), size=3, fill_value=-1), [0, 2, 7]),
+        (lambda x: jnp.extract(x > 0, x, size=3), [2, 5, 0]),
+        (lambda x: jnp.compress(x > 0, x, size=3, fill_value=-2), [2, 5, -2]),
+        (lambda x: jnp.argwhere(x, size=2)[:, 0], [1, 3]),
+        (lambda x: jnp.repeat(x, jnp.array([1, 2, 0, 1]), total_repeat_length=5), [0, 2, 2, 5, 5]),
+        (lambda x: jnp.place(x, x > 0, jnp.array([7, 8]), inplace=False), [0, 7, 0, 8]),
+        (lambda x: jnp.put(x, jnp.array([0, -1]), jnp.array([4, 6]), inplace=False), [4, 2, 0, 6]),
+        (lambda x: jnp.roll(x, x[1]), [0, 5, 0, 2]),
+        (lambda x: jnp.take(x, jnp.array([9, 1]), mode="clip"), [5, 2]),
+        (lambda x: jnp.take(x, jnp.array([9, 1]), fill_value=-5), [-5, 2]),
+        (lambda x: jnp.top_k(x, 2)[0], [5, 2]),
+        (lambda x: jnp.top_k(x, 2, mode="smallest")[1], [0, 2]),
+        (lambda x: jnp.searchsorted(jnp.sort(x), x, method="sort"), [0, 2, 0, 3]),
+        (lambda x: jnp.searchsorted(jnp.sort(x), x, side="right", method="compare_all"), [2, 3, 2, 4]),
+        (lambda x: jnp.searchsorted(jnp.sort(x), x, method="scan_unrolled"), [0, 2, 0, 3]),
+        (lambda x: jnp.isin(x, jnp.array([5, 0])), [True, False, True, True]),
+        (lambda x: jnp.delete(x, x[1]), [0, 2, 5]),
+        (lambda x: x.at[jnp.argmax(x)].set(1), [0, 2, 0, 1]),
+        (lambda x: jnp.sort(x, descending=True), [5, 2, 0, 0]),
+        (lambda x: jnp.argsort(x, descending=True), [3, 1, 0, 2]),
+        (lambda x: jnp.fill_diagonal(jnp.zeros((2, 2), int), x[:2], inplace=False)[1], [0, 2]),
+        (lambda x: jnp.put_along_axis(x[None], jnp.array([[0]]), 9, 1, inplace=False)[0], [9, 2, 0, 5]),
+        (lambda x: jnp.choose(jnp.clip(x, 0, 1), [x, -x], mode="clip"), [0, -2, 0, -5]),
+    ],
+)
+def test_sizes_within_jit(call, expected):
+    x = jnp.array([0, 2, 0, 5])
+    check(tw.jit(call)(x), expected)
+    check(call(x), expected)
+
+
+GRADIENTS = {
+    "logaddexp": lambda x: jnp.logaddexp(x, -x), "softmax": lambda x: tw.nn.softmax(x) ** 2, "sinc": jnp.sinc,
+    "var": lambda x: jnp.var(x, 0), "std": lambda x: jnp.std(x, 1), "norm": lambda x: jnp.linalg.norm(x, axis=1),
+    "cumsum": lambda x: jnp.cumsum(x, 1) ** 2, "prod": lambda x: jnp.prod(x, 1), "sort": lambda x: jnp.sort(x, 0) ** 2,
+    "take": lambda x: jnp.take(x, jnp.array([0, 2, 2]), 0) ** 2, "einsum": lambda x: jnp.einsum("ij,kj->ik", x, x),
+    "pad": lambda x: jnp.pad(x, 2, mode="reflect") ** 2, "median": lambda x: jnp.median(x, 1) ** 2,
+    "interp": lambda x: jnp.interp(x, jnp.array([-2.0, 0.1, 3.0]), jnp.array([1.0, 5.0, 2.0])),
+    "hypot": lambda x: jnp.hypot(x, 2.0), "power": lambda x: (x + 5) ** jnp.float32(1.5), "quantile": lambda x: jnp.quantile(x, 0.3),
+    "convolve": lambda x: jnp.convolve(x[0], x[1]), "matmul": lambda x: x @ x.T, "clip": lambda x: jnp.clip(x, -1, 1) ** 2,
+    "logsumexp": lambda x: tw.nn.logsumexp(x, 0), "gelu": tw.nn.gelu, "standardize": lambda x: tw.nn.standardize(x) ** 3,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_against_differences(name):
+    with tw.config(enable_x64=True):
+        x = jnp.asarray(np.random.default_rng(1).uniform(-1.9, 1.9, (3, 4)))
+        weight = np.random.default_rng(2).uniform(0.5, 1.5, np.shape(GRADIENTS[name](x)))
+
+        def loss(v):
+            return jnp.sum(GRADIENTS[name](v) * weight)
+
+        step = np.random.default_rng(3).uniform(-1, 1, (3, 4))
+        difference = (loss(x + 1e-5 * step) - loss(x - 1e-5 * step)) / 2e-5
+        check(jnp.sum(tw.grad(loss)(x) * step), difference, 1e-6)
+
+
+def test_gradients_at_singular_points():
+    inf = float("inf")
+    check(tw.grad(lambda x: jnp.logaddexp(x, -inf))(-inf), 1.0)
+    check(tw.grad(jnp.sinc)(0.0), 0.0)
+    check(tw.grad(tw.grad(jnp.sinc))(0.0), -np.pi**2 / 3, 1e-4)
+    check(tw.grad(tw.nn.relu)(0.0), 0.0)
+    check(tw.grad(lambda x: tw.nn.elu(x))(200.0), 1.0)
+    check(tw.grad(lambda x: jnp.where(x > 0, x, 0.0))(0.0), 0.0)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: jnp.quantile(x, 0.3), jnp.sort, jnp.argmax, jnp.median, lambda x: jnp.pad(x, 1, mode="edge"),
+        lambda x: jnp.roll(x, 1), lambda x: jnp.searchsorted(jnp.sort(x), 0.5), lambda x: jnp.einsum("i,i", x, x),
+        lambda x: jnp.take_along_axis(x, jnp.argsort(x), 0), lambda x: jnp.cumsum(x), lambda x: jnp.unique(x, size=3),
+        lambda x: jnp.histogram(jnp.sin(x), 4)[0], lambda x: tw.nn.softmax(x), jnp.nanmean, lambda x: jnp.interp(x, x * 0 + jnp.arange(4.0), x),
+    ],
+)  # fmt: skip
+def test_vmap_is_a_loop(call):
+    check(tw.vmap(call)(X), np.stack([np.asarray(call(row)) for row in X]))
+
+
+def test_ufunc_methods():
+    check(jnp.add.reduce(X, axis=1), X.sum(1))
+    check(jnp.logaddexp.reduce(X, axis=0), np.logaddexp.reduce(X, axis=0))
+    check(jnp.maximum.accumulate(X, axis=1), np.maximum.accumulate(X, axis=1))
+    check(jnp.subtract.outer(X[0], X[1]), np.subtract.outer(X[0], X[1]))
+    check(jnp.add.reduceat(X[0], [0, 2, 1]), np.add.reduceat(X[0], [0, 2, 1]))
+    check(jnp.add.at(jnp.zeros(3), jnp.array([0, 0, 2]), 1.0, inplace=False), [2, 0, 1])
+    check(jnp.multiply.at(jnp.ones(3), jnp.array([0, 0, 2]), 3.0, inplace=False), [9, 1, 3])
+    check(jnp.logaddexp.at(jnp.zeros(2), jnp.array([0, 0]), 0.0, inplace=False), [np.log(3), 0])
+    assert jnp.frompyfunc(lambda a, b: a * b, 2, 1)(X, 2).shape == X.shape
+
+
+def test_methods_of_arrays_and_tracers():
+    def calls(x):
+        return (x.sum(0), x.mean(), x.reshape(4, 3), x.reshape((2, -1)), x.T, x.transpose(1, 0), x.astype(int), x.max(axis=1),
+                x.ravel(), x.flatten(), x.clip(0, 1), x.argmax(), x.cumsum(1), x.sort(0), x.std(), x.squeeze(), x.dot(x.T), x.view(np.int32))  # fmt: skip
+
+    for eager, traced in zip(calls(jnp.asarray(X)), tw.jit(calls)(X), strict=True):
+        check(traced, np.asarray(eager))
+
+
+def test_grid_makers():
+    check(jnp.mgrid[0:2, 0:3], np.mgrid[0:2, 0:3])
+    check(jnp.mgrid[0:1:3j], np.mgrid[0:1:3j])
+    for a, b in zip(jnp.ogrid[0:2, 0:3], np.ogrid[0:2, 0:3], strict=True):
+        check(a, b)
+    check(jnp.r_[0:3, 5, jnp.array([7, 8])], np.r_[0:3, 5, np.array([7, 8])])
+    check(jnp.c_[0:2, 2:4], np.c_[0:2, 2:4])
+    check(jnp.r_["0,2", [1, 2], [3, 4]], np.r_["0,2", [1, 2], [3, 4]])
+
+
+def test_vectorize():
+    def mean_of(a, b):
+        return jnp.sum(a) / b
+
+    call = jnp.vectorize(mean_of, signature="(n),()->()")
+    check(call(X, np.ones((5, 1), np.float32) * 2), np.broadcast_to(X.sum(1) / 2, (5, 3)), 1e-5)
+    product = jnp.vectorize(lambda a, b: a @ b, signature="(n,m),(m)->(n)")
+    check(product(X, X[:2, None]), np.einsum("nm,bcm->bcn", X, X[:2, None]))
+    check(jnp.vectorize(lambda a, b: a + b, excluded={1})(X, 1.0), X + 1)
+
+
+def test_save_and_load(tmp_path):
+    jnp.save(tmp_path / "x.npy", jnp.asarray(X))
+    check(jnp.load(tmp_path / "x.npy"), X)
+    jnp.savez(tmp_path / "x.npz", a=jnp.asarray(X))
+    check(jnp.load(tmp_path / "x.npz")["a"], X)
+
+
+def test_traced_creation_equals_eager():
+    def make():
+        return (jnp.arange(2, 9, 3), jnp.arange(0.0, 1.0, 0.25), jnp.eye(3, 4, 1), jnp.tri(3, 4, -1), jnp.linspace(0, 1, 5), jnp.full((2, 2), 3),
+                jnp.linspace(1.0, 4.0, 4, endpoint=False), jnp.zeros((2, 0)), jnp.identity(2, int))  # fmt: skip
+
+    for eager, traced in zip(make(), tw.jit(make)(), strict=True):
+        assert eager.dtype == traced.dtype
+        check(traced, np.asarray(eager))
+
+
+def test_array_of_nested_values():
+    made = tw.jit(lambda x: jnp.array([[x, 1], [2.0, x * 2]]))(3.0)
+    check(made, [[3, 1], [2, 6]])
+    with pytest.raises(errors.ArgumentError, match="unequal"):
+        jnp.array([[1, 2], [3]])
+
+
+BAD = [
+    (lambda: jnp.sum([1, 2]), errors.ArgumentTypeError, "asarray"),
+    (lambda: jnp.sum(X, out=X), errors.UnsupportedError, "out"),
+    (lambda: jnp.sum(X, axis=5), errors.ArgumentError, "axis 5"),
+    (lambda: jnp.max(jnp.zeros((0,))), errors.ArgumentError, "initial"),
+    (lambda: jnp.max(X, where=X > 0), errors.ArgumentError, "initial"),
+    (lambda: jnp.add(np.ones(3), np.ones(4)), errors.ShapeError, "broadcast"),
+    (lambda: jnp.reshape(X, (5, 5)), errors.ShapeError, "12 elements"),
+    (lambda: jnp.matmul(X, X), errors.ShapeError, "equal"),
+    (lambda: jnp.einsum("ij,jk->il", X, X.T), errors.ArgumentError, "label"),
+    (lambda: jnp.einsum("ij,jk->ik", X, X), errors.ShapeError, "label"),
+    (lambda: jnp.concatenate([]), errors.ArgumentError, "no arrays"),
+    (lambda: jnp.stack([X, X.T]), errors.ShapeError, "shapes"),
+    (lambda: jnp.split(X, 3, axis=1), errors.ArgumentError, "equal parts"),
+    (lambda: jnp.pad(X, 1, mode="nothing"), errors.ArgumentError, "mode"),
+    (lambda: jnp.pad(X, -1), errors.ArgumentError, "negative"),
+    (lambda: jnp.squeeze(X, 0), errors.ShapeError, "size 1"),
+    (lambda: jnp.subtract(X > 0, X > 0), errors.DtypeError, "boolean"),
+    (lambda: jnp.bitwise_and(X, X), errors.DtypeError, "integers"),
+    (lambda: jnp.put(X, 0, 1.0), errors.UnsupportedError, "inplace"),
+    (lambda: jnp.arange(0, 1, 0), errors.ArgumentError, "step 0"),
+    (lambda: jnp.array("text"), errors.ArgumentTypeError, "numeric"),
+    (lambda: jnp.asarray(None), errors.ArgumentTypeError, "None"),
+    (lambda: jnp.quantile(X, 0.5, method="other"), errors.ArgumentError, "method"),
+    (lambda: tw.jit(lambda x: jnp.nonzero(x)[0])(X), errors.TracerArrayConversionError, "value is not known"),
+    (lambda: tw.jit(lambda n: jnp.arange(n))(3), errors.ConcretizationError, "value is not known"),
+    (lambda: jnp.choose(jnp.array([7]), [X[0, :1]]), errors.ArgumentError, "choices"),
+    (lambda: jnp.vectorize(lambda a: a, signature="n->n")(X), errors.ArgumentError, "signature"),
+    (lambda: jnp.fill_diagonal(X, 0.0), errors.UnsupportedError, "inplace"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(BAD)))
+def test_errors_are_named(number):
+    call, kind, text = BAD[number]
+    with pytest.raises(kind, match=text) as caught:
+        call()
+    assert "test_numpy_semantics.py" in str(caught.value)
+
+
+def test_64_bits():
+    with pytest.warns(UserWarning, match="enable_x64"):
+        assert jnp.zeros(2, np.float64).dtype == np.float32
+    with tw.config(enable_x64=True):
+        assert jnp.zeros(2).dtype == np.float64 and jnp.arange(3).dtype == np.int64
+        assert jnp.argmax(jnp.arange(3)).dtype == np.int64
+        assert jnp.sum(jnp.ones(3, np.int32)).dtype == np.int64
+
+
+def test_composites_inline_within_a_trace():
+    text = str(tw.make_jaxpr(lambda x: tw.nn.softmax(jnp.var(x, 0)))(X))
+    assert "jit" not in text
