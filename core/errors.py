@@ -200,6 +200,10 @@ class RaceError(KernelError):
     """Two parallel cells of a grid that write the same block."""
 
 
+class SemaphoreError(KernelError):
+    """A wait for what nothing started or signals, or a copy that was started and never waited for."""
+
+
 class UncoveredOutputError(KernelError):
     """An output of a kernel that its cells do not wholly write."""
 

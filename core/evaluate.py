@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -55,10 +57,27 @@ def _typed(value: Any, type: Any) -> Any:
     return array
 
 
+Observer = Callable[[Eqn, list[Any]], None]
+_observer: ContextVar[Observer | None] = ContextVar("tilewright_observer", default=None)
+
+
+@contextlib.contextmanager
+def observing(observer: Observer) -> Iterator[None]:
+    """Within it, `evaluate` calls `observer(eqn, values)` before each equation, those of inner Programs too."""
+    token = _observer.set(observer)
+    try:
+        yield
+    finally:
+        _observer.reset(token)
+
+
 def evaluate(program: Program, *args: Any) -> list[Any]:
     """Run a Program on NumPy arrays, equation by equation."""
+    observer = _observer.get()
 
     def bind(eqn: Eqn, values: list[Any]) -> Sequence[Any]:
+        if observer is not None:
+            observer(eqn, values)
         out = apply(eqn.primitive, values, eqn.params)
         return out if eqn.primitive.multiple else (out,)
 

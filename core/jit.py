@@ -205,9 +205,10 @@ class Jit:
         leaves, treedef = tree.registry.flatten((args, kwargs), None)
         if _current.get() is not EVAL:
             return self._bind(self._entry(state, leaves, treedef, statics, given), leaves)
-        in_types = [x.aval if isinstance(x, Value) else None for x in leaves]
-        if None in in_types:
-            in_types = self._types(leaves, given)
+        try:
+            in_types = [x.aval if isinstance(x, Value) else typeof(x) for x in leaves]
+        except NonArrayArgumentError:
+            in_types = self._types(leaves, given)  # which names the argument
         run = state.runs.get((treedef, statics, *in_types))
         if run is None:
             run = self._prepare(state, leaves, treedef, statics, given)

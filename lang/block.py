@@ -130,7 +130,8 @@ def as_scratch(scratch: Any) -> RefType:
     if isinstance(scratch, RefType):
         return scratch
     if hasattr(scratch, "shape") and hasattr(scratch, "dtype"):
-        return RefType(ArrayType(tuple(scratch.shape), canonical_dtype(scratch.dtype)), MemorySpace.VMEM)
+        space = getattr(scratch, "space", MemorySpace.VMEM)
+        return RefType(ArrayType(tuple(scratch.shape), canonical_dtype(scratch.dtype)), space)
     raise ArgumentTypeError(
         f"kernel_call: the scratch {scratch!r} has no shape and dtype",
         "use lang.VMEM(shape, dtype) or a ShapeDtypeStruct",

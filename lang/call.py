@@ -10,13 +10,16 @@ from typing import Any
 import numpy as np
 
 from ..core import tree
-from ..core.errors import ArgumentError, BlockRankError, KernelBodyError, ShapeError, TreeError, user_source
+from ..core.convert import make_array
+from ..core.errors import ArgumentError, ArgumentTypeError, BlockRankError, KernelBodyError, ShapeError, TreeError, user_source
 from ..core.ir import Program, subprograms
-from ..core.trace import Tracer, current_trace, trace_program, typeof
+from ..core.trace import Tracer, current_trace, is_evaluating, trace_program, typeof
 from ..core.types import ArrayType, MemorySpace, RefType, is_integer
 from . import block as blocks
 from .block import BlockSpec, Element, GridSpec, Squeezed, no_block_spec
+from .interpret import interpret as interpreter
 from .kernel import ID, Block, Kernel, trace_map, whole_block
+from .modes import as_mode
 from .normalize import normalize, touches_refs
 from .ops import Cell, in_cell
 from .primitive import kernel_call_p
@@ -47,7 +50,8 @@ def kernel_call(
     `body(*in_refs, *out_refs, *scratch_refs)` reads and writes Refs and returns nothing. `out_shape` is a
     pytree of `ShapeDtypeStruct`; `in_specs` and `out_specs` are pytrees of `BlockSpec` like the operands
     and `out_shape` (or prefixes of them). `input_output_aliases` maps an operand's number to that of the
-    output that starts as it. Runs compiled; with `interpret=True` in NumPy, cell by cell.
+    output that starts as it. Runs compiled; with `interpret=True` in NumPy, cell by
+    cell, and with `interpret=InterpretParams(...)` so in the modes that it names.
 
     Raises a `KernelError` that names the operand, the block and the cell for maps that disagree in rank or
     go out of bounds, outputs that are not wholly written, and writes that race.
@@ -74,19 +78,38 @@ def kernel_call(
         )
     label = name or getattr(body, "__name__", None) or getattr(getattr(body, "func", None), "__name__", "kernel")
     semantics = dimension_semantics or getattr(compiler_params, "dimension_semantics", None)
-    request = _Request(body, out_shape, spec, dict(input_output_aliases or {}), semantics, bool(interpret), label)
+    settings = _settings(compiler_params, cost_estimate)
+    aliases = dict(input_output_aliases or {})
+    request = _Request(body, out_shape, spec, aliases, semantics, bool(interpret), label, settings)
 
     @functools.wraps(body)
     def call(*args: Any) -> Any:
         leaves, in_tree = tree.flatten(args)
         types = tuple(typeof(x).strong() for x in leaves)
         kernel, out_tree = request.build(in_tree, types)
+        if kernel.interpret and is_evaluating():  # without a program, so that its errors come as they are
+            outs = interpreter(kernel, *(np.asarray(x).astype(t.dtype, copy=False) for x, t in zip(leaves, types, strict=True)))
+            return out_tree.unflatten([make_array(x, t) for x, t in zip(outs, kernel.out_types, strict=True)])
         return out_tree.unflatten(kernel_call_p.bind(*leaves, kernel=kernel))
 
     return call
 
 
 pallas_call = kernel_call
+
+
+def _settings(compiler_params: Any, cost_estimate: Any) -> tuple[tuple[str, Any], ...]:
+    """What backends and the cost model are told; a value that cannot be part of a Kernel (unhashable) is an error."""
+    given = {"compiler_params": compiler_params, "cost_estimate": cost_estimate}
+    for key, value in given.items():
+        try:
+            hash(value)
+        except TypeError:
+            raise ArgumentTypeError(
+                f"kernel_call: {key} is {value!r}", "use `lang.tpu.CompilerParams` or `lang.triton.CompilerParams`") from None
+    return tuple((key, value) for key, value in given.items() if value is not None)
+
+
 _IGNORED = {"backend", "name_stack", "vma", "mesh"}
 
 
@@ -105,8 +128,9 @@ class _Request:
     """Everything about a call but its operands; builds the Kernel for their types, once for each."""
 
     def __init__(self, body: Any, out_shape: Any, spec: GridSpec, aliases: dict[int, int], semantics: Any,
-                 interpret: bool, name: str):  # fmt: skip
+                 interpret: bool, name: str, settings: tuple[tuple[str, Any], ...] = ()):  # fmt: skip
         self.body, self.spec, self.aliases, self.interpret, self.name = body, spec, aliases, interpret, name
+        self.settings = settings
         self.grid = blocks.as_grid(spec.grid)
         out_leaves, self.out_tree = tree.flatten(out_shape, is_leaf=lambda x: x is None)
         self.out_types = [blocks.shape_dtype(x) for x in out_leaves]
@@ -146,7 +170,7 @@ class _Request:
             for spec, t, name in zip(out_specs, self.out_types, names[first + n_in :], strict=False)
         )
         scratch_leaves, scratch_tree = tree.flatten(self.spec.scratch_shapes, is_leaf=lambda x: hasattr(x, "shape"))
-        scratch = tuple(blocks.as_scratch(s) for s in scratch_leaves)
+        scratch: Any = tuple(blocks.as_scratch(s) for s in scratch_leaves)
         body = self._trace(in_tree, first, n_prefetch, prefetch, inputs, outputs, scratch, scratch_tree)
         fixed = len(self.grid) + first + len(inputs) + len(outputs)
         scratch = tuple(v.type for v in body.inputs[fixed:])  # with what the body allocated

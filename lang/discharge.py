@@ -22,6 +22,7 @@ from ..core.primitives.ref import addupdate_p, get_p, swap_p
 from ..core.primitives.scan import bind_scan
 from ..core.trace import bind_eqn, trace_program, typeof
 from ..core.types import RefType
+from .atomics import discharge_cas, discharge_rmw
 
 
 class Cell:
@@ -189,7 +190,11 @@ def _call(values: Sequence[Any], *, program: Program, **_: Any) -> list[Any]:
     return run_cells(program, values)
 
 
-_RULES = {"cond": _cond, "scan": _scan, "while": _while, "jit": _call, "custom_jvp_call": _call, "checkpoint": _call}
+_RULES = {
+    "cond": _cond, "scan": _scan, "while": _while, "jit": _call, "custom_jvp_call": _call, "checkpoint": _call,
+    "atomic_rmw": lambda values, **params: discharge_rmw(*values, **params),
+    "atomic_cas": lambda values, **params: discharge_cas(*values, **params),
+}  # fmt: skip
 
 
 @functools.lru_cache(maxsize=4096)

@@ -1,31 +1,28 @@
 """The meaning of a kernel, in NumPy: cells one after the other in grid order.
 
 A block is copied in when a cell's index differs from the one before it, and an output block copied out
-when its run of cells ends. What nothing has written is poison: NaN, or the least integer.
+when its run of cells ends. What nothing has written is poison: NaN, or the least integer. Modes (`InterpretParams`)
+find races, run parallel cells in a random order, and tell which block moves when.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
 from ..core.errors import OutOfBoundsError
-from ..core.evaluate import evaluate
-from ..core.types import is_bool, is_complex, is_float
+from ..core.evaluate import evaluate, observing
+from ..core.ir import Eqn
+from ..core.types import MemorySpace
 from .kernel import EDGE, Block, Kernel
+from .modes import DEFAULT, InterpretParams, Run, poison, run_as
+from .phases import carry_axes
+from .races import Races
 
-
-def poison(shape: Sequence[int], dtype: Any) -> np.ndarray:
-    """An array of what unwritten memory reads as."""
-    if is_float(dtype) or is_complex(dtype):
-        return np.full(shape, np.nan, dtype)
-    if is_bool(dtype):
-        return np.ones(shape, dtype)
-    import ml_dtypes
-
-    return np.full(shape, ml_dtypes.iinfo(dtype).min, dtype)
+_FAR = (MemorySpace.ANY, MemorySpace.HBM)  # memory that outlives the cells and that bodies reach themselves
 
 
 def block_index(block: Block, ids: Sequence[int], prefetched: Sequence[np.ndarray]) -> tuple[int, ...]:
@@ -40,14 +37,18 @@ class _Resident:
 
     def __init__(self, kernel: Kernel, block: Block, array: np.ndarray, defined: bool, writable: bool):
         self.kernel, self.block, self.array = kernel, block, array
-        self.defined, self.writable = defined, writable
+        self.defined, self.writable = defined or block.space in _FAR, writable
         self.index: tuple[int, ...] | None = None
         self.whole = poison(block.sizes, block.array.dtype)
 
     @property
     def ref(self) -> np.ndarray:
+        return self.seen(self.whole)
+
+    def seen(self, whole: np.ndarray) -> np.ndarray:
+        """Something of the block's sizes as the body sees it."""
         gone = tuple(d for d, s in enumerate(self.block.squeezed) if s)
-        return self.whole.reshape([n for d, n in enumerate(self.block.sizes) if d not in gone])
+        return whole.reshape([n for d, n in enumerate(self.block.sizes) if d not in gone])
 
     def _places(self, index: tuple[int, ...]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
         """Where a block lies in the array, and that part within the block."""
@@ -66,10 +67,21 @@ class _Resident:
             inner.append(slice(low - start, high - start))
         return tuple(outer), tuple(inner)
 
-    def enter(self, index: tuple[int, ...]) -> None:
-        """Make block `index` the resident one, as it is in the array (outputs: undefined unless aliased)."""
+    def positions(self) -> np.ndarray:
+        """For each element of the resident block, its place in the array in row-major order; -1 outside."""
+        assert self.index is not None
+        outer, inner = self._places(self.index)
+        found = np.full(self.block.sizes, -1, np.int64)
+        found[inner] = np.arange(self.array.size).reshape(self.array.shape)[outer]
+        return found
+
+    def enter(self, index: tuple[int, ...]) -> bool:
+        """Make block `index` the resident one, as it is in the array (outputs: undefined unless aliased).
+
+        Gives whether it was not the resident one before.
+        """
         if index == self.index:
-            return
+            return False
         self.leave()
         self.index = index
         outer, inner = self._places(index)
@@ -77,11 +89,12 @@ class _Resident:
         if self.block.fill is EDGE and self.defined:
             widths = [(i.start, n - i.stop) for i, n in zip(inner, self.block.sizes, strict=True)]
             self.whole = np.pad(self.array[outer], widths, "edge")
-            return
+            return True
         if not self.writable and self.block.fill is not None:
             self.whole[...] = self.block.fill
         if self.defined:
             self.whole[inner] = self.array[outer]
+        return True
 
     def leave(self) -> None:
         """Copy the resident block back to the array, if it is an output's."""
@@ -94,31 +107,126 @@ class _Resident:
 Watcher = Callable[[tuple[int, ...], list[tuple[int, ...]]], None]
 
 
-def interpret(kernel: Kernel, *arrays: Any, watch: Watcher | None = None) -> list[np.ndarray]:
+def parallel_axes(kernel: Kernel) -> tuple[int, ...]:
+    """The grid axes whose cells may run in any order: those declared so, or else those that carry nothing."""
+    if kernel.semantics is not None:
+        return tuple(a for a, s in enumerate(kernel.semantics) if s == "parallel")
+    return tuple(a for a in range(len(kernel.grid)) if a not in carry_axes(kernel))
+
+
+class _Machine:
+    """A kernel being interpreted."""
+
+    def __init__(self, kernel: Kernel, arrays: Sequence[Any], run: Run, watch: Watcher | None):
+        self.kernel, self.run_state, self.params, self.watch = kernel, run, run.params, watch
+        given = [np.asarray(a) for a in arrays]
+        self.prefetched = [a.copy() for a in given[: len(kernel.prefetch)]]
+        rest = given[len(kernel.prefetch) :]
+        starts = {o: rest[i] for i, o in kernel.aliases}
+        self.inputs = [_Resident(kernel, b, a, True, False) for b, a in zip(kernel.inputs, rest, strict=True)]
+        self.outputs = [
+            _Resident(kernel, b, starts[o].copy() if o in starts else poison(b.array.shape, b.array.dtype), o in starts, True)
+            for o, b in enumerate(kernel.outputs)
+        ]
+        self.residents = [*self.inputs, *self.outputs]
+        self.parallel = parallel_axes(kernel) if self.params.detect_races or self.params.random_seed is not None else ()
+        self.races = Races(kernel, self.parallel) if self.params.detect_races else None
+        self.fresh_scratch()
+
+    def fresh_scratch(self) -> None:
+        self.scratch = [
+            np.zeros(s.shape, s.dtype) if s.space is MemorySpace.SEMAPHORE else poison(s.shape, s.dtype)
+            for s in self.kernel.scratch
+        ]
+
+    def groups(self) -> list[list[tuple[int, ...]]]:
+        """The cells in the order they run; a new group starts with nothing resident and fresh scratch."""
+        cells = list(np.ndindex(*self.kernel.grid))
+        if self.params.random_seed is None:
+            return [cells]
+        found: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+        for ids in cells:
+            found.setdefault(tuple(ids[a] for a in self.parallel), []).append(ids)
+        groups = list(found.values())
+        order = np.random.default_rng(self.params.random_seed).permutation(len(groups))
+        return [groups[i] for i in order]
+
+    def run(self) -> list[np.ndarray]:
+        for number, group in enumerate(self.groups()):
+            if number:
+                self.leave()
+                self.fresh_scratch()
+            for ids in group:
+                self.cell(ids)
+            self.run_state.finish()
+        self.leave()
+        return [r.array for r in self.outputs]
+
+    def leave(self) -> None:
+        for resident in self.outputs:
+            self.copied_out(resident)
+            resident.leave()
+        for resident in self.inputs:
+            resident.leave()
+
+    def copied_out(self, resident: _Resident) -> None:
+        """A block that is about to be copied out is written by the cell at hand."""
+        if self.races is not None and resident.index is not None and resident.block.space not in _FAR:
+            self.races.touch(self.races.memories[self.residents.index(resident)], resident.positions(), "writes")
+
+    def cell(self, ids: tuple[int, ...]) -> None:
+        indices = [block_index(r.block, ids, self.prefetched) for r in self.residents]
+        self.run_state.cell = ids
+        if self.watch is not None:
+            self.watch(ids, indices)
+        if self.params.grid_point_recorder is not None:
+            self.params.grid_point_recorder(ids)
+        self.move(ids, indices)
+        refs = [r.ref.copy() for r in self.inputs] + [r.ref for r in self.outputs]
+        if self.races is not None:
+            for resident, ref, memory in zip(self.residents, refs, self.races.memories, strict=True):
+                if resident.block.space in _FAR:
+                    self.races.reach(ref, memory, resident.seen(resident.positions()))
+        evaluate(self.kernel.body, *map(np.int32, ids), *self.prefetched, *refs, *self.scratch)
+
+    def move(self, ids: tuple[int, ...], indices: Sequence[tuple[int, ...]]) -> None:
+        """Bring the blocks of a cell in, and those it no longer sees out."""
+        moves = []
+        for resident, index in zip(self.residents, indices, strict=True):
+            if resident.index == index:
+                continue
+            if resident.writable and resident.index is not None:
+                moves.append(f"{resident.block.name}{list(resident.index)} stored")
+                self.copied_out(resident)  # by the cell before, to which `races.cell` still points
+        if self.races is not None:
+            self.races.enter(ids)
+        for number, (resident, index) in enumerate(zip(self.residents, indices, strict=True)):
+            if not resident.enter(index):
+                continue
+            moves.append(f"{resident.block.name}{list(index)} {'loaded' if resident.defined else 'entered'}")
+            if self.races is not None and resident.defined and resident.block.space not in _FAR:
+                self.races.touch(self.races.memories[number], resident.positions(), "reads")
+        if self.params.trace:
+            line = f"{self.kernel.name} {ids}: " + (", ".join(moves) or "nothing moves")
+            (print if self.params.trace is True else self.params.trace)(line)
+
+    def observe(self, eqn: Eqn, values: list[Any]) -> None:
+        self.run_state.source = eqn.source
+        if self.races is not None:
+            self.races.observe(eqn, values)
+
+
+def interpret(
+    kernel: Kernel, *arrays: Any, watch: Watcher | None = None, params: InterpretParams | None = None
+) -> list[np.ndarray]:
     """Run a kernel cell by cell; gives its outputs.
 
-    `watch(ids, block_indices)` is called before each cell, with the index of each input's and output's block.
+    `params` are the modes (those of the kernel where not given). `watch(ids, block_indices)` is called before
+    each cell, with the index of each input's and output's block.
     """
-    given = [np.asarray(a) for a in arrays]
-    prefetched = [a.copy() for a in given[: len(kernel.prefetch)]]
-    rest = given[len(kernel.prefetch) :]
-    starts = {o: rest[i] for i, o in kernel.aliases}
-    inputs = [_Resident(kernel, b, a, True, False) for b, a in zip(kernel.inputs, rest, strict=True)]
-    outputs = [
-        _Resident(
-            kernel, b, starts[o].copy() if o in starts else poison(b.array.shape, b.array.dtype), o in starts, True
-        )
-        for o, b in enumerate(kernel.outputs)
-    ]
-    scratch = [poison(s.shape, s.dtype) for s in kernel.scratch]
-    for ids in np.ndindex(*kernel.grid):
-        indices = [block_index(r.block, ids, prefetched) for r in (*inputs, *outputs)]
-        if watch is not None:
-            watch(ids, indices)
-        for resident, index in zip((*inputs, *outputs), indices, strict=True):
-            resident.enter(index)
-        refs = [r.ref.copy() for r in inputs] + [r.ref for r in outputs]
-        evaluate(kernel.body, *map(np.int32, ids), *prefetched, *refs, *scratch)
-    for resident in outputs:
-        resident.leave()
-    return [r.array for r in outputs]
+    if params is None:
+        params = kernel.interpret if isinstance(kernel.interpret, InterpretParams) else DEFAULT
+    with run_as(Run(kernel.name, params)) as run:
+        machine = _Machine(kernel, arrays, run, watch)
+        with observing(machine.observe) if kernel.cells else nullcontext():
+            return machine.run()

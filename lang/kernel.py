@@ -117,7 +117,7 @@ class Kernel:
     body: Program
     aliases: tuple[tuple[int, int], ...] = ()  # (input, output), counted without the prefetched operands
     semantics: tuple[str, ...] | None = None  # "parallel" or "arbitrary" per grid axis
-    interpret: bool = False
+    interpret: Any = False  # or True, or InterpretParams
     settings: tuple[tuple[str, Any], ...] = ()
     source: Source | None = field(default=None, compare=False)
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -211,8 +212,10 @@ class _Splitter:
         return Phases(self.carry, states, **programs)
 
     def one(self, eqn: Eqn) -> None:
-        touched = {a for a in eqn.inputs if isinstance(a.type, RefType)}
-        states, emitted = touched & self.states, touched & self.emitted
+        ref0: Any = eqn.inputs[0] if eqn.inputs else None
+        touched: set[Any] = {a for a in eqn.inputs if isinstance(a.type, RefType)}
+        states: set[Any] = touched & self.states
+        emitted = touched & self.emitted
         homes = self.homes(eqn)
         if len(homes) > 1:
             raise _NotAdditive
@@ -231,18 +234,15 @@ class _Splitter:
             (ref,) = states
             self.advance(ref, "main")
             self.put(eqn, "main")
-        elif (
-            eqn.primitive is swap_p
-            and not self.used(eqn.outputs)
-            and _overwrites(eqn, eqn.inputs[0])
-            and homes <= {"final"}
-            and not _reads(self.kernel.body, eqn.inputs[0])
-        ):  # type: ignore[arg-type]
-            # Every cell overwrites it and none reads it: the last one's store is what stays.
-            self.advance(eqn.inputs[0], "final")  # type: ignore[arg-type]
+        elif eqn.primitive is swap_p and homes <= {"final"} and self.last_wins(eqn, ref0):
+            self.advance(ref0, "final")
             self.put(eqn, "final")
         else:
             raise _NotAdditive
+
+    def last_wins(self, eqn: Eqn, ref: Any) -> bool:
+        """Whether every cell overwrites a state that none reads, so that the last cell's store is what stays."""
+        return not self.used(eqn.outputs) and _overwrites(eqn, ref) and not _reads(self.kernel.body, ref)
 
     def used(self, outputs: Sequence[Var]) -> bool:
         wanted = set(outputs)
@@ -260,7 +260,7 @@ class _Splitter:
     def branch(self, eqn: Eqn, taken: int, cells: np.ndarray) -> None:
         """The branch of a `when` taken in the given cells."""
         program = _branch_of(eqn, taken)
-        refs = {a for e in program.eqns for a in e.inputs if isinstance(a.type, RefType)}
+        refs: set[Any] = {a for e in program.eqns for a in e.inputs if isinstance(a.type, RefType)}
         states, emitted = refs & self.states, refs & self.emitted
         if cells.all() or not self.carry:
             if not cells.all():

@@ -28,14 +28,16 @@ def _numpy(*arrays: Any, kernel: Kernel) -> list[Any]:
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, kernel: Kernel) -> Any:
     from .differentiate import kernel_jvp
+    from .plain import plain
 
-    return kernel_jvp(kernel, primals, tangents)
+    return kernel_jvp(plain(kernel), primals, tangents)
 
 
 def _linearize(primals: Sequence[Any], nonzero: tuple[bool, ...], *, kernel: Kernel) -> Any:
     from .differentiate import kernel_linearize
+    from .plain import plain
 
-    return kernel_linearize(kernel, primals, nonzero)
+    return kernel_linearize(plain(kernel), primals, nonzero)
 
 
 def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, kernel: Kernel) -> Any:

@@ -2,6 +2,9 @@
 
 import copy
 import pickle
+import subprocess
+import sys
+import textwrap
 
 import ml_dtypes
 import numpy as np
@@ -184,3 +187,31 @@ def test_device_and_readiness():
     assert tw.default_backend() == "cpu" and tw.device_count() == len(tw.local_devices())
     with pytest.raises(tw.errors.ArgumentError, match="platform"):
         tw.devices("abacus")
+
+
+def test_several_virtual_devices():
+    code = """
+        import numpy as np
+        import tilewright as tw
+        from tilewright.xla_backend import client
+
+        client.set_num_cpu_devices(3)
+        first, second, third = tw.devices()
+        x = tw.device_put(np.arange(3, dtype=np.float32), second)
+        assert x.device is second and (x + x).device is second and (x + 1).tolist() == [1, 2, 3]
+        table = np.ones(3, np.float32)
+        f = tw.jit(lambda v, w=0.0: v * 2 + table + w)
+        assert f(x).device is second and f(x, 1.0).tolist() == [2, 4, 6] and f(table).device is first
+        assert tw.jit(lambda v: v, device=third)(table).device is third
+        with tw.config(default_device=third):
+            assert f(table).device is third and f(table).tolist() == [3, 3, 3]
+        try:
+            x + tw.device_put(x, third)
+        except tw.errors.ArgumentError as error:
+            assert "device_put" in str(error)
+        else:
+            raise AssertionError("arrays on two devices were added")
+        print("done")
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
+    assert done.stdout == "done\n", done.stderr

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from tests.numpy_calls import FAMILIES
 
+from tests.numpy_calls import FAMILIES
 from tilewright import numpy as jnp
 from tilewright.core.types import canonical_dtype
 

@@ -17,7 +17,13 @@ X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
 
 def test_weak_types_do_not_widen():
     half = jnp.ones(3, jnp.bfloat16)
-    for result in (half + 1.0, jnp.add(half, 2), jnp.where(half > 0, half, 0.0), jnp.clip(half, 0, 1), jnp.maximum(half, 0.5)):
+    for result in (
+        half + 1.0,
+        jnp.add(half, 2),
+        jnp.where(half > 0, half, 0.0),
+        jnp.clip(half, 0, 1),
+        jnp.maximum(half, 0.5),
+    ):
         assert result.dtype == jnp.bfloat16
     assert (jnp.arange(3) + 1.5).dtype == np.float32
     assert jnp.asarray(1.0).weak_type and not jnp.asarray(np.float32(1)).weak_type
@@ -79,16 +85,30 @@ def test_sizes_within_jit(call, expected):
 
 
 GRADIENTS = {
-    "logaddexp": lambda x: jnp.logaddexp(x, -x), "softmax": lambda x: tw.nn.softmax(x) ** 2, "sinc": jnp.sinc,
-    "var": lambda x: jnp.var(x, 0), "std": lambda x: jnp.std(x, 1), "norm": lambda x: jnp.linalg.norm(x, axis=1),
-    "cumsum": lambda x: jnp.cumsum(x, 1) ** 2, "prod": lambda x: jnp.prod(x, 1), "sort": lambda x: jnp.sort(x, 0) ** 2,
-    "take": lambda x: jnp.take(x, jnp.array([0, 2, 2]), 0) ** 2, "einsum": lambda x: jnp.einsum("ij,kj->ik", x, x),
-    "pad": lambda x: jnp.pad(x, 2, mode="reflect") ** 2, "median": lambda x: jnp.median(x, 1) ** 2,
+    "logaddexp": lambda x: jnp.logaddexp(x, -x),
+    "softmax": lambda x: tw.nn.softmax(x) ** 2,
+    "sinc": jnp.sinc,
+    "var": lambda x: jnp.var(x, 0),
+    "std": lambda x: jnp.std(x, 1),
+    "norm": lambda x: jnp.linalg.norm(x, axis=1),
+    "cumsum": lambda x: jnp.cumsum(x, 1) ** 2,
+    "prod": lambda x: jnp.prod(x, 1),
+    "sort": lambda x: jnp.sort(x, 0) ** 2,
+    "take": lambda x: jnp.take(x, jnp.array([0, 2, 2]), 0) ** 2,
+    "einsum": lambda x: jnp.einsum("ij,kj->ik", x, x),
+    "pad": lambda x: jnp.pad(x, 2, mode="reflect") ** 2,
+    "median": lambda x: jnp.median(x, 1) ** 2,
     "interp": lambda x: jnp.interp(x, jnp.array([-2.0, 0.1, 3.0]), jnp.array([1.0, 5.0, 2.0])),
-    "hypot": lambda x: jnp.hypot(x, 2.0), "power": lambda x: (x + 5) ** jnp.float32(1.5), "quantile": lambda x: jnp.quantile(x, 0.3),
-    "convolve": lambda x: jnp.convolve(x[0], x[1]), "matmul": lambda x: x @ x.T, "clip": lambda x: jnp.clip(x, -1, 1) ** 2,
-    "logsumexp": lambda x: tw.nn.logsumexp(x, 0), "gelu": tw.nn.gelu, "standardize": lambda x: tw.nn.standardize(x) ** 3,
-}  # fmt: skip
+    "hypot": lambda x: jnp.hypot(x, 2.0),
+    "power": lambda x: (x + 5) ** jnp.float32(1.5),
+    "quantile": lambda x: jnp.quantile(x, 0.3),
+    "convolve": lambda x: jnp.convolve(x[0], x[1]),
+    "matmul": lambda x: x @ x.T,
+    "clip": lambda x: jnp.clip(x, -1, 1) ** 2,
+    "logsumexp": lambda x: tw.nn.logsumexp(x, 0),
+    "gelu": tw.nn.gelu,
+    "standardize": lambda x: tw.nn.standardize(x) ** 3,
+}
 
 
 @pytest.mark.parametrize("name", GRADIENTS)
@@ -109,7 +129,7 @@ def test_gradients_at_singular_points():
     inf = float("inf")
     check(tw.grad(lambda x: jnp.logaddexp(x, -inf))(-inf), 1.0)
     check(tw.grad(jnp.sinc)(0.0), 0.0)
-    check(tw.grad(tw.grad(jnp.sinc))(0.0), -np.pi**2 / 3, 1e-4)
+    check(tw.grad(tw.grad(jnp.sinc))(0.0), -(np.pi**2) / 3, 1e-4)
     check(tw.grad(tw.nn.relu)(0.0), 0.0)
     check(tw.grad(lambda x: tw.nn.elu(x))(200.0), 1.0)
     check(tw.grad(lambda x: jnp.where(x > 0, x, 0.0))(0.0), 0.0)
@@ -118,12 +138,23 @@ def test_gradients_at_singular_points():
 @pytest.mark.parametrize(
     "call",
     [
-        lambda x: jnp.quantile(x, 0.3), jnp.sort, jnp.argmax, jnp.median, lambda x: jnp.pad(x, 1, mode="edge"),
-        lambda x: jnp.roll(x, 1), lambda x: jnp.searchsorted(jnp.sort(x), 0.5), lambda x: jnp.einsum("i,i", x, x),
-        lambda x: jnp.take_along_axis(x, jnp.argsort(x), 0), lambda x: jnp.cumsum(x), lambda x: jnp.unique(x, size=3),
-        lambda x: jnp.histogram(jnp.sin(x), 4)[0], lambda x: tw.nn.softmax(x), jnp.nanmean, lambda x: jnp.interp(x, x * 0 + jnp.arange(4.0), x),
+        lambda x: jnp.quantile(x, 0.3),
+        jnp.sort,
+        jnp.argmax,
+        jnp.median,
+        lambda x: jnp.pad(x, 1, mode="edge"),
+        lambda x: jnp.roll(x, 1),
+        lambda x: jnp.searchsorted(jnp.sort(x), 0.5),
+        lambda x: jnp.einsum("i,i", x, x),
+        lambda x: jnp.take_along_axis(x, jnp.argsort(x), 0),
+        lambda x: jnp.cumsum(x),
+        lambda x: jnp.unique(x, size=3),
+        lambda x: jnp.histogram(jnp.sin(x), 4)[0],
+        lambda x: tw.nn.softmax(x),
+        jnp.nanmean,
+        lambda x: jnp.interp(x, x * 0 + jnp.arange(4.0), x),
     ],
-)  # fmt: skip
+)
 def test_vmap_is_a_loop(call):
     check(tw.vmap(call)(X), np.stack([np.asarray(call(row)) for row in X]))
 
@@ -142,8 +173,26 @@ def test_ufunc_methods():
 
 def test_methods_of_arrays_and_tracers():
     def calls(x):
-        return (x.sum(0), x.mean(), x.reshape(4, 3), x.reshape((2, -1)), x.T, x.transpose(1, 0), x.astype(int), x.max(axis=1),
-                x.ravel(), x.flatten(), x.clip(0, 1), x.argmax(), x.cumsum(1), x.sort(0), x.std(), x.squeeze(), x.dot(x.T), x.view(np.int32))  # fmt: skip
+        return (
+            x.sum(0),
+            x.mean(),
+            x.reshape(4, 3),
+            x.reshape((2, -1)),
+            x.T,
+            x.transpose(1, 0),
+            x.astype(int),
+            x.max(axis=1),
+            x.ravel(),
+            x.flatten(),
+            x.clip(0, 1),
+            x.argmax(),
+            x.cumsum(1),
+            x.sort(0),
+            x.std(),
+            x.squeeze(),
+            x.dot(x.T),
+            x.view(np.int32),
+        )
 
     for eager, traced in zip(calls(jnp.asarray(X)), tw.jit(calls)(X), strict=True):
         check(traced, np.asarray(eager))
@@ -179,8 +228,17 @@ def test_save_and_load(tmp_path):
 
 def test_traced_creation_equals_eager():
     def make():
-        return (jnp.arange(2, 9, 3), jnp.arange(0.0, 1.0, 0.25), jnp.eye(3, 4, 1), jnp.tri(3, 4, -1), jnp.linspace(0, 1, 5), jnp.full((2, 2), 3),
-                jnp.linspace(1.0, 4.0, 4, endpoint=False), jnp.zeros((2, 0)), jnp.identity(2, int))  # fmt: skip
+        return (
+            jnp.arange(2, 9, 3),
+            jnp.arange(0.0, 1.0, 0.25),
+            jnp.eye(3, 4, 1),
+            jnp.tri(3, 4, -1),
+            jnp.linspace(0, 1, 5),
+            jnp.full((2, 2), 3),
+            jnp.linspace(1.0, 4.0, 4, endpoint=False),
+            jnp.zeros((2, 0)),
+            jnp.identity(2, int),
+        )
 
     for eager, traced in zip(make(), tw.jit(make)(), strict=True):
         assert eager.dtype == traced.dtype
@@ -223,7 +281,7 @@ BAD = [
     (lambda: jnp.choose(jnp.array([7]), [X[0, :1]]), errors.ArgumentError, "choices"),
     (lambda: jnp.vectorize(lambda a: a, signature="n->n")(X), errors.ArgumentError, "signature"),
     (lambda: jnp.fill_diagonal(X, 0.0), errors.UnsupportedError, "inplace"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("number", range(len(BAD)))

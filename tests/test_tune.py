@@ -8,7 +8,7 @@ import pytest
 import tilewright as tw
 from tilewright import errors
 from tilewright import lang as tl
-from tilewright.tune import Store, autotune
+from tilewright.tuning import Store, autotune
 
 
 def body(x_ref, o_ref):
@@ -83,7 +83,7 @@ def test_a_second_process_finds_the_result(tmp_path):
     code = tmp_path / "tuned.py"
     code.write_text(
         "import sys, numpy as np\n"
-        "from tilewright.tune import Store, autotune\n"
+        "from tilewright.tuning import Store, autotune\n"
         "@autotune(space={'k': [1, 2]}, store=Store(sys.argv[1]), required=True)\n"
         "def f(x, *, k=1):\n    return x * 2\n"
         "if sys.argv[2] == 'tune':\n    f.tune(np.ones(8, 'float32'), progress=False)\n"

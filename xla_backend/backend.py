@@ -9,10 +9,11 @@ from typing import Any
 
 from ..core.ir import Program
 from . import dispatch
+from .array import Array
 from .client import as_device
 from .executable import Executable, compile_module
 from .module import Module, lower
-from .transfer import buffers
+from .transfer import host_buffer
 
 # A call on arrays alone: two identity checks, one look-up by their types, and the runner.
 _TRAMPOLINE = """
@@ -62,7 +63,7 @@ class XlaBackend:
 
     def buffers(self, values: Sequence[Any], types: Sequence[Any]) -> Sequence[Any]:
         """The buffers of values of known types, which are put on the device if they are not there."""
-        return buffers(values, types)
+        return [x._buffer if type(x) is Array else host_buffer(x, t) for x, t in zip(values, types, strict=True)]
 
     def trampoline(self, arity: int) -> CodeType | None:
         """Code for calls on `arity` Arrays; None where there is nothing to gain."""

@@ -15,15 +15,16 @@ from typing import Any
 import numpy as np
 
 from ..core import config as config_module
-from ..core.errors import DeletedArrayError, NonFiniteError
+from ..core.errors import ArgumentError, DeletedArrayError, NonFiniteError
 from ..core.ir import NO_EFFECTS, Eqn, Program, Var
 from ..core.trace import typeof
 from ..core.types import is_inexact
 from . import shim
 from .array import Array, execution_error
+from .client import all_devices, default_device, device_of
 from .executable import Executable, compile_module, in_callback
 from .module import lower
-from .transfer import buffers, handler, host_buffer
+from .transfer import buffers, handler, host_buffer, moved_to
 
 EAGER_KEPT = 4096
 Runner = Callable[..., Any]
@@ -88,8 +89,21 @@ def make_runner(executable: Executable, result: str = "list", unflatten: Any = N
 
     `result`: "one" for a single Array, "tuple" or "list" of Arrays, or "tree", built by `unflatten`.
     """
+    run = _runner(executable, result, unflatten)
+    if len(all_devices()) > 1:
+        run = _following(executable, run, result, unflatten)
+    settings = config_module.current()
+    if settings.debug_nans or settings.debug_infs:
+        return _checked(run, executable.module.name, settings.debug_nans, settings.debug_infs)
+    return run
+
+
+def _runner(executable: Executable, result: str, unflatten: Any) -> Runner:
     module, device = executable.module, executable.device
-    constants = buffers(module.constants, module.in_types[: len(module.constants)])
+    of_constants = module.in_types[: len(module.constants)]
+    constants = buffers(module.constants, of_constants)
+    if len(all_devices()) > 1:
+        constants = [moved_to(b, t, device) for b, t in zip(constants, of_constants, strict=True)]
     arity = len(module.in_types) - len(constants)
     handlers = [handler(module.out_types[i], device) for i in module.computed]
     execute = executable.loaded.execute_sharded
@@ -103,11 +117,28 @@ def make_runner(executable: Executable, result: str = "list", unflatten: Any = N
     names |= {f"t{i}": type for i, type in enumerate(module.out_types)}
     forwarded = tuple(module.forwarded.items())
     exec(_code(arity, len(constants), module.kept, forwarded, len(module.out_types), result), names)
-    run = names["run"]
-    settings = config_module.current()
-    if settings.debug_nans or settings.debug_infs:
-        return _checked(run, module.name, settings.debug_nans, settings.debug_infs)
-    return run
+    return names["run"]
+
+
+def _following(executable: Executable, run: Runner, result: str, unflatten: Any) -> Runner:
+    """A runner that computes where its arguments are; those on the default device follow the others."""
+    module, home = executable.module, executable.device
+    types = module.in_types[len(module.constants) :]
+    runners = {home: run}
+
+    def follow(*given: Any) -> Any:
+        places = {device_of(b) for b in given} - {home, default_device()}
+        if len(places) > 1:
+            raise ArgumentError(
+                f"the arguments of {module.name} are on several devices: {', '.join(sorted(map(str, places)))}",
+                "bring them together with `device_put`",
+            )
+        device = places.pop() if places else home
+        if device not in runners:
+            runners[device] = _runner(compile_module(module, device), result, unflatten)
+        return runners[device](*[moved_to(b, t, device) for b, t in zip(given, types, strict=True)])
+
+    return follow
 
 
 def _checked(run: Runner, name: str, nans: bool, infs: bool) -> Runner:

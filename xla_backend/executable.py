@@ -9,6 +9,7 @@ from collections import OrderedDict
 from typing import Any
 
 from tilewright._version import JAXLIB, __version__
+
 from ..core.errors import CompileError
 from . import shim
 from .cache import cpu_features, disk_cache, key
@@ -44,9 +45,12 @@ class Executable:
         return self.loaded.get_compiled_memory_stats()
 
 
-def options() -> Any:
-    """How programs are compiled."""
-    return shim.CompileOptions()
+def options(device: Device) -> Any:
+    """How programs for a device are compiled."""
+    found = shim.CompileOptions()
+    if device.id:
+        found.device_assignment = shim.assigned(device.id)
+    return found
 
 
 def compile_module(module: Module, device: Device | None = None) -> Executable:
@@ -55,7 +59,7 @@ def compile_module(module: Module, device: Device | None = None) -> Executable:
     if module.callbacks or module.keep_alive:
         loaded = _compile(module, device)
         return Executable(module, loaded, device)
-    name = key(module.text, _environment(), f"{device.platform} {device.id}")
+    name = key(module.text, _environment(device), f"{device.platform} {device.id}")
     with _lock:
         loaded = _loaded.get(name)
         if loaded is not None:
@@ -69,9 +73,11 @@ def compile_module(module: Module, device: Device | None = None) -> Executable:
     return Executable(module, loaded, device)
 
 
-def _environment() -> str:
+def _environment(device: Device) -> str:
     flags = os.environ.get("XLA_FLAGS", "")
-    return "\n".join((CACHE_VERSION, __version__, JAXLIB, cpu_features(), flags, options().SerializeAsString().hex()))
+    return "\n".join(
+        (CACHE_VERSION, __version__, JAXLIB, cpu_features(), flags, options(device).SerializeAsString().hex())
+    )
 
 
 def _from_disk(name: str, module: Module, device: Device) -> Any:
@@ -81,7 +87,7 @@ def _from_disk(name: str, module: Module, device: Device) -> Any:
     data = cache.load(name)
     if data is not None:
         try:
-            return shim.deserialize(client(), data, device_list(device), options())
+            return shim.deserialize(client(), data, device_list(device), options(device))
         except shim.RuntimeFault:
             cache.discard(name, "is not an executable that this jaxlib can load")
     loaded = _compile(module, device)
@@ -117,7 +123,7 @@ def _guarded(callback: Any) -> Any:
 def _compile(module: Module, device: Device) -> Any:
     callbacks = [_guarded(c) for c in module.callbacks]
     try:
-        return shim.compile_and_load(client(), module.text, device_list(device), options(), callbacks)
+        return shim.compile_and_load(client(), module.text, device_list(device), options(device), callbacks)
     except shim.RuntimeFault as error:
         message = str(error)
         raise CompileError(

@@ -27,6 +27,7 @@ from ..core.trace import shape_of, trace_program, typeof
 from ..lang.discharge import Cell, run_cells, undefined
 from ..lang.kernel import Block, Kernel
 from ..lang.phases import Phases, carry_axes, long_axes, phases
+from ..lang.plain import plain
 from ..lang.verify import map_of
 from ..lang.window import margins, padded, read_window, starts_of
 from .contractions import merge_sums
@@ -445,5 +446,6 @@ def put_at(held: Any, part: Any, layout: Layout, fixed: dict[int, Any]) -> Any:
 @functools.lru_cache(maxsize=1024)
 def kernel_program(kernel: Kernel) -> Program:
     """The plain array Program that computes what a kernel does."""
+    kernel = plain(kernel)
     program = trace_program(lambda *arrays: Lowering(kernel, arrays).run(), kernel.in_types, kernel.name)
     return eliminate_dead(program)[0]

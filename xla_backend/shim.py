@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tilewright._version import check_jaxlib
 
 check_jaxlib()
@@ -63,6 +65,11 @@ def parsed(text: str) -> Any:
         stablehlo.register_dialect(context)
         chlo.register_dialect(context)
         return ir.Module.parse(text)
+
+
+def assigned(device_id: int) -> Any:
+    """The device assignment of a program that runs on one device."""
+    return xla_client.DeviceAssignment.create(np.array([[device_id]]))
 
 
 def compile_and_load(client: Any, text: str, devices: Any, options: Any, callbacks: list[Any]) -> Any:

@@ -13,7 +13,7 @@ from ..core.errors import DtypeError, NonArrayArgumentError
 from ..core.trace import Tracer, Value, leaked
 from ..core.types import BOOL, FLOAT0, UINT32, ArrayType, KeyDtype
 from . import shim
-from .client import Device, default_device
+from .client import Device, default_device, device_of
 
 SCALARS_KEPT = 4096
 
@@ -81,6 +81,13 @@ def buffers(values: Sequence[Any], types: Sequence[Any]) -> list[Any]:
         buffer = getattr(x, "_buffer", None)
         found.append(host_buffer(x, t) if buffer is None else buffer)
     return found
+
+
+def moved_to(buffer: Any, type: ArrayType, device: Device) -> Any:
+    """A buffer on a device: itself if it is there."""
+    if device_of(buffer) is device:
+        return buffer
+    return put(shim.to_numpy(buffer), type, device=device)
 
 
 def as_numpy(buffer: Any, type: ArrayType) -> np.ndarray:

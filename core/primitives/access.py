@@ -74,8 +74,8 @@ def _read(x: Any, index: Index, dynamic: Sequence[Any], shape: Sequence[int], ma
     if any(type(e) is Take for e in index) or (index.dynamic and not _contiguous(index)):
         return _read_taken(x, index, dynamic, shape, masked)
     if not index.dynamic:
-        lows = [e.start for e in index]  # type: ignore[union-attr]
-        ends = [e.start + (e.size - 1) * e.stride if type(e) is Span else e.start for e in index]
+        lows: list[Any] = [e.start for e in index]  # type: ignore[union-attr]
+        ends = [low + (e.size - 1) * e.stride if type(e) is Span else low for e, low in zip(index, lows, strict=True)]
         highs = [max(end + 1, low) for end, low in zip(ends, lows, strict=True)]
         return reshape_to(slice_(x, lows, highs, [getattr(e, "stride", 1) for e in index]), shape)
     starts, room = _starts(index, dynamic), [0] * len(index)

@@ -11,8 +11,11 @@ from ._version import __version__, check_jaxlib
 
 check_jaxlib()
 
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING, Any
+
 from . import compile as _compile
-from . import debug, flatten_util, lang, lax, nn, numpy, random, scipy, tree, tree_util
+from . import numpy, tree
 from .compile import compile
 from .core import errors
 from .core.api import (
@@ -35,8 +38,8 @@ from .core.jit import jit
 from .core.primitive import Primitive
 from .core.primitives.callback import io_callback, pure_callback
 from .core.primitives.checkpoint import checkpoint, checkpoint_policies, remat
-from .core.primitives.custom import closure_convert, custom_gradient, custom_jvp, custom_vjp
 from .core.primitives.convert import stop_gradient
+from .core.primitives.custom import closure_convert, custom_gradient, custom_jvp, custom_vjp
 from .core.trace import ensure_compile_time_eval, named_scope, typeof
 from .runtime import (
     block_until_ready,
@@ -53,7 +56,26 @@ from .runtime import (
     process_count,
     process_index,
 )
-from .tune import autotune, tune
 from .xla_backend.array import Array
 
 _compile.install()
+
+# What is imported when it is first used, so that a program pays only for what it needs: name -> module, attribute.
+_LATER = {name: (f".{name}", None) for name in ("debug", "flatten_util", "lang", "lax", "nn", "random", "scipy", "tree_util")}
+_LATER |= {"tuning": (".tuning", None), "autotune": (".tuning", "autotune"), "tune": (".tuning", "tune")}
+
+if TYPE_CHECKING:
+    from . import debug, flatten_util, lang, lax, nn, random, scipy, tree_util, tuning
+    from .tuning import autotune, tune
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
+    module, attribute = _LATER[name]
+    found = _import_module(module, __name__)
+    return found if attribute is None else getattr(found, attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

@@ -11,13 +11,20 @@ from . import (
     elementwise,
     index,
     jit,
-    kernel,
     random,
     reduce,
     shape,
     sort,
     window,
 )
+
+
+def _kernel_call(*args: Any, **params: Any) -> Any:
+    # Imported by the first program that holds a kernel: the kernel language is a good part of the start-up time.
+    from .kernel import kernel_call
+
+    return kernel_call(*args, **params)
+
 
 RULES: dict[str, Any] = {
     **jit.RULES,
@@ -33,5 +40,5 @@ RULES: dict[str, Any] = {
     **control.RULES,
     **custom.RULES,
     **callback.RULES,
-    **kernel.RULES,
+    "kernel_call": _kernel_call,
 }

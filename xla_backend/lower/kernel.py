@@ -19,8 +19,5 @@ def _interpreted(kernel: Kernel) -> Program:
     return trace_program(lambda *arrays: pure_callback(run, kernel.out_types, *arrays), kernel.in_types, kernel.name)
 
 
-def _kernel_call(e: Any, operands: Sequence[Any], outs: Sequence[Any], *, kernel: Kernel) -> list[Any]:
+def kernel_call(e: Any, operands: Sequence[Any], outs: Sequence[Any], *, kernel: Kernel) -> list[Any]:
     return e.inline(_interpreted(kernel) if kernel.interpret else kernel_program(kernel), operands)
-
-
-RULES = {"kernel_call": _kernel_call}

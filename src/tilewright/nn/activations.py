@@ -20,6 +20,7 @@ def _inexact(x: ArrayLike) -> Array:
 def relu(x: ArrayLike) -> Array:
     """`max(x, 0)`, with derivative 0 at 0.
 
+    >>> from tilewright import nn, numpy as jnp
     >>> nn.relu(jnp.array([-1., 2.]))
     Array([0., 2.], dtype=float32)
     """
@@ -31,6 +32,7 @@ def relu(x: ArrayLike) -> Array:
 def relu6(x: ArrayLike) -> Array:
     """`min(max(x, 0), 6)`.
 
+    >>> from tilewright import nn, numpy as jnp
     >>> nn.relu6(jnp.array([-1., 7.]))
     Array([0., 6.], dtype=float32)
     """
@@ -41,6 +43,7 @@ def relu6(x: ArrayLike) -> Array:
 def sigmoid(x: ArrayLike) -> Array:
     """`1 / (1 + exp(-x))`.
 
+    >>> from tilewright import nn
     >>> float(nn.sigmoid(0.))
     0.5
     """
@@ -50,6 +53,7 @@ def sigmoid(x: ArrayLike) -> Array:
 def softplus(x: ArrayLike) -> Array:
     """`log(1 + exp(x))` without overflow.
 
+    >>> from tilewright import nn
     >>> float(nn.softplus(-200.))
     0.0
     """
@@ -60,6 +64,7 @@ def softplus(x: ArrayLike) -> Array:
 def sparse_plus(x: ArrayLike) -> Array:
     """0 below -1, `x` above 1, and the parabola `(x + 1)**2 / 4` that joins them smoothly.
 
+    >>> from tilewright import nn
     >>> float(nn.sparse_plus(0.))
     0.25
     """
@@ -71,6 +76,7 @@ def sparse_plus(x: ArrayLike) -> Array:
 def sparse_sigmoid(x: ArrayLike) -> Array:
     """`clip((x + 1) / 2, 0, 1)`: the derivative of `sparse_plus`.
 
+    >>> from tilewright import nn
     >>> float(nn.sparse_sigmoid(0.))
     0.5
     """
@@ -82,6 +88,7 @@ def sparse_sigmoid(x: ArrayLike) -> Array:
 def soft_sign(x: ArrayLike) -> Array:
     """`x / (1 + |x|)`.
 
+    >>> from tilewright import nn
     >>> float(nn.soft_sign(1.))
     0.5
     """
@@ -93,6 +100,7 @@ def soft_sign(x: ArrayLike) -> Array:
 def silu(x: ArrayLike) -> Array:
     """`x * sigmoid(x)`, also called swish.
 
+    >>> from tilewright import nn
     >>> float(nn.silu(0.))
     0.0
     """
@@ -107,6 +115,7 @@ swish = silu
 def log_sigmoid(x: ArrayLike) -> Array:
     """`log(sigmoid(x))` without overflow.
 
+    >>> from tilewright import nn
     >>> float(nn.log_sigmoid(200.))
     -0.0
     """
@@ -117,6 +126,7 @@ def log_sigmoid(x: ArrayLike) -> Array:
 def mish(x: ArrayLike) -> Array:
     """`x * tanh(softplus(x))`.
 
+    >>> from tilewright import nn
     >>> float(nn.mish(0.))
     0.0
     """
@@ -134,6 +144,7 @@ def _exp_below(x: Array) -> tuple[Array, Array]:
 def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     """`x` above 0, `alpha * (exp(x) - 1)` below.
 
+    >>> from tilewright import nn
     >>> float(nn.elu(2.))
     2.0
     """
@@ -146,6 +157,7 @@ def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
 def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     """`x` above 0, `alpha * (exp(x / alpha) - 1)` below: continuously differentiable.
 
+    >>> from tilewright import nn
     >>> float(nn.celu(2.))
     2.0
     """
@@ -166,6 +178,7 @@ _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804
 def selu(x: ArrayLike) -> Array:
     """`elu` scaled so that activations keep mean 0 and variance 1 (Klambauer et al., 2017).
 
+    >>> from tilewright import nn
     >>> float(nn.selu(0.))
     0.0
     """
@@ -178,6 +191,7 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
 
     Source: Hendrycks and Gimpel, 2016.
 
+    >>> from tilewright import nn
     >>> float(nn.gelu(0.))
     0.0
     """
@@ -192,6 +206,7 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
 def glu(x: ArrayLike, axis: int = -1) -> Array:
     """Half of an axis gated by the sigmoid of the other half.
 
+    >>> from tilewright import nn, numpy as jnp
     >>> nn.glu(jnp.array([2., 0.]))
     Array([1.], dtype=float32)
     """
@@ -210,6 +225,7 @@ def glu(x: ArrayLike, axis: int = -1) -> Array:
 def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 1e-2) -> Array:
     """`x` above 0, `negative_slope * x` below.
 
+    >>> from tilewright import nn, numpy as jnp
     >>> nn.leaky_relu(jnp.array([-1., 2.]), 0.5)
     Array([-0.5,  2. ], dtype=float32)
     """
@@ -221,6 +237,7 @@ def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 1e-2) -> Array:
 def hard_tanh(x: ArrayLike) -> Array:
     """`clip(x, -1, 1)`.
 
+    >>> from tilewright import nn, numpy as jnp
     >>> nn.hard_tanh(jnp.array([-3., 0.5]))
     Array([-1. ,  0.5], dtype=float32)
     """
@@ -233,6 +250,7 @@ def hard_tanh(x: ArrayLike) -> Array:
 def hard_sigmoid(x: ArrayLike) -> Array:
     """`relu6(x + 3) / 6`.
 
+    >>> from tilewright import nn
     >>> float(nn.hard_sigmoid(0.))
     0.5
     """
@@ -243,6 +261,7 @@ def hard_sigmoid(x: ArrayLike) -> Array:
 def hard_silu(x: ArrayLike) -> Array:
     """`x * hard_sigmoid(x)`, also called hard swish.
 
+    >>> from tilewright import nn
     >>> float(nn.hard_silu(3.))
     3.0
     """
@@ -257,6 +276,7 @@ hard_swish = hard_silu
 def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
     """`(x + sqrt(x**2 + b)) / 2`.
 
+    >>> from tilewright import nn
     >>> float(nn.squareplus(0.))
     1.0
     """
@@ -271,6 +291,7 @@ def log1mexp(x: ArrayLike) -> Array:
 
     Source: Maechler, 2012 ("Accurately computing log(1 - exp(-|a|))").
 
+    >>> from tilewright import nn
     >>> float(nn.log1mexp(200.))
     -0.0
     """
@@ -283,6 +304,7 @@ def log1mexp(x: ArrayLike) -> Array:
 def identity(x: ArrayLike) -> Array:
     """The argument itself, as an array.
 
+    >>> from tilewright import nn
     >>> float(nn.identity(2.))
     2.0
     """

@@ -31,6 +31,7 @@ def dot_product_attention(
     comes after them; `local_window_size` keeps keys within (left, right) positions. With `return_residual` also the
     logarithm of the softmax sums, of shape (batch, T, N). Softmax is computed in float32.
 
+    >>> from tilewright import nn, numpy as jnp
     >>> q = jnp.ones((1, 2, 1, 4))
     >>> nn.dot_product_attention(q, q, q).shape
     (1, 2, 1, 4)

@@ -42,6 +42,7 @@ def _initializer(dtype: DTypeLike, draw: Callable[[Any, Any, Any], Array]) -> In
 def zeros(key: Any, shape: Any, dtype: DTypeLike = None, out_sharding: Any = None) -> Array:
     """All zeros; the key is not used.
 
+    >>> from tilewright import nn
     >>> nn.initializers.zeros(None, (2,))
     Array([0., 0.], dtype=float32)
     """
@@ -51,6 +52,7 @@ def zeros(key: Any, shape: Any, dtype: DTypeLike = None, out_sharding: Any = Non
 def ones(key: Any, shape: Any, dtype: DTypeLike = None, out_sharding: Any = None) -> Array:
     """All ones; the key is not used.
 
+    >>> from tilewright import nn
     >>> nn.initializers.ones(None, (2,))
     Array([1., 1.], dtype=float32)
     """
@@ -60,6 +62,7 @@ def ones(key: Any, shape: Any, dtype: DTypeLike = None, out_sharding: Any = None
 def constant(value: ArrayLike, dtype: DTypeLike = None) -> Initializer:
     """All one value.
 
+    >>> from tilewright import nn
     >>> nn.initializers.constant(2.)(None, (2,))
     Array([2., 2.], dtype=float32)
     """
@@ -69,24 +72,31 @@ def constant(value: ArrayLike, dtype: DTypeLike = None) -> Initializer:
 def uniform(scale: Any = 1e-2, dtype: DTypeLike = None) -> Initializer:
     """Uniform from 0 to `scale`.
 
+    >>> from tilewright import nn, random
     >>> nn.initializers.uniform()(random.key(0), (2, 3)).shape
     (2, 3)
     """
-    return _initializer(dtype, lambda key, shape, dtype: random.uniform(key, shape, dtype) * np.asarray(scale, dtype)[()])
+    return _initializer(
+        dtype, lambda key, shape, dtype: random.uniform(key, shape, dtype) * np.asarray(scale, dtype)[()]
+    )
 
 
 def normal(stddev: Any = 1e-2, dtype: DTypeLike = None) -> Initializer:
     """Normal with mean 0.
 
+    >>> from tilewright import nn, random
     >>> nn.initializers.normal()(random.key(0), (2, 3)).shape
     (2, 3)
     """
-    return _initializer(dtype, lambda key, shape, dtype: random.normal(key, shape, dtype) * np.asarray(stddev, dtype)[()])
+    return _initializer(
+        dtype, lambda key, shape, dtype: random.normal(key, shape, dtype) * np.asarray(stddev, dtype)[()]
+    )
 
 
 def truncated_normal(stddev: Any = 1e-2, dtype: DTypeLike = None, lower: Any = -2.0, upper: Any = 2.0) -> Initializer:
     """Normal with mean 0, cut off at `lower` and `upper` deviations.
 
+    >>> from tilewright import nn, random
     >>> nn.initializers.truncated_normal()(random.key(0), (2, 3)).shape
     (2, 3)
     """
@@ -101,7 +111,9 @@ def _fans(shape: Sequence[int], in_axis: Axis, out_axis: Axis, batch_axis: Axis)
     """How many inputs and outputs one unit has; axes named by neither are a receptive field."""
     rank = len(shape)
     if rank <= 1:
-        raise ArgumentError(f"variance scaling of a parameter of shape {tuple(shape)}", "it needs at least two dimensions")
+        raise ArgumentError(
+            f"variance scaling of a parameter of shape {tuple(shape)}", "it needs at least two dimensions"
+        )
     ins, outs, batch = (axes_of(axis, rank) for axis in (in_axis, out_axis, batch_axis))
     sizes = [math.prod(shape[d] for d in axes) for axes in (ins, outs, batch)]
     field = math.prod(shape) / math.prod(sizes) if math.prod(sizes) else 0
@@ -146,6 +158,7 @@ def variance_scaling(
     `mode` is 'fan_in', 'fan_out', 'fan_avg' or 'fan_geo_avg'; `distribution` is 'truncated_normal', 'normal'
     or 'uniform'.
 
+    >>> from tilewright import nn, random
     >>> nn.initializers.variance_scaling(1., 'fan_in', 'normal')(random.key(0), (2, 3)).shape
     (2, 3)
     """
@@ -169,7 +182,10 @@ def variance_scaling(
             return random.uniform(key, shape, dtype, -1) * factor(math.sqrt(3 * variance))
         if is_complex(dtype):
             # The deviation of a complex normal cut off at modulus 2.
-            return _complex_truncated_normal(key, 2, shape, dtype) * np.asarray(math.sqrt(variance) / 0.95311164380491208, dtype)[()]
+            return (
+                _complex_truncated_normal(key, 2, shape, dtype)
+                * np.asarray(math.sqrt(variance) / 0.95311164380491208, dtype)[()]
+            )
         return random.truncated_normal(key, -2, 2, shape, dtype) * factor(math.sqrt(variance) / _TRUNCATED_STD)
 
     return _initializer(dtype, draw)
@@ -193,6 +209,7 @@ def _family(family: str, distribution: str) -> Callable[..., Initializer]:
     make.__name__ = make.__qualname__ = name
     make.__doc__ = f"""Variance scaling with scale {scale:g} and mode '{mode}', {distribution} ({source}).
 
+    >>> from tilewright import nn, random
     >>> nn.initializers.{name}()(random.key(0), (2, 3)).shape
     (2, 3)
     """
@@ -209,6 +226,7 @@ kaiming_uniform, kaiming_normal = he_uniform, he_normal
 def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: DTypeLike = None) -> Initializer:
     """Matrices with orthonormal rows or columns, uniform over all of them, scaled.
 
+    >>> from tilewright import nn, random
     >>> nn.initializers.orthogonal()(random.key(0), (2, 2)).shape
     (2, 2)
     """
@@ -230,6 +248,7 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: DTypeLike = None)
 def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: DTypeLike = None) -> Initializer:
     """Convolution kernels that are an orthogonal matrix at the centre and zero elsewhere (Xiao et al., 2018).
 
+    >>> from tilewright import nn, random
     >>> nn.initializers.delta_orthogonal()(random.key(0), (3, 2, 2)).shape
     (3, 2, 2)
     """
@@ -238,7 +257,9 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: DTypeLike =
         if len(shape) not in (3, 4, 5):
             raise ArgumentError(f"a delta orthogonal kernel of shape {shape}", "it has 1 to 3 spatial dimensions")
         if shape[-1] < shape[-2]:
-            raise ArgumentError(f"a delta orthogonal kernel of shape {shape}", "it needs at least as many outputs as inputs")
+            raise ArgumentError(
+                f"a delta orthogonal kernel of shape {shape}", "it needs at least as many outputs as inputs"
+            )
         matrix = orthogonal(scale, column_axis, dtype)(key, shape[-2:])
         centre = tuple((n - 1) // 2 if n % 2 else slice((n - 1) // 2, (n + 1) // 2) for n in shape[:-2])
         return _zeros(shape, dtype).at[centre].set(matrix)

@@ -39,6 +39,7 @@ def _largest(x: Array, axes: tuple[int, ...], where: Any) -> Array:
 def softmax(x: ArrayLike, axis: Any = -1, where: ArrayLike | None = None) -> Array:
     """`exp(x)` divided by its sum over an axis, computed without overflow; masked elements give 0.
 
+    >>> from tilewright import nn, numpy as jnp
     >>> nn.softmax(jnp.array([0., 0.]))
     Array([0.5, 0.5], dtype=float32)
     """
@@ -59,6 +60,7 @@ def _shift(x: Array, axes: tuple[int, ...], where: Any) -> Array:
 def log_softmax(x: ArrayLike, axis: Any = -1, where: ArrayLike | None = None) -> Array:
     """The logarithm of `softmax`; masked elements give -inf.
 
+    >>> from tilewright import nn, numpy as jnp
     >>> nn.log_softmax(jnp.array([3.]))
     Array([0.], dtype=float32)
     """
@@ -76,6 +78,7 @@ def logsumexp(
 ) -> Any:  # fmt: skip
     """`log(sum(b * exp(a)))` over axes without overflow; with `return_sign`, also the sign of the sum.
 
+    >>> from tilewright import nn, numpy as jnp
     >>> float(nn.logsumexp(jnp.array([1000., -1000.])))
     1000.0
     """
@@ -127,6 +130,7 @@ def _logsumexp(a: Any, axis: Any, b: Any, keepdims: bool, where: Any) -> tuple[A
 def logmeanexp(x: ArrayLike, axis: Any = None, where: ArrayLike | None = None, keepdims: bool = False) -> Array:
     """`log(mean(exp(x)))` over axes without overflow.
 
+    >>> from tilewright import nn, numpy as jnp
     >>> float(nn.logmeanexp(jnp.array([1000., 1000.])))
     1000.0
     """
@@ -151,6 +155,7 @@ def standardize(
 
     The variance is `mean(x**2) - mean(x)**2` ('fast', one pass) or the mean squared distance ('stable').
 
+    >>> from tilewright import nn, numpy as jnp
     >>> nn.standardize(jnp.array([-1., 1.]), epsilon=0.)
     Array([-1.,  1.], dtype=float32)
     """
@@ -190,8 +195,8 @@ def one_hot(
 ) -> Array:
     """Numbers of classes as rows with a single 1; a number out of range gives a row of zeros.
 
+    >>> from tilewright import nn, numpy as jnp
     >>> nn.one_hot(jnp.array([1]), 3)
     Array([[0., 1., 0.]], dtype=float32)
     """
     return _one_hot(x, operator.index(num_classes), dtype_argument(dtype) or default_float(), operator.index(axis))
-

@@ -60,6 +60,7 @@ def _no_complex(name: str, *args: Array) -> None:
 def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The remainder of floor division, with the sign of the divisor.
 
+    >>> from tilewright import numpy as jnp
     >>> int(jnp.remainder(-7, 3))
     2
     """
@@ -74,6 +75,7 @@ mod = remainder
 def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The remainder of truncating division, with the sign of the dividend.
 
+    >>> from tilewright import numpy as jnp
     >>> int(jnp.fmod(-7, 3))
     -1
     """
@@ -86,6 +88,7 @@ def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The quotient rounded down.
 
+    >>> from tilewright import numpy as jnp
     >>> int(jnp.floor_divide(-7, 3))
     -3
     """
@@ -97,6 +100,7 @@ def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:  # noqa: A001
     """Floor division and its remainder.
 
+    >>> from tilewright import numpy as jnp
     >>> [int(v) for v in jnp.divmod(7, 3)]
     [2, 1]
     """
@@ -108,6 +112,7 @@ def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:  # noqa: A00
 def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
     """The fraction and the whole part, both with the sign of `x`.
 
+    >>> from tilewright import numpy as jnp
     >>> [float(v) for v in jnp.modf(-2.5)]
     [-0.5, -2.0]
     """
@@ -125,6 +130,7 @@ def power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
     A Python integer as exponent is repeated multiplication, whose derivative is exact everywhere.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.power(2.0, 3))
     8.0
     """
@@ -145,6 +151,7 @@ def _power(x1: Any, x2: Any) -> Array:
 def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
     """`x` to the power of `y` in floating point.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.float_power(2, -1))
     0.5
     """
@@ -155,6 +162,7 @@ def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
 def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`sqrt(x1**2 + x2**2)` without overflow.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.hypot(3, 4))
     5.0
     """
@@ -173,6 +181,7 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """0 for negative `x1`, 1 for positive, `x2` at zero.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.heaviside(0.0, 0.5))
     0.5
     """
@@ -188,6 +197,7 @@ def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The magnitude of `x1` with the sign of `x2`.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.copysign(1.0, -0.0))
     -1.0
     """
@@ -200,6 +210,7 @@ def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 def spacing(x: ArrayLike, /) -> Array:
     """The distance to the next larger float in magnitude.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.spacing(jnp.float32(1.0))) == 2 ** -23
     True
     """
@@ -231,6 +242,7 @@ def _power_of_two(n: Array, dtype: Any) -> Array:
 def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`x1 * 2**x2`, exactly wherever that is a float.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.ldexp(0.5, 4))
     8.0
     """
@@ -251,6 +263,7 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     """Mantissa in [0.5, 1) and integer exponent: `x = mantissa * 2**exponent`.
 
+    >>> from tilewright import numpy as jnp
     >>> [float(v) for v in jnp.frexp(8.0)]
     [0.5, 4.0]
     """
@@ -262,7 +275,9 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     scaled = where3(tiny, x * 2.0 ** (mantissa + 1), x)
     raw = lax.bitcast_convert_type(scaled, bits)
     width = (1 << (bits.itemsize * 8 - 1 - mantissa)) - 1
-    exponent = lax.bitwise_and(lax.shift_right_logical(raw, np.asarray(mantissa, bits)[()]), np.asarray(width, bits)[()])
+    exponent = lax.bitwise_and(
+        lax.shift_right_logical(raw, np.asarray(mantissa, bits)[()]), np.asarray(width, bits)[()]
+    )
     power = astype(exponent, np.dtype(np.int32)) - (bias - 1)
     power = where3(tiny, power - (mantissa + 1), power)
     kept = lax.bitwise_and(raw, np.asarray(~(width << mantissa) & ((1 << (bits.itemsize * 8)) - 1), bits)[()])
@@ -278,6 +293,7 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
 def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The greatest common divisor.
 
+    >>> from tilewright import numpy as jnp
     >>> int(jnp.gcd(12, 18))
     6
     """
@@ -310,6 +326,7 @@ def _integers_only(name: str, x: Array) -> None:
 def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The least common multiple.
 
+    >>> from tilewright import numpy as jnp
     >>> int(jnp.lcm(4, 6))
     12
     """
@@ -325,6 +342,7 @@ def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
 def left_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Shift bits to the left.
 
+    >>> from tilewright import numpy as jnp
     >>> int(jnp.left_shift(1, 3))
     8
     """
@@ -339,6 +357,7 @@ bitwise_left_shift = left_shift
 def right_shift(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Shift bits to the right, the sign bit filling in for signed integers.
 
+    >>> from tilewright import numpy as jnp
     >>> int(jnp.right_shift(-8, 1))
     -4
     """
@@ -356,6 +375,7 @@ bitwise_right_shift = right_shift
 def clip(arr: ArrayLike | None = None, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:  # noqa: A002
     """Bound elements below by `min` and above by `max`, either of which may be absent.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.clip(jnp.arange(4), 1, 2)
     Array([1, 1, 2, 2], dtype=int32)
     """
@@ -380,6 +400,7 @@ def isclose(
 ) -> Array:
     """Whether `abs(a - b) <= atol + rtol * abs(b)`; infinities must be equal.
 
+    >>> from tilewright import numpy as jnp
     >>> bool(jnp.isclose(1.0, 1.0 + 1e-6))
     True
     """
@@ -402,6 +423,7 @@ def allclose(
 ) -> Array:
     """Whether all elements are close, as `isclose` says.
 
+    >>> from tilewright import numpy as jnp
     >>> bool(jnp.allclose(jnp.ones(2), 1.0))
     True
     """
@@ -412,6 +434,7 @@ def allclose(
 def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     """Whether two arrays have the same shape and elements.
 
+    >>> from tilewright import numpy as jnp
     >>> bool(jnp.array_equal(jnp.arange(2), jnp.arange(2)))
     True
     """
@@ -434,6 +457,7 @@ def _all_equal(a1: Any, a2: Any, equal_nan: bool) -> Array:
 def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
     """Whether two arrays broadcast to equal ones.
 
+    >>> from tilewright import numpy as jnp
     >>> bool(jnp.array_equiv(jnp.ones(2), 1))
     True
     """
@@ -453,6 +477,7 @@ def where(
 ) -> Any:  # fmt: skip
     """Choose from `x` where a condition holds, from `y` elsewhere; with one argument, `nonzero`.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.where(jnp.arange(3) > 1, 10, 20)
     Array([20, 20, 10], dtype=int32, weak_type=True)
     """

@@ -53,6 +53,7 @@ def diff(
 ) -> Array:
     """The differences of neighbours along an axis, taken `n` times.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.diff(jnp.array([1, 4, 9]))
     Array([3, 5], dtype=int32)
     """
@@ -64,7 +65,11 @@ def diff(
     axis = axis_of(axis, len(shape_of(a)))
     if n == 0:
         return a
-    parts = [*([] if prepend is None else [_ends(a, axis, prepend)]), a, *([] if append is None else [_ends(a, axis, append)])]
+    parts = [
+        *([] if prepend is None else [_ends(a, axis, prepend)]),
+        a,
+        *([] if append is None else [_ends(a, axis, append)]),
+    ]
     a = concatenate(parts, axis) if len(parts) > 1 else a
     combine = not_equal if is_bool(dtype_of(a)) else subtract
     for _ in range(n):
@@ -77,6 +82,7 @@ def diff(
 def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> Array:
     """The differences of neighbours of an array laid flat, with values joined at the ends.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.ediff1d(jnp.array([1, 4, 9]))
     Array([3, 5], dtype=int32)
     """
@@ -94,6 +100,7 @@ def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Any = None, edge_order: in
 
     `varargs` are the spacings: one for all axes, or for each axis a number or the coordinates.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.gradient(jnp.array([1., 4., 9.]))
     Array([3., 4., 5.], dtype=float32)
     """
@@ -138,6 +145,7 @@ def _gradient(f: Any, h: Any, axis: int) -> Array:
 def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Array:
     """The integral of samples along an axis by the trapezoidal rule.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.trapezoid(jnp.array([1., 2., 3.]))
     Array(4., dtype=float32)
     """
@@ -170,7 +178,9 @@ def _interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any, edges:
     width = x1 - x0
     flat = lax.eq(width, 0)
     t = (x - x0) / where3(flat, 1.0, width)
-    result = where3(flat, y0, y0 + t * (y1 - y0)) if not is_complex(dtype_of(fp)) else y0 + where3(flat, 0.0, t) * (y1 - y0)
+    result = (
+        where3(flat, y0, y0 + t * (y1 - y0)) if not is_complex(dtype_of(fp)) else y0 + where3(flat, 0.0, t) * (y1 - y0)
+    )
     if period is None:
         below, above = edges
         slope_left = left == "extrapolate"
@@ -189,6 +199,7 @@ def interp(
 
     Beyond them it is the first and the last value, or `left` and `right`; either may be 'extrapolate'.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.interp(jnp.array([0.5]), jnp.array([0., 1.]), jnp.array([0., 10.]))
     Array([5.], dtype=float32)
     """
@@ -206,6 +217,7 @@ def interp(
 def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: Any = 2 * math.pi) -> Array:
     """Add multiples of a period along an axis so that no jump is larger than half of it.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.unwrap(jnp.array([0., 4.]), period=4.)
     Array([0., 0.], dtype=float32)
     """
@@ -232,6 +244,7 @@ def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, perio
 def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     """The value of a polynomial, highest power first, by Horner's rule.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.polyval(jnp.array([1., 0., 1.]), 2.)
     Array(5., dtype=float32)
     """
@@ -282,6 +295,7 @@ _polyadd, _polysub = _combined("polyadd", lax.add), _combined("polysub", lax.sub
 def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     """The sum of two polynomials.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.polyadd(jnp.array([1, 2]), jnp.array([1]))
     Array([1, 3], dtype=int32)
     """
@@ -291,6 +305,7 @@ def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
 def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     """The difference of two polynomials.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.polysub(jnp.array([1, 2]), jnp.array([1]))
     Array([1, 1], dtype=int32)
     """
@@ -306,6 +321,7 @@ def _trimmed(p: Array) -> Array:
 def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -> Array:
     """The product of two polynomials.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.polymul(jnp.array([1., 1.]), jnp.array([1., 2.]))
     Array([1., 3., 2.], dtype=float32)
     """
@@ -321,6 +337,7 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -
 def polyder(p: ArrayLike, m: int = 1) -> Array:
     """The derivative of a polynomial, taken `m` times.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.polyder(jnp.array([1., 0., 1.]))
     Array([2., 0.], dtype=float32)
     """
@@ -338,6 +355,7 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
 def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
     """The integral of a polynomial, taken `m` times, with constants `k`.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.polyint(jnp.array([2., 0.]))
     Array([1., 0., 0.], dtype=float32)
     """
@@ -356,6 +374,7 @@ def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
 def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> tuple[Array, Array]:
     """The quotient and the remainder of two polynomials.
 
+    >>> from tilewright import numpy as jnp
     >>> [a.tolist() for a in jnp.polydiv(jnp.array([1., 3., 2.]), jnp.array([1., 1.]))]
     [[1.0, 2.0], [0.0, 0.0, 0.0]]
     """
@@ -381,6 +400,7 @@ def _polydiv(u: Any, v: Any) -> tuple[Array, Array]:
 def poly(seq_of_zeros: ArrayLike) -> Array:
     """The polynomial with given roots, its leading coefficient 1.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.poly(jnp.array([1., 2.]))
     Array([ 1., -3.,  2.], dtype=float32)
     """
@@ -404,6 +424,7 @@ def _poly(zeros: Any) -> Array:
 def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Array:
     """Bits (whether elements are zero) packed into bytes along an axis.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.packbits(jnp.array([1, 0, 0, 0, 0, 0, 0, 1]))
     Array([129], dtype=uint8)
     """
@@ -430,6 +451,7 @@ def _check_bitorder(bitorder: str) -> None:
 def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Array:
     """Bytes as their bits along an axis; `count` cuts, or fills with zeros.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.unpackbits(jnp.array([129], dtype=jnp.uint8))
     Array([1, 0, 0, 0, 0, 0, 0, 1], dtype=uint8)
     """
@@ -449,4 +471,3 @@ def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, 
         more = (count - shape_of(bits)[-1]) if count >= 0 else count
         bits = lax.pad(bits, np.uint8(0), [(0, 0, 0)] * (len(shape_of(bits)) - 1) + [(0, more, 0)])
     return moveaxis(bits, -1, axis)
-

@@ -62,29 +62,27 @@ def pair(
 ) -> Array:
     """Contract two operands with labelled axes; an axis of size 1 broadcasts against its partner."""
     kept = set(out)
-    x, xs = _prepared(x, list(xs), kept | set(ys))
-    y, ys = _prepared(y, list(ys), kept | set(xs))
-    x, xs, y, ys = _without_unit_partners(x, xs, y, ys)
-    shared = [s for s in xs if s in ys]
+    x, left = _without_repeats(x, list(xs))
+    y, right = _without_repeats(y, list(ys))
+    x, left, y, right = _without_unit_partners(x, left, y, right)
+    shared = [s for s in left if s in right]
     batch = [s for s in shared if s in kept]
     summed = [s for s in shared if s not in kept]
-    x, xs = _summed_alone(x, xs, ys, kept)
-    y, ys = _summed_alone(y, ys, xs, kept)
+    x, left = _summed_alone(x, left, right, kept)
+    y, right = _summed_alone(y, right, left, kept)
     numbers = (
-        ([xs.index(s) for s in summed], [ys.index(s) for s in summed]),
-        ([xs.index(s) for s in batch], [ys.index(s) for s in batch]),
+        ([left.index(s) for s in summed], [right.index(s) for s in summed]),
+        ([left.index(s) for s in batch], [right.index(s) for s in batch]),
     )
     result = lax.dot_general(x, y, numbers, precision, preferred)
-    names = batch + [s for s in xs if s not in shared] + [s for s in ys if s not in shared]
+    names = batch + [s for s in left if s not in shared] + [s for s in right if s not in shared]
     order = [names.index(s) for s in out]
     return result if order == list(range(len(order))) else lax.transpose(result, order)
 
 
-def _prepared(x: Array, xs: list[Any], needed: set[Any]) -> tuple[Array, list[Any]]:
-    if len(set(xs)) == len(xs):
-        return x, xs
-    distinct = [s for s in dict.fromkeys(xs)]
-    return single(x, xs, distinct), distinct
+def _without_repeats(x: Array, xs: list[Any]) -> tuple[Array, list[Any]]:
+    distinct = list(dict.fromkeys(xs))
+    return (x, xs) if len(distinct) == len(xs) else (single(x, xs, distinct), distinct)
 
 
 def _without_unit_partners(x: Array, xs: list[Any], y: Array, ys: list[Any]) -> Any:
@@ -95,7 +93,9 @@ def _without_unit_partners(x: Array, xs: list[Any], y: Array, ys: list[Any]) -> 
         n, m = x_sizes[label], y_sizes[label]
         if n != m:
             if 1 not in (n, m):
-                raise ShapeError(f"a dimension of {n} meets one of {m}", "contracted and batched dimensions must be equal")
+                raise ShapeError(
+                    f"a dimension of {n} meets one of {m}", "contracted and batched dimensions must be equal"
+                )
             (x_drop if n == 1 else y_drop).append(label)
     if x_drop:
         x, xs = lax.squeeze(x, tuple(xs.index(s) for s in x_drop)), [s for s in xs if s not in x_drop]
@@ -137,7 +137,7 @@ def _dot(a: Any, b: Any, precision: Any = None, preferred_element_type: Any = No
 def _same_length(name: str, a: Array, i: int, b: Array, j: int) -> None:
     if shape_of(a)[i] != shape_of(b)[j]:
         raise ShapeError(
-            f"{name} of shapes {shape_of(a)} and {shape_of(b)}: {shape_of(a)[i]} and {shape_of(b)[j]} are to be contracted",
+            f"{name} of shapes {shape_of(a)} and {shape_of(b)} would contract {shape_of(a)[i]} with {shape_of(b)[j]}",
             "these two dimensions must be equal",
         )
 
@@ -148,6 +148,7 @@ def dot(
 ) -> Array:  # fmt: skip
     """The product of vectors, matrices, or the last axis of one array with the last but one of another.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.dot(jnp.array([1., 2.]), jnp.array([3., 4.]))
     Array(11., dtype=float32)
     """
@@ -173,7 +174,9 @@ def _batched(a: Array, xs: list[Any], b: Array, ys: list[Any], out: list[Any], p
     sizes: dict[Any, int] = {}
     for label, n in [*zip(xs, shape_of(a), strict=True), *zip(ys, shape_of(b), strict=True)]:
         if label in sizes and n != sizes[label] and 1 not in (n, sizes[label]):
-            raise ShapeError(f"batches of {sizes[label]} and {n} (shapes {shape_of(a)}, {shape_of(b)})", "they must broadcast")
+            raise ShapeError(
+                f"batches of {sizes[label]} and {n} (shapes {shape_of(a)}, {shape_of(b)})", "they must broadcast"
+            )
         sizes[label] = max(n, sizes.get(label, 1)) if n != 0 else 0
     return pair(a, xs, b, ys, out, precision, preferred)
 
@@ -184,6 +187,7 @@ def matmul(
 ) -> Array:  # fmt: skip
     """The matrix product, over leading axes that broadcast.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.matmul(jnp.ones((2, 3)), jnp.ones((3, 1)))
     Array([[3.],
            [3.]], dtype=float32)
@@ -195,6 +199,7 @@ def matmul(
 def vdot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: DTypeLike = None) -> Array:
     """The product of two arrays laid flat, the first conjugated.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.vdot(jnp.array([1., 2.]), jnp.array([3., 4.]))
     Array(11., dtype=float32)
     """
@@ -212,6 +217,7 @@ def vecdot(
 ) -> Array:
     """The product of vectors along an axis, the first conjugated, over the other axes.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.vecdot(jnp.ones((2, 3)), jnp.ones((2, 3)))
     Array([3., 3.], dtype=float32)
     """
@@ -227,6 +233,7 @@ def vecdot(
 def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The product of matrices and vectors, over leading axes.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.matvec(jnp.ones((2, 3)), jnp.ones(3))
     Array([3., 3.], dtype=float32)
     """
@@ -238,6 +245,7 @@ def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The product of vectors, conjugated, and matrices, over leading axes.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.vecmat(jnp.ones(2), jnp.ones((2, 3)))
     Array([2., 2., 2.], dtype=float32)
     """
@@ -250,6 +258,7 @@ def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: DTypeLike = None) -> Array:
     """The product over the last axes of two arrays.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.inner(jnp.array([1., 2.]), jnp.array([3., 4.]))
     Array(11., dtype=float32)
     """
@@ -273,6 +282,7 @@ def _outer(a: Any, b: Any) -> Array:
 def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     """The product of every pair of elements of two arrays laid flat.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.outer(jnp.array([1, 2]), jnp.array([3, 4]))
     Array([[3, 4],
            [6, 8]], dtype=int32)
@@ -308,6 +318,7 @@ def tensordot(
 ) -> Array:  # fmt: skip
     """The product over some axes of two arrays: the last of one with the first of the other, or those named.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.tensordot(jnp.ones((2, 3)), jnp.ones((3, 1)), 1).shape
     (2, 1)
     """
@@ -318,6 +329,7 @@ def tensordot(
 def kron(a: ArrayLike, b: ArrayLike) -> Array:
     """The Kronecker product: copies of `b` scaled by each element of `a`.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.kron(jnp.array([1, 2]), jnp.array([1, 1]))
     Array([1, 1, 2, 2], dtype=int32)
     """
@@ -336,6 +348,7 @@ def cross(
 ) -> Array:
     """The vector product of vectors of 2 or 3 components.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.cross(jnp.array([1, 0, 0]), jnp.array([0, 1, 0]))
     Array([0, 0, 1], dtype=int32)
     """
@@ -378,6 +391,7 @@ def trace(
 ) -> Array:
     """The sum of a diagonal.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.trace(jnp.ones((2, 2)))
     Array(2., dtype=float32)
     """
@@ -423,7 +437,9 @@ class _Shaped:
 
 def _sizes(inputs: Sequence[str], arrays: Sequence[Any]) -> dict[str, int]:
     if len(inputs) != len(arrays):
-        raise ArgumentError(f"einsum of {len(inputs)} terms with {len(arrays)} operands", "give one operand for each term")
+        raise ArgumentError(
+            f"einsum of {len(inputs)} terms with {len(arrays)} operands", "give one operand for each term"
+        )
     sizes: dict[str, int] = {}
     for term, x in zip(inputs, arrays, strict=True):
         if len(term) != len(shape_of(x)):
@@ -435,7 +451,9 @@ def _sizes(inputs: Sequence[str], arrays: Sequence[Any]) -> dict[str, int]:
     return sizes
 
 
-def _path(inputs: Sequence[str], output: str, arrays: Sequence[Any], optimize: Any) -> list[tuple[tuple[int, ...], str]]:
+def _path(
+    inputs: Sequence[str], output: str, arrays: Sequence[Any], optimize: Any
+) -> list[tuple[tuple[int, ...], str]]:
     """The steps of the contraction: positions of operands, and the expression that joins them."""
     if len(arrays) <= 2:
         return [(tuple(range(len(arrays))), f"{','.join(inputs)}->{output}")]
@@ -452,7 +470,9 @@ def _path(inputs: Sequence[str], output: str, arrays: Sequence[Any], optimize: A
 
 
 @composite("expression", "optimize", *_HOW)
-def _einsum(arrays: Any, expression: Any, optimize: Any, precision: Any = None, preferred_element_type: Any = None) -> Array:
+def _einsum(
+    arrays: Any, expression: Any, optimize: Any, precision: Any = None, preferred_element_type: Any = None
+) -> Array:
     inputs, output = expression
     arrays = promote_dtypes(*arrays)
     preferred = preferred_element_type
@@ -466,8 +486,8 @@ def _einsum(arrays: Any, expression: Any, optimize: Any, precision: Any = None, 
             joined = single(joined, labels, result)
         for i in range(1, len(taken)):
             later = set(result).union(*parts[i + 1 :])
-            wanted = result if i == len(taken) - 1 else "".join(
-                s for s in dict.fromkeys(labels + parts[i]) if s in later
+            wanted = (
+                result if i == len(taken) - 1 else "".join(s for s in dict.fromkeys(labels + parts[i]) if s in later)
             )
             joined, labels = pair(joined, labels, taken[i], parts[i], wanted, precision, preferred), wanted
         arrays.append(joined)
@@ -484,13 +504,16 @@ def einsum(
     Labels that are not in the result are summed over; with three operands or more `opt_einsum` chooses
     the order of the contractions.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.einsum('ij,j->i', jnp.ones((2, 3)), jnp.ones(3))
     Array([3., 3.], dtype=float32)
     """
     no_out(out, "einsum")
     inputs, output, arrays = _parsed((subscripts, *operands))
     _check_labels(inputs, output, arrays)
-    optimize = tuple(map(tuple, optimize)) if isinstance(optimize, list) and optimize[:1] != ["einsum_path"] else optimize
+    optimize = (
+        tuple(map(tuple, optimize)) if isinstance(optimize, list) and optimize[:1] != ["einsum_path"] else optimize
+    )
     return _einsum(arrays, (tuple(inputs), output), optimize, precision, dtype_argument(preferred_element_type))
 
 
@@ -498,12 +521,15 @@ def _check_labels(inputs: Sequence[str], output: str, arrays: Sequence[Any]) -> 
     sizes = _sizes(inputs, arrays)
     for label in output:
         if label not in sizes or output.count(label) > 1:
-            raise ArgumentError(f"einsum result {output!r} has label {label!r} that no operand has, or twice", "name it once")
+            raise ArgumentError(
+                f"einsum result {output!r} has label {label!r} that no operand has, or twice", "name it once"
+            )
 
 
 def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> Any:
     """The order of contractions that `einsum` would use, and a report on it.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.einsum_path('ij,jk->ik', jnp.ones((2, 3)), jnp.ones((3, 4)))[0]
     [(0, 1)]
     """
@@ -521,7 +547,9 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> A
 def _convolved(a: Any, v: Any, mode: str, flip: bool, precision: Any, preferred: Any) -> Array:
     a, v = _operands("convolve", a, v)
     if len(shape_of(a)) != 1 or len(shape_of(v)) != 1 or 0 in (*shape_of(a), *shape_of(v)):
-        raise ShapeError(f"convolution of shapes {shape_of(a)} and {shape_of(v)}", "pass two vectors that are not empty")
+        raise ShapeError(
+            f"convolution of shapes {shape_of(a)} and {shape_of(v)}", "pass two vectors that are not empty"
+        )
     if mode not in ("full", "same", "valid"):
         raise ArgumentError(f"there is no mode {mode!r} of convolve", "one of 'full', 'same', 'valid'")
     # The longer vector is slid over. Correlation with the two exchanged comes out backwards.
@@ -547,6 +575,7 @@ def convolve(
 ) -> Array:
     """The convolution of two vectors.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.convolve(jnp.array([1., 2.]), jnp.array([1., 1.]))
     Array([1., 3., 2.], dtype=float32)
     """
@@ -559,8 +588,8 @@ def correlate(
 ) -> Array:
     """The correlation of two vectors, the second conjugated.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.correlate(jnp.array([1., 2., 3.]), jnp.array([0., 1.]))
     Array([2., 3.], dtype=float32)
     """
     return _convolved(a, _conjugated(value(v)), mode, False, precision, dtype_argument(preferred_element_type))
-

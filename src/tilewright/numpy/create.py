@@ -45,6 +45,7 @@ def array(
 ) -> Array:  # fmt: skip
     """An array of any array-like data: numbers, nested sequences, NumPy arrays, anything with `__array__`.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.array([[1, 2], [3, 4]], dtype=jnp.float32)
     Array([[1., 2.],
            [3., 4.]], dtype=float32)
@@ -64,6 +65,7 @@ def asarray(
 ) -> Array:  # fmt: skip
     """`array` that gives its argument back where no conversion is needed.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.asarray([1, 2, 3])
     Array([1, 2, 3], dtype=int32)
     """
@@ -138,7 +140,9 @@ def _leaves(x: Any) -> list[Any]:
 def _stacked(items: Any, dtype: Any) -> Array:
     if dtype is None:
         dtype = promote_types([typeof(v) for v in _leaves(items)])[0]  # type: ignore[misc]
-    parts = [_stacked(v, dtype) if isinstance(v, (list, tuple)) else util.astype(_from_object(v, None), dtype) for v in items]
+    parts = [
+        _stacked(v, dtype) if isinstance(v, (list, tuple)) else util.astype(_from_object(v, None), dtype) for v in items
+    ]
     if len({shape_of(p) for p in parts}) > 1:
         raise ArgumentError(f"parts of unequal shapes {[shape_of(p) for p in parts]}", "make every part of one shape")
     return lax.concatenate([lax.expand_dims(p, (0,)) for p in parts], 0)
@@ -147,6 +151,7 @@ def _stacked(items: Any, dtype: Any) -> Array:
 def copy(a: ArrayLike, order: str | None = None) -> Array:
     """A copy of an array.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.copy(jnp.arange(2))
     Array([0, 1], dtype=int32)
     """
@@ -156,6 +161,8 @@ def copy(a: ArrayLike, order: str | None = None) -> Array:
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
     """An array of the memory of another library's, through DLPack.
 
+    >>> import numpy as np
+    >>> from tilewright import numpy as jnp
     >>> jnp.from_dlpack(np.ones(2, np.float32))
     Array([1., 1.], dtype=float32)
     """
@@ -167,6 +174,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
 def frombuffer(buffer: Any, dtype: DTypeLike = float, count: int = -1, offset: int = 0) -> Array:
     """An array of the bytes of a buffer.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.frombuffer(bytes([1, 2]), dtype=jnp.uint8)
     Array([1, 2], dtype=uint8)
     """
@@ -181,6 +189,7 @@ def fromfile(*args: Any, **kwargs: Any) -> Array:
 def fromiter(*args: Any, **kwargs: Any) -> Array:
     """An array of what an iterable yields, read by NumPy.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.fromiter(range(3), dtype=int)
     Array([0, 1, 2], dtype=int32)
     """
@@ -190,6 +199,7 @@ def fromiter(*args: Any, **kwargs: Any) -> Array:
 def fromstring(string: str, dtype: DTypeLike = float, count: int = -1, *, sep: str) -> Array:
     """An array of numbers written as text.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.fromstring('1 2', dtype=int, sep=' ')
     Array([1, 2], dtype=int32)
     """
@@ -204,6 +214,7 @@ def full(
 ) -> Array:
     """An array of one value, or of one array broadcast.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.full((2,), 7.0)
     Array([7., 7.], dtype=float32)
     """
@@ -225,6 +236,7 @@ def _filled(shape: tuple[int, ...], fill: Any, dtype: Any) -> Array:
 def zeros(shape: Any, dtype: DTypeLike = None, *, device: Any = None, out_sharding: Any = None) -> Array:
     """An array of zeros.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.zeros(3)
     Array([0., 0., 0.], dtype=float32)
     """
@@ -234,6 +246,7 @@ def zeros(shape: Any, dtype: DTypeLike = None, *, device: Any = None, out_shardi
 def ones(shape: Any, dtype: DTypeLike = None, *, device: Any = None, out_sharding: Any = None) -> Array:
     """An array of ones.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.ones((1, 2), dtype=int)
     Array([[1, 1]], dtype=int32)
     """
@@ -243,6 +256,7 @@ def ones(shape: Any, dtype: DTypeLike = None, *, device: Any = None, out_shardin
 def empty(shape: Any, dtype: DTypeLike = None, *, device: Any = None, out_sharding: Any = None) -> Array:
     """An array whose values are of no interest (zeros, as arrays have no uninitialised state).
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.empty(2).shape
     (2,)
     """
@@ -255,6 +269,7 @@ def full_like(
 ) -> Array:  # fmt: skip
     """`full` with the shape and dtype of another array, unless others are given.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.full_like(jnp.arange(2), 5)
     Array([5, 5], dtype=int32)
     """
@@ -263,7 +278,9 @@ def full_like(
     else:
         a = value(a, "full_like")
         like, kind = shape_of(a), dtype_of(a)
-    return full(like if shape is None else shape, fill_value, canonical_dtype(kind) if dtype is None else dtype, device=device)
+    return full(
+        like if shape is None else shape, fill_value, canonical_dtype(kind) if dtype is None else dtype, device=device
+    )
 
 
 def zeros_like(
@@ -271,6 +288,7 @@ def zeros_like(
 ) -> Array:
     """Zeros with the shape and dtype of another array.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.zeros_like(jnp.arange(2))
     Array([0, 0], dtype=int32)
     """
@@ -282,6 +300,7 @@ def ones_like(
 ) -> Array:
     """Ones with the shape and dtype of another array.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.ones_like(jnp.zeros(2))
     Array([1., 1.], dtype=float32)
     """
@@ -291,6 +310,7 @@ def ones_like(
 def empty_like(prototype: Any, dtype: DTypeLike = None, shape: Any = None, *, device: Any = None) -> Array:
     """An array of no particular values with the shape and dtype of another.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.empty_like(jnp.zeros(2)).dtype
     dtype('float32')
     """
@@ -306,6 +326,7 @@ def arange(
 ) -> Array:  # fmt: skip
     """Evenly spaced values in a half-open interval; the bounds must be known numbers.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.arange(1, 7, 2)
     Array([1, 3, 5], dtype=int32)
     """
@@ -345,6 +366,7 @@ def linspace(
 ) -> Any:  # fmt: skip
     """Evenly spaced values over an interval; bounds may be arrays, spaced along `axis`.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.linspace(0, 1, 5)
     Array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
     """
@@ -392,6 +414,7 @@ def logspace(
 ) -> Array:  # fmt: skip
     """Values evenly spaced on a logarithmic scale: powers of `base` from `start` to `stop`.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.logspace(0, 2, 3)
     Array([  1.,  10., 100.], dtype=float32)
     """
@@ -407,6 +430,7 @@ def geomspace(
 ) -> Array:
     """Values evenly spaced on a logarithmic scale, the bounds given themselves.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.geomspace(1, 16, 5).round(3)
     Array([ 1.,  2.,  4.,  8., 16.], dtype=float32)
     """
@@ -425,6 +449,7 @@ def geomspace(
 def eye(N: int, M: int | None = None, k: Any = 0, dtype: DTypeLike = None, *, device: Any = None) -> Array:
     """A matrix with ones on diagonal number `k` and zeros elsewhere.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.eye(2)
     Array([[1., 0.],
            [0., 1.]], dtype=float32)
@@ -440,6 +465,7 @@ def eye(N: int, M: int | None = None, k: Any = 0, dtype: DTypeLike = None, *, de
 def identity(n: int, dtype: DTypeLike = None) -> Array:
     """The square identity matrix.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.identity(1)
     Array([[1.]], dtype=float32)
     """
@@ -449,6 +475,7 @@ def identity(n: int, dtype: DTypeLike = None) -> Array:
 def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike = None) -> Array:
     """A matrix with ones at and below diagonal number `k`.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.tri(2, dtype=int)
     Array([[1, 0],
            [1, 1]], dtype=int32)
@@ -469,6 +496,7 @@ def _lower(n: int, m: int, k: int) -> Array:
 def tril(m: ArrayLike, k: int = 0) -> Array:
     """The lower triangle of a matrix, or of each matrix of a stack; zeros above diagonal `k`.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.tril(jnp.ones((2, 2)))
     Array([[1., 0.],
            [1., 1.]], dtype=float32)
@@ -480,6 +508,7 @@ def tril(m: ArrayLike, k: int = 0) -> Array:
 def triu(m: ArrayLike, k: int = 0) -> Array:
     """The upper triangle of a matrix, or of each matrix of a stack; zeros below diagonal `k`.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.triu(jnp.ones((2, 2)))
     Array([[1., 1.],
            [0., 1.]], dtype=float32)
@@ -500,6 +529,7 @@ def _triangle(m: Array, k: int, lower: bool) -> Array:
 def diag(v: ArrayLike, k: int = 0) -> Array:
     """A matrix with a vector on diagonal number `k`, or that diagonal of a matrix.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.diag(jnp.array([1, 2]))
     Array([[1, 0],
            [0, 2]], dtype=int32)
@@ -520,6 +550,7 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
 def diagflat(v: ArrayLike, k: int = 0) -> Array:
     """A matrix with the flattened input on diagonal number `k`.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.diagflat(jnp.array([[1, 2]])).shape
     (2, 2)
     """
@@ -531,6 +562,7 @@ def diagflat(v: ArrayLike, k: int = 0) -> Array:
 def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """A diagonal of each matrix that two axes span, along a new last axis.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.diagonal(jnp.arange(4).reshape(2, 2))
     Array([0, 3], dtype=int32)
     """
@@ -552,6 +584,7 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
 def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Array:
     """The Vandermonde matrix of a vector: its powers in columns.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.vander(jnp.array([1, 2]), 3)
     Array([[1, 1, 1],
            [4, 2, 1]], dtype=int32)
@@ -578,7 +611,12 @@ def _window(name: str) -> Any:
         return asarray(getattr(np, name)(operator.index(M)), dtype=canonical_dtype(float))
 
     window.__name__ = window.__qualname__ = name
-    window.__doc__ = f"{_WINDOWS[name]}\n\n    >>> jnp.{name}(3).shape\n    (3,)\n    "
+    window.__doc__ = f"""{_WINDOWS[name]}
+
+    >>> from tilewright import numpy as jnp
+    >>> jnp.{name}(3).shape
+    (3,)
+    """
     return window
 
 
@@ -588,6 +626,7 @@ hanning, hamming, blackman, bartlett = (_window(name) for name in _WINDOWS)
 def kaiser(M: int, beta: ArrayLike) -> Array:
     """The Kaiser window of `M` points with shape parameter `beta`.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.kaiser(3, 0.0)
     Array([1., 1., 1.], dtype=float32)
     """

@@ -54,6 +54,7 @@ _nancumsum, _nancumprod = _running(lax.cumsum_p, 0, True), _running(lax.cumprod_
 def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike = None, out: None = None) -> Array:
     """The running sum along an axis, or of the array laid flat.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.cumsum(jnp.arange(4))
     Array([0, 1, 3, 6], dtype=int32)
     """
@@ -64,6 +65,7 @@ def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike = None, out: 
 def cumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike = None, out: None = None) -> Array:
     """The running product along an axis, or of the array laid flat.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.cumprod(jnp.array([1, 2, 3]))
     Array([1, 2, 6], dtype=int32)
     """
@@ -74,6 +76,7 @@ def cumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike = None, out:
 def nancumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike = None, out: None = None) -> Array:
     """The running sum along an axis, nan counting as 0.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.nancumsum(jnp.array([1., jnp.nan, 2.]))
     Array([1., 1., 3.], dtype=float32)
     """
@@ -84,6 +87,7 @@ def nancumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike = None, ou
 def nancumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike = None, out: None = None) -> Array:
     """The running product along an axis, nan counting as 1.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.nancumprod(jnp.array([2., jnp.nan, 2.]))
     Array([2., 2., 4.], dtype=float32)
     """
@@ -104,6 +108,7 @@ def cumulative_sum(
 ) -> Array:
     """The running sum, which may start with 0.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.cumulative_sum(jnp.array([1, 2]), include_initial=True)
     Array([0, 1, 3], dtype=int32)
     """
@@ -115,6 +120,7 @@ def cumulative_prod(
 ) -> Array:
     """The running product, which may start with 1.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.cumulative_prod(jnp.array([2, 3]), include_initial=True)
     Array([1, 2, 6], dtype=int32)
     """

@@ -29,6 +29,7 @@ from .util import (
 class ScalarType:
     """A dtype by name, which makes arrays when called.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.float32(1)
     Array(1., dtype=float32)
     """
@@ -88,6 +89,7 @@ _EXTRA = {
 def issubdtype(arg1: DTypeLike, arg2: DTypeLike) -> bool:
     """Whether a dtype is another, or belongs to an abstract kind of NumPy's.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.issubdtype(jnp.bfloat16, jnp.floating), jnp.issubdtype(int, jnp.inexact)
     (True, False)
     """
@@ -120,6 +122,7 @@ def _as_dtype(x: Any) -> Any:
 def result_type(*args: Any) -> Any:
     """The dtype that arguments (arrays, numbers or dtypes) have in common after promotion.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.result_type(jnp.bfloat16, 1.0), jnp.result_type(jnp.int32, jnp.float16)
     (dtype(bfloat16), dtype('float16'))
     """
@@ -137,6 +140,7 @@ def _type_of(x: Any) -> ArrayType:
 def promote_types(a: DTypeLike, b: DTypeLike) -> Any:
     """The dtype to which two dtypes promote.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.promote_types('int32', 'float16')
     dtype('float16')
     """
@@ -146,6 +150,7 @@ def promote_types(a: DTypeLike, b: DTypeLike) -> Any:
 def can_cast(from_: Any, to: DTypeLike, casting: Any = "safe") -> bool:
     """Whether a cast between dtypes is possible under a rule of casting.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.can_cast('int32', 'float32')
     False
     """
@@ -156,6 +161,7 @@ def can_cast(from_: Any, to: DTypeLike, casting: Any = "safe") -> bool:
 def isdtype(dtype: DTypeLike, kind: Any) -> bool:
     """Whether a dtype is of a kind of the array API standard, or is another dtype.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.isdtype(jnp.float32, 'real floating'), jnp.isdtype(jnp.int8, ('unsigned integer', 'bool'))
     (True, False)
     """
@@ -178,6 +184,7 @@ def _is_of_kind(dtype: Any, kind: Any) -> bool:
 def finfo(dtype: Any) -> Any:
     """The limits of a floating dtype.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.finfo(jnp.float16).max)
     65504.0
     """
@@ -187,6 +194,7 @@ def finfo(dtype: Any) -> Any:
 def iinfo(int_type: Any) -> Any:
     """The limits of an integer dtype.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.iinfo(jnp.int8).max
     127
     """
@@ -196,6 +204,7 @@ def iinfo(int_type: Any) -> Any:
 def iscomplexobj(x: Any) -> bool:
     """Whether an array, number or sequence has a complex dtype.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.iscomplexobj(1j), jnp.iscomplexobj(jnp.ones(2))
     (True, False)
     """
@@ -209,6 +218,7 @@ def iscomplexobj(x: Any) -> bool:
 def isrealobj(x: Any) -> bool:
     """Whether an array, number or sequence has a dtype that is not complex.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.isrealobj(jnp.ones(2))
     True
     """
@@ -218,6 +228,7 @@ def isrealobj(x: Any) -> bool:
 def isscalar(element: Any) -> bool:
     """Whether a value is a number or an array of rank 0.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.isscalar(1.0), jnp.isscalar(jnp.ones(2))
     (True, False)
     """
@@ -229,6 +240,7 @@ def isscalar(element: Any) -> bool:
 def iterable(y: Any) -> bool:
     """Whether a value can be iterated over.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.iterable(jnp.ones(2)), jnp.iterable(1)
     (True, False)
     """
@@ -242,6 +254,7 @@ def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = False, device: Any
 
     Complex to real drops the imaginary part; to bool is a comparison with zero.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.astype(jnp.array([1.7, -2.2]), int)
     Array([ 1, -2], dtype=int32)
     """

@@ -23,6 +23,7 @@ def _frequencies(name: str, function: Any) -> Any:
     kind = "real " if name == "rfftfreq" else ""
     frequencies.__doc__ = f"""The frequencies of a {kind}discrete Fourier transform of `n` samples, `d` apart.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.fft.{name}(2).shape
     (2,)
     """
@@ -35,6 +36,7 @@ fftfreq, rfftfreq = _frequencies("fftfreq", np.fft.fftfreq), _frequencies("rfftf
 def fftshift(x: ArrayLike, axes: Any = None) -> Array:
     """Move the zero frequency to the middle along axes.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.fft.fftshift(jnp.arange(4))
     Array([2, 3, 0, 1], dtype=int32)
     """
@@ -46,6 +48,7 @@ def fftshift(x: ArrayLike, axes: Any = None) -> Array:
 def ifftshift(x: ArrayLike, axes: Any = None) -> Array:
     """Move the zero frequency back to the front along axes.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.fft.ifftshift(jnp.arange(4))
     Array([2, 3, 0, 1], dtype=int32)
     """

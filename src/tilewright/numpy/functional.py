@@ -18,6 +18,7 @@ from .util import Array, ArrayLike, DTypeLike, axis_of, shape_argument, shape_of
 def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *args: Any, **kwargs: Any) -> Array:
     """Apply a function of vectors to every vector along an axis.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.apply_along_axis(jnp.sum, 1, jnp.ones((2, 3)))
     Array([3., 3.], dtype=float32)
     """
@@ -40,6 +41,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *arg
 def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: Any) -> Array:
     """Apply a reducing function over axes one after another, keeping them.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.apply_over_axes(jnp.sum, jnp.ones((2, 3)), (0, 1)).shape
     (1, 1)
     """
@@ -50,7 +52,9 @@ def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: Any) -> Array:
         if len(shape_of(result)) == len(shape_of(a)) - 1:
             result = expand_dims(result, number)
         if len(shape_of(result)) != len(shape_of(a)):
-            raise ShapeError(f"the function made shape {shape_of(result)} of {shape_of(a)}", "it must keep or drop one axis")
+            raise ShapeError(
+                f"the function made shape {shape_of(result)} of {shape_of(a)}", "it must keep or drop one axis"
+            )
         a = result
     return a
 
@@ -58,6 +62,7 @@ def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: Any) -> Array:
 def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: DTypeLike = float, **kwargs: Any) -> Any:
     """The values of a function at every index of a grid; the function sees one index at a time.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.fromfunction(lambda i, j: i + j, (2, 2), dtype=int)
     Array([[0, 1],
            [1, 2]], dtype=int32)
@@ -77,6 +82,7 @@ def piecewise(x: ArrayLike, condlist: Any, funclist: Any, *args: Any, **kw: Any)
 
     One more function than conditions is the default; without it, 0.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.piecewise(jnp.array([-1., 1.]), [jnp.array([True, False])], [0., 5.])
     Array([0., 5.], dtype=float32)
     """
@@ -118,11 +124,14 @@ def _parse(signature: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]
     return _terms(before), _terms(after)
 
 
-def vectorize(pyfunc: Callable[..., Any], *, excluded: Any = frozenset(), signature: str | None = None) -> Callable[..., Any]:
+def vectorize(
+    pyfunc: Callable[..., Any], *, excluded: Any = frozenset(), signature: str | None = None
+) -> Callable[..., Any]:
     """A function of scalars, or of arrays by a signature such as '(n,m),(m)->(n)', made to broadcast.
 
     `excluded` are positions and names of arguments passed on as they are.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.vectorize(lambda a, b: a @ b, signature='(n),(n)->()')(jnp.ones((2, 3)), jnp.ones(3))
     Array([3., 3.], dtype=float32)
     """
@@ -147,13 +156,17 @@ def vectorize(pyfunc: Callable[..., Any], *, excluded: Any = frozenset(), signat
         arrays = [asarray(args[i]) for i in positions] + [asarray(kwargs[n]) for n in names]
         ins, outs = parsed if parsed is not None else ([()] * len(arrays), None)
         if len(ins) != len(arrays):
-            raise ArgumentError(f"signature {signature!r} has {len(ins)} inputs, the call {len(arrays)}", "they must agree")
+            raise ArgumentError(
+                f"signature {signature!r} has {len(ins)} inputs, the call {len(arrays)}", "they must agree"
+            )
         return _broadcasting(call, arrays, ins, outs, signature)
 
     return wrapped
 
 
-def _broadcasting(call: Any, arrays: list[Array], ins: Sequence[tuple[str, ...]], outs: Any, signature: str | None) -> Any:
+def _broadcasting(
+    call: Any, arrays: list[Array], ins: Sequence[tuple[str, ...]], outs: Any, signature: str | None
+) -> Any:
     from ..core.api import vmap
 
     sizes: dict[str, int] = {}
@@ -165,7 +178,9 @@ def _broadcasting(call: Any, arrays: list[Array], ins: Sequence[tuple[str, ...]]
         core = shape[len(shape) - len(names) :]
         for name, n in zip(names, core, strict=True):
             if sizes.setdefault(name, n) != n:
-                raise ShapeError(f"dimension {name} of signature {signature!r} is {sizes[name]} and {n}", "sizes must agree")
+                raise ShapeError(
+                    f"dimension {name} of signature {signature!r} is {sizes[name]} and {n}", "sizes must agree"
+                )
         outer.append(shape[: len(shape) - len(names)])
     batch = lax.broadcast_shapes(*outer) if outer else ()
 
@@ -190,11 +205,14 @@ def _broadcasting(call: Any, arrays: list[Array], ins: Sequence[tuple[str, ...]]
 def _check_outputs(result: Any, outs: Sequence[tuple[str, ...]], sizes: dict[str, int], signature: str | None) -> None:
     results = result if isinstance(result, tuple) else (result,)
     if len(results) != len(outs):
-        raise ArgumentError(f"signature {signature!r} has {len(outs)} outputs, the function {len(results)}", "they must agree")
+        raise ArgumentError(
+            f"signature {signature!r} has {len(outs)} outputs, the function {len(results)}", "they must agree"
+        )
     for x, names in zip(results, outs, strict=True):
         if len(shape_of(x)) != len(names):
             raise ShapeError(f"an output of shape {shape_of(x)} for the dimensions {names}", "ranks must agree")
         for name, n in zip(names, shape_of(x), strict=True):
             if sizes.setdefault(name, n) != n:
-                raise ShapeError(f"output dimension {name} of {signature!r} is {n}, not {sizes[name]}", "sizes must agree")
-
+                raise ShapeError(
+                    f"output dimension {name} of {signature!r} is {n}, not {sizes[name]}", "sizes must agree"
+                )

@@ -17,6 +17,7 @@ from .util import Array, ArrayLike, DTypeLike, dtype_argument, promote_dtypes, s
 def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Array]:
     """Coordinate arrays of a grid from coordinate vectors; with 'xy' the first two axes are swapped.
 
+    >>> from tilewright import numpy as jnp
     >>> [v.shape for v in jnp.meshgrid(jnp.arange(2), jnp.arange(3))]
     [(3, 2), (3, 2)]
     """
@@ -40,6 +41,7 @@ def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: 
 def indices(dimensions: Any, dtype: DTypeLike = None, sparse: bool = False) -> Any:
     """The index of every element of a grid, one array for each dimension.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.indices((2, 3)).shape
     (2, 2, 3)
     """

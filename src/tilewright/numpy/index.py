@@ -69,6 +69,7 @@ def take(
     `mode` says what an index out of bounds reads: `fill` (the default: nan, or `fill_value`), `clip` the
     nearest element, `wrap` the element modulo the length.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.take(jnp.array([10, 20, 30]), jnp.array([2, 0]))
     Array([30, 10], dtype=int32)
     """
@@ -110,6 +111,7 @@ def take_along_axis(
 ) -> Array:  # fmt: skip
     """The elements at indices along an axis, one set of indices for each place of the other axes.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.take_along_axis(jnp.array([[3, 1, 2]]), jnp.array([[1, 2, 0]]), 1)
     Array([[1, 2, 3]], dtype=int32)
     """
@@ -142,6 +144,7 @@ def take_at_last(a: Array, indices: Array) -> Array:
 def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") -> Array:
     """For each element of `a`, the element of the array of `choices` it names.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.choose(jnp.array([1, 0]), [jnp.array([1, 2]), jnp.array([3, 4])])
     Array([3, 2], dtype=int32)
     """
@@ -151,7 +154,9 @@ def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") ->
     if mode == "raise":
         data = np.asarray(which)  # a tracer's error says that its value is not known
         if data.size and (data.min() < 0 or data.max() >= len(options)):
-            raise ArgumentError(f"choose of index {data.max()} among {len(options)} choices", "use mode 'wrap' or 'clip'")
+            raise ArgumentError(
+                f"choose of index {data.max()} among {len(options)} choices", "use mode 'wrap' or 'clip'"
+            )
     elif mode == "wrap":
         which = remainder(which, len(options))
     elif mode == "clip":
@@ -166,11 +171,14 @@ def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") ->
 def select(condlist: Any, choicelist: Any, default: ArrayLike = 0) -> Array:
     """Elements of the first choice whose condition holds, or the default.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.select([jnp.arange(3) < 1, jnp.arange(3) < 2], [10, 20], 30)
     Array([10, 20, 30], dtype=int32, weak_type=True)
     """
     if len(condlist) != len(choicelist) or not condlist:
-        raise ArgumentError(f"{len(condlist)} conditions for {len(choicelist)} choices", "give one of each, at least one")
+        raise ArgumentError(
+            f"{len(condlist)} conditions for {len(choicelist)} choices", "give one of each, at least one"
+        )
     *options, result = promote_dtypes(*choicelist, default)
     for condition, option in zip(reversed(condlist), reversed(options), strict=True):
         result = where3(_boolean(condition), option, result)
@@ -185,6 +193,7 @@ def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) ->
 
     Their number depends on the values: within `jit` give `size`; missing ones are `fill_value` (default 0).
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.nonzero(jnp.array([0, 3, 4]))
     (Array([1, 2], dtype=int32),)
     """
@@ -228,6 +237,7 @@ def _nonzero(a: Any, size: int, fills: Any) -> list[Array]:
 def flatnonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> Array:
     """The places, in the array laid flat, of elements that are not zero.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.flatnonzero(jnp.array([0, 3, 4]))
     Array([1, 2], dtype=int32)
     """
@@ -237,6 +247,7 @@ def flatnonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None
 def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> Array:
     """The indices of elements that are not zero, a row for each.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.argwhere(jnp.array([0, 3, 4]))
     Array([[1],
            [2]], dtype=int32)
@@ -251,6 +262,7 @@ def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -
 def extract(condition: ArrayLike, arr: ArrayLike, *, size: int | None = None, fill_value: Any = 0) -> Array:
     """The elements, laid flat, where a condition holds.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.extract(jnp.array([True, False]), jnp.array([1, 2]))
     Array([1], dtype=int32)
     """
@@ -263,6 +275,7 @@ def compress(
 ) -> Array:  # fmt: skip
     """The slices along an axis where a condition holds.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.compress(jnp.array([False, True]), jnp.array([1, 2]))
     Array([2], dtype=int32)
     """
@@ -290,6 +303,7 @@ def put_along_axis(
 ) -> Array:  # fmt: skip
     """A copy of an array with values written at indices along an axis, as `take_along_axis` reads them.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.put_along_axis(jnp.zeros((1, 2)), jnp.array([[1]]), 5., 1, inplace=False)
     Array([[0., 5.]], dtype=float32)
     """
@@ -299,7 +313,9 @@ def put_along_axis(
 
 def _not_in_place(name: str, inplace: bool) -> None:
     if inplace:
-        raise UnsupportedError(f"{name} cannot change its argument: arrays are immutable", "pass inplace=False and use the result")
+        raise UnsupportedError(
+            f"{name} cannot change its argument: arrays are immutable", "pass inplace=False and use the result"
+        )
 
 
 @composite("axis", "mode")
@@ -309,7 +325,9 @@ def _put_along_axis(arr: Any, indices: Any, new: Any, axis: Any, mode: Any = Non
     if axis is None:
         a, axis = ravel(a), 0
     axis = axis_of(axis, len(shape_of(a)))
-    wanted = list(np.broadcast_shapes(shape_of(indices), tuple(1 if d == axis else n for d, n in enumerate(shape_of(a)))))
+    wanted = list(
+        np.broadcast_shapes(shape_of(indices), tuple(1 if d == axis else n for d, n in enumerate(shape_of(a))))
+    )
     grid = [
         indices if d == axis else lax.broadcasted_iota(INT32, tuple(n if e == d else 1 for e in range(len(wanted))), d)
         for d, n in enumerate(wanted)
@@ -320,6 +338,7 @@ def _put_along_axis(arr: Any, indices: Any, new: Any, axis: Any, mode: Any = Non
 def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, inplace: bool = True) -> Array:
     """A copy of an array with values written at places of the array laid flat; values repeat as needed.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.put(jnp.zeros(3), jnp.array([0, 2]), 1., inplace=False)
     Array([1., 0., 1.], dtype=float32)
     """
@@ -344,6 +363,7 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
 def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = True) -> Array:
     """A copy of an array with successive values written where a mask holds; values repeat as needed.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.place(jnp.zeros(3), jnp.array([True, False, True]), jnp.array([1., 2.]), inplace=False)
     Array([1., 0., 2.], dtype=float32)
     """
@@ -360,6 +380,7 @@ def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = T
 def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: bool = True) -> Array:
     """A copy of an array with its main diagonal replaced.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.fill_diagonal(jnp.zeros((2, 2)), 1., inplace=False)
     Array([[1., 0.],
            [0., 1.]], dtype=float32)
@@ -368,7 +389,9 @@ def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: 
 
     _not_in_place("fill_diagonal", inplace)
     if wrap:
-        raise UnsupportedError("fill_diagonal(wrap=True) is not offered", "fill the blocks of the tall matrix one by one")
+        raise UnsupportedError(
+            "fill_diagonal(wrap=True) is not offered", "fill the blocks of the tall matrix one by one"
+        )
     a = value(a, "fill_diagonal")
     shape = shape_of(a)
     if len(shape) < 2 or (len(shape) > 2 and len(set(shape)) > 1):
@@ -397,6 +420,7 @@ def _unravel(indices: Any, shape: tuple[int, ...]) -> list[Array]:
 def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
     """Places in an array laid flat as an index for each axis; those out of bounds are clipped.
 
+    >>> from tilewright import numpy as jnp
     >>> [int(v) for v in jnp.unravel_index(5, (2, 3))]
     [1, 2]
     """
@@ -408,6 +432,7 @@ def ravel_multi_index(
 ) -> Array:
     """Indices for each axis as places in the array laid flat.
 
+    >>> from tilewright import numpy as jnp
     >>> int(jnp.ravel_multi_index((1, 2), (2, 3)))
     5
     """
@@ -419,7 +444,9 @@ def ravel_multi_index(
         for part, n in zip(parts, sizes, strict=True):
             data = np.asarray(part)  # a tracer's error says that its value is not known
             if data.size and (data.min() < 0 or data.max() >= n):
-                raise ArgumentError(f"index {data.max()} is out of range for a dimension of {n}", "use mode 'wrap' or 'clip'")
+                raise ArgumentError(
+                    f"index {data.max()} is out of range for a dimension of {n}", "use mode 'wrap' or 'clip'"
+                )
     elif mode == "clip":
         parts = [clip(p, 0, n - 1) for p, n in zip(parts, sizes, strict=True)]
     elif mode == "wrap":
@@ -437,6 +464,7 @@ def ravel_multi_index(
 def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     """The indices of the main diagonal of an array with sides `n`.
 
+    >>> from tilewright import numpy as jnp
     >>> [v.tolist() for v in jnp.diag_indices(2)]
     [[0, 1], [0, 1]]
     """
@@ -446,6 +474,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
 def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
     """The indices of the main diagonal of an array.
 
+    >>> from tilewright import numpy as jnp
     >>> [v.tolist() for v in jnp.diag_indices_from(jnp.ones((2, 2)))]
     [[0, 1], [0, 1]]
     """
@@ -474,6 +503,7 @@ def _triangle_indices(name: str) -> Any:
         argument = "2" if f is function else "jnp.ones((2, 2))"
         f.__doc__ = f"""The indices of the elements {side} diagonal number `k` of a matrix.
 
+    >>> from tilewright import numpy as jnp
     >>> len(jnp.{f.__name__}({argument}))
     2
     """
@@ -487,6 +517,7 @@ triu_indices, triu_indices_from = _triangle_indices("triu")
 def mask_indices(n: int, mask_func: Any, k: int = 0, *, size: int | None = None) -> tuple[Array, ...]:
     """The indices of an n by n matrix that a masking function such as `triu` keeps.
 
+    >>> from tilewright import numpy as jnp
     >>> len(jnp.mask_indices(2, jnp.triu))
     2
     """
@@ -496,6 +527,7 @@ def mask_indices(n: int, mask_func: Any, k: int = 0, *, size: int | None = None)
 def ix_(*args: ArrayLike) -> tuple[Array, ...]:
     """Vectors of indices shaped so that together they name a grid.
 
+    >>> from tilewright import numpy as jnp
     >>> [v.shape for v in jnp.ix_(jnp.arange(2), jnp.arange(3))]
     [(2, 1), (1, 3)]
     """
@@ -525,6 +557,7 @@ def bincount(
 ) -> Array:  # fmt: skip
     """How often each integer from 0 occurs, or the sum of its weights; within `jit` give `length`.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.bincount(jnp.array([0, 2, 2]))
     Array([1, 0, 2], dtype=int32)
     """
@@ -537,4 +570,3 @@ def bincount(
     if weights is None:
         return _bincount(x, np.ones((), default_int()), operator.index(length))
     return _bincount(x, weights, operator.index(length))
-

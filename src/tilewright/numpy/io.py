@@ -30,6 +30,7 @@ def load(file: Any, *args: Any, **kwargs: Any) -> Any:
 def array_repr(arr: Array, max_line_width: Any = None, precision: Any = None, suppress_small: Any = None) -> str:
     """An array as text with its type.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.array_repr(jnp.arange(2))
     'Array([0, 1], dtype=int32)'
     """
@@ -42,6 +43,7 @@ def array_repr(arr: Array, max_line_width: Any = None, precision: Any = None, su
 def array_str(a: Array, max_line_width: Any = None, precision: Any = None, suppress_small: Any = None) -> str:
     """An array's elements as text.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.array_str(jnp.arange(2))
     '[0 1]'
     """

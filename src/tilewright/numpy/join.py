@@ -61,6 +61,7 @@ def _concatenate(arrays: Any, axis: int | None, dtype: Any) -> Array:
 def concatenate(arrays: Any, axis: int | None = 0, dtype: DTypeLike = None) -> Array:
     """Join arrays along an axis they have.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.concatenate([jnp.zeros(1), jnp.ones(2)])
     Array([0., 1., 1.], dtype=float32)
     """
@@ -70,6 +71,7 @@ def concatenate(arrays: Any, axis: int | None = 0, dtype: DTypeLike = None) -> A
 def concat(arrays: Sequence[ArrayLike], /, *, axis: int | None = 0) -> Array:
     """Join arrays along an axis they have.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.concat([jnp.zeros(1), jnp.ones(1)])
     Array([0., 1.], dtype=float32)
     """
@@ -89,6 +91,7 @@ def _stack(arrays: Any, axis: int, dtype: Any) -> Array:
 def stack(arrays: Any, axis: int = 0, out: None = None, dtype: DTypeLike = None) -> Array:
     """Join arrays of one shape along a new axis.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.stack([jnp.zeros(1), jnp.ones(1)])
     Array([[0.],
            [1.]], dtype=float32)
@@ -100,6 +103,7 @@ def stack(arrays: Any, axis: int = 0, out: None = None, dtype: DTypeLike = None)
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     """The slices of an array along an axis, which they lose.
 
+    >>> from tilewright import numpy as jnp
     >>> [float(v) for v in jnp.unstack(jnp.array([1., 2.]))]
     [1.0, 2.0]
     """
@@ -116,6 +120,7 @@ def _rows(arrays: Any, raised: Any, name: str) -> list[Array]:
 def hstack(tup: Any, dtype: DTypeLike = None) -> Array:
     """Join arrays along the second axis, vectors along the first.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.hstack([jnp.zeros(1), jnp.ones(1)])
     Array([0., 1.], dtype=float32)
     """
@@ -126,6 +131,7 @@ def hstack(tup: Any, dtype: DTypeLike = None) -> Array:
 def vstack(tup: Any, dtype: DTypeLike = None) -> Array:
     """Join arrays along the first axis, vectors as rows.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.vstack([jnp.zeros(2), jnp.ones(2)]).shape
     (2, 2)
     """
@@ -135,6 +141,7 @@ def vstack(tup: Any, dtype: DTypeLike = None) -> Array:
 def dstack(tup: Any, dtype: DTypeLike = None) -> Array:
     """Join arrays along the third axis.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.dstack([jnp.zeros(2), jnp.ones(2)]).shape
     (1, 2, 2)
     """
@@ -144,6 +151,7 @@ def dstack(tup: Any, dtype: DTypeLike = None) -> Array:
 def column_stack(tup: Any) -> Array:
     """Join vectors as columns, and matrices along the second axis.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.column_stack([jnp.zeros(2), jnp.ones(2)]).shape
     (2, 2)
     """
@@ -155,6 +163,7 @@ def column_stack(tup: Any) -> Array:
 def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     """Join values to the end of an array, both laid flat unless an axis is named.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.append(jnp.arange(2), 5)
     Array([0, 1, 5], dtype=int32)
     """
@@ -166,6 +175,7 @@ def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
 def block(arrays: Any) -> Array:
     """Assemble nested lists of arrays: the innermost along the last axis, the next along the one before.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.block([[jnp.zeros((1, 1)), jnp.ones((1, 1))]]).shape
     (1, 2)
     """
@@ -197,20 +207,21 @@ def _split(name: str, ary: ArrayLike, indices_or_sections: Any, axis: int, even:
     if np.ndim(indices_or_sections) == 0:
         count = operator.index(indices_or_sections)
         if even and length % count:
-            raise ArgumentError(f"an axis of {length} elements does not split into {count} equal parts", "use `array_split`")
+            raise ArgumentError(
+                f"an axis of {length} elements does not split into {count} equal parts", "use `array_split`"
+            )
         part, more = divmod(length, count)
         cuts = [i * part + min(i, more) for i in range(1, count)]
     else:
         cuts = [operator.index(i) for i in np.asarray(indices_or_sections)]
     bounds = [0, *(min(max(c + length if c < 0 else c, 0), length) for c in cuts), length]
-    return [
-        lax.slice_in_dim(a, lo, max(lo, hi), axis=number) for lo, hi in zip(bounds[:-1], bounds[1:], strict=True)
-    ]
+    return [lax.slice_in_dim(a, lo, max(lo, hi), axis=number) for lo, hi in zip(bounds[:-1], bounds[1:], strict=True)]
 
 
 def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """Cut an array into equal parts, or at given positions.
 
+    >>> from tilewright import numpy as jnp
     >>> [v.shape for v in jnp.split(jnp.arange(4), 2)]
     [(2,), (2,)]
     """
@@ -220,6 +231,7 @@ def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array
 def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """Cut an array into parts as equal as can be, or at given positions.
 
+    >>> from tilewright import numpy as jnp
     >>> [v.shape for v in jnp.array_split(jnp.arange(3), 2)]
     [(2,), (1,)]
     """
@@ -229,6 +241,7 @@ def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list
 def vsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     """`split` along the first axis.
 
+    >>> from tilewright import numpy as jnp
     >>> [v.shape for v in jnp.vsplit(jnp.ones((2, 2)), 2)]
     [(1, 2), (1, 2)]
     """
@@ -238,6 +251,7 @@ def vsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
 def hsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     """`split` along the second axis, of a vector along the first.
 
+    >>> from tilewright import numpy as jnp
     >>> [v.shape for v in jnp.hsplit(jnp.ones((2, 2)), 2)]
     [(2, 1), (2, 1)]
     """
@@ -247,6 +261,7 @@ def hsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
 def dsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     """`split` along the third axis.
 
+    >>> from tilewright import numpy as jnp
     >>> [v.shape for v in jnp.dsplit(jnp.ones((1, 1, 2)), 2)]
     [(1, 1, 1), (1, 1, 1)]
     """
@@ -259,6 +274,7 @@ def dsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
 def delete(arr: ArrayLike, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False) -> Array:
     """An array without the elements at some indices; traced indices must be a number or known to be unique.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.delete(jnp.arange(4), 1)
     Array([0, 2, 3], dtype=int32)
     """
@@ -301,6 +317,7 @@ def _delete_traced(a: Array, obj: Array, axis: int, unique: bool) -> Array:
 def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None) -> Array:
     """An array with values inserted before some indices.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.insert(jnp.arange(3), 1, 9)
     Array([0, 9, 1, 2], dtype=int32)
     """
@@ -347,6 +364,7 @@ def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any)
     Modes: `constant` (`constant_values`), `edge`, `linear_ramp` (`end_values`), `maximum`, `mean`, `median`,
     `minimum` (`stat_length`), `reflect`, `symmetric` (`reflect_type`), `wrap`, `empty`, or a function as in NumPy.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.pad(jnp.array([1, 2]), 1)
     Array([0, 1, 2, 0], dtype=int32)
     """
@@ -361,10 +379,14 @@ def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any)
     if callable(mode):
         return _pad_by_function(array, widths, mode, kwargs)
     if mode not in _OPTIONS:
-        raise ArgumentError(f"there is no padding mode {mode!r}", f"one of {', '.join(sorted(_OPTIONS))}, or a function")
+        raise ArgumentError(
+            f"there is no padding mode {mode!r}", f"one of {', '.join(sorted(_OPTIONS))}, or a function"
+        )
     unknown = kwargs.keys() - _OPTIONS[mode].keys()
     if unknown:
-        raise ArgumentError(f"padding mode {mode!r} does not take {sorted(unknown)}", f"it takes {list(_OPTIONS[mode])}")
+        raise ArgumentError(
+            f"padding mode {mode!r} does not take {sorted(unknown)}", f"it takes {list(_OPTIONS[mode])}"
+        )
     options = {**_OPTIONS[mode], **kwargs}
     if mode in ("constant", "linear_ramp"):
         (ends,) = options.values()
@@ -375,7 +397,9 @@ def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any)
 
 def _pairs(x: Any, rank: int) -> list[tuple[Any, Any]]:
     """NumPy's broadcasting of a number, a pair or a pair per axis."""
-    if isinstance(x, (list, tuple)) and any(isinstance(v, Value) for row in x for v in (row if isinstance(row, (list, tuple)) else [row])):
+    if isinstance(x, (list, tuple)) and any(
+        isinstance(v, Value) for row in x for v in (row if isinstance(row, (list, tuple)) else [row])
+    ):
         rows = list(x) if isinstance(x[0], (list, tuple)) else [x]
         rows = [tuple(r) if len(r) == 2 else (r[0], r[0]) for r in rows]
         return [rows[0]] * rank if len(rows) == 1 else rows
@@ -495,4 +519,3 @@ def _pad_by_function(array: Array, widths: Any, function: Any, kwargs: Any) -> A
     for axis, pair in enumerate(widths):
         array = apply_along_axis(function, axis, array, pair, axis, kwargs)
     return array
-

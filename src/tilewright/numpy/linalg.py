@@ -34,6 +34,7 @@ def norm(x: ArrayLike, ord: Any = None, axis: Any = None, keepdims: bool = False
 
     Vectors: any order p, inf, -inf, 0. Matrices: 'fro', 1, -1, inf, -inf.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.linalg.norm(jnp.array([3., 4.]))
     Array(5., dtype=float32)
     """
@@ -73,7 +74,12 @@ def _vector_norm(x: Array, axes: Any, order: Any, keepdims: bool) -> Array:
 def _matrix_norm(x: Array, axes: Any, order: Any, keepdims: bool) -> Array:
     if order == "fro":
         return lax.sqrt(reductions.sum(_squared(x), axes, keepdims=keepdims))
-    choices = {1: (0, reductions.max), -1: (0, reductions.min), np.inf: (1, reductions.max), -np.inf: (1, reductions.min)}
+    choices = {
+        1: (0, reductions.max),
+        -1: (0, reductions.min),
+        np.inf: (1, reductions.max),
+        -np.inf: (1, reductions.min),
+    }
     if order not in choices:
         raise ArgumentError(f"norm {order!r} of matrices", "one of 'fro', 1, -1, inf, -inf")
     which, best = choices[order]
@@ -87,6 +93,7 @@ def _matrix_norm(x: Array, axes: Any, order: Any, keepdims: bool) -> Array:
 def vector_norm(x: ArrayLike, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Array:  # noqa: A002
     """The norm of vectors along axes laid flat, or of the whole array.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.linalg.vector_norm(jnp.array([3., 4.]))
     Array(5., dtype=float32)
     """
@@ -98,6 +105,7 @@ def vector_norm(x: ArrayLike, /, *, axis: Any = None, keepdims: bool = False, or
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") -> Array:  # noqa: A002
     """The norm of matrices in the last two axes.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.linalg.matrix_norm(jnp.array([[3., 4.]]))
     Array(5., dtype=float32)
     """
@@ -110,6 +118,7 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") ->
 def matrix_power(a: ArrayLike, n: int) -> Array:
     """A square matrix multiplied by itself `n` times, by repeated squaring.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.linalg.matrix_power(jnp.array([[1, 1], [0, 1]]), 3)
     Array([[1, 3],
            [0, 1]], dtype=int32)
@@ -136,6 +145,7 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
 def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
     """The product of several matrices in the cheapest order; the first and last may be vectors.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.linalg.multi_dot([jnp.ones((2, 3)), jnp.ones((3, 4)), jnp.ones(4)])
     Array([12., 12.], dtype=float32)
     """
@@ -148,13 +158,16 @@ def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
         terms[0] = letters[1]
     if len(shape_of(arrays[-1])) == 1:
         terms[-1] = letters[-2]
-    output = ("" if len(shape_of(arrays[0])) == 1 else letters[0]) + ("" if len(shape_of(arrays[-1])) == 1 else letters[-1])
+    output = ("" if len(shape_of(arrays[0])) == 1 else letters[0]) + (
+        "" if len(shape_of(arrays[-1])) == 1 else letters[-1]
+    )
     return contract.einsum(f"{','.join(terms)}->{output}", *arrays, optimize="optimal", precision=precision)
 
 
 def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
     """The vector product of vectors of 3 components.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.linalg.cross(jnp.array([1, 0, 0]), jnp.array([0, 1, 0]))
     Array([0, 0, 1], dtype=int32)
     """
@@ -166,6 +179,7 @@ def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
 def outer(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The product of every pair of elements of two vectors.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.linalg.outer(jnp.array([1, 2]), jnp.array([3])).shape
     (2, 1)
     """
@@ -177,6 +191,7 @@ def outer(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
     """The diagonals of matrices in the last two axes.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.linalg.diagonal(jnp.ones((3, 2, 2))).shape
     (3, 2)
     """
@@ -186,6 +201,7 @@ def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
 def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike = None) -> Array:
     """The sums of diagonals of matrices in the last two axes.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.linalg.trace(jnp.ones((2, 2)))
     Array(2., dtype=float32)
     """
@@ -197,6 +213,7 @@ def matmul(
 ) -> Array:
     """The matrix product.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.linalg.matmul(jnp.ones((1, 2)), jnp.ones((2, 1)))
     Array([[2.]], dtype=float32)
     """
@@ -209,6 +226,7 @@ def tensordot(
 ) -> Array:  # fmt: skip
     """The product over some axes of two arrays.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.linalg.tensordot(jnp.ones((1, 2)), jnp.ones((2, 1)), axes=1).shape
     (1, 1)
     """
@@ -220,6 +238,7 @@ def vecdot(
 ) -> Array:
     """The product of vectors along an axis, the first conjugated.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.linalg.vecdot(jnp.ones(3), jnp.ones(3))
     Array(3., dtype=float32)
     """

@@ -66,10 +66,15 @@ def nonzero(self: Array, *, size: int | None = None, fill_value: Any = None) -> 
     return index.nonzero(self, size=size, fill_value=fill_value)
 
 
+def compress(self: Array, condition: Any, axis: int | None = None, **how: Any) -> Array:
+    """`numpy.compress`, the condition first."""
+    return index.compress(condition, self, axis, **how)
+
+
 METHODS: dict[str, Callable[..., Any]] = {
     "all": reductions.all, "any": reductions.any, "argmax": reductions.argmax, "argmin": reductions.argmin,
     "argpartition": sorting.argpartition, "argsort": sorting.argsort, "astype": astype, "choose": index.choose,
-    "clip": arithmetic.clip, "compress": lambda self, condition, axis=None, **how: index.compress(condition, self, axis, **how),
+    "clip": arithmetic.clip, "compress": compress,
     "conj": ufuncs.conjugate, "conjugate": ufuncs.conjugate, "copy": create.copy, "cumprod": cumulative.cumprod,
     "cumsum": cumulative.cumsum, "diagonal": create.diagonal, "dot": contract.dot, "flatten": flatten,
     "max": reductions.max, "mean": reductions.mean, "min": reductions.min, "nonzero": nonzero, "prod": reductions.prod,

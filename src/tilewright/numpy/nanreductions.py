@@ -54,6 +54,7 @@ def nansum(
 ) -> Array:  # fmt: skip
     """The sum over axes, nan counting as 0.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.nansum(jnp.array([1., jnp.nan])))
     1.0
     """
@@ -67,6 +68,7 @@ def nanprod(
 ) -> Array:  # fmt: skip
     """The product over axes, nan counting as 1.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.nanprod(jnp.array([2., jnp.nan])))
     2.0
     """
@@ -105,6 +107,7 @@ def nanmax(
 ) -> Array:  # fmt: skip
     """The largest number over axes, nan left out.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.nanmax(jnp.array([1., jnp.nan])))
     1.0
     """
@@ -118,6 +121,7 @@ def nanmin(
 ) -> Array:  # fmt: skip
     """The smallest number over axes, nan left out.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.nanmin(jnp.array([1., jnp.nan])))
     1.0
     """
@@ -139,6 +143,7 @@ def nanmean(
 ) -> Array:  # fmt: skip
     """The mean over axes, nan left out.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.nanmean(jnp.array([1., jnp.nan])))
     1.0
     """
@@ -160,6 +165,7 @@ def nanvar(
 ) -> Array:  # fmt: skip
     """The variance over axes, nan left out.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.nanvar(jnp.array([1., 3., jnp.nan])))
     1.0
     """
@@ -173,6 +179,7 @@ def nanstd(
 ) -> Array:  # fmt: skip
     """The standard deviation over axes, nan left out.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.nanstd(jnp.array([1., 3., jnp.nan])))
     1.0
     """
@@ -200,6 +207,7 @@ _nanargmin = _nan_position("nanargmin", r.argmin, r.highest)
 def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """The position of the largest number along an axis, nan left out; -1 where there is none.
 
+    >>> from tilewright import numpy as jnp
     >>> int(jnp.nanargmax(jnp.array([jnp.nan, 1.])))
     1
     """
@@ -210,6 +218,7 @@ def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims:
 def nanargmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """The position of the smallest number along an axis, nan left out; -1 where there is none.
 
+    >>> from tilewright import numpy as jnp
     >>> int(jnp.nanargmin(jnp.array([jnp.nan, 1.])))
     1
     """

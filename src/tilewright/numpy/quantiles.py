@@ -42,9 +42,7 @@ def _laid_out(a: Array, axis: Any) -> tuple[Array, tuple[int, ...]]:
 
 
 @composite("axis", "method", "keepdims", "skip_nan")
-def _quantile(
-    a: Any, q: Any, axis: Any, method: str, keepdims: bool, skip_nan: bool, weights: Any = None
-) -> Array:
+def _quantile(a: Any, q: Any, axis: Any, method: str, keepdims: bool, skip_nan: bool, weights: Any = None) -> Array:
     a, q = promote_dtypes_inexact(value(a, "quantile"), value(q))
     dtype = dtype_of(a)
     if is_complex(dtype):
@@ -59,7 +57,9 @@ def _quantile(
         if method != "inverted_cdf":
             raise ArgumentError(f"weights with method {method!r}", "weights belong to method='inverted_cdf'")
         weights = _laid_out_weights(weights, a, axes, work)
-    result = _weighted(flat, q, weights, skip_nan) if method == "inverted_cdf" else _interpolated(flat, q, method, skip_nan)
+    result = (
+        _weighted(flat, q, weights, skip_nan) if method == "inverted_cdf" else _interpolated(flat, q, method, skip_nan)
+    )
     if keepdims:
         lead = len(shape_of(q))
         result = lax.expand_dims(result, tuple(lead + d for d in sorted(axes)))
@@ -114,7 +114,9 @@ def _interpolated(flat: Array, q: Array, method: str, skip_nan: bool) -> Array:
         raise ArgumentError(f"there is no method {method!r} of quantile", f"one of {METHODS}")
     value_at = result[method]()
     if skip_nan:
-        value_at = where3(lax.expand_dims(lax.eq(count, 0), (len(rest),)), np.asarray(np.nan, dtype_of(flat))[()], value_at)
+        value_at = where3(
+            lax.expand_dims(lax.eq(count, 0), (len(rest),)), np.asarray(np.nan, dtype_of(flat))[()], value_at
+        )
     return moveaxis(value_at, -1, 0) if lead else lax.squeeze(value_at, (len(rest),))
 
 
@@ -132,7 +134,9 @@ def _weighted(flat: Array, q: Array, weights: Array | None, skip_nan: bool) -> A
         flat = where3(any_of(isnan(flat), -1, keepdims=True), np.asarray(np.nan, dtype_of(flat))[()], flat)
     order = argsort(flat, -1)
     ordered = take_along_axis(flat, order, -1, "clip")
-    shares = lax.full(shape_of(flat), 1, dtype_of(flat)) if weights is None else take_along_axis(weights, order, -1, "clip")
+    shares = (
+        lax.full(shape_of(flat), 1, dtype_of(flat)) if weights is None else take_along_axis(weights, order, -1, "clip")
+    )
     if skip_nan:
         shares = where3(isnan(ordered), 0.0, shares)
     running = lax.cumsum(shares, rank - 1)
@@ -160,6 +164,7 @@ def quantile(
     Between two elements `method` decides: `linear`, `lower`, `higher`, `midpoint`, `nearest`, or
     `inverted_cdf`, which takes `weights`.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.quantile(jnp.arange(5.), 0.5))
     2.0
     """
@@ -179,6 +184,7 @@ def nanquantile(
 ) -> Array:  # fmt: skip
     """`quantile` with nan left out.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.nanquantile(jnp.array([1., jnp.nan, 3.]), 0.5))
     2.0
     """
@@ -192,6 +198,7 @@ def percentile(
 ) -> Array:  # fmt: skip
     """`quantile` with shares in percent.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.percentile(jnp.arange(5.), 50))
     2.0
     """
@@ -205,6 +212,7 @@ def nanpercentile(
 ) -> Array:  # fmt: skip
     """`percentile` with nan left out.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.nanpercentile(jnp.array([1., jnp.nan, 3.]), 50))
     2.0
     """
@@ -217,6 +225,7 @@ def median(
 ) -> Array:
     """The middle element over axes, or the mean of the two in the middle.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.median(jnp.array([3., 1., 2.])))
     2.0
     """
@@ -229,6 +238,7 @@ def nanmedian(
 ) -> Array:
     """`median` with nan left out.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.nanmedian(jnp.array([3., jnp.nan])))
     3.0
     """

@@ -103,6 +103,7 @@ def sum(  # noqa: A001
 ) -> Array:  # fmt: skip
     """The sum over axes; integers narrower than the default widen unless `promote_integers` is off.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.sum(jnp.arange(6).reshape(2, 3), axis=0)
     Array([3, 5, 7], dtype=int32)
     """
@@ -116,6 +117,7 @@ def prod(
 ) -> Array:  # fmt: skip
     """The product over axes.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.prod(jnp.array([2., 3.]))
     Array(6., dtype=float32)
     """
@@ -172,6 +174,7 @@ def max(  # noqa: A001
 ) -> Array:  # fmt: skip
     """The largest element over axes; nan if there is one.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.max(jnp.array([1, 3, 2]))
     Array(3, dtype=int32)
     """
@@ -185,6 +188,7 @@ def min(  # noqa: A001
 ) -> Array:  # fmt: skip
     """The smallest element over axes; nan if there is one.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.min(jnp.array([2, 1, 3]))
     Array(1, dtype=int32)
     """
@@ -201,6 +205,7 @@ def minmax(
 ) -> tuple[Array, Array]:  # fmt: skip
     """The smallest and the largest element over axes.
 
+    >>> from tilewright import numpy as jnp
     >>> [int(v) for v in jnp.minmax(jnp.array([2, 1, 3]))]
     [1, 3]
     """
@@ -210,6 +215,7 @@ def minmax(
 def ptp(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False) -> Array:
     """The range: largest less smallest.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.ptp(jnp.array([1, 5]))
     Array(4, dtype=int32)
     """
@@ -243,6 +249,7 @@ def all(  # noqa: A001
 ) -> Array:
     """Whether all elements over axes are true.
 
+    >>> from tilewright import numpy as jnp
     >>> bool(jnp.all(jnp.array([True, False])))
     False
     """
@@ -255,6 +262,7 @@ def any(  # noqa: A001
 ) -> Array:
     """Whether any element over axes is true.
 
+    >>> from tilewright import numpy as jnp
     >>> bool(jnp.any(jnp.array([True, False])))
     True
     """
@@ -266,6 +274,7 @@ def any(  # noqa: A001
 def count_nonzero(a: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
     """How many elements over axes are not zero.
 
+    >>> from tilewright import numpy as jnp
     >>> int(jnp.count_nonzero(jnp.array([0, 1, 2])))
     2
     """
@@ -297,6 +306,7 @@ def mean(
 ) -> Array:  # fmt: skip
     """The mean over axes; of integers a float.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.mean(jnp.arange(4))
     Array(1.5, dtype=float32)
     """
@@ -308,7 +318,9 @@ def mean(
 def _var(a: Any, axis: Any, dtype: Any, correction: Any, keepdims: bool, where: Any, mean: Any) -> Array:
     a = value(a, "var")
     if dtype is not None and is_complex(dtype_of(a)) and not is_complex(dtype):
-        raise ArgumentError(f"the variance of {dtype_of(a)} in {dtype}", "take the real part first, or leave `dtype` out")
+        raise ArgumentError(
+            f"the variance of {dtype_of(a)} in {dtype}", "take the real part first, or leave `dtype` out"
+        )
     inner = to_inexact(dtype_of(a)) if dtype is None else to_inexact(dtype)
     result = np.zeros((), _inexact_result(a, dtype)).real.dtype
     work = computation_dtype(inner)
@@ -340,6 +352,7 @@ def var(
 ) -> Array:  # fmt: skip
     """The variance over axes: the mean squared distance from the mean, with `ddof` taken off the count.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.var(jnp.array([1., 3.]))
     Array(1., dtype=float32)
     """
@@ -353,6 +366,7 @@ def std(
 ) -> Array:  # fmt: skip
     """The standard deviation over axes.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.std(jnp.array([1., 3.]))
     Array(1., dtype=float32)
     """
@@ -370,6 +384,7 @@ def average(
 ) -> Any:
     """The weighted mean over axes; with `returned`, also the sum of the weights.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.average(jnp.array([1., 2.]), weights=jnp.array([3., 1.]))
     Array(1.25, dtype=float32)
     """
@@ -426,6 +441,7 @@ _argmax, _argmin = _position("argmax", lax.argmax), _position("argmin", lax.argm
 def argmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """The position of the largest element along an axis, or in the array laid flat; the first of equals.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.argmax(jnp.array([1, 3, 2]))
     Array(1, dtype=int32)
     """
@@ -436,9 +452,9 @@ def argmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bo
 def argmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """The position of the smallest element along an axis, or in the array laid flat; the first of equals.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.argmin(jnp.array([2, 1, 3]))
     Array(1, dtype=int32)
     """
     no_out(out, "argmin")
     return _argmin(a, axis, bool(keepdims))
-

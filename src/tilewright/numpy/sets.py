@@ -43,6 +43,7 @@ def unique(
 
     Within `jit` give `size`: fewer are filled up with `fill_value`, by default the smallest.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.unique(jnp.array([3, 1, 3]))
     Array([1, 3], dtype=int32)
     """
@@ -122,6 +123,7 @@ class UniqueInverse(NamedTuple):
 def unique_all(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> UniqueAll:
     """The distinct elements with the place of the first of each, the number of every element, and counts.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.unique_all(jnp.array([3, 1, 3])).counts
     Array([1, 2], dtype=int32)
     """
@@ -131,6 +133,7 @@ def unique_all(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = No
 def unique_counts(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> UniqueCounts:
     """The distinct elements and how many there are of each.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.unique_counts(jnp.array([3, 1, 3])).values
     Array([1, 3], dtype=int32)
     """
@@ -140,6 +143,7 @@ def unique_counts(x: ArrayLike, /, *, size: int | None = None, fill_value: Any =
 def unique_inverse(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> UniqueInverse:
     """The distinct elements and the number of every element among them.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.unique_inverse(jnp.array([3, 1, 3])).inverse_indices
     Array([1, 0, 1], dtype=int32)
     """
@@ -149,6 +153,7 @@ def unique_inverse(x: ArrayLike, /, *, size: int | None = None, fill_value: Any 
 def unique_values(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> Array:
     """The distinct elements.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.unique_values(jnp.array([3, 1, 3]))
     Array([1, 3], dtype=int32)
     """
@@ -162,11 +167,14 @@ def isin(
 ) -> Array:  # fmt: skip
     """Whether each element is among some others; `method` is 'auto', 'compare_all', 'binary_search' or 'sort'.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.isin(jnp.array([1, 2]), jnp.array([2, 3]))
     Array([False,  True], dtype=bool)
     """
     if method not in ("auto", "compare_all", "binary_search", "sort"):
-        raise ArgumentError(f"there is no method {method!r} of isin", "one of 'auto', 'compare_all', 'binary_search', 'sort'")
+        raise ArgumentError(
+            f"there is no method {method!r} of isin", "one of 'auto', 'compare_all', 'binary_search', 'sort'"
+        )
     x, others = promote_dtypes(value(element, "isin"), ravel(value(test_elements, "isin")))
     if method == "compare_all" or shape_of(others)[0] <= 64 or not shape_of(x):
         rank = len(shape_of(x))
@@ -187,6 +195,7 @@ def _flat(*arrays: ArrayLike) -> list[Array]:
 def union1d(ar1: ArrayLike, ar2: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> Array:
     """The distinct elements of two arrays together, sorted.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.union1d(jnp.array([1, 2]), jnp.array([2, 3]))
     Array([1, 2, 3], dtype=int32)
     """
@@ -222,6 +231,7 @@ def setdiff1d(
 ) -> Array:
     """The distinct elements of one array that another lacks.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.setdiff1d(jnp.array([1, 2]), jnp.array([2, 3]))
     Array([1], dtype=int32)
     """
@@ -237,6 +247,7 @@ def setxor1d(
 ) -> Array:
     """The distinct elements that exactly one of two arrays has.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.setxor1d(jnp.array([1, 2]), jnp.array([2, 3]))
     Array([1, 3], dtype=int32)
     """
@@ -254,6 +265,7 @@ def intersect1d(
 ) -> Any:  # fmt: skip
     """The distinct elements that two arrays share; on request their places in both.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.intersect1d(jnp.array([1, 2]), jnp.array([2, 3]))
     Array([2], dtype=int32)
     """

@@ -17,6 +17,7 @@ from .util import Array, ArrayLike, axes_of, axis_of, composite, shape_argument,
 def shape(a: Any) -> tuple[int, ...]:
     """The shape of an array, number or sequence.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.shape(jnp.zeros((2, 3)))
     (2, 3)
     """
@@ -26,6 +27,7 @@ def shape(a: Any) -> tuple[int, ...]:
 def ndim(a: Any) -> int:
     """The number of dimensions.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.ndim(jnp.zeros((2, 3)))
     2
     """
@@ -35,6 +37,7 @@ def ndim(a: Any) -> int:
 def size(a: Any, axis: Any = None) -> int:
     """The number of elements, or the length of one axis or the product of several.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.size(jnp.zeros((2, 3)))
     6
     """
@@ -45,6 +48,7 @@ def size(a: Any, axis: Any = None) -> int:
 def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = None, out_sharding: Any = None) -> Array:
     """The same elements in another shape; one dimension may be -1 and is inferred.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.reshape(jnp.arange(4), (2, -1))
     Array([[0, 1],
            [2, 3]], dtype=int32)
@@ -59,7 +63,9 @@ def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = N
 
 
 def _inferred(old: tuple[int, ...], shape: Any) -> tuple[int, ...]:
-    sizes = [operator.index(d) for d in shape] if isinstance(shape, (tuple, list, np.ndarray)) else [operator.index(shape)]
+    sizes = (
+        [operator.index(d) for d in shape] if isinstance(shape, (tuple, list, np.ndarray)) else [operator.index(shape)]
+    )
     total = int(np.prod(old, dtype=np.int64))
     if sizes.count(-1) == 1:
         rest = int(np.prod([d for d in sizes if d != -1], dtype=np.int64))
@@ -73,6 +79,7 @@ def _inferred(old: tuple[int, ...], shape: Any) -> tuple[int, ...]:
 def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
     """The array laid flat.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.ravel(jnp.ones((1, 2)))
     Array([1., 1.], dtype=float32)
     """
@@ -82,6 +89,7 @@ def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
 def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     """Reverse the axes, or put them in a given order.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.transpose(jnp.ones((1, 2))).shape
     (2, 1)
     """
@@ -96,6 +104,7 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
 def permute_dims(a: ArrayLike, /, axes: Sequence[int]) -> Array:
     """Put the axes in a given order.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.permute_dims(jnp.ones((1, 2)), (1, 0)).shape
     (2, 1)
     """
@@ -105,6 +114,7 @@ def permute_dims(a: ArrayLike, /, axes: Sequence[int]) -> Array:
 def matrix_transpose(x: ArrayLike, /) -> Array:
     """Swap the last two axes.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.matrix_transpose(jnp.ones((3, 1, 2))).shape
     (3, 2, 1)
     """
@@ -114,6 +124,7 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
 def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     """Swap two axes.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.swapaxes(jnp.ones((1, 2)), 0, 1).shape
     (2, 1)
     """
@@ -126,6 +137,7 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
 def moveaxis(a: ArrayLike, source: Any, destination: Any) -> Array:
     """Move axes to new places, the others keeping their order.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.moveaxis(jnp.ones((1, 2, 3)), 0, -1).shape
     (2, 3, 1)
     """
@@ -145,6 +157,7 @@ def moveaxis(a: ArrayLike, source: Any, destination: Any) -> Array:
 def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     """Move one axis back until it lies before position `start`.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.rollaxis(jnp.ones((1, 2, 3)), 2).shape
     (3, 1, 2)
     """
@@ -159,6 +172,7 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
 def expand_dims(a: ArrayLike, axis: Any) -> Array:
     """Insert axes of size 1 at positions of the result.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.expand_dims(jnp.ones(2), 0).shape
     (1, 2)
     """
@@ -170,6 +184,7 @@ def expand_dims(a: ArrayLike, axis: Any) -> Array:
 def squeeze(a: ArrayLike, axis: Any = None) -> Array:
     """Remove axes of size 1: all, or those named.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.squeeze(jnp.ones((1, 2))).shape
     (2,)
     """
@@ -184,15 +199,14 @@ def squeeze(a: ArrayLike, axis: Any = None) -> Array:
 def broadcast_to(array: ArrayLike, shape: Any, *, out_sharding: Any = None) -> Array:
     """Repeat an array along new or unit axes to a shape.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.broadcast_to(jnp.arange(2), (2, 2))
     Array([[0, 1],
            [0, 1]], dtype=int32)
     """
     array, wanted = value(array, "broadcast_to"), shape_argument(shape)
     old = shape_of(array)
-    fits = len(old) <= len(wanted) and all(
-        a in (1, b) for a, b in zip(old[::-1], wanted[::-1], strict=False)
-    )
+    fits = len(old) <= len(wanted) and all(a in (1, b) for a, b in zip(old[::-1], wanted[::-1], strict=False))
     if not fits:
         raise ShapeError(f"shape {old} does not broadcast to {wanted}", "each dimension must be equal or 1")
     return util.broadcast_to_shape(array, wanted)
@@ -201,6 +215,7 @@ def broadcast_to(array: ArrayLike, shape: Any, *, out_sharding: Any = None) -> A
 def broadcast_arrays(*args: ArrayLike) -> list[Array]:
     """Arrays repeated to the shape they have in common.
 
+    >>> from tilewright import numpy as jnp
     >>> [v.shape for v in jnp.broadcast_arrays(jnp.ones((2, 1)), jnp.ones(3))]
     [(2, 3), (2, 3)]
     """
@@ -222,6 +237,7 @@ def _at_least(n: int, place: Any) -> Any:
     function.__name__ = function.__qualname__ = f"atleast_{n}d"
     function.__doc__ = f"""Arrays with axes of size 1 added until they have {n} dimensions.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.atleast_{n}d(1.0).ndim
     {n}
     """
@@ -240,6 +256,7 @@ atleast_3d = _at_least(3, lambda ndim: ndim if ndim != 1 else 0)
 def flip(m: ArrayLike, axis: Any = None) -> Array:
     """Reverse the order of elements along axes.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.flip(jnp.arange(3))
     Array([2, 1, 0], dtype=int32)
     """
@@ -250,6 +267,7 @@ def flip(m: ArrayLike, axis: Any = None) -> Array:
 def fliplr(m: ArrayLike) -> Array:
     """Reverse the order of columns.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.fliplr(jnp.array([[1, 2]]))
     Array([[2, 1]], dtype=int32)
     """
@@ -259,6 +277,7 @@ def fliplr(m: ArrayLike) -> Array:
 def flipud(m: ArrayLike) -> Array:
     """Reverse the order of rows.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.flipud(jnp.array([1, 2]))
     Array([2, 1], dtype=int32)
     """
@@ -269,6 +288,7 @@ def flipud(m: ArrayLike) -> Array:
 def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     """Turn a plane of two axes by 90 degrees, `k` times.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.rot90(jnp.array([[1, 2]]))
     Array([[2],
            [1]], dtype=int32)
@@ -286,6 +306,7 @@ def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
 def roll(a: ArrayLike, shift: Any, axis: Any = None) -> Array:
     """Shift elements along axes, those that fall off coming in at the other end.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.roll(jnp.arange(4), 1)
     Array([3, 0, 1, 2], dtype=int32)
     """
@@ -362,6 +383,7 @@ def repeat(
 
     Traced `repeats` need `total_repeat_length`: the result is cut, or filled with the last element.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.repeat(jnp.array([1, 2]), 2)
     Array([1, 1, 2, 2], dtype=int32)
     """
@@ -392,6 +414,7 @@ def _repeat_to_length(a: Array, repeats: Any, axis: int, length: int) -> Array:
 def tile(A: ArrayLike, reps: Any) -> Array:
     """Repeat a whole array a number of times along each axis.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.tile(jnp.array([1, 2]), 2)
     Array([1, 2, 1, 2], dtype=int32)
     """
@@ -408,6 +431,7 @@ def tile(A: ArrayLike, reps: Any) -> Array:
 def resize(a: ArrayLike, new_shape: Any) -> Array:
     """The elements, repeated as often as needed, in a new shape.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.resize(jnp.array([1, 2]), (3,))
     Array([1, 2, 1], dtype=int32)
     """
@@ -424,6 +448,7 @@ def resize(a: ArrayLike, new_shape: Any) -> Array:
 def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Any = None) -> Array:
     """Cut the zeros off the front and back of a known array.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.trim_zeros(jnp.array([0, 1, 0]))
     Array([1], dtype=int32)
     """

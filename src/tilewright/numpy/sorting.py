@@ -47,6 +47,7 @@ def sort(
 ) -> Array:  # fmt: skip
     """The elements in order along an axis, nan last.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.sort(jnp.array([3, 1, 2]))
     Array([1, 2, 3], dtype=int32)
     """
@@ -67,6 +68,7 @@ def argsort(
 ) -> Array:  # fmt: skip
     """The indices that put elements in order along an axis, nan last; equal elements keep their order.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.argsort(jnp.array([3, 1, 2]))
     Array([1, 2, 0], dtype=int32)
     """
@@ -87,6 +89,7 @@ def _argsort(a: Any, axis: Any, stable: bool = True, descending: bool = False, d
 def lexsort(keys: Any, axis: int = -1) -> Array:
     """The indices that sort by several keys, the last key first.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.lexsort((jnp.array([1, 0, 0]), jnp.array([0, 0, 0])))
     Array([1, 2, 0], dtype=int32)
     """
@@ -104,6 +107,7 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
 def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     """Elements rearranged so that element `kth` is in its sorted place, smaller ones before it.
 
+    >>> from tilewright import numpy as jnp
     >>> int(jnp.partition(jnp.array([3, 1, 2]), 1)[1])
     2
     """
@@ -116,6 +120,7 @@ def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
 def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     """The indices of `partition`.
 
+    >>> from tilewright import numpy as jnp
     >>> int(jnp.argpartition(jnp.array([3, 1, 2]), 1)[1])
     2
     """
@@ -128,6 +133,7 @@ def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
 def sort_complex(a: ArrayLike) -> Array:
     """Numbers as complex ones, sorted by real part, then by imaginary part.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.sort_complex(jnp.array([2., 1.])).dtype
     dtype('complex64')
     """
@@ -150,9 +156,12 @@ def _top_k(a: Any, k: int, axis: int, mode: str) -> tuple[Array, Array]:
     return best, places
 
 
-def top_k(a: ArrayLike, k: int, /, *, axis: int = -1, mode: str = "largest", sorted: bool = True) -> tuple[Array, Array]:  # noqa: A002
+def top_k(
+    a: ArrayLike, k: int, /, *, axis: int = -1, mode: str = "largest", sorted: bool = True
+) -> tuple[Array, Array]:  # noqa: A002
     """The `k` largest (or smallest) elements along an axis, in order, and their indices.
 
+    >>> from tilewright import numpy as jnp
     >>> [v.tolist() for v in jnp.top_k(jnp.array([1, 3, 2]), 2)]
     [[3, 2], [1, 2]]
     """
@@ -175,6 +184,7 @@ def searchsorted(
     `method` chooses the algorithm: a binary search (`scan`, `scan_unrolled`), comparison with all
     elements (`compare_all`), or `sort`; the result is the same.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.searchsorted(jnp.array([1, 2, 4]), jnp.array([2, 3]))
     Array([1, 2], dtype=int32)
     """
@@ -254,6 +264,7 @@ def _by_sorting(a: Array, v: Array, side: str, dtype: Any) -> Array:
 def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str | None = None) -> Array:
     """The number of the bin that holds each value; bins rise or fall.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.digitize(jnp.array([0.5, 2.5]), jnp.array([1., 2., 3.]))
     Array([0, 2], dtype=int32)
     """
@@ -267,4 +278,3 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str 
     rising = searchsorted(bins, x, side, method=how)
     falling = n - searchsorted(lax.rev(bins, (0,)), x, "right" if right else "left", method=how)
     return where3(lax.ge(bins[-1], bins[0]), rising, falling)
-

@@ -45,6 +45,7 @@ def cov(
 ) -> Array:  # fmt: skip
     """The covariance matrix of variables in rows (or columns), with weights of frequency and importance.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.cov(jnp.array([[0., 2.], [0., 4.]]))
     Array([[2., 4.],
            [4., 8.]], dtype=float32)
@@ -97,6 +98,7 @@ def _variables_in_rows(x: Array, rowvar: bool) -> Array:
 def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtype: DTypeLike = None) -> Array:
     """The matrix of correlation coefficients.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.corrcoef(jnp.array([[0., 2.], [0., 4.]]))[0, 1])
     1.0
     """
@@ -123,6 +125,7 @@ def _within_one(x: Array) -> Array:
 def histogram_bin_edges(a: ArrayLike, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None) -> Array:  # noqa: A002
     """The edges of bins of equal width over the data, or over `range`.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.histogram_bin_edges(jnp.array([0., 4.]), 2)
     Array([0., 2., 4.], dtype=float32)
     """
@@ -157,6 +160,7 @@ def histogram(
 ) -> tuple[Array, Array]:  # fmt: skip
     """How many elements fall in each bin (or the sum of their weights), and the edges of the bins.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.histogram(jnp.array([0., 1., 4.]), 2)[0]
     Array([2., 1.], dtype=float32)
     """
@@ -193,10 +197,15 @@ def _counts(columns: Any, edges: Any, weights: Any = None) -> Array:
 
 
 def histogramdd(
-    sample: ArrayLike, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None, density: bool | None = None  # noqa: A002
+    sample: ArrayLike,
+    bins: Any = 10,
+    range: Any = None,
+    weights: ArrayLike | None = None,
+    density: bool | None = None,  # noqa: A002
 ) -> tuple[Array, list[Array]]:
     """How many rows of a sample fall in each bin of a grid, and the edges along each dimension.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.histogramdd(jnp.zeros((3, 2)), 2)[0].shape
     (2, 2)
     """
@@ -228,6 +237,7 @@ def histogram2d(
 ) -> tuple[Array, Array, Array]:  # fmt: skip
     """How many points fall in each bin of a plane, and the edges along both dimensions.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.histogram2d(jnp.zeros(3), jnp.zeros(3), 2)[0].shape
     (2, 2)
     """
@@ -238,4 +248,3 @@ def histogram2d(
     each = [bins, bins] if shared or not isinstance(bins, (list, tuple)) else [*bins, *bins][:2]
     counts, edges = histogramdd(stack([x, y], 1), each, range, weights, density)
     return counts, edges[0], edges[1]
-

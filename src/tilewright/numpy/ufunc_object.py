@@ -41,7 +41,9 @@ class ufunc:  # noqa: N801
         self._function, self.nin, self.nout, self.identity = func, nin, nout, identity
         self.nargs = nin if nargs is None else nargs
         self.__name__ = name or func.__name__
-        example = f"\n\n    >>> jnp.{name}.nin\n    {nin}\n    " if doc else ""
+        example = (
+            f"\n\n    >>> from tilewright import numpy as jnp\n    >>> jnp.{name}.nin\n    {nin}\n    " if doc else ""
+        )
         self.__doc__ = (doc or func.__doc__ or "") + example
 
     def __call__(self, *args: ArrayLike, out: None = None, where: None = None) -> Any:
@@ -59,7 +61,11 @@ class ufunc:  # noqa: N801
         return hash((self._function, self.nin, self.nout))
 
     def __eq__(self, other: Any) -> bool:
-        return isinstance(other, ufunc) and (self._function, self.nin, self.nout) == (other._function, other.nin, other.nout)
+        return isinstance(other, ufunc) and (self._function, self.nin, self.nout) == (
+            other._function,
+            other.nin,
+            other.nout,
+        )
 
     def _needs_two(self, method: str) -> None:
         if self.nin != 2 or self.nout != 1:
@@ -139,7 +145,9 @@ class ufunc:  # noqa: N801
     def at(self, a: ArrayLike, indices: Any, b: Any = None, /, *, inplace: bool = True) -> Array:
         """A copy of `a` with the function applied at indices, once for each time an index occurs."""
         if inplace:
-            raise UnsupportedError(f"{self.__name__}.at cannot change its argument", "pass inplace=False and use the result")
+            raise UnsupportedError(
+                f"{self.__name__}.at cannot change its argument", "pass inplace=False and use the result"
+            )
         a = value(a)
         if self.nin == 1:
             return a.at[indices].apply(self._function)
@@ -193,7 +201,10 @@ class ufunc:  # noqa: N801
 def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> ufunc:
     """A ufunc of a function of scalars, vectorised.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.frompyfunc(lambda x, y: x + 2 * y, 2, 1)(1, 2)
-    Array(5, dtype=int32, weak_type=True)
+    Array(5, dtype=int32...)
     """
-    return ufunc(func, nin, nout, identity=identity)
+    from .functional import vectorize
+
+    return ufunc(vectorize(func), nin, nout, name=func.__name__, identity=identity)

@@ -39,9 +39,10 @@ Ufunc = Callable[..., Any]
 
 
 def _finish(function: Ufunc, name: str, doc: str, example: str = "") -> Any:
-    lines = "".join(f"\n    {line}" for line in example.strip().splitlines())
+    lines = [">>> from tilewright import numpy as jnp", *example.splitlines()] if example else []
+    text = "".join(f"\n    {line}" for line in lines)
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{doc}\n{lines}\n    " if lines else doc
+    function.__doc__ = f"{doc}\n{text}\n    " if lines else doc
     return function
 
 
@@ -97,6 +98,7 @@ ceil = _on_floats("ceil", lax.ceil_p, "The smallest integer not below `x`", 1.5,
 def rint(x: ArrayLike, /) -> Array:
     """Round to the nearest integer, halves to the even one.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.rint(2.5))
     2.0
     """
@@ -114,6 +116,7 @@ def _round(a: Any, decimals: int) -> Array:
 def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:  # noqa: A001
     """Round to a number of decimals, halves to the even digit.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.round(jnp.array([1.25, 2.5]), 1)
     Array([1.2, 2.5], dtype=float32)
     """
@@ -128,6 +131,7 @@ around = round
 def trunc(x: ArrayLike) -> Array:
     """Drop the fraction, towards zero; integers are as they are.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.trunc(-1.5))
     -1.0
     """
@@ -152,6 +156,7 @@ def where3(condition: Any, x: Any, y: Any) -> Array:
 def absolute(x: ArrayLike, /) -> Array:
     """The absolute value; of a complex number its modulus.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.abs(-2.0))
     2.0
     """
@@ -165,6 +170,7 @@ abs = absolute  # noqa: A001
 def fabs(x: ArrayLike, /) -> Array:
     """The absolute value as a float.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.fabs(-2))
     2.0
     """
@@ -174,6 +180,7 @@ def fabs(x: ArrayLike, /) -> Array:
 def sign(x: ArrayLike, /) -> Array:
     """-1, 0 or 1 by the sign; `x / abs(x)` of a complex number.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.sign(-3.0))
     -1.0
     """
@@ -183,6 +190,7 @@ def sign(x: ArrayLike, /) -> Array:
 def positive(x: ArrayLike, /) -> Array:
     """The argument itself, as an array.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.positive(3.0))
     3.0
     """
@@ -192,6 +200,7 @@ def positive(x: ArrayLike, /) -> Array:
 def square(x: ArrayLike, /) -> Array:
     """The square.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.square(3.0))
     9.0
     """
@@ -201,6 +210,7 @@ def square(x: ArrayLike, /) -> Array:
 def reciprocal(x: ArrayLike, /) -> Array:
     """`1 / x`; integers become floats.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.reciprocal(2.0))
     0.5
     """
@@ -224,6 +234,7 @@ rad2deg = degrees = _scaled("rad2deg", "Radians to degrees.", 180 / math.pi, 0.0
 def log2(x: ArrayLike, /) -> Array:
     """The logarithm to base 2; integers become floats.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.log2(8.0))
     3.0
     """
@@ -235,6 +246,7 @@ def log2(x: ArrayLike, /) -> Array:
 def log10(x: ArrayLike, /) -> Array:
     """The logarithm to base 10; integers become floats.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.log10(1.0))
     0.0
     """
@@ -246,6 +258,7 @@ def log10(x: ArrayLike, /) -> Array:
 def sinc(x: ArrayLike, /) -> Array:
     """`sin(pi x) / (pi x)`, 1 at zero; all derivatives there are right.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.sinc(0.0))
     1.0
     """
@@ -261,6 +274,7 @@ def sinc(x: ArrayLike, /) -> Array:
 def real(val: ArrayLike, /) -> Array:
     """The real part.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.real(1 + 2j))
     1.0
     """
@@ -271,6 +285,7 @@ def real(val: ArrayLike, /) -> Array:
 def imag(val: ArrayLike, /) -> Array:
     """The imaginary part; zeros for real numbers.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.imag(1 + 2j))
     2.0
     """
@@ -283,6 +298,7 @@ def imag(val: ArrayLike, /) -> Array:
 def conjugate(x: ArrayLike, /) -> Array:
     """The complex conjugate.
 
+    >>> from tilewright import numpy as jnp
     >>> complex(jnp.conj(1 + 2j))
     (1-2j)
     """
@@ -297,6 +313,7 @@ conj = conjugate
 def angle(z: ArrayLike, deg: bool = False) -> Array:
     """The argument of complex numbers, in radians or degrees.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.angle(1.0))
     0.0
     """
@@ -314,6 +331,7 @@ def _sign_bits(x: Array) -> Array:
 def signbit(x: ArrayLike, /) -> Array:
     """Whether the sign bit is set: of negative numbers and of -0.0.
 
+    >>> from tilewright import numpy as jnp
     >>> bool(jnp.signbit(-0.0))
     True
     """
@@ -328,6 +346,7 @@ def signbit(x: ArrayLike, /) -> Array:
 def i0(x: ArrayLike) -> Array:
     """The modified Bessel function of the first kind, order 0.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.i0(0.0))
     1.0
     """
@@ -338,6 +357,7 @@ def i0(x: ArrayLike) -> Array:
 def bitwise_count(x: ArrayLike, /) -> Array:
     """The number of bits set in the magnitude of an integer.
 
+    >>> from tilewright import numpy as jnp
     >>> int(jnp.bitwise_count(7))
     3
     """
@@ -355,6 +375,7 @@ def _bits_only(name: str, x: Any) -> Any:
 def bitwise_not(x: ArrayLike, /) -> Array:
     """Flip every bit; of booleans, the negation.
 
+    >>> from tilewright import numpy as jnp
     >>> int(jnp.invert(0))
     -1
     """
@@ -372,6 +393,7 @@ def _boolean(x: ArrayLike) -> Array:
 def logical_not(x: ArrayLike, /) -> Array:
     """Whether `x` is zero or false.
 
+    >>> from tilewright import numpy as jnp
     >>> bool(jnp.logical_not(0))
     True
     """
@@ -382,6 +404,7 @@ def logical_not(x: ArrayLike, /) -> Array:
 def isfinite(x: ArrayLike, /) -> Array:
     """Whether numbers are neither infinite nor nan.
 
+    >>> from tilewright import numpy as jnp
     >>> bool(jnp.isfinite(jnp.inf))
     False
     """
@@ -401,6 +424,7 @@ def _constant(x: Array, truth: bool) -> Array:
 def isinf(x: ArrayLike, /) -> Array:
     """Whether numbers are infinite, of either sign.
 
+    >>> from tilewright import numpy as jnp
     >>> bool(jnp.isinf(-jnp.inf))
     True
     """
@@ -413,6 +437,7 @@ def isinf(x: ArrayLike, /) -> Array:
 def isnan(x: ArrayLike, /) -> Array:
     """Whether numbers are nan.
 
+    >>> from tilewright import numpy as jnp
     >>> bool(jnp.isnan(jnp.nan))
     True
     """
@@ -423,6 +448,7 @@ def isnan(x: ArrayLike, /) -> Array:
 def isposinf(x: ArrayLike, /, out: None = None) -> Array:
     """Whether numbers are positive infinity.
 
+    >>> from tilewright import numpy as jnp
     >>> bool(jnp.isposinf(jnp.inf))
     True
     """
@@ -434,6 +460,7 @@ def isposinf(x: ArrayLike, /, out: None = None) -> Array:
 def isneginf(x: ArrayLike, /, out: None = None) -> Array:
     """Whether numbers are negative infinity.
 
+    >>> from tilewright import numpy as jnp
     >>> bool(jnp.isneginf(jnp.inf))
     False
     """
@@ -445,6 +472,7 @@ def isneginf(x: ArrayLike, /, out: None = None) -> Array:
 def isreal(x: ArrayLike) -> Array:
     """Whether numbers have no imaginary part.
 
+    >>> from tilewright import numpy as jnp
     >>> bool(jnp.isreal(1 + 0j))
     True
     """
@@ -454,6 +482,7 @@ def isreal(x: ArrayLike) -> Array:
 def iscomplex(x: ArrayLike) -> Array:
     """Whether numbers have an imaginary part.
 
+    >>> from tilewright import numpy as jnp
     >>> bool(jnp.iscomplex(1j))
     True
     """
@@ -462,10 +491,15 @@ def iscomplex(x: ArrayLike) -> Array:
 
 @composite("copy")
 def nan_to_num(
-    x: ArrayLike, copy: bool = True, nan: ArrayLike = 0.0, posinf: ArrayLike | None = None, neginf: ArrayLike | None = None
+    x: ArrayLike,
+    copy: bool = True,
+    nan: ArrayLike = 0.0,
+    posinf: ArrayLike | None = None,
+    neginf: ArrayLike | None = None,
 ) -> Array:
     """Replace nan by `nan` and the infinities by the largest numbers, or those given.
 
+    >>> from tilewright import numpy as jnp
     >>> jnp.nan_to_num(jnp.array([jnp.nan, 1.0]))
     Array([0., 1.], dtype=float32)
     """
@@ -546,7 +580,9 @@ def _logaddexp(x: Any, y: Any) -> Array:
 
 
 def _logaddexp2(x: Any, y: Any) -> Array:
-    return _logaddexp(lax.mul(promote_dtypes_inexact(x)[0], math.log(2)), lax.mul(promote_dtypes_inexact(y)[0], math.log(2))) / math.log(2)
+    return _logaddexp(
+        lax.mul(promote_dtypes_inexact(x)[0], math.log(2)), lax.mul(promote_dtypes_inexact(y)[0], math.log(2))
+    ) / math.log(2)
 
 
 add = ufunc(_add, 2, 1, name="add", identity=0, doc="The sum of two arrays; of booleans, their disjunction.")
@@ -555,17 +591,28 @@ subtract = ufunc(_subtract, 2, 1, name="subtract", doc="The difference of two ar
 negative = ufunc(_negative, 1, 1, name="negative", doc="The number with its sign changed.")
 maximum = ufunc(_binary(lax.max_p), 2, 1, name="maximum", doc="The larger of two; nan where either is nan.")
 minimum = ufunc(_binary(lax.min_p), 2, 1, name="minimum", doc="The smaller of two; nan where either is nan.")
-bitwise_and = ufunc(_bitwise(lax.and_p, "bitwise_and"), 2, 1, name="bitwise_and", identity=-1, doc="Conjunction of bits.")
+bitwise_and = ufunc(
+    _bitwise(lax.and_p, "bitwise_and"), 2, 1, name="bitwise_and", identity=-1, doc="Conjunction of bits."
+)
 bitwise_or = ufunc(_bitwise(lax.or_p, "bitwise_or"), 2, 1, name="bitwise_or", identity=0, doc="Disjunction of bits.")
-bitwise_xor = ufunc(_bitwise(lax.xor_p, "bitwise_xor"), 2, 1, name="bitwise_xor", identity=0, doc="Exclusive or of bits.")
+bitwise_xor = ufunc(
+    _bitwise(lax.xor_p, "bitwise_xor"), 2, 1, name="bitwise_xor", identity=0, doc="Exclusive or of bits."
+)
 logical_and = ufunc(_logical(lax.and_p), 2, 1, name="logical_and", identity=True, doc="Whether both are true.")
 logical_or = ufunc(_logical(lax.or_p), 2, 1, name="logical_or", identity=False, doc="Whether either is true.")
 logical_xor = ufunc(_logical(lax.xor_p), 2, 1, name="logical_xor", identity=False, doc="Whether exactly one is true.")
 logaddexp = ufunc(_logaddexp, 2, 1, name="logaddexp", identity=-np.inf, doc="`log(exp(x) + exp(y))` without overflow.")
 logaddexp2 = ufunc(_logaddexp2, 2, 1, name="logaddexp2", identity=-np.inf, doc="`log2(2**x + 2**y)` without overflow.")
 
+globals().setdefault("__test__", {}).update(
+    {f.__name__: f.__doc__ for f in list(globals().values()) if isinstance(f, ufunc)}
+)
+
 divide = true_divide = _finish(
-    _binary(lax.div_p, inexact=True), "divide", "The quotient; integers become floats.", ">>> float(jnp.divide(1, 2))\n0.5"
+    _binary(lax.div_p, inexact=True),
+    "divide",
+    "The quotient; integers become floats.",
+    ">>> float(jnp.divide(1, 2))\n0.5",
 )
 arctan2 = atan2 = _finish(
     _binary(lax.atan2_p, inexact=True), "arctan2", "The angle of the point `(y, x)`, from -pi to pi.",
@@ -584,7 +631,9 @@ def _comparison(name: str, primitive: Any, doc: str, on_complex: str = "") -> Uf
             return _lexicographic(primitive, getattr(lax, on_complex), x, y)
         return primitive.bind(x, y)
 
-    return _finish(function, name, doc, f">>> bool(jnp.{name}(1, 1))\n{name in ('equal', 'less_equal', 'greater_equal')}")
+    return _finish(
+        function, name, doc, f">>> bool(jnp.{name}(1, 1))\n{name in ('equal', 'less_equal', 'greater_equal')}"
+    )
 
 
 def _lexicographic(primitive: Any, strict: Any, x: Any, y: Any) -> Array:
@@ -595,7 +644,9 @@ def _lexicographic(primitive: Any, strict: Any, x: Any, y: Any) -> Array:
 equal = _comparison("equal", lax.eq_p, "Whether two are equal.")
 not_equal = _comparison("not_equal", lax.ne_p, "Whether two differ.")
 less = _comparison("less", lax.lt_p, "Whether `x < y`; complex numbers by real part, then imaginary.", "lt")
-less_equal = _comparison("less_equal", lax.le_p, "Whether `x <= y`; complex numbers by real part, then imaginary.", "lt")
+less_equal = _comparison(
+    "less_equal", lax.le_p, "Whether `x <= y`; complex numbers by real part, then imaginary.", "lt"
+)
 greater = _comparison("greater", lax.gt_p, "Whether `x > y`; complex numbers by real part, then imaginary.", "gt")
 greater_equal = _comparison(
     "greater_equal", lax.ge_p, "Whether `x >= y`; complex numbers by real part, then imaginary.", "gt"
@@ -606,6 +657,7 @@ greater_equal = _comparison(
 def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The larger of two, nan only where both are.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.fmax(jnp.nan, 1.0))
     1.0
     """
@@ -617,6 +669,7 @@ def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
 def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The smaller of two, nan only where both are.
 
+    >>> from tilewright import numpy as jnp
     >>> float(jnp.fmin(jnp.nan, 1.0))
     1.0
     """

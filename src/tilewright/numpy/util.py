@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -75,7 +76,9 @@ def value(x: ArrayLike, name: str = "") -> Array:
         return x
     if isinstance(x, (list, tuple)):
         where = f"{name} " if name else ""
-        raise ArgumentTypeError(f"{where}takes an array, not a {type(x).__name__}", "convert it with `numpy.asarray` first")
+        raise ArgumentTypeError(
+            f"{where}takes an array, not a {type(x).__name__}", "convert it with `numpy.asarray` first"
+        )
     return as_array(x)
 
 
@@ -136,7 +139,9 @@ def axis_of(axis: Any, ndim: int) -> int:
     """An axis counted from the front; a named error when it is out of range."""
     number = operator.index(axis)
     if not -ndim <= number < ndim:
-        raise ArgumentError(f"axis {number} is out of range for an array of {ndim} dimensions", f"use -{ndim} to {ndim - 1}")
+        raise ArgumentError(
+            f"axis {number} is out of range for an array of {ndim} dimensions", f"use -{ndim} to {ndim - 1}"
+        )
     return number % ndim
 
 
@@ -144,7 +149,9 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     """Axes counted from the front; None means all."""
     if axis is None:
         return tuple(range(ndim))
-    axes = tuple(axis_of(a, ndim) for a in axis) if isinstance(axis, (tuple, list, np.ndarray)) else (axis_of(axis, ndim),)
+    axes = (
+        tuple(axis_of(a, ndim) for a in axis) if isinstance(axis, (tuple, list, np.ndarray)) else (axis_of(axis, ndim),)
+    )
     if len(set(axes)) != len(axes):
         raise ArgumentError(f"axis {axis} repeats an axis", "name each axis once")
     return axes
@@ -226,10 +233,9 @@ def composite(*static: str) -> Callable[[Callable[..., Any]], Callable[..., Any]
             compiled = _compiled(fun, fixed, moving)
             return compiled(*[given[n] for n in moving])
 
-        for attribute in ("__name__", "__qualname__", "__doc__", "__module__", "__defaults__", "__kwdefaults__"):
-            if not attribute.endswith("defaults__"):
-                setattr(call, attribute, getattr(fun, attribute))
-        call.__wrapped__ = fun  # type: ignore[attr-defined]
+        functools.update_wrapper(call, fun)
+        if fun.__doc__:  # doctest looks for functions by the module of their globals, which is this one
+            fun.__globals__.setdefault("__test__", {})[fun.__name__] = call
         return call
 
     return decorate

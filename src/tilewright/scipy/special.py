@@ -35,7 +35,12 @@ def _unary(name: str, function: Any, doc: str, at: float, gives: float) -> Any:
         return function(*promote_dtypes_inexact(value(x, name)))
 
     special.__name__ = special.__qualname__ = name
-    special.__doc__ = f"{doc}\n\n    >>> round(float(special.{name}({at})), 3)\n    {gives}\n    "
+    special.__doc__ = f"""{doc}
+
+    >>> from tilewright.scipy import special
+    >>> round(float(special.{name}({at})), 3)
+    {gives}
+    """
     return special
 
 
@@ -54,6 +59,7 @@ i1e = _unary("i1e", lax.bessel_i1e, "`exp(-|x|) * i1(x)`.", 0.0, 0.0)
 def i0(x: ArrayLike) -> Array:
     """The modified Bessel function of the first kind, order 0.
 
+    >>> from tilewright.scipy import special
     >>> float(special.i0(0.))
     1.0
     """
@@ -65,6 +71,7 @@ def i0(x: ArrayLike) -> Array:
 def i1(x: ArrayLike) -> Array:
     """The modified Bessel function of the first kind, order 1.
 
+    >>> from tilewright.scipy import special
     >>> float(special.i1(0.))
     0.0
     """
@@ -76,6 +83,7 @@ def i1(x: ArrayLike) -> Array:
 def logit(x: ArrayLike) -> Array:
     """`log(x / (1 - x))`.
 
+    >>> from tilewright.scipy import special
     >>> float(special.logit(0.5))
     0.0
     """
@@ -87,6 +95,7 @@ def logit(x: ArrayLike) -> Array:
 def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
     """`x * log(y)`, 0 where `x` is 0.
 
+    >>> from tilewright.scipy import special
     >>> float(special.xlogy(0., 0.))
     0.0
     """
@@ -99,6 +108,7 @@ def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
 def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
     """`x * log1p(y)`, 0 where `x` is 0.
 
+    >>> from tilewright.scipy import special
     >>> float(special.xlog1py(0., -1.))
     0.0
     """
@@ -111,6 +121,7 @@ def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
 def entr(x: ArrayLike) -> Array:
     """`-x * log(x)`, 0 at 0 and -inf below.
 
+    >>> from tilewright.scipy import special
     >>> float(special.entr(1.))
     -0.0
     """
@@ -125,6 +136,7 @@ def entr(x: ArrayLike) -> Array:
 def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
     """`p * log(p / q)`, 0 where `p` is 0 and inf outside of the domain.
 
+    >>> from tilewright.scipy import special
     >>> float(special.rel_entr(1., 1.))
     0.0
     """
@@ -140,6 +152,7 @@ def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
 def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
     """`p * log(p / q) - p + q`.
 
+    >>> from tilewright.scipy import special
     >>> float(special.kl_div(1., 1.))
     0.0
     """
@@ -151,6 +164,7 @@ def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
 def betaln(a: ArrayLike, b: ArrayLike) -> Array:
     """The logarithm of the beta function.
 
+    >>> from tilewright.scipy import special
     >>> float(special.betaln(1., 1.))
     0.0
     """
@@ -162,6 +176,7 @@ def betaln(a: ArrayLike, b: ArrayLike) -> Array:
 def gammasgn(x: ArrayLike) -> Array:
     """The sign of the gamma function.
 
+    >>> from tilewright.scipy import special
     >>> float(special.gammasgn(-0.5))
     -1.0
     """
@@ -178,6 +193,7 @@ def gammasgn(x: ArrayLike) -> Array:
 def gamma(x: ArrayLike) -> Array:
     """The gamma function.
 
+    >>> from tilewright.scipy import special
     >>> round(float(special.gamma(4.)), 3)
     6.0
     """
@@ -189,6 +205,7 @@ def gamma(x: ArrayLike) -> Array:
 def beta(a: ArrayLike, b: ArrayLike) -> Array:
     """The beta function.
 
+    >>> from tilewright.scipy import special
     >>> float(special.beta(1., 1.))
     1.0
     """
@@ -199,6 +216,7 @@ def beta(a: ArrayLike, b: ArrayLike) -> Array:
 def factorial(n: ArrayLike, exact: bool = False) -> Array:
     """The product of the integers up to `n`, in floating point.
 
+    >>> from tilewright.scipy import special
     >>> round(float(special.factorial(4.)), 3)
     24.0
     """
@@ -217,6 +235,7 @@ def _factorial(n: Any) -> Array:
 def poch(z: ArrayLike, m: ArrayLike) -> Array:
     """The Pochhammer symbol `gamma(z + m) / gamma(z)`.
 
+    >>> from tilewright.scipy import special
     >>> round(float(special.poch(3., 2.)), 3)
     12.0
     """
@@ -228,6 +247,7 @@ def poch(z: ArrayLike, m: ArrayLike) -> Array:
 def multigammaln(a: ArrayLike, d: int) -> Array:
     """The logarithm of the multivariate gamma function of dimension `d`.
 
+    >>> from tilewright.scipy import special
     >>> round(float(special.multigammaln(3., 1)), 3)
     0.693
     """
@@ -240,6 +260,7 @@ def multigammaln(a: ArrayLike, d: int) -> Array:
 def gammainc(a: ArrayLike, x: ArrayLike) -> Array:
     """The regularised lower incomplete gamma function.
 
+    >>> from tilewright.scipy import special
     >>> float(special.gammainc(1., 0.))
     0.0
     """
@@ -249,6 +270,7 @@ def gammainc(a: ArrayLike, x: ArrayLike) -> Array:
 def gammaincc(a: ArrayLike, x: ArrayLike) -> Array:
     """The regularised upper incomplete gamma function.
 
+    >>> from tilewright.scipy import special
     >>> float(special.gammaincc(1., 0.))
     1.0
     """
@@ -258,6 +280,7 @@ def gammaincc(a: ArrayLike, x: ArrayLike) -> Array:
 def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     """The regularised incomplete beta function.
 
+    >>> from tilewright.scipy import special
     >>> float(special.betainc(1., 1., 0.5))
     0.5
     """
@@ -267,6 +290,7 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
 def zeta(x: ArrayLike, q: ArrayLike | None = None) -> Array:
     """The Hurwitz zeta function, Riemann's for `q` absent.
 
+    >>> from tilewright.scipy import special
     >>> round(float(special.zeta(2.)), 3)
     1.645
     """
@@ -277,6 +301,7 @@ def zeta(x: ArrayLike, q: ArrayLike | None = None) -> Array:
 def polygamma(n: ArrayLike, x: ArrayLike) -> Array:
     """The derivative number `n` of the digamma function.
 
+    >>> from tilewright.scipy import special
     >>> round(float(special.polygamma(1, 1.)), 3)
     1.645
     """
@@ -288,6 +313,7 @@ def polygamma(n: ArrayLike, x: ArrayLike) -> Array:
 def boxcox(x: ArrayLike, lmbda: ArrayLike) -> Array:
     """`(x**lmbda - 1) / lmbda`, `log(x)` at 0.
 
+    >>> from tilewright.scipy import special
     >>> float(special.boxcox(1., 2.))
     0.0
     """
@@ -300,6 +326,7 @@ def boxcox(x: ArrayLike, lmbda: ArrayLike) -> Array:
 def boxcox1p(x: ArrayLike, lmbda: ArrayLike) -> Array:
     """`boxcox(1 + x, lmbda)`, exact near zero.
 
+    >>> from tilewright.scipy import special
     >>> float(special.boxcox1p(0., 2.))
     0.0
     """
@@ -312,6 +339,7 @@ def boxcox1p(x: ArrayLike, lmbda: ArrayLike) -> Array:
 def ndtr(x: ArrayLike) -> Array:
     """The normal distribution function.
 
+    >>> from tilewright.scipy import special
     >>> float(special.ndtr(0.))
     0.5
     """
@@ -327,6 +355,7 @@ def ndtr(x: ArrayLike) -> Array:
 def ndtri(p: ArrayLike) -> Array:
     """The inverse of `ndtr`.
 
+    >>> from tilewright.scipy import special
     >>> float(special.ndtri(0.5))
     0.0
     """
@@ -364,6 +393,7 @@ _log_ndtr.defjvp(_log_ndtr_jvp)
 def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
     """The logarithm of `ndtr`, by its asymptotic series far below zero.
 
+    >>> from tilewright.scipy import special
     >>> round(float(special.log_ndtr(0.)), 3)
     -0.693
     """
@@ -376,6 +406,8 @@ def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
 def softmax(x: ArrayLike, /, *, axis: Any = None) -> Array:
     """`exp(x)` divided by its sum over axes, all by default.
 
+    >>> from tilewright import numpy as jnp
+    >>> from tilewright.scipy import special
     >>> special.softmax(jnp.array([0., 0.]))
     Array([0.5, 0.5], dtype=float32)
     """
@@ -385,6 +417,8 @@ def softmax(x: ArrayLike, /, *, axis: Any = None) -> Array:
 def log_softmax(x: ArrayLike, /, *, axis: Any = None) -> Array:
     """The logarithm of `softmax`.
 
+    >>> from tilewright import numpy as jnp
+    >>> from tilewright.scipy import special
     >>> special.log_softmax(jnp.array([3.]))
     Array([0.], dtype=float32)
     """
@@ -394,6 +428,7 @@ def log_softmax(x: ArrayLike, /, *, axis: Any = None) -> Array:
 def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Array:
     """The number of ways to choose `k` of `N` things, in floating point.
 
+    >>> from tilewright.scipy import special
     >>> round(float(special.comb(4., 2.)), 3)
     6.0
     """
@@ -412,6 +447,7 @@ def _comb(N: Any, k: Any, repetition: bool) -> Array:
 def bernoulli(n: int) -> Array:
     """The Bernoulli numbers from 0 to `n`.
 
+    >>> from tilewright.scipy import special
     >>> special.bernoulli(2).shape
     (3,)
     """

@@ -13,6 +13,7 @@ from .. import special
 def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of the density.
 
+    >>> from tilewright.scipy import stats
     >>> round(float(stats.norm.logpdf(0.)), 3)
     -0.919
     """
@@ -24,6 +25,7 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
 def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The density.
 
+    >>> from tilewright.scipy import stats
     >>> round(float(stats.norm.pdf(0.)), 3)
     0.399
     """
@@ -34,6 +36,7 @@ def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
 def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of a value up to `x`.
 
+    >>> from tilewright.scipy import stats
     >>> float(stats.norm.cdf(0.))
     0.5
     """
@@ -45,6 +48,7 @@ def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
 def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of `cdf`.
 
+    >>> from tilewright.scipy import stats
     >>> round(float(stats.norm.logcdf(0.)), 3)
     -0.693
     """
@@ -56,6 +60,7 @@ def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
 def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of a value above `x`.
 
+    >>> from tilewright.scipy import stats
     >>> float(stats.norm.sf(0.))
     0.5
     """
@@ -67,6 +72,7 @@ def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
 def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of `sf`.
 
+    >>> from tilewright.scipy import stats
     >>> round(float(stats.norm.logsf(0.)), 3)
     -0.693
     """
@@ -78,6 +84,7 @@ def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
 def ppf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The value below which a share `q` lies.
 
+    >>> from tilewright.scipy import stats
     >>> float(stats.norm.ppf(0.5))
     0.0
     """
@@ -89,6 +96,7 @@ def ppf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
 def isf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The value above which a share `q` lies.
 
+    >>> from tilewright.scipy import stats
     >>> float(stats.norm.isf(0.5))
     0.0
     """

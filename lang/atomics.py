@@ -1,0 +1,238 @@
+"""Atomic updates of parts of Refs: read, combine and write back as one step.
+
+    atomic_rmw(ref, value, *index, [mask]; index, masked, kind, wanted) -> [old]
+    atomic_cas(ref, expected, value, *index, [mask]; index, masked, wanted) -> [old]
+
+The result is what was there before (zero where masked out; absent unless `wanted`). Positions named twice in one
+access are updated one after the other in row-major order. Cells of parallel axes may update the same location.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import DifferentiationError, DtypeError
+from ..core.ir import Effect
+from ..core.primitive import Primitive, Zero
+from ..core.primitives import refview as refs
+from ..core.primitives.access import linear_places, read_value, write_value
+from ..core.primitives.compare import and_p, eq_p, or_p, select_n_p, xor_p
+from ..core.primitives.elementwise import add_p, max_p, min_p
+from ..core.primitives.ref import Index, Take, access_shape, numpy_index, split_operands, swap_p
+from ..core.primitives.scan import bind_scan
+from ..core.primitives.scatter import ScatterDimensionNumbers, scatter_max, scatter_min
+from ..core.primitives.shape import reshape_to
+from ..core.primitives.slicing import dynamic_slice, dynamic_update_slice
+from ..core.rules import instantiate, spread
+from ..core.trace import shape_of, trace_program, typeof
+from ..core.types import is_bool, is_complex, is_inexact, is_integer
+
+NUMPY: dict[str, Callable[..., Any]] = {
+    "add": np.add, "max": np.maximum, "min": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or,
+    "xor": np.bitwise_xor, "xchg": lambda old, new: new,
+}  # fmt: skip
+_COMBINE: dict[str, Callable[..., Any]] = {
+    "add": add_p.bind, "max": max_p.bind, "min": min_p.bind, "and": and_p.bind, "or": or_p.bind, "xor": xor_p.bind,
+    "xchg": lambda old, new: new,
+}  # fmt: skip
+_SCATTER = {"max": scatter_max, "min": scatter_min}
+
+
+# ---------------------------------------------------------------------------- typing
+
+
+def takes(kind: str, dtype: Any) -> bool:
+    """Whether an atomic of this kind takes a dtype."""
+    if kind in ("and", "or", "xor"):
+        return is_integer(dtype) or is_bool(dtype)
+    if kind in ("max", "min"):
+        return not is_bool(dtype) and not is_complex(dtype)
+    return kind != "add" or not is_bool(dtype)
+
+
+def _check_dtype(kind: str, ref: Any) -> None:
+    if not takes(kind, ref.dtype):
+        raise DtypeError(f"atomic_{kind} of a Ref of {ref.dtype}", {
+            "add": "use atomic_or", "max": "use a real dtype", "min": "use a real dtype",
+        }.get(kind, "use an integer or boolean dtype"))  # fmt: skip
+
+
+def _rmw_typing(ref: Any, value: Any, *rest: Any, index: Index, masked: bool, kind: str, wanted: bool) -> list[Any]:
+    out = swap_p.typing(ref, value, *rest, index=index, masked=masked)
+    _check_dtype(kind, ref)
+    return [out] if wanted else []
+
+
+def _cas_typing(ref: Any, expected: Any, value: Any, *rest: Any, index: Index, masked: bool, wanted: bool) -> list[Any]:
+    swap_p.typing(ref, expected, *rest, index=index, masked=masked)
+    return [swap_p.typing(ref, value, *rest, index=index, masked=masked)] if wanted else []
+
+
+_EFFECTS = frozenset({Effect("read", 0), Effect("write", 0)})
+
+
+# ---------------------------------------------------------------------------- meaning in NumPy
+
+
+def _update_numpy(ref: Any, values: Sequence[Any], rest: Sequence[Any], index: Index, masked: bool,
+                  combine: Callable[..., Any]) -> Any:  # fmt: skip
+    dynamic, mask, _ = split_operands(index, rest, masked)
+    place = numpy_index(index, dynamic, ref.shape, masked, "atomic")
+    old = np.array(ref[place])
+    if mask is None and not any(type(e) is Take for e in index):
+        ref[place] = combine(old, *values)
+        return old
+    old = np.zeros(old.shape, old.dtype)
+    for at in np.ndindex(old.shape):
+        if mask is None or mask[at]:
+            one = tuple(p[at] for p in place)
+            old[at] = ref[one]
+            ref[one] = combine(old[at], *(v[at] for v in values))
+    return old
+
+
+def _rmw_numpy(ref: Any, value: Any, *rest: Any, index: Index, masked: bool, kind: str, wanted: bool) -> list[Any]:
+    old = _update_numpy(ref, [value], rest, index, masked, NUMPY[kind])
+    return [old] if wanted else []
+
+
+def _cas_numpy(ref: Any, expected: Any, value: Any, *rest: Any, index: Index, masked: bool, wanted: bool) -> list[Any]:
+    old = _update_numpy(ref, [expected, value], rest, index, masked, lambda o, e, v: np.where(o == e, v, o))
+    return [old] if wanted else []
+
+
+# ---------------------------------------------------------------------------- on values
+
+
+def _exchange(old: Any, expected: Any, value: Any) -> Any:
+    return select_n_p.bind(eq_p.bind(old, expected), old, value)
+
+
+def _one_by_one(x: Any, values: Sequence[Any], places: Any, inside: Any, combine: Callable[..., Any]) -> tuple[Any, Any]:
+    """Update elements in order: a loop that carries the flat Ref and gives what each element was."""
+    shape, flat = shape_of(places), reshape_to(x, (int(np.prod(shape_of(x))),))
+    size = int(np.prod(shape))
+
+    def body(held: Any, place: Any, here: Any, *new: Any) -> list[Any]:
+        old = dynamic_slice(held, [place], [1], allow_negative_indices=False)
+        made = combine(old, *(reshape_to(v, (1,)) for v in new))
+        made = select_n_p.bind(reshape_to(here, (1,)), old, made)
+        zero = np.zeros((), typeof(old).dtype)[()]  # type: ignore[union-attr]
+        given = select_n_p.bind(reshape_to(here, (1,)), spread(zero, (1,)), old)
+        return [dynamic_update_slice(held, made, [place], allow_negative_indices=False), reshape_to(given, ())]
+
+    xs = [reshape_to(v, (size,)) for v in (places, inside, *values)]
+    types = [typeof(flat), *(typeof(v).with_shape(()) for v in xs)]  # type: ignore[union-attr]
+    done, old = bind_scan(trace_program(body, types, "atomic"), [], [flat], xs, length=size, reverse=False, unroll=1)
+    return reshape_to(done, shape_of(x)), reshape_to(old, shape)
+
+
+def update_value(x: Any, values: Sequence[Any], rest: Sequence[Any], *, index: Index, masked: bool,
+                 combine: Callable[..., Any], kind: str = "", wanted: bool = True) -> tuple[Any, Any]:  # fmt: skip
+    """The value after an atomic update, and what was there before (None unless `wanted`)."""
+    dynamic, mask, _ = split_operands(index, rest, masked)
+    if not any(type(e) is Take for e in index):
+        old = read_value(x, rest, index=index, masked=masked)
+        return write_value(x, combine(old, *values), rest, add=False, index=index, masked=masked), old
+    shape = access_shape(index)
+    places, inside = linear_places(x, index, dynamic, shape)
+    if mask is not None:
+        inside = and_p.bind(inside, mask)
+    if kind in _SCATTER and not wanted:  # the order does not matter
+        from ..core.primitives.gather import FILL
+
+        size = int(np.prod(shape_of(x)))
+        places = select_n_p.bind(inside, spread(np.int32(size), shape), places)
+        flat = _SCATTER[kind](reshape_to(x, (size,)), reshape_to(places, (*shape, 1)), values[0],
+                              ScatterDimensionNumbers((), (0,), (0,)), mode=FILL)  # fmt: skip
+        return reshape_to(flat, shape_of(x)), None
+    return _one_by_one(x, values, places, inside, combine)
+
+
+def discharge_rmw(cell: Any, value: Any, *rest: Any, index: Index, masked: bool, kind: str, wanted: bool) -> list[Any]:
+    """`atomic_rmw` of a Ref whose content is a value."""
+    cell.value, old = update_value(
+        cell.value, [value], rest, index=index, masked=masked, combine=_COMBINE[kind], kind=kind, wanted=wanted)
+    return [old] if wanted else []
+
+
+def discharge_cas(cell: Any, expected: Any, value: Any, *rest: Any, index: Index, masked: bool, wanted: bool) -> list[Any]:
+    """`atomic_cas` of a Ref whose content is a value."""
+    cell.value, old = update_value(cell.value, [expected, value], rest, index=index, masked=masked, combine=_exchange)
+    return [old] if wanted else []
+
+
+# ---------------------------------------------------------------------------- derivatives
+
+
+def _no_derivative(name: str) -> DifferentiationError:
+    return DifferentiationError(
+        f"{name} of a differentiated Ref has no derivative",
+        "only atomic_add has one; keep other atomics to integers, or wrap the call in a `custom_vjp`")  # fmt: skip
+
+
+def _rmw_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    outs = atomic_rmw_p.bind(*primals, **params)
+    ref_t, value_t = tangents[:2]
+    if not is_inexact(typeof(primals[0]).dtype) or (type(ref_t) is Zero and type(value_t) is Zero):  # type: ignore[union-attr]
+        return outs, [Zero(typeof(o).tangent()) for o in outs]
+    if params["kind"] != "add" or type(ref_t) is Zero:
+        raise _no_derivative(f"atomic_{params['kind']}")
+    return outs, atomic_rmw_p.bind(ref_t, instantiate(value_t), *primals[2:], **params)
+
+
+def _cas_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    if is_inexact(typeof(primals[0]).dtype) and any(type(t) is not Zero for t in tangents[:3]):  # type: ignore[union-attr]
+        raise _no_derivative("atomic_cas")
+    outs = atomic_cas_p.bind(*primals, **params)
+    return outs, [Zero(typeof(o).tangent()) for o in outs]
+
+
+def _rmw_transpose(ct: Any, *args: Any, kind: str, **params: Any) -> Any:
+    raise DifferentiationError(
+        f"atomic_{kind} whose result is used has no reverse-mode derivative",
+        "do not use what it returns, or use forward mode (jvp)")  # fmt: skip
+
+
+atomic_rmw_p = Primitive(
+    "atomic_rmw", _rmw_typing, jvp=_rmw_jvp, transpose=_rmw_transpose, numpy=_rmw_numpy, multiple=True,
+    effects=lambda *types, **params: _EFFECTS,
+)  # fmt: skip
+atomic_cas_p = Primitive(
+    "atomic_cas", _cas_typing, jvp=_cas_jvp, numpy=_cas_numpy, multiple=True, effects=lambda *types, **params: _EFFECTS,
+)  # fmt: skip
+PRIMITIVES = (atomic_rmw_p, atomic_cas_p)
+
+
+# ---------------------------------------------------------------------------- functions
+
+
+def _atomic(kind: str, doc: str) -> Callable[..., Any]:
+    def atomic(ref: Any, idx: Any, val: Any, *, mask: Any = None) -> Any:
+        target = refs.view(ref, Ellipsis if idx is None else idx)
+        index, value, operands = refs.store_operands(target, val, mask)
+        return atomic_rmw_p.bind(target.ref, value, *operands, index=index, masked=mask is not None, kind=kind, wanted=True)[0]
+
+    atomic.__name__ = atomic.__qualname__ = f"atomic_{kind}"
+    atomic.__doc__ = f"{doc} `ref[idx]` where `mask` is true, as one step; gives what was there before."
+    return atomic
+
+
+atomic_add = _atomic("add", "Add `val` to")
+atomic_max = _atomic("max", "Raise to `val`")
+atomic_min = _atomic("min", "Lower to `val`")
+atomic_and = _atomic("and", "And `val` into")
+atomic_or = _atomic("or", "Or `val` into")
+atomic_xor = _atomic("xor", "Exclusive-or `val` into")
+atomic_xchg = _atomic("xchg", "Store `val` in")
+
+
+def atomic_cas(ref: Any, cmp: Any, val: Any, *, mask: Any = None) -> Any:
+    """Store `val` in a Ref (or `ref.at[...]`) where it holds `cmp`, as one step; gives what was there before."""
+    target = refs.view(ref)
+    index, value, operands = refs.store_operands(target, val, mask)
+    expected = refs.store_operands(target, cmp)[1]
+    return atomic_cas_p.bind(target.ref, expected, value, *operands, index=index, masked=mask is not None, wanted=True)[0]

@@ -1,0 +1,257 @@
+"""Asynchronous copies between Refs, and semaphores.
+
+    dma_start(src, *at, dst, *at, sem, *at; src, dst, sem, add)    starts; the copy may happen any time until
+    dma_wait(src, *at, dst, *at, sem, *at; src, dst, sem, add)     the wait returns
+    semaphore_signal(sem, value, *at; index), semaphore_wait(...; decrement), semaphore_read(sem, *at) -> value
+
+A semaphore is an int32 Ref in `SEMAPHORE` memory, zero at first. The interpreter copies when the wait comes (or
+never, if it does not come, which is an error at the end of the kernel); compiled, a copy happens when it starts.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import DtypeError, KernelBodyError, ShapeError
+from ..core.ir import Effect
+from ..core.primitive import Primitive, Zero
+from ..core.primitives import refview as refs
+from ..core.primitives.ref import Index, access_shape, numpy_index
+from ..core.trace import typeof
+from ..core.types import INT32, ArrayType, MemorySpace, RefType
+from .modes import running
+
+
+class SemaphoreType(enum.Enum):
+    """The kinds of semaphores; one stands for its scratch of shape `()`, and `DMA((2,))` for an array of them."""
+
+    REGULAR = "regular"
+    DMA = "dma"
+    BARRIER = "barrier"
+
+    shape = property(lambda self: ())
+    dtype = property(lambda self: INT32)
+    space = property(lambda self: MemorySpace.SEMAPHORE)
+
+    def __call__(self, shape: Any) -> RefType:
+        return RefType(ArrayType(tuple(shape), INT32), MemorySpace.SEMAPHORE)
+
+
+def parts_of(operands: Sequence[Any], src: Index, dst: Index, sem: Index, **_: Any) -> list[tuple[Any, list[Any]]]:
+    """The three Refs among the operands of a copy, each with the operands of its index."""
+    out, rest = [], list(operands)
+    for index in (src, dst, sem):
+        n = 1 + len(index.dynamic)
+        out.append((rest[0], rest[1:n]))
+        rest = rest[n:]
+    return out
+
+
+def _copy_typing(*types: Any, src: Index, dst: Index, sem: Index, add: bool) -> list[Any]:
+    (source, _), (target, _), (semaphore, _) = parts_of(types, src, dst, sem)
+    a, b = ArrayType(access_shape(src), source.dtype), ArrayType(access_shape(dst), target.dtype)
+    if a.shape != b.shape:
+        raise ShapeError(f"an asynchronous copy of {a.show()} to {b.show()}", "copy between parts of one shape")
+    if a.dtype != b.dtype:
+        raise DtypeError(f"an asynchronous copy of {a.show()} to {b.show()}", "a copy changes no dtype; load, cast and store")
+    _check_semaphore("an asynchronous copy", semaphore, sem)
+    return []
+
+
+def _check_semaphore(what: str, type_: Any, index: Index) -> None:
+    if isinstance(type_, RefType) and type_.space is not MemorySpace.SEMAPHORE:
+        raise KernelBodyError(
+            f"{what} is given a Ref of {type_.array.show()} in {type_.space} for a semaphore",
+            "state it as scratch: `SemaphoreType.DMA`")  # fmt: skip
+    if access_shape(index):
+        raise ShapeError(
+            f"{what} is given {access_shape(index)} semaphores", "give one: `sem.at[i]`")
+
+
+def _positions(src: Index, dst: Index) -> tuple[int, int]:
+    first = 1 + len(src.dynamic)
+    return first, first + 1 + len(dst.dynamic)
+
+
+def _start_effects(*types: Any, src: Index, dst: Index, sem: Index, add: bool) -> Any:
+    d, s = _positions(src, dst)
+    return frozenset({Effect("read", 0), Effect("write", d), Effect("read", s), Effect("write", s)})
+
+
+def _address(ref: np.ndarray, place: Any) -> int:
+    """What tells one semaphore from another: where it lies in memory."""
+    one = ref[tuple(slice(p, p + 1) for p in place)] if ref.ndim else ref
+    return one.__array_interface__["data"][0]
+
+
+def _start_numpy(*operands: Any, src: Index, dst: Index, sem: Index, add: bool) -> list[Any]:
+    (source, src_at), (target, dst_at), (semaphore, sem_at) = parts_of(operands, src, dst, sem)
+    come = numpy_index(src, src_at, source.shape, False, "make_async_copy (source)")
+    go = numpy_index(dst, dst_at, target.shape, False, "make_async_copy (destination)")
+    nbytes = int(np.prod(access_shape(dst))) * target.dtype.itemsize
+
+    def perform() -> None:
+        target[go] = target[go] + source[come] if add else source[come]
+
+    run = running()
+    if run is None:
+        perform()
+    else:
+        place = numpy_index(sem, sem_at, semaphore.shape, False, "make_async_copy (semaphore)")
+        run.start(_address(semaphore, place), perform, nbytes)
+    return []
+
+
+def _wait_numpy(*operands: Any, src: Index, dst: Index, sem: Index, add: bool) -> list[Any]:
+    _, (target, _), (semaphore, sem_at) = parts_of(operands, src, dst, sem)
+    run = running()
+    if run is not None:
+        place = numpy_index(sem, sem_at, semaphore.shape, False, "make_async_copy (semaphore)")
+        run.wait(_address(semaphore, place), int(np.prod(access_shape(dst))) * target.dtype.itemsize)
+    return []
+
+
+def _copy_jvp(name: str) -> Any:
+    def rule(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        raise KernelBodyError(f"{name} is differentiated before it became a plain copy", "differentiate the kernel call")
+
+    return rule
+
+
+dma_start_p = Primitive(
+    "dma_start", _copy_typing, effects=_start_effects, numpy=_start_numpy, multiple=True, jvp=_copy_jvp("dma_start"))  # fmt: skip
+dma_wait_p = Primitive(
+    "dma_wait", _copy_typing, effects=_start_effects, numpy=_wait_numpy, multiple=True, jvp=_copy_jvp("dma_wait"))  # fmt: skip
+
+
+# ---------------------------------------------------------------------------- semaphores
+
+
+def _signal_typing(sem: Any, value: Any, *rest: Any, index: Index, decrement: bool = True) -> list[Any]:
+    _check_semaphore("semaphore_signal or semaphore_wait", sem, index)
+    return []
+
+
+def _read_typing(sem: Any, *rest: Any, index: Index) -> Any:
+    _check_semaphore("semaphore_read", sem, index)
+    return ArrayType((), INT32)
+
+
+def _signal_numpy(sem: Any, value: Any, *rest: Any, index: Index) -> list[Any]:
+    sem[numpy_index(index, rest, sem.shape, False, "semaphore_signal")] += value
+    return []
+
+
+def _wait_for_numpy(sem: Any, value: Any, *rest: Any, index: Index, decrement: bool) -> list[Any]:
+    place = numpy_index(index, rest, sem.shape, False, "semaphore_wait")
+    run = running()
+    if run is not None and sem[place] < value:
+        raise run.error(
+            f"semaphore_wait waits for {int(value)}, but the semaphore holds {int(sem[place])} and nothing can signal it",
+            "signal it first: cells run one after the other")  # fmt: skip
+    if decrement:
+        sem[place] -= value
+    return []
+
+
+def _semaphore(name: str, typing: Any, numpy: Any, kinds: Sequence[str], multiple: bool) -> Primitive:
+    effects = frozenset(Effect(k, 0) for k in kinds)
+
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        out = made.bind(*primals, **params)
+        return (out, []) if multiple else (out, Zero(typeof(out).tangent()))
+
+    made = Primitive(name, typing, jvp=jvp, effects=lambda *types, **params: effects, numpy=numpy, multiple=multiple)
+    return made
+
+
+semaphore_signal_p = _semaphore("semaphore_signal", _signal_typing, _signal_numpy, ("read", "write"), True)
+semaphore_wait_p = _semaphore("semaphore_wait", _signal_typing, _wait_for_numpy, ("read", "write"), True)
+semaphore_read_p = _semaphore(
+    "semaphore_read", _read_typing, lambda sem, *rest, index: sem[numpy_index(index, rest, sem.shape, False, "semaphore_read")],
+    ("read",), False,
+)  # fmt: skip
+PRIMITIVES = (dma_start_p, dma_wait_p, semaphore_signal_p, semaphore_wait_p, semaphore_read_p)
+
+
+def semaphore_signal(sem: Any, inc: Any = 1, *, device_id: Any = None, device_id_type: Any = None, core_index: Any = None) -> None:
+    """Add `inc` to a semaphore."""
+    if device_id is not None or core_index is not None:
+        raise KernelBodyError("semaphore_signal to another device or core", "a kernel here has one device and one core")
+    target = refs.view(sem)
+    index, operands = target.index()
+    semaphore_signal_p.bind(target.ref, _count(inc), *operands, index=index)
+
+
+def semaphore_wait(sem: Any, value: Any = 1, *, decrement: bool = True) -> None:
+    """Wait until a semaphore holds `value`, then take that much off it."""
+    target = refs.view(sem)
+    index, operands = target.index()
+    semaphore_wait_p.bind(target.ref, _count(value), *operands, index=index, decrement=decrement)
+
+
+def semaphore_read(sem: Any) -> Any:
+    """What a semaphore holds, an int32 scalar."""
+    target = refs.view(sem)
+    index, operands = target.index()
+    return semaphore_read_p.bind(target.ref, *operands, index=index)
+
+
+def _count(value: Any) -> Any:
+    from ..core.primitives.convert import convert_element_type
+
+    return np.int32(value) if isinstance(value, int) else convert_element_type(value, INT32)
+
+
+# ---------------------------------------------------------------------------- copies
+
+
+@dataclass(frozen=True)
+class AsyncCopyDescriptor:
+    """A copy from one part of a Ref to another, to be started and waited for."""
+
+    src: Any
+    dst: Any
+    sem: Any
+    add: bool = False
+
+    def _bind(self, primitive: Primitive) -> None:
+        operands, indices = [], {}
+        for name, part in (("src", self.src), ("dst", self.dst), ("sem", self.sem)):
+            target = refs.view(part)
+            indices[name], given = target.index()
+            operands += [target.ref, *given]
+        primitive.bind(*operands, **indices, add=self.add)
+
+    def start(self, priority: int = 0) -> None:
+        """Start the copy: its source must stay as it is, and its destination unread, until the wait."""
+        self._bind(dma_start_p)
+
+    def wait(self) -> None:
+        """Wait until the copy is done."""
+        self._bind(dma_wait_p)
+
+    wait_send = wait_recv = wait
+
+
+def make_async_copy(src_ref: Any, dst_ref: Any, sem: Any) -> AsyncCopyDescriptor:
+    """A copy from `src_ref` to `dst_ref` (Refs or `ref.at[...]`, of one shape and dtype) that is not started yet."""
+    return AsyncCopyDescriptor(src_ref, dst_ref, sem)
+
+
+def async_copy(src_ref: Any, dst_ref: Any, sem: Any, *, priority: int = 0, add: bool = False) -> AsyncCopyDescriptor:
+    """Start a copy; wait for it with `.wait()`. With `add` the source is added to the destination."""
+    copy = AsyncCopyDescriptor(src_ref, dst_ref, sem, add)
+    copy.start(priority)
+    return copy
+
+
+def sync_copy(src_ref: Any, dst_ref: Any, *, add: bool = False) -> None:
+    """Copy one part of a Ref to another."""
+    put = refs.addupdate if add else refs.write
+    put(refs.view(dst_ref), refs.read(refs.view(src_ref)))

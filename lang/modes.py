@@ -1,0 +1,146 @@
+"""How the interpreter runs a kernel: what a user may ask for, and what the operations of a body may ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import ArgumentError, ArgumentTypeError, SemaphoreError, Source
+from ..core.types import is_bool, is_complex, is_float
+
+_CHOICES = {"uninitialized_memory": ("nan", "zero"), "dma_execution_mode": ("on_wait", "eager")}
+
+
+@dataclass(frozen=True)
+class InterpretParams:
+    """Modes of the interpreter, for `kernel_call(..., interpret=InterpretParams(...))` and `lang.interpret`.
+
+    `uninitialized_memory`: what unwritten memory reads as, "nan" (poison) or "zero". `dma_execution_mode`: an
+    asynchronous copy happens when it is waited for ("on_wait", so that a missing wait shows) or when it starts
+    ("eager"). `detect_races`: raise `RaceError` when two cells that differ on a parallel axis touch one location
+    and one of them writes. `random_seed`: run parallel cells in a random order, the same for the same seed.
+    `trace`: True prints a line for every cell that says which blocks move, a function is called with each line.
+    `grid_point_recorder(ids)` is called before each cell.
+
+    >>> InterpretParams(detect_races=True).uninitialized_memory
+    'nan'
+    """
+
+    detect_races: bool = False
+    uninitialized_memory: str = "nan"
+    dma_execution_mode: str = "on_wait"
+    random_seed: int | None = None
+    trace: bool | Callable[[str], Any] = False
+    grid_point_recorder: Callable[[tuple[int, ...]], Any] | None = None
+
+    def __post_init__(self) -> None:
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise ArgumentError(
+                    f"InterpretParams: {name} is {getattr(self, name)!r}", f"give one of {', '.join(map(repr, choices))}")
+
+
+DEFAULT = InterpretParams()
+
+
+def as_mode(interpret: Any) -> bool | InterpretParams:
+    """What `kernel_call(interpret=...)` was given, checked."""
+    if interpret is None or isinstance(interpret, (bool, np.bool_)):
+        return bool(interpret)
+    if isinstance(interpret, InterpretParams):
+        return interpret
+    raise ArgumentTypeError(f"kernel_call: interpret is {interpret!r}", "give True, False or InterpretParams(...)")
+
+
+def poison(shape: Any, dtype: Any) -> np.ndarray:
+    """An array of what unwritten memory reads as: NaN, or the least integer."""
+    state = running()
+    if state is not None and state.params.uninitialized_memory == "zero":
+        return np.zeros(shape, dtype)
+    if is_float(dtype) or is_complex(dtype):
+        return np.full(shape, np.nan, dtype)
+    if is_bool(dtype):
+        return np.ones(shape, dtype)
+    import ml_dtypes
+
+    return np.full(shape, ml_dtypes.iinfo(dtype).min, dtype)
+
+
+# ---------------------------------------------------------------------------- a run under way
+
+
+@dataclass
+class Copy:
+    """An asynchronous copy that has started: what is still to be done, and how many bytes it announces."""
+
+    perform: Callable[[], None] | None
+    nbytes: int
+    source: Source | None
+
+
+@dataclass
+class Run:
+    """An interpretation under way."""
+
+    kernel: str
+    params: InterpretParams = DEFAULT
+    cell: tuple[int, ...] = ()
+    source: Source | None = None  # of the equation at hand
+    copies: dict[int, list[Copy]] = field(default_factory=dict)  # by address of the semaphore
+    credit: dict[int, int] = field(default_factory=dict)  # bytes done and not yet waited for
+
+    def start(self, semaphore: int, perform: Callable[[], None], nbytes: int) -> None:
+        late = self.params.dma_execution_mode == "on_wait"
+        if not late:
+            perform()
+        self.copies.setdefault(semaphore, []).append(Copy(perform if late else None, nbytes, self.source))
+
+    def wait(self, semaphore: int, nbytes: int) -> None:
+        """Finish copies, oldest first, until `nbytes` are there; those bytes are then spent."""
+        queue = self.copies.get(semaphore, [])
+        done = self.credit.get(semaphore, 0)
+        while done < nbytes:
+            if not queue:
+                raise self.error(
+                    f"waits for a copy of {nbytes} bytes, but only {done} were started on its semaphore",
+                    "start each copy before it is waited for, with the same semaphore")  # fmt: skip
+            copy = queue.pop(0)
+            if copy.perform is not None:
+                copy.perform()
+            done += copy.nbytes
+        self.credit[semaphore] = done - nbytes
+
+    def finish(self) -> None:
+        """Every copy that was started has been waited for."""
+        for queue in self.copies.values():
+            for copy in queue:
+                self.source = copy.source
+                raise self.error(
+                    f"ends while a copy of {copy.nbytes} bytes is under way that nothing waited for",
+                    "call `.wait()` on what `make_async_copy` gave")
+
+    def error(self, what: str, remedy: str) -> SemaphoreError:
+        return SemaphoreError(f"kernel {self.kernel}, cell {self.cell}: {what}", remedy, self.source)
+
+
+_run: ContextVar[Run | None] = ContextVar("tilewright_interpretation", default=None)
+
+
+def running() -> Run | None:
+    """The interpretation under way, if there is one."""
+    return _run.get()
+
+
+@contextmanager
+def run_as(run: Run) -> Iterator[Run]:
+    """Within it, `running()` is this one."""
+    token = _run.set(run)
+    try:
+        yield run
+    finally:
+        _run.reset(token)

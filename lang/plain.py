@@ -1,0 +1,141 @@
+"""Kernels in plain accesses: what the CPU lowering and the derivatives take.
+
+An asynchronous copy becomes a copy where it starts, a semaphore that nothing reads is dropped, an `atomic_add` whose
+result nobody uses becomes `+=`, and memory of its own scope starts as zeros. The meaning on one sequential machine
+is the same.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core.ir import Eqn, Literal, Program, Var, subprograms
+from ..core.primitive import Primitive
+from ..core.primitives.ref import addupdate_p, get_p, swap_p, whole
+from ..core.primitives.shape import broadcast_in_dim_p
+from ..core.types import ArrayType
+from .atomics import atomic_cas_p, atomic_rmw_p
+from .copies import dma_start_p, dma_wait_p, parts_of, semaphore_read_p, semaphore_signal_p, semaphore_wait_p
+from .kernel import Kernel
+from .normalize import normalize, touches_refs
+from .scoped import undefine_p
+
+
+def equation(primitive: Primitive, inputs: Sequence[Any], params: dict[str, Any], like: Eqn) -> Eqn:
+    """An equation at the user's line of another."""
+    types = [a.type for a in inputs]
+    out = primitive.typing(*types, **params)
+    outs = [Var(t) for t in (out if primitive.multiple else [out])]
+    effects = primitive.effects(*types, **params) if primitive.effects else frozenset()
+    return Eqn(primitive, inputs, outs, params, effects, like.source)
+
+
+Context = tuple[Counter[Var], bool, bool]  # uses of each variable; at the top of the body; semaphores are read
+
+
+def _atomic(eqn: Eqn, context: Context) -> list[Eqn]:
+    used = context[0]
+    if not eqn.outputs or used[eqn.outputs[0]]:
+        return [eqn]
+    if eqn.primitive is atomic_rmw_p and eqn.params["kind"] == "add":
+        return [equation(addupdate_p, eqn.inputs, {k: eqn.params[k] for k in ("index", "masked")}, eqn)]
+    return [equation(eqn.primitive, eqn.inputs, eqn.params | {"wanted": False}, eqn)]
+
+
+def _start(eqn: Eqn, context: Context) -> list[Eqn]:
+    (src, src_at), (dst, dst_at), _ = parts_of(eqn.inputs, **eqn.params)
+    read = equation(get_p, [src, *src_at], {"index": eqn.params["src"], "masked": False}, eqn)
+    put = addupdate_p if eqn.params["add"] else swap_p
+    return [read, equation(put, [dst, read.outputs[0], *dst_at], {"index": eqn.params["dst"], "masked": False}, eqn)]
+
+
+def _nothing(eqn: Eqn, context: Context) -> list[Eqn]:
+    return []
+
+
+def _signal(sign: int) -> Callable[[Eqn, Context], list[Eqn]]:
+    from ..core.primitives.elementwise import neg_p
+
+    def rule(eqn: Eqn, context: Context) -> list[Eqn]:
+        if not context[2] or not eqn.params.get("decrement", True):
+            return []
+        before = [equation(neg_p, [eqn.inputs[1]], {}, eqn)] if sign < 0 else []
+        value = before[0].outputs[0] if before else eqn.inputs[1]
+        inputs = [eqn.inputs[0], value, *eqn.inputs[2:]]
+        return [*before, equation(addupdate_p, inputs, {"index": eqn.params["index"], "masked": False}, eqn)]
+
+    return rule
+
+
+def _read(eqn: Eqn, context: Context) -> list[Eqn]:
+    made = equation(get_p, eqn.inputs, {"index": eqn.params["index"], "masked": False}, eqn)
+    return [made.replace(outputs=eqn.outputs)]
+
+
+def _undefine(eqn: Eqn, context: Context) -> list[Eqn]:
+    # At the top of a body the zeros say that nothing is carried over from the cell before.
+    if not context[1] and not eqn.params["zero"]:
+        return []
+    ref = eqn.inputs[0]
+    shape, dtype = ref.type.shape, ref.type.dtype  # type: ignore[union-attr]
+    zero = Literal(np.zeros((), dtype)[()], ArrayType((), dtype))
+    if not shape:
+        return [equation(swap_p, [ref, zero], {"index": whole(()), "masked": False}, eqn)]
+    value = equation(broadcast_in_dim_p, [zero], {"shape": shape, "broadcast_dimensions": ()}, eqn)
+    return [value, equation(swap_p, [ref, value.outputs[0]], {"index": whole(shape), "masked": False}, eqn)]
+
+
+RULES: dict[Primitive, Callable[[Eqn, Context], list[Eqn]]] = {
+    atomic_rmw_p: _atomic, atomic_cas_p: _atomic, dma_start_p: _start, dma_wait_p: _nothing,
+    semaphore_signal_p: _signal(1), semaphore_wait_p: _signal(-1), semaphore_read_p: _read, undefine_p: _undefine,
+}  # fmt: skip
+
+
+def uses(program: Program, primitives: Any) -> bool:
+    """Whether a Program has an equation of one of these primitives, inner Programs included."""
+    return any(e.primitive in primitives or any(uses(p, primitives) for _, p in subprograms(e)) for e in program.eqns)
+
+
+def plain_program(program: Program, top: bool, semaphores: bool) -> Program:
+    used = Counter(a for e in program.eqns for a in e.inputs if type(a) is Var)
+    used.update(a for a in program.outputs if type(a) is Var)
+    eqns: list[Eqn] = []
+    for eqn in program.eqns:
+        rule = RULES.get(eqn.primitive)
+        if rule is not None:
+            eqns += rule(eqn, (used, top, semaphores))
+        else:
+            eqns.append(_inner(eqn, semaphores) if touches_refs(eqn) else eqn)
+    return program.replace(eqns=eqns)
+
+
+def _inner(eqn: Eqn, semaphores: bool) -> Eqn:
+    changed: dict[str, Any] = {}
+    for name, value in eqn.params.items():
+        if isinstance(value, Program):
+            changed[name] = plain_program(value, False, semaphores)
+        elif isinstance(value, tuple) and value and all(isinstance(v, Program) for v in value):
+            changed[name] = tuple(plain_program(v, False, semaphores) for v in value)
+    if not changed:
+        return eqn
+    params = eqn.params | changed
+    effects = eqn.primitive.effects(*(a.type for a in eqn.inputs), **params) if eqn.primitive.effects else eqn.effects
+    return eqn.replace(params=params, effects=effects)
+
+
+@functools.lru_cache(maxsize=1024)
+def plain(kernel: Kernel) -> Kernel:
+    """The kernel in plain accesses; itself if it is."""
+    if not uses(kernel.body, RULES):
+        return kernel
+    body = normalize(plain_program(kernel.body, True, uses(kernel.body, {semaphore_read_p})))
+    _, _, _, first, end = kernel.splits
+    live = {a for e in body.eqns for a in e.inputs}
+    kept = [k for k in range(end - first) if body.inputs[first + k] in live]
+    inputs = (*body.inputs[:first], *(body.inputs[first + k] for k in kept))
+    return kernel.replace(body=body.replace(inputs=inputs), scratch=tuple(kernel.scratch[k] for k in kept))

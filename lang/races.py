@@ -1,0 +1,112 @@
+"""Races between cells of parallel axes, found while a kernel is interpreted.
+
+For every location of an operand: who read it, wrote it, updated it atomically (two cells of different groups each,
+which is enough to find a conflict with any third). A group is the cells that share their ids on the parallel axes.
+Blocks count as read when they are copied in and as written when they are copied out; memory that a body reaches
+itself (`ANY`, `HBM`) is watched access by access.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import RaceError
+from ..core.ir import Eqn
+from ..core.primitives.ref import addupdate_p, get_p, numpy_index, split_operands, swap_p
+from .atomics import atomic_cas_p, atomic_rmw_p
+from .copies import dma_start_p, parts_of
+from .kernel import Block, Kernel
+
+_CONFLICTS = {"reads": ("writes", "updates"), "writes": ("reads", "writes", "updates"), "updates": ("reads", "writes")}
+# How many values follow the Ref, and what the access does.
+_ACCESSES = {
+    get_p: (0, "reads"), swap_p: (1, "writes"), addupdate_p: (1, "writes"), atomic_rmw_p: (1, "updates"),
+    atomic_cas_p: (2, "updates"),
+}  # fmt: skip
+
+
+class Memory:
+    """Who touched each location of one array: two cells for each kind of access."""
+
+    def __init__(self, block: Block):
+        self.block = block
+        self.size = block.array.size
+        self.seen = {kind: np.full((2, self.size), -1, np.int64) for kind in _CONFLICTS}
+
+
+class Races:
+    """The accesses of a kernel's run so far."""
+
+    def __init__(self, kernel: Kernel, parallel: Sequence[int]):
+        self.kernel = kernel
+        ids = np.indices(kernel.grid).reshape(len(kernel.grid), -1) if kernel.grid else np.zeros((0, 1), np.int64)
+        self.group = np.zeros(ids.shape[1], np.int64)
+        for axis in parallel:
+            self.group = self.group * kernel.grid[axis] + ids[axis]
+        outputs = [Memory(b) for b in kernel.outputs]
+        shared = dict(kernel.aliases)
+        inputs = [outputs[shared[i]] if i in shared else Memory(b) for i, b in enumerate(kernel.inputs)]
+        self.memories = [*inputs, *outputs]
+        self.cell = 0
+        self.reached: dict[int, tuple[Memory, np.ndarray]] = {}
+
+    def enter(self, ids: tuple[int, ...]) -> None:
+        self.cell = int(np.ravel_multi_index(ids, self.kernel.grid)) if ids else 0
+        self.reached = {}
+
+    def reach(self, array: np.ndarray, memory: Memory, positions: np.ndarray) -> None:
+        """From here on accesses to `array` are accesses to these locations of `memory`."""
+        self.reached[array.__array_interface__["data"][0]] = (memory, positions)
+
+    def touch(self, memory: Memory, positions: np.ndarray, kind: str, eqn: Eqn | None = None) -> None:
+        """Note an access of the cell at hand; an error if it races."""
+        at = np.unique(positions[positions >= 0])
+        mine = self.group[self.cell]
+        for other in _CONFLICTS[kind]:
+            for slot in memory.seen[other]:
+                who = slot[at]
+                bad = (who >= 0) & (self.group[who] != mine)
+                if bad.any():
+                    first = int(np.flatnonzero(bad)[0])
+                    self.refuse(memory, int(at[first]), int(who[first]), other, kind, eqn)
+        one, two = memory.seen[kind]
+        new = at[one[at] < 0]
+        one[new] = self.cell
+        different = at[(two[at] < 0) & (self.group[one[at]] != mine)]
+        two[different] = self.cell
+
+    def refuse(self, memory: Memory, position: int, cell: int, before: str, now: str, eqn: Eqn | None) -> None:
+        block, kernel = memory.block, self.kernel
+        place = tuple(int(i) for i in np.unravel_index(position, block.array.shape))
+        cells = [tuple(int(i) for i in np.unravel_index(c, kernel.grid)) for c in (cell, self.cell)]
+        raise RaceError(
+            f"kernel {kernel.name}: cell {cells[1]} {now} element {place} of {block.name}, which cell {cells[0]} {before}, "
+            "and nothing orders the two: they differ on a parallel axis",
+            'use an atomic operation, give each cell its own part, or declare the axis "arbitrary"',
+            eqn.source if eqn is not None else kernel.source)  # fmt: skip
+
+    def observe(self, eqn: Eqn, values: list[Any]) -> None:
+        """Note what one equation of the body does to memory that it reaches itself."""
+        if not self.reached:
+            return
+        primitive, params = eqn.primitive, eqn.params
+        if primitive in _ACCESSES:
+            n, kind = _ACCESSES[primitive]
+            masked = params.get("masked", False)
+            self.access(values[0], params["index"], values[1 + n :], masked, kind, eqn)
+        elif primitive is dma_start_p:
+            (src, src_at), (dst, dst_at), _ = parts_of(values, params["src"], params["dst"], params["sem"])
+            self.access(src, params["src"], src_at, False, "reads", eqn)
+            self.access(dst, params["dst"], dst_at, False, "writes", eqn)
+
+    def access(self, ref: Any, index: Any, rest: Sequence[Any], masked: bool, kind: str, eqn: Eqn) -> None:
+        found = self.reached.get(ref.__array_interface__["data"][0]) if isinstance(ref, np.ndarray) else None
+        if found is None:
+            return
+        memory, positions = found
+        dynamic, mask, _ = split_operands(index, rest, masked)
+        touched = np.asarray(positions[numpy_index(index, dynamic, ref.shape, masked, eqn.primitive.name)])
+        self.touch(memory, touched if mask is None else touched[np.asarray(mask)], kind, eqn)

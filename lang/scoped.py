@@ -1,0 +1,56 @@
+"""`run_scoped`: memory that a part of a body has for itself.
+
+It is scratch of the kernel, undefined on entry: `undefine(ref)` says so, and gives the interpreter its poison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..core import tree
+from ..core.ir import writes
+from ..core.primitive import Primitive
+from ..core.types import MemorySpace, RefType
+from .block import as_scratch
+from .modes import poison
+from .ops import current_cell
+
+
+def _typing(ref: Any, *, zero: bool) -> list[Any]:
+    return []
+
+
+def _numpy(ref: Any, *, zero: bool) -> list[Any]:
+    ref[...] = 0 if zero else poison(ref.shape, ref.dtype)
+    return []
+
+
+def _jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+    for ref in (*primals, *tangents):
+        if isinstance(getattr(ref, "aval", None), RefType):
+            undefine_p.bind(ref, **params)
+    return [], []
+
+
+_EFFECTS = frozenset({writes(0)})
+undefine_p = Primitive("undefine", _typing, jvp=_jvp, effects=lambda *types, **params: _EFFECTS, numpy=_numpy, multiple=True)
+PRIMITIVES = (undefine_p,)
+
+
+def allocate(what: str, scratch: Any) -> Any:
+    """A Ref that lives as long as the body, undefined where this is called (a semaphore: zero)."""
+    type_ = as_scratch(scratch)
+    ref = current_cell(what).allocate(type_)
+    undefine_p.bind(ref, zero=type_.space is MemorySpace.SEMAPHORE)
+    return ref
+
+
+def run_scoped(f: Callable[..., Any], *types: Any, collective_axes: Any = (), **kw_types: Any) -> Any:
+    """Call `f` with fresh Refs of the given types, as `scratch_shapes` states them; gives what `f` returns.
+
+    The Refs are undefined at first and are not to be used after the call.
+    """
+    leaves, structure = tree.flatten((types, kw_types), is_leaf=lambda x: hasattr(x, "shape"))
+    args, kwargs = structure.unflatten([allocate("run_scoped", t) for t in leaves])
+    return f(*args, **kwargs)
