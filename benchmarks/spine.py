@@ -217,7 +217,12 @@ CASES = [
     versus("gelu, 4096 x 4096", large(gelu), 0.4),
     versus("layer norm, 4096 x 4096", large(layer_norm), 0.4),
     versus("MLP training step", training_step, 1.0),
-    Case("import", *(Side(name, import_seconds, prepare=import_seconds) for name in ("tilewright", "jax")), 0.35),
+    Case(
+        "import",
+        Side("tilewright", import_seconds, prepare=import_seconds),
+        Side("jax", import_seconds, prepare=import_seconds),
+        0.35,
+    ),
     versus("trace and lower, 24-layer MLP gradient", trace_and_lower, 1.2),
     Case(
         "first result of it, warm disk cache against none",

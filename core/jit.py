@@ -53,7 +53,7 @@ class Backend(Protocol):
         """The buffers of arrays, numbers and NumPy arrays of the types given."""
         ...
 
-    def trampoline(self, arity: int) -> types.CodeType | None:
+    def trampoline(self, arity: int) -> tuple[types.CodeType, dict[str, Any]] | None:
         """Code `(a0=ABSENT, ..., /, *rest, **kwargs)` that runs `runs[types]` on buffers, or calls `slow`."""
         ...
 
@@ -74,7 +74,7 @@ class _Walker:
     def buffers(self, values: Sequence[Any], types: Sequence[Any]) -> Sequence[Any]:
         return values
 
-    def trampoline(self, arity: int) -> types.CodeType | None:
+    def trampoline(self, arity: int) -> tuple[types.CodeType, dict[str, Any]] | None:
         return None
 
 
@@ -235,11 +235,12 @@ class Jit:
 
     def _specialize(self, arity: int) -> None:
         """Give the function the code for a number of arguments."""
-        code = _backend.trampoline(arity)
-        if code is not None and self.function.__code__ is not code:
+        found = _backend.trampoline(arity)
+        if found is not None and self.function.__code__ is not found[0]:
+            self._names |= found[1]
             # More defaults than parameters are harmless, fewer are not: other threads may be calling.
             self.function.__defaults__ = (ABSENT,) * max(arity, len(self.function.__defaults__))
-            self.function.__code__ = code
+            self.function.__code__ = found[0]
 
     def _module(self, entry: Entry) -> Any:
         donated = [i for i, d in enumerate(entry.donated) if d]
@@ -526,6 +527,10 @@ def jit(
     Raises:
       NonHashableStaticArgumentError: a static argument that cannot be hashed.
       NonArrayArgumentError: an argument that is neither static nor a pytree of arrays and numbers.
+
+    >>> double = jit(lambda x: 2 * x)
+    >>> float(double(1.5))
+    3.0
     """
     if fun is None:
         return functools.partial(

@@ -24,8 +24,7 @@ from typing import Any
 from .types import Type
 
 
-def _bind(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    raise AssertionError("core/trace.py, which imports this module, sets what binds")
+_bind: Callable[..., Any]  # set by core/trace.py
 
 
 def set_binder(bind: Callable[[Primitive, Sequence[Any], dict[str, Any]], Any]) -> None:

@@ -78,11 +78,11 @@ def builtins_all(values: Sequence[Any]) -> bool:
     return True
 
 
-def transpose(outer: PyTreeDef, inner: PyTreeDef | None, tree: Any) -> Any:
+def transpose(outer: PyTreeDef, inner: Any, tree: Any) -> Any:
     """Turn a tree of trees inside out."""
     flat, treedef = flatten(tree)
     if inner is None:
-        inner = structure(outer.flatten_up_to(tree)[0])
+        inner = structure(flatten_up_to(outer, tree)[0])
     expected = outer.compose(inner)
     if treedef != expected:
         raise TreeError(f"pytree structure {treedef} is not {outer} of {inner}")

@@ -45,14 +45,14 @@ class KeyDtype:
 
 THREEFRY = KeyDtype("fry", 2)
 KEY_DTYPES = {THREEFRY.name: THREEFRY}
-_STORED = {key.storage: key for key in KEY_DTYPES.values()}
+_STORED: dict[Any, Any] = {key.storage: key for key in KEY_DTYPES.values()}
 
 
 def _key_dtype(name: str) -> KeyDtype:
     return KEY_DTYPES[name]
 
 
-Dtype = np.dtype | KeyDtype
+Dtype = Any  # np.dtype | KeyDtype, which NumPy's own annotations do not take
 
 _FLOATS = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4", "int2", "uint2")
 _NAMED = {name: np.dtype(getattr(ml_dtypes, name)) for name in _FLOATS}
@@ -65,7 +65,7 @@ UINT32 = np.dtype(np.uint32)
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 COMPLEX64 = np.dtype(np.complex64)
 
-_CANONICAL = {
+_CANONICAL: dict[Any, Any] = {
     np.dtype(np.int64): np.dtype(np.int32),
     np.dtype(np.uint64): np.dtype(np.uint32),
     np.dtype(np.float64): np.dtype(np.float32),

@@ -7,6 +7,17 @@ if __name__ != "tilewright.lang":
     raise ImportError("import tilewright.lang, not lang: the repository root is on sys.path")
 
 from ..core.types import MemorySpace
+from . import tpu, triton
+from .atomics import (
+    atomic_add,
+    atomic_and,
+    atomic_cas,
+    atomic_max,
+    atomic_min,
+    atomic_or,
+    atomic_xchg,
+    atomic_xor,
+)
 from .block import (
     ANY,
     HBM,
@@ -15,6 +26,7 @@ from .block import (
     VMEM,
     Blocked,
     BlockSpec,
+    Buffered,
     Element,
     GridSpec,
     PrefetchScalarGridSpec,
@@ -23,8 +35,20 @@ from .block import (
     squeezed,
 )
 from .call import kernel, kernel_call, pallas_call
+from .copies import (
+    SemaphoreType,
+    async_copy,
+    make_async_copy,
+    semaphore_read,
+    semaphore_signal,
+    semaphore_wait,
+    sync_copy,
+)
+from .cost import CostEstimate, estimate_cost
+from .debug import debug_check, debug_print
 from .interpret import interpret
 from .kernel import Block, Kernel
+from .modes import InterpretParams
 from .ops import (
     Slice,
     addupdate,
@@ -41,12 +65,31 @@ from .ops import (
     swap,
     when,
 )
+from .pipeline import emit_pipeline, loop
 from .primitive import kernel_call_p
+from .prng import (
+    counter_bernoulli,
+    counter_bits,
+    counter_normal,
+    counter_uniform,
+    prng_random_bits,
+    prng_seed,
+    stateful_bernoulli,
+    stateful_bits,
+    stateful_normal,
+    stateful_uniform,
+)
+from .scoped import run_scoped
 
 __all__ = [
-    "ANY", "Block", "BlockSpec", "Blocked", "Element", "GridSpec", "HBM", "Kernel", "MemorySpace",
-    "PrefetchScalarGridSpec", "SEMAPHORE", "SMEM", "Slice", "Squeezed", "VMEM", "addupdate", "align_to", "cdiv", "ds",
-    "dslice", "interpret", "kernel", "kernel_call", "kernel_call_p", "load", "multiple_of", "next_power_of_2",
-    "no_block_spec",
-    "num_programs", "pallas_call", "program_id", "squeezed", "store", "swap", "when",
+    "ANY", "Block", "BlockSpec", "Blocked", "Buffered", "CostEstimate", "Element", "GridSpec", "HBM",
+    "InterpretParams", "Kernel", "MemorySpace", "PrefetchScalarGridSpec", "SEMAPHORE", "SMEM", "SemaphoreType",
+    "Slice", "Squeezed", "VMEM", "addupdate", "align_to", "async_copy", "atomic_add", "atomic_and", "atomic_cas",
+    "atomic_max", "atomic_min", "atomic_or", "atomic_xchg", "atomic_xor", "cdiv", "counter_bernoulli", "counter_bits",
+    "counter_normal", "counter_uniform", "debug_check", "debug_print", "ds", "dslice", "emit_pipeline",
+    "estimate_cost", "interpret", "kernel", "kernel_call", "kernel_call_p", "load", "loop", "make_async_copy",
+    "multiple_of", "next_power_of_2", "no_block_spec", "num_programs", "pallas_call", "prng_random_bits", "prng_seed",
+    "program_id", "run_scoped", "semaphore_read", "semaphore_signal", "semaphore_wait", "squeezed",
+    "stateful_bernoulli", "stateful_bits", "stateful_normal", "stateful_uniform", "store", "swap", "sync_copy", "tpu",
+    "triton", "when",
 ]  # fmt: skip

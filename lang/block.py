@@ -47,11 +47,24 @@ class Element:
 
 
 @dataclass(frozen=True)
+class Buffered:
+    """How deep the pipeline of an operand is: `buffer_count` blocks are in flight at once."""
+
+    buffer_count: int
+    use_lookahead: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.buffer_count, int) or self.buffer_count < 1:
+            raise ArgumentError(f"Buffered: buffer_count is {self.buffer_count!r}", "give 1 or more")
+
+
+@dataclass(frozen=True)
 class BlockSpec:
     """How one operand is cut: the block's shape, and which block each cell of the grid sees.
 
     Without a `block_shape` every cell sees the whole operand; without an `index_map`, block 0. `fill` is
-    what a load gives past the end of the operand (unspecified where it is None).
+    what a load gives past the end of the operand (unspecified where it is None). `pipeline_mode=Buffered(n)`, or
+    `buffering=n`, keeps `n` blocks in flight on targets that have a pipeline; it changes no result.
 
     >>> BlockSpec((128, 64), lambda i, k: (i, k)).block_shape
     (128, 64)
@@ -73,6 +86,15 @@ class BlockSpec:
             object.__setattr__(self, "block_shape", tuple(self.block_shape))
             for size in self.block_shape:
                 _check_size(size, self.block_shape)
+        if self.pipeline_mode is not None and not isinstance(self.pipeline_mode, Buffered):
+            raise ArgumentTypeError(f"BlockSpec: pipeline_mode is {self.pipeline_mode!r}", "give Buffered(n)")
+        if self.buffering is not None:
+            Buffered(self.buffering)
+
+    @property
+    def buffers(self) -> int | None:
+        """How many blocks are in flight; None: the target's choice."""
+        return self.pipeline_mode.buffer_count if isinstance(self.pipeline_mode, Buffered) else self.buffering
 
     def replace(self, **changes: Any) -> BlockSpec:
         return BlockSpec(**{name: changes.get(name, getattr(self, name)) for name in self.__dataclass_fields__})

@@ -11,7 +11,15 @@ import numpy as np
 
 from ..core import tree
 from ..core.convert import make_array
-from ..core.errors import ArgumentError, ArgumentTypeError, BlockRankError, KernelBodyError, ShapeError, TreeError, user_source
+from ..core.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    BlockRankError,
+    KernelBodyError,
+    ShapeError,
+    TreeError,
+    user_source,
+)
 from ..core.ir import Program, subprograms
 from ..core.trace import Tracer, current_trace, is_evaluating, trace_program, typeof
 from ..core.types import ArrayType, MemorySpace, RefType, is_integer
@@ -19,7 +27,6 @@ from . import block as blocks
 from .block import BlockSpec, Element, GridSpec, Squeezed, no_block_spec
 from .interpret import interpret as interpreter
 from .kernel import ID, Block, Kernel, trace_map, whole_block
-from .modes import as_mode
 from .normalize import normalize, touches_refs
 from .ops import Cell, in_cell
 from .primitive import kernel_call_p
@@ -221,7 +228,8 @@ class _Request:
         else:
             index_map = self._trace_map(spec.index_map, prefetch, where, shape)
         fill = spec.fill if spec.fill is None else np.asarray(spec.fill).astype(array.dtype)[()]
-        return Block(name, array.strong(), tuple(map(int, sizes)), squeezed, element, index_map, space, fill, padding)
+        return Block(name, array.strong(), tuple(map(int, sizes)), squeezed, element, index_map, space, fill, padding,
+                     spec.buffers)
 
     def _trace_map(
         self, index_map: Callable[..., Any], prefetch: Sequence[ArrayType], where: str, shape: Any

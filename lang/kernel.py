@@ -68,6 +68,7 @@ class Block:
     space: MemorySpace = MemorySpace.VMEM
     fill: Any = None
     padding: tuple[tuple[int, int], ...] = ()
+    buffers: int | None = None  # blocks in flight; None: the target's choice
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -87,7 +88,7 @@ class Block:
     def key(self) -> Any:
         index_map = None if self.index_map is None else program_key(self.index_map)
         return (self.name, self.array, self.sizes, self.squeezed, self.element, index_map, self.space, str(self.fill),
-                self.padding)  # fmt: skip
+                self.padding, self.buffers)  # fmt: skip
 
     def show(self) -> str:
         sizes = ",".join(

@@ -220,7 +220,9 @@ class _Splitter:
         if len(homes) > 1:
             raise _NotAdditive
         if not states and not emitted:
-            self.put(eqn, *(homes or ("init", "main", "final")))
+            # What speaks to the world does so once in every cell; the rest is there for whoever needs it.
+            speaks = any(e.kind in ("callback", "ordered") for e in eqn.effects)
+            self.put(eqn, *(homes or (("main",) if speaks else ("init", "main", "final"))))
             return
         table = when_table(self.kernel, eqn) if not homes else None
         if table is not None and not eqn.outputs:

@@ -7,27 +7,39 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..core.errors import UnsupportedError
+import numpy as np
+
 from ..core.primitive import AxisInfo
+from ..core.primitives.refview import view
 from ..core.rules import moved
-from ..core.trace import eval_program
 from ..core.types import ArrayType
 from .build import trace_kernel
+from .discharge import Cell, run_cells
 from .kernel import Block, Kernel, trace_map
 from .primitive import kernel_call_p
 
 
 @functools.lru_cache(maxsize=512)
 def batched_kernel(kernel: Kernel, size: int, batched: tuple[bool, ...]) -> Kernel:
-    """The kernel over a leading grid axis of `size`; `batched` says which inputs have it. Every output does."""
+    """The kernel over a leading grid axis of `size`; `batched` says which operands have it. Every output does."""
     grid = (size, *kernel.grid)
+    p, n = len(kernel.prefetch), len(grid)
+    rows, batched = batched[:p], batched[p:]
+    prefetch = [ArrayType((size, *t.shape), t.dtype) if row else t for t, row in zip(kernel.prefetch, rows, strict=True)]
+
+    def of_row(args: Sequence[Any]) -> list[Any]:
+        """Prefetched Refs as the unbatched kernel sees them: this row's values."""
+        return [Cell(view(ref)[args[0]]) if row else ref for ref, row in zip(args[n : n + p], rows, strict=True)]
 
     def with_axis(block: Block, has: bool) -> Block:
         def index(*args: Any) -> list[Any]:
-            rest = [0] * block.array.ndim if block.index_map is None else eval_program(block.index_map, *args[1:])
+            if block.index_map is None:
+                rest = [np.int32(0)] * block.array.ndim
+            else:
+                rest = run_cells(block.index_map, [*args[1:n], *of_row(args)])
             return [args[0], *rest] if has else list(rest)
 
-        index_map = trace_map(grid, kernel.prefetch, index)
+        index_map = trace_map(grid, prefetch, index)
         if not has:
             return replace(block, index_map=index_map if block.index_map is not None else None)
         return replace(
@@ -37,10 +49,11 @@ def batched_kernel(kernel: Kernel, size: int, batched: tuple[bool, ...]) -> Kern
         )  # fmt: skip
 
     def body(ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
-        eval_program(kernel.body, *ids[1:], *prefetched, *inputs, *outputs, *scratch)
+        values = [*ids[1:], *of_row([*ids, *prefetched]), *inputs, *outputs, *scratch]
+        run_cells(kernel.body, values)
 
     made = trace_kernel(
-        f"{kernel.name}_vmap", grid, kernel.prefetch,
+        f"{kernel.name}_vmap", grid, prefetch,
         [with_axis(b, h) for b, h in zip(kernel.inputs, batched, strict=True)],
         [with_axis(b, True) for b in kernel.outputs], kernel.scratch, body, kernel, kernel.aliases,
     )  # fmt: skip
@@ -51,12 +64,8 @@ def batched_kernel(kernel: Kernel, size: int, batched: tuple[bool, ...]) -> Kern
 def kernel_batch(kernel: Kernel, axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None]) -> Any:
     """The batching rule of `kernel_call`."""
     n = len(kernel.prefetch)
-    if any(d is not None for d in dims[:n]):
-        raise UnsupportedError(
-            f"kernel {kernel.name}: vmap over a prefetched operand", "map over the call with `lax.map`", kernel.source
-        )
-    aliased = {i for i, _ in kernel.aliases}
-    wanted = tuple(d is not None or i in aliased for i, d in enumerate(dims[n:]))
-    operands = [moved(axis, x, d, 0) if w else x for x, d, w in zip(args[n:], dims[n:], wanted, strict=True)]
-    outs = kernel_call_p.bind(*args[:n], *operands, kernel=batched_kernel(kernel, axis.size, wanted))
+    aliased = {n + i for i, _ in kernel.aliases}
+    wanted = tuple(d is not None or i in aliased for i, d in enumerate(dims))
+    operands = [moved(axis, x, d, 0) if w else x for x, d, w in zip(args, dims, wanted, strict=True)]
+    outs = kernel_call_p.bind(*operands, kernel=batched_kernel(kernel, axis.size, wanted))
     return outs, [0] * len(outs)

@@ -14,6 +14,7 @@ import numpy as np
 from ..core.config import current
 from ..core.errors import KernelError, OutOfBoundsError, RaceError, UncoveredOutputError, UnsupportedError
 from ..core.ir import Effect
+from ..core.types import MemorySpace
 from .affine import Fact, facts
 from .kernel import Block, Kernel
 
@@ -49,6 +50,7 @@ def verify(kernel: Kernel) -> list[Finding]:
     for o, block in enumerate(kernel.outputs):
         findings.append(_order(kernel, block))
         findings.append(_coverage(kernel, o, block))
+    _check_carries(kernel)
     unknown = [f for f in findings if f.verdict == "unknown"]
     if unknown and current().strict_kernels:
         f = unknown[0]
@@ -159,6 +161,8 @@ def runs_again(kernel: Kernel, block: Block, fact: Fact) -> tuple[int, ...] | No
 
 def _order(kernel: Kernel, block: Block) -> Finding:
     """Each output block is written in one run of cells, and by no two cells of a parallel axis."""
+    if block.space in (MemorySpace.ANY, MemorySpace.HBM) or _only_atomic(kernel, block):
+        return Finding("free of races", block.name, "unknown", "cells reach parts of it by themselves")
     fact = map_of(kernel, block)
     if fact is None or fact.table is None:
         return Finding("free of races", block.name, "unknown", "the index map is not known")
@@ -182,6 +186,31 @@ def _order(kernel: Kernel, block: Block) -> Finding:
             "put the grid axes that the output's index map ignores last, so that the cells of a block are one run",
             kernel.source)  # fmt: skip
     return Finding("free of races", block.name, "proved")
+
+
+def _only_atomic(kernel: Kernel, block: Block) -> bool:
+    """Whether the body changes an output by atomic operations alone, so that parallel cells may share its blocks."""
+    ref = kernel.body.inputs[kernel.splits[2] + kernel.outputs.index(block)]
+    changed = [e for e in kernel.body.eqns if any(
+        f.kind in ("write", "accumulate") and isinstance(f.operand, int) and e.inputs[f.operand] is ref for f in e.effects)]
+    return bool(changed) and all(e.primitive.name.startswith("atomic_") for e in changed)
+
+
+def _check_carries(kernel: Kernel) -> None:
+    """No axis along which scratch stays live is declared parallel."""
+    from .phases import carry_of
+
+    if kernel.semantics is None or "parallel" not in kernel.semantics:
+        return
+    for number, ref in enumerate(kernel.body.inputs[kernel.splits[3] :]):
+        shown = kernel.scratch[number].array.show()
+        for axis in carry_of(kernel, ref):
+            if kernel.semantics[axis] == "parallel":
+                raise RaceError(
+                    f"kernel {kernel.name}: scratch {number} of {shown} carries values from cell to cell along axis "
+                    f"{axis} of the grid {kernel.grid}, which is declared parallel",
+                    f'declare axis {axis} "arbitrary", or overwrite the scratch in every cell before it is read',
+                    kernel.source)  # fmt: skip
 
 
 def _coverage(kernel: Kernel, number: int, block: Block) -> Finding:

@@ -21,9 +21,9 @@ def kernels_of(program: Program) -> Iterator[Kernel]:
 
 
 def block_bytes(kernel: Kernel) -> int:
-    """Bytes that one cell of a kernel holds: its blocks, twice where they move from cell to cell, and scratch."""
+    """Bytes that one cell of a kernel holds: its blocks, as often as they are buffered (twice where they move), and scratch."""
     total = 0
     for block in kernel.blocks:
-        moves = 2 if block.index_map is not None and kernel.cells > 1 else 1
+        moves = block.buffers or 2 if block.index_map is not None and kernel.cells > 1 else 1
         total += moves * int(np.prod(block.sizes, dtype=np.int64)) * block.array.dtype.itemsize
     return total + sum(s.array.nbytes for s in kernel.scratch)

@@ -147,6 +147,20 @@ def test_vmap_axes_and_nesting():
     np.testing.assert_allclose(got, e / e.sum(-1, keepdims=True), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["embedding", "scatter_rows"])
+def test_vmap_over_a_prefetched_operand(name):
+    example = next(e for e in EXAMPLES if e.name == name)
+    ids, table = example.operands
+    rows = np.stack([ids, ids[::-1]])
+    got = tw.vmap(example.call(), in_axes=(0, None))(rows, table)
+    for i in range(2):
+        np.testing.assert_allclose(np.asarray(got)[i], example.reference(rows[i], table), rtol=1e-6)
+    cotangents = rand(*got.shape, seed=3)
+    back = tw.vjp(lambda t: tw.vmap(example.call(), in_axes=(0, None))(rows, t), table)[1](cotangents)[0]
+    expected = sum(np.asarray(tw.vjp(lambda t, i=i: example.call()(rows[i], t), table)[1](cotangents[i])[0]) for i in range(2))
+    np.testing.assert_allclose(back, expected, rtol=1e-5, atol=1e-6)
+
+
 def test_no_nan_past_the_end():
     """0 x NaN must not appear: the blocks past the end of operands reach log and division in the backward pass."""
 

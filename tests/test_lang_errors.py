@@ -106,6 +106,21 @@ def test_race_on_a_parallel_axis():
     )
 
 
+def test_scratch_carried_along_a_parallel_axis():
+    def body(x_ref, o_ref, s_ref):
+        @tl.when(tl.program_id(0) == 0)
+        def _():
+            s_ref[...] = tnp.zeros(s_ref.shape, s_ref.dtype)
+
+        s_ref[...] += x_ref[...]
+        o_ref[...] = s_ref[...]
+
+    scratch = [tl.VMEM((4,), F32)]
+    np.testing.assert_array_equal(run(body, scratch_shapes=scratch), [0, 1, 2, 3, 4, 6, 8, 10])
+    refused(RaceError, "kernel body", "scratch 0", "axis 0", body=body, scratch_shapes=scratch,
+            dimension_semantics=("parallel",))  # fmt: skip
+
+
 def test_block_entered_again():
     options = {"grid": (3, 2), "in_specs": [spec((4,), lambda j, i: i)], "out_specs": spec((4,), lambda j, i: i)}
     refused(RaceError, "double", "cell (1, 0)", "o_ref", **options)

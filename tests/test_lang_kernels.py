@@ -53,3 +53,16 @@ def test_lowered_is_the_reference(example):
 @by_name
 def test_compiled_is_the_reference(example):
     check(example, example.call()(*example.operands))
+
+
+@by_name
+def test_chunked_is_the_reference(example, monkeypatch):
+    """Under a budget of next to nothing, parallel axes are looped over."""
+    from tilewright.core import tree
+    from tilewright.xla_backend import chunks
+    from tilewright.xla_backend import kernel as lowering
+
+    for module in (chunks, lowering):
+        monkeypatch.setattr(module, "budget_of", lambda kernel: 40)
+    program = lowering.kernel_program.__wrapped__(kernel_of(example))
+    check(example, evaluate(program, *tree.leaves(tuple(example.operands))))

@@ -15,18 +15,14 @@ from .executable import Executable, compile_module
 from .module import Module, lower
 from .transfer import host_buffer
 
-# A call on arrays alone: two identity checks, one look-up by their types, and the runner.
+# A call on arrays alone: identity checks, one look-up by their types, and the runner. What is not an
+# array is told apart by its class, since raising AttributeError for it would take longer than the call.
 _TRAMPOLINE = """
 def call({parameters}/, *rest, **kwargs):
-    if trace() is EVAL and (local() or config_module._global) is state.config:
-        try:
-            run = runs[{key}]
-            {buffers}
-        except (KeyError, AttributeError, TypeError):
-            pass
-        else:
-            if not rest and not kwargs:
-                return run({operands})
+    if {arrays} and trace() is EVAL and (local() or config_module._global) is state.config:
+        run = runs.get({key})
+        if run is not None and not rest and not kwargs:
+            return run({operands})
     return slow((*[a for a in ({names},) if a is not ABSENT], *rest), kwargs)
 """
 
@@ -36,9 +32,9 @@ def _trampoline_code(arity: int) -> CodeType:
     names = [f"a{i}" for i in range(arity)]
     source = _TRAMPOLINE.format(
         parameters="".join(f"{n}=ABSENT, " for n in names),
-        key=", ".join(f"{n}.aval" for n in names),
-        buffers="; ".join(f"b{i} = {n}._buffer" for i, n in enumerate(names)),
-        operands=", ".join(f"b{i}" for i in range(arity)),
+        arrays=" and ".join(f"type({n}) is Array" for n in names),
+        key=", ".join(f"{n}.aval" for n in names) if arity == 1 else f"({', '.join(f'{n}.aval' for n in names)})",
+        operands=", ".join(f"{n}._buffer" for n in names),
         names=", ".join(names),
     )
     found: dict[str, Any] = {"ABSENT": None}
@@ -65,6 +61,6 @@ class XlaBackend:
         """The buffers of values of known types, which are put on the device if they are not there."""
         return [x._buffer if type(x) is Array else host_buffer(x, t) for x, t in zip(values, types, strict=True)]
 
-    def trampoline(self, arity: int) -> CodeType | None:
-        """Code for calls on `arity` Arrays; None where there is nothing to gain."""
-        return _trampoline_code(arity) if arity else None
+    def trampoline(self, arity: int) -> tuple[CodeType, dict[str, Any]] | None:
+        """Code for calls on `arity` Arrays, and its globals; None where there is nothing to gain."""
+        return (_trampoline_code(arity), {"Array": Array}) if arity else None

@@ -8,9 +8,8 @@ import threading
 from collections import OrderedDict
 from typing import Any
 
-from tilewright._version import JAXLIB, __version__
-
 from ..core.errors import CompileError
+from ..core.version import JAXLIB, __version__
 from . import shim
 from .cache import cpu_features, disk_cache, key
 from .client import Device, client, default_device, device_list

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ..core.ir import Literal, Program
 from ..core.primitive import Zero
-from ..core.primitives.elementwise import add_p, mul_p
+from ..core.primitives.elementwise import add_p, div_p, mul_p, rem_p
 from ..core.primitives.reduce import reduce_sum_p
 from ..core.primitives.scan import bind_scan
 from ..core.primitives.shape import iota_p, reshape_to
@@ -25,17 +25,19 @@ from ..core.primitives.slicing import dynamic_slice, dynamic_update_slice
 from ..core.rewrite import eliminate_dead
 from ..core.trace import shape_of, trace_program, typeof
 from ..lang.discharge import Cell, run_cells, undefined
-from ..lang.kernel import Block, Kernel
+from ..lang.kernel import ID, Block, Kernel
 from ..lang.phases import Phases, carry_axes, long_axes, phases
 from ..lang.plain import plain
 from ..lang.verify import map_of
 from ..lang.window import margins, padded, read_window, starts_of
+from .chunks import budget_of, chunked, held_bytes
 from .contractions import merge_sums
 from .tiling import (
     DimPlan,
     Layout,
     arrange,
     block_layout,
+    disjoint,
     evaluate_over,
     grid_entry,
     natural_layout,
@@ -44,6 +46,7 @@ from .tiling import (
     type_without,
     untile,
 )
+from .windows import narrow
 
 INT32 = np.dtype(np.int32)
 
@@ -85,8 +88,8 @@ def read_block(view: View, value: Any, ids: Sequence[Any], prefetched: Sequence[
 class Lowering:
     """One kernel applied to arrays under the current trace."""
 
-    def __init__(self, kernel: Kernel, arrays: Sequence[Any]):
-        self.kernel, self.grid = kernel, kernel.grid
+    def __init__(self, kernel: Kernel, arrays: Sequence[Any], outer: Sequence[int] = ()):
+        self.kernel, self.grid, self.outer = kernel, kernel.grid, tuple(outer)
         n = len(kernel.prefetch)
         self.prefetched, self.arrays = list(arrays[:n]), list(arrays[n:])
         self.started = {o: self.arrays[i] for i, o in kernel.aliases}
@@ -95,7 +98,8 @@ class Lowering:
 
     def _plans(self, block: Block) -> list[DimPlan] | None:
         fact = map_of(self.kernel, block)
-        return None if fact is None else plan_dims(block, fact.affine, self.grid)
+        plans = None if fact is None else plan_dims(block, fact.affine, self.grid)
+        return plans if disjoint(block, plans) else None
 
     def start_array(self, number: int) -> Any:
         """What an output holds before the first cell."""
@@ -110,7 +114,8 @@ class Lowering:
         parts = phases(kernel) if tiled else None
         if parts is not None:
             return Additive(self, parts).run()
-        return Sequential(self, carry_axes(kernel) if tiled else long_axes(kernel)).run()
+        carry = sorted({*carry_axes(kernel), *self.outer}) if tiled else long_axes(kernel)
+        return Sequential(self, carry).run()
 
     def ids(self, axes: Sequence[int], fixed: dict[int, Any]) -> tuple[list[Any], list[Layout]]:
         """Ids of every grid axis: all of the batched `axes` at once, a given value for the `fixed` ones."""
@@ -127,6 +132,16 @@ class Lowering:
                 values.append(np.int32(0))
                 layouts.append(())
         return values, layouts
+
+
+def unravel(t: Any, axes: Sequence[int], grid: Sequence[int]) -> dict[int, Any]:
+    """The ids of some axes at turn `t` of a loop over all their cells."""
+    ids: dict[int, Any] = {}
+    for axis in reversed(axes):
+        n = np.int32(grid[axis])
+        ids[axis] = t if axis == axes[0] else rem_p.bind(t, n)
+        t = t if axis == axes[0] else div_p.bind(t, n)
+    return ids
 
 
 def at_ids(value: Any, layout: Layout, fixed: dict[int, Any]) -> tuple[Any, Layout]:
@@ -158,8 +173,9 @@ class Additive:
     def __init__(self, lowering: Lowering, parts: Phases):
         self.low, self.kernel, self.parts = lowering, lowering.kernel, parts
         self.carry = parts.carry
-        self.parallel = tuple(a for a in long_axes(self.kernel) if a not in parts.carry)[::-1]
+        self.parallel = tuple(a for a in long_axes(self.kernel) if a not in (*parts.carry, *lowering.outer))[::-1]
         self.ids_end, self.pre_end, self.in_end, self.out_end, self.end = self.kernel.splits
+        self.outer: dict[int, Any] = {}  # ids of the axes that are looped over
 
     def starts(self) -> dict[int, View]:
         """Blocks of aliased outputs as they start, by position among the body's inputs."""
@@ -182,6 +198,7 @@ class Additive:
         summed: bool = False,
     ) -> dict[int, tuple[Any, Layout] | None]:  # fmt: skip
         """Run a phase over all parallel cells; None for a wanted Ref that stays untouched."""
+        fixed = self.outer | fixed
         axes = (*self.carry, *self.parallel) if summed else self.parallel
         values, layouts = self.low.ids(axes, fixed)
         values += self.low.prefetched
@@ -246,13 +263,48 @@ class Additive:
         return value, tuple(e for e in layout if e[0] == "block")
 
     def run(self) -> list[Any]:
+        outputs = range(self.in_end, self.out_end)
+        found = self.loop() if self.low.outer else self.cells()
+        return [self.output(p - self.in_end, found[p]) for p in outputs]
+
+    def loop(self) -> dict[int, Any]:
+        """The outputs, cells of the outer axes one after the other."""
+        low, views = self.low, self.low.inputs
+        sizes = [low.grid[a] for a in low.outer]
+        turns, p, n = int(np.prod(sizes)), len(low.prefetched), len(views)
+        known: dict[int, Any] = {}
+
+        def body(*args: Any) -> list[Any]:
+            kept = low.prefetched, low.inputs, low.started
+            low.prefetched = list(args[:p])
+            low.inputs = [replace(v, value=x) for v, x in zip(views, args[p : p + n], strict=True)]
+            low.started = dict(zip(kept[2], args[p + n : -1], strict=True))
+            self.outer = unravel(args[-1], low.outer, low.grid)
+            found = self.cells()
+            low.prefetched, low.inputs, low.started = kept
+            self.outer = {}
+            known.update({k: v[1] for k, v in found.items() if v is not None})
+            return [v[0] for v in found.values() if v is not None]
+
+        fixed = [*low.prefetched, *(v.value for v in views), *low.started.values()]
+        program = trace_program(body, [*(typeof(x).strong() for x in fixed), ID], self.kernel.name)  # type: ignore[union-attr]
+        steps = iota_p.bind(dtype=INT32, shape=(turns,), dimension=0)
+        stacked = bind_scan(program, fixed, [], [steps], length=turns, reverse=False, unroll=1)
+        lead = tuple(grid_entry(a) for a in low.outer)
+        result: dict[int, Any] = dict.fromkeys(range(self.in_end, self.out_end))
+        for (position, layout), value in zip(known.items(), stacked, strict=True):
+            result[position] = reshape_to(value, (*sizes, *shape_of(value)[1:])), (*lead, *layout)
+        return result
+
+    def cells(self) -> dict[int, Any]:
+        """The outputs by position, with their layouts; None for one that stays as it started."""
         states = list(self.parts.states)
         outputs = range(self.in_end, self.out_end)
         starts = {p: (v.value, v.layout) for p, v in self.starts().items()}
         first = dict.fromkeys(self.carry, np.int32(0))
         last = {a: np.int32(self.low.grid[a] - 1) for a in self.carry}
         emitted = [p for p in outputs if p not in states]
-        held: dict[int, Any] = {p: at_both(starts.get(p), first) for p in states}
+        held: dict[int, Any] = {p: at_both(starts.get(p), self.outer | first) for p in states}
         if states:
             found = self.phase(self.parts.init, states, {p: s for p, s in held.items() if s is not None}, first)
             held.update({p: self.not_zero(self.parts.init, found[p], p) for p in states if found[p] is not None})
@@ -267,7 +319,7 @@ class Additive:
             carried = [p for p in states if p in outputs]
             found = self.phase(self.parts.final, carried, known, last)
             results.update(found)
-        return [self.output(p - self.in_end, results[p]) for p in outputs]
+        return {p: results[p] for p in outputs}
 
     def not_zero(self, program: Program, found: Any, position: int) -> Any:
         """None for a state that is reset to zero, so that nothing is added to the sums."""
@@ -338,15 +390,7 @@ class Sequential:
 
     def fixed(self, t: Any) -> dict[int, Any]:
         """The ids of the carry axes at turn `t` of the loop."""
-        from ..core.primitives.elementwise import div_p, rem_p
-
-        ids: dict[int, Any] = {}
-        rest = t
-        for axis in reversed(self.carry):
-            n = np.int32(self.grid[axis])
-            ids[axis] = rest if axis == self.carry[0] else rem_p.bind(rest, n)
-            rest = rest if axis == self.carry[0] else div_p.bind(rest, n)
-        return ids
+        return unravel(t, self.carry, self.grid)
 
     def cell(self, args: Sequence[Any]) -> list[Any]:
         """One cell: ids, prefetched, operands and states in; the states out."""
@@ -422,8 +466,6 @@ class Sequential:
 
         fixed_values = [*self.low.prefetched, *operands]
         types = [typeof(x).strong() for x in (*fixed_values, *states)]  # type: ignore[union-attr]
-        from ..lang.kernel import ID
-
         program = trace_program(body, [*types, ID], self.kernel.name)
         steps = iota_p.bind(dtype=INT32, shape=(turns,), dimension=0)
         return bind_scan(program, fixed_values, states, [steps], length=turns, reverse=False, unroll=1)
@@ -447,5 +489,14 @@ def put_at(held: Any, part: Any, layout: Layout, fixed: dict[int, Any]) -> Any:
 def kernel_program(kernel: Kernel) -> Program:
     """The plain array Program that computes what a kernel does."""
     kernel = plain(kernel)
-    program = trace_program(lambda *arrays: Lowering(kernel, arrays).run(), kernel.in_types, kernel.name)
-    return eliminate_dead(program)[0]
+    program = _lowered(kernel, ())
+    if kernel.cells and held_bytes(program) > budget_of(kernel):
+        smaller, outer = chunked(kernel, program)
+        if outer:
+            return _lowered(smaller, outer)
+    return program
+
+
+def _lowered(kernel: Kernel, outer: tuple[int, ...]) -> Program:
+    program = trace_program(lambda *arrays: Lowering(kernel, arrays, outer).run(), kernel.in_types, kernel.name)
+    return narrow(eliminate_dead(program)[0])

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright._version import check_jaxlib
+from ..core.version import check_jaxlib
 
 check_jaxlib()
 
@@ -34,9 +34,30 @@ def put(aval: Any, sharding: Any, x: Any, device: Any, owned: bool) -> Any:
     return xla_client.batched_device_put(aval, sharding, [x], [device], True, False, semantics, True)
 
 
+class _Held:
+    """The memory of a buffer whose dtype the buffer protocol lacks; kept from reuse as long as a view of it lives."""
+
+    def __init__(self, buffer: Any, dtype: np.dtype):
+        self._hold = to_dlpack(buffer)
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": buffer.aval.shape,
+            "typestr": f"|V{dtype.itemsize}",
+            "data": (buffer.unsafe_buffer_pointer(), True),
+        }
+
+
 def to_numpy(buffer: Any) -> Any:
     """A read-only view of a buffer's memory, waiting until it is computed."""
-    return buffer._single_device_array_to_np_array_did_copy()[0]
+    # ArrayImpl's own way to NumPy looks for jax at every call, and imports it where it is installed.
+    buffer.block_until_ready()
+    dtype = np.dtype(buffer.aval.dtype)
+    if dtype.isbuiltin == 1:
+        return np.asarray(memoryview(buffer))
+    try:
+        return np.asarray(_Held(buffer, dtype)).view(dtype)
+    except RuntimeFault:  # types of less than a byte, which only ArrayImpl can unpack
+        return buffer._single_device_array_to_np_array_did_copy()[0]
 
 
 def device_id(buffer: Any) -> int | None:

@@ -8,7 +8,7 @@ value of layout grid i, block 0, grid k, block 1; and so back for outputs.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..core.ir import Program
@@ -26,6 +26,7 @@ from ..core.vmap import batch_flat
 from ..lang.affine import Affine
 from ..lang.kernel import Block
 from ..lang.window import padded
+from .windows import windows_p
 
 Entry = tuple[str, int]
 Layout = tuple[Entry, ...]
@@ -41,12 +42,17 @@ def block_layout(rank: int) -> Layout:
 
 @dataclass(frozen=True, slots=True)
 class DimPlan:
-    """One axis of an array cut by an index map: grid axes from slowest to fastest, which run backwards, first block."""
+    """One axis of an array cut by an index map: grid axes from slowest to fastest, which of them run backwards.
+
+    The first of `count` blocks starts at element `start` (before the array where it is negative), each next one
+    `stride` later.
+    """
 
     axes: tuple[int, ...]
     backwards: tuple[int, ...]
-    first: int
+    start: int
     count: int
+    stride: int
 
 
 def plan_dims(block: Block, affine: Affine | None, grid: Sequence[int]) -> list[DimPlan] | None:
@@ -64,22 +70,26 @@ def plan_dims(block: Block, affine: Affine | None, grid: Sequence[int]) -> list[
 
 
 def _plan_dim(block: Block, d: int, affine: Affine, grid: Sequence[int]) -> DimPlan | None:
-    size, first = block.sizes[d], affine.const[d]
-    terms = {a: k for a, k in affine.coefficients[d].items() if grid[a] > 1}
-    if block.element[d]:
-        low = block.padding[d][0] if block.padding else 0
-        if any(k % size for k in terms.values()) or (first - low) % size or low:
-            return None
-        terms, first = {a: k // size for a, k in terms.items()}, first // size
+    step = block.steps[d]
+    terms = {a: k * step for a, k in affine.coefficients[d].items() if grid[a] > 1}
+    start = affine.const[d] * step - (block.padding[d][0] if block.element[d] and block.padding else 0)
     backwards = tuple(a for a, k in terms.items() if k < 0)
-    first += sum(terms[a] * (grid[a] - 1) for a in backwards)
+    start += sum(terms[a] * (grid[a] - 1) for a in backwards)
     ordered = sorted(((abs(k), a) for a, k in terms.items()), reverse=True)
+    stride = ordered[-1][0] if ordered else block.sizes[d]
     unit = 1
     for k, a in reversed(ordered):
-        if k != unit:
+        if k != unit * stride:
             return None
         unit *= grid[a]
-    return DimPlan(tuple(a for _, a in ordered), backwards, first, unit)
+    return DimPlan(tuple(a for _, a in ordered), backwards, start, unit, stride)
+
+
+def disjoint(block: Block, plans: Sequence[DimPlan] | None) -> bool:
+    """Whether blocks lie side by side, so that they can be put together again."""
+    return plans is not None and all(
+        p.start >= 0 and p.stride == n for p, n in zip(plans, block.sizes, strict=True)
+    )
 
 
 def natural_layout(block: Block, plans: Sequence[DimPlan]) -> Layout:
@@ -96,13 +106,14 @@ def natural_layout(block: Block, plans: Sequence[DimPlan]) -> Layout:
 
 def tile(block: Block, plans: Sequence[DimPlan], grid: Sequence[int], array: Any) -> Any:
     """An array as a value of its natural layout."""
-    lows, highs, pads, shape, reverse = [], [], [], [], []
+    lows, highs, pads, shape, reverse, specs = [], [], [], [], [], []
     for d, plan in enumerate(plans):
         size, n = block.sizes[d], block.array.shape[d]
-        low, high = plan.first * size, (plan.first + plan.count) * size
-        lows.append(low)
-        highs.append(min(high, n))
-        pads.append((0, max(high - n, 0), 0))
+        end = plan.start + (plan.count - 1) * plan.stride + size
+        lows.append(max(plan.start, 0))
+        highs.append(min(end, n))
+        pads.append((max(-plan.start, 0), max(end - n, 0), 0))
+        specs.append((0, plan.count, plan.stride, size))
         for a in plan.axes:
             if a in plan.backwards:
                 reverse.append(len(shape))
@@ -112,6 +123,8 @@ def tile(block: Block, plans: Sequence[DimPlan], grid: Sequence[int], array: Any
     if any(lows) or tuple(highs) != block.array.shape:
         array = slice_(array, lows, highs)
     array = padded(block, array, pads)
+    if not disjoint(block, [replace(p, start=0) for p in plans]):
+        array = windows_p.bind(array, specs=tuple(specs))
     array = reshape_to(array, tuple(shape))
     return rev_p.bind(array, dimensions=tuple(reverse)) if reverse else array
 
@@ -129,7 +142,7 @@ def untile(block: Block, plans: Sequence[DimPlan], grid: Sequence[int], value: A
     if reverse:
         value = rev_p.bind(value, dimensions=tuple(reverse))
     value = reshape_to(value, tuple(sizes))
-    starts = [p.first * s for p, s in zip(plans, block.sizes, strict=True)]
+    starts = [p.start for p in plans]
     kept = [min(start + n, total) - start for start, n, total in zip(starts, sizes, block.array.shape, strict=True)]
     if kept != sizes:
         value = slice_(value, [0] * len(kept), kept)

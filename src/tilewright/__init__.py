@@ -7,7 +7,7 @@ Names and meaning are JAX's wherever JAX has the thing.
 """
 # ruff: noqa: E402
 
-from ._version import __version__, check_jaxlib
+from .core.version import __version__, check_jaxlib
 
 check_jaxlib()
 

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ._version import JAXLIB, __version__
+from .core.version import JAXLIB, __version__
 from .compile import compile as compile_to
 from .core.config import ENVIRONMENT, Config, config, current
 from .core.errors import TilewrightError

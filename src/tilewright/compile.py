@@ -32,6 +32,10 @@ def compile(f: Any, *args: Any, target: str | None = None, stop: str = "executab
 
     Raises:
       ArgumentError: an unknown stage or target.
+
+    >>> from tilewright import ShapeDtypeStruct
+    >>> print(compile(lambda x: x + 1.0, ShapeDtypeStruct((3,), "float32"), stop="module").count("stablehlo.add"))
+    1
     """
     if stop not in STAGES:
         raise ArgumentError(f"there is no stage named {stop!r}", f"one of {', '.join(STAGES)}")

@@ -292,9 +292,11 @@ from .core.primitives.shape import (
     split_p,
     squeeze,
     squeeze_p,
+    stack,
     tile,
     transpose,
     transpose_p,
+    unstack,
 )
 from .core.primitives.slicing import (
     dynamic_index_in_dim,
@@ -354,8 +356,10 @@ from .core.primitives.window import (
     select_and_gather_add_p,
     select_and_scatter_add_p,
 )
+from .core.trace import dtype_of as dtype
 
 __all__ = [
+    "dtype",
     "ConvDimensionNumbers", "DotDimensionNumbers", "GatherDimensionNumbers", "GatherScatterMode", "Precision",
     "RoundingMethod", "ScatterDimensionNumbers", "abs", "abs_p", "acos", "acos_p", "acosh", "acosh_p", "add", "add_p",
     "all_gather", "all_gather_p", "all_to_all", "all_to_all_p", "and_p", "approx_max_k", "approx_min_k", "argmax",
@@ -392,6 +396,7 @@ __all__ = [
     "shift_left", "shift_left_p", "shift_right_arithmetic", "shift_right_arithmetic_p", "shift_right_logical",
     "shift_right_logical_p", "sign", "sign_p", "sin", "sin_p", "sinh", "sinh_p", "slice", "slice_in_dim", "slice_p",
     "sort", "sort_key_val", "sort_p", "split", "split_p", "sqrt", "sqrt_p", "square", "square_p", "squeeze",
-    "squeeze_p", "stop_gradient", "stop_gradient_p", "sub", "sub_p", "switch", "tan", "tan_p", "tanh", "tanh_p",
-    "tile", "top_k", "top_k_p", "transpose", "transpose_p", "while_loop", "while_p", "xor_p", "zeta", "zeta_p",
+    "squeeze_p", "stack", "stop_gradient", "stop_gradient_p", "sub", "sub_p", "switch", "tan", "tan_p", "tanh",
+    "tanh_p", "tile", "top_k", "top_k_p", "transpose", "transpose_p", "unstack", "while_loop", "while_p", "xor_p",
+    "zeta", "zeta_p",
 ]  # fmt: skip

@@ -6,7 +6,6 @@ Run with an environment that has jax: `python tests/data/make_random.py`.
 import json
 import pathlib
 
-import jax
 import numpy as np
 
 SEEDS = (0, 7, -1, 2**31 - 1)
@@ -62,6 +61,8 @@ def plain(x):
 
 
 def rows():
+    import jax  # only here, so that collecting this file for doctests does not need it
+
     for seed in SEEDS:
         key = jax.random.key(seed)
         data = {"key": key, "split": jax.random.split(key, 3), "fold_in": jax.random.fold_in(key, 12345)}

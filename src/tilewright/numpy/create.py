@@ -91,7 +91,7 @@ def _from_object(x: Any, dtype: Any) -> Array:
 
 def _from_numpy(x: np.ndarray, dtype: Any) -> Array:
     _check_numeric(x)
-    kind = canonical_dtype(x.dtype) if dtype is None else dtype
+    kind: Any = canonical_dtype(x.dtype) if dtype is None else dtype
     return make_array(np.array(x, dtype=kind, order="C"))
 
 
@@ -520,7 +520,7 @@ def _triangle(m: Array, k: int, lower: bool) -> Array:
     shape = shape_of(m)
     if len(shape) < 2:
         raise ArgumentError(f"a triangle of an array of shape {shape}", "pass at least two dimensions")
-    mask = util.broadcast_to_shape(_lower(*shape[-2:], k), shape)
+    mask = util.broadcast_to_shape(_lower(shape[-2], shape[-1], k), shape)
     nothing = util.broadcast_to_shape(np.zeros((), dtype_of(m))[()], shape)
     return lax.select(mask, m, nothing) if lower else lax.select(mask, nothing, m)
 

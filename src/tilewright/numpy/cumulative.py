@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ def _running(primitive: Any, neutral: int, skip_nan: bool) -> Any:
     def scan(a: Any, axis: Any = None, dtype: Any = None, include_initial: bool = False) -> Array:
         a = value(a)
         if axis is None:
-            a = lax.reshape(a, (int(np.prod(shape_of(a), dtype=np.int64)),))
+            a = lax.reshape(a, (math.prod(shape_of(a)),))
             axis = 0
         number = axis_of(axis, len(shape_of(a)))
         result = sum_dtype(dtype_of(a)) if dtype is None else dtype

@@ -12,12 +12,12 @@ from .shape import roll
 from .util import Array, ArrayLike, DTypeLike, axes_of, default_float, dtype_argument, put, shape_of, value
 
 
-def _frequencies(name: str, function: Any) -> Any:
+def _frequencies(name: str) -> Any:
     def frequencies(n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike = None, device: Any = None) -> Array:
         if n == 0:
             raise ArgumentError(f"{name} of a transform of length 0", "n is at least 1")
         kind = dtype_argument(dtype) or default_float()
-        return put(asarray(function(n, 1.0).astype(kind)) / d, device)
+        return put(asarray(getattr(np.fft, name)(n, 1.0).astype(kind)) / d, device)
 
     frequencies.__name__ = frequencies.__qualname__ = name
     kind = "real " if name == "rfftfreq" else ""
@@ -30,7 +30,7 @@ def _frequencies(name: str, function: Any) -> Any:
     return frequencies
 
 
-fftfreq, rfftfreq = _frequencies("fftfreq", np.fft.fftfreq), _frequencies("rfftfreq", np.fft.rfftfreq)
+fftfreq, rfftfreq = _frequencies("fftfreq"), _frequencies("rfftfreq")
 
 
 def fftshift(x: ArrayLike, axes: Any = None) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: 
     if indexing == "xy" and len(axes) > 1:
         axes[:2] = [1, 0]
     result = [
-        lax.reshape(v, tuple(int(np.prod(shape_of(v), dtype=int)) if d == axis else 1 for d in range(len(axes))))
+        lax.reshape(v, tuple(math.prod(shape_of(v)) if d == axis else 1 for d in range(len(axes))))
         for axis, v in zip(axes, vectors, strict=True)
     ]
     return result if sparse or not result else broadcast_arrays(*result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any
 
@@ -346,7 +347,7 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
 
     _not_in_place("put", inplace)
     a, ind, v = value(a, "put"), ravel(_indices(ind)), ravel(value(v))
-    size = int(np.prod(shape_of(a), dtype=np.int64))
+    size = math.prod(shape_of(a))
     if mode == "wrap":
         ind, mode = remainder(ind, size), None
     elif mode == "clip":
@@ -408,7 +409,7 @@ def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: 
 @composite("shape")
 def _unravel(indices: Any, shape: tuple[int, ...]) -> list[Array]:
     indices = _indices(indices)
-    total = int(np.prod(shape, dtype=np.int64))
+    total = math.prod(shape)
     indices = clip(wrap_negative(indices, total), 0, max(total - 1, 0))
     result = []
     for n in reversed(shape):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ def _laid_out(a: Array, axis: Any) -> tuple[Array, tuple[int, ...]]:
     axes = axes_of(axis, len(shape))
     a = moveaxis(a, axes, range(len(shape) - len(axes), len(shape)))
     rest = tuple(n for d, n in enumerate(shape) if d not in axes)
-    return lax.reshape(a, (*rest, int(np.prod([shape[d] for d in axes], dtype=np.int64)))), axes
+    return lax.reshape(a, (*rest, math.prod(shape[d] for d in axes))), axes
 
 
 @composite("axis", "method", "keepdims", "skip_nan")

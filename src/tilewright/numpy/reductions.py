@@ -6,6 +6,7 @@ count as the neutral element). Half-precision sums are accumulated in float32.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -423,7 +424,7 @@ def _position(name: str, function: Any) -> Any:
         a = value(a, name)
         shape = shape_of(a)
         if axis is None:
-            flat = lax.reshape(a, (int(np.prod(shape, dtype=np.int64)),))
+            flat = lax.reshape(a, (math.prod(shape),))
             number, shown = 0, tuple(range(len(shape)))
         else:
             flat, number = a, axis_of(axis, len(shape))

@@ -5,6 +5,7 @@ How many there are depends on the values, so within `jit` these take `size`; mis
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,7 +70,7 @@ def _unique(a: Any, axis: Any, size: int, equal_nan: bool, fill_value: Any = Non
     n = shape_of(rows)[0]
     if n == 0:
         raise ArgumentError("unique of no elements with a size", "pass at least one")
-    flat = lax.reshape(rows, (n, int(np.prod(shape_of(rows)[1:], dtype=np.int64))))
+    flat = lax.reshape(rows, (n, math.prod(shape_of(rows)[1:])))
     order = lexsort([flat[:, j] for j in reversed(range(shape_of(flat)[1]))])
     ordered = take(flat, order, 0, mode="clip")
     here, before = lax.slice_in_dim(ordered, 1, None), lax.slice_in_dim(ordered, 0, -1)

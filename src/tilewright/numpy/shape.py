@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -42,7 +43,7 @@ def size(a: Any, axis: Any = None) -> int:
     6
     """
     dims = shape(a)
-    return int(np.prod([dims[d] for d in axes_of(axis, len(dims))], dtype=np.int64))
+    return math.prod(dims[d] for d in axes_of(axis, len(dims)))
 
 
 def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = None, out_sharding: Any = None) -> Array:
@@ -66,12 +67,12 @@ def _inferred(old: tuple[int, ...], shape: Any) -> tuple[int, ...]:
     sizes = (
         [operator.index(d) for d in shape] if isinstance(shape, (tuple, list, np.ndarray)) else [operator.index(shape)]
     )
-    total = int(np.prod(old, dtype=np.int64))
+    total = math.prod(old)
     if sizes.count(-1) == 1:
-        rest = int(np.prod([d for d in sizes if d != -1], dtype=np.int64))
+        rest = math.prod([d for d in sizes if d != -1])
         if rest > 0 and total % rest == 0:
             sizes[sizes.index(-1)] = total // rest
-    if min(sizes, default=0) < 0 or int(np.prod(sizes, dtype=np.int64)) != total:
+    if min(sizes, default=0) < 0 or math.prod(sizes) != total:
         raise ShapeError(f"an array of shape {old} does not reshape to {tuple(sizes)}", f"it has {total} elements")
     return tuple(sizes)
 
@@ -438,7 +439,7 @@ def resize(a: ArrayLike, new_shape: Any) -> Array:
     from .create import zeros_like
 
     a, wanted = value(a, "resize"), shape_argument(new_shape)
-    flat, total = ravel(a), int(np.prod(wanted, dtype=np.int64))
+    flat, total = ravel(a), math.prod(wanted)
     if shape_of(flat)[0] == 0 or total == 0:
         return zeros_like(a, shape=wanted)
     times = -(-total // shape_of(flat)[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -132,11 +133,12 @@ def histogram_bin_edges(a: ArrayLike, bins: Any = 10, range: Any = None, weights
     if isinstance(bins, str):
         raise ArgumentError(f"bins {bins!r} chosen by a rule", "pass a number of bins or their edges")
     (a,) = promote_dtypes_inexact(ravel(value(a, "histogram")))
-    if isinstance(bins, (list, tuple)):
-        bins = np.asarray(bins)
-    if isinstance(bins, (Value, np.ndarray)) and shape_of(bins):
-        return astype(value(bins), dtype_of(a))
-    return _edges(a, operator.index(bins), None if range is None else tuple(range))
+    given: Any = np.asarray(bins) if isinstance(bins, (list, tuple)) else bins
+    edges = value(given) if isinstance(given, (Value, np.ndarray)) else None
+    if edges is not None and shape_of(edges):
+        return astype(edges, dtype_of(a))
+    number: Any = bins
+    return _edges(a, operator.index(number), None if range is None else tuple(range))
 
 
 @composite("bins")
@@ -184,7 +186,7 @@ def _counts(columns: Any, edges: Any, weights: Any = None) -> Array:
         within = lax.bitwise_and(lax.ge(place, 0), lax.lt(place, n))
         inside = within if inside is None else lax.bitwise_and(inside, within)
         places.append(place)
-    total = int(np.prod(sizes, dtype=np.int64))
+    total = math.prod(sizes)
     dtype = dtype_of(edges[0])
     flat = places[0] if len(places) == 1 else ravel_multi_index(places, sizes, mode="clip")
     flat = where3(inside, flat, total)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -163,10 +164,10 @@ class ufunc:  # noqa: N801
         from .create import arange
         from .util import broadcast_to_shape
 
-        size = int(np.prod(shape_of(a), dtype=np.int64))
+        size = math.prod(shape_of(a))
         places = lax.reshape(arange(size), shape_of(a))[indices]
         updates = broadcast_to_shape(value(b), shape_of(places))
-        count = int(np.prod(shape_of(places), dtype=np.int64))
+        count = math.prod(shape_of(places))
         flat_places, flat_updates = lax.reshape(places, (count,)), lax.reshape(updates, (count,))
 
         def step(carry: Any, item: Any) -> Any:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .._version import JAXLIB, __version__
+from ..core.version import JAXLIB, __version__
 from ..core import tree
 from ..core.errors import ArgumentError, NotTunedError, TilewrightError, TuningError
 from ..core.jit import jit

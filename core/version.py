@@ -23,7 +23,7 @@ def check_jaxlib() -> None:
         if found == JAXLIB:
             return
         problem = f"jaxlib {found} is installed; this version of tilewright works with jaxlib {JAXLIB} only"
-    # Here and not at the top: the layers import jaxlib themselves, and must come after this check.
-    from .core.errors import VersionError
+    # Not at the top: nothing may be imported before this check.
+    from .errors import VersionError
 
     raise VersionError(problem, f"pip install 'jaxlib=={JAXLIB}'")

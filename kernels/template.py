@@ -1,0 +1,272 @@
+"""`Template`: the kernel that a primitive becomes, as a function of tile sizes and target.
+
+    Template ::= primitive, loops, cut, work
+    Loops    ::= the extents of the loop nest that tiles cut; the loops that carry (they go innermost); those kept whole
+    Parts    ::= what `kernel_call` takes, for given tiles: specs, body, scratch
+
+A template tiles its primitive and never redefines it: the body applies the primitive itself to blocks, and at
+whole-array tiles it is that and nothing else.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import ArgumentError
+from ..core.evaluate import apply
+from ..core.primitive import Primitive
+from ..core.trace import trace_program, typeof
+from ..core.types import ArrayType
+from ..lang.block import BlockSpec, PrefetchScalarGridSpec
+from ..lang.call import kernel_call
+from ..lang.kernel import Kernel
+from ..lang.ops import cdiv, program_id
+from ..lang.primitive import kernel_call_p
+from ..lang.target import CPU, Target, target_of
+from .cost import Cost, bytes_moved, resident_bytes
+
+Tiles = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Loops:
+    """The loop nest of an operation. `carry` and `whole` are positions in `sizes`."""
+
+    sizes: tuple[int, ...]
+    carry: tuple[int, ...] = ()
+    whole: tuple[int, ...] = ()
+    matrix: tuple[int, ...] = ()  # the loops that a matrix unit runs over
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The loops in the order of the grid: what carries innermost, so that a block's visits are one run."""
+        return (*(i for i in range(len(self.sizes)) if i not in self.carry), *self.carry)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A loop nest with its tiles: makes grids, block specs and, within a body, positions."""
+
+    loops: Loops
+    tiles: Tiles
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        return tuple(cdiv(n, t) for n, t in zip(self.loops.sizes, self.tiles, strict=True))
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        counts = self.counts
+        return tuple(counts[i] for i in self.loops.order)
+
+    def ragged(self, loop: int) -> bool:
+        return self.loops.sizes[loop] % self.tiles[loop] != 0
+
+    def split(self, loop: int) -> bool:
+        return self.counts[loop] > 1
+
+    def at(self, loop: int, ids: Sequence[Any]) -> Any:
+        """The id of a loop among the ids that an index map gets."""
+        return ids[self.loops.order.index(loop)]
+
+    def id(self, loop: int) -> Any:
+        """The id of a loop, within a body."""
+        return program_id(self.loops.order.index(loop))
+
+    def spec(self, follows: Sequence[int | None], shape: Sequence[int], scales: Sequence[int] | None = None,
+             fill: Any = None) -> BlockSpec:  # fmt: skip
+        """Blocks of an array each axis of which follows a loop, in `scales` elements a step, or is kept whole."""
+        if not shape:
+            return BlockSpec()
+        scales = scales or [1] * len(shape)
+        sizes = tuple(
+            max(n, 1) if loop is None else self.tiles[loop] * scale
+            for loop, n, scale in zip(follows, shape, scales, strict=True)
+        )
+
+        def index_map(*ids: Any) -> tuple[Any, ...]:
+            return tuple(np.int32(0) if loop is None else self.at(loop, ids) for loop in follows)
+
+        return BlockSpec(sizes, index_map, fill=fill)
+
+    def carry_ids(self) -> list[tuple[Any, int]]:
+        """The ids of the loops that carry and are cut, with their counts, within a body."""
+        return [(self.id(i), self.counts[i]) for i in self.loops.carry if self.split(i)]
+
+    def first(self) -> Any:
+        """Whether a cell is the first of its run along the carry loops; the constant True without any."""
+        return _all([i == 0 for i, _ in self.carry_ids()])
+
+    def last(self) -> Any:
+        """Whether a cell is the last of its run along the carry loops."""
+        return _all([i == n - 1 for i, n in self.carry_ids()])
+
+
+def _all(conditions: Sequence[Any]) -> Any:
+    found: Any = True
+    for c in conditions:
+        found = c if found is True else found & c
+    return found
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A kernel in the author's terms. `args`: which operand each input is (prefetched ones first)."""
+
+    body: Callable[..., None]
+    in_specs: Sequence[BlockSpec]
+    out_specs: Sequence[BlockSpec]
+    scratch: Sequence[Any] = ()
+    args: Sequence[int] | None = None
+    prefetch: int = 0
+    aliases: dict[int, int] = field(default_factory=dict)
+    grid: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Template:
+    """How a primitive becomes a kernel.
+
+    `loops(types, params)` gives the loop nest, `cut(types, outs, params, cut)` the `Parts` for given tiles and
+    `work(types, outs, params)` its operations and calls of transcendental functions, whatever the tiles are.
+    """
+
+    family: str
+    primitive: Primitive
+    loops: Callable[[Sequence[ArrayType], dict[str, Any]], Loops]
+    cut: Callable[[Sequence[ArrayType], Sequence[ArrayType], dict[str, Any], Cut], Parts]
+    work: Callable[[Sequence[ArrayType], Sequence[ArrayType], dict[str, Any]], tuple[int, int]]
+
+    @property
+    def name(self) -> str:
+        return self.primitive.name
+
+    def __call__(self, *args: Any, tiles: Tiles | None = None, target: str | Target = CPU, **params: Any) -> Any:
+        """The primitive applied to arrays, as a kernel; results as the primitive gives them."""
+        types = [typeof(a) for a in args]
+        kernel, order = self._build(types, tiles, target, params)  # type: ignore[arg-type]
+        outs = kernel_call_p.bind(*(args[i] for i in order), kernel=kernel)
+        return list(outs) if self.primitive.multiple else outs[0]
+
+    def kernel(self, *types: ArrayType, tiles: Tiles | None = None, target: str | Target = CPU, **params: Any) -> Kernel:
+        """The kernel for operands of some types; `tiles` has one size per loop, the target's default without.
+
+        Raises:
+          ArgumentError: tiles that are not one per loop, or that the target cannot hold.
+        """
+        return self._build(types, tiles, target, params)[0]
+
+    def reference(self, *arrays: Any, **params: Any) -> Any:
+        """The meaning, in NumPy."""
+        return apply(self.primitive, arrays, params)
+
+    def results(self, types: Sequence[ArrayType], params: dict[str, Any]) -> list[ArrayType]:
+        found = self.primitive.typing(*types, **params)
+        return [t.strong() for t in (found if self.primitive.multiple else [found])]
+
+    def cost(self, *types: ArrayType, tiles: Tiles | None = None, target: str | Target = CPU, **params: Any) -> Cost:
+        """Operations, transcendental functions, and bytes moved at some tiles."""
+        flops, transcendentals = self.work(types, self.results(types, params), params)
+        return Cost(flops, transcendentals, bytes_moved(self.kernel(*types, tiles=tiles, target=target, **params)))
+
+    # ------------------------------------------------------------------------ tiles
+
+    def whole(self, *types: ArrayType, **params: Any) -> Tiles:
+        """The tiles at which the kernel is one cell: the primitive itself."""
+        return tuple(max(n, 1) for n in self.loops(types, params).sizes)
+
+    def default(self, *types: ArrayType, target: str | Target = CPU, **params: Any) -> Tiles:
+        """Sensible tiles on a target: the whole array on a CPU, else the first of the candidates."""
+        return self.candidates(*types, target=target, **params)[0]
+
+    def candidates(self, *types: ArrayType, target: str | Target = CPU, **params: Any) -> tuple[Tiles, ...]:
+        """Tiles worth trying on a target, all of which it can hold; the default first."""
+        target = target_of(target)
+        loops = self.loops(types, params)
+        whole = tuple(max(n, 1) for n in loops.sizes)
+        if target.whole_arrays:
+            return (whole,)
+        options = [target.tile_sizes(n, loops, i) for i, n in enumerate(loops.sizes)]
+        first = self._grown(types, params, target, loops, options)
+        found = [first]
+        for i in itertools.chain(loops.matrix, range(len(whole) - 1, -1, -1)):
+            for size in options[i]:
+                tiles = (*first[:i], size, *first[i + 1 :])
+                if tiles not in found and self.bytes_held(types, params, tiles) <= target.block_bytes:
+                    found.append(tiles)
+        return tuple(found)
+
+    def _grown(self, types: Any, params: Any, target: Target, loops: Loops, options: Sequence[Sequence[int]]) -> Tiles:
+        """The largest tiles that fit, the innermost loops (of a matrix unit first) grown first."""
+        tiles = [options[i][0] for i in range(len(loops.sizes))]
+        order = [*loops.matrix, *(i for i in range(len(tiles) - 1, -1, -1) if i not in loops.matrix)]
+        for i in order:
+            for size in options[i]:
+                trial = (*tiles[:i], size, *tiles[i + 1 :])
+                if i not in loops.whole and self.bytes_held(types, params, trial) <= target.block_bytes:
+                    tiles[i] = size
+        return tuple(tiles)
+
+    def bytes_held(self, types: Sequence[ArrayType], params: dict[str, Any], tiles: Tiles) -> int:
+        """The bytes of fast memory that one cell's blocks take (twice, for the next ones come in meanwhile)."""
+        outs = self.results(types, params)
+        cut = Cut(self.loops(types, params), tiles)
+        parts = self.cut(types, outs, params, cut)
+        order = parts.args if parts.args is not None else range(len(types))
+        arrays = [*(types[i] for i in order[parts.prefetch :]), *outs]
+        shapes = [(_sizes(s, a), a.dtype.itemsize) for s, a in zip((*parts.in_specs, *parts.out_specs), arrays, strict=True)]
+        held = [(s.shape, s.dtype.itemsize) for s in parts.scratch]
+        return 2 * resident_bytes(shapes) + resident_bytes(held)
+
+    # ------------------------------------------------------------------------ the kernel
+
+    def _build(self, types: Sequence[ArrayType], tiles: Tiles | None, target: str | Target, params: dict[str, Any]) -> Any:
+        target = target_of(target)
+        outs = self.results(types, params)
+        loops = self.loops(types, params)
+        if tiles is None:
+            tiles = self.default(*types, target=target, **params)
+        tiles = self._checked(types, params, loops, tuple(tiles), target)
+        parts = self.cut(types, outs, params, Cut(loops, tiles))
+        order = tuple(range(len(types))) if parts.args is None else tuple(parts.args)
+        spec = PrefetchScalarGridSpec(
+            parts.prefetch, Cut(loops, tiles).grid if parts.grid is None else parts.grid, list(parts.in_specs),
+            list(parts.out_specs), list(parts.scratch)
+        )  # fmt: skip
+        call = kernel_call(parts.body, list(outs), grid_spec=spec, name=self.name, input_output_aliases=parts.aliases)
+        program = trace_program(lambda *xs: call(*xs), [types[i].strong() for i in order], self.name)
+        return program.eqns[-1].params["kernel"], order
+
+    def _checked(self, types: Any, params: Any, loops: Loops, tiles: Tiles, target: Target) -> Tiles:
+        if len(tiles) != len(loops.sizes) or any(t < 1 for t in tiles):
+            raise ArgumentError(
+                f"template {self.name}: tiles {tiles} for loops of {loops.sizes}", "give one positive size for each loop"
+            )
+        for i in loops.whole:
+            if tiles[i] < loops.sizes[i]:
+                raise ArgumentError(
+                    f"template {self.name}: loop {i} of {loops.sizes} is cut by the tile {tiles[i]}",
+                    "this loop is kept whole: its tile is its size")  # fmt: skip
+        if not target.whole_arrays and (held := self.bytes_held(types, params, tiles)) > target.fast_bytes:
+            raise ArgumentError(
+                f"template {self.name}: tiles {tiles} take {held} bytes, {target.name} holds {target.fast_bytes}",
+                "use smaller tiles, or those of `candidates`")  # fmt: skip
+        return tiles
+
+
+def _sizes(spec: BlockSpec, array: ArrayType) -> tuple[int, ...]:
+    if spec.block_shape is None:
+        return array.shape
+    return tuple(1 if s is None else getattr(s, "block_size", s) for s in spec.block_shape)
+
+
+def elements(types: Sequence[ArrayType]) -> int:
+    return sum(math.prod(t.shape) for t in types)
+
+

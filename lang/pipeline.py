@@ -1,0 +1,196 @@
+"""A grid within a body: `emit_pipeline` runs a body over blocks of Refs that lie in far memory.
+
+It means: one step after the other, the blocks of inputs are copied in, the body runs, the blocks of outputs are copied
+out. An output block stays in reach while its index stays the same, so a body may add up in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core import tree
+from ..core.errors import ArgumentError, BlockRankError
+from ..core.primitives import refview as refs
+from ..core.primitives.compare import and_p, eq_p, ge_p, lt_p, ne_p, or_p
+from ..core.primitives.convert import convert_element_type
+from ..core.primitives.elementwise import add_p, div_p, mul_p, rem_p, sub_p
+from ..core.primitives.loops import fori_loop
+from ..core.primitives.shape import iota_p
+from ..core.trace import typeof
+from ..core.types import INT32, ArrayType, MemorySpace, RefType
+from .block import BlockSpec, Element, Squeezed, no_block_spec
+from .ops import Cell, current_cell, in_cell, when
+from .scoped import allocate, undefine_p
+
+
+class _Operand:
+    """One Ref of a pipeline, its spec, and the memory that holds its block."""
+
+    def __init__(self, name: str, ref: Any, spec: BlockSpec):
+        self.ref, self.spec, self.where = ref, spec, f"emit_pipeline: operand {name} of {typeof(ref).array.show()}"  # type: ignore[union-attr]
+        shape = typeof(ref).shape  # type: ignore[union-attr]
+        self.moves = spec.block_shape is not None or spec.index_map is not None
+        given = tuple(shape if spec.block_shape is None else spec.block_shape)
+        if len(given) != len(shape):
+            raise BlockRankError(
+                f"{self.where} has rank {len(shape)}, its block shape {given} has rank {len(given)}",
+                "give the block shape one entry per axis of the operand")  # fmt: skip
+        self.squeezed = [s is None or isinstance(s, Squeezed) for s in given]
+        self.sizes = [1 if gone else int(getattr(s, "block_size", s)) for s, gone in zip(given, self.squeezed, strict=True)]
+        self.element = [isinstance(s, Element) for s in given]
+        self.low = [s.padding[0] if isinstance(s, Element) else 0 for s in given]
+        padded = [isinstance(s, Element) and any(s.padding) for s in given]
+        self.ragged = [not gone and (p or (not e and n % size != 0))
+                       for gone, p, e, n, size in zip(self.squeezed, padded, self.element, shape, self.sizes, strict=True)]  # fmt: skip
+        kept = tuple(n for n, gone in zip(self.sizes, self.squeezed, strict=True) if not gone)
+        self.block = ref
+        if self.moves:
+            self.block = allocate("emit_pipeline", RefType(ArrayType(kept, typeof(ref).dtype), MemorySpace.VMEM))  # type: ignore[union-attr]
+
+    def index(self, ids: Sequence[Any]) -> list[Any]:
+        """Which block a step sees."""
+        if self.spec.index_map is None:
+            return [np.int32(0)] * len(self.sizes)
+        found = self.spec.index_map(*ids)
+        found = list(found) if isinstance(found, (tuple, list)) else [found]
+        if len(found) != len(self.sizes):
+            raise BlockRankError(
+                f"{self.where}: its block has rank {len(self.sizes)}, its index map gives {len(found)} indices",
+                "give one block index per axis of the block")  # fmt: skip
+        return [_int32(i) for i in found]
+
+    def part(self, index: Sequence[Any]) -> tuple[Any, Any]:
+        """The block as part of the Ref, and the mask of what lies within it (None: all)."""
+        starts = [
+            sub_p.bind(i, np.int32(low)) if e else mul_p.bind(i, np.int32(n))
+            for i, e, n, low in zip(index, self.element, self.sizes, self.low, strict=True)
+        ]
+        entries = tuple(
+            start if gone else refs.dslice(start, n)
+            for start, gone, n in zip(starts, self.squeezed, self.sizes, strict=True)
+        )
+        shape = tuple(n for n, gone in zip(self.sizes, self.squeezed, strict=True) if not gone)
+        mask, seen = None, 0
+        for axis, (start, n) in enumerate(zip(starts, typeof(self.ref).shape, strict=True)):  # type: ignore[union-attr]
+            if self.ragged[axis]:
+                place = add_p.bind(iota_p.bind(dtype=INT32, shape=shape, dimension=seen), start)
+                inside = and_p.bind(ge_p.bind(place, np.int32(0)), lt_p.bind(place, np.int32(n)))
+                mask = inside if mask is None else and_p.bind(mask, inside)
+            seen += not self.squeezed[axis]
+        return refs.view(self.ref, entries), mask
+
+    def load(self, index: Sequence[Any]) -> None:
+        part, mask = self.part(index)
+        other = None if mask is None else self.spec.fill
+        refs.write(refs.view(self.block), refs.read(part, mask, other))
+
+    def store(self, index: Sequence[Any]) -> None:
+        part, mask = self.part(index)
+        refs.write(part, refs.read(refs.view(self.block)), mask)
+
+
+def _int32(i: Any) -> Any:
+    return np.int32(i) if isinstance(i, (int, np.integer)) else convert_element_type(i, INT32)
+
+
+def _ids(step: Any, grid: Sequence[Any]) -> list[Any]:
+    """The ids of a step counted in grid order."""
+    ids: list[Any] = []
+    for n in reversed(grid[1:]):
+        ids.append(rem_p.bind(step, n))
+        step = div_p.bind(step, n)
+    return [step, *reversed(ids)] if grid else []
+
+
+def _specs(specs: Any, what: str) -> list[BlockSpec]:
+    found = tree.leaves(specs, is_leaf=lambda x: x is None or isinstance(x, BlockSpec))
+    for spec in found:
+        if spec is not None and not isinstance(spec, BlockSpec):
+            raise ArgumentError(f"emit_pipeline: {what} hold {spec!r}", "give BlockSpec values, or None for whole Refs")
+    return [spec or no_block_spec for spec in found]
+
+
+def emit_pipeline(
+    body: Callable[..., None], *, grid: Any = (), in_specs: Any = (), out_specs: Any = (),
+    dimension_semantics: Any = None, core_axis: Any = None, core_axis_name: Any = None, tiling: Any = None,
+    trace_scopes: bool = True, no_pipelining: bool = False,
+) -> Callable[..., None]:  # fmt: skip
+    """A function of Refs, for use in a body, that runs `body` over a grid of blocks of them.
+
+    Call it with the input Refs, then the output Refs, one for each spec; `scratches=` are Refs passed on to every
+    step. `body(*in_blocks, *out_blocks, *scratches)` sees the blocks, and `program_id` the steps. Grid sizes may be
+    traced. The other keywords are hints.
+    """
+    ins, outs = _specs(in_specs, "in_specs"), _specs(out_specs, "out_specs")
+    sizes = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
+
+    def pipeline(*args: Any, scratches: Sequence[Any] | None = None) -> None:
+        cell = current_cell("emit_pipeline")
+        if len(args) != len(ins) + len(outs):
+            raise ArgumentError(
+                f"emit_pipeline: {len(args)} Refs for {len(ins)} in_specs and {len(outs)} out_specs", "give one Ref per spec")
+        operands = [_Operand(f"{i}", ref, spec) for i, (ref, spec) in enumerate(zip(args, [*ins, *outs], strict=True))]
+        inputs, outputs = operands[: len(ins)], operands[len(ins) :]
+        counts = [_int32(n) for n in sizes]
+        cell.made.setdefault("ids", cell.ids)
+
+        def step(number: Any, carried: Any) -> Any:
+            ids = _ids(number, counts)
+            before = _ids(sub_p.bind(number, np.int32(1)), counts)
+            for operand in inputs:
+                if operand.moves:
+                    operand.load(operand.index(ids))
+            for operand in outputs:
+                if operand.moves:
+                    _enter(operand, number, operand.index(ids), operand.index(before))
+            with in_cell(Cell(cell.kernel, tuple(ids), sizes, cell.trace, cell.made)):
+                body(*(o.block for o in operands), *(scratches or ()))
+            for operand in outputs:
+                if operand.moves:
+                    operand.store(operand.index(ids))
+            return carried
+
+        total: Any = 1
+        for n in sizes:
+            total = total * n
+        fori_loop(0, total if isinstance(total, int) else _int32(total), step, ())
+
+    return pipeline
+
+
+def _enter(operand: _Operand, number: Any, index: Sequence[Any], before: Sequence[Any]) -> None:
+    """An output block that was not in reach in the step before is undefined."""
+    new = eq_p.bind(number, np.int32(0))
+    for i, j in zip(index, before, strict=True):
+        new = or_p.bind(new, ne_p.bind(i, j))
+    when(new)(lambda: undefine_p.bind(operand.block, zero=False) and None)
+
+
+def loop(
+    lower: Any, upper: Any, *, init_carry: Any = None, step: Any = 1, unroll: Any = None
+) -> Callable[[Callable[..., Any]], Any]:
+    """Decorator: run a function for each index from `lower` to `upper` by `step`; a loop of the body.
+
+    With `init_carry` the function takes and gives the carry too, and the decorated name is its last value.
+    """
+    stride = _int32(step)
+    low, high = _int32(lower), _int32(upper)
+    if all(isinstance(x, (int, np.integer)) for x in (lower, upper, step)):
+        count: Any = max(-(-(int(upper) - int(lower)) // int(step)), 0)
+    else:
+        count = div_p.bind(add_p.bind(sub_p.bind(high, low), sub_p.bind(stride, np.int32(1))), stride)
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        def one(i: Any, carry: Any) -> Any:
+            at = add_p.bind(low, mul_p.bind(_int32(i), stride))
+            if init_carry is None:
+                function(at)
+                return carry
+            return function(at, carry)
+
+        return fori_loop(0, count, one, () if init_carry is None else init_carry)
+
+    return decorate

@@ -1,0 +1,59 @@
+"""The names that kernel authors know from Pallas for GPUs. All of them run on every target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.primitives.contract import dot as contract
+from ..core.primitives.elementwise import tanh
+from .atomics import (
+    atomic_add,
+    atomic_and,
+    atomic_cas,
+    atomic_max,
+    atomic_min,
+    atomic_or,
+    atomic_xchg,
+    atomic_xor,
+)
+from .ops import load, store
+
+
+@dataclass(frozen=True)
+class CompilerParams:
+    """What the Triton compiler is told: warps for each program, and stages of software pipelining."""
+
+    num_warps: int | None = None
+    num_stages: int | None = None
+
+
+def approx_tanh(x: Any) -> Any:
+    """The hyperbolic tangent; a target may give fewer digits."""
+    return tanh(x)
+
+
+def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """The matrix product of two blocks, summed in float32 (integers: int32) unless `preferred_element_type` is given."""
+    from ..core.trace import typeof
+    from ..core.types import INT32, is_integer
+
+    if preferred_element_type is None:
+        dtype = typeof(a).dtype  # type: ignore[union-attr]
+        preferred_element_type = INT32 if is_integer(dtype) else None if dtype.itemsize >= 4 else "float32"
+    return contract(a, b, precision=precision, preferred_element_type=preferred_element_type)
+
+
+def debug_barrier() -> None:
+    """Wait for all threads of the program; a cell here is one thread of thought, so nothing happens."""
+
+
+def max_contiguous(x: Any, values: Any) -> Any:
+    """A hint that runs of `values` elements of `x` are contiguous; the value itself is unchanged."""
+    return x
+
+
+__all__ = [
+    "CompilerParams", "approx_tanh", "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or",
+    "atomic_xchg", "atomic_xor", "debug_barrier", "dot", "load", "max_contiguous", "store",
+]  # fmt: skip

@@ -1,0 +1,56 @@
+"""The benchmark harness: a measurement in its own process, and what is made of the numbers."""
+
+import json
+import os
+import sys
+
+import pytest
+
+from benchmarks import harness, spine
+
+
+def a_case(ours="eager a + b"):
+    return next(case for case in spine.CASES if case.name == ours)
+
+
+def test_names_are_unique_and_every_case_has_a_bound():
+    assert len({case.name for case in spine.CASES}) == len(spine.CASES)
+    assert all(0 < case.wanted < 2 for case in spine.CASES)
+
+
+def test_a_measurement_in_its_own_process(tmp_path):
+    seconds = harness.measure("spine", a_case(), "ours", "measure", str(tmp_path), sys.executable)
+    assert 0 < seconds < 0.1
+
+
+def test_a_failing_measurement_is_reported_and_not_written(tmp_path):
+    case = harness.Case("absent", a_case().ours, a_case().other, 1.0)
+    pythons = {"tilewright": sys.executable, "jax": sys.executable}
+    result = harness.run_case("spine", case, 1, pythons, str(tmp_path), int)
+    assert not result.met and "KeyError" in result.error
+    assert result.row()[3] == "failed"
+
+
+def test_ratio_is_the_median_of_pairs():
+    result = harness.Result(a_case(), [1.0, 8.0, 3.0], [2.0, 2.0, 2.0])
+    assert result.ratio == 1.5 and not result.met
+    assert result.row()[1:] == ["3 s", "2 s", "1.50", "<= 0.7", "0.50 to 4.00"]
+
+
+def test_results_are_merged(tmp_path, monkeypatch):
+    monkeypatch.setattr(harness, "RESULTS", tmp_path)
+    first, second = spine.CASES[:2]
+    harness.write("spine", [harness.Result(second, [1.0], [2.0])], 1)
+    harness.write("spine", [harness.Result(first, [1.0], [4.0])], 1)
+    names = [r["case"] for r in json.loads((tmp_path / "spine.json").read_text())["results"]]
+    assert names == [first.name, second.name]
+    assert (tmp_path / "spine.md").read_text().count("\n| ") == 4
+
+
+@pytest.mark.parametrize("seconds, text", [(2.5, "2.5 s"), (0.0123, "12.3 ms"), (4.2e-5, "42 us"), (3e-9, "3 ns")])
+def test_durations(seconds, text):
+    assert harness.duration(seconds) == text
+
+
+def test_the_machine_is_described():
+    assert harness.machine()["cores"] == os.cpu_count()

@@ -1,0 +1,88 @@
+"""Kernels whose cells, all at once, would need too much memory: which parallel axes to loop over instead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core.ir import Program, subprograms
+from ..core.primitives.elementwise import add_p, mul_p
+from ..core.types import ArrayType
+from ..lang.build import remap, trace_kernel
+from ..lang.kernel import Kernel
+from ..lang.phases import carry_axes, long_axes, phases
+
+BUDGET, LOOP_BUDGET = 2**28, 2**24
+# Results that XLA holds in memory; elementwise operations and what only moves elements are fused into their users.
+HELD = {
+    "dot_general", "gather", "sort", "cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp", "conv_general_dilated",
+    "reduce_window", "top_k", "scatter", "scatter_add", "concatenate",
+}  # fmt: skip
+
+
+def held_bytes(program: Program) -> int:
+    """The bytes of the largest intermediate result of a Program."""
+    largest = 0
+    for eqn in program.eqns:
+        if eqn.primitive.name in HELD:
+            sizes = [v.type.nbytes for v in eqn.outputs if isinstance(v.type, ArrayType)]
+            largest = max(largest, *sizes)
+        for _, inner in subprograms(eqn):
+            largest = max(largest, held_bytes(inner))
+    return largest
+
+
+def budget_of(kernel: Kernel) -> int:
+    """The bytes that an intermediate result may take: a fixed sum, or a few times the operands and results."""
+    if phases(kernel) is None:  # a loop over the carry axes: what one turn makes should stay in the cache
+        return LOOP_BUDGET
+    return max(BUDGET, 4 * sum(t.nbytes for t in (*kernel.in_types, *kernel.out_types)))
+
+
+def chunked(kernel: Kernel, program: Program) -> tuple[Kernel, tuple[int, ...]]:
+    """A kernel (its axes perhaps split) and the axes to loop over, so that its largest intermediate fits."""
+    needed = -(-held_bytes(program) // budget_of(kernel))
+    outer: list[int] = []
+    carry = carry_axes(kernel)
+    for axis in long_axes(kernel):
+        if needed <= 1 or axis in carry:
+            continue
+        size = kernel.grid[axis]
+        if needed >= size:
+            outer.append(axis)
+            needed = -(-needed // size)
+            continue
+        inner = max(c for c in range(1, size // needed + 1) if size % c == 0)
+        if inner == 1:
+            outer.append(axis)
+        else:
+            kernel = split_axis(kernel, axis, inner)
+            outer.append(axis)
+        needed = 1
+    return kernel, tuple(outer)
+
+
+def split_axis(kernel: Kernel, axis: int, inner: int) -> Kernel:
+    """The kernel with one grid axis as two: the outer of them in its place, the inner, of the given size, after it."""
+    grid = (*kernel.grid[:axis], kernel.grid[axis] // inner, inner, *kernel.grid[axis + 1 :])
+
+    def old_ids(ids: Sequence[Any]) -> list[Any]:
+        joined = add_p.bind(mul_p.bind(ids[axis], np.int32(inner)), ids[axis + 1])
+        return [*ids[:axis], joined, *ids[axis + 2 :]]
+
+    def body(ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
+        from ..core.trace import eval_program
+
+        eval_program(kernel.body, *old_ids(ids), *prefetched, *inputs, *outputs, *scratch)
+
+    made = trace_kernel(
+        kernel.name, grid, kernel.prefetch,
+        [remap(b, kernel.prefetch, grid, old_ids) for b in kernel.inputs],
+        [remap(b, kernel.prefetch, grid, old_ids) for b in kernel.outputs],
+        kernel.scratch, body, kernel, kernel.aliases,
+    )  # fmt: skip
+    if kernel.semantics is None:
+        return made
+    return made.replace(semantics=(*kernel.semantics[: axis + 1], *kernel.semantics[axis:]))

@@ -1,0 +1,82 @@
+"""Overlapping windows of an array, without a gather: a reshape of the array for every stride's worth of a window.
+
+    windows(x; specs) -> array with axes (count, size) for each axis of x       specs: (first, count, stride, size)
+
+A body that takes windows and then uses static parts of them (a stencil) never needs the windows themselves:
+`narrow` moves such slices into the windows, where a part no longer than the stride is the array, shifted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..core.ir import Eqn, Program
+from ..core.primitive import Primitive
+from ..core.primitives.shape import concatenate, pad, reshape_to, slice_in_dim
+from ..core.rewrite import eliminate_dead
+from ..core.trace import shape_of
+from ..core.types import ArrayType
+
+Spec = tuple[int, int, int, int]
+
+
+def _typing(x: Any, *, specs: tuple[Spec, ...]) -> ArrayType:
+    return x.with_shape(n for _, count, _, size in specs for n in (count, size))
+
+
+def _cut(x: Any, axis: int, spec: Spec) -> Any:
+    """Windows along one axis: it becomes (count, size)."""
+    first, count, stride, size = spec
+    shape = shape_of(x)
+    before, after = shape[:axis], shape[axis + 1 :]
+    parts = []
+    for offset in range(0, size, stride):
+        width = min(stride, size - offset)
+        length = (count - 1) * stride + width
+        part = slice_in_dim(x, first + offset, first + offset + length, 1, axis)
+        if length < count * stride:
+            room = [(0, count * stride - length if d == axis else 0, 0) for d in range(len(shape))]
+            part = pad(part, 0, room)
+        part = reshape_to(part, (*before, count, stride, *after))
+        parts.append(part if width == stride else slice_in_dim(part, 0, width, 1, axis + 1))
+    return parts[0] if len(parts) == 1 else concatenate(parts, axis + 1)
+
+
+def _expand(x: Any, *, specs: tuple[Spec, ...]) -> Any:
+    for axis in reversed(range(len(specs))):
+        first, count, stride, size = specs[axis]
+        x = _cut(x, axis, (first, count, stride if count > 1 else size, size))
+    return x
+
+
+windows_p = Primitive("windows", _typing, expand=_expand)
+
+
+def narrow(program: Program) -> Program:
+    """Static slices of windows as windows of that part alone."""
+    eqns = list(program.eqns)
+    for eqn in program.eqns:
+        if eqn.primitive is not windows_p:
+            continue
+        (made,) = eqn.outputs
+        users = [k for k, e in enumerate(program.eqns) if made in e.inputs]
+        narrowed = [_narrowed(eqn, program.eqns[k]) for k in users]
+        if users and made not in program.outputs and all(narrowed):
+            for k, one in zip(users, narrowed, strict=True):
+                eqns[k] = one  # type: ignore[call-overload]
+    return eliminate_dead(program.replace(eqns=eqns))[0]
+
+
+def _narrowed(windows: Eqn, use: Eqn) -> Eqn | None:
+    if use.primitive.name != "slice" or any(s != 1 for s in use.params["strides"] or ()):
+        return None
+    specs: list[Spec] = []
+    lows: Sequence[int] = use.params["start_indices"]
+    highs: Sequence[int] = use.params["limit_indices"]
+    for d, (first, count, stride, size) in enumerate(windows.params["specs"]):
+        if (lows[2 * d], highs[2 * d]) != (0, count):
+            return None
+        low, high = lows[2 * d + 1], highs[2 * d + 1]
+        specs.append((first + low, count, stride if count > 1 else size, high - low))
+    return Eqn(windows_p, windows.inputs, use.outputs, {"specs": tuple(specs)}, source=use.source)
