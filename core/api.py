@@ -25,7 +25,7 @@ from .jvp import jvp_flat
 from .linearize import LinearMap, linear_part, linearize_flat
 from .primitive import AxisInfo, Linear, Zero
 from .rules import instantiate, moved
-from .trace import as_type, current_trace, trace_program, typeof, under
+from .trace import Value, as_type, current_trace, trace_program, typeof, under
 from .transpose import transpose_map
 from .types import FLOAT0, ArrayType, as_dtype, is_complex, is_float, is_inexact
 from .vmap import batch_flat
@@ -311,16 +311,26 @@ def value_and_grad(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = Fa
 
         outs, linear, out_tree, in_tree, aux = _linearized(partial, selected, has_aux)
         ct = _unit_cotangent(outs, out_tree, holomorphic)
-        grads = in_tree.unflatten([_materialize(g) for g in transpose_map(linear, [ct])])
-        value = outs[0]
+        grads = in_tree.unflatten([_array(_materialize(g)) for g in transpose_map(linear, [ct])])
+        value = _array(outs[0])
         return ((value, aux) if has_aux else value), (grads[0] if single else tuple(grads))
 
     return wrapped
 
 
+def _array(x: Any) -> Any:
+    """A number that a function gave back as it came, as an array."""
+    from .primitives.shape import copy_p
+
+    return copy_p.bind(x) if not isinstance(x, (Value, np.ndarray)) else x
+
+
 def _unit_cotangent(outs: Sequence[Any], out_tree: Any, holomorphic: bool) -> Any:
-    if len(outs) != 1:
-        raise NonScalarGradientError(f"grad of a function that returns {len(outs)} arrays", "return one scalar, or use `vjp`")
+    if not tree.treedef_is_leaf(out_tree) or len(outs) != 1:
+        raise NonScalarGradientError(
+            f"grad of a function that returns {len(outs)} arrays in the structure {out_tree}",
+            "return one scalar, and the rest as `(scalar, rest)` with has_aux=True; or use `vjp`",
+        )
     type_ = typeof(outs[0])
     if type_.shape != ():  # type: ignore[union-attr]
         raise NonScalarGradientError(
@@ -401,12 +411,13 @@ def jacfwd(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, hol
             _check_input_dtype(x, holomorphic, False, "jacfwd")
 
         def pushforward(*tangents: Any) -> Any:
-            return jvp(partial, chosen, in_tree.unflatten(tangents), has_aux)
+            _, *rest = jvp(partial, chosen, in_tree.unflatten(tangents), has_aux)
+            return tuple(rest) if has_aux else rest[0]
 
-        outs = vmap(pushforward, out_axes=(None, -1, None) if has_aux else (None, -1))(*_basis(flat))
-        y, columns = outs[0], outs[1]
-        result = tree.map(lambda _, c: _split(c, flat, in_tree, single, last=True), y, columns)
-        return (result, outs[2]) if has_aux else result
+        out = vmap(pushforward, out_axes=(-1, None) if has_aux else -1)(*_basis(flat))
+        columns = out[0] if has_aux else out
+        result = tree.map(lambda c: _split(c, flat, in_tree, single, last=True), columns)
+        return (result, out[1]) if has_aux else result
 
     return functools.wraps(fun, assigned=("__name__", "__doc__", "__module__"), updated=())(wrapped)
 

@@ -32,14 +32,20 @@ def check_program(program: Program) -> Program:
     for eqn in program.eqns:
         for atom in eqn.inputs:
             if type(atom) is not Literal and atom not in bound:
-                raise ProgramError(f"{program.name}: {eqn.primitive} reads a variable that nothing binds", source=eqn.source)
+                raise ProgramError(
+                    f"{program.name}: {eqn.primitive} reads a variable that nothing binds", source=eqn.source
+                )
         found = eqn.primitive.typing(*[a.type for a in eqn.inputs], **eqn.params)
         found = list(found) if eqn.primitive.multiple else [found]
         if len(found) != len(eqn.outputs):
-            raise ProgramError(f"{eqn.primitive} has {len(found)} results but binds {len(eqn.outputs)}", source=eqn.source)
+            raise ProgramError(
+                f"{eqn.primitive} has {len(found)} results but binds {len(eqn.outputs)}", source=eqn.source
+            )
         for type_, var in zip(found, eqn.outputs, strict=True):
             if not _same(type_, var.type):
-                raise ProgramError(f"{eqn.primitive} gives {type_.show()}, bound to {var.type.show()}", source=eqn.source)
+                raise ProgramError(
+                    f"{eqn.primitive} gives {type_.show()}, bound to {var.type.show()}", source=eqn.source
+                )
             bind(var)
         for _, inner in subprograms(eqn):
             check_program(inner)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -127,3 +127,25 @@ class _ConfigAccess:
 
 
 config = _ConfigAccess()
+
+
+def setting(name: str, doc: str) -> Callable[..., contextlib.AbstractContextManager[None]]:
+    """The function of a setting's own name that puts it in force within a `with` block."""
+    booleans = _KINDS[name] == "bool"
+
+    def context(value: Any = True if booleans else None) -> contextlib.AbstractContextManager[None]:
+        return config(**{name: value})
+
+    context.__name__ = context.__qualname__ = name
+    context.__doc__ = doc
+    return context
+
+
+enable_x64 = setting("enable_x64", "Within a `with` block, have (or not) 64-bit types.")
+disable_jit = setting("disable_jit", "Within a `with` block, run jitted functions step by step, as plain Python.")
+debug_nans = setting("debug_nans", "Within a `with` block, raise `NonFiniteError` at the operation that gives NaN.")
+debug_infs = setting("debug_infs", "Within a `with` block, raise `NonFiniteError` at the operation that gives infinity.")
+default_device = setting("default_device", "Within a `with` block, the device that new arrays are placed on.")
+default_matmul_precision = setting("default_matmul_precision", "Within a `with` block, the precision of contractions.")
+numpy_dtype_promotion = setting("numpy_dtype_promotion", "Within a `with` block, 'standard' or 'strict' promotion.")
+numpy_rank_promotion = setting("numpy_rank_promotion", "Within a `with` block, 'allow', 'warn' on or 'raise' at it.")

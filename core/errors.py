@@ -30,7 +30,7 @@ def is_internal(code: CodeType) -> bool:
     if known is None:
         name = code.co_filename
         known = name.startswith(_OURS) or name.startswith("<tilewright") or f"{os.sep}functools.py" in name \
-            or f"{os.sep}contextlib.py" in name
+            or f"{os.sep}contextlib.py" in name or code.co_qualname.startswith("__create_fn__.")  # of dataclasses
         _ours_cache[code] = known
     return known
 

@@ -27,7 +27,9 @@ def apply(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> 
     elif primitive.expand is not None:
         out = under(NUMPY, primitive.expand, *arrays, **params)
     else:
-        raise UnsupportedError(f"{primitive.name} has neither a NumPy meaning nor an expansion", "give it a `numpy` rule")
+        raise UnsupportedError(
+            f"{primitive.name} has neither a NumPy meaning nor an expansion", "give it a `numpy` rule"
+        )
     if primitive.multiple:
         return [_typed(o, t) for o, t in zip(out, expected, strict=True)]
     return _typed(out, expected)

@@ -31,7 +31,8 @@ class JVPTracer(Tracer):
 
 def no_derivative(primitive: Primitive) -> DifferentiationError:
     return DifferentiationError(
-        f"{primitive.name} has no derivative", "wrap the function in `custom_jvp` or `custom_vjp`, or use `stop_gradient`"
+        f"{primitive.name} has no derivative",
+        "wrap the function in `custom_jvp` or `custom_vjp`, or use `stop_gradient`",
     )
 
 
@@ -96,7 +97,9 @@ def jvp_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents
 
 
 @functools.lru_cache(maxsize=4096)
-def jvp_program(program: Program, nonzero: tuple[bool, ...], instantiated: Any = False) -> tuple[Program, tuple[bool, ...]]:
+def jvp_program(
+    program: Program, nonzero: tuple[bool, ...], instantiated: Any = False
+) -> tuple[Program, tuple[bool, ...]]:
     """The Program from primals and nonzero tangents to outputs and nonzero output tangents.
 
     `instantiated` (a bool, or one per output) forces an output's tangent to be present. Also gives which
@@ -108,7 +111,9 @@ def jvp_program(program: Program, nonzero: tuple[bool, ...], instantiated: Any =
 
     def fun(*args: Any) -> list[Any]:
         given = iter(args[n:])
-        tangents = [next(given) if nz else Zero(v.type.tangent()) for v, nz in zip(program.inputs, nonzero, strict=True)]
+        tangents = [
+            next(given) if nz else Zero(v.type.tangent()) for v, nz in zip(program.inputs, nonzero, strict=True)
+        ]
         outs, out_tangents = jvp_flat(functools.partial(eval_program, program), args[:n], tangents)
         present[:] = [f or type(t) is not Zero for f, t in zip(force, out_tangents, strict=True)]
         return [*outs, *(instantiate(t) for t, p in zip(out_tangents, present, strict=True) if p)]

@@ -56,7 +56,7 @@ def _physicalize(program: Program) -> Program:
     trace = ProgramTrace(None, program.name)
     env: dict[Var, Any] = {}  # Var of the old program -> Var or Literal of the new one
     for var in program.inputs:
-        env[var] = trace.new_input(physical_type(var.type)).var
+        env[var] = trace.new_input(physical_type(var.type))._var
     constants: list[Var] = []
     values: list[Any] = []
     for var, value in zip(program.constants, program.values, strict=True):

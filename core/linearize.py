@@ -34,14 +34,14 @@ class Known:
 class LinearTracer(Tracer):
     """Stands for a tangent."""
 
-    __slots__ = ("var",)
+    __slots__ = ("_var",)  # `var` is a method of arrays
 
     def __init__(self, trace: LinearTrace, var: Var):
-        self._trace, self.var = trace, var
+        self._trace, self._var = trace, var
 
     @property
     def aval(self) -> Any:  # type: ignore[override]
-        return self.var.type
+        return self._var.type
 
 
 class LinearTrace(Trace):
@@ -65,7 +65,7 @@ class LinearTrace(Trace):
     def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         if not any(self.owns(a) for a in args):
             return under(self.parent, self.parent.bind, primitive, args, params)  # type: ignore[union-attr, arg-type]
-        atoms: list[Any] = [a.var if self.owns(a) else Known(a) for a in args]
+        atoms: list[Any] = [a._var if self.owns(a) else Known(a) for a in args]
         out = primitive.typing(*[a.type for a in atoms], **params)
         outs = [Var(t) for t in (out if primitive.multiple else (out,))]
         self.eqns.append(Eqn(primitive, atoms, outs, params))
@@ -74,7 +74,7 @@ class LinearTrace(Trace):
 
     def out(self, tangent: Any) -> Var | Zero:
         """An output tangent as a Var. A known one can only be zero: a linear map of no input."""
-        return tangent.var if self.owns(tangent) else Zero(typeof_tangent(tangent))
+        return tangent._var if self.owns(tangent) else Zero(typeof_tangent(tangent))
 
 
 def typeof_tangent(tangent: Any) -> Any:
@@ -201,7 +201,7 @@ def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], no
         trace.done = linear.done = True
     out_primals, out_tangents = trace.split(outs)
     outputs = tuple(linear.out(t) for t in out_tangents)
-    inputs = tuple(t.var if isinstance(t, LinearTracer) else t for t in tangents)
+    inputs = tuple(t._var if isinstance(t, LinearTracer) else t for t in tangents)
     return out_primals, LinearMap(inputs, _needed(linear.eqns, outputs), outputs)
 
 
@@ -217,7 +217,7 @@ def linear_part(fun: Callable[..., Sequence[Any]], args: Sequence[Any], linear: 
         if not trace.owns(out) and type(out) is not Zero and isinstance(out, Tracer) and out._trace is trace:
             raise DifferentiationError("a function that is not linear was transposed")
     outputs = tuple(trace.out(o) for o in outs)
-    inputs = tuple(t.var if trace.owns(t) else Zero(typeof_arg(t)) for t in tracers)
+    inputs = tuple(t._var if trace.owns(t) else Zero(typeof_arg(t)) for t in tracers)
     return LinearMap(inputs, _needed(trace.eqns, outputs), outputs)
 
 

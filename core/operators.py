@@ -291,11 +291,21 @@ def _python_round(x: Any, ndigits: int | None = None) -> Any:
 _OPERANDS = (Value, bool, int, float, complex, np.ndarray, np.generic)
 
 
+def declined(name: str, other: Any) -> Any:
+    """What an operator says to an operand that is not its own: Python may ask the other side.
+
+    Except of a list or tuple beside `*`: Python would then repeat it, the array taken as a count.
+    """
+    if isinstance(other, (list, tuple)) and name in ("__mul__", "__rmul__"):
+        raise ArgumentTypeError(f"an array times a {type(other).__name__}", "convert it with `numpy.asarray` first")
+    return NotImplemented
+
+
 def _binary(function: Function, name: str, swapped: bool = False) -> Function:
     def method(self: Any, other: Any) -> Any:
         # While tracing, an array of jax is a constant; beside an array of ours it is jax's to add up.
         if not isinstance(other, _OPERANDS) and not (isinstance(self, Tracer) and hasattr(other, "aval")):
-            return NotImplemented
+            return declined(name, other)
         return function(other, self) if swapped else function(self, other)
 
     method.__name__ = method.__qualname__ = name

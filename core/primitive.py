@@ -23,7 +23,6 @@ from typing import Any
 
 from .types import Type
 
-
 _bind: Callable[..., Any]  # set by core/trace.py
 
 

@@ -80,7 +80,9 @@ def _promote(types: tuple[tuple[Dtype, bool], ...], mode: str, x64: bool) -> tup
     strong = [n for n in nodes if not isinstance(n, str)]
     if mode == "strict" and len(set(strong)) > 1:
         names = ", ".join(sorted(map(str, strong)))
-        raise DtypeError(f"dtypes {names} are not the same, and numpy_dtype_promotion is 'strict'", "cast with `astype`")
+        raise DtypeError(
+            f"dtypes {names} are not the same, and numpy_dtype_promotion is 'strict'", "cast with `astype`"
+        )
     node = _least_upper_bound(nodes)
     if node is None:
         names = ", ".join(sorted(map(str, strong)))

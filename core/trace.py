@@ -17,6 +17,7 @@ import numpy as np
 
 from .config import current as current_config
 from .errors import (
+    ConcretizationError,
     LeakedTracerError,
     NonArrayArgumentError,
     TracerArrayConversionError,
@@ -60,6 +61,7 @@ def typeof(x: Any) -> Type:
         return scalar_type(kind.__mro__[1](x))
     raise NonArrayArgumentError(
         f"{_shown(x)} of type {kind.__name__} is not an array, a number or a pytree of them",
+        "convert it with `numpy.asarray`, or pass its elements" if isinstance(x, (list, tuple)) else
         "pass an array, or name the argument in `static_argnums` of `jit`",
     )
 
@@ -244,6 +246,13 @@ class Tracer(Value):
         )
         return bool(self._known(TracerBoolError, "the truth value", remedy))
 
+    def _number(self, wanted: str) -> Any:
+        remedy = (
+            "keep it an array (`astype` casts), return it from the function and convert it there, look at it with "
+            "`debug.print`, or mark the argument static (`static_argnums`)"
+        )
+        return self._known(ConcretizationError, wanted, remedy)
+
     def _integer(self, wanted: str) -> Any:
         remedy = "mark the argument static (`static_argnums`), or index arrays rather than Python sequences"
         return self._known(TracerIntegerConversionError, wanted, remedy)
@@ -255,20 +264,20 @@ class Tracer(Value):
         return int(self._integer("a Python integer"))
 
     def __float__(self) -> float:
-        return float(self._integer("a Python float"))
+        return float(self._number("a Python float"))
 
     def __complex__(self) -> complex:
-        return complex(self._integer("a Python complex"))
+        return complex(self._number("a Python complex"))
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         remedy = "use `tilewright.numpy` in place of `numpy`, or `pure_callback` to call NumPy at run time"
         return np.asarray(self._known(TracerArrayConversionError, "a NumPy array", remedy), *args, **kwargs)
 
     def item(self, *args: int) -> Any:
-        return self._integer("the Python value").item(*args)
+        return self._number("the Python value").item(*args)
 
     def tolist(self) -> Any:
-        return self._integer("the Python value").tolist()
+        return self._number("the Python value").tolist()
 
     def block_until_ready(self) -> Any:
         return self
@@ -282,14 +291,14 @@ class Tracer(Value):
 class ProgramTracer(Tracer):
     """A value of a Program being recorded."""
 
-    __slots__ = ("var",)
+    __slots__ = ("_var",)  # `var` is a method of arrays
 
     def __init__(self, trace: ProgramTrace, var: Var):
-        self._trace, self.var = trace, var
+        self._trace, self._var = trace, var
 
     @property
     def aval(self) -> Any:  # type: ignore[override]
-        return self.var.type
+        return self._var.type
 
 
 class ProgramTrace(Trace):
@@ -313,7 +322,7 @@ class ProgramTrace(Trace):
         """A value as an operand: this trace's own, a literal, or a constant of the Program."""
         if isinstance(x, Tracer):
             if x._trace is self:
-                return x.var  # type: ignore[attr-defined]
+                return x._var  # type: ignore[attr-defined]
             if x._trace.done:
                 raise leaked(x)
         elif type(x) in Scalar or isinstance(x, np.generic) or (type(x) is np.ndarray and x.ndim == 0):

@@ -57,12 +57,18 @@ def flatten_up_to(treedef: PyTreeDef, tree: Any) -> list[Any]:
     try:
         return treedef.flatten_up_to(tree)
     except (ValueError, TypeError) as error:
-        raise TreeError(f"pytree structures differ: expected {treedef}, got {structure(tree)}: {error}") from None
+        raise TreeError(f"pytree structures differ: expected {treedef}, got {structure(tree)}: {error}",
+                        "give the trees the same keys, lengths and node types") from None  # fmt: skip
 
 
-def reduce(function: Callable[[Any, Any], Any], tree: Any, *initial: Any, is_leaf: Leaf = None) -> Any:
+_ABSENT = object()
+
+
+def reduce(function: Callable[[Any, Any], Any], tree: Any, initializer: Any = _ABSENT, is_leaf: Leaf = None) -> Any:
     """Fold a function over the leaves."""
-    return functools.reduce(function, leaves(tree, is_leaf), *initial)
+    if initializer is _ABSENT:
+        return functools.reduce(function, leaves(tree, is_leaf))
+    return functools.reduce(function, leaves(tree, is_leaf), initializer)
 
 
 def all(tree: Any, *, is_leaf: Leaf = None) -> bool:  # noqa: A001
@@ -78,41 +84,42 @@ def builtins_all(values: Sequence[Any]) -> bool:
     return True
 
 
-def transpose(outer: PyTreeDef, inner: Any, tree: Any) -> Any:
-    """Turn a tree of trees inside out."""
-    flat, treedef = flatten(tree)
+def transpose(outer_treedef: PyTreeDef, inner_treedef: Any, pytree_to_transpose: Any) -> Any:
+    """Turn a tree of trees inside out; an inner structure of None is that of the first subtree."""
+    outer, inner = outer_treedef, inner_treedef
+    flat, treedef = flatten(pytree_to_transpose)
     if inner is None:
-        inner = structure(flatten_up_to(outer, tree)[0])
+        inner = structure(flatten_up_to(outer, pytree_to_transpose)[0])
     expected = outer.compose(inner)
     if treedef != expected:
-        raise TreeError(f"pytree structure {treedef} is not {outer} of {inner}")
+        raise TreeError(f"pytree structure {treedef} is not {outer} of {inner}", "pass the structures that it has")
     size = inner.num_leaves
     rows = [flat[i : i + size] for i in range(0, len(flat), size)]
     return inner.unflatten(outer.unflatten(column) for column in zip(*rows, strict=True))
 
 
-def flatten_with_path(tree: Any, is_leaf: Any = None) -> tuple[list[tuple[tuple[Any, ...], Any]], PyTreeDef]:
-    """The leaves of a pytree with the path to each, and its structure."""
-    predicate = None if is_leaf is None else (lambda _path, x: is_leaf(x))
+def flatten_with_path(tree: Any, is_leaf: Any = None, is_leaf_takes_path: bool = False) -> tuple[Any, PyTreeDef]:
+    """The pairs (path, leaf) of a pytree, and its structure; `is_leaf` may take the path before the node."""
+    predicate = is_leaf if is_leaf is None or is_leaf_takes_path else (lambda _path, x: is_leaf(x))
     pairs, treedef = registry.flatten_with_path(tree, predicate)
     return [(tuple(path), leaf) for path, leaf in pairs], treedef
 
 
-def leaves_with_path(tree: Any, is_leaf: Leaf = None) -> list[tuple[tuple[Any, ...], Any]]:
+def leaves_with_path(tree: Any, is_leaf: Any = None, is_leaf_takes_path: bool = False) -> list[tuple[Any, Any]]:
     """The leaves of a pytree with the path to each."""
-    return flatten_with_path(tree, is_leaf)[0]
+    return flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
 
 
-def map_with_path(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Leaf = None) -> Any:
+def map_with_path(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Any = None, is_leaf_takes_path: bool = False) -> Any:
     """Apply `f(path, leaf, ...)` to the leaves of pytrees of one structure."""
-    pairs, treedef = flatten_with_path(tree, is_leaf)
+    pairs, treedef = flatten_with_path(tree, is_leaf, is_leaf_takes_path)
     others = [flatten_up_to(treedef, r) for r in rest]
     return treedef.unflatten(f(path, *xs) for (path, *xs) in zip((p for p, _ in pairs), (x for _, x in pairs), *others))
 
 
-def keystr(path: Sequence[Any], *, simple: bool = False, separator: str = "") -> str:
+def keystr(keys: Sequence[Any], *, simple: bool = False, separator: str = "") -> str:
     """A path as text, such as `['layers'][0].weight`."""
-    return separator.join(_simple(k) if simple else str(k) for k in path)
+    return separator.join(_simple(k) if simple else str(k) for k in keys)
 
 
 def _simple(key: Any) -> str:
@@ -122,9 +129,9 @@ def _simple(key: Any) -> str:
     return str(key)
 
 
-def broadcast(prefix: Any, full: Any, is_leaf: Leaf = None) -> Any:
+def broadcast(prefix_tree: Any, full_tree: Any, is_leaf: Leaf = None) -> Any:
     """Repeat the leaves of a prefix tree over the leaves of a full one."""
-    return unflatten(structure(full, is_leaf), broadcast_prefix(prefix, full, is_leaf))
+    return unflatten(structure(full_tree, is_leaf), broadcast_prefix(prefix_tree, full_tree, is_leaf))
 
 
 def broadcast_prefix(prefix: Any, full: Any, is_leaf: Leaf = None) -> list[Any]:

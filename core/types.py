@@ -16,6 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from .config import current
+from .errors import DtypeError
 
 Shape = tuple[int, ...]
 
@@ -80,7 +81,10 @@ def as_dtype(dtype: Any) -> Dtype:
         return dtype
     if isinstance(dtype, str) and dtype in _NAMED:
         return _NAMED[dtype]
-    found = np.dtype(getattr(dtype, "dtype", dtype) if not isinstance(dtype, type) else dtype)
+    try:
+        found = np.dtype(getattr(dtype, "dtype", dtype) if not isinstance(dtype, type) else dtype)
+    except TypeError:
+        raise DtypeError(f"{dtype!r} is not a dtype", "name one, such as 'float32', 'bfloat16' or `numpy.int8`") from None
     return _STORED.get(found, found) if found.names else found
 
 

@@ -21,9 +21,10 @@ import numpy as np
 from ..core.errors import ArgumentError
 from ..core.evaluate import apply
 from ..core.primitive import Primitive
+from ..core.primitives.elementwise import max_p, min_p
 from ..core.trace import trace_program, typeof
 from ..core.types import ArrayType
-from ..lang.block import BlockSpec, PrefetchScalarGridSpec
+from ..lang.block import BlockSpec, Element, PrefetchScalarGridSpec
 from ..lang.call import kernel_call
 from ..lang.kernel import Kernel
 from ..lang.ops import cdiv, program_id
@@ -58,7 +59,11 @@ class Cut:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        return tuple(cdiv(n, t) for n, t in zip(self.loops.sizes, self.tiles, strict=True))
+        """Cells along each loop; a carry loop without steps still has the one that gives the empty result."""
+        return tuple(
+            cdiv(n, t) if n or i not in self.loops.carry else 1
+            for i, (n, t) in enumerate(zip(self.loops.sizes, self.tiles, strict=True))
+        )
 
     @property
     def grid(self) -> tuple[int, ...]:
@@ -116,6 +121,57 @@ def _all(conditions: Sequence[Any]) -> Any:
 
 
 @dataclass(frozen=True)
+class Window:
+    """One axis of `n` elements cut in blocks of `size` that start at `base + step * id`, in the array or partly before
+    or after it.
+
+    Blocks that would lie wholly outside are moved until one element is inside; their content is not to be used.
+    """
+
+    loop: int
+    base: int
+    step: int
+    size: int
+    n: int
+
+    def block(self, cut: Cut) -> tuple[Any, Callable[[Any], Any]]:
+        """The entry of a block shape, and its index as a function of the loop's id."""
+        size, n = self.size, self.n
+        last = self.base + self.step * (cut.counts[self.loop] - 1)
+        low, high = min(self.base, last), max(self.base, last)
+        if low >= 0 and high < n and self.base % size == 0 and self.step % size == 0:
+            first, stride = self.base // size, self.step // size
+            return size, lambda i: i * np.int32(stride) + np.int32(first)
+        least, most = max(low, 1 - size), min(high, n - 1)
+        padding = (max(0, -least), max(0, most + size - n))
+
+        def index(i: Any) -> Any:
+            start = i * np.int32(self.step) + np.int32(self.base)
+            if (least, most) != (low, high):
+                start = max_p.bind(min_p.bind(start, np.int32(most)), np.int32(least))
+            return start + np.int32(padding[0])
+
+        return Element(size, padding), index
+
+
+def windows(cut: Cut, axes: Sequence[Window | int | None], shape: Sequence[int], fill: Any = None) -> BlockSpec:
+    """Blocks each axis of which is a window, follows a loop, or is whole."""
+    entries = []
+    for axis, n in zip(axes, shape, strict=True):
+        if isinstance(axis, Window):
+            entries.append((*axis.block(cut), axis.loop))
+        elif axis is None:
+            entries.append((max(n, 1), None, None))
+        else:
+            entries.append((cut.tiles[axis], lambda i: i, axis))
+
+    def index_map(*ids: Any) -> tuple[Any, ...]:
+        return tuple(np.int32(0) if loop is None else index(cut.at(loop, ids)) for _, index, loop in entries)
+
+    return BlockSpec(tuple(size for size, _, _ in entries), index_map, fill=fill) if entries else BlockSpec()
+
+
+@dataclass(frozen=True)
 class Parts:
     """A kernel in the author's terms. `args`: which operand each input is (prefetched ones first)."""
 
@@ -150,17 +206,21 @@ class Template:
     def __call__(self, *args: Any, tiles: Tiles | None = None, target: str | Target = CPU, **params: Any) -> Any:
         """The primitive applied to arrays, as a kernel; results as the primitive gives them."""
         types = [typeof(a) for a in args]
-        kernel, order = self._build(types, tiles, target, params)  # type: ignore[arg-type]
-        outs = kernel_call_p.bind(*(args[i] for i in order), kernel=kernel)
-        return list(outs) if self.primitive.multiple else outs[0]
+        kernel, order = self.build(*types, tiles=tiles, target=target, **params)  # type: ignore[arg-type]
+        return self.unpacked(kernel_call_p.bind(*(args[i] for i in order), kernel=kernel))
 
-    def kernel(self, *types: ArrayType, tiles: Tiles | None = None, target: str | Target = CPU, **params: Any) -> Kernel:
+    def kernel(self, *types: ArrayType, tiles: Tiles | None = None, target: str | Target = CPU, **params: Any
+               ) -> Kernel:  # fmt: skip
         """The kernel for operands of some types; `tiles` has one size per loop, the target's default without.
 
         Raises:
           ArgumentError: tiles that are not one per loop, or that the target cannot hold.
         """
-        return self._build(types, tiles, target, params)[0]
+        return self.build(*types, tiles=tiles, target=target, **params)[0]
+
+    def unpacked(self, outs: Sequence[Any]) -> Any:
+        """A kernel's results as the primitive gives its own."""
+        return list(outs) if self.primitive.multiple else outs[0]
 
     def reference(self, *arrays: Any, **params: Any) -> Any:
         """The meaning, in NumPy."""
@@ -220,20 +280,26 @@ class Template:
         parts = self.cut(types, outs, params, cut)
         order = parts.args if parts.args is not None else range(len(types))
         arrays = [*(types[i] for i in order[parts.prefetch :]), *outs]
-        shapes = [(_sizes(s, a), a.dtype.itemsize) for s, a in zip((*parts.in_specs, *parts.out_specs), arrays, strict=True)]
+        specs = (*parts.in_specs, *parts.out_specs)
+        shapes = [(_sizes(s, a), a.dtype.itemsize) for s, a in zip(specs, arrays, strict=True)]
         held = [(s.shape, s.dtype.itemsize) for s in parts.scratch]
         return 2 * resident_bytes(shapes) + resident_bytes(held)
 
     # ------------------------------------------------------------------------ the kernel
 
-    def _build(self, types: Sequence[ArrayType], tiles: Tiles | None, target: str | Target, params: dict[str, Any]) -> Any:
+    def build(self, *types: ArrayType, tiles: Tiles | None = None, target: str | Target = CPU, **params: Any
+              ) -> tuple[Kernel, tuple[int, ...]]:  # fmt: skip
+        """The kernel, and which operand each of its inputs is."""
         target = target_of(target)
         outs = self.results(types, params)
         loops = self.loops(types, params)
         if tiles is None:
             tiles = self.default(*types, target=target, **params)
         tiles = self._checked(types, params, loops, tuple(tiles), target)
-        parts = self.cut(types, outs, params, Cut(loops, tiles))
+        if all(0 in t.shape for t in outs):
+            parts = Parts(lambda *refs: None, [], [BlockSpec()] * len(outs), args=(), grid=(0,))
+        else:
+            parts = self.cut(types, outs, params, Cut(loops, tiles))
         order = tuple(range(len(types))) if parts.args is None else tuple(parts.args)
         spec = PrefetchScalarGridSpec(
             parts.prefetch, Cut(loops, tiles).grid if parts.grid is None else parts.grid, list(parts.in_specs),
@@ -246,7 +312,7 @@ class Template:
     def _checked(self, types: Any, params: Any, loops: Loops, tiles: Tiles, target: Target) -> Tiles:
         if len(tiles) != len(loops.sizes) or any(t < 1 for t in tiles):
             raise ArgumentError(
-                f"template {self.name}: tiles {tiles} for loops of {loops.sizes}", "give one positive size for each loop"
+                f"template {self.name}: tiles {tiles} for loops of {loops.sizes}", "give one positive size for each"
             )
         for i in loops.whole:
             if tiles[i] < loops.sizes[i]:

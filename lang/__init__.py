@@ -7,7 +7,7 @@ if __name__ != "tilewright.lang":
     raise ImportError("import tilewright.lang, not lang: the repository root is on sys.path")
 
 from ..core.types import MemorySpace
-from . import tpu, triton
+from . import cpu, tpu, triton
 from .atomics import (
     atomic_add,
     atomic_and,
@@ -86,7 +86,7 @@ __all__ = [
     "InterpretParams", "Kernel", "MemorySpace", "PrefetchScalarGridSpec", "SEMAPHORE", "SMEM", "SemaphoreType",
     "Slice", "Squeezed", "VMEM", "addupdate", "align_to", "async_copy", "atomic_add", "atomic_and", "atomic_cas",
     "atomic_max", "atomic_min", "atomic_or", "atomic_xchg", "atomic_xor", "cdiv", "counter_bernoulli", "counter_bits",
-    "counter_normal", "counter_uniform", "debug_check", "debug_print", "ds", "dslice", "emit_pipeline",
+    "counter_normal", "counter_uniform", "cpu", "debug_check", "debug_print", "ds", "dslice", "emit_pipeline",
     "estimate_cost", "interpret", "kernel", "kernel_call", "kernel_call_p", "load", "loop", "make_async_copy",
     "multiple_of", "next_power_of_2", "no_block_spec", "num_programs", "pallas_call", "prng_random_bits", "prng_seed",
     "program_id", "run_scoped", "semaphore_read", "semaphore_signal", "semaphore_wait", "squeezed",

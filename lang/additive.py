@@ -26,7 +26,7 @@ from .affine import Fact, dependencies
 from .build import grid_block, prune, remap, trace_kernel
 from .kernel import EDGE, Block, Kernel
 from .ops import when
-from .phases import Phases, long_axes
+from .phases import Phases, long_axes, reads
 from .verify import linear_index, map_of
 
 Axes = tuple[int, ...]
@@ -107,7 +107,7 @@ class Cells:
     grid (`fixed` ids aside).
 
     `given`: positions of Refs whose cotangent is an operand. `held`: positions of Refs that hold a saved value at
-    first, and whose cotangent at first is wanted too.
+    first, and whose cotangent at first is wanted too. `counted`: positions of integer Refs that hold a saved value.
     """
 
     kernel: Kernel
@@ -116,6 +116,7 @@ class Cells:
     fixed: tuple[tuple[int, int], ...]
     given: tuple[int, ...]
     held: tuple[int, ...] = ()
+    counted: tuple[int, ...] = ()
 
     @functools.cached_property
     def axes(self) -> Axes:
@@ -206,7 +207,7 @@ class _Builder:
         for i, block in enumerate(self.kernel.inputs):
             fill = EDGE if block.fill is None else block.fill
             self.inputs.append((("in", self.first_in + i), self.remap(block, fill=fill)))
-        for p in self.cells.held:
+        for p in (*self.cells.held, *self.cells.counted):
             self.inputs.append((("held", p), self.remap(self.block_of(p), fill=EDGE)))
         for p in self.cells.given:
             block = self.block_of(p)
@@ -340,7 +341,8 @@ def class_a(kernel: Kernel, parts: Phases) -> Backward:
     last = tuple((a, kernel.grid[a] - 1) for a in parts.carry)
     outs = tuple(p for p in states if p < kernel.splits[3])
     final = Cells(kernel, parts, parts.final, last, outs)
-    final = replace(final, held=tuple(p for p in states if final.linear.uses(p)))
+    counted = tuple(p for p in parts.states if p not in floats and reads(parts.final, parts.final.inputs[p]))
+    final = replace(final, held=tuple(p for p in states if final.linear.uses(p)), counted=counted)
     main = Cells(kernel, parts, parts.main, (), (*states, *emitted))
     aliased = tuple(kernel.splits[2] + o for _, o in kernel.aliases)
     main = replace(main, held=tuple(p for p in emitted if p in aliased and not main.linear.only_added(p)))
@@ -348,7 +350,7 @@ def class_a(kernel: Kernel, parts: Phases) -> Backward:
     wanted = tuple(i for i in range(kernel.splits[1], first_out) if is_active(kernel.body.inputs[i].type))
     found = pieces(final, wanted)
     needed = {p for piece in found for kind, p in piece.operands if kind == "held"}
-    saved = tuple(p for p in states if p in needed)
+    saved = tuple(p for p in parts.states if p in needed)
     return Backward(kernel, parts, saving(kernel, parts, saved), saved, (final, main, init))
 
 

@@ -84,7 +84,7 @@ def record(program: Program, args: Sequence[Any], active: Sequence[int]) -> Reco
         under(trace, eval_program, program, *trace.wrap_all(args, tangents))
     finally:
         trace.done = linear.done = True
-    return Record({i: tangents[i].var for i in active}, _live(linear.eqns))  # type: ignore[union-attr]
+    return Record({i: tangents[i]._var for i in active}, _live(linear.eqns))  # type: ignore[union-attr]
 
 
 def _live(eqns: Sequence[Eqn]) -> list[Eqn]:

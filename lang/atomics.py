@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import DifferentiationError, DtypeError
+from ..core.errors import DifferentiationError, DtypeError, Source
 from ..core.ir import Effect
 from ..core.primitive import Primitive, Zero
 from ..core.primitives import refview as refs
@@ -168,10 +168,10 @@ def discharge_cas(cell: Any, expected: Any, value: Any, *rest: Any, index: Index
 # ---------------------------------------------------------------------------- derivatives
 
 
-def _no_derivative(name: str) -> DifferentiationError:
+def no_derivative(name: str, source: Source | None = None) -> DifferentiationError:
     return DifferentiationError(
         f"{name} of a differentiated Ref has no derivative",
-        "only atomic_add has one; keep other atomics to integers, or wrap the call in a `custom_vjp`")  # fmt: skip
+        "only atomic_add has one; keep other atomics to integers, or wrap the call in a `custom_vjp`", source)  # fmt: skip
 
 
 def _rmw_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
@@ -180,13 +180,13 @@ def _rmw_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> 
     if not is_inexact(typeof(primals[0]).dtype) or (type(ref_t) is Zero and type(value_t) is Zero):  # type: ignore[union-attr]
         return outs, [Zero(typeof(o).tangent()) for o in outs]
     if params["kind"] != "add" or type(ref_t) is Zero:
-        raise _no_derivative(f"atomic_{params['kind']}")
+        raise no_derivative(f"atomic_{params['kind']}")
     return outs, atomic_rmw_p.bind(ref_t, instantiate(value_t), *primals[2:], **params)
 
 
 def _cas_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
     if is_inexact(typeof(primals[0]).dtype) and any(type(t) is not Zero for t in tangents[:3]):  # type: ignore[union-attr]
-        raise _no_derivative("atomic_cas")
+        raise no_derivative("atomic_cas")
     outs = atomic_cas_p.bind(*primals, **params)
     return outs, [Zero(typeof(o).tangent()) for o in outs]
 

@@ -27,6 +27,7 @@ from . import block as blocks
 from .block import BlockSpec, Element, GridSpec, Squeezed, no_block_spec
 from .interpret import interpret as interpreter
 from .kernel import ID, Block, Kernel, trace_map, whole_block
+from .modes import as_mode
 from .normalize import normalize, touches_refs
 from .ops import Cell, in_cell
 from .primitive import kernel_call_p
@@ -87,7 +88,7 @@ def kernel_call(
     semantics = dimension_semantics or getattr(compiler_params, "dimension_semantics", None)
     settings = _settings(compiler_params, cost_estimate)
     aliases = dict(input_output_aliases or {})
-    request = _Request(body, out_shape, spec, aliases, semantics, bool(interpret), label, settings)
+    request = _Request(body, out_shape, spec, aliases, semantics, as_mode(interpret), label, settings)
 
     @functools.wraps(body)
     def call(*args: Any) -> Any:

@@ -58,7 +58,9 @@ def _copy_typing(*types: Any, src: Index, dst: Index, sem: Index, add: bool) -> 
     if a.shape != b.shape:
         raise ShapeError(f"an asynchronous copy of {a.show()} to {b.show()}", "copy between parts of one shape")
     if a.dtype != b.dtype:
-        raise DtypeError(f"an asynchronous copy of {a.show()} to {b.show()}", "a copy changes no dtype; load, cast and store")
+        raise DtypeError(
+            f"an asynchronous copy of {a.show()} to {b.show()}", "a copy changes no dtype; load, cast and store"
+        )
     _check_semaphore("an asynchronous copy", semaphore, sem)
     return []
 
@@ -118,7 +120,9 @@ def _wait_numpy(*operands: Any, src: Index, dst: Index, sem: Index, add: bool) -
 
 def _copy_jvp(name: str) -> Any:
     def rule(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-        raise KernelBodyError(f"{name} is differentiated before it became a plain copy", "differentiate the kernel call")
+        raise KernelBodyError(
+            f"{name} is differentiated before it became a plain copy", "differentiate the kernel call"
+        )
 
     return rule
 
@@ -179,7 +183,9 @@ semaphore_read_p = _semaphore(
 PRIMITIVES = (dma_start_p, dma_wait_p, semaphore_signal_p, semaphore_wait_p, semaphore_read_p)
 
 
-def semaphore_signal(sem: Any, inc: Any = 1, *, device_id: Any = None, device_id_type: Any = None, core_index: Any = None) -> None:
+def semaphore_signal(
+    sem: Any, inc: Any = 1, *, device_id: Any = None, device_id_type: Any = None, core_index: Any = None
+) -> None:
     """Add `inc` to a semaphore."""
     if device_id is not None or core_index is not None:
         raise KernelBodyError("semaphore_signal to another device or core", "a kernel here has one device and one core")

@@ -77,7 +77,9 @@ def kernel_cost(kernel: Kernel) -> CostEstimate:
     if stated is not None:
         return stated
     flops, special = _program(kernel.body)
-    return CostEstimate(flops * kernel.cells, special * kernel.cells, sum(t.nbytes for t in (*kernel.in_types, *kernel.out_types)))
+    return CostEstimate(
+        flops * kernel.cells, special * kernel.cells, sum(t.nbytes for t in (*kernel.in_types, *kernel.out_types))
+    )
 
 
 def estimate_cost(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> CostEstimate:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..core.errors import DifferentiationError
@@ -16,13 +16,13 @@ from ..core.jvp import jvp_flat
 from ..core.linearize import linearize_flat
 from ..core.primitive import AxisInfo, Linear, Primitive, Zero, all_zero
 from ..core.rules import add_tangents, instantiate, zeros
-from ..core.trace import eval_program, typeof
+from ..core.trace import eval_program
 from ..core.types import is_inexact
 from ..core.vmap import batch_flat
-from .additive import Backward, Cells, Piece, class_a, pieces
+from .additive import Backward, Cells, Piece, class_a, pieces, route_of
 from .build import trace_kernel
 from .kernel import Block, Kernel
-from .phases import phases
+from .phases import carry_axes, long_axes, phases
 from .primitive import kernel_call_p
 from .sweep import Sweep, assemble, class_b
 from .window import scatter_blocks
@@ -263,4 +263,33 @@ kernel_linear_p = Primitive(
     "kernel_linear", _typing, jvp=_jvp, transpose=_transpose, batch=_batch, linearize=_linearize, numpy=_numpy,
     expand=_apply, multiple=True,
 )  # fmt: skip
-__all__ = ["jvp_kernel", "kernel_jvp", "kernel_linear_p", "kernel_linearize", "run_backward", "strategy", "typeof"]
+
+
+@dataclass(frozen=True)
+class OperandPlan:
+    """How reverse mode treats one operand: its class (A, B, C or none), and in words what is done and why."""
+
+    operand: str
+    kind: str
+    how: str
+
+
+def derivative_plan(kernel: Kernel) -> list[OperandPlan]:
+    """The class and strategy of the reverse-mode derivative of a kernel, operand by operand."""
+    parts = phases(kernel)
+    carry = carry_axes(kernel)
+    plans = []
+    for block in kernel.inputs:
+        if not is_inexact(block.array.dtype):
+            plans.append(OperandPlan(block.name, "none", f"{block.array.show()} has no derivative"))
+            continue
+        route = route_of(kernel, block)
+        ignored = tuple(a for a in long_axes(kernel) if a not in route.axes)
+        over = f"grid axes {route.axes} parallel" + (f", summed over {ignored}" if ignored else "")
+        if parts is None:
+            over = f"a reverse sweep over the carry axes {carry}; blocks of axes {route.axes}, summed over {ignored}"
+        if not route.exact:
+            plans.append(OperandPlan(block.name, "C", f"its blocks overlap or lie as data says: scattered; {over}"))
+        else:
+            plans.append(OperandPlan(block.name, "A" if parts is not None else "B", over))
+    return plans

@@ -20,6 +20,7 @@ from ..core.types import MemorySpace
 from .kernel import EDGE, Block, Kernel
 from .modes import DEFAULT, InterpretParams, Run, poison, run_as
 from .phases import carry_axes
+from .plain import plain
 from .races import Races
 
 _FAR = (MemorySpace.ANY, MemorySpace.HBM)  # memory that outlives the cells and that bodies reach themselves
@@ -111,7 +112,7 @@ def parallel_axes(kernel: Kernel) -> tuple[int, ...]:
     """The grid axes whose cells may run in any order: those declared so, or else those that carry nothing."""
     if kernel.semantics is not None:
         return tuple(a for a, s in enumerate(kernel.semantics) if s == "parallel")
-    return tuple(a for a in range(len(kernel.grid)) if a not in carry_axes(kernel))
+    return tuple(a for a in range(len(kernel.grid)) if a not in carry_axes(plain(kernel)))
 
 
 class _Machine:
@@ -163,11 +164,17 @@ class _Machine:
         return [r.array for r in self.outputs]
 
     def leave(self) -> None:
-        for resident in self.outputs:
+        stored = [r for r in self.outputs if r.index is not None]
+        for resident in stored:
             self.copied_out(resident)
+        self.tell("", [f"{r.block.name}{list(r.index or ())} stored" for r in stored])
+        for resident in self.residents:
             resident.leave()
-        for resident in self.inputs:
-            resident.leave()
+
+    def tell(self, cell: str, moves: Sequence[str]) -> None:
+        if self.params.trace and (moves or cell):
+            line = f"{self.kernel.name}{cell}: " + (", ".join(moves) or "nothing moves")
+            (print if self.params.trace is True else self.params.trace)(line)
 
     def copied_out(self, resident: _Resident) -> None:
         """A block that is about to be copied out is written by the cell at hand."""
@@ -175,6 +182,8 @@ class _Machine:
             self.races.touch(self.races.memories[self.residents.index(resident)], resident.positions(), "writes")
 
     def cell(self, ids: tuple[int, ...]) -> None:
+        if self.races is not None and self.races.crosses(ids):
+            self.leave()  # parallel cells have no blocks in common
         indices = [block_index(r.block, ids, self.prefetched) for r in self.residents]
         self.run_state.cell = ids
         if self.watch is not None:
@@ -206,9 +215,7 @@ class _Machine:
             moves.append(f"{resident.block.name}{list(index)} {'loaded' if resident.defined else 'entered'}")
             if self.races is not None and resident.defined and resident.block.space not in _FAR:
                 self.races.touch(self.races.memories[number], resident.positions(), "reads")
-        if self.params.trace:
-            line = f"{self.kernel.name} {ids}: " + (", ".join(moves) or "nothing moves")
-            (print if self.params.trace is True else self.params.trace)(line)
+        self.tell(f" {ids}", moves)
 
     def observe(self, eqn: Eqn, values: list[Any]) -> None:
         self.run_state.source = eqn.source

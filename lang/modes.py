@@ -42,7 +42,9 @@ class InterpretParams:
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise ArgumentError(
-                    f"InterpretParams: {name} is {getattr(self, name)!r}", f"give one of {', '.join(map(repr, choices))}")
+                    f"InterpretParams: {name} is {getattr(self, name)!r}",
+                    f"give one of {', '.join(map(repr, choices))}",
+                )
 
 
 DEFAULT = InterpretParams()

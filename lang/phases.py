@@ -131,7 +131,7 @@ def carry_axes(kernel: Kernel) -> Axes:
     return tuple(sorted(found))
 
 
-def _reads(program: Program, ref: Var) -> bool:
+def reads(program: Program, ref: Var) -> bool:
     """Whether anything in a Program gives what a Ref holds."""
     used = {a for e in program.eqns for a in e.inputs} | set(program.outputs)
     for eqn in program.eqns:
@@ -147,7 +147,7 @@ def _reads(program: Program, ref: Var) -> bool:
 def drop_local_writes(program: Program, local: Sequence[Var]) -> Program:
     """Drop stores to Refs that nothing reads."""
     while True:
-        dead = {ref for ref in local if any(ref in e.inputs for e in program.eqns) and not _reads(program, ref)}
+        dead = {ref for ref in local if any(ref in e.inputs for e in program.eqns) and not reads(program, ref)}
         eqns = [e for e in program.eqns if not (touches_refs(e) and all(
             a in dead for a in e.inputs if isinstance(a.type, RefType)))]  # fmt: skip
         smaller = normalize(program.replace(eqns=eqns))
@@ -244,7 +244,7 @@ class _Splitter:
 
     def last_wins(self, eqn: Eqn, ref: Any) -> bool:
         """Whether every cell overwrites a state that none reads, so that the last cell's store is what stays."""
-        return not self.used(eqn.outputs) and _overwrites(eqn, ref) and not _reads(self.kernel.body, ref)
+        return not self.used(eqn.outputs) and _overwrites(eqn, ref) and not reads(self.kernel.body, ref)
 
     def used(self, outputs: Sequence[Var]) -> bool:
         wanted = set(outputs)

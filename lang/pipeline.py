@@ -39,7 +39,9 @@ class _Operand:
                 f"{self.where} has rank {len(shape)}, its block shape {given} has rank {len(given)}",
                 "give the block shape one entry per axis of the operand")  # fmt: skip
         self.squeezed = [s is None or isinstance(s, Squeezed) for s in given]
-        self.sizes = [1 if gone else int(getattr(s, "block_size", s)) for s, gone in zip(given, self.squeezed, strict=True)]
+        self.sizes = [
+            1 if gone else int(getattr(s, "block_size", s)) for s, gone in zip(given, self.squeezed, strict=True)
+        ]
         self.element = [isinstance(s, Element) for s in given]
         self.low = [s.padding[0] if isinstance(s, Element) else 0 for s in given]
         padded = [isinstance(s, Element) and any(s.padding) for s in given]
@@ -131,7 +133,9 @@ def emit_pipeline(
         cell = current_cell("emit_pipeline")
         if len(args) != len(ins) + len(outs):
             raise ArgumentError(
-                f"emit_pipeline: {len(args)} Refs for {len(ins)} in_specs and {len(outs)} out_specs", "give one Ref per spec")
+                f"emit_pipeline: {len(args)} Refs for {len(ins)} in_specs and {len(outs)} out_specs",
+                "give one Ref per spec",
+            )
         operands = [_Operand(f"{i}", ref, spec) for i, (ref, spec) in enumerate(zip(args, [*ins, *outs], strict=True))]
         inputs, outputs = operands[: len(ins)], operands[len(ins) :]
         counts = [_int32(n) for n in sizes]

@@ -18,8 +18,8 @@ from ..core.ir import Eqn, Literal, Program, Var, subprograms
 from ..core.primitive import Primitive
 from ..core.primitives.ref import addupdate_p, get_p, swap_p, whole
 from ..core.primitives.shape import broadcast_in_dim_p
-from ..core.types import ArrayType
-from .atomics import atomic_cas_p, atomic_rmw_p
+from ..core.types import ArrayType, is_inexact
+from .atomics import atomic_cas_p, atomic_rmw_p, no_derivative
 from .copies import dma_start_p, dma_wait_p, parts_of, semaphore_read_p, semaphore_signal_p, semaphore_wait_p
 from .kernel import Kernel
 from .normalize import normalize, touches_refs
@@ -139,3 +139,18 @@ def plain(kernel: Kernel) -> Kernel:
     kept = [k for k in range(end - first) if body.inputs[first + k] in live]
     inputs = (*body.inputs[:first], *(body.inputs[first + k] for k in kept))
     return kernel.replace(body=body.replace(inputs=inputs), scratch=tuple(kernel.scratch[k] for k in kept))
+
+
+def differentiable(kernel: Kernel) -> Kernel:
+    """The kernel in plain accesses, to be differentiated; an error where an atomic has no derivative."""
+    _refuse(kernel.body)
+    return plain(kernel)
+
+
+def _refuse(program: Program) -> None:
+    for eqn in program.eqns:
+        atomic = eqn.primitive is atomic_cas_p or (eqn.primitive is atomic_rmw_p and eqn.params["kind"] != "add")
+        if atomic and is_inexact(eqn.inputs[0].type.dtype):  # type: ignore[union-attr]
+            raise no_derivative(f"atomic_{eqn.params.get('kind', 'cas')}", eqn.source)
+        for _, inner in subprograms(eqn):
+            _refuse(inner)

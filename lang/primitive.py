@@ -28,16 +28,16 @@ def _numpy(*arrays: Any, kernel: Kernel) -> list[Any]:
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, kernel: Kernel) -> Any:
     from .differentiate import kernel_jvp
-    from .plain import plain
+    from .plain import differentiable
 
-    return kernel_jvp(plain(kernel), primals, tangents)
+    return kernel_jvp(differentiable(kernel), primals, tangents)
 
 
 def _linearize(primals: Sequence[Any], nonzero: tuple[bool, ...], *, kernel: Kernel) -> Any:
     from .differentiate import kernel_linearize
-    from .plain import plain
+    from .plain import differentiable
 
-    return kernel_linearize(plain(kernel), primals, nonzero)
+    return kernel_linearize(differentiable(kernel), primals, nonzero)
 
 
 def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, kernel: Kernel) -> Any:

@@ -173,7 +173,9 @@ def stateful_bernoulli(p: Any, shape: Any) -> Any:
 def counter_bits(shape: Any, *words: Any) -> Any:
     """Random uint32 bits as a function of integer scalars (a seed and counters) and the element's place alone."""
     if not words:
-        raise ArgumentError("counter_bits without a seed or counter", "give one or more integer scalars after the shape")
+        raise ArgumentError(
+            "counter_bits without a seed or counter", "give one or more integer scalars after the shape"
+        )
     key = _key([_word(w, f"word {i} of counter_bits") for i, w in enumerate(words)])
     return _bits(key, np.uint32(0), _shape(shape))
 

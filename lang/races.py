@@ -53,8 +53,15 @@ class Races:
         self.cell = 0
         self.reached: dict[int, tuple[Memory, np.ndarray]] = {}
 
+    def number(self, ids: tuple[int, ...]) -> int:
+        return int(np.ravel_multi_index(ids, self.kernel.grid)) if ids else 0
+
+    def crosses(self, ids: tuple[int, ...]) -> bool:
+        """Whether a cell is of another group than the one at hand."""
+        return bool(self.group[self.number(ids)] != self.group[self.cell])
+
     def enter(self, ids: tuple[int, ...]) -> None:
-        self.cell = int(np.ravel_multi_index(ids, self.kernel.grid)) if ids else 0
+        self.cell = self.number(ids)
         self.reached = {}
 
     def reach(self, array: np.ndarray, memory: Memory, positions: np.ndarray) -> None:

@@ -34,7 +34,9 @@ def _jvp(primals: Any, tangents: Any, **params: Any) -> Any:
 
 
 _EFFECTS = frozenset({writes(0)})
-undefine_p = Primitive("undefine", _typing, jvp=_jvp, effects=lambda *types, **params: _EFFECTS, numpy=_numpy, multiple=True)
+undefine_p = Primitive(
+    "undefine", _typing, jvp=_jvp, effects=lambda *types, **params: _EFFECTS, numpy=_numpy, multiple=True
+)
 PRIMITIVES = (undefine_p,)
 
 

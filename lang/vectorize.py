@@ -25,7 +25,8 @@ def batched_kernel(kernel: Kernel, size: int, batched: tuple[bool, ...]) -> Kern
     grid = (size, *kernel.grid)
     p, n = len(kernel.prefetch), len(grid)
     rows, batched = batched[:p], batched[p:]
-    prefetch = [ArrayType((size, *t.shape), t.dtype) if row else t for t, row in zip(kernel.prefetch, rows, strict=True)]
+    pairs = zip(kernel.prefetch, rows, strict=True)
+    prefetch = [ArrayType((size, *t.shape), t.dtype) if row else t for t, row in pairs]
 
     def of_row(args: Sequence[Any]) -> list[Any]:
         """Prefetched Refs as the unbatched kernel sees them: this row's values."""

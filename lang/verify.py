@@ -87,7 +87,7 @@ def _bounds(kernel: Kernel, block: Block) -> Finding:
     for d, (step, size, n) in enumerate(zip(block.steps, block.sizes, block.array.shape, strict=True)):
         low, high = block.padding[d] if block.element[d] else (0, 0)
         start = fact.table[..., d] * step - low
-        wrong = (start + size <= 0) | ((start >= n) & (n > 0))
+        wrong = ((start + size <= 0) | (start >= n)) & (n > 0)
         if block.element[d]:  # an element window stays within its stated padding
             wrong = (start < -low) | (start + size > n + high)
         if wrong.any():
@@ -178,6 +178,14 @@ def _order(kernel: Kernel, block: Block) -> Finding:
                 kernel.source)  # fmt: skip
     if block.index_map is None or any(block.element):
         return Finding("free of races", block.name, "proved" if block.index_map is None else "unknown")
+    pair = _shared_block(block, fact, [semantics[a] == "parallel" for a in fact.axes])
+    if pair is not None:
+        cells, index = [_cell(kernel, fact, at) for at in pair], tuple(int(i) for i in fact.table[pair[0]])
+        raise RaceError(
+            f"kernel {kernel.name}: cells {cells[0]} and {cells[1]} both write block {index} of output {block.name}, "
+            f"and they differ on an axis of the grid {kernel.grid} that is declared parallel",
+            f'declare that axis "arbitrary", or let the index map of {block.name} tell the two apart',
+            kernel.source)  # fmt: skip
     again = runs_again(kernel, block, fact)
     if again is not None:
         raise RaceError(
@@ -186,6 +194,27 @@ def _order(kernel: Kernel, block: Block) -> Finding:
             "put the grid axes that the output's index map ignores last, so that the cells of a block are one run",
             kernel.source)  # fmt: skip
     return Finding("free of races", block.name, "proved")
+
+
+def _shared_block(block: Block, fact: Fact, parallel: list[bool]) -> tuple[Any, Any] | None:
+    """Two positions in the table of a map that give one block and differ on a parallel axis; None if there are none."""
+    assert fact.table is not None
+    if not any(parallel):
+        return None
+    numbers = linear_index(block, fact.table)
+    groups = np.zeros(numbers.shape, np.int64)  # equal where all parallel ids are
+    for d, is_parallel in enumerate(parallel):
+        if is_parallel:
+            ids = np.arange(numbers.shape[d]).reshape([-1 if k == d else 1 for k in range(numbers.ndim)])
+            groups = groups * numbers.shape[d] + ids
+    _, first, which = np.unique(numbers, return_index=True, return_inverse=True)
+    wrong = np.flatnonzero(groups.reshape(-1)[first][which.reshape(-1)] != groups.reshape(-1))
+    if not wrong.size:
+        return None
+    other = int(wrong[0])
+    pair = (int(first[which.reshape(-1)[other]]), other)
+    one, two = (tuple(int(i) for i in np.unravel_index(at, numbers.shape)) for at in pair)
+    return one, two
 
 
 def _only_atomic(kernel: Kernel, block: Block) -> bool:
@@ -199,9 +228,11 @@ def _only_atomic(kernel: Kernel, block: Block) -> bool:
 def _check_carries(kernel: Kernel) -> None:
     """No axis along which scratch stays live is declared parallel."""
     from .phases import carry_of
+    from .plain import plain
 
     if kernel.semantics is None or "parallel" not in kernel.semantics:
         return
+    kernel = plain(kernel)
     for number, ref in enumerate(kernel.body.inputs[kernel.splits[3] :]):
         shown = kernel.scratch[number].array.show()
         for axis in carry_of(kernel, ref):

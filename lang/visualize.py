@@ -33,7 +33,9 @@ def _colour(share: float) -> tuple[str, str]:
     return f"rgb({rgb[0]},{rgb[1]},{rgb[2]})", "#fff" if share < 0.6 else "#000"
 
 
-def _cells(kernel: Kernel, prefetched: Sequence[np.ndarray]) -> tuple[list[tuple[int, ...]], list[list[tuple[int, ...]]]]:
+def _cells(
+    kernel: Kernel, prefetched: Sequence[np.ndarray]
+) -> tuple[list[tuple[int, ...]], list[list[tuple[int, ...]]]]:
     """The cells in grid order and, for each operand, the block that each cell sees."""
     cells = list(np.ndindex(*kernel.grid))
     return cells, [[block_index(b, ids, prefetched) for ids in cells] for b in kernel.blocks]
@@ -62,7 +64,9 @@ class _Panel:
         offset = 0
         for at, n in zip(low[:-2], self.lead, strict=True):
             offset = offset * n + at
-        rows = (high[-2] - low[-2]) * int(np.prod([h - a for a, h in zip(low[:-2], high[:-2], strict=True)], dtype=np.int64))
+        rows = (high[-2] - low[-2]) * int(
+            np.prod([h - a for a, h in zip(low[:-2], high[:-2], strict=True)], dtype=np.int64)
+        )
         inner = self.rows // max(int(np.prod(self.lead, dtype=np.int64)), 1)
         x, y = low[-1] * self.width / max(self.cols, 1), (offset * inner + low[-2]) * self.height / max(self.rows, 1)
         return x, y, (high[-1] - low[-1]) * self.width / max(self.cols, 1), rows * self.height / max(self.rows, 1)
@@ -84,10 +88,13 @@ class _Panel:
             shown = ",".join(map(str, index))
             parts.append(
                 f'<rect x="{left:.2f}" y="{top:.2f}" width="{width:.2f}" height="{height:.2f}" fill="{fill}" class="block" '
-                f'data-block="{shown}"><title>block ({shown}): first seen by cell {t}, {visits[index]} visits</title></rect>')
+                f'data-block="{shown}"><title>block ({shown}): first seen by cell {t}, {visits[index]} visits</title></rect>'
+            )
             if width > 18 and height > 12:
                 label = f"{t}" + (f" x{visits[index]}" if visits[index] > 1 and width > 40 else "")
-                parts.append(f'<text x="{left + width / 2:.2f}" y="{top + height / 2 + 4:.2f}" fill="{ink}" class="order">{label}</text>')
+                parts.append(
+                    f'<text x="{left + width / 2:.2f}" y="{top + height / 2 + 4:.2f}" fill="{ink}" class="order">{label}</text>'
+                )
         parts.append(f'<rect width="{self.width:.1f}" height="{self.height:.1f}" class="outline"/></g>')
         return "".join(parts)
 
@@ -113,7 +120,9 @@ def svg_of(kernel: Kernel, *arrays: Any) -> str:
         label = 7.0 * (len(panel.block.name) + len(panel.block.array.show()) + 2)
         x += max(panel.width, label) + _GAP
     height = _TOP + max((p.height for p in panels), default=0) + _GAP
-    head = html.escape(f"{kernel.name}   grid {kernel.grid}, {len(cells)} cells; each block: the cell that first sees it, and its visits")
+    head = html.escape(
+        f"{kernel.name}   grid {kernel.grid}, {len(cells)} cells; each block: the cell that first sees it, and its visits"
+    )
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {x:.0f} {height:.0f}" width="{x:.0f}" height="{height:.0f}">'
             f'{_STYLE}<rect width="100%" height="100%" fill="#fff"/><text x="{_GAP}" y="20" class="name">{head}</text>'
             + "".join(parts) + "</svg>")  # fmt: skip

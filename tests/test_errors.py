@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 import tilewright as tw
 from tilewright import errors, lax
 from tilewright import numpy as tnp

@@ -6,6 +6,7 @@
 from pathlib import Path
 
 import pytest
+
 import tilewright as tw
 from tilewright import lang as tl
 from tilewright import lax

@@ -157,7 +157,8 @@ def test_vmap_over_a_prefetched_operand(name):
         np.testing.assert_allclose(np.asarray(got)[i], example.reference(rows[i], table), rtol=1e-6)
     cotangents = rand(*got.shape, seed=3)
     back = tw.vjp(lambda t: tw.vmap(example.call(), in_axes=(0, None))(rows, t), table)[1](cotangents)[0]
-    expected = sum(np.asarray(tw.vjp(lambda t, i=i: example.call()(rows[i], t), table)[1](cotangents[i])[0]) for i in range(2))
+    parts = [tw.vjp(lambda t, row=row: example.call()(row, t), table)[1](ct)[0] for row, ct in zip(rows, cotangents)]
+    expected = sum(np.asarray(part) for part in parts)
     np.testing.assert_allclose(back, expected, rtol=1e-5, atol=1e-6)
 
 

@@ -10,14 +10,14 @@ import zlib
 
 import numpy as np
 import pytest
+
+from tests import cases
 from tilewright import config
 from tilewright.core import trace as tracing
 from tilewright.core.api import jvp, vjp, vmap
 from tilewright.core.evaluate import apply
 from tilewright.core.primitives.catalogue import ALL
 from tilewright.core.types import FLOAT0, ArrayType, is_bool, is_complex, is_float, is_inexact, is_key
-
-from tests import cases
 
 MODULES = [importlib.import_module(f"tests.cases.{m.name}") for m in pkgutil.iter_modules(cases.__path__)]
 CASES = [case for module in MODULES for case in getattr(module, "CASES", ())]

@@ -4,9 +4,10 @@ import functools
 
 import numpy as np
 import pytest
-import tilewright as tw
 from hypothesis import given
 from hypothesis import strategies as st
+
+import tilewright as tw
 from tilewright import lax
 from tilewright import numpy as tnp
 
@@ -30,7 +31,12 @@ def ddf(x):
     return -np.sin(x) * x + 2 * np.cos(x) + (4 * x * x - 2) * np.exp(-x * x)
 
 
-JITS = {"plain": lambda g: g, "jit": tw.jit, "checkpoint": tw.checkpoint, "jit of checkpoint": lambda g: tw.jit(tw.checkpoint(g))}
+JITS = {
+    "plain": lambda g: g,
+    "jit": tw.jit,
+    "checkpoint": tw.checkpoint,
+    "jit of checkpoint": lambda g: tw.jit(tw.checkpoint(g)),
+}
 
 
 @pytest.mark.parametrize("wrap", JITS.values(), ids=JITS)

@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+
 import tilewright as tw
 from tilewright import errors
 from tilewright import lang as tl
@@ -90,7 +91,9 @@ def test_a_second_process_finds_the_result(tmp_path):
         "print(sorted(f.best(np.ones(8, 'float32'))))\n"
     )
     for action in ("tune", "use"):
-        out = subprocess.run([sys.executable, code, tmp_path / "db.sqlite", action], capture_output=True, text=True, check=True)
+        out = subprocess.run(
+            [sys.executable, code, tmp_path / "db.sqlite", action], capture_output=True, text=True, check=True
+        )
         assert out.stdout.split() == ["['k']"]
 
 

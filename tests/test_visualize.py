@@ -5,12 +5,12 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
+
 import tilewright as tw
+from tests.test_golden import MATRIX, WEIGHTS, matmul
 from tilewright import errors
 from tilewright import lang as tl
 from tilewright.lang.visualize import visualize
-
-from tests.test_golden import MATRIX, WEIGHTS, matmul
 
 
 def blocks(svg, operand):

@@ -16,7 +16,7 @@ from ..core.errors import (
     ImmutableArrayError,
 )
 from ..core.trace import Value, typeof
-from ..core.types import KEY_DTYPES, ArrayType, KeyDtype, is_integer
+from ..core.types import KEY_DTYPES, ArrayType, KeyDtype, RefType, is_integer
 from . import shim
 from .client import Device, SingleDeviceSharding, device_of
 from .transfer import as_numpy, host_buffer, physical, put
@@ -46,7 +46,14 @@ def execution_error(error: Exception) -> ExecutionError:
     )
 
 
-class Array(Value):
+class _IsArray(type):
+    """Tracers are instances of `Array` too, so that `isinstance` means the same under every transformation."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, Value) and not isinstance(instance.aval, RefType)
+
+
+class Array(Value, metaclass=_IsArray):
     """An array on a device: immutable, its values possibly still being computed.
 
     `aval` is its type, with the weak type that a Python scalar gives. The buffer of an array of random

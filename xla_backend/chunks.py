@@ -35,7 +35,10 @@ def held_bytes(program: Program) -> int:
 
 
 def budget_of(kernel: Kernel) -> int:
-    """The bytes that an intermediate result may take: a fixed sum, or a few times the operands and results."""
+    """The bytes that an intermediate result may take: as stated, else a fixed sum or a few times the operands and results."""
+    stated = getattr(dict(kernel.settings).get("compiler_params"), "intermediate_bytes", None)
+    if stated is not None:
+        return stated
     if phases(kernel) is None:  # a loop over the carry axes: what one turn makes should stay in the cache
         return LOOP_BUDGET
     return max(BUDGET, 4 * sum(t.nbytes for t in (*kernel.in_types, *kernel.out_types)))
@@ -61,7 +64,8 @@ def chunked(kernel: Kernel, program: Program) -> tuple[Kernel, tuple[int, ...]]:
             kernel = split_axis(kernel, axis, inner)
             outer.append(axis)
         needed = 1
-    return kernel, tuple(outer)
+    # Sums of which the parts do not fit are added one after the other.
+    return kernel, (*outer, *carry_axes(kernel)) if needed > 1 and phases(kernel) is not None else tuple(outer)
 
 
 def split_axis(kernel: Kernel, axis: int, inner: int) -> Kernel:

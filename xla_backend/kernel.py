@@ -31,7 +31,7 @@ from ..lang.plain import plain
 from ..lang.verify import map_of
 from ..lang.window import margins, padded, read_window, starts_of
 from .chunks import budget_of, chunked, held_bytes
-from .contractions import merge_sums
+from .contractions import exchange, merge_sums
 from .tiling import (
     DimPlan,
     Layout,
@@ -111,7 +111,8 @@ class Lowering:
         if kernel.cells == 0:
             return [self.start_array(o) for o in range(len(kernel.outputs))]
         tiled = all(p is not None for p in self.out_plans)
-        parts = phases(kernel) if tiled else None
+        ordered = set(self.outer) & set(carry_axes(kernel))  # sums that are too large to be taken all at once
+        parts = phases(kernel) if tiled and not ordered else None
         if parts is not None:
             return Additive(self, parts).run()
         carry = sorted({*carry_axes(kernel), *self.outer}) if tiled else long_axes(kernel)
@@ -499,4 +500,4 @@ def kernel_program(kernel: Kernel) -> Program:
 
 def _lowered(kernel: Kernel, outer: tuple[int, ...]) -> Program:
     program = trace_program(lambda *arrays: Lowering(kernel, arrays, outer).run(), kernel.in_types, kernel.name)
-    return narrow(eliminate_dead(program)[0])
+    return exchange(narrow(eliminate_dead(program)[0]))

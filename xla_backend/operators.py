@@ -13,7 +13,7 @@ from typing import Any
 from ..core import config as config_module
 from ..core.config import _local
 from ..core.jit import Jit, Options
-from ..core.operators import _OPERANDS, BINARY, COMPARISONS, UNARY
+from ..core.operators import _OPERANDS, BINARY, COMPARISONS, UNARY, declined
 from ..core.trace import EVAL, Value, _current, typeof
 from .array import Array
 from .transfer import SCALARS_KEPT, host_buffer
@@ -64,7 +64,7 @@ class _Operator:
             _state.switch(config)
         for y in rest:
             if not isinstance(y, _OPERANDS):
-                return NotImplemented
+                return declined(self.name, y)
             if type(y) in _PYTHON and self.name in _STATIC_RIGHT:
                 return self.plain(x, *rest)
         out = self.jitted.call((x, *rest), {})

@@ -377,8 +377,13 @@ rem = function(rem_p, 2, "Elementwise remainder of truncated division, of the si
 max = function(max_p, 2, "Elementwise maximum, NaN where either is; complex numbers in lexicographic order.")  # noqa: A001
 min = function(min_p, 2, "Elementwise minimum, NaN where either is; complex numbers in lexicographic order.")  # noqa: A001
 atan2 = function(atan2_p, 2, "Elementwise angle of the point (y, x), in radians.")
-nextafter = function(nextafter_p, 2, "Elementwise next floating number after x in the direction of y.")
+_nextafter = function(nextafter_p, 2, "", "nextafter")
 add_any = function(add_any_p, 2, "Elementwise x + y: the sum of cotangents.")
+
+
+def nextafter(x1: Any, x2: Any) -> Any:
+    """Elementwise next floating number after x1 in the direction of x2."""
+    return _nextafter(x1, x2)
 
 
 def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:

@@ -35,7 +35,9 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, program: Program, *
     outs = jit_p.bind(*primals, *given, program=derived, **_rest(params, "jvp_"))
     n = len(program.outputs)
     rest = iter(outs[n:])
-    return outs[:n], [next(rest) if p else Zero(a.type.tangent()) for a, p in zip(program.outputs, present, strict=True)]
+    return outs[:n], [
+        next(rest) if p else Zero(a.type.tangent()) for a, p in zip(program.outputs, present, strict=True)
+    ]
 
 
 def _linearize(primals: Sequence[Any], nonzero: tuple[bool, ...], *, program: Program, **params: Any) -> Any:

@@ -181,6 +181,8 @@ class _At:
 def view(target: Any, key: Any = Ellipsis) -> RefView:
     """The part of a Ref (or of a view) that an index names."""
     if isinstance(target, RefView):
+        if key is Ellipsis:
+            return target
         return RefView(target.ref, _compose(target.entries, resolve(target.shape, key)))
     if not isinstance(getattr(target, "aval", None), RefType):
         raise ArgumentTypeError(f"{target!r} is not a Ref", "only the Refs of a kernel are loaded from and stored to")

@@ -386,14 +386,44 @@ erfc = function(erfc_p, 1, "Elementwise 1 - erf(x), exact for large x.")
 erf_inv = function(erf_inv_p, 1, "Elementwise inverse of erf.")
 lgamma = function(lgamma_p, 1, "Elementwise logarithm of the absolute value of the gamma function.")
 digamma = function(digamma_p, 1, "Elementwise derivative of lgamma.")
-polygamma = function(polygamma_p, 2, "Elementwise derivative of digamma, m times, at x; m is a float of whole value.")
-zeta = function(zeta_p, 2, "Elementwise Hurwitz zeta function, the sum of (q + k) ** -x.")
-igamma = function(igamma_p, 2, "Elementwise regularised lower incomplete gamma function P(a, x).")
-igammac = function(igammac_p, 2, "Elementwise regularised upper incomplete gamma function Q(a, x).")
-igamma_grad_a = function(igamma_grad_a_p, 2, "Elementwise derivative of igamma(a, x) in a.")
-betainc = function(regularized_incomplete_beta_p, 3, "Elementwise regularised incomplete beta function.", "betainc")
+_polygamma = function(polygamma_p, 2, "", "polygamma")
+_zeta = function(zeta_p, 2, "", "zeta")
+_lower_igamma = function(igamma_p, 2, "", "igamma")
+_upper_igamma = function(igammac_p, 2, "", "igammac")
+_igamma_slope = function(igamma_grad_a_p, 2, "", "igamma_grad_a")
+_betainc = function(regularized_incomplete_beta_p, 3, "", "betainc")
 bessel_i0e = function(bessel_i0e_p, 1, "Elementwise exp(-abs(x)) * I0(x), of the modified Bessel function.")
 bessel_i1e = function(bessel_i1e_p, 1, "Elementwise exp(-abs(x)) * I1(x), of the modified Bessel function.")
+
+
+def polygamma(m: Any, x: Any) -> Any:
+    """Elementwise derivative of digamma, m times, at x; m is a float of whole value."""
+    return _polygamma(m, x)
+
+
+def zeta(x: Any, q: Any) -> Any:
+    """Elementwise Hurwitz zeta function, the sum of (q + k) ** -x."""
+    return _zeta(x, q)
+
+
+def igamma(a: Any, x: Any) -> Any:
+    """Elementwise regularised lower incomplete gamma function P(a, x)."""
+    return _lower_igamma(a, x)
+
+
+def igammac(a: Any, x: Any) -> Any:
+    """Elementwise regularised upper incomplete gamma function Q(a, x)."""
+    return _upper_igamma(a, x)
+
+
+def igamma_grad_a(a: Any, x: Any) -> Any:
+    """Elementwise derivative of igamma(a, x) in a."""
+    return _igamma_slope(a, x)
+
+
+def betainc(a: Any, b: Any, x: Any) -> Any:
+    """Elementwise regularised incomplete beta function I_x(a, b)."""
+    return _betainc(a, b, x)
 
 
 def random_gamma_grad(a: Any, x: Any) -> Any:

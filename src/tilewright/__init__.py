@@ -33,8 +33,19 @@ from .core.api import (
     vjp,
     vmap,
 )
-from .core.config import config
+from .core.config import (
+    config,
+    debug_infs,
+    debug_nans,
+    default_device,
+    default_matmul_precision,
+    disable_jit,
+    enable_x64,
+    numpy_dtype_promotion,
+    numpy_rank_promotion,
+)
 from .core.jit import jit
+from .core.types import FLOAT0 as float0
 from .core.primitive import Primitive
 from .core.primitives.callback import io_callback, pure_callback
 from .core.primitives.checkpoint import checkpoint, checkpoint_policies, remat

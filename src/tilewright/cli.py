@@ -18,10 +18,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .core.version import JAXLIB, __version__
 from .compile import compile as compile_to
 from .core.config import ENVIRONMENT, Config, config, current
 from .core.errors import TilewrightError
+from .core.version import JAXLIB, __version__
 from .runtime import devices
 from .xla_backend import memory
 from .xla_backend.cache import DiskCache, disk_cache

@@ -28,7 +28,9 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
 
     def unravel(vector: Any) -> Any:
         if typeof(vector).shape != (sum(sizes),):  # type: ignore[union-attr]
-            raise ShapeError(f"unravel of a value of type {typeof(vector).show()}", f"pass a vector of {sum(sizes)} elements")
+            raise ShapeError(
+                f"unravel of a value of type {typeof(vector).show()}", f"pass a vector of {sum(sizes)} elements"
+            )
         parts, start = [], 0
         for type_, size in zip(types, sizes):
             part = tnp.reshape(vector[start : start + size], type_.shape)  # type: ignore[union-attr]

@@ -46,7 +46,9 @@ SECOND = True
 
 
 def not_transposed(x, y):
-    return call(x, y, in_specs=[tl.BlockSpec((4, 4), lambda i, j, k: (k, i)), tl.BlockSpec((4, 4), lambda i, j, k: (k, j))])
+    return call(
+        x, y, in_specs=[tl.BlockSpec((4, 4), lambda i, j, k: (k, i)), tl.BlockSpec((4, 4), lambda i, j, k: (k, j))]
+    )
 
 
 def all_parallel(x, y):

@@ -56,6 +56,8 @@ def all_parallel(x):
 
 
 WRONG = [
-    Wrong(OutOfBoundsError, swapped, ("kernel reduction", "operand x", "cell (0, 2)", "block (0, 2)", "8 to 11", "has 8")),
+    Wrong(
+        OutOfBoundsError, swapped, ("kernel reduction", "operand x", "cell (0, 2)", "block (0, 2)", "8 to 11", "has 8")
+    ),
     Wrong(RaceError, all_parallel, ("kernel reduction", "(0, 0) and (0, 1)", "output total", "axis 1")),
 ]

@@ -36,7 +36,9 @@ SECOND = True
 
 
 def past_the_end(x, y, block):
-    return call(x, y, block=block, in_specs=[tl.BlockSpec((block,), lambda i: i), tl.BlockSpec((block,), lambda i: i + 1)])
+    return call(
+        x, y, block=block, in_specs=[tl.BlockSpec((block,), lambda i: i), tl.BlockSpec((block,), lambda i: i + 1)]
+    )
 
 
 def half_the_blocks(x, y, block):
@@ -44,6 +46,8 @@ def half_the_blocks(x, y, block):
 
 
 WRONG = [
-    Wrong(OutOfBoundsError, past_the_end, ("kernel saxpy", "operand y", "cell (2,)", "block (3,)", "12 to 15", "has 12")),
+    Wrong(
+        OutOfBoundsError, past_the_end, ("kernel saxpy", "operand y", "cell (2,)", "block (3,)", "12 to 15", "has 12")
+    ),
     Wrong(RaceError, half_the_blocks, ("kernel saxpy", "output o", "(0,)", "(1,)", "block (0,)", "parallel")),
 ]

@@ -228,6 +228,80 @@ def strided(x, o):
     o[...] = x[tl.ds(0, 4, 2)] + x[1::2]
 
 
+def layer_norm(x, g, b, o):
+    v = x[...]
+    c = v - v.mean(axis=-1, keepdims=True)
+    o[...] = c / tnp.sqrt((c * c).mean(axis=-1, keepdims=True) + 1e-5) * g[...] + b[...]
+
+
+def layer_norm_reference(x, g, b):
+    c = x - x.mean(-1, keepdims=True)
+    return c / np.sqrt((c * c).mean(-1, keepdims=True) + 1e-5) * g + b
+
+
+def conv1d(x, w, o):
+    v = x[...]
+    o[...] = sum(v[t : t + o.shape[0]] * w[t] for t in range(w.shape[0]))
+
+
+def linear_recurrence(a, b, o, h):
+    """h[t] = a[t] h[t-1] + b[t], a block of steps at a time."""
+
+    @tl.when(tl.program_id(1) == 0)
+    def _():
+        h[...] = tnp.zeros(h.shape, h.dtype)
+
+    def step(t, _):
+        h[...] = a[t] * h[...] + b[t]
+        o[t] = h[...]
+        return 0
+
+    lax.fori_loop(0, a.shape[0], step, 0)
+
+
+def recurrence_reference(a, b):
+    h, out = np.zeros_like(a[0]), []
+    for t in range(len(a)):
+        h = a[t] * h + b[t]
+        out.append(h)
+    return np.stack(out)
+
+
+def running_max(x, o, m):
+    @tl.when(tl.program_id(0) == 0)
+    def _():
+        m[...] = tnp.full(m.shape, -np.inf, m.dtype)
+
+    m[...] = tnp.maximum(m[...], x[...].max(axis=0, keepdims=True))
+    o[...] = m[...]
+
+
+def distances(x, y, o):
+    d = x[...][:, None, :] - y[...][None, :, :]
+    o[...] = (d * d).sum(axis=-1)
+
+
+def several_states(x, mean, square, total):
+    @tl.when(tl.program_id(1) == 0)
+    def _():
+        mean[...] = tnp.zeros(mean.shape, mean.dtype)
+        square[...] = tnp.zeros(square.shape, square.dtype)
+
+    @tl.when((tl.program_id(0) == 0) & (tl.program_id(1) == 0))
+    def _():
+        total[...] = tnp.zeros(total.shape, total.dtype)
+
+    v = x[...]
+    mean[...] += v.sum(axis=1, keepdims=True)
+    square[...] = square[...] + (v * v).sum(axis=1, keepdims=True)
+    total[...] += v.sum()
+
+    @tl.when(tl.program_id(1) == tl.num_programs(1) - 1)
+    def _():
+        mean[...] = mean[...] / 12.0
+        square[...] = square[...] / 12.0 - mean[...] ** 2
+
+
 B = tl.BlockSpec
 x16, y16 = rand(16, 16), rand(16, 16, seed=5)
 mm_specs = [B((4, 8), lambda i, j, k: (i, k)), B((8, 4), lambda i, j, k: (k, j))]
@@ -323,5 +397,29 @@ EXAMPLES = [
     Example("fill_max", padded_max, out(2, 3), [-np.abs(rand(7, 3))], lambda x: np.stack([x[:4].max(0), x[4:].max(0)]),
             {"grid": 2, "in_specs": [B((4, 3), lambda i: (i, 0), fill=-np.inf)],
              "out_specs": B((1, 3), lambda i: (i, 0))}),
+    Example("matmul_ragged", matmul, out(13, 5), [rand(13, 7), rand(7, 5)], lambda x, y: x @ y,
+            {"grid": (4, 2, 2),
+             "in_specs": [B((4, 4), lambda i, j, k: (i, k), fill=0), B((4, 4), lambda i, j, k: (k, j), fill=0)],
+             "out_specs": B((4, 4), lambda i, j, k: (i, j))}),
+    Example("layer_norm", layer_norm, out(7, 6), [rand(7, 6), rand(1, 6), rand(1, 6, seed=8)], layer_norm_reference,
+            {"grid": 4, "in_specs": [B((2, 6), lambda i: (i, 0)), B(), B()], "out_specs": B((2, 6), lambda i: (i, 0))}),
+    Example("conv1d", conv1d, out(11), [rand(11), rand(3)], lambda x, w: np.correlate(x, w, "same").astype(F32),
+            {"grid": 3, "in_specs": [B((tl.Element(6, (1, 2)),), lambda i: i * 4, fill=0), B()],
+             "out_specs": B((4,), lambda i: i)}),
+    Example("linear_recurrence", linear_recurrence, out(8, 6), [rand(8, 6), rand(8, 6, seed=2)], recurrence_reference,
+            {"grid": (2, 4), "in_specs": [B((2, 3), lambda i, t: (t, i))] * 2,
+             "out_specs": B((2, 3), lambda i, t: (t, i)), "scratch_shapes": [tl.VMEM((3,), F32)]}),
+    Example("running_max", running_max, out(4, 3), [rand(8, 3)],
+            lambda x: np.maximum.accumulate(x.reshape(4, 2, 3).max(1), 0),
+            {"grid": 4, "in_specs": [B((2, 3), lambda i: (i, 0))], "out_specs": B((1, 3), lambda i: (i, 0)),
+             "scratch_shapes": [tl.VMEM((1, 3), F32)]}),
+    Example("distances", distances, out(6, 4), [rand(6, 3), rand(4, 3)],
+            lambda x, y: ((x[:, None] - y[None]) ** 2).sum(-1),
+            {"grid": (3, 2), "in_specs": [B((2, 3), lambda i, j: (i, 0)), B((2, 3), lambda i, j: (j, 0))],
+             "out_specs": B((2, 2), lambda i, j: (i, j))}),
+    Example("several_states", several_states, (out(4, 1), out(4, 1), out(1, 1)), [rand(4, 12)],
+            lambda x: (x.mean(1, keepdims=True), x.var(1, keepdims=True), x.sum(keepdims=True)),
+            {"grid": (2, 3), "in_specs": [B((2, 4), lambda i, j: (i, j))],
+             "out_specs": (*[B((2, 1), lambda i, j: (i, 0))] * 2, B((1, 1), lambda i, j: (0, 0)))}),
     Example("strided", strided, out(4), [rand(8)], lambda x: x[::2] + x[1::2]),
 ]  # fmt: skip

@@ -44,7 +44,7 @@ def no_rim(x):
 
 
 def one_column(x):
-    return call(x, out_specs=tl.BlockSpec((4, 12), lambda i, j: (i, 0)), dimension_semantics=["parallel"] * 2)
+    return call(x, out_specs=tl.BlockSpec((4, 4), lambda i, j: (i, 0)), dimension_semantics=["parallel"] * 2)
 
 
 WRONG = [

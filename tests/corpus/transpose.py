@@ -37,11 +37,10 @@ def not_swapped(x, **blocks):
 
 
 def one_column(x, **blocks):
-    return call(x, **blocks, out_specs=tl.BlockSpec((12, 4), lambda i, j: (0, i)), dimension_semantics=["parallel"] * 2)
+    return call(x, **blocks, out_specs=tl.BlockSpec((4, 4), lambda i, j: (0, i)), dimension_semantics=["parallel"] * 2)
 
 
 WRONG = [
-    Wrong(OutOfBoundsError, lambda x, **b: not_swapped(x.T, **b),
-          ("kernel transpose", "operand o", "float32[8,12]", "cell (2, 0)", "elements 8 to 11", "has 8")),
+    Wrong(OutOfBoundsError, not_swapped, ("kernel transpose", "operand o", "f32[12,8]", "cell (0, 2)", "8 to 11", "has 8")),
     Wrong(RaceError, one_column, ("kernel transpose", "output o", "(0, 0) and (0, 1)", "block (0, 0)", "axis 1")),
-]  # fmt: skip
+]

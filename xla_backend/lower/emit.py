@@ -161,8 +161,9 @@ class Emitter:
 
     # ------------------------------------------------------------ regions and programs
 
-    def region(self, types: Sequence[Type], body: Callable[[list[Operand]], Sequence[Operand]], ret: str = "stablehlo.return") \
-            -> str:
+    def region(
+        self, types: Sequence[Type], body: Callable[[list[Operand]], Sequence[Operand]], ret: str = "stablehlo.return"
+    ) -> str:
         """A region `{ ^bb0(args): ...; return }` whose operations are printed by `body`."""
         outer, self.lines = self.lines, []
         arguments = [Operand(self.fresh(), t) for t in types]
@@ -238,7 +239,9 @@ class Emitter:
         outer, self.lines, outer_token = self.lines, [], self.token
         inputs = [Operand(self.fresh(), t) for t in program.in_types]
         extra = list(arguments) or [""] * len(inputs)
-        head = ", ".join(f"{o.name}: {tensor(o.type)}{' ' + a if a else ''}" for o, a in zip(inputs, extra, strict=True))
+        head = ", ".join(
+            f"{o.name}: {tensor(o.type)}{' ' + a if a else ''}" for o, a in zip(inputs, extra, strict=True)
+        )
         outs = ", ".join(tensor(t) for t in program.out_types)
         if ORDERED in program.effects and visibility == "private":  # the caller's token passes through
             self.token = Operand(self.fresh(), TOKEN)

@@ -13,7 +13,14 @@ from ..core import tree
 from ..core.types import is_inexact
 
 # How far results may differ from the reference, relative to its largest element.
-TOLERANCE = {"float64": 1e-10, "complex128": 1e-10, "float32": 1e-4, "complex64": 1e-4, "float16": 1e-2, "bfloat16": 4e-2}
+TOLERANCE = {
+    "float64": 1e-10,
+    "complex128": 1e-10,
+    "float32": 1e-4,
+    "complex64": 1e-4,
+    "float16": 1e-2,
+    "bfloat16": 4e-2,
+}
 
 
 def wrong(found: Any, reference: Any, tolerance: float | None) -> str | None:
@@ -37,7 +44,9 @@ def wrong(found: Any, reference: Any, tolerance: float | None) -> str | None:
     return None
 
 
-def seconds_of(call: Callable[[], Any], stop_above: float, repeats: int = 7, least: float = 2e-3) -> tuple[float, float, int]:
+def seconds_of(
+    call: Callable[[], Any], stop_above: float, repeats: int = 7, least: float = 2e-3
+) -> tuple[float, float, int]:
     """Median seconds a call, the spread of the middle half, and the number of timings.
 
     Fast calls are timed several at once. A call slower than `stop_above` is timed once only.

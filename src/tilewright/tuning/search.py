@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.version import JAXLIB, __version__
 from ..core import tree
 from ..core.errors import ArgumentError, NotTunedError, TilewrightError, TuningError
 from ..core.jit import jit
 from ..core.trace import is_evaluating, typeof
+from ..core.version import JAXLIB, __version__
 from ..lang.visit import block_bytes, kernels_of
 from ..runtime import devices
 from . import measure
@@ -120,7 +120,9 @@ class Autotuned:
         Raises `TuningError` where no configuration works, and says why each failed.
         """
         if not is_evaluating():
-            raise ArgumentError(f"{self.fun.__name__}.tune was called inside a transformation", "tune on arrays, outside `jit`")
+            raise ArgumentError(
+                f"{self.fun.__name__}.tune was called inside a transformation", "tune on arrays, outside `jit`"
+            )
         problem = self.problem(*args, **kwargs)
         reference = self.reference or functools.partial(self.fun, **self.defaults())
         report = _search(self, configurations(self.space, args, kwargs), reference, args, kwargs, budget, progress)
@@ -129,7 +131,9 @@ class Autotuned:
         self.chosen.clear()
         if report.best.seconds is None:
             why = "; ".join(f"{t.configuration}: {t.why}" for t in report.trials[:4])
-            raise TuningError(f"no configuration of {self.fun.__name__} works: {why}", "widen the space, or check the reference")
+            raise TuningError(
+                f"no configuration of {self.fun.__name__} works: {why}", "widen the space, or check the reference"
+            )
         return report
 
 
@@ -174,7 +178,9 @@ def _try(tuned: Autotuned, configuration: Configuration, wanted: Any, args: Sequ
             for kernel in kernels_of(program):
                 need = block_bytes(kernel)
                 if need > tuned.memory:
-                    return Trial(configuration, None, None, f"a cell of {kernel.name} holds {need} bytes, over {tuned.memory}")
+                    return Trial(
+                        configuration, None, None, f"a cell of {kernel.name} holds {need} bytes, over {tuned.memory}"
+                    )
         problem = measure.wrong(compiled(*args, **kwargs), wanted, tuned.tolerance)
         if problem is not None:
             return Trial(configuration, None, None, problem)
@@ -184,7 +190,9 @@ def _try(tuned: Autotuned, configuration: Configuration, wanted: Any, args: Sequ
     except TilewrightError as error:
         return Trial(configuration, None, None, error.what)
     except Exception as error:  # a configuration may break in any way; the search goes on
-        return Trial(configuration, None, None, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+        return Trial(
+            configuration, None, None, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        )
 
 
 def autotune(space: Space, *, key: Callable[..., Any] | None = None, reference: Callable[..., Any] | None = None,
@@ -212,5 +220,7 @@ def autotune(space: Space, *, key: Callable[..., Any] | None = None, reference: 
 def tune(fun: Autotuned, *args: Any, budget: float | None = None, progress: bool = True, **kwargs: Any) -> Report:
     """`fun.tune(*args, **kwargs)` of a function made by `autotune`; an `ArgumentError` for any other."""
     if not isinstance(fun, Autotuned):
-        raise ArgumentError(f"tune takes a function made by `autotune`, got {fun!r}", "decorate it: @autotune(space=...)")
+        raise ArgumentError(
+            f"tune takes a function made by `autotune`, got {fun!r}", "decorate it: @autotune(space=...)"
+        )
     return fun.tune(*args, budget=budget, progress=progress, **kwargs)

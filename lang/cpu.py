@@ -1,0 +1,18 @@
+"""What the CPU lowering of a kernel is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class CompilerParams:
+    """`intermediate_bytes`: the most that an intermediate result of cells run side by side may take.
+
+    Beyond it the cells run in a loop, as many side by side as fit. Without it the bound is some hundred MiB.
+    """
+
+    intermediate_bytes: int | None = None
+
+
+__all__ = ["CompilerParams"]

@@ -1,0 +1,268 @@
+"""Grids within bodies, the namespaces of Pallas's targets, buffering and cost."""
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import lang as tl
+from tilewright import numpy as tnp
+from tilewright.core.errors import ArgumentError, ArgumentTypeError, BlockRankError, KernelBodyError
+from tilewright.lang import tpu, triton
+from tilewright.lang.cost import kernel_cost
+from tilewright.lang.visit import block_bytes, kernels_of
+
+F32, I32 = np.float32, np.int32
+rng = np.random.default_rng(0)
+FAR = tl.BlockSpec(memory_space=tl.ANY)
+both = pytest.mark.parametrize("interpret", [False, True], ids=["compiled", "interpreted"])
+
+
+def shape(*sizes, dtype=F32):
+    return tw.ShapeDtypeStruct(sizes, dtype)
+
+
+def rand(*sizes):
+    return rng.standard_normal(sizes).astype(F32)
+
+
+# ---------------------------------------------------------------------------- emit_pipeline
+
+
+def add_blocks(x_ref, y_ref, o_ref):
+    o_ref[...] = x_ref[...] + y_ref[...]
+
+
+@both
+@pytest.mark.parametrize("rows, columns", [(8, 16), (7, 13), (1, 1), (3, 16)])
+def test_elementwise(rows, columns, interpret):
+    def body(x_ref, y_ref, o_ref):
+        spec = tl.BlockSpec((4, 8), lambda i, j: (i, j))
+        grid = (tl.cdiv(rows, 4), tl.cdiv(columns, 8))
+        tpu.emit_pipeline(add_blocks, grid=grid, in_specs=[spec, spec], out_specs=[spec])(x_ref, y_ref, o_ref)
+
+    x, y = rand(rows, columns), rand(rows, columns)
+    call = tl.kernel_call(body, shape(rows, columns), in_specs=[FAR, FAR], out_specs=FAR, interpret=interpret)
+    np.testing.assert_allclose(call(x, y), x + y)
+
+
+def matmul(x_ref, y_ref, o_ref):
+    def inner(a_ref, b_ref, c_ref):
+        @tl.when(tl.program_id(2) == 0)
+        def _():
+            c_ref[...] = tnp.zeros_like(c_ref[...])
+
+        c_ref[...] += a_ref[...] @ b_ref[...]
+
+    tpu.emit_pipeline(
+        inner, grid=(2, 2, 3),
+        in_specs=[tl.BlockSpec((4, 4), lambda i, j, k: (i, k)), tl.BlockSpec((4, 4), lambda i, j, k: (k, j))],
+        out_specs=tl.BlockSpec((4, 4), lambda i, j, k: (i, j)),
+    )(x_ref, y_ref, o_ref)  # fmt: skip
+
+
+@both
+def test_matmul_adds_up_in_an_output_block(interpret):
+    x, y = rand(8, 12), rand(12, 8)
+    call = tl.kernel_call(matmul, shape(8, 8), in_specs=[FAR, FAR], out_specs=FAR, interpret=interpret)
+    np.testing.assert_allclose(call(x, y), x @ y, rtol=1e-4, atol=1e-5)
+
+
+def test_derivative_and_batch_of_a_pipeline():
+    x, y = rand(8, 12), rand(12, 8)
+    call = tl.kernel_call(matmul, shape(8, 8), in_specs=[FAR, FAR], out_specs=FAR)
+    tangent = tw.jvp(call, (x, y), (x, y))[1]
+    np.testing.assert_allclose(tangent, 2 * x @ y, rtol=1e-4, atol=1e-4)
+    batched = tw.vmap(call, in_axes=(0, None))(np.stack([x, 2 * x]), y)
+    np.testing.assert_allclose(batched[1], 2 * x @ y, rtol=1e-4, atol=1e-4)
+
+
+@both
+def test_blocks_squeezed_and_scratch_and_traced_grid(interpret):
+    def body(n_ref, x_ref, o_ref, total_ref):
+        def inner(row_ref, out_ref, total_ref):
+            total_ref[...] += row_ref[...]
+            out_ref[...] = total_ref[...]
+
+        total_ref[...] = tnp.zeros(4, F32)
+        o_ref[...] = tnp.zeros((6, 4), F32)
+        spec = tl.BlockSpec((None, 4), lambda i: (i, 0))
+        tpu.emit_pipeline(inner, grid=(n_ref[0],), in_specs=[spec], out_specs=[spec])(
+            x_ref, o_ref, scratches=[total_ref])
+
+    x = rand(6, 4)
+    call = tl.kernel_call(
+        body, shape(6, 4), in_specs=[None, FAR], out_specs=FAR, scratch_shapes=[tl.VMEM((4,), F32)], interpret=interpret)
+    expected = np.cumsum(x, 0)
+    expected[4:] = 0
+    np.testing.assert_allclose(call(np.array([4], I32), x), expected, rtol=1e-5)
+
+
+@both
+def test_overlapping_windows(interpret):
+    def body(x_ref, o_ref):
+        def inner(window_ref, out_ref):
+            out_ref[...] = window_ref[:4] + window_ref[1:5] + window_ref[2:]
+
+        tpu.emit_pipeline(
+            inner, grid=(3,), in_specs=[tl.BlockSpec((tl.Element(6, (1, 1)),), lambda i: (4 * i,), fill=0)],
+            out_specs=[tl.BlockSpec((4,), lambda i: (i,))])(x_ref, o_ref)  # fmt: skip
+
+    x = rand(12)
+    call = tl.kernel_call(body, shape(12), in_specs=[FAR], out_specs=FAR, interpret=interpret)
+    np.testing.assert_allclose(call(x), np.convolve(x, np.ones(3), "same"), rtol=1e-4, atol=1e-5)
+
+
+@both
+def test_pipeline_in_every_cell(interpret):
+    def body(x_ref, o_ref):
+        i = tl.program_id(0)
+
+        def inner(a_ref, b_ref):
+            b_ref[...] = a_ref[...] * (10 * i + tl.program_id(0))
+
+        part = tl.BlockSpec((1, 4), lambda j: (i, j))
+        tpu.emit_pipeline(inner, grid=(2,), in_specs=[part], out_specs=[part])(x_ref, o_ref)
+
+    x = np.ones((3, 8), F32)
+    call = tl.kernel_call(body, shape(3, 8), grid=3, in_specs=[FAR], out_specs=FAR, interpret=interpret)
+    np.testing.assert_array_equal(call(x), np.repeat(10 * np.arange(3)[:, None] + np.arange(2), 4, axis=1))
+
+
+def test_an_output_block_that_comes_into_reach_is_undefined():
+    def body(x_ref, o_ref):
+        def inner(a_ref, b_ref):
+            b_ref[...] += a_ref[...]
+
+        part = tl.BlockSpec((4,), lambda j: (j,))
+        tpu.emit_pipeline(inner, grid=(2,), in_specs=[part], out_specs=[part])(x_ref, o_ref)
+
+    assert np.isnan(tl.kernel_call(body, shape(8), in_specs=[FAR], out_specs=FAR, interpret=True)(rand(8))).all()
+
+
+@pytest.mark.parametrize("specs, error, words", [
+    ([tl.BlockSpec((4, 1), lambda i: (i, 0))], BlockRankError, r"f32\[8\] has rank 1, its block shape \(4, 1\)"),
+    ([tl.BlockSpec((4,), lambda i: (i, 0))], BlockRankError, "gives 2 indices"),
+    ([], ArgumentError, "2 Refs for 0 in_specs"),
+    (["x"], ArgumentError, "in_specs hold 'x'"),
+])  # fmt: skip
+def test_wrong_pipelines(specs, error, words):
+    def body(x_ref, o_ref):
+        out = tl.BlockSpec((4,), lambda i: (i,))
+        tpu.emit_pipeline(add_blocks, grid=(2,), in_specs=specs, out_specs=[out])(x_ref, o_ref)
+
+    with pytest.raises(error, match=words):
+        tl.kernel_call(body, shape(8), in_specs=[FAR], out_specs=FAR)(rand(8))
+
+
+def test_pipeline_outside_a_kernel():
+    with pytest.raises(KernelBodyError, match="emit_pipeline was called outside a kernel"):
+        tpu.emit_pipeline(add_blocks, grid=(1,))()
+
+
+@both
+def test_loop(interpret):
+    def body(x_ref, o_ref):
+        o_ref[...] = x_ref[...]
+
+        @tl.loop(1, 6, step=2)
+        def _(i):
+            o_ref[i] = -x_ref[i]
+
+        @tl.loop(0, 3, init_carry=np.float32(0))
+        def total(i, carry):
+            return carry + x_ref[i]
+
+        o_ref[0] = total
+
+    x = rand(8)
+    expected = x * np.where(np.isin(np.arange(8), (1, 3, 5)), -1, 1)
+    expected[0] = x[:3].sum()
+    np.testing.assert_allclose(tl.kernel_call(body, shape(8), interpret=interpret)(x), expected, rtol=1e-5)
+
+
+# ---------------------------------------------------------------------------- namespaces
+
+
+@both
+def test_triton_names(interpret):
+    """Vector addition as written for GPUs: pointers to the whole array, masks at its end."""
+
+    def body(x_ref, y_ref, o_ref):
+        at = tl.program_id(0) * 8 + tnp.arange(8)
+        mask = at < 13
+        x = triton.load(x_ref.at[at], mask=mask, other=0.0)
+        y = triton.load(y_ref.at[at], mask=mask, other=0.0, eviction_policy="evict_last")
+        triton.store(o_ref.at[at], triton.approx_tanh(x) + y, mask=mask)
+
+    x, y = rand(13), rand(13)
+    call = tl.kernel_call(body, shape(13), grid=2, interpret=interpret,
+                          compiler_params=triton.CompilerParams(num_warps=4, num_stages=2))  # fmt: skip
+    np.testing.assert_allclose(call(x, y), np.tanh(x) + y, rtol=1e-5, atol=1e-6)
+
+
+@both
+def test_tpu_names(interpret):
+    def body(x_ref, o_ref):
+        x = x_ref[...]
+        rolled = tpu.roll(x, 1, 0) + tpu.roll(x, tl.program_id(0) - 2, 1)
+        bits = tpu.bitcast(tpu.bitcast(rolled, I32), F32)
+        o_ref[...] = bits * tpu.reciprocal(2 * tnp.ones_like(x), approx=True)
+
+    x = rand(4, 6)
+    expected = (np.roll(x, 1, 0) + np.roll(x, -2, 1)) / 2
+    np.testing.assert_allclose(tl.kernel_call(body, shape(4, 6), grid=(1,), interpret=interpret)(x), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype, out", [("bfloat16", "float32"), ("int8", "int32"), ("float32", "float32")])
+def test_triton_dot(dtype, out):
+    def body(x_ref, y_ref, o_ref):
+        o_ref[...] = triton.dot(x_ref[...], y_ref[...])
+
+    x, y = (tnp.asarray(rng.integers(-5, 5, (4, 4)), dtype) for _ in range(2))
+    got = tl.kernel_call(body, shape(4, 4, dtype=out))(x, y)
+    np.testing.assert_array_equal(got, np.asarray(x, F32) @ np.asarray(y, F32))
+
+
+def kernel_of(call, *args):
+    return next(kernels_of(tw.make_jaxpr(call)(*args).jaxpr))
+
+
+def test_settings_reach_the_kernel():
+    def body(x_ref, o_ref):
+        o_ref[...] = x_ref[...]
+
+    spec = tl.BlockSpec((2,), lambda i: (i,), pipeline_mode=tl.Buffered(3))
+    params = tpu.CompilerParams(dimension_semantics=(tpu.PARALLEL,), vmem_limit_bytes=2**20, flags={"a": 1})
+    cost = tl.CostEstimate(flops=5, transcendentals=0, bytes_accessed=64)
+    call = tl.pallas_call(body, shape(8), grid=4, in_specs=[spec], out_specs=tl.BlockSpec((2,), lambda i: (i,)),
+                          compiler_params=params, cost_estimate=cost, debug=False, metadata={"a": "b"})  # fmt: skip
+    x = rand(8)
+    np.testing.assert_array_equal(call(x), x)
+    kernel = kernel_of(call, x)
+    assert kernel.semantics == ("parallel",)
+    assert dict(kernel.settings) == {"compiler_params": params, "cost_estimate": cost}
+    assert kernel.inputs[0].buffers == 3 and kernel.outputs[0].buffers is None
+    assert block_bytes(kernel) == 3 * 8 + 2 * 8
+    assert kernel_cost(kernel) is cost
+
+
+def test_counted_cost():
+    x, y = rand(8, 12), rand(12, 4)
+    cost = tl.estimate_cost(lambda x, y: tnp.exp(x @ y), x, y)
+    assert cost == tl.CostEstimate(2 * 8 * 12 * 4, 8 * 4, 4 * (8 * 12 + 12 * 4 + 8 * 4))
+
+    def body(x_ref, o_ref):
+        o_ref[...] = tnp.exp(x_ref[...]) + 1
+
+    spec = tl.BlockSpec((2,), lambda i: (i,))
+    kernel = kernel_of(tl.kernel_call(body, shape(8), grid=4, in_specs=[spec], out_specs=spec), rand(8))
+    assert kernel_cost(kernel) == tl.CostEstimate(8, 8, 64)
+
+
+def test_wrong_settings():
+    with pytest.raises(ArgumentTypeError, match="compiler_params"):
+        tl.kernel_call(add_blocks, shape(8), compiler_params={"mosaic": {}})
+    with pytest.raises(ArgumentError, match="buffer_count is 0"):
+        tl.Buffered(0)
+    with pytest.raises(ArgumentTypeError, match="pipeline_mode is 3"):
+        tl.BlockSpec((4,), lambda i: i, pipeline_mode=3)

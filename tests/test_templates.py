@@ -1,0 +1,108 @@
+"""Every template, tiled: at least two cells on every axis that has two elements, tiles drawn, most of them ragged.
+
+Interpreted and compiled against the NumPy meaning of the primitive; at whole-array tiles it is the primitive.
+"""
+
+
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from tests.test_laws import CASES, as_list, operands
+from tilewright.core.evaluate import apply
+from tilewright.core.trace import typeof
+from tilewright.kernels import GLUE, TEMPLATES, check_complete
+from tilewright.lang import interpret
+
+TILED = [pytest.param(c, id=str(c)) for c in CASES if c.primitive in TEMPLATES]
+
+
+
+def thinned(cases, every=None):
+    """One case of each primitive and dtype."""
+    seen, out = set(), []
+    for param in cases:
+        case = param.values[0]
+        key = (case.primitive, *(t.dtype for t in case.types), every and case.note)
+        if key not in seen:
+            seen.add(key)
+            out.append(param)
+    return out
+
+
+def draw_tiles(data, loops):
+    """At least two cells along every loop that may be cut, and a ragged end wherever the size allows it."""
+    tiles = []
+    for i, n in enumerate(loops.sizes):
+        if i in loops.whole or n < 2:
+            tiles.append(max(n, 1))
+            continue
+        ragged = [t for t in range(1, n) if n % t]
+        tiles.append(data.draw(st.sampled_from(ragged or [t for t in range(1, n)])))
+    return tuple(tiles)
+
+
+def close(found, expected, case):
+    for f, e in zip(as_list(found), as_list(expected), strict=True):
+        f, e = np.asarray(f), np.asarray(e)
+        assert f.dtype == e.dtype and f.shape == e.shape
+        if e.dtype.kind in "biu":
+            np.testing.assert_array_equal(f, e)
+            continue
+        coarse = str(e.dtype) in ("bfloat16", "float16") or "float8" in str(e.dtype)
+        wide = np.complex128 if np.iscomplexobj(e) else np.float64
+        rtol = 3e-2 if coarse else max(case.tolerance, 2e-5)
+        np.testing.assert_allclose(f.astype(wide), e.astype(wide), rtol=rtol, atol=rtol)
+
+
+def settings(n):
+    return hypothesis.settings(max_examples=n, deadline=None, derandomize=True, database=None,
+                               suppress_health_check=list(hypothesis.HealthCheck))  # fmt: skip
+
+
+def test_every_primitive_is_a_template_or_glue():
+    check_complete()
+    assert not set(TEMPLATES) & set(GLUE)
+    assert all(len(reason) > 20 for reason in GLUE.values())
+
+
+@pytest.mark.parametrize("case", TILED)
+def test_interpreted_tiles_are_the_primitive(case):
+    template, args = TEMPLATES[case.primitive], operands(case)
+    types = [typeof(a) for a in args]
+
+    @settings(2)
+    @hypothesis.given(st.data())
+    def check(data):
+        tiles = draw_tiles(data, template.loops(types, case.params))
+        kernel, order = template.build(*types, tiles=tiles, **case.params)
+        close(template.unpacked(interpret(kernel, *(args[i] for i in order))), expected, case)
+
+    expected = apply(case.primitive, args, case.params)
+    check()
+
+
+@pytest.mark.parametrize("case", thinned(TILED, True))
+def test_compiled_tiles_are_the_primitive(case):
+    template, args = TEMPLATES[case.primitive], operands(case)
+    types = [typeof(a) for a in args]
+
+    @settings(1)
+    @hypothesis.given(st.data())
+    def check(data):
+        tiles = draw_tiles(data, template.loops(types, case.params))
+        close(template(*args, tiles=tiles, **case.params), apply(case.primitive, args, case.params), case)
+
+    check()
+
+
+@pytest.mark.parametrize("case", thinned(TILED))
+def test_a_whole_array_tile_is_the_primitive(case):
+    template = TEMPLATES[case.primitive]
+    types = [typeof(a) for a in operands(case)]
+    kernel = template.kernel(*types, tiles=template.whole(*types, **case.params), **case.params)
+    assert kernel.cells <= 1
+    names = [e.primitive.name for e in kernel.body.eqns if e.primitive.name not in ("get", "swap")]
+    if all(np.prod(t.shape) for t in (*types, *template.results(types, case.params))):
+        assert names == [case.primitive.name]
