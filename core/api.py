@@ -104,10 +104,13 @@ def _check_tangents(primals: Sequence[Any], tangents: Sequence[Any]) -> list[Any
             continue
         found = typeof(t)
         if found.shape != expected.shape:  # type: ignore[union-attr]
-            raise ShapeError(f"a tangent has type {found.show()}, its primal {typeof(p).show()}", "give them equal shapes")
+            raise ShapeError(
+                f"a tangent has type {found.show()}, its primal {typeof(p).show()}", "give them equal shapes"
+            )
         if found.dtype != expected.dtype and not found.weak_type:  # type: ignore[union-attr]
             raise DifferentiationError(
-                f"a tangent has type {found.show()}, its primal needs {expected.show()}", "cast the tangent with `astype`"
+                f"a tangent has type {found.show()}, its primal needs {expected.show()}",
+                "cast the tangent with `astype`",
             )
         checked.append(_cast(t, expected.dtype))  # type: ignore[union-attr]
     return checked
@@ -127,7 +130,7 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
 
     >>> import tilewright as tw
     >>> tw.jvp(lambda x: x * x, (3.0,), (1.0,))
-    (Array(9., dtype=float32, weak_type=True), Array(6., dtype=float32, weak_type=True))
+    (Array(9., dtype=float32, weak_type=True), Array(6., dtype=float32))
     """
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise ArgumentTypeError("jvp takes primals and tangents as tuples or lists", "write jvp(f, (x,), (t,))")
@@ -210,7 +213,9 @@ class VJP:
                 continue
             found = typeof(ct)
             if found.shape != expected.shape:  # type: ignore[union-attr]
-                raise ShapeError(f"a cotangent has type {found.show()}, its output {type_.show()}", "give them equal shapes")
+                raise ShapeError(
+                    f"a cotangent has type {found.show()}, its output {type_.show()}", "give them equal shapes"
+                )
             if found.dtype != expected.dtype and not found.weak_type:  # type: ignore[union-attr]
                 raise DifferentiationError(f"a cotangent has type {found.show()}, its output needs {expected.show()}",
                                            "cast the cotangent with `astype`")  # fmt: skip
@@ -275,12 +280,18 @@ def _argnums(argnums: Any, count: int, what: str) -> tuple[tuple[int, ...], bool
 def _check_input_dtype(x: Any, holomorphic: bool, allow_int: bool, what: str) -> None:
     dtype = typeof(x).dtype  # type: ignore[union-attr]
     if holomorphic and not is_complex(dtype):
-        raise NonDifferentiableDtypeError(f"{what} with holomorphic=True of an input of dtype {dtype}", "pass complex inputs")
+        raise NonDifferentiableDtypeError(
+            f"{what} with holomorphic=True of an input of dtype {dtype}", "pass complex inputs"
+        )
     if not holomorphic and is_complex(dtype) and what == "jacfwd":  # a pullback of real outputs is defined
-        raise NonDifferentiableDtypeError(f"{what} of an input of dtype {dtype}", "pass holomorphic=True, or real inputs")
+        raise NonDifferentiableDtypeError(
+            f"{what} of an input of dtype {dtype}", "pass holomorphic=True, or real inputs"
+        )
     if not is_inexact(dtype) and not allow_int:
         raise NonDifferentiableDtypeError(
-            f"{what} needs floating-point inputs, got {typeof(x).show()}", "cast to float, or pass allow_int=True")  # fmt: skip
+            f"{what} needs floating-point inputs, got {typeof(x).show()}",
+            "cast to float, or pass allow_int=True",
+        )
 
 
 def value_and_grad(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, holomorphic: bool = False,
@@ -334,7 +345,9 @@ def _unit_cotangent(outs: Sequence[Any], out_tree: Any, holomorphic: bool) -> An
     type_ = typeof(outs[0])
     if type_.shape != ():  # type: ignore[union-attr]
         raise NonScalarGradientError(
-            f"grad of a function whose output has type {type_.show()}", "return a scalar (a sum, say), or use `jacrev`")  # fmt: skip
+            f"grad of a function whose output has type {type_.show()}",
+            "return a scalar (a sum, say), or use `jacrev`",
+        )
     dtype = type_.dtype  # type: ignore[union-attr]
     if not (is_complex(dtype) if holomorphic else is_float(dtype)):
         hint = "pass holomorphic=True for a complex output" if is_complex(dtype) else "make the output floating point"
@@ -395,7 +408,9 @@ def _selected(fun: Callable[..., Any], argnums: Any, args: Sequence[Any], kwargs
     return partial, tuple(args[i] for i in numbers), single
 
 
-def jacfwd(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, holomorphic: bool = False) -> Callable[..., Any]:
+def jacfwd(
+    fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Callable[..., Any]:
     """A function that gives the Jacobian of `fun`, by forward mode: one pass per input element.
 
     >>> import tilewright as tw
@@ -466,7 +481,9 @@ def _split(block: Any, flat: Sequence[Any], treedef: Any, single: bool, last: bo
     return result[0] if single else result
 
 
-def hessian(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, holomorphic: bool = False) -> Callable[..., Any]:
+def hessian(
+    fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Callable[..., Any]:
     """A function that gives the matrix of second derivatives of `fun`: forward over reverse.
 
     >>> import tilewright as tw
@@ -480,7 +497,8 @@ def hessian(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, ho
 # ---------------------------------------------------------------------------- batching
 
 
-def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = None, axis_size: int | None = None,
+def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = None,
+         axis_size: int | None = None,
          spmd_axis_name: Any = None) -> Callable[..., Any]:  # fmt: skip
     """A function that maps `fun` over an axis of its arguments.
 
@@ -498,7 +516,9 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         flat, in_tree = tree.flatten((args, kwargs))
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
-            raise BatchAxisError(f"vmap in_axes has {len(in_axes)} entries for {len(args)} arguments", "one per argument")
+            raise BatchAxisError(
+                f"vmap in_axes has {len(in_axes)} entries for {len(args)} arguments", "one per argument"
+            )
         axes = _axes_of(in_axes, args, "in_axes") + [0] * len(tree.leaves(kwargs))
         size, dims = _mapped_size(flat, axes, axis_size, args)
         f = Flat(fun, in_tree, kwargs=True)
@@ -515,14 +535,18 @@ def _axes_of(axes: Any, full: Any, what: str) -> list[Any]:
     try:
         found = tree.broadcast_prefix(axes, full)
     except TreeError as error:
-        raise BatchAxisError(f"vmap {what}={axes!r} is not a prefix of the values' structure", str(error.what)) from None
+        raise BatchAxisError(
+            f"vmap {what}={axes!r} is not a prefix of the values' structure", str(error.what)
+        ) from None
     for axis in found:
         if axis is not None and not isinstance(axis, (int, np.integer)):
             raise BatchAxisError(f"vmap {what} holds {axis!r}", "use ints and None")
     return found
 
 
-def _mapped_size(flat: Sequence[Any], axes: Sequence[Any], given: int | None, args: Any) -> tuple[int, list[int | None]]:
+def _mapped_size(
+    flat: Sequence[Any], axes: Sequence[Any], given: int | None, args: Any
+) -> tuple[int, list[int | None]]:
     sizes: dict[int, list[str]] = {}
     dims: list[int | None] = []
     for x, axis in zip(flat, axes, strict=True):
@@ -531,14 +555,18 @@ def _mapped_size(flat: Sequence[Any], axes: Sequence[Any], given: int | None, ar
             continue
         shape = typeof(x).shape  # type: ignore[union-attr]
         if not -len(shape) <= axis < len(shape):
-            raise BatchAxisError(f"vmap over axis {axis} of an argument of type {typeof(x).show()}", "map an axis that it has")
+            raise BatchAxisError(
+                f"vmap over axis {axis} of an argument of type {typeof(x).show()}", "map an axis that it has"
+            )
         dims.append(axis % len(shape))
         sizes.setdefault(shape[axis], []).append(typeof(x).show())
     if given is not None:
         sizes.setdefault(given, []).append("axis_size")
     if len(sizes) > 1:
         shown = "; ".join(f"size {size}: {', '.join(names[:3])}" for size, names in sizes.items())
-        raise BatchAxisError(f"vmap over axes of unequal size ({shown})", "give the mapped axes one size, or map fewer (None)")
+        raise BatchAxisError(
+            f"vmap over axes of unequal size ({shown})", "give the mapped axes one size, or map fewer (None)"
+        )
     if not sizes:
         raise BatchAxisError("vmap with no mapped argument", "set an in_axes entry to an int, or pass axis_size")
     return next(iter(sizes)), dims
@@ -552,7 +580,9 @@ def _placed(axis: AxisInfo, x: Any, dim: int | None, wanted: Any) -> Any:
         return x
     ndim = len(typeof(x).shape) + (dim is None)  # type: ignore[union-attr]
     if not -ndim <= wanted < ndim:
-        raise BatchAxisError(f"vmap out_axes={wanted} for an output of rank {ndim - 1}", "an axis of the batched output")
+        raise BatchAxisError(
+            f"vmap out_axes={wanted} for an output of rank {ndim - 1}", "an axis of the batched output"
+        )
     return moved(axis, x, dim, wanted % ndim)
 
 
@@ -588,7 +618,9 @@ def make_jaxpr(fun: Callable[..., Any], static_argnums: Any = (), axis_env: Any 
     return wrapped
 
 
-def program_of(fun: Callable[..., Any], args: Sequence[Any], kwargs: Any = None, name: str = "program") -> tuple[Program, Any]:
+def program_of(
+    fun: Callable[..., Any], args: Sequence[Any], kwargs: Any = None, name: str = "program"
+) -> tuple[Program, Any]:
     """The Program of a function at given arguments (arrays or structs), and its output structure."""
     flat, in_tree = tree.flatten((tuple(args), dict(kwargs or {})))
     f = Flat(fun, in_tree, kwargs=True)

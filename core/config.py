@@ -144,7 +144,9 @@ def setting(name: str, doc: str) -> Callable[..., contextlib.AbstractContextMana
 enable_x64 = setting("enable_x64", "Within a `with` block, have (or not) 64-bit types.")
 disable_jit = setting("disable_jit", "Within a `with` block, run jitted functions step by step, as plain Python.")
 debug_nans = setting("debug_nans", "Within a `with` block, raise `NonFiniteError` at the operation that gives NaN.")
-debug_infs = setting("debug_infs", "Within a `with` block, raise `NonFiniteError` at the operation that gives infinity.")
+debug_infs = setting(
+    "debug_infs", "Within a `with` block, raise `NonFiniteError` at the operation that gives infinity."
+)
 default_device = setting("default_device", "Within a `with` block, the device that new arrays are placed on.")
 default_matmul_precision = setting("default_matmul_precision", "Within a `with` block, the precision of contractions.")
 numpy_dtype_promotion = setting("numpy_dtype_promotion", "Within a `with` block, 'standard' or 'strict' promotion.")

@@ -164,9 +164,7 @@ class LinearMap:
 
     def __call__(self, tangents: Sequence[Any]) -> list[Any]:
         """Apply it under the current trace; tangents and results may be Zero."""
-        env: dict[Any, Any] = {
-            v: instantiate(t) for v, t in zip(self.inputs, tangents, strict=True) if type(v) is Var
-        }
+        env: dict[Any, Any] = {v: instantiate(t) for v, t in zip(self.inputs, tangents, strict=True) if type(v) is Var}
         trace = current_trace()
         for eqn in self.eqns:
             args = [a.value if type(a) is Known else env[a] for a in eqn.inputs]
@@ -186,8 +184,9 @@ def _needed(eqns: Sequence[Eqn], outputs: Sequence[Any]) -> tuple[Eqn, ...]:
     return tuple(reversed(kept))
 
 
-def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], nonzero: Sequence[bool]) \
-        -> tuple[list[Any], LinearMap]:
+def linearize_flat(
+    fun: Callable[..., Sequence[Any]], primals: Sequence[Any], nonzero: Sequence[bool]
+) -> tuple[list[Any], LinearMap]:
     """Evaluate a flat function and record the linear map of the tangents of the `nonzero` arguments."""
     trace = LinearizeTrace(current_trace())
     linear = trace.linear
@@ -298,8 +297,9 @@ def linearized(program: Program, nonzero: tuple[bool, ...], instantiated: Any = 
     return Linearized(primal, found["linear"], found["present"], found["residuals"])
 
 
-def linearize_program(program: Program, nonzero: tuple[bool, ...], instantiated: Any = False) \
-        -> tuple[Program, Program, tuple[bool, ...], int]:
+def linearize_program(
+    program: Program, nonzero: tuple[bool, ...], instantiated: Any = False
+) -> tuple[Program, Program, tuple[bool, ...], int]:
     """`linearized` with every residual an output of the primal Program, after its own outputs."""
     parts = linearized(program, nonzero, instantiated)
     outs = len(parts.out_nonzero)

@@ -61,8 +61,9 @@ def typeof(x: Any) -> Type:
         return scalar_type(kind.__mro__[1](x))
     raise NonArrayArgumentError(
         f"{_shown(x)} of type {kind.__name__} is not an array, a number or a pytree of them",
-        "convert it with `numpy.asarray`, or pass its elements" if isinstance(x, (list, tuple)) else
-        "pass an array, or name the argument in `static_argnums` of `jit`",
+        "convert it with `numpy.asarray`, or pass its elements"
+        if isinstance(x, (list, tuple))
+        else "pass an array, or name the argument in `static_argnums` of `jit`",
     )
 
 
@@ -236,7 +237,9 @@ class Tracer(Value):
     def _known(self, error: type[Exception], wanted: str, remedy: str) -> Any:
         value = self.concrete()
         if value is None:
-            raise error(f"{wanted} of {self.describe()} was asked for, but its value is not known while tracing", remedy)
+            raise error(
+                f"{wanted} of {self.describe()} was asked for, but its value is not known while tracing", remedy
+            )
         return value
 
     def __bool__(self) -> bool:

@@ -46,7 +46,7 @@ def transpose_map(linear: LinearMap, cotangents: Sequence[Any]) -> list[Any]:
 
 @functools.lru_cache(maxsize=4096)
 def transpose_program(program: Program, linear: tuple[bool, ...], nonzero: tuple[bool, ...] | None = None) -> Program:
-    """The Program from the non-linear inputs and the nonzero cotangents of outputs to the cotangents of linear inputs."""
+    """The Program from non-linear inputs and nonzero cotangents of outputs to cotangents of the linear inputs."""
     nonzero = (True,) * len(program.outputs) if nonzero is None else nonzero
     known_types = [v.type for v, li in zip(program.inputs, linear, strict=True) if not li]
     ct_types = [a.type.tangent() for a, nz in zip(program.outputs, nonzero, strict=True) if nz]

@@ -110,7 +110,9 @@ def leaves_with_path(tree: Any, is_leaf: Any = None, is_leaf_takes_path: bool = 
     return flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
 
 
-def map_with_path(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Any = None, is_leaf_takes_path: bool = False) -> Any:
+def map_with_path(
+    f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Any = None, is_leaf_takes_path: bool = False
+) -> Any:
     """Apply `f(path, leaf, ...)` to the leaves of pytrees of one structure."""
     pairs, treedef = flatten_with_path(tree, is_leaf, is_leaf_takes_path)
     others = [flatten_up_to(treedef, r) for r in rest]
@@ -171,12 +173,16 @@ def treedef_is_leaf(treedef: PyTreeDef) -> bool:
 # ---------------------------------------------------------------------------- user nodes
 
 
-def register_pytree_node(nodetype: Any, flatten_func: Any, unflatten_func: Any, flatten_with_keys_func: Any = None) -> None:
+def register_pytree_node(
+    nodetype: Any, flatten_func: Any, unflatten_func: Any, flatten_with_keys_func: Any = None
+) -> None:
     """Make a class a pytree node, given how to take it apart and how to make it again."""
     registry.register_node(nodetype, flatten_func, unflatten_func, flatten_with_keys_func)
 
 
-def register_pytree_with_keys(nodetype: Any, flatten_with_keys: Any, unflatten_func: Any, flatten_func: Any = None) -> None:
+def register_pytree_with_keys(
+    nodetype: Any, flatten_with_keys: Any, unflatten_func: Any, flatten_func: Any = None
+) -> None:
     """`register_pytree_node` whose children carry keys."""
 
     def plain(tree: Any) -> Any:

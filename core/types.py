@@ -9,7 +9,7 @@ are one object and comparing them is comparing addresses.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 import ml_dtypes
@@ -84,7 +84,9 @@ def as_dtype(dtype: Any) -> Dtype:
     try:
         found = np.dtype(getattr(dtype, "dtype", dtype) if not isinstance(dtype, type) else dtype)
     except TypeError:
-        raise DtypeError(f"{dtype!r} is not a dtype", "name one, such as 'float32', 'bfloat16' or `numpy.int8`") from None
+        raise DtypeError(
+            f"{dtype!r} is not a dtype", "name one, such as 'float32', 'bfloat16' or `numpy.int8`"
+        ) from None
     return _STORED.get(found, found) if found.names else found
 
 
@@ -219,7 +221,7 @@ class ArrayType:
         return (ArrayType, (self.shape, self.dtype, self.weak_type))
 
 
-class MemorySpace(str, Enum):
+class MemorySpace(StrEnum):
     """Where a Ref lives: the nearest memory of that kind on each target."""
 
     ANY = "any"
@@ -227,9 +229,6 @@ class MemorySpace(str, Enum):
     SMEM = "smem"
     HBM = "hbm"
     SEMAPHORE = "semaphore"
-
-    def __str__(self) -> str:
-        return self.value
 
     def __call__(self, shape: Any, dtype: Any) -> RefType:
         """The type of a Ref in this memory: how the scratch of a kernel is stated."""

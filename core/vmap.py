@@ -72,8 +72,9 @@ class BatchTrace(Trace):
         return self.wrap_all(out, dim) if primitive.multiple else self.wrap(out, dim)
 
 
-def batch_flat(fun: Callable[..., Sequence[Any]], axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None]) \
-        -> tuple[list[Any], list[int | None]]:
+def batch_flat(
+    fun: Callable[..., Sequence[Any]], axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None]
+) -> tuple[list[Any], list[int | None]]:
     """Outputs of a flat function, each with where its batch axis is (None: it has none)."""
     trace = BatchTrace(current_trace(), axis)
     try:
@@ -85,8 +86,9 @@ def batch_flat(fun: Callable[..., Sequence[Any]], axis: AxisInfo, args: Sequence
 
 
 @functools.lru_cache(maxsize=4096)
-def batch_program(program: Program, axis: AxisInfo, dims: tuple[int | None, ...], force: Any = False) \
-        -> tuple[Program, tuple[int | None, ...]]:
+def batch_program(
+    program: Program, axis: AxisInfo, dims: tuple[int | None, ...], force: Any = False
+) -> tuple[Program, tuple[int | None, ...]]:
     """The batched Program, batch axes of outputs leading, and which outputs have one.
 
     `force` (a bool, or one per output) makes an output batched whether or not it depends on the axis.
@@ -97,9 +99,7 @@ def batch_program(program: Program, axis: AxisInfo, dims: tuple[int | None, ...]
     def fun(*args: Any) -> list[Any]:
         outs, found = batch_flat(functools.partial(eval_program, program), axis, args, dims)
         out_dims[:] = [0 if f or d is not None else None for f, d in zip(forced, found, strict=True)]
-        return [
-            x if to is None else moved(axis, x, d, to) for x, d, to in zip(outs, found, out_dims, strict=True)
-        ]
+        return [x if to is None else moved(axis, x, d, to) for x, d, to in zip(outs, found, out_dims, strict=True)]
 
     types = [
         v.type if d is None else v.type.with_shape((*v.type.shape[:d], axis.size, *v.type.shape[d:]))  # type: ignore[union-attr]

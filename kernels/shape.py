@@ -36,20 +36,17 @@ def _over_result(primitive: Primitive) -> Callable[[Types, Params], Loops]:
     return lambda types, params: Loops(primitive.typing(*types, **params).shape)
 
 
-def mover(primitive: Primitive, cut: Callable[..., Parts], loops: Callable[..., Loops] | None = None) -> Template:
+def mover(primitive: Primitive, cut: Callable[..., Parts], loops: Callable[..., Loops] | None = None,
+          family: str = "shape") -> Template:  # fmt: skip
     """The template of an operation without arithmetic; loops over the result unless others are given."""
-    return Template("shape", primitive, loops or _over_result(primitive), cut, _no_work)
-
-
-def _one_cell(cut: Cut) -> bool:
-    return all(n <= 1 for n in cut.counts)
+    return Template(family, primitive, loops or _over_result(primitive), cut, _no_work)
 
 
 def whole_or(primitive: Primitive, cut: Callable[..., Parts]) -> Callable[..., Parts]:
     """The primitive itself where the tiles are the whole arrays, else the kernel cut."""
 
     def parts(types: Types, outs: Types, params: Params, tiled: Cut) -> Parts:
-        if not _one_cell(tiled) or any(0 in t.shape for t in (*types, *outs)):
+        if tiled.cells > 1 or any(0 in t.shape for t in (*types, *outs)):
             return cut(types, outs, params, tiled)
         count = len(types)
 

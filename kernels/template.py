@@ -43,6 +43,7 @@ class Loops:
     carry: tuple[int, ...] = ()
     whole: tuple[int, ...] = ()
     matrix: tuple[int, ...] = ()  # the loops that a matrix unit runs over
+    single: tuple[int, ...] = ()  # the loops that go step by step: tile 1, unless all is one cell
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -69,6 +70,10 @@ class Cut:
     def grid(self) -> tuple[int, ...]:
         counts = self.counts
         return tuple(counts[i] for i in self.loops.order)
+
+    @property
+    def cells(self) -> int:
+        return math.prod(self.counts)
 
     def ragged(self, loop: int) -> bool:
         return self.loops.sizes[loop] % self.tiles[loop] != 0
@@ -319,6 +324,10 @@ class Template:
                 raise ArgumentError(
                     f"template {self.name}: loop {i} of {loops.sizes} is cut by the tile {tiles[i]}",
                     "this loop is kept whole: its tile is its size")  # fmt: skip
+        if any(tiles[i] != 1 for i in loops.single) and Cut(loops, tiles).cells > 1:
+            raise ArgumentError(
+                f"template {self.name}: tiles {tiles} for loops of {loops.sizes}",
+                f"loops {loops.single} go step by step: their tiles are 1")  # fmt: skip
         if not target.whole_arrays and (held := self.bytes_held(types, params, tiles)) > target.fast_bytes:
             raise ArgumentError(
                 f"template {self.name}: tiles {tiles} take {held} bytes, {target.name} holds {target.fast_bytes}",

@@ -111,7 +111,9 @@ def _exchange(old: Any, expected: Any, value: Any) -> Any:
     return select_n_p.bind(eq_p.bind(old, expected), old, value)
 
 
-def _one_by_one(x: Any, values: Sequence[Any], places: Any, inside: Any, combine: Callable[..., Any]) -> tuple[Any, Any]:
+def _one_by_one(
+    x: Any, values: Sequence[Any], places: Any, inside: Any, combine: Callable[..., Any]
+) -> tuple[Any, Any]:
     """Update elements in order: a loop that carries the flat Ref and gives what each element was."""
     shape, flat = shape_of(places), reshape_to(x, (int(np.prod(shape_of(x))),))
     size = int(np.prod(shape))
@@ -159,7 +161,9 @@ def discharge_rmw(cell: Any, value: Any, *rest: Any, index: Index, masked: bool,
     return [old] if wanted else []
 
 
-def discharge_cas(cell: Any, expected: Any, value: Any, *rest: Any, index: Index, masked: bool, wanted: bool) -> list[Any]:
+def discharge_cas(
+    cell: Any, expected: Any, value: Any, *rest: Any, index: Index, masked: bool, wanted: bool
+) -> list[Any]:
     """`atomic_cas` of a Ref whose content is a value."""
     cell.value, old = update_value(cell.value, [expected, value], rest, index=index, masked=masked, combine=_exchange)
     return [old] if wanted else []
@@ -171,7 +175,8 @@ def discharge_cas(cell: Any, expected: Any, value: Any, *rest: Any, index: Index
 def no_derivative(name: str, source: Source | None = None) -> DifferentiationError:
     return DifferentiationError(
         f"{name} of a differentiated Ref has no derivative",
-        "only atomic_add has one; keep other atomics to integers, or wrap the call in a `custom_vjp`", source)  # fmt: skip
+        "only atomic_add has one; keep other atomics to integers, or wrap the call in a `custom_vjp`",
+        source)  # fmt: skip
 
 
 def _rmw_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
@@ -214,7 +219,9 @@ def _atomic(kind: str, doc: str) -> Callable[..., Any]:
     def atomic(ref: Any, idx: Any, val: Any, *, mask: Any = None) -> Any:
         target = refs.view(ref, Ellipsis if idx is None else idx)
         index, value, operands = refs.store_operands(target, val, mask)
-        return atomic_rmw_p.bind(target.ref, value, *operands, index=index, masked=mask is not None, kind=kind, wanted=True)[0]
+        return atomic_rmw_p.bind(
+            target.ref, value, *operands, index=index, masked=mask is not None, kind=kind, wanted=True
+        )[0]
 
     atomic.__name__ = atomic.__qualname__ = f"atomic_{kind}"
     atomic.__doc__ = f"{doc} `ref[idx]` where `mask` is true, as one step; gives what was there before."
@@ -235,4 +242,6 @@ def atomic_cas(ref: Any, cmp: Any, val: Any, *, mask: Any = None) -> Any:
     target = refs.view(ref)
     index, value, operands = refs.store_operands(target, val, mask)
     expected = refs.store_operands(target, cmp)[1]
-    return atomic_cas_p.bind(target.ref, expected, value, *operands, index=index, masked=mask is not None, wanted=True)[0]
+    return atomic_cas_p.bind(target.ref, expected, value, *operands, index=index, masked=mask is not None, wanted=True)[
+        0
+    ]

@@ -96,7 +96,8 @@ def kernel_call(
         types = tuple(typeof(x).strong() for x in leaves)
         kernel, out_tree = request.build(in_tree, types)
         if kernel.interpret and is_evaluating():  # without a program, so that its errors come as they are
-            outs = interpreter(kernel, *(np.asarray(x).astype(t.dtype, copy=False) for x, t in zip(leaves, types, strict=True)))
+            given = (np.asarray(x).astype(t.dtype, copy=False) for x, t in zip(leaves, types, strict=True))
+            outs = interpreter(kernel, *given)
             return out_tree.unflatten([make_array(x, t) for x, t in zip(outs, kernel.out_types, strict=True)])
         return out_tree.unflatten(kernel_call_p.bind(*leaves, kernel=kernel))
 
@@ -114,7 +115,8 @@ def _settings(compiler_params: Any, cost_estimate: Any) -> tuple[tuple[str, Any]
             hash(value)
         except TypeError:
             raise ArgumentTypeError(
-                f"kernel_call: {key} is {value!r}", "use `lang.tpu.CompilerParams` or `lang.triton.CompilerParams`") from None
+                f"kernel_call: {key} is {value!r}", "use `lang.tpu.CompilerParams` or `lang.triton.CompilerParams`"
+            ) from None
     return tuple((key, value) for key, value in given.items() if value is not None)
 
 

@@ -128,9 +128,11 @@ def _copy_jvp(name: str) -> Any:
 
 
 dma_start_p = Primitive(
-    "dma_start", _copy_typing, effects=_start_effects, numpy=_start_numpy, multiple=True, jvp=_copy_jvp("dma_start"))  # fmt: skip
+    "dma_start", _copy_typing, effects=_start_effects, numpy=_start_numpy, multiple=True, jvp=_copy_jvp("dma_start"),
+)  # fmt: skip
 dma_wait_p = Primitive(
-    "dma_wait", _copy_typing, effects=_start_effects, numpy=_wait_numpy, multiple=True, jvp=_copy_jvp("dma_wait"))  # fmt: skip
+    "dma_wait", _copy_typing, effects=_start_effects, numpy=_wait_numpy, multiple=True, jvp=_copy_jvp("dma_wait"),
+)  # fmt: skip
 
 
 # ---------------------------------------------------------------------------- semaphores
@@ -156,11 +158,16 @@ def _wait_for_numpy(sem: Any, value: Any, *rest: Any, index: Index, decrement: b
     run = running()
     if run is not None and sem[place] < value:
         raise run.error(
-            f"semaphore_wait waits for {int(value)}, but the semaphore holds {int(sem[place])} and nothing can signal it",
+            f"semaphore_wait waits for {int(value)}, but the semaphore holds {int(sem[place])}, and nothing can "
+            "signal it",
             "signal it first: cells run one after the other")  # fmt: skip
     if decrement:
         sem[place] -= value
     return []
+
+
+def _read_numpy(sem: Any, *rest: Any, index: Index) -> Any:
+    return sem[numpy_index(index, rest, sem.shape, False, "semaphore_read")]
 
 
 def _semaphore(name: str, typing: Any, numpy: Any, kinds: Sequence[str], multiple: bool) -> Primitive:
@@ -176,10 +183,7 @@ def _semaphore(name: str, typing: Any, numpy: Any, kinds: Sequence[str], multipl
 
 semaphore_signal_p = _semaphore("semaphore_signal", _signal_typing, _signal_numpy, ("read", "write"), True)
 semaphore_wait_p = _semaphore("semaphore_wait", _signal_typing, _wait_for_numpy, ("read", "write"), True)
-semaphore_read_p = _semaphore(
-    "semaphore_read", _read_typing, lambda sem, *rest, index: sem[numpy_index(index, rest, sem.shape, False, "semaphore_read")],
-    ("read",), False,
-)  # fmt: skip
+semaphore_read_p = _semaphore("semaphore_read", _read_typing, _read_numpy, ("read",), False)
 PRIMITIVES = (dma_start_p, dma_wait_p, semaphore_signal_p, semaphore_wait_p, semaphore_read_p)
 
 

@@ -25,9 +25,10 @@ class CostEstimate:
 
 
 _FREE = frozenset(
-    "broadcast_in_dim reshape transpose squeeze expand_dims slice dynamic_slice dynamic_update_slice concatenate pad rev "
-    "gather iota copy convert_element_type bitcast_convert_type select_n stop_gradient get swap addupdate undefine "
-    "dma_start dma_wait semaphore_signal semaphore_wait semaphore_read debug_callback pure_callback io_callback".split())  # fmt: skip
+    "broadcast_in_dim reshape transpose squeeze expand_dims slice dynamic_slice dynamic_update_slice concatenate pad "
+    "rev gather iota copy convert_element_type bitcast_convert_type select_n stop_gradient get swap addupdate undefine "
+    "dma_start dma_wait semaphore_signal semaphore_wait semaphore_read debug_callback pure_callback io_callback".split()
+)  # fmt: skip
 _TRANSCENDENTAL = frozenset(
     "exp exp2 expm1 log log1p log2 sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh logistic erf erfc "
     "erf_inv lgamma digamma pow sqrt rsqrt cbrt".split())  # fmt: skip
@@ -67,7 +68,8 @@ def _program(program: Program) -> tuple[int, int]:
 def program_cost(program: Program) -> CostEstimate:
     """The cost of a Program, loops of unknown length counted once."""
     flops, special = _program(program)
-    nbytes = sum((t.array if isinstance(t, RefType) else t).nbytes for t in (*program.in_types, *program.out_types))  # type: ignore[union-attr]
+    types = (t.array if isinstance(t, RefType) else t for t in (*program.in_types, *program.out_types))
+    nbytes = sum(t.nbytes for t in types)  # type: ignore[union-attr]
     return CostEstimate(flops, special, nbytes)
 
 

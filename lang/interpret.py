@@ -125,10 +125,10 @@ class _Machine:
         rest = given[len(kernel.prefetch) :]
         starts = {o: rest[i] for i, o in kernel.aliases}
         self.inputs = [_Resident(kernel, b, a, True, False) for b, a in zip(kernel.inputs, rest, strict=True)]
-        self.outputs = [
-            _Resident(kernel, b, starts[o].copy() if o in starts else poison(b.array.shape, b.array.dtype), o in starts, True)
-            for o, b in enumerate(kernel.outputs)
-        ]
+        self.outputs = []
+        for o, block in enumerate(kernel.outputs):
+            start = starts[o].copy() if o in starts else poison(block.array.shape, block.array.dtype)
+            self.outputs.append(_Resident(kernel, block, start, o in starts, True))
         self.residents = [*self.inputs, *self.outputs]
         self.parallel = parallel_axes(kernel) if self.params.detect_races or self.params.random_seed is not None else ()
         self.races = Races(kernel, self.parallel) if self.params.detect_races else None

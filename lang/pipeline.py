@@ -19,8 +19,7 @@ from ..core.primitives.convert import convert_element_type
 from ..core.primitives.elementwise import add_p, div_p, mul_p, rem_p, sub_p
 from ..core.primitives.loops import fori_loop
 from ..core.primitives.shape import iota_p
-from ..core.trace import typeof
-from ..core.types import INT32, ArrayType, MemorySpace, RefType
+from ..core.types import INT32, MemorySpace, RefType
 from .block import BlockSpec, Element, Squeezed, no_block_spec
 from .ops import Cell, current_cell, in_cell, when
 from .scoped import allocate, undefine_p
@@ -30,8 +29,10 @@ class _Operand:
     """One Ref of a pipeline, its spec, and the memory that holds its block."""
 
     def __init__(self, name: str, ref: Any, spec: BlockSpec):
-        self.ref, self.spec, self.where = ref, spec, f"emit_pipeline: operand {name} of {typeof(ref).array.show()}"  # type: ignore[union-attr]
-        shape = typeof(ref).shape  # type: ignore[union-attr]
+        self.ref, self.spec = ref, spec
+        array = refs.view(ref).ref.aval.array.with_shape(ref.shape)
+        self.array, shape = array, array.shape
+        self.where = f"emit_pipeline: operand {name} of {array.show()}"
         self.moves = spec.block_shape is not None or spec.index_map is not None
         given = tuple(shape if spec.block_shape is None else spec.block_shape)
         if len(given) != len(shape):
@@ -45,12 +46,12 @@ class _Operand:
         self.element = [isinstance(s, Element) for s in given]
         self.low = [s.padding[0] if isinstance(s, Element) else 0 for s in given]
         padded = [isinstance(s, Element) and any(s.padding) for s in given]
-        self.ragged = [not gone and (p or (not e and n % size != 0))
-                       for gone, p, e, n, size in zip(self.squeezed, padded, self.element, shape, self.sizes, strict=True)]  # fmt: skip
+        parts = zip(self.squeezed, padded, self.element, shape, self.sizes, strict=True)
+        self.ragged = [not gone and (p or (not e and n % size != 0)) for gone, p, e, n, size in parts]
         kept = tuple(n for n, gone in zip(self.sizes, self.squeezed, strict=True) if not gone)
         self.block = ref
         if self.moves:
-            self.block = allocate("emit_pipeline", RefType(ArrayType(kept, typeof(ref).dtype), MemorySpace.VMEM))  # type: ignore[union-attr]
+            self.block = allocate("emit_pipeline", RefType(array.with_shape(kept), MemorySpace.VMEM))
 
     def index(self, ids: Sequence[Any]) -> list[Any]:
         """Which block a step sees."""
@@ -76,7 +77,7 @@ class _Operand:
         )
         shape = tuple(n for n, gone in zip(self.sizes, self.squeezed, strict=True) if not gone)
         mask, seen = None, 0
-        for axis, (start, n) in enumerate(zip(starts, typeof(self.ref).shape, strict=True)):  # type: ignore[union-attr]
+        for axis, (start, n) in enumerate(zip(starts, self.array.shape, strict=True)):
             if self.ragged[axis]:
                 place = add_p.bind(iota_p.bind(dtype=INT32, shape=shape, dimension=seen), start)
                 inside = and_p.bind(ge_p.bind(place, np.int32(0)), lt_p.bind(place, np.int32(n)))

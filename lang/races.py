@@ -90,8 +90,8 @@ class Races:
         place = tuple(int(i) for i in np.unravel_index(position, block.array.shape))
         cells = [tuple(int(i) for i in np.unravel_index(c, kernel.grid)) for c in (cell, self.cell)]
         raise RaceError(
-            f"kernel {kernel.name}: cell {cells[1]} {now} element {place} of {block.name}, which cell {cells[0]} {before}, "
-            "and nothing orders the two: they differ on a parallel axis",
+            f"kernel {kernel.name}: cell {cells[1]} {now} element {place} of {block.name}, which cell {cells[0]} "
+            f"{before}, and nothing orders the two: they differ on a parallel axis",
             'use an atomic operation, give each cell its own part, or declare the axis "arbitrary"',
             eqn.source if eqn is not None else kernel.source)  # fmt: skip
 

@@ -55,6 +55,8 @@ class Target:
         n = max(n, 1)
         if loop in loops.whole:
             return (n,)
+        if loop in loops.single:
+            return (1,)
         if loop in loops.matrix:
             base = self.matrix[min(loops.matrix.index(loop), 2)]
             sizes = [base * f for f in (1, 2, 4) if base * f <= n]

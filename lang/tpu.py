@@ -60,7 +60,7 @@ class CompilerParams:
 
 
 def roll(x: Any, shift: Any, axis: int) -> Any:
-    """An array with its elements moved by `shift` (which may be traced) along an axis, those past the end to its start."""
+    """An array with its elements moved along an axis by `shift` (which may be traced), those past the end to the start."""
     shape = shape_of(x)
     n = shape[axis]
     shift = np.int32(int(shift) % n) if isinstance(shift, (int, np.integer)) else convert_element_type(shift, INT32)
@@ -83,6 +83,6 @@ __all__ = [
     "ANY", "ARBITRARY", "AsyncCopyDescriptor", "CORE_PARALLEL", "CompilerParams", "GridDimensionSemantics", "HBM",
     "InterpretParams", "MemorySpace", "PARALLEL", "PrefetchScalarGridSpec", "SEMAPHORE", "SMEM", "SUBCORE_PARALLEL",
     "SemaphoreType", "VMEM", "async_copy", "bitcast", "emit_pipeline", "load", "make_async_copy", "prng_random_bits",
-    "prng_seed", "reciprocal", "roll", "stateful_bernoulli", "stateful_bits", "stateful_normal", "stateful_uniform", "store",
-    "sync_copy",
+    "prng_seed", "reciprocal", "roll", "stateful_bernoulli", "stateful_bits", "stateful_normal", "stateful_uniform",
+    "store", "sync_copy",
 ]  # fmt: skip

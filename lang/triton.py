@@ -34,7 +34,7 @@ def approx_tanh(x: Any) -> Any:
 
 
 def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
-    """The matrix product of two blocks, summed in float32 (integers: int32) unless `preferred_element_type` is given."""
+    """The matrix product of two blocks, summed in float32 (integers: int32) unless `preferred_element_type` says so."""
     from ..core.trace import typeof
     from ..core.types import INT32, is_integer
 

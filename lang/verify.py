@@ -220,8 +220,10 @@ def _shared_block(block: Block, fact: Fact, parallel: list[bool]) -> tuple[Any, 
 def _only_atomic(kernel: Kernel, block: Block) -> bool:
     """Whether the body changes an output by atomic operations alone, so that parallel cells may share its blocks."""
     ref = kernel.body.inputs[kernel.splits[2] + kernel.outputs.index(block)]
-    changed = [e for e in kernel.body.eqns if any(
-        f.kind in ("write", "accumulate") and isinstance(f.operand, int) and e.inputs[f.operand] is ref for f in e.effects)]
+    changed = [
+        e for e in kernel.body.eqns for f in e.effects
+        if f.kind in ("write", "accumulate") and isinstance(f.operand, int) and e.inputs[f.operand] is ref
+    ]  # fmt: skip
     return bool(changed) and all(e.primitive.name.startswith("atomic_") for e in changed)
 
 

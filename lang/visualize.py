@@ -87,19 +87,22 @@ class _Panel:
             fill, ink = _colour(t / max(cells - 1, 1))
             shown = ",".join(map(str, index))
             parts.append(
-                f'<rect x="{left:.2f}" y="{top:.2f}" width="{width:.2f}" height="{height:.2f}" fill="{fill}" class="block" '
-                f'data-block="{shown}"><title>block ({shown}): first seen by cell {t}, {visits[index]} visits</title></rect>'
+                f'<rect x="{left:.2f}" y="{top:.2f}" width="{width:.2f}" height="{height:.2f}" fill="{fill}" '
+                f'class="block" data-block="{shown}">'
+                f"<title>block ({shown}): first seen by cell {t}, {visits[index]} visits</title></rect>"
             )
             if width > 18 and height > 12:
                 label = f"{t}" + (f" x{visits[index]}" if visits[index] > 1 and width > 40 else "")
                 parts.append(
-                    f'<text x="{left + width / 2:.2f}" y="{top + height / 2 + 4:.2f}" fill="{ink}" class="order">{label}</text>'
+                    f'<text x="{left + width / 2:.2f}" y="{top + height / 2 + 4:.2f}" fill="{ink}" '
+                    f'class="order">{label}</text>'
                 )
         parts.append(f'<rect width="{self.width:.1f}" height="{self.height:.1f}" class="outline"/></g>')
         return "".join(parts)
 
 
-_STYLE = """<style>text{font:12px sans-serif}.name{font-weight:bold}.note{fill:#555}.order{text-anchor:middle;font-size:11px;
+_STYLE = """<style>text{font:12px sans-serif}.name{font-weight:bold}.note{fill:#555}
+.order{text-anchor:middle;font-size:11px;
 pointer-events:none}.block{stroke:#fff;stroke-width:1}.outline{fill:none;stroke:#333}.now{stroke:#e11;stroke-width:4}</style>"""
 
 
@@ -121,9 +124,10 @@ def svg_of(kernel: Kernel, *arrays: Any) -> str:
         x += max(panel.width, label) + _GAP
     height = _TOP + max((p.height for p in panels), default=0) + _GAP
     head = html.escape(
-        f"{kernel.name}   grid {kernel.grid}, {len(cells)} cells; each block: the cell that first sees it, and its visits"
+        f"{kernel.name}   grid {kernel.grid}, {len(cells)} cells; each block: the cell first to see it, and its visits"
     )
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {x:.0f} {height:.0f}" width="{x:.0f}" height="{height:.0f}">'
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {x:.0f} {height:.0f}" '
+            f'width="{x:.0f}" height="{height:.0f}">'
             f'{_STYLE}<rect width="100%" height="100%" fill="#fff"/><text x="{_GAP}" y="20" class="name">{head}</text>'
             + "".join(parts) + "</svg>")  # fmt: skip
 

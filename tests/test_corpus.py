@@ -153,7 +153,11 @@ def test_vmap_of_the_gradient_is_a_loop(kernel, size, mode):
 
 @pytest.mark.parametrize(
     ("kernel", "wrong"),
-    [pytest.param(KERNELS[n], w, id=f"{n}-{w.error.__name__}-{i}") for n in NAMES for i, w in enumerate(KERNELS[n].WRONG)],
+    [
+        pytest.param(KERNELS[n], w, id=f"{n}-{w.error.__name__}-{i}")
+        for n in NAMES
+        for i, w in enumerate(KERNELS[n].WRONG)
+    ],
 )
 def test_wrong_variants_are_refused(kernel: ModuleType, wrong: Wrong):
     size = wrong.size or kernel.SIZES[0]

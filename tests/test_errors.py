@@ -22,11 +22,13 @@ BAD = {
     "matmul": (lambda: tnp.ones((2, 3)) @ tnp.ones((2, 3)), errors.ShapeError, ["(2, 3)"]),
     "python if": (lambda: tw.jit(lambda x: 1.0 if x > 0 else 2.0)(1.0), errors.TracerBoolError, ["lax.cond", "static"]),
     "python range": (lambda: tw.jit(lambda n: list(range(n)))(3), errors.TracerIntegerConversionError, ["static"]),
-    "numpy of tracer": (lambda: tw.jit(lambda x: np.sin(x))(1.0), errors.TracerArrayConversionError, ["tilewright.numpy"]),
+    "numpy of tracer": (
+        lambda: tw.jit(lambda x: np.sin(x))(1.0), errors.TracerArrayConversionError, ["tilewright.numpy"]),
     "leak": (leak, errors.LeakedTracerError, ["return the value"]),
     "grad of vector": (lambda: tw.grad(lambda x: x)(tnp.ones(3)), errors.NonScalarGradientError, ["f32[3]", "jacrev"]),
     "grad of int": (lambda: tw.grad(lambda x: x)(3), errors.NonDifferentiableDtypeError, ["i32[]"]),
-    "int output": (lambda: tw.grad(lambda x: tnp.argmax(x))(tnp.ones(3)), errors.NonDifferentiableDtypeError, ["int32"]),
+    "int output": (
+        lambda: tw.grad(lambda x: tnp.argmax(x))(tnp.ones(3)), errors.NonDifferentiableDtypeError, ["int32"]),
     "vmap sizes": (
         lambda: tw.vmap(lambda a, b: a + b)(tnp.ones(3), tnp.ones(4)), errors.BatchAxisError, ["size 3", "size 4"]),
     "vmap nothing": (lambda: tw.vmap(lambda a: a, in_axes=None)(1.0), errors.BatchAxisError, ["in_axes"]),

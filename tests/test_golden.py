@@ -61,7 +61,8 @@ def matmul(x, y):
 LEVELS = {
     "mlp.program": (mlp, (WEIGHTS, MATRIX), "program"),
     "mlp_grad.program": (tw.grad(mlp), (WEIGHTS, MATRIX), "program"),
-    "mlp_grad_vmap.program": (tw.vmap(tw.grad(mlp), (None, 0)), (WEIGHTS, tw.ShapeDtypeStruct((3, 8, 16), "float32")), "program"),
+    "mlp_grad_vmap.program": (
+        tw.vmap(tw.grad(mlp), (None, 0)), (WEIGHTS, tw.ShapeDtypeStruct((3, 8, 16), "float32")), "program"),
     "softmax.program": (softmax, (MATRIX,), "program"),
     "softmax.module": (softmax, (MATRIX,), "module"),
     "scan_jvp.program": (lambda x: tw.jvp(loop, (x,), (x,)), (1.0,), "program"),

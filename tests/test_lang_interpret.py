@@ -168,7 +168,8 @@ def test_only_parallel_axes_race():
         o_ref[tl.program_id(0)] += 1.0
 
     call = tl.kernel_call(body, shape(8), grid=(8, 3), in_specs=[FAR], out_specs=FAR, input_output_aliases={0: 0},
-                          dimension_semantics=("parallel", "arbitrary"), interpret=tl.InterpretParams(detect_races=True))
+                          dimension_semantics=("parallel", "arbitrary"),
+                          interpret=tl.InterpretParams(detect_races=True))  # fmt: skip
     np.testing.assert_array_equal(call(X), X + 3)
 
 

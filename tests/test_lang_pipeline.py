@@ -91,7 +91,8 @@ def test_blocks_squeezed_and_scratch_and_traced_grid(interpret):
 
     x = rand(6, 4)
     call = tl.kernel_call(
-        body, shape(6, 4), in_specs=[None, FAR], out_specs=FAR, scratch_shapes=[tl.VMEM((4,), F32)], interpret=interpret)
+        body, shape(6, 4), in_specs=[None, FAR], out_specs=FAR, scratch_shapes=[tl.VMEM((4,), F32)],
+        interpret=interpret)  # fmt: skip
     expected = np.cumsum(x, 0)
     expected[4:] = 0
     np.testing.assert_allclose(call(np.array([4], I32), x), expected, rtol=1e-5)
@@ -210,7 +211,8 @@ def test_tpu_names(interpret):
 
     x = rand(4, 6)
     expected = (np.roll(x, 1, 0) + np.roll(x, -2, 1)) / 2
-    np.testing.assert_allclose(tl.kernel_call(body, shape(4, 6), grid=(1,), interpret=interpret)(x), expected, rtol=1e-5)
+    call = tl.kernel_call(body, shape(4, 6), grid=(1,), interpret=interpret)
+    np.testing.assert_allclose(call(x), expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("dtype, out", [("bfloat16", "float32"), ("int8", "int32"), ("float32", "float32")])

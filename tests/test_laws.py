@@ -164,9 +164,7 @@ def test_vjp_is_the_transpose_of_jvp(case, numpy_evaluator):
 def batched(case, salts, dims, args):
     """Operands with a batch axis of three at `dims`, and the unbatched ones."""
     many = [operands(case, s) for s in salts]
-    return [
-        np.stack([m[i] for m in many], axis=d) if d is not None else args[i] for i, d in enumerate(dims)
-    ], many
+    return [np.stack([m[i] for m in many], axis=d) if d is not None else args[i] for i, d in enumerate(dims)], many
 
 
 @pytest.mark.parametrize("case", BATCHABLE)

@@ -35,6 +35,9 @@ def draw_tiles(data, loops):
     """At least two cells along every loop that may be cut, and a ragged end wherever the size allows it."""
     tiles = []
     for i, n in enumerate(loops.sizes):
+        if i in loops.single:
+            tiles.append(1)
+            continue
         if i in loops.whole or n < 2:
             tiles.append(max(n, 1))
             continue

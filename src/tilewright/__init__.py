@@ -15,9 +15,8 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
 from . import compile as _compile
-from . import numpy, tree
+from . import errors, numpy, tree
 from .compile import compile
-from .core import errors
 from .core.api import (
     ShapeDtypeStruct,
     eval_shape,
@@ -45,13 +44,13 @@ from .core.config import (
     numpy_rank_promotion,
 )
 from .core.jit import jit
-from .core.types import FLOAT0 as float0
 from .core.primitive import Primitive
 from .core.primitives.callback import io_callback, pure_callback
 from .core.primitives.checkpoint import checkpoint, checkpoint_policies, remat
 from .core.primitives.convert import stop_gradient
 from .core.primitives.custom import closure_convert, custom_gradient, custom_jvp, custom_vjp
 from .core.trace import ensure_compile_time_eval, named_scope, typeof
+from .core.types import FLOAT0 as float0
 from .runtime import (
     block_until_ready,
     clear_caches,
@@ -72,7 +71,9 @@ from .xla_backend.array import Array
 _compile.install()
 
 # What is imported when it is first used, so that a program pays only for what it needs: name -> module, attribute.
-_LATER = {name: (f".{name}", None) for name in ("debug", "flatten_util", "lang", "lax", "nn", "random", "scipy", "tree_util")}
+_LATER = {
+    name: (f".{name}", None) for name in ("debug", "flatten_util", "lang", "lax", "nn", "random", "scipy", "tree_util")
+}
 _LATER |= {"tuning": (".tuning", None), "autotune": (".tuning", "autotune"), "tune": (".tuning", "tune")}
 
 if TYPE_CHECKING:

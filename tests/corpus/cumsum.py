@@ -53,6 +53,8 @@ def all_parallel(x):
 
 
 WRONG = [
-    Wrong(OutOfBoundsError, beyond, ("kernel cumsum", "operand x", "cell (0, 2)", "block (3, 0)", "12 to 15", "has 12")),
+    Wrong(
+        OutOfBoundsError, beyond, ("kernel cumsum", "operand x", "cell (0, 2)", "block (3, 0)", "12 to 15", "has 12")
+    ),
     Wrong(RaceError, all_parallel, ("kernel cumsum", "scratch", "axis 1", "parallel")),
 ]

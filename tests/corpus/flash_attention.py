@@ -88,6 +88,8 @@ def all_parallel(q, k, v):
 
 
 WRONG = [
-    Wrong(OutOfBoundsError, too_many_keys, ("kernel flash_attention", "operand k", "cell (0, 0, 2)", "8 to 11", "has 8")),
+    Wrong(
+        OutOfBoundsError, too_many_keys, ("kernel flash_attention", "operand k", "cell (0, 0, 2)", "8 to 11", "has 8")
+    ),
     Wrong(RaceError, all_parallel, ("kernel flash_attention", "axis 2", "declared parallel")),
 ]

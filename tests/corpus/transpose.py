@@ -41,6 +41,8 @@ def one_column(x, **blocks):
 
 
 WRONG = [
-    Wrong(OutOfBoundsError, not_swapped, ("kernel transpose", "operand o", "f32[12,8]", "cell (0, 2)", "8 to 11", "has 8")),
+    Wrong(
+        OutOfBoundsError, not_swapped, ("kernel transpose", "operand o", "f32[12,8]", "cell (0, 2)", "8 to 11", "has 8")
+    ),
     Wrong(RaceError, one_column, ("kernel transpose", "output o", "(0, 0) and (0, 1)", "block (0, 0)", "axis 1")),
 ]

@@ -107,7 +107,8 @@ class Autotuned:
             if self.required and (known is None or not known[1]):
                 raise NotTunedError(
                     f"{self.fun.__name__} has no measurements for shapes {problem.shapes} ({problem.dtypes})",
-                    f"call `{self.fun.__name__}.tune(...)` with such arguments first, or drop `required=True`")
+                    f"call `{self.fun.__name__}.tune(...)` with such arguments first, or drop `required=True`",
+                )
             found = self.chosen[problem] = self.defaults() if known is None else known[0]
         return found
 

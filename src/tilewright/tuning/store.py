@@ -93,8 +93,8 @@ class Store:
         with self._open() as db:
             if db is not None:
                 db.execute(
-                    "insert into trials (device, function, versions, dtypes, key, shapes, bucket, configuration, seconds,"
-                    " spread, error, recorded) values (?,?,?,?,?,?,?,?,?,?,?,?)", row)  # fmt: skip
+                    "insert into trials (device, function, versions, dtypes, key, shapes, bucket, configuration,"
+                    " seconds, spread, error, recorded) values (?,?,?,?,?,?,?,?,?,?,?,?)", row)  # fmt: skip
 
     @staticmethod
     def _where(problem: Problem) -> tuple[str, ...]:
@@ -104,8 +104,8 @@ class Store:
         """Every trial in the problem's bucket, fastest first; those that failed come last."""
         with self._open() as db:
             rows = [] if db is None else db.execute(
-                "select configuration, seconds, error from trials where device=? and function=? and versions=? and dtypes=?"
-                " and key=? and bucket=? order by seconds is null, seconds, recorded",
+                "select configuration, seconds, error from trials where device=? and function=? and versions=?"
+                " and dtypes=? and key=? and bucket=? order by seconds is null, seconds, recorded",
                 (*self._where(problem), json.dumps(problem.bucket)),
             ).fetchall()  # fmt: skip
         return [(json.loads(c), s, e) for c, s, e in rows]

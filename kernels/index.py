@@ -1,0 +1,276 @@
+"""Reading and writing at computed positions: gather, scatter, dynamic slices.
+
+Positions are prefetched scalars that index maps read, so that a cell's window is brought in like any other block:
+one cell for each position of a gather or scatter, tiles within the windows of a gather or dynamic slice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core.primitive import Primitive
+from ..core.primitives import gather as g
+from ..core.primitives import scatter as sc
+from ..core.primitives import slicing as sl
+from ..core.primitives.compare import and_p, ge_p, le_p, select_n_p
+from ..core.primitives.convert import convert_element_type
+from ..core.primitives.elementwise import max_p, min_p, mul_p, neg_p
+from ..core.trace import typeof
+from ..core.types import ArrayType, MemorySpace
+from ..lang.block import BlockSpec, Element
+from ..lang.ops import addupdate, ds, when
+from .reduce import full
+from .shape import INT32, Params, Types, mover, whole_or, within
+from .template import Cut, Loops, Parts, Template
+
+
+def _clamped(value: Any, most: int) -> Any:
+    """A position of any integer dtype as an int32 from 0 to `most`."""
+    dtype = typeof(value).dtype  # type: ignore[union-attr]
+    if dtype.itemsize < 4:
+        value, dtype = convert_element_type(value, INT32), INT32
+    value = max_p.bind(min_p.bind(value, dtype.type(most)), dtype.type(0))
+    return convert_element_type(value, INT32)
+
+
+# ---------------------------------------------------------------------------- dynamic slices
+
+
+def _slice_loops(types: Types, params: Params) -> Loops:
+    return Loops(tuple(params["slice_sizes"]))
+
+
+def _dynamic_slice(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
+    (x, *_), (out,) = types, outs
+    sizes, rank = params["slice_sizes"], x.ndim
+
+    def index_map(*args: Any) -> tuple[Any, ...]:
+        ids, starts = args[: len(cut.grid)], args[len(cut.grid) :]
+        return tuple(
+            _clamped(starts[d][...], x.shape[d] - sizes[d]) + cut.at(d, ids) * np.int32(cut.tiles[d])
+            for d in range(rank)
+        )
+
+    room = [cut.counts[d] * cut.tiles[d] - sizes[d] for d in range(rank)]
+    source = BlockSpec([Element(t, (0, extra)) for t, extra in zip(cut.tiles, room, strict=True)], index_map)
+
+    def body(*refs: Any) -> None:
+        x, o = refs[rank:]
+        o[...] = x[...]
+
+    result = _ignoring_prefetched(cut.spec(range(rank), out.shape), cut)
+    return Parts(body, [source], [result], args=(*range(1, rank + 1), 0), prefetch=rank)
+
+
+def _ignoring_prefetched(spec: BlockSpec, cut: Cut) -> BlockSpec:
+    index_map, n = spec.index_map, len(cut.grid)
+    return spec if index_map is None else spec.replace(index_map=lambda *args: index_map(*args[:n]))
+
+
+def _update_loops(types: Types, params: Params) -> Loops:
+    return Loops(types[0].shape)
+
+
+def _dynamic_update(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
+    """Each block of the result from that of the operand, and from the window of the update that lies on it."""
+    x, update, *_ = types
+    rank = x.ndim
+
+    def start(starts: Sequence[Any], d: int) -> Any:
+        return _clamped(starts[d][...], x.shape[d] - update.shape[d])
+
+    def index_map(*args: Any) -> tuple[Any, ...]:
+        ids, starts = args[: len(cut.grid)], args[len(cut.grid) :]
+        found = []
+        for d, (tile, n) in enumerate(zip(cut.tiles, update.shape, strict=True)):
+            at = cut.at(d, ids) * np.int32(tile) - start(starts, d)
+            found.append(max_p.bind(min_p.bind(at, np.int32(n - 1)), np.int32(1 - tile)) + np.int32(tile - 1))
+        return tuple(found)
+
+    source = BlockSpec([Element(t, (t - 1, t - 1)) for t in cut.tiles], index_map)
+    plain = _ignoring_prefetched(cut.spec(range(rank), x.shape), cut)
+
+    def body(*refs: Any) -> None:
+        starts, (x, update_ref, o) = refs[:rank], refs[rank:]
+        bounds = [
+            (d, cut.id(d) * np.int32(cut.tiles[d]) - start(starts, d), 0, update.shape[d]) for d in range(rank)
+        ]
+        o[...] = select_n_p.bind(within(cut, cut.tiles, bounds), x[...], update_ref[...])
+
+    if 0 in update.shape:  # nothing is written
+
+        def same(x: Any, o: Any) -> None:
+            o[...] = x[...]
+
+        return Parts(same, [cut.spec(range(rank), x.shape)], [cut.spec(range(rank), x.shape)], args=(0,))
+    return Parts(body, [plain, source], [plain], args=(*range(2, rank + 2), 0, 1), prefetch=rank)
+
+
+# ---------------------------------------------------------------------------- gather
+
+
+def _batch_axes(rank: int, window_axes: Sequence[int]) -> list[int]:
+    return [i for i in range(rank) if i not in window_axes]
+
+
+def _gather_loops(types: Types, params: Params) -> Loops:
+    shape = g.gather_p.typing(*types, **params).shape
+    return Loops(shape, single=tuple(_batch_axes(len(shape), params["dimension_numbers"].offset_dims)))
+
+
+class _Places:
+    """Where the window of a cell lies, from the prefetched positions."""
+
+    def __init__(self, cut: Cut, d: Any, shape: Sequence[int], sizes: Sequence[int], batch: Sequence[int]):
+        self.cut, self.d, self.shape, self.sizes, self.batch = cut, d, shape, sizes, batch
+
+    def raw(self, indices: Any, ids: Sequence[Any], axis: int) -> Any:
+        return indices[(*ids, self.d.start_index_map.index(axis))]
+
+    def start(self, indices: Any, ids: Sequence[Any], axis: int) -> Any:
+        """The start along an axis of the operand; `ids` are those of the batch axes."""
+        if axis in self.d.start_index_map:
+            return _clamped(self.raw(indices, ids, axis), self.shape[axis] - self.sizes[axis])
+        if axis in self.d.operand_batching_dims:
+            return ids[self.d.start_indices_batching_dims[self.d.operand_batching_dims.index(axis)]]
+        return np.int32(0)
+
+    def inside(self, indices: Any, ids: Sequence[Any]) -> Any:
+        found: Any = None
+        for axis in self.d.start_index_map:
+            raw = self.raw(indices, ids, axis)
+            dtype = typeof(raw).dtype  # type: ignore[union-attr]
+            if dtype.itemsize < 4:
+                raw, dtype = convert_element_type(raw, INT32), INT32
+            most = dtype.type(self.shape[axis] - self.sizes[axis])
+            here = and_p.bind(ge_p.bind(raw, dtype.type(0)), le_p.bind(raw, most))
+            found = here if found is None else and_p.bind(found, here)
+        return found
+
+
+def _gather(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
+    (x, _), (out,), d = types, outs, params["dimension_numbers"]
+    sizes = params["slice_sizes"]
+    gone = (*d.collapsed_slice_dims, *d.operand_batching_dims)
+    batch = _batch_axes(out.ndim, d.offset_dims)
+    places = _Places(cut, d, x.shape, sizes, batch)
+    loop_of = dict(zip([a for a in range(x.ndim) if a not in gone], d.offset_dims, strict=True))
+
+    def index_map(*args: Any) -> tuple[Any, ...]:
+        ids, indices = args[:-1], args[-1]
+        at = [cut.at(i, ids) for i in batch]
+        found = []
+        for axis in range(x.ndim):
+            start = places.start(indices, at, axis)
+            loop = loop_of.get(axis)
+            found.append(start if loop is None else start + cut.at(loop, ids) * np.int32(cut.tiles[loop]))
+        return tuple(found)
+
+    entries: list[Any] = []
+    for axis in range(x.ndim):
+        loop = loop_of.get(axis)
+        if loop is None:
+            entries.append(None)
+        else:
+            entries.append(Element(cut.tiles[loop], (0, cut.counts[loop] * cut.tiles[loop] - sizes[axis])))
+    result = [None if i in batch else cut.tiles[i] for i in range(out.ndim)]
+
+    def out_map(*args: Any) -> tuple[Any, ...]:
+        return tuple(cut.at(i, args[:-1]) for i in range(out.ndim))
+
+    def body(indices: Any, x: Any, o: Any) -> None:
+        block = x[...]
+        if params["mode"] is g.FILL and d.start_index_map:
+            given = params["fill_value"]
+            fill = np.asarray(g.default_fill(out.dtype) if given is None else given).astype(out.dtype)[()]
+            inside = places.inside(indices, [cut.id(i) for i in batch])
+            block = select_n_p.bind(inside, full(fill, typeof(block).shape), block)  # type: ignore[union-attr]
+        o[...] = block
+
+    return Parts(body, [BlockSpec(entries, index_map)], [BlockSpec(result, out_map)], args=(1, 0), prefetch=1)
+
+
+# ---------------------------------------------------------------------------- scatter
+
+
+def _scatter_loops(types: Types, params: Params) -> Loops:
+    """One cell for each position, in order, for they may fall together."""
+    _, _, updates = types
+    windows = params["dimension_numbers"].update_window_dims
+    batch = tuple(_batch_axes(updates.ndim, windows))
+    return Loops(updates.shape, whole=tuple(windows), single=batch)
+
+
+def _combined(primitive: Primitive) -> Any:
+    """How an update meets what is there."""
+
+    def with_(combine: Primitive) -> Any:
+        def write(ref: Any, index: Any, value: Any) -> None:
+            ref[index] = combine.bind(ref[index], value)
+
+        return write
+
+    def store(ref: Any, index: Any, value: Any) -> None:
+        ref[index] = value
+
+    return {
+        sc.scatter_p: store,
+        sc.scatter_add_p: lambda ref, index, value: addupdate(ref, index, value),
+        sc.scatter_sub_p: lambda ref, index, value: addupdate(ref, index, neg_p.bind(value)),
+        sc.scatter_mul_p: with_(mul_p),
+        sc.scatter_min_p: with_(min_p),
+        sc.scatter_max_p: with_(max_p),
+    }[primitive]
+
+
+def scatter(primitive: Primitive) -> Template:
+    write = _combined(primitive)
+
+    def cut(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
+        x, _, updates = types
+        d = params["dimension_numbers"].as_gather()
+        gone = (*d.collapsed_slice_dims, *d.operand_batching_dims)
+        batch = _batch_axes(updates.ndim, d.offset_dims)
+        sizes = sc.window_sizes(x.shape, updates.shape, params["dimension_numbers"])
+        places = _Places(cut, d, x.shape, sizes, batch)
+
+        def out_map(*args: Any) -> tuple[Any, ...]:
+            return tuple(np.int32(0) if i in cut.loops.whole else cut.at(i, args[:-1]) for i in range(updates.ndim))
+
+        def body(indices: Any, x: Any, updates: Any, o: Any) -> None:
+            at = [cut.id(i) for i in batch]
+            starts = [places.start(indices, at, axis) for axis in range(len(sizes))]
+            index = tuple(s if axis in gone else ds(s, sizes[axis]) for axis, s in enumerate(starts))
+            if params["mode"] is g.CLIP or not d.start_index_map:
+                write(o, index, updates[...])
+                return
+
+            @when(places.inside(indices, at))
+            def _() -> None:
+                write(o, index, updates[...])
+
+        far = BlockSpec(memory_space=MemorySpace.ANY)
+        entries = [None if i in batch else max(n, 1) for i, n in enumerate(updates.shape)]
+        return Parts(body, [far, BlockSpec(entries, out_map)], [far], args=(1, 0, 2), prefetch=1, aliases={1: 0})
+
+    def work(types: Types, outs: Types, params: Params) -> tuple[int, int]:
+        return math.prod(types[2].shape) * (primitive is not sc.scatter_p), 0
+
+    return Template("index", primitive, _scatter_loops, whole_or(primitive, cut), work)
+
+
+TEMPLATES = {
+    sl.dynamic_slice_p: mover(sl.dynamic_slice_p, whole_or(sl.dynamic_slice_p, _dynamic_slice), _slice_loops, "index"),
+    sl.dynamic_update_slice_p: mover(
+        sl.dynamic_update_slice_p, whole_or(sl.dynamic_update_slice_p, _dynamic_update), _update_loops, "index"
+    ),
+    g.gather_p: mover(g.gather_p, whole_or(g.gather_p, _gather), _gather_loops, "index"),
+    **{
+        p: scatter(p)
+        for p in (sc.scatter_p, sc.scatter_add_p, sc.scatter_sub_p, sc.scatter_mul_p, sc.scatter_min_p, sc.scatter_max_p)
+    },
+}
