@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,13 +20,14 @@ from .errors import (
     NonScalarGradientError,
     ShapeError,
     TreeError,
+    UnsupportedError,
 )
 from .ir import Program
 from .jvp import jvp_flat
 from .linearize import LinearMap, linear_part, linearize_flat
 from .primitive import AxisInfo, Linear, Zero
 from .rules import instantiate, moved
-from .trace import Value, as_type, current_trace, trace_program, typeof, under
+from .trace import Value, as_type, extended_axes, trace_program, typeof
 from .transpose import transpose_map
 from .types import FLOAT0, ArrayType, as_dtype, is_complex, is_float, is_inexact
 from .vmap import batch_flat
@@ -84,12 +86,6 @@ class Flat:
         for x in flat:
             typeof(x)
         return flat
-
-
-def _strip(aux: Any, flat: list[Any], split: Callable[[list[Any]], Any]) -> Any:
-    """Auxiliary output as primal values: tangents of the trace that made it are dropped."""
-    leaves, treedef = tree.flatten(aux)
-    return treedef.unflatten(split(leaves))
 
 
 # ---------------------------------------------------------------------------- forward and reverse mode
@@ -195,6 +191,11 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     return (*result, aux) if has_aux else result
 
 
+def _no_reduce_axes(axes: Any) -> None:
+    if axes:
+        raise UnsupportedError(f"reduce_axes={axes!r} is not supported", "apply `lax.psum` to the gradients")
+
+
 class VJP:
     """The pullback that `vjp` gives: cotangents of the output to cotangents of the inputs. A pytree-free callable."""
 
@@ -237,6 +238,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
     >>> [float(ct) for ct in pullback(1.0)]
     [4.0, 3.0]
     """
+    _no_reduce_axes(reduce_axes)
     outs, linear, out_tree, in_tree, aux = _linearized(fun, primals, has_aux)
     pullback = VJP(linear, [typeof(o) for o in outs], out_tree, in_tree)
     result = out_tree.unflatten(outs), pullback
@@ -307,6 +309,8 @@ def value_and_grad(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = Fa
     8.0 12.0
     """
 
+    _no_reduce_axes(reduce_axes)
+
     @functools.wraps(fun, assigned=("__name__", "__doc__", "__module__"), updated=())
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         numbers, single = _argnums(argnums, len(args), "grad")
@@ -370,7 +374,7 @@ def grad(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, holom
     >>> print(tw.grad(lambda x: x ** 3)(2.0))
     12.0
     """
-    both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)
+    both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 
     @functools.wraps(fun, assigned=("__name__", "__doc__", "__module__"), updated=())
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -589,9 +593,11 @@ def _placed(axis: AxisInfo, x: Any, dim: int | None, wanted: Any) -> Any:
 # ---------------------------------------------------------------------------- Programs
 
 
-def make_jaxpr(fun: Callable[..., Any], static_argnums: Any = (), axis_env: Any = None, return_shape: bool = False,
-               abstracted_axes: Any = None) -> Callable[..., Any]:  # fmt: skip
+def make_jaxpr(fun: Callable[..., Any], static_argnums: Any = (), axis_env: Any = None, return_shape: bool = False) \
+        -> Callable[..., Any]:  # fmt: skip
     """A function that gives the Program of `fun` at the types of its arguments.
+
+    `axis_env` names axes, with their sizes, that collectives in `fun` may use.
 
     >>> import tilewright as tw
     >>> print(tw.make_jaxpr(lambda x: x * 2.0)(1.0))
@@ -610,7 +616,10 @@ def make_jaxpr(fun: Callable[..., Any], static_argnums: Any = (), axis_env: Any 
             given = iter(rest)
             return fun(*[fixed[i] if i in fixed else next(given) for i in range(len(args))], **kw)
 
-        program, out_tree = program_of(partial, dynamic, kwargs)
+        with contextlib.ExitStack() as stack:
+            for name, size in axis_env or ():
+                stack.enter_context(extended_axes(name, size))
+            program, out_tree = program_of(partial, dynamic, kwargs)
         if not return_shape:
             return program
         return program, out_tree.unflatten([struct_of(t) for t in program.out_types])
@@ -636,8 +645,3 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """
     program, out_tree = program_of(fun, args, kwargs)
     return out_tree.unflatten([struct_of(t) for t in program.out_types])
-
-
-def call_flat(fun: Callable[..., Any], *args: Any) -> Any:
-    """Call a function under the current trace; for passes that need a plain call with the trace pinned."""
-    return under(current_trace(), fun, *args)

@@ -25,12 +25,9 @@ class Config:
     debug_nans: bool = False
     debug_infs: bool = False
     debug_checks: bool = False
-    check_tracer_leaks: bool = False
     cache_dir: str | None = None
     cpu_keep_memory: bool = True
     strict_kernels: bool = False
-    tiles: bool = False
-    deterministic: bool = False
 
 
 ENVIRONMENT = {

@@ -251,7 +251,7 @@ class Tracer(Value):
 
     def _number(self, wanted: str) -> Any:
         remedy = (
-            "keep it an array (`astype` casts), return it from the function and convert it there, look at it with "
+            "keep it an array (`astype` casts), convert it outside of the transformed function, show it with "
             "`debug.print`, or mark the argument static (`static_argnums`)"
         )
         return self._known(ConcretizationError, wanted, remedy)

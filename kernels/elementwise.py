@@ -28,7 +28,7 @@ def _store(outs: Sequence[Any], found: Any, multiple: bool) -> None:
         ref[...] = value
 
 
-def pointwise(primitive: Primitive) -> Template:
+def pointwise(primitive: Primitive, family: str = "elementwise", count: Any = None) -> Template:
     """The template of an operation whose results have the shape of its operands, scalars apart."""
 
     def cut(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict[str, Any], cut: Cut) -> Parts:
@@ -46,7 +46,7 @@ def pointwise(primitive: Primitive) -> Template:
         count = math.prod(outs[0].shape)
         return (0, count) if primitive.name in TRANSCENDENTAL else (count * len(outs), 0)
 
-    return Template("elementwise", primitive, _loops, cut, work)
+    return Template(family, primitive, _loops, cut, count or work)
 
 
 def _bitcast_loops(types: Sequence[ArrayType], params: dict[str, Any]) -> Loops:

@@ -20,10 +20,10 @@ from ..core.primitives.compare import and_p, ge_p, le_p, select_n_p
 from ..core.primitives.convert import convert_element_type
 from ..core.primitives.elementwise import max_p, min_p, mul_p, neg_p
 from ..core.trace import typeof
-from ..core.types import ArrayType, MemorySpace
+from ..core.types import MemorySpace
 from ..lang.block import BlockSpec, Element
 from ..lang.ops import addupdate, ds, when
-from .reduce import full
+from .reduce import elementwise, full
 from .shape import INT32, Params, Types, mover, whole_or, within
 from .template import Cut, Loops, Parts, Template
 
@@ -227,11 +227,20 @@ def _combined(primitive: Primitive) -> Any:
     }[primitive]
 
 
+def _applied(update: Any) -> Any:
+    """Each element of a window replaced by a scalar Program of it."""
+
+    def write(ref: Any, index: Any, value: Any) -> None:
+        ref[index] = elementwise(update, [ref[index]])[0]
+
+    return write
+
+
 def scatter(primitive: Primitive) -> Template:
-    write = _combined(primitive)
 
     def cut(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
         x, _, updates = types
+        write = _applied(params["update"]) if primitive is sc.scatter_apply_p else _combined(primitive)
         d = params["dimension_numbers"].as_gather()
         gone = (*d.collapsed_slice_dims, *d.operand_batching_dims)
         batch = _batch_axes(updates.ndim, d.offset_dims)
@@ -271,6 +280,7 @@ TEMPLATES = {
     g.gather_p: mover(g.gather_p, whole_or(g.gather_p, _gather), _gather_loops, "index"),
     **{
         p: scatter(p)
-        for p in (sc.scatter_p, sc.scatter_add_p, sc.scatter_sub_p, sc.scatter_mul_p, sc.scatter_min_p, sc.scatter_max_p)
+        for p in (sc.scatter_p, sc.scatter_add_p, sc.scatter_sub_p, sc.scatter_mul_p, sc.scatter_min_p,
+                  sc.scatter_max_p, sc.scatter_apply_p)
     },
 }

@@ -213,8 +213,8 @@ def _general_cut(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: 
                 @when(_and(here, not_p.bind(cut.first())))
                 def _(sizes: Sequence[int] = sizes) -> None:
                     rows = [_leading(x, axes) for x in _cropped(arrays, sizes)]
-                    part = r.halve(lambda a, b: _elementwise(computation, a, b), rows)
-                    store(_elementwise(computation, [o[...] for o in results], part))
+                    part = r.halve(lambda a, b: elementwise(computation, [*a, *b]), rows)
+                    store(elementwise(computation, [*(o[...] for o in results), *part]))
 
     return Parts(body, [*sources, *starts_spec], results)
 
@@ -254,11 +254,10 @@ def _leading(x: Any, axes: Sequence[int]) -> Any:
     return reshape_p.bind(x, new_sizes=(rows, *(shape[i] for i in others)), dimensions=None)
 
 
-def _elementwise(computation: Any, a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
-    """A scalar computation on each pair of elements of arrays of one shape."""
-    values = [*a, *b]
+def elementwise(computation: Any, values: Sequence[Any]) -> list[Any]:
+    """A scalar computation on the elements of arrays of one shape."""
     program = computation
-    for size in reversed(shape_of(a[0])):  # the innermost axis first, each in front of those before
+    for size in reversed(shape_of(values[0])):  # the innermost axis first, each in front of those before
         program, dims = batch_program(program, AxisInfo(size), (0,) * len(values))
         program = _in_front(program, dims, size)
     return eval_program(program, *values)

@@ -22,8 +22,9 @@ from ..core.errors import ArgumentError
 from ..core.evaluate import apply
 from ..core.primitive import Primitive
 from ..core.primitives.elementwise import max_p, min_p
+from ..core.primitives.random import random_unwrap_p, random_wrap_p
 from ..core.trace import trace_program, typeof
-from ..core.types import ArrayType
+from ..core.types import UINT32, ArrayType, is_key
 from ..lang.block import BlockSpec, Element, PrefetchScalarGridSpec
 from ..lang.call import kernel_call
 from ..lang.kernel import Kernel
@@ -212,7 +213,12 @@ class Template:
         """The primitive applied to arrays, as a kernel; results as the primitive gives them."""
         types = [typeof(a) for a in args]
         kernel, order = self.build(*types, tiles=tiles, target=target, **params)  # type: ignore[arg-type]
-        return self.unpacked(kernel_call_p.bind(*(args[i] for i in order), kernel=kernel))
+        raw = [random_unwrap_p.bind(a) if is_key(t.dtype) else a for a, t in zip(args, types, strict=True)]
+        outs = kernel_call_p.bind(*(raw[i] for i in order), kernel=kernel)
+        wanted = self.results(types, params)
+        return self.unpacked([
+            random_wrap_p.bind(o, impl=t.dtype) if is_key(t.dtype) else o for o, t in zip(outs, wanted, strict=True)
+        ])
 
     def kernel(self, *types: ArrayType, tiles: Tiles | None = None, target: str | Target = CPU, **params: Any
                ) -> Kernel:  # fmt: skip
@@ -284,7 +290,7 @@ class Template:
         cut = Cut(self.loops(types, params), tiles)
         parts = self.cut(types, outs, params, cut)
         order = parts.args if parts.args is not None else range(len(types))
-        arrays = [*(types[i] for i in order[parts.prefetch :]), *outs]
+        arrays = [raw_type(t) for t in (*(types[i] for i in order[parts.prefetch :]), *outs)]
         specs = (*parts.in_specs, *parts.out_specs)
         shapes = [(_sizes(s, a), a.dtype.itemsize) for s, a in zip(specs, arrays, strict=True)]
         held = [(s.shape, s.dtype.itemsize) for s in parts.scratch]
@@ -310,8 +316,11 @@ class Template:
             parts.prefetch, Cut(loops, tiles).grid if parts.grid is None else parts.grid, list(parts.in_specs),
             list(parts.out_specs), list(parts.scratch)
         )  # fmt: skip
-        call = kernel_call(parts.body, list(outs), grid_spec=spec, name=self.name, input_output_aliases=parts.aliases)
-        program = trace_program(lambda *xs: call(*xs), [types[i].strong() for i in order], self.name)
+        results = [raw_type(t) for t in outs]
+        call = kernel_call(
+            parts.body, results, grid_spec=spec, name=self.name, input_output_aliases=parts.aliases
+        )
+        program = trace_program(lambda *xs: call(*xs), [raw_type(types[i]) for i in order], self.name)
         return program.eqns[-1].params["kernel"], order
 
     def _checked(self, types: Any, params: Any, loops: Loops, tiles: Tiles, target: Target) -> Tiles:
@@ -341,7 +350,8 @@ def _sizes(spec: BlockSpec, array: ArrayType) -> tuple[int, ...]:
     return tuple(1 if s is None else getattr(s, "block_size", s) for s in spec.block_shape)
 
 
-def elements(types: Sequence[ArrayType]) -> int:
-    return sum(math.prod(t.shape) for t in types)
+def raw_type(t: ArrayType) -> ArrayType:
+    """What a kernel sees of an operand: random keys as their words."""
+    return ArrayType((*t.shape, t.dtype.words), UINT32) if is_key(t.dtype) else t.strong()
 
 

@@ -74,13 +74,15 @@ def _disjoint(block: Block, fact: Fact) -> bool:
     return True
 
 
-def covers(kernel: Kernel, block: Block) -> bool:
-    """Whether the cells of a kernel see every block of an operand."""
+def covers(kernel: Kernel, block: Block, fixed: Sequence[tuple[int, int]] = ()) -> bool:
+    """Whether the cells of a kernel (those with the `fixed` ids) see every block of an operand."""
     fact = map_of(kernel, block)
     if fact is None or fact.table is None or any(block.element):
         return block.index_map is None
     wanted = int(np.prod([-(-n // s) for n, s in zip(block.array.shape, block.sizes, strict=True)], dtype=np.int64))
-    return np.unique(linear_index(block, fact.table)).size == wanted
+    known = dict(fixed)
+    table = fact.table[tuple(known.get(a, slice(None)) for a in fact.axes)]
+    return np.unique(linear_index(block, table)).size == wanted
 
 
 def state_block(kernel: Kernel, parts: Phases, position: int) -> Block:
@@ -232,7 +234,7 @@ class _Builder:
         """Outputs whose blocks the cells do not all see start as zeros, or as what is given of the cotangent."""
         keys = [key for key, _ in self.inputs]
         for number, (p, block) in enumerate(self.outputs):
-            if p in self.scattered or covers(self.kernel, self.block_of(p)):
+            if p in self.scattered or covers(self.kernel, self.block_of(p), self.cells.fixed):
                 continue
             if ("ct", p) in keys:
                 self.aliases.append((keys.index(("ct", p)), number))

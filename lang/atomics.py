@@ -224,17 +224,17 @@ def _atomic(kind: str, doc: str) -> Callable[..., Any]:
         )[0]
 
     atomic.__name__ = atomic.__qualname__ = f"atomic_{kind}"
-    atomic.__doc__ = f"{doc} `ref[idx]` where `mask` is true, as one step; gives what was there before."
+    atomic.__doc__ = f"{doc} where `mask` is true, as one step; gives what was there before."
     return atomic
 
 
-atomic_add = _atomic("add", "Add `val` to")
-atomic_max = _atomic("max", "Raise to `val`")
-atomic_min = _atomic("min", "Lower to `val`")
-atomic_and = _atomic("and", "And `val` into")
-atomic_or = _atomic("or", "Or `val` into")
-atomic_xor = _atomic("xor", "Exclusive-or `val` into")
-atomic_xchg = _atomic("xchg", "Store `val` in")
+atomic_add = _atomic("add", "Add `val` to `ref[idx]`")
+atomic_max = _atomic("max", "Make `ref[idx]` at least `val`")
+atomic_min = _atomic("min", "Make `ref[idx]` at most `val`")
+atomic_and = _atomic("and", "Bitwise `ref[idx] &= val`")
+atomic_or = _atomic("or", "Bitwise `ref[idx] |= val`")
+atomic_xor = _atomic("xor", "Bitwise `ref[idx] ^= val`")
+atomic_xchg = _atomic("xchg", "Store `val` in `ref[idx]`")
 
 
 def atomic_cas(ref: Any, cmp: Any, val: Any, *, mask: Any = None) -> Any:

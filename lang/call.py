@@ -138,7 +138,7 @@ class _Request:
     """Everything about a call but its operands; builds the Kernel for their types, once for each."""
 
     def __init__(self, body: Any, out_shape: Any, spec: GridSpec, aliases: dict[int, int], semantics: Any,
-                 interpret: bool, name: str, settings: tuple[tuple[str, Any], ...] = ()):  # fmt: skip
+                 interpret: Any, name: str, settings: tuple[tuple[str, Any], ...] = ()):  # fmt: skip
         self.body, self.spec, self.aliases, self.interpret, self.name = body, spec, aliases, interpret, name
         self.settings = settings
         self.grid = blocks.as_grid(spec.grid)

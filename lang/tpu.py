@@ -60,7 +60,7 @@ class CompilerParams:
 
 
 def roll(x: Any, shift: Any, axis: int) -> Any:
-    """An array with its elements moved along an axis by `shift` (which may be traced), those past the end to the start."""
+    """An array with its elements moved along an axis by `shift` (may be traced), those past the end to the start."""
     shape = shape_of(x)
     n = shape[axis]
     shift = np.int32(int(shift) % n) if isinstance(shift, (int, np.integer)) else convert_element_type(shift, INT32)

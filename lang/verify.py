@@ -16,6 +16,7 @@ from ..core.errors import KernelError, OutOfBoundsError, RaceError, UncoveredOut
 from ..core.ir import Effect
 from ..core.types import MemorySpace
 from .affine import Fact, facts
+from .aliasing import check_aliases
 from .kernel import Block, Kernel
 
 
@@ -51,6 +52,7 @@ def verify(kernel: Kernel) -> list[Finding]:
         findings.append(_order(kernel, block))
         findings.append(_coverage(kernel, o, block))
     _check_carries(kernel)
+    check_aliases(kernel, map_of)
     unknown = [f for f in findings if f.verdict == "unknown"]
     if unknown and current().strict_kernels:
         f = unknown[0]
@@ -232,13 +234,14 @@ def _check_carries(kernel: Kernel) -> None:
     from .phases import carry_of
     from .plain import plain
 
-    if kernel.semantics is None or "parallel" not in kernel.semantics:
+    semantics = kernel.semantics
+    if semantics is None or "parallel" not in semantics:
         return
     kernel = plain(kernel)
     for number, ref in enumerate(kernel.body.inputs[kernel.splits[3] :]):
         shown = kernel.scratch[number].array.show()
         for axis in carry_of(kernel, ref):
-            if kernel.semantics[axis] == "parallel":
+            if semantics[axis] == "parallel":
                 raise RaceError(
                     f"kernel {kernel.name}: scratch {number} of {shown} carries values from cell to cell along axis "
                     f"{axis} of the grid {kernel.grid}, which is declared parallel",
@@ -247,6 +250,8 @@ def _check_carries(kernel: Kernel) -> None:
 
 
 def _coverage(kernel: Kernel, number: int, block: Block) -> Finding:
+    if 0 in block.array.shape:
+        return Finding("wholly written", block.name, "proved")
     aliased = any(o == number for _, o in kernel.aliases)
     _, _, inputs, _, _ = kernel.splits
     if not aliased and not any(Effect(k, inputs + number) in kernel.body.effects for k in ("write", "accumulate")):

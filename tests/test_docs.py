@@ -7,7 +7,8 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from tilewright import errors
+import tilewright
+from tilewright.core import errors
 from tilewright.core.config import ENVIRONMENT, Config
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -68,7 +69,7 @@ def test_the_catalogue_of_errors_is_complete():
             found[named[1]] = named[2] or ""
             assert len(row) == 3 and row[1] and row[2], row
     classes = {n: c for n, c in vars(errors).items() if isinstance(c, type) and issubclass(c, errors.TilewrightError)}
-    assert sorted(found) == sorted(classes)
+    assert sorted(found) == sorted(classes) == sorted(tilewright.errors.__all__)
     for name, bases in found.items():
         for base in filter(None, bases.split(", ")):
             assert issubclass(classes[name], getattr(builtins, base)), (name, base)

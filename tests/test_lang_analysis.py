@@ -4,16 +4,20 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.corpus.corners import CORNERS
 from tests.corpus.small import EXAMPLES, rand
 from tests.test_lang_kernels import kernel_of
 from tilewright import lang as tl
 from tilewright import lax
 from tilewright import numpy as tnp
-from tilewright.lang.additive import route_of
+from tilewright.core.types import is_inexact
+from tilewright.lang.additive import pieces, route_of
 from tilewright.lang.affine import facts
-from tilewright.lang.differentiate import derivative_plan
+from tilewright.lang.differentiate import derivative_plan, jvp_kernel, strategy
 from tilewright.lang.kernel import trace_map
 from tilewright.lang.phases import carry_axes, phases
+from tilewright.lang.sweep import Sweep
+from tilewright.lang.vectorize import batched_kernel
 from tilewright.lang.verify import verify
 from tilewright.xla_backend.kernel import kernel_program
 
@@ -187,3 +191,20 @@ def test_half_precision_with_a_wide_accumulator():
 
 def test_operands_keep_their_names():
     assert [b.name for b in kernel("pytrees").inputs] == ["pair['a']", "pair['b'][0]"]
+
+
+@pytest.mark.parametrize("example", EXAMPLES + CORNERS, ids=lambda e: e.name)
+def test_derived_kernels_are_verified_clean(example):
+    """jvp, forward, backward and batched kernels are in bounds, wholly written and free of races too."""
+    made = kernel_of(example)
+    active = tuple(i for i, b in enumerate(made.inputs) if is_inexact(b.array.dtype))
+    rows = (False,) * len(made.prefetch) + (True,) * len(made.inputs)
+    derived = [jvp_kernel(made, active), batched_kernel(made, 3, rows)]
+    plan = strategy(made, active)
+    if isinstance(plan, Sweep):
+        derived += [plan.forward, plan.backward]
+    else:
+        wanted = tuple(made.splits[1] + i for i in active)
+        derived += [plan.forward, *(p.kernel for stage in plan.stages if stage.given for p in pieces(stage, wanted))]
+    for one in derived:
+        verify(one)

@@ -4,19 +4,20 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.corpus.corners import CORNERS
 from tests.corpus.small import EXAMPLES, Example, rand
 from tilewright import lang as tl
 from tilewright import numpy as tnp
 from tilewright.core import tree
 
-SMOOTH = [e for e in EXAMPLES if e.name not in ("program_ids", "histogram")]
+SMOOTH = [e for e in EXAMPLES + CORNERS if e.name not in ("program_ids", "histogram")]
 
 
-def floats(example: Example):
+def floats(example: Example, **options):
     """A function of the float operands alone, those operands, and directions for them."""
     leaves, structure = tree.flatten(tuple(example.operands))
     places = [i for i, x in enumerate(leaves) if x.dtype == np.float32]
-    call = example.call()
+    call = example.call(**options)
 
     def f(*xs):
         full = list(leaves)
@@ -119,14 +120,12 @@ def test_vmap_of_grad_and_grad_of_vmap(example):
         np.testing.assert_allclose(np.asarray(a)[1], b, rtol=1e-3, atol=1e-4)
 
 
-@curved
+@pytest.mark.parametrize("example", SMOOTH, ids=lambda e: e.name)
 def test_interpreted_derivatives_are_the_compiled(example):
     f, xs, _ = floats(example)
     ws = weights(f(*xs))
     compiled = tw.vjp(f, *xs)[1](ws)
-    leaves, structure = tree.flatten(tuple(example.operands))
-    call = example.call(interpret=True)
-    interpreted = tw.vjp(lambda *xs: tuple(tree.leaves(call(*structure.unflatten(xs)))), *xs)[1](ws)
+    interpreted = tw.vjp(floats(example, interpret=True)[0], *xs)[1](ws)
     for a, b in zip(compiled, interpreted, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
 

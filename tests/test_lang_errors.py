@@ -201,6 +201,11 @@ def test_alias_of_another_type():
     )
 
 
+def test_alias_read_where_another_cell_writes():
+    options = {"in_specs": [spec((4,), lambda i: 1 - i)], "input_output_aliases": {0: 0}}
+    refused(RaceError, "kernel double", "x_ref", "o_ref", "cell (0,)", "cell (1,)", "aliased", **options)
+
+
 def test_alias_that_does_not_exist():
     refused(ArgumentError, "{0: 3}", input_output_aliases={0: 3})
 

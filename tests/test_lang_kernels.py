@@ -5,12 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.corpus.corners import CORNERS
 from tests.corpus.small import EXAMPLES, Example
 from tilewright import lang as tl
 from tilewright.core.evaluate import evaluate
 from tilewright.xla_backend.kernel import kernel_program
 
-by_name = pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.name)
+by_name = pytest.mark.parametrize("example", EXAMPLES + CORNERS, ids=lambda e: e.name)
 
 
 def kernel_of(example: Example) -> tl.Kernel:

@@ -76,3 +76,11 @@ def test_edges(function):
     args = [np.array(column, np.float64) for column in zip(*points, strict=True)]
     with config(enable_x64=True):
         np.testing.assert_allclose(function(*args), reference(*args), rtol=1e-12)
+
+
+def test_functions_take_the_names_of_jax():
+    x, a = np.float32(0.5), np.float32(2.0)
+    np.testing.assert_allclose(lax.igamma(a=a, x=x), 1 - lax.igammac(a=a, x=x), rtol=1e-5)
+    np.testing.assert_allclose(lax.betainc(a=a, b=a, x=x), 0.5, rtol=1e-5)
+    assert lax.nextafter(x1=x, x2=a) > 0.5
+    assert lax.zeta(x=a, q=a) > 0 and lax.polygamma(m=a, x=a) < 0 and lax.igamma_grad_a(a=a, x=x) < 0

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from tests.test_laws import CASES, as_list, operands
+from tests.test_laws import CASES, as_list, differentiable, function_of, operands
+from tilewright.core.api import jvp, vjp, vmap
 from tilewright.core.evaluate import apply
 from tilewright.core.trace import typeof
 from tilewright.kernels import GLUE, TEMPLATES, check_complete
@@ -109,3 +110,56 @@ def test_a_whole_array_tile_is_the_primitive(case):
     names = [e.primitive.name for e in kernel.body.eqns if e.primitive.name not in ("get", "swap")]
     if all(np.prod(t.shape) for t in (*types, *template.results(types, case.params))):
         assert names == [case.primitive.name]
+
+
+DERIVED = [p for p in thinned(TILED) if differentiable(p.values[0]) and str(p.values[0].types[0].dtype) == "float32"]
+
+
+def tiled_function(case, data):
+    """The template at drawn tiles as a function of the differentiated operands, the primitive alike, and those."""
+    template, args = TEMPLATES[case.primitive], operands(case)
+    types = [typeof(a) for a in args]
+    tiles = draw_tiles(data, template.loops(types, case.params))
+    mask = differentiable(case)
+    plain, xs = function_of(case, args, mask, case.params)
+    chosen = [i for i, m in enumerate(mask) if m]
+
+    def tiled(*xs):
+        full = list(args)
+        for i, x in zip(chosen, xs, strict=True):
+            full[i] = x
+        outs = as_list(template(*full, tiles=tiles, **case.params))
+        return [o for o in outs if np.issubdtype(o.dtype, np.inexact)]
+
+    return tiled, plain, xs
+
+
+@pytest.mark.parametrize("case", DERIVED)
+def test_derivatives_of_tiles_are_those_of_the_primitive(case):
+    @settings(1)
+    @hypothesis.given(st.data())
+    def check(data):
+        tiled, plain, xs = tiled_function(case, data)
+        rng = np.random.default_rng(0)
+        ts = [rng.standard_normal(x.shape).astype(x.dtype) for x in xs]
+        found, tangents = jvp(tiled, xs, ts)
+        expected, wanted = jvp(plain, xs, ts)
+        close(tangents, wanted, case)
+        outs, pullback = vjp(tiled, *xs)
+        _, wanted_pullback = vjp(plain, *xs)
+        cts = [rng.standard_normal(o.shape).astype(o.dtype) for o in outs]
+        close(pullback(cts), wanted_pullback(cts), case)
+
+    check()
+
+
+@pytest.mark.parametrize("case", DERIVED)
+def test_vmap_of_tiles_is_that_of_the_primitive(case):
+    @settings(1)
+    @hypothesis.given(st.data())
+    def check(data):
+        tiled, plain, xs = tiled_function(case, data)
+        stacked = [np.stack([x, x * np.asarray(0.5, x.dtype)]) for x in xs]
+        close(vmap(tiled)(*stacked), vmap(plain)(*stacked), case)
+
+    check()

@@ -237,3 +237,69 @@ def test_a_primitive_of_ones_own_has_every_power():
     )
     close(triple.bind(X), 3 * X)
     close(tw.jit(tw.vmap(tw.grad(lambda x: triple.bind(x) ** 2)))(X), 18 * X, 1e-5, 1e-5)
+
+
+METHODS = "var std mean sum prod max min ptp argmax cumsum conj real imag T size ndim".split()
+
+
+@pytest.mark.parametrize("wrap", [
+    tw.jit, lambda f: lambda x: tw.jvp(f, (x,), (x,))[0], lambda f: lambda x: tw.vjp(f, x)[0],
+    lambda f: lambda x: tw.vmap(f)(x[None])[0]], ids=["jit", "jvp", "vjp", "vmap"])  # fmt: skip
+def test_methods_of_tracers_are_those_of_arrays(wrap):
+    # A tracer's own attributes must not hide one: `var` once did.
+    for name in METHODS:
+        def call(x, name=name):
+            found = getattr(x, name)
+            return found() if callable(found) else found * tnp.ones(())
+
+        x = tnp.asarray(X)
+        close(wrap(call)(x), call(x), 1e-5, 1e-5)
+
+
+def test_results_are_arrays_even_where_numbers_pass_through():
+    value, slope = tw.value_and_grad(lambda x: x)(1.0)
+    assert isinstance(value, tw.Array) and isinstance(slope, tw.Array)
+    assert isinstance(tw.grad(lambda x: 3.0)(1.0), tw.Array)
+
+
+def test_a_tracer_is_an_instance_of_array():
+    seen = []
+    tw.jit(lambda x: seen.append(isinstance(x, tw.Array)))(1.0)
+    assert seen == [True] and not isinstance(np.ones(2), tw.Array) and not isinstance(1.0, tw.Array)
+
+
+def test_hessian_through_a_kernel():
+    from tilewright import lang as tl
+
+    def body(x, o):
+        e = tnp.exp(x[...] - x[...].max(-1, keepdims=True))
+        o[...] = e / e.sum(-1, keepdims=True)
+
+    spec = tl.BlockSpec((1, 4), lambda i: (i, 0))
+    kernel = tl.kernel_call(body, out_shape=tw.ShapeDtypeStruct((2, 4), "float32"), grid=2, in_specs=[spec], out_specs=spec)
+    x = np.arange(8, dtype="f").reshape(2, 4) / 8
+
+    def plain(x):
+        e = tnp.exp(x)
+        return e / e.sum(-1, keepdims=True)
+
+    close(tw.hessian(lambda x: (kernel(x) ** 2).sum())(x), tw.hessian(lambda x: (plain(x) ** 2).sum())(x), 1e-4, 1e-4)
+
+
+def test_settings_as_functions():
+    with tw.enable_x64(True):
+        assert tnp.zeros(2).dtype == np.float64
+    with tw.disable_jit():
+        assert tw.jit(lambda x: 1 if x > 0 else 2)(1.0) == 1
+    assert tnp.zeros(2).dtype == np.float32 and not tw.config.disable_jit
+
+
+def test_trees_take_the_keywords_of_jax():
+    assert tw.tree.reduce(lambda a, b: a + b, (1, 2), initializer=3) == 6
+    assert tw.tree_util.keystr(keys=tw.tree_util.tree_leaves_with_path({"a": 1})[0][0]) == "['a']"
+    outer, inner = tw.tree.structure((0, 0)), tw.tree.structure({"a": 0})
+    turned = tw.tree.transpose(outer_treedef=outer, inner_treedef=inner, pytree_to_transpose=({"a": 1}, {"a": 2}))
+    assert turned == {"a": (1, 2)}
+    assert tw.tree.broadcast(prefix_tree=1, full_tree={"a": 0, "b": 0}) == {"a": 1, "b": 1}
+    found = tw.tree.leaves_with_path({"a": (1, 2)}, is_leaf=lambda path, _: len(path) == 1, is_leaf_takes_path=True)
+    assert [leaf for _, leaf in found] == [(1, 2)]

@@ -104,7 +104,7 @@ def _extreme(dtype: Any, low: bool) -> Any:
         return np.array(least if low else most).astype(dtype)[()]
     infinite = np.array(-np.inf if low else np.inf)
     if of == "complex":
-        return (infinite + 1j * infinite).astype(dtype)[()]
+        return np.array(complex(infinite, infinite)).astype(dtype)[()]
     converted = infinite.astype(dtype)[()]
     if np.isinf(np.float32(converted)):
         return converted

@@ -1,0 +1,60 @@
+"""`TEMPLATES`: primitive to template, one table; `GLUE`: what stays outside kernels, with the reason."""
+
+from __future__ import annotations
+
+from ..core.errors import UnsupportedError
+from ..core.primitive import Primitive
+from ..core.primitives import (
+    callback,
+    checkpoint,
+    collective,
+    control,
+    custom_calls,
+    jit,
+    random,
+    ref,
+)
+from ..core.primitives.catalogue import ALL
+from . import contract, conv, cumulative, elementwise, index, reduce, shape, sort, window
+from . import random as random_kernels
+from .template import Template
+
+TEMPLATES: dict[Primitive, Template] = {
+    **elementwise.TEMPLATES,
+    **reduce.TEMPLATES,
+    **contract.TEMPLATES,
+    **conv.TEMPLATES,
+    **window.TEMPLATES,
+    **cumulative.TEMPLATES,
+    **shape.TEMPLATES,
+    **index.TEMPLATES,
+    **sort.TEMPLATES,
+    **random_kernels.TEMPLATES,
+}
+
+_PROGRAM = "holds Programs and no arithmetic of its own: the operations inside become kernels, it stays around them"
+_NOTHING = "moves and computes nothing: its result is its operand, so that a kernel would only copy memory"
+_KEYS = "another view of the same words in memory: keys are a type of the trace, kernels see words already"
+_INSIDE = "an access to a Ref, which exists only inside a kernel's body: it is what kernels are made of"
+_HOST = "runs Python on the host, which no kernel dialect can call"
+_COLLECTIVE = "exchanges data between devices (or the rows of a vmap), which a kernel on one device cannot reach"
+
+GLUE: dict[Primitive, str] = {
+    **{p: _PROGRAM for p in (*jit.PRIMITIVES, *control.PRIMITIVES, *custom_calls.PRIMITIVES, checkpoint.checkpoint_p)},
+    **{p: _NOTHING for p in (checkpoint.optimization_barrier_p, checkpoint.name_p, random.random_clone_p)},
+    **{p: _KEYS for p in (random.random_wrap_p, random.random_unwrap_p)},
+    **{p: _INSIDE for p in ref.PRIMITIVES},
+    **{p: _HOST for p in callback.PRIMITIVES},
+    **{p: _COLLECTIVE for p in collective.PRIMITIVES},
+}
+
+MISSING: tuple[Primitive, ...] = tuple(p for p in ALL if p not in TEMPLATES and p not in GLUE)
+
+
+def check_complete() -> None:
+    """Raises UnsupportedError where a primitive has neither a template nor a reason to have none, or both."""
+    both = [p.name for p in ALL if p in TEMPLATES and p in GLUE]
+    if MISSING or both:
+        raise UnsupportedError(
+            f"primitives without a template or an entry in GLUE: {[p.name for p in MISSING]}; with both: {both}",
+            "give each one of the two, in kernels/catalogue.py")  # fmt: skip

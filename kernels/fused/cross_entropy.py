@@ -1,0 +1,370 @@
+"""Cross entropy of integer labels, and of a linear layer without ever holding its logits.
+
+`loss = logsumexp(logits) - logits[label]`, `dlogits = softmax(logits) - onehot(label)`. For `logits = x @ w` the
+gradients are `dx = dlogits @ w.T` and `dw = x.T @ dlogits`, both sums over blocks of logits, which are made, used
+and dropped. Where the loss is one number its cotangent only scales, so that one pass gives value and gradient (the
+observation of Hsu et al., Liger Kernel, 2024, arXiv:2410.10989); blocks of the vocabulary with a running maximum
+and sum (Milakov and Gimelshein, 2018, arXiv:1805.02867) where a row of logits does not fit.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+from ... import lax
+from ... import numpy as jnp
+from ...core.errors import ArgumentError, ShapeError
+from ...core.primitives.custom import custom_vjp
+from ...core.trace import shape_of
+from ...lang import cpu
+from ...lang.block import VMEM, BlockSpec
+from ...lang.call import kernel_call
+from ...lang.ops import cdiv, num_programs, program_id, when
+from ..cost import Cost
+from .operation import Operation, as_rows, dtype_of, like, nbytes, row_spec, row_tile, vector_spec, work_dtype
+
+LOGITS_BYTES = 2**26  # of logits in float32 that one cell of the one-pass form makes
+REDUCTIONS = ("mean", "sum", "none")
+
+
+def _hit(logits: Any, labels: Any, first: Any = 0) -> Any:
+    """Where the labels are among the columns of a block that starts at column `first`."""
+    columns = lax.broadcasted_iota(jnp.int32, shape_of(logits), 1) + first
+    return columns == labels[:, None]
+
+
+def _statistics(logits: Any, hit: Any) -> tuple[Any, Any, Any, Any]:
+    """Exponentials, their sum, the logarithm of the true sum, and the logit of the label, by row."""
+    top = logits.max(-1, keepdims=True)
+    power = jnp.exp(logits - top)
+    total = power.sum(-1, keepdims=True)
+    return power, total, (jnp.log(total) + top)[:, 0], jnp.where(hit, logits, 0).sum(-1)
+
+
+# ------------------------------------------------------------------------------------------- of logits
+
+
+def _forward(logits: Any, labels: Any, loss: Any, sums: Any) -> None:
+    x = logits[...].astype(sums.dtype)
+    _, _, total, chosen = _statistics(x, _hit(x, labels[...]))
+    loss[...] = total - chosen
+    sums[...] = total
+
+
+def _backward(logits: Any, labels: Any, sums: Any, ct: Any, out: Any) -> None:
+    x = logits[...].astype(sums.dtype)
+    share = jnp.exp(x - sums[...][:, None])
+    out[...] = ((share - _hit(x, labels[...])) * ct[...][:, None]).astype(out.dtype)
+
+
+def _run_forward(logits: Any, labels: Any, target: Any) -> list[Any]:
+    m, n = shape_of(logits)
+    rows, work = row_tile(m, n * 4, target), work_dtype(logits)
+    vector = vector_spec(rows)
+    return kernel_call(
+        _forward, [like(logits, (m,), work)] * 2, grid=cdiv(m, rows), in_specs=[row_spec(rows, n), vector],
+        out_specs=[vector, vector], name="cross_entropy",
+    )(logits, labels)  # fmt: skip
+
+
+def _logits_vjp(target: Any) -> Any:
+    @custom_vjp
+    def call(logits: Any, labels: Any) -> Any:
+        return _run_forward(logits, labels, target)[0]
+
+    def forward(logits: Any, labels: Any) -> Any:
+        loss, sums = _run_forward(logits, labels, target)
+        return loss, (logits, labels, sums)
+
+    def backward(residuals: Any, ct: Any) -> Any:
+        logits, labels, sums = residuals
+        m, n = shape_of(logits)
+        rows = row_tile(m, n * 4, target)
+        row, vector = row_spec(rows, n), vector_spec(rows)
+        made = kernel_call(
+            _backward, like(logits), grid=cdiv(m, rows), in_specs=[row, vector, vector, vector], out_specs=row,
+            name="cross_entropy_backward",
+        )(logits, labels, sums, ct)  # fmt: skip
+        return made, None
+
+    call.defvjp(forward, backward)
+    return call
+
+
+def _flat_labels(labels: Any, leading: tuple[int, ...], what: str) -> Any:
+    labels = jnp.asarray(labels)
+    if shape_of(labels) != leading:
+        raise ShapeError(f"{what}: labels {shape_of(labels)} for rows {leading}", "give one label for each row")
+    if not jnp.issubdtype(dtype_of(labels), jnp.integer):
+        raise ArgumentError(f"{what}: labels of dtype {dtype_of(labels)}", "labels are numbers of classes, integers")
+    return labels.reshape(math.prod(leading)).astype(jnp.int32)
+
+
+def cross_entropy(logits: Any, labels: Any, *, target: Any = "cpu") -> Any:
+    """`logsumexp(logits) - logits[label]` over the last axis: (..., V) and integers (...) give (...), in float32 or more.
+
+    A label out of range counts as no class: the row's loss is its logsumexp.
+
+    >>> import numpy as np
+    >>> print(np.asarray(cross_entropy(np.zeros((1, 4), np.float32), np.array([2]))).round(4))
+    [1.3863]
+    """
+    logits = jnp.asarray(logits)
+    leading = shape_of(logits)[:-1]
+    flat = _flat_labels(labels, leading, "cross_entropy")
+    if 0 in shape_of(logits):
+        return cross_entropy_reference(logits, flat.reshape(leading))
+    return _logits_vjp(target)(as_rows(logits), flat).reshape(leading)
+
+
+def cross_entropy_reference(logits: Any, labels: Any) -> Any:
+    logits = logits.astype(work_dtype(logits))
+    hit = labels[..., None] == lax.broadcasted_iota(jnp.int32, shape_of(logits), len(shape_of(logits)) - 1)
+    top = lax.stop_gradient(logits.max(-1, keepdims=True, initial=-jnp.inf))
+    return (jnp.log(jnp.exp(logits - top).sum(-1)) + top[..., 0]) - jnp.where(hit, logits, 0).sum(-1)
+
+
+def cross_entropy_cost(logits: Any, labels: Any) -> Cost:
+    size = math.prod(shape_of(logits))
+    rows = size // max(shape_of(logits)[-1], 1)
+    return Cost(5 * size, size + rows, nbytes(logits, labels) + rows * work_dtype(logits).itemsize)
+
+
+# ------------------------------------------------------------------------------------ of a linear layer
+
+
+def _dot(a: Any, b: Any, axes: tuple[int, int], dtype: Any) -> Any:
+    return lax.dot_general(a, b, (((axes[0],), (axes[1],)), ((), ())), preferred_element_type=dtype)
+
+
+def _value_body(x: Any, labels: Any, w: Any, loss: Any, sums: Any, top: Any, total: Any, chosen: Any, *, size: int) -> None:
+    """A block of logits against the running maximum, sum and chosen logit of its rows."""
+    j, columns = program_id(1), shape_of(w)[1]
+
+    @when(j == 0)
+    def _() -> None:
+        top[...] = jnp.full(top.shape, -jnp.inf, top.dtype)
+        total[...] = jnp.zeros(total.shape, total.dtype)
+        chosen[...] = jnp.zeros(chosen.shape, chosen.dtype)
+
+    logits = _dot(x[...], w[...], (1, 0), top.dtype)
+    hit = _hit(logits, labels[...], j * columns)
+    if size % columns:
+        inside = lax.broadcasted_iota(jnp.int32, shape_of(logits), 1) + j * columns < size
+        logits = jnp.where(inside, logits, -jnp.inf)
+    old = top[...]
+    new = jnp.maximum(old, logits.max(-1))
+    total[...] = total[...] * jnp.exp(old - new) + jnp.exp(logits - new[:, None]).sum(-1)
+    top[...] = new
+    chosen[...] += jnp.where(hit, logits, 0).sum(-1)
+
+    @when(j == num_programs(1) - 1)
+    def _() -> None:
+        lse = top[...] + jnp.log(total[...])
+        loss[...] = lse - chosen[...]
+        sums[...] = lse
+
+
+def _value(x: Any, w: Any, labels: Any, rows: int, columns: int) -> list[Any]:
+    """Loss and logsumexp of every row."""
+    (m, d), n = shape_of(x), shape_of(w)[1]
+    work, vector = work_dtype(x, w), vector_spec(rows)
+    return kernel_call(
+        functools.partial(_value_body, size=n), [like(x, (m,), work)] * 2, grid=(cdiv(m, rows), cdiv(n, columns)),
+        in_specs=[row_spec(rows, d), vector, BlockSpec((d, columns), lambda i, j: (0, j), fill=0)],
+        out_specs=[vector, vector], scratch_shapes=[VMEM((rows,), work)] * 3, name="linear_cross_entropy",
+        compiler_params=cpu.CompilerParams(LOGITS_BYTES),
+    )(x, labels, w)  # fmt: skip
+
+
+def _pass_body(x: Any, labels: Any, weights: Any, w: Any, start: Any, loss: Any, dx: Any, dw: Any) -> None:
+    """Everything of a block of whole rows of logits; `dw` sums over the cells."""
+    logits = _dot(x[...], w[...], (1, 0), loss.dtype)
+    hit = _hit(logits, labels[...])
+    power, total, lse, chosen = _statistics(logits, hit)
+    loss[...] = lse - chosen
+    weight = weights[...][:, None]
+    delta = (power * (weight / total) - jnp.where(hit, weight, 0)).astype(x.dtype)
+    dx[...] = _dot(delta, w[...], (1, 1), dw.dtype).astype(dx.dtype)
+    dw[...] += _dot(x[...], delta, (0, 0), dw.dtype)
+
+
+def _one_pass(x: Any, w: Any, labels: Any, weights: Any, rows: int) -> list[Any]:
+    """Loss of every row, and the gradients of the sum of the losses times the weights."""
+    (m, d), n = shape_of(x), shape_of(w)[1]
+    work, row, vector = work_dtype(x, w), row_spec(rows, d, fill=0), vector_spec(rows, fill=0)
+    whole = BlockSpec((d, n), lambda i: (0, 0))
+    return kernel_call(
+        _pass_body, [like(x, (m,), work), like(x), like(w, dtype=work)], grid=cdiv(m, rows),
+        in_specs=[row, vector, vector, whole, whole], out_specs=[vector, row, whole], input_output_aliases={4: 2},
+        name="linear_cross_entropy_pass", compiler_params=cpu.CompilerParams(rows * n * 4),
+    )(x, labels, weights, w, jnp.zeros((d, n), work))  # fmt: skip
+
+
+def _delta(x: Any, labels: Any, weights: Any, sums: Any, w: Any, j: Any) -> Any:
+    """The cotangent of a block of logits, from the known logsumexp; 0 past the ends, where the weight is 0 or w is."""
+    logits = _dot(x[...], w[...], (1, 0), sums.dtype)
+    hit = _hit(logits, labels[...], j * shape_of(w)[1])
+    return ((jnp.exp(logits - sums[...][:, None]) - hit) * weights[...][:, None]).astype(x.dtype)
+
+
+def _dx_body(x: Any, labels: Any, weights: Any, sums: Any, w: Any, dx: Any, total: Any) -> None:
+    j = program_id(1)
+
+    @when(j == 0)
+    def _() -> None:
+        total[...] = jnp.zeros(total.shape, total.dtype)
+
+    total[...] += _dot(_delta(x, labels, weights, sums, w, j), w[...], (1, 1), total.dtype)
+
+    @when(j == num_programs(1) - 1)
+    def _() -> None:
+        dx[...] = total[...].astype(dx.dtype)
+
+
+def _dw_body(x: Any, labels: Any, weights: Any, sums: Any, w: Any, dw: Any) -> None:
+    @when(program_id(1) == 0)
+    def _() -> None:
+        dw[...] = jnp.zeros(dw.shape, dw.dtype)
+
+    dw[...] += _dot(x[...], _delta(x, labels, weights, sums, w, program_id(0)), (0, 0), dw.dtype)
+
+
+def _tiled_gradients(x: Any, w: Any, labels: Any, weights: Any, sums: Any, rows: int, columns: int) -> tuple[Any, Any]:
+    """The gradients where a row of logits does not fit: each block of logits is made twice."""
+    (m, d), n = shape_of(x), shape_of(w)[1]
+    work, grid = work_dtype(x, w), (cdiv(m, rows), cdiv(n, columns))
+
+    def specs(turned: bool) -> list[BlockSpec]:
+        def at(i: Any, j: Any) -> tuple[Any, Any]:
+            return (j, i) if turned else (i, j)
+
+        vector = BlockSpec((rows,), lambda i, j: (at(i, j)[0],), fill=0)
+        return [BlockSpec((rows, d), lambda i, j: (at(i, j)[0], 0), fill=0), vector, vector, vector,
+                BlockSpec((d, columns), lambda i, j: (0, at(i, j)[1]), fill=0)]  # fmt: skip
+
+    params = cpu.CompilerParams(LOGITS_BYTES)
+    args = (x, labels, weights, sums, w)
+    dx = kernel_call(
+        _dx_body, like(x), grid=grid, in_specs=specs(False), out_specs=row_spec(rows, d),
+        scratch_shapes=[VMEM((rows, d), work)], name="linear_cross_entropy_dx", compiler_params=params,
+    )(*args)  # fmt: skip
+    dw = kernel_call(
+        _dw_body, like(w, dtype=work), grid=grid[::-1], in_specs=specs(True),
+        out_specs=BlockSpec((d, columns), lambda j, i: (0, j)), name="linear_cross_entropy_dw", compiler_params=params,
+    )(*args)  # fmt: skip
+    return dx, dw
+
+
+def _total_vjp(rows: int, columns: int) -> Any:
+    """The sum of the losses times weights, its gradients made in the same pass."""
+
+    @custom_vjp
+    def call(x: Any, w: Any, labels: Any, weights: Any) -> Any:
+        return (_value(x, w, labels, rows, columns)[0] * weights).sum()
+
+    def forward(x: Any, w: Any, labels: Any, weights: Any) -> Any:
+        if columns >= shape_of(w)[1]:
+            loss, dx, dw = _one_pass(x, w, labels, weights, rows)
+        else:
+            loss, sums = _value(x, w, labels, rows, columns)
+            dx, dw = _tiled_gradients(x, w, labels, weights, sums, rows, columns)
+        return (loss * weights).sum(), (dx, dw.astype(dtype_of(w)), loss)
+
+    def backward(residuals: Any, ct: Any) -> Any:
+        dx, dw, loss = residuals
+        return (dx * ct).astype(dtype_of(dx)), (dw * ct).astype(dtype_of(dw)), None, loss * ct
+
+    call.defvjp(forward, backward)
+    return call
+
+
+def _rows_vjp(rows: int, columns: int) -> Any:
+    """The loss of each row; the backward pass makes the logits again."""
+
+    @custom_vjp
+    def call(x: Any, w: Any, labels: Any) -> Any:
+        return _value(x, w, labels, rows, columns)[0]
+
+    def forward(x: Any, w: Any, labels: Any) -> Any:
+        loss, sums = _value(x, w, labels, rows, columns)
+        return loss, (x, w, labels, sums)
+
+    def backward(residuals: Any, ct: Any) -> Any:
+        x, w, labels, sums = residuals
+        if columns >= shape_of(w)[1]:
+            _, dx, dw = _one_pass(x, w, labels, ct, rows)
+        else:
+            dx, dw = _tiled_gradients(x, w, labels, ct, sums, rows, columns)
+        return dx, dw.astype(dtype_of(w)), None
+
+    call.defvjp(forward, backward)
+    return call
+
+
+def linear_cross_entropy(
+    x: Any, w: Any, labels: Any, *, weights: Any = None, reduction: str = "mean", rows: int | None = None,
+    columns: int | None = None,
+) -> Any:  # fmt: skip
+    """`cross_entropy(x @ w, labels)` that never holds the logits: (..., d), (d, V) and integers (...).
+
+    `weights`, one for each row, scale the losses; 'mean' divides by their sum, 'none' gives one loss for each row.
+    `rows` and `columns` are the block of logits made at once (by default whole rows, up to 64 MiB). Reverse mode
+    only.
+
+    Raises:
+      ArgumentError: an unknown reduction. ShapeError: shapes that do not fit.
+
+    >>> import numpy as np
+    >>> x, w = np.zeros((2, 3), np.float32), np.zeros((3, 4), np.float32)
+    >>> print(round(float(linear_cross_entropy(x, w, np.array([0, 1]))), 4))
+    1.3863
+    """
+    if reduction not in REDUCTIONS:
+        raise ArgumentError(f"linear_cross_entropy: reduction {reduction!r}", f"one of {', '.join(REDUCTIONS)}")
+    x, w = jnp.asarray(x), jnp.asarray(w)
+    if len(shape_of(w)) != 2 or not shape_of(x) or shape_of(x)[-1] != shape_of(w)[0]:
+        raise ShapeError(f"linear_cross_entropy of {shape_of(x)} and {shape_of(w)}", "shapes are (..., d) and (d, V)")
+    leading, n = shape_of(x)[:-1], shape_of(w)[1]
+    flat = _flat_labels(labels, leading, "linear_cross_entropy")
+    size = math.prod(leading)
+    if not size or not n or not shape_of(w)[0]:
+        return linear_cross_entropy_reference(x, w, jnp.asarray(labels), weights=weights, reduction=reduction)
+    columns = min(columns or n, n)
+    rows = min(rows or max(LOGITS_BYTES // (4 * columns), 8), size)
+    if reduction == "none":
+        loss = _rows_vjp(rows, columns)(as_rows(x), w, flat).reshape(leading)
+        return loss if weights is None else loss * weights
+    work = work_dtype(x, w)
+    scale = jnp.ones((size,), work) if weights is None else jnp.asarray(weights).reshape(size).astype(work)
+    if reduction == "mean":
+        scale = scale / scale.sum()
+    return _total_vjp(rows, columns)(as_rows(x), w, flat, scale)
+
+
+def linear_cross_entropy_reference(
+    x: Any, w: Any, labels: Any, *, weights: Any = None, reduction: str = "mean", rows: Any = None, columns: Any = None
+) -> Any:
+    logits = lax.dot_general(
+        x, w, (((len(shape_of(x)) - 1,), (0,)), ((), ())), preferred_element_type=work_dtype(x, w)
+    )
+    loss = cross_entropy_reference(logits, labels)
+    scale = jnp.ones_like(loss) if weights is None else weights
+    if reduction == "none":
+        return loss * scale
+    total = (loss * scale).sum()
+    return total if reduction == "sum" else total / scale.sum()
+
+
+def linear_cross_entropy_cost(x: Any, w: Any, labels: Any, **options: Any) -> Cost:
+    size = math.prod(shape_of(x)[:-1])
+    logits = size * shape_of(w)[1]
+    return Cost(logits * (2 * shape_of(w)[0] + 5), logits + size, nbytes(x, w, labels) + 4 * size)
+
+
+OPERATIONS = (
+    Operation("cross_entropy", cross_entropy, cross_entropy_reference, cross_entropy_cost),
+    Operation("linear_cross_entropy", linear_cross_entropy, linear_cross_entropy_reference, linear_cross_entropy_cost),
+)

@@ -1,0 +1,184 @@
+"""RMS, layer and group norm, with an optional residual that is added first.
+
+RMS norm: `x / sqrt(mean(x^2) + eps) * scale` (Zhang and Sennrich, 2019, arXiv:1910.07467). Layer norm:
+`(x - mean) / sqrt(var + eps) * scale + shift` (Ba et al., 2016, arXiv:1607.06450). Group norm: the same over groups
+of channels and all positions (Wu and He, 2018, arXiv:1803.08494). One kernel each: a row is read once, the sum with
+the residual is a second result. The derivatives are those of the kernels: cotangents of `scale` and `shift`, which
+all cells share, are sums over cells.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ... import lax
+from ... import numpy as jnp
+from ...core.errors import ShapeError
+from ...core.trace import shape_of
+from ...lang.block import BlockSpec
+from ...lang.call import kernel_call
+from ...lang.kernel import EDGE
+from ...lang.ops import cdiv
+from ..cost import Cost
+from .operation import Operation, as_rows, like, nbytes, row_spec, row_tile, work_dtype
+
+
+def _rms(x: Any, epsilon: float, axes: Any = -1) -> Any:
+    return x * lax.rsqrt((x * x).mean(axes, keepdims=True) + epsilon)
+
+
+def _centred(x: Any, epsilon: float, axes: Any = -1) -> Any:
+    return _rms(x - x.mean(axes, keepdims=True), epsilon, axes)
+
+
+def _checked(x: Any, vectors: tuple[Any, ...], residual: Any, what: str) -> int:
+    """The length of rows; an error where an operand does not fit."""
+    shape = shape_of(x)
+    if not shape:
+        raise ShapeError(f"{what} of a scalar", "give an array of rank 1 or more")
+    for v in vectors:
+        if v is not None and shape_of(v) != shape[-1:]:
+            raise ShapeError(f"{what}: a vector {shape_of(v)} for rows of {shape[-1]}", "scale and shift are (n,)")
+    if residual is not None and shape_of(residual) != shape:
+        raise ShapeError(f"{what}: a residual {shape_of(residual)} for {shape}", "a residual has the operand's shape")
+    return shape[-1]
+
+
+def _row_norm(formula: Any, name: str, x: Any, scale: Any, shift: Any, residual: Any, epsilon: float, target: Any) -> Any:
+    n = _checked(x, (scale, shift), residual, name)
+    m = math.prod(shape_of(x)[:-1])
+    work = work_dtype(x)
+    if not m or not n:
+        return x if residual is None else (x, x + residual)
+    rows = row_tile(m, n * work.itemsize, target)
+    row, shared = row_spec(rows, n, fill=EDGE if m % rows else None), BlockSpec((n,), lambda i: (0,))
+    given = [(as_rows(x), row), (None if residual is None else as_rows(residual), row), (scale, shared), (shift, shared)]
+    present = [a is not None for a, _ in given]
+    results = 1 if residual is None else 2
+
+    def body(*refs: Any) -> None:
+        ins, outs = iter(refs[:-results]), refs[-results:]
+        x, residual, scale, shift = (next(ins)[...].astype(work) if p else None for p in present)
+        if residual is not None:
+            x = x + residual
+            outs[1][...] = x.astype(outs[1].dtype)
+        y = formula(x, epsilon)
+        y = y if scale is None else y * scale
+        outs[0][...] = (y if shift is None else y + shift).astype(outs[0].dtype)
+
+    made = kernel_call(
+        body, [like(x, (m, n))] * results, grid=cdiv(m, rows), in_specs=[s for a, s in given if a is not None],
+        out_specs=[row_spec(rows, n)] * results, name=name,
+    )(*(a for a, _ in given if a is not None))  # fmt: skip
+    made = [y.reshape(shape_of(x)) for y in made]
+    return made[0] if residual is None else tuple(made)
+
+
+def rms_norm(
+    x: Any, scale: Any = None, *, residual: Any = None, epsilon: float = 1e-6, target: Any = "cpu"
+) -> Any:
+    """`x / sqrt(mean(x**2) + epsilon) * scale` over the last axis; with a residual, of `x + residual`, and that sum too.
+
+    >>> import numpy as np
+    >>> print(np.asarray(rms_norm(np.array([[3., -3.]], np.float32))).round(3))
+    [[ 1. -1.]]
+    """
+    x = jnp.asarray(x)
+    return _row_norm(_rms, "rms_norm", x, scale, None, residual, epsilon, target)
+
+
+def layer_norm(
+    x: Any, scale: Any = None, shift: Any = None, *, residual: Any = None, epsilon: float = 1e-5, target: Any = "cpu"
+) -> Any:
+    """`(x - mean) / sqrt(var + epsilon) * scale + shift` over the last axis; with a residual as `rms_norm`.
+
+    >>> import numpy as np
+    >>> print(np.asarray(layer_norm(np.array([[1., 3.]], np.float32))).round(3))
+    [[-1.  1.]]
+    """
+    x = jnp.asarray(x)
+    return _row_norm(_centred, "layer_norm", x, scale, shift, residual, epsilon, target)
+
+
+def group_norm(
+    x: Any, scale: Any = None, shift: Any = None, *, groups: int, residual: Any = None, epsilon: float = 1e-5
+) -> Any:
+    """Layer norm over all positions and the channels of each group: x is (batch, ..., C), scale and shift (C,).
+
+    Raises:
+      ShapeError: C is not a multiple of `groups`, or operands do not fit.
+
+    >>> import numpy as np
+    >>> print(np.asarray(group_norm(np.array([[[1., 5.], [3., 7.]]], np.float32), groups=2)).round(3))
+    [[[-1. -1.]
+      [ 1.  1.]]]
+    """
+    x = jnp.asarray(x)
+    c = _checked(x, (scale, shift), residual, "group_norm")
+    shape = shape_of(x)
+    if groups < 1 or c % groups or len(shape) < 2:
+        raise ShapeError(f"group_norm of {shape} in {groups} groups", "shapes are (batch, ..., C), groups divide C")
+    if 0 in shape:
+        return x if residual is None else (x, x + residual)
+    batch, positions, work = shape[0], math.prod(shape[1:-1]), work_dtype(x)
+    split = (batch, positions, groups, c // groups)
+    block = BlockSpec((None, positions, None, c // groups), lambda b, g: (b, 0, g, 0))
+    shared = BlockSpec((None, c // groups), lambda b, g: (g, 0))
+    given = [(a if a is None else jnp.asarray(a).reshape(split), block) for a in (x, residual)]
+    given += [(a if a is None else jnp.asarray(a).reshape(groups, c // groups), shared) for a in (scale, shift)]
+    present, results = [a is not None for a, _ in given], 1 if residual is None else 2
+
+    def body(*refs: Any) -> None:
+        ins, outs = iter(refs[:-results]), refs[-results:]
+        x, residual, scale, shift = (next(ins)[...].astype(work) if p else None for p in present)
+        if residual is not None:
+            x = x + residual
+            outs[1][...] = x.astype(outs[1].dtype)
+        y = _centred(x, epsilon, (0, 1))
+        y = y if scale is None else y * scale
+        outs[0][...] = (y if shift is None else y + shift).astype(outs[0].dtype)
+
+    made = kernel_call(
+        body, [like(x, split)] * results, grid=(batch, groups), in_specs=[s for a, s in given if a is not None],
+        out_specs=[block] * results, name="group_norm",
+    )(*(a for a, _ in given if a is not None))  # fmt: skip
+    made = [y.reshape(shape) for y in made]
+    return made[0] if residual is None else tuple(made)
+
+
+def _affine(y: Any, scale: Any, shift: Any, dtype: Any) -> Any:
+    y = y if scale is None else y * scale.astype(y.dtype)
+    return (y if shift is None else y + shift.astype(y.dtype)).astype(dtype)
+
+
+def _reference(formula: Any, default: float) -> Any:
+    def reference(x: Any, scale: Any = None, shift: Any = None, *, residual: Any = None, epsilon: float = default) -> Any:
+        total = x.astype(work_dtype(x)) if residual is None else x.astype(work_dtype(x)) + residual.astype(work_dtype(x))
+        y = _affine(formula(total, epsilon), scale, shift, x.dtype)
+        return y if residual is None else (y, total.astype(x.dtype))
+
+    return reference
+
+
+def group_norm_reference(
+    x: Any, scale: Any = None, shift: Any = None, *, groups: int, residual: Any = None, epsilon: float = 1e-5
+) -> Any:
+    total = x.astype(work_dtype(x)) if residual is None else x.astype(work_dtype(x)) + residual.astype(work_dtype(x))
+    shape = shape_of(x)
+    split = total.reshape(shape[0], math.prod(shape[1:-1]), groups, shape[-1] // groups)
+    y = _affine(_centred(split, epsilon, (1, 3)).reshape(shape), scale, shift, x.dtype)
+    return y if residual is None else (y, total.astype(x.dtype))
+
+
+def _cost(x: Any, *vectors: Any, residual: Any = None, **options: Any) -> Cost:
+    size = math.prod(shape_of(x))
+    moved = (2 if residual is None else 4) * nbytes(x) + nbytes(*vectors)
+    return Cost((6 + len(vectors)) * size, size // max(shape_of(x)[-1], 1), moved)
+
+
+OPERATIONS = (
+    Operation("rms_norm", rms_norm, _reference(_rms, 1e-6), _cost),
+    Operation("layer_norm", layer_norm, _reference(_centred, 1e-5), _cost),
+    Operation("group_norm", group_norm, group_norm_reference, _cost),
+)

@@ -1,0 +1,77 @@
+"""`Operation`: a fused operation with its plain reference and its cost; and what all of them share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...core.errors import ShapeError
+from ...core.trace import shape_of, typeof
+from ...core.types import ArrayType
+from ...lang.block import BlockSpec
+from ...lang.target import Target, target_of
+from ..cost import Cost
+
+FLOAT32 = np.dtype(np.float32)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """`function` and `reference` take the same arguments; `cost` takes them too and gives that of the forward pass."""
+
+    name: str
+    function: Callable[..., Any]
+    reference: Callable[..., Any]
+    cost: Callable[..., Cost]
+
+
+def nbytes(*arrays: Any) -> int:
+    """The bytes of arrays (or of their types); None counts nothing."""
+    types = [a if isinstance(a, ArrayType) else typeof(a) for a in arrays if a is not None]
+    return sum(math.prod(t.shape) * t.dtype.itemsize for t in types)  # type: ignore[union-attr]
+
+
+def dtype_of(x: Any) -> np.dtype:
+    return typeof(x).dtype  # type: ignore[union-attr]
+
+
+def work_dtype(*arrays: Any) -> np.dtype:
+    """What sums and exponentials are computed in: float32 at least."""
+    widest = max((dtype_of(a) for a in arrays), key=lambda d: d.itemsize)
+    return widest if widest.itemsize > 4 else FLOAT32
+
+
+def like(x: Any, shape: Sequence[int] | None = None, dtype: Any = None) -> ArrayType:
+    """The type of a result."""
+    return ArrayType(tuple(shape_of(x) if shape is None else shape), np.dtype(dtype or dtype_of(x)))
+
+
+def row_tile(rows: int, row_bytes: int, target: str | Target = "cpu", arrays: int = 4) -> int:
+    """How many rows a cell takes: all where the compiler fuses whole arrays, else a power of two that fits."""
+    target = target_of(target)
+    if target.whole_arrays:
+        return max(rows, 1)
+    fits = max(target.block_bytes // max(arrays * row_bytes, 1), 1)
+    return min(1 << (fits.bit_length() - 1), 1 << max(rows - 1, 0).bit_length())
+
+
+def row_spec(rows: int, width: int, **options: Any) -> BlockSpec:
+    """Some whole rows a cell."""
+    return BlockSpec((rows, width), lambda i, *_: (i, 0), **options)
+
+
+def vector_spec(rows: int, **options: Any) -> BlockSpec:
+    """One number for each row of a cell."""
+    return BlockSpec((rows,), lambda i, *_: (i,), **options)
+
+
+def as_rows(x: Any) -> Any:
+    """An array as a matrix of its last axis."""
+    shape = shape_of(x)
+    if not shape:
+        raise ShapeError("an operation over rows of a scalar", "give an array of rank 1 or more")
+    return x.reshape(math.prod(shape[:-1]), shape[-1])

@@ -1,0 +1,131 @@
+"""Softmax and log-softmax of rows: `exp(x - max) / sum(exp(x - max))`, and its logarithm.
+
+A kernel reads each row once. The tangent of softmax is `y * (t - sum(y * t))`, its own transpose; that of log-softmax
+`t - sum(exp(y) * t)`, with the transpose `t - exp(y) * sum(t)`. All are kernels of the result y, so x need not be kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ... import numpy as jnp
+from ...core.primitives.custom import custom_jvp, linear_call
+from ...core.trace import shape_of
+from ...lang.call import kernel_call
+from ...lang.ops import cdiv
+from ..cost import Cost
+from .operation import Operation, as_rows, like, nbytes, row_spec, row_tile, work_dtype
+
+
+def _softmax(x: Any) -> Any:
+    power = jnp.exp(x - x.max(-1, keepdims=True))
+    return power / power.sum(-1, keepdims=True)
+
+
+def _log_softmax(x: Any) -> Any:
+    shifted = x - x.max(-1, keepdims=True)
+    return shifted - jnp.log(jnp.exp(shifted).sum(-1, keepdims=True))
+
+
+def _softmax_tangent(y: Any, t: Any) -> Any:
+    return y * (t - (y * t).sum(-1, keepdims=True))
+
+
+def _log_softmax_tangent(y: Any, t: Any) -> Any:
+    return t - (jnp.exp(y) * t).sum(-1, keepdims=True)
+
+
+def _log_softmax_cotangent(y: Any, ct: Any) -> Any:
+    return ct - jnp.exp(y) * ct.sum(-1, keepdims=True)
+
+
+def _on_rows(formula: Callable[..., Any], name: str, target: Any, *arrays: Any) -> Any:
+    """A formula of whole rows, as a kernel over blocks of them, computed in float32 at least."""
+    m, n = shape_of(arrays[0])
+    work = work_dtype(*arrays)
+
+    def body(*refs: Any) -> None:
+        refs[-1][...] = formula(*(r[...].astype(work) for r in refs[:-1])).astype(refs[-1].dtype)
+
+    rows = row_tile(m, n * work.itemsize, target)
+    spec = row_spec(rows, n)
+    return kernel_call(
+        body, like(arrays[0]), grid=cdiv(m, rows), in_specs=[spec] * len(arrays), out_specs=spec, name=name
+    )(*arrays)
+
+
+def _with_tangent(formula: Any, tangent: Any, cotangent: Any, name: str) -> Callable[[Any], Any]:
+    def make(target: Any) -> Any:
+        @custom_jvp
+        def call(x: Any) -> Any:
+            return _on_rows(formula, name, target, x)
+
+        def rule(primals: Any, tangents: Any) -> Any:
+            y = call(*primals)
+            return y, linear_call(forward, backward, y, *tangents)
+
+        def forward(y: Any, t: Any) -> Any:
+            return _on_rows(tangent, f"{name}_tangent", target, y, t)
+
+        def backward(y: Any, ct: Any) -> Any:
+            return _on_rows(cotangent, f"{name}_cotangent", target, y, ct)
+
+        call.defjvp(rule)
+        return call
+
+    return make
+
+
+_SOFTMAX = _with_tangent(_softmax, _softmax_tangent, _softmax_tangent, "softmax")
+_LOG_SOFTMAX = _with_tangent(_log_softmax, _log_softmax_tangent, _log_softmax_cotangent, "log_softmax")
+
+
+def _apply(make: Any, x: Any, axis: int, target: Any) -> Any:
+    x = jnp.asarray(x)
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        x = x.astype(jnp.float32)
+    if 0 in shape_of(x):
+        return x
+    moved = jnp.moveaxis(x, axis, -1)
+    return jnp.moveaxis(make(target)(as_rows(moved)).reshape(shape_of(moved)), -1, axis)
+
+
+def softmax(x: Any, axis: int = -1, *, target: Any = "cpu") -> Any:
+    """`exp(x) / sum(exp(x))` over one axis, without overflow; sums in float32 at least.
+
+    >>> import numpy as np
+    >>> print(np.asarray(softmax(np.zeros(2, np.float32))))
+    [0.5 0.5]
+    """
+    return _apply(_SOFTMAX, x, axis, target)
+
+
+def log_softmax(x: Any, axis: int = -1, *, target: Any = "cpu") -> Any:
+    """The logarithm of `softmax` over one axis.
+
+    >>> import numpy as np
+    >>> print(np.asarray(log_softmax(np.zeros(1, np.float32))))
+    [0.]
+    """
+    return _apply(_LOG_SOFTMAX, x, axis, target)
+
+
+def _plain(formula: Callable[[Any], Any]) -> Callable[..., Any]:
+    def reference(x: Any, axis: int = -1) -> Any:
+        moved = jnp.moveaxis(x, axis, -1).astype(work_dtype(x))
+        return jnp.moveaxis(formula(moved), -1, axis).astype(x.dtype)
+
+    return reference
+
+
+def _cost(x: Any, axis: int = -1) -> Cost:
+    size = math.prod(shape_of(x))
+    return Cost(4 * size, size, 2 * nbytes(x))
+
+
+OPERATIONS = (
+    Operation("softmax", softmax, _plain(_softmax), _cost),
+    Operation("log_softmax", log_softmax, _plain(_log_softmax), _cost),
+)
