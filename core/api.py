@@ -469,6 +469,9 @@ def jacrev(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, hol
     return functools.wraps(fun, assigned=("__name__", "__doc__", "__module__"), updated=())(wrapped)
 
 
+jacobian = jacrev
+
+
 def _split(block: Any, flat: Sequence[Any], treedef: Any, single: bool, last: bool) -> Any:
     """Cut a Jacobian's long axis (last, or first) into one block per leaf and give it the leaf's shape."""
     from .primitives.shape import reshape, slice_in_dim

@@ -130,8 +130,8 @@ def setting(name: str, doc: str) -> Callable[..., contextlib.AbstractContextMana
     """The function of a setting's own name that puts it in force within a `with` block."""
     booleans = _KINDS[name] == "bool"
 
-    def context(value: Any = True if booleans else None) -> contextlib.AbstractContextManager[None]:
-        return config(**{name: value})
+    def context(new_val: Any = True if booleans else None) -> contextlib.AbstractContextManager[None]:
+        return config(**{name: new_val})
 
     context.__name__ = context.__qualname__ = name
     context.__doc__ = doc

@@ -3,8 +3,8 @@
 if __name__ != "tilewright.kernels":
     raise ImportError("import tilewright.kernels, not kernels: the repository root is on sys.path")
 
-from .catalogue import GLUE, MISSING, TEMPLATES, check_complete
+from .catalogue import GLUE, TEMPLATES, check_complete
 from .cost import Cost
 from .template import Cut, Loops, Parts, Template
 
-__all__ = ["Cost", "Cut", "GLUE", "Loops", "MISSING", "Parts", "TEMPLATES", "Template", "check_complete"]
+__all__ = ["Cost", "Cut", "GLUE", "Loops", "Parts", "TEMPLATES", "Template", "check_complete"]

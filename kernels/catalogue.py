@@ -48,13 +48,15 @@ GLUE: dict[Primitive, str] = {
     **{p: _COLLECTIVE for p in collective.PRIMITIVES},
 }
 
-MISSING: tuple[Primitive, ...] = tuple(p for p in ALL if p not in TEMPLATES and p not in GLUE)
-
 
 def check_complete() -> None:
     """Raises UnsupportedError where a primitive has neither a template nor a reason to have none, or both."""
+    missing = [p.name for p in ALL if p not in TEMPLATES and p not in GLUE]
     both = [p.name for p in ALL if p in TEMPLATES and p in GLUE]
-    if MISSING or both:
+    if missing or both:
         raise UnsupportedError(
-            f"primitives without a template or an entry in GLUE: {[p.name for p in MISSING]}; with both: {both}",
+            f"primitives without a template or an entry in GLUE: {missing}; with both: {both}",
             "give each one of the two, in kernels/catalogue.py")  # fmt: skip
+
+
+check_complete()

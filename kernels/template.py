@@ -211,8 +211,8 @@ class Template:
 
     def __call__(self, *args: Any, tiles: Tiles | None = None, target: str | Target = CPU, **params: Any) -> Any:
         """The primitive applied to arrays, as a kernel; results as the primitive gives them."""
-        types = [typeof(a) for a in args]
-        kernel, order = self.build(*types, tiles=tiles, target=target, **params)  # type: ignore[arg-type]
+        types: list[Any] = [typeof(a) for a in args]
+        kernel, order = self.build(*types, tiles=tiles, target=target, **params)
         raw = [random_unwrap_p.bind(a) if is_key(t.dtype) else a for a, t in zip(args, types, strict=True)]
         outs = kernel_call_p.bind(*(raw[i] for i in order), kernel=kernel)
         wanted = self.results(types, params)

@@ -52,7 +52,8 @@ class Span:
 
     def window(self, loop: int, tile: int) -> Window:
         step = tile * self.unit * self.stride // self.dilation
-        return Window(loop, -self.low // self.dilation, step, cdiv(self.rest + self.spread(tile), self.dilation), self.n)
+        size = cdiv(self.rest + self.spread(tile), self.dilation)
+        return Window(loop, -self.low // self.dilation, step, size, self.n)
 
 
 def spread_out(cut: Cut, block: Any, spans: Sequence[tuple[int, int, Span]], filler: Any) -> Any:

@@ -67,6 +67,7 @@ from .ops import (
 )
 from .pipeline import emit_pipeline, loop
 from .primitive import kernel_call_p
+from .visualize import visualize
 from .prng import (
     counter_bernoulli,
     counter_bits,
@@ -91,5 +92,5 @@ __all__ = [
     "multiple_of", "next_power_of_2", "no_block_spec", "num_programs", "pallas_call", "prng_random_bits", "prng_seed",
     "program_id", "run_scoped", "semaphore_read", "semaphore_signal", "semaphore_wait", "squeezed",
     "stateful_bernoulli", "stateful_bits", "stateful_normal", "stateful_uniform", "store", "swap", "sync_copy", "tpu",
-    "triton", "when",
+    "triton", "visualize", "when",
 ]  # fmt: skip

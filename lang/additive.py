@@ -110,6 +110,7 @@ class Cells:
 
     `given`: positions of Refs whose cotangent is an operand. `held`: positions of Refs that hold a saved value at
     first, and whose cotangent at first is wanted too. `counted`: positions of integer Refs that hold a saved value.
+    `fixed_inputs`: positions of float inputs that nothing is differentiated in.
     """
 
     kernel: Kernel
@@ -119,6 +120,7 @@ class Cells:
     given: tuple[int, ...]
     held: tuple[int, ...] = ()
     counted: tuple[int, ...] = ()
+    fixed_inputs: tuple[int, ...] = ()
 
     @functools.cached_property
     def axes(self) -> Axes:
@@ -132,7 +134,7 @@ class Cells:
     @functools.cached_property
     def active(self) -> Axes:
         """The positions of the Refs that carry derivatives."""
-        return tuple(i for i, v in enumerate(self.program.inputs) if is_active(v.type))
+        return tuple(i for i, v in enumerate(self.program.inputs) if is_active(v.type) and i not in self.fixed_inputs)
 
 
 @dataclass(frozen=True)
@@ -333,24 +335,24 @@ class Backward:
 
 
 @functools.lru_cache(maxsize=512)
-def class_a(kernel: Kernel, parts: Phases) -> Backward:
-    """Plan the derivative of a kernel of additive carries."""
+def class_a(kernel: Kernel, parts: Phases, active: Sequence[int]) -> Backward:
+    """Plan the derivative of a kernel of additive carries in its `active` inputs (positions among the body's)."""
     parts = replace(parts, **{n: flatten_control(getattr(parts, n)) for n in ("init", "main", "final")})
     first_out, end = kernel.splits[2], kernel.splits[4]
     floats = tuple(i for i in range(first_out, end) if is_active(kernel.body.inputs[i].type))
     states = tuple(p for p in parts.states if p in floats)
     emitted = tuple(p for p in range(first_out, kernel.splits[3]) if p in floats and p not in states)
+    still = tuple(i for i in range(kernel.splits[1], first_out) if i not in active)
     last = tuple((a, kernel.grid[a] - 1) for a in parts.carry)
     outs = tuple(p for p in states if p < kernel.splits[3])
-    final = Cells(kernel, parts, parts.final, last, outs)
+    final = Cells(kernel, parts, parts.final, last, outs, fixed_inputs=still)
     counted = tuple(p for p in parts.states if p not in floats and reads(parts.final, parts.final.inputs[p]))
     final = replace(final, held=tuple(p for p in states if final.linear.uses(p)), counted=counted)
-    main = Cells(kernel, parts, parts.main, (), (*states, *emitted))
+    main = Cells(kernel, parts, parts.main, (), (*states, *emitted), fixed_inputs=still)
     aliased = tuple(kernel.splits[2] + o for _, o in kernel.aliases)
     main = replace(main, held=tuple(p for p in emitted if p in aliased and not main.linear.only_added(p)))
-    init = Cells(kernel, parts, parts.init, tuple((a, 0) for a in parts.carry), states)
-    wanted = tuple(i for i in range(kernel.splits[1], first_out) if is_active(kernel.body.inputs[i].type))
-    found = pieces(final, wanted)
+    init = Cells(kernel, parts, parts.init, tuple((a, 0) for a in parts.carry), states, fixed_inputs=still)
+    found = pieces(final, tuple(active))
     needed = {p for piece in found for kind, p in piece.operands if kind == "held"}
     saved = tuple(p for p in parts.states if p in needed)
     return Backward(kernel, parts, saving(kernel, parts, saved), saved, (final, main, init))

@@ -11,7 +11,7 @@ from .kernel import Block, Kernel
 
 
 def check_aliases(kernel: Kernel, map_of: object) -> None:
-    """Raise `RaceError` where a cell reads, through an aliased operand, a block of the output that another cell writes."""
+    """Raise `RaceError` where a cell reads, through an aliased operand, a block that another cell writes."""
     for i, o in kernel.aliases:
         source, target = kernel.inputs[i], kernel.outputs[o]
         if Effect("read", kernel.splits[1] + i) not in kernel.body.effects:

@@ -105,9 +105,8 @@ def kernel_linearize(kernel: Kernel, primals: Sequence[Any], nonzero: Sequence[b
 def strategy(kernel: Kernel, active: tuple[int, ...]) -> Backward | Sweep:
     """How the reverse-mode derivative of a kernel is made: class A where its carries add up, else class B."""
     parts = phases(kernel)
-    if parts is not None:
-        return class_a(kernel, parts)
-    return class_b(kernel, tuple(kernel.splits[1] + i for i in active))
+    positions = tuple(kernel.splits[1] + i for i in active)
+    return class_b(kernel, positions) if parts is None else class_a(kernel, parts, positions)
 
 
 def run_sweep(

@@ -21,7 +21,7 @@ def kernels_of(program: Program) -> Iterator[Kernel]:
 
 
 def block_bytes(kernel: Kernel) -> int:
-    """Bytes that one cell of a kernel holds: blocks, as often as they are buffered (twice if they move), and scratch."""
+    """Bytes that a cell of a kernel holds: blocks, as often as they are buffered (twice if they move), and scratch."""
     total = 0
     for block in kernel.blocks:
         moves = block.buffers or 2 if block.index_map is not None and kernel.cells > 1 else 1

@@ -46,14 +46,16 @@ BAD = {
     "reverse through while": (
         lambda: tw.grad(lambda x: lax.while_loop(lambda c: c < 10.0, lambda c: c * 2.0, x))(1.0),
         errors.DifferentiationError, ["scan"]),
-    "float of tracer": (lambda: tw.jit(lambda x: float(x))(1.0), errors.ConcretizationError, ["Python float", "astype"]),
+    "float of tracer": (
+        lambda: tw.jit(lambda x: float(x))(1.0), errors.ConcretizationError, ["Python float", "astype"]),
     "item of tracer": (lambda: tw.jit(lambda x: x.item())(1.0), errors.ConcretizationError, ["outside", "debug.print"]),
     "no dtype": (lambda: tnp.zeros(2, "flot32"), errors.DtypeError, ["flot32", "float32"]),
     "list operand": (lambda: lax.sin([1.0, 2.0]), errors.NonArrayArgumentError, ["[1.0, 2.0]", "asarray"]),
     "list times array": (lambda: [1, 2] * tnp.array(2), errors.ArgumentTypeError, ["list", "asarray"]),
     "list times tracer": (lambda: tw.jit(lambda n: [1, 2] * n)(2), errors.ArgumentTypeError, ["list", "asarray"]),
     "trees": (lambda: tw.tree.map(lambda a, b: a, {"a": 1}, {"b": 1}), errors.TreeError, ["'a'", "'b'"]),
-    "grad of a tree": (lambda: tw.grad(lambda x: {"a": x})(1.0), errors.NonScalarGradientError, ["{'a': *}", "has_aux"]),
+    "grad of a tree": (
+        lambda: tw.grad(lambda x: {"a": x})(1.0), errors.NonScalarGradientError, ["{'a': *}", "has_aux"]),
     "tangent type": (lambda: tw.jvp(lambda x: x, (1.0,), (np.ones(3, "f"),)), errors.ShapeError, ["f32[3]"]),
 }  # fmt: skip
 

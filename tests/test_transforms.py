@@ -276,7 +276,8 @@ def test_hessian_through_a_kernel():
         o[...] = e / e.sum(-1, keepdims=True)
 
     spec = tl.BlockSpec((1, 4), lambda i: (i, 0))
-    kernel = tl.kernel_call(body, out_shape=tw.ShapeDtypeStruct((2, 4), "float32"), grid=2, in_specs=[spec], out_specs=spec)
+    shape = tw.ShapeDtypeStruct((2, 4), "float32")
+    kernel = tl.kernel_call(body, out_shape=shape, grid=2, in_specs=[spec], out_specs=spec)
     x = np.arange(8, dtype="f").reshape(2, 4) / 8
 
     def plain(x):

@@ -10,7 +10,7 @@ import tilewright as tw
 from tests.test_golden import MATRIX, WEIGHTS, matmul
 from tilewright import errors
 from tilewright import lang as tl
-from tilewright.lang.visualize import visualize
+from tilewright.lang import visualize
 
 
 def blocks(svg, operand):

@@ -35,7 +35,7 @@ def held_bytes(program: Program) -> int:
 
 
 def budget_of(kernel: Kernel) -> int:
-    """The bytes that an intermediate result may take: as stated, else a fixed sum or a few times the operands and results."""
+    """The bytes that an intermediate result may take: as stated, else a fixed sum or a few times the operands."""
     stated = getattr(dict(kernel.settings).get("compiler_params"), "intermediate_bytes", None)
     if stated is not None:
         return stated

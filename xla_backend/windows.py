@@ -13,10 +13,9 @@ from typing import Any
 
 from ..core.ir import Eqn, Program
 from ..core.primitive import Primitive
-from ..core.primitives.shape import concatenate, pad, reshape_to, slice_in_dim
 from ..core.rewrite import eliminate_dead
-from ..core.trace import shape_of
 from ..core.types import ArrayType
+from ..lang.window import cut_axis
 
 Spec = tuple[int, int, int, int]
 
@@ -25,28 +24,10 @@ def _typing(x: Any, *, specs: tuple[Spec, ...]) -> ArrayType:
     return x.with_shape(n for _, count, _, size in specs for n in (count, size))
 
 
-def _cut(x: Any, axis: int, spec: Spec) -> Any:
-    """Windows along one axis: it becomes (count, size)."""
-    first, count, stride, size = spec
-    shape = shape_of(x)
-    before, after = shape[:axis], shape[axis + 1 :]
-    parts = []
-    for offset in range(0, size, stride):
-        width = min(stride, size - offset)
-        length = (count - 1) * stride + width
-        part = slice_in_dim(x, first + offset, first + offset + length, 1, axis)
-        if length < count * stride:
-            room = [(0, count * stride - length if d == axis else 0, 0) for d in range(len(shape))]
-            part = pad(part, 0, room)
-        part = reshape_to(part, (*before, count, stride, *after))
-        parts.append(part if width == stride else slice_in_dim(part, 0, width, 1, axis + 1))
-    return parts[0] if len(parts) == 1 else concatenate(parts, axis + 1)
-
-
 def _expand(x: Any, *, specs: tuple[Spec, ...]) -> Any:
     for axis in reversed(range(len(specs))):
         first, count, stride, size = specs[axis]
-        x = _cut(x, axis, (first, count, stride if count > 1 else size, size))
+        x = cut_axis(x, axis, (first, count, stride if count > 1 else size, size))
     return x
 
 

@@ -18,7 +18,6 @@ from ...core.errors import ShapeError
 from ...core.trace import shape_of
 from ...lang.block import BlockSpec
 from ...lang.call import kernel_call
-from ...lang.kernel import EDGE
 from ...lang.ops import cdiv
 from ..cost import Cost
 from .operation import Operation, as_rows, like, nbytes, row_spec, row_tile, work_dtype
@@ -52,7 +51,7 @@ def _row_norm(formula: Any, name: str, x: Any, scale: Any, shift: Any, residual:
     if not m or not n:
         return x if residual is None else (x, x + residual)
     rows = row_tile(m, n * work.itemsize, target)
-    row, shared = row_spec(rows, n, fill=EDGE if m % rows else None), BlockSpec((n,), lambda i: (0,))
+    row, shared = row_spec(rows, n), BlockSpec((n,), lambda i: (0,))
     given = [(as_rows(x), row), (None if residual is None else as_rows(residual), row), (scale, shared), (shift, shared)]
     present = [a is not None for a, _ in given]
     results = 1 if residual is None else 2

@@ -23,6 +23,7 @@ from .core.api import (
     grad,
     hessian,
     jacfwd,
+    jacobian,
     jacrev,
     jvp,
     linear_transpose,
@@ -75,9 +76,11 @@ _LATER = {
     name: (f".{name}", None) for name in ("debug", "flatten_util", "lang", "lax", "nn", "random", "scipy", "tree_util")
 }
 _LATER |= {"tuning": (".tuning", None), "autotune": (".tuning", "autotune"), "tune": (".tuning", "tune")}
+_LATER |= {"explain": (".explanation", "explain")}
 
 if TYPE_CHECKING:
     from . import debug, flatten_util, lang, lax, nn, random, scipy, tree_util, tuning
+    from .explanation import explain
     from .tuning import autotune, tune
 
 
