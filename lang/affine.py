@@ -241,11 +241,14 @@ def _facts_of(program: Program, atoms: tuple[Any, ...], grid: tuple[int, ...]) -
 
 
 def predicate(program: Program, atom: Any, grid: tuple[int, ...]) -> np.ndarray | None:
-    """The integer (or boolean) value of an atom of a body at every cell, [*grid], broadcast; None if not known."""
+    """The integer (or boolean) value of an atom of a body at every cell, as an array that broadcasts to the grid.
+
+    None if it is not known.
+    """
     if type(atom) is Literal:
-        return np.broadcast_to(np.int64(atom.value), grid)
+        return np.full((1,) * len(grid), np.int64(atom.value))
     found = _facts_of(program, (atom,), grid)
     if found is None or found.table is None:
         return None
     shape = [grid[a] if a in found.axes else 1 for a in range(len(grid))]
-    return np.broadcast_to(found.table[..., 0].reshape(shape), grid)
+    return found.table[..., 0].reshape(shape)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..core.ir import Atom, Effect, Eqn, Program, Var
-from ..core.primitives.ref import addupdate_p, get_p, swap_p
+from ..core.primitives.ref import addupdate_p, swap_p
 from ..core.types import RefType
 from .affine import predicate
 from .kernel import Kernel
@@ -59,16 +59,16 @@ def _branch_of(eqn: Eqn, taken: int) -> Program:
 
 @functools.lru_cache(maxsize=1024)
 def _at(kernel: Kernel, carry: Axes, last: bool) -> np.ndarray:
-    """Where the first (or last) cells of the carry axes are, over the grid."""
-    out = np.ones(kernel.grid, bool)
+    """Where the first (or last) cells of the carry axes are, as an array that broadcasts to the grid."""
+    out = np.ones((1,) * len(kernel.grid), bool)
     for axis in carry:
         ids = np.arange(kernel.grid[axis]) == (kernel.grid[axis] - 1 if last else 0)
-        out &= ids.reshape([-1 if a == axis else 1 for a in range(len(kernel.grid))])
+        out = out & ids.reshape([-1 if a == axis else 1 for a in range(len(kernel.grid))])
     return out
 
 
 def when_table(kernel: Kernel, eqn: Eqn) -> np.ndarray | None:
-    """The cells in which the second branch of a two-way `cond` is taken, if known."""
+    """Where the second branch of a two-way `cond` is taken (broadcasts to the grid); None if it is not known."""
     if eqn.primitive.name != "cond" or len(eqn.params["branches"]) != 2:
         return None
     table = predicate(kernel.body, eqn.inputs[0], kernel.grid)
@@ -88,15 +88,15 @@ def _overwrites(eqn: Eqn, ref: Var) -> bool:
 def _resets(kernel: Kernel, eqn: Eqn, ref: Var) -> np.ndarray | None:
     """The cells in which an equation overwrites a Ref before anything reads it; None: no such cells are known."""
     if _overwrites(eqn, ref):
-        return np.ones(kernel.grid, bool)
+        return np.ones((1,) * len(kernel.grid), bool)
     table = when_table(kernel, eqn)
     if table is None:
         return None
-    found = np.zeros(kernel.grid, bool)
+    found = np.zeros((1,) * len(kernel.grid), bool)
     for taken, cells in ((0, ~table), (1, table)):
         first = _first_access(_branch_of(eqn, taken).eqns, ref)
         if first is not None and _overwrites(first, ref):
-            found |= cells
+            found = found | cells
         elif first is not None:
             return None
     return found
@@ -317,6 +317,3 @@ def phases(kernel: Kernel) -> Phases | None:
         return _Splitter(kernel, carry).run()
     except _NotAdditive:
         return None
-
-
-__all__ = ["Phases", "carry_axes", "carry_of", "get_p", "ignored_axes", "long_axes", "phases", "when_table"]

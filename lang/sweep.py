@@ -71,7 +71,8 @@ class _Sweeper:
         self.long = long_axes(kernel)
         self.carry = carry_axes(kernel)
         _, self.first_in, self.first_out, self.first_scratch, self.end = kernel.splits
-        self.active = tuple(i for i, v in enumerate(kernel.body.inputs) if is_active(v.type))
+        still = set(range(self.first_in, self.first_out)).difference(wanted)
+        self.active = tuple(i for i, v in enumerate(kernel.body.inputs) if is_active(v.type) and i not in still)
         self.linear = plan(self.program, self.active)
         self.wanted = tuple(p for p in wanted if self.linear.uses(p))
         self.aliased = tuple(self.first_out + o for _, o in kernel.aliases)

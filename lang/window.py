@@ -12,13 +12,12 @@ from ..core.linearize import linear_part
 from ..core.primitive import AxisInfo, Linear
 from ..core.primitives.convert import convert_element_type
 from ..core.primitives.elementwise import mul_p
-from ..core.primitives.shape import broadcast_in_dim_p, concatenate, iota_p, pad, reshape_to, slice_in_dim, transpose
+from ..core.primitives.shape import broadcast_in_dim_p, concatenate, iota_p, pad, reshape_to, slice_in_dim
 from ..core.primitives.slicing import dynamic_slice
 from ..core.rules import instantiate, moved
-from ..core.trace import dtype_of, shape_of
+from ..core.trace import shape_of
 from ..core.transpose import transpose_map
 from ..core.vmap import batch_flat
-from .affine import facts
 from .discharge import Cell, run_cells
 from .kernel import EDGE, Block, Kernel
 
@@ -72,55 +71,10 @@ def read_window(block: Block, value: Any, ids: Sequence[Any], prefetched: Sequen
     return reshape_to(dynamic_slice(value, starts, block.sizes, allow_negative_indices=False), block.shape)
 
 
-def cut_axis(x: Any, axis: int, spec: tuple[int, int, int, int]) -> Any:
-    """Windows (first, count, stride, size) along one axis, which becomes (count, size): slices and reshapes alone."""
-    first, count, stride, size = spec
-    shape = shape_of(x)
-    before, after = shape[:axis], shape[axis + 1 :]
-    parts = []
-    for offset in range(0, size, stride):
-        width = min(stride, size - offset)
-        length = (count - 1) * stride + width
-        part = slice_in_dim(x, first + offset, first + offset + length, 1, axis)
-        if length < count * stride:
-            room = [(0, count * stride - length if d == axis else 0, 0) for d in range(len(shape))]
-            part = pad(part, np.zeros((), dtype_of(part))[()], room)
-        part = reshape_to(part, (*before, count, stride, *after))
-        parts.append(part if width == stride else slice_in_dim(part, 0, width, 1, axis + 1))
-    return parts[0] if len(parts) == 1 else concatenate(parts, axis + 1)
-
-
-def _static_windows(kernel: Kernel, block: Block, axes: Sequence[int], fixed: dict[int, int]) -> Any:
-    """(grid axis or None, window) along every axis of the padded array, where the map is affine in one id for each."""
-    fact = None if block.index_map is None else facts(block.index_map, kernel.grid)
-    if fact is None or fact.affine is None:
-        return None
-    found, seen = [], []
-    for d, (step, size) in enumerate(zip(block.steps, block.sizes, strict=True)):
-        terms = {a: k * step for a, k in fact.affine.coefficients[d].items() if kernel.grid[a] > 1}
-        first = fact.affine.const[d] * step + sum(terms.pop(a) * i for a, i in fixed.items() if a in terms)
-        if len(terms) > 1 or any(k <= 0 for k in terms.values()):
-            return None
-        axis = next(iter(terms), None)
-        seen += terms
-        window = (first, 1, size, size) if axis is None else (first, kernel.grid[axis], terms[axis], size)
-        found.append((axis, window))
-    return found if sorted(seen) == sorted(axes) else None
-
-
 def gather_blocks(kernel: Kernel, block: Block, array: Any, prefetched: Sequence[Any], axes: Sequence[int],
                   fixed: dict[int, int]) -> Any:  # fmt: skip
     """The blocks of an array for every cell of some grid axes, those axes leading."""
     whole = padded(block, array, margins(block))
-    static = _static_windows(kernel, block, axes, fixed)
-    if static is not None:
-        for d in reversed(range(len(static))):
-            whole = cut_axis(whole, d, static[d][1])
-        where = {axis: 2 * d for d, (axis, _) in enumerate(static) if axis is not None}
-        kept = [2 * d + 1 for d, gone in enumerate(block.squeezed) if not gone]
-        rest = [d for d in range(2 * len(static)) if d not in where.values() and d not in kept]
-        turned = transpose(whole, (*(where[a] for a in axes), *kept, *rest))
-        return reshape_to(turned, (*(kernel.grid[a] for a in axes), *block.shape))
 
     def at(known: dict[int, Any], rest: Sequence[int]) -> Any:
         if not rest:

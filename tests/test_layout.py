@@ -53,7 +53,9 @@ def imported(path: Path) -> set[str]:
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else ()
-            names.add(".".join((*base, *([node.module] if node.module else []))))
+            found = ".".join((*base, *([node.module] if node.module else [])))
+            # From the package itself, what is imported are its modules.
+            names |= {f"tilewright.{a.name}" for a in node.names} if found == "tilewright" else {found}
     return names
 
 
@@ -116,7 +118,10 @@ def test_jaxlib_is_touched_in_few_places():
 
 def test_layers_do_not_import_the_front_door():
     layered = [p for p in package_files() if p.relative_to(ROOT).parts[0] in PRESENT]
-    assert {relative(p) for p in layered if "tilewright" in imported(p)} == set()
+    # What imports core only is for bodies of kernels too; the rest of the front door is above the layers.
+    below = {f"tilewright.{name}" for name in (*PRESENT, "numpy", "lax", "random")}
+    reached = {relative(p): {n for n in imported(p) if n.count(".") == 1 and n.startswith("tilewright.")} for p in layered}
+    assert {name: found - below for name, found in reached.items() if found - below} == {}
 
 
 def test_no_notes_to_self_and_no_places_of_one_machine():

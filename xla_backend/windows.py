@@ -11,17 +11,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..core.ir import Eqn, Program
 from ..core.primitive import Primitive
+from ..core.primitives.shape import concatenate, pad, reshape_to, slice_in_dim
 from ..core.rewrite import eliminate_dead
+from ..core.trace import dtype_of, shape_of
 from ..core.types import ArrayType
-from ..lang.window import cut_axis
 
 Spec = tuple[int, int, int, int]
 
 
 def _typing(x: Any, *, specs: tuple[Spec, ...]) -> ArrayType:
     return x.with_shape(n for _, count, _, size in specs for n in (count, size))
+
+
+def cut_axis(x: Any, axis: int, spec: Spec) -> Any:
+    """Windows (first, count, stride, size) along one axis, which becomes (count, size): slices and reshapes alone."""
+    first, count, stride, size = spec
+    shape = shape_of(x)
+    before, after = shape[:axis], shape[axis + 1 :]
+    parts = []
+    for offset in range(0, size, stride):
+        width = min(stride, size - offset)
+        length = (count - 1) * stride + width
+        part = slice_in_dim(x, first + offset, first + offset + length, 1, axis)
+        if length < count * stride:
+            room = [(0, count * stride - length if d == axis else 0, 0) for d in range(len(shape))]
+            part = pad(part, np.zeros((), dtype_of(part))[()], room)
+        part = reshape_to(part, (*before, count, stride, *after))
+        parts.append(part if width == stride else slice_in_dim(part, 0, width, 1, axis + 1))
+    return parts[0] if len(parts) == 1 else concatenate(parts, axis + 1)
 
 
 def _expand(x: Any, *, specs: tuple[Spec, ...]) -> Any:
