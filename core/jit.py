@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 import types
 import weakref
 from collections.abc import Callable, Sequence
@@ -157,6 +158,7 @@ class Jit:
         self._fun, self._options = fun, options
         self._name = getattr(fun, "__name__", type(fun).__name__)
         self._static = bool(options.static_argnums or options.static_argnames)
+        self._lock = threading.RLock()
         # The globals of the function's code; `state` and `runs` change with the configuration.
         self._names: dict[str, Any] = {
             "slow": self.call, "ABSENT": ABSENT, "trace": _current.get, "EVAL": EVAL,
@@ -217,6 +219,10 @@ class Jit:
         return run(*_backend.buffers(leaves, in_types))
 
     def _prepare(self, state: _State, leaves: list[Any], treedef: Any, statics: Any, given: Any) -> Callable[..., Any]:
+        with self._lock:  # threads that call a new function at once compile it once
+            return self._prepared(state, leaves, treedef, statics, given)
+
+    def _prepared(self, state: _State, leaves: list[Any], treedef: Any, statics: Any, given: Any) -> Callable[..., Any]:
         entry = self._entry(state, leaves, treedef, statics, given)
         if entry.run is None:
             module = self._module(entry)

@@ -3,6 +3,7 @@
 import functools
 import pickle
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -277,8 +278,6 @@ def test_leaked_and_branched_on_values():
 
 
 def test_one_trace_under_threads():
-    from concurrent.futures import ThreadPoolExecutor
-
     f = tw.jit(lambda x, y: x + y)
     a = as_array(X)
     with ThreadPoolExecutor(4) as pool:
@@ -299,3 +298,17 @@ def test_no_warnings_in_ordinary_use():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert total(as_array(X), 1.0).tolist() == [2, 3, 4]
+
+
+def test_threads_that_call_a_new_function_at_once_compile_it_once():
+    traced = []
+
+    @tw.jit
+    def f(x):
+        traced.append(1)
+        return x * 2 + 1
+
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda i: float(f(np.float32(i))), range(16)))
+    assert results == [2.0 * i + 1 for i in range(16)]
+    assert len(traced) == 1
