@@ -92,6 +92,10 @@ class ArgumentError(TilewrightError, ValueError):
     """An argument whose value is outside what the function accepts."""
 
 
+class IntegerOverflowError(TilewrightError, OverflowError):
+    """A Python integer that its dtype cannot hold."""
+
+
 class ArgumentTypeError(TilewrightError, TypeError):
     """An argument of a Python type that the function does not take."""
 

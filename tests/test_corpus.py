@@ -1,4 +1,4 @@
-"""Every kernel of the corpus: compiled = interpreted = reference, derivatives, batches, and refusal of wrong variants."""
+"""Every kernel of the corpus: compiled = interpreted = reference, derivatives, batches, wrong variants refused."""
 
 import functools
 import importlib

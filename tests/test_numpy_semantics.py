@@ -304,3 +304,18 @@ def test_64_bits():
 def test_composites_inline_within_a_trace():
     text = str(tw.make_jaxpr(lambda x: tw.nn.softmax(jnp.var(x, 0)))(X))
     assert "jit" not in text
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: jnp.array(2**40),
+        lambda: jnp.asarray([1, 2**40]),
+        lambda: jnp.array(-1, jnp.uint8),
+        lambda: jnp.array([300], "int8"),
+    ],
+)
+def test_a_python_integer_that_does_not_fit_is_an_error(make):
+    with pytest.raises(OverflowError, match="does not fit"):
+        make()
+    assert jnp.array(np.array([300]), "int8").tolist() == [44]

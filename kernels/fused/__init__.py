@@ -1,6 +1,7 @@
 """Fused operations: each with its kernels, its derivative, its cost and a plain reference in one file."""
 
-from . import cross_entropy as _cross_entropy
+from . import adamw, attention, cross_entropy, mlp, norms, rotary, softmax
 from .operation import Operation
 
-OPERATIONS: dict[str, Operation] = {o.name: o for module in (_cross_entropy,) for o in module.OPERATIONS}
+_MODULES = (softmax, norms, attention, cross_entropy, mlp, rotary, adamw)
+OPERATIONS: dict[str, Operation] = {o.name: o for module in _MODULES for o in module.OPERATIONS}

@@ -7,7 +7,6 @@ The interpreter moves the bytes only when the copy is waited for, so a missing w
 import tilewright as tw
 from tests.corpus.kit import Size, Wrong, floats
 from tilewright import lang as tl
-from tilewright import numpy as tnp
 from tilewright.core.errors import RaceError, SemaphoreError
 
 

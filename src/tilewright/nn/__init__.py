@@ -1,7 +1,7 @@
 """`jax.nn`'s names: activations, normalisation, attention, and initializers."""
 
 from ..numpy.ufuncs import tanh
-from . import initializers
+from . import fused, initializers
 from .activations import (
     celu,
     elu,
@@ -29,6 +29,18 @@ from .activations import (
     swish,
 )
 from .attention import dot_product_attention
+from .fused import (
+    adamw,
+    adamw_init,
+    cross_entropy,
+    geglu,
+    group_norm,
+    layer_norm,
+    linear_cross_entropy,
+    rms_norm,
+    rotary_embedding,
+    swiglu,
+)
 from .normalisation import (
     log_softmax,
     logmeanexp,
@@ -40,6 +52,8 @@ from .normalisation import (
 )
 
 __all__ = [
+    "adamw", "adamw_init", "cross_entropy", "fused", "geglu", "group_norm", "layer_norm", "linear_cross_entropy",
+    "rms_norm", "rotary_embedding", "swiglu",
     "celu", "dot_product_attention", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh",
     "identity", "initializers", "leaky_relu", "log1mexp", "log_sigmoid", "log_softmax", "logmeanexp", "logsumexp",
     "mish", "normalize", "one_hot", "relu", "relu6", "selu", "sigmoid", "silu", "soft_sign", "softmax", "softplus",

@@ -10,10 +10,12 @@ import math
 import operator
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from .. import lax
-from ..core.errors import ArgumentError, ArgumentTypeError
+from ..core.errors import ArgumentError, ArgumentTypeError, IntegerOverflowError
+from ..core.types import is_integer
 from . import util
 from .util import (
     Array,
@@ -80,6 +82,8 @@ def _from_object(x: Any, dtype: Any) -> Array:
             return _from_sequence(x, dtype)
         if x is None:
             raise ArgumentTypeError("None is not an array", "pass numbers or an array")
+        if type(x) is int:
+            _check_fits(np.asarray(x), canonical_dtype(int) if dtype is None else dtype)
         if dtype is not None:
             return _from_numpy(np.asarray(x), dtype)
         if type(x) not in (bool, int, float, complex):
@@ -111,14 +115,22 @@ def _from_sequence(items: Any, dtype: Any) -> Array:
         # Python numbers have no width of their own.
         kind = {"i": int, "f": float, "c": complex, "u": int, "b": bool}[data.dtype.kind]
         dtype = canonical_dtype(kind)
-        if data.dtype.kind in "iu" and data.size and not _fits(data, dtype):
-            raise OverflowError(f"a Python integer does not fit {dtype}; set enable_x64 or name an unsigned dtype")
+    if dtype is not None and not _has_numpy(items):
+        _check_fits(data, dtype)
     return _from_numpy(data, dtype)
 
 
-def _fits(data: np.ndarray, dtype: Any) -> bool:
-    info = np.iinfo(dtype)
-    return int(data.min()) >= info.min and int(data.max()) <= info.max
+def _check_fits(data: np.ndarray, dtype: Any) -> None:
+    """Raise where a Python integer does not fit an integer dtype: wrapping round would be a wrong value."""
+    if data.dtype.kind not in "iuO" or not data.size or not is_integer(dtype):
+        return
+    info = ml_dtypes.iinfo(dtype)
+    low, high = int(data.min()), int(data.max())
+    if low < info.min or high > info.max:
+        raise IntegerOverflowError(
+            f"the Python integer {low if low < info.min else high} does not fit {dtype} ({info.min} to {info.max})",
+            "name a wider dtype, set `enable_x64`, or convert a NumPy array to wrap round",
+        )
 
 
 def _has_value(x: Any) -> bool:

@@ -1,0 +1,123 @@
+"""AdamW over a tree: moments, bias correction, decay and the new parameters in one pass over memory.
+
+`m = b1 m + (1 - b1) g`, `v = b2 v + (1 - b2) g^2`, `p -= lr (m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps) + decay p)`
+(Loshchilov and Hutter, 2019, arXiv:1711.05101). One kernel a leaf with three results, each in the place of its operand
+where it is donated.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ... import numpy as jnp
+from ...core import tree
+from ...core.trace import shape_of
+from ...lang.block import SMEM, BlockSpec
+from ...lang.call import kernel_call
+from ...lang.ops import cdiv
+from ...lang.target import target_of
+from ..cost import Cost
+from .operation import FLOAT32, Operation, like, nbytes, work_dtype
+
+
+def init(params: Any) -> dict[str, Any]:
+    """The state before the first step: zero moments (float32 at least) in the tree of the parameters, and the count.
+
+    >>> import numpy as np
+    >>> sorted(init({"w": np.ones(2, np.float32)}))
+    ['count', 'm', 'v']
+    """
+
+    def zeros(p: Any) -> Any:
+        return jnp.zeros(shape_of(p), work_dtype(p))
+
+    return {"count": jnp.zeros((), jnp.int32), "m": tree.map(zeros, params), "v": tree.map(zeros, params)}
+
+
+def _formula(p: Any, g: Any, m: Any, v: Any, c1: Any, c2: Any, lr: Any, b1: float, b2: float, epsilon: float,
+             decay: float) -> tuple[Any, Any, Any]:  # fmt: skip
+    g = g.astype(m.dtype)
+    m = b1 * m + (1 - b1) * g
+    v = b2 * v + (1 - b2) * g * g
+    wide = p.astype(m.dtype)
+    return (wide - lr * (m * c1 / (jnp.sqrt(v * c2) + epsilon) + decay * wide)).astype(p.dtype), m, v
+
+
+def _leaf(p: Any, g: Any, m: Any, v: Any, factors: Any, fixed: tuple[float, ...], target: Any) -> list[Any]:
+    size = math.prod(shape_of(p))
+    if not size:
+        return [p, m, v]
+    held = 2 * nbytes(p, g, m, v, p, m, v) // size
+    target = target_of(target)
+    tile = size if target.whole_arrays else min(size, max(target.block_bytes // held // target.lanes, 1) * target.lanes)
+    block, numbers = BlockSpec((tile,), lambda i: (i,)), BlockSpec((3,), lambda i: (0,), memory_space=SMEM)
+
+    def body(p: Any, g: Any, m: Any, v: Any, factors: Any, *outs: Any) -> None:
+        made = _formula(p[...], g[...], m[...], v[...], factors[0], factors[1], factors[2], *fixed)
+        for out, x in zip(outs, made, strict=True):
+            out[...] = x
+
+    flat = [x.reshape(size) for x in (p, g, m, v)]
+    made = kernel_call(
+        body, [like(x, (size,)) for x in (p, m, v)], grid=cdiv(size, tile), in_specs=[block] * 4 + [numbers],
+        out_specs=[block] * 3, input_output_aliases={0: 0, 2: 1, 3: 2}, name="adamw",
+    )(*flat, factors)  # fmt: skip
+    return [x.reshape(shape_of(p)) for x in made]
+
+
+def _factors(count: Any, learning_rate: Any, b1: float, b2: float) -> Any:
+    t = count.astype(jnp.float32)
+    b1, b2 = FLOAT32.type(b1), FLOAT32.type(b2)
+    return jnp.stack([1 / (1 - b1**t), 1 / (1 - b2**t), jnp.asarray(learning_rate, jnp.float32)])
+
+
+def _walk(step: Any, params: Any, grads: Any, state: Any, learning_rate: Any, b1: float, b2: float) -> tuple[Any, Any]:
+    count = jnp.asarray(state["count"]) + np.int32(1)
+    factors = _factors(count, learning_rate, b1, b2)
+    leaves, structure = tree.flatten(params)
+    rest = [tree.flatten(t)[0] for t in (grads, state["m"], state["v"])]
+    made = [step(*(jnp.asarray(x) for x in four), factors) for four in zip(leaves, *rest, strict=True)]
+    p, m, v = (structure.unflatten([x[i] for x in made]) for i in range(3))
+    return p, {"count": count, "m": m, "v": v}
+
+
+def adamw(
+    params: Any, grads: Any, state: dict[str, Any], *, learning_rate: Any, b1: float = 0.9, b2: float = 0.999,
+    epsilon: float = 1e-8, weight_decay: float = 1e-4, target: Any = "cpu",
+) -> tuple[Any, dict[str, Any]]:  # fmt: skip
+    """One step of AdamW over a tree: the new parameters and the new state; `learning_rate` may be traced.
+
+    >>> import numpy as np
+    >>> params = {"w": np.ones(2, np.float32)}
+    >>> new, state = adamw(params, params, init(params), learning_rate=0.1, weight_decay=0.)
+    >>> print(np.asarray(new["w"]).round(4))
+    [0.9 0.9]
+    """
+    fixed = (b1, b2, epsilon, weight_decay)
+
+    def step(p: Any, g: Any, m: Any, v: Any, factors: Any) -> Any:
+        return _leaf(p, g, m, v, factors.astype(m.dtype), fixed, target)
+
+    return _walk(step, params, grads, state, learning_rate, b1, b2)
+
+
+def reference(
+    params: Any, grads: Any, state: dict[str, Any], *, learning_rate: Any, b1: float = 0.9, b2: float = 0.999,
+    epsilon: float = 1e-8, weight_decay: float = 1e-4,
+) -> tuple[Any, dict[str, Any]]:  # fmt: skip
+    def step(p: Any, g: Any, m: Any, v: Any, factors: Any) -> Any:
+        return _formula(p, g, m, v, *(factors[i].astype(m.dtype) for i in range(3)), b1, b2, epsilon, weight_decay)
+
+    return _walk(step, params, grads, state, learning_rate, b1, b2)
+
+
+def cost(params: Any, grads: Any, state: Any, **options: Any) -> Cost:
+    size = sum(math.prod(shape_of(p)) for p in tree.leaves(params))
+    moments = [*tree.leaves(state["m"]), *tree.leaves(state["v"])]
+    return Cost(14 * size, size, 2 * nbytes(*tree.leaves(params), *moments) + nbytes(*tree.leaves(grads)))
+
+
+OPERATIONS = (Operation("adamw", adamw, reference, cost),)

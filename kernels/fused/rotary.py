@@ -1,0 +1,95 @@
+"""Rotary position embedding: pairs of features turned by angles that grow with the position.
+
+`(a, b) -> (a cos - b sin, b cos + a sin)` with a and b the two halves of the last axis and the angle
+`position * base^(-2 i / H)` (Su et al., 2021, arXiv:2104.09864). A rotation's transpose is the rotation back.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ... import lax
+from ... import numpy as jnp
+from ...core.errors import ShapeError
+from ...core.primitives.custom import linear_call
+from ...core.trace import shape_of
+from ...lang.block import BlockSpec
+from ...lang.call import kernel_call
+from ...lang.ops import cdiv
+from ..cost import Cost
+from .operation import Operation, like, nbytes, row_tile, work_dtype
+
+
+def _angles(positions: Any, half: int, base: float, work: Any) -> Any:
+    steps = lax.broadcasted_iota(work, (1, half), 1)
+    return positions.astype(work)[:, None] * jnp.exp(steps * work.type(-math.log(base) / half))
+
+
+def _turned(x: Any, angles: Any, sign: int) -> Any:
+    a, b = jnp.split(x, 2, -1)
+    cos, sin = jnp.cos(angles), sign * jnp.sin(angles)
+    return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+
+
+def _run(positions: Any, x: Any, base: float, sign: int, target: Any) -> Any:
+    """x as (batch, T, heads, H), positions (batch or 1, T)."""
+    batch, t, heads, h = shape_of(x)
+    work = work_dtype(x)
+    rows = row_tile(t, heads * h * work.itemsize, target)
+
+    def body(positions: Any, x: Any, out: Any) -> None:
+        angles = _angles(positions[...], h // 2, base, work)[:, None, :]
+        out[...] = _turned(x[...].astype(work), angles, sign).astype(out.dtype)
+
+    shared = shape_of(positions)[0] == 1
+    block = BlockSpec((None, rows, heads, h), lambda b, i: (b, i, 0, 0))
+    return kernel_call(
+        body, like(x), grid=(batch, cdiv(t, rows)),
+        in_specs=[BlockSpec((None, rows), lambda b, i: (0 if shared else b, i)), block], out_specs=block, name="rotary",
+    )(positions, x)  # fmt: skip
+
+
+def _checked(x: Any, positions: Any) -> tuple[Any, Any]:
+    x = jnp.asarray(x)
+    if len(shape_of(x)) != 4 or shape_of(x)[-1] % 2:
+        raise ShapeError(f"rotary embedding of {shape_of(x)}", "the shape is (batch, T, heads, H) with H even")
+    batch, t = shape_of(x)[:2]
+    positions = jnp.arange(t)[None, :] if positions is None else jnp.asarray(positions)
+    positions = positions.reshape(1, *shape_of(positions)) if len(shape_of(positions)) == 1 else positions
+    if shape_of(positions) not in ((1, t), (batch, t)):
+        raise ShapeError(f"rotary embedding: positions {shape_of(positions)} for {shape_of(x)}", "(T,) or (batch, T)")
+    return x, positions
+
+
+def rotary_embedding(x: Any, positions: Any = None, *, base: float = 10000.0, target: Any = "cpu") -> Any:
+    """x (batch, T, heads, H) with each pair of features i and i + H/2 turned by `position * base**(-2 i / H)`.
+
+    `positions` are (T,) or (batch, T), by default 0 to T - 1; they have no derivative.
+
+    >>> import numpy as np
+    >>> print(np.asarray(rotary_embedding(np.ones((1, 1, 1, 2), np.float32))))
+    [[[[1. 1.]]]]
+    """
+    x, positions = _checked(x, positions)
+    if 0 in shape_of(x):
+        return x
+    return linear_call(
+        lambda p, x: _run(p, x, base, 1, target), lambda p, ct: _run(p, ct, base, -1, target), positions, x
+    )
+
+
+def reference(x: Any, positions: Any = None, *, base: float = 10000.0) -> Any:
+    x, positions = _checked(x, positions)
+    work, half = work_dtype(x), shape_of(x)[-1] // 2
+    flat = _angles(positions.reshape(-1), half, base, work).reshape(*shape_of(positions), 1, half)
+    return _turned(x.astype(work), flat, 1).astype(x.dtype)
+
+
+def cost(x: Any, *args: Any, **options: Any) -> Cost:
+    size = math.prod(shape_of(x))
+    angles = shape_of(x)[1] * shape_of(x)[-1] // 2
+    return Cost(3 * size + angles, 3 * angles, 2 * nbytes(x))
+
+
+OPERATIONS = (Operation("rotary_embedding", rotary_embedding, reference, cost),)

@@ -1,0 +1,170 @@
+"""Fused operations against their plain references: values, gradients, batches, dtypes, odd sizes, small tiles."""
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import nn
+from tilewright import numpy as jnp
+from tilewright.core.errors import ArgumentError, ShapeError
+from tilewright.kernels.fused import OPERATIONS
+from tilewright.kernels.fused import adamw as adam
+
+TPU = {"target": "tpu:v5e"}
+LABELS = np.array([0, 3, 10, 2, -1, 5, 6])
+SEGMENTS = np.repeat([[0, 1, 2]], 3, 1).repeat(2, 0)
+MASK = np.random.default_rng(1).random((9, 9)) > 0.3
+
+
+def floats(*shape):
+    return np.random.default_rng(sum(shape)).standard_normal(shape, dtype=np.float32)
+
+
+QKV = (floats(2, 9, 4, 6), floats(2, 9, 2, 6), floats(2, 9, 2, 6))
+MLP = (floats(2, 3, 5), floats(5, 7), floats(5, 7), floats(7, 4))
+
+# name, differentiated arguments, other arguments, options of both, options of the fused one alone
+CASES = [
+    *[(name, (floats(3, 7, 6),), (), options, tiles) for name in ("softmax", "log_softmax")
+      for options, tiles in (({}, {}), ({"axis": 1}, TPU))],
+    ("rms_norm", (floats(3, 7, 6), floats(6)), (), {}, {}),
+    ("rms_norm", (floats(3, 7, 6), floats(6)), (), {"residual": floats(3, 7, 6)}, TPU),
+    ("layer_norm", (floats(3, 7, 6), floats(6), floats(6)), (), {}, TPU),
+    ("layer_norm", (floats(3, 7, 6), floats(6), floats(6)), (), {"residual": floats(3, 7, 6)}, {}),
+    ("group_norm", (floats(3, 7, 6), floats(6), floats(6)), (), {"groups": 2}, {}),
+    ("cross_entropy", (floats(7, 11),), (LABELS,), {}, {}),
+    ("cross_entropy", (floats(7, 11),), (LABELS,), {}, TPU),
+    *[("linear_cross_entropy", (floats(7, 5), floats(5, 11)), (LABELS,), {"reduction": r, "weights": floats(7) ** 2}, b)
+      for r, b in (("mean", {}), ("sum", {"rows": 4}), ("none", {"rows": 3, "columns": 4}), ("mean", {"rows": 3, "columns": 4}))],
+    *[("dot_product_attention", QKV, (), options, blocks) for options, blocks in (
+        ({}, {"rows": 4}), ({}, {"rows": 4, "columns": 5}), ({"is_causal": True}, {"rows": 2}),
+        ({"is_causal": True, "local_window_size": (3, 2)}, {"rows": 4, "columns": 4}), ({"mask": MASK}, {"rows": 4}),
+        ({"query_segment_ids": SEGMENTS, "key_value_segment_ids": SEGMENTS}, {"rows": 4, "columns": 4}),
+        ({"query_seq_lengths": np.array([9, 5]), "key_value_seq_lengths": np.array([3, 9])}, {"rows": 4}))],
+    ("dot_product_attention", (*QKV, floats(1, 4, 9, 9)), (), {"is_causal": True}, {"rows": 2}),
+    ("dot_product_attention", (*QKV, floats(2, 1, 1, 9)), (), {}, {"rows": 4}),
+    ("swiglu", MLP, (), {}, {}),
+    ("geglu", MLP, (), {}, TPU),
+    ("rotary_embedding", (floats(2, 5, 3, 8),), (), {}, {}),
+    ("rotary_embedding", (floats(2, 5, 3, 8),), (np.arange(10).reshape(2, 5),), {"base": 100.0}, TPU),
+]  # fmt: skip
+IDS = [f"{i}-{case[0]}" for i, case in enumerate(CASES)]
+
+
+def arrays(values):
+    return tw.tree.map(lambda x: jnp.asarray(x) if isinstance(x, np.ndarray) else x, values)
+
+
+def scalar(fun, rest, options):
+    """A function's results against fixed weights, as one number."""
+
+    def total(*args):
+        outs = tw.tree.leaves(fun(*args, *rest, **options))
+        return sum((jnp.sin(jnp.arange(y.size)).reshape(y.shape) * y).sum() for y in outs)
+
+    return total
+
+
+def close(a, b, tolerance=2e-5):
+    scale = max(float(np.abs(np.asarray(b, np.float64)).max(initial=0)), 1.0)
+    np.testing.assert_allclose(np.asarray(a, np.float64), np.asarray(b, np.float64), rtol=0, atol=tolerance * scale)
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_value_and_gradient(case):
+    name, args, rest, options, tiles = case
+    operation = OPERATIONS[name]
+    args, rest, options = arrays((args, rest, options))
+    for a, b in zip(
+        tw.tree.leaves(tw.jit(lambda *a: operation.function(*a, *rest, **options, **tiles))(*args)),
+        tw.tree.leaves(operation.reference(*args, *rest, **options)), strict=True,
+    ):  # fmt: skip
+        close(a, b)
+    numbers = tuple(range(len(args)))
+    ours = tw.jit(tw.grad(scalar(operation.function, rest, options | tiles), numbers))(*args)
+    theirs = tw.jit(tw.grad(scalar(operation.reference, rest, options), numbers))(*args)
+    for a, b in zip(ours, theirs, strict=True):
+        close(a, b)
+
+
+FIRST = {case[0]: case for case in CASES}
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_vmap(name):
+    _, args, rest, options, tiles = FIRST[name]
+    args, rest, options = arrays((args, rest, options))
+    f = tw.grad(scalar(OPERATIONS[name].function, rest, options | tiles))
+    batch = jnp.stack([args[0], args[0] * 2])
+    found = tw.vmap(lambda x: f(x, *args[1:]))(batch)
+    for i in range(2):
+        close(found[i], f(batch[i], *args[1:]))
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_bfloat16(name):
+    _, args, rest, options, tiles = FIRST[name]
+    args, rest, options = arrays((args, rest, options))
+    args = [a.astype(jnp.bfloat16) for a in args]
+    out = tw.tree.leaves(OPERATIONS[name].function(*args, *rest, **options, **tiles))
+    expected = tw.tree.leaves(OPERATIONS[name].reference(*[a.astype(jnp.float32) for a in args], *rest, **options))
+    grads = tw.grad(lambda *a: scalar(OPERATIONS[name].function, rest, options | tiles)(*a).astype(jnp.float32))(*args)
+    assert grads.dtype == jnp.bfloat16
+    for a, b in zip(out, expected, strict=True):
+        close(a.astype(jnp.float32), b, 3e-2)
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_cost(name):
+    _, args, rest, options, _ = FIRST[name]
+    cost = OPERATIONS[name].cost(*arrays(args), *arrays(rest), **arrays(options))
+    assert cost.flops > 0 and cost.bytes >= sum(a.nbytes for a in args[:1])
+
+
+@pytest.mark.parametrize("tiles", [{}, TPU])
+def test_adamw(tiles):
+    params = arrays({"a": floats(7, 3), "b": [floats(300), floats(0)]})
+    state, expected_state, expected = adam.init(params), adam.init(params), params
+    for _ in range(3):
+        grads = tw.tree.map(lambda p: p * p - 1, params)
+        params, state = tw.jit(lambda *a: adam.adamw(*a, learning_rate=0.1, **tiles))(params, grads, state)
+        expected, expected_state = adam.reference(expected, grads, expected_state, learning_rate=0.1)
+    for a, b in zip(tw.tree.leaves((params, state)), tw.tree.leaves((expected, expected_state)), strict=True):
+        close(a, b)
+
+
+def test_forward_mode_and_second_derivative_of_softmax():
+    x = jnp.asarray(floats(3, 5))
+    operation = OPERATIONS["softmax"]
+    for a, b in zip(*(tw.jvp(f, (x,), (x * 2,)) for f in (operation.function, operation.reference)), strict=True):
+        close(a, b)
+
+
+def test_linear_cross_entropy_holds_few_logits():
+    args = [tw.ShapeDtypeStruct(s, d) for s, d in (((2048, 8), "float32"), ((8, 32768), "float32"), ((2048,), "int32"))]
+    sizes = []
+    for f in (OPERATIONS["linear_cross_entropy"].function, OPERATIONS["linear_cross_entropy"].reference):
+        sizes.append(tw.jit(tw.value_and_grad(f, (0, 1))).lower(*args).compile().memory_analysis().temp_size_in_bytes)
+    assert sizes[0] < 0.3 * sizes[1]
+
+
+def test_nn_takes_the_fused_attention_for_long_causal_sequences():
+    q = tw.ShapeDtypeStruct((1, 1024, 1, 8), "float32")
+    program = str(tw.make_jaxpr(lambda q: nn.dot_product_attention(q, q, q, is_causal=True))(q))
+    assert "kernel attention" in program
+    program = str(tw.make_jaxpr(lambda q: nn.dot_product_attention(q, q, q, is_causal=True, implementation="xla"))(q))
+    assert "kernel attention" not in program
+
+
+def test_errors():
+    x = floats(4, 3)
+    with pytest.raises(ArgumentError, match="median"):
+        nn.linear_cross_entropy(x, floats(3, 5), LABELS[:4], reduction="median")
+    with pytest.raises(ShapeError, match=r"\(4, 3\)"):
+        nn.linear_cross_entropy(x, floats(4, 5), LABELS[:4])
+    with pytest.raises(ShapeError, match="groups"):
+        nn.group_norm(x, groups=2)
+    with pytest.raises(ShapeError, match="even"):
+        nn.rotary_embedding(floats(1, 2, 3, 3))
+    with pytest.raises(ArgumentError, match="integer"):
+        nn.cross_entropy(x, x[:, 0])
