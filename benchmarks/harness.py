@@ -65,6 +65,7 @@ class Case:
     ours: Side
     other: Side
     wanted: float
+    unit: str = "seconds"  # or "bytes"
 
 
 def versus(name: str, measure: Callable[[Api], float], wanted: float) -> Case:
@@ -140,7 +141,8 @@ class Result:
         if self.error:
             return [self.case.name, "", "", "failed", f"<= {self.case.wanted:g}", self.error.splitlines()[-1]]
         pairs = [a / b for a, b in zip(self.ours, self.other)]
-        medians = [f"{duration(statistics.median(t))} {n}".strip() for t, n in zip((self.ours, self.other), labels)]
+        show = duration if self.case.unit == "seconds" else mebibytes
+        medians = [f"{show(statistics.median(t))} {n}".strip() for t, n in zip((self.ours, self.other), labels)]
         spread = f"{min(pairs):.2f} to {max(pairs):.2f}"
         return [self.case.name, *medians, f"{self.ratio:.2f}", f"<= {self.case.wanted:g}", spread]
 
@@ -153,6 +155,10 @@ def duration(seconds: float) -> str:
         if seconds >= scale:
             return f"{seconds / scale:.3g} {unit}"
     return f"{seconds * 1e9:.3g} ns"
+
+
+def mebibytes(n: float) -> str:
+    return f"{n / 2**20:.3g} MiB"
 
 
 def run_case(

@@ -67,7 +67,6 @@ from .ops import (
 )
 from .pipeline import emit_pipeline, loop
 from .primitive import kernel_call_p
-from .visualize import visualize
 from .prng import (
     counter_bernoulli,
     counter_bits,
@@ -81,6 +80,7 @@ from .prng import (
     stateful_uniform,
 )
 from .scoped import run_scoped
+from .visualize import visualize
 
 __all__ = [
     "ANY", "Block", "BlockSpec", "Blocked", "Buffered", "CostEstimate", "Element", "GridSpec", "HBM",

@@ -59,7 +59,8 @@ class Target:
             return (1,)
         if loop in loops.matrix:
             base = self.matrix[min(loops.matrix.index(loop), 2)]
-            sizes = [base * f for f in (1, 2, 4) if base * f <= n]
+            steps = (1, 2, 4) if self.kind == "tpu" else (0.5, 1, 2, 4)
+            sizes = [int(base * f) for f in steps if base * f <= n]
             return sizes or ([n] if self.kind == "tpu" else [_power(n)])
         inner = len(loops.sizes) - 1 - loop
         if inner == 0:

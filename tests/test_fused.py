@@ -76,7 +76,7 @@ def test_value_and_gradient(case):
     operation = OPERATIONS[name]
     args, rest, options = arrays((args, rest, options))
     for a, b in zip(
-        tw.tree.leaves(tw.jit(lambda *a: operation.function(*a, *rest, **options, **tiles))(*args)),
+        tw.tree.leaves(tw.jit(lambda *xs: operation.function(*xs, *rest, **options, **tiles))(*args)),
         tw.tree.leaves(operation.reference(*args, *rest, **options)), strict=True,
     ):  # fmt: skip
         close(a, b)

@@ -120,7 +120,9 @@ def test_layers_do_not_import_the_front_door():
     layered = [p for p in package_files() if p.relative_to(ROOT).parts[0] in PRESENT]
     # What imports core only is for bodies of kernels too; the rest of the front door is above the layers.
     below = {f"tilewright.{name}" for name in (*PRESENT, "numpy", "lax", "random")}
-    reached = {relative(p): {n for n in imported(p) if n.count(".") == 1 and n.startswith("tilewright.")} for p in layered}
+    reached = {
+        relative(p): {n for n in imported(p) if n.count(".") == 1 and n.startswith("tilewright.")} for p in layered
+    }
     assert {name: found - below for name, found in reached.items() if found - below} == {}
 
 

@@ -26,7 +26,7 @@ from ..cost import Cost
 from .operation import Operation, like, nbytes, work_dtype
 
 SCORES_BYTES = 2**26  # of scores in float32 that cells run side by side make
-SEGMENTS = 8  # into how many runs of queries a call is cut
+SEGMENTS = 16  # into how many runs of queries a call is cut
 LOW = -0.7 * 3.4028235e38  # the score of a key that does not count: a row of nothing else must not become nan
 
 

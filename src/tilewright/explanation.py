@@ -89,7 +89,7 @@ def explain_kernel(kernel: Kernel, target: str | None = None) -> KernelReport:
 
 
 def explain(function: Kernel | Callable[..., Any], *args: Any, target: str | None = None, **kwargs: Any) -> Explanation:
-    """What the kernels of a function are at some arguments (arrays or structs): grid, blocks, cost, proofs, derivatives.
+    """What the kernels of a function are at some arguments (arrays or structs): blocks, cost, proofs, derivatives.
 
     With a `target` (`"tpu:v5e"`, `"cuda:sm_90"`, ...) also the least time by that machine's roofline. `function` may
     be a Kernel. Raises an `ArgumentError` for an unknown target.

@@ -256,7 +256,8 @@ class Emitter:
         names = ", ".join(r.name for r in results)
         body = "\n".join(self.lines)
         self.lines = outer
-        return f'func.func {visibility} @{name}({head}) -> ({outs}) {{\n{body}\n"func.return"({names}) : ({outs}) -> ()\n}}'
+        ret = f'"func.return"({names}) : ({outs}) -> ()'
+        return f"func.func {visibility} @{name}({head}) -> ({outs}) {{\n{body}\n{ret}\n}}"
 
     def module_text(self, name: str, main: str) -> str:
         functions = "\n".join([main, *self.functions])

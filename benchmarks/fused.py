@@ -1,0 +1,130 @@
+"""Fused operations: time and temporaries against the unfused expression here, and time against it in jax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .harness import Api, Case, Side, per_call
+
+ROWS, WIDTH, VOCABULARY = 4096, 256, 32768
+TOKENS, HEADS, HEAD = 4096, 4, 64
+LEAVES, LEAF = 100, (256, 256)
+Made = tuple[Callable[..., Any], tuple[Any, ...]]  # a function to jit, and its arguments
+
+
+def _floats(api: Api, *shape: int, seed: int = 0) -> Any:
+    import numpy as np
+
+    return api.np.asarray(np.random.default_rng(seed).standard_normal(shape, dtype=np.float32) * 0.1)
+
+
+def linear_cross_entropy(api: Api, fused: bool) -> Made:
+    """Value and gradient of the mean loss."""
+    import numpy as np
+
+    labels = api.np.asarray(np.random.default_rng(0).integers(0, VOCABULARY, ROWS).astype(np.int32))
+
+    def plain(x: Any, w: Any, labels: Any) -> Any:
+        logits = x @ w
+        chosen = api.np.take_along_axis(logits, labels[:, None], -1)[:, 0]
+        return (api.nn.logsumexp(logits, -1) - chosen).mean()
+
+    f = api.nn.linear_cross_entropy if fused else plain
+    return api.value_and_grad(f, (0, 1)), (_floats(api, ROWS, WIDTH), _floats(api, WIDTH, VOCABULARY, seed=1), labels)
+
+
+def attention(causal: bool) -> Callable[[Api, bool], Made]:
+    """Gradients of query, key and value."""
+
+    def make(api: Api, fused: bool) -> Made:
+        given = tuple(_floats(api, 1, TOKENS, HEADS, HEAD, seed=i) for i in range(3))
+        implementation = "fused" if fused else "xla"
+
+        def loss(q: Any, k: Any, v: Any) -> Any:
+            out = api.nn.dot_product_attention(q, k, v, is_causal=causal, implementation=implementation)
+            return (out * out).sum()
+
+        return api.grad(loss, (0, 1, 2)), given
+
+    return make
+
+
+def adamw(api: Api, fused: bool) -> Made:
+    """A step over 100 leaves."""
+    params = [_floats(api, *LEAF, seed=i) for i in range(LEAVES)]
+    moments = {"count": api.np.zeros((), "int32"), "m": params, "v": [p * p for p in params]}
+
+    def plain(params: Any, grads: Any, state: Any) -> Any:
+        t = state["count"] + 1
+        c1, c2 = 1 / (1 - 0.9**t), 1 / (1 - 0.999**t)
+        m = [0.9 * m + 0.1 * g for m, g in zip(state["m"], grads)]
+        v = [0.999 * v + 0.001 * g * g for v, g in zip(state["v"], grads)]
+        new = [
+            p - 1e-3 * (a * c1 / (api.np.sqrt(b * c2) + 1e-8) + 1e-4 * p) for p, a, b in zip(params, m, v)
+        ]
+        return new, {"count": t, "m": m, "v": v}
+
+    def one(params: Any, grads: Any, state: Any) -> Any:
+        return api.nn.adamw(params, grads, state, learning_rate=1e-3)
+
+    return (one if fused else plain), (params, params, moments)
+
+
+def layer_norm(api: Api, fused: bool) -> Made:
+    """Gradients of a layer norm with residual."""
+    x, r = _floats(api, ROWS, 1024), _floats(api, ROWS, 1024, seed=1)
+    s = _floats(api, 1024)
+
+    def plain(x: Any, s: Any, b: Any, r: Any) -> Any:
+        total = x + r
+        centred = total - total.mean(-1, keepdims=True)
+        return centred * api.lax.rsqrt((centred * centred).mean(-1, keepdims=True) + 1e-5) * s + b, total
+
+    def ours(x: Any, s: Any, b: Any, r: Any) -> Any:
+        return api.nn.layer_norm(x, s, b, residual=r)
+
+    f = ours if fused else plain
+    return api.grad(lambda *a: sum((y * y).sum() for y in f(*a)), (0, 1, 2, 3)), (x, s, s, r)
+
+
+def seconds(make: Callable[[Api, bool], Made], fused: bool) -> Callable[[str], float]:
+    def measure(library: str) -> float:
+        api = Api(library)
+        f, args = make(api, fused)
+        jitted = api.jit(f)
+        return per_call(lambda: jitted(*args), api.block_until_ready, calls=1, samples=7)
+
+    return measure
+
+
+def temporaries(make: Callable[[Api, bool], Made], fused: bool) -> Callable[[str], float]:
+    """Bytes beyond inputs and results."""
+
+    def measure(library: str) -> float:
+        api = Api(library)
+        f, args = make(api, fused)
+        return float(api.jit(f).lower(*args).compile().memory_analysis().temp_size_in_bytes)
+
+    return measure
+
+
+def cases(name: str, make: Callable[[Api, bool], Made], time: float, memory: float | None) -> list[Case]:
+    def against(measure: Any, library: str, what: str, wanted: float, unit: str = "seconds") -> Case:
+        label = "" if library == "jax" else "(unfused)"
+        sides = Side("tilewright", measure(make, True)), Side(library, measure(make, False), label=label)
+        return Case(f"{name}, {what}", *sides, wanted, unit)
+
+    found = [against(seconds, "tilewright", "time", time), against(seconds, "jax", "time against jax", time)]
+    if memory is not None:
+        found.append(against(temporaries, "tilewright", "temporaries", memory, "bytes"))
+    return found
+
+
+CASES = [
+    *cases("linear and cross entropy", linear_cross_entropy, 0.8, 0.25),
+    *cases("causal attention, 4096 tokens", attention(True), 0.9, 0.25),
+    *cases("attention, 4096 tokens", attention(False), 0.9, 0.25),
+    *cases("AdamW, 100 leaves", adamw, 0.8, None),
+    *cases("layer norm with residual, gradient", layer_norm, 1.0, None),
+]
