@@ -60,9 +60,7 @@ def adamw(api: Api, fused: bool) -> Made:
         c1, c2 = 1 / (1 - 0.9**t), 1 / (1 - 0.999**t)
         m = [0.9 * m + 0.1 * g for m, g in zip(state["m"], grads)]
         v = [0.999 * v + 0.001 * g * g for v, g in zip(state["v"], grads)]
-        new = [
-            p - 1e-3 * (a * c1 / (api.np.sqrt(b * c2) + 1e-8) + 1e-4 * p) for p, a, b in zip(params, m, v)
-        ]
+        new = [p - 1e-3 * (a * c1 / (api.np.sqrt(b * c2) + 1e-8) + 1e-4 * p) for p, a, b in zip(params, m, v)]
         return new, {"count": t, "m": m, "v": v}
 
     def one(params: Any, grads: Any, state: Any) -> Any:

@@ -80,7 +80,7 @@ def _power(n: int) -> int:
 def _cuda(name: str, sms: int, shared: int, memory: int, bandwidth: float, matrix: tuple[int, int, int],
           **tera: float) -> Target:  # fmt: skip
     peak = tuple((dtype, rate * TERA) for dtype, rate in tera.items())
-    return Target(name, "cuda", sms, shared * KIB, 64 * KIB, 256 * KIB, memory * GIB, 32, 8, matrix, peak,
+    return Target(name, "cuda", sms, shared * KIB, shared * KIB // 2, 256 * KIB, memory * GIB, 32, 8, matrix, peak,
                   bandwidth * GIGA)  # fmt: skip
 
 

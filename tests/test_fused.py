@@ -35,7 +35,8 @@ CASES = [
     ("cross_entropy", (floats(7, 11),), (LABELS,), {}, {}),
     ("cross_entropy", (floats(7, 11),), (LABELS,), {}, TPU),
     *[("linear_cross_entropy", (floats(7, 5), floats(5, 11)), (LABELS,), {"reduction": r, "weights": floats(7) ** 2}, b)
-      for r, b in (("mean", {}), ("sum", {"rows": 4}), ("none", {"rows": 3, "columns": 4}), ("mean", {"rows": 3, "columns": 4}))],
+      for r, b in (("mean", {}), ("sum", {"rows": 4}), ("none", {"rows": 3, "columns": 4}),
+                   ("mean", {"rows": 3, "columns": 4}))],
     *[("dot_product_attention", QKV, (), options, blocks) for options, blocks in (
         ({}, {"rows": 4}), ({}, {"rows": 4, "columns": 5}), ({"is_causal": True}, {"rows": 2}),
         ({"is_causal": True, "local_window_size": (3, 2)}, {"rows": 4, "columns": 4}), ({"mask": MASK}, {"rows": 4}),

@@ -26,7 +26,7 @@ from ..cost import Cost
 from .operation import Operation, like, nbytes, work_dtype
 
 SCORES_BYTES = 2**26  # of scores in float32 that cells run side by side make
-SEGMENTS = 16  # into how many runs of queries a call is cut
+SEGMENTS = 8  # into how many runs of queries a call is cut
 LOW = -0.7 * 3.4028235e38  # the score of a key that does not count: a row of nothing else must not become nan
 
 
@@ -165,7 +165,9 @@ def _backward(form: Form, q: Any, k: Any, v: Any, extra: dict[str, Any], sums: A
         p = jnp.exp(s - sums[...][:, None])
         dp = lax.dot_general(ct[...], v[...], (((1,), (1,)), ((), ())), preferred_element_type=work)
         ds = p * (dp - delta[...][:, None])
-        outs[2][...] += lax.dot_general(p.astype(v.dtype), ct[...], (((0,), (0,)), ((), ())), preferred_element_type=work)
+        outs[2][...] += lax.dot_general(
+            p.astype(v.dtype), ct[...], (((0,), (0,)), ((), ())), preferred_element_type=work
+        )
         if biased:
             axes = tuple(d for d in (0, 1) if shape_of(given["bias"])[d] != shape_of(ds)[d])
             outs[3][...] += ds.sum(axes, keepdims=True) if axes else ds
@@ -264,7 +266,9 @@ def _vjp(form: Form, names: tuple[str, ...]) -> Any:
                 shape = shape_of(dbias)
                 axes = tuple(d for d in (0, 1) if shape[d] != shape_of(db[0])[d])
                 found = db[0].sum(axes, keepdims=True) if axes else db[0]
-                dbias = dbias.at[:, :, r if shape[2] > 1 else slice(None), c if shape[3] > 1 else slice(None)].add(found)
+                dbias = dbias.at[:, :, r if shape[2] > 1 else slice(None), c if shape[3] > 1 else slice(None)].add(
+                    found
+                )
         rest = [dbias.astype(x.dtype) if name == "bias" else None for name, x in extra.items()]
         dq = dqs[0] if len(dqs) == 1 else jnp.concatenate(dqs, 1)
         return dq, dk.astype(k.dtype), dv.astype(v.dtype), *rest
@@ -287,11 +291,11 @@ def dot_product_attention(
     local_window_size: int | tuple[int, int] | None = None, query_segment_ids: Any = None,
     key_value_segment_ids: Any = None, rows: int | None = None, columns: int | None = None,
 ) -> Any:  # fmt: skip
-    """`softmax(query @ key.T * scale + bias) @ value` by blocks: shapes (batch, T, N, H), (batch, S, K, H), K divides N.
+    """`softmax(query @ key.T * scale + bias) @ value` by blocks: (batch, T, N, H), (batch, S, K, H), K divides N.
 
     `bias` and `mask` broadcast to (batch, N, T, S); lengths are (batch,); `local_window_size` keeps keys within (left,
-    right) positions; segment ids, (batch, T) and (batch, S), keep keys of a query's own segment. `rows` and `columns` are
-    the block of scores. Reverse mode only.
+    right) positions; segment ids, (batch, T) and (batch, S), keep keys of a query's own segment. `rows` and `columns`
+    are the block of scores. Reverse mode only.
 
     Raises:
       ShapeError: operands that do not fit. ArgumentError: ids of one side only.
@@ -319,7 +323,9 @@ def dot_product_attention(
         "query_segments": None if query_segment_ids is None else jnp.asarray(query_segment_ids).astype(int32),
         "key_segments": None if key_value_segment_ids is None else jnp.asarray(key_value_segment_ids).astype(int32),
         "query_lengths": None if query_seq_lengths is None else jnp.asarray(query_seq_lengths).astype(int32)[:, None],
-        "key_lengths": None if key_value_seq_lengths is None else jnp.asarray(key_value_seq_lengths).astype(int32)[:, None],
+        "key_lengths": None
+        if key_value_seq_lengths is None
+        else jnp.asarray(key_value_seq_lengths).astype(int32)[:, None],
     }
     extra = {name: a for name, a in given.items() if a is not None}
     columns = min(columns or length, length)
@@ -342,10 +348,14 @@ def reference(
     (_, t, n, h), (_, length, heads, _) = shape_of(query), shape_of(key)
     work = work_dtype(query, key, value)
     k, v = (jnp.repeat(x, n // heads, 2) for x in (key, value))
-    s = jnp.einsum("btnh,bsnh->bnts", query, k, preferred_element_type=work) * (1 / math.sqrt(h) if scale is None else scale)
+    s = jnp.einsum("btnh,bsnh->bnts", query, k, preferred_element_type=work) * (
+        1 / math.sqrt(h) if scale is None else scale
+    )
     s = s if bias is None else s + bias
     rows, columns = jnp.arange(t)[:, None], jnp.arange(length)[None, :]
-    left, right = (local_window_size,) * 2 if isinstance(local_window_size, int) else local_window_size or (length, length)
+    left, right = (
+        (local_window_size,) * 2 if isinstance(local_window_size, int) else local_window_size or (length, length)
+    )
     keep = (columns >= rows - left) & (columns <= rows + right)
     keep = (keep & (rows >= columns) if is_causal else keep)[None, None]
     keep = keep if mask is None else keep & (mask != 0)
@@ -359,7 +369,9 @@ def reference(
     p = jnp.exp(s - lax.stop_gradient(s.max(-1, keepdims=True)))
     out = jnp.einsum("bnts,bsnh->btnh", (p / p.sum(-1, keepdims=True)).astype(query.dtype), v)
     if query_seq_lengths is not None:
-        out = jnp.where(jnp.arange(t)[:, None, None] < query_seq_lengths[:, None, None, None], out, jnp.zeros((), out.dtype))
+        out = jnp.where(
+            jnp.arange(t)[:, None, None] < query_seq_lengths[:, None, None, None], out, jnp.zeros((), out.dtype)
+        )
     return out
 
 

@@ -103,7 +103,7 @@ def _flat_labels(labels: Any, leading: tuple[int, ...], what: str) -> Any:
 
 
 def cross_entropy(logits: Any, labels: Any, *, target: Any = "cpu") -> Any:
-    """`logsumexp(logits) - logits[label]` over the last axis: (..., V) and integers (...) give (...), in float32 or more.
+    """`logsumexp(logits) - logits[label]` of the last axis: (..., V) and integers (...) give (...) in float32 or wider.
 
     A label out of range counts as no class: the row's loss is its logsumexp.
 
@@ -139,7 +139,9 @@ def _dot(a: Any, b: Any, axes: tuple[int, int], dtype: Any) -> Any:
     return lax.dot_general(a, b, (((axes[0],), (axes[1],)), ((), ())), preferred_element_type=dtype)
 
 
-def _value_body(x: Any, labels: Any, w: Any, loss: Any, sums: Any, top: Any, total: Any, chosen: Any, *, size: int) -> None:
+def _value_body(
+    x: Any, labels: Any, w: Any, loss: Any, sums: Any, top: Any, total: Any, chosen: Any, *, size: int
+) -> None:
     """A block of logits against the running maximum, sum and chosen logit of its rows."""
     j, columns = program_id(1), shape_of(w)[1]
 
@@ -347,9 +349,7 @@ def linear_cross_entropy(
 def linear_cross_entropy_reference(
     x: Any, w: Any, labels: Any, *, weights: Any = None, reduction: str = "mean", rows: Any = None, columns: Any = None
 ) -> Any:
-    logits = lax.dot_general(
-        x, w, (((len(shape_of(x)) - 1,), (0,)), ((), ())), preferred_element_type=work_dtype(x, w)
-    )
+    logits = lax.dot_general(x, w, (((len(shape_of(x)) - 1,), (0,)), ((), ())), preferred_element_type=work_dtype(x, w))
     loss = cross_entropy_reference(logits, labels)
     scale = jnp.ones_like(loss) if weights is None else weights
     if reduction == "none":

@@ -1,4 +1,4 @@
-"""Gated MLPs: `(act(x @ gate) * (x @ up)) @ down`, SiLU for SwiGLU and GELU for GeGLU (Shazeer, 2020, arXiv:2002.05202).
+"""Gated MLPs, `(act(x @ gate) * (x @ up)) @ down`: SiLU for SwiGLU, GELU for GeGLU (Shazeer, 2020, arXiv:2002.05202).
 
 One kernel makes both products of a block and their gated product, so that neither is stored; its derivative makes them
 again.
@@ -74,7 +74,7 @@ def _mlp(activation: Callable[[Any], Any], name: str) -> tuple[Any, Any]:
         return _product(hidden, down, work).astype(x.dtype).reshape(*shape_of(x)[:-1], shape_of(down)[1])
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"""`(act(x @ gate) * (x @ up)) @ down` with the activation of {name}: (..., d), (d, n), (d, n), (n, o).
+    function.__doc__ = f"""{name}: `(act(x @ gate) * (x @ up)) @ down`, (..., d), (d, n), (d, n), (n, o).
 
     Raises ShapeError where the shapes do not fit.
 

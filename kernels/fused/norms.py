@@ -44,7 +44,9 @@ def _checked(x: Any, vectors: tuple[Any, ...], residual: Any, what: str) -> int:
     return shape[-1]
 
 
-def _row_norm(formula: Any, name: str, x: Any, scale: Any, shift: Any, residual: Any, epsilon: float, target: Any) -> Any:
+def _row_norm(
+    formula: Any, name: str, x: Any, scale: Any, shift: Any, residual: Any, epsilon: float, target: Any
+) -> Any:
     n = _checked(x, (scale, shift), residual, name)
     m = math.prod(shape_of(x)[:-1])
     work = work_dtype(x)
@@ -52,7 +54,12 @@ def _row_norm(formula: Any, name: str, x: Any, scale: Any, shift: Any, residual:
         return x if residual is None else (x, x + residual)
     rows = row_tile(m, n * work.itemsize, target)
     row, shared = row_spec(rows, n), BlockSpec((n,), lambda i: (0,))
-    given = [(as_rows(x), row), (None if residual is None else as_rows(residual), row), (scale, shared), (shift, shared)]
+    given = [
+        (as_rows(x), row),
+        (None if residual is None else as_rows(residual), row),
+        (scale, shared),
+        (shift, shared),
+    ]
     present = [a is not None for a, _ in given]
     results = 1 if residual is None else 2
 
@@ -74,10 +81,8 @@ def _row_norm(formula: Any, name: str, x: Any, scale: Any, shift: Any, residual:
     return made[0] if residual is None else tuple(made)
 
 
-def rms_norm(
-    x: Any, scale: Any = None, *, residual: Any = None, epsilon: float = 1e-6, target: Any = "cpu"
-) -> Any:
-    """`x / sqrt(mean(x**2) + epsilon) * scale` over the last axis; with a residual, of `x + residual`, and that sum too.
+def rms_norm(x: Any, scale: Any = None, *, residual: Any = None, epsilon: float = 1e-6, target: Any = "cpu") -> Any:
+    """`x / sqrt(mean(x**2) + epsilon) * scale` of the last axis; with a residual, of `x + residual`, and that sum.
 
     >>> import numpy as np
     >>> print(np.asarray(rms_norm(np.array([[3., -3.]], np.float32))).round(3))
@@ -152,8 +157,12 @@ def _affine(y: Any, scale: Any, shift: Any, dtype: Any) -> Any:
 
 
 def _reference(formula: Any, default: float) -> Any:
-    def reference(x: Any, scale: Any = None, shift: Any = None, *, residual: Any = None, epsilon: float = default) -> Any:
-        total = x.astype(work_dtype(x)) if residual is None else x.astype(work_dtype(x)) + residual.astype(work_dtype(x))
+    def reference(
+        x: Any, scale: Any = None, shift: Any = None, *, residual: Any = None, epsilon: float = default
+    ) -> Any:
+        total = (
+            x.astype(work_dtype(x)) if residual is None else x.astype(work_dtype(x)) + residual.astype(work_dtype(x))
+        )
         y = _affine(formula(total, epsilon), scale, shift, x.dtype)
         return y if residual is None else (y, total.astype(x.dtype))
 
