@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ... import numpy as jnp
+from tilewright import numpy as jnp
+
 from ...core import tree
 from ...core.trace import shape_of
 from ...lang.block import SMEM, BlockSpec
@@ -70,8 +71,8 @@ def _leaf(p: Any, g: Any, m: Any, v: Any, factors: Any, fixed: tuple[float, ...]
 
 def _factors(count: Any, learning_rate: Any, b1: float, b2: float) -> Any:
     t = count.astype(jnp.float32)
-    b1, b2 = FLOAT32.type(b1), FLOAT32.type(b2)
-    return jnp.stack([1 / (1 - b1**t), 1 / (1 - b2**t), jnp.asarray(learning_rate, jnp.float32)])
+    decays = [1 / (1 - FLOAT32.type(b) ** t) for b in (b1, b2)]
+    return jnp.stack([*decays, jnp.asarray(learning_rate, jnp.float32)])
 
 
 def _walk(step: Any, params: Any, grads: Any, state: Any, learning_rate: Any, b1: float, b2: float) -> tuple[Any, Any]:
@@ -109,7 +110,8 @@ def reference(
     epsilon: float = 1e-8, weight_decay: float = 1e-4,
 ) -> tuple[Any, dict[str, Any]]:  # fmt: skip
     def step(p: Any, g: Any, m: Any, v: Any, factors: Any) -> Any:
-        return _formula(p, g, m, v, *(factors[i].astype(m.dtype) for i in range(3)), b1, b2, epsilon, weight_decay)
+        first, second, rate = (factors[i].astype(m.dtype) for i in range(3))
+        return _formula(p, g, m, v, first, second, rate, b1, b2, epsilon, weight_decay)
 
     return _walk(step, params, grads, state, learning_rate, b1, b2)
 

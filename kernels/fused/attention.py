@@ -13,8 +13,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from ... import lax
-from ... import numpy as jnp
+from tilewright import lax
+from tilewright import numpy as jnp
+
 from ...core.errors import ArgumentError, ShapeError
 from ...core.primitives.custom import custom_vjp
 from ...core.trace import shape_of
@@ -251,7 +252,7 @@ def _vjp(form: Form, names: tuple[str, ...]) -> Any:
         extra, work = dict(zip(names, values, strict=True)), work_dtype(q, k, v)
         delta = jnp.swapaxes((ct.astype(work) * out.astype(work)).sum(-1), 1, 2)
         dqs, dk, dv = [], jnp.zeros(shape_of(k), work), jnp.zeros(shape_of(v), work)
-        dbias = jnp.zeros(shape_of(extra["bias"]), work) if "bias" in extra else None
+        dbias: Any = jnp.zeros(shape_of(extra["bias"]), work) if "bias" in extra else None
         # A row of scores at a time, of all keys.
         whole = Form(form.scale, form.causal, form.window, form.rows, shape_of(k)[1])
         for f, r, c in _cut(whole, shape_of(q)[1], shape_of(k)[1], extra):
@@ -269,7 +270,7 @@ def _vjp(form: Form, names: tuple[str, ...]) -> Any:
                 dbias = dbias.at[:, :, r if shape[2] > 1 else slice(None), c if shape[3] > 1 else slice(None)].add(
                     found
                 )
-        rest = [dbias.astype(x.dtype) if name == "bias" else None for name, x in extra.items()]
+        rest = [dbias.astype(x.dtype) if name == "bias" and dbias is not None else None for name, x in extra.items()]
         dq = dqs[0] if len(dqs) == 1 else jnp.concatenate(dqs, 1)
         return dq, dk.astype(k.dtype), dv.astype(v.dtype), *rest
 
@@ -330,7 +331,8 @@ def dot_product_attention(
     extra = {name: a for name, a in given.items() if a is not None}
     columns = min(columns or length, length)
     rows = min(rows or min(max(SCORES_BYTES // (4 * columns * batch * n), 64), cdiv(t, SEGMENTS)), t)
-    window = (local_window_size,) * 2 if isinstance(local_window_size, int) else (local_window_size or (None, None))
+    window: Any = local_window_size or (None, None)
+    window = (window, window) if isinstance(window, int) else window
     form = Form(1 / math.sqrt(h) if scale is None else scale, is_causal, tuple(window), rows, columns)
     out = _vjp(form, tuple(extra))(q, k, v, *extra.values())
     if "query_lengths" in extra:

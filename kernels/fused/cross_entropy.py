@@ -13,8 +13,9 @@ import functools
 import math
 from typing import Any
 
-from ... import lax
-from ... import numpy as jnp
+from tilewright import lax
+from tilewright import numpy as jnp
+
 from ...core.errors import ArgumentError, ShapeError
 from ...core.primitives.custom import custom_vjp
 from ...core.trace import shape_of

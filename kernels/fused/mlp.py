@@ -10,8 +10,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ... import lax
-from ... import numpy as jnp
+from tilewright import lax
+from tilewright import numpy as jnp
+
 from ...core.errors import ShapeError
 from ...core.trace import shape_of
 from ...lang.block import BlockSpec

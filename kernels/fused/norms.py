@@ -12,8 +12,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ... import lax
-from ... import numpy as jnp
+from tilewright import lax
+from tilewright import numpy as jnp
+
 from ...core.errors import ShapeError
 from ...core.trace import shape_of
 from ...lang.block import BlockSpec

@@ -10,7 +10,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ... import numpy as jnp
+from tilewright import numpy as jnp
+
 from ...core.primitives.custom import custom_jvp, linear_call
 from ...core.trace import shape_of
 from ...lang.call import kernel_call
