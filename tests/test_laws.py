@@ -54,6 +54,12 @@ def widened(case, salt=0):
     return [x.astype(WIDE.get(str(x.dtype), x.dtype)) for x in operands(case, salt)]
 
 
+def normal(rng, like):
+    """Standard normal values of a shape and dtype, in both parts of complex numbers."""
+    values = rng.standard_normal(like.shape)
+    return (values + 1j * rng.standard_normal(like.shape) if is_complex(like.dtype) else values).astype(like.dtype)
+
+
 def as_list(x):
     return list(x) if isinstance(x, (tuple, list)) else [x]
 
@@ -151,9 +157,9 @@ def test_vjp_is_the_transpose_of_jvp(case, numpy_evaluator):
     args, params = widened(case), wide_params(case)
     f, xs = function_of(case, args, differentiable(case), params)
     rng = rng_of(case, 2)
-    ts = [rng.standard_normal(x.shape).astype(x.dtype) for x in xs]
+    ts = [normal(rng, x) for x in xs]
     outs, pullback = vjp(f, *xs)
-    cts = [rng.standard_normal(np.shape(o)).astype(np.asarray(o).dtype) for o in outs]
+    cts = [normal(rng, np.asarray(o)) for o in outs]
     _, tangents = jvp(f, xs, ts)
     forward = sum(np.sum(np.asarray(c) * np.asarray(t)) for c, t in zip(cts, tangents, strict=True))
     backward = sum(np.sum(np.asarray(c) * t) for c, t in zip(pullback(cts), ts, strict=True))

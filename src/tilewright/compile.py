@@ -7,6 +7,7 @@ from typing import Any
 
 from .core import convert, jit, trace
 from .core.errors import ArgumentError
+from .core.rewrite import eliminate_dead
 from .xla_backend import array, dispatch, operators
 from .xla_backend.backend import XlaBackend
 
@@ -26,9 +27,9 @@ def install() -> None:
 def compile(f: Any, *args: Any, target: str | None = None, stop: str = "executable", **kwargs: Any) -> Any:
     """A function at one stage of compilation, for arguments given as arrays or by shape and dtype.
 
-    `stop` is one of `program` (as traced), `transformed` (derivatives and batching done, dead code gone),
-    `kernels` (kernel calls and glue), `module` (the text given to the target's compiler) and `executable`
-    (which can be called). Every stage prints as text.
+    `stop` is one of `program` (as traced, derivatives and batching done), `transformed` (dead code gone), `kernels`
+    (kernel calls and glue; the same on the CPU, where XLA fuses what is outside kernels), `module` (the text
+    given to the target's compiler) and `executable` (which can be called). Every stage prints as text.
 
     Raises:
       ArgumentError: an unknown stage or target.
@@ -43,7 +44,9 @@ def compile(f: Any, *args: Any, target: str | None = None, stop: str = "executab
         raise ArgumentError(f"there is no target named {target!r}", f"one of {', '.join(TARGETS)}")
     wrapper = f if hasattr(f, "__jit__") else jit.jit(f)
     traced = wrapper.trace(*args, **kwargs)
-    if stop in ("program", "transformed", "kernels"):
+    if stop == "program":
         return traced.jaxpr
+    if stop in ("transformed", "kernels"):
+        return eliminate_dead(traced.jaxpr)[0]
     lowered = traced.lower()
     return lowered.as_text() if stop == "module" else lowered.compile()
