@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.errors import ArgumentError
+from ..core.ir import Program
+from ..core.types import ArrayType
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 TERA, GIGA = 10**12, 10**9
@@ -124,7 +126,45 @@ def target_of(target: str | Target) -> Target:
     """
     if isinstance(target, Target):
         return target
-    found = TARGETS.get(_SHORT.get(target, target))
+    family = ":".join(target.split(":")[:2])  # without a topology: `tpu:v5e:2x2` is four `tpu:v5e`
+    found = TARGETS.get(_SHORT.get(family, family))
     if found is None:
         raise ArgumentError(f"there is no target named {target!r}", f"one of {', '.join(TARGETS)}")
     return found
+
+
+@dataclass(frozen=True)
+class CustomCall:
+    """A kernel as a device's compiler takes it: one custom call in the XLA program.
+
+    `config` is the text of the attribute `backend_config` (a string literal or a dictionary, as MLIR prints them).
+    The call takes `in_types`, gives `out_types`, all row-major; `aliases` are (input, output) pairs that share
+    memory. `prepare` makes its inputs from the kernel's operands; `finish` makes the kernel's results from the
+    kernel's operands followed by the call's results. Where they are None, types are the kernel's own.
+    """
+
+    target: str
+    config: str
+    in_types: tuple[ArrayType, ...]
+    out_types: tuple[ArrayType, ...]
+    api_version: int = 1
+    aliases: tuple[tuple[int, int], ...] = ()
+    prepare: Program | None = None
+    finish: Program | None = None
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one compiled kernel takes of its device; None where the compiler does not tell.
+
+    `fast_bytes` of `fast_limit`: shared memory of a program, VMEM of a kernel. `registers` are per thread, `spills`
+    bytes; `cycles` is the compiler's estimate.
+    """
+
+    kernel: str
+    fast_bytes: int
+    fast_limit: int
+    registers: int | None = None
+    spills: int | None = None
+    cycles: int | None = None

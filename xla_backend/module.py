@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,8 +48,19 @@ class DonationWarning(UserWarning):
     """A donated argument whose memory no output can take."""
 
 
-def lower(program: Program, name: str = "main", donated: Sequence[int] = (), keep_unused: bool = False) -> Module:
-    """Print a Program as a module; `donated` are positions of inputs whose memory outputs may take."""
+def lower(
+    program: Program,
+    name: str = "main",
+    donated: Sequence[int] = (),
+    keep_unused: bool = False,
+    platform: str = "cpu",
+    kernels: Callable[[Any], Any] | None = None,
+) -> Module:
+    """Print a Program as a module; `donated` are positions of inputs whose memory outputs may take.
+
+    `platform` is what it is compiled for (`cpu`, `cuda`, `rocm`, `tpu`). `kernels` makes a device's
+    `lang.target.CustomCall` of a Kernel; without it kernels are printed for the CPU.
+    """
     program, constants = hoist(program)
     offset = len(constants)
     given = {i + offset for i in donated}
@@ -67,7 +78,7 @@ def lower(program: Program, name: str = "main", donated: Sequence[int] = (), kee
     kept = tuple(i for i, u in enumerate(used) if u or keep_unused)
     body = body.replace(inputs=[program.inputs[i] for i in kept])
     attributes, aliased = _aliases(body, kept, given)
-    callbacks, keep_alive, text = _printed(body, name, attributes)
+    callbacks, keep_alive, text = _printed(body, name, attributes, Emitter(RULES, platform, kernels))
     effects = body.effects
     return Module(
         text, name, tuple(constants), tuple(program.in_types), tuple(program.out_types),  # type: ignore[arg-type]
@@ -96,7 +107,6 @@ def _aliases(body: Program, kept: Sequence[int], donated: set[int]) -> tuple[lis
     return attributes, aliased
 
 
-def _printed(body: Program, name: str, attributes: Sequence[str]) -> tuple[list[Any], list[Any], str]:
-    emitter = Emitter(RULES)
+def _printed(body: Program, name: str, attributes: Sequence[str], emitter: Emitter) -> tuple[list[Any], list[Any], str]:
     main = emitter.function("main", physicalize(body), "public", attributes)
     return emitter.callbacks, emitter.keep, emitter.module_text(name, main)

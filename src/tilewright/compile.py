@@ -12,7 +12,6 @@ from .xla_backend import array, dispatch, operators
 from .xla_backend.backend import XlaBackend
 
 STAGES = ("program", "transformed", "kernels", "module", "executable")
-TARGETS = ("cpu",)
 
 
 def install() -> None:
@@ -40,13 +39,15 @@ def compile(f: Any, *args: Any, target: str | None = None, stop: str = "executab
     """
     if stop not in STAGES:
         raise ArgumentError(f"there is no stage named {stop!r}", f"one of {', '.join(STAGES)}")
-    if target is not None and target.split(":")[0] not in TARGETS:
-        raise ArgumentError(f"there is no target named {target!r}", f"one of {', '.join(TARGETS)}")
     wrapper = f if hasattr(f, "__jit__") else jit.jit(f)
     traced = wrapper.trace(*args, **kwargs)
     if stop == "program":
         return traced.jaxpr
     if stop in ("transformed", "kernels"):
         return eliminate_dead(traced.jaxpr)[0]
+    if target not in (None, "cpu"):
+        from .targets import compile_for
+
+        return compile_for(str(target), traced.jaxpr, stop)
     lowered = traced.lower()
     return lowered.as_text() if stop == "module" else lowered.compile()

@@ -95,8 +95,9 @@ Rule = Callable[..., Any]
 class Emitter:
     """Prints one module. Rules call `op`; the driver calls `function` and `module_text`."""
 
-    def __init__(self, rules: dict[str, Rule], platform: str = "cpu"):
+    def __init__(self, rules: dict[str, Rule], platform: str = "cpu", kernels: Callable[[Any], Any] | None = None):
         self.rules, self.platform = rules, platform
+        self.kernels = kernels  # what makes a device's `CustomCall` of a kernel; None: kernels are printed as arrays
         self.lines: list[str] = []
         self.functions: list[str] = []
         self.called: dict[Any, str] = {}

@@ -1,0 +1,36 @@
+"""A Program compiled for a device that need not be here: kernels by the device's backend, the rest by XLA."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from .core.errors import ArgumentError
+from .core.ir import Program
+from .lang.kernel import Kernel
+from .lang.target import CustomCall, target_of
+from .xla_backend.module import lower
+
+BACKENDS = {"cuda": "triton_backend", "rocm": "triton_backend", "tpu": "mosaic_tpu"}  # who lowers the kernels
+
+
+def compile_for(target: str, program: Program, stop: str = "executable") -> Any:
+    """The module's text (`stop="module"`), or what the device's compiler makes of it.
+
+    Raises:
+      ArgumentError: an unknown target.
+    """
+    machine = target_of(target)
+    if machine.kind not in BACKENDS:
+        raise ArgumentError(f"{target!r} is compiled for where it runs", "leave `target` out")
+    backend = importlib.import_module(f".{BACKENDS[machine.kind]}", __package__)
+    kernels: list[Kernel] = []
+
+    def emit(kernel: Kernel) -> CustomCall:
+        kernels.append(kernel)
+        return backend.emit(kernel, machine)
+
+    module = lower(program, program.name, platform=machine.kind, kernels=emit)
+    if stop == "module":
+        return module.text
+    return backend.compile(module.text, program.name, target, kernels)

@@ -1,0 +1,44 @@
+"""Programs compiled for a device that need not be here: what comes of them, and which module compiles for which family.
+
+A family's module (`xla_backend/cuda.py`, `xla_backend/tpu.py`) has `compile(text, target, name) -> Binary`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.errors import UnsupportedError
+from ..lang.target import Resources
+
+
+@dataclass(frozen=True)
+class Binary:
+    """A program compiled for `target`: prints, is serialised, tells what its kernels take; runs only on that target."""
+
+    name: str
+    target: str
+    module: str  # the StableHLO text it was compiled from
+    executable: Any  # the compiler's own object
+    resources: tuple[Resources, ...] = ()
+
+    def as_text(self) -> str:
+        """The program after the compiler's passes."""
+        return "\n".join(m.to_string() for m in self.executable.hlo_modules())
+
+    def serialize(self) -> bytes:
+        """The machine code and what is needed to load it, as the target's runtime takes it."""
+        return self.executable.serialize()
+
+    def cost_analysis(self) -> Any:
+        """The compiler's own estimates (kernels count through the cost they state)."""
+        return self.executable.cost_analysis()
+
+    def memory_analysis(self) -> Any:
+        """The bytes of arguments, outputs, temporary memory and code."""
+        return self.executable.get_compiled_memory_stats()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise UnsupportedError(
+            f"{self.name} was compiled for {self.target}, which is not a device of this process",
+            "serialise it and run it on a machine that has one, or compile without `target` to run here")  # fmt: skip
