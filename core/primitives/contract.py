@@ -206,10 +206,16 @@ def _transpose_left(
     start = batch if swapped else batch + x_free
     contract = (tuple(range(start, start + y_free)), parts.rhs_free)
     batched = (tuple(range(batch)), parts.rhs_batch)
-    out = dot_general(ct, y, (contract, batched), precision, preferred_element_type=x_type.dtype)
-    # Axes of `out`: batch, free of x, contracted (in the order that they have in y).
+    # Axes of the result: batch, free of x, contracted (in the order that they have in y); the last two change places
+    # with the operands, which is done where it leaves nothing to transpose.
     order = sorted(range(len(parts.rhs_contract)), key=parts.rhs_contract.__getitem__)
-    source = (*parts.lhs_batch, *parts.lhs_free, *(parts.lhs_contract[i] for i in order))
+    contracted = tuple(parts.lhs_contract[i] for i in order)
+    source = (*parts.lhs_batch, *parts.lhs_free, *contracted)
+    other = (*parts.lhs_batch, *contracted, *parts.lhs_free)
+    if list(other) == sorted(other) and list(source) != sorted(source):
+        flipped, swap = precision and (precision[1], precision[0]), (contract[::-1], batched[::-1])
+        return dot_general(y, ct, swap, flipped, preferred_element_type=x_type.dtype)
+    out = dot_general(ct, y, (contract, batched), precision, preferred_element_type=x_type.dtype)
     return _transposed(out, tuple(sorted(range(len(source)), key=source.__getitem__)))
 
 
