@@ -199,6 +199,18 @@ def test_linear_call():
     np.testing.assert_allclose(tw.grad(lambda x: tnp.sum(tw.vmap(f)(x)))(np.ones(2)), [10.0, 10.0])
 
 
+def test_linear_call_by_its_residuals():
+    """What it gives is linear in its arguments and any function of its residuals: the derivatives by both add up."""
+
+    def f(r, x):
+        return linear_call(lambda r, x: tnp.sin(r) * x, lambda r, ct: tnp.sin(r) * ct, r, x)
+
+    for hessian in (tw.hessian(f, (0, 1)), tw.jacrev(tw.grad(f, (0, 1)), (0, 1)), tw.jit(tw.hessian(f, (0, 1)))):
+        np.testing.assert_allclose(hessian(0.5, 3.0), [[-3 * np.sin(0.5), np.cos(0.5)], [np.cos(0.5), 0]], rtol=1e-6)
+    by_residual = tw.jvp(lambda r: f(r, 3.0), (0.5,), (2.0,))
+    np.testing.assert_allclose(by_residual, [3 * np.sin(0.5), 6 * np.cos(0.5)], rtol=1e-6)
+
+
 def broken(jvp=None, fwd=None, bwd=None):
     if jvp is not None:
         f = tw.custom_jvp(lambda x: x * x)

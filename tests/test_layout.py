@@ -22,6 +22,8 @@ FORBIDDEN = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X)\b|(?<![\w.:/-])/(?:hom
 # jaxlib is internal and drifts: one shim in xla_backend, the pytree registry, and the backends' MLIR bindings.
 JAXLIB = {"core/tree.py", "core/version.py", "xla_backend/shim.py"}
 JAXLIB_LAYERS = {"triton_backend", "mosaic_tpu", "mosaic_gpu"}
+# What puts functions of ours into programs of jax, which the caller has then: imported inside functions.
+JAX = {"src/tilewright/interop/jax.py"}
 
 
 def files(*suffixes: str) -> list[Path]:
@@ -95,12 +97,13 @@ def test_every_folder_of_the_package_has_an_init():
 
 def test_nothing_imports_jax():
     offenders = {relative(p): n for p in package_files() for n in imported(p) if n.split(".")[0] == "jax"}
-    assert offenders == {}
+    assert {name for name in offenders if name not in JAX} == set()
 
 
 def test_running_does_not_import_jax():
     done = run(
-        "import sys, tilewright as tw, tilewright.numpy as tnp\n"
+        "import sys, tilewright as tw, tilewright.numpy as tnp, tilewright.interop.jax as tj\n"
+        "tj.call(tnp.sin)\n"
         "x = tnp.arange(6.0).reshape(2, 3)\n"
         "f = tw.jit(lambda x: (x @ x.T).sum())\n"
         "f(x), tw.grad(f)(x), repr(x + 1)\n"

@@ -9,14 +9,17 @@ Flat rules, as the traces call them:
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import DifferentiationError
 from ..evaluate import evaluate
 from ..ir import Effects, Program, Var
-from ..primitive import AxisInfo, Linear, Primitive, Zero
-from ..rules import instantiate, moved
+from ..jvp import jvp_flat
+from ..linearize import linearize_flat
+from ..primitive import AxisInfo, Linear, Primitive, Zero, all_zero
+from ..rules import add_tangents, instantiate, moved
 from ..trace import Trace, eval_program, extended_axes, trace_program, typeof, under
 from ..types import is_inexact
 from ..vmap import batch_program
@@ -304,13 +307,31 @@ def _linear_typing(*types: Any, program: Program, **_: Any) -> list[Any]:
 
 
 def _linear_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, num_res: int, **params: Any) -> Any:
-    if any(type(t) is not Zero for t in tangents[:num_res]):
-        raise DifferentiationError(
-            "linear_call was differentiated with respect to its residuals", "differentiate its linear arguments only"
-        )
     outs = linear_call_p.bind(*primals, num_res=num_res, **params)
     given = [*primals[:num_res], *map(instantiate, tangents[num_res:])]
-    return outs, linear_call_p.bind(*given, num_res=num_res, **params)
+    moved_outs = linear_call_p.bind(*given, num_res=num_res, **params)
+    if not all_zero(tangents[:num_res]):  # by the residuals it is a function like any other
+        function = functools.partial(eval_program, params["program"])
+        still = [Zero(typeof(x).tangent()) for x in primals[num_res:]]
+        by_residuals = jvp_flat(function, primals, [*tangents[:num_res], *still])[1]
+        moved_outs = [add_tangents(a, b) for a, b in zip(moved_outs, by_residuals, strict=True)]
+    return outs, moved_outs
+
+
+def _linear_linearize(primals: Sequence[Any], nonzero: Sequence[bool], *, num_res: int, **params: Any) -> Any:
+    residuals = primals[:num_res]
+    function = functools.partial(eval_program, params["program"])
+    still = [False] * (len(primals) - num_res)
+    outs, by_residuals = linearize_flat(function, primals, [*nonzero[:num_res], *still])
+
+    def linear(*tangents: Any) -> list[Any]:
+        outs = by_residuals(tangents)
+        if all_zero(tangents[num_res:]):
+            return outs
+        given = linear_call_p.bind(*residuals, *map(instantiate, tangents[num_res:]), num_res=num_res, **params)
+        return [add_tangents(a, b) for a, b in zip(given, outs, strict=True)]
+
+    return outs, linear
 
 
 def _linear_transpose(cts: Sequence[Any], *args: Any, program: Program, transposed: Program, num_res: int) -> list[Any]:
@@ -340,6 +361,7 @@ linear_call_p = Primitive(
     jvp=_linear_jvp,
     transpose=_linear_transpose,
     batch=_linear_batch,
+    linearize=_linear_linearize,
     effects=_effects,
     numpy=_numpy,
     multiple=True,

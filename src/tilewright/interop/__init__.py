@@ -1,0 +1,1 @@
+"""Tilewright inside other libraries: a module for each, imported when it is asked for."""
