@@ -216,6 +216,14 @@ class KernelBodyError(KernelError, TypeError):
     """A kernel body that does what no kernel can: returns a value, closes over a traced array, leaves the language."""
 
 
+class BlockTilingError(KernelError):
+    """A block that a target's memory cannot be cut into: its sizes are no multiples of the tiles, nor whole axes."""
+
+
+class ResourceError(KernelError, MemoryError):
+    """A kernel that needs more of a target's fast memory or registers than there is."""
+
+
 class CompileError(TilewrightError, RuntimeError):
     """The target's compiler refused a program."""
 

@@ -1,9 +1,19 @@
-"""What a kernel may run on: memories, lanes, matrix units and peak rates, as data.
+"""What a kernel may run on: memories, lanes, matrix units, tiles and peak rates, as data.
 
-Sources, all public: NVIDIA A100, H100 and B200 datasheets and the CUDA programming guide's table of compute
-capabilities (shared memory and registers of an SM); AMD's MI300X datasheet and CDNA 3 white paper; Google Cloud's TPU
-pages (v5e, v5p, v6e, v7) for rates and memory, and the published Pallas TPU guide for lanes, sublanes and VMEM.
-Rates are dense (no sparsity), per chip.
+Sources, all public.
+
+- TPU: Google Cloud's pages on v5e, v5p, v6e and TPU7x (peak rates, HBM, TensorCores, number and size of matrix units);
+  the hardware reference of the Pallas documentation (VMEM and SMEM of a TensorCore, lanes and sublanes). The clock is
+  the one at which the matrix units reach the published peak: 197e12 / (4 * 2 * 128**2) = 1.5 GHz on v5e; likewise 1.75
+  on v5p, and, at two passes of a 256 x 256 unit a cycle, 1.75 on v6e and 2.2 on 7x. The vector unit has four slots of
+  128 x 8 lanes (the scaling book's appendix on TPUs); libtpu's own static profile agrees, with 4096 operations a cycle.
+  The tiles of arrays are those that libtpu names when it refuses a block; its default VMEM of a kernel is in E1001.
+- NVIDIA: datasheets of A100 80GB SXM, H100 SXM, H200 SXM and HGX B200, and the table of compute capabilities in the
+  CUDA programming guide (shared memory of a block, registers of an SM, threads of a warp).
+- AMD: MI300X datasheet, CDNA 3 white paper, ROCm's table of GPU specifications.
+
+Rates are dense (no sparsity), for one device: what one program runs on, which is a chip, or on TPU 7x one of the two
+TensorCores of a chip.
 """
 
 from __future__ import annotations
@@ -25,13 +35,16 @@ class Target:
     """A kind of device.
 
     `fast_bytes`: the memory beside the compute units (shared memory, VMEM) that a cell's blocks are in;
-    `block_bytes`: how much of it default tiles fill. `lanes`, `sublanes`: the vector unit's shape. `matrix`: the
-    shape (m, n, k) that a matrix unit likes. `peak`: operations a second by dtype; `bandwidth`: bytes a second.
+    `block_bytes`: how much of it default tiles fill; `default_bytes`: how much of it the compiler gives a kernel that
+    does not ask for more. `lanes`, `sublanes`: the vector unit's shape. `matrix`: the shape (m, n, k) that a matrix
+    unit likes. `peak`: operations a second by dtype; `bandwidth`: bytes a second. `units`: cores that share the
+    parallel axes of a grid. `tiles`: by bits of an element, the rows that are stored together. `refused`: dtypes that
+    the device has no loads, stores or conversions for.
     """
 
     name: str
     kind: str  # cpu, cuda, rocm or tpu
-    units: int  # SMs, compute units, or TensorCores
+    units: int  # SMs, compute units, or TensorCores of one device
     fast_bytes: int
     block_bytes: int
     register_bytes: int
@@ -42,11 +55,45 @@ class Target:
     peak: tuple[tuple[str, float], ...]
     bandwidth: float
     whole_arrays: bool = False  # the compiler fuses whole arrays better than tiles
+    clock: float = 0.0  # cycles a second; 0 where no one figure holds
+    matrix_units: int = 0  # of one core
+    vector_slots: int = 0  # vector operations that one core starts in a cycle
+    scalar_bytes: int = 0  # SMEM
+    default_bytes: int = 0
+    tiles: tuple[tuple[int, int], ...] = ()
+    refused: tuple[str, ...] = ()
+    grid_limit: int | None = None  # cells of a launch
+    block_limit: int | None = None  # elements of one value
 
     def rate(self, dtype: Any) -> float:
         """Peak operations a second in a dtype; that of float32 where the dtype has no rate of its own."""
         rates = dict(self.peak)
         return rates.get(str(dtype), rates["float32"])
+
+    @property
+    def vector_rate(self) -> float:
+        """Operations a second of the vector units; of float32 arithmetic where there is no other figure."""
+        if self.vector_slots:
+            return self.units * self.vector_slots * self.lanes * self.sublanes * self.clock
+        return self.rate("float32")
+
+    def tile(self, shape: Sequence[int], bits: int) -> tuple[int, ...]:
+        """How an array with elements of some bits is tiled in memory: sizes for its last axes; () if it is not.
+
+        >>> target_of("tpu:v5e").tile((4100, 4100), 8)
+        (32, 128)
+        >>> target_of("tpu:v5e").tile((1000,), 16)
+        (256,)
+        """
+        if not self.tiles or not shape:
+            return ()
+        packed = max(32 // bits, 1)  # elements of one sublane's word
+        if len(shape) == 1:
+            return (self.lanes * packed,)
+        rows, full = shape[-2], dict(self.tiles)[bits]
+        if rows % full:  # stored in the least tiles of a power of two that hold it, up to a register's sublanes
+            full = min(max(_power(rows), packed), self.sublanes)
+        return full, self.lanes
 
     def seconds(self, flops: float, moved: float, dtype: Any = "float32") -> float:
         """The roofline: the least time that some operations and bytes can take."""
@@ -79,39 +126,62 @@ def _power(n: int) -> int:
     return 1 << (n - 1).bit_length()
 
 
-def _cuda(name: str, sms: int, shared: int, memory: int, bandwidth: float, matrix: tuple[int, int, int],
-          **tera: float) -> Target:  # fmt: skip
-    peak = tuple((dtype, rate * TERA) for dtype, rate in tera.items())
-    return Target(name, "cuda", sms, shared * KIB, shared * KIB // 2, 256 * KIB, memory * GIB, 32, 8, matrix, peak,
-                  bandwidth * GIGA)  # fmt: skip
+def _peak(tera: dict[str, float]) -> tuple[tuple[str, float], ...]:
+    return tuple((dtype, rate * TERA) for dtype, rate in tera.items())
 
 
-def _tpu(name: str, cores: int, vmem: int, memory: int, bandwidth: float, unit: int, **tera: float) -> Target:
-    peak = tuple((dtype, rate * TERA) for dtype, rate in tera.items())
-    return Target(name, "tpu", cores, vmem * MIB, vmem * MIB // 8, 256 * KIB, memory * GIB, 128, 8,
-                  (unit, unit, unit), peak, bandwidth * GIGA)  # fmt: skip
+def _cuda(name: str, sms: int, shared: int, memory: int, bandwidth: float, clock: float, matrix: tuple[int, int, int],
+          refused: tuple[str, ...] = (), **tera: float) -> Target:  # fmt: skip
+    return Target(
+        name, "cuda", sms, shared * KIB, shared * KIB // 2, 256 * KIB, memory * GIB, 32, 8, matrix, _peak(tera),
+        bandwidth * GIGA, clock=clock * GIGA, matrix_units=4, default_bytes=48 * KIB, refused=refused + _NO_GPU,
+        grid_limit=2**31 - 1, block_limit=2**20)  # fmt: skip
 
 
-# float32 products on a TPU's matrix unit are six bfloat16 passes.
+def _tpu(name: str, cores: int, vmem: int, default: int, memory: int, bandwidth: float, clock: float, units: int,
+         unit: int, refused: tuple[str, ...] = (), **tera: float) -> Target:  # fmt: skip
+    return Target(
+        name, "tpu", cores, vmem * MIB, vmem * MIB // 8, 256 * KIB, memory * GIB, 128, 8, (unit, unit, unit),
+        _peak(tera), bandwidth * GIGA, clock=clock * GIGA, matrix_units=units, vector_slots=4, scalar_bytes=MIB,
+        default_bytes=default * MIB, tiles=((32, 8), (16, 8), (8, 32), (4, 64)), refused=refused + _NO_TPU)  # fmt: skip
+
+
+_WIDE = ("complex64", "complex128")
+_NO_TPU = ("float64", "int64", "uint64", "float16", *_WIDE)
+_NO_GPU = _WIDE  # a value of Triton's is a number, not a pair
+_FNUZ = ("float8_e4m3fnuz", "float8_e5m2fnuz")
+_FN = ("float8_e4m3fn", "float8_e5m2")
+
+# float32 products on a TPU's matrix unit are six bfloat16 passes. On a GPU `matrix_units` are an SM's tensor cores.
 TARGETS: dict[str, Target] = {
     t.name: t
     for t in (
         # No one CPU: an AVX2 core's order of magnitude (32 flops a cycle at 3 GHz, two channels of memory).
         Target("cpu", "cpu", 1, MIB, MIB // 2, 512, 16 * GIB, 8, 1, (8, 8, 8),
-               (("float32", 0.1 * TERA), ("float64", 0.05 * TERA)), 20 * GIGA, whole_arrays=True),
-        _cuda("cuda:sm_80", 108, 163, 80, 2039, (64, 64, 32),
+               (("float32", 0.1 * TERA), ("float64", 0.05 * TERA)), 20 * GIGA, whole_arrays=True, clock=3 * GIGA),
+        _cuda("cuda:sm_80", 108, 163, 80, 2039, 1.41, (64, 64, 32), (*_FN, *_FNUZ),
               float64=9.7, float32=19.5, bfloat16=312, float16=312, int8=624),
-        _cuda("cuda:sm_90", 132, 227, 80, 3350, (64, 128, 64),
+        _cuda("cuda:sm_90", 132, 227, 80, 3350, 1.98, (64, 128, 64), _FNUZ,
               float64=34, float32=67, bfloat16=989, float16=989, float8_e4m3fn=1979, float8_e5m2=1979, int8=1979),
-        _cuda("cuda:sm_100", 148, 227, 180, 7700, (128, 128, 64),
+        _cuda("cuda:sm_90:h200", 132, 227, 141, 4800, 1.98, (64, 128, 64), _FNUZ,
+              float64=34, float32=67, bfloat16=989, float16=989, float8_e4m3fn=1979, float8_e5m2=1979, int8=1979),
+        _cuda("cuda:sm_100", 148, 227, 180, 7700, 1.965, (128, 128, 64), _FNUZ,
               float64=37, float32=75, bfloat16=2250, float16=2250, float8_e4m3fn=4500, float8_e5m2=4500, int8=4500),
         Target("rocm:gfx942", "rocm", 304, 64 * KIB, 48 * KIB, 512 * KIB, 192 * GIB, 64, 4, (64, 64, 32),
                (("float64", 81.7 * TERA), ("float32", 163.4 * TERA), ("bfloat16", 1307.4 * TERA),
-                ("float16", 1307.4 * TERA), ("float8_e4m3fnuz", 2614.9 * TERA), ("int8", 2614.9 * TERA)), 5300 * GIGA),
-        _tpu("tpu:v5e", 1, 128, 16, 819, 128, float32=197 / 6, bfloat16=197, int8=394),
-        _tpu("tpu:v5p", 2, 64, 95, 2765, 128, float32=459 / 6, bfloat16=459, int8=918),
-        _tpu("tpu:v6e", 1, 128, 32, 1640, 256, float32=918 / 6, bfloat16=918, int8=1836),
-        _tpu("tpu:7x", 2, 64, 192, 7370, 256, float32=2307 / 6, bfloat16=2307, float8_e4m3fn=4614, float8_e5m2=4614),
+                ("float16", 1307.4 * TERA), ("float8_e4m3fnuz", 2614.9 * TERA), ("float8_e5m2fnuz", 2614.9 * TERA),
+                ("int8", 2614.9 * TERA)), 5300 * GIGA, clock=2.1 * GIGA, matrix_units=4, default_bytes=64 * KIB,
+               refused=(*_FN, *_NO_GPU), grid_limit=2**31 - 1, block_limit=2**20),
+        _tpu("tpu:v5e", 1, 128, 16, 16, 819, 1.5, 4, 128,
+             float32=197 / 6, bfloat16=197, float8_e4m3fn=197, float8_e5m2=197, int8=394, int4=788),
+        # The two TensorCores of a v5p chip are one device and share the parallel axes of a grid.
+        _tpu("tpu:v5p", 2, 64, 16, 95, 2765, 1.75, 4, 128,
+             float32=459 / 6, bfloat16=459, float8_e4m3fn=459, float8_e5m2=459, int8=918, int4=1836),
+        _tpu("tpu:v6e", 1, 128, 32, 32, 1638, 1.75, 2, 256,
+             float32=918 / 6, bfloat16=918, float8_e4m3fn=918, float8_e5m2=918, int8=1836, int4=3672),
+        # No integer products: int8 is multiplied as bfloat16, and libtpu's process ends on a product of int4.
+        _tpu("tpu:7x", 1, 64, 32, 96, 7380 / 2, 2.2, 2, 256, ("int4", "uint4"),
+             float32=2307 / 12, bfloat16=2307 / 2, float8_e4m3fn=4614 / 2, float8_e5m2=4614 / 2, int8=2307 / 2),
     )
 }  # fmt: skip
 CPU = TARGETS["cpu"]
@@ -121,13 +191,16 @@ _SHORT = {"cuda": "cuda:sm_90", "rocm": "rocm:gfx942", "tpu": "tpu:v5e", "tpu:v7
 def target_of(target: str | Target) -> Target:
     """A target by name (`cpu`, `cuda:sm_90`, `rocm:gfx942`, `tpu:v5e`; a bare family means its commonest one).
 
+    Raises:
+      ArgumentError: a name that is none of these.
+
     >>> target_of("tpu:v5e").lanes
     128
     """
     if isinstance(target, Target):
         return target
     family = ":".join(target.split(":")[:2])  # without a topology: `tpu:v5e:2x2` is four `tpu:v5e`
-    found = TARGETS.get(_SHORT.get(family, family))
+    found = TARGETS.get(target) or TARGETS.get(_SHORT.get(family, family))
     if found is None:
         raise ArgumentError(f"there is no target named {target!r}", f"one of {', '.join(TARGETS)}")
     return found

@@ -102,3 +102,22 @@ def compile_and_load(client: Any, text: str, devices: Any, options: Any, callbac
 
 def deserialize(client: Any, data: bytes, devices: Any, options: Any) -> Any:
     return client.deserialize_executable(data, devices, options)
+
+
+def load_plugin(name: str, path: str) -> None:
+    """Load and start the PJRT plugin at a path, once in a process."""
+    if not xla_client.pjrt_plugin_loaded(name):
+        xla_client.load_pjrt_plugin_dynamically(name, path)
+    if not xla_client.pjrt_plugin_initialized(name):
+        xla_client.initialize_pjrt_plugin(name)
+
+
+def tpu_devices(topology: str, **options: Any) -> list[Any]:
+    """The devices of a TPU topology, which can be compiled for and nothing else."""
+    return xla_client.make_tfrt_tpu_c_api_device_topology(topology, **options)._make_compile_only_devices()
+
+
+def compile_ahead(devices: list[Any], text: str, options: Any) -> Any:
+    """Compile the text of a StableHLO module for devices that need not be here."""
+    return devices[0].client.compile(parsed(text), executable_devices=DeviceList(tuple(devices)),
+                                     compile_options=options)  # fmt: skip

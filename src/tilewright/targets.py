@@ -11,7 +11,8 @@ from .lang.kernel import Kernel
 from .lang.target import CustomCall, target_of
 from .xla_backend.module import lower
 
-BACKENDS = {"cuda": "triton_backend", "rocm": "triton_backend", "tpu": "mosaic_tpu"}  # who lowers the kernels
+# Who lowers the kernels, and which module of xla_backend compiles the program.
+BACKENDS = {"cuda": ("triton_backend", "cuda"), "rocm": ("triton_backend", "cuda"), "tpu": ("mosaic_tpu", "tpu")}
 
 
 def compile_for(target: str, program: Program, stop: str = "executable") -> Any:
@@ -23,7 +24,8 @@ def compile_for(target: str, program: Program, stop: str = "executable") -> Any:
     machine = target_of(target)
     if machine.kind not in BACKENDS:
         raise ArgumentError(f"{target!r} is compiled for where it runs", "leave `target` out")
-    backend = importlib.import_module(f".{BACKENDS[machine.kind]}", __package__)
+    lowering, family = BACKENDS[machine.kind]
+    backend = importlib.import_module(f".{lowering}", __package__)
     kernels: list[Kernel] = []
 
     def emit(kernel: Kernel) -> CustomCall:
@@ -33,4 +35,5 @@ def compile_for(target: str, program: Program, stop: str = "executable") -> Any:
     module = lower(program, program.name, platform=machine.kind, kernels=emit)
     if stop == "module":
         return module.text
-    return backend.compile(module.text, program.name, target, kernels)
+    build = importlib.import_module(f".xla_backend.{family}", __package__).compile
+    return backend.compile(module.text, program.name, target, kernels, build)

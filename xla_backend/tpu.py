@@ -1,0 +1,134 @@
+"""Programs compiled by libtpu for TPUs that need not be here.
+
+The target `tpu:v6e` is one chip; `tpu:v6e:2x4` names a slice of several, of which the program is compiled for one.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import importlib.util
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import ArgumentError, CompileError, VersionError
+from . import shim
+from .deviceless import Binary
+
+LIBTPU = "0.0.48"  # the series that goes with the jaxlib pinned in core/version.py
+REMEDY = "pip install 'tilewright[tpu]'"
+
+# Names of generations as libtpu knows them, and how many axes a slice of theirs has.
+GENERATIONS = {"v5e": ("v5e", 2), "v5p": ("v5p", 3), "v6e": ("v6e", 2), "7x": ("tpu7x", 3)}
+_ALIASES = {"v7x": "7x", "tpu7x": "7x", "v5litepod": "v5e"}
+# What libtpu reads when it is loaded, where there is no TPU. Without the first it asks a metadata server for minutes;
+# without the second it gives up when another process has loaded it; the rest keeps it from complaining.
+_ABSENT = {
+    "TPU_SKIP_MDS_QUERY": "1",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-1",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+}
+_HOST = (2, 2, 1)  # the chips of one host, which a larger slice is made of
+
+
+def library() -> Path:
+    """Where libtpu is.
+
+    Raises:
+      VersionError: it is missing, or of a series that does not go with jaxlib.
+    """
+    given = os.environ.get("TPU_LIBRARY_PATH")
+    if given:
+        return Path(given)
+    found = importlib.util.find_spec("libtpu")
+    if found is None or not found.submodule_search_locations:
+        raise VersionError("compiling for a TPU needs libtpu, which is not installed", REMEDY)
+    version = importlib.metadata.version("libtpu")
+    if not version.startswith(f"{LIBTPU}."):
+        raise VersionError(
+            f"libtpu {version} is installed; this version of tilewright works with libtpu {LIBTPU}.*", REMEDY
+        )
+    return Path(found.submodule_search_locations[0]) / "libtpu.so"
+
+
+@functools.cache
+def load() -> None:
+    """Load libtpu into this process.
+
+    Raises:
+      VersionError: as `library`, or it cannot be loaded.
+    """
+    path = library()
+    if not any(Path("/dev").glob("accel*")):
+        for variable, value in _ABSENT.items():
+            os.environ.setdefault(variable, value)
+    try:
+        shim.load_plugin("tpu", str(path))
+    except (shim.RuntimeFault, OSError) as error:
+        raise VersionError(f"{path} cannot be loaded: {str(error)[:500]}", REMEDY) from None
+
+
+def _named(target: str) -> tuple[str, tuple[int, ...]]:
+    """A target as a generation and the chips along each axis of its slice."""
+    generation, _, size = target.removeprefix("tpu").lstrip(":").partition(":")
+    generation = _ALIASES.get(generation, generation) or "v5e"
+    sizes = re.fullmatch(r"\d+(x\d+)*", size) and tuple(int(n) for n in size.split("x"))
+    if generation not in GENERATIONS or (size and not sizes):
+        raise ArgumentError(
+            f"there is no TPU topology named {target!r}",
+            f"tpu:GENERATION or tpu:GENERATION:SIZE, with one of {', '.join(GENERATIONS)} and a size such as 2x2",
+        )
+    axes = GENERATIONS[generation][1]
+    sizes = sizes or (1,) * axes
+    if len(sizes) > axes and any(n != 1 for n in sizes[axes:]):
+        raise ArgumentError(
+            f"{target!r}: slices of {generation} have {axes} axes", f"a size such as {'x'.join('2' * axes)}"
+        )
+    return generation, sizes[:axes] + (1,) * (axes - len(sizes))
+
+
+@functools.cache
+def devices(target: str) -> tuple[Any, ...]:
+    """The devices of a target's topology, for compiling alone.
+
+    Raises:
+      ArgumentError: a topology that there is not.
+      VersionError: libtpu is missing or of another version.
+    """
+    generation, sizes = _named(target)
+    load()
+    name, _ = GENERATIONS[generation]
+    chips = (*sizes, 1)[:3]
+    small = all(n <= most for n, most in zip(chips, _HOST, strict=True))  # part of one host, or all of it
+    options = {"chips_per_host_bounds": list(chips)} if small else {}
+    try:
+        return tuple(shim.tpu_devices(f"{name}:{'x'.join(map(str, sizes))}", **options))
+    except shim.RuntimeFault as error:
+        reason = re.sub(r"^[A-Z_]+: ", "", str(error).splitlines()[0])
+        raise ArgumentError(
+            f"there is no TPU topology {target!r}: {reason}",
+            f"sizes of {generation} are 1x1, 1x2, 2x1, 2x2 and multiples of 2x2"
+            + (", by any third size" if len(sizes) > 2 else ""),
+        ) from None
+
+
+def compile(text: str, target: str, name: str) -> Binary:
+    """The text of a StableHLO module as a program for the first device of a topology.
+
+    Raises:
+      ArgumentError: an unknown topology.
+      VersionError: libtpu is missing or of another version.
+      CompileError: the compiler refuses the program; `what` holds its message.
+    """
+    device = devices(target)[0]
+    options = shim.CompileOptions()
+    options.num_replicas = options.num_partitions = 1
+    options.device_assignment = shim.assigned(device.id)
+    try:
+        executable = shim.compile_ahead([device], text, options)
+    except shim.RuntimeFault as error:
+        raise CompileError(f"{name} for {target}: {error}", "`compile(f, ..., stop='module')` shows its text") from None
+    return Binary(name, target, text, executable)
