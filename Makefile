@@ -4,6 +4,8 @@
 VENV ?= .venv
 BENCH_VENV ?= .venv-bench
 PYTEST_ARGS ?= -n auto
+# With cuda or tpu among the extras, what is compiled for these devices is tested too (they need not be present).
+TEST_EXTRAS ?= test
 BENCH_ARGS ?=
 
 .PHONY: demo test lint types layers unit bench clean
@@ -13,17 +15,17 @@ demo: $(VENV)/.installed-demo
 
 test: lint types layers unit
 
-lint: $(VENV)/.installed-test
+lint: $(VENV)/.installed-$(TEST_EXTRAS)
 	$(VENV)/bin/ruff check .
 
-types: $(VENV)/.installed-test
+types: $(VENV)/.installed-$(TEST_EXTRAS)
 	$(VENV)/bin/pyright --pythonpath $(VENV)/bin/python
 
-layers: $(VENV)/.installed-test
+layers: $(VENV)/.installed-$(TEST_EXTRAS)
 	$(VENV)/bin/lint-imports
 
 # The size of files, the guards of the layers and what may be imported are tests like any other.
-unit: $(VENV)/.installed-test
+unit: $(VENV)/.installed-$(TEST_EXTRAS)
 	$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
 
 # The peer is installed beside this package, in an environment of its own.
