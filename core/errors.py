@@ -224,8 +224,40 @@ class ResourceError(KernelError, MemoryError):
     """A kernel that needs more of a target's fast memory or registers than there is."""
 
 
+class ResourceError(KernelError, MemoryError):
+    """A kernel that needs more shared memory, or other fast memory, than its target has."""
+
+
 class CompileError(TilewrightError, RuntimeError):
     """The target's compiler refused a program."""
+
+
+class DriverError(TilewrightError, RuntimeError):
+    """A device was asked for, and there is no driver for it, no device, or none that can be used."""
+
+
+class ForeignArrayError(TilewrightError, ValueError):
+    """Base of the errors about arrays of other libraries that a kernel cannot be launched on."""
+
+
+class HostArrayError(ForeignArrayError, TypeError):
+    """An array in host memory where one on a device is needed."""
+
+
+class DeviceMismatchError(ForeignArrayError):
+    """Arrays on two devices, given to one kernel."""
+
+
+class StridesError(ForeignArrayError):
+    """An array whose elements do not lie one after the other in row-major order."""
+
+
+class AlignmentError(ForeignArrayError):
+    """An array whose first element lies at an address that a kernel cannot take."""
+
+
+class FreedArrayError(ForeignArrayError):
+    """An array of another library whose memory was freed."""
 
 
 class ExecutionError(TilewrightError, RuntimeError):

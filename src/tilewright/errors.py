@@ -1,6 +1,7 @@
 """The catalogue of errors: see `docs/errors.md`."""
 
 from .core.errors import (
+    AlignmentError,
     ArgumentError,
     ArgumentTypeError,
     BatchAxisError,
@@ -13,9 +14,14 @@ from .core.errors import (
     ConfigError,
     ControlFlowTypeError,
     DeletedArrayError,
+    DeviceMismatchError,
     DifferentiationError,
+    DriverError,
     DtypeError,
     ExecutionError,
+    ForeignArrayError,
+    FreedArrayError,
+    HostArrayError,
     ImmutableArrayError,
     IndexingError,
     IntegerOverflowError,
@@ -34,6 +40,7 @@ from .core.errors import (
     ResourceError,
     SemaphoreError,
     ShapeError,
+    StridesError,
     TilewrightError,
     TracerArrayConversionError,
     TracerBoolError,
@@ -47,6 +54,7 @@ from .core.errors import (
 )
 
 __all__ = [
+    "AlignmentError",
     "ArgumentError",
     "ArgumentTypeError",
     "BatchAxisError",
@@ -59,9 +67,14 @@ __all__ = [
     "ConfigError",
     "ControlFlowTypeError",
     "DeletedArrayError",
+    "DeviceMismatchError",
     "DifferentiationError",
+    "DriverError",
     "DtypeError",
     "ExecutionError",
+    "ForeignArrayError",
+    "FreedArrayError",
+    "HostArrayError",
     "ImmutableArrayError",
     "IndexingError",
     "IntegerOverflowError",
@@ -80,6 +93,7 @@ __all__ = [
     "ResourceError",
     "SemaphoreError",
     "ShapeError",
+    "StridesError",
     "TilewrightError",
     "TracerArrayConversionError",
     "TracerBoolError",

@@ -1,0 +1,67 @@
+"""The process that runs Triton's compiler: bad input can end it, and then only this process.
+
+Run as a script, with nothing of this package imported. It answers lines of JSON on standard input with lines of JSON
+on standard output: a request is {text, backend, arch, warp_size, options}, an answer {binary, assembly, metadata, log}
+or {error, log}. What the compiler itself prints goes to standard error.
+"""
+
+import base64
+import contextlib
+import io
+import json
+import os
+import sys
+import tempfile
+
+BINARY = {"cuda": ("ptx", "cubin"), "hip": ("amdgcn", "hsaco")}
+KEPT = ("shared", "num_warps", "warp_size", "global_scratch_size", "global_scratch_align", "tmem_size")
+
+
+def compiled(request):
+    """Every stage of Triton's pipeline in order, from the text of a module to machine code."""
+    from triton._C.libtriton import ir
+    from triton.backends.compiler import GPUTarget, Language
+    from triton.compiler.compiler import make_backend
+
+    target = GPUTarget(request["backend"], request["arch"], request["warp_size"])
+    backend = make_backend(target)
+    options = backend.parse_options(dict(request["options"]))
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    with tempfile.NamedTemporaryFile("w", suffix=".ttir", delete=False) as file:
+        file.write(request["text"])
+    try:
+        module = ir.parse_mlir_module(file.name, context)
+    finally:
+        os.unlink(file.name)
+    module.context = context
+    stages = {}
+    backend.add_stages(stages, options, Language.TRITON)
+    metadata = {"target": target, **options.__dict__}
+    assembly, binary = BINARY[request["backend"]]
+    results = {}
+    for name, stage in stages.items():
+        module = stage(module, metadata)
+        if name in (assembly, binary):
+            results[name] = module
+    kept = {k: metadata[k] for k in KEPT if metadata.get(k) is not None}
+    return {"binary": base64.b64encode(results[binary]).decode(), "assembly": results[assembly], "metadata": kept}
+
+
+def main():
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        log = io.StringIO()  # ptxas's account of registers and spills is printed
+        try:
+            with contextlib.redirect_stdout(log):
+                answer = compiled(json.loads(line))
+        except Exception as error:
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        answers.write(json.dumps({**answer, "log": log.getvalue()}) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()
