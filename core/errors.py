@@ -224,10 +224,6 @@ class ResourceError(KernelError, MemoryError):
     """A kernel that needs more of a target's fast memory or registers than there is."""
 
 
-class ResourceError(KernelError, MemoryError):
-    """A kernel that needs more shared memory, or other fast memory, than its target has."""
-
-
 class CompileError(TilewrightError, RuntimeError):
     """The target's compiler refused a program."""
 

@@ -94,7 +94,7 @@ def architecture(machine: Target) -> dict[str, Any]:
     Raises:
       UnsupportedError: a target whose kernels Triton does not compile.
     """
-    arch = machine.name.split(":")[-1]
+    arch = machine.name.split(":")[1]  # what may follow is a board
     if machine.kind == "cuda" and arch.startswith("sm_"):
         return {"backend": "cuda", "arch": int(arch[3:].rstrip("a")), "warp_size": 32}
     if machine.kind == "rocm" and arch.startswith("gfx"):
