@@ -29,7 +29,7 @@ def unsigned(x: Any) -> Any:
     """The same bits, read as an unsigned integer."""
     if x.dtype == bool:
         return x.astype(np.uint8)
-    return x.view(ml_dtypes.uint4 if x.dtype == ml_dtypes.int4 else f"u{x.dtype.str[1:]}")
+    return x.view(ml_dtypes.uint4 if x.dtype == ml_dtypes.int4 else f"u{x.dtype.itemsize}")
 
 
 def typed(value: Any, type: Type) -> Any:
@@ -120,7 +120,7 @@ def _extended(f: Function, view: Function) -> Rule:
             n = bits(dtype)
             low = np.vectorize(lambda v: v & (2**n - 1), otypes=[np.uint64])(exact)
             high = np.vectorize(lambda v: (v >> n) & (2**n - 1), otypes=[np.uint64])(exact)
-            return tuple(np.asarray(h).astype(f"u{dtype.str[1:]}").view(dtype) for h in (low, high))
+            return tuple(np.asarray(h).astype(f"u{dtype.itemsize}").view(dtype) for h in (low, high))
 
         return run
 

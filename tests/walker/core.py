@@ -17,6 +17,7 @@ from .error import WalkError
 from .values import Type, convert_type
 
 Run = Callable[..., Any]
+LIFTING = ("tt.reduce", "tt.scan", "tt.map_elementwise")  # their regions say what happens to one element
 
 
 class Op:
@@ -88,6 +89,7 @@ class Block:
 
     machine: Machine
     arguments: list[int]
+    lifted: bool = False  # its scalars are tensors: it runs on all elements at once
     steps: list[tuple[Run, list[int], list[tuple[int, Type]]]] = field(default_factory=list)
     operations: list[ir.Operation] = field(default_factory=list)  # of the steps
     end: list[int] = field(default_factory=list)
@@ -99,11 +101,11 @@ class Block:
             frame[slot] = value
         at = 0
         try:
-            for at, (run, inputs, outputs) in enumerate(self.steps):
+            for at, (run, inputs, outputs) in enumerate(self.steps):  # noqa: B007
                 out = run(*[frame[i] for i in inputs])
                 for (slot, type), value in zip(outputs, (out,) if len(outputs) == 1 else out or ()):
                     if type.dtype is not None and type.kind != "memref":
-                        _check(value, type)
+                        _check(value, type, self.lifted)
                     frame[slot] = value
         except Exception as error:
             if not getattr(error, "__notes__", None):
@@ -112,20 +114,20 @@ class Block:
         return [frame[i] for i in self.end]
 
 
-def _check(value: Any, type: Type) -> None:
-    if value.dtype != type.dtype or value.shape != type.shape:
+def _check(value: Any, type: Type, lifted: bool) -> None:
+    if value.dtype != type.dtype or (value.shape != type.shape and not lifted):
         raise WalkError(f"a rule of the walker gave {value.dtype}{list(value.shape)} for {type.text}")
 
 
 class Region:
     """The blocks of a region; running it gives the operands of the terminator that leaves it."""
 
-    def __init__(self, machine: Machine, region: ir.Region, slots: dict[ir.Value, int]):
+    def __init__(self, machine: Machine, region: ir.Region, slots: dict[ir.Value, int], lifted: bool = False):
         def slot(value: ir.Value) -> int:
             return slots.setdefault(value, len(slots))
 
         blocks = list(region.blocks)
-        self.blocks = [Block(machine, [slot(a) for a in b.arguments]) for b in blocks]
+        self.blocks = [Block(machine, [slot(a) for a in b.arguments], lifted) for b in blocks]
         for block, source in zip(self.blocks, blocks):
             *body, last = [o.operation for o in source.operations] or [None]
             for operation in body:
@@ -173,7 +175,8 @@ class Machine:
         rule = self.rules.get(operation.name)
         if rule is None:
             raise WalkError(f"the walker has no rule for {operation.name}: {operation}")
-        op = Op(self, operation, [Region(self, r, slots) for r in operation.regions])
+        lifted = operation.name in LIFTING
+        op = Op(self, operation, [Region(self, r, slots, lifted) for r in operation.regions])
         return rule(op), list(zip(operation.results, op.results))
 
     def entry(self) -> str:

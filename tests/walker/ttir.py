@@ -5,6 +5,7 @@ Programs run one after the other, each to its end, in order or in a random one.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Sequence
@@ -491,6 +492,7 @@ RULES: dict[str, Rule] = {
 # ---------------------------------------------------------------------------------------------- running
 
 
+@functools.cache
 def context() -> ir.Context:
     """A context that reads Triton's dialect and those it is mixed with."""
     found, registry = ir.Context(), ir.DialectRegistry()

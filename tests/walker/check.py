@@ -1,0 +1,124 @@
+"""A kernel's emitted module, walked, against the kernel's meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tilewright.core import tree
+from tilewright.core.evaluate import evaluate, observing
+from tilewright.core.ir import Eqn, Program
+from tilewright.core.trace import trace_program, typeof
+from tilewright.lang.interpret import interpret
+from tilewright.lang.kernel import Kernel
+from tilewright.lang.modes import poison
+from tilewright.lang.primitive import kernel_call_p
+from tilewright.lang.target import target_of
+
+from .error import WalkError
+
+Check = Callable[..., list[np.ndarray]]
+
+
+def tolerance(dtype: Any) -> float:
+    """What sums in another order may differ by, relative to the largest value."""
+    if np.dtype(dtype).kind in "biu":
+        return 0.0
+    return {8: 1e-12, 4: 2e-5, 2: 2e-2, 1: 0.15}[np.dtype(dtype).itemsize]
+
+
+def compare(got: Sequence[np.ndarray], expected: Sequence[np.ndarray], name: str, rtol: float | None = None) -> None:
+    """Values of the same shapes and dtypes, close as their dtypes allow; NaN equals NaN."""
+    assert len(got) == len(expected), f"{name}: {len(got)} results, expected {len(expected)}"
+    for number, (g, e) in enumerate(zip(got, expected)):
+        assert (g.shape, g.dtype) == (e.shape, e.dtype), (
+            f"{name}: result {number}: {g.dtype}{g.shape}, {e.dtype}{e.shape}"
+        )
+        limit = tolerance(e.dtype) if rtol is None else rtol
+        if e.dtype.kind in "biu" or not _is_float(e.dtype):
+            np.testing.assert_array_equal(g, e, f"{name}: result {number}")
+            continue
+        g, e = g.astype(np.float64), e.astype(np.float64)
+        scale = max(1.0, float(np.abs(e[np.isfinite(e)]).max(initial=0)))
+        np.testing.assert_allclose(g, e, rtol=limit, atol=limit * scale, err_msg=f"{name}: result {number}")
+
+
+def _is_float(dtype: Any) -> bool:
+    try:
+        ml_dtypes.finfo(dtype)
+    except ValueError:
+        return False
+    return True
+
+
+def call(module: Any, arrays: Sequence[np.ndarray], run: Callable[[list[np.ndarray]], list[np.ndarray]]) -> list[Any]:
+    """What a program around one custom call does: prepare, call, finish. `run` takes operands, then results."""
+    operands = [np.asarray(a) for a in arrays]
+    taken = operands if module.prepare is None else [np.asarray(a) for a in evaluate(module.prepare, *operands)]
+    types = [(a.shape, a.dtype) for a in taken]
+    wanted = [(t.shape, t.dtype) for t in module.in_types]
+    assert types == wanted, f"{module.name}: the call takes {wanted}, and is given {types}"
+    outs = [poison(t.shape, t.dtype) for t in module.out_types]
+    for i, o in module.aliases:
+        assert types[i] == (outs[o].shape, outs[o].dtype), f"{module.name}: operand {i} and result {o} share memory"
+        outs[o] = taken[i]
+    results = run([*taken, *outs])
+    for array in results:
+        if array.dtype == bool and (array.view(np.uint8) > 1).any():
+            raise WalkError(f"{module.name}: a byte of a boolean result is neither 0 nor 1")
+    return results if module.finish is None else evaluate(module.finish, *operands, *results)
+
+
+def check_triton(
+    kernel: Kernel, *arrays: Any, target: str = "cuda:sm_90", order: np.random.Generator | None = None,
+    rtol: float | None = None, **overrides: Any,
+) -> list[np.ndarray]:  # fmt: skip
+    """Emit a kernel for Triton, walk it, and compare with the interpreter; gives the results."""
+    from tilewright.triton_backend.module import triton_module
+
+    from .ttir import run_ttir
+
+    module = triton_module(kernel, target_of(target), **overrides)
+    outputs = len(module.out_types)
+
+    def run(buffers: list[np.ndarray]) -> list[np.ndarray]:
+        after = run_ttir(module.text, module.grid, buffers, order)
+        return after[len(after) - outputs :]
+
+    return _agreed(kernel, arrays, call(module, arrays, run), rtol)
+
+
+def _agreed(kernel: Kernel, arrays: Sequence[Any], got: list[Any], rtol: float | None) -> list[np.ndarray]:
+    results = [np.asarray(g) for g in got]
+    compare(results, interpret(kernel, *arrays), kernel.name, rtol)
+    return results
+
+
+def kernels_of(fun: Callable[..., Any], *args: Any) -> list[tuple[Kernel, list[np.ndarray]]]:
+    """The kernels that a function calls on its way, each with its operands."""
+    leaves, shape = tree.flatten(args)
+
+    def flat(*xs: Any) -> Any:
+        return tree.leaves(fun(*tree.unflatten(shape, xs)))
+
+    program: Program = trace_program(flat, [typeof(x) for x in leaves], getattr(fun, "__name__", "f"))
+    found: list[tuple[Kernel, list[np.ndarray]]] = []
+
+    def note(eqn: Eqn, values: list[Any]) -> None:
+        if eqn.primitive is kernel_call_p:
+            found.append((eqn.params["kernel"], [np.array(v) for v in values]))
+
+    with observing(note):
+        evaluate(program, *leaves)
+    return found
+
+
+def check_all(check: Check, fun: Callable[..., Any], *args: Any, **options: Any) -> int:
+    """Check every kernel that a function calls; gives how many there were."""
+    found = kernels_of(fun, *args)
+    for kernel, arrays in found:
+        check(kernel, *arrays, **options)
+    return len(found)
