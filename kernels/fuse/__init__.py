@@ -1,0 +1,10 @@
+"""Fusion: a Program as kernel calls and what stays between them.
+
+    inline calls -> plan (which equations are one loop nest, by the bytes they move) -> kernels
+
+Loops and branches stay, the Programs in them are fused.
+"""
+
+from .fusion import FusedKernel, Fusion, fuse, plan
+
+__all__ = ["FusedKernel", "Fusion", "fuse", "plan"]

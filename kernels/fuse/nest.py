@@ -1,0 +1,217 @@
+"""Groups of equations as one loop nest: which loops are parallel, carry, or must stay whole.
+
+    Group ::= equations, the loops that each value's axes follow, the loops that each reduction sums over
+    Nest  ::= a group's loops in order, those that carry, those kept whole
+
+A loop is kept whole where a reduction over it meets it again (softmax: the sum of a row divides the row), and where a
+result does not have it. A loop that a reduction alone runs over carries: its sum is kept from cell to cell, and what
+is computed from the sum is computed in the last cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ...core.ir import Eqn, Var
+from ...core.primitives.contract import dot_general_p
+from .axes import NONE, Axes, Fresh, nbytes, relate
+
+Sums = dict[int, frozenset[int]]  # the loops that the equations of some numbers sum over
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Equations that may become one kernel. `owned` are those whose results others may read; the rest are copies."""
+
+    eqns: tuple[int, ...]
+    owned: frozenset[int]
+    axes: dict[Var, Axes]
+    sums: Sums
+    whole: frozenset[int]
+    inputs: tuple[Var, ...]
+
+    @property
+    def first(self) -> int:
+        return min(self.owned)
+
+    @property
+    def last(self) -> int:
+        return max(self.owned)
+
+
+def single(number: int, copies: Sequence[int], eqns: Sequence[Eqn], fresh: Fresh) -> Group | None:
+    """The group of one equation and of copies of those that make its operands anew."""
+    group: Group | None = None
+    for i in (*copies, number):
+        found = relate(eqns[i], fresh)
+        if found is None:
+            return None
+        axes: dict[Var, Axes] = {}
+        pairs = [*zip(eqns[i].inputs, found.operands, strict=True), *zip(eqns[i].outputs, found.results, strict=True)]
+        same: list[tuple[Axes, Axes]] = []
+        for atom, own in pairs:
+            if type(atom) is not Var:
+                continue
+            if atom in axes:
+                same.append((axes[atom], own))
+            axes[atom] = own
+        sums = {i: found.reduced} if found.reduced else {}
+        inputs = tuple(dict.fromkeys(a for a in eqns[i].inputs if type(a) is Var))
+        one: Group | None = Group((i,), frozenset((i,)) if i == number else frozenset(), axes, sums, found.whole, inputs)
+        one = _equal(one, same)
+        group = one if group is None or one is None else join(group, one, eqns)
+        if group is None:
+            return None
+    return group
+
+
+def join(a: Group, b: Group, eqns: Sequence[Eqn]) -> Group | None:
+    """Both groups as one; None where a value would follow one loop along two of its axes."""
+    if len(b.axes) > len(a.axes):
+        a, b = b, a
+    same = [(found, own) for v, own in b.axes.items() if (found := a.axes.get(v)) is not None]
+    numbers = tuple(sorted({*a.eqns, *b.eqns}))
+    made = {v for i in numbers for v in eqns[i].outputs}
+    inputs = tuple(dict.fromkeys(v for v in (*a.inputs, *b.inputs) if v not in made))
+    both = Group(numbers, a.owned | b.owned, b.axes | a.axes, a.sums | b.sums, a.whole | b.whole, inputs)
+    return _equal(both, same)
+
+
+def _equal(group: Group, same: Iterable[tuple[Axes, Axes]]) -> Group | None:
+    """A group with loops made one."""
+    parent: dict[int, int] = {}
+
+    def find(loop: int) -> int:
+        while loop in parent:
+            loop = parent[loop]
+        return loop
+
+    for left, right in same:
+        for x, y in zip(left, right, strict=True):
+            if x is None or y is None:
+                continue
+            x, y = find(x), find(y)
+            if x != y:
+                parent[max(x, y)] = min(x, y)
+    if not parent:
+        return group
+    axes: dict[Var, Axes] = {}
+    for v, own in group.axes.items():
+        if any(x in parent for x in own):
+            own = tuple(None if x is None else find(x) for x in own)
+            loops = [x for x in own if x is not None]
+            if len(set(loops)) < len(loops):
+                return None
+        axes[v] = own
+    sums = {i: frozenset(map(find, loops)) for i, loops in group.sums.items()}
+    return Group(group.eqns, group.owned, axes, sums, frozenset(map(find, group.whole)), group.inputs)
+
+
+# ---------------------------------------------------------------------------- loops
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """A loop nest. `order` has every loop once; `after` are the values computed from sums that are carried."""
+
+    order: tuple[int, ...]
+    carry: frozenset[int]
+    whole: frozenset[int]
+    matrix: tuple[int, ...]
+    outputs: tuple[Var, ...]
+
+    @property
+    def parallel(self) -> tuple[int, ...]:
+        return tuple(x for x in self.order if x not in self.carry and x not in self.whole)
+
+
+def after_sums(group: Group, eqns: Sequence[Eqn], carried: Iterable[int]) -> dict[Var, frozenset[int]]:
+    """For each value, the reductions among `carried` that it is computed from."""
+    carried = frozenset(carried)
+    found: dict[Var, frozenset[int]] = {}
+    if not carried:
+        return found
+    for i in group.eqns:
+        mine = frozenset((i,)) if i in carried else NONE
+        for a in eqns[i].inputs:
+            if type(a) is Var and a in found:
+                mine |= found[a]
+        if mine:
+            found.update((v, mine) for v in eqns[i].outputs)
+    return found
+
+
+def nest_of(group: Group, eqns: Sequence[Eqn], outputs: Sequence[Var]) -> Nest:
+    """The loops of a group whose results are `outputs`."""
+    sizes: dict[int, None] = {}
+    for v in _by_weight(group, eqns):
+        sizes.update(dict.fromkeys(x for x in group.axes[v] if x is not None))
+    every = frozenset(sizes)
+    whole, carry = _classify(group, eqns, outputs, every)
+    return Nest(tuple(sizes), carry, whole, _matrix(group, eqns, carry, whole), tuple(outputs))
+
+
+def _by_weight(group: Group, eqns: Sequence[Eqn]) -> list[Var]:
+    """Values in the order in which they say how loops are nested: a contraction's result, then the largest first."""
+    dots = [eqns[i].outputs[0] for i in group.eqns if eqns[i].primitive is dot_general_p]
+    rest = sorted(group.axes, key=nbytes, reverse=True)
+    return list(dict.fromkeys((*dots, *rest)))
+
+
+def _classify(group: Group, eqns: Sequence[Eqn], outputs: Sequence[Var], every: frozenset[int]
+              ) -> tuple[frozenset[int], frozenset[int]]:  # fmt: skip
+    whole = set(group.whole)
+    after = after_sums(group, eqns, group.sums)
+    seen: dict[int, set[int]] = {i: set() for i in group.sums}
+    for v, sums in after.items():
+        for i in sums:
+            seen[i].update(x for x in group.axes[v] if x is not None)
+    for i, loops in group.sums.items():
+        whole |= loops & seen[i]
+    # Reductions other than contractions give way first; among them the one over the fewest loops.
+    turn = sorted(group.sums, key=lambda i: (eqns[i].primitive is dot_general_p, len(group.sums[i]), i))
+    while True:
+        open_ = {i: group.sums[i] - whole for i in turn if group.sums[i] - whole}
+        carry: frozenset[int] = frozenset().union(*open_.values()) if open_ else NONE
+        added = _conflict(open_, seen, carry) or _missing(group, outputs, after, every, carry, whole, open_)
+        if not added:
+            return frozenset(whole), carry
+        whole |= added
+
+
+def _conflict(open_: Sums, seen: dict[int, set[int]], carry: frozenset[int]) -> set[int]:
+    for i, loops in open_.items():
+        if again := seen[i] & carry:
+            return set(again)
+        if loops != carry:
+            return set(loops)
+    return set()
+
+
+def _missing(group: Group, outputs: Sequence[Var], after: dict[Var, frozenset[int]], every: frozenset[int],
+             carry: frozenset[int], whole: set[int], open_: Sums) -> set[int]:  # fmt: skip
+    """The loops that a result lacks, so that several cells would write it."""
+    found: set[int] = set()
+    for v in outputs:
+        lacks = every.difference(group.axes[v]) - whole
+        if not after.get(v, NONE).isdisjoint(open_):
+            lacks -= carry
+        found |= lacks
+    return found
+
+
+def _matrix(group: Group, eqns: Sequence[Eqn], carry: frozenset[int], whole: frozenset[int]) -> tuple[int, ...]:
+    """The loops that a matrix unit runs over: the last free ones of each side and the last contracted one."""
+    for i in group.eqns:
+        if eqns[i].primitive is not dot_general_p:
+            continue
+        lhs, rhs = (group.axes[a] if type(a) is Var else () for a in eqns[i].inputs)
+        out = group.axes[eqns[i].outputs[0]]
+        summed = group.sums.get(i, NONE)
+        rows = [x for x in lhs if x is not None and x in out and x not in rhs]
+        columns = [x for x in rhs if x is not None and x in out and x not in lhs]
+        depth = [x for x in lhs if x is not None and x in summed]
+        if rows and columns and depth:
+            return (rows[-1], columns[-1], depth[-1])
+    return ()

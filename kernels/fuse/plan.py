@@ -1,0 +1,310 @@
+"""Which equations become one kernel: producers join their consumers while no more bytes move.
+
+    unit ::= a group of equations that may be a kernel, or one equation that may not
+
+Values that are cheaper to make again than to read (a broadcast row, a mask, a constant) are copied into every group
+that uses them. Then, consumers in order, each takes in its producers, the largest shared value first, where one loop
+nest holds both, its blocks fit, no other unit lies between the two, and the bytes moved become fewer. Groups that read
+the same value join last. Ties go by the order of the equations, so that a Program always gives the same kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...core.ir import Eqn, Program, Var
+from ...core.primitives import shape
+from ...core.primitives.contract import dot_general_p
+from ...lang.target import Target
+from .axes import MAPS, MOVERS, Fresh, nbytes, why_not
+from .nest import Group, join, nest_of, single
+from .tiles import Choose, Tiling, tile_nest
+
+COPIED = 12  # the most equations that are run again to save reading their result
+COPIES = MAPS | {shape.broadcast_in_dim_p, shape.reshape_p, shape.squeeze_p, shape.iota_p}
+
+
+@dataclass(eq=False, slots=True)
+class Unit:
+    """A group with its tiles, or the number of an equation that is none."""
+
+    numbers: tuple[int, ...]  # the equations that it stands for
+    group: Group | None
+    tiling: Tiling | None
+    reads: tuple[Var, ...]
+    writes: tuple[Var, ...]
+    bytes: int
+    reason: str | None = None
+    fixed: bool = False  # a kernel that the user wrote
+
+    @property
+    def first(self) -> int:
+        return self.numbers[0]
+
+    @property
+    def last(self) -> int:
+        return self.numbers[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """A value that goes through memory from one unit to another, and why the two are not one kernel."""
+
+    producer: int
+    consumer: int
+    value: Var
+    reason: str
+
+
+@dataclass(slots=True)
+class Planner:
+    """One Program being planned; `units` are what it becomes, `boundaries` what stays between them."""
+
+    program: Program
+    target: Target
+    choose: Choose | None = None
+    eqns: list[Eqn] = field(default_factory=list)
+    fresh: Fresh = field(default_factory=Fresh)
+    units: list[Unit] = field(default_factory=list)
+    copied: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    aliases: dict[Var, Var] = field(default_factory=dict)
+    maker: dict[Var, int] = field(default_factory=dict)
+    producer: dict[Var, Unit] = field(default_factory=dict)
+    consumers: dict[Var, list[Unit]] = field(default_factory=dict)
+    returned: frozenset[Var] = frozenset()
+    refused: dict[tuple[int, int], str] = field(default_factory=dict)
+
+    def run(self) -> Planner:
+        self.eqns = [self._unaliased(e) for e in self.program.eqns]
+        self.maker = {v: i for i, e in enumerate(self.eqns) for v in e.outputs}
+        self.returned = frozenset(a for a in self.program.outputs if type(a) is Var)
+        reasons = [why_not(e) for e in self.eqns]
+        self._find_copies(reasons)
+        self._make_units(reasons)
+        self._join_producers()
+        self._join_siblings()
+        self.units.sort(key=lambda u: u.first)
+        return self
+
+    # ------------------------------------------------------------------------ units
+
+    def _unaliased(self, eqn: Eqn) -> Eqn:
+        """A contraction of a value with itself reads it twice, along different loops."""
+        if eqn.primitive is not dot_general_p or eqn.inputs[0] is not eqn.inputs[1] or type(eqn.inputs[0]) is not Var:
+            return eqn
+        other = Var(eqn.inputs[0].type)
+        self.aliases[other] = eqn.inputs[0]
+        return eqn.replace(inputs=(eqn.inputs[0], other))
+
+    def _find_copies(self, reasons: Sequence[str | None]) -> None:
+        """The equations whose results are made again from less than they hold, with what each needs to be copied."""
+        leaves: dict[Var, dict[Var, None]] = {}
+        chains: dict[Var, tuple[int, ...]] = {}
+        for i, eqn in enumerate(self.eqns):
+            if reasons[i] is not None or eqn.primitive not in COPIES:
+                continue
+            need: dict[Var, None] = {}
+            chain: dict[int, None] = {}
+            for a in eqn.inputs:
+                if type(a) is Var:
+                    need.update(leaves.get(a, {a: None}))
+                    chain.update(dict.fromkeys(chains.get(a, ())))
+            out = eqn.outputs[0]
+            if len(chain) < COPIED and 2 * sum(map(nbytes, need)) <= nbytes(out):
+                leaves[out], chains[out] = need, (*chain, i)
+                self.copied[i] = tuple(chain)
+
+    def _copies(self, number: int) -> tuple[int, ...]:
+        """The copies that an equation's operands need, in order."""
+        found: set[int] = set()
+        for a in self.eqns[number].inputs:
+            i = self.maker.get(a) if type(a) is Var else None
+            if i is not None and i in self.copied:
+                found.update((*self.copied[i], i))
+        return tuple(sorted(found))
+
+    def _wanted(self, reasons: Sequence[str | None]) -> set[int]:
+        """The copied equations whose own result is wanted in memory."""
+        found = {self.maker[v] for v in self.returned if v in self.maker}
+        for i, eqn in enumerate(self.eqns):
+            if reasons[i] is not None:
+                found.update(self.maker[self.aliases.get(a, a)] for a in eqn.inputs
+                             if type(a) is Var and self.aliases.get(a, a) in self.maker)  # fmt: skip
+            found.update(self.maker[self.aliases[a]] for a in eqn.inputs if a in self.aliases and self.aliases[a] in self.maker)  # type: ignore[index]
+        return found
+
+    def _make_units(self, reasons: Sequence[str | None]) -> None:
+        wanted = self._wanted(reasons)
+        for i, eqn in enumerate(self.eqns):
+            if i in self.copied and i not in wanted:
+                continue
+            group = single(i, self._copies(i), self.eqns, self.fresh) if reasons[i] is None else None
+            if group is None:
+                reads = tuple(dict.fromkeys(a for a in eqn.inputs if type(a) is Var))
+                moved = 0 if reasons[i] is None and eqn.primitive in (shape.reshape_p, shape.squeeze_p) else \
+                    sum(map(nbytes, (*reads, *eqn.outputs)))  # fmt: skip
+                why = reasons[i] or "its axes are cut anew"
+                self._add(Unit((i,), None, None, reads, eqn.outputs, moved, why))
+            else:
+                self._add(self._unit(group, eqn.outputs))
+        for unit in self.units:  # results that nobody reads are not kept
+            if unit.group is not None:
+                unit.writes = tuple(v for v in unit.writes if self._escapes(v, (unit,)))
+
+    def _unit(self, group: Group, outputs: Sequence[Var]) -> Unit:
+        nest = nest_of(group, self.eqns, outputs)
+        tiling = tile_nest(group, nest, self.eqns, self.fresh.sizes, self.target, self.choose)
+        moved = tiling.bytes if tiling.refused is None else sum(map(nbytes, (*group.inputs, *outputs)))
+        return Unit(tuple(sorted(group.owned)), group, tiling, group.inputs, tuple(outputs), moved)
+
+    def _add(self, unit: Unit) -> None:
+        self.units.append(unit)
+        for v in unit.reads:
+            self.consumers.setdefault(self.aliases.get(v, v), []).append(unit)
+        self.producer.update((v, unit) for v in unit.writes)
+
+    def _remove(self, unit: Unit) -> None:
+        self.units.remove(unit)
+        for v in unit.reads:
+            self.consumers[self.aliases.get(v, v)].remove(unit)
+
+    def _escapes(self, v: Var, within: Sequence[Unit]) -> bool:
+        return v in self.returned or any(u not in within for u in self.consumers.get(v, ()))
+
+    # ------------------------------------------------------------------------ joining
+
+    def _join_producers(self) -> None:
+        changed = True
+        while changed:
+            changed = False
+            for unit in sorted(self.units, key=lambda u: u.first):
+                if unit.group is None or unit not in self.units:
+                    continue
+                tried: set[int] = set()
+                while (producer := self._next_producer(unit, tried)) is not None:
+                    tried.add(producer.first)
+                    joined = self._try(producer, unit)
+                    if joined is not None:
+                        unit, changed = joined, True
+
+    def _next_producer(self, unit: Unit, tried: set[int]) -> Unit | None:
+        found = [(-nbytes(v), p.first, p) for v in unit.reads if v not in self.aliases and (p := self.producer.get(v))]
+        found = [f for f in found if f[2].group is not None and f[1] not in tried and f[2] is not unit]
+        return min(found, key=lambda f: f[:2])[2] if found else None
+
+    def _join_siblings(self) -> None:
+        for v in list(self.consumers):
+            readers = [u for u in dict.fromkeys(self.consumers[v]) if u.group is not None]
+            for i, one in enumerate(readers):
+                for other in readers[i + 1 :]:
+                    if one in self.units and other in self.units and self._bound_by_memory(one, other):
+                        joined = self._try(*sorted((one, other), key=lambda u: u.first), between=False)
+                        if joined is not None:
+                            one = joined
+
+    def _bound_by_memory(self, *units: Unit) -> bool:
+        """Whether units have no contraction: those that do gain little from sharing a read, and lose their tiles."""
+        return all(self.eqns[i].primitive is not dot_general_p for u in units for i in u.group.eqns)  # type: ignore[union-attr]
+
+    def _try(self, a: Unit, b: Unit, between: bool = True) -> Unit | None:
+        """The two units as one; None, with the reason noted, where that cannot or should not be."""
+        found = self._joined(a, b)
+        if type(found) is str:
+            if between:
+                self.refused[(a.last, b.first)] = found
+            return None
+        assert isinstance(found, Unit)
+        self._remove(a)
+        self._remove(b)
+        self._add(found)
+        return found
+
+    def _joined(self, a: Unit, b: Unit) -> Unit | str:
+        assert a.group is not None and b.group is not None
+        if self._path_around(a, b):
+            return "what lies between the two is no part of a kernel"
+        group = join(a.group, b.group, self.eqns)
+        if group is None:
+            return "a value would be cut along two loops at once"
+        made = {v for i in group.owned for v in self.eqns[i].outputs}
+        if any(self.aliases.get(v) in made for v in group.inputs if v in self.aliases):
+            return "the contraction reads it along two loops"
+        outputs = tuple(v for i in sorted(group.owned) for v in self.eqns[i].outputs if self._escapes(v, (a, b)))
+        unit = self._unit(group, outputs)
+        assert unit.tiling is not None
+        if unit.tiling.refused is not None:
+            return f"together {unit.tiling.refused}"
+        if unit.bytes >= a.bytes + b.bytes:
+            return f"it would move {unit.bytes:,} bytes, apart they move {a.bytes + b.bytes:,}"
+        return self._starved(a, b, unit) or unit
+
+    def _starved(self, a: Unit, b: Unit, unit: Unit) -> str | None:
+        """On a GPU, whether joining leaves processors without work that they had."""
+        if self.target.kind not in ("cuda", "rocm"):
+            return None
+        cells = unit.tiling.parallel_cells  # type: ignore[union-attr]
+        had = min(u.tiling.parallel_cells for u in (a, b) if u.tiling is not None)
+        if cells < min(self.target.units, had):
+            return f"{cells} cells would run at once, of {had} and {self.target.units} processors"
+        return None
+
+    def _path_around(self, a: Unit, b: Unit) -> bool:
+        """Whether another unit lies on a way between the two, in either direction."""
+        return self._reaches(a, b) or self._reaches(b, a)
+
+    def _reaches(self, a: Unit, b: Unit) -> bool:
+        seen: set[int] = set()
+        queue = [u for u in self._after(a) if u is not b]
+        while queue:
+            unit = queue.pop()
+            if unit is b:
+                return True
+            if id(unit) not in seen and unit.first < b.last:
+                seen.add(id(unit))
+                queue += self._after(unit)
+        return False
+
+    def _after(self, unit: Unit) -> Iterator[Unit]:
+        for v in unit.writes:
+            yield from self.consumers.get(v, ())
+
+    # ------------------------------------------------------------------------ result
+
+    def boundaries(self) -> list[Boundary]:
+        """Every value that one unit hands to another through memory."""
+        found = []
+        for unit in self.units:
+            for v in unit.writes:
+                for other in dict.fromkeys(self.consumers.get(v, ())):
+                    found.append(Boundary(unit.last, other.first, v, self._reason(unit, other)))
+        return found
+
+    def _reason(self, a: Unit, b: Unit) -> str:
+        for one in (a, b):
+            if one.group is None:
+                return f"{self.eqns[one.first].primitive.name}: {one.reason}"
+        found = self.refused.get((a.last, b.first))
+        if found is not None:
+            return found
+        given = self._joined(a, b)
+        return given if type(given) is str else "the order in which groups were joined"
+
+    def is_kernel(self, unit: Unit) -> bool:
+        """Whether a group is worth a kernel: it fits, reads an array, and does more than to move one."""
+        group, tiling = unit.group, unit.tiling
+        if group is None or tiling is None or tiling.refused is not None:
+            return False
+        if not any(v.type.shape for v in (*unit.reads, *unit.writes)):  # type: ignore[union-attr]
+            return False
+        return any(self.eqns[i].primitive not in MOVERS for i in group.eqns) and bool(unit.reads)
+
+    def glue_reason(self, unit: Unit) -> str:
+        if unit.reason is not None:
+            return unit.reason
+        assert unit.tiling is not None
+        if unit.tiling.refused is not None:
+            return unit.tiling.refused
+        return "it only moves elements, or is a constant" if any(
+            v.type.shape for v in unit.writes) else "scalars alone make no block"  # type: ignore[union-attr]  # fmt: skip
