@@ -6,7 +6,7 @@ import re
 
 from ..core.errors import ResourceError, Source
 from ..lang.target import Resources, Target
-from .compile import Compiled
+from .compiler import Compiled
 
 REGISTER_BYTES = 4
 # ptxas's account of a kernel (CUDA binary utilities, `ptxas -v`); the AMD GPU metadata of a code object (LLVM, "User

@@ -19,24 +19,34 @@ class Binary:
     name: str
     target: str
     module: str  # the StableHLO text it was compiled from
-    executable: Any  # the compiler's own object
+    executable: Any  # the compiler's own object; None where there is no compiler for what surrounds the kernels
     resources: tuple[Resources, ...] = ()
+    kernels: tuple[Any, ...] = ()  # the machine code of each kernel, where a compiler of its own makes it
+
+    @property
+    def _compiled(self) -> Any:
+        if self.executable is None:
+            raise UnsupportedError(
+                f"{self.name} for {self.target} is its kernels alone: there is no XLA compiler for {self.target} among "
+                "this package's extras, so the operations around them are not compiled",
+                "`.kernels` holds the machine code of each kernel, `.module` the StableHLO of the whole")  # fmt: skip
+        return self.executable
 
     def as_text(self) -> str:
         """The program after the compiler's passes."""
-        return "\n".join(m.to_string() for m in self.executable.hlo_modules())
+        return "\n".join(m.to_string() for m in self._compiled.hlo_modules())
 
     def serialize(self) -> bytes:
         """The machine code and what is needed to load it, as the target's runtime takes it."""
-        return self.executable.serialize()
+        return self._compiled.serialize()
 
     def cost_analysis(self) -> Any:
         """The compiler's own estimates (kernels count through the cost they state)."""
-        return self.executable.cost_analysis()
+        return self._compiled.cost_analysis()
 
     def memory_analysis(self) -> Any:
         """The bytes of arguments, outputs, temporary memory and code."""
-        return self.executable.get_compiled_memory_stats()
+        return self._compiled.get_compiled_memory_stats()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise UnsupportedError(

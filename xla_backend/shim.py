@@ -104,12 +104,16 @@ def deserialize(client: Any, data: bytes, devices: Any, options: Any) -> Any:
     return client.deserialize_executable(data, devices, options)
 
 
-def load_plugin(name: str, path: str) -> None:
-    """Load and start the PJRT plugin at a path, once in a process."""
+_plugins: dict[str, Any] = {}
+
+
+def load_plugin(name: str, path: str) -> Any:
+    """Load and start the PJRT plugin at a path, once in a process; its table of functions, None if jax loaded it."""
     if not xla_client.pjrt_plugin_loaded(name):
-        xla_client.load_pjrt_plugin_dynamically(name, path)
+        _plugins[name] = xla_client.load_pjrt_plugin_dynamically(name, path)
     if not xla_client.pjrt_plugin_initialized(name):
         xla_client.initialize_pjrt_plugin(name)
+    return _plugins.get(name)
 
 
 def tpu_devices(topology: str, **options: Any) -> list[Any]:
@@ -121,3 +125,14 @@ def compile_ahead(devices: list[Any], text: str, options: Any) -> Any:
     """Compile the text of a StableHLO module for devices that need not be here."""
     return devices[0].client.compile(parsed(text), executable_devices=DeviceList(tuple(devices)),
                                      compile_options=options)  # fmt: skip
+
+
+def described_devices(plugin: Any, config: str) -> list[Any]:
+    """The one device of a kind of GPU, described by XLA's text of it, which can be compiled for and nothing else."""
+    topology = xla_client.make_c_api_device_topology(plugin, "", target_config=config, topology="1x1x1")
+    return topology._make_compile_only_devices()
+
+
+def make_plugin_client(name: str) -> Any:
+    """A client of the devices of a plugin that is loaded."""
+    return xla_client.make_c_api_client(name, xla_client.generate_pjrt_gpu_plugin_options(), None)

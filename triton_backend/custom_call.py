@@ -1,0 +1,124 @@
+"""A kernel as a custom call of an XLA program for a GPU.
+
+XLA has three ways to take a Triton kernel; what follows was measured with jaxlib 0.11.2 and Triton 3.6.0 on a float16
+product of 8192 x 8192 matrices in blocks of 128 x 256 x 64 for sm_90.
+
+| custom call | takes | XLA compiles in | code | in the program |
+| --- | --- | --- | --- | --- |
+| `__gpu$xla.gpu.triton` | TTIR, compiled by XLA's own Triton, in this process | 0.2 to 0.5 s | 170 registers | 9 KB |
+| `triton_kernel_call_ffi` | PTX in a compressed protocol buffer | 0.1 to 0.3 s, by ptxas | as Triton's | 39 KB |
+| `__gpu$xla.gpu.ptx` | PTX | 0.02 s | as Triton's, 164 registers | 16 KB |
+
+The third is used for CUDA. Its code is the one that `triton_backend/compiler.py` made: the one that `.resources` tells
+of, and that is launched on arrays of other libraries. A bad kernel cannot end this process (XLA's Triton does so on
+one argument too few), kernels are compiled side by side, and results are kept. It is a launch of XLA's own, which CUDA
+graphs take, where the second is a call of a handler that allocates its scratch memory at every launch. The first gives
+a kernel no scratch memory at all, which kernels that make tensor descriptors write to; its dialect also differs from
+Triton's in the syntax of descriptors. Scratch memory here is an output that is dropped.
+
+On ROCm, for which there is no XLA plugin among this package's extras, it is the first.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import TilewrightError
+from ..core.ir import Program
+from ..core.trace import eval_program, trace_program
+from ..core.types import ArrayType
+from ..lang.extent import static
+from ..lang.kernel import Kernel
+from ..lang.target import CustomCall, Target, target_of
+from . import compiler
+from .compiler import Compiled
+from .module import TritonModule, triton_module
+from .resources import check, resources
+
+PTX_CALL, TTIR_CALL = "__gpu$xla.gpu.ptx", "__gpu$xla.gpu.triton"
+BYTE = np.dtype(np.uint8)
+
+
+def compiled_kernel(kernel: Kernel, machine: Target) -> tuple[TritonModule, Compiled]:
+    """The Triton program of a kernel and its machine code, which fits the target.
+
+    Raises:
+      UnsupportedError, DtypeError: what Triton or the target cannot do.
+      CompileError: Triton refused the program.
+      ResourceError: it needs more shared memory than there is.
+    """
+    module = triton_module(kernel, machine)
+    compiled = compiler.machine_code(module, machine, kernel.source)
+    check(compiled, machine, kernel.source)
+    return module, compiled
+
+
+@functools.lru_cache(maxsize=1024)
+def emit(kernel: Kernel, machine: Target) -> CustomCall:
+    """The custom call that is a kernel, for a target of the family cuda or rocm. Raises as `compiled_kernel`."""
+    module, compiled = compiled_kernel(kernel, machine)
+    if machine.kind == "rocm":
+        return CustomCall(TTIR_CALL, _ttir_config(module), module.in_types, module.out_types, 4, module.aliases,
+                          module.prepare, module.finish, module.name)  # fmt: skip
+    # The last two arguments of a Triton program are its scratch memory and its profiler's.
+    scratch = (ArrayType((max(compiled.scratch * compiled.programs, 1),), BYTE), ArrayType((1,), BYTE))
+    return CustomCall(
+        PTX_CALL, _ptx_config(compiled), module.in_types, (*module.out_types, *scratch), 4, module.aliases,
+        module.prepare, _without(kernel, module, scratch), module.name,
+    )  # fmt: skip
+
+
+def start(kernels: Sequence[Kernel], machine: Target) -> None:
+    """Begin to compile kernels side by side; what is wrong with one is told when it is emitted."""
+    for kernel in dict.fromkeys(kernels):
+        try:
+            compiler.start(triton_module(static(kernel, machine.name), machine), machine)
+        except TilewrightError:
+            continue
+
+
+def compile(text: str, name: str, target: str, kernels: Sequence[Kernel], build: Callable[[str, str, str], Any]) -> Any:
+    """A program for a GPU: `build` compiles the module's text; the result also tells of its kernels."""
+    machine = target_of(target)
+    compiled = tuple(compiled_kernel(kernel, machine)[1] for kernel in dict.fromkeys(kernels))
+    binary = build(text, target, name)
+    return replace(binary, resources=tuple(resources(c, machine) for c in compiled), kernels=compiled)
+
+
+def _without(kernel: Kernel, module: TritonModule, scratch: tuple[ArrayType, ...]) -> Program:
+    """`finish` of a module whose launch also gives its scratch memory."""
+    operands, results = len(kernel.in_types), len(kernel.in_types) + len(module.out_types)
+
+    def finish(*values: object) -> list[object]:
+        kept = values[:results]
+        return list(kept[operands:]) if module.finish is None else list(eval_program(module.finish, *kept))
+
+    return trace_program(finish, [*kernel.in_types, *module.out_types, *scratch], f"{kernel.name}_results")
+
+
+def _ptx_config(compiled: Compiled) -> str:
+    x, y, z = compiled.grid
+    sizes = {"grid_x": x, "grid_y": y, "grid_z": z, "block_x": compiled.threads, "block_y": 1, "block_z": 1,
+             "shared_mem_bytes": compiled.shared}  # fmt: skip
+    return _config({"name": compiled.name, "kernel_type": "ptx", "kernel_data": compiled.assembly}, sizes)
+
+
+def _ttir_config(module: TritonModule) -> str:
+    x, y, z = module.grid
+    sizes = {"grid_x": x, "grid_y": y, "grid_z": z, "num_warps": module.num_warps, "num_stages": module.num_stages}
+    return _config({"name": module.name, "ir": module.text}, sizes, ", debug = false")
+
+
+def _config(texts: dict[str, str], sizes: dict[str, int], more: str = "") -> str:
+    """A dictionary attribute of strings and 32-bit integers, as MLIR prints it."""
+    parts = [f'{k} = "{_escaped(v)}"' for k, v in texts.items()] + [f"{k} = {v} : i32" for k, v in sizes.items()]
+    return f"{{{', '.join(parts)}{more}}}"
+
+
+def _escaped(text: str) -> str:
+    return "".join(c if " " <= c <= "~" and c not in '"\\' else "".join(f"\\{b:02X}" for b in c.encode()) for c in text)

@@ -1,0 +1,158 @@
+"""Programs compiled by XLA's CUDA plugin, for GPUs that need not be here, and the client of those that are.
+
+The plugin is jax's, loaded without jax. ptxas and libdevice, which XLA runs, are those inside Triton's package.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import importlib.util
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import CompileError, VersionError
+from ..core.version import JAXLIB
+from ..lang.target import KIB, MIB, Target, target_of
+from . import shim
+from .deviceless import Binary
+
+PACKAGE, MODULE = "jax-cuda13-pjrt", "jax_plugins.xla_cuda13"
+PIP = "pip install 'tilewright[cuda]'"
+
+
+@dataclass(frozen=True)
+class Board:
+    """What XLA asks of a GPU beyond its `lang.target.Target`: sizes in bytes, `fpus` a streaming multiprocessor."""
+
+    name: str
+    capability: tuple[int, int]
+    shared: int  # of a streaming multiprocessor
+    l2: int
+    fpus: int
+
+
+# NVIDIA's datasheets and architecture white papers; the CUDA programming guide's table of compute capabilities.
+BOARDS = {
+    "cuda:sm_80": Board("NVIDIA A100-SXM4-80GB", (8, 0), 164 * KIB, 40 * MIB, 64),
+    "cuda:sm_90": Board("NVIDIA H100 80GB HBM3", (9, 0), 228 * KIB, 50 * MIB, 128),
+    "cuda:sm_90:h200": Board("NVIDIA H200", (9, 0), 228 * KIB, 50 * MIB, 128),
+    "cuda:sm_100": Board("NVIDIA B200", (10, 0), 228 * KIB, 126 * MIB, 128),
+}
+
+
+def target_config(machine: Target) -> str:
+    """The text of XLA's description of a GPU, from which it compiles without one."""
+    board = BOARDS[machine.name]
+    major, minor = board.capability
+    extension = "ACCELERATED_FEATURES" if major >= 9 else "NONE"
+    info = {
+        "threads_per_block_limit": 1024, "threads_per_warp": 32, "shared_memory_per_block": 48 * KIB,
+        "shared_memory_per_block_optin": machine.fast_bytes, "shared_memory_per_core": board.shared,
+        "threads_per_core_limit": 2048, "core_count": machine.units, "fpus_per_core": board.fpus,
+        "block_dim_limit_x": 2**31 - 1, "block_dim_limit_y": 65535, "block_dim_limit_z": 65535,
+        "thread_dim_limit_x": 1024, "thread_dim_limit_y": 1024, "thread_dim_limit_z": 64,
+        "registers_per_core_limit": 65536, "registers_per_block_limit": 65536,
+        "memory_bandwidth": int(machine.bandwidth), "device_memory_size": machine.memory_bytes,
+        "l2_cache_size": board.l2, "clock_rate_ghz": machine.clock / 1e9, "device_address_bits": 64,
+    }  # fmt: skip
+    lines = [f"  {name}: {value}" for name, value in info.items()]
+    lines.append(f"  cuda_compute_capability {{ major: {major} minor: {minor} feature_extension: {extension} }}")
+    lines += ['  device_vendor: "NVIDIA Corporation"', f'  name: "{board.name}"']
+    return "\n".join([
+        "gpu_device_info {", *lines, "}", 'platform_name: "CUDA"', "dnn_version_info { major: 9 minor: 12 patch: 0 }",
+        f'device_description_str: "{board.name}"', "",
+    ])  # fmt: skip
+
+
+# ---------------------------------------------------------------------------- the plugin
+
+
+def library() -> Path:
+    """Where the plugin is.
+
+    Raises:
+      VersionError: it is missing, or of another version than jaxlib.
+    """
+    try:
+        found = importlib.util.find_spec(MODULE)
+    except ModuleNotFoundError:
+        found = None
+    if found is None or not found.submodule_search_locations:
+        raise VersionError("compiling for a CUDA GPU needs XLA's CUDA plugin, which is not installed", PIP)
+    version = importlib.metadata.version(PACKAGE)
+    if version != JAXLIB:
+        raise VersionError(f"{PACKAGE} {version} is installed; this version of tilewright works with {JAXLIB}", PIP)
+    return Path(found.submodule_search_locations[0]) / "xla_cuda_plugin.so"
+
+
+@functools.cache
+def load() -> Any:
+    """Load the plugin into this process; its table of functions.
+
+    Raises:
+      VersionError: as `library`, or it cannot be loaded.
+    """
+    path = library()
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # it tells of its own loading otherwise
+    try:
+        # jax, in the same process, may have loaded it under the name `cuda`, and keeps its table of functions.
+        return shim.load_plugin("cuda", str(path)) or shim.load_plugin("tilewright_cuda", str(path))
+    except (shim.RuntimeFault, OSError) as error:
+        raise VersionError(f"{path} cannot be loaded: {str(error)[:500]}", PIP) from None
+
+
+@functools.cache
+def _toolkit(blackwell: bool) -> tempfile.TemporaryDirectory[str]:
+    """A folder as XLA expects CUDA's to be, of links into Triton's package."""
+    found = importlib.util.find_spec("triton")
+    if found is None or not found.submodule_search_locations:
+        raise VersionError("XLA's CUDA plugin needs ptxas and libdevice, which come with triton: not installed", PIP)
+    own = Path(found.submodule_search_locations[0]) / "backends" / "nvidia"
+    folder = tempfile.TemporaryDirectory(prefix="tilewright-cuda-")
+    links = {
+        "bin/ptxas": own / "bin" / ("ptxas-blackwell" if blackwell else "ptxas"),
+        "nvvm/libdevice/libdevice.10.bc": own / "lib" / "libdevice.10.bc",
+    }
+    for name, place in links.items():
+        link = Path(folder.name) / name
+        link.parent.mkdir(parents=True)
+        link.symlink_to(place)
+    return folder
+
+
+def options(device_id: int, blackwell: bool = False) -> Any:
+    """How programs are compiled for one GPU."""
+    found = shim.CompileOptions()
+    found.num_replicas = found.num_partitions = 1
+    found.device_assignment = shim.assigned(device_id)
+    found.executable_build_options.debug_options.xla_gpu_cuda_data_dir = _toolkit(blackwell).name
+    return found
+
+
+@functools.cache
+def _devices(machine: Target) -> tuple[Any, ...]:
+    return tuple(shim.described_devices(load(), target_config(machine)))
+
+
+def compile(text: str, target: str, name: str) -> Binary:
+    """The text of a StableHLO module as a program for a GPU; for ROCm there is no compiler, and the text is all.
+
+    Raises:
+      VersionError: the plugin or Triton is missing or of another version.
+      CompileError: the compiler refuses the program; `what` holds its message.
+    """
+    machine = target_of(target)
+    if machine.kind != "cuda":
+        return Binary(name, target, text, None)
+    device = _devices(machine)[0]
+    try:
+        executable = shim.compile_ahead(
+            [device], text, options(device.id, BOARDS[machine.name].capability >= (10, 0)))  # fmt: skip
+    except shim.RuntimeFault as error:
+        raise CompileError(f"{name} for {target}: {str(error)[:2000]}",
+                           "`compile(f, ..., stop='module')` shows its text") from None  # fmt: skip
+    return Binary(name, target, text, executable)
