@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..lang.affine import MAX_CELLS, Fact
-from ..lang.kernel import Block, Kernel
+from ..lang.kernel import UNBOUNDED, Block, Kernel
 from ..lang.verify import map_of
 
 
@@ -25,9 +25,7 @@ class Cost:
     bytes: int
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(
-            self.flops + other.flops, self.transcendentals + other.transcendentals, self.bytes + other.bytes
-        )
+        return Cost(self.flops + other.flops, self.transcendentals + other.transcendentals, self.bytes + other.bytes)
 
     @property
     def intensity(self) -> float:
@@ -51,6 +49,8 @@ def elements_moved(kernel: Kernel, block: Block) -> int:
     """
     if kernel.cells == 0:
         return 0
+    if UNBOUNDED in kernel.grid:
+        kernel = kernel.replace(grid=tuple(1 if n == UNBOUNDED else n for n in kernel.grid))
     fact = map_of(kernel, block)
     if fact is None:
         return kernel.cells * math.prod(block.sizes)

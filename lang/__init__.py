@@ -46,6 +46,7 @@ from .copies import (
 )
 from .cost import CostEstimate, estimate_cost
 from .debug import debug_check, debug_print
+from .extent import dynamic
 from .interpret import interpret
 from .kernel import Block, Kernel
 from .modes import InterpretParams
@@ -87,8 +88,8 @@ __all__ = [
     "InterpretParams", "Kernel", "MemorySpace", "PrefetchScalarGridSpec", "SEMAPHORE", "SMEM", "SemaphoreType",
     "Slice", "Squeezed", "VMEM", "addupdate", "align_to", "async_copy", "atomic_add", "atomic_and", "atomic_cas",
     "atomic_max", "atomic_min", "atomic_or", "atomic_xchg", "atomic_xor", "cdiv", "counter_bernoulli", "counter_bits",
-    "counter_normal", "counter_uniform", "cpu", "debug_check", "debug_print", "ds", "dslice", "emit_pipeline",
-    "estimate_cost", "interpret", "kernel", "kernel_call", "kernel_call_p", "load", "loop", "make_async_copy",
+    "counter_normal", "counter_uniform", "cpu", "debug_check", "debug_print", "ds", "dslice", "dynamic",
+    "emit_pipeline", "estimate_cost", "interpret", "kernel", "kernel_call", "kernel_call_p", "load", "loop", "make_async_copy",
     "multiple_of", "next_power_of_2", "no_block_spec", "num_programs", "pallas_call", "prng_random_bits", "prng_seed",
     "program_id", "run_scoped", "semaphore_read", "semaphore_signal", "semaphore_wait", "squeezed",
     "stateful_bernoulli", "stateful_bits", "stateful_normal", "stateful_uniform", "store", "swap", "sync_copy", "tpu",

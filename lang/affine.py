@@ -122,7 +122,8 @@ def _bind_form(eqn: Eqn, values: list[Any]) -> Sequence[Any]:
     raise _NotAffine
 
 
-def _closed_form(program: Program) -> list[_Form] | None:
+def closed_form(program: Program) -> list[_Form] | None:
+    """The results of a Program as constants and multiples of its inputs; None where they are not that."""
     if any(isinstance(v.type, RefType) for v in program.inputs) and any(e.effects for e in program.eqns):
         return None
     args = [_Form(0, {i: 1}) for i in range(len(program.inputs))]
@@ -210,7 +211,7 @@ def _table_of(form: Affine, grid: Sequence[int], axes: Sequence[int]) -> np.ndar
 def facts(program: Program, grid: tuple[int, ...]) -> Fact | None:
     """What is known of a Program's integer outputs as functions of the ids, its first inputs; None if data."""
     n = len(grid)
-    forms = _closed_form(program) if not any(is_bool(t.dtype) for t in program.out_types) else None  # type: ignore[union-attr]
+    forms = closed_form(program) if not any(is_bool(t.dtype) for t in program.out_types) else None  # type: ignore[union-attr]
     if forms is not None:
         if any(k >= n for f in forms for k in f.terms):
             return None

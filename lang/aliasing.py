@@ -7,7 +7,7 @@ import numpy as np
 from ..core.errors import RaceError
 from ..core.ir import Effect
 from .affine import MAX_CELLS, Fact
-from .kernel import Block, Kernel
+from .kernel import UNBOUNDED, Block, Kernel
 
 
 def check_aliases(kernel: Kernel, map_of: object) -> None:
@@ -17,7 +17,9 @@ def check_aliases(kernel: Kernel, map_of: object) -> None:
         if Effect("read", kernel.splits[1] + i) not in kernel.body.effects:
             continue
         read, written = (map_of(kernel, b) for b in (source, target))  # type: ignore[operator]
-        if read is None or written is None or read.table is None or written.table is None or kernel.cells > MAX_CELLS:
+        if read is None or written is None or read.table is None or written.table is None:
+            continue
+        if kernel.cells > MAX_CELLS or UNBOUNDED in kernel.grid:
             continue
         _check_one(kernel, source, target, _starts(kernel, source, read), _starts(kernel, target, written))
 

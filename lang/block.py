@@ -115,19 +115,6 @@ def _check_size(size: Any, shape: Any) -> None:
 no_block_spec = BlockSpec()
 
 
-def as_grid(grid: Any) -> tuple[int, ...]:
-    """A grid as a tuple of ints."""
-    sizes = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
-    for size in sizes:
-        if not isinstance(size, (int, np.integer)) or isinstance(size, bool):
-            raise ArgumentTypeError(f"kernel_call: the grid {sizes} has {size!r} in it", "grid sizes are Python ints")
-        if size < 0:
-            raise ArgumentError(
-                f"kernel_call: the grid {sizes} has the negative size {size}", "grid sizes are zero or more"
-            )
-    return tuple(int(s) for s in sizes)
-
-
 @dataclass(frozen=True)
 class GridSpec:
     """A grid with the BlockSpecs of inputs and outputs (pytrees like theirs) and the scratch."""

@@ -21,12 +21,14 @@ from ..core.errors import (
     user_source,
 )
 from ..core.ir import Program, subprograms
+from ..core.primitives.refview import view
 from ..core.trace import Tracer, current_trace, is_evaluating, trace_program, typeof
 from ..core.types import ArrayType, MemorySpace, RefType, is_integer
 from . import block as blocks
 from .block import BlockSpec, Element, GridSpec, Squeezed, no_block_spec
+from .extent import as_grid, bound_of, own_extents
 from .interpret import interpret as interpreter
-from .kernel import ID, Block, Kernel, trace_map, whole_block
+from .kernel import ID, Block, Kernel, show_grid, trace_map, whole_block
 from .modes import as_mode
 from .normalize import normalize, touches_refs
 from .ops import Cell, in_cell
@@ -95,8 +97,9 @@ def kernel_call(
         leaves, in_tree = tree.flatten(args)
         types = tuple(typeof(x).strong() for x in leaves)
         kernel, out_tree = request.build(in_tree, types)
+        leaves = [*request.computed.values(), *leaves]
         if kernel.interpret and is_evaluating():  # without a program, so that its errors come as they are
-            given = (np.asarray(x).astype(t.dtype, copy=False) for x, t in zip(leaves, types, strict=True))
+            given = (np.asarray(x).astype(t.dtype, copy=False) for x, t in zip(leaves, kernel.in_types, strict=True))
             outs = interpreter(kernel, *given)
             return out_tree.unflatten([make_array(x, t) for x, t in zip(outs, kernel.out_types, strict=True)])
         return out_tree.unflatten(kernel_call_p.bind(*leaves, kernel=kernel))
@@ -141,13 +144,18 @@ class _Request:
                  interpret: Any, name: str, settings: tuple[tuple[str, Any], ...] = ()):  # fmt: skip
         self.body, self.spec, self.aliases, self.interpret, self.name = body, spec, aliases, interpret, name
         self.settings = settings
-        self.grid = blocks.as_grid(spec.grid)
+        self.grid, self.computed = as_grid(spec.grid)
+        self.axes = tuple(self.computed)
         out_leaves, self.out_tree = tree.flatten(out_shape, is_leaf=lambda x: x is None)
         self.out_types = [blocks.shape_dtype(x) for x in out_leaves]
         self.out_shape = out_shape
         self.semantics = _semantics(semantics, self.grid, name)
         self.source = user_source()
         self.built: dict[Any, Kernel] = {}
+
+    @property
+    def grid_text(self) -> str:
+        return show_grid(self.grid, self.axes)
 
     def build(self, in_tree: Any, types: tuple[Any, ...]) -> tuple[Kernel, Any]:
         found = self.built.get((in_tree, types))
@@ -159,13 +167,13 @@ class _Request:
         n_prefetch = self.spec.num_scalar_prefetch
         args = in_tree.unflatten(range(len(types)))
         first = len(tree.leaves(args[:n_prefetch]))
-        prefetch = types[:first]
-        for i, t in enumerate(prefetch):
+        for i, t in enumerate(types[:first]):
             if not is_integer(t.dtype):
                 raise KernelBodyError(
                     f"kernel {self.name}: prefetched operand {i} is {t.show()}",
                     "prefetched operands are integer arrays",
                 )
+        prefetch = (*(ID for _ in self.axes), *types[:first])  # computed sizes, which the author does not see, first
         names = _names(self.body, args, self.out_tree, n_prefetch)
         in_specs = _match_specs(self.spec.in_specs, args[n_prefetch:], "in_specs", self.name)
         out_specs = _match_specs(self.spec.out_specs, self.out_tree.unflatten(range(len(self.out_types))), "out_specs",
@@ -182,11 +190,15 @@ class _Request:
         scratch_leaves, scratch_tree = tree.flatten(self.spec.scratch_shapes, is_leaf=lambda x: hasattr(x, "shape"))
         scratch: Any = tuple(blocks.as_scratch(s) for s in scratch_leaves)
         body = self._trace(in_tree, first, n_prefetch, prefetch, inputs, outputs, scratch, scratch_tree)
-        fixed = len(self.grid) + first + len(inputs) + len(outputs)
+        fixed = len(self.grid) + len(prefetch) + len(inputs) + len(outputs)
         scratch = tuple(v.type for v in body.inputs[fixed:])  # with what the body allocated
+        grid = list(self.grid)
+        for axis in self.axes:
+            grid[axis] = min(grid[axis], bound_of(axis, self.grid, (*inputs, *outputs)))
         made = Kernel(
-            self.name, self.grid, prefetch, inputs, outputs, scratch, body, self._aliases(first, inputs, outputs),
-            self.semantics, self.interpret, self.settings, source=self.source,
+            self.name, tuple(grid), prefetch, inputs, outputs, scratch, body, self._aliases(first, inputs, outputs),
+            self.semantics, self.interpret, self.settings, own_extents(len(grid), prefetch, self.axes),
+            source=self.source,
         )  # fmt: skip
         verify(made)
         return made
@@ -231,25 +243,36 @@ class _Request:
         else:
             index_map = self._trace_map(spec.index_map, prefetch, where, shape)
         fill = spec.fill if spec.fill is None else np.asarray(spec.fill).astype(array.dtype)[()]
-        return Block(name, array.strong(), tuple(map(int, sizes)), squeezed, element, index_map, space, fill, padding,
-                     spec.buffers)
+        return Block(
+            name,
+            array.strong(),
+            tuple(map(int, sizes)),
+            squeezed,
+            element,
+            index_map,
+            space,
+            fill,
+            padding,
+            spec.buffers,
+        )
 
     def _trace_map(
         self, index_map: Callable[..., Any], prefetch: Sequence[ArrayType], where: str, shape: Any
     ) -> Program:
-        wanted = len(self.grid) + len(prefetch)
+        n, hidden = len(self.grid), len(self.axes)
+        wanted = n + len(prefetch) - hidden
         try:
             inspect.signature(index_map).bind(*range(wanted))
         except TypeError:
-            parts = f"{len(self.grid)} grid indices" + (f" and {len(prefetch)} prefetched Refs" if prefetch else "")
+            parts = f"{n} grid indices" + (f" and {wanted - n} prefetched Refs" if wanted > n else "")
             raise BlockRankError(
-                f"{where}: its index map does not take {wanted} arguments, the grid is {self.grid}",
+                f"{where}: its index map does not take {wanted} arguments, the grid is {self.grid_text}",
                 f"the index map takes {parts}") from None  # fmt: skip
         except ValueError:
             pass
 
         def fun(*args: Any) -> list[Any]:
-            found = index_map(*args)
+            found = index_map(*args[:n], *args[n + hidden :])
             found = list(found) if isinstance(found, (tuple, list)) else [found]
             if len(found) != len(shape):
                 raise BlockRankError(
@@ -270,12 +293,15 @@ class _Request:
 
     def _trace(self, in_tree: Any, first: int, n_prefetch: int, prefetch: Any, inputs: Any, outputs: Any, scratch: Any,
                scratch_tree: Any) -> Program:  # fmt: skip
-        n = len(self.grid)
+        n, hidden = len(self.grid), len(self.axes)
         types: list[Any] = [ID] * n + [RefType(t, MemorySpace.SMEM) for t in prefetch]
         types += [b.ref_type for b in (*inputs, *outputs)] + list(scratch)
 
         def fun(*values: Any) -> list[Any]:
-            ids, refs = values[:n], values[n:]
+            ids, sizes, refs = values[:n], values[n : n + hidden], values[n + hidden :]
+            grid: list[Any] = list(self.grid)
+            for axis, size in zip(self.axes, sizes, strict=True):
+                grid[axis] = view(size)[...]
             n_in = first + len(inputs)
             args = list(in_tree.unflatten(refs[:n_in]))
             outs = self.out_tree.unflatten(refs[n_in : n_in + len(outputs)])
@@ -283,7 +309,7 @@ class _Request:
             rest = scratch_tree.unflatten(refs[n_in + len(outputs) :])
             keywords = rest if isinstance(rest, dict) else {}
             rest = [] if keywords else list(rest) if isinstance(rest, (tuple, list)) else [rest]
-            with in_cell(Cell(self.name, ids, self.grid, current_trace())):
+            with in_cell(Cell(self.name, ids, tuple(grid), current_trace())):
                 result = self.body(*args, *outs, *rest, **keywords)
             if result is not None:
                 raise KernelBodyError(

@@ -21,8 +21,10 @@ from ..core.types import is_inexact
 from ..core.vmap import batch_flat
 from .additive import Backward, Cells, Piece, class_a, pieces, route_of
 from .build import trace_kernel
-from .kernel import Block, Kernel
+from .extent import static
+from .kernel import UNBOUNDED, Block, Kernel
 from .phases import carry_axes, long_axes, phases
+from .plain import plain
 from .primitive import kernel_call_p
 from .sweep import Sweep, assemble, class_b
 from .window import scatter_blocks
@@ -68,7 +70,7 @@ def jvp_kernel(kernel: Kernel, active: tuple[int, ...]) -> Kernel:
         [*kernel.inputs, *(tangent(kernel.inputs[i]) for i in active)],
         [*kernel.outputs, *(tangent(kernel.outputs[o]) for o in float_outs)],
         [*kernel.scratch, *(kernel.scratch[s] for s in float_scratch)], body, kernel, aliases,
-    ).replace(semantics=kernel.semantics)  # fmt: skip
+    ).replace(semantics=kernel.semantics, extents=kernel.extents)  # fmt: skip
 
 
 def kernel_jvp(kernel: Kernel, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -87,6 +89,9 @@ def kernel_jvp(kernel: Kernel, primals: Sequence[Any], tangents: Sequence[Any]) 
 
 def kernel_linearize(kernel: Kernel, primals: Sequence[Any], nonzero: Sequence[bool]) -> Any:
     """Outputs, and the linear map from tangents of operands to tangents of outputs."""
+    kernel = static(
+        kernel, "reverse mode, which stores what it reads again and sums over cells, needs", DifferentiationError
+    )
     active = _active_inputs(kernel, nonzero)
     backward = strategy(kernel, active)
     results = kernel_call_p.bind(*primals, kernel=backward.forward)
@@ -275,6 +280,9 @@ class OperandPlan:
 
 def derivative_plan(kernel: Kernel) -> list[OperandPlan]:
     """The class and strategy of the reverse-mode derivative of a kernel, operand by operand."""
+    if any(kernel.grid[axis] == UNBOUNDED for axis in kernel.computed):
+        return [OperandPlan(b.name, "none", "a traced size of the grid has no bound") for b in kernel.inputs]
+    kernel = plain(static(kernel, ""))
     parts = phases(kernel)
     carry = carry_axes(kernel)
     plans = []

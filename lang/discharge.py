@@ -82,13 +82,14 @@ def _bind(eqn: Eqn, values: list[Any]) -> Sequence[Any]:
 
 
 class _Cells:
-    """The Cells among some operands: each once, those that are written first."""
+    """The Cells among some operands: each once, those that are written first. Refs that stay Refs are plain values."""
 
     def __init__(self, operands: Sequence[Any], wrote: set[int]):
         self.operands = operands
         ids: dict[int, Any] = {}
         for i in wrote:
-            ids[id(operands[i])] = operands[i]
+            if type(operands[i]) is Cell:
+                ids[id(operands[i])] = operands[i]
         self.n_written = len(ids)
         for x in operands:
             if type(x) is Cell:

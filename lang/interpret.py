@@ -17,6 +17,7 @@ from ..core.errors import OutOfBoundsError
 from ..core.evaluate import evaluate, observing
 from ..core.ir import Eqn
 from ..core.types import MemorySpace
+from .extent import actual
 from .kernel import EDGE, Block, Kernel
 from .modes import DEFAULT, InterpretParams, Run, poison, run_as
 from .phases import carry_axes
@@ -119,6 +120,8 @@ class _Machine:
     """A kernel being interpreted."""
 
     def __init__(self, kernel: Kernel, arrays: Sequence[Any], run: Run, watch: Watcher | None):
+        sizes = [np.asarray(a) for a in arrays[: len(kernel.prefetch)]]
+        kernel, self.inside = actual(kernel, sizes)
         self.kernel, self.run_state, self.params, self.watch = kernel, run, run.params, watch
         given = [np.asarray(a) for a in arrays]
         self.prefetched = [a.copy() for a in given[: len(kernel.prefetch)]]
@@ -143,6 +146,8 @@ class _Machine:
     def groups(self) -> list[list[tuple[int, ...]]]:
         """The cells in the order they run; a new group starts with nothing resident and fresh scratch."""
         cells = list(np.ndindex(*self.kernel.grid))
+        if self.inside is not None:
+            cells = [ids for ids in cells if self.inside(ids)]
         if self.params.random_seed is None:
             return [cells]
         found: dict[tuple[int, ...], list[tuple[int, ...]]] = {}

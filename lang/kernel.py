@@ -3,6 +3,9 @@
     Kernel ::= grid, blocks, scratch, body            body: Program(ids, refs)
     Block  ::= array type, block sizes, index map     map:  Program(ids, prefetched refs) -> block index
 
+`extents` are of the grid axes whose sizes are computed: (axis, Program(ids, prefetched refs) -> size), where the entry
+of `grid` is only the most that the size may be (`lang/extent.py`).
+
 The inputs of the body are the cell's ids (int32 scalars, one per grid axis), then Refs: prefetched
 scalars, inputs, outputs, scratch. That ids are inputs like any other is what lets one transformation
 run another's body at an id of its choice.
@@ -11,6 +14,7 @@ run another's body at an id of its choice.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,7 +26,14 @@ from ..core.ir import Literal, Program, Var
 from ..core.types import ArrayType, MemorySpace, RefType
 
 ID = ArrayType((), np.dtype(np.int32))
+UNBOUNDED = 2**31 - 1  # the entry in `grid` of an axis whose computed size nothing bounds
 EDGE = "edge"  # the fill that repeats the last valid element: what primal operands of a derivative load past the end
+
+
+def show_grid(grid: Sequence[int], computed: Sequence[int] = ()) -> str:
+    """A grid as text: a computed size is `traced`, with its bound where it has one."""
+    text = [str(n) if a not in computed else "traced" if n == UNBOUNDED else f"traced<={n}" for a, n in enumerate(grid)]
+    return f"({', '.join(text)}{',' if len(text) == 1 else ''})"
 
 
 def program_key(program: Program) -> Any:
@@ -120,6 +131,7 @@ class Kernel:
     semantics: tuple[str, ...] | None = None  # "parallel" or "arbitrary" per grid axis
     interpret: Any = False  # or True, or InterpretParams
     settings: tuple[tuple[str, Any], ...] = ()
+    extents: tuple[tuple[int, Program], ...] = ()
     source: Source | None = field(default=None, compare=False)
 
     @functools.cached_property
@@ -127,6 +139,7 @@ class Kernel:
         return (
             self.name, self.grid, self.prefetch, tuple(b.key for b in self.inputs), tuple(b.key for b in self.outputs),
             self.scratch, program_key(self.body), self.aliases, self.semantics, self.interpret, self.settings,
+            tuple((a, program_key(p)) for a, p in self.extents),
         )  # fmt: skip
 
     @functools.cached_property
@@ -156,7 +169,17 @@ class Kernel:
 
     @property
     def cells(self) -> int:
-        return int(np.prod(self.grid, dtype=np.int64)) if self.grid else 1
+        """How many cells the grid has: at most, where a size is computed; what nothing bounds counts as one."""
+        return math.prod(n for n in self.grid if n != UNBOUNDED)
+
+    @property
+    def computed(self) -> tuple[int, ...]:
+        """The grid axes whose sizes are computed at the call."""
+        return tuple(a for a, _ in self.extents)
+
+    @property
+    def grid_text(self) -> str:
+        return show_grid(self.grid, self.computed)
 
     @property
     def splits(self) -> tuple[int, int, int, int, int]:
@@ -177,11 +200,13 @@ class Kernel:
         from ..core.show import show_program
 
         pad = "\n" + indent + "    "
-        lines = [f"kernel {self.name} grid={self.grid}"]
+        lines = [f"kernel {self.name} grid={self.grid_text}"]
         if self.semantics:
             lines.append(f"semantics={self.semantics}")
         if self.aliases:
             lines.append(f"aliases={self.aliases}")
+        for axis, program in self.extents:
+            lines += [f"extent {axis}", show_program(program, indent + "      ").strip()]
         for kind, blocks in (("in", self.inputs), ("out", self.outputs)):
             for block in blocks:
                 lines.append(f"{kind} {block.show()}")
@@ -193,6 +218,11 @@ class Kernel:
 
     def __repr__(self) -> str:
         return self.show_param().strip()
+
+
+def show_size(kernel: Kernel, axis: int) -> str:
+    """The size of one grid axis as text."""
+    return show_grid([kernel.grid[axis]], [0] if axis in kernel.computed else []).strip("(,)")
 
 
 def trace_map(grid: Sequence[int], prefetch: Sequence[ArrayType], fun: Callable[..., Sequence[Any]]) -> Program:

@@ -24,7 +24,7 @@ class Cell:
 
     kernel: str
     ids: tuple[Any, ...]
-    grid: tuple[int, ...]
+    grid: tuple[Any, ...]  # sizes, traced where they are computed
     trace: Any = None  # that of the body, where scratch made while tracing is added
     made: dict[str, Any] = field(default_factory=dict)  # what operations keep for the whole body
     number: int = field(default_factory=itertools.count().__next__)
@@ -71,8 +71,8 @@ def program_id(axis: int) -> Any:
     return _axis(axis, "program_id").ids[axis]
 
 
-def num_programs(axis: int) -> int:
-    """The size of a grid axis."""
+def num_programs(axis: int) -> Any:
+    """The size of a grid axis; an int32 scalar where it is computed."""
     return _axis(axis, "num_programs").grid[axis]
 
 

@@ -15,17 +15,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ..core.ir import Atom, Effect, Eqn, Program, Var
+from ..core.primitives.compare import eq_p
 from ..core.primitives.ref import addupdate_p, swap_p
+from ..core.trace import eval_program, trace_program
 from ..core.types import RefType
-from .affine import predicate
+from .affine import MAX_CELLS, dependencies, predicate, slice_of
 from .kernel import Kernel
 from .normalize import normalize, rename, touches_refs
+from .ops import when
 from .verify import map_of
 
 Axes = tuple[int, ...]
@@ -62,7 +65,8 @@ def _at(kernel: Kernel, carry: Axes, last: bool) -> np.ndarray:
     """Where the first (or last) cells of the carry axes are, as an array that broadcasts to the grid."""
     out = np.ones((1,) * len(kernel.grid), bool)
     for axis in carry:
-        ids = np.arange(kernel.grid[axis]) == (kernel.grid[axis] - 1 if last else 0)
+        n = kernel.grid[axis] if kernel.grid[axis] <= MAX_CELLS else 2  # no table goes over a longer axis
+        ids = np.arange(n) == (n - 1 if last else 0)
         out = out & ids.reshape([-1 if a == axis else 1 for a in range(len(kernel.grid))])
     return out
 
@@ -118,9 +122,58 @@ def carry_of(kernel: Kernel, ref: Var) -> Axes:
     return axes
 
 
+@dataclass(frozen=True, eq=False)
+class Guard:
+    """A body that is one `when`: what it does there is `inner`; `test` (ids and Refs in, one output) says where."""
+
+    inner: Kernel
+    test: Program
+    taken: int
+    axes: frozenset[int]  # that the test depends on
+
+    def over(self, program: Program) -> Program:
+        """A phase of `inner`, run only where the test holds."""
+
+        def fun(*args: Any) -> list[Any]:
+            (index,) = eval_program(self.test, *args)
+            given = self.test.outputs[0].type.dtype.type(self.taken)  # type: ignore[union-attr]
+            when(eq_p.bind(index, given))(lambda: eval_program(program, *args))
+            return []
+
+        return trace_program(fun, program.in_types, program.name)
+
+
+@functools.lru_cache(maxsize=1024)
+def guard_of(kernel: Kernel) -> Guard | None:
+    """The Guard that a body is, where its test reads ids and prefetched data alone; else None."""
+    body = kernel.body
+    first, last = kernel.splits[:2]
+    prefetched = set(body.inputs[first:last])
+    acts = [
+        e for e in body.eqns if e.effects and not ({a for a in e.inputs if isinstance(a.type, RefType)} <= prefetched)
+    ]
+    if len(acts) != 1 or acts[0].primitive.name != "cond" or len(acts[0].params["branches"]) != 2 or acts[0].outputs:
+        return None
+    (eqn,) = acts
+    empty = [not b.eqns for b in eqn.params["branches"]]
+    changed = {eqn.inputs[e.operand] for e in eqn.effects if isinstance(e.operand, int) and e.kind != "read"}
+    if sum(empty) != 1 or type(eqn.inputs[0]) is not Var or changed & prefetched:
+        return None
+    taken = empty.index(False)
+    rest = [e for e in body.eqns if e is not eqn]
+    inner = kernel.replace(body=normalize(body.replace(eqns=[*rest, *_branch_of(eqn, taken).eqns])))
+    needs = dependencies(body, first)[eqn.inputs[0]]
+    return Guard(inner, slice_of(body, [eqn.inputs[0]]), taken, frozenset(a for a in needs if a != "data"))
+
+
 @functools.lru_cache(maxsize=1024)
 def carry_axes(kernel: Kernel) -> Axes:
     """The axes that run in order: along which scratch stays live or an output block is seen again."""
+    guard = guard_of(kernel)
+    if guard is not None:  # what holds for all cells of a run changes nothing within it
+        inner = carry_axes(guard.inner)
+        if not guard.axes & set(inner):
+            return inner
     _, _, inputs, outputs, end = kernel.splits
     found: set[int] = set()
     for number in range(len(kernel.outputs)):
@@ -311,7 +364,14 @@ def _uses(program: Program, outputs: Sequence[Atom]) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def phases(kernel: Kernel) -> Phases | None:
-    """The three parts of a kernel whose carries are additive; None for any other."""
+    """The three parts of a kernel whose carries are additive; None for any other, or where sizes are computed."""
+    if kernel.extents:
+        return None
+    guard = guard_of(kernel)
+    if guard is not None:
+        inner = phases(guard.inner)
+        if inner is not None and inner.carry and not guard.axes & set(inner.carry):
+            return replace(inner, **{n: guard.over(getattr(inner, n)) for n in ("init", "main", "final")})
     carry = carry_axes(kernel)
     try:
         return _Splitter(kernel, carry).run()

@@ -59,7 +59,11 @@ def batched_kernel(kernel: Kernel, size: int, batched: tuple[bool, ...]) -> Kern
         [with_axis(b, True) for b in kernel.outputs], kernel.scratch, body, kernel, kernel.aliases,
     )  # fmt: skip
     semantics = kernel.semantics
-    return made.replace(semantics=None if semantics is None else ("parallel", *semantics))
+    extents = tuple(
+        (a + 1, trace_map(grid, prefetch, lambda *args, p=p: run_cells(p, [*args[1:n], *of_row(args)])))
+        for a, p in kernel.extents
+    )
+    return made.replace(semantics=None if semantics is None else ("parallel", *semantics), extents=extents)
 
 
 def kernel_batch(kernel: Kernel, axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None]) -> Any:

@@ -120,7 +120,7 @@ def _out_of_bounds(kernel: Kernel, block: Block, cell: tuple[int, ...], index: A
         f"kernel {kernel.name}: operand {block.name} of {block.array.show()}: in cell {cell} the index map gives block "
         f"{tuple(int(i) for i in index)}; along axis {axis} that is elements {start} to {start + size - 1}, "
         f"but the operand has {n}",
-        f"keep block indices along axis {axis} from 0 to {max(-(-n // step) - 1, 0)}: the grid is {kernel.grid}",
+        f"keep block indices along axis {axis} from 0 to {max(-(-n // step) - 1, 0)}: the grid is {kernel.grid_text}",
         kernel.source)  # fmt: skip
 
 
@@ -137,16 +137,13 @@ def runs_again(kernel: Kernel, block: Block, fact: Fact) -> tuple[int, ...] | No
     """The first cell that re-enters a block left before, in grid order; None if there is none."""
     if not fact.axes or fact.table is None:
         return None
-    # Cells of ignored axes outside the used ones repeat the whole sequence; those inside lengthen runs.
-    first = fact.axes[0]
-    outer = [a for a in range(len(kernel.grid)) if a not in fact.axes and kernel.grid[a] > 1 and a < fact.axes[-1]]
-    if int(np.prod([kernel.grid[a] for a in {*outer, *fact.axes}], dtype=np.int64)) > 2**22:
-        return None
-    axes = sorted({*outer, *fact.axes, first})
-    shape = [kernel.grid[a] if a in fact.axes else 1 for a in axes]
-    numbers = np.broadcast_to(linear_index(block, fact.table).reshape(shape), [kernel.grid[a] for a in axes]).reshape(
-        -1
-    )
+    # Cells of ignored axes outside the used ones repeat the whole sequence, so that two show it; those inside
+    # lengthen runs.
+    outer = {a for a in range(len(kernel.grid)) if a not in fact.axes and kernel.grid[a] > 1 and a < fact.axes[-1]}
+    axes = sorted({*outer, *fact.axes})
+    grid = [2 if a in outer else kernel.grid[a] for a in axes]
+    shape = [1 if a in outer else n for a, n in zip(axes, grid, strict=True)]
+    numbers = np.broadcast_to(linear_index(block, fact.table).reshape(shape), grid).reshape(-1)
     starts = np.flatnonzero(np.concatenate([[True], numbers[1:] != numbers[:-1]]))
     seen: set[int] = set()
     if len(np.unique(numbers)) == len(starts):
@@ -154,7 +151,7 @@ def runs_again(kernel: Kernel, block: Block, fact: Fact) -> tuple[int, ...] | No
     for at in starts:
         if int(numbers[at]) in seen:
             ids = [0] * len(kernel.grid)
-            for axis, i in zip(axes, np.unravel_index(at, [kernel.grid[a] for a in axes]), strict=True):
+            for axis, i in zip(axes, np.unravel_index(at, grid), strict=True):
                 ids[axis] = int(i)
             return tuple(ids)
         seen.add(int(numbers[at]))
@@ -175,7 +172,7 @@ def _order(kernel: Kernel, block: Block) -> Finding:
             one = tuple(int(a == axis) for a in range(len(kernel.grid)))
             raise RaceError(
                 f"kernel {kernel.name}: cells {(0,) * len(kernel.grid)} and {one} both write block {index} of output "
-                f"{block.name}, and axis {axis} of the grid {kernel.grid} is declared parallel",
+                f"{block.name}, and axis {axis} of the grid {kernel.grid_text} is declared parallel",
                 f'declare axis {axis} "arbitrary", or let the index map of {block.name} depend on it',
                 kernel.source)  # fmt: skip
     if block.index_map is None or any(block.element):
@@ -185,13 +182,13 @@ def _order(kernel: Kernel, block: Block) -> Finding:
         cells, index = [_cell(kernel, fact, at) for at in pair], tuple(int(i) for i in fact.table[pair[0]])
         raise RaceError(
             f"kernel {kernel.name}: cells {cells[0]} and {cells[1]} both write block {index} of output {block.name}, "
-            f"and they differ on an axis of the grid {kernel.grid} that is declared parallel",
+            f"and they differ on an axis of the grid {kernel.grid_text} that is declared parallel",
             f'declare that axis "arbitrary", or let the index map of {block.name} tell the two apart',
             kernel.source)  # fmt: skip
     again = runs_again(kernel, block, fact)
     if again is not None:
         raise RaceError(
-            f"kernel {kernel.name}: cell {again} of the grid {kernel.grid} comes back to a block of output "
+            f"kernel {kernel.name}: cell {again} of the grid {kernel.grid_text} comes back to a block of output "
             f"{block.name} that earlier cells have left",
             "put the grid axes that the output's index map ignores last, so that the cells of a block are one run",
             kernel.source)  # fmt: skip
@@ -244,7 +241,7 @@ def _check_carries(kernel: Kernel) -> None:
             if semantics[axis] == "parallel":
                 raise RaceError(
                     f"kernel {kernel.name}: scratch {number} of {shown} carries values from cell to cell along axis "
-                    f"{axis} of the grid {kernel.grid}, which is declared parallel",
+                    f"{axis} of the grid {kernel.grid_text}, which is declared parallel",
                     f'declare axis {axis} "arbitrary", or overwrite the scratch in every cell before it is read',
                     kernel.source)  # fmt: skip
 
@@ -263,11 +260,13 @@ def _coverage(kernel: Kernel, number: int, block: Block) -> Finding:
         return Finding("wholly written", block.name, "proved", "it starts as an operand")
     if fact is None or fact.table is None or any(block.element):
         return Finding("wholly written", block.name, "unknown", "the index map is not known")
+    if any(axis in kernel.computed for axis in fact.axes):
+        return Finding("wholly written", block.name, "unknown", "the size of a grid axis is traced")
     wanted = int(np.prod([-(-n // s) for n, s in zip(block.array.shape, block.sizes, strict=True)], dtype=np.int64))
     seen = np.unique(linear_index(block, fact.table)).size
     if seen < wanted:
         raise UncoveredOutputError(
-            f"kernel {kernel.name}: the cells of the grid {kernel.grid} write {seen} of the {wanted} blocks of output "
-            f"{block.name} of {block.array.show()} (blocks of {block.sizes})",
+            f"kernel {kernel.name}: the cells of the grid {kernel.grid_text} write {seen} of the {wanted} blocks of "
+            f"output {block.name} of {block.array.show()} (blocks of {block.sizes})",
             "enlarge the grid, or alias the output to an operand that holds the rest", kernel.source)  # fmt: skip
     return Finding("wholly written", block.name, "proved")

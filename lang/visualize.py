@@ -108,6 +108,9 @@ pointer-events:none}.block{stroke:#fff;stroke-width:1}.outline{fill:none;stroke:
 
 def svg_of(kernel: Kernel, *arrays: Any) -> str:
     """The picture as SVG text. `arrays` are needed only where index maps read prefetched operands."""
+    if kernel.extents:
+        raise ArgumentError(f"visualize: the grid {kernel.grid_text} of kernel {kernel.name} has traced sizes",
+                            "draw it with grid sizes that are Python ints")  # fmt: skip
     if kernel.cells > MAX_CELLS:
         raise ArgumentError(f"visualize: the grid {kernel.grid} of kernel {kernel.name} has {kernel.cells} cells",
                             f"draw a smaller problem, of at most {MAX_CELLS} cells")  # fmt: skip

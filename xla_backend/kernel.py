@@ -8,6 +8,7 @@ tile, one loop over all cells slices and updates.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,8 +17,9 @@ import numpy as np
 
 from ..core.ir import Literal, Program
 from ..core.primitive import Zero
-from ..core.primitives.elementwise import add_p, div_p, mul_p, rem_p
-from ..core.primitives.reduce import reduce_sum_p
+from ..core.primitives.elementwise import add_p, div_p, max_p, min_p, mul_p, rem_p
+from ..core.primitives.loops import fori_loop
+from ..core.primitives.reduce import reduce_max_p, reduce_sum_p
 from ..core.primitives.scan import bind_scan
 from ..core.primitives.shape import iota_p, reshape_to
 from ..core.primitives.shape import slice as slice_
@@ -25,6 +27,7 @@ from ..core.primitives.slicing import dynamic_slice, dynamic_update_slice
 from ..core.rewrite import eliminate_dead
 from ..core.trace import shape_of, trace_program, typeof
 from ..lang.discharge import Cell, run_cells, undefined
+from ..lang.extent import by_ids, guarded
 from ..lang.kernel import ID, Block, Kernel
 from ..lang.phases import Phases, carry_axes, long_axes, phases
 from ..lang.plain import plain
@@ -110,12 +113,13 @@ class Lowering:
         kernel = self.kernel
         if kernel.cells == 0:
             return [self.start_array(o) for o in range(len(kernel.outputs))]
+        computed = kernel.computed
         tiled = all(p is not None for p in self.out_plans)
         ordered = set(self.outer) & set(carry_axes(kernel))  # sums that are too large to be taken all at once
         parts = phases(kernel) if tiled and not ordered else None
         if parts is not None:
             return Additive(self, parts).run()
-        carry = sorted({*carry_axes(kernel), *self.outer}) if tiled else long_axes(kernel)
+        carry = sorted({*(carry_axes(kernel) if tiled else long_axes(kernel)), *self.outer, *computed})
         return Sequential(self, carry).run()
 
     def ids(self, axes: Sequence[int], fixed: dict[int, Any]) -> tuple[list[Any], list[Layout]]:
@@ -135,11 +139,11 @@ class Lowering:
         return values, layouts
 
 
-def unravel(t: Any, axes: Sequence[int], grid: Sequence[int]) -> dict[int, Any]:
-    """The ids of some axes at turn `t` of a loop over all their cells."""
+def unravel(t: Any, axes: Sequence[int], grid: Sequence[Any]) -> dict[int, Any]:
+    """The ids of some axes at turn `t` of a loop over all their cells; sizes may be traced."""
     ids: dict[int, Any] = {}
     for axis in reversed(axes):
-        n = np.int32(grid[axis])
+        n = np.int32(grid[axis]) if isinstance(grid[axis], int) else grid[axis]
         ids[axis] = t if axis == axes[0] else rem_p.bind(t, n)
         t = t if axis == axes[0] else div_p.bind(t, n)
     return ids
@@ -367,6 +371,7 @@ class Sequential:
     def __init__(self, lowering: Lowering, carry: Sequence[int]):
         self.low, self.kernel, self.grid = lowering, lowering.kernel, lowering.grid
         self.carry = tuple(carry)
+        self.sizes: tuple[Any, ...] = self.grid  # with those that are computed
         self.parallel = tuple(a for a in long_axes(self.kernel) if a not in carry)[::-1]
         self.ids_end, self.pre_end, self.in_end, self.out_end, self.end = self.kernel.splits
 
@@ -391,7 +396,7 @@ class Sequential:
 
     def fixed(self, t: Any) -> dict[int, Any]:
         """The ids of the carry axes at turn `t` of the loop."""
-        return unravel(t, self.carry, self.grid)
+        return unravel(t, self.carry, self.sizes)
 
     def cell(self, args: Sequence[Any]) -> list[Any]:
         """One cell: ids, prefetched, operands and states in; the states out."""
@@ -443,8 +448,10 @@ class Sequential:
     def run(self) -> list[Any]:
         operands = [v.value for v in self.low.inputs]
         states = self.start()
-        turns = int(np.prod([self.grid[a] for a in self.carry])) if self.carry else 1
-        if turns == 1:
+        turns = math.prod(self.grid[a] for a in self.carry)
+        if self.kernel.extents:
+            states = self.while_loop(operands, states)
+        elif turns == 1:
             states = self.turn(np.int32(0), self.low.prefetched, operands, states)
         else:
             states = self.loop(turns, operands, states)
@@ -471,6 +478,42 @@ class Sequential:
         steps = iota_p.bind(dtype=INT32, shape=(turns,), dimension=0)
         return bind_scan(program, fixed_values, states, [steps], length=turns, reverse=False, unroll=1)
 
+    def while_loop(self, operands: Sequence[Any], states: Sequence[Any]) -> list[Any]:
+        """A loop whose number of turns is computed."""
+        prefetched = self.low.prefetched
+        sizes = list(self.grid)
+        for axis, size in computed_sizes(self.kernel, prefetched).items():
+            sizes[axis] = size
+        self.sizes = tuple(sizes)
+        total: Any = np.int32(math.prod(n for a, n in enumerate(self.grid) if a in self.carry and n is sizes[a]))
+        for axis in self.kernel.computed:
+            total = mul_p.bind(sizes[axis], total)
+
+        def body(t: Any, held: Any) -> Any:
+            return tuple(self.turn(t, prefetched, operands, held))
+
+        return list(fori_loop(np.int32(0), total, body, tuple(states)))
+
+
+def computed_sizes(kernel: Kernel, prefetched: Sequence[Any]) -> dict[int, Any]:
+    """The sizes of the axes with an extent, no more than their bounds: the largest, where they depend on ids."""
+    n = len(kernel.grid)
+    found: dict[int, Any] = {}
+    for axis, program in kernel.extents:
+        over = by_ids(kernel, program)
+        values = [iota_p.bind(dtype=INT32, shape=(kernel.grid[a],), dimension=0) if a in over else np.int32(0)
+                  for a in range(n)]  # fmt: skip
+        layouts: list[Layout] = [(grid_entry(a),) if a in over else () for a in range(n)]
+        layouts += [block_layout(len(shape_of(p))) for p in prefetched]
+        values += prefetched
+        types = [type_without(v, la, over) for v, la in zip(values, layouts, strict=True)]
+        flat = trace_program(lambda *args, p=program: run_cells(p, [*args[:n], *map(Cell, args[n:])]), types, "extent")
+        (size,), _ = evaluate_over(flat, over, kernel.grid, values, layouts, [()])
+        if shape_of(size):
+            size = reduce_max_p.bind(size, axes=tuple(range(len(shape_of(size)))))
+        found[axis] = max_p.bind(min_p.bind(size, np.int32(kernel.grid[axis])), np.int32(0))
+    return found
+
 
 def put_at(held: Any, part: Any, layout: Layout, fixed: dict[int, Any]) -> Any:
     """What the loop carries with the part at given ids replaced."""
@@ -490,9 +533,11 @@ def put_at(held: Any, part: Any, layout: Layout, fixed: dict[int, Any]) -> Any:
 def kernel_program(kernel: Kernel) -> Program:
     """The plain array Program that computes what a kernel does."""
     kernel = plain(kernel)
+    # The loop over an axis whose size differs from row to row of a batch runs the most; the rest is masked.
+    kernel = guarded(kernel, tuple(a for a, p in kernel.extents if by_ids(kernel, p)))
     program = _lowered(kernel, ())
     if kernel.cells and held_bytes(program) > budget_of(kernel):
-        smaller, outer = chunked(kernel, program)
+        smaller, outer = (kernel, long_axes(kernel)) if kernel.extents else chunked(kernel, program)
         if outer:
             return _lowered(smaller, outer)
     return program

@@ -10,8 +10,9 @@ from .core.api import program_of
 from .kernels.cost import bytes_moved
 from .lang.cost import kernel_cost
 from .lang.differentiate import OperandPlan, derivative_plan
-from .lang.kernel import Kernel
+from .lang.kernel import UNBOUNDED, Kernel, show_size
 from .lang.phases import carry_axes
+from .lang.plain import plain
 from .lang.target import target_of
 from .lang.verify import Finding, verify
 from .lang.visit import block_bytes, kernels_of
@@ -40,9 +41,12 @@ class KernelReport:
     def lines(self) -> list[str]:
         kernel = self.kernel
         axes = ", ".join(
-            f"{size} {'in order' if axis in self.carry_axes else 'parallel'}" for axis, size in enumerate(kernel.grid)
+            f"{show_size(kernel, axis)} {'in order' if axis in self.carry_axes else 'parallel'}"
+            for axis in range(len(kernel.grid))
         )
-        out = [f"kernel {kernel.name}: {kernel.cells} cells ({axes})"]
+        most = "at most " if kernel.extents else ""
+        count = "any number of" if UNBOUNDED in kernel.grid else f"{most}{kernel.cells}"
+        out = [f"kernel {kernel.name}: {count} cells ({axes})"]
         for role, blocks in (("in ", kernel.inputs), ("out", kernel.outputs)):
             out += [f"  {role} {block.show()}" for block in blocks]
         out += [f"  scratch {scratch.show()}" for scratch in kernel.scratch]
@@ -83,7 +87,7 @@ def explain_kernel(kernel: Kernel, target: str | None = None) -> KernelReport:
         arithmetic, traffic = machine.seconds(cost.flops, 0, dtype), machine.seconds(0, moved, dtype)
         seconds, bound = max(arithmetic, traffic), "arithmetic" if arithmetic > traffic else "memory"
     return KernelReport(
-        kernel, carry_axes(kernel), cost.flops, cost.transcendentals, moved, block_bytes(kernel),
+        kernel, carry_axes(plain(kernel)), cost.flops, cost.transcendentals, moved, block_bytes(kernel),
         tuple(verify(kernel)), tuple(derivative_plan(kernel)), seconds, bound,
     )  # fmt: skip
 

@@ -10,6 +10,7 @@ from ...core.ir import Program
 from ...core.primitives.callback import pure_callback
 from ...core.trace import trace_program
 from ...core.types import ArrayType
+from ...lang.extent import static
 from ...lang.interpret import interpret
 from ...lang.kernel import Kernel
 from ...lang.target import CustomCall
@@ -26,13 +27,13 @@ def kernel_call(e: Any, operands: Sequence[Any], outs: Sequence[Any], *, kernel:
         return e.inline(_interpreted(kernel), operands)
     if e.kernels is None:
         return e.inline(kernel_program(kernel), operands)
-    return custom_call(e, e.kernels(kernel), operands)
+    return custom_call(e, e.kernels(static(kernel, f"{e.platform}, where a grid is launched whole, needs")), operands)
 
 
 def custom_call(e: Any, call: CustomCall, operands: Sequence[Any]) -> list[Any]:
     """A kernel of a device, with what has to be done to its operands and results."""
     taken = list(operands) if call.prepare is None else e.inline(call.prepare, operands)
-    results = e.ops("stablehlo.custom_call", taken, call.out_types, _attributes(call))
+    results = e.ops("stablehlo.custom_call", taken, call.out_types, _attributes(call), label=call.name)
     return results if call.finish is None else e.inline(call.finish, [*operands, *results])
 
 

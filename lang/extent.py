@@ -1,0 +1,209 @@
+"""Grids whose sizes are computed: how far each axis goes at a call, and the kernel with every size static.
+
+A Kernel's `extents` give, for the axes whose size is not known when it is built, a Program from the cell's ids and the
+prefetched Refs to that size; the axis' entry in `grid` is then the most it may be, read off the index maps (the
+operands end there) or stated by `dynamic(size, bound)`, else `UNBOUNDED`. `guarded` makes of such a kernel one of that
+static grid, whose body runs in the cells within the extents alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import ArgumentError, ArgumentTypeError, KernelError, OutOfBoundsError
+from ..core.evaluate import evaluate
+from ..core.ir import Program
+from ..core.primitives.compare import and_p, lt_p
+from ..core.primitives.convert import convert_element_type
+from ..core.primitives.refview import view
+from ..core.trace import eval_program, typeof
+from ..core.types import INT32, is_integer
+from .affine import closed_form, dependencies, slice_of
+from .build import trace_kernel
+from .kernel import UNBOUNDED, Block, Kernel, trace_map
+from .ops import when
+
+
+@dataclass(frozen=True, eq=False)
+class DynamicSize:
+    """A grid size that is computed, of at most `bound` (None: where the operands end)."""
+
+    size: Any
+    bound: int | None = None
+
+
+def dynamic(size: Any, bound: int | None = None) -> DynamicSize:
+    """A grid size that is computed (an integer scalar, traced or an array) and is at most `bound`.
+
+    A traced size by itself is bounded by where the operands end, as affine index maps say. Raises an `ArgumentError`
+    for a bound that is no positive int.
+
+    >>> dynamic(3, bound=8).bound
+    8
+    """
+    if bound is not None and (_static(bound) or 0) < 1:
+        raise ArgumentError(f"dynamic: bound is {bound!r}", "give a positive int, or None")
+    return DynamicSize(size, bound)
+
+
+def as_grid(grid: Any) -> tuple[tuple[int, ...], dict[int, Any]]:
+    """A grid as a tuple of ints, and the sizes that are computed, as int32 scalars by axis."""
+    sizes = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
+    found, computed = [], {}
+    for axis, size in enumerate(sizes):
+        bound, known = UNBOUNDED, _static(size)
+        if known is None:
+            if isinstance(size, DynamicSize):
+                bound, size = int(size.bound or UNBOUNDED), size.size
+            computed[axis] = _scalar(size, sizes)
+        elif known < 0:
+            raise ArgumentError(
+                f"kernel_call: the grid {sizes} has the negative size {known}", "grid sizes are zero or more"
+            )
+        found.append(bound if known is None else known)
+    return tuple(found), computed
+
+
+def _static(size: Any) -> int | None:
+    """The value of a size that Python knows."""
+    if isinstance(size, np.ndarray) and not size.ndim:
+        size = size[()]
+    if isinstance(size, (int, np.integer)) and not isinstance(size, bool):
+        return int(size)
+    return None
+
+
+def _scalar(size: Any, grid: Any) -> Any:
+    known = _static(size)
+    if known is not None:
+        return np.int32(known)
+    try:
+        type_ = typeof(size)
+    except (TypeError, ValueError):
+        type_ = None
+    if type_ is None or type_.shape or not is_integer(type_.dtype):  # type: ignore[union-attr]
+        shown = repr(size) if type_ is None else type_.show()  # type: ignore[union-attr]
+        raise ArgumentTypeError(
+            f"kernel_call: the grid has {shown} in it, in a tuple of {len(grid)}",
+            "grid sizes are ints, or integer scalars (traced, or arrays)") from None  # fmt: skip
+    return convert_element_type(size, INT32)
+
+
+def own_extents(rank: int, prefetch: Sequence[Any], axes: Sequence[int]) -> tuple[tuple[int, Program], ...]:
+    """The extents of axes whose sizes are the first prefetched operands, in order."""
+    return tuple(
+        (axis, trace_map((1,) * rank, prefetch, lambda *args, k=k: [view(args[rank + k])[...]]))
+        for k, axis in enumerate(axes)
+    )
+
+
+# ---------------------------------------------------------------------------- bounds
+
+
+def bound_of(axis: int, grid: Sequence[int], blocks: Sequence[Block]) -> int:
+    """The most cells along an axis for which every known index map stays within its operand."""
+    found = UNBOUNDED
+    for block in blocks:
+        for d, n in enumerate(block.array.shape):
+            if block.index_map is None or not n:
+                continue
+            forms = closed_form(slice_of(block.index_map, [block.index_map.outputs[d]]))
+            if forms is None or not forms[0].terms.get(axis) or any(k >= len(grid) for k in forms[0].terms):
+                continue
+            low, high = block.padding[d] if block.element[d] else (0, 0)
+            last = n + high - block.sizes[d] + low if block.element[d] else -(-n // block.steps[d]) - 1
+            found = min(found, _cells(forms[0].const, forms[0].terms, axis, last, grid))
+    return max(found, 1)
+
+
+def _cells(const: int, terms: dict[int, int], axis: int, last: int, grid: Sequence[int]) -> int:
+    """How many ids along an axis keep `const + sum(terms)` between 0 and `last`, others where that is least binding."""
+    step = terms[axis]
+    rest = {a: k for a, k in terms.items() if a != axis}
+    if step > 0:
+        least = const + sum(k * (grid[a] - 1) for a, k in rest.items() if k < 0 and grid[a] != UNBOUNDED)
+        return (last - least) // step + 1
+    most = const + sum(k * (grid[a] - 1) for a, k in rest.items() if k > 0 and grid[a] != UNBOUNDED)
+    return most // -step + 1
+
+
+# ---------------------------------------------------------------------------- static forms
+
+
+def by_ids(kernel: Kernel, program: Program) -> tuple[int, ...]:
+    """The grid axes whose ids an extent depends on: those that `vmap` added."""
+    needs = dependencies(program, len(kernel.grid))
+    found = frozenset().union(*(needs[a] for a in program.outputs if a in needs))
+    return tuple(sorted(a for a in found if a != "data"))
+
+
+@functools.lru_cache(maxsize=512)
+def guarded(kernel: Kernel, axes: tuple[int, ...]) -> Kernel:
+    """The kernel with a body that does nothing in cells past the extents of some axes; `extents` as before."""
+    extents = [(a, p) for a, p in kernel.extents if a in axes]
+    if not extents:
+        return kernel
+
+    def body(ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
+        inside = None
+        for axis, program in extents:
+            (size,) = eval_program(program, *ids, *prefetched)
+            here = lt_p.bind(ids[axis], size)
+            inside = here if inside is None else and_p.bind(inside, here)
+        when(inside)(lambda: eval_program(kernel.body, *ids, *prefetched, *inputs, *outputs, *scratch))
+
+    made = trace_kernel(kernel.name, kernel.grid, kernel.prefetch, kernel.inputs, kernel.outputs, kernel.scratch, body,
+                        kernel, kernel.aliases)  # fmt: skip
+    return kernel.replace(body=made.body)
+
+
+def static(kernel: Kernel, why: str, error: Callable[..., Exception] = KernelError) -> Kernel:
+    """The kernel over the static grid that bounds it, cells past its extents doing nothing.
+
+    Raises an error that says `why` a bound is needed where an axis has none.
+    """
+    for axis in kernel.computed:
+        if kernel.grid[axis] == UNBOUNDED:
+            raise error(
+                f"kernel {kernel.name}: axis {axis} of the grid {kernel.grid_text} has a traced size that no index map "
+                f"bounds, and {why} a static bound",
+                "state one: `grid=(..., lang.dynamic(size, bound=n), ...)`; the axes count from 0",
+                kernel.source)  # fmt: skip
+    return guarded(kernel, kernel.computed).replace(extents=()) if kernel.extents else kernel
+
+
+Inside = Callable[[tuple[int, ...]], bool]
+
+
+def actual(kernel: Kernel, prefetched: Sequence[np.ndarray]) -> tuple[Kernel, Inside | None]:
+    """The kernel over the grid that prefetched values make, and which of its cells there are (None: all)."""
+    grid = list(kernel.grid)
+    limits: list[tuple[int, tuple[int, ...], np.ndarray]] = []
+    for axis, program in kernel.extents:
+        axes = by_ids(kernel, program)
+        table = np.zeros([kernel.grid[a] for a in axes], np.int64)
+        for place in itertools.product(*(range(kernel.grid[a]) for a in axes)):
+            ids = [0] * len(grid)
+            for a, i in zip(axes, place, strict=True):
+                ids[a] = i
+            table[place] = max(int(evaluate(program, *map(np.int32, ids), *prefetched)[0]), 0)
+        size = int(table.max(initial=0))
+        if size > kernel.grid[axis]:
+            raise OutOfBoundsError(
+                f"kernel {kernel.name}: axis {axis} of the grid {kernel.grid_text} has size {size} in this call",
+                f"at most {kernel.grid[axis]} cells lie within the operands or the stated bound",
+                kernel.source)  # fmt: skip
+        grid[axis] = size
+        if axes:
+            limits.append((axis, axes, table))
+
+    def inside(ids: tuple[int, ...]) -> bool:
+        return all(ids[axis] < table[tuple(ids[a] for a in axes)] for axis, axes, table in limits)
+
+    return kernel.replace(grid=tuple(grid), extents=()), inside if limits else None
