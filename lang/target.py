@@ -80,7 +80,7 @@ class Target:
     def tile(self, shape: Sequence[int], bits: int) -> tuple[int, ...]:
         """How an array with elements of some bits is tiled in memory: sizes for its last axes; () if it is not.
 
-        >>> target_of("tpu:v5e").tile((4100, 4100), 8)
+        >>> target_of("tpu:v5e").tile((4096, 4100), 8)
         (32, 128)
         >>> target_of("tpu:v5e").tile((1000,), 16)
         (256,)
@@ -232,7 +232,7 @@ class Resources:
     """What one compiled kernel takes of its device; None where the compiler does not tell.
 
     `fast_bytes` of `fast_limit`: shared memory of a program, VMEM of a kernel. `registers` are per thread, `spills`
-    bytes; `cycles` is the compiler's estimate.
+    bytes; `cycles` is the compiler's estimate of a call, `bundles` how many instruction words the kernel has.
     """
 
     kernel: str
@@ -241,3 +241,4 @@ class Resources:
     registers: int | None = None
     spills: int | None = None
     cycles: int | None = None
+    bundles: int | None = None

@@ -119,11 +119,13 @@ class Emitter:
         return Operand(result, out)
 
     def ops(
-        self, name: str, operands: Sequence[Operand], outs: Sequence[Type], attributes: str = "", regions: str = ""
-    ) -> list[Operand]:
-        """Print an operation with any number of results."""
+        self, name: str, operands: Sequence[Operand], outs: Sequence[Type], attributes: str = "", regions: str = "",
+        label: str = ""
+    ) -> list[Operand]:  # fmt: skip
+        """Print an operation with any number of results; XLA names the instruction after `label`."""
         types = f"({', '.join(tensor(t) for t in outs)})"
-        call = f"{self._call(name, operands, attributes, regions)} -> {types}"
+        where = f' loc("{label}")' if label else ""
+        call = f"{self._call(name, operands, attributes, regions)} -> {types}{where}"
         if not outs:
             self.lines.append(call)
             return []

@@ -1,0 +1,199 @@
+"""Whether a target can take a kernel: dtypes, tiles, memory, cores. What is wrong is said before a compiler sees it.
+
+The rules are the figures of `target.py`. As in `verify.py`, what cannot be is an error; a Finding is `proved`, or
+`unknown` where the backend has to help itself (a block that is no whole number of tiles is padded) or only the compiler
+can tell.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..core.errors import DtypeError, KernelError, ResourceError, UnsupportedError
+from ..core.types import MemorySpace
+from .kernel import Block, Kernel
+from .target import KIB, MIB, Target, target_of
+from .verify import Finding
+
+_WHOLE_TILES, _FITS = "in whole tiles", "fits"
+_ELSEWHERE = (MemorySpace.ANY, MemorySpace.HBM, MemorySpace.SMEM, MemorySpace.SEMAPHORE)  # not in VMEM
+
+
+@dataclass(frozen=True)
+class TilingFault:
+    """One axis of a block that is neither a multiple of the tile nor whole: what, and what would be."""
+
+    what: str
+    remedy: str
+    legal: tuple[int, ...]
+
+
+def check_target(kernel: Kernel, target: str | Target) -> list[Finding]:
+    """Check a kernel against what a target has; gives what was proved and what stays to the compiler.
+
+    Raises:
+      DtypeError: a dtype that the target does not have.
+      ResourceError: blocks, buffers and scratch that exceed a memory.
+      UnsupportedError: axes divided among cores of which the target has one.
+      ArgumentError: an unknown target.
+    """
+    target = target_of(target)
+    if target.kind == "cpu" or kernel.cells == 0:
+        return []
+    _check_dtypes(kernel, target)
+    _check_cores(kernel, target)
+    return _tpu(kernel, target) if target.kind == "tpu" else _gpu(kernel, target)
+
+
+def _check_dtypes(kernel: Kernel, target: Target) -> None:
+    named = [(b.name, b.array) for b in kernel.blocks]
+    named += [(f"scratch {i}", s.array) for i, s in enumerate(kernel.scratch)]
+    for name, array in named:
+        if str(array.dtype) in target.refused:
+            raise DtypeError(
+                f"kernel {kernel.name}: {name} is {array.show()}, and {target.name} has no {array.dtype}",
+                f"convert it before the kernel, to {_instead(str(array.dtype))}", kernel.source)  # fmt: skip
+
+
+def _instead(dtype: str) -> str:
+    if dtype.startswith("complex"):
+        return "real and imaginary parts"
+    if dtype in ("int4", "uint4"):
+        return "int8"
+    return "bfloat16" if dtype.startswith("float8") else "float32" if dtype.startswith("float") else "int32"
+
+
+def _check_cores(kernel: Kernel, target: Target) -> None:
+    asked = getattr(dict(kernel.settings).get("compiler_params"), "dimension_semantics", None) or ()
+    for axis, kind in enumerate(asked):
+        kind = str(getattr(kind, "value", kind)).lower()
+        if kind in ("core_parallel", "subcore_parallel") and target.kind == "tpu" and target.units == 1:
+            raise UnsupportedError(
+                f"kernel {kernel.name}: axis {axis} of the grid {kernel.grid} is to be divided among cores ({kind}); "
+                f"a device of {target.name} is one TensorCore",
+                'declare the axis "parallel", which asks for no more cores than there are', kernel.source)  # fmt: skip
+
+
+# --------------------------------------------------------------------------------------------------- TPU
+
+
+def tiling_faults(block: Block, target: Target) -> list[TilingFault]:
+    """The axes along which a block is neither a whole number of the array's tiles nor the whole axis."""
+    if block.index_map is None or block.space in _ELSEWHERE:
+        return []
+    faults = []
+    for back, unit in enumerate(reversed(target.tile(block.array.shape, bits_of(block.array.dtype))), 1):
+        size, whole = block.sizes[-back], block.array.shape[-back]
+        if size % unit == 0 or size == whole:
+            continue
+        legal = sorted({n for n in (size // unit * unit, (size // unit + 1) * unit) if 0 < n < whole})
+        axis = "last dimension" if back == 1 else "last dimension but one"
+        machine = target.name.partition(":")[2]
+        offered = f"{', '.join(map(str, legal))}{' or ' if legal else ''}the full {whole}"
+        faults.append(TilingFault(
+            f"the {axis} of operand `{block.name}` is {size}; {machine} tiles it by {unit}", f"use {offered}",
+            (*legal, whole)))  # fmt: skip
+    return faults
+
+
+def bits_of(dtype: np.dtype) -> int:
+    """Bits of an element: 4 for the dtypes of half a byte; booleans are stored as 32-bit integers."""
+    name = str(dtype)
+    if name == "bool":
+        return 32
+    return int(name[-1]) if name in ("int4", "uint4", "int2", "uint2") else dtype.itemsize * 8
+
+
+def padded_bytes(shape: Sequence[int], dtype: np.dtype, target: Target) -> int:
+    """The bytes that a value of some shape takes in VMEM: its last two axes in whole tiles."""
+    bits = bits_of(dtype)
+    sizes = list(shape) if len(shape) > 1 else [1, *shape, *([1] if not shape else [])]
+    tile = target.tile(sizes, bits)
+    for back, unit in enumerate(reversed(tile), 1):
+        sizes[-back] = -(-sizes[-back] // unit) * unit
+    return math.prod(sizes) * bits // 8
+
+
+def vmem_bytes(kernel: Kernel, target: Target) -> list[tuple[str, int]]:
+    """For each block and scratch of a kernel in VMEM, its bytes: blocks that move as often as they are buffered."""
+    sizes = []
+    for block in kernel.blocks:
+        if block.space not in _ELSEWHERE:
+            copies = block.buffers or 2 if block.index_map is not None and kernel.cells > 1 else 1
+            sizes.append((f"{copies} of {block.name}", copies * padded_bytes(block.shape, block.array.dtype, target)))
+    for number, scratch in enumerate(kernel.scratch):
+        if scratch.space not in _ELSEWHERE:
+            sizes.append((f"scratch {number}", padded_bytes(scratch.array.shape, scratch.array.dtype, target)))
+    return sizes
+
+
+def _tpu(kernel: Kernel, target: Target) -> list[Finding]:
+    findings = []
+    for block in kernel.blocks:
+        faults = tiling_faults(block, target)
+        why = "; ".join(f"{f.what}: {f.remedy}" for f in faults)
+        findings.append(Finding(_WHOLE_TILES, block.name, "unknown" if faults else "proved", why))
+    _check_smem(kernel, target)
+    return [*findings, _vmem(kernel, target)]
+
+
+def _vmem(kernel: Kernel, target: Target) -> Finding:
+    held = sorted(vmem_bytes(kernel, target), key=lambda p: -p[1])
+    total = sum(size for _, size in held)
+    most, given = target.fast_bytes, target.default_bytes
+    parts = ", ".join(f"{name} {size / KIB:,.0f} KiB" for name, size in held[:4])
+    if total > most:
+        raise ResourceError(
+            f"kernel {kernel.name}: blocks and scratch take {total / MIB:,.1f} MiB of VMEM ({parts}); "
+            f"{target.name} has {most // MIB} MiB", "use smaller blocks, or fewer buffers", kernel.source)  # fmt: skip
+    if total > given:
+        why = f"{total / MIB:,.1f} MiB ({parts}) are more than the {given // MIB} MiB that a kernel gets unasked"
+        return Finding(_FITS, "VMEM", "unknown", why)
+    return Finding(_FITS, "VMEM", "proved")
+
+
+def _check_smem(kernel: Kernel, target: Target) -> None:
+    arrays = [*kernel.prefetch, *(s.array for s in kernel.scratch if s.space == MemorySpace.SMEM)]
+    arrays += [b.array for b in kernel.blocks if b.space == MemorySpace.SMEM]
+    total = sum(4 * math.prod(t.shape) for t in arrays)
+    if total > target.scalar_bytes:
+        raise ResourceError(
+            f"kernel {kernel.name}: prefetched operands and scratch take {total / KIB:,.0f} KiB of SMEM; "
+            f"{target.name} has {target.scalar_bytes // KIB} KiB",
+            "prefetch fewer scalars, or read them from a block in VMEM", kernel.source)  # fmt: skip
+
+
+# --------------------------------------------------------------------------------------------------- GPU
+
+
+def _gpu(kernel: Kernel, target: Target) -> list[Finding]:
+    findings = []
+    if target.grid_limit is not None and kernel.cells > target.grid_limit:
+        raise KernelError(
+            f"kernel {kernel.name}: the grid {kernel.grid} has {kernel.cells:,} cells; {target.name} launches at most "
+            f"{target.grid_limit:,}", "use larger blocks", kernel.source)  # fmt: skip
+    for block in kernel.blocks:
+        if block.space not in (MemorySpace.ANY, MemorySpace.HBM):
+            findings.append(_value(block, target))
+    return findings
+
+
+def _value(block: Block, target: Target) -> Finding:
+    """A block as one value of a program: its sizes become powers of two, and there is a most."""
+    padded = [1 << max(n - 1, 0).bit_length() for n in block.shape]
+    elements = math.prod(padded)
+    if target.block_limit is not None and elements > target.block_limit:
+        why = f"a block of {elements:,} elements; one value has at most {target.block_limit:,}: read it in parts"
+        return Finding(_FITS, block.name, "unknown", why)
+    if elements * block.array.dtype.itemsize > target.register_bytes:
+        why = (f"a block of {elements * block.array.dtype.itemsize // KIB} KiB; the registers of a core have "
+               f"{target.register_bytes // KIB}: use smaller blocks")  # fmt: skip
+        return Finding(_FITS, block.name, "unknown", why)
+    if padded != list(block.shape):
+        why = f"the block is {'x'.join(map(str, block.shape))}, computed as {'x'.join(map(str, padded))}"
+        return Finding("in powers of two", block.name, "unknown", why)
+    return Finding("in powers of two", block.name, "proved")
