@@ -11,7 +11,7 @@ import numpy as np
 from .. import lax
 from ..core.errors import ShapeError
 from ..core.operators import install_methods
-from . import arithmetic, contract, create, cumulative, dtypes, index, reductions, shape, sorting, ufuncs
+from . import arithmetic, contract, create, cumulative, dtypes, index, protocol, reductions, shape, sorting, ufuncs
 from .util import Array, DTypeLike, dtype_argument, dtype_of, shape_of
 
 
@@ -82,6 +82,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "searchsorted": sorting.searchsorted, "sort": sorting.sort, "squeeze": shape.squeeze, "std": reductions.std,
     "sum": reductions.sum, "swapaxes": shape.swapaxes, "take": index.take, "trace": contract.trace,
     "transpose": transpose, "var": reductions.var, "view": view,
+    "__array_function__": protocol.array_function, "__array_ufunc__": protocol.array_ufunc,
 }  # fmt: skip
 
 install_methods(METHODS)
