@@ -1,0 +1,106 @@
+"""A kernel as the custom call `tpu_custom_call`: the module serialised, and what libtpu is told beside it."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import io
+import json
+from typing import Any
+
+from ..core.errors import ProgramError
+from ..lang.kernel import Kernel
+from ..lang.target import CustomCall, Target
+from .lower import mosaic_module
+from .module import MosaicModule
+
+TARGET = "tpu_custom_call"
+_VMEM = 1  # the number of vector memory among the memory spaces of XLA's TPU compiler
+
+
+@functools.cache
+def _context() -> Any:
+    """An MLIR context with the dialects of Mosaic."""
+    from jaxlib.mlir import ir
+    from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+    from jaxlib.mosaic.python import tpu
+
+    context = ir.Context()
+    registry = ir.DialectRegistry()
+    _jax_mlir_ext.register_dialects(registry)
+    context.append_dialect_registry(registry)
+    context.load_all_available_dialects()
+    tpu.register_dialect(context)
+    return context
+
+
+def parse(text: str, name: str) -> Any:
+    """The module of a text, verified.
+
+    Raises:
+      ProgramError: a text that is not MLIR, or breaks an operation's rules: a fault of the lowering.
+    """
+    from jaxlib.mlir import ir
+
+    context = _context()
+    with context, ir.Location.unknown():
+        try:
+            module = ir.Module.parse(text)
+            module.operation.verify()
+        except ir.MLIRError as error:
+            raise ProgramError(f"kernel {name}: its Mosaic module is not valid: {error}") from None
+    return module
+
+
+def pretty(text: str, name: str) -> str:
+    """A module's text as MLIR prints it."""
+    return str(parse(text, name))
+
+
+def serialized(text: str, name: str) -> bytes:
+    """The versioned bytecode of a module, as libtpu takes it."""
+    from jaxlib.mlir import ir
+    from jaxlib.mlir.passmanager import PassManager
+
+    module = parse(text, name)
+    with _context() as context, ir.Location.unknown():
+        context.allow_unregistered_dialects = True
+        try:
+            PassManager.parse("builtin.module(mosaic-serde{serialize=true})").run(module.operation)
+            buffer = io.BytesIO()
+            module.operation.write_bytecode(buffer, desired_version=0)
+        finally:
+            context.allow_unregistered_dialects = False
+    return buffer.getvalue()
+
+
+def backend_config(module: MosaicModule) -> str:
+    """The JSON that rides on the custom call."""
+    custom: dict[str, Any] = {
+        "body": base64.b64encode(serialized(module.text, module.name)).decode(),
+        "serialization_format": 1,
+        "needs_layout_passes": module.needs_layout_passes,
+        "cost_estimate": {
+            "flops": module.flops, "transcendentals": module.transcendentals,
+            "bytes_accessed": module.bytes_accessed, "remote_bytes_transferred": 0,
+        },
+    }  # fmt: skip
+    if module.has_side_effects:
+        custom["has_side_effects"] = True
+    config: dict[str, Any] = {"custom_call_config": custom}
+    if module.vmem_limit is not None:
+        config["scoped_memory_configs"] = [{"memory_space": _VMEM, "offset": 0, "size": module.vmem_limit}]
+    return json.dumps(config)
+
+
+def emit(kernel: Kernel, machine: Target) -> CustomCall:
+    """A kernel as a TPU's custom call.
+
+    Raises:
+      DtypeError: a dtype that a TPU's registers do not hold.
+      UnsupportedError: an operation without a TPU form.
+    """
+    module = mosaic_module(kernel, machine)
+    text = backend_config(module).replace("\\", "\\5C").replace('"', "\\22")
+    return CustomCall(TARGET, f'"{text}"', module.in_types, module.out_types, 1, module.aliases, module.prepare,
+                      module.finish, module.name)  # fmt: skip

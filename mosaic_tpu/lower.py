@@ -1,0 +1,264 @@
+"""A kernel as a Mosaic module: its body, its index maps, and the attributes that say how its grid runs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..core.ir import Program
+from ..core.primitives.convert import convert_element_type
+from ..core.primitives.shape import reshape_to
+from ..core.trace import trace_program
+from ..core.types import ArrayType, MemorySpace, RefType, is_bool
+from ..lang.cost import kernel_cost
+from ..lang.interpret import parallel_axes
+from ..lang.kernel import Block, Kernel
+from ..lang.plain import plain
+from ..lang.target import Target
+from ..lang.verify import map_of
+from .body import Body
+from .module import MosaicModule
+from .refs import Ref
+from .rules import RULES, UNSUPPORTED
+from .text import SEMAPHORE, SMEM, SSA, VMEM, Mem
+from .values import Value, physical, stored, wide
+from .windows import Window, finished, held_dtype, indices, prepared, window_of
+
+ID = ArrayType((), np.dtype(np.int32))
+
+
+@dataclass(frozen=True)
+class _Start:
+    """What an aliased output holds at first: the operand's number among the windows, and the output's."""
+
+    source: int
+    output: int
+
+
+@functools.lru_cache(maxsize=512)
+def mosaic_module(kernel: Kernel, target: Target) -> MosaicModule:
+    """A kernel in the Mosaic TPU dialect.
+
+    Raises:
+      DtypeError: a dtype that a TPU's registers do not hold.
+      UnsupportedError: an operation without a TPU form.
+    """
+    return _Lowering(kernel, target).module()
+
+
+class _Lowering:
+    def __init__(self, kernel: Kernel, target: Target):
+        self.given = kernel
+        self.kernel = plain(kernel)
+        self.target = target
+        self.grid = self.kernel.grid or (1,)
+        self.inputs = [window_of(self.kernel, b, False, target) for b in self.kernel.inputs]
+        self.outputs = [window_of(self.kernel, b, True, target) for b in self.kernel.outputs]
+        self.starts: list[_Start] = []
+        self.sources = [*range(len(self.inputs))]  # the kernel's input that each window is of
+        self.aliases: list[tuple[int, int]] = []
+        for i, o in self.kernel.aliases:
+            self._alias(i, o)
+
+    def _alias(self, i: int, o: int) -> None:
+        """The operand that shares memory with an output: the aliased input, cut as the output is."""
+        window = self.outputs[o]
+        number = i
+        if not _same(self.inputs[i], window):
+            number = len(self.inputs)
+            block = replace(window.block, name=f"{window.block.name}_start")
+            self.inputs.append(replace(window, block=block))
+            self.sources.append(i)
+        self.starts.append(_Start(number, o))
+        self.aliases.append((len(self.kernel.prefetch) + number, o))
+
+    # ------------------------------------------------------------ the module
+
+    def module(self) -> MosaicModule:
+        kernel = self.kernel
+        body = self.body()
+        windows = [*self.inputs, *self.outputs]
+        maps = [self.transform(f"transform_{i}", w) for i, w in enumerate(windows)]
+        text = f"module @{identifier(kernel.name)} {{\n" + "\n".join([body, *maps]) + "\n}\n"
+        cost = kernel_cost(self.given)
+        return MosaicModule(
+            kernel.name, text, tuple(self.in_types()), tuple(w.array for w in self.outputs), tuple(self.aliases),
+            self.prepare(), self.finish(), cost.flops, cost.transcendentals, cost.bytes_accessed,
+            self.limit(),
+        )  # fmt: skip
+
+    def limit(self) -> int | None:
+        return dict(self.kernel.settings).get("vmem_limit_bytes")
+
+    def in_types(self) -> list[ArrayType]:
+        words = [ArrayType(t.shape or (1,), held_dtype(t.dtype, words=True)) for t in self.kernel.prefetch]
+        return [*words, *(w.array for w in self.inputs)]
+
+    def prepare(self) -> Program | None:
+        kernel, n = self.kernel, len(self.kernel.prefetch)
+
+        def operands(*arrays: Any) -> list[Any]:
+            words = [reshape_to(_as(a, t.dtype), t.shape) for a, t in zip(arrays[:n], self.in_types(), strict=False)]
+            rest = arrays[n:]
+            return [*words, *(prepared(kernel, w, rest[i], arrays[:n])
+                              for w, i in zip(self.inputs, self.sources, strict=True))]  # fmt: skip
+
+        if self.in_types() == kernel.in_types:
+            return None
+        return trace_program(operands, kernel.in_types, "prepare")
+
+    def finish(self) -> Program | None:
+        kernel, n = self.kernel, len(self.given.in_types)
+        results = [w.array for w in self.outputs]
+        if results == kernel.out_types:
+            return None
+
+        def outputs(*arrays: Any) -> list[Any]:
+            return [finished(w, r) for w, r in zip(self.outputs, arrays[n:], strict=True)]
+
+        return trace_program(outputs, [*kernel.in_types, *results], "finish")
+
+    # ------------------------------------------------------------ functions
+
+    def transform(self, name: str, window: Window) -> str:
+        """An index map: the window's index, of the ids and prefetched scalars."""
+        b = Body(RULES, UNSUPPORTED, self.target)
+        ids, words = self._ids(b), self._prefetched()
+        zero = b.integer(0)
+        found = indices(window, ids, lambda: self._block_index(b, window.block, ids, words), zero)
+        b.w.ops("func.return", [b.scalar(v) for v in found], [])
+        return b.w.function(name, [*(i.scalar for i in ids), *(r.mem for r in words)], ["i32"] * len(found))
+
+    def _block_index(self, b: Body, block: Block, ids: Sequence[Value], words: Sequence[Ref]) -> list[Value]:
+        assert block.index_map is not None
+        return b.run(block.index_map, [*ids[: len(self.kernel.grid)], *words])
+
+    def _ids(self, b: Body) -> list[Value]:
+        return [Value(ID, scalar=SSA(f"%i{a}", None, "i32")) for a in range(len(self.grid))]
+
+    def _prefetched(self) -> list[Ref]:
+        words = self.in_types()[: len(self.kernel.prefetch)]
+        return [
+            Ref(RefType(t, MemorySpace.SMEM), Mem(f"%p{i}", held.shape, _word(t.dtype), SMEM))
+            for i, (t, held) in enumerate(zip(self.kernel.prefetch, words, strict=True))
+        ]
+
+    def body(self) -> str:
+        kernel, b = self.kernel, Body(RULES, UNSUPPORTED, self.target)
+        b.source = kernel.source
+        ids, words = self._ids(b), self._prefetched()
+        ins = [self._window_ref(f"%a{i}", w) for i, w in enumerate(self.inputs)]
+        outs = [self._window_ref(f"%o{i}", w) for i, w in enumerate(self.outputs)]
+        scratch = [self._scratch(f"%s{i}", s) for i, s in enumerate(kernel.scratch)]
+        for start in self.starts:
+            self._fill_start(b, ids, words, ins[start.source], outs[start.output], self.outputs[start.output])
+        b.run(kernel.body, [*ids[: len(kernel.grid)], *words, *ins[: len(kernel.inputs)], *outs, *scratch])
+        b.w.ops("func.return", [], [])
+        memory = [r.mem for r in (*words, *ins, *outs, *scratch)]
+        arguments = [*(i.scalar for i in ids), *memory, *b.extra]
+        return b.w.function("main", arguments, [], self._attributes(len(scratch) + len(b.extra)))
+
+    def _fill_start(self, b: Body, ids: list[Value], words: list[Ref], source: Ref, out: Ref, window: Window) -> None:
+        """Copy what an aliased output holds at first, where a run of cells of one block begins."""
+        first = self._enters(b, ids, words, window)
+        shape = out.mem.shape
+        zeros = [b.w.index(0)] * len(shape)
+
+        def copied(_: Any) -> None:
+            value = b.w.op("vector.load", [source.mem, *zeros], shape, source.mem.element)
+            attributes = f"operandSegmentSizes = array<i32: 1, 1, {len(shape)}, 0>, strides = array<i32>, add = false"
+            b.w.ops("tpu.vector_store", [value, out.mem, *zeros], [], attributes)
+
+        if first is None:
+            copied(None)
+            return
+        b.w.ops("scf.if", [first], [], regions=f"{b.w.region([], copied)}, {b.w.region([], lambda _: [])}")
+
+    def _enters(self, b: Body, ids: list[Value], words: list[Ref], window: Window) -> SSA | None:
+        """Whether the cell is the first of a run that sees one block; None: every cell is."""
+        if all(n == 1 for n in self.grid):
+            return None
+        fact = map_of(self.kernel, window.block)
+        if fact is not None and fact.affine is not None:
+            apart = {a for terms in fact.affine.coefficients if len(terms) == 1 for a in terms}
+            if set(fact.axes) <= apart:
+                same = [a for a, n in enumerate(self.grid) if n > 1 and a not in fact.axes]
+                return self._all_zero(b, [ids[a] for a in same])
+        here = indices(window, ids, lambda: self._block_index(b, window.block, ids, words), b.integer(0))
+        past = self._before(b, ids)
+        there = indices(window, past, lambda: self._block_index(b, window.block, past, words), b.integer(0))
+        new = self._all_zero(b, ids)
+        for x, y in zip(here, there, strict=True):
+            differs = b.w.op("arith.cmpi", [b.scalar(x), b.scalar(y)], None, "i1", "predicate = 1 : i64")
+            new = differs if new is None else b.w.op("arith.ori", [new, differs], None, "i1")
+        return new
+
+    def _all_zero(self, b: Body, ids: Sequence[Value]) -> SSA | None:
+        found = None
+        for i in ids:
+            zero = b.w.op("arith.cmpi", [b.scalar(i), b.int_constant(0)], None, "i1", "predicate = 0 : i64")
+            found = zero if found is None else b.w.op("arith.andi", [found, zero], None, "i1")
+        return found
+
+    def _before(self, b: Body, ids: Sequence[Value]) -> list[Value]:
+        """The ids of the cell before (of the first cell: its own)."""
+        found, borrow = [], b.int_constant(1)
+        for a in reversed(range(len(ids))):
+            less = b.scalar_op("arith.subi", b.scalar(ids[a]), borrow)
+            under = b.w.op("arith.cmpi", [less, b.int_constant(0)], None, "i1", "predicate = 2 : i64")
+            last = b.int_constant(self.grid[a] - 1 if a else 0)
+            found.append(Value(ID, scalar=b.w.op("arith.select", [under, last, less], None, "i32")))
+            borrow = b.w.op("arith.extui", [under], None, "i32")
+        return found[::-1]
+
+    # ------------------------------------------------------------ memory and attributes
+
+    def _window_ref(self, name: str, window: Window) -> Ref:
+        return Ref(window.block.ref_type, Mem(name, window.bounds, window.element, window.space), window.lead)
+
+    def _scratch(self, name: str, type: RefType) -> Ref:
+        dtype = type.dtype
+        if type.space in (MemorySpace.SMEM, MemorySpace.SEMAPHORE):
+            return Ref(type, Mem(name, type.shape or (1,), _word(dtype), SMEM))
+        return Ref(type, Mem(name, physical(type.shape), stored(dtype), VMEM))
+
+    def _attributes(self, scratch: int) -> str:
+        parallel = parallel_axes(self.kernel) if self.kernel.grid else ()
+        semantics = ", ".join(
+            f"#tpu.dimension_semantics<{'parallel' if a in parallel else 'arbitrary'}>" for a in range(len(self.grid))
+        )
+        params = ", ".join(
+            f"{{transform_indices = @transform_{i}, window_bounds = array<i64: {', '.join(map(str, w.bounds))}>}}"
+            for i, w in enumerate([*self.inputs, *self.outputs])
+        )
+        bounds = ", ".join(map(str, self.grid))
+        return (f"dimension_semantics = [{semantics}], iteration_bounds = array<i64: {bounds}>, "
+                f"scalar_prefetch = {len(self.kernel.prefetch)} : i64, scratch_operands = {scratch} : i64, "
+                f"tpu.core_type = #tpu.core_type<tc>, window_params = [{params}]")  # fmt: skip
+
+
+def _word(dtype: Any) -> str:
+    """The element type of a dtype in scalar memory."""
+    return "i32" if is_bool(dtype) else wide(dtype)
+
+
+def _as(array: Any, dtype: Any) -> Any:
+    return array if array.dtype == dtype else convert_element_type(array, dtype)
+
+
+def _same(a: Window, b: Window) -> bool:
+    """Whether two windows cut their arrays alike."""
+    alike = (a.kind, a.array, a.bounds, a.cut, a.axes, a.space) == (b.kind, b.array, b.bounds, b.cut, b.axes, b.space)
+    return alike and replace(a.block, name="").key == replace(b.block, name="", fill=a.block.fill).key
+
+
+def identifier(name: str) -> str:
+    text = "".join(c if c.isalnum() or c == "_" else "_" for c in name)
+    return text if text and not text[0].isdigit() else f"k_{text}"
+
+
+__all__ = ["SEMAPHORE", "mosaic_module"]

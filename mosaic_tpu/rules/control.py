@@ -1,0 +1,200 @@
+"""Branches, loops, and calls that only matter to transformations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core.ir import Program
+from ...core.types import INT32, ArrayType, is_bool, is_integer
+from .. import moves
+from ..body import Body, Rule
+from ..text import SSA, Shape
+from ..values import Value, physical, wide
+from .shape import axis_of, replaced, window
+
+
+def carried(type: ArrayType) -> tuple[Shape | None, str]:
+    """The form in which a value goes through a region: scalars of integers and booleans, else vectors of words."""
+    if not type.shape and (is_integer(type.dtype) or is_bool(type.dtype)):
+        return None, "i32"
+    element = wide(type.dtype)
+    return physical(type.shape), "i32" if element == "i1" else element
+
+
+def pack(b: Body, x: Value, type: ArrayType) -> SSA:
+    """A value in the form in which it goes through a region."""
+    if carried(type)[0] is None:
+        form = b.scalar(x)
+        return b.w.op("arith.extui", [form], None, "i32") if form.element == "i1" else form
+    return moves.as_words(b.w, b.vector(x))
+
+
+def unpack(b: Body, x: SSA, type: ArrayType) -> Value:
+    """What `pack` undoes."""
+    if is_bool(type.dtype):
+        if x.shape is None:
+            return Value(type, scalar=_nonzero(b, x))
+        return Value(type, vector=moves.as_mask(b.w, x, "i1"))
+    return Value(type, scalar=x) if x.shape is None else Value(type, vector=x)
+
+
+def _nonzero(b: Body, x: SSA) -> SSA:
+    return b.w.op("arith.cmpi", [x, b.int_constant(0)], None, "i1", "predicate = 1 : i64")
+
+
+# ---------------------------------------------------------------------------- branches
+
+
+def _cond(b: Body, xs: list[Any], outs: Sequence[ArrayType], branches: tuple[Program, ...]) -> list[Value]:
+    index, operands = xs[0], xs[1:]
+    if index.known is not None:
+        return b.run(branches[min(max(int(index.known), 0), len(branches) - 1)], operands)
+    form = b.scalar(index)
+    # Forms that a branch makes must not be used outside of it: each branch gets values of its own.
+    return _choose(b, form, operands, outs, branches)
+
+
+def fresh(operands: Sequence[Any]) -> list[Any]:
+    """Values whose forms, once made, stay within a region."""
+    return [
+        Value(x.type, x.vector, x.narrow, x.scalar, x.multiple, x.known) if isinstance(x, Value) else x
+        for x in operands
+    ]
+
+
+def _choose(b: Body, form: SSA, operands: Sequence[Any], outs: Sequence[ArrayType],
+            branches: tuple[Program, ...]) -> list[Value]:  # fmt: skip
+    if form.element == "i1" or len(branches) == 2:
+        taken = form if form.element == "i1" else \
+            b.w.op("arith.cmpi", [form, b.int_constant(1)], None, "i1", "predicate = 5 : i64")  # fmt: skip
+        first, rest, at = branches[1], branches[:1], None
+    else:
+        at = form
+        taken = b.w.op("arith.cmpi", [form, b.int_constant(1)], None, "i1", "predicate = 2 : i64")
+        first, rest = branches[0], branches[1:]
+        at = b.w.op("arith.subi", [form, b.int_constant(1)], None, "i32")
+
+    def then(_: Any) -> list[SSA]:
+        return [pack(b, v, t) for v, t in zip(b.run(first, fresh(operands)), outs, strict=True)]
+
+    def otherwise(_: Any) -> list[SSA]:
+        if at is None or len(rest) == 1:
+            found = b.run(rest[0], fresh(operands))
+        else:
+            found = _choose(b, at, fresh(operands), outs, rest)
+        return [pack(b, v, t) for v, t in zip(found, outs, strict=True)]
+
+    regions = f"{b.w.region([], then)}, {b.w.region([], otherwise)}"
+    made = b.w.ops("scf.if", [taken], [carried(t) for t in outs], regions=regions)
+    return [unpack(b, x, t) for x, t in zip(made, outs, strict=True)]
+
+
+# ---------------------------------------------------------------------------- loops
+
+
+def _while(b: Body, xs: list[Any], outs: Sequence[ArrayType], cond_program: Program, body_program: Program,
+           cond_nconsts: int, body_nconsts: int) -> list[Value]:  # fmt: skip
+    n = cond_nconsts + body_nconsts
+    cond_consts, body_consts, init = xs[:cond_nconsts], xs[cond_nconsts:n], xs[n:]
+    forms = [carried(t) for t in outs]
+    start = [pack(b, x, t) for x, t in zip(init, outs, strict=True)]
+
+    def going(args: list[SSA]) -> list[SSA]:
+        state = [unpack(b, a, t) for a, t in zip(args, outs, strict=True)]
+        (more,) = b.run(cond_program, [*fresh(cond_consts), *state])
+        return [b.scalar(more), *args]
+
+    def step(args: list[SSA]) -> list[SSA]:
+        state = [unpack(b, a, t) for a, t in zip(args, outs, strict=True)]
+        after = b.run(body_program, [*fresh(body_consts), *state])
+        return [pack(b, v, t) for v, t in zip(after, outs, strict=True)]
+
+    regions = f"{b.w.region(forms, going, 'scf.condition')}, {b.w.region(forms, step)}"
+    made = b.w.ops("scf.while", start, forms, regions=regions)
+    return [unpack(b, x, t) for x, t in zip(made, outs, strict=True)]
+
+
+def loop(b: Body, count: int, start: Sequence[SSA], step: Any) -> list[SSA]:
+    """`for i in range(count): state = step(i, state)`, with vectors and scalars for state."""
+    forms = [(x.shape, x.element) for x in start]
+    bounds = [b.int_constant(n) for n in (0, count, 1)]
+    region = b.w.region([(None, "i32"), *forms], lambda args: step(args[0], args[1:]))
+    return b.w.ops("scf.for", [*bounds, *start], forms, regions=region)
+
+
+UNROLLED = 4  # loops of so few turns are printed turn by turn
+
+
+def _scan(b: Body, xs: list[Any], outs: Sequence[ArrayType], program: Program, length: int, reverse: bool,
+          num_consts: int, num_carry: int, unroll: int) -> list[Value]:  # fmt: skip
+    n = num_consts + num_carry
+    consts, init, stacked = xs[:num_consts], xs[num_consts:n], xs[n:]
+    types, item_types = list(outs[:num_carry]), list(outs[num_carry:])
+    items = [moves.as_words(b.w, b.vector(x)) for x in stacked]
+
+    def turn(i: Any, state: Sequence[Value], ys: Sequence[SSA]) -> tuple[list[Value], list[SSA]]:
+        rows = [_item(b, x, v, i) for x, v in zip(stacked, items, strict=True)]
+        after = b.run(program, [*fresh(consts), *state, *rows])
+        stored = [_stored(b, y, t, v, i) for y, t, v in zip(ys, item_types, after[num_carry:], strict=True)]
+        return after[:num_carry], stored
+
+    def empty(type: ArrayType) -> SSA:
+        element = wide(type.dtype)
+        return b.w.constant(0, "i32" if element == "i1" else element, physical(type.shape))
+
+    ys = [empty(t) for t in item_types]
+    if length <= UNROLLED:
+        state: Sequence[Value] = init
+        for k in reversed(range(length)) if reverse else range(length):
+            state, ys = turn(k, state, ys)
+        return [*state, *(unpack(b, y, t) for y, t in zip(ys, item_types, strict=True))]
+
+    def step(i: SSA, args: list[SSA]) -> list[SSA]:
+        place = b.scalar_op("arith.subi", b.int_constant(length - 1), i) if reverse else i
+        state = [unpack(b, a, t) for a, t in zip(args, types, strict=False)]
+        after, stored = turn(place, state, args[num_carry:])
+        return [*(pack(b, v, t) for v, t in zip(after, types, strict=True)), *stored]
+
+    made = loop(b, length, [*(pack(b, x, t) for x, t in zip(init, types, strict=True)), *ys], step)
+    return [unpack(b, x, t) for x, t in zip(made, outs, strict=True)]
+
+
+def _item(b: Body, x: Value, v: SSA, i: Any) -> Value:
+    """`x[i]`."""
+    assert v.shape is not None
+    axis = axis_of(len(x.shape), 0)
+    sizes = [1 if d == axis else n for d, n in enumerate(v.shape)]
+    row = window(b, v, [i if d == axis else 0 for d in range(len(sizes))], sizes)
+    type = ArrayType(x.shape[1:], x.dtype)
+    row = moves.reshape(b.w, row, physical(type.shape))
+    return Value(type, vector=moves.as_mask(b.w, row, wide(x.dtype)))
+
+
+def _stored(b: Body, ys: SSA, type: ArrayType, value: Value, i: Any) -> SSA:
+    """Stacked results with row `i` replaced."""
+    assert ys.shape is not None
+    axis = axis_of(len(type.shape), 0)
+    row = moves.reshape(b.w, moves.as_words(b.w, b.vector(value)),
+                        tuple(1 if d == axis else n for d, n in enumerate(ys.shape)))  # fmt: skip
+    return replaced(b, ys, row, [i if d == axis else 0 for d in range(len(ys.shape))])
+
+
+# ---------------------------------------------------------------------------- calls
+
+
+def _inlined(b: Body, xs: list[Any], outs: Sequence[Any], *, program: Program, **_: Any) -> list[Any]:
+    return b.run(program, xs)
+
+
+def _barrier(b: Body, xs: list[Any], outs: Sequence[Any]) -> list[Any]:
+    return xs
+
+
+RULES: dict[str, Rule] = {
+    "cond": _cond, "while": _while, "scan": _scan, "optimization_barrier": _barrier,
+    **dict.fromkeys(("jit", "custom_jvp_call", "custom_vjp_call", "linear_call", "checkpoint"), _inlined),
+}
+__all__ = ["INT32", "RULES", "np"]

@@ -1,0 +1,329 @@
+"""Arithmetic, comparison, selection and conversion, element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ...core.errors import UnsupportedError
+from ...core.types import ArrayType, is_bool, is_float, is_integer, is_unsigned
+from ..body import Body, Rule
+from ..text import SSA
+from ..values import Value, physical, wide
+
+# Primitive -> (operation on floats, on signed integers, on unsigned integers and booleans); None: by another rule.
+BINARY: dict[str, tuple[str | None, str | None, str | None]] = {
+    "add": ("arith.addf", "arith.addi", "arith.addi"),
+    "add_any": ("arith.addf", "arith.addi", "arith.addi"),
+    "sub": ("arith.subf", "arith.subi", "arith.subi"),
+    "mul": ("arith.mulf", "arith.muli", "arith.muli"),
+    "div": ("arith.divf", "arith.divsi", "arith.divui"),
+    "rem": ("arith.remf", "arith.remsi", "arith.remui"),
+    "max": ("arith.maximumf", "arith.maxsi", None),
+    "min": ("arith.minimumf", "arith.minsi", None),
+    "and": (None, "arith.andi", "arith.andi"),
+    "or": (None, "arith.ori", "arith.ori"),
+    "xor": (None, "arith.xori", "arith.xori"),
+}
+UNARY = {
+    "neg": "arith.negf", "floor": "math.floor", "ceil": "math.ceil", "sqrt": "math.sqrt", "rsqrt": "math.rsqrt",
+    "exp": "math.exp", "exp2": "math.exp2", "log": "math.log", "log1p": "math.log1p", "sin": "math.sin",
+    "cos": "math.cos", "tan": "math.tan", "tanh": "math.tanh", "erf": "math.erf",
+}  # fmt: skip
+SIGN = -(2**31)
+
+
+def operands_of(b: Body, xs: Sequence[Value], out: ArrayType) -> tuple[list[SSA], Any]:
+    """Operands of one form: scalars, where the result is an integer of rank 0 and all are known there; else vectors."""
+    if not out.shape and all(b.in_scalar_unit(x) and wide(x.dtype) != "f32" for x in xs):
+        return [b.scalar(x) for x in xs], None
+    shape = physical(out.shape)
+    return [b.vector(b.spread(x, out.shape)) for x in xs], shape
+
+
+def _binary(name: str) -> Rule:
+    floats, signed, unsigned = BINARY[name]
+
+    def rule(b: Body, xs: list[Value], out: ArrayType, **params: Any) -> Value:
+        (x, y), shape = operands_of(b, xs, out)
+        kind = floats if x.element == "f32" else unsigned if is_unsigned(out.dtype) or x.element == "i1" else signed
+        if kind is None:
+            made = _unsigned_extremum(b, signed, x, y)
+        else:
+            made = b.w.op(kind, [x, y], shape, x.element)
+        found = b.value(out, made, rounded=x.element != "i1" and name not in ("and", "or", "max", "min", "rem"))
+        found.multiple = _multiple(name, xs)
+        return found
+
+    return rule
+
+
+def _unsigned_extremum(b: Body, name: str | None, x: SSA, y: SSA) -> SSA:
+    """The greater or lesser as unsigned numbers; of booleans, `or` and `and`."""
+    if x.element == "i1":
+        return b.w.op("arith.ori" if name == "arith.maxsi" else "arith.andi", [x, y], x.shape, "i1")
+    made = b.w.op(str(name), [flipped(b, x), flipped(b, y)], x.shape, "i32")
+    return flipped(b, made)
+
+
+def flipped(b: Body, x: SSA) -> SSA:
+    """An integer with its sign bit turned over: unsigned order becomes signed order."""
+    return b.w.op("arith.xori", [x, b.w.constant(SIGN, "i32", x.shape)], x.shape, "i32")
+
+
+def _multiple(name: str, xs: Sequence[Value]) -> int:
+    """A number that divides the result."""
+    x, y = xs[0].multiple, xs[1].multiple
+    if name in ("add", "sub"):
+        return int(np.gcd(x, y))
+    return x * y if name == "mul" else 1
+
+
+def _unary(name: str) -> Rule:
+    def rule(b: Body, xs: list[Value], out: ArrayType, **params: Any) -> Value:
+        x, shape = operands_of(b, xs, out)
+        if x[0].element == "i32":
+            zero = b.w.constant(0, "i32", shape)
+            return b.value(out, b.w.op("arith.subi", [zero, x[0]], shape, "i32"))
+        return b.value(out, b.w.op(name, x, shape, "f32"))
+
+    return rule
+
+
+def _abs(b: Body, xs: list[Value], out: ArrayType) -> Value:
+    (x,), shape = operands_of(b, xs, out)
+    if is_unsigned(out.dtype):
+        return xs[0]
+    if x.element == "f32":
+        return b.value(out, b.w.op("math.absf", [x], shape, "f32"), rounded=False)
+    less = b.w.op("arith.subi", [b.w.constant(0, "i32", shape), x], shape, "i32")
+    return b.value(out, b.w.op("arith.maxsi", [x, less], shape, "i32"))
+
+
+def _sign(b: Body, xs: list[Value], out: ArrayType) -> Value:
+    (x,), shape = operands_of(b, xs, out)
+    zero, one, minus = (b.w.constant(v, x.element, shape) for v in (0, 1, -1))
+    if is_unsigned(out.dtype):
+        return b.value(out, b.select(compared(b, "ne", x, zero, False), one, zero), rounded=False)
+    below = b.select(compared(b, "lt", x, zero, False), minus, x)
+    return b.value(out, b.select(compared(b, "gt", x, zero, False), one, below), rounded=False)
+
+
+def _square(b: Body, xs: list[Value], out: ArrayType) -> Value:
+    return _binary("mul")(b, [xs[0], xs[0]], out)
+
+
+def _round(b: Body, xs: list[Value], out: ArrayType, rounding_method: int) -> Value:
+    (x,), shape = operands_of(b, xs, out)
+    return b.value(out, b.w.op("math.roundeven" if rounding_method else "math.round", [x], shape, "f32"))
+
+
+def _integer_pow(b: Body, xs: list[Value], out: ArrayType, y: int) -> Value:
+    base, n, result = xs[0], abs(y), None
+    while n:
+        if n & 1:
+            result = base if result is None else _binary("mul")(b, [result, base], out)
+        n >>= 1
+        if n:
+            base = _binary("mul")(b, [base, base], out)
+    one = b.known(1, out)
+    if result is None:
+        return one
+    return _binary("div")(b, [one, result], out) if y < 0 else result
+
+
+def _pow(b: Body, xs: list[Value], out: ArrayType) -> Value:
+    x, y = b.spread(xs[0], out.shape), convert(b, b.spread(xs[1], out.shape), ArrayType(out.shape, out.dtype))
+    return b.value(out, b.w.op("math.powf", [b.vector(x), b.vector(y)], physical(out.shape), "f32"))
+
+
+def _atan2(b: Body, xs: list[Value], out: ArrayType) -> Value:
+    x, y = (b.vector(b.spread(x, out.shape)) for x in xs)
+    return b.value(out, b.w.op("math.atan2", [x, y], physical(out.shape), "f32"))
+
+
+# ---------------------------------------------------------------------------- comparison, selection
+
+_FLOAT = {"eq": 1, "gt": 2, "ge": 3, "lt": 4, "le": 5}
+_INTEGER = {"eq": 0, "ne": 1, "lt": 2, "le": 3, "gt": 4, "ge": 5}
+
+
+def compared(b: Body, name: str, x: SSA, y: SSA, unsigned: bool) -> SSA:
+    """A comparison of two vectors or scalars."""
+    if x.element == "f32":
+        if name == "ne":
+            equal = compared(b, "eq", x, y, False)
+            return b.w.op("arith.xori", [equal, b.w.constant(True, "i1", x.shape)], x.shape, "i1")
+        return b.w.op("arith.cmpf", [x, y], x.shape, "i1", f"predicate = {_FLOAT[name]} : i64")
+    if x.element == "i1":
+        x, y = (b.w.op("arith.extui", [v], v.shape, "i32") for v in (x, y))
+    elif unsigned and name not in ("eq", "ne"):
+        x, y = flipped(b, x), flipped(b, y)
+    return b.w.op("arith.cmpi", [x, y], x.shape, "i1", f"predicate = {_INTEGER[name]} : i64")
+
+
+def _compare(name: str) -> Rule:
+    def rule(b: Body, xs: list[Value], out: ArrayType) -> Value:
+        (x, y), _ = operands_of(b, xs, out)
+        return b.value(out, compared(b, name, x, y, is_unsigned(xs[0].dtype)))
+
+    return rule
+
+
+def _select_n(b: Body, xs: list[Value], out: ArrayType) -> Value:
+    which, *cases = xs
+    scalars = not out.shape and all(b.in_scalar_unit(x) and wide(x.dtype) != "f32" for x in xs)
+    form = b.scalar if scalars else lambda x: b.vector(b.spread(x, out.shape))
+    chosen, found = form(which), form(cases[0])
+    for i, case in enumerate(cases[1:], 1):
+        mask = chosen
+        if not is_bool(which.dtype):
+            mask = compared(b, "ge", chosen, b.w.constant(i, "i32", chosen.shape), False)
+        found = b.select(mask, form(case), found)
+    return b.value(out, found, rounded=False)
+
+
+def _clamp(b: Body, xs: list[Value], out: ArrayType) -> Value:
+    low, x, high = xs
+    return _binary("min")(b, [_binary("max")(b, [x, low], out), high], out)
+
+
+def _is_finite(b: Body, xs: list[Value], out: ArrayType) -> Value:
+    x = b.vector(xs[0])
+    size = b.w.op("math.absf", [x], x.shape, "f32")
+    return b.value(out, compared(b, "lt", size, b.w.constant(np.inf, "f32", x.shape), False))
+
+
+# ---------------------------------------------------------------------------- bits
+
+
+def _not(b: Body, xs: list[Value], out: ArrayType) -> Value:
+    (x,), shape = operands_of(b, xs, out)
+    ones = b.w.constant(True if x.element == "i1" else -1, x.element, shape)
+    return b.value(out, b.w.op("arith.xori", [x, ones], shape, x.element))
+
+
+def _shift(name: str, operation: str) -> Rule:
+    def rule(b: Body, xs: list[Value], out: ArrayType) -> Value:
+        (x, by), shape = operands_of(b, xs, out)
+        bits = ml_dtypes.iinfo(out.dtype).bits
+        if name == "shift_right_logical" and bits < 32:
+            x = b.w.op("arith.andi", [x, b.w.constant(2**bits - 1, "i32", shape)], shape, "i32")
+        known = xs[1].known
+        if known is not None and 0 <= int(known) < bits:
+            return b.value(out, b.w.op(operation, [x, by], shape, "i32"))
+        # A shift by as many bits as there are, or more, leaves nothing (or the sign).
+        most = b.w.constant(bits - 1, "i32", shape)
+        inside = compared(b, "le", by, most, True)
+        shifted = b.w.op(operation, [x, b.select(inside, by, most)], shape, "i32")
+        if name == "shift_right_arithmetic":
+            return b.value(out, shifted)
+        return b.value(out, b.select(inside, shifted, b.w.constant(0, "i32", shape)))
+
+    return rule
+
+
+def _count(name: str) -> Rule:
+    def rule(b: Body, xs: list[Value], out: ArrayType) -> Value:
+        x = b.vector(xs[0])
+        bits = ml_dtypes.iinfo(out.dtype).bits
+        if bits < 32:
+            x = b.w.op("arith.andi", [x, b.w.constant(2**bits - 1, "i32", x.shape)], x.shape, "i32")
+        found = b.w.op(name, [x], x.shape, "i32")
+        if name == "math.ctlz" and bits < 32:
+            found = b.w.op("arith.subi", [found, b.w.constant(32 - bits, "i32", x.shape)], x.shape, "i32")
+        return b.value(out, found)
+
+    return rule
+
+
+# ---------------------------------------------------------------------------- conversion
+
+
+def convert(b: Body, x: Value, out: ArrayType) -> Value:
+    """A value in another dtype."""
+    if x.dtype == out.dtype:
+        return x
+    if x.known is not None:
+        with np.errstate(all="ignore"):
+            return b.known(np.asarray(x.known).astype(out.dtype), out)
+    source, target = wide(x.dtype), wide(out.dtype)
+    form = b.scalar(x) if b.in_scalar_unit(x) and source != "f32" else b.vector(x)
+    if source == "i1" and target != "i1":
+        form, source = b.w.op("arith.extui", [form], form.shape, "i32"), "i32"
+    if target == "i1":
+        zero = b.w.constant(0, source, form.shape)
+        return b.value(out, compared(b, "ne", form, zero, False) if source != "i1" else form)
+    if source == target:
+        made = b.value(out, form)
+        made.multiple = x.multiple if is_integer(out.dtype) and out.dtype.itemsize == 4 else 1
+        return made
+    if source == "f32":
+        name = "arith.fptoui" if is_unsigned(out.dtype) and out.dtype.itemsize == 4 else "arith.fptosi"
+    else:
+        name = "arith.uitofp" if is_unsigned(x.dtype) else "arith.sitofp"
+    return b.value(out, b.w.op(name, [form], form.shape, target))
+
+
+def _convert(b: Body, xs: list[Value], out: ArrayType, **params: Any) -> Value:
+    return convert(b, xs[0], out)
+
+
+def _bitcast(b: Body, xs: list[Value], out: ArrayType, new_dtype: Any) -> Value:
+    (x,) = xs
+    if x.dtype == out.dtype:
+        return x
+    same = x.dtype.itemsize == out.dtype.itemsize and "4" not in (str(x.dtype)[-1:], str(out.dtype)[-1:])
+    floats = is_float(x.dtype), is_float(out.dtype)
+    if same and floats == (False, False):
+        return b.value(out, b.scalar(x) if b.in_scalar_unit(x) else b.vector(x))
+    if same and x.dtype.itemsize == 4:
+        v = b.vector(x)
+        return b.value(out, b.w.op("tpu.bitcast", [v], v.shape, wide(out.dtype)))
+    if same and "bfloat16" in (str(x.dtype), str(out.dtype)) and floats != (True, True):
+        return _bitcast_half(b, x, out)
+    raise UnsupportedError(
+        f"bitcast_convert_type of {x.type.show()} to {out.dtype} in a TPU kernel: {BITCAST}",
+        "bitcast around the kernel call", b.source)  # fmt: skip
+
+
+BITCAST = "the vector unit computes in 32-bit words, which these bits are not laid out in"
+
+
+def _bitcast_half(b: Body, x: Value, out: ArrayType) -> Value:
+    """Between bfloat16, the upper half of a float32, and 16-bit integers."""
+    v = b.vector(x)
+    by = b.w.constant(16, "i32", v.shape)
+    if is_float(x.dtype):
+        bits = b.w.op("tpu.bitcast", [v], v.shape, "i32")
+        return b.value(out, b.w.op("arith.shrui", [bits, by], v.shape, "i32"))
+    high = b.w.op("arith.shli", [v, by], v.shape, "i32")
+    return b.value(out, b.w.op("tpu.bitcast", [high], v.shape, "f32"))
+
+
+def _reduce_precision(b: Body, xs: list[Value], out: ArrayType, exponent_bits: int, mantissa_bits: int) -> Value:
+    v = b.vector(xs[0])
+    attributes = f"exponent_bits = {exponent_bits} : i32, mantissa_bits = {mantissa_bits} : i32"
+    return b.value(out, b.w.op("tpu.reduce_precision", [v], v.shape, "f32", attributes))
+
+
+def _identity(b: Body, xs: list[Value], out: ArrayType, **params: Any) -> Value:
+    return xs[0]
+
+
+RULES: dict[str, Rule] = {
+    **{name: _binary(name) for name in BINARY},
+    **{name: _unary(operation) for name, operation in UNARY.items()},
+    **{name: _compare(name) for name in _INTEGER},
+    "abs": _abs, "sign": _sign, "square": _square, "round": _round, "integer_pow": _integer_pow, "pow": _pow,
+    "atan2": _atan2, "select_n": _select_n, "clamp": _clamp, "is_finite": _is_finite, "not": _not,
+    "shift_left": _shift("shift_left", "arith.shli"),
+    "shift_right_logical": _shift("shift_right_logical", "arith.shrui"),
+    "shift_right_arithmetic": _shift("shift_right_arithmetic", "arith.shrsi"),
+    "population_count": _count("math.ctpop"), "clz": _count("math.ctlz"),
+    "convert_element_type": _convert, "bitcast_convert_type": _bitcast, "reduce_precision": _reduce_precision,
+    "stop_gradient": _identity, "copy": _identity, "name": _identity,
+}  # fmt: skip

@@ -1,0 +1,389 @@
+"""Accesses of Refs: `get`, `swap`, `addupdate`, and atomics, which one sequential core makes plain updates.
+
+What memory can be asked for directly is: any part at static positions; one row, or an aligned part, at computed
+positions. Any other part at a computed position is read (and written) as the whole of its axis, rotated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...core.primitives.access import read_value, write_value
+from ...core.primitives.ref import Index, Point, Span, Take, split_operands
+from ...core.types import ArrayType, is_bool, is_float
+from .. import moves
+from ..body import Body, Rule
+from ..refs import Ref
+from ..text import SSA, Mem
+from ..values import Value, physical, stored, wide
+from .elementwise import RULES as ELEMENTWISE
+from .shape import both, within
+
+LANES, SUBLANES = 128, 8
+
+
+@dataclass
+class Part:
+    """An access along one axis: `size` positions from `start`, `stride` apart; `direct`: memory is asked for them."""
+
+    start: Any  # int or a scalar Value
+    size: int
+    stride: int
+    limit: int  # size of the axis
+    direct: bool
+    aligned: int = 1  # a multiple of the start that memory must be told of
+
+    @property
+    def reach(self) -> int:
+        return (self.size - 1) * self.stride + 1 if self.size else 0
+
+
+def _parts(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], masked: bool) -> list[Part]:
+    given = iter(dynamic)
+    lead = len(ref.shape) - len(index)
+    parts = [Part(0, 1, 1, 1, True) for _ in range(lead)]
+    for axis, entry in enumerate(index):
+        start = next(given) if entry.start is None else entry.start
+        if isinstance(start, Value) and start.known is not None:
+            start = int(start.known)
+        size, stride = (entry.size, entry.stride) if type(entry) is Span else (1, 1)
+        parts.append(_placed(ref, lead + axis, start, size, stride, masked))
+    return parts
+
+
+def _placed(ref: Ref, axis: int, start: Any, size: int, stride: int, masked: bool) -> Part:
+    limit, rank = ref.shape[axis], len(ref.shape)
+    part = Part(start, size, stride, limit, True)
+    if isinstance(start, int):
+        part.direct = 0 <= start and start + part.reach <= limit
+        return part
+    bits = int(ref.mem.element.strip("if").split("E")[0]) if ref.mem.element[0] != "b" else 16
+    tile = (LANES, SUBLANES * 32 // bits)[: 2] if axis >= rank - 2 else None
+    if size == limit == 1 and not masked:
+        part.start = 0
+    elif masked or (stride != 1 and axis >= rank - 2):
+        part.direct = False
+    elif tile is not None:
+        needed = tile[0] if axis == rank - 1 else tile[1]
+        if start.multiple % needed == 0:
+            part.aligned = needed
+        else:
+            part.direct = axis == rank - 2 and size == 1 and bits == 32
+    return part
+
+
+def _place(b: Body, ref: Ref, parts: Sequence[Part]) -> tuple[list[SSA], tuple[int, ...]]:
+    """Indices into the memref, and the shape asked for."""
+    indices = [b.w.index(0) for _ in range(ref.lead)]
+    shape = [1] * ref.lead
+    for part in parts:
+        if not part.direct:
+            indices.append(b.w.index(0))
+            shape.append(part.limit)
+            continue
+        at = b.as_index(part.start)
+        if part.aligned > 1:
+            at = b.w.op("tpu.assume_multiple", [at], None, "index", f"multiple = {part.aligned} : i32")
+        indices.append(at)
+        shape.append(part.reach)
+    return indices, tuple(shape)
+
+
+def load(b: Body, mem: Mem, indices: Sequence[SSA], shape: tuple[int, ...]) -> SSA:
+    return b.w.op("vector.load", [mem, *indices], shape, mem.element)
+
+
+def store(b: Body, mem: Mem, indices: Sequence[SSA], value: SSA) -> None:
+    attributes = f"operandSegmentSizes = array<i32: 1, 1, {len(indices)}, 0>, strides = array<i32>, add = false"
+    b.w.ops("tpu.vector_store", [value, mem, *indices], [], attributes)
+
+
+def _turned(b: Body, part: Part, n: int, back: bool) -> SSA:
+    """How far to rotate an axis of n so that the start comes first (`back`), or the first to the start."""
+    start = b.integer(part.start) if isinstance(part.start, int) else part.start
+    at = b.scalar(start)
+    return b.modulo(b.scalar_op("arith.subi", b.int_constant(n), at) if back else at, n)
+
+
+def _loaded(b: Body, ref: Ref, parts: Sequence[Part]) -> SSA:
+    """What memory gives of an access, in 32 bits, without the leading axes of the memref."""
+    indices, shape = _place(b, ref, parts)
+    v = load(b, ref.mem, indices, shape)
+    if ref.lead:
+        v = b.w.op("vector.shape_cast", [v], shape[ref.lead :], v.element)
+    return b.widen(v, ref.type.dtype)
+
+
+def _narrow_whole(b: Body, ref: Ref, parts: Sequence[Part], out: ArrayType) -> Value | None:
+    """An access that memory gives as it is, kept as stored."""
+    if not all(p.direct and p.stride == 1 for p in parts) or physical(out.shape) != tuple(p.size for p in parts):
+        return None
+    indices, shape = _place(b, ref, parts)
+    v = load(b, ref.mem, indices, shape)
+    if ref.lead:
+        v = b.w.op("vector.shape_cast", [v], shape[ref.lead :], v.element)
+    if v.element in ("f32", "i32") or is_bool(out.dtype):
+        return Value(out, vector=b.widen(v, out.dtype))
+    return Value(out, narrow=v)
+
+
+def _selected(b: Body, v: SSA, parts: Sequence[Part]) -> SSA:
+    """The positions of an access out of what memory gave."""
+    for axis, part in enumerate(parts):
+        if not part.direct:
+            n = max(part.limit, part.reach)
+            v = moves.pad_axis(b.w, v, axis, 0, n - part.limit)
+            v = moves.rotate(b.w, v, _turned(b, part, n, True), axis)
+            v = moves.cut_axis(b.w, v, axis, 0, part.reach)
+        v = moves.strided(b.w, v, axis, part.stride)
+    return v
+
+
+def _read(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], masked: bool, out: ArrayType) -> Value:
+    parts = _parts(b, ref, index, dynamic, masked)
+    whole = _narrow_whole(b, ref, parts, out)
+    if whole is not None:
+        return whole
+    v = _selected(b, _loaded(b, ref, parts), parts)
+    return b.value(out, moves.reshape(b.w, v, physical(out.shape)), rounded=False)
+
+
+def _array_type(ref: Ref) -> ArrayType:
+    return ArrayType(ref.type.shape, ref.type.dtype)
+
+
+def _whole(b: Body, ref: Ref) -> Value:
+    index = Index(Span(0, n) for n in ref.type.shape)
+    return read(b, ref, index, [], None, None, _array_type(ref))
+
+
+def read(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], mask: Value | None, other: Value | None,
+         out: ArrayType) -> Value:  # fmt: skip
+    """Part of a Ref; where a mask is false, `other` (zero without one)."""
+    out = ArrayType(out.shape, out.dtype)
+    if ref.in_smem:
+        found = _read_words(b, ref, index, dynamic, mask is not None, out)
+    elif any(type(e) is Take for e in index):
+        operands = [*dynamic, *([] if mask is None else [mask])]
+        given = [_whole(b, ref), *operands]
+        found = b.traced(lambda x, *ops: read_value(x, ops, index=index, masked=mask is not None), given)[0]
+    else:
+        found = _read(b, ref, index, dynamic, mask is not None, out)
+    if mask is None:
+        return found
+    other = b.known(0, out) if other is None else b.spread(other, out.shape)
+    return ELEMENTWISE["select_n"](b, [mask, other, found], out)
+
+
+def _get(b: Body, xs: list[Any], out: ArrayType, index: Index, masked: bool = False) -> Value:
+    dynamic, mask, other = split_operands(index, xs[1:], masked)
+    return read(b, xs[0], index, dynamic, mask, other, out)
+
+
+# ---------------------------------------------------------------------------- writes
+
+
+def write(b: Body, ref: Ref, value: Value, index: Index, dynamic: Sequence[Value], mask: Value | None) -> None:
+    """Store part of a Ref, where a mask is true."""
+    if ref.in_smem:
+        _write_words(b, ref, value, index, dynamic, mask)
+        return
+    if any(type(e) is Take for e in index):
+        _write_taken(b, ref, value, index, dynamic, mask, False)
+        return
+    parts = _parts(b, ref, index, dynamic, mask is not None)
+    indices, shape = _place(b, ref, parts)
+    sizes = tuple(p.size for p in parts)
+    if mask is None and all(p.direct and p.stride == 1 for p in parts):
+        narrow = b.narrow(value) if sizes == physical(value.shape) else \
+            b.narrowed(moves.reshape(b.w, b.vector(value), sizes), value.dtype)  # fmt: skip
+    else:
+        new, there = _spread_parts(b, moves.reshape(b.w, b.vector(value), sizes), mask, parts, sizes)
+        old = _loaded(b, ref, parts)
+        narrow = b.narrowed(b.select(there, new, old) if there is not None else new, value.dtype)
+    if ref.lead:
+        narrow = b.w.op("vector.shape_cast", [narrow], shape, narrow.element)
+    store(b, ref.mem, indices, narrow)
+
+
+def _spread_parts(b: Body, v: SSA, mask: Value | None, parts: Sequence[Part],
+                  sizes: tuple[int, ...]) -> tuple[SSA, SSA | None]:  # fmt: skip
+    """A value laid out as the memory that holds its positions, and which of that memory it writes."""
+    asked = None if mask is None else moves.as_words(b.w, moves.reshape(b.w, b.vector(mask), sizes))
+    for axis, part in enumerate(parts):
+        if part.stride > 1 and part.size > 1:
+            v = moves.cut_axis(b.w, moves.spread_out(b.w, v, axis, part.stride, 0), axis, 0, part.reach)
+            if asked is not None:
+                asked = moves.spread_out(b.w, asked, axis, part.stride, 0)
+                asked = moves.cut_axis(b.w, asked, axis, 0, part.reach)
+        if not part.direct:
+            n = max(part.limit, part.reach)
+            v = _rotated_into(b, v, part, axis, n)
+            asked = None if asked is None else _rotated_into(b, asked, part, axis, n)
+    there = None if asked is None else moves.as_mask(b.w, asked, "i1")
+    assert v.shape is not None
+    for axis, part in enumerate(parts):
+        if part.direct and (part.stride == 1 or part.size <= 1):
+            continue
+        place = moves.iota(b.w, v.shape, axis)
+        if not part.direct:
+            start = b.integer(part.start) if isinstance(part.start, int) else part.start
+            begin = b.w.op("vector.broadcast", [b.scalar(start)], v.shape, "i32")
+            place = b.w.op("arith.subi", [place, begin], v.shape, "i32")
+            there = both(b, there, within(b, place, part.reach))
+        if part.stride > 1 and part.size > 1:
+            rest = b.w.op("arith.remsi", [place, b.w.constant(part.stride, "i32", v.shape)], v.shape, "i32")
+            zero = b.w.constant(0, "i32", v.shape)
+            there = both(b, there, b.w.op("arith.cmpi", [rest, zero], v.shape, "i1", "predicate = 0 : i64"))
+    return v, there
+
+
+def _rotated_into(b: Body, v: SSA, part: Part, axis: int, n: int) -> SSA:
+    v = moves.pad_axis(b.w, v, axis, 0, n - part.reach)
+    return moves.cut_axis(b.w, moves.rotate(b.w, v, _turned(b, part, n, False), axis), axis, 0, part.limit)
+
+
+def _write_taken(b: Body, ref: Ref, value: Value, index: Index, dynamic: Sequence[Value], mask: Value | None,
+                 add: bool) -> None:  # fmt: skip
+    operands = [*dynamic, *([] if mask is None else [mask])]
+
+    def after(x: Any, new: Any, *rest: Any) -> Any:
+        return write_value(x, new, rest, add=add, index=index, masked=mask is not None)
+
+    new = b.traced(after, [_whole(b, ref), value, *operands])[0]
+    write(b, ref, new, Index(Span(0, n) for n in ref.type.shape), [], None)
+
+
+def _swap(b: Body, xs: list[Any], outs: Sequence[ArrayType], *, used: Sequence[bool], index: Index,
+          masked: bool = False) -> list[Value]:  # fmt: skip
+    ref, value = xs[:2]
+    dynamic, mask, _ = split_operands(index, xs[2:], masked)
+    old = read(b, ref, index, dynamic, mask, value, outs[0]) if used[0] else b.known(0, outs[0])
+    write(b, ref, value, index, dynamic, mask)
+    return [old]
+
+
+_swap.wants_uses = True  # type: ignore[attr-defined]
+
+
+def _addupdate(b: Body, xs: list[Any], outs: Sequence[Any], index: Index, masked: bool = False) -> list[Value]:
+    ref, value = xs[:2]
+    dynamic, mask, _ = split_operands(index, xs[2:], masked)
+    if any(type(e) is Take for e in index) and not ref.in_smem:
+        _write_taken(b, ref, value, index, dynamic, mask, True)
+        return []
+    old = read(b, ref, index, dynamic, mask, None, value.type)
+    write(b, ref, ELEMENTWISE["add"](b, [old, value], ArrayType(value.shape, value.dtype)), index, dynamic, mask)
+    return []
+
+
+# ---------------------------------------------------------------------------- scalar memory
+
+
+def _word_places(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], clip: bool) -> list[list[SSA]]:
+    """For each axis the positions of an access, as indices of scalar memory."""
+    given = iter(dynamic)
+    places = []
+    for entry, limit in zip(index, ref.type.shape, strict=True):
+        start = next(given) if entry.start is None else entry.start  # type: ignore[union-attr]
+        size, stride = (entry.size, entry.stride) if type(entry) is Span else (1, 1)
+        found = []
+        for k in range(size):
+            if isinstance(start, int) or start.known is not None:
+                at = int(start if isinstance(start, int) else start.known) + k * stride
+                found.append(b.w.index(min(max(at, 0), limit - 1)))
+                continue
+            word = b.scalar(start)
+            word = b.scalar_op("arith.addi", word, b.int_constant(k * stride)) if k else word
+            if clip:
+                word = b.scalar_op("arith.maxsi", word, b.int_constant(0))
+                word = b.scalar_op("arith.minsi", word, b.int_constant(limit - 1))
+            found.append(b.as_index(word))
+        places.append(found)
+    return places
+
+
+def _combinations(places: list[list[SSA]]) -> list[list[SSA]]:
+    found: list[list[SSA]] = [[]]
+    for axis in places:
+        found = [[*f, p] for f in found for p in axis]
+    return found
+
+
+def _read_words(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], clip: bool, out: ArrayType) -> Value:
+    places = _combinations(_word_places(b, ref, index, dynamic, clip)) if index else [[b.w.index(0)]]
+    words = [b.w.op("memref.load", [ref.mem, *p], None, ref.mem.element) for p in places]
+    if not out.shape:
+        return Value(out, scalar=_as_scalar(b, words[0], out))
+    shape = physical(out.shape)
+    element = wide(out.dtype)
+    place, found = b.linear_iota(shape), b.w.constant(0, "i32" if element == "i1" else element, shape)
+    for i, word in enumerate(words):
+        here = b.w.op("arith.cmpi", [place, b.w.constant(i, "i32", shape)], shape, "i1", "predicate = 0 : i64")
+        found = b.select(here, b.w.op("vector.broadcast", [word], shape, word.element), found)
+    return Value(out, vector=moves.as_mask(b.w, found, element))
+
+
+def _as_scalar(b: Body, word: SSA, type: ArrayType) -> SSA:
+    if not is_bool(type.dtype):
+        return word
+    return b.w.op("arith.cmpi", [word, b.int_constant(0)], None, "i1", "predicate = 1 : i64")
+
+
+def _write_words(b: Body, ref: Ref, value: Value, index: Index, dynamic: Sequence[Value], mask: Value | None) -> None:
+    places = _combinations(_word_places(b, ref, index, dynamic, mask is not None)) if index else [[b.w.index(0)]]
+    if mask is not None:
+        old = _read_words(b, ref, index, dynamic, True, ArrayType(value.shape, value.dtype))
+        value = ELEMENTWISE["select_n"](b, [mask, old, value], ArrayType(value.shape, value.dtype))
+    for i, place in enumerate(places):
+        word = b.scalar(value) if not value.shape or len(places) == 1 else _word(b, value, i)
+        if word.element == "i1":
+            word = b.w.op("arith.extui", [word], None, "i32")
+        b.w.ops("memref.store", [word, ref.mem, *place], [])
+
+
+def _word(b: Body, value: Value, i: int) -> SSA:
+    """One element of a value, by its row-major place."""
+    v = b.vector(value)
+    assert v.shape is not None
+    starts, rest = [], i
+    for n in reversed(v.shape):
+        starts.append(rest % n)
+        rest //= n
+    return b.first(moves.cut(b.w, v, starts[::-1], [1] * len(v.shape)))
+
+
+# ---------------------------------------------------------------------------- atomics
+
+_COMBINE = {"add": "add", "max": "max", "min": "min", "and": "and", "or": "or", "xor": "xor"}
+
+
+def _atomic_rmw(b: Body, xs: list[Any], outs: Sequence[ArrayType], *, index: Index, masked: bool, kind: str,
+                wanted: bool) -> list[Value]:  # fmt: skip
+    ref, value = xs[:2]
+    dynamic, mask, _ = split_operands(index, xs[2:], masked)
+    type = ArrayType(value.shape, value.dtype)
+    old = read(b, ref, index, dynamic, mask, None, type)
+    new = value if kind == "xchg" else ELEMENTWISE[_COMBINE[kind]](b, [old, value], type)
+    write(b, ref, new, index, dynamic, mask)
+    return [old] if wanted else []
+
+
+def _atomic_cas(b: Body, xs: list[Any], outs: Sequence[ArrayType], *, index: Index, masked: bool,
+                wanted: bool) -> list[Value]:  # fmt: skip
+    ref, expected, value = xs[:3]
+    dynamic, mask, _ = split_operands(index, xs[3:], masked)
+    type = ArrayType(value.shape, value.dtype)
+    old = read(b, ref, index, dynamic, mask, None, type)
+    same = ELEMENTWISE["eq"](b, [old, expected], ArrayType(value.shape, bool))
+    write(b, ref, ELEMENTWISE["select_n"](b, [same, old, value], type), index, dynamic, mask)
+    return [old] if wanted else []
+
+
+RULES: dict[str, Rule] = {
+    "get": _get, "swap": _swap, "addupdate": _addupdate, "atomic_rmw": _atomic_rmw, "atomic_cas": _atomic_cas,
+}  # fmt: skip
+__all__ = ["RULES", "Point", "is_float", "math", "stored"]

@@ -1,0 +1,152 @@
+"""Reductions, positions of extrema, and prefix sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core.primitives.compare import eq_p, ne_p, or_p, select_n_p
+from ...core.primitives.convert import convert_element_type
+from ...core.primitives.reduce import reduce_max_p, reduce_min_p
+from ...core.primitives.shape import broadcast_in_dim_p, iota_p
+from ...core.types import BOOL, ArrayType, is_bool, is_float, is_unsigned
+from .. import moves
+from ..body import Body, Rule
+from ..text import SSA, Shape
+from ..values import Value, physical
+from .elementwise import flipped
+from .shape import axis_of
+
+# Kind -> operation on floats, on integers; the reductions that libtpu has across a vector.
+OPERATIONS = {
+    "add": ("arith.addf", "arith.addi"), "mul": ("arith.mulf", "arith.muli"), "max": ("arith.maximumf", "arith.maxsi"),
+    "min": ("arith.minimumf", "arith.minsi"), "and": (None, "arith.andi"), "or": (None, "arith.ori"),
+    "xor": (None, "arith.xori"),
+}  # fmt: skip
+_VECTOR_KIND = {
+    ("add", "f32"): "add", ("add", "i32"): "add", ("max", "f32"): "maximumf", ("min", "f32"): "minimumf",
+    ("max", "i32"): "maxsi", ("min", "i32"): "minsi",
+}  # fmt: skip
+_NEUTRAL = {"add": 0, "mul": 1, "and": -1, "or": 0, "xor": 0}
+
+
+def neutral(kind: str, element: str) -> Any:
+    """The number that a reduction starts from."""
+    if kind in ("max", "min"):
+        least = -np.inf if element == "f32" else -(2**31)
+        greatest = np.inf if element == "f32" else 2**31 - 1
+        return least if kind == "max" else greatest
+    return _NEUTRAL[kind]
+
+
+def combined(b: Body, kind: str, x: SSA, y: SSA) -> SSA:
+    name = OPERATIONS[kind][x.element != "f32"]
+    return b.w.op(str(name), [x, y], x.shape, x.element)
+
+
+def reduced(b: Body, kind: str, x: SSA, axis: int) -> SSA:
+    """A 32-bit vector reduced along one axis, which stays with size 1."""
+    assert x.shape is not None
+    if x.shape[axis] == 1:
+        return x
+    kept = tuple(1 if d == axis else n for d, n in enumerate(x.shape))
+    vector_kind = _VECTOR_KIND.get((kind, x.element))
+    if vector_kind is None:
+        return _halved(b, kind, x, axis)
+    gone = tuple(n for d, n in enumerate(x.shape) if d != axis)
+    start = b.w.constant(neutral(kind, x.element), x.element, gone)
+    made = b.w.op("vector.multi_reduction", [x, start], gone, x.element,
+                  f"kind = #vector.kind<{vector_kind}>, reduction_dims = array<i64: {axis}>")  # fmt: skip
+    return moves.cast(b.w, made, kept)
+
+
+def _halved(b: Body, kind: str, x: SSA, axis: int) -> SSA:
+    while x.shape is not None and x.shape[axis] > 1:
+        n = x.shape[axis]
+        half = n // 2
+        pair = combined(b, kind, moves.cut_axis(b.w, x, axis, 0, half), moves.cut_axis(b.w, x, axis, half, half))
+        x = moves.concatenate(b.w, [pair, moves.cut_axis(b.w, x, axis, 2 * half, 1)], axis) if n % 2 else pair
+    return x
+
+
+def _reduce(kind: str) -> Rule:
+    def rule(b: Body, xs: list[Value], out: ArrayType, axes: Sequence[int], **params: Any) -> Value:
+        (x,) = xs
+        v = b.vector(x)
+        empty = [d for d in axes if not x.shape[d]]
+        if empty:
+            return b.known({"max": -np.inf, "min": np.inf}.get(kind, neutral(kind, "i32")), out)
+        mask = v.element == "i1"
+        how = {"and": "min", "or": "max"}.get(kind, kind) if mask else kind
+        unsigned = is_unsigned(x.dtype) and how in ("max", "min")
+        v = moves.as_words(b.w, v)
+        v = flipped(b, v) if unsigned else v
+        for d in axes:
+            v = reduced(b, how, v, axis_of(len(x.shape), d))
+        v = flipped(b, v) if unsigned else v
+        v = moves.reshape(b.w, v, physical(out.shape))
+        return b.value(out, moves.as_mask(b.w, v, "i1") if mask else v, rounded=not mask)
+
+    return rule
+
+
+# ---------------------------------------------------------------------------- positions
+
+
+def _position(b: Body, xs: list[Value], out: ArrayType, axes: Sequence[int], index_dtype: Any, largest: bool) -> Value:
+    (axis,) = axes
+    shape = xs[0].shape
+
+    def places(x: Any) -> Any:
+        x = convert_element_type(x, np.dtype(np.int32)) if is_bool(x.dtype) else x
+        best = (reduce_max_p if largest else reduce_min_p).bind(x, axes=(axis,))
+        kept = tuple(d for d in range(len(shape)) if d != axis)
+        best = broadcast_in_dim_p.bind(best, shape=shape, broadcast_dimensions=kept)
+        found = eq_p.bind(x, best)
+        found = or_p.bind(found, ne_p.bind(x, x)) if is_float(x.dtype) else found
+        place = iota_p.bind(dtype=np.dtype(np.int32), shape=shape, dimension=axis)
+        far = broadcast_in_dim_p.bind(np.int32(shape[axis]), shape=shape, broadcast_dimensions=())
+        return convert_element_type(reduce_min_p.bind(select_n_p.bind(found, far, place), axes=(axis,)), index_dtype)
+
+    return b.traced(places, xs)[0]
+
+
+# ---------------------------------------------------------------------------- prefixes
+
+
+def _cumulative(kind: str) -> Rule:
+    def rule(b: Body, xs: list[Value], out: ArrayType, axis: int, reverse: bool) -> Value:
+        v = b.vector(xs[0])
+        unsigned = is_unsigned(out.dtype) and kind in ("max", "min")
+        v = flipped(b, v) if unsigned else v
+        v = prefixes(b, v, axis_of(len(out.shape), axis), reverse, lambda x, y: combined(b, kind, x, y),
+                     neutral(kind, v.element))  # fmt: skip
+        return b.value(out, flipped(b, v) if unsigned else v)
+
+    return rule
+
+
+def prefixes(b: Body, v: SSA, axis: int, reverse: bool, combine: Callable[[SSA, SSA], SSA], start: Any) -> SSA:
+    """All prefixes of a vector combined along an axis, in log2(n) steps of twice the distance each."""
+    shape: Shape | None = v.shape
+    assert shape is not None
+    step = 1
+    while step < shape[axis]:
+        before, after = (-step, step) if reverse else (step, -step)
+        v = combine(v, moves.pad_axis(b.w, v, axis, before, after, start))
+        step *= 2
+    return v
+
+
+RULES: dict[str, Rule] = {
+    "reduce_sum": _reduce("add"), "reduce_prod": _reduce("mul"), "reduce_max": _reduce("max"),
+    "reduce_min": _reduce("min"), "reduce_and": _reduce("and"), "reduce_or": _reduce("or"),
+    "reduce_xor": _reduce("xor"),
+    "argmax": lambda b, xs, out, **params: _position(b, xs, out, **params, largest=True),
+    "argmin": lambda b, xs, out, **params: _position(b, xs, out, **params, largest=False),
+    "cumsum": _cumulative("add"), "cumprod": _cumulative("mul"), "cummax": _cumulative("max"),
+    "cummin": _cumulative("min"),
+}  # fmt: skip
+__all__ = ["BOOL", "RULES"]

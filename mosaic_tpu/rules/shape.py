@@ -1,0 +1,208 @@
+"""Shapes: broadcasts, reshapes, slices, pads, concatenations, and slices at computed positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core.types import ArrayType
+from .. import moves
+from ..body import Body, Rule
+from ..text import SSA
+from ..values import Value, physical, wide
+
+
+def axis_of(rank: int, axis: int) -> int:
+    """An axis of a value as an axis of its physical shape."""
+    return axis + max(2 - rank, 0)
+
+
+def _moved(b: Body, x: Value, out: ArrayType, vector: SSA) -> Value:
+    """A value whose elements only moved."""
+    return b.value(out, vector, rounded=False)
+
+
+def _broadcast(b: Body, xs: list[Value], out: ArrayType, shape: Any, broadcast_dimensions: Sequence[int]) -> Value:
+    (x,) = xs
+    if x.shape == out.shape:
+        return x
+    if not x.shape or x.known is not None:
+        return b.spread(Value(ArrayType((), x.dtype), x.vector, x.narrow, x.scalar, 1, x.known), out.shape)
+    ones = [1] * len(shape)
+    for d, n in zip(broadcast_dimensions, x.shape, strict=True):
+        ones[d] = n
+    placed = moves.reshape(b.w, b.vector(x), physical(tuple(ones)))
+    return _moved(b, x, out, moves.broadcast(b.w, placed, physical(out.shape)))
+
+
+def _reshape(b: Body, xs: list[Value], out: ArrayType, **params: Any) -> Value:
+    (x,) = xs
+    if x.shape == out.shape:
+        return x
+    if x.known is not None:
+        return Value(ArrayType(out.shape, out.dtype), known=x.known)
+    if not out.shape and x.scalar is not None:
+        return Value(out, scalar=x.scalar)
+    if physical(x.shape) == physical(out.shape):
+        return Value(ArrayType(out.shape, out.dtype), b.vector(x), x.narrow, x.scalar)
+    return _moved(b, x, out, moves.reshape(b.w, b.vector(x), physical(out.shape)))
+
+
+def _transpose(b: Body, xs: list[Value], out: ArrayType, permutation: Sequence[int]) -> Value:
+    (x,) = xs
+    if len(x.shape) < 2:
+        return x
+    return _moved(b, x, out, moves.transpose(b.w, b.vector(x), permutation))
+
+
+def _rev(b: Body, xs: list[Value], out: ArrayType, dimensions: Sequence[int]) -> Value:
+    v = b.vector(xs[0])
+    for d in dimensions:
+        v = moves.reverse(b.w, v, axis_of(len(out.shape), d))
+    return _moved(b, xs[0], out, v)
+
+
+def _slice(b: Body, xs: list[Value], out: ArrayType, start_indices: Sequence[int], limit_indices: Sequence[int],
+           strides: Sequence[int] | None) -> Value:  # fmt: skip
+    (x,) = xs
+    if x.known is not None:
+        return Value(ArrayType(out.shape, out.dtype), known=x.known)
+    rank = len(x.shape)
+    lead = (0,) * max(2 - rank, 0)
+    steps = strides or (1,) * rank
+    sizes = [(n - 1) * s + 1 if n else 0 for n, s in zip(out.shape, steps, strict=True)]
+    v = moves.cut(b.w, b.vector(x), (*lead, *start_indices), (*(1 for _ in lead), *sizes))
+    for d, step in enumerate(steps):
+        v = moves.strided(b.w, v, axis_of(rank, d), step)
+    return _moved(b, x, out, v)
+
+
+def _iota(b: Body, xs: list[Value], out: ArrayType, *, dtype: Any, shape: Any, dimension: int) -> Value:
+    from .elementwise import convert
+
+    places = moves.iota(b.w, physical(out.shape), axis_of(len(out.shape), dimension))
+    return convert(b, Value(ArrayType(out.shape, np.dtype(np.int32)), vector=places), ArrayType(out.shape, out.dtype))
+
+
+def _pad(b: Body, xs: list[Value], out: ArrayType, padding_config: Any) -> Value:
+    x, value = xs
+    rank = len(x.shape)
+    number = value.known if value.known is not None else 0
+    v = b.vector(x)
+    inside = None if value.known is not None else b.w.constant(1, "i32", physical(x.shape))
+    for d, (low, high, between) in enumerate(padding_config):
+        axis = axis_of(rank, d)
+        v = _padded(b, v, axis, low, high, between, number)
+        inside = None if inside is None else _padded(b, inside, axis, low, high, between, 0)
+    if inside is not None:
+        rest = b.vector(b.spread(value, out.shape))
+        v = b.select(moves.as_mask(b.w, inside, "i1"), v, rest)
+    return _moved(b, x, out, v)
+
+
+def _padded(b: Body, v: SSA, axis: int, low: int, high: int, between: int, number: Any) -> SSA:
+    assert v.shape is not None
+    if between and v.shape[axis] > 1:
+        n = v.shape[axis]
+        v = moves.spread_out(b.w, v, axis, between + 1, number)
+        v = moves.cut_axis(b.w, v, axis, 0, (n - 1) * (between + 1) + 1)
+    return moves.pad_axis(b.w, v, axis, low, high, number) if low or high else v
+
+
+def _concatenate(b: Body, xs: list[Value], out: ArrayType, dimension: int) -> Value:
+    axis = axis_of(len(out.shape), dimension)
+    return _moved(b, xs[0], out, moves.concatenate(b.w, [b.vector(x) for x in xs], axis))
+
+
+def _split(b: Body, xs: list[Value], outs: Sequence[ArrayType], sizes: Sequence[int], axis: int) -> list[Value]:
+    v, start, found = b.vector(xs[0]), 0, []
+    for out, size in zip(outs, sizes, strict=True):
+        found.append(_moved(b, xs[0], out, moves.cut_axis(b.w, v, axis_of(len(out.shape), axis), start, size)))
+        start += size
+    return found
+
+
+# ---------------------------------------------------------------------------- computed positions
+
+
+def _start(b: Body, x: Value, room: int) -> SSA:
+    """A start brought to 0 .. room."""
+    low = b.scalar_op("arith.maxsi", b.scalar(x), b.int_constant(0))
+    return b.scalar_op("arith.minsi", low, b.int_constant(room))
+
+
+def window(b: Body, v: SSA, starts: Sequence[SSA | int], sizes: Sequence[int]) -> SSA:
+    """The part of a vector that starts at computed positions, within it."""
+    assert v.shape is not None
+    for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+        n = v.shape[axis]
+        if isinstance(start, int):
+            v = moves.cut_axis(b.w, v, axis, start, size)
+        elif size != n:
+            back = b.scalar_op("arith.subi", b.int_constant(n), start)
+            v = moves.rotate(b.w, v, b.scalar_op("arith.remsi", back, b.int_constant(n)), axis)
+            v = moves.cut_axis(b.w, v, axis, 0, size)
+        assert v.shape is not None
+    return v
+
+
+def replaced(b: Body, v: SSA, part: SSA, starts: Sequence[SSA | int]) -> SSA:
+    """A vector with a part written at computed positions, within it."""
+    assert v.shape is not None and part.shape is not None
+    mask = None
+    for axis, start in enumerate(starts):
+        n, size = v.shape[axis], part.shape[axis]
+        if size == n:
+            continue
+        place = moves.iota(b.w, tuple(v.shape), axis)
+        if isinstance(start, int):
+            part = moves.pad_axis(b.w, part, axis, start, n - size - start)
+            start = b.int_constant(start)
+        else:
+            part = moves.rotate(b.w, moves.pad_axis(b.w, part, axis, 0, n - size), start, axis)
+        whole = b.w.op("vector.broadcast", [start], v.shape, "i32")
+        offset = b.w.op("arith.subi", [place, whole], v.shape, "i32")
+        mask = both(b, mask, within(b, offset, size))
+        assert part.shape is not None
+    return part if mask is None else b.select(mask, part, v)
+
+
+def within(b: Body, x: SSA, size: int) -> SSA:
+    """0 <= x < size."""
+    low = b.w.op("arith.cmpi", [x, b.w.constant(0, "i32", x.shape)], x.shape, "i1", "predicate = 5 : i64")
+    high = b.w.op("arith.cmpi", [x, b.w.constant(size, "i32", x.shape)], x.shape, "i1", "predicate = 2 : i64")
+    return b.w.op("arith.andi", [low, high], x.shape, "i1")
+
+
+def both(b: Body, x: SSA | None, y: SSA) -> SSA:
+    return y if x is None else b.w.op("arith.andi", [x, y], y.shape, "i1")
+
+
+def _dynamic_slice(b: Body, xs: list[Value], out: ArrayType, slice_sizes: Sequence[int]) -> Value:
+    x, *starts = xs
+    lead = [0] * max(2 - len(x.shape), 0)
+    at = [_place(b, s, n - size) for s, n, size in zip(starts, x.shape, slice_sizes, strict=True)]
+    return _moved(b, x, out, window(b, b.vector(x), [*lead, *at], [*(1 for _ in lead), *slice_sizes]))
+
+
+def _place(b: Body, start: Value, room: int) -> SSA | int:
+    if start.known is not None or not room:
+        return min(max(int(start.known or 0), 0), room)
+    return _start(b, start, room)
+
+
+def _dynamic_update_slice(b: Body, xs: list[Value], out: ArrayType) -> Value:
+    x, part, *starts = xs
+    lead = [0] * max(2 - len(x.shape), 0)
+    at = [_place(b, s, n - size) for s, n, size in zip(starts, x.shape, part.shape, strict=True)]
+    return _moved(b, x, out, replaced(b, b.vector(x), b.vector(part), [*lead, *at]))
+
+
+RULES: dict[str, Rule] = {
+    "broadcast_in_dim": _broadcast, "reshape": _reshape, "squeeze": _reshape, "expand_dims": _reshape,
+    "transpose": _transpose, "rev": _rev, "slice": _slice, "iota": _iota, "pad": _pad, "concatenate": _concatenate,
+    "split": _split, "dynamic_slice": _dynamic_slice, "dynamic_update_slice": _dynamic_update_slice,
+}  # fmt: skip
+__all__ = ["RULES", "axis_of", "both", "replaced", "wide", "window", "within"]
