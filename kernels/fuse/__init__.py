@@ -5,6 +5,6 @@
 Loops and branches stay, the Programs in them are fused.
 """
 
-from .fusion import FusedKernel, Fusion, fuse, plan
+from .fusion import Account, Boundary, FusedKernel, Fusion, fuse, plan
 
-__all__ = ["FusedKernel", "Fusion", "fuse", "plan"]
+__all__ = ["Account", "Boundary", "FusedKernel", "Fusion", "fuse", "plan"]

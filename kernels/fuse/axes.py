@@ -122,7 +122,14 @@ def _contract(eqn: Eqn, fresh: Fresh) -> Relation:
 
 MAPS = frozenset(
     p
-    for p in (*elementwise.PRIMITIVES, *special.PRIMITIVES, *compare.PRIMITIVES, *convert.PRIMITIVES, shape.copy_p, name_p)
+    for p in (
+        *elementwise.PRIMITIVES,
+        *special.PRIMITIVES,
+        *compare.PRIMITIVES,
+        *convert.PRIMITIVES,
+        shape.copy_p,
+        name_p,
+    )
     if p is not convert.bitcast_convert_type_p
 )
 MONOIDS = frozenset(
@@ -145,6 +152,9 @@ RULES: dict[Primitive, Rule] = {
 }
 
 
+PARTIAL = frozenset((shape.reshape_p, shape.squeeze_p, convert.bitcast_convert_type_p))
+
+
 def why_not(eqn: Eqn) -> str | None:
     """Why an equation stays outside of kernels made by fusion; None where it may go in."""
     if eqn.effects:
@@ -159,6 +169,8 @@ def why_not(eqn: Eqn) -> str | None:
             return "random keys and float0 are types of the trace"
         if 0 in t.shape:
             return "an array in it is empty"
+    if eqn.primitive in PARTIAL and relate(eqn, Fresh()) is None:
+        return "its axes are cut anew"
     return None
 
 

@@ -99,9 +99,7 @@ class Body:
         yes = Program(tuple(rename.values()), eqns, (), name="taken")
         no = Program(tuple(Var(v.type) for v in free), (), (), name="skipped")
         index = self.converted(condition, INT32)
-        effects = frozenset(
-            Effect(e.kind, e.operand + 1) if isinstance(e.operand, int) else e for e in yes.effects
-        )
+        effects = frozenset(Effect(e.kind, e.operand + 1) if isinstance(e.operand, int) else e for e in yes.effects)
         self.eqns.append(Eqn(cond_p, (index, *free), (), {"branches": (no, yes)}, effects, self._source))
 
     @property
@@ -148,7 +146,7 @@ class Builder:
         return [v for v in self.group.inputs if v in read]
 
     def block(self, v: Var, name: str, fill: Any = None) -> Block:
-        axes, array = self.group.axes[v], v.type.strong()  # type: ignore[union-attr]
+        axes, array = self.group.axes[v], ArrayType(v.type.shape, v.type.dtype)  # type: ignore[union-attr]
         sizes = self.shape(axes)
         place = {x: i for i, x in enumerate(self.tiling.grid)}
         entries = tuple(None if x is None else place.get(x) for x in axes)

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ...core.errors import ArgumentError
-from ...core.ir import Eqn, Program, Var
+from ...core.ir import Eqn, Program
 from ...core.rewrite import eliminate_dead
+from ...lang.cost import program_cost
 from ...lang.kernel import Kernel
 from ...lang.primitive import kernel_call_p
 from ...lang.target import Target, target_of
+from ..cost import bytes_moved
 from ..template import Loops, Tiles
+from .axes import nbytes
 from .build import Builder
 from .flatten import BODIES, inline_calls, map_bodies
 from .names import name_of
-from .plan import Boundary, Planner, Unit
+from .plan import Planner, Unit
 from .tiles import Choose, Tiling
 
 
@@ -33,16 +37,41 @@ class FusedKernel:
 
 
 @dataclass(frozen=True)
+class Boundary:
+    """A value that goes through memory between two units, and why they are not one kernel."""
+
+    producer: str
+    consumer: str
+    value: str
+    bytes: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Account:
+    """What a plan moves and computes, beside one kernel for each operation."""
+
+    bytes_before: int
+    bytes_after: int
+    flops_before: int
+    flops_after: int
+
+
+@dataclass(frozen=True)
 class Fusion:
-    """A fused Program and its account. `inner` are those of the Programs in loops and branches."""
+    """A fused Program and its account; `inner` are those of the Programs in loops and branches, in order."""
 
     program: Program
     kernels: tuple[FusedKernel, ...]
-    boundaries: tuple[tuple[str, str, str, str], ...]  # producer, consumer, type of the value, reason
-    glue: tuple[tuple[str, str], ...]  # operation, reason
-    before: int
-    after: int
+    glue: tuple[tuple[str, str], ...]  # operation, why it is in no kernel
     inner: tuple[Fusion, ...] = ()
+    boundaries: tuple[Boundary, ...] = ()
+    account: Account | None = None
+
+    @property
+    def every_kernel(self) -> tuple[FusedKernel, ...]:
+        """The kernels of this Program and of those within it."""
+        return (*self.kernels, *(k for one in self.inner for k in one.every_kernel))
 
 
 def machine_of(target: str | Target) -> Target:
@@ -63,15 +92,16 @@ def fuse(program: Program, target: str | Target, tiles: Any = None) -> Program:
     return plan(program, target, tiles).program
 
 
-def plan(program: Program, target: str | Target, tiles: Any = None) -> Fusion:
-    """The fused Program with its kernels, boundaries, and bytes before and after."""
-    return _Fuser(machine_of(target), tiles).run(program)
+def plan(program: Program, target: str | Target, tiles: Any = None, explained: bool = False) -> Fusion:
+    """The fused Program with its kernels; `explained`: with the boundaries between them, and bytes before and after."""
+    return _Fuser(machine_of(target), tiles, explained).run(program)
 
 
 class _Fuser:
-    def __init__(self, target: Target, tiles: Any):
-        self.target, self.tiles = target, tiles
+    def __init__(self, target: Target, tiles: Any, explained: bool):
+        self.target, self.explained = target, explained
         self.choose: Choose | None = tiles if callable(tiles) else None
+        self.named: Mapping[str, Tiles] = tiles if isinstance(tiles, Mapping) else {}
 
     def run(self, program: Program) -> Fusion:
         program = eliminate_dead(inline_calls(program))[0]
@@ -81,65 +111,74 @@ class _Fuser:
             inner.append(self.run(body))
             return inner[-1].program
 
-        if any(e.primitive in BODIES for e in program.eqns):
-            program = program.replace(eqns=[map_bodies(e, fused) for e in program.eqns])
-        planner = Planner(program, self.target, self.choose).run()
-        return self._assemble(planner, tuple(inner))
+        within: list[list[Fusion]] = []  # of each equation
+        eqns = []
+        for eqn in program.eqns:
+            known = len(inner)
+            eqns.append(map_bodies(eqn, fused) if eqn.primitive in BODIES else eqn)
+            within.append(inner[known:])
+        planner = Planner(program.replace(eqns=eqns), self.target, self.choose).run()
+        return self._assemble(program, planner, inner, within)
 
-    def _assemble(self, planner: Planner, inner: tuple[Fusion, ...]) -> Fusion:
-        kernels: dict[int, FusedKernel] = {}
-        for unit in planner.units:
-            if unit.group is not None and planner.is_kernel(unit):
-                kernels[id(unit)] = self._kernel(planner, unit)
+    def _assemble(self, before: Program, planner: Planner, inner: list[Fusion], within: list[list[Fusion]]) -> Fusion:
+        kernels: dict[int, FusedKernel] = {
+            id(unit): self._kernel(planner, unit) for unit in planner.units if planner.is_kernel(unit)
+        }
         eqns: list[Eqn] = []
+        glue: list[Unit] = []
         done: set[int] = set()
-        for unit in _ordered(planner):
+        for unit in in_order(planner):
             if id(unit) in kernels:
                 eqns.append(_call(planner, unit, kernels[id(unit)].kernel))
                 continue
-            numbers = unit.group.eqns if unit.group is not None else unit.numbers
-            for i in (*_left_out(planner, unit), *numbers):
+            glue.append(unit)
+            for i in unit.group.eqns if unit.group is not None else unit.numbers:
                 if i not in done:
                     done.add(i)
                     eqns.append(planner.program.eqns[i])
         program = eliminate_dead(planner.program.replace(eqns=eqns))[0]
-        return Fusion(program, tuple(kernels.values()), (), (), 0, 0, inner)
+        names = [(_label(planner, u, kernels), planner.glue_reason(u)) for u in glue]
+        names = [(name, why) for name, why in names if name != "kernel_call"]
+        fusion = Fusion(program, tuple(kernels.values()), tuple(names), tuple(inner))
+        if not self.explained:
+            return fusion
+        return replace(
+            fusion, boundaries=_boundaries(planner, kernels), account=_account(before, program, planner, within)
+        )
 
     def _kernel(self, planner: Planner, unit: Unit) -> FusedKernel:
         assert unit.group is not None and unit.tiling is not None
         group, tiling = unit.group, unit.tiling
         name = name_of(group, tiling, planner.eqns)
-        if isinstance(self.tiles, Mapping) and name in self.tiles:
-            tiling = planner.tiled(unit, self.tiles[name])
+        if name in self.named:
+            tiling = planner.tiled(unit, self.named[name])
         self._check(name, tiling)
         made = Builder(group, tiling, planner.eqns, name).build()
         operations = tuple(planner.eqns[i].primitive.name for i in group.eqns)
         return FusedKernel(made, operations, tiling.loops, tiling.tiles, tiling.bytes)
 
     def _check(self, name: str, tiling: Tiling) -> None:
-        pass
+        if tiling.refused is not None:
+            raise ArgumentError(
+                f"fused kernel {name}: tiles {tiling.tiles} for loops of {tiling.loops.sizes}: {tiling.refused}",
+                "use smaller tiles, or leave them to the target")  # fmt: skip
 
 
 def _call(planner: Planner, unit: Unit, kernel: Kernel) -> Eqn:
     """The kernel on what it reads; a contraction of a value with itself reads it twice."""
-    assert unit.group is not None
     inputs = [planner.aliases.get(v, v) for v in unit.reads]
     return Eqn(kernel_call_p, inputs, unit.writes, {"kernel": kernel}, source=planner.eqns[unit.last].source)
 
 
-def _left_out(planner: Planner, unit: Unit) -> Sequence[int]:
-    """The copied equations that an equation outside of kernels needs."""
-    return ()
-
-
-def _ordered(planner: Planner) -> list[Unit]:
+def in_order(planner: Planner) -> list[Unit]:
     """Units so that each comes after what it reads, otherwise by their first equation; effects stay in order."""
     units = planner.units
     after: dict[int, list[Unit]] = {id(u): [] for u in units}
     waiting = {id(u): 0 for u in units}
     effect: Unit | None = None
     for unit in units:
-        makers = {id(p): p for v in unit.reads if (p := planner.producer.get(planner.aliases.get(v, v)))}
+        reads = (planner.aliases.get(v, v) for v in unit.reads)
+        makers = {id(p): p for v in reads if (p := planner.producer.get(v))}
         if unit.group is None and planner.eqns[unit.first].effects:
             if effect is not None:
                 makers[id(effect)] = effect
@@ -148,18 +187,61 @@ def _ordered(planner: Planner) -> list[Unit]:
         waiting[id(unit)] = len(makers)
         for maker in makers.values():
             after[id(maker)].append(unit)
-    ready = [(u.first, i, u) for i, u in enumerate(units) if not waiting[id(u)]]
+    place = {id(u): i for i, u in enumerate(units)}
+    ready = [(u.first, place[id(u)]) for u in units if not waiting[id(u)]]
     heapq.heapify(ready)
     found: list[Unit] = []
     while ready:
-        _, i, unit = heapq.heappop(ready)
+        unit = units[heapq.heappop(ready)[1]]
         found.append(unit)
         for other in after[id(unit)]:
             waiting[id(other)] -= 1
             if not waiting[id(other)]:
-                heapq.heappush(ready, (other.first, len(units) + len(found), other))
+                heapq.heappush(ready, (other.first, place[id(other)]))
     assert len(found) == len(units)
     return found
 
 
-__all__ = ["Boundary", "FusedKernel", "Fusion", "fuse", "plan"]
+# ---------------------------------------------------------------------------- account
+
+
+def _label(planner: Planner, unit: Unit, kernels: Mapping[int, FusedKernel]) -> str:
+    if id(unit) in kernels:
+        return kernels[id(unit)].kernel.name
+    eqn = planner.eqns[unit.last]
+    return eqn.params["kernel"].name if eqn.primitive is kernel_call_p else eqn.primitive.name
+
+
+def _boundaries(planner: Planner, kernels: Mapping[int, FusedKernel]) -> tuple[Boundary, ...]:
+    found: Counter[Boundary] = Counter()
+    for unit in planner.units:
+        for v in unit.writes:
+            for other in dict.fromkeys(planner.consumers.get(v, ())):
+                one, two = (_label(planner, u, kernels) for u in (unit, other))
+                found[Boundary(one, two, v.type.show(), nbytes(v), planner.reason(unit, other))] += 1
+    return tuple(found)
+
+
+def _account(before: Program, after: Program, planner: Planner, within: list[list[Fusion]]) -> Account:
+    apart = sum(
+        _body_bytes(e, inner, "bytes_before") if inner else planner.alone(i)
+        for i, (e, inner) in enumerate(zip(before.eqns, within, strict=True))
+    )
+    bodies = {e.outputs: inner for e, inner in zip(planner.program.eqns, within, strict=True)}
+    together = 0
+    for eqn in after.eqns:
+        inner = bodies.get(eqn.outputs, [])
+        if eqn.primitive is kernel_call_p:
+            together += bytes_moved(eqn.params["kernel"])
+        else:
+            together += _body_bytes(eqn, inner, "bytes_after") if inner else planner.alone_eqn(eqn)
+    return Account(apart, together, program_cost(before).flops, program_cost(after).flops)
+
+
+def _body_bytes(eqn: Eqn, inner: list[Fusion], which: str) -> int:
+    """The bytes of a loop or branch: those of its Programs, as often as is known; of branches, the most."""
+    found = [getattr(f.account, which) for f in inner]
+    return max(found) if eqn.primitive.name == "cond" else sum(found) * eqn.params.get("length", 1)
+
+
+__all__ = ["Account", "Boundary", "FusedKernel", "Fusion", "fuse", "plan"]

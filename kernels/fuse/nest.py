@@ -10,8 +10,9 @@ is computed from the sum is computed in the last cell.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ...core.ir import Eqn, Var
 from ...core.primitives.contract import dot_general_p
@@ -58,7 +59,9 @@ def single(number: int, copies: Sequence[int], eqns: Sequence[Eqn], fresh: Fresh
             axes[atom] = own
         sums = {i: found.reduced} if found.reduced else {}
         inputs = tuple(dict.fromkeys(a for a in eqns[i].inputs if type(a) is Var))
-        one: Group | None = Group((i,), frozenset((i,)) if i == number else frozenset(), axes, sums, found.whole, inputs)
+        one: Group | None = Group(
+            (i,), frozenset((i,)) if i == number else frozenset(), axes, sums, found.whole, inputs
+        )
         one = _equal(one, same)
         group = one if group is None or one is None else join(group, one, eqns)
         if group is None:
@@ -80,6 +83,9 @@ def join(a: Group, b: Group, eqns: Sequence[Eqn]) -> Group | None:
 
 def _equal(group: Group, same: Iterable[tuple[Axes, Axes]]) -> Group | None:
     """A group with loops made one."""
+    same = [pair for pair in dict.fromkeys(same) if pair[0] != pair[1]]
+    if not same:
+        return group
     parent: dict[int, int] = {}
 
     def find(loop: int) -> int:
@@ -96,16 +102,24 @@ def _equal(group: Group, same: Iterable[tuple[Axes, Axes]]) -> Group | None:
                 parent[max(x, y)] = min(x, y)
     if not parent:
         return group
+    known: dict[Axes, Axes | None] = {}
     axes: dict[Var, Axes] = {}
     for v, own in group.axes.items():
-        if any(x in parent for x in own):
-            own = tuple(None if x is None else find(x) for x in own)
-            loops = [x for x in own if x is not None]
-            if len(set(loops)) < len(loops):
-                return None
-        axes[v] = own
+        if own not in known:
+            known[own] = _renamed(own, find)
+        new = known[own]
+        if new is None:
+            return None
+        axes[v] = new
     sums = {i: frozenset(map(find, loops)) for i, loops in group.sums.items()}
     return Group(group.eqns, group.owned, axes, sums, frozenset(map(find, group.whole)), group.inputs)
+
+
+def _renamed(axes: Axes, find: Callable[[int], int]) -> Axes | None:
+    """Axes along the loops that theirs have become; None where two have become one."""
+    found = tuple(None if x is None else find(x) for x in axes)
+    loops = [x for x in found if x is not None]
+    return found if len(set(loops)) == len(loops) else None
 
 
 # ---------------------------------------------------------------------------- loops
@@ -113,7 +127,7 @@ def _equal(group: Group, same: Iterable[tuple[Axes, Axes]]) -> Group | None:
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """A loop nest. `order` has every loop once; `after` are the values computed from sums that are carried."""
+    """A loop nest: every loop once in `order`, and the values that leave it."""
 
     order: tuple[int, ...]
     carry: frozenset[int]
@@ -129,13 +143,13 @@ class Nest:
 def after_sums(group: Group, eqns: Sequence[Eqn], carried: Iterable[int]) -> dict[Var, frozenset[int]]:
     """For each value, the reductions among `carried` that it is computed from."""
     carried = frozenset(carried)
-    found: dict[Var, frozenset[int]] = {}
+    found: dict[Any, frozenset[int]] = {}
     if not carried:
         return found
     for i in group.eqns:
         mine = frozenset((i,)) if i in carried else NONE
         for a in eqns[i].inputs:
-            if type(a) is Var and a in found:
+            if a in found and not found[a] <= mine:
                 mine |= found[a]
         if mine:
             found.update((v, mine) for v in eqns[i].outputs)
@@ -144,31 +158,31 @@ def after_sums(group: Group, eqns: Sequence[Eqn], carried: Iterable[int]) -> dic
 
 def nest_of(group: Group, eqns: Sequence[Eqn], outputs: Sequence[Var]) -> Nest:
     """The loops of a group whose results are `outputs`."""
-    sizes: dict[int, None] = {}
-    for v in _by_weight(group, eqns):
-        sizes.update(dict.fromkeys(x for x in group.axes[v] if x is not None))
-    every = frozenset(sizes)
-    whole, carry = _classify(group, eqns, outputs, every)
-    return Nest(tuple(sizes), carry, whole, _matrix(group, eqns, carry, whole), tuple(outputs))
+    order: dict[int | None, None] = {}
+    for axes in dict.fromkeys(group.axes[v] for v in _by_weight(group, eqns)):
+        order.update(dict.fromkeys(axes))
+    order.pop(None, None)
+    loops: tuple[int, ...] = tuple(order)  # type: ignore[arg-type]
+    whole, carry = _classify(group, eqns, outputs, frozenset(loops))
+    return Nest(loops, carry, whole, _matrix(group, eqns, carry, whole), tuple(outputs))
 
 
 def _by_weight(group: Group, eqns: Sequence[Eqn]) -> list[Var]:
     """Values in the order in which they say how loops are nested: a contraction's result, then the largest first."""
     dots = [eqns[i].outputs[0] for i in group.eqns if eqns[i].primitive is dot_general_p]
-    rest = sorted(group.axes, key=nbytes, reverse=True)
-    return list(dict.fromkeys((*dots, *rest)))
+    return [*dots, *sorted(group.axes, key=nbytes, reverse=True)]
 
 
 def _classify(group: Group, eqns: Sequence[Eqn], outputs: Sequence[Var], every: frozenset[int]
               ) -> tuple[frozenset[int], frozenset[int]]:  # fmt: skip
-    whole = set(group.whole)
+    whole: set[int] = set(group.whole)
     after = after_sums(group, eqns, group.sums)
-    seen: dict[int, set[int]] = {i: set() for i in group.sums}
+    seen: dict[int, set[int | None]] = {i: set() for i in group.sums}
     for v, sums in after.items():
         for i in sums:
-            seen[i].update(x for x in group.axes[v] if x is not None)
+            seen[i].update(group.axes[v])
     for i, loops in group.sums.items():
-        whole |= loops & seen[i]
+        whole |= loops.intersection(seen[i])
     # Reductions other than contractions give way first; among them the one over the fewest loops.
     turn = sorted(group.sums, key=lambda i: (eqns[i].primitive is dot_general_p, len(group.sums[i]), i))
     while True:
@@ -180,9 +194,9 @@ def _classify(group: Group, eqns: Sequence[Eqn], outputs: Sequence[Var], every: 
         whole |= added
 
 
-def _conflict(open_: Sums, seen: dict[int, set[int]], carry: frozenset[int]) -> set[int]:
+def _conflict(open_: Sums, seen: dict[int, set[int | None]], carry: frozenset[int]) -> set[int]:
     for i, loops in open_.items():
-        if again := seen[i] & carry:
+        if again := carry.intersection(seen[i]):
             return set(again)
         if loops != carry:
             return set(loops)

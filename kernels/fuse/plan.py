@@ -10,19 +10,23 @@ the same value join last. Ties go by the order of the equations, so that a Progr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from ...core.ir import Eqn, Program, Var
 from ...core.primitives import shape
 from ...core.primitives.contract import dot_general_p
+from ...lang.primitive import kernel_call_p
 from ...lang.target import Target
+from ..cost import bytes_moved
 from .axes import MAPS, MOVERS, Fresh, nbytes, why_not
 from .nest import Group, join, nest_of, single
-from .tiles import Choose, Tiling, tile_nest
+from .tiles import GPUS, Choose, Tiling, tile_nest
 
-COPIED = 12  # the most equations that are run again to save reading their result
+COPIED = 16  # the most equations that are run again to save reading their result
+CONTRACTIONS = 2  # in one body: a product of a product (attention) is, more take more memory than they save
+VIEWS = frozenset((shape.reshape_p, shape.squeeze_p))  # the same memory under another shape
 COPIES = MAPS | {shape.broadcast_in_dim_p, shape.reshape_p, shape.squeeze_p, shape.iota_p}
 
 
@@ -48,16 +52,6 @@ class Unit:
         return self.numbers[-1]
 
 
-@dataclass(frozen=True, slots=True)
-class Boundary:
-    """A value that goes through memory from one unit to another, and why the two are not one kernel."""
-
-    producer: int
-    consumer: int
-    value: Var
-    reason: str
-
-
 @dataclass(slots=True)
 class Planner:
     """One Program being planned; `units` are what it becomes, `boundaries` what stays between them."""
@@ -81,7 +75,7 @@ class Planner:
         self.maker = {v: i for i, e in enumerate(self.eqns) for v in e.outputs}
         self.returned = frozenset(a for a in self.program.outputs if type(a) is Var)
         reasons = [why_not(e) for e in self.eqns]
-        self._find_copies(reasons)
+        self._find_copies(reasons, self._wanted(reasons))
         self._make_units(reasons)
         self._join_producers()
         self._join_siblings()
@@ -98,8 +92,12 @@ class Planner:
         self.aliases[other] = eqn.inputs[0]
         return eqn.replace(inputs=(eqn.inputs[0], other))
 
-    def _find_copies(self, reasons: Sequence[str | None]) -> None:
-        """The equations whose results are made again from less than they hold, with what each needs to be copied."""
+    def _find_copies(self, reasons: Sequence[str | None], wanted: set[Var]) -> None:
+        """The equations whose results are made again where they are used, with what each needs for that.
+
+        A result may be read from memory or made again from `need`. What holds much less is always read instead; what
+        holds as much, where nobody wants the result itself in memory, so that it need not be written.
+        """
         leaves: dict[Var, dict[Var, None]] = {}
         chains: dict[Var, tuple[int, ...]] = {}
         for i, eqn in enumerate(self.eqns):
@@ -112,7 +110,8 @@ class Planner:
                     need.update(leaves.get(a, {a: None}))
                     chain.update(dict.fromkeys(chains.get(a, ())))
             out = eqn.outputs[0]
-            if len(chain) < COPIED and 2 * sum(map(nbytes, need)) <= nbytes(out):
+            read, held = sum(map(nbytes, need)), nbytes(out)
+            if len(chain) < COPIED and (2 * read <= held or (4 * read <= 5 * held and out not in wanted)):
                 leaves[out], chains[out] = need, (*chain, i)
                 self.copied[i] = tuple(chain)
 
@@ -125,27 +124,25 @@ class Planner:
                 found.update((*self.copied[i], i))
         return tuple(sorted(found))
 
-    def _wanted(self, reasons: Sequence[str | None]) -> set[int]:
-        """The copied equations whose own result is wanted in memory."""
-        found = {self.maker[v] for v in self.returned if v in self.maker}
+    def _wanted(self, reasons: Sequence[str | None]) -> set[Var]:
+        """The values that are read from memory: by who calls, by what is no kernel, and by contractions."""
+        found = {v for v in self.returned if v in self.maker}
         for i, eqn in enumerate(self.eqns):
-            if reasons[i] is not None:
-                found.update(self.maker[self.aliases.get(a, a)] for a in eqn.inputs
-                             if type(a) is Var and self.aliases.get(a, a) in self.maker)  # fmt: skip
-            found.update(self.maker[self.aliases[a]] for a in eqn.inputs if a in self.aliases and self.aliases[a] in self.maker)  # type: ignore[index]
+            if reasons[i] is not None or eqn.primitive is dot_general_p:
+                found.update(self.aliases.get(a, a) for a in eqn.inputs if type(a) is Var)
         return found
 
     def _make_units(self, reasons: Sequence[str | None]) -> None:
-        wanted = self._wanted(reasons)
+        kept = {self.aliases.get(a, a) for i, e in enumerate(self.eqns) for a in e.inputs
+                if type(a) is Var and (reasons[i] is not None or a in self.aliases)} | self.returned  # fmt: skip
         for i, eqn in enumerate(self.eqns):
-            if i in self.copied and i not in wanted:
+            if i in self.copied and eqn.outputs[0] not in kept:
                 continue
             group = single(i, self._copies(i), self.eqns, self.fresh) if reasons[i] is None else None
             if group is None:
                 reads = tuple(dict.fromkeys(a for a in eqn.inputs if type(a) is Var))
-                moved = 0 if reasons[i] is None and eqn.primitive in (shape.reshape_p, shape.squeeze_p) else \
-                    sum(map(nbytes, (*reads, *eqn.outputs)))  # fmt: skip
-                why = reasons[i] or "its axes are cut anew"
+                moved = 0 if eqn.primitive in VIEWS else sum(map(nbytes, (*reads, *eqn.outputs)))
+                why = reasons[i] or "a value would be cut along two loops at once"
                 self._add(Unit((i,), None, None, reads, eqn.outputs, moved, why))
             else:
                 self._add(self._unit(group, eqn.outputs))
@@ -232,20 +229,35 @@ class Planner:
         if any(self.aliases.get(v) in made for v in group.inputs if v in self.aliases):
             return "the contraction reads it along two loops"
         outputs = tuple(v for i in sorted(group.owned) for v in self.eqns[i].outputs if self._escapes(v, (a, b)))
+        dots = [i for i in group.eqns if self.eqns[i].primitive is dot_general_p]
+        if len(dots) > CONTRACTIONS:
+            return f"a body holds {CONTRACTIONS} contractions at most"
         unit = self._unit(group, outputs)
         assert unit.tiling is not None
         if unit.tiling.refused is not None:
             return f"together {unit.tiling.refused}"
         if unit.bytes >= a.bytes + b.bytes:
             return f"it would move {unit.bytes:,} bytes, apart they move {a.bytes + b.bytes:,}"
-        return self._starved(a, b, unit) or unit
+        return self._again(unit, dots) or self._starved(a, b, unit) or unit
+
+    def _again(self, unit: Unit, dots: Sequence[int]) -> str | None:
+        """Whether a contraction would be computed for more than one cell."""
+        group, tiling = unit.group, unit.tiling
+        assert group is not None and tiling is not None
+        for i in dots:
+            own = {x for a in (*self.eqns[i].inputs, *self.eqns[i].outputs) if type(a) is Var for x in group.axes[a]}
+            times = math.prod(tiling.count(x) for x in tiling.grid if x not in own)
+            if times > 1:
+                return f"a contraction would be computed {times} times"
+        return None
 
     def _starved(self, a: Unit, b: Unit, unit: Unit) -> str | None:
         """On a GPU, whether joining leaves processors without work that they had."""
-        if self.target.kind not in ("cuda", "rocm"):
+        if self.target.kind not in GPUS:
             return None
         cells = unit.tiling.parallel_cells  # type: ignore[union-attr]
-        had = min(u.tiling.parallel_cells for u in (a, b) if u.tiling is not None)
+        kept = [u for u in (a, b) if u.tiling is not None and not u.tiling.refused and set(u.writes) & set(unit.writes)]
+        had = max((u.tiling.parallel_cells for u in kept), default=0)  # type: ignore[union-attr]
         if cells < min(self.target.units, had):
             return f"{cells} cells would run at once, of {had} and {self.target.units} processors"
         return None
@@ -272,24 +284,38 @@ class Planner:
 
     # ------------------------------------------------------------------------ result
 
-    def boundaries(self) -> list[Boundary]:
-        """Every value that one unit hands to another through memory."""
-        found = []
-        for unit in self.units:
-            for v in unit.writes:
-                for other in dict.fromkeys(self.consumers.get(v, ())):
-                    found.append(Boundary(unit.last, other.first, v, self._reason(unit, other)))
-        return found
+    def alone(self, number: int) -> int:
+        """The bytes that an equation moves as a kernel of its own, at the target's tiles."""
+        eqn = self.eqns[number]
+        if eqn.primitive in VIEWS or eqn.primitive is kernel_call_p:
+            return self.alone_eqn(eqn)
+        group = single(number, (), self.eqns, self.fresh) if why_not(eqn) is None else None
+        return self.alone_eqn(eqn) if group is None else self._unit(group, eqn.outputs).bytes
 
-    def _reason(self, a: Unit, b: Unit) -> str:
+    def alone_eqn(self, eqn: Eqn) -> int:
+        """The bytes of an equation in no kernel made here: operands in, results out."""
+        if eqn.primitive is kernel_call_p:
+            return bytes_moved(eqn.params["kernel"])
+        reads = dict.fromkeys(a for a in eqn.inputs if type(a) is Var)
+        return 0 if eqn.primitive in VIEWS else sum(map(nbytes, (*reads, *eqn.outputs)))
+
+    def reason(self, a: Unit, b: Unit) -> str:
         for one in (a, b):
             if one.group is None:
                 return f"{self.eqns[one.first].primitive.name}: {one.reason}"
+            if not self.is_kernel(one):
+                return f"{self.eqns[one.last].primitive.name}: {self.glue_reason(one)}"
         found = self.refused.get((a.last, b.first))
         if found is not None:
             return found
         given = self._joined(a, b)
         return given if type(given) is str else "the order in which groups were joined"
+
+    def tiled(self, unit: Unit, tiles: Sequence[int]) -> Tiling:
+        """The loop nest of a group with other tiles."""
+        assert unit.group is not None and unit.tiling is not None
+        sizes = self.fresh.sizes
+        return tile_nest(unit.group, unit.tiling.nest, self.eqns, sizes, self.target, lambda loops: tuple(tiles))
 
     def is_kernel(self, unit: Unit) -> bool:
         """Whether a group is worth a kernel: it fits, reads an array, and does more than to move one."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ...core.errors import ArgumentError
 from ...core.ir import Eqn, Var
 from ...lang.target import Target
 from ..reduce import accumulator
@@ -15,6 +16,9 @@ from .nest import Group, Nest
 
 Choose = Callable[[Loops], Tiles | None]  # tiles asked for, or None for the target's
 LIVE = 3  # how many of the values between operands and results a cell is taken to hold at once
+GPUS = ("cuda", "rocm")
+OUTER = 8  # outer loops are cut while blocks fill more than this part, so that the next ones come in meanwhile
+RESIDENT = 2  # the programs that share the registers of a processor
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,64 +64,132 @@ def loops_of(nest: Nest, sizes: Mapping[int, int] | Sequence[int]) -> Loops:
     )  # fmt: skip
 
 
+Entry = tuple[int, Axes]  # bytes of an element, axes
+
+
 @dataclass(frozen=True, slots=True)
 class _Blocks:
-    """What a cell holds: (bytes of an element, axes) of operands and results, of sums, of values between."""
+    """What a cell holds: operands, results, sums, values between."""
 
-    moved: list[tuple[int, Axes]]
-    sums: list[tuple[int, Axes]]
-    between: list[tuple[int, Axes]]
+    reads: list[Entry]
+    writes: list[Entry]
+    sums: list[Entry]
+    between: list[Entry]
 
-    def held(self, tile: Mapping[int, int]) -> int:
-        def size(entry: tuple[int, Axes]) -> int:
-            n = entry[0]
-            for x in entry[1]:
-                n *= 1 if x is None else tile[x]
-            return n
+    def held(self, tile: Mapping[int, int], gpu: bool = False) -> int:
+        """The bytes of fast memory: blocks twice, for the next ones come in meanwhile; a GPU's registers apart."""
+        reads, writes, sums = (sum(_size(e, tile) for e in es) for es in (self.reads, self.writes, self.sums))
+        return 2 * reads if gpu else 2 * (reads + writes) + sums + self.live(tile)
 
-        most = max(map(size, self.between), default=0)
-        return 2 * sum(map(size, self.moved)) + sum(map(size, self.sums)) + min(len(self.between), LIVE) * most
+    def live(self, tile: Mapping[int, int]) -> int:
+        """The bytes of the values that a cell computes with at once."""
+        return min(len(self.between), LIVE) * max((_size(e, tile) for e in self.between), default=0)
+
+    def too_much(self, tile: Mapping[int, int], target: Target, room: int) -> str | None:
+        """Why a cell cannot hold its blocks in `room` bytes, if so."""
+        gpu = target.kind in GPUS
+        if (held := self.held(tile, gpu)) > room:
+            return f"a cell would hold {held:,} bytes of the {room:,} that blocks have on {target.name}"
+        few = target.register_bytes // RESIDENT
+        if gpu and (live := self.live(tile) + sum(_size(e, tile) for e in self.sums)) > few:
+            return f"a cell would compute with {live:,} bytes of the {few:,} in its registers on {target.name}"
+        return None
+
+
+def _size(entry: Entry, tile: Mapping[int, int]) -> int:
+    n = entry[0]
+    for x in entry[1]:
+        if x is not None:
+            n *= tile[x]
+    return n
 
 
 def _blocks(group: Group, nest: Nest, eqns: Sequence[Eqn]) -> _Blocks:
-    def entry(v: Var) -> tuple[int, Axes]:
+    def entry(v: Var) -> Entry:
         return v.type.dtype.itemsize, group.axes[v]  # type: ignore[union-attr]
 
-    moved = [entry(v) for v in (*group.inputs, *nest.outputs)]
     carried = [i for i, loops in group.sums.items() if loops & nest.carry]
     sums = [(accumulator(v.type.dtype).itemsize, group.axes[v]) for i in carried for v in eqns[i].outputs]  # type: ignore[union-attr]
-    edges = {*group.inputs, *nest.outputs}
-    return _Blocks(moved, sums, list({entry(v) for v in group.axes if v not in edges}))
+    inputs = frozenset(group.inputs)
+    between = list({entry(v) for v in group.axes if v not in inputs})
+    return _Blocks([entry(v) for v in group.inputs], [entry(v) for v in nest.outputs], sums, between)
 
 
 def tile_nest(group: Group, nest: Nest, eqns: Sequence[Eqn], sizes: Sequence[int], target: Target,
               choose: Choose | None = None) -> Tiling:  # fmt: skip
     """The tiles of a group: those asked for, or the largest that fit the target, inner loops grown first."""
-    blocks = _blocks(group, nest, eqns)
+    blocks, gpu, room = _blocks(group, nest, eqns), target.kind in GPUS, target.block_bytes
     own = {x: sizes[x] for x in nest.order}
     loops = loops_of(nest, own)
     asked = None if choose is None else choose(loops)
     if asked is not None:
+        _check(asked, loops)
         tile = dict(zip(nest.order, asked, strict=True))
-        return measured(group, nest, eqns, own, tile, blocks.held(tile))
+        return measured(
+            group, nest, eqns, own, tile, blocks.held(tile, gpu), blocks.too_much(tile, target, target.fast_bytes)
+        )
     if target.whole_arrays:
         tile = dict(own)
     else:
-        options = {x: target.tile_sizes(n, loops, i) for i, (x, n) in enumerate(own.items())}
+        options = _options(nest, own, loops, target)
+        parallel = nest.parallel
+        outer = parallel[:-2]
         tile = {x: options[x][0] for x in nest.order}
-        if (held := blocks.held(tile)) > target.block_bytes:
-            why = f"a cell would hold {held:,} bytes of the {target.block_bytes:,} that blocks have on {target.name}"
-            return Tiling(nest, own, tile, (), frozenset(), 0, held, why)
-        for x in (*nest.matrix, *reversed(nest.order)):
-            for size in options[x]:
+        if why := blocks.too_much(tile, target, room):
+            return Tiling(nest, own, tile, (), frozenset(), 0, blocks.held(tile, gpu), why)
+        most = _cells(parallel, own, tile)  # what keeps a GPU's processors busy is kept
+        for x in dict.fromkeys((*nest.matrix, *reversed(nest.order))):
+            for size in options[x][1:]:
                 trial = {**tile, x: size}
-                if size > tile[x] and blocks.held(trial) <= target.block_bytes:
-                    tile = trial
-    return measured(group, nest, eqns, own, tile, blocks.held(tile))
+                if blocks.too_much(trial, target, room // OUTER if x in outer else room):
+                    break
+                if gpu and x in parallel and _cells(parallel, own, trial) < min(target.units, most):
+                    break
+                tile = trial
+    return measured(group, nest, eqns, own, tile, blocks.held(tile, gpu))
+
+
+def _cells(loops: Sequence[int], sizes: Mapping[int, int], tile: Mapping[int, int]) -> int:
+    return math.prod(-(-sizes[x] // tile[x]) for x in loops)
+
+
+def _check(tiles: Tiles, loops: Loops) -> None:
+    if len(tiles) != len(loops.sizes) or any(t < 1 for t in tiles):
+        raise ArgumentError(
+            f"fused kernel: tiles {tuple(tiles)} for loops of {loops.sizes}", "give one positive size for each"
+        )
+    for i in loops.whole:
+        if tiles[i] != loops.sizes[i]:
+            raise ArgumentError(
+                f"fused kernel: loop {i} of {loops.sizes} is cut by the tile {tiles[i]}",
+                "this loop is kept whole: its tile is its size")  # fmt: skip
+
+
+def _options(nest: Nest, sizes: Mapping[int, int], loops: Loops, target: Target) -> dict[int, Sequence[int]]:
+    """The sizes that each loop may be cut in, smallest first.
+
+    A vector unit's lanes and sublanes lie along the two innermost loops that are cut; where rows stay whole they are
+    its lanes. Loops outside of those may take any power of two.
+    """
+    cut = [x for x in nest.order if x not in nest.whole]
+    inner = len(cut) - 1 + bool(nest.whole)  # the place of the lanes
+    found: dict[int, Sequence[int]] = {}
+    for i, x in enumerate(nest.order):
+        n = sizes[x]
+        if x in nest.whole or x in nest.matrix:
+            found[x] = target.tile_sizes(n, loops, i)
+        elif nest.matrix:
+            found[x] = [1]
+        elif inner - cut.index(x) > 1:
+            found[x] = [2**k for k in range(max(n, 1).bit_length()) if 2**k <= n]
+        else:
+            place = Loops((n, *(1,) * (inner - cut.index(x))))
+            found[x] = target.tile_sizes(n, place, 0)
+    return found
 
 
 def measured(group: Group, nest: Nest, eqns: Sequence[Eqn], sizes: Mapping[int, int], tile: Mapping[int, int],
-             held: int) -> Tiling:  # fmt: skip
+             held: int, refused: str | None = None) -> Tiling:  # fmt: skip
     """A nest with given tiles: its grid, and the bytes that its blocks move."""
     cut = [x for x in nest.order if sizes[x] > tile[x]]
     carry = frozenset(x for x in cut if x in nest.carry)
@@ -125,7 +197,7 @@ def measured(group: Group, nest: Nest, eqns: Sequence[Eqn], sizes: Mapping[int, 
     counts = {x: -(-sizes[x] // tile[x]) for x in grid}
     moved = sum(nbytes(v) * revisits(group.axes[v], grid, counts) for v in group.inputs)
     moved += sum(nbytes(v) for v in nest.outputs)
-    return Tiling(nest, sizes, tile, grid, carry, moved, held)
+    return Tiling(nest, sizes, tile, grid, carry, moved, held, refused)
 
 
 def revisits(axes: Axes, grid: Sequence[int], counts: Mapping[int, int]) -> int:
