@@ -1,21 +1,24 @@
 """Kernels as Triton programs, for NVIDIA and AMD GPUs."""
 
+from importlib import import_module as _import
+from typing import TYPE_CHECKING, Any
+
 if __name__ != "tilewright.triton_backend":
     raise ImportError("import tilewright.triton_backend, not triton_backend: the repository root is on sys.path")
 
-from typing import Any
+if TYPE_CHECKING:
+    from .compiler import set_cache
+    from .custom_call import compile, compiled_kernel, emit, start
+    from .module import triton_module
 
-_CALLS = ("compile", "emit", "start")
-__all__ = ["compile", "emit", "start", "triton_module"]  # noqa: F822, by __getattr__
+# What is imported when it is first used: name -> module.
+_LATER = {name: ".custom_call" for name in ("compile", "compiled_kernel", "emit", "start")}
+_LATER |= {"set_cache": ".compiler", "triton_module": ".module"}
+
+__all__ = ["compile", "compiled_kernel", "emit", "set_cache", "start", "triton_module"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _CALLS:
-        from . import custom_call
-
-        return getattr(custom_call, name)
-    if name == "triton_module":
-        from .module import triton_module
-
-        return triton_module
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(_import(_LATER[name], __name__), name)

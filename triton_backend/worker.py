@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import tempfile
+from typing import Any
 
 BINARY = {"cuda": ("ptx", "cubin"), "hip": ("amdgcn", "hsaco")}
 KEPT = ("shared", "num_warps", "warp_size", "global_scratch_size", "global_scratch_align", "tmem_size")
@@ -24,7 +25,7 @@ def compiled(request):
     from triton.compiler.compiler import make_backend
 
     target = GPUTarget(request["backend"], request["arch"], request["warp_size"])
-    backend = make_backend(target)
+    backend: Any = make_backend(target)
     options = backend.parse_options(dict(request["options"]))
     context = ir.context()
     ir.load_dialects(context)

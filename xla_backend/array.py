@@ -21,7 +21,7 @@ from . import shim
 from .client import Device, SingleDeviceSharding, device_of
 from .transfer import as_numpy, host_buffer, physical, put
 
-DLPACK_CPU = 1
+DLPACK_CPU, DLPACK_CUDA = 1, 2
 _namespace: Callable[[], Any] | None = None
 
 
@@ -320,7 +320,8 @@ class Array(Value, metaclass=_IsArray):
         return shim.to_dlpack(source._buffer)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (DLPACK_CPU, 0)
+        device = self.device
+        return (DLPACK_CPU, 0) if device.platform == "cpu" else (DLPACK_CUDA, device.raw.local_hardware_id)
 
     def __jax_array__(self) -> Any:
         """The array as jax's own, without a copy. Only jax calls this, so it is imported already."""

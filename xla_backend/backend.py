@@ -12,7 +12,8 @@ from . import dispatch
 from .array import Array
 from .client import as_device
 from .executable import Executable, compile_module
-from .module import Module, lower
+from .module import Module
+from .placed import lower_for
 from .transfer import host_buffer
 
 # A call on arrays alone: identity checks, one look-up by their types, and the runner. What is not an
@@ -47,7 +48,7 @@ class XlaBackend:
 
     def lower(self, program: Program, name: str, donated: Sequence[int] = (), keep_unused: bool = False) -> Module:
         """The module of a Program."""
-        return lower(program, name, donated, keep_unused)
+        return lower_for(None, program, name, donated, keep_unused)
 
     def compile(self, module: Module, device: Any = None) -> Executable:
         """The executable of a module, on the default device unless one is named."""

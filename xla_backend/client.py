@@ -1,19 +1,29 @@
-"""The XLA client and its devices, made when first needed."""
+"""The XLA clients and their devices, made when first needed: the CPU's, and that of the GPUs where there are any."""
 
 from __future__ import annotations
 
 import functools
+import os
 import threading
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 from ..core.config import current
-from ..core.errors import ArgumentError, ArgumentTypeError
+from ..core.errors import ArgumentError, ArgumentTypeError, DriverError, TilewrightError, VersionError
 from . import memory, shim
 
 _lock = threading.Lock()
 _num_devices: int | None = None
 _client: Any = None
+
+# Files that NVIDIA's driver makes; looking for them costs nothing where there is no GPU.
+DRIVER_FILES = ("/dev/nvidiactl", "/dev/dxg")
+ALIASES = {"cuda": "gpu"}
+
+
+class DeviceWarning(UserWarning):
+    """There is a GPU, and it cannot be used."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +42,7 @@ class Device:
     @functools.cached_property
     def raw(self) -> Any:
         """jaxlib's object for this device."""
-        return _raw_devices()[self.id]
+        return next(d for d in _raw_devices(self.platform) if d.id == self.id)
 
     @functools.cached_property
     def sharding(self) -> Any:
@@ -75,8 +85,12 @@ def set_num_cpu_devices(count: int) -> None:
     _num_devices = count
 
 
-def client() -> Any:
-    """jaxlib's CPU client."""
+def client(platform: str = "cpu") -> Any:
+    """jaxlib's client for the devices of a platform."""
+    return _cpu_client() if platform == "cpu" else _gpu_client()
+
+
+def _cpu_client() -> Any:
     global _client
     if _client is None:
         with _lock:
@@ -86,15 +100,47 @@ def client() -> Any:
     return _client
 
 
+def gpu_problem() -> TilewrightError | None:
+    """Why there are no GPUs to compute on, None if there are."""
+    return _gpu()[1]
+
+
+def _gpu_client() -> Any:
+    return _gpu()[0]
+
+
 @functools.cache
-def _raw_devices() -> tuple[Any, ...]:
-    return tuple(client().local_devices())
+def _gpu() -> tuple[Any, TilewrightError | None]:
+    """The client of the GPUs, or why there is none."""
+    if not any(map(os.path.exists, DRIVER_FILES)) or os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+        return None, DriverError(
+            "there is no GPU here, or no driver for it", "`compile(f, ..., target='cuda')` compiles"
+        )
+    from . import cuda  # here: only where there is a GPU
+
+    try:
+        return cuda.make_client(), None
+    except (DriverError, VersionError) as error:
+        if cuda.installed():
+            warnings.warn(f"computing on the CPU, although there is a GPU: {error.what}", DeviceWarning, stacklevel=2)
+        return None, error
+
+
+@functools.cache
+def _raw_devices(platform: str) -> tuple[Any, ...]:
+    return tuple(client(platform).local_devices())
+
+
+@functools.cache
+def present() -> tuple[str, ...]:
+    """The platforms that have devices here, that of the default device first."""
+    return ("cpu",) if _gpu_client() is None else ("gpu", "cpu")
 
 
 @functools.cache
 def all_devices() -> tuple[Device, ...]:
-    """The devices of this process."""
-    return tuple(Device(d.platform, d.id, d.device_kind, d.process_index) for d in _raw_devices())
+    """The devices of this process, those of the default platform first."""
+    return tuple(Device(p, d.id, d.device_kind, d.process_index) for p in present() for d in _raw_devices(p))
 
 
 @functools.cache
@@ -110,18 +156,26 @@ def as_device(device: Any) -> Device:
     if isinstance(device, SingleDeviceSharding):
         return device.device
     if isinstance(device, str):
-        found = [d for d in all_devices() if d.platform == device]
-        if not found:
-            raise ArgumentError(f"there is no device of platform {device!r} here", f"one of {sorted(platforms())}")
-        return found[0]
+        return of_platform(device)[0]
     raise ArgumentTypeError(
         f"{device!r} of type {type(device).__name__} does not name a device",
         "pass an element of `devices()`, or a platform's name such as 'cpu'",
     )
 
 
-def platforms() -> set[str]:
-    return {d.platform for d in all_devices()}
+def of_platform(name: str) -> list[Device]:
+    """The devices of a platform: `cpu`, or `gpu`, which is also called `cuda`.
+
+    Raises:
+      DriverError, VersionError: a GPU was asked for, and there is none that can be used.
+      ArgumentError: no such platform.
+    """
+    platform = ALIASES.get(name, name)
+    if platform in present():
+        return [d for d in all_devices() if d.platform == platform]
+    if platform == "gpu":
+        raise gpu_problem() or DriverError("there is no GPU here")
+    raise ArgumentError(f"there is no device of platform {name!r} here", f"one of {sorted(present())}")
 
 
 @functools.cache
@@ -135,7 +189,12 @@ def default_device() -> Device:
     return _first_device() if chosen is None else as_device(chosen)
 
 
+@functools.cache
+def _by_raw() -> dict[Any, Device]:
+    return {device.raw: device for device in all_devices()}
+
+
 def device_of(buffer: Any) -> Device:
     """The device that holds a buffer."""
-    index = shim.device_id(buffer)
-    return _first_device() if index is None else all_devices()[index]
+    raw = shim.device(buffer)
+    return _first_device() if raw is None else _by_raw()[raw]

@@ -5,7 +5,10 @@ The plugin is jax's, loaded without jax. ptxas and libdevice, which XLA runs, ar
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import functools
+import importlib
 import importlib.metadata
 import importlib.util
 import os
@@ -14,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import CompileError, VersionError
+from ..core.errors import CompileError, DriverError, VersionError
 from ..core.version import JAXLIB
 from ..lang.target import KIB, MIB, Target, target_of
 from . import shim
@@ -71,16 +74,21 @@ def target_config(machine: Target) -> str:
 # ---------------------------------------------------------------------------- the plugin
 
 
+def installed() -> bool:
+    """Whether some version of the plugin is installed."""
+    try:
+        return importlib.util.find_spec(MODULE) is not None
+    except ModuleNotFoundError:
+        return False
+
+
 def library() -> Path:
     """Where the plugin is.
 
     Raises:
       VersionError: it is missing, or of another version than jaxlib.
     """
-    try:
-        found = importlib.util.find_spec(MODULE)
-    except ModuleNotFoundError:
-        found = None
+    found = importlib.util.find_spec(MODULE) if installed() else None
     if found is None or not found.submodule_search_locations:
         raise VersionError("compiling for a CUDA GPU needs XLA's CUDA plugin, which is not installed", PIP)
     version = importlib.metadata.version(PACKAGE)
@@ -89,9 +97,12 @@ def library() -> Path:
     return Path(found.submodule_search_locations[0]) / "xla_cuda_plugin.so"
 
 
+NAME = "cuda"
+
+
 @functools.cache
-def load() -> Any:
-    """Load the plugin into this process; its table of functions.
+def load() -> tuple[str, Any]:
+    """Load the plugin into this process: the name it has there, and its table of functions.
 
     Raises:
       VersionError: as `library`, or it cannot be loaded.
@@ -100,9 +111,13 @@ def load() -> Any:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # it tells of its own loading otherwise
     try:
         # jax, in the same process, may have loaded it under the name `cuda`, and keeps its table of functions.
-        return shim.load_plugin("cuda", str(path)) or shim.load_plugin("tilewright_cuda", str(path))
+        for name in (NAME, f"tilewright_{NAME}"):
+            plugin = shim.load_plugin(name, str(path))
+            if plugin is not None:
+                return name, plugin
     except (shim.RuntimeFault, OSError) as error:
         raise VersionError(f"{path} cannot be loaded: {str(error)[:500]}", PIP) from None
+    raise VersionError(f"{path} is loaded twice by others in this process", "import tilewright first")
 
 
 @functools.cache
@@ -124,6 +139,52 @@ def _toolkit(blackwell: bool) -> tempfile.TemporaryDirectory[str]:
     return folder
 
 
+# Libraries of CUDA as packages install them, by folder below `nvidia`; XLA opens them by name, and finds these first.
+_LIBRARIES = {
+    "cu13": ("cudart.so.13", "nvrtc.so.13", "cublas.so.13", "cublasLt.so.13", "cusparse.so.12", "cusolver.so.12",
+             "cufft.so.12", "cupti.so.13"),
+    "cudnn": ("cudnn.so.9",),
+    "nccl": ("nccl.so.2",),
+}  # fmt: skip
+
+
+def _open_libraries() -> None:
+    nvidia = importlib.util.find_spec("nvidia")
+    for root in [] if nvidia is None else list(nvidia.submodule_search_locations or ()):
+        for folder, names in _LIBRARIES.items():
+            for path in (Path(root) / folder / "lib" / f"lib{name}" for name in names):
+                if path.exists():
+                    with contextlib.suppress(OSError):
+                        ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
+
+
+def make_client() -> Any:
+    """A client of the GPUs of this machine.
+
+    Raises:
+      VersionError: the plugin is missing or of another version.
+      DriverError: there is no GPU, or its driver does not work with the plugin.
+    """
+    library()
+    _open_libraries()
+    name, plugin = load()
+    extension = importlib.import_module("jax_cuda13_plugin.cuda_plugin_extension")
+    try:
+        client = shim.make_plugin_client(name)
+    except shim.RuntimeFault as error:
+        reason = str(error).splitlines()[0]
+        remedy = "a driver for CUDA 13 (see `nvidia-smi`), a GPU in CUDA_VISIBLE_DEVICES"
+        raise DriverError(f"XLA's CUDA plugin finds no GPU that it can use: {reason}", remedy) from None
+    shim.register_handlers("CUDA", extension, plugin)
+    return client
+
+
+def capability(device: Any) -> tuple[int, int]:
+    """The compute capability of a GPU, from jaxlib's object for it."""
+    major, minor = str(device.compute_capability).split(".")
+    return int(major), int(minor)
+
+
 def options(device_id: int, blackwell: bool = False) -> Any:
     """How programs are compiled for one GPU."""
     found = shim.CompileOptions()
@@ -135,7 +196,7 @@ def options(device_id: int, blackwell: bool = False) -> Any:
 
 @functools.cache
 def _devices(machine: Target) -> tuple[Any, ...]:
-    return tuple(shim.described_devices(load(), target_config(machine)))
+    return tuple(shim.described_devices(load()[1], target_config(machine)))
 
 
 def compile(text: str, target: str, name: str) -> Binary:

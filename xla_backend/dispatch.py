@@ -23,7 +23,7 @@ from . import shim
 from .array import Array, execution_error
 from .client import all_devices, default_device, device_of
 from .executable import Executable, compile_module, in_callback
-from .module import lower
+from .placed import lower_for
 from .transfer import buffers, handler, host_buffer, moved_to
 
 EAGER_KEPT = 4096
@@ -266,7 +266,7 @@ def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any
 
 
 def _compiled(primitive: Any, types: Sequence[Any], params: dict[str, Any]) -> Runner:
-    module = lower(single(primitive, types, params), primitive.name, donated=_donated(params))
+    module = lower_for(None, single(primitive, types, params), primitive.name, _donated(params))
     return make_runner(compile_module(module), "list" if primitive.multiple else "one")
 
 

@@ -46,6 +46,10 @@ class Executable:
 
 def options(device: Device) -> Any:
     """How programs for a device are compiled."""
+    if device.platform == "gpu":
+        from . import cuda
+
+        return cuda.options(device.id, cuda.capability(device.raw) >= (10, 0))
     found = shim.CompileOptions()
     if device.id:
         found.device_assignment = shim.assigned(device.id)
@@ -55,6 +59,7 @@ def options(device: Device) -> Any:
 def compile_module(module: Module, device: Device | None = None) -> Executable:
     """The executable of a Module. Those with host callbacks are tied to their functions and never shared."""
     device = default_device() if device is None else device
+    module = module.on(device)
     if module.callbacks or module.keep_alive:
         loaded = _compile(module, device)
         return Executable(module, loaded, device)
@@ -74,9 +79,11 @@ def compile_module(module: Module, device: Device | None = None) -> Executable:
 
 def _environment(device: Device) -> str:
     flags = os.environ.get("XLA_FLAGS", "")
-    return "\n".join(
-        (CACHE_VERSION, __version__, JAXLIB, cpu_features(), flags, options(device).SerializeAsString().hex())
-    )
+    if device.platform == "cpu":
+        machine = (cpu_features(), flags, options(device).SerializeAsString().hex())
+    else:  # without the options, which name a folder of this process
+        machine = (device.device_kind, device.raw.client.platform_version, flags, str(device.id))
+    return "\n".join((CACHE_VERSION, __version__, JAXLIB, *machine))
 
 
 def _from_disk(name: str, module: Module, device: Device) -> Any:
@@ -86,7 +93,7 @@ def _from_disk(name: str, module: Module, device: Device) -> Any:
     data = cache.load(name)
     if data is not None:
         try:
-            return shim.deserialize(client(), data, device_list(device), options(device))
+            return shim.deserialize(client(device.platform), data, device_list(device), options(device))
         except shim.RuntimeFault:
             cache.discard(name, "is not an executable that this jaxlib can load")
     loaded = _compile(module, device)
@@ -122,7 +129,8 @@ def _guarded(callback: Any) -> Any:
 def _compile(module: Module, device: Device) -> Any:
     callbacks = [_guarded(c) for c in module.callbacks]
     try:
-        return shim.compile_and_load(client(), module.text, device_list(device), options(device), callbacks)
+        where = client(device.platform), module.text, device_list(device)
+        return shim.compile_and_load(*where, options(device), callbacks)
     except shim.RuntimeFault as error:
         message = str(error)
         raise CompileError(

@@ -37,6 +37,12 @@ class Module:
     keep_alive: list[Any] = field(default_factory=list)
     has_effects: bool = False
     ordered: bool = False
+    platform: str = "cpu"  # of the devices that it is for
+    again: Callable[[Any], Module] | None = None  # the same program, printed for another device
+
+    def on(self, device: Any) -> Module:
+        """The module for a device: this one, if it is for the device's platform."""
+        return self if self.again is None or device.platform == self.platform else self.again(device)
 
     @property
     def computed(self) -> list[int]:

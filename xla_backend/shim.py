@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,8 @@ def to_numpy(buffer: Any) -> Any:
     """A read-only view of a buffer's memory, waiting until it is computed."""
     # ArrayImpl's own way to NumPy looks for jax at every call, and imports it where it is installed.
     buffer.block_until_ready()
+    if _beyond_host and device(buffer).client in _beyond_host:
+        return buffer._single_device_array_to_np_array_did_copy()[0]
     dtype = np.dtype(buffer.aval.dtype)
     if dtype.isbuiltin == 1:
         return np.asarray(memoryview(buffer))
@@ -60,10 +63,9 @@ def to_numpy(buffer: Any) -> Any:
         return buffer._single_device_array_to_np_array_did_copy()[0]
 
 
-def device_id(buffer: Any) -> int | None:
-    """The id of the one device that holds a buffer, if its sharding names one."""
-    device = getattr(buffer._sharding, "_device", None)
-    return None if device is None else device.id
+def device(buffer: Any) -> Any:
+    """jaxlib's object for the one device that holds a buffer, if its sharding names one."""
+    return getattr(buffer._sharding, "_device", None)
 
 
 def to_dlpack(buffer: Any) -> Any:
@@ -133,6 +135,22 @@ def described_devices(plugin: Any, config: str) -> list[Any]:
     return topology._make_compile_only_devices()
 
 
+_beyond_host: list[Any] = []  # clients whose buffers the host cannot read in place
+
+
 def make_plugin_client(name: str) -> Any:
-    """A client of the devices of a plugin that is loaded."""
-    return xla_client.make_c_api_client(name, xla_client.generate_pjrt_gpu_plugin_options(), None)
+    """A client of the devices of a plugin that is loaded, with settings from the variables `XLA_PYTHON_CLIENT_*`."""
+    client = xla_client.make_c_api_client(name, xla_client.generate_pjrt_gpu_plugin_options(), None)
+    _beyond_host.append(client)
+    return client
+
+
+def register_handlers(platform: str, extension: Any, plugin: Any) -> None:
+    """Give a plugin the handlers of an extension module of jax's: host callbacks, and what they are made with."""
+    register = functools.partial(extension.register_custom_call_target, plugin)
+    xla_client.register_custom_type_handler(platform, functools.partial(extension.register_custom_type, plugin))
+    xla_client.register_custom_call_handler(platform, register)
+    for name, value in extension.ffi_types().items():
+        xla_client.register_custom_type(name, value, platform=platform)
+    for name, value in extension.ffi_handlers().items():
+        xla_client.register_custom_call_target(name, value, platform=platform, api_version=1)

@@ -8,7 +8,7 @@ from typing import Any
 from .core import convert, jit, trace
 from .core.errors import ArgumentError
 from .core.rewrite import eliminate_dead
-from .xla_backend import array, dispatch, operators
+from .xla_backend import array, dispatch, operators, placed
 from .xla_backend.backend import XlaBackend
 
 STAGES = ("program", "transformed", "kernels", "module", "executable")
@@ -20,6 +20,7 @@ def install() -> None:
     jit.set_backend(XlaBackend())
     convert.set_array_maker(array.from_host)
     operators.install()
+    placed.set_kernels("gpu", lambda device: importlib.import_module(".targets", __package__).emitter(device))
     array.set_namespace(lambda: importlib.import_module("tilewright.numpy"))
 
 

@@ -6,7 +6,6 @@ import gc
 from typing import Any
 
 from .core import jit, tree
-from .core.errors import ArgumentError
 from .core.trace import Tracer
 from .xla_backend import client, dispatch, executable, operators
 from .xla_backend.array import Array, as_array
@@ -15,17 +14,16 @@ from .xla_backend.transfer import put
 
 
 def devices(backend: str | None = None) -> list[Device]:
-    """The devices of this process, or those of one platform.
+    """The devices of the default platform of this process (GPUs where there are any), or those of one platform.
+
+    Raises:
+      DriverError, VersionError: GPUs were asked for, and there are none that can be used.
+      ArgumentError: there is no such platform here.
 
     >>> devices()[0].platform
     'cpu'
     """
-    found = list(client.all_devices())
-    if backend is None:
-        return found
-    if backend not in client.platforms():
-        raise ArgumentError(f"there is no device of platform {backend!r} here", f"one of {sorted(client.platforms())}")
-    return [d for d in found if d.platform == backend]
+    return client.of_platform(client.present()[0] if backend is None else backend)
 
 
 def local_devices(process_index: int | None = None, backend: str | None = None) -> list[Device]:

@@ -3,17 +3,56 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
-from .core.errors import ArgumentError
+from .core.errors import ArgumentError, UnsupportedError
 from .core.ir import Program, subprograms
 from .lang.kernel import Kernel
-from .lang.target import CustomCall, target_of
+from .lang.target import KIB, TARGETS, CustomCall, Target, target_of
+from .xla_backend.cache import disk_cache
 from .xla_backend.module import lower
 
 # Who lowers the kernels, and which module of xla_backend compiles the program.
 BACKENDS = {"cuda": ("triton_backend", "cuda"), "rocm": ("triton_backend", "cuda"), "tpu": ("mosaic_tpu", "tpu")}
+
+
+# What a program may have of shared memory, in KiB, on GPUs that are in no table of their own; CUDA programming guide,
+# table of compute capabilities.
+SHARED = {(8, 6): 99, (8, 7): 163, (8, 9): 99, (10, 3): 227, (11, 0): 227, (12, 0): 99, (12, 1): 99}
+
+
+def machine_for(capability: tuple[int, int], name: str = "the GPU") -> Target:
+    """The target of a GPU that is here: its own, or that of sm_80, whose code runs on all that came later.
+
+    Raises:
+      UnsupportedError: an architecture older than sm_80, or one that is not known.
+
+    >>> machine_for((8, 9)).fast_bytes // 1024
+    99
+    """
+    own = TARGETS.get(f"cuda:sm_{capability[0]}{capability[1]}")
+    if own is not None:
+        return own
+    if capability not in SHARED:
+        raise UnsupportedError(
+            f"{name} has compute capability {capability[0]}.{capability[1]}; kernels are compiled for "
+            f"{', '.join(f'{a}.{b}' for a, b in sorted({(8, 0), (9, 0), (10, 0), *SHARED}))}",
+            "a GPU of one of these, or `with default_device('cpu')`",
+        )
+    shared = SHARED[capability] * KIB
+    return replace(TARGETS["cuda:sm_80"], fast_bytes=shared, block_bytes=shared // 2)
+
+
+def emitter(device: Any) -> Callable[[Kernel], CustomCall]:
+    """What makes custom calls of kernels for a GPU that is here; as `xla_backend.placed.set_kernels` takes it."""
+    from . import triton_backend
+    from .xla_backend import cuda
+
+    machine = machine_for(cuda.capability(device.raw), device.device_kind)
+    triton_backend.set_cache(disk_cache)
+    return lambda kernel: triton_backend.emit(kernel, machine)
 
 
 def kernels_of(program: Program) -> Iterator[Kernel]:
@@ -35,6 +74,8 @@ def compile_for(target: str, program: Program, stop: str = "executable") -> Any:
         raise ArgumentError(f"{target!r} is compiled for where it runs", "leave `target` out")
     lowering, family = BACKENDS[machine.kind]
     backend = importlib.import_module(f".{lowering}", __package__)
+    if hasattr(backend, "set_cache"):
+        backend.set_cache(disk_cache)
     if hasattr(backend, "start"):  # compiles several kernels side by side
         backend.start([k for k in kernels_of(program) if not k.interpret], machine)
     kernels: list[Kernel] = []
