@@ -15,12 +15,12 @@ from ...lang.cost import program_cost
 from ...lang.kernel import Kernel
 from ...lang.primitive import kernel_call_p
 from ...lang.target import Target, target_of
-from ..cost import bytes_moved
 from ..template import Loops, Tiles
 from .axes import nbytes
 from .build import Builder
 from .flatten import BODIES, inline_calls, map_bodies
 from .names import name_of
+from .picked import pick_by_comparison
 from .plan import Planner, Unit
 from .tiles import Choose, Tiling
 
@@ -104,7 +104,8 @@ class _Fuser:
         self.named: Mapping[str, Tiles] = tiles if isinstance(tiles, Mapping) else {}
 
     def run(self, program: Program) -> Fusion:
-        program = eliminate_dead(inline_calls(program))[0]
+        given = eliminate_dead(inline_calls(program))[0]
+        program = pick_by_comparison(given)
         inner: list[Fusion] = []
 
         def fused(body: Program) -> Program:
@@ -118,7 +119,7 @@ class _Fuser:
             eqns.append(map_bodies(eqn, fused) if eqn.primitive in BODIES else eqn)
             within.append(inner[known:])
         planner = Planner(program.replace(eqns=eqns), self.target, self.choose).run()
-        return self._assemble(program, planner, inner, within)
+        return self._assemble(given, planner, inner, within)
 
     def _assemble(self, before: Program, planner: Planner, inner: list[Fusion], within: list[list[Fusion]]) -> Fusion:
         kernels: dict[int, FusedKernel] = {
@@ -223,18 +224,15 @@ def _boundaries(planner: Planner, kernels: Mapping[int, FusedKernel]) -> tuple[B
 
 
 def _account(before: Program, after: Program, planner: Planner, within: list[list[Fusion]]) -> Account:
-    apart = sum(
-        _body_bytes(e, inner, "bytes_before") if inner else planner.alone(i)
-        for i, (e, inner) in enumerate(zip(before.eqns, within, strict=True))
-    )
-    bodies = {e.outputs: inner for e, inner in zip(planner.program.eqns, within, strict=True)}
+    bodies = {e.outputs: inner for e, inner in zip(planner.program.eqns, within, strict=True) if inner}
+    apart = 0
+    for eqn in before.eqns:
+        inner = bodies.get(eqn.outputs)
+        apart += _body_bytes(eqn, inner, "bytes_before") if inner else planner.alone(eqn)
     together = 0
     for eqn in after.eqns:
-        inner = bodies.get(eqn.outputs, [])
-        if eqn.primitive is kernel_call_p:
-            together += bytes_moved(eqn.params["kernel"])
-        else:
-            together += _body_bytes(eqn, inner, "bytes_after") if inner else planner.alone_eqn(eqn)
+        inner = bodies.get(eqn.outputs)
+        together += _body_bytes(eqn, inner, "bytes_after") if inner else planner.alone_eqn(eqn)
     return Account(apart, together, program_cost(before).flops, program_cost(after).flops)
 
 

@@ -24,7 +24,7 @@ from .axes import MAPS, MOVERS, Fresh, nbytes, why_not
 from .nest import Group, join, nest_of, single
 from .tiles import GPUS, Choose, Tiling, tile_nest
 
-COPIED = 16  # the most equations that are run again to save reading their result
+COPIED = 24  # the most equations that are run again to save reading their result
 CONTRACTIONS = 2  # in one body: a product of a product (attention) is, more take more memory than they save
 VIEWS = frozenset((shape.reshape_p, shape.squeeze_p))  # the same memory under another shape
 COPIES = MAPS | {shape.broadcast_in_dim_p, shape.reshape_p, shape.squeeze_p, shape.iota_p}
@@ -221,7 +221,7 @@ class Planner:
     def _joined(self, a: Unit, b: Unit) -> Unit | str:
         assert a.group is not None and b.group is not None
         if self._path_around(a, b):
-            return "what lies between the two is no part of a kernel"
+            return "what is computed between the two is in neither"
         group = join(a.group, b.group, self.eqns)
         if group is None:
             return "a value would be cut along two loops at once"
@@ -284,13 +284,16 @@ class Planner:
 
     # ------------------------------------------------------------------------ result
 
-    def alone(self, number: int) -> int:
+    def alone(self, eqn: Eqn) -> int:
         """The bytes that an equation moves as a kernel of its own, at the target's tiles."""
-        eqn = self.eqns[number]
-        if eqn.primitive in VIEWS or eqn.primitive is kernel_call_p:
+        if eqn.primitive in VIEWS or eqn.primitive is kernel_call_p or why_not(eqn) is not None:
             return self.alone_eqn(eqn)
-        group = single(number, (), self.eqns, self.fresh) if why_not(eqn) is None else None
-        return self.alone_eqn(eqn) if group is None else self._unit(group, eqn.outputs).bytes
+        eqn = self._unaliased(eqn)
+        group = single(0, (), [eqn], self.fresh)
+        if group is None:
+            return self.alone_eqn(eqn)
+        tiling = tile_nest(group, nest_of(group, [eqn], eqn.outputs), [eqn], self.fresh.sizes, self.target)
+        return tiling.bytes if tiling.refused is None else self.alone_eqn(eqn)
 
     def alone_eqn(self, eqn: Eqn) -> int:
         """The bytes of an equation in no kernel made here: operands in, results out."""

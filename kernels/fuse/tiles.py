@@ -15,10 +15,10 @@ from .axes import Axes, nbytes
 from .nest import Group, Nest
 
 Choose = Callable[[Loops], Tiles | None]  # tiles asked for, or None for the target's
-LIVE = 3  # how many of the values between operands and results a cell is taken to hold at once
+LIVE = 2  # how many of the values between operands and results a cell is taken to hold at once
 GPUS = ("cuda", "rocm")
 OUTER = 8  # outer loops are cut while blocks fill more than this part, so that the next ones come in meanwhile
-RESIDENT = 2  # the programs that share the registers of a processor
+RESIDENT = 4  # the programs without sums that share the registers of a GPU's processor
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +90,12 @@ class _Blocks:
         gpu = target.kind in GPUS
         if (held := self.held(tile, gpu)) > room:
             return f"a cell would hold {held:,} bytes of the {room:,} that blocks have on {target.name}"
-        few = target.register_bytes // RESIDENT
-        if gpu and (live := self.live(tile) + sum(_size(e, tile) for e in self.sums)) > few:
+        if not gpu:
+            return None
+        sums = sum(_size(e, tile) for e in self.sums)
+        few = target.register_bytes // (1 if self.sums else RESIDENT)
+        if 2 * sums > few or sums + self.live(tile) > few:
+            live = sums + self.live(tile)
             return f"a cell would compute with {live:,} bytes of the {few:,} in its registers on {target.name}"
         return None
 
@@ -110,8 +114,8 @@ def _blocks(group: Group, nest: Nest, eqns: Sequence[Eqn]) -> _Blocks:
 
     carried = [i for i, loops in group.sums.items() if loops & nest.carry]
     sums = [(accumulator(v.type.dtype).itemsize, group.axes[v]) for i in carried for v in eqns[i].outputs]  # type: ignore[union-attr]
-    inputs = frozenset(group.inputs)
-    between = list({entry(v) for v in group.axes if v not in inputs})
+    apart = {*group.inputs, *(v for i in carried for v in eqns[i].outputs)}
+    between = list({entry(v) for v in group.axes if v not in apart})
     return _Blocks([entry(v) for v in group.inputs], [entry(v) for v in nest.outputs], sums, between)
 
 
@@ -137,16 +141,26 @@ def tile_nest(group: Group, nest: Nest, eqns: Sequence[Eqn], sizes: Sequence[int
         tile = {x: options[x][0] for x in nest.order}
         if why := blocks.too_much(tile, target, room):
             return Tiling(nest, own, tile, (), frozenset(), 0, blocks.held(tile, gpu), why)
+        full: set[int] = set()
         most = _cells(parallel, own, tile)  # what keeps a GPU's processors busy is kept
-        for x in dict.fromkeys((*nest.matrix, *reversed(nest.order))):
-            for size in options[x][1:]:
+        for x, size in _steps(nest, options):
+            if size > tile[x] and x not in full:
                 trial = {**tile, x: size}
-                if blocks.too_much(trial, target, room // OUTER if x in outer else room):
-                    break
-                if gpu and x in parallel and _cells(parallel, own, trial) < min(target.units, most):
-                    break
-                tile = trial
+                few = gpu and x in parallel and 2 * _cells(parallel, own, trial) < min(target.units, most)
+                if few or blocks.too_much(trial, target, room // OUTER if x in outer else room):
+                    full.add(x)
+                else:
+                    tile = trial
     return measured(group, nest, eqns, own, tile, blocks.held(tile, gpu))
+
+
+def _steps(nest: Nest, options: Mapping[int, Sequence[int]]) -> list[tuple[int, int]]:
+    """The order in which loops grow: the sides of a product in turn, its depth, then from the innermost outwards."""
+    sides = nest.matrix[:2]  # rows and columns of a product: the squarer its block, the fewer bytes come in
+    rounds = max((len(options[x]) for x in sides), default=0)
+    found = [(x, options[x][r]) for r in range(1, rounds) for x in sides if r < len(options[x])]
+    rest = (*nest.matrix[2:], *(x for x in reversed(nest.order) if x not in nest.matrix))
+    return found + [(x, n) for x in rest for n in options[x][1:]]
 
 
 def _cells(loops: Sequence[int], sizes: Mapping[int, int], tile: Mapping[int, int]) -> int:
