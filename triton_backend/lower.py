@@ -1,0 +1,354 @@
+"""From a kernel to the text of its Triton program: the loops around the body, its Refs, and its equations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import ArgumentError, UnsupportedError
+from ..core.ir import Eqn, Literal, Program, Var
+from ..core.primitives.ref import Span
+from ..core.trace import trace_program
+from ..core.types import BOOL, INT32, ArrayType, RefType
+from ..lang.affine import Affine
+from ..lang.kernel import Block, Kernel
+from ..lang.target import Target
+from ..lang.verify import map_of
+from .expansions import EXPANSIONS, vectorised
+from .launch import Launch, launch_of, settings_of
+from .module import TritonModule
+from .plan import Access, Plan, plan
+from .pointers import Window, inside, places_of
+from .refs import Memory, Ref, Register, Traffic, store
+from .rules import RULES, UNSUPPORTED, UNSUPPORTED_DTYPES
+from .text import Printer, Value, identifier
+from .values import Int, add, as_value, compare, convert, lanes, mul, select, spread, sub
+
+
+class Lowering:
+    """One kernel being printed: what rules see as `e`."""
+
+    def __init__(self, kernel: Kernel, target: Target):
+        self.plan: Plan = plan(kernel)
+        self.kernel, self.target, self.p = self.plan.kernel, target, Printer()
+        self.wanted: list[bool] = []  # which results of the equation at hand are used
+        self.ids: list[Int] = [0] * len(self.kernel.grid)
+        self.program: Int = 0  # the number of this program
+        self.refs: dict[Var, Ref] = {}
+        self.live: list[tuple[int, Register]] = []  # registers with the loop that each lives around
+
+    # ------------------------------------------------------------ equations
+
+    def unsupported(self, name: str) -> UnsupportedError:
+        reason = UNSUPPORTED.get(name, "Triton has no such operation, and it is not made of others that it has")
+        return UnsupportedError(
+            f"kernel {self.kernel.name}: {name} cannot run in a GPU kernel: {reason}", "move it out of the kernel")
+
+    def check_dtype(self, type_: Any) -> None:
+        name = str(getattr(type_, "dtype", None))
+        reason = UNSUPPORTED_DTYPES.get(name)
+        if reason is None and name in self.target_refuses():
+            reason = f"{self.target.name} has no instructions that convert it"
+        if reason is not None:
+            raise UnsupportedError(
+                f"kernel {self.kernel.name}: {type_.show()}: {name} cannot be used in a GPU kernel: {reason}",
+                "convert to another dtype before the kernel")  # fmt: skip
+
+    def target_refuses(self) -> tuple[str, ...]:
+        if self.target.kind == "rocm":
+            return ("float8_e4m3fn", "float8_e5m2")
+        return ("float8_e4m3fn",) if self.target.name in ("cuda:sm_80",) else ()
+
+    def equation(self, eqn: Eqn, operands: list[Any], wanted: list[bool]) -> list[Any]:
+        """Print one equation; errors name its line."""
+        try:
+            return self._equation(eqn, operands, wanted)
+        except UnsupportedError as error:
+            if getattr(error, "placed", False):
+                raise
+            placed = UnsupportedError(error.what, error.remedy, eqn.source)
+            placed.placed = True  # type: ignore[attr-defined]
+            raise placed from None
+
+    def _equation(self, eqn: Eqn, operands: list[Any], wanted: list[bool]) -> list[Any]:
+        name = eqn.primitive.name
+        for v in eqn.outputs:
+            self.check_dtype(v.type)
+        if name in UNSUPPORTED:
+            raise self.unsupported(name)
+        rule = RULES.get(name)
+        if rule is None:
+            return self._expand(eqn, operands)
+        self.wanted = wanted
+        out_types = [v.type for v in eqn.outputs]
+        if eqn.primitive.multiple:
+            return list(rule(self, operands, out_types, **eqn.params))
+        return [rule(self, operands, out_types[0], **eqn.params)]
+
+    def _expand(self, eqn: Eqn, operands: list[Any]) -> list[Any]:
+        expand = EXPANSIONS.get(eqn.primitive.name, eqn.primitive.expand)
+        if expand is None:
+            raise self.unsupported(eqn.primitive.name)
+
+        def expanded(*args: Any) -> Any:
+            out = expand(*args, **eqn.params)
+            return list(out) if eqn.primitive.multiple else [out]
+
+        return self.inline(trace_program(expanded, [a.type for a in eqn.inputs], eqn.primitive.name), operands)
+
+    def vectorised(self, program: Program, shape: Sequence[int]) -> Program:
+        return vectorised(program, shape)
+
+    def inline(self, program: Program, operands: Sequence[Any]) -> list[Any]:
+        """Print a Program's equations here; gives its outputs."""
+        env: dict[Any, Any] = dict(zip(program.inputs, operands, strict=True))
+        for var, value in zip(program.constants, program.values, strict=True):
+            env[var] = self.array(np.asarray(value))
+        used = {a for e in program.eqns for a in e.inputs} | set(program.outputs)
+
+        def read(atom: Any) -> Any:
+            return self.p.constant(atom.value, atom.type.dtype) if type(atom) is Literal else env[atom]
+
+        for eqn in program.eqns:
+            results = self.equation(eqn, [read(a) for a in eqn.inputs], [v in used for v in eqn.outputs])
+            env.update(zip(eqn.outputs, results, strict=True))
+        return [read(a) for a in program.outputs]
+
+    def array(self, value: np.ndarray) -> Value:
+        """A small array that a Program holds, chosen number by number."""
+        p, flat = self.p, value.reshape(-1)
+        if not flat.size or (flat == flat[0]).all():
+            return p.constant(flat[0] if flat.size else 0, value.dtype, value.shape)
+        place: Int = 0
+        for d, n in enumerate(value.shape):
+            place = add(p, mul(p, place, n), lanes(p, n, d, value.ndim))
+        found = p.constant(flat[0], value.dtype, value.shape)
+        for i in range(1, flat.size):
+            here = compare(p, "eq", as_value(p, place), p.constant(i, INT32))
+            found = select(p, here, p.constant(flat[i], value.dtype), found)
+        return found
+
+    # ------------------------------------------------------------ windows
+
+    def starts(self, block: Block, prefetched: Sequence[Memory]) -> list[Int]:
+        """Where the block of the cell at hand starts, in elements along the array's axes."""
+        p, fact = self.p, map_of(self.kernel, block)
+        if fact is not None and fact.affine is not None:
+            index = self._affine(fact.affine)
+        else:
+            assert block.index_map is not None
+            ids = [as_value(p, i) for i in self.ids]
+            index = [convert(p, v, INT32) for v in self.inline(block.index_map, [*ids, *prefetched])]
+        found = []
+        for d, (i, step) in enumerate(zip(index, block.steps, strict=True)):
+            low = block.padding[d][0] if block.element[d] else 0
+            found.append(sub(p, mul(p, i, step), low))
+        return found
+
+    def _affine(self, form: Affine) -> list[Int]:
+        p = self.p
+        return [
+            add(p, c, *(mul(p, self.ids[a], k) for a, k in terms.items()))
+            for c, terms in zip(form.const, form.coefficients, strict=True)
+        ]
+
+    def window(self, block: Block, base: Value, prefetched: Sequence[Memory], fill: Any = None) -> Window:
+        visible = tuple(d for d, gone in enumerate(block.squeezed) if not gone)
+        proved = inside(self.kernel, block)
+        return Window(base, block.array, self.starts(block, prefetched), visible, proved, fill)
+
+
+def whole_window(base: Value, array: ArrayType) -> Window:
+    """An array as it is."""
+    n = array.ndim
+    return Window(base, array, [0] * n, tuple(range(n)), (True,) * n)
+
+
+class Nest(Lowering):
+    """The body within its loops."""
+
+    def __init__(self, kernel: Kernel, target: Target, launch: Launch):
+        super().__init__(kernel, target)
+        self.launch = launch
+        k = self.kernel
+        for type_ in (*k.in_types, *k.out_types, *(s.array for s in k.scratch)):
+            self.check_dtype(type_)
+        names = iter(launch.arguments)
+        self.arguments = [Value(name, (), type_.dtype, True) for name, type_ in names]
+        bases = iter(self.arguments)
+        self.scalars = [Memory(whole_window(next(bases), t), Traffic(False)) for t in k.prefetch]
+        self.in_bases = [next(bases) for _ in k.inputs]
+        for i in self.plan.copied:
+            self.in_bases[i] = next(bases)
+        self.out_bases = [next(bases) for _ in k.outputs]
+        self.scratch_bases = list(bases)
+        self.traffic = self._traffic()
+
+    def _traffic(self) -> dict[Var, Traffic]:
+        """One record for each memory: inputs share that of the output they are aliased to."""
+        refs, (_, first_in, first_out, _, _) = self.kernel.body.inputs, self.kernel.splits
+        groups = {v: [v] for v in self.plan.used}
+        for i, o in self.kernel.aliases:
+            if i not in self.plan.copied:
+                group = groups[refs[first_out + o]]
+                group += groups[refs[first_in + i]]
+                groups[refs[first_in + i]] = group
+        found: dict[int, Traffic] = {}
+        for group in groups.values():
+            if id(group) not in found:
+                found[id(group)] = Traffic(_recurs([a for v in group for a in self.plan.used[v]]))
+        return {v: found[id(group)] for v, group in groups.items()}
+
+    # ------------------------------------------------------------ the program
+
+    def text(self, name: str) -> str:
+        self.place()
+        if self.kernel.cells:
+            self.run(0)
+        return self.p.module(name, self.arguments)
+
+    def place(self) -> None:
+        """The ids of the parallel axes."""
+        p, launch = self.p, self.launch
+        self.program, ids = launch.place(p)
+        for axis, i in zip(self.plan.parallel, ids, strict=True):
+            self.ids[axis] = i
+
+    def run(self, level: int) -> None:
+        """The loops from number `level` on, and what lives around them."""
+        plan_, p = self.plan, self.p
+        ending = self.begin(level)
+        if level == len(plan_.carry):
+            self.cell()
+        else:
+            axis = plan_.carry[level]
+            registers = [r for home, r in self.live if home <= level]
+
+            def body(i: Value, *state: Value) -> list[Value]:
+                for register, value in zip(registers, state, strict=True):
+                    register.value = value
+                for traffic in set(map(id, self.traffic.values())):
+                    self._recur(traffic)
+                self.ids[axis] = i
+                self.run(level + 1)
+                return [r.value for r in registers]
+
+            results = p.loop(self.kernel.grid[axis], [r.value for r in registers], body)
+            for register, value in zip(registers, results, strict=True):
+                register.value = value
+        ending()
+        self.live = [(home, r) for home, r in self.live if home != level]
+
+    def _recur(self, key: int) -> None:
+        traffic = next(t for t in self.traffic.values() if id(t) == key)
+        if traffic.recurring:
+            traffic.recent[:] = [(True, None, ())]
+
+    def begin(self, level: int) -> Callable[[], None]:
+        """Make the registers that live around loop `level`, and load what stays the same in it; gives what ends them."""
+        k, plan_, p = self.kernel, self.plan, self.p
+        _, first_in, first_out, first_scratch, _ = k.splits
+        refs = k.body.inputs
+        stores: list[tuple[Register, Window]] = []
+        for n, block in enumerate(k.outputs):
+            if plan_.output_homes[n] != level:
+                continue
+            window = self.window(block, self.out_bases[n], self.scalars)
+            register = self.register(refs[first_out + n], ArrayType(block.shape, block.array.dtype), level)
+            if any(o == n for _, o in k.aliases):
+                memory = Memory(window, Traffic(False))
+                register.value = memory.read(p, _whole(block.shape), ())
+            stores.append((register, window))
+        for n, type_ in enumerate(k.scratch):
+            if plan_.scratch_homes[n] == level:
+                self.register(refs[first_scratch + n], type_.array, level)
+        for n, block in enumerate(k.inputs):
+            if plan_.ahead[n] == level:
+                self.refs[refs[first_in + n]] = memory = self.input(n)
+                memory.held = memory.read(p, _whole(block.shape), ())
+
+        def end() -> None:
+            for register, window in stores:
+                pointers, exist = window.locate(p, places_of(p, _whole(register.array.shape), ()))
+                if 0 not in register.array.shape:
+                    store(p, pointers, register.value, exist)
+
+        return end
+
+    def register(self, ref: Var, array: ArrayType, level: int) -> Register:
+        found = Register(array, self.p.constant(0, array.dtype, array.shape))
+        self.refs[ref] = found
+        self.live.append((level, found))
+        return found
+
+    def input(self, n: int) -> Memory:
+        block, ref = self.kernel.inputs[n], self.kernel.body.inputs[self.kernel.splits[1] + n]
+        return Memory(self.window(block, self.in_bases[n], self.scalars, block.fill), self.traffic[ref])
+
+    def cell(self) -> None:
+        """The body at the ids of the cell at hand."""
+        k, plan_ = self.kernel, self.plan
+        _, first_in, first_out, first_scratch, _ = k.splits
+        refs = k.body.inputs
+        nothing = Register(ArrayType((), BOOL), self.p.constant(False, BOOL))
+        for n in range(len(k.inputs)):
+            ref = refs[first_in + n]
+            if plan_.ahead[n] is None:
+                self.refs[ref] = self.input(n) if plan_.used[ref] else nothing
+        for n, block in enumerate(k.outputs):
+            ref = refs[first_out + n]
+            if plan_.output_homes[n] is None:
+                window = self.window(block, self.out_bases[n], self.scalars) if plan_.used[ref] else None
+                self.refs[ref] = Memory(window, self.traffic[ref], plan_.atomic[n]) if window else nothing
+        bases = iter(self.scratch_bases)
+        for n, type_ in enumerate(k.scratch):
+            ref = refs[first_scratch + n]
+            if plan_.scratch_homes[n] is None:
+                self.refs[ref] = Memory(self.scratch(next(bases), type_), self.traffic[ref])
+        ids = [as_value(self.p, i) for i in self.ids]
+        self.inline(k.body, [*ids, *self.scalars, *(self.refs[v] for v in refs[first_in:])])
+
+    def scratch(self, base: Value, type_: RefType) -> Window:
+        """This program's part of a scratch in global memory."""
+        array = ArrayType((self.plan.programs, *type_.shape), type_.dtype)
+        n = array.ndim
+        return Window(base, array, [self.program, *[0] * (n - 1)], tuple(range(1, n)), (True,) * n)
+
+
+def _whole(shape: Sequence[int]) -> Any:
+    from ..core.primitives.ref import whole
+
+    return whole(tuple(shape))
+
+
+def _recurs(found: Sequence[Access]) -> bool:
+    """Whether what one turn of a loop stores another may touch: it is read, or stored to at overlapping places."""
+    stored = [a for a in found if a.writes]
+    return bool(stored) and (
+        any(a.reads for a in found) or any(type(e) is Span and e.start is None for a in stored for e in a.index)
+    )
+
+
+def lower_kernel(kernel: Kernel, target: Target, **overrides: Any) -> TritonModule:
+    """The Triton program of a kernel on a target.
+
+    Raises:
+      UnsupportedError: an operation or dtype that Triton or the target does not have, at the user's line.
+      ArgumentError: more programs than a launch may have.
+    """
+    unknown = set(overrides) - {"num_warps", "num_stages"}
+    if unknown:
+        raise ArgumentError(f"triton_module does not take {sorted(unknown)}", "it takes num_warps and num_stages")
+    launch = launch_of(plan(kernel))
+    warps, stages = settings_of(plan(kernel), target, **overrides)
+    name = identifier(kernel.name)
+    text = Nest(kernel, target, launch).text(name)
+    return TritonModule(
+        name, text, launch.grid, warps, stages, launch.in_types, launch.out_types, launch.aliases, launch.prepare,
+        launch.finish)  # fmt: skip
+
+
+__all__ = ["Lowering", "lower_kernel", "math", "spread"]

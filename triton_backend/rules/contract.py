@@ -1,0 +1,154 @@
+"""`dot_general` on the matrix units: `tt.dot` of operands brought to (batch, free, contracted), padded to its least size.
+
+Products that have no matrix unit (a vector on one side, 64-bit integers) are multiplications and a sum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core.primitives.contract import Precision, free_axes
+from ...core.types import INT32, ArrayType, is_bool, is_float, is_integer
+from ..text import Value, power, spell
+from ..values import (
+    FLOAT32,
+    compare,
+    convert,
+    halves,
+    lanes,
+    less,
+    regroup,
+    relabel,
+    reshape,
+    select,
+    spread,
+    transpose,
+    wide,
+)
+from .elementwise import Rule
+from .reduce import reduced
+
+LEAST = 16  # of each axis of `tt.dot`
+FLOAT16 = np.dtype(np.float16)
+
+
+def _matrix(e: Any, x: Value, batch: Sequence[int], first: Sequence[int], second: Sequence[int]) -> Value:
+    """An operand as (batch, first, second), each one axis."""
+    groups = (batch, first, second)
+    x = transpose(e.p, x, [a for group in groups for a in group])
+    sizes = iter(x.shape)
+    return reshape(e.p, x, [math.prod(next(sizes) for _ in group) for group in groups])
+
+
+def _common(x: Value, y: Value, out: Any) -> Any:
+    """The dtype that operands are multiplied in."""
+    if is_float(x.dtype) or is_float(y.dtype):
+        floats = [v.dtype for v in (x, y) if is_float(v.dtype)]
+        own = max(floats, key=lambda d: d.itemsize)
+        if len(set(floats)) > 1 and own.itemsize < 4:
+            return FLOAT16 if own.itemsize == 1 else FLOAT32 if floats[0].itemsize == floats[1].itemsize else own
+        return own
+    if x.dtype == y.dtype == np.int8 and out == INT32:
+        return x.dtype
+    return max((x.dtype, y.dtype, out, INT32), key=lambda d: d.itemsize)
+
+
+def _dot_general(e: Any, operands: Sequence[Value], out: ArrayType, dimension_numbers: Any, precision: Any,
+                 preferred_element_type: Any) -> Value:  # fmt: skip
+    p, (x, y) = e.p, operands
+    (lc, rc), (lb, rb) = dimension_numbers
+    lf, rf = free_axes(len(x.shape), lc, lb), free_axes(len(y.shape), rc, rb)
+    if 0 in (*x.shape, *y.shape):
+        return p.constant(0, out.dtype, out.shape)
+    dtype = _common(x, y, out.dtype)
+    a, b = _matrix(e, convert(p, x, dtype), lb, lf, lc), _matrix(e, convert(p, y, dtype), rb, rc, rf)
+    vector = 1 in (a.shape[1], b.shape[2])
+    if vector or (is_integer(dtype) and dtype.itemsize > 4):
+        found = _products(e, a, b)
+    else:
+        found = _dot(e, a, b, precision)
+    if is_bool(out.dtype):
+        return reshape(p, compare(p, "ne", found, p.constant(0, found.dtype)), out.shape)
+    return reshape(p, convert(p, found, out.dtype), out.shape)
+
+
+def _products(e: Any, a: Value, b: Value) -> Value:
+    """The sum over k of a[.., m, k] b[.., k, n], all products at once."""
+    p = e.p
+    (batch, m, k), n = a.shape, b.shape[2]
+    if n == 1:
+        left, right = a, transpose(p, b, (0, 2, 1))
+        shape, axis, rest = (batch, m, k), 2, (batch, m, 1)
+    elif m == 1:
+        left, right = transpose(p, a, (0, 2, 1)), b
+        shape, axis, rest = (batch, k, n), 1, (batch, 1, n)
+    else:
+        left, right = regroup(p, a, (batch, m, k, 1)), regroup(p, b, (batch, 1, k, n))
+        shape, axis, rest = (batch, m, k, n), 2, (batch, m, n)
+    left, right = (spread(p, wide(p, v), shape) for v in (left, right))
+    total = p.same("arith.mulf" if is_float(left.dtype) else "arith.muli", left, right)
+    return regroup(p, reduced(e, total, axis, "sum"), rest)
+
+
+def _grown(e: Any, x: Value, axis: int, least: int) -> Value:
+    """An axis repeated until it has the least padded size."""
+    size = x.padded[axis]
+    if size >= least:
+        return x
+    p, times = e.p, least // size
+    before, after = x.padded[:axis], x.padded[axis + 1 :]
+    x = regroup(p, relabel(x, x.padded), (*before, 1, size, *after))
+    return regroup(p, spread(p, x, (*before, times, size, *after)), (*before, least, *after))
+
+
+def _dot(e: Any, a: Value, b: Value, precision: Any) -> Value:
+    p = e.p
+    (batch, m, k), n = a.shape, b.shape[2]
+    least = 32 if a.dtype.itemsize == 1 else LEAST
+    wide_k = max(power(k), least)
+    # What is past the end of the contracted axis is zero on both sides, for it may be infinite on one.
+    a, b = _cut_off(e, a, 2, k, wide_k), _cut_off(e, b, 1, k, wide_k)
+    a, b = _grown(e, a, 1, LEAST), _grown(e, b, 2, LEAST)
+    rows, columns = a.padded[1], b.padded[2]
+    if batch == 1:
+        a, b = regroup(p, a, a.padded[1:]), regroup(p, b, b.padded[1:])
+    kind = INT32 if is_integer(a.dtype) else a.dtype if a.dtype.itemsize == 8 else FLOAT32
+    shape = (*a.padded[:-1], columns)
+    zero = p.constant(0, kind, shape)
+    precise = f", inputPrecision = {name}" if (name := _input_precision(e, a.dtype, precision)) else ""
+    found = p.op(
+        f"tt.dot {a.name}, {b.name}, {zero.name}{precise} : {a.type} * {b.type} -> {spell(shape, kind)}", shape, kind)
+    found = regroup(p, found, (power(batch), rows, columns))
+    return _top(e, found, (batch, m, n))
+
+
+def _cut_off(e: Any, x: Value, axis: int, k: int, size: int) -> Value:
+    """An axis grown to a size, zero from `k` on."""
+    x = _grown(e, x, axis, size)
+    if k == size:
+        return relabel(x, x.padded)
+    live = less(e.p, lanes(e.p, x.padded[axis], axis, 3), k)
+    return select(e.p, live, relabel(x, x.padded), e.p.constant(0, x.dtype))
+
+
+def _top(e: Any, x: Value, shape: Sequence[int]) -> Value:
+    """The first rows and columns of a product whose axes were repeated."""
+    for axis in (1, 2):
+        while x.padded[axis] > power(shape[axis]):
+            x = halves(e.p, x, axis)[0]
+    return relabel(x, shape)
+
+
+def _input_precision(e: Any, dtype: Any, precision: Any) -> str:
+    """How float32 operands are multiplied: by default in TF32, where the hardware has it."""
+    if dtype != FLOAT32 or e.target.kind != "cuda":
+        return ""
+    one = max((one.value for one in precision), default=0) if precision else 0
+    return {Precision.DEFAULT.value: "tf32", Precision.HIGH.value: "tf32x3"}.get(one, "")
+
+
+RULES: dict[str, Rule] = {"dot_general": _dot_general}

@@ -1,0 +1,173 @@
+"""Branches and loops. Registers that they write travel through them with the other values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...core.ir import Program
+from ...core.types import INT32, ArrayType, is_bool
+from ...lang.discharge import written
+from ..refs import Memory, Register
+from ..text import Value
+from ..values import (
+    all_lanes,
+    as_value,
+    compare,
+    convert,
+    lanes,
+    regroup,
+    select,
+    spread,
+    sub,
+    take,
+)
+from .elementwise import Rule
+
+
+def changed(programs: Sequence[Program], operands: Sequence[Any]) -> list[Register]:
+    """The registers among some operands that Programs of them write, each once."""
+    found = {i for program in programs for i in written(program)}
+    return list(dict.fromkeys(operands[i] for i in sorted(found) if isinstance(operands[i], Register)))
+
+
+def _memories(operands: Sequence[Any]) -> list[Memory]:
+    return [x for x in operands if isinstance(x, Memory)]
+
+
+def _carried(registers: Sequence[Register]) -> list[Value]:
+    return [r.value for r in registers]
+
+
+def _restore(registers: Sequence[Register], values: Sequence[Value]) -> None:
+    for register, value in zip(registers, values, strict=True):
+        register.value = value
+
+
+def _call(e: Any, operands: Sequence[Any], outs: Sequence[Any], program: Program, **_: Any) -> list[Value]:
+    return e.inline(program, operands)
+
+
+# ---------------------------------------------------------------------------- branches
+
+
+def _cond(e: Any, operands: Sequence[Any], outs: Sequence[Any], branches: Sequence[Program]) -> list[Value]:
+    which, arguments = operands[0], operands[1:]
+    registers = changed(branches, arguments)
+    memories = _memories(arguments)
+    before = _carried(registers)
+    traffic = [list(m.traffic.recent) for m in memories]
+    after: list[list[Any]] = [[] for _ in memories]
+
+    def branch(program: Program) -> Callable[[], list[Value]]:
+        def body() -> list[Value]:
+            _restore(registers, before)
+            for m, was in zip(memories, traffic, strict=True):
+                m.traffic.recent[:] = was
+            results = e.inline(program, arguments)
+            for m, seen in zip(memories, after, strict=True):
+                seen += [one for one in m.traffic.recent if one not in seen]
+            return [*results, *_carried(registers)]
+
+        return body
+
+    def among(number: Value, programs: Sequence[Program], first: int) -> list[Value]:
+        if len(programs) == 1:
+            return branch(programs[0])()
+        here = compare(e.p, "le", number, e.p.constant(first, number.dtype))
+        return e.p.branch(here, branch(programs[0]), lambda: among(number, programs[1:], first + 1))
+
+    if is_bool(which.dtype) and len(branches) == 2:
+        results = e.p.branch(which, branch(branches[1]), branch(branches[0]))
+    else:
+        results = among(convert(e.p, which, INT32), branches, 0)
+    for m, seen in zip(memories, after, strict=True):
+        m.traffic.recent[:] = seen
+    _restore(registers, results[len(outs) :])
+    return results[: len(outs)]
+
+
+# ---------------------------------------------------------------------------- loops
+
+
+def enter(memories: Sequence[Memory]) -> None:
+    """At the start of a loop's body, its end may be what comes before."""
+    for m in memories:
+        if m.traffic.recurring:
+            m.traffic.recent[:] = [(True, None, ())]
+
+
+def _while(
+    e: Any, operands: Sequence[Any], outs: Sequence[Any], cond_program: Program, body_program: Program,
+    cond_nconsts: int, body_nconsts: int,
+) -> list[Value]:  # fmt: skip
+    n = cond_nconsts + body_nconsts
+    tests, consts, carry = operands[:cond_nconsts], operands[cond_nconsts:n], operands[n:]
+    registers = list(dict.fromkeys([
+        *changed([cond_program], [*tests, *carry]), *changed([body_program], [*consts, *carry])
+    ]))  # fmt: skip
+    memories = _memories(operands)
+
+    def test(*state: Value) -> tuple[Value, list[Value]]:
+        enter(memories)
+        _restore(registers, state[len(carry) :])
+        (going,) = e.inline(cond_program, [*tests, *state[: len(carry)]])
+        return going, [*state[: len(carry)], *_carried(registers)]
+
+    def body(*state: Value) -> list[Value]:
+        _restore(registers, state[len(carry) :])
+        results = e.inline(body_program, [*consts, *state[: len(carry)]])
+        return [*results, *_carried(registers)]
+
+    results = e.p.repeat([*carry, *_carried(registers)], test, body)
+    _restore(registers, results[len(carry) :])
+    return results[: len(carry)]
+
+
+def _item(e: Any, x: Value, i: Value) -> Value:
+    """`x[i]`."""
+    shape = x.shape[1:]
+    one = take(e.p, x, (1, *shape), [i, *all_lanes(e.p, (1, *shape))[1:]])
+    return regroup(e.p, one, shape)
+
+
+def _stored(e: Any, stack: Value, value: Value, i: Value) -> Value:
+    """`stack` with `value` at `i`."""
+    p = e.p
+    here = compare(p, "eq", lanes(p, stack.shape[0], 0, len(stack.shape)), i)
+    new = spread(p, regroup(p, value, (1, *value.shape)), stack.shape)
+    return select(p, here, new, stack)
+
+
+def _scan(
+    e: Any, operands: Sequence[Any], outs: Sequence[ArrayType], program: Program, length: int, reverse: bool,
+    num_consts: int, num_carry: int, unroll: int,
+) -> list[Value]:  # fmt: skip
+    p, n = e.p, num_consts + num_carry
+    consts, carry, xs = operands[:num_consts], operands[num_consts:n], operands[n:]
+    registers, memories = changed([program], consts), _memories(consts)
+    stacks = [p.constant(0, o.dtype, o.shape) for o in outs[num_carry:]]
+
+    def body(i: Value, *state: Value) -> list[Value]:
+        enter(memories)
+        i = as_value(p, sub(p, length - 1, i)) if reverse else i
+        _restore(registers, state[len(outs) :])
+        results = e.inline(program, [*consts, *state[:num_carry], *(_item(e, x, i) for x in xs)])
+        kept = [_stored(e, s, v, i) for s, v in zip(state[num_carry : len(outs)], results[num_carry:], strict=True)]
+        return [*results[:num_carry], *kept, *_carried(registers)]
+
+    if not length:
+        return [*carry, *stacks]
+    results = p.loop(length, [*carry, *stacks, *_carried(registers)], body)
+    _restore(registers, results[len(outs) :])
+    return results[: len(outs)]
+
+
+def _barrier(e: Any, operands: Sequence[Value], outs: Sequence[Any], **_: Any) -> list[Value]:
+    return list(operands)
+
+
+RULES: dict[str, Rule] = {
+    "cond": _cond, "while": _while, "scan": _scan, "optimization_barrier": _barrier,
+    **dict.fromkeys(("jit", "closed_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "linear_call"), _call),
+}  # fmt: skip

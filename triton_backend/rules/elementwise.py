@@ -1,0 +1,380 @@
+"""Elementwise operations: one instruction where there is one, else a function of libdevice or of ROCm's library.
+
+Floats of less than 32 bits are computed in float32 and rounded once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core.primitives.elementwise import RoundingMethod
+from ...core.types import ArrayType, is_bool, is_float, is_unsigned
+from ..text import Value
+from ..values import bitcast, common, compare, convert, lanes, regroup, select, spread, wide
+
+Rule = Callable[..., Any]
+CMP = ("eq", "ne", "lt", "le", "gt", "ge")
+
+
+def constant_like(e: Any, value: Any, x: Value) -> Value:
+    return e.p.constant(value, x.dtype, x.shape)
+
+
+def in_float32(compute: Callable[..., Value]) -> Rule:
+    """A rule on floats of at least 32 bits, for operands of any float dtype."""
+
+    def rule(e: Any, operands: Sequence[Value], out: ArrayType, **params: Any) -> Value:
+        xs = [wide(e.p, spread(e.p, x, out.shape)) for x in operands]
+        return convert(e.p, compute(e, *xs, **params), out.dtype)
+
+    return rule
+
+
+def extern(name: str) -> Callable[..., Value]:
+    """A call of the device's mathematical library."""
+
+    def compute(e: Any, *xs: Value) -> Value:
+        single = xs[0].dtype.itemsize == 4
+        if e.target.kind == "rocm":
+            symbol = f"__ocml_{name}_f{32 if single else 64}"
+        else:
+            symbol = f"__nv_{name}{'f' if single else ''}"
+        types = ", ".join(x.type for x in xs)
+        return e.p.op(
+            f"tt.extern_elementwise {', '.join(x.name for x in xs)} "
+            f'{{libname = "", libpath = "", pure = true, symbol = "{symbol}"}} : ({types}) -> {xs[0].type}',
+            xs[0].shape, xs[0].dtype)  # fmt: skip
+
+    return compute
+
+
+def instruction(name: str) -> Callable[..., Value]:
+    return lambda e, *xs: e.p.same(name, *xs)
+
+
+# ---------------------------------------------------------------------------- arithmetic
+
+
+def arithmetic(of_floats: str, of_signed: str, of_unsigned: str | None = None) -> Rule:
+    """A binary operation of each kind of number."""
+
+    def rule(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+        xs = [spread(e.p, x, out.shape) for x in operands]
+        if is_float(out.dtype):
+            return convert(e.p, e.p.same(of_floats, *(wide(e.p, x) for x in xs)), out.dtype)
+        unsigned = is_unsigned(out.dtype) or is_bool(out.dtype)
+        return e.p.same((of_unsigned or of_signed) if unsigned else of_signed, *xs)
+
+    return rule
+
+
+def _divide(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+    p = e.p
+    x, y = (spread(p, v, out.shape) for v in operands)
+    if is_float(out.dtype):
+        return convert(p, p.same("arith.divf", wide(p, x), wide(p, y)), out.dtype)
+    zero, safe = _safe_divisor(e, y)
+    quotient = p.same("arith.divui" if is_unsigned(out.dtype) else "arith.divsi", x, safe)
+    if not is_unsigned(out.dtype):  # the least integer by -1 wraps
+        minus = compare(p, "eq", y, p.constant(-1, y.dtype))
+        quotient = select(p, minus, p.same("arith.subi", constant_like(e, 0, x), x), quotient)
+    return select(p, zero, constant_like(e, np.array(-1).astype(out.dtype), x), quotient)
+
+
+def _remainder(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+    p = e.p
+    x, y = (spread(p, v, out.shape) for v in operands)
+    if is_float(out.dtype):
+        return convert(p, extern("fmod")(e, wide(p, x), wide(p, y)), out.dtype)
+    zero, safe = _safe_divisor(e, y)
+    return select(p, zero, x, p.same("arith.remui" if is_unsigned(out.dtype) else "arith.remsi", x, safe))
+
+
+def _safe_divisor(e: Any, y: Value) -> tuple[Value, Value]:
+    """Where a divisor is 0, and the divisor with 1 there (and for -1, by which the least integer cannot be divided)."""
+    p = e.p
+    zero = compare(p, "eq", y, p.constant(0, y.dtype))
+    bad = zero
+    if not is_unsigned(y.dtype):
+        bad = p.same("arith.ori", zero, compare(p, "eq", y, p.constant(-1, y.dtype)))
+    return zero, select(p, bad, p.constant(1, y.dtype), y)
+
+
+def _neg(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+    (x,) = operands
+    if is_float(out.dtype):
+        return convert(e.p, e.p.same("arith.negf", wide(e.p, x)), out.dtype)
+    return e.p.same("arith.subi", constant_like(e, 0, x), x)
+
+
+def _abs(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+    (x,) = operands
+    if is_float(out.dtype):
+        return convert(e.p, e.p.same("math.absf", wide(e.p, x)), out.dtype)
+    if is_unsigned(out.dtype):
+        return x
+    negative = compare(e.p, "lt", x, e.p.constant(0, x.dtype))
+    return select(e.p, negative, _neg(e, operands, out), x)
+
+
+def _sign(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+    p, (x,) = e.p, operands
+    zero = p.constant(0, x.dtype)
+    found = select(p, compare(p, "gt", x, zero), p.constant(1, x.dtype), x)
+    if is_unsigned(out.dtype):
+        return found
+    return select(p, compare(p, "lt", x, zero), p.constant(-1, x.dtype), found)
+
+
+def _square(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+    return RULES["mul"](e, [operands[0], operands[0]], out)
+
+
+def _repeated(e: Any, base: Value, n: int) -> Value:
+    result, name = None, "arith.mulf" if is_float(base.dtype) else "arith.muli"
+    while n:
+        if n & 1:
+            result = base if result is None else e.p.same(name, result, base)
+        n >>= 1
+        base = e.p.same(name, base, base) if n else base
+    return constant_like(e, 1, base) if result is None else result
+
+
+def _integer_pow(e: Any, operands: Sequence[Value], out: ArrayType, y: int) -> Value:
+    x = wide(e.p, operands[0])
+    found = _repeated(e, x, abs(y))
+    if y < 0:
+        found = e.p.same("arith.divf", constant_like(e, 1, x), found)
+    return convert(e.p, found, out.dtype)
+
+
+def _pow(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+    p = e.p
+    x, y = (spread(p, v, out.shape) for v in operands)
+    if is_float(out.dtype):
+        base = wide(p, x)
+        return convert(p, extern("pow")(e, base, convert(p, y, base.dtype)), out.dtype)
+    zero, one = p.constant(0, x.dtype, x.shape), p.constant(1, x.dtype, x.shape)
+    nothing = p.constant(0, y.dtype, y.shape)
+    negative = compare(p, "lt", y, nothing)
+
+    def odd(n: Value) -> Value:
+        return compare(p, "ne", p.same("arith.andi", n, constant_like(e, 1, n)), nothing)
+
+    def step(_: Value, result: Value, base: Value, left: Value) -> list[Value]:
+        result = select(p, odd(left), p.same("arith.muli", result, base), result)
+        half = p.same("arith.shrui", left, constant_like(e, 1, left))
+        return [result, p.same("arith.muli", base, base), half]
+
+    found = p.loop(8 * y.dtype.itemsize, [one, x, select(p, negative, nothing, y)], step)[0]
+    minus = constant_like(e, np.array(-1).astype(x.dtype), x)
+    small = select(p, compare(p, "eq", x, minus), select(p, odd(y), minus, one), zero)
+    small = select(p, compare(p, "eq", x, one), one, small)
+    return select(p, negative, small, found)
+
+
+# ---------------------------------------------------------------------------- functions of floats
+
+
+def _round(e: Any, x: Value, rounding_method: int) -> Value:
+    name = "rint" if rounding_method == RoundingMethod.TO_NEAREST_EVEN else "round"
+    return extern(name)(e, x)
+
+
+def _logistic(e: Any, x: Value) -> Value:
+    one = constant_like(e, 1.0, x)
+    grown = e.p.same("math.exp", e.p.same("arith.negf", x))
+    return e.p.same("arith.divf", one, e.p.same("arith.addf", one, grown))
+
+
+def _is_finite(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+    size = e.p.same("math.absf", wide(e.p, operands[0]))
+    return compare(e.p, "lt", size, e.p.constant(math.inf, size.dtype))
+
+
+def _nextafter(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+    """A step of one in the integers whose order is that of the floats' magnitudes."""
+    p = e.p
+    x, y = (spread(p, v, out.shape) for v in operands)
+    bits = np.dtype(f"int{8 * out.dtype.itemsize}")
+    n = bitcast(p, x, bits)
+    one = constant_like(e, 1, n)
+    wide_x, wide_y = wide(p, x), wide(p, y)
+    zero = p.constant(0.0, wide_x.dtype)
+    outward = compare(p, "eq", compare(p, "gt", wide_x, zero), compare(p, "gt", wide_y, wide_x))
+    moved = select(p, outward, p.same("arith.addi", n, one), p.same("arith.subi", n, one))
+    least = np.array(1, bits), np.array(np.iinfo(bits).min + 1, bits)
+    from_zero = select(p, compare(p, "gt", wide_y, zero), p.constant(least[0], bits), p.constant(least[1], bits))
+    moved = select(p, compare(p, "eq", wide_x, zero), from_zero, moved)
+    found = select(p, compare(p, "eq", wide_x, wide_y), y, bitcast(p, moved, out.dtype))
+    for v, w in ((x, wide_x), (y, wide_y)):
+        found = select(p, compare(p, "ne", w, w), v, found)
+    return found
+
+
+# ---------------------------------------------------------------------------- comparison, selection, bits
+
+
+def _compare(how: str) -> Rule:
+    def rule(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+        return compare(e.p, how, *(spread(e.p, x, out.shape) for x in operands))
+
+    return rule
+
+
+def _select_n(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+    p, (which, *cases) = e.p, operands
+    found = spread(p, cases[0], out.shape)
+    for i, case in enumerate(cases[1:], 1):
+        chosen = which if is_bool(which.dtype) else compare(p, "ge", which, p.constant(i, which.dtype))
+        found = select(p, chosen, case, found)
+    return found
+
+
+def _clamp(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+    low, x, high = operands
+    return RULES["min"](e, [RULES["max"](e, [x, low], out), high], out)
+
+
+def _not(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+    (x,) = operands
+    ones = True if is_bool(x.dtype) else np.array(-1).astype(x.dtype)
+    return e.p.same("arith.xori", x, constant_like(e, ones, x))
+
+
+def _shift(name: str, fills: bool = False) -> Rule:
+    """A shift by any amount: from the number of bits on, nothing is left (of a signed shift to the right, the sign)."""
+
+    def rule(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+        p = e.p
+        x, y = (spread(p, v, out.shape) for v in operands)
+        bits = 8 * x.dtype.itemsize
+        unsigned = Value(y.name, y.shape, np.dtype(f"uint{bits}"))
+        inside = compare(p, "lt", unsigned, p.constant(bits, unsigned.dtype))
+        amount = select(p, inside, y, p.constant(bits - 1 if fills else 0, y.dtype))
+        moved = p.same(name, x, amount)
+        return moved if fills else select(p, inside, moved, p.constant(0, x.dtype))
+
+    return rule
+
+
+def _shift_right(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+    """The arithmetic shift, which is a logical one of unsigned integers."""
+    if is_unsigned(out.dtype):
+        return RULES["shift_right_logical"](e, operands, out)
+    return _shift("arith.shrsi", fills=True)(e, operands, out)
+
+
+def _population_count(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+    """Counts of 1, 2, 4, ... bits side by side, added in pairs."""
+    p, (x,) = e.p, operands
+    bits, width = 8 * x.dtype.itemsize, 1
+    while width < bits:
+        pattern = sum(((1 << width) - 1) << at for at in range(0, bits, 2 * width))
+        mask = constant_like(e, np.array(pattern, f"uint{bits}").view(f"int{bits}"), x)
+        mask = Value(mask.name, x.shape, x.dtype)
+        low = p.same("arith.andi", x, mask)
+        high = p.same("arith.andi", p.same("arith.shrui", x, constant_like(e, width, x)), mask)
+        x, width = p.same("arith.addi", low, high), 2 * width
+    return x
+
+
+def _leading_zeros(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+    """The zeros among the bits, after the highest one has been copied to all below it."""
+    p, (x,) = e.p, operands
+    reach = 1
+    while reach < 8 * x.dtype.itemsize:
+        x = p.same("arith.ori", x, p.same("arith.shrui", x, constant_like(e, reach, x)))
+        reach *= 2
+    return _population_count(e, [_not(e, [x], out)], out)
+
+
+# ---------------------------------------------------------------------------- conversion
+
+
+def _convert(e: Any, operands: Sequence[Value], out: ArrayType, **params: Any) -> Value:
+    return convert(e.p, operands[0], out.dtype)
+
+
+def _identity(e: Any, operands: Sequence[Value], out: ArrayType, **params: Any) -> Value:
+    return Value(operands[0].name, out.shape, operands[0].dtype)
+
+
+def _bitcast(e: Any, operands: Sequence[Value], out: ArrayType, new_dtype: Any) -> Value:
+    """The bits of elements, joined along or split into a last axis where the widths differ."""
+    p, (x,) = e.p, operands
+    old, new = x.dtype.itemsize, new_dtype.itemsize
+    if old == new:
+        return bitcast(p, x, new_dtype)
+    wider, narrower = (np.dtype(f"uint{8 * max(old, new)}"), np.dtype(f"uint{8 * min(old, new)}"))
+    shape = out.shape if old > new else x.shape
+    where = convert(p, lanes(p, shape[-1], len(shape) - 1, len(shape)), wider)
+    amount = p.same("arith.muli", where, constant_like(e, 8 * min(old, new), where))
+    if old > new:
+        parts = regroup(p, bitcast(p, x, wider), (*x.shape, 1))
+        parts, amount = (spread(p, v, shape) for v in (parts, amount))
+        return bitcast(p, convert(p, p.same("arith.shrui", parts, amount), narrower), new_dtype)
+    parts, amount = common(p, convert(p, bitcast(p, x, narrower), wider), amount)
+    moved = p.same("arith.shli", parts, amount)
+    (found,) = p.combine(
+        "tt.reduce", [moved], out.shape, f"axis = {len(shape) - 1} : i32", lambda a, b: [p.same("arith.ori", a, b)])
+    return bitcast(p, found, new_dtype)
+
+
+def _reduce_precision(e: Any, operands: Sequence[Value], out: ArrayType, exponent_bits: int, mantissa_bits: int
+                      ) -> Value:  # fmt: skip
+    """Rounding to nearest even in the integers: half a unit is added and the bits below are cut."""
+    p, x = e.p, wide(e.p, operands[0])
+    size = 8 * x.dtype.itemsize
+    bits, (mantissa, bias) = np.dtype(f"int{size}"), (23, 127) if size == 32 else (52, 1023)
+    n, drop = bitcast(p, x, bits), mantissa - mantissa_bits
+    sign = p.same("arith.andi", n, constant_like(e, np.iinfo(bits).min, n))
+    if drop > 0:
+        one = constant_like(e, 1, n)
+        odd = p.same("arith.andi", p.same("arith.shrui", n, constant_like(e, drop, n)), one)
+        half = constant_like(e, (1 << (drop - 1)) - 1, n)
+        n = p.same("arith.addi", n, p.same("arith.addi", odd, half))
+        n = p.same("arith.andi", n, constant_like(e, -(1 << drop), n))
+    found = bitcast(p, n, x.dtype)
+    top = 2 ** (exponent_bits - 1) - 1
+    if top < bias:
+        length = p.same("math.absf", found)
+        infinite = bitcast(p, p.same("arith.ori", sign, bitcast(p, constant_like(e, math.inf, x), bits)), x.dtype)
+        found = select(p, compare(p, "ge", length, p.constant(2.0 ** (top + 1), x.dtype)), infinite, found)
+        tiny = compare(p, "lt", length, p.constant(2.0 ** (1 - top), x.dtype))
+        found = select(p, tiny, bitcast(p, sign, x.dtype), found)
+    finite = compare(p, "lt", p.same("math.absf", x), p.constant(math.inf, x.dtype))
+    return convert(p, select(p, finite, found, x), out.dtype)
+
+
+# Of the mathematical library, by primitive; the first names are libdevice's, which are ROCm's too.
+LIBRARY = {
+    "sin": "sin", "cos": "cos", "tan": "tan", "asin": "asin", "acos": "acos", "atan": "atan", "sinh": "sinh",
+    "cosh": "cosh", "tanh": "tanh", "asinh": "asinh", "acosh": "acosh", "atanh": "atanh", "expm1": "expm1",
+    "log": "log", "log1p": "log1p", "cbrt": "cbrt", "erfc": "erfc", "erf_inv": "erfinv", "lgamma": "lgamma",
+    "atan2": "atan2",
+}  # fmt: skip
+MATH = {"exp": "math.exp", "exp2": "math.exp2", "sqrt": "math.sqrt", "rsqrt": "math.rsqrt", "floor": "math.floor",
+        "ceil": "math.ceil", "erf": "math.erf"}  # fmt: skip
+
+RULES: dict[str, Rule] = {
+    **{name: in_float32(extern(symbol)) for name, symbol in LIBRARY.items()},
+    **{name: in_float32(instruction(op)) for name, op in MATH.items()},
+    **{how: _compare(how) for how in CMP},
+    "add": arithmetic("arith.addf", "arith.addi"), "add_any": arithmetic("arith.addf", "arith.addi"),
+    "sub": arithmetic("arith.subf", "arith.subi"), "mul": arithmetic("arith.mulf", "arith.muli"),
+    "max": arithmetic("arith.maximumf", "arith.maxsi", "arith.maxui"),
+    "min": arithmetic("arith.minimumf", "arith.minsi", "arith.minui"),
+    "and": arithmetic("", "arith.andi"), "or": arithmetic("", "arith.ori"), "xor": arithmetic("", "arith.xori"),
+    "div": _divide, "rem": _remainder, "neg": _neg, "abs": _abs, "sign": _sign, "square": _square,
+    "integer_pow": _integer_pow, "pow": _pow, "round": in_float32(_round), "logistic": in_float32(_logistic),
+    "is_finite": _is_finite, "nextafter": _nextafter, "select_n": _select_n, "clamp": _clamp, "not": _not,
+    "shift_left": _shift("arith.shli"), "shift_right_logical": _shift("arith.shrui"),
+    "shift_right_arithmetic": _shift_right, "population_count": _population_count, "clz": _leading_zeros,
+    "convert_element_type": _convert, "bitcast_convert_type": _bitcast, "reduce_precision": _reduce_precision,
+    "stop_gradient": _identity, "copy": _identity, "name": _identity, "random_clone": _identity,
+}  # fmt: skip

@@ -1,0 +1,130 @@
+"""Reductions and scans along axes: `tt.reduce` and `tt.scan`, with padding that changes nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core.primitives.reduce import highest, lowest
+from ...core.types import BOOL, INT32, ArrayType, is_bool, is_float
+from ..text import Value
+from ..values import compare, convert, guarded, lanes, select, spread, wide
+from .elementwise import RULES as ELEMENTWISE
+from .elementwise import Rule
+
+Combine = Callable[[Any, Value, Value], Value]
+
+
+def by(name: str) -> Combine:
+    """Two elements combined as an elementwise primitive does."""
+    return lambda e, a, b: ELEMENTWISE[name](e, [a, b], ArrayType((), a.dtype))
+
+
+def _log_add_exp(e: Any, a: Value, b: Value) -> Value:
+    """max + log(exp(a - max) + exp(b - max)), the maximum left out where it is infinite."""
+    p, scalar = e.p, ArrayType((), a.dtype)
+    top = p.same("arith.maximumf", a, b)
+    size = p.same("math.absf", top)
+    finite = compare(p, "lt", size, p.constant(math.inf, a.dtype))
+    shift = select(p, finite, top, p.constant(0.0, a.dtype))
+    parts = [p.same("math.exp", p.same("arith.subf", x, shift)) for x in (a, b)]
+    total = p.same("arith.addf", *parts)
+    return p.same("arith.addf", ELEMENTWISE["log"](e, [total], scalar), shift)
+
+
+def _all_ones(dtype: Any) -> Any:
+    return np.invert(np.zeros((), dtype))
+
+
+# What combines, and the number that changes nothing.
+MONOIDS: dict[str, tuple[Combine, Callable[[Any], Any]]] = {
+    "sum": (by("add"), lambda dtype: 0), "prod": (by("mul"), lambda dtype: 1),
+    "max": (by("max"), lowest), "min": (by("min"), highest),
+    "and": (by("and"), _all_ones), "or": (by("or"), lambda dtype: 0), "xor": (by("xor"), lambda dtype: 0),
+    "logsumexp": (_log_add_exp, lambda dtype: -math.inf),
+}  # fmt: skip
+
+
+def reduced(e: Any, x: Value, axis: int, monoid: str) -> Value:
+    """One axis combined."""
+    combine, neutral = MONOIDS[monoid]
+    shape = (*x.shape[:axis], *x.shape[axis + 1 :])
+    x = guarded(e.p, x, neutral(x.dtype), (axis,))
+    if not x.shape[axis]:
+        return e.p.constant(neutral(x.dtype), x.dtype, shape)
+    return e.p.combine("tt.reduce", [x], shape, f"axis = {axis} : i32", lambda a, b: [combine(e, a, b)])[0]
+
+
+def _reduce(monoid: str) -> Rule:
+    def rule(e: Any, operands: Sequence[Value], out: ArrayType, axes: Sequence[int]) -> Value:
+        x = wide(e.p, operands[0])
+        for axis in sorted(axes, reverse=True):
+            x = reduced(e, x, axis, monoid)
+        return convert(e.p, x, out.dtype)
+
+    return rule
+
+
+def _cumulative(monoid: str) -> Rule:
+    def rule(e: Any, operands: Sequence[Value], out: ArrayType, axis: int, reverse: bool) -> Value:
+        combine, neutral = MONOIDS[monoid]
+        x = wide(e.p, operands[0])
+        x = guarded(e.p, x, neutral(x.dtype), (axis,))
+        if 0 in x.shape:
+            return convert(e.p, x, out.dtype)
+        attributes = f"axis = {axis} : i32, reverse = {str(reverse).lower()}"
+        (found,) = e.p.combine("tt.scan", [x], x.shape, attributes, lambda a, b: [combine(e, a, b)])
+        return convert(e.p, found, out.dtype)
+
+    return rule
+
+
+def _position(better: str) -> Rule:
+    """The place of the first extremum, or of the first NaN, along an axis."""
+
+    def rule(e: Any, operands: Sequence[Value], out: ArrayType, axes: Sequence[int], index_dtype: Any) -> Value:
+        p, (axis,) = e.p, axes
+        x = wide(p, operands[0])
+        x = convert(p, x, INT32) if is_bool(x.dtype) else x
+        places = spread(p, lanes(p, x.shape[axis], axis, len(x.shape)), x.shape)
+        count = p.constant(np.iinfo(np.int32).max, INT32)
+        places = places if not _padded(x, axis) else select(p, _exists(e, x, axis), places, count)
+        x = guarded(p, x, (lowest if better == "gt" else highest)(x.dtype), (axis,))
+
+        def combine(a: Value, i: Value, b: Value, j: Value) -> list[Value]:
+            wins, ties = compare(p, better, a, b), compare(p, "eq", a, b)
+            if is_float(a.dtype):
+                a_nan, b_nan = compare(p, "ne", a, a), compare(p, "ne", b, b)
+                not_b = p.same("arith.xori", b_nan, p.constant(True, BOOL))
+                wins = p.same("arith.ori", wins, p.same("arith.andi", a_nan, not_b))
+                ties = p.same("arith.ori", ties, p.same("arith.andi", a_nan, b_nan))
+            first = p.same("arith.ori", wins, p.same("arith.andi", ties, compare(p, "lt", i, j)))
+            return [select(p, first, a, b), select(p, first, i, j)]
+
+        shape = out.shape
+        found = p.combine("tt.reduce", [x, places], shape, f"axis = {axis} : i32", combine)[1]
+        return convert(p, found, index_dtype)
+
+    return rule
+
+
+def _padded(x: Value, axis: int) -> bool:
+    return x.padded[axis] != x.shape[axis]
+
+
+def _exists(e: Any, x: Value, axis: int) -> Value:
+    from ..values import valid
+
+    found = valid(e.p, x.shape, (axis,))
+    assert found is not None
+    return found
+
+
+RULES: dict[str, Rule] = {
+    **{f"reduce_{name}": _reduce(name) for name in ("sum", "prod", "max", "min", "and", "or", "xor")},
+    **{f"cum{name}": _cumulative(name) for name in ("sum", "prod", "max", "min", "logsumexp")},
+    "argmax": _position("gt"), "argmin": _position("lt"),
+}  # fmt: skip
