@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -90,7 +90,8 @@ def _undefine(eqn: Eqn, context: Context) -> list[Eqn]:
     return [value, equation(swap_p, [ref, value.outputs[0]], {"index": whole(shape), "masked": False}, eqn)]
 
 
-RULES: dict[Primitive, Callable[[Eqn, Context], list[Eqn]]] = {
+Rule = Callable[[Eqn, Context], list[Eqn]]
+RULES: dict[Primitive, Rule] = {
     atomic_rmw_p: _atomic, atomic_cas_p: _atomic, dma_start_p: _start, dma_wait_p: _nothing,
     semaphore_signal_p: _signal(1), semaphore_wait_p: _signal(-1), semaphore_read_p: _read, undefine_p: _undefine,
 }  # fmt: skip
@@ -101,26 +102,26 @@ def uses(program: Program, primitives: Any) -> bool:
     return any(e.primitive in primitives or any(uses(p, primitives) for _, p in subprograms(e)) for e in program.eqns)
 
 
-def plain_program(program: Program, top: bool, semaphores: bool) -> Program:
+def plain_program(program: Program, top: bool, semaphores: bool, rules: Mapping[Primitive, Rule] = RULES) -> Program:
     used = Counter(a for e in program.eqns for a in e.inputs if type(a) is Var)
     used.update(a for a in program.outputs if type(a) is Var)
     eqns: list[Eqn] = []
     for eqn in program.eqns:
-        rule = RULES.get(eqn.primitive)
+        rule = rules.get(eqn.primitive)
         if rule is not None:
             eqns += rule(eqn, (used, top, semaphores))
         else:
-            eqns.append(_inner(eqn, semaphores) if touches_refs(eqn) else eqn)
+            eqns.append(_inner(eqn, semaphores, rules) if touches_refs(eqn) else eqn)
     return program.replace(eqns=eqns)
 
 
-def _inner(eqn: Eqn, semaphores: bool) -> Eqn:
+def _inner(eqn: Eqn, semaphores: bool, rules: Mapping[Primitive, Rule]) -> Eqn:
     changed: dict[str, Any] = {}
     for name, value in eqn.params.items():
         if isinstance(value, Program):
-            changed[name] = plain_program(value, False, semaphores)
+            changed[name] = plain_program(value, False, semaphores, rules)
         elif isinstance(value, tuple) and value and all(isinstance(v, Program) for v in value):
-            changed[name] = tuple(plain_program(v, False, semaphores) for v in value)
+            changed[name] = tuple(plain_program(v, False, semaphores, rules) for v in value)
     if not changed:
         return eqn
     params = eqn.params | changed
@@ -129,11 +130,12 @@ def _inner(eqn: Eqn, semaphores: bool) -> Eqn:
 
 
 @functools.lru_cache(maxsize=1024)
-def plain(kernel: Kernel) -> Kernel:
-    """The kernel in plain accesses; itself if it is."""
-    if not uses(kernel.body, RULES):
+def plain(kernel: Kernel, atomics: bool = False) -> Kernel:
+    """The kernel in plain accesses; itself if it is. With `atomics`, atomic updates stay what they are."""
+    rules = {k: v for k, v in RULES.items() if not (atomics and k in (atomic_rmw_p, atomic_cas_p))}
+    if not uses(kernel.body, rules):
         return kernel
-    body = normalize(plain_program(kernel.body, True, uses(kernel.body, {semaphore_read_p})))
+    body = normalize(plain_program(kernel.body, True, uses(kernel.body, {semaphore_read_p}), rules))
     _, _, _, first, end = kernel.splits
     live = {a for e in body.eqns for a in e.inputs}
     kept = [k for k in range(end - first) if body.inputs[first + k] in live]

@@ -288,6 +288,7 @@ def debug_print(
     def show(*values: Any, **named: Any) -> None:
         print(fmt.format(*values, **named))
 
+    show.format = fmt  # type: ignore[attr-defined]  # what a device prints by itself
     debug_callback(show, *args, ordered=ordered, partitioned=partitioned, **kwargs)
 
 
