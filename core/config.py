@@ -27,7 +27,9 @@ class Config:
     debug_checks: bool = False
     cache_dir: str | None = None
     cpu_keep_memory: bool = True
+    cpu_tiles: bool = False
     strict_kernels: bool = False
+    residual_bytes: int = 2**30
 
 
 ENVIRONMENT = {
@@ -54,6 +56,8 @@ def _checked(name: str, value: Any) -> Any:
         raise ConfigError(f"there is no configuration named {name!r}", f"the names are: {close}")
     if _KINDS[name] == "bool" and not isinstance(value, bool):
         raise ConfigError(f"configuration {name} takes True or False, got {value!r}", f"set {name}=True or False")
+    if _KINDS[name] == "int" and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+        raise ConfigError(f"configuration {name} takes a number, zero or more, got {value!r}", f"set {name}=2**30")
     if name in CHOICES and value not in CHOICES[name]:
         raise ConfigError(f"configuration {name} does not take {value!r}", f"one of {CHOICES[name]}")
     return value

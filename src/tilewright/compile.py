@@ -3,36 +3,59 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Any
 
 from .core import convert, jit, trace
+from .core.config import current
 from .core.errors import ArgumentError
+from .core.ir import Program
 from .core.rewrite import eliminate_dead
+from .kernels.fuse import fuse
 from .xla_backend import array, dispatch, operators, placed
 from .xla_backend.backend import XlaBackend
+from .xla_backend.module import Module
 
 STAGES = ("program", "transformed", "kernels", "module", "executable")
+
+
+_tiles: ContextVar[Any] = ContextVar("tilewright_tiles", default=None)
+
+
+class TilingBackend(XlaBackend):
+    """XLA, with kernels made of the standard operations where the setting `cpu_tiles` asks for them."""
+
+    def lower(self, program: Program, name: str, donated: Sequence[int] = (), keep_unused: bool = False) -> Module:
+        """The module of a Program."""
+        tiles = _tiles.get()
+        if tiles is not None or current().cpu_tiles:
+            program = fuse(program, "cpu", None if tiles is True else tiles)
+        return super().lower(program, name, donated, keep_unused)
 
 
 def install() -> None:
     """Give the tracing layer what evaluates primitives, compiles Programs and holds arrays."""
     trace.set_evaluator(dispatch.evaluate)
-    jit.set_backend(XlaBackend())
+    jit.set_backend(TilingBackend())
     convert.set_array_maker(array.from_host)
     operators.install()
     placed.set_kernels("gpu", lambda device: importlib.import_module(".targets", __package__).emitter(device))
     array.set_namespace(lambda: importlib.import_module("tilewright.numpy"))
 
 
-def compile(f: Any, *args: Any, target: str | None = None, stop: str = "executable", **kwargs: Any) -> Any:
+def compile(
+    f: Any, *args: Any, target: str | None = None, stop: str = "executable", tiles: Any = None, **kwargs: Any
+) -> Any:
     """A function at one stage of compilation, for arguments given as arrays or by shape and dtype.
 
     `stop` is one of `program` (as traced, derivatives and batching done), `transformed` (dead code gone), `kernels`
-    (kernel calls and glue; the same on the CPU, where XLA fuses what is outside kernels), `module` (the text
-    given to the target's compiler) and `executable` (which can be called). Every stage prints as text.
+    (kernel calls and glue; on the CPU, where XLA fuses better, only if `tiles` are asked for), `module` (the text
+    given to the target's compiler) and `executable` (which can be called). Every stage prints as text. `tiles` is True
+    for the target's own, a function from a kernel's `Loops` to its tiles, or a mapping from kernel names to tiles.
 
     Raises:
-      ArgumentError: an unknown stage or target.
+      ArgumentError: an unknown stage or target; tiles that do not fit a kernel's loops or the target.
 
     >>> from tilewright import ShapeDtypeStruct
     >>> print(compile(lambda x: x + 1.0, ShapeDtypeStruct((3,), "float32"), stop="module").count("stablehlo.add"))
@@ -44,11 +67,20 @@ def compile(f: Any, *args: Any, target: str | None = None, stop: str = "executab
     traced = wrapper.trace(*args, **kwargs)
     if stop == "program":
         return traced.jaxpr
-    if stop in ("transformed", "kernels"):
+    here = target in (None, "cpu")
+    tiles = tiles if tiles or not (here and current().cpu_tiles) else True
+    asked = None if tiles is True else tiles or None
+    if stop == "transformed" or (stop == "kernels" and here and not tiles):
         return eliminate_dead(traced.jaxpr)[0]
-    if target not in (None, "cpu"):
+    if stop == "kernels":
+        return fuse(traced.jaxpr, target or "cpu", asked)
+    if not here:
         from .targets import compile_for
 
-        return compile_for(str(target), traced.jaxpr, stop)
-    lowered = traced.lower()
+        return compile_for(str(target), traced.jaxpr, stop, asked)
+    token = _tiles.set(tiles or None)
+    try:
+        lowered = traced.lower()
+    finally:
+        _tiles.reset(token)
     return lowered.as_text() if stop == "module" else lowered.compile()

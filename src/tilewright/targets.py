@@ -9,7 +9,9 @@ from typing import Any
 
 from .core.errors import ArgumentError, UnsupportedError
 from .core.ir import Program, subprograms
+from .kernels.fuse import fuse
 from .lang.kernel import Kernel
+from .lang.legality import check_target
 from .lang.target import KIB, TARGETS, CustomCall, Target, target_of
 from .xla_backend.cache import disk_cache
 from .xla_backend.module import lower
@@ -63,8 +65,11 @@ def kernels_of(program: Program) -> Iterator[Kernel]:
             yield from kernels_of(inner)
 
 
-def compile_for(target: str, program: Program, stop: str = "executable") -> Any:
+def compile_for(target: str, program: Program, stop: str = "executable", tiles: Any = None) -> Any:
     """The module's text (`stop="module"`), or what the device's compiler makes of it.
+
+    Standard operations become kernels, at the target's tiles or those asked for (see `kernels.fuse`). Where the
+    target's dialect lacks what such a kernel does, XLA computes it; a kernel that the user wrote is an error then.
 
     Raises:
       ArgumentError: an unknown target.
@@ -72,6 +77,8 @@ def compile_for(target: str, program: Program, stop: str = "executable") -> Any:
     machine = target_of(target)
     if machine.kind not in BACKENDS:
         raise ArgumentError(f"{target!r} is compiled for where it runs", "leave `target` out")
+    written = set(kernels_of(program))
+    program = fuse(program, machine, tiles)
     lowering, family = BACKENDS[machine.kind]
     backend = importlib.import_module(f".{lowering}", __package__)
     if hasattr(backend, "set_cache"):
@@ -80,9 +87,16 @@ def compile_for(target: str, program: Program, stop: str = "executable") -> Any:
         backend.start([k for k in kernels_of(program) if not k.interpret], machine)
     kernels: list[Kernel] = []
 
-    def emit(kernel: Kernel) -> CustomCall:
+    def emit(kernel: Kernel) -> CustomCall | None:
+        try:
+            check_target(kernel, machine)
+            call = backend.emit(kernel, machine)
+        except UnsupportedError:
+            if kernel in written:
+                raise
+            return None
         kernels.append(kernel)
-        return backend.emit(kernel, machine)
+        return call
 
     module = lower(program, program.name, platform=machine.kind, kernels=emit)
     if stop == "module":
