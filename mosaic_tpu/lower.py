@@ -11,6 +11,7 @@ import numpy as np
 
 from ..core.ir import Program
 from ..core.primitives.convert import convert_element_type
+from ..core.primitives.ref import Index, Span
 from ..core.primitives.shape import reshape_to
 from ..core.trace import trace_program
 from ..core.types import ArrayType, MemorySpace, RefType, is_bool
@@ -23,10 +24,10 @@ from ..lang.verify import map_of
 from .body import Body
 from .module import MosaicModule
 from .refs import Ref
-from .rules import RULES, UNSUPPORTED
+from .rules import RULES, UNSUPPORTED, memory
 from .text import SEMAPHORE, SMEM, SSA, VMEM, Mem
 from .values import Value, physical, stored, wide
-from .windows import Window, finished, held_dtype, indices, prepared, window_of
+from .windows import Window, finished, held_dtype, indices, margins, prepared, window_of
 
 ID = ArrayType((), np.dtype(np.int32))
 
@@ -156,7 +157,11 @@ class _Lowering:
         scratch = [self._scratch(f"%s{i}", s) for i, s in enumerate(kernel.scratch)]
         for start in self.starts:
             self._fill_start(b, ids, words, ins[start.source], outs[start.output], self.outputs[start.output])
-        b.run(kernel.body, [*ids[: len(kernel.grid)], *words, *ins[: len(kernel.inputs)], *outs, *scratch])
+        seen = [self._enter_placed(b, ids, words, r, w) for r, w in zip(outs, self.outputs, strict=True)]
+        b.run(kernel.body, [*ids[: len(kernel.grid)], *words, *ins[: len(kernel.inputs)], *seen, *scratch])
+        for ref, block, window in zip(outs, seen, self.outputs, strict=True):
+            if window.kind == "placed":
+                self._copy_placed(b, ids, words, ref, block, window, False)
         b.w.ops("func.return", [], [])
         memory = [r.mem for r in (*words, *ins, *outs, *scratch)]
         arguments = [*(i.scalar for i in ids), *memory, *b.extra]
@@ -177,6 +182,33 @@ class _Lowering:
             copied(None)
             return
         b.w.ops("scf.if", [first], [], regions=f"{b.w.region([], copied)}, {b.w.region([], lambda _: [])}")
+
+    def _enter_placed(self, b: Body, ids: list[Value], words: list[Ref], ref: Ref, window: Window) -> Ref:
+        """The Ref that the body sees of an output: of one whose windows overlap, memory of the block's own."""
+        if window.kind != "placed":
+            return ref
+        block = Ref(window.block.ref_type, b.scratch(physical(window.block.shape), window.element, VMEM))
+        self._copy_placed(b, ids, words, ref, block, window, True)
+        return block
+
+    def _copy_placed(self, b: Body, ids: list[Value], words: list[Ref], ref: Ref, block: Ref, window: Window,
+                     enter: bool) -> None:  # fmt: skip
+        """Copy the part of an array where a cell's window is to the block (`enter`), or back."""
+        at = self._block_index(b, window.block, ids, words)
+        of = window.block
+        shape = tuple(n + low + high for n, (low, high, _) in zip(of.array.shape, margins(of), strict=True))
+        whole = Ref(RefType(ArrayType(shape, of.array.dtype), MemorySpace.VMEM), ref.mem)
+        starts = [_times(b, i, step) for i, step in zip(at, of.steps, strict=True)]
+        index = Index(Span(None, n) for n in of.sizes)
+        part = ArrayType(of.sizes, of.array.dtype)
+        every = Index(Span(0, n) for n in of.shape)
+        if enter:
+            value = memory.read(b, whole, index, starts, None, None, part)
+            flat = RULES["reshape"](b, [value], ArrayType(of.shape, of.array.dtype))
+            memory.write(b, block, flat, every, [], None)
+        else:
+            value = memory.read(b, block, every, [], None, None, ArrayType(of.shape, of.array.dtype))
+            memory.write(b, whole, RULES["reshape"](b, [value], part), index, starts, None)
 
     def _enters(self, b: Body, ids: list[Value], words: list[Ref], window: Window) -> SSA | None:
         """Whether the cell is the first of a run that sees one block; None: every cell is."""
@@ -239,6 +271,11 @@ class _Lowering:
         return (f"dimension_semantics = [{semantics}], iteration_bounds = array<i64: {bounds}>, "
                 f"scalar_prefetch = {len(self.kernel.prefetch)} : i64, scratch_operands = {scratch} : i64, "
                 f"tpu.core_type = #tpu.core_type<tc>, window_params = [{params}]")  # fmt: skip
+
+
+def _times(b: Body, x: Value, n: int) -> Value:
+    """A block index as a number of elements."""
+    return RULES["mul"](b, [x, b.integer(n)], ID)
 
 
 def _word(dtype: Any) -> str:

@@ -3,7 +3,8 @@
 A block is a window as it is (`native`) where it agrees with the tiling of the last two axes: each of the two is whole
 or a multiple of its tile. Any other block is cut out beforehand: the array is padded to whole blocks and its blocks
 put side by side (`tiled`: axes that are cut lead, then the block, whole and so legal). Overlapping windows, whose
-starts are any elements, are copied out one for each cell (`copied`). Memory that bodies reach themselves is `whole`.
+starts are any elements, are copied out one for each cell (`copied`); those of outputs are parts of the whole array,
+with the margins that windows reach into (`placed`). Memory that bodies reach themselves is `whole`.
 Dtypes that memory does not hold (booleans, float16, 4-bit integers) are converted.
 """
 
@@ -21,7 +22,7 @@ from ..core.types import ArrayType, MemorySpace, is_bool
 from ..lang.kernel import EDGE, Block, Kernel
 from ..lang.target import Target
 from ..lang.verify import map_of
-from ..lang.window import gather_blocks, padded
+from ..lang.window import gather_blocks, margins, padded
 from .text import SMEM, VMEM
 from .values import physical, stored, wide
 
@@ -43,7 +44,7 @@ def held_dtype(dtype: Any, words: bool = False) -> Any:
 class Window:
     """One operand of the call: `array` as the call takes it, and the window of `bounds` that a cell sees.
 
-    `kind` is native, tiled, copied or whole. The window's leading `lead` axes have size 1 and are not the block's.
+    `kind` is native, tiled, copied, placed or whole. The window's leading `lead` axes have size 1 and are not the block's.
     """
 
     block: Block
@@ -97,6 +98,9 @@ def window_of(kernel: Kernel, block: Block, output: bool, target: Target) -> Win
         bounds = (*(1 for _ in axes), *physical(block.shape))
         held = ArrayType((*(kernel.grid[a] for a in axes), *physical(block.shape)), dtype)
         return Window(block, "copied", held, bounds, len(axes), VMEM, axes=axes)
+    if any(block.element):
+        sizes = tuple(n + low + high for n, (low, high, _) in zip(shape, margins(block), strict=True))
+        return Window(block, "placed", ArrayType(physical(sizes), dtype), physical(sizes), 0, VMEM)
     if is_native(block, target):
         return _native(block, dtype)
     cut = tuple(d for d, (n, size) in enumerate(zip(shape, block.sizes, strict=True)) if -(-n // size) > 1)
@@ -128,6 +132,8 @@ def prepared(kernel: Kernel, window: Window, array: Any, prefetched: Sequence[An
         array = gather_blocks(kernel, block, array, prefetched, window.axes, {})
     elif window.kind == "tiled":
         array = _tiled(block, array, window)
+    elif window.kind == "placed":
+        array = padded(block, array, margins(block))
     elif window.kind == "native" and window.cut:
         array = transpose(array, window.cut)
     return reshape_to(_held(array, window.array.dtype), window.array.shape)
@@ -160,6 +166,10 @@ def finished(window: Window, result: Any) -> Any:
     block, shape = window.block, window.block.array.shape
     if window.kind == "tiled":
         result = _untiled(block, result, window)
+    elif window.kind == "placed":
+        lows = tuple(low for low, _, _ in margins(block))
+        whole = tuple(n + low + high for n, (low, high, _) in zip(shape, margins(block), strict=True))
+        result = slice(reshape_to(result, whole), lows, tuple(low + n for low, n in zip(lows, shape, strict=True)))
     elif window.kind == "native" and window.cut:
         inverse = sorted(range(len(shape)), key=lambda d: window.cut[d])
         result = transpose(result, inverse)
@@ -185,7 +195,7 @@ def _untiled(block: Block, result: Any, window: Window) -> Any:
 def indices(window: Window, ids: Sequence[Any], found: Callable[[], Sequence[Any]], zero: Any) -> list[Any]:
     """The window's index, of the cell's ids and (from `found`) the block's index."""
     rank = len(window.bounds)
-    if window.kind == "whole":
+    if window.kind in ("whole", "placed"):
         return [zero] * rank
     if window.kind == "copied":
         return [*(ids[a] for a in window.axes), *[zero] * (rank - window.lead)]
