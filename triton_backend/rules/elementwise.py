@@ -104,10 +104,15 @@ def _safe_divisor(e: Any, y: Value) -> tuple[Value, Value]:
     return zero, select(p, bad, p.constant(1, y.dtype), y)
 
 
+def _minus(e: Any, x: Value) -> Value:
+    """`-x` with the sign of zeros; Triton has no conversion of arith.negf."""
+    return e.p.same("arith.mulf", x, constant_like(e, -1.0, x))
+
+
 def _neg(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
     (x,) = operands
     if is_float(out.dtype):
-        return convert(e.p, e.p.same("arith.negf", wide(e.p, x)), out.dtype)
+        return convert(e.p, _minus(e, wide(e.p, x)), out.dtype)
     return e.p.same("arith.subi", constant_like(e, 0, x), x)
 
 
@@ -187,7 +192,7 @@ def _round(e: Any, x: Value, rounding_method: int) -> Value:
 
 def _logistic(e: Any, x: Value) -> Value:
     one = constant_like(e, 1.0, x)
-    grown = e.p.same("math.exp", e.p.same("arith.negf", x))
+    grown = e.p.same("math.exp", _minus(e, x))
     return e.p.same("arith.divf", one, e.p.same("arith.addf", one, grown))
 
 
