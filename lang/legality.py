@@ -1,8 +1,8 @@
 """Whether a target can take a kernel: dtypes, tiles, memory, cores. What is wrong is said before a compiler sees it.
 
 The rules are the figures of `target.py`. As in `verify.py`, what cannot be is an error; a Finding is `proved`, or
-`unknown` where the backend has to help itself (a block that is no whole number of tiles is padded) or only the compiler
-can tell.
+`unknown` where the backend has to help itself (a block that is no whole number of tiles is cut out beforehand) or only
+the compiler can tell.
 """
 
 from __future__ import annotations
@@ -62,8 +62,6 @@ def _check_dtypes(kernel: Kernel, target: Target) -> None:
 def _instead(dtype: str) -> str:
     if dtype.startswith("complex"):
         return "real and imaginary parts"
-    if dtype in ("int4", "uint4"):
-        return "int8"
     return "bfloat16" if dtype.startswith("float8") else "float32" if dtype.startswith("float") else "int32"
 
 

@@ -39,7 +39,7 @@ class Target:
     does not ask for more. `lanes`, `sublanes`: the vector unit's shape. `matrix`: the shape (m, n, k) that a matrix
     unit likes. `peak`: operations a second by dtype; `bandwidth`: bytes a second. `units`: cores that share the
     parallel axes of a grid. `tiles`: by bits of an element, the rows that are stored together. `refused`: dtypes that
-    the device has no loads, stores or conversions for.
+    a kernel cannot have there in any form.
     """
 
     name: str
@@ -139,15 +139,15 @@ def _cuda(name: str, sms: int, shared: int, memory: int, bandwidth: float, clock
 
 
 def _tpu(name: str, cores: int, vmem: int, default: int, memory: int, bandwidth: float, clock: float, units: int,
-         unit: int, refused: tuple[str, ...] = (), **tera: float) -> Target:  # fmt: skip
+         unit: int, **tera: float) -> Target:  # fmt: skip
     return Target(
         name, "tpu", cores, vmem * MIB, vmem * MIB // 8, 256 * KIB, memory * GIB, 128, 8, (unit, unit, unit),
         _peak(tera), bandwidth * GIGA, clock=clock * GIGA, matrix_units=units, vector_slots=4, scalar_bytes=MIB,
-        default_bytes=default * MIB, tiles=((32, 8), (16, 8), (8, 32), (4, 64)), refused=refused + _NO_TPU)  # fmt: skip
+        default_bytes=default * MIB, tiles=((32, 8), (16, 8), (8, 32), (4, 64)), refused=_NO_TPU)  # fmt: skip
 
 
 _WIDE = ("complex64", "complex128")
-_NO_TPU = ("float64", "int64", "uint64", "float16", *_WIDE)
+_NO_TPU = ("float64", "int64", "uint64", *_WIDE)
 _NO_GPU = _WIDE  # a value of Triton's is a number, not a pair
 _FNUZ = ("float8_e4m3fnuz", "float8_e5m2fnuz")
 _FN = ("float8_e4m3fn", "float8_e5m2")
@@ -180,7 +180,7 @@ TARGETS: dict[str, Target] = {
         _tpu("tpu:v6e", 1, 128, 32, 32, 1638, 1.75, 2, 256,
              float32=918 / 6, bfloat16=918, float8_e4m3fn=918, float8_e5m2=918, int8=1836, int4=3672),
         # No integer products: int8 is multiplied as bfloat16, and libtpu's process ends on a product of int4.
-        _tpu("tpu:7x", 1, 64, 32, 96, 7380 / 2, 2.2, 2, 256, ("int4", "uint4"),
+        _tpu("tpu:7x", 1, 64, 32, 96, 7380 / 2, 2.2, 2, 256,
              float32=2307 / 12, bfloat16=2307 / 2, float8_e4m3fn=4614 / 2, float8_e5m2=4614 / 2, int8=2307 / 2),
     )
 }  # fmt: skip
@@ -232,7 +232,8 @@ class Resources:
     """What one compiled kernel takes of its device; None where the compiler does not tell.
 
     `fast_bytes` of `fast_limit`: shared memory of a program, VMEM of a kernel. `registers` are per thread, `spills`
-    bytes; `cycles` is the compiler's estimate of a call, `bundles` how many instruction words the kernel has.
+    bytes; `cycles` is the compiler's estimate of a call, `bundles` how many instruction words the kernel has;
+    `resident` are the bytes of operands and results that the compiler keeps in fast memory around the call.
     """
 
     kernel: str
@@ -242,3 +243,4 @@ class Resources:
     spills: int | None = None
     cycles: int | None = None
     bundles: int | None = None
+    resident: int | None = None

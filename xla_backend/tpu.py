@@ -24,12 +24,13 @@ REMEDY = "pip install 'tilewright[tpu]'"
 GENERATIONS = {"v5e": ("v5e", 2), "v5p": ("v5p", 3), "v6e": ("v6e", 2), "7x": ("tpu7x", 3)}
 _ALIASES = {"v7x": "7x", "tpu7x": "7x", "v5litepod": "v5e"}
 # What libtpu reads when it is loaded, where there is no TPU. Without the first it asks a metadata server for minutes;
-# without the second it gives up when another process has loaded it; the rest keeps it from complaining.
+# without the second it gives up when another process has loaded it; the rest keeps it from complaining and from logs.
 _ABSENT = {
     "TPU_SKIP_MDS_QUERY": "1",
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
     "TPU_ACCELERATOR_TYPE": "v5litepod-1",
     "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_LOG_DIR": "disabled",
 }
 _HOST = (2, 2, 1)  # the chips of one host, which a larger slice is made of
 
