@@ -9,6 +9,9 @@ import ml_dtypes
 import numpy as np
 
 from ...core.errors import UnsupportedError
+from ...core.primitives.compare import and_p, eq_p, lt_p, ne_p, select_n_p, shift_right_logical_p
+from ...core.primitives.elementwise import mul_p, neg_p
+from ...core.rules import spread
 from ...core.types import ArrayType, is_bool, is_float, is_integer, is_unsigned
 from ..body import Body, Rule
 from ..text import SSA
@@ -49,6 +52,8 @@ def _binary(name: str) -> Rule:
 
     def rule(b: Body, xs: list[Value], out: ArrayType, **params: Any) -> Value:
         (x, y), shape = operands_of(b, xs, out)
+        if name in ("div", "rem") and x.element == "i32":
+            return b.value(out, _divided(b, str(unsigned if is_unsigned(out.dtype) else signed), x, y, xs[1], out))
         kind = floats if x.element == "f32" else unsigned if is_unsigned(out.dtype) or x.element == "i1" else signed
         if kind is None:
             made = _unsigned_extremum(b, signed, x, y)
@@ -59,6 +64,23 @@ def _binary(name: str) -> Rule:
         return found
 
     return rule
+
+
+def _divided(b: Body, name: str, x: SSA, y: SSA, divisor: Value, out: ArrayType) -> SSA:
+    """A quotient or remainder of integers: of a division by zero all bits set, and the dividend."""
+    if divisor.known is not None and int(divisor.known) not in (0, -1):
+        return b.w.op(name, [x, y], x.shape, "i32")
+    none, one, minus = (b.w.constant(v, "i32", x.shape) for v in (0, 1, -1))
+    zero = compared(b, "eq", y, none, False)
+    safe = b.select(zero, one, y)
+    turned = compared(b, "eq", y, minus, False) if name in ("arith.divsi", "arith.remsi") else None
+    if turned is not None:  # the least integer has no quotient by -1
+        safe = b.select(turned, one, safe)
+    made = b.w.op(name, [x, safe], x.shape, "i32")
+    quotient = name in ("arith.divsi", "arith.divui")
+    if turned is not None and quotient:
+        made = b.select(turned, b.w.op("arith.subi", [none, x], x.shape, "i32"), made)
+    return b.select(zero, minus if quotient else x, made)
 
 
 def _unsigned_extremum(b: Body, name: str | None, x: SSA, y: SSA) -> SSA:
@@ -136,8 +158,33 @@ def _integer_pow(b: Body, xs: list[Value], out: ArrayType, y: int) -> Value:
 
 
 def _pow(b: Body, xs: list[Value], out: ArrayType) -> Value:
+    if is_integer(out.dtype):
+        return _whole_power(b, xs, out)
     x, y = b.spread(xs[0], out.shape), convert(b, b.spread(xs[1], out.shape), ArrayType(out.shape, out.dtype))
     return b.value(out, b.w.op("math.powf", [b.vector(x), b.vector(y)], physical(out.shape), "f32"))
+
+
+def _whole_power(b: Body, xs: list[Value], out: ArrayType) -> Value:
+    """Integers to the power of integers: one square for each bit; a negative power is truncated."""
+    bits = ml_dtypes.iinfo(out.dtype).bits
+
+    def power(x: Any, y: Any) -> Any:
+        one, zero = spread(np.ones((), x.dtype)[()], out.shape), spread(np.zeros((), x.dtype)[()], out.shape)
+        result, base, left = one, x, y
+        for bit in range(bits):
+            odd = ne_p.bind(and_p.bind(left, one), zero)
+            result = select_n_p.bind(odd, result, mul_p.bind(result, base))
+            if bit + 1 < bits:
+                base, left = mul_p.bind(base, base), shift_right_logical_p.bind(left, one)
+        if is_unsigned(out.dtype):
+            return result
+        minus = neg_p.bind(one)
+        odd = ne_p.bind(and_p.bind(y, one), zero)
+        turned = select_n_p.bind(eq_p.bind(x, minus), zero, select_n_p.bind(odd, one, minus))
+        negative = select_n_p.bind(eq_p.bind(x, one), turned, one)
+        return select_n_p.bind(lt_p.bind(y, zero), result, negative)
+
+    return b.traced(power, [b.spread(x, out.shape) for x in xs])[0]
 
 
 def _atan2(b: Body, xs: list[Value], out: ArrayType) -> Value:

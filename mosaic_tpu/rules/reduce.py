@@ -118,12 +118,13 @@ def _position(b: Body, xs: list[Value], out: ArrayType, axes: Sequence[int], ind
 
 def _cumulative(kind: str) -> Rule:
     def rule(b: Body, xs: list[Value], out: ArrayType, axis: int, reverse: bool) -> Value:
-        v = b.vector(xs[0])
+        v = moves.as_words(b.w, b.vector(xs[0]))
         unsigned = is_unsigned(out.dtype) and kind in ("max", "min")
         v = flipped(b, v) if unsigned else v
         v = prefixes(b, v, axis_of(len(out.shape), axis), reverse, lambda x, y: combined(b, kind, x, y),
                      neutral(kind, v.element))  # fmt: skip
-        return b.value(out, flipped(b, v) if unsigned else v)
+        v = flipped(b, v) if unsigned else v
+        return b.value(out, moves.as_mask(b.w, v, "i1") if is_bool(out.dtype) else v)
 
     return rule
 
