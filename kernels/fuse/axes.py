@@ -76,7 +76,8 @@ def _broadcast(eqn: Eqn, fresh: Fresh) -> Relation:
 def _reshape(eqn: Eqn, fresh: Fresh) -> Relation | None:
     """Axes of one element come or go; nothing else."""
     (old,), new = _shapes(eqn), eqn.outputs[0].type.shape  # type: ignore[union-attr]
-    if [n for n in old if n != 1] != [n for n in new if n != 1] or eqn.params.get("dimensions") is not None:
+    turned = eqn.primitive is shape.reshape_p and eqn.params["dimensions"] is not None
+    if turned or [n for n in old if n != 1] != [n for n in new if n != 1]:
         return None
     axes = fresh(old)
     left = iter(a for a in axes if a is not None)
