@@ -258,7 +258,7 @@ class Planner:
         cells = unit.tiling.parallel_cells  # type: ignore[union-attr]
         kept = [u for u in (a, b) if u.tiling is not None and not u.tiling.refused and set(u.writes) & set(unit.writes)]
         had = max((u.tiling.parallel_cells for u in kept), default=0)  # type: ignore[union-attr]
-        if cells < min(self.target.units, had):
+        if 2 * cells < min(self.target.units, had):
             return f"{cells} cells would run at once, of {had} and {self.target.units} processors"
         return None
 
