@@ -1,0 +1,279 @@
+"""Functions and kernels of tilewright on torch's tensors, with their generated derivatives.
+
+    from tilewright.interop import torch as tt
+    softmax = tt.call(tilewright.nn.softmax)
+    softmax(x).sum().backward()         # on torch's current stream; autograd runs the generated backward
+
+Under `torch.compile` a call is one custom operator, `tilewright::NAME_NUMBER`, which its tracing does not enter.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import itertools
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ..core import tree
+from ..core.errors import DtypeError, HostArrayError, UnsupportedError, VersionError
+from ..core.ir import Program
+from ..core.linearize import linearize_program
+from ..core.transpose import transpose_program
+from ..core.types import ArrayType
+from .foreign import ALIGNMENT, Described, check_pointer, check_strides, host_array
+from .launch import Function
+
+__all__ = ["call"]
+
+_DTYPES = (
+    "bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32",
+    "float64", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz",
+)  # fmt: skip
+
+
+def _numpy_dtype(name: str) -> np.dtype:
+    return np.dtype(getattr(ml_dtypes, name, None) or name)
+
+
+class TorchLibrary:
+    """torch, as launching sees it."""
+
+    name = "CUDA tensor of torch"
+
+    @functools.cached_property
+    def module(self) -> Any:
+        try:
+            return importlib.import_module("torch")
+        except ImportError:
+            raise VersionError("torch is not installed", "pip install torch") from None
+
+    @property
+    def installed(self) -> bool:
+        return "torch" in sys.modules or importlib.util.find_spec("torch") is not None
+
+    @functools.cached_property
+    def dtypes(self) -> dict[Any, np.dtype]:
+        """NumPy's dtypes by torch's; those that this torch lacks are left out."""
+        return {getattr(self.module, n): _numpy_dtype(n) for n in _DTYPES if hasattr(self.module, n)}
+
+    @functools.cached_property
+    def own_dtypes(self) -> dict[np.dtype, Any]:
+        return {v: k for k, v in self.dtypes.items()}
+
+    def device(self, x: Any) -> int:
+        """The number of the GPU that holds a tensor."""
+        if not x.is_cuda:
+            raise HostArrayError(f"a tensor of shape {tuple(x.shape)} is on {x.device}, where a {self.name} is needed",
+                                 "move it: `x.cuda()`")  # fmt: skip
+        return x.device.index
+
+    def place(self, device: int) -> Any:
+        """torch's name of a GPU."""
+        return self.module.device("cuda", device)
+
+    def describe(self, x: Any) -> Described:
+        if not isinstance(x, self.module.Tensor):
+            raise host_array(self.name, x)
+        device = self.device(x)
+        dtype = self.dtypes.get(x.dtype)
+        if dtype is None:
+            raise DtypeError(f"a tensor of {x.dtype} has no counterpart here", "cast it")
+        shape, pointer = tuple(x.shape), x.data_ptr()
+        if not x.is_contiguous():
+            check_strides("tensor", shape, [s * dtype.itemsize for s in x.stride()], dtype.itemsize)
+        if not pointer or pointer % ALIGNMENT:
+            check_pointer("tensor", pointer, shape)
+        return Described(pointer, shape, dtype, device)
+
+    def pointer(self, x: Any) -> int:
+        return x.data_ptr()
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Any:
+        return self.module.empty(shape, dtype=self.own_dtypes[dtype], device=self.place(device))
+
+    def view(self, x: Any, shape: tuple[int, ...]) -> Any:
+        return x.view(shape)
+
+    def stream(self, device: int) -> int:
+        return self.module.cuda.current_stream(device).cuda_stream
+
+
+_LIBRARY = TorchLibrary()
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Reverse mode of a Program. `primal` gives its `outputs`, then residuals; `backward` takes the residuals and the
+    cotangents of the outputs that move with the inputs, and gives those of the inputs."""
+
+    primal: Program
+    backward: Program
+    outputs: int
+    moving: tuple[bool, ...]
+
+
+@functools.lru_cache(maxsize=1024)
+def forward_and_backward(program: Program, wanted: tuple[bool, ...]) -> Parts:
+    """Reverse mode in two Programs, with respect to the inputs `wanted`."""
+    primal, linear, moving, residuals = linearize_program(program, wanted)
+    tangents = len(linear.inputs) - residuals
+    backward = transpose_program(linear, (False,) * residuals + (True,) * tangents)
+    return Parts(primal, backward, len(program.outputs), moving)
+
+
+class TorchFunction(Function):
+    """A function of torch's tensors."""
+
+    library: TorchLibrary
+
+    def __init__(self, function: Callable[..., Any], library: TorchLibrary, donate: Sequence[int] = ()):
+        super().__init__(function, library, donate)
+        # Now, for torch.compile cannot trace the making of an operator.
+        self.operators = Operators(self) if library.installed else None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        torch = self.library.module
+        if torch.compiler.is_compiling():
+            return self.operators(list(args))
+        leaves, described, structure, device = self.operands(args, kwargs)
+        found = self.traced(leaves, described, structure)
+        values = [*found.constants, *leaves]
+        if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in leaves):
+            wanted = tuple(getattr(x, "requires_grad", False) for x in values)
+            results = _autograd().apply(self, found.program, wanted, device, *values)
+        else:
+            results = self.run(found.program, values, device, self.donated(found, leaves), described)
+        return found.structure.unflatten(results)
+
+
+@functools.cache
+def _autograd() -> Any:
+    """The differentiable function of torch that runs a Program, and its generated backward."""
+    torch = _LIBRARY.module
+
+    class Launched(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, function: Any, program: Program, wanted: Any, device: int, *values: Any) -> Any:
+            parts = forward_and_backward(program, wanted)
+            results = function.run(parts.primal, values, device)
+            outs, residuals = results[: parts.outputs], results[parts.outputs :]
+            ctx.save_for_backward(*residuals)
+            ctx.launched = function, parts, wanted, device
+            ctx.mark_non_differentiable(*(o for o, moves in zip(outs, parts.moving, strict=True) if not moves))
+            return tuple(outs)
+
+        @staticmethod
+        def backward(ctx: Any, *cotangents: Any) -> Any:
+            function, parts, wanted, device = ctx.launched
+            moving = [ct.contiguous() for ct, moves in zip(cotangents, parts.moving, strict=True) if moves]
+            found = iter(function.run(parts.backward, [*ctx.saved_tensors, *moving], device))
+            return (None, None, None, None, *(next(found) if w else None for w in wanted))
+
+    return Launched
+
+
+class Operators:
+    """A function as custom operators of torch: tensors to tensors, their shapes by tracing it.
+
+    One gives the results; another also residuals, and has as its derivative the third, which takes them and cotangents.
+    """
+
+    def __init__(self, function: TorchFunction):
+        self.function, self.library = function, function.library
+        self.outputs, self.one = 0, True  # of the results: how many, and whether it is one array. Known once traced
+        custom = self.library.module.library.custom_op
+        name = "".join(c if c.isalnum() else "_" for c in function.__name__).strip("_") or "function"
+        named = f"tilewright::{name}_{next(_numbers)}"
+        tensors, flags = "Tensor[] operands", "bool[] wanted"
+        self.plain = custom(named, self._plain, mutates_args=(), schema=f"({tensors}) -> Tensor[]")
+        self.forward = custom(f"{named}_forward", self._forward, mutates_args=(),
+                              schema=f"({tensors}, {flags}) -> Tensor[]")  # fmt: skip
+        self.backward = custom(f"{named}_backward", self._backward, mutates_args=(),
+                               schema=f"({tensors}, {flags}, Tensor[] given) -> Tensor[]")  # fmt: skip
+        self.plain.register_fake(lambda operands: self._empty(self.program(operands), operands))
+        self.forward.register_fake(lambda operands, wanted: self._empty(self._parts(operands, wanted).primal, operands))
+        self.backward.register_fake(
+            lambda operands, wanted, given: self._empty(self._parts(operands, wanted).backward, operands)
+        )
+        self.forward.register_autograd(self._derivative, setup_context=self._setup)
+
+    def __call__(self, operands: list[Any]) -> Any:
+        wanted = [x.requires_grad for x in operands]
+        if self.library.module.is_grad_enabled() and any(wanted):
+            results = self.forward(operands, wanted)
+        else:
+            results = self.plain(operands)
+        return results[0] if self.one else tuple(results[: self.outputs])
+
+    def program(self, operands: Sequence[Any]) -> Program:
+        """The Program for tensors, which may be torch's fake ones."""
+        types = tuple(ArrayType(tuple(map(int, x.shape)), self.library.dtypes[x.dtype]) for x in operands)
+        _, structure = tree.flatten((tuple(range(len(operands))), {}))
+        found = self.function.for_types(structure, types)
+        self.outputs, self.one = len(found.program.outputs), found.structure == tree.structure(0)
+        if found.constants or not (self.one or found.structure == tree.structure((0,) * self.outputs)):
+            raise UnsupportedError(
+                f"{self.function.__name__} closes over arrays, or gives {found.structure}, under torch.compile",
+                "pass every array as an argument, and give one array or a tuple of arrays",
+            )
+        return found.program
+
+    def _parts(self, operands: Sequence[Any], wanted: Sequence[bool]) -> Parts:
+        return forward_and_backward(self.program(operands), tuple(wanted))
+
+    def _empty(self, program: Program, operands: Sequence[Any]) -> list[Any]:
+        types: Sequence[Any] = program.out_types
+        return [operands[0].new_empty(t.shape, dtype=self.library.own_dtypes[t.dtype]) for t in types]
+
+    def _run(self, program: Program, operands: Sequence[Any]) -> list[Any]:
+        # An operator may not give its operand, nor a view of one.
+        given = {x.data_ptr() for x in operands}
+        results = self.function.run(program, operands, self.library.device(operands[0]))
+        return [r.clone() if r.data_ptr() in given else r for r in results]
+
+    def _plain(self, operands: list[Any]) -> list[Any]:
+        return self._run(self.program(operands), operands)
+
+    def _forward(self, operands: list[Any], wanted: list[bool]) -> list[Any]:
+        return self._run(self._parts(operands, wanted).primal, operands)
+
+    def _backward(self, operands: list[Any], wanted: list[bool], given: list[Any]) -> list[Any]:
+        return self._run(self._parts(operands, wanted).backward, given)
+
+    @staticmethod
+    def _setup(ctx: Any, inputs: Any, output: Any) -> None:
+        operands, wanted = inputs
+        ctx.wanted, ctx.count = list(wanted), len(operands)
+        ctx.save_for_backward(*operands, *output)
+
+    def _derivative(self, ctx: Any, cotangents: Sequence[Any]) -> Any:
+        operands, results = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
+        parts = self._parts(operands, ctx.wanted)
+        moving = [
+            x.new_zeros(x.shape) if ct is None else ct.contiguous()
+            for x, ct, moves in zip(results, cotangents, parts.moving, strict=False) if moves
+        ]  # fmt: skip
+        given = [*results[parts.outputs :], *moving]
+        found = iter(self.backward(list(operands), ctx.wanted, given))
+        return [next(found) if w else None for w in ctx.wanted], None
+
+
+def call(function: Callable[..., Any], *, donate: int | Sequence[int] = ()) -> TorchFunction:
+    """A function of CUDA tensors, launched on torch's current stream with no copy and no wait; results are tensors.
+
+    Gradients flow through it, once. Under `torch.compile` it is a custom operator, of tensors given by position.
+    `donate` are positions of arguments (leaves of pytrees) whose memory results may take where no gradient is asked
+    for. Raises as `arrays.call`.
+
+    >>> call(lambda x: x * 2).__name__
+    '<lambda>'
+    """
+    return TorchFunction(function, _LIBRARY, (donate,) if isinstance(donate, int) else donate)

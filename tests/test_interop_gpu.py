@@ -1,0 +1,243 @@
+"""Launches on arrays of other libraries, with a driver that walks kernels on host memory in place of a GPU's."""
+
+import types
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.corpus import flash_attention, in_place, saxpy, softmax
+from tests.host_gpu import CudaArray, HostDriver, read
+from tilewright import lang as tl
+from tilewright import nn
+from tilewright import numpy as tnp
+from tilewright.interop import arrays, driver, launch
+from tilewright.triton_backend import compiled_kernel
+
+RNG = np.random.default_rng(0)
+
+
+def floats(*shape):
+    return RNG.standard_normal(shape, dtype=np.float32)
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """A GPU of compute capability 9.0 whose memory is the host's."""
+    found = HostDriver()
+
+    def recorded(kernel, machine):
+        module, compiled = compiled_kernel(kernel, machine)
+        found.modules[compiled.binary] = found.modules[compiled.assembly.encode() + b"\0"] = module
+        return module, compiled
+
+    monkeypatch.setattr(launch, "compiled_kernel", recorded)
+    for cache in (launch.make_plan, launch.bound, launch.machine_of):
+        cache.cache_clear()
+    before = driver.set_driver(found)
+    yield found
+    driver.set_driver(before)
+    for cache in (launch.make_plan, launch.bound, launch.machine_of):
+        cache.cache_clear()
+
+
+@pytest.mark.parametrize("kernel", [saxpy, softmax, flash_attention], ids=lambda k: k.__name__.rpartition(".")[2])
+def test_a_kernel_is_one_launch_without_a_copy(gpu, kernel):
+    size = kernel.SIZES[0]
+    operands = kernel.make(RNG, *size.dims)
+    mode = getattr(kernel, "MODES", ({},))[0]
+    given = [CudaArray(x) for x in operands]
+    call = arrays.call(lambda *xs: kernel.call(*xs, **size.blocks, **mode), stream=77)
+    got = call(*given)
+    np.testing.assert_allclose(read(got), kernel.reference(np, *operands, **mode), rtol=5e-3, atol=2e-3)
+    launches = gpu.asked("launch")
+    assert len(launches) == 1 and launches[0][-1] == 77
+    assert gpu.asked("copy") == gpu.asked("upload") == []
+    gpu.log.clear()
+    call(*given)
+    assert [entry[0] for entry in gpu.log if entry[0] != "free"] == ["enter", "allocate", "launch"]
+
+
+def test_a_function_of_array_operations_is_fused_into_launches(gpu):
+    x, w = floats(8, 16), floats(16, 4)
+    weights = tnp.asarray(w)  # closed over: put on the device once
+
+    def layer(x, scale):
+        return nn.softmax(tnp.tanh(x @ weights) * scale), x.reshape(4, 32)
+
+    call = arrays.call(layer)
+    got, same = call(CudaArray(x), 2.0)
+    expected = np.tanh(x @ w) * 2
+    expected = np.exp(expected - expected.max(-1, keepdims=True))
+    np.testing.assert_allclose(read(got), expected / expected.sum(-1, keepdims=True), rtol=2e-3, atol=2e-3)
+    np.testing.assert_array_equal(read(same), x.reshape(4, 32))
+    loads = len(gpu.asked("load"))
+    call(CudaArray(x), 3.0)
+    assert len(gpu.asked("load")) == loads
+
+
+def test_a_result_may_take_the_memory_of_a_donated_argument(gpu):
+    size = in_place.SIZES[1]
+    operands = in_place.make(RNG, *size.dims)
+    expected = in_place.reference(np, *operands)
+    kept = [CudaArray(x) for x in operands]
+    for g, e in zip(arrays.call(in_place.call)(*kept), expected):
+        np.testing.assert_allclose(read(g), e, rtol=1e-6)
+    np.testing.assert_array_equal(kept[0].array, operands[0])
+    assert len(gpu.asked("copy")) == 2
+    gpu.log.clear()
+    given = [CudaArray(x) for x in operands]
+    got = arrays.call(in_place.call, donate=(0, 1))(*given)
+    assert gpu.asked("copy") == []
+    for i, (g, e) in enumerate(zip(got, expected)):
+        assert g is given[i]
+        np.testing.assert_allclose(read(g), e, rtol=1e-6)
+
+
+def test_memory_is_given_back(gpu):
+    call = arrays.call(lambda x: tnp.cumsum(x * 2) + x.sum())
+    got = call(CudaArray(floats(33)))
+    assert len(gpu.memory) >= 1
+    constants = len(gpu.memory) - 1
+    del got
+    assert len(gpu.memory) == constants
+
+
+def test_an_older_device_gets_text_for_its_driver_to_compile(monkeypatch, gpu):
+    gpu.own = (12, 0)
+    x = floats(40)
+    loaded = []
+    monkeypatch.setattr(gpu, "function", lambda image, *rest: (loaded.append(image), gpu.modules[image])[1])
+    np.testing.assert_allclose(read(arrays.call(lambda x: x + 1)(CudaArray(x))), x + 1)
+    assert loaded and all(b".target sm_80" in image and image.endswith(b"\0") for image in loaded)
+
+
+class Strided:
+    """Rows of a larger array."""
+
+    def __init__(self, strides):
+        base = CudaArray(np.zeros((64, 64), np.float32))
+        self.base, self.__cuda_array_interface__ = base, {**base.__cuda_array_interface__, "shape": (8, 8),
+                                                          "strides": strides}  # fmt: skip
+
+
+def wrong():
+    """What is wrong with an argument: the error, words of it, and the arguments given a driver."""
+    x = np.zeros((8, 8), np.float32)
+    base = CudaArray(np.zeros((9, 8), np.float32))
+
+    def elsewhere(gpu):
+        a, b = CudaArray(x), CudaArray(x)
+        gpu.devices[b.pointer] = 1
+        return a, b
+
+    def on_host(gpu):
+        a = CudaArray(x)
+        gpu.host.add(a.pointer)
+        return a, a
+
+    yield "numpy", tw.errors.HostArrayError, ("ndarray", "(8, 8)", "host memory"), lambda gpu: (x, x)
+    yield "host pointer", tw.errors.HostArrayError, ("host memory",), on_host
+    yield "two devices", tw.errors.DeviceMismatchError, ("several GPUs: 0, 1",), elsewhere
+    yield "gaps", tw.errors.StridesError, ("(256, 4)", "(32, 4)", "contiguous"), lambda gpu: (Strided((256, 4)),) * 2
+    yield "negative", tw.errors.StridesError, ("negative strides",), lambda gpu: (Strided((-32, 4)),) * 2
+    shifted = CudaArray(x, data=(base.pointer + 4, False))
+    yield "misaligned", tw.errors.AlignmentError, ("multiple of 16",), lambda gpu: (shifted, shifted)
+    freed = CudaArray(x, data=(0, False))
+    yield "freed", tw.errors.FreedArrayError, ("no memory", "freed"), lambda gpu: (freed, freed)
+    yield "no array", tw.errors.ArgumentTypeError, ("'seven'",), lambda gpu: (CudaArray(x), "seven")
+    yield "numbers alone", tw.errors.HostArrayError, ("no GPU array",), lambda gpu: (1.0, 2.0)
+
+
+@pytest.mark.parametrize(("error", "words", "make"), [pytest.param(*w[1:], id=w[0]) for w in wrong()])
+def test_what_no_kernel_can_take_is_named(gpu, error, words, make):
+    with pytest.raises(error) as caught:
+        arrays.call(lambda x, y: x + y)(*make(gpu))
+    assert all(word in str(caught.value) for word in words), caught.value
+    assert gpu.asked("launch") == []
+
+
+def test_what_is_no_launch_is_named(gpu):
+    x = CudaArray(floats(4))
+    called = lambda x: tw.pure_callback(np.sin, tw.ShapeDtypeStruct((4,), "float32"), x)  # noqa: E731
+    with pytest.raises(tw.errors.UnsupportedError, match="pure_callback"):
+        arrays.call(called)(x)
+    spec = tl.BlockSpec((4,), lambda i: (i,))
+    kernel = tl.kernel_call(lambda a, o: o.__setitem__(..., a[...]), tw.ShapeDtypeStruct((4,), "float32"), grid=1,
+                            in_specs=[spec], out_specs=spec, interpret=True)  # fmt: skip
+    with pytest.raises(tw.errors.UnsupportedError, match="interpret"):
+        arrays.call(kernel)(x)
+    with pytest.raises(tw.errors.ArgumentError, match="donate"):
+        arrays.call(lambda x: x + 1, donate=3)(x)
+
+
+# ------------------------------------------------------------------------------------------------ the driver
+
+
+class Bindings:
+    """`cuda.bindings.driver` that writes down its calls; `failing` calls give error 999."""
+
+    CUdevice_attribute = CUpointer_attribute = CUfunction_attribute = type(
+        "names", (), {"__getattr__": lambda self, name: name}
+    )()
+    CUfunction = staticmethod(lambda handle: ("function", handle))
+
+    def __init__(self, failing=()):
+        self.calls, self.failing = [], failing
+
+    def __getattr__(self, name):
+        values = {
+            "cuCtxGetCurrent": 0, "cuDevicePrimaryCtxRetain": 5, "cuDeviceGetAttribute": 9, "cuLibraryLoadData": 11,
+            "cuLibraryGetKernel": 13, "cuGetErrorName": b"CUDA_ERROR_UNKNOWN", "cuPointerGetAttribute": 2,
+            "cuMemAllocAsync": 4096,
+        }  # fmt: skip
+
+        def call(*args):
+            self.calls.append((name, *args))
+            if name in self.failing:
+                return (999,)
+            return (0, values[name]) if name in values else (0,)
+
+        return call
+
+
+def test_the_driver_loads_and_launches():
+    bindings = Bindings()
+    found = driver.Driver(bindings)
+    assert found.capability(0) == (9, 9) and found.device_of(64) == 2
+    found.enter(0)
+    assert ("cuCtxSetCurrent", 5) in bindings.calls
+    small, large = (found.function(b"cubin", "k", shared, 0) for shared in (1024, 100_000))
+    assert small == large == ("function", 13)
+    limits = [c for c in bindings.calls if c[0] == "cuKernelSetAttribute"]
+    assert limits == [("cuKernelSetAttribute", "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES", 100_000, 13, 0)]
+    found.launch(small, (4, 2, 1), 128, 1024, 77, [16, 32, 0, 0])
+    name, function, *sizes, params, extra = bindings.calls[-1]
+    assert (name, function, sizes, extra) == ("cuLaunchKernel", small, [4, 2, 1, 128, 1, 1, 1024, 77], 0)
+    assert isinstance(params, int)
+
+
+@pytest.mark.parametrize("call", ["cuInit", "cuLaunchKernel", "cuLibraryLoadData"])
+def test_an_error_of_the_driver_is_named(call):
+    with pytest.raises(tw.errors.DriverError, match=f"{call}.*CUDA_ERROR_UNKNOWN"):
+        found = driver.Driver(Bindings({call}))
+        found.launch(found.function(b"", "k", 0, 0), (1, 1, 1), 32, 0, 0, [0])
+
+
+def test_without_driver_or_cuda_python_the_error_says_so(monkeypatch):
+    before = driver.set_driver(None)
+    try:
+
+        def missing(name):
+            raise ImportError(name)
+
+        monkeypatch.setattr(driver, "importlib", types.SimpleNamespace(import_module=missing))
+        with pytest.raises(tw.errors.VersionError, match=r"pip install 'tilewright\[cuda\]'"):
+            arrays.call(lambda x: x)(CudaArray(floats(4)))
+        absent = Bindings()
+        absent.cuInit = lambda flags: (_ for _ in ()).throw(RuntimeError("Failure finding libcuda.so"))
+        monkeypatch.setattr(driver, "importlib", types.SimpleNamespace(import_module=lambda name: absent))
+        with pytest.raises(tw.errors.DriverError, match="no NVIDIA driver here"):
+            arrays.call(lambda x: x)(CudaArray(floats(4)))
+    finally:
+        driver.set_driver(before)
