@@ -8,7 +8,7 @@ PYTEST_ARGS ?= -n auto
 TEST_EXTRAS ?= test
 BENCH_ARGS ?=
 
-.PHONY: demo test lint types layers unit bench clean
+.PHONY: demo test test-targets lint types layers unit bench clean
 
 demo: $(VENV)/.installed-demo
 	$(VENV)/bin/python examples/digits.py
@@ -27,6 +27,10 @@ layers: $(VENV)/.installed-$(TEST_EXTRAS)
 # The size of files, the guards of the layers and what may be imported are tests like any other.
 unit: $(VENV)/.installed-$(TEST_EXTRAS)
 	$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+# Everything for every TPU and GPU, through their own compilers: no device, but many minutes.
+test-targets: $(VENV)/.installed-test,cuda,tpu
+	$(VENV)/bin/python -m pytest $(PYTEST_ARGS) -m targets
 
 # The peer is installed beside this package, in an environment of its own.
 bench: $(BENCH_VENV)/.installed-bench

@@ -221,6 +221,24 @@ def timings(size: int = 1024) -> dict[str, float]:
     }
 
 
+def abroad(target: str, size: int = 1024) -> str:
+    """What the layer's kernel takes on a device that need not be here, or what to install for its compiler."""
+    shapes = (size, size), (size, size), (size,)
+    args = [tw.ShapeDtypeStruct(shape, "float32") for shape in shapes]
+    try:
+        used = tw.compile(lambda x, w, b: linear_gelu(x, w, b, tile=(128, 128, 32)), *args, target=target).resources
+    except tw.errors.VersionError as missing:
+        return f"not compiled: {missing.remedy}"
+    kernel = next(r for r in used if r.kernel == "linear_gelu_kernel")
+    memory = "VMEM" if target.startswith("tpu") else "shared memory"
+    parts = [f"{kernel.fast_bytes / 1024:,.0f} of {kernel.fast_limit / 1024:,.0f} KiB of {memory}"]
+    if kernel.registers is not None:
+        parts.append(f"{kernel.registers} registers")
+    if kernel.spills is not None:
+        parts.append(f"{kernel.spills} bytes spilled")
+    return ", ".join(parts)
+
+
 def picture(path: Path, losses: list[float], accuracies: list[float], times: dict[str, float]) -> None:
     """One PNG: the learning curve, and a bar for each timing."""
     import matplotlib
@@ -271,6 +289,10 @@ def main() -> int:
     kernel = next(iter(times.values()))
     for name, took in times.items():
         table.add_row(name, f"{took:.1f}", f"{took / kernel:.2f}")
+    console.print(table)
+    table = Table("the kernel, compiled for", "takes", title="devices that need not be here")
+    for target in ("tpu:v5e", "cuda:sm_90"):
+        table.add_row(target, abroad(target))
     console.print(table)
     console.print(f"picture: {options.out}")
     return 0 if all(good for *_, good in checks) else 1

@@ -39,7 +39,8 @@ def _size(atoms: Any) -> int:
     return max((math.prod(a.type.shape) for a in atoms), default=1)
 
 
-def _eqn(eqn: Eqn) -> tuple[int, int]:
+def eqn_cost(eqn: Eqn) -> tuple[int, int]:
+    """Operations, and calls of transcendental functions, of one equation."""
     name, params = eqn.primitive.name, eqn.params
     if name == "kernel_call":
         flops, special = _program(params["kernel"].body)
@@ -61,7 +62,7 @@ def _eqn(eqn: Eqn) -> tuple[int, int]:
 
 
 def _program(program: Program) -> tuple[int, int]:
-    counts = [_eqn(e) for e in program.eqns]
+    counts = [eqn_cost(e) for e in program.eqns]
     return sum(f for f, _ in counts), sum(s for _, s in counts)
 
 

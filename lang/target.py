@@ -141,7 +141,7 @@ def _cuda(name: str, sms: int, shared: int, memory: int, bandwidth: float, clock
 def _tpu(name: str, cores: int, vmem: int, default: int, memory: int, bandwidth: float, clock: float, units: int,
          unit: int, **tera: float) -> Target:  # fmt: skip
     return Target(
-        name, "tpu", cores, vmem * MIB, vmem * MIB // 8, 256 * KIB, memory * GIB, 128, 8, (unit, unit, unit),
+        name, "tpu", cores, vmem * MIB, default * MIB // 2, 256 * KIB, memory * GIB, 128, 8, (unit, unit, unit),
         _peak(tera), bandwidth * GIGA, clock=clock * GIGA, matrix_units=units, vector_slots=4, scalar_bytes=MIB,
         default_bytes=default * MIB, tiles=((32, 8), (16, 8), (8, 32), (4, 64)), refused=_NO_TPU)  # fmt: skip
 

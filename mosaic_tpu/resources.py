@@ -26,8 +26,12 @@ class Call(NamedTuple):
     resident: int
 
     @property
+    def body(self) -> str:
+        return self.notes["custom_call_config"]["body"]
+
+    @property
     def kernel(self) -> str:
-        return module_name(base64.b64decode(self.notes["custom_call_config"]["body"])) or self.instruction
+        return module_name(base64.b64decode(self.body)) or self.instruction
 
     def vmem(self, entry: str) -> int:
         return sum(int(c["size"]) for c in self.notes.get(entry, ()) if c["memory_space"] == VMEM)
@@ -70,10 +74,20 @@ def resident_bytes(text: str) -> int:
 
 
 def resources(hlo: str, target: Target, estimates: Mapping[str, Any] | None = None) -> tuple[Resources, ...]:
-    """For each kernel of a compiled program, VMEM used and the limit; with `estimates` (by instruction) also those."""
-    found = []
-    for call in calls(hlo):
+    """For each kernel of a compiled program, VMEM used and the limit; with `estimates` (by instruction) also those.
+
+    The compiler estimates equal instructions once, under the name of one of them.
+    """
+    found, by_body = [], {}
+    every = list(calls(hlo))
+    for call in every:
         estimate = (estimates or {}).get(call.instruction)
+        if estimate is not None and estimate.cycles is not None:
+            by_body[call.body] = estimate
+    for call in every:
+        estimate = (estimates or {}).get(call.instruction)
+        if estimate is None or estimate.cycles is None:
+            estimate = by_body.get(call.body)
         limit = call.vmem("scoped_memory_configs") or target.default_bytes
         found.append(Resources(
             call.kernel, call.vmem("used_scoped_memory_configs"), limit,

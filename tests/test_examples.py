@@ -1,8 +1,10 @@
 """The demo's parts: its kernel is right, its gradient too, and training goes down."""
 
+import importlib.util
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from examples import digits
 
@@ -33,3 +35,15 @@ def test_picture(tmp_path: Path):
     path = tmp_path / "deep" / "digits.png"
     digits.picture(path, [2.0, 1.0, 0.5, 0.4], [0.8, 0.9], {"a": 1.0, "b": 2.0})
     assert path.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    "target, package, words",
+    [("tpu:v5e", "libtpu", ("VMEM",)), ("cuda:sm_90", "triton", ("shared memory", "registers"))],
+)
+def test_the_kernel_compiles_for_devices_that_are_not_here(target, package, words):
+    found = digits.abroad(target, 256)
+    if importlib.util.find_spec(package) is None:
+        assert "pip install" in found
+    else:
+        assert all(word in found for word in words)

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from .core.api import program_of
+from .core.errors import ArgumentError, DtypeError, ResourceError, UnsupportedError
 from .core.ir import Program
+from .core.trace import trace_program
 from .kernels.cost import bytes_moved
-from .kernels.fuse import FusedKernel, Fusion, plan
+from .kernels.fuse import FusedKernel, Fusion, kernel_lines, plan, plan_lines
 from .lang.cost import kernel_cost
 from .lang.differentiate import OperandPlan, derivative_plan
 from .lang.kernel import UNBOUNDED, Kernel, show_size
+from .lang.legality import check_target
 from .lang.phases import carry_axes
 from .lang.plain import plain
-from .lang.target import target_of
+from .lang.primitive import kernel_call_p
+from .lang.roofline import roofline
+from .lang.target import Resources, target_of
 from .lang.verify import Finding, verify
 from .lang.visit import block_bytes, kernels_of
-
-WIDTH = 116  # columns of a line
-
 
 @dataclass(frozen=True)
 class KernelReport:
@@ -39,6 +39,8 @@ class KernelReport:
     seconds: float | None
     bound: str | None
     fused: FusedKernel | None = None
+    target: str | None = None
+    resources: Resources | None = None
 
     @property
     def unknown(self) -> tuple[Finding, ...]:
@@ -71,46 +73,34 @@ class KernelReport:
         out.append(f"{work}, {self.block_bytes:,} bytes held by a cell")
         if self.seconds is not None:
             out.append(f"  at least {self.seconds * 1e6:.3g} us, bound by {self.bound}")
+        if self.resources is not None:
+            out += resource_lines(self.resources, self.target, self.seconds)
         proved = sum(f.verdict == "proved" for f in self.findings)
         out.append(f"  proved: {proved} of {len(self.findings)} checks")
         out += [f"  unknown: {f.what} of {f.operand}: {f.why}" for f in self.unknown]
         out += [f"  derivative of {p.operand}: class {p.kind}, {p.how}" for p in self.derivatives]
         if self.fused is not None:
-            out[1:1] = fused_lines(self.fused)
+            out[1:1] = kernel_lines(self.fused)
         return out
 
 
-def fused_lines(fused: FusedKernel) -> list[str]:
-    """What was fused into a kernel, and how its loops are cut."""
-    names = [f"{n} {name}" if n > 1 else name for name, n in Counter(fused.operations).items()]
-    loops = []
-    for i, (size, tile) in enumerate(zip(fused.loops.sizes, fused.tiles, strict=True)):
-        kind = " whole" if i in fused.loops.whole else " summed" if i in fused.loops.carry else ""
-        loops.append(f"{size}{kind}" if tile >= size else f"{size}{kind} by {tile}")
-    lines = textwrap.wrap(f"fuses {', '.join(names)}", WIDTH, initial_indent="  ", subsequent_indent="    ")
-    return [*lines, f"  loops {', '.join(loops)}", "  derivative: of the operations, taken before they were fused"]
-
-
-def fusion_lines(fusion: Fusion) -> list[str]:
-    """What a fused plan moves and computes, what stays outside of its kernels, and what lies between them."""
-    account, lines = fusion.account, []
-    if account is not None:
-        share = account.bytes_after / account.bytes_before if account.bytes_before else 1.0
-        apart, flops = f"{account.bytes_before:,}", f"{account.flops_after:,} flops, were {account.flops_before:,}"
-        lines.append(
-            f"  {account.bytes_after:,} bytes moved, {share:.2f} of the {apart} of a kernel for each operation"
-        )
-        lines.append(f"  {flops}")
-    for (name, reason), n in Counter(fusion.glue).items():
-        lines.append(f"  outside: {name}{f' ({n} times)' if n > 1 else ''}: {reason}")
-    between: dict[tuple[str, str, str], list[str]] = {}
-    for b in fusion.boundaries:
-        between.setdefault((b.producer, b.consumer, b.reason), []).append(b.value)
-    for (producer, consumer, reason), values in between.items():
-        lines.append(f"  apart: {producer}, {consumer} ({', '.join(values)}): {reason}")
-    for inner in fusion.inner:
-        lines += [f"  in {inner.program.name}:", *(f"  {line}" for line in fusion_lines(inner))]
-    return lines
+def resource_lines(used: Resources, target: str | None, least: float | None) -> list[str]:
+    """What a compiled kernel takes, and the compiler's estimate of its time against the least that it can take."""
+    memory = "VMEM" if target_of(target or "tpu").kind == "tpu" else "shared memory"
+    line = f"  compiled: {used.fast_bytes:,} of {used.fast_limit:,} bytes of {memory}"
+    if used.resident:
+        line += f", {used.resident:,} bytes of operands and results kept there"
+    found = [line]
+    parts = [
+        f"{value:,} {what}" for value, what in (
+            (used.registers, "registers"), (used.spills, "bytes spilled"), (used.bundles, "instruction words"),
+            (used.cycles, "cycles"),
+        ) if value is not None
+    ]  # fmt: skip
+    clock = target_of(target).clock if target else 0.0
+    if used.cycles is not None and least and clock:
+        parts[-1] += f" ({used.cycles / clock * 1e6:.3g} us, {used.cycles / clock / least:.2f} of the least)"
+    return [*found, *([f"  {', '.join(parts)}"] if parts else [])]
 
 
 @dataclass(frozen=True)
@@ -125,7 +115,7 @@ class Explanation:
     def __str__(self) -> str:
         count = len(self.kernels)
         head = f"{self.name}: {count} kernel{'' if count == 1 else 's'}" + (f" on {self.target}" if self.target else "")
-        plan = [] if self.fusion is None else fusion_lines(self.fusion)
+        plan = [] if self.fusion is None else plan_lines(self.fusion)
         return "\n".join([head, *plan, *(line for k in self.kernels for line in k.lines())])
 
     @property
@@ -140,26 +130,40 @@ def explain_kernel(kernel: Kernel, target: str | None = None, derivatives: bool 
     """The report on one kernel."""
     cost, moved = kernel_cost(kernel), bytes_moved(kernel)
     seconds = bound = None
+    findings = verify(kernel)
     if target is not None:
-        machine = target_of(target)
-        dtype = kernel.outputs[0].array.dtype if kernel.outputs else "float32"
-        arithmetic, traffic = machine.seconds(cost.flops, 0, dtype), machine.seconds(0, moved, dtype)
-        seconds, bound = max(arithmetic, traffic), "arithmetic" if arithmetic > traffic else "memory"
+        least = roofline(kernel, moved, target)
+        seconds, bound = least.seconds, least.by
+        findings = [*findings, *_on_target(kernel, target)]
     return KernelReport(
         kernel, carry_axes(plain(kernel)), cost.flops, cost.transcendentals, moved, block_bytes(kernel),
-        tuple(verify(kernel)), tuple(derivative_plan(kernel)) if derivatives else (), seconds, bound,
+        tuple(findings), tuple(derivative_plan(kernel)) if derivatives else (), seconds, bound, target=target,
     )  # fmt: skip
 
 
+def _on_target(kernel: Kernel, target: str) -> list[Finding]:
+    """What a target can take of a kernel; one that it cannot take at all is left to XLA if nobody wrote it."""
+    try:
+        return check_target(kernel, target)
+    except (DtypeError, ResourceError, UnsupportedError) as error:
+        return [Finding(f"runs on {target}", kernel.name, "unknown", error.what)]
+
+
 def explain(
-    function: Kernel | Callable[..., Any], *args: Any, target: str | None = None, tiles: Any = None, **kwargs: Any
-) -> Explanation:
+    function: Kernel | Callable[..., Any], *args: Any, target: str | None = None, tiles: Any = None,
+    compile: bool = False, **kwargs: Any,
+) -> Explanation:  # fmt: skip
     """What the kernels of a function are at some arguments (arrays or structs): blocks, cost, proofs, derivatives.
 
     With a `target` (`"tpu:v5e"`, `"cuda:sm_90"`, ...) also the least time by that machine's roofline, and the kernels
     that standard operations become there: what was fused into each and what was not, with the reason, and the bytes
     and flops before and after. On the CPU, where XLA fuses, only if `tiles` are asked for (see `compile`). `function`
-    may be a Kernel. Raises an `ArgumentError` for an unknown target.
+    may be a Kernel. With `compile=True` it is compiled for the target, which need not be here, and each kernel has what
+    it takes there: VMEM or shared memory, registers, spills, and the compiler's estimate of cycles where there is one.
+
+    Raises:
+      ArgumentError: an unknown target, or `compile` without one.
+      CompileError, VersionError: as compiling.
 
     >>> import tilewright as tw
     >>> from tilewright import lang as tl
@@ -177,9 +181,16 @@ def explain(
       derivative of x: class A, grid axes (0,) parallel
     """
     if isinstance(function, Kernel):
-        return Explanation(function.name, target, (explain_kernel(function, target),))
-    program, _ = program_of(function, args, kwargs)
-    name = getattr(function, "__name__", "function")
+        name, types = function.name, function.in_types
+        program = trace_program(lambda *xs: kernel_call_p.bind(*xs, kernel=function), types, name)
+        explained = Explanation(name, target, (explain_kernel(function, target),))
+    else:
+        program, _ = program_of(function, args, kwargs)
+        explained = _explained(getattr(function, "__name__", "function"), program, target, tiles)
+    return _compiled(explained, program, target, tiles) if compile else explained
+
+
+def _explained(name: str, program: Program, target: str | None, tiles: Any) -> Explanation:
     if tiles or (target is not None and not target_of(target).whole_arrays):
         return _explain_fused(name, program, target or "cpu", None if tiles is True else tiles)
     return Explanation(name, target, tuple(explain_kernel(k, target) for k in kernels_of(program)))
@@ -193,3 +204,19 @@ def _explain_fused(name: str, program: Program, target: str, tiles: Any) -> Expl
         report = explain_kernel(kernel, target, derivatives=kernel not in made)
         reports.append(replace(report, fused=made.get(kernel)))
     return Explanation(name, target, tuple(reports), fusion)
+
+
+def _compiled(explained: Explanation, program: Program, target: str | None, tiles: Any) -> Explanation:
+    """An explanation with what each kernel takes once it is compiled; without it where no call was made of a kernel."""
+    from .targets import compile_for, estimated
+
+    if target is None or target_of(target).whole_arrays:
+        raise ArgumentError("explain: compile=True without a device's target", 'add `target="tpu:v5e"` or another')
+    binary = estimated(compile_for(target, program, tiles=None if tiles is True else tiles))
+    left, reports = list(binary.resources), []
+    for report in explained.kernels:
+        found = next((r for r in left if r.kernel == report.kernel.name), None)
+        if found is not None:
+            left.remove(found)
+        reports.append(replace(report, resources=found))
+    return replace(explained, kernels=tuple(reports))

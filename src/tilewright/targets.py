@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from .core.errors import ArgumentError, UnsupportedError
+from .core.errors import ArgumentError, DtypeError, UnsupportedError
 from .core.ir import Program, subprograms
 from .kernels.fuse import fuse
 from .lang.kernel import Kernel
@@ -91,7 +91,7 @@ def compile_for(target: str, program: Program, stop: str = "executable", tiles: 
         try:
             check_target(kernel, machine)
             call = backend.emit(kernel, machine)
-        except UnsupportedError:
+        except (DtypeError, UnsupportedError):
             if kernel in written:
                 raise
             return None
@@ -103,3 +103,21 @@ def compile_for(target: str, program: Program, stop: str = "executable", tiles: 
         return module.text
     build = importlib.import_module(f".xla_backend.{family}", __package__).compile
     return backend.compile(module.text, program.name, target, kernels, build)
+
+
+def estimated(binary: Any) -> Any:
+    """A compiled program whose resources have the compiler's estimates too: cycles, instruction words, spills.
+
+    libtpu makes them while it compiles the program once more, in a process of its own; the compilers for GPUs have told
+    all they know.
+
+    Raises:
+      CompileError: the other process fails.
+    """
+    machine = target_of(binary.target)
+    if machine.kind != "tpu":
+        return binary
+    from .mosaic_tpu.resources import resources
+    from .xla_backend.tpu_profile import estimates
+
+    return replace(binary, resources=resources(binary.as_text(), machine, estimates(binary.module, binary.target)))
