@@ -243,6 +243,8 @@ class Body:
         for type in out_types:
             if isinstance(type, ArrayType):
                 wide(type.dtype, self.source)
+        if out_types and not eqn.effects and all(isinstance(t, ArrayType) and not t.size for t in out_types):
+            return [self.known(0, t) for t in out_types]  # no vector is empty
         rule = self.rules.get(name)
         if rule is None:
             if name in self.unsupported:

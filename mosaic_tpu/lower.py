@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from ..core.ir import Program
+from ..core.ir import Program, Var
 from ..core.primitives.convert import convert_element_type
 from ..core.primitives.ref import Index, Span
-from ..core.primitives.shape import reshape_to
+from ..core.primitives.shape import broadcast_in_dim_p, reshape_to
 from ..core.trace import trace_program
 from ..core.types import ArrayType, MemorySpace, RefType, is_bool
 from ..lang.cost import kernel_cost
 from ..lang.interpret import parallel_axes
-from ..lang.kernel import Block, Kernel
+from ..lang.kernel import Block, Kernel, whole_block
 from ..lang.plain import plain
 from ..lang.target import Target
 from ..lang.verify import map_of
@@ -54,7 +54,7 @@ def mosaic_module(kernel: Kernel, target: Target) -> MosaicModule:
 class _Lowering:
     def __init__(self, kernel: Kernel, target: Target):
         self.given = kernel
-        self.kernel = plain(kernel)
+        self.kernel = plain(kernel) if kernel.cells else _idle(kernel)
         self.target = target
         self.grid = self.kernel.grid or (1,)
         self.inputs = [window_of(self.kernel, b, False, target) for b in self.kernel.inputs]
@@ -96,14 +96,15 @@ class _Lowering:
         return dict(self.kernel.settings).get("vmem_limit_bytes")
 
     def in_types(self) -> list[ArrayType]:
-        words = [ArrayType(t.shape or (1,), held_dtype(t.dtype, words=True)) for t in self.kernel.prefetch]
+        words = [ArrayType(t.shape if t.shape and t.size else (1,), held_dtype(t.dtype, words=True))
+                 for t in self.kernel.prefetch]  # fmt: skip
         return [*words, *(w.array for w in self.inputs)]
 
     def prepare(self) -> Program | None:
         kernel, n = self.kernel, len(self.kernel.prefetch)
 
         def operands(*arrays: Any) -> list[Any]:
-            words = [reshape_to(_as(a, t.dtype), t.shape) for a, t in zip(arrays[:n], self.in_types(), strict=False)]
+            words = [_words(a, t) for a, t in zip(arrays[:n], self.in_types(), strict=False)]
             rest = arrays[n:]
             return [*words, *(prepared(kernel, w, rest[i], arrays[:n])
                               for w, i in zip(self.inputs, self.sources, strict=True))]  # fmt: skip
@@ -281,6 +282,24 @@ def _times(b: Body, x: Value, n: int) -> Value:
 def _word(dtype: Any) -> str:
     """The element type of a dtype in scalar memory."""
     return "i32" if is_bool(dtype) else wide(dtype)
+
+
+def _words(array: Any, type: ArrayType) -> Any:
+    """An operand of scalar memory."""
+    if not array.size:
+        return broadcast_in_dim_p.bind(np.zeros((), type.dtype)[()], shape=type.shape, broadcast_dimensions=())
+    return reshape_to(_as(array, type.dtype), type.shape)
+
+
+def _idle(kernel: Kernel) -> Kernel:
+    """A kernel of no cells as one of a cell that does nothing: aliased outputs are what they were."""
+    inputs = tuple(whole_block(b.name, b.array) for b in kernel.inputs)
+    outputs = tuple(whole_block(b.name, b.array) for b in kernel.outputs)
+    body = kernel.body
+    kept = body.inputs[: kernel.splits[1]]
+    refs = [Var(b.ref_type) for b in (*inputs, *outputs)]
+    body = Program([*kept[len(kernel.grid) :], *refs], (), (), (), (), body.name)
+    return kernel.replace(grid=(), inputs=inputs, outputs=outputs, scratch=(), body=body, semantics=None)
 
 
 def _as(array: Any, dtype: Any) -> Any:

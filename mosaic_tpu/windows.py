@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..core.primitives.convert import convert_element_type
-from ..core.primitives.shape import reshape_to, slice, transpose
+from ..core.primitives.shape import broadcast_in_dim_p, reshape_to, slice, transpose
 from ..core.types import ArrayType, MemorySpace, is_bool
 from ..lang.kernel import EDGE, Block, Kernel
 from ..lang.target import Target
@@ -44,7 +44,7 @@ def held_dtype(dtype: Any, words: bool = False) -> Any:
 class Window:
     """One operand of the call: `array` as the call takes it, and the window of `bounds` that a cell sees.
 
-    `kind` is native, tiled, copied, placed or whole. The window's leading `lead` axes have size 1 and are not the block's.
+    `kind` is native, tiled, copied, placed, whole, or empty (one number in place of none). The window's leading `lead` axes have size 1 and are not the block's.
     """
 
     block: Block
@@ -88,6 +88,8 @@ def window_of(kernel: Kernel, block: Block, output: bool, target: Target) -> Win
         return Window(block, "whole", held, held.shape, 0, SMEM)
     dtype = held_dtype(block.array.dtype)
     shape = block.array.shape
+    if not block.array.size:
+        return Window(block, "empty", ArrayType((1, 1), dtype), (1, 1), 0, VMEM)
     if block.index_map is None or (block.sizes == shape and not any(block.element)):
         rest = physical(block.shape)
         return Window(block, "whole", ArrayType(rest, dtype), rest, 0, VMEM)
@@ -128,6 +130,8 @@ def _native(block: Block, dtype: Any) -> Window:
 def prepared(kernel: Kernel, window: Window, array: Any, prefetched: Sequence[Any]) -> Any:
     """The call's operand, of the kernel's."""
     block = window.block
+    if window.kind == "empty":
+        return broadcast_in_dim_p.bind(np.zeros((), window.array.dtype)[()], shape=(1, 1), broadcast_dimensions=())
     if window.kind == "copied":
         array = gather_blocks(kernel, block, array, prefetched, window.axes, {})
     elif window.kind == "tiled":
@@ -164,6 +168,8 @@ def _tiled(block: Block, array: Any, window: Window) -> Any:
 def finished(window: Window, result: Any) -> Any:
     """The kernel's result, of the call's."""
     block, shape = window.block, window.block.array.shape
+    if window.kind == "empty":
+        return broadcast_in_dim_p.bind(np.zeros((), block.array.dtype)[()], shape=shape, broadcast_dimensions=())
     if window.kind == "tiled":
         result = _untiled(block, result, window)
     elif window.kind == "placed":
@@ -195,7 +201,7 @@ def _untiled(block: Block, result: Any, window: Window) -> Any:
 def indices(window: Window, ids: Sequence[Any], found: Callable[[], Sequence[Any]], zero: Any) -> list[Any]:
     """The window's index, of the cell's ids and (from `found`) the block's index."""
     rank = len(window.bounds)
-    if window.kind in ("whole", "placed"):
+    if window.kind in ("whole", "placed", "empty"):
         return [zero] * rank
     if window.kind == "copied":
         return [*(ids[a] for a in window.axes), *[zero] * (rank - window.lead)]

@@ -79,6 +79,8 @@ def _arranged(b: Body, x: Value, form: SSA, order: Sequence[int], groups: tuple[
 def _dot_general(b: Body, xs: list[Value], out: ArrayType, dimension_numbers: Any, precision: Any,
                  preferred_element_type: Any) -> Value:  # fmt: skip
     x, y = xs
+    if not (x.type.size and y.type.size):
+        return b.known(0, out)
     (cx, cy), (bx, by) = dimension_numbers
     precise = not (precision and Precision.DEFAULT in precision)
     left, right = _operand(b, x, y), _operand(b, y, x)

@@ -9,13 +9,14 @@ import ml_dtypes
 import numpy as np
 
 from ...core.errors import UnsupportedError
-from ...core.primitives.compare import and_p, eq_p, lt_p, ne_p, select_n_p, shift_right_logical_p
+from ...core.primitives.compare import and_p, eq_p, lt_p, ne_p, or_p, select_n_p, shift_left_p, shift_right_logical_p
 from ...core.primitives.elementwise import mul_p, neg_p
+from ...core.primitives.shape import concatenate, reshape_to, slice_in_dim
 from ...core.rules import spread
-from ...core.types import ArrayType, is_bool, is_float, is_integer, is_unsigned
+from ...core.types import UINT32, ArrayType, is_bool, is_float, is_integer, is_unsigned
 from ..body import Body, Rule
 from ..text import SSA
-from ..values import Value, physical, wide
+from ..values import Value, physical, stored, wide
 
 # Primitive -> (operation on floats, on signed integers, on unsigned integers and booleans); None: by another rule.
 BINARY: dict[str, tuple[str | None, str | None, str | None]] = {
@@ -323,32 +324,77 @@ def _bitcast(b: Body, xs: list[Value], out: ArrayType, new_dtype: Any) -> Value:
     (x,) = xs
     if x.dtype == out.dtype:
         return x
-    same = x.dtype.itemsize == out.dtype.itemsize and "4" not in (str(x.dtype)[-1:], str(out.dtype)[-1:])
-    floats = is_float(x.dtype), is_float(out.dtype)
-    if same and floats == (False, False):
-        return b.value(out, b.scalar(x) if b.in_scalar_unit(x) else b.vector(x))
-    if same and x.dtype.itemsize == 4:
+    for dtype in (x.dtype, out.dtype):
+        if str(dtype) in NO_BITS:
+            raise UnsupportedError(f"bitcast_convert_type of {x.type.show()} to {out.dtype} in a TPU kernel: "
+                                   f"{NO_BITS[str(dtype)]}", "bitcast around the kernel call", b.source)  # fmt: skip
+    bits = _bits_of(b, x)
+    have, want = x.dtype.itemsize, out.dtype.itemsize
+    if have < want:
+        bits = b.traced(_joined, [bits], bits=8 * have)[0]
+    elif have > want:
+        bits = b.traced(_parted, [bits], bits=8 * want, count=have // want)[0]
+    return _of_bits(b, bits, out)
+
+
+NO_BITS = {
+    "float16": "the vector unit has no float16, which is held as float32",
+    **dict.fromkeys(("int4", "uint4", "int2", "uint2"), "memory holds it in words of 32 bits"),
+    "bool": "a mask has no bits of its own",
+}
+
+
+def _bits_of(b: Body, x: Value) -> Value:
+    """The bits of each element, as uint32."""
+    type = ArrayType(x.shape, UINT32)
+    if not is_float(x.dtype):
         v = b.vector(x)
-        return b.value(out, b.w.op("tpu.bitcast", [v], v.shape, wide(out.dtype)))
-    if same and "bfloat16" in (str(x.dtype), str(out.dtype)) and floats != (True, True):
-        return _bitcast_half(b, x, out)
-    raise UnsupportedError(
-        f"bitcast_convert_type of {x.type.show()} to {out.dtype} in a TPU kernel: {BITCAST}",
-        "bitcast around the kernel call", b.source)  # fmt: skip
-
-
-BITCAST = "the vector unit computes in 32-bit words, which these bits are not laid out in"
-
-
-def _bitcast_half(b: Body, x: Value, out: ArrayType) -> Value:
-    """Between bfloat16, the upper half of a float32, and 16-bit integers."""
+        if x.dtype.itemsize < 4:
+            v = b.w.op("arith.andi", [v, b.w.constant(2 ** (8 * x.dtype.itemsize) - 1, "i32", v.shape)], v.shape, "i32")
+        return Value(type, vector=v)
+    if x.dtype.itemsize == 1:
+        v = b.narrow(x)
+        v = b.w.op("tpu.bitcast", [v], v.shape, "i8")
+        return Value(type, vector=b.w.op("arith.extui", [v], v.shape, "i32"))
     v = b.vector(x)
-    by = b.w.constant(16, "i32", v.shape)
-    if is_float(x.dtype):
-        bits = b.w.op("tpu.bitcast", [v], v.shape, "i32")
-        return b.value(out, b.w.op("arith.shrui", [bits, by], v.shape, "i32"))
-    high = b.w.op("arith.shli", [v, by], v.shape, "i32")
-    return b.value(out, b.w.op("tpu.bitcast", [high], v.shape, "f32"))
+    v = b.w.op("tpu.bitcast", [v], v.shape, "i32")
+    if x.dtype.itemsize == 2:  # bfloat16 is the upper half of a float32
+        v = b.w.op("arith.shrui", [v, b.w.constant(16, "i32", v.shape)], v.shape, "i32")
+    return Value(type, vector=v)
+
+
+def _of_bits(b: Body, x: Value, out: ArrayType) -> Value:
+    """What `_bits_of` undoes."""
+    v = b.vector(x)
+    if not is_float(out.dtype):
+        return b.value(out, v)
+    if out.dtype.itemsize == 1:
+        v = b.w.op("arith.trunci", [v], v.shape, "i8")
+        return b.value(out, b.w.op("tpu.bitcast", [v], v.shape, stored(out.dtype)), rounded=False)
+    if out.dtype.itemsize == 2:
+        v = b.w.op("arith.shli", [v, b.w.constant(16, "i32", v.shape)], v.shape, "i32")
+    return b.value(out, b.w.op("tpu.bitcast", [v], v.shape, "f32"))
+
+
+def _joined(x: Any, *, bits: int) -> Any:
+    """The last axis, least significant first, as one word."""
+    total: Any = None
+    for k in range(x.shape[-1]):
+        part = slice_in_dim(x, k, k + 1, 1, len(x.shape) - 1)
+        part = reshape_to(part, x.shape[:-1])
+        part = shift_left_p.bind(part, spread(np.uint32(k * bits), part.shape))
+        total = part if total is None else or_p.bind(total, part)
+    return total
+
+
+def _parted(x: Any, *, bits: int, count: int) -> Any:
+    """A word as a last axis of parts, least significant first."""
+    parts = []
+    for k in range(count):
+        part = shift_right_logical_p.bind(x, spread(np.uint32(k * bits), x.shape))
+        part = and_p.bind(part, spread(np.uint32(2**bits - 1), x.shape))
+        parts.append(reshape_to(part, (*x.shape, 1)))
+    return concatenate(parts, len(x.shape))
 
 
 def _reduce_precision(b: Body, xs: list[Value], out: ArrayType, exponent_bits: int, mantissa_bits: int) -> Value:

@@ -152,6 +152,8 @@ def _scatter(name: str | None) -> Rule:
 
     def rule(b: Body, xs: list[Value], out: ArrayType, *, dimension_numbers: Any, mode: Any, **_: Any) -> Value:
         x, indices, updates = xs
+        if not updates.type.size:
+            return x
         numbers = tuple(dimension_numbers)
         sizes = window_sizes(x.shape, updates.shape, dimension_numbers)
 

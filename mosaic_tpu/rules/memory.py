@@ -164,6 +164,8 @@ def read(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], mask: Value 
          out: ArrayType) -> Value:  # fmt: skip
     """Part of a Ref; where a mask is false, `other` (zero without one)."""
     out = ArrayType(out.shape, out.dtype)
+    if not out.size:
+        return b.known(0, out)
     if ref.in_smem:
         found = _read_words(b, ref, index, dynamic, mask is not None, out)
     elif any(type(e) is Take for e in index):
@@ -188,6 +190,8 @@ def _get(b: Body, xs: list[Any], out: ArrayType, index: Index, masked: bool = Fa
 
 def write(b: Body, ref: Ref, value: Value, index: Index, dynamic: Sequence[Value], mask: Value | None) -> None:
     """Store part of a Ref, where a mask is true."""
+    if not value.type.size:
+        return
     if ref.in_smem:
         _write_words(b, ref, value, index, dynamic, mask)
         return
@@ -272,6 +276,8 @@ _swap.wants_uses = True  # type: ignore[attr-defined]
 def _addupdate(b: Body, xs: list[Any], outs: Sequence[Any], index: Index, masked: bool = False) -> list[Value]:
     ref, value = xs[:2]
     dynamic, mask, _ = split_operands(index, xs[2:], masked)
+    if not value.type.size:
+        return []
     if any(type(e) is Take for e in index) and not ref.in_smem:
         _write_taken(b, ref, value, index, dynamic, mask, True)
         return []

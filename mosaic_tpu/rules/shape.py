@@ -88,6 +88,8 @@ def _iota(b: Body, xs: list[Value], out: ArrayType, *, dtype: Any, shape: Any, d
 
 def _pad(b: Body, xs: list[Value], out: ArrayType, padding_config: Any) -> Value:
     x, value = xs
+    if not x.type.size:
+        return b.spread(value, out.shape)
     rank = len(x.shape)
     number = value.known if value.known is not None else 0
     v = b.vector(x)
@@ -113,12 +115,15 @@ def _padded(b: Body, v: SSA, axis: int, low: int, high: int, between: int, numbe
 
 def _concatenate(b: Body, xs: list[Value], out: ArrayType, dimension: int) -> Value:
     axis = axis_of(len(out.shape), dimension)
-    return _moved(b, xs[0], out, moves.concatenate(b.w, [b.vector(x) for x in xs], axis))
+    return _moved(b, xs[0], out, moves.concatenate(b.w, [b.vector(x) for x in xs if x.type.size], axis))
 
 
 def _split(b: Body, xs: list[Value], outs: Sequence[ArrayType], sizes: Sequence[int], axis: int) -> list[Value]:
     v, start, found = b.vector(xs[0]), 0, []
     for out, size in zip(outs, sizes, strict=True):
+        if not out.size:
+            found.append(b.known(0, out))
+            continue
         found.append(_moved(b, xs[0], out, moves.cut_axis(b.w, v, axis_of(len(out.shape), axis), start, size)))
         start += size
     return found
