@@ -10,8 +10,11 @@ of keys with a running maximum and sum. A causal mask lets a block of queries le
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from tilewright import lax
 from tilewright import numpy as jnp
@@ -203,14 +206,14 @@ def _backward(form: Form, q: Any, k: Any, v: Any, extra: dict[str, Any], sums: A
 
 
 def _cut(form: Form, t: int, length: int, extra: dict[str, Any]) -> list[tuple[Form, slice, slice]]:
-    """Runs of queries, each with the keys that it sees: so no loop on a CPU, and half the work where it is causal."""
+    """Where it is causal, runs of queries, each with the keys that it sees: half the work."""
     step = cdiv(cdiv(t, SEGMENTS), form.rows) * form.rows
-    if step >= t or form.columns < length:
+    if not form.causal or step >= t or form.columns < length:
         return [(form, slice(0, t), slice(0, length))]
     parts = []
     for first in range(0, t, step):
         end = min(first + step, t)
-        seen = min(end, length) if form.causal else length
+        seen = min(end, length)
         part = Form(form.scale, form.causal, form.window, min(form.rows, end - first), seen, first)
         parts.append((part, slice(first, end), slice(0, seen)))
     return parts
@@ -229,22 +232,34 @@ def _part_of(extra: dict[str, Any], rows: slice, columns: slice) -> dict[str, An
     return found
 
 
+def _after(x: Any, done: Sequence[Any]) -> Any:
+    """`x`, once `done` are: runs that could be side by side would hold the scores of all of them.
+
+    XLA:CPU drops barriers before it orders a program, so this is a choice that it cannot see to be always the same.
+    """
+    for y in done:
+        x = jnp.where(y.max() > np.inf, jnp.zeros((), x.dtype), x)
+    return x
+
+
 def _vjp(form: Form, names: tuple[str, ...]) -> Any:
     """(output, logarithms of sums) of q, k, v and the extras; the second result has no derivative."""
 
-    def run(q: Any, k: Any, v: Any, extra: dict[str, Any]) -> tuple[Any, Any]:
-        parts = _cut(form, shape_of(q)[1], shape_of(k)[1], extra)
-        done = [_forward(f, q[:, r], k[:, c], v[:, c], _part_of(extra, r, c)) for f, r, c in parts]
+    def all_runs(q: Any, k: Any, v: Any, extra: dict[str, Any]) -> tuple[Any, Any]:
+        done: list[Any] = []
+        for f, r, c in _cut(form, shape_of(q)[1], shape_of(k)[1], extra):
+            run = _after(q[:, r], [d[0] for d in done[-1:]])
+            done.append(_forward(f, run, k[:, c], v[:, c], _part_of(extra, r, c)))
         if len(done) == 1:
             return done[0][0], done[0][1]
         return jnp.concatenate([d[0] for d in done], 1), jnp.concatenate([d[1] for d in done], 2)
 
     @custom_vjp
     def call(q: Any, k: Any, v: Any, *extra: Any) -> Any:
-        return run(q, k, v, dict(zip(names, extra, strict=True)))[0]
+        return all_runs(q, k, v, dict(zip(names, extra, strict=True)))[0]
 
     def forward(q: Any, k: Any, v: Any, *extra: Any) -> Any:
-        out, sums = run(q, k, v, dict(zip(names, extra, strict=True)))
+        out, sums = all_runs(q, k, v, dict(zip(names, extra, strict=True)))
         return out, (q, k, v, extra, out, sums)
 
     def backward(residuals: Any, ct: Any) -> Any:
@@ -256,8 +271,8 @@ def _vjp(form: Form, names: tuple[str, ...]) -> Any:
         # A row of scores at a time, of all keys.
         whole = Form(form.scale, form.causal, form.window, form.rows, shape_of(k)[1])
         for f, r, c in _cut(whole, shape_of(q)[1], shape_of(k)[1], extra):
-            part = _part_of(extra, r, c)
-            dq, dkp, dvp, *db = _backward(f, q[:, r], k[:, c], v[:, c], part, sums[:, :, r], delta[:, :, r], ct[:, r])
+            part, run = _part_of(extra, r, c), _after(q[:, r], [*dqs[-1:], dk, dv] if dqs else [])
+            dq, dkp, dvp, *db = _backward(f, run, k[:, c], v[:, c], part, sums[:, :, r], delta[:, :, r], ct[:, r])
             dqs.append(dq)
             if c.stop == shape_of(k)[1]:
                 dk, dv = dk + dkp, dv + dvp

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ...core.primitives.contract import accumulator
 from ...core.types import FLOAT32, INT32, ArrayType
-from .emit import Emitter, Operand
+from .emit import Emitter, Operand, integers
 
 INT8 = np.dtype(np.int8)
 
@@ -34,38 +36,72 @@ def operand_dtype(e: Emitter, lhs: Any, rhs: Any, wide: Any) -> Any:
     return wide
 
 
-def _transposed(e: Emitter, lhs: Operand, contracted: Any, batch: Any) -> bool:
-    """Whether XLA:CPU would give this product to oneDNN, which generates its code at the process's first one (30 ms).
+def _columns_first(e: Emitter, lhs: Operand, numbers: Any) -> bool:
+    """Whether the left one of the matrices of a product would be read by columns on the CPU.
 
-    Its own products take rows as they lie in memory. They are as fast with the transpose, done before them.
+    XLA:CPU's own products take the left one by rows; it gives this form to Eigen and oneDNN, which take up to three
+    times as long, and 30 ms more in the process's first one, for which oneDNN generates its code.
     """
-    return e.platform == "cpu" and lhs.dtype == FLOAT32 and len(lhs.shape) == 2 and tuple(contracted) == (0,)
+    (lc, _), (lb, _) = numbers
+    first = tuple(range(len(lb) + len(lc)))
+    return (
+        e.platform == "cpu" and lhs.dtype == FLOAT32 and (*lb, *lc) == first and 0 < len(lc) < len(lhs.shape) - len(lb)
+    )
 
 
-def _transpose(e: Emitter, x: Operand) -> Operand:
-    """A transpose that XLA keeps out of the product that uses it."""
-    out = ArrayType(x.shape[::-1], x.dtype)
-    x = e.op("stablehlo.transpose", [x], out, "permutation = array<i64: 1, 0>")
-    return e.op("stablehlo.optimization_barrier", [x], out)
+def _by_rows(e: Emitter, lhs: Operand, rhs: Operand, numbers: Any, precision: Any, wide: Any) -> Operand:
+    """Such a product with the left matrix transposed before it; or, where it is the larger, taken as the right one."""
+    (lc, rc), (lb, rb) = numbers
+    batch, contracted, free = range(len(lb)), len(lc), _free(rhs, rc, rb)
+    kept = range(len(lb) + contracted, len(lhs.shape))
+    if math.prod(lhs.shape[a] for a in kept) < 4 * math.prod(rhs.shape[a] for a in free):
+        rows = _kept(e, _transposed(e, lhs, (*batch, *kept, *lc)))
+        moved = tuple(range(len(lb) + len(kept), len(lhs.shape)))
+        return _product(e, rows, rhs, ((moved, rc), (lb, rb)), precision, wide)
+    rows = _kept(e, _transposed(e, rhs, (*rb, *free, *rc)))
+    moved = tuple(range(len(lb) + len(free), len(rhs.shape)))
+    swapped = precision and (precision[1], precision[0])
+    out = _kept(e, _product(e, rows, lhs, ((moved, lc), (lb, lb)), swapped, wide))
+    at = len(lb) + len(free)
+    return _transposed(e, out, (*batch, *range(at, len(out.shape)), *range(len(lb), at)))
+
+
+def _kept(e: Emitter, x: Operand) -> Operand:
+    """A value that XLA may not fold into the product that it comes from or goes to."""
+    return e.op("stablehlo.optimization_barrier", [x], x.type)
+
+
+def _transposed(e: Emitter, x: Operand, axes: Sequence[int]) -> Operand:
+    out = ArrayType([x.shape[a] for a in axes], x.dtype)
+    return e.op("stablehlo.transpose", [x], out, f"permutation = {integers(axes)}")
+
+
+def _free(x: Operand, contracted: Sequence[int], batch: Sequence[int]) -> list[int]:
+    return [a for a in range(len(x.shape)) if a not in (*contracted, *batch)]
+
+
+def _product(e: Emitter, lhs: Operand, rhs: Operand, numbers: Any, precision: Any, wide: Any) -> Operand:
+    (lc, rc), (lb, rb) = numbers
+    left, right = _free(lhs, lc, lb), _free(rhs, rc, rb)
+    shape = (*(lhs.shape[a] for a in (*lb, *left)), *(rhs.shape[a] for a in right))
+    text = (
+        f"#stablehlo.dot<lhs_batching_dimensions = {_axes(lb)}, rhs_batching_dimensions = {_axes(rb)}, "
+        f"lhs_contracting_dimensions = {_axes(lc)}, rhs_contracting_dimensions = {_axes(rc)}>"
+    )
+    attributes = f"dot_dimension_numbers = {text}, {precision_config(precision)}"
+    return e.op("stablehlo.dot_general", [lhs, rhs], ArrayType(shape, wide), attributes)
 
 
 def dot_general(
     e: Emitter, operands: list[Operand], out: ArrayType, *, dimension_numbers: Any, precision: Any,
     preferred_element_type: Any,
 ) -> Operand:  # fmt: skip
-    (lc, rc), (lb, rb) = dimension_numbers
     lhs, rhs = operands
     wide = accumulator(out.dtype)
     dtype = operand_dtype(e, lhs.dtype, rhs.dtype, wide)
     lhs, rhs = e.convert(lhs, dtype), e.convert(rhs, dtype)
-    if _transposed(e, lhs, lc, lb):
-        lhs, lc = _transpose(e, lhs), (1,)
-    numbers = (
-        f"#stablehlo.dot<lhs_batching_dimensions = {_axes(lb)}, rhs_batching_dimensions = {_axes(rb)}, "
-        f"lhs_contracting_dimensions = {_axes(lc)}, rhs_contracting_dimensions = {_axes(rc)}>"
-    )
-    attributes = f"dot_dimension_numbers = {numbers}, {precision_config(precision)}"
-    return e.convert(e.op("stablehlo.dot_general", [lhs, rhs], ArrayType(out.shape, wide), attributes), out.dtype)
+    product = _by_rows if _columns_first(e, lhs, dimension_numbers) else _product
+    return e.convert(product(e, lhs, rhs, dimension_numbers, precision, wide), out.dtype)
 
 
 RULES = {"dot_general": dot_general}
