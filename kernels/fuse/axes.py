@@ -158,6 +158,8 @@ PARTIAL = frozenset((shape.reshape_p, shape.squeeze_p, convert.bitcast_convert_t
 
 def why_not(eqn: Eqn) -> str | None:
     """Why an equation stays outside of kernels made by fusion; None where it may go in."""
+    if "kernel" in eqn.params:
+        return "a kernel keeps its own body"
     if eqn.effects:
         return "it acts on the world, in order"
     if eqn.primitive not in RULES:

@@ -136,7 +136,7 @@ class _Fuser:
             for i in unit.group.eqns if unit.group is not None else unit.numbers:
                 if i not in done:
                     done.add(i)
-                    eqns.append(planner.program.eqns[i])
+                    eqns.append(planner.replaced.get(i, planner.program.eqns[i]))
         program = eliminate_dead(planner.program.replace(eqns=eqns))[0]
         names = [(_label(planner, u, kernels), planner.glue_reason(u)) for u in glue]
         names = [(name, why) for name, why in names if name != "kernel_call"]
@@ -219,7 +219,7 @@ def _boundaries(planner: Planner, kernels: Mapping[int, FusedKernel]) -> tuple[B
         for v in unit.writes:
             for other in dict.fromkeys(planner.consumers.get(v, ())):
                 one, two = (_label(planner, u, kernels) for u in (unit, other))
-                found[Boundary(one, two, v.type.show(), nbytes(v), planner.reason(unit, other))] += 1
+                found[Boundary(one, two, v.type.show(), nbytes(v), planner.reason(unit, other, v))] += 1
     return tuple(found)
 
 

@@ -20,6 +20,7 @@ from ...core.primitives.contract import dot_general_p
 from ...lang.primitive import kernel_call_p
 from ...lang.target import Target
 from ..cost import bytes_moved
+from .attach import Attached, epilogue, prologue
 from .axes import MAPS, MOVERS, Fresh, nbytes, why_not
 from .nest import Group, join, nest_of, single
 from .tiles import GPUS, Choose, Tiling, tile_nest
@@ -69,6 +70,8 @@ class Planner:
     consumers: dict[Var, list[Unit]] = field(default_factory=dict)
     returned: frozenset[Var] = frozenset()
     refused: dict[tuple[int, int], str] = field(default_factory=dict)
+    beside: dict[tuple[int, Var], str] = field(default_factory=dict)  # why a neighbour is not in a user's kernel
+    replaced: dict[int, Eqn] = field(default_factory=dict)  # calls of kernels that neighbours have gone into
 
     def run(self) -> Planner:
         self.eqns = [self._unaliased(e) for e in self.program.eqns]
@@ -77,6 +80,7 @@ class Planner:
         reasons = [why_not(e) for e in self.eqns]
         self._find_copies(reasons, self._wanted(reasons))
         self._make_units(reasons)
+        self._attach()
         self._join_producers()
         self._join_siblings()
         self.units.sort(key=lambda u: u.first)
@@ -141,7 +145,7 @@ class Planner:
             group = single(i, self._copies(i), self.eqns, self.fresh) if reasons[i] is None else None
             if group is None:
                 reads = tuple(dict.fromkeys(a for a in eqn.inputs if type(a) is Var))
-                moved = 0 if eqn.primitive in VIEWS else sum(map(nbytes, (*reads, *eqn.outputs)))
+                moved = self.alone_eqn(eqn)
                 why = reasons[i] or "a value would be cut along two loops at once"
                 self._add(Unit((i,), None, None, reads, eqn.outputs, moved, why))
             else:
@@ -169,6 +173,58 @@ class Planner:
 
     def _escapes(self, v: Var, within: Sequence[Unit]) -> bool:
         return v in self.returned or any(u not in within for u in self.consumers.get(v, ()))
+
+    # ------------------------------------------------------------------------ kernels of the user
+
+    def _attach(self) -> None:
+        """Elementwise neighbours go into the kernels that the user wrote, as long as that moves fewer bytes."""
+        for number, eqn in enumerate(self.eqns):
+            if eqn.primitive is not kernel_call_p:
+                continue
+            unit = next(u for u in self.units if u.numbers == (number,))
+            while (found := self._neighbour(unit)) is not None:
+                unit = found
+
+    def _neighbour(self, unit: Unit) -> Unit | None:
+        for v in unit.reads:
+            producer = self.producer.get(v)
+            if producer is not None and producer.group is not None and producer.writes == (v,):
+                if found := self._attached(unit, producer, v, before=True):
+                    return found
+        for v in unit.writes:
+            for consumer in dict.fromkeys(self.consumers.get(v, ())):
+                if consumer.group is not None and (found := self._attached(unit, consumer, v, before=False)):
+                    return found
+        return None
+
+    def _attached(self, unit: Unit, other: Unit, v: Var, before: bool) -> Unit | None:
+        """The kernel of a unit with a neighbour in it; None, with the reason noted, where that cannot be."""
+        assert other.group is not None
+        call, pair = self.eqns[unit.first], (unit, other)
+        found: Attached | str = "what is computed between the two is in neither"
+        if any(w in self.aliases for w in (*other.reads, *unit.reads)):
+            found = "the contraction reads it along two loops"
+        elif before and self._escapes(v, (unit,)):
+            found = "others read it too"
+        elif not self._path_around(unit, other):
+            found = (
+                prologue(call, other.group, self.eqns, v) if before
+                else epilogue(call, other.group, self.eqns, v, other.writes, self._escapes(v, pair))
+            )  # fmt: skip
+        moved = 0 if type(found) is str else bytes_moved(found.kernel)  # type: ignore[union-attr]
+        if moved >= unit.bytes + other.bytes:
+            found = f"it would move {moved:,} bytes, apart they move {unit.bytes + other.bytes:,}"
+        if type(found) is str:
+            self.beside[(unit.first, v)] = found
+            return None
+        assert isinstance(found, Attached)
+        eqn = Eqn(kernel_call_p, found.reads, found.writes, {"kernel": found.kernel}, call.effects, call.source)
+        self.eqns[unit.first] = self.replaced[unit.first] = eqn
+        for one in pair:
+            self._remove(one)
+        made = Unit(unit.numbers, None, None, tuple(dict.fromkeys(found.reads)), found.writes, moved, unit.reason)
+        self._add(made)
+        return made
 
     # ------------------------------------------------------------------------ joining
 
@@ -302,7 +358,10 @@ class Planner:
         reads = dict.fromkeys(a for a in eqn.inputs if type(a) is Var)
         return 0 if eqn.primitive in VIEWS else sum(map(nbytes, (*reads, *eqn.outputs)))
 
-    def reason(self, a: Unit, b: Unit) -> str:
+    def reason(self, a: Unit, b: Unit, v: Var) -> str:
+        for one in (a, b):
+            if (one.first, v) in self.beside:
+                return self.beside[(one.first, v)]
         for one in (a, b):
             if one.group is None:
                 return f"{self.eqns[one.first].primitive.name}: {one.reason}"
