@@ -26,7 +26,8 @@ from .kernel import UNBOUNDED, Block, Kernel
 from .phases import carry_axes, long_axes, phases
 from .plain import plain
 from .primitive import kernel_call_p
-from .sweep import Sweep, assemble, class_b
+from .recompute import budgeted, class_b
+from .sweep import Sweep, assemble
 from .window import scatter_blocks
 
 # ---------------------------------------------------------------------------- forward mode
@@ -92,6 +93,7 @@ def kernel_linearize(kernel: Kernel, primals: Sequence[Any], nonzero: Sequence[b
     kernel = static(
         kernel, "reverse mode, which stores what it reads again and sums over cells, needs", DifferentiationError
     )
+    kernel = kernel if phases(kernel) else budgeted(kernel)
     active = _active_inputs(kernel, nonzero)
     backward = strategy(kernel, active)
     results = kernel_call_p.bind(*primals, kernel=backward.forward)
@@ -278,6 +280,17 @@ class OperandPlan:
     how: str
 
 
+def _saved(kernel: Kernel) -> str:
+    """What the sweep stores of the carries, in words."""
+    active = tuple(i for i, b in enumerate(kernel.inputs) if is_inexact(b.array.dtype))
+    sweep = strategy(budgeted(kernel), active)
+    assert isinstance(sweep, Sweep)
+    if not sweep.saved:
+        return "no carry stored"
+    how = "one for each cell" if sweep.every == 1 else f"every {sweep.every} cells, computed again in between"
+    return f"{sweep.saved_bytes:,} bytes of carries stored, {how}"
+
+
 def derivative_plan(kernel: Kernel) -> list[OperandPlan]:
     """The class and strategy of the reverse-mode derivative of a kernel, operand by operand."""
     if any(kernel.grid[axis] == UNBOUNDED for axis in kernel.computed):
@@ -295,6 +308,7 @@ def derivative_plan(kernel: Kernel) -> list[OperandPlan]:
         over = f"grid axes {route.axes} parallel" + (f", summed over {ignored}" if ignored else "")
         if parts is None:
             over = f"a reverse sweep over the carry axes {carry}; blocks of axes {route.axes}, summed over {ignored}"
+            over += f"; {_saved(kernel)}"
         if not route.exact:
             plans.append(OperandPlan(block.name, "C", f"its blocks overlap or lie as data says: scattered; {over}"))
         else:

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.ir import Atom, Effect, Eqn, Program, Var
+from ..core.ir import Atom, Effect, Eqn, Program, Var, subprograms
 from ..core.primitives.compare import eq_p
 from ..core.primitives.ref import addupdate_p, swap_p
 from ..core.trace import eval_program, trace_program
@@ -29,7 +29,7 @@ from .affine import MAX_CELLS, dependencies, predicate, slice_of
 from .kernel import Kernel
 from .normalize import normalize, rename, touches_refs
 from .ops import when
-from .verify import map_of
+from .verify import map_of, shared_block
 
 Axes = tuple[int, ...]
 
@@ -50,10 +50,23 @@ def long_axes(kernel: Kernel) -> Axes:
     return tuple(a for a, n in enumerate(kernel.grid) if n > 1)
 
 
+@functools.lru_cache(maxsize=4096)
+def shared_axes(kernel: Kernel, number: int) -> Axes:
+    """The grid axes that an output's index map depends on, though cells that differ in them may see one block."""
+    block = kernel.outputs[number]
+    fact = map_of(kernel, block)
+    if fact is None or fact.table is None:
+        return ()
+    return tuple(a for a in fact.axes if shared_block(block, fact, [a == other for other in fact.axes]) is not None)
+
+
 def ignored_axes(kernel: Kernel, number: int) -> Axes | None:
-    """The grid axes that an output's index map does not depend on; None if that is not known."""
+    """The grid axes along which cells may see one block of an output; None if that is not known."""
     fact = map_of(kernel, kernel.outputs[number])
-    return None if fact is None else tuple(a for a in long_axes(kernel) if a not in fact.axes)
+    if fact is None:
+        return None
+    shared = shared_axes(kernel, number)
+    return tuple(a for a in long_axes(kernel) if a not in fact.axes or a in shared)
 
 
 def _branch_of(eqn: Eqn, taken: int) -> Program:
@@ -194,7 +207,18 @@ def reads(program: Program, ref: Var) -> bool:
                     return True
                 if eqn.primitive is swap_p and eqn.outputs[0] in used:
                     return True
+                if effect.kind == "write" and any(_exchanges(inner) for _, inner in subprograms(eqn)):
+                    return True
     return False
+
+
+def _exchanges(program: Program) -> bool:
+    """Whether a Program uses what some swap gives, which is a read that its effects do not name."""
+    used = {a for e in program.eqns for a in e.inputs} | set(program.outputs)
+    return any(
+        (e.primitive is swap_p and e.outputs[0] in used) or any(_exchanges(inner) for _, inner in subprograms(e))
+        for e in program.eqns
+    )
 
 
 def drop_local_writes(program: Program, local: Sequence[Var]) -> Program:
@@ -225,7 +249,7 @@ class _Splitter:
         self.local: set[Var] = set()
         for number, ref in enumerate(refs[self.first_out : self.first_scratch]):
             ignored = ignored_axes(kernel, number)
-            if ignored is None or (ignored and ignored != carry):
+            if ignored is None or (ignored and ignored != carry) or shared_axes(kernel, number):
                 raise _NotAdditive
             (self.states if ignored else self.emitted).add(ref)
         for ref in refs[self.first_scratch : end]:

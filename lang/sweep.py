@@ -1,6 +1,7 @@
 """Reverse mode of kernels with any carry (class B), as two kernels.
 
-Forward: the kernel, which also gives what its states hold on entry to each cell, where the derivative reads it.
+Forward: the kernel, which also gives what its states hold on entry to each cell, where the derivative reads it. (What
+would take more than the budget is saved now and then, and computed again in between: `lang/recompute.py`.)
 Backward: the same parallel axes, the carry axes run from the last cell to the first. Each cell runs again from
 its operands and saved states, then backwards; cotangents of states live in scratch from cell to cell, those of
 outputs in a copy of what came in, which overwriting stores of later cells have already ended. Cotangents of an
@@ -10,7 +11,6 @@ are summed (or, where blocks overlap or lie as data says, scattered) outside.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..core.primitives.compare import and_p, eq_p
+from ..core.primitives.elementwise import sub_p
 from ..core.primitives.reduce import reduce_sum_p
 from ..core.primitives.refview import view, write
 from ..core.rules import spread, zeros
@@ -28,8 +29,7 @@ from .adjoint import ReadOnly, flatten_control, is_active, plan, record, run_bac
 from .build import grid_block, prune, remap, trace_kernel
 from .kernel import EDGE, Block, Kernel
 from .ops import when
-from .phases import carry_axes, long_axes
-from .verify import map_of
+from .phases import carry_axes, ignored_axes, long_axes
 from .window import scatter_blocks
 
 Axes = tuple[int, ...]
@@ -56,17 +56,21 @@ class Sweep:
     operands: tuple[tuple[str, int], ...]
     parts: tuple[Part, ...]
     starts: tuple[int, ...]  # outputs (positions) whose cotangent at the start follows the parts
+    every: int = 1  # how many cells apart states are saved
+
+    @property
+    def saved_bytes(self) -> int:
+        """What the forward kernel saves."""
+        return sum(b.array.nbytes for b in self.forward.outputs[len(self.kernel.outputs) :])
 
 
-@functools.lru_cache(maxsize=512)
-def class_b(kernel: Kernel, active: Axes) -> Sweep:
-    """Plan the derivative of a kernel with any carry; `active` are the positions of the operands wanted."""
-    return _Sweeper(kernel, active).build()
+class Sweeper:
+    """Plans a Sweep that saves the states on entry to every cell."""
 
+    every = 1
 
-class _Sweeper:
     def __init__(self, kernel: Kernel, wanted: Axes):
-        self.kernel = kernel
+        self.kernel, self.grid = kernel, kernel.grid
         self.program = flatten_control(kernel.body)
         self.long = long_axes(kernel)
         self.carry = carry_axes(kernel)
@@ -85,13 +89,17 @@ class _Sweeper:
     # ------------------------------------------------------------ ids and blocks
 
     def old_ids(self, ids: Sequence[Any]) -> list[Any]:
-        from ..core.primitives.elementwise import sub_p
-
+        """The ids of the cell that a cell of the backward kernel runs."""
         n = self.kernel.grid
         return [sub_p.bind(np.int32(n[a] - 1), i) if a in self.carry else i for a, i in enumerate(ids)]
 
+    out_ids = old_ids  # of the cell whose blocks of cotangents it sees
+
     def remap(self, block: Block, **changes: Any) -> Block:
-        return remap(block, self.kernel.prefetch, self.kernel.grid, self.old_ids, **changes)
+        return remap(block, self.kernel.prefetch, self.grid, self.old_ids, **changes)
+
+    def remap_out(self, block: Block, **changes: Any) -> Block:
+        return remap(block, self.kernel.prefetch, self.grid, self.out_ids, **changes)
 
     def entry_block(self, position: int) -> Block:
         """Where a state is saved on entry: a block for every cell."""
@@ -99,13 +107,16 @@ class _Sweeper:
         return grid_block(f"entry{position - self.first_out}", ref.shape, ref.dtype, self.long, self.kernel.grid,
                           self.kernel.prefetch)  # fmt: skip
 
+    def entry_operand(self, position: int) -> Block:
+        """What the backward kernel sees of it."""
+        return self.remap(self.entry_block(position))
+
     def floats(self) -> list[int]:
         return [p for p in range(self.first_out, self.end) if p in self.active]
 
     def resident(self, position: int) -> bool:
         """Whether what an output's block holds may come from an earlier cell."""
-        fact = map_of(self.kernel, self.kernel.outputs[position - self.first_out])
-        return position in self.aliased or fact is None or any(a not in fact.axes for a in self.long)
+        return position in self.aliased or ignored_axes(self.kernel, position - self.first_out) != ()
 
     def part_of(self, position: int) -> Part:
         block = self.kernel.inputs[position - self.first_in]
@@ -127,7 +138,7 @@ class _Sweeper:
             fill = EDGE if block.fill is None else block.fill
             self.inputs.append((("in", self.first_in + i), self.remap(block, fill=fill)))
         for p in range(self.first_out, self.end):
-            self.inputs.append((("entry", p), self.remap(self.entry_block(p))))
+            self.inputs.append((("entry", p), self.entry_operand(p)))
             type_: RefType = self.kernel.body.inputs[p].type  # type: ignore[assignment]
             self.scratch.append((("work", p), type_))
             if p >= self.first_scratch and is_inexact(type_.dtype):
@@ -140,24 +151,25 @@ class _Sweeper:
             p = self.first_out + o
             if p not in self.active:
                 continue
-            self.inputs.append(
-                (("ct", p), self.remap(block, name=f"{block.name}_bar", fill=np.zeros((), block.array.dtype)[()]))
-            )
-            if self.linear.only_read_back(p) and not self.resident(p):
+            readonly = self.linear.only_read_back(p) and not self.resident(p)
+            seen = self.remap if readonly else self.remap_out
+            zero = np.zeros((), block.array.dtype)[()]
+            self.inputs.append((("ct", p), seen(block, name=f"{block.name}_bar", fill=zero)))
+            if readonly:
                 self.readonly.add(p)
             else:
                 self.aliases.append((len(self.inputs) - 1, len(self.outputs)))
-                self.outputs.append((p, self.remap(block, name=f"{block.name}_bar", fill=None)))
+                self.outputs.append((p, self.remap_out(block, name=f"{block.name}_bar", fill=None)))
 
     def part_block(self, part: Part, block: Block) -> Block:
         name, prefetch, grid = f"{block.name}_bar", self.kernel.prefetch, self.kernel.grid
         if part.scattered:
             made = grid_block(name, block.shape, block.array.dtype, part.axes, grid, prefetch)
-            return self.remap(made)
+            return self.remap_out(made)
         if not part.axes:
-            return self.remap(block, name=name, fill=None)
+            return self.remap_out(block, name=name, fill=None)
         made = grid_block(name, (), block.array.dtype, part.axes, grid, prefetch)
-        return self.remap(_joined(made, block, len(grid), prefetch, grid, name))
+        return self.remap_out(_joined(made, block, len(grid), prefetch, grid, name))
 
     def cover(self) -> None:
         for number, part in enumerate(self.parts):
@@ -168,14 +180,26 @@ class _Sweeper:
                     (("zero", part.position), replace(self.outputs[number][1], name=f"{block.name}_start"))
                 )
 
-    def body(self, ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
+    def named(self, inputs: Any, outputs: Any, scratch: Any) -> tuple[dict[Any, Any], dict[Any, Any], dict[Any, Any]]:
+        """The Refs of the backward kernel by what they are."""
         given = {key: ref for (key, _), ref in zip(self.inputs, inputs, strict=True)}
         held = {key: ref for (key, _), ref in zip(self.scratch, scratch, strict=True)}
         results = {p: ref for (p, _), ref in zip(self.outputs, outputs, strict=True)}
-        primal: list[Any] = [given["in", p] for p in range(self.first_in, self.first_out)]
+        return given, results, held
+
+    def primal(self, given: Any, held: Any) -> list[Any]:
+        """The Refs that a cell runs again with, after ids and prefetched ones."""
+        operands = [given["in", p] for p in range(self.first_in, self.first_out)]
+        return operands + [held["work", p] for p in range(self.first_out, self.end)]
+
+    def body(self, ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
+        given, results, held = self.named(inputs, outputs, scratch)
         for p in range(self.first_out, self.end):
             write(view(held["work", p]), view(given["entry", p])[...])
-            primal.append(held["work", p])
+        self.backwards(self.old_ids(ids), prefetched, given, results, held)
+
+    def backwards(self, ids: Sequence[Any], prefetched: Any, given: Any, results: Any, held: Any) -> None:
+        """Run the cell of these ids again from what `work` holds, then backwards."""
         cotangents: dict[int, Any] = {}
         for p in self.floats():
             if p in self.readonly:
@@ -188,11 +212,11 @@ class _Sweeper:
             used = set(route_of(self.kernel, block).axes) | set(part.axes)
             self.clear(ids, [a for a in self.long if a not in used], [results[part.position]])
             cotangents[part.position] = results[part.position]
-        found = record(self.program, [*self.old_ids(ids), *prefetched, *primal], self.active)
+        found = record(self.program, [*ids, *prefetched, *self.primal(given, held)], self.active)
         run_backwards(found, cotangents)
 
-    def clear(self, ids: Any, axes: Sequence[int], refs: Sequence[Any]) -> None:
-        """Zero Refs in the cells that are first along some axes."""
+    def clear(self, ids: Sequence[Any], axes: Sequence[int], refs: Sequence[Any]) -> None:
+        """Zero Refs in the cells that come first along some axes: the last ones of carry axes."""
 
         def act() -> None:
             for ref in refs:
@@ -200,7 +224,7 @@ class _Sweeper:
 
         here = None
         for a in axes:
-            one = eq_p.bind(ids[a], np.int32(0))
+            one = eq_p.bind(ids[a], np.int32(self.kernel.grid[a] - 1 if a in self.carry else 0))
             here = one if here is None else and_p.bind(here, one)
         if refs:
             act() if here is None else when(here)(act)
@@ -210,14 +234,18 @@ class _Sweeper:
         self.cover()
         kernel = self.kernel
         built = trace_kernel(
-            f"{kernel.name}_bwd", kernel.grid, kernel.prefetch,
+            f"{kernel.name}_bwd", self.grid, kernel.prefetch,
             [b for _, b in self.inputs], [b for _, b in self.outputs],
             [t for _, t in self.scratch], self.body, kernel, self.aliases)  # fmt: skip
         smaller, kept = prune(built)
         operands = tuple(self.inputs[i][0] for i in kept)
         saved = tuple(p for kind, p in operands if kind == "entry")
         starts = tuple(p for p, _ in self.outputs[len(self.parts) :])
-        return Sweep(kernel, self.saving(saved), saved, smaller, operands, tuple(self.parts), starts)
+        return Sweep(kernel, self.saving(saved), saved, smaller, operands, tuple(self.parts), starts, self.every)
+
+    def save(self, ids: Sequence[Any], pairs: Sequence[tuple[Any, Any]]) -> None:
+        for entry, state in pairs:
+            write(view(entry), view(state)[...])
 
     def saving(self, saved: Axes) -> Kernel:
         """The kernel that also gives some states on entry to every cell."""
@@ -228,8 +256,7 @@ class _Sweeper:
 
         def body(ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
             args = [*ids, *prefetched, *inputs, *outputs[:n_out], *scratch]
-            for ref, p in zip(outputs[n_out:], saved, strict=True):
-                write(view(ref), view(args[p])[...])
+            self.save(ids, list(zip(outputs[n_out:], (args[p] for p in saved), strict=True)))
             eval_program(kernel.body, *args)
 
         more = [self.entry_block(p) for p in saved]

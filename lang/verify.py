@@ -177,7 +177,7 @@ def _order(kernel: Kernel, block: Block) -> Finding:
                 kernel.source)  # fmt: skip
     if block.index_map is None or any(block.element):
         return Finding("free of races", block.name, "proved" if block.index_map is None else "unknown")
-    pair = _shared_block(block, fact, [semantics[a] == "parallel" for a in fact.axes])
+    pair = shared_block(block, fact, [semantics[a] == "parallel" for a in fact.axes])
     if pair is not None:
         cells, index = [_cell(kernel, fact, at) for at in pair], tuple(int(i) for i in fact.table[pair[0]])
         raise RaceError(
@@ -195,7 +195,7 @@ def _order(kernel: Kernel, block: Block) -> Finding:
     return Finding("free of races", block.name, "proved")
 
 
-def _shared_block(block: Block, fact: Fact, parallel: list[bool]) -> tuple[Any, Any] | None:
+def shared_block(block: Block, fact: Fact, parallel: list[bool]) -> tuple[Any, Any] | None:
     """Two positions in the table of a map that give one block and differ on a parallel axis; None if there are none."""
     assert fact.table is not None
     if not any(parallel):

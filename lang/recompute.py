@@ -1,0 +1,174 @@
+"""Class B within a budget: states saved every few cells, those in between computed again.
+
+The carry axes, T cells in all, are cut into segments of S = ceil(sqrt T). The forward kernel saves its states on entry
+to each segment. The backward kernel takes the segments from the last to the first, each in 2 S steps: S cells forward
+again from what was saved, the states on entry to each kept in scratch, then the same cells backwards. So saved states
+and scratch are T / S + S times a state instead of T, for one more run of the body.
+
+    t = segment * S + min(step, 2 S - 1 - step)          the cell that a step runs; none where t >= T
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..core.config import current
+from ..core.ir import Program
+from ..core.primitives.compare import and_p, eq_p, ge_p, lt_p
+from ..core.primitives.elementwise import add_p, div_p, min_p, mul_p, rem_p, sub_p
+from ..core.primitives.refview import view, write
+from ..core.trace import eval_program
+from ..core.types import ArrayType, MemorySpace, RefType
+from .build import grid_block, remap
+from .kernel import Block, Kernel, trace_map
+from .ops import when
+from .phases import carry_axes, long_axes, reads
+from .sweep import Axes, Sweep, Sweeper
+
+BUDGET = "residual_bytes"  # the name of the setting, and of its value in a kernel's settings
+
+
+def budgeted(kernel: Kernel) -> Kernel:
+    """The kernel with the budget in force here, so that every part of its derivative keeps to one plan."""
+    if any(name == BUDGET for name, _ in kernel.settings):
+        return kernel
+    return kernel.replace(settings=(*kernel.settings, (BUDGET, current().residual_bytes)))
+
+
+@functools.lru_cache(maxsize=512)
+def class_b(kernel: Kernel, active: Axes) -> Sweep:
+    """Plan the derivative of a kernel with any carry; `active` are the positions of the operands wanted."""
+    plain = Sweeper(kernel, active).build()
+    budget = dict(kernel.settings).get(BUDGET, current().residual_bytes)
+    carry, long = carry_axes(kernel), long_axes(kernel)
+    cells = math.prod(kernel.grid[a] for a in carry)
+    if plain.saved_bytes <= budget or cells < 3 or carry != long[len(long) - len(carry) :]:
+        return plain
+    return Segments(kernel, active).build()
+
+
+class Segments(Sweeper):
+    """Plans a Sweep that saves states on entry to every segment."""
+
+    def __init__(self, kernel: Kernel, wanted: Axes):
+        super().__init__(kernel, wanted)
+        self.cells = math.prod(kernel.grid[a] for a in self.carry)
+        self.every = math.isqrt(self.cells - 1) + 1
+        self.segments = -(-self.cells // self.every)
+        self.apart = tuple(a for a in range(len(kernel.grid)) if a not in self.carry)
+        self.grid = (*(kernel.grid[a] for a in self.apart), self.segments, 2 * self.every)
+        body = kernel.body
+        self.carried = tuple(p for p in range(self.first_out, self.end) if reads(body, body.inputs[p]))
+
+    # ------------------------------------------------------------ ids
+
+    def turn(self, ids: Sequence[Any]) -> tuple[Any, Any]:
+        """The first cell of the segment at hand, and the step within it."""
+        segment = sub_p.bind(np.int32(self.segments - 1), ids[-2])
+        return mul_p.bind(segment, np.int32(self.every)), ids[-1]
+
+    def at(self, ids: Sequence[Any], t: Any) -> list[Any]:
+        """The ids of cell `t` of the carry axes."""
+        found: dict[int, Any] = dict(zip(self.apart, ids, strict=False))
+        t = min_p.bind(t, np.int32(self.cells - 1))
+        for axis in reversed(self.carry):
+            n = np.int32(self.kernel.grid[axis])
+            found[axis] = t if axis == self.carry[0] else rem_p.bind(t, n)
+            t = t if axis == self.carry[0] else div_p.bind(t, n)
+        return [found[a] for a in range(len(self.kernel.grid))]
+
+    def back(self, step: Any) -> Any:
+        """Which cell of the segment a step of its second half takes."""
+        return sub_p.bind(np.int32(2 * self.every - 1), step)
+
+    def old_ids(self, ids: Sequence[Any]) -> list[Any]:
+        first, step = self.turn(ids)
+        return self.at(ids, add_p.bind(first, min_p.bind(step, self.back(step))))
+
+    def out_ids(self, ids: Sequence[Any]) -> list[Any]:
+        # While the segment runs forward, its last cell's: those that the second half begins with.
+        first, step = self.turn(ids)
+        return self.at(ids, add_p.bind(first, min_p.bind(np.int32(self.every - 1), self.back(step))))
+
+    # ------------------------------------------------------------ what is saved
+
+    def entry_axes(self) -> tuple[int, ...]:
+        return tuple(k for k, a in enumerate(self.apart) if a in self.long)
+
+    def entry_operand(self, position: int) -> Block:
+        ref: Any = self.kernel.body.inputs[position].type
+        grid, prefetch = self.grid, self.kernel.prefetch
+        axes = (*self.entry_axes(), len(grid) - 2)
+        made = grid_block(f"entry{position - self.first_out}", ref.shape, ref.dtype, axes, grid, prefetch)
+        return remap(
+            made, prefetch, grid, lambda ids: [*ids[:-2], sub_p.bind(np.int32(grid[-2] - 1), ids[-2]), ids[-1]]
+        )
+
+    def entry_block(self, position: int) -> Block:
+        made = self.entry_operand(position)
+        rank = made.array.ndim
+        lead = [self.apart[k] for k in self.entry_axes()]
+
+        def index(*args: Any) -> list[Any]:
+            segment = div_p.bind(self.number(args), np.int32(self.every))
+            return [*(args[a] for a in lead), segment, *[np.int32(0)] * (rank - len(lead) - 1)]
+
+        program: Program = trace_map(self.kernel.grid, self.kernel.prefetch, index)
+        return replace(made, index_map=program)
+
+    def number(self, ids: Sequence[Any]) -> Any:
+        """The number of a cell along the carry axes."""
+        t: Any = None
+        for a in self.carry:
+            t = ids[a] if t is None else add_p.bind(mul_p.bind(t, np.int32(self.kernel.grid[a])), ids[a])
+        return t
+
+    def save(self, ids: Sequence[Any], pairs: Sequence[tuple[Any, Any]]) -> None:
+        first = eq_p.bind(rem_p.bind(self.number(ids), np.int32(self.every)), np.int32(0))
+        when(first)(lambda: super(Segments, self).save(ids, pairs))
+
+    # ------------------------------------------------------------ the body
+
+    def operands(self) -> None:
+        super().operands()
+        # What the body never reads of its states is not carried.
+        self.inputs = [(key, block) for key, block in self.inputs if key[0] != "entry" or key[1] in self.carried]
+        self.aliases = []
+        keys = [key for key, _ in self.inputs]
+        for number, (p, _) in enumerate(self.outputs[len(self.parts) :], len(self.parts)):
+            self.aliases.append((keys.index(("ct", p)), number))
+        for p in self.carried:
+            ref: Any = self.kernel.body.inputs[p].type
+            history = RefType(ArrayType((self.every, *ref.shape), ref.dtype), MemorySpace.VMEM)
+            self.scratch.append((("history", p), history))
+
+    def body(self, ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
+        given, results, held = self.named(inputs, outputs, scratch)
+        first, step = self.turn(ids)
+        old = self.old_ids(ids)
+        place = min_p.bind(step, self.back(step))
+        exists = lt_p.bind(add_p.bind(first, place), np.int32(self.cells))
+        every = np.int32(self.every)
+
+        @when(eq_p.bind(step, np.int32(0)))
+        def _() -> None:
+            for p in self.carried:
+                write(view(held["work", p]), view(given["entry", p])[...])
+
+        @when(and_p.bind(exists, lt_p.bind(step, every)))
+        def _() -> None:
+            for p in self.carried:
+                write(view(held["history", p], (step,)), view(held["work", p])[...])
+            eval_program(self.kernel.body, *old, *prefetched, *self.primal(given, held))
+
+        @when(and_p.bind(exists, ge_p.bind(step, every)))
+        def _() -> None:
+            for p in self.carried:
+                write(view(held["work", p]), view(held["history", p], (place,))[...])
+            self.backwards(old, prefetched, given, results, held)
