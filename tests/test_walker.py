@@ -297,10 +297,10 @@ def test_loops_branches_and_calls():
         scf.yield %d : i32 }"""
     assert through(body, like(dtype=np.int32), np.array(100, np.int32)) == 6561  # 1 + 3 + 5, squared twice
     text = """module {
-      tt.func public @k(%p: !tt.ptr<i32>) {
+      tt.func public @k(%p: !tt.ptr<i32>, %q: !tt.ptr<i32>) {
         %x = tt.load %p : !tt.ptr<i32>
         %y:2 = tt.call @swap(%x, %x) : (i32, i32) -> (i32, i32)
-        tt.store %p, %y#0 : !tt.ptr<i32>
+        tt.store %q, %y#0 : !tt.ptr<i32>
         tt.return }
       tt.func private @swap(%a: i32, %b: i32) -> (i32, i32) {
         %n = arith.constant 3 : i32
@@ -308,8 +308,8 @@ def test_loops_branches_and_calls():
         cf.cond_br %c, ^big(%a : i32), ^small
       ^big(%v: i32): tt.return %v, %n : i32, i32
       ^small: tt.return %n, %b : i32, i32 } }"""
-    assert run_ttir(text, (1,), [np.array([7], np.int32)])[0] == 7
-    assert run_ttir(text, (1,), [np.array([1], np.int32)])[0] == 3
+    for x, expected in ((7, 7), (1, 3)):
+        assert run_ttir(text, (1,), [np.array([x], np.int32), like(1, dtype=np.int32)])[1] == expected
 
 
 # ---------------------------------------------------------------------------------------------- matrix products
@@ -488,9 +488,7 @@ IDS = """module {
   %r = arith.muli %y, %w : i32
   %i = arith.addi %r, %x HINT: i32
   %q = tt.addptr %p, %i : !tt.ptr<i32>, i32
-  %o = tt.load %q : !tt.ptr<i32>
-  %s = arith.addi %o, %i : i32
-  tt.store %q, %s : !tt.ptr<i32>
+  tt.store %q, %i : !tt.ptr<i32>
   tt.return } }"""
 
 
@@ -498,6 +496,36 @@ def test_programs_in_any_order():
     for order in (None, np.random.default_rng(1)):
         got = run_ttir(IDS.replace("HINT", ""), (3, 2), [np.zeros(6, np.int32), 8], order)[0]
         assert (got == np.arange(6)).all()
+
+
+def test_accesses_that_race_are_refused():
+    text = IDS.replace("HINT", "").replace("tt.addptr %p, %i", "tt.addptr %p, %y")  # programs of one column
+    assert run_ttir(text, (3, 2), [np.zeros(6, np.int32), 8], races=False)[0][1] == 5
+    with pytest.raises(WalkError, match="race: a store of element 0 of operand 0 by program 1, after a store of it by"):
+        run_ttir(text, (3, 2), [np.zeros(6, np.int32), 8])
+    reading = text.replace("tt.store %q, %i : ", "%s = tt.load %q :")
+    run_ttir(reading, (3, 2), [np.zeros(6, np.int32), 8])
+    text = """module { tt.func public @k(%p: !tt.ptr<i32>) {
+      %r = tt.make_range {start = 0 : i32, end = 8 : i32} : tensor<8xi32>
+      %b = tt.splat %p : !tt.ptr<i32> -> tensor<8x!tt.ptr<i32>>
+      %a = tt.addptr %b, %r : tensor<8x!tt.ptr<i32>>, tensor<8xi32>
+      tt.store %a, %r : tensor<8x!tt.ptr<i32>>
+      BETWEEN
+      %c = arith.constant dense<7> : tensor<8xi32>
+      %o = arith.OP %r, %c : tensor<8xi32>
+      %d = tt.addptr %b, %o : tensor<8x!tt.ptr<i32>>, tensor<8xi32>
+      %x = tt.load %d : tensor<8x!tt.ptr<i32>>
+      tt.return } }"""
+    mirrored, same, one = (text.replace("OP", op) for op in ("subi", "remui", "andi"))
+    run_ttir(mirrored.replace("BETWEEN", "gpu.barrier").replace("%r, %c", "%c, %r"), (1,), [np.zeros(8, np.int32)])
+    run_ttir(one.replace("BETWEEN", ""), (1,), [np.zeros(8, np.int32)])
+    with pytest.raises(WalkError, match="by another thread of the program, with no barrier between"):
+        run_ttir(mirrored.replace("BETWEEN", "").replace("%r, %c", "%c, %r"), (1,), [np.zeros(8, np.int32)])
+    with pytest.raises(WalkError, match="a load of element 0 of operand 0 after a store"):
+        run_ttir(same.replace("BETWEEN", ""), (1,), [np.zeros(8, np.int32)])
+    clash = text.replace("tt.store %a, %r", "tt.store %b, %r").replace("BETWEEN", "").replace("OP", "andi")
+    with pytest.raises(WalkError, match="different values to one element"):
+        run_ttir(clash, (1,), [np.zeros(8, np.int32)])
 
 
 def test_promises_are_checked():
@@ -534,12 +562,12 @@ def test_refusals():
 
 
 def test_every_rule_is_of_an_operation_that_exists():
-    from jaxlib.mlir.dialects import _arith_ops_gen, _math_ops_gen
+    from jaxlib.mlir.dialects import _arith_ops_gen, _gpu_ops_gen, _math_ops_gen
     from jaxlib.triton import _triton_ops_gen
 
     known = {
         op.OPERATION_NAME
-        for module in (_arith_ops_gen, _math_ops_gen, _triton_ops_gen)
+        for module in (_arith_ops_gen, _gpu_ops_gen, _math_ops_gen, _triton_ops_gen)
         for op in vars(module).values()
         if hasattr(op, "OPERATION_NAME")
     }

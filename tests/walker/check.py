@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from tilewright.lang.target import target_of
 
 from .error import WalkError
 
+_TF32 = re.compile(r"inputPrecision = tf32\b")
 Check = Callable[..., list[np.ndarray]]
 
 
@@ -54,9 +56,8 @@ def _is_float(dtype: Any) -> bool:
     return True
 
 
-def call(module: Any, arrays: Sequence[np.ndarray], run: Callable[[list[np.ndarray]], list[np.ndarray]]) -> list[Any]:
+def call(module: Any, operands: list[np.ndarray], run: Callable[[list[np.ndarray]], list[np.ndarray]]) -> list[Any]:
     """What a program around one custom call does: prepare, call, finish. `run` takes operands, then results."""
-    operands = [np.asarray(a) for a in arrays]
     taken = operands if module.prepare is None else [np.asarray(a) for a in evaluate(module.prepare, *operands)]
     types = [(a.shape, a.dtype) for a in taken]
     wanted = [(t.shape, t.dtype) for t in module.in_types]
@@ -72,23 +73,31 @@ def call(module: Any, arrays: Sequence[np.ndarray], run: Callable[[list[np.ndarr
     return results if module.finish is None else evaluate(module.finish, *operands, *results)
 
 
+def _operands(kernel: Kernel, arrays: Sequence[Any]) -> list[np.ndarray]:
+    return [np.asarray(a, t.dtype) for a, t in zip(arrays, kernel.in_types, strict=True)]
+
+
 def check_triton(
     kernel: Kernel, *arrays: Any, target: str = "cuda:sm_90", order: np.random.Generator | None = None,
-    rtol: float | None = None, **overrides: Any,
+    races: bool = True, rtol: float | None = None, **overrides: Any,
 ) -> list[np.ndarray]:  # fmt: skip
-    """Emit a kernel for Triton, walk it, and compare with the interpreter; gives the results."""
+    """Emit a kernel for Triton, walk it, and compare with the interpreter; gives the results.
+
+    Products in TF32 are walked in float32, so that the comparison need not allow for their rounding.
+    """
     from tilewright.triton_backend.module import triton_module
 
     from .ttir import run_ttir
 
     module = triton_module(kernel, target_of(target), **overrides)
-    outputs = len(module.out_types)
+    operands, outputs = _operands(kernel, arrays), len(module.out_types)
+    text = _TF32.sub("inputPrecision = ieee", module.text)
 
     def run(buffers: list[np.ndarray]) -> list[np.ndarray]:
-        after = run_ttir(module.text, module.grid, buffers, order)
+        after = run_ttir(text, module.grid, buffers, order, races)
         return after[len(after) - outputs :]
 
-    return _agreed(kernel, arrays, call(module, arrays, run), rtol)
+    return _agreed(kernel, operands, call(module, operands, run), rtol)
 
 
 def check_mosaic(
@@ -101,13 +110,13 @@ def check_mosaic(
     from .mosaic import run_mosaic
 
     module = mosaic_module(kernel, target_of(target))
-    outputs = len(module.out_types)
+    operands, outputs = _operands(kernel, arrays), len(module.out_types)
 
     def run(buffers: list[np.ndarray]) -> list[np.ndarray]:
         after = run_mosaic(module.text, buffers, outputs, order)
         return after[len(after) - outputs :]
 
-    return _agreed(kernel, arrays, call(module, arrays, run), rtol)
+    return _agreed(kernel, operands, call(module, operands, run), rtol)
 
 
 def _agreed(kernel: Kernel, arrays: Sequence[Any], got: list[Any], rtol: float | None) -> list[np.ndarray]:

@@ -22,6 +22,7 @@ from . import arith, hints
 from .core import Machine, Op, Region, Rule, Run
 from .error import WalkError
 from .extern import extern
+from .races import Races, lanes_of
 from .values import poison
 
 REGION_BITS = 40
@@ -38,36 +39,53 @@ FINITE_FLOAT8 = tuple(
 
 
 class Memory:
-    """The buffers that pointers point into."""
+    """The buffers that pointers point into, and who has accessed what of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, races: bool = False) -> None:
         self.buffers: list[np.ndarray] = []
+        self.races: list[Races] | None = [] if races else None
+        self.program = 0  # its number, from 1
+        self.epoch = 1  # one more for each barrier and each program
 
     def add(self, array: np.ndarray) -> np.ndarray:
         """Takes an array in; gives its address."""
         self.buffers.append(array)
+        if self.races is not None:
+            self.races.append(Races(len(self.races), array))
         return np.asarray(len(self.buffers) << REGION_BITS, np.int64)
 
-    def places(self, addresses: np.ndarray, dtype: np.dtype[Any], what: str) -> list[tuple[np.ndarray, Any, Any]]:
-        """For each buffer behind flat addresses: its elements, the lanes that point into it, and where."""
-        numbers = addresses >> REGION_BITS
+    def begin(self, program: int) -> None:
+        self.program, self.epoch = program + 1, self.epoch + 1
+
+    def barrier(self) -> None:
+        self.epoch += 1
+
+    def places(
+        self, kind: str, addresses: np.ndarray, live: Any, dtype: np.dtype[Any]
+    ) -> list[tuple[np.ndarray, Any, Any]]:
+        """For each buffer that live lanes point into: its elements, those lanes (among the live), and where."""
+        flat = addresses.reshape(-1)[live]
+        numbers = flat >> REGION_BITS
+        names = lanes_of(addresses.size, addresses.shape == (), kind)[live] if self.races is not None else None
         found = []
         for number in np.unique(numbers).tolist():
             lanes: Any = slice(None) if (numbers == number).all() else np.flatnonzero(numbers == number)
             if not 0 < number <= len(self.buffers):
-                raise WalkError(f"{what} through a pointer into no buffer (address {addresses[lanes][:1]})")
+                raise WalkError(f"{kind} through a pointer into no buffer (address {flat[lanes][:1]})")
             buffer = self.buffers[number - 1]
-            offsets = addresses[lanes] - (number << REGION_BITS)
+            offsets = flat[lanes] - (number << REGION_BITS)
             wrong = offsets + dtype.itemsize > buffer.nbytes
             if wrong.any():
                 raise WalkError(
-                    f"{what} out of bounds: byte {offsets[wrong][0]} of operand {number - 1}, which has "
+                    f"{kind} out of bounds: byte {offsets[wrong][0]} of operand {number - 1}, which has "
                     f"{buffer.nbytes} ({np.count_nonzero(wrong)} of {wrong.size} lanes)"
                 )
             if (offsets % dtype.itemsize).any():
-                raise WalkError(f"{what} at a byte that is no multiple of {dtype.itemsize}")
-            flat = buffer.reshape(-1).view(np.uint8)
-            elements = flat[: flat.size // dtype.itemsize * dtype.itemsize].view(dtype)
+                raise WalkError(f"{kind} at a byte that is no multiple of {dtype.itemsize}")
+            if self.races is not None and names is not None:
+                self.races[number - 1].access(kind, offsets, names[lanes], self.program, self.epoch)
+            flat_bytes = buffer.reshape(-1).view(np.uint8)
+            elements = flat_bytes[: flat_bytes.size // dtype.itemsize * dtype.itemsize].view(dtype)
             found.append((elements, lanes, offsets // dtype.itemsize))
         return found
 
@@ -75,7 +93,7 @@ class Memory:
         live = slice(None) if mask is None else np.asarray(mask).reshape(-1)
         out = poison(addresses.size, dtype) if other is None else np.array(other, dtype).reshape(-1)
         values = np.empty(addresses.reshape(-1)[live].size, dtype)
-        for elements, lanes, where in self.places(addresses.reshape(-1)[live], dtype, "load"):
+        for elements, lanes, where in self.places("load", addresses, live, dtype):
             values[lanes] = elements[where]
         out[live] = values
         return out.reshape(addresses.shape)
@@ -83,8 +101,10 @@ class Memory:
     def store(self, addresses: np.ndarray, values: np.ndarray, mask: Any) -> None:
         live = slice(None) if mask is None else np.asarray(mask).reshape(-1)
         values = values.reshape(-1)[live]
-        for elements, lanes, where in self.places(addresses.reshape(-1)[live], values.dtype, "store"):
+        for elements, lanes, where in self.places("store", addresses, live, values.dtype):
             elements[where] = values[lanes]
+            if (elements[where].view(np.uint8) != values[lanes].view(np.uint8)).any():
+                raise WalkError("a store of different values to one element by several lanes")
 
     def update(self, addresses: np.ndarray, mask: Any, f: Any, operands: Sequence[np.ndarray]) -> np.ndarray:
         """Lane by lane, `x = f(x, *operands)`; gives the values before."""
@@ -92,7 +112,7 @@ class Memory:
         live = np.arange(addresses.size) if mask is None else np.flatnonzero(mask)
         old = poison(addresses.size, dtype)
         flat = [o.reshape(-1)[live] for o in operands]
-        for elements, lanes, where in self.places(addresses.reshape(-1)[live], dtype, "atomic"):
+        for elements, lanes, where in self.places("atomic", addresses, live, dtype):
             mine = [o[lanes] for o in flat]
             if np.unique(where).size == where.size:
                 old[live[lanes]] = elements[where]
@@ -107,9 +127,9 @@ class Memory:
 class TritonMachine(Machine):
     """A module of Triton's dialect with the memory and the program id that its operations see."""
 
-    def __init__(self, module: ir.Module, grid: Sequence[int]):
+    def __init__(self, module: ir.Module, grid: Sequence[int], races: bool = False):
         super().__init__(module, RULES)
-        self.memory = Memory()
+        self.memory = Memory(races)
         self.grid = (*grid, 1, 1, 1)[:3]
         self.program = (0, 0, 0)
         self.printed: list[tuple[str, list[np.ndarray]]] = []
@@ -486,7 +506,7 @@ RULES: dict[str, Rule] = {
     "tt.precise_divf": arith.plain(np.divide),
     "tt.mulhiui": lambda op: lambda x, y: extern("__nv_umulhi", x.dtype)(x, y),
     "tt.print": _print,
-    "gpu.barrier": lambda op: lambda: None,  # a program runs as one thread here
+    "gpu.barrier": lambda op: op.machine.memory.barrier,
 }
 
 
@@ -515,14 +535,19 @@ def parse(text: str) -> ir.Module:
 
 
 def run_ttir(
-    text: str | ir.Module, grid: Sequence[int], args: Sequence[Any], order: np.random.Generator | None = None
+    text: str | ir.Module,
+    grid: Sequence[int],
+    args: Sequence[Any],
+    order: np.random.Generator | None = None,
+    races: bool = True,
 ) -> list[np.ndarray]:
     """Run a module's function for each program of a grid; gives its buffers after it.
 
     `args`: an array per pointer (the same array twice is one buffer), a number per scalar. They are left as they are.
-    `order`: where programs run in a random order.
+    `order`: where programs run in a random order. `races`: refuse accesses that another order would change (a module
+    that synchronises its programs by flags in memory has such).
     """
-    machine = TritonMachine(parse(text) if isinstance(text, str) else text, grid)
+    machine = TritonMachine(parse(text) if isinstance(text, str) else text, grid, races)
     name = machine.entry()
     types = [a.type for a in machine.sources[name].regions[0].blocks[0].arguments]
     if len(types) != len(args):
@@ -531,5 +556,6 @@ def run_ttir(
     programs = [p[::-1] for p in itertools.product(*map(range, machine.grid[::-1]))]
     for i in range(len(programs)) if order is None else order.permutation(len(programs)):
         machine.program = programs[i]
+        machine.memory.begin(int(i))
         machine.call(name, *values)
     return copies

@@ -1,0 +1,70 @@
+"""Races in the memory of a GPU: programs run side by side, and so do the threads of each between two barriers.
+
+Two accesses to one element race if one of them writes, not both are atomic, and they are of different programs, or of
+different lanes of tensors in one program with no barrier between them. A scalar is read by every thread.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .error import WalkError
+
+MANY = -1  # programs, or lanes
+SIZE = 1 << 32  # a lane's name is its position plus this many times the size of its tensor
+
+
+class _Accesses:
+    """For each element, who accessed it last: the program, the lane, and after which barrier."""
+
+    def __init__(self, size: int):
+        self.program = np.zeros(size, np.int64)
+        self.lane = np.zeros(size, np.int64)
+        self.epoch = np.zeros(size, np.int64)
+
+    def others(self, where: Any, program: int) -> Any:
+        """Which elements another program accessed."""
+        return (self.program[where] != 0) & (self.program[where] != program)
+
+    def neighbours(self, where: Any, lanes: Any, epoch: int) -> Any:
+        """Which elements another lane accessed, with no barrier since."""
+        return (self.epoch[where] == epoch) & ((self.lane[where] != lanes) | (lanes == MANY))
+
+    def note(self, where: Any, program: int, lanes: Any, epoch: int) -> None:
+        lanes = np.where(self.neighbours(where, lanes, epoch), MANY, lanes)
+        self.program[where] = np.where(self.others(where, program), MANY, program)
+        self.lane[where], self.epoch[where] = lanes, epoch
+        self.lane[where] = np.where(self.lane[where] != lanes, MANY, lanes)  # several lanes at one element
+
+
+class Races:
+    """What has happened to the elements of one buffer."""
+
+    def __init__(self, number: int, array: np.ndarray):
+        self.number, self.itemsize = number, array.itemsize
+        self.done = {kind: _Accesses(array.size) for kind in ("load", "store", "atomic")}
+
+    def access(self, kind: str, first_byte: Any, lanes: Any, program: int, epoch: int) -> None:
+        """Note an access, and refuse it if it races with an earlier one."""
+        where = first_byte // self.itemsize
+        for other, accesses in self.done.items():
+            if kind == other and kind in ("load", "atomic"):
+                continue
+            wrong = accesses.others(where, program)
+            if wrong.any():
+                raise WalkError(f"race: a {kind} of element {where[wrong][0]} of operand {self.number} by program "
+                                f"{program - 1}, after a {other} of it by another program")  # fmt: skip
+            wrong = accesses.neighbours(where, lanes, epoch)
+            if wrong.any():
+                raise WalkError(f"race: a {kind} of element {where[wrong][0]} of operand {self.number} after a {other} "
+                                "of it by another thread of the program, with no barrier between")  # fmt: skip
+        self.done[kind].note(where, program, lanes, epoch)
+
+
+def lanes_of(size: int, scalar: bool, kind: str) -> np.ndarray:
+    """Names of the lanes of a tensor; tensors of one size are held alike."""
+    if scalar and kind == "load":
+        return np.full(1, MANY, np.int64)
+    return size * SIZE + np.arange(size, dtype=np.int64)
