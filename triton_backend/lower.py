@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..core.errors import ArgumentError, UnsupportedError
+from ..core.errors import ArgumentError, Source, UnsupportedError
 from ..core.ir import Eqn, Literal, Program, Var
 from ..core.primitives.ref import Span
 from ..core.trace import trace_program
@@ -25,7 +24,7 @@ from .pointers import Window, inside, places_of
 from .refs import Memory, Ref, Register, Traffic, store
 from .rules import RULES, UNSUPPORTED, UNSUPPORTED_DTYPES
 from .text import Printer, Value, identifier
-from .values import Int, add, as_value, compare, convert, lanes, mul, select, spread, sub
+from .values import Int, add, as_value, compare, convert, lanes, mul, select, sub
 
 
 class Lowering:
@@ -47,7 +46,7 @@ class Lowering:
         return UnsupportedError(
             f"kernel {self.kernel.name}: {name} cannot run in a GPU kernel: {reason}", "move it out of the kernel")
 
-    def check_dtype(self, type_: Any) -> None:
+    def check_dtype(self, type_: Any, source: Source | None = None) -> None:
         name = str(getattr(type_, "dtype", None))
         reason = UNSUPPORTED_DTYPES.get(name)
         if reason is None and name in self.target_refuses():
@@ -55,7 +54,7 @@ class Lowering:
         if reason is not None:
             raise UnsupportedError(
                 f"kernel {self.kernel.name}: {type_.show()}: {name} cannot be used in a GPU kernel: {reason}",
-                "convert to another dtype before the kernel")  # fmt: skip
+                "convert to another dtype before the kernel", source)  # fmt: skip
 
     def target_refuses(self) -> tuple[str, ...]:
         if self.target.kind == "rocm":
@@ -175,7 +174,7 @@ class Nest(Lowering):
         self.launch = launch
         k = self.kernel
         for type_ in (*k.in_types, *k.out_types, *(s.array for s in k.scratch)):
-            self.check_dtype(type_)
+            self.check_dtype(type_, k.source)
         names = iter(launch.arguments)
         self.arguments = [Value(name, (), type_.dtype, True) for name, type_ in names]
         bases = iter(self.arguments)
@@ -350,5 +349,3 @@ def lower_kernel(kernel: Kernel, target: Target, **overrides: Any) -> TritonModu
         name, text, launch.grid, warps, stages, launch.in_types, launch.out_types, launch.aliases, launch.prepare,
         launch.finish)  # fmt: skip
 
-
-__all__ = ["Lowering", "lower_kernel", "math", "spread"]

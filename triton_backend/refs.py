@@ -1,7 +1,7 @@
 """The two kinds of Ref: `Register`, a value that is replaced, and `Memory`, a window of global memory.
 
 What one thread of a program stores, another may load: between accesses to the same memory of which one is a store
-there is a barrier, unless both are the same places or places that have nothing in common.
+there is a barrier, unless both are stores to the same places, or the places have nothing in common.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _meet(one: Any, other: Any) -> bool:
     if a is None or b is None:
         return True
     if a == b and x == y:
-        return stored and not store
+        return not (store and stored)  # stores to one place are by one thread, loads by all that hold a copy
     return not any(_apart(e, f) for e, f in zip(a, b, strict=True))
 
 

@@ -86,6 +86,7 @@ class Printer:
         self.top: list[str] = []
         self.known: dict[Any, Value] = {}
         self.numbers: dict[str, Any] = {}  # scalar constants, by name
+        self.truths: dict[str, Value] = {}  # booleans, by the name of the integer that was made of them
         self.closed = False  # within the body of a reduction, which sees nothing from outside
         self.counter = 0
 

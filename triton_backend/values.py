@@ -254,7 +254,10 @@ def convert(p: Printer, x: Value, dtype: Any) -> Value:
         return Value(x.name, x.shape, dtype)
     if not is_bool(old) and dtype.itemsize < old.itemsize:
         return _cast(p, "arith.trunci", x, dtype)
-    return _cast(p, "arith.extui" if is_unsigned(old) or is_bool(old) else "arith.extsi", x, dtype)
+    found = _cast(p, "arith.extui" if is_unsigned(old) or is_bool(old) else "arith.extsi", x, dtype)
+    if is_bool(old):
+        p.truths[found.name] = x
+    return found
 
 
 def _float_to_float(p: Printer, x: Value, dtype: Any) -> Value:
@@ -298,7 +301,8 @@ def take(p: Printer, x: Value, shape: Sequence[int], places: Sequence[Int]) -> V
         moved = [d for d, at in enumerate(places) if at != own[d] or power(shape[d]) != x.padded[d]]
         if not moved:
             return relabel(x, shape)
-        if len(moved) == 1:
+        # Triton's compiler fails where an axis of a tensor of several grows.
+        if len(moved) == 1 and power(shape[moved[0]]) <= x.padded[moved[0]]:
             return _gather(p, x, shape, places[moved[0]], moved[0])
     flat = regroup(p, x, (math.prod(x.padded),))
     at = as_value(p, join_index(p, places, x.padded))

@@ -36,9 +36,8 @@ LEAST = 16  # of each axis of `tt.dot`
 FLOAT16 = np.dtype(np.float16)
 
 
-def _matrix(e: Any, x: Value, batch: Sequence[int], first: Sequence[int], second: Sequence[int]) -> Value:
-    """An operand as (batch, first, second), each one axis."""
-    groups = (batch, first, second)
+def _matrix(e: Any, x: Value, *groups: Sequence[int]) -> Value:
+    """An operand with one axis for each group of its axes."""
     x = transpose(e.p, x, [a for group in groups for a in group])
     sizes = iter(x.shape)
     return reshape(e.p, x, [math.prod(next(sizes) for _ in group) for group in groups])
@@ -65,8 +64,9 @@ def _dot_general(e: Any, operands: Sequence[Value], out: ArrayType, dimension_nu
     if 0 in (*x.shape, *y.shape):
         return p.constant(0, out.dtype, out.shape)
     dtype = _common(x, y, out.dtype)
-    a, b = _matrix(e, convert(p, x, dtype), lb, lf, lc), _matrix(e, convert(p, y, dtype), rb, rc, rf)
-    vector = 1 in (a.shape[1], b.shape[2])
+    batch = ((lb,), (rb,)) if lb else ((), ())
+    a, b = _matrix(e, convert(p, x, dtype), *batch[0], lf, lc), _matrix(e, convert(p, y, dtype), *batch[1], rc, rf)
+    vector = 1 in (a.shape[-2], b.shape[-1])
     if vector or (is_integer(dtype) and dtype.itemsize > 4):
         found = _products(e, a, b)
     else:
@@ -76,22 +76,27 @@ def _dot_general(e: Any, operands: Sequence[Value], out: ArrayType, dimension_nu
     return reshape(p, convert(p, found, out.dtype), out.shape)
 
 
+def _swapped(e: Any, x: Value) -> Value:
+    rank = len(x.shape)
+    return transpose(e.p, x, (*range(rank - 2), rank - 1, rank - 2))
+
+
 def _products(e: Any, a: Value, b: Value) -> Value:
-    """The sum over k of a[.., m, k] b[.., k, n], all products at once."""
+    """The sum over k of a[..., m, k] b[..., k, n], all products at once."""
     p = e.p
-    (batch, m, k), n = a.shape, b.shape[2]
+    if a.dtype == np.int8:
+        a, b = convert(p, a, INT32), convert(p, b, INT32)
+    (*batch, m, k), n, rank = a.shape, b.shape[-1], len(a.shape)
     if n == 1:
-        left, right = a, transpose(p, b, (0, 2, 1))
-        shape, axis, rest = (batch, m, k), 2, (batch, m, 1)
+        left, right, shape, axis = a, _swapped(e, b), (*batch, m, k), rank - 1
     elif m == 1:
-        left, right = transpose(p, a, (0, 2, 1)), b
-        shape, axis, rest = (batch, k, n), 1, (batch, 1, n)
+        left, right, shape, axis = _swapped(e, a), b, (*batch, k, n), rank - 2
     else:
-        left, right = regroup(p, a, (batch, m, k, 1)), regroup(p, b, (batch, 1, k, n))
-        shape, axis, rest = (batch, m, k, n), 2, (batch, m, n)
+        left, right = regroup(p, a, (*batch, m, k, 1)), regroup(p, b, (*batch, 1, k, n))
+        shape, axis = (*batch, m, k, n), rank - 1
     left, right = (spread(p, wide(p, v), shape) for v in (left, right))
     total = p.same("arith.mulf" if is_float(left.dtype) else "arith.muli", left, right)
-    return regroup(p, reduced(e, total, axis, "sum"), rest)
+    return regroup(p, reduced(e, total, axis, "sum"), (*batch, m, n))
 
 
 def _grown(e: Any, x: Value, axis: int, least: int) -> Value:
@@ -106,41 +111,31 @@ def _grown(e: Any, x: Value, axis: int, least: int) -> Value:
 
 
 def _dot(e: Any, a: Value, b: Value, precision: Any) -> Value:
-    p = e.p
-    (batch, m, k), n = a.shape, b.shape[2]
-    least = 32 if a.dtype.itemsize == 1 else LEAST
-    wide_k = max(power(k), least)
+    p, last = e.p, len(a.shape) - 1
+    (*batch, m, k), n = a.shape, b.shape[-1]
+    size = max(power(k), 32 if a.dtype.itemsize == 1 else LEAST)
     # What is past the end of the contracted axis is zero on both sides, for it may be infinite on one.
-    a, b = _cut_off(e, a, 2, k, wide_k), _cut_off(e, b, 1, k, wide_k)
-    a, b = _grown(e, a, 1, LEAST), _grown(e, b, 2, LEAST)
-    rows, columns = a.padded[1], b.padded[2]
-    if batch == 1:
-        a, b = regroup(p, a, a.padded[1:]), regroup(p, b, b.padded[1:])
+    a, b = _cut_off(e, a, last, k, size), _cut_off(e, b, last - 1, k, size)
+    a, b = _grown(e, a, last - 1, LEAST), _grown(e, b, last, LEAST)
     kind = INT32 if is_integer(a.dtype) else a.dtype if a.dtype.itemsize == 8 else FLOAT32
-    shape = (*a.padded[:-1], columns)
+    shape = (*a.padded[:-1], b.padded[-1])
     zero = p.constant(0, kind, shape)
     precise = f", inputPrecision = {name}" if (name := _input_precision(e, a.dtype, precision)) else ""
     found = p.op(
         f"tt.dot {a.name}, {b.name}, {zero.name}{precise} : {a.type} * {b.type} -> {spell(shape, kind)}", shape, kind)
-    found = regroup(p, found, (power(batch), rows, columns))
-    return _top(e, found, (batch, m, n))
+    for axis, count in ((last - 1, m), (last, n)):  # the first rows and columns, where an axis was repeated
+        while found.padded[axis] > power(count):
+            found = halves(p, found, axis)[0]
+    return relabel(found, (*batch, m, n))
 
 
 def _cut_off(e: Any, x: Value, axis: int, k: int, size: int) -> Value:
     """An axis grown to a size, zero from `k` on."""
     x = _grown(e, x, axis, size)
     if k == size:
-        return relabel(x, x.padded)
-    live = less(e.p, lanes(e.p, x.padded[axis], axis, 3), k)
+        return x
+    live = less(e.p, lanes(e.p, size, axis, len(x.shape)), k)
     return select(e.p, live, relabel(x, x.padded), e.p.constant(0, x.dtype))
-
-
-def _top(e: Any, x: Value, shape: Sequence[int]) -> Value:
-    """The first rows and columns of a product whose axes were repeated."""
-    for axis in (1, 2):
-        while x.padded[axis] > power(shape[axis]):
-            x = halves(e.p, x, axis)[0]
-    return relabel(x, shape)
 
 
 def _input_precision(e: Any, dtype: Any, precision: Any) -> str:

@@ -53,6 +53,7 @@ def _call(e: Any, operands: Sequence[Any], outs: Sequence[Any], program: Program
 
 def _cond(e: Any, operands: Sequence[Any], outs: Sequence[Any], branches: Sequence[Program]) -> list[Value]:
     which, arguments = operands[0], operands[1:]
+    which = e.p.truths.get(which.name, which)
     registers = changed(branches, arguments)
     memories = _memories(arguments)
     before = _carried(registers)
