@@ -1,0 +1,284 @@
+"""Kernels compiled to machine code for GPUs that need not be here, and what happens to those that cannot be.
+
+Per commit: the corpus and every template for sm_90, whole programs for an H200. `make test-targets` has the rest.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import tilewright as tw
+from tests.corpus import matmul_grid
+from tests.gpu_cases import TEMPLATE_CASES, corpus, kernels_in, template
+from tilewright import lang as tl
+from tilewright import numpy as tnp
+from tilewright.core.types import ArrayType
+from tilewright.lang.target import target_of
+from tilewright.triton_backend import compiled_kernel, compiler, start
+from tilewright.triton_backend.module import TritonModule
+from tilewright.triton_backend.resources import check, resources
+from tilewright.xla_backend import cuda
+
+pytestmark = pytest.mark.skipif(compiler.installed() is None or not cuda.installed(), reason="needs tilewright[cuda]")
+
+S = tw.ShapeDtypeStruct
+H200 = "cuda:sm_90:h200"
+OTHERS = ("cuda:sm_80", "cuda:sm_100", "rocm:gfx942")
+
+# Templates of complex numbers have no kernels on a GPU: a value of Triton's is a number.
+COMPLEX = {"complex", "real", "imag", "conj"}
+# Kernels that spill, by target and name: the bytes, and why. There are none at the tiles used.
+SPILLS: dict[tuple[str, str], tuple[int, str]] = {}
+
+
+def built(label, kernel, target):
+    """A kernel's machine code; it fits, and spills no more than the table says."""
+    machine = target_of(target)
+    module, compiled = compiled_kernel(kernel, machine)
+    found = resources(compiled, machine)
+    assert compiled.binary[:4] == b"\x7fELF"
+    assert found.fast_bytes <= found.fast_limit == machine.fast_bytes
+    assert 0 < found.registers <= (255 if machine.kind == "cuda" else 512)
+    assert found.spills <= SPILLS.get((target, label), (0, ""))[0], f"{label} spills {found.spills} bytes on {target}"
+    return module, compiled, found
+
+
+def build_all(kernels, target):
+    start([k for _, k in kernels], target_of(target))
+    for label, kernel in kernels:
+        built(label, kernel, target)
+
+
+def test_the_corpus_for_sm_90():
+    build_all(list(corpus(slice(1))), "cuda:sm_90")
+
+
+def test_every_template_for_sm_90():
+    machine = target_of("cuda:sm_90")
+    build_all([(n, template(n, machine)) for n in TEMPLATE_CASES if n not in COMPLEX], "cuda:sm_90")
+
+
+@pytest.mark.targets
+@pytest.mark.parametrize("target", ("cuda:sm_90", *OTHERS))
+def test_the_corpus_in_every_size(target):
+    build_all(list(corpus()), target)
+
+
+@pytest.mark.targets
+@pytest.mark.parametrize("target", OTHERS)
+def test_every_template_elsewhere(target):
+    machine = target_of(target)
+    build_all([(n, template(n, machine)) for n in TEMPLATE_CASES if n not in COMPLEX], target)
+
+
+@pytest.mark.parametrize("name", sorted(COMPLEX))
+def test_complex_numbers_are_refused(name):
+    with pytest.raises((tw.errors.DtypeError, tw.errors.UnsupportedError), match="complex64"):
+        compiled_kernel(template(name, target_of("cuda:sm_90")), target_of("cuda:sm_90"))
+
+
+# ------------------------------------------------------------------------------------------------ what is in the code
+
+
+def matmul(dtype="bfloat16", n=1024, **blocks):
+    array = ArrayType((n, n), dtype)
+    blocks = {"rows": 128, "columns": 128, "depth": 64} | blocks
+    return kernels_in(lambda x, y: matmul_grid.call(x, y, **blocks), [array, array], "matmul")[0]
+
+
+@pytest.mark.parametrize(
+    ("target", "instruction"),
+    [("cuda:sm_80", "mma.sync"), ("cuda:sm_90", "wgmma.mma_async"), ("cuda:sm_100", "tcgen05.mma"),
+     ("rocm:gfx942", "v_mfma")],
+)  # fmt: skip
+def test_a_matmul_runs_on_the_matrix_units(target, instruction):
+    _, compiled, _ = built("matmul", matmul(), target)
+    assert instruction in compiled.assembly
+
+
+def test_resources_are_those_of_the_binary(tmp_path):
+    """Triton's log, which `resources` reads, against what NVIDIA's tool says of the machine code."""
+    _, compiled, found = built("matmul", matmul("float32"), "cuda:sm_80")
+    (tmp_path / "k.cubin").write_bytes(compiled.binary)
+    tool = cuda._toolkit(False).name
+    tool = os.path.join(os.path.dirname(os.path.realpath(os.path.join(tool, "bin", "ptxas"))), "cuobjdump")
+    said = subprocess.run([tool, "--dump-resource-usage", tmp_path / "k.cubin"], capture_output=True, text=True)
+    registers, stack = re.search(r"REG:(\d+) STACK:(\d+)", said.stdout).groups()
+    assert (found.registers, found.spills) == (int(registers), int(stack))
+
+
+# ------------------------------------------------------------------------------------------------ whole programs
+
+
+def double(x, o):
+    o[...] = x[...] * 2
+
+
+def sum_and_difference(x, y, s, d):
+    s[...] = x[...] + y[...]
+    d[...] = x[...] - y[...]
+
+
+def program(x, y):
+    """Two kernels, the second with two results of which one starts as an operand, and array operations around them."""
+    spec = tl.BlockSpec((128,), lambda i: (i,))
+    shape = S(x.shape, x.dtype)
+    doubled = tl.kernel_call(double, shape, grid=tl.cdiv(x.shape[0], 128), in_specs=[spec], out_specs=spec)(x)
+    pair = tl.kernel_call(sum_and_difference, (shape, shape), grid=tl.cdiv(x.shape[0], 128), in_specs=[spec, spec],
+                          out_specs=[spec, spec], input_output_aliases={0: 1})  # fmt: skip
+    s, d = pair(tnp.sort(doubled), y)
+    return tnp.sin(s).sum(), d[::2]
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_90", H200, "cuda"])
+def test_a_whole_program(target):
+    array = S((1000,), "float32")
+    binary = tw.compile(program, array, array, target=target)
+    assert {"double", "sum_and_difference"} <= {r.kernel for r in binary.resources}
+    assert all(r.spills == 0 and r.registers for r in binary.resources)
+    text = binary.as_text()
+    assert text.count('custom_call_target="__gpu$xla.gpu.ptx"') == len(binary.resources)
+    assert "output_to_operand_aliasing" in text
+    assert len(binary.serialize()) > 1000 and binary.memory_analysis().argument_size_in_bytes >= 8000
+    with pytest.raises(tw.errors.UnsupportedError, match="not a device of this process"):
+        binary(1, 2)
+
+
+def test_a_program_for_rocm_is_its_kernels():
+    array = S((1000,), "float32")
+    binary = tw.compile(program, array, array, target="rocm:gfx942")
+    assert all(k.binary[:4] == b"\x7fELF" for k in binary.kernels) and len(binary.kernels) == len(binary.resources) >= 2
+    assert "__gpu$xla.gpu.triton" in binary.module and "tt.func" in binary.module
+    for method in (binary.as_text, binary.serialize, binary.cost_analysis, binary.memory_analysis):
+        with pytest.raises(tw.errors.UnsupportedError, match="kernels alone.*not compiled"):
+            method()
+
+
+def test_a_gradient_compiles():
+    array = S((64, 64), "float32")
+
+    def loss(x, y):
+        return matmul_grid.call(x, y, rows=32, columns=32, depth=32).sum()
+
+    binary = tw.compile(tw.grad(loss, (0, 1)), array, array, target=H200)
+    assert len(binary.resources) >= 2
+
+
+# ------------------------------------------------------------------------------------------------ what is refused
+
+
+def test_too_much_shared_memory_is_named():
+    with pytest.raises(tw.errors.ResourceError) as caught:
+        compiled_kernel(matmul("float32", 4096, rows=256, columns=256, depth=256), target_of("cuda:sm_90"))
+    text = str(caught.value)
+    needs = int(re.search(r"kernel matmul needs (\d+) bytes of shared memory", text)[1])
+    assert needs > 232448 and "cuda:sm_90 has 232448" in text and "num_stages" in text
+
+
+def test_a_launch_within_the_limit_passes():
+    check(compiled_kernel(matmul(), target_of("cuda:sm_90"))[1], target_of("cuda:sm_90"))
+
+
+def refused(text, name="k", target="cuda:sm_90"):
+    with pytest.raises(tw.errors.CompileError) as caught:
+        compiler.machine_code(TritonModule(name, text, (1, 1, 1), 4, 3, (), ()), target_of(target))
+    return str(caught.value)
+
+
+FUNCTION = "module {{ tt.func public @k(%a: !tt.ptr<f32>, %b: !tt.ptr<f32>) {{ {body} tt.return }} }}"
+EXTERN = """%x = tt.load %a : !tt.ptr<f32>
+ %y = tt.extern_elementwise %x {libname = "", libpath = "", pure = true, symbol = "__nv_nothing"} : (f32) -> f32
+ tt.store %b, %y : !tt.ptr<f32>"""
+
+
+def plain(number):
+    """A program that does nothing, and is like no other."""
+    return FUNCTION.format(body=f"%c = arith.constant {number} : i32 ")
+
+
+def test_what_triton_refuses_is_told_in_its_words():
+    assert "custom op 'nonsense' is unknown" in refused("module { nonsense }")
+    odd = "%r = tt.make_range {end = 96 : i32, start = 0 : i32} : tensor<96xi32>"
+    assert "power-of-two" in refused(FUNCTION.format(body=odd))
+    assert "Unresolved extern function '__nv_nothing'" in refused(FUNCTION.format(body=EXTERN))
+    assert "tests/test_triton_compile.py" in refused("module { nonsense }")  # the user's line
+
+
+def test_a_crash_of_the_compiler_is_an_error_and_the_next_kernel_compiles(monkeypatch, tmp_path):
+    crashing = tmp_path / "worker.py"
+    crashing.write_text("import os, sys\nsys.stdin.readline()\nsys.stderr.write('LLVM ERROR: out of luck\\n')\n"
+                        "sys.stderr.flush()\nos.abort()\n")  # fmt: skip
+    with monkeypatch.context() as patch:
+        patch.setattr(compiler, "_idle", [])
+        patch.setattr(compiler, "Path", lambda _: Path(crashing).parent / "compiler.py")
+        text = refused(plain(1))
+    assert "ended with signal 6" in text and "LLVM ERROR: out of luck" in text
+    module = TritonModule("k", plain(2), (1, 1, 1), 4, 3, (), ())
+    assert compiler.machine_code(module, target_of("cuda:sm_90")).binary
+
+
+def test_a_compiler_that_hangs_is_stopped(monkeypatch, tmp_path):
+    (tmp_path / "worker.py").write_text("import time\ntime.sleep(60)\n")
+    monkeypatch.setattr(compiler, "_idle", [])
+    monkeypatch.setattr(compiler, "Path", lambda _: tmp_path / "compiler.py")
+    monkeypatch.setattr(compiler, "SECONDS", 0.2)
+    assert "was stopped after" in refused(plain(3))
+
+
+def test_results_are_kept_on_disk(monkeypatch):
+    kept = {}
+    cache = type("Cache", (), {"load": kept.get, "store": kept.__setitem__})()
+    monkeypatch.setattr(compiler, "_cache", lambda: cache)
+    module = TritonModule("k", plain(4), (1, 1, 1), 4, 3, (), ())
+    first = compiler.machine_code(module, target_of("cuda:sm_90"))
+    ((name, data),) = kept.items()
+    assert json.loads(data)["metadata"]["num_warps"] == 4
+    compiler.clear()
+    monkeypatch.setattr(compiler, "_ask", lambda line: pytest.fail("compiled again"))
+    assert compiler.machine_code(module, target_of("cuda:sm_90")) == first
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_70", "cuda:hopper", "rocm:gfx803"])
+def test_an_unknown_architecture_is_named(target):
+    with pytest.raises(tw.errors.ArgumentError, match=f"{target}.*\n(.*\n)*.*cuda:sm_90"):
+        tw.compile(lambda x: x + 1, S((4,), "float32"), target=target)
+
+
+def test_a_missing_or_other_triton_is_named(monkeypatch):
+    module = TritonModule("k", plain(5), (1, 1, 1), 4, 3, (), ())
+    for version, words in ((None, r"pip install 'tilewright\[cuda\]'"), ("2.1.0", "triton 2.1.0 is installed")):
+        monkeypatch.setattr(compiler, "installed", lambda version=version: version)
+        with pytest.raises(tw.errors.VersionError, match=words):
+            compiler.machine_code(module, target_of("cuda:sm_90"))
+
+
+def test_a_missing_or_other_plugin_is_named(monkeypatch):
+    monkeypatch.setattr(cuda.importlib.metadata, "version", lambda name: "0.4.30")
+    with pytest.raises(tw.errors.VersionError, match="jax-cuda13-pjrt 0.4.30 is installed"):
+        cuda.library()
+    monkeypatch.setattr(cuda, "installed", lambda: False)
+    with pytest.raises(tw.errors.VersionError, match=r"pip install 'tilewright\[cuda\]'"):
+        cuda.library()
+
+
+CALL = """module @m { func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> {
+  %r = stablehlo.custom_call @nobody(%a) {api_version = 4 : i32} : (tensor<4xf32>) -> tensor<4xf32>
+  return %r : tensor<4xf32> } }"""
+
+
+def test_what_xla_refuses_is_named():
+    with pytest.raises(tw.errors.CompileError, match="f for cuda:sm_90"):
+        cuda.compile(CALL, "cuda:sm_90", "f")
+
+
+@pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="there is a GPU")
+def test_a_gpu_that_is_not_here_is_named():
+    with pytest.raises(tw.errors.DriverError, match="no GPU here"):
+        tw.devices("gpu")
+    with pytest.raises(tw.errors.DriverError, match="no GPU here"):
+        tw.device_put(1.0, "cuda")
