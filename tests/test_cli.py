@@ -3,6 +3,10 @@
 import pytest
 
 from tilewright import cli
+from tilewright.core.errors import VersionError
+from tilewright.lang.target import TARGETS
+from tilewright.triton_backend import compiler
+from tilewright.xla_backend import client
 
 
 def test_doctor_reports_what_runs_here(capsys, monkeypatch):
@@ -29,3 +33,23 @@ def test_unknown_command_is_refused(capsys):
     with pytest.raises(SystemExit):
         cli.main(["physician"])
     assert "physician" in capsys.readouterr().err
+
+
+def test_doctor_lists_every_target(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert {t.name for t in TARGETS.values() if t.name.count(":") < 2} == {b.target for b in cli.BACKENDS}
+    monkeypatch.setattr(compiler, "installed", lambda: None)
+    compiled = cli.can_compile(cli.Backend("cuda:sm_90", "triton_backend", "gpu"))
+    assert compiled.startswith("no: kernels for GPUs are compiled by Triton") and "pip install" in compiled
+
+
+def test_doctor_says_why_there_is_no_device(monkeypatch):
+    error = VersionError("another plugin", "pip install 'tilewright[cuda]'")
+    monkeypatch.setattr(client, "_gpu", lambda: (None, error))
+    client.present.cache_clear()
+    try:
+        row = cli.can_run(cli.Backend("cuda:sm_90", "triton_backend", "gpu"))
+    finally:
+        client.present.cache_clear()
+    assert row == "no: another plugin (pip install 'tilewright[cuda]')"
+    assert cli.can_run(cli.Backend("tpu:v5e", "mosaic_tpu", "tpu")) == "no: there is no tpu device"

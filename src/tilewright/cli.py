@@ -19,15 +19,26 @@ from rich.table import Table
 from rich.text import Text
 
 from .compile import compile as compile_to
-from .core.config import ENVIRONMENT, Config, config, current
-from .core.errors import TilewrightError
+from .core.config import ENVIRONMENT, Config, config, current, default_device
+from .core.errors import ArgumentError, TilewrightError
 from .core.version import JAXLIB, __version__
+from .lang.target import TARGETS
 from .runtime import devices
+from .targets import machine_of
 from .xla_backend import memory
 from .xla_backend.cache import DiskCache, disk_cache
 
 REQUIRED = ("jaxlib", "numpy", "ml_dtypes", "opt_einsum", "rich")
-OPTIONAL = ("jax", "jax-cuda13-plugin", "triton", "libtpu", "nvidia-cutlass", "matplotlib")
+OPTIONAL = (
+    "jax",
+    "jax-cuda13-pjrt",
+    "jax-cuda13-plugin",
+    "triton",
+    "cuda-python",
+    "libtpu",
+    "nvidia-cutlass",
+    "matplotlib",
+)
 
 
 @dataclass(frozen=True)
@@ -39,11 +50,16 @@ class Backend:
     platform: str
 
 
+LAYERS = {
+    "cpu": ("xla_backend", "cpu"),
+    "cuda": ("triton_backend", "gpu"),
+    "rocm": ("triton_backend", "rocm"),
+    "tpu": ("mosaic_tpu", "tpu"),
+}  # by family: who compiles its kernels, and the platform of its devices
+# Every target but the boards of one architecture; and kernels for Hopper by another layer.
 BACKENDS = (
-    Backend("cpu", "xla_backend", "cpu"),
-    Backend("cuda", "triton_backend", "gpu"),
-    Backend("cuda:sm90", "mosaic_gpu", "gpu"),
-    Backend("tpu:v5e", "mosaic_tpu", "tpu"),
+    *(Backend(t.name, *LAYERS[t.kind]) for t in TARGETS.values() if t.name.count(":") < 2),
+    Backend("cuda:sm_90", "mosaic_gpu", "gpu"),
 )
 
 
@@ -66,22 +82,37 @@ def can_compile(backend: Backend) -> str:
     start = time.perf_counter()
     try:
         with config(cache_dir=""):  # by the compiler, not from the disk
-            compile_to(lambda x: x * 2 + 1, np.arange(4, dtype=np.float32), target=backend.target)
+            made = compile_to(lambda x: x * 2 + 1, np.arange(4, dtype=np.float32), target=backend.target)
     except (TilewrightError, OSError, RuntimeError) as error:
-        return f"no: {str(error).splitlines()[0]}"
-    return f"yes ({(time.perf_counter() - start) * 1e3:.0f} ms for a small program)"
+        return f"no: {reason(error)}"
+    what = "yes" if getattr(made, "executable", made) is not None else "kernels only: no XLA compiler"
+    return f"{what} ({(time.perf_counter() - start) * 1e3:.0f} ms for a small program)"
 
 
 def can_run(backend: Backend) -> str:
     """Whether a device of the backend's platform computes the right thing, tried out."""
     if find_spec(f"tilewright.{backend.layer}") is None:
         return "no: not in this version"
-    found = [d for d in devices() if d.platform == backend.platform]
-    if not found:
+    try:
+        found = devices(backend.platform)
+        if backend.platform == "gpu":
+            found = [d for d in found if machine_of(d).name == backend.target]
+            if not found:
+                return "no: the GPUs here are of another kind"
+    except ArgumentError:
         return f"no: there is no {backend.platform} device"
+    except (TilewrightError, OSError, RuntimeError) as error:
+        return f"no: {reason(error)}"
     x = np.arange(4, dtype=np.float32)
-    right = np.array_equal(np.asarray(compile_to(lambda x: x * 2 + 1, x, target=backend.target)(x)), x * 2 + 1)
+    with default_device(found[0]):
+        right = np.array_equal(np.asarray(compile_to(lambda x: x * 2 + 1, x)(x)), x * 2 + 1)
     return f"yes, on {len(found)} device{'s' if len(found) > 1 else ''}" if right else "no: a wrong result"
+
+
+def reason(error: Exception) -> str:
+    """The first line of an error, and the `pip` line where that is the remedy."""
+    remedy = getattr(error, "remedy", "")
+    return str(error).splitlines()[0] + (f" ({remedy})" if remedy.startswith("pip ") else "")
 
 
 def cache_lines(cache: DiskCache | None) -> Iterator[tuple[str, str]]:

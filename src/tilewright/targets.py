@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from .core.errors import ArgumentError, DtypeError, UnsupportedError
+from .core.errors import ArgumentError, DtypeError, ResourceError, UnsupportedError
 from .core.ir import Program, subprograms
 from .kernels.fuse import fuse
 from .lang.kernel import Kernel
@@ -47,12 +47,18 @@ def machine_for(capability: tuple[int, int], name: str = "the GPU") -> Target:
     return replace(TARGETS["cuda:sm_80"], fast_bytes=shared, block_bytes=shared // 2)
 
 
+def machine_of(device: Any) -> Target:
+    """The target of a GPU of this process."""
+    from .xla_backend import cuda
+
+    return machine_for(cuda.capability(device.raw), device.device_kind)
+
+
 def emitter(device: Any) -> Callable[[Kernel], CustomCall]:
     """What makes custom calls of kernels for a GPU that is here; as `xla_backend.placed.set_kernels` takes it."""
     from . import triton_backend
-    from .xla_backend import cuda
 
-    machine = machine_for(cuda.capability(device.raw), device.device_kind)
+    machine = machine_of(device)
     triton_backend.set_cache(disk_cache)
     return lambda kernel: triton_backend.emit(kernel, machine)
 
@@ -91,7 +97,7 @@ def compile_for(target: str, program: Program, stop: str = "executable", tiles: 
         try:
             check_target(kernel, machine)
             call = backend.emit(kernel, machine)
-        except (DtypeError, UnsupportedError):
+        except (DtypeError, ResourceError, UnsupportedError):
             if kernel in written:
                 raise
             return None

@@ -347,7 +347,7 @@ class Function:
         self, program: Program, values: Sequence[Any], device: int, donated: frozenset[int] = NONE,
         described: Sequence[Described | None] = (),
     ) -> list[Any]:  # fmt: skip
-        """A Program on arrays of the library, numbers and constants; `described` are the last of the values, if known."""
+        """A Program on arrays, numbers and constants; `described` tells of the last of the values, if known."""
         known = [None] * (len(values) - len(described)) + list(described)
         arrays, pointers = list(values), []
         for i, (value, found) in enumerate(zip(values, known, strict=True)):

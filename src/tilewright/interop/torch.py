@@ -137,7 +137,7 @@ class TorchFunction(Function):
     def __init__(self, function: Callable[..., Any], library: TorchLibrary, donate: Sequence[int] = ()):
         super().__init__(function, library, donate)
         # Now, for torch.compile cannot trace the making of an operator.
-        self.operators = Operators(self) if library.installed else None
+        self.operators: Any = Operators(self) if library.installed else None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         torch = self.library.module
