@@ -18,6 +18,7 @@ from ..core.types import ArrayType, MemorySpace, RefType, is_bool
 from ..lang.cost import kernel_cost
 from ..lang.interpret import parallel_axes
 from ..lang.kernel import Block, Kernel, whole_block
+from ..lang.legality import vmem_bytes
 from ..lang.plain import plain
 from ..lang.target import Target
 from ..lang.verify import map_of
@@ -25,7 +26,7 @@ from .body import Body
 from .module import MosaicModule
 from .refs import Ref
 from .rules import RULES, UNSUPPORTED, memory
-from .text import SEMAPHORE, SMEM, SSA, VMEM, Mem
+from .text import SMEM, SSA, VMEM, Mem
 from .values import Value, physical, stored, wide
 from .windows import Window, finished, held_dtype, indices, margins, prepared, window_of
 
@@ -93,7 +94,13 @@ class _Lowering:
         )  # fmt: skip
 
     def limit(self) -> int | None:
-        return dict(self.kernel.settings).get("vmem_limit_bytes")
+        """VMEM that the kernel may take: as asked, or more than it gets unasked where its blocks fill half of that."""
+        asked = getattr(dict(self.given.settings).get("compiler_params"), "vmem_limit_bytes", None)
+        if asked is not None:
+            return asked
+        wanted = 2 * sum(size for _, size in vmem_bytes(self.given, self.target))
+        most = self.target.fast_bytes // 16 * 15  # XLA keeps some for itself
+        return min(wanted, most) if wanted > self.target.default_bytes else None
 
     def in_types(self) -> list[ArrayType]:
         words = [ArrayType(t.shape if t.shape and t.size else (1,), held_dtype(t.dtype, words=True))
@@ -315,6 +322,3 @@ def _same(a: Window, b: Window) -> bool:
 def identifier(name: str) -> str:
     text = "".join(c if c.isalnum() or c == "_" else "_" for c in name)
     return text if text and not text[0].isdigit() else f"k_{text}"
-
-
-__all__ = ["SEMAPHORE", "mosaic_module"]

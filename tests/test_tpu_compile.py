@@ -161,7 +161,8 @@ X, W = tw.ShapeDtypeStruct((256, 128), "float32"), tw.ShapeDtypeStruct((128, 128
 def test_a_program_of_kernels_and_glue(target):
     binary = compiled(two_kernels, X, W, target=target)
     names = [r.kernel for r in binary.resources]
-    assert [n for n in names if n in ("first", "second")] == ["first", "second"]
+    mine = [n for n in names if n.startswith(("first", "second"))]
+    assert mine == ["first", "second_tanh"]  # the glue before the second kernel is fused into it
     text = binary.as_text()
     assert "sort" in text and text.count('custom_call_target="tpu_custom_call"') == len(names)
     assert binary.target == target and binary.serialize() == binary.serialize()
@@ -198,9 +199,15 @@ def test_more_vmem_than_was_asked_for():
     params = tpu.CompilerParams(vmem_limit_bytes=MIB)
     f = copying((2048, 2048), (512, 1024), compiler_params=params)
     with pytest.raises(
-        errors.ResourceError, match="kernel copy_blocks on tpu:v5e: it needs 8 MiB of VMEM, and may take 1"
+        errors.ResourceError, match="kernel copy_blocks on tpu:v5e: it needs .* MiB of VMEM, and may take 1 MiB"
     ):
         tw.compile(f, tw.ShapeDtypeStruct((2048, 2048), "float32"), target=V5E)
+
+
+def test_a_kernel_gets_the_vmem_that_its_blocks_need():
+    f, struct = copying((4096, 2048), (1024, 2048)), tw.ShapeDtypeStruct((4096, 2048), "float32")
+    (used,) = compiled(f, struct).resources
+    assert used.fast_bytes > 16 * MIB and used.fast_limit > 16 * MIB
 
 
 def test_a_dtype_that_no_tpu_has():
