@@ -22,7 +22,7 @@ def debug_print(fmt: str, *args: Any) -> None:
     print_values(fmt if named or not args else fmt + " {}" * len(args), *args)
 
 
-class _Check:
+class Check:
     """What a check does on the host."""
 
     def __init__(self, kernel: str, message: Any):
@@ -43,4 +43,4 @@ def debug_check(condition: Any, message: Any) -> None:
     cell: take it out of what is to be fast.
     """
     cell = current_cell("debug_check")
-    debug_callback(_Check(cell.kernel, message), condition, *cell.ids)
+    debug_callback(Check(cell.kernel, message), condition, *cell.ids)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,13 +9,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ..core.errors import DtypeError, TilewrightError, UnsupportedError
-from ..core.ir import Eqn, Literal, Program, Var
+from ..core.errors import UnsupportedError
+from ..core.ir import Eqn, Program, Var
 from ..core.trace import trace_program
-from ..core.types import BOOL, INT32, ArrayType, RefType, is_bool, is_float, is_integer, is_unsigned
+from ..core.types import INT32, ArrayType, is_bool, is_float, is_integer, is_unsigned
 from ..lang.target import Target
 from . import moves
-from .refs import Ref
 from .text import SSA, Mem, Shape, Writer
 from .values import Value, physical, stored, wide
 
@@ -155,7 +153,9 @@ class Body:
         type = ArrayType(shape, x.dtype)
         if x.known is not None:
             return Value(type, known=x.known)
-        vector = self.vector(Value(x.type, scalar=x.scalar)) if x.vector is None and x.narrow is None else self.vector(x)
+        vector = (
+            self.vector(Value(x.type, scalar=x.scalar)) if x.vector is None and x.narrow is None else self.vector(x)
+        )
         return Value(type, vector=moves.broadcast(self.w, vector, physical(shape)))
 
     # ------------------------------------------------------------ small arithmetic on scalars
@@ -244,12 +244,13 @@ class Body:
             if isinstance(type, ArrayType):
                 wide(type.dtype, self.source)
         if out_types and not eqn.effects and all(isinstance(t, ArrayType) and not t.size for t in out_types):
-            return [self.known(0, t) for t in out_types]  # no vector is empty
+            return [self.known(0, t) for t in out_types]  # type: ignore[arg-type]  # no vector is empty
         rule = self.rules.get(name)
         if rule is None:
             if name in self.unsupported:
-                raise UnsupportedError(f"{name} in a TPU kernel: {self.unsupported[name]}",
-                                       "take it out of the kernel, or do it around the kernel call", self.source)  # fmt: skip
+                raise UnsupportedError(
+                    f"{name} in a TPU kernel: {self.unsupported[name]}",
+                    "take it out of the kernel, or do it around the kernel call", self.source)  # fmt: skip
             return self.expand(eqn, operands)
         if getattr(rule, "wants_uses", False):
             return list(rule(self, operands, out_types, used=[uses[v] > 0 for v in eqn.outputs], **eqn.params))
@@ -280,6 +281,3 @@ class Body:
         mem = Mem(f"%w{len(self.extra)}", shape, element, space)
         self.extra.append(mem)
         return mem
-
-
-__all__ = ["BOOL", "Body", "DtypeError", "Literal", "Ref", "RefType", "Rule", "TilewrightError", "math"]

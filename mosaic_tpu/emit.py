@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import functools
-import io
 import json
 from typing import Any
 
@@ -18,60 +16,40 @@ TARGET = "tpu_custom_call"
 _VMEM = 1  # the number of vector memory among the memory spaces of XLA's TPU compiler
 
 
-@functools.cache
-def _context() -> Any:
-    """An MLIR context with the dialects of Mosaic."""
-    from jaxlib.mlir import ir
-    from jaxlib.mlir._mlir_libs import _jax_mlir_ext
-    from jaxlib.mosaic.python import tpu
-
-    context = ir.Context()
-    registry = ir.DialectRegistry()
-    _jax_mlir_ext.register_dialects(registry)
-    context.append_dialect_registry(registry)
-    context.load_all_available_dialects()
-    tpu.register_dialect(context)
-    return context
-
-
-def parse(text: str, name: str) -> Any:
-    """The module of a text, verified.
+def pretty(text: str, name: str) -> str:
+    """A module's text as MLIR prints it, verified.
 
     Raises:
       ProgramError: a text that is not MLIR, or breaks an operation's rules: a fault of the lowering.
     """
     from jaxlib.mlir import ir
 
-    context = _context()
-    with context, ir.Location.unknown():
+    from .serial import context
+
+    with context(), ir.Location.unknown():
         try:
             module = ir.Module.parse(text)
             module.operation.verify()
         except ir.MLIRError as error:
-            raise ProgramError(f"kernel {name}: its Mosaic module is not valid: {error}") from None
-    return module
-
-
-def pretty(text: str, name: str) -> str:
-    """A module's text as MLIR prints it."""
-    return str(parse(text, name))
+            raise _invalid(name, error) from None
+        return str(module)
 
 
 def serialized(text: str, name: str) -> bytes:
     """The versioned bytecode of a module, as libtpu takes it."""
     from jaxlib.mlir import ir
-    from jaxlib.mlir.passmanager import PassManager
 
-    module = parse(text, name)
-    with _context() as context, ir.Location.unknown():
-        context.allow_unregistered_dialects = True
-        try:
-            PassManager.parse("builtin.module(mosaic-serde{serialize=true})").run(module.operation)
-            buffer = io.BytesIO()
-            module.operation.write_bytecode(buffer, desired_version=0)
-        finally:
-            context.allow_unregistered_dialects = False
-    return buffer.getvalue()
+    from .serial import serialize
+
+    try:
+        return serialize(text)
+    except ir.MLIRError as error:
+        raise _invalid(name, error) from None
+
+
+def _invalid(name: str, error: Exception) -> ProgramError:
+    return ProgramError(f"kernel {name}: its Mosaic module is not valid: {error}", "report this kernel: it is a fault "
+                        "of the lowering")  # fmt: skip
 
 
 def backend_config(module: MosaicModule) -> str:

@@ -46,9 +46,9 @@ def cut(w: Writer, x: SSA, starts: Sequence[int], sizes: Sequence[int]) -> SSA:
     if tuple(sizes) == x.shape:
         return x
     y = as_words(w, x)
-    ones = ", ".join("1" for _ in sizes)
-    y = w.op("vector.extract_strided_slice", [y], tuple(sizes), y.element,
-             f"offsets = [{', '.join(map(str, starts))}], sizes = [{', '.join(map(str, sizes))}], strides = [{ones}]")  # fmt: skip
+    lists = [f"[{', '.join(map(str, v))}]" for v in (starts, sizes, [1] * len(sizes))]
+    attributes = f"offsets = {lists[0]}, sizes = {lists[1]}, strides = {lists[2]}"
+    y = w.op("vector.extract_strided_slice", [y], tuple(sizes), y.element, attributes)
     return as_mask(w, y, x.element)
 
 

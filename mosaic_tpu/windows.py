@@ -44,7 +44,8 @@ def held_dtype(dtype: Any, words: bool = False) -> Any:
 class Window:
     """One operand of the call: `array` as the call takes it, and the window of `bounds` that a cell sees.
 
-    `kind` is native, tiled, copied, placed, whole, or empty (one number in place of none). The window's leading `lead` axes have size 1 and are not the block's.
+    `kind` is native, tiled, copied, placed, whole, or empty (one number in place of none). The window's leading
+    `lead` axes have size 1 and are not the block's.
     """
 
     block: Block
@@ -209,5 +210,3 @@ def indices(window: Window, ids: Sequence[Any], found: Callable[[], Sequence[Any
     if window.kind == "native":
         return [index[d] for d in window.cut] if window.cut else index
     return [*(index[d] for d in window.cut), *[zero] * (rank - window.lead)]
-
-

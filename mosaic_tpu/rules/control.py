@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ...core.ir import Program
-from ...core.types import INT32, ArrayType, is_bool, is_integer
+from ...core.types import ArrayType, is_bool, is_integer
 from .. import moves
 from ..body import Body, Rule
 from ..text import SSA, Shape
@@ -194,7 +192,9 @@ def _barrier(b: Body, xs: list[Any], outs: Sequence[Any]) -> list[Any]:
 
 
 RULES: dict[str, Rule] = {
-    "cond": _cond, "while": _while, "scan": _scan, "optimization_barrier": _barrier,
+    "cond": _cond,
+    "while": _while,
+    "scan": _scan,
+    "optimization_barrier": _barrier,
     **dict.fromkeys(("jit", "custom_jvp_call", "custom_vjp_call", "linear_call", "checkpoint"), _inlined),
 }
-__all__ = ["INT32", "RULES", "np"]

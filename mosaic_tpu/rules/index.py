@@ -8,11 +8,12 @@ several axes become positions along one flat axis first.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ...core.ir import Program
 from ...core.primitives.compare import and_p, ge_p, le_p, select_n_p
 from ...core.primitives.convert import convert_element_type
 from ...core.primitives.elementwise import add_p, max_p, min_p, mul_p
@@ -27,6 +28,7 @@ from ..values import Value, physical, wide
 from .control import UNROLLED, loop
 from .elementwise import RULES as ELEMENTWISE
 from .elementwise import compared
+from .reduce import reduced
 from .shape import window
 
 
@@ -150,7 +152,8 @@ def _taken(b: Body, x: Value, v: SSA, axis: int, wanted: SSA, out: ArrayType) ->
 def _scatter(name: str | None) -> Rule:
     """Updates put one after the other: combined with what is there by a binary primitive (None: replacing it)."""
 
-    def rule(b: Body, xs: list[Value], out: ArrayType, *, dimension_numbers: Any, mode: Any, **_: Any) -> Value:
+    def rule(b: Body, xs: list[Value], out: ArrayType, *, dimension_numbers: Any, mode: Any,
+             update: Program | None = None, **_: Any) -> Value:  # fmt: skip
         x, indices, updates = xs
         if not updates.type.size:
             return x
@@ -164,12 +167,34 @@ def _scatter(name: str | None) -> Rule:
             return select_n_p.bind(fits, _spread(np.int32(-1), updates.shape), at)
 
         (at,) = b.traced(places, [indices])
-        return put_flat(b, x, at, updates, name, out)
+        combine = _by_program(update) if update is not None else None if name is None else _by_primitive(name)
+        return put_flat(b, x, at, updates, combine, out)
 
     return rule
 
 
-def put_flat(b: Body, x: Value, at: Value, updates: Value, name: str | None, out: ArrayType) -> Value:
+Combine = Callable[[Body, Value, Value, SSA], Value]  # what is held, the update, where
+
+
+def _by_primitive(name: str) -> Combine:
+    return lambda b, old, new, here: ELEMENTWISE[name](b, [old, new], old.type)
+
+
+def _by_program(update: Program) -> Combine:
+    """A function of scalars, of the one element that is updated."""
+
+    def combine(b: Body, old: Value, new: Value, here: SSA) -> Value:
+        held = moves.as_words(b.w, b.vector(old))
+        words = held if held.element == "i32" else b.w.op("tpu.bitcast", [held], held.shape, "i32")
+        one = reduced(b, "add", b.select(here, words, b.w.constant(0, "i32", words.shape)), 1)
+        one = one if held.element == "i32" else b.w.op("tpu.bitcast", [one], one.shape, "f32")
+        scalar = Value(ArrayType((), old.dtype), vector=moves.as_mask(b.w, one, wide(old.dtype)))
+        return b.spread(b.run(update, [scalar])[0], old.shape)
+
+    return combine
+
+
+def put_flat(b: Body, x: Value, at: Value, updates: Value, combine: Combine | None, out: ArrayType) -> Value:
     """`x` after updates at row-major positions (those outside are dropped), in row-major order."""
     n, count = math.prod(x.shape), math.prod(updates.shape)
     v = b.vector(x)
@@ -180,12 +205,13 @@ def put_flat(b: Body, x: Value, at: Value, updates: Value, name: str | None, out
     place = moves.iota(b.w, (1, n), 1)
 
     def step(i: Any, held: SSA) -> SSA:
-        here, value = (moves.broadcast(b.w, window(b, u, [0, i], [1, 1]), (1, n)) for u in (where, new))
-        if name is not None:
+        number, value = (moves.broadcast(b.w, window(b, u, [0, i], [1, 1]), (1, n)) for u in (where, new))
+        here = compared(b, "eq", place, number, False)
+        if combine is not None:
             old = Value(type, vector=moves.as_mask(b.w, held, v.element))
             one = Value(type, vector=moves.as_mask(b.w, value, v.element))
-            value = moves.as_words(b.w, b.vector(ELEMENTWISE[name](b, [old, one], type)))
-        return b.select(compared(b, "eq", place, here, False), value, held)
+            value = moves.as_words(b.w, b.vector(combine(b, old, one, here)))
+        return b.select(here, value, held)
 
     if count <= UNROLLED:
         for i in range(count):
@@ -199,4 +225,5 @@ def put_flat(b: Body, x: Value, at: Value, updates: Value, name: str | None, out
 RULES: dict[str, Rule] = {
     "gather": _gather, "scatter": _scatter(None), "scatter_add": _scatter("add"), "scatter_sub": _scatter("sub"),
     "scatter_mul": _scatter("mul"), "scatter_min": _scatter("min"), "scatter_max": _scatter("max"),
+    "scatter_apply": _scatter(None),
 }  # fmt: skip

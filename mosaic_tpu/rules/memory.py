@@ -6,19 +6,18 @@ positions. Any other part at a computed position is read (and written) as the wh
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...core.primitives.access import read_value, write_value
-from ...core.primitives.ref import Index, Point, Span, Take, split_operands
-from ...core.types import ArrayType, is_bool, is_float
+from ...core.primitives.ref import Index, Span, Take, split_operands
+from ...core.types import ArrayType, is_bool
 from .. import moves
 from ..body import Body, Rule
 from ..refs import Ref
 from ..text import SSA, Mem
-from ..values import Value, physical, stored, wide
+from ..values import Value, physical, wide
 from .elementwise import RULES as ELEMENTWISE
 from .shape import both, within
 
@@ -61,7 +60,7 @@ def _placed(ref: Ref, axis: int, start: Any, size: int, stride: int, masked: boo
         part.direct = 0 <= start and start + part.reach <= limit
         return part
     bits = int(ref.mem.element.strip("if").split("E")[0]) if ref.mem.element[0] != "b" else 16
-    tile = (LANES, SUBLANES * 32 // bits)[: 2] if axis >= rank - 2 else None
+    tile = (LANES, SUBLANES * 32 // bits)[:2] if axis >= rank - 2 else None
     if size == limit == 1 and not masked:
         part.start = 0
     elif masked or (stride != 1 and axis >= rank - 2):
@@ -294,12 +293,12 @@ def _word_places(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], clip
     given = iter(dynamic)
     places = []
     for entry, limit in zip(index, ref.type.shape, strict=True):
-        start = next(given) if entry.start is None else entry.start  # type: ignore[union-attr]
+        start: Any = next(given) if entry.start is None else entry.start  # type: ignore[union-attr]
         size, stride = (entry.size, entry.stride) if type(entry) is Span else (1, 1)
         found = []
         for k in range(size):
             if isinstance(start, int) or start.known is not None:
-                at = int(start if isinstance(start, int) else start.known) + k * stride
+                at = (start if isinstance(start, int) else int(start.known)) + k * stride
                 found.append(b.w.index(min(max(at, 0), limit - 1)))
                 continue
             word = b.scalar(start)
@@ -345,13 +344,13 @@ def _write_words(b: Body, ref: Ref, value: Value, index: Index, dynamic: Sequenc
         old = _read_words(b, ref, index, dynamic, True, ArrayType(value.shape, value.dtype))
         value = ELEMENTWISE["select_n"](b, [mask, old, value], ArrayType(value.shape, value.dtype))
     for i, place in enumerate(places):
-        word = b.scalar(value) if not value.shape or len(places) == 1 else _word(b, value, i)
+        word = b.scalar(value) if not value.shape or len(places) == 1 else word_of(b, value, i)
         if word.element == "i1":
             word = b.w.op("arith.extui", [word], None, "i32")
         b.w.ops("memref.store", [word, ref.mem, *place], [])
 
 
-def _word(b: Body, value: Value, i: int) -> SSA:
+def word_of(b: Body, value: Value, i: int) -> SSA:
     """One element of a value, by its row-major place."""
     v = b.vector(value)
     assert v.shape is not None
@@ -392,4 +391,3 @@ def _atomic_cas(b: Body, xs: list[Any], outs: Sequence[ArrayType], *, index: Ind
 RULES: dict[str, Rule] = {
     "get": _get, "swap": _swap, "addupdate": _addupdate, "atomic_rmw": _atomic_rmw, "atomic_cas": _atomic_cas,
 }  # fmt: skip
-__all__ = ["RULES", "Point", "is_float", "math", "stored"]

@@ -11,7 +11,7 @@ from ...core.primitives.compare import eq_p, ne_p, or_p, select_n_p
 from ...core.primitives.convert import convert_element_type
 from ...core.primitives.reduce import reduce_max_p, reduce_min_p
 from ...core.primitives.shape import broadcast_in_dim_p, iota_p
-from ...core.types import BOOL, ArrayType, is_bool, is_float, is_unsigned
+from ...core.types import ArrayType, is_bool, is_float, is_unsigned
 from .. import moves
 from ..body import Body, Rule
 from ..text import SSA, Shape
@@ -150,4 +150,3 @@ RULES: dict[str, Rule] = {
     "cumsum": _cumulative("add"), "cumprod": _cumulative("mul"), "cummax": _cumulative("max"),
     "cummin": _cumulative("min"),
 }  # fmt: skip
-__all__ = ["BOOL", "RULES"]

@@ -11,7 +11,7 @@ from ...core.types import ArrayType
 from .. import moves
 from ..body import Body, Rule
 from ..text import SSA
-from ..values import Value, physical, wide
+from ..values import Value, physical
 
 
 def axis_of(rank: int, axis: int) -> int:
@@ -210,4 +210,3 @@ RULES: dict[str, Rule] = {
     "transpose": _transpose, "rev": _rev, "slice": _slice, "iota": _iota, "pad": _pad, "concatenate": _concatenate,
     "split": _split, "dynamic_slice": _dynamic_slice, "dynamic_update_slice": _dynamic_update_slice,
 }  # fmt: skip
-__all__ = ["RULES", "axis_of", "both", "replaced", "wide", "window", "within"]

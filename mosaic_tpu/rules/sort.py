@@ -7,7 +7,6 @@ Source: K. E. Batcher, "Sorting networks and their applications" (1968).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ...core.types import ArrayType, is_float, is_unsigned
 from .. import moves
@@ -116,4 +115,3 @@ def _top_k(b: Body, xs: list[Value], outs: Sequence[ArrayType], k: int, axis: in
 
 
 RULES: dict[str, Rule] = {"sort": _sort, "top_k": _top_k}
-__all__: list[Any] = ["RULES", "ordered", "sorted_by"]

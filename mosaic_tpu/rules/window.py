@@ -20,8 +20,10 @@ from ..body import Body, Rule
 from ..values import Value
 
 
-def _places(x: Any, fill: Any, out_shape: Sequence[int], window_dimensions: Any, window_strides: Any, padding: Any,
-            base_dilation: Any = None, window_dilation: Any = None) -> Iterator[tuple[tuple[int, ...], Any]]:  # fmt: skip
+def _places(
+    x: Any, fill: Any, out_shape: Sequence[int], window_dimensions: Any, window_strides: Any, padding: Any,
+    base_dilation: Any = None, window_dilation: Any = None,
+) -> Iterator[tuple[tuple[int, ...], Any]]:  # fmt: skip
     """Each place of the window with the elements that windows have there."""
     ones = (1,) * len(out_shape)
     holes = window_dilation or ones

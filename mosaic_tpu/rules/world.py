@@ -1,18 +1,26 @@
-"""What speaks to the world: printing, and what no kernel of a TPU can do."""
+"""What speaks to the world: printing and checking on the device, and what no kernel of a TPU can do."""
 
 from __future__ import annotations
 
+import string
 from collections.abc import Sequence
 from typing import Any
 
+from ...core.errors import UnsupportedError
+from ...core.types import BOOL, ArrayType
+from ...lang.debug import Check
 from ..body import Body, Rule
+from ..text import SSA
+from ..values import Value
+from .memory import word_of
+from .reduce import RULES as REDUCE
 
-_HOST = "a TPU core cannot call Python on the host while a kernel runs"
+HOST = "a TPU core cannot call Python on the host while a kernel runs"
 _MESH = "a kernel runs on one core, and knows no mesh of devices"
 _COMPLEX = "a TPU's vector unit has no complex numbers"
 _KEY = "a key is an opaque pair of words, which no register of a TPU holds"
 UNSUPPORTED: dict[str, str] = {
-    **dict.fromkeys(("pure_callback", "io_callback"), _HOST),
+    **dict.fromkeys(("pure_callback", "io_callback"), HOST),
     **dict.fromkeys(("psum", "pmax", "pmin", "all_gather", "reduce_scatter", "all_to_all", "ppermute", "pbroadcast",
                      "axis_index"), _MESH),
     **dict.fromkeys(("real", "imag", "complex", "conj"), _COMPLEX),
@@ -21,8 +29,59 @@ UNSUPPORTED: dict[str, str] = {
 }  # fmt: skip
 
 
-def _debug_callback(b: Body, xs: list[Any], outs: Sequence[Any], **params: Any) -> list[Any]:
+def _debug_callback(b: Body, xs: list[Any], outs: Sequence[Any], *, callback: Any, **params: Any) -> list[Any]:
+    function = getattr(callback, "function", callback)
+    args, named = callback.in_tree.unflatten(xs) if hasattr(callback, "in_tree") else (xs, {})
+    fmt = getattr(function, "format", None)
+    if isinstance(fmt, str):
+        _print(b, fmt, args, named)
+    elif isinstance(function, Check):
+        _check(b, function, args[0])
+    else:
+        raise UnsupportedError(
+            f"debug_callback in a TPU kernel: {HOST}", "use `debug_print` or `debug_check`", b.source
+        )
     return []
+
+
+def _print(b: Body, fmt: str, args: Sequence[Value], named: dict[str, Value]) -> None:
+    """One line of the device's log, every element in its place; format specifications are the host's."""
+    numbers = iter(range(len(args)))
+    text, words = "", []
+    for literal, name, _, _ in string.Formatter().parse(fmt):
+        text += literal.replace("{", "{{").replace("}", "}}")
+        if name is None:
+            continue
+        value = named[name] if name in named else args[int(name) if name else next(numbers)]
+        elements = [word_of(b, value, i) for i in range(value.type.size)] if value.shape else [b.scalar(value)]
+        words += [_as_number(b, e) for e in elements]
+        text += _brackets(value.shape)
+    b.w.ops("tpu.log", words, [], f"tag = {quoted(text)}, formatted = {'true' if words else 'false'}")
+
+
+def _as_number(b: Body, x: SSA) -> SSA:
+    return b.w.op("arith.extui", [x], None, "i32") if x.element == "i1" else x
+
+
+def _brackets(shape: Sequence[int]) -> str:
+    if not shape:
+        return "{}"
+    return f"[{' '.join(_brackets(shape[1:]) for _ in range(shape[0]))}]"
+
+
+def quoted(text: str) -> str:
+    """A string as an MLIR attribute."""
+    plain = "".join(c if c.isprintable() and c.isascii() and c not in '"\\' else f"\\{ord(c) & 0xFF:02X}" for c in text)
+    return f'"{plain}"'
+
+
+def _check(b: Body, check: Check, condition: Value) -> None:
+    """Stop the core where a condition does not hold."""
+    if condition.shape:
+        axes = tuple(range(len(condition.shape)))
+        condition = REDUCE["reduce_and"](b, [condition], ArrayType((), BOOL), axes=axes)
+    message = check.message() if callable(check.message) else check.message
+    b.w.ops("cf.assert", [b.scalar(condition)], [], f"msg = {quoted(f'kernel {check.kernel}: {message}')}")
 
 
 RULES: dict[str, Rule] = {"debug_callback": _debug_callback}
