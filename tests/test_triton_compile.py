@@ -101,6 +101,24 @@ def test_a_matmul_runs_on_the_matrix_units(target, instruction):
     assert instruction in compiled.assembly
 
 
+@pytest.mark.parametrize("target", ["cuda:sm_80", "cuda:sm_90", "cuda:sm_100"])
+def test_the_loop_of_a_matmul_is_pipelined(target):
+    """Blocks of later steps are on their way to shared memory while one is multiplied: in 16-byte pieces."""
+    module, compiled, found = built("matmul", matmul(), target)
+    step = 2 * (128 * 64 + 64 * 128)
+    assert "cp.async.cg.shared.global" in compiled.assembly or "cp.async.bulk.tensor" in compiled.assembly
+    assert found.fast_bytes >= step * (module.num_stages - 1)
+
+
+def test_rows_are_loaded_in_vectors():
+    spec = tl.BlockSpec((8, 1024), lambda i: (i, 0))
+    array = ArrayType((64, 1024), "float32")
+    (kernel,) = kernels_in(
+        lambda x: tl.kernel_call(double, S((64, 1024), "float32"), grid=8, in_specs=[spec], out_specs=spec)(x), [array]
+    )
+    assert "ld.global.v4.b32" in built("double", kernel, "cuda:sm_90")[1].assembly
+
+
 def test_resources_are_those_of_the_binary(tmp_path):
     """Triton's log, which `resources` reads, against what NVIDIA's tool says of the machine code."""
     _, compiled, found = built("matmul", matmul("float32"), "cuda:sm_80")

@@ -1,6 +1,7 @@
 """What rules are made of: integer arithmetic, masks, layout, and moving elements within a tensor.
 
-An `Int` is a Python integer where it is known, else an int32 value; shapes broadcast as in NumPy (equal rank, or scalar).
+An `Int` is a Python integer where it is known, else an int32 value; shapes broadcast as in NumPy (equal rank, or
+scalar).
 """
 
 from __future__ import annotations
@@ -60,7 +61,29 @@ def regroup(p: Printer, x: Value, shape: Sequence[int]) -> Value:
     if not shape:
         one = regroup(p, x, (1,))
         return p.op(f"tt.unsplat {one.name} : {one.type}", (), x.dtype)
+    for axis in _inserted(x.padded, tuple(map(power, shape))):
+        now = (*x.padded[:axis], 1, *x.padded[axis:])
+        text = f"tt.expand_dims {x.name} {{axis = {axis} : i32}} : {x.type} -> {spell(now, x.dtype, x.pointer)}"
+        x = p.op(text, now, x.dtype, x.pointer)
+    if x.padded == tuple(map(power, shape)):
+        return relabel(x, shape)
     return p.op(f"tt.reshape {x.name} : {x.type} -> {spell(shape, x.dtype)}", shape, x.dtype)
+
+
+def _inserted(shape: Sequence[int], wanted: Sequence[int]) -> list[int]:
+    """The axes of size 1 that make of one shape the other, in order; none where that is not all there is to do.
+
+    Triton follows contiguity through `tt.expand_dims`, not through `tt.reshape`: loads are vectorised and pipelined by it.
+    """
+    axes, i = [], 0
+    for axis, n in enumerate(wanted):
+        if i < len(shape) and shape[i] == n:
+            i += 1
+        elif n == 1:
+            axes.append(axis)
+        else:
+            return []
+    return axes if i == len(shape) else []
 
 
 def transpose(p: Printer, x: Value, order: Sequence[int]) -> Value:
@@ -190,7 +213,8 @@ def both(p: Printer, *masks: Value | None) -> Value | None:
 def select(p: Printer, condition: Value, yes: Value, no: Value) -> Value:
     condition, yes, no = common(p, condition, yes, no)
     return p.op(
-        f"arith.select {condition.name}, {yes.name}, {no.name} : {condition.type}, {yes.type}", yes.shape, yes.dtype)
+        f"arith.select {condition.name}, {yes.name}, {no.name} : {condition.type}, {yes.type}", yes.shape, yes.dtype
+    )
 
 
 def is_padded(shape: Sequence[int]) -> bool:
@@ -331,7 +355,7 @@ def reshape(p: Printer, x: Value, shape: Sequence[int]) -> Value:
     if math.prod(old) == math.prod(new):
         before, after = (np.arange(math.prod(s)).reshape(s) for s in (old, new))
         kept = [a[tuple(slice(n) for n in s)].reshape(-1) for a, s in ((before, x.shape), (after, shape))]
-        if np.array_equal(*kept):
+        if np.array_equal(kept[0], kept[1]):
             return regroup(p, x, shape)
     position = join_index(p, all_lanes(p, shape), shape)
     return take(p, x, shape, split_index(p, position, x.shape))
