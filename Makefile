@@ -8,10 +8,14 @@ PYTEST_ARGS ?= -n auto
 TEST_EXTRAS ?= test
 BENCH_ARGS ?=
 
-.PHONY: demo test test-targets lint types layers unit bench clean
+.PHONY: demo gpt test test-targets lint types layers unit bench clean
 
 demo: $(VENV)/.installed-demo
 	$(VENV)/bin/python examples/digits.py
+
+# Trains a small language model on a book: a few minutes.
+gpt: $(VENV)/.installed-demo
+	$(VENV)/bin/python examples/gpt.py
 
 test: lint types layers unit
 

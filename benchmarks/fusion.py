@@ -204,11 +204,12 @@ def spawn(library: str, what: str, names: Sequence[str], cache: str, python: str
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def measure(
-    what: str, names: Sequence[str], rounds: int, cache: str, peer: str
-) -> dict[str, list[tuple[float, float]]]:
+Pairs = dict[str, list[tuple[float, float]]]
+
+
+def measure(what: str, names: Sequence[str], rounds: int, cache: str, peer: str) -> Pairs:
     """For each measurement the pairs (ours, jax's) of all rounds."""
-    found: dict[str, list[tuple[float, float]]] = {}
+    found: Pairs = {}
     pythons = {"tilewright": sys.executable, "jax": peer}
     for n in range(rounds):
         times = {
@@ -235,7 +236,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(r) + " |" for r in [HEADINGS, ["---"] * len(HEADINGS), *rows])
 
 
-def report(found: dict[str, list[tuple[float, float]]]) -> list[list[str]]:
+def report(found: Pairs) -> list[list[str]]:
     """A row for each measurement, and the geometric mean of the operations' ratios in each form."""
     rows = [row(name, pairs, STEP if name == GPT else WANTED) for name, pairs in found.items()]
     for form in FORMS:
@@ -263,7 +264,7 @@ def main(arguments: Sequence[str]) -> int:
     runs = [(size, names) for size in options.size or SIZES] if names else []
     if not options.size and (not options.only or any(text in GPT for text in options.only)):
         runs.append((GPT, []))
-    found: dict[str, list[tuple[float, float]]] = {}
+    found: Pairs = {}
     with tempfile.TemporaryDirectory() as cache:
         for what, chosen in runs:
             found |= measure(what, chosen, options.rounds, cache, options.peer_python)

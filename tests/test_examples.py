@@ -1,4 +1,4 @@
-"""The demo's parts: its kernel is right, its gradient too, and training goes down."""
+"""The examples' parts: the digits' kernel is right, its gradient too, and what trains learns."""
 
 import importlib.util
 from pathlib import Path
@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from examples import digits
+from examples import digits, gpt
+from tilewright import random
 
 
 def test_kernel_agrees_with_numpy():
@@ -47,3 +48,42 @@ def test_the_kernel_compiles_for_devices_that_are_not_here(target, package, word
         assert "pip install" in found
     else:
         assert all(word in found for word in words)
+
+
+# ------------------------------------------------------------------------------------------------------- the GPT
+
+
+@pytest.fixture
+def small(monkeypatch):
+    sizes = dict(LAYERS=1, HEADS=2, WIDTH=32, CONTEXT=32, BATCH=8, WARM_UP=5, EVERY=20, WRITTEN=20)
+    for name, size in sizes.items():
+        monkeypatch.setattr(gpt, name, size)
+
+
+def test_book_is_whole():
+    text = gpt.Text()
+    assert len(text.letters) == 77 and len(text.train) + len(text.test) == 561456
+    assert text.show(text.train[:21]) == "A SCANDAL IN BOHEMIA\n" and text.show(text.test[-13:]) == "ble success.\n"
+    assert 2.3 < gpt.bigram_loss(text) < 2.4
+
+
+def test_gpt_learns_and_writes(small, tmp_path: Path):
+    text = gpt.Text()
+    params, losses, tested, _ = gpt.train(text, seed=0, steps=40)
+    assert losses[0] > 4.2 and np.mean(losses[-5:]) < 3.2 and list(tested) == [20, 40] and tested[40] < 3.2
+    again = gpt.train(text, seed=0, steps=3)[1]
+    assert gpt.train(text, seed=0, steps=3)[1] == again and again[0] == losses[0]
+    written = np.asarray(gpt.write(params, random.key(0), text.test[: gpt.CONTEXT]))
+    assert written.shape == (20,) and 0 <= written.min() and written.max() < 77
+    gpt.picture(tmp_path / "deep" / "gpt.png", losses, tested, 2.3, text.show(written))
+    assert (tmp_path / "deep" / "gpt.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_gpt_sees_only_letters_before(small):
+    params = gpt.initial(random.key(0), 77)
+    codes = np.arange(64, dtype=np.int32).reshape(2, 32)
+    changed = codes.copy()
+    changed[:, 20:] = 5
+    before, after = (np.asarray(gpt.hidden(params, c)) for c in (codes, changed))
+    np.testing.assert_allclose(before[:, :20], after[:, :20], rtol=1e-5, atol=1e-5)
+    assert not np.allclose(before[:, 20:], after[:, 20:], atol=1e-2)
