@@ -129,6 +129,9 @@ class _Fuser:
         glue: list[Unit] = []
         done: set[int] = set()
         for unit in in_order(planner):
+            if self.choose is not None and unit.tiling is not None and unit.tiling.refused is not None:
+                if self.choose(unit.tiling.loops) is not None:
+                    self._check(_label(planner, unit, kernels), unit.tiling)
             if id(unit) in kernels:
                 eqns.append(_call(planner, unit, kernels[id(unit)].kernel))
                 continue

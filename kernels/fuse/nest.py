@@ -43,30 +43,30 @@ class Group:
 
 def single(number: int, copies: Sequence[int], eqns: Sequence[Eqn], fresh: Fresh) -> Group | None:
     """The group of one equation and of copies of those that make its operands anew."""
-    group: Group | None = None
+    axes: dict[Var, Axes] = {}
+    same: list[tuple[Axes, Axes]] = []
+    sums: Sums = {}
+    whole: frozenset[int] = NONE
+    made: set[Var] = set()
+    inputs: dict[Var, None] = {}
     for i in (*copies, number):
-        found = relate(eqns[i], fresh)
+        eqn = eqns[i]
+        found = relate(eqn, fresh)
         if found is None:
             return None
-        axes: dict[Var, Axes] = {}
-        pairs = [*zip(eqns[i].inputs, found.operands, strict=True), *zip(eqns[i].outputs, found.results, strict=True)]
-        same: list[tuple[Axes, Axes]] = []
-        for atom, own in pairs:
+        for atom, own in zip((*eqn.inputs, *eqn.outputs), (*found.operands, *found.results), strict=True):
             if type(atom) is not Var:
                 continue
-            if atom in axes:
-                same.append((axes[atom], own))
-            axes[atom] = own
-        sums = {i: found.reduced} if found.reduced else {}
-        inputs = tuple(dict.fromkeys(a for a in eqns[i].inputs if type(a) is Var))
-        one: Group | None = Group(
-            (i,), frozenset((i,)) if i == number else frozenset(), axes, sums, found.whole, inputs
-        )
-        one = _equal(one, same)
-        group = one if group is None or one is None else join(group, one, eqns)
-        if group is None:
-            return None
-    return group
+            known = axes.setdefault(atom, own)
+            if known is not own:
+                same.append((known, own))
+        if found.reduced:
+            sums[i] = found.reduced
+        whole |= found.whole
+        inputs.update(dict.fromkeys(a for a in eqn.inputs if type(a) is Var and a not in made))
+        made.update(eqn.outputs)
+    group = Group((*copies, number), frozenset((number,)), axes, sums, whole, tuple(inputs))
+    return _equal(group, same)
 
 
 def join(a: Group, b: Group, eqns: Sequence[Eqn]) -> Group | None:

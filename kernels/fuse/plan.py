@@ -70,6 +70,7 @@ class Planner:
     consumers: dict[Var, list[Unit]] = field(default_factory=dict)
     returned: frozenset[Var] = frozenset()
     refused: dict[tuple[int, int], str] = field(default_factory=dict)
+    tried: set[tuple[Unit, Unit]] = field(default_factory=set)  # pairs that are no kernel
     beside: dict[tuple[int, Var], str] = field(default_factory=dict)  # why a neighbour is not in a user's kernel
     replaced: dict[int, Eqn] = field(default_factory=dict)  # calls of kernels that neighbours have gone into
 
@@ -263,6 +264,9 @@ class Planner:
 
     def _try(self, a: Unit, b: Unit, between: bool = True) -> Unit | None:
         """The two units as one; None, with the reason noted, where that cannot or should not be."""
+        if (a, b) in self.tried:
+            return None
+        self.tried.add((a, b))
         found = self._joined(a, b)
         if type(found) is str:
             if between:
@@ -276,6 +280,9 @@ class Planner:
 
     def _joined(self, a: Unit, b: Unit) -> Unit | str:
         assert a.group is not None and b.group is not None
+        dots = [i for i in {*a.group.eqns, *b.group.eqns} if self.eqns[i].primitive is dot_general_p]
+        if len(dots) > CONTRACTIONS:
+            return f"a body holds {CONTRACTIONS} contractions at most"
         if self._path_around(a, b):
             return "what is computed between the two is in neither"
         group = join(a.group, b.group, self.eqns)
@@ -285,9 +292,6 @@ class Planner:
         if any(self.aliases.get(v) in made for v in group.inputs if v in self.aliases):
             return "the contraction reads it along two loops"
         outputs = tuple(v for i in sorted(group.owned) for v in self.eqns[i].outputs if self._escapes(v, (a, b)))
-        dots = [i for i in group.eqns if self.eqns[i].primitive is dot_general_p]
-        if len(dots) > CONTRACTIONS:
-            return f"a body holds {CONTRACTIONS} contractions at most"
         unit = self._unit(group, outputs)
         assert unit.tiling is not None
         if unit.tiling.refused is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -124,34 +125,40 @@ def tile_nest(group: Group, nest: Nest, eqns: Sequence[Eqn], sizes: Sequence[int
     """The tiles of a group: those asked for, or the largest that fit the target, inner loops grown first."""
     blocks, gpu, room = _blocks(group, nest, eqns), target.kind in GPUS, target.block_bytes
     own = {x: sizes[x] for x in nest.order}
-    loops = loops_of(nest, own)
-    asked = None if choose is None else choose(loops)
+    asked = None if choose is None else choose(loops_of(nest, own))
     if asked is not None:
-        _check(asked, loops)
+        _check(asked, loops_of(nest, own))
         tile = dict(zip(nest.order, asked, strict=True))
         return measured(
             group, nest, eqns, own, tile, blocks.held(tile, gpu), blocks.too_much(tile, target, target.fast_bytes)
         )
     if target.whole_arrays:
-        tile = dict(own)
-    else:
-        options = _options(nest, own, loops, target)
-        parallel = nest.parallel
-        outer = parallel[:-2]
-        tile = {x: options[x][0] for x in nest.order}
-        if why := blocks.too_much(tile, target, room):
-            return Tiling(nest, own, tile, (), frozenset(), 0, blocks.held(tile, gpu), why)
-        full: set[int] = set()
-        most = _cells(parallel, own, tile)  # what keeps a GPU's processors busy is kept
-        for x, size in _steps(nest, options):
-            if size > tile[x] and x not in full:
-                trial = {**tile, x: size}
-                few = gpu and x in parallel and 2 * _cells(parallel, own, trial) < min(target.units, most)
-                if few or blocks.too_much(trial, target, room // OUTER if x in outer else room):
-                    full.add(x)
-                else:
-                    tile = trial
+        return measured(group, nest, eqns, own, own, blocks.held(own, gpu))
+    options = _options(nest, own, target)
+    least = {x: options[x][0] for x in nest.order}
+    if why := blocks.too_much(least, target, room):
+        return Tiling(nest, own, least, (), frozenset(), 0, blocks.held(least, gpu), why)
+    tile = _grown(nest, own, blocks, options, least, target)
     return measured(group, nest, eqns, own, tile, blocks.held(tile, gpu))
+
+
+def _grown(nest: Nest, sizes: Mapping[int, int], blocks: _Blocks, options: Mapping[int, Sequence[int]],
+           least: dict[int, int], target: Target) -> dict[int, int]:  # fmt: skip
+    """The largest tiles that fit; on a GPU, with cells for half of the processors."""
+    room, parallel = target.block_bytes, nest.parallel
+    outer = parallel[:-2]
+    busy = min(target.units, _cells(parallel, sizes, least)) if target.kind in GPUS else 0
+    tile, full = least, set[int]()
+    for x, size in _steps(nest, options):
+        if size <= tile[x] or x in full:
+            continue
+        trial = {**tile, x: size}
+        few = busy and x in parallel and 2 * _cells(parallel, sizes, trial) < busy
+        if few or blocks.too_much(trial, target, room // OUTER if x in outer else room):
+            full.add(x)
+        else:
+            tile = trial
+    return tile
 
 
 def _steps(nest: Nest, options: Mapping[int, Sequence[int]]) -> list[tuple[int, int]]:
@@ -179,7 +186,7 @@ def _check(tiles: Tiles, loops: Loops) -> None:
                 "this loop is kept whole: its tile is its size")  # fmt: skip
 
 
-def _options(nest: Nest, sizes: Mapping[int, int], loops: Loops, target: Target) -> dict[int, Sequence[int]]:
+def _options(nest: Nest, sizes: Mapping[int, int], target: Target) -> dict[int, Sequence[int]]:
     """The sizes that each loop may be cut in, smallest first.
 
     A vector unit's lanes and sublanes lie along the two innermost loops that are cut; where rows stay whole they are
@@ -188,18 +195,31 @@ def _options(nest: Nest, sizes: Mapping[int, int], loops: Loops, target: Target)
     cut = [x for x in nest.order if x not in nest.whole]
     inner = len(cut) - 1 + bool(nest.whole)  # the place of the lanes
     found: dict[int, Sequence[int]] = {}
-    for i, x in enumerate(nest.order):
+    for x in nest.order:
         n = sizes[x]
-        if x in nest.whole or x in nest.matrix:
-            found[x] = target.tile_sizes(n, loops, i)
+        if x in nest.whole:
+            found[x] = (n,)
+        elif x in nest.matrix:
+            found[x] = _matrix_sizes(target, n, min(nest.matrix.index(x), 2))
         elif nest.matrix:
-            found[x] = [1]
-        elif inner - cut.index(x) > 1:
-            found[x] = [2**k for k in range(max(n, 1).bit_length()) if 2**k <= n]
+            found[x] = (1,)
         else:
-            place = Loops((n, *(1,) * (inner - cut.index(x))))
-            found[x] = target.tile_sizes(n, place, 0)
+            found[x] = _vector_sizes(target, n, inner - cut.index(x))
     return found
+
+
+@functools.lru_cache(maxsize=4096)
+def _matrix_sizes(target: Target, n: int, side: int) -> Sequence[int]:
+    loops = Loops((n,) * 3, matrix=(0, 1, 2))
+    return tuple(target.tile_sizes(n, loops, side))
+
+
+@functools.lru_cache(maxsize=4096)
+def _vector_sizes(target: Target, n: int, place: int) -> Sequence[int]:
+    """Sizes of the loop that is `place` loops from the innermost."""
+    if place > 1:
+        return tuple(2**k for k in range(max(n, 1).bit_length()) if 2**k <= n)
+    return tuple(target.tile_sizes(n, Loops((n, *(1,) * place)), 0))
 
 
 def measured(group: Group, nest: Nest, eqns: Sequence[Eqn], sizes: Mapping[int, int], tile: Mapping[int, int],

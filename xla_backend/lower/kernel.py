@@ -27,7 +27,8 @@ def kernel_call(e: Any, operands: Sequence[Any], outs: Sequence[Any], *, kernel:
         return e.inline(_interpreted(kernel), operands)
     if e.kernels is None:
         return e.inline(kernel_program(kernel), operands)
-    return custom_call(e, e.kernels(static(kernel, f"{e.platform}, where a grid is launched whole, needs")), operands)
+    call = e.kernels(static(kernel, f"{e.platform}, where a grid is launched whole, needs"))
+    return e.inline(kernel_program(kernel), operands) if call is None else custom_call(e, call, operands)
 
 
 def custom_call(e: Any, call: CustomCall, operands: Sequence[Any]) -> list[Any]:
