@@ -5,7 +5,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import lax
-from tilewright.core.errors import ArgumentError, DifferentiationError, TilewrightError, UnsupportedError
+from tilewright.core.errors import ArgumentError, DifferentiationError, ExecutionError, TilewrightError, UnsupportedError
 from tilewright.core.types import bfloat16
 
 ROW = tw.ShapeDtypeStruct((3,), np.float32)
@@ -163,3 +163,13 @@ def test_errors(error, text, call):
     with pytest.raises(error, match=text) as caught:
         tw.block_until_ready(call())
     assert "remedy:" in str(caught.value)
+
+
+def test_an_error_of_a_callback_is_shown_as_the_user_wrote_it():
+    def refuse(x):
+        raise ValueError("not this one")
+
+    call = tw.jit(lambda x: tw.pure_callback(refuse, tw.ShapeDtypeStruct((2,), "float32"), x))
+    with pytest.raises(ExecutionError, match="not this one") as caught:
+        call(np.ones(2, np.float32)).block_until_ready()
+    assert "in refuse" in str(caught.value) and "xla_backend" not in str(caught.value)

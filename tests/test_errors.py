@@ -23,7 +23,18 @@ BAD = {
     "python if": (lambda: tw.jit(lambda x: 1.0 if x > 0 else 2.0)(1.0), errors.TracerBoolError, ["lax.cond", "static"]),
     "python range": (lambda: tw.jit(lambda n: list(range(n)))(3), errors.TracerIntegerConversionError, ["static"]),
     "numpy of tracer": (
-        lambda: tw.jit(lambda x: np.sin(x))(1.0), errors.TracerArrayConversionError, ["tilewright.numpy"]),
+        lambda: tw.jit(lambda x: np.asarray(x))(1.0), errors.TracerArrayConversionError, ["tilewright.numpy"]),
+    "traced size": (lambda: tw.jit(tnp.zeros)(3), errors.TracerIntegerConversionError, ["i32[]", "static"]),
+    "traced nonzero": (
+        lambda: tw.jit(tnp.nonzero)(tnp.ones(3)), errors.TracerArrayConversionError, ["nonzero", "f32[3]", "`size`"]),
+    "traced unique": (
+        lambda: tw.jit(tnp.unique)(tnp.ones(3)), errors.TracerArrayConversionError, ["unique", "f32[3]", "`size`"]),
+    "traced repeats": (
+        lambda: tw.jit(lambda n: tnp.repeat(tnp.ones(2), n))(2), errors.TracerArrayConversionError,
+        ["repeat", "total_repeat_length"]),
+    "traced pad": (
+        lambda: tw.jit(lambda n: tnp.pad(tnp.ones(2), n))(2), errors.TracerArrayConversionError,
+        ["pad", "dynamic_update_slice"]),
     "leak": (leak, errors.LeakedTracerError, ["return the value"]),
     "grad of vector": (lambda: tw.grad(lambda x: x)(tnp.ones(3)), errors.NonScalarGradientError, ["f32[3]", "jacrev"]),
     "grad of int": (lambda: tw.grad(lambda x: x)(3), errors.NonDifferentiableDtypeError, ["i32[]"]),

@@ -39,7 +39,13 @@ if TYPE_CHECKING:
 
 
 def execution_error(error: Exception) -> ExecutionError:
-    """A fault of jaxlib's runtime as an error of ours."""
+    """A fault of jaxlib's runtime as an error of ours; of a host callback's own error, only what the user wrote."""
+    text = str(error)
+    if "error calling callback: Traceback" in text:
+        lines = text.rstrip().splitlines()
+        ours = [n for n, line in enumerate(lines) if "core/primitives/callback.py" in line]
+        return ExecutionError("a host callback raised an error:\n" + "\n".join(lines[max(ours, default=0) + 1 :]),
+                              "make the callback take these operands")  # fmt: skip
     return ExecutionError(
         f"the computation of this array failed: {error}",
         "look at the innermost error above; `config.update('disable_jit', True)` runs it step by step",

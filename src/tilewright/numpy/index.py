@@ -22,6 +22,7 @@ from .util import (
     axis_of,
     broadcast,
     composite,
+    concrete,
     default_int,
     dtype_of,
     is_bool,
@@ -202,7 +203,7 @@ def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) ->
     if not shape_of(a):
         a = lax.reshape(a, (1,))
     if size is None:
-        found = np.nonzero(np.asarray(a))
+        found = np.nonzero(concrete(a, "nonzero", "give `size`, or use `where(condition, x, y)`"))
         if fill_value is not None:
             raise ArgumentError("fill_value without size", "give `size` as well")
         return tuple(make_array(f.astype(default_int())) for f in found)

@@ -19,8 +19,10 @@ from .util import (
     astype,
     axis_of,
     composite,
+    concrete,
     dtype_argument,
     dtype_of,
+    is_inexact,
     is_integer,
     no_out,
     promote_dtypes,
@@ -390,6 +392,9 @@ def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any)
     options = {**_OPTIONS[mode], **kwargs}
     if mode in ("constant", "linear_ramp"):
         (ends,) = options.values()
+        dtype = dtype_of(array)
+        if mode == "constant" and (type(ends) in (bool, int) or (type(ends) is float and is_inexact(dtype))):
+            return lax.pad(array, np.asarray(ends).astype(dtype)[()], [(lo, hi, 0) for lo, hi in widths])
         ends = _pairs(ends, rank) if not isinstance(ends, Value) else _value_pairs(ends, rank)
         return _pad_with_values(array, widths, mode, [tuple(values(*pair)) for pair in ends])
     return _pad(array, widths, mode, **options)
@@ -397,12 +402,16 @@ def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any)
 
 def _pairs(x: Any, rank: int) -> list[tuple[Any, Any]]:
     """NumPy's broadcasting of a number, a pair or a pair per axis."""
+    if type(x) is int:
+        return [(x, x)] * rank
     if isinstance(x, (list, tuple)) and any(
         isinstance(v, Value) for row in x for v in (row if isinstance(row, (list, tuple)) else [row])
     ):
         rows = list(x) if isinstance(x[0], (list, tuple)) else [x]
         rows = [tuple(r) if len(r) == 2 else (r[0], r[0]) for r in rows]
         return [rows[0]] * rank if len(rows) == 1 else rows
+    if isinstance(x, Value):
+        x = concrete(x, "pad", "pad by known widths, or place the array by `lax.dynamic_update_slice`")
     table = np.broadcast_to(np.asarray(x, dtype=object), (rank, 2))
     return [(lo, hi) for lo, hi in table]
 

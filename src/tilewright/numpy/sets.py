@@ -24,6 +24,7 @@ from .util import (
     ArrayLike,
     axis_of,
     composite,
+    concrete,
     default_int,
     dtype_of,
     is_inexact,
@@ -52,7 +53,12 @@ def unique(
     wanted = (return_index, return_inverse, return_counts)
     if size is None:
         found = np.unique(
-            np.asarray(a), return_index=True, return_inverse=True, return_counts=True, axis=axis, equal_nan=equal_nan
+            concrete(a, "unique", "give `size`"),
+            return_index=True,
+            return_inverse=True,
+            return_counts=True,
+            axis=axis,
+            equal_nan=equal_nan,
         )
         places = [make_array(np.ascontiguousarray(f).astype(default_int())) for f in found[1:]]
         results = [make_array(np.ascontiguousarray(found[0])), *(p for p, w in zip(places, wanted, strict=True) if w)]
@@ -204,7 +210,7 @@ def union1d(ar1: ArrayLike, ar2: ArrayLike, *, size: int | None = None, fill_val
 
 
 def _by_numpy(function: Any, *arrays: ArrayLike, **how: Any) -> Any:
-    return function(*(np.asarray(a) for a in _flat(*arrays)), **how)
+    return function(*(concrete(a, function.__name__, "give `size`") for a in _flat(*arrays)), **how)
 
 
 def _kept(first: Array, keep: Array, size: int, fill_value: Any) -> Array:

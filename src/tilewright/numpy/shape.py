@@ -12,7 +12,7 @@ import numpy as np
 from .. import lax
 from ..core.errors import ArgumentError, ShapeError
 from . import util
-from .util import Array, ArrayLike, axes_of, axis_of, composite, shape_argument, shape_of, value
+from .util import Array, ArrayLike, axes_of, axis_of, composite, concrete, shape_argument, shape_of, value
 
 
 def shape(a: Any) -> tuple[int, ...]:
@@ -394,7 +394,7 @@ def repeat(
     axis = axis_of(axis, len(shape_of(a)))
     if total_repeat_length is not None:
         return _repeat_to_length(a, repeats, axis, operator.index(total_repeat_length))
-    known = np.asarray(repeats)  # a tracer raises the error that says its value is not known
+    known = concrete(repeats, "repeat", "give `total_repeat_length`")
     if known.size == 1:
         return _repeat(a, int(known.reshape(())), axis)
     return _repeat(a, tuple(known.tolist()), axis)

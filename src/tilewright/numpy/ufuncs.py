@@ -11,6 +11,7 @@ import numpy as np
 from .. import lax
 from ..core import operators
 from ..core.errors import DtypeError
+from ..core.types import FLOAT32
 from .ufunc_object import ufunc
 from .util import (
     Array,
@@ -51,8 +52,8 @@ def _finish(function: Ufunc, name: str, doc: str, example: str = "") -> Any:
 
 def _inexact_unary(name: str, primitive: Any, doc: str, at: float, gives: float) -> Ufunc:
     def function(x: ArrayLike, /) -> Array:
-        kind = typeof(x)
-        if not is_inexact(kind.dtype):  # type: ignore[union-attr]
+        dtype = typeof(x).dtype  # type: ignore[union-attr]
+        if dtype is not FLOAT32 and not is_inexact(dtype):
             (x,) = promote_dtypes_inexact(x)
         return primitive.bind(x)
 

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from .. import lax
+from ..core.config import current
 from ..core.convert import as_array, make_array
-from ..core.errors import ArgumentError, ArgumentTypeError, ShapeError, UnsupportedError
+from ..core.errors import ArgumentError, ArgumentTypeError, ShapeError, TracerArrayConversionError, UnsupportedError
 from ..core.operators import cast, promote_args, promote_args_inexact
 from ..core.promote import promote_types, to_inexact
-from ..core.trace import ProgramTrace, Value, current_trace, dtype_of, is_evaluating, shape_of, typeof
+from ..core.trace import EVAL, ProgramTrace, Value, current_trace, dtype_of, is_evaluating, shape_of, typeof
 from ..core.types import (
     ArrayType,
     as_dtype,
@@ -159,17 +160,23 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
 
 def shape_argument(shape: Any) -> tuple[int, ...]:
     """A shape argument (a number or a sequence of them) as a tuple."""
-    sizes = tuple(operator.index(d) for d in shape) if isinstance(shape, Iterable) else (operator.index(shape),)
+    many = isinstance(shape, Iterable) and not (isinstance(shape, Value) and not shape_of(shape))
+    sizes = tuple(operator.index(d) for d in shape) if many else (operator.index(shape),)
     if any(d < 0 for d in sizes):
         raise ShapeError(f"shape {sizes} has a negative dimension", "sizes are 0 or more")
     return sizes
 
 
-def concrete(x: ArrayLike, what: str) -> np.ndarray:
-    """The value of an argument as NumPy's, where it must be known; tracers raise the error that says so."""
-    if isinstance(x, Value) and not hasattr(x, "__array__"):
-        raise ArgumentTypeError(f"{what} must be a known array", "pass NumPy data or a static argument")
-    return np.asarray(x)
+def concrete(x: ArrayLike, what: str, remedy: str) -> np.ndarray:
+    """An argument as NumPy's, where the shape of the result depends on its values; of a tracer the error says so."""
+    try:
+        return np.asarray(x)
+    except TracerArrayConversionError:
+        type_: Any = typeof(x)
+        raise TracerArrayConversionError(
+            f"{what} of a traced value of type {type_.show()}: the shape of the result would depend on its values",
+            remedy,
+        ) from None
 
 
 def put(x: Array, device: Any) -> Array:
@@ -184,12 +191,29 @@ def put(x: Array, device: Any) -> Array:
 # ---------------------------------------------------------------------------- composites
 
 _MAX_ENTRIES = 4096
+_PLAIN = (int, bool, type(None), str)  # equal ones mean the same, as arguments of these functions
 _entries: dict[Any, Callable[..., Any]] = {}
+
+
+_numbers: dict[Any, Array] = {}
+
+
+def _number(x: Any) -> Array:
+    """A Python number as an array, which is kept: making one takes longer than running a small program."""
+    key = (type(x), x or repr(x), current())  # 0.0 and -0.0 are equal, their texts are not
+    found = _numbers.get(key)
+    if found is None:
+        if len(_numbers) >= _MAX_ENTRIES:
+            _numbers.clear()
+        found = _numbers[key] = as_array(x)
+    return found
 
 
 def _is_recorded() -> bool:
     """Whether what runs now becomes part of a Program, so that a program of its own would only add a call."""
     trace: Any = current_trace()
+    if trace is EVAL:
+        return False
     while trace is not None:
         if isinstance(trace, ProgramTrace):
             return True
@@ -220,8 +244,17 @@ def composite(*static: str) -> Callable[[Callable[..., Any]], Callable[..., Any]
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         known, statics = frozenset(names), frozenset(static)
         positional = code.co_argcount
+        # Programs by all arguments but the first, for calls in which the first alone is not static.
+        quick: dict[Any, Callable[..., Any]] = {}
 
         def call(*args: Any, **kwargs: Any) -> Any:
+            if not kwargs and args and isinstance(args[0], Value) and not _is_recorded():
+                try:
+                    compiled = quick.get(args[1:])
+                except TypeError:  # an argument that cannot be hashed, such as another array
+                    compiled = None
+                if compiled is not None:
+                    return compiled(args[0])
             if _is_recorded() or len(args) > positional or not known.issuperset(kwargs):
                 return fun(*args, **kwargs)
             given = dict(zip(names, args, strict=False))
@@ -231,7 +264,11 @@ def composite(*static: str) -> Callable[[Callable[..., Any]], Callable[..., Any]
             fixed = tuple((n, hashable(v)) for n, v in given.items() if n in statics or v is None)
             moving = tuple(n for n in given if n not in statics and given[n] is not None)
             compiled = _compiled(fun, fixed, moving)
-            return compiled(*[given[n] for n in moving])
+            if moving == names[:1] and not kwargs and all(type(x) in _PLAIN for x in args[1:]):
+                if len(quick) >= _MAX_ENTRIES:
+                    quick.clear()
+                quick[args[1:]] = compiled
+            return compiled(*[_number(x) if type(x) in _PYTHON_TYPES else x for x in map(given.get, moving)])
 
         functools.update_wrapper(call, fun)
         if fun.__doc__:  # doctest looks for functions by the module of their globals, which is this one
