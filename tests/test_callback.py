@@ -5,7 +5,13 @@ import pytest
 
 import tilewright as tw
 from tilewright import lax
-from tilewright.core.errors import ArgumentError, DifferentiationError, ExecutionError, TilewrightError, UnsupportedError
+from tilewright.core.errors import (
+    ArgumentError,
+    DifferentiationError,
+    ExecutionError,
+    TilewrightError,
+    UnsupportedError,
+)
 from tilewright.core.types import bfloat16
 
 ROW = tw.ShapeDtypeStruct((3,), np.float32)
