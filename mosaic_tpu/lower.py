@@ -9,26 +9,28 @@ from typing import Any
 
 import numpy as np
 
-from ..core.ir import Program, Var
+from ..core.ir import Program, Var, subprograms
 from ..core.primitives.convert import convert_element_type
 from ..core.primitives.ref import Index, Span
 from ..core.primitives.shape import broadcast_in_dim_p, reshape_to
 from ..core.trace import trace_program
 from ..core.types import ArrayType, MemorySpace, RefType, is_bool
+from ..lang.copies import dma_start_p, dma_wait_p, semaphore_read_p, semaphore_signal_p, semaphore_wait_p
 from ..lang.cost import kernel_cost
 from ..lang.interpret import parallel_axes
 from ..lang.kernel import Block, Kernel, whole_block
 from ..lang.legality import vmem_bytes
-from ..lang.plain import plain
+from ..lang.plain import plain, uses
 from ..lang.target import Target
 from ..lang.verify import map_of
 from .body import Body
 from .module import MosaicModule
 from .refs import Ref
 from .rules import RULES, UNSUPPORTED, memory
-from .text import SMEM, SSA, VMEM, Mem
+from .rules.far import DMA_SEMAPHORE, REGULAR_SEMAPHORE, NotWholeTiles
+from .text import SEMAPHORE, SMEM, SSA, VMEM, Mem
 from .values import Value, physical, stored, wide
-from .windows import Window, finished, held_dtype, indices, margins, prepared, window_of
+from .windows import FAR, Window, finished, held_dtype, indices, margins, prepared, window_of
 
 ID = ArrayType((), np.dtype(np.int32))
 
@@ -49,17 +51,28 @@ def mosaic_module(kernel: Kernel, target: Target) -> MosaicModule:
       DtypeError: a dtype that a TPU's registers do not hold.
       UnsupportedError: an operation without a TPU form.
     """
-    return _Lowering(kernel, target).module()
+    if kernel.cells and _reaches_far(kernel, target):
+        try:
+            return _Lowering(kernel, target, True).module()
+        except NotWholeTiles:
+            pass  # copies that are no whole tiles are plain ones, between VMEM and VMEM
+    return _Lowering(kernel, target, False).module()
+
+
+def _reaches_far(kernel: Kernel, target: Target) -> bool:
+    """Whether a kernel copies by itself, or has too much in far memory to keep it in VMEM."""
+    held = sum(b.array.nbytes for b in kernel.blocks if b.space in FAR)
+    return held > target.block_bytes or uses(kernel.body, COPIES)
 
 
 class _Lowering:
-    def __init__(self, kernel: Kernel, target: Target):
+    def __init__(self, kernel: Kernel, target: Target, far: bool):
         self.given = kernel
-        self.kernel = plain(kernel) if kernel.cells else _idle(kernel)
-        self.target = target
+        self.kernel = kernel if far else plain(kernel) if kernel.cells else _idle(kernel)
+        self.target, self.far = target, far
         self.grid = self.kernel.grid or (1,)
-        self.inputs = [window_of(self.kernel, b, False, target) for b in self.kernel.inputs]
-        self.outputs = [window_of(self.kernel, b, True, target) for b in self.kernel.outputs]
+        self.inputs = [window_of(self.kernel, b, False, target, far) for b in self.kernel.inputs]
+        self.outputs = [window_of(self.kernel, b, True, target, far) for b in self.kernel.outputs]
         self.starts: list[_Start] = []
         self.sources = [*range(len(self.inputs))]  # the kernel's input that each window is of
         self.aliases: list[tuple[int, int]] = []
@@ -75,7 +88,8 @@ class _Lowering:
             block = replace(window.block, name=f"{window.block.name}_start")
             self.inputs.append(replace(window, block=block))
             self.sources.append(i)
-        self.starts.append(_Start(number, o))
+        if window.kind != "far":
+            self.starts.append(_Start(number, o))
         self.aliases.append((len(self.kernel.prefetch) + number, o))
 
     # ------------------------------------------------------------ the module
@@ -162,7 +176,7 @@ class _Lowering:
         ids, words = self._ids(b), self._prefetched()
         ins = [self._window_ref(f"%a{i}", w) for i, w in enumerate(self.inputs)]
         outs = [self._window_ref(f"%o{i}", w) for i, w in enumerate(self.outputs)]
-        scratch = [self._scratch(f"%s{i}", s) for i, s in enumerate(kernel.scratch)]
+        scratch = [self._scratch(f"%s{i}", s, kernel.splits[3] + i) for i, s in enumerate(kernel.scratch)]
         for start in self.starts:
             self._fill_start(b, ids, words, ins[start.source], outs[start.output], self.outputs[start.output])
         seen = [self._enter_placed(b, ids, words, r, w) for r, w in zip(outs, self.outputs, strict=True)]
@@ -260,8 +274,12 @@ class _Lowering:
     def _window_ref(self, name: str, window: Window) -> Ref:
         return Ref(window.block.ref_type, Mem(name, window.bounds, window.element, window.space), window.lead)
 
-    def _scratch(self, name: str, type: RefType) -> Ref:
+    def _scratch(self, name: str, type: RefType, number: int) -> Ref:
         dtype = type.dtype
+        if type.space is MemorySpace.SEMAPHORE and self.far:
+            copies = "dma" in _uses_of(self.kernel.body, self.kernel.body.inputs[number])
+            element = DMA_SEMAPHORE if copies else REGULAR_SEMAPHORE
+            return Ref(type, Mem(name, type.shape, element, SEMAPHORE))
         if type.space in (MemorySpace.SMEM, MemorySpace.SEMAPHORE):
             return Ref(type, Mem(name, type.shape or (1,), _word(dtype), SMEM))
         return Ref(type, Mem(name, physical(type.shape), stored(dtype), VMEM))
@@ -272,7 +290,9 @@ class _Lowering:
             f"#tpu.dimension_semantics<{'parallel' if a in parallel else 'arbitrary'}>" for a in range(len(self.grid))
         )
         params = ", ".join(
-            f"{{transform_indices = @transform_{i}, window_bounds = array<i64: {', '.join(map(str, w.bounds))}>}}"
+            "{}"
+            if w.kind == "far"
+            else f"{{transform_indices = @transform_{i}, window_bounds = array<i64: {', '.join(map(str, w.bounds))}>}}"
             for i, w in enumerate([*self.inputs, *self.outputs])
         )
         bounds = ", ".join(map(str, self.grid))
@@ -289,6 +309,27 @@ def _times(b: Body, x: Value, n: int) -> Value:
 def _word(dtype: Any) -> str:
     """The element type of a dtype in scalar memory."""
     return "i32" if is_bool(dtype) else wide(dtype)
+
+
+COPIES = frozenset({dma_start_p, dma_wait_p, semaphore_signal_p, semaphore_wait_p, semaphore_read_p})
+
+
+def _uses_of(program: Program, var: Any) -> set[str]:
+    """What a Program does with a semaphore: "dma" or "signal"."""
+    found: set[str] = set()
+    for eqn in program.eqns:
+        for at, atom in enumerate(eqn.inputs):
+            if atom is not var:
+                continue
+            if eqn.primitive in COPIES:
+                found.add("dma" if eqn.primitive in (dma_start_p, dma_wait_p) else "signal")
+            for name, inner in subprograms(eqn):
+                place = at - 1 if eqn.primitive.name == "cond" else at
+                if name == "body_program":
+                    place = at - eqn.params["cond_nconsts"]
+                if 0 <= place < len(inner.inputs):
+                    found |= _uses_of(inner, inner.inputs[place])
+    return found
 
 
 def _words(array: Any, type: ArrayType) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..core.types import RefType
-from .text import SMEM, Mem, Shape
+from .text import ANY, SMEM, Mem, Shape
 from .values import physical
 
 
@@ -20,6 +20,10 @@ class Ref:
     @property
     def in_smem(self) -> bool:
         return self.mem.space == SMEM
+
+    @property
+    def is_far(self) -> bool:
+        return self.mem.space == ANY
 
     @property
     def shape(self) -> Shape:

@@ -44,6 +44,11 @@ def type_text(shape: Shape | None, element: str) -> str:
     return element if shape is None else f"vector<{''.join(f'{d}x' for d in shape)}{element}>"
 
 
+def bits_of(element: str) -> int:
+    """The width of an element type."""
+    return 8 if element.startswith("f8") else 16 if element == "bf16" else int(element[1:])
+
+
 def literal(value: Any, element: str) -> str:
     """A number as the text of an attribute of this element type, exact."""
     if element == "i1":

@@ -23,7 +23,7 @@ from ..lang.kernel import EDGE, Block, Kernel
 from ..lang.target import Target
 from ..lang.verify import map_of
 from ..lang.window import gather_blocks, margins, padded
-from .text import SMEM, VMEM
+from .text import ANY, SMEM, VMEM, bits_of
 from .values import physical, stored, wide
 
 FAR = (MemorySpace.ANY, MemorySpace.HBM)
@@ -44,8 +44,8 @@ def held_dtype(dtype: Any, words: bool = False) -> Any:
 class Window:
     """One operand of the call: `array` as the call takes it, and the window of `bounds` that a cell sees.
 
-    `kind` is native, tiled, copied, placed, whole, or empty (one number in place of none). The window's leading
-    `lead` axes have size 1 and are not the block's.
+    `kind` is native, tiled, copied, placed, whole, far (no window: the body copies), or empty (one number in place of
+    none). The window's leading `lead` axes have size 1 and are not the block's.
     """
 
     block: Block
@@ -65,8 +65,7 @@ class Window:
 
 def tile_of(target: Target, dtype: Any) -> tuple[int, int]:
     """The tile of the last two axes of arrays of a dtype, (sublanes, lanes)."""
-    bits = {"bf16": 16, "i16": 16, "i8": 8, "f8E4M3FN": 8, "f8E5M2": 8}.get(stored(dtype), 32)
-    return target.sublanes * 32 // bits, target.lanes
+    return target.sublanes * 32 // bits_of(stored(dtype)), target.lanes
 
 
 def is_native(block: Block, target: Target) -> bool:
@@ -82,13 +81,15 @@ def is_native(block: Block, target: Target) -> bool:
     return not ragged or block.fill is None
 
 
-def window_of(kernel: Kernel, block: Block, output: bool, target: Target) -> Window:
-    """How the call takes an operand."""
+def window_of(kernel: Kernel, block: Block, output: bool, target: Target, far: bool = False) -> Window:
+    """How the call takes an operand; `far`: memory that bodies reach themselves stays in HBM."""
     if block.space is MemorySpace.SMEM and block.index_map is None and not output:
         held = ArrayType(block.array.shape or (1,), held_dtype(block.array.dtype, words=True))
         return Window(block, "whole", held, held.shape, 0, SMEM)
     dtype = held_dtype(block.array.dtype)
     shape = block.array.shape
+    if far and block.space in FAR and block.index_map is None and block.array.size:
+        return Window(block, "far", ArrayType(physical(shape), dtype), physical(shape), 0, ANY)
     if not block.array.size:
         return Window(block, "empty", ArrayType((1, 1), dtype), (1, 1), 0, VMEM)
     if block.index_map is None or (block.sizes == shape and not any(block.element)):
@@ -202,7 +203,7 @@ def _untiled(block: Block, result: Any, window: Window) -> Any:
 def indices(window: Window, ids: Sequence[Any], found: Callable[[], Sequence[Any]], zero: Any) -> list[Any]:
     """The window's index, of the cell's ids and (from `found`) the block's index."""
     rank = len(window.bounds)
-    if window.kind in ("whole", "placed", "empty"):
+    if window.kind in ("whole", "placed", "empty", "far"):
         return [zero] * rank
     if window.kind == "copied":
         return [*(ids[a] for a in window.axes), *[zero] * (rank - window.lead)]

@@ -269,6 +269,75 @@ def test_a_kernel_of_no_cells_gives_its_aliased_operand():
     np.testing.assert_array_equal(got, x)
 
 
+# ---------------------------------------------------------------------------- far memory
+
+ANY = tl.BlockSpec(memory_space=tl.ANY)
+
+
+def sums_of_pieces(x, o, buffers, semaphores):
+    columns = tl.ds(tl.program_id(0) * o.shape[1], o.shape[1])
+
+    def copy(k):
+        return tl.make_async_copy(x.at[k, :, columns], buffers.at[k % 2], semaphores.at[k % 2])
+
+    copy(0).start()
+    for k in range(o.shape[0]):
+        if k + 1 < o.shape[0]:
+            copy(k + 1).start()
+        copy(k).wait()
+        o[k, :] = buffers[k % 2].sum(axis=0)
+
+
+@pytest.mark.parametrize(("columns", "copies"), [(128, True), (32, False)])
+def test_copies_of_whole_tiles_are_the_device_s_own(columns, copies):
+    x = rand(3, 16, 2 * columns)
+    scratch = [tl.VMEM((2, 16, columns), F32), tl.SemaphoreType.DMA((2,))]
+    kernel = kernel_of(sums_of_pieces, ArrayType((3, 2 * columns), F32), x, grid=2, in_specs=[ANY],
+                       out_specs=tl.BlockSpec((3, columns), lambda j: (0, j)), scratch_shapes=scratch)  # fmt: skip
+    text = mosaic_module(kernel, V5E).text
+    assert ("tpu.enqueue_dma" in text) == ("#tpu.memory_space<any>" in text) == copies
+    check_mosaic(kernel, x)
+
+
+def test_rows_at_computed_places_are_copied():
+    def body(i, x, o, done):
+        def step(r, _):
+            tl.async_copy(x.at[tl.ds(i[r], 1), :], o.at[tl.ds(r, 1), :], done).wait()
+            return 0
+
+        lax.fori_loop(0, 5, step, 0)
+
+    places, x = np.array([3, 9, 63, 0, 7], np.int32), rand(64, 256)
+    kernel = kernel_of(body, ArrayType((5, 256), F32), places, x, scratch_shapes=[tl.SemaphoreType.DMA],
+                       in_specs=[tl.BlockSpec(memory_space=tl.SMEM), ANY])  # fmt: skip
+    assert "tpu.wait_dma2" in mosaic_module(kernel, V5E).text
+    check_mosaic(kernel, places, x)
+
+
+@pytest.mark.parametrize("rows", [32, 16384])
+def test_operands_too_large_for_vmem_stay_in_far_memory(rows):
+    def body(x, o):
+        here = tl.ds(tl.program_id(0) * 8, 8)
+        o[here, :] = x[here, :] * 2.0
+
+    shape = ArrayType((rows, 256), F32)
+    kernel = kernel_of(body, shape, np.ones(shape.shape, F32), grid=2, in_specs=[ANY], out_specs=ANY)
+    assert ("#tpu.memory_space<any>" in mosaic_module(kernel, V5E).text) == (rows > 32)
+    if rows == 32:
+        check_mosaic(kernel, rand(rows, 256))
+
+
+def test_semaphores_count():
+    def body(x, o, s):
+        tl.semaphore_signal(s, 3)
+        tl.semaphore_wait(s, 2, decrement=False)
+        tl.semaphore_wait(s, 1)
+        o[...] = x[...] + tl.semaphore_read(s)
+        tl.semaphore_wait(s, 2)
+
+    checked(body, ArrayType((8,), F32), rand(8), scratch_shapes=[tl.SemaphoreType.REGULAR])
+
+
 # ---------------------------------------------------------------------------- golden texts
 
 

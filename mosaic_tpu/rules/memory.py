@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.primitives.access import read_value, write_value
-from ...core.primitives.ref import Index, Span, Take, split_operands
+from ...core.primitives.ref import Index, Span, Take, split_operands, whole
 from ...core.types import ArrayType, is_bool
 from .. import moves
 from ..body import Body, Rule
 from ..refs import Ref
-from ..text import SSA, Mem
+from ..text import SSA, Mem, bits_of
 from ..values import Value, physical, wide
+from . import far
 from .elementwise import RULES as ELEMENTWISE
 from .shape import both, within
 
@@ -59,8 +60,8 @@ def _placed(ref: Ref, axis: int, start: Any, size: int, stride: int, masked: boo
     if isinstance(start, int):
         part.direct = 0 <= start and start + part.reach <= limit
         return part
-    bits = int(ref.mem.element.strip("if").split("E")[0]) if ref.mem.element[0] != "b" else 16
-    tile = (LANES, SUBLANES * 32 // bits)[:2] if axis >= rank - 2 else None
+    bits = bits_of(ref.mem.element)
+    tile = (LANES, SUBLANES * 32 // bits) if axis >= rank - 2 else None
     if size == limit == 1 and not masked:
         part.start = 0
     elif masked or (stride != 1 and axis >= rank - 2):
@@ -165,6 +166,11 @@ def read(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], mask: Value 
     out = ArrayType(out.shape, out.dtype)
     if not out.size:
         return b.known(0, out)
+    if ref.is_far:
+        if mask is not None:
+            raise far.NotWholeTiles
+        held = far.read_far(b, ref, index, dynamic, out)
+        return _read(b, held, whole(out.shape), [], False, out)
     if ref.in_smem:
         found = _read_words(b, ref, index, dynamic, mask is not None, out)
     elif any(type(e) is Take for e in index):
@@ -190,6 +196,13 @@ def _get(b: Body, xs: list[Any], out: ArrayType, index: Index, masked: bool = Fa
 def write(b: Body, ref: Ref, value: Value, index: Index, dynamic: Sequence[Value], mask: Value | None) -> None:
     """Store part of a Ref, where a mask is true."""
     if not value.type.size:
+        return
+    if ref.is_far:
+        if mask is not None:
+            raise far.NotWholeTiles
+        held, done = far.near(b, ref, ArrayType(value.shape, value.dtype))
+        write(b, held, value, whole(value.shape), [], None)
+        far.write_far(b, ref, index, dynamic, held, done)
         return
     if ref.in_smem:
         _write_words(b, ref, value, index, dynamic, mask)

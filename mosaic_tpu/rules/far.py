@@ -1,0 +1,185 @@
+"""Far memory, asynchronous copies and semaphores.
+
+A Ref in far memory (HBM) is reached by copies alone. A copy moves whole tiles: along the last axis it starts at a
+multiple of the lanes and ends at another or at the end, along the one before it starts at a multiple of the sublanes
+(or is one row of 32-bit numbers). `NotWholeTiles` says that an access is none such; the kernel is then lowered with its
+operands in VMEM and plain copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...core.primitives.ref import Index, Span, Take, access_shape
+from ...core.types import ArrayType, MemorySpace, RefType
+from ...lang.copies import parts_of
+from ..body import Body, Rule
+from ..refs import Ref
+from ..text import SEMAPHORE, SSA, VMEM, Mem, bits_of
+from ..values import Value, physical
+
+
+class NotWholeTiles(Exception):
+    """An access that no copy can make."""
+
+
+DMA_SEMAPHORE, REGULAR_SEMAPHORE = "!tpu.dma_semaphore", "!tpu.semaphore"
+
+
+def part(b: Body, ref: Ref, index: Index, dynamic: Sequence[Any]) -> Mem:
+    """The memref of part of a Ref, in the physical shape of the access."""
+    given = iter(dynamic)
+    rank = len(ref.shape)
+    lead = rank - len(index)
+    starts: list[Any] = [0] * (ref.lead + lead)
+    sizes = [1] * (ref.lead + lead)
+    for axis, entry in enumerate(index):
+        if type(entry) is Take or getattr(entry, "stride", 1) != 1:
+            raise NotWholeTiles
+        start = next(given) if entry.start is None else entry.start  # type: ignore[union-attr]
+        size = entry.size if type(entry) is Span else 1
+        if type(entry) is not Span and lead + axis >= rank - 2:
+            raise NotWholeTiles
+        starts.append(_whole_tiles(b, ref, lead + axis, start, size))
+        sizes.append(size)
+    shape = physical(access_shape(index))
+    if ref.in_smem:
+        raise NotWholeTiles
+    sliced = ref.mem
+    if tuple(sizes) != ref.mem.shape:
+        places = [b.int_constant(s) if isinstance(s, int) else s for s in starts]
+        sliced = _slice(b, sliced, places, tuple(sizes))
+    return sliced if sliced.shape == shape else _squeeze(b, sliced, shape)
+
+
+def _whole_tiles(b: Body, ref: Ref, axis: int, start: Any, size: int) -> Any:
+    """A start that copies take; as an i32 where it is computed."""
+    rank, limit = len(ref.shape), ref.shape[axis]
+    known: Any = start if isinstance(start, int) else start.known
+    word: Any = int(known) if known is not None else b.scalar(start)
+    if axis < rank - 2 or (size == limit and known is not None):
+        return word
+    bits = bits_of(ref.mem.element)
+    tile = b.target.lanes if axis == rank - 1 else b.target.sublanes * 32 // bits
+    aligned = (int(known) if known is not None else start.multiple) % tile == 0
+    if axis == rank - 1:
+        if not aligned or (size % tile and (known is None or int(known) + size != limit)):
+            raise NotWholeTiles
+    elif not aligned:
+        if size != 1 or bits != 32:
+            raise NotWholeTiles
+        return word
+    if isinstance(word, int):
+        return word
+    return b.w.op("tpu.assume_multiple", [word], None, "i32", f"multiple = {tile} : i32")
+
+
+def _slice(b: Body, mem: Mem, starts: Sequence[SSA], sizes: tuple[int, ...]) -> Mem:
+    out = Mem(b.w.fresh(), sizes, mem.element, mem.space)
+    operands = ", ".join([mem.name, *(s.name for s in starts)])
+    types = ", ".join([mem.type, *("i32" for _ in starts)])
+    segments = f"operandSegmentSizes = array<i32: 1, {len(starts)}, 0>"
+    b.w.lines.append(f'{out.name} = "tpu.memref_slice"({operands}) <{{{segments}}}> : ({types}) -> {out.type}')
+    return out
+
+
+def _squeeze(b: Body, mem: Mem, shape: tuple[int, ...]) -> Mem:
+    out = Mem(b.w.fresh(), shape, mem.element, mem.space)
+    b.w.lines.append(f'{out.name} = "tpu.memref_squeeze"({mem.name}) : ({mem.type}) -> {out.type}')
+    return out
+
+
+# ---------------------------------------------------------------------------- copies
+
+
+def semaphore(b: Body, ref: Ref, index: Index, dynamic: Sequence[Any]) -> Mem:
+    """One semaphore of an array of them."""
+    if not index:
+        return ref.mem
+    given = iter(dynamic)
+    starts = []
+    for entry in index:
+        start = next(given) if entry.start is None else entry.start  # type: ignore[union-attr]
+        starts.append(b.int_constant(start) if isinstance(start, int) else b.scalar(start))
+    ones = (1,) * len(starts)
+    return _squeeze(b, _slice(b, ref.mem, starts, ones), ())
+
+
+def start_copy(b: Body, source: Mem, target: Mem, done: Mem) -> None:
+    segments = "operandSegmentSizes = array<i32: 1, 0, 1, 1, 0, 0, 0>, priority = 0 : i32, strict_ordering = false"
+    b.w.ops("tpu.enqueue_dma", [source, target, done], [], segments)
+
+
+def wait_copy(b: Body, source: Mem, target: Mem, done: Mem) -> None:
+    segments = "operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>, strict_ordering = false"
+    b.w.ops("tpu.wait_dma2", [done, source, target], [], segments)
+
+
+def _copy(act: Any) -> Rule:
+    def rule(b: Body, xs: list[Any], outs: Sequence[Any], *, src: Index, dst: Index, sem: Index,
+             add: bool) -> list[Any]:  # fmt: skip
+        (source, source_at), (target, target_at), (done, done_at) = parts_of(xs, src, dst, sem)
+        if add or done.mem.element != DMA_SEMAPHORE:
+            raise NotWholeTiles
+        act(b, part(b, source, src, source_at), part(b, target, dst, target_at), semaphore(b, done, sem, done_at))
+        return []
+
+    return rule
+
+
+def read_far(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], out: ArrayType) -> Ref:
+    """A copy of part of a Ref of far memory, in VMEM of its own."""
+    held, done = near(b, ref, out)
+    source = part(b, ref, index, dynamic)
+    start_copy(b, source, held.mem, done)
+    wait_copy(b, source, held.mem, done)
+    return held
+
+
+def write_far(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], held: Ref, done: Mem) -> None:
+    """Part of a Ref of far memory made what VMEM holds."""
+    target = part(b, ref, index, dynamic)
+    start_copy(b, held.mem, target, done)
+    wait_copy(b, held.mem, target, done)
+
+
+def near(b: Body, ref: Ref, type: ArrayType) -> tuple[Ref, Mem]:
+    """VMEM for what is copied, and the semaphore of the copy."""
+    mem = b.scratch(physical(type.shape), ref.mem.element, VMEM)
+    return Ref(RefType(type, MemorySpace.VMEM), mem), b.scratch((), DMA_SEMAPHORE, SEMAPHORE)
+
+
+# ---------------------------------------------------------------------------- semaphores
+
+
+def _signal(b: Body, xs: list[Any], outs: Sequence[Any], *, index: Index) -> list[Any]:
+    ref, value, *dynamic = xs
+    b.w.ops("tpu.sem_signal", [semaphore(b, ref, index, dynamic), b.scalar(value)], [],
+            "operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>")  # fmt: skip
+    return []
+
+
+def _wait(b: Body, xs: list[Any], outs: Sequence[Any], *, index: Index, decrement: bool) -> list[Any]:
+    ref, value, *dynamic = xs
+    at = semaphore(b, ref, index, dynamic)
+    b.w.ops("tpu.sem_wait", [at, b.scalar(value)], [])
+    if not decrement:
+        b.w.ops("tpu.sem_signal", [at, b.scalar(value)], [], "operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>")
+    return []
+
+
+def _read(b: Body, xs: list[Any], out: ArrayType, *, index: Index) -> Value:
+    ref, *dynamic = xs
+    word = b.w.op("tpu.sem_read", [semaphore(b, ref, index, dynamic)], None, "i32")
+    return Value(ArrayType((), out.dtype), scalar=word)
+
+
+def _undefine(b: Body, xs: list[Any], outs: Sequence[Any], *, zero: bool) -> list[Any]:
+    return []  # what memory holds is undefined as it is; semaphores are left at zero
+
+
+RULES: dict[str, Rule] = {
+    "dma_start": _copy(start_copy), "dma_wait": _copy(wait_copy), "semaphore_signal": _signal,
+    "semaphore_wait": _wait, "semaphore_read": _read, "undefine": _undefine,
+}  # fmt: skip
