@@ -54,7 +54,7 @@ class Found:
 
 def matmul(target: str) -> Any:
     template = TEMPLATES[dot_general_p]
-    args = struct(2048, 2048, dtype="bfloat16"), struct(2048, 2048, dtype="bfloat16")
+    args = struct(4096, 4096, dtype="bfloat16"), struct(4096, 4096, dtype="bfloat16")
     return lambda x, y: template(x, y, target=target, **MATMUL), args
 
 
@@ -74,7 +74,7 @@ def cross_entropy(target: str) -> Any:
 
 
 CASES = (
-    Case("matmul, bf16, 2048^3", 1.3, matmul),
+    Case("matmul, bf16, 4096^3", 1.3, matmul),
     Case("attention, bf16, 2048 tokens, 2 heads of 128", 2.0, attention),
     Case("layer norm, f32, 4096 x 2048", 2.0, layer_norm),
     Case("cross entropy, f32, 1024 x 8192", 2.0, cross_entropy),
