@@ -44,9 +44,7 @@ def _cast(p: Printer, pointers: Value, dtype: Any) -> Value:
     return p.op(f"tt.bitcast {pointers.name} : {pointers.type} -> {out}", pointers.shape, dtype, True)
 
 
-def atomic_rmw(
-    p: Printer, kind: str, pointers: Value, value: Value, mask: Value | None, wanted: bool
-) -> Value:
+def atomic_rmw(p: Printer, kind: str, pointers: Value, value: Value, mask: Value | None, wanted: bool) -> Value:
     """Combine memory with a value; gives what was there before."""
     dtype = value.dtype
     if kind == "add" and is_float(dtype):
@@ -66,9 +64,7 @@ def atomic_rmw(
     return _rmw(p, _INTEGER[kind], pointers, value, mask, wanted)
 
 
-def _float_extremum(
-    p: Printer, kind: str, pointers: Value, value: Value, mask: Value | None, wanted: bool
-) -> Value:
+def _float_extremum(p: Printer, kind: str, pointers: Value, value: Value, mask: Value | None, wanted: bool) -> Value:
     bits = np.dtype(f"int{8 * value.dtype.itemsize}")
     pointers, number = _cast(p, pointers, bits), bitcast(p, value, bits)
     negative = compare(p, "lt", number, p.constant(0, bits))

@@ -96,8 +96,7 @@ def _window(primitive: Primitive, identity: Callable[[Any], Any]) -> Callable[..
         fill = np.asarray(identity(dtype_of(x))).astype(dtype_of(x))[()]
         if 0 in (*places, *window_dimensions):
             return convert_element_type(broadcast_in_dim(fill, places, ()), dtype)
-        parts = _slices(
-            x, fill, places, window_dimensions, window_strides, padding, base_dilation, window_dilation)
+        parts = _slices(x, fill, places, window_dimensions, window_strides, padding, base_dilation, window_dilation)
         total = parts[0]
         for part in parts[1:]:
             total = primitive.bind(total, part)
@@ -163,7 +162,8 @@ def _conv(lhs: Any, rhs: Any, *, window_strides: Any, padding: Any, lhs_dilation
                 part = reshape(part, (batch, groups, ins, *places))
                 numbers = (((2,), (2,)), ((0,), (1,)))
             found = dot_general_p.bind(
-                point, part, dimension_numbers=numbers, precision=precision, preferred_element_type=inner)
+                point, part, dimension_numbers=numbers, precision=precision, preferred_element_type=inner
+            )
             total = add_p.bind(total, found)
     total = transpose(total, (2, 0, 1, *range(3, 3 + space)))
     total = reshape(total, (rows, outs, *places))

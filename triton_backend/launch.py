@@ -47,7 +47,8 @@ class Launch:
             if self.grouped:
                 return number, _grouped(p, number, *sizes)
             return number, split_index(p, number, sizes)
-        ids: list[Int] = [_program(p, axis) for axis in "xyz"[: len(sizes)]][::-1]
+        inner_first: list[Int] = [_program(p, axis) for axis in "xyz"[: len(sizes)]]
+        ids = inner_first[::-1]
         return join_index(p, ids, sizes), ids
 
 
@@ -82,9 +83,8 @@ def launch_of(plan: Plan) -> Launch:
     grouped = _is_product(plan)
     reverse = sizes[::-1]
     flat = grouped or len(sizes) > 3 or any(n > most for n, most in zip(reverse, MOST, strict=False))
-    grid = (plan.programs, 1, 1) if flat else (*reverse, 1, 1, 1)[:3]
-    if not k.cells:
-        grid = (1, 1, 1)
+    x, y, z = (*([plan.programs] if flat or not k.cells else reverse), 1, 1, 1)[:3]
+    grid = (max(x, 1), max(y, 1), max(z, 1))
     scratch = [
         ArrayType((plan.programs, *s.shape), s.dtype)
         for s, home in zip(k.scratch, plan.scratch_homes, strict=True) if home is None

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core.errors import ArgumentError, Source, UnsupportedError
 from ..core.ir import Eqn, Literal, Program, Var
-from ..core.primitives.ref import Span
+from ..core.primitives.ref import Span, whole
 from ..core.trace import trace_program
 from ..core.types import BOOL, INT32, ArrayType, RefType
 from ..lang.affine import Affine
@@ -44,7 +44,8 @@ class Lowering:
     def unsupported(self, name: str) -> UnsupportedError:
         reason = UNSUPPORTED.get(name, "Triton has no such operation, and it is not made of others that it has")
         return UnsupportedError(
-            f"kernel {self.kernel.name}: {name} cannot run in a GPU kernel: {reason}", "move it out of the kernel")
+            f"kernel {self.kernel.name}: {name} cannot run in a GPU kernel: {reason}", "move it out of the kernel"
+        )
 
     def check_dtype(self, type_: Any, source: Source | None = None) -> None:
         name = str(getattr(type_, "dtype", None))
@@ -229,8 +230,8 @@ class Nest(Lowering):
             def body(i: Value, *state: Value) -> list[Value]:
                 for register, value in zip(registers, state, strict=True):
                     register.value = value
-                for traffic in set(map(id, self.traffic.values())):
-                    self._recur(traffic)
+                for traffic in self.traffic.values():
+                    traffic.again()
                 self.ids[axis] = i
                 self.run(level + 1)
                 return [r.value for r in registers]
@@ -241,13 +242,8 @@ class Nest(Lowering):
         ending()
         self.live = [(home, r) for home, r in self.live if home != level]
 
-    def _recur(self, key: int) -> None:
-        traffic = next(t for t in self.traffic.values() if id(t) == key)
-        if traffic.recurring:
-            traffic.recent[:] = [(True, None, ())]
-
     def begin(self, level: int) -> Callable[[], None]:
-        """Make the registers that live around loop `level`, and load what stays the same in it; gives what ends them."""
+        """Make the registers that live around loop `level`, load what stays the same in it; gives what ends them."""
         k, plan_, p = self.kernel, self.plan, self.p
         _, first_in, first_out, first_scratch, _ = k.splits
         refs = k.body.inputs
@@ -259,7 +255,7 @@ class Nest(Lowering):
             register = self.register(refs[first_out + n], ArrayType(block.shape, block.array.dtype), level)
             if any(o == n for _, o in k.aliases):
                 memory = Memory(window, Traffic(False))
-                register.value = memory.read(p, _whole(block.shape), ())
+                register.value = memory.read(p, whole(block.shape), ())
             stores.append((register, window))
         for n, type_ in enumerate(k.scratch):
             if plan_.scratch_homes[n] == level:
@@ -267,11 +263,11 @@ class Nest(Lowering):
         for n, block in enumerate(k.inputs):
             if plan_.ahead[n] == level:
                 self.refs[refs[first_in + n]] = memory = self.input(n)
-                memory.held = memory.read(p, _whole(block.shape), ())
+                memory.held = memory.read(p, whole(block.shape), ())
 
         def end() -> None:
             for register, window in stores:
-                pointers, exist = window.locate(p, places_of(p, _whole(register.array.shape), ()))
+                pointers, exist = window.locate(p, places_of(p, whole(register.array.shape), ()))
                 if 0 not in register.array.shape:
                     store(p, pointers, register.value, exist)
 
@@ -317,12 +313,6 @@ class Nest(Lowering):
         return Window(base, array, [self.program, *[0] * (n - 1)], tuple(range(1, n)), (True,) * n)
 
 
-def _whole(shape: Sequence[int]) -> Any:
-    from ..core.primitives.ref import whole
-
-    return whole(tuple(shape))
-
-
 def _recurs(found: Sequence[Access]) -> bool:
     """Whether what one turn of a loop stores another may touch: it is read, or stored to at overlapping places."""
     stored = [a for a in found if a.writes]
@@ -348,4 +338,3 @@ def lower_kernel(kernel: Kernel, target: Target, **overrides: Any) -> TritonModu
     return TritonModule(
         name, text, launch.grid, warps, stages, launch.in_types, launch.out_types, launch.aliases, launch.prepare,
         launch.finish)  # fmt: skip
-

@@ -263,4 +263,3 @@ def _copied(kernel: Kernel, used: dict[Var, list[Access]], homes: tuple[int | No
 
 def _after(read: Access, write: Access) -> bool:
     return read.number > write.number or (read.loop is not None and read.loop == write.loop)
-

@@ -108,6 +108,11 @@ class Traffic:
     recurring: bool = True
     recent: list[tuple[bool, Index | None, tuple[Value, ...]]] = field(default_factory=list)
 
+    def again(self) -> None:
+        """At the start of a loop's body, its end may be what comes before."""
+        if self.recurring:
+            self.recent[:] = [(True, None, ())]
+
     def note(self, p: Printer, store: bool, index: Index | None, dynamic: Sequence[Value]) -> None:
         one = (store, index, tuple(dynamic))
         if any((store or was[0]) and _meet(one, was) for was in self.recent):
@@ -127,14 +132,15 @@ def _meet(one: Any, other: Any) -> bool:
     return not any(_apart(e, f) for e, f in zip(a, b, strict=True))
 
 
-def _apart(a: Any, b: Any) -> bool:
+def _apart(a: Point | Span | Take, b: Point | Span | Take) -> bool:
     """Whether two entries of an index are known to have no position in common."""
-    if type(a) is Take or type(b) is Take or a.start is None or b.start is None:
+    if isinstance(a, Take) or isinstance(b, Take) or a.start is None or b.start is None:
         return False
-    one, other = (
-        set(range(e.start, e.start + e.size * e.stride, e.stride)) if type(e) is Span else {e.start} for e in (a, b)
-    )
-    return not one & other
+    return not _positions(a, a.start) & _positions(b, b.start)
+
+
+def _positions(entry: Point | Span, start: int) -> set[int]:
+    return {start} if isinstance(entry, Point) else set(range(start, start + entry.size * entry.stride, entry.stride))
 
 
 @dataclass(eq=False)
@@ -157,8 +163,9 @@ class Memory:
         self.traffic.note(p, False, index, dynamic)
         pointers, exist = self.window.locate(p, places_of(p, index, dynamic))
         fill = 0 if self.window.fill is None or self.window.fill is EDGE else self.window.fill
-        if mask is None or exist is None and other is None:
-            return _load(p, pointers, self.dtype, both(p, exist, mask), p.constant(fill if mask is None else 0, self.dtype))
+        if mask is None or (exist is None and other is None):
+            fill = fill if mask is None else 0
+            return _load(p, pointers, self.dtype, both(p, exist, mask), p.constant(fill, self.dtype))
         found = _load(p, pointers, self.dtype, both(p, exist, mask), p.constant(fill, self.dtype))
         return select(p, mask, found, p.constant(0, self.dtype) if other is None else other)
 

@@ -107,8 +107,8 @@ class Printer:
         """An operation all of whose operands are of one type, which it names; by default the result's too."""
         first = operands[0]
         names = ", ".join(o.name for o in operands)
-        return self.op(
-            f"{name} {names}{attributes} : {first.type}", first.shape, first.dtype if dtype is None else dtype)  # fmt: skip
+        text = f"{name} {names}{attributes} : {first.type}"
+        return self.op(text, first.shape, first.dtype if dtype is None else dtype)
 
     # ------------------------------------------------------------ what depends on nothing
 
@@ -265,4 +265,3 @@ def identifier(name: str) -> str:
     """A name as MLIR and PTX take it."""
     text = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)
     return text if text and not text[0].isdigit() else f"k_{text}"
-

@@ -1,4 +1,4 @@
-"""`RULES`: how each primitive that may stand in a body is printed; `UNSUPPORTED`: what no GPU program can do, and why."""
+"""`RULES`: how each primitive that may stand in a body is printed; `UNSUPPORTED`: what no GPU program can do."""
 
 from __future__ import annotations
 

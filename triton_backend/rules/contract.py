@@ -1,4 +1,4 @@
-"""`dot_general` on the matrix units: `tt.dot` of operands brought to (batch, free, contracted), padded to its least size.
+"""`dot_general` on the matrix units: `tt.dot` of operands as (batch, free, contracted), padded to its least size.
 
 Products that have no matrix unit (a vector on one side, 64-bit integers) are multiplications and a sum.
 """
@@ -122,7 +122,8 @@ def _dot(e: Any, a: Value, b: Value, precision: Any) -> Value:
     zero = p.constant(0, kind, shape)
     precise = f", inputPrecision = {name}" if (name := _input_precision(e, a.dtype, precision)) else ""
     found = p.op(
-        f"tt.dot {a.name}, {b.name}, {zero.name}{precise} : {a.type} * {b.type} -> {spell(shape, kind)}", shape, kind)
+        f"tt.dot {a.name}, {b.name}, {zero.name}{precise} : {a.type} * {b.type} -> {spell(shape, kind)}", shape, kind
+    )
     for axis, count in ((last - 1, m), (last, n)):  # the first rows and columns, where an axis was repeated
         while found.padded[axis] > power(count):
             found = halves(p, found, axis)[0]

@@ -91,13 +91,6 @@ def _cond(e: Any, operands: Sequence[Any], outs: Sequence[Any], branches: Sequen
 # ---------------------------------------------------------------------------- loops
 
 
-def enter(memories: Sequence[Memory]) -> None:
-    """At the start of a loop's body, its end may be what comes before."""
-    for m in memories:
-        if m.traffic.recurring:
-            m.traffic.recent[:] = [(True, None, ())]
-
-
 def _while(
     e: Any, operands: Sequence[Any], outs: Sequence[Any], cond_program: Program, body_program: Program,
     cond_nconsts: int, body_nconsts: int,
@@ -110,7 +103,8 @@ def _while(
     memories = _memories(operands)
 
     def test(*state: Value) -> tuple[Value, list[Value]]:
-        enter(memories)
+        for m in memories:
+            m.traffic.again()
         _restore(registers, state[len(carry) :])
         (going,) = e.inline(cond_program, [*tests, *state[: len(carry)]])
         return going, [*state[: len(carry)], *_carried(registers)]
@@ -150,7 +144,8 @@ def _scan(
     stacks = [p.constant(0, o.dtype, o.shape) for o in outs[num_carry:]]
 
     def body(i: Value, *state: Value) -> list[Value]:
-        enter(memories)
+        for m in memories:
+            m.traffic.again()
         i = as_value(p, sub(p, length - 1, i)) if reverse else i
         _restore(registers, state[len(outs) :])
         results = e.inline(program, [*consts, *state[:num_carry], *(_item(e, x, i) for x in xs)])

@@ -326,7 +326,8 @@ def _bitcast(e: Any, operands: Sequence[Value], out: ArrayType, new_dtype: Any) 
     parts, amount = common(p, convert(p, bitcast(p, x, narrower), wider), amount)
     moved = p.same("arith.shli", parts, amount)
     (found,) = p.combine(
-        "tt.reduce", [moved], out.shape, f"axis = {len(shape) - 1} : i32", lambda a, b: [p.same("arith.ori", a, b)])
+        "tt.reduce", [moved], out.shape, f"axis = {len(shape) - 1} : i32", lambda a, b: [p.same("arith.ori", a, b)]
+    )
     return bitcast(p, found, new_dtype)
 
 

@@ -106,7 +106,8 @@ def _gather(e: Any, operands: Sequence[Value], out: ArrayType, dimension_numbers
     if 0 in out.shape:
         return p.constant(0, x.dtype, out.shape)
     places, inside = _window(
-        e, _int32(e, indices), x.shape, all_lanes(p, out.shape), dimension_numbers, slice_sizes, out.shape, True)
+        e, _int32(e, indices), x.shape, all_lanes(p, out.shape), dimension_numbers, slice_sizes, out.shape, True
+    )
     if 0 in x.shape:
         found = p.constant(0, x.dtype, out.shape)
     else:

@@ -124,8 +124,10 @@ def _concatenate(e: Any, operands: Sequence[Value], out: ArrayType, dimension: i
 def _joined(e: Any, parts: list[Value], out: ArrayType, axis: int) -> Value:
     """Pairs of equal power-of-two parts are interleaved by `tt.join`; otherwise each element chooses its part."""
     p = e.p
-    while len(parts) > 1 and all(x.shape[axis] == x.padded[axis] == parts[0].shape[axis] for x in parts[:-1]) and (
-        parts[-1].padded == parts[0].padded and len(parts) == power(len(parts))
+    while (
+        len(parts) > 1
+        and all(x.shape[axis] == x.padded[axis] == parts[0].shape[axis] for x in parts[:-1])
+        and (parts[-1].padded == parts[0].padded and len(parts) == power(len(parts)))
     ):
         parts = [joined(p, a, b, axis) for a, b in zip(parts[::2], parts[1::2], strict=True)]
     found, start = None, 0
