@@ -36,6 +36,10 @@ unit: $(VENV)/.installed-$(TEST_EXTRAS)
 test-targets: $(VENV)/.installed-test,cuda,tpu
 	$(VENV)/bin/python -m pytest $(PYTEST_ARGS) -m targets
 
+# On a machine with a GPU: numerics on the device. Without one every test skips itself.
+test-gpu: $(VENV)/.installed-test,cuda
+	$(VENV)/bin/python -m pytest $(PYTEST_ARGS) -n 0 -m device
+
 # The peer is installed beside this package, in an environment of its own.
 bench: $(BENCH_VENV)/.installed-bench
 	$(BENCH_VENV)/bin/python -m benchmarks.harness spine $(BENCH_ARGS)

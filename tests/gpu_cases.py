@@ -1,4 +1,4 @@
-"""Kernels that are compiled for GPUs in the tests, by name: the corpus, and the templates of the standard operations."""
+"""Kernels that are compiled for GPUs in the tests, by name: the corpus, and templates of the standard operations."""
 
 from __future__ import annotations
 

@@ -1,18 +1,23 @@
 """Launches on arrays of other libraries, with a driver that walks kernels on host memory in place of a GPU's."""
 
+import contextlib
+import sys
 import types
 
 import numpy as np
 import pytest
 
 import tilewright as tw
+from tests import torch_stand_in
 from tests.corpus import flash_attention, in_place, saxpy, softmax
-from tests.host_gpu import CudaArray, HostDriver, read
+from tests.host_gpu import CudaArray, HostDriver, aligned, read
 from tilewright import lang as tl
 from tilewright import nn
 from tilewright import numpy as tnp
 from tilewright.interop import arrays, driver, launch
-from tilewright.triton_backend import compiled_kernel
+from tilewright.interop import cupy as tcp
+from tilewright.interop import torch as tt
+from tilewright.triton_backend import compiled_kernel, compiler
 
 RNG = np.random.default_rng(0)
 
@@ -24,6 +29,8 @@ def floats(*shape):
 @pytest.fixture
 def gpu(monkeypatch):
     """A GPU of compute capability 9.0 whose memory is the host's."""
+    if compiler.installed() is None:
+        pytest.skip("needs tilewright[cuda]")
     found = HostDriver()
 
     def recorded(kernel, machine):
@@ -169,6 +176,145 @@ def test_what_is_no_launch_is_named(gpu):
         arrays.call(kernel)(x)
     with pytest.raises(tw.errors.ArgumentError, match="donate"):
         arrays.call(lambda x: x + 1, donate=3)(x)
+
+
+# ------------------------------------------------------------------------------------------------ torch and CuPy
+
+
+@pytest.fixture
+def torch(gpu, monkeypatch):
+    found = torch_stand_in.module()
+    monkeypatch.setitem(sys.modules, "torch", found)
+    monkeypatch.setattr(tt, "_LIBRARY", tt.TorchLibrary())
+    tt._autograd.cache_clear()
+    yield found
+    tt._autograd.cache_clear()
+
+
+def tensors(torch, *arrays, requires_grad=False):
+    return [torch.Tensor(a, requires_grad) for a in arrays]
+
+
+def softmax_of_product(x, w):
+    return nn.softmax(x @ w)
+
+
+def by_numpy(x, w, ct):
+    """The function above and its derivative."""
+    e = np.exp(x @ w - (x @ w).max(-1, keepdims=True))
+    y = e / e.sum(-1, keepdims=True)
+    g = y * (ct - (ct * y).sum(-1, keepdims=True))
+    return y, g @ w.T, x.T @ g
+
+
+def test_torch_runs_on_its_stream_and_its_autograd_takes_our_derivative(gpu, torch):
+    x, w, ct = floats(8, 16), floats(16, 4), floats(8, 4)
+    y, dx, dw = by_numpy(x, w, ct)
+    call = tt.call(softmax_of_product)
+    plain = call(*tensors(torch, x, w))
+    np.testing.assert_allclose(plain.array, y, rtol=1e-2, atol=2e-3)
+    assert not plain.requires_grad and {entry[-1] for entry in gpu.asked("launch")} == {5}
+    a, b = tensors(torch, x, w, requires_grad=True)
+    got = call(a, b)
+    np.testing.assert_allclose(got.array, y, rtol=1e-2, atol=2e-3)
+    got.backward(torch.Tensor(ct))
+    np.testing.assert_allclose(a.grad.array, dx, rtol=1e-2, atol=1e-2)
+    np.testing.assert_allclose(b.grad.array, dw, rtol=1e-2, atol=1e-2)
+
+
+def test_outputs_that_do_not_move_have_no_gradient(torch):
+    (x,) = tensors(torch, floats(5, 7), requires_grad=True)
+    largest, where = tt.call(lambda x, scale: (tnp.max(x, 1) * scale, tnp.argmax(x, 1)))(x, 3.0)
+    assert largest.requires_grad and not where.requires_grad
+    np.testing.assert_array_equal(where.array, x.array.argmax(1))
+    largest.backward(torch.Tensor(np.ones(5, np.float32)))
+    np.testing.assert_allclose(x.grad.array.sum(1), 3.0)
+
+
+def test_a_custom_operator_has_shapes_and_a_derivative(torch):
+    x, w, ct = floats(8, 16), floats(16, 4), floats(8, 4)
+    y, dx, dw = by_numpy(x, w, ct)
+    call = tt.call(softmax_of_product)
+    operators = call.operators
+    assert operators.plain.name.startswith("tilewright::softmax_of_product_")
+    operands = tensors(torch, x, w)
+    (fake,) = operators.plain.fake(operands)
+    assert fake.shape == (8, 4) and fake.dtype == "torch.float32"
+    torch.compiler.is_compiling = lambda: True
+    np.testing.assert_allclose(call(*operands).array, y, rtol=1e-2, atol=2e-3)
+    results = operators.forward(operands, [True, False])
+    shapes = [r.shape for r in operators.forward.fake(operands, [True, False])]
+    assert shapes == [r.shape for r in results]
+    context = torch_stand_in.Context()
+    operators.forward.setup(context, (operands, [True, False]), results)
+    cotangents = [torch.Tensor(ct), *[None] * (len(results) - 1)]
+    (got, nothing), _ = operators.forward.derivative(context, cotangents)
+    assert nothing is None
+    np.testing.assert_allclose(got.array, dx, rtol=1e-2, atol=1e-2)
+    closed = tt.call(lambda x: x + tnp.asarray(w))
+    with pytest.raises(tw.errors.UnsupportedError, match="closes over arrays"):
+        closed(torch.Tensor(w))
+
+
+def test_what_is_wrong_with_a_tensor_is_named(torch):
+    x = floats(8, 8)
+    call = tt.call(lambda x: x + 1)
+    shifted = np.frombuffer(bytearray(4 * 65), np.float32)[1:].reshape(8, 8)
+    wrong = {
+        tw.errors.HostArrayError: torch.Tensor(x, index=None),
+        tw.errors.StridesError: torch.Tensor(aligned(x).T),
+        tw.errors.AlignmentError: torch.Tensor(shifted),
+        tw.errors.DtypeError: torch.Tensor(x.astype("complex128")),
+        tw.errors.ArgumentTypeError: "eight",
+    }
+    for error, given in wrong.items():
+        with pytest.raises(error):
+            call(given)
+    freed = torch.Tensor(x)
+    freed.data_ptr = lambda: 0
+    with pytest.raises(tw.errors.FreedArrayError):
+        call(freed)
+
+
+def test_torch_and_cupy_that_are_missing_are_named(gpu, monkeypatch):
+    for library in ("torch", "cupy"):
+        monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.setattr(tt, "_LIBRARY", type("Absent", (tt.TorchLibrary,), {"installed": False})())
+    with pytest.raises(tw.errors.VersionError, match="pip install torch"):
+        tt.call(lambda x: x)(1.0)
+    with pytest.raises(tw.errors.VersionError, match="pip install cupy"):
+        tcp.call(lambda x: x)(CudaArray(floats(4)))
+
+
+class CupyArray:
+    """CuPy's array, over host memory."""
+
+    def __init__(self, array):
+        self.array = array if array.base is not None else aligned(array)
+        self.shape, self.strides, self.dtype = self.array.shape, self.array.strides, self.array.dtype
+        self.data, self.device = types.SimpleNamespace(ptr=self.array.ctypes.data), types.SimpleNamespace(id=0)
+
+    def reshape(self, shape):
+        return CupyArray(self.array.reshape(shape))
+
+
+def test_cupy_runs_on_its_stream(gpu, monkeypatch):
+    cupy = types.ModuleType("cupy")
+    cupy.ndarray = CupyArray
+    cupy.empty = lambda shape, dtype: CupyArray(np.zeros(shape, dtype))
+    cupy.cuda = types.SimpleNamespace(Device=lambda device: contextlib.nullcontext(),
+                                      get_current_stream=lambda: types.SimpleNamespace(ptr=9))  # fmt: skip
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    x = floats(6, 10)
+    got, flat = tcp.call(lambda x: (x * 2, x.reshape(-1)))(CupyArray(x))
+    assert isinstance(got, CupyArray)
+    np.testing.assert_allclose(got.array, x * 2)
+    np.testing.assert_array_equal(flat.array, x.reshape(-1))
+    assert gpu.asked("launch")[0][-1] == 9
+    with pytest.raises(tw.errors.StridesError):
+        tcp.call(lambda x: x + 1)(CupyArray(aligned(x).T))
+    with pytest.raises(tw.errors.HostArrayError):
+        tcp.call(lambda x: x + 1)(x)
 
 
 # ------------------------------------------------------------------------------------------------ the driver

@@ -44,6 +44,7 @@ def built(label, kernel, target):
     assert compiled.binary[:4] == b"\x7fELF"
     assert found.fast_bytes <= found.fast_limit == machine.fast_bytes
     assert 0 < found.registers <= (255 if machine.kind == "cuda" else 512)
+    assert found.spills is not None
     assert found.spills <= SPILLS.get((target, label), (0, ""))[0], f"{label} spills {found.spills} bytes on {target}"
     return module, compiled, found
 

@@ -1,0 +1,119 @@
+"""Several platforms in one process: a second CPU client stands in for GPUs."""
+
+import subprocess
+import sys
+
+import pytest
+
+import tilewright as tw
+from tilewright import targets
+
+TWO = """
+import numpy as np
+from tilewright.xla_backend import client, cuda, placed, shim
+import tilewright as tw
+
+gpus = shim.make_cpu_client(2)
+shim._beyond_host.append(gpus)
+client._gpu = lambda: (gpus, None)
+cuda.capability = lambda device: (9, 0)
+asked = []
+placed.set_kernels("gpu", lambda device: asked.append(device))
+from tilewright import numpy as tnp
+
+one, two = tw.devices()
+(cpu,) = tw.devices("cpu")
+assert tw.devices("cuda") == tw.devices("gpu") == [one, two] and tw.default_backend() == "gpu" == one.platform
+x = tnp.arange(6.0).reshape(2, 3)
+f = tw.jit(lambda x: (x * 2).sum())
+assert x.device == one and f(x) == 30 and f(x).device == one and asked[0] == one
+np.testing.assert_array_equal(x + 1, np.arange(1.0, 7.0).reshape(2, 3))
+for device in (cpu, two):
+    moved = tw.device_put(x, device)
+    assert moved.device == device and f(moved).device == device and f(moved) == 30
+    assert (moved + x).device == device  # what is on the default device follows
+    assert moved.__dlpack_device__() == (1, 0) if device is cpu else (2, 1)
+assert tw.device_put(moved, "cpu").device == cpu and tw.device_put(moved, "gpu").device == one
+try:
+    tw.device_put(x, cpu) + tw.device_put(x, two)
+except tw.errors.ArgumentError as error:
+    assert "several devices" in str(error)
+else:
+    raise AssertionError
+with tw.default_device("cpu"):
+    assert tnp.ones(3).device == cpu and tw.jit(lambda y: y + 1)(tnp.ones(3)).device == cpu
+seen = []
+with tw.default_device("cpu"):
+    tw.jit(lambda x: tw.debug.callback(lambda v: seen.append(float(v)), x.sum()))(tw.device_put(x, cpu))
+    tw.effects_barrier()
+assert seen == [15.0]
+assert tw.device_put(x, two).copy().device == two
+"""
+
+
+def test_a_program_runs_on_the_platform_of_its_arguments():
+    done = subprocess.run([sys.executable, "-c", TWO], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+WRONG = """
+import warnings
+from tilewright.xla_backend import client, cuda
+from tilewright.core.errors import DriverError
+import tilewright as tw
+
+def fails():
+    raise DriverError("the plugin finds no GPU that it can use: no CUDA-capable device", "a driver for CUDA 13")
+
+client.DRIVER_FILES = ("/dev/null",)
+cuda.make_client, cuda.installed = fails, lambda: True
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    assert tw.devices()[0].platform == "cpu"
+assert [w.category for w in caught] == [client.DeviceWarning] and "no CUDA-capable device" in str(caught[0].message)
+try:
+    tw.devices("gpu")
+except tw.errors.DriverError as error:
+    assert "no CUDA-capable device" in str(error)
+else:
+    raise AssertionError
+"""
+
+
+def test_a_gpu_that_cannot_be_used_is_told_of_and_the_cpu_computes():
+    done = subprocess.run([sys.executable, "-c", WRONG], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_real_plugin_without_a_driver():
+    cuda = pytest.importorskip("tilewright.xla_backend.cuda")
+    if not cuda.installed() or cuda.importlib.util.find_spec("triton") is None:
+        pytest.skip("needs tilewright[cuda]")
+    code = ("from tilewright.xla_backend import cuda\nfrom tilewright.core.errors import DriverError\n"
+            "try:\n    cuda.make_client()\nexcept DriverError as error:\n    print(error.what)\n"
+            "else:\n    print('there is a GPU that it can use')\n")  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "GPU that it can use" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("capability", "name", "shared"),
+    [
+        ((8, 0), "cuda:sm_80", 163),
+        ((8, 9), "cuda:sm_80", 99),
+        ((9, 0), "cuda:sm_90", 227),
+        ((10, 0), "cuda:sm_100", 227),
+        ((12, 0), "cuda:sm_80", 99),
+    ],
+)
+def test_the_target_of_a_gpu(capability, name, shared):
+    machine = targets.machine_for(capability)
+    assert (machine.name, machine.fast_bytes) == (name, shared * 1024)
+    assert machine.block_bytes <= machine.fast_bytes
+
+
+@pytest.mark.parametrize("capability", [(7, 5), (6, 1), (13, 0)])
+def test_a_gpu_of_another_architecture_is_named(capability):
+    with pytest.raises(tw.errors.UnsupportedError, match=f"{capability[0]}.{capability[1]}; kernels are compiled for"):
+        targets.machine_for(capability, "Tesla")
