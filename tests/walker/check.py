@@ -58,7 +58,7 @@ def _is_float(dtype: Any) -> bool:
 
 def call(module: Any, operands: list[np.ndarray], run: Callable[[list[np.ndarray]], list[np.ndarray]]) -> list[Any]:
     """What a program around one custom call does: prepare, call, finish. `run` takes operands, then results."""
-    taken = operands if module.prepare is None else [np.asarray(a) for a in evaluate(module.prepare, *operands)]
+    taken = operands if module.prepare is None else [np.array(a) for a in evaluate(module.prepare, *operands)]
     types = [(a.shape, a.dtype) for a in taken]
     wanted = [(t.shape, t.dtype) for t in module.in_types]
     assert types == wanted, f"{module.name}: the call takes {wanted}, and is given {types}"

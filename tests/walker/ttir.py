@@ -100,7 +100,7 @@ class Memory:
 
     def store(self, addresses: np.ndarray, values: np.ndarray, mask: Any) -> None:
         live = slice(None) if mask is None else np.asarray(mask).reshape(-1)
-        values = values.reshape(-1)[live]
+        values = np.ascontiguousarray(values).reshape(-1)[live]
         for elements, lanes, where in self.places("store", addresses, live, values.dtype):
             elements[where] = values[lanes]
             if (elements[where].view(np.uint8) != values[lanes].view(np.uint8)).any():
