@@ -8,6 +8,7 @@ Operations are joined into one loop nest by making the loops equal that a shared
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -184,6 +185,9 @@ def relate(eqn: Eqn, fresh: Fresh) -> Relation | None:
 
 def nbytes(atom: Any) -> int:
     """The bytes of an atom in memory; none for a literal."""
-    if type(atom) is Literal or not isinstance(atom.type, ArrayType):
-        return 0
-    return math.prod(atom.type.shape) * atom.type.dtype.itemsize
+    return 0 if type(atom) is Literal else _bytes_of(atom.type)
+
+
+@functools.lru_cache(maxsize=4096)
+def _bytes_of(t: Any) -> int:
+    return math.prod(t.shape) * t.dtype.itemsize if isinstance(t, ArrayType) else 0

@@ -159,7 +159,7 @@ def after_sums(group: Group, eqns: Sequence[Eqn], carried: Iterable[int]) -> dic
 def nest_of(group: Group, eqns: Sequence[Eqn], outputs: Sequence[Var]) -> Nest:
     """The loops of a group whose results are `outputs`."""
     order: dict[int | None, None] = {}
-    for axes in dict.fromkeys(group.axes[v] for v in _by_weight(group, eqns)):
+    for axes in _by_weight(group, eqns):
         order.update(dict.fromkeys(axes))
     order.pop(None, None)
     loops: tuple[int, ...] = tuple(order)  # type: ignore[arg-type]
@@ -167,10 +167,13 @@ def nest_of(group: Group, eqns: Sequence[Eqn], outputs: Sequence[Var]) -> Nest:
     return Nest(loops, carry, whole, _matrix(group, eqns, carry, whole), tuple(outputs))
 
 
-def _by_weight(group: Group, eqns: Sequence[Eqn]) -> list[Var]:
-    """Values in the order in which they say how loops are nested: a contraction's result, then the largest first."""
-    dots = [eqns[i].outputs[0] for i in group.eqns if eqns[i].primitive is dot_general_p]
-    return [*dots, *sorted(group.axes, key=nbytes, reverse=True)]
+def _by_weight(group: Group, eqns: Sequence[Eqn]) -> list[Axes]:
+    """The axes of values in the order in which they say how loops are nested: a contraction's, then the largest's."""
+    dots = [group.axes[eqns[i].outputs[0]] for i in group.eqns if eqns[i].primitive is dot_general_p]
+    weight: dict[Axes, int] = {}
+    for v, axes in group.axes.items():
+        weight[axes] = max(weight.get(axes, 0), nbytes(v))
+    return [*dots, *sorted(weight, key=weight.__getitem__, reverse=True)]
 
 
 def _classify(group: Group, eqns: Sequence[Eqn], outputs: Sequence[Var], every: frozenset[int]

@@ -23,7 +23,7 @@ from ..cost import bytes_moved
 from .attach import Attached, epilogue, prologue
 from .axes import MAPS, MOVERS, Fresh, nbytes, why_not
 from .nest import Group, join, nest_of, single
-from .tiles import GPUS, Choose, Tiling, tile_nest
+from .tiles import GPUS, Choose, Tiling, rough_tiling, tile_nest
 
 COPIED = 24  # the most equations that are run again to save reading their result
 CONTRACTIONS = 2  # in one body: a product of a product (attention) is, more take more memory than they save
@@ -84,6 +84,7 @@ class Planner:
         self._attach()
         self._join_producers()
         self._join_siblings()
+        self._settle()
         self.units.sort(key=lambda u: u.first)
         return self
 
@@ -156,10 +157,20 @@ class Planner:
                 unit.writes = tuple(v for v in unit.writes if self._escapes(v, (unit,)))
 
     def _unit(self, group: Group, outputs: Sequence[Var]) -> Unit:
+        """A group with its tiles; those of one without contractions are settled when all is joined."""
         nest = nest_of(group, self.eqns, outputs)
-        tiling = tile_nest(group, nest, self.eqns, self.fresh.sizes, self.target, self.choose)
-        moved = tiling.bytes if tiling.refused is None else sum(map(nbytes, (*group.inputs, *outputs)))
-        return Unit(tuple(sorted(group.owned)), group, tiling, group.inputs, tuple(outputs), moved)
+        if nest.matrix:
+            tiling = tile_nest(group, nest, self.eqns, self.fresh.sizes, self.target, self.choose)
+        else:
+            tiling = rough_tiling(group, nest, self.eqns, self.fresh.sizes, self.target)
+        return Unit(tuple(sorted(group.owned)), group, tiling, group.inputs, tuple(outputs), _bytes(group, tiling))
+
+    def _settle(self) -> None:
+        for unit in self.units:
+            if unit.group is not None and unit.tiling is not None and not unit.tiling.nest.matrix:
+                nest = nest_of(unit.group, self.eqns, unit.writes)
+                unit.tiling = tile_nest(unit.group, nest, self.eqns, self.fresh.sizes, self.target, self.choose)
+                unit.bytes = _bytes(unit.group, unit.tiling)
 
     def _add(self, unit: Unit) -> None:
         self.units.append(unit)
@@ -400,3 +411,10 @@ class Planner:
             return unit.tiling.refused
         return "it only moves elements, or is a constant" if any(
             v.type.shape for v in unit.writes) else "scalars alone make no block"  # type: ignore[union-attr]  # fmt: skip
+
+
+def _bytes(group: Group, tiling: Tiling) -> int:
+    """What a group moves; as separate operations, where its blocks do not fit."""
+    if tiling.refused is None:
+        return tiling.bytes
+    return sum(map(nbytes, (*group.inputs, *tiling.nest.outputs)))

@@ -142,6 +142,17 @@ def tile_nest(group: Group, nest: Nest, eqns: Sequence[Eqn], sizes: Sequence[int
     return measured(group, nest, eqns, own, tile, blocks.held(tile, gpu))
 
 
+def rough_tiling(group: Group, nest: Nest, eqns: Sequence[Eqn], sizes: Sequence[int], target: Target) -> Tiling:
+    """The least tiles of a group, and its bytes with no operand read twice: enough to see what to join."""
+    blocks, own = _blocks(group, nest, eqns), {x: sizes[x] for x in nest.order}
+    options = _options(nest, own, target)
+    least = {x: options[x][0] for x in nest.order}
+    why = None if target.whole_arrays else blocks.too_much(least, target, target.block_bytes)
+    grid = tuple(x for x in nest.order if own[x] > least[x])
+    moved = sum(map(nbytes, group.inputs)) + sum(map(nbytes, nest.outputs))
+    return Tiling(nest, own, least, grid, nest.carry.intersection(grid), moved, 0, why)
+
+
 def _grown(nest: Nest, sizes: Mapping[int, int], blocks: _Blocks, options: Mapping[int, Sequence[int]],
            least: dict[int, int], target: Target) -> dict[int, int]:  # fmt: skip
     """The largest tiles that fit; on a GPU, with cells for half of the processors."""
