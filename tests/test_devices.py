@@ -17,6 +17,15 @@ gpus = shim.make_cpu_client(2)
 shim._beyond_host.append(gpus)
 client._gpu = lambda: (gpus, None)
 cuda.capability = lambda device: (9, 0)
+
+
+def options(device_id, blackwell):
+    found = shim.CompileOptions()
+    found.device_assignment = shim.assigned(device_id)
+    return found
+
+
+cuda.options = options
 asked = []
 placed.set_kernels("gpu", lambda device: asked.append(device))
 from tilewright import numpy as tnp

@@ -7,12 +7,12 @@ or {error, log}. What the compiler itself prints goes to standard error.
 
 import base64
 import contextlib
+import importlib
 import io
 import json
 import os
 import sys
 import tempfile
-from typing import Any
 
 BINARY = {"cuda": ("ptx", "cubin"), "hip": ("amdgcn", "hsaco")}
 KEPT = ("shared", "num_warps", "warp_size", "global_scratch_size", "global_scratch_align", "tmem_size")
@@ -20,12 +20,10 @@ KEPT = ("shared", "num_warps", "warp_size", "global_scratch_size", "global_scrat
 
 def compiled(request):
     """Every stage of Triton's pipeline in order, from the text of a module to machine code."""
-    from triton._C.libtriton import ir
-    from triton.backends.compiler import GPUTarget, Language
-    from triton.compiler.compiler import make_backend
-
-    target = GPUTarget(request["backend"], request["arch"], request["warp_size"])
-    backend: Any = make_backend(target)
+    ir = importlib.import_module("triton._C.libtriton").ir
+    kinds = importlib.import_module("triton.backends.compiler")
+    target = kinds.GPUTarget(request["backend"], request["arch"], request["warp_size"])
+    backend = importlib.import_module("triton.compiler.compiler").make_backend(target)
     options = backend.parse_options(dict(request["options"]))
     context = ir.context()
     ir.load_dialects(context)
@@ -38,7 +36,7 @@ def compiled(request):
         os.unlink(file.name)
     module.context = context
     stages = {}
-    backend.add_stages(stages, options, Language.TRITON)
+    backend.add_stages(stages, options, kinds.Language.TRITON)
     metadata = {"target": target, **options.__dict__}
     assembly, binary = BINARY[request["backend"]]
     results = {}

@@ -55,10 +55,14 @@ def machine_of(device: Any) -> Target:
 
 
 def emitter(device: Any) -> Callable[[Kernel], CustomCall]:
-    """What makes custom calls of kernels for a GPU that is here; as `xla_backend.placed.set_kernels` takes it."""
+    """What makes custom calls of kernels for a GPU of this process; as `xla_backend.placed.set_kernels` takes it."""
+    return emit_for(machine_of(device))
+
+
+def emit_for(machine: Target) -> Callable[[Kernel], CustomCall]:
+    """What makes custom calls of kernels for a GPU."""
     from . import triton_backend
 
-    machine = machine_of(device)
     triton_backend.set_cache(disk_cache)
     return lambda kernel: triton_backend.emit(kernel, machine)
 

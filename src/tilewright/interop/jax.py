@@ -28,6 +28,7 @@ from ..core.trace import trace_program, typeof
 from ..core.transpose import transpose_program
 from ..core.types import ArrayType, is_key, kind
 from ..core.vmap import batch_program
+from ..targets import emit_for, machine_for
 from ..xla_backend.array import Array
 from ..xla_backend.module import lower
 
@@ -101,12 +102,30 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, program: Program) -> l
     return [next(found) if li else None for li in linear]
 
 
+def _kernels(platform: str) -> Any:
+    """How kernels are printed for a platform: as custom calls for GPUs that jax has, else as operations."""
+    capability = _capability() if platform == "cuda" else None
+    return None if capability is None else emit_for(machine_for(capability))
+
+
+def _capability() -> tuple[int, int] | None:
+    """The compute capability of jax's GPUs, None where it has none: it may lower for what is elsewhere."""
+    import jax
+
+    try:
+        major, minor = str(jax.local_devices(backend="cuda")[0].compute_capability).split(".")
+    except RuntimeError:
+        return None
+    return int(major), int(minor)
+
+
 def _lower(context: Any, *operands: Any, program: Program) -> list[Any]:
     """Print the Program, parse it in jax's context, and call it as a function of jax's module."""
     from jax.interpreters import mlir
 
     within = context.module_context
-    module = lower(program, program.name, keep_unused=True, platform=within.platforms[0])
+    platform = within.platforms[0]
+    module = lower(program, program.name, keep_unused=True, platform=platform, kernels=_kernels(platform))
     if module.callbacks:
         raise UnsupportedError(f"{program.name} calls back to the host inside a program of jax",
                                "call the host by `jax.pure_callback`, outside of the function")  # fmt: skip
