@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from benchmarks import harness, spine
+from benchmarks import fusion, harness, spine
 
 
 def a_case(ours="eager a + b"):
@@ -54,3 +54,20 @@ def test_durations(seconds, text):
 
 def test_the_machine_is_described():
     assert harness.machine()["cores"] == os.cpu_count()
+
+
+def test_forty_operations_and_a_process_of_them(tmp_path):
+    assert len(fusion.OPERATIONS) == 40
+    names = ["sum", "softmax"]
+    found = fusion.spawn("tilewright", "1e3", names, str(tmp_path), sys.executable)
+    assert list(found) == [f"{name}, 1e3, {form}" for name in names for form in fusion.FORMS]
+    assert all(0 < seconds < 0.1 for seconds in found.values())
+
+
+def test_rows_and_means_of_fusion():
+    found = {"a, 1e3, called": [(1.0, 2.0), (3.0, 2.0), (2.0, 2.0)], "b, 1e5, called": [(1.0, 4.0)]}
+    a, b, mean = fusion.report(found)
+    assert a[3:] == ["1.00", "<= 1.15", "yes", "0.50 to 1.50"] and b[3] == "0.25"
+    assert mean[0] == "geometric mean, called" and mean[3] == "0.50" and mean[5] == "yes"
+    (step,) = fusion.report({fusion.GPT: [(1.0, 1.0)]})
+    assert step[4:6] == ["<= 0.95", "no"] and fusion.table([step]).count("\n") == 2
