@@ -11,7 +11,7 @@ from ..core.errors import ArgumentError, Source, UnsupportedError
 from ..core.ir import Eqn, Literal, Program, Var
 from ..core.primitives.ref import Span, whole
 from ..core.trace import trace_program
-from ..core.types import BOOL, INT32, ArrayType, RefType
+from ..core.types import INT32, ArrayType, RefType
 from ..lang.affine import Affine
 from ..lang.kernel import Block, Kernel
 from ..lang.target import Target
@@ -19,6 +19,7 @@ from ..lang.verify import map_of
 from .expansions import EXPANSIONS, vectorised
 from .launch import Launch, launch_of, settings_of
 from .module import TritonModule
+from .peel import peeled
 from .plan import Access, Plan, plan
 from .pointers import Window, inside, places_of
 from .refs import Memory, Ref, Register, Traffic, store
@@ -164,7 +165,7 @@ class Lowering:
 def whole_window(base: Value, array: ArrayType) -> Window:
     """An array as it is."""
     n = array.ndim
-    return Window(base, array, [0] * n, tuple(range(n)), (True,) * n)
+    return Window(base, array, [0] * n, tuple(range(n)), ((True, True),) * n)
 
 
 class Nest(Lowering):
@@ -186,6 +187,13 @@ class Nest(Lowering):
         self.out_bases = [next(bases) for _ in k.outputs]
         self.scratch_bases = list(bases)
         self.traffic = self._traffic()
+        self.parts = peeled(k, self.plan.carry, self._homes())
+
+    def _homes(self) -> dict[Var, int]:
+        """The loops that registers live around."""
+        _, _, first_out, _, _ = self.kernel.splits
+        homes = (*self.plan.output_homes, *self.plan.scratch_homes)
+        return {v: h for v, h in zip(self.kernel.body.inputs[first_out:], homes, strict=True) if h is not None}
 
     def _traffic(self) -> dict[Var, Traffic]:
         """One record for each memory: inputs share that of the output they are aliased to."""
@@ -222,7 +230,7 @@ class Nest(Lowering):
         plan_, p = self.plan, self.p
         ending = self.begin(level)
         if level == len(plan_.carry):
-            self.cell()
+            self.cell(self.parts.main, level)
         else:
             axis = plan_.carry[level]
             registers = [r for home, r in self.live if home <= level]
@@ -236,9 +244,11 @@ class Nest(Lowering):
                 self.run(level + 1)
                 return [r.value for r in registers]
 
+            self.end_cell(self.parts.before, level, 0)
             results = p.loop(self.kernel.grid[axis], [r.value for r in registers], body)
             for register, value in zip(registers, results, strict=True):
                 register.value = value
+            self.end_cell(self.parts.after, level, -1)
         ending()
         self.live = [(home, r) for home, r in self.live if home != level]
 
@@ -283,34 +293,42 @@ class Nest(Lowering):
         block, ref = self.kernel.inputs[n], self.kernel.body.inputs[self.kernel.splits[1] + n]
         return Memory(self.window(block, self.in_bases[n], self.scalars, block.fill), self.traffic[ref])
 
-    def cell(self) -> None:
-        """The body at the ids of the cell at hand."""
+    def end_cell(self, parts: dict[int, Program], level: int, place: int) -> None:
+        """What runs in the first or the last cell of the loops from `level` on."""
+        if level in parts:
+            ids = list(self.ids)
+            for axis in self.plan.carry[level:]:
+                self.ids[axis] = place % self.kernel.grid[axis]
+            self.cell(parts[level], level)
+            self.ids = ids
+
+    def cell(self, program: Program, level: int) -> None:
+        """A part of the body at the ids of the cell at hand, around loop number `level`."""
         k, plan_ = self.kernel, self.plan
         _, first_in, first_out, first_scratch, _ = k.splits
-        refs = k.body.inputs
-        nothing = Register(ArrayType((), BOOL), self.p.constant(False, BOOL))
+        refs, seen = k.body.inputs, {a for e in program.eqns for a in e.inputs}
         for n in range(len(k.inputs)):
-            ref = refs[first_in + n]
-            if plan_.ahead[n] is None:
-                self.refs[ref] = self.input(n) if plan_.used[ref] else nothing
+            ref, ahead = refs[first_in + n], plan_.ahead[n]
+            if ref in seen and (ahead is None or ahead > level):
+                self.refs[ref] = self.input(n)
         for n, block in enumerate(k.outputs):
             ref = refs[first_out + n]
-            if plan_.output_homes[n] is None:
-                window = self.window(block, self.out_bases[n], self.scalars) if plan_.used[ref] else None
-                self.refs[ref] = Memory(window, self.traffic[ref], plan_.atomic[n]) if window else nothing
+            if ref in seen and plan_.output_homes[n] is None:
+                window = self.window(block, self.out_bases[n], self.scalars)
+                self.refs[ref] = Memory(window, self.traffic[ref], plan_.atomic[n])
         bases = iter(self.scratch_bases)
         for n, type_ in enumerate(k.scratch):
             ref = refs[first_scratch + n]
             if plan_.scratch_homes[n] is None:
                 self.refs[ref] = Memory(self.scratch(next(bases), type_), self.traffic[ref])
         ids = [as_value(self.p, i) for i in self.ids]
-        self.inline(k.body, [*ids, *self.scalars, *(self.refs[v] for v in refs[first_in:])])
+        self.inline(program, [*ids, *self.scalars, *(self.refs.get(v) for v in refs[first_in:])])
 
     def scratch(self, base: Value, type_: RefType) -> Window:
         """This program's part of a scratch in global memory."""
         array = ArrayType((self.plan.programs, *type_.shape), type_.dtype)
         n = array.ndim
-        return Window(base, array, [self.program, *[0] * (n - 1)], tuple(range(1, n)), (True,) * n)
+        return Window(base, array, [self.program, *[0] * (n - 1)], tuple(range(1, n)), ((True, True),) * n)
 
 
 def _recurs(found: Sequence[Access]) -> bool:

@@ -68,14 +68,14 @@ def places_of(p: Printer, index: Index, dynamic: Sequence[Value]) -> Places:
 # ---------------------------------------------------------------------------- blocks
 
 
-def inside(kernel: Kernel, block: Block) -> tuple[bool, ...]:
-    """Along which axes every cell's block is proved to lie within the array."""
+def inside(kernel: Kernel, block: Block) -> tuple[tuple[bool, bool], ...]:
+    """Along each axis, whether every cell's block is proved not to start before the array, and not to end after it."""
     fact = map_of(kernel, block)
     found = []
     for d, (n, size, step) in enumerate(zip(block.array.shape, block.sizes, block.steps, strict=True)):
         ends = None if fact is None else _ends(fact, kernel.grid, d)
         low = block.padding[d][0] if block.element[d] else 0
-        found.append(ends is not None and ends[0] * step - low >= 0 and ends[1] * step - low + size <= n)
+        found.append((False, False) if ends is None else (ends[0] * step >= low, ends[1] * step - low + size <= n))
     return tuple(found)
 
 
@@ -95,14 +95,15 @@ def _ends(fact: Fact, grid: Sequence[int], d: int) -> tuple[int, int] | None:
 class Window:
     """The part of an array in global memory that a Ref is: `starts` are elements along the array's axes.
 
-    `visible` are the axes that the body sees; along axes that are not `proved` accesses are checked against the array.
+    `visible` are the axes that the body sees; `proved` says of each
+    axis whether accesses need not be checked against the array's start, and its end.
     """
 
     base: Value
     array: ArrayType
     starts: list[Int]
     visible: tuple[int, ...]
-    proved: tuple[bool, ...]
+    proved: tuple[tuple[bool, bool], ...]
     fill: Any = None
 
     def locate(self, p: Printer, places: Places) -> tuple[Value, Value | None]:
@@ -115,7 +116,8 @@ class Window:
             steps[axis] = step
         masks = [valid(p, shape)]
         for d in range(rank):
-            if self.proved[d]:
+            above, below = self.proved[d]
+            if above and below:
                 continue
             at = add(p, starts[d], steps[d])
             n = self.array.shape[d]
@@ -125,8 +127,10 @@ class Window:
                 if not 0 <= at < n:
                     masks.append(p.constant(False, np.dtype(bool)))
             else:
-                low, high = compare(p, "ge", at, p.constant(0, INT32)), less(p, at, n)
-                masks.append(both(p, low, high))
+                if not above:
+                    masks.append(compare(p, "ge", at, p.constant(0, INT32)))
+                if not below:
+                    masks.append(less(p, at, n))
         return self._pointers(p, shape, starts, steps), both(p, *masks)
 
     def _pointers(self, p: Printer, shape: tuple[int, ...], starts: Sequence[Int], steps: Sequence[Int]) -> Value:

@@ -8,6 +8,7 @@ Values of rank 0 are scalars, not tensors. Signs are no part of an MLIR integer 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -76,6 +77,14 @@ def number(value: Any, dtype: Any) -> str:
 
 
 Body = Callable[..., Sequence[Value]]
+# Operations that do nothing but give a result.
+PURE = (
+    "arith.", "math.", "tt.splat", "tt.unsplat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans",
+    "tt.gather", "tt.join", "tt.addptr", "tt.bitcast", "tt.make_range", "tt.get_program_id", "tt.fp_to_fp",
+    "tt.extern_elementwise",
+)  # fmt: skip
+_PURE_LINE = re.compile(rf"\s*(%\w+) = (?:{'|'.join(map(re.escape, PURE))})")
+_NAME = re.compile(r"%\w+")
 
 
 class Printer:
@@ -88,6 +97,8 @@ class Printer:
         self.numbers: dict[str, Any] = {}  # scalar constants, by name
         self.truths: dict[str, Value] = {}  # booleans, by the name of the integer that was made of them
         self.closed = False  # within the body of a reduction, which sees nothing from outside
+        self.made: dict[str, str] = {}  # names of results, by what they are of
+        self.made_at_top: dict[str, str] = {}
         self.counter = 0
 
     def fresh(self) -> str:
@@ -98,10 +109,15 @@ class Printer:
         self.lines.append(text)
 
     def op(self, text: str, shape: Sequence[int], dtype: Any, pointer: bool = False) -> Value:
-        """Print `%n = text`, whose result is of the given shape and dtype."""
-        value = Value(self.fresh(), tuple(shape), dtype, pointer)
-        self.line(f"{value.name} = {text}")
-        return value
+        """Print `%n = text`, whose result is of the given shape and dtype, unless it is known already."""
+        pure = text.startswith(PURE)
+        name = self.made.get(text) if pure else None
+        if name is None:
+            name = self.fresh()
+            self.line(f"{name} = {text}")
+            if pure:
+                self.made[text] = name
+        return Value(name, tuple(shape), dtype, pointer)
 
     def same(self, name: str, *operands: Value, dtype: Any = None, attributes: str = "") -> Value:
         """An operation all of whose operands are of one type, which it names; by default the result's too."""
@@ -115,11 +131,11 @@ class Printer:
     @contextlib.contextmanager
     def at_top(self) -> Iterator[None]:
         """Within it, lines go to the top of the function."""
-        outer, self.lines = self.lines, self.top
+        outer, self.lines, self.made = (self.lines, self.made), self.top, self.made_at_top
         try:
             yield
         finally:
-            self.lines = outer
+            self.lines, self.made = outer
 
     def once(self, key: Any, make: Callable[[], Value]) -> Value:
         """A value of operations without operands from the body, printed once at the top."""
@@ -149,9 +165,10 @@ class Printer:
 
     def inside(self, body: Callable[[], None]) -> list[str]:
         """The lines that `body` prints, indented."""
-        outer, self.lines = self.lines, []
+        outer, self.lines, self.made = (self.lines, self.made), [], {} if self.closed else dict(self.made)
         body()
-        inner, self.lines = self.lines, outer
+        inner = self.lines
+        self.lines, self.made = outer
         return ["  " + line for line in inner]
 
     def _results(self, name: str, values: Sequence[Value]) -> list[Value]:
@@ -249,8 +266,27 @@ class Printer:
     def module(self, name: str, arguments: Sequence[Value]) -> str:
         """The module whose one function has the printed body."""
         head = ", ".join(f"{a.name}: {a.type} {{tt.divisibility = 16 : i32}}" for a in arguments)
-        body = "\n".join("    " + line for line in (*self.top, *self.lines, "tt.return"))
+        lines = (*needed([*self.top, *self.lines]), "tt.return")
+        body = numbered("\n".join("    " + line for line in lines))
         return f"module {{\n  tt.func public @{name}({head}) attributes {{noinline = false}} {{\n{body}\n  }}\n}}\n"
+
+
+def needed(lines: Sequence[str]) -> list[str]:
+    """Lines without the operations whose results nobody uses."""
+    used: set[str] = set()
+    kept = []
+    for line in reversed(lines):
+        made = _PURE_LINE.match(line)
+        if made is None or made[1] in used:
+            used.update(_NAME.findall(line))
+            kept.append(line)
+    return kept[::-1]
+
+
+def numbered(text: str) -> str:
+    """A text with its values numbered in the order they appear in."""
+    names: dict[str, str] = {}
+    return re.sub(r"%\d+\b", lambda m: names.setdefault(m[0], f"%{len(names)}"), text)
 
 
 def _names(values: Sequence[Value]) -> str:

@@ -73,7 +73,8 @@ def regroup(p: Printer, x: Value, shape: Sequence[int]) -> Value:
 def _inserted(shape: Sequence[int], wanted: Sequence[int]) -> list[int]:
     """The axes of size 1 that make of one shape the other, in order; none where that is not all there is to do.
 
-    Triton follows contiguity through `tt.expand_dims`, not through `tt.reshape`: loads are vectorised and pipelined by it.
+    Triton follows contiguity through `tt.expand_dims`, not through `tt.reshape`: by it loads are vectorised and
+    pipelined.
     """
     axes, i = [], 0
     for axis, n in enumerate(wanted):

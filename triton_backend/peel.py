@@ -1,0 +1,112 @@
+"""What a body does only in the first, or only in the last, cell of its loops, taken out of them.
+
+The usual `when(k == 0)` that resets an accumulator runs before the loop over k, and the `when(k == last)` that writes
+it out runs after it, so that the loop itself has no branches and the compiler can pipeline it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..core.ir import Eqn, Program, Var
+from ..core.types import RefType
+from ..lang.affine import dependencies, slice_of
+from ..lang.kernel import Kernel
+from ..lang.normalize import rename
+from ..lang.phases import when_table
+
+
+@dataclass(frozen=True)
+class Peeled:
+    """`before[level]` runs just before the loop of that number, `after[level]` just after it, `main` in every cell."""
+
+    before: dict[int, Program]
+    main: Program
+    after: dict[int, Program]
+
+
+def peeled(kernel: Kernel, carry: tuple[int, ...], homes: Mapping[Var, int]) -> Peeled:
+    """The body of a kernel in three parts, all Programs of the body's inputs; `homes` are those of registers."""
+    body = kernel.body
+    eqns = list(body.eqns)
+    before, after = _taken(kernel, carry, homes, eqns, False), _taken(kernel, carry, homes, eqns, True)
+    if not before and not after:
+        return Peeled({}, body, {})
+    taken = {id(e) for found in (before, after) for group in found.values() for e in group}
+    main = body.replace(eqns=[e for e in eqns if id(e) not in taken])
+    return Peeled(
+        {level: _program(kernel, group) for level, group in before.items()}, main,
+        {level: _program(kernel, group) for level, group in after.items()})  # fmt: skip
+
+
+def _taken(
+    kernel: Kernel, carry: tuple[int, ...], homes: Mapping[Var, int], eqns: Sequence[Eqn], last: bool
+) -> dict[int, list[Eqn]]:
+    """The branches that run in the first (last) cell of the loops from some level on, in their order.
+
+    They must not depend on values of the cell, nor meet what they are moved across; the registers must be alive.
+    """
+    found: dict[int, list[Eqn]] = {}
+    ids = len(kernel.grid)
+    needs = dependencies(kernel.body, ids)
+    order = eqns[::-1] if last else eqns
+    passed: list[Eqn] = []
+    for eqn in order:
+        level = _level(kernel, carry, eqn, last)
+        known = all("data" not in needs[a] for a in eqn.inputs if type(a) is Var and not isinstance(a.type, RefType))
+        if level is None or not known or any(homes.get(a, 0) > level for a in eqn.inputs if type(a) is Var):
+            passed.append(eqn)
+            continue
+        crossed = [*passed, *(e for inner, group in found.items() if inner > level for e in group)]
+        if any(_meet(eqn, other) for other in crossed):
+            passed.append(eqn)
+        else:
+            found.setdefault(level, []).append(eqn)
+    return {level: group[::-1] if last else group for level, group in found.items()}
+
+
+def _level(kernel: Kernel, carry: tuple[int, ...], eqn: Eqn, last: bool) -> int | None:
+    """The loop in whose first (last) cell alone an equation does something."""
+    if eqn.primitive.name != "cond" or eqn.outputs or len(eqn.params["branches"]) != 2:
+        return None
+    table = when_table(kernel, eqn)
+    if table is None or eqn.params["branches"][0].eqns:
+        return None
+    for level in range(len(carry)):
+        expected = np.ones((1,) * len(kernel.grid), bool)
+        for axis in carry[level:]:
+            here = np.arange(kernel.grid[axis]) == (kernel.grid[axis] - 1 if last else 0)
+            expected = expected & here.reshape([-1 if a == axis else 1 for a in range(len(kernel.grid))])
+        if np.broadcast_shapes(table.shape, expected.shape) == expected.shape and (table == expected).all():
+            return level
+    return None
+
+
+def _touched(eqn: Eqn) -> tuple[set[Any], set[Any]]:
+    """The Refs that an equation touches, and those that it changes."""
+    changed = {
+        eqn.inputs[e.operand] for e in eqn.effects
+        if isinstance(e.operand, int) and e.kind in ("write", "accumulate")
+    }  # fmt: skip
+    return {a for a in eqn.inputs if isinstance(a.type, RefType)}, changed
+
+
+def _meet(one: Eqn, other: Eqn) -> bool:
+    """Whether the order of two equations matters."""
+    (a, a_changed), (b, b_changed) = _touched(one), _touched(other)
+    spoken = any(e.operand is None for e in one.effects) and any(e.operand is None for e in other.effects)
+    return bool(a_changed & b or b_changed & a) or spoken
+
+
+def _program(kernel: Kernel, group: Sequence[Eqn]) -> Program:
+    """The taken branches one after the other, with what they need of the ids."""
+    body = kernel.body
+    operands = [a for e in group for a in e.inputs if type(a) is Var and not isinstance(a.type, RefType)]
+    eqns = list(slice_of(body, operands).eqns)
+    for eqn in group:
+        eqns += rename(eqn.params["branches"][1], eqn.inputs[1:]).eqns
+    return Program(body.inputs, eqns, (), body.constants, body.values, f"{body.name}_ends")
