@@ -11,12 +11,15 @@ import numpy as np
 
 from ..core.ir import Program, Var, subprograms
 from ..core.primitives.convert import convert_element_type
+from ..core.primitives.elementwise import max_p
 from ..core.primitives.ref import Index, Span
 from ..core.primitives.shape import broadcast_in_dim_p, reshape_to
 from ..core.trace import trace_program
 from ..core.types import ArrayType, MemorySpace, RefType, is_bool
 from ..lang.copies import dma_start_p, dma_wait_p, semaphore_read_p, semaphore_signal_p, semaphore_wait_p
 from ..lang.cost import kernel_cost
+from ..lang.discharge import Cell, run_cells
+from ..lang.extent import by_ids, guarded
 from ..lang.interpret import parallel_axes
 from ..lang.kernel import Block, Kernel, whole_block
 from ..lang.legality import vmem_bytes
@@ -25,14 +28,17 @@ from ..lang.target import Target
 from ..lang.verify import map_of
 from .body import Body
 from .module import MosaicModule
-from .refs import Ref
+from .refs import Past, Ref
 from .rules import RULES, UNSUPPORTED, memory
 from .rules.far import DMA_SEMAPHORE, REGULAR_SEMAPHORE, NotWholeTiles
 from .text import SEMAPHORE, SMEM, SSA, VMEM, Mem
 from .values import Value, physical, stored, wide
-from .windows import FAR, Window, finished, held_dtype, indices, margins, prepared, window_of
+from .windows import FAR, Window, finished, held_dtype, indices, margins, prepared, ragged_axes, window_of
 
 ID = ArrayType((), np.dtype(np.int32))
+
+
+DYNAMIC = -(2**63)  # how MLIR writes a size that is not static
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,8 @@ def _reaches_far(kernel: Kernel, target: Target) -> bool:
 class _Lowering:
     def __init__(self, kernel: Kernel, target: Target, far: bool):
         self.given = kernel
+        kernel = guarded(kernel, tuple(a for a, p in kernel.extents if by_ids(kernel, p)))
+        self.dynamic = tuple(a for a, p in kernel.extents if not by_ids(kernel, p))
         self.kernel = kernel if far else plain(kernel) if kernel.cells else _idle(kernel)
         self.target, self.far = target, far
         self.grid = self.kernel.grid or (1,)
@@ -90,7 +98,7 @@ class _Lowering:
             self.sources.append(i)
         if window.kind != "far":
             self.starts.append(_Start(number, o))
-        self.aliases.append((len(self.kernel.prefetch) + number, o))
+        self.aliases.append((len(self.dynamic) + len(self.kernel.prefetch) + number, o))
 
     # ------------------------------------------------------------ the module
 
@@ -117,22 +125,32 @@ class _Lowering:
         return min(wanted, most) if wanted > self.target.default_bytes else None
 
     def in_types(self) -> list[ArrayType]:
+        """Sizes of the grid axes that are computed, prefetched scalars, inputs."""
+        return [*(ID for _ in self.dynamic), *self.word_types(), *(w.array for w in self.inputs)]
+
+    def word_types(self) -> list[ArrayType]:
         words = [ArrayType(t.shape if t.shape and t.size else (1,), held_dtype(t.dtype, words=True))
                  for t in self.kernel.prefetch]  # fmt: skip
-        return [*words, *(w.array for w in self.inputs)]
+        return words
 
     def prepare(self) -> Program | None:
         kernel, n = self.kernel, len(self.kernel.prefetch)
 
         def operands(*arrays: Any) -> list[Any]:
-            words = [_words(a, t) for a, t in zip(arrays[:n], self.in_types(), strict=False)]
+            sizes = [self._size(p, arrays[:n]) for a, p in kernel.extents if a in self.dynamic]
+            words = [_words(a, t) for a, t in zip(arrays[:n], self.word_types(), strict=False)]
             rest = arrays[n:]
-            return [*words, *(prepared(kernel, w, rest[i], arrays[:n])
+            return [*sizes, *words, *(prepared(kernel, w, rest[i], arrays[:n])
                               for w, i in zip(self.inputs, self.sources, strict=True))]  # fmt: skip
 
         if self.in_types() == kernel.in_types:
             return None
         return trace_program(operands, kernel.in_types, "prepare")
+
+    def _size(self, program: Program, prefetched: Sequence[Any]) -> Any:
+        """The size of a grid axis, of the prefetched scalars."""
+        cells = [*(np.int32(0) for _ in self.kernel.grid), *(Cell(p) for p in prefetched)]
+        return max_p.bind(convert_element_type(run_cells(program, cells)[0], ID.dtype), np.int32(0))
 
     def finish(self) -> Program | None:
         kernel, n = self.kernel, len(self.given.in_types)
@@ -164,7 +182,7 @@ class _Lowering:
         return [Value(ID, scalar=SSA(f"%i{a}", None, "i32")) for a in range(len(self.grid))]
 
     def _prefetched(self) -> list[Ref]:
-        words = self.in_types()[: len(self.kernel.prefetch)]
+        words = self.word_types()
         return [
             Ref(RefType(t, MemorySpace.SMEM), Mem(f"%p{i}", held.shape, _word(t.dtype), SMEM))
             for i, (t, held) in enumerate(zip(self.kernel.prefetch, words, strict=True))
@@ -179,6 +197,8 @@ class _Lowering:
         scratch = [self._scratch(f"%s{i}", s, kernel.splits[3] + i) for i, s in enumerate(kernel.scratch)]
         for start in self.starts:
             self._fill_start(b, ids, words, ins[start.source], outs[start.output], self.outputs[start.output])
+        for ref, window in zip(ins, self.inputs[: len(kernel.inputs)], strict=False):
+            ref.past = self._past(b, ids, words, window)
         seen = [self._enter_placed(b, ids, words, r, w) for r, w in zip(outs, self.outputs, strict=True)]
         b.run(kernel.body, [*ids[: len(kernel.grid)], *words, *ins[: len(kernel.inputs)], *seen, *scratch])
         for ref, block, window in zip(outs, seen, self.outputs, strict=True):
@@ -204,6 +224,23 @@ class _Lowering:
             copied(None)
             return
         b.w.ops("scf.if", [first], [], regions=f"{b.w.region([], copied)}, {b.w.region([], lambda _: [])}")
+
+    def _past(self, b: Body, ids: list[Value], words: list[Ref], window: Window) -> Past | None:
+        """Where a cell's block reaches past the end of its array, and what is to be loaded there."""
+        axes = ragged_axes(window)
+        if not axes:
+            return None
+        block, limits, reaches = window.block, [], None
+        at = self._block_index(b, block, ids, words)
+        for d in axes:
+            last = b.int_constant(block.array.shape[d] // block.sizes[d])
+            here = b.w.op("arith.cmpi", [b.scalar(at[d]), last], None, "i1", "predicate = 0 : i64")
+            reaches = here if reaches is None else b.w.op("arith.ori", [reaches, here], None, "i1")
+            start = b.scalar_op("arith.muli", b.scalar(at[d]), b.int_constant(block.sizes[d]))
+            limit = b.scalar_op("arith.subi", b.int_constant(block.array.shape[d]), start)
+            limits.append((sum(not s for s in block.squeezed[:d]), limit))
+        assert reaches is not None
+        return Past(reaches, tuple(limits), block.fill)
 
     def _enter_placed(self, b: Body, ids: list[Value], words: list[Ref], ref: Ref, window: Window) -> Ref:
         """The Ref that the body sees of an output: of one whose windows overlap, memory of the block's own."""
@@ -264,10 +301,17 @@ class _Lowering:
         for a in reversed(range(len(ids))):
             less = b.scalar_op("arith.subi", b.scalar(ids[a]), borrow)
             under = b.w.op("arith.cmpi", [less, b.int_constant(0)], None, "i1", "predicate = 2 : i64")
-            last = b.int_constant(self.grid[a] - 1 if a else 0)
+            last = self._last(b, a) if a else b.int_constant(0)
             found.append(Value(ID, scalar=b.w.op("arith.select", [under, last, less], None, "i32")))
             borrow = b.w.op("arith.extui", [under], None, "i32")
         return found[::-1]
+
+    def _last(self, b: Body, axis: int) -> SSA:
+        """The last id along a grid axis."""
+        if axis not in self.dynamic:
+            return b.int_constant(self.grid[axis] - 1)
+        size = b.w.op("tpu.iteration_bound", [], None, "i32", f"dim = {axis} : i32")
+        return b.scalar_op("arith.subi", size, b.int_constant(1))
 
     # ------------------------------------------------------------ memory and attributes
 
@@ -295,7 +339,7 @@ class _Lowering:
             else f"{{transform_indices = @transform_{i}, window_bounds = array<i64: {', '.join(map(str, w.bounds))}>}}"
             for i, w in enumerate([*self.inputs, *self.outputs])
         )
-        bounds = ", ".join(map(str, self.grid))
+        bounds = ", ".join(str(DYNAMIC if a in self.dynamic else n) for a, n in enumerate(self.grid))
         return (f"dimension_semantics = [{semantics}], iteration_bounds = array<i64: {bounds}>, "
                 f"scalar_prefetch = {len(self.kernel.prefetch)} : i64, scratch_operands = {scratch} : i64, "
                 f"tpu.core_type = #tpu.core_type<tc>, window_params = [{params}]")  # fmt: skip

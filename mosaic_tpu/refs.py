@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ..core.types import RefType
-from .text import ANY, SMEM, Mem, Shape
+from .text import ANY, SMEM, SSA, Mem, Shape
 from .values import physical
+
+
+@dataclass(frozen=True)
+class Past:
+    """A block that may reach past the end of its array: whether it does, the axes with how many elements each has
+    before the end, and what is loaded after."""
+
+    reaches: SSA
+    limits: tuple[tuple[int, SSA], ...]
+    fill: Any
 
 
 @dataclass
@@ -16,6 +27,7 @@ class Ref:
     type: RefType
     mem: Mem
     lead: int = 0
+    past: Past | None = None
 
     @property
     def in_smem(self) -> bool:

@@ -77,8 +77,15 @@ def is_native(block: Block, target: Target) -> bool:
         n, whole = block.sizes[d], block.array.shape[d]
         if block.squeezed[d] or (n != whole and n % tile):
             return False
-    ragged = any(n % size for n, size in zip(block.array.shape, block.sizes, strict=True))
-    return not ragged or block.fill is None
+    return True
+
+
+def ragged_axes(window: Window) -> list[int]:
+    """The axes along which a cell's block may reach past the end, where something is to be loaded there."""
+    block = window.block
+    if window.kind != "native" or block.fill is None:
+        return []
+    return [d for d, (n, size) in enumerate(zip(block.array.shape, block.sizes, strict=True)) if n % size]
 
 
 def window_of(kernel: Kernel, block: Block, output: bool, target: Target, far: bool = False) -> Window:

@@ -175,6 +175,25 @@ def test_an_atomic_is_an_update_on_one_core(kind):
             dimension_semantics=["arbitrary"])  # fmt: skip
 
 
+@pytest.mark.parametrize("kind", ["add", "max", "xchg"])
+def test_atomics_at_places_named_twice_come_one_after_the_other(kind):
+    def body(i, x, o, old):
+        o[...] = tnp.ones(o.shape, o.dtype)
+        old[...] = getattr(tl, f"atomic_{kind}")(o, (i[...],), x[...])
+
+    outs = (ArrayType((5,), F32), ArrayType((6,), F32))
+    checked(body, outs, np.array([0, 3, 3, 1, 3, 0], np.int32), rand(6))
+
+
+def test_compare_and_swap():
+    def body(x, o, old):
+        o[...] = x[...]
+        old[...] = tl.atomic_cas(o.at[1:4], tnp.ones((3,)), x[1:4] * 10.0)
+
+    outs = (ArrayType((6,), F32), ArrayType((3,), F32))
+    checked(body, outs, np.array([1, 1, 2, 1, 5, 1], np.float32))
+
+
 @pytest.mark.parametrize(("shape", "new"), [
     ((15, 13), (13, 15)), ((5, 7), (35,)), ((35,), (5, 7)), ((4, 6, 5), (8, 15)), ((3, 140), (140, 3)),
     ((6, 1, 4), (4, 6)), ((2, 3, 4, 5), (20, 6)), ((1, 150), (50, 3)),
@@ -250,6 +269,27 @@ def test_blocks_that_fit_the_tiling_are_windows_of_the_operand_itself():
     check_mosaic(kernel, x)
 
 
+@pytest.mark.parametrize(("dtype", "shape"), [
+    ("float32", (20, 300)), ("bfloat16", (3, 40, 130)), ("int8", (3, 70, 128)), ("float32", (3, 8, 1, 200)),
+])  # fmt: skip
+def test_a_ragged_end_is_filled_where_a_window_reaches_past_it(dtype, shape):
+    x = array_of(dtype, *shape)
+    sizes = (*(None for _ in shape[:-2]), min(shape[-2], 32), 128)
+    maps = lambda *ids: ids  # noqa: E731
+    grid = tuple(-(-n // (s or 1)) for n, s in zip(shape, sizes))
+
+    def body(x, o):
+        total = x[...].sum(axis=0, keepdims=True)
+        o[...] = (total * tnp.ones(o.shape, o.dtype)).astype(o.dtype)
+
+    kernel = kernel_of(
+        body, ArrayType((*grid[:-2], 8 * grid[-2], 128 * grid[-1]), x.dtype), x, grid=grid,
+        in_specs=[tl.BlockSpec(sizes, maps, fill=3)],
+        out_specs=tl.BlockSpec((*sizes[:-2], 8, 128), maps))  # fmt: skip
+    assert mosaic_module(kernel, V5E).prepare is None
+    check_mosaic(kernel, x)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
 def test_other_blocks_are_laid_side_by_side(dtype):
     x = array_of(dtype, 20, 30)
@@ -267,6 +307,31 @@ def test_a_kernel_of_no_cells_gives_its_aliased_operand():
                        input_output_aliases={0: 0})  # fmt: skip
     (got,) = check_mosaic(kernel.replace(grid=(0,)), x)
     np.testing.assert_array_equal(got, x)
+
+
+def sum_of_blocks(n, x):
+    def body(x, o):
+        @tl.when(tl.program_id(0) == 0)
+        def _():
+            o[...] = tnp.zeros(o.shape, o.dtype)
+
+        o[...] += x[...]
+
+    return tl.kernel_call(body, ArrayType((8, 128), F32), grid=(n[0],),
+                          in_specs=[tl.BlockSpec((8, 128), lambda i: (i, 0))],
+                          out_specs=tl.BlockSpec((8, 128), lambda i: (0, 0)))(x)  # fmt: skip
+
+
+@pytest.mark.parametrize("n", [1, 5, 8])
+def test_a_computed_grid_size_is_an_operand_of_the_call(n):
+    ((kernel, arrays),) = kernels_of(sum_of_blocks, np.array([n], np.int32), rand(64, 128))
+    assert "iteration_bounds = array<i64: -9223372036854775808>" in mosaic_module(kernel, V5E).text
+    check_mosaic(kernel, *arrays)
+
+
+def test_grid_sizes_that_differ_from_cell_to_cell_skip_cells():
+    sizes, x = np.array([[2], [5]], np.int32), rand(2, 64, 128)
+    assert check_all(check_mosaic, tw.vmap(sum_of_blocks), sizes, x) == 1
 
 
 # ---------------------------------------------------------------------------- far memory

@@ -1,10 +1,25 @@
 """What each operation of a kernel becomes, family by family."""
 
 from ..body import Rule
-from . import contract, control, conv, elementwise, far, index, memory, reduce, shape, sort, special, window, world
+from . import (
+    atomics,
+    contract,
+    control,
+    conv,
+    elementwise,
+    far,
+    index,
+    memory,
+    reduce,
+    shape,
+    sort,
+    special,
+    window,
+    world,
+)
 
 RULES: dict[str, Rule] = {
     **elementwise.RULES, **special.RULES, **shape.RULES, **reduce.RULES, **contract.RULES, **conv.RULES, **index.RULES,
-    **memory.RULES, **far.RULES, **control.RULES, **sort.RULES, **window.RULES, **world.RULES,
+    **memory.RULES, **atomics.RULES, **far.RULES, **control.RULES, **sort.RULES, **window.RULES, **world.RULES,
 }  # fmt: skip
 UNSUPPORTED: dict[str, str] = world.UNSUPPORTED

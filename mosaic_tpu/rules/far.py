@@ -57,7 +57,7 @@ def _whole_tiles(b: Body, ref: Ref, axis: int, start: Any, size: int) -> Any:
     """A start that copies take; as an i32 where it is computed."""
     rank, limit = len(ref.shape), ref.shape[axis]
     known: Any = start if isinstance(start, int) else start.known
-    word: Any = int(known) if known is not None else b.scalar(start)
+    word: Any = b.scalar(start) if isinstance(start, Value) and known is None else int(known)
     if axis < rank - 2 or (size == limit and known is not None):
         return word
     bits = bits_of(ref.mem.element)

@@ -1,4 +1,4 @@
-"""Accesses of Refs: `get`, `swap`, `addupdate`, and atomics, which one sequential core makes plain updates.
+"""Accesses of Refs: `get`, `swap` and `addupdate`.
 
 What memory can be asked for directly is: any part at static positions; one row, or an aligned part, at computed
 positions. Any other part at a computed position is read (and written) as the whole of its axis, rotated.
@@ -15,10 +15,10 @@ from ...core.primitives.ref import Index, Span, Take, split_operands, whole
 from ...core.types import ArrayType, is_bool
 from .. import moves
 from ..body import Body, Rule
-from ..refs import Ref
+from ..refs import Past, Ref
 from ..text import SSA, Mem, bits_of
-from ..values import Value, physical, wide
-from . import far
+from ..values import Value, physical
+from . import far, words
 from .elementwise import RULES as ELEMENTWISE
 from .shape import both, within
 
@@ -144,18 +144,45 @@ def _selected(b: Body, v: SSA, parts: Sequence[Part]) -> SSA:
 
 def _read(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], masked: bool, out: ArrayType) -> Value:
     parts = _parts(b, ref, index, dynamic, masked)
-    whole = _narrow_whole(b, ref, parts, out)
-    if whole is not None:
-        return whole
-    v = _selected(b, _loaded(b, ref, parts), parts)
-    return b.value(out, moves.reshape(b.w, v, physical(out.shape)), rounded=False)
+    found = _narrow_whole(b, ref, parts, out)
+    if found is None:
+        v = _selected(b, _loaded(b, ref, parts), parts)
+        found = b.value(out, moves.reshape(b.w, v, physical(out.shape)), rounded=False)
+    return found if ref.past is None else _filled(b, ref.past, found, parts, out)
+
+
+def _filled(b: Body, past: Past, found: Value, parts: Sequence[Part], out: ArrayType) -> Value:
+    """What was loaded, with the block's fill where it lies past the end: a choice that only cells at the end make."""
+    held = b.narrow(found)
+    sizes = tuple(p.size for p in parts)
+
+    def chosen(_: Any) -> list[SSA]:
+        inside = None
+        for axis, limit in past.limits:
+            part = parts[axis]
+            place = moves.iota(b.w, sizes, axis)
+            step = b.w.op("arith.muli", [place, b.w.constant(part.stride, "i32", sizes)], sizes, "i32")
+            start = b.int_constant(part.start) if isinstance(part.start, int) else b.scalar(part.start)
+            room = b.scalar_op("arith.subi", limit, start)
+            bound = b.w.op("vector.broadcast", [room], sizes, "i32")
+            inside = both(b, inside, b.w.op("arith.cmpi", [step, bound], sizes, "i1", "predicate = 2 : i64"))
+        assert inside is not None
+        mask = moves.reshape(b.w, inside, physical(out.shape))
+        kept = b.select(mask, b.widen(held, out.dtype), b.vector(b.known(past.fill, out)))
+        return [b.narrowed(kept, out.dtype)]
+
+    regions = f"{b.w.region([], chosen)}, {b.w.region([], lambda _: [held])}"
+    (made,) = b.w.ops("scf.if", [past.reaches], [(held.shape, held.element)], regions=regions)
+    if is_bool(out.dtype):
+        return Value(out, vector=b.widen(made, out.dtype))
+    return b.value(out, made, rounded=False)
 
 
 def _array_type(ref: Ref) -> ArrayType:
     return ArrayType(ref.type.shape, ref.type.dtype)
 
 
-def _whole(b: Body, ref: Ref) -> Value:
+def whole_value(b: Body, ref: Ref) -> Value:
     index = Index(Span(0, n) for n in ref.type.shape)
     return read(b, ref, index, [], None, None, _array_type(ref))
 
@@ -172,10 +199,10 @@ def read(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], mask: Value 
         held = far.read_far(b, ref, index, dynamic, out)
         return _read(b, held, whole(out.shape), [], False, out)
     if ref.in_smem:
-        found = _read_words(b, ref, index, dynamic, mask is not None, out)
+        found = words.read(b, ref, index, dynamic, mask is not None, out)
     elif any(type(e) is Take for e in index):
         operands = [*dynamic, *([] if mask is None else [mask])]
-        given = [_whole(b, ref), *operands]
+        given = [whole_value(b, ref), *operands]
         found = b.traced(lambda x, *ops: read_value(x, ops, index=index, masked=mask is not None), given)[0]
     else:
         found = _read(b, ref, index, dynamic, mask is not None, out)
@@ -205,7 +232,7 @@ def write(b: Body, ref: Ref, value: Value, index: Index, dynamic: Sequence[Value
         far.write_far(b, ref, index, dynamic, held, done)
         return
     if ref.in_smem:
-        _write_words(b, ref, value, index, dynamic, mask)
+        words.write(b, ref, value, index, dynamic, mask)
         return
     if any(type(e) is Take for e in index):
         _write_taken(b, ref, value, index, dynamic, mask, False)
@@ -269,7 +296,7 @@ def _write_taken(b: Body, ref: Ref, value: Value, index: Index, dynamic: Sequenc
     def after(x: Any, new: Any, *rest: Any) -> Any:
         return write_value(x, new, rest, add=add, index=index, masked=mask is not None)
 
-    new = b.traced(after, [_whole(b, ref), value, *operands])[0]
+    new = b.traced(after, [whole_value(b, ref), value, *operands])[0]
     write(b, ref, new, Index(Span(0, n) for n in ref.type.shape), [], None)
 
 
@@ -298,109 +325,4 @@ def _addupdate(b: Body, xs: list[Any], outs: Sequence[Any], index: Index, masked
     return []
 
 
-# ---------------------------------------------------------------------------- scalar memory
-
-
-def _word_places(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], clip: bool) -> list[list[SSA]]:
-    """For each axis the positions of an access, as indices of scalar memory."""
-    given = iter(dynamic)
-    places = []
-    for entry, limit in zip(index, ref.type.shape, strict=True):
-        start: Any = next(given) if entry.start is None else entry.start  # type: ignore[union-attr]
-        size, stride = (entry.size, entry.stride) if type(entry) is Span else (1, 1)
-        found = []
-        for k in range(size):
-            if isinstance(start, int) or start.known is not None:
-                at = (start if isinstance(start, int) else int(start.known)) + k * stride
-                found.append(b.w.index(min(max(at, 0), limit - 1)))
-                continue
-            word = b.scalar(start)
-            word = b.scalar_op("arith.addi", word, b.int_constant(k * stride)) if k else word
-            if clip:
-                word = b.scalar_op("arith.maxsi", word, b.int_constant(0))
-                word = b.scalar_op("arith.minsi", word, b.int_constant(limit - 1))
-            found.append(b.as_index(word))
-        places.append(found)
-    return places
-
-
-def _combinations(places: list[list[SSA]]) -> list[list[SSA]]:
-    found: list[list[SSA]] = [[]]
-    for axis in places:
-        found = [[*f, p] for f in found for p in axis]
-    return found
-
-
-def _read_words(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], clip: bool, out: ArrayType) -> Value:
-    places = _combinations(_word_places(b, ref, index, dynamic, clip)) if index else [[b.w.index(0)]]
-    words = [b.w.op("memref.load", [ref.mem, *p], None, ref.mem.element) for p in places]
-    if not out.shape:
-        return Value(out, scalar=_as_scalar(b, words[0], out))
-    shape = physical(out.shape)
-    element = wide(out.dtype)
-    place, found = b.linear_iota(shape), b.w.constant(0, "i32" if element == "i1" else element, shape)
-    for i, word in enumerate(words):
-        here = b.w.op("arith.cmpi", [place, b.w.constant(i, "i32", shape)], shape, "i1", "predicate = 0 : i64")
-        found = b.select(here, b.w.op("vector.broadcast", [word], shape, word.element), found)
-    return Value(out, vector=moves.as_mask(b.w, found, element))
-
-
-def _as_scalar(b: Body, word: SSA, type: ArrayType) -> SSA:
-    if not is_bool(type.dtype):
-        return word
-    return b.w.op("arith.cmpi", [word, b.int_constant(0)], None, "i1", "predicate = 1 : i64")
-
-
-def _write_words(b: Body, ref: Ref, value: Value, index: Index, dynamic: Sequence[Value], mask: Value | None) -> None:
-    places = _combinations(_word_places(b, ref, index, dynamic, mask is not None)) if index else [[b.w.index(0)]]
-    if mask is not None:
-        old = _read_words(b, ref, index, dynamic, True, ArrayType(value.shape, value.dtype))
-        value = ELEMENTWISE["select_n"](b, [mask, old, value], ArrayType(value.shape, value.dtype))
-    for i, place in enumerate(places):
-        word = b.scalar(value) if not value.shape or len(places) == 1 else word_of(b, value, i)
-        if word.element == "i1":
-            word = b.w.op("arith.extui", [word], None, "i32")
-        b.w.ops("memref.store", [word, ref.mem, *place], [])
-
-
-def word_of(b: Body, value: Value, i: int) -> SSA:
-    """One element of a value, by its row-major place."""
-    v = b.vector(value)
-    assert v.shape is not None
-    starts, rest = [], i
-    for n in reversed(v.shape):
-        starts.append(rest % n)
-        rest //= n
-    return b.first(moves.cut(b.w, v, starts[::-1], [1] * len(v.shape)))
-
-
-# ---------------------------------------------------------------------------- atomics
-
-_COMBINE = {"add": "add", "max": "max", "min": "min", "and": "and", "or": "or", "xor": "xor"}
-
-
-def _atomic_rmw(b: Body, xs: list[Any], outs: Sequence[ArrayType], *, index: Index, masked: bool, kind: str,
-                wanted: bool) -> list[Value]:  # fmt: skip
-    ref, value = xs[:2]
-    dynamic, mask, _ = split_operands(index, xs[2:], masked)
-    type = ArrayType(value.shape, value.dtype)
-    old = read(b, ref, index, dynamic, mask, None, type)
-    new = value if kind == "xchg" else ELEMENTWISE[_COMBINE[kind]](b, [old, value], type)
-    write(b, ref, new, index, dynamic, mask)
-    return [old] if wanted else []
-
-
-def _atomic_cas(b: Body, xs: list[Any], outs: Sequence[ArrayType], *, index: Index, masked: bool,
-                wanted: bool) -> list[Value]:  # fmt: skip
-    ref, expected, value = xs[:3]
-    dynamic, mask, _ = split_operands(index, xs[3:], masked)
-    type = ArrayType(value.shape, value.dtype)
-    old = read(b, ref, index, dynamic, mask, None, type)
-    same = ELEMENTWISE["eq"](b, [old, expected], ArrayType(value.shape, bool))
-    write(b, ref, ELEMENTWISE["select_n"](b, [same, old, value], type), index, dynamic, mask)
-    return [old] if wanted else []
-
-
-RULES: dict[str, Rule] = {
-    "get": _get, "swap": _swap, "addupdate": _addupdate, "atomic_rmw": _atomic_rmw, "atomic_cas": _atomic_cas,
-}  # fmt: skip
+RULES: dict[str, Rule] = {"get": _get, "swap": _swap, "addupdate": _addupdate}

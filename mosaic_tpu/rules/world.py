@@ -12,8 +12,8 @@ from ...lang.debug import Check
 from ..body import Body, Rule
 from ..text import SSA
 from ..values import Value
-from .memory import word_of
 from .reduce import RULES as REDUCE
+from .words import word_of
 
 HOST = "a TPU core cannot call Python on the host while a kernel runs"
 _MESH = "a kernel runs on one core, and knows no mesh of devices"

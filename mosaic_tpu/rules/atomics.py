@@ -1,0 +1,58 @@
+"""Atomics: one core runs its cells one after the other, so an atomic is a read, an operation and a write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...core.primitives.ref import Index, Span, Take, split_operands
+from ...core.types import ArrayType
+from ...lang.atomics import discharge_cas, discharge_rmw
+from ...lang.discharge import Cell
+from ..body import Body, Rule
+from ..refs import Ref
+from ..values import Value
+from .elementwise import RULES as ELEMENTWISE
+from .memory import read, whole_value, write
+
+
+def _taken(b: Body, ref: Ref, operands: Sequence[Value], discharge: Callable[..., Any], params: Any) -> list[Value]:
+    """An update at positions given by arrays, of the Ref's whole value: those named twice one after the other."""
+
+    def updated(x: Any, *rest: Any) -> list[Any]:
+        cell = Cell(x)
+        old = discharge(cell, *rest, **params)
+        return [cell.value, *old]
+
+    new, *old = b.traced(updated, [whole_value(b, ref), *operands], multiple=True)
+    write(b, ref, new, Index(Span(0, n) for n in ref.type.shape), [], None)
+    return old
+
+
+def _rmw(b: Body, xs: list[Any], outs: Sequence[ArrayType], **params: Any) -> list[Value]:
+    ref, value = xs[:2]
+    index, kind = params["index"], params["kind"]
+    if any(type(e) is Take for e in index):
+        return _taken(b, ref, xs[1:], discharge_rmw, params)
+    dynamic, mask, _ = split_operands(index, xs[2:], params["masked"])
+    type_ = ArrayType(value.shape, value.dtype)
+    old = read(b, ref, index, dynamic, mask, None, type_)
+    new = value if kind == "xchg" else ELEMENTWISE[kind](b, [old, value], type_)
+    write(b, ref, new, index, dynamic, mask)
+    return [old] if params["wanted"] else []
+
+
+def _cas(b: Body, xs: list[Any], outs: Sequence[ArrayType], **params: Any) -> list[Value]:
+    ref, expected, value = xs[:3]
+    index = params["index"]
+    if any(type(e) is Take for e in index):
+        return _taken(b, ref, xs[1:], discharge_cas, params)
+    dynamic, mask, _ = split_operands(index, xs[3:], params["masked"])
+    type_ = ArrayType(value.shape, value.dtype)
+    old = read(b, ref, index, dynamic, mask, None, type_)
+    same = ELEMENTWISE["eq"](b, [old, expected], ArrayType(value.shape, bool))
+    write(b, ref, ELEMENTWISE["select_n"](b, [same, old, value], type_), index, dynamic, mask)
+    return [old] if params["wanted"] else []
+
+
+RULES: dict[str, Rule] = {"atomic_rmw": _rmw, "atomic_cas": _cas}
