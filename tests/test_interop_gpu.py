@@ -222,6 +222,30 @@ def test_torch_runs_on_its_stream_and_its_autograd_takes_our_derivative(gpu, tor
     np.testing.assert_allclose(b.grad.array, dw, rtol=1e-2, atol=1e-2)
 
 
+def test_a_call_that_is_one_launch_is_short(gpu, torch, monkeypatch):
+    x = torch.Tensor(floats(8, 16))
+    call = tt.call(lambda x, y: (x + y, x - y))
+    first = call(x, x)
+    general = []
+    monkeypatch.setattr(call, "general", lambda args, kwargs: general.append(args))
+    gpu.log.clear()
+    added, nothing = call(x, x)
+    np.testing.assert_array_equal(added.array, first[0].array)
+    np.testing.assert_array_equal(nothing.array, 0 * x.array)
+    assert [entry[0] for entry in gpu.log] == ["enter", "launch"] and not general
+    for other in (
+        (x, 2.0),
+        (torch.Tensor(x.array, requires_grad=True), x),
+        (torch.Tensor(aligned(floats(16, 8)).T), x),
+    ):
+        call(*other)
+    assert len(general) == 3
+    call.single.clear()
+    with tw.enable_x64(True):
+        call(x, x)
+    assert len(general) == 4
+
+
 def test_outputs_that_do_not_move_have_no_gradient(torch):
     (x,) = tensors(torch, floats(5, 7), requires_grad=True)
     largest, where = tt.call(lambda x, scale: (tnp.max(x, 1) * scale, tnp.argmax(x, 1)))(x, 3.0)

@@ -22,6 +22,9 @@ class Tensor:
     dtype = property(lambda self: f"torch.{self.array.dtype.name}")
     is_cuda = property(lambda self: self.device.index is not None)
 
+    def get_device(self) -> int:
+        return -1 if self.device.index is None else self.device.index
+
     def data_ptr(self) -> int:
         return self.array.ctypes.data
 

@@ -225,6 +225,16 @@ class Bound:
             pointers = [*(where[i] for i in step.inputs), *(where[o] for o in step.outputs), scratch, 0]
             found.launch(function, code.grid, code.threads, code.shared, stream, pointers)
 
+    def alone(self) -> Launch | None:
+        """The one launch that this is, where it is nothing more: no view, constant, copy or scratch memory."""
+        plan = self.plan
+        if len(plan.steps) != 1 or plan.constants:
+            return None
+        (step,) = plan.steps
+        if isinstance(step, View) or step.aliases or step.compiled.scratch or 0 in step.compiled.grid:
+            return None
+        return step if (step.inputs, step.outputs) == (plan.inputs, plan.outputs) else None
+
 
 def _image(compiled: Compiled, capability: tuple[int, int]) -> bytes:
     """What a device loads: machine code made for it, else PTX, which the driver compiles."""

@@ -22,13 +22,15 @@ import ml_dtypes
 import numpy as np
 
 from ..core import tree
+from ..core.config import current
 from ..core.errors import DtypeError, HostArrayError, UnsupportedError, VersionError
 from ..core.ir import Program
 from ..core.linearize import linearize_program
 from ..core.transpose import transpose_program
 from ..core.types import ArrayType
+from .driver import driver
 from .foreign import ALIGNMENT, Described, check_pointer, check_strides, host_array
-from .launch import Function
+from .launch import Bound, Function, Launch, bound
 
 __all__ = ["call"]
 
@@ -102,7 +104,12 @@ class TorchLibrary:
         return x.view(shape)
 
     def stream(self, device: int) -> int:
-        return self.module.cuda.current_stream(device).cuda_stream
+        return self._stream(device)
+
+    @functools.cached_property
+    def _stream(self) -> Callable[[int], int]:
+        short = getattr(getattr(self.module, "_C", None), "_cuda_getCurrentRawStream", None)
+        return short or (lambda device: self.module.cuda.current_stream(device).cuda_stream)
 
 
 _LIBRARY = TorchLibrary()
@@ -137,12 +144,60 @@ class TorchFunction(Function):
     def __init__(self, function: Callable[..., Any], library: TorchLibrary, donate: Sequence[int] = ()):
         super().__init__(function, library, donate)
         # Now, for torch.compile cannot trace the making of an operator.
+        self.single: dict[
+            Any, Any
+        ] = {}  # by shapes, dtypes and GPUs: the configuration, and the call that is one launch
         self.operators: Any = Operators(self) if library.installed else None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         torch = self.library.module
         if torch.compiler.is_compiling():
             return self.operators(list(args))
+        if kwargs or self.donate or (torch.is_grad_enabled() and any([getattr(x, "requires_grad", 0) for x in args])):
+            return self.general(args, kwargs)
+        try:
+            key = tuple([(x.shape, x.dtype, x.get_device()) for x in args])
+        except AttributeError:  # a number, a pytree, or no tensor at all
+            return self.general(args, kwargs)
+        config, run = self.single.get(key, (None, None))
+        if config is not current():
+            return self._first(key, args)
+        if run is None:
+            return self.general(args, kwargs)
+        return run(args)
+
+    def _first(self, key: Any, args: tuple[Any, ...]) -> Any:
+        """The general call; if it is one launch and nothing more, the next on such tensors is short."""
+        leaves, described, structure, device = self.operands(args, {})
+        found = self.traced(leaves, described, structure)
+        step = None
+        if not found.constants and len(leaves) == len(args):
+            plan = bound(found.program, self.library, device)
+            step = plan.alone()
+        self.single[key] = current(), None if step is None else self._short(plan, step, device, found.structure)
+        return self.general(args, {})
+
+    def _short(self, plan: Bound, step: Launch, device: int, structure: Any) -> Callable[[tuple[Any, ...]], Any]:
+        library, code, (function,) = self.library, step.compiled, plan.functions
+        empty, place, found, one = library.module.empty, library.place(device), driver(), structure == tree.structure(0)
+        makes = [(t.shape, library.own_dtypes[t.dtype]) for t in step.types]
+
+        def run(args: tuple[Any, ...]) -> Any:
+            pointers = [x.data_ptr() for x in args]
+            if any([not p or p % ALIGNMENT for p in pointers]) or not all([x.is_contiguous() for x in args]):
+                return self.general(args, {})
+            outs = [empty(shape, dtype=dtype, device=place) for shape, dtype in makes]
+            pointers += [x.data_ptr() for x in outs]
+            pointers += (0, 0)
+            found.enter(device)
+            found.launch(function, code.grid, code.threads, code.shared, library.stream(device), pointers)
+            return outs[0] if one else structure.unflatten(outs)
+
+        return run
+
+    def general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call of any kind: pytrees, numbers, derivatives."""
+        torch = self.library.module
         leaves, described, structure, device = self.operands(args, kwargs)
         found = self.traced(leaves, described, structure)
         values = [*found.constants, *leaves]
