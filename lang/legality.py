@@ -66,14 +66,12 @@ def _instead(dtype: str) -> str:
 
 
 def _check_cores(kernel: Kernel, target: Target) -> None:
-    asked = getattr(dict(kernel.settings).get("compiler_params"), "dimension_semantics", None) or ()
-    for axis, kind in enumerate(asked):
-        kind = str(getattr(kind, "value", kind)).lower()
-        if kind in ("core_parallel", "subcore_parallel") and target.kind == "tpu" and target.units == 1:
-            raise UnsupportedError(
-                f"kernel {kernel.name}: axis {axis} of the grid {kernel.grid} is to be divided among cores ({kind}); "
-                f"a device of {target.name} is one TensorCore",
-                'declare the axis "parallel", which asks for no more cores than there are', kernel.source)  # fmt: skip
+    axes = dict(kernel.settings).get("core_axes")
+    if axes and target.kind == "tpu" and target.units == 1:
+        raise UnsupportedError(
+            f"kernel {kernel.name}: axis {axes[0]} of the grid {kernel.grid} is to be divided among cores; a device of "
+            f"{target.name} is one TensorCore",
+            'declare the axis "parallel", which asks for no more cores than there are', kernel.source)  # fmt: skip
 
 
 # --------------------------------------------------------------------------------------------------- TPU

@@ -136,9 +136,16 @@ def test_wide_numbers_are_refused_on_a_tpu():
     assert check_target(kernel, "cuda:sm_90")
 
 
-def test_axes_for_several_cores_are_refused_where_there_is_one():
-    params = tpu.CompilerParams(dimension_semantics=(tpu.CORE_PARALLEL, tpu.ARBITRARY))
-    kernel = copying((64, 256), (8, 128), compiler_params=params)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"compiler_params": tpu.CompilerParams(dimension_semantics=(tpu.CORE_PARALLEL, tpu.ARBITRARY))},
+        {"dimension_semantics": ("core_parallel", "arbitrary")},
+    ],
+    ids=["parameters", "argument"],
+)
+def test_axes_for_several_cores_are_refused_where_there_is_one(options):
+    kernel = copying((64, 256), (8, 128), **options)
     for target in ("tpu:v5e", "tpu:v6e", "tpu:7x"):
         with pytest.raises(errors.UnsupportedError, match="axis 0 .* one TensorCore") as caught:
             check_target(kernel, target)

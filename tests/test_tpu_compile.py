@@ -233,8 +233,9 @@ def test_a_topology_that_there_is_not(target):
 
 
 @pytest.mark.targets
-@pytest.mark.parametrize("case", tpu_cycles.CASES, ids=lambda c: c.name)
-@everywhere
+@pytest.mark.parametrize(
+    "case, target", [pytest.param(c, t, id=f"{c.name}-{t}") for c in tpu_cycles.CASES for t in c.wanted]
+)
 def test_estimated_cycles_are_near_the_bound(case, target):
     found = tpu_cycles.measured(case, target)
     assert found.ratio <= case.limit, f"{found.cycles:,} cycles, bound {found.bound:,.0f} ({found.by})"
@@ -243,5 +244,6 @@ def test_estimated_cycles_are_near_the_bound(case, target):
 def test_an_explanation_has_what_the_compiler_says():
     explained = tw.explain(copying((64, 256), (8, 128)), np.ones((64, 256), np.float32), target=V5E, compile=True)
     (report,) = explained.kernels
-    assert report.resources is not None and report.resources.cycles > 0 and report.resources.fast_limit == 16 * MIB
+    assert report.resources is not None and report.resources.cycles is not None
+    assert report.resources.cycles > 0 and report.resources.fast_limit == 16 * MIB
     assert "VMEM" in str(explained) and "cycles" in str(explained)
