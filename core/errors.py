@@ -29,8 +29,13 @@ def is_internal(code: CodeType) -> bool:
     known = _ours_cache.get(code)
     if known is None:
         name = code.co_filename
-        known = name.startswith(_OURS) or name.startswith("<tilewright") or f"{os.sep}functools.py" in name \
-            or f"{os.sep}contextlib.py" in name or code.co_qualname.startswith("__create_fn__.")  # of dataclasses
+        known = (
+            name.startswith(_OURS)
+            or name.startswith("<tilewright")
+            or f"{os.sep}functools.py" in name
+            or f"{os.sep}contextlib.py" in name
+            or code.co_qualname.startswith("__create_fn__.")
+        )  # of dataclasses
         _ours_cache[code] = known
     return known
 
@@ -210,6 +215,10 @@ class SemaphoreError(KernelError):
 
 class UncoveredOutputError(KernelError):
     """An output of a kernel that its cells do not wholly write."""
+
+
+class PaddingError(KernelError):
+    """What lies past the end of an operand, which is unspecified without `fill`, reaches an output of a kernel."""
 
 
 class KernelBodyError(KernelError, TypeError):

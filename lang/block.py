@@ -149,8 +149,6 @@ def as_scratch(scratch: Any) -> RefType:
 
 def shape_dtype(x: Any) -> ArrayType:
     """The array type of an entry of `out_shape`."""
-    if isinstance(x, ArrayType):
-        return x.strong()
     if hasattr(x, "shape") and hasattr(x, "dtype"):
         return ArrayType(tuple(x.shape), canonical_dtype(x.dtype))
     raise ArgumentTypeError(

@@ -23,7 +23,7 @@ from ..core.errors import (
 from ..core.ir import Program, subprograms
 from ..core.primitives.refview import view
 from ..core.trace import Tracer, current_trace, is_evaluating, trace_program, typeof
-from ..core.types import ArrayType, MemorySpace, RefType, is_integer
+from ..core.types import ArrayType, KeyDtype, MemorySpace, RefType, is_integer
 from . import block as blocks
 from .block import BlockSpec, Element, GridSpec, Squeezed, no_block_spec
 from .extent import as_grid, bound_of, own_extents
@@ -52,6 +52,7 @@ def kernel_call(
     interpret: Any = False,
     name: str | None = None,
     debug: bool = False,
+    strict: bool | None = None,
     metadata: Any = None,
     **unused: Any,
 ) -> Callable[..., Any]:
@@ -60,7 +61,8 @@ def kernel_call(
     `body(*in_refs, *out_refs, *scratch_refs)` reads and writes Refs and returns nothing. `out_shape` is a
     pytree of `ShapeDtypeStruct`; `in_specs` and `out_specs` are pytrees of `BlockSpec` like the operands
     and `out_shape` (or prefixes of them). `input_output_aliases` maps an operand's number to that of the
-    output that starts as it. Runs compiled; with `interpret=True` in NumPy, cell by
+    output that starts as it. With `strict` what cannot be proved of the kernel is an error, as with the configuration
+    `strict_kernels`, which holds where it is None. Runs compiled; with `interpret=True` in NumPy, cell by
     cell, and with `interpret=InterpretParams(...)` so in the modes that it names.
 
     Raises a `KernelError` that names the operand, the block and the cell for maps that disagree in rank or
@@ -88,9 +90,9 @@ def kernel_call(
         )
     label = name or getattr(body, "__name__", None) or getattr(getattr(body, "func", None), "__name__", "kernel")
     semantics = dimension_semantics or getattr(compiler_params, "dimension_semantics", None)
-    settings = _settings(compiler_params, cost_estimate)
+    settings = _settings(compiler_params, cost_estimate, semantics)
     aliases = dict(input_output_aliases or {})
-    request = _Request(body, out_shape, spec, aliases, semantics, as_mode(interpret), label, settings)
+    request = _Request(body, out_shape, spec, aliases, semantics, as_mode(interpret), label, settings, strict)
 
     @functools.wraps(body)
     def call(*args: Any) -> Any:
@@ -110,9 +112,10 @@ def kernel_call(
 pallas_call = kernel_call
 
 
-def _settings(compiler_params: Any, cost_estimate: Any) -> tuple[tuple[str, Any], ...]:
+def _settings(compiler_params: Any, cost_estimate: Any, semantics: Any) -> tuple[tuple[str, Any], ...]:
     """What backends and the cost model are told; a value that cannot be part of a Kernel (unhashable) is an error."""
-    given = {"compiler_params": compiler_params, "cost_estimate": cost_estimate}
+    cores = tuple(a for a, s in enumerate(semantics or ()) if "core" in str(getattr(s, "value", s)).lower())
+    given = {"compiler_params": compiler_params, "cost_estimate": cost_estimate, "core_axes": cores or None}
     for key, value in given.items():
         try:
             hash(value)
@@ -141,9 +144,9 @@ class _Request:
     """Everything about a call but its operands; builds the Kernel for their types, once for each."""
 
     def __init__(self, body: Any, out_shape: Any, spec: GridSpec, aliases: dict[int, int], semantics: Any,
-                 interpret: Any, name: str, settings: tuple[tuple[str, Any], ...] = ()):  # fmt: skip
+                 interpret: Any, name: str, settings: tuple[tuple[str, Any], ...], strict: bool | None):  # fmt: skip
         self.body, self.spec, self.aliases, self.interpret, self.name = body, spec, aliases, interpret, name
-        self.settings = settings
+        self.settings, self.strict = settings, strict
         self.grid, self.computed = as_grid(spec.grid)
         self.axes = tuple(self.computed)
         out_leaves, self.out_tree = tree.flatten(out_shape, is_leaf=lambda x: x is None)
@@ -198,9 +201,9 @@ class _Request:
         made = Kernel(
             self.name, tuple(grid), prefetch, inputs, outputs, scratch, body, self._aliases(first, inputs, outputs),
             self.semantics, self.interpret, self.settings, own_extents(len(grid), prefetch, self.axes),
-            source=self.source,
+            self.source, _scratch_names(self.body, len(args) + _count(self.out_tree), scratch_tree),
         )  # fmt: skip
-        verify(made)
+        verify(made, self.strict)
         return made
 
     def _aliases(self, first: int, inputs: Sequence[Block], outputs: Sequence[Block]) -> tuple[tuple[int, int], ...]:
@@ -325,6 +328,11 @@ class _Request:
     def _check_refs(self, program: Program) -> None:
         """Only operations with an effect on a Ref, loops, branches and calls take Refs."""
         for eqn in program.eqns:
+            if any(isinstance(getattr(v.type, "dtype", None), KeyDtype) for v in eqn.outputs):
+                raise KernelBodyError(
+                    f"kernel {self.name}: {eqn.primitive.name} makes a random key in its body",
+                    "a body draws with `lang.prng_seed` and `lang.stateful_normal`, or `lang.counter_normal`",
+                    eqn.source)  # fmt: skip
             inner = list(subprograms(eqn))
             if not inner and touches_refs(eqn) and not any(isinstance(e.operand, int) for e in eqn.effects):
                 raise KernelBodyError(
@@ -392,17 +400,37 @@ def _match_specs(specs: Any, values: Any, what: str, name: str) -> list[BlockSpe
     return out
 
 
+def _count(out_tree: Any) -> int:
+    outs = out_tree.unflatten(range(out_tree.num_leaves))
+    return len(outs) if isinstance(outs, (tuple, list)) else 1
+
+
+def _parameters(body: Any) -> list[str]:
+    """The names of a body's positional parameters, as far as they are known."""
+    try:
+        found = inspect.signature(body).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [p.name for p in found if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+
+
+def _scratch_names(body: Any, first: int, scratch_tree: Any) -> tuple[str, ...]:
+    """A name for each scratch: the body's parameter, with the path within it."""
+    scratch = scratch_tree.unflatten(range(scratch_tree.num_leaves))
+    if isinstance(scratch, dict):
+        given = {str(k): v for k, v in scratch.items()}
+    else:
+        values = scratch if isinstance(scratch, (tuple, list)) else [scratch]
+        known = _parameters(body)[first:]
+        given = {known[i] if i < len(known) else str(i): v for i, v in enumerate(values)}
+    return tuple(base + tree.keystr(path) for base, v in given.items() for path, _ in tree.leaves_with_path(v))
+
+
 def _names(body: Any, args: Any, out_tree: Any, n_prefetch: int) -> list[str]:
     """A name for each operand and output leaf: the body's parameter, with the path within it."""
     outs = out_tree.unflatten(range(out_tree.num_leaves))
     outs = list(outs) if isinstance(outs, (tuple, list)) else [outs]
-    try:
-        parameters = [
-            p.name for p in inspect.signature(body).parameters.values()
-            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-        ]  # fmt: skip
-    except (TypeError, ValueError):
-        parameters = []
+    parameters = _parameters(body)
     names = []
     for i, value in enumerate([*args, *outs]):
         base = parameters[i] if i < len(parameters) else (f"in{i}" if i < len(args) else f"out{i - len(args)}")

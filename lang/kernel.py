@@ -133,6 +133,7 @@ class Kernel:
     settings: tuple[tuple[str, Any], ...] = ()
     extents: tuple[tuple[int, Program], ...] = ()
     source: Source | None = field(default=None, compare=False)
+    scratch_names: tuple[str, ...] = field(default=(), compare=False)  # as the author's body calls them
 
     @functools.cached_property
     def key(self) -> Any:
@@ -189,6 +190,11 @@ class Kernel:
         inputs = prefetch + len(self.inputs)
         outputs = inputs + len(self.outputs)
         return ids, prefetch, inputs, outputs, outputs + len(self.scratch)
+
+    def scratch_name(self, position: int) -> str:
+        """What messages call the scratch at a position among the inputs of the body."""
+        number = position - self.splits[3]
+        return self.scratch_names[number] if number < len(self.scratch_names) else str(number)
 
     def parts(self, values: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any], list[Any], list[Any]]:
         """Values for the inputs of the body, split into ids, prefetched, inputs, outputs, scratch."""

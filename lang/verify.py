@@ -12,12 +12,21 @@ from typing import Any
 import numpy as np
 
 from ..core.config import current
-from ..core.errors import KernelError, OutOfBoundsError, RaceError, UncoveredOutputError, UnsupportedError
+from ..core.errors import (
+    KernelError,
+    OutOfBoundsError,
+    PaddingError,
+    RaceError,
+    UncoveredOutputError,
+    UnsupportedError,
+)
 from ..core.ir import Effect
 from ..core.types import MemorySpace
 from .affine import Fact, facts
 from .aliasing import check_aliases
 from .kernel import Block, Kernel
+from .padding import follow, ragged_axes
+from .semaphores import check_semaphores
 
 
 @dataclass(frozen=True)
@@ -40,8 +49,11 @@ def map_of(kernel: Kernel, block: Block) -> Fact | None:
     return facts(block.index_map, kernel.grid)
 
 
-def verify(kernel: Kernel) -> list[Finding]:
-    """Check a kernel; gives what was proved and what stays unknown, raises on what is refuted."""
+def verify(kernel: Kernel, strict: bool | None = None) -> list[Finding]:
+    """Check a kernel; gives what was proved and what stays unknown, raises on what is refuted.
+
+    With `strict` (None: as the configuration `strict_kernels` says) what is unknown is an error too.
+    """
     if kernel.cells == 0:
         return []
     _check_language(kernel)
@@ -51,14 +63,18 @@ def verify(kernel: Kernel) -> list[Finding]:
     for o, block in enumerate(kernel.outputs):
         findings.append(_order(kernel, block))
         findings.append(_coverage(kernel, o, block))
+    for number, block in enumerate(kernel.inputs):
+        if block.fill is None and ragged_axes(block):
+            findings.append(_padding(kernel, number))
     _check_carries(kernel)
+    check_semaphores(kernel)
     check_aliases(kernel, map_of)
     unknown = [f for f in findings if f.verdict == "unknown"]
-    if unknown and current().strict_kernels:
+    if unknown and (current().strict_kernels if strict is None else strict):
         f = unknown[0]
         raise KernelError(
             f"kernel {kernel.name}: operand {f.operand}: {f.what} is not proved: {f.why}",
-            "turn off `strict_kernels`, or write the index map so that it can be proved", kernel.source)  # fmt: skip
+            "leave `strict` out, or write the kernel so that it can be proved", kernel.source)  # fmt: skip
     return findings
 
 
@@ -226,21 +242,39 @@ def _only_atomic(kernel: Kernel, block: Block) -> bool:
     return bool(changed) and all(e.primitive.name.startswith("atomic_") for e in changed)
 
 
+def _padding(kernel: Kernel, number: int) -> Finding:
+    """What a ragged block without `fill` holds past the end of its operand stays out of the outputs."""
+    from .phases import when_table
+
+    block = kernel.inputs[number]
+    level, output, eqn = follow(kernel, number, {b.name: map_of(kernel, b) for b in kernel.blocks}, when_table)
+    if level == 2:
+        d = ragged_axes(block)[0]
+        raise PaddingError(
+            f"kernel {kernel.name}: operand {block.name} of {block.array.show()} ends within a block of {block.sizes} "
+            f"along axis {d}, and what the block holds past the end reaches output {output}: it is unspecified",
+            f"give {block.name} a `BlockSpec(..., fill=0)`, or mask it: `where(place < {block.array.shape[d]}, x, 0)`",
+            eqn.source if eqn is not None else kernel.source)  # fmt: skip
+    return Finding("padding unread", block.name, "unknown" if level else "proved",
+                   "what lies past its end may reach an output: `fill=` says what it is" if level else "")  # fmt: skip
+
+
 def _check_carries(kernel: Kernel) -> None:
     """No axis along which scratch stays live is declared parallel."""
     from .phases import carry_of
     from .plain import plain
 
-    semantics = kernel.semantics
+    semantics, given = kernel.semantics, kernel
     if semantics is None or "parallel" not in semantics:
         return
     kernel = plain(kernel)
     for number, ref in enumerate(kernel.body.inputs[kernel.splits[3] :]):
         shown = kernel.scratch[number].array.show()
+        name = given.scratch_name(given.body.inputs.index(ref)) if ref in given.body.inputs else str(number)
         for axis in carry_of(kernel, ref):
             if semantics[axis] == "parallel":
                 raise RaceError(
-                    f"kernel {kernel.name}: scratch {number} of {shown} carries values from cell to cell along axis "
+                    f"kernel {kernel.name}: scratch {name} of {shown} carries values from cell to cell along axis "
                     f"{axis} of the grid {kernel.grid_text}, which is declared parallel",
                     f'declare axis {axis} "arbitrary", or overwrite the scratch in every cell before it is read',
                     kernel.source)  # fmt: skip

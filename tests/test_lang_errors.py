@@ -117,7 +117,7 @@ def test_scratch_carried_along_a_parallel_axis():
 
     scratch = [tl.VMEM((4,), F32)]
     np.testing.assert_array_equal(run(body, scratch_shapes=scratch), [0, 1, 2, 3, 4, 6, 8, 10])
-    refused(RaceError, "kernel body", "scratch 0", "axis 0", body=body, scratch_shapes=scratch,
+    refused(RaceError, "kernel body", "scratch s_ref", "axis 0", body=body, scratch_shapes=scratch,
             dimension_semantics=("parallel",))  # fmt: skip
 
 

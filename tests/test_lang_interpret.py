@@ -212,7 +212,7 @@ def test_scratch_that_carries_keeps_its_order():
 
     expected = np.cumsum(X.reshape(4, 2), 0).ravel()
     np.testing.assert_array_equal(run(tl.InterpretParams(random_seed=1), None), expected)
-    with pytest.raises(RaceError, match="scratch 0 .* carries values"):
+    with pytest.raises(RaceError, match="scratch acc_ref .* carries values"):
         run(tl.InterpretParams(random_seed=1), ("parallel",))
 
 
