@@ -1,7 +1,9 @@
 """A grid within a body: `emit_pipeline` runs a body over blocks of Refs that lie in far memory.
 
 It means: one step after the other, the blocks of inputs are copied in, the body runs, the blocks of outputs are copied
-out. An output block stays in reach while its index stays the same, so a body may add up in it.
+out. An output block stays in reach while its index stays the same, so a body may add up in it. An input in far memory
+whose blocks all lie within it, and that is no output, has two buffers: while a step runs, the block of the next one is
+on its way.
 """
 
 from __future__ import annotations
@@ -21,14 +23,17 @@ from ..core.primitives.loops import fori_loop
 from ..core.primitives.shape import iota_p
 from ..core.types import INT32, MemorySpace, RefType
 from .block import BlockSpec, Element, Squeezed, no_block_spec
+from .copies import AsyncCopyDescriptor, SemaphoreType
 from .ops import Cell, current_cell, in_cell, when
 from .scoped import allocate, undefine_p
+
+_FAR = (MemorySpace.ANY, MemorySpace.HBM)
 
 
 class _Operand:
     """One Ref of a pipeline, its spec, and the memory that holds its block."""
 
-    def __init__(self, name: str, ref: Any, spec: BlockSpec):
+    def __init__(self, name: str, ref: Any, spec: BlockSpec, written: Sequence[Any] | None = None):
         self.ref, self.spec = ref, spec
         array = refs.view(ref).ref.aval.array.with_shape(ref.shape)
         self.array, shape = array, array.shape
@@ -50,7 +55,13 @@ class _Operand:
         self.ragged = [not gone and (p or (not e and n % size != 0)) for gone, p, e, n, size in parts]
         kept = tuple(n for n, gone in zip(self.sizes, self.squeezed, strict=True) if not gone)
         self.block = ref
-        if self.moves:
+        held = refs.view(ref).ref
+        self.ahead = (self.moves and written is not None and not any(self.ragged) and held.aval.space in _FAR
+                      and all(held is not refs.view(w).ref for w in written))  # fmt: skip
+        if self.ahead:
+            self.buffers = allocate("emit_pipeline", RefType(array.with_shape((2, *kept)), MemorySpace.VMEM))
+            self.arrived = allocate("emit_pipeline", SemaphoreType.DMA((2,)))
+        elif self.moves:
             self.block = allocate("emit_pipeline", RefType(array.with_shape(kept), MemorySpace.VMEM))
 
     def index(self, ids: Sequence[Any]) -> list[Any]:
@@ -84,6 +95,15 @@ class _Operand:
                 mask = inside if mask is None else and_p.bind(mask, inside)
             seen += not self.squeezed[axis]
         return refs.view(self.ref, entries), mask
+
+    def copy(self, number: Any, ids: Sequence[Any]) -> AsyncCopyDescriptor:
+        """The copy of the block of step `number` to its buffer."""
+        slot = rem_p.bind(number, np.int32(2))
+        part, _ = self.part(self.index(ids))
+        return AsyncCopyDescriptor(part, refs.view(self.buffers, slot), refs.view(self.arrived, slot))
+
+    def copy_start(self, number: Any, counts: Sequence[Any]) -> Callable[[], None]:
+        return lambda: self.copy(number, _ids(number, counts)).start()
 
     def load(self, index: Sequence[Any]) -> None:
         part, mask = self.part(index)
@@ -137,16 +157,27 @@ def emit_pipeline(
                 f"emit_pipeline: {len(args)} Refs for {len(ins)} in_specs and {len(outs)} out_specs",
                 "give one Ref per spec",
             )
-        operands = [_Operand(f"{i}", ref, spec) for i, (ref, spec) in enumerate(zip(args, [*ins, *outs], strict=True))]
-        inputs, outputs = operands[: len(ins)], operands[len(ins) :]
+        written = args[len(ins) :]
+        inputs = [_Operand(f"{i}", r, s, written) for i, (r, s) in enumerate(zip(args[: len(ins)], ins, strict=True))]
+        outputs = [_Operand(f"{i}", r, s) for i, (r, s) in enumerate(zip(written, outs, strict=True), len(ins))]
+        operands = [*inputs, *outputs]
         counts = [_int32(n) for n in sizes]
+        total: Any = 1
+        for n in sizes:
+            total = total * n
+        total = total if isinstance(total, int) else _int32(total)
         cell.made.setdefault("ids", cell.ids)
 
         def step(number: Any, carried: Any) -> Any:
             ids = _ids(number, counts)
             before = _ids(sub_p.bind(number, np.int32(1)), counts)
+            after = add_p.bind(number, np.int32(1))
             for operand in inputs:
-                if operand.moves:
+                if operand.ahead:
+                    when(lt_p.bind(after, _int32(total)))(operand.copy_start(after, counts))
+                    operand.copy(number, ids).wait()
+                    operand.block = refs.view(operand.buffers, rem_p.bind(number, np.int32(2)))
+                elif operand.moves:
                     operand.load(operand.index(ids))
             for operand in outputs:
                 if operand.moves:
@@ -158,10 +189,10 @@ def emit_pipeline(
                     operand.store(operand.index(ids))
             return carried
 
-        total: Any = 1
-        for n in sizes:
-            total = total * n
-        fori_loop(0, total if isinstance(total, int) else _int32(total), step, ())
+        for operand in inputs:
+            if operand.ahead:
+                when(lt_p.bind(np.int32(0), _int32(total)))(operand.copy_start(np.int32(0), counts))
+        fori_loop(0, total, step, ())
 
     return pipeline
 

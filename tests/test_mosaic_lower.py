@@ -392,6 +392,29 @@ def test_operands_too_large_for_vmem_stay_in_far_memory(rows):
         check_mosaic(kernel, rand(rows, 256))
 
 
+@pytest.mark.parametrize("columns", [128, 20])
+def test_a_pipeline_s_next_blocks_are_on_their_way(columns):
+    def body(x, y, o):
+        def inner(a, b, c):
+            @tl.when(tl.program_id(2) == 0)
+            def _():
+                c[...] = tnp.zeros(c.shape, c.dtype)
+
+            c[...] += a[...] @ b[...]
+
+        tl.emit_pipeline(
+            inner, grid=(2, 2, 3),
+            in_specs=[tl.BlockSpec((8, columns), lambda i, j, k: (i, k)),
+                      tl.BlockSpec((columns, columns), lambda i, j, k: (k, j))],
+            out_specs=tl.BlockSpec((8, columns), lambda i, j, k: (i, j)),
+        )(x, y, o)  # fmt: skip
+
+    x, y = rand(16, 3 * columns), rand(3 * columns, 2 * columns)
+    kernel = kernel_of(body, ArrayType((16, 2 * columns), F32), x, y, in_specs=[ANY, ANY], out_specs=ANY)
+    assert ("tpu.enqueue_dma" in mosaic_module(kernel, V5E).text) == (columns == 128)
+    check_mosaic(kernel, x, y)
+
+
 def test_semaphores_count():
     def body(x, o, s):
         tl.semaphore_signal(s, 3)
