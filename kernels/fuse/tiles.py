@@ -70,8 +70,9 @@ Entry = tuple[int, Axes]  # bytes of an element, axes
 
 @dataclass(frozen=True, slots=True)
 class _Blocks:
-    """What a cell holds: operands, results, sums, values between."""
+    """What a cell holds: operands, results, sums, values between; `staged` operands come in at every step of a sum."""
 
+    staged: list[Entry]
     reads: list[Entry]
     writes: list[Entry]
     sums: list[Entry]
@@ -79,8 +80,10 @@ class _Blocks:
 
     def held(self, tile: Mapping[int, int], gpu: bool = False) -> int:
         """The bytes of fast memory: blocks twice, for the next ones come in meanwhile; a GPU's registers apart."""
+        if gpu:
+            return 2 * sum(_size(e, tile) for e in self.staged)
         reads, writes, sums = (sum(_size(e, tile) for e in es) for es in (self.reads, self.writes, self.sums))
-        return 2 * reads if gpu else 2 * (reads + writes) + sums + self.live(tile)
+        return 2 * (reads + writes) + sums + self.live(tile)
 
     def live(self, tile: Mapping[int, int]) -> int:
         """The bytes of the values that a cell computes with at once."""
@@ -95,7 +98,7 @@ class _Blocks:
             return None
         sums = sum(_size(e, tile) for e in self.sums)
         few = target.register_bytes // (1 if self.sums else RESIDENT)
-        if 2 * sums > few or sums + self.live(tile) > few:
+        if 4 * sums > few or sums + self.live(tile) > few:
             live = sums + self.live(tile)
             return f"a cell would compute with {live:,} bytes of the {few:,} in its registers on {target.name}"
         return None
@@ -117,7 +120,9 @@ def _blocks(group: Group, nest: Nest, eqns: Sequence[Eqn]) -> _Blocks:
     sums = [(accumulator(v.type.dtype).itemsize, group.axes[v]) for i in carried for v in eqns[i].outputs]  # type: ignore[union-attr]
     apart = {*group.inputs, *(v for i in carried for v in eqns[i].outputs)}
     between = list({entry(v) for v in group.axes if v not in apart})
-    return _Blocks([entry(v) for v in group.inputs], [entry(v) for v in nest.outputs], sums, between)
+    reads = [entry(v) for v in group.inputs]
+    staged = [e for e in reads if not nest.carry.isdisjoint(e[1])] if nest.matrix and nest.carry else reads
+    return _Blocks(staged, reads, [entry(v) for v in nest.outputs], sums, between)
 
 
 def tile_nest(group: Group, nest: Nest, eqns: Sequence[Eqn], sizes: Sequence[int], target: Target,
@@ -227,8 +232,8 @@ def _matrix_sizes(target: Target, n: int, side: int) -> Sequence[int]:
 
 @functools.lru_cache(maxsize=4096)
 def _vector_sizes(target: Target, n: int, place: int) -> Sequence[int]:
-    """Sizes of the loop that is `place` loops from the innermost."""
-    if place > 1:
+    """Sizes of the loop that is `place` loops from the innermost; a GPU's vectors have no sublanes."""
+    if place > 1 or (place == 1 and target.kind in GPUS):
         return tuple(2**k for k in range(max(n, 1).bit_length()) if 2**k <= n)
     return tuple(target.tile_sizes(n, Loops((n, *(1,) * place)), 0))
 
