@@ -319,3 +319,26 @@ def test_a_python_integer_that_does_not_fit_is_an_error(make):
     with pytest.raises(OverflowError, match="does not fit"):
         make()
     assert jnp.array(np.array([300]), "int8").tolist() == [44]
+
+
+def test_plain_arguments_that_are_equal_are_not_confused():
+    """What a call runs is kept by its plain arguments: by their types too, and by the sign of zero."""
+    x, n = jnp.asarray(np.array([-2.0, 0.5, 3.0], np.float32)), jnp.arange(3)
+    for _ in range(2):
+        for low, high, dtype in (
+            (0, 1, np.int32),
+            (0.0, 1.0, np.float32),
+            (False, True, np.int32),
+            (0, 1.0, np.float32),
+        ):
+            found = jnp.clip(n, low, high)
+            assert found.dtype == dtype and found.tolist() == [0, 1, 1]
+        for low in (0.0, -0.0, 0):
+            assert np.signbit(np.asarray(jnp.clip(x, low, 1))[0]) == np.signbit(low)
+        assert jnp.sum(x, 0).shape == () and jnp.sum(x, 0, None, None, True).shape == (1,)
+        with pytest.raises(TypeError):
+            jnp.sum(x, 0.0)
+        with tw.config(enable_x64=True):
+            assert jnp.clip(jnp.arange(3), 0, 1).dtype == np.int64
+        assert jnp.where(x > 0, x, x).tolist() == x.tolist() == jnp.maximum(x, x).tolist()
+        assert tw.grad(lambda v: jnp.clip(v, -1, 1).sum())(x).tolist() == [0, 1, 0]

@@ -11,6 +11,7 @@ import numpy as np
 from .. import lax
 from ..core import operators
 from ..core.errors import DtypeError
+from ..core.trace import Scalar
 from ..core.types import FLOAT32
 from .ufunc_object import ufunc
 from .util import (
@@ -528,7 +529,8 @@ def _binary(primitive: Any, on_bools: Any = None, inexact: bool = False) -> Ufun
     """The function of two promoted operands; `on_bools` is what it is for booleans."""
 
     def function(x: ArrayLike, y: ArrayLike, /) -> Array:
-        x, y = promote_inexact(x, y) if inexact else promote(x, y)
+        if typeof(x) is not typeof(y) or typeof(x).dtype is not FLOAT32 or type(x) in Scalar:  # type: ignore[union-attr]
+            x, y = promote_inexact(x, y) if inexact else promote(x, y)
         if on_bools is not None and is_bool(dtype_of(x)):
             return on_bools.bind(x, y)
         return primitive.bind(x, y)

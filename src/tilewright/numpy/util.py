@@ -191,7 +191,7 @@ def put(x: Array, device: Any) -> Array:
 # ---------------------------------------------------------------------------- composites
 
 _MAX_ENTRIES = 4096
-_PLAIN = (int, bool, type(None), str)  # equal ones mean the same, as arguments of these functions
+_PLAIN = (int, float, bool, type(None), str)  # those that are equal and of one type mean the same
 _entries: dict[Any, Callable[..., Any]] = {}
 
 
@@ -244,31 +244,35 @@ def composite(*static: str) -> Callable[[Callable[..., Any]], Callable[..., Any]
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         known, statics = frozenset(names), frozenset(static)
         positional = code.co_argcount
-        # Programs by all arguments but the first, for calls in which the first alone is not static.
-        quick: dict[Any, Callable[..., Any]] = {}
+        # What calls of an array and plain values run, by those values; of arrays alone, by their number.
+        quick: dict[Any, Any] = {}
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            if not kwargs and args and isinstance(args[0], Value) and not _is_recorded():
+            if args and not kwargs and isinstance(args[0], Value) and not _is_recorded():
+                rest = args[1:]
                 try:
-                    compiled = quick.get(args[1:])
-                except TypeError:  # an argument that cannot be hashed, such as another array
-                    compiled = None
-                if compiled is not None:
-                    return compiled(args[0])
+                    found = quick.get(rest)
+                except TypeError:  # something that cannot be hashed, such as another array
+                    found = quick.get(len(args))
+                    if found is not None and all(isinstance(x, Value) for x in rest):
+                        return found(*args)
+                else:
+                    if found is not None and found[0] == tuple(map(type, rest)):
+                        if not found[3] or found[1] is current():
+                            return found[2](args[0], *found[3])
             if _is_recorded() or len(args) > positional or not known.issuperset(kwargs):
                 return fun(*args, **kwargs)
             given = dict(zip(names, args, strict=False))
             if not given.keys().isdisjoint(kwargs):
                 return fun(*args, **kwargs)  # which raises Python's own error
             given.update(kwargs)
-            fixed = tuple((n, hashable(v)) for n, v in given.items() if n in statics or v is None)
+            fixed = tuple((n, type(v), hashable(v)) for n, v in given.items() if n in statics or v is None)
             moving = tuple(n for n in given if n not in statics and given[n] is not None)
             compiled = _compiled(fun, fixed, moving)
-            if moving == names[:1] and not kwargs and all(type(x) in _PLAIN for x in args[1:]):
-                if len(quick) >= _MAX_ENTRIES:
-                    quick.clear()
-                quick[args[1:]] = compiled
-            return compiled(*[_number(x) if type(x) in _PYTHON_TYPES else x for x in map(given.get, moving)])
+            operands = [_number(x) if type(x) in _PYTHON_TYPES else x for x in map(given.get, moving)]
+            if moving[:1] == names[:1] and not kwargs:
+                _remember(quick, args, compiled, operands)
+            return compiled(*operands)
 
         functools.update_wrapper(call, fun)
         if fun.__doc__:  # doctest looks for functions by the module of their globals, which is this one
@@ -276,6 +280,18 @@ def composite(*static: str) -> Callable[[Callable[..., Any]], Callable[..., Any]
         return call
 
     return decorate
+
+
+def _remember(quick: dict[Any, Any], args: tuple[Any, ...], compiled: Any, operands: list[Any]) -> None:
+    """Keep what a call by position runs, if it can be told by its arguments after the first."""
+    rest = args[1:]
+    if len(quick) >= _MAX_ENTRIES:
+        quick.clear()
+    # 0.0 and -0.0 are equal, and mean different things.
+    if all(type(x) in _PLAIN and not (type(x) is float and x == 0) for x in rest):
+        quick[rest] = (tuple(map(type, rest)), current(), compiled, operands[1:])
+    elif len(operands) == len(args) and all(isinstance(x, Value) for x in rest):
+        quick[len(args)] = compiled
 
 
 def _compiled(fun: Callable[..., Any], fixed: tuple[Any, ...], moving: tuple[str, ...]) -> Callable[..., Any]:
@@ -288,7 +304,7 @@ def _compiled(fun: Callable[..., Any], fixed: tuple[Any, ...], moving: tuple[str
 
     if len(_entries) >= _MAX_ENTRIES:
         _entries.clear()
-    statics, code = dict(fixed), fun.__code__
+    statics, code = {name: value for name, _, value in fixed}, fun.__code__
     only_by_position = code.co_varnames[: code.co_posonlyargcount]
 
     def run(*args: Any) -> Any:
