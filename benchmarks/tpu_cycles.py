@@ -91,6 +91,8 @@ def measured(case: Case, target: str) -> Found:
     reports = [k for k in tw.explain(f, *args, target=target, compile=True).kernels if k.resources is not None]
     longest = max(reports, key=lambda k: k.seconds or 0.0)
     used = [k.resources for k in reports if k.resources is not None]
+    if any(r.cycles is None for r in used):
+        raise tw.errors.CompileError(f"{case.name} on {target}: libtpu estimates no cycles", "another size")
     return Found(
         sum(r.cycles or 0 for r in used), sum(k.seconds or 0.0 for k in reports) * TARGETS[target].clock,
         longest.bound or "", sum(r.bundles or 0 for r in used), sum(r.spills or 0 for r in used),
