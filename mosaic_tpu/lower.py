@@ -333,12 +333,7 @@ class _Lowering:
         semantics = ", ".join(
             f"#tpu.dimension_semantics<{'parallel' if a in parallel else 'arbitrary'}>" for a in range(len(self.grid))
         )
-        params = ", ".join(
-            "{}"
-            if w.kind == "far"
-            else f"{{transform_indices = @transform_{i}, window_bounds = array<i64: {', '.join(map(str, w.bounds))}>}}"
-            for i, w in enumerate([*self.inputs, *self.outputs])
-        )
+        params = ", ".join(_window_params(i, w) for i, w in enumerate([*self.inputs, *self.outputs]))
         bounds = ", ".join(str(DYNAMIC if a in self.dynamic else n) for a, n in enumerate(self.grid))
         return (f"dimension_semantics = [{semantics}], iteration_bounds = array<i64: {bounds}>, "
                 f"scalar_prefetch = {len(self.kernel.prefetch)} : i64, scratch_operands = {scratch} : i64, "
@@ -353,6 +348,15 @@ def _times(b: Body, x: Value, n: int) -> Value:
 def _word(dtype: Any) -> str:
     """The element type of a dtype in scalar memory."""
     return "i32" if is_bool(dtype) else wide(dtype)
+
+
+def _window_params(number: int, window: Window) -> str:
+    """What the grid's pipeline is told of one operand."""
+    if window.kind == "far":
+        return "{}"
+    bounds = ", ".join(map(str, window.bounds))
+    mode = ", pipeline_mode = #tpu.pipeline_mode<synchronous>" if window.block.buffers == 1 else ""
+    return f"{{transform_indices = @transform_{number}, window_bounds = array<i64: {bounds}>{mode}}}"
 
 
 COPIES = frozenset({dma_start_p, dma_wait_p, semaphore_signal_p, semaphore_wait_p, semaphore_read_p})

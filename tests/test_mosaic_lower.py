@@ -309,6 +309,14 @@ def test_a_kernel_of_no_cells_gives_its_aliased_operand():
     np.testing.assert_array_equal(got, x)
 
 
+def test_one_buffer_where_the_author_asks_for_one():
+    spec, x = tl.BlockSpec((8, 128), lambda i: (i, 0), pipeline_mode=tl.Buffered(1)), rand(24, 128)
+    kernel = kernel_of(lambda x, o: o.__setitem__(..., x[...]), ArrayType(x.shape, F32), x, grid=3,
+                       in_specs=[spec], out_specs=tl.BlockSpec((8, 128), lambda i: (i, 0)))  # fmt: skip
+    assert mosaic_module(kernel, V5E).text.count("pipeline_mode<synchronous>") == 1
+    check_mosaic(kernel, x)
+
+
 def sum_of_blocks(n, x):
     def body(x, o):
         @tl.when(tl.program_id(0) == 0)
