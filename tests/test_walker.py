@@ -87,7 +87,7 @@ SIGNED = {
 }
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.lists(st.tuples(INT, INT.filter(lambda y: y not in (0, -1))), min_size=4, max_size=4))
 def test_integer_operations_are_those_of_python_on_32_bits(pairs):
     x, y = (np.array(c, np.int32) for c in zip(*pairs))
@@ -242,6 +242,17 @@ def test_gather_and_its_bounds():
     np.testing.assert_array_equal(through(body, like(2, 8), x, i), np.take_along_axis(x, i, 0))
     with pytest.raises(WalkError, match="tt.gather: an index is out of the 4"):
         through(body, like(2, 8), x, i + 4)
+
+
+def test_a_broadcast_value_is_stored():
+    text = """module { tt.func public @k(%p: !tt.ptr<i32>, %n: i32) {
+      %r = tt.make_range {start = 0 : i32, end = 8 : i32} : tensor<8xi32>
+      %b = tt.splat %p : !tt.ptr<i32> -> tensor<8x!tt.ptr<i32>>
+      %a = tt.addptr %b, %r : tensor<8x!tt.ptr<i32>>, tensor<8xi32>
+      %x = tt.splat %n : i32 -> tensor<8xi32>
+      tt.store %a, %x : tensor<8x!tt.ptr<i32>>
+      tt.return } }"""
+    assert (run_ttir(text, (1,), [like(8, dtype=np.int32), 3])[0] == 3).all()
 
 
 def test_histogram():

@@ -105,7 +105,7 @@ def check_mosaic(
     rtol: float | None = None,
 ) -> list[np.ndarray]:  # fmt: skip
     """Emit a kernel for the TPU, walk it, and compare with the interpreter; gives the results."""
-    from tilewright.mosaic_tpu import mosaic_module
+    from tilewright.mosaic_tpu.lower import mosaic_module
 
     from .mosaic import run_mosaic
 
