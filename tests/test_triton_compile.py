@@ -83,6 +83,24 @@ def test_complex_numbers_are_refused(name):
         compiled_kernel(template(name, target_of("cuda:sm_90")), target_of("cuda:sm_90"))
 
 
+@pytest.mark.parametrize(
+    ("dtype", "target", "words"),
+    [("float8_e4m3fn", "cuda:sm_80", "no instructions"), ("float8_e4m3fn", "rocm:gfx942", "no instructions"),
+     ("int4", "cuda:sm_90", "is a byte"), ("float8_e4m3fn", "cuda:sm_90", None), ("float64", "cuda:sm_90", None)],
+)  # fmt: skip
+def test_dtypes_that_a_target_lacks_are_refused(dtype, target, words):
+    spec = tl.BlockSpec((64,), lambda i: (i,))
+    (kernel,) = kernels_in(
+        lambda x: tl.kernel_call(double, S((64,), dtype), grid=1, in_specs=[spec], out_specs=spec)(x),
+        [ArrayType((64,), dtype)],
+    )
+    if words is None:
+        built("double", kernel, target)
+        return
+    with pytest.raises((tw.errors.DtypeError, tw.errors.UnsupportedError), match=f"{dtype}.*{words}"):
+        compiled_kernel(kernel, target_of(target))
+
+
 # ------------------------------------------------------------------------------------------------ what is in the code
 
 
