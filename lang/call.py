@@ -26,6 +26,7 @@ from ..core.trace import Tracer, current_trace, is_evaluating, trace_program, ty
 from ..core.types import ArrayType, KeyDtype, MemorySpace, RefType, is_integer
 from . import block as blocks
 from .block import BlockSpec, Element, GridSpec, Squeezed, no_block_spec
+from .bounds import checked
 from .extent import as_grid, bound_of, own_extents
 from .interpret import interpret as interpreter
 from .kernel import ID, Block, Kernel, show_grid, trace_map, whole_block
@@ -62,7 +63,8 @@ def kernel_call(
     pytree of `ShapeDtypeStruct`; `in_specs` and `out_specs` are pytrees of `BlockSpec` like the operands
     and `out_shape` (or prefixes of them). `input_output_aliases` maps an operand's number to that of the
     output that starts as it. With `strict` what cannot be proved of the kernel is an error, as with the configuration
-    `strict_kernels`, which holds where it is None. Runs compiled; with `interpret=True` in NumPy, cell by
+    `strict_kernels`, which holds where it is None. With `debug` blocks that prefetched data places are checked while
+    the kernel runs. Runs compiled; with `interpret=True` in NumPy, cell by
     cell, and with `interpret=InterpretParams(...)` so in the modes that it names.
 
     Raises a `KernelError` that names the operand, the block and the cell for maps that disagree in rank or
@@ -92,7 +94,7 @@ def kernel_call(
     semantics = dimension_semantics or getattr(compiler_params, "dimension_semantics", None)
     settings = _settings(compiler_params, cost_estimate, semantics)
     aliases = dict(input_output_aliases or {})
-    request = _Request(body, out_shape, spec, aliases, semantics, as_mode(interpret), label, settings, strict)
+    request = _Request(body, out_shape, spec, aliases, semantics, as_mode(interpret), label, settings, strict, debug)
 
     @functools.wraps(body)
     def call(*args: Any) -> Any:
@@ -143,10 +145,12 @@ def kernel(**options: Any) -> Callable[[Callable[..., None]], Callable[..., Any]
 class _Request:
     """Everything about a call but its operands; builds the Kernel for their types, once for each."""
 
-    def __init__(self, body: Any, out_shape: Any, spec: GridSpec, aliases: dict[int, int], semantics: Any,
-                 interpret: Any, name: str, settings: tuple[tuple[str, Any], ...], strict: bool | None):  # fmt: skip
+    def __init__(
+        self, body: Any, out_shape: Any, spec: GridSpec, aliases: dict[int, int], semantics: Any, interpret: Any,
+        name: str, settings: tuple[tuple[str, Any], ...], strict: bool | None, debug: bool,
+    ):  # fmt: skip
         self.body, self.spec, self.aliases, self.interpret, self.name = body, spec, aliases, interpret, name
-        self.settings, self.strict = settings, strict
+        self.settings, self.strict, self.debug = settings, strict, debug
         self.grid, self.computed = as_grid(spec.grid)
         self.axes = tuple(self.computed)
         out_leaves, self.out_tree = tree.flatten(out_shape, is_leaf=lambda x: x is None)
@@ -204,7 +208,7 @@ class _Request:
             self.source, _scratch_names(self.body, len(args) + _count(self.out_tree), scratch_tree),
         )  # fmt: skip
         verify(made, self.strict)
-        return made
+        return checked(made) if self.debug else made
 
     def _aliases(self, first: int, inputs: Sequence[Block], outputs: Sequence[Block]) -> tuple[tuple[int, int], ...]:
         found = []

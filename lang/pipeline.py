@@ -22,7 +22,7 @@ from ..core.primitives.elementwise import add_p, div_p, mul_p, rem_p, sub_p
 from ..core.primitives.loops import fori_loop
 from ..core.primitives.shape import iota_p
 from ..core.types import INT32, MemorySpace, RefType
-from .block import BlockSpec, Element, Squeezed, no_block_spec
+from .block import BlockSpec, Buffered, Element, Squeezed, no_block_spec
 from .copies import AsyncCopyDescriptor, SemaphoreType
 from .ops import Cell, current_cell, in_cell, when
 from .scoped import allocate, undefine_p
@@ -139,14 +139,17 @@ def _specs(specs: Any, what: str) -> list[BlockSpec]:
 def emit_pipeline(
     body: Callable[..., None], *, grid: Any = (), in_specs: Any = (), out_specs: Any = (),
     dimension_semantics: Any = None, core_axis: Any = None, core_axis_name: Any = None, tiling: Any = None,
-    trace_scopes: bool = True, no_pipelining: bool = False,
+    trace_scopes: bool = True, no_pipelining: bool = False, num_stages: int | None = None,
 ) -> Callable[..., None]:  # fmt: skip
     """A function of Refs, for use in a body, that runs `body` over a grid of blocks of them.
 
     Call it with the input Refs, then the output Refs, one for each spec; `scratches=` are Refs passed on to every
     step. `body(*in_blocks, *out_blocks, *scratches)` sees the blocks, and `program_id` the steps. Grid sizes may be
-    traced. The other keywords are hints.
+    traced. `num_stages` is how many blocks of each operand are in flight on a target that has a pipeline, as
+    `BlockSpec(buffering=)` says of one; it and the other keywords are hints, and change no result.
     """
+    if num_stages is not None:
+        Buffered(num_stages)
     ins, outs = _specs(in_specs, "in_specs"), _specs(out_specs, "out_specs")
     sizes = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
 

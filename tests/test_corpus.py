@@ -12,6 +12,9 @@ import tilewright as tw
 from tests.corpus.kit import Size, Wrong
 from tilewright import numpy as tnp
 from tilewright.core import tree
+from tilewright.core.errors import OutOfBoundsError, RaceError
+from tilewright.lang.differentiate import derivative_plan
+from tilewright.lang.visit import kernels_of
 
 NAMES = (
     "saxpy", "transpose", "softmax", "layer_norm", "matmul_loop", "matmul_grid", "batched_matmul", "fused_matmul",
@@ -166,3 +169,44 @@ def test_wrong_variants_are_refused(kernel: ModuleType, wrong: Wrong):
         wrong.call(*operands(kernel, size), **size.blocks)
     missing = [word for word in wrong.words if word not in str(caught.value)]
     assert not missing, f"{missing} not in: {caught.value}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_variant_out_of_bounds_and_one_that_races_are_among_the_wrong_ones(name):
+    assert {OutOfBoundsError, RaceError} <= {w.error for w in KERNELS[name].WRONG}
+
+
+# ---------------------------------------------------------------------------- the table of docs/kernels.md
+
+BEGIN, END = "<!-- table: made by tests/test_corpus.py -->\n", "<!-- end of table -->"
+
+
+def strategies(kernel: ModuleType) -> str:
+    """The class of the gradient of each operand that has one, as `explain` names it."""
+    if not kernel.DIFFERENTIABLE:
+        return "none: integers"
+    size, mode = kernel.SIZES[0], getattr(kernel, "MODES", ({},))[0]
+    call = functools.partial(kernel.call, **size.blocks, **mode)
+    plans = [p for k in kernels_of(tw.make_jaxpr(call)(*operands(kernel, size))) for p in derivative_plan(k)]
+    kinds = {p.operand: p.kind for p in plans if p.kind != "none"}
+    parts = [f"{kind} ({', '.join(o for o in kinds if kinds[o] == kind)})" for kind in sorted(set(kinds.values()))]
+    return parts[0][0] if len(parts) == 1 else ", ".join(parts)
+
+
+def table() -> str:
+    """A line for each kernel: that it runs compiled, interpreted and under `vmap` is what the tests above show."""
+    lines = ["| kernel | compiled | interpreted | gradient | `vmap` |", "|---|---|---|---|---|"]
+    for name in NAMES:
+        alone = getattr(KERNELS[name], "UNBATCHED", ())
+        batched = "yes, but for what is prefetched" if alone else "yes"
+        lines.append(f"| {name} | yes | yes | {strategies(KERNELS[name])} | {batched} |")
+    return "\n".join(lines)
+
+
+def test_the_table_of_the_page_is_up_to_date(root, request):
+    page = root / "docs" / "kernels.md"
+    head, rest = page.read_text().split(BEGIN)
+    made = f"{head}{BEGIN}\n{table()}\n\n{END}{rest.split(END)[1]}"
+    if request.config.getoption("--update-golden"):
+        page.write_text(made)
+    assert page.read_text() == made, "docs/kernels.md is out of date: run this test with --update-golden"

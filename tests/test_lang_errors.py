@@ -266,3 +266,28 @@ def test_zero_sizes(shape, grid):
         np.zeros(shape, F32)
     )
     assert out.shape == shape
+
+
+# ---------------------------------------------------------------------------- blocks that data places
+
+
+def placed(ids, debug, interpret=False):
+    """Row ids[i] of an operand of 4 rows."""
+
+    def body(ids_ref, row_ref, o_ref):
+        o_ref[...] = row_ref[...]
+
+    rows = [tl.BlockSpec((1, 2), lambda i, ids: (ids[i], 0))]
+    spec = tl.PrefetchScalarGridSpec(1, (2,), rows, tl.BlockSpec((1, 2), lambda i, ids: (i, 0)))
+    call = tl.kernel_call(body, tw.ShapeDtypeStruct((2, 2), F32), grid_spec=spec, debug=debug, interpret=interpret)
+    return call(np.array(ids, np.int32), x8.reshape(4, 2))
+
+
+def test_indices_from_data_are_clamped_compiled_and_checked_in_debug():
+    np.testing.assert_array_equal(placed([1, 9], False), [[2, 3], [6, 7]])
+    np.testing.assert_array_equal(placed([1, 3], True), [[2, 3], [6, 7]])
+    words = r"kernel body, cell \(1,\): .* operand row_ref of f32\[4,2\] gives block \(9, 0\)"
+    with pytest.raises(Exception, match=words):
+        np.asarray(placed([1, 9], True))
+    with pytest.raises(OutOfBoundsError, match="row_ref"):
+        placed([1, 9], False, interpret=True)

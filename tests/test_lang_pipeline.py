@@ -77,6 +77,50 @@ def test_derivative_and_batch_of_a_pipeline():
 
 
 @both
+def test_a_pipeline_within_a_pipeline(interpret):
+    """Strips of rows by the outer one, products of blocks added up by the inner one, with buffers of each."""
+    row = tl.BlockSpec((4, 12), lambda i: (i, 0), pipeline_mode=tl.Buffered(3))
+
+    def strip(x_strip, y_ref, o_strip):
+        def inner(a_ref, b_ref, c_ref):
+            @tl.when(tl.program_id(1) == 0)
+            def _():
+                c_ref[...] = tnp.zeros_like(c_ref[...])
+
+            c_ref[...] += a_ref[...] @ b_ref[...]
+
+        tpu.emit_pipeline(
+            inner, grid=(2, 3), num_stages=2,
+            in_specs=[tl.BlockSpec((4, 4), lambda j, k: (0, k)), tl.BlockSpec((4, 4), lambda j, k: (k, j))],
+            out_specs=tl.BlockSpec((4, 4), lambda j, k: (0, j)),
+        )(x_strip, y_ref, o_strip)  # fmt: skip
+
+    def body(x_ref, y_ref, o_ref):
+        tpu.emit_pipeline(
+            lambda x, o: strip(x, y_ref, o), grid=(2,), in_specs=[row], out_specs=tl.BlockSpec((4, 8), lambda i: (i, 0))
+        )(x_ref, o_ref)
+
+    x, y = rand(8, 12), rand(12, 8)
+    call = tl.kernel_call(body, shape(8, 8), in_specs=[FAR, FAR], out_specs=FAR, interpret=interpret)
+    np.testing.assert_allclose(call(x, y), x @ y, rtol=1e-4, atol=1e-5)
+
+
+def test_gradient_of_a_pipeline_and_its_batch():
+    x, y, w = rand(8, 12), rand(12, 8), rand(8, 8)
+    call = tl.kernel_call(matmul, shape(8, 8), in_specs=[FAR, FAR], out_specs=FAR)
+    gradient = tw.grad(lambda x, y: (w * call(x, y)).sum(), (0, 1))
+    for got, expected in zip(tw.jit(gradient)(x, y), (w @ y.T, x.T @ w), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
+    batched = tw.jit(tw.vmap(gradient, in_axes=(0, None)))(np.stack([x, 2 * x]), y)
+    np.testing.assert_allclose(batched[1][1], 2 * x.T @ w, rtol=1e-4, atol=1e-4)
+
+
+def test_stages_that_are_none():
+    with pytest.raises(ArgumentError, match="buffer_count is 0"):
+        tpu.emit_pipeline(add_blocks, grid=2, num_stages=0)
+
+
+@both
 def test_blocks_squeezed_and_scratch_and_traced_grid(interpret):
     def body(n_ref, x_ref, o_ref, total_ref):
         def inner(row_ref, out_ref, total_ref):
@@ -87,7 +131,8 @@ def test_blocks_squeezed_and_scratch_and_traced_grid(interpret):
         o_ref[...] = tnp.zeros((6, 4), F32)
         spec = tl.BlockSpec((None, 4), lambda i: (i, 0))
         tpu.emit_pipeline(inner, grid=(n_ref[0],), in_specs=[spec], out_specs=[spec])(
-            x_ref, o_ref, scratches=[total_ref])
+            x_ref, o_ref, scratches=[total_ref]
+        )
 
     x = rand(6, 4)
     call = tl.kernel_call(

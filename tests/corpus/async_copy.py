@@ -7,7 +7,7 @@ The interpreter moves the bytes only when the copy is waited for, so a missing w
 import tilewright as tw
 from tests.corpus.kit import Size, Wrong, floats
 from tilewright import lang as tl
-from tilewright.core.errors import RaceError, SemaphoreError
+from tilewright.core.errors import OutOfBoundsError, RaceError, SemaphoreError
 
 
 def piece_sums(x, o, buffers, semaphores, *, wait=True):
@@ -59,7 +59,12 @@ def same_columns(x, columns):
                 dimension_semantics=["parallel"])  # fmt: skip
 
 
+def one_further(x, columns):
+    return call(x, columns=columns, out_specs=tl.BlockSpec((3, columns), lambda j: (0, j + 1)))
+
+
 WRONG = [
+    Wrong(OutOfBoundsError, one_further, ("kernel piece_sums", "operand o of f32[3,8]", "cell (1,)", "block (0, 2)")),
     Wrong(SemaphoreError, no_wait, ("kernel piece_sums", "cell (", "nothing waited for", ".wait()")),
     Wrong(RaceError, same_columns, ("kernel piece_sums", "(0,) and (1,)", "block (0, 0)", "output o", "axis 0")),
 ]

@@ -1,0 +1,59 @@
+"""Blocks that data places, checked while a kernel runs: what `kernel_call(..., debug=True)` adds to a body.
+
+Where an index map reads prefetched data nothing can be proved of it. Compiled, a block past the end of its operand is
+moved to the last place where it fits; checked, it is an error that names the operand, the index and the cell.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import OutOfBoundsError
+from ..core.primitives.callback import debug_callback
+from ..core.trace import eval_program
+from .build import trace_kernel
+from .kernel import Block, Kernel
+from .verify import map_of
+
+
+class _Bounds:
+    """What is done on the host with the index of one operand's block."""
+
+    def __init__(self, kernel: str, block: Block, rank: int):
+        self.kernel, self.block, self.rank = kernel, block, rank
+
+    def __call__(self, *values: Any) -> None:
+        ids, index = (tuple(map(int, part)) for part in (values[: self.rank], values[self.rank :]))
+        block = self.block
+        for d, (i, step, size, n) in enumerate(zip(index, block.steps, block.sizes, block.array.shape, strict=True)):
+            low, high = block.padding[d] if block.element[d] else (0, 0)
+            start = i * step - low
+            inside = -low <= start and start + size <= n + high if block.element[d] else 0 <= start < n
+            if not inside:
+                raise OutOfBoundsError(
+                    f"kernel {self.kernel}, cell {ids}: the index map of operand {block.name} of {block.array.show()} "
+                    f"gives block {index}, and along axis {d} that starts at {start}, outside of {n}",
+                    "the prefetched data that the map reads names blocks within the operand")  # fmt: skip
+
+
+def checked(kernel: Kernel) -> Kernel:
+    """The kernel with a check of every index that prefetched data goes into; itself where there is none."""
+    placed = [b for b in kernel.blocks if b.index_map is not None and map_of(kernel, b) is None]
+    if not placed:
+        return kernel
+
+    def body(ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
+        for block in placed:
+            index = eval_program(block.index_map, *ids, *prefetched)  # type: ignore[arg-type]
+            debug_callback(_Bounds(kernel.name, block, len(ids)), *ids, *map(_int32, index))
+        eval_program(kernel.body, *ids, *prefetched, *inputs, *outputs, *scratch)
+
+    made = trace_kernel(kernel.name, kernel.grid, kernel.prefetch, kernel.inputs, kernel.outputs, kernel.scratch, body,
+                        kernel, kernel.aliases)  # fmt: skip
+    return kernel.replace(body=made.body)
+
+
+def _int32(i: Any) -> Any:
+    return np.int32(i) if isinstance(i, (int, np.integer)) else i
