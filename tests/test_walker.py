@@ -6,7 +6,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import special
 
@@ -89,6 +89,7 @@ SIGNED = {
 
 @settings(max_examples=6, deadline=None)
 @given(st.lists(st.tuples(INT, INT.filter(lambda y: y not in (0, -1))), min_size=4, max_size=4))
+@example([(-(2**31), 7), (-(2**31), 2), (2**31 - 1, -3), (-7, 2)])
 def test_integer_operations_are_those_of_python_on_32_bits(pairs):
     x, y = (np.array(c, np.int32) for c in zip(*pairs))
     for table, value in ((WRAP, int), (SIGNED, int), (UNSIGNED, lambda v: int(v) % 2**32)):

@@ -271,7 +271,7 @@ ARITH: dict[str, Rule] = {
     "remsi": division(np.fmod),
     "remui": division(np.fmod, unsigned),
     "floordivsi": division(np.floor_divide),
-    "ceildivsi": division(lambda x, y: -np.floor_divide(-x, y)),
+    "ceildivsi": division(lambda x, y: np.floor_divide(x, y) + (np.fmod(x, y) != 0)),
     "ceildivui": division(lambda x, y: np.floor_divide(x, y) + (np.fmod(x, y) != 0), unsigned),
     "andi": plain(np.bitwise_and),
     "ori": plain(np.bitwise_or),
