@@ -21,7 +21,7 @@ from ...core.types import INT32, ArrayType, MemorySpace
 from ...lang.kernel import Block, Kernel
 from ...lang.phases import carry_of, ignored_axes, long_axes
 from .axes import MAPS, Axes
-from .build import NOTHING, ZERO, Body, on_block, scalar
+from .build import NOTHING, ZERO, Body, scalar
 from .nest import Group
 
 
@@ -32,6 +32,15 @@ class Attached:
     kernel: Kernel
     reads: tuple[Var, ...]
     writes: tuple[Var, ...]
+
+
+def on_block(eqn: Eqn, shape: tuple[int, ...]) -> dict[str, Any]:
+    """The parameters of an equation for a block of its result."""
+    if eqn.primitive is broadcast_in_dim_p:
+        return eqn.params | {"shape": shape}
+    if eqn.primitive is reshape_p:
+        return eqn.params | {"new_sizes": shape}
+    return eqn.params
 
 
 def why_no_map(group: Group, eqns: Sequence[Eqn], anchor: Var) -> str | None:

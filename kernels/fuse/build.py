@@ -31,6 +31,7 @@ from ...lang.kernel import ID, Block, Kernel
 from ..reduce import MONOIDS, accumulator
 from .axes import Axes
 from .nest import Group, after_sums
+from .squeeze import Squeezer, unseen
 from .tiles import Tiling
 
 NOTHING = frozenset((stop_gradient_p, name_p, copy_p))  # operations whose result is their operand
@@ -107,20 +108,13 @@ class Body:
         return self.like.source if self.like is not None else None
 
 
-def on_block(eqn: Eqn, shape: tuple[int, ...]) -> dict[str, Any]:
-    """The parameters of an equation for a block of its result."""
-    if eqn.primitive in (broadcast_in_dim_p, iota_p):
-        return eqn.params | {"shape": shape}
-    if eqn.primitive is reshape_p:
-        return eqn.params | {"new_sizes": shape}
-    return eqn.params
-
-
 class Builder:
     """Writes the kernel of one group."""
 
     def __init__(self, group: Group, tiling: Tiling, eqns: Sequence[Eqn], name: str):
         self.group, self.tiling, self.all, self.name = group, tiling, eqns, name
+        self.gone = unseen(group, tiling, eqns)
+        self.squeezer = Squeezer(group, self.gone)
         self.grid = tuple(tiling.count(x) for x in tiling.grid)
         self.ids = [Var(ID) for _ in self.grid]
         self.sums = [i for i, loops in group.sums.items() if loops & tiling.carry]
@@ -136,7 +130,7 @@ class Builder:
     # ------------------------------------------------------------------------ blocks
 
     def shape(self, axes: Axes) -> tuple[int, ...]:
-        return self.tiling.block(axes)
+        return tuple(1 if x is None else self.tiling.tile[x] for x in axes if x not in self.gone)
 
     def _ref(self, v: Var) -> RefType:
         return ref_type(self.shape(self.group.axes[v]), v.type.dtype)  # type: ignore[union-attr]
@@ -147,13 +141,14 @@ class Builder:
 
     def block(self, v: Var, name: str, fill: Any = None) -> Block:
         axes, array = self.group.axes[v], ArrayType(v.type.shape, v.type.dtype)  # type: ignore[union-attr]
-        sizes = self.shape(axes)
+        sizes = self.tiling.block(axes)
+        squeezed = tuple(x in self.gone for x in axes)
         place = {x: i for i, x in enumerate(self.tiling.grid)}
         entries = tuple(None if x is None else place.get(x) for x in axes)
         constant = sizes == array.shape
         made = None if constant else index_map(len(self.grid), entries)
         n = len(axes)
-        return Block(name, array, sizes, (False,) * n, (False,) * n, made, MemorySpace.VMEM, fill, ((0, 0),) * n)
+        return Block(name, array, sizes, squeezed, (False,) * n, made, MemorySpace.VMEM, fill, ((0, 0),) * n)
 
     def ragged(self, number: int) -> list[int]:
         """The ragged loops that an equation sums over."""
@@ -256,19 +251,37 @@ class Builder:
         operands = [self._masked(body, number, a, env) for a in eqn.inputs]
         if eqn.primitive in NOTHING:
             env[eqn.outputs[0]] = operands[0]
-            return
-        out = body.add(eqn.primitive, operands, **on_block(eqn, shape))
-        if eqn.primitive is iota_p:
-            out = self._offset(body, eqn, out)
-        env[eqn.outputs[0]] = out
+        elif eqn.primitive is iota_p:
+            env[eqn.outputs[0]] = self._iota(body, eqn, shape)
+        else:
+            env[eqn.outputs[0]] = self._write(body, eqn, operands, shape, eqn.params)
 
-    def _offset(self, body: Body, eqn: Eqn, out: Var) -> Var:
-        """Positions within a block as positions in the array."""
-        loop = self.group.axes[eqn.outputs[0]][eqn.params["dimension"]]
-        if loop not in self.tiling.grid:
-            return out
-        start = self._start(body, loop)
-        return body.add(add_p, [out, body.filled(body.converted(start, eqn.params["dtype"]), out.type.shape)])  # type: ignore[union-attr]
+    def _write(
+        self, body: Body, eqn: Eqn, operands: list[Atom], shape: tuple[int, ...], params: dict[str, Any]
+    ) -> Atom:
+        """An equation on blocks, without the axes that a cell does not see."""
+        kept = self.squeezer.lost(eqn, eqn.inputs[0]) if eqn.inputs else None
+        if kept is not None:
+            (old,) = operands
+            places = self.squeezer.places(self.group.axes[eqn.inputs[0]])  # type: ignore[index]
+            sizes = tuple(old.type.shape[places[i]] for i in kept)  # type: ignore[union-attr]
+            operands = [body.add(reshape_p, [old], new_sizes=sizes, dimensions=None)]
+        found = self.squeezer.write(eqn.replace(params=params), tuple(shape))
+        if found is None or (found[0] is reshape_p and operands[0].type.shape == tuple(shape)):  # type: ignore[union-attr]
+            return operands[0]
+        return body.add(found[0], operands, **found[1])
+
+    def _iota(self, body: Body, eqn: Eqn, shape: tuple[int, ...]) -> Atom:
+        """Positions in the array: those within the block, and where it starts."""
+        axes, dimension, dtype = self.group.axes[eqn.outputs[0]], eqn.params["dimension"], eqn.params["dtype"]
+        loop = axes[dimension]
+        places = self.squeezer.places(axes)
+        start = body.converted(self._start(body, loop), dtype) if loop in self.tiling.grid else None  # type: ignore[arg-type]
+        if dimension not in places:
+            assert start is not None
+            return body.filled(start, shape)
+        out = body.add(iota_p, [], dtype=dtype, shape=shape, dimension=places[dimension])
+        return out if start is None else body.add(add_p, [out, body.filled(start, shape)])
 
     def _start(self, body: Body, loop: int) -> Var:
         return body.add(mul_p, [self.ids[self.tiling.grid.index(loop)], scalar(self.tiling.tile[loop], INT32)])
@@ -283,7 +296,8 @@ class Builder:
         for x in self.ragged(number):
             if x in axes:
                 shape = value.type.shape  # type: ignore[union-attr]
-                place: Var = body.add(iota_p, [], dtype=INT32, shape=shape, dimension=axes.index(x))
+                dimension = self.squeezer.places(axes)[axes.index(x)]
+                place: Var = body.add(iota_p, [], dtype=INT32, shape=shape, dimension=dimension)
                 if x in self.tiling.grid:
                     place = body.add(add_p, [place, body.filled(self._start(body, x), shape)])
                 here = body.add(lt_p, [place, body.filled(scalar(self.tiling.sizes[x], INT32), shape)])
@@ -298,10 +312,11 @@ class Builder:
         eqn = body.like = self.all[number]
         total, combine, wide = self.totals[number], self._combine(number), self._wide(number)
         operands = [self._masked(body, number, a, env) for a in eqn.inputs]
+        shape = self.shape(self.group.axes[eqn.outputs[0]])
         if eqn.primitive is dot_general_p:
-            part = body.add(dot_general_p, operands, **eqn.params | {"preferred_element_type": wide})
+            part = self._write(body, eqn, operands, shape, eqn.params | {"preferred_element_type": wide})
         else:
-            part = body.add(eqn.primitive, [body.converted(operands[0], wide)], **eqn.params)
+            part = self._write(body, eqn, [body.converted(operands[0], wide)], shape, eqn.params)
         if combine is add_p:
             body.increase(total, part)
         else:
