@@ -94,7 +94,7 @@ def _vmem(found: re.Match[str], message: str, kernel: Kernel | None, target: Tar
     used, limit = found["used"], found["limit"]
     most = target.fast_bytes // MIB
     remedy = "use smaller blocks, fewer buffers or less scratch"
-    if float(limit.rstrip("KM")) < most and limit.endswith("M"):
+    if limit.endswith("M") and float(limit[:-1]) < most:
         remedy += f"; or raise the limit, CompilerParams(vmem_limit_bytes=...), up to the {most} MiB that there are"
     return ResourceError, f"it needs {_mebibytes(used)} of VMEM, and may take {_mebibytes(limit)}", remedy
 
