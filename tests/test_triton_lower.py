@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests import test_fused as fused
 from tests.test_corpus import KERNELS, NAMES, SMOOTH, Split, operands, over_sizes
 from tests.test_golden import GOLDEN
 from tests.test_lang_kernels import CORNERS, EXAMPLES, kernel_of
@@ -186,6 +187,20 @@ def test_batches_of_the_corpus(kernel, size, mode):
     check(tw.vmap(functools.partial(kernel.call, **size.blocks, **mode), in_axes=axes), *stacked, rtol=1e-3)
 
 
+FUSED = {case[0]: case for case in reversed(fused.CASES)}
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_fused_operations_and_their_gradients(name):
+    _, args, rest, options, tiles = FUSED[name]
+    function = fused.OPERATIONS[name].function
+    args, rest, options = fused.arrays((args, rest, options))
+    tiles = tiles | ({"target": "cuda:sm_90"} if "target" in tiles else {})
+    check(lambda *xs: function(*xs, *rest, **options, **tiles), *args, rtol=1e-3)
+    total = fused.scalar(function, rest, options | tiles)
+    check(tw.grad(total, tuple(range(len(args)))), *args, rtol=1e-3)
+
+
 KINDS = ("add", "max", "min", "and", "or", "xor", "xchg")
 
 
@@ -332,6 +347,75 @@ def test_blocks_of_a_product_run_in_bands():
     check(call, *arrays)
 
 
+def test_loops_have_no_branches_for_their_first_and_last_turns():
+    arrays = [np.zeros((32, 32), F32)] * 2
+    matmul = text_of(functools.partial(KERNELS["matmul_grid"].call, rows=16, columns=16, depth=16), *arrays)
+    attention = KERNELS["flash_attention"]
+    ((kernel, _), *_) = kernels_of(functools.partial(attention.call, **attention.SIZES[0].blocks),
+                                   *operands(attention, attention.SIZES[0]))  # fmt: skip
+    assert "arith.addf" not in matmul  # products start from the sum so far
+    for text in (matmul, triton_module(kernel, SM90).text):
+        assert "scf.for" in text and "scf.if" not in text
+
+    def meets(x, o, total):  # the reset reads what the turn before left: it stays where it is
+        total[...] = total[...] + x[...]
+
+        @tl.when(tl.program_id(0) == 0)
+        def _():
+            total[...] = x[...]
+
+        o[...] = total[...]
+
+    spec = tl.BlockSpec((4,), lambda i: i)
+    call = tl.kernel_call(meets, S((12,), F32), grid=3, in_specs=[spec], out_specs=spec,
+                          scratch_shapes=[tl.VMEM((4,), F32)])  # fmt: skip
+    x = rng.normal(size=12).astype(F32)
+    check(call, x)
+    assert "scf.if" in text_of(call, x)
+
+
+def test_ends_of_nested_loops():
+    def body(x, rows, total, acc):
+        i, j = tl.program_id(0), tl.program_id(1)
+
+        @tl.when((i == 0) & (j == 0))
+        def _():
+            total[...] = tnp.zeros_like(total)
+
+        @tl.when(j == 0)
+        def _():
+            acc[...] = tnp.zeros_like(acc)
+
+        acc[...] += x[...]
+        total[...] += x[...] * 2.0
+
+        @tl.when(j == 2)
+        def _():
+            rows[...] = acc[...]
+
+    outs = [tl.BlockSpec((1, 4), lambda i, j: (i, 0)), tl.BlockSpec((1, 4), lambda i, j: (0, 0))]
+    call = tl.kernel_call(body, [S((2, 4), F32), S((1, 4), F32)], grid=(2, 3), out_specs=outs,
+                          in_specs=[tl.BlockSpec((1, 4), lambda i, j: (i, j))],
+                          scratch_shapes=[tl.VMEM((1, 4), F32)])  # fmt: skip
+    x = rng.normal(size=(2, 12)).astype(F32)
+    check(call, x)
+    assert "scf.if" not in text_of(call, x)
+
+
+def test_grids_of_computed_size():
+    def body(n, x, o):
+        o[...] = x[...] * n[0]
+
+    spec = tl.BlockSpec((4,), lambda i, n: i)
+    x = rng.normal(size=12).astype(F32)
+
+    def call(n, x):
+        grid = tl.PrefetchScalarGridSpec(1, (n[0],), [spec], spec)
+        return tl.kernel_call(body, S((12,), F32), grid_spec=grid, input_output_aliases={1: 0})(n, x)
+
+    check(call, np.int32([2]), x)
+
+
 def test_a_sum_stays_in_registers_and_a_dynamic_store_goes_to_memory():
     def body(x, at, o, rows):
         rows[at[...]] = x[...]
@@ -346,7 +430,9 @@ def test_a_sum_stays_in_registers_and_a_dynamic_store_goes_to_memory():
     assert "gpu.barrier" in module.text and module.out_types[-1] == ArrayType((1, 8), F32)
     assert module.finish is not None and len(module.finish.outputs) == 1
     ((product, _),) = kernels_of(
-        functools.partial(KERNELS["matmul_grid"].call, rows=16, columns=16, depth=16), *(np.zeros((32, 32), F32) for _ in range(2)))
+        functools.partial(KERNELS["matmul_grid"].call, rows=16, columns=16, depth=16),
+        *(np.zeros((32, 32), F32) for _ in range(2)),
+    )
     module = triton_module(product, SM90)
     assert "gpu.barrier" not in module.text and "iter_args" in module.text and module.finish is None
 
@@ -390,7 +476,7 @@ def test_prints_and_checks():
         o[...] = x[...]
 
     text = text_of(tl.kernel_call(body, S((4,), F32)), np.ones(4, F32))
-    assert 'tt.print " x is: "' in text and 'tt.assert' in text and "x is not positive" in text
+    assert 'tt.print " x is: "' in text and "tt.assert" in text and "x is not positive" in text
 
 
 def test_a_host_callback_is_refused():

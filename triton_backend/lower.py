@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from ..core.errors import ArgumentError, Source, UnsupportedError
 from ..core.ir import Eqn, Literal, Program, Var
+from ..core.keys import physicalize
 from ..core.primitives.ref import Span, whole
 from ..core.trace import trace_program
 from ..core.types import INT32, ArrayType, RefType
@@ -98,7 +100,8 @@ class Lowering:
             out = expand(*args, **eqn.params)
             return list(out) if eqn.primitive.multiple else [out]
 
-        return self.inline(trace_program(expanded, [a.type for a in eqn.inputs], eqn.primitive.name), operands)
+        program = trace_program(expanded, [a.type for a in eqn.inputs], eqn.primitive.name)
+        return self.inline(physicalize(program), operands)
 
     def vectorised(self, program: Program, shape: Sequence[int]) -> Program:
         return vectorised(program, shape)
@@ -108,13 +111,16 @@ class Lowering:
         env: dict[Any, Any] = dict(zip(program.inputs, operands, strict=True))
         for var, value in zip(program.constants, program.values, strict=True):
             env[var] = self.array(np.asarray(value))
-        used = {a for e in program.eqns for a in e.inputs} | set(program.outputs)
+        uses = Counter(a for e in program.eqns for a in e.inputs if type(a) is Var)
+        uses.update(a for a in program.outputs if type(a) is Var)
 
         def read(atom: Any) -> Any:
             return self.p.constant(atom.value, atom.type.dtype) if type(atom) is Literal else env[atom]
 
         for eqn in program.eqns:
-            results = self.equation(eqn, [read(a) for a in eqn.inputs], [v in used for v in eqn.outputs])
+            results = self.equation(eqn, [read(a) for a in eqn.inputs], [v in uses for v in eqn.outputs])
+            if eqn.primitive.name == "dot_general" and uses[eqn.outputs[0]] == 1:
+                self.p.once_used.add(results[0].name)
             env.update(zip(eqn.outputs, results, strict=True))
         return [read(a) for a in program.outputs]
 

@@ -21,6 +21,7 @@ from ..core.ir import Program, Var, subprograms
 from ..core.primitives.ref import Index, Take
 from ..core.types import MemorySpace, RefType
 from ..lang.affine import Fact, dependencies
+from ..lang.extent import static
 from ..lang.kernel import Block, Kernel
 from ..lang.phases import carry_of, ignored_axes, long_axes
 from ..lang.plain import plain
@@ -127,7 +128,7 @@ class Plan:
 @functools.lru_cache(maxsize=1024)
 def plan(kernel: Kernel) -> Plan:
     """How a kernel runs."""
-    kernel = plain(kernel, atomics=True)
+    kernel = plain(static(kernel, "a launch needs"), atomics=True)
     used = accesses(kernel.body)
     _, _, first_out, first_scratch, _ = kernel.splits
     refs = kernel.body.inputs

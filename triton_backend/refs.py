@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.primitives.ref import Index, Point, Span, Take
-from ..core.types import ArrayType, is_bool, is_float
+from ..core.types import ArrayType, is_bool
 from ..lang.kernel import EDGE
 from .pointers import Window, places_of
 from .text import Printer, Value
@@ -24,20 +24,12 @@ from .values import (
     lanes,
     less,
     mul,
+    plus,
     select,
     spread,
     sub,
     take,
-    wide,
 )
-
-
-def plus(p: Printer, a: Value, b: Value) -> Value:
-    """a + b, rounded once to the dtype."""
-    if is_float(a.dtype):
-        x, y = (wide(p, v) for v in (a, b))
-        return convert(p, p.same("arith.addf", x, y), a.dtype)
-    return p.same("arith.ori" if is_bool(a.dtype) else "arith.addi", a, b)
 
 
 @dataclass(eq=False)

@@ -81,7 +81,7 @@ Body = Callable[..., Sequence[Value]]
 PURE = (
     "arith.", "math.", "tt.splat", "tt.unsplat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans",
     "tt.gather", "tt.join", "tt.addptr", "tt.bitcast", "tt.make_range", "tt.get_program_id", "tt.fp_to_fp",
-    "tt.extern_elementwise",
+    "tt.extern_elementwise", "tt.dot",
 )  # fmt: skip
 _PURE_LINE = re.compile(rf"\s*(%\w+) = (?:{'|'.join(map(re.escape, PURE))})")
 _NAME = re.compile(r"%\w+")
@@ -97,6 +97,8 @@ class Printer:
         self.numbers: dict[str, Any] = {}  # scalar constants, by name
         self.truths: dict[str, Value] = {}  # booleans, by the name of the integer that was made of them
         self.closed = False  # within the body of a reduction, which sees nothing from outside
+        self.dots: dict[str, tuple[str, str]] = {}  # products that start from zero: the text around where they start
+        self.once_used: set[str] = set()  # names of products that one operation uses
         self.made: dict[str, str] = {}  # names of results, by what they are of
         self.made_at_top: dict[str, str] = {}
         self.counter = 0
@@ -165,10 +167,11 @@ class Printer:
 
     def inside(self, body: Callable[[], None]) -> list[str]:
         """The lines that `body` prints, indented."""
-        outer, self.lines, self.made = (self.lines, self.made), [], {} if self.closed else dict(self.made)
+        outer = self.lines, self.made, self.once_used
+        self.lines, self.made, self.once_used = [], {} if self.closed else dict(self.made), set()
         body()
         inner = self.lines
-        self.lines, self.made = outer
+        self.lines, self.made, self.once_used = outer
         return ["  " + line for line in inner]
 
     def _results(self, name: str, values: Sequence[Value]) -> list[Value]:

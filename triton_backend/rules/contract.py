@@ -121,9 +121,9 @@ def _dot(e: Any, a: Value, b: Value, precision: Any) -> Value:
     shape = (*a.padded[:-1], b.padded[-1])
     zero = p.constant(0, kind, shape)
     precise = f", inputPrecision = {name}" if (name := _input_precision(e, a.dtype, precision)) else ""
-    found = p.op(
-        f"tt.dot {a.name}, {b.name}, {zero.name}{precise} : {a.type} * {b.type} -> {spell(shape, kind)}", shape, kind
-    )
+    ends = f"tt.dot {a.name}, {b.name}, ", f"{precise} : {a.type} * {b.type} -> {spell(shape, kind)}"
+    found = p.op(ends[0] + zero.name + ends[1], shape, kind)
+    p.dots[found.name] = ends
     for axis, count in ((last - 1, m), (last, n)):  # the first rows and columns, where an axis was repeated
         while found.padded[axis] > power(count):
             found = halves(p, found, axis)[0]

@@ -14,7 +14,7 @@ import numpy as np
 from ...core.primitives.elementwise import RoundingMethod
 from ...core.types import ArrayType, is_bool, is_float, is_unsigned
 from ..text import Value
-from ..values import bitcast, common, compare, convert, lanes, regroup, select, spread, wide
+from ..values import bitcast, common, compare, convert, lanes, plus, regroup, select, spread, wide
 
 Rule = Callable[..., Any]
 CMP = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -70,6 +70,10 @@ def arithmetic(of_floats: str, of_signed: str, of_unsigned: str | None = None) -
         return e.p.same((of_unsigned or of_signed) if unsigned else of_signed, *xs)
 
     return rule
+
+
+def _add(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+    return plus(e.p, *(spread(e.p, x, out.shape) for x in operands))
 
 
 def _divide(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
@@ -371,7 +375,7 @@ RULES: dict[str, Rule] = {
     **{name: in_float32(extern(symbol)) for name, symbol in LIBRARY.items()},
     **{name: in_float32(instruction(op)) for name, op in MATH.items()},
     **{how: _compare(how) for how in CMP},
-    "add": arithmetic("arith.addf", "arith.addi"), "add_any": arithmetic("arith.addf", "arith.addi"),
+    "add": _add, "add_any": _add,
     "sub": arithmetic("arith.subf", "arith.subi"), "mul": arithmetic("arith.mulf", "arith.muli"),
     "max": arithmetic("arith.maximumf", "arith.maxsi", "arith.maxui"),
     "min": arithmetic("arith.minimumf", "arith.minsi", "arith.minui"),
