@@ -11,17 +11,15 @@ __all__ = ["MosaicModule", "compile", "emit", "mosaic_module"]
 
 
 def __getattr__(name: str) -> Any:
-    # What needs jaxlib's dialects or libtpu is imported when it is used.
+    # What needs jaxlib's dialects or libtpu is imported when it is used, and kept: a module of one name, once
+    # imported, would stand in the function's place.
     if name == "emit":
-        from .emit import emit
-
-        return emit
-    if name == "mosaic_module":
-        from .lower import mosaic_module
-
-        return mosaic_module
-    if name == "compile":
-        from .program import compile
-
-        return compile
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from .call import emit as found
+    elif name == "mosaic_module":
+        from .lower import mosaic_module as found
+    elif name == "compile":
+        from .program import compile as found
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = found
+    return found

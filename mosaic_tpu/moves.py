@@ -154,8 +154,22 @@ def _rows(w: Writer, x: SSA, out: tuple[int, int]) -> SSA:
         return _joined(w, x, out)
     if n % q == 0:
         return _split(w, x, out)
-    common = math.gcd(n, q)
-    return _joined(w, _split(w, x, (x.shape[0] * n // common, common)), out)
+    return _pieced(w, x, out)
+
+
+def _pieced(w: Writer, x: SSA, out: tuple[int, int]) -> SSA:
+    """Rows put together of pieces of other rows."""
+    assert x.shape is not None
+    n, q = x.shape[1], out[1]
+    rows = []
+    for first in range(0, out[0] * q, q):
+        pieces, at = [], first
+        while at < first + q:
+            size = min(n - at % n, first + q - at)
+            pieces.append(cut(w, x, [at // n, at % n], [1, size]))
+            at += size
+        rows.append(concatenate(w, pieces, 1))
+    return concatenate(w, rows, 0)
 
 
 def _fits(n: int, many: int) -> bool:

@@ -1,7 +1,7 @@
 """The Mosaic lowering: the emitted module, walked, is the kernel; golden texts; what a TPU cannot do is named."""
 
 import functools
-import importlib
+import importlib.util
 import pathlib
 
 import ml_dtypes
@@ -26,7 +26,7 @@ from tilewright.core.types import ArrayType
 from tilewright.kernels import TEMPLATES
 from tilewright.lang.target import target_of
 from tilewright.mosaic_tpu import mosaic_module
-from tilewright.mosaic_tpu.emit import pretty
+from tilewright.mosaic_tpu.call import pretty
 from tilewright.mosaic_tpu.rules import RULES, UNSUPPORTED
 from tilewright.mosaic_tpu.values import UNSUPPORTED_DTYPES
 
@@ -41,9 +41,15 @@ def kernel_of(body, out, *arrays, **options):
     return kernel
 
 
+LIBTPU = importlib.util.find_spec("libtpu") is not None
+
+
 def checked(body, out, *arrays, **options):
-    """A kernel's walked module is the interpreter's result."""
-    assert check_all(check_mosaic, tl.kernel_call(body, out, **options), *arrays) == 1
+    """A kernel's walked module is the interpreter's result, and libtpu (where it is installed) takes it."""
+    call = tl.kernel_call(body, out, **options)
+    assert check_all(check_mosaic, call, *arrays) == 1
+    if LIBTPU:
+        assert tw.compile(call, *arrays, target="tpu:v5e").resources
 
 
 def rand(*shape, dtype=np.float32):
@@ -130,6 +136,13 @@ def test_a_matmul_of_every_dtype(dtype):
     checked(body, ArrayType((5, 9), wide), x, y)
 
 
+def test_a_deep_product_of_integers():
+    def body(x, y, o):
+        o[...] = tnp.dot(x[...], y[...], preferred_element_type=I32)
+
+    checked(body, ArrayType((5, 9), I32), array_of("uint8", 5, 40), array_of("uint8", 40, 9))
+
+
 def test_strides_in_three_dimensions():
     def body(x, o):
         o[...] = x[1::2, tl.ds(1, 3, 2), ::3]
@@ -196,7 +209,7 @@ def test_compare_and_swap():
 
 @pytest.mark.parametrize(("shape", "new"), [
     ((15, 13), (13, 15)), ((5, 7), (35,)), ((35,), (5, 7)), ((4, 6, 5), (8, 15)), ((3, 140), (140, 3)),
-    ((6, 1, 4), (4, 6)), ((2, 3, 4, 5), (20, 6)), ((1, 150), (50, 3)),
+    ((6, 1, 4), (4, 6)), ((2, 3, 4, 5), (20, 6)), ((1, 150), (50, 3)), ((48, 100), (100, 48)), ((130, 3), (39, 10)),
 ])  # fmt: skip
 def test_any_reshape(shape, new):
     def body(x, o):

@@ -18,7 +18,10 @@ from .. import moves
 from ..body import Body, Rule
 from ..text import SSA
 from ..values import Value, physical
+from .control import loop
+from .shape import window
 
+_UNROLLED = 16  # products on the vector unit of so few columns are printed column by column
 _UNIT = ("bf16", "f8E4M3FN", "f8E5M2")  # element types that the matrix unit multiplies exactly
 
 
@@ -53,11 +56,18 @@ def _matmul(b: Body, x: SSA, y: SSA, shape: tuple[int, int], numbers: str, preci
 def _on_vectors(b: Body, x: SSA, y: SSA, shape: tuple[int, int]) -> SSA:
     """A product of integers: one rank-1 update for each of the k columns."""
     assert x.shape is not None
+    depth = x.shape[1]
+
+    def step(k: Any, total: SSA) -> SSA:
+        column = moves.broadcast(b.w, window(b, x, [0, k], [shape[0], 1]), shape)
+        row = moves.broadcast(b.w, window(b, y, [k, 0], [1, shape[1]]), shape)
+        return b.w.op("arith.addi", [total, b.w.op("arith.muli", [column, row], shape, "i32")], shape, "i32")
+
     total = b.w.constant(0, "i32", shape)
-    for k in range(x.shape[1]):
-        column = moves.broadcast(b.w, moves.cut_axis(b.w, x, 1, k, 1), shape)
-        row = moves.broadcast(b.w, moves.cut_axis(b.w, y, 0, k, 1), shape)
-        total = b.w.op("arith.addi", [total, b.w.op("arith.muli", [column, row], shape, "i32")], shape, "i32")
+    if depth > _UNROLLED:
+        return loop(b, depth, [total], lambda k, state: [step(k, state[0])])[0]
+    for k in range(depth):
+        total = step(k, total)
     return total
 
 
