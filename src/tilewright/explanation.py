@@ -24,6 +24,7 @@ from .lang.target import Resources, target_of
 from .lang.verify import Finding, verify
 from .lang.visit import block_bytes, kernels_of
 
+
 @dataclass(frozen=True)
 class KernelReport:
     """One kernel: what it moves and computes, what was proved of it, and how its derivative is made."""
