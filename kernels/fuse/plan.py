@@ -27,7 +27,7 @@ from .tiles import GPUS, Choose, Tiling, rough_tiling, tile_nest
 
 COPIED = 24  # the most equations that are run again to save reading their result
 CONTRACTIONS = 2  # in one body: a product of a product (attention) is, more take more memory than they save
-BUSY = 1024  # elements of a result that keep a processor of a GPU busy
+BUSY = 1024  # elements read or written that keep a processor of a GPU busy
 VIEWS = frozenset((shape.reshape_p, shape.squeeze_p))  # the same memory under another shape
 COPIES = MAPS | {shape.broadcast_in_dim_p, shape.reshape_p, shape.squeeze_p, shape.iota_p}
 
@@ -330,7 +330,8 @@ class Planner:
         cells = unit.tiling.parallel_cells  # type: ignore[union-attr]
         kept = [u for u in (a, b) if u.tiling is not None and not u.tiling.refused and set(u.writes) & set(unit.writes)]
         had = max((u.tiling.parallel_cells for u in kept), default=0)  # type: ignore[union-attr]
-        had = min(had, max((math.prod(v.type.shape) for u in kept for v in u.writes), default=0) // BUSY)  # type: ignore[union-attr]
+        work = max((math.prod(v.type.shape) for u in kept for v in (*u.reads, *u.writes)), default=0)  # type: ignore[union-attr]
+        had = min(had, work // BUSY)
         if 2 * cells < min(self.target.units, had):
             return f"{cells} cells would run at once, of {had} and {self.target.units} processors"
         return None
