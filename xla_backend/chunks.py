@@ -14,7 +14,7 @@ from ..lang.build import remap, trace_kernel
 from ..lang.kernel import Kernel
 from ..lang.phases import carry_axes, long_axes, phases
 
-BUDGET, LOOP_BUDGET = 2**28, 2**24
+BUDGET, LOOP_BUDGET = 2**28, 2**21
 # Results that XLA holds in memory; elementwise operations and what only moves elements are fused into their users.
 HELD = {
     "dot_general", "gather", "sort", "cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp", "conv_general_dilated",
