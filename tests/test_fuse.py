@@ -18,7 +18,7 @@ from tilewright.core.check import check_program
 from tilewright.core.evaluate import evaluate
 from tilewright.core.trace import eval_program
 from tilewright.kernels.cost import bytes_moved
-from tilewright.kernels.fuse import fuse, plan, plan_text
+from tilewright.kernels.fuse import forget, fuse, plan, plan_text
 from tilewright.lang.verify import verify
 from tilewright.lang.visit import kernels_of
 
@@ -280,9 +280,38 @@ def test_tiles_by_name():
 @pytest.mark.parametrize("name", ["softmax_grad", "mlp_grad", "attention"])
 def test_the_same_program_gives_the_same_kernels(name):
     function, args = programs.case(name)
-    one, two = (plan(traced(function, *args), "cuda") for _ in range(2))
+    one = plan(traced(function, *args), "cuda")
+    forget()
+    two = plan(traced(function, *args), "cuda")
     assert str(one.program) == str(two.program)
     assert [k.kernel for k in one.kernels] == [k.kernel for k in two.kernels]
+
+
+def test_plans_are_remembered_by_structure_lines_and_tiles():
+    def function(x):
+        return tnp.tanh(x) * 2
+
+    x = ones(64, 128)
+    one = plan(traced(function, x), "cuda")
+    assert plan(traced(function, x), "cuda") is one
+    assert plan(traced(lambda x: tnp.tanh(x) * 2, x), "cuda") is not one  # another line
+    assert plan(traced(function, x), "tpu") is not one and plan(traced(function, x[:32]), "cuda") is not one
+    assert plan(traced(function, x), "cuda", {one.kernels[0].kernel.name: (16, 64)}) is not one
+    forget()
+    assert plan(traced(function, x), "cuda") is not one
+
+
+def test_remembered_plans_take_the_constants_of_the_program():
+    def scaled(x, by):
+        return tw.compile(lambda x: tnp.tanh(x) * tnp.asarray(by), x, stop="transformed")
+
+    x = ones(4, 6)
+    for by in (ones(6), ones(6) + 3):
+        program = scaled(x, by)
+        assert len(program.values) == 1
+        fused = fuse(program, "tpu")
+        check_program(fused)
+        close([eval_program(fused, x)[0]], [np.tanh(x) * by])
 
 
 def test_the_cpu_takes_tiles_where_asked():

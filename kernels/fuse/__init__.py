@@ -5,9 +5,9 @@
 Loops and branches stay, the Programs in them are fused.
 """
 
-from .fusion import Account, Boundary, FusedKernel, Fusion, fuse, plan
+from .fusion import Account, Boundary, FusedKernel, Fusion, forget, fuse, plan
 from .report import kernel_lines, plan_lines, plan_text
 
 __all__ = [
-    "Account", "Boundary", "FusedKernel", "Fusion", "fuse", "kernel_lines", "plan", "plan_lines", "plan_text",
+    "Account", "Boundary", "FusedKernel", "Fusion", "forget", "fuse", "kernel_lines", "plan", "plan_lines", "plan_text",
 ]  # fmt: skip

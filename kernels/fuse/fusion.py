@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import heapq
-from collections import Counter
-from collections.abc import Mapping
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ...core.errors import ArgumentError
-from ...core.ir import Eqn, Program
-from ...core.rewrite import eliminate_dead
+from ...core.ir import Eqn, Program, subprograms
+from ...core.rewrite import eliminate_dead, hoist
 from ...lang.cost import program_cost
-from ...lang.kernel import Kernel
+from ...lang.kernel import Kernel, program_key
 from ...lang.primitive import kernel_call_p
 from ...lang.target import Target, target_of
 from ..template import Loops, Tiles
@@ -93,8 +94,60 @@ def fuse(program: Program, target: str | Target, tiles: Any = None) -> Program:
 
 
 def plan(program: Program, target: str | Target, tiles: Any = None, explained: bool = False) -> Fusion:
-    """The fused Program with its kernels; `explained`: with the boundaries between them, and bytes before and after."""
-    return _Fuser(machine_of(target), tiles, explained).run(program)
+    """The fused Program with its kernels; `explained`: with the boundaries between them, and bytes before and after.
+
+    Plans of the last Programs are kept: one of the same structure, from the same lines, is looked up. Not where a
+    function chooses the tiles, for it may answer otherwise the next time.
+    """
+    machine = machine_of(target)
+    if callable(tiles):
+        return _Fuser(machine, tiles, explained).run(program)
+    body, values = hoist(program)
+    asked = frozenset((name, tuple(t)) for name, t in tiles.items()) if tiles else None
+    key = (program.name, program_key(body), tuple(_lines(body)), machine, asked, explained)
+    with _lock:
+        known = _plans.get(key)
+        if known is not None:
+            _plans.move_to_end(key)
+    if known is None:
+        known = (_Fuser(machine, tiles, explained).run(body), body)
+        with _lock:
+            _plans[key] = known
+            while len(_plans) > KEPT:
+                _plans.popitem(last=False)
+    return _with_constants(known[0], values)
+
+
+KEPT = 128  # plans that are remembered
+_plans: OrderedDict[Any, tuple[Fusion, Program]] = OrderedDict()  # with the Programs whose parts their keys name
+_lock = threading.Lock()
+
+
+def _lines(program: Program) -> Iterator[Any]:
+    """Where the equations of a Program and of those within it come from; their code lives as long as the Program."""
+    for eqn in program.eqns:
+        source = eqn.source
+        yield None if source is None else (id(source.code), source.lasti, source.scope)
+        for _, inner in subprograms(eqn):
+            yield from _lines(inner)
+
+
+def forget() -> None:
+    """Drop the plans that are remembered."""
+    with _lock:
+        _plans.clear()
+
+
+def _with_constants(fusion: Fusion, values: Sequence[Any]) -> Fusion:
+    """A plan whose first inputs are constants of some values; those that nothing reads are dropped."""
+    if not values:
+        return fusion
+    program, n = fusion.program, len(values)
+    whole = program.replace(
+        inputs=program.inputs[n:], constants=(*program.inputs[:n], *program.constants),
+        values=(*values, *program.values),
+    )  # fmt: skip
+    return replace(fusion, program=eliminate_dead(whole)[0])
 
 
 class _Fuser:
@@ -245,4 +298,4 @@ def _body_bytes(eqn: Eqn, inner: list[Fusion], which: str) -> int:
     return max(found) if eqn.primitive.name == "cond" else sum(found) * eqn.params.get("length", 1)
 
 
-__all__ = ["Account", "Boundary", "FusedKernel", "Fusion", "fuse", "plan"]
+__all__ = ["Account", "Boundary", "FusedKernel", "Fusion", "forget", "fuse", "plan"]
