@@ -15,6 +15,7 @@ from ..core.errors import DifferentiationError
 from ..core.jvp import jvp_flat
 from ..core.linearize import linearize_flat
 from ..core.primitive import AxisInfo, Linear, Primitive, Zero, all_zero
+from ..core.primitives.checkpoint import optimization_barrier_p
 from ..core.rules import add_tangents, instantiate, zeros
 from ..core.trace import eval_program
 from ..core.types import is_inexact
@@ -169,8 +170,10 @@ def run_backward(kernel: Kernel, active: tuple[int, ...], primals: Sequence[Any]
         if not given or not cells.linear.eqns:
             return kept
         # What a cell holds is given back even where no cotangent of it came in.
-        for piece in pieces(replace(cells, given=given), wanted):
+        for number, piece in enumerate(pieces(replace(cells, given=given), wanted)):
             operands = [_operand(piece, k, arrays, held, cotangents, first_in) for k in range(len(piece.operands))]
+            if number:  # a compiler that sees two kernels compute the same would write and read what they can make
+                operands = optimization_barrier_p.bind(*operands)
             results = kernel_call_p.bind(*prefetched, *operands, kernel=piece.kernel)
             for p, value in zip(piece.outputs, results, strict=True):
                 if p in cells.held:

@@ -55,9 +55,16 @@ def _by_rows(e: Emitter, lhs: Operand, rhs: Operand, numbers: Any, precision: An
     batch, contracted, free = range(len(lb)), len(lc), _free(rhs, rc, rb)
     kept = range(len(lb) + contracted, len(lhs.shape))
     if math.prod(lhs.shape[a] for a in kept) < 4 * math.prod(rhs.shape[a] for a in free):
+        shape = (*(lhs.shape[a] for a in (*batch, *kept)), *(rhs.shape[a] for a in free))
+        if tuple(rc) == tuple(range(rc[0], rc[0] + contracted)):  # one axis each, so that one pass transposes
+            sizes = [math.prod(lhs.shape[a] for a in axes) for axes in (lc, kept)]
+            lhs = e.reshape(lhs, (*lhs.shape[: len(lb)], *sizes))
+            rhs = e.reshape(rhs, (*rhs.shape[: rc[0]], sizes[0], *rhs.shape[rc[0] + contracted :]))
+            rb = tuple(a - (contracted - 1) * (a > rc[0]) for a in rb)
+            lc, rc, kept = (len(lb),), rc[:1], range(len(lb) + 1, len(lb) + 2)
         rows = _kept(e, _transposed(e, lhs, (*batch, *kept, *lc)))
         moved = tuple(range(len(lb) + len(kept), len(lhs.shape)))
-        return _product(e, rows, rhs, ((moved, rc), (lb, rb)), precision, wide)
+        return e.reshape(_product(e, rows, rhs, ((moved, rc), (lb, rb)), precision, wide), shape)
     rows = _kept(e, _transposed(e, rhs, (*rb, *free, *rc)))
     moved = tuple(range(len(lb) + len(free), len(rhs.shape)))
     swapped = precision and (precision[1], precision[0])
