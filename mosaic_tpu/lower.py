@@ -16,6 +16,7 @@ from ..core.primitives.ref import Index, Span
 from ..core.primitives.shape import broadcast_in_dim_p, reshape_to
 from ..core.trace import trace_program
 from ..core.types import ArrayType, MemorySpace, RefType, is_bool
+from ..lang.atomics import atomic_cas_p, atomic_rmw_p
 from ..lang.copies import dma_start_p, dma_wait_p, semaphore_read_p, semaphore_signal_p, semaphore_wait_p
 from ..lang.cost import kernel_cost
 from ..lang.discharge import Cell, run_cells
@@ -23,6 +24,7 @@ from ..lang.extent import by_ids, guarded
 from ..lang.interpret import parallel_axes
 from ..lang.kernel import Block, Kernel, whole_block
 from ..lang.legality import vmem_bytes
+from ..lang.phases import carry_axes, ignored_axes
 from ..lang.plain import plain, uses
 from ..lang.target import Target
 from ..lang.verify import map_of
@@ -328,8 +330,22 @@ class _Lowering:
             return Ref(type, Mem(name, type.shape or (1,), _word(dtype), SMEM))
         return Ref(type, Mem(name, physical(type.shape), stored(dtype), VMEM))
 
+    def parallel(self) -> set[int]:
+        """The axes that cores may divide: no two cells along them meet in an output's window or in an atomic."""
+        if not self.kernel.grid:
+            return set()
+        asked = set(parallel_axes(self.kernel))
+        if not self.far:
+            return asked - set(carry_axes(self.kernel))
+        if uses(self.kernel.body, ATOMICS):
+            return set()
+        windows = [n for n, w in enumerate(self.outputs) if w.kind != "far"]
+        every = tuple(range(len(self.kernel.grid)))
+        shared = [ignored_axes(self.kernel, n) for n in windows]
+        return asked.difference(*(every if axes is None else axes for axes in shared))
+
     def _attributes(self, scratch: int) -> str:
-        parallel = parallel_axes(self.kernel) if self.kernel.grid else ()
+        parallel = self.parallel()
         semantics = ", ".join(
             f"#tpu.dimension_semantics<{'parallel' if a in parallel else 'arbitrary'}>" for a in range(len(self.grid))
         )
@@ -359,6 +375,7 @@ def _window_params(number: int, window: Window) -> str:
     return f"{{transform_indices = @transform_{number}, window_bounds = array<i64: {bounds}>{mode}}}"
 
 
+ATOMICS = frozenset({atomic_rmw_p, atomic_cas_p})
 COPIES = frozenset({dma_start_p, dma_wait_p, semaphore_signal_p, semaphore_wait_p, semaphore_read_p})
 
 

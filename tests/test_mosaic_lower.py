@@ -188,6 +188,17 @@ def test_an_atomic_is_an_update_on_one_core(kind):
             dimension_semantics=["arbitrary"])  # fmt: skip
 
 
+@pytest.mark.parametrize("target", ["tpu:v5e", "tpu:v5p"])
+def test_an_axis_along_which_cells_meet_runs_in_order(target):
+    """Two cores that divide it would each copy out a part of the counts; in no order may the result differ."""
+    from tests.corpus import histogram
+
+    ((kernel, arrays),) = kernels_of(histogram.call, np.arange(12, dtype=np.int32) % 7)
+    assert kernel.semantics == ("parallel",)
+    assert "#tpu.dimension_semantics<arbitrary>" in mosaic_module(kernel, target_of(target)).text
+    check_mosaic(kernel, *arrays, target=target, order=np.random.default_rng(3))
+
+
 @pytest.mark.parametrize("kind", ["add", "max", "xchg"])
 def test_atomics_at_places_named_twice_come_one_after_the_other(kind):
     def body(i, x, o, old):
