@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.ir import Atom, Effect, Eqn, Literal, Program, Var
+from ...core.ir import NO_EFFECTS, Atom, Effect, Effects, Eqn, Literal, Program, Var
 from ...core.primitive import Primitive
 from ...core.primitives.checkpoint import name_p
 from ...core.primitives.compare import and_p, eq_p, lt_p, select_n_p
@@ -26,7 +26,7 @@ from ...core.primitives.convert import convert_element_type_p, stop_gradient_p
 from ...core.primitives.elementwise import add_p, mul_p
 from ...core.primitives.ref import addupdate_p, get_p, swap_p, whole
 from ...core.primitives.shape import broadcast_in_dim_p, copy_p, iota_p, reshape_p
-from ...core.types import INT32, ArrayType, MemorySpace, RefType
+from ...core.types import INT32, ArrayType, MemorySpace, RefType, Type
 from ...lang.kernel import ID, Block, Kernel
 from ..reduce import MONOIDS, accumulator
 from .axes import Axes
@@ -49,8 +49,18 @@ def index_map(count: int, entries: tuple[int | None, ...]) -> Program:
     return Program(ids, (), [ZERO if e is None else ids[e] for e in entries], name="index_map")
 
 
-def ref_type(shape: Sequence[int], dtype: Any) -> RefType:
-    return RefType(ArrayType(tuple(shape), dtype), MemorySpace.VMEM)
+@functools.lru_cache(maxsize=4096)
+def _typed(primitive: Primitive, types: tuple[Type, ...], params: tuple[tuple[str, Any], ...]
+           ) -> tuple[tuple[Type, ...], Effects]:  # fmt: skip
+    """The types of an equation's results, and its effects."""
+    found = primitive.typing(*types, **dict(params))
+    effects = NO_EFFECTS if primitive.effects is None else primitive.effects(*types, **dict(params))
+    return tuple(found) if primitive.multiple else (found,), effects
+
+
+@functools.lru_cache(maxsize=4096)
+def ref_type(shape: tuple[int, ...], dtype: Any) -> RefType:
+    return RefType(ArrayType(shape, dtype), MemorySpace.VMEM)
 
 
 class Body:
@@ -61,12 +71,9 @@ class Body:
         self.like: Eqn | None = None
 
     def add(self, primitive: Primitive, inputs: Sequence[Atom], **params: Any) -> Var:
-        types = [a.type for a in inputs]
-        found = primitive.typing(*types, **params)
-        outs = [Var(t) for t in (found if primitive.multiple else [found])]
-        effects = frozenset() if primitive.effects is None else primitive.effects(*types, **params)
-        source = self.like.source if self.like is not None else None
-        self.eqns.append(Eqn(primitive, inputs, outs, params, effects, source))
+        found, effects = _typed(primitive, tuple([a.type for a in inputs]), tuple(params.items()))
+        outs = [Var(t) for t in found]
+        self.eqns.append(Eqn(primitive, inputs, outs, params, effects, self._source))
         return outs[0] if outs else None  # type: ignore[return-value]
 
     def get(self, ref: Var) -> Var:
@@ -325,9 +332,9 @@ class Builder:
     def _finish(self, late: Sequence[Var], body: Body) -> None:
         """What is computed from the sums, in the last cell."""
         env: dict[Var, Atom] = {}
-        for i in self.sums:
+        for k, i in enumerate(self.sums):
             (v,) = self.all[i].outputs
-            if any(i in self.after[x] for x in late):
+            if any(self.after[x] >> k & 1 for x in late):
                 body.like = self.all[i]
                 env[v] = body.converted(body.get(self.totals[i]), v.type.dtype)  # type: ignore[union-attr]
         for i in self._needed(late, (), self.sums):

@@ -171,7 +171,7 @@ class _Fuser:
             known = len(inner)
             eqns.append(map_bodies(eqn, fused) if eqn.primitive in BODIES else eqn)
             within.append(inner[known:])
-        planner = Planner(program.replace(eqns=eqns), self.target, self.choose).run()
+        planner = Planner(program.replace(eqns=eqns), self.target, self.choose, self.explained).run()
         return self._assemble(given, planner, inner, within)
 
     def _assemble(self, before: Program, planner: Planner, inner: list[Fusion], within: list[list[Fusion]]) -> Fusion:

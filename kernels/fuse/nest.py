@@ -28,6 +28,7 @@ class Group:
     eqns: tuple[int, ...]
     owned: frozenset[int]
     axes: dict[Var, Axes]
+    weight: dict[Axes, int]  # the most bytes of a value with these axes, in the order in which values come
     sums: Sums
     whole: frozenset[int]
     inputs: tuple[Var, ...]
@@ -65,7 +66,10 @@ def single(number: int, copies: Sequence[int], eqns: Sequence[Eqn], fresh: Fresh
         whole |= found.whole
         inputs.update(dict.fromkeys(a for a in eqn.inputs if type(a) is Var and a not in made))
         made.update(eqn.outputs)
-    group = Group((*copies, number), frozenset((number,)), axes, sums, whole, tuple(inputs))
+    weight: dict[Axes, int] = {}
+    for v, own in axes.items():
+        weight[own] = max(weight.get(own, 0), nbytes(v))
+    group = Group((*copies, number), frozenset((number,)), axes, weight, sums, whole, tuple(inputs))
     return _equal(group, same)
 
 
@@ -77,7 +81,8 @@ def join(a: Group, b: Group, eqns: Sequence[Eqn]) -> Group | None:
     numbers = tuple(sorted({*a.eqns, *b.eqns}))
     made = {v for i in numbers for v in eqns[i].outputs}
     inputs = tuple(dict.fromkeys(v for v in (*a.inputs, *b.inputs) if v not in made))
-    both = Group(numbers, a.owned | b.owned, b.axes | a.axes, a.sums | b.sums, a.whole | b.whole, inputs)
+    axes, weight = b.axes | a.axes, b.weight | a.weight
+    both = Group(numbers, a.owned | b.owned, axes, weight, a.sums | b.sums, a.whole | b.whole, inputs)
     return _equal(both, same)
 
 
@@ -102,17 +107,20 @@ def _equal(group: Group, same: Iterable[tuple[Axes, Axes]]) -> Group | None:
                 parent[max(x, y)] = min(x, y)
     if not parent:
         return group
-    known: dict[Axes, Axes | None] = {}
-    axes: dict[Var, Axes] = {}
-    for v, own in group.axes.items():
-        if own not in known:
-            known[own] = _renamed(own, find)
-        new = known[own]
-        if new is None:
+    known: dict[Axes, Axes] = {}
+    for own in group.weight:
+        if parent.keys().isdisjoint(own):
+            known[own] = own
+        elif (new := _renamed(own, find)) is not None:
+            known[own] = new
+        else:
             return None
-        axes[v] = new
+    axes = {v: known[own] for v, own in group.axes.items()}
+    weight: dict[Axes, int] = {}
+    for own, n in group.weight.items():
+        weight[known[own]] = max(weight.get(known[own], 0), n)
     sums = {i: frozenset(map(find, loops)) for i, loops in group.sums.items()}
-    return Group(group.eqns, group.owned, axes, sums, frozenset(map(find, group.whole)), group.inputs)
+    return Group(group.eqns, group.owned, axes, weight, sums, frozenset(map(find, group.whole)), group.inputs)
 
 
 def _renamed(axes: Axes, find: Callable[[int], int]) -> Axes | None:
@@ -140,19 +148,19 @@ class Nest:
         return tuple(x for x in self.order if x not in self.carry and x not in self.whole)
 
 
-def after_sums(group: Group, eqns: Sequence[Eqn], carried: Iterable[int]) -> dict[Var, frozenset[int]]:
-    """For each value, the reductions among `carried` that it is computed from."""
-    carried = frozenset(carried)
-    found: dict[Any, frozenset[int]] = {}
+def after_sums(group: Group, eqns: Sequence[Eqn], carried: Sequence[int]) -> dict[Var, int]:
+    """The values that are computed from reductions, each with those: bit k is the k-th of `carried`."""
+    found: dict[Any, int] = {}
     if not carried:
         return found
+    bits = {i: 1 << k for k, i in enumerate(carried)}
     for i in group.eqns:
-        mine = frozenset((i,)) if i in carried else NONE
-        for a in eqns[i].inputs:
-            if a in found and not found[a] <= mine:
-                mine |= found[a]
+        mine, eqn = bits.get(i, 0), eqns[i]
+        for a in eqn.inputs:
+            mine |= found.get(a, 0)
         if mine:
-            found.update((v, mine) for v in eqns[i].outputs)
+            for v in eqn.outputs:
+                found[v] = mine
     return found
 
 
@@ -170,28 +178,29 @@ def nest_of(group: Group, eqns: Sequence[Eqn], outputs: Sequence[Var]) -> Nest:
 def _by_weight(group: Group, eqns: Sequence[Eqn]) -> list[Axes]:
     """The axes of values in the order in which they say how loops are nested: a contraction's, then the largest's."""
     dots = [group.axes[eqns[i].outputs[0]] for i in group.eqns if eqns[i].primitive is dot_general_p]
-    weight: dict[Axes, int] = {}
-    for v, axes in group.axes.items():
-        weight[axes] = max(weight.get(axes, 0), nbytes(v))
-    return [*dots, *sorted(weight, key=weight.__getitem__, reverse=True)]
+    return [*dots, *sorted(group.weight, key=group.weight.__getitem__, reverse=True)]
 
 
 def _classify(group: Group, eqns: Sequence[Eqn], outputs: Sequence[Var], every: frozenset[int]
               ) -> tuple[frozenset[int], frozenset[int]]:  # fmt: skip
     whole: set[int] = set(group.whole)
-    after = after_sums(group, eqns, group.sums)
-    seen: dict[int, set[int | None]] = {i: set() for i in group.sums}
-    for v, sums in after.items():
-        for i in sums:
-            seen[i].update(group.axes[v])
+    numbers = tuple(group.sums)
+    after = after_sums(group, eqns, numbers)
+    seen: dict[int, set[int | None]] = {i: set() for i in numbers}
+    for axes, bits in {(group.axes[v], bits) for v, bits in after.items()}:
+        for k, i in enumerate(numbers):
+            if bits >> k & 1:
+                seen[i].update(axes)
     for i, loops in group.sums.items():
         whole |= loops.intersection(seen[i])
+    lacking = [(every.difference(group.axes[v]), after.get(v, 0)) for v in outputs]
     # Reductions other than contractions give way first; among them the one over the fewest loops.
     turn = sorted(group.sums, key=lambda i: (eqns[i].primitive is dot_general_p, len(group.sums[i]), i))
     while True:
         open_ = {i: group.sums[i] - whole for i in turn if group.sums[i] - whole}
         carry: frozenset[int] = frozenset().union(*open_.values()) if open_ else NONE
-        added = _conflict(open_, seen, carry) or _missing(group, outputs, after, every, carry, whole, open_)
+        late = sum(1 << k for k, i in enumerate(numbers) if i in open_)
+        added = _conflict(open_, seen, carry) or _missing(lacking, late, carry, whole)
         if not added:
             return frozenset(whole), carry
         whole |= added
@@ -206,16 +215,13 @@ def _conflict(open_: Sums, seen: dict[int, set[int | None]], carry: frozenset[in
     return set()
 
 
-def _missing(group: Group, outputs: Sequence[Var], after: dict[Var, frozenset[int]], every: frozenset[int],
-             carry: frozenset[int], whole: set[int], open_: Sums) -> set[int]:  # fmt: skip
-    """The loops that a result lacks, so that several cells would write it."""
+def _missing(lacking: Sequence[tuple[frozenset[int], int]], late: int, carry: frozenset[int], whole: set[int]
+             ) -> set[int]:  # fmt: skip
+    """The loops that a result lacks, so that several cells would write it; `late` are the sums that carry."""
     found: set[int] = set()
-    for v in outputs:
-        lacks = every.difference(group.axes[v]) - whole
-        if not after.get(v, NONE).isdisjoint(open_):
-            lacks -= carry
-        found |= lacks
-    return found
+    for lacks, after in lacking:
+        found |= lacks - carry if after & late else lacks
+    return found - whole
 
 
 def _matrix(group: Group, eqns: Sequence[Eqn], carry: frozenset[int], whole: frozenset[int]) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ the same value join last. Ties go by the order of the equations, so that a Progr
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ...core.ir import Eqn, Program, Var
@@ -34,7 +34,7 @@ COPIES = MAPS | {shape.broadcast_in_dim_p, shape.reshape_p, shape.squeeze_p, sha
 
 @dataclass(eq=False, slots=True)
 class Unit:
-    """A group with its tiles, or the number of an equation that is none."""
+    """A group with its tiles (once they are asked for), or the number of an equation that is none."""
 
     numbers: tuple[int, ...]  # the equations that it stands for
     group: Group | None
@@ -61,7 +61,9 @@ class Planner:
     program: Program
     target: Target
     choose: Choose | None = None
+    explained: bool = False  # say of every refusal by how much
     eqns: list[Eqn] = field(default_factory=list)
+    dots: frozenset[int] = frozenset()  # the contractions
     fresh: Fresh = field(default_factory=Fresh)
     units: list[Unit] = field(default_factory=list)
     copied: dict[int, tuple[int, ...]] = field(default_factory=dict)
@@ -77,6 +79,7 @@ class Planner:
 
     def run(self) -> Planner:
         self.eqns = [self._unaliased(e) for e in self.program.eqns]
+        self.dots = frozenset(i for i, e in enumerate(self.eqns) if e.primitive is dot_general_p)
         self.maker = {v: i for i, e in enumerate(self.eqns) for v in e.outputs}
         self.returned = frozenset(a for a in self.program.outputs if type(a) is Var)
         reasons = [why_not(e) for e in self.eqns]
@@ -158,20 +161,32 @@ class Planner:
                 unit.writes = tuple(v for v in unit.writes if self._escapes(v, (unit,)))
 
     def _unit(self, group: Group, outputs: Sequence[Var]) -> Unit:
-        """A group with its tiles; those of one without contractions are settled when all is joined."""
-        nest = nest_of(group, self.eqns, outputs)
-        if nest.matrix:
-            tiling = tile_nest(group, nest, self.eqns, self.fresh.sizes, self.target, self.choose)
+        """A group with what it moves; one without contractions reads each operand once whatever its tiles are."""
+        unit = Unit(tuple(sorted(group.owned)), group, None, group.inputs, tuple(outputs), 0)
+        if self._contracts(unit):
+            unit.bytes = _bytes(group, self._tiling(unit))
         else:
-            tiling = rough_tiling(group, nest, self.eqns, self.fresh.sizes, self.target)
-        return Unit(tuple(sorted(group.owned)), group, tiling, group.inputs, tuple(outputs), _bytes(group, tiling))
+            unit.bytes = sum(map(nbytes, (*group.inputs, *outputs)))
+        return unit
+
+    def _tiling(self, unit: Unit) -> Tiling:
+        """The tiles of a unit's group; those of one without contractions are settled when all is joined."""
+        if unit.tiling is None:
+            assert unit.group is not None
+            nest = nest_of(unit.group, self.eqns, unit.writes)
+            if nest.matrix:
+                unit.tiling = tile_nest(unit.group, nest, self.eqns, self.fresh.sizes, self.target, self.choose)
+            else:
+                unit.tiling = rough_tiling(unit.group, nest, self.eqns, self.fresh.sizes, self.target)
+        return unit.tiling
 
     def _settle(self) -> None:
         for unit in self.units:
-            if unit.group is not None and unit.tiling is not None and not unit.tiling.nest.matrix:
-                nest = nest_of(unit.group, self.eqns, unit.writes)
-                unit.tiling = tile_nest(unit.group, nest, self.eqns, self.fresh.sizes, self.target, self.choose)
-                unit.bytes = _bytes(unit.group, unit.tiling)
+            if unit.group is None or (unit.tiling is not None and unit.tiling.nest.matrix):
+                continue
+            nest = nest_of(unit.group, self.eqns, unit.writes) if unit.tiling is None else unit.tiling.nest
+            unit.tiling = tile_nest(unit.group, nest, self.eqns, self.fresh.sizes, self.target, self.choose)
+            unit.bytes = _bytes(unit.group, unit.tiling)
 
     def _add(self, unit: Unit) -> None:
         self.units.append(unit)
@@ -272,7 +287,11 @@ class Planner:
 
     def _bound_by_memory(self, *units: Unit) -> bool:
         """Whether units have no contraction: those that do gain little from sharing a read, and lose their tiles."""
-        return all(self.eqns[i].primitive is not dot_general_p for u in units for i in u.group.eqns)  # type: ignore[union-attr]
+        return not any(map(self._contracts, units))
+
+    def _contracts(self, unit: Unit) -> bool:
+        assert unit.group is not None
+        return not self.dots.isdisjoint(unit.group.eqns)
 
     def _try(self, a: Unit, b: Unit, between: bool = True) -> Unit | None:
         """The two units as one; None, with the reason noted, where that cannot or should not be."""
@@ -292,7 +311,7 @@ class Planner:
 
     def _joined(self, a: Unit, b: Unit) -> Unit | str:
         assert a.group is not None and b.group is not None
-        dots = [i for i in {*a.group.eqns, *b.group.eqns} if self.eqns[i].primitive is dot_general_p]
+        dots = self.dots.intersection((*a.group.eqns, *b.group.eqns))
         if len(dots) > CONTRACTIONS:
             return f"a body holds {CONTRACTIONS} contractions at most"
         if self._path_around(a, b):
@@ -304,15 +323,16 @@ class Planner:
         if any(self.aliases.get(v) in made for v in group.inputs if v in self.aliases):
             return "the contraction reads it along two loops"
         outputs = tuple(v for i in sorted(group.owned) for v in self.eqns[i].outputs if self._escapes(v, (a, b)))
+        if not self.explained and sum(map(nbytes, (*group.inputs, *outputs))) >= a.bytes + b.bytes:
+            return "it would move more bytes"
         unit = self._unit(group, outputs)
-        assert unit.tiling is not None
-        if unit.tiling.refused is not None:
-            return f"together {unit.tiling.refused}"
+        if (why := self._tiling(unit).refused) is not None:
+            return f"together {why}"
         if unit.bytes >= a.bytes + b.bytes:
             return f"it would move {unit.bytes:,} bytes, apart they move {a.bytes + b.bytes:,}"
         return self._again(unit, dots) or self._starved(a, b, unit) or unit
 
-    def _again(self, unit: Unit, dots: Sequence[int]) -> str | None:
+    def _again(self, unit: Unit, dots: Iterable[int]) -> str | None:
         """Whether a contraction would be computed for more than one cell."""
         group, tiling = unit.group, unit.tiling
         assert group is not None and tiling is not None
@@ -327,8 +347,10 @@ class Planner:
         """On a GPU, whether joining leaves processors without work that they had."""
         if self.target.kind not in GPUS:
             return None
-        cells = unit.tiling.parallel_cells  # type: ignore[union-attr]
-        kept = [u for u in (a, b) if u.tiling is not None and not u.tiling.refused and set(u.writes) & set(unit.writes)]
+        cells = self._tiling(unit).parallel_cells
+        if 2 * cells >= self.target.units:
+            return None
+        kept = [u for u in (a, b) if set(u.writes) & set(unit.writes) and not self._tiling(u).refused]
         had = max((u.tiling.parallel_cells for u in kept), default=0)  # type: ignore[union-attr]
         work = max((math.prod(v.type.shape) for u in kept for v in (*u.reads, *u.writes)), default=0)  # type: ignore[union-attr]
         had = min(had, work // BUSY)

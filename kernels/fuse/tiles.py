@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...core.errors import ArgumentError
@@ -70,24 +70,36 @@ Entry = tuple[int, Axes]  # bytes of an element, axes
 
 @dataclass(frozen=True, slots=True)
 class _Blocks:
-    """What a cell holds: operands, results, sums, values between; `staged` operands come in at every step of a sum."""
+    """What a cell holds: blocks, each with how many lie in fast memory at once, sums, and values between.
 
-    staged: list[Entry]
-    reads: list[Entry]
-    writes: list[Entry]
-    sums: list[Entry]
-    between: list[Entry]
+    Of `between` those are left out whose blocks are never the largest.
+    """
+
+    fast: Mapping[Entry, int]
+    sums: Sequence[Entry]
+    between: Sequence[Entry]
+    at_once: int  # how many of the values between are held together
 
     def held(self, tile: Mapping[int, int], gpu: bool = False) -> int:
         """The bytes of fast memory: blocks twice, for the next ones come in meanwhile; a GPU's registers apart."""
-        if gpu:
-            return 2 * sum(_size(e, tile) for e in self.staged)
-        reads, writes, sums = (sum(_size(e, tile) for e in es) for es in (self.reads, self.writes, self.sums))
-        return 2 * (reads + writes) + sums + self.live(tile)
+        total = 0
+        for (n, axes), times in self.fast.items():
+            for x in axes:
+                if x is not None:
+                    n *= tile[x]
+            total += n * times
+        return total if gpu else total + self.live(tile)
 
     def live(self, tile: Mapping[int, int]) -> int:
         """The bytes of the values that a cell computes with at once."""
-        return min(len(self.between), LIVE) * max((_size(e, tile) for e in self.between), default=0)
+        most = 0
+        for n, axes in self.between:
+            for x in axes:
+                if x is not None:
+                    n *= tile[x]
+            if n > most:
+                most = n
+        return self.at_once * most
 
     def too_much(self, tile: Mapping[int, int], target: Target, room: int) -> str | None:
         """Why a cell cannot hold its blocks in `room` bytes, if so."""
@@ -112,23 +124,42 @@ def _size(entry: Entry, tile: Mapping[int, int]) -> int:
     return n
 
 
-def _blocks(group: Group, nest: Nest, eqns: Sequence[Eqn]) -> _Blocks:
-    def entry(v: Var) -> Entry:
-        return v.type.dtype.itemsize, group.axes[v]  # type: ignore[union-attr]
+def _blocks(group: Group, nest: Nest, eqns: Sequence[Eqn], gpu: bool) -> _Blocks:
+    axes, carry = group.axes, nest.carry
+    carried = [i for i, loops in group.sums.items() if loops & carry]
+    totals = [v for i in carried for v in eqns[i].outputs]
+    sums = [(accumulator(v.type.dtype).itemsize, axes[v]) for v in totals]  # type: ignore[union-attr]
+    reads = [(v.type.dtype.itemsize, axes[v]) for v in group.inputs]  # type: ignore[union-attr]
+    made = axes.keys() - {*group.inputs, *totals}
+    between = {(v.type.dtype.itemsize, axes[v]) for v in made}  # type: ignore[union-attr]
+    fast: dict[Entry, int] = {}
+    if gpu:  # operands that come in at every step of a sum
+        staged = [e for e in reads if not carry.isdisjoint(e[1])] if nest.matrix and carry else reads
+    else:
+        staged = reads + [(v.type.dtype.itemsize, axes[v]) for v in nest.outputs]  # type: ignore[union-attr]
+        fast.update(dict.fromkeys(sums, 0))
+        for e in sums:
+            fast[e] += 1
+    for e in staged:
+        fast[e] = fast.get(e, 0) + 2
+    return _Blocks(fast, sums, _largest(between), min(len(between), LIVE))
 
-    carried = [i for i, loops in group.sums.items() if loops & nest.carry]
-    sums = [(accumulator(v.type.dtype).itemsize, group.axes[v]) for i in carried for v in eqns[i].outputs]  # type: ignore[union-attr]
-    apart = {*group.inputs, *(v for i in carried for v in eqns[i].outputs)}
-    between = list({entry(v) for v in group.axes if v not in apart})
-    reads = [entry(v) for v in group.inputs]
-    staged = [e for e in reads if not nest.carry.isdisjoint(e[1])] if nest.matrix and nest.carry else reads
-    return _Blocks(staged, reads, [entry(v) for v in nest.outputs], sums, between)
+
+def _largest(entries: Iterable[Entry]) -> list[Entry]:
+    """Entries without those that are along some of the loops of another whose elements are as wide."""
+    kept: list[tuple[Entry, set[int | None]]] = []
+    for entry in sorted(entries, key=lambda e: (-len(e[1]), -e[0])):
+        loops = set(entry[1])
+        if not any(entry[0] <= e[0] and loops <= known for e, known in kept):
+            kept.append((entry, loops))
+    return [e for e, _ in kept]
 
 
 def tile_nest(group: Group, nest: Nest, eqns: Sequence[Eqn], sizes: Sequence[int], target: Target,
               choose: Choose | None = None) -> Tiling:  # fmt: skip
     """The tiles of a group: those asked for, or the largest that fit the target, inner loops grown first."""
-    blocks, gpu, room = _blocks(group, nest, eqns), target.kind in GPUS, target.block_bytes
+    gpu, room = target.kind in GPUS, target.block_bytes
+    blocks = _blocks(group, nest, eqns, gpu)
     own = {x: sizes[x] for x in nest.order}
     asked = None if choose is None else choose(loops_of(nest, own))
     if asked is not None:
@@ -149,7 +180,7 @@ def tile_nest(group: Group, nest: Nest, eqns: Sequence[Eqn], sizes: Sequence[int
 
 def rough_tiling(group: Group, nest: Nest, eqns: Sequence[Eqn], sizes: Sequence[int], target: Target) -> Tiling:
     """The least tiles of a group, and its bytes with no operand read twice: enough to see what to join."""
-    blocks, own = _blocks(group, nest, eqns), {x: sizes[x] for x in nest.order}
+    blocks, own = _blocks(group, nest, eqns, target.kind in GPUS), {x: sizes[x] for x in nest.order}
     options = _options(nest, own, target)
     least = {x: options[x][0] for x in nest.order}
     why = None if target.whole_arrays else blocks.too_much(least, target, target.block_bytes)
@@ -252,5 +283,10 @@ def measured(group: Group, nest: Nest, eqns: Sequence[Eqn], sizes: Mapping[int, 
 
 def revisits(axes: Axes, grid: Sequence[int], counts: Mapping[int, int]) -> int:
     """How often an operand comes in whole: once for each cell of the loops that it ignores outside of its own."""
-    last = max((i for i, x in enumerate(grid) if x in axes), default=-1)
-    return math.prod(counts[x] for x in grid[: last + 1] if x not in axes)
+    times = again = 1
+    for x in grid:
+        if x in axes:
+            times = again
+        else:
+            again *= counts[x]
+    return times
