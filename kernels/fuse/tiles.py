@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...core.errors import ArgumentError
-from ...core.ir import Eqn, Var
+from ...core.ir import Eqn
 from ...lang.target import Target
 from ..reduce import accumulator
 from ..template import Loops, Tiles
