@@ -55,6 +55,8 @@ class Lowered:
         """The module's text."""
         return self._module.text
 
+    __str__ = as_text
+
     def cost_analysis(self) -> dict[str, float]:
         """The backend's estimates of the compiled program."""
         return self.compile().cost_analysis()
@@ -97,6 +99,8 @@ class Compiled:
     def as_text(self) -> str:
         """The optimised program."""
         return self._executable.as_text()
+
+    __str__ = as_text
 
     def cost_analysis(self) -> dict[str, float]:
         """Estimates such as `flops` and `bytes accessed`."""

@@ -244,8 +244,8 @@ class Tracer(Value):
 
     def __bool__(self) -> bool:
         remedy = (
-            "use `tilewright.lax.cond` or `numpy.where` for a branch, `lax.while_loop` for a loop, "
-            "or mark the argument static (`static_argnums`)"
+            "use `tilewright.lax.cond` or `numpy.where` for a branch (`lang.when` in a kernel), `lax.while_loop` for a "
+            "loop, or mark the argument static (`static_argnums`)"
         )
         return bool(self._known(TracerBoolError, "the truth value", remedy))
 
@@ -257,7 +257,10 @@ class Tracer(Value):
         return self._known(ConcretizationError, wanted, remedy)
 
     def _integer(self, wanted: str) -> Any:
-        remedy = "mark the argument static (`static_argnums`), or index arrays rather than Python sequences"
+        remedy = (
+            "use `tilewright.lax.fori_loop` for a loop (`lang.loop` in a kernel), index arrays rather than Python "
+            "sequences, or mark the argument static (`static_argnums`)"
+        )
         return self._known(TracerIntegerConversionError, wanted, remedy)
 
     def __index__(self) -> int:

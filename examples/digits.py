@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -239,6 +240,14 @@ def abroad(target: str, size: int = 1024) -> str:
     return ", ".join(parts)
 
 
+def devices_table(found: dict[str, str]) -> Table:
+    """What `abroad` says of each target, its brackets as they are."""
+    table = Table("the kernel, compiled for", "takes", title="devices that need not be here")
+    for target, takes in found.items():
+        table.add_row(target, escape(takes))
+    return table
+
+
 def picture(path: Path, losses: list[float], accuracies: list[float], times: dict[str, float]) -> None:
     """One PNG: the learning curve, and a bar for each timing."""
     import matplotlib
@@ -290,10 +299,7 @@ def main() -> int:
     for name, took in times.items():
         table.add_row(name, f"{took:.1f}", f"{took / kernel:.2f}")
     console.print(table)
-    table = Table("the kernel, compiled for", "takes", title="devices that need not be here")
-    for target in ("tpu:v5e", "cuda:sm_90"):
-        table.add_row(target, abroad(target))
-    console.print(table)
+    console.print(devices_table({target: abroad(target) for target in ("tpu:v5e", "cuda:sm_90")}))
     console.print(f"picture: {options.out}")
     return 0 if all(good for *_, good in checks) else 1
 

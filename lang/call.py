@@ -316,11 +316,13 @@ class _Request:
             rest = scratch_tree.unflatten(refs[n_in + len(outputs) :])
             keywords = rest if isinstance(rest, dict) else {}
             rest = [] if keywords else list(rest) if isinstance(rest, (tuple, list)) else [rest]
+            self._check_parameters((len(args), len(outs), len(rest)), keywords)
             with in_cell(Cell(self.name, ids, tuple(grid), current_trace())):
                 result = self.body(*args, *outs, *rest, **keywords)
             if result is not None:
+                shown = typeof(result).show() if isinstance(result, Tracer) else type(result).__name__
                 raise KernelBodyError(
-                    f"kernel {self.name}: its body returns a value of type {type(result).__name__}",
+                    f"kernel {self.name}: its body returns a value of type {shown}",
                     "a body returns nothing: store results in the output Refs, `o_ref[...] = value`")  # fmt: skip
             return []
 
@@ -329,6 +331,21 @@ class _Request:
         self._check_refs(program)
         return normalize(program)
 
+    def _check_parameters(self, counts: tuple[int, int, int], keywords: dict[str, Any]) -> None:
+        """The body takes a Ref for each operand, output and scratch; `keywords` are scratch by name."""
+        try:
+            signature = inspect.signature(self.body)
+        except (TypeError, ValueError):  # a callable that does not tell
+            return
+        try:
+            signature.bind(*range(sum(counts)), **keywords)
+        except TypeError as wrong:
+            operands, outputs, scratch = counts
+            raise KernelBodyError(
+                f"kernel {self.name}: its body takes {signature}, and is given the Refs of {operands} operands, "
+                f"{outputs} outputs and {scratch + len(keywords)} scratch: {wrong}",
+                "give the body one parameter for each, in that order") from None  # fmt: skip
+
     def _check_refs(self, program: Program) -> None:
         """Only operations with an effect on a Ref, loops, branches and calls take Refs."""
         for eqn in program.eqns:
@@ -336,6 +353,11 @@ class _Request:
                 raise KernelBodyError(
                     f"kernel {self.name}: {eqn.primitive.name} makes a random key in its body",
                     "a body draws with `lang.prng_seed` and `lang.stateful_normal`, or `lang.counter_normal`",
+                    eqn.source)  # fmt: skip
+            if eqn.primitive.name in _ACCESSES and any(_is_semaphore(v) for v in eqn.inputs):
+                raise KernelBodyError(
+                    f"kernel {self.name}: {eqn.primitive.name} was applied to a semaphore, which holds no array",
+                    "use `lang.semaphore_signal`, `semaphore_wait` and `semaphore_read`, or hand it to a copy",
                     eqn.source)  # fmt: skip
             inner = list(subprograms(eqn))
             if not inner and touches_refs(eqn) and not any(isinstance(e.operand, int) for e in eqn.effects):
@@ -355,6 +377,13 @@ class _Request:
         raise KernelBodyError(
             f"kernel {self.name}: its body closes over {kind} of type {var.type.show()}",
             "pass it to the kernel as an operand, with a BlockSpec", source)  # fmt: skip
+
+
+_ACCESSES = {"get", "swap", "addupdate"}
+
+
+def _is_semaphore(atom: Any) -> bool:
+    return isinstance(atom.type, RefType) and atom.type.space is MemorySpace.SEMAPHORE
 
 
 def _semantics(given: Any, grid: tuple[int, ...], name: str) -> tuple[str, ...] | None:

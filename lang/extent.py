@@ -88,10 +88,12 @@ def _scalar(size: Any, grid: Any) -> Any:
     except (TypeError, ValueError):
         type_ = None
     if type_ is None or type_.shape or not is_integer(type_.dtype):  # type: ignore[union-attr]
-        shown = repr(size) if type_ is None else type_.show()  # type: ignore[union-attr]
+        plain = type_ is None or isinstance(size, (bool, float, complex))
+        shown = repr(size) if plain else f"an array of type {type_.show()}"  # type: ignore[union-attr]
         raise ArgumentTypeError(
             f"kernel_call: the grid has {shown} in it, in a tuple of {len(grid)}",
-            "grid sizes are ints, or integer scalars (traced, or arrays)") from None  # fmt: skip
+            "grid sizes are ints, or integer scalars (traced, or arrays); `//` and `lang.cdiv` divide to an int"
+        ) from None  # fmt: skip
     return convert_element_type(size, INT32)
 
 

@@ -55,6 +55,7 @@ def verify(kernel: Kernel, strict: bool | None = None) -> list[Finding]:
     With `strict` (None: as the configuration `strict_kernels` says) what is unknown is an error too.
     """
     if kernel.cells == 0:
+        _nothing_written(kernel)
         return []
     _check_language(kernel)
     findings = []
@@ -76,6 +77,17 @@ def verify(kernel: Kernel, strict: bool | None = None) -> list[Finding]:
             f"kernel {kernel.name}: operand {f.operand}: {f.what} is not proved: {f.why}",
             "leave `strict` out, or write the kernel so that it can be proved", kernel.source)  # fmt: skip
     return findings
+
+
+def _nothing_written(kernel: Kernel) -> None:
+    """A grid without cells writes no output: each is empty, or starts as an operand."""
+    aliased = {o for _, o in kernel.aliases}
+    for o, block in enumerate(kernel.outputs):
+        if o not in aliased and 0 not in block.array.shape:
+            raise UncoveredOutputError(
+                f"kernel {kernel.name}: the grid {kernel.grid_text} has no cells, and nothing writes output "
+                f"{block.name} of {block.array.show()}",
+                "give every axis of the grid a size, or alias the output to an operand", kernel.source)  # fmt: skip
 
 
 def _check_language(kernel: Kernel) -> None:

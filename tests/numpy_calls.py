@@ -273,6 +273,11 @@ SHAPES = [
     ("insert", (f(5), [0, 3], f(2)), {}),
     ("insert", (F34, [1, 2], f(3, 2)), dict(axis=1)),
     ("insert", (F34, 1, f(3)), dict(axis=1)),
+    ("insert", (F345, 2, f(4)), dict(axis=2)),
+    ("insert", (F345, -1, f(2, 1, 5)), dict(axis=1)),
+    ("insert", (F34, 1, f(2, 3)), dict(axis=1)),
+    ("insert", (F34, [1], f(3, 2)), dict(axis=1)),
+    ("insert", (f(4), np.array([True, False, True, False]), 7.0), {}),
     *(
         ("pad", (F34, ((1, 2), (0, 3))), dict(mode=m))
         for m in "constant edge reflect symmetric wrap linear_ramp maximum mean median minimum".split()

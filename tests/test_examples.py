@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from examples import digits, gpt
 from tilewright import random
@@ -48,6 +49,12 @@ def test_the_kernel_compiles_for_devices_that_are_not_here(target, package, word
         assert "pip install" in found
     else:
         assert all(word in found for word in words)
+
+
+def test_what_to_install_is_shown_whole():
+    console = Console(width=120, record=True)
+    console.print(digits.devices_table({"tpu:v5e": "not compiled: pip install 'tilewright[tpu]'"}))
+    assert "pip install 'tilewright[tpu]'" in console.export_text()
 
 
 # ------------------------------------------------------------------------------------------------------- the GPT

@@ -2,6 +2,7 @@
 
 import functools
 import pickle
+import re
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,8 +10,10 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tilewright import numpy as tnp
 from tilewright.core.jit import Jit
 from tilewright.xla_backend.array import Array, as_array
+from tilewright.xla_backend.deviceless import Binary
 
 X = np.arange(3, dtype=np.float32)
 
@@ -200,6 +203,28 @@ def test_ahead_of_time():
     with pytest.raises(tw.errors.ArgumentTypeError, match="structure"):
         compiled(X, X)
     assert f.eval_shape(X, n=2)["y"].shape == (3,)
+
+
+def test_every_stage_prints_as_text():
+    for stage in ("program", "transformed", "kernels", "module", "executable"):
+        text = str(tw.compile(lambda x: tnp.sin(x) * 2, tw.ShapeDtypeStruct((3,), "float32"), stop=stage))
+        assert re.search(r"\bsin", text) and "object at" not in text, text
+    lowered = tw.jit(tnp.sin).lower(1.0)
+    assert str(lowered) == lowered.as_text()
+
+
+def test_a_binary_prints_as_what_was_compiled():
+    class Module:
+        def to_string(self):
+            return "HloModule optimised"
+
+    class Executable:
+        def hlo_modules(self):
+            return [Module()]
+
+    assert str(Binary("f", "tpu:v5e", "module @f", Executable())) == "HloModule optimised"
+    assert str(Binary("f", "rocm:gfx942", "module @f", None)) == "module @f"
+    assert repr(Binary("f", "tpu:v5e", "module @f", None)) == "<f compiled for tpu:v5e: 0 kernels>"
 
 
 def test_compile_stops_at_every_stage():

@@ -291,3 +291,43 @@ def test_indices_from_data_are_clamped_compiled_and_checked_in_debug():
         np.asarray(placed([1, 9], True))
     with pytest.raises(OutOfBoundsError, match="row_ref"):
         placed([1, 9], False, interpret=True)
+
+
+@pytest.mark.parametrize("grid", [0, (2, 0)])
+def test_grid_without_cells_writes_nothing(grid):
+    ids = 1 if isinstance(grid, int) else 2
+    block = tl.BlockSpec((4,), (lambda i: (i,)) if ids == 1 else (lambda i, j: (i,)))
+    refused(
+        UncoveredOutputError, "kernel double", "has no cells", "o_ref", grid=grid, in_specs=[block], out_specs=block
+    )
+    empty = run(grid=grid, in_specs=[block], out_specs=block, args=(x8[:0],), out_shape=tw.ShapeDtypeStruct((0,), F32))
+    assert empty.shape == (0,)
+
+
+def test_grid_without_cells_leaves_what_an_output_starts_as():
+    np.testing.assert_array_equal(run(grid=0, input_output_aliases={0: 0}), x8)
+
+
+def test_grid_of_a_float_is_named():
+    refused(ArgumentTypeError, "the grid has 2.0 in it", "cdiv", grid=(8 / 4,))
+
+
+@pytest.mark.parametrize("body", [lambda x_ref: None, lambda x_ref, o_ref, s_ref: None])
+def test_body_takes_a_ref_for_each(body):
+    refused(KernelBodyError, "kernel body", "1 operands, 1 outputs and 0 scratch", "argument", body=body, name="body")
+
+
+def test_body_returns_a_traced_array():
+    refused(KernelBodyError, "returns a value of type f32[4]", body=lambda x_ref, o_ref: x_ref[...])
+
+
+@pytest.mark.parametrize("use", [
+    lambda sem: sem.__setitem__(..., 1), lambda sem: sem[...], lambda sem: tl.addupdate(sem, ..., 1)
+])  # fmt: skip
+def test_semaphores_are_no_arrays(use):
+    def body(x_ref, o_ref, sem):
+        o_ref[...] = x_ref[...]
+        use(sem)
+
+    refused(KernelBodyError, "kernel body", "semaphore", "semaphore_read", body=body,
+            scratch_shapes=[tl.SemaphoreType.REGULAR])  # fmt: skip

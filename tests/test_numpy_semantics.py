@@ -342,3 +342,9 @@ def test_plain_arguments_that_are_equal_are_not_confused():
             assert jnp.clip(jnp.arange(3), 0, 1).dtype == np.int64
         assert jnp.where(x > 0, x, x).tolist() == x.tolist() == jnp.maximum(x, x).tolist()
         assert tw.grad(lambda v: jnp.clip(v, -1, 1).sum())(x).tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize("square", [jnp.square, lambda x: x**2, lambda x: jnp.power(x, 2)])
+def test_squares_of_booleans_are_int32(square):
+    found = square(jnp.array([True, False]))
+    assert found.dtype == np.int32 and found.tolist() == [1, 0]

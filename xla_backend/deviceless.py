@@ -36,6 +36,12 @@ class Binary:
         """The program after the compiler's passes."""
         return "\n".join(m.to_string() for m in self._compiled.hlo_modules())
 
+    def __str__(self) -> str:
+        return self.module if self.executable is None else self.as_text()
+
+    def __repr__(self) -> str:
+        return f"<{self.name} compiled for {self.target}: {len(self.resources)} kernels>"
+
     def serialize(self) -> bytes:
         """The machine code and what is needed to load it, as the target's runtime takes it."""
         return self._compiled.serialize()

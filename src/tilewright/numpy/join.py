@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import lax
 from ..core.errors import ArgumentError, ArgumentTypeError, ShapeError
-from .shape import atleast_1d, atleast_2d, atleast_3d, broadcast_to, ravel
+from .shape import atleast_1d, atleast_2d, atleast_3d, broadcast_to, moveaxis, ravel
 from .util import (
     Array,
     ArrayLike,
@@ -332,15 +332,16 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
     number = axis_of(axis, len(shape_of(a)))
     length = shape_of(a)[number]
     places = np.arange(length)[obj] if isinstance(obj, slice) else np.asarray(obj)
+    if places.dtype == bool:
+        places = np.flatnonzero(places)
     scalar = places.ndim == 0
     places = places.reshape(-1)
     places = np.where(places < 0, places + length, places)
-    if scalar and len(shape_of(new)) == len(shape_of(a)):
+    new = lax.expand_dims(new, range(len(shape_of(a)) - len(shape_of(new))))
+    if scalar:  # the values are those of `a[:, obj]`, whose leading axis is the one inserted
+        new = moveaxis(new, 0, number)
+    if len(places) == 1:
         places = np.repeat(places, shape_of(new)[number])
-    elif scalar and len(shape_of(new)) == len(shape_of(a)) - 1 and len(shape_of(a)) > 1:
-        new = lax.expand_dims(new, (number,))
-    elif scalar and len(shape_of(new)) == 1 and len(shape_of(a)) == 1:
-        places = np.repeat(places, shape_of(new)[0])
     dims = list(shape_of(a))
     dims[number] = len(places)
     new = broadcast_to(new, dims)

@@ -206,7 +206,8 @@ def square(x: ArrayLike, /) -> Array:
     >>> float(jnp.square(3.0))
     9.0
     """
-    return lax.and_p.bind(x, x) if is_bool(dtype_of(x)) else lax.square_p.bind(x)
+    x = value(x, "square")
+    return lax.square_p.bind(astype(x, np.dtype(np.int32)) if is_bool(dtype_of(x)) else x)
 
 
 def reciprocal(x: ArrayLike, /) -> Array:
