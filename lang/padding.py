@@ -6,8 +6,8 @@ the end of an output is dropped; summed over, or contracted, it spoils what it i
     Taint ::= CLEAN | Along(axes) | MAYBE | LEAKED
 
 `Along`: unspecified only past the end along these axes, each with the cut (length, block size, index) that it stands
-for. `LEAKED`: unspecified elsewhere too. `MAYBE`: this analysis does not know; a value chosen by a mask that anything
-else goes into (positions, say) is one such. Refuted is only what surely happens in a cell that sees the ragged block.
+for; `perhaps`, where a mask that data goes into chose the value. `LEAKED`: unspecified elsewhere too. `MAYBE`: this
+analysis does not know. Refuted is only what surely happens in a cell that sees the ragged block.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ class Taint:
 
     level: int = 0  # 0 clean or along axes, 1 maybe, 2 leaked
     axes: frozenset[tuple[int, Any]] = frozenset()
+    perhaps: bool = False  # a mask of data may have taken out some of what lies along the axes
 
     def __or__(self, other: Taint) -> Taint:
-        return Taint(max(self.level, other.level), self.axes | other.axes)
+        return Taint(max(self.level, other.level), self.axes | other.axes, self.perhaps or other.perhaps)
 
     @property
     def clean(self) -> bool:
@@ -45,7 +46,13 @@ class Taint:
     def moved(self, where: dict[int, int]) -> Taint:
         """With axes renamed; those that are not named are lost track of."""
         lost = any(a not in where for a, _ in self.axes)
-        return Taint(max(self.level, int(lost)), frozenset((where[a], cut) for a, cut in self.axes if a in where))
+        axes = frozenset((where[a], cut) for a, cut in self.axes if a in where)
+        return Taint(max(self.level, int(lost)), axes, self.perhaps)
+
+    @property
+    def mixed(self) -> Taint:
+        """After elements along one of the axes went into others."""
+        return MAYBE if self.perhaps else LEAKED
 
 
 CLEAN, MAYBE, LEAKED = Taint(), Taint(1), Taint(2)
@@ -83,12 +90,14 @@ def ragged_cells(kernel: Kernel, block: Block, fact: Fact | None) -> np.ndarray 
 _REDUCTIONS = frozenset("reduce_sum reduce_prod reduce_max reduce_min reduce_and reduce_or argmax argmin".split())
 _INLINED = frozenset("jit closed_call custom_jvp_call custom_vjp_call checkpoint remat".split())
 _FORWARD = frozenset("cumsum cumprod cummax cummin cumlogsumexp".split())
+# What moves elements along some axes, or makes them of one another, by the parameter that names those axes.
+_MIXED = {"sort": "dimension", "rev": "dimensions", "top_k": "axis", "split": "axis", **dict.fromkeys(_FORWARD, "axis")}
 
 
 def _along(eqn: Eqn, taint: Taint, gone: Sequence[int]) -> Taint:
     """After a reduction over some axes."""
     if any(a in gone for a, _ in taint.axes):
-        return LEAKED
+        return taint.mixed
     rank = len(eqn.inputs[0].type.shape)  # type: ignore[union-attr]
     kept = [a for a in range(rank) if a not in gone]
     return taint.moved({a: k for k, a in enumerate(kept)})
@@ -101,7 +110,7 @@ def _dot(eqn: Eqn, taints: Sequence[Taint]) -> Taint:
         rank = len(atom.type.shape)  # type: ignore[union-attr]
         free = [a for a in range(rank) if a not in over and a not in rows]
         if any(a in over for a, _ in taint.axes):
-            return LEAKED
+            return taint.mixed
         where = {a: k for k, a in enumerate(rows)} | {a: offset + k for k, a in enumerate(free)}
         found |= taint.moved(where)
         offset += len(free)
@@ -125,28 +134,39 @@ def value_rule(eqn: Eqn, taints: Sequence[Taint]) -> Taint:
         every |= t
     if every.clean:
         return CLEAN
+    if name in _FORWARD and not params.get("reverse"):
+        return every
+    if name in _MIXED:
+        mixed = params[_MIXED[name]]
+        mixed = mixed if type(mixed) is tuple else (mixed,)
+        return MAYBE if any(a in mixed for a, _ in every.axes) else every
+    if name == "reduce":  # what it computes may pass an operand over
+        return _along(eqn, Taint(every.level, every.axes, True), params["dimensions"])
     if name in _REDUCTIONS:
         return _along(eqn, every, params["axes"]) if "axes" in params else MAYBE
     if name == "dot_general":
         return _dot(eqn, taints)
     if name == "broadcast_in_dim":
         return every.moved(dict(enumerate(params["broadcast_dimensions"])))
+    if name == "slice":
+        strides = params["strides"] or (1,) * len(params["start_indices"])
+        return every.moved({a: a for a, at in enumerate(zip(params["start_indices"], strides)) if at == (0, 1)})
     if name == "transpose":
         return every.moved({a: k for k, a in enumerate(params["permutation"])})
     if name in ("reshape", "squeeze", "expand_dims"):
         return _reshape(eqn, every)
-    if name in _FORWARD and not params.get("reverse"):
-        return every
-    shape = eqn.outputs[0].type.shape if len(eqn.outputs) == 1 else None
-    if shape is not None and all(a.type.shape in ((), shape) for a in eqn.inputs) and not list(subprograms(eqn)):
+    shapes = {v.type.shape for v in eqn.outputs}  # type: ignore[union-attr]
+    shape = shapes.pop() if len(shapes) == 1 else None
+    if shape is not None and all(a.type.shape in ((), shape) for a in eqn.inputs) and not list(subprograms(eqn)):  # type: ignore[union-attr]
         if name in _OPAQUE:
             return MAYBE
-        # A mask may take out just what is unspecified.
-        return every if name != "select_n" else MAYBE
+        if name == "select_n":  # a mask may take out just what is unspecified
+            return MAYBE if every.level else Taint(0, every.axes, True)
+        return every
     return Taint(max(every.level, 1)) if every.level < 2 else MAYBE
 
 
-_OPAQUE = frozenset("sort rev cumsum cumprod cummax cummin cumlogsumexp dynamic_update_slice gather scatter".split())
+_OPAQUE = frozenset("dynamic_update_slice gather scatter".split())
 
 
 # ---------------------------------------------------------------------------- the body
@@ -249,7 +269,7 @@ class _Walk:
             (chosen,) = evaluate(program, *map(np.int32, ids), *[None] * (len(program.inputs) - n))
             wrong = spoiled[np.asarray(chosen, np.int64)]
             left |= {(a, cut) for a, cut in axes if (wrong & self.outside(self.dims[cut], ids, size, a)).any()}
-        return Taint(0, frozenset(left))
+        return Taint(0, frozenset(left), any(t.perhaps for t in taints))
 
     def outside(self, d: int, ids: np.ndarray, size: Sequence[int], axis: int) -> np.ndarray:
         """Which positions of a value lie past the end of the operand's axis `d` in a cell."""

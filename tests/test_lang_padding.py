@@ -80,6 +80,11 @@ def whole_blocks(x, o):
 SAME = {"out": tw.ShapeDtypeStruct((8, 1), F32), "out_map": lambda i, j: (i, 0), "out_block": (4, 1), "grid": (2, 2)}
 
 
+def by_data(v):
+    """A choice by the data and the positions of a ragged block."""
+    return tnp.where((v > 0) & (tnp.broadcast_to(tnp.arange(4), (4, 4)) < 3), v, 1)
+
+
 def from_data(x, o):
     o[...] = tnp.zeros((4, 1), F32)
     tl.when(x[0, 0] >= 0)(lambda: summed(x, o))
@@ -106,6 +111,10 @@ PROVED = {
     "whole blocks by a test": partial(call, whole_blocks, **SAME),
     "a mask of positions": partial(rows, masked),
     "the other way round": partial(rows, masked_otherwise),
+    "a choice by data": partial(call, storing(by_data)),
+    "rows of a choice by data": partial(call, storing(lambda v: by_data(v[:, :4]).sum(axis=1, keepdims=True)),
+                                        out=tw.ShapeDtypeStruct((10, 1), F32), block=(4, 7), grid=(3, 1), **ONE),
+    "a sort of rows": partial(call, storing(lambda v: tnp.sort(v, axis=1)[:, ::-1]), block=(4, 7), grid=(3, 1)),
 }  # fmt: skip
 REFUSED = {
     "a sum": partial(rows, summed),
@@ -121,6 +130,7 @@ REFUSED = {
 }
 UNKNOWN = {
     "a masked load": partial(rows, loaded),
+    "a sum of a choice by data": partial(rows, storing(lambda v: by_data(v).sum(axis=1, keepdims=True))),
     "a reversal": partial(call, storing(lambda v: v[:, ::-1])),
     "a longer output": partial(call, storing(lambda v: v), out=tw.ShapeDtypeStruct((12, 8), F32)),
     "a test of data": partial(rows, from_data),
