@@ -30,6 +30,7 @@ class Config:
     cpu_tiles: bool = False
     strict_kernels: bool = False
     residual_bytes: int = 2**30
+    kernel_target: Any = None  # a name, or a `Target` of lang
 
 
 ENVIRONMENT = {

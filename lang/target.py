@@ -18,10 +18,11 @@ TensorCores of a chip.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..core.config import current
 from ..core.errors import ArgumentError
 from ..core.ir import Program
 from ..core.types import ArrayType
@@ -204,6 +205,31 @@ def target_of(target: str | Target) -> Target:
     if found is None:
         raise ArgumentError(f"there is no target named {target!r}", f"one of {', '.join(TARGETS)}")
     return found
+
+
+_here: Callable[[], Target] | None = None
+
+
+def set_target_here(find: Callable[[], Target]) -> None:
+    """Hand in what gives the target that the default device is."""
+    global _here
+    _here = find
+
+
+def current_target(target: str | Target | None = None) -> Target:
+    """The target named, else that of the setting `kernel_target`, else the default device's.
+
+    What has kernels takes its tiles from it while it is traced.
+
+    >>> import tilewright
+    >>> with tilewright.config(kernel_target="tpu:v6e"):
+    ...     current_target().matrix
+    (256, 256, 256)
+    """
+    name = current().kernel_target if target is None else target
+    if name is not None:
+        return target_of(name)
+    return CPU if _here is None else _here()
 
 
 @dataclass(frozen=True)

@@ -169,3 +169,23 @@ def test_errors():
         nn.rotary_embedding(floats(1, 2, 3, 3))
     with pytest.raises(ArgumentError, match="integer"):
         nn.cross_entropy(x, x[:, 0])
+
+
+BLOCKED = [case for case in CASES if case[0] == "dot_product_attention"]
+
+
+@pytest.mark.parametrize("case", BLOCKED, ids=[str(i) for i in range(len(BLOCKED))])
+@pytest.mark.parametrize("target", ["cuda:sm_90", "tpu:v5e"])
+def test_attention_in_the_blocks_of_a_target(case, target):
+    """Blocks of queries and of keys, in three kernels: what tiled targets run."""
+    _, args, rest, options, tiles = case
+    operation = OPERATIONS["dot_product_attention"]
+    args, rest, options = arrays((args, rest, options))
+    ours = tw.value_and_grad(
+        scalar(operation.function, rest, options | tiles | {"columns": 4}), tuple(range(len(args)))
+    )
+    theirs = tw.value_and_grad(scalar(operation.reference, rest, options), tuple(range(len(args))))
+    with tw.config(kernel_target=target):
+        found = tw.jit(ours)(*args)
+    for a, b in zip(tw.tree.leaves(found), tw.tree.leaves(tw.jit(theirs)(*args)), strict=True):
+        close(a, b)

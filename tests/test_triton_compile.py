@@ -14,7 +14,7 @@ import pytest
 
 import tilewright as tw
 from tests.corpus import matmul_grid
-from tests.gpu_cases import TEMPLATE_CASES, corpus, kernels_in, template
+from tests.gpu_cases import FUSED, FUSED_MORE, TEMPLATE_CASES, adamw, corpus, fused, kernels_in, template
 from tilewright import lang as tl
 from tilewright import numpy as tnp
 from tilewright.core.types import ArrayType
@@ -62,6 +62,31 @@ def test_the_corpus_for_sm_90():
 def test_every_template_for_sm_90():
     machine = target_of("cuda:sm_90")
     build_all([(n, template(n, machine)) for n in TEMPLATE_CASES if n not in COMPLEX], "cuda:sm_90")
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_fused_operations_for_sm_90(name):
+    """Forwards and backwards, at sizes of use."""
+    build_all(fused(name, "cuda:sm_90"), "cuda:sm_90")
+
+
+@pytest.mark.parametrize("target", ("cuda:sm_90", *OTHERS))
+def test_a_step_of_adamw(target):
+    build_all(adamw(target), target)
+
+
+@pytest.mark.targets
+@pytest.mark.parametrize("target", OTHERS)
+@pytest.mark.parametrize("name", FUSED)
+def test_fused_operations_elsewhere(name, target):
+    build_all(fused(name, target), target)
+
+
+@pytest.mark.targets
+@pytest.mark.parametrize("target", ("cuda:sm_90", *OTHERS))
+@pytest.mark.parametrize("name", FUSED_MORE)
+def test_fused_operations_of_other_sizes_and_dtypes(name, target):
+    build_all(fused(name, target), target)
 
 
 @pytest.mark.targets
@@ -127,6 +152,13 @@ def test_the_loop_of_a_matmul_is_pipelined(target):
     step = 2 * (128 * 64 + 64 * 128)
     assert "cp.async.cg.shared.global" in compiled.assembly or "cp.async.bulk.tensor" in compiled.assembly
     assert found.fast_bytes >= step * (module.num_stages - 1)
+
+
+@pytest.mark.parametrize("name", ["attention", "attention-causal", "swiglu"])
+def test_fused_products_run_on_the_matrix_units_and_their_loops_are_pipelined(name):
+    for label, kernel in fused(name, "cuda:sm_90"):
+        assembly = built(label, kernel, "cuda:sm_90")[1].assembly
+        assert "wgmma.mma_async" in assembly and "cp.async.cg.shared.global" in assembly, label
 
 
 def test_rows_are_loaded_in_vectors():

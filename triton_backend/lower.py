@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,14 @@ from ..lang.verify import map_of
 from .expansions import EXPANSIONS, vectorised
 from .launch import Launch, launch_of, settings_of
 from .module import TritonModule
+from .narrow import Line, narrowed
 from .peel import peeled
 from .plan import Access, Plan, plan
 from .pointers import Window, inside, places_of
 from .refs import Memory, Ref, Register, Traffic, store
 from .rules import RULES, UNSUPPORTED, UNSUPPORTED_DTYPES
 from .text import Printer, Value, identifier
-from .values import Int, add, as_value, compare, convert, lanes, mul, select, sub
+from .values import Int, add, arith, as_value, clip, compare, convert, lanes, mul, select, sub
 
 
 class Lowering:
@@ -193,7 +195,10 @@ class Nest(Lowering):
         self.out_bases = [next(bases) for _ in k.outputs]
         self.scratch_bases = list(bases)
         self.traffic = self._traffic()
-        self.parts = peeled(k, self.plan.carry, self._homes())
+        self.parts, self.turns = peeled(k, self.plan.carry, self._homes()), None
+        if self.plan.carry:
+            main, self.turns = narrowed(k, self.plan.carry[-1], self.parts.main)
+            self.parts = replace(self.parts, main=main)
 
     def _homes(self) -> dict[Var, int]:
         """The loops that registers live around."""
@@ -251,12 +256,24 @@ class Nest(Lowering):
                 return [r.value for r in registers]
 
             self.end_cell(self.parts.before, level, 0)
-            results = p.loop(self.kernel.grid[axis], [r.value for r in registers], body)
+            first, end = (0, self.kernel.grid[axis])
+            if self.turns is not None and level == len(plan_.carry) - 1:
+                first, end = (self.turn(x) for x in self.turns)
+            results = p.loop(end, [r.value for r in registers], body, first)
             for register, value in zip(registers, results, strict=True):
                 register.value = value
             self.end_cell(self.parts.after, level, -1)
         ending()
         self.live = [(home, r) for home, r in self.live if home != level]
+
+    def turn(self, place: int | Line) -> Int:
+        """A loop's first turn, or its end."""
+        if isinstance(place, int):
+            return place
+        p = self.p
+        found = add(p, mul(p, self.ids[place.axis], place.slope), place.start)
+        found = sub(p, arith(p, "divsi", found, place.divisor), place.shift)
+        return clip(p, found, 0, place.most) if place.clipped else found
 
     def begin(self, level: int) -> Callable[[], None]:
         """Make the registers that live around loop `level`, load what stays the same in it; gives what ends them."""

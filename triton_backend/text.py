@@ -181,10 +181,10 @@ class Printer:
         if values:
             self.line(f"scf.yield {_names(values)} : {_types(values)}")
 
-    def loop(self, count: int | Value, init: Sequence[Value], body: Body) -> list[Value]:
-        """`scf.for` from 0 to `count` (int32): `body(i, *carried) -> carried`; gives what is carried at the end."""
-        low, step = self.constant(0, INT32), self.constant(1, INT32)
-        high = self.constant(count, INT32) if isinstance(count, int) else count
+    def loop(self, count: int | Value, init: Sequence[Value], body: Body, first: int | Value = 0) -> list[Value]:
+        """`scf.for` from `first` to `count` (int32): `body(i, *carried) -> carried`; gives what is carried last."""
+        low, high = (self.constant(x, INT32) if isinstance(x, int) else x for x in (first, count))
+        step = self.constant(1, INT32)
         i = Value(self.fresh(), (), INT32)
         carried = [Value(self.fresh(), v.shape, v.dtype, v.pointer) for v in init]
         name = self.fresh()

@@ -19,9 +19,12 @@ from ...core.trace import shape_of
 from ...lang.block import SMEM, BlockSpec
 from ...lang.call import kernel_call
 from ...lang.ops import cdiv
-from ...lang.target import target_of
+from ...lang.target import current_target
 from ..cost import Cost
 from .operation import FLOAT32, Operation, like, nbytes, work_dtype
+
+
+GPU_TILE = 1024  # elements of a program on a GPU
 
 
 def init(params: Any) -> dict[str, Any]:
@@ -52,8 +55,9 @@ def _leaf(p: Any, g: Any, m: Any, v: Any, factors: Any, fixed: tuple[float, ...]
     if not size:
         return [p, m, v]
     held = 2 * nbytes(p, g, m, v, p, m, v) // size
-    target = target_of(target)
-    tile = size if target.whole_arrays else min(size, max(target.block_bytes // held // target.lanes, 1) * target.lanes)
+    target = current_target(target)
+    fits = max(target.block_bytes // held // target.lanes, 1) * target.lanes
+    tile = size if target.whole_arrays else min(size, GPU_TILE if target.kind in ("cuda", "rocm") else fits)
     block, numbers = BlockSpec((tile,), lambda i: (i,)), BlockSpec((3,), lambda i: (0,), memory_space=SMEM)
 
     def body(p: Any, g: Any, m: Any, v: Any, factors: Any, *outs: Any) -> None:
@@ -87,7 +91,7 @@ def _walk(step: Any, params: Any, grads: Any, state: Any, learning_rate: Any, b1
 
 def adamw(
     params: Any, grads: Any, state: dict[str, Any], *, learning_rate: Any, b1: float = 0.9, b2: float = 0.999,
-    epsilon: float = 1e-8, weight_decay: float = 1e-4, target: Any = "cpu",
+    epsilon: float = 1e-8, weight_decay: float = 1e-4, target: Any = None,
 ) -> tuple[Any, dict[str, Any]]:  # fmt: skip
     """One step of AdamW over a tree: the new parameters and the new state; `learning_rate` may be traced.
 

@@ -4,14 +4,15 @@
 sums' logarithm l kept, the backward pass makes the shares again, `p = exp(s - l)`, and with
 `delta = sum(do * o)`: `dv = p.T @ do`, `ds = p * (do @ v.T - delta)`, `dq = ds @ k * scale`, `dk = ds.T @ q * scale`
 (Dao et al., 2022, arXiv:2205.14135). Where a row of keys does not fit in fast memory the forward kernel visits blocks
-of keys with a running maximum and sum. A causal mask lets a block of queries leave out the keys after it.
+of keys with a running maximum and sum, and the backward pass is two kernels: one for dq, one for dk and dv. A causal
+mask lets a block of queries leave out the keys after it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,187 +23,22 @@ from tilewright import numpy as jnp
 from ...core.errors import ArgumentError, ShapeError
 from ...core.primitives.custom import custom_vjp
 from ...core.trace import shape_of
-from ...lang import cpu
-from ...lang.block import VMEM, BlockSpec
-from ...lang.call import kernel_call
-from ...lang.ops import cdiv, num_programs, program_id, when
+from ...lang.ops import cdiv
+from ...lang.target import current_target
 from ..cost import Cost
-from .operation import Operation, like, nbytes, work_dtype
+from .attention_kernels import (
+    LOW,
+    SCORES_BYTES,
+    Form,
+    backward_of_keys,
+    backward_of_queries,
+    backward_of_rows,
+    forward,
+    tiles,
+)
+from .operation import Operation, dtype_of, nbytes, work_dtype
 
-SCORES_BYTES = 2**26  # of scores in float32 that cells run side by side make
-SEGMENTS = 8  # into how many runs of queries a call is cut
-LOW = -0.7 * 3.4028235e38  # the score of a key that does not count: a row of nothing else must not become nan
-
-
-@dataclass(frozen=True)
-class Form:
-    """What is fixed about a call. `window` is (left, right), None without bound; `start` the first query's position."""
-
-    scale: float
-    causal: bool
-    window: tuple[int | None, int | None]
-    rows: int
-    columns: int
-    start: int = 0
-
-    @property
-    def placed(self) -> bool:
-        return self.causal or self.window != (None, None)
-
-
-def _scores(form: Form, q: Any, k: Any, extra: dict[str, Any], first: Any, column: Any, length: int, dtype: Any) -> Any:
-    """A block of scores; `first` and `column` are its place, `length` how many keys there are."""
-    s = lax.dot_general(q, k, (((1,), (1,)), ((), ())), preferred_element_type=dtype) * form.scale
-    if "bias" in extra:
-        s = s + extra["bias"].astype(dtype)
-    keep = []
-    rows = lax.broadcasted_iota(jnp.int32, shape_of(s), 0) + first
-    columns = lax.broadcasted_iota(jnp.int32, shape_of(s), 1) + column
-    left, right = form.window
-    if form.causal:
-        keep.append(rows >= columns)
-    if left is not None:
-        keep.append(columns >= rows - left)
-    if right is not None:
-        keep.append(columns <= rows + right)
-    if "mask" in extra:
-        keep.append(extra["mask"] != 0)
-    if "query_segments" in extra:
-        keep.append(extra["query_segments"][:, None] == extra["key_segments"][None, :])
-    if "key_lengths" in extra:
-        keep.append(columns < extra["key_lengths"])
-    if "query_lengths" in extra:
-        keep.append(rows < extra["query_lengths"])
-    for kept in keep:
-        s = jnp.where(kept, s, LOW)
-    if length % form.columns:
-        s = jnp.where(columns < length, s, -jnp.inf)
-    return s
-
-
-def _extra_specs(form: Form, extra: dict[str, Any], group: int, at: Any) -> list[BlockSpec]:
-    """`at(*ids)` gives batch, head of keys, head within its group, block of queries, block of keys."""
-    specs = []
-    for name, a in extra.items():
-        shape = a.shape
-        if name in ("bias", "mask"):
-            sizes = (None, None, min(shape[2], form.rows), min(shape[3], form.columns))
-
-            def index(*ids: Any, shape: Any = shape) -> Any:
-                b, h, g, i, j = at(*ids)
-                here = (b, h * group + g, i, j)
-                return tuple(0 if n == 1 else x for n, x in zip(shape, here, strict=True))
-
-            specs.append(BlockSpec(sizes, index, fill=0))
-        elif name in ("query_segments", "key_segments"):
-            which, size = (3, form.rows) if name == "query_segments" else (4, form.columns)
-            specs.append(BlockSpec((None, size), lambda *ids, which=which: (at(*ids)[0], at(*ids)[which]), fill=-1))
-        else:
-            specs.append(BlockSpec((None, None), lambda *ids: (at(*ids)[0], 0)))
-    return specs
-
-
-def _forward(form: Form, q: Any, k: Any, v: Any, extra: dict[str, Any]) -> list[Any]:
-    """Result, and the logarithm of the softmax sums (batch, heads, T)."""
-    (batch, t, n, h), (_, length, heads, _) = shape_of(q), shape_of(k)
-    group, work, names = n // heads, work_dtype(q, k, v), list(extra)
-    blocks = cdiv(length, form.columns)
-
-    def body(q: Any, k: Any, v: Any, *rest: Any) -> None:
-        given = {name: ref[...] for name, ref in zip(names, rest, strict=False)}
-        out, sums, *state = rest[len(names) :]
-        i, j = program_id(3), program_id(4)
-        s = _scores(form, q[...], k[...], given, i * form.rows + form.start, j * form.columns, length, work)
-        if not state:
-            top = s.max(-1)
-            p = jnp.exp(s - top[:, None])
-            total = p.sum(-1)
-            o = lax.dot_general(p.astype(v.dtype), v[...], (((1,), (0,)), ((), ())), preferred_element_type=work)
-            out[...] = (o / total[:, None]).astype(out.dtype)
-            sums[...] = top + jnp.log(total)
-            return
-        top, total, acc = state
-
-        @when(j == 0)
-        def _() -> None:
-            top[...] = jnp.full(top.shape, -jnp.inf, work)
-            total[...] = jnp.zeros(total.shape, work)
-            acc[...] = jnp.zeros(acc.shape, work)
-
-        old = top[...]
-        new = jnp.maximum(old, s.max(-1))
-        p, shrink = jnp.exp(s - new[:, None]), jnp.exp(old - new)
-        top[...] = new
-        total[...] = total[...] * shrink + p.sum(-1)
-        o = lax.dot_general(p.astype(v.dtype), v[...], (((1,), (0,)), ((), ())), preferred_element_type=work)
-        acc[...] = acc[...] * shrink[:, None] + o
-
-        @when(j == num_programs(4) - 1)
-        def _() -> None:
-            out[...] = (acc[...] / total[...][:, None]).astype(out.dtype)
-            sums[...] = top[...] + jnp.log(total[...])
-
-    def at(b: Any, h: Any, g: Any, i: Any, j: Any) -> Any:
-        return b, h, g, i, j
-
-    query = BlockSpec((None, form.rows, None, h), lambda b, h, g, i, j: (b, i, h * group + g, 0))
-    keys = BlockSpec((None, form.columns, None, h), lambda b, h, g, i, j: (b, j, h, 0), fill=0)
-    row = BlockSpec((None, None, form.rows), lambda b, h, g, i, j: (b, h * group + g, i))
-    state = [VMEM((form.rows,), work), VMEM((form.rows,), work), VMEM((form.rows, h), work)] if blocks > 1 else []
-    return kernel_call(
-        body, [like(q), like(q, (batch, n, t), work)], grid=(batch, heads, group, cdiv(t, form.rows), blocks),
-        in_specs=[query, keys, keys, *_extra_specs(form, extra, group, at)], out_specs=[query, row],
-        scratch_shapes=state, name="attention", compiler_params=cpu.CompilerParams(SCORES_BYTES),
-    )(q, k, v, *extra.values())  # fmt: skip
-
-
-def _backward(form: Form, q: Any, k: Any, v: Any, extra: dict[str, Any], sums: Any, delta: Any, ct: Any) -> list[Any]:
-    """dq, dk, dv and, with a bias, its cotangent; blocks of queries run one after the other and add up."""
-    (batch, t, n, h), (_, length, heads, _) = shape_of(q), shape_of(k)
-    group, work, names = n // heads, work_dtype(q, k, v), list(extra)
-    biased = "bias" in extra
-
-    def body(q: Any, k: Any, v: Any, sums: Any, delta: Any, ct: Any, *rest: Any) -> None:
-        given = {name: ref[...] for name, ref in zip(names, rest, strict=False)}
-        outs = rest[-4:] if biased else rest[-3:]
-        s = _scores(form, q[...], k[...], given, program_id(3) * form.rows + form.start, 0, length, work)
-        p = jnp.exp(s - sums[...][:, None])
-        dp = lax.dot_general(ct[...], v[...], (((1,), (1,)), ((), ())), preferred_element_type=work)
-        ds = p * (dp - delta[...][:, None])
-        outs[2][...] += lax.dot_general(
-            p.astype(v.dtype), ct[...], (((0,), (0,)), ((), ())), preferred_element_type=work
-        )
-        if biased:
-            axes = tuple(d for d in (0, 1) if shape_of(given["bias"])[d] != shape_of(ds)[d])
-            outs[3][...] += ds.sum(axes, keepdims=True) if axes else ds
-        ds = (ds * form.scale).astype(q.dtype)
-        dq = lax.dot_general(ds, k[...], (((1,), (0,)), ((), ())), preferred_element_type=work)
-        outs[0][...] = dq.astype(outs[0].dtype)
-        outs[1][...] += lax.dot_general(ds, q[...], (((0,), (0,)), ((), ())), preferred_element_type=work)
-
-    def at(b: Any, h: Any, g: Any, i: Any) -> Any:
-        return b, h, g, i, 0
-
-    query = BlockSpec((None, form.rows, None, h), lambda b, h, g, i: (b, i, h * group + g, 0), fill=0)
-    keys = BlockSpec((None, length, None, h), lambda b, h, g, i: (b, 0, h, 0))
-    row = BlockSpec((None, None, form.rows), lambda b, h, g, i: (b, h * group + g, i), fill=0)
-    more = _extra_specs(form, extra, group, at)
-    summed = [like(k, dtype=work), like(v, dtype=work)]
-    summed_specs = [keys, keys]
-    if biased:
-        # By batch element and head, so that the cells of a block follow each other; summed further outside.
-        summed.append(like(q, (batch, n, *shape_of(extra["bias"])[2:]), work))
-        summed_specs += _extra_specs(form, {"bias": summed[-1]}, group, at)
-    first = 6 + len(names)
-    zeros = [jnp.zeros(a.shape, a.dtype) for a in summed]
-    made = kernel_call(
-        lambda *refs: body(*refs[:first], *refs[first + len(summed) :]), [like(q), *summed],
-        grid=(batch, heads, group, cdiv(t, form.rows)),
-        in_specs=[query, keys, keys, row, row, query, *more, *summed_specs], out_specs=[query, *summed_specs],
-        input_output_aliases={first + i: 1 + i for i in range(len(summed))}, name="attention_backward",
-        compiler_params=cpu.CompilerParams(SCORES_BYTES),
-    )(q, k, v, sums, delta, ct, *extra.values(), *zeros)  # fmt: skip
-    return made
+SEGMENTS = 8  # into how many runs of queries a call is cut, where rows of scores are whole
 
 
 def _cut(form: Form, t: int, length: int, extra: dict[str, Any]) -> list[tuple[Form, slice, slice]]:
@@ -242,14 +78,16 @@ def _after(x: Any, done: Sequence[Any]) -> Any:
     return x
 
 
-def _vjp(form: Form, names: tuple[str, ...]) -> Any:
-    """(output, logarithms of sums) of q, k, v and the extras; the second result has no derivative."""
+def _vjp(form: Form, names: tuple[str, ...], blocks: tuple[Form, Form] | None) -> Any:
+    """Attention of q, k, v and the extras; `blocks` are those of the two backward kernels, None for whole rows."""
 
     def all_runs(q: Any, k: Any, v: Any, extra: dict[str, Any]) -> tuple[Any, Any]:
+        if blocks is not None:
+            return tuple(forward(form, q, k, v, extra))  # type: ignore[return-value]
         done: list[Any] = []
         for f, r, c in _cut(form, shape_of(q)[1], shape_of(k)[1], extra):
             run = _after(q[:, r], [d[0] for d in done[-1:]])
-            done.append(_forward(f, run, k[:, c], v[:, c], _part_of(extra, r, c)))
+            done.append(forward(f, run, k[:, c], v[:, c], _part_of(extra, r, c)))
         if len(done) == 1:
             return done[0][0], done[0][1]
         return jnp.concatenate([d[0] for d in done], 1), jnp.concatenate([d[1] for d in done], 2)
@@ -258,7 +96,7 @@ def _vjp(form: Form, names: tuple[str, ...]) -> Any:
     def call(q: Any, k: Any, v: Any, *extra: Any) -> Any:
         return all_runs(q, k, v, dict(zip(names, extra, strict=True)))[0]
 
-    def forward(q: Any, k: Any, v: Any, *extra: Any) -> Any:
+    def primal(q: Any, k: Any, v: Any, *extra: Any) -> Any:
         out, sums = all_runs(q, k, v, dict(zip(names, extra, strict=True)))
         return out, (q, k, v, extra, out, sums)
 
@@ -266,13 +104,20 @@ def _vjp(form: Form, names: tuple[str, ...]) -> Any:
         q, k, v, values, out, sums = residuals
         extra, work = dict(zip(names, values, strict=True)), work_dtype(q, k, v)
         delta = jnp.swapaxes((ct.astype(work) * out.astype(work)).sum(-1), 1, 2)
+        if blocks is not None:
+            given = q, k, v, extra, sums, delta, ct.astype(q.dtype)
+            (dq, *scores), (dk, dv) = backward_of_queries(blocks[0], *given), backward_of_keys(blocks[1], *given)
+            rest = [_bias_cotangent(scores[0], x) if name == "bias" else None for name, x in extra.items()]
+            return dq, dk, dv, *rest
         dqs, dk, dv = [], jnp.zeros(shape_of(k), work), jnp.zeros(shape_of(v), work)
         dbias: Any = jnp.zeros(shape_of(extra["bias"]), work) if "bias" in extra else None
         # A row of scores at a time, of all keys.
         whole = Form(form.scale, form.causal, form.window, form.rows, shape_of(k)[1])
         for f, r, c in _cut(whole, shape_of(q)[1], shape_of(k)[1], extra):
             part, run = _part_of(extra, r, c), _after(q[:, r], [*dqs[-1:], dk, dv] if dqs else [])
-            dq, dkp, dvp, *db = _backward(f, run, k[:, c], v[:, c], part, sums[:, :, r], delta[:, :, r], ct[:, r])
+            dq, dkp, dvp, *db = backward_of_rows(
+                f, run, k[:, c], v[:, c], part, sums[:, :, r], delta[:, :, r], ct[:, r]
+            )
             dqs.append(dq)
             if c.stop == shape_of(k)[1]:
                 dk, dv = dk + dkp, dv + dvp
@@ -289,8 +134,29 @@ def _vjp(form: Form, names: tuple[str, ...]) -> Any:
         dq = dqs[0] if len(dqs) == 1 else jnp.concatenate(dqs, 1)
         return dq, dk.astype(k.dtype), dv.astype(v.dtype), *rest
 
-    call.defvjp(forward, backward)
+    call.defvjp(primal, backward)
     return call
+
+
+def _bias_cotangent(scores: Any, bias: Any) -> Any:
+    """The cotangent of scores, (batch, N, T, S), summed to that of a bias that was spread over them."""
+    axes = tuple(d for d in range(4) if shape_of(bias)[d] != shape_of(scores)[d])
+    return (scores.sum(axes, keepdims=True) if axes else scores).astype(bias.dtype)
+
+
+def _forms(form: Form, rows: int | None, columns: int | None, shape: tuple[int, ...], head_bytes: int) -> Any:
+    """The form of the forward kernel, and those of the backward kernels (None: whole rows of scores)."""
+    target = current_target()
+    batch, n, t, length = shape
+    if target.whole_arrays:
+        columns = min(columns or length, length)
+        many = min(max(SCORES_BYTES // (4 * columns * batch * n), 64), cdiv(t, SEGMENTS))
+        return replace(form, rows=min(rows or many, t), columns=columns), None
+    made = []
+    for which in range(3):
+        r, c, params = tiles(target, which, t, length, head_bytes)
+        made.append(replace(form, rows=min(rows or r, t), columns=min(columns or c, length), params=params))
+    return made[0], (made[1], made[2])
 
 
 def _four(x: Any, shape: tuple[int, ...], what: str) -> Any:
@@ -311,7 +177,7 @@ def dot_product_attention(
 
     `bias` and `mask` broadcast to (batch, N, T, S); lengths are (batch,); `local_window_size` keeps keys within (left,
     right) positions; segment ids, (batch, T) and (batch, S), keep keys of a query's own segment. `rows` and `columns`
-    are the block of scores. Reverse mode only.
+    are the block of scores, by default the target's. Reverse mode only.
 
     Raises:
       ShapeError: operands that do not fit. ArgumentError: ids of one side only.
@@ -344,12 +210,11 @@ def dot_product_attention(
         else jnp.asarray(key_value_seq_lengths).astype(int32)[:, None],
     }
     extra = {name: a for name, a in given.items() if a is not None}
-    columns = min(columns or length, length)
-    rows = min(rows or min(max(SCORES_BYTES // (4 * columns * batch * n), 64), cdiv(t, SEGMENTS)), t)
     window: Any = local_window_size or (None, None)
     window = (window, window) if isinstance(window, int) else window
-    form = Form(1 / math.sqrt(h) if scale is None else scale, is_causal, tuple(window), rows, columns)
-    out = _vjp(form, tuple(extra))(q, k, v, *extra.values())
+    form = Form(1 / math.sqrt(h) if scale is None else scale, is_causal, tuple(window), t, length)
+    form, backward = _forms(form, rows, columns, shape, h * dtype_of(q).itemsize)
+    out = _vjp(form, tuple(extra), backward)(q, k, v, *extra.values())
     if "query_lengths" in extra:
         inside = lax.broadcasted_iota(int32, (1, t, 1, 1), 1) < extra["query_lengths"][:, :, None, None]
         out = jnp.where(inside, out, jnp.zeros((), out.dtype))

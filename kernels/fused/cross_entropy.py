@@ -23,10 +23,25 @@ from ...lang import cpu
 from ...lang.block import VMEM, BlockSpec
 from ...lang.call import kernel_call
 from ...lang.ops import cdiv, num_programs, program_id, when
+from ...lang.target import current_target
 from ..cost import Cost
-from .operation import Operation, as_rows, dtype_of, like, nbytes, row_spec, row_tile, vector_spec, work_dtype
+from .operation import (
+    Operation,
+    as_rows,
+    dtype_of,
+    like,
+    nbytes,
+    row_fits,
+    row_spec,
+    row_tile,
+    vector_spec,
+    work_dtype,
+)
 
 LOGITS_BYTES = 2**26  # of logits in float32 that one cell of the one-pass form makes
+GPU_LOGITS_BYTES = 2**29  # of those of a run of rows on a GPU, where products of matrices make them
+GPUS = ("cuda", "rocm")
+COLUMNS = 4096  # of a cell where a row of logits does not fit
 REDUCTIONS = ("mean", "sum", "none")
 
 
@@ -47,6 +62,45 @@ def _statistics(logits: Any, hit: Any) -> tuple[Any, Any, Any, Any]:
 # ------------------------------------------------------------------------------------------- of logits
 
 
+def _tile(m: int, n: int, target: Any) -> tuple[int, int]:
+    """Rows and columns of a cell: whole rows where they fit."""
+    target = current_target(target)
+    columns = n if row_fits(n * 4, target) else COLUMNS
+    return row_tile(m, columns * 4, target), columns
+
+
+def _reset(top: Any, total: Any, chosen: Any) -> None:
+    top[...] = jnp.full(top.shape, -jnp.inf, top.dtype)
+    total[...] = jnp.zeros(total.shape, total.dtype)
+    chosen[...] = jnp.zeros(chosen.shape, chosen.dtype)
+
+
+def _meet(logits: Any, labels: Any, first: Any, size: int, top: Any, total: Any, chosen: Any) -> None:
+    """A block of logits, which starts at column `first` of `size`, against what is known of its rows."""
+    hit = _hit(logits, labels, first)
+    if size % shape_of(logits)[1]:
+        inside = lax.broadcasted_iota(jnp.int32, shape_of(logits), 1) + first < size
+        logits = jnp.where(inside, logits, -jnp.inf)
+    old = top[...]
+    new = jnp.maximum(old, logits.max(-1))
+    total[...] = total[...] * jnp.exp(old - new) + jnp.exp(logits - new[:, None]).sum(-1)
+    top[...] = new
+    chosen[...] += jnp.where(hit, logits, 0).sum(-1)
+
+
+def _blocks_body(logits: Any, labels: Any, loss: Any, sums: Any, *state: Any, size: int) -> None:
+    """A row by blocks of its columns."""
+    when(program_id(1) == 0)(lambda: _reset(*state))
+    _meet(logits[...].astype(sums.dtype), labels[...], program_id(1) * shape_of(logits)[1], size, *state)
+
+    @when(program_id(1) == num_programs(1) - 1)
+    def _() -> None:
+        top, total, chosen = state
+        lse = top[...] + jnp.log(total[...])
+        loss[...] = lse - chosen[...]
+        sums[...] = lse
+
+
 def _forward(logits: Any, labels: Any, loss: Any, sums: Any) -> None:
     x = logits[...].astype(sums.dtype)
     _, _, total, chosen = _statistics(x, _hit(x, labels[...]))
@@ -57,17 +111,30 @@ def _forward(logits: Any, labels: Any, loss: Any, sums: Any) -> None:
 def _backward(logits: Any, labels: Any, sums: Any, ct: Any, out: Any) -> None:
     x = logits[...].astype(sums.dtype)
     share = jnp.exp(x - sums[...][:, None])
-    out[...] = ((share - _hit(x, labels[...])) * ct[...][:, None]).astype(out.dtype)
+    hit = _hit(x, labels[...], program_id(1) * shape_of(x)[1])
+    out[...] = ((share - hit) * ct[...][:, None]).astype(out.dtype)
 
 
 def _run_forward(logits: Any, labels: Any, target: Any) -> list[Any]:
-    m, n = shape_of(logits)
-    rows, work = row_tile(m, n * 4, target), work_dtype(logits)
-    vector = vector_spec(rows)
+    (m, n), work = shape_of(logits), work_dtype(logits)
+    rows, columns = _tile(m, n, target)
+    blocked = columns < n
+    body = functools.partial(_blocks_body, size=n) if blocked else _forward
+    block, vector = BlockSpec((rows, columns), lambda i, j: (i, j)), vector_spec(rows)
     return kernel_call(
-        _forward, [like(logits, (m,), work)] * 2, grid=cdiv(m, rows), in_specs=[row_spec(rows, n), vector],
-        out_specs=[vector, vector], name="cross_entropy",
+        body, [like(logits, (m,), work)] * 2, grid=(cdiv(m, rows), cdiv(n, columns)), in_specs=[block, vector],
+        out_specs=[vector, vector], scratch_shapes=[VMEM((rows,), work)] * 3 if blocked else [], name="cross_entropy",
     )(logits, labels)  # fmt: skip
+
+
+def _run_backward(logits: Any, labels: Any, sums: Any, ct: Any, dtype: Any, target: Any) -> Any:
+    (m, n) = shape_of(logits)
+    rows, columns = _tile(m, n, target)
+    block, vector = BlockSpec((rows, columns), lambda i, j: (i, j)), vector_spec(rows)
+    return kernel_call(
+        _backward, like(logits, dtype=dtype), grid=(cdiv(m, rows), cdiv(n, columns)),
+        in_specs=[block, vector, vector, vector], out_specs=block, name="cross_entropy_backward",
+    )(logits, labels, sums, ct)  # fmt: skip
 
 
 def _logits_vjp(target: Any) -> Any:
@@ -81,14 +148,7 @@ def _logits_vjp(target: Any) -> Any:
 
     def backward(residuals: Any, ct: Any) -> Any:
         logits, labels, sums = residuals
-        m, n = shape_of(logits)
-        rows = row_tile(m, n * 4, target)
-        row, vector = row_spec(rows, n), vector_spec(rows)
-        made = kernel_call(
-            _backward, like(logits), grid=cdiv(m, rows), in_specs=[row, vector, vector, vector], out_specs=row,
-            name="cross_entropy_backward",
-        )(logits, labels, sums, ct)  # fmt: skip
-        return made, None
+        return _run_backward(logits, labels, sums, ct, dtype_of(logits), target), None
 
     call.defvjp(forward, backward)
     return call
@@ -103,7 +163,7 @@ def _flat_labels(labels: Any, leading: tuple[int, ...], what: str) -> Any:
     return labels.reshape(math.prod(leading)).astype(jnp.int32)
 
 
-def cross_entropy(logits: Any, labels: Any, *, target: Any = "cpu") -> Any:
+def cross_entropy(logits: Any, labels: Any, *, target: Any = None) -> Any:
     """`logsumexp(logits) - logits[label]` of the last axis: (..., V) and integers (...) give (...) in float32 or wider.
 
     A label out of range counts as no class: the row's loss is its logsumexp.
@@ -145,23 +205,8 @@ def _value_body(
 ) -> None:
     """A block of logits against the running maximum, sum and chosen logit of its rows."""
     j, columns = program_id(1), shape_of(w)[1]
-
-    @when(j == 0)
-    def _() -> None:
-        top[...] = jnp.full(top.shape, -jnp.inf, top.dtype)
-        total[...] = jnp.zeros(total.shape, total.dtype)
-        chosen[...] = jnp.zeros(chosen.shape, chosen.dtype)
-
-    logits = _dot(x[...], w[...], (1, 0), top.dtype)
-    hit = _hit(logits, labels[...], j * columns)
-    if size % columns:
-        inside = lax.broadcasted_iota(jnp.int32, shape_of(logits), 1) + j * columns < size
-        logits = jnp.where(inside, logits, -jnp.inf)
-    old = top[...]
-    new = jnp.maximum(old, logits.max(-1))
-    total[...] = total[...] * jnp.exp(old - new) + jnp.exp(logits - new[:, None]).sum(-1)
-    top[...] = new
-    chosen[...] += jnp.where(hit, logits, 0).sum(-1)
+    when(j == 0)(lambda: _reset(top, total, chosen))
+    _meet(_dot(x[...], w[...], (1, 0), top.dtype), labels[...], j * columns, size, top, total, chosen)
 
     @when(j == num_programs(1) - 1)
     def _() -> None:
@@ -170,8 +215,30 @@ def _value_body(
         sums[...] = lse
 
 
-def _value(x: Any, w: Any, labels: Any, rows: int, columns: int) -> list[Any]:
-    """Loss and logsumexp of every row."""
+def _by_chunks(step: Any, init: Any, rows: int, *arrays: Any) -> Any:
+    """`lax.scan` over runs of rows; the last is filled up with zeros, the labels with no class."""
+    m = shape_of(arrays[0])[0]
+    count = cdiv(m, rows)
+
+    def cut(a: Any) -> Any:
+        rest = shape_of(a)[1:]
+        empty = -1 if jnp.issubdtype(dtype_of(a), jnp.integer) else 0
+        more = jnp.full((count * rows - m, *rest), empty, dtype_of(a))
+        return jnp.concatenate([a, more]).reshape(count, rows, *rest)
+
+    last, made = lax.scan(step, init, [cut(a) for a in arrays])
+    return last, [a.reshape(count * rows, *shape_of(a)[2:])[:m] for a in made]
+
+
+def _value(x: Any, w: Any, labels: Any, rows: int, columns: int | None) -> list[Any]:
+    """Loss and logsumexp of every row; without `columns`, products of matrices make the logits of some rows."""
+    if columns is None:
+
+        def step(carry: Any, given: Any) -> Any:
+            x, labels = given
+            return carry, _run_forward(_dot(x, w, (1, 0), work_dtype(x, w)), labels, None)
+
+        return _by_chunks(step, (), rows, x, labels)[1]
     (m, d), n = shape_of(x), shape_of(w)[1]
     work, vector = work_dtype(x, w), vector_spec(rows)
     return kernel_call(
@@ -194,8 +261,19 @@ def _pass_body(x: Any, labels: Any, weights: Any, w: Any, start: Any, loss: Any,
     dw[...] += _dot(x[...], delta, (0, 0), dw.dtype)
 
 
-def _one_pass(x: Any, w: Any, labels: Any, weights: Any, rows: int) -> list[Any]:
+def _one_pass(x: Any, w: Any, labels: Any, weights: Any, rows: int, columns: int | None) -> list[Any]:
     """Loss of every row, and the gradients of the sum of the losses times the weights."""
+    if columns is None:
+
+        def step(dw: Any, given: Any) -> Any:
+            x, labels, weights = given
+            logits = _dot(x, w, (1, 0), dw.dtype)
+            loss, sums = _run_forward(logits, labels, None)
+            delta = _run_backward(logits, labels, sums, weights, dtype_of(x), None)
+            return dw + _dot(x, delta, (0, 0), dw.dtype), [loss, _dot(delta, w, (1, 1), dw.dtype).astype(dtype_of(x))]
+
+        dw, (loss, dx) = _by_chunks(step, jnp.zeros(shape_of(w), work_dtype(x, w)), rows, x, labels, weights)
+        return [loss, dx, dw]
     (m, d), n = shape_of(x), shape_of(w)[1]
     work, row, vector = work_dtype(x, w), row_spec(rows, d, fill=0), vector_spec(rows, fill=0)
     whole = BlockSpec((d, n), lambda i: (0, 0))
@@ -261,7 +339,7 @@ def _tiled_gradients(x: Any, w: Any, labels: Any, weights: Any, sums: Any, rows:
     return dx, dw
 
 
-def _total_vjp(rows: int, columns: int) -> Any:
+def _total_vjp(rows: int, columns: int | None) -> Any:
     """The sum of the losses times weights, its gradients made in the same pass."""
 
     @custom_vjp
@@ -269,8 +347,8 @@ def _total_vjp(rows: int, columns: int) -> Any:
         return (_value(x, w, labels, rows, columns)[0] * weights).sum()
 
     def forward(x: Any, w: Any, labels: Any, weights: Any) -> Any:
-        if columns >= shape_of(w)[1]:
-            loss, dx, dw = _one_pass(x, w, labels, weights, rows)
+        if columns is None or columns >= shape_of(w)[1]:
+            loss, dx, dw = _one_pass(x, w, labels, weights, rows, columns)
         else:
             loss, sums = _value(x, w, labels, rows, columns)
             dx, dw = _tiled_gradients(x, w, labels, weights, sums, rows, columns)
@@ -284,7 +362,7 @@ def _total_vjp(rows: int, columns: int) -> Any:
     return call
 
 
-def _rows_vjp(rows: int, columns: int) -> Any:
+def _rows_vjp(rows: int, columns: int | None) -> Any:
     """The loss of each row; the backward pass makes the logits again."""
 
     @custom_vjp
@@ -297,8 +375,8 @@ def _rows_vjp(rows: int, columns: int) -> Any:
 
     def backward(residuals: Any, ct: Any) -> Any:
         x, w, labels, sums = residuals
-        if columns >= shape_of(w)[1]:
-            _, dx, dw = _one_pass(x, w, labels, ct, rows)
+        if columns is None or columns >= shape_of(w)[1]:
+            _, dx, dw = _one_pass(x, w, labels, ct, rows, columns)
         else:
             dx, dw = _tiled_gradients(x, w, labels, ct, sums, rows, columns)
         return dx, dw.astype(dtype_of(w)), None
@@ -314,8 +392,8 @@ def linear_cross_entropy(
     """`cross_entropy(x @ w, labels)` that never holds the logits: (..., d), (d, V) and integers (...).
 
     `weights`, one for each row, scale the losses; 'mean' divides by their sum, 'none' gives one loss for each row.
-    `rows` and `columns` are the block of logits made at once (by default whole rows, up to 64 MiB). Reverse mode
-    only.
+    `rows` and `columns` are the block of logits made at once (by default whole rows, up to 64 MiB, on a GPU 512 MiB).
+    Reverse mode only.
 
     Raises:
       ArgumentError: an unknown reduction. ShapeError: shapes that do not fit.
@@ -335,8 +413,11 @@ def linear_cross_entropy(
     size = math.prod(leading)
     if not size or not n or not shape_of(w)[0]:
         return linear_cross_entropy_reference(x, w, jnp.asarray(labels), weights=weights, reduction=reduction)
-    columns = min(columns or n, n)
-    rows = min(rows or max(LOGITS_BYTES // (4 * columns), 8), size)
+    if columns is None and current_target().kind in GPUS:
+        rows = min(rows or max(GPU_LOGITS_BYTES // (4 * n), 8), size)
+    else:
+        columns = min(columns or n, n)
+        rows = min(rows or max(LOGITS_BYTES // (4 * columns), 8), size)
     if reduction == "none":
         loss = _rows_vjp(rows, columns)(as_rows(x), w, flat).reshape(leading)
         return loss if weights is None else loss * weights

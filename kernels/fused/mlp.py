@@ -7,47 +7,144 @@ again.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import lax
 from tilewright import numpy as jnp
 
 from ...core.errors import ShapeError
+from ...core.primitives.custom import custom_jvp, linear_call
 from ...core.trace import shape_of
-from ...lang.block import BlockSpec
+from ...lang import triton
+from ...lang.block import VMEM, BlockSpec
 from ...lang.call import kernel_call
-from ...lang.ops import cdiv
+from ...lang.ops import cdiv, num_programs, program_id, when
+from ...lang.target import Target, current_target
 from ..cost import Cost
-from .operation import Operation, as_rows, like, nbytes, row_spec, row_tile, work_dtype
+from .operation import Operation, as_rows, dtype_of, gpu_family, like, nbytes, row_tile, work_dtype
+
+
+# Rows, columns, depth, warps and stages of a cell with two products of 2-byte elements.
+GPU_BLOCKS = {
+    "cuda:sm_80": (128, 64, 64, 8, 3),
+    "cuda:sm_90": (128, 128, 64, 8, 3),
+    "cuda:sm_100": (128, 128, 64, 8, 3),
+    "rocm:gfx942": (128, 64, 32, 4, 2),
+}
 
 
 def _silu(x: Any) -> Any:
     return x * lax.logistic(x)
 
 
+def _silu_slope(x: Any) -> Any:
+    s = lax.logistic(x)
+    return s * (1 + x * (1 - s))
+
+
+def _bent(x: Any) -> Any:
+    return jnp.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))
+
+
 def _gelu(x: Any) -> Any:
-    return 0.5 * x * (1 + jnp.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
+    return 0.5 * x * (1 + _bent(x))
+
+
+def _gelu_slope(x: Any) -> Any:
+    t = _bent(x)
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * 0.7978845608028654 * (1 + 0.134145 * x * x)
 
 
 def _product(x: Any, w: Any, work: Any) -> Any:
     return lax.dot_general(x, w, (((1,), (0,)), ((), ())), preferred_element_type=work)
 
 
-def _hidden(activation: Callable[[Any], Any], name: str, x: Any, gate: Any, up: Any, target: Any) -> Any:
+def _tiles(m: int, n: int, d: int, results: int, itemsize: int, work: Any, target: Target
+           ) -> tuple[int, int, int, Any]:  # fmt: skip
+    """Rows, columns and depth of a cell, and what the compiler is told."""
+    if target.kind not in ("cuda", "rocm"):
+        return row_tile(m, d * work.itemsize, target), row_tile(n, d * work.itemsize, target), d, None
+    rows, columns, depth, warps, stages = GPU_BLOCKS[gpu_family(target, GPU_BLOCKS)]
+    columns //= results  # what makes the results of both products is in registers too
+    return min(rows, m), min(columns, n), min(depth * 2 // max(itemsize, 2), d), triton.CompilerParams(warps, stages)
+
+
+def _gated(finish: Callable[..., Sequence[Any]], name: str, results: int, target: Any, x: Any, gate: Any, up: Any,
+           *more: Any) -> list[Any]:  # fmt: skip
+    """`finish(x @ gate, x @ up, *more)` by blocks of the results, which are like `x` with the columns of `gate`."""
     (m, d), n = shape_of(x), shape_of(gate)[1]
     work = work_dtype(x, gate)
-    rows, columns = row_tile(m, d * work.itemsize, target), row_tile(n, d * work.itemsize, target)
+    rows, columns, depth, params = _tiles(m, n, d, results, dtype_of(x).itemsize, work, current_target(target))
+    fill = {"fill": 0} if d % depth else {}
 
-    def body(x: Any, gate: Any, up: Any, out: Any) -> None:
-        made = activation(_product(x[...], gate[...], work)) * _product(x[...], up[...], work)
-        out[...] = made.astype(out.dtype)
+    def body(x: Any, gate: Any, up: Any, *rest: Any) -> None:
+        others, outs, sums = rest[: len(more)], rest[len(more) : len(more) + results], rest[len(more) + results :]
 
-    weights = BlockSpec((d, columns), lambda i, j: (0, j))
+        def store(*products: Any) -> None:
+            for out, made in zip(outs, finish(*products, *(r[...].astype(work) for r in others)), strict=True):
+                out[...] = made.astype(out.dtype)
+
+        if not sums:
+            store(_product(x[...], gate[...], work), _product(x[...], up[...], work))
+            return
+
+        @when(program_id(2) == 0)
+        def _() -> None:
+            for total in sums:
+                total[...] = jnp.zeros(total.shape, work)
+
+        left = x[...]
+        sums[0][...] += _product(left, gate[...], work)
+        sums[1][...] += _product(left, up[...], work)
+
+        @when(program_id(2) == num_programs(2) - 1)
+        def _() -> None:
+            store(*(total[...] for total in sums))
+
+    weights = BlockSpec((depth, columns), lambda i, j, k: (k, j), **fill)
+    block = BlockSpec((rows, columns), lambda i, j, k: (i, j))
     return kernel_call(
-        body, like(x, (m, n)), grid=(cdiv(m, rows), cdiv(n, columns)), in_specs=[row_spec(rows, d), weights, weights],
-        out_specs=BlockSpec((rows, columns), lambda i, j: (i, j)), name=name,
-    )(x, gate, up)  # fmt: skip
+        body, [like(x, (m, n))] * results, grid=(cdiv(m, rows), cdiv(n, columns), cdiv(d, depth)),
+        in_specs=[BlockSpec((rows, depth), lambda i, j, k: (i, k), **fill), weights, weights, *[block] * len(more)],
+        out_specs=[block] * results, scratch_shapes=[VMEM((rows, columns), work)] * 2 if depth < d else [], name=name,
+        compiler_params=params,
+    )(x, gate, up, *more)  # fmt: skip
+
+
+def _hidden(activation: Any, slope: Any, name: str, target: Any) -> Any:
+    """`act(x @ gate) * (x @ up)`, whose derivative makes both products again."""
+
+    def slopes(g: Any, u: Any, ct: Any) -> tuple[Any, Any]:
+        return ct * u * slope(g), ct * activation(g)
+
+    def pulled(primals: Any, ct: Any) -> list[Any]:
+        """The cotangents of both products."""
+        return _gated(slopes, f"{name}_backward", 2, target, *primals, ct)
+
+    @custom_jvp
+    def call(x: Any, gate: Any, up: Any) -> Any:
+        return _gated(lambda g, u: [activation(g) * u], name, 1, target, x, gate, up)[0]
+
+    def forward(primals: Any, tangents: Any) -> Any:
+        (x, gate, up), (dx, dgate, dup), work = primals, tangents, work_dtype(*primals[:2])
+        ones = jnp.ones((shape_of(x)[0], shape_of(gate)[1]), dtype_of(x))
+        by_gate, by_up = pulled(primals, ones)
+        return (by_gate * (_product(dx, gate, work) + _product(x, dgate, work))
+                + by_up * (_product(dx, up, work) + _product(x, dup, work))).astype(dtype_of(x))  # fmt: skip
+
+    def backward(primals: Any, ct: Any) -> tuple[Any, Any, Any]:
+        x, gate, up = primals
+        work = work_dtype(x, gate)
+        by_gate, by_up = pulled(primals, ct)
+        dx = _product(by_gate, gate.T, work) + _product(by_up, up.T, work)
+        return dx.astype(dtype_of(x)), *(_product(x.T, ct, work).astype(dtype_of(gate)) for ct in (by_gate, by_up))
+
+    def rule(primals: Any, tangents: Any) -> Any:
+        return call(*primals), linear_call(forward, backward, primals, tangents)
+
+    call.defjvp(rule)
+    return call
 
 
 def _checked(x: Any, gate: Any, up: Any, down: Any, what: str) -> None:
@@ -57,14 +154,14 @@ def _checked(x: Any, gate: Any, up: Any, down: Any, what: str) -> None:
         raise ShapeError(f"{what} of {shapes}", "shapes are (..., d), (d, n), (d, n), (n, o)")
 
 
-def _mlp(activation: Callable[[Any], Any], name: str) -> tuple[Any, Any]:
-    def function(x: Any, gate: Any, up: Any, down: Any, *, target: Any = "cpu") -> Any:
+def _mlp(activation: Callable[[Any], Any], slope: Callable[[Any], Any], name: str) -> tuple[Any, Any]:
+    def function(x: Any, gate: Any, up: Any, down: Any, *, target: Any = None) -> Any:
         x, gate, up, down = (jnp.asarray(a) for a in (x, gate, up, down))
         _checked(x, gate, up, down, name)
         leading = shape_of(x)[:-1]
         if 0 in (*shape_of(x), *shape_of(gate)):
             return reference(x, gate, up, down)
-        hidden = _hidden(activation, name, as_rows(x), gate, up, target)
+        hidden = _hidden(activation, slope, name, target)(as_rows(x), gate, up)
         work = work_dtype(x, down)
         return _product(hidden, down, work).astype(x.dtype).reshape(*leading, shape_of(down)[1])
 
@@ -95,8 +192,8 @@ def cost(x: Any, gate: Any, up: Any, down: Any) -> Cost:
     return Cost(hidden * (4 * d + 4 + 2 * shape_of(down)[1]), hidden, moved)
 
 
-swiglu, _swiglu_reference = _mlp(_silu, "swiglu")
-geglu, _geglu_reference = _mlp(_gelu, "geglu")
+swiglu, _swiglu_reference = _mlp(_silu, _silu_slope, "swiglu")
+geglu, _geglu_reference = _mlp(_gelu, _gelu_slope, "geglu")
 
 OPERATIONS = (
     Operation("swiglu", swiglu, _swiglu_reference, cost),

@@ -21,7 +21,7 @@ from ...lang.block import BlockSpec
 from ...lang.call import kernel_call
 from ...lang.ops import cdiv
 from ..cost import Cost
-from .operation import Operation, as_rows, like, nbytes, row_spec, row_tile, work_dtype
+from .operation import Operation, as_rows, like, nbytes, row_fits, row_spec, row_tile, work_dtype
 
 
 def _rms(x: Any, epsilon: float, axes: Any = -1) -> Any:
@@ -53,6 +53,8 @@ def _row_norm(
     work = work_dtype(x)
     if not m or not n:
         return x if residual is None else (x, x + residual)
+    if not row_fits(n * work.itemsize, target):
+        return _plain(formula, x, scale, shift, residual, epsilon)
     rows = row_tile(m, n * work.itemsize, target)
     row, shared = row_spec(rows, n), BlockSpec((n,), lambda i: (0,))
     given = [
@@ -82,7 +84,7 @@ def _row_norm(
     return made[0] if residual is None else tuple(made)
 
 
-def rms_norm(x: Any, scale: Any = None, *, residual: Any = None, epsilon: float = 1e-6, target: Any = "cpu") -> Any:
+def rms_norm(x: Any, scale: Any = None, *, residual: Any = None, epsilon: float = 1e-6, target: Any = None) -> Any:
     """`x / sqrt(mean(x**2) + epsilon) * scale` of the last axis; with a residual, of `x + residual`, and that sum.
 
     >>> import numpy as np
@@ -94,7 +96,7 @@ def rms_norm(x: Any, scale: Any = None, *, residual: Any = None, epsilon: float 
 
 
 def layer_norm(
-    x: Any, scale: Any = None, shift: Any = None, *, residual: Any = None, epsilon: float = 1e-5, target: Any = "cpu"
+    x: Any, scale: Any = None, shift: Any = None, *, residual: Any = None, epsilon: float = 1e-5, target: Any = None
 ) -> Any:
     """`(x - mean) / sqrt(var + epsilon) * scale + shift` over the last axis; with a residual as `rms_norm`.
 
@@ -127,6 +129,8 @@ def group_norm(
     if 0 in shape:
         return x if residual is None else (x, x + residual)
     batch, positions, work = shape[0], math.prod(shape[1:-1]), work_dtype(x)
+    if not row_fits(positions * c // groups * work.itemsize):
+        return group_norm_reference(x, scale, shift, groups=groups, residual=residual, epsilon=epsilon)
     split = (batch, positions, groups, c // groups)
     block = BlockSpec((None, positions, None, c // groups), lambda b, g: (b, 0, g, 0))
     shared = BlockSpec((None, c // groups), lambda b, g: (g, 0))
@@ -157,15 +161,17 @@ def _affine(y: Any, scale: Any, shift: Any, dtype: Any) -> Any:
     return (y if shift is None else y + shift.astype(y.dtype)).astype(dtype)
 
 
+def _plain(formula: Any, x: Any, scale: Any, shift: Any, residual: Any, epsilon: float) -> Any:
+    total = x.astype(work_dtype(x)) if residual is None else x.astype(work_dtype(x)) + residual.astype(work_dtype(x))
+    y = _affine(formula(total, epsilon), scale, shift, x.dtype)
+    return y if residual is None else (y, total.astype(x.dtype))
+
+
 def _reference(formula: Any, default: float) -> Any:
     def reference(
         x: Any, scale: Any = None, shift: Any = None, *, residual: Any = None, epsilon: float = default
     ) -> Any:
-        total = (
-            x.astype(work_dtype(x)) if residual is None else x.astype(work_dtype(x)) + residual.astype(work_dtype(x))
-        )
-        y = _affine(formula(total, epsilon), scale, shift, x.dtype)
-        return y if residual is None else (y, total.astype(x.dtype))
+        return _plain(formula, x, scale, shift, residual, epsilon)
 
     return reference
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from ...core.errors import ShapeError
 from ...core.trace import shape_of, typeof
 from ...core.types import ArrayType
 from ...lang.block import BlockSpec
-from ...lang.target import Target, target_of
+from ...lang.target import Target, current_target
 from ..cost import Cost
 
 FLOAT32 = np.dtype(np.float32)
@@ -50,13 +50,27 @@ def like(x: Any, shape: Sequence[int] | None = None, dtype: Any = None) -> Array
     return ArrayType(tuple(shape_of(x) if shape is None else shape), np.dtype(dtype or dtype_of(x)))
 
 
-def row_tile(rows: int, row_bytes: int, target: str | Target = "cpu", arrays: int = 4) -> int:
+def row_tile(rows: int, row_bytes: int, target: str | Target | None = None, arrays: int = 4) -> int:
     """How many rows a cell takes: all where the compiler fuses whole arrays, else a power of two that fits."""
-    target = target_of(target)
+    target = current_target(target)
     if target.whole_arrays:
         return max(rows, 1)
     fits = max(target.block_bytes // max(arrays * row_bytes, 1), 1)
     return min(1 << (fits.bit_length() - 1), 1 << max(rows - 1, 0).bit_length())
+
+
+def row_fits(row_bytes: int, target: str | Target | None = None, arrays: int = 4) -> bool:
+    """Whether a cell can hold some whole rows: in registers on a GPU, whose blocks are powers of two."""
+    target = current_target(target)
+    if target.kind in ("cuda", "rocm"):
+        return arrays << max(row_bytes - 1, 0).bit_length() <= target.register_bytes
+    return target.whole_arrays or arrays * row_bytes <= target.block_bytes
+
+
+def gpu_family(target: Target, table: Mapping[str, Any]) -> str:
+    """The entry of a table by architecture that is a GPU's: that of sm_80 for those without one of their own."""
+    name = ":".join(target.name.split(":")[:2])
+    return name if name in table else "cuda:sm_80"
 
 
 def row_spec(rows: int, width: int, **options: Any) -> BlockSpec:

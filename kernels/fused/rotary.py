@@ -63,7 +63,7 @@ def _checked(x: Any, positions: Any) -> tuple[Any, Any]:
     return x, positions
 
 
-def rotary_embedding(x: Any, positions: Any = None, *, base: float = 10000.0, target: Any = "cpu") -> Any:
+def rotary_embedding(x: Any, positions: Any = None, *, base: float = 10000.0, target: Any = None) -> Any:
     """x (batch, T, heads, H) with each pair of features i and i + H/2 turned by `position * base**(-2 i / H)`.
 
     `positions` are (T,) or (batch, T), by default 0 to T - 1; they have no derivative.

@@ -17,7 +17,7 @@ from ...core.trace import shape_of
 from ...lang.call import kernel_call
 from ...lang.ops import cdiv
 from ..cost import Cost
-from .operation import Operation, as_rows, like, nbytes, row_spec, row_tile, work_dtype
+from .operation import Operation, as_rows, dtype_of, like, nbytes, row_fits, row_spec, row_tile, work_dtype
 
 
 def _softmax(x: Any) -> Any:
@@ -43,9 +43,11 @@ def _log_softmax_cotangent(y: Any, ct: Any) -> Any:
 
 
 def _on_rows(formula: Callable[..., Any], name: str, target: Any, *arrays: Any) -> Any:
-    """A formula of whole rows, as a kernel over blocks of them, computed in float32 at least."""
+    """A formula of whole rows, as a kernel over blocks of them where they fit, computed in float32 at least."""
     m, n = shape_of(arrays[0])
     work = work_dtype(*arrays)
+    if not row_fits(n * work.itemsize, target):
+        return formula(*(a.astype(work) for a in arrays)).astype(dtype_of(arrays[0]))
 
     def body(*refs: Any) -> None:
         refs[-1][...] = formula(*(r[...].astype(work) for r in refs[:-1])).astype(refs[-1].dtype)
@@ -93,7 +95,7 @@ def _apply(make: Any, x: Any, axis: int, target: Any) -> Any:
     return jnp.moveaxis(make(target)(as_rows(moved)).reshape(shape_of(moved)), -1, axis)
 
 
-def softmax(x: Any, axis: int = -1, *, target: Any = "cpu") -> Any:
+def softmax(x: Any, axis: int = -1, *, target: Any = None) -> Any:
     """`exp(x) / sum(exp(x))` over one axis, without overflow; sums in float32 at least.
 
     >>> import numpy as np
@@ -103,7 +105,7 @@ def softmax(x: Any, axis: int = -1, *, target: Any = "cpu") -> Any:
     return _apply(_SOFTMAX, x, axis, target)
 
 
-def log_softmax(x: Any, axis: int = -1, *, target: Any = "cpu") -> Any:
+def log_softmax(x: Any, axis: int = -1, *, target: Any = None) -> Any:
     """The logarithm of `softmax` over one axis.
 
     >>> import numpy as np

@@ -8,11 +8,12 @@ from contextvars import ContextVar
 from typing import Any
 
 from .core import convert, jit, trace
-from .core.config import current
+from .core.config import config, current
 from .core.errors import ArgumentError
 from .core.ir import Program
 from .core.rewrite import eliminate_dead
 from .kernels.fuse import fuse
+from .lang.target import current_target, set_target_here, target_of
 from .xla_backend import array, dispatch, operators, placed
 from .xla_backend.backend import XlaBackend
 from .xla_backend.module import Module
@@ -24,14 +25,20 @@ _tiles: ContextVar[Any] = ContextVar("tilewright_tiles", default=None)
 
 
 class TilingBackend(XlaBackend):
-    """XLA, with kernels made of the standard operations where the setting `cpu_tiles` asks for them."""
+    """XLA, with kernels made of the standard operations: on the CPU where `tiles` or `cpu_tiles` ask for them."""
 
     def lower(self, program: Program, name: str, donated: Sequence[int] = (), keep_unused: bool = False) -> Module:
         """The module of a Program."""
         tiles = _tiles.get()
-        if tiles is not None or current().cpu_tiles:
-            program = fuse(program, "cpu", None if tiles is True else tiles)
-        return super().lower(program, name, donated, keep_unused)
+        tiled, asked = tiles is not None or current().cpu_tiles, None if tiles is True else tiles
+
+        def prepare(device: Any, program: Program) -> tuple[Program, Any]:
+            if device.platform == "cpu":
+                return (fuse(program, "cpu", asked) if tiled else program), None
+            targets = importlib.import_module(".targets", __package__)
+            return targets.with_kernels(program, targets.machine_of(device), asked)[:2]
+
+        return placed.lower_for(None, program, name, donated, keep_unused, prepare)
 
 
 def install() -> None:
@@ -41,6 +48,7 @@ def install() -> None:
     convert.set_array_maker(array.from_host)
     operators.install()
     placed.set_kernels("gpu", lambda device: importlib.import_module(".targets", __package__).emitter(device))
+    set_target_here(lambda: importlib.import_module(".targets", __package__).here())
     array.set_namespace(lambda: importlib.import_module("tilewright.numpy"))
 
 
@@ -64,16 +72,19 @@ def compile(
     if stop not in STAGES:
         raise ArgumentError(f"there is no stage named {stop!r}", f"one of {', '.join(STAGES)}")
     wrapper = f if hasattr(f, "__jit__") else jit.jit(f)
-    traced = wrapper.trace(*args, **kwargs)
+    with config(kernel_target=target or current().kernel_target):
+        traced = wrapper.trace(*args, **kwargs)
     if stop == "program":
         return traced.jaxpr
     here = target in (None, "cpu")
     tiles = tiles if tiles or not (here and current().cpu_tiles) else True
     asked = None if tiles is True else tiles or None
-    if stop == "transformed" or (stop == "kernels" and here and not tiles):
+    machine = target or current_target()
+    whole = target_of(machine).whole_arrays and not tiles
+    if stop == "transformed" or (stop == "kernels" and whole):
         return eliminate_dead(traced.jaxpr)[0]
     if stop == "kernels":
-        return fuse(traced.jaxpr, target or "cpu", asked)
+        return fuse(traced.jaxpr, machine, asked)
     if not here:
         from .targets import compile_for
 

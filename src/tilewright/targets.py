@@ -12,8 +12,9 @@ from .core.ir import Program, subprograms
 from .kernels.fuse import fuse
 from .lang.kernel import Kernel
 from .lang.legality import check_target
-from .lang.target import KIB, TARGETS, CustomCall, Target, target_of
+from .lang.target import CPU, KIB, TARGETS, CustomCall, Target, target_of
 from .xla_backend.cache import disk_cache
+from .xla_backend.client import default_device
 from .xla_backend.module import lower
 
 # Who lowers the kernels, and which module of xla_backend compiles the program.
@@ -54,6 +55,12 @@ def machine_of(device: Any) -> Target:
     return machine_for(cuda.capability(device.raw), device.device_kind)
 
 
+def here() -> Target:
+    """The target that the default device of this process is."""
+    device = default_device()
+    return CPU if device.platform == "cpu" else machine_of(device)
+
+
 def emitter(device: Any) -> Callable[[Kernel], CustomCall]:
     """What makes custom calls of kernels for a GPU of this process; as `xla_backend.placed.set_kernels` takes it."""
     return emit_for(machine_of(device))
@@ -75,22 +82,18 @@ def kernels_of(program: Program) -> Iterator[Kernel]:
             yield from kernels_of(inner)
 
 
-def compile_for(target: str, program: Program, stop: str = "executable", tiles: Any = None) -> Any:
-    """The module's text (`stop="module"`), or what the device's compiler makes of it.
+Emit = Callable[[Kernel], "CustomCall | None"]
 
-    Standard operations become kernels, at the target's tiles or those asked for (see `kernels.fuse`). Where the
-    target's dialect lacks what such a kernel does, XLA computes it; a kernel that the user wrote is an error then.
 
-    Raises:
-      ArgumentError: an unknown target.
+def with_kernels(program: Program, machine: Target, tiles: Any = None) -> tuple[Program, Emit, list[Kernel]]:
+    """A Program whose standard operations are kernels, what makes custom calls of them, and those made so far.
+
+    Where the target's dialect lacks what such a kernel does, XLA computes it; a kernel that the user wrote is an error
+    then.
     """
-    machine = target_of(target)
-    if machine.kind not in BACKENDS:
-        raise ArgumentError(f"{target!r} is compiled for where it runs", "leave `target` out")
     written = set(kernels_of(program))
     program = fuse(program, machine, tiles)
-    lowering, family = BACKENDS[machine.kind]
-    backend = importlib.import_module(f".{lowering}", __package__)
+    backend = importlib.import_module(f".{BACKENDS[machine.kind][0]}", __package__)
     if hasattr(backend, "set_cache"):
         backend.set_cache(disk_cache)
     if hasattr(backend, "start"):  # compiles several kernels side by side
@@ -108,6 +111,23 @@ def compile_for(target: str, program: Program, stop: str = "executable", tiles: 
         kernels.append(kernel)
         return call
 
+    return program, emit, kernels
+
+
+def compile_for(target: str, program: Program, stop: str = "executable", tiles: Any = None) -> Any:
+    """The module's text (`stop="module"`), or what the device's compiler makes of it.
+
+    Standard operations become kernels, at the target's tiles or those asked for (see `kernels.fuse`).
+
+    Raises:
+      ArgumentError: an unknown target.
+    """
+    machine = target_of(target)
+    if machine.kind not in BACKENDS:
+        raise ArgumentError(f"{target!r} is compiled for where it runs", "leave `target` out")
+    lowering, family = BACKENDS[machine.kind]
+    backend = importlib.import_module(f".{lowering}", __package__)
+    program, emit, kernels = with_kernels(program, machine, tiles)
     module = lower(program, program.name, platform=machine.kind, kernels=emit)
     if stop == "module":
         return module.text

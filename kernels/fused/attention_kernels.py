@@ -1,0 +1,346 @@
+"""The kernels of attention: blocks of scores of queries against keys, forwards and backwards.
+
+A kernel visits a block of queries and a block of keys at a time. Where a mask by position (causal, or a window) hides
+a whole block, it is not visited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright import lax
+from tilewright import numpy as jnp
+
+from ...core.trace import shape_of
+from ...lang import cpu, triton
+from ...lang.block import VMEM, BlockSpec
+from ...lang.call import kernel_call
+from ...lang.ops import cdiv, num_programs, program_id, when
+from ...lang.target import Target
+from .operation import gpu_family, like, work_dtype
+
+SCORES_BYTES = 2**26  # of scores in float32 that cells run side by side make
+LOW = -0.7 * 3.4028235e38  # the score of a key that does not count: a row of nothing else must not become nan
+
+
+# Queries, keys, warps and stages of a cell for heads of 256 bytes: forwards, for dq, and for dk with dv.
+GPU_BLOCKS = {
+    "cuda:sm_80": ((128, 64, 8, 2), (64, 64, 8, 2), (64, 64, 8, 2)),
+    "cuda:sm_90": ((128, 128, 8, 2), (128, 64, 8, 2), (64, 128, 8, 2)),
+    "cuda:sm_100": ((128, 128, 8, 2), (128, 64, 8, 2), (64, 128, 8, 2)),
+    "rocm:gfx942": ((128, 64, 4, 1), (64, 32, 4, 1), (32, 64, 4, 1)),
+}
+# On TPUs: backwards, forwards where all keys are one block, and forwards of more keys.
+TPU_BLOCK, TPU_ROWS, TPU_LONG = (512, 512), (512, 2048), (1024, 1024)
+
+
+@dataclass(frozen=True)
+class Form:
+    """What is fixed about a call. `window` is (left, right), None without bound; `start` the first query's position."""
+
+    scale: float
+    causal: bool
+    window: tuple[int | None, int | None]
+    rows: int
+    columns: int
+    start: int = 0
+    params: Any = cpu.CompilerParams(SCORES_BYTES)
+
+    @property
+    def placed(self) -> bool:
+        return self.causal or self.window != (None, None)
+
+
+def tiles(target: Target, which: int, t: int, length: int, head_bytes: int) -> tuple[int, int, Any]:
+    """Queries and keys of a cell, and what the compiler is told; `which`: 0 forwards, 1 for dq, 2 for dk and dv."""
+    if target.kind == "tpu":
+        rows, columns = TPU_BLOCK if which else TPU_ROWS if length <= TPU_ROWS[1] else TPU_LONG
+        return min(rows, t), min(columns, length), None
+    rows, columns, warps, stages = GPU_BLOCKS[gpu_family(target, GPU_BLOCKS)][which]
+    for _ in range(max((head_bytes - 1).bit_length() - 8, 0)):  # wider heads: the longer side is halved
+        rows, columns = (rows // 2, columns) if rows > columns else (rows, columns // 2)
+    return min(max(rows, 16), t), min(max(columns, 16), length), triton.CompilerParams(warps, stages)
+
+
+def _where_seen(form: Form, t: int, length: int, first: Any, column: Any) -> Callable[[Callable[[], None]], Any]:
+    """Runs what it decorates if a block's mask by position shows anything of it; queries that see no key see all."""
+    left, right = form.window
+    some = [first + form.rows > column] if form.causal else []
+    if left is not None and left >= 0 and t - left <= length:
+        some.append(column + form.columns > first - left)
+    if right is not None and right >= 0:
+        some.append(column < first + form.rows + right)
+    if not some:
+        return lambda run: run()
+    seen = some[0]
+    for one in some[1:]:
+        seen = seen & one
+    return when(seen)
+
+
+def _dot(a: Any, b: Any, i: int, j: int, dtype: Any) -> Any:
+    return lax.dot_general(a, b, (((i,), (j,)), ((), ())), preferred_element_type=dtype)
+
+
+def _scores(form: Form, q: Any, k: Any, extra: dict[str, Any], first: Any, column: Any, length: int, dtype: Any,
+            turned: bool = False) -> Any:  # fmt: skip
+    """A block of scores, keys along its first axis if `turned`.
+
+    `first` and `column` are its place, `length` how many keys there are.
+    """
+    s = (_dot(k, q, 1, 1, dtype) if turned else _dot(q, k, 1, 1, dtype)) * form.scale
+    if "bias" in extra:
+        s = s + (extra["bias"].T if turned else extra["bias"]).astype(dtype)
+    keep = []
+    rows = lax.broadcasted_iota(jnp.int32, shape_of(s), int(turned)) + first
+    columns = lax.broadcasted_iota(jnp.int32, shape_of(s), int(not turned)) + column
+    left, right = form.window
+    if form.causal:
+        keep.append(rows >= columns)
+    if left is not None:
+        keep.append(columns >= rows - left)
+    if right is not None:
+        keep.append(columns <= rows + right)
+    if "mask" in extra:
+        keep.append((extra["mask"].T if turned else extra["mask"]) != 0)
+    if "query_segments" in extra:
+        same = extra["query_segments"][:, None] == extra["key_segments"][None, :]
+        keep.append(same.T if turned else same)
+    if "key_lengths" in extra:
+        keep.append(columns < extra["key_lengths"])
+    if "query_lengths" in extra:
+        keep.append(rows < extra["query_lengths"])
+    for kept in keep:
+        s = jnp.where(kept, s, LOW)
+    if length % form.columns:
+        s = jnp.where(columns < length, s, -jnp.inf)
+    return s
+
+
+def _extra_specs(form: Form, extra: dict[str, Any], group: int, at: Any) -> list[BlockSpec]:
+    """`at(*ids)` gives batch, head of keys, head within its group, block of queries, block of keys."""
+    specs = []
+    for name, a in extra.items():
+        shape = a.shape
+        if name in ("bias", "mask"):
+            sizes = (None, None, min(shape[2], form.rows), min(shape[3], form.columns))
+
+            def index(*ids: Any, shape: Any = shape) -> Any:
+                b, h, g, i, j = at(*ids)
+                here = (b, h * group + g, i, j)
+                return tuple(0 if n == 1 else x for n, x in zip(shape, here, strict=True))
+
+            specs.append(BlockSpec(sizes, index, fill=0))
+        elif name in ("query_segments", "key_segments"):
+            which, size = (3, form.rows) if name == "query_segments" else (4, form.columns)
+            specs.append(BlockSpec((None, size), lambda *ids, which=which: (at(*ids)[0], at(*ids)[which]), fill=-1))
+        else:
+            specs.append(BlockSpec((None, None), lambda *ids: (at(*ids)[0], 0)))
+    return specs
+
+
+def forward(form: Form, q: Any, k: Any, v: Any, extra: dict[str, Any]) -> list[Any]:
+    """Result, and the logarithm of the softmax sums (batch, heads, T)."""
+    (batch, t, n, h), (_, length, heads, _) = shape_of(q), shape_of(k)
+    group, work, names = n // heads, work_dtype(q, k, v), list(extra)
+    blocks = cdiv(length, form.columns)
+
+    def body(q: Any, k: Any, v: Any, *rest: Any) -> None:
+        out, sums, *state = rest[len(names) :]
+        first, column, queries = program_id(3) * form.rows + form.start, program_id(4) * form.columns, q[...]
+
+        def scores() -> Any:
+            given = {name: ref[...] for name, ref in zip(names, rest, strict=False)}
+            return _scores(form, queries, k[...], given, first, column, length, work)
+
+        if not state:
+            s = scores()
+            top = s.max(-1, keepdims=True)
+            p = jnp.exp(s - top)
+            total = p.sum(-1, keepdims=True)
+            o = _dot(p.astype(v.dtype), v[...], 1, 0, work)
+            out[...] = (o / total).astype(out.dtype)
+            sums[...] = (top + jnp.log(total))[:, 0]
+            return
+        top, total, acc = state
+        early = None if form.placed else scores()
+
+        @when(program_id(4) == 0)
+        def _() -> None:
+            top[...] = jnp.full(top.shape, -jnp.inf, work)
+            total[...] = jnp.zeros(total.shape, work)
+            acc[...] = jnp.zeros(acc.shape, work)
+
+        @_where_seen(form, t, length, first, column)
+        def _() -> None:
+            s, old = scores() if early is None else early, top[...]
+            new = jnp.maximum(old, s.max(-1, keepdims=True))
+            p, shrink = jnp.exp(s - new), jnp.exp(old - new)
+            top[...] = new
+            total[...] = total[...] * shrink + p.sum(-1, keepdims=True)
+            acc[...] = acc[...] * shrink + _dot(p.astype(v.dtype), v[...], 1, 0, work)
+
+        @when(program_id(4) == num_programs(4) - 1)
+        def _() -> None:
+            out[...] = (acc[...] / total[...]).astype(out.dtype)
+            sums[...] = (top[...] + jnp.log(total[...]))[:, 0]
+
+    def at(b: Any, h: Any, g: Any, i: Any, j: Any) -> Any:
+        return b, h, g, i, j
+
+    query = BlockSpec((None, form.rows, None, h), lambda b, h, g, i, j: (b, i, h * group + g, 0))
+    keys = BlockSpec((None, form.columns, None, h), lambda b, h, g, i, j: (b, j, h, 0), fill=0)
+    row = BlockSpec((None, None, form.rows), lambda b, h, g, i, j: (b, h * group + g, i))
+    state = [VMEM((form.rows, 1), work), VMEM((form.rows, 1), work), VMEM((form.rows, h), work)] if blocks > 1 else []
+    return kernel_call(
+        body, [like(q), like(q, (batch, n, t), work)], grid=(batch, heads, group, cdiv(t, form.rows), blocks),
+        in_specs=[query, keys, keys, *_extra_specs(form, extra, group, at)], out_specs=[query, row],
+        scratch_shapes=state, name="attention", compiler_params=form.params,
+    )(q, k, v, *extra.values())  # fmt: skip
+
+
+def backward_of_rows(
+    form: Form, q: Any, k: Any, v: Any, extra: dict[str, Any], sums: Any, delta: Any, ct: Any
+) -> list[Any]:
+    """dq, dk, dv and, with a bias, its cotangent; blocks of queries run one after the other and add up."""
+    (batch, t, n, h), (_, length, heads, _) = shape_of(q), shape_of(k)
+    group, work, names = n // heads, work_dtype(q, k, v), list(extra)
+    biased = "bias" in extra
+
+    def body(q: Any, k: Any, v: Any, sums: Any, delta: Any, ct: Any, *rest: Any) -> None:
+        given = {name: ref[...] for name, ref in zip(names, rest, strict=False)}
+        outs = rest[-4:] if biased else rest[-3:]
+        s = _scores(form, q[...], k[...], given, program_id(3) * form.rows + form.start, 0, length, work)
+        p = jnp.exp(s - sums[...][:, None])
+        dp = _dot(ct[...], v[...], 1, 1, work)
+        ds = p * (dp - delta[...][:, None])
+        outs[2][...] += _dot(p.astype(v.dtype), ct[...], 0, 0, work)
+        if biased:
+            axes = tuple(d for d in (0, 1) if shape_of(given["bias"])[d] != shape_of(ds)[d])
+            outs[3][...] += ds.sum(axes, keepdims=True) if axes else ds
+        ds = (ds * form.scale).astype(q.dtype)
+        outs[0][...] = _dot(ds, k[...], 1, 0, work).astype(outs[0].dtype)
+        outs[1][...] += _dot(ds, q[...], 0, 0, work)
+
+    def at(b: Any, h: Any, g: Any, i: Any) -> Any:
+        return b, h, g, i, 0
+
+    query = BlockSpec((None, form.rows, None, h), lambda b, h, g, i: (b, i, h * group + g, 0), fill=0)
+    keys = BlockSpec((None, length, None, h), lambda b, h, g, i: (b, 0, h, 0))
+    row = BlockSpec((None, None, form.rows), lambda b, h, g, i: (b, h * group + g, i), fill=0)
+    more = _extra_specs(form, extra, group, at)
+    summed = [like(k, dtype=work), like(v, dtype=work)]
+    summed_specs = [keys, keys]
+    if biased:
+        # By batch element and head, so that the cells of a block follow each other; summed further outside.
+        summed.append(like(q, (batch, n, *shape_of(extra["bias"])[2:]), work))
+        summed_specs += _extra_specs(form, {"bias": summed[-1]}, group, at)
+    first = 6 + len(names)
+    zeros = [jnp.zeros(a.shape, a.dtype) for a in summed]
+    made = kernel_call(
+        lambda *refs: body(*refs[:first], *refs[first + len(summed) :]), [like(q), *summed],
+        grid=(batch, heads, group, cdiv(t, form.rows)),
+        in_specs=[query, keys, keys, row, row, query, *more, *summed_specs], out_specs=[query, *summed_specs],
+        input_output_aliases={first + i: 1 + i for i in range(len(summed))}, name="attention_backward",
+        compiler_params=cpu.CompilerParams(SCORES_BYTES),
+    )(q, k, v, sums, delta, ct, *extra.values(), *zeros)  # fmt: skip
+    return made
+
+
+# ---------------------------------------------------------------------------- backwards, by blocks of both
+
+
+def backward_of_queries(
+    form: Form, q: Any, k: Any, v: Any, extra: dict[str, Any], sums: Any, delta: Any, ct: Any
+) -> list[Any]:
+    """dq and, with a bias, the cotangents of the scores: for each block of queries, the blocks of keys in order."""
+    (batch, t, n, h), (_, length, heads, _) = shape_of(q), shape_of(k)
+    group, work, names, biased = n // heads, work_dtype(q, k, v), list(extra), "bias" in extra
+
+    def body(q: Any, k: Any, v: Any, sums: Any, delta: Any, ct: Any, *rest: Any) -> None:
+        dq, *scores, acc = rest[len(names) :]
+        first, column = program_id(3) * form.rows, program_id(4) * form.columns
+        own = q[...], sums[...], delta[...], ct[...]
+
+        @when(program_id(4) == 0)
+        def _() -> None:
+            acc[...] = jnp.zeros(acc.shape, work)
+
+        def run() -> None:
+            given = {name: ref[...] for name, ref in zip(names, rest, strict=False)}
+            queries, total, shift, cts = own
+            keys = k[...]
+            p = jnp.exp(_scores(form, queries, keys, given, first, column, length, work) - total[:, None])
+            ds = p * (_dot(cts, v[...], 1, 1, work) - shift[:, None])
+            if biased:
+                scores[0][...] = ds
+            acc[...] += _dot(ds.astype(q.dtype), keys, 1, 0, work)
+
+        run() if biased else _where_seen(form, t, length, first, column)(run)
+
+        @when(program_id(4) == num_programs(4) - 1)
+        def _() -> None:
+            dq[...] = (acc[...] * form.scale).astype(dq.dtype)
+
+    def at(b: Any, h: Any, g: Any, i: Any, j: Any) -> Any:
+        return b, h, g, i, j
+
+    query = BlockSpec((None, form.rows, None, h), lambda b, h, g, i, j: (b, i, h * group + g, 0), fill=0)
+    keys = BlockSpec((None, form.columns, None, h), lambda b, h, g, i, j: (b, j, h, 0), fill=0)
+    row = BlockSpec((None, None, form.rows), lambda b, h, g, i, j: (b, h * group + g, i), fill=0)
+    outs, specs = [like(q)], [query]
+    if biased:
+        outs.append(like(q, (batch, n, t, length), work))
+        specs.append(BlockSpec((None, None, form.rows, form.columns),
+                               lambda b, h, g, i, j: (b, h * group + g, i, j)))  # fmt: skip
+    return kernel_call(
+        body, outs, grid=(batch, heads, group, cdiv(t, form.rows), cdiv(length, form.columns)),
+        in_specs=[query, keys, keys, row, row, query, *_extra_specs(form, extra, group, at)], out_specs=specs,
+        scratch_shapes=[VMEM((form.rows, h), work)], name="attention_dq", compiler_params=form.params,
+    )(q, k, v, sums, delta, ct, *extra.values())  # fmt: skip
+
+
+def backward_of_keys(
+    form: Form, q: Any, k: Any, v: Any, extra: dict[str, Any], sums: Any, delta: Any, ct: Any
+) -> list[Any]:
+    """dk and dv: for each block of keys, the heads of its group and their blocks of queries in order."""
+    (batch, t, n, h), (_, length, heads, _) = shape_of(q), shape_of(k)
+    group, work, names = n // heads, work_dtype(q, k, v), list(extra)
+
+    def body(q: Any, k: Any, v: Any, sums: Any, delta: Any, ct: Any, *rest: Any) -> None:
+        dk, dv, k_acc, v_acc = rest[len(names) :]
+        first, column = program_id(4) * form.rows, program_id(2) * form.columns
+        keys, values = k[...], v[...]
+
+        @when((program_id(3) == 0) & (program_id(4) == 0))
+        def _() -> None:
+            k_acc[...] = jnp.zeros(k_acc.shape, work)
+            v_acc[...] = jnp.zeros(v_acc.shape, work)
+
+        @_where_seen(form, t, length, first, column)
+        def _() -> None:
+            given = {name: ref[...] for name, ref in zip(names, rest, strict=False)}
+            queries, cts = q[...], ct[...]
+            p = jnp.exp(_scores(form, queries, keys, given, first, column, length, work, True) - sums[...][None, :])
+            v_acc[...] += _dot(p.astype(v.dtype), cts, 1, 0, work)
+            ds = p * (_dot(values, cts, 1, 1, work) - delta[...][None, :])
+            k_acc[...] += _dot(ds.astype(q.dtype), queries, 1, 0, work)
+
+        @when((program_id(3) == num_programs(3) - 1) & (program_id(4) == num_programs(4) - 1))
+        def _() -> None:
+            dk[...] = (k_acc[...] * form.scale).astype(dk.dtype)
+            dv[...] = v_acc[...].astype(dv.dtype)
+
+    def at(b: Any, h: Any, j: Any, g: Any, i: Any) -> Any:
+        return b, h, g, i, j
+
+    query = BlockSpec((None, form.rows, None, h), lambda b, h, j, g, i: (b, i, h * group + g, 0), fill=0)
+    keys = BlockSpec((None, form.columns, None, h), lambda b, h, j, g, i: (b, j, h, 0), fill=0)
+    row = BlockSpec((None, None, form.rows), lambda b, h, j, g, i: (b, h * group + g, i), fill=0)
+    return kernel_call(
+        body, [like(k), like(v)], grid=(batch, heads, cdiv(length, form.columns), group, cdiv(t, form.rows)),
+        in_specs=[query, keys, keys, row, row, query, *_extra_specs(form, extra, group, at)], out_specs=[keys, keys],
+        scratch_shapes=[VMEM((form.columns, h), work)] * 2, name="attention_dkv", compiler_params=form.params,
+    )(q, k, v, sums, delta, ct, *extra.values())  # fmt: skip

@@ -1,0 +1,108 @@
+"""A loop whose body is one `when` that holds in a run of its turns takes just these turns.
+
+So does attention with a causal mask: of the blocks of keys only those up to the diagonal are visited, without a branch
+that would keep the compiler from pipelining their loads. The first turn and the end are functions of one other id,
+
+    clip(floor((a * id + b) / c), 0, n)
+
+found from the table of where the test holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..core.ir import Program
+from ..lang.kernel import Kernel
+from ..lang.normalize import rename
+from ..lang.phases import when_table
+
+DIVISORS = tuple(2**k for k in range(8))
+
+
+@dataclass(frozen=True)
+class Line:
+    """`clip(floor((slope * id + start) / divisor), 0, most)` of the id of an axis; the numerator is not negative."""
+
+    axis: int
+    slope: int
+    start: int
+    divisor: int
+    shift: int  # taken off after the division
+    most: int
+    clipped: bool
+
+
+Turns = tuple[int | Line, int | Line]
+
+
+def narrowed(kernel: Kernel, axis: int, body: Program) -> tuple[Program, Turns | None]:
+    """The body of the loop over an axis, and the turns in which it does anything; None for all of them."""
+    acting = [e for e in body.eqns if any(effect.kind != "read" for effect in e.effects)]
+    if len(acting) != 1 or kernel.grid[axis] < 2:
+        return body, None
+    (eqn,) = acting
+    table = when_table(kernel, eqn)
+    if table is None or eqn.outputs or eqn.params["branches"][0].eqns or table.ndim <= axis or table.shape[axis] == 1:
+        return body, None
+    turns = _turns(kernel, axis, table)
+    if turns is None:
+        return body, None
+    eqns = list(body.eqns)
+    at = next(i for i, e in enumerate(eqns) if e is eqn)
+    eqns[at : at + 1] = rename(eqn.params["branches"][1], eqn.inputs[1:]).eqns
+    return body.replace(eqns=eqns), turns
+
+
+def _turns(kernel: Kernel, axis: int, table: np.ndarray) -> Turns | None:
+    others = [d for d in range(table.ndim) if d != axis and table.shape[d] > 1]
+    if len(others) > 1:
+        return None
+    held = np.moveaxis(table, axis, -1).reshape(-1, table.shape[axis])
+    counts = held.sum(-1)
+    low = np.where(counts > 0, held.argmax(-1), 0)
+    high = low + counts
+    places = np.arange(held.shape[1])
+    if not (held == ((places >= low[:, None]) & (places < high[:, None]))).all():
+        return None
+    # Where nothing holds any two equal ends do; those of the line, if it passes there.
+    empty = counts == 0
+    ends = [_end(others[0] if others else None, x, empty, kernel.grid[axis]) for x in (low, high)]
+    if ends[0] is None or ends[1] is None:
+        return None
+    return ends[0], ends[1]
+
+
+def _end(axis: int | None, found: np.ndarray, empty: np.ndarray, most: int) -> int | Line | None:
+    if (found == found[0]).all():
+        return int(found[0])
+    if axis is None or empty.any():
+        return None
+    ids = np.arange(len(found))
+    inner = (found > 0) & (found < most)
+    for divisor in DIVISORS:
+        for slope in _slopes(ids, found, inner, divisor):
+            # divisor * found <= slope * id + start < divisor * (found + 1), one side of it where it is clipped.
+            least = np.where(found > 0, divisor * found - slope * ids, -(2**40))
+            greatest = np.where(found < most, divisor * (found + 1) - 1 - slope * ids, 2**40)
+            if least.max() <= greatest.min():
+                start = int(least.max() if least.max() > -(2**40) else greatest.min())
+                return _line(axis, ids, slope, start, divisor, most)
+    return None
+
+
+def _slopes(ids: np.ndarray, found: np.ndarray, inner: np.ndarray, divisor: int) -> list[int]:
+    """Slopes worth trying: that of what is not clipped, else that of everything."""
+    where = np.flatnonzero(inner) if inner.sum() > 1 else ids
+    rise = divisor * (int(found[where[-1]]) - int(found[where[0]])) / int(ids[where[-1]] - ids[where[0]])
+    return sorted({int(np.floor(rise)), int(np.ceil(rise))})
+
+
+def _line(axis: int, ids: np.ndarray, slope: int, start: int, divisor: int, most: int) -> Line:
+    values = slope * ids + start
+    shift = max(0, -(int(values.min()) // divisor))
+    exact = values // divisor
+    return Line(axis, slope, start + shift * divisor, divisor, shift, most,
+                bool(exact.min() < 0 or exact.max() > most))  # fmt: skip
