@@ -72,11 +72,13 @@ Entry = tuple[int, Axes]  # bytes of an element, axes
 class _Blocks:
     """What a cell holds: blocks, each with how many lie in fast memory at once, sums, and values between.
 
-    Of `between` those are left out whose blocks are never the largest.
+    On a GPU the operands of a product lie in shared memory; those of anything else are `loaded`, to registers. Of
+    `between` those are left out whose blocks are never the largest.
     """
 
     fast: Mapping[Entry, int]
     sums: Sequence[Entry]
+    loaded: Sequence[Entry]
     between: Sequence[Entry]
     at_once: int  # how many of the values between are held together
 
@@ -108,10 +110,10 @@ class _Blocks:
             return f"a cell would hold {held:,} bytes of the {room:,} that blocks have on {target.name}"
         if not gpu:
             return None
-        sums = sum(_size(e, tile) for e in self.sums)
+        sums, loaded = (sum(_size(e, tile) for e in es) for es in (self.sums, self.loaded))
         few = target.register_bytes // (1 if self.sums else RESIDENT)
-        if 4 * sums > few or sums + self.live(tile) > few:
-            live = sums + self.live(tile)
+        live = max(sums + self.live(tile), loaded * (RESIDENT if self.sums else 1))
+        if 4 * sums > few or live > few:
             return f"a cell would compute with {live:,} bytes of the {few:,} in its registers on {target.name}"
         return None
 
@@ -133,8 +135,10 @@ def _blocks(group: Group, nest: Nest, eqns: Sequence[Eqn], gpu: bool) -> _Blocks
     made = axes.keys() - {*group.inputs, *totals}
     between = {(v.type.dtype.itemsize, axes[v]) for v in made}  # type: ignore[union-attr]
     fast: dict[Entry, int] = {}
+    if gpu and not nest.matrix:
+        return _Blocks(fast, sums, reads, _largest(between), min(len(between), LIVE))
     if gpu:  # operands that come in at every step of a sum
-        staged = [e for e in reads if not carry.isdisjoint(e[1])] if nest.matrix and carry else reads
+        staged = [e for e in reads if not carry.isdisjoint(e[1])] if carry else reads
     else:
         staged = reads + [(v.type.dtype.itemsize, axes[v]) for v in nest.outputs]  # type: ignore[union-attr]
         fast.update(dict.fromkeys(sums, 0))
@@ -142,7 +146,7 @@ def _blocks(group: Group, nest: Nest, eqns: Sequence[Eqn], gpu: bool) -> _Blocks
             fast[e] += 1
     for e in staged:
         fast[e] = fast.get(e, 0) + 2
-    return _Blocks(fast, sums, _largest(between), min(len(between), LIVE))
+    return _Blocks(fast, sums, (), _largest(between), min(len(between), LIVE))
 
 
 def _largest(entries: Iterable[Entry]) -> list[Entry]:
