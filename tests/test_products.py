@@ -1,5 +1,7 @@
 """Products whose left operand lies by columns: the forms that the CPU is given them in change no value."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -29,7 +31,8 @@ def test_the_form_of_a_product_changes_no_value(form):
     one, other, contracted, batch = FORMS[form]
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal(one, np.float32), rng.standard_normal(other, np.float32)
-    wide = lax.dot_general_p.numpy(
+    meaning: Any = lax.dot_general_p.numpy
+    wide = meaning(
         x.astype(np.float64), y.astype(np.float64), dimension_numbers=(contracted, batch), precision=None,
         preferred_element_type=None)  # fmt: skip
     found = tw.jit(lambda x, y: lax.dot_general(x, y, (contracted, batch)))(x, y)

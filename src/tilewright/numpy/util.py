@@ -160,8 +160,10 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
 
 def shape_argument(shape: Any) -> tuple[int, ...]:
     """A shape argument (a number or a sequence of them) as a tuple."""
-    many = isinstance(shape, Iterable) and not (isinstance(shape, Value) and not shape_of(shape))
-    sizes = tuple(operator.index(d) for d in shape) if many else (operator.index(shape),)
+    if not isinstance(shape, Iterable) or (isinstance(shape, Value) and not shape_of(shape)):
+        sizes: tuple[int, ...] = (operator.index(shape),)  # type: ignore[arg-type]
+    else:
+        sizes = tuple(operator.index(d) for d in shape)
     if any(d < 0 for d in sizes):
         raise ShapeError(f"shape {sizes} has a negative dimension", "sizes are 0 or more")
     return sizes
