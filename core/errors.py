@@ -21,11 +21,13 @@ def _is_ours() -> tuple[str, ...]:
 
 
 _OURS = _is_ours()
+# Libraries that call functions of ours on behalf of the user.
+_BETWEEN = tuple(f"{os.sep}site-packages{os.sep}{name}{os.sep}" for name in ("jax", "numpy", "torch", "cupy"))
 _ours_cache: dict[CodeType, bool] = {}
 
 
 def is_internal(code: CodeType) -> bool:
-    """Whether a code object belongs to this package rather than to the user."""
+    """Whether a code object belongs to this package, or to a library between, rather than to the user."""
     known = _ours_cache.get(code)
     if known is None:
         name = code.co_filename
@@ -34,6 +36,7 @@ def is_internal(code: CodeType) -> bool:
             or name.startswith("<tilewright")
             or f"{os.sep}functools.py" in name
             or f"{os.sep}contextlib.py" in name
+            or any(library in name for library in _BETWEEN)
             or code.co_qualname.startswith("__create_fn__.")
         )  # of dataclasses
         _ours_cache[code] = known

@@ -64,7 +64,6 @@ BOOL = np.dtype(bool)
 INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
 UINT32 = np.dtype(np.uint32)
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
-COMPLEX64 = np.dtype(np.complex64)
 
 _CANONICAL: dict[Any, Any] = {
     np.dtype(np.int64): np.dtype(np.int32),
@@ -198,9 +197,6 @@ class ArrayType:
 
     def with_shape(self, shape: Any) -> ArrayType:
         return ArrayType(tuple(shape), self.dtype, self.weak_type)
-
-    def with_dtype(self, dtype: Any) -> ArrayType:
-        return ArrayType(self.shape, dtype, False)
 
     def strong(self) -> ArrayType:
         return ArrayType(self.shape, self.dtype) if self.weak_type else self

@@ -27,11 +27,6 @@ class Cost:
     def __add__(self, other: Cost) -> Cost:
         return Cost(self.flops + other.flops, self.transcendentals + other.transcendentals, self.bytes + other.bytes)
 
-    @property
-    def intensity(self) -> float:
-        """Operations per byte."""
-        return self.flops / self.bytes if self.bytes else math.inf
-
 
 def _clipped(block: Block, axis: int, index: np.ndarray) -> np.ndarray:
     """How many elements of the array blocks at some indices hold along an axis."""

@@ -227,6 +227,12 @@ def test_errors():
     agree(tj.call(functools.partial(nn.softmax, axis=0))(jnp.ones((2, 1))), jnp.full((2, 1), 0.5))
 
 
+def test_errors_within_jit_name_the_line_of_the_user():
+    f = tj.call(lambda x: tw.pure_callback(np.sin, x, x))
+    with pytest.raises(UnsupportedError, match=r"at: .*test_interop_jax.py:\d+"):
+        jax.jit(f)(jnp.ones(3))
+
+
 def test_registered_arrays_enter_functions_of_jax():
     x = tnp.arange(4.0)
     with pytest.raises(ValueError, match="__jax_array__"):

@@ -218,10 +218,6 @@ def select(p: Printer, condition: Value, yes: Value, no: Value) -> Value:
     )
 
 
-def is_padded(shape: Sequence[int]) -> bool:
-    return any(n != power(n) for n in shape)
-
-
 def valid(p: Printer, shape: Sequence[int], axes: Sequence[int] | None = None) -> Value | None:
     """Which elements are not padding (of the given axes); None if all."""
     cut = tuple(d for d, n in enumerate(shape) if n != power(n) and (axes is None or d in axes))

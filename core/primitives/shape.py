@@ -486,11 +486,6 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> 
     return full(shape, fill_value, type.dtype if dtype is None else dtype)
 
 
-def zeros_like_array(x: Any) -> Any:
-    """An array of zeros of the shape and dtype of `x`."""
-    return full_like(x, 0)
-
-
 def _cast(value: Any, dtype: Any) -> Any:
     """A scalar in `dtype`, at once where its value is known."""
     if dtype is None:

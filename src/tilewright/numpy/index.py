@@ -138,11 +138,6 @@ def take_along_axis(
     return take_along(a, indices, axis, mode=mode or "fill", fill_value=fill_value)
 
 
-def take_at_last(a: Array, indices: Array) -> Array:
-    """Elements along the last axis at indices known to be in bounds."""
-    return take_along_axis(a, indices, -1, "promise_in_bounds", wrap_negative_indices=False)
-
-
 def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") -> Array:
     """For each element of `a`, the element of the array of `choices` it names.
 

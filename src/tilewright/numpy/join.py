@@ -352,7 +352,6 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
 
 # ---------------------------------------------------------------------------- padding
 
-_BY_INDEX = ("edge", "reflect", "symmetric", "wrap")
 _STATISTICS = ("maximum", "mean", "median", "minimum")
 _OPTIONS = {
     "constant": {"constant_values": 0}, "linear_ramp": {"end_values": 0}, "reflect": {"reflect_type": "even"},
