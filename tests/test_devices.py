@@ -11,6 +11,7 @@ from tilewright import targets
 TWO = """
 import numpy as np
 from tilewright.xla_backend import client, cuda, placed, shim
+from tilewright import triton_backend
 import tilewright as tw
 
 gpus = shim.make_cpu_client(2)
@@ -26,8 +27,10 @@ def options(device_id, blackwell):
 
 
 cuda.options = options
-asked = []
+asked, made = [], []
 placed.set_kernels("gpu", lambda device: asked.append(device))
+triton_backend.start = lambda kernels, machine: None
+triton_backend.emit = lambda kernel, machine: made.append((kernel.name, machine.name))  # None: XLA computes it
 from tilewright import numpy as tnp
 
 one, two = tw.devices()
@@ -35,11 +38,14 @@ one, two = tw.devices()
 assert tw.devices("cuda") == tw.devices("gpu") == [one, two] and tw.default_backend() == "gpu" == one.platform
 x = tnp.arange(6.0).reshape(2, 3)
 f = tw.jit(lambda x: (x * 2).sum())
-assert x.device == one and f(x) == 30 and f(x).device == one and asked[0] == one
+assert x.device == one and f(x) == 30 and f(x).device == one
+assert asked[0] == one and made == [("reduce_mul_sum", "cuda:sm_90")], (asked, made)
 np.testing.assert_array_equal(x + 1, np.arange(1.0, 7.0).reshape(2, 3))
 for device in (cpu, two):
     moved = tw.device_put(x, device)
+    made.clear()
     assert moved.device == device and f(moved).device == device and f(moved) == 30
+    assert made == []  # the CPU fuses itself; a program is printed once for all devices of a platform
     assert (moved + x).device == device  # what is on the default device follows
     assert moved.__dlpack_device__() == (1, 0) if device is cpu else (2, 1)
 assert tw.device_put(moved, "cpu").device == cpu and tw.device_put(moved, "gpu").device == one
@@ -57,6 +63,18 @@ with tw.default_device("cpu"):
     tw.effects_barrier()
 assert seen == [15.0]
 assert tw.device_put(x, two).copy().device == two
+made.clear()
+shown = tw.compile(lambda x: (x * 2).sum(), x, stop="kernels")
+assert "kernel reduce_mul_sum" in str(shown)
+assert tw.compile(lambda x: (x * 2).sum(), x, tiles=lambda loops: (2, 2))(x) == 30 and len(made) == 1
+step = tw.jit(tw.value_and_grad(lambda x: tnp.sum(tw.nn.softmax(x * 2) ** 2)), donate_argnums=0)
+made.clear()
+with tw.default_device("cpu"):
+    value, grad = tw.value_and_grad(lambda x: tnp.sum(tw.nn.softmax(x * 2) ** 2))(tw.device_put(x, "cpu"))
+    assert not made
+found, slope = step(x)
+assert len(made) == 1 and found.device == one
+np.testing.assert_allclose([found, *np.ravel(slope)], [value, *np.ravel(grad)], rtol=1e-5, atol=1e-6)
 """
 
 

@@ -15,8 +15,9 @@ from ..lang.target import CustomCall
 from .client import Device, default_device
 from .module import Module, lower
 
-EMITTED = {"cpu": "cpu", "gpu": "cuda"}  # platforms of devices, as the emitter calls them
-Emit = Callable[[Kernel], CustomCall]
+EMITTED = {"cpu": "cpu", "gpu": "cuda", "tpu": "tpu"}  # platforms of devices, as the emitter calls them
+Emit = Callable[[Kernel], CustomCall | None]  # None: XLA computes the kernel
+Prepare = Callable[[Device, Program], tuple[Program, Emit | None]]  # what runs on a device in a Program's stead
 _kernels: dict[str, Callable[[Device], Emit]] = {}
 
 
@@ -26,13 +27,18 @@ def set_kernels(platform: str, emitter: Callable[[Device], Emit]) -> None:
 
 
 def lower_for(
-    device: Device | None, program: Program, name: str, donated: Sequence[int] = (), keep_unused: bool = False
-) -> Module:
-    """The module of a Program for a device, the default one if none is named."""
-    platform = (default_device() if device is None else device).platform
-    kernels = None
-    if platform in _kernels:
-        kernels = _kernels[platform](default_device() if device is None else device)
-    module = lower(program, name, donated, keep_unused, EMITTED[platform], kernels)
-    again = functools.partial(lower_for, program=program, name=name, donated=donated, keep_unused=keep_unused)
+    device: Device | None, program: Program, name: str, donated: Sequence[int] = (), keep_unused: bool = False,
+    prepare: Prepare | None = None,
+) -> Module:  # fmt: skip
+    """The module of a Program for a device, the default one if none is named; `prepare` may change it for that."""
+    device = default_device() if device is None else device
+    platform, made, kernels = device.platform, program, None
+    if prepare is not None:
+        made, kernels = prepare(device, program)
+    elif platform in _kernels:
+        kernels = _kernels[platform](device)
+    module = lower(made, name, donated, keep_unused, EMITTED[platform], kernels)
+    again = functools.partial(
+        lower_for, program=program, name=name, donated=donated, keep_unused=keep_unused, prepare=prepare
+    )
     return replace(module, platform=platform, again=again)
