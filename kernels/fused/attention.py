@@ -144,7 +144,8 @@ def _bias_cotangent(scores: Any, bias: Any) -> Any:
     return (scores.sum(axes, keepdims=True) if axes else scores).astype(bias.dtype)
 
 
-def _forms(form: Form, rows: int | None, columns: int | None, shape: tuple[int, ...], head_bytes: int) -> Any:
+def _forms(form: Form, rows: int | None, columns: int | None, shape: tuple[int, ...], head_bytes: int, extra: Any
+           ) -> Any:  # fmt: skip
     """The form of the forward kernel, and those of the backward kernels (None: whole rows of scores)."""
     target = current_target()
     batch, n, t, length = shape
@@ -152,9 +153,10 @@ def _forms(form: Form, rows: int | None, columns: int | None, shape: tuple[int, 
         columns = min(columns or length, length)
         many = min(max(SCORES_BYTES // (4 * columns * batch * n), 64), cdiv(t, SEGMENTS))
         return replace(form, rows=min(rows or many, t), columns=columns), None
+    plain = not extra and not (t % 128 or length % 128 or head_bytes & (head_bytes - 1))
     made = []
     for which in range(3):
-        r, c, params = tiles(target, which, t, length, head_bytes)
+        r, c, params = tiles(target, which, t, length, head_bytes, plain)
         made.append(replace(form, rows=min(rows or r, t), columns=min(columns or c, length), params=params))
     return made[0], (made[1], made[2])
 
@@ -213,7 +215,7 @@ def dot_product_attention(
     window: Any = local_window_size or (None, None)
     window = (window, window) if isinstance(window, int) else window
     form = Form(1 / math.sqrt(h) if scale is None else scale, is_causal, tuple(window), t, length)
-    form, backward = _forms(form, rows, columns, shape, h * dtype_of(q).itemsize)
+    form, backward = _forms(form, rows, columns, shape, h * dtype_of(q).itemsize, extra)
     out = _vjp(form, tuple(extra), backward)(q, k, v, *extra.values())
     if "query_lengths" in extra:
         inside = lax.broadcasted_iota(int32, (1, t, 1, 1), 1) < extra["query_lengths"][:, :, None, None]

@@ -32,8 +32,8 @@ GPU_BLOCKS = {
     "cuda:sm_100": ((128, 128, 8, 2), (128, 64, 8, 2), (64, 128, 8, 2)),
     "rocm:gfx942": ((128, 64, 4, 1), (64, 32, 4, 1), (32, 64, 4, 1)),
 }
-# On TPUs: backwards, forwards where all keys are one block, and forwards of more keys.
-TPU_BLOCK, TPU_ROWS, TPU_LONG = (512, 512), (512, 2048), (1024, 1024)
+# On TPUs: backwards, forwards where all keys are one block (queries; else 512), and forwards of more keys.
+TPU_BLOCK, TPU_ROWS, TPU_LONG = (512, 512), {"tpu:7x": 256}, (1024, 1024)
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,21 @@ class Form:
         return self.causal or self.window != (None, None)
 
 
-def tiles(target: Target, which: int, t: int, length: int, head_bytes: int) -> tuple[int, int, Any]:
-    """Queries and keys of a cell, and what the compiler is told; `which`: 0 forwards, 1 for dq, 2 for dk and dv."""
+def tiles(target: Target, which: int, t: int, length: int, head_bytes: int, plain: bool) -> tuple[int, int, Any]:
+    """Queries and keys of a cell, and what the compiler is told; `which`: 0 forwards, 1 for dq, 2 for dk and dv.
+
+    `plain`: blocks are full, and scores are those of the products alone, but for masks by position.
+    """
     if target.kind == "tpu":
-        rows, columns = TPU_BLOCK if which else TPU_ROWS if length <= TPU_ROWS[1] else TPU_LONG
+        whole = TPU_ROWS.get(target.name, 512), length
+        rows, columns = TPU_BLOCK if which else whole if length <= 2048 else TPU_LONG
         return min(rows, t), min(columns, length), None
     rows, columns, warps, stages = GPU_BLOCKS[gpu_family(target, GPU_BLOCKS)][which]
-    for _ in range(max((head_bytes - 1).bit_length() - 8, 0)):  # wider heads: the longer side is halved
-        rows, columns = (rows // 2, columns) if rows > columns else (rows, columns // 2)
+    for _ in range(max((head_bytes - 1).bit_length() - 8, 0)):  # wider heads take more of shared memory and registers
+        longer = which == 2, rows > columns
+        rows, columns = rows // 2 if any(longer) else rows, columns if longer == (False, True) else columns // 2
+    if not plain:
+        rows, columns = (rows // 2, columns) if which == 2 else (rows, columns // 2)
     return min(max(rows, 16), t), min(max(columns, 16), length), triton.CompilerParams(warps, stages)
 
 
