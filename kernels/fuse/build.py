@@ -58,6 +58,9 @@ def _typed(primitive: Primitive, types: tuple[Type, ...], params: tuple[tuple[st
     return tuple(found) if primitive.multiple else (found,), effects
 
 
+_everything = functools.lru_cache(maxsize=4096)(whole)
+
+
 @functools.lru_cache(maxsize=4096)
 def ref_type(shape: tuple[int, ...], dtype: Any) -> RefType:
     return RefType(ArrayType(shape, dtype), MemorySpace.VMEM)
@@ -77,13 +80,13 @@ class Body:
         return outs[0] if outs else None  # type: ignore[return-value]
 
     def get(self, ref: Var) -> Var:
-        return self.add(get_p, [ref], index=whole(ref.type.shape), masked=False)  # type: ignore[union-attr]
+        return self.add(get_p, [ref], index=_everything(ref.type.shape), masked=False)  # type: ignore[union-attr]
 
     def put(self, ref: Var, value: Atom) -> None:
-        self.add(swap_p, [ref, self.filled(value, ref.type.shape)], index=whole(ref.type.shape), masked=False)  # type: ignore[union-attr]
+        self.add(swap_p, [ref, self.filled(value, ref.type.shape)], index=_everything(ref.type.shape), masked=False)  # type: ignore[union-attr]
 
     def increase(self, ref: Var, value: Atom) -> None:
-        self.add(addupdate_p, [ref, value], index=whole(ref.type.shape), masked=False)  # type: ignore[union-attr]
+        self.add(addupdate_p, [ref, value], index=_everything(ref.type.shape), masked=False)  # type: ignore[union-attr]
 
     def filled(self, value: Atom, shape: Sequence[int]) -> Atom:
         if not shape or value.type.shape:  # type: ignore[union-attr]
@@ -273,7 +276,7 @@ class Builder:
             places = self.squeezer.places(self.group.axes[eqn.inputs[0]])  # type: ignore[index]
             sizes = tuple(old.type.shape[places[i]] for i in kept)  # type: ignore[union-attr]
             operands = [body.add(reshape_p, [old], new_sizes=sizes, dimensions=None)]
-        found = self.squeezer.write(eqn.replace(params=params), tuple(shape))
+        found = self.squeezer.write(eqn if params is eqn.params else eqn.replace(params=params), shape)
         if found is None or (found[0] is reshape_p and operands[0].type.shape == tuple(shape)):  # type: ignore[union-attr]
             return operands[0]
         return body.add(found[0], operands, **found[1])

@@ -88,7 +88,8 @@ def fuse(program: Program, target: str | Target, tiles: Any = None) -> Program:
     kernel names to tiles. Equations that are in no kernel stay as they are.
 
     Raises:
-      ArgumentError: tiles that are not one positive size per loop, or that the target cannot hold.
+      ArgumentError: tiles that are not one positive size per loop, or that the target cannot hold, or of a kernel that
+        is not there.
     """
     return plan(program, target, tiles).program
 
@@ -111,11 +112,22 @@ def plan(program: Program, target: str | Target, tiles: Any = None, explained: b
             _plans.move_to_end(key)
     if known is None:
         known = (_Fuser(machine, tiles, explained).run(body), body)
+        _check_names(known[0], tiles or {})
         with _lock:
             _plans[key] = known
             while len(_plans) > KEPT:
                 _plans.popitem(last=False)
     return _with_constants(known[0], values)
+
+
+def _check_names(fusion: Fusion, tiles: Mapping[str, Tiles]) -> None:
+    """Tiles that are asked for by name are those of a kernel."""
+    names = sorted({one.kernel.name for one in fusion.every_kernel})
+    for name in tiles:
+        if name not in names:
+            raise ArgumentError(
+                f"tiles are given for {name!r}, and no fused kernel has that name",
+                f"the fused kernels are {', '.join(names)}" if names else "there are no fused kernels here")  # fmt: skip
 
 
 KEPT = 128  # plans that are remembered

@@ -10,7 +10,7 @@ is computed from the sum is computed in the last cell.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,27 +70,31 @@ def single(number: int, copies: Sequence[int], eqns: Sequence[Eqn], fresh: Fresh
     for v, own in axes.items():
         weight[own] = max(weight.get(own, 0), nbytes(v))
     group = Group((*copies, number), frozenset((number,)), axes, weight, sums, whole, tuple(inputs))
-    return _equal(group, same)
+    return _renamed(group, _made_one(same))
 
 
 def join(a: Group, b: Group, eqns: Sequence[Eqn]) -> Group | None:
     """Both groups as one; None where a value would follow one loop along two of its axes."""
     if len(b.axes) > len(a.axes):
         a, b = b, a
-    same = [(found, own) for v, own in b.axes.items() if (found := a.axes.get(v)) is not None]
+    new = _made_one([(found, own) for v, own in b.axes.items() if (found := a.axes.get(v)) is not None])
+    left, right = _renamed(a, new), _renamed(b, new)
+    if left is None or right is None:
+        return None
     numbers = tuple(sorted({*a.eqns, *b.eqns}))
     made = {v for i in numbers for v in eqns[i].outputs}
     inputs = tuple(dict.fromkeys(v for v in (*a.inputs, *b.inputs) if v not in made))
-    axes, weight = b.axes | a.axes, b.weight | a.weight
-    both = Group(numbers, a.owned | b.owned, axes, weight, a.sums | b.sums, a.whole | b.whole, inputs)
-    return _equal(both, same)
+    weight = dict(right.weight)
+    for axes, n in left.weight.items():
+        weight[axes] = max(weight.get(axes, 0), n)
+    return Group(
+        numbers, a.owned | b.owned, right.axes | left.axes, weight, left.sums | right.sums, left.whole | right.whole,
+        inputs,
+    )  # fmt: skip
 
 
-def _equal(group: Group, same: Iterable[tuple[Axes, Axes]]) -> Group | None:
-    """A group with loops made one."""
-    same = [pair for pair in dict.fromkeys(same) if pair[0] != pair[1]]
-    if not same:
-        return group
+def _made_one(same: Iterable[tuple[Axes, Axes]]) -> dict[int, int]:
+    """What loops become where pairs of axes follow the same ones: those on the left stay."""
     parent: dict[int, int] = {}
 
     def find(loop: int) -> int:
@@ -98,36 +102,36 @@ def _equal(group: Group, same: Iterable[tuple[Axes, Axes]]) -> Group | None:
             loop = parent[loop]
         return loop
 
-    for left, right in same:
-        for x, y in zip(left, right, strict=True):
-            if x is None or y is None:
-                continue
-            x, y = find(x), find(y)
-            if x != y:
-                parent[max(x, y)] = min(x, y)
-    if not parent:
-        return group
+    for left, right in dict.fromkeys(same):
+        if left != right:
+            for x, y in zip(left, right, strict=True):
+                if x is not None and y is not None and (x := find(x)) != (y := find(y)):
+                    parent[y] = x
+    return {x: find(x) for x in parent}
+
+
+def _renamed(group: Group, new: dict[int, int]) -> Group | None:
+    """A group whose loops have become others; None where a value would follow one along two of its axes."""
     known: dict[Axes, Axes] = {}
+    changed = False
     for own in group.weight:
-        if parent.keys().isdisjoint(own):
+        if new.keys().isdisjoint(own):
             known[own] = own
-        elif (new := _renamed(own, find)) is not None:
-            known[own] = new
-        else:
+            continue
+        changed = True
+        found = known[own] = tuple([new.get(x, x) for x in own])  # type: ignore[arg-type]
+        loops = [x for x in found if x is not None]
+        if len(set(loops)) < len(loops):
             return None
-    axes = {v: known[own] for v, own in group.axes.items()}
+    if not changed:
+        return group
     weight: dict[Axes, int] = {}
     for own, n in group.weight.items():
         weight[known[own]] = max(weight.get(known[own], 0), n)
-    sums = {i: frozenset(map(find, loops)) for i, loops in group.sums.items()}
-    return Group(group.eqns, group.owned, axes, weight, sums, frozenset(map(find, group.whole)), group.inputs)
-
-
-def _renamed(axes: Axes, find: Callable[[int], int]) -> Axes | None:
-    """Axes along the loops that theirs have become; None where two have become one."""
-    found = tuple(None if x is None else find(x) for x in axes)
-    loops = [x for x in found if x is not None]
-    return found if len(set(loops)) == len(loops) else None
+    axes = {v: known[own] for v, own in group.axes.items()}
+    sums = {i: frozenset([new.get(x, x) for x in loops]) for i, loops in group.sums.items()}
+    whole = frozenset([new.get(x, x) for x in group.whole])
+    return Group(group.eqns, group.owned, axes, weight, sums, whole, group.inputs)
 
 
 # ---------------------------------------------------------------------------- loops
