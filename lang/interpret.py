@@ -143,6 +143,15 @@ class _Machine:
             for s in self.kernel.scratch
         ]
 
+    def semaphores(self) -> dict[str, np.ndarray]:
+        """What each semaphore holds, by its name."""
+        start = self.kernel.splits[3]
+        return {
+            self.kernel.scratch_name(start + n): held
+            for n, (type, held) in enumerate(zip(self.kernel.scratch, self.scratch, strict=True))
+            if type.space is MemorySpace.SEMAPHORE
+        }
+
     def groups(self) -> list[list[tuple[int, ...]]]:
         """The cells in the order they run; a new group starts with nothing resident and fresh scratch."""
         cells = list(np.ndindex(*self.kernel.grid))
@@ -164,7 +173,7 @@ class _Machine:
                 self.fresh_scratch()
             for ids in group:
                 self.cell(ids)
-            self.run_state.finish()
+            self.run_state.finish(self.semaphores())
         self.leave()
         return [r.array for r in self.outputs]
 

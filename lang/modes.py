@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -117,14 +117,22 @@ class Run:
             done += copy.nbytes
         self.credit[semaphore] = done - nbytes
 
-    def finish(self) -> None:
-        """Every copy that was started has been waited for."""
+    def finish(self, semaphores: Mapping[str, np.ndarray]) -> None:
+        """Every copy that was started has been waited for, and every semaphore is back at zero.
+
+        One of a TPU keeps its count for the next kernel, which takes it to be zero.
+        """
         for queue in self.copies.values():
             for copy in queue:
                 self.source = copy.source
                 raise self.error(
                     f"ends while a copy of {copy.nbytes} bytes is under way that nothing waited for",
                     "call `.wait()` on what `make_async_copy` gave")
+        for name, held in semaphores.items():
+            if held.any():
+                raise self.error(
+                    f"ends while semaphore {name} holds {int(held[held != 0][0])}, with which the next kernel would start",
+                    "wait for all that is signalled: `semaphore_wait(sem, semaphore_read(sem))` takes the rest")  # fmt: skip
 
     def error(self, what: str, remedy: str) -> SemaphoreError:
         return SemaphoreError(f"kernel {self.kernel}, cell {self.cell}: {what}", remedy, self.source)

@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ..core.errors import UnsupportedError
+from ..core.errors import Source, UnsupportedError
 from ..core.ir import Eqn, Program, Var
 from ..core.trace import trace_program
 from ..core.types import INT32, ArrayType, is_bool, is_float, is_integer, is_unsigned
@@ -19,6 +19,12 @@ from .text import SSA, Mem, Shape, Writer
 from .values import Value, physical, stored, wide
 
 Rule = Callable[..., Any]
+
+
+def location(source: Source) -> str:
+    """The place of an operation in the user's code, as MLIR prints it."""
+    file = source.code.co_filename.replace("\\", "\\5C").replace('"', "\\22")
+    return f' loc("{file}":{source.line}:0)'
 
 
 class Body:
@@ -231,11 +237,13 @@ class Body:
 
     def equation(self, eqn: Eqn, operands: list[Any], uses: Counter[Any]) -> list[Any]:
         """Print one equation: by its rule, or by what it expands into."""
-        outer, self.source = self.source, eqn.source or self.source
+        outer = self.source, self.w.location
+        if eqn.source is not None:
+            self.source, self.w.location = eqn.source, location(eqn.source)
         try:
             return self._equation(eqn, operands, uses)
         finally:
-            self.source = outer
+            self.source, self.w.location = outer
 
     def _equation(self, eqn: Eqn, operands: list[Any], uses: Counter[Any]) -> list[Any]:
         name = eqn.primitive.name

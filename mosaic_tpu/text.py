@@ -70,6 +70,7 @@ class Writer:
         self.lines: list[str] = []
         self.constants: dict[Any, tuple[str, SSA]] = {}
         self.counter = 0
+        self.location = ""  # of the operations that follow: `loc(...)`, or nothing
 
     def fresh(self) -> str:
         self.counter += 1
@@ -86,7 +87,7 @@ class Writer:
         gives = ", ".join(o.type for o in outs)
         gives = gives if len(outs) == 1 else f"({gives})"
         self.lines.append(f'{left}"{name}"({", ".join(o.name for o in operands)}){properties}{inner} : ({types}) -> '
-                          f"{gives}")  # fmt: skip
+                          f"{gives}{self.location}")  # fmt: skip
         return outs
 
     def op(self, name: str, operands: Sequence[Any], shape: Shape | None, element: str, attributes: str = "") -> SSA:

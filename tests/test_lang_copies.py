@@ -211,6 +211,7 @@ def test_semaphores_count(interpret):
         o_ref[0] = tl.semaphore_read(sem)
         tl.semaphore_wait(sem, 2, decrement=False)
         o_ref[1] = tl.semaphore_read(sem)
+        tl.semaphore_wait(sem, tl.semaphore_read(sem))
 
     call = tl.kernel_call(
         body, shape(2, dtype=I32), scratch_shapes=[tpu.SemaphoreType.REGULAR], interpret=interpret)
@@ -226,6 +227,19 @@ def test_a_wait_that_nothing_can_end():
     with pytest.raises(SemaphoreError, match="waits for 2, but the semaphore holds 1"):
         far_call(body, [tpu.SemaphoreType.REGULAR], interpret=True)(X)
     np.testing.assert_array_equal(far_call(body, [tpu.SemaphoreType.REGULAR])(X), X)
+
+
+def test_a_semaphore_is_zero_when_the_kernel_ends():
+    def body(x_ref, o_ref, one, several):
+        tl.semaphore_signal(one, 2)
+        tl.semaphore_wait(one, 2)
+        tl.semaphore_signal(several.at[1], 3)
+        o_ref[...] = x_ref[...]
+
+    scratch = [tpu.SemaphoreType.REGULAR, tpu.SemaphoreType.REGULAR((2,))]
+    with pytest.raises(SemaphoreError, match="kernel body, .*ends while semaphore several holds 3"):
+        far_call(body, scratch, interpret=True)(X)
+    np.testing.assert_array_equal(far_call(body, scratch)(X), X)
 
 
 def test_a_ref_that_is_no_semaphore():

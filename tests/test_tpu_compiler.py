@@ -214,6 +214,24 @@ def test_the_users_line_is_named_where_the_module_has_it():
         compiled(program(module, (16, 128)))
 
 
+def test_the_line_of_the_body_is_named(monkeypatch):
+    from tilewright.mosaic_tpu.rules import RULES
+
+    def refused(b, xs, out):
+        return b.value(out, b.w.op("math.asinh", [b.vector(xs[0])], out.shape, "f32"))
+
+    def body(x, o):
+        y = x[...] + 1.0
+        o[...] = tw.numpy.sin(y)
+
+    struct = tw.ShapeDtypeStruct((16, 128), "float32")
+    call = tl.kernel_call(body, struct)
+    monkeypatch.setitem(RULES, "sin", refused)
+    with pytest.raises(errors.UnsupportedError, match="no code for math.asinh") as caught:
+        tw.compile(call, struct, target="tpu:v5e")
+    assert f"{__file__}:{body.__code__.co_firstlineno + 2}" in str(caught.value)
+
+
 def test_anything_else_is_a_compile_error_with_the_compilers_words():
     with pytest.raises(errors.CompileError, match="program for tpu:v5e"):
         compiled("""module @program { func.func public @main() -> tensor<4xf32> {

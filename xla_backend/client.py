@@ -1,4 +1,4 @@
-"""The XLA clients and their devices, made when first needed: the CPU's, and that of the GPUs where there are any."""
+"""The XLA clients and their devices, made when first needed: the CPU's, and those of GPUs and TPUs where there are."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ _client: Any = None
 
 # Files that NVIDIA's driver makes; looking for them costs nothing where there is no GPU.
 DRIVER_FILES = ("/dev/nvidiactl", "/dev/dxg")
+# And what the drivers of TPUs make, the second for other devices too.
+TPU_FILES = ("/dev/accel0", "/dev/vfio")
 ALIASES = {"cuda": "gpu"}
 
 
 class DeviceWarning(UserWarning):
-    """There is a GPU, and it cannot be used."""
+    """There is a GPU or a TPU, and it cannot be used."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +89,7 @@ def set_num_cpu_devices(count: int) -> None:
 
 def client(platform: str = "cpu") -> Any:
     """jaxlib's client for the devices of a platform."""
-    return _cpu_client() if platform == "cpu" else _gpu_client()
+    return {"cpu": _cpu_client, "gpu": _gpu_client, "tpu": _tpu_client}[platform]()
 
 
 def _cpu_client() -> Any:
@@ -126,6 +128,28 @@ def _gpu() -> tuple[Any, TilewrightError | None]:
         return None, error
 
 
+def _tpu_client() -> Any:
+    return _tpu()[0]
+
+
+@functools.cache
+def _tpu() -> tuple[Any, TilewrightError | None]:
+    """The client of the TPUs, or why there is none."""
+    absent = DriverError("there is no TPU here", "`compile(f, ..., target='tpu:v5e')` compiles for one")
+    if not any(map(os.path.exists, TPU_FILES)) or os.environ.get("TPU_VISIBLE_CHIPS") == "":
+        return None, absent
+    from . import tpu  # here: only where there may be a TPU
+
+    if not tpu.chips():
+        return None, absent
+    try:
+        return tpu.make_client(), None
+    except (DriverError, VersionError) as error:
+        if tpu.installed():
+            warnings.warn(f"computing without the TPU that is here: {error.what}", DeviceWarning, stacklevel=2)
+        return None, error
+
+
 @functools.cache
 def _raw_devices(platform: str) -> tuple[Any, ...]:
     return tuple(client(platform).local_devices())
@@ -134,7 +158,7 @@ def _raw_devices(platform: str) -> tuple[Any, ...]:
 @functools.cache
 def present() -> tuple[str, ...]:
     """The platforms that have devices here, that of the default device first."""
-    return ("cpu",) if _gpu_client() is None else ("gpu", "cpu")
+    return (*(p for p in ("tpu", "gpu") if client(p) is not None), "cpu")
 
 
 @functools.cache
@@ -164,10 +188,10 @@ def as_device(device: Any) -> Device:
 
 
 def of_platform(name: str) -> list[Device]:
-    """The devices of a platform: `cpu`, or `gpu`, which is also called `cuda`.
+    """The devices of a platform: `cpu`, `tpu`, or `gpu`, which is also called `cuda`.
 
     Raises:
-      DriverError, VersionError: a GPU was asked for, and there is none that can be used.
+      DriverError, VersionError: a GPU or a TPU was asked for, and there is none that can be used.
       ArgumentError: no such platform.
     """
     platform = ALIASES.get(name, name)
@@ -175,6 +199,8 @@ def of_platform(name: str) -> list[Device]:
         return [d for d in all_devices() if d.platform == platform]
     if platform == "gpu":
         raise gpu_problem() or DriverError("there is no GPU here")
+    if platform == "tpu":
+        raise _tpu()[1] or DriverError("there is no TPU here")
     raise ArgumentError(f"there is no device of platform {name!r} here", f"one of {sorted(present())}")
 
 

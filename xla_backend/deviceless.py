@@ -5,6 +5,8 @@ A family's module (`xla_backend/cuda.py`, `xla_backend/tpu.py`) has `compile(tex
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +16,10 @@ from ..lang.target import Resources
 
 @dataclass(frozen=True)
 class Binary:
-    """A program compiled for `target`: prints, is serialised, tells what its kernels take; runs only on that target."""
+    """A program compiled for `target`: prints, is serialised, tells what its kernels take; runs where the target is.
+
+    `here` gives what runs it on a device of this process, None where there is no such device.
+    """
 
     name: str
     target: str
@@ -22,6 +27,7 @@ class Binary:
     executable: Any  # the compiler's own object; None where there is no compiler for what surrounds the kernels
     resources: tuple[Resources, ...] = ()
     kernels: tuple[Any, ...] = ()  # the machine code of each kernel, where a compiler of its own makes it
+    here: Callable[[], Callable[..., Any] | None] = lambda: None
 
     @property
     def _compiled(self) -> Any:
@@ -54,7 +60,13 @@ class Binary:
         """The bytes of arguments, outputs, temporary memory and code."""
         return self._compiled.get_compiled_memory_stats()
 
+    @functools.cached_property
+    def _loaded(self) -> Callable[..., Any] | None:
+        return self.here()
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._loaded is not None:
+            return self._loaded(*args, **kwargs)
         raise UnsupportedError(
             f"{self.name} was compiled for {self.target}, which is not a device of this process",
             "serialise it and run it on a machine that has one, or compile without `target` to run here")  # fmt: skip

@@ -145,6 +145,13 @@ def make_plugin_client(name: str) -> Any:
     return client
 
 
+def make_tpu_client() -> Any:
+    """A client of the TPUs of this machine; their plugin is loaded."""
+    client = xla_client.make_c_api_client("tpu", {}, None)
+    _beyond_host.append(client)
+    return client
+
+
 def register_handlers(platform: str, extension: Any, plugin: Any) -> None:
     """Give a plugin the handlers of an extension module of jax's: host callbacks, and what they are made with."""
     register = functools.partial(extension.register_custom_call_target, plugin)

@@ -1,4 +1,4 @@
-"""Programs compiled by libtpu for TPUs that need not be here.
+"""Programs compiled by libtpu for TPUs that need not be here, and the client of those that are.
 
 The target `tpu:v6e` is one chip; `tpu:v6e:2x4` names a slice of several, of which the program is compiled for one.
 """
@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import ArgumentError, CompileError, VersionError
+from ..core.errors import ArgumentError, CompileError, DriverError, VersionError
 from . import shim
 from .deviceless import Binary
 
@@ -33,6 +33,28 @@ _ABSENT = {
     "TPU_LOG_DIR": "disabled",
 }
 _HOST = (2, 2, 1)  # the chips of one host, which a larger slice is made of
+
+
+# The PCI identifiers of the vendor and of a chip of v5p, v5e, v6e and 7x.
+_VENDOR, _CHIPS = "0x1ae0", ("0x0062", "0x0063", "0x006f", "0x0076")
+
+
+@functools.cache
+def chips(bus: str = "/sys/bus/pci/devices") -> int:
+    """How many TPU chips this machine has."""
+
+    def read(device: Path, what: str) -> str:
+        try:
+            return (device / what).read_text().strip()
+        except OSError:
+            return ""
+
+    return sum(read(d, "vendor") == _VENDOR and read(d, "device") in _CHIPS for d in Path(bus).glob("*"))
+
+
+def installed() -> bool:
+    """Whether some version of libtpu is installed."""
+    return "TPU_LIBRARY_PATH" in os.environ or importlib.util.find_spec("libtpu") is not None
 
 
 def library() -> Path:
@@ -63,13 +85,36 @@ def load() -> None:
       VersionError: as `library`, or it cannot be loaded.
     """
     path = library()
-    if not any(Path("/dev").glob("accel*")):
+    if not chips():
         for variable, value in _ABSENT.items():
             os.environ.setdefault(variable, value)
     try:
         shim.load_plugin("tpu", str(path))
     except (shim.RuntimeFault, OSError) as error:
         raise VersionError(f"{path} cannot be loaded: {str(error)[:500]}", REMEDY) from None
+
+
+def make_client() -> Any:
+    """A client of the TPUs of this machine.
+
+    Raises:
+      VersionError: as `load`.
+      DriverError: the chips cannot be used, or another process has them.
+    """
+    load()
+    try:
+        return shim.make_tpu_client()
+    except shim.RuntimeFault as error:
+        reason = str(error).splitlines()[0]
+        raise DriverError(f"libtpu finds no TPU that it can use: {reason}",
+                          "end the process that holds its chips, or leave them out: TPU_VISIBLE_CHIPS=") from None  # fmt: skip
+
+
+# Targets by what a device says of itself.
+KINDS = {
+    "TPU v5 lite": "tpu:v5e", "TPU v5e": "tpu:v5e", "TPU v5": "tpu:v5p", "TPU v5p": "tpu:v5p", "TPU v6 lite": "tpu:v6e",
+    "TPU v6e": "tpu:v6e", "TPU7x": "tpu:7x", "TPU v7x": "tpu:7x",
+}  # fmt: skip
 
 
 def _named(target: str) -> tuple[str, tuple[int, ...]]:

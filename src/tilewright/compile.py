@@ -47,7 +47,8 @@ def install() -> None:
     jit.set_backend(TilingBackend())
     convert.set_array_maker(array.from_host)
     operators.install()
-    placed.set_kernels("gpu", lambda device: importlib.import_module(".targets", __package__).emitter(device))
+    for platform in ("gpu", "tpu"):
+        placed.set_kernels(platform, lambda device: importlib.import_module(".targets", __package__).emitter(device))
     set_target_here(lambda: importlib.import_module(".targets", __package__).here())
     array.set_namespace(lambda: importlib.import_module("tilewright.numpy"))
 
@@ -86,9 +87,10 @@ def compile(
     if stop == "kernels":
         return fuse(traced.jaxpr, machine, asked)
     if not here:
-        from .targets import compile_for
+        from . import targets
 
-        return compile_for(str(target), traced.jaxpr, stop, asked)
+        made = targets.compile_for(str(target), traced.jaxpr, stop, asked)
+        return targets.running_here(made, traced.lower) if stop == "executable" else made
     token = _tiles.set(tiles or None)
     try:
         lowered = traced.lower()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from .core.config import config
 from .core.errors import ArgumentError, DtypeError, ResourceError, UnsupportedError
 from .core.ir import Program, subprograms
 from .kernels.fuse import fuse
@@ -14,7 +16,7 @@ from .lang.kernel import Kernel
 from .lang.legality import check_target
 from .lang.target import CPU, KIB, TARGETS, CustomCall, Target, target_of
 from .xla_backend.cache import disk_cache
-from .xla_backend.client import default_device
+from .xla_backend.client import default_device, of_platform, present
 from .xla_backend.module import lower
 
 # Who lowers the kernels, and which module of xla_backend compiles the program.
@@ -49,10 +51,48 @@ def machine_for(capability: tuple[int, int], name: str = "the GPU") -> Target:
 
 
 def machine_of(device: Any) -> Target:
-    """The target of a GPU of this process."""
-    from .xla_backend import cuda
+    """The target of a GPU or TPU of this process.
+
+    Raises:
+      UnsupportedError: a device that no target describes.
+    """
+    from .xla_backend import cuda, tpu
+
+    if device.platform == "tpu":
+        if device.device_kind not in tpu.KINDS:
+            raise UnsupportedError(
+                f"{device.device_kind} is a TPU that kernels are not compiled for",
+                f"one of {', '.join(sorted(tpu.KINDS))}, or `with default_device('cpu')`",
+            )
+        return target_of(tpu.KINDS[device.device_kind])
 
     return machine_for(cuda.capability(device.raw), device.device_kind)
+
+
+def device_for(target: str) -> Any:
+    """A device of this process that programs for a target run on, None if there is none."""
+    machine = target_of(target)
+    platform = {"tpu": "tpu", "cuda": "gpu"}.get(machine.kind)
+    if platform not in present():
+        return None
+    for device in of_platform(platform):
+        with contextlib.suppress(UnsupportedError):
+            if machine_of(device).name == machine.name:
+                return device
+    return None
+
+
+def running_here(binary: Any, lower: Callable[[], Any]) -> Any:
+    """A compiled program that runs where this process has a device of its target, compiled there by `lower()`."""
+
+    def load() -> Callable[..., Any] | None:
+        device = device_for(binary.target)
+        if device is None:
+            return None
+        with config(default_device=device):
+            return lower().compile()
+
+    return replace(binary, here=load)
 
 
 def here() -> Target:
@@ -62,16 +102,16 @@ def here() -> Target:
 
 
 def emitter(device: Any) -> Callable[[Kernel], CustomCall]:
-    """What makes custom calls of kernels for a GPU of this process; as `xla_backend.placed.set_kernels` takes it."""
+    """What makes custom calls of kernels for a GPU or TPU of this process; as `xla_backend.placed.set_kernels` takes it."""
     return emit_for(machine_of(device))
 
 
 def emit_for(machine: Target) -> Callable[[Kernel], CustomCall]:
-    """What makes custom calls of kernels for a GPU."""
-    from . import triton_backend
-
-    triton_backend.set_cache(disk_cache)
-    return lambda kernel: triton_backend.emit(kernel, machine)
+    """What makes custom calls of kernels for a GPU or TPU."""
+    backend = importlib.import_module(f".{BACKENDS[machine.kind][0]}", __package__)
+    if hasattr(backend, "set_cache"):
+        backend.set_cache(disk_cache)
+    return lambda kernel: backend.emit(kernel, machine)
 
 
 def kernels_of(program: Program) -> Iterator[Kernel]:
