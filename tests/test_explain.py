@@ -26,9 +26,29 @@ def test_the_gradient_has_kernels_of_its_own():
 
 def test_a_roofline_for_a_machine_that_is_not_here():
     (report,) = tw.explain(matmul, MATRIX, WEIGHTS, target="tpu:v5e").kernels
-    assert report.seconds is not None and report.seconds > 0 and report.bound == "memory"
+    assert report.seconds is not None and report.seconds > 0
+    assert report.bound == "matrix units"  # 4 x 16 x 2 numbers take as long as 128 x 128 x 2
     with pytest.raises(errors.ArgumentError):
         tw.explain(matmul, MATRIX, WEIGHTS, target="nowhere")
+
+
+def test_a_product_takes_as_long_as_one_that_fills_the_matrix_unit():
+    def seconds(m, k, n, target):
+        def body(x, y, o):
+            o[...] = tnp.dot(x[...], y[...]).sum(0, keepdims=True)
+
+        operands = tw.ShapeDtypeStruct((m, k), "bfloat16"), tw.ShapeDtypeStruct((k, n), "bfloat16")
+        call = tl.kernel_call(body, tw.ShapeDtypeStruct((1, n), "bfloat16"))
+        (report,) = tw.explain(call, *operands, target=target).kernels
+        assert report.bound == "matrix units"
+        return report.seconds
+
+    shapes = (4096, 128, 4096), (4096, 256, 4096), (4096, 384, 4096)
+    short, full, long = (seconds(*shape, "tpu:v6e") for shape in shapes)
+    assert short == pytest.approx(full) and long == pytest.approx(2 * full)
+    assert seconds(*shapes[1], "tpu:v5e") == pytest.approx(2 * seconds(*shapes[0], "tpu:v5e"))
+    # Either operand may be the one that stays in the unit: rows of the other stream through at their own number.
+    assert seconds(128, 4096, 4096, "tpu:v6e") == pytest.approx(full * 128 / 256)
 
 
 def test_a_carry_is_class_b_and_data_dependent_blocks_class_c():
@@ -56,3 +76,11 @@ def test_a_carry_is_class_b_and_data_dependent_blocks_class_c():
     call = tl.kernel_call(copy, tw.ShapeDtypeStruct((3, 4), "float32"), grid_spec=spec)
     (report,) = tw.explain(call, tw.ShapeDtypeStruct((3,), "int32"), tw.ShapeDtypeStruct((9, 4), "float32")).kernels
     assert [p.kind for p in report.derivatives] == ["C"] and [f.operand for f in report.unknown] == ["x"]
+
+
+def test_a_kernel_of_one_cell_has_no_axes():
+    def double(x, o):
+        o[...] = x[...] * 2
+
+    struct = tw.ShapeDtypeStruct((4,), "float32")
+    assert "kernel double: 1 cell\n" in str(tw.explain(tl.kernel_call(double, struct), struct))

@@ -269,6 +269,13 @@ def test_wrong_tiles_are_refused():
         fuse(program, "abacus")
 
 
+def test_tiles_of_a_kernel_that_is_not_there_are_refused():
+    program = traced(tnp.tanh, ones(64, 64))
+    (kernel,) = plan(program, "cuda").kernels
+    with pytest.raises(errors.ArgumentError, match=f"'rows'(.|\\s)*the fused kernels are {kernel.kernel.name}"):
+        fuse(program, "cuda", {"rows": (8, 64)})
+
+
 def test_tiles_by_name():
     x = ones(64, 128)
     program = traced(lambda x: tnp.tanh(x) * 2, x)

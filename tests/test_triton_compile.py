@@ -270,6 +270,16 @@ def plain(number):
     return FUNCTION.format(body=f"%c = arith.constant {number} : i32 ")
 
 
+def test_blocks_of_too_many_elements_are_named():
+    spec = tl.BlockSpec((3000, 1000), lambda i: (i, 0))
+    whole = S((6000, 1000), "float32")
+    with pytest.raises(tw.errors.ResourceError) as caught:
+        tw.compile(tl.kernel_call(double, whole, grid=2, in_specs=[spec], out_specs=spec), whole, target="cuda:sm_90")
+    text = str(caught.value)
+    for words in ("kernel double", "4,194,304 elements", "(4096, 1024)", "1,048,576", "smaller blocks", "test_triton"):
+        assert words in text, text
+
+
 def test_what_triton_refuses_is_told_in_its_words():
     assert "custom op 'nonsense' is unknown" in refused("module { nonsense }")
     odd = "%r = tt.make_range {end = 96 : i32, start = 0 : i32} : tensor<96xi32>"

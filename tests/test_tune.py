@@ -112,3 +112,12 @@ def test_under_jit_the_known_configuration_is_used(store):
     assert f"block ({best['block']})" in text
     with pytest.raises(errors.ArgumentError, match="inside a transformation"):
         tw.jit(lambda x: f.tune(x))(X)
+
+
+@pytest.mark.parametrize("space", [{"blok": [1, 2]}, [{"block": 1}, {"blok": 2}]])
+def test_a_space_names_parameters_of_the_function(space):
+    with pytest.raises(errors.ArgumentError, match=r"'blok', which double does not take(.|\s)*parameters are x, block"):
+
+        @tw.autotune(space=space)
+        def double(x, *, block=1):
+            return x * 2

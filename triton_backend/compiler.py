@@ -11,7 +11,9 @@ import base64
 import functools
 import hashlib
 import json
+import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -25,7 +27,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import CompileError, Source, UnsupportedError, VersionError
+from ..core.errors import CompileError, ResourceError, Source, UnsupportedError, VersionError
 from ..lang.target import Target
 from .module import TritonModule
 
@@ -107,23 +109,35 @@ def machine_code(module: TritonModule, machine: Target, source: Source | None = 
 
     Raises:
       VersionError: Triton is missing or of another version.
-      CompileError: Triton refused the program, or its process ended.
+      ResourceError: a value in it has more elements than Triton takes.
+      CompileError: Triton refused the program otherwise, or its process ended.
     """
     answer = start(module, machine).result()
     if "error" in answer:
-        text = answer["error"]
-        raise CompileError(
-            f"kernel {module.name} for {machine.name}: {text}",
-            "`compile(f, ..., target=..., stop='module')` shows the program; unless the kernel is at the limits of "
-            "Triton, the fault is tilewright's",
-            source,
-        )
+        raise _refusal(f"kernel {module.name} for {machine.name}", answer["error"], source)
     known = answer["metadata"]
     return Compiled(
         module.name, machine.name, module.grid, base64.b64decode(answer["binary"]), answer["assembly"],
         known.get("shared", 0), known["num_warps"], known["warp_size"], known.get("global_scratch_size", 0),
         known.get("global_scratch_align", 1), answer["log"],
     )  # fmt: skip
+
+
+_TOO_LARGE = re.compile(r"Maximum allowed number of elements is (\d+), but .*tensor<([\dx]+)x[^<>]*>+ has more than")
+
+
+def _refusal(kernel: str, text: str, source: Source | None) -> CompileError | ResourceError:
+    """The error for what Triton said of a kernel."""
+    large = _TOO_LARGE.search(text)
+    if large is not None:
+        shape = tuple(map(int, large[2].split("x")))
+        return ResourceError(
+            f"{kernel} holds a value of {math.prod(shape):,} elements, {shape} (sizes are rounded up to powers of "
+            f"two); Triton takes at most {int(large[1]):,}", "use smaller blocks, and more cells", source)  # fmt: skip
+    return CompileError(
+        f"{kernel}: {text}",
+        "`compile(f, ..., target=..., stop='module')` shows the program; unless the kernel is at the limits of "
+        "Triton, the fault is tilewright's", source)  # fmt: skip
 
 
 # ---------------------------------------------------------------------------- what is known, and what is under way

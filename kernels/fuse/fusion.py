@@ -127,7 +127,8 @@ def _check_names(fusion: Fusion, tiles: Mapping[str, Tiles]) -> None:
         if name not in names:
             raise ArgumentError(
                 f"tiles are given for {name!r}, and no fused kernel has that name",
-                f"the fused kernels are {', '.join(names)}" if names else "there are no fused kernels here")  # fmt: skip
+                f"the fused kernels are {', '.join(names)}" if names else "there are no fused kernels here",
+            )
 
 
 KEPT = 128  # plans that are remembered

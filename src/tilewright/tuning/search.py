@@ -69,6 +69,18 @@ def configurations(space: Space, args: Sequence[Any], kwargs: Mapping[str, Any])
     return found
 
 
+def _check_names(fun: Callable[..., Any], space: Space) -> None:
+    """What a space chooses are parameters of the function."""
+    parameters = inspect.signature(fun).parameters
+    if callable(space) or any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return
+    for name in [n for one in ([space] if isinstance(space, Mapping) else space) for n in one]:
+        if name not in parameters:
+            raise ArgumentError(
+                f"autotune: the space has {name!r}, which {fun.__name__} does not take",
+                f"its parameters are {', '.join(parameters)}")  # fmt: skip
+
+
 class Autotuned:
     """A function whose keyword configuration is chosen from what was measured; made by `autotune`."""
 
@@ -78,6 +90,7 @@ class Autotuned:
         self.tolerance, self.memory, self.required, self._store = tolerance, memory, required, store
         self.chosen: dict[Problem, Configuration] = {}
         functools.update_wrapper(self, fun)
+        _check_names(fun, space)
 
     @property
     def store(self) -> Store:
