@@ -127,12 +127,14 @@ class Run:
                 self.source = copy.source
                 raise self.error(
                     f"ends while a copy of {copy.nbytes} bytes is under way that nothing waited for",
-                    "call `.wait()` on what `make_async_copy` gave")
+                    "call `.wait()` on what `make_async_copy` gave",
+                )
         for name, held in semaphores.items():
             if held.any():
                 raise self.error(
-                    f"ends while semaphore {name} holds {int(held[held != 0][0])}, with which the next kernel would start",
-                    "wait for all that is signalled: `semaphore_wait(sem, semaphore_read(sem))` takes the rest")  # fmt: skip
+                    f"ends while semaphore {name} holds {int(held[held != 0][0])}, which the next kernel starts with",
+                    "wait for all that is signalled: `semaphore_wait(sem, semaphore_read(sem))` takes the rest",
+                )
 
     def error(self, what: str, remedy: str) -> SemaphoreError:
         return SemaphoreError(f"kernel {self.kernel}, cell {self.cell}: {what}", remedy, self.source)

@@ -213,8 +213,7 @@ def test_semaphores_count(interpret):
         o_ref[1] = tl.semaphore_read(sem)
         tl.semaphore_wait(sem, tl.semaphore_read(sem))
 
-    call = tl.kernel_call(
-        body, shape(2, dtype=I32), scratch_shapes=[tpu.SemaphoreType.REGULAR], interpret=interpret)
+    call = tl.kernel_call(body, shape(2, dtype=I32), scratch_shapes=[tpu.SemaphoreType.REGULAR], interpret=interpret)
     np.testing.assert_array_equal(call(X), [2, 2])
 
 

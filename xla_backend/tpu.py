@@ -106,8 +106,8 @@ def make_client() -> Any:
         return shim.make_tpu_client()
     except shim.RuntimeFault as error:
         reason = str(error).splitlines()[0]
-        raise DriverError(f"libtpu finds no TPU that it can use: {reason}",
-                          "end the process that holds its chips, or leave them out: TPU_VISIBLE_CHIPS=") from None  # fmt: skip
+        remedy = "end the process that holds its chips, or leave them out with TPU_VISIBLE_CHIPS="
+        raise DriverError(f"libtpu finds no TPU that it can use: {reason}", remedy) from None
 
 
 # Targets by what a device says of itself.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .core.api import program_of
+from .core.config import config, current
 from .core.errors import ArgumentError, DtypeError, ResourceError, UnsupportedError
 from .core.ir import Program
 from .core.trace import trace_program
@@ -186,7 +187,8 @@ def explain(
         program = trace_program(lambda *xs: kernel_call_p.bind(*xs, kernel=function), types, name)
         explained = Explanation(name, target, (explain_kernel(function, target),))
     else:
-        program, _ = program_of(function, args, kwargs)
+        with config(kernel_target=target or current().kernel_target):
+            program, _ = program_of(function, args, kwargs)
         explained = _explained(getattr(function, "__name__", "function"), program, target, tiles)
     return _compiled(explained, program, target, tiles) if compile else explained
 

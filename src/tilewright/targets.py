@@ -102,7 +102,7 @@ def here() -> Target:
 
 
 def emitter(device: Any) -> Callable[[Kernel], CustomCall]:
-    """What makes custom calls of kernels for a GPU or TPU of this process; as `xla_backend.placed.set_kernels` takes it."""
+    """What makes custom calls of kernels for a GPU or TPU of this process, as `xla_backend.placed` takes it."""
     return emit_for(machine_of(device))
 
 
