@@ -8,7 +8,7 @@ PYTEST_ARGS ?= -n auto
 TEST_EXTRAS ?= test
 BENCH_ARGS ?=
 
-.PHONY: demo gpt test test-targets lint types layers unit bench clean
+.PHONY: demo gpt test test-targets test-gpu lint types layers unit bench bench-gpu clean
 
 demo: $(VENV)/.installed-demo
 	$(VENV)/bin/python examples/digits.py
@@ -43,6 +43,10 @@ test-gpu: $(VENV)/.installed-test,cuda
 # The peer is installed beside this package, in an environment of its own.
 bench: $(BENCH_VENV)/.installed-bench
 	$(BENCH_VENV)/bin/python -m benchmarks.harness spine $(BENCH_ARGS)
+
+# On a machine with a GPU, in an environment that has torch with CUDA: PYTHON or BENCH_VENV names it.
+bench-gpu: $(BENCH_VENV)/.installed-cuda
+	$(BENCH_VENV)/bin/python -m benchmarks.gpu $(BENCH_ARGS)
 
 clean:
 	rm -rf $(VENV) $(BENCH_VENV) build src/tilewright.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -137,6 +137,17 @@ def names(program):
     return [e.primitive.name for e in program.eqns]
 
 
+def test_sums_of_what_a_kernel_makes_anew_keep_their_loops():
+    """A spread number is made in every kernel that reads it, under the loops that are there."""
+
+    def f(x):
+        weights = tnp.ones(x.shape, "float32")
+        shares = weights / weights.sum()
+        return shares, (x * shares).sum()
+
+    check_fused(traced(f, ones(512)), [ones(512)], target="cuda:sm_90")
+
+
 def test_bodies_of_loops_and_branches_are_fused():
     def body(x):
         def step(c, t):
@@ -306,6 +317,13 @@ def test_plans_are_remembered_by_structure_lines_and_tiles():
     assert plan(traced(function, x), "cuda", {one.kernels[0].kernel.name: (16, 64)}) is not one
     forget()
     assert plan(traced(function, x), "cuda") is not one
+
+
+@pytest.mark.parametrize("name", programs.SHOWN)
+def test_programs_traced_anew_are_looked_up(name):
+    function, args = programs.SHOWN[name]
+    one, two = (plan(tw.compile(lambda *xs: function(*xs), *args, stop="program"), "tpu") for _ in range(2))
+    assert one is two
 
 
 def test_remembered_plans_take_the_constants_of_the_program():

@@ -19,6 +19,7 @@ from tilewright import lang as tl
 from tilewright import numpy as tnp
 from tilewright.core.types import ArrayType
 from tilewright.lang.target import target_of
+from tilewright.nn import fused as fused_ops
 from tilewright.triton_backend import compiled_kernel, compiler, start
 from tilewright.triton_backend.module import TritonModule
 from tilewright.triton_backend.resources import check, resources
@@ -236,6 +237,50 @@ def test_a_gradient_compiles():
 
     binary = tw.compile(tw.grad(loss, (0, 1)), array, array, target=H200)
     assert len(binary.resources) >= 2
+
+
+def block_step(params, state, tokens, labels):
+    """A training step of a language model of one transformer block."""
+    d, heads = params["out"].shape[0], 4
+
+    def loss(p):
+        x = p["embed"][tokens]
+        b, t, _ = x.shape
+        qkv = (fused_ops.rms_norm(x, p["scale"]) @ p["qkv"]).reshape(b, t, 3, heads, d // heads)
+        q, k = (fused_ops.rotary_embedding(qkv[:, :, i]) for i in range(2))
+        x = x + fused_ops.dot_product_attention(q, k, qkv[:, :, 2], is_causal=True).reshape(b, t, d) @ p["out"]
+        x = x + fused_ops.swiglu(fused_ops.layer_norm(x), p["gate"], p["up"], p["down"])
+        return fused_ops.linear_cross_entropy(x, p["embed"].T, labels)
+
+    value, grads = tw.value_and_grad(loss)(params)
+    return value, *fused_ops.adamw(params, grads, state, learning_rate=1e-3)
+
+
+def block_types(d=256, hidden=512, classes=1000, tokens=(2, 256)):
+    shapes = {"embed": (classes, d), "scale": (d,), "qkv": (d, 3 * d), "out": (d, d), "gate": (d, hidden),
+              "up": (d, hidden), "down": (hidden, d)}  # fmt: skip
+    moments = {name: S(shape, "float32") for name, shape in shapes.items()}
+    return ({name: S(shape, "bfloat16") for name, shape in shapes.items()},
+            {"count": S((), "int32"), "m": moments, "v": moments}, S(tokens, "int32"), S(tokens, "int32"))  # fmt: skip
+
+
+def compile_block(target):
+    binary = tw.compile(block_step, *block_types(), target=target)
+    assert {"attention", "attention_dq", "attention_dkv", "swiglu", "swiglu_backward", "cross_entropy", "adamw",
+            "rotary"} <= {r.kernel for r in binary.resources}  # fmt: skip
+    assert [(r.kernel, r.spills) for r in binary.resources if r.spills] == []
+    return binary
+
+
+def test_a_training_step_of_a_transformer_block():
+    binary = compile_block(H200)
+    assert len(binary.serialize()) > 1000 and 'custom_call_target="__gpu$xla.gpu.ptx"' in binary.as_text()
+
+
+@pytest.mark.targets
+@pytest.mark.parametrize("target", OTHERS)
+def test_a_training_step_of_a_transformer_block_elsewhere(target):
+    assert compile_block(target).kernels
 
 
 # ------------------------------------------------------------------------------------------------ what is refused

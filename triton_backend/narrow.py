@@ -94,10 +94,11 @@ def _end(axis: int | None, found: np.ndarray, empty: np.ndarray, most: int) -> i
 
 
 def _slopes(ids: np.ndarray, found: np.ndarray, inner: np.ndarray, divisor: int) -> list[int]:
-    """Slopes worth trying: that of what is not clipped, else that of everything."""
+    """Slopes worth trying: those of what is not clipped, give or take the rounding; else of everything."""
     where = np.flatnonzero(inner) if inner.sum() > 1 else ids
-    rise = divisor * (int(found[where[-1]]) - int(found[where[0]])) / int(ids[where[-1]] - ids[where[0]])
-    return sorted({int(np.floor(rise)), int(np.ceil(rise))})
+    run, rise = int(where[-1] - where[0]), int(found[where[-1]]) - int(found[where[0]])
+    nearest = round(divisor * rise / run)
+    return sorted(range(divisor * (rise - 1) // run, divisor * (rise + 1) // run + 2), key=lambda s: abs(s - nearest))
 
 
 def _line(axis: int, ids: np.ndarray, slope: int, start: int, divisor: int, most: int) -> Line:

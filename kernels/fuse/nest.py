@@ -113,7 +113,7 @@ def _made_one(same: Iterable[tuple[Axes, Axes]]) -> dict[int, int]:
 def _renamed(group: Group, new: dict[int, int]) -> Group | None:
     """A group whose loops have become others; None where a value would follow one along two of its axes."""
     known: dict[Axes, Axes] = {}
-    changed = False
+    changed = any(not new.keys().isdisjoint(loops) for loops in (group.whole, *group.sums.values()))
     for own in group.weight:
         if new.keys().isdisjoint(own):
             known[own] = own

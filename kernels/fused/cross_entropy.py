@@ -219,6 +219,8 @@ def _by_chunks(step: Any, init: Any, rows: int, *arrays: Any) -> Any:
     """`lax.scan` over runs of rows; the last is filled up with zeros, the labels with no class."""
     m = shape_of(arrays[0])[0]
     count = cdiv(m, rows)
+    if count == 1:
+        return step(init, arrays)
 
     def cut(a: Any) -> Any:
         rest = shape_of(a)[1:]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..core import tree
-from ..core.config import current
+from ..core.config import config, current
 from ..core.errors import ArgumentError, DeviceMismatchError, DtypeError, HostArrayError, UnsupportedError
 from ..core.ir import Eqn, Literal, Program, Var
 from ..core.keys import physicalize
@@ -345,7 +345,8 @@ class Function:
             return results
 
         name = self.__name__
-        program, constants = hoist(eliminate_dead(trace_program(flat, types, name))[0])
+        with config(kernel_target=current().kernel_target or machine_of(0)):
+            program, constants = hoist(eliminate_dead(trace_program(flat, types, name))[0])
         if program.effects:
             raise UnsupportedError(f"{name} has effects ({', '.join(e.show() for e in program.effects)})",
                                    "print and call back outside of the function")  # fmt: skip

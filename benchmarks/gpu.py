@@ -1,0 +1,259 @@
+"""Kernels on a GPU against torch's on the same machine: speed, and the time that a launch takes of the host.
+
+    python -m benchmarks.gpu [--only matmul]
+
+Operands are random normal; each call takes the next of several sets of them, more than the cache holds; a number is the
+median over calls, timed on the device. Results go to `benchmarks/results/gpu_<name>.md`, with the machine and the date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib
+import importlib.util
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tilewright import numpy as tnp
+from tilewright.errors import DriverError, VersionError
+from tilewright.interop import torch as interop
+from tilewright.interop.driver import driver
+from tilewright.nn import fused
+
+RESULTS = Path(__file__).resolve().parent / "results"
+COLD_BYTES = 2**28  # of operands before any comes again: several times the cache of a GPU
+WARM, CALLS = 10, 50
+UNITS = {"TFLOP/s": 1e-12, "GB/s": 1e-9}
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is measured: `amount` operations or bytes a call, `wanted` of `against` (a rival's name, or "" for units).
+
+    `function` is of tilewright; `rivals` maps names to functions of torch, made by a function of the module.
+    """
+
+    name: str
+    unit: str  # TFLOP/s, GB/s or us (of the host, a call)
+    amount: float
+    shapes: tuple[tuple[int, ...], ...]
+    function: Callable[..., Any]
+    rivals: Callable[[Any], dict[str, Callable[..., Any]]]
+    wanted: float
+    against: str = ""
+    dtype: str = "bfloat16"
+    gradient: bool = False  # the time of the backward pass alone
+
+    def value(self, seconds: float) -> float:
+        return seconds * 1e6 if self.unit == "us" else self.amount / seconds * UNITS[self.unit]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was measured of a case: its unit's values by name, tilewright's own first."""
+
+    case: Case
+    values: dict[str, float]
+
+    @property
+    def aim(self) -> float:
+        return self.case.wanted * (self.values[self.case.against] if self.case.against else 1.0)
+
+    @property
+    def met(self) -> bool:
+        ours = self.values["tilewright"]
+        return ours <= self.aim if self.case.unit == "us" else ours >= self.aim
+
+    def cells(self) -> list[str]:
+        of = f"{self.case.wanted:g} of {self.case.against}" if self.case.against else f"{self.case.wanted:g}"
+        others = ", ".join(f"{name} {value:.4g}" for name, value in self.values.items() if name != "tilewright")
+        sign = "<=" if self.case.unit == "us" else ">="
+        return [self.case.name, f"{self.values['tilewright']:.4g} {self.case.unit}", others, f"{sign} {of}",
+                "yes" if self.met else "no"]  # fmt: skip
+
+
+def _copy(torch: Any, *inputs: int) -> dict[str, Callable[..., Any]]:
+    """The copy that bandwidth is measured against: of one array, which is read and written."""
+    return {"copy": lambda x, *rest: x.clone()}
+
+
+def _attention(torch: Any) -> dict[str, Callable[..., Any]]:
+    scaled = torch.nn.functional.scaled_dot_product_attention
+    return {"torch": lambda q, k, v: scaled(*(x.transpose(1, 2) for x in (q, k, v))).transpose(1, 2)}
+
+
+def _rows(name: str, function: Callable[..., Any], rival: Callable[[Any], Callable[..., Any]], m: int, n: int,
+          vectors: int = 0, written: bool = True) -> Case:  # fmt: skip
+    def rivals(torch: Any) -> dict[str, Callable[..., Any]]:
+        return {**_copy(torch), "torch": rival(torch), "torch.compile": torch.compile(rival(torch))}
+
+    amount = 2 * m * n * (2 if written else 1)
+    return Case(f"{name} {m} x {n}", "GB/s", amount, ((m, n), *[(n,)] * vectors), function, rivals, 0.85, "copy")
+
+
+def _cross_entropy(logits: Any) -> Any:
+    return fused.cross_entropy(logits, tnp.zeros(logits.shape[:1], "int32"))
+
+
+def _adamw(*arrays: Any) -> Any:
+    """A step over a tree; parameters, gradients and both moments, in this order."""
+    n = len(arrays) // 4
+    p, g, m, v = (list(arrays[i * n : (i + 1) * n]) for i in range(4))
+    new, state = fused.adamw(p, g, {"count": tnp.zeros((), "int32"), "m": m, "v": v}, learning_rate=1e-3)
+    return *new, *state["m"], *state["v"]
+
+
+def cases(scale: int = 1) -> list[Case]:
+    """The cases; sizes are divided by `scale`.
+
+    >>> [case.unit for case in cases(64)][:2]
+    ['TFLOP/s', 'TFLOP/s']
+    """
+    n = width = 8192 // scale
+    tokens, heads, h, m = 16384 // scale, max(16 // scale, 1), 128 // min(scale, 8), 16384 // scale
+    qkv = ((1, tokens, heads, h),) * 3
+    products = 4 * heads * tokens * tokens * h
+    size, shape, attention = 2**28 // scale**2, f"{tokens} x {heads} x {h}", fused.dot_product_attention
+    leaves = [(size // 2,), (size // 4,), (size // 4,)]
+
+    def functional(torch: Any) -> Any:
+        return torch.nn.functional
+
+    return [
+        Case(f"matmul {n}^3", "TFLOP/s", 2 * n**3, ((n, n), (n, n)), lambda x, y: x @ y,
+             lambda torch: {"cuBLAS": torch.matmul}, 0.85, "cuBLAS"),
+        Case(f"attention {shape}", "TFLOP/s", products, qkv, attention, _attention, 415),
+        Case(f"attention backwards {shape}", "TFLOP/s", 2.5 * products, qkv, attention, _attention, 330, gradient=True),
+        _rows("softmax", fused.softmax, lambda torch: lambda x: functional(torch).softmax(x, -1), m, width),
+        _rows("RMS norm", fused.rms_norm,
+              lambda torch: lambda x, s: functional(torch).rms_norm(x, s.shape, s), m, width, 1),
+        _rows("layer norm", fused.layer_norm,
+              lambda torch: lambda x, s, b: functional(torch).layer_norm(x, s.shape, s, b), m, width, 2),
+        _rows("cross entropy", _cross_entropy, lambda torch: lambda x: functional(torch).cross_entropy(
+            x, torch.zeros(len(x), dtype=torch.int64, device=x.device), reduction="none"), m, width, written=False),
+        Case(f"AdamW {size} float32", "GB/s", 7 * 4 * size, (*leaves * 4,), _adamw, _copy, 0.85, "copy", "float32"),
+        Case("a launch", "us", 1, ((1024,),), lambda x: x + 1, lambda torch: {"torch": lambda x: x + 1}, 6),
+    ]  # fmt: skip
+
+
+class Torch:
+    """Torch's arrays and clock on the first GPU.
+
+    Raises:
+      VersionError: torch is not installed. DriverError: there is no GPU.
+    """
+
+    def __init__(self) -> None:
+        driver().capability(0)
+        if importlib.util.find_spec("torch") is None:
+            raise VersionError("the benchmarks on a GPU measure against torch, which is not installed",
+                               "pip install torch")  # fmt: skip
+        self.torch: Any = importlib.import_module("torch")
+        if not self.torch.cuda.is_available():
+            raise DriverError("there is no GPU here that torch can use", "run it on a machine with a GPU")
+        self.call = interop.call
+
+    @property
+    def name(self) -> str:
+        return self.torch.cuda.get_device_name(0)
+
+    def random(self, shape: tuple[int, ...], dtype: str, gradient: bool) -> Any:
+        return self.torch.randn(shape, dtype=getattr(self.torch, dtype), device="cuda", requires_grad=gradient)
+
+    def backward(self, function: Callable[..., Any], operands: Sequence[Any]) -> Callable[[], Any]:
+        """The backward pass of one call, which is made here."""
+        out = function(*operands)
+        ct = self.torch.randn_like(out)
+        return lambda: self.torch.autograd.grad(out, operands, ct, retain_graph=True)
+
+    def device_seconds(self, calls: Sequence[Callable[[], Any]]) -> list[float]:
+        """The time of each call on the device."""
+        event = self.torch.cuda.Event
+        pairs = [(event(enable_timing=True), event(enable_timing=True)) for _ in calls]
+        for call, (start, end) in zip(calls, pairs, strict=True):
+            start.record()
+            call()
+            end.record()
+        self.torch.cuda.synchronize()
+        return [start.elapsed_time(end) * 1e-3 for start, end in pairs]
+
+    def wait(self) -> None:
+        self.torch.cuda.synchronize()
+
+
+def turns(device: Any, case: Case, function: Callable[..., Any], count: int) -> list[Callable[[], Any]]:
+    """Calls, each on the next set of operands."""
+    size = sum(math.prod(s) for s in case.shapes) * (4 if case.dtype == "float32" else 2)
+    sets = [[device.random(s, case.dtype, case.gradient) for s in case.shapes]
+            for _ in range(min(max(COLD_BYTES // size, 2), count))]  # fmt: skip
+    made: list[Callable[[], Any]] = []
+    for operands in sets:
+        made.append(device.backward(function, operands) if case.gradient else lambda given=operands: function(*given))
+    return [made[i % len(made)] for i in range(count)]
+
+
+def measured(device: Any, case: Case, function: Callable[..., Any], warm: int = WARM, count: int = CALLS) -> float:
+    """The unit's value of a function: of the median call on the device, or of the host's time for a call."""
+    calls = turns(device, case, function, count)
+    for call in calls[:warm]:
+        call()
+    device.wait()
+    if case.unit != "us":
+        return case.value(statistics.median(device.device_seconds(calls)))
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        for call in calls:
+            call()
+        times.append((time.perf_counter() - start) / len(calls))
+        device.wait()
+    return case.value(statistics.median(times))
+
+
+def row(device: Any, case: Case, **counts: int) -> Row:
+    """A case measured for tilewright and its rivals."""
+    values = {"tilewright": measured(device, case, device.call(case.function), **counts)}
+    for name, rival in case.rivals(device.torch).items():
+        one = Case("copy", "GB/s", 2 * 2 * math.prod(case.shapes[0]) * (2 if case.dtype == "float32" else 1),
+                   case.shapes[:1], case.function, case.rivals, 0, dtype=case.dtype)  # fmt: skip
+        values[name] = measured(device, one if name == "copy" else case, rival, **counts)
+    return Row(case, values)
+
+
+HEADINGS = ("case", "tilewright", "others", "wanted", "met")
+
+
+def report(name: str, rows: Sequence[Row], date: datetime.date) -> str:
+    """The page of results."""
+    lines = [f"# {name}, {date.isoformat()}", "", "Made by `make bench-gpu`; medians, on operands that are not in the "
+             "cache.", "", f"| {' | '.join(HEADINGS)} |", f"|{' --- |' * len(HEADINGS)}"]  # fmt: skip
+    return "\n".join([*lines, *(f"| {' | '.join(r.cells())} |" for r in rows)]) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="cases whose name has this in it")
+    given = parser.parse_args(arguments)
+    try:
+        device = Torch()
+    except (DriverError, VersionError) as error:
+        raise SystemExit(f"{type(error).__name__}: {error}") from None
+    rows = []
+    for case in cases():
+        if given.only in case.name:
+            rows.append(row(device, case))
+            print(" | ".join(rows[-1].cells()), flush=True)
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"gpu_{device.name.lower().replace(' ', '_')}.md"
+    if not given.only:
+        path.write_text(report(device.name, rows, datetime.date.today()))
+
+
+if __name__ == "__main__":
+    main()
