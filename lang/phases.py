@@ -119,6 +119,28 @@ def _resets(kernel: Kernel, eqn: Eqn, ref: Var) -> np.ndarray | None:
     return found
 
 
+def written_cells(kernel: Kernel, ref: Var) -> np.ndarray | None:
+    """The cells in which the body may write to a Ref (broadcasts to the grid); None if they are not known."""
+    found = np.zeros((1,) * len(kernel.grid), bool)
+    for eqn in kernel.body.eqns:
+        if not _writes(eqn, ref):
+            continue
+        table = when_table(kernel, eqn)
+        if table is None:
+            return None
+        for taken, cells in ((0, ~table), (1, table)):
+            if any(_writes(e, ref) for e in _branch_of(eqn, taken).eqns):
+                found = found | cells
+    return found
+
+
+def _writes(eqn: Eqn, ref: Var) -> bool:
+    return any(
+        e.kind in ("write", "accumulate") and isinstance(e.operand, int) and eqn.inputs[e.operand] is ref
+        for e in eqn.effects
+    )
+
+
 def carry_of(kernel: Kernel, ref: Var) -> Axes:
     """The axes along which what a Ref holds outlives a cell: the fewest trailing ones, given where it is reset."""
     axes = long_axes(kernel)

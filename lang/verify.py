@@ -292,6 +292,19 @@ def _check_carries(kernel: Kernel) -> None:
                     kernel.source)  # fmt: skip
 
 
+def _written_blocks(kernel: Kernel, block: Block, fact: Fact, ref: Any) -> np.ndarray:
+    """The numbers of the blocks of an output that some cell may write to."""
+    from .phases import written_cells
+
+    assert fact.table is not None
+    numbers = linear_index(block, fact.table)
+    cells = written_cells(kernel, ref)
+    if cells is None:
+        return numbers
+    others = tuple(axis for axis in range(len(kernel.grid)) if axis not in fact.axes)
+    return numbers[np.broadcast_to(cells.any(axis=others), numbers.shape)]
+
+
 def _coverage(kernel: Kernel, number: int, block: Block) -> Finding:
     if 0 in block.array.shape:
         return Finding("wholly written", block.name, "proved")
@@ -309,7 +322,7 @@ def _coverage(kernel: Kernel, number: int, block: Block) -> Finding:
     if any(axis in kernel.computed for axis in fact.axes):
         return Finding("wholly written", block.name, "unknown", "the size of a grid axis is traced")
     wanted = int(np.prod([-(-n // s) for n, s in zip(block.array.shape, block.sizes, strict=True)], dtype=np.int64))
-    seen = np.unique(linear_index(block, fact.table)).size
+    seen = np.unique(_written_blocks(kernel, block, fact, kernel.body.inputs[inputs + number])).size
     if seen < wanted:
         raise UncoveredOutputError(
             f"kernel {kernel.name}: the cells of the grid {kernel.grid_text} write {seen} of the {wanted} blocks of "

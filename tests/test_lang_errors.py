@@ -331,3 +331,12 @@ def test_semaphores_are_no_arrays(use):
 
     refused(KernelBodyError, "kernel body", "semaphore", "semaphore_read", body=body,
             scratch_shapes=[tl.SemaphoreType.REGULAR])  # fmt: skip
+
+
+def test_blocks_that_no_cell_writes():
+    def body(x_ref, o_ref):
+        @tl.when(tl.program_id(0) == 1)
+        def _():
+            o_ref[...] = x_ref[...]
+
+    refused(UncoveredOutputError, "kernel body", "1 of the 2 blocks", "o_ref", body=body)
