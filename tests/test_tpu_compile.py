@@ -236,11 +236,12 @@ def test_a_topology_that_there_is_not(target):
 
 @pytest.mark.targets
 @pytest.mark.parametrize(
-    "case, target", [pytest.param(c, t, id=f"{c.name}-{t}") for c in tpu_cycles.CASES for t in c.wanted]
+    "case, target", [pytest.param(c, t, id=f"{c.name}-{t}") for c in tpu_cycles.CASES for t in tpu_cycles.TPUS]
 )
 def test_estimated_cycles_are_near_the_bound(case, target):
     found = tpu_cycles.measured(case, target)
-    assert found.ratio <= case.limit, f"{found.cycles:,} cycles, bound {found.bound:,.0f} ({found.by})"
+    limit = case.held.get(target, case.limit)
+    assert found.ratio <= limit, f"{found.cycles:,} cycles, bound {found.bound:,.0f} ({found.by})"
 
 
 def test_an_explanation_has_what_the_compiler_says():
