@@ -103,7 +103,7 @@ def plan(program: Program, target: str | Target, tiles: Any = None, explained: b
     machine = machine_of(target)
     if callable(tiles):
         return _Fuser(machine, tiles, explained).run(program)
-    body, values = hoist(program)
+    body, values = hoist(eliminate_dead(inline_calls(program))[0])
     asked = frozenset((name, tuple(t)) for name, t in tiles.items()) if tiles else None
     key = (program.name, program_key(body), tuple(_lines(body)), machine, asked, explained)
     with _lock:
@@ -136,13 +136,18 @@ _plans: OrderedDict[Any, tuple[Fusion, Program]] = OrderedDict()  # with the Pro
 _lock = threading.Lock()
 
 
-def _lines(program: Program) -> Iterator[Any]:
-    """Where the equations of a Program and of those within it come from; their code lives as long as the Program."""
+def _lines(program: Program, known: dict[Any, Any] | None = None) -> Iterator[Any]:
+    """The lines that equations of a Program and of those within it come from; their code lives as long as it does."""
+    known = {None: None} if known is None else known
     for eqn in program.eqns:
         source = eqn.source
-        yield None if source is None else (id(source.code), source.lasti, source.scope)
+        at = None if source is None else (id(source.code), source.lasti, source.scope)
+        if at not in known:
+            assert source is not None
+            known[at] = (id(source.code), source.line, source.scope)
+        yield known[at]
         for _, inner in subprograms(eqn):
-            yield from _lines(inner)
+            yield from _lines(inner, known)
 
 
 def forget() -> None:
