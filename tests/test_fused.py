@@ -189,3 +189,49 @@ def test_attention_in_the_blocks_of_a_target(case, target):
         found = tw.jit(ours)(*args)
     for a, b in zip(tw.tree.leaves(found), tw.tree.leaves(tw.jit(theirs)(*args)), strict=True):
         close(a, b)
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "rest"),
+    [
+        ("swiglu", (floats(130, 100), floats(100, 140), floats(100, 140), floats(140, 8)), ()),
+        ("geglu", (floats(3, 70), floats(70, 20), floats(70, 20), floats(20, 8)), ()),
+        ("cross_entropy", (floats(3, 20000),), (LABELS[:3],)),
+        ("linear_cross_entropy", (floats(7, 5), floats(5, 11)), (LABELS,)),
+        ("softmax", (floats(2, 20000),), ()),
+        ("layer_norm", (floats(2, 20000), floats(20000), floats(20000)), ()),
+        ("group_norm", (floats(1, 5000, 8), floats(8), floats(8)), ()),
+    ],
+)
+def test_in_the_blocks_of_a_gpu(name, args, rest):
+    """Depths in steps, rows by blocks of columns, chunks of rows, and rows that no program holds."""
+    operation, options = OPERATIONS[name], {"groups": 2} if name == "group_norm" else {}
+    args, rest = arrays((args, rest))
+    numbers = tuple(range(len(args)))
+    blocks = {"rows": 3} if name == "linear_cross_entropy" else {}
+    ours = tw.value_and_grad(scalar(operation.function, rest, options | blocks), numbers)
+    theirs = tw.value_and_grad(scalar(operation.reference, rest, options), numbers)
+    with tw.config(kernel_target="cuda:sm_90"):
+        found = tw.jit(ours)(*args)
+    for a, b in zip(tw.tree.leaves(found), tw.tree.leaves(tw.jit(theirs)(*args)), strict=True):
+        close(a, b, 1e-4)
+
+
+@pytest.mark.parametrize("name", ["swiglu", "geglu"])
+def test_forward_mode_of_gated_products(name):
+    args = arrays(MLP)
+    operation = OPERATIONS[name]
+    tangents = tuple(jnp.cos(a) for a in args)
+    for a, b in zip(
+        *(tw.jvp(f, tuple(args), tangents) for f in (operation.function, operation.reference)), strict=True
+    ):
+        close(a, b)
+
+
+def test_operations_take_the_tiles_of_the_target_in_force():
+    x = tw.ShapeDtypeStruct((4096, 1024), "float32")
+    grids = [str(tw.compile(nn.fused.softmax, x, target=target, stop="program")).count("grid=(1,)")
+             for target in (None, "cuda:sm_90", "tpu:v5e")]  # fmt: skip
+    assert grids[0] and not any(grids[1:])
+    with tw.config(kernel_target="nowhere"), pytest.raises(ArgumentError, match="nowhere"):
+        nn.fused.softmax(jnp.ones((2, 3)))

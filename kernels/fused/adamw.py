@@ -23,7 +23,6 @@ from ...lang.target import current_target
 from ..cost import Cost
 from .operation import FLOAT32, Operation, like, nbytes, work_dtype
 
-
 GPU_TILE = 1024  # elements of a program on a GPU
 
 

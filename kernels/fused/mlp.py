@@ -24,7 +24,6 @@ from ...lang.target import Target, current_target
 from ..cost import Cost
 from .operation import Operation, as_rows, dtype_of, gpu_family, like, nbytes, row_tile, work_dtype
 
-
 # Rows, columns, depth, warps and stages of a cell with two products of 2-byte elements.
 GPU_BLOCKS = {
     "cuda:sm_80": (128, 64, 64, 8, 3),
@@ -76,7 +75,7 @@ def _gated(finish: Callable[..., Sequence[Any]], name: str, results: int, target
     (m, d), n = shape_of(x), shape_of(gate)[1]
     work = work_dtype(x, gate)
     rows, columns, depth, params = _tiles(m, n, d, results, dtype_of(x).itemsize, work, current_target(target))
-    fill = {"fill": 0} if d % depth else {}
+    fill = 0 if d % depth else None
 
     def body(x: Any, gate: Any, up: Any, *rest: Any) -> None:
         others, outs, sums = rest[: len(more)], rest[len(more) : len(more) + results], rest[len(more) + results :]
@@ -102,11 +101,11 @@ def _gated(finish: Callable[..., Sequence[Any]], name: str, results: int, target
         def _() -> None:
             store(*(total[...] for total in sums))
 
-    weights = BlockSpec((depth, columns), lambda i, j, k: (k, j), **fill)
+    weights = BlockSpec((depth, columns), lambda i, j, k: (k, j), fill=fill)
     block = BlockSpec((rows, columns), lambda i, j, k: (i, j))
     return kernel_call(
         body, [like(x, (m, n))] * results, grid=(cdiv(m, rows), cdiv(n, columns), cdiv(d, depth)),
-        in_specs=[BlockSpec((rows, depth), lambda i, j, k: (i, k), **fill), weights, weights, *[block] * len(more)],
+        in_specs=[BlockSpec((rows, depth), lambda i, j, k: (i, k), fill=fill), weights, weights, *[block] * len(more)],
         out_specs=[block] * results, scratch_shapes=[VMEM((rows, columns), work)] * 2 if depth < d else [], name=name,
         compiler_params=params,
     )(x, gate, up, *more)  # fmt: skip
