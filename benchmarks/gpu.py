@@ -120,7 +120,7 @@ def cases(scale: int = 1) -> list[Case]:
     qkv = ((1, tokens, heads, h),) * 3
     products = 4 * heads * tokens * tokens * h
     size, shape, attention = 2**28 // scale**2, f"{tokens} x {heads} x {h}", fused.dot_product_attention
-    leaves = [(size // 2,), (size // 4,), (size // 4,)]
+    leaves = [(size // 2,), (size // 4 + 1,), (size // 4 - 1,)]
 
     def functional(torch: Any) -> Any:
         return torch.nn.functional
