@@ -153,3 +153,17 @@ default_device = setting("default_device", "Within a `with` block, the device th
 default_matmul_precision = setting("default_matmul_precision", "Within a `with` block, the precision of contractions.")
 numpy_dtype_promotion = setting("numpy_dtype_promotion", "Within a `with` block, 'standard' or 'strict' promotion.")
 numpy_rank_promotion = setting("numpy_rank_promotion", "Within a `with` block, 'allow', 'warn' on or 'raise' at it.")
+
+
+_target_here: Callable[[], Any] | None = None
+
+
+def set_target_here(find: Callable[[], Any]) -> None:
+    """Hand in what gives the target (of `lang`) that the default device is."""
+    global _target_here
+    _target_here = find
+
+
+def target_here() -> Any:
+    """The target that the default device is; None where nothing was handed in."""
+    return None if _target_here is None else _target_here()

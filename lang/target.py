@@ -18,11 +18,11 @@ TensorCores of a chip.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.config import current
+from ..core.config import current, target_here
 from ..core.errors import ArgumentError
 from ..core.ir import Program
 from ..core.types import ArrayType
@@ -207,13 +207,6 @@ def target_of(target: str | Target) -> Target:
     return found
 
 
-_here: Callable[[], Target] | None = None
-
-
-def set_target_here(find: Callable[[], Target]) -> None:
-    """Hand in what gives the target that the default device is."""
-    global _here
-    _here = find
 
 
 def current_target(target: str | Target | None = None) -> Target:
@@ -229,7 +222,7 @@ def current_target(target: str | Target | None = None) -> Target:
     name = current().kernel_target if target is None else target
     if name is not None:
         return target_of(name)
-    return CPU if _here is None else _here()
+    return target_here() or CPU
 
 
 @dataclass(frozen=True)

@@ -52,4 +52,4 @@ def test_doctor_says_why_there_is_no_device(monkeypatch):
     finally:
         client.present.cache_clear()
     assert row == "no: another plugin (pip install 'tilewright[cuda]')"
-    assert cli.can_run(cli.Backend("tpu:v5e", "mosaic_tpu", "tpu")) == "no: there is no tpu device"
+    assert cli.can_run(cli.Backend("tpu:v5e", "mosaic_tpu", "tpu")) == "no: there is no TPU here"

@@ -156,3 +156,11 @@ def test_another_jaxlib_is_refused_with_the_pip_line(tmp_path):
     assert done.returncode != 0
     assert "VersionError" in done.stderr and "0.4.1" in done.stderr
     assert "pip install 'jaxlib==" in done.stderr
+
+
+def test_the_import_leaves_the_kernel_language_for_when_it_is_used():
+    done = run(
+        "import sys, tilewright, tilewright.numpy\n"
+        "print([m for m in sys.modules if m.startswith(('tilewright.lang', 'tilewright.kernels', 'tilewright.nn'))])"
+    )
+    assert done.stdout.strip() == "[]", done.stderr

@@ -8,15 +8,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ..core.ir import Program
-from ..lang.kernel import Kernel
-from ..lang.target import CustomCall
 from .client import Device, default_device
 from .module import Module, lower
 
 EMITTED = {"cpu": "cpu", "gpu": "cuda", "tpu": "tpu"}  # platforms of devices, as the emitter calls them
-Emit = Callable[[Kernel], CustomCall | None]  # None: XLA computes the kernel
+# From a `lang.kernel.Kernel` to its `lang.target.CustomCall`, or None: XLA computes the kernel.
+Emit = Callable[[Any], Any]
 Prepare = Callable[[Device, Program], tuple[Program, Emit | None]]  # what runs on a device in a Program's stead
 _kernels: dict[str, Callable[[Device], Emit]] = {}
 

@@ -8,12 +8,10 @@ from contextvars import ContextVar
 from typing import Any
 
 from .core import convert, jit, trace
-from .core.config import config, current
+from .core.config import config, current, set_target_here
 from .core.errors import ArgumentError
 from .core.ir import Program
 from .core.rewrite import eliminate_dead
-from .kernels.fuse import fuse
-from .lang.target import current_target, set_target_here, target_of
 from .xla_backend import array, dispatch, operators, placed
 from .xla_backend.backend import XlaBackend
 from .xla_backend.module import Module
@@ -34,11 +32,16 @@ class TilingBackend(XlaBackend):
 
         def prepare(device: Any, program: Program) -> tuple[Program, Any]:
             if device.platform == "cpu":
-                return (fuse(program, "cpu", asked) if tiled else program), None
+                return (_fuse()(program, "cpu", asked) if tiled else program), None
             targets = importlib.import_module(".targets", __package__)
             return targets.with_kernels(program, targets.machine_of(device), asked)[:2]
 
         return placed.lower_for(None, program, name, donated, keep_unused, prepare)
+
+
+def _fuse() -> Any:
+    """The fusion pass; imported when first used, since the templates are a good part of the start-up time."""
+    return importlib.import_module(".kernels.fuse", __package__).fuse
 
 
 def install() -> None:
@@ -80,12 +83,12 @@ def compile(
     here = target in (None, "cpu")
     tiles = tiles if tiles or not (here and current().cpu_tiles) else True
     asked = None if tiles is True else tiles or None
-    machine = target or current_target()
-    whole = target_of(machine).whole_arrays and not tiles
-    if stop == "transformed" or (stop == "kernels" and whole):
-        return eliminate_dead(traced.jaxpr)[0]
-    if stop == "kernels":
-        return fuse(traced.jaxpr, machine, asked)
+    if stop in ("transformed", "kernels"):
+        from .lang.target import current_target
+
+        machine = current_target(target)
+        whole = stop == "transformed" or (machine.whole_arrays and not tiles)
+        return eliminate_dead(traced.jaxpr)[0] if whole else _fuse()(traced.jaxpr, machine, asked)
     if not here:
         from . import targets
 
