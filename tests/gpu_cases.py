@@ -85,7 +85,8 @@ FUSED_MORE = {
     "attention-odd": ("dot_product_attention", _types((1, 1000, 4, 128), *[(1, 777, 4, 128)] * 2), [], {}),
     "attention-bias": ("dot_product_attention", _types(*[(1, 1024, 4, 64)] * 3, (1, 4, 1024, 1024)), [], {}),
     "softmax-float32": ("softmax", _types((4096, 16384), dtype="float32"), [], {}),
-    "swiglu-float32": ("swiglu", _types((512, 1024), (1024, 4096), (1024, 4096), (4096, 1024), dtype="float32"), [], {}),
+    "swiglu-float32": (
+        "swiglu", _types((512, 1024), (1024, 4096), (1024, 4096), (4096, 1024), dtype="float32"), [], {}),
     "swiglu-odd": ("swiglu", _types((1000, 1000), (1000, 2730), (1000, 2730), (2730, 1000)), [], {}),
 }  # fmt: skip
 
