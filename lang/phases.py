@@ -14,6 +14,7 @@ Each is a Program with the inputs of the body (ids and Refs).
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,7 +23,7 @@ import numpy as np
 
 from ..core.ir import Atom, Effect, Eqn, Program, Var, subprograms
 from ..core.primitives.compare import eq_p
-from ..core.primitives.ref import addupdate_p, swap_p
+from ..core.primitives.ref import Span, addupdate_p, swap_p
 from ..core.trace import eval_program, trace_program
 from ..core.types import RefType
 from .affine import MAX_CELLS, dependencies, predicate, slice_of
@@ -132,6 +133,43 @@ def written_cells(kernel: Kernel, ref: Var) -> np.ndarray | None:
             if any(_writes(e, ref) for e in _branch_of(eqn, taken).eqns):
                 found = found | cells
     return found
+
+
+def filled_cells(kernel: Kernel, ref: Var) -> np.ndarray:
+    """The cells whose stores are known to reach every element of a Ref (broadcasts to the grid)."""
+    found = np.full((1,) * len(kernel.grid), _reaches_all(kernel.body.eqns, ref))
+    for eqn in kernel.body.eqns:
+        table = when_table(kernel, eqn) if ref in eqn.inputs else None
+        if table is not None:
+            for taken, cells in ((0, ~table), (1, table)):
+                if _reaches_all(_branch_of(eqn, taken).eqns, ref):
+                    found = found | cells
+    return found
+
+
+def _reaches_all(eqns: Sequence[Eqn], ref: Var) -> bool:
+    """Whether unmasked stores at known places reach every element of a Ref."""
+    shape = ref.type.shape  # type: ignore[union-attr]
+    stores = [e.params["index"] for e in eqns
+              if e.primitive in (swap_p, addupdate_p) and e.inputs[0] is ref and not e.params["masked"]]  # fmt: skip
+    if any(index.is_whole(shape) for index in stores):
+        return True
+    if not stores or math.prod(shape) > MAX_CELLS:
+        return False
+    found = np.zeros(shape, bool)
+    for index in stores:
+        entries = [_entry(e) for e in index]
+        if None not in entries:
+            found[tuple(entries)] = True  # type: ignore[arg-type]
+    return bool(found.all())
+
+
+def _entry(entry: Any) -> Any:
+    """An entry of a static index as NumPy's; None for one that is computed."""
+    start = getattr(entry, "start", None)
+    if start is None:
+        return None
+    return slice(start, start + entry.size * entry.stride, entry.stride) if isinstance(entry, Span) else start
 
 
 def _writes(eqn: Eqn, ref: Var) -> bool:

@@ -292,13 +292,10 @@ def _check_carries(kernel: Kernel) -> None:
                     kernel.source)  # fmt: skip
 
 
-def _written_blocks(kernel: Kernel, block: Block, fact: Fact, ref: Any) -> np.ndarray:
-    """The numbers of the blocks of an output that some cell may write to."""
-    from .phases import written_cells
-
+def _blocks_of(kernel: Kernel, block: Block, fact: Fact, cells: np.ndarray | None) -> np.ndarray:
+    """The numbers of the blocks of an output that some cells (None: all) see."""
     assert fact.table is not None
     numbers = linear_index(block, fact.table)
-    cells = written_cells(kernel, ref)
     if cells is None:
         return numbers
     others = tuple(axis for axis in range(len(kernel.grid)) if axis not in fact.axes)
@@ -321,11 +318,16 @@ def _coverage(kernel: Kernel, number: int, block: Block) -> Finding:
         return Finding("wholly written", block.name, "unknown", "the index map is not known")
     if any(axis in kernel.computed for axis in fact.axes):
         return Finding("wholly written", block.name, "unknown", "the size of a grid axis is traced")
+    from .phases import filled_cells, written_cells
+
+    ref = kernel.body.inputs[inputs + number]
     wanted = int(np.prod([-(-n // s) for n, s in zip(block.array.shape, block.sizes, strict=True)], dtype=np.int64))
-    seen = np.unique(_written_blocks(kernel, block, fact, kernel.body.inputs[inputs + number])).size
+    seen = np.unique(_blocks_of(kernel, block, fact, written_cells(kernel, ref))).size
     if seen < wanted:
         raise UncoveredOutputError(
             f"kernel {kernel.name}: the cells of the grid {kernel.grid_text} write {seen} of the {wanted} blocks of "
             f"output {block.name} of {block.array.show()} (blocks of {block.sizes})",
             "enlarge the grid, or alias the output to an operand that holds the rest", kernel.source)  # fmt: skip
+    if np.unique(_blocks_of(kernel, block, fact, filled_cells(kernel, ref))).size < wanted:
+        return Finding("wholly written", block.name, "unknown", "no cell is known to store to the whole of some block")
     return Finding("wholly written", block.name, "proved")
