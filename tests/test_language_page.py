@@ -43,6 +43,7 @@ def semaphore(x: Any, i: Any, o: Any) -> None:
         tl.semaphore_signal(sem, 3)
         tl.semaphore_wait(sem, 1)
         set_(o, tnp.full((8,), tl.semaphore_read(sem)))
+        tl.semaphore_wait(sem, 2)
 
     tl.run_scoped(inner, tl.SemaphoreType.REGULAR)
 
