@@ -221,7 +221,8 @@ def write(suite: str, results: Sequence[Result], rounds: int) -> None:
     table = [HEADINGS, ["---"] * len(HEADINGS), *[r["row"] for r in rows]]
     text = "\n".join("| " + " | ".join(row) + " |" for row in table)
     about = ", ".join(f"{k} {v}" for k, v in where.items())
-    (RESULTS / f"{suite}.md").write_text(f"# {suite}\n\n`make bench`; {about}; medians of {rounds} rounds.\n\n{text}\n")
+    head = f"# {suite}\n\n`python -m benchmarks.harness {suite}`; {about}; medians of {rounds} rounds."
+    (RESULTS / f"{suite}.md").write_text(f"{head}\n\n{text}\n")
 
 
 def show(results: Sequence[Result], console: Any) -> None:

@@ -37,8 +37,8 @@ def is_internal(code: CodeType) -> bool:
             or f"{os.sep}functools.py" in name
             or f"{os.sep}contextlib.py" in name
             or any(library in name for library in _BETWEEN)
-            or code.co_qualname.startswith("__create_fn__.")
-        )  # of dataclasses
+            or code.co_qualname.startswith("__create_fn__.")  # of dataclasses
+        )
         _ours_cache[code] = known
     return known
 

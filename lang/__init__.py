@@ -84,15 +84,14 @@ from .scoped import run_scoped
 from .visualize import visualize
 
 __all__ = [
-    "ANY", "Block", "BlockSpec", "Blocked", "Buffered", "CostEstimate", "Element", "GridSpec", "HBM",
-    "InterpretParams", "Kernel", "MemorySpace", "PrefetchScalarGridSpec", "SEMAPHORE", "SMEM", "SemaphoreType",
-    "Slice", "Squeezed", "VMEM", "addupdate", "align_to", "async_copy", "atomic_add", "atomic_and", "atomic_cas",
-    "atomic_max", "atomic_min", "atomic_or", "atomic_xchg", "atomic_xor", "cdiv", "counter_bernoulli", "counter_bits",
-    "counter_normal", "counter_uniform", "cpu", "debug_check", "debug_print", "ds", "dslice", "dynamic",
-    "emit_pipeline", "estimate_cost", "interpret", "kernel", "kernel_call", "kernel_call_p", "load", "loop",
-    "make_async_copy",
-    "multiple_of", "next_power_of_2", "no_block_spec", "num_programs", "pallas_call", "prng_random_bits", "prng_seed",
-    "program_id", "run_scoped", "semaphore_read", "semaphore_signal", "semaphore_wait", "squeezed",
-    "stateful_bernoulli", "stateful_bits", "stateful_normal", "stateful_uniform", "store", "swap", "sync_copy", "tpu",
-    "triton", "visualize", "when",
+    "ANY", "Block", "BlockSpec", "Blocked", "Buffered", "CostEstimate", "Element", "GridSpec", "HBM", "InterpretParams",
+    "Kernel", "MemorySpace", "PrefetchScalarGridSpec", "SEMAPHORE", "SMEM", "SemaphoreType", "Slice", "Squeezed",
+    "VMEM", "addupdate", "align_to", "async_copy", "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min",
+    "atomic_or", "atomic_xchg", "atomic_xor", "cdiv", "counter_bernoulli", "counter_bits", "counter_normal",
+    "counter_uniform", "cpu", "debug_check", "debug_print", "ds", "dslice", "dynamic", "emit_pipeline", "estimate_cost",
+    "interpret", "kernel", "kernel_call", "kernel_call_p", "load", "loop", "make_async_copy", "multiple_of",
+    "next_power_of_2", "no_block_spec", "num_programs", "pallas_call", "prng_random_bits", "prng_seed", "program_id",
+    "run_scoped", "semaphore_read", "semaphore_signal", "semaphore_wait", "squeezed", "stateful_bernoulli",
+    "stateful_bits", "stateful_normal", "stateful_uniform", "store", "swap", "sync_copy", "tpu", "triton", "visualize",
+    "when",
 ]  # fmt: skip

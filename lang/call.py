@@ -250,18 +250,8 @@ class _Request:
         else:
             index_map = self._trace_map(spec.index_map, prefetch, where, shape)
         fill = spec.fill if spec.fill is None else np.asarray(spec.fill).astype(array.dtype)[()]
-        return Block(
-            name,
-            array.strong(),
-            tuple(map(int, sizes)),
-            squeezed,
-            element,
-            index_map,
-            space,
-            fill,
-            padding,
-            spec.buffers,
-        )
+        return Block(name, array.strong(), tuple(map(int, sizes)), squeezed, element, index_map, space, fill, padding,
+                     spec.buffers)  # fmt: skip
 
     def _trace_map(
         self, index_map: Callable[..., Any], prefetch: Sequence[ArrayType], where: str, shape: Any

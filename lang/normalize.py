@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.ir import Atom, Eqn, Program, Var
@@ -21,7 +21,7 @@ def touches_refs(eqn: Eqn) -> bool:
 
 def normalize(program: Program) -> Program:
     """Inline calls that take Refs, make accumulations explicit, drop what nothing uses, in loops too."""
-    program = _inline_calls(program)
+    program = inline_calls(program, lambda e: e.primitive.name in _CALLS and touches_refs(e))
     eqns = [_inner(e) for e in program.eqns]
     program = program.replace(eqns=accumulations(eqns, program.outputs))
     return eliminate_dead(program)[0]
@@ -43,23 +43,23 @@ def _inner(eqn: Eqn) -> Eqn:
     return eqn.replace(params=params, effects=effects)
 
 
-def _inline_calls(program: Program) -> Program:
-    if not any(e.primitive.name in _CALLS and touches_refs(e) for e in program.eqns):
+def inline_calls(program: Program, wanted: Callable[[Eqn], bool]) -> Program:
+    """The Program with the calls in it that are wanted replaced by their equations, variables renamed."""
+    if not any(map(wanted, program.eqns)):
         return program
     eqns: list[Eqn] = []
     constants, values = list(program.constants), list(program.values)
     env: dict[Var, Atom] = {}
     for eqn in program.eqns:
         eqn = substitute(eqn, env)
-        inner = eqn.params.get("program") if eqn.primitive.name in _CALLS and touches_refs(eqn) else None
-        if inner is None:
+        if not wanted(eqn):
             eqns.append(eqn)
             continue
-        fresh = rename(_inline_calls(inner), eqn.inputs)
-        constants += fresh.constants
-        values += fresh.values
-        eqns += fresh.eqns
-        env.update(zip(eqn.outputs, fresh.outputs, strict=True))
+        inner = rename(inline_calls(eqn.params["program"], wanted), eqn.inputs)
+        constants += inner.constants
+        values += inner.values
+        eqns += inner.eqns
+        env.update(zip(eqn.outputs, inner.outputs, strict=True))
     outputs = [env.get(a, a) if type(a) is Var else a for a in program.outputs]
     return program.replace(eqns=eqns, outputs=outputs, constants=constants, values=values)
 

@@ -9,8 +9,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from ..core.errors import ArgumentError, KernelBodyError
 from ..core.primitives import refview as refs
+from ..core.primitives.elementwise import div_p, rem_p
 from ..core.primitives.refview import Slice, dslice
 from ..core.trace import extended_axes, typeof
 from ..core.types import RefType, is_bool
@@ -74,6 +77,16 @@ def program_id(axis: int) -> Any:
 def num_programs(axis: int) -> Any:
     """The size of a grid axis; an int32 scalar where it is computed."""
     return _axis(axis, "num_programs").grid[axis]
+
+
+def unravel(t: Any, axes: Sequence[int], grid: Sequence[Any]) -> dict[int, Any]:
+    """The ids along some axes of cell number `t` of those axes, in grid order; sizes may be traced."""
+    ids: dict[int, Any] = {}
+    for axis in reversed(axes):
+        n = np.int32(grid[axis]) if isinstance(grid[axis], int) else grid[axis]
+        ids[axis] = t if axis == axes[0] else rem_p.bind(t, n)
+        t = t if axis == axes[0] else div_p.bind(t, n)
+    return ids
 
 
 def cdiv(a: Any, b: Any) -> Any:

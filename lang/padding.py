@@ -21,11 +21,10 @@ import numpy as np
 from ..core.evaluate import evaluate
 from ..core.ir import Eqn, Literal, Program, Var, subprograms
 from ..core.primitives.ref import addupdate_p, get_p, swap_p
-from ..core.rewrite import substitute
 from ..core.types import RefType
 from .affine import MAX_CELLS, Fact, dependencies, slice_of
 from .kernel import Block, Kernel
-from .normalize import rename
+from .normalize import inline_calls, rename
 
 
 @dataclass(frozen=True)
@@ -172,19 +171,9 @@ _OPAQUE = frozenset("dynamic_update_slice gather scatter".split())
 # ---------------------------------------------------------------------------- the body
 
 
-def inlined(program: Program) -> Program:
-    """A body with the calls of plain functions in it written out."""
-    eqns: list[Eqn] = []
-    env: dict[Var, Any] = {}
-    for eqn in program.eqns:
-        eqn = substitute(eqn, env)
-        if eqn.primitive.name not in _INLINED or "program" not in eqn.params or eqn.params["program"].constants:
-            eqns.append(eqn)
-            continue
-        inner = inlined(rename(eqn.params["program"], eqn.inputs))
-        eqns += inner.eqns
-        env.update(zip(eqn.outputs, inner.outputs, strict=True))
-    return program.replace(eqns=eqns, outputs=[env.get(a, a) if type(a) is Var else a for a in program.outputs])
+def _plain_call(eqn: Eqn) -> bool:
+    """Whether an equation calls a plain function, whose equations may stand in its place."""
+    return eqn.primitive.name in _INLINED and "program" in eqn.params and not eqn.params["program"].constants
 
 
 class _Walk:
@@ -321,7 +310,7 @@ class _Walk:
         table = self.when_table(self.kernel, eqn) if type(test) is Literal or test in self.known else None
         if table is not None:
             for taken, where in ((0, ~table), (1, table)):
-                branch = inlined(rename(eqn.params["branches"][taken], eqn.inputs[1:]))
+                branch = inline_calls(rename(eqn.params["branches"][taken], eqn.inputs[1:]), _plain_call)
                 if where.all():
                     self.run(branch, cells, always)
                 elif where.any():
@@ -346,7 +335,7 @@ def follow(kernel: Kernel, number: int, facts: dict[str, Fact | None], when_tabl
 
     With the output's name and the equation that stores it there.
     """
-    walk = _Walk(kernel.replace(body=inlined(kernel.body)), number, facts, when_table)
+    walk = _Walk(kernel.replace(body=inline_calls(kernel.body, _plain_call)), number, facts, when_table)
     if walk.cells is not None and not walk.cells.any():
         return 0, "", None
     walk.run(walk.kernel.body, walk.cells, True)

@@ -24,7 +24,7 @@ from ..core.primitives.shape import iota_p
 from ..core.types import INT32, MemorySpace, RefType
 from .block import BlockSpec, Buffered, Element, Squeezed, no_block_spec
 from .copies import AsyncCopyDescriptor, SemaphoreType
-from .ops import Cell, current_cell, in_cell, when
+from .ops import Cell, current_cell, in_cell, unravel, when
 from .scoped import allocate, undefine_p
 
 _FAR = (MemorySpace.ANY, MemorySpace.HBM)
@@ -121,11 +121,8 @@ def _int32(i: Any) -> Any:
 
 def _ids(step: Any, grid: Sequence[Any]) -> list[Any]:
     """The ids of a step counted in grid order."""
-    ids: list[Any] = []
-    for n in reversed(grid[1:]):
-        ids.append(rem_p.bind(step, n))
-        step = div_p.bind(step, n)
-    return [step, *reversed(ids)] if grid else []
+    ids = unravel(step, range(len(grid)), grid)
+    return [ids[axis] for axis in range(len(grid))]
 
 
 def _specs(specs: Any, what: str) -> list[BlockSpec]:

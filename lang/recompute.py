@@ -27,7 +27,7 @@ from ..core.trace import eval_program
 from ..core.types import ArrayType, MemorySpace, RefType
 from .build import grid_block, remap
 from .kernel import Block, Kernel, trace_map
-from .ops import when
+from .ops import unravel, when
 from .phases import carry_axes, long_axes, reads
 from .sweep import Axes, Sweep, Sweeper
 
@@ -76,11 +76,7 @@ class Segments(Sweeper):
     def at(self, ids: Sequence[Any], t: Any) -> list[Any]:
         """The ids of cell `t` of the carry axes."""
         found: dict[int, Any] = dict(zip(self.apart, ids, strict=False))
-        t = min_p.bind(t, np.int32(self.cells - 1))
-        for axis in reversed(self.carry):
-            n = np.int32(self.kernel.grid[axis])
-            found[axis] = t if axis == self.carry[0] else rem_p.bind(t, n)
-            t = t if axis == self.carry[0] else div_p.bind(t, n)
+        found |= unravel(min_p.bind(t, np.int32(self.cells - 1)), self.carry, self.kernel.grid)
         return [found[a] for a in range(len(self.kernel.grid))]
 
     def back(self, step: Any) -> Any:

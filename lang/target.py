@@ -72,6 +72,10 @@ class Target:
         return rates.get(str(dtype), rates["float32"])
 
     @property
+    def gpu(self) -> bool:
+        return self.kind in ("cuda", "rocm")
+
+    @property
     def vector_rate(self) -> float:
         """Operations a second of the vector units; of float32 arithmetic where there is no other figure."""
         if self.vector_slots:
@@ -205,8 +209,6 @@ def target_of(target: str | Target) -> Target:
     if found is None:
         raise ArgumentError(f"there is no target named {target!r}", f"one of {', '.join(TARGETS)}")
     return found
-
-
 
 
 def current_target(target: str | Target | None = None) -> Target:

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..core.ir import Literal, Program
 from ..core.primitive import Zero
-from ..core.primitives.elementwise import add_p, div_p, max_p, min_p, mul_p, rem_p
+from ..core.primitives.elementwise import add_p, max_p, min_p, mul_p
 from ..core.primitives.loops import fori_loop
 from ..core.primitives.reduce import reduce_max_p, reduce_sum_p
 from ..core.primitives.scan import bind_scan
@@ -29,6 +29,7 @@ from ..core.trace import shape_of, trace_program, typeof
 from ..lang.discharge import Cell, run_cells, undefined
 from ..lang.extent import by_ids, guarded
 from ..lang.kernel import ID, Block, Kernel
+from ..lang.ops import unravel
 from ..lang.phases import Phases, carry_axes, long_axes, phases
 from ..lang.plain import plain
 from ..lang.verify import map_of
@@ -113,13 +114,12 @@ class Lowering:
         kernel = self.kernel
         if kernel.cells == 0:
             return [self.start_array(o) for o in range(len(kernel.outputs))]
-        computed = kernel.computed
         tiled = all(p is not None for p in self.out_plans)
         ordered = set(self.outer) & set(carry_axes(kernel))  # sums that are too large to be taken all at once
         parts = phases(kernel) if tiled and not ordered else None
         if parts is not None:
             return Additive(self, parts).run()
-        carry = sorted({*(carry_axes(kernel) if tiled else long_axes(kernel)), *self.outer, *computed})
+        carry = sorted({*(carry_axes(kernel) if tiled else long_axes(kernel)), *self.outer, *kernel.computed})
         return Sequential(self, carry).run()
 
     def ids(self, axes: Sequence[int], fixed: dict[int, Any]) -> tuple[list[Any], list[Layout]]:
@@ -137,16 +137,6 @@ class Lowering:
                 values.append(np.int32(0))
                 layouts.append(())
         return values, layouts
-
-
-def unravel(t: Any, axes: Sequence[int], grid: Sequence[Any]) -> dict[int, Any]:
-    """The ids of some axes at turn `t` of a loop over all their cells; sizes may be traced."""
-    ids: dict[int, Any] = {}
-    for axis in reversed(axes):
-        n = np.int32(grid[axis]) if isinstance(grid[axis], int) else grid[axis]
-        ids[axis] = t if axis == axes[0] else rem_p.bind(t, n)
-        t = t if axis == axes[0] else div_p.bind(t, n)
-    return ids
 
 
 def at_ids(value: Any, layout: Layout, fixed: dict[int, Any]) -> tuple[Any, Layout]:

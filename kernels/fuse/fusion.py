@@ -19,7 +19,7 @@ from ...lang.target import Target, target_of
 from ..template import Loops, Tiles
 from .axes import nbytes
 from .build import Builder
-from .flatten import BODIES, inline_calls, map_bodies
+from .flatten import BODIES, flat, map_bodies
 from .names import name_of
 from .picked import pick_by_comparison
 from .plan import Planner, Unit
@@ -103,7 +103,7 @@ def plan(program: Program, target: str | Target, tiles: Any = None, explained: b
     machine = machine_of(target)
     if callable(tiles):
         return _Fuser(machine, tiles, explained).run(program)
-    body, values = hoist(eliminate_dead(inline_calls(program))[0])
+    body, values = hoist(eliminate_dead(flat(program))[0])
     asked = frozenset((name, tuple(t)) for name, t in tiles.items()) if tiles else None
     key = (program.name, program_key(body), tuple(_lines(body)), machine, asked, explained)
     with _lock:
@@ -175,7 +175,7 @@ class _Fuser:
         self.named: Mapping[str, Tiles] = tiles if isinstance(tiles, Mapping) else {}
 
     def run(self, program: Program) -> Fusion:
-        given = eliminate_dead(inline_calls(program))[0]
+        given = eliminate_dead(flat(program))[0]
         program = pick_by_comparison(given)
         inner: list[Fusion] = []
 

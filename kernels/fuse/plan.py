@@ -23,7 +23,7 @@ from ..cost import bytes_moved
 from .attach import Attached, epilogue, prologue
 from .axes import MAPS, MOVERS, Fresh, nbytes, why_not
 from .nest import Group, join, nest_of, single
-from .tiles import GPUS, Choose, Tiling, rough_tiling, tile_nest
+from .tiles import Choose, Tiling, rough_tiling, tile_nest
 
 COPIED = 24  # the most equations that are run again to save reading their result
 CONTRACTIONS = 2  # in one body: a product of a product (attention) is, more take more memory than they save
@@ -345,7 +345,7 @@ class Planner:
 
     def _starved(self, a: Unit, b: Unit, unit: Unit) -> str | None:
         """On a GPU, whether joining leaves processors without work that they had."""
-        if self.target.kind not in GPUS:
+        if not self.target.gpu:
             return None
         cells = self._tiling(unit).parallel_cells
         if 2 * cells >= self.target.units:

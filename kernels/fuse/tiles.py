@@ -17,7 +17,6 @@ from .nest import Group, Nest
 
 Choose = Callable[[Loops], Tiles | None]  # tiles asked for, or None for the target's
 LIVE = 2  # how many of the values between operands and results a cell is taken to hold at once
-GPUS = ("cuda", "rocm")
 OUTER = 8  # outer loops are cut while blocks fill more than this part, so that the next ones come in meanwhile
 RESIDENT = 4  # the programs without sums that share the registers of a GPU's processor
 
@@ -105,7 +104,7 @@ class _Blocks:
 
     def too_much(self, tile: Mapping[int, int], target: Target, room: int) -> str | None:
         """Why a cell cannot hold its blocks in `room` bytes, if so."""
-        gpu = target.kind in GPUS
+        gpu = target.gpu
         if (held := self.held(tile, gpu)) > room:
             return f"a cell would hold {held:,} bytes of the {room:,} that blocks have on {target.name}"
         if not gpu:
@@ -162,7 +161,7 @@ def _largest(entries: Iterable[Entry]) -> list[Entry]:
 def tile_nest(group: Group, nest: Nest, eqns: Sequence[Eqn], sizes: Sequence[int], target: Target,
               choose: Choose | None = None) -> Tiling:  # fmt: skip
     """The tiles of a group: those asked for, or the largest that fit the target, inner loops grown first."""
-    gpu, room = target.kind in GPUS, target.block_bytes
+    gpu, room = target.gpu, target.block_bytes
     blocks = _blocks(group, nest, eqns, gpu)
     own = {x: sizes[x] for x in nest.order}
     asked = None if choose is None else choose(loops_of(nest, own))
@@ -184,7 +183,7 @@ def tile_nest(group: Group, nest: Nest, eqns: Sequence[Eqn], sizes: Sequence[int
 
 def rough_tiling(group: Group, nest: Nest, eqns: Sequence[Eqn], sizes: Sequence[int], target: Target) -> Tiling:
     """The least tiles of a group, and its bytes with no operand read twice: enough to see what to join."""
-    blocks, own = _blocks(group, nest, eqns, target.kind in GPUS), {x: sizes[x] for x in nest.order}
+    blocks, own = _blocks(group, nest, eqns, target.gpu), {x: sizes[x] for x in nest.order}
     options = _options(nest, own, target)
     least = {x: options[x][0] for x in nest.order}
     why = None if target.whole_arrays else blocks.too_much(least, target, target.block_bytes)
@@ -198,7 +197,7 @@ def _grown(nest: Nest, sizes: Mapping[int, int], blocks: _Blocks, options: Mappi
     """The largest tiles that fit; on a GPU, with cells for half of the processors."""
     room, parallel = target.block_bytes, nest.parallel
     outer = parallel[:-2]
-    busy = min(target.units, _cells(parallel, sizes, least)) if target.kind in GPUS else 0
+    busy = min(target.units, _cells(parallel, sizes, least)) if target.gpu else 0
     tile, full = least, set[int]()
     for x, size in _steps(nest, options):
         if size <= tile[x] or x in full:
@@ -268,7 +267,7 @@ def _matrix_sizes(target: Target, n: int, side: int) -> Sequence[int]:
 @functools.lru_cache(maxsize=4096)
 def _vector_sizes(target: Target, n: int, place: int) -> Sequence[int]:
     """Sizes of the loop that is `place` loops from the innermost; a GPU's vectors have no sublanes."""
-    if place > 1 or (place == 1 and target.kind in GPUS):
+    if place > 1 or (place == 1 and target.gpu):
         return tuple(2**k for k in range(max(n, 1).bit_length()) if 2**k <= n)
     return tuple(target.tile_sizes(n, Loops((n, *(1,) * place)), 0))
 

@@ -56,7 +56,7 @@ def _leaf(p: Any, g: Any, m: Any, v: Any, factors: Any, fixed: tuple[float, ...]
     held = 2 * nbytes(p, g, m, v, p, m, v) // size
     target = current_target(target)
     fits = max(target.block_bytes // held // target.lanes, 1) * target.lanes
-    tile = size if target.whole_arrays else min(size, GPU_TILE if target.kind in ("cuda", "rocm") else fits)
+    tile = size if target.whole_arrays else min(size, GPU_TILE if target.gpu else fits)
     block, numbers = BlockSpec((tile,), lambda i: (i,)), BlockSpec((3,), lambda i: (0,), memory_space=SMEM)
 
     def body(p: Any, g: Any, m: Any, v: Any, factors: Any, *outs: Any) -> None:

@@ -19,7 +19,7 @@ from ...lang.block import VMEM, BlockSpec
 from ...lang.call import kernel_call
 from ...lang.ops import cdiv, num_programs, program_id, when
 from ...lang.target import Target
-from .operation import gpu_family, like, work_dtype
+from .operation import gpu_family, like, product, work_dtype
 
 SCORES_BYTES = 2**26  # of scores in float32 that cells run side by side make
 LOW = -0.7 * 3.4028235e38  # the score of a key that does not count: a row of nothing else must not become nan
@@ -87,17 +87,13 @@ def _where_seen(form: Form, t: int, length: int, first: Any, column: Any) -> Cal
     return when(seen)
 
 
-def _dot(a: Any, b: Any, i: int, j: int, dtype: Any) -> Any:
-    return lax.dot_general(a, b, (((i,), (j,)), ((), ())), preferred_element_type=dtype)
-
-
 def _scores(form: Form, q: Any, k: Any, extra: dict[str, Any], first: Any, column: Any, length: int, dtype: Any,
             turned: bool = False) -> Any:  # fmt: skip
     """A block of scores, keys along its first axis if `turned`.
 
     `first` and `column` are its place, `length` how many keys there are.
     """
-    s = (_dot(k, q, 1, 1, dtype) if turned else _dot(q, k, 1, 1, dtype)) * form.scale
+    s = (product(k, q, 1, 1, dtype) if turned else product(q, k, 1, 1, dtype)) * form.scale
     if "bias" in extra:
         s = s + (extra["bias"].T if turned else extra["bias"]).astype(dtype)
     keep = []
@@ -167,7 +163,7 @@ def forward(form: Form, q: Any, k: Any, v: Any, extra: dict[str, Any]) -> list[A
             top = s.max(-1, keepdims=True)
             p = jnp.exp(s - top)
             total = p.sum(-1, keepdims=True)
-            o = _dot(p.astype(v.dtype), v[...], 1, 0, work)
+            o = product(p.astype(v.dtype), v[...], 1, 0, work)
             out[...] = (o / total).astype(out.dtype)
             sums[...] = (top + jnp.log(total))[:, 0]
             return
@@ -187,7 +183,7 @@ def forward(form: Form, q: Any, k: Any, v: Any, extra: dict[str, Any]) -> list[A
             p, shrink = jnp.exp(s - new), jnp.exp(old - new)
             top[...] = new
             total[...] = total[...] * shrink + p.sum(-1, keepdims=True)
-            acc[...] = acc[...] * shrink + _dot(p.astype(v.dtype), v[...], 1, 0, work)
+            acc[...] = acc[...] * shrink + product(p.astype(v.dtype), v[...], 1, 0, work)
 
         @when(program_id(4) == num_programs(4) - 1)
         def _() -> None:
@@ -221,15 +217,15 @@ def backward_of_rows(
         outs = rest[-4:] if biased else rest[-3:]
         s = _scores(form, q[...], k[...], given, program_id(3) * form.rows + form.start, 0, length, work)
         p = jnp.exp(s - sums[...][:, None])
-        dp = _dot(ct[...], v[...], 1, 1, work)
+        dp = product(ct[...], v[...], 1, 1, work)
         ds = p * (dp - delta[...][:, None])
-        outs[2][...] += _dot(p.astype(v.dtype), ct[...], 0, 0, work)
+        outs[2][...] += product(p.astype(v.dtype), ct[...], 0, 0, work)
         if biased:
             axes = tuple(d for d in (0, 1) if shape_of(given["bias"])[d] != shape_of(ds)[d])
             outs[3][...] += ds.sum(axes, keepdims=True) if axes else ds
         ds = (ds * form.scale).astype(q.dtype)
-        outs[0][...] = _dot(ds, k[...], 1, 0, work).astype(outs[0].dtype)
-        outs[1][...] += _dot(ds, q[...], 0, 0, work)
+        outs[0][...] = product(ds, k[...], 1, 0, work).astype(outs[0].dtype)
+        outs[1][...] += product(ds, q[...], 0, 0, work)
 
     def at(b: Any, h: Any, g: Any, i: Any) -> Any:
         return b, h, g, i, 0
@@ -280,10 +276,10 @@ def backward_of_queries(
             queries, total, shift, cts = own
             keys = k[...]
             p = jnp.exp(_scores(form, queries, keys, given, first, column, length, work) - total[:, None])
-            ds = p * (_dot(cts, v[...], 1, 1, work) - shift[:, None])
+            ds = p * (product(cts, v[...], 1, 1, work) - shift[:, None])
             if biased:
                 scores[0][...] = ds
-            acc[...] += _dot(ds.astype(q.dtype), keys, 1, 0, work)
+            acc[...] += product(ds.astype(q.dtype), keys, 1, 0, work)
 
         run() if biased else _where_seen(form, t, length, first, column)(run)
 
@@ -331,9 +327,9 @@ def backward_of_keys(
             given = {name: ref[...] for name, ref in zip(names, rest, strict=False)}
             queries, cts = q[...], ct[...]
             p = jnp.exp(_scores(form, queries, keys, given, first, column, length, work, True) - sums[...][None, :])
-            v_acc[...] += _dot(p.astype(v.dtype), cts, 1, 0, work)
-            ds = p * (_dot(values, cts, 1, 1, work) - delta[...][None, :])
-            k_acc[...] += _dot(ds.astype(q.dtype), queries, 1, 0, work)
+            v_acc[...] += product(p.astype(v.dtype), cts, 1, 0, work)
+            ds = p * (product(values, cts, 1, 1, work) - delta[...][None, :])
+            k_acc[...] += product(ds.astype(q.dtype), queries, 1, 0, work)
 
         @when((program_id(3) == num_programs(3) - 1) & (program_id(4) == num_programs(4) - 1))
         def _() -> None:

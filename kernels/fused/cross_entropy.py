@@ -31,6 +31,7 @@ from .operation import (
     dtype_of,
     like,
     nbytes,
+    product,
     row_fits,
     row_spec,
     row_tile,
@@ -40,7 +41,6 @@ from .operation import (
 
 LOGITS_BYTES = 2**26  # of logits in float32 that one cell of the one-pass form makes
 GPU_LOGITS_BYTES = 2**29  # of those of a run of rows on a GPU, where products of matrices make them
-GPUS = ("cuda", "rocm")
 COLUMNS = 4096  # of a cell where a row of logits does not fit
 REDUCTIONS = ("mean", "sum", "none")
 
@@ -196,17 +196,13 @@ def cross_entropy_cost(logits: Any, labels: Any) -> Cost:
 # ------------------------------------------------------------------------------------ of a linear layer
 
 
-def _dot(a: Any, b: Any, axes: tuple[int, int], dtype: Any) -> Any:
-    return lax.dot_general(a, b, (((axes[0],), (axes[1],)), ((), ())), preferred_element_type=dtype)
-
-
 def _value_body(
     x: Any, labels: Any, w: Any, loss: Any, sums: Any, top: Any, total: Any, chosen: Any, *, size: int
 ) -> None:
     """A block of logits against the running maximum, sum and chosen logit of its rows."""
     j, columns = program_id(1), shape_of(w)[1]
     when(j == 0)(lambda: _reset(top, total, chosen))
-    _meet(_dot(x[...], w[...], (1, 0), top.dtype), labels[...], j * columns, size, top, total, chosen)
+    _meet(product(x[...], w[...], 1, 0, top.dtype), labels[...], j * columns, size, top, total, chosen)
 
     @when(j == num_programs(1) - 1)
     def _() -> None:
@@ -238,7 +234,7 @@ def _value(x: Any, w: Any, labels: Any, rows: int, columns: int | None) -> list[
 
         def step(carry: Any, given: Any) -> Any:
             x, labels = given
-            return carry, _run_forward(_dot(x, w, (1, 0), work_dtype(x, w)), labels, None)
+            return carry, _run_forward(product(x, w, 1, 0, work_dtype(x, w)), labels, None)
 
         return _by_chunks(step, (), rows, x, labels)[1]
     (m, d), n = shape_of(x), shape_of(w)[1]
@@ -253,14 +249,14 @@ def _value(x: Any, w: Any, labels: Any, rows: int, columns: int | None) -> list[
 
 def _pass_body(x: Any, labels: Any, weights: Any, w: Any, start: Any, loss: Any, dx: Any, dw: Any) -> None:
     """Everything of a block of whole rows of logits; `dw` sums over the cells."""
-    logits = _dot(x[...], w[...], (1, 0), loss.dtype)
+    logits = product(x[...], w[...], 1, 0, loss.dtype)
     hit = _hit(logits, labels[...])
     power, total, lse, chosen = _statistics(logits, hit)
     loss[...] = lse - chosen
     weight = weights[...][:, None]
     delta = (power * (weight / total) - jnp.where(hit, weight, 0)).astype(x.dtype)
-    dx[...] = _dot(delta, w[...], (1, 1), dw.dtype).astype(dx.dtype)
-    dw[...] += _dot(x[...], delta, (0, 0), dw.dtype)
+    dx[...] = product(delta, w[...], 1, 1, dw.dtype).astype(dx.dtype)
+    dw[...] += product(x[...], delta, 0, 0, dw.dtype)
 
 
 def _one_pass(x: Any, w: Any, labels: Any, weights: Any, rows: int, columns: int | None) -> list[Any]:
@@ -269,10 +265,10 @@ def _one_pass(x: Any, w: Any, labels: Any, weights: Any, rows: int, columns: int
 
         def step(dw: Any, given: Any) -> Any:
             x, labels, weights = given
-            logits = _dot(x, w, (1, 0), dw.dtype)
+            logits = product(x, w, 1, 0, dw.dtype)
             loss, sums = _run_forward(logits, labels, None)
             delta = _run_backward(logits, labels, sums, weights, dtype_of(x), None)
-            return dw + _dot(x, delta, (0, 0), dw.dtype), [loss, _dot(delta, w, (1, 1), dw.dtype).astype(dtype_of(x))]
+            return dw + product(x, delta, 0, 0, dw.dtype), [loss, product(delta, w, 1, 1, dw.dtype).astype(dtype_of(x))]
 
         dw, (loss, dx) = _by_chunks(step, jnp.zeros(shape_of(w), work_dtype(x, w)), rows, x, labels, weights)
         return [loss, dx, dw]
@@ -288,7 +284,7 @@ def _one_pass(x: Any, w: Any, labels: Any, weights: Any, rows: int, columns: int
 
 def _delta(x: Any, labels: Any, weights: Any, sums: Any, w: Any, j: Any) -> Any:
     """The cotangent of a block of logits, from the known logsumexp; 0 past the ends, where the weight is 0 or w is."""
-    logits = _dot(x[...], w[...], (1, 0), sums.dtype)
+    logits = product(x[...], w[...], 1, 0, sums.dtype)
     hit = _hit(logits, labels[...], j * shape_of(w)[1])
     return ((jnp.exp(logits - sums[...][:, None]) - hit) * weights[...][:, None]).astype(x.dtype)
 
@@ -300,7 +296,7 @@ def _dx_body(x: Any, labels: Any, weights: Any, sums: Any, w: Any, dx: Any, tota
     def _() -> None:
         total[...] = jnp.zeros(total.shape, total.dtype)
 
-    total[...] += _dot(_delta(x, labels, weights, sums, w, j), w[...], (1, 1), total.dtype)
+    total[...] += product(_delta(x, labels, weights, sums, w, j), w[...], 1, 1, total.dtype)
 
     @when(j == num_programs(1) - 1)
     def _() -> None:
@@ -312,7 +308,7 @@ def _dw_body(x: Any, labels: Any, weights: Any, sums: Any, w: Any, dw: Any) -> N
     def _() -> None:
         dw[...] = jnp.zeros(dw.shape, dw.dtype)
 
-    dw[...] += _dot(x[...], _delta(x, labels, weights, sums, w, program_id(0)), (0, 0), dw.dtype)
+    dw[...] += product(x[...], _delta(x, labels, weights, sums, w, program_id(0)), 0, 0, dw.dtype)
 
 
 def _tiled_gradients(x: Any, w: Any, labels: Any, weights: Any, sums: Any, rows: int, columns: int) -> tuple[Any, Any]:
@@ -415,7 +411,7 @@ def linear_cross_entropy(
     size = math.prod(leading)
     if not size or not n or not shape_of(w)[0]:
         return linear_cross_entropy_reference(x, w, jnp.asarray(labels), weights=weights, reduction=reduction)
-    if columns is None and current_target().kind in GPUS:
+    if columns is None and current_target().gpu:
         rows = min(rows or max(GPU_LOGITS_BYTES // (4 * n), 8), size)
     else:
         columns = min(columns or n, n)

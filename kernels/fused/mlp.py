@@ -22,7 +22,7 @@ from ...lang.call import kernel_call
 from ...lang.ops import cdiv, num_programs, program_id, when
 from ...lang.target import Target, current_target
 from ..cost import Cost
-from .operation import Operation, as_rows, dtype_of, gpu_family, like, nbytes, row_tile, work_dtype
+from .operation import Operation, as_rows, dtype_of, gpu_family, like, nbytes, product, row_tile, work_dtype
 
 # Rows, columns, depth, warps and stages of a cell with two products of 2-byte elements.
 GPU_BLOCKS = {
@@ -55,14 +55,10 @@ def _gelu_slope(x: Any) -> Any:
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * 0.7978845608028654 * (1 + 0.134145 * x * x)
 
 
-def _product(x: Any, w: Any, work: Any) -> Any:
-    return lax.dot_general(x, w, (((1,), (0,)), ((), ())), preferred_element_type=work)
-
-
 def _tiles(m: int, n: int, d: int, results: int, itemsize: int, work: Any, target: Target
            ) -> tuple[int, int, int, Any]:  # fmt: skip
     """Rows, columns and depth of a cell, and what the compiler is told."""
-    if target.kind not in ("cuda", "rocm"):
+    if not target.gpu:
         return row_tile(m, d * work.itemsize, target), row_tile(n, d * work.itemsize, target), d, None
     rows, columns, depth, warps, stages = GPU_BLOCKS[gpu_family(target, GPU_BLOCKS)]
     columns //= results  # what makes the results of both products is in registers too
@@ -85,7 +81,7 @@ def _gated(finish: Callable[..., Sequence[Any]], name: str, results: int, target
                 out[...] = made.astype(out.dtype)
 
         if not sums:
-            store(_product(x[...], gate[...], work), _product(x[...], up[...], work))
+            store(product(x[...], gate[...], 1, 0, work), product(x[...], up[...], 1, 0, work))
             return
 
         @when(program_id(2) == 0)
@@ -94,8 +90,8 @@ def _gated(finish: Callable[..., Sequence[Any]], name: str, results: int, target
                 total[...] = jnp.zeros(total.shape, work)
 
         left = x[...]
-        sums[0][...] += _product(left, gate[...], work)
-        sums[1][...] += _product(left, up[...], work)
+        sums[0][...] += product(left, gate[...], 1, 0, work)
+        sums[1][...] += product(left, up[...], 1, 0, work)
 
         @when(program_id(2) == num_programs(2) - 1)
         def _() -> None:
@@ -129,15 +125,15 @@ def _hidden(activation: Any, slope: Any, name: str, target: Any) -> Any:
         (x, gate, up), (dx, dgate, dup), work = primals, tangents, work_dtype(*primals[:2])
         ones = jnp.ones((shape_of(x)[0], shape_of(gate)[1]), dtype_of(x))
         by_gate, by_up = pulled(primals, ones)
-        return (by_gate * (_product(dx, gate, work) + _product(x, dgate, work))
-                + by_up * (_product(dx, up, work) + _product(x, dup, work))).astype(dtype_of(x))  # fmt: skip
+        return (by_gate * (product(dx, gate, 1, 0, work) + product(x, dgate, 1, 0, work))
+                + by_up * (product(dx, up, 1, 0, work) + product(x, dup, 1, 0, work))).astype(dtype_of(x))  # fmt: skip
 
     def backward(primals: Any, ct: Any) -> tuple[Any, Any, Any]:
         x, gate, up = primals
         work = work_dtype(x, gate)
         by_gate, by_up = pulled(primals, ct)
-        dx = _product(by_gate, gate.T, work) + _product(by_up, up.T, work)
-        return dx.astype(dtype_of(x)), *(_product(x.T, ct, work).astype(dtype_of(gate)) for ct in (by_gate, by_up))
+        dx = product(by_gate, gate.T, 1, 0, work) + product(by_up, up.T, 1, 0, work)
+        return dx.astype(dtype_of(x)), *(product(x.T, ct, 1, 0, work).astype(dtype_of(gate)) for ct in (by_gate, by_up))
 
     def rule(primals: Any, tangents: Any) -> Any:
         return call(*primals), linear_call(forward, backward, primals, tangents)
@@ -162,13 +158,13 @@ def _mlp(activation: Callable[[Any], Any], slope: Callable[[Any], Any], name: st
             return reference(x, gate, up, down)
         hidden = _hidden(activation, slope, name, target)(as_rows(x), gate, up)
         work = work_dtype(x, down)
-        return _product(hidden, down, work).astype(x.dtype).reshape(*leading, shape_of(down)[1])
+        return product(hidden, down, 1, 0, work).astype(x.dtype).reshape(*leading, shape_of(down)[1])
 
     def reference(x: Any, gate: Any, up: Any, down: Any) -> Any:
         work = work_dtype(x, gate)
         rows = x.reshape(math.prod(shape_of(x)[:-1]), shape_of(x)[-1])
-        hidden = (activation(_product(rows, gate, work)) * _product(rows, up, work)).astype(x.dtype)
-        return _product(hidden, down, work).astype(x.dtype).reshape(*shape_of(x)[:-1], shape_of(down)[1])
+        hidden = (activation(product(rows, gate, 1, 0, work)) * product(rows, up, 1, 0, work)).astype(x.dtype)
+        return product(hidden, down, 1, 0, work).astype(x.dtype).reshape(*shape_of(x)[:-1], shape_of(down)[1])
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"""{name}: `(act(x @ gate) * (x @ up)) @ down`, (..., d), (d, n), (d, n), (n, o).

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from tilewright import lax
+
 from ...core.errors import ShapeError
 from ...core.trace import shape_of, typeof
 from ...core.types import ArrayType
@@ -50,6 +52,11 @@ def like(x: Any, shape: Sequence[int] | None = None, dtype: Any = None) -> Array
     return ArrayType(tuple(shape_of(x) if shape is None else shape), np.dtype(dtype or dtype_of(x)))
 
 
+def product(a: Any, b: Any, i: int, j: int, dtype: Any) -> Any:
+    """The product of two matrices over axis `i` of one and `j` of the other, summed in a dtype."""
+    return lax.dot_general(a, b, (((i,), (j,)), ((), ())), preferred_element_type=dtype)
+
+
 def row_tile(rows: int, row_bytes: int, target: str | Target | None = None, arrays: int = 4) -> int:
     """How many rows a cell takes: all where the compiler fuses whole arrays, else a power of two that fits."""
     target = current_target(target)
@@ -62,7 +69,7 @@ def row_tile(rows: int, row_bytes: int, target: str | Target | None = None, arra
 def row_fits(row_bytes: int, target: str | Target | None = None, arrays: int = 4) -> bool:
     """Whether a cell can hold some whole rows: in registers on a GPU, whose blocks are powers of two."""
     target = current_target(target)
-    if target.kind in ("cuda", "rocm"):
+    if target.gpu:
         return arrays << max(row_bytes - 1, 0).bit_length() <= target.register_bytes
     return target.whole_arrays or arrays * row_bytes <= target.block_bytes
 

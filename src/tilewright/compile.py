@@ -17,8 +17,6 @@ from .xla_backend.backend import XlaBackend
 from .xla_backend.module import Module
 
 STAGES = ("program", "transformed", "kernels", "module", "executable")
-
-
 _tiles: ContextVar[Any] = ContextVar("tilewright_tiles", default=None)
 
 
@@ -81,8 +79,8 @@ def compile(
     if stop == "program":
         return traced.jaxpr
     here = target in (None, "cpu")
-    tiles = tiles if tiles or not (here and current().cpu_tiles) else True
-    asked = None if tiles is True else tiles or None
+    tiles = tiles or (here and current().cpu_tiles) or None
+    asked = None if tiles is True else tiles
     if stop in ("transformed", "kernels"):
         from .lang.target import current_target
 
@@ -94,7 +92,7 @@ def compile(
 
         made = targets.compile_for(str(target), traced.jaxpr, stop, asked)
         return targets.running_here(made, traced.lower) if stop == "executable" else made
-    token = _tiles.set(tiles or None)
+    token = _tiles.set(tiles)
     try:
         lowered = traced.lower()
     finally:

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from .core.config import config
 from .core.errors import ArgumentError, DtypeError, ResourceError, UnsupportedError
-from .core.ir import Program, subprograms
+from .core.ir import Program
 from .kernels.fuse import fuse
 from .lang.kernel import Kernel
 from .lang.legality import check_target
 from .lang.target import CPU, KIB, TARGETS, CustomCall, Target, target_of
+from .lang.visit import kernels_of
 from .xla_backend.cache import disk_cache
 from .xla_backend.client import default_device, of_platform, present
 from .xla_backend.module import lower
 
 # Who lowers the kernels, and which module of xla_backend compiles the program.
 BACKENDS = {"cuda": ("triton_backend", "cuda"), "rocm": ("triton_backend", "cuda"), "tpu": ("mosaic_tpu", "tpu")}
-
 
 # What a program may have of shared memory, in KiB, on GPUs that are in no table of their own; CUDA programming guide,
 # table of compute capabilities.
@@ -65,7 +66,6 @@ def machine_of(device: Any) -> Target:
                 f"one of {', '.join(sorted(tpu.KINDS))}, or `with default_device('cpu')`",
             )
         return target_of(tpu.KINDS[device.device_kind])
-
     return machine_for(cuda.capability(device.raw), device.device_kind)
 
 
@@ -106,20 +106,17 @@ def emitter(device: Any) -> Callable[[Kernel], CustomCall]:
     return emit_for(machine_of(device))
 
 
-def emit_for(machine: Target) -> Callable[[Kernel], CustomCall]:
-    """What makes custom calls of kernels for a GPU or TPU."""
+def _backend(machine: Target) -> Any:
+    """The package that lowers kernels for a target."""
     backend = importlib.import_module(f".{BACKENDS[machine.kind][0]}", __package__)
     if hasattr(backend, "set_cache"):
         backend.set_cache(disk_cache)
-    return lambda kernel: backend.emit(kernel, machine)
+    return backend
 
 
-def kernels_of(program: Program) -> Iterator[Kernel]:
-    """Every kernel that a Program calls."""
-    for eqn in program.eqns:
-        yield from (v for v in eqn.params.values() if isinstance(v, Kernel))
-        for _, inner in subprograms(eqn):
-            yield from kernels_of(inner)
+def emit_for(machine: Target) -> Callable[[Kernel], CustomCall]:
+    """What makes custom calls of kernels for a GPU or TPU."""
+    return functools.partial(_backend(machine).emit, machine=machine)
 
 
 Emit = Callable[[Kernel], "CustomCall | None"]
@@ -133,9 +130,7 @@ def with_kernels(program: Program, machine: Target, tiles: Any = None) -> tuple[
     """
     written = set(kernels_of(program))
     program = fuse(program, machine, tiles)
-    backend = importlib.import_module(f".{BACKENDS[machine.kind][0]}", __package__)
-    if hasattr(backend, "set_cache"):
-        backend.set_cache(disk_cache)
+    backend = _backend(machine)
     if hasattr(backend, "start"):  # compiles several kernels side by side
         backend.start([k for k in kernels_of(program) if not k.interpret], machine)
     kernels: list[Kernel] = []
@@ -165,14 +160,12 @@ def compile_for(target: str, program: Program, stop: str = "executable", tiles: 
     machine = target_of(target)
     if machine.kind not in BACKENDS:
         raise ArgumentError(f"{target!r} is compiled for where it runs", "leave `target` out")
-    lowering, family = BACKENDS[machine.kind]
-    backend = importlib.import_module(f".{lowering}", __package__)
     program, emit, kernels = with_kernels(program, machine, tiles)
     module = lower(program, program.name, platform=machine.kind, kernels=emit)
     if stop == "module":
         return module.text
-    build = importlib.import_module(f".xla_backend.{family}", __package__).compile
-    return backend.compile(module.text, program.name, target, kernels, build)
+    build = importlib.import_module(f".xla_backend.{BACKENDS[machine.kind][1]}", __package__).compile
+    return _backend(machine).compile(module.text, program.name, target, kernels, build)
 
 
 def estimated(binary: Any) -> Any:
