@@ -20,6 +20,12 @@ def _name(number: int) -> str:
     return text
 
 
+def identifier(name: str) -> str:
+    """A name as MLIR and the compilers behind it take it."""
+    text = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)
+    return text if text and not text[0].isdigit() else f"f_{text}"
+
+
 class _Names(dict[Var, str]):
     def __missing__(self, var: Var) -> str:
         self[var] = name = _name(len(self))

@@ -14,6 +14,7 @@ from ..core.primitives.convert import convert_element_type
 from ..core.primitives.elementwise import max_p
 from ..core.primitives.ref import Index, Span
 from ..core.primitives.shape import broadcast_in_dim_p, reshape_to
+from ..core.show import identifier
 from ..core.trace import trace_program
 from ..core.types import ArrayType, MemorySpace, RefType, is_bool
 from ..lang.atomics import atomic_cas_p, atomic_rmw_p
@@ -22,7 +23,7 @@ from ..lang.cost import kernel_cost
 from ..lang.discharge import Cell, run_cells
 from ..lang.extent import by_ids, guarded
 from ..lang.interpret import parallel_axes
-from ..lang.kernel import Block, Kernel, whole_block
+from ..lang.kernel import ID, Block, Kernel, whole_block
 from ..lang.legality import vmem_bytes
 from ..lang.phases import carry_axes, ignored_axes
 from ..lang.plain import plain, uses
@@ -35,10 +36,7 @@ from .rules import RULES, UNSUPPORTED, memory
 from .rules.far import DMA_SEMAPHORE, REGULAR_SEMAPHORE, NotWholeTiles
 from .text import SEMAPHORE, SMEM, SSA, VMEM, Mem
 from .values import Value, physical, stored, wide
-from .windows import FAR, Window, finished, held_dtype, indices, margins, prepared, ragged_axes, window_of
-
-ID = ArrayType((), np.dtype(np.int32))
-
+from .windows import FAR, Window, cast, finished, held_dtype, indices, margins, prepared, ragged_axes, window_of
 
 DYNAMIC = -(2**63)  # how MLIR writes a size that is not static
 
@@ -401,7 +399,7 @@ def _words(array: Any, type: ArrayType) -> Any:
     """An operand of scalar memory."""
     if not array.size:
         return broadcast_in_dim_p.bind(np.zeros((), type.dtype)[()], shape=type.shape, broadcast_dimensions=())
-    return reshape_to(_as(array, type.dtype), type.shape)
+    return reshape_to(cast(array, type.dtype), type.shape)
 
 
 def _idle(kernel: Kernel) -> Kernel:
@@ -415,16 +413,7 @@ def _idle(kernel: Kernel) -> Kernel:
     return kernel.replace(grid=(), inputs=inputs, outputs=outputs, scratch=(), body=body, semantics=None)
 
 
-def _as(array: Any, dtype: Any) -> Any:
-    return array if array.dtype == dtype else convert_element_type(array, dtype)
-
-
 def _same(a: Window, b: Window) -> bool:
     """Whether two windows cut their arrays alike."""
     alike = (a.kind, a.array, a.bounds, a.cut, a.axes, a.space) == (b.kind, b.array, b.bounds, b.cut, b.axes, b.space)
     return alike and replace(a.block, name="").key == replace(b.block, name="", fill=a.block.fill).key
-
-
-def identifier(name: str) -> str:
-    text = "".join(c if c.isalnum() or c == "_" else "_" for c in name)
-    return text if text and not text[0].isdigit() else f"k_{text}"

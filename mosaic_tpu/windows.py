@@ -149,10 +149,10 @@ def prepared(kernel: Kernel, window: Window, array: Any, prefetched: Sequence[An
         array = padded(block, array, margins(block))
     elif window.kind == "native" and window.cut:
         array = transpose(array, window.cut)
-    return reshape_to(_held(array, window.array.dtype), window.array.shape)
+    return reshape_to(cast(array, window.array.dtype), window.array.shape)
 
 
-def _held(array: Any, dtype: Any) -> Any:
+def cast(array: Any, dtype: Any) -> Any:
     return array if array.dtype == dtype else convert_element_type(array, dtype)
 
 

@@ -119,10 +119,6 @@ def parameters(width, hidden, words):
     }  # fmt: skip
 
 
-def mlp_loss(w1, b1, w2, b2, x):
-    return tnp.sum(mlp(w1, b1, w2, b2, x) ** 2)
-
-
 def layer_norm_loss(x, gain, bias):
     return tnp.sum(layer_norm(x, gain, bias) ** 2)
 

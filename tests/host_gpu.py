@@ -7,8 +7,11 @@ import math
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tests.walker.ttir import run_ttir
+from tilewright.interop import driver, launch
+from tilewright.triton_backend import compiled_kernel, compiler
 
 
 class HostDriver:
@@ -104,3 +107,25 @@ def read(x: Any) -> np.ndarray:
     """The values of an array that exposes `__cuda_array_interface__`."""
     found = x.__cuda_array_interface__
     return at(found["data"][0], found["shape"], np.dtype(found["typestr"])).copy()
+
+
+def host_gpu(monkeypatch: Any) -> Any:
+    """A GPU of compute capability 9.0 whose memory is the host's: the body of a fixture."""
+    if compiler.installed() is None:
+        pytest.skip("needs tilewright[cuda]")
+    found = HostDriver()
+
+    def recorded(kernel: Any, machine: Any) -> Any:
+        module, compiled = compiled_kernel(kernel, machine)
+        found.modules[compiled.binary] = found.modules[compiled.assembly.encode() + b"\0"] = module
+        return module, compiled
+
+    monkeypatch.setattr(launch, "compiled_kernel", recorded)
+    caches = (launch.make_plan, launch.bound, launch.machine_of)
+    for cache in caches:
+        cache.cache_clear()
+    before = driver.set_driver(found)
+    yield found
+    driver.set_driver(before)
+    for cache in caches:
+        cache.cache_clear()

@@ -8,9 +8,8 @@ import pytest
 
 import tilewright as tw
 from benchmarks import gpu as bench
-from tests.host_gpu import CudaArray, HostDriver
-from tilewright.interop import arrays, driver, launch
-from tilewright.triton_backend import compiled_kernel, compiler
+from tests.host_gpu import CudaArray, host_gpu
+from tilewright.interop import arrays, driver
 
 RNG = np.random.default_rng(0)
 
@@ -52,26 +51,7 @@ class HostDevice:
         pass
 
 
-@pytest.fixture
-def gpu(monkeypatch):
-    if compiler.installed() is None:
-        pytest.skip("needs tilewright[cuda]")
-    found = HostDriver()
-
-    def recorded(kernel, machine):
-        module, compiled = compiled_kernel(kernel, machine)
-        found.modules[compiled.binary] = found.modules[compiled.assembly.encode() + b"\0"] = module
-        return module, compiled
-
-    monkeypatch.setattr(launch, "compiled_kernel", recorded)
-    caches = (launch.make_plan, launch.bound, launch.machine_of)
-    for cache in caches:
-        cache.cache_clear()
-    before = driver.set_driver(found)
-    yield found
-    driver.set_driver(before)
-    for cache in caches:
-        cache.cache_clear()
+gpu = pytest.fixture(host_gpu)
 
 
 CASES = bench.cases(128)

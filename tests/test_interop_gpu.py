@@ -10,14 +10,13 @@ import pytest
 import tilewright as tw
 from tests import torch_stand_in
 from tests.corpus import flash_attention, in_place, saxpy, softmax
-from tests.host_gpu import CudaArray, HostDriver, aligned, read
+from tests.host_gpu import CudaArray, aligned, host_gpu, read
 from tilewright import lang as tl
 from tilewright import nn
 from tilewright import numpy as tnp
-from tilewright.interop import arrays, driver, launch
+from tilewright.interop import arrays, driver
 from tilewright.interop import cupy as tcp
 from tilewright.interop import torch as tt
-from tilewright.triton_backend import compiled_kernel, compiler
 
 RNG = np.random.default_rng(0)
 
@@ -26,26 +25,7 @@ def floats(*shape):
     return RNG.standard_normal(shape, dtype=np.float32)
 
 
-@pytest.fixture
-def gpu(monkeypatch):
-    """A GPU of compute capability 9.0 whose memory is the host's."""
-    if compiler.installed() is None:
-        pytest.skip("needs tilewright[cuda]")
-    found = HostDriver()
-
-    def recorded(kernel, machine):
-        module, compiled = compiled_kernel(kernel, machine)
-        found.modules[compiled.binary] = found.modules[compiled.assembly.encode() + b"\0"] = module
-        return module, compiled
-
-    monkeypatch.setattr(launch, "compiled_kernel", recorded)
-    for cache in (launch.make_plan, launch.bound, launch.machine_of):
-        cache.cache_clear()
-    before = driver.set_driver(found)
-    yield found
-    driver.set_driver(before)
-    for cache in (launch.make_plan, launch.bound, launch.machine_of):
-        cache.cache_clear()
+gpu = pytest.fixture(host_gpu)
 
 
 @pytest.mark.parametrize("kernel", [saxpy, softmax, flash_attention], ids=lambda k: k.__name__.rpartition(".")[2])

@@ -9,16 +9,19 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import ArgumentError
-from ..core.ir import Program, subprograms
+from ..core.ir import Program
+from ..core.primitives.contract import dot_general_p
 from ..core.trace import trace_program
 from ..core.types import INT32, ArrayType
 from ..lang.kernel import Kernel
+from ..lang.plain import uses
 from ..lang.target import Target
 from .plan import Plan
 from .text import Printer, Value, power
 from .values import Int, arith, join_index, mul, split_index, sub
 
 MOST = (2**31 - 1, 65535, 65535)  # programs along x, y, z
+PRODUCT = frozenset({dot_general_p})
 GROUP = 8  # rows of programs that run through their columns together
 
 
@@ -133,12 +136,7 @@ def _is_product(plan: Plan) -> bool:
         own = [a for a in plan.parallel if fact is not None and a in fact.axes]
         if len(own) == 1:
             moved.add(own[0])
-    return len(moved) == 2 and uses(plan.kernel.body, "dot_general")
-
-
-def uses(program: Program, name: str) -> bool:
-    """Whether a Program has an operation of this name, inner Programs included."""
-    return any(e.primitive.name == name or any(uses(q, name) for _, q in subprograms(e)) for e in program.eqns)
+    return len(moved) == 2 and uses(plan.kernel.body, PRODUCT)
 
 
 # ---------------------------------------------------------------------------- warps and stages
@@ -165,7 +163,7 @@ def _warps(plan: Plan) -> int:
     k = plan.kernel
     blocks = [b.shape for b in k.blocks if b.index_map is not None or k.cells == 1]
     most = max((_elements(s) for s in (*blocks, *(r.shape for r in k.scratch))), default=1)
-    if uses(k.body, "dot_general"):
+    if uses(k.body, PRODUCT):
         return 8 if most >= 128 * 128 else 4
     return int(np.clip(most // 512, 1, 16)) if most <= 512 else 4 if most <= 4096 else 8 if most <= 16384 else 16
 

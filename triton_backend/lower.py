@@ -13,6 +13,7 @@ from ..core.errors import ArgumentError, Source, UnsupportedError
 from ..core.ir import Eqn, Literal, Program, Var
 from ..core.keys import physicalize
 from ..core.primitives.ref import Span, whole
+from ..core.show import identifier
 from ..core.trace import trace_program
 from ..core.types import INT32, ArrayType, RefType
 from ..lang.affine import Affine
@@ -28,7 +29,7 @@ from .plan import Access, Plan, plan
 from .pointers import Window, inside, places_of
 from .refs import Memory, Ref, Register, Traffic, store
 from .rules import RULES, UNSUPPORTED, UNSUPPORTED_DTYPES
-from .text import Printer, Value, identifier
+from .text import Printer, Value
 from .values import Int, add, arith, as_value, clip, compare, convert, lanes, mul, select, sub
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..core.types import INT32, is_bool, is_float, is_key
+from ..lang.ops import next_power_of_2 as power
 
 ELEMENTS = {
     "bool": "i1", "bfloat16": "bf16", "float8_e4m3fn": "f8E4M3FN", "float8_e5m2": "f8E5M2",
@@ -32,11 +33,6 @@ def element(dtype: Any) -> str:
 def stored(dtype: Any) -> str:
     """The element type in memory, where a boolean is a byte."""
     return "i8" if is_bool(dtype) else element(dtype)
-
-
-def power(n: int) -> int:
-    """The least power of two that is at least `n`, and at least 1."""
-    return 1 << max(n - 1, 0).bit_length()
 
 
 @dataclass(frozen=True)
@@ -298,9 +294,3 @@ def _names(values: Sequence[Value]) -> str:
 
 def _types(values: Sequence[Value]) -> str:
     return ", ".join(v.type for v in values)
-
-
-def identifier(name: str) -> str:
-    """A name as MLIR and PTX take it."""
-    text = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)
-    return text if text and not text[0].isdigit() else f"k_{text}"

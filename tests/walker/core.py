@@ -263,7 +263,7 @@ def _switch(op: Op) -> Run:
     return run
 
 
-def _region(op: Op) -> Run:
+def region(op: Op) -> Run:
     (body,) = op.regions
     return lambda: op.packed(body()) if op.results else body()
 
@@ -290,7 +290,20 @@ RULES: dict[str, Rule] = {
     "scf.for": _for,
     "scf.while": _while,
     "scf.index_switch": _switch,
-    "scf.execute_region": _region,
+    "scf.execute_region": region,
     "cf.assert": _assert,
     "tt.assert": _assert,
 }
+
+
+def reading(register: Callable[[Any], Any]) -> Any:
+    """A context that reads a dialect, which `register` adds to it, and those that it is mixed with."""
+    from jaxlib.mlir import ir
+    from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+
+    found, registry = ir.Context(), ir.DialectRegistry()
+    _jax_mlir_ext.register_dialects(registry)
+    found.append_dialect_registry(registry)
+    found.load_all_available_dialects()
+    register(found)
+    return found

@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 from jaxlib.mlir import ir
-from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 from jaxlib.mosaic.python import tpu
 
 from . import arith, memrefs, vectors
-from .core import Machine, Op, Rule, Run, as_ints
+from .core import Machine, Op, Rule, Run, as_ints, reading, region
 from .error import WalkError
 from .memrefs import MemRef, Semaphore, allocate, space_of
 from .values import Type, convert_type, poison
@@ -78,11 +77,6 @@ def _log(op: Op) -> Run:
     )
 
 
-def _region(op: Op) -> Run:
-    (body,) = op.regions
-    return lambda: op.packed(body()) if op.results else body()
-
-
 def _nothing(op: Op) -> Run:
     return lambda *_: None
 
@@ -98,8 +92,8 @@ RULES: dict[str, Rule] = {
     "tpu.prng_random_bits": _random_bits,
     "tpu.log": _log,
     "tpu.log_buffer": _log,
-    "tpu.region": _region,
-    "tpu.trace": _region,
+    "tpu.region": region,
+    "tpu.trace": region,
     "tpu.trace_start": _nothing,
     "tpu.trace_stop": _nothing,
     "tpu.trace_value": _nothing,
@@ -251,13 +245,8 @@ class Kernel:
 
 @functools.cache
 def context() -> ir.Context:
-    """A context that reads the Mosaic TPU dialect and those it is mixed with."""
-    found, registry = ir.Context(), ir.DialectRegistry()
-    _jax_mlir_ext.register_dialects(registry)
-    found.append_dialect_registry(registry)
-    found.load_all_available_dialects()
-    tpu.register_dialect(found)
-    return found
+    """A context that reads the Mosaic TPU dialect."""
+    return reading(tpu.register_dialect)
 
 
 def parse(text: str) -> ir.Module:

@@ -15,11 +15,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from jaxlib.mlir import ir
-from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 from jaxlib.triton import dialect
 
 from . import arith, hints
-from .core import Machine, Op, Region, Rule, Run
+from .core import Machine, Op, Region, Rule, Run, reading
 from .error import WalkError
 from .extern import extern
 from .races import Races, lanes_of
@@ -515,13 +514,8 @@ RULES: dict[str, Rule] = {
 
 @functools.cache
 def context() -> ir.Context:
-    """A context that reads Triton's dialect and those it is mixed with."""
-    found, registry = ir.Context(), ir.DialectRegistry()
-    _jax_mlir_ext.register_dialects(registry)
-    found.append_dialect_registry(registry)
-    found.load_all_available_dialects()
-    dialect.register_dialect(found)
-    return found
+    """A context that reads Triton's dialect."""
+    return reading(dialect.register_dialect)
 
 
 _DESCRIPTOR = re.compile(r"<tensor<([^<>]*)>>")

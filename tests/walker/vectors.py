@@ -13,7 +13,7 @@ from jaxlib.mlir import ir
 from . import arith
 from .core import Op, Rule, Run
 from .error import WalkError
-from .values import convert_type, poison
+from .values import convert_type
 
 Function = Callable[..., Any]
 
@@ -374,11 +374,6 @@ def _same(op: Op) -> Run:
 
 def _from_elements(op: Op) -> Run:
     return lambda *xs: np.array([x[()] for x in xs], op.result.dtype).reshape(op.result.shape)
-
-
-def _undefined(op: Op) -> Run:
-    assert op.result.dtype is not None
-    return lambda: poison(op.result.shape, op.result.dtype)
 
 
 RULES: dict[str, Rule] = {

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...core.errors import UnsupportedError
 from ...core.ir import ORDERED, Eqn, Literal, Program, Var
+from ...core.show import identifier
 from ...core.types import FLOAT0, INT32, ArrayType, Type
 
 _ELEMENTS = {
@@ -229,7 +230,7 @@ class Emitter:
         """Call a Program as a private function, printed once however often it is called."""
         name = self.called.get(program)
         if name is None:
-            name = self.called[program] = f"{_identifier(program.name)}_{len(self.called)}"
+            name = self.called[program] = f"{identifier(program.name)}_{len(self.called)}"
             self.functions.append(self.function(name, program, "private"))
         if ORDERED not in program.effects:
             return self.ops("func.call", operands, program.out_types, f"callee = @{name}")
@@ -264,9 +265,4 @@ class Emitter:
 
     def module_text(self, name: str, main: str) -> str:
         functions = "\n".join([main, *self.functions])
-        return f"module @{_identifier(name)} {{\n{functions}\n}}\n"
-
-
-def _identifier(name: str) -> str:
-    text = "".join(c if c.isalnum() or c == "_" else "_" for c in name)
-    return text if text and not text[0].isdigit() else f"f_{text}"
+        return f"module @{identifier(name)} {{\n{functions}\n}}\n"
