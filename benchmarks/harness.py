@@ -242,7 +242,7 @@ def main(arguments: Sequence[str]) -> int:
     if arguments[:1] == ["--child"]:
         child(*arguments[1:])
         return 0
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.harness", description=(__doc__ or '').splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.harness", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("suite", nargs="?", default="spine")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", action="append", default=[], help="cases whose name contains this")

@@ -169,7 +169,7 @@ def matmul_kernel(api: Api) -> Callable[[Any, Any], Any]:
             out[...] = acc[...]
 
     if api.name == "jax":
-        from jax.experimental.pallas import tpu  # pyright: ignore[reportMissingImports]
+        from jax.experimental.pallas import tpu
 
         entry, scratch, options = tl.pallas_call, tpu.VMEM, {"interpret": True}
     else:

@@ -95,27 +95,27 @@ def _check_tangents(primals: Sequence[Any], tangents: Sequence[Any]) -> list[Any
     checked = []
     for p, t in zip(primals, tangents, strict=True):
         expected = typeof(p).tangent()
-        if expected.dtype == FLOAT0 or (isinstance(t, np.ndarray) and t.dtype == FLOAT0):  # type: ignore[union-attr]
+        if expected.dtype == FLOAT0 or (isinstance(t, np.ndarray) and t.dtype == FLOAT0):
             checked.append(Zero(expected))
             continue
         found = typeof(t)
-        if found.shape != expected.shape:  # type: ignore[union-attr]
+        if found.shape != expected.shape:
             raise ShapeError(
                 f"a tangent has type {found.show()}, its primal {typeof(p).show()}", "give them equal shapes"
             )
-        if found.dtype != expected.dtype and not found.weak_type:  # type: ignore[union-attr]
+        if found.dtype != expected.dtype and not found.weak_type:
             raise DifferentiationError(
                 f"a tangent has type {found.show()}, its primal needs {expected.show()}",
                 "cast the tangent with `astype`",
             )
-        checked.append(_cast(t, expected.dtype))  # type: ignore[union-attr]
+        checked.append(_cast(t, expected.dtype))
     return checked
 
 
 def _cast(x: Any, dtype: Any) -> Any:
     from .primitives.convert import convert_element_type
 
-    return x if typeof(x).dtype == dtype and not typeof(x).weak_type else convert_element_type(x, dtype)  # type: ignore[union-attr]
+    return x if typeof(x).dtype == dtype and not typeof(x).weak_type else convert_element_type(x, dtype)
 
 
 def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = False) -> Any:
@@ -163,7 +163,7 @@ def _linearized(fun: Callable[..., Any], primals: Sequence[Any], has_aux: bool, 
         count[:] = [len(outs), treedef]
         return [*outs, *leaves]
 
-    nonzero = [is_inexact(typeof(x).dtype) for x in flat]  # type: ignore[union-attr]
+    nonzero = [is_inexact(typeof(x).dtype) for x in flat]
     outs, linear = linearize_flat(with_aux, flat, nonzero)
     n, aux_tree = count
     linear = LinearMap(linear.inputs, linear.eqns, linear.outputs[:n])
@@ -213,11 +213,11 @@ class VJP:
                 cts.append(Zero(expected))
                 continue
             found = typeof(ct)
-            if found.shape != expected.shape:  # type: ignore[union-attr]
+            if found.shape != expected.shape:
                 raise ShapeError(
                     f"a cotangent has type {found.show()}, its output {type_.show()}", "give them equal shapes"
                 )
-            if found.dtype != expected.dtype and not found.weak_type:  # type: ignore[union-attr]
+            if found.dtype != expected.dtype and not found.weak_type:
                 raise DifferentiationError(f"a cotangent has type {found.show()}, its output needs {expected.show()}",
                                            "cast the cotangent with `astype`")  # fmt: skip
             cts.append(_cast(ct, expected.dtype))
@@ -280,7 +280,7 @@ def _argnums(argnums: Any, count: int, what: str) -> tuple[tuple[int, ...], bool
 
 
 def _check_input_dtype(x: Any, holomorphic: bool, allow_int: bool, what: str) -> None:
-    dtype = typeof(x).dtype  # type: ignore[union-attr]
+    dtype = typeof(x).dtype
     if holomorphic and not is_complex(dtype):
         raise NonDifferentiableDtypeError(
             f"{what} with holomorphic=True of an input of dtype {dtype}", "pass complex inputs"
@@ -347,12 +347,12 @@ def _unit_cotangent(outs: Sequence[Any], out_tree: Any, holomorphic: bool) -> An
             "return one scalar, and the rest as `(scalar, rest)` with has_aux=True; or use `vjp`",
         )
     type_ = typeof(outs[0])
-    if type_.shape != ():  # type: ignore[union-attr]
+    if type_.shape != ():
         raise NonScalarGradientError(
             f"grad of a function whose output has type {type_.show()}",
             "return a scalar (a sum, say), or use `jacrev`",
         )
-    dtype = type_.dtype  # type: ignore[union-attr]
+    dtype = type_.dtype
     if not (is_complex(dtype) if holomorphic else is_float(dtype)):
         hint = "pass holomorphic=True for a complex output" if is_complex(dtype) else "make the output floating point"
         raise NonDifferentiableDtypeError(f"grad of a function whose output has dtype {dtype}", hint)
@@ -390,13 +390,13 @@ def grad(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, holom
 def _basis(flat: Sequence[Any]) -> list[Any]:
     """For each leaf, the rows of the identity that belong to it: (total size, *shape)."""
     types = [typeof(x) for x in flat]
-    total = sum(t.size for t in types)  # type: ignore[union-attr]
+    total = sum(t.size for t in types)
     rows, start = [], 0
     for t in types:
-        row = np.zeros((total, t.size), t.dtype)  # type: ignore[union-attr]
-        row[np.arange(start, start + t.size), np.arange(t.size)] = 1  # type: ignore[union-attr]
-        rows.append(row.reshape(total, *t.shape))  # type: ignore[union-attr]
-        start += t.size  # type: ignore[union-attr]
+        row = np.zeros((total, t.size), t.dtype)
+        row[np.arange(start, start + t.size), np.arange(t.size)] = 1
+        rows.append(row.reshape(total, *t.shape))
+        start += t.size
     return rows
 
 
@@ -477,13 +477,13 @@ def _split(block: Any, flat: Sequence[Any], treedef: Any, single: bool, last: bo
     from .primitives.shape import reshape, slice_in_dim
 
     parts, start = [], 0
-    shape = typeof(block).shape  # type: ignore[union-attr]
+    shape = typeof(block).shape
     axis = len(shape) - 1 if last else 0
     for x in flat:
         t = typeof(x)
-        part = slice_in_dim(block, start, start + t.size, axis=axis)  # type: ignore[union-attr]
-        parts.append(reshape(part, (*shape[:-1], *t.shape) if last else (*t.shape, *shape[1:])))  # type: ignore[union-attr]
-        start += t.size  # type: ignore[union-attr]
+        part = slice_in_dim(block, start, start + t.size, axis=axis)
+        parts.append(reshape(part, (*shape[:-1], *t.shape) if last else (*t.shape, *shape[1:])))
+        start += t.size
     result = treedef.unflatten(parts)
     return result[0] if single else result
 
@@ -560,7 +560,7 @@ def _mapped_size(
         if axis is None:
             dims.append(None)
             continue
-        shape = typeof(x).shape  # type: ignore[union-attr]
+        shape = typeof(x).shape
         if not -len(shape) <= axis < len(shape):
             raise BatchAxisError(
                 f"vmap over axis {axis} of an argument of type {typeof(x).show()}", "map an axis that it has"
@@ -585,7 +585,7 @@ def _placed(axis: AxisInfo, x: Any, dim: int | None, wanted: Any) -> Any:
             raise BatchAxisError("vmap with out_axes=None of an output that depends on the mapped axis",
                                  "use an int, or reduce over the axis")  # fmt: skip
         return x
-    ndim = len(typeof(x).shape) + (dim is None)  # type: ignore[union-attr]
+    ndim = len(typeof(x).shape) + (dim is None)
     if not -ndim <= wanted < ndim:
         raise BatchAxisError(
             f"vmap out_axes={wanted} for an output of rank {ndim - 1}", "an axis of the batched output"

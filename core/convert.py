@@ -41,8 +41,8 @@ def as_array(x: Any) -> Any:
         return x
     type = typeof(x)
     array = np.asarray(x)
-    if array.dtype != type.dtype:  # type: ignore[union-attr]
-        array = array.astype(type.dtype)  # type: ignore[union-attr]
+    if array.dtype != type.dtype:
+        array = array.astype(type.dtype)
     elif isinstance(x, np.ndarray):
         array = array.copy()  # the caller may write to its own array later
     return _maker(array, type)  # type: ignore[arg-type]

@@ -154,7 +154,8 @@ def parse_index(shape: Shape, index: Any) -> list[Entry]:
     ellipses = [n for n, i in enumerate(items) if i is Ellipsis]
     if missing < 0:
         raise IndexingError(
-            f"{sum(widths)} indices for an array of shape {tuple(shape)}", f"it takes {len(shape)} at most")
+            f"{sum(widths)} indices for an array of shape {tuple(shape)}", f"it takes {len(shape)} at most"
+        )
     if len(ellipses) > 1:
         raise IndexingError(f"index {_shown(index)} has more than one ellipsis", "keep one `...`")
     at = ellipses[0] if ellipses else len(items)
@@ -410,8 +411,9 @@ def _broadcast_indices(shapes: Sequence[Shape]) -> Shape:
         return broadcast_shapes(*shapes)
     except ShapeError:
         shown = ", ".join(map(str, shapes))
-        raise IndexingError(f"index arrays of shapes {shown} do not broadcast together", "sizes must be equal or 1") \
-            from None
+        raise IndexingError(
+            f"index arrays of shapes {shown} do not broadcast together", "sizes must be equal or 1"
+        ) from None
 
 
 def _stacked(parts: Sequence[tuple[Any, int]], batch: Sequence[int], shape: Shape) -> Any:
@@ -506,20 +508,20 @@ def update(
         out = _update_mask(x, index, values, operation)
     else:
         out = _update(x, index, values, operation, flags, mode, wrap_negative_indices)
-    return cast(out, type_.dtype)  # type: ignore[union-attr]
+    return cast(out, type_.dtype)
 
 
 def _promoted(x: Any, values: Any, name: str) -> tuple[Any, Any]:
     """Array and values of one dtype; the result is cast back to the array's."""
     x_type, value_type = typeof(x), typeof(values)
     dtype, _ = promote_types([x_type, value_type])  # type: ignore[list-item]
-    in_range = type(values) is int and is_integer(x_type.dtype)  # type: ignore[union-attr]
-    if dtype != x_type.dtype and not in_range:  # type: ignore[union-attr]
+    in_range = type(values) is int and is_integer(x_type.dtype)
+    if dtype != x_type.dtype and not in_range:
         warnings.warn(
             f"at[].{name}: values of {value_type.show()} do not fit an array of {x_type.show()} and will be cast",
             FutureWarning, stacklevel=4)  # fmt: skip
     if name == "set" or in_range:
-        dtype = x_type.dtype  # type: ignore[union-attr]
+        dtype = x_type.dtype
     return cast(x, dtype), cast(values, dtype)
 
 

@@ -22,7 +22,7 @@ class JVPTracer(Tracer):
         self._trace, self.primal, self.tangent = trace, primal, tangent
 
     @property
-    def aval(self) -> Any:  # type: ignore[override]
+    def aval(self) -> Any:
         return typeof(self.primal)
 
     def concrete(self) -> Any:

@@ -83,6 +83,7 @@ def _words(value: Any) -> Any:
 
 def _physical_eqn(trace: ProgramTrace, eqn: Eqn, env: dict[Var, Any]) -> None:
     """Append to `trace` what an equation over keys means over their words."""
+
     def value_of(atom: Any) -> Any:
         if type(atom) is Literal:
             return atom.value
@@ -151,8 +152,8 @@ def _compared(primitive: Any, values: list[Any]) -> Any:
 def _batched(eqn: Eqn, values: list[Any]) -> Sequence[Any]:
     """An equation that moves elements, done to all words at once: its own batching rule, last axis."""
     keys = [holds_keys(a.type) for a in eqn.inputs]
-    dims = [a.type.ndim if k else None for a, k in zip(eqn.inputs, keys, strict=True)]  # type: ignore[union-attr]
-    words = next(a.type.dtype.words for a in eqn.outputs)  # type: ignore[union-attr]
+    dims = [a.type.ndim if k else None for a, k in zip(eqn.inputs, keys, strict=True)]
+    words = next(a.type.dtype.words for a in eqn.outputs)
     outs, out_dims = eqn.primitive.batch(AxisInfo(words), values, dims, **eqn.params)  # type: ignore[misc]
     if not eqn.primitive.multiple:
         outs, out_dims = [outs], [out_dims]

@@ -40,7 +40,7 @@ class LinearTracer(Tracer):
         self._trace, self._var = trace, var
 
     @property
-    def aval(self) -> Any:  # type: ignore[override]
+    def aval(self) -> Any:
         return self._var.type
 
 
@@ -90,7 +90,7 @@ class LinearizeTracer(Tracer):
         self._trace, self.primal, self.tangent = trace, primal, tangent
 
     @property
-    def aval(self) -> Any:  # type: ignore[override]
+    def aval(self) -> Any:
         return typeof(self.primal)
 
     def concrete(self) -> Any:

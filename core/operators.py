@@ -58,7 +58,7 @@ from .types import ArrayType, Dtype, canonical_dtype, is_bool, is_complex, is_in
 def cast(x: Any, dtype: Dtype, weak: bool = False) -> Any:
     """A value with another dtype; Python scalars stay scalars."""
     type_ = typeof(x)
-    if type_.dtype == dtype and not (weak and not type_.weak_type):  # type: ignore[union-attr]
+    if type_.dtype == dtype and not (weak and not type_.weak_type):
         return x
     if type(x) in Scalar:
         if weak and is_inexact(dtype):
@@ -110,7 +110,7 @@ Function = Callable[..., Any]
 
 
 def _dtype(x: Any) -> Any:
-    return typeof(x).dtype  # type: ignore[union-attr]
+    return typeof(x).dtype
 
 
 def _promoting(bind: Function) -> Function:
@@ -226,7 +226,7 @@ def power(x: Any, y: Any) -> Any:
             x = convert_element_type(x, np.int64)
         return integer_pow(x, y) if y != 0 else full_like(x, 1)
     tx, ty = typeof(x), typeof(y)
-    if is_integer(ty.dtype) and is_inexact(tx.dtype):  # type: ignore[union-attr]
+    if is_integer(ty.dtype) and is_inexact(tx.dtype):
         return pow_p.bind(*_broadcast([x, y], [tx, ty]))  # type: ignore[list-item]
     return pow_p.bind(*_without_booleans(*promote_args(x, y)))
 

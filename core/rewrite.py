@@ -17,8 +17,9 @@ def hoist(program: Program) -> tuple[Program, list[Any]]:
     return program.replace(inputs=inputs, constants=(), values=()), values
 
 
-def eliminate_dead(program: Program, used: Sequence[bool] | None = None, keep_inputs: bool = True) \
-        -> tuple[Program, list[bool]]:
+def eliminate_dead(
+    program: Program, used: Sequence[bool] | None = None, keep_inputs: bool = True
+) -> tuple[Program, list[bool]]:
     """Drop unused outputs and the equations only they need; gives the Program and which inputs are used.
 
     Equations with effects stay, except reads of a Ref whose result nobody uses. With

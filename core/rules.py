@@ -29,10 +29,10 @@ def _resolve(primitive: Late) -> Primitive:
 
 def like(x: Any, value: Any) -> Any:
     """A scalar of the dtype of `x`; it stays a (weak) Python scalar where that means the same."""
-    dtype = typeof(x).dtype  # type: ignore[union-attr]
+    dtype = typeof(x).dtype
     if type(value) is int and is_float(dtype):
         value = float(value)
-    if type(value) in Scalar and typeof(value).dtype == dtype:  # type: ignore[union-attr]
+    if type(value) in Scalar and typeof(value).dtype == dtype:
         return value
     return np.asarray(value).astype(dtype)[()]
 
@@ -120,10 +120,10 @@ def nary_jvp(primitive: Late, *partials: Callable[..., Any] | None) -> Callable[
         out = _resolve(primitive).bind(*primals, **params)
         out_type = typeof(out)
         total: Any = Zero(out_type.tangent())
-        if is_inexact(out_type.dtype):  # type: ignore[union-attr]
+        if is_inexact(out_type.dtype):
             for t, partial in zip(tangents, partials, strict=True):
                 if type(t) is not Zero and partial is not None:
-                    total = add_tangents(total, spread(partial(t, out, *primals, **params), out_type.shape))  # type: ignore[union-attr]
+                    total = add_tangents(total, spread(partial(t, out, *primals, **params), out_type.shape))
         return out, total
 
     return rule

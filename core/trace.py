@@ -80,11 +80,11 @@ def _shown(x: Any) -> str:
 
 
 def shape_of(x: Any) -> tuple[int, ...]:
-    return typeof(x).shape  # type: ignore[union-attr]
+    return typeof(x).shape
 
 
 def dtype_of(x: Any) -> Any:
-    return typeof(x).dtype  # type: ignore[union-attr]
+    return typeof(x).dtype
 
 
 # ---------------------------------------------------------------------------- traces
@@ -303,7 +303,7 @@ class ProgramTracer(Tracer):
         self._trace, self._var = trace, var
 
     @property
-    def aval(self) -> Any:  # type: ignore[override]
+    def aval(self) -> Any:
         return self._var.type
 
 
@@ -328,12 +328,12 @@ class ProgramTrace(Trace):
         """A value as an operand: this trace's own, a literal, or a constant of the Program."""
         if isinstance(x, Tracer):
             if x._trace is self:
-                return x._var  # type: ignore[attr-defined]
+                return x._var
             if x._trace.done:
                 raise leaked(x)
         elif type(x) in Scalar or isinstance(x, np.generic) or (type(x) is np.ndarray and x.ndim == 0):
             type_ = typeof(x)
-            if not is_key(type_.dtype):  # type: ignore[union-attr]
+            if not is_key(type_.dtype):
                 return Literal(np.asarray(x).astype(type_.dtype)[()], type_)  # type: ignore[union-attr, arg-type]
         found = self.constants.get(id(x))
         if found is None:

@@ -223,7 +223,7 @@ def register_static(cls: Any) -> Any:
     return cls
 
 
-class Partial(functools.partial):  # type: ignore[type-arg]
+class Partial(functools.partial):
     """`functools.partial` as a pytree whose leaves are the bound arguments."""
 
 

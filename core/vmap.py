@@ -22,10 +22,10 @@ class BatchTracer(Tracer):
         self._trace, self.value, self.dim = trace, value, dim
 
     @property
-    def aval(self) -> Any:  # type: ignore[override]
+    def aval(self) -> Any:
         type_ = typeof(self.value)
-        shape = type_.shape  # type: ignore[union-attr]
-        return type_.with_shape(shape[: self.dim] + shape[self.dim + 1 :])  # type: ignore[union-attr]
+        shape = type_.shape
+        return type_.with_shape(shape[: self.dim] + shape[self.dim + 1 :])
 
     def describe(self) -> str:
         return f"a batched value of type {self.aval.show()}"
@@ -102,7 +102,7 @@ def batch_program(
         return [x if to is None else moved(axis, x, d, to) for x, d, to in zip(outs, found, out_dims, strict=True)]
 
     types = [
-        v.type if d is None else v.type.with_shape((*v.type.shape[:d], axis.size, *v.type.shape[d:]))  # type: ignore[union-attr]
+        v.type if d is None else v.type.with_shape((*v.type.shape[:d], axis.size, *v.type.shape[d:]))
         for v, d in zip(program.inputs, dims, strict=True)
     ]
     return trace_program(fun, types, f"vmap_{program.name}"), tuple(out_dims)

@@ -30,7 +30,7 @@ from .template import Cut, Loops, Parts, Template
 
 def _clamped(value: Any, most: int) -> Any:
     """A position of any integer dtype as an int32 from 0 to `most`."""
-    dtype = typeof(value).dtype  # type: ignore[union-attr]
+    dtype = typeof(value).dtype
     if dtype.itemsize < 4:
         value, dtype = convert_element_type(value, INT32), INT32
     value = max_p.bind(min_p.bind(value, dtype.type(most)), dtype.type(0))
@@ -96,9 +96,7 @@ def _dynamic_update(types: Types, outs: Types, params: Params, cut: Cut) -> Part
 
     def body(*refs: Any) -> None:
         starts, (x, update_ref, o) = refs[:rank], refs[rank:]
-        bounds = [
-            (d, cut.id(d) * np.int32(cut.tiles[d]) - start(starts, d), 0, update.shape[d]) for d in range(rank)
-        ]
+        bounds = [(d, cut.id(d) * np.int32(cut.tiles[d]) - start(starts, d), 0, update.shape[d]) for d in range(rank)]
         o[...] = select_n_p.bind(within(cut, cut.tiles, bounds), x[...], update_ref[...])
 
     if 0 in update.shape:  # nothing is written
@@ -143,7 +141,7 @@ class _Places:
         found: Any = None
         for axis in self.d.start_index_map:
             raw = self.raw(indices, ids, axis)
-            dtype = typeof(raw).dtype  # type: ignore[union-attr]
+            dtype = typeof(raw).dtype
             if dtype.itemsize < 4:
                 raw, dtype = convert_element_type(raw, INT32), INT32
             most = dtype.type(self.shape[axis] - self.sizes[axis])
@@ -188,7 +186,7 @@ def _gather(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
             given = params["fill_value"]
             fill = np.asarray(g.default_fill(out.dtype) if given is None else given).astype(out.dtype)[()]
             inside = places.inside(indices, [cut.id(i) for i in batch])
-            block = select_n_p.bind(inside, full(fill, typeof(block).shape), block)  # type: ignore[union-attr]
+            block = select_n_p.bind(inside, full(fill, typeof(block).shape), block)
         o[...] = block
 
     return Parts(body, [BlockSpec(entries, index_map)], [BlockSpec(result, out_map)], args=(1, 0), prefetch=1)
@@ -280,7 +278,14 @@ TEMPLATES = {
     g.gather_p: mover(g.gather_p, whole_or(g.gather_p, _gather), _gather_loops, "index"),
     **{
         p: scatter(p)
-        for p in (sc.scatter_p, sc.scatter_add_p, sc.scatter_sub_p, sc.scatter_mul_p, sc.scatter_min_p,
-                  sc.scatter_max_p, sc.scatter_apply_p)
+        for p in (
+            sc.scatter_p,
+            sc.scatter_add_p,
+            sc.scatter_sub_p,
+            sc.scatter_mul_p,
+            sc.scatter_min_p,
+            sc.scatter_max_p,
+            sc.scatter_apply_p,
+        )
     },
 }

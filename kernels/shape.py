@@ -136,7 +136,7 @@ class _Regrouped:
             if None in leads or unit >= total:
                 continue
             for side, (lead, row) in enumerate(zip(leads, rows, strict=True)):
-                self.follows[side][lead], self.scales[side][lead] = len(self.sizes), unit // row  # type: ignore[index]
+                self.follows[side][lead], self.scales[side][lead] = len(self.sizes), unit // row
             self.sizes.append(cdiv(total, unit))
 
 

@@ -216,9 +216,9 @@ class Template:
         raw = [random_unwrap_p.bind(a) if is_key(t.dtype) else a for a, t in zip(args, types, strict=True)]
         outs = kernel_call_p.bind(*(raw[i] for i in order), kernel=kernel)
         wanted = self.results(types, params)
-        return self.unpacked([
-            random_wrap_p.bind(o, impl=t.dtype) if is_key(t.dtype) else o for o, t in zip(outs, wanted, strict=True)
-        ])
+        return self.unpacked(
+            [random_wrap_p.bind(o, impl=t.dtype) if is_key(t.dtype) else o for o, t in zip(outs, wanted, strict=True)]
+        )
 
     def kernel(self, *types: ArrayType, tiles: Tiles | None = None, target: str | Target = CPU, **params: Any
                ) -> Kernel:  # fmt: skip
@@ -317,9 +317,7 @@ class Template:
             list(parts.out_specs), list(parts.scratch)
         )  # fmt: skip
         results = [raw_type(t) for t in outs]
-        call = kernel_call(
-            parts.body, results, grid_spec=spec, name=self.name, input_output_aliases=parts.aliases
-        )
+        call = kernel_call(parts.body, results, grid_spec=spec, name=self.name, input_output_aliases=parts.aliases)
         program = trace_program(lambda *xs: call(*xs), [raw_type(types[i]) for i in order], self.name)
         return program.eqns[-1].params["kernel"], order
 
@@ -353,5 +351,3 @@ def _sizes(spec: BlockSpec, array: ArrayType) -> tuple[int, ...]:
 def raw_type(t: ArrayType) -> ArrayType:
     """What a kernel sees of an operand: random keys as their words."""
     return ArrayType((*t.shape, t.dtype.words), UINT32) if is_key(t.dtype) else t.strong()
-
-

@@ -84,7 +84,7 @@ def record(program: Program, args: Sequence[Any], active: Sequence[int]) -> Reco
         under(trace, eval_program, program, *trace.wrap_all(args, tangents))
     finally:
         trace.done = linear.done = True
-    return Record({i: tangents[i]._var for i in active}, _live(linear.eqns))  # type: ignore[union-attr]
+    return Record({i: tangents[i]._var for i in active}, _live(linear.eqns))
 
 
 def _live(eqns: Sequence[Eqn]) -> list[Eqn]:
@@ -117,7 +117,7 @@ def run_backwards(found: Record, refs: dict[int, Any]) -> None:
             if ref is None:
                 continue
             ct = cts[0] if cts else None
-            rest = [a.value for a in eqn.inputs[1 if eqn.primitive is get_p else 2 :]]  # type: ignore[union-attr]
+            rest = [a.value for a in eqn.inputs[1 if eqn.primitive is get_p else 2 :]]
             value = None if eqn.primitive is get_p else eqn.inputs[1]
             if eqn.primitive is swap_p and getattr(ref, "readonly", False):
                 accumulate(value, transpose_access(addupdate_p, None, ref.ref, rest, eqn.params))

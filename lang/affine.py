@@ -211,7 +211,7 @@ def _table_of(form: Affine, grid: Sequence[int], axes: Sequence[int]) -> np.ndar
 def facts(program: Program, grid: tuple[int, ...]) -> Fact | None:
     """What is known of a Program's integer outputs as functions of the ids, its first inputs; None if data."""
     n = len(grid)
-    forms = closed_form(program) if not any(is_bool(t.dtype) for t in program.out_types) else None  # type: ignore[union-attr]
+    forms = closed_form(program) if not any(is_bool(t.dtype) for t in program.out_types) else None
     if forms is not None:
         if any(k >= n for f in forms for k in f.terms):
             return None

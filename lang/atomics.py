@@ -122,12 +122,12 @@ def _one_by_one(
         old = dynamic_slice(held, [place], [1], allow_negative_indices=False)
         made = combine(old, *(reshape_to(v, (1,)) for v in new))
         made = select_n_p.bind(reshape_to(here, (1,)), old, made)
-        zero = np.zeros((), typeof(old).dtype)[()]  # type: ignore[union-attr]
+        zero = np.zeros((), typeof(old).dtype)[()]
         given = select_n_p.bind(reshape_to(here, (1,)), spread(zero, (1,)), old)
         return [dynamic_update_slice(held, made, [place], allow_negative_indices=False), reshape_to(given, ())]
 
     xs = [reshape_to(v, (size,)) for v in (places, inside, *values)]
-    types = [typeof(flat), *(typeof(v).with_shape(()) for v in xs)]  # type: ignore[union-attr]
+    types = [typeof(flat), *(typeof(v).with_shape(()) for v in xs)]
     done, old = bind_scan(trace_program(body, types, "atomic"), [], [flat], xs, length=size, reverse=False, unroll=1)
     return reshape_to(done, shape_of(x)), reshape_to(old, shape)
 
@@ -157,7 +157,8 @@ def update_value(x: Any, values: Sequence[Any], rest: Sequence[Any], *, index: I
 def discharge_rmw(cell: Any, value: Any, *rest: Any, index: Index, masked: bool, kind: str, wanted: bool) -> list[Any]:
     """`atomic_rmw` of a Ref whose content is a value."""
     cell.value, old = update_value(
-        cell.value, [value], rest, index=index, masked=masked, combine=_COMBINE[kind], kind=kind, wanted=wanted)
+        cell.value, [value], rest, index=index, masked=masked, combine=_COMBINE[kind], kind=kind, wanted=wanted
+    )
     return [old] if wanted else []
 
 
@@ -182,7 +183,7 @@ def no_derivative(name: str, source: Source | None = None) -> DifferentiationErr
 def _rmw_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
     outs = atomic_rmw_p.bind(*primals, **params)
     ref_t, value_t = tangents[:2]
-    if not is_inexact(typeof(primals[0]).dtype) or (type(ref_t) is Zero and type(value_t) is Zero):  # type: ignore[union-attr]
+    if not is_inexact(typeof(primals[0]).dtype) or (type(ref_t) is Zero and type(value_t) is Zero):
         return outs, [Zero(typeof(o).tangent()) for o in outs]
     if params["kind"] != "add" or type(ref_t) is Zero:
         raise no_derivative(f"atomic_{params['kind']}")
@@ -190,7 +191,7 @@ def _rmw_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> 
 
 
 def _cas_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-    if is_inexact(typeof(primals[0]).dtype) and any(type(t) is not Zero for t in tangents[:3]):  # type: ignore[union-attr]
+    if is_inexact(typeof(primals[0]).dtype) and any(type(t) is not Zero for t in tangents[:3]):
         raise no_derivative("atomic_cas")
     outs = atomic_cas_p.bind(*primals, **params)
     return outs, [Zero(typeof(o).tangent()) for o in outs]

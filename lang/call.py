@@ -277,7 +277,7 @@ class _Request:
                     "give one block index per axis of the block")  # fmt: skip
             for x in found:
                 t = typeof(x)
-                if t.shape or not is_integer(t.dtype):  # type: ignore[union-attr]
+                if t.shape or not is_integer(t.dtype):
                     raise BlockRankError(f"{where}: its index map gives {t.show()}", "index maps give integers")
             return found
 

@@ -71,8 +71,7 @@ def _check_semaphore(what: str, type_: Any, index: Index) -> None:
             f"{what} is given a Ref of {type_.array.show()} in {type_.space} for a semaphore",
             "state it as scratch: `SemaphoreType.DMA`")  # fmt: skip
     if access_shape(index):
-        raise ShapeError(
-            f"{what} is given {access_shape(index)} semaphores", "give one: `sem.at[i]`")
+        raise ShapeError(f"{what} is given {access_shape(index)} semaphores", "give one: `sem.at[i]`")
 
 
 def _positions(src: Index, dst: Index) -> tuple[int, int]:

@@ -54,8 +54,8 @@ def eqn_cost(eqn: Eqn) -> tuple[int, int]:
         return 0, 0
     if name == "dot_general":
         (contracted, _), _ = params["dimension_numbers"]
-        depth = math.prod(eqn.inputs[0].type.shape[d] for d in contracted)  # type: ignore[union-attr]
-        return 2 * depth * math.prod(eqn.outputs[0].type.shape), 0  # type: ignore[union-attr]
+        depth = math.prod(eqn.inputs[0].type.shape[d] for d in contracted)
+        return 2 * depth * math.prod(eqn.outputs[0].type.shape), 0
     if name in _TRANSCENDENTAL:
         return 0, _size(eqn.outputs)
     return _size(eqn.inputs if name.startswith(_WHOLE) else eqn.outputs), 0
@@ -70,7 +70,7 @@ def program_cost(program: Program) -> CostEstimate:
     """The cost of a Program, loops of unknown length counted once."""
     flops, special = _program(program)
     types = (t.array if isinstance(t, RefType) else t for t in (*program.in_types, *program.out_types))
-    nbytes = sum(t.nbytes for t in types)  # type: ignore[union-attr]
+    nbytes = sum(t.nbytes for t in types)
     return CostEstimate(flops, special, nbytes)
 
 

@@ -87,7 +87,7 @@ def _scalar(size: Any, grid: Any) -> Any:
         type_ = typeof(size)
     except (TypeError, ValueError):
         type_ = None
-    if type_ is None or type_.shape or not is_integer(type_.dtype):  # type: ignore[union-attr]
+    if type_ is None or type_.shape or not is_integer(type_.dtype):
         plain = type_ is None or isinstance(size, (bool, float, complex))
         shown = repr(size) if plain else f"an array of type {type_.show()}"  # type: ignore[union-attr]
         raise ArgumentTypeError(

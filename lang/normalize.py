@@ -120,7 +120,7 @@ def _accumulation(eqns: Sequence[Eqn], j: int, made: dict[Var, int], uses: Count
 
 
 def _same(a: Sequence[Atom], b: Sequence[Atom]) -> bool:
-    return len(a) == len(b) and all(x is y or (type(x) is type(y) and type(x) is not Var and x.key == y.key)  # type: ignore[union-attr]
+    return len(a) == len(b) and all(x is y or (type(x) is type(y) and type(x) is not Var and x.key == y.key)
                                     for x, y in zip(a, b, strict=True))  # fmt: skip
 
 
@@ -130,8 +130,8 @@ def _spread(addend: Atom, swap: Eqn) -> tuple[Atom, list[Eqn]]:
     from ..core.types import ArrayType
 
     shape = access_shape(swap.params["index"])
-    if addend.type.shape == shape:  # type: ignore[union-attr]
+    if addend.type.shape == shape:
         return addend, []
-    var = Var(ArrayType(shape, swap.inputs[0].type.dtype))  # type: ignore[union-attr]
+    var = Var(ArrayType(shape, swap.inputs[0].type.dtype))
     params = {"shape": shape, "broadcast_dimensions": ()}
     return var, [Eqn(broadcast_in_dim_p, [addend], [var], params, source=swap.source)]

@@ -133,7 +133,7 @@ def when(condition: Any) -> Callable[[Callable[[], Any]], None]:
         from ..core.primitives.cond import cond
 
         type_ = typeof(condition)
-        if type_.shape or not is_bool(type_.dtype):  # type: ignore[union-attr]
+        if type_.shape or not is_bool(type_.dtype):
             raise KernelBodyError(f"when: the condition is {type_.show()}", "give a boolean scalar")
 
         def taken() -> tuple[()]:

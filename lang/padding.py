@@ -97,7 +97,7 @@ def _along(eqn: Eqn, taint: Taint, gone: Sequence[int]) -> Taint:
     """After a reduction over some axes."""
     if any(a in gone for a, _ in taint.axes):
         return taint.mixed
-    rank = len(eqn.inputs[0].type.shape)  # type: ignore[union-attr]
+    rank = len(eqn.inputs[0].type.shape)
     kept = [a for a in range(rank) if a not in gone]
     return taint.moved({a: k for k, a in enumerate(kept)})
 
@@ -106,7 +106,7 @@ def _dot(eqn: Eqn, taints: Sequence[Taint]) -> Taint:
     contracted, batch = eqn.params["dimension_numbers"]
     found, offset = CLEAN, len(batch[0])
     for atom, taint, over, rows in zip(eqn.inputs, taints, contracted, batch, strict=False):
-        rank = len(atom.type.shape)  # type: ignore[union-attr]
+        rank = len(atom.type.shape)
         free = [a for a in range(rank) if a not in over and a not in rows]
         if any(a in over for a, _ in taint.axes):
             return taint.mixed
@@ -118,7 +118,7 @@ def _dot(eqn: Eqn, taints: Sequence[Taint]) -> Taint:
 
 def _reshape(eqn: Eqn, taint: Taint) -> Taint:
     """Only axes of size 1 coming or going keep the others apart."""
-    before, after = eqn.inputs[0].type.shape, eqn.outputs[0].type.shape  # type: ignore[union-attr]
+    before, after = eqn.inputs[0].type.shape, eqn.outputs[0].type.shape
     old, new = ([a for a, n in enumerate(shape) if n != 1] for shape in (before, after))
     if [before[a] for a in old] != [after[a] for a in new]:
         return taint.moved({})
@@ -154,9 +154,9 @@ def value_rule(eqn: Eqn, taints: Sequence[Taint]) -> Taint:
         return every.moved({a: k for k, a in enumerate(params["permutation"])})
     if name in ("reshape", "squeeze", "expand_dims"):
         return _reshape(eqn, every)
-    shapes = {v.type.shape for v in eqn.outputs}  # type: ignore[union-attr]
+    shapes = {v.type.shape for v in eqn.outputs}
     shape = shapes.pop() if len(shapes) == 1 else None
-    if shape is not None and all(a.type.shape in ((), shape) for a in eqn.inputs) and not list(subprograms(eqn)):  # type: ignore[union-attr]
+    if shape is not None and all(a.type.shape in ((), shape) for a in eqn.inputs) and not list(subprograms(eqn)):
         if name in _OPAQUE:
             return MAYBE
         if name == "select_n":  # a mask may take out just what is unspecified
@@ -241,9 +241,9 @@ class _Walk:
 
     def masked(self, eqn: Eqn, taints: Sequence[Taint]) -> Taint | None:
         """What a choice by positions and ids alone leaves unspecified; None where that is not known."""
-        test, size = eqn.inputs[0], eqn.outputs[0].type.shape  # type: ignore[union-attr]
+        test, size = eqn.inputs[0], eqn.outputs[0].type.shape
         axes: set[tuple[int, Any]] = set().union(*(t.axes for t in taints))
-        if type(test) is not Var or test not in self.known or test.type.shape != size or self.cells is None:  # type: ignore[union-attr]
+        if type(test) is not Var or test not in self.known or test.type.shape != size or self.cells is None:
             return None
         if not taints[0].clean or any(t.level for t in taints) or any(cut not in self.dims for _, cut in axes):
             return None

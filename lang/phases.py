@@ -100,7 +100,7 @@ def _first_access(eqns: Sequence[Eqn], ref: Var) -> Eqn | None:
 def _overwrites(eqn: Eqn, ref: Var) -> bool:
     """Whether an equation is an unmasked store to the whole of a Ref."""
     return (eqn.primitive is swap_p and eqn.inputs[0] is ref and not eqn.params.get("masked")
-            and eqn.params["index"].is_whole(ref.type.shape))  # type: ignore[union-attr]  # fmt: skip
+            and eqn.params["index"].is_whole(ref.type.shape))  # fmt: skip
 
 
 def _resets(kernel: Kernel, eqn: Eqn, ref: Var) -> np.ndarray | None:
@@ -149,7 +149,7 @@ def filled_cells(kernel: Kernel, ref: Var) -> np.ndarray:
 
 def _reaches_all(eqns: Sequence[Eqn], ref: Var) -> bool:
     """Whether unmasked stores at known places reach every element of a Ref."""
-    shape = ref.type.shape  # type: ignore[union-attr]
+    shape = ref.type.shape
     stores = [e.params["index"] for e in eqns
               if e.primitive in (swap_p, addupdate_p) and e.inputs[0] is ref and not e.params["masked"]]  # fmt: skip
     if any(index.is_whole(shape) for index in stores):
@@ -160,7 +160,7 @@ def _reaches_all(eqns: Sequence[Eqn], ref: Var) -> bool:
     for index in stores:
         entries = [_entry(e) for e in index]
         if None not in entries:
-            found[tuple(entries)] = True  # type: ignore[arg-type]
+            found[tuple(entries)] = True
     return bool(found.all())
 
 
@@ -209,7 +209,7 @@ class Guard:
 
         def fun(*args: Any) -> list[Any]:
             (index,) = eval_program(self.test, *args)
-            given = self.test.outputs[0].type.dtype.type(self.taken)  # type: ignore[union-attr]
+            given = self.test.outputs[0].type.dtype.type(self.taken)
             when(eq_p.bind(index, given))(lambda: eval_program(program, *args))
             return []
 
@@ -433,7 +433,7 @@ class _Splitter:
             if ref in self.states:
                 if effect.kind != "accumulate":
                     raise _NotAdditive
-                self.advance(ref, "main")  # type: ignore[arg-type]
+                self.advance(ref, "main")
         branches = list(eqn.params["branches"])
         other = branches[1 - taken]
         branches[1 - taken] = other.replace(eqns=())

@@ -82,7 +82,7 @@ def _undefine(eqn: Eqn, context: Context) -> list[Eqn]:
     if not context[1] and not eqn.params["zero"]:
         return []
     ref = eqn.inputs[0]
-    shape, dtype = ref.type.shape, ref.type.dtype  # type: ignore[union-attr]
+    shape, dtype = ref.type.shape, ref.type.dtype
     zero = Literal(np.zeros((), dtype)[()], ArrayType((), dtype))
     if not shape:
         return [equation(swap_p, [ref, zero], {"index": whole(()), "masked": False}, eqn)]
@@ -152,7 +152,7 @@ def differentiable(kernel: Kernel) -> Kernel:
 def _refuse(program: Program) -> None:
     for eqn in program.eqns:
         atomic = eqn.primitive is atomic_cas_p or (eqn.primitive is atomic_rmw_p and eqn.params["kind"] != "add")
-        if atomic and is_inexact(eqn.inputs[0].type.dtype):  # type: ignore[union-attr]
+        if atomic and is_inexact(eqn.inputs[0].type.dtype):
             raise no_derivative(f"atomic_{eqn.params.get('kind', 'cas')}", eqn.source)
         for _, inner in subprograms(eqn):
             _refuse(inner)

@@ -42,7 +42,7 @@ def _word(x: Any, what: str) -> Any:
     if isinstance(x, (int, np.integer)) and not isinstance(x, bool):
         return np.uint32(int(x) & 0xFFFFFFFF)
     type_ = typeof(x)
-    if type_.shape or not is_integer(type_.dtype):  # type: ignore[union-attr]
+    if type_.shape or not is_integer(type_.dtype):
         raise DtypeError(f"{what} is {type_.show()}", "give an integer scalar: `ref[0]`, `program_id(0)`, a Python int")
     return convert_element_type(x, UINT32)
 
@@ -77,7 +77,7 @@ def _float_dtype(dtype: Any, name: str) -> np.dtype:
     found = canonical_dtype(as_dtype(dtype))
     if not is_float(found):
         raise DtypeError(f"{name} of dtype {found}", "give a float dtype")
-    return found  # type: ignore[return-value]
+    return found
 
 
 def _unit(bits: Any, dtype: np.dtype) -> Any:
@@ -140,7 +140,8 @@ def stateful_bits(shape: Any, dtype: Any = UINT32) -> Any:
     state = cell.made.get("prng")
     if state is None:
         raise KernelBodyError(
-            f"kernel {cell.kernel}: random bits are drawn before `prng_seed`", "call `prng_seed(seed)` first")
+            f"kernel {cell.kernel}: random bits are drawn before `prng_seed`", "call `prng_seed(seed)` first"
+        )
     first, second, draw = (refs.read(refs.view(state, i)) for i in range(3))
     refs.write(refs.view(state, 2), add_p.bind(draw, np.uint32(1)))
     bits = _bits((first, second), draw, _shape(shape))

@@ -53,10 +53,10 @@ def filled(eqn: Eqn, unit: int) -> float:
     The side that is contracted and a side of the operand that stays are cut into pieces of the unit's size.
     """
     (contracted, _), (batched, _) = eqn.params["dimension_numbers"]
-    shape = eqn.inputs[0].type.shape  # type: ignore[union-attr]
+    shape = eqn.inputs[0].type.shape
     depth = math.prod(shape[d] for d in contracted)
     rows = math.prod(n for d, n in enumerate(shape) if d not in (*contracted, *batched))
-    columns = math.prod(eqn.outputs[0].type.shape) // max(math.prod(shape[d] for d in batched) * rows, 1)  # type: ignore
+    columns = math.prod(eqn.outputs[0].type.shape) // max(math.prod(shape[d] for d in batched) * rows, 1)
 
     def part(n: int) -> float:
         return n / (-(-n // unit) * unit) if n else 1.0
@@ -67,7 +67,7 @@ def filled(eqn: Eqn, unit: int) -> float:
 def _products(eqn: Eqn, unit: int) -> Counter[str]:
     if eqn.primitive.name == "dot_general":
         flops = round(eqn_cost(eqn)[0] / filled(eqn, unit))
-        return Counter({str(eqn.inputs[0].type.dtype): flops})  # type: ignore[union-attr]
+        return Counter({str(eqn.inputs[0].type.dtype): flops})
     inner = [products(p, unit) for _, p in subprograms(eqn)]
     if not inner:
         return Counter()

@@ -39,7 +39,7 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
     from ..core.types import INT32, is_integer
 
     if preferred_element_type is None:
-        dtype = typeof(a).dtype  # type: ignore[union-attr]
+        dtype = typeof(a).dtype
         preferred_element_type = INT32 if is_integer(dtype) else None if dtype.itemsize >= 4 else "float32"
     return contract(a, b, precision=precision, preferred_element_type=preferred_element_type)
 

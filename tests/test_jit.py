@@ -137,7 +137,7 @@ def test_arguments_that_are_not_arrays_are_named():
     with pytest.raises(tw.errors.NonArrayArgumentError, match=r"a result of <lambda>"):
         tw.jit(lambda x: "text")(as_array(X))
     with pytest.raises(tw.errors.ArgumentTypeError, match="jit takes a function"):
-        tw.jit(3)  # type: ignore[arg-type]
+        tw.jit(3)
 
 
 def test_donation():

@@ -161,7 +161,8 @@ def test_jacobians():
     np.testing.assert_allclose(tw.jacfwd(doubler)(X), tw.jacfwd(plain)(X), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(tw.jacrev(doubler)(X), tw.jacrev(plain)(X), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(
-        tw.hessian(lambda x: doubler(x).sum())(X), tw.hessian(lambda x: plain(x).sum())(X), rtol=1e-4, atol=1e-5)
+        tw.hessian(lambda x: doubler(x).sum())(X), tw.hessian(lambda x: plain(x).sum())(X), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_half_precision_with_a_wide_accumulator():

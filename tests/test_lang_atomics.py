@@ -149,7 +149,8 @@ def test_derivatives_of_atomic_add():
     weights = rng.standard_normal(5).astype(F32)
     call = tl.kernel_call(scatter_sum, shape(5, dtype=F32))
     np.testing.assert_allclose(
-        tw.grad(lambda x: tnp.sum(call(x, places) * weights))(x), 2 * x * weights[places], rtol=1e-5)
+        tw.grad(lambda x: tnp.sum(call(x, places) * weights))(x), 2 * x * weights[places], rtol=1e-5
+    )
     tangent = tw.jvp(lambda x: call(x, places), (x,), (np.ones_like(x),))[1]
     expected = np.zeros(5, F32)
     np.add.at(expected, places, 2 * x)

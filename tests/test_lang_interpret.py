@@ -54,6 +54,7 @@ def test_poison(memory):
 
 def test_poison_of_other_dtypes():
     for dtype, poison in ((I32, np.iinfo(I32).min), (np.uint8, 0), (bool, True)):
+
         def body(o_ref):
             o_ref[0] = np.asarray(0, o_ref.dtype)[()]
 
@@ -149,6 +150,7 @@ def test_races(body, words):
 
 def test_races_of_blocks():
     """Index maps that read data: two cells get one block."""
+
     def body(ids_ref, x_ref, o_ref):
         o_ref[...] = x_ref[...]
 

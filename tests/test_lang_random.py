@@ -119,8 +119,7 @@ def dropout(seed_ref, x_ref, o_ref):
 def test_dropout_has_its_mask_in_the_gradient_and_under_vmap():
     x = np.random.default_rng(0).standard_normal((6, 64)).astype(F32)
     seed = np.array([1], I32)
-    run = tl.kernel_call(
-        dropout, tw.ShapeDtypeStruct((6, 64), F32), grid=3, in_specs=[None, SPEC], out_specs=SPEC)
+    run = tl.kernel_call(dropout, tw.ShapeDtypeStruct((6, 64), F32), grid=3, in_specs=[None, SPEC], out_specs=SPEC)
     y = np.asarray(run(seed, x))
     assert 0.2 < (y == 0).mean() < 0.4
     gradient = tw.grad(lambda x: tnp.sum(run(seed, x)))(x)

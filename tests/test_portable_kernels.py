@@ -50,9 +50,9 @@ def masked_sum_kernel(a_ref, b_ref, out_ref, *, tile, n):
 
 def masked_sum(a, b, tile=64):
     kernel = functools.partial(masked_sum_kernel, tile=tile, n=a.shape[0])
-    return pl.pallas_call(
-        kernel, out_shape=jax.ShapeDtypeStruct(a.shape, a.dtype), grid=(pl.cdiv(a.shape[0], tile),)
-    )(a, b)
+    return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(a.shape, a.dtype), grid=(pl.cdiv(a.shape[0], tile),))(
+        a, b
+    )
 
 
 @pytest.mark.parametrize("n", [8, 128, 300, 1])

@@ -248,6 +248,7 @@ METHODS = "var std mean sum prod max min ptp argmax cumsum conj real imag T size
 def test_methods_of_tracers_are_those_of_arrays(wrap):
     # A tracer's own attributes must not hide one: `var` once did.
     for name in METHODS:
+
         def call(x, name=name):
             found = getattr(x, name)
             return found() if callable(found) else found * tnp.ones(())

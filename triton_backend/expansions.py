@@ -35,7 +35,7 @@ FLOAT32 = np.dtype(np.float32)
 
 
 def dtype_of(x: Any) -> Any:
-    return typeof(x).dtype  # type: ignore[union-attr]
+    return typeof(x).dtype
 
 
 def _wide(x: Any) -> Any:
@@ -56,7 +56,7 @@ def vectorised(program: Program, shape: Sequence[int]) -> Program:
             for o, d in zip(outs, dims, strict=True)
         ]
 
-    types: list[Any] = [ArrayType(tuple(shape), t.dtype) for t in program.in_types]  # type: ignore[union-attr]
+    types: list[Any] = [ArrayType(tuple(shape), t.dtype) for t in program.in_types]
     return trace_program(fun, types, program.name)
 
 

@@ -76,7 +76,7 @@ class Lowering:
             if getattr(error, "placed", False):
                 raise
             placed = UnsupportedError(error.what, error.remedy, eqn.source)
-            placed.placed = True  # type: ignore[attr-defined]
+            placed.placed = True
             raise placed from None
 
     def _equation(self, eqn: Eqn, operands: list[Any], wanted: list[bool]) -> list[Any]:

@@ -138,7 +138,7 @@ def arith(p: Printer, name: str, a: Int, b: Int) -> Int:
         return b
     if name == "muli" and 0 in (a, b) or name == "remsi" and b == 1:
         return 0
-    dtype = a.dtype if isinstance(a, Value) else b.dtype  # type: ignore[union-attr]
+    dtype = a.dtype if isinstance(a, Value) else b.dtype
     x, y = common(p, as_value(p, a, dtype), as_value(p, b, dtype))
     return p.same(f"arith.{name}", x, y)
 

@@ -51,7 +51,7 @@ def merge_sums(program: Program) -> Program:
 
 def _merge(dot: Eqn, turned: Eqn | None, total: Eqn) -> list[Eqn] | None:
     (lc, rc), (lb, rb) = dot.params["dimension_numbers"]
-    rank = len(dot.outputs[0].type.shape)  # type: ignore[union-attr]
+    rank = len(dot.outputs[0].type.shape)
     permutation: Sequence[int] = range(rank) if turned is None else turned.params["permutation"]
     gone = [permutation[a] for a in total.params["axes"]]
     if not gone or any(a >= len(lb) for a in gone):
@@ -63,8 +63,8 @@ def _merge(dot: Eqn, turned: Eqn | None, total: Eqn) -> list[Eqn] | None:
     if turned is None:
         return [dot.replace(params=params, outputs=total.outputs)]
     left = [a for a in range(rank) if a not in gone]
-    shape = dot.outputs[0].type.shape  # type: ignore[union-attr]
-    middle = Var(ArrayType(tuple(shape[a] for a in left), dot.outputs[0].type.dtype))  # type: ignore[union-attr]
+    shape = dot.outputs[0].type.shape
+    middle = Var(ArrayType(tuple(shape[a] for a in left), dot.outputs[0].type.dtype))
     order = tuple(left.index(p) for p in permutation if p not in gone)
     return [
         dot.replace(params=params, outputs=(middle,)),
@@ -94,7 +94,7 @@ def _exchanged(dot: Eqn, turned: Eqn) -> Eqn | None:
     (lc, rc), (lb, rb) = dot.params["dimension_numbers"]
     lhs, rhs = dot.inputs
     batch = len(lb)
-    left = len(lhs.type.shape) - len(lc) - batch  # type: ignore[union-attr]
+    left = len(lhs.type.shape) - len(lc) - batch
     rank = len(turned.params["permutation"])
     wanted = (*range(batch), *range(batch + left, rank), *range(batch, batch + left))
     if turned.params["permutation"] != wanted:

@@ -183,7 +183,7 @@ class Additive:
         refs: list[Cell] = [Cell(p) for p in prefetched]
         refs += [Cell(read_block(v, b, ids, prefetched)) for v, b in zip(self.low.inputs, blocks, strict=True)]
         for position in range(self.in_end, self.end):
-            type_ = program.inputs[position].type.array  # type: ignore[union-attr]
+            type_ = program.inputs[position].type.array
             refs.append(Cell(given.get(position, Zero(type_))))
         run_cells(program, [*ids, *refs])
         return [refs[p - self.ids_end].held for p in wanted]
@@ -218,7 +218,7 @@ class Additive:
         types = [type_without(v, la, axes) for v, la in zip(values, layouts, strict=True)]
         traced = eliminate_dead(trace_program(one, types, program.name))[0]
         touched = [p for p in wanted if p not in untouched]
-        out_layouts = [block_layout(len(t.shape)) for t in traced.out_types]  # type: ignore[union-attr]
+        out_layouts = [block_layout(len(t.shape)) for t in traced.out_types]
         if summed and self.carry:
             traced, out_layouts = self.sum_carry(traced, values, layouts, out_layouts, touched)
         outs, found = evaluate_over(traced, self.parallel, self.low.grid, values, layouts, out_layouts)
@@ -254,7 +254,7 @@ class Additive:
             value = reduce_sum_p.bind(value, axes=axes)
         if missing:
             times = int(np.prod([self.low.grid[a] for a in missing]))
-            value = mul_p.bind(value, np.asarray(times).astype(typeof(value).dtype)[()])  # type: ignore[union-attr]
+            value = mul_p.bind(value, np.asarray(times).astype(typeof(value).dtype)[()])
         return value, tuple(e for e in layout if e[0] == "block")
 
     def run(self) -> list[Any]:
@@ -282,7 +282,7 @@ class Additive:
             return [v[0] for v in found.values() if v is not None]
 
         fixed = [*low.prefetched, *(v.value for v in views), *low.started.values()]
-        program = trace_program(body, [*(typeof(x).strong() for x in fixed), ID], self.kernel.name)  # type: ignore[union-attr]
+        program = trace_program(body, [*(typeof(x).strong() for x in fixed), ID], self.kernel.name)
         steps = iota_p.bind(dtype=INT32, shape=(turns,), dimension=0)
         stacked = bind_scan(program, fixed, [], [steps], length=turns, reverse=False, unroll=1)
         lead = tuple(grid_entry(a) for a in low.outer)
@@ -463,7 +463,7 @@ class Sequential:
             return self.turn(rest[-1], list(fixed[:p]), fixed[p:], rest[:-1])
 
         fixed_values = [*self.low.prefetched, *operands]
-        types = [typeof(x).strong() for x in (*fixed_values, *states)]  # type: ignore[union-attr]
+        types = [typeof(x).strong() for x in (*fixed_values, *states)]
         program = trace_program(body, [*types, ID], self.kernel.name)
         steps = iota_p.bind(dtype=INT32, shape=(turns,), dimension=0)
         return bind_scan(program, fixed_values, states, [steps], length=turns, reverse=False, unroll=1)

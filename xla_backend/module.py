@@ -97,10 +97,10 @@ def _aliases(body: Program, kept: Sequence[int], donated: set[int]) -> tuple[lis
     """For each input of a module its attributes; and the positions whose memory an output takes."""
     free: dict[Any, list[int]] = {}
     for number, atom in enumerate(body.outputs):
-        free.setdefault(physical(atom.type.strong()), []).append(number)  # type: ignore[union-attr, arg-type]
+        free.setdefault(physical(atom.type.strong()), []).append(number)
     attributes, aliased, wasted = [], set(), []
     for index, var in zip(kept, body.inputs, strict=True):
-        places = free.get(physical(var.type.strong())) if index in donated else None  # type: ignore[arg-type]
+        places = free.get(physical(var.type.strong())) if index in donated else None
         attributes.append(f"{{tf.aliasing_output = {places.pop(0)} : i32}}" if places else "")
         if places is not None and attributes[-1]:
             aliased.add(index)

@@ -87,9 +87,7 @@ def _plan_dim(block: Block, d: int, affine: Affine, grid: Sequence[int]) -> DimP
 
 def disjoint(block: Block, plans: Sequence[DimPlan] | None) -> bool:
     """Whether blocks lie side by side, so that they can be put together again."""
-    return plans is not None and all(
-        p.start >= 0 and p.stride == n for p, n in zip(plans, block.sizes, strict=True)
-    )
+    return plans is not None and all(p.start >= 0 and p.stride == n for p, n in zip(plans, block.sizes, strict=True))
 
 
 def natural_layout(block: Block, plans: Sequence[DimPlan]) -> Layout:
@@ -207,4 +205,4 @@ def type_without(value: Any, layout: Layout, axes: Sequence[int]) -> Any:
     """The type of a value seen by one cell of some grid axes."""
     gone = {grid_entry(a) for a in axes}
     type_ = typeof(value)
-    return type_.with_shape(n for n, e in zip(type_.shape, layout, strict=True) if e not in gone).strong()  # type: ignore[union-attr]
+    return type_.with_shape(n for n, e in zip(type_.shape, layout, strict=True) if e not in gone).strong()

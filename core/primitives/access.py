@@ -23,7 +23,7 @@ INT32 = np.dtype(np.int32)
 
 def _starts(index: Index, dynamic: Sequence[Any]) -> list[Any]:
     given = iter(dynamic)
-    return [next(given) if type(e) is Take or e.start is None else e.start for e in index]  # type: ignore[union-attr]
+    return [next(given) if type(e) is Take or e.start is None else e.start for e in index]
 
 
 def _sizes(index: Index) -> list[int]:
@@ -46,12 +46,12 @@ def _select(mask: Any, on_true: Any, on_false: Any) -> Any:
 
 
 def _zero(x: Any) -> Any:
-    return np.zeros((), typeof(x).dtype)[()]  # type: ignore[union-attr]
+    return np.zeros((), typeof(x).dtype)[()]
 
 
 def _margin(index: Index, x: Any) -> tuple[Any, list[int]]:
     """A value with room around it for windows whose traced starts lie outside; and how much came before."""
-    room = [e.size if e.start is None and type(e) is Span else 0 for e in index]  # type: ignore[union-attr]
+    room = [e.size if e.start is None and type(e) is Span else 0 for e in index]
     if not any(room):
         return x, room
     return pad(x, _zero(x), [(r, r, 0) for r in room]), room
@@ -74,7 +74,7 @@ def _read(x: Any, index: Index, dynamic: Sequence[Any], shape: Sequence[int], ma
     if any(type(e) is Take for e in index) or (index.dynamic and not _contiguous(index)):
         return _read_taken(x, index, dynamic, shape, masked)
     if not index.dynamic:
-        lows: list[Any] = [e.start for e in index]  # type: ignore[union-attr]
+        lows: list[Any] = [e.start for e in index]
         ends = [low + (e.size - 1) * e.stride if type(e) is Span else low for e, low in zip(index, lows, strict=True)]
         highs = [max(end + 1, low) for end, low in zip(ends, lows, strict=True)]
         return reshape_to(slice_(x, lows, highs, [getattr(e, "stride", 1) for e in index]), shape)
@@ -86,13 +86,13 @@ def _read(x: Any, index: Index, dynamic: Sequence[Any], shape: Sequence[int], ma
 
 
 def _shifted(start: Any, room: int) -> Any:
-    return start if not room else add_p.bind(start, np.asarray(room, typeof(start).dtype)[()])  # type: ignore[union-attr]
+    return start if not room else add_p.bind(start, np.asarray(room, typeof(start).dtype)[()])
 
 
 def _rows(index: Index, x: Any) -> int | None:
     """The one axis taken along by a 1-d array while all others are whole, if that is what an index is."""
     takes = [i for i, e in enumerate(index) if type(e) is Take]
-    if len(takes) != 1 or len(index[takes[0]].shape) != 1:  # type: ignore[union-attr]
+    if len(takes) != 1 or len(index[takes[0]].shape) != 1:
         return None
     whole = all(i in takes or (type(e) is Span and e.start == 0 and e.size == d and e.stride == 1)
                 for i, (e, d) in enumerate(zip(index, shape_of(x), strict=True)))  # fmt: skip

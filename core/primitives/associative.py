@@ -26,7 +26,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
         def one(_: Any, x: Any) -> tuple[Any, Any]:
             return (), f(x)
 
-        one.traces_for = (f, "map")  # type: ignore[attr-defined]
+        one.traces_for = (f, "map")
         return scan(one, (), xs)[1]
     from ..api import vmap
 

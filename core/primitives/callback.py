@@ -60,7 +60,7 @@ def _one_by_one(
     """Call for one element after another, in a loop."""
     batched = [moved(axis, x, d, 0) for x, d in zip(args, dims, strict=True) if d is not None]
     shared = [x for x, d in zip(args, dims, strict=True) if d is None]
-    types = [*map(typeof, shared), *(typeof(x).with_shape(typeof(x).shape[1:]) for x in batched)]  # type: ignore[union-attr]
+    types = [*map(typeof, shared), *(typeof(x).with_shape(typeof(x).shape[1:]) for x in batched)]
 
     def body(*values: Any) -> Any:
         fixed, items = iter(values[: len(shared)]), iter(values[len(shared) :])
@@ -186,12 +186,12 @@ def _flat(callback: Callable[..., Any], result_shape_dtypes: Any, args: Any, kwa
     for x in leaves:
         typeof(x)
     structs, out_tree = tree.flatten(result_shape_dtypes)
-    return leaves, _Flat(callback, in_tree, out_tree, keep), tuple(as_type(s).strong() for s in structs), out_tree  # type: ignore[union-attr]
+    return leaves, _Flat(callback, in_tree, out_tree, keep), tuple(as_type(s).strong() for s in structs), out_tree
 
 
 def _now(flat: _Flat, types: Sequence[ArrayType], leaves: Sequence[Any]) -> list[Any]:
     """Outside of any transformation the call needs no program."""
-    arrays = [np.asarray(x).astype(typeof(x).dtype, copy=False) for x in leaves]  # type: ignore[union-attr]
+    arrays = [np.asarray(x).astype(typeof(x).dtype, copy=False) for x in leaves]
     return [make_array(np.array(x), t) for x, t in zip(checked_results(flat, types, arrays), types, strict=True)]
 
 
@@ -288,7 +288,7 @@ def debug_print(
     def show(*values: Any, **named: Any) -> None:
         print(fmt.format(*values, **named))
 
-    show.format = fmt  # type: ignore[attr-defined]  # what a device prints by itself
+    show.format = fmt  # what a device prints by itself
     debug_callback(show, *args, ordered=ordered, partitioned=partitioned, **kwargs)
 
 

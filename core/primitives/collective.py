@@ -111,7 +111,7 @@ def _min(x: Any) -> Any:
 def _times(x: Any, n: int) -> Any:
     from .elementwise import mul_p
 
-    return mul_p.bind(x, np.asarray(n).astype(typeof(x).dtype)[()])  # type: ignore[union-attr]
+    return mul_p.bind(x, np.asarray(n).astype(typeof(x).dtype)[()])
 
 
 psum_p = _reduction(
@@ -254,7 +254,7 @@ def _permute_over(axis: AxisInfo, x: Any, *, perm: Sequence[tuple[int, int]]) ->
         return out, 0
     shape = shape_of(out)
     mask = broadcast_in_dim_p.bind(received, shape=shape, broadcast_dimensions=(0,))
-    zero = np.zeros((), typeof(out).dtype)[()]  # type: ignore[union-attr]
+    zero = np.zeros((), typeof(out).dtype)[()]
     return select_n_p.bind(mask, broadcast_in_dim_p.bind(zero, shape=shape, broadcast_dimensions=()), out), 0
 
 

@@ -68,9 +68,9 @@ def _select_jvp(primals: Any, tangents: Any) -> Any:
     which, *cases = primals
     out = select_n_p.bind(which, *cases)
     type_ = typeof(out)
-    if all(type(t) is Zero for t in tangents[1:]) or not is_inexact(type_.dtype):  # type: ignore[union-attr]
+    if all(type(t) is Zero for t in tangents[1:]) or not is_inexact(type_.dtype):
         return out, Zero(type_.tangent())
-    return out, spread(select_n_p.bind(which, *map(instantiate, tangents[1:])), type_.shape)  # type: ignore[union-attr]
+    return out, spread(select_n_p.bind(which, *map(instantiate, tangents[1:])), type_.shape)
 
 
 def _select_transpose(ct: Any, which: Any, *cases: Any) -> list[Any]:
@@ -96,7 +96,7 @@ def _clamp_jvp(primals: Any, tangents: Any) -> Any:
     out = clamp_p.bind(low, x, high)
     type_ = typeof(out)
     total: Any = Zero(type_.tangent())
-    if not is_inexact(type_.dtype):  # type: ignore[union-attr]
+    if not is_inexact(type_.dtype):
         return out, total
     masks = (
         lambda: and_p.bind(gt_p.bind(low, x), lt_p.bind(low, high)),
@@ -105,7 +105,7 @@ def _clamp_jvp(primals: Any, tangents: Any) -> Any:
     )
     for t, mask in zip(tangents, masks, strict=True):
         if type(t) is not Zero:
-            total = add_tangents(total, spread(select_n_p.bind(mask(), like(t, 0), t), type_.shape))  # type: ignore[union-attr]
+            total = add_tangents(total, spread(select_n_p.bind(mask(), like(t, 0), t), type_.shape))
     return out, total
 
 

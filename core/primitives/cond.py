@@ -282,14 +282,14 @@ def cond(
         return cond(pred, lambda a, b: on_true(a), lambda a, b: on_false(b), *pair)
     _check_callable("cond", true_fun, false_fun)
     type_ = typeof(pred)
-    if type_.shape != ():  # type: ignore[union-attr]
+    if type_.shape != ():
         raise ArgumentTypeError(
             f"the predicate of cond is a scalar, got {type_.show()}", "use `numpy.where`, or reduce it"
         )
     if current().disable_jit and known(pred) is not None:
         return true_fun(*operands) if bool(known(pred)) else false_fun(*operands)
-    if not is_bool(type_.dtype):  # type: ignore[union-attr]
-        pred = ne_p.bind(pred, np.zeros((), type_.dtype)[()])  # type: ignore[union-attr]
+    if not is_bool(type_.dtype):
+        pred = ne_p.bind(pred, np.zeros((), type_.dtype)[()])
     index = convert_element_type_p.bind(pred, new_dtype=INT32, weak_type=False)
     return _branch(index, (false_fun, true_fun), ("false_fun", "true_fun"), operands)
 
@@ -310,7 +310,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, o
         raise ArgumentError("switch needs at least one branch, got none", "pass a sequence of functions")
     _check_callable("switch", *branches)
     type_ = typeof(index)
-    if type_.shape != () or not is_integer(type_.dtype):  # type: ignore[union-attr]
+    if type_.shape != () or not is_integer(type_.dtype):
         raise ArgumentTypeError(f"the index of switch is an integer scalar, got {type_.show()}", "pass an integer")
     if len(branches) == 1:
         return branches[0](*operands)

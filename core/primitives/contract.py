@@ -191,7 +191,7 @@ def _transpose(ct: Any, x: Any, y: Any, *, dimension_numbers: DotDimensionNumber
     if type(ct) is Zero:
         return None, None
     (lc, rc), (lb, rb) = dimension_numbers
-    return None, _transpose_left(ct, y.type, x, ((rc, lc), (rb, lb)), swapped, swapped=True)  # type: ignore[arg-type]
+    return None, _transpose_left(ct, y.type, x, ((rc, lc), (rb, lb)), swapped, swapped=True)
 
 
 def _transpose_left(
@@ -244,7 +244,7 @@ def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, d
     elif dx is not None:
         out = len(lb) + parts.lhs_free.index(dx)
     else:
-        out = len(lb) + len(parts.lhs_free) + parts.rhs_free.index(dy)  # type: ignore[arg-type]
+        out = len(lb) + len(parts.lhs_free) + parts.rhs_free.index(dy)
     return dot_general_p.bind(x, y, dimension_numbers=((lc, rc), (lb, rb)), **params), out
 
 

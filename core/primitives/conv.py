@@ -49,8 +49,9 @@ def _spec(text: Any, role: str, ndim: int, space: str) -> Spec:
     return (text.index(first[0]), text.index(first[1]), *(text.index(c) for c in space))
 
 
-def conv_dimension_numbers(lhs_shape: Sequence[int], rhs_shape: Sequence[int], dimension_numbers: Any) \
-        -> ConvDimensionNumbers:
+def conv_dimension_numbers(
+    lhs_shape: Sequence[int], rhs_shape: Sequence[int], dimension_numbers: Any
+) -> ConvDimensionNumbers:
     """Dimension numbers given as three strings such as `('NHWC', 'HWIO', 'NHWC')`, or None for NCHW, as axes."""
     ndim = len(lhs_shape)
     if isinstance(dimension_numbers, ConvDimensionNumbers):
@@ -170,7 +171,7 @@ def _transpose(ct: Any, lhs: Any, rhs: Any, **params: Any) -> tuple[Any, Any]:
 
 def _same_dtype(ct: Any, other: Any) -> tuple[Any, Any, Any]:
     """The cotangent and the other operand in one dtype, and that dtype."""
-    dtype = result_dtype(typeof(ct).dtype, typeof(other).dtype, None)  # type: ignore[union-attr]
+    dtype = result_dtype(typeof(ct).dtype, typeof(other).dtype, None)
     return convert_element_type(ct, dtype), convert_element_type(other, dtype), dtype
 
 
@@ -189,9 +190,7 @@ def _transpose_lhs(
     inputs = _space(lhs.shape, lhs_spec, lhs_dilation)
     kernel = _space(shape_of(rhs), rhs_spec, rhs_dilation)
     outs = _space(shape_of(ct), out_spec, window_strides)
-    pads = tuple(
-        (k - low - 1, n + low - o) for n, k, o, (low, _) in zip(inputs, kernel, outs, padding, strict=True)
-    )
+    pads = tuple((k - low - 1, n + low - o) for n, k, o, (low, _) in zip(inputs, kernel, outs, padding, strict=True))
     rhs = rev(_regroup(rhs, rhs_spec[0], rhs_spec[1], groups), rhs_spec[2:])
     out = conv_general_dilated_p.bind(
         ct, rhs, window_strides=lhs_dilation, padding=pads, lhs_dilation=window_strides, rhs_dilation=rhs_dilation,
@@ -213,9 +212,7 @@ def _transpose_rhs(
     inputs = _space(shape_of(lhs), lhs_spec, lhs_dilation)
     kernel = _space(rhs.shape, rhs_spec, rhs_dilation)
     outs = _space(shape_of(ct), out_spec, window_strides)
-    pads = tuple(
-        (low, o - n + k - low - 1) for n, k, o, (low, _) in zip(inputs, kernel, outs, padding, strict=True)
-    )
+    pads = tuple((low, o - n + k - low - 1) for n, k, o, (low, _) in zip(inputs, kernel, outs, padding, strict=True))
     numbers = ConvDimensionNumbers(_swapped(lhs_spec), _swapped(out_spec), _swapped(rhs_spec))
     out = conv_general_dilated_p.bind(
         lhs, ct, window_strides=rhs_dilation, padding=pads, lhs_dilation=lhs_dilation, rhs_dilation=window_strides,
@@ -475,7 +472,7 @@ def conv_general_dilated_patches(
     >>> conv_general_dilated_patches(np.ones((1, 2, 5), np.float32), (3,), (1,), "VALID").shape
     (1, 6, 3)
     """
-    shape, dtype = shape_of(lhs), typeof(lhs).dtype  # type: ignore[union-attr]
+    shape, dtype = shape_of(lhs), typeof(lhs).dtype
     if dimension_numbers is not None and not isinstance(dimension_numbers, ConvDimensionNumbers):
         dimension_numbers = conv_dimension_numbers(shape, (1,) * len(shape), dimension_numbers)
     numbers = conv_dimension_numbers(shape, shape, dimension_numbers)

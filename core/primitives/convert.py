@@ -78,7 +78,7 @@ def convert_element_type(operand: Any, new_dtype: Any, weak_type: bool = False) 
     real part; `weak_type` makes the result promote as a Python scalar does.
     """
     old, new = typeof(operand), canonical_dtype(new_dtype)
-    if old.dtype == new and old.weak_type == weak_type and type(operand) not in Scalar:  # type: ignore[union-attr]
+    if old.dtype == new and old.weak_type == weak_type and type(operand) not in Scalar:
         return operand
     return convert_element_type_p.bind(operand, new_dtype=new, weak_type=bool(weak_type))
 
@@ -209,7 +209,7 @@ complex_p = nary(
 
 
 def _conj_transpose(ct: Any, type: Any, *, input_dtype: Any) -> Any:
-    conjugate = conj_p.bind(ct, input_dtype=typeof(ct).dtype)  # type: ignore[union-attr]
+    conjugate = conj_p.bind(ct, input_dtype=typeof(ct).dtype)
     return conjugate if is_complex(type.dtype) else real_p.bind(conjugate)
 
 
@@ -229,7 +229,7 @@ def complex(x: Any, y: Any) -> Any:  # noqa: A001
 
 def conj(x: Any) -> Any:
     """Elementwise complex conjugate; a float becomes complex."""
-    return conj_p.bind(x, input_dtype=typeof(x).dtype)  # type: ignore[union-attr]
+    return conj_p.bind(x, input_dtype=typeof(x).dtype)
 
 
 # ---------------------------------------------------------------------------- stop_gradient
@@ -241,7 +241,7 @@ def stop_gradient(x: Any) -> Any:
     """A pytree of the same values with derivative zero; what is not a float stays as it is."""
 
     def stop(leaf: Any) -> Any:
-        return stop_gradient_p.bind(leaf) if is_inexact(typeof(leaf).dtype) else leaf  # type: ignore[union-attr]
+        return stop_gradient_p.bind(leaf) if is_inexact(typeof(leaf).dtype) else leaf
 
     return tree.map(stop, x)
 

@@ -65,11 +65,11 @@ def _returned(x: Any, expected: Any, what: str) -> Any:
     if x is None or isinstance(x, (Zero, SymbolicZero)) or not is_inexact(expected.dtype):
         return Zero(expected)
     found = typeof(x)
-    if found.shape != expected.shape:  # type: ignore[union-attr]
+    if found.shape != expected.shape:
         raise ShapeError(
             f"{what} has type {found.show()}, expected {expected.show()}", "return one of the shape of its primal"
         )
-    if found.dtype != expected.dtype and not found.weak_type:  # type: ignore[union-attr]
+    if found.dtype != expected.dtype and not found.weak_type:
         raise ControlFlowTypeError(
             f"{what} has type {found.show()}, expected {expected.show()}", "cast it with `astype`"
         )
@@ -423,7 +423,7 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callab
     6.0
     """
     program, in_tree, out_tree = _converted(fun, example_args)
-    moves = [isinstance(x, Tracer) and is_inexact(typeof(x).dtype) for x in program.values]  # type: ignore[union-attr]
+    moves = [isinstance(x, Tracer) and is_inexact(typeof(x).dtype) for x in program.values]
     pairs = list(zip(program.constants, program.values, moves, strict=True))
     held = [(v, x) for v, x, m in pairs if not m]
     n = len(in_tree.unflatten(range(in_tree.num_leaves)))

@@ -62,7 +62,7 @@ def _leading(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None]) ->
 def _element(x: Any, dim: int | None) -> Any:
     """The type of one element of a value batched at 0 or not at all."""
     type_ = typeof(x)
-    return type_ if dim is None else type_.with_shape(type_.shape[1:])  # type: ignore[union-attr]
+    return type_ if dim is None else type_.with_shape(type_.shape[1:])
 
 
 def _vectorized(
@@ -154,7 +154,7 @@ def linearize_custom_vjp(fwd: Any, bwd: Any, primals: Sequence[Any], nonzero: Se
     """Run the forward rule; the linear map is one equation whose transpose is the backward rule."""
     outs, residuals = fwd(primals, tuple(nonzero))
     types = [typeof(o).tangent() for o in outs]
-    present = tuple(is_inexact(t.dtype) for t in types)  # type: ignore[union-attr]
+    present = tuple(is_inexact(t.dtype) for t in types)
 
     def linear(*tangents: Any) -> list[Any]:
         given = [instantiate(t) for t, nz in zip(tangents, nonzero, strict=True) if nz]

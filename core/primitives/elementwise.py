@@ -153,10 +153,10 @@ def _pow_by_base(t: Any, out: Any, x: Any, y: Any) -> Any:
     is_zero = eq_p.bind(y, like(y, 0))
     lower = select_n_p.bind(is_zero, sub_p.bind(y, like(y, 1)), like(y, 1))
     factor = y
-    if is_integer(typeof(y).dtype):  # type: ignore[union-attr]
+    if is_integer(typeof(y).dtype):
         from .convert import convert_element_type
 
-        factor = convert_element_type(y, typeof(x).dtype)  # type: ignore[union-attr]
+        factor = convert_element_type(y, typeof(x).dtype)
     slope = select_n_p.bind(is_zero, mul_p.bind(factor, pow_p.bind(x, lower)), like(x, 0))
     return mul_p.bind(t, slope)
 
@@ -223,7 +223,7 @@ cbrt_p = unary(
 def _abs_tangent(t: Any, out: Any, x: Any) -> Any:
     from .compare import eq_p, lt_p, select_n_p
 
-    if not is_complex(typeof(x).dtype):  # type: ignore[union-attr]
+    if not is_complex(typeof(x).dtype):
         return select_n_p.bind(lt_p.bind(x, like(x, 0)), t, neg_p.bind(t))
     from .convert import conj, real
 
@@ -235,7 +235,7 @@ def _sign_jvp(primals: Any, tangents: Any) -> Any:
     (x,), (t,) = primals, tangents
     out = sign_p.bind(x)
     type_ = typeof(out)
-    if type(t) is Zero or not is_complex(type_.dtype):  # type: ignore[union-attr]
+    if type(t) is Zero or not is_complex(type_.dtype):
         return out, Zero(type_.tangent())
     from .convert import complex as make_complex
     from .convert import conj, imag
@@ -398,9 +398,9 @@ def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
 
 def pow(x: Any, y: Any) -> Any:  # noqa: A001
     """Elementwise x to the power y; y is of the dtype of x, or an integer."""
-    if type(y) is int and kind(typeof(x).dtype) in INEXACT:  # type: ignore[union-attr]
+    if type(y) is int and kind(typeof(x).dtype) in INEXACT:
         return integer_pow(x, y)
-    if not is_integer(typeof(y).dtype):  # type: ignore[union-attr]
+    if not is_integer(typeof(y).dtype):
         x, y = operands("pow", x, y)
     return pow_p.bind(x, y)
 

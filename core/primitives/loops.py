@@ -316,16 +316,16 @@ def _bound(x: Any) -> int | None:
 def _counter_dtype(lower: Any, upper: Any) -> ArrayType:
     types = [typeof(lower), typeof(upper)]
     for t in types:
-        if t.shape != () or not is_integer(t.dtype):  # type: ignore[union-attr]
+        if t.shape != () or not is_integer(t.dtype):
             raise ArgumentTypeError(f"the bounds of fori_loop are integer scalars, got {t.show()}", "pass integers")
-    strong = {t.dtype for t in types if not t.weak_type}  # type: ignore[union-attr]
+    strong = {t.dtype for t in types if not t.weak_type}
     if len(strong) > 1:
         raise ArgumentTypeError(
             f"the bounds of fori_loop have dtypes {sorted(map(str, strong))}", "give them one dtype"
         )
     if strong:
         return ArrayType((), strong.pop())
-    return ArrayType((), types[0].dtype, True)  # type: ignore[union-attr]
+    return ArrayType((), types[0].dtype, True)
 
 
 def fori_loop(
@@ -353,7 +353,7 @@ def fori_loop(
             i, value = carry
             return (i + 1, body_fun(i, value)), None
 
-        turn.traces_for = (body_fun, "fori")  # type: ignore[attr-defined]
+        turn.traces_for = (body_fun, "fori")
         start = convert(first, counter)
         carry, _ = scan(
             turn, (start, init_val), None, length=max(last - first, 0), unroll=1 if unroll is None else unroll
@@ -369,6 +369,6 @@ def fori_loop(
         i, end, value = carry
         return i + 1, end, body_fun(i, value)
 
-    step.traces_for = (body_fun, "fori while")  # type: ignore[attr-defined]
-    going.traces_for = (_typing, "fori")  # type: ignore[attr-defined]
+    step.traces_for = (body_fun, "fori while")
+    going.traces_for = (_typing, "fori")
     return while_loop(going, step, (convert(lower, counter), convert(upper, counter), init_val))[2]

@@ -194,13 +194,13 @@ def operands(name: str, *args: Any) -> tuple[Any, ...]:
         if type(a) not in Scalar:
             break
     else:
-        widest = max(args, key=lambda a: _RANK[kind(typeof(a).dtype)])  # type: ignore[union-attr]
+        widest = max(args, key=lambda a: _RANK[kind(typeof(a).dtype)])
         return tuple(like(widest, a) for a in args)
     out = list(args)
     for i, x in enumerate(args):
         if type(x) in Scalar:
-            dtype = typeof(a).dtype  # type: ignore[union-attr]
-            if _RANK[kind(typeof(x).dtype)] > _RANK.get(kind(dtype), -1):  # type: ignore[union-attr]
+            dtype = typeof(a).dtype
+            if _RANK[kind(typeof(x).dtype)] > _RANK.get(kind(dtype), -1):
                 raise DtypeError(
                     f"{name} takes operands of one dtype, got the number {x!r} beside {typeof(a).show()}",
                     "cast with `astype`, or use the function of that name in `tilewright.numpy`, which promotes",

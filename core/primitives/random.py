@@ -179,9 +179,7 @@ def _hash_counter(keys: Any, shape: Shape) -> list[Any]:
     if not lead:
         return threefry2x32_p.bind(*_split_words(keys), np.uint32(0), counter)
     whole = (*lead, *shape)
-    first, second = (
-        broadcast_in_dim(w, whole, tuple(range(len(whole)))) for w in _split_words(keys, len(shape))
-    )
+    first, second = (broadcast_in_dim(w, whole, tuple(range(len(whole)))) for w in _split_words(keys, len(shape)))
     counter = broadcast_in_dim(counter, whole, tuple(range(len(lead), len(whole))))
     return threefry2x32_p.bind(first, second, np.uint32(0), counter)
 
@@ -218,7 +216,7 @@ def _split_typing(keys: ArrayType, *, shape: Shape) -> ArrayType:
 
 
 def _split_expand(keys: Any, *, shape: Shape) -> Any:
-    return random_wrap_p.bind(_join_words(*_hash_counter(keys, shape)), impl=typeof(keys).dtype)  # type: ignore[union-attr]
+    return random_wrap_p.bind(_join_words(*_hash_counter(keys, shape)), impl=typeof(keys).dtype)
 
 
 random_split_p = Primitive(
@@ -237,7 +235,7 @@ def _seed_typing(seeds: ArrayType, *, impl: KeyDtype) -> ArrayType:
 
 
 def _seed_words(seeds: Any) -> tuple[Any, Any]:
-    dtype = typeof(seeds).dtype  # type: ignore[union-attr]
+    dtype = typeof(seeds).dtype
     low = convert_element_type(seeds, UINT32)
     if dtype.itemsize < 8:
         return broadcast_in_dim(np.uint32(0), shape_of(seeds), ()), low
@@ -264,7 +262,7 @@ def _fold_typing(keys: ArrayType, data: ArrayType) -> ArrayType:
 
 def _fold_expand(keys: Any, data: Any) -> Any:
     words = threefry2x32_p.bind(*_split_words(keys), np.uint32(0), data)
-    return random_wrap_p.bind(_join_words(*words), impl=typeof(keys).dtype)  # type: ignore[union-attr]
+    return random_wrap_p.bind(_join_words(*words), impl=typeof(keys).dtype)
 
 
 random_fold_in_p = Primitive(

@@ -121,10 +121,10 @@ def _extremum_jvp(primitive: Callable[[], Primitive]) -> Callable[..., Any]:
         (x,), (t,) = primals, tangents
         out = primitive().bind(x, axes=axes)
         type_ = typeof(out)
-        if type(t) is Zero or not is_inexact(type_.dtype):  # type: ignore[union-attr]
+        if type(t) is Zero or not is_inexact(type_.dtype):
             return out, Zero(type_.tangent())
         here = eq_p.bind(x, spread_axes(out, shape_of(x), axes))
-        here = convert_element_type(here, type_.dtype)  # type: ignore[union-attr]
+        here = convert_element_type(here, type_.dtype)
         total = reduce_sum_p.bind(mul_p.bind(t, here), axes=axes)
         return out, div_p.bind(total, reduce_sum_p.bind(here, axes=axes))
 
@@ -172,7 +172,7 @@ def _product_by_halves(x: Any, *, axes: Axes) -> Any:
 
 def _product_jvp(primals: Any, tangents: Any, *, axes: Axes) -> Any:
     type_ = typeof(primals[0])
-    if type(tangents[0]) is Zero or 0 in type_.shape:  # type: ignore[union-attr]
+    if type(tangents[0]) is Zero or 0 in type_.shape:
         return no_tangent(reduce_prod_p)(primals, tangents, axes=axes)
     return expanded_jvp(_product_by_halves)(primals, tangents, axes=axes)
 
@@ -321,7 +321,7 @@ def _reduce_batch(axis: AxisInfo, args: Any, dims: Any, *, computation: Program,
         # Starts that differ along the batch: reduce each from its own by the vectorised tree.
         from ..vmap import batch_program
 
-        types = [ArrayType(_without(shape_of(a), () if d is None else (d,)), typeof(a).dtype)  # type: ignore[union-attr]
+        types = [ArrayType(_without(shape_of(a), () if d is None else (d,)), typeof(a).dtype)
                  for a, d in zip(args, dims, strict=True)]  # fmt: skip
         program = trace_program(
             lambda *xs: _reduce_by_halves(*xs, computation=computation, dimensions=dimensions), types, "reduce"
@@ -380,15 +380,15 @@ def reduce(operands: Any, init_values: Any, computation: Callable[[Any, Any], An
     arrays, treedef = tree.flatten(operands)
     starts = tree.flatten_up_to(treedef, init_values)
     types = [typeof(a) for a in arrays]
-    axes = as_axes(dimensions, len(types[0].shape) if types else 0, "reduce")  # type: ignore[union-attr]
-    starts = [convert_element_type(s, t.dtype) for s, t in zip(starts, types, strict=True)]  # type: ignore[union-attr]
+    axes = as_axes(dimensions, len(types[0].shape) if types else 0, "reduce")
+    starts = [convert_element_type(s, t.dtype) for s, t in zip(starts, types, strict=True)]
 
     def flat(*scalars: Any) -> list[Any]:
         half = len(scalars) // 2
         out = computation(tree.unflatten(treedef, scalars[:half]), tree.unflatten(treedef, scalars[half:]))
         return tree.flatten_up_to(treedef, out)
 
-    scalar_types = [ArrayType((), t.dtype) for t in types]  # type: ignore[union-attr]
+    scalar_types = [ArrayType((), t.dtype) for t in types]
     program, constants = hoist(trace_program(flat, [*scalar_types, *scalar_types], "reduce"))
     if constants:
         raise ArgumentError(
@@ -399,7 +399,7 @@ def reduce(operands: Any, init_values: Any, computation: Callable[[Any, Any], An
         reducer, identity = _MONOIDS[monoid]
         out = reducer.bind(arrays[0], axes=axes)
         given = tree.leaves(init_values)[0]
-        if not _is_identity(given, identity(types[0].dtype)):  # type: ignore[union-attr]
+        if not _is_identity(given, identity(types[0].dtype)):
             out = monoid.bind(starts[0], out)
         return tree.unflatten(treedef, [out])
     return tree.unflatten(treedef, reduce_p.bind(*arrays, *starts, computation=program, dimensions=axes))

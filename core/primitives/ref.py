@@ -77,7 +77,7 @@ class Index(tuple[Entry, ...]):
     @property
     def dynamic(self) -> list[int]:
         """The axes whose entry takes an operand."""
-        return [i for i, e in enumerate(self) if type(e) is Take or e.start is None]  # type: ignore[union-attr]
+        return [i for i, e in enumerate(self) if type(e) is Take or e.start is None]
 
     def is_whole(self, shape: Shape) -> bool:
         """Whether the access covers a Ref of this shape, in order."""
@@ -173,7 +173,7 @@ def numpy_index(index: Index, dynamic: Sequence[Any], shape: Shape, clip: bool, 
     given = iter(dynamic)
     positions: list[Any] = []
     for axis, (entry, size) in enumerate(zip(index, shape, strict=True)):
-        start = next(given) if type(entry) is Take or entry.start is None else entry.start  # type: ignore[union-attr]
+        start = next(given) if type(entry) is Take or entry.start is None else entry.start
         found = np.asarray(start)
         if type(entry) is Span:
             found = int(found) + np.arange(entry.size) * entry.stride
@@ -270,7 +270,7 @@ def _get_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, index: Index, m
     out = get_p.bind(*primals, index=index, masked=masked)
     ref_t, other_t = tangents[0], tangents[-1]
     has_other = len(primals) - 1 > len(index.dynamic) + masked
-    if type(ref_t) is Zero or not is_inexact(typeof(out).dtype):  # type: ignore[union-attr]
+    if type(ref_t) is Zero or not is_inexact(typeof(out).dtype):
         if has_other and type(other_t) is not Zero:
             raise _no_tangent_ref("get")
         return out, Zero(typeof(out).tangent())
@@ -278,7 +278,7 @@ def _get_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, index: Index, m
     if has_other:
         operands.append(instantiate(other_t))
     elif masked:
-        operands.append(np.zeros((), typeof(out).dtype)[()])  # type: ignore[union-attr]
+        operands.append(np.zeros((), typeof(out).dtype)[()])
     return out, get_p.bind(ref_t, *operands, index=index, masked=masked)
 
 
@@ -315,7 +315,7 @@ def transpose_access(primitive: Primitive, ct: Any, ref: Any, args: Sequence[Any
         if type(ct) is not Zero:
             addupdate_p.bind(ref, ct, *operands, index=index, masked=masked)
         return None
-    zero = [np.zeros((), typeof(ref).dtype)[()]] if masked else []  # type: ignore[union-attr]
+    zero = [np.zeros((), typeof(ref).dtype)[()]] if masked else []
     if primitive is addupdate_p:
         return get_p.bind(ref, *operands, *zero, index=index, masked=masked)
     found = swap_p.bind(ref, instantiate(ct), *operands, index=index, masked=masked)
@@ -355,10 +355,10 @@ def _batched_index(
     given = iter(zip(dynamic, dims, strict=True))
     entries: list[Any] = []
     for i, entry in enumerate(index):
-        if type(entry) is Take or entry.start is None:  # type: ignore[union-attr]
+        if type(entry) is Take or entry.start is None:
             value, dim = next(given)
         else:
-            value, dim = np.int32(entry.start), None  # type: ignore[union-attr]
+            value, dim = np.int32(entry.start), None
         value = moved(axis, value, dim, 0)
         if type(entry) is Take:
             rank = len(entry.shape)
@@ -367,7 +367,7 @@ def _batched_index(
             axes = (0,)
         value = broadcast_in_dim_p.bind(value, shape=out_shape, broadcast_dimensions=axes)
         if type(entry) is Span:
-            dtype = typeof(value).dtype  # type: ignore[union-attr]
+            dtype = typeof(value).dtype
             steps = iota_p.bind(dtype=dtype, shape=out_shape, dimension=1 + places[spans.index(i)])
             value = add_p.bind(value, mul_p.bind(steps, np.asarray(entry.stride, dtype)[()]))
         entries.append(value)

@@ -79,7 +79,7 @@ def _resolve_one(entry: Any, size: int, axis: int, shape: Shape) -> _Resolved:
                 raise outside(f"{entry.start} to {last}")
         return _Resolved(int(entry.start) if _static(entry.start) else entry.start, entry.size, entry.stride)
     type_ = typeof(entry)
-    if not is_integer(type_.dtype):  # type: ignore[union-attr]
+    if not is_integer(type_.dtype):
         raise ArgumentTypeError(
             f"a Ref is indexed with {type_.show()} along axis {axis}",
             "index with integers; pass a mask to `load` or `store`",
@@ -234,9 +234,9 @@ def _cast(value: Any, dtype: Any, name: str) -> Any:
         raise KernelBodyError(
             f"the {name} stored is itself a Ref of {type_.array.show()}", "read it with `[...]` first"
         )
-    if type_.dtype == dtype:  # type: ignore[union-attr]
+    if type_.dtype == dtype:
         return value
-    if not type_.weak_type:  # type: ignore[union-attr]
+    if not type_.weak_type:
         raise DtypeError(
             f"a {name} of type {type_.show()} is stored in a Ref of {dtype}", f"cast it: `.astype({dtype})`"
         )

@@ -354,7 +354,7 @@ def _numpy(
 ) -> list[Any]:
     consts, carry, xs = cut(args, num_consts, num_carry)
     types = program.out_types[num_carry:]
-    ys = [np.zeros((length, *t.shape), t.dtype) for t in types]  # type: ignore[union-attr]
+    ys = [np.zeros((length, *t.shape), t.dtype) for t in types]
     for i in reversed(range(length)) if reverse else range(length):
         outs = evaluate(program, *consts, *carry, *(x[i] for x in xs))
         carry = outs[:num_carry]
@@ -443,7 +443,7 @@ def scan(
     if current().disable_jit and n:
         return _run(f, init, x_leaves, x_tree, n, reverse)
     in_tree = tree.treedef_tuple([init_tree, x_tree])
-    items = [t.with_shape(t.shape[1:]) for t in x_types]  # type: ignore[union-attr]
+    items = [t.with_shape(t.shape[1:]) for t in x_types]
     found: dict[str, Any] = {}
 
     def trace(types: list[Any]) -> tuple[Program, list[Any]]:

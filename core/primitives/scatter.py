@@ -234,9 +234,7 @@ def _extreme_jvp(primitive: Callable[[], Primitive]) -> Callable[..., Any]:
 
 
 def _batch(primitive: Callable[[], Primitive]) -> Callable[..., Any]:
-    def batch(
-        axis: AxisInfo, args: Any, dims: Any, *, dimension_numbers: ScatterDimensionNumbers, **how: Any
-    ) -> Any:
+    def batch(axis: AxisInfo, args: Any, dims: Any, *, dimension_numbers: ScatterDimensionNumbers, **how: Any) -> Any:
         (x, indices, updates), (x_dim, i_dim, u_dim), d = args, dims, dimension_numbers
         x, updates = moved(axis, x, x_dim, 0), moved(axis, updates, u_dim, 0)
         d = d._replace(

@@ -306,8 +306,11 @@ transpose_p = Primitive(
 def transpose(operand: Any, permutation: Sequence[int]) -> Any:
     """Reorder the axes: axis `i` of the result is axis `permutation[i]` of the operand."""
     permutation = integers(permutation, "permutation", "transpose")
-    if permutation == tuple(range(len(permutation))) and isinstance(operand, Value) \
-            and len(permutation) == len(operand.aval.shape):
+    if (
+        permutation == tuple(range(len(permutation)))
+        and isinstance(operand, Value)
+        and len(permutation) == len(operand.aval.shape)
+    ):
         return operand
     return transpose_p.bind(operand, permutation=permutation)
 
@@ -517,7 +520,8 @@ def _padded(size: int, low: int, high: int, interior: int) -> int:
 def _pad_typing(x: ArrayType, value: ArrayType, *, padding_config: tuple[tuple[int, int, int], ...]) -> ArrayType:
     if value.shape or value.dtype != x.dtype:
         raise ShapeError(
-            f"pad: the padding value is {value.show()}, the operand {x.show()}", "pad with a scalar of the same dtype")
+            f"pad: the padding value is {value.show()}, the operand {x.show()}", "pad with a scalar of the same dtype"
+        )
     if len(padding_config) != x.ndim:
         raise shape_error("pad", x, f"padding_config {padding_config} needs one (low, high, interior) per axis")
     if any(interior < 0 for _, _, interior in padding_config):
@@ -588,7 +592,8 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
         config = tuple((operator.index(a), operator.index(b), operator.index(c)) for a, b, c in padding_config)
     except (TypeError, ValueError):
         raise ArgumentTypeError(
-            f"pad: padding_config {padding_config!r} is not one (low, high, interior) of ints per axis") from None
+            f"pad: padding_config {padding_config!r} is not one (low, high, interior) of ints per axis"
+        ) from None
     if not isinstance(padding_value, Value) and not np.ndim(padding_value):
         padding_value = _cast(padding_value, dtype_of(operand))
     return pad_p.bind(operand, padding_value, padding_config=config)
@@ -607,7 +612,8 @@ def _concatenate_typing(*xs: ArrayType, dimension: int) -> ArrayType:
     rest = {(*x.shape[:dimension], *x.shape[dimension + 1 :]) for x in xs}
     if not 0 <= dimension < first.ndim or len({x.ndim for x in xs}) > 1 or len(rest) > 1:
         raise ShapeError(
-            f"concatenate: {shown} do not join along axis {dimension}", "ranks and all other sizes must be equal")
+            f"concatenate: {shown} do not join along axis {dimension}", "ranks and all other sizes must be equal"
+        )
     size = sum(x.shape[dimension] for x in xs)
     shape = (*first.shape[:dimension], size, *first.shape[dimension + 1 :])
     return ArrayType(shape, first.dtype, all(x.weak_type for x in xs))

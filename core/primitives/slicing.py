@@ -102,9 +102,9 @@ def wrapped(index: Any, size: int) -> Any:
         known = np.where(known < 0, known + size, known)
         return known if known.ndim else int(known)
     type_ = typeof(index)
-    if is_unsigned(type_.dtype):  # type: ignore[union-attr]
+    if is_unsigned(type_.dtype):
         return index
-    if np.dtype(type_.dtype).itemsize < 4:  # type: ignore[union-attr]
+    if np.dtype(type_.dtype).itemsize < 4:
         index = convert_element_type(index, INT32)
     dtype = dtype_of(index)
     zero, length = np.zeros((), dtype)[()], np.asarray(size).astype(dtype)[()]

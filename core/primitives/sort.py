@@ -159,4 +159,3 @@ def approx_min_k(
 
 
 PRIMITIVES: tuple[Primitive, ...] = (sort_p, top_k_p)
-

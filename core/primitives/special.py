@@ -88,7 +88,7 @@ def _in_float32(expand: Callable[..., Any]) -> Callable[..., Any]:
     """An expansion computed in float32 where the operands are narrower."""
 
     def rule(*args: Any) -> Any:
-        dtype = typeof(args[0]).dtype  # type: ignore[union-attr]
+        dtype = typeof(args[0]).dtype
         if dtype.itemsize >= 4:
             return expand(*args)
         return convert_element_type(expand(*(convert_element_type(a, np.float32) for a in args)), dtype)
@@ -97,7 +97,7 @@ def _in_float32(expand: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _eps(x: Any) -> float:
-    return float(np.finfo(typeof(x).dtype).eps)  # type: ignore[union-attr]
+    return float(np.finfo(typeof(x).dtype).eps)
 
 
 # ---------------------------------------------------------------------------- error functions, gamma, zeta

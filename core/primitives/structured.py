@@ -136,7 +136,7 @@ def with_output_types(program: Program, types: Sequence[Type]) -> Program:
 
 def joined(types: Sequence[Type]) -> Type:
     """One type for several that differ in weakness only: strong if any is."""
-    return next((t for t in types if not t.weak_type), types[0])  # type: ignore[union-attr]
+    return next((t for t in types if not t.weak_type), types[0])
 
 
 def _settled(given: Type, found: Type) -> Type:

@@ -130,9 +130,7 @@ def padded(x: np.ndarray, padding: Pads, dilation: Dims, fill: Any) -> np.ndarra
     wide = np.full([n + max(a, 0) + max(b, 0) for n, (a, b) in zip(shape, padding, strict=True)], fill, x.dtype)
     inner = tuple(slice(max(a, 0), max(a, 0) + n, d) for n, (a, _), d in zip(shape, padding, dilation, strict=True))
     wide[inner] = x
-    crop = tuple(
-        slice(max(-a, 0), max(n - max(-b, 0), 0)) for n, (a, b) in zip(wide.shape, padding, strict=True)
-    )
+    crop = tuple(slice(max(-a, 0), max(n - max(-b, 0), 0)) for n, (a, b) in zip(wide.shape, padding, strict=True))
     return wide[crop]
 
 
@@ -168,9 +166,7 @@ def _reducer(
         view = _view(x, identity(x.dtype), params).astype(wide)
         return ufunc.reduce(view, axis=-1, initial=np.asarray(identity(x.dtype)).astype(wide)[()])
 
-    p = Primitive(
-        name, _typing(name, kinds), jvp=jvp, transpose=transpose, batch=_batch(lambda: p), numpy=numpy
-    )
+    p = Primitive(name, _typing(name, kinds), jvp=jvp, transpose=transpose, batch=_batch(lambda: p), numpy=numpy)
     return p
 
 
@@ -246,7 +242,7 @@ def _gather_numpy(tangents: np.ndarray, operand: np.ndarray, *, select_prim: Pri
 
 def _gather_expand(tangents: Any, operand: Any, *, select_prim: Primitive, **params: Any) -> Any:
     """A window reduction of pairs, of which the preferred (or else the earlier) stays."""
-    dtype, carried = typeof(operand).dtype, typeof(tangents).dtype  # type: ignore[union-attr]
+    dtype, carried = typeof(operand).dtype, typeof(tangents).dtype
     scalars = [ArrayType((), dtype), ArrayType((), carried)]
 
     def prefer(x: Any, tx: Any, y: Any, ty: Any) -> list[Any]:
@@ -350,7 +346,7 @@ def _generic_typing(*types: ArrayType, computation: Program, **params: Any) -> l
     if any(s.shape or s.dtype != a.dtype for a, s in zip(arrays, starts, strict=True)):
         shown = ", ".join(s.show() for s in starts)
         raise ShapeError(f"reduce_window starts from {shown}", "give a scalar of its dtype for each array")
-    found = [t.dtype for t in computation.out_types if not t.shape]  # type: ignore[union-attr]
+    found = [t.dtype for t in computation.out_types if not t.shape]
     if found != [a.dtype for a in arrays]:
         shown = ", ".join(t.show() for t in computation.out_types)
         raise ShapeError(f"the computation of reduce_window gives ({shown})", "it must give the scalars that it takes")
@@ -448,7 +444,7 @@ def reduce_window(
     arrays, treedef = tree.flatten(operand)
     starts = tree.flatten_up_to(treedef, init_value)
     types = [typeof(a) for a in arrays]
-    ndim = len(types[0].shape)  # type: ignore[union-attr]
+    ndim = len(types[0].shape)
     ones = (1,) * ndim
     window = tuple(map(int, window_dimensions))
     strides, base, holes = (
@@ -456,7 +452,7 @@ def reduce_window(
     )
     if isinstance(padding, str):
         span = tuple(dilated(k, d) for k, d in zip(window, holes, strict=False))  # lengths: see the typing rule
-        padding = pads_of(padding, types[0].shape, span, strides)  # type: ignore[union-attr]
+        padding = pads_of(padding, types[0].shape, span, strides)
     params = {"window_dimensions": window, "window_strides": strides, "base_dilation": base, "window_dilation": holes,
               "padding": tuple((int(a), int(b)) for a, b in padding)}  # fmt: skip
 
@@ -465,7 +461,7 @@ def reduce_window(
         out = computation(tree.unflatten(treedef, scalars[:half]), tree.unflatten(treedef, scalars[half:]))
         return tree.flatten_up_to(treedef, out)
 
-    scalar_types = [ArrayType((), t.dtype) for t in types]  # type: ignore[union-attr]
+    scalar_types = [ArrayType((), t.dtype) for t in types]
     program, constants = hoist(trace_program(flat, scalar_types * 2, "reduce_window"))
     if constants:
         raise ArgumentError(
@@ -475,8 +471,8 @@ def reduce_window(
     found = None if monoid is None else _MONOIDS.get(monoid)
     if found is not None and not isinstance(starts[0], Tracer):
         reducer, identity = found
-        dtype = types[0].dtype  # type: ignore[union-attr]
+        dtype = types[0].dtype
         if bool(np.asarray(starts[0]).astype(dtype) == identity(dtype)):
             return tree.unflatten(treedef, [reducer.bind(arrays[0], **params)])
-    starts = [convert_element_type(s, t.dtype) for s, t in zip(starts, types, strict=True)]  # type: ignore[union-attr]
+    starts = [convert_element_type(s, t.dtype) for s, t in zip(starts, types, strict=True)]
     return tree.unflatten(treedef, reduce_window_p.bind(*arrays, *starts, computation=program, **params))

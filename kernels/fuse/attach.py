@@ -73,7 +73,7 @@ class _Attacher:
 
     def cut(self, v: Var, name: str) -> Block:
         """An array cut as the block is, along the axes that it shares with it."""
-        array = ArrayType(v.type.shape, v.type.dtype)  # type: ignore[union-attr]
+        array = ArrayType(v.type.shape, v.type.dtype)
         place = [None if x is None else self.axes.index(x) for x in self.group.axes[v]]
         own = self.block
         sizes = tuple(1 if d is None else own.sizes[d] for d in place)
@@ -117,7 +117,7 @@ class _Attacher:
 
 
 def _resized(body: Body, value: Atom, shape: tuple[int, ...]) -> Atom:
-    if value.type.shape == shape:  # type: ignore[union-attr]
+    if value.type.shape == shape:
         return value
     return body.add(reshape_p, [value], new_sizes=shape, dimensions=None)
 

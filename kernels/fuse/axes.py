@@ -54,16 +54,16 @@ Rule = Callable[[Eqn, Fresh], Relation | None]
 
 
 def _shapes(eqn: Eqn) -> list[tuple[int, ...]]:
-    return [a.type.shape for a in eqn.inputs]  # type: ignore[union-attr]
+    return [a.type.shape for a in eqn.inputs]
 
 
 def _pointwise(eqn: Eqn, fresh: Fresh) -> Relation:
-    out = fresh(eqn.outputs[0].type.shape)  # type: ignore[union-attr]
+    out = fresh(eqn.outputs[0].type.shape)
     return Relation(tuple(out if s else () for s in _shapes(eqn)), (out,) * len(eqn.outputs))
 
 
 def _bitcast(eqn: Eqn, fresh: Fresh) -> Relation | None:
-    same = eqn.inputs[0].type.dtype.itemsize == eqn.params["new_dtype"].itemsize  # type: ignore[union-attr]
+    same = eqn.inputs[0].type.dtype.itemsize == eqn.params["new_dtype"].itemsize
     return _pointwise(eqn, fresh) if same else None
 
 
@@ -76,7 +76,7 @@ def _broadcast(eqn: Eqn, fresh: Fresh) -> Relation:
 
 def _reshape(eqn: Eqn, fresh: Fresh) -> Relation | None:
     """Axes of one element come or go; nothing else."""
-    (old,), new = _shapes(eqn), eqn.outputs[0].type.shape  # type: ignore[union-attr]
+    (old,), new = _shapes(eqn), eqn.outputs[0].type.shape
     turned = eqn.primitive is shape.reshape_p and eqn.params["dimensions"] is not None
     if turned or [n for n in old if n != 1] != [n for n in new if n != 1]:
         return None
@@ -97,7 +97,7 @@ def _iota(eqn: Eqn, fresh: Fresh) -> Relation:
 def _reduce(eqn: Eqn, fresh: Fresh) -> Relation:
     axes, gone = fresh(*_shapes(eqn)), eqn.params["axes"]
     reduced = frozenset(axes[a] for a in gone if axes[a] is not None)
-    return Relation((axes,), (tuple(a for i, a in enumerate(axes) if i not in gone),), reduced)  # type: ignore[arg-type]
+    return Relation((axes,), (tuple(a for i, a in enumerate(axes) if i not in gone),), reduced)
 
 
 def _position(eqn: Eqn, fresh: Fresh) -> Relation:
@@ -119,7 +119,7 @@ def _contract(eqn: Eqn, fresh: Fresh) -> Relation:
         rhs[b] = lhs[a]
     out = [lhs[a] for a in (*lb, *free_axes(len(left), lc, lb))] + [rhs[a] for a in free_axes(len(right), rc, rb)]
     reduced = frozenset(lhs[a] for a in lc if lhs[a] is not None)
-    return Relation((lhs, tuple(rhs)), (tuple(out),), reduced)  # type: ignore[arg-type]
+    return Relation((lhs, tuple(rhs)), (tuple(out),), reduced)
 
 
 MAPS = frozenset(

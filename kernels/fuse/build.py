@@ -80,21 +80,21 @@ class Body:
         return outs[0] if outs else None  # type: ignore[return-value]
 
     def get(self, ref: Var) -> Var:
-        return self.add(get_p, [ref], index=_everything(ref.type.shape), masked=False)  # type: ignore[union-attr]
+        return self.add(get_p, [ref], index=_everything(ref.type.shape), masked=False)
 
     def put(self, ref: Var, value: Atom) -> None:
-        self.add(swap_p, [ref, self.filled(value, ref.type.shape)], index=_everything(ref.type.shape), masked=False)  # type: ignore[union-attr]
+        self.add(swap_p, [ref, self.filled(value, ref.type.shape)], index=_everything(ref.type.shape), masked=False)
 
     def increase(self, ref: Var, value: Atom) -> None:
-        self.add(addupdate_p, [ref, value], index=_everything(ref.type.shape), masked=False)  # type: ignore[union-attr]
+        self.add(addupdate_p, [ref, value], index=_everything(ref.type.shape), masked=False)
 
     def filled(self, value: Atom, shape: Sequence[int]) -> Atom:
-        if not shape or value.type.shape:  # type: ignore[union-attr]
+        if not shape or value.type.shape:
             return value
         return self.add(broadcast_in_dim_p, [value], shape=tuple(shape), broadcast_dimensions=())
 
     def converted(self, value: Atom, dtype: Any) -> Atom:
-        if value.type.dtype == dtype:  # type: ignore[union-attr]
+        if value.type.dtype == dtype:
             return value
         return self.add(convert_element_type_p, [value], new_dtype=np.dtype(dtype), weak_type=False)
 
@@ -143,14 +143,14 @@ class Builder:
         return tuple(1 if x is None else self.tiling.tile[x] for x in axes if x not in self.gone)
 
     def _ref(self, v: Var) -> RefType:
-        return ref_type(self.shape(self.group.axes[v]), v.type.dtype)  # type: ignore[union-attr]
+        return ref_type(self.shape(self.group.axes[v]), v.type.dtype)
 
     def _read_inputs(self) -> list[Var]:
         read = {a for i in self.group.eqns for a in self.all[i].inputs if type(a) is Var}
         return [v for v in self.group.inputs if v in read]
 
     def block(self, v: Var, name: str, fill: Any = None) -> Block:
-        axes, array = self.group.axes[v], ArrayType(v.type.shape, v.type.dtype)  # type: ignore[union-attr]
+        axes, array = self.group.axes[v], ArrayType(v.type.shape, v.type.dtype)
         sizes = self.tiling.block(axes)
         squeezed = tuple(x in self.gone for x in axes)
         place = {x: i for i, x in enumerate(self.tiling.grid)}
@@ -170,7 +170,7 @@ class Builder:
         for i in self.group.eqns:
             for a in self.all[i].inputs:
                 if type(a) is Var and a in self.used:
-                    wanted.setdefault(a, set()).add(self._identity(i, a.type.dtype) if self.ragged(i) else None)  # type: ignore[union-attr]
+                    wanted.setdefault(a, set()).add(self._identity(i, a.type.dtype) if self.ragged(i) else None)
         return {v: next(iter(f)) for v, f in wanted.items() if len(f) == 1 and None not in f}
 
     def _identity(self, number: int, dtype: Any) -> Any:
@@ -181,7 +181,7 @@ class Builder:
         """Where a sum is kept from cell to cell: its own output where that is as wide, else scratch."""
         (v,) = self.all[number].outputs
         shape, wide = self.shape(self.group.axes[v]), self._wide(number)
-        if v in self.out_refs and wide == v.type.dtype:  # type: ignore[union-attr]
+        if v in self.out_refs and wide == v.type.dtype:
             return self.out_refs[v]
         self.scratch.append(Var(ref_type(shape, wide)))
         return self.scratch[-1]
@@ -191,7 +191,7 @@ class Builder:
         return add_p if primitive is dot_general_p else MONOIDS[primitive][1]
 
     def _wide(self, number: int) -> Any:
-        dtype = self.all[number].outputs[0].type.dtype  # type: ignore[union-attr]
+        dtype = self.all[number].outputs[0].type.dtype
         return accumulator(dtype) if self._combine(number) in (add_p, mul_p) else dtype
 
     # ------------------------------------------------------------------------ body
@@ -235,7 +235,7 @@ class Builder:
 
     def _reset(self, body: Body) -> None:
         for i, ref in self.totals.items():
-            body.put(ref, scalar(self._identity(i, ref.type.dtype), ref.type.dtype))  # type: ignore[union-attr]
+            body.put(ref, scalar(self._identity(i, ref.type.dtype), ref.type.dtype))
 
     def _needed(self, values: Sequence[Var], sums: Sequence[int], stop: Sequence[int] = ()) -> list[int]:
         """The equations that values, and the operands of sums, are computed by; those of `stop` left out."""
@@ -274,10 +274,10 @@ class Builder:
         if kept is not None:
             (old,) = operands
             places = self.squeezer.places(self.group.axes[eqn.inputs[0]])  # type: ignore[index]
-            sizes = tuple(old.type.shape[places[i]] for i in kept)  # type: ignore[union-attr]
+            sizes = tuple(old.type.shape[places[i]] for i in kept)
             operands = [body.add(reshape_p, [old], new_sizes=sizes, dimensions=None)]
         found = self.squeezer.write(eqn if params is eqn.params else eqn.replace(params=params), shape)
-        if found is None or (found[0] is reshape_p and operands[0].type.shape == tuple(shape)):  # type: ignore[union-attr]
+        if found is None or (found[0] is reshape_p and operands[0].type.shape == tuple(shape)):
             return operands[0]
         return body.add(found[0], operands, **found[1])
 
@@ -286,7 +286,7 @@ class Builder:
         axes, dimension, dtype = self.group.axes[eqn.outputs[0]], eqn.params["dimension"], eqn.params["dtype"]
         loop = axes[dimension]
         places = self.squeezer.places(axes)
-        start = body.converted(self._start(body, loop), dtype) if loop in self.tiling.grid else None  # type: ignore[arg-type]
+        start = body.converted(self._start(body, loop), dtype) if loop in self.tiling.grid else None
         if dimension not in places:
             assert start is not None
             return body.filled(start, shape)
@@ -305,7 +305,7 @@ class Builder:
         mask: Var | None = None
         for x in self.ragged(number):
             if x in axes:
-                shape = value.type.shape  # type: ignore[union-attr]
+                shape = value.type.shape
                 dimension = self.squeezer.places(axes)[axes.index(x)]
                 place: Var = body.add(iota_p, [], dtype=INT32, shape=shape, dimension=dimension)
                 if x in self.tiling.grid:
@@ -314,8 +314,8 @@ class Builder:
                 mask = here if mask is None else body.add(and_p, [mask, here])
         if mask is None:
             return value
-        identity = scalar(self._identity(number, value.type.dtype), value.type.dtype)  # type: ignore[union-attr]
-        return body.add(select_n_p, [mask, body.filled(identity, value.type.shape), value])  # type: ignore[union-attr]
+        identity = scalar(self._identity(number, value.type.dtype), value.type.dtype)
+        return body.add(select_n_p, [mask, body.filled(identity, value.type.shape), value])
 
     def _accumulate(self, body: Body, number: int, env: dict[Var, Atom]) -> None:
         """One cell's part of a sum, added to what came before."""
@@ -339,7 +339,7 @@ class Builder:
             (v,) = self.all[i].outputs
             if any(self.after[x] >> k & 1 for x in late):
                 body.like = self.all[i]
-                env[v] = body.converted(body.get(self.totals[i]), v.type.dtype)  # type: ignore[union-attr]
+                env[v] = body.converted(body.get(self.totals[i]), v.type.dtype)
         for i in self._needed(late, (), self.sums):
             self._one(body, i, env)
         for v in late:

@@ -68,7 +68,7 @@ class _Rows:
 
     def __init__(self, eqn: Eqn, axis: int):
         self.eqn, self.eqns = eqn, []
-        self.axis, self.shape = axis, eqn.inputs[0].type.shape  # type: ignore[union-attr]
+        self.axis, self.shape = axis, eqn.inputs[0].type.shape
         self.others = tuple(d for d in range(len(self.shape)) if d != axis)
         self.rows = tuple(self.shape[d] for d in self.others)
         index = self.add(reshape_p, [eqn.inputs[1]], new_sizes=self.rows, dimensions=None)
@@ -100,7 +100,7 @@ class _Rows:
 
     def gather(self, index: Var) -> None:
         x = self.eqn.inputs[0]
-        dtype = x.type.dtype  # type: ignore[union-attr]
+        dtype = x.type.dtype
         index = self.clipped(index)
         kept = self.add(select_n_p, [self.here(index), self.full(0, dtype, self.shape), x])
         found = self.add(reduce_or_p if is_bool(dtype) else reduce_sum_p, [kept], axes=(self.axis,))
@@ -110,13 +110,13 @@ class _Rows:
             low = self.add(ge_p, [index, self.full(0, INT32, self.rows)])
             high = self.add(lt_p, [index, self.full(self.shape[self.axis], INT32, self.rows)])
             found = self.add(select_n_p, [self.add(and_p, [low, high]), fill, found])
-        self.give(reshape_p, [found], new_sizes=self.eqn.outputs[0].type.shape, dimensions=None)  # type: ignore[union-attr]
+        self.give(reshape_p, [found], new_sizes=self.eqn.outputs[0].type.shape, dimensions=None)
 
     def scatter(self, index: Var) -> None:
         x, _, updates = self.eqn.inputs
         index = self.clipped(index)
         values = self.add(reshape_p, [updates], new_sizes=self.rows, dimensions=None)
-        zeros = self.full(0, x.type.dtype, self.shape)  # type: ignore[union-attr]
+        zeros = self.full(0, x.type.dtype, self.shape)
         added = self.add(select_n_p, [self.here(index), zeros, self.along(values)])
         self.give(add_p, [x, added])
 

@@ -239,7 +239,7 @@ class Planner:
                 prologue(call, other.group, self.eqns, v) if before
                 else epilogue(call, other.group, self.eqns, v, other.writes, self._escapes(v, pair))
             )  # fmt: skip
-        moved = 0 if type(found) is str else bytes_moved(found.kernel)  # type: ignore[union-attr]
+        moved = 0 if type(found) is str else bytes_moved(found.kernel)
         if moved >= unit.bytes + other.bytes:
             found = f"it would move {moved:,} bytes, apart they move {unit.bytes + other.bytes:,}"
         if type(found) is str:
@@ -352,7 +352,7 @@ class Planner:
             return None
         kept = [u for u in (a, b) if set(u.writes) & set(unit.writes) and not self._tiling(u).refused]
         had = max((u.tiling.parallel_cells for u in kept), default=0)  # type: ignore[union-attr]
-        work = max((math.prod(v.type.shape) for u in kept for v in (*u.reads, *u.writes)), default=0)  # type: ignore[union-attr]
+        work = max((math.prod(v.type.shape) for u in kept for v in (*u.reads, *u.writes)), default=0)
         had = min(had, work // BUSY)
         if 2 * cells < min(self.target.units, had):
             return f"{cells} cells would run at once, of {had} and {self.target.units} processors"
@@ -424,7 +424,7 @@ class Planner:
         group, tiling = unit.group, unit.tiling
         if group is None or tiling is None or tiling.refused is not None:
             return False
-        if not any(v.type.shape for v in (*unit.reads, *unit.writes)):  # type: ignore[union-attr]
+        if not any(v.type.shape for v in (*unit.reads, *unit.writes)):
             return False
         return any(self.eqns[i].primitive not in MOVERS for i in group.eqns) and bool(unit.reads)
 
@@ -435,7 +435,7 @@ class Planner:
         if unit.tiling.refused is not None:
             return unit.tiling.refused
         return "it only moves elements, or is a constant" if any(
-            v.type.shape for v in unit.writes) else "scalars alone make no block"  # type: ignore[union-attr]  # fmt: skip
+            v.type.shape for v in unit.writes) else "scalars alone make no block"  # fmt: skip
 
 
 def _bytes(group: Group, tiling: Tiling) -> int:

@@ -129,17 +129,17 @@ def _blocks(group: Group, nest: Nest, eqns: Sequence[Eqn], gpu: bool) -> _Blocks
     axes, carry = group.axes, nest.carry
     carried = [i for i, loops in group.sums.items() if loops & carry]
     totals = [v for i in carried for v in eqns[i].outputs]
-    sums = [(accumulator(v.type.dtype).itemsize, axes[v]) for v in totals]  # type: ignore[union-attr]
-    reads = [(v.type.dtype.itemsize, axes[v]) for v in group.inputs]  # type: ignore[union-attr]
+    sums = [(accumulator(v.type.dtype).itemsize, axes[v]) for v in totals]
+    reads = [(v.type.dtype.itemsize, axes[v]) for v in group.inputs]
     made = axes.keys() - {*group.inputs, *totals}
-    between = {(v.type.dtype.itemsize, axes[v]) for v in made}  # type: ignore[union-attr]
+    between = {(v.type.dtype.itemsize, axes[v]) for v in made}
     fast: dict[Entry, int] = {}
     if gpu and not nest.matrix:
         return _Blocks(fast, sums, reads, _largest(between), min(len(between), LIVE))
     if gpu:  # operands that come in at every step of a sum
         staged = [e for e in reads if not carry.isdisjoint(e[1])] if carry else reads
     else:
-        staged = reads + [(v.type.dtype.itemsize, axes[v]) for v in nest.outputs]  # type: ignore[union-attr]
+        staged = reads + [(v.type.dtype.itemsize, axes[v]) for v in nest.outputs]
         fast.update(dict.fromkeys(sums, 0))
         for e in sums:
             fast[e] += 1

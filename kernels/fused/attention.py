@@ -83,7 +83,7 @@ def _vjp(form: Form, names: tuple[str, ...], blocks: tuple[Form, Form] | None) -
 
     def all_runs(q: Any, k: Any, v: Any, extra: dict[str, Any]) -> tuple[Any, Any]:
         if blocks is not None:
-            return tuple(forward(form, q, k, v, extra))  # type: ignore[return-value]
+            return tuple(forward(form, q, k, v, extra))
         done: list[Any] = []
         for f, r, c in _cut(form, shape_of(q)[1], shape_of(k)[1], extra):
             run = _after(q[:, r], [d[0] for d in done[-1:]])

@@ -34,11 +34,11 @@ class Operation:
 def nbytes(*arrays: Any) -> int:
     """The bytes of arrays (or of their types); None counts nothing."""
     types = [a if isinstance(a, ArrayType) else typeof(a) for a in arrays if a is not None]
-    return sum(math.prod(t.shape) * t.dtype.itemsize for t in types)  # type: ignore[union-attr]
+    return sum(math.prod(t.shape) * t.dtype.itemsize for t in types)
 
 
 def dtype_of(x: Any) -> np.dtype:
-    return typeof(x).dtype  # type: ignore[union-attr]
+    return typeof(x).dtype
 
 
 def work_dtype(*arrays: Any) -> np.dtype:

@@ -37,7 +37,7 @@ def part(b: Body, ref: Ref, index: Index, dynamic: Sequence[Any]) -> Mem:
     for axis, entry in enumerate(index):
         if type(entry) is Take or getattr(entry, "stride", 1) != 1:
             raise NotWholeTiles
-        start = next(given) if entry.start is None else entry.start  # type: ignore[union-attr]
+        start = next(given) if entry.start is None else entry.start
         size = entry.size if type(entry) is Span else 1
         if type(entry) is not Span and lead + axis >= rank - 2:
             raise NotWholeTiles
@@ -100,7 +100,7 @@ def semaphore(b: Body, ref: Ref, index: Index, dynamic: Sequence[Any]) -> Mem:
     given = iter(dynamic)
     starts = []
     for entry in index:
-        start = next(given) if entry.start is None else entry.start  # type: ignore[union-attr]
+        start = next(given) if entry.start is None else entry.start
         starts.append(b.int_constant(start) if isinstance(start, int) else b.scalar(start))
     ones = (1,) * len(starts)
     return _squeeze(b, _slice(b, ref.mem, starts, ones), ())

@@ -309,7 +309,7 @@ def _swap(b: Body, xs: list[Any], outs: Sequence[ArrayType], *, used: Sequence[b
     return [old]
 
 
-_swap.wants_uses = True  # type: ignore[attr-defined]
+_swap.wants_uses = True
 
 
 def _addupdate(b: Body, xs: list[Any], outs: Sequence[Any], index: Index, masked: bool = False) -> list[Value]:

@@ -20,7 +20,7 @@ def _word_places(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], clip
     given = iter(dynamic)
     places = []
     for entry, limit in zip(index, ref.type.shape, strict=True):
-        start: Any = next(given) if entry.start is None else entry.start  # type: ignore[union-attr]
+        start: Any = next(given) if entry.start is None else entry.start
         size, stride = (entry.size, entry.stride) if type(entry) is Span else (1, 1)
         found = []
         for k in range(size):

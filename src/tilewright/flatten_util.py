@@ -23,18 +23,18 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
     """
     leaves, treedef = tree.flatten(pytree)
     types = [typeof(x) for x in leaves]
-    sizes = [math.prod(t.shape) for t in types]  # type: ignore[union-attr]
+    sizes = [math.prod(t.shape) for t in types]
     flat = tnp.concatenate([tnp.ravel(x) for x in leaves]) if leaves else tnp.zeros((0,), "float32")
 
     def unravel(vector: Any) -> Any:
-        if typeof(vector).shape != (sum(sizes),):  # type: ignore[union-attr]
+        if typeof(vector).shape != (sum(sizes),):
             raise ShapeError(
                 f"unravel of a value of type {typeof(vector).show()}", f"pass a vector of {sum(sizes)} elements"
             )
         parts, start = [], 0
         for type_, size in zip(types, sizes):
-            part = tnp.reshape(vector[start : start + size], type_.shape)  # type: ignore[union-attr]
-            parts.append(part.astype(type_.dtype))  # type: ignore[union-attr]
+            part = tnp.reshape(vector[start : start + size], type_.shape)
+            parts.append(part.astype(type_.dtype))
             start += size
         return treedef.unflatten(parts)
 

@@ -14,18 +14,22 @@ _KINDS = {
 
 _LONG = ArrayType((2, 71, 2), as_dtype("float32"))
 
-CASES = [
-    Case(p, (ArrayType(shape, as_dtype(dtype)),), {"axis": axis, "reverse": reverse}, note=f"{axis}-{reverse}")
-    for p, dtypes in _KINDS.items()
-    for shape, axis, reverse, names in [
-        ((5,), 0, False, dtypes.split()[:1]),
-        ((3, 6), 1, True, dtypes.split()),
-        ((4, 2), 0, False, dtypes.split()[:1]),
+CASES = (
+    [
+        Case(p, (ArrayType(shape, as_dtype(dtype)),), {"axis": axis, "reverse": reverse}, note=f"{axis}-{reverse}")
+        for p, dtypes in _KINDS.items()
+        for shape, axis, reverse, names in [
+            ((5,), 0, False, dtypes.split()[:1]),
+            ((3, 6), 1, True, dtypes.split()),
+            ((4, 2), 0, False, dtypes.split()[:1]),
+        ]
+        for dtype in names
     ]
-    for dtype in names
-] + [
-    # Long enough for the scan by blocks, and not a whole number of them.
-    Case(p, (_LONG,), {"axis": 1, "reverse": reverse}, low=0.5, high=1.5, note=f"blocks-{reverse}")
-    for p in _KINDS
-    for reverse in (False, True)
-] + [Case(c.cumsum_p, (ArrayType((0, 2), as_dtype("float32")),), {"axis": 0, "reverse": False}, note="empty")]
+    + [
+        # Long enough for the scan by blocks, and not a whole number of them.
+        Case(p, (_LONG,), {"axis": 1, "reverse": reverse}, low=0.5, high=1.5, note=f"blocks-{reverse}")
+        for p in _KINDS
+        for reverse in (False, True)
+    ]
+    + [Case(c.cumsum_p, (ArrayType((0, 2), as_dtype("float32")),), {"axis": 0, "reverse": False}, note="empty")]
+)

@@ -93,7 +93,7 @@ def either_branch(x, o):
         o[...] = x[...] * 2.0
 
     def odd():
-        o[...] = -x[...] ** 2
+        o[...] = -(x[...] ** 2)
 
     lax.cond(i % 2 == 0, even, odd)
 

@@ -61,7 +61,7 @@ def plain(x):
 
 
 def rows():
-    import jax  # pyright: ignore[reportMissingImports]  # here, so that collecting this file does not need it
+    import jax  # here, so that collecting this file does not need it
 
     for seed in SEEDS:
         key = jax.random.key(seed)

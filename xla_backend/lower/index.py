@@ -35,7 +35,8 @@ def _starts(e: Emitter, starts: list[Operand], shape: Any) -> list[Operand]:
 def _dynamic_slice(e: Emitter, operands: list[Operand], out: Any, *, slice_sizes: Any) -> Operand:
     x, *starts = operands
     return e.op(
-        "stablehlo.dynamic_slice", [x, *_starts(e, starts, x.shape)], out, f"slice_sizes = {integers(slice_sizes)}")
+        "stablehlo.dynamic_slice", [x, *_starts(e, starts, x.shape)], out, f"slice_sizes = {integers(slice_sizes)}"
+    )
 
 
 def _dynamic_update_slice(e: Emitter, operands: list[Operand], out: Any) -> Operand:

@@ -70,7 +70,7 @@ def _run(*operands: Any, program: Program) -> list[Any]:
 def _types(*_: Any, program: Program) -> list[Any]:
     from jax.core import ShapedArray
 
-    return [ShapedArray(t.shape, t.dtype, weak_type=t.weak_type) for t in program.out_types]  # type: ignore[union-attr]
+    return [ShapedArray(t.shape, t.dtype, weak_type=t.weak_type) for t in program.out_types]
 
 
 def _batch(operands: Sequence[Any], dims: Sequence[int | None], *, program: Program) -> tuple[list[Any], Any]:
@@ -247,6 +247,6 @@ def _trace(jax: Any, function: Callable[..., Any], structures: tuple[Any, Any], 
         raise UnsupportedError(f"{name} has effects ({', '.join(e.show() for e in program.effects)})",
                                "print and call back by jax's own means, outside of the function")  # fmt: skip
     for t in program.out_types:
-        if is_key(t.dtype):  # type: ignore[union-attr]
+        if is_key(t.dtype):
             raise DtypeError(f"{name} gives random keys", "give their words, `random.key_data(key)`")
     return _Traced(program, tuple(constants), (out[0], out[1]))

@@ -113,10 +113,10 @@ class _Planner:
         types: Any = [a.type for a in eqn.inputs]
         if eqn.primitive is kernel_call_p:
             return self.kernel(eqn.params["kernel"], args)
-        if eqn.primitive.name in VIEWS or (math.prod(eqn.outputs[0].type.shape) == math.prod(types[0].shape)  # type: ignore
+        if eqn.primitive.name in VIEWS or (math.prod(eqn.outputs[0].type.shape) == math.prod(types[0].shape)
                                            and eqn.primitive.name == "broadcast_in_dim"):  # fmt: skip
             out = self.slot()
-            self.steps.append(View(args[0], out, eqn.outputs[0].type.shape))  # type: ignore[union-attr]
+            self.steps.append(View(args[0], out, eqn.outputs[0].type.shape))
             return [out]
         template = TEMPLATES.get(eqn.primitive)
         if template is None:
@@ -350,7 +350,7 @@ class Function:
         if program.effects:
             raise UnsupportedError(f"{name} has effects ({', '.join(e.show() for e in program.effects)})",
                                    "print and call back outside of the function")  # fmt: skip
-        if any(is_key(t.dtype) for t in program.out_types):  # type: ignore[union-attr]
+        if any(is_key(t.dtype) for t in program.out_types):
             raise DtypeError(f"{name} gives random keys", "give their words, `random.key_data(key)`")
         return Traced(program, tuple(constants), out[0])
 
@@ -365,7 +365,7 @@ class Function:
             if found is not None:
                 pointers.append(found.pointer)
             elif isinstance(value, HOST):
-                host = np.ascontiguousarray(np.asarray(value, program.in_types[i].dtype))  # type: ignore[union-attr]
+                host = np.ascontiguousarray(np.asarray(value, program.in_types[i].dtype))
                 arrays[i], pointer = _uploaded(self.library, host, device)
                 pointers.append(pointer)
             else:

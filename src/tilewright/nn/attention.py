@@ -43,9 +43,7 @@ def dot_product_attention(
         raise ArgumentError(f"there is no implementation {implementation!r} of attention", f"one of {IMPLEMENTATIONS}")
     window = (local_window_size, local_window_size) if isinstance(local_window_size, int) else local_window_size
     if not return_residual and _is_fused(implementation, query, key, is_causal):
-        return _fused(
-            query, key, value, bias, mask, query_seq_lengths, key_value_seq_lengths, scale, is_causal, window
-        )
+        return _fused(query, key, value, bias, mask, query_seq_lengths, key_value_seq_lengths, scale, is_causal, window)
     result, residual = _attention(
         query, key, value, bias, mask, query_seq_lengths, key_value_seq_lengths, scale, is_causal, window
     )

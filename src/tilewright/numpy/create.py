@@ -567,7 +567,7 @@ def diagflat(v: ArrayLike, k: int = 0) -> Array:
     (2, 2)
     """
     v = value(v, "diagflat")
-    return diag(lax.reshape(v, (typeof(v).size,)), k)  # type: ignore[union-attr]
+    return diag(lax.reshape(v, (typeof(v).size,)), k)
 
 
 @composite("offset", "axis1", "axis2")

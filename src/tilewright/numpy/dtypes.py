@@ -233,7 +233,7 @@ def isscalar(element: Any) -> bool:
     (True, False)
     """
     if isinstance(element, Value) or hasattr(element, "__array__"):
-        return np.ndim(element) == 0 if not isinstance(element, Value) else typeof(element).ndim == 0  # type: ignore[union-attr]
+        return np.ndim(element) == 0 if not isinstance(element, Value) else typeof(element).ndim == 0
     return np.isscalar(element)
 
 
@@ -245,7 +245,7 @@ def iterable(y: Any) -> bool:
     (True, False)
     """
     if isinstance(y, Value):
-        return typeof(y).ndim > 0  # type: ignore[union-attr]
+        return typeof(y).ndim > 0
     return np.iterable(y)
 
 

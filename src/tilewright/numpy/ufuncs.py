@@ -53,7 +53,7 @@ def _finish(function: Ufunc, name: str, doc: str, example: str = "") -> Any:
 
 def _inexact_unary(name: str, primitive: Any, doc: str, at: float, gives: float) -> Ufunc:
     def function(x: ArrayLike, /) -> Array:
-        dtype = typeof(x).dtype  # type: ignore[union-attr]
+        dtype = typeof(x).dtype
         if dtype is not FLOAT32 and not is_inexact(dtype):
             (x,) = promote_dtypes_inexact(x)
         return primitive.bind(x)
@@ -390,7 +390,7 @@ invert = bitwise_invert = bitwise_not
 
 def _boolean(x: ArrayLike) -> Array:
     kind = typeof(x)
-    return x if is_bool(kind.dtype) else lax.ne(x, np.zeros((), kind.dtype)[()])  # type: ignore[union-attr]
+    return x if is_bool(kind.dtype) else lax.ne(x, np.zeros((), kind.dtype)[()])
 
 
 def logical_not(x: ArrayLike, /) -> Array:
@@ -530,7 +530,7 @@ def _binary(primitive: Any, on_bools: Any = None, inexact: bool = False) -> Ufun
     """The function of two promoted operands; `on_bools` is what it is for booleans."""
 
     def function(x: ArrayLike, y: ArrayLike, /) -> Array:
-        if typeof(x) is not typeof(y) or typeof(x).dtype is not FLOAT32 or type(x) in Scalar:  # type: ignore[union-attr]
+        if typeof(x) is not typeof(y) or typeof(x).dtype is not FLOAT32 or type(x) in Scalar:
             x, y = promote_inexact(x, y) if inexact else promote(x, y)
         if on_bools is not None and is_bool(dtype_of(x)):
             return on_bools.bind(x, y)

@@ -1,8 +1,8 @@
 """Random numbers from explicit keys, with the values of JAX's default generator.
 
-    key = random.key(0)
-    key, subkey = random.split(key)
-    x = random.normal(subkey, (3,))
+key = random.key(0)
+key, subkey = random.split(key)
+x = random.normal(subkey, (3,))
 """
 
 from .basic import (

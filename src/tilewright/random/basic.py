@@ -179,9 +179,7 @@ def _bernoulli(key: Any, p: Any, shape: Any, mode: str) -> Any:
     return second * constant(dtype, 2.0 ** -finfo(dtype).nmant) < p - first
 
 
-def randint(
-    key: Any, shape: Shape, minval: Any, maxval: Any, dtype: Any = None, *, out_sharding: None = None
-) -> Any:
+def randint(key: Any, shape: Shape, minval: Any, maxval: Any, dtype: Any = None, *, out_sharding: None = None) -> Any:
     """Integers uniform in [minval, maxval); `minval` where that range is empty.
 
     Raises `DtypeError` for a dtype that is not an integer and `ShapeError` if the bounds do not broadcast to `shape`.
@@ -261,9 +259,7 @@ def _rademacher(key: Any, shape: Any, dtype: Any) -> Any:
 # ---------------------------------------------------------------------------- permutations and choices
 
 
-def permutation(
-    key: Any, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: None = None
-) -> Any:
+def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: None = None) -> Any:
     """The elements of `x` along `axis` (or of `range(x)`) in random order; slices move whole unless `independent`.
 
     >>> import tilewright as tw
@@ -272,9 +268,9 @@ def permutation(
     """
     key = one_key("permutation", key, out_sharding)
     type_ = typeof(x)
-    axis = shapes.as_axis(axis, type_.ndim or 1, "permutation")  # type: ignore[union-attr]
-    if not type_.ndim:  # type: ignore[union-attr]
-        if not is_integer(type_.dtype):  # type: ignore[union-attr]
+    axis = shapes.as_axis(axis, type_.ndim or 1, "permutation")
+    if not type_.ndim:
+        if not is_integer(type_.dtype):
             raise DtypeError(f"permutation of a scalar of dtype {type_.dtype}", "give an integer or an array")
         return _shuffle_range(key, operator.index(x))
     return _permutation(key, as_array(x), axis, independent)

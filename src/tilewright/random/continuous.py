@@ -406,9 +406,7 @@ def _beta(key: Any, a: Any, b: Any, shape: Any, dtype: Any) -> Any:
     return first / (first + second)
 
 
-def dirichlet(
-    key: Any, alpha: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None
-) -> Any:
+def dirichlet(key: Any, alpha: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Any:
     """Dirichlet vectors: positive, with sum 1; `alpha` is (..., n) and `shape` that of the batch.
 
     >>> import numpy as np, tilewright as tw
@@ -482,9 +480,7 @@ def _f(key: Any, dfnum: Any, dfden: Any, shape: Any, dtype: Any) -> Any:
     return draw_chisquare(for_num, dfnum, shape, dtype) / dfnum / den
 
 
-def generalized_normal(
-    key: Any, p: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None
-) -> Any:
+def generalized_normal(key: Any, p: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None) -> Any:
     """Values with density proportional to exp(-|x|^p)."""
     key = one_key("generalized_normal", key, out_sharding)
     dtype = float_dtype("generalized_normal", dtype)
@@ -500,9 +496,7 @@ def draw_generalized_normal(key: Any, p: Any, shape: Any, dtype: Any) -> Any:
     return _rademacher(for_sign, shape, canonical_dtype(dtype)) * size
 
 
-def ball(
-    key: Any, d: int, p: float = 2, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None
-) -> Any:
+def ball(key: Any, d: int, p: float = 2, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None) -> Any:
     """Points uniform in the unit ball of the p-norm in `d` dimensions (Barthe, Guedon, Mendelson and Naor, 2005).
 
     >>> import tilewright as tw

@@ -43,9 +43,9 @@ def typed_key(name: str, key: Any, batched: bool = False) -> tuple[Any, bool]:
         type_ = typeof(key)
     except TypeError:
         raise ArgumentTypeError(f"{name}: {key!r} is not a random key", "make one with `random.key(seed)`") from None
-    raw = not is_key(type_.dtype)  # type: ignore[union-attr]
+    raw = not is_key(type_.dtype)
     if raw:
-        if type_.dtype != UINT32 or not type_.shape or type_.shape[-1] != THREEFRY.words:  # type: ignore[union-attr]
+        if type_.dtype != UINT32 or not type_.shape or type_.shape[-1] != THREEFRY.words:
             raise ArgumentTypeError(
                 f"{name} takes a random key, got {type_.show()}", "make one with `random.key(seed)`"
             )
@@ -131,7 +131,7 @@ def _seeded(name: str, seed: Any, impl: Any) -> Any:
             message = f"{name}: seed {seed} does not fit in 64 bits"
             raise ArgumentError(message, "give one from -2^63 to 2^63 - 1") from None
     type_ = typeof(seed)
-    if is_key(type_.dtype):  # type: ignore[union-attr]
+    if is_key(type_.dtype):
         raise ArgumentTypeError(f"{name} takes an integer seed, got a key", "use `fold_in` or `split` on a key")
     if type_.shape:
         raise ShapeError(f"{name} takes one seed, got shape {type_.shape}", "use `vmap` over the seeds")
@@ -218,7 +218,7 @@ def fold_in(key: Any, data: Any) -> Any:
         raise ShapeError(f"fold_in takes one integer, got shape {shape_of(data)}", "use `vmap` over the integers")
     if isinstance(data, int):
         data = np.uint32(data & 0xFFFFFFFF)
-    elif typeof(data).dtype != UINT32:  # type: ignore[union-attr]
+    elif typeof(data).dtype != UINT32:
         data = convert_element_type(data, UINT32)
     out = random_fold_in_p.bind(typed, data)
     return random_unwrap_p.bind(out) if raw else out

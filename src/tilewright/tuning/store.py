@@ -53,7 +53,7 @@ class Problem:
 def default_path() -> Path:
     """Where measurements are kept: beside the executables of the configured cache directory."""
     if current().cache_dir:
-        return Path(current().cache_dir or "") / "tuning.sqlite"  # type: ignore[arg-type]
+        return Path(current().cache_dir or "") / "tuning.sqlite"
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return Path(base) / "tilewright" / "tuning.sqlite"
 
