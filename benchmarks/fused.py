@@ -10,6 +10,7 @@ from .harness import Api, Case, Side, per_call
 ROWS, WIDTH, VOCABULARY = 4096, 256, 32768
 TOKENS, HEADS, HEAD = 4096, 4, 64
 LEAVES, LEAF = 100, (256, 256)
+CLASSES, HIDDEN, GROUPS = 8192, 1024, 32
 Made = tuple[Callable[..., Any], tuple[Any, ...]]  # a function to jit, and its arguments
 
 
@@ -69,21 +70,96 @@ def adamw(api: Api, fused: bool) -> Made:
     return (one if fused else plain), (params, params, moments)
 
 
-def layer_norm(api: Api, fused: bool) -> Made:
-    """Gradients of a layer norm with residual."""
-    x, r = _floats(api, ROWS, 1024), _floats(api, ROWS, 1024, seed=1)
-    s = _floats(api, 1024)
+def rows_of(*shapes: tuple[int, ...]) -> Callable[[Api], tuple[Any, ...]]:
+    return lambda api: tuple(_floats(api, *shape, seed=i) for i, shape in enumerate(shapes))
 
-    def plain(x: Any, s: Any, b: Any, r: Any) -> Any:
-        total = x + r
-        centred = total - total.mean(-1, keepdims=True)
-        return centred * api.lax.rsqrt((centred * centred).mean(-1, keepdims=True) + 1e-5) * s + b, total
 
-    def ours(x: Any, s: Any, b: Any, r: Any) -> Any:
-        return api.nn.layer_norm(x, s, b, residual=r)
+def gradient(
+    given: Callable[[Api], tuple[Any, ...]], ours: Callable[..., Any], plain: Callable[..., Any]
+) -> Callable[[Api, bool], Made]:
+    """Gradients in every operand of the sum of squares of the results; both sides are functions of Api and operands."""
 
-    f = ours if fused else plain
-    return api.grad(lambda *a: sum((y * y).sum() for y in f(*a)), (0, 1, 2, 3)), (x, s, s, r)
+    def make(api: Api, fused: bool) -> Made:
+        args, f = given(api), ours if fused else plain
+
+        def loss(*args: Any) -> Any:
+            made = f(api, *args)
+            return sum((y * y).sum() for y in (made if isinstance(made, tuple) else (made,)))
+
+        return api.grad(loss, tuple(range(len(args)))), args
+
+    return make
+
+
+def _normal(api: Api, x: Any, axes: Any) -> Any:
+    centred = x - x.mean(axes, keepdims=True)
+    return centred * api.lax.rsqrt((centred * centred).mean(axes, keepdims=True) + 1e-5)
+
+
+def plain_rms_norm(api: Api, x: Any, s: Any, r: Any) -> Any:
+    total = x + r
+    return total * api.lax.rsqrt((total * total).mean(-1, keepdims=True) + 1e-6) * s, total
+
+
+def plain_group_norm(api: Api, x: Any, s: Any, b: Any) -> Any:
+    split = x.reshape(x.shape[0], -1, GROUPS, x.shape[-1] // GROUPS)
+    return _normal(api, split, (1, 3)).reshape(x.shape) * s + b
+
+
+def plain_rotary(api: Api, x: Any) -> Any:
+    half = x.shape[-1] // 2
+    angles = api.np.arange(x.shape[1])[:, None] * 10000.0 ** (-api.np.arange(half) / half)
+    c, s = api.np.cos(angles)[None, :, None, :], api.np.sin(angles)[None, :, None, :]
+    a, b = x[..., :half], x[..., half:]
+    return api.np.concatenate([a * c - b * s, b * c + a * s], -1)
+
+
+def plain_log_softmax(api: Api, x: Any) -> Any:
+    return x - api.nn.logsumexp(x, -1, keepdims=True)
+
+
+def cross_entropy(api: Api, fused: bool) -> Made:
+    """Gradient of the mean loss in the logits."""
+    import numpy as np
+
+    labels = api.np.asarray(np.random.default_rng(0).integers(0, CLASSES, ROWS).astype(np.int32))
+
+    def plain(logits: Any, labels: Any) -> Any:
+        return api.nn.logsumexp(logits, -1) - api.np.take_along_axis(logits, labels[:, None], -1)[:, 0]
+
+    f = api.nn.cross_entropy if fused else plain
+    return api.grad(lambda x, labels: f(x, labels).mean()), (_floats(api, ROWS, CLASSES), labels)
+
+
+def gated(activation: str, ours: str) -> Callable[[Api, bool], Made]:
+    def plain(api: Api, x: Any, gate: Any, up: Any, down: Any) -> Any:
+        return (getattr(api.nn, activation)(x @ gate) * (x @ up)) @ down
+
+    given = rows_of((ROWS, WIDTH), (WIDTH, HIDDEN), (WIDTH, HIDDEN), (HIDDEN, WIDTH))
+    return gradient(given, lambda api, *a: getattr(api.nn, ours)(*a), plain)
+
+
+# Gradients of operations on rows: operands, the fused operation, the same in whole arrays.
+MATRIX, VECTOR = (ROWS, 1024), (1024,)
+GRADIENTS = {
+    "softmax": gradient(
+        rows_of(MATRIX), lambda api, x: api.nn.fused.softmax(x),
+        lambda api, x: (lambda e: e / e.sum(-1, keepdims=True))(api.np.exp(x - x.max(-1, keepdims=True)))),
+    "log-softmax": gradient(rows_of(MATRIX), lambda api, x: api.nn.fused.log_softmax(x), plain_log_softmax),
+    "cross entropy": cross_entropy,
+    "RMS norm with residual": gradient(
+        rows_of(MATRIX, VECTOR, MATRIX), lambda api, x, s, r: api.nn.rms_norm(x, s, residual=r), plain_rms_norm),
+    "layer norm with residual": gradient(
+        rows_of(MATRIX, VECTOR, VECTOR, MATRIX), lambda api, x, s, b, r: api.nn.layer_norm(x, s, b, residual=r),
+        lambda api, x, s, b, r: (_normal(api, x + r, -1) * s + b, x + r)),
+    "group norm": gradient(
+        rows_of((16, 256, 1024), VECTOR, VECTOR),
+        lambda api, x, s, b: api.nn.group_norm(x, s, b, groups=GROUPS), plain_group_norm),
+    "rotary embedding": gradient(
+        rows_of((1, TOKENS, 16, HEAD)), lambda api, x: api.nn.rotary_embedding(x), plain_rotary),
+    "SwiGLU": gated("silu", "swiglu"),
+    "GeGLU": gated("gelu", "geglu"),
+}  # fmt: skip
 
 
 def seconds(make: Callable[[Api, bool], Made], fused: bool) -> Callable[[str], float]:
@@ -124,5 +200,5 @@ CASES = [
     *cases("causal attention, 4096 tokens", attention(True), 0.9, 0.25),
     *cases("attention, 4096 tokens", attention(False), 0.9, 0.25),
     *cases("AdamW, 100 leaves", adamw, 0.8, None),
-    *cases("layer norm with residual, gradient", layer_norm, 1.0, None),
+    *(case for name, make in GRADIENTS.items() for case in cases(f"{name}, gradient", make, 1.0, None)),
 ]

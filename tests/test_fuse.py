@@ -3,6 +3,7 @@
 Interpreted cell by cell and compiled, for programs written out below and for random ones, at tiles that are drawn.
 """
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import hypothesis
@@ -352,7 +353,13 @@ def test_the_cpu_takes_tiles_where_asked():
         close([tw.jit(function)(*args)], [expected])
 
 
-@pytest.mark.parametrize("target", ["cuda:sm_90", "tpu:v5e"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param("cuda:sm_90", marks=pytest.mark.skipif(not find_spec("triton"), reason="needs tilewright[cuda]")),
+        "tpu:v5e",
+    ],
+)
 def test_device_modules_call_the_kernels(target):
     function, args = programs.case("softmax_grad")
     assert tw.compile(function, *args, target=target, stop="module").count("stablehlo.custom_call") >= 1

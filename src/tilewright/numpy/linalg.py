@@ -41,7 +41,7 @@ def norm(x: ArrayLike, ord: Any = None, axis: Any = None, keepdims: bool = False
     (x,) = promote_dtypes_inexact(value(x, "norm"))
     rank = len(shape_of(x))
     if axis is None and ord is None:
-        return reductions.sum(_squared(x), None, keepdims=keepdims) ** 0.5
+        return lax.sqrt(reductions.sum(_squared(x), None, keepdims=keepdims))
     axes = axes_of(axis, rank)
     if len(axes) == 1:
         return _vector_norm(x, axes, 2 if ord is None else ord, keepdims)
