@@ -22,10 +22,14 @@ from .ops import load, store
 
 @dataclass(frozen=True)
 class CompilerParams:
-    """What the Triton compiler is told: warps for each program, and stages of software pipelining."""
+    """What the Triton compiler is told: warps for each program, and stages of software pipelining.
+
+    `tensor_descriptors`: whether the copy engine (TMA) of sm_90 and later moves blocks; other targets leave it unread.
+    """
 
     num_warps: int | None = None
     num_stages: int | None = None
+    tensor_descriptors: bool | None = None
 
 
 def approx_tanh(x: Any) -> Any:
