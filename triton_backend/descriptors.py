@@ -21,7 +21,7 @@ import numpy as np
 from ..core.ir import Program, Var
 from ..core.primitives.contract import dot_general_p
 from ..core.primitives.ref import Index, Point, Span, Take
-from ..core.types import INT32, INT64, ArrayType, is_bool, is_key
+from ..core.types import INT32, INT64, ArrayType, is_bool, is_float, is_key
 from ..lang.kernel import EDGE, Block
 from ..lang.target import Target
 from ..lang.verify import map_of
@@ -56,7 +56,9 @@ class Described:
 def described(plan: Plan, target: Target, asked: bool | None) -> Described:
     """What descriptors move in a kernel: all that they can where `asked`, nothing where it is False.
 
-    Where it is None, what goes into products of matrices as it is and, if there is any, results that are matrices.
+    Where it is None: matrices of 16-bit floats that go into a product as they are. What is compiled then has the same
+    matrix instructions and stages, mostly fewer registers, and no more shared memory to speak of. With other dtypes it
+    has more, an operand being transposed there for the product; results gain little, and some take more of it too.
     """
     k, none = plan.kernel, Described(frozenset(), (None,) * len(plan.kernel.outputs))
     if asked is False or not target.copy_engine:
@@ -66,12 +68,9 @@ def described(plan: Plan, target: Target, asked: bool | None) -> Described:
     shared = {i for i, _ in k.aliases} - set(plan.copied)
     inputs = frozenset(
         n for n, block in enumerate(k.inputs)
-        if refs[first + n] in wanted and n not in shared and _regular(plan, block)
+        if refs[first + n] in wanted and n not in shared and (asked or _half(block)) and _regular(plan, block)
     )  # fmt: skip
-    if not inputs and not asked:
-        return none
-    outputs = [_stored(plan, n) if asked or _matrix(block) else None for n, block in enumerate(k.outputs)]
-    return Described(inputs, tuple(outputs))
+    return Described(inputs, tuple(_stored(plan, n) if asked else None for n in range(len(k.outputs))))
 
 
 def multiplied(program: Program) -> frozenset[Var]:
@@ -93,8 +92,10 @@ def multiplied(program: Program) -> frozenset[Var]:
     return frozenset(found)
 
 
-def _matrix(block: Block) -> bool:
-    return sum(n > 1 for n in block.shape) > 1
+def _half(block: Block) -> bool:
+    """Whether a block is a matrix of 16-bit floats."""
+    dtype = block.array.dtype
+    return is_float(dtype) and dtype.itemsize == 2 and sum(n > 1 for n in block.shape) > 1
 
 
 def _regular(plan: Plan, block: Block) -> bool:
