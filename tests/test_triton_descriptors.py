@@ -25,7 +25,7 @@ from tilewright import numpy as tnp
 from tilewright.core.types import ArrayType
 from tilewright.lang.kernel import EDGE
 from tilewright.lang.target import TARGETS, target_of
-from tilewright.triton_backend import compiler
+from tilewright.triton_backend import compiled_kernel, compiler
 from tilewright.triton_backend.module import triton_module
 from tilewright.triton_backend.resources import resources
 from tilewright.xla_backend import cuda
@@ -322,6 +322,14 @@ def test_tiles_of_every_width_compile(dtype):
             grid = tuple(-(-n // (size or 1)) for n, size in zip(array, block))
             compiled, _ = built(copies(array, block, lambda *ids: ids, grid, dtype, body), "cuda:sm_90")
             assert compiled.assembly.count(ENGINE) >= 2
+
+
+@compiled_here
+def test_tiles_that_fill_shared_memory_are_named():
+    kernel = copies((512, 512), (256, 256), lambda i, j: (i, j), (2, 2))
+    kernel = kernel.replace(settings=(("compiler_params", tl.triton.CompilerParams(tensor_descriptors=True)),))
+    with pytest.raises(tw.errors.ResourceError, match="shared memory"):
+        compiled_kernel(kernel, target_of("cuda:sm_90"))
 
 
 @compiled_here

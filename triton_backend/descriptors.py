@@ -85,6 +85,8 @@ def multiplied(program: Program) -> frozenset[Var]:
             elif eqn.primitive.name == "get" and eqn.inputs[0] in roots:
                 read[eqn.outputs[0]] = roots[eqn.inputs[0]]
             for below, operands in inner_programs(eqn):
+                if len(operands) != len(below.inputs):
+                    continue  # how two elements combine
                 pairs = [(v, a) for v, a in zip(below.inputs, operands, strict=True) if type(a) is Var]
                 walk(below, {v: roots[a] for v, a in pairs if a in roots}, {v: read[a] for v, a in pairs if a in read})
 
