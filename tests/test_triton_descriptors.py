@@ -226,6 +226,37 @@ def test_what_cannot_be_described_has_pointers(name):
     check_triton(kernel, *(rng.normal(size=t.shape).astype(t.dtype) for t in kernel.in_types), tensor_descriptors=True)
 
 
+def twice(x, o):
+    o[...] = x[...]
+
+    @tl.when(tl.program_id(0) == 1)
+    def _():
+        o[...] = x[...] * 3
+
+
+def in_a_loop(x, o):
+    tw.lax.fori_loop(0, 2, lambda i, _: o.__setitem__(..., x[...] * i), None)
+
+
+@pytest.mark.parametrize("body", [twice, in_a_loop])
+def test_what_is_written_twice_is_written_by_threads(body):
+    kernel = copies((64, 64), (16, 32), lambda i, j: (i, j), (4, 2), body=body)
+    assert moves(text(kernel))[0] > 0 and moves(text(kernel))[1] == 0
+    check_triton(kernel, rng.normal(size=(64, 64)).astype(np.float32), tensor_descriptors=True)
+
+
+def test_what_shares_memory_with_a_result_has_pointers():
+    def body(x, y, o):
+        o[...] = x[...] + y[...]
+
+    spec = tl.BlockSpec((16, 32), lambda i, j: (i, j))
+    call = tl.kernel_call(body, S((64, 64), "float32"), grid=(4, 2), in_specs=[spec, spec], out_specs=spec,
+                          input_output_aliases={0: 0})  # fmt: skip
+    ((kernel, arrays),) = kernels_of(call, *rng.normal(size=(2, 64, 64)).astype(np.float32))
+    assert moves(text(kernel)) == (1, 0)
+    check_triton(kernel, *arrays, tensor_descriptors=True)
+
+
 def test_maps_through_prefetched_scalars_have_pointers():
     kernel = KERNELS["embedding"]
     size = kernel.SIZES[0]
