@@ -22,10 +22,16 @@ from .ops import load, store
 
 @dataclass(frozen=True)
 class CompilerParams:
-    """What the Triton compiler is told: warps for each program, and stages of software pipelining."""
+    """What the Triton compiler is told: warps for each program, and stages of software pipelining.
+
+    `tensor_descriptors`: whether the copy engine (TMA) of sm_90 and later moves those blocks that it can, as tiles that
+    tensor descriptors name, where else each element has a pointer. None: it reads matrices of 16-bit floats that go
+    into a product of matrices as they are, and no others. Targets without the engine leave this unread.
+    """
 
     num_warps: int | None = None
     num_stages: int | None = None
+    tensor_descriptors: bool | None = None
 
 
 def approx_tanh(x: Any) -> Any:

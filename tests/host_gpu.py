@@ -42,6 +42,7 @@ class HostDriver:
         self.log.append(("launch", function.name, grid, threads, stream))
         types = (*function.in_types, *function.out_types)
         assert len(pointers) == len(types) + 2 and pointers[-1] == 0  # scratch memory, and the profiler's
+        assert bool(pointers[-2]) == ("make_tensor_descriptor" in function.text) and pointers[-2] % 128 == 0
         views = [at(p, t.shape, t.dtype) for p, t in zip(pointers, types)]
         for view, after in zip(views, run_ttir(function.text, grid, [v.copy() for v in views])):
             view[...] = after

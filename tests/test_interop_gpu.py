@@ -9,7 +9,7 @@ import pytest
 
 import tilewright as tw
 from tests import torch_stand_in
-from tests.corpus import flash_attention, in_place, saxpy, softmax
+from tests.corpus import flash_attention, in_place, matmul_grid, saxpy, softmax
 from tests.host_gpu import CudaArray, aligned, host_gpu, read
 from tilewright import lang as tl
 from tilewright import nn
@@ -43,6 +43,23 @@ def test_a_kernel_is_one_launch_without_a_copy(gpu, kernel):
     gpu.log.clear()
     call(*given)
     assert [entry[0] for entry in gpu.log if entry[0] != "free"] == ["enter", "allocate", "launch"]
+
+
+def halves(*shape):
+    return RNG.standard_normal(shape).astype(np.float16)
+
+
+def product(x, y):
+    return matmul_grid.call(x, y, rows=16, columns=32, depth=16)
+
+
+def test_descriptors_are_given_scratch_memory(gpu):
+    """128 bytes for each of two, for each of four programs."""
+    x, y = halves(32, 64), halves(64, 64)
+    got = arrays.call(product)(CudaArray(x), CudaArray(y))
+    np.testing.assert_allclose(read(got), x.astype(np.float32) @ y, rtol=2e-2, atol=2e-2)
+    assert sorted(nbytes for _, nbytes, _ in gpu.asked("allocate")) == [4 * 2 * 128, 32 * 64 * 2]
+    assert len(gpu.memory) == 1
 
 
 def test_a_function_of_array_operations_is_fused_into_launches(gpu):
@@ -224,6 +241,14 @@ def test_a_call_that_is_one_launch_is_short(gpu, torch, monkeypatch):
     with tw.enable_x64(True):
         call(x, x)
     assert len(general) == 4
+
+
+def test_a_short_call_has_scratch_memory_too(gpu, torch, monkeypatch):
+    x = torch.Tensor(aligned(halves(32, 32)))
+    call = tt.call(product)
+    first = call(x, x)
+    monkeypatch.setattr(call, "general", lambda args, kwargs: pytest.fail("the general call"))
+    np.testing.assert_array_equal(call(x, x).array, first.array)
 
 
 def test_outputs_that_do_not_move_have_no_gradient(torch):

@@ -293,6 +293,9 @@ GOLDENS = {
     "matmul.ttir": lambda: text_of(
         functools.partial(KERNELS["matmul_grid"].call, rows=64, columns=64, depth=32),
         *(np.zeros(s, F32) for s in ((256, 128), (128, 192)))),
+    "matmul_described.ttir": lambda: text_of(
+        functools.partial(KERNELS["matmul_grid"].call, rows=64, columns=64, depth=32),
+        *(np.zeros(s, np.float16) for s in ((250, 120), (120, 192)))),
     "row_softmax.ttir": lambda: text_of(
         functools.partial(KERNELS["softmax"].call, rows=4), np.zeros((64, 100), F32)),
 }  # fmt: skip

@@ -473,6 +473,44 @@ def test_descriptors_fill_with_zeros_and_drop_what_is_outside():
         run_ttir(DESCRIPTORS.format(columns=7), (1,), [x[:, :7], x[:, :7], 0, 0])
 
 
+TILE = """module {{ tt.func public @k(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>) {{
+  %z = arith.constant 0 : i32
+  %n = arith.constant 512 : i32
+  %one = arith.constant 1 : i64
+  %d = tt.make_tensor_descriptor %p, [%n], [%one] : !tt.ptr<f32>, !tt.tensordesc<tensor<{n}xf32>>
+  %e = tt.make_tensor_descriptor %q, [%n], [%one] : !tt.ptr<f32>, !tt.tensordesc<tensor<{n}xf32>>
+  %x = tt.descriptor_load %d[%z] : !tt.tensordesc<tensor<{n}xf32>> -> tensor<{n}xf32>
+  {first}
+  gpu.barrier
+  {second}
+  tt.return }} }}"""
+STORE = "tt.descriptor_store {}[%z], %x : !tt.tensordesc<tensor<8xf32>>, tensor<8xf32>"
+BY_THREADS = "%y = tt.load %q : !tt.ptr<f32>"
+
+
+@pytest.mark.parametrize(("first", "second", "words"), [
+    (STORE.format("%e"), "", None),
+    (STORE.format("%e"), STORE.format("%e"), "store of element 0 of operand 1 by the copy engine, after a store"),
+    (STORE.format("%d"), "", "store of element 0 of operand 0 by the copy engine, after a load of it by the copy"),
+    (STORE.format("%e"), BY_THREADS, "load of element 0 of operand 1 by threads, after a store of it by the copy"),
+    (BY_THREADS, STORE.format("%e"), "store of element 0 of operand 1 by the copy engine, after a load of it by thr"),
+])  # fmt: skip
+def test_no_barrier_orders_the_copy_engine(first, second, words):
+    text = TILE.format(n=8, first=first, second=second)
+    arrays = [np.zeros(512, np.float32), np.ones(512, np.float32)]
+    if words is None:
+        run_ttir(text, (1,), arrays)
+        return
+    with pytest.raises(WalkError, match=words):
+        run_ttir(text, (1,), arrays)
+
+
+@pytest.mark.parametrize(("n", "words"), [(512, "of 256 elements"), (2, "fewer than 16 bytes")])
+def test_tiles_have_limits(n, words):
+    with pytest.raises(WalkError, match=words):
+        run_ttir(TILE.format(n=n, first="", second=""), (1,), [np.zeros(512, np.float32)] * 2)
+
+
 # ---------------------------------------------------------------------------------------------- the rest
 
 

@@ -102,7 +102,7 @@ class Operator:
 def module() -> Any:
     """A module to be found as `torch`."""
     torch: Any = types.ModuleType("torch")
-    for name in ("float32", "float16", "int32", "int64", "bool"):
+    for name in ("float32", "float16", "uint8", "int32", "int64", "bool"):
         setattr(torch, name, f"torch.{name}")
     torch.Tensor, torch.empty, torch.device = Tensor, empty, lambda kind, index: (kind, index)
     torch.is_grad_enabled = lambda: True

@@ -69,6 +69,11 @@ class Compiled:
     def programs(self) -> int:
         return self.grid[0] * self.grid[1] * self.grid[2]
 
+    @property
+    def scratch_bytes(self) -> int:
+        """The global memory that a launch needs besides its operands and results, one program's after the other's."""
+        return self.scratch * self.programs
+
 
 def installed() -> str | None:
     """The version of Triton that is installed, None if there is none."""

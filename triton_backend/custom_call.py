@@ -14,7 +14,8 @@ of, and that is launched on arrays of other libraries. A bad kernel cannot end t
 one argument too few), kernels are compiled side by side, and results are kept. It is a launch of XLA's own, which CUDA
 graphs take, where the second is a call of a handler that allocates its scratch memory at every launch. The first gives
 a kernel no scratch memory at all, which kernels that make tensor descriptors write to; its dialect also differs from
-Triton's in the syntax of descriptors. Scratch memory here is an output that is dropped.
+Triton's in the syntax of descriptors. Scratch memory here is an output that is dropped; XLA aligns those to 128
+bytes or more, as descriptors want it.
 
 On ROCm, for which there is no XLA plugin among this package's extras, it is the first.
 """
@@ -66,7 +67,7 @@ def emit(kernel: Kernel, machine: Target) -> CustomCall:
         return CustomCall(TTIR_CALL, _ttir_config(module), module.in_types, module.out_types, 4, module.aliases,
                           module.prepare, module.finish, module.name)  # fmt: skip
     # The last two arguments of a Triton program are its scratch memory and its profiler's.
-    scratch = (ArrayType((max(compiled.scratch * compiled.programs, 1),), BYTE), ArrayType((1,), BYTE))
+    scratch = (ArrayType((max(compiled.scratch_bytes, 1),), BYTE), ArrayType((1,), BYTE))
     return CustomCall(
         PTX_CALL, _ptx_config(compiled), module.in_types, (*module.out_types, *scratch), 4, module.aliases,
         module.prepare, _without(kernel, module, scratch), module.name,

@@ -1,9 +1,9 @@
-"""How many programs there are, which cell each is, what the launch takes and gives, and its warps and stages."""
+"""How many programs there are, which cell each is, what the launch takes and gives, and its settings."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -139,20 +139,34 @@ def _is_product(plan: Plan) -> bool:
     return len(moved) == 2 and uses(plan.kernel.body, PRODUCT)
 
 
-# ---------------------------------------------------------------------------- warps and stages
+# ---------------------------------------------------------------------------- settings
 
 
-def settings_of(plan: Plan, target: Target, num_warps: int | None = None, num_stages: int | None = None
-                ) -> tuple[int, int]:  # fmt: skip
-    """Warps and stages: as asked, as the kernel says, or by the size of its blocks."""
+@dataclass(frozen=True)
+class Settings:
+    """What a kernel is compiled with; `lang.triton.CompilerParams` says what each is."""
+
+    num_warps: int
+    num_stages: int
+    tensor_descriptors: bool | None
+
+
+SETTINGS = tuple(f.name for f in fields(Settings))
+
+
+def settings_of(plan: Plan, target: Target, num_warps: int | None = None, num_stages: int | None = None,
+                tensor_descriptors: bool | None = None) -> Settings:  # fmt: skip
+    """The settings as asked, as the kernel says, or by the size of its blocks."""
     stated = dict(plan.kernel.settings).get("compiler_params")
     warps = num_warps or getattr(stated, "num_warps", None) or _warps(plan)
     stages = num_stages or getattr(stated, "num_stages", None) or _stages(plan, target)
+    if tensor_descriptors is None:
+        tensor_descriptors = getattr(stated, "tensor_descriptors", None)
     if warps < 1 or warps & (warps - 1) or warps > 32:
         raise ArgumentError(f"kernel {plan.kernel.name}: num_warps is {warps}", "give a power of two, 32 at most")
     if stages < 1:
         raise ArgumentError(f"kernel {plan.kernel.name}: num_stages is {stages}", "give 1 or more")
-    return warps, stages
+    return Settings(warps, stages, tensor_descriptors)
 
 
 def _elements(shape: Any) -> int:

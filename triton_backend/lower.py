@@ -20,14 +20,15 @@ from ..lang.affine import Affine
 from ..lang.kernel import Block, Kernel
 from ..lang.target import Target
 from ..lang.verify import map_of
+from .descriptors import Described, described
 from .expansions import EXPANSIONS, vectorised
-from .launch import Launch, launch_of, settings_of
+from .launch import SETTINGS, Launch, launch_of, settings_of
 from .module import TritonModule
 from .narrow import Line, narrowed
 from .peel import peeled
 from .plan import Access, Plan, plan
-from .pointers import Window, inside, places_of
-from .refs import Memory, Ref, Register, Traffic, store
+from .pointers import Window, inside
+from .refs import Memory, Ref, Register, Traffic
 from .rules import RULES, UNSUPPORTED, UNSUPPORTED_DTYPES
 from .text import Printer, Value
 from .values import Int, add, arith, as_value, clip, compare, convert, lanes, mul, select, sub
@@ -180,9 +181,9 @@ def whole_window(base: Value, array: ArrayType) -> Window:
 class Nest(Lowering):
     """The body within its loops."""
 
-    def __init__(self, kernel: Kernel, target: Target, launch: Launch):
+    def __init__(self, kernel: Kernel, target: Target, launch: Launch, moved: Described):
         super().__init__(kernel, target)
-        self.launch = launch
+        self.launch, self.moved = launch, moved
         k = self.kernel
         for type_ in (*k.in_types, *k.out_types, *(s.array for s in k.scratch)):
             self.check_dtype(type_, k.source)
@@ -281,16 +282,16 @@ class Nest(Lowering):
         k, plan_, p = self.kernel, self.plan, self.p
         _, first_in, first_out, first_scratch, _ = k.splits
         refs = k.body.inputs
-        stores: list[tuple[Register, Window]] = []
+        stores: list[tuple[Register, Memory]] = []
         for n, block in enumerate(k.outputs):
             if plan_.output_homes[n] != level:
                 continue
             window = self.window(block, self.out_bases[n], self.scalars)
+            memory = Memory(window, Traffic(False), described=self.moved.stores(n, level))
             register = self.register(refs[first_out + n], ArrayType(block.shape, block.array.dtype), level)
             if any(o == n for _, o in k.aliases):
-                memory = Memory(window, Traffic(False))
-                register.value = memory.read(p, whole(block.shape), ())
-            stores.append((register, window))
+                register.value = Memory(window, Traffic(False)).read(p, whole(block.shape), ())
+            stores.append((register, memory))
         for n, type_ in enumerate(k.scratch):
             if plan_.scratch_homes[n] == level:
                 self.register(refs[first_scratch + n], type_.array, level)
@@ -300,10 +301,9 @@ class Nest(Lowering):
                 memory.held = memory.read(p, whole(block.shape), ())
 
         def end() -> None:
-            for register, window in stores:
-                pointers, exist = window.locate(p, places_of(p, whole(register.array.shape), ()))
+            for register, memory in stores:
                 if 0 not in register.array.shape:
-                    store(p, pointers, register.value, exist)
+                    memory.write(p, register.value, whole(register.array.shape), (), None)
 
         return end
 
@@ -315,7 +315,8 @@ class Nest(Lowering):
 
     def input(self, n: int) -> Memory:
         block, ref = self.kernel.inputs[n], self.kernel.body.inputs[self.kernel.splits[1] + n]
-        return Memory(self.window(block, self.in_bases[n], self.scalars, block.fill), self.traffic[ref])
+        window = self.window(block, self.in_bases[n], self.scalars, block.fill)
+        return Memory(window, self.traffic[ref], described=n in self.moved.inputs)
 
     def end_cell(self, parts: dict[int, Program], level: int, place: int) -> None:
         """What runs in the first or the last cell of the loops from `level` on."""
@@ -339,7 +340,7 @@ class Nest(Lowering):
             ref = refs[first_out + n]
             if ref in seen and plan_.output_homes[n] is None:
                 window = self.window(block, self.out_bases[n], self.scalars)
-                self.refs[ref] = Memory(window, self.traffic[ref], plan_.atomic[n])
+                self.refs[ref] = Memory(window, self.traffic[ref], plan_.atomic[n], self.moved.stores(n, level))
         bases = iter(self.scratch_bases)
         for n, type_ in enumerate(k.scratch):
             ref = refs[first_scratch + n]
@@ -370,13 +371,14 @@ def lower_kernel(kernel: Kernel, target: Target, **overrides: Any) -> TritonModu
       UnsupportedError: an operation or dtype that Triton or the target does not have, at the user's line.
       ArgumentError: more programs than a launch may have.
     """
-    unknown = set(overrides) - {"num_warps", "num_stages"}
+    unknown = set(overrides) - set(SETTINGS)
     if unknown:
-        raise ArgumentError(f"triton_module does not take {sorted(unknown)}", "it takes num_warps and num_stages")
+        raise ArgumentError(f"triton_module does not take {sorted(unknown)}", f"it takes {', '.join(SETTINGS)}")
     launch = launch_of(plan(kernel))
-    warps, stages = settings_of(plan(kernel), target, **overrides)
+    settings = settings_of(plan(kernel), target, **overrides)
     name = identifier(kernel.name)
-    text = Nest(kernel, target, launch).text(name)
+    moved = described(plan(kernel), target, settings.tensor_descriptors)
+    text = Nest(kernel, target, launch, moved).text(name)
     return TritonModule(
-        name, text, launch.grid, warps, stages, launch.in_types, launch.out_types, launch.aliases, launch.prepare,
-        launch.finish)  # fmt: skip
+        name, text, launch.grid, settings.num_warps, settings.num_stages, launch.in_types, launch.out_types,
+        launch.aliases, launch.prepare, launch.finish)  # fmt: skip

@@ -36,7 +36,7 @@ class TritonModule:
 
 @functools.lru_cache(maxsize=1024)
 def triton_module(kernel: Kernel, target: Target, **overrides: Any) -> TritonModule:
-    """The Triton program of a kernel; `overrides` are `num_warps` and `num_stages`.
+    """The Triton program of a kernel; `overrides` are fields of `lang.triton.CompilerParams`.
 
     Raises:
       UnsupportedError: an operation that Triton or the target cannot do, at the user's line.

@@ -74,7 +74,7 @@ def accesses(program: Program) -> dict[Var, list[Access]]:
             refs = [a for a in eqn.inputs if type(a) is Var and a in roots]
             if not refs:
                 continue
-            below = list(_inner(eqn))
+            below = list(inner_programs(eqn))
             for one, taken in below:
                 passed = {v: roots[a] for v, a in zip(one.inputs, taken, strict=True) if a in roots}
                 repeats = eqn.primitive.name in ("scan", "while")
@@ -90,7 +90,7 @@ def accesses(program: Program) -> dict[Var, list[Access]]:
     return found
 
 
-def _inner(eqn: Any) -> Iterator[tuple[Program, list[Any]]]:
+def inner_programs(eqn: Any) -> Iterator[tuple[Program, list[Any]]]:
     """The Programs of an equation, each with the operands it takes."""
     operands = list(eqn.inputs)
     if eqn.primitive.name == "cond":
@@ -188,14 +188,14 @@ def _output_home(kernel: Kernel, number: int, found: list[Access], carry: tuple[
     if block.space in FAR or not _fits(found, block.shape):
         return None
     fact = map_of(kernel, block)
-    level = _level(block, fact, carry, kernel.grid)
+    level = stays_in(block, fact, carry, kernel.grid)
     again = level is not None and level < len(carry)
     if not any(a.reads for a in found) and not (again and any(a.always for a in found)):
         return None  # only written, each time for good: straight to memory
     return level
 
 
-def _level(block: Block, fact: Fact | None, carry: tuple[int, ...], grid: tuple[int, ...]) -> int | None:
+def stays_in(block: Block, fact: Fact | None, carry: tuple[int, ...], grid: tuple[int, ...]) -> int | None:
     """The loop that an output's block stays the same in: it differs between any two turns of the loops around it."""
     if fact is None:
         return None

@@ -13,6 +13,7 @@ from typing import Any
 from ..core.primitives.ref import Index, Point, Span, Take
 from ..core.types import ArrayType, is_bool
 from ..lang.kernel import EDGE
+from . import descriptors
 from .pointers import Window, places_of
 from .text import Printer, Value
 from .values import (
@@ -137,11 +138,16 @@ def _positions(entry: Point | Span, start: int) -> set[int]:
 
 @dataclass(eq=False)
 class Memory:
-    """A Ref in global memory. `atomic`: additions may meet those of other programs."""
+    """A Ref in global memory.
+
+    `atomic`: additions may meet those of other programs. `described`: accesses go through a tensor descriptor where
+    one can be.
+    """
 
     window: Window
     traffic: Traffic
     atomic: bool = False
+    described: bool = False
     held: Value | None = None  # the whole block, where it was loaded ahead
 
     @property
@@ -153,6 +159,10 @@ class Memory:
         if self.held is not None and mask is None and index.is_whole(self.held.shape):
             return self.held
         self.traffic.note(p, False, index, dynamic)
+        if self.described and mask is None:
+            tile = descriptors.load(p, self.window, index, dynamic)
+            if tile is not None:
+                return tile
         pointers, exist = self.window.locate(p, places_of(p, index, dynamic))
         fill = 0 if self.window.fill is None or self.window.fill is EDGE else self.window.fill
         if mask is None or (exist is None and other is None):
@@ -163,6 +173,8 @@ class Memory:
 
     def write(self, p: Printer, value: Value, index: Index, dynamic: Sequence[Value], mask: Value | None) -> None:
         self.traffic.note(p, True, index, dynamic)
+        if self.described and mask is None and descriptors.store(p, self.window, value, index, dynamic):
+            return
         pointers, exist = self.window.locate(p, places_of(p, index, dynamic))
         store(p, pointers, value, both(p, exist, mask))
 

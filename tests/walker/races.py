@@ -1,7 +1,8 @@
 """Races in the memory of a GPU: programs run side by side, and so do the threads of each between two barriers.
 
 Two accesses to one element race if one of them writes, not both are atomic, and they are of different programs, or of
-different lanes of tensors in one program with no barrier between them. A scalar is read by every thread.
+different lanes of tensors in one program with no barrier between them. A scalar is read by every thread. What the copy
+engine does for a program no barrier orders.
 """
 
 from __future__ import annotations
@@ -45,10 +46,12 @@ class Races:
     def __init__(self, number: int, array: np.ndarray):
         self.number, self.itemsize = number, array.itemsize
         self.done = {kind: _Accesses(array.size) for kind in ("load", "store", "atomic")}
+        self.last = {(kind, engine): np.zeros(array.size, np.int64) for kind in self.done for engine in (False, True)}
 
-    def access(self, kind: str, first_byte: Any, lanes: Any, program: int, epoch: int) -> None:
+    def access(self, kind: str, first_byte: Any, lanes: Any, program: int, epoch: int, engine: bool = False) -> None:
         """Note an access, and refuse it if it races with an earlier one."""
         where = first_byte // self.itemsize
+        self._ordered(kind, where, program, engine)
         for other, accesses in self.done.items():
             if kind == other and kind in ("load", "atomic"):
                 continue
@@ -61,6 +64,18 @@ class Races:
                 raise WalkError(f"race: a {kind} of element {where[wrong][0]} of operand {self.number} after a {other} "
                                 "of it by another thread of the program, with no barrier between")  # fmt: skip
         self.done[kind].note(where, program, lanes, epoch)
+
+    def _ordered(self, kind: str, where: Any, program: int, engine: bool) -> None:
+        """Refuse an access that the copy engine and a program's threads, or the engine twice, may make in any order."""
+        for (other, by_engine), programs in self.last.items():
+            if not (engine or by_engine) or kind == other == "load":
+                continue
+            wrong = programs[where] == program
+            if wrong.any():
+                one, two = ("the copy engine" if e else "threads" for e in (engine, by_engine))
+                raise WalkError(f"race: a {kind} of element {where[wrong][0]} of operand {self.number} by {one}, after "
+                                f"a {other} of it by {two}, which nothing orders")  # fmt: skip
+        self.last[kind, engine][where] = program
 
 
 def lanes_of(size: int, scalar: bool, kind: str) -> np.ndarray:

@@ -17,7 +17,7 @@ import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.triton import dialect
 
-from . import arith, hints
+from . import arith, descriptors, hints
 from .core import Machine, Op, Region, Rule, Run, reading
 from .error import WalkError
 from .extern import extern
@@ -38,7 +38,7 @@ FINITE_FLOAT8 = tuple(
 
 
 class Memory:
-    """The buffers that pointers point into, and who has accessed what of them."""
+    """The buffers that pointers point into, and who has accessed what of them: threads, or the copy engine."""
 
     def __init__(self, races: bool = False) -> None:
         self.buffers: list[np.ndarray] = []
@@ -60,7 +60,7 @@ class Memory:
         self.epoch += 1
 
     def places(
-        self, kind: str, addresses: np.ndarray, live: Any, dtype: np.dtype[Any]
+        self, kind: str, addresses: np.ndarray, live: Any, dtype: np.dtype[Any], engine: bool = False
     ) -> list[tuple[np.ndarray, Any, Any]]:
         """For each buffer that live lanes point into: its elements, those lanes (among the live), and where."""
         flat = addresses.reshape(-1)[live]
@@ -82,25 +82,27 @@ class Memory:
             if (offsets % dtype.itemsize).any():
                 raise WalkError(f"{kind} at a byte that is no multiple of {dtype.itemsize}")
             if self.races is not None and names is not None:
-                self.races[number - 1].access(kind, offsets, names[lanes], self.program, self.epoch)
+                self.races[number - 1].access(kind, offsets, names[lanes], self.program, self.epoch, engine)
             flat_bytes = buffer.reshape(-1).view(np.uint8)
             elements = flat_bytes[: flat_bytes.size // dtype.itemsize * dtype.itemsize].view(dtype)
             found.append((elements, lanes, offsets // dtype.itemsize))
         return found
 
-    def load(self, addresses: np.ndarray, dtype: np.dtype[Any], mask: Any, other: Any) -> np.ndarray:
+    def load(
+        self, addresses: np.ndarray, dtype: np.dtype[Any], mask: Any, other: Any, engine: bool = False
+    ) -> np.ndarray:
         live = slice(None) if mask is None else np.asarray(mask).reshape(-1)
         out = poison(addresses.size, dtype) if other is None else np.array(other, dtype).reshape(-1)
         values = np.empty(addresses.reshape(-1)[live].size, dtype)
-        for elements, lanes, where in self.places("load", addresses, live, dtype):
+        for elements, lanes, where in self.places("load", addresses, live, dtype, engine):
             values[lanes] = elements[where]
         out[live] = values
         return out.reshape(addresses.shape)
 
-    def store(self, addresses: np.ndarray, values: np.ndarray, mask: Any) -> None:
+    def store(self, addresses: np.ndarray, values: np.ndarray, mask: Any, engine: bool = False) -> None:
         live = slice(None) if mask is None else np.asarray(mask).reshape(-1)
         values = np.ascontiguousarray(values).reshape(-1)[live]
-        for elements, lanes, where in self.places("store", addresses, live, values.dtype):
+        for elements, lanes, where in self.places("store", addresses, live, values.dtype, engine):
             elements[where] = values[lanes]
             if (elements[where].view(np.uint8) != values[lanes].view(np.uint8)).any():
                 raise WalkError("a store of different values to one element by several lanes")
@@ -254,87 +256,6 @@ def _atomic_cas(op: Op) -> Run:
     return lambda pointer, expected, value: machine.memory.update(pointer, None, exchange, [expected, value])
 
 
-@dataclass
-class Descriptor:
-    """A block of an array that the copy engine moves: what is outside reads as a fill and is not written."""
-
-    base: Any
-    shape: list[int]
-    strides: list[int]
-    fill: float
-
-    def lanes(self, block: Sequence[int], index: Sequence[Any], dtype: np.dtype[Any]) -> tuple[np.ndarray, np.ndarray]:
-        """Addresses and mask of the block at an index."""
-        address, mask = np.asarray(self.base), np.asarray(True)
-        for d, (n, start, size, stride) in enumerate(zip(block, index, self.shape, self.strides, strict=True)):
-            at = (int(start) + np.arange(n)).reshape([-1 if d == e else 1 for e in range(len(block))])
-            mask = mask & (at >= 0) & (at < size)
-            address = address + at * stride * dtype.itemsize
-        return address, mask
-
-
-def _make_descriptor(op: Op) -> Run:
-    rank = (len(op.operands) - 1) // 2
-    pointee = op.operands[0].pointee
-    fill = np.nan if op.int("padding", 1) == 2 else 0
-    block = _descriptor_block(op.result.text)
-    assert pointee is not None
-    if block[-1] * pointee.itemsize < 16:
-        raise WalkError(f"tt.make_tensor_descriptor: a row of {block} of {pointee} has fewer than 16 bytes")
-
-    def run(base: Any, *sizes: Any) -> Descriptor:
-        shape, strides = [int(n) for n in sizes[:rank]], [int(n) for n in sizes[rank:]]
-        if strides[-1] != 1:
-            raise WalkError(f"tt.make_tensor_descriptor: the last stride is {strides[-1]}, not 1")
-        if any(s * pointee.itemsize % 16 for s in strides[:-1]) or int(base) % 16:
-            raise WalkError(f"tt.make_tensor_descriptor: base or strides {strides} of {pointee} are not in 16 bytes")
-        return Descriptor(base, shape, strides, fill)
-
-    return run
-
-
-def _descriptor_block(text: str) -> list[int]:
-    found = re.search(r"<((?:\d+x)+)", text)
-    assert found is not None
-    return [int(n) for n in found.group(1).split("x") if n]
-
-
-def _descriptor_load(op: Op) -> Run:
-    machine, dtype, block = op.machine, op.result.dtype, _descriptor_block(op.operands[0].text)
-    assert dtype is not None
-
-    def run(descriptor: Descriptor, *index: Any) -> Any:
-        address, mask = descriptor.lanes(block, index, dtype)
-        other = np.full(address.shape, descriptor.fill, dtype)
-        return machine.memory.load(address, dtype, mask, other).reshape(op.result.shape)
-
-    return run
-
-
-def _descriptor_store(op: Op) -> Run:
-    machine, block = op.machine, _descriptor_block(op.operands[0].text)
-
-    def run(descriptor: Descriptor, value: Any, *index: Any) -> None:
-        address, mask = descriptor.lanes(block, index, value.dtype)
-        machine.memory.store(address, np.ascontiguousarray(value).reshape(block), mask)
-
-    return run
-
-
-# add, min, max, and, or, xor by number of the attribute.
-REDUCE_INTO = {1: np.add, 2: np.minimum, 3: np.maximum, 6: np.bitwise_and, 7: np.bitwise_or, 8: np.bitwise_xor}
-
-
-def _descriptor_reduce(op: Op) -> Run:
-    machine, f, block = op.machine, REDUCE_INTO[op.int("kind")], _descriptor_block(op.operands[0].text)
-
-    def run(descriptor: Descriptor, value: Any, *index: Any) -> None:
-        address, mask = descriptor.lanes(block, index, value.dtype)
-        machine.memory.update(address, mask, f, [np.ascontiguousarray(value).reshape(block)])
-
-    return run
-
-
 # ---------------------------------------------------------------------------------------------- numbers
 
 
@@ -469,6 +390,7 @@ def _print(op: Op) -> Run:
 
 RULES: dict[str, Rule] = {
     **arith.RULES,
+    **descriptors.RULES,
     "tt.get_program_id": _program_id,
     "tt.get_num_programs": _num_programs,
     "tt.make_range": _make_range,
@@ -490,10 +412,6 @@ RULES: dict[str, Rule] = {
     "tt.store": _store,
     "tt.atomic_rmw": _atomic_rmw,
     "tt.atomic_cas": _atomic_cas,
-    "tt.make_tensor_descriptor": _make_descriptor,
-    "tt.descriptor_load": _descriptor_load,
-    "tt.descriptor_store": _descriptor_store,
-    "tt.descriptor_reduce": _descriptor_reduce,
     "tt.dot": _dot,
     "tt.reduce": _reduce,
     "tt.scan": _scan,

@@ -219,19 +219,19 @@ class Bound:
         code = step.compiled
         scratch = 0
         if code.scratch:
-            memory = self.library.empty((code.scratch * code.programs,), BYTE, self.device)
+            memory = self.library.empty((code.scratch_bytes,), BYTE, self.device)
             scratch = self.library.pointer(memory)
         if 0 not in code.grid:
             pointers = [*(where[i] for i in step.inputs), *(where[o] for o in step.outputs), scratch, 0]
             found.launch(function, code.grid, code.threads, code.shared, stream, pointers)
 
     def alone(self) -> Launch | None:
-        """The one launch that this is, where it is nothing more: no view, constant, copy or scratch memory."""
+        """The one launch that this is, where it is nothing more: no view, constant or copy."""
         plan = self.plan
         if len(plan.steps) != 1 or plan.constants:
             return None
         (step,) = plan.steps
-        if isinstance(step, View) or step.aliases or step.compiled.scratch or 0 in step.compiled.grid:
+        if isinstance(step, View) or step.aliases or 0 in step.compiled.grid:
             return None
         return step if (step.inputs, step.outputs) == (plan.inputs, plan.outputs) else None
 

@@ -30,7 +30,7 @@ from ..core.transpose import transpose_program
 from ..core.types import ArrayType
 from .driver import driver
 from .foreign import ALIGNMENT, Described, check_pointer, check_strides, host_array
-from .launch import Bound, Function, Launch, bound
+from .launch import BYTE, Bound, Function, Launch, bound
 
 __all__ = ["call"]
 
@@ -181,6 +181,7 @@ class TorchFunction(Function):
         library, code, (function,) = self.library, step.compiled, plan.functions
         empty, place, found, one = library.module.empty, library.place(device), driver(), structure == tree.structure(0)
         makes = [(t.shape, library.own_dtypes[t.dtype]) for t in step.types]
+        size, byte = code.scratch_bytes, library.own_dtypes[BYTE]
 
         def run(args: tuple[Any, ...]) -> Any:
             pointers = [x.data_ptr() for x in args]
@@ -188,7 +189,8 @@ class TorchFunction(Function):
                 return self.general(args, {})
             outs = [empty(shape, dtype=dtype, device=place) for shape, dtype in makes]
             pointers += [x.data_ptr() for x in outs]
-            pointers += (0, 0)
+            scratch = empty((size,), dtype=byte, device=place) if size else None
+            pointers += (0 if scratch is None else scratch.data_ptr(), 0)
             found.enter(device)
             found.launch(function, code.grid, code.threads, code.shared, library.stream(device), pointers)
             return outs[0] if one else structure.unflatten(outs)
