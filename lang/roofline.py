@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..core.ir import Eqn, Program, subprograms
 from .cost import eqn_cost, kernel_cost
@@ -39,35 +41,45 @@ class Roofline:
 def products(program: Program, unit: int = 1) -> Counter[str]:
     """Operations of the matrix products in a Program, by the dtype that is multiplied; of branches, the most.
 
-    `unit`: the side of a matrix unit, whose parts that a product leaves empty are counted as well.
+    `unit`: the side of a matrix unit, whose parts that a product leaves empty are counted as well. Products of several
+    left sides with one right side fill it as the product of all their rows would.
     """
     total: Counter[str] = Counter()
+    alike: dict[Any, list[Eqn]] = {}
+    read: dict[Any, Any] = {}  # what was loaded, by its name: the Ref and where in it
     for eqn in program.eqns:
-        total.update(_products(eqn, unit))
+        if eqn.primitive.name == "get":
+            read[id(eqn.outputs[0])] = *map(id, eqn.inputs), str(eqn.params)
+        if eqn.primitive.name == "dot_general":
+            right = id(eqn.inputs[1])
+            alike.setdefault((read.get(right, right), str(eqn.params["dimension_numbers"])), []).append(eqn)
+        else:
+            total.update(_products(eqn, unit))
+    for eqns in alike.values():
+        flops = round(sum(eqn_cost(e)[0] for e in eqns) / filled(eqns, unit))
+        total[str(eqns[0].inputs[0].type.dtype)] += flops
     return total
 
 
-def filled(eqn: Eqn, unit: int) -> float:
-    """How full a product keeps a square matrix unit at best: one operand stays in it, the other streams through.
+def filled(eqns: Sequence[Eqn], unit: int) -> float:
+    """How full products with one right side keep a square matrix unit at best.
 
-    The side that is contracted and a side of the operand that stays are cut into pieces of the unit's size.
+    One operand stays in it, the other streams through: the side that is contracted and a side of the operand that
+    stays are cut into pieces of the unit's size.
     """
-    (contracted, _), (batched, _) = eqn.params["dimension_numbers"]
-    shape = eqn.inputs[0].type.shape
-    depth = math.prod(shape[d] for d in contracted)
-    rows = math.prod(n for d, n in enumerate(shape) if d not in (*contracted, *batched))
-    columns = math.prod(eqn.outputs[0].type.shape) // max(math.prod(shape[d] for d in batched) * rows, 1)
+    (contracted, _), (batched, _) = eqns[0].params["dimension_numbers"]
+    shapes = [e.inputs[0].type.shape for e in eqns]
+    rows = [math.prod(n for d, n in enumerate(s) if d not in (*contracted, *batched)) for s in shapes]
+    depth, batch = (math.prod(shapes[0][d] for d in axes) for axes in (contracted, batched))
+    columns = math.prod(eqns[0].outputs[0].type.shape) // max(batch * rows[0], 1)
 
     def part(n: int) -> float:
         return n / (-(-n // unit) * unit) if n else 1.0
 
-    return part(depth) * max(part(rows), part(columns))
+    return part(depth) * max(part(sum(rows)), part(columns))
 
 
 def _products(eqn: Eqn, unit: int) -> Counter[str]:
-    if eqn.primitive.name == "dot_general":
-        flops = round(eqn_cost(eqn)[0] / filled(eqn, unit))
-        return Counter({str(eqn.inputs[0].type.dtype): flops})
     inner = [products(p, unit) for _, p in subprograms(eqn)]
     if not inner:
         return Counter()

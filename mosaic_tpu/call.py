@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
 from typing import Any
 
@@ -71,6 +72,7 @@ def backend_config(module: MosaicModule) -> str:
     return json.dumps(config)
 
 
+@functools.lru_cache(maxsize=512)
 def emit(kernel: Kernel, machine: Target) -> CustomCall:
     """A kernel as a TPU's custom call.
 

@@ -54,15 +54,17 @@ def physical(shape: Shape) -> Shape:
 class Value:
     """A value of the body in any of its forms: `vector` (32-bit or i1), `narrow` (as stored) and `scalar`.
 
-    `multiple` is a number known to divide a scalar integer (0: it is zero).
+    `multiple` is a number known to divide a scalar integer (0: it is zero); `factors`, of a float32 that is a vector
+    times a constant, are the two.
     """
 
-    __slots__ = ("type", "vector", "narrow", "scalar", "multiple", "known")
+    __slots__ = ("type", "vector", "narrow", "scalar", "multiple", "known", "factors")
 
     def __init__(self, type: ArrayType, vector: SSA | None = None, narrow: SSA | None = None,
                  scalar: SSA | None = None, multiple: int = 1, known: Any = None):  # fmt: skip
         self.type, self.vector, self.narrow, self.scalar = type, vector, narrow, scalar
         self.multiple, self.known = multiple, known
+        self.factors: tuple[SSA, float] | None = None
 
     shape = property(lambda self: self.type.shape)
     dtype = property(lambda self: self.type.dtype)

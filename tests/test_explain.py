@@ -51,6 +51,21 @@ def test_a_product_takes_as_long_as_one_that_fills_the_matrix_unit():
     assert seconds(128, 4096, 4096, "tpu:v6e") == pytest.approx(full * 128 / 256)
 
 
+def test_products_with_one_right_side_fill_the_matrix_unit_together():
+    def cut(runs):
+        def body(x, y, o):
+            size = 256 // runs
+            for i in range(runs):
+                o[tl.ds(i * size, size)] = tnp.dot(x[tl.ds(i * size, size)], y[...])
+
+        operands = tw.ShapeDtypeStruct((256, 512), "float32"), tw.ShapeDtypeStruct((512, 128), "float32")
+        call = tl.kernel_call(body, tw.ShapeDtypeStruct((256, 128), "float32"))
+        (report,) = tw.explain(call, *operands, target="tpu:v6e").kernels
+        return roofline(report.kernel, 0, "tpu:v6e").matrix
+
+    assert cut(1) == pytest.approx(cut(2))
+
+
 def test_a_carry_is_class_b_and_data_dependent_blocks_class_c():
     def running(x, o, c):
         @tl.when(tl.program_id(0) == 0)

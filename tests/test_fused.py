@@ -191,6 +191,25 @@ def test_attention_in_the_blocks_of_a_target(case, target):
         close(a, b)
 
 
+@pytest.mark.parametrize("columns", [256, 128])
+@pytest.mark.parametrize("options", [
+    {}, {"is_causal": True}, {"scale": -0.5}, {"local_window_size": 40}, {"bias": floats(1, 1, 1, 256)},
+    {"mask": np.random.default_rng(2).random((1, 2, 256, 256)) < 0.9, "query_segment_ids": np.arange(256)[None] // 100,
+     "key_value_segment_ids": np.arange(256)[None] // 100},
+], ids=lambda options: "-".join(options) or "plain")  # fmt: skip
+def test_attention_in_runs_of_queries(options, columns):
+    """A TPU's cell takes several runs of queries, the products of one before the softmax of the one before."""
+    operation, args = OPERATIONS["dot_product_attention"], arrays([floats(1, 256, 2, 8) for _ in range(3)])
+    options = {k: jnp.asarray(v) if isinstance(v, np.ndarray) else v for k, v in options.items()}
+    with tw.config(kernel_target="tpu:v6e"):
+        found = tw.jit(tw.value_and_grad(scalar(operation.function, (), options | {"columns": columns}), (0, 1, 2)))(
+            *args
+        )
+    theirs = tw.jit(tw.value_and_grad(scalar(operation.reference, (), options), (0, 1, 2)))(*args)
+    for a, b in zip(tw.tree.leaves(found), tw.tree.leaves(theirs), strict=True):
+        close(a, b)
+
+
 @pytest.mark.parametrize(
     ("name", "args", "rest"),
     [

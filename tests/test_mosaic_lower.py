@@ -98,6 +98,16 @@ def test_templates(case):
     check_mosaic(kernel, *(args[i] for i in order))
 
 
+def test_an_exponential_of_a_multiple_is_multiplied_once():
+    def body(x, o):
+        o[...] = tnp.exp((x[...] - 1) * 0.25) + tnp.exp(-2.0 * x[...]) + tnp.exp(x[...])
+
+    x = rand(16, 128)
+    checked(body, tw.ShapeDtypeStruct(x.shape, x.dtype), x)
+    text = mosaic_module(kernel_of(body, tw.ShapeDtypeStruct(x.shape, x.dtype), x), V5E).text
+    assert text.count("math.exp2") == 2 and text.count('"math.exp"') == 1
+
+
 # ---------------------------------------------------------------------------- accesses and dtypes
 
 DTYPES = ["float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "int32", "uint32", "int16", "uint16",

@@ -34,6 +34,7 @@ from .attention_kernels import (
     backward_of_queries,
     backward_of_rows,
     forward,
+    runs_of,
     tiles,
 )
 from .operation import Operation, dtype_of, nbytes, work_dtype
@@ -157,7 +158,8 @@ def _forms(form: Form, rows: int | None, columns: int | None, shape: tuple[int, 
     made = []
     for which in range(3):
         r, c, params = tiles(target, which, t, length, head_bytes, plain)
-        made.append(replace(form, rows=min(rows or r, t), columns=min(columns or c, length), params=params))
+        r = min(rows or r, t)
+        made.append(replace(form, rows=r, columns=min(columns or c, length), params=params, runs=runs_of(target, r)))
     return made[0], (made[1], made[2])
 
 

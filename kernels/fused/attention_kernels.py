@@ -6,8 +6,8 @@ a whole block, it is not visited.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewright import lax
@@ -17,7 +17,7 @@ from ...core.trace import shape_of
 from ...lang import cpu, triton
 from ...lang.block import VMEM, BlockSpec
 from ...lang.call import kernel_call
-from ...lang.ops import cdiv, num_programs, program_id, when
+from ...lang.ops import cdiv, ds, num_programs, program_id, when
 from ...lang.target import Target
 from .operation import gpu_family, like, product, work_dtype
 
@@ -32,13 +32,17 @@ GPU_BLOCKS = {
     "cuda:sm_100": ((128, 128, 8, 2), (128, 64, 8, 2), (64, 128, 8, 2)),
     "rocm:gfx942": ((128, 64, 4, 1), (64, 32, 4, 1), (32, 64, 4, 1)),
 }
-# On TPUs: backwards, forwards where all keys are one block (queries; else 512), and forwards of more keys.
-TPU_BLOCK, TPU_ROWS, TPU_LONG = (512, 512), {"tpu:7x": 256}, (1024, 1024)
+# On TPUs, queries and keys: backwards, forwards, and how many keys at most are one block forwards. `TPU_RUN`: how many
+# queries' scores are in work at a time, so that some are multiplied while others pass through the vector units.
+TPU_BLOCK, TPU_FORWARD, TPU_WHOLE, TPU_RUN = (512, 512), (1024, 1024), 2048, 128
 
 
 @dataclass(frozen=True)
 class Form:
-    """What is fixed about a call. `window` is (left, right), None without bound; `start` the first query's position."""
+    """What is fixed about a call. `window` is (left, right), None without bound; `start` the first query's position.
+
+    `runs`: into how many runs, one after the other, a cell of the forward kernel cuts its queries.
+    """
 
     scale: float
     causal: bool
@@ -46,6 +50,7 @@ class Form:
     rows: int
     columns: int
     start: int = 0
+    runs: int = 1
     params: Any = cpu.CompilerParams(SCORES_BYTES)
 
     @property
@@ -59,9 +64,9 @@ def tiles(target: Target, which: int, t: int, length: int, head_bytes: int, plai
     `plain`: blocks are full, and scores are those of the products alone, but for masks by position.
     """
     if target.kind == "tpu":
-        whole = TPU_ROWS.get(target.name, 512), length
-        rows, columns = TPU_BLOCK if which else whole if length <= 2048 else TPU_LONG
-        return min(rows, t), min(columns, length), None
+        rows, columns = TPU_BLOCK if which else TPU_FORWARD
+        rows = rows // 2 if not which and head_bytes > 256 else rows  # wider heads take more of VMEM and more code
+        return min(rows, t), length if not which and length <= TPU_WHOLE else min(columns, length), None
     rows, columns, warps, stages = GPU_BLOCKS[gpu_family(target, GPU_BLOCKS)][which]
     for _ in range(max((head_bytes - 1).bit_length() - 8, 0)):  # wider heads take more of shared memory and registers
         longer = which == 2, rows > columns
@@ -69,6 +74,11 @@ def tiles(target: Target, which: int, t: int, length: int, head_bytes: int, plai
     if not plain:
         rows, columns = (rows // 2, columns) if which == 2 else (rows, columns // 2)
     return min(max(rows, 16), t), min(max(columns, 16), length), triton.CompilerParams(warps, stages)
+
+
+def runs_of(target: Target, rows: int) -> int:
+    """Into how many runs the forward kernel cuts a cell's queries."""
+    return rows // TPU_RUN if target.kind == "tpu" and rows and rows % TPU_RUN == 0 else 1
 
 
 def _where_seen(form: Form, t: int, length: int, first: Any, column: Any) -> Callable[[Callable[[], None]], Any]:
@@ -93,7 +103,8 @@ def _scores(form: Form, q: Any, k: Any, extra: dict[str, Any], first: Any, colum
 
     `first` and `column` are its place, `length` how many keys there are.
     """
-    s = (product(k, q, 1, 1, dtype) if turned else product(q, k, 1, 1, dtype)) * form.scale
+    s = product(k, q, 1, 1, dtype) if turned else product(q, k, 1, 1, dtype)
+    s = s if form.scale == 1 else s * form.scale
     if "bias" in extra:
         s = s + (extra["bias"].T if turned else extra["bias"]).astype(dtype)
     keep = []
@@ -144,31 +155,62 @@ def _extra_specs(form: Form, extra: dict[str, Any], group: int, at: Any) -> list
     return specs
 
 
+def _runs(form: Form) -> list[Any]:
+    """The runs of queries of a cell, as indices of its first axis."""
+    if form.runs == 1:
+        return [...]
+    size = form.rows // form.runs
+    return [ds(i * size, size) for i in range(form.runs)]
+
+
+def _own(name: str, ref: Any, run: Any) -> Any:
+    """The part of an extra that is a run's."""
+    by_query = name == "query_segments" or (name in ("bias", "mask") and ref.shape[0] > 1)
+    return ref[run if by_query else ...]
+
+
+def _ahead(scores: Callable[[Any], Any], runs: list[Any], first: Any = None) -> Iterator[tuple[Any, Any]]:
+    """Each run with its scores; those of the next are multiplied before the ones given are used."""
+    coming = scores(runs[0]) if first is None else first
+    for i, run in enumerate(runs):
+        now, coming = coming, scores(runs[i + 1]) if i + 1 < len(runs) else None
+        yield run, now
+
+
 def forward(form: Form, q: Any, k: Any, v: Any, extra: dict[str, Any]) -> list[Any]:
     """Result, and the logarithm of the softmax sums (batch, heads, T)."""
     (batch, t, n, h), (_, length, heads, _) = shape_of(q), shape_of(k)
     group, work, names = n // heads, work_dtype(q, k, v), list(extra)
     blocks = cdiv(length, form.columns)
 
+    # Scores are scaled where they are exponents, unless something is added to them, or stands for a hidden one.
+    late = form.scale > 0 and not extra and form.window == (None, None)
+    scored = replace(form, scale=1.0) if late else form
+
+    def gained(s: Any) -> Any:
+        return s * form.scale if late else s
+
     def body(q: Any, k: Any, v: Any, *rest: Any) -> None:
         out, sums, *state = rest[len(names) :]
-        first, column, queries = program_id(3) * form.rows + form.start, program_id(4) * form.columns, q[...]
+        first, column = program_id(3) * form.rows + form.start, program_id(4) * form.columns
+        runs = _runs(form)
 
-        def scores() -> Any:
-            given = {name: ref[...] for name, ref in zip(names, rest, strict=False)}
-            return _scores(form, queries, k[...], given, first, column, length, work)
+        def scores(run: Any) -> Any:
+            given = {n: _own(n, ref, run) for n, ref in zip(names, rest, strict=False)}
+            start = first if run is ... else first + run.start
+            return _scores(scored, q[run], k[...], given, start, column, length, work)
 
         if not state:
-            s = scores()
-            top = s.max(-1, keepdims=True)
-            p = jnp.exp(s - top)
-            total = p.sum(-1, keepdims=True)
-            o = product(p.astype(v.dtype), v[...], 1, 0, work)
-            out[...] = (o / total).astype(out.dtype)
-            sums[...] = (top + jnp.log(total))[:, 0]
+            for run, s in _ahead(scores, runs):
+                top = s.max(-1, keepdims=True)
+                p = jnp.exp(gained(s - top))
+                total = p.sum(-1, keepdims=True)
+                o = product(p.astype(v.dtype), v[...], 1, 0, work)
+                out[run] = (o / total).astype(out.dtype)
+                sums[run] = (gained(top) + jnp.log(total))[:, 0]
             return
         top, total, acc = state
-        early = None if form.placed else scores()
+        early = None if form.placed else scores(runs[0])
 
         @when(program_id(4) == 0)
         def _() -> None:
@@ -178,17 +220,18 @@ def forward(form: Form, q: Any, k: Any, v: Any, extra: dict[str, Any]) -> list[A
 
         @_where_seen(form, t, length, first, column)
         def _() -> None:
-            s, old = scores() if early is None else early, top[...]
-            new = jnp.maximum(old, s.max(-1, keepdims=True))
-            p, shrink = jnp.exp(s - new), jnp.exp(old - new)
-            top[...] = new
-            total[...] = total[...] * shrink + p.sum(-1, keepdims=True)
-            acc[...] = acc[...] * shrink + product(p.astype(v.dtype), v[...], 1, 0, work)
+            for run, s in _ahead(scores, runs, early):
+                old = top[run]
+                new = jnp.maximum(old, s.max(-1, keepdims=True))
+                p, shrink = jnp.exp(gained(s - new)), jnp.exp(gained(old - new))
+                top[run] = new
+                total[run] = total[run] * shrink + p.sum(-1, keepdims=True)
+                acc[run] = acc[run] * shrink + product(p.astype(v.dtype), v[...], 1, 0, work)
 
         @when(program_id(4) == num_programs(4) - 1)
         def _() -> None:
             out[...] = (acc[...] / total[...]).astype(out.dtype)
-            sums[...] = (top[...] + jnp.log(total[...]))[:, 0]
+            sums[...] = (gained(top[...]) + jnp.log(total[...]))[:, 0]
 
     def at(b: Any, h: Any, g: Any, i: Any, j: Any) -> Any:
         return b, h, g, i, j

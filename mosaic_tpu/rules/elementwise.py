@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,7 +35,7 @@ BINARY: dict[str, tuple[str | None, str | None, str | None]] = {
 }
 UNARY = {
     "neg": "arith.negf", "floor": "math.floor", "ceil": "math.ceil", "sqrt": "math.sqrt", "rsqrt": "math.rsqrt",
-    "exp": "math.exp", "exp2": "math.exp2", "log": "math.log", "log1p": "math.log1p", "sin": "math.sin",
+    "exp2": "math.exp2", "log": "math.log", "log1p": "math.log1p", "sin": "math.sin",
     "cos": "math.cos", "tan": "math.tan", "tanh": "math.tanh", "erf": "math.erf",
 }  # fmt: skip
 SIGN = -(2**31)
@@ -62,6 +63,9 @@ def _binary(name: str) -> Rule:
             made = b.w.op(kind, [x, y], shape, x.element)
         found = b.value(out, made, rounded=x.element != "i1" and name not in ("and", "or", "max", "min", "rem"))
         found.multiple = _multiple(name, xs)
+        if name == "mul" and str(out.dtype) == "float32":
+            pairs = ((x, xs[1].known), (y, xs[0].known))
+            found.factors = next(((v, float(k)) for v, k in pairs if k is not None), None)
         return found
 
     return rule
@@ -114,6 +118,15 @@ def _unary(name: str) -> Rule:
         return b.value(out, b.w.op(name, x, shape, "f32"))
 
     return rule
+
+
+def _exp(b: Body, xs: list[Value], out: ArrayType, **params: Any) -> Value:
+    """The hardware has 2 ** x alone: where x is multiplied by a constant, that is the only multiplication."""
+    if xs[0].factors is None:
+        return _unary("math.exp")(b, xs, out)
+    x, by = xs[0].factors
+    scaled = b.w.op("arith.mulf", [x, b.w.constant(by * math.log2(math.e), "f32", x.shape)], x.shape, "f32")
+    return b.value(out, b.w.op("math.exp2", [scaled], x.shape, "f32"))
 
 
 def _abs(b: Body, xs: list[Value], out: ArrayType) -> Value:
@@ -411,8 +424,8 @@ RULES: dict[str, Rule] = {
     **{name: _binary(name) for name in BINARY},
     **{name: _unary(operation) for name, operation in UNARY.items()},
     **{name: _compare(name) for name in _INTEGER},
-    "abs": _abs, "sign": _sign, "square": _square, "round": _round, "integer_pow": _integer_pow, "pow": _pow,
-    "atan2": _atan2, "select_n": _select_n, "clamp": _clamp, "is_finite": _is_finite, "not": _not,
+    "exp": _exp, "abs": _abs, "sign": _sign, "square": _square, "round": _round, "integer_pow": _integer_pow,
+    "pow": _pow, "atan2": _atan2, "select_n": _select_n, "clamp": _clamp, "is_finite": _is_finite, "not": _not,
     "shift_left": _shift("shift_left", "arith.shli"),
     "shift_right_logical": _shift("shift_right_logical", "arith.shrui"),
     "shift_right_arithmetic": _shift("shift_right_arithmetic", "arith.shrsi"),
