@@ -20,9 +20,11 @@ from ..core.primitives.elementwise import add_p, max_p, min_p, mul_p
 from ..core.primitives.shape import broadcast_in_dim_p, reshape_p, slice_p, transpose_p
 from ..core.rules import moved
 from ..core.trace import eval_program, shape_of, trace_program
-from ..core.types import ArrayType, MemorySpace, RefType, is_float
+from ..core.types import ArrayType, MemorySpace, RefType, is_bool, is_float
 from ..core.vmap import batch_program
+from ..lang.kernel import Kernel
 from ..lang.ops import when
+from ..lang.target import Target
 from .template import Cut, Loops, Parts, Template
 
 FLOAT32 = np.dtype(np.float32)
@@ -109,7 +111,7 @@ def monoid(primitive: Primitive) -> Template:
         if not _split(cut):
 
             def whole(x: Any, o: Any) -> None:
-                o[...] = primitive.bind(x[...], **params)
+                o[...] = convert_element_type(primitive.bind(x[...], **params), out.dtype)
 
             return Parts(whole, [source], [result])
         wide = accumulator(x.dtype) if combine in (add_p, mul_p) else x.dtype
@@ -271,6 +273,15 @@ def _in_front(program: Any, dims: Sequence[int | None], size: int) -> Any:
         return [moved(AxisInfo(size), x, d, 0) for x, d in zip(eval_program(program, *xs), dims, strict=True)]
 
     return trace_program(fun, program.in_types, program.name)
+
+
+def total(rows: ArrayType, out: ArrayType, target: Target) -> Kernel:
+    """The kernel that adds up the rows of an array, in order, to a result of its own dtype; its blocks are small."""
+    template, params = TEMPLATES[r.reduce_or_p if is_bool(out.dtype) else r.reduce_sum_p], {"axes": (0,)}
+    loops = template.loops([rows], params)
+    sizes = [(n,) if target.whole_arrays else target.tile_sizes(n, loops, i) for i, n in enumerate(loops.sizes)]
+    cut = loops.cut(tuple(s[0] for s in sizes))
+    return template.of_parts(template.cut([rows], [out], params, cut), [rows], [out], cut)
 
 
 general = Template("reduce", r.reduce_p, _loops, _general_cut, _work)

@@ -310,7 +310,7 @@ def _split(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
 
 def _clamped(spec: Any, cut: Cut, loop: int, place: Callable[[Any], Any]) -> Any:
     """A spec whose index map gets another id of a loop."""
-    where = cut.loops.order.index(loop)
+    where = cut.order.index(loop)
     index_map = spec.index_map
     return spec.replace(index_map=lambda *ids: index_map(*(place(i) if k == where else i for k, i in enumerate(ids))))
 
