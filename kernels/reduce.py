@@ -204,15 +204,15 @@ def _general_cut(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: 
             for o, value in zip(results, values, strict=True):
                 o[...] = value
 
-        for here, sizes in _ends(cut):
+        for here, sizes in ends(cut, cut.loops.carry):
 
-            @when(_and(here, cut.first()))
+            @when(both(here, cut.first()))
             def _(sizes: Sequence[int] = sizes) -> None:
                 store(r.reduce_p.bind(*_cropped(arrays, sizes), *(s[...] for s in starts), **params))
 
             if _split(cut):
 
-                @when(_and(here, not_p.bind(cut.first())))
+                @when(both(here, not_p.bind(cut.first())))
                 def _(sizes: Sequence[int] = sizes) -> None:
                     rows = [_leading(x, axes) for x in _cropped(arrays, sizes)]
                     part = r.halve(lambda a, b: elementwise(computation, [*a, *b]), rows)
@@ -221,30 +221,33 @@ def _general_cut(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: 
     return Parts(body, [*sources, *starts_spec], results)
 
 
-def _and(a: Any, b: Any) -> Any:
+def both(a: Any, b: Any) -> Any:
+    """Two conditions as one, each of which may be the constant True."""
     return b if a is True else a if b is True else a & b
 
 
-def _ends(cut: Cut) -> list[tuple[Any, tuple[int, ...]]]:
-    """The kinds of cells: a condition, and how much of a block lies within the array along the reduced axes."""
+def ends(cut: Cut, loops: Sequence[int]) -> list[tuple[Any, tuple[int, ...]]]:
+    """The kinds of cells: a condition, and how much of their tiles lies within the sizes of some loops."""
     found: list[tuple[Any, tuple[int, ...]]] = [(True, cut.tiles)]
-    for a in cut.loops.carry:
+    for a in loops:
         if not cut.ragged(a):
             continue
         left = cut.loops.sizes[a] % cut.tiles[a]
         last = cut.id(a) == cut.counts[a] - 1
-        cropped = [(_and(c, last) if cut.split(a) else c, (*s[:a], left, *s[a + 1 :])) for c, s in found]
-        found = cropped + ([(_and(c, not_p.bind(last)), s) for c, s in found] if cut.split(a) else [])
+        at_end = [(both(c, last) if cut.split(a) else c, (*s[:a], left, *s[a + 1 :])) for c, s in found]
+        found = at_end + ([(both(c, not_p.bind(last)), s) for c, s in found] if cut.split(a) else [])
     return found
 
 
 def _cropped(refs: Sequence[Any], sizes: Sequence[int]) -> list[Any]:
-    def crop(x: Any) -> Any:
-        if shape_of(x) == tuple(sizes):
-            return x
-        return slice_p.bind(x, start_indices=(0,) * len(sizes), limit_indices=tuple(sizes), strides=None)
+    return [cropped(ref[...], sizes) for ref in refs]
 
-    return [crop(ref[...]) for ref in refs]
+
+def cropped(x: Any, sizes: Sequence[int]) -> Any:
+    """The first elements of an array along each axis."""
+    if shape_of(x) == tuple(sizes):
+        return x
+    return slice_p.bind(x, start_indices=(0,) * len(sizes), limit_indices=tuple(sizes), strides=None)
 
 
 def _leading(x: Any, axes: Sequence[int]) -> Any:
