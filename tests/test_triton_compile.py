@@ -77,6 +77,18 @@ def test_the_template_of_a_split_product_for_sm_90(k):
     built("total", total, "cuda:sm_90")
 
 
+def test_a_fused_split_product_for_sm_90():
+    """What goes before a product of few cells is in the kernel of its partial sums, what comes after in their sum's."""
+
+    def layer(x, y, b):
+        return tnp.tanh(tnp.exp(x) @ y + b)
+
+    types = [S((64, 32768), "bfloat16"), S((32768, 128), "bfloat16"), S((128,), "bfloat16")]
+    binary = tw.compile(layer, *types, target=H200)
+    assert [r.kernel for r in binary.resources] == ["contract_split_exp", "reduce_sum_tanh"]
+    assert all(r.spills == 0 for r in binary.resources)
+
+
 @pytest.mark.parametrize("name", FUSED)
 def test_fused_operations_for_sm_90(name):
     """Forwards and backwards, at sizes of use."""
