@@ -43,7 +43,7 @@ def _roles(types: Sequence[ArrayType], params: dict[str, Any]) -> tuple[list[int
     # A matrix unit takes the last free axis of each side and the last contracted one.
     matrix = [len(order_l) - 1] * bool(lf) + [free - 1] * bool(rf) + [free + len(lc) - 1] * bool(lc)
     shared = max(carry, key=lambda i: (sizes[i], i), default=None)
-    return left, right, Loops(tuple(sizes), carry, (), tuple(matrix) if len(matrix) == 3 else (), (), shared)
+    return left, right, Loops(tuple(sizes), carry, (), tuple(matrix) if len(matrix) == 3 else (), shared=shared)
 
 
 def _loops(types: Sequence[ArrayType], params: dict[str, Any]) -> Loops:

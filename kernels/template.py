@@ -10,6 +10,7 @@ whole-array tiles it is that and nothing else.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -51,6 +52,7 @@ class Loops:
     whole: tuple[int, ...] = ()
     matrix: tuple[int, ...] = ()  # the loops that a matrix unit runs over
     single: tuple[int, ...] = ()  # the loops that go step by step: tile 1, unless all is one cell
+    short: tuple[int, ...] = ()  # the loops that are best kept whole where they fit, else cut in single steps
     shared: int | None = None
 
     def cut(self, tiles: Tiles) -> Cut:
@@ -168,7 +170,7 @@ def _all(conditions: Sequence[Any]) -> Any:
 @dataclass(frozen=True)
 class Window:
     """One axis of `n` elements cut in blocks of `size` that start at `base + step * id`, in the array or partly before
-    or after it.
+    or after it; `more` are other loops that move the start, with their steps.
 
     Blocks that would lie wholly outside are moved until one element is inside; their content is not to be used.
     """
@@ -178,20 +180,31 @@ class Window:
     step: int
     size: int
     n: int
+    more: tuple[tuple[int, int], ...] = ()
 
-    def block(self, cut: Cut) -> tuple[Any, Callable[[Any], Any]]:
-        """The entry of a block shape, and its index as a function of the loop's id."""
+    def start(self, id_of: Callable[[int], Any], size: int = 1) -> Any:
+        """Where a block starts, in units of `size`, from the ids of loops."""
+        found = id_of(self.loop) * np.int32(self.step // size) + np.int32(self.base // size)
+        for loop, step in self.more:
+            found = found + id_of(loop) * np.int32(step // size)
+        return found
+
+    def starts(self, cut: Cut) -> tuple[int, int]:
+        """The least start and the greatest."""
+        moves = [(cut.counts[loop] - 1) * step for loop, step in ((self.loop, self.step), *self.more)]
+        return self.base + sum(min(m, 0) for m in moves), self.base + sum(max(m, 0) for m in moves)
+
+    def block(self, cut: Cut) -> tuple[Any, Callable[[Sequence[Any]], Any]]:
+        """The entry of a block shape, and its index as a function of the ids that an index map gets."""
         size, n = self.size, self.n
-        last = self.base + self.step * (cut.counts[self.loop] - 1)
-        low, high = min(self.base, last), max(self.base, last)
-        if low >= 0 and high < n and self.base % size == 0 and self.step % size == 0:
-            first, stride = self.base // size, self.step // size
-            return size, lambda i: i * np.int32(stride) + np.int32(first)
+        low, high = self.starts(cut)
+        if low >= 0 and high < n and all(k % size == 0 for k in (self.base, self.step, *(k for _, k in self.more))):
+            return size, lambda ids: self.start(lambda loop: cut.at(loop, ids), size)
         least, most = max(low, 1 - size), min(high, n - 1)
         padding = (max(0, -least), max(0, most + size - n))
 
-        def index(i: Any) -> Any:
-            start = i * np.int32(self.step) + np.int32(self.base)
+        def index(ids: Sequence[Any]) -> Any:
+            start = self.start(lambda loop: cut.at(loop, ids))
             if (least, most) != (low, high):
                 start = max_p.bind(min_p.bind(start, np.int32(most)), np.int32(least))
             return start + np.int32(padding[0])
@@ -204,16 +217,16 @@ def windows(cut: Cut, axes: Sequence[Window | int | None], shape: Sequence[int],
     entries = []
     for axis, n in zip(axes, shape, strict=True):
         if isinstance(axis, Window):
-            entries.append((*axis.block(cut), axis.loop))
+            entries.append(axis.block(cut))
         elif axis is None:
-            entries.append((max(n, 1), None, None))
+            entries.append((max(n, 1), lambda ids: np.int32(0)))
         else:
-            entries.append((cut.tiles[axis], lambda i: i, axis))
+            entries.append((cut.tiles[axis], functools.partial(cut.at, axis)))
 
     def index_map(*ids: Any) -> tuple[Any, ...]:
-        return tuple(np.int32(0) if loop is None else index(cut.at(loop, ids)) for _, index, loop in entries)
+        return tuple(index(ids) for _, index in entries)
 
-    return BlockSpec(tuple(size for size, _, _ in entries), index_map, fill=fill) if entries else BlockSpec()
+    return BlockSpec(tuple(size for size, _ in entries), index_map, fill=fill) if entries else BlockSpec()
 
 
 @dataclass(frozen=True)

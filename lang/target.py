@@ -111,6 +111,8 @@ class Target:
             return (n,)
         if loop in loops.single:
             return (1,)
+        if loop in loops.short:
+            return (1, n) if n > 1 else (1,)
         if loop in loops.matrix:
             base = self.matrix[min(loops.matrix.index(loop), 2)]
             steps = (1, 2, 4) if self.kind == "tpu" else (0.5, 1, 2, 4)
