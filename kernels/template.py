@@ -52,7 +52,7 @@ class Loops:
     whole: tuple[int, ...] = ()
     matrix: tuple[int, ...] = ()  # the loops that a matrix unit runs over
     single: tuple[int, ...] = ()  # the loops that go step by step: tile 1, unless all is one cell
-    short: tuple[int, ...] = ()  # the loops that are best kept whole where they fit, else cut in single steps
+    short: tuple[int, ...] = ()  # the loops whose steps a cell has one by one in its code: best a few
     shared: int | None = None
 
     def cut(self, tiles: Tiles) -> Cut:

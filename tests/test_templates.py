@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from tests.cases.conv import case as conv
 from tests.test_laws import CASES, as_list, differentiable, function_of, operands
 from tilewright import random
 from tilewright.core.api import jvp, vjp, vmap
@@ -265,6 +266,18 @@ def test_candidates_fit_the_target(target):
         assert len(found) > 1 and found[0] == template.default(*types, target=target, **params)
         for tiles in found:
             assert template.bytes_held(types, params, tiles) <= TARGETS[target].block_bytes
+
+
+@pytest.mark.parametrize("target", [t for t in TARGETS if t != "cpu"])
+def test_convolutions_of_many_taps_or_groups_fit_the_target(target):
+    """The gradient of the weights of a convolution, whose taps are an image, and one whose features are groups."""
+    for case in (conv((64, 32, 58, 58), (128, 32, 56, 56), "weights"),
+                 conv((8, 4096, 30, 30), (8192, 1, 3, 3), "depthwise", feature_group_count=4096)):  # fmt: skip
+        template = TEMPLATES[case.primitive]
+        tiles = template.default(*case.types, target=target, **case.params)
+        assert template.bytes_held(case.types, case.params, tiles) <= TARGETS[target].block_bytes
+        loops = template.loops(case.types, case.params)
+        assert all(t <= 8 for t in tiles[:2]) and loops.sizes[-1] >= tiles[-1] > 1
 
 
 def test_cost_counts_each_visit_of_a_block():

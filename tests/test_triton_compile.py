@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import tilewright as tw
+from tests.cases.conv import case as conv
 from tests.corpus import matmul_grid
 from tests.gpu_cases import FUSED, FUSED_MORE, TEMPLATE_CASES, adamw, corpus, fused, kernels_in, template
 from tilewright import lang as tl
@@ -75,6 +76,15 @@ def test_the_template_of_a_split_product_for_sm_90(k):
     partial, total = TEMPLATES[dot_general_p].build(*types, target="cuda:sm_90", **params).kernels
     assert "wgmma.mma_async" in built("partial", partial, "cuda:sm_90")[1].assembly
     built("total", total, "cuda:sm_90")
+
+
+@pytest.mark.parametrize("case", [
+    conv((64, 32, 58, 58), (128, 32, 56, 56), "taps", dtype="bfloat16"),
+    conv((8, 256, 30, 30), (256, 8, 3, 3), "groups", dtype="bfloat16", feature_group_count=32),
+], ids=str)  # fmt: skip
+def test_convolutions_cut_in_taps_and_groups_for_sm_90(case):
+    template = TEMPLATES[case.primitive]
+    built(case.note, template.kernel(*case.types, target="cuda:sm_90", **case.params), "cuda:sm_90")
 
 
 def test_a_fused_split_product_for_sm_90():
