@@ -1,7 +1,8 @@
 """Contractions: `dot_general` with batch, free and contracted axes anywhere.
 
 Loops: batch, free of the left operand, free of the right one, contracted (which carry). Products of narrow floats are
-added up in float32; what lies past the end of a contracted axis is 0 on both sides.
+added up in float32; what lies past the end of a contracted axis is 0 on both sides. The steps of the longest contracted
+loop may be shared out over runs (split-k): each run has a partial sum in memory, a second kernel adds them up.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import numpy as np
 from ..core.primitives.contract import dot_general_p, free_axes
 from ..core.primitives.convert import convert_element_type
 from ..core.types import ArrayType, MemorySpace, RefType, is_complex
+from ..lang.block import BlockSpec
 from ..lang.ops import when
-from .reduce import accumulator, full
-from .template import Cut, Loops, Parts, Template
+from .reduce import accumulator, full, total
+from .template import RUN, Cut, Loops, Parts, Template
 
 
 def _roles(types: Sequence[ArrayType], params: dict[str, Any]) -> tuple[list[int], list[int], Loops]:
@@ -40,7 +42,8 @@ def _roles(types: Sequence[ArrayType], params: dict[str, Any]) -> tuple[list[int
     carry = tuple(range(free, free + len(lc)))
     # A matrix unit takes the last free axis of each side and the last contracted one.
     matrix = [len(order_l) - 1] * bool(lf) + [free - 1] * bool(rf) + [free + len(lc) - 1] * bool(lc)
-    return left, right, Loops(tuple(sizes), carry, (), tuple(matrix) if len(matrix) == 3 else ())
+    shared = max(carry, key=lambda i: (sizes[i], i), default=None)
+    return left, right, Loops(tuple(sizes), carry, (), tuple(matrix) if len(matrix) == 3 else (), shared=shared)
 
 
 def _loops(types: Sequence[ArrayType], params: dict[str, Any]) -> Loops:
@@ -60,6 +63,8 @@ def _cut(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict[str
         return Parts(nothing, [], [result], args=())
     fill = 0 if any(cut.ragged(i) for i in loops.carry) else None
     sources = [cut.spec(left, lhs.shape, fill=fill), cut.spec(right, rhs.shape, fill=fill)]
+    if cut.runs > 1:
+        return _partial(sources, out, params, cut)
     if not any(cut.split(i) for i in loops.carry):
 
         def whole(x: Any, y: Any, o: Any) -> None:
@@ -86,6 +91,30 @@ def _cut(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict[str
             o[...] = convert_element_type(state[...], out.dtype)
 
     return Parts(widened, sources, [result], [RefType(ArrayType(shape, wide), MemorySpace.VMEM)])
+
+
+def _partial(sources: Sequence[BlockSpec], out: ArrayType, params: dict[str, Any], cut: Cut) -> Parts:
+    """Each run's sum as a row of an array, and the kernel that adds up its rows."""
+    free = [i for i in range(len(cut.tiles)) if i not in cut.loops.carry]
+    shape = tuple(cut.tiles[i] for i in free)
+    wide = accumulator(out.dtype)
+    rows = ArrayType((cut.runs, *out.shape), wide)
+
+    def row(*ids: Any) -> tuple[Any, ...]:
+        return tuple(cut.at(i, ids) for i in (RUN, *free))
+
+    def step(x: Any, y: Any, o: Any) -> None:
+        @when(cut.first())
+        def _() -> None:
+            o[...] = full(np.zeros((), wide)[()], shape)
+
+        @when(cut.busy())
+        def _() -> None:
+            o[...] += dot_general_p.bind(x[...], y[...], **params | {"preferred_element_type": wide})
+
+    return Parts(
+        step, sources, [BlockSpec((None, *shape), row)], outs=[rows], then=lambda target: total(rows, out, target)
+    )
 
 
 def _work(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict[str, Any]) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """Reading and writing at computed positions: gather, scatter, dynamic slices.
 
 Positions are prefetched scalars that index maps read, so that a cell's window is brought in like any other block:
-one cell for each position of a gather or scatter, tiles within the windows of a gather or dynamic slice.
+one cell for each position of a gather or scatter, tiles within the windows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..core.trace import typeof
 from ..core.types import MemorySpace
 from ..lang.block import BlockSpec, Element
 from ..lang.ops import addupdate, ds, when
-from .reduce import elementwise, full
+from .reduce import both, cropped, elementwise, ends, full
 from .shape import INT32, Params, Types, mover, whole_or, within
 from .template import Cut, Loops, Parts, Template
 
@@ -196,11 +196,10 @@ def _gather(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
 
 
 def _scatter_loops(types: Types, params: Params) -> Loops:
-    """One cell for each position, in order, for they may fall together."""
+    """A cell, or the tiles of a window, for each position, in order, for they may fall together."""
     _, _, updates = types
-    windows = params["dimension_numbers"].update_window_dims
-    batch = tuple(_batch_axes(updates.ndim, windows))
-    return Loops(updates.shape, whole=tuple(windows), single=batch)
+    batch = tuple(_batch_axes(updates.ndim, params["dimension_numbers"].update_window_dims))
+    return Loops(updates.shape, single=batch)
 
 
 def _combined(primitive: Primitive) -> Any:
@@ -245,24 +244,33 @@ def scatter(primitive: Primitive) -> Template:
         sizes = sc.window_sizes(x.shape, updates.shape, params["dimension_numbers"])
         places = _Places(cut, d, x.shape, sizes, batch)
 
-        def out_map(*args: Any) -> tuple[Any, ...]:
-            return tuple(np.int32(0) if i in cut.loops.whole else cut.at(i, args[:-1]) for i in range(updates.ndim))
+        loop_of = dict(zip([a for a in range(x.ndim) if a not in gone], d.offset_dims, strict=True))
+
+        def updates_map(*args: Any) -> tuple[Any, ...]:
+            return tuple(cut.at(i, args[:-1]) for i in range(updates.ndim))
+
+        def place(starts: Sequence[Any], axis: int, found: Sequence[int]) -> Any:
+            loop = loop_of.get(axis)
+            if loop is None:
+                return starts[axis]
+            start = starts[axis] + cut.id(loop) * np.int32(cut.tiles[loop]) if cut.split(loop) else starts[axis]
+            return ds(start, found[loop])
 
         def body(indices: Any, x: Any, updates: Any, o: Any) -> None:
             at = [cut.id(i) for i in batch]
             starts = [places.start(indices, at, axis) for axis in range(len(sizes))]
-            index = tuple(s if axis in gone else ds(s, sizes[axis]) for axis, s in enumerate(starts))
-            if params["mode"] is g.CLIP or not d.start_index_map:
-                write(o, index, updates[...])
-                return
+            anywhere = params["mode"] is g.CLIP or not d.start_index_map
+            inside = True if anywhere else places.inside(indices, at)
+            for here, found in ends(cut, d.offset_dims):
 
-            @when(places.inside(indices, at))
-            def _() -> None:
-                write(o, index, updates[...])
+                @when(both(here, inside))
+                def _(found: Sequence[int] = found) -> None:
+                    index = tuple(place(starts, axis, found) for axis in range(len(sizes)))
+                    write(o, index, cropped(updates[...], [found[i] for i in d.offset_dims]))
 
         far = BlockSpec(memory_space=MemorySpace.ANY)
-        entries = [None if i in batch else max(n, 1) for i, n in enumerate(updates.shape)]
-        return Parts(body, [far, BlockSpec(entries, out_map)], [far], args=(1, 0, 2), prefetch=1, aliases={1: 0})
+        entries = [None if i in batch else cut.tiles[i] for i in range(updates.ndim)]
+        return Parts(body, [far, BlockSpec(entries, updates_map)], [far], args=(1, 0, 2), prefetch=1, aliases={1: 0})
 
     def work(types: Types, outs: Types, params: Params) -> tuple[int, int]:
         return math.prod(types[2].shape) * (primitive is not sc.scatter_p), 0

@@ -20,9 +20,11 @@ from ..core.primitives.elementwise import add_p, max_p, min_p, mul_p
 from ..core.primitives.shape import broadcast_in_dim_p, reshape_p, slice_p, transpose_p
 from ..core.rules import moved
 from ..core.trace import eval_program, shape_of, trace_program
-from ..core.types import ArrayType, MemorySpace, RefType, is_float
+from ..core.types import ArrayType, MemorySpace, RefType, is_bool, is_float
 from ..core.vmap import batch_program
+from ..lang.kernel import Kernel
 from ..lang.ops import when
+from ..lang.target import Target
 from .template import Cut, Loops, Parts, Template
 
 FLOAT32 = np.dtype(np.float32)
@@ -109,7 +111,7 @@ def monoid(primitive: Primitive) -> Template:
         if not _split(cut):
 
             def whole(x: Any, o: Any) -> None:
-                o[...] = primitive.bind(x[...], **params)
+                o[...] = convert_element_type(primitive.bind(x[...], **params), out.dtype)
 
             return Parts(whole, [source], [result])
         wide = accumulator(x.dtype) if combine in (add_p, mul_p) else x.dtype
@@ -202,15 +204,15 @@ def _general_cut(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: 
             for o, value in zip(results, values, strict=True):
                 o[...] = value
 
-        for here, sizes in _ends(cut):
+        for here, sizes in ends(cut, cut.loops.carry):
 
-            @when(_and(here, cut.first()))
+            @when(both(here, cut.first()))
             def _(sizes: Sequence[int] = sizes) -> None:
                 store(r.reduce_p.bind(*_cropped(arrays, sizes), *(s[...] for s in starts), **params))
 
             if _split(cut):
 
-                @when(_and(here, not_p.bind(cut.first())))
+                @when(both(here, not_p.bind(cut.first())))
                 def _(sizes: Sequence[int] = sizes) -> None:
                     rows = [_leading(x, axes) for x in _cropped(arrays, sizes)]
                     part = r.halve(lambda a, b: elementwise(computation, [*a, *b]), rows)
@@ -219,30 +221,33 @@ def _general_cut(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: 
     return Parts(body, [*sources, *starts_spec], results)
 
 
-def _and(a: Any, b: Any) -> Any:
+def both(a: Any, b: Any) -> Any:
+    """Two conditions as one, each of which may be the constant True."""
     return b if a is True else a if b is True else a & b
 
 
-def _ends(cut: Cut) -> list[tuple[Any, tuple[int, ...]]]:
-    """The kinds of cells: a condition, and how much of a block lies within the array along the reduced axes."""
+def ends(cut: Cut, loops: Sequence[int]) -> list[tuple[Any, tuple[int, ...]]]:
+    """The kinds of cells: a condition, and how much of their tiles lies within the sizes of some loops."""
     found: list[tuple[Any, tuple[int, ...]]] = [(True, cut.tiles)]
-    for a in cut.loops.carry:
+    for a in loops:
         if not cut.ragged(a):
             continue
         left = cut.loops.sizes[a] % cut.tiles[a]
         last = cut.id(a) == cut.counts[a] - 1
-        cropped = [(_and(c, last) if cut.split(a) else c, (*s[:a], left, *s[a + 1 :])) for c, s in found]
-        found = cropped + ([(_and(c, not_p.bind(last)), s) for c, s in found] if cut.split(a) else [])
+        at_end = [(both(c, last) if cut.split(a) else c, (*s[:a], left, *s[a + 1 :])) for c, s in found]
+        found = at_end + ([(both(c, not_p.bind(last)), s) for c, s in found] if cut.split(a) else [])
     return found
 
 
 def _cropped(refs: Sequence[Any], sizes: Sequence[int]) -> list[Any]:
-    def crop(x: Any) -> Any:
-        if shape_of(x) == tuple(sizes):
-            return x
-        return slice_p.bind(x, start_indices=(0,) * len(sizes), limit_indices=tuple(sizes), strides=None)
+    return [cropped(ref[...], sizes) for ref in refs]
 
-    return [crop(ref[...]) for ref in refs]
+
+def cropped(x: Any, sizes: Sequence[int]) -> Any:
+    """The first elements of an array along each axis."""
+    if shape_of(x) == tuple(sizes):
+        return x
+    return slice_p.bind(x, start_indices=(0,) * len(sizes), limit_indices=tuple(sizes), strides=None)
 
 
 def _leading(x: Any, axes: Sequence[int]) -> Any:
@@ -271,6 +276,15 @@ def _in_front(program: Any, dims: Sequence[int | None], size: int) -> Any:
         return [moved(AxisInfo(size), x, d, 0) for x, d in zip(eval_program(program, *xs), dims, strict=True)]
 
     return trace_program(fun, program.in_types, program.name)
+
+
+def total(rows: ArrayType, out: ArrayType, target: Target) -> Kernel:
+    """The kernel that adds up the rows of an array, in order, to a result of its own dtype; its blocks are small."""
+    template, params = TEMPLATES[r.reduce_or_p if is_bool(out.dtype) else r.reduce_sum_p], {"axes": (0,)}
+    loops = template.loops([rows], params)
+    sizes = [(n,) if target.whole_arrays else target.tile_sizes(n, loops, i) for i, n in enumerate(loops.sizes)]
+    cut = loops.cut(tuple(s[0] for s in sizes))
+    return template.of_parts(template.cut([rows], [out], params, cut), [rows], [out], cut)
 
 
 general = Template("reduce", r.reduce_p, _loops, _general_cut, _work)

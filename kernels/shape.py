@@ -114,30 +114,38 @@ def _groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], lis
     return found
 
 
+LONG = 4096  # elements: rows of more are cut themselves
+
+
 class _Regrouped:
     """How the axes of operand and result of a reshape follow loops, one loop for each run of axes.
 
     A run is cut along its first axes of more than one element, in units of the least number of elements that both
-    sides hold as whole rows.
+    sides hold as whole rows. Where such a unit is the whole run, or long, both sides are views in which the run is one
+    axis, cut anywhere.
     """
 
     def __init__(self, old: Sequence[int], new: Sequence[int]):
         self.sizes: list[int] = []
-        self.follows: tuple[list[int | None], list[int | None]] = ([None] * len(old), [None] * len(new))
-        self.scales = ([1] * len(old), [1] * len(new))
+        self.views: tuple[list[int], list[int]] = ([], [])
+        self.follows: tuple[list[int | None], list[int | None]] = ([], [])
+        self.scales: tuple[list[int], list[int]] = ([], [])
         for sides in [] if 0 in old else _groups(old, new):
-            leads, rows = [], []
-            for shape, axes in zip((old, new), sides, strict=True):
-                lead = next((a for a in axes if shape[a] > 1), None)
-                leads.append(lead)
-                rows.append(math.prod(shape[a] for a in axes if lead is not None and a > lead))
-            total = math.prod(old[a] for a in sides[0])
-            unit = math.lcm(*rows)
-            if None in leads or unit >= total:
-                continue
-            for side, (lead, row) in enumerate(zip(leads, rows, strict=True)):
-                self.follows[side][lead], self.scales[side][lead] = len(self.sizes), unit // row
-            self.sizes.append(cdiv(total, unit))
+            self.add(*([shape[a] for a in axes] for shape, axes in zip((old, new), sides, strict=True)))
+
+    def add(self, *sides: list[int]) -> None:
+        """A run of axes with these sizes on the two sides."""
+        leads = [next((a for a, n in enumerate(sizes) if n > 1), None) for sizes in sides]
+        total, loop = math.prod(sides[0]), len(self.sizes)
+        rows = [1 if lead is None else math.prod(sizes[lead + 1 :]) for sizes, lead in zip(sides, leads, strict=True)]
+        unit = math.lcm(*rows)
+        flat = total > 1 and (unit >= total or unit > LONG)
+        for side, (sizes, lead, row) in enumerate(zip(sides, leads, rows, strict=True)):
+            self.views[side].extend([total] if flat else sizes)
+            self.follows[side].extend([loop] if flat else [loop if a == lead else None for a in range(len(sizes))])
+            self.scales[side].extend([1] if flat else [unit // row if a == lead else 1 for a in range(len(sizes))])
+        if total > 1:
+            self.sizes.append(total if flat else cdiv(total, unit))
 
 
 def _reshape_loops(primitive: Primitive) -> Callable[[Types, Params], Loops]:
@@ -151,14 +159,19 @@ def _reshape(primitive: Primitive) -> Callable[..., Parts]:
     def cut(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
         (x,), (out,) = types, outs
         how = _Regrouped(x.shape, out.shape)
-        specs = [cut.spec(f, t.shape, c) for f, t, c in zip(how.follows, (x, out), how.scales, strict=True)]
-        sizes = tuple(specs[1].block_shape or ())
+        specs = [cut.spec(f, v, c) for f, v, c in zip(how.follows, how.views, how.scales, strict=True)]
+        here, there = (tuple(s.block_shape or ()) for s in specs)
 
         def body(x: Any, o: Any) -> None:
-            changed = params if primitive is s.squeeze_p else params | {"new_sizes": sizes}
-            o[...] = primitive.bind(x[...], **changed)
+            block = x[...]
+            if primitive is s.squeeze_p:
+                block = primitive.bind(block, **params)
+            elif here != there:
+                block = primitive.bind(block, **params | {"new_sizes": there})
+            o[...] = block
 
-        return Parts(body, specs[:1], specs[1:])
+        view, result = (tuple(v) for v in how.views)
+        return Parts(body, specs[:1], specs[1:], views={0: view}, outs=[ArrayType(result, out.dtype)])
 
     return cut
 
@@ -310,7 +323,7 @@ def _split(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
 
 def _clamped(spec: Any, cut: Cut, loop: int, place: Callable[[Any], Any]) -> Any:
     """A spec whose index map gets another id of a loop."""
-    where = cut.loops.order.index(loop)
+    where = cut.order.index(loop)
     index_map = spec.index_map
     return spec.replace(index_map=lambda *ids: index_map(*(place(i) if k == where else i for k, i in enumerate(ids))))
 
@@ -322,6 +335,6 @@ TEMPLATES = {
     s.transpose_p: mover(s.transpose_p, _transpose),
     s.broadcast_in_dim_p: mover(s.broadcast_in_dim_p, _broadcast),
     s.iota_p: mover(s.iota_p, _iota),
-    **{p: mover(p, _reshape(p), _reshape_loops(p)) for p in (s.reshape_p, s.squeeze_p)},
+    **{p: mover(p, whole_or(p, _reshape(p)), _reshape_loops(p)) for p in (s.reshape_p, s.squeeze_p)},
     **{p: mover(p, whole_or(p, cut), loops) for p, (cut, loops) in _WINDOWED.items()},
 }

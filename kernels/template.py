@@ -2,7 +2,7 @@
 
     Template ::= primitive, loops, cut, work
     Loops    ::= the extents of the loop nest that tiles cut; the loops that carry (they go innermost); those kept whole
-    Parts    ::= what `kernel_call` takes, for given tiles: specs, body, scratch
+    Parts    ::= what `kernel_call` takes, for given tiles: specs, body, scratch; and what comes after it
 
 A template tiles its primitive and never redefines it: the body applies the primitive itself to blocks, and at
 whole-array tiles it is that and nothing else.
@@ -10,10 +10,11 @@ whole-array tiles it is that and nothing else.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -31,25 +32,36 @@ from ..lang.kernel import Kernel
 from ..lang.ops import cdiv, program_id
 from ..lang.primitive import kernel_call_p
 from ..lang.target import CPU, Target, target_of
+from .built import Built
 from .cost import Cost, bytes_moved, resident_bytes
+from .split import runs_of
 
 Tiles = tuple[int, ...]
+RUN = -1  # in the order of a grid, the runs of the shared loop
 
 
 @dataclass(frozen=True)
 class Loops:
-    """The loop nest of an operation. `carry` and `whole` are positions in `sizes`."""
+    """The loop nest of an operation. `carry` and `whole` are positions in `sizes`.
+
+    `shared` is a loop that carries and whose steps may be shared out over runs, each of which gives a partial result.
+    """
 
     sizes: tuple[int, ...]
     carry: tuple[int, ...] = ()
     whole: tuple[int, ...] = ()
     matrix: tuple[int, ...] = ()  # the loops that a matrix unit runs over
     single: tuple[int, ...] = ()  # the loops that go step by step: tile 1, unless all is one cell
+    short: tuple[int, ...] = ()  # the loops whose steps a cell has one by one in its code: best a few
+    shared: int | None = None
 
-    @property
-    def order(self) -> tuple[int, ...]:
-        """The loops in the order of the grid: what carries innermost, so that a block's visits are one run."""
-        return (*(i for i in range(len(self.sizes)) if i not in self.carry), *self.carry)
+    def cut(self, tiles: Tiles) -> Cut:
+        """The nest with one tile for each loop, and maybe one number more: the runs of the shared loop."""
+        cut = Cut(self, tiles[: len(self.sizes)])
+        if len(tiles) == len(self.sizes) or self.shared is None or 0 in self.sizes:
+            return cut
+        count = cut.counts[self.shared]
+        return replace(cut, runs=cdiv(count, cdiv(count, tiles[-1])))
 
 
 @dataclass(frozen=True)
@@ -58,6 +70,7 @@ class Cut:
 
     loops: Loops
     tiles: Tiles
+    runs: int = 1  # that the steps of the shared loop are divided over; none of them is without a step
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -68,9 +81,20 @@ class Cut:
         )
 
     @property
+    def order(self) -> tuple[int, ...]:
+        """The loops in the order of the grid: what carries innermost, so that a block's visits are one run."""
+        carry = self.loops.carry
+        return (*(i for i in range(len(self.tiles)) if i not in carry), *((RUN,) if self.runs > 1 else ()), *carry)
+
+    @property
     def grid(self) -> tuple[int, ...]:
-        counts = self.counts
-        return tuple(counts[i] for i in self.loops.order)
+        return tuple(self.cells_along(i) for i in self.order)
+
+    def cells_along(self, loop: int) -> int:
+        """Cells along a loop of the grid: of the shared one, those of a run."""
+        if loop == RUN:
+            return self.runs
+        return cdiv(self.counts[loop], self.runs) if loop == self.loops.shared else self.counts[loop]
 
     @property
     def cells(self) -> int:
@@ -83,12 +107,29 @@ class Cut:
         return self.counts[loop] > 1
 
     def at(self, loop: int, ids: Sequence[Any]) -> Any:
-        """The id of a loop among the ids that an index map gets."""
-        return ids[self.loops.order.index(loop)]
+        """The id of a loop among the ids that an index map gets; of idle cells, that of the last one that is not."""
+        found = ids[self.order.index(loop)]
+        if loop != self.loops.shared or self.runs == 1:
+            return found
+        found = ids[self.order.index(RUN)] * np.int32(self.cells_along(loop)) + found
+        return min_p.bind(found, np.int32(self.counts[loop] - 1)) if self.uneven else found
 
     def id(self, loop: int) -> Any:
-        """The id of a loop, within a body."""
-        return program_id(self.loops.order.index(loop))
+        """The id of a loop, within a body; of the shared one, within its run."""
+        return program_id(self.order.index(loop))
+
+    @property
+    def uneven(self) -> bool:
+        """Whether the last run has cells with nothing to do."""
+        shared = self.loops.shared
+        return shared is not None and self.cells_along(shared) * self.runs > self.counts[shared]
+
+    def busy(self) -> Any:
+        """Whether a cell has something to do, within a body."""
+        shared = self.loops.shared
+        if shared is None or not self.uneven:
+            return True
+        return self.id(RUN) * self.cells_along(shared) + self.id(shared) < self.counts[shared]
 
     def spec(self, follows: Sequence[int | None], shape: Sequence[int], scales: Sequence[int] | None = None,
              fill: Any = None) -> BlockSpec:  # fmt: skip
@@ -108,7 +149,7 @@ class Cut:
 
     def carry_ids(self) -> list[tuple[Any, int]]:
         """The ids of the loops that carry and are cut, with their counts, within a body."""
-        return [(self.id(i), self.counts[i]) for i in self.loops.carry if self.split(i)]
+        return [(self.id(i), n) for i in self.loops.carry if (n := self.cells_along(i)) > 1]
 
     def first(self) -> Any:
         """Whether a cell is the first of its run along the carry loops; the constant True without any."""
@@ -129,7 +170,7 @@ def _all(conditions: Sequence[Any]) -> Any:
 @dataclass(frozen=True)
 class Window:
     """One axis of `n` elements cut in blocks of `size` that start at `base + step * id`, in the array or partly before
-    or after it.
+    or after it; `more` are other loops that move the start, with their steps.
 
     Blocks that would lie wholly outside are moved until one element is inside; their content is not to be used.
     """
@@ -139,20 +180,31 @@ class Window:
     step: int
     size: int
     n: int
+    more: tuple[tuple[int, int], ...] = ()
 
-    def block(self, cut: Cut) -> tuple[Any, Callable[[Any], Any]]:
-        """The entry of a block shape, and its index as a function of the loop's id."""
+    def start(self, id_of: Callable[[int], Any], size: int = 1) -> Any:
+        """Where a block starts, in units of `size`, from the ids of loops."""
+        found = id_of(self.loop) * np.int32(self.step // size) + np.int32(self.base // size)
+        for loop, step in self.more:
+            found = found + id_of(loop) * np.int32(step // size)
+        return found
+
+    def starts(self, cut: Cut) -> tuple[int, int]:
+        """The least start and the greatest."""
+        moves = [(cut.counts[loop] - 1) * step for loop, step in ((self.loop, self.step), *self.more)]
+        return self.base + sum(min(m, 0) for m in moves), self.base + sum(max(m, 0) for m in moves)
+
+    def block(self, cut: Cut) -> tuple[Any, Callable[[Sequence[Any]], Any]]:
+        """The entry of a block shape, and its index as a function of the ids that an index map gets."""
         size, n = self.size, self.n
-        last = self.base + self.step * (cut.counts[self.loop] - 1)
-        low, high = min(self.base, last), max(self.base, last)
-        if low >= 0 and high < n and self.base % size == 0 and self.step % size == 0:
-            first, stride = self.base // size, self.step // size
-            return size, lambda i: i * np.int32(stride) + np.int32(first)
+        low, high = self.starts(cut)
+        if low >= 0 and high < n and all(k % size == 0 for k in (self.base, self.step, *(k for _, k in self.more))):
+            return size, lambda ids: self.start(lambda loop: cut.at(loop, ids), size)
         least, most = max(low, 1 - size), min(high, n - 1)
         padding = (max(0, -least), max(0, most + size - n))
 
-        def index(i: Any) -> Any:
-            start = i * np.int32(self.step) + np.int32(self.base)
+        def index(ids: Sequence[Any]) -> Any:
+            start = self.start(lambda loop: cut.at(loop, ids))
             if (least, most) != (low, high):
                 start = max_p.bind(min_p.bind(start, np.int32(most)), np.int32(least))
             return start + np.int32(padding[0])
@@ -165,21 +217,25 @@ def windows(cut: Cut, axes: Sequence[Window | int | None], shape: Sequence[int],
     entries = []
     for axis, n in zip(axes, shape, strict=True):
         if isinstance(axis, Window):
-            entries.append((*axis.block(cut), axis.loop))
+            entries.append(axis.block(cut))
         elif axis is None:
-            entries.append((max(n, 1), None, None))
+            entries.append((max(n, 1), lambda ids: np.int32(0)))
         else:
-            entries.append((cut.tiles[axis], lambda i: i, axis))
+            entries.append((cut.tiles[axis], functools.partial(cut.at, axis)))
 
     def index_map(*ids: Any) -> tuple[Any, ...]:
-        return tuple(np.int32(0) if loop is None else index(cut.at(loop, ids)) for _, index, loop in entries)
+        return tuple(index(ids) for _, index in entries)
 
-    return BlockSpec(tuple(size for size, _, _ in entries), index_map, fill=fill) if entries else BlockSpec()
+    return BlockSpec(tuple(size for size, _ in entries), index_map, fill=fill) if entries else BlockSpec()
 
 
 @dataclass(frozen=True)
 class Parts:
-    """A kernel in the author's terms. `args`: which operand each input is (prefetched ones first)."""
+    """A kernel in the author's terms. `args`: which operand each input is (prefetched ones first).
+
+    `views`: by number, operands that it takes in another shape, of the same elements; `outs`: its results where they
+    are not the primitive's, which are then views of them, or what the kernel `then` makes of them.
+    """
 
     body: Callable[..., None]
     in_specs: Sequence[BlockSpec]
@@ -189,6 +245,9 @@ class Parts:
     prefetch: int = 0
     aliases: dict[int, int] = field(default_factory=dict)
     grid: tuple[int, ...] | None = None
+    views: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    outs: Sequence[ArrayType] | None = None
+    then: Callable[[Target], Kernel] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,9 +271,9 @@ class Template:
     def __call__(self, *args: Any, tiles: Tiles | None = None, target: str | Target = CPU, **params: Any) -> Any:
         """The primitive applied to arrays, as a kernel; results as the primitive gives them."""
         types: list[Any] = [typeof(a) for a in args]
-        kernel, order = self.build(*types, tiles=tiles, target=target, **params)
+        built = self.build(*types, tiles=tiles, target=target, **params)
         raw = [random_unwrap_p.bind(a) if is_key(t.dtype) else a for a, t in zip(args, types, strict=True)]
-        outs = kernel_call_p.bind(*(raw[i] for i in order), kernel=kernel)
+        outs = built.run(lambda kernel, *xs: kernel_call_p.bind(*xs, kernel=kernel), raw)
         wanted = self.results(types, params)
         return self.unpacked(
             [random_wrap_p.bind(o, impl=t.dtype) if is_key(t.dtype) else o for o, t in zip(outs, wanted, strict=True)]
@@ -222,12 +281,14 @@ class Template:
 
     def kernel(self, *types: ArrayType, tiles: Tiles | None = None, target: str | Target = CPU, **params: Any
                ) -> Kernel:  # fmt: skip
-        """The kernel for operands of some types; `tiles` has one size per loop, the target's default without.
+        """The (first) kernel for operands of some types; `tiles` has one size per loop, the target's default without.
+
+        A last number more is into how many runs the shared loop is divided, if there is one.
 
         Raises:
           ArgumentError: tiles that are not one per loop, or that the target cannot hold.
         """
-        return self.build(*types, tiles=tiles, target=target, **params)[0]
+        return self.build(*types, tiles=tiles, target=target, **params).kernels[0]
 
     def unpacked(self, outs: Sequence[Any]) -> Any:
         """A kernel's results as the primitive gives its own."""
@@ -244,7 +305,8 @@ class Template:
     def cost(self, *types: ArrayType, tiles: Tiles | None = None, target: str | Target = CPU, **params: Any) -> Cost:
         """Operations, transcendental functions, and bytes moved at some tiles."""
         flops, transcendentals = self.work(types, self.results(types, params), params)
-        return Cost(flops, transcendentals, bytes_moved(self.kernel(*types, tiles=tiles, target=target, **params)))
+        built = self.build(*types, tiles=tiles, target=target, **params)
+        return Cost(flops, transcendentals, sum(map(bytes_moved, built.kernels)))
 
     # ------------------------------------------------------------------------ tiles
 
@@ -271,7 +333,18 @@ class Template:
                 tiles = (*first[:i], size, *first[i + 1 :])
                 if tiles not in found and self.bytes_held(types, params, tiles) <= target.block_bytes:
                     found.append(tiles)
-        return tuple(found)
+        return (*self._shared(types, params, target, first), *found)
+
+    def _shared(self, types: Any, params: Any, target: Target, tiles: Tiles) -> list[Tiles]:
+        """Tiles with runs, where cells are fewer than half of the target's cores; the best number first."""
+        cut = self.loops(types, params).cut(tiles)
+        if cut.loops.shared is None or 0 in cut.loops.sizes:
+            return []
+        outs = self.results(types, params)
+        moved = sum(math.prod(t.shape) * t.dtype.itemsize for t in types)
+        partial = sum(math.prod(t.shape) * max(t.dtype.itemsize, 4) for t in outs)
+        cells = math.prod(n for i, n in enumerate(cut.counts) if i not in cut.loops.carry)
+        return [(*tiles, n) for n in runs_of(cells, cut.counts[cut.loops.shared], target.units, moved, partial)]
 
     def _grown(self, types: Any, params: Any, target: Target, loops: Loops, options: Sequence[Sequence[int]]) -> Tiles:
         """The largest tiles that fit, the innermost loops (of a matrix unit first) grown first."""
@@ -287,10 +360,10 @@ class Template:
     def bytes_held(self, types: Sequence[ArrayType], params: dict[str, Any], tiles: Tiles) -> int:
         """The bytes of fast memory that one cell's blocks take (twice, for the next ones come in meanwhile)."""
         outs = self.results(types, params)
-        cut = Cut(self.loops(types, params), tiles)
-        parts = self.cut(types, outs, params, cut)
+        parts = self.cut(types, outs, params, self.loops(types, params).cut(tiles))
         order = parts.args if parts.args is not None else range(len(types))
-        arrays = [raw_type(t) for t in (*(types[i] for i in order[parts.prefetch :]), *outs)]
+        arrays = [*(_viewed(types[i], parts.views.get(i)) for i in order[parts.prefetch :]),
+                  *(raw_type(t) for t in parts.outs or outs)]  # fmt: skip
         specs = (*parts.in_specs, *parts.out_specs)
         shapes = [(_sizes(s, a), a.dtype.itemsize) for s, a in zip(specs, arrays, strict=True)]
         held = [(s.shape, s.dtype.itemsize) for s in parts.scratch]
@@ -298,40 +371,47 @@ class Template:
 
     # ------------------------------------------------------------------------ the kernel
 
-    def build(self, *types: ArrayType, tiles: Tiles | None = None, target: str | Target = CPU, **params: Any
-              ) -> tuple[Kernel, tuple[int, ...]]:  # fmt: skip
-        """The kernel, and which operand each of its inputs is."""
+    def build(self, *types: ArrayType, tiles: Tiles | None = None, target: str | Target = CPU, **params: Any) -> Built:
+        """The kernels, and which operand each input of the first is."""
         target = target_of(target)
         outs = self.results(types, params)
         loops = self.loops(types, params)
         if tiles is None:
             tiles = self.default(*types, target=target, **params)
-        tiles = self._checked(types, params, loops, tuple(tiles), target)
+        cut = loops.cut(self._checked(types, params, loops, tuple(tiles), target))
         if all(0 in t.shape for t in outs):
             parts = Parts(lambda *refs: None, [], [BlockSpec()] * len(outs), args=(), grid=(0,))
         else:
-            parts = self.cut(types, outs, params, Cut(loops, tiles))
+            parts = self.cut(types, outs, params, cut)
         order = tuple(range(len(types))) if parts.args is None else tuple(parts.args)
+        kernel = self.of_parts(parts, [_viewed(types[i], parts.views.get(i)) for i in order], parts.outs or outs, cut)
+        kernels = (kernel,) if parts.then is None else (kernel, parts.then(target))
+        return Built(kernels, order, tuple(raw_type(t).shape for t in outs))
+
+    def of_parts(self, parts: Parts, types: Sequence[ArrayType], outs: Sequence[ArrayType], cut: Cut) -> Kernel:
+        """The kernel of some parts; `types` are those of its inputs."""
         spec = PrefetchScalarGridSpec(
-            parts.prefetch, Cut(loops, tiles).grid if parts.grid is None else parts.grid, list(parts.in_specs),
+            parts.prefetch, cut.grid if parts.grid is None else parts.grid, list(parts.in_specs),
             list(parts.out_specs), list(parts.scratch)
         )  # fmt: skip
         results = [raw_type(t) for t in outs]
         call = kernel_call(parts.body, results, grid_spec=spec, name=self.name, input_output_aliases=parts.aliases)
-        program = trace_program(lambda *xs: call(*xs), [raw_type(types[i]) for i in order], self.name)
-        return program.eqns[-1].params["kernel"], order
+        program = trace_program(lambda *xs: call(*xs), list(types), self.name)
+        return program.eqns[-1].params["kernel"]
 
     def _checked(self, types: Any, params: Any, loops: Loops, tiles: Tiles, target: Target) -> Tiles:
-        if len(tiles) != len(loops.sizes) or any(t < 1 for t in tiles):
+        more = len(tiles) - len(loops.sizes)
+        if more not in (0, 1) or (more and loops.shared is None) or any(t < 1 for t in tiles):
             raise ArgumentError(
-                f"template {self.name}: tiles {tiles} for loops of {loops.sizes}", "give one positive size for each"
-            )
+                f"template {self.name}: tiles {tiles} for loops of {loops.sizes}",
+                "give one positive size for each" + ", and no more than the runs" * (loops.shared is not None)
+            )  # fmt: skip
         for i in loops.whole:
             if tiles[i] < loops.sizes[i]:
                 raise ArgumentError(
                     f"template {self.name}: loop {i} of {loops.sizes} is cut by the tile {tiles[i]}",
                     "this loop is kept whole: its tile is its size")  # fmt: skip
-        if any(tiles[i] != 1 for i in loops.single) and Cut(loops, tiles).cells > 1:
+        if any(tiles[i] != 1 for i in loops.single) and loops.cut(tiles).cells > 1:
             raise ArgumentError(
                 f"template {self.name}: tiles {tiles} for loops of {loops.sizes}",
                 f"loops {loops.single} go step by step: their tiles are 1")  # fmt: skip
@@ -346,6 +426,10 @@ def _sizes(spec: BlockSpec, array: ArrayType) -> tuple[int, ...]:
     if spec.block_shape is None:
         return array.shape
     return tuple(1 if s is None else getattr(s, "block_size", s) for s in spec.block_shape)
+
+
+def _viewed(t: ArrayType, shape: tuple[int, ...] | None) -> ArrayType:
+    return raw_type(t) if shape is None else ArrayType(shape, t.dtype)
 
 
 def raw_type(t: ArrayType) -> ArrayType:

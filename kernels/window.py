@@ -1,6 +1,8 @@
-"""Reductions of windows: a block of places reads the span of elements that its windows cover.
+"""Reductions of windows: a block of places reads the span of elements that some taps of its windows cover.
 
-Along an axis with base dilation, tiles are in units of places whose strides are whole elements.
+The loops of the taps carry. Along an axis with base dilation, tiles are in units of places (and of taps) whose strides
+are whole elements. Where an element is selected the taps stay whole: of equal elements the first in the window wins,
+which another order of the taps would not find.
 """
 
 from __future__ import annotations
@@ -14,14 +16,18 @@ import numpy as np
 
 from ..core.primitive import Primitive
 from ..core.primitives import window as w
-from ..core.primitives.compare import ge_p, select_n_p
+from ..core.primitives.compare import ge_p, not_p, select_n_p
+from ..core.primitives.convert import convert_element_type
+from ..core.primitives.elementwise import add_p, max_p, min_p
 from ..core.primitives.reduce import highest, lowest
 from ..core.primitives.shape import pad_p, slice_p
-from ..lang.ops import cdiv
-from .reduce import constant, full
+from ..core.types import ArrayType, MemorySpace, RefType
+from ..lang.ops import cdiv, when
+from .reduce import accumulator, both, constant, elementwise, full
 from .shape import Params, Types, whole_or, within
 from .template import Cut, Loops, Parts, Template, Window, windows
 
+COMBINE = {w.reduce_window_sum_p: add_p, w.reduce_window_max_p: max_p, w.reduce_window_min_p: min_p}
 IDENTITIES = {w.reduce_window_sum_p: constant(0), w.reduce_window_max_p: lowest, w.reduce_window_min_p: highest}
 
 
@@ -42,47 +48,93 @@ class Span:
         """Places to a step: so many that they advance whole elements."""
         return self.dilation // math.gcd(self.stride, self.dilation)
 
-    def spread(self, tile: int) -> int:
-        """How many dilated elements a tile of units reads."""
-        return (tile * self.unit - 1) * self.stride + (self.taps - 1) * self.hole + 1
+    @property
+    def tap_unit(self) -> int:
+        """Taps to a step, likewise."""
+        return self.dilation // math.gcd(self.hole, self.dilation)
+
+    @property
+    def steps(self) -> int:
+        """The size of the loop of the taps."""
+        return cdiv(self.taps, self.tap_unit)
+
+    def spread(self, tile: int, taps: int) -> int:
+        """How many dilated elements some taps of a tile of units read."""
+        return (tile * self.unit - 1) * self.stride + (taps - 1) * self.hole + 1
 
     @property
     def rest(self) -> int:
         return -self.low % self.dilation
 
-    def window(self, loop: int, tile: int) -> Window:
-        step = tile * self.unit * self.stride // self.dilation
-        size = cdiv(self.rest + self.spread(tile), self.dilation)
-        return Window(loop, -self.low // self.dilation, step, size, self.n)
+
+@dataclass(frozen=True)
+class Reach:
+    """One axis of an operand in a cut: the loops of the places and of the taps along it, and what they read."""
+
+    axis: int
+    places: int
+    along: int
+    span: Span
+
+    def taps(self, cut: Cut) -> int:
+        """The taps of a cell."""
+        return cut.tiles[self.along] * self.span.tap_unit
+
+    def window(self, cut: Cut) -> Window:
+        span, tile, taps = self.span, cut.tiles[self.places], self.taps(cut)
+        step = tile * span.unit * span.stride // span.dilation
+        size = cdiv(span.rest + span.spread(tile, taps), span.dilation)
+        more = ((self.along, taps * span.hole // span.dilation),)
+        return Window(self.places, -span.low // span.dilation, step, size, span.n, more)
 
 
-def spread_out(cut: Cut, block: Any, spans: Sequence[tuple[int, int, Span]], filler: Any) -> Any:
-    """A block read by spans as (axis, loop, span): what lies outside filled, dilated, and begun where windows begin."""
-    shape = list(block.shape)
+def tap_ends(cut: Cut, reaches: Sequence[Reach]) -> list[tuple[Any, tuple[int, ...]]]:
+    """The kinds of cells: a condition, and how many taps along each axis they have."""
+    found: list[tuple[Any, tuple[int, ...]]] = [(True, ())]
+    for r in reaches:
+        taps, left, split = r.taps(cut), r.span.taps % r.taps(cut), cut.split(r.along)
+        if not left:
+            found = [(c, (*n, taps)) for c, n in found]
+            continue
+        last = cut.id(r.along) == cut.counts[r.along] - 1 if split else True
+        others = [(both(c, not_p.bind(last)), (*n, taps)) for c, n in found] if split else []
+        found = [(both(c, last), (*n, left)) for c, n in found] + others
+    return found
+
+
+def inside(cut: Cut, block: Any, reaches: Sequence[Reach], filler: Any) -> Any:
+    """A block with what lies outside of the array filled."""
+    shape = tuple(block.shape)
     bounds = []
-    for axis, loop, span in spans:
-        place = span.window(loop, cut.tiles[loop])
-        if place.base < 0 or place.base + place.step * (cut.counts[loop] - 1) + place.size > span.n:
-            bounds.append((axis, cut.id(loop) * np.int32(place.step) + np.int32(place.base), 0, span.n))
-    if bounds:
-        block = select_n_p.bind(within(cut, shape, bounds), full(filler, shape), block)
-    if all(span.dilation == 1 for _, _, span in spans):
+    for r in reaches:
+        place = r.window(cut)
+        low, high = place.starts(cut)
+        if low < 0 or high + place.size > place.n:
+            bounds.append((r.axis, place.start(cut.id), 0, place.n))
+    return select_n_p.bind(within(cut, shape, bounds), full(filler, shape), block) if bounds else block
+
+
+def spread_out(cut: Cut, block: Any, reaches: Sequence[Reach], taps: Sequence[int], filler: Any) -> Any:
+    """What the first taps of a block read: dilated, and begun where windows begin."""
+    shape = list(block.shape)
+    config, starts, stops = [(0, 0, 0)] * len(shape), [0] * len(shape), list(shape)
+    for r, n in zip(reaches, taps, strict=True):
+        config[r.axis] = (0, r.span.dilation - 1, r.span.dilation - 1)
+        starts[r.axis] = r.span.rest
+        stops[r.axis] = r.span.rest + r.span.spread(cut.tiles[r.places], n)
+    if any(r.span.dilation > 1 for r in reaches):
+        block = pad_p.bind(block, filler, padding_config=tuple(config))
+    if not any(starts) and tuple(stops) == tuple(block.shape):
         return block
-    config = [(0, 0, 0)] * len(shape)
-    starts, stops = [0] * len(shape), shape
-    for axis, loop, span in spans:
-        config[axis] = (0, span.dilation - 1, span.dilation - 1)
-        starts[axis] = span.rest
-        stops[axis] = span.rest + span.spread(cut.tiles[loop])
-    block = pad_p.bind(block, filler, padding_config=tuple(config))
     return slice_p.bind(block, start_indices=tuple(starts), limit_indices=tuple(stops), strides=None)
 
 
-def _spans(shape: Sequence[int], params: Params) -> list[tuple[int, int, Span]]:
-    ones = (1,) * len(shape)
+def _reaches(shape: Sequence[int], params: Params) -> list[Reach]:
+    """Loops: taps, then places."""
+    ones, rank = (1,) * len(shape), len(shape)
     columns = zip(shape, params["window_dimensions"], params["window_strides"], params["padding"],
                   params.get("base_dilation") or ones, params.get("window_dilation") or ones, strict=True)  # fmt: skip
-    return [(d, d, Span(n, k, s, low, b, h)) for d, (n, k, s, (low, _), b, h) in enumerate(columns)]
+    return [Reach(d, rank + d, d, Span(n, k, s, low, b, h)) for d, (n, k, s, (low, _), b, h) in enumerate(columns)]
 
 
 def _inner(params: Params) -> Params:
@@ -95,8 +147,11 @@ def _loops(primitive: Primitive) -> Any:
     def loops(types: Types, params: Params) -> Loops:
         found = primitive.typing(*types, **params)
         places = (found[0] if primitive.multiple else found).shape
-        spans = _spans(_arrays(primitive, types)[0].shape, params)
-        return Loops(tuple(cdiv(n, span.unit) for n, (_, _, span) in zip(places, spans, strict=True)))
+        spans = [r.span for r in _reaches(_arrays(primitive, types)[0].shape, params)]
+        taps = tuple(range(len(spans)))
+        whole = taps if primitive is w.select_and_gather_add_p else ()  # of equal elements the window's first wins
+        sizes = (*(s.steps for s in spans), *(cdiv(n, s.unit) for n, s in zip(places, spans, strict=True)))
+        return Loops(sizes, carry=taps, whole=whole, short=taps)
 
     return loops
 
@@ -118,38 +173,87 @@ def _worst(params: Params) -> Any:
     return lowest if params["select_prim"] is ge_p else highest
 
 
+def _combined(primitive: Primitive, params: Params, old: Sequence[Any], new: Sequence[Any]) -> list[Any]:
+    """The results of some taps and of those after them as one."""
+    if primitive is w.reduce_window_p:
+        return elementwise(params["computation"], [*old, *new])
+    return [COMBINE[primitive].bind(a, b) for a, b in zip(old, new, strict=True)]
+
+
+def _nothing(primitive: Primitive, types: Types, params: Params, specs: Sequence[Any], results: Sequence[Any]) -> Parts:
+    """Windows of nothing but padding."""
+    count = len(types) - len(specs)
+
+    def nothing(*refs: Any) -> None:
+        fillers = _fillers(primitive, types, [r[...] for r in refs[: len(specs)]], params)
+        for o, f in zip(refs[len(specs) :], fillers, strict=False):
+            o[...] = full(f, o.shape)
+
+    return Parts(nothing, specs, results, args=range(count, len(types)))
+
+
 def reducer(primitive: Primitive) -> Template:
     """The template of a reduction of each window, of one array or several."""
 
     def cut(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
         arrays = _arrays(primitive, types)
         count, rank = len(arrays), arrays[0].ndim
-        spans = _spans(arrays[0].shape, params)
-        sources = [
-            windows(cut, [span.window(loop, cut.tiles[loop]) for _, loop, span in spans], t.shape) for t in arrays
-        ]
+        reaches = _reaches(arrays[0].shape, params)
+        axes = range(rank, 2 * rank)
+        results = [cut.spec(axes, t.shape, [r.span.unit for r in reaches]) for t in outs]
         starts_specs = [cut.spec((), ()) for _ in types[count:]]
-        units = [span.unit for _, _, span in spans]
+        if any(0 in t.shape for t in arrays):
+            return _nothing(primitive, types, params, starts_specs, results)
+        fills = [IDENTITIES[primitive](t.dtype) if primitive in IDENTITIES else None for t in arrays]
+        reads = [r.window(cut) for r in reaches]
+        sources = [windows(cut, reads, t.shape, f) for t, f in zip(arrays, fills, strict=True)]
+        split = any(cut.split(r.along) for r in reaches)
+        wide = [accumulator(t.dtype) if split and primitive is w.reduce_window_sum_p else t.dtype for t in outs]
+        kept = [k for k, t in enumerate(outs) if wide[k] != t.dtype]  # the results that are kept wide meanwhile
 
-        def body(*refs: Any) -> None:
+        def found(refs: Sequence[Any], taps: tuple[int, ...]) -> list[Any]:
             starts = [r[...] for r in refs[count : len(types)]]
             fillers = _fillers(primitive, types, starts, params)
-            blocks = [spread_out(cut, r[...], spans, f) for r, f in zip(refs[:count], fillers, strict=True)]
-            found = primitive.bind(*blocks, *starts, **_inner(params))
-            for o, value in zip(refs[len(types) :], found if primitive.multiple else [found], strict=True):
-                o[...] = value
+            blocks = [inside(cut, r[...], reaches, f) for r, f in zip(refs[:count], fillers, strict=True)]
+            blocks = [spread_out(cut, b, reaches, taps, f) for b, f in zip(blocks, fillers, strict=True)]
+            if kept:
+                blocks = [convert_element_type(b, wide[0]) for b in blocks]
+            values = primitive.bind(*blocks, *starts, **_inner(params) | {"window_dimensions": taps})
+            return list(values) if primitive.multiple else [values]
 
-        if any(0 in t.shape for t in arrays):  # windows of nothing but padding
+        def body(*refs: Any) -> None:
+            results, held = refs[len(types) : len(types) + len(outs)], list(refs[len(types) + len(outs) :])
+            states = [held.pop(0) if k in kept else o for k, o in enumerate(results)]
 
-            def nothing(*refs: Any) -> None:
-                starts = [r[...] for r in refs[: len(types) - count]]
-                fillers = _fillers(primitive, types, starts, params)
-                for o, f in zip(refs[len(types) - count :], fillers, strict=False):
-                    o[...] = full(f, o.shape)
+            def store(values: Sequence[Any]) -> None:
+                for ref, value in zip(states, values, strict=True):
+                    ref[...] = value
 
-            results = [cut.spec(range(rank), t.shape, units) for t in outs]
-            return Parts(nothing, starts_specs, results, args=range(count, len(types)))
-        return Parts(body, [*sources, *starts_specs], [cut.spec(range(rank), t.shape, units) for t in outs])
+            if not split:
+                ((_, taps),) = tap_ends(cut, reaches)
+                store(found(refs, taps))
+                return
+
+            @when(cut.first())
+            def _() -> None:
+                fillers = _fillers(primitive, types, [r[...] for r in refs[count : len(types)]], params)
+                store([full(convert_element_type(f, s.dtype), s.shape) for f, s in zip(fillers, states, strict=True)])
+
+            for here, taps in tap_ends(cut, reaches):
+
+                @when(here)
+                def _(taps: tuple[int, ...] = taps) -> None:
+                    store(_combined(primitive, params, [s[...] for s in states], found(refs, taps)))
+
+            if kept:
+
+                @when(cut.last())
+                def _() -> None:
+                    for k in kept:
+                        results[k][...] = convert_element_type(states[k][...], outs[k].dtype)
+
+        scratch = [RefType(ArrayType(results[k].block_shape or (), wide[k]), MemorySpace.VMEM) for k in kept]
+        return Parts(body, [*sources, *starts_specs], results, scratch)
 
     def work(types: Types, outs: Types, params: Params) -> tuple[int, int]:
         return math.prod(outs[0].shape) * math.prod(params["window_dimensions"]) * len(outs), 0

@@ -29,6 +29,7 @@ from ..core.types import ArrayType
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 TERA, GIGA = 10**12, 10**9
+SHORT = 8  # steps of a loop that a kernel writes out one by one
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,9 @@ class Target:
             return (n,)
         if loop in loops.single:
             return (1,)
+        if loop in loops.short:
+            few = 1 if self.gpu and n > SHORT else min(n, SHORT)  # some of many would spill a GPU's registers
+            return (1, few) if few > 1 else (1,)
         if loop in loops.matrix:
             base = self.matrix[min(loops.matrix.index(loop), 2)]
             steps = (1, 2, 4) if self.kind == "tpu" else (0.5, 1, 2, 4)

@@ -259,6 +259,38 @@ def test_shapes_that_depend_on_data_are_an_error():
         tw.compile(lambda x: tnp.exp(x[x > 0]) * 2, ones(8), target="tpu:v5e", stop="kernels")
 
 
+# ---------------------------------------------------------------------------- split contractions
+
+
+def layer(x, y, b):
+    return tw.nn.gelu(tnp.tanh(x) @ y + b)
+
+
+@pytest.mark.parametrize("k", [2048, 2000, 2112])  # 32 steps; a ragged one; 33 in runs of 5
+@pytest.mark.parametrize("target", ["cuda:sm_90", "rocm:gfx942", "tpu:v5p"])
+def test_a_long_sum_with_few_cells_is_split_over_the_cores(k, target):
+    rng = np.random.default_rng(k)
+    x, y, b = (rng.standard_normal(s).astype(np.float32) * 0.1 for s in ((8, k), (k, 9), (9,)))
+    fusion = check_fused(traced(layer, x, y, b), (x, y, b), target)
+    split, *_ = [q for q in kernels_of(fusion.program) if q.name.startswith("contract_split")]
+    assert split.out_types[0].shape[0] > 1
+    (total,) = [one for one in fusion.kernels if "reduce_sum" in one.operations]
+    assert "tanh" in total.operations  # what comes after the product is in the kernel of the sum
+    check_fused(traced(tw.grad(lambda *a: tnp.sum(layer(*a) ** 2), (0, 1, 2)), x, y, b), (x, y, b), target)
+
+
+@pytest.mark.parametrize("target", ["cpu", "tpu:v5e", "tpu:v6e"])
+def test_one_core_splits_nothing(target):
+    program = traced(layer, *(tw.ShapeDtypeStruct(s, "float32") for s in ((8, 65536), (65536, 9), (9,))))
+    names = [q.name for q in kernels_of(fuse(program, target))]
+    assert len(names) == 1 and not names[0].startswith("contract_split")
+
+
+def test_what_keeps_the_cores_at_work_is_not_split():
+    program = traced(lambda x, y: x @ y, *(tw.ShapeDtypeStruct((1024, 1024), "bfloat16"),) * 2)
+    assert not any(q.name.startswith("contract_split") for q in kernels_of(fuse(program, "cuda:sm_90")))
+
+
 # ---------------------------------------------------------------------------- tiles, targets, determinism
 
 

@@ -4,10 +4,12 @@ Interpreted and compiled against the NumPy meaning of the primitive; at whole-ar
 """
 
 import hypothesis
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from tests.cases.conv import case as conv
 from tests.test_laws import CASES, as_list, differentiable, function_of, operands
 from tilewright import random
 from tilewright.core.api import jvp, vjp, vmap
@@ -21,6 +23,7 @@ from tilewright.core.trace import typeof
 from tilewright.core.types import ArrayType
 from tilewright.kernels import GLUE, TEMPLATES, check_complete
 from tilewright.lang import interpret
+from tilewright.lang.interpret import parallel_axes
 from tilewright.lang.target import TARGETS
 from tilewright.lang.verify import verify
 
@@ -51,6 +54,11 @@ def by_name(case):
     return case.primitive.name
 
 
+def by_form(case):
+    """By name, and what else changes the kernels: the kind of groups of a convolution."""
+    return (case.primitive.name, *(case.params.get(f"{kind}_group_count", 1) > 1 for kind in ("feature", "batch")))
+
+
 # Elementwise templates share one body; these have one operand and several, scalars, parameters, mixed dtypes.
 SAMPLE = set(
     "neg exp tanh add mul div max pow integer_pow select_n clamp convert_element_type bitcast_convert_type "
@@ -58,7 +66,7 @@ SAMPLE = set(
 )
 SAMPLED = tuple(c for c in CASES_OF if c.primitive.name in SAMPLE or not is_elementwise(c))
 DIFFERENTIABLE = tuple(c for c in SAMPLED if differentiable(c) and str(c.types[0].dtype) == "float32")
-DERIVED = first_by(by_name, DIFFERENTIABLE)
+DERIVED = first_by(by_form, DIFFERENTIABLE)
 
 
 def draw_tiles(data, loops):
@@ -73,7 +81,15 @@ def draw_tiles(data, loops):
             continue
         ragged = [t for t in range(1, n) if n % t]
         tiles.append(data.draw(st.sampled_from(ragged or [t for t in range(1, n)])))
-    return tuple(tiles)
+    if loops.shared is None or loops.sizes[loops.shared] < 2:
+        return tuple(tiles)
+    return *tiles, data.draw(st.integers(2, -(-loops.sizes[loops.shared] // tiles[loops.shared])))
+
+
+def interpreted(template, args, tiles, params, call=interpret, **options):
+    """What a template's kernels give at some tiles, as the primitive gives it; `call` runs each."""
+    built = template.build(*map(typeof, args), tiles=tiles, **options, **params)
+    return template.unpacked(built.run(call, args))
 
 
 def close(found, expected, case):
@@ -109,15 +125,14 @@ def test_interpreted_tiles_are_the_primitive(case):
     @hypothesis.given(st.data())
     def check(data):
         tiles = draw_tiles(data, template.loops(types, case.params))
-        kernel, order = template.build(*types, tiles=tiles, **case.params)
-        close(template.unpacked(interpret(kernel, *(args[i] for i in order))), expected, case)
+        close(interpreted(template, args, tiles, case.params), expected, case)
 
     expected = apply(case.primitive, args, case.params)
     check()
 
 
 # Blocks that data places or adds to, and those whose elements lie elsewhere in the result: only their values are laws.
-UNPROVED = "gather dynamic_slice dynamic_update_slice rev slice concatenate split reduce".split()
+UNPROVED = "gather dynamic_slice dynamic_update_slice rev slice concatenate split reduce reshape".split()
 PROVED = tuple(c for c in CASES_OF if c.primitive.name not in UNPROVED and "scatter" not in c.primitive.name)
 
 
@@ -130,7 +145,8 @@ def test_tiles_are_proved(case):
     @hypothesis.given(st.data())
     def check(data):
         tiles = draw_tiles(data, template.loops(types, case.params))
-        assert all(f.verdict == "proved" for f in verify(template.build(*types, tiles=tiles, **case.params)[0]))
+        for kernel in template.build(*types, tiles=tiles, **case.params).kernels:
+            assert all(f.verdict == "proved" for f in verify(kernel))
 
     check()
 
@@ -252,6 +268,18 @@ def test_candidates_fit_the_target(target):
             assert template.bytes_held(types, params, tiles) <= TARGETS[target].block_bytes
 
 
+@pytest.mark.parametrize("target", [t for t in TARGETS if t != "cpu"])
+def test_convolutions_of_many_taps_or_groups_fit_the_target(target):
+    """The gradient of the weights of a convolution, whose taps are an image, and one whose features are groups."""
+    for case in (conv((64, 32, 58, 58), (128, 32, 56, 56), "weights"),
+                 conv((8, 4096, 30, 30), (8192, 1, 3, 3), "depthwise", feature_group_count=4096)):  # fmt: skip
+        template = TEMPLATES[case.primitive]
+        tiles = template.default(*case.types, target=target, **case.params)
+        assert template.bytes_held(case.types, case.params, tiles) <= TARGETS[target].block_bytes
+        loops = template.loops(case.types, case.params)
+        assert all(t <= 8 for t in tiles[:2]) and loops.sizes[-1] >= tiles[-1] > 1
+
+
 def test_cost_counts_each_visit_of_a_block():
     product = TEMPLATES[dot_general_p]
     cost = product.cost(matrix(64, 32), matrix(32, 48), tiles=(16, 16, 8), **MATMUL)
@@ -262,7 +290,61 @@ def test_cost_counts_each_visit_of_a_block():
     assert ragged.bytes == 4 * (35 + 1 + 35)
 
 
-@pytest.mark.parametrize("tiles, words", [((2,), "one positive size"), ((0, 2), "one positive size")])
+def numbered(*numbers):
+    return MATMUL | {"dimension_numbers": numbers}
+
+
+SPLIT = [
+    (matrix(5, 23), matrix(23, 7), MATMUL, (3, 4, 4), 4),  # 6 steps in 3 runs
+    (matrix(5, 23), matrix(23, 7), MATMUL, (5, 7, 2), 5),  # 12 steps in runs of 3
+    (matrix(5, 23), matrix(23, 7), MATMUL, (5, 7, 2), 7),  # 12 steps in 6 runs
+    (matrix(5, 19), matrix(19, 7), MATMUL, (5, 7, 2), 3),  # 10 steps, the last run has 2 of 4
+    (matrix(3, 2, 11), matrix(3, 11, 2), numbered(((1, 2), (2, 1)), ((0,), (0,))), (2, 1, 3), 4),
+    (matrix(31), matrix(31), numbered(((0,), (0,)), ((), ())), (4,), 3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtypes", [("float32", None), ("bfloat16", None), ("bfloat16", "float32"), ("int32", None)])
+@pytest.mark.parametrize("case", SPLIT, ids=lambda c: f"{c[0].shape}-{c[3]}-{c[4]}")
+def test_a_split_contraction_is_the_contraction(case, dtypes):
+    left, right, params, tiles, runs = case
+    rng = np.random.default_rng(0)
+    args = [
+        rng.integers(-3, 4, t.shape).astype(np.dtype(getattr(ml_dtypes, dtypes[0], dtypes[0]))) for t in (left, right)
+    ]
+    product, params = TEMPLATES[dot_general_p], params | {"preferred_element_type": dtypes[1] and np.dtype(dtypes[1])}
+    expected = np.asarray(apply(dot_general_p, args, params))
+    built = product.build(*map(typeof, args), tiles=(*tiles, runs), **params)
+    partial, total = built.kernels
+    assert partial.outputs[0].array.shape[1:] == total.outputs[0].array.shape == expected.shape
+    assert all(f.verdict == "proved" for k in built.kernels for f in verify(k))
+    for found in (interpreted(product, args, (*tiles, runs), params), product(*args, tiles=(*tiles, runs), **params),
+                  interpreted(product, args, (*tiles, runs), params, target="cuda:sm_90")):  # fmt: skip
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(np.asarray(found, np.float64), np.asarray(expected, np.float64))
+
+
+def test_the_sum_of_a_contraction_with_few_cells_is_split_where_cores_would_idle():
+    product = TEMPLATES[dot_general_p]
+    long, square = (matrix(64, 65536), matrix(65536, 64)), (matrix(4096, 4096),) * 2
+    yes, no = ("cuda:sm_90", "rocm:gfx942", "tpu:v5p"), ("tpu:v5e", "cpu")
+    wanted = [*((t, long, True) for t in yes), *((t, long, False) for t in no), ("cuda:sm_90", square, False)]
+    for target, types, split in wanted:
+        tiles = product.default(*types, target=target, **MATMUL)
+        assert (len(tiles) == 4) == split, target
+        if split:
+            machine, built = TARGETS[target], product.build(*types, target=target, **MATMUL)
+            cells = built.kernels[0].cells // -(-65536 // tiles[2] // tiles[3])
+            assert machine.units / 2 <= cells <= machine.units
+            assert parallel_axes(built.kernels[0]) == tuple(range(len(built.kernels[0].grid) - 1))
+            assert sum(len(t) == 4 for t in product.candidates(*types, target=target, **MATMUL)) >= 1
+    cost = product.cost(matrix(8, 64), matrix(64, 8), tiles=(8, 8, 8, 4), **MATMUL)
+    assert cost.bytes == 4 * (2 * 8 * 64 + 2 * 4 * 8 * 8 + 8 * 8)  # four partial results go out and come in
+
+
+@pytest.mark.parametrize(
+    "tiles, words", [((2,), "one positive size"), ((2, 2, 2), "one positive size"), ((0, 2), "one positive size")]
+)
 def test_wrong_tiles_are_refused(tiles, words):
     with pytest.raises(ArgumentError, match=words):
         TEMPLATES[add_p].kernel(matrix(4, 4), matrix(4, 4), tiles=tiles)

@@ -21,6 +21,7 @@ from tests.test_templates import CASES_OF, by_kind, by_name, first_by
 from tilewright import errors
 from tilewright import lang as tl
 from tilewright import numpy as tnp
+from tilewright.core.primitives.contract import dot_general_p
 from tilewright.core.types import is_complex
 from tilewright.kernels import TEMPLATES
 from tilewright.kernels.fused import OPERATIONS
@@ -102,6 +103,15 @@ def template(case, target):
 @pytest.mark.parametrize("case", first_by(by_name))
 def test_every_template_for_v5e(case):
     template(case, V5E)
+
+
+@pytest.mark.parametrize(("target", "tiles"), [(V5E, (128, 128, 256, 3)), ("tpu:v5p", None)])
+def test_the_template_of_a_split_product(target, tiles):
+    """Five steps in runs of two, and the two TensorCores of a v5p, which share the runs unasked."""
+    k, n = (1200, 130) if tiles else (8192, 128)
+    left, right = tw.ShapeDtypeStruct((100, k), "bfloat16"), tw.ShapeDtypeStruct((k, n), "bfloat16")
+    product = functools.partial(TEMPLATES[dot_general_p], tiles=tiles, target=target, **tpu_cycles.MATMUL)
+    assert len(compiled(product, left, right, target=target).resources) == 2
 
 
 @pytest.mark.targets

@@ -13,11 +13,14 @@ from pathlib import Path
 import pytest
 
 import tilewright as tw
+from tests.cases.conv import case as conv
 from tests.corpus import matmul_grid
 from tests.gpu_cases import FUSED, FUSED_MORE, TEMPLATE_CASES, adamw, corpus, fused, kernels_in, template
 from tilewright import lang as tl
 from tilewright import numpy as tnp
+from tilewright.core.primitives.contract import dot_general_p
 from tilewright.core.types import ArrayType
+from tilewright.kernels import TEMPLATES
 from tilewright.lang.target import target_of
 from tilewright.nn import fused as fused_ops
 from tilewright.triton_backend import compiled_kernel, compiler, start
@@ -65,6 +68,37 @@ def test_the_corpus_for_sm_90():
 def test_every_template_for_sm_90():
     machine = target_of("cuda:sm_90")
     build_all([(n, template(n, machine)) for n in TEMPLATE_CASES if n not in COMPLEX], "cuda:sm_90")
+
+
+@pytest.mark.parametrize("k", [65536, 65537 - 64 - 7])
+def test_the_template_of_a_split_product_for_sm_90(k):
+    """Partial sums on the matrix units by many cells, and their sum; the last run ends early in the second."""
+    types = ArrayType((64, k), "bfloat16"), ArrayType((k, 128), "bfloat16")
+    params = {"dimension_numbers": (((1,), (0,)), ((), ())), "precision": None, "preferred_element_type": None}
+    partial, total = TEMPLATES[dot_general_p].build(*types, target="cuda:sm_90", **params).kernels
+    assert "wgmma.mma_async" in built("partial", partial, "cuda:sm_90")[1].assembly
+    built("total", total, "cuda:sm_90")
+
+
+@pytest.mark.parametrize("case", [
+    conv((64, 32, 58, 58), (128, 32, 56, 56), "taps", dtype="bfloat16"),
+    conv((8, 256, 30, 30), (256, 8, 3, 3), "groups", dtype="bfloat16", feature_group_count=32),
+], ids=str)  # fmt: skip
+def test_convolutions_cut_in_taps_and_groups_for_sm_90(case):
+    template = TEMPLATES[case.primitive]
+    built(case.note, template.kernel(*case.types, target="cuda:sm_90", **case.params), "cuda:sm_90")
+
+
+def test_a_fused_split_product_for_sm_90():
+    """What goes before a product of few cells is in the kernel of its partial sums, what comes after in their sum's."""
+
+    def layer(x, y, b):
+        return tnp.tanh(tnp.exp(x) @ y + b)
+
+    types = [S((64, 32768), "bfloat16"), S((32768, 128), "bfloat16"), S((128,), "bfloat16")]
+    binary = tw.compile(layer, *types, target=H200)
+    assert [r.kernel for r in binary.resources] == ["contract_split_exp", "reduce_sum_tanh"]
+    assert all(r.spills == 0 for r in binary.resources)
 
 
 @pytest.mark.parametrize("name", FUSED)

@@ -29,6 +29,7 @@ from tilewright.core.trace import typeof
 from tilewright.core.types import ArrayType, is_key
 from tilewright.kernels import TEMPLATES
 from tilewright.lang import atomics, scoped
+from tilewright.lang.interpret import interpret
 from tilewright.lang.plain import RULES as PLAIN
 from tilewright.lang.primitive import kernel_call_p
 from tilewright.lang.target import target_of
@@ -131,7 +132,7 @@ def middle_tiles(loops: Any) -> tuple[int, ...]:
         ragged = [t for t in range(1, n) if n % t] or list(range(1, n))
         whole = i in loops.whole or n < 2
         tiles.append(1 if i in loops.single else max(n, 1) if whole else ragged[len(ragged) // 2])
-    return tuple(tiles)
+    return tuple(tiles) if loops.shared is None or loops.sizes[loops.shared] < 2 else (*tiles, 2)
 
 
 def words(x: Any, dtype: Any) -> np.ndarray:
@@ -151,10 +152,14 @@ def test_tiled_primitives(case):
             triton_module(template.kernel(*types, tiles=middle_tiles(template.loops(types, case.params)),
                                           **case.params), SM90)  # fmt: skip
         return
-    kernel, order = template.build(*types, tiles=middle_tiles(template.loops(types, case.params)), **case.params)
-    given = [words(args[i], types[i].dtype) for i in order]
-    floats = [d.itemsize for d in (t.dtype for t in kernel.out_types) if np.dtype(d).kind not in "biu"]
-    check_triton(kernel, *given, rtol={1: 0.15, 2: 3e-2}.get(min(floats, default=4), max(case.tolerance, 1e-4)))
+    built = template.build(*types, tiles=middle_tiles(template.loops(types, case.params)), **case.params)
+
+    def checked(kernel, *given):
+        floats = [d.itemsize for d in (t.dtype for t in kernel.out_types) if np.dtype(d).kind not in "biu"]
+        check_triton(kernel, *given, rtol={1: 0.15, 2: 3e-2}.get(min(floats, default=4), max(case.tolerance, 1e-4)))
+        return interpret(kernel, *given)
+
+    built.run(checked, [words(x, t.dtype) for x, t in zip(args, types, strict=True)])
 
 
 @pytest.mark.parametrize("example", EXAMPLES + CORNERS, ids=lambda e: e.name)

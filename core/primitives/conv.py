@@ -22,7 +22,7 @@ from ..trace import shape_of, typeof
 from ..types import ArrayType, as_dtype, canonical_dtype
 from .contract import accumulator, canonical_precision, result_dtype
 from .convert import convert_element_type
-from .shape import reshape, rev, transpose
+from .shape import broadcast_in_dim, reshape, rev, transpose
 from .window import Dims, Pads, dilated, pads_of, windows
 
 Spec = tuple[int, ...]
@@ -242,6 +242,14 @@ def _split_from_groups(out: Any, axis: int, size: int, groups: int) -> tuple[Any
     return _unmerge(out, axis, size), axis
 
 
+def _of_nothing(args: Sequence[Any], dims: Sequence[int | None], params: dict[str, Any]) -> Any:
+    """The results of no convolutions."""
+    pairs = zip(map(typeof, args), dims, strict=True)
+    one = [ArrayType(tuple(n for i, n in enumerate(t.shape) if i != d), t.dtype) for t, d in pairs]
+    out = _typing(*one, **params)
+    return broadcast_in_dim(out.dtype.type(0), (0, *out.shape), ())
+
+
 def _batch(
     axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, dimension_numbers: ConvDimensionNumbers,
     feature_group_count: int, batch_group_count: int, **params: Any,
@@ -252,6 +260,8 @@ def _batch(
     counts = {"feature_group_count": feature_group_count, "batch_group_count": batch_group_count}
     params["dimension_numbers"] = dimension_numbers
     if dl is not None and dr is not None:
+        if axis.size == 0:  # there are no groups of nothing
+            return _of_nothing((lhs, rhs), dims, params | counts), 0
         grown, where = ("batch_group_count", 0) if batch_group_count > 1 else ("feature_group_count", 1)
         lhs = _merge(lhs, dl, lhs_spec[where])
         rhs = _merge(rhs, dr, rhs_spec[0])
@@ -308,7 +318,7 @@ def _plain(x: np.ndarray, w: np.ndarray, strides: Dims) -> np.ndarray:
     batch, _, *out = view.shape[: x.ndim]
     order = (0, *axes, 1, *range(x.ndim, view.ndim))
     flat = view.transpose(order).reshape(batch * math.prod(out), x.shape[1] * math.prod(kernel))
-    result = flat @ w.reshape(w.shape[0], -1).T
+    result = flat @ w.reshape(w.shape[0], flat.shape[1]).T
     return np.moveaxis(result.reshape(batch, *out, w.shape[0]), -1, 1)
 
 

@@ -102,11 +102,11 @@ def _numpy(combine: Any) -> Callable[..., Any]:
     def evaluate(x: Any, indices: Any, updates: Any, *, dimension_numbers: Any, mode: Any, **_: Any) -> Any:
         out = x.copy()
         at, keep = _positions(x, indices, updates, dimension_numbers, mode)
-        if combine is None:
-            out[at] = updates[keep]
-        elif x.ndim == 0:
+        if x.ndim == 0:
             for u in updates[keep]:
-                out = np.asarray(combine(out, u))
+                out = np.asarray(u if combine is None else combine(out, u))
+        elif combine is None:
+            out[at] = updates[keep]
         else:
             combine.at(out, at, updates[keep])
         return out
@@ -284,8 +284,8 @@ def _apply_numpy(
     from ..evaluate import evaluate
 
     out = x.copy()
-    at, _keep = _positions(x, indices, updates, dimension_numbers, mode)
-    for place in zip(*(a.tolist() for a in at), strict=True):
+    at, keep = _positions(x, indices, updates, dimension_numbers, mode)
+    for place in zip(*(a.tolist() for a in at), strict=True) if at else [()] * np.count_nonzero(keep):
         out[place] = evaluate(update, out[place])[0]
     return out
 

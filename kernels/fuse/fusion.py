@@ -23,6 +23,7 @@ from .flatten import BODIES, flat, map_bodies
 from .names import name_of
 from .picked import pick_by_comparison
 from .plan import Planner, Unit
+from .split import split_long
 from .tiles import Choose, Tiling
 
 
@@ -177,6 +178,8 @@ class _Fuser:
     def run(self, program: Program) -> Fusion:
         given = eliminate_dead(flat(program))[0]
         program = pick_by_comparison(given)
+        if self.choose is None:  # tiles that are asked for are those of whole contractions
+            program = split_long(program, self.target)
         inner: list[Fusion] = []
 
         def fused(body: Program) -> Program:

@@ -91,6 +91,7 @@ CASES = [
     *[scatter(p, t(3, 4, 2), i32(3, 2, 1), t(3, 2, 2), BATCHED) for p in (scatter_p, scatter_add_p, scatter_max_p)],
     *[scatter(p, t(4, 5), i32(3, 2), t(2, 3, 3), WINDOWS, mode)
       for p in (scatter_p, scatter_add_p, scatter_sub_p) for mode in (CLIP, FILL)],
+    *[scatter(p, t(6, 7), i32(3, 2), t(3, 3, 5), WINDOWS) for p in (scatter_p, scatter_add_p, scatter_max_p)],
     *[scatter(p, t(2, 3), i32(5, 2), t(5), PAIRS) for p in (scatter_p, scatter_min_p, scatter_max_p)],
     *[scatter(p, i32(4, 3), i32(3, 1), i32(3, 3), ROWS) for p in (scatter_p, scatter_mul_p, scatter_min_p)],
     *[scatter(p, t(4, 3, dtype=bfloat16), i32(3, 1), t(3, 3, dtype=bfloat16), ROWS, grad=(False,) * 3)

@@ -126,8 +126,21 @@ class _Planner:
                 "leave it outside of the function, or compute with tilewright's own arrays",
                 eqn.source,
             )
-        kernel, order = template.build(*(t.strong() for t in types), target=self.machine, **eqn.params)
-        return self.kernel(kernel, [args[i] for i in order])
+        built = template.build(*(t.strong() for t in types), target=self.machine, **eqn.params)
+        slots, shapes = [args[i] for i in built.order], [types[i].shape for i in built.order]
+        for kernel in built.kernels:
+            slots = self.kernel(kernel, self.views(slots, shapes, [t.shape for t in kernel.in_types]))
+            shapes = [t.shape for t in kernel.out_types]
+        return self.views(slots, shapes, built.shapes)
+
+    def views(self, slots: Sequence[int], old: Sequence[Any], new: Sequence[Any]) -> list[int]:
+        """Slots with the new shapes of what they hold."""
+        found = list(slots)
+        for i, (a, b) in enumerate(zip(old, new, strict=True)):
+            if a != b:
+                found[i] = self.slot()
+                self.steps.append(View(slots[i], found[i], b))
+        return found
 
     def kernel(self, kernel: Kernel, args: list[int]) -> list[int]:
         if kernel.interpret:
