@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from types import CodeType, FrameType
@@ -23,24 +24,26 @@ def _is_ours() -> tuple[str, ...]:
 _OURS = _is_ours()
 # Libraries that call functions of ours on behalf of the user.
 _BETWEEN = tuple(f"{os.sep}site-packages{os.sep}{name}{os.sep}" for name in ("jax", "numpy", "torch", "cupy"))
-_ours_cache: dict[CodeType, bool] = {}
+
+
+@functools.cache
+def _is_internal_file(name: str) -> bool:
+    return (
+        name.startswith(_OURS)
+        or name.startswith("<tilewright")
+        or f"{os.sep}functools.py" in name
+        or f"{os.sep}contextlib.py" in name
+        or any(library in name for library in _BETWEEN)
+    )
 
 
 def is_internal(code: CodeType) -> bool:
     """Whether a code object belongs to this package, or to a library between, rather than to the user."""
-    known = _ours_cache.get(code)
-    if known is None:
-        name = code.co_filename
-        known = (
-            name.startswith(_OURS)
-            or name.startswith("<tilewright")
-            or f"{os.sep}functools.py" in name
-            or f"{os.sep}contextlib.py" in name
-            or any(library in name for library in _BETWEEN)
-            or code.co_qualname.startswith("__create_fn__.")  # of dataclasses
-        )
-        _ours_cache[code] = known
-    return known
+    # Looked up by file: the hash of a code object goes over all of its code.
+    name = code.co_filename
+    return _is_internal_file(name) or (
+        name == "<string>" and code.co_qualname.startswith("__create_fn__.")
+    )  # dataclass
 
 
 class Source:

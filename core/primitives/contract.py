@@ -7,6 +7,7 @@ those of the right. Its derivative with respect to either operand is again a `do
 from __future__ import annotations
 
 import enum
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -113,6 +114,7 @@ def canonical_dimension_numbers(numbers: Any, lhs_ndim: int, rhs_ndim: int) -> D
 # ---------------------------------------------------------------------------- typing
 
 
+@functools.cache
 def _rank(dtype: Any) -> tuple[int, int, int]:
     category = {"bool": 0, "uint": 1, "int": 1, "float": 2, "complex": 3}[kind(dtype)]
     preferred = str(dtype) in ("bfloat16", "float8_e5m2") or kind(dtype) == "int"

@@ -6,6 +6,7 @@ one line each. XLA parses the text; it is also what the executable cache hashes.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ _ELEMENTS = {
 }  # fmt: skip
 
 
+@functools.cache
 def element(dtype: Any) -> str:
     """The MLIR element type of a dtype."""
     return "i1" if dtype == FLOAT0 else _ELEMENTS[str(dtype)]
