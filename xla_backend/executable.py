@@ -6,6 +6,7 @@ import functools
 import os
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any
 
 from ..core.errors import CompileError
@@ -16,7 +17,7 @@ from .client import Device, client, default_device, device_list
 from .module import Module
 
 # Part of every key of the disk cache: raised when the meaning of cached executables changes.
-CACHE_VERSION = "1"
+CACHE_VERSION = "2"
 EXECUTABLES_KEPT = 4096
 
 _loaded: OrderedDict[str, Any] = OrderedDict()
@@ -44,8 +45,8 @@ class Executable:
         return self.loaded.get_compiled_memory_stats()
 
 
-def options(device: Device) -> Any:
-    """How programs for a device are compiled."""
+def options(device: Device, settings: Sequence[tuple[str, str]] = ()) -> Any:
+    """How programs for a device are compiled; `settings` are those of one program, which `XLA_FLAGS` overrules."""
     if device.platform == "gpu":
         from . import cuda
 
@@ -53,6 +54,8 @@ def options(device: Device) -> Any:
     found = shim.CompileOptions()
     if device.id:
         found.device_assignment = shim.assigned(device.id)
+    flags = os.environ.get("XLA_FLAGS", "")
+    found.env_option_overrides = [(name, value) for name, value in settings if name not in flags]
     return found
 
 
@@ -130,7 +133,7 @@ def _compile(module: Module, device: Device) -> Any:
     callbacks = [_guarded(c) for c in module.callbacks]
     try:
         where = client(device.platform), module.text, device_list(device)
-        return shim.compile_and_load(*where, options(device), callbacks)
+        return shim.compile_and_load(*where, options(device, module.settings), callbacks)
     except shim.RuntimeFault as error:
         message = str(error)
         raise CompileError(

@@ -16,6 +16,10 @@ from .lower import RULES
 from .lower.emit import Emitter
 from .transfer import physical
 
+# XLA:CPU gives reductions to YNN, whose kernel for each takes 0.3 ms to make when a program first runs. Few rows added
+# up to one are as fast in XLA's own loop.
+FEW_ROWS = ("xla_cpu_experimental_ynn_fusion_type", "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT")
+
 
 @dataclass(frozen=True)
 class Module:
@@ -38,6 +42,7 @@ class Module:
     has_effects: bool = False
     ordered: bool = False
     platform: str = "cpu"  # of the devices that it is for
+    settings: tuple[tuple[str, str], ...] = ()  # of XLA's compiler
     again: Callable[[Any], Module] | None = None  # the same program, printed for another device
 
     def on(self, device: Any) -> Module:
@@ -84,12 +89,14 @@ def lower(
     kept = tuple(i for i, u in enumerate(used) if u or keep_unused)
     body = body.replace(inputs=[program.inputs[i] for i in kept])
     attributes, aliased = _aliases(body, kept, given)
-    callbacks, keep_alive, text = _printed(body, name, attributes, Emitter(RULES, platform, kernels))
+    emitter = Emitter(RULES, platform, kernels)
+    callbacks, keep_alive, text = _printed(body, name, attributes, emitter)
     effects = body.effects
     return Module(
         text, name, tuple(constants), tuple(program.in_types), tuple(program.out_types),  # type: ignore[arg-type]
         kept, forwarded, frozenset(aliased), callbacks, keep_alive,
         ORDERED in effects or CALLBACK in effects, ORDERED in effects,
+        settings=(FEW_ROWS,) if platform == "cpu" and emitter.sums and all(emitter.sums) else (),
     )  # fmt: skip
 
 

@@ -107,6 +107,7 @@ class Emitter:
         self.callbacks: list[Any] = []  # host functions of callback equations, in order of appearance
         self.keep: list[Any] = []  # objects the executable must keep alive
         self.token: Any = None  # orders effects within a function: an i32 that each ordered callback passes on
+        self.sums: list[bool] = []  # of each reduction, whether it adds up few rows to one
         self.counter = 0
 
     # ------------------------------------------------------------ single operations
