@@ -20,6 +20,7 @@ from tilewright.core.evaluate import evaluate
 from tilewright.core.trace import eval_program
 from tilewright.kernels.cost import bytes_moved
 from tilewright.kernels.fuse import forget, fuse, plan, plan_text
+from tilewright.lang.target import TARGETS as TARGET_TABLE
 from tilewright.lang.verify import verify
 from tilewright.lang.visit import kernels_of
 
@@ -406,6 +407,14 @@ def test_every_kernel_of_the_programs_shown_is_proved(name, target):
     function, args = programs.SHOWN[name]
     for one in plan(traced(function, *args), target).every_kernel:
         assert all(f.verdict == "proved" for f in verify(one.kernel, strict=True))
+
+
+@pytest.mark.parametrize("target", sorted(TARGET_TABLE.keys() - {"cpu"}))
+@pytest.mark.parametrize("name", programs.SHOWN)
+def test_the_programs_shown_are_planned_for_every_target(name, target):
+    function, args = programs.SHOWN[name]
+    account = plan(traced(function, *args), target, explained=True).account
+    assert account.bytes_after < 0.6 * account.bytes_before
 
 
 def test_strict_kernels_take_fused_ones():

@@ -51,8 +51,12 @@ def _tiles(eqn: Eqn, target: Target) -> Tiles | None:
     if not loops.matrix or loops.shared is None or 0 in loops.sizes:
         return None
     options = {i: target.tile_sizes(n, loops, i) for i, n in enumerate(loops.sizes) if i in loops.matrix}
-    least = tuple(options[i][0] if i in options else 1 for i in range(len(loops.sizes)))
-    liked = tuple(options[i][min(1, len(options[i]) - 1)] if i in options else 1 for i in range(len(loops.sizes)))
+    least, liked = (
+        tuple(options[i][min(step, len(options[i]) - 1)] if i in options else 1 for i in range(len(loops.sizes)))
+        for step in (0, 1)
+    )
+    if TEMPLATE.bytes_held(types, eqn.params, (*liked, 2)) > target.fast_bytes:
+        liked = least
     free = [i for i in range(len(loops.sizes)) if i not in loops.carry]
     most, cells = (math.prod(cdiv(loops.sizes[i], tiles[i]) for i in free) for tiles in (least, liked))
     if 2 * most > target.units:  # smaller tiles keep the cores at work
