@@ -4,7 +4,7 @@ XLA:CPU allocates every output afresh. By default glibc gives large blocks back 
 are freed, so each new array pays a page fault for every 4 KiB. Three settings of `mallopt` stop that: a
 single arena (the allocations come from worker threads, whose own arenas would not share), no `mmap` for
 large blocks, and no trimming. The process then keeps its peak memory until `trim` gives it back. A fourth,
-no lists of small blocks apart, makes the lock of the one arena short: threads sleep on it a fifth as often.
+no lists of small blocks apart, keeps the lock of the one arena short: threads sleep on it a third as often.
 """
 
 from __future__ import annotations
