@@ -40,10 +40,8 @@ def _is_internal_file(name: str) -> bool:
 def is_internal(code: CodeType) -> bool:
     """Whether a code object belongs to this package, or to a library between, rather than to the user."""
     # Looked up by file: the hash of a code object goes over all of its code.
-    name = code.co_filename
-    return _is_internal_file(name) or (
-        name == "<string>" and code.co_qualname.startswith("__create_fn__.")
-    )  # dataclass
+    made_by_dataclass = code.co_qualname.startswith("__create_fn__.")
+    return made_by_dataclass or _is_internal_file(code.co_filename)
 
 
 class Source:

@@ -23,9 +23,9 @@ from ..core.trace import typeof
 from ..core.types import MemorySpace
 from ..lang.block import BlockSpec, Element
 from ..lang.ops import addupdate, ds, when
-from .reduce import both, cropped, elementwise, ends, full
+from .reduce import cropped, elementwise, ends, full
 from .shape import INT32, Params, Types, mover, whole_or, within
-from .template import Cut, Loops, Parts, Template
+from .template import Cut, Loops, Parts, Template, both
 
 
 def _clamped(value: Any, most: int) -> Any:

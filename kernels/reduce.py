@@ -25,7 +25,7 @@ from ..core.vmap import batch_program
 from ..lang.kernel import Kernel
 from ..lang.ops import when
 from ..lang.target import Target
-from .template import Cut, Loops, Parts, Template
+from .template import Cut, Loops, Parts, Template, both
 
 FLOAT32 = np.dtype(np.float32)
 
@@ -219,11 +219,6 @@ def _general_cut(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: 
                     store(elementwise(computation, [*(o[...] for o in results), *part]))
 
     return Parts(body, [*sources, *starts_spec], results)
-
-
-def both(a: Any, b: Any) -> Any:
-    """Two conditions as one, each of which may be the constant True."""
-    return b if a is True else a if b is True else a & b
 
 
 def ends(cut: Cut, loops: Sequence[int]) -> list[tuple[Any, tuple[int, ...]]]:

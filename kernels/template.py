@@ -153,18 +153,16 @@ class Cut:
 
     def first(self) -> Any:
         """Whether a cell is the first of its run along the carry loops; the constant True without any."""
-        return _all([i == 0 for i, _ in self.carry_ids()])
+        return functools.reduce(both, [i == 0 for i, _ in self.carry_ids()], True)
 
     def last(self) -> Any:
         """Whether a cell is the last of its run along the carry loops."""
-        return _all([i == n - 1 for i, n in self.carry_ids()])
+        return functools.reduce(both, [i == n - 1 for i, n in self.carry_ids()], True)
 
 
-def _all(conditions: Sequence[Any]) -> Any:
-    found: Any = True
-    for c in conditions:
-        found = c if found is True else found & c
-    return found
+def both(a: Any, b: Any) -> Any:
+    """Two conditions as one, each of which may be the constant True."""
+    return b if a is True else a if b is True else a & b
 
 
 @dataclass(frozen=True)
@@ -333,18 +331,21 @@ class Template:
                 tiles = (*first[:i], size, *first[i + 1 :])
                 if tiles not in found and self.bytes_held(types, params, tiles) <= target.block_bytes:
                     found.append(tiles)
-        return (*self._shared(types, params, target, first), *found)
+        return (*self.shared(types, params, target, first), *found)
 
-    def _shared(self, types: Any, params: Any, target: Target, tiles: Tiles) -> list[Tiles]:
+    def shared(self, types: Any, params: Any, target: Target, tiles: Tiles) -> list[Tiles]:
         """Tiles with runs, where cells are fewer than half of the target's cores; the best number first."""
-        cut = self.loops(types, params).cut(tiles)
-        if cut.loops.shared is None or 0 in cut.loops.sizes:
+        loops = self.loops(types, params)
+        if loops.shared is None or 0 in loops.sizes:
             return []
-        outs = self.results(types, params)
-        moved = sum(math.prod(t.shape) * t.dtype.itemsize for t in types)
-        partial = sum(math.prod(t.shape) * max(t.dtype.itemsize, 4) for t in outs)
-        cells = math.prod(n for i, n in enumerate(cut.counts) if i not in cut.loops.carry)
-        return [(*tiles, n) for n in runs_of(cells, cut.counts[cut.loops.shared], target.units, moved, partial)]
+        parts = self.cut(types, self.results(types, params), params, loops.cut((*tiles, 2)))
+        if parts.then is None or parts.outs is None:  # a loop of one step
+            return []
+        counts = loops.cut(tiles).counts
+        cells = math.prod(n for i, n in enumerate(counts) if i not in loops.carry)
+        partial = sum(t.nbytes // t.shape[0] for t in parts.outs)
+        moved = sum(t.nbytes for t in types)
+        return [(*tiles, n) for n in runs_of(cells, counts[loops.shared], target.units, moved, partial)]
 
     def _grown(self, types: Any, params: Any, target: Target, loops: Loops, options: Sequence[Sequence[int]]) -> Tiles:
         """The largest tiles that fit, the innermost loops (of a matrix unit first) grown first."""

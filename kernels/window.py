@@ -23,9 +23,9 @@ from ..core.primitives.reduce import highest, lowest
 from ..core.primitives.shape import pad_p, slice_p
 from ..core.types import ArrayType, MemorySpace, RefType
 from ..lang.ops import cdiv, when
-from .reduce import accumulator, both, constant, elementwise, full
+from .reduce import accumulator, constant, elementwise, full
 from .shape import Params, Types, whole_or, within
-from .template import Cut, Loops, Parts, Template, Window, windows
+from .template import Cut, Loops, Parts, Template, Window, both, windows
 
 COMBINE = {w.reduce_window_sum_p: add_p, w.reduce_window_max_p: max_p, w.reduce_window_min_p: min_p}
 IDENTITIES = {w.reduce_window_sum_p: constant(0), w.reduce_window_max_p: lowest, w.reduce_window_min_p: highest}

@@ -21,8 +21,6 @@ from ...lang.plain import equation
 from ...lang.primitive import kernel_call_p
 from ...lang.target import Target
 from .. import contract
-from ..reduce import accumulator
-from ..split import runs_of
 from ..template import Tiles
 
 TEMPLATE = contract.TEMPLATES[dot_general_p]
@@ -55,16 +53,15 @@ def _tiles(eqn: Eqn, target: Target) -> Tiles | None:
         tuple(options[i][min(step, len(options[i]) - 1)] if i in options else 1 for i in range(len(loops.sizes)))
         for step in (0, 1)
     )
-    if TEMPLATE.bytes_held(types, eqn.params, (*liked, 2)) > target.fast_bytes:
-        liked = least
     free = [i for i in range(len(loops.sizes)) if i not in loops.carry]
-    most, cells = (math.prod(cdiv(loops.sizes[i], tiles[i]) for i in free) for tiles in (least, liked))
-    if 2 * most > target.units:  # smaller tiles keep the cores at work
+    if (
+        2 * math.prod(cdiv(loops.sizes[i], least[i]) for i in free) > target.units
+    ):  # smaller tiles keep the cores at work
         return None
-    moved = sum(t.nbytes for t in types)
-    partial = math.prod(out.shape) * accumulator(out.dtype).itemsize
-    runs = runs_of(cells, cdiv(loops.sizes[loops.shared], liked[loops.shared]), target.units, moved, partial)
-    return (*liked, runs[0]) if runs else None
+    for tiles in (liked, least):
+        if TEMPLATE.bytes_held(types, eqn.params, (*tiles, 2)) <= target.fast_bytes:
+            return next(iter(TEMPLATE.shared(types, eqn.params, target, tiles)), None)
+    return None
 
 
 def _split(eqn: Eqn, tiles: Tiles, target: Target) -> list[Eqn]:
