@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -17,8 +18,11 @@ from .client import Device, client, default_device, device_list
 from .module import Module
 
 # Part of every key of the disk cache: raised when the meaning of cached executables changes.
-CACHE_VERSION = "2"
+CACHE_VERSION = "3"
 EXECUTABLES_KEPT = 4096
+
+# Lines of a module's text that end an operation with results and do not say where it comes from.
+_PLACELESS = re.compile(r"^((?:%|\}\))(?:(?! loc\().)*[^{\n])$", re.MULTILINE)
 
 _loaded: OrderedDict[str, Any] = OrderedDict()
 _lock = threading.Lock()
@@ -131,8 +135,10 @@ def _guarded(callback: Any) -> Any:
 
 def _compile(module: Module, device: Device) -> Any:
     callbacks = [_guarded(c) for c in module.callbacks]
+    # MLIR's parser would note the line of the text for each operation: a tenth of the executable and of its loading.
+    text = _PLACELESS.sub(r"\1 loc(unknown)", module.text) if device.platform == "cpu" else module.text
     try:
-        where = client(device.platform), module.text, device_list(device)
+        where = client(device.platform), text, device_list(device)
         return shim.compile_and_load(*where, options(device, module.settings), callbacks)
     except shim.RuntimeFault as error:
         message = str(error)

@@ -5,23 +5,30 @@ are freed, so each new array pays a page fault for every 4 KiB. Three settings o
 single arena (the allocations come from worker threads, whose own arenas would not share), no `mmap` for
 large blocks, and no trimming. The process then keeps its peak memory until `trim` gives it back. A fourth,
 no lists of small blocks apart, keeps the lock of the one arena short: threads sleep on it a third as often.
+
+The heap that is to come is asked for in huge pages: its first use then costs a fault for every 2 MiB.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import mmap
+import os
+import resource
 import sys
+from pathlib import Path
 from typing import Any
 
 from ..core.config import current
 
 SETTINGS = {
     "M_ARENA_MAX": (-8, 1),
-    "M_MMAP_THRESHOLD": (-3, 2**31 - 1),
-    "M_TRIM_THRESHOLD": (-1, 2**31 - 1),
+    "M_MMAP_MAX": (-4, 0),
+    "M_TRIM_THRESHOLD": (-1, -1),  # never
     "M_MXFAST": (1, 0),
 }
+HUGE_PAGE = 2 << 20
 
 
 @functools.cache
@@ -33,10 +40,34 @@ def _glibc() -> Any:
         library = ctypes.CDLL(None)
         library.gnu_get_libc_version.restype = ctypes.c_char_p
         library.mallopt.argtypes = (ctypes.c_int, ctypes.c_int)
-        library.malloc_trim.argtypes = (ctypes.c_size_t,)
+        library.malloc_trim.argtypes = library.malloc.argtypes = (ctypes.c_size_t,)
+        library.free.argtypes = (ctypes.c_void_p,)
+        library.sbrk.argtypes = (ctypes.c_ssize_t,)
+        library.malloc.restype = library.sbrk.restype = ctypes.c_void_p
+        library.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
         return library if library.gnu_get_libc_version() else None
     except (OSError, AttributeError):
         return None
+
+
+def _reserved() -> int:
+    """How many bytes of heap to ask for at once: half the machine's memory, none where address space is counted."""
+    limits = (resource.getrlimit(which)[0] for which in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
+    limited = any(limit != resource.RLIM_INFINITY for limit in limits)
+    try:
+        strict = Path("/proc/sys/vm/overcommit_memory").read_text().strip() == "2"
+    except OSError:
+        strict = True
+    return 0 if limited or strict else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+def _ask_for_huge_pages(library: Any) -> bool:
+    """Make the heap longer, touching none of it, and ask for it in huge pages; tell whether the kernel agreed."""
+    start = library.sbrk(0)
+    library.free(library.malloc(_reserved()))  # what is freed at the end of the heap stays there
+    end = library.sbrk(0)
+    first = -(-start // HUGE_PAGE) * HUGE_PAGE
+    return end > first and library.madvise(first, end - first, mmap.MADV_HUGEPAGE) == 0
 
 
 _status = "not set yet (set when the first device is used)"
@@ -52,7 +83,11 @@ def keep_freed_memory() -> bool:
         _status = "off (the C library is not glibc)"
     else:
         refused = [name for name, (option, value) in SETTINGS.items() if library.mallopt(option, value) != 1]
-        _status = f"off ({', '.join(refused)} refused by mallopt)" if refused else "on (freed memory is kept for reuse)"
+        if refused:
+            _status = f"off ({', '.join(refused)} refused by mallopt)"
+        else:
+            pages = ", in huge pages" if _ask_for_huge_pages(library) else ""
+            _status = f"on (freed memory is kept for reuse{pages})"
         return not refused
     return False
 
@@ -60,7 +95,10 @@ def keep_freed_memory() -> bool:
 def trim() -> bool:
     """Give the memory kept for reuse back to the system; tell whether any was."""
     library = _glibc()
-    return library is not None and library.malloc_trim(0) == 1
+    given = library is not None and library.malloc_trim(0) == 1
+    if given and _status.startswith("on"):
+        _ask_for_huge_pages(library)  # the end of the heap went with the rest
+    return given
 
 
 def status() -> str:

@@ -49,6 +49,18 @@ def _columns_first(e: Emitter, lhs: Operand, numbers: Any) -> bool:
     )
 
 
+def _before_transpose(e: Emitter, lhs: Operand, numbers: Any) -> tuple[Operand, Any]:
+    """The operand of which `lhs` is the transpose, if that is then read by columns, with the numbers of its axes."""
+    (lc, rc), (lb, rb) = numbers
+    if lhs.name in e.transposes:
+        source, order = e.transposes[lhs.name]
+        free = [order[a] for a in _free(lhs, lc, lb)]
+        moved = (tuple(order[a] for a in lc), rc), (tuple(order[a] for a in lb), rb)
+        if free == sorted(free) and _columns_first(e, source, moved):
+            return source, moved
+    return lhs, numbers
+
+
 def _by_rows(e: Emitter, lhs: Operand, rhs: Operand, numbers: Any, precision: Any, wide: Any) -> Operand:
     """Such a product with the left matrix transposed before it; or, where it is the larger, taken as the right one."""
     (lc, rc), (lb, rb) = numbers
@@ -74,8 +86,10 @@ def _by_rows(e: Emitter, lhs: Operand, rhs: Operand, numbers: Any, precision: An
 
 
 def _kept(e: Emitter, x: Operand) -> Operand:
-    """A value that XLA may not fold into the product that it comes from or goes to."""
-    return e.op("stablehlo.optimization_barrier", [x], x.type)
+    """A value that XLA keeps, by rows, and does not fold into the product that it comes from or goes to."""
+    layout = f"[dense<{[*reversed(range(len(x.shape)))]}> : tensor<{len(x.shape)}xindex>]"
+    attributes = f'call_target_name = "LayoutConstraint", operand_layouts = {layout}, result_layouts = {layout}'
+    return e.op("stablehlo.custom_call", [x], x.type, attributes)
 
 
 def _transposed(e: Emitter, x: Operand, axes: Sequence[int]) -> Operand:
@@ -104,6 +118,7 @@ def dot_general(
     preferred_element_type: Any,
 ) -> Operand:  # fmt: skip
     lhs, rhs = operands
+    lhs, dimension_numbers = _before_transpose(e, lhs, dimension_numbers)
     wide = accumulator(out.dtype)
     dtype = operand_dtype(e, lhs.dtype, rhs.dtype, wide)
     lhs, rhs = e.convert(lhs, dtype), e.convert(rhs, dtype)

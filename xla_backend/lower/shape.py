@@ -16,7 +16,9 @@ def _reshape(e: Emitter, operands: list[Operand], out: Any, **_: Any) -> Operand
 
 
 def _transpose(e: Emitter, operands: list[Operand], out: Any, *, permutation: Any) -> Operand:
-    return e.op("stablehlo.transpose", operands, out, f"permutation = {integers(permutation)}")
+    moved = e.op("stablehlo.transpose", operands, out, f"permutation = {integers(permutation)}")
+    e.transposes[moved.name] = (operands[0], permutation)
+    return moved
 
 
 def _rev(e: Emitter, operands: list[Operand], out: Any, *, dimensions: Any) -> Operand:
