@@ -66,7 +66,7 @@ class Source:
 def user_source(scope: str = "") -> Source | None:
     """The innermost frame on the stack that is not this package's."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and is_internal(frame.f_code):
+    while frame is not None and (_is_internal_file(frame.f_code.co_filename) or is_internal(frame.f_code)):
         frame = frame.f_back
     return None if frame is None else Source(frame.f_code, frame.f_lasti, scope)
 
