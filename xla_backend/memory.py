@@ -26,7 +26,7 @@ SETTINGS = {
     "M_ARENA_MAX": (-8, 1),
     "M_MMAP_MAX": (-4, 0),
     "M_TRIM_THRESHOLD": (-1, -1),  # never
-    "M_MXFAST": (1, 0),
+    "M_MXFAST": (1, 80),
 }
 HUGE_PAGE = 2 << 20
 

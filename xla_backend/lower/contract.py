@@ -13,6 +13,7 @@ from ...core.types import FLOAT32, INT32, ArrayType
 from .emit import Emitter, Operand, integers
 
 INT8 = np.dtype(np.int8)
+LONG_COLUMNS = 128  # columns of more elements than so many times their number
 
 
 def precision_config(precision: Any) -> str:
@@ -40,13 +41,14 @@ def _columns_first(e: Emitter, lhs: Operand, numbers: Any) -> bool:
     """Whether the left one of the matrices of a product would be read by columns on the CPU.
 
     XLA:CPU's own products take the left one by rows; it gives this form to Eigen and oneDNN, which take up to three
-    times as long, and 30 ms more in the process's first one, for which oneDNN generates its code.
+    times as long, and 30 ms more in the process's first one, for which oneDNN generates its code. A matrix of few and
+    very long columns stays theirs: it takes as long to transpose as to multiply.
     """
     (lc, _), (lb, _) = numbers
-    first = tuple(range(len(lb) + len(lc)))
-    return (
-        e.platform == "cpu" and lhs.dtype == FLOAT32 and (*lb, *lc) == first and 0 < len(lc) < len(lhs.shape) - len(lb)
-    )
+    first, kept = tuple(range(len(lb) + len(lc))), lhs.shape[len(lb) + len(lc) :]
+    if e.platform != "cpu" or lhs.dtype != FLOAT32 or (*lb, *lc) != first or not lc or not kept:
+        return False
+    return math.prod(lhs.shape[a] for a in lc) <= LONG_COLUMNS * math.prod(kept)
 
 
 def _before_transpose(e: Emitter, lhs: Operand, numbers: Any) -> tuple[Operand, Any]:
