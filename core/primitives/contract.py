@@ -146,6 +146,7 @@ def _check_axes(axes: Axes, ndim: int, side: str, role: str) -> None:
         )
 
 
+@functools.lru_cache(maxsize=4096)
 def _typing(lhs: ArrayType, rhs: ArrayType, *, dimension_numbers: DotDimensionNumbers, precision: Any = None,
             preferred_element_type: Any = None) -> ArrayType:  # fmt: skip
     (lc, rc), (lb, rb) = dimension_numbers

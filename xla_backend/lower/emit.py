@@ -139,8 +139,8 @@ class Emitter:
         return [Operand(f"{result}#{i}", t) for i, t in enumerate(outs)]
 
     def _call(self, name: str, operands: Sequence[Operand], attributes: str, regions: str) -> str:
-        names = ", ".join(o.name for o in operands)
-        types = ", ".join(tensor(o.type) for o in operands)
+        names = ", ".join([o.name for o in operands])
+        types = ", ".join([tensor(o.type) for o in operands])
         properties = f" <{{{attributes}}}>" if attributes else ""
         inner = f" ({regions})" if regions else ""
         return f'"{name}"({names}){properties}{inner} : ({types})'
