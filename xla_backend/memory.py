@@ -17,7 +17,6 @@ import ctypes
 import functools
 import mmap
 import os
-import resource
 import sys
 from pathlib import Path
 from typing import Any
@@ -54,6 +53,8 @@ def _glibc() -> Any:
 
 def _reserved() -> int:
     """How many bytes of heap to ask for at once: half the machine's memory, none where address space is counted."""
+    import resource  # which Windows lacks
+
     limits = (resource.getrlimit(which)[0] for which in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
     limited = any(limit != resource.RLIM_INFINITY for limit in limits)
     try:
