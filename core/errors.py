@@ -39,9 +39,8 @@ def _is_internal_file(name: str) -> bool:
 
 def is_internal(code: CodeType) -> bool:
     """Whether a code object belongs to this package, or to a library between, rather than to the user."""
-    # Looked up by file: the hash of a code object goes over all of its code.
-    made_by_dataclass = code.co_qualname.startswith("__create_fn__.")
-    return made_by_dataclass or _is_internal_file(code.co_filename)
+    # Looked up by file: the hash of a code object goes over all of its code. The rest is what dataclasses make.
+    return _is_internal_file(code.co_filename) or code.co_qualname.startswith("__create_fn__.")
 
 
 class Source:
@@ -66,7 +65,7 @@ class Source:
 def user_source(scope: str = "") -> Source | None:
     """The innermost frame on the stack that is not this package's."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and (_is_internal_file(frame.f_code.co_filename) or is_internal(frame.f_code)):
+    while frame is not None and is_internal(frame.f_code):
         frame = frame.f_back
     return None if frame is None else Source(frame.f_code, frame.f_lasti, scope)
 

@@ -7,7 +7,6 @@ only moves elements becomes itself batched over the last axis.
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -23,7 +22,6 @@ from .types import UINT32, ArrayType, is_key
 _done: weakref.WeakKeyDictionary[Program, Program] = weakref.WeakKeyDictionary()
 
 
-@functools.lru_cache(maxsize=4096)
 def holds_keys(type: Any) -> bool:
     """Whether values of a type are (references to) random keys."""
     return is_key(getattr(type, "dtype", UINT32))
@@ -37,9 +35,8 @@ def physical_type(type: Any) -> Any:
 
 
 def _eqn_has_keys(eqn: Eqn) -> bool:
-    for atom in (*eqn.inputs, *eqn.outputs):
-        if holds_keys(atom.type):
-            return True
+    if any(holds_keys(a.type) for a in (*eqn.inputs, *eqn.outputs)):
+        return True
     return any(physicalize(p) is not p for _, p in subprograms(eqn))
 
 

@@ -22,7 +22,7 @@ CACHE_VERSION = "3"
 EXECUTABLES_KEPT = 4096
 
 # Lines of a module's text that end an operation with results and do not say where it comes from.
-_PLACELESS = re.compile(r"^((?:%|\}\))(?:(?! loc\().)*[^{\n])$", re.MULTILINE)
+_PLACELESS = re.compile(r'^((?:%|\}\)).*)(?<!\{)(?<!"\))$', re.MULTILINE)
 
 _loaded: OrderedDict[str, Any] = OrderedDict()
 _lock = threading.Lock()

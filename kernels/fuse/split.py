@@ -54,9 +54,8 @@ def _tiles(eqn: Eqn, target: Target) -> Tiles | None:
         for step in (0, 1)
     )
     free = [i for i in range(len(loops.sizes)) if i not in loops.carry]
-    if (
-        2 * math.prod(cdiv(loops.sizes[i], least[i]) for i in free) > target.units
-    ):  # smaller tiles keep the cores at work
+    most = math.prod(cdiv(loops.sizes[i], least[i]) for i in free)
+    if 2 * most > target.units:  # smaller tiles keep the cores at work
         return None
     for tiles in (liked, least):
         if TEMPLATE.bytes_held(types, eqn.params, (*tiles, 2)) <= target.fast_bytes:
