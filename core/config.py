@@ -26,6 +26,7 @@ class Config:
     debug_infs: bool = False
     debug_checks: bool = False
     cache_dir: str | None = None
+    cpu_enable_async_dispatch: bool | None = None  # None: where there are more than two processors
     cpu_keep_memory: bool = True
     cpu_tiles: bool = False
     strict_kernels: bool = False
@@ -36,6 +37,7 @@ class Config:
 ENVIRONMENT = {
     "TILEWRIGHT_ENABLE_X64": "enable_x64",
     "TILEWRIGHT_CACHE_DIR": "cache_dir",
+    "TILEWRIGHT_CPU_ENABLE_ASYNC_DISPATCH": "cpu_enable_async_dispatch",
     "TILEWRIGHT_CPU_KEEP_MEMORY": "cpu_keep_memory",
     "TILEWRIGHT_DEBUG_CHECKS": "debug_checks",
     "TILEWRIGHT_DEBUG_NANS": "debug_nans",
@@ -44,6 +46,7 @@ ENVIRONMENT = {
 CHOICES = {
     "numpy_dtype_promotion": ("standard", "strict"),
     "numpy_rank_promotion": ("allow", "warn", "raise"),
+    "cpu_enable_async_dispatch": (None, True, False),
     "default_matmul_precision": (None, "default", "high", "highest", "bfloat16", "tensorfloat32", "float32"),
 }
 
@@ -71,7 +74,7 @@ def from_environment(environ: Any = os.environ) -> Config:
         text = environ.get(variable)
         if text is None:
             continue
-        if _KINDS[name] == "bool":
+        if _KINDS[name].startswith("bool"):
             if text.lower() not in _BOOLEANS:
                 raise ConfigError(f"{variable}={text!r} is not a boolean", f"set {variable} to 1 or 0")
             found[name] = _BOOLEANS[text.lower()]

@@ -22,7 +22,7 @@ from .reduce import accumulator, full, total
 from .template import RUN, Cut, Loops, Parts, Template
 
 
-def _roles(types: Sequence[ArrayType], params: dict[str, Any]) -> tuple[list[int], list[int], Loops]:
+def roles(types: Sequence[ArrayType], params: dict[str, Any]) -> tuple[list[int], list[int], Loops]:
     """Which loop each axis of the operands follows, and the loops."""
     lhs, rhs = types
     (lc, rc), (lb, rb) = params["dimension_numbers"]
@@ -47,12 +47,12 @@ def _roles(types: Sequence[ArrayType], params: dict[str, Any]) -> tuple[list[int
 
 
 def _loops(types: Sequence[ArrayType], params: dict[str, Any]) -> Loops:
-    return _roles(types, params)[2]
+    return roles(types, params)[2]
 
 
 def _cut(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict[str, Any], cut: Cut) -> Parts:
     (lhs, rhs), (out,) = types, outs
-    left, right, loops = _roles(types, params)
+    left, right, loops = roles(types, params)
     shape = tuple(cut.tiles[i] for i in range(len(cut.tiles)) if i not in loops.carry)
     result = cut.spec(range(out.ndim), out.shape)
     if any(loops.sizes[i] == 0 for i in loops.carry):

@@ -3,6 +3,7 @@
 Interpreted cell by cell and compiled, for programs written out below and for random ones, at tiles that are drawn.
 """
 
+import math
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,9 +19,12 @@ from tilewright import numpy as tnp
 from tilewright.core.check import check_program
 from tilewright.core.evaluate import evaluate
 from tilewright.core.trace import eval_program
+from tilewright.kernels import contract
 from tilewright.kernels.cost import bytes_moved
 from tilewright.kernels.fuse import forget, fuse, plan, plan_text
+from tilewright.kernels.fuse.plan import Planner
 from tilewright.lang.target import TARGETS as TARGET_TABLE
+from tilewright.lang.target import target_of
 from tilewright.lang.verify import verify
 from tilewright.lang.visit import kernels_of
 
@@ -292,6 +296,24 @@ def test_what_keeps_the_cores_at_work_is_not_split():
     assert not any(q.name.startswith("contract_split") for q in kernels_of(fuse(program, "cuda:sm_90")))
 
 
+@pytest.mark.parametrize("n", [512, 500])
+def test_cells_that_read_the_same_too_often_are_made_larger_and_share_their_sums(n):
+    """Half of the processors have a cell either way; the roofline says that the split product takes less time."""
+    rng = np.random.default_rng(n)
+    x, y, b = (rng.standard_normal(s).astype(np.float32) * 0.01 for s in ((n, 4096), (4096, 512), (512,)))
+    program = traced(layer, x, y, b)
+    fusion = check_fused(program, (x, y, b), "rocm:gfx942", interpreted=False)
+    (split,) = [q for q in kernels_of(fusion.program) if q.name.startswith("contract_split")]
+    (product,) = [e for e in program.eqns if e.primitive.name == "dot_general"]
+    types = [a.type for a in product.inputs]
+    machine = target_of("rocm:gfx942")
+    loops = contract.TEMPLATES[product.primitive].loops(types, product.params)
+    assert math.prod(loops.cut((32,) * 3).counts[:2]) > machine.units / 2  # there are tiles with cells enough
+    alone = Planner(program, machine).alone(product)
+    flops, moved = 2 * math.prod(loops.sizes), bytes_moved(split) + 2 * split.out_types[0].nbytes
+    assert machine.seconds(flops, moved) < machine.seconds(flops, alone)
+
+
 # ---------------------------------------------------------------------------- tiles, targets, determinism
 
 
@@ -440,17 +462,10 @@ def test_plans_are_as_recorded(name, target, request):
     assert text == path.read_text()
 
 
-@pytest.mark.parametrize("target", ["cuda:sm_80", "cuda:sm_90", "tpu:v5e", "tpu:v6e"])
+@pytest.mark.parametrize("target", ["cuda:sm_80", "cuda:sm_90", "cuda:sm_100", "rocm:gfx942", "tpu:v5e", "tpu:v6e"])
 def test_a_transformer_step_moves_at_most_half_the_bytes(target):
     function, args = programs.SHOWN["transformer_step"]
     account = plan(traced(function, *args), target, explained=True).account
-    assert account.bytes_after <= 0.5 * account.bytes_before
-
-
-def test_a_transformer_step_that_keeps_many_processors_busy_moves_at_most_half_the_bytes():
-    function, (p, x, labels) = programs.SHOWN["transformer_step"]
-    x, labels = (tw.ShapeDtypeStruct((2 * t.shape[0], *t.shape[1:]), t.dtype) for t in (x, labels))
-    account = plan(traced(function, p, x, labels), "rocm:gfx942", explained=True).account
     assert account.bytes_after <= 0.5 * account.bytes_before
 
 

@@ -98,8 +98,23 @@ def _cpu_client() -> Any:
         with _lock:
             if _client is None:
                 memory.keep_freed_memory()
-                _client = shim.make_cpu_client(_num_devices)
+                _client = shim.make_cpu_client(_num_devices, runs_ahead())
     return _client
+
+
+def runs_ahead() -> bool:
+    """Whether calls on the CPU return before their programs have run.
+
+    With two processors or fewer, a program gains nothing from it that is not lost to the thread that runs ahead, and
+    small programs take longer by a change of threads.
+    """
+    asked = current().cpu_enable_async_dispatch
+    return processors() > 2 if asked is None else asked
+
+
+def processors() -> int:
+    """The processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def gpu_problem() -> TilewrightError | None:

@@ -24,9 +24,9 @@ ZERO_COPY = xla_client.HostBufferSemantics.ZERO_COPY
 DURING_CALL = xla_client.HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
 
 
-def make_cpu_client(num_devices: int | None = None) -> Any:
+def make_cpu_client(num_devices: int | None = None, asynchronous: bool = True) -> Any:
     """A new client of XLA:CPU with one device, or with several virtual ones."""
-    return xla_client.make_cpu_client(asynchronous=True, num_devices=num_devices)
+    return xla_client.make_cpu_client(asynchronous=asynchronous, num_devices=num_devices)
 
 
 def put(aval: Any, sharding: Any, x: Any, device: Any, owned: bool) -> Any:

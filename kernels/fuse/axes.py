@@ -36,10 +36,11 @@ class Relation:
 
 
 class Fresh:
-    """Gives out loops, and knows their sizes."""
+    """Gives out loops, and knows their sizes and the equations that have them."""
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
+        self.known: dict[Eqn, Relation | None] = {}
 
     def __call__(self, sizes: Sequence[int]) -> Axes:
         found: list[int | None] = []
@@ -179,8 +180,10 @@ def why_not(eqn: Eqn) -> str | None:
 
 
 def relate(eqn: Eqn, fresh: Fresh) -> Relation | None:
-    """The loops of an equation; None where it has no loop nest of this kind."""
-    return RULES[eqn.primitive](eqn, fresh)
+    """The loops of an equation, the same each time; None where it has no loop nest of this kind."""
+    if eqn not in fresh.known:
+        fresh.known[eqn] = RULES[eqn.primitive](eqn, fresh)
+    return fresh.known[eqn]
 
 
 def nbytes(atom: Any) -> int:

@@ -1,6 +1,9 @@
-"""A contraction whose cells are too few for a target's cores, as partial sums and their sum.
+"""A contraction whose cells are too few for a target's cores, or too small, as partial sums and their sum.
 
     dot_general   becomes   a kernel of the partial sums of runs, then   reduce_sum over the runs, and a cast
+
+Cells are too small where, for there to be enough of them, operands come in so often that reading less of them is worth
+a second kernel.
 
 The kernel is the template's and takes elementwise neighbours of its operands in; the sum is an operation like any
 other, to which those of the result are fused.
@@ -9,6 +12,7 @@ other, to which those of the result are fused.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from ...core.ir import Eqn, Program, Var
@@ -21,9 +25,15 @@ from ...lang.plain import equation
 from ...lang.primitive import kernel_call_p
 from ...lang.target import Target
 from .. import contract
-from ..template import Tiles
+from ..reduce import accumulator
+from ..template import Loops, Tiles
+from .axes import Fresh
+from .nest import nest_of, single
+from .tiles import tile_nest
 
 TEMPLATE = contract.TEMPLATES[dot_general_p]
+LAUNCH = 5e-6  # seconds that one kernel more takes
+RUNS = (2, 4, 8)
 
 
 def split_long(program: Program, target: Target) -> Program:
@@ -48,6 +58,11 @@ def _tiles(eqn: Eqn, target: Target) -> Tiles | None:
     loops = TEMPLATE.loops(types, eqn.params)
     if not loops.matrix or loops.shared is None or 0 in loops.sizes:
         return None
+    return _for_cores(eqn, types, loops, target) or _for_bytes(eqn, types, loops, target)
+
+
+def _for_cores(eqn: Eqn, types: Any, loops: Loops, target: Target) -> Tiles | None:
+    """Tiles and runs of a contraction that would leave cores idle."""
     options = {i: target.tile_sizes(n, loops, i) for i, n in enumerate(loops.sizes) if i in loops.matrix}
     least, liked = (
         tuple(options[i][min(step, len(options[i]) - 1)] if i in options else 1 for i in range(len(loops.sizes)))
@@ -63,9 +78,38 @@ def _tiles(eqn: Eqn, target: Target) -> Tiles | None:
     return None
 
 
+def _for_bytes(eqn: Eqn, types: Any, loops: Loops, target: Target) -> Tiles | None:
+    """Tiles and runs of a contraction that takes less time split, by the roofline, for its larger tiles."""
+    fresh = Fresh()
+    group = single(0, (), [eqn], fresh) if target.gpu else None
+    if group is None or loops.shared is None:
+        return None
+    nest, (out,) = nest_of(group, [eqn], eqn.outputs), eqn.outputs
+    alone, *split = (tile_nest(group, nest, [eqn], fresh.sizes, target, runs=runs) for runs in (1, *RUNS))
+    if alone.refused is not None:
+        return None
+    flops, partial = 2 * math.prod(loops.sizes), math.prod(out.type.shape) * accumulator(out.type.dtype).itemsize
+    left, right, _ = contract.roles(types, eqn.params)
+    atoms: Any = eqn.inputs
+    place = {loop: x for a, role in zip(atoms, (left, right)) for loop, x in zip(role, group.axes[a], strict=True)}
+
+    def seconds(moved: int) -> float:
+        return target.seconds(flops, moved, types[0].dtype)
+
+    best, least = None, seconds(alone.bytes) - LAUNCH
+    for runs, tiling in zip(RUNS, split, strict=True):
+        sizes = [1 if (x := place[i]) is None else tiling.tile[x] for i in range(len(loops.sizes))]
+        found = seconds(tiling.bytes + 2 * runs * partial)
+        if found < least and runs <= loops.cut(tuple(sizes)).counts[loops.shared]:
+            best, least = (*sizes, runs), found
+    return best
+
+
 def _split(eqn: Eqn, tiles: Tiles, target: Target) -> list[Eqn]:
     types: Any = [a.type.strong() for a in eqn.inputs]
-    kernel = TEMPLATE.kernel(*types, tiles=tiles, target=target, **eqn.params).replace(name="contract_split")
+    # The tiles fit: a GPU keeps sums in registers, and the template would count them among its shared memory.
+    free = replace(target, whole_arrays=True)
+    kernel = TEMPLATE.kernel(*types, tiles=tiles, target=free, **eqn.params).replace(name="contract_split")
     partial = equation(kernel_call_p, eqn.inputs, {"kernel": kernel}, eqn)
     total = equation(reduce_sum_p, partial.outputs, {"axes": (0,)}, eqn)
     (out,) = eqn.outputs

@@ -159,8 +159,11 @@ def _largest(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def tile_nest(group: Group, nest: Nest, eqns: Sequence[Eqn], sizes: Sequence[int], target: Target,
-              choose: Choose | None = None) -> Tiling:  # fmt: skip
-    """The tiles of a group: those asked for, or the largest that fit the target, inner loops grown first."""
+              choose: Choose | None = None, runs: int = 1) -> Tiling:  # fmt: skip
+    """The tiles of a group: those asked for, or the largest that fit the target, inner loops grown first.
+
+    `runs`: how many cells share the steps of each sum.
+    """
     gpu, room = target.gpu, target.block_bytes
     blocks = _blocks(group, nest, eqns, gpu)
     own = {x: sizes[x] for x in nest.order}
@@ -177,7 +180,7 @@ def tile_nest(group: Group, nest: Nest, eqns: Sequence[Eqn], sizes: Sequence[int
     least = {x: options[x][0] for x in nest.order}
     if why := blocks.too_much(least, target, room):
         return Tiling(nest, own, least, (), frozenset(), 0, blocks.held(least, gpu), why)
-    tile = _grown(nest, own, blocks, options, least, target)
+    tile = _grown(nest, own, blocks, options, least, target, runs)
     return measured(group, nest, eqns, own, tile, blocks.held(tile, gpu))
 
 
@@ -193,17 +196,17 @@ def rough_tiling(group: Group, nest: Nest, eqns: Sequence[Eqn], sizes: Sequence[
 
 
 def _grown(nest: Nest, sizes: Mapping[int, int], blocks: _Blocks, options: Mapping[int, Sequence[int]],
-           least: dict[int, int], target: Target) -> dict[int, int]:  # fmt: skip
+           least: dict[int, int], target: Target, runs: int) -> dict[int, int]:  # fmt: skip
     """The largest tiles that fit; on a GPU, with cells for half of the processors."""
     room, parallel = target.block_bytes, nest.parallel
     outer = parallel[:-2]
-    busy = min(target.units, _cells(parallel, sizes, least)) if target.gpu else 0
+    busy = min(target.units, runs * _cells(parallel, sizes, least)) if target.gpu else 0
     tile, full = least, set[int]()
     for x, size in _steps(nest, options):
         if size <= tile[x] or x in full:
             continue
         trial = {**tile, x: size}
-        few = busy and x in parallel and 2 * _cells(parallel, sizes, trial) < busy
+        few = busy and x in parallel and 2 * runs * _cells(parallel, sizes, trial) < busy
         if few or blocks.too_much(trial, target, room // OUTER if x in outer else room):
             full.add(x)
         else:
