@@ -1,10 +1,12 @@
 """Forty array operations at three sizes, and a GPT block's training step, against jax.
 
     python -m benchmarks.fusion --rounds 5 --only softmax --peer-python path/to/python/with/jax
+    python -m benchmarks.fusion --rounds 5 --noise --peer-python path/to/python/with/jax
 
 Every operation is written once, against `Api`, and measured as it is called and under `jit`. A process measures all
 operations of one library at one size; the processes of the two libraries take turns, their order changing each round.
-The ratio of a row is the median over rounds of the pairs' ratios. Results go to `benchmarks/results/fusion.md`.
+The ratio of a row is the median over rounds of the pairs' ratios. Results go to `benchmarks/results/fusion.md`. With
+`--noise` jax is measured against itself in the same way, to `fusion_noise.md`: what the machine alone makes of a ratio.
 """
 
 from __future__ import annotations
@@ -207,21 +209,15 @@ def spawn(library: str, what: str, names: Sequence[str], cache: str, python: str
 Pairs = dict[str, list[tuple[float, float]]]
 
 
-def measure(what: str, names: Sequence[str], rounds: int, cache: str, peer: str) -> Pairs:
-    """For each measurement the pairs (ours, jax's) of all rounds."""
+def measure(what: str, names: Sequence[str], rounds: int, cache: str, sides: Sequence[tuple[str, str]]) -> Pairs:
+    """For each measurement the pairs (the first side's, the second's) of all rounds; sides are library and Python."""
     found: Pairs = {}
-    pythons = {"tilewright": sys.executable, "jax": peer}
     for n in range(rounds):
-        times = {
-            library: spawn(library, what, names, cache, pythons[library])
-            for library in sorted(pythons, reverse=bool(n % 2))
-        }
-        for name in times["jax"]:
-            found.setdefault(name, []).append((times["tilewright"][name], times["jax"][name]))
+        turn = (0, 1) if n % 2 else (1, 0)
+        times = {k: spawn(sides[k][0], what, names, cache, sides[k][1]) for k in turn}
+        for name in times[1]:
+            found.setdefault(name, []).append((times[0][name], times[1][name]))
     return found
-
-
-HEADINGS = ("case", "tilewright", "jax", "ratio", "wanted", "met", "over rounds")
 
 
 def row(name: str, pairs: Sequence[tuple[float, float]], wanted: float) -> list[str]:
@@ -232,15 +228,17 @@ def row(name: str, pairs: Sequence[tuple[float, float]], wanted: float) -> list[
     return [name, ours, other, f"{ratio:.2f}", f"<= {wanted:g}", "yes" if ratio <= wanted else "no", spread]
 
 
-def table(rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join("| " + " | ".join(r) + " |" for r in [HEADINGS, ["---"] * len(HEADINGS), *rows])
+def table(rows: Sequence[Sequence[str]], *sides: str) -> str:
+    headings = ("case", *sides, "ratio", "wanted", "met", "over rounds")
+    return "\n".join("| " + " | ".join(r) + " |" for r in [headings, ["---"] * len(headings), *rows])
 
 
 def report(found: Pairs) -> list[list[str]]:
-    """A row for each measurement, and the geometric mean of the operations' ratios in each form."""
+    """A row for each measurement, and the geometric mean of the operations' ratios in each form and in all."""
     rows = [row(name, pairs, STEP if name == GPT else WANTED) for name, pairs in found.items()]
-    for form in FORMS:
-        ratios = [statistics.median(a / b for a, b in p) for name, p in found.items() if name.endswith(form)]
+    medians = {name: statistics.median(a / b for a, b in pairs) for name, pairs in found.items() if name != GPT}
+    for form in (*FORMS, "all"):
+        ratios = [ratio for name, ratio in medians.items() if form == "all" or name.endswith(form)]
         if ratios:
             mean = math.exp(statistics.mean(map(math.log, ratios)))
             met = "yes" if mean <= MEAN else "no"
@@ -258,24 +256,30 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--only", action="append", default=[], help="operations whose name contains this")
     parser.add_argument("--size", action="append", choices=SIZES, help="of the operations; all without it")
     parser.add_argument("--peer-python", default=sys.executable, help="the interpreter that has jax")
+    parser.add_argument("--noise", action="store_true", help="jax against itself")
     parser.add_argument("--check", action="store_true", help="exit with 1 when a wanted ratio is missed")
     options = parser.parse_args(arguments)
     names = [n for n in OPERATIONS if not options.only or any(text in n for text in options.only)]
     runs = [(size, names) for size in options.size or SIZES] if names else []
-    if not options.size and (not options.only or any(text in GPT for text in options.only)):
+    if not options.size and not options.noise and (not options.only or any(text in GPT for text in options.only)):
         runs.append((GPT, []))
+    peer = ("jax", options.peer_python)
+    sides = (peer if options.noise else ("tilewright", sys.executable), peer)
     found: Pairs = {}
     with tempfile.TemporaryDirectory() as cache:
         for what, chosen in runs:
-            found |= measure(what, chosen, options.rounds, cache, options.peer_python)
+            found |= measure(what, chosen, options.rounds, cache, sides)
     rows = report(found)
-    text = table(rows)
+    text = table(rows, *(library for library, _ in sides))
+    missed = sum(r[5] == "no" for r in rows if r[1])
+    text += f"\n\n{missed} of {len(found)} rows are above what was wanted."
     print(text)
     if not options.only and not options.size:
+        name = "fusion_noise" if options.noise else "fusion"
         about = ", ".join(f"{k} {v}" for k, v in machine().items())
         RESULTS.mkdir(exist_ok=True)
-        head = f"# fusion\n\n`{parser.prog}`; {about}; medians of {options.rounds} rounds.\n\n"
-        (RESULTS / "fusion.md").write_text(f"{head}{text}\n")
+        head = f"# {name}\n\n`{parser.prog}`; {about}; medians of {options.rounds} rounds.\n\n"
+        (RESULTS / f"{name}.md").write_text(f"{head}{text}\n")
     return 1 if options.check and any(r[5] == "no" for r in rows) else 0
 
 

@@ -66,8 +66,9 @@ def test_forty_operations_and_a_process_of_them(tmp_path):
 
 def test_rows_and_means_of_fusion():
     found = {"a, 1e3, called": [(1.0, 2.0), (3.0, 2.0), (2.0, 2.0)], "b, 1e5, called": [(1.0, 4.0)]}
-    a, b, mean = fusion.report(found)
+    a, b, mean, every = fusion.report(found)
     assert a[3:] == ["1.00", "<= 1.15", "yes", "0.50 to 1.50"] and b[3] == "0.25"
     assert mean[0] == "geometric mean, called" and mean[3] == "0.50" and mean[5] == "yes"
+    assert every[0] == "geometric mean, all" and every[3:] == mean[3:]
     (step,) = fusion.report({fusion.GPT: [(1.0, 1.0)]})
-    assert step[4:6] == ["<= 0.95", "no"] and fusion.table([step]).count("\n") == 2
+    assert step[4:6] == ["<= 0.95", "no"] and fusion.table([step], "tilewright", "jax").count("\n") == 2
