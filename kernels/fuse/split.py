@@ -48,7 +48,7 @@ def split_long(program: Program, target: Target) -> Program:
 
 
 def _tiles(eqn: Eqn, target: Target) -> Tiles | None:
-    """The tiles of a contraction that is better split: those that its matrix unit likes, and the runs."""
+    """The tiles and runs of a contraction that is better split."""
     types: Any = [a.type for a in eqn.inputs]
     (out,) = (v.type for v in eqn.outputs)
     if not all(type(a) is Var and isinstance(a.type, ArrayType) for a in eqn.inputs):
@@ -62,7 +62,7 @@ def _tiles(eqn: Eqn, target: Target) -> Tiles | None:
 
 
 def _for_cores(eqn: Eqn, types: Any, loops: Loops, target: Target) -> Tiles | None:
-    """Tiles and runs of a contraction that would leave cores idle."""
+    """Tiles that a matrix unit likes, and runs, of a contraction that would leave cores idle."""
     options = {i: target.tile_sizes(n, loops, i) for i, n in enumerate(loops.sizes) if i in loops.matrix}
     least, liked = (
         tuple(options[i][min(step, len(options[i]) - 1)] if i in options else 1 for i in range(len(loops.sizes)))
