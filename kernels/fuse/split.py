@@ -27,9 +27,9 @@ from ...lang.target import Target
 from .. import contract
 from ..reduce import accumulator
 from ..template import Loops, Tiles
-from .axes import Fresh
+from .axes import Fresh, nbytes
 from .nest import nest_of, single
-from .tiles import tile_nest
+from .tiles import Tiling, tile_nest
 
 TEMPLATE = contract.TEMPLATES[dot_general_p]
 LAUNCH = 5e-6  # seconds that one kernel more takes
@@ -85,19 +85,23 @@ def _for_bytes(eqn: Eqn, types: Any, loops: Loops, target: Target) -> Tiles | No
     if group is None or loops.shared is None:
         return None
     nest, (out,) = nest_of(group, [eqn], eqn.outputs), eqn.outputs
-    alone, *split = (tile_nest(group, nest, [eqn], fresh.sizes, target, runs=runs) for runs in (1, *RUNS))
-    if alone.refused is not None:
-        return None
     flops, partial = 2 * math.prod(loops.sizes), math.prod(out.type.shape) * accumulator(out.type.dtype).itemsize
-    left, right, _ = contract.roles(types, eqn.params)
-    atoms: Any = eqn.inputs
-    place = {loop: x for a, role in zip(atoms, (left, right)) for loop, x in zip(role, group.axes[a], strict=True)}
+
+    def tiled(runs: int) -> Tiling:
+        return tile_nest(group, nest, [eqn], fresh.sizes, target, runs=runs)
 
     def seconds(moved: int) -> float:
         return target.seconds(flops, moved, types[0].dtype)
 
-    best, least = None, seconds(alone.bytes) - LAUNCH
-    for runs, tiling in zip(RUNS, split, strict=True):
+    alone, best = tiled(1), None
+    least = seconds(alone.bytes) - LAUNCH
+    if alone.refused is not None or least <= seconds(sum(map(nbytes, (*eqn.inputs, out)))):
+        return None
+    left, right, _ = contract.roles(types, eqn.params)
+    atoms: Any = eqn.inputs
+    place = {loop: x for a, role in zip(atoms, (left, right)) for loop, x in zip(role, group.axes[a], strict=True)}
+    for runs in RUNS:
+        tiling = tiled(runs)
         sizes = [1 if (x := place[i]) is None else tiling.tile[x] for i in range(len(loops.sizes))]
         found = seconds(tiling.bytes + 2 * runs * partial)
         if found < least and runs <= loops.cut(tuple(sizes)).counts[loops.shared]:
