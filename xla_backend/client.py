@@ -105,8 +105,8 @@ def _cpu_client() -> Any:
 def runs_ahead() -> bool:
     """Whether calls on the CPU return before their programs have run.
 
-    With two processors or fewer, a program gains nothing from it that is not lost to the thread that runs ahead, and
-    small programs take longer by a change of threads.
+    By default not with two processors or fewer: what Python does meanwhile it takes from the program, and small
+    programs take longer by a change of threads.
     """
     asked = current().cpu_enable_async_dispatch
     return processors() > 2 if asked is None else asked
