@@ -9,7 +9,7 @@ import pytest
 
 # Before the first import of the package, and inherited by the processes that tests start.
 os.environ["TILEWRIGHT_DEBUG_CHECKS"] = "1"
-_RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+_RUN = os.environ.setdefault("TILEWRIGHT_TESTS", str(os.getpid()))  # the process that started all others of this run
 _CACHE = Path(tempfile.gettempdir()) / f"tilewright-tests-{_RUN}"
 os.environ["TILEWRIGHT_CACHE_DIR"] = str(_CACHE)
 _SOURCE = str(Path(__file__).resolve().parent.parent / "src")
@@ -28,9 +28,9 @@ settings.register_profile(
 settings.load_profile("tilewright")
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    # Workers share the folder; the last process to end is the one that started them.
-    if not hasattr(session.config, "workerinput"):
+def pytest_sessionfinish() -> None:
+    # Workers, and runs that tests start, share the folder; the last process to end is the one that started them.
+    if str(os.getpid()) == _RUN:
         shutil.rmtree(_CACHE, ignore_errors=True)
 
 

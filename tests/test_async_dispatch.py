@@ -74,8 +74,7 @@ def test_a_setting_that_is_no_choice_is_refused():
 
 @pytest.mark.parametrize("module", ["test_callback", "test_jit", "test_array"])
 def test_the_tests_of_the_runtime_hold_the_other_way_too(module):
-    other = str(int(not client.runs_ahead()))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"tests/{module}.py"]
-    environment = {**os.environ, "TILEWRIGHT_CPU_ENABLE_ASYNC_DISPATCH": other}
+    environment = {**os.environ, "TILEWRIGHT_CPU_ENABLE_ASYNC_DISPATCH": str(int(not client.runs_ahead()))}
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stdout[-2000:]
