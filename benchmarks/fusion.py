@@ -278,7 +278,8 @@ def main(arguments: Sequence[str]) -> int:
         name = "fusion_noise" if options.noise else "fusion"
         about = ", ".join(f"{k} {v}" for k, v in machine().items())
         RESULTS.mkdir(exist_ok=True)
-        head = f"# {name}\n\n`{parser.prog}`; {about}; medians of {options.rounds} rounds.\n\n"
+        command = parser.prog + " --noise" * options.noise
+        head = f"# {name}\n\n`{command}`; {about}; medians of {options.rounds} rounds.\n\n"
         (RESULTS / f"{name}.md").write_text(f"{head}{text}\n")
     return 1 if options.check and any(r[5] == "no" for r in rows) else 0
 

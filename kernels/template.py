@@ -379,15 +379,21 @@ class Template:
         loops = self.loops(types, params)
         if tiles is None:
             tiles = self.default(*types, target=target, **params)
-        cut = loops.cut(self._checked(types, params, loops, tuple(tiles), target))
+        kernel, order, then = self.first(types, params, self._checked(types, params, loops, tuple(tiles), target))
+        kernels = (kernel,) if then is None else (kernel, then(target))
+        return Built(kernels, order, tuple(raw_type(t).shape for t in outs))
+
+    def first(self, types: Sequence[ArrayType], params: dict[str, Any], tiles: Tiles
+              ) -> tuple[Kernel, tuple[int, ...], Callable[[Target], Kernel] | None]:  # fmt: skip
+        """The first kernel at tiles that are known to fit, which operand each of its inputs is, and what comes next."""
+        outs, cut = self.results(types, params), self.loops(types, params).cut(tiles)
         if all(0 in t.shape for t in outs):
             parts = Parts(lambda *refs: None, [], [BlockSpec()] * len(outs), args=(), grid=(0,))
         else:
             parts = self.cut(types, outs, params, cut)
         order = tuple(range(len(types))) if parts.args is None else tuple(parts.args)
         kernel = self.of_parts(parts, [_viewed(types[i], parts.views.get(i)) for i in order], parts.outs or outs, cut)
-        kernels = (kernel,) if parts.then is None else (kernel, parts.then(target))
-        return Built(kernels, order, tuple(raw_type(t).shape for t in outs))
+        return kernel, order, parts.then
 
     def of_parts(self, parts: Parts, types: Sequence[ArrayType], outs: Sequence[ArrayType], cut: Cut) -> Kernel:
         """The kernel of some parts; `types` are those of its inputs."""

@@ -469,6 +469,13 @@ def test_a_transformer_step_moves_at_most_half_the_bytes(target):
     assert account.bytes_after <= 0.5 * account.bytes_before
 
 
+def test_a_transformer_step_that_keeps_many_processors_busy_moves_at_most_half_the_bytes():
+    function, (p, x, labels) = programs.SHOWN["transformer_step"]
+    x, labels = (tw.ShapeDtypeStruct((2 * t.shape[0], *t.shape[1:]), t.dtype) for t in (x, labels))
+    account = plan(traced(function, p, x, labels), "rocm:gfx942", explained=True).account
+    assert account.bytes_after <= 0.5 * account.bytes_before
+
+
 def test_explain_is_a_table_too():
     function, args = programs.SHOWN["softmax"]
     (row,) = tw.explain(function, *args, target="tpu:v5e").table

@@ -105,8 +105,7 @@ def _cpu_client() -> Any:
 def runs_ahead() -> bool:
     """Whether calls on the CPU return before their programs have run.
 
-    By default not with two processors or fewer: what Python does meanwhile it takes from the program, and small
-    programs take longer by a change of threads.
+    By default not with two processors or fewer, where a change of threads costs small programs more than they compute.
     """
     asked = current().cpu_enable_async_dispatch
     return processors() > 2 if asked is None else asked

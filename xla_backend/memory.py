@@ -6,7 +6,7 @@ single arena (the allocations come from worker threads, whose own arenas would n
 large blocks, and no trimming. The process then keeps its peak memory until `trim` gives it back. A fourth
 eases the lock of the one arena: blocks of up to 80 bytes are freed into lists without it, larger ones are not,
 since the lists are merged under the lock whenever a large block is asked for. (Operations on 1000 elements
-took 0.77 of the peer's time with this, 0.81 without lists, 0.87 with lists of up to 160 bytes.)
+took 0.77 of the peer's time with this, 0.81 without lists, 0.87 with lists of up to 160 bytes, all running ahead.)
 
 The heap that is to come is asked for in huge pages: its first use then costs a fault for every 2 MiB.
 """

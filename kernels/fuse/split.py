@@ -12,7 +12,6 @@ other, to which those of the result are fused.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 from ...core.ir import Eqn, Program, Var
@@ -43,7 +42,7 @@ def split_long(program: Program, target: Target) -> Program:
     eqns: list[Eqn] = []
     for eqn in program.eqns:
         tiles = _tiles(eqn, target) if eqn.primitive is dot_general_p else None
-        eqns += [eqn] if tiles is None else _split(eqn, tiles, target)
+        eqns += [eqn] if tiles is None else _split(eqn, tiles)
     return program.replace(eqns=eqns) if len(eqns) > len(program.eqns) else program
 
 
@@ -109,12 +108,11 @@ def _for_bytes(eqn: Eqn, types: Any, loops: Loops, target: Target) -> Tiles | No
     return best
 
 
-def _split(eqn: Eqn, tiles: Tiles, target: Target) -> list[Eqn]:
+def _split(eqn: Eqn, tiles: Tiles) -> list[Eqn]:
+    """The partial sums, at tiles that fit the target, and their sum."""
     types: Any = [a.type.strong() for a in eqn.inputs]
-    # The tiles fit: a GPU keeps sums in registers, and the template would count them among its shared memory.
-    free = replace(target, whole_arrays=True)
-    kernel = TEMPLATE.kernel(*types, tiles=tiles, target=free, **eqn.params).replace(name="contract_split")
-    partial = equation(kernel_call_p, eqn.inputs, {"kernel": kernel}, eqn)
+    kernel, _, _ = TEMPLATE.first(types, eqn.params, tiles)
+    partial = equation(kernel_call_p, eqn.inputs, {"kernel": kernel.replace(name="contract_split")}, eqn)
     total = equation(reduce_sum_p, partial.outputs, {"axes": (0,)}, eqn)
     (out,) = eqn.outputs
     params = {"new_dtype": out.type.dtype, "weak_type": out.type.weak_type}
