@@ -12,6 +12,7 @@ Rules (all take the parameters as keywords; `multiple` says whether results are 
     dce(used, eqn) -> used_inputs, eqn | None    drop unused outputs
     effects(*types) -> frozenset                 of `ir.Effect`
     numpy(*arrays) -> array(s)                   the meaning, on NumPy arrays
+    relation(types, out_types) -> Relation       what it does to axes (`core/relation.py`); None: opaque, always safe
     expand(*args) -> out                         the same in other primitives, where a backend has no rule
 """
 
@@ -21,6 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .relation import ONE, Relation, Work
 from .types import Type
 
 _bind: Callable[..., Any]  # set by core/trace.py
@@ -47,6 +49,9 @@ class Primitive:
     numpy: Callable[..., Any] | None = None
     expand: Callable[..., Any] | None = None
     multiple: bool = False
+    relation: Callable[..., Relation | None] | None = None
+    work: Work = ONE  # for each point of the relation's loops
+    kind: str | None = None  # POINTWISE, MOVER, IDENTITY or EFFECT of core/relation.py; None: none of them
 
     def bind(self, /, *args: Any, **params: Any) -> Any:
         """Apply the primitive to values, under whatever transformation is current."""
