@@ -10,6 +10,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ..core.ir import Eqn, Program, Var
+from ..core.primitive import Primitive
+from ..core.primitives.contract import dot_general_p
+from ..core.primitives.reduce import reduce_sum_p
+from ..core.primitives.shape import transpose_p
 from ..core.rewrite import eliminate_dead
 from ..core.types import ArrayType
 
@@ -22,11 +26,11 @@ class _Chains:
         self.uses.update(a for a in program.outputs if type(a) is Var)
         self.made: dict[Var, Eqn] = {}
 
-    def source(self, eqn: Eqn, name: str) -> Eqn | None:
-        """The equation that makes the first operand of another, if it is of this name and nothing else uses it."""
+    def source(self, eqn: Eqn, primitive: Primitive) -> Eqn | None:
+        """The equation that makes the first operand of another, if it is of this primitive and nothing else uses it."""
         var = eqn.inputs[0] if eqn.inputs else None
         found = self.made.get(var) if type(var) is Var and self.uses[var] == 1 else None
-        return found if found is not None and found.primitive.name == name else None
+        return found if found is not None and found.primitive is primitive else None
 
     def bind(self, eqn: Eqn) -> Eqn:
         self.made.update((v, eqn) for v in eqn.outputs)
@@ -38,9 +42,9 @@ def merge_sums(program: Program) -> Program:
     chains = _Chains(program)
     eqns: list[Eqn] = []
     for eqn in program.eqns:
-        if eqn.primitive.name == "reduce_sum":
-            turned = chains.source(eqn, "transpose")
-            dot = chains.source(turned or eqn, "dot_general")
+        if eqn.primitive is reduce_sum_p:
+            turned = chains.source(eqn, transpose_p)
+            dot = chains.source(turned or eqn, dot_general_p)
             merged = None if dot is None else _merge(dot, turned, eqn)
             if merged is not None:
                 eqns += map(chains.bind, merged)
@@ -77,13 +81,13 @@ def exchange(program: Program) -> Program:
     chains = _Chains(program)
     eqns: list[Eqn] = []
     for eqn in program.eqns:
-        if eqn.primitive.name == "transpose":
-            first = chains.source(eqn, "transpose")
+        if eqn.primitive is transpose_p:
+            first = chains.source(eqn, transpose_p)
             if first is not None:
                 order = tuple(first.params["permutation"][p] for p in eqn.params["permutation"])
                 eqn = eqn.replace(inputs=first.inputs, params={"permutation": order})
                 chains.uses[first.inputs[0]] = 1  # type: ignore[index]
-            dot = chains.source(eqn, "dot_general")
+            dot = chains.source(eqn, dot_general_p)
             if dot is not None:
                 eqn = _exchanged(dot, eqn) or eqn
         eqns.append(chains.bind(eqn))

@@ -20,8 +20,9 @@ from ..core.primitive import Zero
 from ..core.primitives.elementwise import add_p, max_p, min_p, mul_p
 from ..core.primitives.loops import fori_loop
 from ..core.primitives.reduce import reduce_max_p, reduce_sum_p
+from ..core.primitives.ref import swap_p
 from ..core.primitives.scan import bind_scan
-from ..core.primitives.shape import iota_p, reshape_to
+from ..core.primitives.shape import broadcast_in_dim_p, iota_p, reshape_to
 from ..core.primitives.shape import slice as slice_
 from ..core.primitives.slicing import dynamic_slice, dynamic_update_slice
 from ..core.rewrite import eliminate_dead
@@ -324,9 +325,9 @@ class Additive:
             if ref in eqn.inputs:
                 source = eqn.inputs[1]
                 made = next((e for e in program.eqns if source in e.outputs), None)
-                if made is not None and made.primitive.name == "broadcast_in_dim":
+                if made is not None and made.primitive is broadcast_in_dim_p:
                     source = made.inputs[0]
-                if eqn.primitive.name == "swap" and type(source) is Literal and source.value == 0:
+                if eqn.primitive is swap_p and type(source) is Literal and source.value == 0:
                     return None
         return value, layout
 

@@ -12,7 +12,7 @@ from ..core.ir import CALLBACK, ORDERED, Program, Var
 from ..core.keys import physicalize
 from ..core.rewrite import eliminate_dead, hoist
 from ..core.types import ArrayType
-from .lower import RULES
+from .lower import rules
 from .lower.emit import Emitter
 from .transfer import physical
 
@@ -89,7 +89,7 @@ def lower(
     kept = tuple(i for i, u in enumerate(used) if u or keep_unused)
     body = body.replace(inputs=[program.inputs[i] for i in kept])
     attributes, aliased = _aliases(body, kept, given)
-    emitter = Emitter(RULES, platform, kernels)
+    emitter = Emitter(rules(), platform, kernels)
     callbacks, keep_alive, text = _printed(body, name, attributes, emitter)
     effects = body.effects
     return Module(

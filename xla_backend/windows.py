@@ -15,7 +15,7 @@ import numpy as np
 
 from ..core.ir import Eqn, Program
 from ..core.primitive import Primitive
-from ..core.primitives.shape import concatenate, pad, reshape_to, slice_in_dim
+from ..core.primitives.shape import concatenate, pad, reshape_to, slice_in_dim, slice_p
 from ..core.rewrite import eliminate_dead
 from ..core.trace import dtype_of, shape_of
 from ..core.types import ArrayType
@@ -71,7 +71,7 @@ def narrow(program: Program) -> Program:
 
 
 def _narrowed(windows: Eqn, use: Eqn) -> Eqn | None:
-    if use.primitive.name != "slice" or any(s != 1 for s in use.params["strides"] or ()):
+    if use.primitive is not slice_p or any(s != 1 for s in use.params["strides"] or ()):
         return None
     specs: list[Spec] = []
     lows: Sequence[int] = use.params["start_indices"]

@@ -1,7 +1,12 @@
-"""StableHLO lowering: one table from primitives' names to rules, family by family."""
+"""StableHLO lowering: one table from primitives to rules, family by family."""
 
+import functools
+import importlib
+import sys
+from collections.abc import Mapping
 from typing import Any
 
+from ...core.primitive import Primitive
 from . import (
     callback,
     contract,
@@ -18,15 +23,7 @@ from . import (
     window,
 )
 
-
-def _kernel_call(*args: Any, **params: Any) -> Any:
-    # Imported by the first program that holds a kernel: the kernel language is a good part of the start-up time.
-    from .kernel import kernel_call
-
-    return kernel_call(*args, **params)
-
-
-RULES: dict[str, Any] = {
+RULES: dict[Primitive, Any] = {
     **jit.RULES,
     **elementwise.RULES,
     **reduce.RULES,
@@ -40,5 +37,21 @@ RULES: dict[str, Any] = {
     **control.RULES,
     **custom.RULES,
     **callback.RULES,
-    "kernel_call": _kernel_call,
 }
+
+
+def rules() -> Mapping[Primitive, Any]:
+    """The rules of every primitive that a program may hold by now.
+
+    The kernel language is a good part of the start-up time: without it there are no kernels.
+    """
+    return _with_kernels() if f"{_LANG}.primitive" in sys.modules else RULES
+
+
+_LANG = __package__.replace("xla_backend.lower", "lang")
+
+
+@functools.cache
+def _with_kernels() -> Mapping[Primitive, Any]:
+    primitive, rule = importlib.import_module(f"{_LANG}.primitive"), importlib.import_module(".kernel", __package__)
+    return RULES | {primitive.kernel_call_p: rule.kernel_call}

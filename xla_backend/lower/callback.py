@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...core.errors import UnsupportedError
-from ...core.primitives.callback import checked_results
+from ...core.primitives.callback import checked_results, debug_callback_p, io_callback_p, pure_callback_p
 from .emit import Emitter, Operand
 
 TARGETS = {
@@ -62,4 +62,4 @@ def _effectful(
     return _emit(e, operands, outs, callback, effect=True, ordered=ordered)
 
 
-RULES = {"pure_callback": _pure, "io_callback": _effectful, "debug_callback": _effectful}
+RULES = {pure_callback_p: _pure, io_callback_p: _effectful, debug_callback_p: _effectful}

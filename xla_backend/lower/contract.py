@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.primitives.contract import accumulator
+from ...core.primitives.contract import accumulator, dot_general_p
 from ...core.types import FLOAT32, INT32, ArrayType
 from .emit import Emitter, Operand, integers
 
@@ -128,4 +128,4 @@ def dot_general(
     return e.convert(product(e, lhs, rhs, dimension_numbers, precision, wide), out.dtype)
 
 
-RULES = {"dot_general": dot_general}
+RULES = {dot_general_p: dot_general}

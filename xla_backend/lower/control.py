@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 
 from ...core.ir import ORDERED, Program
+from ...core.primitives.cond import cond_p
+from ...core.primitives.loops import while_p
+from ...core.primitives.scan import scan_p
 from ...core.types import BOOL, INT32, ArrayType
 from .emit import Emitter, Operand, integers
 
@@ -155,4 +158,4 @@ def _scan(
     return [*carry, *ys]
 
 
-RULES = {"cond": _cond, "while": _while, "scan": _scan}
+RULES = {cond_p: _cond, while_p: _while, scan_p: _scan}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...core.primitives.contract import accumulator
+from ...core.primitives.conv import conv_general_dilated_p
 from ...core.types import ArrayType, is_complex, is_float
 from .contract import precision_config
 from .emit import Emitter, Operand, integers
@@ -63,4 +64,4 @@ def conv_general_dilated(e: Emitter, operands: list[Operand], out: ArrayType, **
     return e.op("stablehlo.complex", [real, imag], out)
 
 
-RULES = {"conv_general_dilated": conv_general_dilated}
+RULES = {conv_general_dilated_p: conv_general_dilated}

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...core.ir import Program
+from ...core.primitives.checkpoint import checkpoint_p, name_p, optimization_barrier_p
+from ...core.primitives.custom_calls import custom_jvp_call_p, custom_vjp_call_p, linear_call_p
 from .emit import Emitter, Operand
 
 
@@ -38,10 +40,10 @@ def _name(e: Emitter, operands: list[Operand], out: Any, *, name: str) -> Operan
 
 
 RULES = {
-    "custom_jvp_call": _inlined,
-    "custom_vjp_call": _inlined,
-    "linear_call": _inlined,
-    "checkpoint": _checkpoint,
-    "optimization_barrier": _barrier,
-    "name": _name,
+    custom_jvp_call_p: _inlined,
+    custom_vjp_call_p: _inlined,
+    linear_call_p: _inlined,
+    checkpoint_p: _checkpoint,
+    optimization_barrier_p: _barrier,
+    name_p: _name,
 }

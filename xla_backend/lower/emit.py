@@ -7,13 +7,14 @@ one line each. XLA parses the text; it is also what the executable cache hashes.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...core.errors import UnsupportedError
 from ...core.ir import ORDERED, Eqn, Literal, Program, Var
+from ...core.primitive import Primitive
 from ...core.show import identifier
 from ...core.types import FLOAT0, INT32, ArrayType, Type
 
@@ -98,7 +99,9 @@ Rule = Callable[..., Any]
 class Emitter:
     """Prints one module. Rules call `op`; the driver calls `function` and `module_text`."""
 
-    def __init__(self, rules: dict[str, Rule], platform: str = "cpu", kernels: Callable[[Any], Any] | None = None):
+    def __init__(
+        self, rules: Mapping[Primitive, Rule], platform: str = "cpu", kernels: Callable[[Any], Any] | None = None
+    ):
         self.rules, self.platform = rules, platform
         self.kernels = kernels  # what makes a device's `CustomCall` of a kernel; None: kernels are printed as arrays
         self.lines: list[str] = []
@@ -185,7 +188,7 @@ class Emitter:
 
     def equation(self, eqn: Eqn, operands: list[Operand]) -> list[Operand]:
         """Print one equation by its rule, or by its primitive's expansion."""
-        rule = self.rules.get(eqn.primitive.name)
+        rule = self.rules.get(eqn.primitive)
         if rule is None:
             return self._expand(eqn, operands)
         out_types = [v.type for v in eqn.outputs]

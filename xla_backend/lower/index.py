@@ -7,9 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from ...core.primitives.gather import default_fill
+from ...core.primitive import Primitive
+from ...core.primitives.gather import default_fill, gather_p
 from ...core.primitives.index import GatherScatterMode
-from ...core.primitives.scatter import window_sizes
+from ...core.primitives.scatter import (
+    scatter_add_p,
+    scatter_apply_p,
+    scatter_max_p,
+    scatter_min_p,
+    scatter_mul_p,
+    scatter_p,
+    scatter_sub_p,
+    window_sizes,
+)
+from ...core.primitives.slicing import dynamic_slice_p, dynamic_update_slice_p
 from ...core.types import BOOL, INT32, INT64, ArrayType
 from .emit import Emitter, Operand, integers
 
@@ -154,15 +165,15 @@ def _scatter_apply(e: Emitter, operands: list[Operand], out: Any, *, update: Any
     return _emit_scatter(e, operands, out, lambda e, old, new: e.inline(update, [old])[0], params)
 
 
-RULES: dict[str, Any] = {
-    "dynamic_slice": _dynamic_slice,
-    "dynamic_update_slice": _dynamic_update_slice,
-    "gather": _gather,
-    "scatter": _scatter(lambda e, old, new: new),
-    "scatter_add": _scatter(_by("add")),
-    "scatter_sub": _scatter(_by("subtract")),
-    "scatter_mul": _scatter(_by("multiply")),
-    "scatter_min": _scatter(_by("minimum")),
-    "scatter_max": _scatter(_by("maximum")),
-    "scatter_apply": _scatter_apply,
+RULES: dict[Primitive, Any] = {
+    dynamic_slice_p: _dynamic_slice,
+    dynamic_update_slice_p: _dynamic_update_slice,
+    gather_p: _gather,
+    scatter_p: _scatter(lambda e, old, new: new),
+    scatter_add_p: _scatter(_by("add")),
+    scatter_sub_p: _scatter(_by("subtract")),
+    scatter_mul_p: _scatter(_by("multiply")),
+    scatter_min_p: _scatter(_by("minimum")),
+    scatter_max_p: _scatter(_by("maximum")),
+    scatter_apply_p: _scatter_apply,
 }

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...core.ir import Program
+from ...core.primitives.jit import jit_p
 from .emit import Emitter, Operand
 
 
@@ -13,4 +14,4 @@ def _jit(e: Emitter, operands: list[Operand], outs: Sequence[Any], *, program: P
     return e.inline(program, operands) if inline else e.call(program, operands)
 
 
-RULES = {"jit": _jit}
+RULES = {jit_p: _jit}

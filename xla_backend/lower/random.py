@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.primitives.random import threefry_rounds
+from ...core.primitives.random import threefry2x32_p, threefry_rounds
 from ...core.types import UINT32, ArrayType
 from .emit import Emitter, Operand
 
@@ -49,4 +49,4 @@ def threefry2x32(e: Emitter, operands: list[Operand], outs: list[ArrayType]) -> 
     return [w.operand for w in threefry_rounds(k1, k2, x1, x2, rotate, number)]
 
 
-RULES = {"threefry2x32": threefry2x32}
+RULES = {threefry2x32_p: threefry2x32}

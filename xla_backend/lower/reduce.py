@@ -8,7 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from ...core.primitives.reduce import highest, lowest
+from ...core.primitive import Primitive
+from ...core.primitives.reduce import (
+    argmax_p,
+    argmin_p,
+    highest,
+    lowest,
+    reduce_and_p,
+    reduce_max_p,
+    reduce_min_p,
+    reduce_or_p,
+    reduce_p,
+    reduce_prod_p,
+    reduce_sum_p,
+    reduce_xor_p,
+)
 from ...core.types import ArrayType, is_bool, is_complex, is_float
 from .elementwise import compare
 from .emit import Emitter, Operand, Rule, integers
@@ -103,15 +117,15 @@ def _reduce(
     return reduce(e, arrays, starts, dimensions, lambda e, values: e.inline(computation, values))
 
 
-RULES: dict[str, Rule] = {
-    "reduce_sum": _monoid("stablehlo.add", _zero, narrow=True),
-    "reduce_prod": _monoid("stablehlo.multiply", _one, narrow=True),
-    "reduce_max": _monoid("stablehlo.maximum", lowest),
-    "reduce_min": _monoid("stablehlo.minimum", highest),
-    "reduce_and": _monoid("stablehlo.and", _ones),
-    "reduce_or": _monoid("stablehlo.or", _zero),
-    "reduce_xor": _monoid("stablehlo.xor", _zero),
-    "argmax": _position("GT"),
-    "argmin": _position("LT"),
-    "reduce": _reduce,
+RULES: dict[Primitive, Rule] = {
+    reduce_sum_p: _monoid("stablehlo.add", _zero, narrow=True),
+    reduce_prod_p: _monoid("stablehlo.multiply", _one, narrow=True),
+    reduce_max_p: _monoid("stablehlo.maximum", lowest),
+    reduce_min_p: _monoid("stablehlo.minimum", highest),
+    reduce_and_p: _monoid("stablehlo.and", _ones),
+    reduce_or_p: _monoid("stablehlo.or", _zero),
+    reduce_xor_p: _monoid("stablehlo.xor", _zero),
+    argmax_p: _position("GT"),
+    argmin_p: _position("LT"),
+    reduce_p: _reduce,
 }

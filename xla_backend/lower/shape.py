@@ -4,6 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...core.primitive import Primitive
+from ...core.primitives.shape import (
+    broadcast_in_dim_p,
+    concatenate_p,
+    copy_p,
+    iota_p,
+    pad_p,
+    reshape_p,
+    rev_p,
+    slice_p,
+    split_p,
+    squeeze_p,
+    transpose_p,
+)
 from .emit import Emitter, Operand, integers
 
 
@@ -66,16 +80,16 @@ def _concatenate(e: Emitter, operands: list[Operand], out: Any, *, dimension: in
     return e.op("stablehlo.concatenate", operands, out, f"dimension = {dimension} : i64")
 
 
-RULES: dict[str, Any] = {
-    "broadcast_in_dim": _broadcast_in_dim,
-    "reshape": _reshape,
-    "squeeze": _reshape,
-    "transpose": _transpose,
-    "rev": _rev,
-    "copy": _copy,
-    "slice": _slice,
-    "split": _split,
-    "iota": _iota,
-    "pad": _pad,
-    "concatenate": _concatenate,
+RULES: dict[Primitive, Any] = {
+    broadcast_in_dim_p: _broadcast_in_dim,
+    reshape_p: _reshape,
+    squeeze_p: _reshape,
+    transpose_p: _transpose,
+    rev_p: _rev,
+    copy_p: _copy,
+    slice_p: _slice,
+    split_p: _split,
+    iota_p: _iota,
+    pad_p: _pad,
+    concatenate_p: _concatenate,
 }

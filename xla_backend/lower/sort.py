@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ...core.primitive import Primitive
+from ...core.primitives.sort import sort_p, top_k_p
 from ...core.types import BOOL, FLOAT32, FLOAT64, INT32, ArrayType, is_complex, is_float
 from .emit import Emitter, Operand, integers
 
@@ -79,4 +81,4 @@ def _top_k(e: Emitter, operands: list[Operand], outs: list[Any], *, k: int, axis
     ]
 
 
-RULES: dict[str, Any] = {"sort": _sort, "top_k": _top_k}
+RULES: dict[Primitive, Any] = {sort_p: _sort, top_k_p: _top_k}

@@ -7,8 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from ...core.primitive import Primitive
 from ...core.primitives.compare import ge_p
 from ...core.primitives.reduce import highest, lowest
+from ...core.primitives.window import (
+    reduce_window_max_p,
+    reduce_window_min_p,
+    reduce_window_p,
+    reduce_window_sum_p,
+    select_and_scatter_add_p,
+)
 from ...core.types import ArrayType, is_bool, is_float
 from .conv import pads_attribute
 from .elementwise import compare
@@ -93,10 +101,10 @@ def _select_and_scatter_add(
     return e.convert(_pad(e, found, 0, [(-low, -high) for low, high in padding]), out.dtype)
 
 
-RULES: dict[str, Rule] = {
-    "reduce_window_sum": _monoid("stablehlo.add", lambda dtype: np.zeros((), dtype)),
-    "reduce_window_max": _monoid("stablehlo.maximum", lowest),
-    "reduce_window_min": _monoid("stablehlo.minimum", highest),
-    "reduce_window": _generic,
-    "select_and_scatter_add": _select_and_scatter_add,
+RULES: dict[Primitive, Rule] = {
+    reduce_window_sum_p: _monoid("stablehlo.add", lambda dtype: np.zeros((), dtype)),
+    reduce_window_max_p: _monoid("stablehlo.maximum", lowest),
+    reduce_window_min_p: _monoid("stablehlo.minimum", highest),
+    reduce_window_p: _generic,
+    select_and_scatter_add_p: _select_and_scatter_add,
 }
