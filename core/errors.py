@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 from types import CodeType, FrameType
+
+from .caches import cached
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _LAYERS = ("core", "lang", "kernels", "xla_backend", "triton_backend", "mosaic_tpu", "mosaic_gpu", "tilewright")
@@ -26,7 +27,7 @@ _OURS = _is_ours()
 _BETWEEN = tuple(f"{os.sep}site-packages{os.sep}{name}{os.sep}" for name in ("jax", "numpy", "torch", "cupy"))
 
 
-@functools.cache
+@cached()
 def _is_internal_file(name: str) -> bool:
     return (
         name.startswith(_OURS)

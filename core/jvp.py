@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .caches import cached
 from .errors import DifferentiationError
 from .ir import Program
 from .primitive import Primitive, Zero, all_zero
@@ -96,7 +97,7 @@ def jvp_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents
     return trace.split(outs)
 
 
-@functools.lru_cache(maxsize=4096)
+@cached(4096)
 def jvp_program(
     program: Program, nonzero: tuple[bool, ...], instantiated: Any = False
 ) -> tuple[Program, tuple[bool, ...]]:

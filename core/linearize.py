@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from .caches import cached
 from .errors import DifferentiationError
 from .ir import Eqn, Program, Var
 from .jvp import no_derivative
@@ -277,7 +278,7 @@ def _renamed(atom: Any, known: dict[int, Any]) -> Any:
     return Known(known[id(atom.value)]) if type(atom) is Known and id(atom.value) in known else atom
 
 
-@functools.lru_cache(maxsize=4096)
+@cached(4096)
 def linearized(program: Program, nonzero: tuple[bool, ...], instantiated: Any = False) -> Linearized:
     """Linearise a Program at the inputs marked `nonzero`; inputs and outputs are not stored twice."""
     force = (instantiated,) * len(program.outputs) if isinstance(instantiated, bool) else instantiated

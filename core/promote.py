@@ -6,12 +6,12 @@ kinds `int*`, `float*`, `complex*`; the common type is the least upper bound.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from .caches import cached
 from .config import current
 from .errors import DtypeError
 from .types import (
@@ -63,14 +63,14 @@ def _above(node: Any, seen: set[Any]) -> set[Any]:
 _ABOVE = {node: frozenset(_above(node, set())) for node in LATTICE}
 
 
-@functools.cache
+@cached()
 def _least_upper_bound(nodes: frozenset[Any]) -> Any:
     common = frozenset.intersection(*(_ABOVE[n] for n in nodes))
     least = [n for n in common if common <= _ABOVE[n]]
     return least[0] if least else None
 
 
-@functools.cache
+@cached()
 def _promote(types: tuple[tuple[Dtype, bool], ...], mode: str, x64: bool) -> tuple[Dtype, bool]:
     if any(is_key(dtype) for dtype, _ in types):
         if len({dtype for dtype, _ in types}) == 1:

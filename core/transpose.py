@@ -6,6 +6,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+from .caches import cached
 from .errors import DifferentiationError
 from .ir import Program, Var
 from .linearize import Known, LinearMap, linear_part
@@ -44,7 +45,7 @@ def transpose_map(linear: LinearMap, cotangents: Sequence[Any]) -> list[Any]:
     return [env.get(v, Zero(v.type)) if type(v) is Var else v for v in linear.inputs]
 
 
-@functools.lru_cache(maxsize=4096)
+@cached(4096)
 def transpose_program(program: Program, linear: tuple[bool, ...], nonzero: tuple[bool, ...] | None = None) -> Program:
     """The Program from non-linear inputs and nonzero cotangents of outputs to cotangents of the linear inputs."""
     nonzero = (True,) * len(program.outputs) if nonzero is None else nonzero

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .caches import cached
 from .errors import UnsupportedError
 from .ir import Effect, Program
 from .primitive import AxisInfo, Primitive
@@ -85,7 +86,7 @@ def batch_flat(
     return trace.split(outs)
 
 
-@functools.lru_cache(maxsize=4096)
+@cached(4096)
 def batch_program(
     program: Program, axis: AxisInfo, dims: tuple[int | None, ...], force: Any = False
 ) -> tuple[Program, tuple[int | None, ...]]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.caches import cached
 from ..core.ir import Program
 from ..core.primitives.compare import and_p, eq_p
 from ..core.primitives.refview import view, write
@@ -152,7 +153,7 @@ class Piece:
     axes: Axes = ()
 
 
-@functools.lru_cache(maxsize=512)
+@cached(512)
 def pieces(cells: Cells, wanted: tuple[int, ...]) -> tuple[Piece, ...]:
     """The kernels that give the cotangents of the `wanted` inputs (positions), and of what is held."""
     kernel = cells.kernel
@@ -334,7 +335,7 @@ class Backward:
     stages: tuple[Cells, ...]  # final, main, init
 
 
-@functools.lru_cache(maxsize=512)
+@cached(512)
 def class_a(kernel: Kernel, parts: Phases, active: Sequence[int]) -> Backward:
     """Plan the derivative of a kernel of additive carries in its `active` inputs (positions among the body's)."""
     parts = replace(parts, **{n: flatten_control(getattr(parts, n)) for n in ("init", "main", "final")})

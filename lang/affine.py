@@ -9,7 +9,6 @@ that a map such as `(2 * i) // 2` is affine too). What reads prefetched data is 
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.caches import cached
 from ..core.evaluate import apply
 from ..core.ir import Eqn, Literal, Program, Var, run, subprograms
 from ..core.types import RefType, is_bool, is_integer
@@ -207,7 +207,7 @@ def _table_of(form: Affine, grid: Sequence[int], axes: Sequence[int]) -> np.ndar
     return out
 
 
-@functools.lru_cache(maxsize=4096)
+@cached(4096)
 def facts(program: Program, grid: tuple[int, ...]) -> Fact | None:
     """What is known of a Program's integer outputs as functions of the ids, its first inputs; None if data."""
     n = len(grid)
@@ -236,7 +236,7 @@ def facts(program: Program, grid: tuple[int, ...]) -> Fact | None:
     return Fact(axes, table, form)
 
 
-@functools.lru_cache(maxsize=4096)
+@cached(4096)
 def _facts_of(program: Program, atoms: tuple[Any, ...], grid: tuple[int, ...]) -> Fact | None:
     return facts(slice_of(program, atoms), grid)
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..core.caches import cached
 from ..core.errors import DifferentiationError
 from ..core.jvp import jvp_flat
 from ..core.linearize import linearize_flat
@@ -44,7 +45,7 @@ def _active_inputs(kernel: Kernel, nonzero: Sequence[bool]) -> tuple[int, ...]:
     )  # fmt: skip
 
 
-@functools.lru_cache(maxsize=512)
+@cached(512)
 def jvp_kernel(kernel: Kernel, active: tuple[int, ...]) -> Kernel:
     """The kernel with tangents of the `active` inputs after its inputs, and of the float outputs after its outputs."""
     float_outs = [o for o, b in enumerate(kernel.outputs) if is_inexact(b.array.dtype)]
@@ -109,7 +110,7 @@ def kernel_linearize(kernel: Kernel, primals: Sequence[Any], nonzero: Sequence[b
     return outs, linear
 
 
-@functools.lru_cache(maxsize=512)
+@cached(512)
 def strategy(kernel: Kernel, active: tuple[int, ...]) -> Backward | Sweep:
     """How the reverse-mode derivative of a kernel is made: class A where its carries add up, else class B."""
     parts = phases(kernel)

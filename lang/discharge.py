@@ -6,12 +6,12 @@ think in whole values (XLA, and derivatives of loops).
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ..core.caches import cached
 from ..core.errors import UnsupportedError
 from ..core.ir import Eqn, Program, run
 from ..core.primitive import Zero
@@ -198,7 +198,7 @@ _RULES = {
 }  # fmt: skip
 
 
-@functools.lru_cache(maxsize=4096)
+@cached(4096)
 def discharge(program: Program) -> Program:
     """The Program with values for Refs; what it leaves in the Refs it writes follows its outputs."""
     changed = written(program)

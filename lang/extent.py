@@ -8,7 +8,6 @@ static grid, whose body runs in the cells within the extents alone.
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.caches import cached
 from ..core.errors import ArgumentError, ArgumentTypeError, KernelError, OutOfBoundsError
 from ..core.evaluate import evaluate
 from ..core.ir import Program
@@ -145,7 +145,7 @@ def by_ids(kernel: Kernel, program: Program) -> tuple[int, ...]:
     return tuple(sorted(a for a in found if a != "data"))
 
 
-@functools.lru_cache(maxsize=512)
+@cached(512)
 def guarded(kernel: Kernel, axes: tuple[int, ...]) -> Kernel:
     """The kernel with a body that does nothing in cells past the extents of some axes; `extents` as before."""
     extents = [(a, p) for a, p in kernel.extents if a in axes]

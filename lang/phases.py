@@ -13,7 +13,6 @@ Each is a Program with the inputs of the body (ids and Refs).
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.caches import cached
 from ..core.ir import Atom, Effect, Eqn, Program, Var, subprograms
 from ..core.primitives.compare import eq_p
 from ..core.primitives.ref import Span, addupdate_p, swap_p
@@ -51,7 +51,7 @@ def long_axes(kernel: Kernel) -> Axes:
     return tuple(a for a, n in enumerate(kernel.grid) if n > 1)
 
 
-@functools.lru_cache(maxsize=4096)
+@cached(4096)
 def shared_axes(kernel: Kernel, number: int) -> Axes:
     """The grid axes that an output's index map depends on, though cells that differ in them may see one block."""
     block = kernel.outputs[number]
@@ -74,7 +74,7 @@ def _branch_of(eqn: Eqn, taken: int) -> Program:
     return rename(eqn.params["branches"][taken], eqn.inputs[1:])
 
 
-@functools.lru_cache(maxsize=1024)
+@cached(1024)
 def _at(kernel: Kernel, carry: Axes, last: bool) -> np.ndarray:
     """Where the first (or last) cells of the carry axes are, as an array that broadcasts to the grid."""
     out = np.ones((1,) * len(kernel.grid), bool)
@@ -216,7 +216,7 @@ class Guard:
         return trace_program(fun, program.in_types, program.name)
 
 
-@functools.lru_cache(maxsize=1024)
+@cached(1024)
 def guard_of(kernel: Kernel) -> Guard | None:
     """The Guard that a body is, where its test reads ids and prefetched data alone; else None."""
     body = kernel.body
@@ -239,7 +239,7 @@ def guard_of(kernel: Kernel) -> Guard | None:
     return Guard(inner, slice_of(body, [eqn.inputs[0]]), taken, frozenset(a for a in needs if a != "data"))
 
 
-@functools.lru_cache(maxsize=1024)
+@cached(1024)
 def carry_axes(kernel: Kernel) -> Axes:
     """The axes that run in order: along which scratch stays live or an output block is seen again."""
     guard = guard_of(kernel)
@@ -446,7 +446,7 @@ def _uses(program: Program, outputs: Sequence[Atom]) -> bool:
     return any(a in wanted for e in program.eqns for a in e.inputs)
 
 
-@functools.lru_cache(maxsize=1024)
+@cached(1024)
 def phases(kernel: Kernel) -> Phases | None:
     """The three parts of a kernel whose carries are additive; None for any other, or where sizes are computed."""
     if kernel.extents:

@@ -7,13 +7,13 @@ is the same.
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from ..core.caches import cached
 from ..core.ir import Eqn, Literal, Program, Var, subprograms
 from ..core.primitive import Primitive
 from ..core.primitives.ref import addupdate_p, get_p, swap_p, whole
@@ -129,7 +129,7 @@ def _inner(eqn: Eqn, semaphores: bool, rules: Mapping[Primitive, Rule]) -> Eqn:
     return eqn.replace(params=params, effects=effects)
 
 
-@functools.lru_cache(maxsize=1024)
+@cached(1024)
 def plain(kernel: Kernel, atomics: bool = False) -> Kernel:
     """The kernel in plain accesses; itself if it is. With `atomics`, atomic updates stay what they are."""
     rules = {k: v for k, v in RULES.items() if not (atomics and k in (atomic_rmw_p, atomic_cas_p))}

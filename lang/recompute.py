@@ -10,7 +10,6 @@ and scratch are T / S + S times a state instead of T, for one more run of the bo
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.caches import cached
 from ..core.config import current
 from ..core.ir import Program
 from ..core.primitives.compare import and_p, eq_p, ge_p, lt_p
@@ -41,7 +41,7 @@ def budgeted(kernel: Kernel) -> Kernel:
     return kernel.replace(settings=(*kernel.settings, (BUDGET, current().residual_bytes)))
 
 
-@functools.lru_cache(maxsize=512)
+@cached(512)
 def class_b(kernel: Kernel, active: Axes) -> Sweep:
     """Plan the derivative of a kernel with any carry; `active` are the positions of the operands wanted."""
     plain = Sweeper(kernel, active).build()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from ..core.caches import cached
 from ..core.primitive import AxisInfo
 from ..core.primitives.refview import view
 from ..core.rules import moved
@@ -19,7 +19,7 @@ from .kernel import Block, Kernel, trace_map
 from .primitive import kernel_call_p
 
 
-@functools.lru_cache(maxsize=512)
+@cached(512)
 def batched_kernel(kernel: Kernel, size: int, batched: tuple[bool, ...]) -> Kernel:
     """The kernel over a leading grid axis of `size`; `batched` says which operands have it. Every output does."""
     grid = (size, *kernel.grid)

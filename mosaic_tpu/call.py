@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import base64
-import functools
 import json
 from typing import Any
 
+from ..core.caches import cached
 from ..core.errors import ProgramError
 from ..lang.kernel import Kernel
 from ..lang.target import CustomCall, Target
@@ -72,7 +72,7 @@ def backend_config(module: MosaicModule) -> str:
     return json.dumps(config)
 
 
-@functools.lru_cache(maxsize=512)
+@cached(512)
 def emit(kernel: Kernel, machine: Target) -> CustomCall:
     """A kernel as a TPU's custom call.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from ..core.caches import cached
 from ..core.ir import Program, Var, subprograms
 from ..core.primitives.convert import convert_element_type
 from ..core.primitives.elementwise import max_p
@@ -49,7 +49,7 @@ class _Start:
     output: int
 
 
-@functools.lru_cache(maxsize=512)
+@cached(512)
 def mosaic_module(kernel: Kernel, target: Target) -> MosaicModule:
     """A kernel in the Mosaic TPU dialect.
 

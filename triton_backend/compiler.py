@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import base64
-import functools
 import hashlib
 import json
 import math
@@ -27,6 +26,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from ..core.caches import once
 from ..core.errors import CompileError, ResourceError, Source, UnsupportedError, VersionError
 from ..lang.target import Target
 from .module import TritonModule
@@ -277,7 +277,7 @@ def _tail(printed: str) -> str:
 _idle: list[_Worker] = []
 
 
-@functools.cache
+@once
 def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(WORKERS, "tilewright-triton")
 

@@ -22,13 +22,13 @@ On ROCm, for which there is no XLA plugin among this package's extras, it is the
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from ..core.caches import cached
 from ..core.errors import TilewrightError
 from ..core.ir import Program
 from ..core.trace import eval_program, trace_program
@@ -59,7 +59,7 @@ def compiled_kernel(kernel: Kernel, machine: Target) -> tuple[TritonModule, Comp
     return module, compiled
 
 
-@functools.lru_cache(maxsize=1024)
+@cached(1024)
 def emit(kernel: Kernel, machine: Target) -> CustomCall:
     """The custom call that is a kernel, for a target of the family cuda or rocm. Raises as `compiled_kernel`."""
     module, compiled = compiled_kernel(kernel, machine)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from typing import Any
 
+from ..core.caches import cached
 from ..core.ir import Program
 from ..core.types import ArrayType
 from ..lang.kernel import Kernel
@@ -34,7 +34,7 @@ class TritonModule:
     finish: Program | None = None
 
 
-@functools.lru_cache(maxsize=1024)
+@cached(1024)
 def triton_module(kernel: Kernel, target: Target, **overrides: Any) -> TritonModule:
     """The Triton program of a kernel; `overrides` are fields of `lang.triton.CompilerParams`.
 

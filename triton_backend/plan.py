@@ -9,7 +9,6 @@ without one is memory.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.caches import cached
 from ..core.ir import Program, Var, subprograms
 from ..core.primitives.ref import Index, Take
 from ..core.types import MemorySpace, RefType
@@ -125,7 +125,7 @@ class Plan:
         return math.prod(self.kernel.grid[a] for a in self.parallel)
 
 
-@functools.lru_cache(maxsize=1024)
+@cached(1024)
 def plan(kernel: Kernel) -> Plan:
     """How a kernel runs."""
     kernel = plain(static(kernel, "a launch needs"), atomics=True)

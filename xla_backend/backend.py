@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any
 
+from ..core.caches import cached
 from ..core.ir import Program
 from . import dispatch
 from .array import Array
@@ -28,7 +28,7 @@ def call({parameters}/, *rest, **kwargs):
 """
 
 
-@functools.cache
+@cached()
 def _trampoline_code(arity: int) -> CodeType:
     names = [f"a{i}" for i in range(arity)]
     source = _TRAMPOLINE.format(

@@ -8,7 +8,6 @@ Nothing here can make a computation fail: what cannot be read or written is pass
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
 import platform
@@ -16,6 +15,7 @@ import stat
 import warnings
 from pathlib import Path
 
+from ..core.caches import once
 from ..core.config import current
 
 MAGIC = b"TILEWRIGHT-XLA1\n"
@@ -34,7 +34,7 @@ def default_directory() -> Path:
     return Path(base) / "tilewright" / "executables"
 
 
-@functools.cache
+@once
 def cpu_features() -> str:
     """What the machine code of this CPU may rely on."""
     try:
@@ -204,7 +204,7 @@ class DiskCache:
                 continue
 
 
-@functools.cache
+@once
 def _at(directory: str) -> DiskCache:
     return DiskCache(Path(directory))
 

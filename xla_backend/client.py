@@ -9,6 +9,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
+from ..core.caches import once
 from ..core.config import current
 from ..core.errors import ArgumentError, ArgumentTypeError, DriverError, TilewrightError, VersionError
 from . import memory, shim
@@ -125,7 +126,7 @@ def _gpu_client() -> Any:
     return _gpu()[0]
 
 
-@functools.cache
+@once
 def _gpu() -> tuple[Any, TilewrightError | None]:
     """The client of the GPUs, or why there is none."""
     if not any(map(os.path.exists, DRIVER_FILES)) or os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
@@ -146,7 +147,7 @@ def _tpu_client() -> Any:
     return _tpu()[0]
 
 
-@functools.cache
+@once
 def _tpu() -> tuple[Any, TilewrightError | None]:
     """The client of the TPUs, or why there is none."""
     absent = DriverError("there is no TPU here", "`compile(f, ..., target='tpu:v5e')` compiles for one")
@@ -164,24 +165,24 @@ def _tpu() -> tuple[Any, TilewrightError | None]:
         return None, error
 
 
-@functools.cache
+@once
 def _raw_devices(platform: str) -> tuple[Any, ...]:
     return tuple(client(platform).local_devices())
 
 
-@functools.cache
+@once
 def present() -> tuple[str, ...]:
     """The platforms that have devices here, that of the default device first."""
     return (*(p for p in ("tpu", "gpu") if client(p) is not None), "cpu")
 
 
-@functools.cache
+@once
 def all_devices() -> tuple[Device, ...]:
     """The devices of this process, those of the default platform first."""
     return tuple(Device(p, d.id, d.device_kind, d.process_index) for p in present() for d in _raw_devices(p))
 
 
-@functools.cache
+@once
 def device_list(device: Device) -> Any:
     """jaxlib's list of one device, as executables are given."""
     return shim.DeviceList((device.raw,))
@@ -218,7 +219,7 @@ def of_platform(name: str) -> list[Device]:
     raise ArgumentError(f"there is no device of platform {name!r} here", f"one of {sorted(present())}")
 
 
-@functools.cache
+@once
 def _first_device() -> Device:
     return all_devices()[0]
 
@@ -229,7 +230,7 @@ def default_device() -> Device:
     return _first_device() if chosen is None else as_device(chosen)
 
 
-@functools.cache
+@once
 def _by_raw() -> dict[Any, Device]:
     return {device.raw: device for device in all_devices()}
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import importlib
 import importlib.metadata
 import importlib.util
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..core.caches import once
 from ..core.errors import CompileError, DriverError, VersionError
 from ..core.version import JAXLIB
 from ..lang.target import KIB, MIB, Target, target_of
@@ -100,7 +100,7 @@ def library() -> Path:
 NAME = "cuda"
 
 
-@functools.cache
+@once
 def load() -> tuple[str, Any]:
     """Load the plugin into this process: the name it has there, and its table of functions.
 
@@ -120,7 +120,7 @@ def load() -> tuple[str, Any]:
     raise VersionError(f"{path} is loaded twice by others in this process", "import tilewright first")
 
 
-@functools.cache
+@once
 def _toolkit(blackwell: bool) -> tempfile.TemporaryDirectory[str]:
     """A folder as XLA expects CUDA's to be, of links into Triton's package."""
     found = importlib.util.find_spec("triton")
@@ -194,7 +194,7 @@ def options(device_id: int, blackwell: bool = False) -> Any:
     return found
 
 
-@functools.cache
+@once
 def _devices(machine: Target) -> tuple[Any, ...]:
     return tuple(shim.described_devices(load()[1], target_config(machine)))
 

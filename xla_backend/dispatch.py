@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..core import config as config_module
+from ..core.caches import cached
 from ..core.errors import ArgumentError, DeletedArrayError, NonFiniteError
 from ..core.ir import NO_EFFECTS, Eqn, Program, Var
 from ..core.trace import typeof
@@ -41,7 +42,7 @@ def run({parameters}):
 """
 
 
-@functools.cache
+@cached()
 def _code(
     arity: int, constants: int, kept: tuple[int, ...], forwarded: tuple[tuple[int, int], ...], outs: int, result: str
 ) -> Any:

@@ -7,7 +7,6 @@ tile, one loop over all cells slices and updates.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.caches import cached
 from ..core.ir import Literal, Program
 from ..core.primitive import Zero
 from ..core.primitives.elementwise import add_p, max_p, min_p, mul_p
@@ -520,7 +520,7 @@ def put_at(held: Any, part: Any, layout: Layout, fixed: dict[int, Any]) -> Any:
 # ---------------------------------------------------------------------------- entry
 
 
-@functools.lru_cache(maxsize=1024)
+@cached(1024)
 def kernel_program(kernel: Kernel) -> Program:
     """The plain array Program that computes what a kernel does."""
     kernel = plain(kernel)

@@ -14,13 +14,13 @@ The heap that is to come is asked for in huge pages: its first use then costs a 
 from __future__ import annotations
 
 import ctypes
-import functools
 import mmap
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
+from ..core.caches import once
 from ..core.config import current
 
 SETTINGS = {
@@ -32,7 +32,7 @@ SETTINGS = {
 HUGE_PAGE = 2 << 20
 
 
-@functools.cache
+@once
 def _glibc() -> Any:
     """The C library if it is glibc, else None."""
     if not sys.platform.startswith("linux"):

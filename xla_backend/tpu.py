@@ -5,7 +5,6 @@ The target `tpu:v6e` is one chip; `tpu:v6e:2x4` names a slice of several, of whi
 
 from __future__ import annotations
 
-import functools
 import importlib.metadata
 import importlib.util
 import os
@@ -13,6 +12,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from ..core.caches import once
 from ..core.errors import ArgumentError, CompileError, DriverError, VersionError
 from . import shim
 from .deviceless import Binary
@@ -39,7 +39,7 @@ _HOST = (2, 2, 1)  # the chips of one host, which a larger slice is made of
 _VENDOR, _CHIPS = "0x1ae0", ("0x0062", "0x0063", "0x006f", "0x0076")
 
 
-@functools.cache
+@once
 def chips(bus: str = "/sys/bus/pci/devices") -> int:
     """How many TPU chips this machine has."""
 
@@ -77,7 +77,7 @@ def library() -> Path:
     return Path(found.submodule_search_locations[0]) / "libtpu.so"
 
 
-@functools.cache
+@once
 def load() -> None:
     """Load libtpu into this process.
 
@@ -136,7 +136,7 @@ def _named(target: str) -> tuple[str, tuple[int, ...]]:
     return generation, sizes[:axes] + (1,) * (axes - len(sizes))
 
 
-@functools.cache
+@once
 def devices(target: str) -> tuple[Any, ...]:
     """The devices of a target's topology, for compiling alone.
 

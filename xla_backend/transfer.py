@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ..core.caches import cached
 from ..core.config import current
 from ..core.errors import DtypeError, NonArrayArgumentError
 from ..core.trace import Tracer, Value, leaked
@@ -18,7 +18,7 @@ from .client import Device, default_device, device_of
 SCALARS_KEPT = 4096
 
 
-@functools.cache
+@cached()
 def physical(type: ArrayType) -> ArrayType:
     """What the device holds for a type: keys are uint32 with a trailing axis of words, float0 is bool."""
     if isinstance(type.dtype, KeyDtype):
@@ -26,7 +26,7 @@ def physical(type: ArrayType) -> ArrayType:
     return ArrayType(type.shape, BOOL) if type.dtype == FLOAT0 else type
 
 
-@functools.cache
+@cached()
 def handler(type: ArrayType, device: Device) -> Any:
     """jaxlib's maker of buffers of a type out of an execution's results."""
     return shim.result_handler(physical(type), device.sharding, True)

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from .. import tree
+from ..caches import cached
 from ..errors import ArgumentError
 from ..evaluate import evaluate
 from ..ir import Effects, Eqn, Program, Var
@@ -196,7 +197,7 @@ def _inlined(program: Program) -> Program:
     return program.replace(eqns=eqns, outputs=outputs)
 
 
-@functools.lru_cache(maxsize=1024)
+@cached(1024)
 def _parts(program: Program, nonzero: tuple[bool, ...], policy: Policy) -> tuple[Program, Program, tuple[bool, ...]]:
     """The forward Program: inputs -> outputs and what the policy stores; the backward pass's Program:
     inputs, stored values and tangents -> tangents; and which tangents it gives."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
 
+from ..caches import cached
 from ..errors import DtypeError, ShapeError
 from ..primitive import Linear, Primitive, Zero
 from ..rules import add_tangents, instantiate, like, nary_batch, spread, unbroadcast, zeros
@@ -44,7 +44,7 @@ is_finite_p = unary("is_finite", FLOAT, np.isfinite, result=_to_bool, flat=True)
 # ---------------------------------------------------------------------------- selection
 
 
-@functools.cache
+@cached()
 def _select_typing(which: ArrayType, *cases: ArrayType) -> ArrayType:
     if len(cases) == 0:
         raise ShapeError("select_n has no cases", "pass at least one array to select from")

@@ -5,12 +5,12 @@ cond(index, *operands; branches) -> outputs of branches[index]
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ..caches import cached
 from ..config import current
 from ..errors import ArgumentError, ArgumentTypeError
 from ..evaluate import evaluate
@@ -75,7 +75,7 @@ def _any(flags: Any) -> tuple[bool, ...]:
     return tuple(any(column) for column in zip(*flags, strict=True))
 
 
-@functools.lru_cache(maxsize=1024)
+@cached(1024)
 def _linearized(branches: Branches, nonzero: tuple[bool, ...]) -> tuple[list[Program], list[Program], tuple[bool, ...]]:
     """Branches that also give their residuals, in shared slots; their linear Programs; which tangents they give.
 

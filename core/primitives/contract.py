@@ -7,13 +7,13 @@ those of the right. Its derivative with respect to either operand is again a `do
 from __future__ import annotations
 
 import enum
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..caches import cached
 from ..config import current
 from ..errors import ArgumentError, DtypeError, ShapeError
 from ..primitive import AxisInfo, Linear, Primitive, Zero
@@ -114,7 +114,7 @@ def canonical_dimension_numbers(numbers: Any, lhs_ndim: int, rhs_ndim: int) -> D
 # ---------------------------------------------------------------------------- typing
 
 
-@functools.cache
+@cached()
 def _rank(dtype: Any) -> tuple[int, int, int]:
     category = {"bool": 0, "uint": 1, "int": 1, "float": 2, "complex": 3}[kind(dtype)]
     preferred = str(dtype) in ("bfloat16", "float8_e5m2") or kind(dtype) == "int"
@@ -146,7 +146,7 @@ def _check_axes(axes: Axes, ndim: int, side: str, role: str) -> None:
         )
 
 
-@functools.lru_cache(maxsize=4096)
+@cached(4096)
 def _typing(lhs: ArrayType, rhs: ArrayType, *, dimension_numbers: DotDimensionNumbers, precision: Any = None,
             preferred_element_type: Any = None) -> ArrayType:  # fmt: skip
     (lc, rc), (lb, rb) = dimension_numbers

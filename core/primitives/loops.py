@@ -6,13 +6,13 @@ cond_program: *cond_consts, *carry -> bool        body_program: *body_consts, *c
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from .. import tree
+from ..caches import cached
 from ..config import current
 from ..errors import ArgumentTypeError, ControlFlowTypeError, DifferentiationError
 from ..evaluate import evaluate
@@ -76,7 +76,7 @@ def bind_while(
 # ---------------------------------------------------------------------------- derivatives
 
 
-@functools.lru_cache(maxsize=1024)
+@cached(1024)
 def _jvp_programs(
     cond: Program, body: Program, nonzero: Flags, cond_nconsts: int, body_nconsts: int
 ) -> tuple[Program, Program, Flags]:
@@ -137,7 +137,7 @@ def _transpose(cts: Any, *args: Any, **params: Any) -> Any:
 # ---------------------------------------------------------------------------- batching and dead code
 
 
-@functools.lru_cache(maxsize=1024)
+@cached(1024)
 def _batched(
     cond: Program, body: Program, axis: AxisInfo, flags: Flags, cond_nconsts: int, body_nconsts: int
 ) -> tuple[Program, Program, Flags, bool]:
@@ -156,7 +156,7 @@ def _batched(
         carry_b = grown
 
 
-@functools.lru_cache(maxsize=1024)
+@cached(1024)
 def _masked(cond: Program, body: Program, cond_nconsts: int, body_nconsts: int) -> tuple[Program, Program]:
     """Run while any element goes on; the elements that are done keep their values."""
     from .reduce import reduce_or_p

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ..caches import cached
 from ..errors import DtypeError, ShapeError
 from ..primitive import Linear, Primitive
 from ..rules import like, nary_batch, nary_jvp, no_tangent, unary_batch, unbroadcast
@@ -74,7 +74,7 @@ def check_kind(name: str, type: ArrayType, kinds: Sequence[str]) -> None:
 
 
 def _nary_typing(name: str, kinds: Sequence[str], result: Callable[[Dtype], Dtype] | None) -> Callable[..., ArrayType]:
-    @functools.cache
+    @cached()
     def typing(*types: ArrayType) -> ArrayType:
         shape = common_shape(name, types)
         dtype = same_dtype(name, types)
@@ -99,7 +99,7 @@ def widened(function: Callable[..., Any]) -> Callable[..., Any]:
     return wide
 
 
-@functools.cache
+@cached()
 def _narrow(dtype: Any) -> bool:
     return kind(dtype) == "float" and dtype.itemsize < 4
 

@@ -6,13 +6,13 @@ program: *consts, *carry, *x -> *carry, *y
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from .. import tree
+from ..caches import cached
 from ..config import current
 from ..errors import ArgumentError, ArgumentTypeError, ShapeError
 from ..evaluate import evaluate
@@ -86,7 +86,7 @@ def _grown(find: Callable[[Flags], Sequence[bool]], flags: Flags, num_consts: in
         flags = grown
 
 
-@functools.lru_cache(maxsize=1024)
+@cached(1024)
 def _jvp_body(program: Program, nonzero: Flags, num_consts: int, num_carry: int) -> tuple[Program, Flags, Flags]:
     flags = _grown(lambda f: jvp_program(program, f)[1], nonzero, num_consts, num_carry)
     carry_flags = flags[num_consts : num_consts + num_carry]
@@ -184,7 +184,7 @@ def _invariant(program: Program, consts: Sequence[Any]) -> tuple[list[Eqn], set[
     return eqns, found | set(program.constants)
 
 
-_split = functools.lru_cache(maxsize=1024)(_Split)
+_split = cached(1024)(_Split)
 
 
 def _linearize(
@@ -208,7 +208,7 @@ def _linearize(
     return results[:n], linear
 
 
-@functools.lru_cache(maxsize=1024)
+@cached(1024)
 def _dependent(program: Program, flags: Flags) -> Flags:
     """Which outputs depend on the marked inputs: a carry that starts at a known zero becomes linear this way."""
     live = {v for v, f in zip(program.inputs, flags, strict=True) if f}
@@ -218,7 +218,7 @@ def _dependent(program: Program, flags: Flags) -> Flags:
     return tuple(a in live for a in program.outputs)
 
 
-@functools.lru_cache(maxsize=1024)
+@cached(1024)
 def _known_part(program: Program, linear: Flags, num_consts: int, num_carry: int) -> Program:
     """The body's non-linear carry on its own: gives its value on entry to each turn as ys."""
     consts, carry, _ = cut(linear, num_consts, num_carry)
@@ -227,7 +227,7 @@ def _known_part(program: Program, linear: Flags, num_consts: int, num_carry: int
     return body.replace(outputs=(*body.outputs, *body.inputs[consts.count(False) :][: carry.count(False)]))
 
 
-@functools.lru_cache(maxsize=1024)
+@cached(1024)
 def _transposed_body(program: Program, linear: Flags, live: Flags, num_consts: int, num_carry: int) -> Program:
     """known consts; cts of carry, sums for linear consts; cts of live ys, known carry, xs -> that carry; cts of xs."""
     consts_li, carry_li, xs_li = cut(linear, num_consts, num_carry)

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from ..caches import cached
+
 # Bernoulli numbers B_2, B_4, ...: coefficients of the asymptotic and Euler-Maclaurin series.
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330)
 
@@ -129,7 +131,7 @@ def polygamma(m: Any, x: Any) -> Any:
         return np.where((order >= 0) & (order == np.floor(order)), out, np.nan).astype(x.dtype)
 
 
-@functools.cache
+@cached()
 def bessel_coefficients(order: int, far: bool) -> tuple[float, ...]:
     """Chebyshev coefficients of exp(-x) I_n(x) on [0, 8], or of sqrt(x) exp(-x) I_n(x) in 16/x - 1 beyond.
 

@@ -8,12 +8,12 @@ Operations are joined into one loop nest by making the loops equal that a shared
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...core.caches import cached
 from ...core.ir import Eqn, Literal
 from ...core.primitive import Primitive
 from ...core.primitives import compare, convert, cumulative, elementwise, reduce, shape, special
@@ -191,6 +191,6 @@ def nbytes(atom: Any) -> int:
     return 0 if type(atom) is Literal else _bytes_of(atom.type)
 
 
-@functools.lru_cache(maxsize=4096)
+@cached(4096)
 def _bytes_of(t: Any) -> int:
     return math.prod(t.shape) * t.dtype.itemsize if isinstance(t, ArrayType) else 0

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.caches import cached
 from ...core.ir import NO_EFFECTS, Atom, Effect, Effects, Eqn, Literal, Program, Var
 from ...core.primitive import Primitive
 from ...core.primitives.checkpoint import name_p
@@ -42,14 +43,14 @@ def scalar(value: Any, dtype: Any) -> Literal:
     return Literal(np.asarray(value).astype(dtype)[()], ArrayType((), np.dtype(dtype)))
 
 
-@functools.lru_cache(maxsize=4096)
+@cached(4096)
 def index_map(count: int, entries: tuple[int | None, ...]) -> Program:
     """An index map each of whose results is the id of a grid axis, or 0."""
     ids = [Var(ID) for _ in range(count)]
     return Program(ids, (), [ZERO if e is None else ids[e] for e in entries], name="index_map")
 
 
-@functools.lru_cache(maxsize=4096)
+@cached(4096)
 def _typed(primitive: Primitive, types: tuple[Type, ...], params: tuple[tuple[str, Any], ...]
            ) -> tuple[tuple[Type, ...], Effects]:  # fmt: skip
     """The types of an equation's results, and its effects."""
@@ -58,10 +59,10 @@ def _typed(primitive: Primitive, types: tuple[Type, ...], params: tuple[tuple[st
     return tuple(found) if primitive.multiple else (found,), effects
 
 
-_everything = functools.lru_cache(maxsize=4096)(whole)
+_everything = cached(4096)(whole)
 
 
-@functools.lru_cache(maxsize=4096)
+@cached(4096)
 def ref_type(shape: tuple[int, ...], dtype: Any) -> RefType:
     return RefType(ArrayType(shape, dtype), MemorySpace.VMEM)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ...core.caches import cached
 from ...core.errors import ArgumentError
 from ...core.ir import Eqn
 from ...lang.target import Target
@@ -261,13 +261,13 @@ def _options(nest: Nest, sizes: Mapping[int, int], target: Target) -> dict[int, 
     return found
 
 
-@functools.lru_cache(maxsize=4096)
+@cached(4096)
 def _matrix_sizes(target: Target, n: int, side: int) -> Sequence[int]:
     loops = Loops((n,) * 3, matrix=(0, 1, 2))
     return tuple(target.tile_sizes(n, loops, side))
 
 
-@functools.lru_cache(maxsize=4096)
+@cached(4096)
 def _vector_sizes(target: Target, n: int, place: int) -> Sequence[int]:
     """Sizes of the loop that is `place` loops from the innermost; a GPU's vectors have no sublanes."""
     if place > 1 or (place == 1 and target.gpu):

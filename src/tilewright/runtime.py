@@ -6,6 +6,7 @@ import gc
 from typing import Any
 
 from .core import jit, tree
+from .core.runtime import runtime
 from .core.trace import Tracer
 from .xla_backend import client, dispatch, executable, operators
 from .xla_backend.array import Array, as_array
@@ -126,6 +127,7 @@ def live_arrays() -> list[Array]:
 
 def clear_caches() -> None:
     """Forget everything traced and compiled; executables on disk stay."""
+    runtime.clear_caches()
     jit.clear_caches()
     dispatch.clear()
     operators.clear()

@@ -6,12 +6,12 @@ one line each. XLA parses the text; it is also what the executable cache hashes.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...core.caches import cached
 from ...core.errors import UnsupportedError
 from ...core.ir import ORDERED, Eqn, Literal, Program, Var
 from ...core.primitive import Primitive
@@ -27,7 +27,7 @@ _ELEMENTS = {
 }  # fmt: skip
 
 
-@functools.cache
+@cached()
 def element(dtype: Any) -> str:
     """The MLIR element type of a dtype."""
     return "i1" if dtype == FLOAT0 else _ELEMENTS[str(dtype)]

@@ -9,17 +9,17 @@ torch and CuPy have modules of their own, whose functions give arrays of theirs.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..core.caches import once
 from .foreign import AnyLibrary, DeviceArray
 from .launch import Function
 
 __all__ = ["DeviceArray", "call"]
 
 
-@functools.cache
+@once
 def _library(stream: int) -> AnyLibrary:
     return AnyLibrary(stream)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import importlib
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import DriverError, VersionError
+from ..core.runtime import runtime
 
 PIP = "pip install 'tilewright[cuda]'"
 STATIC_SHARED = 48 * 1024  # bytes that a kernel may have without asking; CUDA programming guide, "Shared memory"
@@ -25,6 +25,7 @@ class Driver:
 
     def __init__(self, bindings: Any):
         self.bindings = bindings
+        self._contexts: dict[int, Any] = {}
         self._check("cuInit", 0)
 
     def _check(self, name: str, *args: Any) -> Any:
@@ -61,9 +62,11 @@ class Driver:
         if int(self._check("cuCtxGetCurrent")) != int(wanted):
             self._check("cuCtxSetCurrent", wanted)
 
-    @functools.cache  # noqa: B019, one driver lives as long as the process
     def _context(self, device: int) -> Any:
-        return self._check("cuDevicePrimaryCtxRetain", device)
+        found = self._contexts.get(device)
+        if found is None:
+            found = self._contexts[device] = self._check("cuDevicePrimaryCtxRetain", device)
+        return found
 
     def function(self, image: bytes, name: str, shared: int, device: int) -> Any:
         """The handle of a kernel in a cubin or in PTX, allowed to have some bytes of shared memory."""
@@ -107,7 +110,13 @@ class Driver:
         self._check("cuMemFreeAsync", pointer, stream)
 
 
-_driver: Any = None
+class _State:
+    """The driver of this process, once there is one."""
+
+    driver: Any = None
+
+
+_state = runtime.part("interop.driver", _State())
 
 
 def driver() -> Any:
@@ -117,18 +126,16 @@ def driver() -> Any:
       VersionError: cuda-python is not installed.
       DriverError: there is no driver, or no device.
     """
-    global _driver
-    if _driver is None:
+    if _state.driver is None:
         try:
             bindings = importlib.import_module("cuda.bindings.driver")
         except ImportError:
             raise VersionError("kernels are launched through cuda-python, which is not installed", PIP) from None
-        _driver = Driver(bindings)
-    return _driver
+        _state.driver = Driver(bindings)
+    return _state.driver
 
 
 def set_driver(chosen: Any) -> Any:
     """Use another driver (None: the real one); gives the one until now."""
-    global _driver
-    before, _driver = _driver, chosen
+    before, _state.driver = _state.driver, chosen
     return before

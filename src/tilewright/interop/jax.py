@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core import tree
+from ..core.caches import cached, once
 from ..core.config import config, current
 from ..core.errors import DtypeError, UnsupportedError, VersionError
 from ..core.ir import Program
@@ -35,7 +36,7 @@ from ..xla_backend.module import lower
 # ------------------------------------------------------------------------------------------------ the primitive
 
 
-@functools.cache
+@once
 def _primitive() -> Any:
     """The primitive, its rules given to jax."""
     from jax.extend.core import Primitive
@@ -56,7 +57,7 @@ def _bind(program: Program, operands: Sequence[Any]) -> list[Any]:
     return _primitive().bind(*operands, program=program)
 
 
-@functools.lru_cache(maxsize=4096)
+@cached(4096)
 def _jitted(program: Program) -> Callable[..., Any]:
     import jax
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..core import tree
+from ..core.caches import cached, once
 from ..core.config import config, current
 from ..core.errors import ArgumentError, DeviceMismatchError, DtypeError, HostArrayError, UnsupportedError
 from ..core.ir import Eqn, Literal, Program, Var
@@ -154,7 +155,7 @@ class _Planner:
         return outs if module.finish is None else self.program(module.finish, [*args, *outs])
 
 
-@functools.lru_cache(maxsize=1024)
+@cached(1024)
 def make_plan(program: Program, machine: Target) -> Plan:
     """The plan of a Program.
 
@@ -266,13 +267,13 @@ def _uploaded(library: Library, value: np.ndarray, device: int) -> tuple[Any, in
     return array, pointer
 
 
-@functools.lru_cache(maxsize=4096)
+@cached(4096)
 def bound(program: Program, library: Library, device: int) -> Bound:
     """A Program ready to run on a device of this process."""
     return Bound(make_plan(program, machine_of(device)), library, device)
 
 
-@functools.cache
+@once
 def machine_of(device: int) -> Target:
     """The target that a device of this process is."""
     return machine_for(driver().capability(device), f"GPU {device}")

@@ -22,6 +22,7 @@ import ml_dtypes
 import numpy as np
 
 from ..core import tree
+from ..core.caches import cached, once
 from ..core.config import current
 from ..core.errors import DtypeError, HostArrayError, UnsupportedError, VersionError
 from ..core.ir import Program
@@ -127,7 +128,7 @@ class Parts:
     moving: tuple[bool, ...]
 
 
-@functools.lru_cache(maxsize=1024)
+@cached(1024)
 def forward_and_backward(program: Program, wanted: tuple[bool, ...]) -> Parts:
     """Reverse mode in two Programs, with respect to the inputs `wanted`."""
     primal, linear, moving, residuals = linearize_program(program, wanted)
@@ -211,7 +212,7 @@ class TorchFunction(Function):
         return found.structure.unflatten(results)
 
 
-@functools.cache
+@once
 def _autograd() -> Any:
     """The differentiable function of torch that runs a Program, and its generated backward."""
     torch = _LIBRARY.module

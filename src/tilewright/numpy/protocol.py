@@ -9,13 +9,13 @@ their argument are errors if that is one of ours; into NumPy's own arrays NumPy 
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ..core.caches import cached
 from ..core.errors import ImmutableArrayError
 from ..core.trace import Value
 from .ufunc_object import ufunc as Ufunc
@@ -95,14 +95,14 @@ def _namespace() -> Any:
 # ------------------------------------------------------------------------------------------------------- ufuncs
 
 
-@functools.cache
+@cached()
 def _ufunc(ufunc: np.ufunc) -> Callable[..., Any] | None:
     """Our function of the name, if the ufunc is NumPy's own of that name."""
     name = ufunc.__name__
     return getattr(_namespace(), name, None) if getattr(np, name, None) is ufunc else None
 
 
-@functools.cache
+@cached()
 def _with_methods(function: Callable[..., Any], ufunc: np.ufunc) -> Ufunc:
     if isinstance(function, Ufunc):
         return function
@@ -122,7 +122,7 @@ def _same(a: Any, b: Any) -> bool:
 # ---------------------------------------------------------------------------------------------- other functions
 
 
-@functools.cache
+@cached()
 def _counterpart(function: Callable[..., Any]) -> Callable[..., Any] | None:
     """Our function in the module of the same name: `numpy`, `numpy.linalg` or `numpy.fft`."""
     package, _, inner = (function.__module__ or "").partition(".")
@@ -131,12 +131,12 @@ def _counterpart(function: Callable[..., Any]) -> Callable[..., Any] | None:
     return getattr(getattr(_namespace(), inner) if inner else _namespace(), function.__name__, None)
 
 
-@functools.cache
+@cached()
 def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     return dict(inspect.signature(function).parameters)
 
 
-@functools.cache
+@cached()
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(function)
 
