@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import tilewright as tw
-from tests.fusion_programs import SHOWN
+from tests.support.fusion_programs import SHOWN
 from tilewright import numpy as tnp
 from tilewright.kernels.fuse import fuse, plan
 from tilewright.targets import compile_for

@@ -281,7 +281,7 @@ def lowering() -> dict[str, float]:
 
     import tilewright as tw
 
-    corpus = importlib.import_module("tests.test_corpus")
+    corpus = importlib.import_module("tests.lang.test_corpus")
     found = {}
     for name, kernel in corpus.KERNELS.items():
         size = kernel.SIZES[0]

@@ -1,0 +1,104 @@
+"""The benchmarks on a GPU, small, on a driver that walks kernels on host memory; and what is made of the numbers."""
+
+import datetime
+import types
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from benchmarks import gpu as bench
+from tests.support.host_gpu import CudaArray, host_gpu
+from tilewright.interop import arrays, driver
+
+RNG = np.random.default_rng(0)
+
+
+class HostDevice:
+    """Arrays in host memory, and a clock that counts calls."""
+
+    name = "Host GPU"
+
+    def __init__(self):
+        functional = types.SimpleNamespace()
+        for name in ("softmax", "rms_norm", "layer_norm", "cross_entropy", "scaled_dot_product_attention"):
+            setattr(functional, name, lambda x, *rest, **options: x)
+        self.torch = types.SimpleNamespace(
+            matmul=lambda x, y: x, compile=lambda f: f, nn=types.SimpleNamespace(functional=functional))  # fmt: skip
+        self.seen = []
+
+    def call(self, function):
+        called = arrays.call(function, stream=7)
+        called.plain = function
+        return called
+
+    def random(self, shape, dtype, gradient):
+        return CudaArray(RNG.standard_normal(shape, dtype=np.float32))
+
+    def backward(self, function, operands):
+        plain = getattr(function, "plain", None)
+        if plain is None:
+            return lambda: None
+        gradient = arrays.call(lambda ct, *xs: tw.vjp(plain, *xs)[1](ct), stream=7)
+        return lambda: gradient(operands[0], *operands)
+
+    def device_seconds(self, calls):
+        for call in calls:
+            self.seen.append(call())
+        return [0.5, 1.0, 8.0][: len(calls)]
+
+    def wait(self):
+        pass
+
+
+gpu = pytest.fixture(host_gpu)
+
+
+CASES = bench.cases(128)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[c.name.split(" ")[0] + str(i) for i, c in enumerate(CASES)])
+def test_a_case_runs_and_launches(gpu, case):
+    """What is timed of ours are launches and nothing else of the library: every case is kernels alone."""
+    device = HostDevice()
+    value = bench.measured(device, case, device.call(case.function), warm=1, count=3 if case.unit != "us" else 1)
+    assert value > 0 and gpu.asked("launch")
+    if case.unit != "us":
+        assert value == case.value(1.0)  # the median of the clock's three
+
+
+def test_a_row_has_the_rivals_and_the_copy():
+    case = bench._rows("r", lambda x: x, lambda torch: lambda x: x, 4, 8)
+    device = HostDevice()
+    device.call = lambda f: f
+    device.random = lambda shape, dtype, gradient: types.SimpleNamespace(clone=lambda: None)
+    row = bench.row(device, case, warm=0, count=3)
+    assert list(row.values) == ["tilewright", "copy", "torch", "torch.compile"]
+    assert row.values["tilewright"] == row.values["copy"] == 4 * 8 * 2 * 2 * 1e-9 and row.met
+    page = bench.report("Host GPU", [row], datetime.date(2026, 1, 2))
+    assert page.startswith("# Host GPU, 2026-01-02\n") and ">= 0.85 of copy | yes |" in page
+
+
+def test_a_launch_is_better_when_shorter():
+    case = bench.cases()[-1]
+    assert bench.Row(case, {"tilewright": 5.0}).met and not bench.Row(case, {"tilewright": 7.0}).met
+    assert case.value(3e-6) == pytest.approx(3)
+
+
+def test_operands_take_turns():
+    device = HostDevice()
+    made = []
+    device.random = lambda shape, dtype, gradient: made.append(shape) or len(made)
+    case = bench.cases(64)[0]
+    calls = bench.turns(device, case, lambda *xs: xs, 4)
+    assert [c() for c in calls] == [(1, 2), (3, 4), (5, 6), (7, 8)]
+
+
+def test_without_a_gpu_it_says_so(capsys):
+    try:
+        driver.driver().capability(0)
+    except tw.errors.TilewrightError:
+        with pytest.raises(SystemExit, match="(DriverError|VersionError): .*"):
+            bench.main([])
+    else:
+        pytest.skip("there is a GPU")

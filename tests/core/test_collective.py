@@ -1,0 +1,129 @@
+"""Collectives over named axes of `vmap`, against NumPy on the whole batch."""
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.support.equivalence import draws
+from tilewright import lax
+from tilewright import numpy as tnp
+from tilewright.core.errors import ArgumentError, DifferentiationError, ShapeError, UnboundAxisError, UnsupportedError
+
+(X,) = draws((4, 3))
+(S,) = draws((4, 4, 3))
+(Q,) = draws((2, 4, 3))
+RING = [(0, 1), (1, 2), (2, 3), (3, 0)]
+
+
+def over(f, x, name="i", **how):
+    return tw.vmap(f, axis_name=name, **how)(x)
+
+
+def same(x, n=4):
+    return np.broadcast_to(x, (n, *np.shape(x)))
+
+
+CASES = {
+    "psum": (lambda x: lax.psum(x, "i"), X, lambda x: same(x.sum(0))),
+    "pmean": (lambda x: lax.pmean(x, "i"), X, lambda x: same(x.mean(0))),
+    "pmax": (lambda x: lax.pmax(x, "i"), X, lambda x: same(x.max(0))),
+    "pmin": (lambda x: lax.pmin(x, "i"), X, lambda x: same(x.min(0))),
+    "gather": (lambda x: lax.all_gather(x, "i"), X, same),
+    "gather_last": (lambda x: lax.all_gather(x, "i", axis=-1), X, lambda x: same(x.T)),
+    "gather_tiled": (lambda x: lax.all_gather(x, "i", tiled=True), X, lambda x: same(x.reshape(-1))),
+    "scatter": (lambda x: lax.psum_scatter(x, "i"), S, lambda x: x.sum(0)),
+    "scatter_tiled": (lambda x: lax.psum_scatter(x, "i", tiled=True), S, lambda x: x.sum(0).reshape(4, 1, 3)),
+    "exchange": (lambda x: lax.all_to_all(x, "i", 0, 0), S, lambda x: x.swapaxes(0, 1)),
+    "exchange_to": (lambda x: lax.all_to_all(x, "i", 0, 1), S, lambda x: x.transpose(1, 2, 0)),
+    "exchange_tiled": (
+        lambda x: lax.all_to_all(x, "i", 0, 1, tiled=True),
+        S,
+        lambda x: x.swapaxes(0, 1).reshape(4, 1, 12),
+    ),
+    "permute": (lambda x: lax.ppermute(x, "i", RING), X, lambda x: np.roll(x, 1, 0)),
+    "permute_part": (lambda x: lax.ppermute(x, "i", [(0, 2)]), X, lambda x: np.where([[0], [0], [1], [0]], x[0], 0)),
+    "shuffle": (lambda x: lax.pshuffle(x, "i", [2, 0, 1, 3]), X, lambda x: x[[2, 0, 1, 3]]),
+    "swap": (lambda x: lax.pswapaxes(x, "i", 0), S, lambda x: x.swapaxes(0, 1)),
+    "broadcast": (lambda x: lax.pbroadcast(x, "i", 2), X, lambda x: same(x[2])),
+    "index": (lambda x: x * lax.axis_index("i"), X, lambda x: x * np.arange(4)[:, None]),
+    "size": (lambda x: x * lax.axis_size("i") + lax.psum(1, "i"), X, lambda x: x * 4 + 4),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values(name):
+    f, x, expected = CASES[name]
+    for run in (over, lambda f, x: tw.jit(lambda x: over(tw.jit(f), x))(x)):
+        np.testing.assert_allclose(run(f, x), expected(x), rtol=1e-5, atol=1e-6)
+    # The same under one more vmap, on either side of the named one.
+    pair = np.stack([x, 2 * x])
+    both = np.stack([expected(x), expected(2 * x)])
+    np.testing.assert_allclose(tw.vmap(lambda x: over(f, x))(pair), both, rtol=1e-5, atol=1e-6)
+    inner = over(lambda x: tw.vmap(f)(x), pair.swapaxes(0, 1))
+    np.testing.assert_allclose(np.asarray(inner).swapaxes(0, 1), both, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if n not in ("pmax", "pmin")])
+def test_gradients_inside_and_outside_of_vmap(name):
+    f, x, _ = CASES[name]
+    weights = np.asarray(draws(np.shape(over(f, x)), seed=1)[0])
+
+    def loss(x):
+        return tnp.sum(over(f, x) * weights)
+
+    found = tw.grad(loss)(x)
+    h, direction = 1e-2, draws(x.shape, seed=2)[0]
+    slope = (loss(x + h * direction) - loss(x - h * direction)) / (2 * h)
+    np.testing.assert_allclose(np.sum(np.asarray(found) * direction), slope, rtol=2e-3, atol=2e-3)
+    # Inside, each member's cotangent is its own output's: the transposed collective exchanges them.
+    inside = over(lambda pair: tw.vjp(f, pair[0])[1](pair[1])[0], (x, weights))
+    np.testing.assert_allclose(inside, found, rtol=1e-4, atol=1e-5)
+
+
+def test_several_axes():
+    total = over(lambda x: over(lambda y: lax.psum(y, ("i", "j")), x, "j"), Q)
+    np.testing.assert_allclose(total, np.broadcast_to(Q.sum((0, 1)), Q.shape), rtol=1e-5)
+    gathered = over(lambda x: over(lambda y: lax.all_gather(y, ("i", "j")), x, "j"), Q)
+    np.testing.assert_array_equal(gathered, np.broadcast_to(Q.reshape(8, 3), (2, 4, 8, 3)))
+    index = over(lambda x: over(lambda y: lax.axis_index(("i", "j")), x, "j"), Q)
+    np.testing.assert_array_equal(index, np.arange(8).reshape(2, 4))
+
+
+def test_of_values_that_are_not_batched():
+    w = np.ones(3, np.float32)
+    np.testing.assert_array_equal(over(lambda x: lax.psum(w, "i") + 0 * x, X), np.full((4, 3), 4.0))
+    assert over(lambda x: lax.psum({"a": x, "b": 2}, "i"), X)["b"].tolist() == [8] * 4
+
+
+def test_in_control_flow():
+    def body(x):
+        c, ys = lax.scan(lambda c, _: (lax.pmean(tnp.sin(c), "i") + x, lax.axis_index("i")), x, None, length=3)
+        return lax.cond(True, lambda c: lax.psum(c, "i"), lambda c: c, c), ys
+
+    values, ys = over(body, X)
+    expected = X
+    for _ in range(3):
+        expected = np.sin(expected).mean(0) + X
+    np.testing.assert_allclose(values, same(expected.sum(0)), rtol=1e-5)
+    np.testing.assert_array_equal(ys, np.repeat(np.arange(4)[:, None], 3, 1))
+
+
+@pytest.mark.parametrize(
+    "error, text, call",
+    [
+        (UnboundAxisError, "'q'", lambda: lax.psum(X, "q")),
+        (UnboundAxisError, "bound: 'i'", lambda: over(lambda x: lax.axis_index("q"), X)),
+        (UnboundAxisError, "'q'", lambda: tw.jit(lambda x: lax.pmax(x, "q"))(X)),
+        (ArgumentError, "twice", lambda: over(lambda x: lax.ppermute(x, "i", [(0, 1), (2, 1)]), X)),
+        (ArgumentError, "permutation", lambda: over(lambda x: lax.pshuffle(x, "i", [0, 0, 1, 2]), X)),
+        (ArgumentError, "member", lambda: over(lambda x: lax.pbroadcast(x, "i", 4), X)),
+        (ShapeError, "psum_scatter", lambda: over(lambda x: lax.psum_scatter(x, "i"), X)),
+        (ShapeError, "all_to_all", lambda: over(lambda x: lax.all_to_all(x, "i", 0, 0), X)),
+        (UnsupportedError, "groups", lambda: over(lambda x: lax.psum(x, "i", axis_index_groups=[[0, 1], [2, 3]]), X)),
+        (DifferentiationError, "pmax", lambda: over(tw.grad(lambda x: lax.pmax(x, "i").sum()), X)),
+    ],
+)
+def test_errors(error, text, call):
+    with pytest.raises(error, match=text) as caught:
+        call()
+    assert "remedy:" in str(caught.value)

@@ -1,0 +1,244 @@
+"""Derivatives of the user's own are the ones used, under every transformation."""
+
+import functools
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.support.equivalence import TRANSFORMS, agree, draws
+from tilewright import lax
+from tilewright import numpy as tnp
+from tilewright.core.errors import ArgumentTypeError, ControlFlowTypeError, DifferentiationError, ShapeError
+from tilewright.core.primitives.custom import SymbolicZero, linear_call
+
+# The rules below are the true derivatives, so that functions with and without them agree; that rules are used
+# at all is shown by the tests with rules that are not.
+
+
+def plain(x, y):
+    return tnp.sin(x) * y, x * x
+
+
+@tw.custom_jvp
+def with_jvp(x, y):
+    return plain(x, y)
+
+
+@with_jvp.defjvp
+def _(primals, tangents):
+    (x, y), (dx, dy) = primals, tangents
+    return with_jvp(x, y), (tnp.cos(x) * y * dx + tnp.sin(x) * dy, 2.0 * x * dx)
+
+
+def make_vjp(forward):
+    @tw.custom_vjp
+    def with_vjp(x, y):
+        return plain(x, y)
+
+    def backward(residuals, ct):
+        x, rest = residuals
+        return tnp.cos(x) * rest["y"] * ct[0] + 2.0 * x * ct[1], tnp.sin(x) * ct[0]
+
+    with_vjp.defvjp(lambda x, y: (forward(x, y), (x, {"y": y})), backward)
+    return with_vjp
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_custom_jvp_agrees(name):
+    agree(name, with_jvp, plain, *draws((3,), (3,)))
+
+
+@pytest.mark.parametrize("name", [n for n in TRANSFORMS if n not in ("jvp",)])
+def test_custom_vjp_agrees(name):
+    agree(name, make_vjp(plain), plain, *draws((3,), (3,)))
+
+
+@pytest.mark.parametrize("name", ["value", "grad", "jit_grad", "grad_of_grad", "vmap", "vmap_grad", "grad_vmap"])
+@pytest.mark.parametrize("custom", [with_jvp, make_vjp(plain)], ids=["jvp", "vjp"])
+def test_inside_scan_and_cond(name, custom):
+    def loop(f):
+        def body(w):
+            return lambda c, x: (lax.cond(tnp.sum(x) > 0, lambda: f(c, x)[0], lambda: f(x, w)[1]), f(x, c)[0])
+
+        return lambda w, xs: lax.scan(body(w), w, xs)
+
+    agree(name, loop(custom), loop(plain), *draws((3,), (4, 3)))
+
+
+@tw.custom_jvp
+def tripled(x):
+    return x * x
+
+
+tripled.defjvps(lambda t, out, x: 3.0 * t)
+
+
+def swapped_vjp():
+    f = tw.custom_vjp(lambda x: x * x)
+    f.defvjp(lambda x: (x * x, None), lambda _, ct: (3.0 * ct,))
+    return f
+
+
+@pytest.mark.parametrize("f", [tripled, swapped_vjp()], ids=["jvp", "vjp"])
+def test_the_rule_is_used(f):
+    assert float(tw.grad(f)(5.0)) == 3.0
+    assert float(tw.jit(tw.grad(tw.jit(f)))(5.0)) == 3.0
+    np.testing.assert_allclose(tw.vmap(tw.grad(f))(np.ones(2)), [3.0, 3.0])
+    np.testing.assert_allclose(tw.grad(lambda x: tnp.sum(tw.vmap(f)(x)))(np.ones(2)), [3.0, 3.0])
+    np.testing.assert_allclose(tw.grad(lambda x: tnp.sum(tw.jit(tw.vmap(f))(x)))(np.ones(2)), [3.0, 3.0])
+    assert float(tw.grad(lambda x: lax.scan(lambda c, _: (f(c), None), x, None, length=2)[0])(5.0)) == 9.0
+    assert float(tw.grad(tw.checkpoint(f))(5.0)) == 3.0
+
+
+def test_vmap_sums_the_cotangent_of_a_shared_argument():
+    f = tw.custom_vjp(lambda w, x: w * x)
+    f.defvjp(lambda w, x: (w * x, (w, x)), lambda r, ct: (10.0 * r[1] * ct, r[0] * ct))
+    xs = np.arange(3, dtype=np.float32)
+    g = tw.grad(lambda w: tnp.sum(tw.vmap(f, (None, 0))(w, xs)))
+    assert float(g(2.0)) == 10.0 * xs.sum()
+
+
+def test_nondiff_arguments():
+    @functools.partial(tw.custom_jvp, nondiff_argnums=(0,), nondiff_argnames=("k",))
+    def apply(fun, x, k=2):
+        return fun(x) * k
+
+    @apply.defjvp
+    def _(fun, k, primals, tangents):
+        assert callable(fun) and isinstance(k, int)
+        return apply(fun, *primals, k), tangents[0] * (10.0 * k)
+
+    assert float(apply(tnp.sin, 0.0)) == 0.0
+    assert float(tw.jit(tw.grad(lambda x: apply(tnp.sin, x, k=3)))(1.0)) == 30.0
+
+    @functools.partial(tw.custom_vjp, nondiff_argnums=(1,))
+    def scale(x, n):
+        return x * n
+
+    scale.defvjp(lambda x, n: (scale(x, n), None), lambda n, _, ct: (ct * n * 10.0,))
+    # A traced value may be passed for an argument that is not differentiated.
+    assert float(tw.jit(tw.grad(scale))(1.0, 4.0)) == 40.0
+    assert float(tw.grad(tw.jit(scale))(1.0, 4.0)) == 40.0
+    with pytest.raises(DifferentiationError, match="nondiff"):
+        tw.grad(scale, 1)(1.0, 4.0)
+
+
+def test_keyword_and_default_arguments():
+    @tw.custom_jvp
+    def f(x, y=2.0):
+        return x * y
+
+    f.defjvps(lambda t, out, x, y: 5.0 * t, None)
+    assert float(f(3.0)) == 6.0 and float(f(y=1.0, x=3.0)) == 3.0
+    assert float(tw.grad(lambda x: f(y=x, x=x))(1.0)) == 5.0
+
+
+def test_symbolic_zeros():
+    seen = []
+
+    @tw.custom_jvp
+    def f(x, y):
+        return x * y
+
+    @functools.partial(f.defjvp, symbolic_zeros=True)
+    def _(primals, tangents):
+        seen.extend(isinstance(t, SymbolicZero) for t in tangents)
+        return f(*primals), tangents[0]
+
+    assert float(tw.grad(f)(1.0, 2.0)) == 1.0 and seen == [False, True]
+
+    g = tw.custom_vjp(lambda x, y: (x, y))
+    perturbed = []
+
+    def forward(x, y):
+        perturbed.append((x.perturbed, y.perturbed))
+        return (x.value, y.value), None
+
+    def backward(_, ct):
+        assert isinstance(ct[1], SymbolicZero)
+        return ct[0] * 7.0, None
+
+    g.defvjp(forward, backward, symbolic_zeros=True)
+    assert float(tw.grad(lambda x: g(x, 1.0)[0])(2.0)) == 7.0 and perturbed == [(True, False)]
+
+
+def test_integer_arguments_and_outputs():
+    f = tw.custom_vjp(lambda x, n: (x * n, n))
+    f.defvjp(lambda x, n: (f(x, n), n), lambda n, ct: (ct[0] * n, None))
+    assert float(tw.grad(lambda x: f(x, 3)[0])(2.0)) == 3.0
+    assert float(tw.grad(lambda x: tw.vmap(f, (None, 0))(x, np.arange(3))[0].sum())(2.0)) == 3.0
+
+
+def test_custom_gradient_and_its_derivative():
+    @tw.custom_gradient
+    def f(x):
+        return tnp.sin(x), lambda ct: ct * x * x
+
+    assert float(tw.grad(f)(3.0)) == 9.0
+    assert float(tw.grad(tw.grad(f))(3.0)) == 6.0
+    assert float(tw.jit(tw.vmap(tw.grad(f)))(np.array([3.0]))[0]) == 9.0
+
+
+def test_closure_convert_finds_the_traced_values():
+    def f(w):
+        converted, values = tw.closure_convert(lambda x: tnp.sin(x) * w, 1.0)
+        assert len(values) == 1
+        return converted(2.0, *values)
+
+    np.testing.assert_allclose(tw.grad(f)(3.0), np.sin(2.0), rtol=1e-6)
+    assert tw.closure_convert(lambda x: 2.0 * x, 1.0)[1] == []
+
+
+def test_linear_call():
+    def f(x):
+        return linear_call(lambda r, x: {"y": r * x}, lambda r, ct: 5.0 * r * ct["y"], 2.0, x)["y"]
+
+    assert float(f(3.0)) == 6.0 and float(tw.grad(f)(3.0)) == 10.0
+    assert float(tw.linear_transpose(tw.jit(f), 1.0)(1.0)[0]) == 10.0
+    np.testing.assert_allclose(tw.grad(lambda x: tnp.sum(tw.vmap(f)(x)))(np.ones(2)), [10.0, 10.0])
+
+
+def test_linear_call_by_its_residuals():
+    """What it gives is linear in its arguments and any function of its residuals: the derivatives by both add up."""
+
+    def f(r, x):
+        return linear_call(lambda r, x: tnp.sin(r) * x, lambda r, ct: tnp.sin(r) * ct, r, x)
+
+    for hessian in (tw.hessian(f, (0, 1)), tw.jacrev(tw.grad(f, (0, 1)), (0, 1)), tw.jit(tw.hessian(f, (0, 1)))):
+        np.testing.assert_allclose(hessian(0.5, 3.0), [[-3 * np.sin(0.5), np.cos(0.5)], [np.cos(0.5), 0]], rtol=1e-6)
+    by_residual = tw.jvp(lambda r: f(r, 3.0), (0.5,), (2.0,))
+    np.testing.assert_allclose(by_residual, [3 * np.sin(0.5), 6 * np.cos(0.5)], rtol=1e-6)
+
+
+def broken(jvp=None, fwd=None, bwd=None):
+    if jvp is not None:
+        f = tw.custom_jvp(lambda x: x * x)
+        f.defjvp(jvp)
+    else:
+        f = tw.custom_vjp(lambda x: x * x)
+        f.defvjp(fwd or (lambda x: (x * x, None)), bwd)
+    return lambda: tw.grad(lambda x: tnp.sum(f(x)))(np.ones(2, np.float32))
+
+
+@pytest.mark.parametrize(
+    "error, text, call",
+    [
+        (DifferentiationError, "no rule", lambda: tw.custom_jvp(lambda x: x)(1.0)),
+        (DifferentiationError, "no rule", lambda: tw.custom_vjp(lambda x: x)(1.0)),
+        (DifferentiationError, "forward-mode", lambda: tw.jvp(swapped_vjp(), (1.0,), (1.0,))),
+        (DifferentiationError, "forward-mode", lambda: tw.jacfwd(tw.jit(swapped_vjp()))(1.0)),
+        (ArgumentTypeError, "pair", broken(jvp=lambda p, t: p[0])),
+        (ControlFlowTypeError, "make them alike", broken(jvp=lambda p, t: (p[0], (t[0],)))),
+        (ShapeError, "tangent", broken(jvp=lambda p, t: (p[0], tnp.sum(t[0])))),
+        (ArgumentTypeError, "pair", broken(fwd=lambda x: x, bwd=lambda r, ct: (ct,))),
+        (ArgumentTypeError, "tuple", broken(bwd=lambda r, ct: ct)),
+        (ArgumentTypeError, "for 1 arguments", broken(bwd=lambda r, ct: (ct, ct))),
+        (ShapeError, "cotangent", broken(bwd=lambda r, ct: (tnp.sum(ct),))),
+        (ControlFlowTypeError, "structure", broken(bwd=lambda r, ct: ((ct, ct),))),
+    ],
+)
+def test_errors(error, text, call):
+    with pytest.raises(error, match=text) as caught:
+        call()
+    assert "remedy:" in str(caught.value)

@@ -1,0 +1,173 @@
+"""Derivatives and batches of kernels, in every composition, against each other and finite differences."""
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.support.corpus.corners import CORNERS
+from tests.support.corpus.small import EXAMPLES, Example, rand
+from tilewright import lang as tl
+from tilewright import numpy as tnp
+from tilewright.core import tree
+
+SMOOTH = [e for e in EXAMPLES + CORNERS if e.name not in ("program_ids", "histogram")]
+
+
+def floats(example: Example, **options):
+    """A function of the float operands alone, those operands, and directions for them."""
+    leaves, structure = tree.flatten(tuple(example.operands))
+    places = [i for i, x in enumerate(leaves) if x.dtype == np.float32]
+    call = example.call(**options)
+
+    def f(*xs):
+        full = list(leaves)
+        for i, x in zip(places, xs, strict=True):
+            full[i] = x
+        return tuple(tree.leaves(call(*structure.unflatten(full))))
+
+    xs = tuple(leaves[i] for i in places)
+    return f, xs, tuple(rand(*x.shape, seed=31 + k) for k, x in enumerate(xs))
+
+
+def dot(a, b):
+    return sum(float((np.asarray(x, np.float64) * np.asarray(y, np.float64)).sum()) for x, y in zip(a, b, strict=True))
+
+
+def weights(outs):
+    return tuple(rand(*o.shape, seed=57 + k) for k, o in enumerate(outs))
+
+
+@pytest.mark.parametrize("example", SMOOTH, ids=lambda e: e.name)
+def test_jvp_is_the_finite_difference(example):
+    f, xs, vs = floats(example)
+    outs, tangents = tw.jvp(f, xs, vs)
+    eps = 1e-2
+    ahead = f(*(x + eps * v for x, v in zip(xs, vs, strict=True)))
+    behind = f(*(x - eps * v for x, v in zip(xs, vs, strict=True)))
+    for t, a, b in zip(tangents, ahead, behind, strict=True):
+        np.testing.assert_allclose(t, (np.asarray(a) - np.asarray(b)) / (2 * eps), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("example", SMOOTH, ids=lambda e: e.name)
+def test_vjp_is_the_transpose_of_jvp(example):
+    f, xs, vs = floats(example)
+    outs, tangents = tw.jvp(f, xs, vs)
+    ws = weights(outs)
+    _, pullback = tw.vjp(f, *xs)
+    back = pullback(ws)
+    np.testing.assert_allclose(dot(tangents, ws), dot(vs, back), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("example", SMOOTH, ids=lambda e: e.name)
+def test_vjp_under_jit(example):
+    f, xs, _ = floats(example)
+    ws = weights(f(*xs))
+    direct = tw.vjp(f, *xs)[1](ws)
+    jitted = tw.jit(lambda xs, ws: tw.vjp(f, *xs)[1](ws))(xs, ws)
+    for a, b in zip(direct, jitted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("example", SMOOTH, ids=lambda e: e.name)
+def test_vmap_is_a_loop(example):
+    f, xs, vs = floats(example)
+    stacked = tuple(np.stack([x, x + v, v]) for x, v in zip(xs, vs, strict=True))
+    batched = tw.vmap(f)(*stacked)
+    for i in range(3):
+        for b, one in zip(batched, f(*(x[i] for x in stacked)), strict=True):
+            np.testing.assert_allclose(np.asarray(b)[i], one, rtol=1e-4, atol=1e-4)
+
+
+CURVED = [
+    e for e in SMOOTH
+    if e.name in ("row_softmax", "matmul_fused", "matmul_loop", "alias", "flash_attention", "blocked_cumsum", "windows")
+]  # fmt: skip
+curved = pytest.mark.parametrize("example", CURVED, ids=lambda e: e.name)
+
+
+def scalar(f, ws):
+    return lambda *xs: sum((tnp.asarray(w) * tnp.sin(o)).sum() for w, o in zip(ws, f(*xs), strict=True))
+
+
+@curved
+def test_second_derivatives_agree(example):
+    f, xs, vs = floats(example)
+    loss = scalar(f, weights(f(*xs)))
+    every = tuple(range(len(xs)))
+    gradient = tw.grad(loss, every)
+    forward_over_reverse = tw.jvp(gradient, xs, vs)[1]
+    reverse_over_reverse = tw.grad(
+        lambda *xs: sum((g * v).sum() for g, v in zip(gradient(*xs), vs, strict=True)), every
+    )(*xs)
+    reverse_over_forward = tw.grad(lambda *xs: tw.jvp(loss, xs, vs)[1], every)(*xs)
+    for a, b, c in zip(forward_over_reverse, reverse_over_reverse, reverse_over_forward, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(a, c, rtol=1e-3, atol=1e-3)
+
+
+@curved
+def test_vmap_of_grad_and_grad_of_vmap(example):
+    f, xs, vs = floats(example)
+    loss = scalar(f, weights(f(*xs)))
+    every = tuple(range(len(xs)))
+    stacked = tuple(np.stack([x, x + v]) for x, v in zip(xs, vs, strict=True))
+    inner = tw.vmap(tw.grad(loss, every))(*stacked)
+    outer = tw.grad(lambda *xs: tw.vmap(loss)(*xs).sum(), every)(*stacked)
+    for a, b in zip(inner, outer, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
+    alone = tw.grad(loss, every)(*(x[1] for x in stacked))
+    for a, b in zip(inner, alone, strict=True):
+        np.testing.assert_allclose(np.asarray(a)[1], b, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("example", SMOOTH, ids=lambda e: e.name)
+def test_interpreted_derivatives_are_the_compiled(example):
+    f, xs, _ = floats(example)
+    ws = weights(f(*xs))
+    compiled = tw.vjp(f, *xs)[1](ws)
+    interpreted = tw.vjp(floats(example, interpret=True)[0], *xs)[1](ws)
+    for a, b in zip(compiled, interpreted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
+
+
+def test_vmap_with_an_unbatched_operand():
+    example = next(e for e in EXAMPLES if e.name == "matmul_fused")
+    x, y, b = example.operands
+    xs = np.stack([x, 2 * x])
+    got = tw.vmap(example.call(), in_axes=(0, None, None))(xs, y, b)
+    np.testing.assert_allclose(got, np.tanh(xs @ y + b), rtol=1e-4, atol=1e-5)
+
+
+def test_vmap_axes_and_nesting():
+    example = next(e for e in EXAMPLES if e.name == "row_softmax")
+    xs = rand(3, 7, 2, 6)
+    got = tw.vmap(tw.vmap(example.call(), in_axes=1, out_axes=1), in_axes=0)(xs)
+    e = np.exp(xs)
+    np.testing.assert_allclose(got, e / e.sum(-1, keepdims=True), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["embedding", "scatter_rows"])
+def test_vmap_over_a_prefetched_operand(name):
+    example = next(e for e in EXAMPLES if e.name == name)
+    ids, table = example.operands
+    rows = np.stack([ids, ids[::-1]])
+    got = tw.vmap(example.call(), in_axes=(0, None))(rows, table)
+    for i in range(2):
+        np.testing.assert_allclose(np.asarray(got)[i], example.reference(rows[i], table), rtol=1e-6)
+    cotangents = rand(*got.shape, seed=3)
+    back = tw.vjp(lambda t: tw.vmap(example.call(), in_axes=(0, None))(rows, t), table)[1](cotangents)[0]
+    parts = [tw.vjp(lambda t, row=row: example.call()(row, t), table)[1](ct)[0] for row, ct in zip(rows, cotangents)]
+    expected = sum(np.asarray(part) for part in parts)
+    np.testing.assert_allclose(back, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_no_nan_past_the_end():
+    """0 x NaN must not appear: the blocks past the end of operands reach log and division in the backward pass."""
+
+    def body(x, o):
+        o[...] = tnp.log(x[...]) / x[...]
+
+    spec = tl.BlockSpec((4,), lambda i: (i,))
+    call = tl.kernel_call(body, tw.ShapeDtypeStruct((7,), np.float32), grid=2, in_specs=[spec], out_specs=spec)
+    x = np.arange(1.0, 8.0, dtype=np.float32)
+    np.testing.assert_allclose(tw.grad(lambda x: call(x).sum())(x), (1 - np.log(x)) / x**2, rtol=1e-5)

@@ -1,0 +1,342 @@
+"""Bad kernels get errors that name the kernel, the operand, the numbers, the user's line and the remedy."""
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import lang as tl
+from tilewright import numpy as tnp
+from tilewright.core.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    BlockRankError,
+    DtypeError,
+    KernelBodyError,
+    KernelError,
+    OutOfBoundsError,
+    RaceError,
+    ShapeError,
+    TreeError,
+    UncoveredOutputError,
+)
+
+F32 = np.float32
+x8 = np.arange(8, dtype=F32)
+SHAPE = tw.ShapeDtypeStruct((8,), F32)
+SPEC = tl.BlockSpec((4,), lambda i: (i,))
+
+
+def double(x_ref, o_ref):
+    o_ref[...] = 2 * x_ref[...]
+
+
+def run(body=double, out_shape=SHAPE, args=(x8,), **options):
+    options = {"grid": 2, "in_specs": [SPEC], "out_specs": SPEC} | options
+    return tl.kernel_call(body, out_shape, **options)(*args)
+
+
+def refused(error, *words, **options):
+    with pytest.raises(error) as caught:
+        run(**options)
+    text = str(caught.value)
+    for word in (*words, "test_errors.py", "remedy:"):
+        assert word in text, text
+
+
+def spec(shape, index_map):
+    return tl.BlockSpec(shape, index_map)
+
+
+def test_it_runs():
+    np.testing.assert_array_equal(run(), 2 * x8)
+
+
+def test_block_and_index_map_differ_in_rank():
+    refused(BlockRankError, "kernel double", "x_ref", "(4,)", "2 indices", in_specs=[spec((4,), lambda i: (i, 0))])
+
+
+def test_block_and_operand_differ_in_rank():
+    refused(
+        BlockRankError, "kernel double", "o_ref", "f32[8]", "rank 1", "(4, 1)", out_specs=spec((4, 1), lambda i: (i, 0))
+    )
+
+
+def test_index_map_takes_the_grid():
+    refused(BlockRankError, "x_ref", "2 arguments", grid=(2, 1), in_specs=[spec((4,), lambda i: i)])
+
+
+@pytest.mark.parametrize("operand, options", [
+    ("x_ref", {"in_specs": [spec((4,), lambda i: i + 1)]}),
+    ("o_ref", {"out_specs": spec((4,), lambda i: i + 1)}),
+])  # fmt: skip
+def test_index_map_out_of_bounds(operand, options):
+    refused(OutOfBoundsError, "kernel double", operand, "cell (1,)", "block (2,)", "8 to 11", "has 8", **options)
+
+
+def test_index_map_below_zero():
+    refused(OutOfBoundsError, "x_ref", "cell (0,)", "block (-1,)", in_specs=[spec((4,), lambda i: i - 1)])
+
+
+def test_window_out_of_bounds():
+    refused(OutOfBoundsError, "x_ref", "cell (1,)", in_specs=[spec((tl.Element(4),), lambda i: i * 5)])
+
+
+def test_output_not_wholly_written():
+    refused(UncoveredOutputError, "kernel double", "1 of the 2 blocks", "o_ref", grid=1)
+
+
+def test_output_never_written():
+    def body(x_ref, o_ref):
+        x_ref[...] + 1
+
+    refused(UncoveredOutputError, "kernel body", "never writes output o_ref", body=body)
+
+
+def test_race_on_a_parallel_axis():
+    options = {"grid": (2, 3), "in_specs": [spec((4,), lambda i, j: i)], "out_specs": spec((4,), lambda i, j: i)}
+    refused(
+        RaceError,
+        "double",
+        "(0, 0)",
+        "(0, 1)",
+        "o_ref",
+        "axis 1",
+        dimension_semantics=("parallel", "parallel"),
+        **options,
+    )
+
+
+def test_scratch_carried_along_a_parallel_axis():
+    def body(x_ref, o_ref, s_ref):
+        @tl.when(tl.program_id(0) == 0)
+        def _():
+            s_ref[...] = tnp.zeros(s_ref.shape, s_ref.dtype)
+
+        s_ref[...] += x_ref[...]
+        o_ref[...] = s_ref[...]
+
+    scratch = [tl.VMEM((4,), F32)]
+    np.testing.assert_array_equal(run(body, scratch_shapes=scratch), [0, 1, 2, 3, 4, 6, 8, 10])
+    refused(RaceError, "kernel body", "scratch s_ref", "axis 0", body=body, scratch_shapes=scratch,
+            dimension_semantics=("parallel",))  # fmt: skip
+
+
+def test_block_entered_again():
+    options = {"grid": (3, 2), "in_specs": [spec((4,), lambda j, i: i)], "out_specs": spec((4,), lambda j, i: i)}
+    refused(RaceError, "double", "cell (1, 0)", "o_ref", **options)
+
+
+def test_body_returns_a_value():
+    refused(KernelBodyError, "kernel body", "returns a value", body=lambda x_ref, o_ref: x_ref[...], name="body")
+
+
+def test_body_closes_over_an_array():
+    y = tnp.arange(4.0)
+
+    def body(x_ref, o_ref):
+        o_ref[...] = x_ref[...] + y
+
+    refused(KernelBodyError, "kernel body", "closes over an array", "f32[4]", body=body)
+
+
+def test_body_closes_over_a_traced_array():
+    def outer(y):
+        def body(x_ref, o_ref):
+            o_ref[...] = x_ref[...] + y
+
+        return run(body)
+
+    with pytest.raises(KernelBodyError, match="closes over a traced array"):
+        tw.jit(outer)(tnp.arange(4.0))
+
+
+def test_ref_used_unread():
+    def body(x_ref, o_ref):
+        o_ref[...] = x_ref * 2
+
+    refused(KernelBodyError, "read it first", body=body)
+
+
+def test_ref_passed_to_a_function_unread():
+    def body(x_ref, o_ref):
+        o_ref[...] = tnp.exp(x_ref)
+
+    with pytest.raises((KernelBodyError, TypeError)):
+        run(body)
+
+
+def test_stored_shape_and_dtype():
+    def shape(x_ref, o_ref):
+        o_ref[...] = x_ref[:3]
+
+    def dtype(x_ref, o_ref):
+        o_ref[...] = x_ref[...].astype(np.int32)
+
+    refused(ShapeError, "(3,)", "(4,)", body=shape)
+    refused(DtypeError, "i32[4]", "float32", "astype", body=dtype)
+
+
+def test_static_index_out_of_the_block():
+    def body(x_ref, o_ref):
+        o_ref[...] = x_ref[5] + x_ref[...]
+
+    refused(OutOfBoundsError, "index 5", "axis 0", "(4,)", body=body)
+
+
+def test_specs_of_another_structure():
+    refused(TreeError, "in_specs", in_specs=[SPEC, SPEC])
+
+
+def test_alias_of_another_type():
+    refused(
+        ShapeError,
+        "x_ref",
+        "o_ref",
+        "f32[8]",
+        "f32[16]",
+        out_shape=tw.ShapeDtypeStruct((16,), F32),
+        grid=4,
+        in_specs=[spec((4,), lambda i: i // 2)],
+        input_output_aliases={0: 0},
+    )
+
+
+def test_alias_read_where_another_cell_writes():
+    options = {"in_specs": [spec((4,), lambda i: 1 - i)], "input_output_aliases": {0: 0}}
+    refused(RaceError, "kernel double", "x_ref", "o_ref", "cell (0,)", "cell (1,)", "aliased", **options)
+
+
+def test_alias_that_does_not_exist():
+    refused(ArgumentError, "{0: 3}", input_output_aliases={0: 3})
+
+
+@pytest.mark.parametrize("grid", [(2, -1), 2.0, ("a",)])
+def test_grids(grid):
+    refused((ArgumentError, ArgumentTypeError), "grid", grid=grid, in_specs=None, out_specs=None)
+
+
+@pytest.mark.parametrize("shape", [(0,), (2.5,), ("a",)])
+def test_block_shapes(shape):
+    with pytest.raises((ArgumentError, ArgumentTypeError), match="block shape"):
+        tl.BlockSpec(shape, lambda i: i)
+
+
+def test_program_id_outside_a_kernel():
+    with pytest.raises(KernelBodyError, match="outside a kernel"):
+        tl.program_id(0)
+
+
+def test_program_id_of_no_axis():
+    def body(x_ref, o_ref):
+        o_ref[...] = x_ref[...] * tl.program_id(1)
+
+    refused(ArgumentError, "program_id(1)", "kernel body", body=body)
+
+
+def test_unknown_keyword():
+    refused(ArgumentError, "blocks", blocks=3)
+
+
+def test_operands_after_the_call_is_made():
+    call = tl.kernel_call(double, SHAPE, grid=2, in_specs=[SPEC], out_specs=SPEC)
+    with pytest.raises(KernelError):
+        call(np.arange(4, dtype=F32))
+    np.testing.assert_array_equal(call(x8), 2 * x8)
+
+
+def test_strict():
+    ids = np.array([1, 0], np.int32)
+    grid_spec = tl.PrefetchScalarGridSpec(1, (2,), [spec((4,), lambda i, ids: ids[i])], spec((4,), lambda i, ids: i))
+
+    def body(ids_ref, x_ref, o_ref):
+        o_ref[...] = x_ref[...]
+
+    call = tl.kernel_call(body, SHAPE, grid_spec=grid_spec)
+    np.testing.assert_array_equal(call(ids, x8), [4, 5, 6, 7, 0, 1, 2, 3])
+    call = tl.kernel_call(body, SHAPE, grid_spec=grid_spec)
+    with tw.config(strict_kernels=True), pytest.raises(KernelError, match="prefetched data"):
+        call(ids, x8)
+
+
+@pytest.mark.parametrize("shape, grid", [((0,), (0,)), ((0, 4), (0, 1))])
+def test_zero_sizes(shape, grid):
+    index = (lambda i: (i,)) if len(grid) == 1 else (lambda i, j: (i, j))
+    block = spec((4,) * len(shape), index)
+    out = tl.kernel_call(double, tw.ShapeDtypeStruct(shape, F32), grid=grid, in_specs=[block], out_specs=block)(
+        np.zeros(shape, F32)
+    )
+    assert out.shape == shape
+
+
+# ---------------------------------------------------------------------------- blocks that data places
+
+
+def placed(ids, debug, interpret=False):
+    """Row ids[i] of an operand of 4 rows."""
+
+    def body(ids_ref, row_ref, o_ref):
+        o_ref[...] = row_ref[...]
+
+    rows = [tl.BlockSpec((1, 2), lambda i, ids: (ids[i], 0))]
+    spec = tl.PrefetchScalarGridSpec(1, (2,), rows, tl.BlockSpec((1, 2), lambda i, ids: (i, 0)))
+    call = tl.kernel_call(body, tw.ShapeDtypeStruct((2, 2), F32), grid_spec=spec, debug=debug, interpret=interpret)
+    return call(np.array(ids, np.int32), x8.reshape(4, 2))
+
+
+def test_indices_from_data_are_clamped_compiled_and_checked_in_debug():
+    np.testing.assert_array_equal(placed([1, 9], False), [[2, 3], [6, 7]])
+    np.testing.assert_array_equal(placed([1, 3], True), [[2, 3], [6, 7]])
+    words = r"kernel body, cell \(1,\): .* operand row_ref of f32\[4,2\] gives block \(9, 0\)"
+    with pytest.raises(Exception, match=words):
+        np.asarray(placed([1, 9], True))
+    with pytest.raises(OutOfBoundsError, match="row_ref"):
+        placed([1, 9], False, interpret=True)
+
+
+@pytest.mark.parametrize("grid", [0, (2, 0)])
+def test_grid_without_cells_writes_nothing(grid):
+    ids = 1 if isinstance(grid, int) else 2
+    block = tl.BlockSpec((4,), (lambda i: (i,)) if ids == 1 else (lambda i, j: (i,)))
+    refused(
+        UncoveredOutputError, "kernel double", "has no cells", "o_ref", grid=grid, in_specs=[block], out_specs=block
+    )
+    empty = run(grid=grid, in_specs=[block], out_specs=block, args=(x8[:0],), out_shape=tw.ShapeDtypeStruct((0,), F32))
+    assert empty.shape == (0,)
+
+
+def test_grid_without_cells_leaves_what_an_output_starts_as():
+    np.testing.assert_array_equal(run(grid=0, input_output_aliases={0: 0}), x8)
+
+
+def test_grid_of_a_float_is_named():
+    refused(ArgumentTypeError, "the grid has 2.0 in it", "cdiv", grid=(8 / 4,))
+
+
+@pytest.mark.parametrize("body", [lambda x_ref: None, lambda x_ref, o_ref, s_ref: None])
+def test_body_takes_a_ref_for_each(body):
+    refused(KernelBodyError, "kernel body", "1 operands, 1 outputs and 0 scratch", "argument", body=body, name="body")
+
+
+def test_body_returns_a_traced_array():
+    refused(KernelBodyError, "returns a value of type f32[4]", body=lambda x_ref, o_ref: x_ref[...])
+
+
+@pytest.mark.parametrize("use", [
+    lambda sem: sem.__setitem__(..., 1), lambda sem: sem[...], lambda sem: tl.addupdate(sem, ..., 1)
+])  # fmt: skip
+def test_semaphores_are_no_arrays(use):
+    def body(x_ref, o_ref, sem):
+        o_ref[...] = x_ref[...]
+        use(sem)
+
+    refused(KernelBodyError, "kernel body", "semaphore", "semaphore_read", body=body,
+            scratch_shapes=[tl.SemaphoreType.REGULAR])  # fmt: skip
+
+
+def test_blocks_that_no_cell_writes():
+    def body(x_ref, o_ref):
+        @tl.when(tl.program_id(0) == 1)
+        def _():
+            o_ref[...] = x_ref[...]
+
+    refused(UncoveredOutputError, "kernel body", "1 of the 2 blocks", "o_ref", body=body)

@@ -1,0 +1,83 @@
+"""The pages of docs/: their code runs, and their tables are complete."""
+
+import builtins
+import doctest
+import re
+from dataclasses import fields
+
+import pytest
+
+import tilewright
+from tests.support.paths import DOCS
+from tilewright.core import errors
+from tilewright.core.config import ENVIRONMENT, Config
+
+PAGES = sorted(DOCS.glob("*.md"))
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def rows(page):
+    """The cells of every row of every table of a page."""
+    lines = [line for line in (DOCS / page).read_text().splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def examples(page):
+    """The blocks of Python on a page, each padded so that errors name the page's lines."""
+    text = page.read_text()
+    for found in re.finditer(r"^```python\n(.*?)^```", text, re.S | re.M):
+        yield text.count("\n", 0, found.start(1)), found.group(1)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_examples(page):
+    names = {"__name__": page.stem}
+    runner = doctest.DocTestRunner(optionflags=OPTIONS)
+    for line, code in examples(page):
+        if code.lstrip().startswith(">>>"):
+            test = doctest.DocTestParser().get_doctest(code, names, page.name, str(page), line)
+            report = []
+            runner.run(test, out=report.append, clear_globs=False)
+            names.update(test.globs)
+            assert not runner.failures, "".join(report)
+        else:
+            exec(compile("\n" * line + code, str(page), "exec"), names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_links(page):
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def test_every_page_is_in_the_index():
+    index = (DOCS / "index.md").read_text()
+    assert [p.name for p in PAGES if p.name != "index.md" and f"({p.name})" not in index] == []
+
+
+def test_the_table_of_settings_is_complete():
+    variables = {name: variable for variable, name in ENVIRONMENT.items()}
+    shown = {name: f"`{variable}`" for name, variable in variables.items()}
+    want = [[f"`{f.name}`", shown.get(f.name, ""), str(f.default)] for f in fields(Config)]
+    assert [row[:3] for row in rows("settings.md")[2:]] == want
+
+
+def test_the_catalogue_of_errors_is_complete():
+    found = {}
+    for row in rows("errors.md"):
+        named = re.match(r"`(\w+)`(?: \((.*)\))?$", row[0])
+        if named:
+            found[named[1]] = named[2] or ""
+            assert len(row) == 3 and row[1] and row[2], row
+    classes = {n: c for n, c in vars(errors).items() if isinstance(c, type) and issubclass(c, errors.TilewrightError)}
+    assert sorted(found) == sorted(classes) == sorted(tilewright.errors.__all__)
+    for name, bases in found.items():
+        for base in filter(None, bases.split(", ")):
+            assert issubclass(classes[name], getattr(builtins, base)), (name, base)
+
+
+def test_the_picture_is_what_the_page_draws():
+    names: dict = {}
+    for line, code in examples(DOCS / "visualize.md"):
+        exec(compile("\n" * line + code, "visualize.md", "exec"), names)
+    assert (DOCS / "images" / "matmul.svg").read_text() == names["svg"]

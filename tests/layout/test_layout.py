@@ -1,0 +1,167 @@
+"""The layout holds: sizes, layers, guards, symlinks, and what may be imported where."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import ROOT
+
+LAYERS = ("core", "lang", "kernels", "xla_backend", "triton_backend", "mosaic_tpu", "mosaic_gpu")
+PRESENT = tuple(layer for layer in LAYERS if (ROOT / layer).is_dir())
+FOLDERS = (*PRESENT, "src/tilewright", "tests", "benchmarks", "examples", "docs")
+TEXT = {".py", ".md", ".toml", ".txt", ".yml", ".yaml", ""}
+MAX_LINES = 800
+
+# Notes to oneself, and places on one machine. Spelt so that this file does not match itself.
+FORBIDDEN = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X)\b|(?<![\w.:/-])/(?:home|root|Users|work|farm)/\w")
+# jaxlib is internal and drifts: one shim in xla_backend, the pytree registry, and the backends' MLIR bindings.
+JAXLIB = {"core/tree.py", "core/version.py", "xla_backend/shim.py"}
+JAXLIB_LAYERS = {"triton_backend", "mosaic_tpu", "mosaic_gpu"}
+# What puts functions of ours into programs of jax, which the caller has then: imported inside functions.
+JAX = {"src/tilewright/interop/jax.py"}
+
+
+def files(*suffixes: str) -> list[Path]:
+    """Every file of the repository with one of the suffixes, each once (symlinked folders are not entered)."""
+    found = [p for p in ROOT.iterdir() if p.is_file() and p.name != ".git"]  # a linked work tree has such a file
+    for folder in FOLDERS:
+        for parent, folders, names in os.walk(ROOT / folder):
+            folders[:] = [f for f in folders if f != "__pycache__" and not f.endswith(".egg-info")]
+            found += [Path(parent) / name for name in names]
+    return sorted(p for p in found if p.suffix in suffixes and not p.name.startswith(".cover"))
+
+
+def package_files() -> list[Path]:
+    return [p for p in files(".py") if p.relative_to(ROOT).parts[0] in (*PRESENT, "src")]
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def imported(path: Path) -> set[str]:
+    """Absolute names of the modules that a file of the package imports, anywhere in it."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    module = parts[1:] if parts[0] == "src" else ("tilewright", *parts)
+    package = module[:-1]
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            found = ".".join((*base, *([node.module] if node.module else [])))
+            # From the package itself, what is imported are its modules.
+            names |= {f"tilewright.{a.name}" for a in node.names} if found == "tilewright" else {found}
+    return names
+
+
+def run(code: str, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    # -c puts the working folder first on sys.path, which is the trap that the guards are for.
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **environment}
+    return subprocess.run([sys.executable, "-c", code], cwd=cwd, env=env, capture_output=True, text=True, timeout=300)
+
+
+def test_no_file_is_over_800_lines():
+    sizes = {relative(p): len(p.read_text().splitlines()) for p in files(".py", ".md")}
+    assert {name: n for name, n in sizes.items() if n > MAX_LINES} == {}
+
+
+@pytest.mark.parametrize("layer", PRESENT)
+def test_layer_is_a_committed_symlink(layer):
+    link = ROOT / "src" / "tilewright" / layer
+    assert link.is_symlink() and os.readlink(link) == f"../../{layer}"
+
+
+@pytest.mark.parametrize("layer", PRESENT)
+def test_bare_import_of_a_layer_is_refused(layer):
+    done = run(f"import {layer}")
+    assert done.returncode != 0
+    assert f"import tilewright.{layer}, not {layer}" in done.stderr
+
+
+def test_no_package_at_the_root():
+    assert not (ROOT / "__init__.py").exists() and not (ROOT / "conftest.py").exists()
+
+
+def test_every_folder_of_the_package_has_an_init():
+    # A folder without one is a namespace package: in an installed wheel, but not to pytest and type checkers.
+    missing = {relative(p.parent) for p in package_files() if not (p.parent / "__init__.py").exists()}
+    assert missing == set()
+
+
+def test_nothing_imports_jax():
+    offenders = {relative(p): n for p in package_files() for n in imported(p) if n.split(".")[0] == "jax"}
+    assert {name for name in offenders if name not in JAX} == set()
+
+
+def test_running_does_not_import_jax():
+    done = run(
+        "import sys, tilewright as tw, tilewright.numpy as tnp, tilewright.interop.jax as tj\n"
+        "tj.call(tnp.sin)\n"
+        "x = tnp.arange(6.0).reshape(2, 3)\n"
+        "f = tw.jit(lambda x: (x @ x.T).sum())\n"
+        "f(x), tw.grad(f)(x), repr(x + 1)\n"
+        "print(sorted(m for m in sys.modules if m == 'jax' or m.startswith('jax.')))"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
+
+
+def test_jaxlib_is_touched_in_few_places():
+    allowed = {relative(p) for p in package_files() if p.relative_to(ROOT).parts[0] in JAXLIB_LAYERS} | JAXLIB
+    offenders = {relative(p): n for p in package_files() for n in imported(p) if n.split(".")[0] == "jaxlib"}
+    assert {name for name in offenders if name not in allowed} == set()
+
+
+def test_layers_do_not_import_the_front_door():
+    layered = [p for p in package_files() if p.relative_to(ROOT).parts[0] in PRESENT]
+    # What imports core only is for bodies of kernels too; the rest of the front door is above the layers.
+    below = {f"tilewright.{name}" for name in (*PRESENT, "numpy", "lax", "random")}
+    reached = {
+        relative(p): {n for n in imported(p) if n.count(".") == 1 and n.startswith("tilewright.")} for p in layered
+    }
+    assert {name: found - below for name, found in reached.items() if found - below} == {}
+
+
+def test_no_notes_to_self_and_no_places_of_one_machine():
+    offenders = {}
+    for path in files(*TEXT):
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+            if FORBIDDEN.search(line):
+                offenders[f"{relative(path)}:{number}"] = line.strip()
+    assert offenders == {}
+
+
+def test_pins_agree():
+    """The jaxlib pin of pyproject.toml is the version that the package accepts at import."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    from tilewright.core import version as _version
+
+    assert f"jaxlib=={_version.JAXLIB}" in project["dependencies"]
+    assert _version.__version__ == project["version"]
+
+
+def test_another_jaxlib_is_refused_with_the_pip_line(tmp_path):
+    (tmp_path / "jaxlib").mkdir()
+    (tmp_path / "jaxlib" / "__init__.py").write_text("")
+    (tmp_path / "jaxlib" / "version.py").write_text("__version__ = '0.4.1'\n")
+    path = f"{tmp_path}{os.pathsep}{ROOT / 'src'}"
+    done = run("import tilewright", cwd=tmp_path, PYTHONPATH=path)
+    assert done.returncode != 0
+    assert "VersionError" in done.stderr and "0.4.1" in done.stderr
+    assert "pip install 'jaxlib==" in done.stderr
+
+
+def test_the_import_leaves_the_kernel_language_for_when_it_is_used():
+    done = run(
+        "import sys, tilewright, tilewright.numpy\n"
+        "print([m for m in sys.modules if m.startswith(('tilewright.lang', 'tilewright.kernels', 'tilewright.nn'))])"
+    )
+    assert done.stdout.strip() == "[]", done.stderr
