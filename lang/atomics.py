@@ -34,10 +34,8 @@ NUMPY: dict[str, Callable[..., Any]] = {
     "add": np.add, "max": np.maximum, "min": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or,
     "xor": np.bitwise_xor, "xchg": lambda old, new: new,
 }  # fmt: skip
-_COMBINE: dict[str, Callable[..., Any]] = {
-    "add": add_p.bind, "max": max_p.bind, "min": min_p.bind, "and": and_p.bind, "or": or_p.bind, "xor": xor_p.bind,
-    "xchg": lambda old, new: new,
-}  # fmt: skip
+COMBINE: dict[str, Primitive] = {"add": add_p, "max": max_p, "min": min_p, "and": and_p, "or": or_p, "xor": xor_p}
+_UPDATE: dict[str, Callable[..., Any]] = {kind: p.bind for kind, p in COMBINE.items()} | {"xchg": lambda old, new: new}
 _SCATTER = {"max": scatter_max, "min": scatter_min}
 
 
@@ -157,7 +155,7 @@ def update_value(x: Any, values: Sequence[Any], rest: Sequence[Any], *, index: I
 def discharge_rmw(cell: Any, value: Any, *rest: Any, index: Index, masked: bool, kind: str, wanted: bool) -> list[Any]:
     """`atomic_rmw` of a Ref whose content is a value."""
     cell.value, old = update_value(
-        cell.value, [value], rest, index=index, masked=masked, combine=_COMBINE[kind], kind=kind, wanted=wanted
+        cell.value, [value], rest, index=index, masked=masked, combine=_UPDATE[kind], kind=kind, wanted=wanted
     )
     return [old] if wanted else []
 

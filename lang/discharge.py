@@ -16,13 +16,16 @@ from ..core.errors import UnsupportedError
 from ..core.ir import Eqn, Program, run
 from ..core.primitive import Zero
 from ..core.primitives.access import read_value, write_value
-from ..core.primitives.cond import bind_cond
-from ..core.primitives.loops import bind_while
+from ..core.primitives.checkpoint import checkpoint_p
+from ..core.primitives.cond import bind_cond, cond_p
+from ..core.primitives.custom_calls import custom_jvp_call_p
+from ..core.primitives.jit import jit_p
+from ..core.primitives.loops import bind_while, while_p
 from ..core.primitives.ref import addupdate_p, get_p, swap_p
-from ..core.primitives.scan import bind_scan
+from ..core.primitives.scan import bind_scan, scan_p
 from ..core.trace import bind_eqn, trace_program, typeof
 from ..core.types import RefType
-from .atomics import discharge_cas, discharge_rmw
+from .atomics import atomic_cas_p, atomic_rmw_p, discharge_cas, discharge_rmw
 
 
 class Cell:
@@ -73,10 +76,10 @@ def _bind(eqn: Eqn, values: list[Any]) -> Sequence[Any]:
         old = (read_value(cell.value, rest, **eqn.params),) if primitive is swap_p else ()
         cell.value = write_value(cell.value, value, rest, add=primitive is addupdate_p, **eqn.params)
         return old
-    rule = _RULES.get(primitive.name)
+    rule = _RULES.get(primitive)
     if rule is None:
         raise UnsupportedError(
-            f"{primitive.name} takes a Ref inside a kernel, which this lowering does not know",
+            f"{primitive} takes a Ref inside a kernel, which this lowering does not know",
             "read the Ref before, and pass the value", eqn.source)  # fmt: skip
     return rule(values, **eqn.params)
 
@@ -192,9 +195,9 @@ def _call(values: Sequence[Any], *, program: Program, **_: Any) -> list[Any]:
 
 
 _RULES = {
-    "cond": _cond, "scan": _scan, "while": _while, "jit": _call, "custom_jvp_call": _call, "checkpoint": _call,
-    "atomic_rmw": lambda values, **params: discharge_rmw(*values, **params),
-    "atomic_cas": lambda values, **params: discharge_cas(*values, **params),
+    cond_p: _cond, scan_p: _scan, while_p: _while, jit_p: _call, custom_jvp_call_p: _call, checkpoint_p: _call,
+    atomic_rmw_p: lambda values, **params: discharge_rmw(*values, **params),
+    atomic_cas_p: lambda values, **params: discharge_cas(*values, **params),
 }  # fmt: skip
 
 

@@ -7,11 +7,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.ir import Atom, Eqn, Program, Var
+from ..core.primitives.checkpoint import checkpoint_p
+from ..core.primitives.custom_calls import custom_jvp_call_p
+from ..core.primitives.elementwise import add_any_p, add_p
+from ..core.primitives.jit import jit_p
 from ..core.primitives.ref import access_shape, addupdate_p, get_p, swap_p
 from ..core.rewrite import eliminate_dead, substitute
 from ..core.types import RefType
 
-_CALLS = ("jit", "closed_call", "custom_jvp_call", "checkpoint", "remat")
+_CALLS = (jit_p, custom_jvp_call_p, checkpoint_p)
 
 
 def touches_refs(eqn: Eqn) -> bool:
@@ -21,7 +25,7 @@ def touches_refs(eqn: Eqn) -> bool:
 
 def normalize(program: Program) -> Program:
     """Inline calls that take Refs, make accumulations explicit, drop what nothing uses, in loops too."""
-    program = inline_calls(program, lambda e: e.primitive.name in _CALLS and touches_refs(e))
+    program = inline_calls(program, lambda e: e.primitive in _CALLS and touches_refs(e))
     eqns = [_inner(e) for e in program.eqns]
     program = program.replace(eqns=accumulations(eqns, program.outputs))
     return eliminate_dead(program)[0]
@@ -106,7 +110,7 @@ def _accumulation(eqns: Sequence[Eqn], j: int, made: dict[Var, int], uses: Count
         return None
     ref, value = swap.inputs[:2]
     i = made.get(value) if type(value) is Var and uses[value] == 1 else None
-    if i is None or eqns[i].primitive.name not in ("add", "add_any"):
+    if i is None or eqns[i].primitive not in (add_p, add_any_p):
         return None
     for mine, other in (eqns[i].inputs, eqns[i].inputs[::-1]):
         h = made.get(mine) if type(mine) is Var and uses[mine] == 1 else None

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..core.errors import Source, UnsupportedError
 from ..core.ir import Eqn, Program, Var
+from ..core.primitive import Primitive
 from ..core.trace import trace_program
 from ..core.types import INT32, ArrayType, is_bool, is_float, is_integer, is_unsigned
 from ..lang.target import Target
@@ -30,7 +31,7 @@ def location(source: Source) -> str:
 class Body:
     """One function being printed."""
 
-    def __init__(self, rules: dict[str, Rule], unsupported: dict[str, str], target: Target):
+    def __init__(self, rules: dict[Primitive, Rule], unsupported: dict[Primitive, str], target: Target):
         self.w = Writer()
         self.rules, self.unsupported, self.target = rules, unsupported, target
         self.extra: list[Mem] = []  # scratch that rules ask for
@@ -246,23 +247,23 @@ class Body:
             self.source, self.w.location = outer
 
     def _equation(self, eqn: Eqn, operands: list[Any], uses: Counter[Any]) -> list[Any]:
-        name = eqn.primitive.name
+        primitive = eqn.primitive
         out_types = [v.type for v in eqn.outputs]
         for type in out_types:
             if isinstance(type, ArrayType):
                 wide(type.dtype, self.source)
         if out_types and not eqn.effects and all(isinstance(t, ArrayType) and not t.size for t in out_types):
             return [self.known(0, t) for t in out_types]  # type: ignore[arg-type]  # no vector is empty
-        rule = self.rules.get(name)
+        rule = self.rules.get(primitive)
         if rule is None:
-            if name in self.unsupported:
+            if primitive in self.unsupported:
                 raise UnsupportedError(
-                    f"{name} in a TPU kernel: {self.unsupported[name]}",
+                    f"{primitive} in a TPU kernel: {self.unsupported[primitive]}",
                     "take it out of the kernel, or do it around the kernel call", self.source)  # fmt: skip
             return self.expand(eqn, operands)
         if getattr(rule, "wants_uses", False):
             return list(rule(self, operands, out_types, used=[uses[v] > 0 for v in eqn.outputs], **eqn.params))
-        if eqn.primitive.multiple:
+        if primitive.multiple:
             return list(rule(self, operands, out_types, **eqn.params))
         return [rule(self, operands, out_types[0], **eqn.params)]
 

@@ -10,10 +10,11 @@ import numpy as np
 
 from ..core.caches import cached
 from ..core.ir import Program, Var, subprograms
+from ..core.primitives.cond import cond_p
 from ..core.primitives.convert import convert_element_type
-from ..core.primitives.elementwise import max_p
+from ..core.primitives.elementwise import max_p, mul_p
 from ..core.primitives.ref import Index, Span
-from ..core.primitives.shape import broadcast_in_dim_p, reshape_to
+from ..core.primitives.shape import broadcast_in_dim_p, reshape_p, reshape_to
 from ..core.show import identifier
 from ..core.trace import trace_program
 from ..core.types import ArrayType, MemorySpace, RefType, is_bool
@@ -263,11 +264,11 @@ class _Lowering:
         every = Index(Span(0, n) for n in of.shape)
         if enter:
             value = memory.read(b, whole, index, starts, None, None, part)
-            flat = RULES["reshape"](b, [value], ArrayType(of.shape, of.array.dtype))
+            flat = RULES[reshape_p](b, [value], ArrayType(of.shape, of.array.dtype))
             memory.write(b, block, flat, every, [], None)
         else:
             value = memory.read(b, block, every, [], None, None, ArrayType(of.shape, of.array.dtype))
-            memory.write(b, whole, RULES["reshape"](b, [value], part), index, starts, None)
+            memory.write(b, whole, RULES[reshape_p](b, [value], part), index, starts, None)
 
     def _enters(self, b: Body, ids: list[Value], words: list[Ref], window: Window) -> SSA | None:
         """Whether the cell is the first of a run that sees one block; None: every cell is."""
@@ -356,7 +357,7 @@ class _Lowering:
 
 def _times(b: Body, x: Value, n: int) -> Value:
     """A block index as a number of elements."""
-    return RULES["mul"](b, [x, b.integer(n)], ID)
+    return RULES[mul_p](b, [x, b.integer(n)], ID)
 
 
 def _word(dtype: Any) -> str:
@@ -387,7 +388,7 @@ def _uses_of(program: Program, var: Any) -> set[str]:
             if eqn.primitive in COPIES:
                 found.add("dma" if eqn.primitive in (dma_start_p, dma_wait_p) else "signal")
             for name, inner in subprograms(eqn):
-                place = at - 1 if eqn.primitive.name == "cond" else at
+                place = at - 1 if eqn.primitive is cond_p else at
                 if name == "body_program":
                     place = at - eqn.params["cond_nconsts"]
                 if 0 <= place < len(inner.inputs):

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..core.ir import Program, Var
 from ..core.primitives.contract import dot_general_p
-from ..core.primitives.ref import Index, Point, Span, Take
+from ..core.primitives.ref import Index, Point, Span, Take, get_p, swap_p
 from ..core.types import INT32, INT64, ArrayType, is_bool, is_float, is_key
 from ..lang.kernel import EDGE, Block
 from ..lang.target import Target
@@ -82,7 +82,7 @@ def multiplied(program: Program) -> frozenset[Var]:
             taken = [a for a in eqn.inputs if type(a) is Var]
             if eqn.primitive is dot_general_p:
                 found.update(read[a] for a in taken if a in read)
-            elif eqn.primitive.name == "get" and eqn.inputs[0] in roots:
+            elif eqn.primitive is get_p and eqn.inputs[0] in roots:
                 read[eqn.outputs[0]] = roots[eqn.inputs[0]]
             for below, operands in inner_programs(eqn):
                 if len(operands) != len(below.inputs):
@@ -115,7 +115,7 @@ def _stored(plan: Plan, number: int) -> int | None:
     k = plan.kernel
     block, ref = k.outputs[number], k.body.inputs[k.splits[2] + number]
     held = plan.output_homes[number] is not None
-    once = [a.kind == "swap" and not a.used and a.loop is None and not a.dynamic for a in plan.used[ref]] == [True]
+    once = [a.primitive is swap_p and not a.used and a.loop is None and not a.dynamic for a in plan.used[ref]] == [True]
     if not (held or once) or plan.atomic[number] or any(o == number for _, o in k.aliases):
         return None
     if block.space in UNCUT or any(block.element) or not _regular(plan, block):

@@ -16,16 +16,22 @@ from ..core.ir import Program
 from ..core.primitive import AxisInfo, Primitive
 from ..core.primitives.compare import eq_p, ge_p, gt_p, lt_p, ne_p, or_p, select_n_p
 from ..core.primitives.contract import dot_general_p
-from ..core.primitives.conv import ConvDimensionNumbers
+from ..core.primitives.conv import ConvDimensionNumbers, conv_general_dilated_p
 from ..core.primitives.convert import convert_element_type
 from ..core.primitives.elementwise import add_p, ceil_p, exp_p, floor_p, log_p, max_p, min_p, neg_p, pow_p, tan_p
 from ..core.primitives.loops import while_loop
 from ..core.primitives.reduce import highest, lowest, reduce_or_p
 from ..core.primitives.shape import broadcast_in_dim, pad, reshape, transpose
 from ..core.primitives.shape import slice as slice_
-from ..core.primitives.special import lgamma_p
+from ..core.primitives.special import digamma_p, lgamma_p, polygamma_p, zeta_p
 from ..core.primitives.special_numpy import BERNOULLI
-from ..core.primitives.window import dilated
+from ..core.primitives.window import (
+    dilated,
+    reduce_window_max_p,
+    reduce_window_min_p,
+    reduce_window_sum_p,
+    select_and_scatter_add_p,
+)
 from ..core.rules import like, spread
 from ..core.trace import eval_program, shape_of, trace_program, typeof
 from ..core.types import ArrayType, is_float
@@ -261,9 +267,9 @@ def _polygamma(m: Any, x: Any) -> Any:
     return _where(whole, out, math.nan)
 
 
-EXPANSIONS: dict[str, Callable[..., Any]] = {
-    "reduce_window_sum": _window(add_p, lambda dtype: 0), "reduce_window_max": _window(max_p, lowest),
-    "reduce_window_min": _window(min_p, highest), "select_and_scatter_add": _select_and_scatter_add,
-    "conv_general_dilated": _conv, "digamma": _in_float32(_digamma), "zeta": _in_float32(_zeta),
-    "polygamma": _in_float32(_polygamma),
+EXPANSIONS: dict[Primitive, Callable[..., Any]] = {
+    reduce_window_sum_p: _window(add_p, lambda dtype: 0), reduce_window_max_p: _window(max_p, lowest),
+    reduce_window_min_p: _window(min_p, highest), select_and_scatter_add_p: _select_and_scatter_add,
+    conv_general_dilated_p: _conv, digamma_p: _in_float32(_digamma), zeta_p: _in_float32(_zeta),
+    polygamma_p: _in_float32(_polygamma),
 }  # fmt: skip

@@ -12,6 +12,8 @@ import numpy as np
 from ..core.errors import ArgumentError, Source, UnsupportedError
 from ..core.ir import Eqn, Literal, Program, Var
 from ..core.keys import physicalize
+from ..core.primitive import Primitive
+from ..core.primitives.contract import dot_general_p
 from ..core.primitives.ref import Span, whole
 from ..core.show import identifier
 from ..core.trace import trace_program
@@ -48,10 +50,10 @@ class Lowering:
 
     # ------------------------------------------------------------ equations
 
-    def unsupported(self, name: str) -> UnsupportedError:
-        reason = UNSUPPORTED.get(name, "Triton has no such operation, and it is not made of others that it has")
+    def unsupported(self, primitive: Primitive) -> UnsupportedError:
+        reason = UNSUPPORTED.get(primitive, "Triton has no such operation, and it is not made of others that it has")
         return UnsupportedError(
-            f"kernel {self.kernel.name}: {name} cannot run in a GPU kernel: {reason}", "move it out of the kernel"
+            f"kernel {self.kernel.name}: {primitive} cannot run in a GPU kernel: {reason}", "move it out of the kernel"
         )
 
     def check_dtype(self, type_: Any, source: Source | None = None) -> None:
@@ -81,12 +83,11 @@ class Lowering:
             raise placed from None
 
     def _equation(self, eqn: Eqn, operands: list[Any], wanted: list[bool]) -> list[Any]:
-        name = eqn.primitive.name
         for v in eqn.outputs:
             self.check_dtype(v.type)
-        if name in UNSUPPORTED:
-            raise self.unsupported(name)
-        rule = RULES.get(name)
+        if eqn.primitive in UNSUPPORTED:
+            raise self.unsupported(eqn.primitive)
+        rule = RULES.get(eqn.primitive)
         if rule is None:
             return self._expand(eqn, operands)
         self.wanted = wanted
@@ -96,9 +97,9 @@ class Lowering:
         return [rule(self, operands, out_types[0], **eqn.params)]
 
     def _expand(self, eqn: Eqn, operands: list[Any]) -> list[Any]:
-        expand = EXPANSIONS.get(eqn.primitive.name, eqn.primitive.expand)
+        expand = EXPANSIONS.get(eqn.primitive, eqn.primitive.expand)
         if expand is None:
-            raise self.unsupported(eqn.primitive.name)
+            raise self.unsupported(eqn.primitive)
 
         def expanded(*args: Any) -> Any:
             out = expand(*args, **eqn.params)
@@ -123,7 +124,7 @@ class Lowering:
 
         for eqn in program.eqns:
             results = self.equation(eqn, [read(a) for a in eqn.inputs], [v in uses for v in eqn.outputs])
-            if eqn.primitive.name == "dot_general" and uses[eqn.outputs[0]] == 1:
+            if eqn.primitive is dot_general_p and uses[eqn.outputs[0]] == 1:
                 self.p.once_used.add(results[0].name)
             env.update(zip(eqn.outputs, results, strict=True))
         return [read(a) for a in program.outputs]

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..core.ir import Eqn, Program, Var
+from ..core.primitives.cond import cond_p
 from ..core.types import RefType
 from ..lang.affine import dependencies, slice_of
 from ..lang.kernel import Kernel
@@ -71,7 +72,7 @@ def _taken(
 
 def _level(kernel: Kernel, carry: tuple[int, ...], eqn: Eqn, last: bool) -> int | None:
     """The loop in whose first (last) cell alone an equation does something."""
-    if eqn.primitive.name != "cond" or eqn.outputs or len(eqn.params["branches"]) != 2:
+    if eqn.primitive is not cond_p or eqn.outputs or len(eqn.params["branches"]) != 2:
         return None
     table = when_table(kernel, eqn)
     if table is None or eqn.params["branches"][0].eqns:

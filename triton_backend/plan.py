@@ -18,9 +18,14 @@ import numpy as np
 
 from ..core.caches import cached
 from ..core.ir import Program, Var, subprograms
-from ..core.primitives.ref import Index, Take
+from ..core.primitive import Primitive
+from ..core.primitives.cond import cond_p
+from ..core.primitives.loops import while_p
+from ..core.primitives.ref import Index, Take, addupdate_p, get_p, swap_p
+from ..core.primitives.scan import scan_p
 from ..core.types import MemorySpace, RefType
 from ..lang.affine import Fact, dependencies
+from ..lang.atomics import atomic_cas_p, atomic_rmw_p
 from ..lang.extent import static
 from ..lang.kernel import Block, Kernel
 from ..lang.phases import carry_of, ignored_axes, long_axes
@@ -39,7 +44,7 @@ COMMUTATIVE = ("add", "max", "min", "and", "or", "xor")
 class Access:
     """One access to a Ref of the body, in the order of the text."""
 
-    kind: str  # get, swap, addupdate, atomic_rmw, atomic_cas
+    primitive: Primitive  # get, swap, addupdate, atomic_rmw or atomic_cas
     index: Index
     params: Any
     used: bool  # whether its result is
@@ -49,11 +54,11 @@ class Access:
 
     @property
     def reads(self) -> bool:
-        return self.kind != "swap" or self.used
+        return self.primitive is not swap_p or self.used
 
     @property
     def writes(self) -> bool:
-        return self.kind != "get"
+        return self.primitive is not get_p
 
     @property
     def dynamic(self) -> bool:
@@ -77,13 +82,13 @@ def accesses(program: Program) -> dict[Var, list[Access]]:
             below = list(inner_programs(eqn))
             for one, taken in below:
                 passed = {v: roots[a] for v, a in zip(one.inputs, taken, strict=True) if a in roots}
-                repeats = eqn.primitive.name in ("scan", "while")
+                repeats = eqn.primitive in (scan_p, while_p)
                 here = sum(map(len, found.values())) if repeats and loop is None else loop
-                walk(one, passed, always and not repeats and eqn.primitive.name != "cond", here)
+                walk(one, passed, always and not repeats and eqn.primitive is not cond_p, here)
             if not below:
                 root, number = roots[refs[0]], sum(map(len, found.values()))
                 found[root].append(Access(
-                    eqn.primitive.name, eqn.params["index"], eqn.params, any(v in used for v in eqn.outputs), always,
+                    eqn.primitive, eqn.params["index"], eqn.params, any(v in used for v in eqn.outputs), always,
                     loop, number))  # fmt: skip
 
     walk(program, {v: v for v in found}, True, None)
@@ -93,10 +98,10 @@ def accesses(program: Program) -> dict[Var, list[Access]]:
 def inner_programs(eqn: Any) -> Iterator[tuple[Program, list[Any]]]:
     """The Programs of an equation, each with the operands it takes."""
     operands = list(eqn.inputs)
-    if eqn.primitive.name == "cond":
+    if eqn.primitive is cond_p:
         for branch in eqn.params["branches"]:
             yield branch, operands[1:]
-    elif eqn.primitive.name == "while":
+    elif eqn.primitive is while_p:
         n, m = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
         carry = operands[n + m :]
         yield eqn.params["cond_program"], [*operands[:n], *carry]
@@ -151,8 +156,8 @@ def _added(block: Block, found: list[Access]) -> bool:
     if block.space not in FAR or not found:
         return False
     return all(
-        a.kind == "addupdate" and takes_add(block.array.dtype)
-        or a.kind == "atomic_rmw" and not a.used and a.params["kind"] in COMMUTATIVE
+        a.primitive is addupdate_p and takes_add(block.array.dtype)
+        or a.primitive is atomic_rmw_p and not a.used and a.params["kind"] in COMMUTATIVE
         for a in found if a.writes or a.used
     )  # fmt: skip
 
@@ -178,7 +183,7 @@ def _size(shape: tuple[int, ...]) -> int:
 
 def _fits(found: list[Access], shape: tuple[int, ...], limit: int = MAX_ELEMENTS) -> bool:
     """Whether accesses can be to a register."""
-    taken = any(a.takes and a.writes or a.kind.startswith("atomic") for a in found)
+    taken = any(a.takes and a.writes or a.primitive in (atomic_rmw_p, atomic_cas_p) for a in found)
     dynamic = any(a.dynamic for a in found)
     return not taken and _size(shape) <= (min(SMALL, limit) if dynamic else limit)
 
@@ -229,7 +234,8 @@ def _ahead(kernel: Kernel, number: int, used: dict[Var, list[Access]], carry: tu
     """The loop before which an input's block is loaded once: it is read whole in every cell, and stays the same."""
     block, ref = kernel.inputs[number], kernel.body.inputs[kernel.splits[1] + number]
     whole = any(
-        a.kind == "get" and a.always and not a.params.get("masked") and a.index.is_whole(block.shape) for a in used[ref]
+        a.primitive is get_p and a.always and not a.params.get("masked") and a.index.is_whole(block.shape)
+        for a in used[ref]
     )
     if not carry or not whole or any(i == number for i, _ in kernel.aliases) or _size(block.shape) > MAX_ELEMENTS:
         return None

@@ -1,5 +1,6 @@
 """What each operation of a kernel becomes, family by family."""
 
+from ...core.primitive import Primitive
 from ..body import Rule
 from . import (
     atomics,
@@ -18,8 +19,8 @@ from . import (
     world,
 )
 
-RULES: dict[str, Rule] = {
+RULES: dict[Primitive, Rule] = {
     **elementwise.RULES, **special.RULES, **shape.RULES, **reduce.RULES, **contract.RULES, **conv.RULES, **index.RULES,
     **memory.RULES, **atomics.RULES, **far.RULES, **control.RULES, **sort.RULES, **window.RULES, **world.RULES,
 }  # fmt: skip
-UNSUPPORTED: dict[str, str] = world.UNSUPPORTED
+UNSUPPORTED: dict[Primitive, str] = world.UNSUPPORTED

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...core.primitive import Primitive
+from ...core.primitives.compare import eq_p, select_n_p
 from ...core.primitives.ref import Index, Span, Take, split_operands
 from ...core.types import ArrayType
-from ...lang.atomics import discharge_cas, discharge_rmw
+from ...lang.atomics import COMBINE, atomic_cas_p, atomic_rmw_p, discharge_cas, discharge_rmw
 from ...lang.discharge import Cell
 from ..body import Body, Rule
 from ..refs import Ref
@@ -37,7 +39,7 @@ def _rmw(b: Body, xs: list[Any], outs: Sequence[ArrayType], **params: Any) -> li
     dynamic, mask, _ = split_operands(index, xs[2:], params["masked"])
     type_ = ArrayType(value.shape, value.dtype)
     old = read(b, ref, index, dynamic, mask, None, type_)
-    new = value if kind == "xchg" else ELEMENTWISE[kind](b, [old, value], type_)
+    new = ELEMENTWISE[COMBINE[kind]](b, [old, value], type_) if kind in COMBINE else value
     write(b, ref, new, index, dynamic, mask)
     return [old] if params["wanted"] else []
 
@@ -50,9 +52,9 @@ def _cas(b: Body, xs: list[Any], outs: Sequence[ArrayType], **params: Any) -> li
     dynamic, mask, _ = split_operands(index, xs[3:], params["masked"])
     type_ = ArrayType(value.shape, value.dtype)
     old = read(b, ref, index, dynamic, mask, None, type_)
-    same = ELEMENTWISE["eq"](b, [old, expected], ArrayType(value.shape, bool))
-    write(b, ref, ELEMENTWISE["select_n"](b, [same, old, value], type_), index, dynamic, mask)
+    same = ELEMENTWISE[eq_p](b, [old, expected], ArrayType(value.shape, bool))
+    write(b, ref, ELEMENTWISE[select_n_p](b, [same, old, value], type_), index, dynamic, mask)
     return [old] if params["wanted"] else []
 
 
-RULES: dict[str, Rule] = {"atomic_rmw": _rmw, "atomic_cas": _cas}
+RULES: dict[Primitive, Rule] = {atomic_rmw_p: _rmw, atomic_cas_p: _cas}

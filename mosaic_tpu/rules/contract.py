@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ...core.primitives.contract import Precision
+from ...core.primitive import Primitive
+from ...core.primitives.contract import Precision, dot_general_p
 from ...core.types import ArrayType, is_float
 from .. import moves
 from ..body import Body, Rule
@@ -140,4 +141,4 @@ def _finished(b: Body, out: ArrayType, made: SSA) -> Value:
     return b.value(out, made)
 
 
-RULES: dict[str, Rule] = {"dot_general": _dot_general}
+RULES: dict[Primitive, Rule] = {dot_general_p: _dot_general}

@@ -6,6 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...core.ir import Program
+from ...core.primitive import Primitive
+from ...core.primitives.checkpoint import checkpoint_p, optimization_barrier_p
+from ...core.primitives.cond import cond_p
+from ...core.primitives.custom_calls import custom_jvp_call_p, custom_vjp_call_p, linear_call_p
+from ...core.primitives.jit import jit_p
+from ...core.primitives.loops import while_p
+from ...core.primitives.scan import scan_p
 from ...core.types import ArrayType, is_bool, is_integer
 from .. import moves
 from ..body import Body, Rule
@@ -191,10 +198,10 @@ def _barrier(b: Body, xs: list[Any], outs: Sequence[Any]) -> list[Any]:
     return xs
 
 
-RULES: dict[str, Rule] = {
-    "cond": _cond,
-    "while": _while,
-    "scan": _scan,
-    "optimization_barrier": _barrier,
-    **dict.fromkeys(("jit", "custom_jvp_call", "custom_vjp_call", "linear_call", "checkpoint"), _inlined),
+RULES: dict[Primitive, Rule] = {
+    cond_p: _cond,
+    while_p: _while,
+    scan_p: _scan,
+    optimization_barrier_p: _barrier,
+    **dict.fromkeys((jit_p, custom_jvp_call_p, custom_vjp_call_p, linear_call_p, checkpoint_p), _inlined),
 }

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ...core.primitive import Primitive
 from ...core.primitives.contract import dot_general
+from ...core.primitives.conv import conv_general_dilated_p
 from ...core.primitives.convert import convert_element_type
 from ...core.primitives.elementwise import add_p
 from ...core.primitives.shape import broadcast_in_dim_p, concatenate, pad, reshape_to, slice_in_dim, transpose
@@ -67,4 +69,4 @@ def _rule(b: Body, xs: list[Value], out: ArrayType, preferred_element_type: Any,
     return b.traced(convolved, xs)[0]
 
 
-RULES: dict[str, Rule] = {"conv_general_dilated": _rule}
+RULES: dict[Primitive, Rule] = {conv_general_dilated_p: _rule}

@@ -10,9 +10,66 @@ import ml_dtypes
 import numpy as np
 
 from ...core.errors import UnsupportedError
-from ...core.primitives.compare import and_p, eq_p, lt_p, ne_p, or_p, select_n_p, shift_left_p, shift_right_logical_p
-from ...core.primitives.elementwise import mul_p, neg_p
-from ...core.primitives.shape import concatenate, reshape_to, slice_in_dim
+from ...core.primitive import Primitive
+from ...core.primitives.checkpoint import name_p
+from ...core.primitives.compare import (
+    and_p,
+    clamp_p,
+    clz_p,
+    eq_p,
+    ge_p,
+    gt_p,
+    is_finite_p,
+    le_p,
+    lt_p,
+    ne_p,
+    not_p,
+    or_p,
+    population_count_p,
+    select_n_p,
+    shift_left_p,
+    shift_right_arithmetic_p,
+    shift_right_logical_p,
+    xor_p,
+)
+from ...core.primitives.convert import (
+    bitcast_convert_type_p,
+    convert_element_type_p,
+    reduce_precision_p,
+    stop_gradient_p,
+)
+from ...core.primitives.elementwise import (
+    abs_p,
+    add_any_p,
+    add_p,
+    atan2_p,
+    ceil_p,
+    cos_p,
+    div_p,
+    exp2_p,
+    exp_p,
+    floor_p,
+    integer_pow_p,
+    log1p_p,
+    log_p,
+    max_p,
+    min_p,
+    mul_p,
+    neg_p,
+    pow_p,
+    rem_p,
+    round_p,
+    rsqrt_p,
+    sign_p,
+    sin_p,
+    sqrt_p,
+    square_p,
+    sub_p,
+    tan_p,
+    tanh_p,
+)
+from ...core.primitives.shape import concatenate, copy_p, reshape_to, slice_in_dim
+from ...core.primitives.special import erf_p
 from ...core.rules import spread
 from ...core.types import UINT32, ArrayType, is_bool, is_float, is_integer, is_unsigned
 from ..body import Body, Rule
@@ -20,24 +77,25 @@ from ..text import SSA
 from ..values import Value, physical, stored, wide
 
 # Primitive -> (operation on floats, on signed integers, on unsigned integers and booleans); None: by another rule.
-BINARY: dict[str, tuple[str | None, str | None, str | None]] = {
-    "add": ("arith.addf", "arith.addi", "arith.addi"),
-    "add_any": ("arith.addf", "arith.addi", "arith.addi"),
-    "sub": ("arith.subf", "arith.subi", "arith.subi"),
-    "mul": ("arith.mulf", "arith.muli", "arith.muli"),
-    "div": ("arith.divf", "arith.divsi", "arith.divui"),
-    "rem": ("arith.remf", "arith.remsi", "arith.remui"),
-    "max": ("arith.maximumf", "arith.maxsi", None),
-    "min": ("arith.minimumf", "arith.minsi", None),
-    "and": (None, "arith.andi", "arith.andi"),
-    "or": (None, "arith.ori", "arith.ori"),
-    "xor": (None, "arith.xori", "arith.xori"),
+BINARY: dict[Primitive, tuple[str | None, str | None, str | None]] = {
+    add_p: ("arith.addf", "arith.addi", "arith.addi"),
+    add_any_p: ("arith.addf", "arith.addi", "arith.addi"),
+    sub_p: ("arith.subf", "arith.subi", "arith.subi"),
+    mul_p: ("arith.mulf", "arith.muli", "arith.muli"),
+    div_p: ("arith.divf", "arith.divsi", "arith.divui"),
+    rem_p: ("arith.remf", "arith.remsi", "arith.remui"),
+    max_p: ("arith.maximumf", "arith.maxsi", None),
+    min_p: ("arith.minimumf", "arith.minsi", None),
+    and_p: (None, "arith.andi", "arith.andi"),
+    or_p: (None, "arith.ori", "arith.ori"),
+    xor_p: (None, "arith.xori", "arith.xori"),
 }
 UNARY = {
-    "neg": "arith.negf", "floor": "math.floor", "ceil": "math.ceil", "sqrt": "math.sqrt", "rsqrt": "math.rsqrt",
-    "exp2": "math.exp2", "log": "math.log", "log1p": "math.log1p", "sin": "math.sin",
-    "cos": "math.cos", "tan": "math.tan", "tanh": "math.tanh", "erf": "math.erf",
+    neg_p: "arith.negf", floor_p: "math.floor", ceil_p: "math.ceil", sqrt_p: "math.sqrt", rsqrt_p: "math.rsqrt",
+    exp2_p: "math.exp2", log_p: "math.log", log1p_p: "math.log1p", sin_p: "math.sin",
+    cos_p: "math.cos", tan_p: "math.tan", tanh_p: "math.tanh", erf_p: "math.erf",
 }  # fmt: skip
+EXACT = (and_p, or_p, max_p, min_p, rem_p)  # a result is as narrow as the operands
 SIGN = -(2**31)
 
 
@@ -49,21 +107,21 @@ def operands_of(b: Body, xs: Sequence[Value], out: ArrayType) -> tuple[list[SSA]
     return [b.vector(b.spread(x, out.shape)) for x in xs], shape
 
 
-def _binary(name: str) -> Rule:
-    floats, signed, unsigned = BINARY[name]
+def _binary(primitive: Primitive) -> Rule:
+    floats, signed, unsigned = BINARY[primitive]
 
     def rule(b: Body, xs: list[Value], out: ArrayType, **params: Any) -> Value:
         (x, y), shape = operands_of(b, xs, out)
-        if name in ("div", "rem") and x.element == "i32":
+        if primitive in (div_p, rem_p) and x.element == "i32":
             return b.value(out, _divided(b, str(unsigned if is_unsigned(out.dtype) else signed), x, y, xs[1], out))
         kind = floats if x.element == "f32" else unsigned if is_unsigned(out.dtype) or x.element == "i1" else signed
         if kind is None:
             made = _unsigned_extremum(b, signed, x, y)
         else:
             made = b.w.op(kind, [x, y], shape, x.element)
-        found = b.value(out, made, rounded=x.element != "i1" and name not in ("and", "or", "max", "min", "rem"))
-        found.multiple = _multiple(name, xs)
-        if name == "mul" and str(out.dtype) == "float32":
+        found = b.value(out, made, rounded=x.element != "i1" and primitive not in EXACT)
+        found.multiple = _multiple(primitive, xs)
+        if primitive is mul_p and str(out.dtype) == "float32":
             pairs = ((x, xs[1].known), (y, xs[0].known))
             found.factors = next(((v, float(k)) for v, k in pairs if k is not None), None)
         return found
@@ -101,12 +159,12 @@ def flipped(b: Body, x: SSA) -> SSA:
     return b.w.op("arith.xori", [x, b.w.constant(SIGN, "i32", x.shape)], x.shape, "i32")
 
 
-def _multiple(name: str, xs: Sequence[Value]) -> int:
+def _multiple(primitive: Primitive, xs: Sequence[Value]) -> int:
     """A number that divides the result."""
     x, y = xs[0].multiple, xs[1].multiple
-    if name in ("add", "sub"):
+    if primitive in (add_p, sub_p):
         return int(np.gcd(x, y))
-    return x * y if name == "mul" else 1
+    return x * y if primitive is mul_p else 1
 
 
 def _unary(name: str) -> Rule:
@@ -149,7 +207,7 @@ def _sign(b: Body, xs: list[Value], out: ArrayType) -> Value:
 
 
 def _square(b: Body, xs: list[Value], out: ArrayType) -> Value:
-    return _binary("mul")(b, [xs[0], xs[0]], out)
+    return _binary(mul_p)(b, [xs[0], xs[0]], out)
 
 
 def _round(b: Body, xs: list[Value], out: ArrayType, rounding_method: int) -> Value:
@@ -161,14 +219,14 @@ def _integer_pow(b: Body, xs: list[Value], out: ArrayType, y: int) -> Value:
     base, n, result = xs[0], abs(y), None
     while n:
         if n & 1:
-            result = base if result is None else _binary("mul")(b, [result, base], out)
+            result = base if result is None else _binary(mul_p)(b, [result, base], out)
         n >>= 1
         if n:
-            base = _binary("mul")(b, [base, base], out)
+            base = _binary(mul_p)(b, [base, base], out)
     one = b.known(1, out)
     if result is None:
         return one
-    return _binary("div")(b, [one, result], out) if y < 0 else result
+    return _binary(div_p)(b, [one, result], out) if y < 0 else result
 
 
 def _pow(b: Body, xs: list[Value], out: ArrayType) -> Value:
@@ -209,6 +267,7 @@ def _atan2(b: Body, xs: list[Value], out: ArrayType) -> Value:
 # ---------------------------------------------------------------------------- comparison, selection
 
 _FLOAT = {"eq": 1, "gt": 2, "ge": 3, "lt": 4, "le": 5}
+COMPARISONS = {eq_p: "eq", ne_p: "ne", lt_p: "lt", le_p: "le", gt_p: "gt", ge_p: "ge"}
 _INTEGER = {"eq": 0, "ne": 1, "lt": 2, "le": 3, "gt": 4, "ge": 5}
 
 
@@ -249,7 +308,7 @@ def _select_n(b: Body, xs: list[Value], out: ArrayType) -> Value:
 
 def _clamp(b: Body, xs: list[Value], out: ArrayType) -> Value:
     low, x, high = xs
-    return _binary("min")(b, [_binary("max")(b, [x, low], out), high], out)
+    return _binary(min_p)(b, [_binary(max_p)(b, [x, low], out), high], out)
 
 
 def _is_finite(b: Body, xs: list[Value], out: ArrayType) -> Value:
@@ -267,11 +326,11 @@ def _not(b: Body, xs: list[Value], out: ArrayType) -> Value:
     return b.value(out, b.w.op("arith.xori", [x, ones], shape, x.element))
 
 
-def _shift(name: str, operation: str) -> Rule:
+def _shift(primitive: Primitive, operation: str) -> Rule:
     def rule(b: Body, xs: list[Value], out: ArrayType) -> Value:
         (x, by), shape = operands_of(b, xs, out)
         bits = ml_dtypes.iinfo(out.dtype).bits
-        if name == "shift_right_logical" and bits < 32:
+        if primitive is shift_right_logical_p and bits < 32:
             x = b.w.op("arith.andi", [x, b.w.constant(2**bits - 1, "i32", shape)], shape, "i32")
         known = xs[1].known
         if known is not None and 0 <= int(known) < bits:
@@ -280,7 +339,7 @@ def _shift(name: str, operation: str) -> Rule:
         most = b.w.constant(bits - 1, "i32", shape)
         inside = compared(b, "le", by, most, True)
         shifted = b.w.op(operation, [x, b.select(inside, by, most)], shape, "i32")
-        if name == "shift_right_arithmetic":
+        if primitive is shift_right_arithmetic_p:
             return b.value(out, shifted)
         return b.value(out, b.select(inside, shifted, b.w.constant(0, "i32", shape)))
 
@@ -420,16 +479,16 @@ def _identity(b: Body, xs: list[Value], out: ArrayType, **params: Any) -> Value:
     return xs[0]
 
 
-RULES: dict[str, Rule] = {
-    **{name: _binary(name) for name in BINARY},
-    **{name: _unary(operation) for name, operation in UNARY.items()},
-    **{name: _compare(name) for name in _INTEGER},
-    "exp": _exp, "abs": _abs, "sign": _sign, "square": _square, "round": _round, "integer_pow": _integer_pow,
-    "pow": _pow, "atan2": _atan2, "select_n": _select_n, "clamp": _clamp, "is_finite": _is_finite, "not": _not,
-    "shift_left": _shift("shift_left", "arith.shli"),
-    "shift_right_logical": _shift("shift_right_logical", "arith.shrui"),
-    "shift_right_arithmetic": _shift("shift_right_arithmetic", "arith.shrsi"),
-    "population_count": _count("math.ctpop"), "clz": _count("math.ctlz"),
-    "convert_element_type": _convert, "bitcast_convert_type": _bitcast, "reduce_precision": _reduce_precision,
-    "stop_gradient": _identity, "copy": _identity, "name": _identity,
+RULES: dict[Primitive, Rule] = {
+    **{primitive: _binary(primitive) for primitive in BINARY},
+    **{primitive: _unary(operation) for primitive, operation in UNARY.items()},
+    **{primitive: _compare(name) for primitive, name in COMPARISONS.items()},
+    exp_p: _exp, abs_p: _abs, sign_p: _sign, square_p: _square, round_p: _round, integer_pow_p: _integer_pow,
+    pow_p: _pow, atan2_p: _atan2, select_n_p: _select_n, clamp_p: _clamp, is_finite_p: _is_finite, not_p: _not,
+    shift_left_p: _shift(shift_left_p, "arith.shli"),
+    shift_right_logical_p: _shift(shift_right_logical_p, "arith.shrui"),
+    shift_right_arithmetic_p: _shift(shift_right_arithmetic_p, "arith.shrsi"),
+    population_count_p: _count("math.ctpop"), clz_p: _count("math.ctlz"),
+    convert_element_type_p: _convert, bitcast_convert_type_p: _bitcast, reduce_precision_p: _reduce_precision,
+    stop_gradient_p: _identity, copy_p: _identity, name_p: _identity,
 }  # fmt: skip

@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...core.primitive import Primitive
 from ...core.primitives.ref import Index, Span, Take, access_shape
 from ...core.types import ArrayType, MemorySpace, RefType
-from ...lang.copies import parts_of
+from ...lang.copies import dma_start_p, dma_wait_p, parts_of, semaphore_read_p, semaphore_signal_p, semaphore_wait_p
+from ...lang.scoped import undefine_p
 from ..body import Body, Rule
 from ..refs import Ref
 from ..text import SEMAPHORE, SSA, VMEM, Mem, bits_of
@@ -179,7 +181,7 @@ def _undefine(b: Body, xs: list[Any], outs: Sequence[Any], *, zero: bool) -> lis
     return []  # what memory holds is undefined as it is; semaphores are left at zero
 
 
-RULES: dict[str, Rule] = {
-    "dma_start": _copy(start_copy), "dma_wait": _copy(wait_copy), "semaphore_signal": _signal,
-    "semaphore_wait": _wait, "semaphore_read": _read, "undefine": _undefine,
+RULES: dict[Primitive, Rule] = {
+    dma_start_p: _copy(start_copy), dma_wait_p: _copy(wait_copy), semaphore_signal_p: _signal,
+    semaphore_wait_p: _wait, semaphore_read_p: _read, undefine_p: _undefine,
 }  # fmt: skip

@@ -14,11 +14,21 @@ from typing import Any
 import numpy as np
 
 from ...core.ir import Program
+from ...core.primitive import Primitive
 from ...core.primitives.compare import and_p, ge_p, le_p, select_n_p
 from ...core.primitives.convert import convert_element_type
-from ...core.primitives.elementwise import add_p, max_p, min_p, mul_p
-from ...core.primitives.gather import GatherScatterMode, default_fill
-from ...core.primitives.scatter import window_sizes
+from ...core.primitives.elementwise import add_p, max_p, min_p, mul_p, sub_p
+from ...core.primitives.gather import GatherScatterMode, default_fill, gather_p
+from ...core.primitives.scatter import (
+    scatter_add_p,
+    scatter_apply_p,
+    scatter_max_p,
+    scatter_min_p,
+    scatter_mul_p,
+    scatter_p,
+    scatter_sub_p,
+    window_sizes,
+)
 from ...core.primitives.shape import broadcast_in_dim_p, iota_p, reshape_to, slice_in_dim
 from ...core.types import INT32, ArrayType
 from .. import moves
@@ -149,7 +159,7 @@ def _taken(b: Body, x: Value, v: SSA, axis: int, wanted: SSA, out: ArrayType) ->
 # ---------------------------------------------------------------------------- scatter
 
 
-def _scatter(name: str | None) -> Rule:
+def _scatter(primitive: Primitive | None) -> Rule:
     """Updates put one after the other: combined with what is there by a binary primitive (None: replacing it)."""
 
     def rule(b: Body, xs: list[Value], out: ArrayType, *, dimension_numbers: Any, mode: Any,
@@ -167,7 +177,7 @@ def _scatter(name: str | None) -> Rule:
             return select_n_p.bind(fits, _spread(np.int32(-1), updates.shape), at)
 
         (at,) = b.traced(places, [indices])
-        combine = _by_program(update) if update is not None else None if name is None else _by_primitive(name)
+        combine = _by_program(update) if update is not None else None if primitive is None else _by_primitive(primitive)
         return put_flat(b, x, at, updates, combine, out)
 
     return rule
@@ -176,8 +186,8 @@ def _scatter(name: str | None) -> Rule:
 Combine = Callable[[Body, Value, Value, SSA], Value]  # what is held, the update, where
 
 
-def _by_primitive(name: str) -> Combine:
-    return lambda b, old, new, here: ELEMENTWISE[name](b, [old, new], old.type)
+def _by_primitive(primitive: Primitive) -> Combine:
+    return lambda b, old, new, here: ELEMENTWISE[primitive](b, [old, new], old.type)
 
 
 def _by_program(update: Program) -> Combine:
@@ -222,8 +232,8 @@ def put_flat(b: Body, x: Value, at: Value, updates: Value, combine: Combine | No
     return b.value(ArrayType(out.shape, out.dtype), made, rounded=False)
 
 
-RULES: dict[str, Rule] = {
-    "gather": _gather, "scatter": _scatter(None), "scatter_add": _scatter("add"), "scatter_sub": _scatter("sub"),
-    "scatter_mul": _scatter("mul"), "scatter_min": _scatter("min"), "scatter_max": _scatter("max"),
-    "scatter_apply": _scatter(None),
+RULES: dict[Primitive, Rule] = {
+    gather_p: _gather, scatter_p: _scatter(None), scatter_add_p: _scatter(add_p), scatter_sub_p: _scatter(sub_p),
+    scatter_mul_p: _scatter(mul_p), scatter_min_p: _scatter(min_p), scatter_max_p: _scatter(max_p),
+    scatter_apply_p: _scatter(None),
 }  # fmt: skip

@@ -10,8 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...core.primitive import Primitive
 from ...core.primitives.access import read_value, write_value
-from ...core.primitives.ref import Index, Span, Take, split_operands, whole
+from ...core.primitives.compare import select_n_p
+from ...core.primitives.elementwise import add_p
+from ...core.primitives.ref import Index, Span, Take, addupdate_p, get_p, split_operands, swap_p, whole
 from ...core.types import ArrayType, is_bool
 from .. import moves
 from ..body import Body, Rule
@@ -209,7 +212,7 @@ def read(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], mask: Value 
     if mask is None:
         return found
     other = b.known(0, out) if other is None else b.spread(other, out.shape)
-    return ELEMENTWISE["select_n"](b, [mask, other, found], out)
+    return ELEMENTWISE[select_n_p](b, [mask, other, found], out)
 
 
 def _get(b: Body, xs: list[Any], out: ArrayType, index: Index, masked: bool = False) -> Value:
@@ -321,8 +324,8 @@ def _addupdate(b: Body, xs: list[Any], outs: Sequence[Any], index: Index, masked
         _write_taken(b, ref, value, index, dynamic, mask, True)
         return []
     old = read(b, ref, index, dynamic, mask, None, value.type)
-    write(b, ref, ELEMENTWISE["add"](b, [old, value], ArrayType(value.shape, value.dtype)), index, dynamic, mask)
+    write(b, ref, ELEMENTWISE[add_p](b, [old, value], ArrayType(value.shape, value.dtype)), index, dynamic, mask)
     return []
 
 
-RULES: dict[str, Rule] = {"get": _get, "swap": _swap, "addupdate": _addupdate}
+RULES: dict[Primitive, Rule] = {get_p: _get, swap_p: _swap, addupdate_p: _addupdate}

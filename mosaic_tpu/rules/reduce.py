@@ -7,9 +7,21 @@ from typing import Any
 
 import numpy as np
 
+from ...core.primitive import Primitive
 from ...core.primitives.compare import eq_p, ne_p, or_p, select_n_p
 from ...core.primitives.convert import convert_element_type
-from ...core.primitives.reduce import reduce_max_p, reduce_min_p
+from ...core.primitives.cumulative import cummax_p, cummin_p, cumprod_p, cumsum_p
+from ...core.primitives.reduce import (
+    argmax_p,
+    argmin_p,
+    reduce_and_p,
+    reduce_max_p,
+    reduce_min_p,
+    reduce_or_p,
+    reduce_prod_p,
+    reduce_sum_p,
+    reduce_xor_p,
+)
 from ...core.primitives.shape import broadcast_in_dim_p, iota_p
 from ...core.types import ArrayType, is_bool, is_float, is_unsigned
 from .. import moves
@@ -141,12 +153,12 @@ def prefixes(b: Body, v: SSA, axis: int, reverse: bool, combine: Callable[[SSA, 
     return v
 
 
-RULES: dict[str, Rule] = {
-    "reduce_sum": _reduce("add"), "reduce_prod": _reduce("mul"), "reduce_max": _reduce("max"),
-    "reduce_min": _reduce("min"), "reduce_and": _reduce("and"), "reduce_or": _reduce("or"),
-    "reduce_xor": _reduce("xor"),
-    "argmax": lambda b, xs, out, **params: _position(b, xs, out, **params, largest=True),
-    "argmin": lambda b, xs, out, **params: _position(b, xs, out, **params, largest=False),
-    "cumsum": _cumulative("add"), "cumprod": _cumulative("mul"), "cummax": _cumulative("max"),
-    "cummin": _cumulative("min"),
+RULES: dict[Primitive, Rule] = {
+    reduce_sum_p: _reduce("add"), reduce_prod_p: _reduce("mul"), reduce_max_p: _reduce("max"),
+    reduce_min_p: _reduce("min"), reduce_and_p: _reduce("and"), reduce_or_p: _reduce("or"),
+    reduce_xor_p: _reduce("xor"),
+    argmax_p: lambda b, xs, out, **params: _position(b, xs, out, **params, largest=True),
+    argmin_p: lambda b, xs, out, **params: _position(b, xs, out, **params, largest=False),
+    cumsum_p: _cumulative("add"), cumprod_p: _cumulative("mul"), cummax_p: _cumulative("max"),
+    cummin_p: _cumulative("min"),
 }  # fmt: skip

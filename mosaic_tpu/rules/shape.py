@@ -7,6 +7,20 @@ from typing import Any
 
 import numpy as np
 
+from ...core.primitive import Primitive
+from ...core.primitives.shape import (
+    broadcast_in_dim_p,
+    concatenate_p,
+    iota_p,
+    pad_p,
+    reshape_p,
+    rev_p,
+    slice_p,
+    split_p,
+    squeeze_p,
+    transpose_p,
+)
+from ...core.primitives.slicing import dynamic_slice_p, dynamic_update_slice_p
 from ...core.types import ArrayType
 from .. import moves
 from ..body import Body, Rule
@@ -205,8 +219,8 @@ def _dynamic_update_slice(b: Body, xs: list[Value], out: ArrayType) -> Value:
     return _moved(b, x, out, replaced(b, b.vector(x), b.vector(part), [*lead, *at]))
 
 
-RULES: dict[str, Rule] = {
-    "broadcast_in_dim": _broadcast, "reshape": _reshape, "squeeze": _reshape, "expand_dims": _reshape,
-    "transpose": _transpose, "rev": _rev, "slice": _slice, "iota": _iota, "pad": _pad, "concatenate": _concatenate,
-    "split": _split, "dynamic_slice": _dynamic_slice, "dynamic_update_slice": _dynamic_update_slice,
+RULES: dict[Primitive, Rule] = {
+    broadcast_in_dim_p: _broadcast, reshape_p: _reshape, squeeze_p: _reshape, 
+    transpose_p: _transpose, rev_p: _rev, slice_p: _slice, iota_p: _iota, pad_p: _pad, concatenate_p: _concatenate,
+    split_p: _split, dynamic_slice_p: _dynamic_slice, dynamic_update_slice_p: _dynamic_update_slice,
 }  # fmt: skip

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...core.primitive import Primitive
+from ...core.primitives.sort import sort_p, top_k_p
 from ...core.types import ArrayType, is_float, is_unsigned
 from .. import moves
 from ..body import Body, Rule
@@ -114,4 +116,4 @@ def _top_k(b: Body, xs: list[Value], outs: Sequence[ArrayType], k: int, axis: in
     return [_back(b, xs[0], found, outs[0]), b.value(outs[1], place)]
 
 
-RULES: dict[str, Rule] = {"sort": _sort, "top_k": _top_k}
+RULES: dict[Primitive, Rule] = {sort_p: _sort, top_k_p: _top_k}

@@ -15,22 +15,36 @@ from typing import Any
 
 import numpy as np
 
+from ...core.primitive import Primitive
 from ...core.primitives.compare import and_p, or_p, select_n_p
 from ...core.primitives.convert import bitcast_convert_type_p, convert_element_type
 from ...core.primitives.elementwise import (
     abs_p,
+    acos_p,
+    acosh_p,
+    asin_p,
+    asinh_p,
     atan2_p,
+    atan_p,
+    atanh_p,
+    cbrt_p,
+    cosh_p,
     exp_p,
+    expm1_p,
     floor_p,
     log1p_p,
     log_p,
+    logistic_p,
+    nextafter_p,
     pow_p,
     sign_p,
     sin_p,
+    sinh_p,
     sqrt_p,
     tan_p,
     tanh_p,
 )
+from ...core.primitives.special import digamma_p, erf_inv_p, erfc_p, lgamma_p, polygamma_p, zeta_p
 from ...core.rules import spread
 from ...core.types import ArrayType
 from ..body import Body, Rule
@@ -243,10 +257,10 @@ def _wide(function: Callable[..., Any]) -> Rule:
     return rule
 
 
-RULES: dict[str, Rule] = {
-    "logistic": _wide(_logistic), "expm1": _wide(_expm1), "sinh": _wide(_sinh), "cosh": _wide(_cosh),
-    "atan": _wide(_atan), "asin": _wide(_asin), "acos": _wide(_acos), "asinh": _wide(_asinh),
-    "acosh": _wide(_acosh), "atanh": _wide(_atanh), "cbrt": _wide(_cbrt), "erfc": _wide(_erfc),
-    "erf_inv": _wide(_erf_inv), "lgamma": _wide(_lgamma), "digamma": _wide(_digamma), "zeta": _wide(_zeta),
-    "polygamma": _wide(_polygamma), "nextafter": _nextafter,
+RULES: dict[Primitive, Rule] = {
+    logistic_p: _wide(_logistic), expm1_p: _wide(_expm1), sinh_p: _wide(_sinh), cosh_p: _wide(_cosh),
+    atan_p: _wide(_atan), asin_p: _wide(_asin), acos_p: _wide(_acos), asinh_p: _wide(_asinh),
+    acosh_p: _wide(_acosh), atanh_p: _wide(_atanh), cbrt_p: _wide(_cbrt), erfc_p: _wide(_erfc),
+    erf_inv_p: _wide(_erf_inv), lgamma_p: _wide(_lgamma), digamma_p: _wide(_digamma), zeta_p: _wide(_zeta),
+    polygamma_p: _wide(_polygamma), nextafter_p: _nextafter,
 }  # fmt: skip

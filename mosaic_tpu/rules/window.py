@@ -8,12 +8,19 @@ from typing import Any
 
 import numpy as np
 
+from ...core.primitive import Primitive
 from ...core.primitives.compare import eq_p, ge_p, select_n_p
 from ...core.primitives.convert import convert_element_type
 from ...core.primitives.elementwise import add_p, max_p, min_p
 from ...core.primitives.reduce import highest, lowest
 from ...core.primitives.shape import pad
 from ...core.primitives.shape import slice as slice_
+from ...core.primitives.window import (
+    reduce_window_max_p,
+    reduce_window_min_p,
+    reduce_window_sum_p,
+    select_and_scatter_add_p,
+)
 from ...core.rules import spread
 from ...core.types import ArrayType, is_float
 from ..body import Body, Rule
@@ -93,7 +100,9 @@ def _put(x: Any, starts: Sequence[int], out_shape: Sequence[int], params: dict[s
     return pad(x, np.zeros((), x.dtype)[()], pads)
 
 
-RULES: dict[str, Rule] = {
-    **{f"reduce_window_{kind}": _reduce_window(kind) for kind in _COMBINE},
-    "select_and_scatter_add": _select_and_scatter_add,
+RULES: dict[Primitive, Rule] = {
+    reduce_window_sum_p: _reduce_window("sum"),
+    reduce_window_max_p: _reduce_window("max"),
+    reduce_window_min_p: _reduce_window("min"),
+    select_and_scatter_add_p: _select_and_scatter_add,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...core.primitives.compare import select_n_p
 from ...core.primitives.ref import Index, Span
 from ...core.types import ArrayType, is_bool
 from .. import moves
@@ -72,7 +73,7 @@ def write(b: Body, ref: Ref, value: Value, index: Index, dynamic: Sequence[Value
     places = _combinations(_word_places(b, ref, index, dynamic, mask is not None)) if index else [[b.w.index(0)]]
     if mask is not None:
         old = read(b, ref, index, dynamic, True, ArrayType(value.shape, value.dtype))
-        value = ELEMENTWISE["select_n"](b, [mask, old, value], ArrayType(value.shape, value.dtype))
+        value = ELEMENTWISE[select_n_p](b, [mask, old, value], ArrayType(value.shape, value.dtype))
     for i, place in enumerate(places):
         word = b.scalar(value) if not value.shape or len(places) == 1 else word_of(b, value, i)
         if word.element == "i1":

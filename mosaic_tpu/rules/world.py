@@ -7,6 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...core.errors import UnsupportedError
+from ...core.primitive import Primitive
+from ...core.primitives import collective, random
+from ...core.primitives.callback import debug_callback_p, io_callback_p, pure_callback_p
+from ...core.primitives.convert import complex_p, conj_p, imag_p, real_p
+from ...core.primitives.random import threefry2x32_p
+from ...core.primitives.reduce import reduce_and_p
 from ...core.types import BOOL, ArrayType
 from ...lang.debug import Check
 from ..body import Body, Rule
@@ -19,13 +25,11 @@ HOST = "a TPU core cannot call Python on the host while a kernel runs"
 _MESH = "a kernel runs on one core, and knows no mesh of devices"
 _COMPLEX = "a TPU's vector unit has no complex numbers"
 _KEY = "a key is an opaque pair of words, which no register of a TPU holds"
-UNSUPPORTED: dict[str, str] = {
-    **dict.fromkeys(("pure_callback", "io_callback"), HOST),
-    **dict.fromkeys(("psum", "pmax", "pmin", "all_gather", "reduce_scatter", "all_to_all", "ppermute", "pbroadcast",
-                     "axis_index"), _MESH),
-    **dict.fromkeys(("real", "imag", "complex", "conj"), _COMPLEX),
-    **dict.fromkeys(("random_wrap", "random_unwrap", "random_bits", "random_split", "random_seed", "random_fold_in",
-                     "random_clone"), _KEY),
+UNSUPPORTED: dict[Primitive, str] = {
+    **dict.fromkeys((pure_callback_p, io_callback_p), HOST),
+    **dict.fromkeys(collective.PRIMITIVES, _MESH),
+    **dict.fromkeys((real_p, imag_p, complex_p, conj_p), _COMPLEX),
+    **dict.fromkeys((p for p in random.PRIMITIVES if p is not threefry2x32_p), _KEY),
 }  # fmt: skip
 
 
@@ -79,9 +83,9 @@ def _check(b: Body, check: Check, condition: Value) -> None:
     """Stop the core where a condition does not hold."""
     if condition.shape:
         axes = tuple(range(len(condition.shape)))
-        condition = REDUCE["reduce_and"](b, [condition], ArrayType((), BOOL), axes=axes)
+        condition = REDUCE[reduce_and_p](b, [condition], ArrayType((), BOOL), axes=axes)
     message = check.message() if callable(check.message) else check.message
     b.w.ops("cf.assert", [b.scalar(condition)], [], f"msg = {quoted(f'kernel {check.kernel}: {message}')}")
 
 
-RULES: dict[str, Rule] = {"debug_callback": _debug_callback}
+RULES: dict[Primitive, Rule] = {debug_callback_p: _debug_callback}

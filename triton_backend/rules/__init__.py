@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...core.primitive import Primitive
+from ...core.primitives import collective
+from ...core.primitives.callback import io_callback_p, pure_callback_p
+from ...core.primitives.convert import complex_p, conj_p, imag_p, real_p
+from ...core.primitives.random import random_clone_p, random_unwrap_p, random_wrap_p
 from . import access, contract, control, elementwise, index, reduce, shape, sort
 
 
@@ -11,7 +16,7 @@ def _same(e: Any, operands: Any, out: Any, **params: Any) -> Any:
     return operands[0]
 
 
-RULES: dict[str, Any] = {
+RULES: dict[Primitive, Any] = {
     **elementwise.RULES,
     **reduce.RULES,
     **shape.RULES,
@@ -20,19 +25,19 @@ RULES: dict[str, Any] = {
     **contract.RULES,
     **control.RULES,
     **access.RULES,
-    "random_wrap": _same,  # keys are their words
-    "random_unwrap": _same,
-    "random_clone": _same,
+    random_wrap_p: _same,  # keys are their words
+    random_unwrap_p: _same,
+    random_clone_p: _same,
 }
 
 _COMPLEX = "Triton's tensors have integer and float elements only, no complex ones"
 _HOST = "a program on the device cannot call Python on the host"
 _DEVICES = "a program reaches the memory of its own device alone; an exchange between devices is outside the kernel"
-UNSUPPORTED: dict[str, str] = {
-    **dict.fromkeys(("real", "imag", "complex", "conj"), _COMPLEX),
-    **dict.fromkeys(("pure_callback", "io_callback"), _HOST),
+UNSUPPORTED: dict[Primitive, str] = {
+    **dict.fromkeys((real_p, imag_p, complex_p, conj_p), _COMPLEX),
+    **dict.fromkeys((pure_callback_p, io_callback_p), _HOST),
     **dict.fromkeys(
-        ("psum", "pmax", "pmin", "all_gather", "reduce_scatter", "all_to_all", "ppermute", "pbroadcast", "axis_index"),
+        collective.PRIMITIVES,
         _DEVICES),
 }  # fmt: skip
 UNSUPPORTED_DTYPES: dict[str, str] = {

@@ -6,8 +6,11 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
-from ...core.primitives.ref import Index, split_operands
+from ...core.primitive import Primitive
+from ...core.primitives.callback import debug_callback_p
+from ...core.primitives.ref import Index, addupdate_p, get_p, split_operands, swap_p
 from ...core.types import ArrayType, is_bool, is_float, is_unsigned
+from ...lang.atomics import atomic_cas_p, atomic_rmw_p
 from ..atomics import atomic_cas
 from ..refs import Memory, Ref
 from ..text import Value
@@ -88,14 +91,14 @@ def _callback(e: Any, operands: Sequence[Value], outs: Sequence[Any], callback: 
         return _print(e, operands, outs, literal)
     message = getattr(function, "message", None)
     if message is None:
-        raise e.unsupported("debug_callback")
+        raise e.unsupported(debug_callback_p)
     said = str(message() if callable(message) else message).replace("\\", "").replace('"', "'").replace("\n", " ")
     condition = spread(e.p, operands[0], operands[0].shape or (1,))
     e.p.line(f'tt.assert {condition.name}, "{said}" : {condition.type}')
     return []
 
 
-RULES: dict[str, Rule] = {
-    "get": _get, "swap": _swap, "addupdate": _addupdate, "atomic_rmw": _rmw, "atomic_cas": _cas,
-    "debug_callback": _callback,
+RULES: dict[Primitive, Rule] = {
+    get_p: _get, swap_p: _swap, addupdate_p: _addupdate, atomic_rmw_p: _rmw, atomic_cas_p: _cas,
+    debug_callback_p: _callback,
 }  # fmt: skip

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ...core.primitives.contract import Precision, free_axes
+from ...core.primitive import Primitive
+from ...core.primitives.contract import Precision, dot_general_p, free_axes
 from ...core.types import INT32, ArrayType, is_bool, is_float, is_integer
 from ..text import Value, power, spell
 from ..values import (
@@ -30,7 +31,7 @@ from ..values import (
     wide,
 )
 from .elementwise import Rule
-from .reduce import reduced
+from .reduce import SUM, reduced
 
 LEAST = 16  # of each axis of `tt.dot`
 FLOAT16 = np.dtype(np.float16)
@@ -96,7 +97,7 @@ def _products(e: Any, a: Value, b: Value) -> Value:
         shape, axis = (*batch, m, k, n), rank - 1
     left, right = (spread(p, wide(p, v), shape) for v in (left, right))
     total = p.same("arith.mulf" if is_float(left.dtype) else "arith.muli", left, right)
-    return regroup(p, reduced(e, total, axis, "sum"), (*batch, m, n))
+    return regroup(p, reduced(e, total, axis, SUM), (*batch, m, n))
 
 
 def _grown(e: Any, x: Value, axis: int, least: int) -> Value:
@@ -147,4 +148,4 @@ def _input_precision(e: Any, dtype: Any, precision: Any) -> str:
     return {Precision.DEFAULT.value: "tf32", Precision.HIGH.value: "tf32x3"}.get(one, "")
 
 
-RULES: dict[str, Rule] = {"dot_general": _dot_general}
+RULES: dict[Primitive, Rule] = {dot_general_p: _dot_general}

@@ -6,6 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...core.ir import Program
+from ...core.primitive import Primitive
+from ...core.primitives.checkpoint import checkpoint_p, optimization_barrier_p
+from ...core.primitives.cond import cond_p
+from ...core.primitives.custom_calls import custom_jvp_call_p, custom_vjp_call_p, linear_call_p
+from ...core.primitives.jit import jit_p
+from ...core.primitives.loops import while_p
+from ...core.primitives.scan import scan_p
 from ...core.types import INT32, ArrayType, is_bool
 from ...lang.discharge import written
 from ..refs import Memory, Register
@@ -163,7 +170,7 @@ def _barrier(e: Any, operands: Sequence[Value], outs: Sequence[Any], **_: Any) -
     return list(operands)
 
 
-RULES: dict[str, Rule] = {
-    "cond": _cond, "while": _while, "scan": _scan, "optimization_barrier": _barrier,
-    **dict.fromkeys(("jit", "closed_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "linear_call"), _call),
+RULES: dict[Primitive, Rule] = {
+    cond_p: _cond, while_p: _while, scan_p: _scan, optimization_barrier_p: _barrier,
+    **dict.fromkeys((jit_p, custom_jvp_call_p, custom_vjp_call_p, checkpoint_p, linear_call_p), _call),
 }  # fmt: skip

@@ -11,13 +11,86 @@ from typing import Any
 
 import numpy as np
 
-from ...core.primitives.elementwise import RoundingMethod
+from ...core.primitive import Primitive
+from ...core.primitives.checkpoint import name_p
+from ...core.primitives.compare import (
+    and_p,
+    clamp_p,
+    clz_p,
+    eq_p,
+    ge_p,
+    gt_p,
+    is_finite_p,
+    le_p,
+    lt_p,
+    ne_p,
+    not_p,
+    or_p,
+    population_count_p,
+    select_n_p,
+    shift_left_p,
+    shift_right_arithmetic_p,
+    shift_right_logical_p,
+    xor_p,
+)
+from ...core.primitives.convert import (
+    bitcast_convert_type_p,
+    convert_element_type_p,
+    reduce_precision_p,
+    stop_gradient_p,
+)
+from ...core.primitives.elementwise import (
+    RoundingMethod,
+    abs_p,
+    acos_p,
+    acosh_p,
+    add_any_p,
+    add_p,
+    asin_p,
+    asinh_p,
+    atan2_p,
+    atan_p,
+    atanh_p,
+    cbrt_p,
+    ceil_p,
+    cos_p,
+    cosh_p,
+    div_p,
+    exp2_p,
+    exp_p,
+    expm1_p,
+    floor_p,
+    integer_pow_p,
+    log1p_p,
+    log_p,
+    logistic_p,
+    max_p,
+    min_p,
+    mul_p,
+    neg_p,
+    nextafter_p,
+    pow_p,
+    rem_p,
+    round_p,
+    rsqrt_p,
+    sign_p,
+    sin_p,
+    sinh_p,
+    sqrt_p,
+    square_p,
+    sub_p,
+    tan_p,
+    tanh_p,
+)
+from ...core.primitives.random import random_clone_p
+from ...core.primitives.shape import copy_p
+from ...core.primitives.special import erf_inv_p, erf_p, erfc_p, lgamma_p
 from ...core.types import ArrayType, is_bool, is_float, is_unsigned
 from ..text import Value
 from ..values import bitcast, common, compare, convert, lanes, plus, regroup, select, spread, wide
 
 Rule = Callable[..., Any]
-CMP = ("eq", "ne", "lt", "le", "gt", "ge")
+COMPARISONS = {eq_p: "eq", ne_p: "ne", lt_p: "lt", le_p: "le", gt_p: "gt", ge_p: "ge"}
 
 
 def constant_like(e: Any, value: Any, x: Value) -> Value:
@@ -140,7 +213,7 @@ def _sign(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
 
 
 def _square(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
-    return RULES["mul"](e, [operands[0], operands[0]], out)
+    return RULES[mul_p](e, [operands[0], operands[0]], out)
 
 
 def _repeated(e: Any, base: Value, n: int) -> Value:
@@ -246,7 +319,7 @@ def _select_n(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
 
 def _clamp(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
     low, x, high = operands
-    return RULES["min"](e, [RULES["max"](e, [x, low], out), high], out)
+    return RULES[min_p](e, [RULES[max_p](e, [x, low], out), high], out)
 
 
 def _not(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
@@ -274,7 +347,7 @@ def _shift(name: str, fills: bool = False) -> Rule:
 def _shift_right(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
     """The arithmetic shift, which is a logical one of unsigned integers."""
     if is_unsigned(out.dtype):
-        return RULES["shift_right_logical"](e, operands, out)
+        return RULES[shift_right_logical_p](e, operands, out)
     return _shift("arith.shrsi", fills=True)(e, operands, out)
 
 
@@ -363,28 +436,28 @@ def _reduce_precision(e: Any, operands: Sequence[Value], out: ArrayType, exponen
 
 # Of the mathematical library, by primitive; the first names are libdevice's, which are ROCm's too.
 LIBRARY = {
-    "sin": "sin", "cos": "cos", "tan": "tan", "asin": "asin", "acos": "acos", "atan": "atan", "sinh": "sinh",
-    "cosh": "cosh", "tanh": "tanh", "asinh": "asinh", "acosh": "acosh", "atanh": "atanh", "expm1": "expm1",
-    "log": "log", "log1p": "log1p", "cbrt": "cbrt", "erfc": "erfc", "erf_inv": "erfinv", "lgamma": "lgamma",
-    "atan2": "atan2",
+    sin_p: "sin", cos_p: "cos", tan_p: "tan", asin_p: "asin", acos_p: "acos", atan_p: "atan", sinh_p: "sinh",
+    cosh_p: "cosh", tanh_p: "tanh", asinh_p: "asinh", acosh_p: "acosh", atanh_p: "atanh", expm1_p: "expm1",
+    log_p: "log", log1p_p: "log1p", cbrt_p: "cbrt", erfc_p: "erfc", erf_inv_p: "erfinv", lgamma_p: "lgamma",
+    atan2_p: "atan2",
 }  # fmt: skip
-MATH = {"exp": "math.exp", "exp2": "math.exp2", "sqrt": "math.sqrt", "rsqrt": "math.rsqrt", "floor": "math.floor",
-        "ceil": "math.ceil", "erf": "math.erf"}  # fmt: skip
+MATH = {exp_p: "math.exp", exp2_p: "math.exp2", sqrt_p: "math.sqrt", rsqrt_p: "math.rsqrt", floor_p: "math.floor",
+        ceil_p: "math.ceil", erf_p: "math.erf"}  # fmt: skip
 
-RULES: dict[str, Rule] = {
-    **{name: in_float32(extern(symbol)) for name, symbol in LIBRARY.items()},
-    **{name: in_float32(instruction(op)) for name, op in MATH.items()},
-    **{how: _compare(how) for how in CMP},
-    "add": _add, "add_any": _add,
-    "sub": arithmetic("arith.subf", "arith.subi"), "mul": arithmetic("arith.mulf", "arith.muli"),
-    "max": arithmetic("arith.maximumf", "arith.maxsi", "arith.maxui"),
-    "min": arithmetic("arith.minimumf", "arith.minsi", "arith.minui"),
-    "and": arithmetic("", "arith.andi"), "or": arithmetic("", "arith.ori"), "xor": arithmetic("", "arith.xori"),
-    "div": _divide, "rem": _remainder, "neg": _neg, "abs": _abs, "sign": _sign, "square": _square,
-    "integer_pow": _integer_pow, "pow": _pow, "round": in_float32(_round), "logistic": in_float32(_logistic),
-    "is_finite": _is_finite, "nextafter": _nextafter, "select_n": _select_n, "clamp": _clamp, "not": _not,
-    "shift_left": _shift("arith.shli"), "shift_right_logical": _shift("arith.shrui"),
-    "shift_right_arithmetic": _shift_right, "population_count": _population_count, "clz": _leading_zeros,
-    "convert_element_type": _convert, "bitcast_convert_type": _bitcast, "reduce_precision": _reduce_precision,
-    "stop_gradient": _identity, "copy": _identity, "name": _identity, "random_clone": _identity,
+RULES: dict[Primitive, Rule] = {
+    **{primitive: in_float32(extern(symbol)) for primitive, symbol in LIBRARY.items()},
+    **{primitive: in_float32(instruction(op)) for primitive, op in MATH.items()},
+    **{primitive: _compare(how) for primitive, how in COMPARISONS.items()},
+    add_p: _add, add_any_p: _add,
+    sub_p: arithmetic("arith.subf", "arith.subi"), mul_p: arithmetic("arith.mulf", "arith.muli"),
+    max_p: arithmetic("arith.maximumf", "arith.maxsi", "arith.maxui"),
+    min_p: arithmetic("arith.minimumf", "arith.minsi", "arith.minui"),
+    and_p: arithmetic("", "arith.andi"), or_p: arithmetic("", "arith.ori"), xor_p: arithmetic("", "arith.xori"),
+    div_p: _divide, rem_p: _remainder, neg_p: _neg, abs_p: _abs, sign_p: _sign, square_p: _square,
+    integer_pow_p: _integer_pow, pow_p: _pow, round_p: in_float32(_round), logistic_p: in_float32(_logistic),
+    is_finite_p: _is_finite, nextafter_p: _nextafter, select_n_p: _select_n, clamp_p: _clamp, not_p: _not,
+    shift_left_p: _shift("arith.shli"), shift_right_logical_p: _shift("arith.shrui"),
+    shift_right_arithmetic_p: _shift_right, population_count_p: _population_count, clz_p: _leading_zeros,
+    convert_element_type_p: _convert, bitcast_convert_type_p: _bitcast, reduce_precision_p: _reduce_precision,
+    stop_gradient_p: _identity, copy_p: _identity, name_p: _identity, random_clone_p: _identity,
 }  # fmt: skip

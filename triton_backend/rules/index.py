@@ -6,8 +6,21 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...core.primitives.gather import CLIP, FILL, default_fill
-from ...core.primitives.scatter import ScatterDimensionNumbers, window_sizes
+from ...core.primitive import Primitive
+from ...core.primitives.elementwise import add_p, max_p, min_p, mul_p, sub_p
+from ...core.primitives.gather import CLIP, FILL, default_fill, gather_p
+from ...core.primitives.scatter import (
+    ScatterDimensionNumbers,
+    scatter_add_p,
+    scatter_apply_p,
+    scatter_max_p,
+    scatter_min_p,
+    scatter_mul_p,
+    scatter_p,
+    scatter_sub_p,
+    window_sizes,
+)
+from ...core.primitives.slicing import dynamic_slice_p, dynamic_update_slice_p
 from ...core.types import INT32, INT64, ArrayType, is_unsigned
 from ..text import Value
 from ..values import (
@@ -37,9 +50,9 @@ def _int32(e: Any, x: Value) -> Value:
     if x.dtype.itemsize < 4:
         return convert(p, x, INT32)
     if is_unsigned(x.dtype) or x.dtype == INT64:
-        x = ELEMENTWISE["min"](e, [x, p.constant(2**31 - 1, x.dtype)], ArrayType(x.shape, x.dtype))
+        x = ELEMENTWISE[min_p](e, [x, p.constant(2**31 - 1, x.dtype)], ArrayType(x.shape, x.dtype))
         if not is_unsigned(x.dtype):
-            x = ELEMENTWISE["max"](e, [x, p.constant(-(2**31), x.dtype)], ArrayType(x.shape, x.dtype))
+            x = ELEMENTWISE[max_p](e, [x, p.constant(-(2**31), x.dtype)], ArrayType(x.shape, x.dtype))
     return convert(p, x, INT32)
 
 
@@ -150,8 +163,8 @@ def _scatter(combine: Combine) -> Rule:
     return rule
 
 
-def _with(name: str) -> Combine:
-    return lambda e, held, value: ELEMENTWISE[name](e, [held, value], ArrayType(held.shape, held.dtype))
+def _with(primitive: Primitive) -> Combine:
+    return lambda e, held, value: ELEMENTWISE[primitive](e, [held, value], ArrayType(held.shape, held.dtype))
 
 
 def _scatter_apply(e: Any, operands: Sequence[Value], out: ArrayType, update: Any, **params: Any) -> Value:
@@ -163,9 +176,9 @@ def _scatter_apply(e: Any, operands: Sequence[Value], out: ArrayType, update: An
     return _scatter(applied)(e, operands, out, **params)
 
 
-RULES: dict[str, Rule] = {
-    "dynamic_slice": _dynamic_slice, "dynamic_update_slice": _dynamic_update_slice, "gather": _gather,
-    "scatter": _scatter(lambda e, held, value: value), "scatter_add": _scatter(_with("add")),
-    "scatter_sub": _scatter(_with("sub")), "scatter_mul": _scatter(_with("mul")), "scatter_min": _scatter(_with("min")),
-    "scatter_max": _scatter(_with("max")), "scatter_apply": _scatter_apply,
+RULES: dict[Primitive, Rule] = {
+    dynamic_slice_p: _dynamic_slice, dynamic_update_slice_p: _dynamic_update_slice, gather_p: _gather,
+    scatter_p: _scatter(lambda e, held, value: value), scatter_add_p: _scatter(_with(add_p)),
+    scatter_sub_p: _scatter(_with(sub_p)), scatter_mul_p: _scatter(_with(mul_p)), scatter_min_p: _scatter(_with(min_p)),
+    scatter_max_p: _scatter(_with(max_p)), scatter_apply_p: _scatter_apply,
 }  # fmt: skip

@@ -4,11 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...core.primitives.reduce import highest, lowest
+from ...core.primitive import Primitive
+from ...core.primitives.compare import and_p, or_p, xor_p
+from ...core.primitives.cumulative import cumlogsumexp_p, cummax_p, cummin_p, cumprod_p, cumsum_p
+from ...core.primitives.elementwise import add_p, log_p, max_p, min_p, mul_p
+from ...core.primitives.reduce import (
+    argmax_p,
+    argmin_p,
+    highest,
+    lowest,
+    reduce_and_p,
+    reduce_max_p,
+    reduce_min_p,
+    reduce_or_p,
+    reduce_prod_p,
+    reduce_sum_p,
+    reduce_xor_p,
+)
 from ...core.types import BOOL, INT32, ArrayType, is_bool, is_float
 from ..text import Value
 from ..values import compare, convert, guarded, lanes, select, spread, wide
@@ -18,9 +34,9 @@ from .elementwise import Rule
 Combine = Callable[[Any, Value, Value], Value]
 
 
-def by(name: str) -> Combine:
+def by(primitive: Primitive) -> Combine:
     """Two elements combined as an elementwise primitive does."""
-    return lambda e, a, b: ELEMENTWISE[name](e, [a, b], ArrayType((), a.dtype))
+    return lambda e, a, b: ELEMENTWISE[primitive](e, [a, b], ArrayType((), a.dtype))
 
 
 def _log_add_exp(e: Any, a: Value, b: Value) -> Value:
@@ -32,25 +48,29 @@ def _log_add_exp(e: Any, a: Value, b: Value) -> Value:
     shift = select(p, finite, top, p.constant(0.0, a.dtype))
     parts = [p.same("math.exp", p.same("arith.subf", x, shift)) for x in (a, b)]
     total = p.same("arith.addf", *parts)
-    return p.same("arith.addf", ELEMENTWISE["log"](e, [total], scalar), shift)
+    return p.same("arith.addf", ELEMENTWISE[log_p](e, [total], scalar), shift)
 
 
 def _all_ones(dtype: Any) -> Any:
     return np.invert(np.zeros((), dtype))
 
 
-# What combines, and the number that changes nothing.
-MONOIDS: dict[str, tuple[Combine, Callable[[Any], Any]]] = {
-    "sum": (by("add"), lambda dtype: 0), "prod": (by("mul"), lambda dtype: 1),
-    "max": (by("max"), lowest), "min": (by("min"), highest),
-    "and": (by("and"), _all_ones), "or": (by("or"), lambda dtype: 0), "xor": (by("xor"), lambda dtype: 0),
-    "logsumexp": (_log_add_exp, lambda dtype: -math.inf),
-}  # fmt: skip
+class Monoid(NamedTuple):
+    """What combines two elements, and the number of a dtype that changes nothing."""
+
+    combine: Combine
+    neutral: Callable[[Any], Any]
 
 
-def reduced(e: Any, x: Value, axis: int, monoid: str) -> Value:
+SUM, PROD = Monoid(by(add_p), lambda dtype: 0), Monoid(by(mul_p), lambda dtype: 1)
+MAX, MIN = Monoid(by(max_p), lowest), Monoid(by(min_p), highest)
+AND, OR, XOR = Monoid(by(and_p), _all_ones), Monoid(by(or_p), lambda dtype: 0), Monoid(by(xor_p), lambda dtype: 0)
+LOG_SUM_EXP = Monoid(_log_add_exp, lambda dtype: -math.inf)
+
+
+def reduced(e: Any, x: Value, axis: int, monoid: Monoid) -> Value:
     """One axis combined."""
-    combine, neutral = MONOIDS[monoid]
+    combine, neutral = monoid
     shape = (*x.shape[:axis], *x.shape[axis + 1 :])
     x = guarded(e.p, x, neutral(x.dtype), (axis,))
     if not x.shape[axis]:
@@ -58,7 +78,7 @@ def reduced(e: Any, x: Value, axis: int, monoid: str) -> Value:
     return e.p.combine("tt.reduce", [x], shape, f"axis = {axis} : i32", lambda a, b: [combine(e, a, b)])[0]
 
 
-def _reduce(monoid: str) -> Rule:
+def _reduce(monoid: Monoid) -> Rule:
     def rule(e: Any, operands: Sequence[Value], out: ArrayType, axes: Sequence[int]) -> Value:
         x = wide(e.p, operands[0])
         for axis in sorted(axes, reverse=True):
@@ -68,9 +88,9 @@ def _reduce(monoid: str) -> Rule:
     return rule
 
 
-def _cumulative(monoid: str) -> Rule:
+def _cumulative(monoid: Monoid) -> Rule:
     def rule(e: Any, operands: Sequence[Value], out: ArrayType, axis: int, reverse: bool) -> Value:
-        combine, neutral = MONOIDS[monoid]
+        combine, neutral = monoid
         x = wide(e.p, operands[0])
         x = guarded(e.p, x, neutral(x.dtype), (axis,))
         if 0 in x.shape:
@@ -123,8 +143,9 @@ def _exists(e: Any, x: Value, axis: int) -> Value:
     return found
 
 
-RULES: dict[str, Rule] = {
-    **{f"reduce_{name}": _reduce(name) for name in ("sum", "prod", "max", "min", "and", "or", "xor")},
-    **{f"cum{name}": _cumulative(name) for name in ("sum", "prod", "max", "min", "logsumexp")},
-    "argmax": _position("gt"), "argmin": _position("lt"),
+RULES: dict[Primitive, Rule] = {
+    reduce_sum_p: _reduce(SUM), reduce_prod_p: _reduce(PROD), reduce_max_p: _reduce(MAX), reduce_min_p: _reduce(MIN),
+    reduce_and_p: _reduce(AND), reduce_or_p: _reduce(OR), reduce_xor_p: _reduce(XOR), cumsum_p: _cumulative(SUM),
+    cumprod_p: _cumulative(PROD), cummax_p: _cumulative(MAX), cummin_p: _cumulative(MIN),
+    cumlogsumexp_p: _cumulative(LOG_SUM_EXP), argmax_p: _position("gt"), argmin_p: _position("lt"),
 }  # fmt: skip

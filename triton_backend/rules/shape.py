@@ -5,6 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...core.primitive import Primitive
+from ...core.primitives.shape import (
+    broadcast_in_dim_p,
+    concatenate_p,
+    iota_p,
+    pad_p,
+    reshape_p,
+    rev_p,
+    slice_p,
+    split_p,
+    squeeze_p,
+    transpose_p,
+)
 from ...core.types import ArrayType, is_bool
 from ..text import Value, power
 from ..values import (
@@ -160,7 +173,7 @@ def _squeeze(e: Any, operands: Sequence[Value], out: ArrayType, dimensions: Sequ
     return regroup(e.p, operands[0], out.shape)
 
 
-RULES: dict[str, Rule] = {
-    "broadcast_in_dim": _broadcast, "reshape": _reshape, "squeeze": _squeeze, "transpose": _transpose, "rev": _rev,
-    "slice": _slice, "iota": _iota, "pad": _pad, "concatenate": _concatenate, "split": _split,
+RULES: dict[Primitive, Rule] = {
+    broadcast_in_dim_p: _broadcast, reshape_p: _reshape, squeeze_p: _squeeze, transpose_p: _transpose, rev_p: _rev,
+    slice_p: _slice, iota_p: _iota, pad_p: _pad, concatenate_p: _concatenate, split_p: _split,
 }  # fmt: skip

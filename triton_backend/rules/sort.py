@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ...core.primitive import Primitive
+from ...core.primitives.sort import sort_p, top_k_p
 from ...core.types import INT32, ArrayType, is_bool, is_float
 from ..text import Value
 from ..values import (
@@ -108,4 +110,4 @@ def _top_k(e: Any, operands: Sequence[Value], outs: Sequence[ArrayType], k: int,
     return [_sorted(e, x, places, axis), places]
 
 
-RULES: dict[str, Rule] = {"sort": _sort, "top_k": _top_k}
+RULES: dict[Primitive, Rule] = {sort_p: _sort, top_k_p: _top_k}
