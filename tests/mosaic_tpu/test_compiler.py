@@ -215,6 +215,7 @@ def test_the_users_line_is_named_where_the_module_has_it():
 
 
 def test_the_line_of_the_body_is_named(monkeypatch):
+    from tilewright.core.primitives.elementwise import sin_p
     from tilewright.mosaic_tpu.rules import RULES
 
     def refused(b, xs, out):
@@ -226,7 +227,7 @@ def test_the_line_of_the_body_is_named(monkeypatch):
 
     struct = tw.ShapeDtypeStruct((16, 128), "float32")
     call = tl.kernel_call(body, struct)
-    monkeypatch.setitem(RULES, "sin", refused)
+    monkeypatch.setitem(RULES, sin_p, refused)
     with pytest.raises(errors.UnsupportedError, match="no code for math.asinh") as caught:
         tw.compile(call, struct, target="tpu:v5e")
     assert f"{__file__}:{body.__code__.co_firstlineno + 2}" in str(caught.value)
