@@ -12,6 +12,8 @@ is opaque: it may do anything, and nobody assumes otherwise.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -90,10 +92,11 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one point of the loops costs."""
+    """What one point of the loops costs; with `operand`, what one element of that operand costs."""
 
     flops: int = 0
     transcendentals: int = 0
+    operand: int | None = None
 
 
 FREE, ONE, TRANSCENDENTAL = Work(), Work(1), Work(0, 1)
@@ -101,7 +104,7 @@ FREE, ONE, TRANSCENDENTAL = Work(), Work(1), Work(0, 1)
 # What kind of operation a primitive is, beyond its relation.
 POINTWISE = "pointwise"  # a result's element is a function of the operands' elements at its place
 MOVER = "mover"  # elements change their places and nothing else (a broadcast repeats them)
-IDENTITY = "identity"  # the result is the operand
+IDENTITY = "identity"  # the result is the operand: pointwise too
 EFFECT = "effect"  # it acts on the world or on Refs
 
 
@@ -110,7 +113,13 @@ def relate(eqn: Eqn) -> Relation | None:
     rule = eqn.primitive.relation
     if rule is None:
         return None
-    return rule([a.type for a in eqn.inputs], [v.type for v in eqn.outputs], **eqn.params)
+    ins, outs = tuple([a.type for a in eqn.inputs]), tuple([v.type for v in eqn.outputs])
+    return _related(rule, ins, outs, tuple(eqn.params.items()))
+
+
+@functools.lru_cache(maxsize=4096)
+def _related(rule: Callable[..., Any], ins: tuple[Any, ...], outs: tuple[Any, ...], params: Any) -> Relation | None:
+    return rule(ins, outs, **dict(params))
 
 
 class Loops:
@@ -138,12 +147,71 @@ class Loops:
         """New factors for every axis of a shape."""
         return tuple(self.axis(n) for n in shape)
 
+    def cut(self, old: Sequence[int], new: Sequence[int]) -> tuple[Axes, Axes, dict[int, Kind]]:
+        """Factors for the axes of an array before and after a reshape, and the kinds of those that are not parallel.
+
+        Axes that merge or split follow several factors, major to minor. Where no factors fit both (3, 4) and (4, 3),
+        each new axis needs all of the old ones.
+
+        >>> Loops().cut((6, 5), (2, 15))
+        (((0, 1), (2,)), ((0,), (1, 2)), {})
+        """
+        kinds: dict[int, Kind] = {}
+        olds: list[Axis] = []
+        news: list[Axis] = []
+        for left, right in _groups(old, new):
+            ends = sorted({*_ends(left), *_ends(right)})
+            if 0 not in left and all(b % a == 0 for a, b in itertools.pairwise(ends)):
+                known = {b: self.axis(b // a) for a, b in reversed([*itertools.pairwise(ends)])}
+                olds += _between(left, known)
+                news += _between(right, known)
+            else:
+                whole = self.axes(left)
+                kinds.update({f: Whole() for axis in whole for f in axis})
+                olds += whole
+                news += self.axes(right)
+        return _with_ones(old, olds), _with_ones(new, news), kinds
+
     def relation(self, operands: Sequence[Axes], results: Sequence[Axes], kinds: dict[int, Kind] | None = None
                  ) -> Relation:  # fmt: skip
         """The relation; factors without a kind are parallel."""
         known = kinds or {}
         found = tuple(known.get(i, PARALLEL) for i in range(len(self.sizes)))
         return Relation(tuple(self.sizes), found, tuple(operands), tuple(results))
+
+
+def _groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], list[int]]]:
+    """The shortest runs of axes, those of one element left out, that hold the same number of elements."""
+    left, right = [n for n in old if n != 1], [n for n in new if n != 1]
+    if 0 in left:
+        return [(left, right)]
+    groups: list[tuple[list[int], list[int]]] = []
+    while left:
+        a, b = [left.pop(0)], [right.pop(0)]
+        while (m := math.prod(a)) != (n := math.prod(b)):
+            if m < n:
+                a.append(left.pop(0))
+            else:
+                b.append(right.pop(0))
+        groups.append((a, b))
+    return groups
+
+
+def _ends(sizes: Sequence[int]) -> list[int]:
+    """How many elements of the run lie below each of its axes, and all of them."""
+    return list(itertools.accumulate(reversed(sizes), initial=1, func=lambda a, b: a * b))
+
+
+def _between(sizes: Sequence[int], known: dict[int, Axis]) -> list[Axis]:
+    """The factors of each axis of a run: those that end above where it starts, up to where it ends."""
+    ends = _ends(sizes)[::-1]
+    return [tuple(f for end, axis in known.items() if low < end <= high for f in axis)
+            for high, low in itertools.pairwise(ends)]  # fmt: skip
+
+
+def _with_ones(shape: Sequence[int], axes: Sequence[Axis]) -> Axes:
+    rest = iter(axes)
+    return tuple(() if n == 1 else next(rest) for n in shape)
 
 
 def pointwise(ins: Sequence[Any], outs: Sequence[Any], **params: Any) -> Relation:

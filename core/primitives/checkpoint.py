@@ -18,6 +18,7 @@ from ..ir import Effects, Eqn, Program, Var
 from ..jvp import jvp_program
 from ..linearize import linearize_program
 from ..primitive import AxisInfo, Linear, Primitive, Zero
+from ..relation import FREE, IDENTITY, pointwise
 from ..rewrite import eliminate_dead, substitute
 from ..rules import instantiate, linear_jvp, moved
 from ..trace import is_evaluating, trace_program, typeof
@@ -73,6 +74,9 @@ name_p = Primitive(
     transpose=lambda ct, x, *, name: [ct],
     batch=lambda axis, args, dims, *, name: (name_p.bind(args[0], name=name), dims[0]),
     numpy=lambda x, *, name: x,
+    relation=pointwise,
+    work=FREE,
+    kind=IDENTITY,
 )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from ..caches import cached
 from ..errors import DtypeError, ShapeError
 from ..primitive import Linear, Primitive, Zero
+from ..relation import FREE, POINTWISE, pointwise
 from ..rules import add_tangents, instantiate, like, nary_batch, spread, unbroadcast, zeros
 from ..trace import Scalar, typeof
 from ..types import BOOL, INT32, INT64, ArrayType, is_bool, is_inexact, kind
@@ -88,6 +89,9 @@ select_n_p = Primitive(
     transpose=_select_transpose,
     batch=nary_batch(lambda: select_n_p),
     numpy=_select,
+    relation=pointwise,
+    work=FREE,
+    kind=POINTWISE,
 )
 
 

@@ -18,10 +18,12 @@ from ..config import current
 from ..errors import ArgumentError, DtypeError, ShapeError
 from ..primitive import AxisInfo, Linear, Primitive, Zero
 from ..promote import promote_types
+from ..relation import Loops, Reduced, Relation, Work
 from ..rules import add_tangents
 from ..trace import shape_of, typeof
 from ..types import ArrayType, as_dtype, canonical_dtype, is_complex, is_float, is_integer, is_key, kind
 from .convert import convert_element_type
+from .reduce import SUM
 from .shape import squeeze, transpose
 
 Axes = tuple[int, ...]
@@ -278,7 +280,21 @@ def _numpy(x: np.ndarray, y: np.ndarray, *, dimension_numbers: DotDimensionNumbe
     return out.reshape((*batch, *m, *n)).astype(dtype)
 
 
-dot_general_p = Primitive("dot_general", _typing, jvp=_jvp, transpose=_transpose, batch=_batch, numpy=_numpy)
+def _relation(ins: Any, outs: Any, *, dimension_numbers: DotDimensionNumbers, **_: Any) -> Relation:
+    (lc, rc), (lb, rb) = dimension_numbers
+    loops = Loops()
+    lhs = loops.axes(ins[0].shape)
+    shared = {**dict(zip(rc, lc, strict=True)), **dict(zip(rb, lb, strict=True))}
+    rhs = tuple(lhs[shared[a]] if a in shared else loops.axis(n) for a, n in enumerate(ins[1].shape))
+    parts = _parts(dimension_numbers, len(lhs), len(rhs))
+    out = (*(lhs[a] for a in (*lb, *parts.lhs_free)), *(rhs[a] for a in parts.rhs_free))
+    return loops.relation([lhs, rhs], [out], {f: Reduced(SUM) for a in lc for f in lhs[a]})
+
+
+dot_general_p = Primitive(
+    "dot_general", _typing, jvp=_jvp, transpose=_transpose, batch=_batch, numpy=_numpy, relation=_relation,
+    work=Work(flops=2),
+)  # fmt: skip
 PRIMITIVES = (dot_general_p,)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from .. import tree
 from ..errors import ArgumentError, DtypeError, ShapeError
 from ..primitive import AxisInfo, Linear, Primitive, Zero
+from ..relation import FREE, IDENTITY, POINTWISE, Loops, Relation, Whole, pointwise
 from ..rules import like, linear_jvp, moveaxis, no_tangent, unary_batch
 from ..trace import Scalar, typeof
 from ..types import (
@@ -68,6 +69,9 @@ convert_element_type_p = Primitive(
     transpose=lambda ct, x, *, new_dtype, weak_type: [convert_element_type(ct, x.dtype)],
     batch=unary_batch(lambda: convert_element_type_p),
     numpy=lambda x, *, new_dtype, weak_type: convert_numpy(x, new_dtype),
+    relation=pointwise,
+    work=FREE,
+    kind=POINTWISE,
 )
 
 
@@ -123,12 +127,23 @@ def _bitcast_batch(axis: AxisInfo, args: Any, dims: Any, *, new_dtype: Any) -> A
     return bitcast_convert_type_p.bind(moveaxis(args[0], dims[0], 0), new_dtype=new_dtype), 0
 
 
+def _bitcast_relation(ins: Any, outs: Any, *, new_dtype: Any) -> Relation:
+    """A narrower dtype adds a last axis, whose parts come from one element; a wider one needs all of the last axis."""
+    (x,), (out,), loops = ins, outs, Loops()
+    axes = loops.axes(x.shape)
+    if out.ndim >= x.ndim:
+        return loops.relation([axes], [(*axes, *loops.axes(out.shape[x.ndim :]))])
+    return loops.relation([axes], [axes[:-1]], dict.fromkeys(axes[-1], Whole()))
+
+
 bitcast_convert_type_p = Primitive(
     "bitcast_convert_type",
     _bitcast_typing,
     jvp=no_tangent(lambda: bitcast_convert_type_p),
     batch=_bitcast_batch,
     numpy=_bitcast,
+    relation=_bitcast_relation,
+    work=FREE,
 )
 
 
@@ -165,6 +180,8 @@ reduce_precision_p = Primitive(
     transpose=lambda ct, x, **params: [reduce_precision_p.bind(ct, **params)],
     batch=unary_batch(lambda: reduce_precision_p),
     numpy=_reduce_precision,
+    relation=pointwise,
+    kind=POINTWISE,
 )
 
 
@@ -234,7 +251,7 @@ def conj(x: Any) -> Any:
 
 # ---------------------------------------------------------------------------- stop_gradient
 
-stop_gradient_p = unary("stop_gradient", ANY, np.copy, flat=True, wide=False)
+stop_gradient_p = unary("stop_gradient", ANY, np.copy, flat=True, wide=False, work=FREE, kind=IDENTITY)
 
 
 def stop_gradient(x: Any) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..errors import ShapeError
 from ..primitive import AxisInfo, Primitive
+from ..relation import Loops, Relation, Whole
 from ..rules import expanded_jvp, like, linear_jvp
 from ..trace import shape_of
 from ..types import ArrayType
@@ -113,6 +114,12 @@ def _typing(name: str, kinds: Sequence[str]) -> Callable[..., ArrayType]:
     return typing
 
 
+def _relation(ins: Any, outs: Any, *, axis: int, reverse: bool) -> Relation:
+    loops = Loops()
+    axes = loops.axes(ins[0].shape)
+    return loops.relation([axes], [axes], dict.fromkeys(axes[axis], Whole(forward=not reverse)))
+
+
 def _cumulative(name: str, kinds: Sequence[str], ufunc: Any, combine: Combine, linear: bool = False) -> Primitive:
     def accumulate(x: Any, *, axis: int, reverse: bool) -> Any:
         if not x.shape[axis]:
@@ -138,6 +145,7 @@ def _cumulative(name: str, kinds: Sequence[str], ufunc: Any, combine: Combine, l
         batch=batch,
         numpy=widened(accumulate),
         expand=expand,
+        relation=_relation,
     )
     return p
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..errors import UnsupportedError
 from ..primitive import Linear, Primitive, Zero
+from ..relation import POINTWISE, pointwise
 from ..rules import like, nary_jvp, unary_batch
 from ..trace import typeof
 from ..types import ArrayType, is_complex, is_integer, is_unsigned, kind
@@ -24,6 +25,8 @@ from .nary import (
     ORDERED,
     check_kind,
     common_shape,
+    curve,
+    curves,
     function,
     nary,
     operands,
@@ -168,7 +171,7 @@ def _pow_by_exponent(t: Any, out: Any, x: Any, y: Any) -> Any:
     return mul_p.bind(t, mul_p.bind(log_p.bind(safe), out))
 
 
-pow_p = nary("pow", NUMBER, _power, [_pow_by_base, _pow_by_exponent], typing=_pow_typing)
+pow_p = curves("pow", NUMBER, _power, [_pow_by_base, _pow_by_exponent], typing=_pow_typing)
 
 
 def _integer_power(x: Any, y: int) -> Any:
@@ -202,16 +205,18 @@ integer_pow_p = Primitive(
     jvp=nary_jvp(lambda: integer_pow_p, _integer_pow_tangent),
     batch=unary_batch(lambda: integer_pow_p),
     numpy=widened(_integer_power),
+    relation=pointwise,
+    kind=POINTWISE,
 )
 square_p = unary(
     "square", NUMBER, np.square, lambda t, out, x: mul_p.bind(t, mul_p.bind(like(x, 2), x)),
 )  # fmt: skip
-sqrt_p = unary("sqrt", INEXACT, np.sqrt, lambda t, out, x: mul_p.bind(t, div_p.bind(like(x, 0.5), out)))
-rsqrt_p = unary(
+sqrt_p = curve("sqrt", INEXACT, np.sqrt, lambda t, out, x: mul_p.bind(t, div_p.bind(like(x, 0.5), out)))
+rsqrt_p = curve(
     "rsqrt", INEXACT, lambda x: 1 / np.sqrt(x),
     lambda t, out, x: mul_p.bind(t, mul_p.bind(like(x, -0.5), div_p.bind(out, x))),
 )  # fmt: skip
-cbrt_p = unary(
+cbrt_p = curve(
     "cbrt", FLOAT, np.cbrt,
     lambda t, out, x: mul_p.bind(t, mul_p.bind(like(x, 1 / 3), integer_pow_p.bind(out, y=-2))),
 )  # fmt: skip
@@ -282,29 +287,29 @@ def _times(factor: Any) -> Any:
     return lambda t, out, x: mul_p.bind(t, factor(out, x))
 
 
-exp_p = unary("exp", INEXACT, np.exp, _times(lambda out, x: out))
-exp2_p = unary("exp2", INEXACT, np.exp2, _times(lambda out, x: mul_p.bind(like(out, math.log(2)), out)))
-expm1_p = unary("expm1", INEXACT, np.expm1, _times(lambda out, x: add_p.bind(out, like(out, 1))))
-log_p = unary("log", INEXACT, np.log, lambda t, out, x: div_p.bind(t, x))
-log1p_p = unary("log1p", INEXACT, np.log1p, lambda t, out, x: div_p.bind(t, add_p.bind(x, like(x, 1))))
-logistic_p = unary(
+exp_p = curve("exp", INEXACT, np.exp, _times(lambda out, x: out))
+exp2_p = curve("exp2", INEXACT, np.exp2, _times(lambda out, x: mul_p.bind(like(out, math.log(2)), out)))
+expm1_p = curve("expm1", INEXACT, np.expm1, _times(lambda out, x: add_p.bind(out, like(out, 1))))
+log_p = curve("log", INEXACT, np.log, lambda t, out, x: div_p.bind(t, x))
+log1p_p = curve("log1p", INEXACT, np.log1p, lambda t, out, x: div_p.bind(t, add_p.bind(x, like(x, 1))))
+logistic_p = curve(
     "logistic", INEXACT, _logistic, _times(lambda out, x: mul_p.bind(out, sub_p.bind(like(out, 1), out)))
 )
-sin_p = unary("sin", INEXACT, np.sin, _times(lambda out, x: cos_p.bind(x)))
-cos_p = unary("cos", INEXACT, np.cos, _times(lambda out, x: neg_p.bind(sin_p.bind(x))))
-tan_p = unary("tan", INEXACT, np.tan, _times(lambda out, x: _one_plus_square(out)))
-asin_p = unary("asin", INEXACT, np.arcsin, _times(lambda out, x: rsqrt_p.bind(_one_minus_square(x))))
-acos_p = unary("acos", INEXACT, np.arccos, _times(lambda out, x: neg_p.bind(rsqrt_p.bind(_one_minus_square(x)))))
-atan_p = unary("atan", INEXACT, np.arctan, lambda t, out, x: div_p.bind(t, _one_plus_square(x)))
-sinh_p = unary("sinh", INEXACT, np.sinh, _times(lambda out, x: cosh_p.bind(x)))
-cosh_p = unary("cosh", INEXACT, np.cosh, _times(lambda out, x: sinh_p.bind(x)))
-tanh_p = unary("tanh", INEXACT, np.tanh, _times(lambda out, x: _one_minus_square(out)))
-asinh_p = unary("asinh", INEXACT, np.arcsinh, _times(lambda out, x: rsqrt_p.bind(_one_plus_square(x))))
-acosh_p = unary(
+sin_p = curve("sin", INEXACT, np.sin, _times(lambda out, x: cos_p.bind(x)))
+cos_p = curve("cos", INEXACT, np.cos, _times(lambda out, x: neg_p.bind(sin_p.bind(x))))
+tan_p = curve("tan", INEXACT, np.tan, _times(lambda out, x: _one_plus_square(out)))
+asin_p = curve("asin", INEXACT, np.arcsin, _times(lambda out, x: rsqrt_p.bind(_one_minus_square(x))))
+acos_p = curve("acos", INEXACT, np.arccos, _times(lambda out, x: neg_p.bind(rsqrt_p.bind(_one_minus_square(x)))))
+atan_p = curve("atan", INEXACT, np.arctan, lambda t, out, x: div_p.bind(t, _one_plus_square(x)))
+sinh_p = curve("sinh", INEXACT, np.sinh, _times(lambda out, x: cosh_p.bind(x)))
+cosh_p = curve("cosh", INEXACT, np.cosh, _times(lambda out, x: sinh_p.bind(x)))
+tanh_p = curve("tanh", INEXACT, np.tanh, _times(lambda out, x: _one_minus_square(out)))
+asinh_p = curve("asinh", INEXACT, np.arcsinh, _times(lambda out, x: rsqrt_p.bind(_one_plus_square(x))))
+acosh_p = curve(
     "acosh", INEXACT, np.arccosh,
     _times(lambda out, x: mul_p.bind(rsqrt_p.bind(sub_p.bind(x, like(x, 1))), rsqrt_p.bind(add_p.bind(x, like(x, 1))))),
 )  # fmt: skip
-atanh_p = unary("atanh", INEXACT, np.arctanh, lambda t, out, x: div_p.bind(t, _one_minus_square(x)))
+atanh_p = curve("atanh", INEXACT, np.arctanh, lambda t, out, x: div_p.bind(t, _one_minus_square(x)))
 
 
 def _squared_distance(y: Any, x: Any) -> Any:
@@ -317,7 +322,7 @@ def _atan2(y: Any, x: Any) -> Any:
     return -1j * np.log((x + 1j * y) / np.sqrt(x * x + y * y))
 
 
-atan2_p = nary(
+atan2_p = curves(
     "atan2", INEXACT, _atan2,
     [
         lambda t, out, y, x: mul_p.bind(t, div_p.bind(x, _squared_distance(y, x))),

@@ -10,6 +10,7 @@ import numpy as np
 from ..caches import cached
 from ..errors import DtypeError, ShapeError
 from ..primitive import Linear, Primitive
+from ..relation import ONE, POINTWISE, TRANSCENDENTAL, Work, pointwise
 from ..rules import like, nary_batch, nary_jvp, no_tangent, unary_batch, unbroadcast
 from ..trace import Scalar, typeof
 from ..types import BOOL, FLOAT32, ArrayType, Dtype, is_complex, kind
@@ -119,6 +120,8 @@ def unary(
     transpose: Callable[..., Any] | None = None,
     expand: Callable[..., Any] | None = None,
     wide: bool = True,
+    work: Work = ONE,
+    kind: str = POINTWISE,
 ) -> Primitive:
     """An elementwise primitive of one operand.
 
@@ -137,6 +140,9 @@ def unary(
         batch=unary_batch(lambda: p),
         numpy=widened(numpy) if wide and numpy else numpy,
         expand=expand,
+        relation=pointwise,
+        work=work,
+        kind=kind,
     )
     return p
 
@@ -154,6 +160,8 @@ def nary(
     transpose: Callable[..., Any] | None = None,
     expand: Callable[..., Any] | None = None,
     wide: bool = True,
+    work: Work = ONE,
+    kind: str = POINTWISE,
 ) -> Primitive:
     """An elementwise primitive of several operands of one dtype; the words are those of `unary`.
 
@@ -170,6 +178,9 @@ def nary(
         batch=nary_batch(lambda: p),
         numpy=widened(numpy) if wide and numpy else numpy,
         expand=expand,
+        relation=pointwise,
+        work=work,
+        kind=kind,
     )
     return p
 
@@ -183,6 +194,10 @@ def _unbroadcasting(transpose: Callable[..., Any]) -> Callable[..., Any]:
         ]
 
     return rule
+
+
+curve = functools.partial(unary, work=TRANSCENDENTAL)  # a transcendental function of one operand, and of several
+curves = functools.partial(nary, work=TRANSCENDENTAL)
 
 
 # ---------------------------------------------------------------------------- user-level functions

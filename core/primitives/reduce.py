@@ -12,6 +12,7 @@ from .. import tree
 from ..errors import ArgumentError, DtypeError, ShapeError
 from ..ir import Program
 from ..primitive import AxisInfo, Primitive, Zero
+from ..relation import Loops, Monoid, Reduced, Relation, Whole
 from ..rewrite import hoist
 from ..rules import expanded_jvp, linear_jvp, moveaxis, moved, no_tangent
 from ..trace import eval_program, shape_of, trace_program, typeof
@@ -33,7 +34,7 @@ def _check_axes(name: str, x: ArrayType, axes: Axes) -> None:
         raise ShapeError(f"{name} over axes {axes} of {x.show()}", f"axes are distinct and from 0 to {x.ndim - 1}")
 
 
-def _without(shape: Sequence[int], axes: Axes) -> tuple[int, ...]:
+def _without(shape: Sequence[Any], axes: Axes) -> tuple[Any, ...]:
     return tuple(d for i, d in enumerate(shape) if i not in axes)
 
 
@@ -66,19 +67,33 @@ def spread_axes(x: Any, shape: Sequence[int], axes: Axes) -> Any:
     return broadcast_in_dim_p.bind(x, shape=tuple(shape), broadcast_dimensions=kept)
 
 
+def _along(ins: Any, axes: Axes, kind: Any) -> Relation:
+    """The relation of an operation that the axes of its operand go into, and do not come out of."""
+    loops = Loops()
+    operand = loops.axes(ins[0].shape)
+    return loops.relation([operand], [_without(operand, axes)], {f: kind for a in axes for f in operand[a]})
+
+
 # ---------------------------------------------------------------------------- sums, products, extrema, bits
 
 
 def _reducer(
-    name: str, kinds: Sequence[str], ufunc: Any, jvp: Any, transpose: Any = None, initial: Any = None
+    name: str, kinds: Sequence[str], ufunc: Any, monoid: Monoid, jvp: Any, transpose: Any = None, initial: Any = None
 ) -> Primitive:
+    kind = Reduced(monoid)
+
+    def relation(ins: Any, outs: Any, *, axes: Axes) -> Relation:
+        return _along(ins, axes, kind)
+
     def numpy(x: Any, *, axes: Axes) -> Any:
         return ufunc.reduce(x, axis=axes, **({} if initial is None else {"initial": initial(x.dtype)}))
 
     def wide(x: Any, *, axes: Axes) -> Any:
         return widened(numpy)(x, axes=axes).astype(x.dtype)
 
-    p = Primitive(name, _typing(name, kinds), jvp=jvp, transpose=transpose, batch=_batch(lambda: p), numpy=wide)
+    p = Primitive(
+        name, _typing(name, kinds), jvp=jvp, transpose=transpose, batch=_batch(lambda: p), numpy=wide, relation=relation
+    )
     return p
 
 
@@ -177,16 +192,34 @@ def _product_jvp(primals: Any, tangents: Any, *, axes: Axes) -> Any:
     return expanded_jvp(_product_by_halves)(primals, tangents, axes=axes)
 
 
+def _filled(value: int) -> Callable[[Any], Any]:
+    return lambda dtype: np.array(value).astype(dtype)[()]
+
+
+def _all_bits(dtype: Any) -> Any:
+    return np.invert(np.zeros((), dtype))[()]
+
+
+SUM = Monoid("sum", _filled(0), add_p.bind)
+PRODUCT = Monoid("product", _filled(1), mul_p.bind)
+MAXIMUM = Monoid("maximum", lowest, max_p.bind)
+MINIMUM = Monoid("minimum", highest, min_p.bind)
+AND = Monoid("and", _all_bits, and_p.bind)
+OR = Monoid("or", _filled(0), or_p.bind)
+XOR = Monoid("xor", _filled(0), xor_p.bind)
+
 reduce_sum_p = _reducer(
-    "reduce_sum", NUMBER, np.add, linear_jvp(lambda: reduce_sum_p),
+    "reduce_sum", NUMBER, np.add, SUM, linear_jvp(lambda: reduce_sum_p),
     transpose=lambda ct, x, *, axes: [spread_axes(ct, x.shape, axes)],
 )  # fmt: skip
-reduce_prod_p = _reducer("reduce_prod", NUMBER, np.multiply, _product_jvp)
-reduce_max_p = _reducer("reduce_max", ORDERED, np.maximum, _extremum_jvp(lambda: reduce_max_p), initial=lowest)
-reduce_min_p = _reducer("reduce_min", ORDERED, np.minimum, _extremum_jvp(lambda: reduce_min_p), initial=highest)
-reduce_and_p = _reducer("reduce_and", BITS, np.bitwise_and, no_tangent(lambda: reduce_and_p))
-reduce_or_p = _reducer("reduce_or", BITS, np.bitwise_or, no_tangent(lambda: reduce_or_p))
-reduce_xor_p = _reducer("reduce_xor", BITS, np.bitwise_xor, no_tangent(lambda: reduce_xor_p))
+reduce_prod_p = _reducer("reduce_prod", NUMBER, np.multiply, PRODUCT, _product_jvp)
+reduce_max_p = _reducer("reduce_max", ORDERED, np.maximum, MAXIMUM, _extremum_jvp(lambda: reduce_max_p), initial=lowest)
+reduce_min_p = _reducer(
+    "reduce_min", ORDERED, np.minimum, MINIMUM, _extremum_jvp(lambda: reduce_min_p), initial=highest
+)
+reduce_and_p = _reducer("reduce_and", BITS, np.bitwise_and, AND, no_tangent(lambda: reduce_and_p))
+reduce_or_p = _reducer("reduce_or", BITS, np.bitwise_or, OR, no_tangent(lambda: reduce_or_p))
+reduce_xor_p = _reducer("reduce_xor", BITS, np.bitwise_xor, XOR, no_tangent(lambda: reduce_xor_p))
 
 
 def _function(primitive: Primitive, doc: str) -> Callable[..., Any]:
@@ -232,6 +265,7 @@ def _position(name: str, numpy: Any) -> Primitive:
         jvp=no_tangent(lambda: p),
         batch=_batch(lambda: p),
         numpy=lambda x, *, axes, index_dtype: widened(numpy)(x, axis=axes[0]).astype(index_dtype),
+        relation=lambda ins, outs, *, axes, index_dtype: _along(ins, axes, Whole()),
     )
     return p
 

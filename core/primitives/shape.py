@@ -16,6 +16,7 @@ import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError, DtypeError, ShapeError
 from ..primitive import AxisInfo, Linear, Primitive
+from ..relation import FREE, IDENTITY, MOVER, Loops, Relation, pointwise
 from ..rules import instantiate, linear_jvp, moved
 from ..trace import Value, dtype_of, shape_of, typeof
 from ..types import ArrayType, Shape, canonical_dtype, is_bool, is_key, kind
@@ -115,6 +116,13 @@ def _broadcast_transpose(ct: Any, x: Linear, *, shape: Shape, broadcast_dimensio
     return [reshape_to(ct, x.shape)]
 
 
+def _broadcast_relation(ins: Any, outs: Any, *, shape: Shape, broadcast_dimensions: Dims) -> Relation:
+    loops = Loops()
+    out = loops.axes(shape)
+    axes = (() if n == 1 else out[d] for n, d in zip(ins[0].shape, broadcast_dimensions, strict=True))
+    return loops.relation([tuple(axes)], [out])
+
+
 broadcast_in_dim_p = Primitive(
     "broadcast_in_dim",
     typing=_broadcast_typing,
@@ -122,6 +130,9 @@ broadcast_in_dim_p = Primitive(
     transpose=_broadcast_transpose,
     batch=_broadcast_batch,
     numpy=_broadcast_numpy,
+    relation=_broadcast_relation,
+    work=FREE,
+    kind=MOVER,
 )
 
 
@@ -205,6 +216,12 @@ def _reshape_batch(axis: AxisInfo, args: Any, dims: Any, *, new_sizes: Shape, di
     return reshape_p.bind(moved(axis, x, b, 0), new_sizes=(axis.size, *new_sizes), dimensions=None), 0
 
 
+def _reshape_relation(ins: Any, outs: Any, **_: Any) -> Relation:
+    loops = Loops()
+    old, new, kinds = loops.cut(ins[0].shape, outs[0].shape)
+    return loops.relation([old], [new], kinds)
+
+
 reshape_p = Primitive(
     "reshape",
     typing=_reshape_typing,
@@ -212,6 +229,9 @@ reshape_p = Primitive(
     transpose=lambda ct, x, **_: [reshape_to(ct, x.shape)],
     batch=_reshape_batch,
     numpy=lambda x, *, new_sizes, dimensions=None: x.reshape(new_sizes),
+    relation=_reshape_relation,
+    work=FREE,
+    kind=MOVER,
 )
 
 
@@ -267,6 +287,9 @@ squeeze_p = Primitive(
     transpose=lambda ct, x, **_: [reshape_to(ct, x.shape)],
     batch=_squeeze_batch,
     numpy=lambda x, *, dimensions: np.squeeze(x, dimensions),
+    relation=_reshape_relation,
+    work=FREE,
+    kind=MOVER,
 )
 
 
@@ -293,6 +316,12 @@ def _transpose_batch(axis: AxisInfo, args: Any, dims: Any, *, permutation: Dims)
     return transpose_p.bind(x, permutation=inserted(shift(permutation, b), out, b)), out
 
 
+def _transpose_relation(ins: Any, outs: Any, *, permutation: Dims) -> Relation:
+    loops = Loops()
+    axes = loops.axes(ins[0].shape)
+    return loops.relation([axes], [tuple(axes[p] for p in permutation)])
+
+
 transpose_p = Primitive(
     "transpose",
     typing=_transpose_typing,
@@ -300,6 +329,9 @@ transpose_p = Primitive(
     transpose=lambda ct, x, *, permutation: [transpose_p.bind(ct, permutation=inverse(permutation))],
     batch=_transpose_batch,
     numpy=lambda x, *, permutation: np.transpose(x, permutation),
+    relation=_transpose_relation,
+    work=FREE,
+    kind=MOVER,
 )
 
 
@@ -343,6 +375,9 @@ copy_p = Primitive(
     transpose=lambda ct, x: [ct],
     batch=lambda axis, args, dims: (copy_p.bind(*args), dims[0]),
     numpy=np.copy,
+    relation=pointwise,
+    work=FREE,
+    kind=IDENTITY,
 )
 
 
@@ -453,7 +488,7 @@ def _iota_typing(*, dtype: Any, shape: Shape, dimension: int) -> ArrayType:
     return ArrayType(shape, dtype)
 
 
-iota_p = Primitive("iota", typing=_iota_typing, jvp=None, numpy=_iota_numpy)
+iota_p = Primitive("iota", typing=_iota_typing, jvp=None, numpy=_iota_numpy, relation=pointwise, work=FREE, kind=MOVER)
 
 
 def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int) -> Any:

@@ -36,7 +36,7 @@ from .elementwise import (
     square_p,
     sub_p,
 )
-from .nary import FLOAT, common_shape, function, nary, unary
+from .nary import FLOAT, common_shape, curve, curves, function
 
 _ROOT_PI = math.sqrt(math.pi)
 
@@ -107,18 +107,18 @@ def _gaussian(x: Any) -> Any:
     return exp_p.bind(neg_p.bind(square_p.bind(x)))
 
 
-erf_p = unary("erf", FLOAT, meaning.erf, lambda t, out, x: _mul(t, 2 / _ROOT_PI, _gaussian(x)))
-erfc_p = unary("erfc", FLOAT, meaning.erfc, lambda t, out, x: _mul(t, -2 / _ROOT_PI, _gaussian(x)))
-erf_inv_p = unary(
+erf_p = curve("erf", FLOAT, meaning.erf, lambda t, out, x: _mul(t, 2 / _ROOT_PI, _gaussian(x)))
+erfc_p = curve("erfc", FLOAT, meaning.erfc, lambda t, out, x: _mul(t, -2 / _ROOT_PI, _gaussian(x)))
+erf_inv_p = curve(
     "erf_inv", FLOAT, meaning.erf_inv, lambda t, out, x: _mul(t, _ROOT_PI / 2, exp_p.bind(square_p.bind(out)))
 )
-lgamma_p = unary("lgamma", FLOAT, meaning.lgamma, lambda t, out, x: _mul(t, digamma_p.bind(x)))
-digamma_p = unary("digamma", FLOAT, meaning.digamma, lambda t, out, x: _mul(t, polygamma_p.bind(like(x, 1), x)))
-polygamma_p = nary(
+lgamma_p = curve("lgamma", FLOAT, meaning.lgamma, lambda t, out, x: _mul(t, digamma_p.bind(x)))
+digamma_p = curve("digamma", FLOAT, meaning.digamma, lambda t, out, x: _mul(t, polygamma_p.bind(like(x, 1), x)))
+polygamma_p = curves(
     "polygamma", FLOAT, meaning.polygamma,
     [_no_derivative("polygamma", "its order"), lambda t, out, m, x: _mul(t, polygamma_p.bind(_add(m, 1), x))],
 )  # fmt: skip
-zeta_p = nary(
+zeta_p = curves(
     "zeta", FLOAT, meaning.zeta,
     [
         _no_derivative("zeta", "its exponent"),
@@ -245,12 +245,12 @@ def _gamma_pdf(a: Any, x: Any) -> Any:
     return exp_p.bind(_sub(_sub(_mul(_sub(a, 1.0), log_p.bind(x)), x), lgamma_p.bind(a)))
 
 
-igamma_p = nary(
+igamma_p = curves(
     "igamma", FLOAT, None,
     [lambda t, out, a, x: _mul(t, igamma_grad_a_p.bind(a, x)), lambda t, out, a, x: _mul(t, _gamma_pdf(a, x))],
     expand=_in_float32(_igamma),
 )  # fmt: skip
-igammac_p = nary(
+igammac_p = curves(
     "igammac", FLOAT, None,
     [
         lambda t, out, a, x: neg_p.bind(_mul(t, igamma_grad_a_p.bind(a, x))),
@@ -258,7 +258,7 @@ igammac_p = nary(
     ],
     expand=_in_float32(_igammac),
 )  # fmt: skip
-igamma_grad_a_p = nary(
+igamma_grad_a_p = curves(
     "igamma_grad_a", FLOAT, None,
     [
         _no_derivative("igamma_grad_a", "a"),
@@ -328,7 +328,7 @@ def _beta_density(t: Any, out: Any, a: Any, b: Any, x: Any) -> Any:
     return _mul(t, exp_p.bind(_sub(exponent, _log_beta(a, b))))
 
 
-regularized_incomplete_beta_p = nary(
+regularized_incomplete_beta_p = curves(
     "regularized_incomplete_beta", FLOAT, None,
     [_no_derivative("betainc", "a"), _no_derivative("betainc", "b"), _beta_density],
     expand=_in_float32(_betainc),
@@ -362,7 +362,7 @@ def _bessel_ie(order: int) -> Callable[..., Any]:
     return _in_float32(expand)
 
 
-bessel_i0e_p = unary(
+bessel_i0e_p = curve(
     "bessel_i0e", FLOAT, meaning.bessel_ie(0),
     lambda t, out, x: _mul(t, _sub(bessel_i1e_p.bind(x), _mul(sign_p.bind(x), out))), expand=_bessel_ie(0),
 )  # fmt: skip
@@ -376,7 +376,7 @@ def _bessel_i1e_tangent(t: Any, out: Any, x: Any) -> Any:
     return _mul(t, _where(at_zero, 0.5, slope))
 
 
-bessel_i1e_p = unary("bessel_i1e", FLOAT, meaning.bessel_ie(1), _bessel_i1e_tangent, expand=_bessel_ie(1))
+bessel_i1e_p = curve("bessel_i1e", FLOAT, meaning.bessel_ie(1), _bessel_i1e_tangent, expand=_bessel_ie(1))
 
 
 # ---------------------------------------------------------------------------- functions of jax.lax
