@@ -12,12 +12,13 @@ is opaque: it may do anything, and nobody assumes otherwise.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from .caches import cached
 
 if TYPE_CHECKING:
     from .ir import Eqn
@@ -117,7 +118,7 @@ def relate(eqn: Eqn) -> Relation | None:
     return _related(rule, ins, outs, tuple(eqn.params.items()))
 
 
-@functools.lru_cache(maxsize=4096)
+@cached(4096)
 def _related(rule: Callable[..., Any], ins: tuple[Any, ...], outs: tuple[Any, ...], params: Any) -> Relation | None:
     return rule(ins, outs, **dict(params))
 
