@@ -82,6 +82,12 @@ class Flag(NamedTuple):
 Entry = Any  # int | Span | Flag | array | None
 
 
+class Entries(list[Entry]):
+    """The entries of an index; `apart` where an ellipsis of no axis stands between its integers and arrays."""
+
+    apart = False
+
+
 # ---------------------------------------------------------------------------- parsing
 
 
@@ -142,7 +148,7 @@ def _span(item: slice, axis: int, size: int) -> Span:
     return Span(start, step, len(range(start, stop, step)))
 
 
-def parse_index(shape: Shape, index: Any) -> list[Entry]:
+def parse_index(shape: Shape, index: Any) -> Entries:
     """An index as entries: one int, `Span` or array of integers per axis, None for each new axis.
 
     Masks become the arrays of their true positions; a scalar boolean becomes a `Flag`, which takes no axis.
@@ -161,7 +167,8 @@ def parse_index(shape: Shape, index: Any) -> list[Entry]:
     at = ellipses[0] if ellipses else len(items)
     rest = [slice(None)] * missing
     items = [*items[:at], *rest, *items[at + len(ellipses) :]]
-    entries: list[Entry] = []
+    entries = Entries()
+    entries.apart = bool(ellipses) and not missing and any(map(_places, items[:at])) and any(map(_places, items[at:]))
     axis = 0
     for item in items:
         if isinstance(item, np.ndarray) and is_bool(item.dtype):
@@ -186,6 +193,11 @@ def _check_mask(mask: Any, axis: int, shape: Shape) -> None:
 
 def _is_array(entry: Entry) -> bool:
     return isinstance(entry, (Value, np.ndarray))
+
+
+def _places(item: Any) -> bool:
+    """Whether an item of an index is one of those that NumPy broadcasts together."""
+    return item is not None and not isinstance(item, slice)
 
 
 def _is_basic(entries: Sequence[Entry]) -> bool:
@@ -317,9 +329,10 @@ class _Plan(NamedTuple):
         return rev(values, self.reverse) if self.reverse else values
 
 
-def _with_flags(x: Any, entries: Sequence[Entry]) -> tuple[Any, list[Entry], Dims]:
+def _with_flags(x: Any, entries: Entries) -> tuple[Any, Entries, Dims]:
     """Flags as arrays that index axes of size 1 put into `x` for them."""
-    new, axis, out = [], 0, []
+    new, axis, out = [], 0, Entries()
+    out.apart = entries.apart
     for entry in entries:
         if isinstance(entry, Flag):
             new.append(axis)
@@ -329,15 +342,15 @@ def _with_flags(x: Any, entries: Sequence[Entry]) -> tuple[Any, list[Entry], Dim
     return (expand_dims(x, new) if new else x), out, tuple(new)
 
 
-def _block_first(entries: Sequence[Entry]) -> int | None:
+def _block_first(entries: Entries) -> int | None:
     """Where NumPy puts the axes of broadcast index arrays: at the first of them, or in front if they are apart."""
     places = [n for n, e in enumerate(entries) if isinstance(e, int) or _is_array(e)]
-    if places[-1] - places[0] + 1 == len(places):
+    if places[-1] - places[0] + 1 == len(places) and not entries.apart:
         return places[0]
     return None
 
 
-def _plan(entries: Sequence[Entry], shape: Shape, wrap: bool) -> _Plan:
+def _plan(entries: Entries, shape: Shape, wrap: bool) -> _Plan:
     arrays = [e for e in entries if isinstance(e, int) or _is_array(e)]
     block_shape = _broadcast_indices([() if isinstance(a, int) else shape_of(a) for a in arrays])
     first = _block_first(entries) if arrays else None

@@ -151,16 +151,19 @@ def _power(x: Any, y: Any) -> Any:
 
 
 def _pow_by_base(t: Any, out: Any, x: Any, y: Any) -> Any:
-    from .compare import eq_p, select_n_p
+    from .compare import and_p, eq_p, select_n_p
 
-    is_zero = eq_p.bind(y, like(y, 0))
-    lower = select_n_p.bind(is_zero, sub_p.bind(y, like(y, 1)), like(y, 1))
+    # y x^(y-1); where both are 0 this is 0 times infinity, and x^0 does not depend on x.
+    flat = eq_p.bind(y, like(y, 0))
     factor = y
     if is_integer(typeof(y).dtype):
         from .convert import convert_element_type
 
         factor = convert_element_type(y, typeof(x).dtype)
-    slope = select_n_p.bind(is_zero, mul_p.bind(factor, pow_p.bind(x, lower)), like(x, 0))
+    else:
+        flat = and_p.bind(flat, eq_p.bind(x, like(x, 0)))
+    lower = select_n_p.bind(flat, sub_p.bind(y, like(y, 1)), like(y, 1))
+    slope = select_n_p.bind(flat, mul_p.bind(factor, pow_p.bind(x, lower)), like(x, 0))
     return mul_p.bind(t, slope)
 
 

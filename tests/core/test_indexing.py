@@ -47,7 +47,7 @@ def indexed(draw):
     while axis < used:
         size = shape[axis]
         choices = ["slice", "slice", "new", "whole"] + ["int", "array", "array", "mask"] * (size > 0)
-        choice = draw(st.sampled_from(choices + ["ellipsis"] * (not ellipsis and used < len(shape))))
+        choice = draw(st.sampled_from(choices + ["ellipsis"] * (not ellipsis)))
         if choice == "new":
             items.append(None)
             continue
@@ -247,6 +247,20 @@ def test_traced_masks_update_by_selection():
     x, mask = np.arange(4, dtype=np.float32), np.array([True, False, True, False])
     found = vmap(lambda x, m: IndexUpdate(x)[m].set(9.0))(np.stack([x, x]), np.stack([mask, ~mask]))
     np.testing.assert_array_equal(found, [[9, 1, 9, 3], [0, 9, 2, 9]])
+
+
+@pytest.mark.parametrize("index", [
+    (slice(None), 0, Ellipsis, np.array([1, 2])), (slice(None), np.array([1, 2]), Ellipsis, np.array([1, 2])),
+    (slice(None), 0, Ellipsis, np.array([True, True, False, False, False])), (0, Ellipsis, 1, np.array([1, 2])),
+    (slice(None), slice(None), Ellipsis, np.array([1, 2])), (slice(None), True, Ellipsis, 0, np.array([1, 2])),
+])  # fmt: skip
+def test_an_ellipsis_of_no_axis_keeps_arrays_apart(index):
+    x = array_of((3, 4, 5))
+    want = x[index]
+    np.testing.assert_array_equal(getitem(x, index), want)
+    values, changed = array_of(want.shape, salt=50), x.copy()
+    changed[index] = values
+    np.testing.assert_array_equal(IndexUpdate(x)[index].set(values), changed)
 
 
 def test_parse_index():

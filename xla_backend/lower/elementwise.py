@@ -82,7 +82,7 @@ from ...core.primitives.elementwise import (
     tanh_p,
 )
 from ...core.primitives.special import digamma_p, erf_inv_p, erf_p, erfc_p, lgamma_p, polygamma_p, zeta_p
-from ...core.types import ArrayType, is_bool, is_complex, is_float, is_inexact, is_unsigned
+from ...core.types import ArrayType, is_bool, is_complex, is_float, is_inexact, is_integer, is_unsigned
 from .emit import Emitter, Operand, Rule
 
 # Primitive -> operation of one type of operands; scalar operands are broadcast by the rule.
@@ -160,7 +160,24 @@ def _exp2(e: Emitter, operands: list[Operand], out: ArrayType) -> Operand:
 
 def _pow(e: Emitter, operands: list[Operand], out: ArrayType) -> Operand:
     x, y = spread(e, operands, out.shape)
-    return e.op("stablehlo.power", [x, e.convert(y, out.dtype)], out)
+    y = e.convert(y, out.dtype)
+    return _whole_power(e, x, y, out) if is_integer(out.dtype) else e.op("stablehlo.power", [x, y], out)
+
+
+def _whole_power(e: Emitter, x: Operand, y: Operand, out: ArrayType) -> Operand:
+    """Integers to the power of integers, six bits of the exponent at a time: XLA looks at no more of them."""
+    bits = np.iinfo(out.dtype).bits - (not is_unsigned(out.dtype))
+    zero, low, six = (scalar(e, n, out) for n in (0, 63, 6))
+    negative = compare(e, "LT", y, zero)  # such a power is XLA's, in the first step
+    left = e.op("stablehlo.select", [negative, zero, y], out)
+    first = e.op("stablehlo.select", [negative, y, e.op("stablehlo.and", [y, low], out)], out)
+    result = e.op("stablehlo.power", [x, first], out)
+    for _ in range(6, bits, 6):
+        x = _integer_pow(e, [x], out, 64)
+        left = e.op("stablehlo.shift_right_logical", [left, six], out)
+        step = e.op("stablehlo.power", [x, e.op("stablehlo.and", [left, low], out)], out)
+        result = e.op("stablehlo.multiply", [result, step], out)
+    return result
 
 
 def _integer_pow(e: Emitter, operands: list[Operand], out: ArrayType, y: int) -> Operand:

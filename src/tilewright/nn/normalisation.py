@@ -45,10 +45,18 @@ def softmax(x: ArrayLike, axis: Any = -1, where: ArrayLike | None = None) -> Arr
     """
     (x,) = promote_dtypes_inexact(value(x, "softmax"))
     axes = axes_of(axis, len(shape_of(x)))
-    power = lax.exp(x - _shift(x, axes, where))
-    if where is not None:
-        power = where3(_boolean(value(where)), power, 0.0)
-    return power / reductions.sum(power, axes, keepdims=True)
+    power = lax.exp(_masked(x - _shift(x, axes, where), where))
+    return power / _not_zero(reductions.sum(power, axes, keepdims=True), where)
+
+
+def _masked(shifted: Array, where: Any) -> Array:
+    """-inf in masked elements, before `exp`: what they hold must not enter a derivative."""
+    return shifted if where is None else where3(_boolean(value(where)), shifted, -np.inf)
+
+
+def _not_zero(total: Array, where: Any) -> Array:
+    """The sum over elements that are not masked; 1 where all are."""
+    return total if where is None else where3(lax.eq(total, 0), 1.0, total)
 
 
 def _shift(x: Array, axes: tuple[int, ...], where: Any) -> Array:
@@ -66,10 +74,9 @@ def log_softmax(x: ArrayLike, axis: Any = -1, where: ArrayLike | None = None) ->
     """
     (x,) = promote_dtypes_inexact(value(x, "log_softmax"))
     axes = axes_of(axis, len(shape_of(x)))
-    shifted = x - _shift(x, axes, where)
-    total = reductions.sum(lax.exp(shifted), axes, keepdims=True, where=where)
-    result = shifted - lax.log(total)
-    return result if where is None else where3(_boolean(value(where)), result, -np.inf)
+    shifted = _masked(x - _shift(x, axes, where), where)
+    total = _not_zero(reductions.sum(lax.exp(shifted), axes, keepdims=True), where)
+    return shifted - lax.log(total)
 
 
 def logsumexp(

@@ -33,6 +33,7 @@ from .arithmetic import (
     spacing,
     where,
 )
+from .bessel import i0
 from .calculus import (
     diff,
     ediff1d,
@@ -388,7 +389,6 @@ from .ufuncs import (
     fmin,
     greater,
     greater_equal,
-    i0,
     imag,
     invert,
     iscomplex,

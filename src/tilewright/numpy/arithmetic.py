@@ -9,6 +9,7 @@ import numpy as np
 from .. import lax
 from ..core import operators
 from ..core.errors import ArgumentError, DtypeError
+from ..core.primitives.custom import custom_jvp
 from .ufuncs import (
     _bits_only,
     equal,
@@ -170,7 +171,9 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     _no_complex("hypot", x1)
     a, b = lax.abs(x1), lax.abs(x2)
     infinite = lax.bitwise_or(*broadcast([isinf(a), isinf(b)]))
-    large, small = lax.max(a, b), lax.min(a, b)
+    # One comparison for both, so that each side is the whole function and derivatives are right where a = b.
+    second = lax.lt(a, b)
+    large, small = where3(second, b, a), where3(second, a, b)
     nothing = lax.eq(large, 0)
     ratio = small / where3(nothing, 1.0, large)
     result = where3(nothing, large, large * lax.sqrt(1 + ratio * ratio))
@@ -259,6 +262,15 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return astype(x, dtype)
 
 
+@custom_jvp
+def _mantissa(x: Any, mantissa: Any, power: Any) -> Array:
+    """The mantissa of x, found from its bits, with the derivative of `x / 2**power`."""
+    return mantissa
+
+
+_mantissa.defjvps(lambda t, out, x, mantissa, power: ldexp(t, -power), None, None)
+
+
 @composite()
 def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     """Mantissa in [0.5, 1) and integer exponent: `x = mantissa * 2**exponent`.
@@ -283,7 +295,8 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     kept = lax.bitwise_and(raw, np.asarray(~(width << mantissa) & ((1 << (bits.itemsize * 8)) - 1), bits)[()])
     half = lax.bitcast_convert_type(lax.bitwise_or(kept, np.asarray((bias - 1) << mantissa, bits)[()]), dtype_of(x))
     plain = lax.bitwise_or(lax.eq(x, 0), lax.bitwise_not(lax.is_finite(x)))
-    return astype(where3(plain, x, half), dtype), where3(plain, np.int32(0), power)
+    power = where3(plain, np.int32(0), power)
+    return astype(_mantissa(x, where3(plain, x, half), power), dtype), power
 
 
 # ---------------------------------------------------------------------------- integers

@@ -642,7 +642,8 @@ def kaiser(M: int, beta: ArrayLike) -> Array:
     >>> jnp.kaiser(3, 0.0)
     Array([1., 1., 1.], dtype=float32)
     """
-    from .ufuncs import i0, sqrt
+    from .bessel import i0
+    from .ufuncs import sqrt
 
     M = operator.index(M)
     if M <= 1:

@@ -92,7 +92,7 @@ def _take(
     axis = axis_of(axis, len(shape))
     if mode == "wrap":
         indices, mode = remainder(indices, shape[axis]) if shape[axis] else indices, "clip"
-    else:
+    elif mode != "clip":  # which knows no negative indices
         indices = wrap_negative(indices, shape[axis])
     if mode not in (None, "fill", "clip", "promise_in_bounds"):
         raise ArgumentError(f"there is no mode {mode!r} of take", "one of 'fill', 'clip', 'wrap'")

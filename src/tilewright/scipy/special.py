@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,10 @@ from ..core.primitives.custom import custom_jvp
 from ..nn.normalisation import log_softmax as _log_softmax
 from ..nn.normalisation import logsumexp
 from ..nn.normalisation import softmax as _softmax
+from ..numpy.bessel import i0, i1
 from ..numpy.create import arange, asarray
 from ..numpy.reductions import sum as _sum
-from ..numpy.ufuncs import isnan, where3
+from ..numpy.ufuncs import where3
 from ..numpy.util import (
     Array,
     ArrayLike,
@@ -56,30 +58,6 @@ i1e = _unary("i1e", lax.bessel_i1e, "`exp(-|x|) * i1(x)`.", 0.0, 0.0)
 
 
 @composite()
-def i0(x: ArrayLike) -> Array:
-    """The modified Bessel function of the first kind, order 0.
-
-    >>> from tilewright.scipy import special
-    >>> float(special.i0(0.))
-    1.0
-    """
-    (x,) = promote_dtypes_inexact(value(x, "i0"))
-    return lax.exp(lax.abs(x)) * lax.bessel_i0e(x)
-
-
-@composite()
-def i1(x: ArrayLike) -> Array:
-    """The modified Bessel function of the first kind, order 1.
-
-    >>> from tilewright.scipy import special
-    >>> float(special.i1(0.))
-    0.0
-    """
-    (x,) = promote_dtypes_inexact(value(x, "i1"))
-    return lax.exp(lax.abs(x)) * lax.bessel_i1e(x)
-
-
-@composite()
 def logit(x: ArrayLike) -> Array:
     """`log(x / (1 - x))`.
 
@@ -91,6 +69,26 @@ def logit(x: ArrayLike) -> Array:
     return lax.log(x / (1 - x))
 
 
+def _times_log(log: Callable[[Any], Array], offset: int) -> Callable[[Any, Any], Array]:
+    """`x * log(y)`, 0 where `x` is 0; its derivatives are those of the product there too."""
+
+    @custom_jvp
+    def product(x: Any, y: Any) -> Array:
+        nothing = lax.eq(x, 0)
+        return where3(nothing, 0.0, x * log(where3(nothing, 1.0, y)))
+
+    def by_log(t: Any, out: Any, x: Any, y: Any) -> Array:
+        inside = y + offset
+        neither = lax.bitwise_and(lax.eq(x, 0), lax.eq(inside, 0))
+        return t * (x / where3(neither, 1.0, inside))
+
+    product.defjvps(lambda t, out, x, y: t * log(y), by_log)
+    return product
+
+
+_xlogy, _xlog1py = _times_log(lax.log, 0), _times_log(lax.log1p, 1)
+
+
 @composite()
 def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
     """`x * log(y)`, 0 where `x` is 0.
@@ -99,9 +97,7 @@ def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
     >>> float(special.xlogy(0., 0.))
     0.0
     """
-    x, y = promote_inexact(x, y)
-    nothing = lax.eq(x, 0)
-    return where3(nothing, 0.0, x * lax.log(where3(nothing, 1.0, y)))
+    return _xlogy(*promote_inexact(x, y))
 
 
 @composite()
@@ -112,9 +108,7 @@ def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
     >>> float(special.xlog1py(0., -1.))
     0.0
     """
-    x, y = promote_inexact(x, y)
-    nothing = lax.eq(x, 0)
-    return where3(nothing, 0.0, x * lax.log1p(where3(nothing, 0.0, y)))
+    return _xlog1py(*promote_inexact(x, y))
 
 
 @composite()
@@ -126,10 +120,9 @@ def entr(x: ArrayLike) -> Array:
     -0.0
     """
     (x,) = promote_dtypes_inexact(value(x, "entr"))
-    positive = lax.gt(x, 0)
-    safe = where3(positive, x, 1.0)
-    inside = where3(positive, lax.neg(safe * lax.log(safe)), 0.0)
-    return where3(lax.lt(x, 0), -np.inf, where3(isnan(x), x, inside))
+    below = lax.lt(x, 0)
+    safe = where3(below, 1.0, x)
+    return where3(below, -np.inf, lax.neg(_xlogy(safe, safe)))
 
 
 @composite()

@@ -1,0 +1,54 @@
+"""Modified Bessel functions of the first kind, of order 0 and 1, with derivatives that are right everywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import lax
+from ..core.primitives.custom import custom_jvp
+from .ufuncs import where3
+from .util import Array, ArrayLike, composite, promote_dtypes_inexact, value
+
+
+@custom_jvp
+def _i0(x: Any) -> Array:
+    return lax.exp(lax.abs(x)) * lax.bessel_i0e(x)
+
+
+@custom_jvp
+def _i1(x: Any) -> Array:
+    return lax.exp(lax.abs(x)) * lax.bessel_i1e(x)
+
+
+def _i1_slope(t: Any, out: Any, x: Any) -> Array:
+    """I1' = I0 - I1 / x (DLMF 10.29.2); close to 0 the quotient by its power series."""
+    close = lax.lt(lax.abs(x), 0.1)
+    square = x * x
+    series = 0.5 + square / 16 * (1 + square / 24 * (1 + square / 48))
+    return t * (_i0(x) - where3(close, series, out / where3(close, 1.0, x)))
+
+
+_i0.defjvps(lambda t, out, x: t * _i1(x))
+_i1.defjvps(_i1_slope)
+
+
+@composite()
+def i0(x: ArrayLike) -> Array:
+    """The modified Bessel function of the first kind, order 0.
+
+    >>> from tilewright import numpy as jnp
+    >>> float(jnp.i0(0.0))
+    1.0
+    """
+    return _i0(*promote_dtypes_inexact(value(x, "i0")))
+
+
+@composite()
+def i1(x: ArrayLike) -> Array:
+    """The modified Bessel function of the first kind, order 1.
+
+    >>> from tilewright.scipy import special
+    >>> float(special.i1(0.0))
+    0.0
+    """
+    return _i1(*promote_dtypes_inexact(value(x, "i1")))

@@ -1,0 +1,197 @@
+"""Derivatives where formulas break: at kinks, poles and the ends of domains they are the limit, or between the two.
+
+The law compares the first and second derivative at a point with those just left and right of it, in double precision.
+"""
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import lax, nn
+from tilewright import numpy as tnp
+from tilewright.core.evaluate import NUMPY
+from tilewright.core.trace import under
+from tilewright.scipy import special
+
+POINTS = (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0)
+UNARY = {
+    **{f"nn.{name}": getattr(nn, name) for name in (
+        "relu", "relu6", "sigmoid", "softplus", "sparse_plus", "sparse_sigmoid", "soft_sign", "silu", "log_sigmoid",
+        "mish", "elu", "celu", "selu", "gelu", "leaky_relu", "hard_tanh", "hard_sigmoid", "hard_silu", "squareplus",
+        "log1mexp",
+    )},
+    **{f"numpy.{name}": getattr(tnp, name) for name in (
+        "abs", "fabs", "exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "cbrt", "square", "sin", "cos", "tan",
+        "tanh", "sinh", "cosh", "arcsin", "arctan", "arcsinh", "i0", "sinc", "positive", "negative", "deg2rad",
+        "nan_to_num",
+    )},
+    **{f"special.{name}": getattr(special, name) for name in (
+        "i0", "i1", "entr", "erf", "erfc", "expit", "ndtr", "log_ndtr",
+    )},
+}  # fmt: skip
+COMPOSED = {
+    "logaddexp(x, x)": lambda x: tnp.logaddexp(x, x),
+    "logaddexp(x, 0)": lambda x: tnp.logaddexp(x, 0.0),
+    "logaddexp(1, x)": lambda x: tnp.logaddexp(1.0, x),
+    "logaddexp2(x, 1)": lambda x: tnp.logaddexp2(x, 1.0),
+    "logaddexp(x, -x)": lambda x: tnp.logaddexp(x, -x),
+    "x softplus(x)": lambda x: x * nn.softplus(x),
+    "softplus(x^2)": lambda x: nn.softplus(x * x),
+    "softplus(softplus(x))": lambda x: nn.softplus(nn.softplus(x)),
+    "relu(x)^2": lambda x: nn.relu(x) ** 2,
+    "|x|^3": lambda x: tnp.abs(x) ** 3,
+    "x |x|": lambda x: x * tnp.abs(x),
+    "maximum(x, 1)": lambda x: tnp.maximum(x, 1.0),
+    "clip": lambda x: tnp.clip(x, -1.0, 1.0),
+    "x^0": lambda x: lax.pow(x, tnp.zeros_like(x)),
+    "x^1": lambda x: lax.pow(x, tnp.ones_like(x)),
+    "x^2": lambda x: lax.pow(x, 2 * tnp.ones_like(x)),
+    "x^3": lambda x: x**3,
+    "2^x": lambda x: lax.pow(2 * tnp.ones_like(x), x),
+    "(1+x^2)^x": lambda x: lax.pow(1 + x * x, x),
+    "xlogy(x, 2)": lambda x: special.xlogy(x, 2.0),
+    "xlogy(3, x)": lambda x: special.xlogy(3.0, x),
+    "xlog1py(x, 2)": lambda x: special.xlog1py(x, 2.0),
+    "xlogy(x, x)": lambda x: special.xlogy(x, x),
+    "xlogy(x, 1 + x^2)": lambda x: special.xlogy(x, 1 + x * x),
+    "log(i0)": lambda x: tnp.log(special.i0(x)),
+    "i1 i0": lambda x: special.i1(x) * special.i0(x),
+    "mantissa": lambda x: tnp.frexp(5.3 + x)[0],
+    "hypot(x, 1)": lambda x: tnp.hypot(x, 1.0),
+    "where": lambda x: tnp.where(x > 0, x, 2 * x),
+}
+FUNCTIONS = UNARY | COMPOSED
+
+# Points where both are between the limits of the two sides, or outside of the domain, and not the same.
+DIFFERENT = {
+    ("nn.sparse_sigmoid", 1, -1.0): "jax has half of the slope at the kink",
+    ("nn.sparse_sigmoid", 1, 1.0): "jax has half of the slope at the kink",
+    ("nn.celu", 2, 0.0): "from 1 to 0",
+    **{("special.entr", 1, p): "the function is -inf there, and jax's derivative nan" for p in (-2.0, -1.0, -0.5)},
+    **{("special.entr", 2, p): "the function is -inf there, and jax's derivative nan" for p in (-2.0, -1.0, -0.5)},
+}
+
+
+def derivatives(f, x):
+    """The value and two derivatives of an elementwise function, by forward mode over itself."""
+
+    def slope(x):
+        return tw.jvp(f, (x,), (tnp.ones_like(x),))[1]
+
+    return f(x), slope(x), tw.jvp(slope, (x,), (tnp.ones_like(x),))[1]
+
+
+def limit(far, near):
+    """The limit that a derivative goes to from one side, of its values at two distances: infinite where it grows."""
+    return np.copysign(np.inf, near) if abs(near) > max(5.0, 1.2 * abs(far)) else near
+
+
+def between(at, sides):
+    """Whether a derivative is the limit from inside the domain, or between the limits of both sides."""
+    limits = [limit(far, near) for far, near in sides if not np.isnan(near)]
+    if not limits:
+        return True
+    low, high = min(limits), max(limits)
+    room = 1e-3 * (1 + sum(abs(v) for v in limits if np.isfinite(v)))
+    return low - room <= at <= high + room
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_derivative_is_the_limit_of_those_around_it(name):
+    x = np.array([[p - 1e-5, p - 1e-7, p, p + 1e-7, p + 1e-5] for p in POINTS])
+    with tw.config(enable_x64=True), np.errstate(all="ignore"):
+        value, *found = (np.asarray(v) for v in under(NUMPY, lambda x: derivatives(FUNCTIONS[name], x), x))
+    wrong = {}
+    for order, slopes in enumerate(found, 1):
+        for point, (left, nearer, at, near, right), here in zip(POINTS, slopes, value[:, 2], strict=True):
+            if np.isfinite(here) and not between(at, [(left, nearer), (right, near)]):
+                wrong[order, point] = left, nearer, at, near, right
+    assert wrong == {}
+
+
+def grads(f, *args):
+    return [float(g) for g in tw.grad(f, tuple(range(len(args))))(*args)]
+
+
+@pytest.mark.parametrize("function, args, wanted", [
+    (tnp.logaddexp, (2.0, 2.0), (0.5, 0.5)), (tnp.logaddexp2, (2.0, 2.0), (0.5, 0.5)),
+    (tnp.logaddexp, (0.0, -np.inf), (1, 0)), (tnp.logaddexp, (np.inf, np.inf), (1, 1)),
+    (special.xlogy, (0.0, 2.0), (np.log(2.0), 0)), (special.xlogy, (2.0, 4.0), (np.log(4.0), 0.5)),
+    (special.xlogy, (0.0, 0.0), (-np.inf, 0)), (special.xlog1py, (0.0, 2.0), (np.log(3.0), 0)),
+    (special.xlog1py, (0.0, -1.0), (-np.inf, 0)), (lax.pow, (0.0, 2.0), (0, 0)),
+    (lax.pow, (2.0, 0.0), (0, np.log(2.0))),
+    (lax.pow, (0.0, 0.0), (0, 0)), (lax.pow, (0.0, 1.0), (1, 0)), (tnp.hypot, (3.0, 3.0), (0.5**0.5, 0.5**0.5)),
+])  # fmt: skip
+def test_partial_derivatives(function, args, wanted):
+    np.testing.assert_allclose(grads(function, *args), wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("function, args, wanted", [
+    (lax.pow, (2.0, 0.0), 0.5), (special.xlogy, (0.0, 2.0), 0.5), (special.xlog1py, (0.0, 1.0), 0.5),
+    (tnp.logaddexp, (1.0, 1.0), -0.25),
+])  # fmt: skip
+def test_mixed_derivatives_in_either_order(function, args, wanted):
+    found = [tw.grad(tw.grad(function, a), b)(*args) for a, b in ((0, 1), (1, 0))]
+    np.testing.assert_allclose(found, [wanted, wanted], rtol=1e-6)
+
+
+@pytest.mark.parametrize("x", [1.3, -6.5, 0.0, 1e-40, 3e38, 2.0**-126])
+def test_the_mantissa_has_the_slope_of_its_power_of_two(x):
+    with tw.config(enable_x64=True):
+        mantissa, power = tnp.frexp(x)
+        assert (float(mantissa), int(power)) == np.frexp(x)
+        assert float(tw.grad(lambda x: tnp.frexp(x)[0])(x)) == 2.0 ** -int(power)
+
+
+def test_large_arguments_of_bessel_functions():
+    assert float(tw.grad(special.i0)(80.0)) == float(special.i1(80.0))
+    assert float(tw.grad(special.i0)(100.0)) == np.inf
+
+
+@pytest.mark.parametrize("function, nothing", [(nn.softmax, 0.0), (nn.log_softmax, -np.inf)])
+def test_softmax_of_what_is_masked(function, nothing):
+    x = tnp.array([[1.0, 2.0, 3.0], [1.0, 1e9, np.nan]])
+    mask = np.array([[False] * 3, [True, False, False]])
+    found = np.asarray(function(x, where=mask))
+    np.testing.assert_array_equal(found, [[nothing] * 3, [float(nothing == 0), nothing, nothing]])
+    slope = tw.grad(lambda x: tnp.where(mask, function(x, where=mask), 0.0).sum())(x)
+    np.testing.assert_array_equal(slope, np.zeros((2, 3)))
+
+
+@pytest.mark.parametrize("indices", [-1, [-5, -1, 0, 2, 7]])
+def test_take_clips_negative_indices_as_numpy_does(indices):
+    x = np.arange(3.0, dtype=np.float32)
+    np.testing.assert_array_equal(tnp.take(tnp.asarray(x), indices, mode="clip"), np.take(x, indices, mode="clip"))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "uint32", "int64"])
+def test_integer_powers_count_every_bit_of_the_exponent(dtype):
+    with tw.config(enable_x64=True), np.errstate(all="ignore"):
+        for exponent in (0, 1, 5, 63, 64, 65, 100, 127):
+            base = np.arange(8).astype(dtype) - np.array(2).astype(dtype)
+            power = np.full(8, exponent, dtype)
+            np.testing.assert_array_equal(tnp.power(tnp.asarray(base), tnp.asarray(power)), base**power)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax")
+@pytest.mark.parametrize("name", UNARY)
+def test_a_derivative_is_that_of_jax(name):
+    import jax
+
+    module, _, function = name.partition(".")
+    theirs = getattr({"nn": jax.nn, "numpy": jax.numpy, "special": jax.scipy.special}[module], function)
+
+    def both(x):
+        slope = jax.grad(theirs)
+        return jax.vmap(slope)(x), jax.vmap(jax.grad(slope))(x)
+
+    x = np.array(POINTS)
+    with jax.enable_x64(True):
+        wanted = [np.asarray(v) for v in jax.jit(both)(x)]
+    with tw.config(enable_x64=True), np.errstate(all="ignore"):
+        found = [np.asarray(v) for v in under(NUMPY, lambda x: derivatives(UNARY[name], x), x)[1:]]
+    for order, (ours, want) in enumerate(zip(found, wanted, strict=True), 1):
+        told = np.array([(name, order, p) not in DIFFERENT for p in POINTS])
+        np.testing.assert_allclose(ours[told], want[told], rtol=1e-6, atol=1e-9, err_msg=f"{name}, order {order}")
