@@ -14,10 +14,15 @@ from typing import Any
 from .errors import UnsupportedError
 from .ir import Eqn, Literal, Program, Var, subprograms
 from .primitive import AxisInfo
+from .primitives import random
+from .primitives.compare import eq_p, ne_p
+from .primitives.reduce import reduce_and_p, reduce_or_p
+from .primitives.shape import broadcast_in_dim
 from .rewrite import substitute
 from .rules import moveaxis
 from .trace import EVAL, ProgramTrace, eval_program, shape_of, trace_program, tracer_of, under
 from .types import UINT32, ArrayType, is_key
+from .vmap import batched
 
 _done: weakref.WeakKeyDictionary[Program, Program] = weakref.WeakKeyDictionary()
 
@@ -76,9 +81,7 @@ def _physicalize(program: Program) -> Program:
 
 
 def _words(value: Any) -> Any:
-    from .primitives.random import random_unwrap_p
-
-    return under(EVAL, random_unwrap_p.bind, value)
+    return under(EVAL, random.random_unwrap_p.bind, value)
 
 
 def _physical_eqn(trace: ProgramTrace, eqn: Eqn, env: dict[Var, Any]) -> None:
@@ -100,8 +103,6 @@ def _physical_eqn(trace: ProgramTrace, eqn: Eqn, env: dict[Var, Any]) -> None:
 
 def _meaning(eqn: Eqn, values: list[Any]) -> Sequence[Any]:
     """The outputs of an equation, given the words of its keys; binds on the current trace."""
-    from .primitives import random
-
     primitive, params = eqn.primitive, eqn.params
     if primitive in (random.random_wrap_p, random.random_unwrap_p, random.random_clone_p):
         return values
@@ -110,9 +111,10 @@ def _meaning(eqn: Eqn, values: list[Any]) -> Sequence[Any]:
     if any(True for _ in subprograms(eqn)):
         out = primitive.bind(*values, **{name: _physical_param(value) for name, value in params.items()})
         return out if primitive.multiple else [out]
-    if primitive.name in ("eq", "ne"):
+    if primitive in (eq_p, ne_p):
         return [_compared(primitive, values)]
-    if primitive.batch is None or not all(holds_keys(v.type) for v in eqn.outputs):
+    opaque = primitive.batch is None and primitive.relation is None
+    if opaque or not all(holds_keys(v.type) for v in eqn.outputs):
         raise UnsupportedError(
             f"{primitive.name} of random keys", "draw numbers from a key, or use `random.key_data`", eqn.source
         )
@@ -140,12 +142,9 @@ def _expanded(eqn: Eqn, values: list[Any]) -> Sequence[Any]:
 
 def _compared(primitive: Any, values: list[Any]) -> Any:
     """Keys are equal if all their words are."""
-    from .primitives.reduce import reduce_and_p, reduce_or_p
-    from .primitives.shape import broadcast_in_dim
-
     shape = max((shape_of(v) for v in values), key=len)
     x, y = (broadcast_in_dim(v, shape, (len(shape) - 1,)) if len(shape_of(v)) < len(shape) else v for v in values)
-    fold = reduce_and_p if primitive.name == "eq" else reduce_or_p
+    fold = reduce_and_p if primitive is eq_p else reduce_or_p
     return fold.bind(primitive.bind(x, y), axes=(len(shape) - 1,))
 
 
@@ -154,7 +153,7 @@ def _batched(eqn: Eqn, values: list[Any]) -> Sequence[Any]:
     keys = [holds_keys(a.type) for a in eqn.inputs]
     dims = [a.type.ndim if k else None for a, k in zip(eqn.inputs, keys, strict=True)]
     words = next(a.type.dtype.words for a in eqn.outputs)
-    outs, out_dims = eqn.primitive.batch(AxisInfo(words), values, dims, **eqn.params)  # type: ignore[misc]
+    outs, out_dims = batched(eqn.primitive, AxisInfo(words), values, dims, eqn.params)
     if not eqn.primitive.multiple:
         outs, out_dims = [outs], [out_dims]
     elif not isinstance(out_dims, (list, tuple)):

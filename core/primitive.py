@@ -12,13 +12,15 @@ Rules (all take the parameters as keywords; `multiple` says whether results are 
     dce(used, eqn) -> used_inputs, eqn | None    drop unused outputs
     effects(*types) -> frozenset                 of `ir.Effect`
     numpy(*arrays) -> array(s)                   the meaning, on NumPy arrays
-    relation(types, out_types) -> Relation       what it does to axes (`core/relation.py`); None: opaque, always safe
+    relation(types, out_types) -> Relation       what it does to axes (`core/relation.py`); None: opaque, always safe;
+                                                 with one, `batch` may be left out
+    runs(types) -> int                           how often the Programs among its parameters run; without it, once
     expand(*args) -> out                         the same in other primitives, where a backend has no rule
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +54,10 @@ class Primitive:
     relation: Callable[..., Relation | None] | None = None
     work: Work = ONE  # for each point of the relation's loops
     kind: str | None = None  # POINTWISE, MOVER, IDENTITY or EFFECT of core/relation.py; None: none of them
+    # The parameters that tell of the operands' axes: NAMED where it names some, else the entry for an axis left alone.
+    axes: Mapping[str, Any] | None = None
+    runs: Callable[..., int] | None = None
+    choice: bool = False  # one of the Programs among its parameters runs, not all
 
     def bind(self, /, *args: Any, **params: Any) -> Any:
         """Apply the primitive to values, under whatever transformation is current."""
@@ -59,6 +65,10 @@ class Primitive:
 
     def __repr__(self) -> str:
         return self.name
+
+
+NAMED = object()  # in `Primitive.axes`: the parameter names axes (or one), which a new axis shifts
+SIZE = object()  # in `Primitive.axes`: the entry for an axis left alone is its size
 
 
 class Zero:

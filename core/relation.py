@@ -6,8 +6,11 @@
 
 A result's element at a point of the parallel factors depends on the operands' elements at that point alone; along a
 reduced factor on all of them, joined by the monoid; along a whole factor on all of them in any way; along a window on
-its neighbours. Batching, fusion, padding, partitioning, costs and masks all read this; an operation without a relation
-is opaque: it may do anything, and nobody assumes otherwise.
+its neighbours. A block of the parallel factors is computed by the same operation on blocks of the operands (`iota`
+alone has to know where its block lies), and parts of a reduced factor are joined by its monoid.
+
+Batching, fusion, padding, partitioning, costs and masks all read this; an operation without a relation is opaque: it
+may do anything, and nobody assumes otherwise.
 """
 
 from __future__ import annotations
@@ -87,8 +90,9 @@ class Relation:
 
     @property
     def points(self) -> int:
-        """How many points the loops have together."""
-        return math.prod(self.sizes)
+        """How many points the results' and the reduced factors have together."""
+        followed = {f for axes in self.results for axis in axes for f in axis} | self.of_kind(Reduced)
+        return math.prod(self.sizes[f] for f in followed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,28 @@ def relate(eqn: Eqn) -> Relation | None:
 @cached(4096)
 def _related(rule: Callable[..., Any], ins: tuple[Any, ...], outs: tuple[Any, ...], params: Any) -> Relation | None:
     return rule(ins, outs, **dict(params))
+
+
+def inserted(values: Sequence[Any], at: int, value: Any) -> tuple[Any, ...]:
+    """A tuple with one more entry."""
+    return (*values[:at], value, *values[at:])
+
+
+def without(relation: Relation, factor: int) -> Relation:
+    """The relation of parts in which a factor has one element, the axes that follow it alone left out.
+
+    >>> loops = Loops()
+    >>> axes = loops.axes((4, 3))
+    >>> without(loops.relation([axes], [axes]), 0).operands
+    (((0,),),)
+    """
+
+    def rest(values: tuple[Axes, ...]) -> tuple[Axes, ...]:
+        kept = [[[f for f in axis if f != factor] for axis in axes if axis != (factor,)] for axes in values]
+        return tuple([tuple([tuple([f - (f > factor) for f in axis]) for axis in axes]) for axes in kept])
+
+    sizes, kinds = ((*v[:factor], *v[factor + 1 :]) for v in (relation.sizes, relation.kinds))
+    return Relation(sizes, kinds, rest(relation.operands), rest(relation.results))
 
 
 class Loops:
@@ -167,11 +193,30 @@ class Loops:
                 olds += _between(left, known)
                 news += _between(right, known)
             else:
-                whole = self.axes(left)
-                kinds.update({f: Whole() for axis in whole for f in axis})
-                olds += whole
-                news += self.axes(right)
+                whole = self.axes(left), self.axes(right)
+                kinds.update({f: Whole() for axes in whole for axis in axes for f in axis})
+                olds += whole[0]
+                news += whole[1]
         return _with_ones(old, olds), _with_ones(new, news), kinds
+
+    def whole(self, *sizes: int) -> tuple[Axes, dict[int, Kind]]:
+        """A whole factor of its own for each axis, and the kinds of all."""
+        found = self.axes(sizes)
+        return found, {f: Whole() for axis in found for f in axis}
+
+    def slide(self, size: int, count: int, window: Window) -> tuple[Axis, Axis, dict[int, Kind]]:
+        """An operand's axis of a size, and a result's whose `count` elements each see a window of it, with the kinds.
+
+        A window that sees the axis as it is makes it parallel.
+        """
+        if size == count and window == Window(0, 0):
+            axis = self.axis(size)
+            return axis, axis, {}
+        if size == 1 or count == 1:
+            (old, new), kinds = self.whole(size, count)
+            return old, new, kinds
+        axis = self.axis(count)
+        return axis, axis, dict.fromkeys(axis, window)
 
     def relation(self, operands: Sequence[Axes], results: Sequence[Axes], kinds: dict[int, Kind] | None = None
                  ) -> Relation:  # fmt: skip

@@ -173,12 +173,15 @@ def moved(axis: AxisInfo, x: Any, src: int | None, dst: int) -> Any:
     return broadcast_batch(x, axis.size, dst) if src is None else moveaxis(x, src, dst)
 
 
-def align(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None]) -> tuple[list[Any], int]:
-    """Operands of an elementwise primitive brought to one batch axis; unbatched scalars stay scalars."""
+def align(
+    axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], at: int | None = None
+) -> tuple[list[Any], int]:
+    """Operands of one shape, scalars apart, brought to one batch axis (at `at`); unbatched scalars stay scalars."""
     shapes = [shape_of(a) for a in args]
     ranks = [len(s) - (d is not None) for s, d in zip(shapes, dims, strict=True)]
     rank = max(ranks)
-    dst = next((d for d, r in zip(dims, ranks, strict=True) if d is not None and r == rank), 0)
+    places = [d for d, r in zip(dims, ranks, strict=True) if d is not None and r == rank]
+    dst = at if at is not None else places[0] if places else 0
     whole = next(i for i, r in enumerate(ranks) if r == rank)
     shape = [s for i, s in enumerate(shapes[whole]) if i != dims[whole]]
     shape.insert(dst, axis.size)
@@ -193,23 +196,3 @@ def align(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None]) -> tu
 
             out.append(broadcast_in_dim_p.bind(x, shape=tuple(shape), broadcast_dimensions=(dst,)))
     return out, dst
-
-
-def unary_batch(primitive: Late) -> Callable[..., Any]:
-    """The batch rule of a primitive of one operand that keeps its shape."""
-
-    def rule(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
-        return _resolve(primitive).bind(args[0], **params), dims[0]
-
-    return rule
-
-
-def nary_batch(primitive: Late) -> Callable[..., Any]:
-    """The batch rule of an elementwise primitive of several operands, scalars among them allowed."""
-
-    def rule(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
-        operands, dim = align(axis, args, dims)
-        out = _resolve(primitive).bind(*operands, **params)
-        return out, dim
-
-    return rule

@@ -9,8 +9,9 @@ from typing import Any
 from .caches import cached
 from .errors import UnsupportedError
 from .ir import Effect, Program
-from .primitive import AxisInfo, Primitive
-from .rules import moved
+from .primitive import NAMED, SIZE, AxisInfo, Primitive
+from .relation import IDENTITY, PARALLEL, POINTWISE, Relation, inserted, without
+from .rules import align, moved
 from .trace import Trace, Tracer, current_trace, eval_program, extended_axes, trace_program, typeof, under
 
 
@@ -67,10 +68,83 @@ class BatchTrace(Trace):
         values, dims = self.split(args)
         if all(d is None for d in dims) and not self._names_axis(primitive, args, params):
             return under(parent, parent.bind, primitive, values, params)
-        if primitive.batch is None:
-            raise UnsupportedError(f"{primitive.name} has no batching rule", "call it outside `vmap`, or use `lax.map`")
-        out, dim = under(parent, primitive.batch, self.axis, values, dims, **params)
+        rule = primitive.batch
+        if rule is None:
+            out, dim = under(parent, batch_by_relation, primitive, self.axis, values, dims, params)
+        else:
+            out, dim = under(parent, rule, self.axis, values, dims, **params)
         return self.wrap_all(out, dim) if primitive.multiple else self.wrap(out, dim)
+
+
+def batched(
+    primitive: Primitive, axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], params: dict[str, Any]
+) -> Any:
+    """What a primitive's batching rule gives, its own or the one that its relation implies."""
+    if primitive.batch is not None:
+        return primitive.batch(axis, args, dims, **params)
+    return batch_by_relation(primitive, axis, args, dims, params)
+
+
+def batch_by_relation(
+    primitive: Primitive, axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], params: dict[str, Any]
+) -> Any:
+    """The batching rule that a relation implies: one more parallel factor.
+
+    Operands lie alike, scalars apart. The parameters named by `primitive.axes` follow the axes as these move; without
+    any the new axis leads, unless the operation is pointwise.
+    """
+    pointwise = primitive.kind in (POINTWISE, IDENTITY)
+    lead = None if pointwise or primitive.axes else 0
+    operands, at = ([args[0]], dims[0]) if len(args) == 1 and lead is None else align(axis, args, dims, lead)
+    if pointwise:
+        out = primitive.bind(*operands, **params)
+        return out, [at] * len(out) if primitive.multiple else at
+    types = tuple([_of_one(typeof(x), d) for x, d in zip(args, dims, strict=True)])
+    batched = tuple([d is not None or bool(t.shape) for t, d in zip(types, dims, strict=True)])
+    shifted, places = _extended(primitive, types, batched, at, axis.size, tuple(params.items()))
+    out = primitive.bind(*operands, **shifted)
+    return out, list(places) if primitive.multiple else places[0]
+
+
+def _of_one(type_: Any, dim: int | None) -> Any:
+    return type_ if dim is None else type_.with_shape((*type_.shape[:dim], *type_.shape[dim + 1 :]))
+
+
+@cached(4096)
+def _extended(
+    primitive: Primitive, types: tuple[Any, ...], batched: tuple[bool, ...], at: int, size: int, params: Any
+) -> tuple[dict[str, Any], tuple[int, ...]]:
+    """The parameters for operands with one more axis at `at`, and where that axis is in the results.
+
+    Raises `UnsupportedError` unless the relation is then the old one and a parallel factor: the axis of an operation
+    on arrays with two elements along it tells.
+    """
+    names = primitive.axes or {}
+    named = dict(params)
+    old = _relation(primitive, types, named)
+    wide = [t.with_shape(inserted(t.shape, at, 2)) if b else t for t, b in zip(types, batched, strict=True)]
+    new = old and _relation(primitive, wide, {k: _with_axis(v, names.get(k), at, 2) for k, v in named.items()})
+    axis = None if new is None else next(a[at] for a, b in zip(new.operands, batched, strict=True) if b)
+    if new is None or len(axis) != 1 or new.kinds[axis[0]] is not PARALLEL or without(new, axis[0]) != old:
+        raise UnsupportedError(f"{primitive.name} has no batching rule", "call it outside `vmap`, or use `lax.map`")
+    places = tuple(axes.index(axis) for axes in new.results)
+    return {k: _with_axis(v, names.get(k), at, size) for k, v in named.items()}, places
+
+
+def _relation(primitive: Primitive, types: Sequence[Any], params: dict[str, Any]) -> Relation | None:
+    if primitive.relation is None:
+        return None
+    outs = primitive.typing(*types, **params)
+    return primitive.relation(types, outs if primitive.multiple else [outs], **params)
+
+
+def _with_axis(value: Any, rule: Any, at: int, size: int) -> Any:
+    """A parameter for operands with one more axis."""
+    if rule is None or value is None:
+        return value
+    if rule is NAMED:
+        return tuple([v + (v >= at) for v in value]) if isinstance(value, tuple) else value + (value >= at)
+    return inserted(value, at, size if rule is SIZE else rule)
 
 
 def batch_flat(

@@ -72,7 +72,6 @@ name_p = Primitive(
     typing=lambda x, *, name: x,
     jvp=linear_jvp(lambda: name_p),
     transpose=lambda ct, x, *, name: [ct],
-    batch=lambda axis, args, dims, *, name: (name_p.bind(args[0], name=name), dims[0]),
     numpy=lambda x, *, name: x,
     relation=pointwise,
     work=FREE,

@@ -10,7 +10,7 @@ from ..caches import cached
 from ..errors import DtypeError, ShapeError
 from ..primitive import Linear, Primitive, Zero
 from ..relation import FREE, POINTWISE, pointwise
-from ..rules import add_tangents, instantiate, like, nary_batch, spread, unbroadcast, zeros
+from ..rules import add_tangents, instantiate, like, spread, unbroadcast, zeros
 from ..trace import Scalar, typeof
 from ..types import BOOL, INT32, INT64, ArrayType, is_bool, is_inexact, kind
 from .nary import ANY, BITS, FLOAT, INT, ORDERED, check_kind, common_shape, function, nary, operands, same_dtype, unary
@@ -87,7 +87,6 @@ select_n_p = Primitive(
     lambda *types: _select_typing(*types),
     jvp=_select_jvp,
     transpose=_select_transpose,
-    batch=nary_batch(lambda: select_n_p),
     numpy=_select,
     relation=pointwise,
     work=FREE,

@@ -17,13 +17,15 @@ import numpy as np
 
 from ..errors import ArgumentError, DtypeError, ShapeError
 from ..primitive import AxisInfo, Linear, Primitive, Zero
+from ..relation import Axis, Loops, Reduced, Relation, Work
 from ..rules import add_tangents, moveaxis
 from ..trace import shape_of, typeof
 from ..types import ArrayType, as_dtype, canonical_dtype
 from .contract import accumulator, canonical_precision, result_dtype
 from .convert import convert_element_type
+from .reduce import SUM
 from .shape import broadcast_in_dim, reshape, rev, transpose
-from .window import Dims, Pads, dilated, pads_of, windows
+from .window import Dims, Pads, dilated, padded, pads_of, slide_axis, windows
 
 Spec = tuple[int, ...]
 
@@ -282,8 +284,6 @@ def _batch(
 
 def _spread(x: np.ndarray, padding: Pads, dilation: Dims) -> np.ndarray:
     """Dilate and pad (or crop) the axes of space, which follow the first two."""
-    from .window import padded
-
     full = ((0, 0), (0, 0), *padding)
     return padded(x, full, (1, 1, *dilation), 0)
 
@@ -296,35 +296,64 @@ def _numpy(
     lhs_spec, rhs_spec, out_spec = dimension_numbers
     dtype = result_dtype(lhs.dtype, rhs.dtype, preferred_element_type)
     x = _spread(lhs.astype(accumulator(dtype)).transpose(lhs_spec), padding, lhs_dilation)
-    w = _spread(rhs.astype(accumulator(dtype)).transpose(rhs_spec), ((0, 0),) * len(padding), rhs_dilation)
+    w = rhs.astype(accumulator(dtype)).transpose(rhs_spec)
     groups = max(feature_group_count, batch_group_count)
     split_axis = 1 if batch_group_count == 1 else 0
     outs = [
-        _plain(part, kernel, window_strides)
+        _plain(part, kernel, window_strides, rhs_dilation)
         for part, kernel in zip(np.split(x, groups, split_axis), np.split(w, groups, 0), strict=True)
     ]
     return np.concatenate(outs, 1).transpose(np.argsort(out_spec)).astype(dtype)
 
 
-def _plain(x: np.ndarray, w: np.ndarray, strides: Dims) -> np.ndarray:
-    """The convolution without groups, padding or dilation, of (batch, in, ...) with (out, in, ...)."""
-    space, kernel = x.shape[2:], w.shape[2:]
+def _plain(x: np.ndarray, w: np.ndarray, strides: Dims, holes: Dims) -> np.ndarray:
+    """The convolution without groups or padding, of (batch, in, ...) with (out, in, ...)."""
+    space, kernel = x.shape[2:], [dilated(n, d) for n, d in zip(w.shape[2:], holes, strict=True)]
     if any(k > n for n, k in zip(space, kernel, strict=True)) or 0 in kernel:
         shape = [max(0, (n - k) // s + 1) for n, k, s in zip(space, kernel, strides, strict=True)]
         return np.zeros((x.shape[0], w.shape[0], *shape), x.dtype)
     axes = tuple(range(2, x.ndim))
     view = np.lib.stride_tricks.sliding_window_view(x, kernel, axes) if axes else x
-    view = view[(slice(None), slice(None), *(slice(None, None, s) for s in strides))]
+    view = view[(slice(None), slice(None), *(slice(None, None, s) for s in (*strides, *holes)))]
     batch, _, *out = view.shape[: x.ndim]
     order = (0, *axes, 1, *range(x.ndim, view.ndim))
-    flat = view.transpose(order).reshape(batch * math.prod(out), x.shape[1] * math.prod(kernel))
+    flat = view.transpose(order).reshape(batch * math.prod(out), x.shape[1] * math.prod(w.shape[2:]))
     result = flat @ w.reshape(w.shape[0], flat.shape[1]).T
     return np.moveaxis(result.reshape(batch, *out, w.shape[0]), -1, 1)
 
 
+def _relation(
+    ins: Any, outs: Any, *, window_strides: Dims, padding: Pads, lhs_dilation: Dims, rhs_dilation: Dims,
+    dimension_numbers: ConvDimensionNumbers, feature_group_count: int, batch_group_count: int, **_: Any,
+) -> Relation:  # fmt: skip
+    """Groups and batch parallel, features and taps summed, space by windows; grouped axes follow two factors."""
+    (lhs, rhs), (out,), loops, kinds = ins, outs, Loops(), {}
+    (lb, lf, *ls), (ro, ri, *rs), (ob, of, *os) = dimension_numbers
+    group = loops.axis(max(feature_group_count, batch_group_count))
+    batch, features = loops.axis(out.shape[ob]), loops.axis(rhs.shape[ri])
+    made = (*group, *loops.axis(rhs.shape[ro] // max(feature_group_count, batch_group_count)))
+    of_batch, of_features = (group, ()) if batch_group_count > 1 else ((), group)
+    left: dict[int, Axis] = {lb: (*of_batch, *batch), lf: (*of_features, *features)}
+    right: dict[int, Axis] = {ro: made, ri: features}
+    result: dict[int, Axis] = {ob: batch, of: made}
+    taps = [loops.axis(rhs.shape[r]) for r in rs]
+    kinds |= {f: Reduced(SUM) for axis in (features, *taps) for f in axis}
+    for a, r, o, tap, stride, (low, _high), base, holes in zip(
+        ls, rs, os, taps, window_strides, padding, lhs_dilation, rhs_dilation, strict=True
+    ):
+        left[a], result[o], more = slide_axis(
+            loops, lhs.shape[a], out.shape[o], rhs.shape[r], stride, low, base, holes
+        )  # fmt: skip
+        right[r] = tap
+        kinds |= more
+    sides = [tuple(axes[d] for d in range(lhs.ndim)) for axes in (left, right, result)]
+    return loops.relation(sides[:2], sides[2:], kinds)
+
+
 conv_general_dilated_p = Primitive(
-    "conv_general_dilated", _typing, jvp=_jvp, transpose=_transpose, batch=_batch, numpy=_numpy
-)
+    "conv_general_dilated", _typing, jvp=_jvp, transpose=_transpose, batch=_batch, numpy=_numpy, relation=_relation,
+    work=Work(flops=2),
+)  # fmt: skip
 PRIMITIVES = (conv_general_dilated_p,)
 
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from .. import tree
 from ..errors import ArgumentError, DtypeError, ShapeError
-from ..primitive import AxisInfo, Linear, Primitive, Zero
+from ..primitive import Linear, Primitive, Zero
 from ..relation import FREE, IDENTITY, POINTWISE, Loops, Relation, Whole, pointwise
-from ..rules import like, linear_jvp, moveaxis, no_tangent, unary_batch
+from ..rules import like, linear_jvp, no_tangent
 from ..trace import Scalar, typeof
 from ..types import (
     ArrayType,
@@ -67,7 +67,6 @@ convert_element_type_p = Primitive(
     _convert_typing,
     jvp=_convert_jvp,
     transpose=lambda ct, x, *, new_dtype, weak_type: [convert_element_type(ct, x.dtype)],
-    batch=unary_batch(lambda: convert_element_type_p),
     numpy=lambda x, *, new_dtype, weak_type: convert_numpy(x, new_dtype),
     relation=pointwise,
     work=FREE,
@@ -123,16 +122,13 @@ def _bitcast(x: Any, *, new_dtype: Any) -> Any:
     return np.packbits(bits, axis=1, bitorder="little").reshape(-1).view(new_dtype).reshape(shape)
 
 
-def _bitcast_batch(axis: AxisInfo, args: Any, dims: Any, *, new_dtype: Any) -> Any:
-    return bitcast_convert_type_p.bind(moveaxis(args[0], dims[0], 0), new_dtype=new_dtype), 0
-
-
 def _bitcast_relation(ins: Any, outs: Any, *, new_dtype: Any) -> Relation:
     """A narrower dtype adds a last axis, whose parts come from one element; a wider one needs all of the last axis."""
     (x,), (out,), loops = ins, outs, Loops()
     axes = loops.axes(x.shape)
     if out.ndim >= x.ndim:
-        return loops.relation([axes], [(*axes, *loops.axes(out.shape[x.ndim :]))])
+        parts, kinds = loops.whole(*out.shape[x.ndim :])
+        return loops.relation([axes], [(*axes, *parts)], kinds)
     return loops.relation([axes], [axes[:-1]], dict.fromkeys(axes[-1], Whole()))
 
 
@@ -140,7 +136,6 @@ bitcast_convert_type_p = Primitive(
     "bitcast_convert_type",
     _bitcast_typing,
     jvp=no_tangent(lambda: bitcast_convert_type_p),
-    batch=_bitcast_batch,
     numpy=_bitcast,
     relation=_bitcast_relation,
     work=FREE,
@@ -178,7 +173,6 @@ reduce_precision_p = Primitive(
     _reduce_precision_typing,
     jvp=linear_jvp(lambda: reduce_precision_p),
     transpose=lambda ct, x, **params: [reduce_precision_p.bind(ct, **params)],
-    batch=unary_batch(lambda: reduce_precision_p),
     numpy=_reduce_precision,
     relation=pointwise,
     kind=POINTWISE,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ShapeError
-from ..primitive import AxisInfo, Primitive
+from ..primitive import NAMED, Primitive
 from ..relation import Loops, Relation, Whole
 from ..rules import expanded_jvp, like, linear_jvp
 from ..trace import shape_of
@@ -131,9 +131,6 @@ def _cumulative(name: str, kinds: Sequence[str], ufunc: Any, combine: Combine, l
     def expand(x: Any, *, axis: int, reverse: bool) -> Any:
         return scan_by_blocks(combine, x, axis, reverse)
 
-    def batch(axis_info: AxisInfo, args: Any, dims: Any, *, axis: int, reverse: bool) -> Any:
-        return p.bind(args[0], axis=axis + (axis >= dims[0]), reverse=reverse), dims[0]
-
     def transpose(ct: Any, x: Any, *, axis: int, reverse: bool) -> list[Any]:
         return [p.bind(ct, axis=axis, reverse=not reverse)]
 
@@ -142,7 +139,7 @@ def _cumulative(name: str, kinds: Sequence[str], ufunc: Any, combine: Combine, l
         _typing(name, kinds),
         jvp=linear_jvp(lambda: p) if linear else expanded_jvp(expand),
         transpose=transpose if linear else None,
-        batch=batch,
+        axes={"axis": NAMED},
         numpy=widened(accumulate),
         expand=expand,
         relation=_relation,

@@ -15,7 +15,7 @@ import numpy as np
 from ..errors import UnsupportedError
 from ..primitive import Linear, Primitive, Zero
 from ..relation import POINTWISE, pointwise
-from ..rules import like, nary_jvp, unary_batch
+from ..rules import like, nary_jvp
 from ..trace import typeof
 from ..types import ArrayType, is_complex, is_integer, is_unsigned, kind
 from .nary import (
@@ -206,7 +206,6 @@ integer_pow_p = Primitive(
     "integer_pow",
     _integer_pow_typing,
     jvp=nary_jvp(lambda: integer_pow_p, _integer_pow_tangent),
-    batch=unary_batch(lambda: integer_pow_p),
     numpy=widened(_integer_power),
     relation=pointwise,
     kind=POINTWISE,

@@ -18,12 +18,13 @@ import numpy as np
 
 from ..errors import ArgumentError, DtypeError, ShapeError
 from ..primitive import AxisInfo, Linear, Primitive, Zero
+from ..relation import FREE, Axes, Kind, Loops, Relation, inserted
 from ..rules import moveaxis, zeros
 from ..trace import dtype_of, shape_of, typeof
 from ..types import ArrayType, Shape, is_bool, is_inexact, is_integer, is_key, is_unsigned
 from .compare import lt_p, select_n_p
 from .elementwise import add_p, rem_p
-from .shape import Dims, as_axes, concatenate, expand_dims, inserted, integers
+from .shape import Dims, as_axes, concatenate, expand_dims, integers
 
 
 class GatherDimensionNumbers(NamedTuple):
@@ -250,6 +251,40 @@ def _gather_batch_operand(
     return gather_p.bind(x, indices, dimension_numbers=d, slice_sizes=sizes, **how), out
 
 
+def _gather_relation(
+    ins: Any, outs: Any, *, dimension_numbers: GatherDimensionNumbers, slice_sizes: Dims, **_: Any
+) -> Relation:
+    """Parallel along the axes of the indices and those that windows take whole; all of any other may be read."""
+    (x, indices), (out,), d, loops = ins, outs, dimension_numbers, Loops()
+    batch = loops.axes(indices.shape[:-1])
+    (vector,), kinds = loops.whole(indices.shape[-1])
+    axes, window, more = window_axes(loops, x, slice_sizes, batch, d)
+    rest, inner = iter(batch), iter(window)
+    result = tuple(next(inner) if i in d.offset_dims else next(rest) for i in range(out.ndim))
+    return loops.relation([axes, (*batch, vector)], [result], kinds | more)
+
+
+def window_axes(
+    loops: Loops, x: ArrayType, sizes: Dims, batch: Axes, d: GatherDimensionNumbers
+) -> tuple[Axes, Axes, dict[int, Kind]]:
+    """The axes of an array and of the windows cut from it, and the kinds of their factors."""
+    axes, window, kinds = [], [], {}
+    for a, (n, size) in enumerate(zip(x.shape, sizes, strict=True)):
+        if a in d.operand_batching_dims:
+            axes.append(batch[d.start_indices_batching_dims[d.operand_batching_dims.index(a)]])
+            continue
+        if size == n and a not in d.collapsed_slice_dims:
+            axes.append(loops.axis(n))
+            window.append(axes[-1])
+            continue
+        (old, new), more = loops.whole(n, size)
+        axes.append(old)
+        if a not in d.collapsed_slice_dims:
+            window.append(new)
+        kinds |= more
+    return tuple(axes), tuple(window), kinds
+
+
 gather_p = Primitive(
     "gather",
     typing=_gather_typing,
@@ -257,6 +292,8 @@ gather_p = Primitive(
     transpose=_gather_transpose,
     batch=_gather_batch,
     numpy=_gather_numpy,
+    relation=_gather_relation,
+    work=FREE,
 )
 
 

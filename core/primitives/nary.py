@@ -12,7 +12,7 @@ from ..caches import cached
 from ..errors import DtypeError, ShapeError
 from ..primitive import Linear, Primitive
 from ..relation import ONE, POINTWISE, TRANSCENDENTAL, Work, pointwise
-from ..rules import like, nary_batch, nary_jvp, no_tangent, unary_batch, unbroadcast
+from ..rules import like, nary_jvp, no_tangent, unbroadcast
 from ..trace import Scalar, typeof
 from ..types import BOOL, FLOAT32, ArrayType, Dtype, is_complex, kind
 
@@ -138,7 +138,6 @@ def unary(
         _nary_typing(name, kinds, result),
         jvp=jvp,
         transpose=None if transpose is None else (lambda ct, x, **params: [transpose(ct, x.type, **params)]),
-        batch=unary_batch(lambda: p),
         numpy=widened(numpy) if wide and numpy else numpy,
         expand=expand,
         relation=pointwise,
@@ -176,7 +175,6 @@ def nary(
         typing or _nary_typing(name, kinds, result),
         jvp=jvp,
         transpose=None if transpose is None else _unbroadcasting(transpose),
-        batch=nary_batch(lambda: p),
         numpy=widened(numpy) if wide and numpy else numpy,
         expand=expand,
         relation=pointwise,

@@ -11,14 +11,14 @@ Source of the hash: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
-from ..primitive import AxisInfo, Primitive
-from ..rules import moved, nary_batch, no_tangent, unary_batch
+from ..primitive import Primitive
+from ..relation import FREE, IDENTITY, POINTWISE, Loops, Relation, Work, pointwise
+from ..rules import no_tangent
 from ..trace import shape_of, typeof
 from ..types import THREEFRY, UINT32, ArrayType, KeyDtype, Shape, is_integer, is_key
 from .compare import or_p, shift_left_p, shift_right_logical_p, xor_p
@@ -92,19 +92,18 @@ def _threefry_expand(*words: Any) -> Any:
     return [out1.value, out2.value]
 
 
-def _threefry_batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None]) -> Any:
-    out, dim = nary_batch(lambda: threefry2x32_p)(axis, args, dims)
-    return out, [dim, dim]
-
+_HASH = Work(flops=119)  # 20 rounds of an addition, a rotation and an exclusive or; keys are added 6 times
 
 threefry2x32_p = Primitive(
     "threefry2x32",
     typing=_threefry_typing,
     jvp=no_tangent(lambda: threefry2x32_p),
-    batch=_threefry_batch,
     numpy=_threefry_numpy,
     expand=_threefry_expand,
     multiple=True,
+    relation=pointwise,
+    work=_HASH,
+    kind=POINTWISE,
 )
 
 
@@ -130,27 +129,29 @@ def _unwrap_typing(keys: ArrayType) -> ArrayType:
     return ArrayType((*keys.shape, _key_type(keys, "random_unwrap").words), UINT32)
 
 
-def _lead_batch(primitive: Any) -> Any:
-    """The batch rule of a primitive that works over leading axes of its operand."""
-
-    def rule(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
-        return primitive().bind(moved(axis, args[0], dims[0], 0), **params), 0
-
-    return rule
+def _leading(ins: Any, outs: Any, **_: Any) -> Relation:
+    """Parallel along the axes that keys and result share; what only one of them has stays in one piece."""
+    (x,), (out,), loops = ins, outs, Loops()
+    shared = loops.axes(x.shape[: min(x.ndim, out.ndim)])
+    (*parts,), kinds = loops.whole(*x.shape[len(shared) :], *out.shape[len(shared) :])
+    old, new = parts[: x.ndim - len(shared)], parts[x.ndim - len(shared) :]
+    return loops.relation([(*shared, *old)], [(*shared, *new)], kinds)
 
 
 random_wrap_p = Primitive(
     "random_wrap",
     typing=_wrap_typing,
     jvp=no_tangent(lambda: random_wrap_p),
-    batch=_lead_batch(lambda: random_wrap_p),
+    relation=_leading,
+    work=FREE,
     numpy=lambda words, *, impl: np.ascontiguousarray(words).view(impl.storage)[..., 0],
 )
 random_unwrap_p = Primitive(
     "random_unwrap",
     typing=_unwrap_typing,
     jvp=no_tangent(lambda: random_unwrap_p),
-    batch=_lead_batch(lambda: random_unwrap_p),
+    relation=_leading,
+    work=FREE,
     numpy=lambda keys: keys[keys.dtype.names[0]],
 )
 
@@ -206,7 +207,8 @@ random_bits_p = Primitive(
     "random_bits",
     typing=_bits_typing,
     jvp=no_tangent(lambda: random_bits_p),
-    batch=_lead_batch(lambda: random_bits_p),
+    relation=_leading,
+    work=_HASH,
     expand=_bits_expand,
 )
 
@@ -223,7 +225,8 @@ random_split_p = Primitive(
     "random_split",
     typing=_split_typing,
     jvp=no_tangent(lambda: random_split_p),
-    batch=_lead_batch(lambda: random_split_p),
+    relation=_leading,
+    work=_HASH,
     expand=_split_expand,
 )
 
@@ -246,7 +249,8 @@ random_seed_p = Primitive(
     "random_seed",
     typing=_seed_typing,
     jvp=no_tangent(lambda: random_seed_p),
-    batch=unary_batch(lambda: random_seed_p),
+    relation=pointwise,
+    kind=POINTWISE,
     expand=lambda seeds, *, impl: random_wrap_p.bind(_join_words(*_seed_words(seeds)), impl=impl),
 )
 
@@ -269,14 +273,18 @@ random_fold_in_p = Primitive(
     "random_fold_in",
     typing=_fold_typing,
     jvp=no_tangent(lambda: random_fold_in_p),
-    batch=nary_batch(lambda: random_fold_in_p),
+    relation=pointwise,
+    work=_HASH,
+    kind=POINTWISE,
     expand=_fold_expand,
 )
 random_clone_p = Primitive(
     "random_clone",
     typing=lambda keys: ArrayType(keys.shape, _key_type(keys, "random_clone")),
     jvp=no_tangent(lambda: random_clone_p),
-    batch=unary_batch(lambda: random_clone_p),
+    relation=pointwise,
+    work=FREE,
+    kind=IDENTITY,
     numpy=lambda keys: keys,
 )
 PRIMITIVES = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,8 @@ import numpy as np
 from .. import tree
 from ..errors import ArgumentError, DtypeError, ShapeError
 from ..ir import Program
-from ..primitive import AxisInfo, Primitive, Zero
-from ..relation import Loops, Monoid, Reduced, Relation, Whole
+from ..primitive import NAMED, AxisInfo, Primitive, Zero
+from ..relation import Loops, Monoid, Reduced, Relation, Whole, Work
 from ..rewrite import hoist
 from ..rules import expanded_jvp, linear_jvp, moveaxis, moved, no_tangent
 from ..trace import eval_program, shape_of, trace_program, typeof
@@ -47,20 +48,6 @@ def _typing(name: str, kinds: Sequence[str]) -> Callable[..., ArrayType]:
     return typing
 
 
-def batched_axes(axes: Axes, dim: int) -> tuple[Axes, int]:
-    """Reduced axes in the presence of a batch axis, and where that axis is in the result."""
-    shifted = tuple(a + (a >= dim) for a in axes)
-    return shifted, dim - sum(a < dim for a in shifted)
-
-
-def _batch(primitive: Callable[[], Primitive]) -> Callable[..., Any]:
-    def rule(axis: AxisInfo, args: Any, dims: Any, *, axes: Axes, **params: Any) -> Any:
-        shifted, dim = batched_axes(axes, dims[0])
-        return primitive().bind(args[0], axes=shifted, **params), dim
-
-    return rule
-
-
 def spread_axes(x: Any, shape: Sequence[int], axes: Axes) -> Any:
     """A reduction's result repeated along the reduced axes."""
     kept = tuple(i for i in range(len(shape)) if i not in axes)
@@ -91,10 +78,9 @@ def _reducer(
     def wide(x: Any, *, axes: Axes) -> Any:
         return widened(numpy)(x, axes=axes).astype(x.dtype)
 
-    p = Primitive(
-        name, _typing(name, kinds), jvp=jvp, transpose=transpose, batch=_batch(lambda: p), numpy=wide, relation=relation
+    return Primitive(
+        name, _typing(name, kinds), jvp=jvp, transpose=transpose, numpy=wide, relation=relation, axes={"axes": NAMED}
     )
-    return p
 
 
 def lowest(dtype: Any) -> Any:
@@ -263,9 +249,10 @@ def _position(name: str, numpy: Any) -> Primitive:
         name,
         _position_typing(name),
         jvp=no_tangent(lambda: p),
-        batch=_batch(lambda: p),
         numpy=lambda x, *, axes, index_dtype: widened(numpy)(x, axis=axes[0]).astype(index_dtype),
         relation=lambda ins, outs, *, axes, index_dtype: _along(ins, axes, Whole()),
+        work=Work(1, operand=0),
+        axes={"axes": NAMED},
     )
     return p
 
@@ -364,9 +351,16 @@ def _reduce_batch(axis: AxisInfo, args: Any, dims: Any, *, computation: Program,
         front = [a if d is None else moveaxis(a, d, 0) for a, d in zip(args, dims, strict=True)]
         return eval_program(batched, *front), list(out_dims)
     arrays = [moved(axis, a, d, 0) for a, d in zip(args[:count], dims[:count], strict=True)]
-    shifted, dim = batched_axes(dimensions, 0)
+    shifted = tuple(a + 1 for a in dimensions)
     outs = reduce_p.bind(*arrays, *args[count:], computation=computation, dimensions=shifted)
-    return outs, [dim] * count
+    return outs, [0] * count
+
+
+def _reduce_relation(ins: Any, outs: Any, *, computation: Program, dimensions: Axes) -> Relation:
+    """The axes stay in one piece: the starts are joined in once, and need not be neutral."""
+    found = _along(ins, dimensions, Whole())
+    count = len(ins) // 2
+    return replace(found, operands=found.operands * count + ((),) * count, results=found.results * count)
 
 
 reduce_p = Primitive(
@@ -375,18 +369,20 @@ reduce_p = Primitive(
     jvp=expanded_jvp(_reduce_by_halves, multiple=True),
     batch=_reduce_batch,
     numpy=_reduce_numpy,
+    relation=_reduce_relation,
+    runs=lambda ins, **_: ins[0].size,
     expand=_reduce_by_halves,
     multiple=True,
 )
 
-_MONOIDS: dict[Primitive, tuple[Primitive, Callable[[Any], Any]]] = {
-    add_p: (reduce_sum_p, lambda dtype: np.zeros((), dtype)[()]),
-    mul_p: (reduce_prod_p, lambda dtype: np.ones((), dtype)[()]),
-    max_p: (reduce_max_p, lowest),
-    min_p: (reduce_min_p, highest),
-    and_p: (reduce_and_p, lambda dtype: np.invert(np.zeros((), dtype))[()]),
-    or_p: (reduce_or_p, lambda dtype: np.zeros((), dtype)[()]),
-    xor_p: (reduce_xor_p, lambda dtype: np.zeros((), dtype)[()]),
+_MONOIDS: dict[Primitive, tuple[Primitive, Monoid]] = {
+    add_p: (reduce_sum_p, SUM),
+    mul_p: (reduce_prod_p, PRODUCT),
+    max_p: (reduce_max_p, MAXIMUM),
+    min_p: (reduce_min_p, MINIMUM),
+    and_p: (reduce_and_p, AND),
+    or_p: (reduce_or_p, OR),
+    xor_p: (reduce_xor_p, XOR),
 }
 
 
@@ -430,10 +426,10 @@ def reduce(operands: Any, init_values: Any, computation: Callable[[Any, Any], An
         )
     monoid = monoid_of(program)
     if monoid is not None:
-        reducer, identity = _MONOIDS[monoid]
+        reducer, known = _MONOIDS[monoid]
         out = reducer.bind(arrays[0], axes=axes)
         given = tree.leaves(init_values)[0]
-        if not _is_identity(given, identity(types[0].dtype)):
+        if not _is_identity(given, known.neutral(types[0].dtype)):
             out = monoid.bind(starts[0], out)
         return tree.unflatten(treedef, [out])
     return tree.unflatten(treedef, reduce_p.bind(*arrays, *starts, computation=program, dimensions=axes))

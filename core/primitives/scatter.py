@@ -17,6 +17,7 @@ import numpy as np
 from ..errors import DtypeError, ShapeError, UnsupportedError
 from ..ir import Program
 from ..primitive import AxisInfo, Linear, Primitive, Zero, all_zero
+from ..relation import FREE, Loops, Relation, Work
 from ..rules import add_tangents, instantiate, moved, zeros
 from ..trace import dtype_of, shape_of, trace_program, typeof
 from ..types import UINT32, ArrayType, Shape
@@ -32,6 +33,7 @@ from .gather import (
     check_dims,
     check_indices,
     gather_p,
+    window_axes,
     window_positions,
 )
 from .shape import Dims, broadcasted_iota, full, integers, reshape_to
@@ -257,6 +259,24 @@ def _batch(primitive: Callable[[], Primitive]) -> Callable[..., Any]:
     return batch
 
 
+# ---------------------------------------------------------------------------- relation
+
+
+def _relation(ins: Any, outs: Any, *, dimension_numbers: ScatterDimensionNumbers, **_: Any) -> Relation:
+    """Parallel along batching axes and those that windows take whole; any update may reach the rest."""
+    (x, indices, updates), d, loops = ins, dimension_numbers.as_gather(), Loops()
+    batch, kinds = loops.whole(*indices.shape[:-1])
+    for axis in (batch[i] for i in d.start_indices_batching_dims):
+        for f in axis:
+            del kinds[f]
+    (vector,), more = loops.whole(indices.shape[-1])
+    sizes = window_sizes(x.shape, updates.shape, dimension_numbers)
+    axes, window, rest = window_axes(loops, x, sizes, batch, d)
+    places, inner = iter(batch), iter(window)
+    update = tuple(next(inner) if i in d.offset_dims else next(places) for i in range(updates.ndim))
+    return loops.relation([axes, (*batch, vector), update], [axes], kinds | more | rest)
+
+
 # ---------------------------------------------------------------------------- the primitives
 
 
@@ -264,7 +284,8 @@ def _scatter(name: str, combine: Any, jvp: Any, transpose: Any = None) -> Primit
     late = lambda: _BY_NAME[name]  # noqa: E731
     return Primitive(
         name, typing=_typing(name), jvp=jvp(late) if jvp in (_additive_jvp, _extreme_jvp) else jvp,
-        transpose=transpose, batch=_batch(late), numpy=_numpy(combine))  # fmt: skip
+        transpose=transpose, batch=_batch(late), numpy=_numpy(combine), relation=_relation,
+        work=FREE if combine is None else Work(1, operand=2))  # fmt: skip
 
 
 scatter_p = _scatter("scatter", None, _set_jvp, _set_transpose)
@@ -295,6 +316,8 @@ scatter_apply_p = Primitive(
     typing=_typing("scatter_apply"),
     batch=_batch(lambda: scatter_apply_p),
     numpy=_apply_numpy,
+    relation=_relation,
+    runs=lambda ins, **_: ins[2].size,
 )
 _BY_NAME = {p.name: p for p in (scatter_p, scatter_add_p, scatter_sub_p, scatter_mul_p, scatter_min_p, scatter_max_p)}
 

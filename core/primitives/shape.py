@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError, DtypeError, ShapeError
-from ..primitive import AxisInfo, Linear, Primitive
-from ..relation import FREE, IDENTITY, MOVER, Loops, Relation, pointwise
+from ..primitive import NAMED, SIZE, AxisInfo, Linear, Primitive
+from ..relation import FREE, IDENTITY, MOVER, Loops, Relation, Whole, Window, inserted, pointwise
 from ..rules import instantiate, linear_jvp, moved
 from ..trace import Value, dtype_of, shape_of, typeof
 from ..types import ArrayType, Shape, canonical_dtype, is_bool, is_key, kind
@@ -70,10 +70,6 @@ def shape_error(name: str, x: ArrayType, what: str, remedy: str = "") -> ShapeEr
 def shift(axes: Sequence[int], batch: int) -> Dims:
     """Axes of the unbatched array as axes of the batched one."""
     return tuple(a + (a >= batch) for a in axes)
-
-
-def inserted(values: Sequence[Any], at: int, value: Any) -> tuple[Any, ...]:
-    return (*values[:at], value, *values[at:])
 
 
 # ---------------------------------------------------------------------------- broadcast_in_dim
@@ -274,18 +270,12 @@ def _squeeze_typing(x: ArrayType, *, dimensions: Dims) -> ArrayType:
     return x.with_shape(d for i, d in enumerate(x.shape) if i not in dimensions)
 
 
-def _squeeze_batch(axis: AxisInfo, args: Any, dims: Any, *, dimensions: Dims) -> Any:
-    (x,), (b,) = args, dims
-    gone = shift(dimensions, b)
-    return squeeze_p.bind(x, dimensions=gone), b - sum(d < b for d in gone)
-
-
 squeeze_p = Primitive(
     "squeeze",
     typing=_squeeze_typing,
     jvp=linear_jvp(lambda: squeeze_p),
     transpose=lambda ct, x, **_: [reshape_to(ct, x.shape)],
-    batch=_squeeze_batch,
+    axes={"dimensions": NAMED},
     numpy=lambda x, *, dimensions: np.squeeze(x, dimensions),
     relation=_reshape_relation,
     work=FREE,
@@ -353,13 +343,22 @@ def _rev_typing(x: ArrayType, *, dimensions: Dims) -> ArrayType:
     return x
 
 
+def _rev_relation(ins: Any, outs: Any, *, dimensions: Dims) -> Relation:
+    loops = Loops()
+    axes = loops.axes(ins[0].shape)
+    return loops.relation([axes], [axes], {f: Whole() for d in dimensions for f in axes[d]})
+
+
 rev_p = Primitive(
     "rev",
     typing=_rev_typing,
     jvp=linear_jvp(lambda: rev_p),
     transpose=lambda ct, x, *, dimensions: [rev_p.bind(ct, dimensions=dimensions)],
-    batch=lambda axis, args, dims, *, dimensions: (rev_p.bind(*args, dimensions=shift(dimensions, dims[0])), dims[0]),
     numpy=lambda x, *, dimensions: np.flip(x, dimensions),
+    relation=_rev_relation,
+    axes={"dimensions": NAMED},
+    work=FREE,
+    kind=MOVER,
 )
 
 
@@ -373,7 +372,6 @@ copy_p = Primitive(
     typing=lambda x: x,
     jvp=linear_jvp(lambda: copy_p),
     transpose=lambda ct, x: [ct],
-    batch=lambda axis, args, dims: (copy_p.bind(*args), dims[0]),
     numpy=np.copy,
     relation=pointwise,
     work=FREE,
@@ -409,11 +407,24 @@ def _slice_numpy(x: Any, *, start_indices: Dims, limit_indices: Dims, strides: D
     return x[tuple(map(slice_of, start_indices, limit_indices, strides or (1,) * x.ndim))]
 
 
-def _slice_batch(axis: AxisInfo, args: Any, dims: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
-    (x,), (b,) = args, dims
-    steps = None if strides is None else inserted(strides, b, 1)
-    starts, limits = inserted(start_indices, b, 0), inserted(limit_indices, b, axis.size)
-    return slice_p.bind(x, start_indices=starts, limit_indices=limits, strides=steps), b
+def slide(x: ArrayType, out: ArrayType, windows: Sequence[Window | None], *scalars: Any) -> Relation:
+    """The relation of an operation whose result sees a window of the operand along each axis (None: all of it)."""
+    loops = Loops()
+    olds, news, kinds = [], [], {}
+    for size, count, window in zip(x.shape, out.shape, windows, strict=True):
+        if window is None:
+            (old, new), more = loops.whole(size, count)
+        else:
+            old, new, more = loops.slide(size, count, window)
+        olds.append(old)
+        news.append(new)
+        kinds |= more
+    return loops.relation([tuple(olds), *scalars], [tuple(news)], kinds)
+
+
+def _slice_relation(ins: Any, outs: Any, *, start_indices: Dims, limit_indices: Dims, strides: Dims | None) -> Relation:
+    steps = strides or (1,) * len(start_indices)
+    return slide(ins[0], outs[0], [Window(-a, a, s) for a, s in zip(start_indices, steps, strict=True)])
 
 
 def _slice_transpose(ct: Any, x: Linear, *, start_indices: Dims, limit_indices: Dims, strides: Dims | None) -> Any:
@@ -429,8 +440,11 @@ slice_p = Primitive(
     typing=_slice_typing,
     jvp=linear_jvp(lambda: slice_p),
     transpose=_slice_transpose,
-    batch=_slice_batch,
     numpy=_slice_numpy,
+    relation=_slice_relation,
+    axes={"start_indices": 0, "limit_indices": SIZE, "strides": 1},
+    work=FREE,
+    kind=MOVER,
 )
 
 
@@ -596,6 +610,10 @@ def _pad_transpose(ct: Any, x: Any, value: Any, *, padding_config: Any) -> Any:
     return [inside if isinstance(x, Linear) else None, ct_value]
 
 
+def _pad_relation(ins: Any, outs: Any, *, padding_config: Any) -> Relation:
+    return slide(ins[0], outs[0], [None if inner else Window(low, -low) for low, _, inner in padding_config], ())
+
+
 def _pad_batch(axis: AxisInfo, args: Any, dims: Any, *, padding_config: Any) -> Any:
     from .compare import select_n_p
 
@@ -618,6 +636,9 @@ pad_p = Primitive(
     transpose=_pad_transpose,
     batch=_pad_batch,
     numpy=_pad_numpy,
+    relation=_pad_relation,
+    work=FREE,
+    kind=MOVER,
 )
 
 
@@ -663,10 +684,13 @@ def _concatenate_transpose(ct: Any, *args: Any, dimension: int) -> Any:
     return cts
 
 
-def _concatenate_batch(axis: AxisInfo, args: Any, dims: Any, *, dimension: int) -> Any:
-    b = next(d for d in dims if d is not None)
-    xs = [moved(axis, x, d, b) for x, d in zip(args, dims, strict=True)]
-    return concatenate_p.bind(*xs, dimension=dimension + (dimension >= b)), b
+def cut_axis(ins: Any, outs: Any, axis: int) -> Relation:
+    """The relation of an operation that joins or parts arrays along an axis: a whole factor for each of them."""
+    loops = Loops()
+    parts, kinds = loops.whole(*(t.shape[axis] for t in (*ins, *outs)))
+    shared = loops.axes(inserted(ins[0].shape[:axis] + ins[0].shape[axis + 1 :], axis, 1))
+    found = [(*shared[:axis], part, *shared[axis + 1 :]) for part in parts]
+    return loops.relation(found[: len(ins)], found[len(ins) :], kinds)
 
 
 concatenate_p = Primitive(
@@ -674,7 +698,9 @@ concatenate_p = Primitive(
     typing=_concatenate_typing,
     jvp=linear_jvp(lambda: concatenate_p),
     transpose=_concatenate_transpose,
-    batch=_concatenate_batch,
+    relation=lambda ins, outs, *, dimension: cut_axis(ins, outs, dimension),
+    axes={"dimension": NAMED},
+    work=FREE,
     numpy=lambda *xs, dimension: np.concatenate(xs, dimension),
 )
 
@@ -695,18 +721,14 @@ def _split_typing(x: ArrayType, *, sizes: Dims, axis: int) -> list[ArrayType]:
     return [x.with_shape((*x.shape[:axis], s, *x.shape[axis + 1 :])) for s in sizes]
 
 
-def _split_batch(axis_info: AxisInfo, args: Any, dims: Any, *, sizes: Dims, axis: int) -> Any:
-    (b,) = dims
-    outs = split_p.bind(*args, sizes=sizes, axis=axis + (axis >= b))
-    return outs, [b] * len(outs)
-
-
 split_p = Primitive(
     "split",
     typing=_split_typing,
     jvp=linear_jvp(lambda: split_p),
     transpose=lambda cts, x, *, sizes, axis: [concatenate_p.bind(*map(instantiate, cts), dimension=axis)],
-    batch=_split_batch,
+    relation=lambda ins, outs, *, sizes, axis: cut_axis(ins, outs, axis),
+    axes={"axis": NAMED},
+    work=FREE,
     numpy=lambda x, *, sizes, axis: np.split(x, np.cumsum(sizes)[:-1], axis) if sizes else [],
     multiple=True,
 )

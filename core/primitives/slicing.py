@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..errors import ArgumentError, DtypeError, ShapeError
 from ..primitive import AxisInfo, Linear, Primitive, Zero
+from ..relation import FREE, Relation, Window, inserted
 from ..rules import instantiate, moved, zeros
 from ..trace import Value, dtype_of, shape_of, typeof
 from ..types import INT32, INT64, ArrayType, Shape, is_integer, is_unsigned
@@ -18,7 +20,7 @@ from .convert import convert_element_type
 from .elementwise import add_p
 from .gather import CLIP, GatherDimensionNumbers, gather_p
 from .scatter import ScatterDimensionNumbers, scatter_p
-from .shape import Dims, as_axis, broadcast_in_dim, concatenate, index_in_dim, inserted, integers, squeeze
+from .shape import Dims, as_axis, broadcast_in_dim, concatenate, index_in_dim, integers, slide, squeeze
 
 slice_of = slice
 
@@ -85,6 +87,12 @@ def _slice_batch(axis: AxisInfo, args: Any, dims: Any, *, slice_sizes: Dims) -> 
         indices_are_sorted=True, unique_indices=True, mode=CLIP, fill_value=None)  # fmt: skip
 
 
+def _slice_relation(ins: Any, outs: Any, *, slice_sizes: Dims) -> Relation:
+    x, *starts = ins
+    windows = [Window(0, 0) if n == size else None for n, size in zip(x.shape, slice_sizes, strict=True)]
+    return slide(x, outs[0], windows, *((),) * len(starts))
+
+
 dynamic_slice_p = Primitive(
     "dynamic_slice",
     typing=_slice_typing,
@@ -92,6 +100,8 @@ dynamic_slice_p = Primitive(
     transpose=_slice_transpose,
     batch=_slice_batch,
     numpy=lambda x, *starts, slice_sizes: x[_window(starts, x.shape, slice_sizes)],
+    relation=_slice_relation,
+    work=FREE,
 )
 
 
@@ -212,6 +222,13 @@ def _update_numpy(x: Any, update: Any, *starts: Any) -> Any:
     return out
 
 
+def _update_relation(ins: Any, outs: Any) -> Relation:
+    x, update, *starts = ins
+    windows = [Window(0, 0) if n == size else None for n, size in zip(x.shape, update.shape, strict=True)]
+    found = slide(x, update, windows)
+    return replace(found, operands=(*found.operands, *found.results, *((),) * len(starts)), results=found.operands)
+
+
 dynamic_update_slice_p = Primitive(
     "dynamic_update_slice",
     typing=_update_typing,
@@ -219,6 +236,8 @@ dynamic_update_slice_p = Primitive(
     transpose=_update_transpose,
     batch=_update_batch,
     numpy=_update_numpy,
+    relation=_update_relation,
+    work=FREE,
 )
 
 

@@ -7,17 +7,18 @@ tells -0 from 0 and takes NaN for the greatest.
 from __future__ import annotations
 
 import operator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..errors import ArgumentError, DtypeError, ShapeError
-from ..primitive import AxisInfo, Primitive, Zero
-from ..rules import moved
+from ..primitive import NAMED, Primitive, Zero
+from ..relation import Loops, Relation, Whole, Work
 from ..trace import Value, shape_of, typeof
 from ..types import INT32, UINT32, ArrayType, is_complex, is_float, is_key, is_unsigned
 from .gather import take_along
-from .shape import as_axis, broadcasted_iota
+from .shape import as_axis, broadcasted_iota, cut_axis
 
 # ---------------------------------------------------------------------------- sort
 
@@ -62,13 +63,16 @@ def _permuted(t: Any, order: Any, dimension: int, out: Any) -> Any:
     return take_along(t, order, dimension)
 
 
-def _sort_batch(axis: AxisInfo, args: Any, dims: Any, *, dimension: int, **params: Any) -> Any:
-    b = next(d for d in dims if d is not None)
-    xs = [moved(axis, x, d, b) for x, d in zip(args, dims, strict=True)]
-    return sort_p.bind(*xs, dimension=dimension + (dimension >= b), **params), [b] * len(xs)
+def _sort_relation(ins: Any, outs: Any, *, dimension: int, **_: Any) -> Relation:
+    loops = Loops()
+    axes = loops.axes(ins[0].shape)
+    return loops.relation([axes] * len(ins), [axes] * len(outs), dict.fromkeys(axes[dimension], Whole()))
 
 
-sort_p = Primitive("sort", typing=_sort_typing, jvp=_sort_jvp, batch=_sort_batch, numpy=_sort_numpy, multiple=True)
+sort_p = Primitive(
+    "sort", typing=_sort_typing, jvp=_sort_jvp, numpy=_sort_numpy, multiple=True, relation=_sort_relation,
+    axes={"dimension": NAMED},
+)  # fmt: skip
 
 
 def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
@@ -122,14 +126,15 @@ def _top_k_jvp(primals: Any, tangents: Any, *, k: int, axis: int) -> Any:
     return [values, places], [_permuted(tangents[0], places, axis, values), Zero(typeof(places).tangent())]
 
 
-def _top_k_batch(axis_info: AxisInfo, args: Any, dims: Any, *, k: int, axis: int) -> Any:
-    (b,) = dims
-    return top_k_p.bind(*args, k=k, axis=axis + (axis >= b)), [b, b]
+def _top_k_relation(ins: Any, outs: Any, *, k: int, axis: int) -> Relation:
+    found = cut_axis(ins, outs[:1], axis)
+    return replace(found, results=found.results * 2)
 
 
 top_k_p = Primitive(
-    "top_k", typing=_top_k_typing, jvp=_top_k_jvp, batch=_top_k_batch, numpy=_top_k_numpy, multiple=True
-)
+    "top_k", typing=_top_k_typing, jvp=_top_k_jvp, numpy=_top_k_numpy, multiple=True, relation=_top_k_relation,
+    work=Work(1, operand=0), axes={"axis": NAMED},
+)  # fmt: skip
 
 
 def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:

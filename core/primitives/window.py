@@ -17,6 +17,7 @@ from .. import tree
 from ..errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
 from ..ir import Program
 from ..primitive import AxisInfo, Linear, Primitive, Zero
+from ..relation import Axes, Axis, Kind, Loops, Monoid, Reduced, Relation, Whole, Window, Work, inserted
 from ..rewrite import hoist
 from ..rules import expanded_jvp, linear_jvp, moved
 from ..trace import Tracer, shape_of, trace_program, typeof
@@ -25,9 +26,9 @@ from ..vmap import batch_flat
 from .compare import ge_p, le_p, select_n_p
 from .convert import convert_element_type
 from .elementwise import add_p, max_p, min_p
+from .reduce import MAXIMUM, MINIMUM, SUM, highest, lowest, monoid_of
 from .reduce import _vectorised as vectorised
-from .reduce import highest, lowest, monoid_of
-from .shape import broadcast_in_dim, inserted, pad
+from .shape import broadcast_in_dim, pad
 from .shape import slice as slice_
 
 Dims = tuple[int, ...]
@@ -102,23 +103,62 @@ def _typing(name: str, kinds: Sequence[str]) -> Callable[..., ArrayType]:
     return typing
 
 
-# ---------------------------------------------------------------------------- batching
+# ---------------------------------------------------------------------------- relations
 
-_FILL = {"window_dimensions": 1, "window_strides": 1, "padding": (0, 0), "base_dilation": 1, "window_dilation": 1}
-
-
-def _with_axis(dim: int, params: dict[str, Any]) -> dict[str, Any]:
-    """The parameters for arrays with one more axis, over which the window has size 1."""
-    return {k: inserted(v, dim, _FILL[k]) if k in _FILL else v for k, v in params.items()}
+AXES = {"window_dimensions": 1, "window_strides": 1, "padding": (0, 0), "base_dilation": 1, "window_dilation": 1}
 
 
-def _batch(primitive: Callable[[], Primitive]) -> Callable[..., Any]:
-    def rule(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
-        dim = next(d for d in dims if d is not None)
-        arrays = [moved(axis, x, d, dim) for x, d in zip(args, dims, strict=True)]
-        return primitive().bind(*arrays, **_with_axis(dim, params)), dim
+def slide_axis(loops: Loops, size: int, count: int, taps: int, stride: int, low: int, base: int, holes: int
+               ) -> tuple[Axis, Axis, dict[int, Kind]]:  # fmt: skip
+    """An operand's axis, a result's whose elements each see a window of it, and the kinds of their factors."""
+    if base == 1:
+        return loops.slide(size, count, Window(low, (taps - 1) * holes - low, stride, holes if taps > 1 else 1))
+    (old, new), kinds = loops.whole(size, count)
+    return old, new, kinds
 
-    return rule
+
+def _slides(x: ArrayType, joined: Kind, params: dict[str, Any]) -> tuple[Axes, Axes, Loops, dict[int, Kind]]:
+    """The axes of the operand and of the windows; the places in a window are joined in a way."""
+    loops, ones, kinds = Loops(), (1,) * x.ndim, {}
+    taps, strides, padding = params["window_dimensions"], params["window_strides"], params["padding"]
+    base, holes = params.get("base_dilation") or ones, params.get("window_dilation") or ones
+    counts = windows(x.shape, taps, strides, padding, base, holes)
+    each = zip(x.shape, counts, taps, strides, [low for low, _ in padding], base, holes, strict=True)
+    found = [slide_axis(loops, *one) for one in each]
+    for _, _, more in found:
+        kinds |= more
+    kinds |= {f: joined for axis in loops.axes(taps) for f in axis}
+    return tuple(old for old, _, _ in found), tuple(new for _, new, _ in found), loops, kinds
+
+
+def _relation(joined: Kind) -> Callable[..., Relation]:
+    """The relation of an operation whose operands lie alike, and whose result has an element for each window."""
+
+    def relation(ins: Any, outs: Any, **params: Any) -> Relation:
+        old, new, loops, kinds = _slides(ins[0], joined, params)
+        return loops.relation([old if t.ndim else () for t in ins], [new] * len(outs), kinds)
+
+    return relation
+
+
+def _scattering(ins: Any, outs: Any, **params: Any) -> Relation:
+    """Sources go to places in their windows that the operand chooses: what windows cut across stays in one piece."""
+    source, operand = ins
+    old, new, _, cut = _slides(operand, Whole(), params)
+    loops = Loops()
+    sources: list[Axis] = []
+    operands: list[Axis] = []
+    kinds: dict[int, Kind] = {}
+    for n, count, seen, window in zip(operand.shape, source.shape, old, new, strict=True):
+        if n == count and seen == window and not cut.keys() & {*window}:
+            sources.append(loops.axis(n))
+            operands.append(sources[-1])
+        else:
+            (first, second), more = loops.whole(count, n)
+            sources.append(first)
+            operands.append(second)
+            kinds |= more
+    return loops.relation([tuple(sources), tuple(operands)], [tuple(operands)], kinds)
 
 
 # ---------------------------------------------------------------------------- meaning
@@ -158,16 +198,18 @@ def _wide(dtype: Any) -> Any:
     return np.dtype(np.float32) if kind(dtype) == "float" and dtype.itemsize < 4 else dtype
 
 
-def _reducer(
-    name: str, ufunc: Any, identity: Callable[[Any], Any], kinds: Sequence[str], jvp: Any, transpose: Any = None
-) -> Primitive:
+def _reducer(name: str, ufunc: Any, monoid: Monoid, kinds: Sequence[str], jvp: Any, transpose: Any = None) -> Primitive:
+    identity = monoid.neutral
+
     def numpy(x: np.ndarray, **params: Any) -> np.ndarray:
         wide = _wide(x.dtype)
         view = _view(x, identity(x.dtype), params).astype(wide)
         return ufunc.reduce(view, axis=-1, initial=np.asarray(identity(x.dtype)).astype(wide)[()])
 
-    p = Primitive(name, _typing(name, kinds), jvp=jvp, transpose=transpose, batch=_batch(lambda: p), numpy=numpy)
-    return p
+    return Primitive(
+        name, _typing(name, kinds), jvp=jvp, transpose=transpose, numpy=numpy, relation=_relation(Reduced(monoid)),
+        axes=AXES,
+    )  # fmt: skip
 
 
 # ---------------------------------------------------------------------------- sums and extrema
@@ -204,13 +246,13 @@ def _extremum_jvp(primitive: Callable[[], Primitive], select: Primitive) -> Call
 
 NUMBER, ORDERED = ("int", "uint", "float", "complex"), ("bool", "int", "uint", "float")
 reduce_window_sum_p = _reducer(
-    "reduce_window_sum", np.add, _zero, NUMBER, linear_jvp(lambda: reduce_window_sum_p), _sum_transpose
+    "reduce_window_sum", np.add, SUM, NUMBER, linear_jvp(lambda: reduce_window_sum_p), _sum_transpose
 )
 reduce_window_max_p = _reducer(
-    "reduce_window_max", np.maximum, lowest, ORDERED, _extremum_jvp(lambda: reduce_window_max_p, ge_p)
+    "reduce_window_max", np.maximum, MAXIMUM, ORDERED, _extremum_jvp(lambda: reduce_window_max_p, ge_p)
 )
 reduce_window_min_p = _reducer(
-    "reduce_window_min", np.minimum, highest, ORDERED, _extremum_jvp(lambda: reduce_window_min_p, le_p)
+    "reduce_window_min", np.minimum, MINIMUM, ORDERED, _extremum_jvp(lambda: reduce_window_min_p, le_p)
 )
 
 
@@ -285,7 +327,8 @@ select_and_gather_add_p = Primitive(
     _gather_typing,
     jvp=_gather_jvp,
     transpose=_gather_transpose,
-    batch=_batch(lambda: select_and_gather_add_p),
+    relation=_relation(Whole()),
+    axes=AXES,
     numpy=_gather_numpy,
     expand=_gather_expand,
 )
@@ -330,7 +373,9 @@ select_and_scatter_add_p = Primitive(
     _scatter_typing,
     jvp=_scatter_jvp,
     transpose=_scatter_transpose,
-    batch=_batch(lambda: select_and_scatter_add_p),
+    relation=_scattering,
+    axes=AXES,
+    work=Work(1, operand=0),
     numpy=_scatter_numpy,
 )
 
@@ -382,7 +427,8 @@ def _generic_batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | Non
         return batch_flat(lambda *xs: _by_offsets(*xs, computation=computation, **params), axis, args, dims)
     dim = next(d for d in dims if d is not None)
     wide = [moved(axis, x, d, dim) for x, d in zip(arrays, dims[:count], strict=True)]
-    return reduce_window_p.bind(*wide, *starts, computation=computation, **_with_axis(dim, params)), [dim] * count
+    params = {name: inserted(value, dim, AXES[name]) for name, value in params.items()}
+    return reduce_window_p.bind(*wide, *starts, computation=computation, **params), [dim] * count
 
 
 def _generic_numpy(*args: np.ndarray, computation: Program, **params: Any) -> list[np.ndarray]:
@@ -400,12 +446,18 @@ def _generic_numpy(*args: np.ndarray, computation: Program, **params: Any) -> li
     return outs
 
 
+def _generic_runs(ins: Any, *, computation: Program, **params: Any) -> int:
+    return math.prod((*_window_shape("reduce_window", ins[0], **params), *params["window_dimensions"]))
+
+
 reduce_window_p = Primitive(
     "reduce_window",
     _generic_typing,
     jvp=expanded_jvp(_by_offsets, multiple=True),
     batch=_generic_batch,
     numpy=_generic_numpy,
+    relation=_relation(Whole()),
+    runs=_generic_runs,
     expand=_by_offsets,
     multiple=True,
 )
@@ -415,9 +467,9 @@ PRIMITIVES = (
 )  # fmt: skip
 
 _MONOIDS = {
-    add_p: (reduce_window_sum_p, _zero),
-    max_p: (reduce_window_max_p, lowest),
-    min_p: (reduce_window_min_p, highest),
+    add_p: (reduce_window_sum_p, SUM),
+    max_p: (reduce_window_max_p, MAXIMUM),
+    min_p: (reduce_window_min_p, MINIMUM),
 }
 
 
@@ -470,9 +522,9 @@ def reduce_window(
     monoid = monoid_of(program)
     found = None if monoid is None else _MONOIDS.get(monoid)
     if found is not None and not isinstance(starts[0], Tracer):
-        reducer, identity = found
+        reducer, known = found
         dtype = types[0].dtype
-        if bool(np.asarray(starts[0]).astype(dtype) == identity(dtype)):
+        if bool(np.asarray(starts[0]).astype(dtype) == known.neutral(dtype)):
             return tree.unflatten(treedef, [reducer.bind(arrays[0], **params)])
     starts = [convert_element_type(s, t.dtype) for s, t in zip(starts, types, strict=True)]
     return tree.unflatten(treedef, reduce_window_p.bind(*arrays, *starts, computation=program, **params))

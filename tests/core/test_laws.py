@@ -112,9 +112,14 @@ def assert_close(a, b, rtol=1e-5, atol=1e-6):
         np.testing.assert_array_equal(a, b)
 
 
+def batchable(case):
+    """Whether there is a batching rule: the primitive's own, or the one that its relation implies."""
+    return bool(case.types) and (case.primitive.batch is not None or case.primitive.relation is not None)
+
+
 PARAMS = [pytest.param(c, id=str(c)) for c in CASES]
 DIFFERENTIABLE = [pytest.param(c, id=str(c)) for c in CASES if differentiable(c)]
-BATCHABLE = [pytest.param(c, id=str(c)) for c in CASES if c.primitive.batch is not None and c.types]
+BATCHABLE = [pytest.param(c, id=str(c)) for c in CASES if batchable(c)]
 
 
 def test_every_primitive_has_a_case():
@@ -190,7 +195,7 @@ def test_vmap_is_a_loop(case, numpy_evaluator):
             assert_close(out, np.stack([row[k] for row in rows]))
 
 
-@pytest.mark.parametrize("case", [p for p in DIFFERENTIABLE if p.values[0].primitive.batch is not None])
+@pytest.mark.parametrize("case", [p for p in DIFFERENTIABLE if batchable(p.values[0])])
 def test_vmap_of_jvp_is_jvp_of_vmap(case, numpy_evaluator):
     params = wide_params(case)
     f, xs = function_of(case, widened(case), differentiable(case), params)

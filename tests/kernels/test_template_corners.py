@@ -97,7 +97,7 @@ def batched(case, sizes):
     return program, args
 
 
-BATCHED = {p: c for p, c in FIRST.items() if c.types and p.batch is not None}
+BATCHED = {p: c for p, c in FIRST.items() if c.types and (p.batch or p.relation)}
 
 
 @every(BATCHED)
