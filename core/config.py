@@ -1,18 +1,23 @@
-"""One frozen `Config` in one context variable, whole in every cache key."""
+"""One frozen `Config` in one context variable, whole in every cache key.
+
+Configurations are interned: equal ones are one object, so that a key compares them by identity.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import weakref
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 from .errors import ConfigError
+from .runtime import runtime
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Config:
     """Every setting. Settings with an environment variable read it once, at import."""
 
@@ -80,16 +85,27 @@ def from_environment(environ: Any = os.environ) -> Config:
             found[name] = _BOOLEANS[text.lower()]
         else:
             found[name] = text
-    return Config(**found)
+    return with_settings(Config(), found)
 
 
-_global = from_environment()
+_Interned = weakref.WeakValueDictionary[tuple[Any, ...], Config]
+_interned: _Interned = runtime.part("config.interned", weakref.WeakValueDictionary())
+
+
+def with_settings(config: Config, settings: dict[str, Any]) -> Config:
+    """A configuration with some settings changed: the one object of these settings."""
+    values = tuple(settings[name] if name in settings else getattr(config, name) for name in _KINDS)
+    found = _interned.get(values)
+    return _interned.setdefault(values, Config(*values)) if found is None else found
+
+
+runtime.config = from_environment()
 _local: ContextVar[Config | None] = ContextVar("tilewright_config", default=None)
 
 
 def current() -> Config:
     """The configuration in force here."""
-    return _local.get() or _global
+    return _local.get() or runtime.config
 
 
 class _ConfigAccess:
@@ -107,18 +123,18 @@ class _ConfigAccess:
 
     def update(self, name: str, value: Any) -> None:
         """Set one configuration for the whole process; names may carry the prefix `jax_`."""
-        global _global
         name = name.removeprefix("jax_")
-        _global = replace(_global, **{name: _checked(name, value)})
+        changed = {name: _checked(name, value)}
+        runtime.config = with_settings(runtime.config, changed)
         local = _local.get()
         if local is not None:
-            _local.set(replace(local, **{name: value}))
+            _local.set(with_settings(local, changed))
 
     @contextlib.contextmanager
     def __call__(self, **settings: Any) -> Iterator[None]:
         """Set configurations within a `with` block, in this thread or task only."""
         checked = {name: _checked(name, value) for name, value in settings.items()}
-        token = _local.set(replace(current(), **checked))
+        token = _local.set(with_settings(current(), checked))
         try:
             yield
         finally:
@@ -158,15 +174,9 @@ numpy_dtype_promotion = setting("numpy_dtype_promotion", "Within a `with` block,
 numpy_rank_promotion = setting("numpy_rank_promotion", "Within a `with` block, 'allow', 'warn' on or 'raise' at it.")
 
 
-_target_here: Callable[[], Any] | None = None
-
-
-def set_target_here(find: Callable[[], Any]) -> None:
-    """Hand in what gives the target (of `lang`) that the default device is."""
-    global _target_here
-    _target_here = find
+runtime.target_here = lambda: None  # until the front door hands in what knows the devices
 
 
 def target_here() -> Any:
-    """The target that the default device is; None where nothing was handed in."""
-    return None if _target_here is None else _target_here()
+    """The target (of `lang`) that the default device is; None where nothing was handed in."""
+    return runtime.target_here()

@@ -1,38 +1,26 @@
 """From concrete Python and NumPy data to the array of the runtime.
 
-The front door installs the maker of arrays; until then NumPy's own arrays serve, as they do for the
+The front door hands the runtime the maker of arrays; until then NumPy's own arrays serve, as they do for the
 NumPy evaluator of `core` alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from .runtime import runtime
 from .trace import Value, typeof
 from .types import ArrayType
 
-ArrayMaker = Callable[[np.ndarray, ArrayType], Any]
-
-
-def _numpy_maker(array: np.ndarray, type: ArrayType) -> Any:
-    return array
-
-
-_maker: ArrayMaker = _numpy_maker
-
-
-def set_array_maker(maker: ArrayMaker) -> None:
-    """Install `maker(array, type)`: the runtime's array of a fresh NumPy array, whose dtype is the type's."""
-    global _maker
-    _maker = maker
+# What makes the runtime's array of a fresh NumPy array, whose dtype is the type's.
+runtime.array_maker = lambda array, type: array
 
 
 def make_array(array: np.ndarray, type: ArrayType | None = None) -> Any:
     """A runtime array of a NumPy array that nobody else holds."""
-    return _maker(array, ArrayType(array.shape, array.dtype) if type is None else type)
+    return runtime.array_maker(array, ArrayType(array.shape, array.dtype) if type is None else type)
 
 
 def as_array(x: Any) -> Any:
@@ -45,4 +33,4 @@ def as_array(x: Any) -> Any:
         array = array.astype(type.dtype)
     elif isinstance(x, np.ndarray):
         array = array.copy()  # the caller may write to its own array later
-    return _maker(array, type)  # type: ignore[arg-type]
+    return runtime.array_maker(array, type)  # type: ignore[arg-type]

@@ -1,10 +1,8 @@
 """`jit`: trace a function once for each kind of arguments, compile it, and run that.
 
-What compiles and runs is a backend that the front door hands in by `set_backend`; without one a traced
-Program is evaluated equation by equation. `jit` gives a plain Python function, because calling one costs
-a fifth of what calling an object with `__call__` does. Its code is replaced, after the first call on
-arrays alone, by code for that number of arguments (the flat case); pytrees, numbers and NumPy arrays
-take the general path, `Jit.call`.
+What compiles and runs is a backend that the front door hands to the runtime; without one a traced Program is
+evaluated equation by equation. Calls on arrays alone (the flat case) are dispatched by `core/dispatch.py`;
+pytrees, numbers and NumPy arrays take the general path, `Jit.call`.
 """
 
 from __future__ import annotations
@@ -13,13 +11,13 @@ import functools
 import inspect
 import threading
 import types
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from . import config as config_module
 from . import tree
 from .api import struct_of
+from .config import current
+from .dispatch import Known, dispatched, specialize
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -31,6 +29,7 @@ from .ir import Program
 from .ir import run as walk
 from .primitives.jit import jit_p
 from .rewrite import hoist
+from .runtime import runtime
 from .stages import Lowered, Traced
 from .trace import EVAL, Value, _current, as_type, axis_environment, bind_eqn, eval_program, trace_program, typeof
 
@@ -54,8 +53,8 @@ class Backend(Protocol):
         """The buffers of arrays, numbers and NumPy arrays of the types given."""
         ...
 
-    def trampoline(self, arity: int) -> tuple[types.CodeType, dict[str, Any]] | None:
-        """Code `(a0=ABSENT, ..., /, *rest, **kwargs)` that runs `runs[types]` on buffers, or calls `slow`."""
+    def fast_path(self, arity: int, plain: bool) -> tuple[types.CodeType, dict[str, Any]] | None:
+        """Code for a function that `core/dispatch.py` dispatches, called on so many operands."""
         ...
 
 
@@ -75,18 +74,11 @@ class _Walker:
     def buffers(self, values: Sequence[Any], types: Sequence[Any]) -> Sequence[Any]:
         return values
 
-    def trampoline(self, arity: int) -> tuple[types.CodeType, dict[str, Any]] | None:
+    def fast_path(self, arity: int, plain: bool) -> tuple[types.CodeType, dict[str, Any]] | None:
         return None
 
 
-ABSENT = object()  # the default of a positional argument in specialised code
-_backend: Backend = _Walker()
-
-
-def set_backend(backend: Backend) -> None:
-    """Hand in what compiles and runs Programs."""
-    global _backend
-    _backend = backend
+runtime.backend = _Walker()
 
 
 class Options(NamedTuple):
@@ -104,12 +96,13 @@ class Options(NamedTuple):
 class Entry:
     """A function traced for one kind of arguments."""
 
-    __slots__ = ("closed", "program", "constants", "out_tree", "donated", "run")
+    __slots__ = ("closed", "program", "constants", "out_tree", "donated", "run", "lock")
 
     def __init__(self, closed: Program, out_tree: Any, donated: tuple[bool, ...]):
         self.closed, self.out_tree, self.donated = closed, out_tree, donated
         self.program, self.constants = hoist(closed)
         self.run: Callable[..., Any] | None = None
+        self.lock = threading.RLock()  # while it is compiled, which runs none of the user's code
 
     @property
     def form(self) -> str:
@@ -123,58 +116,31 @@ class Entry:
 _LEAF = tree.structure(0)
 
 
-class _State:
-    """What one function knows under one configuration."""
-
-    __slots__ = ("config", "entries", "runs", "flat")
-
-    def __init__(self, config: Any):
-        self.config = config
-        self.entries: dict[Any, Entry] = {}  # by structure, statics, types and named axes
-        self.runs: dict[Any, Callable[..., Any]] = {}  # by structure, statics and types
-        self.flat: dict[Any, Callable[..., Any]] = {}  # by types, arguments being arrays without names
+_shared = runtime.weak_cache("jit.known")
 
 
-_shared: weakref.WeakKeyDictionary[Any, dict[Options, dict[Any, _State]]] = weakref.WeakKeyDictionary()
-_every: weakref.WeakSet[Jit] = weakref.WeakSet()
-
-
-def _states_of(fun: Callable[..., Any], options: Options) -> dict[Any, _State]:
-    """The states of a function, shared by all its `jit` wrappers with the same options."""
+def _known_of(fun: Callable[..., Any], options: Options) -> Known:
+    """What is known of a function, shared by all its `jit` wrappers with the same options."""
+    if hasattr(fun, "__self__") and not isinstance(fun, types.FunctionType):
+        return Known()  # bound methods are made afresh at each look-up
     try:
-        return _shared.setdefault(fun, {}).setdefault(options, {})
+        return _shared.setdefault(fun, {}).setdefault(options, Known())
     except TypeError:  # not hashable, or without weak references
-        return {}
-
-
-def _generic(*args: Any, **kwargs: Any) -> Any:
-    return slow(args, kwargs)  # type: ignore[name-defined]  # noqa: F821  (a global of each function made below)
+        return Known()
 
 
 class Jit:
-    """What is behind a function that `jit` made: `function` is what the user calls."""
+    """What is behind a function that `jit` made: `function` is what the user calls. `ours`: see `Known`."""
 
-    def __init__(self, fun: Callable[..., Any], options: Options):
+    def __init__(self, fun: Callable[..., Any], options: Options, ours: bool = False):
         self._fun, self._options = fun, options
         self._name = getattr(fun, "__name__", type(fun).__name__)
         self._static = bool(options.static_argnums or options.static_argnames)
-        self._lock = threading.RLock()
-        # The globals of the function's code; `state` and `runs` change with the configuration.
-        self._names: dict[str, Any] = {
-            "slow": self.call, "ABSENT": ABSENT, "trace": _current.get, "EVAL": EVAL,
-            "local": config_module._local.get, "config_module": config_module,
-        }  # fmt: skip
+        self.known = Known(ours) if ours else _known_of(fun, options)
         self.function = self._make_function()
-        # Bound methods are made afresh at each look-up, so nothing could be shared by them.
-        shareable = isinstance(fun, types.FunctionType) or not hasattr(fun, "__self__")
-        self._states = _states_of(fun, options) if shareable else {}
-        self._state = self._select(config_module.current())
-        _every.add(self)
 
     def _make_function(self) -> Any:
-        function: Any = types.FunctionType(_generic.__code__, self._names)
-        functools.update_wrapper(function, self._fun)
-        function.__defaults__ = ()
+        function = functools.update_wrapper(dispatched(self.known, self.call, self.known.runs), self._fun)
         for name in ("trace", "lower", "eval_shape", "clear_cache", "_cache_size"):
             setattr(function, name, getattr(self, name))
         function.__jit__ = self
@@ -185,72 +151,48 @@ class Jit:
 
     # ------------------------------------------------------------ calling
 
-    def _select(self, config: Any) -> _State:
-        state = self._states.get(config)
-        if state is None:
-            state = self._states[config] = _State(config)
-        state.config = config  # an equal object: specialised code compares by identity
-        self._state = self._names["state"] = state
-        self._names["runs"] = state.flat
-        return state
-
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the function on any arguments."""
-        config = config_module.current()
+        config = current()
         if config.disable_jit:
             return self._fun(*args, **kwargs)
-        state = self._state
-        if state.config is not config:
-            state = self._select(config)
         given = (args, kwargs)
         args, kwargs, statics = self._split(args, kwargs) if self._static else (args, kwargs, ())
         leaves, treedef = tree.registry.flatten((args, kwargs), None)
         if _current.get() is not EVAL:
-            return self._bind(self._entry(state, leaves, treedef, statics, given), leaves)
+            return self._bind(self._entry(leaves, treedef, statics, given), leaves)
         try:
             in_types = [x.aval if isinstance(x, Value) else typeof(x) for x in leaves]
         except NonArrayArgumentError:
             in_types = self._types(leaves, given)  # which names the argument
-        run = state.runs.get((treedef, statics, *in_types))
+        key = (self.known, config, treedef, statics, *in_types)
+        run = self.known.runs.get(key)
         if run is None:
-            run = self._prepare(state, leaves, treedef, statics, given)
+            run = self._prepare(key, leaves, treedef, statics, given)
         if config.debug_nans or config.debug_infs:
-            return self._located(run, leaves, self._entry(state, leaves, treedef, statics, given))
-        return run(*_backend.buffers(leaves, in_types))
+            return self._located(run, leaves, self._entry(leaves, treedef, statics, given))
+        return run(*runtime.backend.buffers(leaves, in_types))
 
-    def _prepare(self, state: _State, leaves: list[Any], treedef: Any, statics: Any, given: Any) -> Callable[..., Any]:
-        with self._lock:  # threads that call a new function at once compile it once
-            return self._prepared(state, leaves, treedef, statics, given)
-
-    def _prepared(self, state: _State, leaves: list[Any], treedef: Any, statics: Any, given: Any) -> Callable[..., Any]:
-        entry = self._entry(state, leaves, treedef, statics, given)
-        if entry.run is None:
-            module = self._module(entry)
-            executable = _backend.compile(module, self._options.device)
-            entry.run = _backend.runner(executable, entry.form, entry.out_tree.unflatten)
-        in_types = [typeof(x) for x in leaves]
-        state.runs[(treedef, statics, *in_types)] = entry.run
+    def _prepare(self, key: Any, leaves: list[Any], treedef: Any, statics: Any, given: Any) -> Callable[..., Any]:
+        """Trace and compile; enter what runs under the key, and under that of the fast path where there is one."""
+        entry = self._entry(leaves, treedef, statics, given)
+        with entry.lock:  # threads that call a new function at once compile it once
+            if entry.run is None:
+                executable = runtime.backend.compile(self._module(entry), self._options.device)
+                entry.run = runtime.backend.runner(executable, entry.form, entry.out_tree.unflatten)
+        owner, config, _, _, *in_types = key
+        self.known.runs.keep(key, entry.run)
         args, kwargs = given
-        checked = state.config.debug_nans or state.config.debug_infs
+        checked = config.debug_nans or config.debug_infs
         if not kwargs and not self._static and not checked and treedef == tree.structure(((0,) * len(args), {})):
-            n = len(args)
-            state.flat[tuple(in_types) if n != 1 else in_types[0]] = entry.run
+            self.known.runs.keep((owner, config, *in_types), entry.run)
             if all(isinstance(x, Value) for x in leaves):
-                self._specialize(n)
+                specialize(self.function, len(args))
         return entry.run
-
-    def _specialize(self, arity: int) -> None:
-        """Give the function the code for a number of arguments."""
-        found = _backend.trampoline(arity)
-        if found is not None and self.function.__code__ is not found[0]:
-            self._names |= found[1]
-            # More defaults than parameters are harmless, fewer are not: other threads may be calling.
-            self.function.__defaults__ = (ABSENT,) * max(arity, len(self.function.__defaults__))
-            self.function.__code__ = found[0]
 
     def _module(self, entry: Entry) -> Any:
         donated = [i for i, d in enumerate(entry.donated) if d]
-        return _backend.lower(entry.closed, self._name, donated, self._options.keep_unused)
+        return runtime.backend.lower(entry.closed, self._name, donated, self._options.keep_unused)
 
     def _bind(self, entry: Entry, leaves: list[Any]) -> Any:
         donated = (False,) * len(entry.constants) + entry.donated
@@ -261,7 +203,7 @@ class Jit:
     def _located(self, run: Callable[..., Any], leaves: list[Any], entry: Entry) -> Any:
         """Run with checks on; a result that is not finite is traced to its equation."""
         try:
-            return run(*_backend.buffers(leaves, self._types(leaves, (leaves, {}))))
+            return run(*runtime.backend.buffers(leaves, self._types(leaves, (leaves, {}))))
         except NonFiniteError as error:
             if any(entry.donated):
                 raise
@@ -278,15 +220,20 @@ class Jit:
 
     # ------------------------------------------------------------ tracing
 
-    def _entry(self, state: _State, leaves: list[Any], treedef: Any, statics: Any, given: Any) -> Entry:
+    def _entry(self, leaves: list[Any], treedef: Any, statics: Any, given: Any) -> Entry:
         in_types = self._types(leaves, given)
-        key = (treedef, statics, tuple(in_types), axis_environment())
-        entry = state.entries.get(key)
-        if entry is None:
-            entry = self._trace(treedef, statics, in_types)
-            # Constants that are traced values belong to the transformation under way, not to the function.
-            if not any(hasattr(c, "_trace") for c in entry.constants):
-                state.entries[key] = entry
+        entries = self.known.entries
+        key = (self.known, current(), treedef, statics, tuple(in_types), axis_environment())
+        entry = entries.get(key)
+        if entry is not None:
+            return entry
+        with self.known.making(key):
+            entry = entries.get(key)
+            if entry is None:
+                entry = self._trace(treedef, statics, in_types)
+                # Constants that are traced values belong to the transformation under way, not to the function.
+                if not any(hasattr(c, "_trace") for c in entry.constants):
+                    entry = entries.keep(key, entry)
         return entry
 
     def _trace(self, treedef: Any, statics: Any, in_types: list[Any]) -> Entry:
@@ -388,7 +335,7 @@ class Jit:
         dynamic, named, statics = self._split(args, kwargs) if self._static else (args, kwargs, ())
         leaves, treedef = tree.flatten((dynamic, named))
         structs = [_as_struct(x) for x in leaves]
-        entry = self._entry(self._select(config_module.current()), structs, treedef, statics, given)
+        entry = self._entry(structs, treedef, statics, given)
         return Traced(self, entry, treedef, statics)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
@@ -402,11 +349,10 @@ class Jit:
 
     def clear_cache(self) -> None:
         """Forget what was traced and compiled."""
-        self._states.clear()
-        self._select(config_module.current())
+        self.known.clear()
 
     def _cache_size(self) -> int:
-        return sum(len(state.entries) for state in self._states.values())
+        return len(self.known)
 
 
 class _Struct:
@@ -441,14 +387,6 @@ def _merged(args: tuple[Any, ...], kwargs: dict[str, Any], statics: Any) -> tupl
 def _short(x: Any) -> str:
     text = repr(x)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def clear_caches() -> None:
-    """Forget what every `jit` traced and compiled."""
-    _shared.clear()
-    for wrapper in list(_every):
-        wrapper._states = {}
-        wrapper._select(config_module.current())
 
 
 # ---------------------------------------------------------------------------- the decorator

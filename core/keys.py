@@ -7,7 +7,6 @@ only moves elements becomes itself batched over the last axis.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,11 +19,12 @@ from .primitives.reduce import reduce_and_p, reduce_or_p
 from .primitives.shape import broadcast_in_dim
 from .rewrite import substitute
 from .rules import moveaxis
+from .runtime import runtime
 from .trace import EVAL, ProgramTrace, eval_program, shape_of, trace_program, tracer_of, under
 from .types import UINT32, ArrayType, is_key
 from .vmap import batched
 
-_done: weakref.WeakKeyDictionary[Program, Program] = weakref.WeakKeyDictionary()
+_done = runtime.weak_cache("keys.physicalize")
 
 
 def holds_keys(type: Any) -> bool:
@@ -47,11 +47,13 @@ def _eqn_has_keys(eqn: Eqn) -> bool:
 
 def physicalize(program: Program) -> Program:
     """The same Program without key types anywhere in it; itself if it has none."""
-    found = _done.get(program)
-    if found is None:
-        found = _done[program] = _physicalize(program)
-        _done[found] = found
-    return found
+    found = _done.get(program, program)
+    if found is program:
+        found = _physicalize(program)
+        # None for itself: a value that is its key would keep it for ever.
+        _done[program] = None if found is program else found
+        _done[found] = None
+    return program if found is None else found
 
 
 def _physicalize(program: Program) -> Program:

@@ -25,15 +25,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from .relation import ONE, Relation, Work
+from .runtime import runtime
 from .types import Type
-
-_bind: Callable[..., Any]  # set by core/trace.py
-
-
-def set_binder(bind: Callable[[Primitive, Sequence[Any], dict[str, Any]], Any]) -> None:
-    """Hand in what gives meaning to `Primitive.bind`: an import at each bind would cost a microsecond."""
-    global _bind
-    _bind = bind
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -61,7 +54,7 @@ class Primitive:
 
     def bind(self, /, *args: Any, **params: Any) -> Any:
         """Apply the primitive to values, under whatever transformation is current."""
-        return _bind(self, args, params)
+        return runtime.bind(self, args, params)  # core/trace.py's, which imports this module
 
     def __repr__(self) -> str:
         return self.name

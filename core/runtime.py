@@ -81,6 +81,7 @@ class Runtime:
         "backend",  # what compiles and runs Programs
         "array_maker",  # what makes an array of the runtime of a fresh NumPy array
         "target_here",  # what gives the target that the default device is
+        "namespace",  # what gives the module of NumPy's names for arrays
         "parts",
         "_caches",
         "_facts",

@@ -9,6 +9,7 @@ from . import tree
 from .api import struct_of
 from .errors import ArgumentTypeError
 from .ir import Program
+from .runtime import runtime
 from .trace import typeof
 
 
@@ -63,12 +64,11 @@ class Lowered:
 
     def compile(self) -> Compiled:
         """Compile for the device."""
-        from .jit import _backend
-
-        executable = _backend.compile(self._module, self._traced._function._options.device)
+        backend = runtime.backend
+        executable = backend.compile(self._module, self._traced._function._options.device)
         entry = self._traced._entry
-        run = _backend.runner(executable, entry.form, entry.out_tree.unflatten)
-        return Compiled(self._traced, executable, run, _backend.buffers)
+        run = backend.runner(executable, entry.form, entry.out_tree.unflatten)
+        return Compiled(self._traced, executable, run, backend.buffers)
 
 
 class Compiled:

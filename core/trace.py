@@ -1,7 +1,7 @@
 """Tracing: one context variable holds the current trace, and every primitive goes through it.
 
 A trace gives meaning to `Primitive.bind`. The outermost one evaluates (with what the front door
-handed to `set_evaluator`; NumPy until then); `ProgramTrace` records a Program; the transformations'
+handed to the runtime; NumPy until then); `ProgramTrace` records a Program; the transformations'
 traces (jvp, linearize, vmap) rewrite one bind into binds on the trace they were opened under. A value
 that is not a trace's own tracer is a constant to it.
 """
@@ -26,7 +26,8 @@ from .errors import (
     user_source,
 )
 from .ir import NO_EFFECTS, Atom, Eqn, Literal, Program, Var, run
-from .primitive import Primitive, set_binder
+from .primitive import Primitive
+from .runtime import runtime
 from .types import ArrayType, RefType, TokenType, Type, as_dtype, canonical_dtype, is_key, scalar_type
 
 Scalar = (bool, int, float, complex)
@@ -120,7 +121,7 @@ class EvalTrace(Trace):
     __slots__ = ()
 
     def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        return _evaluator(primitive, args, params)
+        return runtime.evaluator(primitive, args, params)
 
     def custom_jvp(self, fun: Any, rule: Any, args: Sequence[Any], **how: Any) -> Any:
         return fun(*args)
@@ -136,15 +137,9 @@ def evaluate_numpy(primitive: Primitive, args: Sequence[Any], params: dict[str, 
     return apply(primitive, args, params)
 
 
-_evaluator: Callable[[Primitive, Sequence[Any], dict[str, Any]], Any] = evaluate_numpy
+runtime.evaluator = evaluate_numpy
 EVAL = EvalTrace(None)
 _current: ContextVar[Trace] = ContextVar("tilewright_trace", default=EVAL)
-
-
-def set_evaluator(evaluator: Callable[[Primitive, Sequence[Any], dict[str, Any]], Any]) -> None:
-    """Hand the tracing layer what evaluates a primitive on concrete arrays."""
-    global _evaluator
-    _evaluator = evaluator
 
 
 def current_trace() -> Trace:
@@ -160,7 +155,7 @@ def bind(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> A
     return _current.get().bind(primitive, args, params)
 
 
-set_binder(bind)
+runtime.bind = bind
 
 
 @contextlib.contextmanager

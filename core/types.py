@@ -15,6 +15,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from .caches import cached
 from .config import current
 from .errors import DtypeError
 
@@ -289,14 +290,12 @@ class TokenType:
 Type = ArrayType | RefType | TokenType
 
 
-_scalar_types: dict[Any, ArrayType] = {}
+@cached()
+def _weak_type(kind: type, x64: bool) -> ArrayType:
+    dtype = _PYTHON[kind]
+    return ArrayType((), dtype if x64 else _CANONICAL.get(dtype, dtype), dtype is not BOOL)
 
 
 def scalar_type(value: bool | int | float | complex) -> ArrayType:
     """The weak type of a Python scalar under this configuration (int and float stay `int`, `float` of JAX)."""
-    key = (type(value), current().enable_x64)
-    found = _scalar_types.get(key)
-    if found is None:
-        dtype = _PYTHON[type(value)]
-        found = _scalar_types[key] = ArrayType((), canonical_dtype(dtype), dtype is not BOOL)
-    return found
+    return _weak_type(type(value), current().enable_x64)

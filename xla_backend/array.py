@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from ..core.errors import (
     ExecutionError,
     ImmutableArrayError,
 )
+from ..core.runtime import runtime
 from ..core.trace import Value, typeof
 from ..core.types import KEY_DTYPES, ArrayType, KeyDtype, RefType, is_integer
 from . import shim
@@ -22,13 +23,6 @@ from .client import Device, SingleDeviceSharding, device_of
 from .transfer import as_numpy, host_buffer, physical, put
 
 DLPACK_CPU, DLPACK_CUDA = 1, 2
-_namespace: Callable[[], Any] | None = None
-
-
-def set_namespace(namespace: Callable[[], Any]) -> None:
-    """Hand in what gives the module that `Array.__array_namespace__` returns."""
-    global _namespace
-    _namespace = namespace
 
 
 if TYPE_CHECKING:
@@ -160,8 +154,7 @@ class Array(Value, metaclass=_IsArray):
         return values.copy() if copy else values
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
-        assert _namespace is not None, "the front door hands in the namespace"
-        return _namespace()
+        return runtime.namespace()
 
     def item(self, *index: Any) -> Any:
         """The one value, or the value at an index, as a Python number."""

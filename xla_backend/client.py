@@ -12,11 +12,20 @@ from typing import Any
 from ..core.caches import once
 from ..core.config import current
 from ..core.errors import ArgumentError, ArgumentTypeError, DriverError, TilewrightError, VersionError
+from ..core.runtime import runtime
 from . import memory, shim
 
-_lock = threading.Lock()
-_num_devices: int | None = None
-_client: Any = None
+
+class _Cpu:
+    """The CPU's client, once there is one, and how many devices it is to have."""
+
+    def __init__(self) -> None:
+        self.client: Any = None
+        self.devices: int | None = None
+        self.lock = threading.Lock()
+
+
+_cpu = runtime.part("client.cpu", _Cpu())
 
 # Files that NVIDIA's driver makes; looking for them costs nothing where there is no GPU.
 DRIVER_FILES = ("/dev/nvidiactl", "/dev/dxg")
@@ -82,10 +91,9 @@ class SingleDeviceSharding:
 
 def set_num_cpu_devices(count: int) -> None:
     """Ask for several virtual CPU devices; only before the first use of a device."""
-    global _num_devices
-    if _client is not None:
+    if _cpu.client is not None:
         raise ArgumentError("the CPU client already exists", "set the number of devices before the first computation")
-    _num_devices = count
+    _cpu.devices = count
 
 
 def client(platform: str = "cpu") -> Any:
@@ -94,13 +102,12 @@ def client(platform: str = "cpu") -> Any:
 
 
 def _cpu_client() -> Any:
-    global _client
-    if _client is None:
-        with _lock:
-            if _client is None:
+    if _cpu.client is None:
+        with _cpu.lock:
+            if _cpu.client is None:
                 memory.keep_freed_memory()
-                _client = shim.make_cpu_client(_num_devices, runs_ahead())
-    return _client
+                _cpu.client = shim.make_cpu_client(_cpu.devices, runs_ahead())
+    return _cpu.client
 
 
 def runs_ahead() -> bool:

@@ -1,7 +1,6 @@
-"""Running executables: generated functions of fixed arity, and the evaluator of single primitives.
+"""Running executables, and the evaluator of single primitives.
 
-A *runner* takes the buffers of the arguments, one positional argument each, and gives Arrays. Its source
-is generated for the number of arguments and results, so that a call does nothing but execute and wrap.
+A *runner* takes the buffers of the arguments, one positional argument each, and gives Arrays.
 """
 
 from __future__ import annotations
@@ -14,59 +13,23 @@ from typing import Any
 
 import numpy as np
 
-from ..core import config as config_module
-from ..core.caches import cached
+from ..core.config import _local, current
+from ..core.dispatch import RUNS
 from ..core.errors import ArgumentError, DeletedArrayError, NonFiniteError
 from ..core.ir import NO_EFFECTS, Eqn, Program, Var
+from ..core.runtime import runtime
 from ..core.trace import typeof
 from ..core.types import is_inexact
-from . import shim
+from . import code, shim
 from .array import Array, execution_error
 from .client import all_devices, default_device, device_of
 from .executable import Executable, compile_module, in_callback
 from .placed import lower_for
 from .transfer import buffers, handler, host_buffer, moved_to
 
-EAGER_KEPT = 4096
 Runner = Callable[..., Any]
 
 # ---------------------------------------------------------------------------- runners
-
-_SOURCE = """
-def run({parameters}):
-    try:
-        {unpack}execute(({operands})).consume_with_handlers(handlers)
-    except Fault as error:
-        raise failed(error, ({parameters_tuple})) from None
-{wrap}    return {result}
-"""
-
-
-@cached()
-def _code(
-    arity: int, constants: int, kept: tuple[int, ...], forwarded: tuple[tuple[int, int], ...], outs: int, result: str
-) -> Any:
-    """The compiled source of a runner, shared by all executables of one form."""
-    parameters = [f"b{i}" for i in range(arity)]
-    every = [f"c{i}" for i in range(constants)] + parameters
-    passed = dict(forwarded)
-    computed = [i for i in range(outs) if i not in passed]
-    wrap = "".join(
-        f"    r{i} = new(Array); r{i}.aval = t{i}; r{i}._buffer = {every[passed[i]] if i in passed else f'o{i}'}\n"
-        for i in range(outs)
-    )
-    results = "".join(f"r{i}, " for i in range(outs))
-    source = _SOURCE.format(
-        parameters=", ".join(parameters),
-        parameters_tuple="".join(p + ", " for p in parameters),
-        unpack="".join(f"o{i}, " for i in computed) + ("= " if computed else ""),
-        operands="".join(every[i] + ", " for i in kept),
-        wrap=wrap,
-        result={"one": "r0", "tuple": f"({results})", "list": f"[{results}]"}.get(result, f"unflatten(({results}))"),
-    )
-    if not computed and not kept:
-        source = f"def run({', '.join(parameters)}):\n{wrap}    return {source.rsplit('return ', 1)[1]}"
-    return compile(source, "<tilewright runner>", "exec")
 
 
 def _failed(executable: Executable, error: Exception, given: Sequence[Any]) -> Exception:
@@ -93,7 +56,7 @@ def make_runner(executable: Executable, result: str = "list", unflatten: Any = N
     run = _runner(executable, result, unflatten)
     if len(all_devices()) > 1:
         run = _following(executable, run, result, unflatten)
-    settings = config_module.current()
+    settings = current()
     if settings.debug_nans or settings.debug_infs:
         return _checked(run, executable.module.name, settings.debug_nans, settings.debug_infs)
     return run
@@ -117,7 +80,7 @@ def _runner(executable: Executable, result: str, unflatten: Any) -> Runner:
     names |= {f"c{i}": buffer for i, buffer in enumerate(constants)}
     names |= {f"t{i}": type for i, type in enumerate(module.out_types)}
     forwarded = tuple(module.forwarded.items())
-    exec(_code(arity, len(constants), module.kept, forwarded, len(module.out_types), result), names)
+    exec(code.runner(arity, len(constants), module.kept, forwarded, len(module.out_types), result), names)
     return names["run"]
 
 
@@ -169,7 +132,8 @@ def check_finite(x: Array, name: str, nans: bool, infs: bool) -> None:
 # ---------------------------------------------------------------------------- effects
 
 PENDING_KEPT = 128
-_pending: list[Any] = []  # tokens of executions with effects that may still run
+# Tokens of executions with effects that may still run.
+_pending: list[Any] = runtime.part("dispatch.pending", [])
 
 
 def _with_effects(executable: Executable) -> Callable[[Sequence[Any]], Any]:
@@ -214,38 +178,11 @@ def effects_barrier() -> None:
 # ---------------------------------------------------------------------------- one primitive at a time
 
 
-class _Eager:
-    """The runners of single primitives under one configuration."""
-
-    __slots__ = ("config", "runners")
-
-    def __init__(self, config: Any):
-        self.config = config
-        self.runners: dict[Any, Runner] = {}
-
-
-_states: dict[Any, _Eager] = {}
-_state = _Eager(None)
-
-
-def _switch(config: Any) -> _Eager:
-    global _state
-    state = _states.get(config)
-    if state is None:
-        state = _states[config] = _Eager(config)
-    state.config = config  # an equal object: compared by identity from now on
-    _state = state
-    return state
-
-
 def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """Apply a primitive to concrete values: compile a Program of this one equation, once, and run it."""
-    config = config_module._local.get() or config_module._global
-    state = _state
-    if state.config is not config:
-        state = _switch(config)
+    config = _local.get() or runtime.config
     if not params and len(args) == 1 and type(args[0]) is Array:
-        run = state.runners.get((primitive, (args[0].aval,)))
+        run = RUNS.get((primitive, config, args[0].aval))
         if run is not None:
             return run(args[0]._buffer)
     types, given = [], []
@@ -258,15 +195,12 @@ def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any
             types.append(t)
             given.append(host_buffer(x, t))
     if params:
-        key = (primitive, tuple(types), tuple(params.items()), tuple(map(type, params.values())))
+        key = (primitive, config, *types, tuple(params.items()), tuple(map(type, params.values())))
     else:
-        key = (primitive, tuple(types))
-    run = state.runners.get(key)
+        key = (primitive, config, *types)
+    run = RUNS.get(key)
     if run is None:
-        run = _compiled(primitive, types, params)
-        if len(state.runners) >= EAGER_KEPT:
-            del state.runners[next(iter(state.runners))]
-        state.runners[key] = run
+        run = RUNS.keep(key, _compiled(primitive, types, params))
     return run(*given)
 
 
@@ -287,10 +221,3 @@ def single(primitive: Any, types: Sequence[Any], params: dict[str, Any]) -> Prog
     inputs = [Var(t) for t in types]
     outputs = [Var(t) for t in (out if primitive.multiple else (out,))]
     return Program(inputs, [Eqn(primitive, inputs, outputs, params, effects)], outputs, name=primitive.name)
-
-
-def clear() -> None:
-    """Forget the runners of single primitives."""
-    global _state
-    _states.clear()
-    _state = _Eager(None)

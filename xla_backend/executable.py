@@ -6,11 +6,11 @@ import functools
 import os
 import re
 import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
 from ..core.errors import CompileError
+from ..core.runtime import runtime
 from ..core.version import JAXLIB, __version__
 from . import shim
 from .cache import cpu_features, disk_cache, key
@@ -24,8 +24,7 @@ EXECUTABLES_KEPT = 4096
 # Lines of a module's text that end an operation with results and do not say where it comes from.
 _PLACELESS = re.compile(r'^((?:%|\}\)).*)(?<!\{)(?<!"\))$', re.MULTILINE)
 
-_loaded: OrderedDict[str, Any] = OrderedDict()
-_lock = threading.Lock()
+_loaded = runtime.cache("executable.loaded", EXECUTABLES_KEPT)
 
 
 class Executable:
@@ -71,16 +70,9 @@ def compile_module(module: Module, device: Device | None = None) -> Executable:
         loaded = _compile(module, device)
         return Executable(module, loaded, device)
     name = key(module.text, _environment(device), f"{device.platform} {device.id}")
-    with _lock:
-        loaded = _loaded.get(name)
-        if loaded is not None:
-            _loaded.move_to_end(name)
+    loaded = _loaded.touch(name)
     if loaded is None:
-        loaded = _from_disk(name, module, device)
-        with _lock:
-            _loaded[name] = loaded
-            while len(_loaded) > EXECUTABLES_KEPT:
-                _loaded.popitem(last=False)
+        loaded = _loaded.keep(name, _from_disk(name, module, device))
     return Executable(module, loaded, device)
 
 
@@ -111,7 +103,7 @@ def _from_disk(name: str, module: Module, device: Device) -> Any:
     return loaded
 
 
-_calling = threading.local()
+_calling = runtime.part("executable.calling", threading.local())
 
 
 def in_callback() -> bool:
@@ -146,9 +138,3 @@ def _compile(module: Module, device: Device) -> Any:
             f"XLA refused the program {module.name}: {message[:2000]}",
             "`compile(f, ..., stop='module')` shows the text; unless it has a custom call, the fault is tilewright's",
         ) from None
-
-
-def clear() -> None:
-    """Forget the executables in memory."""
-    with _lock:
-        _loaded.clear()

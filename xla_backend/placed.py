@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..core.ir import Program
+from ..core.runtime import runtime
 from .client import Device, default_device
 from .module import Module, lower
 
@@ -18,7 +19,7 @@ EMITTED = {"cpu": "cpu", "gpu": "cuda", "tpu": "tpu"}  # platforms of devices, a
 # From a `lang.kernel.Kernel` to its `lang.target.CustomCall`, or None: XLA computes the kernel.
 Emit = Callable[[Any], Any]
 Prepare = Callable[[Device, Program], tuple[Program, Emit | None]]  # what runs on a device in a Program's stead
-_kernels: dict[str, Callable[[Device], Emit]] = {}
+_kernels: dict[str, Callable[[Device], Emit]] = runtime.part("placed.kernels", {})
 
 
 def set_kernels(platform: str, emitter: Callable[[Device], Emit]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.runtime import runtime
 from ..core.version import check_jaxlib
 
 check_jaxlib()
@@ -106,7 +107,7 @@ def deserialize(client: Any, data: bytes, devices: Any, options: Any) -> Any:
     return client.deserialize_executable(data, devices, options)
 
 
-_plugins: dict[str, Any] = {}
+_plugins: dict[str, Any] = runtime.part("shim.plugins", {})
 
 
 def load_plugin(name: str, path: str) -> Any:
@@ -135,7 +136,7 @@ def described_devices(plugin: Any, config: str) -> list[Any]:
     return topology._make_compile_only_devices()
 
 
-_beyond_host: list[Any] = []  # clients whose buffers the host cannot read in place
+_beyond_host: list[Any] = runtime.part("shim.beyond_host", [])  # clients whose buffers the host cannot read in place
 
 
 def make_plugin_client(name: str) -> Any:

@@ -10,15 +10,14 @@ import numpy as np
 from ..core.caches import cached
 from ..core.config import current
 from ..core.errors import DtypeError, NonArrayArgumentError
+from ..core.runtime import runtime
 from ..core.trace import Tracer, Value, leaked
 from ..core.types import BOOL, FLOAT0, UINT32, ArrayType, KeyDtype
 from . import shim
 from .client import Device, default_device, device_of
 
-SCALARS_KEPT = 4096
 
-
-@cached()
+@cached(4096)
 def physical(type: ArrayType) -> ArrayType:
     """What the device holds for a type: keys are uint32 with a trailing axis of words, float0 is bool."""
     if isinstance(type.dtype, KeyDtype):
@@ -26,7 +25,7 @@ def physical(type: ArrayType) -> ArrayType:
     return ArrayType(type.shape, BOOL) if type.dtype == FLOAT0 else type
 
 
-@cached()
+@cached(4096)
 def handler(type: ArrayType, device: Device) -> Any:
     """jaxlib's maker of buffers of a type out of an execution's results."""
     return shim.result_handler(physical(type), device.sharding, True)
@@ -41,20 +40,17 @@ def put(x: np.ndarray, type: ArrayType, owned: bool = False, device: Device | No
     return shim.put(physical_type, device.sharding, x, device.raw, owned)
 
 
-_scalars: dict[Any, Any] = {}
+_numbers = runtime.cache("transfer.numbers", 4096)
 
 
 def _scalar(x: Any, type: ArrayType) -> Any:
     """The buffer of a number, which is kept: making one takes longer than running a small program."""
     if current().default_device is not None or x != x:
         return put(np.array(x, type.dtype), type, True)
-    key = (type, x or repr(x))  # 0.0 and -0.0 are equal, their texts are not
-    found = _scalars.get(key)
-    if found is None:
-        if len(_scalars) >= SCALARS_KEPT:
-            _scalars.clear()
-        found = _scalars[key] = put(np.array(x, type.dtype), type, True)
-    return found
+    # Where zeros are, equal numbers may mean different things: 0.0 and -0.0, 1 + 0j and 1 - 0j.
+    key = (type, repr(x) if not x or isinstance(x, (complex, np.complexfloating)) else x)
+    found = _numbers.get(key)
+    return _numbers.keep(key, put(np.array(x, type.dtype), type, True)) if found is None else found
 
 
 def host_buffer(x: Any, type_: ArrayType) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,13 +11,14 @@ from ..errors import ControlFlowTypeError
 from ..ir import Atom, Effect, Effects, Eqn, Program, Var
 from ..promote import promote_types
 from ..rewrite import eliminate_dead, hoist
+from ..runtime import runtime
 from ..trace import axis_environment, trace_program, typeof
 from ..types import ArrayType, Type
 
 # ---------------------------------------------------------------------------- tracing
 
 
-_traced: weakref.WeakKeyDictionary[Any, dict[Any, tuple[Program, Any]]] = weakref.WeakKeyDictionary()
+_traced = runtime.weak_cache("structured.trace_body")
 
 
 def trace_body(fun: Callable[..., Any], in_tree: Any, types: Sequence[Type], name: str) -> tuple[Program, Any]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import heapq
-import threading
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from ...core.errors import ArgumentError
 from ...core.ir import Eqn, Program, subprograms
 from ...core.rewrite import eliminate_dead, hoist
+from ...core.runtime import runtime
 from ...lang.cost import program_cost
 from ...lang.kernel import Kernel, program_key
 from ...lang.primitive import kernel_call_p
@@ -107,17 +107,11 @@ def plan(program: Program, target: str | Target, tiles: Any = None, explained: b
     body, values = hoist(eliminate_dead(flat(program))[0])
     asked = frozenset((name, tuple(t)) for name, t in tiles.items()) if tiles else None
     key = (program.name, program_key(body), tuple(_lines(body)), machine, asked, explained)
-    with _lock:
-        known = _plans.get(key)
-        if known is not None:
-            _plans.move_to_end(key)
+    known = _plans.touch(key)
     if known is None:
         known = (_Fuser(machine, tiles, explained).run(body), body)
         _check_names(known[0], tiles or {})
-        with _lock:
-            _plans[key] = known
-            while len(_plans) > KEPT:
-                _plans.popitem(last=False)
+        _plans.keep(key, known)
     return _with_constants(known[0], values)
 
 
@@ -133,8 +127,7 @@ def _check_names(fusion: Fusion, tiles: Mapping[str, Tiles]) -> None:
 
 
 KEPT = 128  # plans that are remembered
-_plans: OrderedDict[Any, tuple[Fusion, Program]] = OrderedDict()  # with the Programs whose parts their keys name
-_lock = threading.Lock()
+_plans = runtime.cache("fuse.plans", KEPT)  # each a Fusion, with the Program whose parts its key names
 
 
 def _lines(program: Program, known: dict[Any, Any] | None = None) -> Iterator[Any]:
@@ -153,8 +146,7 @@ def _lines(program: Program, known: dict[Any, Any] | None = None) -> Iterator[An
 
 def forget() -> None:
     """Drop the plans that are remembered."""
-    with _lock:
-        _plans.clear()
+    _plans.clear()
 
 
 def _with_constants(fusion: Fusion, values: Sequence[Any]) -> Fusion:

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Any
 
-from .core import convert, jit, trace
-from .core.config import config, current, set_target_here
+from .core import jit
+from .core.config import config, current
 from .core.errors import ArgumentError
 from .core.ir import Program
 from .core.rewrite import eliminate_dead
+from .core.runtime import runtime
 from .xla_backend import array, dispatch, operators, placed
 from .xla_backend.backend import XlaBackend
 from .xla_backend.module import Module
@@ -44,14 +45,14 @@ def _fuse() -> Any:
 
 def install() -> None:
     """Give the tracing layer what evaluates primitives, compiles Programs and holds arrays."""
-    trace.set_evaluator(dispatch.evaluate)
-    jit.set_backend(TilingBackend())
-    convert.set_array_maker(array.from_host)
+    runtime.evaluator = dispatch.evaluate
+    runtime.backend = TilingBackend()
+    runtime.array_maker = array.from_host
     operators.install()
     for platform in ("gpu", "tpu"):
         placed.set_kernels(platform, lambda device: importlib.import_module(".targets", __package__).emitter(device))
-    set_target_here(lambda: importlib.import_module(".targets", __package__).here())
-    array.set_namespace(lambda: importlib.import_module("tilewright.numpy"))
+    runtime.target_here = lambda: importlib.import_module(".targets", __package__).here()
+    runtime.namespace = lambda: importlib.import_module("tilewright.numpy")
 
 
 def compile(

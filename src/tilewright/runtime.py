@@ -5,10 +5,10 @@ from __future__ import annotations
 import gc
 from typing import Any
 
-from .core import jit, tree
+from .core import tree
 from .core.runtime import runtime
 from .core.trace import Tracer
-from .xla_backend import client, dispatch, executable, operators
+from .xla_backend import client, dispatch
 from .xla_backend.array import Array, as_array
 from .xla_backend.client import Device, as_device
 from .xla_backend.transfer import put
@@ -128,7 +128,3 @@ def live_arrays() -> list[Array]:
 def clear_caches() -> None:
     """Forget everything traced and compiled; executables on disk stay."""
     runtime.clear_caches()
-    jit.clear_caches()
-    dispatch.clear()
-    operators.clear()
-    executable.clear()

@@ -19,6 +19,7 @@ from tilewright.core.errors import (
 from tilewright.core.evaluate import evaluate
 from tilewright.core.indexing import IndexUpdate, Span, getitem, parse_index
 from tilewright.core.primitives.reduce import reduce_sum_p
+from tilewright.core.runtime import runtime
 from tilewright.core.trace import trace_program, typeof
 
 SHAPES = [(), (5,), (3, 4), (2, 3, 4), (0, 3), (3, 0, 2), (2, 1, 3, 2)]
@@ -26,10 +27,10 @@ SHAPES = [(), (5,), (3, 4), (2, 3, 4), (0, 3), (3, 0, 2), (2, 1, 3, 2)]
 
 @pytest.fixture(autouse=True)
 def numpy_evaluator():
-    before = tracing._evaluator
-    tracing.set_evaluator(tracing.evaluate_numpy)
+    before = runtime.evaluator
+    runtime.evaluator = tracing.evaluate_numpy
     yield
-    tracing.set_evaluator(before)
+    runtime.evaluator = before
 
 
 def array_of(shape, salt=0):

@@ -17,6 +17,7 @@ from tilewright.core import trace as tracing
 from tilewright.core.api import jvp, vjp, vmap
 from tilewright.core.evaluate import apply
 from tilewright.core.primitives.catalogue import ALL
+from tilewright.core.runtime import runtime
 from tilewright.core.types import FLOAT0, ArrayType, is_bool, is_complex, is_float, is_inexact, is_key
 
 MODULES = [importlib.import_module(f"tests.support.cases.{m.name}") for m in pkgutil.iter_modules(cases.__path__)]
@@ -80,11 +81,11 @@ def differentiable(case):
 
 @pytest.fixture
 def numpy_evaluator():
-    before = tracing._evaluator
-    tracing.set_evaluator(tracing.evaluate_numpy)
+    before = runtime.evaluator
+    runtime.evaluator = tracing.evaluate_numpy
     with config(enable_x64=True):
         yield
-    tracing.set_evaluator(before)
+    runtime.evaluator = before
 
 
 def function_of(case, args, mask, params):

@@ -7,6 +7,7 @@ from tilewright.core import trace as tracing
 from tilewright.core.api import jvp, vjp
 from tilewright.core.errors import ArgumentError, ArgumentTypeError, DtypeError, ShapeError, UnsupportedError
 from tilewright.core.primitives import index, shape, sort
+from tilewright.core.runtime import runtime
 from tilewright.core.types import bfloat16
 
 X = np.arange(20, dtype=np.float32).reshape(4, 5)
@@ -15,10 +16,10 @@ SPECIAL = np.array([1.0, np.nan, -0.0, np.inf, 0.0, -np.inf, -1.0], np.float32)
 
 @pytest.fixture(autouse=True)
 def numpy_evaluator():
-    before = tracing._evaluator
-    tracing.set_evaluator(tracing.evaluate_numpy)
+    before = runtime.evaluator
+    runtime.evaluator = tracing.evaluate_numpy
     yield
-    tracing.set_evaluator(before)
+    runtime.evaluator = before
 
 
 def equal(found, expected):

@@ -1,11 +1,11 @@
 """StableHLO lowering: one table from primitives to rules, family by family."""
 
-import functools
 import importlib
 import sys
 from collections.abc import Mapping
 from typing import Any
 
+from ...core.caches import once
 from ...core.primitive import Primitive
 from . import (
     callback,
@@ -51,7 +51,7 @@ def rules() -> Mapping[Primitive, Any]:
 _LANG = __package__.replace("xla_backend.lower", "lang")
 
 
-@functools.cache
+@once
 def _with_kernels() -> Mapping[Primitive, Any]:
     primitive, rule = importlib.import_module(f"{_LANG}.primitive"), importlib.import_module(".kernel", __package__)
     return RULES | {primitive.kernel_call_p: rule.kernel_call}

@@ -33,19 +33,12 @@ def element(dtype: Any) -> str:
     return "i1" if dtype == FLOAT0 else _ELEMENTS[str(dtype)]
 
 
-_tensor_cache: dict[Type, str] = {}
-
-
+@cached(4096)
 def tensor(type: Any) -> str:
     """The MLIR tensor type of an `ArrayType` (a token for a `TokenType`)."""
-    found = _tensor_cache.get(type)
-    if found is None:
-        if isinstance(type, ArrayType):
-            found = f"tensor<{''.join(f'{d}x' for d in type.shape)}{element(type.dtype)}>"
-        else:
-            found = "!stablehlo.token"
-        _tensor_cache[type] = found
-    return found
+    if isinstance(type, ArrayType):
+        return f"tensor<{''.join(f'{d}x' for d in type.shape)}{element(type.dtype)}>"
+    return "!stablehlo.token"
 
 
 class Operand(NamedTuple):

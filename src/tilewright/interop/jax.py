@@ -198,13 +198,12 @@ def register_arrays() -> None:
     jax takes an object that is not its own as a pytree or not at all, so an `Array` becomes a pytree of one leaf, the
     same memory as an array of jax. From then on `jax.tree.map` of a tree with Arrays in it gives arrays of jax.
     """
-    jax = _jax()
-    if not _registered:
-        _registered.append(True)
-        jax.tree_util.register_pytree_node(Array, lambda x: ((x.__jax_array__(),), None), lambda _, leaves: leaves[0])
+    _register(_jax())
 
 
-_registered: list[bool] = []
+@once
+def _register(jax: Any) -> None:
+    jax.tree_util.register_pytree_node(Array, lambda x: ((x.__jax_array__(),), None), lambda _, leaves: leaves[0])
 
 
 def _jax() -> Any:

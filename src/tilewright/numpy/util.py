@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from .. import lax
-from ..core.config import current
+from ..core.composite import composite, hashable
 from ..core.convert import as_array, make_array
 from ..core.errors import ArgumentError, ArgumentTypeError, ShapeError, TracerArrayConversionError, UnsupportedError
 from ..core.operators import cast, promote_args, promote_args_inexact
 from ..core.promote import promote_types, to_inexact
-from ..core.trace import EVAL, ProgramTrace, Value, current_trace, dtype_of, is_evaluating, shape_of, typeof
+from ..core.trace import Value, dtype_of, is_evaluating, shape_of, typeof
 from ..core.types import (
     ArrayType,
     as_dtype,
@@ -188,135 +187,6 @@ def put(x: Array, device: Any) -> Array:
     from ..core.api import device_put
 
     return device_put(x, device)
-
-
-# ---------------------------------------------------------------------------- composites
-
-_MAX_ENTRIES = 4096
-_PLAIN = (int, float, bool, type(None), str)  # those that are equal and of one type mean the same
-_entries: dict[Any, Callable[..., Any]] = {}
-
-
-_numbers: dict[Any, Array] = {}
-
-
-def _number(x: Any) -> Array:
-    """A Python number as an array, which is kept: making one takes longer than running a small program."""
-    key = (type(x), x or repr(x), current())  # 0.0 and -0.0 are equal, their texts are not
-    found = _numbers.get(key)
-    if found is None:
-        if len(_numbers) >= _MAX_ENTRIES:
-            _numbers.clear()
-        found = _numbers[key] = as_array(x)
-    return found
-
-
-def _is_recorded() -> bool:
-    """Whether what runs now becomes part of a Program, so that a program of its own would only add a call."""
-    trace: Any = current_trace()
-    if trace is EVAL:
-        return False
-    while trace is not None:
-        if isinstance(trace, ProgramTrace):
-            return True
-        trace = trace.parent
-    return False
-
-
-def hashable(x: Any) -> Any:
-    """A static argument as a key: lists become tuples, arrays of numbers nested tuples."""
-    if isinstance(x, (list, tuple)):
-        return tuple(hashable(v) for v in x)
-    if isinstance(x, (np.ndarray, Value)):
-        return hashable(np.asarray(x).tolist())
-    if isinstance(x, slice):
-        return (slice, x.start, x.stop, x.step)
-    return x
-
-
-def composite(*static: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make a function of several primitives compile as one program when it is called eagerly.
-
-    Arguments named in `static` are part of the key of the compiled program; the others are arrays,
-    pytrees of arrays or None. Within a trace the function is simply called.
-    """
-
-    def decorate(fun: Callable[..., Any]) -> Callable[..., Any]:
-        code = fun.__code__
-        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        known, statics = frozenset(names), frozenset(static)
-        positional = code.co_argcount
-        # What calls of an array and plain values run, by those values; of arrays alone, by their number.
-        quick: dict[Any, Any] = {}
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if args and not kwargs and isinstance(args[0], Value) and not _is_recorded():
-                rest = args[1:]
-                try:
-                    found = quick.get(rest)
-                except TypeError:  # something that cannot be hashed, such as another array
-                    found = quick.get(len(args))
-                    if found is not None and all(isinstance(x, Value) for x in rest):
-                        return found(*args)
-                else:
-                    if found is not None and found[0] == tuple(map(type, rest)):
-                        if not found[3] or found[1] is current():
-                            return found[2](args[0], *found[3])
-            if _is_recorded() or len(args) > positional or not known.issuperset(kwargs):
-                return fun(*args, **kwargs)
-            given = dict(zip(names, args, strict=False))
-            if not given.keys().isdisjoint(kwargs):
-                return fun(*args, **kwargs)  # which raises Python's own error
-            given.update(kwargs)
-            fixed = tuple((n, type(v), hashable(v)) for n, v in given.items() if n in statics or v is None)
-            moving = tuple(n for n in given if n not in statics and given[n] is not None)
-            compiled = _compiled(fun, fixed, moving)
-            operands = [_number(x) if type(x) in _PYTHON_TYPES else x for x in map(given.get, moving)]
-            if moving[:1] == names[:1] and not kwargs:
-                _remember(quick, args, compiled, operands)
-            return compiled(*operands)
-
-        functools.update_wrapper(call, fun)
-        if fun.__doc__:  # doctest looks for functions by the module of their globals, which is this one
-            fun.__globals__.setdefault("__test__", {})[fun.__name__] = call
-        return call
-
-    return decorate
-
-
-def _remember(quick: dict[Any, Any], args: tuple[Any, ...], compiled: Any, operands: list[Any]) -> None:
-    """Keep what a call by position runs, if it can be told by its arguments after the first."""
-    rest = args[1:]
-    if len(quick) >= _MAX_ENTRIES:
-        quick.clear()
-    # 0.0 and -0.0 are equal, and mean different things.
-    if all(type(x) in _PLAIN and not (type(x) is float and x == 0) for x in rest):
-        quick[rest] = (tuple(map(type, rest)), current(), compiled, operands[1:])
-    elif len(operands) == len(args) and all(isinstance(x, Value) for x in rest):
-        quick[len(args)] = compiled
-
-
-def _compiled(fun: Callable[..., Any], fixed: tuple[Any, ...], moving: tuple[str, ...]) -> Callable[..., Any]:
-    key = (fun, fixed, moving)
-    try:
-        return _entries[key]
-    except KeyError:
-        pass
-    from ..core.jit import jit
-
-    if len(_entries) >= _MAX_ENTRIES:
-        _entries.clear()
-    statics, code = {name: value for name, _, value in fixed}, fun.__code__
-    only_by_position = code.co_varnames[: code.co_posonlyargcount]
-
-    def run(*args: Any) -> Any:
-        given = dict(zip(moving, args, strict=True)) | statics
-        first = [given.pop(name) for name in only_by_position if name in given]
-        return fun(*first, **given)
-
-    run.__name__ = fun.__name__
-    compiled = _entries[key] = jit(run)
-    return compiled
 
 
 __all__ = [
