@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from types import CodeType, FrameType
 
 from .caches import cached
@@ -213,6 +214,10 @@ class RaceError(KernelError):
     """Two parallel cells of a grid that write the same block."""
 
 
+class InputWriteError(KernelError):
+    """A body that writes to an operand of its kernel that is no output."""
+
+
 class SemaphoreError(KernelError):
     """A wait for what nothing started or signals, or a copy that was started and never waited for."""
 
@@ -287,3 +292,12 @@ class TuningError(TilewrightError, RuntimeError):
 
 class NotTunedError(TilewrightError, LookupError):
     """A function that is required to be tuned was called with arguments nobody has tuned it for."""
+
+
+def check_options(what: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise an `ArgumentTypeError` that names the options there are, where one is given that there is not."""
+    unknown = sorted(set(given).difference(known))
+    if unknown:
+        raise ArgumentTypeError(
+            f"{what} got the option{'s' * (len(unknown) > 1)} {', '.join(unknown)}, which it does not have",
+            f"its options are {', '.join(sorted(known))}")  # fmt: skip

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .errors import ArgumentTypeError, BooleanIndexError, DtypeError, IndexingError, ShapeError
+from .errors import ArgumentTypeError, BooleanIndexError, DtypeError, IndexingError, ShapeError, check_options
 from .operators import cast
 from .primitives.compare import select_n_p
 from .primitives.convert import convert_element_type
@@ -653,6 +653,13 @@ class IndexUpdate:
         return f"IndexUpdate({self.array!r})"
 
 
+_OPTIONS = ("mode", "indices_are_sorted", "unique_indices", "wrap_negative_indices")
+
+
+def _check(method: str, options: dict[str, Any]) -> None:
+    check_options(f"x.at[...].{method}", options, (*_OPTIONS, "fill_value") if method == "get" else _OPTIONS)
+
+
 class Place:
     """`x.at[index]`. Options of every method: `mode` ("promise_in_bounds", "clip", "drop" or "fill"),
     `indices_are_sorted`, `unique_indices`, `wrap_negative_indices`.
@@ -668,32 +675,39 @@ class Place:
 
     def get(self, *, fill_value: Any = None, **options: Any) -> Any:
         """`x[index]`, with `fill_value` out of bounds when `mode="fill"`."""
+        _check("get", options)
         return get(self.array, self.index, fill_value=fill_value, **options)
 
     def set(self, values: Any, **options: Any) -> Any:
         """`x` after `x[index] = values`."""
+        _check("set", options)
         return update(self.array, self.index, values, "set", **options)
 
     def add(self, values: Any, **options: Any) -> Any:
         """`x` after `x[index] += values`, repeated places taking every addition."""
+        _check("add", options)
         return update(self.array, self.index, values, "add", **options)
 
     def subtract(self, values: Any, **options: Any) -> Any:
         """`x` after `x[index] -= values`, repeated places taking every subtraction."""
+        _check("subtract", options)
         return update(self.array, self.index, values, "subtract", **options)
 
     def multiply(self, values: Any, **options: Any) -> Any:
         """`x` after `x[index] *= values`, repeated places taking every product."""
+        _check("multiply", options)
         return update(self.array, self.index, values, "multiply", **options)
 
     mul = multiply
 
     def divide(self, values: Any, **options: Any) -> Any:
         """`x` after `x[index] /= values`."""
+        _check("divide", options)
         return operator.truediv(self.array, self._factors(values, options))
 
     def power(self, values: Any, **options: Any) -> Any:
         """`x` after `x[index] **= values`."""
+        _check("power", options)
         return operator.pow(self.array, self._factors(values, options))
 
     def _factors(self, values: Any, options: dict[str, Any]) -> Any:
@@ -702,12 +716,15 @@ class Place:
 
     def min(self, values: Any, **options: Any) -> Any:
         """`x` after `x[index] = minimum(x[index], values)`."""
+        _check("min", options)
         return update(self.array, self.index, values, "min", **options)
 
     def max(self, values: Any, **options: Any) -> Any:
         """`x` after `x[index] = maximum(x[index], values)`."""
+        _check("max", options)
         return update(self.array, self.index, values, "max", **options)
 
     def apply(self, func: Callable[[Any], Any], **options: Any) -> Any:
         """`x` after `func` was applied at the index, once for each time a place is named."""
+        _check("apply", options)
         return apply(self.array, self.index, func, **options)

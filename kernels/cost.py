@@ -10,7 +10,7 @@ import numpy as np
 
 from ..lang.affine import MAX_CELLS, Fact
 from ..lang.kernel import UNBOUNDED, Block, Kernel
-from ..lang.verify import map_of
+from ..lang.maps import map_of
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,9 @@ from .adjoint import ReadOnly, Record, flatten_control, is_active, plan, record,
 from .affine import Fact, dependencies
 from .build import grid_block, prune, remap, trace_kernel
 from .kernel import EDGE, Block, Kernel
+from .maps import linear_index, map_of
 from .ops import when
-from .phases import Phases, long_axes, reads
-from .verify import linear_index, map_of
+from .phases import Phases, reads
 
 Axes = tuple[int, ...]
 
@@ -52,10 +52,10 @@ def route_of(kernel: Kernel, block: Block) -> Route:
         assert block.index_map is not None
         needs = dependencies(block.index_map, len(kernel.grid))
         ids = {i for a in block.index_map.outputs for i in needs.get(a, ()) if i != "data"}  # type: ignore[call-overload]
-        return Route(tuple(a for a in long_axes(kernel) if a in ids), False)
+        return Route(tuple(a for a in kernel.long_axes if a in ids), False)
     if fact.table is None:
         return Route(fact.axes, False)
-    distinct = np.unique(linear_index(block, fact.table - fact.table.min(initial=0))).size
+    distinct = np.unique(linear_index(fact.table - fact.table.min(initial=0))).size
     cells = int(np.prod([kernel.grid[a] for a in fact.axes], dtype=np.int64))
     return Route(fact.axes, distinct == cells and (not any(block.element) or _disjoint(block, fact)))
 
@@ -83,13 +83,13 @@ def covers(kernel: Kernel, block: Block, fixed: Sequence[tuple[int, int]] = ()) 
     wanted = int(np.prod([-(-n // s) for n, s in zip(block.array.shape, block.sizes, strict=True)], dtype=np.int64))
     known = dict(fixed)
     table = fact.table[tuple(known.get(a, slice(None)) for a in fact.axes)]
-    return np.unique(linear_index(block, table)).size == wanted
+    return np.unique(linear_index(table)).size == wanted
 
 
 def state_block(kernel: Kernel, parts: Phases, position: int) -> Block:
     """How an array of the final values of a state is cut: as an output of its shape, or one block for each run."""
     _, _, first_out, first_scratch, _ = kernel.splits
-    parallel = tuple(a for a in long_axes(kernel) if a not in parts.carry)
+    parallel = tuple(a for a in kernel.long_axes if a not in parts.carry)
     if position < first_scratch:
         return kernel.outputs[position - first_out]
     ref: RefType = kernel.body.inputs[position].type  # type: ignore[assignment]
@@ -126,7 +126,7 @@ class Cells:
     @functools.cached_property
     def axes(self) -> Axes:
         fixed = dict(self.fixed)
-        return tuple(a for a in long_axes(self.kernel) if a not in fixed)
+        return tuple(a for a in self.kernel.long_axes if a not in fixed)
 
     @functools.cached_property
     def linear(self) -> Record:

@@ -130,7 +130,7 @@ def run_backwards(found: Record, refs: dict[int, Any]) -> None:
         primitive = eqn.primitive
         if primitive.transpose is None:
             raise DifferentiationError(
-                f"{primitive.name} in a kernel has no transpose, so the kernel has no reverse-mode derivative",
+                f"{primitive} in a kernel has no transpose, so the kernel has no reverse-mode derivative",
                 "use forward mode, or wrap the kernel in a `custom_vjp`")  # fmt: skip
         args = [a.value if type(a) is Known else Linear(a.type) for a in eqn.inputs]
         results = primitive.transpose(cts if primitive.multiple else cts[0], *args, **eqn.params)

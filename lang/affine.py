@@ -10,15 +10,19 @@ that a map such as `(2 * i) // 2` is affine too). What reads prefetched data is 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..core.caches import cached
-from ..core.evaluate import apply
+from ..core.evaluate import apply, evaluate
 from ..core.ir import Eqn, Literal, Program, Var, run, subprograms
+from ..core.primitive import Primitive
+from ..core.primitives.convert import convert_element_type_p
+from ..core.primitives.elementwise import add_p, mul_p, neg_p, sub_p
+from ..core.primitives.jit import jit_p
 from ..core.types import RefType, is_bool, is_integer
 
 MAX_CELLS = 2**22
@@ -100,25 +104,24 @@ def _mul(a: _Form, b: _Form) -> _Form:
     return _Form(scalar * form.const, {k: scalar * v for k, v in form.terms.items()})
 
 
-_SYMBOLIC = {
-    "add": _add,
-    "sub": lambda a, b: _add(a, b, -1),
-    "mul": _mul,
-    "neg": lambda a: _add(_Form(0, {}), a, -1),
+_SYMBOLIC: dict[Primitive, Callable[..., _Form]] = {
+    add_p: _add,
+    sub_p: lambda a, b: _add(a, b, -1),
+    mul_p: _mul,
+    neg_p: lambda a: _add(_Form(0, {}), a, -1),
 }
 
 
 def _bind_form(eqn: Eqn, values: list[Any]) -> Sequence[Any]:
     forms = [v if type(v) is _Form else _Form(int(v), {}) if np.ndim(v) == 0 else None for v in values]
-    name = eqn.primitive.name
     if None in forms:
         raise _NotAffine
-    if name == "jit":
+    if eqn.primitive is jit_p:
         return run(eqn.params["program"], _bind_form, forms)
-    if name == "convert_element_type" and is_integer(eqn.params["new_dtype"]):
+    if eqn.primitive is convert_element_type_p and is_integer(eqn.params["new_dtype"]):
         return forms
-    if name in _SYMBOLIC:
-        return [_SYMBOLIC[name](*forms)]
+    if eqn.primitive in _SYMBOLIC:
+        return [_SYMBOLIC[eqn.primitive](*forms)]
     raise _NotAffine
 
 
@@ -138,7 +141,7 @@ def closed_form(program: Program) -> list[_Form] | None:
 
 
 def _bind_table(eqn: Eqn, values: list[Any]) -> Sequence[Any]:
-    if eqn.primitive.name == "jit":
+    if eqn.primitive is jit_p:
         return run(eqn.params["program"], _bind_table, values)
     if any(True for _ in subprograms(eqn)):
         raise _NotAffine
@@ -152,8 +155,6 @@ def _evaluate(program: Program, ids: list[np.ndarray], count: int) -> list[np.nd
     try:
         outs = run(program, _bind_table, [*ids, *rest])
     except Exception:  # any rule may refuse arrays where it was typed for scalars
-        from ..core.evaluate import evaluate
-
         rows = [evaluate(program, *(i[c] if i.ndim else i for i in ids), *rest) for c in range(count)]
         outs = [np.stack([r[k] for r in rows]) for k in range(len(program.outputs))]
     return [np.broadcast_to(np.asarray(o), (count,)) for o in outs]

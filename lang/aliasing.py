@@ -8,15 +8,16 @@ from ..core.errors import RaceError
 from ..core.ir import Effect
 from .affine import MAX_CELLS, Fact
 from .kernel import UNBOUNDED, Block, Kernel
+from .maps import map_of, spread
 
 
-def check_aliases(kernel: Kernel, map_of: object) -> None:
+def check_aliases(kernel: Kernel) -> None:
     """Raise `RaceError` where a cell reads, through an aliased operand, a block that another cell writes."""
     for i, o in kernel.aliases:
         source, target = kernel.inputs[i], kernel.outputs[o]
         if Effect("read", kernel.splits[1] + i) not in kernel.body.effects:
             continue
-        read, written = (map_of(kernel, b) for b in (source, target))  # type: ignore[operator]
+        read, written = (map_of(kernel, b) for b in (source, target))
         if read is None or written is None or read.table is None or written.table is None:
             continue
         if kernel.cells > MAX_CELLS or UNBOUNDED in kernel.grid:
@@ -26,8 +27,8 @@ def check_aliases(kernel: Kernel, map_of: object) -> None:
 
 def _starts(kernel: Kernel, block: Block, fact: Fact) -> np.ndarray:
     """The first element of the block of every cell, [*grid, axes of the array]."""
-    shape = [kernel.grid[a] if a in fact.axes else 1 for a in range(len(kernel.grid))]
-    table = fact.table.reshape(*shape, block.array.ndim) * np.asarray(block.steps, np.int64)  # type: ignore[union-attr]
+    assert fact.table is not None
+    table = spread(fact.table, fact.axes, len(kernel.grid)) * np.asarray(block.steps, np.int64)
     low = [p[0] if e else 0 for p, e in zip(block.padding or ((0, 0),) * block.array.ndim, block.element, strict=True)]
     return np.broadcast_to(table - np.asarray(low, np.int64), (*kernel.grid, block.array.ndim))
 

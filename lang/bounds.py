@@ -15,7 +15,7 @@ from ..core.primitives.callback import debug_callback
 from ..core.trace import eval_program
 from .build import trace_kernel
 from .kernel import Block, Kernel
-from .verify import map_of
+from .maps import map_of
 
 
 class _Bounds:

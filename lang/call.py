@@ -21,6 +21,7 @@ from ..core.errors import (
     user_source,
 )
 from ..core.ir import Program, subprograms
+from ..core.primitives.ref import addupdate_p, get_p, swap_p
 from ..core.primitives.refview import view
 from ..core.trace import Tracer, current_trace, is_evaluating, trace_program, typeof
 from ..core.types import ArrayType, KeyDtype, MemorySpace, RefType, is_integer
@@ -341,18 +342,18 @@ class _Request:
         for eqn in program.eqns:
             if any(isinstance(getattr(v.type, "dtype", None), KeyDtype) for v in eqn.outputs):
                 raise KernelBodyError(
-                    f"kernel {self.name}: {eqn.primitive.name} makes a random key in its body",
+                    f"kernel {self.name}: {eqn.primitive} makes a random key in its body",
                     "a body draws with `lang.prng_seed` and `lang.stateful_normal`, or `lang.counter_normal`",
                     eqn.source)  # fmt: skip
-            if eqn.primitive.name in _ACCESSES and any(_is_semaphore(v) for v in eqn.inputs):
+            if eqn.primitive in _ACCESSES and any(_is_semaphore(v) for v in eqn.inputs):
                 raise KernelBodyError(
-                    f"kernel {self.name}: {eqn.primitive.name} was applied to a semaphore, which holds no array",
+                    f"kernel {self.name}: {eqn.primitive} was applied to a semaphore, which holds no array",
                     "use `lang.semaphore_signal`, `semaphore_wait` and `semaphore_read`, or hand it to a copy",
                     eqn.source)  # fmt: skip
             inner = list(subprograms(eqn))
             if not inner and touches_refs(eqn) and not any(isinstance(e.operand, int) for e in eqn.effects):
                 raise KernelBodyError(
-                    f"kernel {self.name}: {eqn.primitive.name} was applied to a Ref itself",
+                    f"kernel {self.name}: {eqn.primitive} was applied to a Ref itself",
                     "read it first: `ref[...]`",
                     eqn.source)  # fmt: skip
             for _, one in inner:
@@ -369,7 +370,7 @@ class _Request:
             "pass it to the kernel as an operand, with a BlockSpec", source)  # fmt: skip
 
 
-_ACCESSES = {"get", "swap", "addupdate"}
+_ACCESSES = (get_p, swap_p, addupdate_p)
 
 
 def _is_semaphore(atom: Any) -> bool:

@@ -22,10 +22,10 @@ from ..core.trace import eval_program
 from ..core.types import is_inexact
 from ..core.vmap import batch_flat
 from .additive import Backward, Cells, Piece, class_a, pieces, route_of
+from .analysis import analyse
 from .build import trace_kernel
 from .extent import static
 from .kernel import UNBOUNDED, Block, Kernel
-from .phases import carry_axes, long_axes, phases
 from .plain import plain
 from .primitive import kernel_call_p
 from .recompute import budgeted, class_b
@@ -95,7 +95,7 @@ def kernel_linearize(kernel: Kernel, primals: Sequence[Any], nonzero: Sequence[b
     kernel = static(
         kernel, "reverse mode, which stores what it reads again and sums over cells, needs", DifferentiationError
     )
-    kernel = kernel if phases(kernel) else budgeted(kernel)
+    kernel = kernel if analyse(kernel).phases else budgeted(kernel)
     active = _active_inputs(kernel, nonzero)
     backward = strategy(kernel, active)
     results = kernel_call_p.bind(*primals, kernel=backward.forward)
@@ -113,7 +113,7 @@ def kernel_linearize(kernel: Kernel, primals: Sequence[Any], nonzero: Sequence[b
 @cached(512)
 def strategy(kernel: Kernel, active: tuple[int, ...]) -> Backward | Sweep:
     """How the reverse-mode derivative of a kernel is made: class A where its carries add up, else class B."""
-    parts = phases(kernel)
+    parts = analyse(kernel).phases
     positions = tuple(kernel.splits[1] + i for i in active)
     return class_b(kernel, positions) if parts is None else class_a(kernel, parts, positions)
 
@@ -300,15 +300,15 @@ def derivative_plan(kernel: Kernel) -> list[OperandPlan]:
     if any(kernel.grid[axis] == UNBOUNDED for axis in kernel.computed):
         return [OperandPlan(b.name, "none", "a traced size of the grid has no bound") for b in kernel.inputs]
     kernel = plain(static(kernel, ""))
-    parts = phases(kernel)
-    carry = carry_axes(kernel)
+    parts = analyse(kernel).phases
+    carry = analyse(kernel).carry
     plans = []
     for block in kernel.inputs:
         if not is_inexact(block.array.dtype):
             plans.append(OperandPlan(block.name, "none", f"{block.array.show()} has no derivative"))
             continue
         route = route_of(kernel, block)
-        ignored = tuple(a for a in long_axes(kernel) if a not in route.axes)
+        ignored = tuple(a for a in kernel.long_axes if a not in route.axes)
         over = f"grid axes {route.axes} parallel" + (f", summed over {ignored}" if ignored else "")
         if parts is None:
             over = f"a reverse sweep over the carry axes {carry}; blocks of axes {route.axes}, summed over {ignored}"

@@ -1,8 +1,8 @@
 """The meaning of a kernel, in NumPy: cells one after the other in grid order.
 
 A block is copied in when a cell's index differs from the one before it, and an output block copied out
-when its run of cells ends. What nothing has written is poison: NaN, or the least integer. Modes (`InterpretParams`)
-find races, run parallel cells in a random order, and tell which block moves when.
+when its run of cells ends. What nothing has written is poison: NaN, the least integer, or the greatest where none is
+negative. Modes (`InterpretParams`) find races, run parallel cells in a random order, and tell which block moves when.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from ..core.errors import OutOfBoundsError
 from ..core.evaluate import evaluate, observing
 from ..core.ir import Eqn
 from ..core.types import MemorySpace
+from .analysis import analyse
 from .extent import actual
 from .kernel import EDGE, Block, Kernel
 from .modes import DEFAULT, InterpretParams, Run, poison, run_as
-from .phases import carry_axes
 from .plain import plain
 from .races import Races
 
@@ -113,7 +113,7 @@ def parallel_axes(kernel: Kernel) -> tuple[int, ...]:
     """The grid axes whose cells may run in any order: those declared so, or else those that carry nothing."""
     if kernel.semantics is not None:
         return tuple(a for a, s in enumerate(kernel.semantics) if s == "parallel")
-    return tuple(a for a in range(len(kernel.grid)) if a not in carry_axes(plain(kernel)))
+    return tuple(a for a in range(len(kernel.grid)) if a not in analyse(plain(kernel)).carry)
 
 
 class _Machine:

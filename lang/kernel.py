@@ -174,6 +174,11 @@ class Kernel:
         return math.prod(n for n in self.grid if n != UNBOUNDED)
 
     @property
+    def long_axes(self) -> tuple[int, ...]:
+        """The grid axes with more than one cell."""
+        return tuple(a for a, n in enumerate(self.grid) if n > 1)
+
+    @property
     def computed(self) -> tuple[int, ...]:
         """The grid axes whose sizes are computed at the call."""
         return tuple(a for a, _ in self.extents)

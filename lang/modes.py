@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from ..core.errors import ArgumentError, ArgumentTypeError, SemaphoreError, Source
@@ -60,7 +61,7 @@ def as_mode(interpret: Any) -> bool | InterpretParams:
 
 
 def poison(shape: Any, dtype: Any) -> np.ndarray:
-    """An array of what unwritten memory reads as: NaN, or the least integer."""
+    """An array of what unwritten memory reads as: NaN, the least integer, or the greatest where none is negative."""
     state = running()
     if state is not None and state.params.uninitialized_memory == "zero":
         return np.zeros(shape, dtype)
@@ -68,9 +69,8 @@ def poison(shape: Any, dtype: Any) -> np.ndarray:
         return np.full(shape, np.nan, dtype)
     if is_bool(dtype):
         return np.ones(shape, dtype)
-    import ml_dtypes
-
-    return np.full(shape, ml_dtypes.iinfo(dtype).min, dtype)
+    limits = ml_dtypes.iinfo(dtype)
+    return np.full(shape, limits.min or limits.max, dtype)
 
 
 # ---------------------------------------------------------------------------- a run under way

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import ArgumentError, KernelBodyError
+from ..core.errors import ArgumentError, KernelBodyError, check_options
 from ..core.primitives import refview as refs
 from ..core.primitives.elementwise import div_p, rem_p
 from ..core.primitives.refview import Slice, dslice
@@ -145,22 +145,28 @@ def when(condition: Any) -> Callable[[Callable[[], Any]], None]:
     return decorate
 
 
+_HINTS = ("cache_modifier", "eviction_policy", "volatile")
+
+
 def load(target: Any, index: Any = Ellipsis, *, mask: Any = None, other: Any = None, **hints: Any) -> Any:
     """Read part of a Ref; where `mask` is false, `other` (unspecified without one).
 
-    `target` is a Ref or `ref.at[...]`; `hints` (cache and eviction policies) change no value.
+    `target` is a Ref or `ref.at[...]`. The hints `cache_modifier`, `eviction_policy` and `volatile` change no value.
     """
+    check_options("load", hints, ("mask", "other", *_HINTS))
     return refs.read(refs.view(target, index), mask, other)
 
 
 def store(target: Any, *rest: Any, mask: Any = None, **hints: Any) -> None:
     """Write part of a Ref where `mask` is true: `store(ref, index, value)` or `store(ref.at[...], value)`."""
+    check_options("store", hints, ("mask", *_HINTS))
     index, value = _index_value("store", rest)
     refs.write(refs.view(target, index), value, mask)
 
 
 def swap(target: Any, *rest: Any, mask: Any = None, **hints: Any) -> Any:
     """Write part of a Ref and give what was there: `swap(ref, index, value)` or `swap(ref.at[...], value)`."""
+    check_options("swap", hints, ("mask", *_HINTS))
     index, value = _index_value("swap", rest)
     return refs.swap(refs.view(target, index), value, mask)
 

@@ -23,6 +23,7 @@ from ..core.ir import Eqn, Literal, Program, Var, subprograms
 from ..core.primitives.ref import addupdate_p, get_p, swap_p
 from ..core.types import RefType
 from .affine import MAX_CELLS, Fact, dependencies, slice_of
+from .carries import taken
 from .kernel import Block, Kernel
 from .normalize import inline_calls, rename
 
@@ -179,8 +180,8 @@ def _plain_call(eqn: Eqn) -> bool:
 class _Walk:
     """One ragged operand followed through a body."""
 
-    def __init__(self, kernel: Kernel, number: int, facts: dict[str, Fact | None], when_table: Any):
-        self.kernel, self.facts, self.when_table = kernel, facts, when_table
+    def __init__(self, kernel: Kernel, number: int, facts: dict[str, Fact | None]):
+        self.kernel, self.facts = kernel, facts
         self.block = kernel.inputs[number]
         _, first_in, self.first_out, first_scratch, _ = kernel.splits
         self.source = kernel.body.inputs[first_in + number]
@@ -307,10 +308,10 @@ class _Walk:
     def control(self, eqn: Eqn, cells: np.ndarray | None, always: bool) -> None:
         """A `when` whose test is known is followed into both branches; of others the written Refs are not known."""
         test = eqn.inputs[0] if eqn.inputs else None
-        table = self.when_table(self.kernel, eqn) if type(test) is Literal or test in self.known else None
+        table = taken(self.kernel, eqn) if type(test) is Literal or test in self.known else None
         if table is not None:
-            for taken, where in ((0, ~table), (1, table)):
-                branch = inline_calls(rename(eqn.params["branches"][taken], eqn.inputs[1:]), _plain_call)
+            for number, where in ((0, ~table), (1, table)):
+                branch = inline_calls(rename(eqn.params["branches"][number], eqn.inputs[1:]), _plain_call)
                 if where.all():
                     self.run(branch, cells, always)
                 elif where.any():
@@ -330,12 +331,12 @@ class _Walk:
             self.state[var] = MAYBE
 
 
-def follow(kernel: Kernel, number: int, facts: dict[str, Fact | None], when_table: Any) -> tuple[int, str, Eqn | None]:
+def follow(kernel: Kernel, number: int, facts: dict[str, Fact | None]) -> tuple[int, str, Eqn | None]:
     """What becomes of what input `number` holds past its end: 0 nothing, 1 not known, 2 it reaches an output.
 
     With the output's name and the equation that stores it there.
     """
-    walk = _Walk(kernel.replace(body=inline_calls(kernel.body, _plain_call)), number, facts, when_table)
+    walk = _Walk(kernel.replace(body=inline_calls(kernel.body, _plain_call)), number, facts)
     if walk.cells is not None and not walk.cells.any():
         return 0, "", None
     walk.run(walk.kernel.body, walk.cells, True)

@@ -25,10 +25,11 @@ from ..core.primitives.elementwise import add_p, div_p, min_p, mul_p, rem_p, sub
 from ..core.primitives.refview import view, write
 from ..core.trace import eval_program
 from ..core.types import ArrayType, MemorySpace, RefType
+from .analysis import analyse
 from .build import grid_block, remap
 from .kernel import Block, Kernel, trace_map
 from .ops import unravel, when
-from .phases import carry_axes, long_axes, reads
+from .phases import reads
 from .sweep import Axes, Sweep, Sweeper
 
 BUDGET = "residual_bytes"  # the name of the setting, and of its value in a kernel's settings
@@ -46,7 +47,7 @@ def class_b(kernel: Kernel, active: Axes) -> Sweep:
     """Plan the derivative of a kernel with any carry; `active` are the positions of the operands wanted."""
     plain = Sweeper(kernel, active).build()
     budget = dict(kernel.settings).get(BUDGET, current().residual_bytes)
-    carry, long = carry_axes(kernel), long_axes(kernel)
+    carry, long = analyse(kernel).carry, kernel.long_axes
     cells = math.prod(kernel.grid[a] for a in carry)
     if plain.saved_bytes <= budget or cells < 3 or carry != long[len(long) - len(carry) :]:
         return plain

@@ -12,6 +12,7 @@ from ..core.ir import Eqn
 from ..core.types import MemorySpace, RefType
 from .copies import dma_start_p, dma_wait_p, semaphore_wait_p
 from .kernel import Kernel
+from .scoped import undefine_p
 
 
 def check_semaphores(kernel: Kernel) -> None:
@@ -22,7 +23,7 @@ def check_semaphores(kernel: Kernel) -> None:
     for position in range(start, len(kernel.body.inputs)):
         ref = kernel.body.inputs[position]
         if isinstance(ref.type, RefType) and ref.type.space is MemorySpace.SEMAPHORE:
-            uses = [e for e in kernel.body.eqns if ref in e.inputs and e.primitive.name != "undefine"]
+            uses = [e for e in kernel.body.eqns if ref in e.inputs and e.primitive is not undefine_p]
             _check(kernel, kernel.scratch_name(position), uses)
 
 

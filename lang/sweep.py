@@ -26,10 +26,10 @@ from ..core.trace import eval_program
 from ..core.types import RefType, is_inexact
 from .additive import Route, covers, route_of
 from .adjoint import ReadOnly, flatten_control, is_active, plan, record, run_backwards
+from .analysis import analyse
 from .build import grid_block, prune, remap, trace_kernel
 from .kernel import EDGE, Block, Kernel
 from .ops import when
-from .phases import carry_axes, ignored_axes, long_axes
 from .window import scatter_blocks
 
 Axes = tuple[int, ...]
@@ -72,8 +72,8 @@ class Sweeper:
     def __init__(self, kernel: Kernel, wanted: Axes):
         self.kernel, self.grid = kernel, kernel.grid
         self.program = flatten_control(kernel.body)
-        self.long = long_axes(kernel)
-        self.carry = carry_axes(kernel)
+        self.long = kernel.long_axes
+        self.carry = analyse(kernel).carry
         _, self.first_in, self.first_out, self.first_scratch, self.end = kernel.splits
         still = set(range(self.first_in, self.first_out)).difference(wanted)
         self.active = tuple(i for i, v in enumerate(kernel.body.inputs) if is_active(v.type) and i not in still)
@@ -116,7 +116,7 @@ class Sweeper:
 
     def resident(self, position: int) -> bool:
         """Whether what an output's block holds may come from an earlier cell."""
-        return position in self.aliased or ignored_axes(self.kernel, position - self.first_out) != ()
+        return position in self.aliased or analyse(self.kernel).ignored(position - self.first_out) != ()
 
     def part_of(self, position: int) -> Part:
         block = self.kernel.inputs[position - self.first_in]

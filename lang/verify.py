@@ -1,11 +1,12 @@
 """What can be wrong with a kernel, found before it runs: proved, refuted, or unknown.
 
 Refuted raises an error that names operand, block, cell and bound. Maps that read prefetched data, and
-grids too large to enumerate whose maps have no closed form, are unknown.
+grids too large to enumerate whose maps have no closed form, are unknown. Each of `CHECKS` gives findings of one kind.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from ..core.config import current
 from ..core.errors import (
+    InputWriteError,
     KernelError,
     OutOfBoundsError,
     PaddingError,
@@ -22,10 +24,15 @@ from ..core.errors import (
 )
 from ..core.ir import Effect
 from ..core.types import MemorySpace
-from .affine import Fact, facts
+from .affine import Fact
 from .aliasing import check_aliases
+from .analysis import Analysis, analyse
+from .atomics import atomic_cas_p, atomic_rmw_p
+from .carries import writes
 from .kernel import Block, Kernel
+from .maps import block_count, linear_index, map_of, runs_again, shared_block
 from .padding import follow, ragged_axes
+from .plain import plain
 from .semaphores import check_semaphores
 
 
@@ -39,16 +46,6 @@ class Finding:
     why: str = ""
 
 
-def map_of(kernel: Kernel, block: Block) -> Fact | None:
-    """What is known of the index map of a block of a kernel."""
-    if block.index_map is None:
-        from .affine import Affine
-
-        n = block.array.ndim
-        return Fact((), np.zeros((n,), np.int64), Affine((0,) * n, ({},) * n))
-    return facts(block.index_map, kernel.grid)
-
-
 def verify(kernel: Kernel, strict: bool | None = None) -> list[Finding]:
     """Check a kernel; gives what was proved and what stays unknown, raises on what is refuted.
 
@@ -57,19 +54,8 @@ def verify(kernel: Kernel, strict: bool | None = None) -> list[Finding]:
     if kernel.cells == 0:
         _nothing_written(kernel)
         return []
-    _check_language(kernel)
-    findings = []
-    for block in kernel.blocks:
-        findings.append(_bounds(kernel, block))
-    for o, block in enumerate(kernel.outputs):
-        findings.append(_order(kernel, block))
-        findings.append(_coverage(kernel, o, block))
-    for number, block in enumerate(kernel.inputs):
-        if block.fill is None and ragged_axes(block):
-            findings.append(_padding(kernel, number))
-    _check_carries(kernel)
-    check_semaphores(kernel)
-    check_aliases(kernel, map_of)
+    known = analyse(kernel)
+    findings = [finding for check in CHECKS for finding in check(known)]
     unknown = [f for f in findings if f.verdict == "unknown"]
     if unknown and (current().strict_kernels if strict is None else strict):
         f = unknown[0]
@@ -90,13 +76,35 @@ def _nothing_written(kernel: Kernel) -> None:
                 "give every axis of the grid a size, or alias the output to an operand", kernel.source)  # fmt: skip
 
 
-def _check_language(kernel: Kernel) -> None:
-    allowed = {"read", "write", "accumulate", "callback", "ordered"}
+_ALLOWED = frozenset({"read", "write", "accumulate", "callback", "ordered"})
+
+
+def _language(known: Analysis) -> Sequence[Finding]:
+    """A body acts on Refs and on the host, on nothing else; and on no input but to read it."""
+    kernel = known.kernel
     for eqn in kernel.body.eqns:
-        if any(e.kind not in allowed for e in eqn.effects):
+        if any(e.kind not in _ALLOWED for e in eqn.effects):
             raise UnsupportedError(
-                f"kernel {kernel.name}: {eqn.primitive.name} is outside the kernel language", "move it out of the body",
+                f"kernel {kernel.name}: {eqn.primitive} is outside the kernel language", "move it out of the body",
                 eqn.source)  # fmt: skip
+    ids, first, end = kernel.splits[:3]
+    aliased = {first + i: kernel.outputs[o].name for i, o in kernel.aliases}
+    for effect in kernel.body.effects:
+        if effect.kind in ("write", "accumulate") and isinstance(effect.operand, int) and ids <= effect.operand < end:
+            _refuse_write(kernel, effect.operand, aliased.get(effect.operand))
+    return ()
+
+
+def _refuse_write(kernel: Kernel, position: int, output: str | None) -> None:
+    ids, first, _ = kernel.splits[:3]
+    ref = kernel.body.inputs[position]
+    name = f"prefetched operand {position - ids}" if position < first else kernel.inputs[position - first].name
+    shown = kernel.prefetch[position - ids] if position < first else kernel.inputs[position - first].array
+    remedy = f"store to {output}, the output that it is aliased to" if output is not None else (
+        "store to scratch, or alias the operand to an output (`input_output_aliases`) and store to that")  # fmt: skip
+    raise InputWriteError(
+        f"kernel {kernel.name}: its body writes to {name} of {shown.show()}, which is an input", remedy,
+        next(e.source for e in kernel.body.eqns if writes(e, ref)))  # fmt: skip
 
 
 def _cell(kernel: Kernel, fact: Fact, position: Any) -> tuple[int, ...]:
@@ -106,7 +114,12 @@ def _cell(kernel: Kernel, fact: Fact, position: Any) -> tuple[int, ...]:
     return tuple(ids)
 
 
-def _bounds(kernel: Kernel, block: Block) -> Finding:
+def _bounds(known: Analysis) -> Iterator[Finding]:
+    """No cell sees a block that lies outside of its array."""
+    return (_bounds_of(known.kernel, block) for block in known.kernel.blocks)
+
+
+def _bounds_of(kernel: Kernel, block: Block) -> Finding:
     fact = map_of(kernel, block)
     if fact is None:
         return Finding("in bounds", block.name, "unknown", "the index map reads prefetched data")
@@ -152,38 +165,11 @@ def _out_of_bounds(kernel: Kernel, block: Block, cell: tuple[int, ...], index: A
         kernel.source)  # fmt: skip
 
 
-def linear_index(block: Block, table: np.ndarray) -> np.ndarray:
-    """One number per block index, equal where the blocks are."""
-    span = [int(table[..., d].max(initial=0)) + 1 for d in range(table.shape[-1])]
-    out = np.zeros(table.shape[:-1], np.int64)
-    for d, n in enumerate(span):
-        out = out * n + table[..., d]
-    return out
-
-
-def runs_again(kernel: Kernel, block: Block, fact: Fact) -> tuple[int, ...] | None:
-    """The first cell that re-enters a block left before, in grid order; None if there is none."""
-    if not fact.axes or fact.table is None:
-        return None
-    # Cells of ignored axes outside the used ones repeat the whole sequence, so that two show it; those inside
-    # lengthen runs.
-    outer = {a for a in range(len(kernel.grid)) if a not in fact.axes and kernel.grid[a] > 1 and a < fact.axes[-1]}
-    axes = sorted({*outer, *fact.axes})
-    grid = [2 if a in outer else kernel.grid[a] for a in axes]
-    shape = [1 if a in outer else n for a, n in zip(axes, grid, strict=True)]
-    numbers = np.broadcast_to(linear_index(block, fact.table).reshape(shape), grid).reshape(-1)
-    starts = np.flatnonzero(np.concatenate([[True], numbers[1:] != numbers[:-1]]))
-    seen: set[int] = set()
-    if len(np.unique(numbers)) == len(starts):
-        return None
-    for at in starts:
-        if int(numbers[at]) in seen:
-            ids = [0] * len(kernel.grid)
-            for axis, i in zip(axes, np.unravel_index(at, grid), strict=True):
-                ids[axis] = int(i)
-            return tuple(ids)
-        seen.add(int(numbers[at]))
-    return None
+def _outputs(known: Analysis) -> Iterator[Finding]:
+    """Each output is written without races, and wholly."""
+    for number, block in enumerate(known.kernel.outputs):
+        yield _order(known.kernel, block)
+        yield _coverage(known, number, block)
 
 
 def _order(kernel: Kernel, block: Block) -> Finding:
@@ -205,7 +191,7 @@ def _order(kernel: Kernel, block: Block) -> Finding:
                 kernel.source)  # fmt: skip
     if block.index_map is None or any(block.element):
         return Finding("free of races", block.name, "proved" if block.index_map is None else "unknown")
-    pair = shared_block(block, fact, [semantics[a] == "parallel" for a in fact.axes])
+    pair = shared_block(fact, [semantics[a] == "parallel" for a in fact.axes])
     if pair is not None:
         cells, index = [_cell(kernel, fact, at) for at in pair], tuple(int(i) for i in fact.table[pair[0]])
         raise RaceError(
@@ -213,7 +199,7 @@ def _order(kernel: Kernel, block: Block) -> Finding:
             f"and they differ on an axis of the grid {kernel.grid_text} that is declared parallel",
             f'declare that axis "arbitrary", or let the index map of {block.name} tell the two apart',
             kernel.source)  # fmt: skip
-    again = runs_again(kernel, block, fact)
+    again = runs_again(kernel, fact)
     if again is not None:
         raise RaceError(
             f"kernel {kernel.name}: cell {again} of the grid {kernel.grid_text} comes back to a block of output "
@@ -223,43 +209,23 @@ def _order(kernel: Kernel, block: Block) -> Finding:
     return Finding("free of races", block.name, "proved")
 
 
-def shared_block(block: Block, fact: Fact, parallel: list[bool]) -> tuple[Any, Any] | None:
-    """Two positions in the table of a map that give one block and differ on a parallel axis; None if there are none."""
-    assert fact.table is not None
-    if not any(parallel):
-        return None
-    numbers = linear_index(block, fact.table)
-    groups = np.zeros(numbers.shape, np.int64)  # equal where all parallel ids are
-    for d, is_parallel in enumerate(parallel):
-        if is_parallel:
-            ids = np.arange(numbers.shape[d]).reshape([-1 if k == d else 1 for k in range(numbers.ndim)])
-            groups = groups * numbers.shape[d] + ids
-    _, first, which = np.unique(numbers, return_index=True, return_inverse=True)
-    wrong = np.flatnonzero(groups.reshape(-1)[first][which.reshape(-1)] != groups.reshape(-1))
-    if not wrong.size:
-        return None
-    other = int(wrong[0])
-    pair = (int(first[which.reshape(-1)[other]]), other)
-    one, two = (tuple(int(i) for i in np.unravel_index(at, numbers.shape)) for at in pair)
-    return one, two
-
-
 def _only_atomic(kernel: Kernel, block: Block) -> bool:
     """Whether the body changes an output by atomic operations alone, so that parallel cells may share its blocks."""
     ref = kernel.body.inputs[kernel.splits[2] + kernel.outputs.index(block)]
-    changed = [
-        e for e in kernel.body.eqns for f in e.effects
-        if f.kind in ("write", "accumulate") and isinstance(f.operand, int) and e.inputs[f.operand] is ref
-    ]  # fmt: skip
-    return bool(changed) and all(e.primitive.name.startswith("atomic_") for e in changed)
+    changed = [e for e in kernel.body.eqns if writes(e, ref)]
+    return bool(changed) and all(e.primitive in (atomic_rmw_p, atomic_cas_p) for e in changed)
 
 
-def _padding(kernel: Kernel, number: int) -> Finding:
+def _padding(known: Analysis) -> Iterator[Finding]:
     """What a ragged block without `fill` holds past the end of its operand stays out of the outputs."""
-    from .phases import when_table
+    for number, block in enumerate(known.kernel.inputs):
+        if block.fill is None and ragged_axes(block):
+            yield _padding_of(known.kernel, number)
 
+
+def _padding_of(kernel: Kernel, number: int) -> Finding:
     block = kernel.inputs[number]
-    level, output, eqn = follow(kernel, number, {b.name: map_of(kernel, b) for b in kernel.blocks}, when_table)
+    level, output, eqn = follow(kernel, number, {b.name: map_of(kernel, b) for b in kernel.blocks})
     if level == 2:
         d = ragged_axes(block)[0]
         raise PaddingError(
@@ -271,38 +237,44 @@ def _padding(kernel: Kernel, number: int) -> Finding:
                    "what lies past its end may reach an output: `fill=` says what it is" if level else "")  # fmt: skip
 
 
-def _check_carries(kernel: Kernel) -> None:
+def _carries(known: Analysis) -> Sequence[Finding]:
     """No axis along which scratch stays live is declared parallel."""
-    from .phases import carry_of
-    from .plain import plain
-
-    semantics, given = kernel.semantics, kernel
+    given, semantics = known.kernel, known.kernel.semantics
     if semantics is None or "parallel" not in semantics:
-        return
-    kernel = plain(kernel)
+        return ()
+    kernel = plain(given)
     for number, ref in enumerate(kernel.body.inputs[kernel.splits[3] :]):
         shown = kernel.scratch[number].array.show()
         name = given.scratch_name(given.body.inputs.index(ref)) if ref in given.body.inputs else str(number)
-        for axis in carry_of(kernel, ref):
+        for axis in analyse(kernel).carry_of(kernel.splits[3] + number):
             if semantics[axis] == "parallel":
                 raise RaceError(
                     f"kernel {kernel.name}: scratch {name} of {shown} carries values from cell to cell along axis "
                     f"{axis} of the grid {kernel.grid_text}, which is declared parallel",
                     f'declare axis {axis} "arbitrary", or overwrite the scratch in every cell before it is read',
                     kernel.source)  # fmt: skip
+    return ()
+
+
+def _sequences(known: Analysis) -> Sequence[Finding]:
+    """Semaphores and aliased operands whose misuse is sure."""
+    check_semaphores(known.kernel)
+    check_aliases(known.kernel)
+    return ()
 
 
 def _blocks_of(kernel: Kernel, block: Block, fact: Fact, cells: np.ndarray | None) -> np.ndarray:
     """The numbers of the blocks of an output that some cells (None: all) see."""
     assert fact.table is not None
-    numbers = linear_index(block, fact.table)
+    numbers = linear_index(fact.table)
     if cells is None:
         return numbers
     others = tuple(axis for axis in range(len(kernel.grid)) if axis not in fact.axes)
     return numbers[np.broadcast_to(cells.any(axis=others), numbers.shape)]
 
 
-def _coverage(kernel: Kernel, number: int, block: Block) -> Finding:
+def _coverage(known: Analysis, number: int, block: Block) -> Finding:
+    kernel = known.kernel
     if 0 in block.array.shape:
         return Finding("wholly written", block.name, "proved")
     aliased = any(o == number for _, o in kernel.aliases)
@@ -318,16 +290,18 @@ def _coverage(kernel: Kernel, number: int, block: Block) -> Finding:
         return Finding("wholly written", block.name, "unknown", "the index map is not known")
     if any(axis in kernel.computed for axis in fact.axes):
         return Finding("wholly written", block.name, "unknown", "the size of a grid axis is traced")
-    from .phases import filled_cells, written_cells
-
-    ref = kernel.body.inputs[inputs + number]
-    wanted = int(np.prod([-(-n // s) for n, s in zip(block.array.shape, block.sizes, strict=True)], dtype=np.int64))
-    seen = np.unique(_blocks_of(kernel, block, fact, written_cells(kernel, ref))).size
+    wanted = block_count(block)
+    seen = np.unique(_blocks_of(kernel, block, fact, known.written(inputs + number))).size
     if seen < wanted:
         raise UncoveredOutputError(
             f"kernel {kernel.name}: the cells of the grid {kernel.grid_text} write {seen} of the {wanted} blocks of "
             f"output {block.name} of {block.array.show()} (blocks of {block.sizes})",
             "enlarge the grid, or alias the output to an operand that holds the rest", kernel.source)  # fmt: skip
-    if np.unique(_blocks_of(kernel, block, fact, filled_cells(kernel, ref))).size < wanted:
+    if np.unique(_blocks_of(kernel, block, fact, known.filled(inputs + number))).size < wanted:
         return Finding("wholly written", block.name, "unknown", "no cell is known to store to the whole of some block")
     return Finding("wholly written", block.name, "proved")
+
+
+CHECKS: tuple[Callable[[Analysis], Iterable[Finding]], ...] = (
+    _language, _bounds, _outputs, _padding, _carries, _sequences,
+)  # fmt: skip

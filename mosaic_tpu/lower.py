@@ -18,6 +18,7 @@ from ..core.primitives.shape import broadcast_in_dim_p, reshape_p, reshape_to
 from ..core.show import identifier
 from ..core.trace import trace_program
 from ..core.types import ArrayType, MemorySpace, RefType, is_bool
+from ..lang.analysis import analyse
 from ..lang.atomics import atomic_cas_p, atomic_rmw_p
 from ..lang.copies import dma_start_p, dma_wait_p, semaphore_read_p, semaphore_signal_p, semaphore_wait_p
 from ..lang.cost import kernel_cost
@@ -26,10 +27,9 @@ from ..lang.extent import by_ids, guarded
 from ..lang.interpret import parallel_axes
 from ..lang.kernel import ID, Block, Kernel, whole_block
 from ..lang.legality import vmem_bytes
-from ..lang.phases import carry_axes, ignored_axes
+from ..lang.maps import map_of
 from ..lang.plain import plain, uses
 from ..lang.target import Target
-from ..lang.verify import map_of
 from .body import Body
 from .module import MosaicModule
 from .refs import Past, Ref
@@ -335,12 +335,12 @@ class _Lowering:
             return set()
         asked = set(parallel_axes(self.kernel))
         if not self.far:
-            return asked - set(carry_axes(self.kernel))
+            return asked - set(analyse(self.kernel).carry)
         if uses(self.kernel.body, ATOMICS):
             return set()
         windows = [n for n, w in enumerate(self.outputs) if w.kind != "far"]
         every = tuple(range(len(self.kernel.grid)))
-        shared = [ignored_axes(self.kernel, n) for n in windows]
+        shared = [analyse(self.kernel).ignored(n) for n in windows]
         return asked.difference(*(every if axes is None else axes for axes in shared))
 
     def _attributes(self, scratch: int) -> str:

@@ -20,8 +20,8 @@ from ..core.primitives.convert import convert_element_type
 from ..core.primitives.shape import broadcast_in_dim_p, reshape_to, slice, transpose
 from ..core.types import ArrayType, MemorySpace, is_bool
 from ..lang.kernel import EDGE, Block, Kernel
+from ..lang.maps import map_of
 from ..lang.target import Target
-from ..lang.verify import map_of
 from ..lang.window import gather_blocks, margins, padded
 from .text import ANY, SMEM, VMEM, bits_of
 from .values import physical, stored, wide

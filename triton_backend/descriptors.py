@@ -23,8 +23,8 @@ from ..core.primitives.contract import dot_general_p
 from ..core.primitives.ref import Index, Point, Span, Take, get_p, swap_p
 from ..core.types import INT32, INT64, ArrayType, is_bool, is_float, is_key
 from ..lang.kernel import EDGE, Block
+from ..lang.maps import map_of
 from ..lang.target import Target
-from ..lang.verify import map_of
 from .plan import FAR as UNCUT
 from .plan import Plan, inner_programs, stays_in
 from .pointers import FAR, Window, places_of

@@ -124,7 +124,7 @@ def _finish(kernel: Kernel, outs: list[ArrayType]) -> Program | None:
 
 def _is_product(plan: Plan) -> bool:
     """Whether two parallel axes each move an operand that the other leaves alone: a product of matrices."""
-    from ..lang.verify import map_of
+    from ..lang.maps import map_of
 
     if len(plan.parallel) != 2 or min(plan.kernel.grid[a] for a in plan.parallel) < 2:
         return False

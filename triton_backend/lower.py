@@ -20,8 +20,8 @@ from ..core.trace import trace_program
 from ..core.types import INT32, ArrayType, RefType
 from ..lang.affine import Affine
 from ..lang.kernel import Block, Kernel
+from ..lang.maps import map_of
 from ..lang.target import Target
-from ..lang.verify import map_of
 from .descriptors import Described, described
 from .expansions import EXPANSIONS, vectorised
 from .launch import SETTINGS, Launch, launch_of, settings_of

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..core.ir import Program
+from ..lang.carries import taken
 from ..lang.kernel import Kernel
 from ..lang.normalize import rename
-from ..lang.phases import when_table
 
 DIVISORS = tuple(2**k for k in range(8))
 
@@ -44,7 +44,7 @@ def narrowed(kernel: Kernel, axis: int, body: Program) -> tuple[Program, Turns |
     if len(acting) != 1 or kernel.grid[axis] < 2:
         return body, None
     (eqn,) = acting
-    table = when_table(kernel, eqn)
+    table = taken(kernel, eqn)
     if table is None or eqn.outputs or eqn.params["branches"][0].eqns or table.ndim <= axis or table.shape[axis] == 1:
         return body, None
     turns = _turns(kernel, axis, table)

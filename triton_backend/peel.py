@@ -16,9 +16,9 @@ from ..core.ir import Eqn, Program, Var
 from ..core.primitives.cond import cond_p
 from ..core.types import RefType
 from ..lang.affine import dependencies, slice_of
+from ..lang.carries import taken
 from ..lang.kernel import Kernel
 from ..lang.normalize import rename
-from ..lang.phases import when_table
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def _level(kernel: Kernel, carry: tuple[int, ...], eqn: Eqn, last: bool) -> int 
     """The loop in whose first (last) cell alone an equation does something."""
     if eqn.primitive is not cond_p or eqn.outputs or len(eqn.params["branches"]) != 2:
         return None
-    table = when_table(kernel, eqn)
+    table = taken(kernel, eqn)
     if table is None or eqn.params["branches"][0].eqns:
         return None
     for level in range(len(carry)):

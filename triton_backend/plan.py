@@ -25,12 +25,12 @@ from ..core.primitives.ref import Index, Take, addupdate_p, get_p, swap_p
 from ..core.primitives.scan import scan_p
 from ..core.types import MemorySpace, RefType
 from ..lang.affine import Fact, dependencies
+from ..lang.analysis import analyse
 from ..lang.atomics import atomic_cas_p, atomic_rmw_p
 from ..lang.extent import static
 from ..lang.kernel import Block, Kernel
-from ..lang.phases import carry_of, ignored_axes, long_axes
+from ..lang.maps import linear_index, map_of
 from ..lang.plain import plain
-from ..lang.verify import linear_index, map_of
 from .atomics import takes_add
 from .text import power
 
@@ -140,7 +140,7 @@ def plan(kernel: Kernel) -> Plan:
     outputs, scratch = refs[first_out:first_scratch], refs[first_scratch:]
     atomic = tuple(_added(b, used[r]) for b, r in zip(kernel.outputs, outputs, strict=True))
     carry = _carry(kernel, atomic)
-    parallel = tuple(a for a in long_axes(kernel) if a not in carry)
+    parallel = tuple(a for a in kernel.long_axes if a not in carry)
     out_homes = tuple(
         None if at else _output_home(kernel, n, used[r], carry)
         for n, (r, at) in enumerate(zip(outputs, atomic, strict=True))
@@ -166,10 +166,10 @@ def _carry(kernel: Kernel, atomic: tuple[bool, ...]) -> tuple[int, ...]:
     """The axes that run in order: where the kernel does not say, those along which something stays live."""
     found: set[int] = set()
     for number, free in enumerate(atomic):
-        ignored = () if free else ignored_axes(kernel, number)
-        found |= set(long_axes(kernel) if ignored is None else ignored)
-    for ref in kernel.body.inputs[kernel.splits[3] :]:
-        found |= set(carry_of(kernel, ref))
+        ignored = () if free else analyse(kernel).ignored(number)
+        found |= set(kernel.long_axes if ignored is None else ignored)
+    for position in range(*kernel.splits[3:]):
+        found |= set(analyse(kernel).carry_of(position))
     stated = kernel.semantics or ()
     return tuple(sorted(a for a in found if not (stated and stated[a] == "parallel")))
 
@@ -218,7 +218,7 @@ def _injective(block: Block, fact: Fact, axes: list[int]) -> bool:
         return True
     if fact.table is None:
         return False
-    numbers = np.moveaxis(linear_index(block, fact.table), [fact.axes.index(a) for a in axes], range(len(axes)))
+    numbers = np.moveaxis(linear_index(fact.table), [fact.axes.index(a) for a in axes], range(len(axes)))
     rows = np.sort(numbers.reshape(math.prod(numbers.shape[: len(axes)]), -1), axis=0)
     return bool((rows[1:] != rows[:-1]).all())
 
@@ -226,7 +226,7 @@ def _injective(block: Block, fact: Fact, axes: list[int]) -> bool:
 def _scratch_home(kernel: Kernel, ref: Any, found: list[Access], carry: tuple[int, ...]) -> int | None:
     if not _fits(found, ref.type.shape):
         return None
-    own = carry_of(kernel, ref)
+    own = analyse(kernel).carry_of(kernel.body.inputs.index(ref))
     return min((carry.index(a) for a in own if a in carry), default=len(carry))
 
 

@@ -16,7 +16,7 @@ from ..core.primitives.ref import Index, Point, Span, Take, access_shape
 from ..core.types import INT32, INT64, ArrayType
 from ..lang.affine import Fact
 from ..lang.kernel import EDGE, Block, Kernel
-from ..lang.verify import map_of
+from ..lang.maps import map_of
 from .text import Printer, Value
 from .values import Int, add, as_value, both, clip, compare, convert, lanes, less, mul, regroup, spread, valid
 

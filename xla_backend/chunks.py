@@ -10,9 +10,9 @@ import numpy as np
 from ..core.ir import Program, subprograms
 from ..core.primitives.elementwise import add_p, mul_p
 from ..core.types import ArrayType
+from ..lang.analysis import analyse
 from ..lang.build import remap, trace_kernel
 from ..lang.kernel import Kernel
-from ..lang.phases import carry_axes, long_axes, phases
 
 BUDGET, LOOP_BUDGET = 2**28, 2**21
 # Results that XLA holds in memory; elementwise operations and what only moves elements are fused into their users.
@@ -39,7 +39,7 @@ def budget_of(kernel: Kernel) -> int:
     stated = getattr(dict(kernel.settings).get("compiler_params"), "intermediate_bytes", None)
     if stated is not None:
         return stated
-    if phases(kernel) is None:  # a loop over the carry axes: what one turn makes should stay in the cache
+    if analyse(kernel).phases is None:  # a loop over the carry axes: what one turn makes should stay in the cache
         return LOOP_BUDGET
     return max(BUDGET, 4 * sum(t.nbytes for t in (*kernel.in_types, *kernel.out_types)))
 
@@ -48,8 +48,8 @@ def chunked(kernel: Kernel, program: Program) -> tuple[Kernel, tuple[int, ...]]:
     """A kernel (its axes perhaps split) and the axes to loop over, so that its largest intermediate fits."""
     needed = -(-held_bytes(program) // budget_of(kernel))
     outer: list[int] = []
-    carry = carry_axes(kernel)
-    for axis in long_axes(kernel):
+    carry = analyse(kernel).carry
+    for axis in kernel.long_axes:
         if needed <= 1 or axis in carry:
             continue
         size = kernel.grid[axis]
@@ -65,7 +65,8 @@ def chunked(kernel: Kernel, program: Program) -> tuple[Kernel, tuple[int, ...]]:
             outer.append(axis)
         needed = 1
     # Sums of which the parts do not fit are added one after the other.
-    return kernel, (*outer, *carry_axes(kernel)) if needed > 1 and phases(kernel) is not None else tuple(outer)
+    known = analyse(kernel)
+    return kernel, (*outer, *known.carry) if needed > 1 and known.phases is not None else tuple(outer)
 
 
 def split_axis(kernel: Kernel, axis: int, inner: int) -> Kernel:

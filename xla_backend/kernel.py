@@ -27,13 +27,14 @@ from ..core.primitives.shape import slice as slice_
 from ..core.primitives.slicing import dynamic_slice, dynamic_update_slice
 from ..core.rewrite import eliminate_dead
 from ..core.trace import shape_of, trace_program, typeof
+from ..lang.analysis import analyse
 from ..lang.discharge import Cell, run_cells, undefined
 from ..lang.extent import by_ids, guarded
 from ..lang.kernel import ID, Block, Kernel
+from ..lang.maps import map_of
 from ..lang.ops import unravel
-from ..lang.phases import Phases, carry_axes, long_axes, phases
+from ..lang.phases import Phases
 from ..lang.plain import plain
-from ..lang.verify import map_of
 from ..lang.window import margins, padded, read_window, starts_of
 from .chunks import budget_of, chunked, held_bytes
 from .contractions import exchange, merge_sums
@@ -116,11 +117,11 @@ class Lowering:
         if kernel.cells == 0:
             return [self.start_array(o) for o in range(len(kernel.outputs))]
         tiled = all(p is not None for p in self.out_plans)
-        ordered = set(self.outer) & set(carry_axes(kernel))  # sums that are too large to be taken all at once
-        parts = phases(kernel) if tiled and not ordered else None
+        ordered = set(self.outer) & set(analyse(kernel).carry)  # sums that are too large to be taken all at once
+        parts = analyse(kernel).phases if tiled and not ordered else None
         if parts is not None:
             return Additive(self, parts).run()
-        carry = sorted({*(carry_axes(kernel) if tiled else long_axes(kernel)), *self.outer, *kernel.computed})
+        carry = sorted({*(analyse(kernel).carry if tiled else kernel.long_axes), *self.outer, *kernel.computed})
         return Sequential(self, carry).run()
 
     def ids(self, axes: Sequence[int], fixed: dict[int, Any]) -> tuple[list[Any], list[Layout]]:
@@ -169,7 +170,7 @@ class Additive:
     def __init__(self, lowering: Lowering, parts: Phases):
         self.low, self.kernel, self.parts = lowering, lowering.kernel, parts
         self.carry = parts.carry
-        self.parallel = tuple(a for a in long_axes(self.kernel) if a not in (*parts.carry, *lowering.outer))[::-1]
+        self.parallel = tuple(a for a in self.kernel.long_axes if a not in (*parts.carry, *lowering.outer))[::-1]
         self.ids_end, self.pre_end, self.in_end, self.out_end, self.end = self.kernel.splits
         self.outer: dict[int, Any] = {}  # ids of the axes that are looped over
 
@@ -363,7 +364,7 @@ class Sequential:
         self.low, self.kernel, self.grid = lowering, lowering.kernel, lowering.grid
         self.carry = tuple(carry)
         self.sizes: tuple[Any, ...] = self.grid  # with those that are computed
-        self.parallel = tuple(a for a in long_axes(self.kernel) if a not in carry)[::-1]
+        self.parallel = tuple(a for a in self.kernel.long_axes if a not in carry)[::-1]
         self.ids_end, self.pre_end, self.in_end, self.out_end, self.end = self.kernel.splits
 
     def state_layouts(self) -> list[Layout]:
@@ -528,7 +529,7 @@ def kernel_program(kernel: Kernel) -> Program:
     kernel = guarded(kernel, tuple(a for a, p in kernel.extents if by_ids(kernel, p)))
     program = _lowered(kernel, ())
     if kernel.cells and held_bytes(program) > budget_of(kernel):
-        smaller, outer = (kernel, long_axes(kernel)) if kernel.extents else chunked(kernel, program)
+        smaller, outer = (kernel, kernel.long_axes) if kernel.extents else chunked(kernel, program)
         if outer:
             return _lowered(smaller, outer)
     return program

@@ -18,8 +18,8 @@ from ...core.primitives.compare import and_p, eq_p
 from ...core.primitives.ref import get_p
 from ...core.primitives.shape import broadcast_in_dim_p, reshape_p, squeeze_p
 from ...core.types import INT32, ArrayType, MemorySpace
+from ...lang.analysis import analyse
 from ...lang.kernel import Block, Kernel
-from ...lang.phases import carry_of, ignored_axes, long_axes
 from .axes import MAPS, Axes
 from .build import NOTHING, ZERO, Body, scalar
 from .nest import Group
@@ -189,8 +189,8 @@ def epilogue(call: Eqn, group: Group, eqns: Sequence[Eqn], value: Var, outputs: 
     loops = {x for x in group.axes[value] if x is not None}
     if any(loops.difference(group.axes[v]) for v in outputs):
         return "a result of it lacks an axis of the kernel's block"
-    again = ignored_axes(kernel, number)
-    axes = long_axes(kernel)
+    again = analyse(kernel).ignored(number)
+    axes = kernel.long_axes
     if again is None or again != axes[len(axes) - len(again) :]:
         return "it is not known when a block is complete"
     work = _Attacher(call, group, eqns, value, block)
@@ -216,7 +216,7 @@ def epilogue(call: Eqn, group: Group, eqns: Sequence[Eqn], value: Var, outputs: 
     results = [work.cut(v, f"then{k}") for k, v in enumerate(outputs)]
     made = work.made([*kernel.body.eqns, *body.eqns], [*work.ins, *work.refs.values()], [*outs, *new.values()], scratch,
                      [*kernel.inputs, *work.new_blocks(len(kernel.inputs))], [*blocks, *results], moved)  # fmt: skip
-    if not kept and not set(carry_of(made, old)) <= set(again):
+    if not kept and not set(analyse(made).carry_of(made.body.inputs.index(old))) <= set(again):
         return "the kernel writes its block piece by piece"
     operands = call.inputs
     if not all(type(a) is Var for a in operands):

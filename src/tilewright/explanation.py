@@ -13,11 +13,11 @@ from .core.ir import Program
 from .core.trace import trace_program
 from .kernels.cost import bytes_moved
 from .kernels.fuse import FusedKernel, Fusion, kernel_lines, plan, plan_lines
+from .lang.analysis import analyse
 from .lang.cost import kernel_cost
 from .lang.differentiate import OperandPlan, derivative_plan
 from .lang.kernel import UNBOUNDED, Kernel, show_size
 from .lang.legality import check_target
-from .lang.phases import carry_axes
 from .lang.plain import plain
 from .lang.primitive import kernel_call_p
 from .lang.roofline import roofline
@@ -138,7 +138,7 @@ def explain_kernel(kernel: Kernel, target: str | None = None, derivatives: bool 
         seconds, bound = least.seconds, least.by
         findings = [*findings, *_on_target(kernel, target)]
     return KernelReport(
-        kernel, carry_axes(plain(kernel)), cost.flops, cost.transcendentals, moved, block_bytes(kernel),
+        kernel, analyse(plain(kernel)).carry, cost.flops, cost.transcendentals, moved, block_bytes(kernel),
         tuple(findings), tuple(derivative_plan(kernel)) if derivatives else (), seconds, bound, target=target,
     )  # fmt: skip
 

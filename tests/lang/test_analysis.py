@@ -13,9 +13,9 @@ from tilewright import numpy as tnp
 from tilewright.core.types import is_inexact
 from tilewright.lang.additive import pieces, route_of
 from tilewright.lang.affine import facts
+from tilewright.lang.analysis import analyse
 from tilewright.lang.differentiate import derivative_plan, jvp_kernel, strategy
 from tilewright.lang.kernel import trace_map
-from tilewright.lang.phases import carry_axes, phases
 from tilewright.lang.sweep import Sweep
 from tilewright.lang.vectorize import batched_kernel
 from tilewright.lang.verify import verify
@@ -59,8 +59,8 @@ def test_a_large_affine_grid_is_not_enumerated():
     ("flash_attention", (2,), False), ("several_states", (0, 1), False), ("linear_recurrence", (1,), False),
 ])  # fmt: skip
 def test_carry_axes(name, carry, additive):
-    assert carry_axes(kernel(name)) == carry
-    assert (phases(kernel(name)) is not None) == additive
+    assert analyse(kernel(name)).carry == carry
+    assert (analyse(kernel(name)).phases is not None) == additive
 
 
 @pytest.mark.parametrize("name, operand, axes, exact", [

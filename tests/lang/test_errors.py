@@ -11,6 +11,7 @@ from tilewright.core.errors import (
     ArgumentTypeError,
     BlockRankError,
     DtypeError,
+    InputWriteError,
     KernelBodyError,
     KernelError,
     OutOfBoundsError,
@@ -340,3 +341,87 @@ def test_blocks_that_no_cell_writes():
             o_ref[...] = x_ref[...]
 
     refused(UncoveredOutputError, "kernel body", "1 of the 2 blocks", "o_ref", body=body)
+
+
+# ---------------------------------------------------------------------------- writes to operands
+
+
+def doubled_in_place(x_ref, o_ref):
+    x_ref[...] = x_ref[...] * 2
+    o_ref[...] = x_ref[...]
+
+
+def added_in_place(x_ref, o_ref):
+    x_ref[0] += 1
+    o_ref[...] = x_ref[...]
+
+
+def exchanged(x_ref, o_ref):
+    o_ref[...] = tl.swap(x_ref, ..., o_ref.shape[0] * tnp.ones(o_ref.shape, F32))
+
+
+def updated(x_ref, o_ref):
+    tl.atomic_add(x_ref, 0, F32(1))
+    o_ref[...] = x_ref[...]
+
+
+def in_a_branch(x_ref, o_ref):
+    tl.when(tl.program_id(0) == 0)(lambda: doubled_in_place(x_ref, o_ref))
+    o_ref[...] = x_ref[...]
+
+
+@pytest.mark.parametrize("body", [doubled_in_place, added_in_place, exchanged, updated, in_a_branch])
+@pytest.mark.parametrize("interpret", [False, True])
+def test_a_body_writes_to_no_operand(body, interpret):
+    refused(
+        InputWriteError, f"kernel {body.__name__}: its body writes to x_ref of f32[8]", "input_output_aliases",
+        "store to scratch", body=body, interpret=interpret,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_90", "tpu:v5e"])
+def test_a_body_writes_to_no_operand_on_any_target(target):
+    with pytest.raises(InputWriteError):
+        tw.compile(lambda x: run(doubled_in_place, args=(x,)), x8, target=target)
+
+
+def test_an_aliased_operand_is_written_through_its_output():
+    refused(
+        InputWriteError, "writes to x_ref of f32[8]", "store to o_ref, the output that it is aliased to",
+        body=doubled_in_place, input_output_aliases={0: 0},
+    )  # fmt: skip
+
+    def body(x_ref, o_ref):
+        o_ref[...] *= 2
+
+    np.testing.assert_array_equal(run(body, input_output_aliases={0: 0}), 2 * x8)
+
+
+def test_a_body_writes_to_no_prefetched_operand():
+    def body(n_ref, x_ref, o_ref):
+        n_ref[0] = 1
+        o_ref[...] = x_ref[...]
+
+    grid = tl.PrefetchScalarGridSpec(1, grid=2, in_specs=[tl.BlockSpec((4,), lambda i, n: (i,))],
+                                     out_specs=tl.BlockSpec((4,), lambda i, n: (i,)))  # fmt: skip
+    with pytest.raises(InputWriteError, match=r"writes to prefetched operand 0 of i32\[2\]"):
+        tl.kernel_call(body, SHAPE, grid_spec=grid)(np.zeros(2, np.int32), x8)
+
+
+# ---------------------------------------------------------------------------- misspelt options
+
+
+@pytest.mark.parametrize("access, known", [
+    (lambda x, o: tl.load(x, ..., maks=x[...] > 0, othre=0), "load got the options maks, othre"),
+    (lambda x, o: tl.store(o, ..., x[...], maks=x[...] > 0), "store got the option maks"),
+    (lambda x, o: tl.swap(o, ..., x[...], msk=None), "swap got the option msk"),
+])  # fmt: skip
+def test_misspelt_options_of_accesses_are_refused(access, known):
+    refused(ArgumentTypeError, known, "its options are", "eviction_policy, mask", body=access)
+
+
+@pytest.mark.parametrize("method", ["get", "set", "add", "multiply", "divide", "power", "min", "max", "apply"])
+def test_misspelt_options_of_at_are_refused(method):
+    given = [] if method == "get" else [tnp.sin if method == "apply" else 1.0]
+    with pytest.raises(ArgumentTypeError, match=rf"x.at\[...\].{method} got the option mod, .*\n?.*"):
+        getattr(tnp.asarray(x8).at[0], method)(*given, mod="drop")

@@ -53,7 +53,7 @@ def test_poison(memory):
 
 
 def test_poison_of_other_dtypes():
-    for dtype, poison in ((I32, np.iinfo(I32).min), (np.uint8, 0), (bool, True)):
+    for dtype, poison in ((I32, np.iinfo(I32).min), (np.uint8, 255), (bool, True)):
 
         def body(o_ref):
             o_ref[0] = np.asarray(0, o_ref.dtype)[()]

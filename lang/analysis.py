@@ -1,0 +1,25 @@
+"""All that is worked out about a kernel, in one object, which checks, lowerings, derivatives and costs read."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from ..core.caches import cached
+from .carries import Carries
+from .kernel import Kernel
+from .phases import Phases, split
+
+
+class Analysis(Carries):
+    """What is known of a kernel; each fact is worked out when it is asked for, once."""
+
+    @cached_property
+    def phases(self) -> Phases | None:
+        """The three parts of a kernel whose carries only add up; None for any other."""
+        return split(self)
+
+
+@cached(2048)
+def analyse(kernel: Kernel) -> Analysis:
+    """What is known of a kernel."""
+    return Analysis(kernel)

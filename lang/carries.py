@@ -1,0 +1,244 @@
+"""A kernel in time: where its branches are taken, what its Refs hold from cell to cell, and which grid axes carry.
+
+A state is a scratch, or an output whose block several cells see. Its carry axes are those along which it stays live.
+Tables of cells are boolean arrays that broadcast to the grid.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..core.ir import Eqn, Program, Var
+from ..core.primitives.cond import cond_p
+from ..core.primitives.ref import Span, addupdate_p, swap_p
+from ..core.types import RefType
+from .affine import MAX_CELLS, dependencies, predicate, slice_of
+from .kernel import Kernel
+from .maps import map_of, shared_block
+from .normalize import normalize, rename
+
+Axes = tuple[int, ...]
+
+
+def branch_of(eqn: Eqn, taken: int) -> Program:
+    """A branch of a `cond`, its inputs replaced by what it is given."""
+    return rename(eqn.params["branches"][taken], eqn.inputs[1:])
+
+
+def overwrites(eqn: Eqn, ref: Var) -> bool:
+    """Whether an equation is an unmasked store to the whole of a Ref."""
+    return (eqn.primitive is swap_p and eqn.inputs[0] is ref and not eqn.params.get("masked")
+            and eqn.params["index"].is_whole(ref.type.shape))  # fmt: skip
+
+
+def writes(eqn: Eqn, ref: Var) -> bool:
+    """Whether an equation may change what a Ref holds."""
+    return any(
+        e.kind in ("write", "accumulate") and isinstance(e.operand, int) and eqn.inputs[e.operand] is ref
+        for e in eqn.effects
+    )
+
+
+def _reaches_all(eqns: Sequence[Eqn], ref: Var) -> bool:
+    """Whether unmasked stores at known places reach every element of a Ref."""
+    shape = ref.type.shape
+    stores = [e.params["index"] for e in eqns
+              if e.primitive in (swap_p, addupdate_p) and e.inputs[0] is ref and not e.params["masked"]]  # fmt: skip
+    if any(index.is_whole(shape) for index in stores):
+        return True
+    if not stores or math.prod(shape) > MAX_CELLS:
+        return False
+    found = np.zeros(shape, bool)
+    for index in stores:
+        entries = [_entry(e) for e in index]
+        if None not in entries:
+            found[tuple(entries)] = True
+    return bool(found.all())
+
+
+def _entry(entry: Any) -> Any:
+    """An entry of a static index as NumPy's; None for one that is computed."""
+    start = getattr(entry, "start", None)
+    if start is None:
+        return None
+    return slice(start, start + entry.size * entry.stride, entry.stride) if isinstance(entry, Span) else start
+
+
+def taken(kernel: Kernel, eqn: Eqn) -> np.ndarray | None:
+    """Where the second branch of a two-way `cond` of a kernel's body is taken; None if it is not known."""
+    if eqn.primitive is not cond_p or len(eqn.params["branches"]) != 2:
+        return None
+    table = predicate(kernel.body, eqn.inputs[0], kernel.grid)
+    return None if table is None else table != 0
+
+
+def branches(kernel: Kernel, eqn: Eqn) -> list[tuple[Program, np.ndarray]] | None:
+    """The branches of a `cond` with the cells that take them; None if those are not known."""
+    table = taken(kernel, eqn)
+    return None if table is None else [(branch_of(eqn, 0), ~table), (branch_of(eqn, 1), table)]
+
+
+@dataclass(frozen=True, eq=False)
+class Guard:
+    """A body that is one `when`: what it does there is `inner`; `test` (ids and Refs in, one output) says where."""
+
+    inner: Kernel
+    test: Program
+    taken: int
+    axes: frozenset[int]  # that the test depends on
+
+
+class Carries:
+    """What is known of a kernel in time; each fact is worked out when it is asked for, once.
+
+    Refs are named by their position among the inputs of the body, for equal kernels share what is known.
+    """
+
+    def __init__(self, kernel: Kernel):
+        self.kernel = kernel
+        self._shared: dict[int, Axes] = {}
+        self._carries: dict[int, Axes] = {}
+
+    def _cells(self, everywhere: bool) -> np.ndarray:
+        return np.full((1,) * len(self.kernel.grid), everywhere)
+
+    # ------------------------------------------------------------ blocks
+
+    def shared(self, number: int) -> Axes:
+        """The grid axes that an output's index map depends on, though cells that differ in them may see one block."""
+        found = self._shared.get(number)
+        if found is None:
+            fact = map_of(self.kernel, self.kernel.outputs[number])
+            axes = () if fact is None or fact.table is None else fact.axes
+            found = tuple(a for a in axes if shared_block(fact, [a == b for b in axes]))  # type: ignore[arg-type]
+            self._shared[number] = found
+        return found
+
+    def ignored(self, number: int) -> Axes | None:
+        """The grid axes along which cells may see one block of an output; None if that is not known."""
+        fact = map_of(self.kernel, self.kernel.outputs[number])
+        if fact is None:
+            return None
+        shared = self.shared(number)
+        return tuple(a for a in self.kernel.long_axes if a not in fact.axes or a in shared)
+
+    # ------------------------------------------------------------ cells
+
+    def ends(self, axes: Axes, last: bool) -> np.ndarray:
+        """Where the first (or last) cells along some axes are."""
+        out = self._cells(True)
+        for axis in axes:
+            n = self.kernel.grid[axis] if self.kernel.grid[axis] <= MAX_CELLS else 2  # no table goes over a longer axis
+            ids = np.arange(n) == (n - 1 if last else 0)
+            out = out & ids.reshape([-1 if a == axis else 1 for a in range(len(self.kernel.grid))])
+        return out
+
+    def written(self, position: int) -> np.ndarray | None:
+        """The cells in which the body may write to a Ref; None if they are not known."""
+        ref = self.kernel.body.inputs[position]
+        found = self._cells(False)
+        for eqn in self.kernel.body.eqns:
+            if not writes(eqn, ref):
+                continue
+            each = branches(self.kernel, eqn)
+            if each is None:
+                return None
+            for program, cells in each:
+                if any(writes(e, ref) for e in program.eqns):
+                    found = found | cells
+        return found
+
+    def filled(self, position: int) -> np.ndarray:
+        """The cells whose stores are known to reach every element of a Ref."""
+        ref = self.kernel.body.inputs[position]
+        found = self._cells(_reaches_all(self.kernel.body.eqns, ref))
+        for eqn in self.kernel.body.eqns:
+            for program, cells in (branches(self.kernel, eqn) or ()) if ref in eqn.inputs else ():
+                if _reaches_all(program.eqns, ref):
+                    found = found | cells
+        return found
+
+    # ------------------------------------------------------------ carries
+
+    def _resets(self, eqn: Eqn, ref: Var) -> np.ndarray | None:
+        """The cells in which an equation overwrites a Ref before anything reads it; None: no such cells are known."""
+        if overwrites(eqn, ref):
+            return self._cells(True)
+        each = branches(self.kernel, eqn)
+        if each is None:
+            return None
+        found = self._cells(False)
+        for program, cells in each:
+            first = next((e for e in program.eqns if ref in e.inputs), None)
+            if first is not None and not overwrites(first, ref):
+                return None
+            found = found if first is None else found | cells
+        return found
+
+    def carry_of(self, position: int) -> Axes:
+        """The axes along which what a Ref holds outlives a cell: the fewest trailing ones, given where it is reset."""
+        found = self._carries.get(position)
+        if found is None:
+            found = self._carries[position] = self._carry_of(self.kernel.body.inputs[position])
+        return found
+
+    def _carry_of(self, ref: Var) -> Axes:
+        axes = self.kernel.long_axes
+        first = next((e for e in self.kernel.body.eqns if ref in e.inputs), None)
+        if first is None:
+            return ()
+        cells = self._resets(first, ref)
+        if cells is None:
+            return axes
+        for start in range(len(axes), -1, -1):
+            if not (self.ends(axes[start:], False) & ~cells).any():
+                return axes[start:]
+        return axes
+
+    @cached_property
+    def guard(self) -> Guard | None:
+        """The Guard that the body is, where its test reads ids and prefetched data alone; else None."""
+        kernel, body = self.kernel, self.kernel.body
+        first, last = kernel.splits[:2]
+        prefetched = set(body.inputs[first:last])
+        acts = [
+            e for e in body.eqns
+            if e.effects and not ({a for a in e.inputs if isinstance(a.type, RefType)} <= prefetched)
+        ]  # fmt: skip
+        if len(acts) != 1 or acts[0].primitive is not cond_p or len(acts[0].params["branches"]) != 2 or acts[0].outputs:
+            return None
+        (eqn,) = acts
+        empty = [not b.eqns for b in eqn.params["branches"]]
+        if sum(empty) != 1 or type(eqn.inputs[0]) is not Var or any(writes(eqn, ref) for ref in prefetched):
+            return None
+        taken = empty.index(False)
+        rest = [e for e in body.eqns if e is not eqn]
+        inner = kernel.replace(body=normalize(body.replace(eqns=[*rest, *branch_of(eqn, taken).eqns])))
+        needs = dependencies(body, first)[eqn.inputs[0]]
+        return Guard(inner, slice_of(body, [eqn.inputs[0]]), taken, frozenset(a for a in needs if a != "data"))
+
+    @cached_property
+    def guarded(self) -> Carries | None:
+        """What is known of the kernel without its guard, where that holds for all cells of a run or for none."""
+        inner = None if self.guard is None else Carries(self.guard.inner)
+        return None if inner is None or self.guard.axes & set(inner.carry) else inner  # type: ignore[union-attr]
+
+    @cached_property
+    def carry(self) -> Axes:
+        """The axes that run in order: along which scratch stays live or an output block is seen again."""
+        if self.guarded is not None:  # what holds for all cells of a run changes nothing within it
+            return self.guarded.carry
+        _, _, _, outputs, end = self.kernel.splits
+        found: set[int] = set()
+        for number in range(len(self.kernel.outputs)):
+            ignored = self.ignored(number)
+            found |= set(self.kernel.long_axes if ignored is None else ignored)
+        for position in range(outputs, end):
+            found |= set(self.carry_of(position))
+        return tuple(sorted(found))
