@@ -19,7 +19,7 @@ from ..core.caches import cached
 from ..core.ir import Program
 from ..core.primitives.compare import and_p, eq_p
 from ..core.primitives.refview import view, write
-from ..core.rules import zeros
+from ..core.rules import spread, zeros
 from ..core.trace import eval_program
 from ..core.types import RefType, is_inexact
 from .adjoint import ReadOnly, Record, flatten_control, is_active, plan, record, run_backwards
@@ -309,8 +309,6 @@ class _Builder:
 
 
 def _full(value: Any, ref: Any) -> Any:
-    from ..core.rules import spread
-
     return spread(value, ref.aval.shape)
 
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.errors import DifferentiationError
-from ..core.ir import Eqn, Program, Var
+from ..core.ir import Eqn, Program, Var, run
 from ..core.linearize import Known, LinearizeTrace
 from ..core.primitive import Linear, Zero
 from ..core.primitives.ref import addupdate_p, get_p, swap_p, transpose_access
+from ..core.primitives.refview import view, write
 from ..core.rules import add_tangents
 from ..core.trace import bind_eqn, current_trace, eval_program, trace_program, typeof, under
 from ..core.types import RefType, is_inexact
@@ -48,8 +49,6 @@ def flatten_control(program: Program) -> Program:
     """A Program whose loops and branches work on values, not on Refs: each reads its Refs before and writes after."""
     if not any(touches_refs(e) and e.primitive not in ACCESSES for e in program.eqns):
         return program
-    from ..core.primitives.refview import view, write
-
     def bind(eqn: Eqn, values: list[Any]) -> Sequence[Any]:
         if not touches_refs(eqn) or eqn.primitive in ACCESSES:
             return bind_eqn(eqn, values)
@@ -62,8 +61,6 @@ def flatten_control(program: Program) -> Program:
             key = id(values[i])
             write(view(refs[key]), cells[key].value)
         return outs
-
-    from ..core.ir import run
 
     return trace_program(lambda *args: run(program, bind, args), program.in_types, program.name)
 

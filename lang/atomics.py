@@ -21,6 +21,7 @@ from ..core.primitives import refview as refs
 from ..core.primitives.access import linear_places, read_value, write_value
 from ..core.primitives.compare import and_p, eq_p, or_p, select_n_p, xor_p
 from ..core.primitives.elementwise import add_p, max_p, min_p
+from ..core.primitives.gather import FILL
 from ..core.primitives.ref import Index, Take, access_shape, numpy_index, split_operands, swap_p
 from ..core.primitives.scan import bind_scan
 from ..core.primitives.scatter import ScatterDimensionNumbers, scatter_max, scatter_min
@@ -142,8 +143,6 @@ def update_value(x: Any, values: Sequence[Any], rest: Sequence[Any], *, index: I
     if mask is not None:
         inside = and_p.bind(inside, mask)
     if kind in _SCATTER and not wanted:  # the order does not matter
-        from ..core.primitives.gather import FILL
-
         size = int(np.prod(shape_of(x)))
         places = select_n_p.bind(inside, spread(np.int32(size), shape), places)
         flat = _SCATTER[kind](reshape_to(x, (size,)), reshape_to(places, (*shape, 1)), values[0],

@@ -21,6 +21,7 @@ from ..core.errors import DtypeError, KernelBodyError, ShapeError
 from ..core.ir import Effect
 from ..core.primitive import Primitive, Zero
 from ..core.primitives import refview as refs
+from ..core.primitives.convert import convert_element_type
 from ..core.primitives.ref import Index, access_shape, numpy_index
 from ..core.trace import typeof
 from ..core.types import INT32, ArrayType, MemorySpace, RefType
@@ -212,8 +213,6 @@ def semaphore_read(sem: Any) -> Any:
 
 
 def _count(value: Any) -> Any:
-    from ..core.primitives.convert import convert_element_type
-
     return np.int32(value) if isinstance(value, int) else convert_element_type(value, INT32)
 
 

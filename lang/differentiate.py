@@ -1,41 +1,39 @@
 """Derivatives of kernels, which are kernels again.
 
 jvp: one kernel, the body's jvp over doubled Refs. Reverse mode: the primal kernel (with what it must save), and
-`kernel_linear_p`, the linear map of tangents, whose transpose is the backward kernels.
+`kernel_linear_p` (`lang/primitive.py`), the linear map of tangents, whose transpose is the backward kernels.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ..core.caches import cached
-from ..core.errors import DifferentiationError
 from ..core.jvp import jvp_flat
-from ..core.linearize import linearize_flat
-from ..core.primitive import AxisInfo, Linear, Primitive, Zero, all_zero
+from ..core.primitive import Zero
 from ..core.primitives.checkpoint import optimization_barrier_p
 from ..core.rules import add_tangents, instantiate, zeros
 from ..core.trace import eval_program
 from ..core.types import is_inexact
-from ..core.vmap import batch_flat
 from .additive import Backward, Cells, Piece, class_a, pieces, route_of
 from .analysis import analyse
 from .build import trace_kernel
 from .extent import static
 from .kernel import UNBOUNDED, Block, Kernel
 from .plain import plain
-from .primitive import kernel_call_p
 from .recompute import budgeted, class_b
 from .sweep import Sweep, assemble
 from .window import scatter_blocks
 
+Call = Callable[..., list[Any]]  # a kernel applied to operands
+
 # ---------------------------------------------------------------------------- forward mode
 
 
-def _active_inputs(kernel: Kernel, nonzero: Sequence[bool]) -> tuple[int, ...]:
+def active_inputs(kernel: Kernel, nonzero: Sequence[bool]) -> tuple[int, ...]:
     """The inputs (without prefetched ones) that carry a tangent; one whose output is aliased to it always does."""
     n = len(kernel.prefetch)
     aliased = {i for i, _ in kernel.aliases}
@@ -76,38 +74,7 @@ def jvp_kernel(kernel: Kernel, active: tuple[int, ...]) -> Kernel:
     ).replace(semantics=kernel.semantics, extents=kernel.extents)  # fmt: skip
 
 
-def kernel_jvp(kernel: Kernel, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Outputs and tangents, by one kernel."""
-    active = _active_inputs(kernel, [type(t) is not Zero for t in tangents])
-    n = len(kernel.prefetch)
-    given = [instantiate(tangents[n + i]) for i in active]
-    results = kernel_call_p.bind(*primals, *given, kernel=jvp_kernel(kernel, active))
-    n_out = len(kernel.outputs)
-    rest = iter(results[n_out:])
-    return results[:n_out], [next(rest) if is_inexact(t.dtype) else Zero(t.tangent()) for t in kernel.out_types]
-
-
 # ---------------------------------------------------------------------------- reverse mode
-
-
-def kernel_linearize(kernel: Kernel, primals: Sequence[Any], nonzero: Sequence[bool]) -> Any:
-    """Outputs, and the linear map from tangents of operands to tangents of outputs."""
-    kernel = static(
-        kernel, "reverse mode, which stores what it reads again and sums over cells, needs", DifferentiationError
-    )
-    kernel = kernel if analyse(kernel).phases else budgeted(kernel)
-    active = _active_inputs(kernel, nonzero)
-    backward = strategy(kernel, active)
-    results = kernel_call_p.bind(*primals, kernel=backward.forward)
-    outs, saved = results[: len(kernel.outputs)], results[len(kernel.outputs) :]
-    n = len(kernel.prefetch)
-
-    def linear(*tangents: Any) -> list[Any]:
-        given = [instantiate(tangents[n + i]) for i in active]
-        found = iter(kernel_linear_p.bind(*primals, *saved, *given, kernel=kernel, active=active))
-        return [next(found) if is_inexact(t.dtype) else Zero(t.tangent()) for t in kernel.out_types]
-
-    return outs, linear
 
 
 @cached(512)
@@ -119,7 +86,7 @@ def strategy(kernel: Kernel, active: tuple[int, ...]) -> Backward | Sweep:
 
 
 def run_sweep(
-    sweep: Sweep, active: tuple[int, ...], primals: Sequence[Any], saved: Sequence[Any], cts: Sequence[Any]
+    call: Call, sweep: Sweep, active: tuple[int, ...], primals: Sequence[Any], saved: Sequence[Any], cts: Sequence[Any]
 ) -> list[Any]:
     """The cotangents of the active inputs of a kernel of class B."""
     kernel = sweep.kernel
@@ -136,7 +103,7 @@ def run_sweep(
             operands.append(instantiate(cts[p - first_out]))
         else:
             operands.append(zeros(sweep.backward.inputs[k].array))
-    results = kernel_call_p.bind(*prefetched, *operands, kernel=sweep.backward)
+    results = call(sweep.backward, *prefetched, *operands)
     total: dict[int, Any] = {first_in + i: None for i in active}
     for part, value in zip(sweep.parts, results, strict=False):
         total[part.position] = assemble(sweep, part, value, prefetched)
@@ -148,12 +115,15 @@ def run_sweep(
     return [total[first_in + i] for i in active]
 
 
-def run_backward(kernel: Kernel, active: tuple[int, ...], primals: Sequence[Any], saved: Sequence[Any],
+def run_backward(call: Call, kernel: Kernel, active: tuple[int, ...], primals: Sequence[Any], saved: Sequence[Any],
                  cts: Sequence[Any]) -> list[Any]:  # fmt: skip
-    """The cotangents of the active inputs (None where zero), given those of the outputs (Zero where zero)."""
+    """The cotangents of the active inputs (None where zero), given those of the outputs (Zero where zero).
+
+    `call` applies a kernel to operands.
+    """
     backward = strategy(kernel, active)
     if isinstance(backward, Sweep):
-        return run_sweep(backward, active, primals, saved, cts)
+        return run_sweep(call, backward, active, primals, saved, cts)
     first_in, first_out = kernel.splits[1:3]
     prefetched, arrays = primals[: len(kernel.prefetch)], primals[len(kernel.prefetch) :]
     wanted = tuple(first_in + i for i in active)
@@ -175,7 +145,7 @@ def run_backward(kernel: Kernel, active: tuple[int, ...], primals: Sequence[Any]
             operands = [_operand(piece, k, arrays, held, cotangents, first_in) for k in range(len(piece.operands))]
             if number:  # a compiler that sees two kernels compute the same would write and read what they can make
                 operands = optimization_barrier_p.bind(*operands)
-            results = kernel_call_p.bind(*prefetched, *operands, kernel=piece.kernel)
+            results = call(piece.kernel, *prefetched, *operands)
             for p, value in zip(piece.outputs, results, strict=True):
                 if p in cells.held:
                     kept[p] = value
@@ -211,68 +181,7 @@ def _operand(piece: Piece, k: int, arrays: Any, held: Any, cotangents: Any, firs
     return zeros(piece.kernel.inputs[k].array)
 
 
-# ---------------------------------------------------------------------------- the linear map
-
-
-def _counts(kernel: Kernel, active: tuple[int, ...]) -> tuple[int, int]:
-    """How many operands are primal, and how many saved states follow."""
-    return len(kernel.in_types), len(strategy(kernel, active).saved)
-
-
-def _apply(*args: Any, kernel: Kernel, active: tuple[int, ...]) -> list[Any]:
-    """The linear map by the jvp kernel."""
-    n, s = _counts(kernel, active)
-    results = kernel_call_p.bind(*args[:n], *args[n + s :], kernel=jvp_kernel(kernel, active))
-    return list(results[len(kernel.outputs) :])
-
-
-def _typing(*types: Any, kernel: Kernel, active: tuple[int, ...]) -> list[Any]:
-    return [t for t in kernel.out_types if is_inexact(t.dtype)]
-
-
-def _transpose(cts: Sequence[Any], *args: Any, kernel: Kernel, active: tuple[int, ...]) -> list[Any]:
-    n, s = _counts(kernel, active)
-    if any(isinstance(a, Linear) for a in args[: n + s]):
-        raise DifferentiationError(f"kernel {kernel.name} is not linear in its primal operands")
-    given = iter(cts)
-    full = [next(given) if is_inexact(t.dtype) else Zero(t.tangent()) for t in kernel.out_types]
-    if all_zero(full):
-        return [None] * len(args)
-    found = run_backward(kernel, active, args[:n], args[n : n + s], full)
-    return [None] * (n + s) + [f if isinstance(a, Linear) else None for f, a in zip(found, args[n + s :], strict=True)]
-
-
-def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-    outs, out_tangents = jvp_flat(lambda *args: _apply(*args, **params), primals, tangents)
-    return outs, out_tangents
-
-
-def _linearize(primals: Sequence[Any], nonzero: Sequence[bool], *, kernel: Kernel, active: tuple[int, ...]) -> Any:
-    n, s = _counts(kernel, active)
-    if not any(nonzero[: n + s]):  # linear in what is asked about: it is its own linear map
-        outs = kernel_linear_p.bind(*primals, kernel=kernel, active=active)
-        rest = primals[: n + s]
-
-        def itself(*tangents: Any) -> Any:
-            return kernel_linear_p.bind(*rest, *map(instantiate, tangents[n + s :]), kernel=kernel, active=active)
-
-        return outs, itself
-    outs, linear = linearize_flat(lambda *args: _apply(*args, kernel=kernel, active=active), primals, nonzero)
-    return outs, lambda *tangents: linear(tangents)
-
-
-def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
-    return batch_flat(lambda *values: _apply(*values, **params), axis, args, dims)
-
-
-def _numpy(*arrays: Any, **params: Any) -> list[Any]:
-    return _apply(*arrays, **params)
-
-
-kernel_linear_p = Primitive(
-    "kernel_linear", _typing, jvp=_jvp, transpose=_transpose, batch=_batch, linearize=_linearize, numpy=_numpy,
-    expand=_apply, multiple=True,
-)  # fmt: skip
+# ---------------------------------------------------------------------------- what is done
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ import numpy as np
 
 from ..core.errors import Source
 from ..core.ir import Literal, Program, Var
+from ..core.show import show_program
+from ..core.trace import trace_program
 from ..core.types import ArrayType, MemorySpace, RefType
 
 ID = ArrayType((), np.dtype(np.int32))
@@ -208,8 +210,6 @@ class Kernel:
         return values[:a], values[a:b], values[b:c], values[c:d], values[d:]
 
     def show_param(self, indent: str = "") -> str:
-        from ..core.show import show_program
-
         pad = "\n" + indent + "    "
         lines = [f"kernel {self.name} grid={self.grid_text}"]
         if self.semantics:
@@ -238,7 +238,5 @@ def show_size(kernel: Kernel, axis: int) -> str:
 
 def trace_map(grid: Sequence[int], prefetch: Sequence[ArrayType], fun: Callable[..., Sequence[Any]]) -> Program:
     """An index map as a Program of ids and prefetched Refs."""
-    from ..core.trace import trace_program
-
     types = [ID] * len(grid) + [RefType(t, MemorySpace.SMEM) for t in prefetch]
     return trace_program(fun, types, "index_map")

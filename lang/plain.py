@@ -16,6 +16,7 @@ import numpy as np
 from ..core.caches import cached
 from ..core.ir import Eqn, Literal, Program, Var, subprograms
 from ..core.primitive import Primitive
+from ..core.primitives.elementwise import neg_p
 from ..core.primitives.ref import addupdate_p, get_p, swap_p, whole
 from ..core.primitives.shape import broadcast_in_dim_p
 from ..core.types import ArrayType, is_inexact
@@ -59,8 +60,6 @@ def _nothing(eqn: Eqn, context: Context) -> list[Eqn]:
 
 
 def _signal(sign: int) -> Callable[[Eqn, Context], list[Eqn]]:
-    from ..core.primitives.elementwise import neg_p
-
     def rule(eqn: Eqn, context: Context) -> list[Eqn]:
         if not context[2] or not eqn.params.get("decrement", True):
             return []

@@ -1,16 +1,33 @@
-"""`kernel_call_p`: a kernel applied to arrays, as one primitive."""
+"""A kernel applied to arrays, as one primitive; and its linear map of tangents, as another."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from ..core.errors import ShapeError
-from ..core.primitive import AxisInfo, Primitive
+from ..core.errors import DifferentiationError, ShapeError
+from ..core.jvp import jvp_flat
+from ..core.linearize import linearize_flat
+from ..core.primitive import AxisInfo, Linear, Primitive, Zero, all_zero
+from ..core.rules import instantiate, moved
+from ..core.types import is_inexact
+from ..core.vmap import batch_flat
+from .analysis import analyse
+from .differentiate import active_inputs, jvp_kernel, run_backward, strategy
+from .extent import static
+from .interpret import interpret
 from .kernel import Kernel
+from .plain import differentiable
+from .recompute import budgeted
+from .vectorize import batched_kernel
 
 
-def _typing(*types: Any, kernel: Kernel) -> list[Any]:
+def call(kernel: Kernel, *operands: Any) -> list[Any]:
+    """The outputs of a kernel at some operands."""
+    return kernel_call_p.bind(*operands, kernel=kernel)
+
+
+def _call_typing(*types: Any, kernel: Kernel) -> list[Any]:
     wanted = kernel.in_types
     if len(types) != len(wanted) or any(
         (t.shape, t.dtype) != (w.shape, w.dtype) for t, w in zip(types, wanted, strict=True)
@@ -20,33 +37,113 @@ def _typing(*types: Any, kernel: Kernel) -> list[Any]:
     return kernel.out_types
 
 
-def _numpy(*arrays: Any, kernel: Kernel) -> list[Any]:
-    from .interpret import interpret
-
+def _call_numpy(*arrays: Any, kernel: Kernel) -> list[Any]:
     return interpret(kernel, *arrays)
 
 
-def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, kernel: Kernel) -> Any:
-    from .differentiate import kernel_jvp
-    from .plain import differentiable
-
-    return kernel_jvp(differentiable(kernel), primals, tangents)
-
-
-def _linearize(primals: Sequence[Any], nonzero: tuple[bool, ...], *, kernel: Kernel) -> Any:
-    from .differentiate import kernel_linearize
-    from .plain import differentiable
-
-    return kernel_linearize(differentiable(kernel), primals, nonzero)
+def _call_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, kernel: Kernel) -> tuple[list[Any], list[Any]]:
+    kernel = differentiable(kernel)
+    active = active_inputs(kernel, [type(t) is not Zero for t in tangents])
+    n = len(kernel.prefetch)
+    given = [instantiate(tangents[n + i]) for i in active]
+    results = call(jvp_kernel(kernel, active), *primals, *given)
+    n_out = len(kernel.outputs)
+    rest = iter(results[n_out:])
+    return results[:n_out], [next(rest) if is_inexact(t.dtype) else Zero(t.tangent()) for t in kernel.out_types]
 
 
-def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, kernel: Kernel) -> Any:
-    from .vectorize import kernel_batch
+def _call_linearize(primals: Sequence[Any], nonzero: tuple[bool, ...], *, kernel: Kernel) -> Any:
+    why = "reverse mode, which stores what it reads again and sums over cells, needs"
+    kernel = static(differentiable(kernel), why, DifferentiationError)
+    kernel = kernel if analyse(kernel).phases else budgeted(kernel)
+    active = active_inputs(kernel, nonzero)
+    backward = strategy(kernel, active)
+    results = call(backward.forward, *primals)
+    outs, saved = results[: len(kernel.outputs)], results[len(kernel.outputs) :]
+    n = len(kernel.prefetch)
 
-    return kernel_batch(kernel, axis, args, dims)
+    def linear(*tangents: Any) -> list[Any]:
+        given = [instantiate(tangents[n + i]) for i in active]
+        found = iter(kernel_linear_p.bind(*primals, *saved, *given, kernel=kernel, active=active))
+        return [next(found) if is_inexact(t.dtype) else Zero(t.tangent()) for t in kernel.out_types]
+
+    return outs, linear
+
+
+def _call_batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, kernel: Kernel) -> Any:
+    n = len(kernel.prefetch)
+    aliased = {n + i for i, _ in kernel.aliases}
+    wanted = tuple(d is not None or i in aliased for i, d in enumerate(dims))
+    operands = [moved(axis, x, d, 0) if w else x for x, d, w in zip(args, dims, wanted, strict=True)]
+    outs = call(batched_kernel(kernel, axis.size, wanted), *operands)
+    return outs, [0] * len(outs)
 
 
 kernel_call_p = Primitive(
-    "kernel_call", _typing, jvp=_jvp, linearize=_linearize, batch=_batch, numpy=_numpy, multiple=True
-)
+    "kernel_call", _call_typing, jvp=_call_jvp, linearize=_call_linearize, batch=_call_batch, numpy=_call_numpy,
+    multiple=True,
+)  # fmt: skip
+
+# ---------------------------------------------------------------------------- the linear map
+
+
+def _counts(kernel: Kernel, active: tuple[int, ...]) -> tuple[int, int]:
+    """How many operands are primal, and how many saved states follow."""
+    return len(kernel.in_types), len(strategy(kernel, active).saved)
+
+
+def _apply(*args: Any, kernel: Kernel, active: tuple[int, ...]) -> list[Any]:
+    """The linear map by the jvp kernel."""
+    n, s = _counts(kernel, active)
+    results = call(jvp_kernel(kernel, active), *args[:n], *args[n + s :])
+    return list(results[len(kernel.outputs) :])
+
+
+def _typing(*types: Any, kernel: Kernel, active: tuple[int, ...]) -> list[Any]:
+    return [t for t in kernel.out_types if is_inexact(t.dtype)]
+
+
+def _transpose(cts: Sequence[Any], *args: Any, kernel: Kernel, active: tuple[int, ...]) -> list[Any]:
+    n, s = _counts(kernel, active)
+    if any(isinstance(a, Linear) for a in args[: n + s]):
+        raise DifferentiationError(f"kernel {kernel.name} is not linear in its primal operands")
+    given = iter(cts)
+    full = [next(given) if is_inexact(t.dtype) else Zero(t.tangent()) for t in kernel.out_types]
+    if all_zero(full):
+        return [None] * len(args)
+    found = run_backward(call, kernel, active, args[:n], args[n : n + s], full)
+    return [None] * (n + s) + [f if isinstance(a, Linear) else None for f, a in zip(found, args[n + s :], strict=True)]
+
+
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    outs, out_tangents = jvp_flat(lambda *args: _apply(*args, **params), primals, tangents)
+    return outs, out_tangents
+
+
+def _linearize(primals: Sequence[Any], nonzero: Sequence[bool], *, kernel: Kernel, active: tuple[int, ...]) -> Any:
+    n, s = _counts(kernel, active)
+    if not any(nonzero[: n + s]):  # linear in what is asked about: it is its own linear map
+        outs = kernel_linear_p.bind(*primals, kernel=kernel, active=active)
+        rest = primals[: n + s]
+
+        def itself(*tangents: Any) -> Any:
+            return kernel_linear_p.bind(*rest, *map(instantiate, tangents[n + s :]), kernel=kernel, active=active)
+
+        return outs, itself
+    outs, linear = linearize_flat(lambda *args: _apply(*args, kernel=kernel, active=active), primals, nonzero)
+    return outs, lambda *tangents: linear(tangents)
+
+
+def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+    return batch_flat(lambda *values: _apply(*values, **params), axis, args, dims)
+
+
+def _numpy(*arrays: Any, **params: Any) -> list[Any]:
+    return _apply(*arrays, **params)
+
+
+kernel_linear_p = Primitive(
+    "kernel_linear", _typing, jvp=_jvp, transpose=_transpose, batch=_batch, linearize=_linearize, numpy=_numpy,
+    expand=_apply, multiple=True,
+)  # fmt: skip
 PRIMITIVES = (kernel_call_p,)

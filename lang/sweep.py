@@ -28,7 +28,7 @@ from .additive import Route, covers, route_of
 from .adjoint import ReadOnly, flatten_control, is_active, plan, record, run_backwards
 from .analysis import analyse
 from .build import grid_block, prune, remap, trace_kernel
-from .kernel import EDGE, Block, Kernel
+from .kernel import EDGE, Block, Kernel, trace_map
 from .ops import when
 from .window import scatter_blocks
 
@@ -266,8 +266,6 @@ class Sweeper:
 
 def _joined(lead: Block, block: Block, n: int, prefetch: Any, grid: Axes, name: str) -> Block:
     """A block with the leading grid axes of one block and the axes of another."""
-    from .kernel import trace_map
-
     def index(*args: Any) -> list[Any]:
         first = eval_program(lead.index_map, *args)  # type: ignore[arg-type]
         rest = [np.int32(0)] * block.array.ndim if block.index_map is None else eval_program(block.index_map, *args)

@@ -9,14 +9,11 @@ from typing import Any
 import numpy as np
 
 from ..core.caches import cached
-from ..core.primitive import AxisInfo
 from ..core.primitives.refview import view
-from ..core.rules import moved
 from ..core.types import ArrayType
 from .build import trace_kernel
 from .discharge import Cell, run_cells
 from .kernel import Block, Kernel, trace_map
-from .primitive import kernel_call_p
 
 
 @cached(512)
@@ -64,13 +61,3 @@ def batched_kernel(kernel: Kernel, size: int, batched: tuple[bool, ...]) -> Kern
         for a, p in kernel.extents
     )
     return made.replace(semantics=None if semantics is None else ("parallel", *semantics), extents=extents)
-
-
-def kernel_batch(kernel: Kernel, axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None]) -> Any:
-    """The batching rule of `kernel_call`."""
-    n = len(kernel.prefetch)
-    aliased = {n + i for i, _ in kernel.aliases}
-    wanted = tuple(d is not None or i in aliased for i, d in enumerate(dims))
-    operands = [moved(axis, x, d, 0) if w else x for x, d, w in zip(args, dims, wanted, strict=True)]
-    outs = kernel_call_p.bind(*operands, kernel=batched_kernel(kernel, axis.size, wanted))
-    return outs, [0] * len(outs)
