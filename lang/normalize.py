@@ -26,21 +26,20 @@ def touches_refs(eqn: Eqn) -> bool:
 def normalize(program: Program) -> Program:
     """Inline calls that take Refs, make accumulations explicit, drop what nothing uses, in loops too."""
     program = inline_calls(program, lambda e: e.primitive in _CALLS and touches_refs(e))
-    eqns = [_inner(e) for e in program.eqns]
+    eqns = [with_programs(e, normalize) if touches_refs(e) else e for e in program.eqns]
     program = program.replace(eqns=accumulations(eqns, program.outputs))
     return eliminate_dead(program)[0]
 
 
-def _inner(eqn: Eqn) -> Eqn:
-    if not touches_refs(eqn):
-        return eqn
+def with_programs(eqn: Eqn, change: Callable[[Program], Program]) -> Eqn:
+    """The equation with each Program among its parameters changed; itself where none is."""
     changed: dict[str, Any] = {}
     for name, value in eqn.params.items():
         if isinstance(value, Program):
-            changed[name] = normalize(value)
+            changed[name] = change(value)
         elif isinstance(value, tuple) and value and all(isinstance(v, Program) for v in value):
-            changed[name] = tuple(map(normalize, value))
-    if not changed:
+            changed[name] = tuple(map(change, value))
+    if all(new == eqn.params[name] for name, new in changed.items()):
         return eqn
     params = eqn.params | changed
     effects = eqn.primitive.effects(*(a.type for a in eqn.inputs), **params) if eqn.primitive.effects else eqn.effects
@@ -49,17 +48,23 @@ def _inner(eqn: Eqn) -> Eqn:
 
 def inline_calls(program: Program, wanted: Callable[[Eqn], bool]) -> Program:
     """The Program with the calls in it that are wanted replaced by their equations, variables renamed."""
-    if not any(map(wanted, program.eqns)):
+    return replaced(program, lambda e: inline_calls(e.params["program"], wanted) if wanted(e) else None)
+
+
+def replaced(program: Program, meaning: Callable[[Eqn], Program | None]) -> Program:
+    """The Program with the equations of a Program in place of each equation that `meaning` gives one for."""
+    found = list(map(meaning, program.eqns))
+    if all(inner is None for inner in found):
         return program
     eqns: list[Eqn] = []
     constants, values = list(program.constants), list(program.values)
     env: dict[Var, Atom] = {}
-    for eqn in program.eqns:
+    for eqn, inner in zip(program.eqns, found, strict=True):
         eqn = substitute(eqn, env)
-        if not wanted(eqn):
+        if inner is None:
             eqns.append(eqn)
             continue
-        inner = rename(inline_calls(eqn.params["program"], wanted), eqn.inputs)
+        inner = rename(inner, eqn.inputs)
         constants += inner.constants
         values += inner.values
         eqns += inner.eqns

@@ -23,7 +23,7 @@ from ..core.types import ArrayType, is_inexact
 from .atomics import atomic_cas_p, atomic_rmw_p, no_derivative
 from .copies import dma_start_p, dma_wait_p, parts_of, semaphore_read_p, semaphore_signal_p, semaphore_wait_p
 from .kernel import Kernel
-from .normalize import normalize, touches_refs
+from .normalize import normalize, touches_refs, with_programs
 from .scoped import undefine_p
 
 
@@ -105,27 +105,17 @@ def plain_program(program: Program, top: bool, semaphores: bool, rules: Mapping[
     used = Counter(a for e in program.eqns for a in e.inputs if type(a) is Var)
     used.update(a for a in program.outputs if type(a) is Var)
     eqns: list[Eqn] = []
+
+    def below(inner: Program) -> Program:
+        return plain_program(inner, False, semaphores, rules)
+
     for eqn in program.eqns:
         rule = rules.get(eqn.primitive)
         if rule is not None:
             eqns += rule(eqn, (used, top, semaphores))
         else:
-            eqns.append(_inner(eqn, semaphores, rules) if touches_refs(eqn) else eqn)
+            eqns.append(with_programs(eqn, below) if touches_refs(eqn) else eqn)
     return program.replace(eqns=eqns)
-
-
-def _inner(eqn: Eqn, semaphores: bool, rules: Mapping[Primitive, Rule]) -> Eqn:
-    changed: dict[str, Any] = {}
-    for name, value in eqn.params.items():
-        if isinstance(value, Program):
-            changed[name] = plain_program(value, False, semaphores, rules)
-        elif isinstance(value, tuple) and value and all(isinstance(v, Program) for v in value):
-            changed[name] = tuple(plain_program(v, False, semaphores, rules) for v in value)
-    if not changed:
-        return eqn
-    params = eqn.params | changed
-    effects = eqn.primitive.effects(*(a.type for a in eqn.inputs), **params) if eqn.primitive.effects else eqn.effects
-    return eqn.replace(params=params, effects=effects)
 
 
 @cached(1024)

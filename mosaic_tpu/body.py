@@ -11,9 +11,9 @@ import numpy as np
 
 from ..core.errors import Source, UnsupportedError
 from ..core.ir import Eqn, Program, Var
-from ..core.primitive import Primitive
 from ..core.trace import trace_program
 from ..core.types import INT32, ArrayType, is_bool, is_float, is_integer, is_unsigned
+from ..lang.legalize import Backend, legalize
 from ..lang.target import Target
 from . import moves
 from .text import SSA, Mem, Shape, Writer
@@ -31,9 +31,9 @@ def location(source: Source) -> str:
 class Body:
     """One function being printed."""
 
-    def __init__(self, rules: dict[Primitive, Rule], unsupported: dict[Primitive, str], target: Target):
+    def __init__(self, backend: Backend, kernel: str, target: Target):
         self.w = Writer()
-        self.rules, self.unsupported, self.target = rules, unsupported, target
+        self.backend, self.kernel, self.target = backend, kernel, target
         self.extra: list[Mem] = []  # scratch that rules ask for
         self.source: Any = None
 
@@ -237,7 +237,7 @@ class Body:
         return moves.as_mask(self.w, self.w.op("arith.select", [mask, *words], on_true.shape, "i32"), "i1")
 
     def equation(self, eqn: Eqn, operands: list[Any], uses: Counter[Any]) -> list[Any]:
-        """Print one equation: by its rule, or by what it expands into."""
+        """Print one equation."""
         outer = self.source, self.w.location
         if eqn.source is not None:
             self.source, self.w.location = eqn.source, location(eqn.source)
@@ -254,25 +254,14 @@ class Body:
                 wide(type.dtype, self.source)
         if out_types and not eqn.effects and all(isinstance(t, ArrayType) and not t.size for t in out_types):
             return [self.known(0, t) for t in out_types]  # type: ignore[arg-type]  # no vector is empty
-        rule = self.rules.get(primitive)
+        rule = self.backend.rules.get(primitive)
         if rule is None:
-            if primitive in self.unsupported:
-                raise UnsupportedError(
-                    f"{primitive} in a TPU kernel: {self.unsupported[primitive]}",
-                    "take it out of the kernel, or do it around the kernel call", self.source)  # fmt: skip
-            return self.expand(eqn, operands)
+            raise self.backend.refusal(self.kernel, primitive, self.source)
         if getattr(rule, "wants_uses", False):
             return list(rule(self, operands, out_types, used=[uses[v] > 0 for v in eqn.outputs], **eqn.params))
         if primitive.multiple:
             return list(rule(self, operands, out_types, **eqn.params))
         return [rule(self, operands, out_types[0], **eqn.params)]
-
-    def expand(self, eqn: Eqn, operands: list[Any]) -> list[Any]:
-        primitive = eqn.primitive
-        if primitive.expand is None:
-            raise UnsupportedError(f"{primitive.name} has no TPU form and no expansion into other primitives",
-                                   "give the Primitive an `expand` rule", self.source)  # fmt: skip
-        return self.traced(primitive.expand, operands, primitive.multiple, **eqn.params)
 
     def traced(self, function: Callable[..., Any], operands: Sequence[Value], multiple: bool = False,
                **params: Any) -> list[Value]:  # fmt: skip
@@ -283,7 +272,7 @@ class Body:
             return list(out) if multiple else [out]
 
         program = trace_program(flat, [x.type for x in operands], getattr(function, "__name__", "expanded"))
-        return self.run(program, operands)
+        return self.run(legalize(program, self.backend), operands)
 
     def scratch(self, shape: Shape, element: str, space: str) -> Mem:
         """Memory of the kernel that a rule works in."""

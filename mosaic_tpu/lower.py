@@ -27,13 +27,14 @@ from ..lang.extent import by_ids, guarded
 from ..lang.interpret import parallel_axes
 from ..lang.kernel import ID, Block, Kernel, whole_block
 from ..lang.legality import vmem_bytes
+from ..lang.legalize import legal
 from ..lang.maps import map_of
 from ..lang.plain import plain, uses
 from ..lang.target import Target
 from .body import Body
 from .module import MosaicModule
 from .refs import Past, Ref
-from .rules import RULES, UNSUPPORTED, memory
+from .rules import BACKEND, RULES, memory
 from .rules.far import DMA_SEMAPHORE, REGULAR_SEMAPHORE, NotWholeTiles
 from .text import SEMAPHORE, SMEM, SSA, VMEM, Mem
 from .values import Value, physical, stored, wide
@@ -77,7 +78,7 @@ class _Lowering:
         self.given = kernel
         kernel = guarded(kernel, tuple(a for a, p in kernel.extents if by_ids(kernel, p)))
         self.dynamic = tuple(a for a, p in kernel.extents if not by_ids(kernel, p))
-        self.kernel = kernel if far else plain(kernel) if kernel.cells else _idle(kernel)
+        self.kernel = legal(kernel if far else plain(kernel) if kernel.cells else _idle(kernel), BACKEND)
         self.target, self.far = target, far
         self.grid = self.kernel.grid or (1,)
         self.inputs = [window_of(self.kernel, b, False, target, far) for b in self.kernel.inputs]
@@ -168,7 +169,7 @@ class _Lowering:
 
     def transform(self, name: str, window: Window) -> str:
         """An index map: the window's index, of the ids and prefetched scalars."""
-        b = Body(RULES, UNSUPPORTED, self.target)
+        b = Body(BACKEND, self.given.name, self.target)
         ids, words = self._ids(b), self._prefetched()
         zero = b.integer(0)
         found = indices(window, ids, lambda: self._block_index(b, window.block, ids, words), zero)
@@ -190,7 +191,7 @@ class _Lowering:
         ]
 
     def body(self) -> str:
-        kernel, b = self.kernel, Body(RULES, UNSUPPORTED, self.target)
+        kernel, b = self.kernel, Body(BACKEND, self.given.name, self.target)
         b.source = kernel.source
         ids, words = self._ids(b), self._prefetched()
         ins = [self._window_ref(f"%a{i}", w) for i, w in enumerate(self.inputs)]

@@ -11,19 +11,17 @@ import numpy as np
 
 from ..core.errors import ArgumentError, Source, UnsupportedError
 from ..core.ir import Eqn, Literal, Program, Var
-from ..core.keys import physicalize
 from ..core.primitive import Primitive
 from ..core.primitives.contract import dot_general_p
 from ..core.primitives.ref import Span, whole
 from ..core.show import identifier
-from ..core.trace import trace_program
 from ..core.types import INT32, ArrayType, RefType
 from ..lang.affine import Affine
 from ..lang.kernel import Block, Kernel
+from ..lang.legalize import legalize
 from ..lang.maps import map_of
 from ..lang.target import Target
 from .descriptors import Described, described
-from .expansions import EXPANSIONS, vectorised
 from .launch import SETTINGS, Launch, launch_of, settings_of
 from .module import TritonModule
 from .narrow import Line, narrowed
@@ -31,7 +29,7 @@ from .peel import peeled
 from .plan import Access, Plan, plan
 from .pointers import Window, inside
 from .refs import Memory, Ref, Register, Traffic
-from .rules import RULES, UNSUPPORTED, UNSUPPORTED_DTYPES
+from .rules import BACKEND, RULES, UNSUPPORTED_DTYPES
 from .text import Printer, Value
 from .values import Int, add, arith, as_value, clip, compare, convert, lanes, mul, select, sub
 
@@ -40,7 +38,7 @@ class Lowering:
     """One kernel being printed: what rules see as `e`."""
 
     def __init__(self, kernel: Kernel, target: Target):
-        self.plan: Plan = plan(kernel)
+        self.plan: Plan = plan(kernel, BACKEND)
         self.kernel, self.target, self.p = self.plan.kernel, target, Printer()
         self.wanted: list[bool] = []  # which results of the equation at hand are used
         self.ids: list[Int] = [0] * len(self.kernel.grid)
@@ -51,10 +49,7 @@ class Lowering:
     # ------------------------------------------------------------ equations
 
     def unsupported(self, primitive: Primitive) -> UnsupportedError:
-        reason = UNSUPPORTED.get(primitive, "Triton has no such operation, and it is not made of others that it has")
-        return UnsupportedError(
-            f"kernel {self.kernel.name}: {primitive} cannot run in a GPU kernel: {reason}", "move it out of the kernel"
-        )
+        return BACKEND.refusal(self.kernel.name, primitive, None)
 
     def check_dtype(self, type_: Any, source: Source | None = None) -> None:
         name = str(getattr(type_, "dtype", None))
@@ -85,31 +80,18 @@ class Lowering:
     def _equation(self, eqn: Eqn, operands: list[Any], wanted: list[bool]) -> list[Any]:
         for v in eqn.outputs:
             self.check_dtype(v.type)
-        if eqn.primitive in UNSUPPORTED:
-            raise self.unsupported(eqn.primitive)
         rule = RULES.get(eqn.primitive)
         if rule is None:
-            return self._expand(eqn, operands)
+            raise self.unsupported(eqn.primitive)
         self.wanted = wanted
         out_types = [v.type for v in eqn.outputs]
         if eqn.primitive.multiple:
             return list(rule(self, operands, out_types, **eqn.params))
         return [rule(self, operands, out_types[0], **eqn.params)]
 
-    def _expand(self, eqn: Eqn, operands: list[Any]) -> list[Any]:
-        expand = EXPANSIONS.get(eqn.primitive, eqn.primitive.expand)
-        if expand is None:
-            raise self.unsupported(eqn.primitive)
-
-        def expanded(*args: Any) -> Any:
-            out = expand(*args, **eqn.params)
-            return list(out) if eqn.primitive.multiple else [out]
-
-        program = trace_program(expanded, [a.type for a in eqn.inputs], eqn.primitive.name)
-        return self.inline(physicalize(program), operands)
-
-    def vectorised(self, program: Program, shape: Sequence[int]) -> Program:
-        return vectorised(program, shape)
+    def legal(self, program: Program) -> Program:
+        """A Program that a rule has made, in what there are rules for."""
+        return legalize(program, BACKEND)
 
     def inline(self, program: Program, operands: Sequence[Any]) -> list[Any]:
         """Print a Program's equations here; gives its outputs."""
@@ -375,10 +357,10 @@ def lower_kernel(kernel: Kernel, target: Target, **overrides: Any) -> TritonModu
     unknown = set(overrides) - set(SETTINGS)
     if unknown:
         raise ArgumentError(f"triton_module does not take {sorted(unknown)}", f"it takes {', '.join(SETTINGS)}")
-    launch = launch_of(plan(kernel))
-    settings = settings_of(plan(kernel), target, **overrides)
+    planned = plan(kernel, BACKEND)
+    launch, settings = launch_of(planned), settings_of(planned, target, **overrides)
     name = identifier(kernel.name)
-    moved = described(plan(kernel), target, settings.tensor_descriptors)
+    moved = described(planned, target, settings.tensor_descriptors)
     text = Nest(kernel, target, launch, moved).text(name)
     return TritonModule(
         name, text, launch.grid, settings.num_warps, settings.num_stages, launch.in_types, launch.out_types,

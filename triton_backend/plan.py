@@ -29,6 +29,7 @@ from ..lang.analysis import analyse
 from ..lang.atomics import atomic_cas_p, atomic_rmw_p
 from ..lang.extent import static
 from ..lang.kernel import Block, Kernel
+from ..lang.legalize import Backend, legal
 from ..lang.maps import linear_index, map_of
 from ..lang.plain import plain
 from .atomics import takes_add
@@ -131,9 +132,9 @@ class Plan:
 
 
 @cached(1024)
-def plan(kernel: Kernel) -> Plan:
-    """How a kernel runs."""
-    kernel = plain(static(kernel, "a launch needs"), atomics=True)
+def plan(kernel: Kernel, backend: Backend) -> Plan:
+    """How a kernel runs, in what a backend has rules for."""
+    kernel = legal(plain(static(kernel, "a launch needs"), atomics=True), backend)
     used = accesses(kernel.body)
     _, _, first_out, first_scratch, _ = kernel.splits
     refs = kernel.body.inputs

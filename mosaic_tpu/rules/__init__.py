@@ -1,12 +1,13 @@
-"""What each operation of a kernel becomes, family by family."""
+"""What each operation of a kernel becomes, family by family; what is not here is rewritten (`lang/legalize`)."""
 
 from ...core.primitive import Primitive
+from ...lang.legalize import Backend
 from ..body import Rule
+from ..values import UNSUPPORTED_DTYPES
 from . import (
     atomics,
     contract,
     control,
-    conv,
     elementwise,
     far,
     index,
@@ -14,13 +15,12 @@ from . import (
     reduce,
     shape,
     sort,
-    special,
-    window,
     world,
 )
 
 RULES: dict[Primitive, Rule] = {
-    **elementwise.RULES, **special.RULES, **shape.RULES, **reduce.RULES, **contract.RULES, **conv.RULES, **index.RULES,
-    **memory.RULES, **atomics.RULES, **far.RULES, **control.RULES, **sort.RULES, **window.RULES, **world.RULES,
+    **elementwise.RULES, **shape.RULES, **reduce.RULES, **contract.RULES, **index.RULES,
+    **memory.RULES, **atomics.RULES, **far.RULES, **control.RULES, **sort.RULES, **world.RULES,
 }  # fmt: skip
 UNSUPPORTED: dict[Primitive, str] = world.UNSUPPORTED
+BACKEND = Backend("a TPU kernel", RULES, UNSUPPORTED, UNSUPPORTED_DTYPES)

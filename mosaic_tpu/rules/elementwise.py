@@ -49,7 +49,6 @@ from ...core.primitives.elementwise import (
     exp2_p,
     exp_p,
     floor_p,
-    integer_pow_p,
     log1p_p,
     log_p,
     max_p,
@@ -215,48 +214,9 @@ def _round(b: Body, xs: list[Value], out: ArrayType, rounding_method: int) -> Va
     return b.value(out, b.w.op("math.roundeven" if rounding_method else "math.round", [x], shape, "f32"))
 
 
-def _integer_pow(b: Body, xs: list[Value], out: ArrayType, y: int) -> Value:
-    base, n, result = xs[0], abs(y), None
-    while n:
-        if n & 1:
-            result = base if result is None else _binary(mul_p)(b, [result, base], out)
-        n >>= 1
-        if n:
-            base = _binary(mul_p)(b, [base, base], out)
-    one = b.known(1, out)
-    if result is None:
-        return one
-    return _binary(div_p)(b, [one, result], out) if y < 0 else result
-
-
 def _pow(b: Body, xs: list[Value], out: ArrayType) -> Value:
-    if is_integer(out.dtype):
-        return _whole_power(b, xs, out)
     x, y = b.spread(xs[0], out.shape), convert(b, b.spread(xs[1], out.shape), ArrayType(out.shape, out.dtype))
     return b.value(out, b.w.op("math.powf", [b.vector(x), b.vector(y)], physical(out.shape), "f32"))
-
-
-def _whole_power(b: Body, xs: list[Value], out: ArrayType) -> Value:
-    """Integers to the power of integers: one square for each bit; a negative power is truncated."""
-    bits = ml_dtypes.iinfo(out.dtype).bits
-
-    def power(x: Any, y: Any) -> Any:
-        one, zero = spread(np.ones((), x.dtype)[()], out.shape), spread(np.zeros((), x.dtype)[()], out.shape)
-        result, base, left = one, x, y
-        for bit in range(bits):
-            odd = ne_p.bind(and_p.bind(left, one), zero)
-            result = select_n_p.bind(odd, result, mul_p.bind(result, base))
-            if bit + 1 < bits:
-                base, left = mul_p.bind(base, base), shift_right_logical_p.bind(left, one)
-        if is_unsigned(out.dtype):
-            return result
-        minus = neg_p.bind(one)
-        odd = ne_p.bind(and_p.bind(y, one), zero)
-        turned = select_n_p.bind(eq_p.bind(x, minus), zero, select_n_p.bind(odd, one, minus))
-        negative = select_n_p.bind(eq_p.bind(x, one), turned, one)
-        return select_n_p.bind(lt_p.bind(y, zero), result, negative)
-
-    return b.traced(power, [b.spread(x, out.shape) for x in xs])[0]
 
 
 def _atan2(b: Body, xs: list[Value], out: ArrayType) -> Value:
@@ -483,8 +443,8 @@ RULES: dict[Primitive, Rule] = {
     **{primitive: _binary(primitive) for primitive in BINARY},
     **{primitive: _unary(operation) for primitive, operation in UNARY.items()},
     **{primitive: _compare(name) for primitive, name in COMPARISONS.items()},
-    exp_p: _exp, abs_p: _abs, sign_p: _sign, square_p: _square, round_p: _round, integer_pow_p: _integer_pow,
-    pow_p: _pow, atan2_p: _atan2, select_n_p: _select_n, clamp_p: _clamp, is_finite_p: _is_finite, not_p: _not,
+    exp_p: _exp, abs_p: _abs, sign_p: _sign, square_p: _square, round_p: _round, pow_p: _pow, atan2_p: _atan2,
+    select_n_p: _select_n, clamp_p: _clamp, is_finite_p: _is_finite, not_p: _not,
     shift_left_p: _shift(shift_left_p, "arith.shli"),
     shift_right_logical_p: _shift(shift_right_logical_p, "arith.shrui"),
     shift_right_arithmetic_p: _shift(shift_right_arithmetic_p, "arith.shrsi"),

@@ -8,12 +8,8 @@ from typing import Any
 import numpy as np
 
 from ...core.primitive import Primitive
-from ...core.primitives.compare import eq_p, ne_p, or_p, select_n_p
-from ...core.primitives.convert import convert_element_type
 from ...core.primitives.cumulative import cummax_p, cummin_p, cumprod_p, cumsum_p
 from ...core.primitives.reduce import (
-    argmax_p,
-    argmin_p,
     reduce_and_p,
     reduce_max_p,
     reduce_min_p,
@@ -22,8 +18,7 @@ from ...core.primitives.reduce import (
     reduce_sum_p,
     reduce_xor_p,
 )
-from ...core.primitives.shape import broadcast_in_dim_p, iota_p
-from ...core.types import ArrayType, is_bool, is_float, is_unsigned
+from ...core.types import ArrayType, is_bool, is_unsigned
 from .. import moves
 from ..body import Body, Rule
 from ..text import SSA, Shape
@@ -104,27 +99,6 @@ def _reduce(kind: str) -> Rule:
     return rule
 
 
-# ---------------------------------------------------------------------------- positions
-
-
-def _position(b: Body, xs: list[Value], out: ArrayType, axes: Sequence[int], index_dtype: Any, largest: bool) -> Value:
-    (axis,) = axes
-    shape = xs[0].shape
-
-    def places(x: Any) -> Any:
-        x = convert_element_type(x, np.dtype(np.int32)) if is_bool(x.dtype) else x
-        best = (reduce_max_p if largest else reduce_min_p).bind(x, axes=(axis,))
-        kept = tuple(d for d in range(len(shape)) if d != axis)
-        best = broadcast_in_dim_p.bind(best, shape=shape, broadcast_dimensions=kept)
-        found = eq_p.bind(x, best)
-        found = or_p.bind(found, ne_p.bind(x, x)) if is_float(x.dtype) else found
-        place = iota_p.bind(dtype=np.dtype(np.int32), shape=shape, dimension=axis)
-        far = broadcast_in_dim_p.bind(np.int32(shape[axis]), shape=shape, broadcast_dimensions=())
-        return convert_element_type(reduce_min_p.bind(select_n_p.bind(found, far, place), axes=(axis,)), index_dtype)
-
-    return b.traced(places, xs)[0]
-
-
 # ---------------------------------------------------------------------------- prefixes
 
 
@@ -157,8 +131,6 @@ RULES: dict[Primitive, Rule] = {
     reduce_sum_p: _reduce("add"), reduce_prod_p: _reduce("mul"), reduce_max_p: _reduce("max"),
     reduce_min_p: _reduce("min"), reduce_and_p: _reduce("and"), reduce_or_p: _reduce("or"),
     reduce_xor_p: _reduce("xor"),
-    argmax_p: lambda b, xs, out, **params: _position(b, xs, out, **params, largest=True),
-    argmin_p: lambda b, xs, out, **params: _position(b, xs, out, **params, largest=False),
     cumsum_p: _cumulative("add"), cumprod_p: _cumulative("mul"), cummax_p: _cumulative("max"),
     cummin_p: _cumulative("min"),
 }  # fmt: skip

@@ -8,10 +8,10 @@ from typing import Any
 
 from ...core.errors import UnsupportedError
 from ...core.primitive import Primitive
-from ...core.primitives import collective, random
+from ...core.primitives import collective
 from ...core.primitives.callback import debug_callback_p, io_callback_p, pure_callback_p
 from ...core.primitives.convert import complex_p, conj_p, imag_p, real_p
-from ...core.primitives.random import threefry2x32_p
+from ...core.primitives.custom_calls import custom_lin_p
 from ...core.primitives.reduce import reduce_and_p
 from ...core.types import BOOL, ArrayType
 from ...lang.debug import Check
@@ -24,12 +24,11 @@ from .words import word_of
 HOST = "a TPU core cannot call Python on the host while a kernel runs"
 _MESH = "a kernel runs on one core, and knows no mesh of devices"
 _COMPLEX = "a TPU's vector unit has no complex numbers"
-_KEY = "a key is an opaque pair of words, which no register of a TPU holds"
 UNSUPPORTED: dict[Primitive, str] = {
     **dict.fromkeys((pure_callback_p, io_callback_p), HOST),
     **dict.fromkeys(collective.PRIMITIVES, _MESH),
     **dict.fromkeys((real_p, imag_p, complex_p, conj_p), _COMPLEX),
-    **dict.fromkeys((p for p in random.PRIMITIVES if p is not threefry2x32_p), _KEY),
+    custom_lin_p: "a derivative that exists in reverse only is never computed forwards",
 }  # fmt: skip
 
 

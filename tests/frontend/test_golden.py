@@ -3,7 +3,6 @@
 `pytest tests/frontend/test_golden.py --update-golden` rewrites the files; read the difference before committing it.
 """
 
-
 import pytest
 
 import tilewright as tw

@@ -1,4 +1,7 @@
-"""`RULES`: how each primitive that may stand in a body is printed; `UNSUPPORTED`: what no GPU program can do."""
+"""`RULES`: how each primitive that may stand in a body is printed; `UNSUPPORTED`: what no GPU program can do.
+
+What neither names is rewritten into others (`lang/legalize`) before a body is printed.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,9 @@ from ...core.primitive import Primitive
 from ...core.primitives import collective
 from ...core.primitives.callback import io_callback_p, pure_callback_p
 from ...core.primitives.convert import complex_p, conj_p, imag_p, real_p
-from ...core.primitives.random import random_clone_p, random_unwrap_p, random_wrap_p
+from ...core.primitives.custom_calls import custom_lin_p
+from ...lang.legalize import Backend
 from . import access, contract, control, elementwise, index, reduce, shape, sort
-
-
-def _same(e: Any, operands: Any, out: Any, **params: Any) -> Any:
-    return operands[0]
-
 
 RULES: dict[Primitive, Any] = {
     **elementwise.RULES,
@@ -25,9 +24,6 @@ RULES: dict[Primitive, Any] = {
     **contract.RULES,
     **control.RULES,
     **access.RULES,
-    random_wrap_p: _same,  # keys are their words
-    random_unwrap_p: _same,
-    random_clone_p: _same,
 }
 
 _COMPLEX = "Triton's tensors have integer and float elements only, no complex ones"
@@ -36,12 +32,12 @@ _DEVICES = "a program reaches the memory of its own device alone; an exchange be
 UNSUPPORTED: dict[Primitive, str] = {
     **dict.fromkeys((real_p, imag_p, complex_p, conj_p), _COMPLEX),
     **dict.fromkeys((pure_callback_p, io_callback_p), _HOST),
-    **dict.fromkeys(
-        collective.PRIMITIVES,
-        _DEVICES),
-}  # fmt: skip
+    **dict.fromkeys(collective.PRIMITIVES, _DEVICES),
+    custom_lin_p: "a derivative that exists in reverse only is never computed forwards",
+}
 UNSUPPORTED_DTYPES: dict[str, str] = {
     **dict.fromkeys(("complex64", "complex128"), _COMPLEX),
     **dict.fromkeys(
         ("int4", "uint4", "int2", "uint2"), "the least element that a GPU loads or stores is a byte"),
 }  # fmt: skip
+BACKEND = Backend("a GPU kernel", RULES, UNSUPPORTED, UNSUPPORTED_DTYPES)

@@ -60,10 +60,8 @@ from ...core.primitives.elementwise import (
     exp_p,
     expm1_p,
     floor_p,
-    integer_pow_p,
     log1p_p,
     log_p,
-    logistic_p,
     max_p,
     min_p,
     mul_p,
@@ -216,47 +214,11 @@ def _square(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
     return RULES[mul_p](e, [operands[0], operands[0]], out)
 
 
-def _repeated(e: Any, base: Value, n: int) -> Value:
-    result, name = None, "arith.mulf" if is_float(base.dtype) else "arith.muli"
-    while n:
-        if n & 1:
-            result = base if result is None else e.p.same(name, result, base)
-        n >>= 1
-        base = e.p.same(name, base, base) if n else base
-    return constant_like(e, 1, base) if result is None else result
-
-
-def _integer_pow(e: Any, operands: Sequence[Value], out: ArrayType, y: int) -> Value:
-    x = wide(e.p, operands[0])
-    found = _repeated(e, x, abs(y))
-    if y < 0:
-        found = e.p.same("arith.divf", constant_like(e, 1, x), found)
-    return convert(e.p, found, out.dtype)
-
-
 def _pow(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
     p = e.p
     x, y = (spread(p, v, out.shape) for v in operands)
-    if is_float(out.dtype):
-        base = wide(p, x)
-        return convert(p, extern("pow")(e, base, convert(p, y, base.dtype)), out.dtype)
-    zero, one = p.constant(0, x.dtype, x.shape), p.constant(1, x.dtype, x.shape)
-    nothing = p.constant(0, y.dtype, y.shape)
-    negative = compare(p, "lt", y, nothing)
-
-    def odd(n: Value) -> Value:
-        return compare(p, "ne", p.same("arith.andi", n, constant_like(e, 1, n)), nothing)
-
-    def step(_: Value, result: Value, base: Value, left: Value) -> list[Value]:
-        result = select(p, odd(left), p.same("arith.muli", result, base), result)
-        half = p.same("arith.shrui", left, constant_like(e, 1, left))
-        return [result, p.same("arith.muli", base, base), half]
-
-    found = p.loop(8 * y.dtype.itemsize, [one, x, select(p, negative, nothing, y)], step)[0]
-    minus = constant_like(e, np.array(-1).astype(x.dtype), x)
-    small = select(p, compare(p, "eq", x, minus), select(p, odd(y), minus, one), zero)
-    small = select(p, compare(p, "eq", x, one), one, small)
-    return select(p, negative, small, found)
+    base = wide(p, x)
+    return convert(p, extern("pow")(e, base, convert(p, y, base.dtype)), out.dtype)
 
 
 # ---------------------------------------------------------------------------- functions of floats
@@ -265,12 +227,6 @@ def _pow(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
 def _round(e: Any, x: Value, rounding_method: int) -> Value:
     name = "rint" if rounding_method == RoundingMethod.TO_NEAREST_EVEN else "round"
     return extern(name)(e, x)
-
-
-def _logistic(e: Any, x: Value) -> Value:
-    one = constant_like(e, 1.0, x)
-    grown = e.p.same("math.exp", _minus(e, x))
-    return e.p.same("arith.divf", one, e.p.same("arith.addf", one, grown))
 
 
 def _is_finite(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
@@ -453,9 +409,9 @@ RULES: dict[Primitive, Rule] = {
     max_p: arithmetic("arith.maximumf", "arith.maxsi", "arith.maxui"),
     min_p: arithmetic("arith.minimumf", "arith.minsi", "arith.minui"),
     and_p: arithmetic("", "arith.andi"), or_p: arithmetic("", "arith.ori"), xor_p: arithmetic("", "arith.xori"),
-    div_p: _divide, rem_p: _remainder, neg_p: _neg, abs_p: _abs, sign_p: _sign, square_p: _square,
-    integer_pow_p: _integer_pow, pow_p: _pow, round_p: in_float32(_round), logistic_p: in_float32(_logistic),
-    is_finite_p: _is_finite, nextafter_p: _nextafter, select_n_p: _select_n, clamp_p: _clamp, not_p: _not,
+    div_p: _divide, rem_p: _remainder, neg_p: _neg, abs_p: _abs, sign_p: _sign, square_p: _square, pow_p: _pow,
+    round_p: in_float32(_round), is_finite_p: _is_finite, nextafter_p: _nextafter, select_n_p: _select_n,
+    clamp_p: _clamp, not_p: _not,
     shift_left_p: _shift("arith.shli"), shift_right_logical_p: _shift("arith.shrui"),
     shift_right_arithmetic_p: _shift_right, population_count_p: _population_count, clz_p: _leading_zeros,
     convert_element_type_p: _convert, bitcast_convert_type_p: _bitcast, reduce_precision_p: _reduce_precision,

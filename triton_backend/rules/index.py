@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...core.primitive import Primitive
+from ...core.ir import Program
+from ...core.primitive import AxisInfo, Primitive
 from ...core.primitives.elementwise import add_p, max_p, min_p, mul_p, sub_p
 from ...core.primitives.gather import CLIP, FILL, default_fill, gather_p
 from ...core.primitives.scatter import (
@@ -20,8 +21,11 @@ from ...core.primitives.scatter import (
     scatter_sub_p,
     window_sizes,
 )
+from ...core.primitives.shape import broadcast_in_dim, reshape
 from ...core.primitives.slicing import dynamic_slice_p, dynamic_update_slice_p
+from ...core.trace import eval_program, trace_program
 from ...core.types import INT32, INT64, ArrayType, is_unsigned
+from ...core.vmap import batch_program
 from ..text import Value
 from ..values import (
     Int,
@@ -167,11 +171,27 @@ def _with(primitive: Primitive) -> Combine:
     return lambda e, held, value: ELEMENTWISE[primitive](e, [held, value], ArrayType(held.shape, held.dtype))
 
 
+def _vectorised(program: Program, shape: Sequence[int]) -> Program:
+    """A Program of scalars as one of arrays of a shape."""
+    size = math.prod(shape)
+    batched, dims = batch_program(program, AxisInfo(size), (0,) * len(program.inputs))
+
+    def fun(*xs: Any) -> list[Any]:
+        outs = eval_program(batched, *(reshape(x, (size,)) for x in xs))
+        return [
+            broadcast_in_dim(o, shape, ()) if d is None else reshape(o, tuple(shape))
+            for o, d in zip(outs, dims, strict=True)
+        ]
+
+    types: list[Any] = [ArrayType(tuple(shape), t.dtype) for t in program.in_types]
+    return trace_program(fun, types, program.name)
+
+
 def _scatter_apply(e: Any, operands: Sequence[Value], out: ArrayType, update: Any, **params: Any) -> Value:
     """Each element that a window names goes through a scalar Program, once for each time it is named."""
 
     def applied(e: Any, held: Value, _: Value) -> Value:
-        return e.inline(e.vectorised(update, held.shape), [held])[0]
+        return e.inline(e.legal(_vectorised(update, held.shape)), [held])[0]
 
     return _scatter(applied)(e, operands, out, **params)
 

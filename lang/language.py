@@ -1,0 +1,256 @@
+"""The body language: the closed list of what a kernel's body may hold, with the meaning of each.
+
+A body is a Program over Refs. What may stand in it are the primitives of `core` and those of the kernel language, by
+family. Every backend has a rule or a reason for each of them (`legalize.Backend`), or leaves it to be rewritten into
+others; what a user's own Primitive means is what its `expand` makes of it. The precise meaning of an entry is its
+`numpy` rule, which `interpret` runs.
+"""
+
+from __future__ import annotations
+
+from ..core.primitive import Primitive
+from ..core.primitives import compare as cmp
+from ..core.primitives import convert as conv
+from ..core.primitives import cumulative as cum
+from ..core.primitives import elementwise as ew
+from ..core.primitives import random as rnd
+from ..core.primitives import reduce as red
+from ..core.primitives import shape as shp
+from ..core.primitives import special as spc
+from ..core.primitives import window as win
+from ..core.primitives.callback import debug_callback_p, io_callback_p, pure_callback_p
+from ..core.primitives.checkpoint import checkpoint_p, name_p, optimization_barrier_p
+from ..core.primitives.collective import (
+    all_gather_p,
+    all_to_all_p,
+    axis_index_p,
+    pbroadcast_p,
+    pmax_p,
+    pmin_p,
+    ppermute_p,
+    psum_p,
+    psum_scatter_p,
+)
+from ..core.primitives.cond import cond_p
+from ..core.primitives.contract import dot_general_p
+from ..core.primitives.conv import conv_general_dilated_p
+from ..core.primitives.custom_calls import custom_jvp_call_p, custom_lin_p, custom_vjp_call_p, linear_call_p
+from ..core.primitives.gather import gather_p
+from ..core.primitives.jit import jit_p
+from ..core.primitives.loops import while_p
+from ..core.primitives.ref import addupdate_p, get_p, swap_p
+from ..core.primitives.scan import scan_p
+from ..core.primitives.scatter import (
+    scatter_add_p,
+    scatter_apply_p,
+    scatter_max_p,
+    scatter_min_p,
+    scatter_mul_p,
+    scatter_p,
+    scatter_sub_p,
+)
+from ..core.primitives.slicing import dynamic_slice_p, dynamic_update_slice_p
+from ..core.primitives.sort import sort_p, top_k_p
+from .atomics import atomic_cas_p, atomic_rmw_p
+from .copies import dma_start_p, dma_wait_p, semaphore_read_p, semaphore_signal_p, semaphore_wait_p
+from .scoped import undefine_p
+
+FAMILIES: dict[str, dict[Primitive, str]] = {
+    "arithmetic": {
+        ew.add_p: "x + y; integers wrap around",
+        ew.add_any_p: "x + y, of cotangents",
+        ew.sub_p: "x - y; integers wrap around",
+        ew.mul_p: "x * y; integers wrap around",
+        ew.div_p: "x / y; integers are cut towards 0, by 0 all bits are set, the least by -1 wraps",
+        ew.rem_p: "the rest of the cut quotient, with the sign of x; integers: x where y is 0",
+        ew.max_p: "the greater; NaN where either is",
+        ew.min_p: "the lesser; NaN where either is",
+        ew.pow_p: "x ** y; of integers a negative power is cut towards 0",
+        ew.integer_pow_p: "x ** y for a static integer y",
+        ew.neg_p: "-x; of zeros the sign changes, integers wrap around",
+        ew.sign_p: "-1, 0 or 1; NaN and the sign of zeros stay",
+        ew.abs_p: "the magnitude; the least integer stays",
+        ew.square_p: "x * x",
+        ew.floor_p: "the greatest whole number that is not above x",
+        ew.ceil_p: "the least whole number that is not below x",
+        ew.round_p: "the nearest whole number; halves away from 0, or to even",
+    },
+    "functions": {
+        ew.sqrt_p: "the square root",
+        ew.rsqrt_p: "1 / sqrt(x)",
+        ew.cbrt_p: "the cube root",
+        ew.exp_p: "e ** x",
+        ew.exp2_p: "2 ** x",
+        ew.expm1_p: "e ** x - 1, exact near 0",
+        ew.log_p: "the natural logarithm",
+        ew.log1p_p: "log(1 + x), exact near 0",
+        ew.logistic_p: "1 / (1 + e ** -x)",
+        ew.sin_p: "sine",
+        ew.cos_p: "cosine",
+        ew.tan_p: "tangent",
+        ew.asin_p: "inverse sine",
+        ew.acos_p: "inverse cosine",
+        ew.atan_p: "inverse tangent",
+        ew.atan2_p: "the angle of the point (y, x)",
+        ew.sinh_p: "hyperbolic sine",
+        ew.cosh_p: "hyperbolic cosine",
+        ew.tanh_p: "hyperbolic tangent",
+        ew.asinh_p: "inverse hyperbolic sine",
+        ew.acosh_p: "inverse hyperbolic cosine",
+        ew.atanh_p: "inverse hyperbolic tangent",
+        spc.erf_p: "the error function",
+        spc.erfc_p: "1 - erf(x), exact where erf is near 1",
+        spc.erf_inv_p: "the inverse of erf",
+        spc.lgamma_p: "the logarithm of the magnitude of the gamma function",
+        spc.digamma_p: "the derivative of lgamma",
+        spc.polygamma_p: "the m-th derivative of digamma",
+        spc.zeta_p: "Hurwitz's zeta function",
+        spc.igamma_p: "the regularized lower incomplete gamma function",
+        spc.igammac_p: "the regularized upper incomplete gamma function",
+        spc.igamma_grad_a_p: "the derivative of igamma by its first argument",
+        spc.regularized_incomplete_beta_p: "the regularized incomplete beta function",
+        spc.bessel_i0e_p: "e ** -|x| times the modified Bessel function of order 0",
+        spc.bessel_i1e_p: "e ** -|x| times the modified Bessel function of order 1",
+        ew.nextafter_p: "the neighbour of x towards y among the numbers of the dtype",
+    },
+    "comparison and selection": {
+        cmp.eq_p: "x == y",
+        cmp.ne_p: "x != y; true where either is NaN",
+        cmp.lt_p: "x < y",
+        cmp.le_p: "x <= y",
+        cmp.gt_p: "x > y",
+        cmp.ge_p: "x >= y",
+        cmp.is_finite_p: "neither infinite nor NaN",
+        cmp.select_n_p: "of some cases the one that an integer or boolean names",
+        cmp.clamp_p: "x brought between two bounds",
+    },
+    "bits": {
+        cmp.not_p: "every bit turned over",
+        cmp.and_p: "bits that both have",
+        cmp.or_p: "bits that either has",
+        cmp.xor_p: "bits that one has and the other not",
+        cmp.shift_left_p: "bits moved up; none left from the width on",
+        cmp.shift_right_logical_p: "bits moved down, zeros above; none left from the width on",
+        cmp.shift_right_arithmetic_p: "bits moved down, the sign above",
+        cmp.population_count_p: "how many bits are set",
+        cmp.clz_p: "how many leading bits are not set",
+    },
+    "conversion": {
+        conv.convert_element_type_p: "the same number in another dtype",
+        conv.bitcast_convert_type_p: "the same bits as another dtype; a last axis joins or splits what is wider",
+        conv.reduce_precision_p: "rounded to fewer bits of exponent and mantissa",
+        conv.stop_gradient_p: "x, a constant to derivatives",
+    },
+    "complex numbers": {
+        conv.real_p: "the real part",
+        conv.imag_p: "the imaginary part",
+        conv.complex_p: "x + iy",
+        conv.conj_p: "the conjugate",
+    },
+    "reductions": {
+        red.reduce_sum_p: "the sum along axes",
+        red.reduce_prod_p: "the product along axes",
+        red.reduce_max_p: "the greatest along axes; NaN where one is",
+        red.reduce_min_p: "the least along axes; NaN where one is",
+        red.reduce_and_p: "bits that all have, along axes",
+        red.reduce_or_p: "bits that any has, along axes",
+        red.reduce_xor_p: "bits that an odd number have, along axes",
+        red.argmax_p: "the first place of the greatest, or of NaN, along an axis",
+        red.argmin_p: "the first place of the least, or of NaN, along an axis",
+        red.reduce_p: "elements along axes combined by a Program of scalars",
+        cum.cumsum_p: "sums of all prefixes along an axis",
+        cum.cumprod_p: "products of all prefixes along an axis",
+        cum.cummax_p: "the greatest of each prefix along an axis",
+        cum.cummin_p: "the least of each prefix along an axis",
+        cum.cumlogsumexp_p: "log of the summed exponentials of each prefix along an axis",
+    },
+    "products and windows": {
+        dot_general_p: "products of matrices: axes summed over, axes of batches, the rest side by side",
+        conv_general_dilated_p: "convolution, with strides, padding, dilation and groups",
+        win.reduce_window_sum_p: "the sum in every window",
+        win.reduce_window_max_p: "the greatest in every window",
+        win.reduce_window_min_p: "the least in every window",
+        win.reduce_window_p: "every window combined by a Program of scalars",
+        win.select_and_scatter_add_p: "each window's number added where the window's greatest (least) is",
+        win.select_and_gather_add_p: "of each window the element where another array's is greatest (least)",
+    },
+    "shape": {
+        shp.broadcast_in_dim_p: "repeated along new axes and along axes of size 1",
+        shp.reshape_p: "the same elements in row-major order in another shape",
+        shp.squeeze_p: "without some axes of size 1",
+        shp.transpose_p: "axes in another order",
+        shp.rev_p: "the other way round along axes",
+        shp.copy_p: "x in memory of its own",
+        shp.slice_p: "a part between static bounds, with strides",
+        shp.iota_p: "each element's place along an axis",
+        shp.pad_p: "with a number before, after and between the elements; negative: cut",
+        shp.concatenate_p: "arrays one after the other along an axis",
+        shp.split_p: "parts one after the other along an axis",
+    },
+    "indexing": {
+        dynamic_slice_p: "a part at computed starts, moved inside",
+        dynamic_update_slice_p: "x with a part at computed starts, moved inside, replaced",
+        gather_p: "windows at computed places",
+        scatter_p: "windows at computed places replaced",
+        scatter_add_p: "windows at computed places added to",
+        scatter_sub_p: "windows at computed places subtracted from",
+        scatter_mul_p: "windows at computed places multiplied",
+        scatter_min_p: "windows at computed places made at most the update",
+        scatter_max_p: "windows at computed places made at least the update",
+        scatter_apply_p: "elements at computed places put through a Program of scalars",
+        sort_p: "arrays in the order of the first ones along an axis, stable",
+        top_k_p: "the k greatest along an axis, and where they are",
+    },
+    "random numbers": {
+        rnd.threefry2x32_p: "two words of the Threefry-2x32 hash of two words under a key",
+        rnd.random_wrap_p: "words as keys",
+        rnd.random_unwrap_p: "the words of keys",
+        rnd.random_seed_p: "keys from integers",
+        rnd.random_split_p: "several keys from one",
+        rnd.random_fold_in_p: "a key with an integer mixed in",
+        rnd.random_bits_p: "words of random bits under a key",
+        rnd.random_clone_p: "the same key, to be used again",
+    },
+    "memory": {
+        get_p: "a part of a Ref; where a mask is false, another value",
+        swap_p: "a part of a Ref replaced where a mask is true; gives what was there",
+        addupdate_p: "a part of a Ref added to where a mask is true, a place named twice twice",
+        atomic_rmw_p: "a part of a Ref combined with a value as one step; gives what was there",
+        atomic_cas_p: "a value stored where a Ref holds an expected one, as one step; gives what was there",
+        undefine_p: "what a Ref holds is given up: undefined, or zero",
+        dma_start_p: "a copy from Ref to Ref begins; a semaphore counts its end",
+        dma_wait_p: "a copy has ended",
+        semaphore_signal_p: "a semaphore counts up",
+        semaphore_wait_p: "a semaphore has reached a number, which is taken off",
+        semaphore_read_p: "what a semaphore has counted",
+    },
+    "control": {
+        cond_p: "one of some Programs, as an integer or boolean says",
+        while_p: "a Program again and again while another holds",
+        scan_p: "a Program once for each slice of arrays, with a state",
+        jit_p: "a Program",
+        custom_jvp_call_p: "a Program with a forward derivative of its own",
+        custom_vjp_call_p: "a Program with a reverse derivative of its own",
+        custom_lin_p: "a derivative that exists in reverse only",
+        linear_call_p: "a linear Program with a transpose of its own",
+        checkpoint_p: "a Program that its derivative runs again",
+        optimization_barrier_p: "values that compilers do not look through",
+        name_p: "a value with a name, for policies of `checkpoint`",
+    },
+    "the world outside": {
+        debug_callback_p: "a function of the host is called; nothing comes back",
+        io_callback_p: "a function of the host is called, in order; its results come back",
+        pure_callback_p: "a function of the host without effects; its results come back",
+        axis_index_p: "the place along a named axis",
+        psum_p: "the sum over a named axis",
+        pmax_p: "the greatest over a named axis",
+        pmin_p: "the least over a named axis",
+        ppermute_p: "values exchanged between places of a named axis",
+        pbroadcast_p: "the value at one place of a named axis, everywhere",
+        all_gather_p: "the values at all places of a named axis together",
+        all_to_all_p: "parts exchanged between all places of a named axis",
+        psum_scatter_p: "the sum over a named axis, a part at each place",
+    },
+}  # fmt: skip
+
+MEANING: dict[Primitive, str] = {p: meaning for family in FAMILIES.values() for p, meaning in family.items()}

@@ -1,0 +1,155 @@
+"""Windows and convolutions: one strided slice for each place of a window, combined."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core.primitive import Primitive
+from ...core.primitives.compare import eq_p, ge_p, ne_p, or_p, select_n_p
+from ...core.primitives.contract import dot_general_p
+from ...core.primitives.conv import ConvDimensionNumbers, conv_general_dilated_p
+from ...core.primitives.convert import convert_element_type
+from ...core.primitives.elementwise import add_p, max_p, min_p
+from ...core.primitives.reduce import highest, lowest
+from ...core.primitives.shape import broadcast_in_dim, pad, reshape, transpose
+from ...core.primitives.shape import slice as slice_
+from ...core.primitives.window import (
+    dilated,
+    reduce_window_max_p,
+    reduce_window_min_p,
+    reduce_window_sum_p,
+    select_and_scatter_add_p,
+    windows,
+)
+from ...core.rules import like
+from ...core.trace import shape_of
+from .floats import dtype_of, wide, wide_dtype
+
+
+def _slices(x: Any, fill: Any, places: Sequence[int], window: Any, strides: Any, padding: Any, base: Any, holes: Any
+            ) -> list[Any]:  # fmt: skip
+    """For each position within a window: that element of every window."""
+    ones = (1,) * len(shape_of(x))
+    base, holes = base or ones, holes or ones
+    config = [(low, high, b - 1) for (low, high), b in zip(padding, base, strict=True)]
+    if any(any(c) for c in config):
+        x = pad(x, fill, config)
+    found = []
+    for offset in itertools.product(*map(range, window)):
+        starts = [o * h for o, h in zip(offset, holes, strict=True)]
+        limits = [s + (n - 1) * k + 1 for s, n, k in zip(starts, places, strides, strict=True)]
+        found.append(slice_(x, starts, limits, strides))
+    return found
+
+
+def _places(x: Any, window: Any, strides: Any, padding: Any, base: Any = None, holes: Any = None) -> tuple[int, ...]:
+    shape = shape_of(x)
+    ones = (1,) * len(shape)
+    return windows(shape, window, strides, padding, base or ones, holes or ones)
+
+
+def _window(primitive: Primitive, identity: Callable[[Any], Any]) -> Callable[..., Any]:
+    def expand(x: Any, *, window_dimensions: Any, window_strides: Any, padding: Any, base_dilation: Any = None,
+               window_dilation: Any = None) -> Any:  # fmt: skip
+        dtype = dtype_of(x)
+        x = wide(x)
+        places = _places(x, window_dimensions, window_strides, padding, base_dilation, window_dilation)
+        fill = np.asarray(identity(dtype_of(x))).astype(dtype_of(x))[()]
+        if 0 in (*places, *window_dimensions):
+            return convert_element_type(broadcast_in_dim(fill, places, ()), dtype)
+        parts = _slices(x, fill, places, window_dimensions, window_strides, padding, base_dilation, window_dilation)
+        total = parts[0]
+        for part in parts[1:]:
+            total = primitive.bind(total, part)
+        return convert_element_type(total, dtype)
+
+    return expand
+
+
+def _select_and_scatter_add(source: Any, operand: Any, *, select_prim: Primitive, window_dimensions: Any,
+                            window_strides: Any, padding: Any) -> Any:  # fmt: skip
+    """Which place of each window wins, then each place's share of the source put back where the windows came from."""
+    dtype, shape, places = dtype_of(source), shape_of(operand), shape_of(source)
+    fill = (lowest if select_prim is ge_p else highest)(dtype_of(operand))
+    fill = np.asarray(fill).astype(dtype_of(operand))[()]
+    ones = (1,) * len(shape)
+    zero = np.zeros((), wide_dtype(dtype))[()]
+    total = broadcast_in_dim(zero, shape, ())
+    if 0 in (*shape, *places):
+        return convert_element_type(total, dtype)
+    parts = _slices(operand, fill, places, window_dimensions, window_strides, padding, ones, ones)
+    best, which = parts[0], broadcast_in_dim(np.int32(0), places, ())
+    for k, part in enumerate(parts[1:], 1):
+        stays = or_p.bind(select_prim.bind(best, part), ne_p.bind(best, best))
+        best = select_n_p.bind(stays, part, best)
+        which = select_n_p.bind(stays, like(which, k), which)
+    source = wide(source)
+    for k, offset in enumerate(itertools.product(*map(range, window_dimensions))):
+        share = select_n_p.bind(eq_p.bind(which, like(which, k)), like(source, 0), source)
+        config = []
+        for o, (low, _), n, count, step in zip(offset, padding, shape, places, window_strides, strict=True):
+            before = o - low
+            config.append((before, n - before - dilated(count, step), step - 1))
+        total = add_p.bind(total, pad(share, zero, config))
+    return convert_element_type(total, dtype)
+
+
+def _products(point: Any, part: Any, batch_groups: int, how: dict[str, Any]) -> Any:
+    """(groups, outs, ins) times (batch, features, places...): (groups, outs, batch, places...).
+
+    Of one group it is a plain product of matrices: (batch, places..., outs).
+    """
+    (groups, outs, ins), (batch, _, *places) = shape_of(point), shape_of(part)
+    if groups == 1:
+        numbers = (((1,), (1,)), ((), ()))
+        return dot_general_p.bind(part, reshape(point, (outs, ins)), dimension_numbers=numbers, **how)
+    if batch_groups > 1:
+        part, numbers = reshape(part, (groups, batch // groups, ins, *places)), (((2,), (2,)), ((0,), (0,)))
+    else:
+        part, numbers = reshape(part, (batch, groups, ins, *places)), (((2,), (2,)), ((0,), (1,)))
+    return dot_general_p.bind(point, part, dimension_numbers=numbers, **how)
+
+
+def _conv(lhs: Any, rhs: Any, *, window_strides: Any, padding: Any, lhs_dilation: Any, rhs_dilation: Any,
+          dimension_numbers: ConvDimensionNumbers, feature_group_count: int, batch_group_count: int, precision: Any,
+          preferred_element_type: Any) -> Any:  # fmt: skip
+    """For each place in the window one product of matrices, over the input features."""
+    out_dtype = preferred_element_type or dtype_of(lhs)
+    lhs, rhs = transpose(lhs, dimension_numbers.lhs_spec), transpose(rhs, dimension_numbers.rhs_spec)
+    (batch, features, *_), (outs, ins, *kernel) = shape_of(lhs), shape_of(rhs)
+    groups, space = max(feature_group_count, batch_group_count), len(kernel)
+    places = _places(
+        lhs, (1, 1, *kernel), (1, 1, *window_strides), ((0, 0), (0, 0), *padding), (1, 1, *lhs_dilation),
+        (1, 1, *rhs_dilation))[2:]  # fmt: skip
+    inner = wide_dtype(out_dtype)
+    rows = batch // batch_group_count
+    shape = (rows, *places, outs) if groups == 1 else (groups, outs // groups, rows, *places)
+    total = broadcast_in_dim(np.zeros((), inner)[()], shape, ())
+    if 0 not in (*shape_of(total), *shape_of(lhs), *shape_of(rhs)):
+        zero = np.zeros((), dtype_of(lhs))[()]
+        parts = _slices(
+            lhs, zero, (batch, features, *places), (1, 1, *kernel), (1, 1, *window_strides), ((0, 0), (0, 0), *padding),
+            (1, 1, *lhs_dilation), (1, 1, *rhs_dilation))  # fmt: skip
+        for offset, part in zip(itertools.product(*map(range, kernel)), parts, strict=True):
+            point = slice_(rhs, (0, 0, *offset), (outs, ins, *(o + 1 for o in offset)), None)
+            found = _products(reshape(point, (groups, outs // groups, ins)), part, batch_group_count, {
+                "precision": precision, "preferred_element_type": inner})  # fmt: skip
+            total = add_p.bind(total, found)
+    if groups == 1:
+        total = transpose(total, (0, space + 1, *range(1, space + 1)))
+    else:
+        total = reshape(transpose(total, (2, 0, 1, *range(3, 3 + space))), (rows, outs, *places))
+    order = dimension_numbers.out_spec
+    total = transpose(total, [order.index(d) for d in range(len(order))])
+    return convert_element_type(total, out_dtype)
+
+
+REWRITES: dict[Primitive, Callable[..., Any]] = {
+    reduce_window_sum_p: _window(add_p, lambda dtype: 0), reduce_window_max_p: _window(max_p, lowest),
+    reduce_window_min_p: _window(min_p, highest), select_and_scatter_add_p: _select_and_scatter_add,
+    conv_general_dilated_p: _conv,
+}  # fmt: skip
