@@ -22,8 +22,10 @@ from typing import Any
 import tilewright as tw
 from tests.support.fusion_programs import SHOWN
 from tilewright import numpy as tnp
+from tilewright.compile import LOWER, settings_ahead
 from tilewright.kernels.fuse import fuse, plan
-from tilewright.targets import compile_for
+from tilewright.passes import walk
+from tilewright.xla_backend.settings import Call, Unit
 
 RESULTS = Path(__file__).resolve().parent / "results" / "fusion_plan.md"
 TARGETS = ("cuda:sm_80", "cuda:sm_90", "cuda:sm_100", "rocm:gfx942", "tpu:v5e", "tpu:v6e")
@@ -60,7 +62,8 @@ def times(name: str, target: str) -> list[tuple[float, float, float]]:
     for _ in range(2):
         trace, program = seconds(lambda: tw.compile(lambda *xs: function(*xs), *args, target=target, stop="program"))
         planned, _ = seconds(lambda p=program: fuse(p, target))
-        lowered, _ = seconds(lambda p=program: compile_for(target, p, "module"))  # its plan is known
+        settings = settings_ahead(target)
+        lowered, _ = seconds(lambda p=program, s=settings: walk(LOWER, Unit(p, Call()), s))  # its plan is known
         found.append((trace, planned, lowered))
     return found
 

@@ -36,6 +36,7 @@ class Config:
     cpu_tiles: bool = False
     strict_kernels: bool = False
     residual_bytes: int = 2**30
+    print_passes: bool = False
     kernel_target: Any = None  # a name, or a `Target` of lang
 
 
@@ -46,6 +47,7 @@ ENVIRONMENT = {
     "TILEWRIGHT_CPU_KEEP_MEMORY": "cpu_keep_memory",
     "TILEWRIGHT_DEBUG_CHECKS": "debug_checks",
     "TILEWRIGHT_DEBUG_NANS": "debug_nans",
+    "TILEWRIGHT_PRINT_PASSES": "print_passes",
 }
 
 CHOICES = {

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .ir import Atom, Eqn, Program, Var
+from .primitive import Primitive
 
 
 def hoist(program: Program) -> tuple[Program, list[Any]]:
@@ -52,3 +53,53 @@ def eliminate_dead(
 def substitute(eqn: Eqn, env: dict[Var, Atom]) -> Eqn:
     """An equation with its operands renamed."""
     return eqn.replace(inputs=tuple(env.get(a, a) if type(a) is Var else a for a in eqn.inputs))
+
+
+def primitives_of(program: Program) -> frozenset[Primitive]:
+    """The primitives in a Program and in those within it."""
+    found = program.primitives
+    if found is None:
+        names: set[Primitive] = set()
+        for eqn in program.eqns:
+            names.add(eqn.primitive)
+            for value in eqn.params.values():
+                for inner in value if type(value) is tuple else (value,):
+                    if type(inner) is Program:
+                        names |= primitives_of(inner)
+        found = program.primitives = frozenset(names)
+    return found
+
+
+def rewritten(
+    program: Program, wanted: Callable[[Primitive], bool], change: Callable[[Eqn], Eqn], known: dict[Any, Any]
+) -> Program:
+    """A Program with `change` made to every equation of a wanted primitive, in the Programs within it too.
+
+    A Program without such an equation is given back itself, and one that is met twice is changed once: `known` has
+    what was changed so far.
+    """
+    if not any(map(wanted, primitives_of(program))):
+        return program
+    found = known.get(program)
+    if found is None:
+        eqns = []
+        for eqn in program.eqns:
+            eqn = _within(eqn, lambda inner: rewritten(inner, wanted, change, known))
+            eqns.append(change(eqn) if wanted(eqn.primitive) else eqn)
+        found = known[program] = program.replace(eqns=eqns)
+    return found
+
+
+def _within(eqn: Eqn, change: Callable[[Program], Program]) -> Eqn:
+    """An equation with each Program among its parameters changed."""
+    params: dict[str, Any] = {}
+    for name, value in eqn.params.items():
+        if type(value) is Program:
+            new: Any = change(value)
+        elif type(value) is tuple and any(type(v) is Program for v in value):
+            new = tuple(change(v) if type(v) is Program else v for v in value)
+        else:
+            continue
+        if new != value:
+            params[name] = new
+    return eqn.replace(params=eqn.params | params) if params else eqn

@@ -79,6 +79,7 @@ class Runtime:
         "bind",  # what gives meaning to `Primitive.bind`
         "evaluator",  # what evaluates a primitive on concrete arrays
         "backend",  # what compiles and runs Programs
+        "lower",  # what makes a module of a Program for a device
         "array_maker",  # what makes an array of the runtime of a fresh NumPy array
         "target_here",  # what gives the target that the default device is
         "namespace",  # what gives the module of NumPy's names for arrays

@@ -35,6 +35,23 @@ class Traced:
         """The shapes and dtypes of the result."""
         return self.out_tree.unflatten([struct_of(t) for t in self._entry.program.out_types])
 
+    @property
+    def call(self) -> tuple[str, tuple[int, ...], bool]:
+        """How the compiled function is called: its name, the inputs that are donated, whether unused ones stay."""
+        donated = tuple(i for i, d in enumerate(self._entry.donated) if d)
+        return self._function._name, donated, self._function._options.keep_unused
+
+    @property
+    def device(self) -> Any:
+        """The device that `jit` was told, None if none."""
+        return self._function._options.device
+
+    def compiled(self, executable: Any) -> Compiled:
+        """What calls the backend's executable of the function."""
+        backend = runtime.backend
+        run = backend.runner(executable, self._entry.form, self.out_tree.unflatten)
+        return Compiled(self, executable, run, backend.buffers)
+
     def lower(self) -> Lowered:
         """Print the Program for the backend."""
         return Lowered(self, self._function._module(self._entry))
@@ -64,11 +81,7 @@ class Lowered:
 
     def compile(self) -> Compiled:
         """Compile for the device."""
-        backend = runtime.backend
-        executable = backend.compile(self._module, self._traced._function._options.device)
-        entry = self._traced._entry
-        run = backend.runner(executable, entry.form, entry.out_tree.unflatten)
-        return Compiled(self._traced, executable, run, backend.buffers)
+        return self._traced.compiled(runtime.backend.compile(self._module, self._traced.device))
 
 
 class Compiled:

@@ -252,6 +252,10 @@ class CustomCall:
     finish: Program | None = None
     name: str = ""
 
+    def show_param(self, indent: str) -> str:
+        """What is printed of a call in a Program."""
+        return f"{self.target}({self.name})"
+
 
 @dataclass(frozen=True)
 class Resources:

@@ -13,6 +13,7 @@ from .client import as_device
 from .executable import Executable, compile_module
 from .module import Module
 from .placed import lower_for
+from .settings import Call
 from .transfer import host_buffer
 
 
@@ -21,7 +22,7 @@ class XlaBackend:
 
     def lower(self, program: Program, name: str, donated: Sequence[int] = (), keep_unused: bool = False) -> Module:
         """The module of a Program."""
-        return lower_for(None, program, name, donated, keep_unused)
+        return lower_for(None, program, Call(name, tuple(donated), keep_unused), tiled=True)
 
     def compile(self, module: Module, device: Any = None) -> Executable:
         """The executable of a module, on the default device unless one is named."""

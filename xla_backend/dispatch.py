@@ -25,6 +25,7 @@ from .array import Array, execution_error
 from .client import all_devices, default_device, device_of
 from .executable import Executable, compile_module, in_callback
 from .placed import lower_for
+from .settings import Call
 from .transfer import buffers, handler, host_buffer, moved_to
 
 Runner = Callable[..., Any]
@@ -205,13 +206,13 @@ def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any
 
 
 def _compiled(primitive: Any, types: Sequence[Any], params: dict[str, Any]) -> Runner:
-    module = lower_for(None, single(primitive, types, params), primitive.name, _donated(params))
+    module = lower_for(None, single(primitive, types, params), Call(primitive.name, _donated(params)))
     return make_runner(compile_module(module), "list" if primitive.multiple else "one")
 
 
-def _donated(params: dict[str, Any]) -> Sequence[int]:
+def _donated(params: dict[str, Any]) -> tuple[int, ...]:
     flags = params.get("donated", ())
-    return [i for i, flag in enumerate(flags) if flag]
+    return tuple(i for i, flag in enumerate(flags) if flag)
 
 
 def single(primitive: Any, types: Sequence[Any], params: dict[str, Any]) -> Program:

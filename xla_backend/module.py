@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..core.errors import UnsupportedError
+from ..core.errors import ProgramError
 from ..core.ir import CALLBACK, ORDERED, Program, Var
-from ..core.keys import physicalize
-from ..core.rewrite import eliminate_dead, hoist
+from ..core.rewrite import eliminate_dead
 from ..core.types import ArrayType
-from .lower import rules
+from .lower import RULES
 from .lower.emit import Emitter
+from .settings import Settings, Unit
 from .transfer import physical
 
 # XLA:CPU gives reductions to YNN, whose kernel for each takes 0.3 ms to make when a program first runs. Few rows added
@@ -44,6 +44,10 @@ class Module:
     platform: str = "cpu"  # of the devices that it is for
     settings: tuple[tuple[str, str], ...] = ()  # of XLA's compiler
     again: Callable[[Any], Module] | None = None  # the same program, printed for another device
+    reports: dict[str, Any] = field(default_factory=dict)  # of the passes that it went through, by their names
+
+    def __str__(self) -> str:
+        return self.text
 
     def on(self, device: Any) -> Module:
         """The module for a device: this one, if it is for the device's platform."""
@@ -59,26 +63,10 @@ class DonationWarning(UserWarning):
     """A donated argument whose memory no output can take."""
 
 
-def lower(
-    program: Program,
-    name: str = "main",
-    donated: Sequence[int] = (),
-    keep_unused: bool = False,
-    platform: str = "cpu",
-    kernels: Callable[[Any], Any] | None = None,
-) -> Module:
-    """Print a Program as a module; `donated` are positions of inputs whose memory outputs may take.
-
-    `platform` is what it is compiled for (`cpu`, `cuda`, `rocm`, `tpu`). `kernels` makes a device's
-    `lang.target.CustomCall` of a Kernel; without it kernels are printed for the CPU.
-    """
-    program, constants = hoist(program)
-    offset = len(constants)
-    given = {i + offset for i in donated}
-    for t in (*program.in_types, *program.out_types):
-        if not isinstance(t, ArrayType):
-            raise UnsupportedError(f"a value of type {t.show()} cannot enter or leave a compiled program",
-                                   "read the Ref inside the program")  # fmt: skip
+def printed(unit: Unit, settings: Settings) -> Module:
+    """Print a unit, all of whose primitives have rules, as a module."""
+    program, call, offset = unit.program, unit.call, len(unit.constants)
+    given = {i + offset for i in call.donated}
     position = {v: i for i, v in enumerate(program.inputs)}
     forwarded = {
         i: position[a]
@@ -86,18 +74,28 @@ def lower(
         if type(a) is Var and a in position and position[a] not in given
     }
     body, used = eliminate_dead(program, [i not in forwarded for i in range(len(program.outputs))])
-    kept = tuple(i for i, u in enumerate(used) if u or keep_unused)
+    kept = tuple(i for i, u in enumerate(used) if u or call.keep_unused)
     body = body.replace(inputs=[program.inputs[i] for i in kept])
     attributes, aliased = _aliases(body, kept, given)
-    emitter = Emitter(rules(), platform, kernels)
-    callbacks, keep_alive, text = _printed(body, name, attributes, emitter)
-    effects = body.effects
+    emitter = Emitter(RULES, settings.platform)
+    main = emitter.function("main", body, "public", attributes)
+    effects, platform = body.effects, settings.platform
     return Module(
-        text, name, tuple(constants), tuple(program.in_types), tuple(program.out_types),  # type: ignore[arg-type]
-        kept, forwarded, frozenset(aliased), callbacks, keep_alive,
-        ORDERED in effects or CALLBACK in effects, ORDERED in effects,
+        emitter.module_text(call.name, main), call.name, unit.constants, unit.in_types, unit.out_types,
+        kept, forwarded, frozenset(aliased), emitter.callbacks, emitter.keep,
+        ORDERED in effects or CALLBACK in effects, ORDERED in effects, "gpu" if settings.gpu else platform,
         settings=(FEW_ROWS,) if platform == "cpu" and emitter.sums and all(emitter.sums) else (),
     )  # fmt: skip
+
+
+def check_module(module: Module) -> None:
+    """Raise `ProgramError` where a module's account of its inputs and outputs does not fit its text."""
+    wrong = [i for i in (*module.kept, *module.forwarded.values()) if not 0 <= i < len(module.in_types)]
+    head = module.text[module.text.index("@main(") : module.text.index(" -> (")]
+    called = module.text.count("api_version = 4 : i32, backend_config = {index = ")
+    if wrong or head.count("%") != len(module.kept) or called != len(module.callbacks):
+        raise ProgramError(f"{module.name}: the module takes {head.count('%')} inputs and calls {called} functions of "
+                           f"the host, and says {len(module.kept)} and {len(module.callbacks)}")  # fmt: skip
 
 
 def _aliases(body: Program, kept: Sequence[int], donated: set[int]) -> tuple[list[str], set[int]]:
@@ -118,8 +116,3 @@ def _aliases(body: Program, kept: Sequence[int], donated: set[int]) -> tuple[lis
             f"donated arguments whose memory no output can take: {', '.join(wasted)}", DonationWarning, stacklevel=2
         )
     return attributes, aliased
-
-
-def _printed(body: Program, name: str, attributes: Sequence[str], emitter: Emitter) -> tuple[list[Any], list[Any], str]:
-    main = emitter.function("main", physicalize(body), "public", attributes)
-    return emitter.callbacks, emitter.keep, emitter.module_text(name, main)

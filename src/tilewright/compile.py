@@ -1,69 +1,170 @@
-"""The walk from a Python function to something that runs, stage by stage."""
+"""The walk from a Python function to something that runs: a list of passes, and what runs it.
+
+function -trace-> program -transform-> program -fuse-> kernels -legalize-> legal -verify-> legal
+         -emit-> emitted -print-> module -compile-> executable
+"""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Sequence
-from contextvars import ContextVar
-from typing import Any
+import functools
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from .core import jit
+from .core.check import check_program
 from .core.config import config, current
-from .core.errors import ArgumentError
-from .core.ir import Program
 from .core.rewrite import eliminate_dead
 from .core.runtime import runtime
-from .xla_backend import array, dispatch, operators, placed
+from .loader import loaded, part
+from .passes import Level, Pass, Reports, up_to, walk
+from .xla_backend import array, dispatch, operators
 from .xla_backend.backend import XlaBackend
-from .xla_backend.module import Module
+from .xla_backend.client import Device, as_device, default_device, of_platform
+from .xla_backend.executable import compile_module
+from .xla_backend.legalize import check_legal, legalize, require_rules
+from .xla_backend.module import Module, check_module, printed
+from .xla_backend.settings import Call, Settings, Unit
 
-STAGES = ("program", "transformed", "kernels", "module", "executable")
-_tiles: ContextVar[Any] = ContextVar("tilewright_tiles", default=None)
-
-
-class TilingBackend(XlaBackend):
-    """XLA, with kernels made of the standard operations: on the CPU where `tiles` or `cpu_tiles` ask for them."""
-
-    def lower(self, program: Program, name: str, donated: Sequence[int] = (), keep_unused: bool = False) -> Module:
-        """The module of a Program."""
-        tiles = _tiles.get()
-        tiled, asked = tiles is not None or current().cpu_tiles, None if tiles is True else tiles
-
-        def prepare(device: Any, program: Program) -> tuple[Program, Any]:
-            if device.platform == "cpu":
-                return (_fuse()(program, "cpu", asked) if tiled else program), None
-            targets = importlib.import_module(".targets", __package__)
-            return targets.with_kernels(program, targets.machine_of(device), asked)[:2]
-
-        return placed.lower_for(None, program, name, donated, keep_unused, prepare)
+# ---------------------------------------------------------------------------- passes
 
 
-def _fuse() -> Any:
-    """The fusion pass; imported when first used, since the templates are a good part of the start-up time."""
-    return importlib.import_module(".kernels.fuse", __package__).fuse
+class Request(NamedTuple):
+    """A function, and the arguments (arrays or structs) that it is compiled for."""
+
+    function: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
 
 
-def install() -> None:
-    """Give the tracing layer what evaluates primitives, compiles Programs and holds arrays."""
-    runtime.evaluator = dispatch.evaluate
-    runtime.backend = TilingBackend()
-    runtime.array_maker = array.from_host
-    operators.install()
-    for platform in ("gpu", "tpu"):
-        placed.set_kernels(platform, lambda device: importlib.import_module(".targets", __package__).emitter(device))
-    runtime.target_here = lambda: importlib.import_module(".targets", __package__).here()
-    runtime.namespace = lambda: importlib.import_module("tilewright.numpy")
+def _trace(request: Request, settings: Settings, reports: Reports) -> tuple[Unit, Any]:
+    """The report is the `Traced`, which knows how the function is called."""
+    function = request.function if hasattr(request.function, "__jit__") else jit.jit(request.function)
+    with config(kernel_target=settings.asked or current().kernel_target):
+        traced = function.trace(*request.args, **request.kwargs)
+    return Unit(traced.jaxpr, Call(*traced.call)), traced
+
+
+def _transform(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, None]:
+    return replace(unit, program=eliminate_dead(unit.program)[0]), None
+
+
+def _fuse(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any]:
+    if not settings.tiled and not _has_kernels(unit):
+        return unit, None
+    return part("kernel passes").fuse(unit, settings, reports)
+
+
+def _legalize(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, None]:
+    return legalize(unit), None
+
+
+def _verify(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any]:
+    return part("kernel passes").verify(unit, settings, reports) if _has_kernels(unit) else (unit, None)
+
+
+def _emit(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any]:
+    report = None
+    if _has_kernels(unit):
+        unit, report = part("kernel passes").emit(unit, settings, reports)
+    require_rules(unit.program)
+    return unit, report
+
+
+def _has_kernels(unit: Unit) -> bool:
+    """Whether there are kernels in a unit; none where nothing has loaded the kernel language yet."""
+    return loaded("lang") and part("kernel passes").has_kernels(unit.program)
+
+
+def _print(unit: Unit, settings: Settings, reports: Reports) -> tuple[Module, None]:
+    return replace(printed(unit, settings), reports=reports), None
+
+
+def _compile(module: Module, settings: Settings, reports: Reports) -> tuple[Any, None]:
+    if settings.device is None:
+        return part("targets").compile_ahead(module, settings), None
+    executable = compile_module(module, settings.device)
+    if not settings.explained:
+        return executable, None
+    return executable, part("fusions").xla_report(executable, part("target").target_of(settings.target))
+
+
+FUNCTION = Level("function")
+PROGRAM = Level("program", lambda unit: check_program(unit.program))
+KERNELS = Level("kernels", lambda unit: check_program(unit.program))
+LEGAL = Level("legal", lambda unit: check_legal(unit))
+EMITTED = Level("emitted", lambda unit: check_legal(unit, emitted=True))
+MODULE = Level("module", check_module)
+EXECUTABLE = Level("executable")
+
+PIPELINE = (
+    Pass("trace", FUNCTION, PROGRAM, _trace),
+    Pass("transform", PROGRAM, PROGRAM, _transform),
+    Pass("fuse", PROGRAM, KERNELS, _fuse),
+    Pass("legalize", KERNELS, LEGAL, _legalize),
+    Pass("verify", LEGAL, LEGAL, _verify),
+    Pass("emit", LEGAL, EMITTED, _emit),
+    Pass("print", EMITTED, MODULE, _print),
+    Pass("compile", MODULE, EXECUTABLE, _compile),
+)
+LOWER = PIPELINE[1:-1]
+# Names of stages that are not their pass's own.
+STAGES = {
+    "program": "trace", "transformed": "transform", "kernels": "fuse", "module": "print", "executable": "compile",
+}  # fmt: skip
+
+# ---------------------------------------------------------------------------- what passes are given
+
+
+def settings_for(device: Device, tiled: bool = False, tiles: Any = None, print_passes: bool | None = None) -> Settings:
+    """How programs are lowered for a device of this process; `tiled`, and on the CPU also asked for: with kernels."""
+    now = current()
+    shown = now.print_passes if print_passes is None else print_passes
+    target = "cpu" if device.platform == "cpu" else part("targets").machine_of(device)
+    if target == "cpu":
+        tiled = tiled and bool(tiles or now.cpu_tiles)
+    return Settings(target, tiled, None if tiles is True else tiles, device=device, checked=now.debug_checks,
+                    shown=shown)  # fmt: skip
+
+
+def settings_ahead(target: str, tiles: Any = None, print_passes: bool | None = None) -> Settings:
+    """How programs are lowered for a target that need not be here.
+
+    Raises:
+      ArgumentError: an unknown target.
+    """
+    machine, now = part("target").target_of(target), current()
+    shown = now.print_passes if print_passes is None else print_passes
+    if machine.kind == "cpu":
+        found = settings_for(of_platform("cpu")[0], True, tiles, print_passes)
+        return replace(found, asked=target)
+    return Settings(machine, True, None if tiles is True else tiles, asked=target, checked=now.debug_checks,
+                    shown=shown)  # fmt: skip
+
+
+# ---------------------------------------------------------------------------- running them
+
+
+def lower(unit: Unit, device: Device, tiled: bool = False, tiles: Any = None) -> Module:
+    """The module of a Program for a device of this process; `tiled`: its standard operations may become kernels."""
+    module = walk(LOWER, unit, settings_for(device, tiled, tiles)).value
+    return replace(module, again=functools.partial(lower, unit, tiled=tiled, tiles=tiles))
 
 
 def compile(
-    f: Any, *args: Any, target: str | None = None, stop: str = "executable", tiles: Any = None, **kwargs: Any
-) -> Any:
+    f: Any, *args: Any, target: str | None = None, stop: str = "executable", tiles: Any = None,
+    print_passes: bool | None = None, **kwargs: Any,
+) -> Any:  # fmt: skip
     """A function at one stage of compilation, for arguments given as arrays or by shape and dtype.
 
-    `stop` is one of `program` (as traced, derivatives and batching done), `transformed` (dead code gone), `kernels`
-    (kernel calls and glue; on the CPU, where XLA fuses better, only if `tiles` are asked for), `module` (the text
-    given to the target's compiler) and `executable` (which can be called). Every stage prints as text. `tiles` is True
-    for the target's own, a function from a kernel's `Loops` to its tiles, or a mapping from kernel names to tiles.
+    `stop` is the last pass that is run: `trace` (derivatives and batching are done in it), `transform` (dead code
+    goes), `fuse` (kernel calls and glue; on the CPU, where XLA fuses better, only if `tiles` are asked for), `legalize`
+    (what XLA lacks, in what it has), `verify` (kernels against the target), `emit` (no kernels, but what runs them),
+    `print` (the text given to the target's compiler) or `compile` (what can be called). What they give may be asked for
+    by its own name: `program`, `transformed`, `kernels`, `module`, `executable`. Every stage prints as text.
+
+    `target` is a device that need not be here. `tiles` is True for the target's own, a function from a kernel's `Loops`
+    to its tiles, or a mapping from kernel names to tiles. `print_passes` prints the program after each pass, and its
+    time, to the standard error; the setting of that name does so for every program.
 
     Raises:
       ArgumentError: an unknown stage or target; tiles that do not fit a kernel's loops or the target.
@@ -72,30 +173,36 @@ def compile(
     >>> print(compile(lambda x: x + 1.0, ShapeDtypeStruct((3,), "float32"), stop="module").count("stablehlo.add"))
     1
     """
-    if stop not in STAGES:
-        raise ArgumentError(f"there is no stage named {stop!r}", f"one of {', '.join(STAGES)}")
-    wrapper = f if hasattr(f, "__jit__") else jit.jit(f)
-    with config(kernel_target=target or current().kernel_target):
-        traced = wrapper.trace(*args, **kwargs)
-    if stop == "program":
-        return traced.jaxpr
-    here = target in (None, "cpu")
-    tiles = tiles or (here and current().cpu_tiles) or None
-    asked = None if tiles is True else tiles
-    if stop in ("transformed", "kernels"):
-        from .lang.target import current_target
+    passes = up_to(PIPELINE, stop, STAGES)
+    if target is None:
+        settings = settings_for(default_device(), True, tiles, print_passes)
+    else:
+        settings = settings_ahead(target, tiles, print_passes)
+    begun = walk(passes[:1], Request(f, args, kwargs), settings)
+    unit, traced = begun.value, begun.reports["trace"]
+    if len(passes) == 1:
+        return unit.program
+    if settings.device is not None and traced.device is not None:
+        settings = replace(settings_for(as_device(traced.device), True, tiles, print_passes), asked=target)
+    walked = walk(passes[1:], unit, settings, begun.reports)
+    if isinstance(walked.value, Unit):
+        return walked.value.program
+    if isinstance(walked.value, Module):
+        return walked.value.text
+    if settings.device is None:
+        return part("targets").running_here(walked.value, traced.lower)
+    return traced.compiled(walked.value)
 
-        machine = current_target(target)
-        whole = stop == "transformed" or (machine.whole_arrays and not tiles)
-        return eliminate_dead(traced.jaxpr)[0] if whole else _fuse()(traced.jaxpr, machine, asked)
-    if not here:
-        from . import targets
 
-        made = targets.compile_for(str(target), traced.jaxpr, stop, asked)
-        return targets.running_here(made, traced.lower) if stop == "executable" else made
-    token = _tiles.set(tiles)
-    try:
-        lowered = traced.lower()
-    finally:
-        _tiles.reset(token)
-    return lowered.as_text() if stop == "module" else lowered.compile()
+# ---------------------------------------------------------------------------- the front door's parts
+
+
+def install() -> None:
+    """Give the tracing layer what evaluates primitives, compiles Programs and holds arrays."""
+    runtime.evaluator = dispatch.evaluate
+    runtime.lower = lower
+    runtime.backend = XlaBackend()
+    runtime.array_maker = array.from_host
+    operators.install()
+    runtime.target_here = lambda: part("targets").here()
+    runtime.namespace = lambda: part("numpy")

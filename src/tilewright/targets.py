@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import importlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from .core.config import config
-from .core.errors import ArgumentError, DtypeError, ResourceError, UnsupportedError
-from .core.ir import Program
-from .kernels.fuse import fuse
-from .lang.kernel import Kernel
-from .lang.legality import check_target
-from .lang.target import CPU, KIB, TARGETS, CustomCall, Target, target_of
-from .lang.visit import kernels_of
-from .xla_backend.cache import disk_cache
+from .core.errors import UnsupportedError
+from .kernel_passes import backend_of
+from .lang.target import CPU, KIB, TARGETS, Target, target_of
+from .mosaic_tpu.resources import resources
+from .xla_backend import cuda, tpu
 from .xla_backend.client import default_device, of_platform, present
-from .xla_backend.module import lower
+from .xla_backend.module import Module
+from .xla_backend.settings import Settings
+from .xla_backend.tpu_profile import estimates
 
-# Who lowers the kernels, and which module of xla_backend compiles the program.
-BACKENDS = {"cuda": ("triton_backend", "cuda"), "rocm": ("triton_backend", "cuda"), "tpu": ("mosaic_tpu", "tpu")}
+# What compiles the programs of a family.
+COMPILERS = {"cuda": cuda, "rocm": cuda, "tpu": tpu}
 
 # What a program may have of shared memory, in KiB, on GPUs that are in no table of their own; CUDA programming guide,
 # table of compute capabilities.
@@ -57,8 +54,6 @@ def machine_of(device: Any) -> Target:
     Raises:
       UnsupportedError: a device that no target describes.
     """
-    from .xla_backend import cuda, tpu
-
     if device.platform == "tpu":
         if device.device_kind not in tpu.KINDS:
             raise UnsupportedError(
@@ -101,71 +96,11 @@ def here() -> Target:
     return CPU if device.platform == "cpu" else machine_of(device)
 
 
-def emitter(device: Any) -> Callable[[Kernel], CustomCall]:
-    """What makes custom calls of kernels for a GPU or TPU of this process, as `xla_backend.placed` takes it."""
-    return emit_for(machine_of(device))
-
-
-def _backend(machine: Target) -> Any:
-    """The package that lowers kernels for a target."""
-    backend = importlib.import_module(f".{BACKENDS[machine.kind][0]}", __package__)
-    if hasattr(backend, "set_cache"):
-        backend.set_cache(disk_cache)
-    return backend
-
-
-def emit_for(machine: Target) -> Callable[[Kernel], CustomCall]:
-    """What makes custom calls of kernels for a GPU or TPU."""
-    return functools.partial(_backend(machine).emit, machine=machine)
-
-
-Emit = Callable[[Kernel], "CustomCall | None"]
-
-
-def with_kernels(program: Program, machine: Target, tiles: Any = None) -> tuple[Program, Emit, list[Kernel]]:
-    """A Program whose standard operations are kernels, what makes custom calls of them, and those made so far.
-
-    Where the target's dialect lacks what such a kernel does, XLA computes it; a kernel that the user wrote is an error
-    then.
-    """
-    written = set(kernels_of(program))
-    program = fuse(program, machine, tiles)
-    backend = _backend(machine)
-    if hasattr(backend, "start"):  # compiles several kernels side by side
-        backend.start([k for k in kernels_of(program) if not k.interpret], machine)
-    kernels: list[Kernel] = []
-
-    def emit(kernel: Kernel) -> CustomCall | None:
-        try:
-            check_target(kernel, machine)
-            call = backend.emit(kernel, machine)
-        except (DtypeError, ResourceError, UnsupportedError):
-            if kernel in written:
-                raise
-            return None
-        kernels.append(kernel)
-        return call
-
-    return program, emit, kernels
-
-
-def compile_for(target: str, program: Program, stop: str = "executable", tiles: Any = None) -> Any:
-    """The module's text (`stop="module"`), or what the device's compiler makes of it.
-
-    Standard operations become kernels, at the target's tiles or those asked for (see `kernels.fuse`).
-
-    Raises:
-      ArgumentError: an unknown target.
-    """
-    machine = target_of(target)
-    if machine.kind not in BACKENDS:
-        raise ArgumentError(f"{target!r} is compiled for where it runs", "leave `target` out")
-    program, emit, kernels = with_kernels(program, machine, tiles)
-    module = lower(program, program.name, platform=machine.kind, kernels=emit)
-    if stop == "module":
-        return module.text
-    build = importlib.import_module(f".xla_backend.{BACKENDS[machine.kind][1]}", __package__).compile
-    return _backend(machine).compile(module.text, program.name, target, kernels, build)
+def compile_ahead(module: Module, settings: Settings) -> Any:
+    """What the compiler of a device, which need not be here, makes of a module."""
+    backend, emitted = backend_of(settings.target), module.reports.get("emit")
+    kernels = () if emitted is None else emitted.kernels
+    return backend.compile(module.text, module.name, settings.name, kernels, COMPILERS[settings.target.kind].compile)
 
 
 def estimated(binary: Any) -> Any:
@@ -180,7 +115,4 @@ def estimated(binary: Any) -> Any:
     machine = target_of(binary.target)
     if machine.kind != "tpu":
         return binary
-    from .mosaic_tpu.resources import resources
-    from .xla_backend.tpu_profile import estimates
-
     return replace(binary, resources=resources(binary.as_text(), machine, estimates(binary.module, binary.target)))

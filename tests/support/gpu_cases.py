@@ -19,7 +19,7 @@ from tilewright.kernels.fused.adamw import init
 from tilewright.lang.extent import static
 from tilewright.lang.kernel import Kernel
 from tilewright.lang.target import Target
-from tilewright.targets import kernels_of
+from tilewright.lang.visit import kernels_of
 
 
 def kernels_in(function: Callable[..., Any], types: Sequence[Any], name: str = "f") -> list[Kernel]:

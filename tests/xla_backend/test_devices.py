@@ -10,7 +10,7 @@ from tilewright import targets
 
 TWO = """
 import numpy as np
-from tilewright.xla_backend import client, cuda, placed, shim
+from tilewright.xla_backend import client, cuda, shim
 from tilewright import triton_backend
 import tilewright as tw
 
@@ -27,8 +27,7 @@ def options(device_id, blackwell):
 
 
 cuda.options = options
-asked, made = [], []
-placed.set_kernels("gpu", lambda device: asked.append(device))
+made = []
 triton_backend.start = lambda kernels, machine: None
 triton_backend.emit = lambda kernel, machine: made.append((kernel.name, machine.name))  # None: XLA computes it
 from tilewright import numpy as tnp
@@ -39,7 +38,7 @@ assert tw.devices("cuda") == tw.devices("gpu") == [one, two] and tw.default_back
 x = tnp.arange(6.0).reshape(2, 3)
 f = tw.jit(lambda x: (x * 2).sum())
 assert x.device == one and f(x) == 30 and f(x).device == one
-assert asked[0] == one and made == [("reduce_mul_sum", "cuda:sm_90")], (asked, made)
+assert made == [("reduce_mul_sum", "cuda:sm_90")], made
 np.testing.assert_array_equal(x + 1, np.arange(1.0, 7.0).reshape(2, 3))
 for device in (cpu, two):
     moved = tw.device_put(x, device)

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core.caches import cached
-from ...core.errors import UnsupportedError
 from ...core.ir import ORDERED, Eqn, Literal, Program, Var
 from ...core.primitive import Primitive
 from ...core.show import identifier
@@ -92,11 +91,8 @@ Rule = Callable[..., Any]
 class Emitter:
     """Prints one module. Rules call `op`; the driver calls `function` and `module_text`."""
 
-    def __init__(
-        self, rules: Mapping[Primitive, Rule], platform: str = "cpu", kernels: Callable[[Any], Any] | None = None
-    ):
+    def __init__(self, rules: Mapping[Primitive, Rule], platform: str = "cpu"):
         self.rules, self.platform = rules, platform
-        self.kernels = kernels  # what makes a device's `CustomCall` of a kernel; None: kernels are printed as arrays
         self.lines: list[str] = []
         self.functions: list[str] = []
         self.called: dict[Any, str] = {}
@@ -180,29 +176,12 @@ class Emitter:
         return text
 
     def equation(self, eqn: Eqn, operands: list[Operand]) -> list[Operand]:
-        """Print one equation by its rule, or by its primitive's expansion."""
-        rule = self.rules.get(eqn.primitive)
-        if rule is None:
-            return self._expand(eqn, operands)
+        """Print one equation by its rule."""
+        rule = self.rules[eqn.primitive]
         out_types = [v.type for v in eqn.outputs]
         if eqn.primitive.multiple:
             return list(rule(self, operands, out_types, **eqn.params))
         return [rule(self, operands, out_types[0], **eqn.params)]
-
-    def _expand(self, eqn: Eqn, operands: list[Operand]) -> list[Operand]:
-        from ...core.trace import trace_program
-
-        primitive = eqn.primitive
-        if primitive.expand is None:
-            raise UnsupportedError(
-                f"{primitive.name} has no lowering to XLA and no expansion into other primitives",
-                "give the Primitive an `expand` rule", eqn.source)  # fmt: skip
-
-        def expanded(*args: Any) -> Any:
-            out = primitive.expand(*args, **eqn.params)  # type: ignore[misc]
-            return list(out) if primitive.multiple else [out]
-
-        return self.inline(trace_program(expanded, [o.type for o in operands], primitive.name), operands)
 
     def inline(self, program: Program, operands: Sequence[Operand]) -> list[Operand]:
         """Print a Program's equations here; gives its outputs. Constants are printed in place."""

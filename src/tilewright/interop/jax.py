@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..compile import LOWER
 from ..core import tree
 from ..core.caches import cached, once
 from ..core.config import config, current
@@ -29,9 +30,11 @@ from ..core.trace import trace_program, typeof
 from ..core.transpose import transpose_program
 from ..core.types import ArrayType, is_key, kind
 from ..core.vmap import batch_program
-from ..targets import emit_for, machine_for
+from ..lang.target import target_of
+from ..passes import walk
+from ..targets import machine_for
 from ..xla_backend.array import Array
-from ..xla_backend.module import lower
+from ..xla_backend.settings import Call, Settings, Unit
 
 # ------------------------------------------------------------------------------------------------ the primitive
 
@@ -103,10 +106,12 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, program: Program) -> l
     return [next(found) if li else None for li in linear]
 
 
-def _kernels(platform: str) -> Any:
-    """How kernels are printed for a platform: as custom calls for GPUs that jax has, else as operations."""
+def _settings(platform: str) -> Settings:
+    """How Programs are lowered for a platform: kernels as custom calls for GPUs that jax has, else by XLA."""
+    if platform == "cpu":
+        return Settings()
     capability = _capability() if platform == "cuda" else None
-    return None if capability is None else emit_for(machine_for(capability))
+    return Settings(target_of(platform) if capability is None else machine_for(capability), by_xla=capability is None)
 
 
 def _capability() -> tuple[int, int] | None:
@@ -126,7 +131,7 @@ def _lower(context: Any, *operands: Any, program: Program) -> list[Any]:
 
     within = context.module_context
     platform = within.platforms[0]
-    module = lower(program, program.name, keep_unused=True, platform=platform, kernels=_kernels(platform))
+    module = walk(LOWER, Unit(program, Call(program.name, keep_unused=True)), _settings(platform)).value
     if module.callbacks:
         raise UnsupportedError(f"{program.name} calls back to the host inside a program of jax",
                                "call the host by `jax.pure_callback`, outside of the function")  # fmt: skip

@@ -1,44 +1,35 @@
-"""`kernel_call`: the plain array Program that a kernel is on the CPU, a device's custom call, or the interpreter."""
+"""Kernels of a device as custom calls, with what has to be done to their operands and results."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
-from ...core.ir import Program
-from ...core.primitives.callback import pure_callback
-from ...core.trace import trace_program
+from ...core.errors import ShapeError
+from ...core.primitive import Primitive
 from ...core.types import ArrayType
-from ...lang.extent import static
-from ...lang.interpret import interpret
-from ...lang.kernel import Kernel
-from ...lang.target import CustomCall
-from ..kernel import kernel_program
+from .emit import Emitter, Operand
 
 
-def _interpreted(kernel: Kernel) -> Program:
-    run = functools.partial(interpret, kernel)
-    return trace_program(lambda *arrays: pure_callback(run, kernel.out_types, *arrays), kernel.in_types, kernel.name)
+def _typing(*types: Any, call: Any) -> list[Any]:
+    """`call` is a `lang.target.CustomCall`, whose types are of what its `prepare` gives and its `finish` takes."""
+    wanted = call.in_types if call.prepare is None else call.prepare.in_types
+    if [(t.shape, t.dtype) for t in types] != [(t.shape, t.dtype) for t in wanted]:
+        given, needed = (", ".join(t.show() for t in ts) for ts in (types, wanted))
+        raise ShapeError(f"the custom call {call.name} takes ({needed}), got ({given})")
+    return list(call.out_types if call.finish is None else call.finish.out_types)
 
 
-def kernel_call(e: Any, operands: Sequence[Any], outs: Sequence[Any], *, kernel: Kernel) -> list[Any]:
-    if kernel.interpret:
-        return e.inline(_interpreted(kernel), operands)
-    if e.kernels is None:
-        return e.inline(kernel_program(kernel), operands)
-    call = e.kernels(static(kernel, f"{e.platform}, where a grid is launched whole, needs"))
-    return e.inline(kernel_program(kernel), operands) if call is None else custom_call(e, call, operands)
+custom_call_p = Primitive("custom_call", _typing, multiple=True)
 
 
-def custom_call(e: Any, call: CustomCall, operands: Sequence[Any]) -> list[Any]:
-    """A kernel of a device, with what has to be done to its operands and results."""
+def _custom_call(e: Emitter, operands: list[Operand], outs: Sequence[Any], *, call: Any) -> list[Operand]:
     taken = list(operands) if call.prepare is None else e.inline(call.prepare, operands)
     results = e.ops("stablehlo.custom_call", taken, call.out_types, _attributes(call), label=call.name)
     return results if call.finish is None else e.inline(call.finish, [*operands, *results])
 
 
-def _attributes(call: CustomCall) -> str:
+def _attributes(call: Any) -> str:
     many = len(call.out_types) != 1
     aliases = ", ".join(
         f"#stablehlo.output_operand_alias<output_tuple_indices = [{o if many else ''}], operand_index = {i}, "
@@ -62,3 +53,6 @@ def _row_major(types: Sequence[ArrayType]) -> str:
         return f"dense<[{', '.join(str(a) for a in reversed(range(t.ndim)))}]> : tensor<{t.ndim}xindex>"
 
     return ", ".join(axes(t) for t in types)
+
+
+RULES = {custom_call_p: _custom_call}

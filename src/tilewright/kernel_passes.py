@@ -1,0 +1,171 @@
+"""The passes over kernels: `fuse`, `verify`, `emit`, each with its report. Loaded by the first program that has any."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from . import mosaic_tpu, triton_backend
+from .core.errors import DtypeError, ResourceError, UnsupportedError
+from .core.ir import Program
+from .core.rewrite import primitives_of
+from .kernel_report import KernelReport, kernel_report
+from .kernels.fuse import Fusion, plan
+from .lang.kernel import Kernel
+from .lang.legality import check_target
+from .lang.primitive import kernel_call_p
+from .lang.target import CustomCall, Target
+from .lang.verify import Finding
+from .lang.visit import kernels_of
+from .passes import Reports
+from .xla_backend.cache import disk_cache
+from .xla_backend.emission import emitted
+from .xla_backend.settings import Settings, Unit
+
+# Who lowers the kernels of a family of devices.
+BACKENDS = {"cuda": triton_backend, "rocm": triton_backend, "tpu": mosaic_tpu}
+REFUSALS = (DtypeError, ResourceError, UnsupportedError)
+
+
+def has_kernels(program: Program) -> bool:
+    """Whether a Program, or one within it, calls a kernel."""
+    return kernel_call_p in primitives_of(program)
+
+
+# ---------------------------------------------------------------------------- fuse
+
+
+@dataclass(frozen=True)
+class Fused:
+    """What `fuse` made, and which kernels were there before: those that somebody wrote."""
+
+    fusion: Fusion | None
+    written: frozenset[Kernel]
+
+
+def fuse(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Fused]:
+    """Standard operations as kernels of the target's."""
+    written = frozenset(kernels_of(unit.program))
+    if not settings.tiled:
+        return unit, Fused(None, written)
+    fusion = plan(unit.program, settings.target, settings.tiles, explained=settings.explained)
+    return replace(unit, program=fusion.program), Fused(fusion, written)
+
+
+# ---------------------------------------------------------------------------- verify
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A kernel that a target or its compiler did not take, and that XLA computes instead."""
+
+    kernel: Kernel
+    by: str
+    why: str
+
+    def line(self) -> str:
+        return f"kernel {self.kernel.name} is computed by XLA: {self.by} refused it: {self.why}"
+
+
+@dataclass(frozen=True)
+class Verified:
+    """Those kernels that a target cannot take, and with `explained` the report on each kernel."""
+
+    refused: tuple[Refused, ...] = ()
+    kernels: tuple[KernelReport, ...] = ()
+
+
+def verify(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Verified]:
+    """The same unit, each kernel held against what the target has.
+
+    Raises:
+      DtypeError, ResourceError, UnsupportedError: a kernel that the user wrote, and that the target cannot take.
+    """
+    refused: dict[Kernel, Refused] = {}
+    findings: dict[Kernel, tuple[Finding, ...]] = {}
+    for kernel in dict.fromkeys(kernels_of(unit.program)):
+        if settings.target == "cpu" or settings.by_xla or kernel.interpret:
+            continue
+        try:
+            findings[kernel] = tuple(check_target(kernel, settings.target))
+        except REFUSALS as error:
+            if kernel in _written(reports) and not settings.explained:
+                raise
+            refused[kernel] = Refused(kernel, settings.name, error.what)
+            findings[kernel] = (Finding(f"runs on {settings.name}", kernel.name, "unknown", error.what),)
+    told = tuple(_reports(unit.program, settings, reports, findings)) if settings.explained else ()
+    return unit, Verified(tuple(refused.values()), told)
+
+
+def _reports(
+    program: Program, settings: Settings, reports: Reports, findings: Mapping[Kernel, tuple[Finding, ...]]
+) -> Iterator[KernelReport]:
+    fusion = reports["fuse"].fusion if "fuse" in reports else None
+    made = {} if fusion is None else {k.kernel: k for k in fusion.every_kernel}
+    for kernel in kernels_of(program):
+        yield kernel_report(kernel, settings.asked, findings.get(kernel, ()), made.get(kernel))
+
+
+def _written(reports: Reports) -> frozenset[Kernel]:
+    """The kernels that somebody wrote."""
+    return reports["fuse"].written if "fuse" in reports else frozenset()
+
+
+# ---------------------------------------------------------------------------- emit
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """The kernels that are custom calls now, and those that XLA computes because they were refused."""
+
+    kernels: tuple[Kernel, ...] = ()
+    refused: tuple[Refused, ...] = ()
+
+
+def emit(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Emitted]:
+    """The unit without kernels: custom calls of the device's, or the array operations that XLA computes.
+
+    Raises:
+      DtypeError, ResourceError, UnsupportedError: as `verify`, where only lowering the kernel can tell.
+      CompileError, VersionError: of the device's compiler.
+    """
+    if settings.target == "cpu" or settings.by_xla:
+        return replace(unit, program=emitted(unit.program, settings.platform)), Emitted()
+    machine, written = settings.target, _written(reports)
+    refused = {r.kernel: r for r in reports["verify"].refused}
+    made: list[Kernel] = []
+    backend = backend_of(machine)
+    if hasattr(backend, "start"):  # compiles several kernels side by side
+        backend.start([k for k in kernels_of(unit.program) if not k.interpret and k not in refused], machine)
+
+    def call(kernel: Kernel) -> CustomCall | None:
+        if kernel in refused:
+            return None
+        try:
+            found = backend.emit(kernel, machine)
+        except REFUSALS as error:
+            if kernel in written:
+                raise
+            refused[kernel] = Refused(kernel, f"the compiler for {settings.name}", error.what)
+            return None
+        if found is not None:
+            made.append(kernel)
+        return found
+
+    unit = replace(unit, program=emitted(unit.program, settings.platform, call))
+    return unit, Emitted(tuple(made), tuple(refused.values()))
+
+
+def backend_of(machine: Target) -> Any:
+    """The package that lowers kernels for a target."""
+    backend = BACKENDS[machine.kind]
+    if hasattr(backend, "set_cache"):
+        backend.set_cache(disk_cache)
+    return backend
+
+
+def refusals(reports: Reports) -> Iterator[Refused]:
+    """The kernels that XLA computes because the target or its compiler refused them, each once."""
+    found = reports["emit"] if "emit" in reports else reports.get("verify")
+    yield from found.refused if found is not None else ()

@@ -1,0 +1,30 @@
+"""What is loaded when it is first used, because loading it takes time that most programs need not spend.
+
+The kernel language, the templates and the backends of devices are two thirds of the package. A program without kernels
+needs none of them, so what every program runs through asks for them here, by name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+PARTS = {
+    "lang": ".lang",
+    "target": ".lang.target",
+    "kernel passes": ".kernel_passes",
+    "targets": ".targets",
+    "fusions": ".xla_backend.fusions",
+    "numpy": ".numpy",
+}
+
+
+def part(name: str) -> Any:
+    """A part of the package, loaded if it is not yet."""
+    return importlib.import_module(PARTS[name], __package__)
+
+
+def loaded(name: str) -> bool:
+    """Whether a part is there already."""
+    return f"{__package__}{PARTS[name]}" in sys.modules

@@ -1,0 +1,342 @@
+"""The walk from a function to something that runs: rules, passes, their levels and their reports."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.support.paths import GOLDEN
+from tilewright import errors, random, triton_backend
+from tilewright import lang as tl
+from tilewright import numpy as tnp
+from tilewright.compile import LOWER, PIPELINE, STAGES, Request, settings_ahead, settings_for
+from tilewright.core.ir import Eqn, Program, Var
+from tilewright.core.primitives.elementwise import add_p
+from tilewright.core.types import ArrayType
+from tilewright.passes import up_to, walk
+from tilewright.xla_backend.fusions import steps_of
+from tilewright.xla_backend.settings import Call, Unit
+
+STRUCT = tw.ShapeDtypeStruct((4, 8), "float32")
+
+
+def softmax(x):
+    e = tnp.exp(x - tnp.max(x, -1, keepdims=True))
+    return e / tnp.sum(e, -1, keepdims=True)
+
+
+def doubled(x):
+    def double(x, o):
+        o[...] = x[...] * 2
+
+    return tl.kernel_call(double, STRUCT)(x) + 1
+
+
+def keyed(x):
+    """Kernels, a primitive that XLA lacks, and random keys."""
+    return tnp.cumsum(softmax(x), 0) * random.key_data(random.key(7))[1].astype("float32")
+
+
+def walked(function, *args, stop, target=None, **changes):
+    settings = settings_for(tw.devices("cpu")[0], True) if target is None else settings_ahead(target)
+    settings = replace(settings, **changes)
+    return walk(up_to(PIPELINE, stop, STAGES), Request(function, args, {}), settings)
+
+
+# ---------------------------------------------------------------------------- rules
+
+
+@pytest.mark.parametrize("name", ["neg", "add", "dot_general", "scan", "kernel_call"])
+def test_rules_are_those_of_the_primitive_and_not_of_its_name(name):
+    """A primitive of a user's own may have any name."""
+    own = tw.Primitive(name, typing=lambda x: x, expand=lambda x: x * 3)
+    np.testing.assert_array_equal(np.asarray(own.bind(tnp.float32(2))), 6)
+    np.testing.assert_array_equal(np.asarray(tw.jit(own.bind)(np.float32(2))), 6)
+
+
+def test_an_expansion_may_hold_kernels_and_expansions():
+    inner = tw.Primitive("inner", typing=lambda x: x, expand=doubled)
+    outer = tw.Primitive("outer", typing=lambda x: x, expand=lambda x: inner.bind(x) + tnp.cumsum(x, 0))
+    x = np.arange(32.0, dtype=np.float32).reshape(4, 8)
+    expected = x * 2 + 1 + np.cumsum(x, 0)
+    np.testing.assert_allclose(tw.jit(outer.bind)(x), expected)
+    np.testing.assert_allclose(tw.jit(lambda x: tw.lax.cond(x[0, 0] < 1, outer.bind, lambda x: x, x))(x), expected)
+
+
+def test_a_primitive_without_rule_and_expansion_is_refused_with_its_line():
+    bare = tw.Primitive("bare", typing=lambda x: x)
+    with pytest.raises(errors.UnsupportedError, match=r"bare has no lowering to XLA(.|\n)*test_compile.py"):
+        tw.jit(lambda x: bare.bind(x))(np.float32(1))
+
+
+# ---------------------------------------------------------------------------- passes
+
+
+@pytest.mark.parametrize("one", PIPELINE[1:], ids=lambda one: one.name)
+def test_each_pass_takes_what_the_one_before_it_gives(one):
+    before = PIPELINE[PIPELINE.index(one) - 1]
+    assert before.gives is one.takes
+
+
+@pytest.mark.parametrize("old", STAGES)
+def test_a_stage_has_the_name_of_its_pass_too(old):
+    def text(stop):
+        return str(tw.compile(softmax, STRUCT, stop=stop))
+
+    assert text(old) == text(STAGES[old])
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda", "tpu"])
+@pytest.mark.parametrize("stop", ["trace", "transform", "fuse", "legalize", "verify", "emit", "print"])
+def test_text_of_each_level_is_as_recorded(stop, target, request):
+    if target == "cuda" and stop in ("emit", "print"):
+        pytest.importorskip("triton")
+    function = doubled if target == "cpu" else keyed
+    text = tw.compile(function, STRUCT, target=target, stop=stop)
+    if stop == "print":  # machine code is golden elsewhere
+        text = "\n".join(line.partition("backend_config")[0] for line in text.splitlines())
+    path = GOLDEN / f"walk.{target}.{stop}.txt"
+    text = f"{text}".rstrip() + "\n"
+    if request.config.getoption("--update-golden"):
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+def test_kernels_are_emitted_before_anything_is_printed(monkeypatch):
+    pytest.importorskip("triton")
+    emitted = walked(softmax, STRUCT, stop="emit", target="cuda")
+
+    def fails(kernel, machine):
+        raise AssertionError("a kernel is compiled in the middle of printing")
+
+    monkeypatch.setattr(triton_backend, "emit", fails)
+    module = walk(PIPELINE[-2:-1], emitted.value, settings_ahead("cuda"), emitted.reports).value
+    assert module.text.count("stablehlo.custom_call") == 1
+
+
+def test_a_program_within_others_is_printed_once():
+    inner = tw.jit(lambda x: doubled(x) * tnp.cumsum(x, 0))
+    text = tw.compile(lambda x: inner(x) + inner(x + 1), STRUCT, stop="module")
+    assert text.count("func.func private") == 1 and text.count("func.call") == 2
+
+
+# ---------------------------------------------------------------------------- levels
+
+
+def swapped(program: Program) -> Program:
+    """A Program that is wrong: its first equation reads what nothing binds."""
+    first = program.eqns[0]
+    return program.replace(eqns=(first.replace(inputs=[Var(v.type) for v in first.inputs]), *program.eqns[1:]))
+
+
+@pytest.mark.parametrize("stop", ["trace", "transform", "fuse", "legalize", "verify", "emit"])
+def test_each_level_refuses_a_wrong_program(stop):
+    value, level = (lambda w: (w.value, w.level))(walked(softmax, STRUCT, stop=stop))
+    level.check(value)
+    with pytest.raises(errors.ProgramError):
+        level.check(replace(value, program=swapped(value.program)))
+
+
+def test_the_legal_level_refuses_keys_and_what_could_be_expanded():
+    def f(x):
+        return x + random.uniform(random.key(0), (4, 8)) + tnp.cumsum(x, 0)
+
+    begun = walked(f, STRUCT, stop="fuse")
+    legal = walked(f, STRUCT, stop="legalize")
+    legal.level.check(legal.value)
+    with pytest.raises(errors.ProgramError, match="after `legalize`|left by `legalize`"):
+        legal.level.check(begun.value)
+
+
+def test_the_emitted_level_refuses_kernels():
+    legal, emitted = (walked(doubled, STRUCT, stop=stop) for stop in ("legalize", "emit"))
+    emitted.level.check(emitted.value)
+    with pytest.raises(errors.ProgramError, match="kernel_call left by `legalize`"):
+        emitted.level.check(legal.value)
+
+
+@pytest.mark.parametrize("change", [{"kept": (0, 0)}, {"forwarded": {0: 7}}, {"callbacks": [print]}])
+def test_the_module_level_refuses_a_wrong_account(change):
+    module = walked(softmax, STRUCT, stop="print")
+    module.level.check(module.value)
+    with pytest.raises(errors.ProgramError):
+        module.level.check(replace(module.value, **change))
+
+
+def test_levels_are_checked_where_checks_are_on():
+    type_ = ArrayType((2,), np.dtype("float32"))
+    x, y = Var(type_), Var(type_)
+    unit = Unit(Program([x], [Eqn(add_p, [x, Var(type_)], [y], {})], [y]), Call())
+    settings = settings_for(tw.devices("cpu")[0])
+    with pytest.raises(errors.ProgramError):
+        walk(LOWER, unit, replace(settings, checked=True))
+    with tw.config(debug_checks=False):
+        assert not settings_for(tw.devices("cpu")[0]).checked
+    assert walk(LOWER[:1], unit, replace(settings, checked=False)).level.name == "program"
+
+
+# ---------------------------------------------------------------------------- print_passes
+
+
+def test_every_pass_is_printed_with_its_time(capfd):
+    tw.compile(softmax, STRUCT, print_passes=True)
+    heads = [line for line in capfd.readouterr().err.splitlines() if line.startswith("-- after")]
+    assert [head.split()[2] for head in heads] == [f"{one.name}:" for one in PIPELINE]
+    assert all(head.endswith(" ms") and float(head.split()[-2]) >= 0 for head in heads)
+
+
+def test_the_setting_prints_the_passes_of_every_program(capfd):
+    with tw.config(print_passes=True):
+        tw.jit(lambda x: x * 5 + 3)(np.float32(1))
+    text = capfd.readouterr().err
+    assert "-- after transform: program" in text and "-- after print: module" in text and "stablehlo.multiply" in text
+    assert "   (the same)" in text  # what a pass leaves as it was is not printed twice
+    tw.jit(lambda x: x * 5 + 4)(np.float32(1))
+    assert not capfd.readouterr().err
+
+
+# ---------------------------------------------------------------------------- reports
+
+
+def test_a_kernel_that_a_compiler_refuses_is_told_and_computed_by_xla(monkeypatch):
+    def refuses(kernel, machine):
+        raise errors.ResourceError(f"kernel {kernel.name} takes too much", "less")
+
+    monkeypatch.setattr(triton_backend, "emit", refuses)
+    monkeypatch.setattr(triton_backend, "start", lambda kernels, machine: None)
+    done = walked(softmax, STRUCT, stop="print", target="cuda")
+    (refused,) = done.reports["emit"].refused
+    assert done.reports["emit"].kernels == () and "custom_call" not in done.value.text
+    assert refused.line() == (
+        f"kernel {refused.kernel.name} is computed by XLA: the compiler for cuda refused it: kernel "
+        f"{refused.kernel.name} takes too much"
+    )
+
+
+def test_a_kernel_that_a_compiler_refuses_shows_in_explain(monkeypatch):
+    pytest.importorskip("triton")
+
+    def refuses(kernel, machine):
+        raise errors.ResourceError("too many registers", "less")
+
+    monkeypatch.setattr(triton_backend, "emit", refuses)
+    text = str(tw.explain(softmax, STRUCT, target="cuda", compile=True))
+    assert "is computed by XLA: the compiler for cuda refused it: too many registers" in text
+
+
+def test_a_kernel_that_somebody_wrote_is_not_left_to_xla(monkeypatch):
+    def refuses(kernel, machine):
+        raise errors.ResourceError("too many registers", "less")
+
+    monkeypatch.setattr(triton_backend, "emit", refuses)
+    monkeypatch.setattr(triton_backend, "start", lambda kernels, machine: None)
+
+    def alone(x):
+        def triple(x, o):
+            o[...] = x[...] * 3
+
+        return tnp.sort(tl.kernel_call(triple, STRUCT)(tnp.sort(x)))
+
+    with pytest.raises(errors.ResourceError, match="too many registers"):
+        walked(alone, STRUCT, stop="print", target="cuda")
+
+
+def test_what_a_target_lacks_shows_in_explain():
+    def f(x):
+        return x * (1 + 2j)
+
+    explained = tw.explain(f, tw.ShapeDtypeStruct((4, 8), "complex64"), target="tpu:v5e")
+    text = str(explained)
+    assert len(explained.refused) == len(explained.kernels)
+    for refused in explained.refused:
+        assert f"kernel {refused.kernel.name} is computed by XLA: tpu:v5e refused it" in text
+
+
+# ---------------------------------------------------------------------------- what XLA does on the CPU
+
+
+def test_a_plain_function_is_told_as_xlas_fusions():
+    explained = tw.explain(softmax, tw.ShapeDtypeStruct((64, 128), "float32"), target="cpu")
+    report = explained.xla
+    assert explained.kernels == () and report is not None
+    assert sum(s.fusions for s in report.steps) >= 1
+    operations = {name for step in report.steps for name in step.operations}
+    assert {"exponential", "divide"} <= operations or {"exponential", "multiply"} <= operations
+    assert report.transcendentals == 64 * 128 and report.flops > 0
+    assert report.seconds > 0 and report.bound in ("memory", "vector units")
+    read = max(step.bytes_read for step in report.steps)
+    assert read >= 64 * 128 * 4
+    text = str(explained)
+    assert "0 kernels" not in text and "of XLA's on cpu" in text and "bytes read" in text and "bound by" in text
+
+
+def test_kernels_and_fusions_are_told_together_where_compiled():
+    explained = tw.explain(doubled, STRUCT, compile=True)
+    assert len(explained.kernels) == 1 and explained.xla is not None
+    assert str(explained).startswith("doubled: 1 kernel, 1 fusion of XLA's")
+    assert tw.explain(doubled, STRUCT).xla is None
+
+
+TEXT = """HloModule f, is_scheduled=true, entry_computation_layout={(f32[4]{0})->f32[4]{0}}
+
+%fused_computation (param_0: f32[4], param_1: s32[]) -> f32[4] {
+  %param_0 = f32[4]{0} parameter(0)
+  %param_1 = s32[] parameter(1)
+  %convert.1 = f32[] convert(%param_1)
+  %broadcast.1 = f32[4]{0} broadcast(%convert.1), dimensions={}
+  ROOT %multiply.1 = f32[4]{0} multiply(%param_0, %broadcast.1)
+}
+
+%body (arg: (s32[], f32[4])) -> (s32[], f32[4]) {
+  %arg = (s32[], f32[4]{0}) parameter(0)
+  %gte.0 = s32[] get-tuple-element(%arg), index=0
+  %gte.1 = f32[4]{0} get-tuple-element(%arg), index=1
+  %loop_fusion = f32[4]{0} fusion(%gte.1, %gte.0), kind=kLoop, calls=%fused_computation
+  ROOT %tuple.0 = (s32[], f32[4]{0}) tuple(%gte.0, %loop_fusion)
+}
+
+%condition (arg.1: (s32[], f32[4])) -> pred[] {
+  %arg.1 = (s32[], f32[4]{0}) parameter(0)
+  ROOT %constant.9 = pred[] constant(false)
+}
+
+ENTRY %main (Arg_0: f32[4]) -> f32[4] {
+  %Arg_0 = f32[4]{0} parameter(0)
+  %constant.2 = s32[] constant(3)
+  %tuple.1 = (s32[], f32[4]{0}) tuple(%constant.2, %Arg_0)
+  %while.1 = (s32[], f32[4]{0}) while(%tuple.1), condition=%condition, body=%body
+  %gte.3 = f32[4]{0} get-tuple-element(%while.1), index=1
+  ROOT %custom-call = f32[4]{0} custom-call(%gte.3), custom_call_target="TopK"
+}
+"""
+
+
+def test_steps_are_read_from_the_text_of_a_compiled_module():
+    loop, call = steps_of(TEXT)
+    (fusion,) = loop.inner
+    assert (loop.kind, loop.fusions, loop.is_fusion) == ("while", 1, False)
+    assert (fusion.kind, fusion.operations) == ("loop", ("convert", "broadcast", "multiply"))
+    assert (fusion.bytes_read, fusion.bytes_written) == (20, 16)
+    assert list(loop.lines()) == ["while", "  loop fusion of convert, broadcast, multiply: 20 bytes read, 16 written"]
+    assert list(call.lines()) == ["TopK: 16 bytes read, 16 written"]
+
+
+# ---------------------------------------------------------------------------- start-up
+
+
+def test_nothing_of_the_kernel_language_is_loaded_by_a_program_without_kernels():
+    code = (
+        "import sys, tilewright as tw\n"
+        "from tilewright import numpy as tnp\n"
+        "x = tnp.ones(3) + 1\n"
+        "tw.jit(tw.grad(lambda x: tnp.cumsum(x * x).sum()))(x)\n"
+        "print([m for m in sys.modules if m.startswith(('tilewright.lang', 'tilewright.kernel'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,208 @@
+"""What XLA made of a program: its fusions, read from the compiled text, and its own estimates of the cost."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ..lang.target import Target
+
+# Instructions that compute nothing and move nothing.
+_NAMES = frozenset(("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "opt-barrier"))
+_CALLED = re.compile(r"(?:calls|to_apply|body|true_computation|false_computation)=%?([\w.\-]+)")
+_BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
+_SHAPE = re.compile(r"\b([a-z]\w*)\[([\d,]*)\]")
+_KIND = re.compile(r'"kind":"_*(\w+?)_fusion"')
+_TARGET = re.compile(r'custom_call_target="([^"]*)"')
+_BITS = {"pred": 8, "token": 0, "opaque": 0}
+_MOVES = frozenset(("while", "conditional", "call"))  # what is within them moves the bytes
+
+
+@dataclass(frozen=True)
+class Step:
+    """One instruction that runs: a fusion with the operations in it, or an operation of its own."""
+
+    name: str
+    kind: str  # loop, input, output, ynn, ... of a fusion; else the operation
+    operations: tuple[str, ...]
+    bytes_read: int
+    bytes_written: int
+    inner: tuple[Step, ...] = ()
+
+    @property
+    def is_fusion(self) -> bool:
+        return bool(self.operations)
+
+    @property
+    def fusions(self) -> int:
+        """How many fusions it is or has within it."""
+        return int(self.is_fusion) + sum(s.fusions for s in self.inner)
+
+    def lines(self, indent: str = "") -> Iterator[str]:
+        """One line, and those of the steps within it."""
+        counted = Counter(self.operations).items()
+        operations = ", ".join(f"{n} {name}" if n > 1 else name for name, n in counted)
+        what = f"{self.kind} fusion of {operations}" if self.is_fusion else self.kind
+        moved = "" if self.inner else f": {self.bytes_read:,} bytes read, {self.bytes_written:,} written"
+        yield f"{indent}{what}{moved}"
+        for step in self.inner:
+            yield from step.lines(f"{indent}  ")
+
+
+@dataclass(frozen=True)
+class XlaReport:
+    """What XLA runs for a program, its estimates, and the least time that they take on a machine."""
+
+    steps: tuple[Step, ...]
+    flops: int
+    transcendentals: int
+    bytes_moved: int
+    seconds: float
+    bound: str
+
+    def counts(self) -> str:
+        """How many fusions and how many other operations there are."""
+        fusions = sum(s.fusions for s in self.steps)
+        others = sum(not s.is_fusion for s in self.steps)
+        text = f"{fusions} fusion{'' if fusions == 1 else 's'} of XLA's"
+        return f"{text}, {others} other operation{'' if others == 1 else 's'}" if others else text
+
+    def lines(self) -> list[str]:
+        """Each step, then the whole program's cost."""
+        work = f"  {self.flops:,} flops, {self.transcendentals:,} transcendentals, {self.bytes_moved:,} bytes moved"
+        return [
+            *(line for s in self.steps for line in s.lines("  ")),
+            f"{work}, by XLA's estimate",
+            f"  at least {show_seconds(self.seconds)}, bound by {self.bound}",
+        ]
+
+
+def show_seconds(seconds: float) -> str:
+    """A time in microseconds, or in milliseconds where that reads better.
+
+    >>> show_seconds(0.00135), show_seconds(2.66e-6)
+    ('1.35 ms', '2.66 us')
+    """
+    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} us"
+
+
+def xla_report(executable: Any, machine: Target) -> XlaReport:
+    """The report on an executable, with the bound of a machine's roofline."""
+    cost = executable.cost_analysis()
+    flops, special, moved = (int(cost.get(k, 0)) for k in ("flops", "transcendentals", "bytes accessed"))
+    busy, memory = (flops + special) / machine.rate("float32"), moved / machine.bandwidth
+    bound = "memory" if memory >= busy else "vector units"
+    return XlaReport(steps_of(executable.as_text()), flops, special, moved, max(busy, memory), bound)
+
+
+# ---------------------------------------------------------------------------- the text
+
+
+@dataclass(frozen=True)
+class _Instruction:
+    name: str
+    type: str
+    opcode: str
+    operands: tuple[str, ...]
+    rest: str
+
+
+def steps_of(text: str) -> tuple[Step, ...]:
+    """The steps of the text of a compiled HLO module, in the order that they run in."""
+    computations, entry = _computations(text)
+    return tuple(_steps(computations, entry))
+
+
+def _computations(text: str) -> tuple[dict[str, list[_Instruction]], str]:
+    found: dict[str, list[_Instruction]] = {}
+    entry, current = "", None
+    for line in text.splitlines():
+        head = re.match(r"(ENTRY )?%?([\w.\-]+) .*\{$", line)
+        if head and not line.startswith("HloModule"):
+            current = found[head[2]] = []
+            entry = head[2] if head[1] else entry
+        elif current is not None and (parsed := _parsed(line)) is not None:
+            current.append(parsed)
+    return found, entry
+
+
+def _parsed(line: str) -> _Instruction | None:
+    head = re.match(r"\s+(?:ROOT )?%?([\w.\-]+) = ", line)
+    if head is None:
+        return None
+    rest = line[head.end() :]
+    size = _closing(rest) if rest.startswith("(") else rest.index(" ")
+    type_, rest = rest[:size], rest[size:].lstrip()
+    opcode, _, after = rest.partition("(")
+    end = _closing(f"({after}")
+    operands = tuple(re.findall(r"%([\w.\-]+)", after[: end - 1]))
+    return _Instruction(head[1], type_, opcode, operands, after[end - 1 :])
+
+
+def _closing(text: str) -> int:
+    """Where the parenthesis that a text starts with is closed."""
+    depth = 0
+    for i, c in enumerate(text):
+        depth += (c == "(") - (c == ")")
+        if not depth:
+            return i + 1
+    return len(text)
+
+
+def _steps(computations: dict[str, list[_Instruction]], name: str) -> Iterator[Step]:
+    types = {i.name: i.type for i in computations.get(name, ())}
+    for one in computations.get(name, ()):
+        if one.opcode in _NAMES:
+            continue
+        called = _CALLED.findall(one.rest) + re.findall(r"[\w.\-]+", ",".join(_BRANCHES.findall(one.rest)))
+        inner = [s for c in called for s in _steps(computations, c)] if one.opcode in _MOVES else []
+        if one.opcode == "call":  # how XLA divides a fusion among threads
+            yield from inner
+            continue
+        read = sum(nbytes(types.get(o, "")) for o in one.operands)
+        operations = tuple(_operations(computations, called)) if one.opcode == "fusion" else ()
+        yield Step(one.name, _kind(one), operations, read, nbytes(one.type), tuple(inner))
+
+
+def _operations(computations: dict[str, list[_Instruction]], called: list[str]) -> Iterator[str]:
+    for name in called:
+        for one in computations.get(name, ()):
+            if one.opcode == "fusion":
+                yield from _operations(computations, _CALLED.findall(one.rest))
+            elif one.opcode not in _NAMES:
+                yield one.opcode
+
+
+def _kind(one: _Instruction) -> str:
+    if one.opcode == "custom-call":
+        return (_TARGET.search(one.rest) or ["", "custom-call"])[1]
+    if one.opcode != "fusion":
+        return one.opcode
+    own = _KIND.search(one.rest)
+    kind = re.search(r"kind=k(\w+)", one.rest)
+    return own[1] if own else kind[1].lower() if kind else "custom"
+
+
+def nbytes(type: str) -> int:
+    """The bytes of an HLO type, of a tuple those of its parts.
+
+    >>> nbytes("(f32[2,3]{1,0}, s8[5]{0}, pred[])")
+    30
+    """
+    total = 0
+    for element, sizes in _SHAPE.findall(type):
+        count = 1
+        for n in filter(None, sizes.split(",")):
+            count *= int(n)
+        total += -(-count * _bits(element) // 8)
+    return total
+
+
+def _bits(element: str) -> int:
+    if element in _BITS:
+        return _BITS[element]
+    width = re.match(r"(?:bf|[a-z])(\d+)", element)
+    return int(width[1]) if width else 0

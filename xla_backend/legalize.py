@@ -1,0 +1,91 @@
+"""`legalize`: a Program in what XLA has.
+
+Constants become leading inputs, random keys the words that they are made of, and a primitive that has no rule in
+`lower` its expansion, which is printed in place.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.check import check_program
+from ..core.errors import ProgramError, UnsupportedError
+from ..core.ir import Eqn, Program, subprograms
+from ..core.keys import holds_keys, physicalize
+from ..core.primitive import Primitive
+from ..core.primitives.jit import jit_p
+from ..core.rewrite import hoist, primitives_of, rewritten
+from ..core.trace import trace_program
+from ..core.types import ArrayType
+from .lower import RULES
+from .settings import Unit
+
+
+def legalize(unit: Unit) -> Unit:
+    """The unit closed, and its Program in what XLA has; kernels stay.
+
+    Raises:
+      UnsupportedError: a Ref among its inputs or results.
+    """
+    program, constants = hoist(unit.program)
+    for t in (*program.in_types, *program.out_types):
+        if not isinstance(t, ArrayType):
+            raise UnsupportedError(f"a value of type {t.show()} cannot enter or leave a compiled program",
+                                   "read the Ref inside the program")  # fmt: skip
+    return Unit(legal(program), unit.call, tuple(constants), tuple(program.in_types), tuple(program.out_types))
+
+
+def legal(program: Program) -> Program:
+    """The Program in what XLA has; what has neither a rule nor an expansion stays."""
+    known: dict[Any, Program] = {}
+    return rewritten(physicalize(program), _lacking, lambda eqn: _expanded(eqn, known), known)
+
+
+def _lacking(primitive: Primitive) -> bool:
+    return primitive not in RULES and primitive.expand is not None
+
+
+def _expanded(eqn: Eqn, known: dict[Any, Program]) -> Eqn:
+    """An equation as a call, printed in place, of its primitive's expansion."""
+    primitive = eqn.primitive
+
+    def expand(*args: Any) -> Any:
+        out = primitive.expand(*args, **eqn.params)  # type: ignore[misc]
+        return list(out) if primitive.multiple else [out]
+
+    program = trace_program(expand, [a.type for a in eqn.inputs], primitive.name)
+    program = rewritten(physicalize(program), _lacking, lambda e: _expanded(e, known), known)
+    return in_place(eqn, program)
+
+
+def in_place(eqn: Eqn, program: Program) -> Eqn:
+    """The equation that computes by a Program, printed in place, what another one does."""
+    params = {"program": program, "name": program.name, "donated": (), "inline": True}
+    return eqn.replace(primitive=jit_p, params=params)
+
+
+def require_rules(program: Program) -> None:
+    """Raise `UnsupportedError` at an equation of a primitive that has no rule, and no expansion into others."""
+    if primitives_of(program) <= RULES.keys():
+        return
+    for eqn in program.eqns:
+        if eqn.primitive not in RULES:
+            raise UnsupportedError(
+                f"{eqn.primitive.name} has no lowering to XLA and no expansion into other primitives",
+                "give the Primitive an `expand` rule", eqn.source)  # fmt: skip
+        for _, inner in subprograms(eqn):
+            require_rules(inner)
+
+
+def check_legal(unit: Unit, emitted: bool = False) -> None:
+    """Raise `ProgramError` where a unit has arrays of keys, or what XLA lacks and could be expanded.
+
+    An `emitted` one has no kernels either.
+    """
+    program = check_program(unit.program)
+    for var in (*program.inputs, *(v for eqn in program.eqns for v in eqn.outputs)):
+        if holds_keys(var.type):
+            raise ProgramError(f"{program.name}: a value of type {var.type.show()} after `legalize`")
+    left = sorted(p.name for p in primitives_of(program) if _lacking(p) or (emitted and p not in RULES))
+    if left or program.constants:
+        raise ProgramError(f"{program.name}: {', '.join(left) or 'constants'} left by `legalize`")

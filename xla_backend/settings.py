@@ -1,0 +1,71 @@
+"""What the passes of compilation are given besides a program: one value, the same for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.ir import Program
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is compiled for, and how.
+
+    `target` is "cpu", or a `lang.target.Target`; `device` is the device of this process that it stands for, None where
+    it need not be here; `asked` is the name that the user gave, perhaps with a topology. With `tiled`, standard
+    operations become kernels, at the target's tiles or at `tiles` (see `kernels.fuse`). With `by_xla` XLA computes
+    every kernel. `explained` asks for reports that take time to make. `checked` has each level checked, `shown` has it
+    printed.
+    """
+
+    target: Any = "cpu"
+    tiled: bool = False
+    tiles: Any = None
+    explained: bool = False
+    device: Any = None
+    asked: str | None = None
+    by_xla: bool = False
+    checked: bool = False
+    shown: bool = False
+
+    @property
+    def platform(self) -> str:
+        """`cpu`, `cuda`, `rocm` or `tpu`."""
+        return "cpu" if self.target == "cpu" else self.target.kind
+
+    @property
+    def gpu(self) -> bool:
+        return self.platform in ("cuda", "rocm")
+
+    @property
+    def name(self) -> str:
+        """The target's name, as it was asked for."""
+        return self.asked or ("cpu" if self.target == "cpu" else self.target.name)
+
+
+@dataclass(frozen=True)
+class Call:
+    """How a compiled program is called: its name, the inputs whose memory outputs may take, if unused ones stay."""
+
+    name: str = "main"
+    donated: tuple[int, ...] = ()
+    keep_unused: bool = False
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A Program on its way, and how it is to be called.
+
+    From the pass `legalize` on its arrays of random keys are arrays of words, and its first inputs are `constants`;
+    `in_types` and `out_types` are those that the caller sees.
+    """
+
+    program: Program
+    call: Call = Call()
+    constants: tuple[Any, ...] = ()
+    in_types: tuple[Any, ...] = ()
+    out_types: tuple[Any, ...] = ()
+
+    def __str__(self) -> str:
+        return str(self.program)
