@@ -30,13 +30,13 @@ class Config:
     debug_nans: bool = False
     debug_infs: bool = False
     debug_checks: bool = False
+    print_passes: bool = False
     cache_dir: str | None = None
     cpu_enable_async_dispatch: bool | None = None  # None: where there are more than two processors
     cpu_keep_memory: bool = True
     cpu_tiles: bool = False
     strict_kernels: bool = False
     residual_bytes: int = 2**30
-    print_passes: bool = False
     kernel_target: Any = None  # a name, or a `Target` of lang
 
 
