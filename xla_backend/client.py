@@ -6,6 +6,7 @@ import functools
 import os
 import threading
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -157,17 +158,25 @@ def _tpu_client() -> Any:
 @once
 def _tpu() -> tuple[Any, TilewrightError | None]:
     """The client of the TPUs, or why there is none."""
-    absent = DriverError("there is no TPU here", "`compile(f, ..., target='tpu:v5e')` compiles for one")
     if not any(map(os.path.exists, TPU_FILES)) or os.environ.get("TPU_VISIBLE_CHIPS") == "":
-        return None, absent
+        return None, no_tpu()
     from . import tpu  # here: only where there may be a TPU
 
-    if not tpu.chips():
-        return None, absent
+    return client_or_reason(tpu.chips(), tpu.make_client, tpu.installed())
+
+
+def no_tpu() -> DriverError:
+    return DriverError("there is no TPU here", "`compile(f, ..., target='tpu:v5e')` compiles for one")
+
+
+def client_or_reason(chips: int, make: Callable[[], Any], installed: bool) -> tuple[Any, TilewrightError | None]:
+    """A client of some TPU chips, or why there is none: with a warning where libtpu is installed and finds none."""
+    if not chips:
+        return None, no_tpu()
     try:
-        return tpu.make_client(), None
+        return make(), None
     except (DriverError, VersionError) as error:
-        if tpu.installed():
+        if installed:
             warnings.warn(f"computing without the TPU that is here: {error.what}", DeviceWarning, stacklevel=2)
         return None, error
 

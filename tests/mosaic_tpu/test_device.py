@@ -97,20 +97,16 @@ def test_chips_are_counted_by_their_identifiers(tmp_path):
 
 
 @pytest.mark.parametrize("installed", [True, False])
-def test_a_tpu_that_cannot_be_used_is_told_of(installed, monkeypatch, tmp_path):
+def test_a_tpu_that_cannot_be_used_is_told_of(installed):
     from tilewright.core.errors import DriverError
-    from tilewright.xla_backend import client, tpu
+    from tilewright.xla_backend import client
 
     def refuse():
         raise DriverError("libtpu finds no TPU that it can use: busy")
 
-    monkeypatch.setattr(client, "TPU_FILES", (str(tmp_path),))
-    monkeypatch.setattr(tpu, "chips", lambda: 1)
-    monkeypatch.setattr(tpu, "make_client", refuse)
-    monkeypatch.setattr(tpu, "installed", lambda: installed)
     if installed:
         with pytest.warns(client.DeviceWarning, match="busy"):
-            found, problem = client._tpu.__wrapped__()
+            found, problem = client.client_or_reason(1, refuse, installed)
     else:
-        found, problem = client._tpu.__wrapped__()
+        found, problem = client.client_or_reason(1, refuse, installed)
     assert found is None and "busy" in str(problem)

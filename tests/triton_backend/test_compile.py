@@ -357,7 +357,7 @@ def test_blocks_of_too_many_elements_are_named():
     with pytest.raises(tw.errors.ResourceError) as caught:
         tw.compile(tl.kernel_call(double, whole, grid=2, in_specs=[spec], out_specs=spec), whole, target="cuda:sm_90")
     text = str(caught.value)
-    for words in ("kernel double", "4,194,304 elements", "(4096, 1024)", "1,048,576", "smaller blocks", "test_triton"):
+    for words in ("kernel double", "4,194,304 elements", "(4096, 1024)", "1,048,576", "smaller blocks", "test_compile"):
         assert words in text, text
 
 
