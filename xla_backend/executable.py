@@ -18,7 +18,7 @@ from .client import Device, client, default_device, device_list
 from .module import Module
 
 # Part of every key of the disk cache: raised when the meaning of cached executables changes.
-CACHE_VERSION = "3"
+CACHE_VERSION = "4"
 EXECUTABLES_KEPT = 4096
 
 # Lines of a module's text that end an operation with results and do not say where it comes from.

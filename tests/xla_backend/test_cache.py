@@ -22,14 +22,14 @@ def directory(tmp_path):
     """A fresh cache directory in force, nothing remembered from before."""
     path = tmp_path / "cache"
     with tw.config(cache_dir=str(path)):
-        executable.clear()
+        executable._loaded.clear()
         yield path
-    executable.clear()
+    executable._loaded.clear()
 
 
 def run():
     """Compile (or load) and run a small program by a new function each time."""
-    executable.clear()
+    executable._loaded.clear()
     return tw.jit(lambda x: x * 3 + 1)(as_array(X)).tolist()
 
 
@@ -62,19 +62,19 @@ def test_private(directory):
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda data: b"",
-        lambda data: b"some other file",
-        lambda data: data[:-1],
-        lambda data: data[:200] + bytes([data[200] ^ 1]) + data[201:],
-        lambda data: data + b"more",
-        lambda data: cache._packed(b"not an executable"),
+        lambda name, data: b"",
+        lambda name, data: b"some other file",
+        lambda name, data: data[:-1],
+        lambda name, data: data[:200] + bytes([data[200] ^ 1]) + data[201:],
+        lambda name, data: data + b"more",
+        lambda name, data: cache._packed(name, b"not an executable"),
     ],
     ids=["empty", "foreign", "cut", "flipped", "longer", "sound header"],
 )
 def test_damaged_files_are_ignored_and_replaced(directory, damage):
     run()
     for file in files(directory):
-        file.write_bytes(damage(file.read_bytes()))
+        file.write_bytes(damage(file.stem, file.read_bytes()))
     with pytest.warns(CacheWarning, match="compiled again"):
         assert run() == [1, 4, 7]
     disk = in_force()
@@ -169,3 +169,87 @@ def test_a_second_process_loads_what_the_first_compiled(tmp_path):
     ]
     assert outputs[0][0] == outputs[1][0] == "18.0"
     assert outputs[0][1] == "0" and outputs[1][2] == "0" and int(outputs[1][1]) >= 1
+
+
+def test_files_that_were_exchanged_are_found_out(directory):
+    programs = {"double": lambda x: x * 2, "sum": lambda x: x.sum()}
+    made = {}
+    for name, f in programs.items():
+        before = set(files(directory))
+        tw.jit(f)(as_array(X))
+        (made[name],) = set(files(directory)) - before
+    kept = made["double"].read_bytes()
+    made["double"].write_bytes(made["sum"].read_bytes())
+    made["sum"].write_bytes(kept)
+    executable._loaded.clear()
+    with pytest.warns(CacheWarning, match="not the file of this name"):
+        assert tw.jit(lambda x: x * 2)(as_array(X)).tolist() == [0, 2, 4]
+
+
+WRITER = """
+import os, sys
+from pathlib import Path
+from tilewright.xla_backend import cache
+real = os.replace
+def stop(*args):
+    print("go", flush=True)
+    sys.stdin.read()
+os.replace = stop
+cache.DiskCache(Path(sys.argv[1])).store("killed", os.urandom(1 << 16))
+"""
+
+
+def test_what_killed_writers_left_is_swept_and_what_is_being_written_is_not(tmp_path):
+    directory = tmp_path / "cache"
+    disk = DiskCache(directory)
+    command = [sys.executable, "-c", WRITER, str(directory)]
+    writers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(2)]
+    for writer in writers:
+        assert writer.stdout is not None and writer.stdout.readline()
+    killed, alive = writers
+    killed.kill()
+    killed.communicate()
+    assert len(list(directory.glob(".*.tmp"))) == 2
+    disk.evict()
+    assert len(list(directory.glob(".*.tmp"))) == 1, "the file of a writer that lives stays"
+    alive.kill()
+    alive.communicate()
+    disk.clear()
+    assert not list(directory.iterdir())
+
+
+def test_a_store_does_not_search_the_folder(tmp_path, monkeypatch):
+    directory = tmp_path / "cache"
+    DiskCache(directory).store("first", b"1")
+    searches = []
+    entries = DiskCache.entries
+    monkeypatch.setattr(DiskCache, "entries", lambda self: searches.append(1) or entries(self))
+    disk, other = DiskCache(directory), DiskCache(directory, max_bytes=100_000)
+    for k in range(100):
+        disk.store(f"a{k}", bytes(1000))
+    assert not searches
+    other.store("over", bytes(1000))
+    assert len(searches) == 1, "the bytes that others stored are known"
+    assert sum(size for _, size, _ in entries(other)) <= 100_000
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names here")
+@pytest.mark.parametrize("what", ["pipe", "folder"])
+def test_what_is_no_file_is_passed_over(directory, what):
+    run()
+    for file in files(directory):
+        file.unlink()
+        os.mkfifo(file) if what == "pipe" else file.mkdir()
+    (directory / cache.SIZES).unlink()
+    os.mkfifo(directory / cache.SIZES)
+    with pytest.warns(CacheWarning, match="is no file|cannot be read|is a directory"):
+        assert run() == [1, 4, 7]
+    assert in_force().writable
+
+
+def test_files_of_an_older_version_are_replaced_in_silence(tmp_path):
+    disk = DiskCache(tmp_path / "cache")
+    disk._path("name").write_bytes(b"TILEWRIGHT-XLA1\n" + bytes(64))
+    assert disk.load("name") is None and disk.misses == 1
+    disk.store("name", b"data")
+    assert disk.load("name") == b"data"
