@@ -49,6 +49,7 @@ def flatten_control(program: Program) -> Program:
     """A Program whose loops and branches work on values, not on Refs: each reads its Refs before and writes after."""
     if not any(touches_refs(e) and e.primitive not in ACCESSES for e in program.eqns):
         return program
+
     def bind(eqn: Eqn, values: list[Any]) -> Sequence[Any]:
         if not touches_refs(eqn) or eqn.primitive in ACCESSES:
             return bind_eqn(eqn, values)

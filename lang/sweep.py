@@ -266,6 +266,7 @@ class Sweeper:
 
 def _joined(lead: Block, block: Block, n: int, prefetch: Any, grid: Axes, name: str) -> Block:
     """A block with the leading grid axes of one block and the axes of another."""
+
     def index(*args: Any) -> list[Any]:
         first = eval_program(lead.index_map, *args)  # type: ignore[arg-type]
         rest = [np.int32(0)] * block.array.ndim if block.index_map is None else eval_program(block.index_map, *args)

@@ -43,17 +43,6 @@ def generations():
     return table(["", *map(first[1], tpus)], [[name, *map(of, tpus)] for name, of in rest])
 
 
-def unsupported():
-    """The operations by reason."""
-    from tilewright.mosaic_tpu.rules import UNSUPPORTED
-    from tilewright.mosaic_tpu.values import UNSUPPORTED_DTYPES
-
-    by_reason = {}
-    for name, reason in (*UNSUPPORTED.items(), *((d, r) for d, r in UNSUPPORTED_DTYPES.items() if d.isidentifier())):
-        by_reason.setdefault(reason, []).append(f"`{name}`")
-    return table(["not on a TPU", "because"], [[", ".join(names), reason] for reason, names in by_reason.items()])
-
-
 def scale_kernel(x, o):
     o[...] = x[...] * 2.0
 
@@ -106,7 +95,7 @@ def module(make):
 
 
 PARTS = {
-    "generations": generations, "unsupported": unsupported, "scale": lambda: module(scale),
+    "generations": generations, "scale": lambda: module(scale),
     "matmul": lambda: module(matmul), "gather_rows": lambda: module(gather_rows),
 }  # fmt: skip
 
