@@ -122,6 +122,29 @@ def relate(eqn: Eqn) -> Relation | None:
     return _related(rule, ins, outs, tuple(eqn.params.items()))
 
 
+def runs(eqn: Eqn) -> int:
+    """How often the Programs among an equation's parameters run, as far as is known: of a `choice`, one of them."""
+    rule = eqn.primitive.runs
+    return 1 if rule is None else rule([a.type for a in eqn.inputs], **eqn.params)
+
+
+def work_of(eqn: Eqn) -> tuple[int, int]:
+    """Operations, and calls of transcendental functions, of an equation, without those of Programs in it.
+
+    An opaque operation is counted by the elements of its largest result.
+    """
+    work = eqn.primitive.work
+    if work is FREE:
+        return 0, 0
+    if work.operand is not None:
+        points = eqn.inputs[work.operand].type.size
+    else:
+        relation = relate(eqn)
+        sizes = [math.prod(v.type.shape) for v in eqn.outputs if hasattr(v.type, "shape")]
+        points = max(sizes, default=1) if relation is None else relation.points
+    return work.flops * points, work.transcendentals * points
+
+
 @cached(4096)
 def _related(rule: Callable[..., Any], ins: tuple[Any, ...], outs: tuple[Any, ...], params: Any) -> Relation | None:
     return rule(ins, outs, **dict(params))

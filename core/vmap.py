@@ -10,7 +10,7 @@ from .caches import cached
 from .errors import UnsupportedError
 from .ir import Effect, Program
 from .primitive import NAMED, SIZE, AxisInfo, Primitive
-from .relation import IDENTITY, PARALLEL, POINTWISE, Relation, inserted, without
+from .relation import PARALLEL, Relation, inserted, pointwise, without
 from .rules import align, moved
 from .trace import Trace, Tracer, current_trace, eval_program, extended_axes, trace_program, typeof, under
 
@@ -93,10 +93,10 @@ def batch_by_relation(
     Operands lie alike, scalars apart. The parameters named by `primitive.axes` follow the axes as these move; without
     any the new axis leads, unless the operation is pointwise.
     """
-    pointwise = primitive.kind in (POINTWISE, IDENTITY)
-    lead = None if pointwise or primitive.axes else 0
+    alike = primitive.relation is pointwise
+    lead = None if alike or primitive.axes else 0
     operands, at = ([args[0]], dims[0]) if len(args) == 1 and lead is None else align(axis, args, dims, lead)
-    if pointwise:
+    if alike:
         out = primitive.bind(*operands, **params)
         return out, [at] * len(out) if primitive.multiple else at
     types = tuple([_of_one(typeof(x), d) for x, d in zip(args, dims, strict=True)])

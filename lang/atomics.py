@@ -27,6 +27,7 @@ from ..core.primitives.scan import bind_scan
 from ..core.primitives.scatter import ScatterDimensionNumbers, scatter_max, scatter_min
 from ..core.primitives.shape import reshape_to
 from ..core.primitives.slicing import dynamic_slice, dynamic_update_slice
+from ..core.relation import EFFECT
 from ..core.rules import instantiate, spread
 from ..core.trace import shape_of, trace_program, typeof
 from ..core.types import is_bool, is_complex, is_inexact, is_integer
@@ -202,10 +203,11 @@ def _rmw_transpose(ct: Any, *args: Any, kind: str, **params: Any) -> Any:
 
 atomic_rmw_p = Primitive(
     "atomic_rmw", _rmw_typing, jvp=_rmw_jvp, transpose=_rmw_transpose, numpy=_rmw_numpy, multiple=True,
-    effects=lambda *types, **params: _EFFECTS,
+    effects=lambda *types, **params: _EFFECTS, kind=EFFECT,
 )  # fmt: skip
 atomic_cas_p = Primitive(
     "atomic_cas", _cas_typing, jvp=_cas_jvp, numpy=_cas_numpy, multiple=True, effects=lambda *types, **params: _EFFECTS,
+    kind=EFFECT,
 )  # fmt: skip
 PRIMITIVES = (atomic_rmw_p, atomic_cas_p)
 

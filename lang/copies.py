@@ -23,6 +23,7 @@ from ..core.primitive import Primitive, Zero
 from ..core.primitives import refview as refs
 from ..core.primitives.convert import convert_element_type
 from ..core.primitives.ref import Index, access_shape, numpy_index
+from ..core.relation import EFFECT, FREE
 from ..core.trace import typeof
 from ..core.types import INT32, ArrayType, MemorySpace, RefType
 from .modes import running
@@ -129,9 +130,11 @@ def _copy_jvp(name: str) -> Any:
 
 dma_start_p = Primitive(
     "dma_start", _copy_typing, effects=_start_effects, numpy=_start_numpy, multiple=True, jvp=_copy_jvp("dma_start"),
+    work=FREE, kind=EFFECT,
 )  # fmt: skip
 dma_wait_p = Primitive(
     "dma_wait", _copy_typing, effects=_start_effects, numpy=_wait_numpy, multiple=True, jvp=_copy_jvp("dma_wait"),
+    work=FREE, kind=EFFECT,
 )  # fmt: skip
 
 
@@ -177,7 +180,10 @@ def _semaphore(name: str, typing: Any, numpy: Any, kinds: Sequence[str], multipl
         out = made.bind(*primals, **params)
         return (out, []) if multiple else (out, Zero(typeof(out).tangent()))
 
-    made = Primitive(name, typing, jvp=jvp, effects=lambda *types, **params: effects, numpy=numpy, multiple=multiple)
+    made = Primitive(
+        name, typing, jvp=jvp, effects=lambda *types, **params: effects, numpy=numpy, multiple=multiple, work=FREE,
+        kind=EFFECT,
+    )  # fmt: skip
     return made
 
 

@@ -81,7 +81,7 @@ def _call_batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None],
 
 kernel_call_p = Primitive(
     "kernel_call", _call_typing, jvp=_call_jvp, linearize=_call_linearize, batch=_call_batch, numpy=_call_numpy,
-    multiple=True,
+    multiple=True, runs=lambda types, *, kernel: kernel.cells,
 )  # fmt: skip
 
 # ---------------------------------------------------------------------------- the linear map

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.ir import Eqn, Program, subprograms
+from ..core.primitives.contract import dot_general_p
+from ..core.primitives.ref import get_p
+from ..core.relation import runs
 from .cost import eqn_cost, kernel_cost
 from .kernel import Kernel
 from .target import Target, target_of
@@ -48,9 +51,9 @@ def products(program: Program, unit: int = 1) -> Counter[str]:
     alike: dict[Any, list[Eqn]] = {}
     read: dict[Any, Any] = {}  # what was loaded, by its name: the Ref and where in it
     for eqn in program.eqns:
-        if eqn.primitive.name == "get":
+        if eqn.primitive is get_p:
             read[id(eqn.outputs[0])] = *map(id, eqn.inputs), str(eqn.params)
-        if eqn.primitive.name == "dot_general":
+        if eqn.primitive is dot_general_p:
             right = id(eqn.inputs[1])
             alike.setdefault((read.get(right, right), str(eqn.params["dimension_numbers"])), []).append(eqn)
         else:
@@ -83,8 +86,8 @@ def _products(eqn: Eqn, unit: int) -> Counter[str]:
     inner = [products(p, unit) for _, p in subprograms(eqn)]
     if not inner:
         return Counter()
-    most = max(inner, key=lambda c: sum(c.values())) if eqn.primitive.name == "cond" else sum(inner, Counter())
-    times = eqn.params.get("length", 1)
+    most = max(inner, key=lambda c: sum(c.values())) if eqn.primitive.choice else sum(inner, Counter())
+    times = runs(eqn)
     return Counter({dtype: n * times for dtype, n in most.items()})
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from ..core import tree
 from ..core.ir import writes
 from ..core.primitive import Primitive
+from ..core.relation import EFFECT, FREE
 from ..core.types import MemorySpace, RefType
 from .block import as_scratch
 from .modes import poison
@@ -35,8 +36,9 @@ def _jvp(primals: Any, tangents: Any, **params: Any) -> Any:
 
 _EFFECTS = frozenset({writes(0)})
 undefine_p = Primitive(
-    "undefine", _typing, jvp=_jvp, effects=lambda *types, **params: _EFFECTS, numpy=_numpy, multiple=True
-)
+    "undefine", _typing, jvp=_jvp, effects=lambda *types, **params: _EFFECTS, numpy=_numpy, multiple=True,
+    work=FREE, kind=EFFECT,
+)  # fmt: skip
 PRIMITIVES = (undefine_p,)
 
 

@@ -7,28 +7,37 @@ from typing import Any
 
 import numpy as np
 
-from ..core.ir import Program, subprograms
+from ..core.ir import Eqn, Program, subprograms
 from ..core.primitives.elementwise import add_p, mul_p
+from ..core.relation import EFFECT, IDENTITY, MOVER, POINTWISE, Reduced, Whole, Window, relate
 from ..core.types import ArrayType
 from ..lang.analysis import analyse
 from ..lang.build import remap, trace_kernel
 from ..lang.kernel import Kernel
 
 BUDGET, LOOP_BUDGET = 2**28, 2**21
-# Results that XLA holds in memory; elementwise operations and what only moves elements are fused into their users.
-HELD = {
-    "dot_general", "gather", "sort", "cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp", "conv_general_dilated",
-    "reduce_window", "top_k", "scatter", "scatter_add", "concatenate",
-}  # fmt: skip
+FUSED = (POINTWISE, IDENTITY, MOVER, EFFECT)
+
+
+def is_held(eqn: Eqn) -> bool:
+    """Whether XLA holds an equation's results in memory: it fuses what is elementwise, moves or sums up elements."""
+    if eqn.primitive.kind in FUSED:
+        return False
+    relation = relate(eqn)
+    if relation is None:
+        return not any(True for _ in subprograms(eqn))
+    summed = relation.of_kind(Reduced)
+    product = sum(any(summed.intersection(axis) for axis in axes) for axes in relation.operands) > 1
+    return product or bool(relation.of_kind(Whole) or relation.of_kind(Window))
 
 
 def held_bytes(program: Program) -> int:
     """The bytes of the largest intermediate result of a Program."""
     largest = 0
     for eqn in program.eqns:
-        if eqn.primitive.name in HELD:
+        if is_held(eqn):
             sizes = [v.type.nbytes for v in eqn.outputs if isinstance(v.type, ArrayType)]
-            largest = max(largest, *sizes)
+            largest = max(largest, *sizes, 0)
         for _, inner in subprograms(eqn):
             largest = max(largest, held_bytes(inner))
     return largest

@@ -20,6 +20,7 @@ from ..convert import make_array
 from ..errors import ArgumentError, CallbackError, DifferentiationError, UnsupportedError
 from ..ir import CALLBACK, ORDERED, Effects, Program
 from ..primitive import AxisInfo, Primitive
+from ..relation import EFFECT, FREE
 from ..rules import broadcast_batch, moved
 from ..trace import as_type, is_evaluating, trace_program, typeof
 from ..types import ArrayType, canonical_dtype
@@ -114,14 +115,17 @@ def _jvp_debug(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -
 
 
 pure_callback_p = Primitive(
-    "pure_callback", _typing, jvp=_no_derivative("pure_callback"), batch=_batch_pure, numpy=_numpy, multiple=True
-)
+    "pure_callback", _typing, jvp=_no_derivative("pure_callback"), batch=_batch_pure, numpy=_numpy, multiple=True,
+    work=FREE,
+)  # fmt: skip
 io_callback_p = Primitive(
     "io_callback",
     _typing,
     jvp=_no_derivative("io_callback"),
     batch=_batch_io,
     effects=_effects,
+    work=FREE,
+    kind=EFFECT,
     numpy=_numpy,
     multiple=True,
 )
@@ -130,6 +134,8 @@ debug_callback_p = Primitive(
     _nothing,
     jvp=_jvp_debug,
     effects=_effects,
+    work=FREE,
+    kind=EFFECT,
     numpy=_numpy,
     multiple=True,
     batch=lambda axis, args, dims, **params: _one_by_one(axis, args, dims, debug_callback_p, params),

@@ -25,6 +25,7 @@ from ..trace import is_evaluating, trace_program, typeof
 from ..transpose import transpose_program
 from ..types import Type
 from ..vmap import batch_program
+from .jit import jit_p
 from .structured import chosen, close, keep_inputs, prune, reduced
 
 Policy = Callable[..., bool] | None
@@ -185,7 +186,7 @@ def _inlined(program: Program) -> Program:
     env: dict[Any, Any] = {}
     for eqn in program.eqns:
         eqn = substitute(eqn, env)
-        if eqn.primitive.name != "jit" or eqn.params["program"].constants:
+        if eqn.primitive is not jit_p or eqn.params["program"].constants:
             eqns.append(eqn)
             continue
         inner = _inlined(eqn.params["program"])

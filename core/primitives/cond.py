@@ -214,6 +214,7 @@ cond_p = Primitive(
     batch=_batch,
     dce=_dce,
     effects=_effects,
+    choice=True,
     numpy=_numpy,
     multiple=True,
 )

@@ -23,7 +23,7 @@ from ..rules import add_tangents
 from ..trace import shape_of, typeof
 from ..types import ArrayType, as_dtype, canonical_dtype, is_complex, is_float, is_integer, is_key, kind
 from .convert import convert_element_type
-from .reduce import SUM
+from .reduce import sums
 from .shape import squeeze, transpose
 
 Axes = tuple[int, ...]
@@ -288,7 +288,7 @@ def _relation(ins: Any, outs: Any, *, dimension_numbers: DotDimensionNumbers, **
     rhs = tuple(lhs[shared[a]] if a in shared else loops.axis(n) for a, n in enumerate(ins[1].shape))
     parts = _parts(dimension_numbers, len(lhs), len(rhs))
     out = (*(lhs[a] for a in (*lb, *parts.lhs_free)), *(rhs[a] for a in parts.rhs_free))
-    return loops.relation([lhs, rhs], [out], {f: Reduced(SUM) for a in lc for f in lhs[a]})
+    return loops.relation([lhs, rhs], [out], {f: Reduced(sums(outs[0].dtype)) for a in lc for f in lhs[a]})
 
 
 dot_general_p = Primitive(

@@ -23,7 +23,7 @@ from ..trace import shape_of, typeof
 from ..types import ArrayType, as_dtype, canonical_dtype
 from .contract import accumulator, canonical_precision, result_dtype
 from .convert import convert_element_type
-from .reduce import SUM
+from .reduce import sums
 from .shape import broadcast_in_dim, reshape, rev, transpose
 from .window import Dims, Pads, dilated, padded, pads_of, slide_axis, windows
 
@@ -337,7 +337,7 @@ def _relation(
     right: dict[int, Axis] = {ro: made, ri: features}
     result: dict[int, Axis] = {ob: batch, of: made}
     taps = [loops.axis(rhs.shape[r]) for r in rs]
-    kinds |= {f: Reduced(SUM) for axis in (features, *taps) for f in axis}
+    kinds |= {f: Reduced(sums(outs[0].dtype)) for axis in (features, *taps) for f in axis}
     for a, r, o, tap, stride, (low, _high), base, holes in zip(
         ls, rs, os, taps, window_strides, padding, lhs_dilation, rhs_dilation, strict=True
     ):

@@ -17,7 +17,7 @@ from ..relation import Loops, Monoid, Reduced, Relation, Whole, Work
 from ..rewrite import hoist
 from ..rules import expanded_jvp, linear_jvp, moveaxis, moved, no_tangent
 from ..trace import eval_program, shape_of, trace_program, typeof
-from ..types import ArrayType, canonical_dtype, is_inexact, is_integer, kind
+from ..types import ArrayType, canonical_dtype, is_bool, is_inexact, is_integer, kind
 from .compare import and_p, eq_p, or_p, xor_p
 from .convert import convert_element_type
 from .elementwise import add_p, div_p, max_p, min_p, mul_p
@@ -193,6 +193,12 @@ MINIMUM = Monoid("minimum", highest, min_p.bind)
 AND = Monoid("and", _all_bits, and_p.bind)
 OR = Monoid("or", _filled(0), or_p.bind)
 XOR = Monoid("xor", _filled(0), xor_p.bind)
+
+
+def sums(dtype: Any) -> Monoid:
+    """The monoid that the products of a contraction are joined by."""
+    return OR if is_bool(dtype) else SUM
+
 
 reduce_sum_p = _reducer(
     "reduce_sum", NUMBER, np.add, SUM, linear_jvp(lambda: reduce_sum_p),

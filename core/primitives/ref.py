@@ -23,6 +23,7 @@ import numpy as np
 from ..errors import DifferentiationError, KernelBodyError, OutOfBoundsError, ShapeError
 from ..ir import Effects, accumulates, reads, writes
 from ..primitive import AxisInfo, Linear, Primitive, Zero
+from ..relation import EFFECT, FREE
 from ..rules import instantiate, moved
 from ..trace import shape_of, typeof
 from ..types import ArrayType, RefType, is_bool, is_inexact, is_integer
@@ -446,14 +447,17 @@ def _effect(kind: Callable[[int], Any]) -> Callable[..., Effects]:
 
 get_p = Primitive(
     "get", _get_typing, jvp=_get_jvp, transpose=_transpose, effects=_effect(reads), numpy=_get_numpy,
+    work=FREE, kind=EFFECT,
     batch=lambda *args, **params: _access_batch(get_p, 0)(*args, **params),
 )  # fmt: skip
 swap_p = Primitive(
     "swap", _swap_typing, jvp=_swap_jvp, transpose=_transpose, effects=_effect(writes), numpy=_swap_numpy,
+    work=FREE, kind=EFFECT,
     batch=lambda *args, **params: _access_batch(swap_p, 1)(*args, **params),
 )  # fmt: skip
 addupdate_p = Primitive(
     "addupdate", _addupdate_typing, jvp=_addupdate_jvp, transpose=_transpose, effects=_effect(accumulates),
+    work=FREE, kind=EFFECT,
     numpy=_addupdate_numpy, batch=lambda *args, **params: _access_batch(addupdate_p, 1)(*args, **params), multiple=True,
 )  # fmt: skip
 PRIMITIVES: tuple[Primitive, ...] = (get_p, swap_p, addupdate_p)

@@ -372,6 +372,7 @@ scan_p = Primitive(
     batch=_batch,
     dce=_dce,
     effects=_effects,
+    runs=lambda types, *, length, **_: length,
     numpy=_numpy,
     multiple=True,
 )

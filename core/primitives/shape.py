@@ -270,6 +270,12 @@ def _squeeze_typing(x: ArrayType, *, dimensions: Dims) -> ArrayType:
     return x.with_shape(d for i, d in enumerate(x.shape) if i not in dimensions)
 
 
+def _squeeze_relation(ins: Any, outs: Any, *, dimensions: Dims) -> Relation:
+    loops = Loops()
+    axes = loops.axes(ins[0].shape)
+    return loops.relation([axes], [tuple(a for d, a in enumerate(axes) if d not in dimensions)])
+
+
 squeeze_p = Primitive(
     "squeeze",
     typing=_squeeze_typing,
@@ -277,7 +283,7 @@ squeeze_p = Primitive(
     transpose=lambda ct, x, **_: [reshape_to(ct, x.shape)],
     axes={"dimensions": NAMED},
     numpy=lambda x, *, dimensions: np.squeeze(x, dimensions),
-    relation=_reshape_relation,
+    relation=_squeeze_relation,
     work=FREE,
     kind=MOVER,
 )
@@ -729,6 +735,7 @@ split_p = Primitive(
     relation=lambda ins, outs, *, sizes, axis: cut_axis(ins, outs, axis),
     axes={"axis": NAMED},
     work=FREE,
+    kind=MOVER,
     numpy=lambda x, *, sizes, axis: np.split(x, np.cumsum(sizes)[:-1], axis) if sizes else [],
     multiple=True,
 )

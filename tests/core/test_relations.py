@@ -7,11 +7,42 @@ import numpy as np
 import pytest
 
 from tests.core.test_laws import CASES, as_list, operands
-from tilewright.core.evaluate import apply
+from tests.support.cases import Case
+from tilewright import lax
+from tilewright.core.api import vmap
+from tilewright.core.errors import UnsupportedError
+from tilewright.core.evaluate import NUMPY, apply
 from tilewright.core.ir import Eqn, Var
-from tilewright.core.primitives.reduce import AND, MAXIMUM, MINIMUM, OR, PRODUCT, SUM, XOR
-from tilewright.core.relation import Parallel, Reduced, Whole, Window, relate
-from tilewright.core.types import is_bool, is_inexact
+from tilewright.core.primitive import NAMED, Primitive
+from tilewright.core.primitives import collective, compare, custom_calls, elementwise, index, shape
+from tilewright.core.primitives.callback import pure_callback_p
+from tilewright.core.primitives.catalogue import ALL
+from tilewright.core.primitives.checkpoint import checkpoint_p, optimization_barrier_p
+from tilewright.core.primitives.cond import cond_p
+from tilewright.core.primitives.contract import dot_general_p
+from tilewright.core.primitives.conv import conv_general_dilated_p
+from tilewright.core.primitives.cumulative import cumsum_p
+from tilewright.core.primitives.jit import jit_p
+from tilewright.core.primitives.loops import while_p
+from tilewright.core.primitives.reduce import (
+    AND,
+    MAXIMUM,
+    MINIMUM,
+    OR,
+    PRODUCT,
+    SUM,
+    XOR,
+    argmax_p,
+    reduce_p,
+    reduce_sum_p,
+)
+from tilewright.core.primitives.scan import scan_p
+from tilewright.core.primitives.sort import sort_p, top_k_p
+from tilewright.core.primitives.window import reduce_window_p, reduce_window_sum_p
+from tilewright.core.relation import EFFECT, Loops, Parallel, Reduced, Whole, Window, pointwise, relate
+from tilewright.core.trace import under
+from tilewright.core.types import ArrayType, is_bool, is_inexact
+from tilewright.lang.cost import eqn_cost, estimate_cost
 
 POINTS = 4  # of each operand are poisoned
 
@@ -112,3 +143,168 @@ def test_neutral_elements_are_neutral(monoid, dtype):
     assert np.asarray(neutral).dtype == dtype
     for a, b in itertools.permutations((values, np.full_like(values, neutral))):
         np.testing.assert_array_equal(np.asarray(monoid.combine(a, b)), values)
+
+
+CONTROL = "its Programs may do anything: readers look inside"
+MEMBERS = "it joins members of named axes, which are no axes of its operands"
+# Operations without a relation, and why.
+OPAQUE = {
+    **dict.fromkeys((jit_p, cond_p, while_p, scan_p, checkpoint_p, *custom_calls.PRIMITIVES), CONTROL),
+    **dict.fromkeys(set(collective.PRIMITIVES), MEMBERS),
+    optimization_barrier_p: "its operands have shapes of their own, and it must keep them together",
+    pure_callback_p: "a function of the user's, in Python",
+}
+
+
+def test_only_the_listed_operations_are_opaque():
+    assert {p for p in ALL if p.relation is None and p.kind is not EFFECT} == OPAQUE.keys()
+
+
+def test_what_a_relation_implies_is_not_said_again():
+    """A batching rule next to a relation is there because parameters hold sizes, or because nothing is to be moved."""
+    own = {p for p in ALL if p.batch is not None and p.relation is not None}
+    assert own == {
+        reduce_p, reduce_window_p,  # starts that differ along the batch
+        dot_general_p, conv_general_dilated_p,  # a batch axis where it lies, and groups
+        shape.broadcast_in_dim_p, shape.reshape_p, shape.transpose_p,  # their parameters are the result's axes
+        shape.pad_p,  # values that differ along the batch
+        *index.PRIMITIVES,  # batches of positions
+    }  # fmt: skip
+
+
+F = "float32"
+X = ArrayType((4, 6), F)
+SAME = {"window_dimensions": (1, 3), "window_strides": (1, 1), "padding": ((0, 0), (1, 1)), "base_dilation": (1, 1),
+        "window_dilation": (1, 1)}  # fmt: skip
+COSTS = [
+    (elementwise.add_p, [X, X], {}, (24, 0)),
+    (elementwise.exp_p, [X], {}, (0, 24)),
+    (elementwise.integer_pow_p, [X], {"y": 3}, (24, 0)),
+    (compare.select_n_p, [ArrayType((4, 6), "bool"), X, X], {}, (0, 0)),
+    (shape.transpose_p, [X], {"permutation": (1, 0)}, (0, 0)),
+    (reduce_sum_p, [X], {"axes": (0,)}, (24, 0)),
+    (argmax_p, [X], {"axes": (1,), "index_dtype": np.dtype("int32")}, (24, 0)),
+    (cumsum_p, [X], {"axis": 1, "reverse": True}, (24, 0)),
+    (sort_p, [X, X], {"dimension": 1, "is_stable": True, "num_keys": 1}, (24, 0)),
+    (top_k_p, [X], {"k": 2, "axis": 1}, (24, 0)),
+    (reduce_window_sum_p, [X], SAME, (72, 0)),
+    # 2 * batch 3 * rows 4 * columns 5 * contracted 6
+    (dot_general_p, [ArrayType((3, 4, 6), F), ArrayType((3, 6, 5), F)],
+     {"dimension_numbers": (((2,), (1,)), ((0,), (0,))), "precision": None, "preferred_element_type": None}, (720, 0)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("primitive", "types", "params", "cost"), COSTS, ids=[str(c[0]) for c in COSTS])
+def test_costs_are_those_counted_by_hand(primitive, types, params, cost):
+    assert eqn_cost(equation(Case(primitive, tuple(types), params))) == cost
+
+
+def test_convolutions_cost_their_taps():
+    f = lambda x, w: lax.conv_general_dilated(x, w, (1,), "VALID")  # noqa: E731
+    found = estimate_cost(f, np.ones((2, 3, 8), F), np.ones((5, 3, 3), F))
+    assert found.flops == 2 * 2 * 5 * 6 * 3 * 3  # batch, features, places, input features, taps
+
+
+def test_loops_and_branches_cost_what_runs():
+    x = np.ones(8, F)
+    assert estimate_cost(lambda x: lax.fori_loop(0, 5, lambda i, x: x * 2 + 1, x), x).flops >= 5 * 2 * 8
+    scanned = estimate_cost(lambda x: lax.scan(lambda c, _: (c * 2, None), x, None, length=7)[0], x)
+    assert scanned.flops == 7 * 8
+    branches = estimate_cost(lambda x: lax.cond(x[0] > 0, lambda x: x * 2, lambda x: x * 2 + x * 3, x), x)
+    alone = estimate_cost(lambda x: x * 2 + x * 3, x)
+    assert alone.flops <= branches.flops < alone.flops + 8
+
+
+@pytest.mark.parametrize("case", RELATED)
+def test_costs_are_not_negative_and_grow_with_the_batch(case):
+    eqn = equation(case)
+    flops, transcendentals = eqn_cost(eqn)
+    work = case.primitive.work
+    empty = any(0 in t.shape for t in (*case.types, *(v.type for v in eqn.outputs)))
+    computes = work.flops or work.transcendentals
+    assert flops >= 0 and transcendentals >= 0
+    assert empty or bool(flops or transcendentals) == bool(computes)
+
+
+# What is computed from blocks of the operands along a parallel factor, or from parts of a reduced one.
+CUT = [c for c in CASES if c.primitive.relation is not None and not {"shape", "new_sizes", "limit_indices", "sizes",
+                                                                     "slice_sizes"} & c.params.keys()]  # fmt: skip
+
+
+def block(x, axes, sizes, factor, part):
+    """The part of an array along a factor."""
+    for d, axis in enumerate(axes):
+        if factor in axis:
+            split = x.shape[:d] + tuple(sizes[f] for f in axis) + x.shape[d + 1 :]
+            at = d + axis.index(factor)
+            x = x.reshape(split)[(slice(None),) * at + (part,)]
+            x = x.reshape(x.shape[:d] + (math.prod(x.shape[d : d + len(axis)]),) + x.shape[d + len(axis) :])
+    return x
+
+
+def same(a, b):
+    a, b = np.asarray(a), np.asarray(b)
+    if is_inexact(a.dtype):
+        np.testing.assert_allclose(a.astype(np.complex128), b.astype(np.complex128), rtol=2e-2 if a.dtype.itemsize < 4
+                                   else 1e-5, atol=1e-2 if a.dtype.itemsize < 4 else 1e-5)  # fmt: skip
+    else:
+        np.testing.assert_array_equal(a, b)
+
+
+def by_parameter(case, factor):
+    """Whether a parameter holds the factor's size: the groups of a convolution."""
+    return factor == 0 and max(case.params.get(f"{k}_group_count", 1) for k in ("feature", "batch")) > 1
+
+
+@pytest.mark.parametrize("case", [pytest.param(c, id=str(c)) for c in CUT])
+def test_parts_make_the_whole(case):
+    args = operands(case)
+    relation = relate(equation(case))
+    whole = as_list(apply(case.primitive, args, case.params))
+    for f, kind in enumerate(relation.kinds):
+        cut = [i for i, axes in enumerate(relation.operands) if any(f in axis for axis in axes)]
+        if relation.sizes[f] < 2 or not cut or not isinstance(kind, (Parallel, Reduced)) or by_parameter(case, f):
+            continue
+        if isinstance(kind, Reduced) and len(cut) < len(args):
+            continue  # the taps of a convolution: its windows move with them
+        half = relation.sizes[f] // 2
+        parts = [
+            as_list(apply(case.primitive, [block(x, axes, relation.sizes, f, part) for x, axes in
+                                           zip(args, relation.operands, strict=True)], case.params))
+            for part in (slice(0, half), slice(half, None))
+        ]  # fmt: skip
+        for k, out in enumerate(whole):
+            if isinstance(kind, Reduced):
+                same(out, under(NUMPY, kind.monoid.combine, parts[0][k], parts[1][k]))
+            else:
+                for found, part in zip(parts, (slice(0, half), slice(half, None)), strict=True):
+                    same(block(out, relation.results[k], relation.sizes, f, part), found[k])
+
+
+# ---------------------------------------------------------------------------- a primitive of one's own
+
+
+def test_a_primitive_with_a_relation_can_be_batched():
+    def relation(ins, outs, *, axis):
+        loops = Loops()
+        axes = loops.axes(ins[0].shape)
+        return loops.relation([axes], [axes], dict.fromkeys(axes[axis], Whole()))
+
+    rules = {"typing": lambda x, *, axis: x, "expand": lambda x, *, axis: lax.cumsum(x, axis) - x}
+    before_p = Primitive("before", **rules, relation=relation, axes={"axis": NAMED})
+    x = np.arange(24.0, dtype="float32").reshape(2, 3, 4)
+    for dim in range(3):
+        found = vmap(lambda x: before_p.bind(x, axis=1), in_axes=dim)(x)
+        rows = [before_p.bind(row, axis=1) for row in np.moveaxis(x, dim, 0)]
+        np.testing.assert_array_equal(np.asarray(found), np.stack(rows))
+    silent_p = Primitive("before", **rules, relation=relation)
+    with pytest.raises(UnsupportedError, match="before has no batching rule"):
+        vmap(lambda x: silent_p.bind(x, axis=0))(x)
+
+
+def test_operands_of_a_pointwise_primitive_may_be_scalars():
+    add3_p = Primitive("add3", lambda x, y, z: max((x, y, z), key=lambda t: t.ndim), relation=pointwise,
+                       expand=lambda x, y, z: elementwise.add_p.bind(elementwise.add_p.bind(x, y), z))  # fmt: skip
+    x, y, z = np.ones((2, 3), F), np.arange(2, dtype=F), np.float32(3)
+    found = vmap(add3_p.bind, in_axes=(0, 0, None))(x, y, z)
+    np.testing.assert_array_equal(np.asarray(found), x + y[:, None] + z)
