@@ -13,15 +13,11 @@ import numpy as np
 
 from ..core.errors import UnsupportedError
 from ..core.types import BOOL, INT64, is_float, is_unsigned
+from ..lang.gpu.plan import adds_atomically
 from .text import Printer, Value, power, spell, stored
 from .values import bitcast, both, compare, lanes, regroup, relabel, select, spread, take
 
 _INTEGER = {"add": "add", "and": "and", "or": "or", "xor": "xor", "xchg": "exch"}
-
-
-def takes_add(dtype: Any) -> bool:
-    """Whether hardware adds to a dtype atomically."""
-    return dtype.itemsize >= 4 or str(dtype) == "float16"
 
 
 def _narrow(kind: str, dtype: Any) -> UnsupportedError:
@@ -48,7 +44,7 @@ def atomic_rmw(p: Printer, kind: str, pointers: Value, value: Value, mask: Value
     """Combine memory with a value; gives what was there before."""
     dtype = value.dtype
     if kind == "add" and is_float(dtype):
-        if not takes_add(dtype):
+        if not adds_atomically(dtype):
             raise _narrow(kind, dtype)
         return _rmw(p, "fadd", pointers, value, mask, wanted)
     if dtype.itemsize < 4:

@@ -34,10 +34,10 @@ from ..core.ir import Program
 from ..core.trace import eval_program, trace_program
 from ..core.types import ArrayType
 from ..lang.extent import static
+from ..lang.gpu.code import Compiled
 from ..lang.kernel import Kernel
 from ..lang.target import CustomCall, Target, target_of
 from . import compiler
-from .compiler import Compiled
 from .module import TritonModule, triton_module
 from .resources import check, resources
 

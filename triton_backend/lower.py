@@ -17,16 +17,17 @@ from ..core.primitives.ref import Span, whole
 from ..core.show import identifier
 from ..core.types import INT32, ArrayType, RefType
 from ..lang.affine import Affine
+from ..lang.gpu.launch import Launch, launch_of
+from ..lang.gpu.narrow import Line, narrowed
+from ..lang.gpu.peel import peeled
+from ..lang.gpu.plan import Access, Plan, plan
 from ..lang.kernel import Block, Kernel
 from ..lang.legalize import legalize
 from ..lang.maps import map_of
 from ..lang.target import Target
 from .descriptors import Described, described
-from .launch import SETTINGS, Launch, launch_of, settings_of
+from .launch import SETTINGS, place, settings_of
 from .module import TritonModule
-from .narrow import Line, narrowed
-from .peel import peeled
-from .plan import Access, Plan, plan
 from .pointers import Window, inside
 from .refs import Memory, Ref, Register, Traffic
 from .rules import BACKEND, RULES, UNSUPPORTED_DTYPES
@@ -216,8 +217,7 @@ class Nest(Lowering):
 
     def place(self) -> None:
         """The ids of the parallel axes."""
-        p, launch = self.p, self.launch
-        self.program, ids = launch.place(p)
+        self.program, ids = place(self.launch, self.p)
         for axis, i in zip(self.plan.parallel, ids, strict=True):
             self.ids[axis] = i
 

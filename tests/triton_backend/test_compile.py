@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -22,6 +21,7 @@ from tilewright.core.primitives.contract import dot_general_p
 from tilewright.core.types import ArrayType
 from tilewright.kernels import TEMPLATES
 from tilewright.lang.target import target_of
+from tilewright.lang.workers import Workers
 from tilewright.nn import fused as fused_ops
 from tilewright.triton_backend import compiled_kernel, compiler, start
 from tilewright.triton_backend.module import TritonModule
@@ -334,9 +334,9 @@ def test_a_launch_within_the_limit_passes():
     check(compiled_kernel(matmul(), target_of("cuda:sm_90"))[1], target_of("cuda:sm_90"))
 
 
-def refused(text, name="k", target="cuda:sm_90"):
+def refused(text, name="k", target="cuda:sm_90", workers=None):
     with pytest.raises(tw.errors.CompileError) as caught:
-        compiler.machine_code(TritonModule(name, text, (1, 1, 1), 4, 3, (), ()), target_of(target))
+        compiler.machine_code(TritonModule(name, text, (1, 1, 1), 4, 3, (), ()), target_of(target), workers=workers)
     return str(caught.value)
 
 
@@ -369,37 +369,64 @@ def test_what_triton_refuses_is_told_in_its_words():
     assert "tests/triton_backend/test_compile.py" in refused("module { nonsense }")  # the user's line
 
 
-def test_a_crash_of_the_compiler_is_an_error_and_the_next_kernel_compiles(monkeypatch, tmp_path):
-    crashing = tmp_path / "worker.py"
-    crashing.write_text("import os, sys\nsys.stdin.readline()\nsys.stderr.write('LLVM ERROR: out of luck\\n')\n"
-                        "sys.stderr.flush()\nos.abort()\n")  # fmt: skip
-    with monkeypatch.context() as patch:
-        patch.setattr(compiler, "_idle", [])
-        patch.setattr(compiler, "Path", lambda _: Path(crashing).parent / "compiler.py")
-        text = refused(plain(1))
+def workers_of(folder, code, **options):
+    """Workers that run a script."""
+    script = folder / "worker.py"
+    script.write_text(code)
+    return Workers("A compiler", "1", script, **options)
+
+
+CRASHING = """import os, sys
+sys.stdin.readline()
+sys.stderr.write('LLVM ERROR: out of luck\\n')
+sys.stderr.flush()
+os.abort()
+"""
+
+
+def test_a_crash_of_the_compiler_is_an_error_and_the_next_kernel_compiles(tmp_path):
+    text = refused(plain(1), workers=workers_of(tmp_path, CRASHING))
     assert "ended with signal 6" in text and "LLVM ERROR: out of luck" in text
     module = TritonModule("k", plain(2), (1, 1, 1), 4, 3, (), ())
     assert compiler.machine_code(module, target_of("cuda:sm_90")).binary
 
 
-def test_a_compiler_that_hangs_is_stopped(monkeypatch, tmp_path):
-    (tmp_path / "worker.py").write_text("import time\ntime.sleep(60)\n")
-    monkeypatch.setattr(compiler, "_idle", [])
-    monkeypatch.setattr(compiler, "Path", lambda _: tmp_path / "compiler.py")
-    monkeypatch.setattr(compiler, "SECONDS", 0.2)
-    assert "was stopped after" in refused(plain(3))
+def test_a_compiler_that_hangs_is_stopped(tmp_path):
+    hanging = workers_of(tmp_path, "import time\ntime.sleep(60)\n", seconds=0.2)
+    assert "was stopped after" in refused(plain(3), workers=hanging)
 
 
-def test_results_are_kept_on_disk(monkeypatch):
+ANSWERING = """import json, sys
+for number, line in enumerate(sys.stdin):
+    print(json.dumps({"asked": json.loads(line), "number": number, "log": ""}), flush=True)
+"""
+
+
+def test_answers_are_kept_in_memory_and_on_disk(tmp_path):
     kept = {}
     cache = type("Cache", (), {"load": kept.get, "store": kept.__setitem__})()
-    monkeypatch.setattr(compiler, "_cache", lambda: cache)
+    workers = workers_of(tmp_path, ANSWERING)
+    workers.cache = lambda: cache
+    first = workers.start({"text": "a"}).result()
+    assert first == {"asked": {"text": "a"}, "number": 0, "log": ""}
+    assert workers.start({"text": "b"}).result()["number"] == 1  # the same process
+    assert workers.start({"text": "a"}).result() is first
+    assert sorted(json.loads(data)["number"] for data in kept.values()) == [0, 1]
+    workers.known.clear()
+    assert workers.start({"text": "a"}).result() == first  # from the disk: asked again, it would have number 2
+    workers.end()
+    other = Workers("A compiler", "2", workers.script)  # of another version: nothing is taken over
+    other.cache = lambda: cache
+    other.start({"text": "a"}).result()
+    assert len(kept) == 3
+    other.end()
+
+
+def test_machine_code_is_what_the_workers_answer():
     module = TritonModule("k", plain(4), (1, 1, 1), 4, 3, (), ())
     first = compiler.machine_code(module, target_of("cuda:sm_90"))
-    ((name, data),) = kept.items()
-    assert json.loads(data)["metadata"]["num_warps"] == 4
-    compiler.clear()
-    monkeypatch.setattr(compiler, "_ask", lambda line: pytest.fail("compiled again"))
+    assert first.num_warps == 4
+    compiler.WORKERS.known.clear()
     assert compiler.machine_code(module, target_of("cuda:sm_90")) == first
 
 

@@ -26,10 +26,10 @@ from tilewright.core.ir import Eqn, Var
 from tilewright.core.trace import typeof
 from tilewright.core.types import ArrayType, is_key
 from tilewright.kernels import TEMPLATES
+from tilewright.lang.gpu.plan import plan
 from tilewright.lang.interpret import interpret
 from tilewright.lang.target import target_of
 from tilewright.triton_backend.module import triton_module
-from tilewright.triton_backend.plan import plan
 from tilewright.triton_backend.rules import UNSUPPORTED, UNSUPPORTED_DTYPES
 
 SM90 = target_of("cuda:sm_90")

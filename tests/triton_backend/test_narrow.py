@@ -13,10 +13,10 @@ from tests.support.walker.check import check_all, check_triton
 from tilewright import lang as tl
 from tilewright import numpy as tnp
 from tilewright.core.types import ArrayType
+from tilewright.lang.gpu.narrow import Line, _turns, narrowed
 from tilewright.lang.kernel import Kernel
 from tilewright.lang.target import target_of
 from tilewright.triton_backend.module import triton_module
-from tilewright.triton_backend.narrow import Line, _turns, narrowed
 
 SM_90 = target_of("cuda:sm_90")
 

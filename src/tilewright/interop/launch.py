@@ -22,25 +22,27 @@ from ..core.config import config, current
 from ..core.errors import ArgumentError, DeviceMismatchError, DtypeError, HostArrayError, UnsupportedError
 from ..core.ir import Eqn, Literal, Program, Var
 from ..core.keys import physicalize
+from ..core.primitives.checkpoint import name_p, optimization_barrier_p
+from ..core.primitives.random import random_unwrap_p, random_wrap_p
+from ..core.primitives.shape import broadcast_in_dim_p, reshape_p, squeeze_p
 from ..core.rewrite import eliminate_dead, hoist
 from ..core.trace import trace_program, typeof
 from ..core.types import ArrayType, is_key
+from ..kernel_passes import backend_of
 from ..kernels import GLUE, TEMPLATES
 from ..kernels.fuse import fuse
 from ..lang.extent import static
+from ..lang.gpu.code import Compiled
 from ..lang.kernel import Kernel
 from ..lang.primitive import kernel_call_p
 from ..lang.target import Target
 from ..targets import machine_for
-from ..triton_backend import compiled_kernel, set_cache
-from ..triton_backend.compiler import Compiled
 from ..xla_backend.array import Array
-from ..xla_backend.cache import disk_cache
 from .driver import driver
 from .foreign import Described, Library
 
 # Primitives whose result is their operand's memory with another shape.
-VIEWS = frozenset(("reshape", "squeeze", "expand_dims", "optimization_barrier", "name", "random_wrap", "random_unwrap"))
+VIEWS = frozenset((reshape_p, squeeze_p, optimization_barrier_p, name_p, random_wrap_p, random_unwrap_p))
 BYTE = np.dtype(np.uint8)
 NONE: frozenset[int] = frozenset()
 
@@ -114,8 +116,8 @@ class _Planner:
         types: Any = [a.type for a in eqn.inputs]
         if eqn.primitive is kernel_call_p:
             return self.kernel(eqn.params["kernel"], args)
-        if eqn.primitive.name in VIEWS or (math.prod(eqn.outputs[0].type.shape) == math.prod(types[0].shape)
-                                           and eqn.primitive.name == "broadcast_in_dim"):  # fmt: skip
+        if eqn.primitive in VIEWS or (math.prod(eqn.outputs[0].type.shape) == math.prod(types[0].shape)
+                                           and eqn.primitive is broadcast_in_dim_p):  # fmt: skip
             out = self.slot()
             self.steps.append(View(args[0], out, eqn.outputs[0].type.shape))
             return [out]
@@ -123,7 +125,7 @@ class _Planner:
         if template is None:
             reason = GLUE.get(eqn.primitive, "it has no kernel")
             raise UnsupportedError(
-                f"{eqn.primitive.name} is no launch: {reason}",
+                f"{eqn.primitive} is no launch: {reason}",
                 "leave it outside of the function, or compute with tilewright's own arrays",
                 eqn.source,
             )
@@ -148,7 +150,7 @@ class _Planner:
             raise UnsupportedError(f"kernel {kernel.name} is to be interpreted, which the host does",
                                    "leave `interpret` out", kernel.source)  # fmt: skip
         kernel = static(kernel, "a launch, whose grid is known to the host, needs")
-        module, compiled = compiled_kernel(kernel, self.machine)
+        module, compiled = backend_of(self.machine).compiled_kernel(kernel, self.machine)
         taken = list(args) if module.prepare is None else self.program(module.prepare, args)
         outs = [self.slot() for _ in module.out_types]
         self.steps.append(Launch(compiled, tuple(taken), tuple(outs), module.out_types, module.aliases))
@@ -163,7 +165,6 @@ def make_plan(program: Program, machine: Target) -> Plan:
       UnsupportedError: an operation that is no kernel, such as a host callback.
       CompileError, ResourceError, DtypeError: as for the kernels in it.
     """
-    set_cache(disk_cache)
     planner = _Planner(machine)
     inputs = tuple(planner.slot() for _ in program.inputs)
     outputs = tuple(planner.program(program, inputs))

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from ..core.ir import Eqn, Program, Var
-from ..core.primitives.cond import cond_p
-from ..core.types import RefType
-from ..lang.affine import dependencies, slice_of
-from ..lang.carries import taken
-from ..lang.kernel import Kernel
-from ..lang.normalize import rename
+from ...core.ir import Eqn, Program, Var
+from ...core.primitives.cond import cond_p
+from ...core.types import RefType
+from ..affine import dependencies, slice_of
+from ..carries import taken
+from ..kernel import Kernel
+from ..normalize import rename
 
 
 @dataclass(frozen=True)

@@ -16,27 +16,26 @@ from typing import Any
 
 import numpy as np
 
-from ..core.caches import cached
-from ..core.ir import Program, Var, subprograms
-from ..core.primitive import Primitive
-from ..core.primitives.cond import cond_p
-from ..core.primitives.loops import while_p
-from ..core.primitives.ref import Index, Take, addupdate_p, get_p, swap_p
-from ..core.primitives.scan import scan_p
-from ..core.types import MemorySpace, RefType
-from ..lang.affine import Fact, dependencies
-from ..lang.analysis import analyse
-from ..lang.atomics import atomic_cas_p, atomic_rmw_p
-from ..lang.extent import static
-from ..lang.kernel import Block, Kernel
-from ..lang.legalize import Backend, legal
-from ..lang.maps import linear_index, map_of
-from ..lang.plain import plain
-from .atomics import takes_add
-from .text import power
+from ...core.caches import cached
+from ...core.ir import Program, Var, subprograms
+from ...core.primitive import Primitive
+from ...core.primitives.cond import cond_p
+from ...core.primitives.loops import while_p
+from ...core.primitives.ref import Index, Take, addupdate_p, get_p, swap_p
+from ...core.primitives.scan import scan_p
+from ...core.types import MemorySpace, RefType
+from ..affine import Fact, dependencies
+from ..analysis import analyse
+from ..atomics import atomic_cas_p, atomic_rmw_p
+from ..extent import static
+from ..kernel import Block, Kernel
+from ..legalize import Backend, legal
+from ..maps import linear_index, map_of
+from ..ops import next_power_of_2
+from ..plain import plain
 
 FAR = (MemorySpace.ANY, MemorySpace.HBM)
-MAX_ELEMENTS = 2**20  # of a tensor in Triton
+MAX_ELEMENTS = 2**20  # of a value that is kept in registers
 SMALL = 4096  # elements of a scratch that is indexed by traced positions and still kept in registers
 COMMUTATIVE = ("add", "max", "min", "and", "or", "xor")
 
@@ -152,12 +151,17 @@ def plan(kernel: Kernel, backend: Backend) -> Plan:
     return Plan(kernel, parallel, carry, used, out_homes, scratch_homes, ahead, atomic, copied)
 
 
+def adds_atomically(dtype: Any) -> bool:
+    """Whether hardware adds to a dtype atomically."""
+    return dtype.itemsize >= 4 or str(dtype) == "float16"
+
+
 def _added(block: Block, found: list[Access]) -> bool:
     """Whether cells only add to an output (or update it in another way that commutes), so that any order will do."""
     if block.space not in FAR or not found:
         return False
     return all(
-        a.primitive is addupdate_p and takes_add(block.array.dtype)
+        a.primitive is addupdate_p and adds_atomically(block.array.dtype)
         or a.primitive is atomic_rmw_p and not a.used and a.params["kind"] in COMMUTATIVE
         for a in found if a.writes or a.used
     )  # fmt: skip
@@ -179,7 +183,7 @@ def _carry(kernel: Kernel, atomic: tuple[bool, ...]) -> tuple[int, ...]:
 
 
 def _size(shape: tuple[int, ...]) -> int:
-    return math.prod(map(power, shape))
+    return math.prod(map(next_power_of_2, shape))
 
 
 def _fits(found: list[Access], shape: tuple[int, ...], limit: int = MAX_ELEMENTS) -> bool:

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..core.ir import Program
-from ..lang.carries import taken
-from ..lang.kernel import Kernel
-from ..lang.normalize import rename
+from ...core.ir import Program
+from ..carries import taken
+from ..kernel import Kernel
+from ..normalize import rename
 
 DIVISORS = tuple(2**k for k in range(8))
 
