@@ -5,6 +5,7 @@ if __name__ != "tilewright.kernels":
 
 from .catalogue import GLUE, TEMPLATES, check_complete
 from .cost import Cost
-from .template import Cut, Loops, Parts, Template
+from .generate.loops import Cut, Loops
+from .template import Parts, Template
 
 __all__ = ["Cost", "Cut", "GLUE", "Loops", "Parts", "TEMPLATES", "Template", "check_complete"]

@@ -15,22 +15,11 @@ from ..core.primitives import (
     ref,
 )
 from ..core.primitives.catalogue import ALL
-from . import contract, conv, cumulative, elementwise, index, reduce, shape, sort, window
+from ..core.primitives.contract import dot_general_p
+from ..core.relation import MOVER
+from . import conv, cumulative, index, reduce, shape, sort, window
 from . import random as random_kernels
-from .template import Template
-
-TEMPLATES: dict[Primitive, Template] = {
-    **elementwise.TEMPLATES,
-    **reduce.TEMPLATES,
-    **contract.TEMPLATES,
-    **conv.TEMPLATES,
-    **window.TEMPLATES,
-    **cumulative.TEMPLATES,
-    **shape.TEMPLATES,
-    **index.TEMPLATES,
-    **sort.TEMPLATES,
-    **random_kernels.TEMPLATES,
-}
+from .template import Template, grouped
 
 _PROGRAM = "holds Programs and no arithmetic of its own: the operations inside become kernels, it stays around them"
 _NOTHING = "moves and computes nothing: its result is its operand, so that a kernel would only copy memory"
@@ -47,6 +36,29 @@ GLUE: dict[Primitive, str] = {
     **{p: _HOST for p in callback.PRIMITIVES},
     **{p: _COLLECTIVE for p in collective.PRIMITIVES},
 }
+
+# Loops of their own, which relations cannot express.
+OWN: dict[Primitive, Template] = {
+    **reduce.TEMPLATES,
+    **conv.TEMPLATES,
+    **window.TEMPLATES,
+    **cumulative.TEMPLATES,
+    **shape.TEMPLATES,
+    **index.TEMPLATES,
+    **sort.TEMPLATES,
+    **random_kernels.TEMPLATES,
+}
+
+
+def _group_of_one(primitive: Primitive) -> Template:
+    """The template of an operation with a relation."""
+    family = "shape" if primitive.kind is MOVER else "reduce" if primitive.axes else "elementwise"
+    return Template("contract" if primitive is dot_general_p else family, primitive, grouped(primitive))
+
+
+TEMPLATES: dict[Primitive, Template] = {
+    **OWN, **{p: _group_of_one(p) for p in ALL if p.relation is not None and p not in OWN and p not in GLUE}
+}  # fmt: skip
 
 
 def check_complete() -> None:

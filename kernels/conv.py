@@ -6,7 +6,6 @@ cut both in groups and within them: kernels see the axis of groups by itself, wh
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from ..core.primitives.conv import conv_general_dilated_p
-from ..core.primitives.convert import convert_element_type
 from ..core.primitives.shape import reshape_p
 from ..core.trace import shape_of
-from ..core.types import ArrayType, MemorySpace, RefType, is_complex
+from ..core.types import ArrayType
 from ..lang.ops import cdiv, when
-from .reduce import accumulator, cropped, full
-from .shape import Params, Types, whole_or
-from .template import Cut, Loops, Parts, Template, windows
+from .bodies import cropped
+from .generate.loops import Cut, Loops, windows
+from .generate.sums import Kept, accumulator, full
+from .template import Params, Parts, Template, Types, own
 from .window import Reach, Span, inside, spread_out, tap_ends
 
 
@@ -163,35 +162,22 @@ def _cut(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
             o[...] = product(x, y, taps, params["preferred_element_type"])
 
         return Parts(once, sources, [target], views=views, outs=results)
-    wide = accumulator(out.dtype)
+    kept = Kept(cut, results, shape, [accumulator(out.dtype)])
 
-    def body(x: Any, y: Any, o: Any, total: Any) -> None:
-        @when(cut.first())
-        def _() -> None:
-            total[...] = full(np.zeros((), wide)[()], shape)
+    def body(x: Any, y: Any, o: Any, *scratch: Any) -> None:
+        def step(states: Sequence[Any]) -> None:
+            (total,) = states
+            for here, taps in tap_ends(cut, reaches):
 
-        for here, taps in tap_ends(cut, reaches):
+                @when(here)
+                def _(taps: Sequence[int] = taps) -> None:
+                    total[...] += product(x, y, taps, total.dtype)
 
-            @when(here)
-            def _(taps: Sequence[int] = taps) -> None:
-                total[...] += product(x, y, taps, wide)
+        kept.run([o], scratch, lambda: [np.zeros((), out.dtype)[()]], step)
 
-        @when(cut.last())
-        def _() -> None:
-            o[...] = convert_element_type(total[...], out.dtype)
-
-    held = [RefType(ArrayType(shape, wide), MemorySpace.VMEM)]
-    return Parts(body, sources, [target], held, views=views, outs=results)
-
-
-def _work(types: Types, outs: Types, params: Params) -> tuple[int, int]:
-    rhs, out_features = types[1], params["dimension_numbers"].rhs_spec[0]
-    taps = math.prod(n for a, n in enumerate(rhs.shape) if a != out_features)
-    return (8 if is_complex(outs[0].dtype) else 2) * math.prod(outs[0].shape) * taps, 0
+    return Parts(body, sources, [target], kept.scratch, views=views, outs=results)
 
 
 TEMPLATES = {
-    conv_general_dilated_p: Template(
-        "conv", conv_general_dilated_p, _loops, whole_or(conv_general_dilated_p, _cut), _work
-    )
+    conv_general_dilated_p: Template("conv", conv_general_dilated_p, own(conv_general_dilated_p, _loops, _cut))
 }

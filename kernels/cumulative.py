@@ -5,8 +5,6 @@ The loop of the axis carries the total so far, in float32 for narrow floats. In 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,35 +12,30 @@ import numpy as np
 from ..core.primitive import Primitive
 from ..core.primitives import cumulative as c
 from ..core.primitives.convert import convert_element_type
-from ..core.primitives.elementwise import add_p, max_p, min_p, mul_p
-from ..core.primitives.reduce import highest, lowest
+from ..core.primitives.reduce import MAXIMUM, MINIMUM, PRODUCT, SUM
 from ..core.primitives.shape import broadcast_in_dim_p, slice_in_dim
+from ..core.relation import Monoid
 from ..core.types import ArrayType, MemorySpace, RefType
 from ..lang.block import BlockSpec
 from ..lang.ops import when
-from .reduce import accumulator, constant, full
-from .template import Cut, Loops, Parts, Template
+from .generate.loops import Cut, Loops
+from .generate.sums import accumulator, full
+from .template import Params, Parts, Template, Types, own
 
-MONOIDS: dict[Primitive, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
-    c.cumsum_p: (constant(0), add_p.bind),
-    c.cumprod_p: (constant(1), mul_p.bind),
-    c.cummax_p: (lowest, max_p.bind),
-    c.cummin_p: (highest, min_p.bind),
-    c.cumlogsumexp_p: (constant(-np.inf), c.log_add_exp),
-}
+LOGSUMEXP = Monoid("logsumexp", lambda dtype: np.asarray(-np.inf).astype(dtype)[()], c.log_add_exp)
+MONOIDS: dict[Primitive, Monoid] = {
+    c.cumsum_p: SUM, c.cumprod_p: PRODUCT, c.cummax_p: MAXIMUM, c.cummin_p: MINIMUM, c.cumlogsumexp_p: LOGSUMEXP
+}  # fmt: skip
 
 
-def _loops(types: Sequence[ArrayType], params: dict[str, Any]) -> Loops:
+def _loops(types: Types, params: Params) -> Loops:
     return Loops(types[0].shape, carry=(params["axis"],))
 
 
-def cumulative(primitive: Primitive) -> Template:
-    identity, combine = MONOIDS[primitive]
-
-    def cut(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict[str, Any], cut: Cut) -> Parts:
+def cumulative(primitive: Primitive, monoid: Monoid) -> Template:
+    def parts(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
         (x,), axis, reverse = types, params["axis"], params["reverse"]
-        count, tile = cut.counts[axis], cut.tiles[axis]
-        sizes = cut.tiles
+        count, tile, sizes = cut.counts[axis], cut.tiles[axis], cut.tiles
 
         def index_map(*ids: Any) -> tuple[Any, ...]:
             found = [cut.at(i, ids) for i in range(x.ndim)]
@@ -50,7 +43,7 @@ def cumulative(primitive: Primitive) -> Template:
                 found[axis] = count - 1 - found[axis]
             return tuple(found)
 
-        source = BlockSpec(sizes, index_map, fill=identity(x.dtype) if cut.ragged(axis) else None)
+        source = BlockSpec(sizes, index_map, fill=monoid.neutral(x.dtype) if cut.ragged(axis) else None)
         result = BlockSpec(sizes, index_map)
         if not cut.split(axis):
 
@@ -64,22 +57,18 @@ def cumulative(primitive: Primitive) -> Template:
         def body(x: Any, o: Any, total: Any) -> None:
             @when(cut.first())
             def _() -> None:
-                total[...] = full(identity(wide), edge)
+                total[...] = full(monoid.neutral(wide), edge)
 
-            own = primitive.bind(convert_element_type(x[...], wide), **params)
-            before = broadcast_in_dim_p.bind(total[...], shape=sizes, broadcast_dimensions=tuple(range(x.ndim)))
-            found = combine(before, own)
-            o[...] = convert_element_type(found, x.dtype)
+            part = primitive.bind(convert_element_type(x[...], wide), **params)
+            before = broadcast_in_dim_p.bind(total[...], shape=sizes, broadcast_dimensions=tuple(range(len(sizes))))
+            found = monoid.combine(before, part)
+            o[...] = convert_element_type(found, o.dtype)
             end = 0 if reverse else tile - 1
             total[...] = slice_in_dim(found, end, end + 1, 1, axis)
 
         return Parts(body, [source], [result], [RefType(ArrayType(edge, wide), MemorySpace.VMEM)])
 
-    def work(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict[str, Any]) -> tuple[int, int]:
-        count = math.prod(types[0].shape)
-        return count, 3 * count if primitive is c.cumlogsumexp_p else 0  # two exponentials and a logarithm each
-
-    return Template("cumulative", primitive, _loops, cut, work)
+    return Template("cumulative", primitive, own(primitive, _loops, parts))
 
 
-TEMPLATES = {p: cumulative(p) for p in MONOIDS}
+TEMPLATES = {p: cumulative(p, monoid) for p, monoid in MONOIDS.items()}

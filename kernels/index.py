@@ -6,7 +6,6 @@ one cell for each position of a gather or scatter, tiles within the windows.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,12 +19,13 @@ from ..core.primitives.compare import and_p, ge_p, le_p, select_n_p
 from ..core.primitives.convert import convert_element_type
 from ..core.primitives.elementwise import max_p, min_p, mul_p, neg_p
 from ..core.trace import typeof
-from ..core.types import MemorySpace
+from ..core.types import INT32, MemorySpace
 from ..lang.block import BlockSpec, Element
 from ..lang.ops import addupdate, ds, when
-from .reduce import cropped, elementwise, ends, full
-from .shape import INT32, Params, Types, mover, whole_or, within
-from .template import Cut, Loops, Parts, Template, both
+from .bodies import cropped, loop_ends, on_elements, within
+from .generate.loops import Cut, Loops, both
+from .generate.sums import full
+from .template import Params, Parts, Template, Types, own
 
 
 def _clamped(value: Any, most: int) -> Any:
@@ -97,7 +97,7 @@ def _dynamic_update(types: Types, outs: Types, params: Params, cut: Cut) -> Part
     def body(*refs: Any) -> None:
         starts, (x, update_ref, o) = refs[:rank], refs[rank:]
         bounds = [(d, cut.id(d) * np.int32(cut.tiles[d]) - start(starts, d), 0, update.shape[d]) for d in range(rank)]
-        o[...] = select_n_p.bind(within(cut, cut.tiles, bounds), x[...], update_ref[...])
+        o[...] = select_n_p.bind(within(cut.tiles, bounds), x[...], update_ref[...])
 
     if 0 in update.shape:  # nothing is written
 
@@ -202,42 +202,41 @@ def _scatter_loops(types: Types, params: Params) -> Loops:
     return Loops(updates.shape, single=batch)
 
 
-def _combined(primitive: Primitive) -> Any:
-    """How an update meets what is there."""
+def _with(combine: Primitive) -> Any:
+    def write(ref: Any, index: Any, value: Any) -> None:
+        ref[index] = combine.bind(ref[index], value)
 
-    def with_(combine: Primitive) -> Any:
-        def write(ref: Any, index: Any, value: Any) -> None:
-            ref[index] = combine.bind(ref[index], value)
+    return write
 
-        return write
 
-    def store(ref: Any, index: Any, value: Any) -> None:
-        ref[index] = value
+def _put(ref: Any, index: Any, value: Any) -> None:
+    ref[index] = value
 
-    return {
-        sc.scatter_p: store,
-        sc.scatter_add_p: lambda ref, index, value: addupdate(ref, index, value),
-        sc.scatter_sub_p: lambda ref, index, value: addupdate(ref, index, neg_p.bind(value)),
-        sc.scatter_mul_p: with_(mul_p),
-        sc.scatter_min_p: with_(min_p),
-        sc.scatter_max_p: with_(max_p),
-    }[primitive]
+
+# How an update meets what is there.
+COMBINES: dict[Primitive, Any] = {
+    sc.scatter_p: _put,
+    sc.scatter_add_p: addupdate,
+    sc.scatter_sub_p: lambda ref, index, value: addupdate(ref, index, neg_p.bind(value)),
+    sc.scatter_mul_p: _with(mul_p),
+    sc.scatter_min_p: _with(min_p),
+    sc.scatter_max_p: _with(max_p),
+}
 
 
 def _applied(update: Any) -> Any:
     """Each element of a window replaced by a scalar Program of it."""
 
     def write(ref: Any, index: Any, value: Any) -> None:
-        ref[index] = elementwise(update, [ref[index]])[0]
+        ref[index] = on_elements(update, [ref[index]])[0]
 
     return write
 
 
 def scatter(primitive: Primitive) -> Template:
-
-    def cut(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
+    def parts(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
         x, _, updates = types
-        write = _applied(params["update"]) if primitive is sc.scatter_apply_p else _combined(primitive)
+        write = _applied(params["update"]) if primitive is sc.scatter_apply_p else COMBINES[primitive]
         d = params["dimension_numbers"].as_gather()
         gone = (*d.collapsed_slice_dims, *d.operand_batching_dims)
         batch = _batch_axes(updates.ndim, d.offset_dims)
@@ -261,7 +260,7 @@ def scatter(primitive: Primitive) -> Template:
             starts = [places.start(indices, at, axis) for axis in range(len(sizes))]
             anywhere = params["mode"] is g.CLIP or not d.start_index_map
             inside = True if anywhere else places.inside(indices, at)
-            for here, found in ends(cut, d.offset_dims):
+            for here, found in loop_ends(cut, d.offset_dims):
 
                 @when(both(here, inside))
                 def _(found: Sequence[int] = found) -> None:
@@ -272,28 +271,16 @@ def scatter(primitive: Primitive) -> Template:
         entries = [None if i in batch else cut.tiles[i] for i in range(updates.ndim)]
         return Parts(body, [far, BlockSpec(entries, updates_map)], [far], args=(1, 0, 2), prefetch=1, aliases={1: 0})
 
-    def work(types: Types, outs: Types, params: Params) -> tuple[int, int]:
-        return math.prod(types[2].shape) * (primitive is not sc.scatter_p), 0
+    return Template("index", primitive, own(primitive, _scatter_loops, parts))
 
-    return Template("index", primitive, _scatter_loops, whole_or(primitive, cut), work)
+
+def _indexed(primitive: Primitive, loops: Any, parts: Any) -> Template:
+    return Template("index", primitive, own(primitive, loops, parts))
 
 
 TEMPLATES = {
-    sl.dynamic_slice_p: mover(sl.dynamic_slice_p, whole_or(sl.dynamic_slice_p, _dynamic_slice), _slice_loops, "index"),
-    sl.dynamic_update_slice_p: mover(
-        sl.dynamic_update_slice_p, whole_or(sl.dynamic_update_slice_p, _dynamic_update), _update_loops, "index"
-    ),
-    g.gather_p: mover(g.gather_p, whole_or(g.gather_p, _gather), _gather_loops, "index"),
-    **{
-        p: scatter(p)
-        for p in (
-            sc.scatter_p,
-            sc.scatter_add_p,
-            sc.scatter_sub_p,
-            sc.scatter_mul_p,
-            sc.scatter_min_p,
-            sc.scatter_max_p,
-            sc.scatter_apply_p,
-        )
-    },
+    sl.dynamic_slice_p: _indexed(sl.dynamic_slice_p, _slice_loops, _dynamic_slice),
+    sl.dynamic_update_slice_p: _indexed(sl.dynamic_update_slice_p, _update_loops, _dynamic_update),
+    g.gather_p: _indexed(g.gather_p, _gather_loops, _gather),
+    **{p: scatter(p) for p in (*COMBINES, sc.scatter_apply_p)},
 }

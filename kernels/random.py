@@ -6,10 +6,12 @@ Kernels hold keys as their words, uint32 along a last axis that is never cut.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from ..core.primitive import Primitive
 from ..core.primitives import random as r
 from ..core.primitives.compare import or_p, shift_left_p, shift_right_logical_p, xor_p
 from ..core.primitives.convert import convert_element_type
@@ -17,10 +19,9 @@ from ..core.primitives.elementwise import add_p, mul_p
 from ..core.primitives.shape import broadcast_in_dim_p, concatenate_p, iota_p, reshape_p, slice_in_dim
 from ..core.trace import shape_of
 from ..core.types import UINT32, ArrayType, is_key
-from .elementwise import pointwise
-from .reduce import full
-from .shape import Params, Types
-from .template import Cut, Loops, Parts, Template
+from .generate.loops import Cut, Loops
+from .generate.sums import full
+from .template import Params, Parts, Template, Types, grouped, own
 
 Pair = tuple[Any, Any]
 
@@ -120,23 +121,18 @@ def _fold_cut(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
     return Parts(body, [spec(keys), spec(data)], [_words(cut, outs[0])])
 
 
-def _work(types: Types, outs: Types, params: Params) -> tuple[int, int]:
-    """Twenty rounds of an addition, a rotation (three operations) and an exclusive or, and the key injections."""
-    return 112 * math.prod(outs[0].shape), 0
-
-
-def _seed_work(types: Types, outs: Types, params: Params) -> tuple[int, int]:
-    return math.prod(outs[0].shape), 0
-
-
 def _seed_loops(types: Types, params: Params) -> Loops:
     return Loops(types[0].shape)
 
 
+def _keyed(primitive: Primitive, loops: Callable[..., Loops], parts: Callable[..., Parts]) -> Template:
+    return Template("random", primitive, own(primitive, loops, parts, words=True))
+
+
 TEMPLATES = {
-    r.threefry2x32_p: pointwise(r.threefry2x32_p, "random", _work),
-    r.random_bits_p: Template("random", r.random_bits_p, _counted_loops, _counted(_bits), _work),
-    r.random_split_p: Template("random", r.random_split_p, _counted_loops, _counted(lambda p, _: _joined(p)), _work),
-    r.random_seed_p: Template("random", r.random_seed_p, _seed_loops, _seed_cut, _seed_work),
-    r.random_fold_in_p: Template("random", r.random_fold_in_p, _fold_loops, _fold_cut, _work),
+    r.threefry2x32_p: Template("random", r.threefry2x32_p, grouped(r.threefry2x32_p)),
+    r.random_bits_p: _keyed(r.random_bits_p, _counted_loops, _counted(_bits)),
+    r.random_split_p: _keyed(r.random_split_p, _counted_loops, _counted(lambda p, _: _joined(p))),
+    r.random_seed_p: _keyed(r.random_seed_p, _seed_loops, _seed_cut),
+    r.random_fold_in_p: _keyed(r.random_fold_in_p, _fold_loops, _fold_cut),
 }

@@ -1,4 +1,4 @@
-"""Operations that move elements: broadcast, reshape, squeeze, transpose, reverse, slice, pad, concatenate, split, iota.
+"""Operations that move elements to where no relation tells: reshape, reverse, slice, pad, concatenate, split.
 
 Blocks of the result say which elements are read: a block of the operand that lies as they do, or a window of elements
 where the two do not line up.
@@ -14,88 +14,22 @@ import numpy as np
 
 from ..core.primitive import Primitive
 from ..core.primitives import shape as s
-from ..core.primitives.compare import and_p, ge_p, lt_p, select_n_p
-from ..core.primitives.convert import convert_element_type
-from ..core.primitives.elementwise import add_p, min_p
+from ..core.primitives.compare import select_n_p
+from ..core.primitives.elementwise import min_p
 from ..core.types import ArrayType
 from ..lang.block import BlockSpec
 from ..lang.ops import cdiv
-from .reduce import full
-from .template import Cut, Loops, Parts, Template, Window, windows
-
-INT32 = np.dtype(np.int32)
-Types = Sequence[ArrayType]
-Params = dict[str, Any]
-
-
-def _no_work(types: Types, outs: Types, params: Params) -> tuple[int, int]:
-    return 0, 0
+from .bodies import within
+from .generate.loops import Cut, Loops, Window, windows
+from .generate.sums import full
+from .template import Params, Parts, Template, Types, own
 
 
 def _over_result(primitive: Primitive) -> Callable[[Types, Params], Loops]:
     return lambda types, params: Loops(primitive.typing(*types, **params).shape)
 
 
-def mover(primitive: Primitive, cut: Callable[..., Parts], loops: Callable[..., Loops] | None = None,
-          family: str = "shape") -> Template:  # fmt: skip
-    """The template of an operation without arithmetic; loops over the result unless others are given."""
-    return Template(family, primitive, loops or _over_result(primitive), cut, _no_work)
-
-
-def whole_or(primitive: Primitive, cut: Callable[..., Parts]) -> Callable[..., Parts]:
-    """The primitive itself where the tiles are the whole arrays, else the kernel cut."""
-
-    def parts(types: Types, outs: Types, params: Params, tiled: Cut) -> Parts:
-        if tiled.cells > 1 or any(0 in t.shape for t in (*types, *outs)):
-            return cut(types, outs, params, tiled)
-        count = len(types)
-
-        def body(*refs: Any) -> None:
-            found = primitive.bind(*(r[...] for r in refs[:count]), **params)
-            for ref, value in zip(refs[count:], found if primitive.multiple else [found], strict=True):
-                ref[...] = value
-
-        return Parts(body, [tiled.spec([None] * t.ndim, t.shape) for t in types],
-                     [tiled.spec([None] * t.ndim, t.shape) for t in outs])  # fmt: skip
-
-    return parts
-
-
 # ---------------------------------------------------------------------------- blocks that line up
-
-
-def _transpose(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
-    (x,), (out,) = types, outs
-    follows = s.inverse(params["permutation"])
-
-    def body(x: Any, o: Any) -> None:
-        o[...] = s.transpose_p.bind(x[...], **params)
-
-    return Parts(body, [cut.spec(follows, x.shape)], [cut.spec(range(out.ndim), out.shape)])
-
-
-def _broadcast(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
-    (x,), (out,) = types, outs
-    dims = params["broadcast_dimensions"]
-    follows = [None if n == 1 and out.shape[d] != 1 else d for n, d in zip(x.shape, dims, strict=True)]
-
-    def body(x: Any, o: Any) -> None:
-        o[...] = s.broadcast_in_dim_p.bind(x[...], shape=cut.tiles, broadcast_dimensions=dims)
-
-    return Parts(body, [cut.spec(follows, x.shape)], [cut.spec(range(out.ndim), out.shape)])
-
-
-def _iota(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
-    (out,), axis = outs, params["dimension"]
-
-    def body(o: Any) -> None:
-        own = s.iota_p.bind(**params | {"shape": cut.tiles})
-        if cut.split(axis):
-            start = convert_element_type(cut.id(axis) * np.int32(cut.tiles[axis]), out.dtype)
-            own = add_p.bind(own, start)
-        o[...] = own
-
-    return Parts(body, [], [cut.spec(range(out.ndim), out.shape)])
 
 
 def _groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], list[int]]]:
@@ -209,17 +143,6 @@ def _slice(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
     return Parts(body, [windows(cut, axes, x.shape)], [cut.spec(range(out.ndim), out.shape)])
 
 
-def within(cut: Cut, shape: Sequence[int], bounds: Sequence[tuple[int, Any, int, int]]) -> Any:
-    """A mask of a block: where, for each (axis, start, low, high), `start` + place is at least low and below high."""
-    mask = None
-    for axis, start, low, high in bounds:
-        place = s.iota_p.bind(dtype=INT32, shape=tuple(shape), dimension=axis)
-        place = add_p.bind(place, start)
-        inside = and_p.bind(ge_p.bind(place, np.int32(low)), lt_p.bind(place, np.int32(high)))
-        mask = inside if mask is None else and_p.bind(mask, inside)
-    return mask
-
-
 def _pad_loops(types: Types, params: Params) -> Loops:
     """Units of a result element and the elements put between it and the next."""
     shape = s.pad_p.typing(*types, **params).shape
@@ -251,7 +174,7 @@ def _pad(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
         block, filler = x[...], value[...]
         starts = [cut.id(d) * np.int32(cut.tiles[d]) + np.int32(firsts[d]) for d in outside]
         if outside:
-            mask = within(cut, reads, [(d, start, 0, axes[d].n) for d, start in zip(outside, starts, strict=True)])
+            mask = within(reads, [(d, start, 0, axes[d].n) for d, start in zip(outside, starts, strict=True)])
             block = select_n_p.bind(mask, full(filler, reads), block)
         if any(k > 1 for k in steps):
             block = s.pad_p.bind(block, filler, padding_config=tuple((0, k - 1, k - 1) for k in steps))
@@ -279,7 +202,7 @@ def _concatenate(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
         start = cut.id(axis) * np.int32(tile)
         found = operands[0][...]
         for i, ref in zip(used[1:], operands[1:], strict=True):
-            mask = within(cut, cut.tiles, [(axis, start, int(offsets[i]), int(offsets[i + 1]))])
+            mask = within(cut.tiles, [(axis, start, int(offsets[i]), int(offsets[i + 1]))])
             found = select_n_p.bind(mask, found, ref[...])
         o[...] = found
 
@@ -328,13 +251,15 @@ def _clamped(spec: Any, cut: Cut, loop: int, place: Callable[[Any], Any]) -> Any
     return spec.replace(index_map=lambda *ids: index_map(*(place(i) if k == where else i for k, i in enumerate(ids))))
 
 
-_WINDOWED = {s.rev_p: (_rev, None), s.slice_p: (_slice, None), s.pad_p: (_pad, _pad_loops),
-             s.concatenate_p: (_concatenate, None), s.split_p: (_split, _split_loops)}  # fmt: skip
+def mover(primitive: Primitive, parts: Callable[..., Parts], loops: Callable[..., Loops] | None = None) -> Template:
+    return Template("shape", primitive, own(primitive, loops or _over_result(primitive), parts))
+
 
 TEMPLATES = {
-    s.transpose_p: mover(s.transpose_p, _transpose),
-    s.broadcast_in_dim_p: mover(s.broadcast_in_dim_p, _broadcast),
-    s.iota_p: mover(s.iota_p, _iota),
-    **{p: mover(p, whole_or(p, _reshape(p)), _reshape_loops(p)) for p in (s.reshape_p, s.squeeze_p)},
-    **{p: mover(p, whole_or(p, cut), loops) for p, (cut, loops) in _WINDOWED.items()},
+    **{p: mover(p, _reshape(p), _reshape_loops(p)) for p in (s.reshape_p, s.squeeze_p)},
+    s.rev_p: mover(s.rev_p, _rev),
+    s.slice_p: mover(s.slice_p, _slice),
+    s.pad_p: mover(s.pad_p, _pad, _pad_loops),
+    s.concatenate_p: mover(s.concatenate_p, _concatenate),
+    s.split_p: mover(s.split_p, _split, _split_loops),
 }

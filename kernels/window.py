@@ -16,19 +16,17 @@ import numpy as np
 
 from ..core.primitive import Primitive
 from ..core.primitives import window as w
-from ..core.primitives.compare import ge_p, not_p, select_n_p
+from ..core.primitives.compare import ge_p, select_n_p
 from ..core.primitives.convert import convert_element_type
-from ..core.primitives.elementwise import add_p, max_p, min_p
-from ..core.primitives.reduce import highest, lowest
+from ..core.primitives.reduce import MAXIMUM, MINIMUM, SUM, highest, lowest
 from ..core.primitives.shape import pad_p, slice_p
-from ..core.types import ArrayType, MemorySpace, RefType
 from ..lang.ops import cdiv, when
-from .reduce import accumulator, constant, elementwise, full
-from .shape import Params, Types, whole_or, within
-from .template import Cut, Loops, Parts, Template, Window, both, windows
+from .bodies import ends, on_elements, store, within
+from .generate.loops import Cut, Loops, Window, windows
+from .generate.sums import Kept, full, kept_in
+from .template import Params, Parts, Template, Types, own
 
-COMBINE = {w.reduce_window_sum_p: add_p, w.reduce_window_max_p: max_p, w.reduce_window_min_p: min_p}
-IDENTITIES = {w.reduce_window_sum_p: constant(0), w.reduce_window_max_p: lowest, w.reduce_window_min_p: highest}
+MONOIDS = {w.reduce_window_sum_p: SUM, w.reduce_window_max_p: MAXIMUM, w.reduce_window_min_p: MINIMUM}
 
 
 @dataclass(frozen=True)
@@ -90,16 +88,7 @@ class Reach:
 
 def tap_ends(cut: Cut, reaches: Sequence[Reach]) -> list[tuple[Any, tuple[int, ...]]]:
     """The kinds of cells: a condition, and how many taps along each axis they have."""
-    found: list[tuple[Any, tuple[int, ...]]] = [(True, ())]
-    for r in reaches:
-        taps, left, split = r.taps(cut), r.span.taps % r.taps(cut), cut.split(r.along)
-        if not left:
-            found = [(c, (*n, taps)) for c, n in found]
-            continue
-        last = cut.id(r.along) == cut.counts[r.along] - 1 if split else True
-        others = [(both(c, not_p.bind(last)), (*n, taps)) for c, n in found] if split else []
-        found = [(both(c, last), (*n, left)) for c, n in found] + others
-    return found
+    return ends(cut, [(r.along, r.span.taps, r.taps(cut)) for r in reaches])
 
 
 def inside(cut: Cut, block: Any, reaches: Sequence[Reach], filler: Any) -> Any:
@@ -111,7 +100,7 @@ def inside(cut: Cut, block: Any, reaches: Sequence[Reach], filler: Any) -> Any:
         low, high = place.starts(cut)
         if low < 0 or high + place.size > place.n:
             bounds.append((r.axis, place.start(cut.id), 0, place.n))
-    return select_n_p.bind(within(cut, shape, bounds), full(filler, shape), block) if bounds else block
+    return select_n_p.bind(within(shape, bounds), full(filler, shape), block) if bounds else block
 
 
 def spread_out(cut: Cut, block: Any, reaches: Sequence[Reach], taps: Sequence[int], filler: Any) -> Any:
@@ -165,8 +154,8 @@ def _fillers(primitive: Primitive, types: Types, starts: Sequence[Any], params: 
     if primitive is w.reduce_window_p:
         return list(starts)
     if primitive is w.select_and_gather_add_p:
-        return [constant(0)(types[0].dtype), _worst(params)(types[1].dtype)]
-    return [IDENTITIES[primitive](types[0].dtype)]
+        return [SUM.neutral(types[0].dtype), _worst(params)(types[1].dtype)]
+    return [MONOIDS[primitive].neutral(types[0].dtype)]
 
 
 def _worst(params: Params) -> Any:
@@ -176,8 +165,8 @@ def _worst(params: Params) -> Any:
 def _combined(primitive: Primitive, params: Params, old: Sequence[Any], new: Sequence[Any]) -> list[Any]:
     """The results of some taps and of those after them as one."""
     if primitive is w.reduce_window_p:
-        return elementwise(params["computation"], [*old, *new])
-    return [COMBINE[primitive].bind(a, b) for a, b in zip(old, new, strict=True)]
+        return on_elements(params["computation"], [*old, *new])
+    return [MONOIDS[primitive].combine(a, b) for a, b in zip(old, new, strict=True)]
 
 
 def _nothing(primitive: Primitive, types: Types, params: Params, specs: Sequence[Any], results: Sequence[Any]) -> Parts:
@@ -195,7 +184,7 @@ def _nothing(primitive: Primitive, types: Types, params: Params, specs: Sequence
 def reducer(primitive: Primitive) -> Template:
     """The template of a reduction of each window, of one array or several."""
 
-    def cut(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
+    def parts(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
         arrays = _arrays(primitive, types)
         count, rank = len(arrays), arrays[0].ndim
         reaches = _reaches(arrays[0].shape, params)
@@ -204,61 +193,45 @@ def reducer(primitive: Primitive) -> Template:
         starts_specs = [cut.spec((), ()) for _ in types[count:]]
         if any(0 in t.shape for t in arrays):
             return _nothing(primitive, types, params, starts_specs, results)
-        fills = [IDENTITIES[primitive](t.dtype) if primitive in IDENTITIES else None for t in arrays]
+        monoid = MONOIDS.get(primitive)
         reads = [r.window(cut) for r in reaches]
-        sources = [windows(cut, reads, t.shape, f) for t, f in zip(arrays, fills, strict=True)]
+        sources = [windows(cut, reads, t.shape, monoid and monoid.neutral(t.dtype)) for t in arrays]
         split = any(cut.split(r.along) for r in reaches)
-        wide = [accumulator(t.dtype) if split and primitive is w.reduce_window_sum_p else t.dtype for t in outs]
-        kept = [k for k, t in enumerate(outs) if wide[k] != t.dtype]  # the results that are kept wide meanwhile
+        wide = [kept_in(monoid, t.dtype) if split and monoid else t.dtype for t in outs]
+        kept = Kept(cut, outs, results[0].block_shape or (), wide)
 
         def found(refs: Sequence[Any], taps: tuple[int, ...]) -> list[Any]:
             starts = [r[...] for r in refs[count : len(types)]]
             fillers = _fillers(primitive, types, starts, params)
             blocks = [inside(cut, r[...], reaches, f) for r, f in zip(refs[:count], fillers, strict=True)]
             blocks = [spread_out(cut, b, reaches, taps, f) for b, f in zip(blocks, fillers, strict=True)]
-            if kept:
+            if kept.narrow:
                 blocks = [convert_element_type(b, wide[0]) for b in blocks]
             values = primitive.bind(*blocks, *starts, **_inner(params) | {"window_dimensions": taps})
             return list(values) if primitive.multiple else [values]
 
         def body(*refs: Any) -> None:
-            results, held = refs[len(types) : len(types) + len(outs)], list(refs[len(types) + len(outs) :])
-            states = [held.pop(0) if k in kept else o for k, o in enumerate(results)]
-
-            def store(values: Sequence[Any]) -> None:
-                for ref, value in zip(states, values, strict=True):
-                    ref[...] = value
-
+            results = refs[len(types) : len(types) + len(outs)]
             if not split:
                 ((_, taps),) = tap_ends(cut, reaches)
-                store(found(refs, taps))
+                store(results, found(refs, taps))
                 return
 
-            @when(cut.first())
-            def _() -> None:
-                fillers = _fillers(primitive, types, [r[...] for r in refs[count : len(types)]], params)
-                store([full(convert_element_type(f, s.dtype), s.shape) for f, s in zip(fillers, states, strict=True)])
+            def step(states: Sequence[Any]) -> None:
+                for here, taps in tap_ends(cut, reaches):
 
-            for here, taps in tap_ends(cut, reaches):
+                    @when(here)
+                    def _(taps: tuple[int, ...] = taps) -> None:
+                        store(states, _combined(primitive, params, [s[...] for s in states], found(refs, taps)))
 
-                @when(here)
-                def _(taps: tuple[int, ...] = taps) -> None:
-                    store(_combined(primitive, params, [s[...] for s in states], found(refs, taps)))
+            def first() -> list[Any]:
+                return _fillers(primitive, types, [r[...] for r in refs[count : len(types)]], params)
 
-            if kept:
+            kept.run(results, refs[len(types) + len(outs) :], first, step)
 
-                @when(cut.last())
-                def _() -> None:
-                    for k in kept:
-                        results[k][...] = convert_element_type(states[k][...], outs[k].dtype)
+        return Parts(body, [*sources, *starts_specs], results, kept.scratch)
 
-        scratch = [RefType(ArrayType(results[k].block_shape or (), wide[k]), MemorySpace.VMEM) for k in kept]
-        return Parts(body, [*sources, *starts_specs], results, scratch)
-
-    def work(types: Types, outs: Types, params: Params) -> tuple[int, int]:
-        return math.prod(outs[0].shape) * math.prod(params["window_dimensions"]) * len(outs), 0
-
-    return Template("window", primitive, _loops(primitive), whole_or(primitive, cut), work)
+    return Template("window", primitive, own(primitive, _loops(primitive), parts))
 
 
 # ---------------------------------------------------------------------------- the transpose of an extremum
@@ -286,10 +259,10 @@ def _scatter(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
     def masked(block: Any, axes: Sequence[Window], filler: Any) -> Any:
         bounds = [(d, cut.id(d) * np.int32(a.step) + np.int32(a.base), 0, a.n) for d, a in enumerate(axes)]
         shape = [a.size for a in axes]
-        return select_n_p.bind(within(cut, shape, bounds), full(filler, shape), block) if rank else block
+        return select_n_p.bind(within(shape, bounds), full(filler, shape), block) if rank else block
 
     def body(source_ref: Any, operand_ref: Any, o: Any) -> None:
-        near = masked(source_ref[...], source_axes, constant(0)(source.dtype))
+        near = masked(source_ref[...], source_axes, SUM.neutral(source.dtype))
         block = masked(operand_ref[...], operand_axes, _worst(params)(operand.dtype))
         found = w.select_and_scatter_add_p.bind(near, block, **_inner(params))
         starts, stops = tuple(a for a, _ in crops), tuple(a + n for a, n in crops)
@@ -299,14 +272,8 @@ def _scatter(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
     return Parts(body, specs, [cut.spec(range(rank), outs[0].shape, params["window_strides"])])
 
 
-def _scatter_work(types: Types, outs: Types, params: Params) -> tuple[int, int]:
-    return math.prod(types[0].shape) * (math.prod(params["window_dimensions"]) + 1), 0
-
-
+_SCATTER = w.select_and_scatter_add_p
 TEMPLATES = {
-    **{p: reducer(p) for p in (*IDENTITIES, w.reduce_window_p, w.select_and_gather_add_p)},
-    w.select_and_scatter_add_p: Template(
-        "window", w.select_and_scatter_add_p, _scatter_loops, whole_or(w.select_and_scatter_add_p, _scatter),
-        _scatter_work
-    ),
-}  # fmt: skip
+    **{p: reducer(p) for p in (*MONOIDS, w.reduce_window_p, w.select_and_gather_add_p)},
+    _SCATTER: Template("window", _SCATTER, own(_SCATTER, _scatter_loops, _scatter)),
+}

@@ -16,13 +16,13 @@ from typing import Any
 from ...core.ir import Atom, Eqn, Program, Var
 from ...core.primitives.compare import and_p, eq_p
 from ...core.primitives.ref import get_p
-from ...core.primitives.shape import broadcast_in_dim_p, reshape_p, squeeze_p
+from ...core.primitives.shape import broadcast_in_dim_p, reshape_p, transpose_p
+from ...core.relation import IDENTITY, MOVER
 from ...core.types import INT32, ArrayType, MemorySpace
 from ...lang.analysis import analyse
 from ...lang.kernel import Block, Kernel
-from .axes import MAPS, Axes
-from .build import NOTHING, ZERO, Body, scalar
-from .nest import Group
+from ..generate.body import ZERO, Body, moved, scalar
+from ..generate.group import ELEMENTWISE, Axes, Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,23 +34,14 @@ class Attached:
     writes: tuple[Var, ...]
 
 
-def on_block(eqn: Eqn, shape: tuple[int, ...]) -> dict[str, Any]:
-    """The parameters of an equation for a block of its result."""
-    if eqn.primitive is broadcast_in_dim_p:
-        return eqn.params | {"shape": shape}
-    if eqn.primitive is reshape_p:
-        return eqn.params | {"new_sizes": shape}
-    return eqn.params
-
-
 def why_no_map(group: Group, eqns: Sequence[Eqn], anchor: Var) -> str | None:
     """Why the equations of a group are no elementwise neighbours of a value; None where they are."""
     if group.sums or group.whole:
         return "a reduction has loops of its own"
-    allowed = MAPS | {broadcast_in_dim_p, reshape_p, squeeze_p}
-    other = next((eqns[i].primitive.name for i in group.eqns if eqns[i].primitive not in allowed), None)
-    if other is not None:
-        return f"{other} does not go along with the kernel's blocks"
+    for i in group.eqns:
+        eqn = eqns[i]
+        if eqn.primitive.kind not in ELEMENTWISE and (eqn.primitive is transpose_p or not eqn.inputs):
+            return f"{eqn.primitive.name} does not go along with the kernel's blocks"
     loops = set(group.axes[anchor])
     for v in group.axes:
         if not loops.issuperset(x for x in group.axes[v] if x is not None):
@@ -94,17 +85,22 @@ class _Attacher:
         for i in self.group.eqns:
             eqn = body.like = self.all[i]
             operands: list[Atom] = [env[a] if type(a) is Var else a for a in eqn.inputs]
-            if eqn.primitive in NOTHING:
+            if eqn.primitive.kind is IDENTITY:
                 env[eqn.outputs[0]] = operands[0]
-                continue
-            shape = self.shape(self.group.axes[eqn.outputs[0]])
-            env[eqn.outputs[0]] = body.add(eqn.primitive, operands, **on_block(eqn, shape))
+            elif eqn.primitive.kind is MOVER:
+                old = self.group.axes[eqn.inputs[0]] if type(eqn.inputs[0]) is Var else ()
+                new = self.group.axes[eqn.outputs[0]]
+                spread = eqn.primitive is broadcast_in_dim_p
+                env[eqn.outputs[0]] = moved(body, operands[0], old, new, self.shape(new), spread)
+            else:
+                env[eqn.outputs[0]] = body.add(eqn.primitive, operands, **eqn.params)
 
     def made(self, eqns: Sequence[Eqn], ins: Sequence[Var], outs: Sequence[Var], scratch: Sequence[Var],
              inputs: Sequence[Block], outputs: Sequence[Block], aliases: Any) -> Kernel:  # fmt: skip
         kernel = self.kernel
         variables = (*self.ids, *self.prefetched, *ins, *outs, *scratch)
-        names = dict.fromkeys(self.all[i].primitive.name for i in self.group.eqns if self.all[i].primitive in MAPS)
+        done = (self.all[i].primitive for i in self.group.eqns)
+        names = dict.fromkeys(p.name for p in done if p.kind in ELEMENTWISE)
         label = "_".join((kernel.name, *list(names)[:3]))
         settings = tuple(s for s in kernel.settings if s[0] != "cost_estimate")  # stated for the body alone
         body = Program(variables, eqns, (), kernel.body.constants, kernel.body.values, label)

@@ -16,15 +16,15 @@ from ...lang.cost import program_cost
 from ...lang.kernel import Kernel, program_key
 from ...lang.primitive import kernel_call_p
 from ...lang.target import Target, target_of
-from ..template import Loops, Tiles
-from .axes import nbytes
-from .build import Builder
+from ..generate.build import Builder
+from ..generate.group import nbytes
+from ..generate.loops import Loops, Tiles
+from ..generate.tiles import Choose, Tiling
 from .flatten import BODIES, flat, map_bodies
 from .names import name_of
 from .picked import pick_by_comparison
 from .plan import Planner, Unit
 from .split import split_long
-from .tiles import Choose, Tiling
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 
 from ...core.ir import Eqn
 from ...core.primitives.contract import dot_general_p
-from ..elementwise import TRANSCENDENTAL
-from .axes import MOVERS
-from .nest import Group
-from .tiles import Tiling
+from ...core.relation import IDENTITY, MOVER, POINTWISE
+from ..generate.group import Group
+from ..generate.tiles import Tiling
 
 LENGTH = 5  # operations that a name tells
 _SHORT = {"dot_general": "dot", "integer_pow": "pow", "convert_element_type": "cast", "select_n": "select"}
-_PLAIN = frozenset("stop_gradient name copy".split())
 
 
 def kind_of(group: Group, tiling: Tiling, eqns: Sequence[Eqn]) -> str:
@@ -27,9 +25,9 @@ def kind_of(group: Group, tiling: Tiling, eqns: Sequence[Eqn]) -> str:
 
 def name_of(group: Group, tiling: Tiling, eqns: Sequence[Eqn]) -> str:
     """A name that the same group always has, such as `rows_max_exp_sum_div`."""
-    names = [eqns[i].primitive.name for i in group.eqns if eqns[i].primitive not in MOVERS]
-    names = [n for n in names if n not in _PLAIN]
-    heavy = [n for n in names if n in TRANSCENDENTAL or n.startswith(("reduce_", "arg", "cum", "dot_"))]
+    told_of = [eqns[i].primitive for i in group.eqns if eqns[i].primitive.kind not in (MOVER, IDENTITY)]
+    names = [p.name for p in told_of]
+    heavy = [p.name for p in told_of if p.work.transcendentals or p.kind is not POINTWISE]
     rest = [n for n in names if n not in heavy]
     told = list(dict.fromkeys(heavy))[:LENGTH]
     if len(told) < 2:

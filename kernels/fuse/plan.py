@@ -15,21 +15,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ...core.ir import Eqn, Program, Var
-from ...core.primitives import shape
 from ...core.primitives.contract import dot_general_p
+from ...core.primitives.shape import reshape_p, squeeze_p, transpose_p
+from ...core.relation import MOVER
 from ...lang.primitive import kernel_call_p
 from ...lang.target import Target
 from ..cost import bytes_moved
+from ..generate.group import ELEMENTWISE, Factors, Group, join, nbytes, single, why_not
+from ..generate.nest import nest_of
+from ..generate.tiles import Choose, Tiling, rough_tiling, tile_nest
 from .attach import Attached, epilogue, prologue
-from .axes import MAPS, MOVERS, Fresh, nbytes, why_not
-from .nest import Group, join, nest_of, single
-from .tiles import Choose, Tiling, rough_tiling, tile_nest
 
 COPIED = 24  # the most equations that are run again to save reading their result
 CONTRACTIONS = 2  # in one body: a product of a product (attention) is, more take more memory than they save
 BUSY = 1024  # elements read or written that keep a processor of a GPU busy
-VIEWS = frozenset((shape.reshape_p, shape.squeeze_p))  # the same memory under another shape
-COPIES = MAPS | {shape.broadcast_in_dim_p, shape.reshape_p, shape.squeeze_p, shape.iota_p}
+VIEWS = frozenset((reshape_p, squeeze_p))  # the same memory under another shape
+COPIED_KINDS = (*ELEMENTWISE, MOVER)  # but transpositions, whose copies read their operands in another order
 
 
 @dataclass(eq=False, slots=True)
@@ -64,7 +65,7 @@ class Planner:
     explained: bool = False  # say of every refusal by how much
     eqns: list[Eqn] = field(default_factory=list)
     dots: frozenset[int] = frozenset()  # the contractions
-    fresh: Fresh = field(default_factory=Fresh)
+    factors: Factors = field(default_factory=Factors)
     units: list[Unit] = field(default_factory=list)
     copied: dict[int, tuple[int, ...]] = field(default_factory=dict)
     aliases: dict[Var, Var] = field(default_factory=dict)
@@ -111,7 +112,7 @@ class Planner:
         leaves: dict[Var, dict[Var, None]] = {}
         chains: dict[Var, tuple[int, ...]] = {}
         for i, eqn in enumerate(self.eqns):
-            if reasons[i] is not None or eqn.primitive not in COPIES:
+            if reasons[i] is not None or eqn.primitive.kind not in COPIED_KINDS or eqn.primitive is transpose_p:
                 continue
             need: dict[Var, None] = {}
             chain: dict[int, None] = {}
@@ -148,7 +149,7 @@ class Planner:
         for i, eqn in enumerate(self.eqns):
             if i in self.copied and eqn.outputs[0] not in kept:
                 continue
-            group = single(i, self._copies(i), self.eqns, self.fresh) if reasons[i] is None else None
+            group = single(i, self._copies(i), self.eqns, self.factors) if reasons[i] is None else None
             if group is None:
                 reads = tuple(dict.fromkeys(a for a in eqn.inputs if type(a) is Var))
                 moved = self.alone_eqn(eqn)
@@ -175,9 +176,9 @@ class Planner:
             assert unit.group is not None
             nest = nest_of(unit.group, self.eqns, unit.writes)
             if nest.matrix:
-                unit.tiling = tile_nest(unit.group, nest, self.eqns, self.fresh.sizes, self.target, self.choose)
+                unit.tiling = tile_nest(unit.group, nest, self.eqns, self.factors.sizes, self.target, self.choose)
             else:
-                unit.tiling = rough_tiling(unit.group, nest, self.eqns, self.fresh.sizes, self.target)
+                unit.tiling = rough_tiling(unit.group, nest, self.eqns, self.factors.sizes, self.target)
         return unit.tiling
 
     def _settle(self) -> None:
@@ -185,7 +186,7 @@ class Planner:
             if unit.group is None or (unit.tiling is not None and unit.tiling.nest.matrix):
                 continue
             nest = nest_of(unit.group, self.eqns, unit.writes) if unit.tiling is None else unit.tiling.nest
-            unit.tiling = tile_nest(unit.group, nest, self.eqns, self.fresh.sizes, self.target, self.choose)
+            unit.tiling = tile_nest(unit.group, nest, self.eqns, self.factors.sizes, self.target, self.choose)
             unit.bytes = _bytes(unit.group, unit.tiling)
 
     def _add(self, unit: Unit) -> None:
@@ -385,10 +386,10 @@ class Planner:
         if eqn.primitive in VIEWS or eqn.primitive is kernel_call_p or why_not(eqn) is not None:
             return self.alone_eqn(eqn)
         eqn = self._unaliased(eqn)
-        group = single(0, (), [eqn], self.fresh)
+        group = single(0, (), [eqn], self.factors)
         if group is None:
             return self.alone_eqn(eqn)
-        tiling = tile_nest(group, nest_of(group, [eqn], eqn.outputs), [eqn], self.fresh.sizes, self.target)
+        tiling = tile_nest(group, nest_of(group, [eqn], eqn.outputs), [eqn], self.factors.sizes, self.target)
         return tiling.bytes if tiling.refused is None else self.alone_eqn(eqn)
 
     def alone_eqn(self, eqn: Eqn) -> int:
@@ -416,7 +417,7 @@ class Planner:
     def tiled(self, unit: Unit, tiles: Sequence[int]) -> Tiling:
         """The loop nest of a group with other tiles."""
         assert unit.group is not None and unit.tiling is not None
-        sizes = self.fresh.sizes
+        sizes = self.factors.sizes
         return tile_nest(unit.group, unit.tiling.nest, self.eqns, sizes, self.target, lambda loops: tuple(tiles))
 
     def is_kernel(self, unit: Unit) -> bool:
@@ -426,7 +427,7 @@ class Planner:
             return False
         if not any(v.type.shape for v in (*unit.reads, *unit.writes)):
             return False
-        return any(self.eqns[i].primitive not in MOVERS for i in group.eqns) and bool(unit.reads)
+        return any(self.eqns[i].primitive.kind is not MOVER for i in group.eqns) and bool(unit.reads)
 
     def glue_reason(self, unit: Unit) -> str:
         if unit.reason is not None:

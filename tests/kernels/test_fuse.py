@@ -19,7 +19,7 @@ from tilewright import numpy as tnp
 from tilewright.core.check import check_program
 from tilewright.core.evaluate import evaluate
 from tilewright.core.trace import eval_program
-from tilewright.kernels import contract
+from tilewright.kernels import TEMPLATES
 from tilewright.kernels.cost import bytes_moved
 from tilewright.kernels.fuse import forget, fuse, plan, plan_text
 from tilewright.kernels.fuse.plan import Planner
@@ -306,7 +306,7 @@ def test_cells_that_read_the_same_too_often_are_made_larger_and_share_their_sums
     (product,) = [e for e in program.eqns if e.primitive.name == "dot_general"]
     types = [a.type for a in product.inputs]
     machine = target_of("rocm:gfx942")
-    loops = contract.TEMPLATES[product.primitive].loops(types, product.params)
+    loops = TEMPLATES[product.primitive].loops(types, product.params)
     assert math.prod(loops.cut((32,) * 3).counts[:2]) > machine.units / 2  # there are tiles with cells enough
     alone = Planner(program, machine).alone(product)
     flops, moved = 2 * math.prod(loops.sizes), bytes_moved(split) + 2 * split.out_types[0].nbytes

@@ -1,7 +1,6 @@
-"""Groups of equations as one loop nest: which loops are parallel, carry, or must stay whole.
+"""A group of equations as one loop nest: which loops are parallel, carry, or must stay whole.
 
-    Group ::= equations, the loops that each value's axes follow, the loops that each reduction sums over
-    Nest  ::= a group's loops in order, those that carry, those kept whole
+    Nest ::= a group's loops in order, those that carry, those kept whole, and the values that leave it
 
 A loop is kept whole where a reduction over it meets it again (softmax: the sum of a row divides the row), and where a
 result does not have it. A loop that a reduction alone runs over carries: its sum is kept from cell to cell, and what
@@ -10,131 +9,13 @@ is computed from the sum is computed in the last cell.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...core.ir import Eqn, Var
 from ...core.primitives.contract import dot_general_p
-from .axes import NONE, Axes, Fresh, nbytes, relate
-
-Sums = dict[int, frozenset[int]]  # the loops that the equations of some numbers sum over
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Equations that may become one kernel. `owned` are those whose results others may read; the rest are copies."""
-
-    eqns: tuple[int, ...]
-    owned: frozenset[int]
-    axes: dict[Var, Axes]
-    weight: dict[Axes, int]  # the most bytes of a value with these axes, in the order in which values come
-    sums: Sums
-    whole: frozenset[int]
-    inputs: tuple[Var, ...]
-
-    @property
-    def first(self) -> int:
-        return min(self.owned)
-
-    @property
-    def last(self) -> int:
-        return max(self.owned)
-
-
-def single(number: int, copies: Sequence[int], eqns: Sequence[Eqn], fresh: Fresh) -> Group | None:
-    """The group of one equation and of copies of those that make its operands anew."""
-    axes: dict[Var, Axes] = {}
-    same: list[tuple[Axes, Axes]] = []
-    sums: Sums = {}
-    whole: frozenset[int] = NONE
-    made: set[Var] = set()
-    inputs: dict[Var, None] = {}
-    for i in (*copies, number):
-        eqn = eqns[i]
-        found = relate(eqn, fresh)
-        if found is None:
-            return None
-        for atom, own in zip((*eqn.inputs, *eqn.outputs), (*found.operands, *found.results), strict=True):
-            if type(atom) is not Var:
-                continue
-            known = axes.setdefault(atom, own)
-            if known is not own:
-                same.append((known, own))
-        if found.reduced:
-            sums[i] = found.reduced
-        whole |= found.whole
-        inputs.update(dict.fromkeys(a for a in eqn.inputs if type(a) is Var and a not in made))
-        made.update(eqn.outputs)
-    weight: dict[Axes, int] = {}
-    for v, own in axes.items():
-        weight[own] = max(weight.get(own, 0), nbytes(v))
-    group = Group((*copies, number), frozenset((number,)), axes, weight, sums, whole, tuple(inputs))
-    return _renamed(group, _made_one(same))
-
-
-def join(a: Group, b: Group, eqns: Sequence[Eqn]) -> Group | None:
-    """Both groups as one; None where a value would follow one loop along two of its axes."""
-    if len(b.axes) > len(a.axes):
-        a, b = b, a
-    new = _made_one([(found, own) for v, own in b.axes.items() if (found := a.axes.get(v)) is not None])
-    left, right = _renamed(a, new), _renamed(b, new)
-    if left is None or right is None:
-        return None
-    numbers = tuple(sorted({*a.eqns, *b.eqns}))
-    made = {v for i in numbers for v in eqns[i].outputs}
-    inputs = tuple(dict.fromkeys(v for v in (*a.inputs, *b.inputs) if v not in made))
-    weight = dict(right.weight)
-    for axes, n in left.weight.items():
-        weight[axes] = max(weight.get(axes, 0), n)
-    return Group(
-        numbers, a.owned | b.owned, right.axes | left.axes, weight, left.sums | right.sums, left.whole | right.whole,
-        inputs,
-    )  # fmt: skip
-
-
-def _made_one(same: Iterable[tuple[Axes, Axes]]) -> dict[int, int]:
-    """What loops become where pairs of axes follow the same ones: those on the left stay."""
-    parent: dict[int, int] = {}
-
-    def find(loop: int) -> int:
-        while loop in parent:
-            loop = parent[loop]
-        return loop
-
-    for left, right in dict.fromkeys(same):
-        if left != right:
-            for x, y in zip(left, right, strict=True):
-                if x is not None and y is not None and (x := find(x)) != (y := find(y)):
-                    parent[y] = x
-    return {x: find(x) for x in parent}
-
-
-def _renamed(group: Group, new: dict[int, int]) -> Group | None:
-    """A group whose loops have become others; None where a value would follow one along two of its axes."""
-    known: dict[Axes, Axes] = {}
-    changed = any(not new.keys().isdisjoint(loops) for loops in (group.whole, *group.sums.values()))
-    for own in group.weight:
-        if new.keys().isdisjoint(own):
-            known[own] = own
-            continue
-        changed = True
-        found = known[own] = tuple([new.get(x, x) for x in own])  # type: ignore[arg-type]
-        loops = [x for x in found if x is not None]
-        if len(set(loops)) < len(loops):
-            return None
-    if not changed:
-        return group
-    weight: dict[Axes, int] = {}
-    for own, n in group.weight.items():
-        weight[known[own]] = max(weight.get(known[own], 0), n)
-    axes = {v: known[own] for v, own in group.axes.items()}
-    sums = {i: frozenset([new.get(x, x) for x in loops]) for i, loops in group.sums.items()}
-    whole = frozenset([new.get(x, x) for x in group.whole])
-    return Group(group.eqns, group.owned, axes, weight, sums, whole, group.inputs)
-
-
-# ---------------------------------------------------------------------------- loops
+from .group import NONE, Axes, Group, Sums
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,79 @@
+"""What traced bodies share: masks of what lies outside, the kinds of cells at ragged ends, computations on elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core.primitive import AxisInfo
+from ..core.primitives.compare import and_p, ge_p, lt_p, not_p
+from ..core.primitives.elementwise import add_p
+from ..core.primitives.shape import iota_p, slice_p
+from ..core.rules import moved
+from ..core.trace import eval_program, shape_of, trace_program
+from ..core.types import INT32
+from ..core.vmap import batch_program
+from .generate.loops import Cut, both
+
+
+def within(shape: Sequence[int], bounds: Sequence[tuple[int, Any, int, int]]) -> Any:
+    """A mask of a block: where, for each (axis, start, low, high), `start` + place is at least low and below high."""
+    mask = None
+    for axis, start, low, high in bounds:
+        place = add_p.bind(iota_p.bind(dtype=INT32, shape=tuple(shape), dimension=axis), start)
+        inside = and_p.bind(ge_p.bind(place, np.int32(low)), lt_p.bind(place, np.int32(high)))
+        mask = inside if mask is None else and_p.bind(mask, inside)
+    return mask
+
+
+def ends(cut: Cut, lengths: Sequence[tuple[int, int, int]]) -> list[tuple[Any, tuple[int, ...]]]:
+    """The kinds of cells: a condition, and how much of each (loop, size, tile) they have."""
+    found: list[tuple[Any, tuple[int, ...]]] = [(True, ())]
+    for loop, size, tile in lengths:
+        left, split = size % tile, cut.split(loop)
+        if not left:
+            found = [(c, (*n, tile)) for c, n in found]
+            continue
+        last = cut.id(loop) == cut.counts[loop] - 1 if split else True
+        others = [(both(c, not_p.bind(last)), (*n, tile)) for c, n in found] if split else []
+        found = [(both(c, last), (*n, left)) for c, n in found] + others
+    return found
+
+
+def loop_ends(cut: Cut, loops: Sequence[int]) -> list[tuple[Any, tuple[int, ...]]]:
+    """The kinds of cells: a condition, and the sizes of a block that is cut off where some loops end."""
+    found = ends(cut, [(i, cut.loops.sizes[i], cut.tiles[i]) for i in loops])
+    return [(c, tuple(dict(zip(loops, n, strict=True)).get(i, t) for i, t in enumerate(cut.tiles))) for c, n in found]
+
+
+def cropped(x: Any, sizes: Sequence[int]) -> Any:
+    """The first elements of an array along each axis."""
+    if shape_of(x) == tuple(sizes):
+        return x
+    return slice_p.bind(x, start_indices=(0,) * len(sizes), limit_indices=tuple(sizes), strides=None)
+
+
+def store(refs: Sequence[Any], values: Sequence[Any]) -> None:
+    for ref, value in zip(refs, values, strict=True):
+        ref[...] = value
+
+
+def on_elements(computation: Any, values: Sequence[Any]) -> list[Any]:
+    """A scalar computation on the elements of arrays of one shape."""
+    program = computation
+    for size in reversed(shape_of(values[0])):  # the innermost axis first, each in front of those before
+        program, dims = batch_program(program, AxisInfo(size), (0,) * len(values))
+        program = _in_front(program, dims, size)
+    return eval_program(program, *values)
+
+
+def _in_front(program: Any, dims: Sequence[int | None], size: int) -> Any:
+    if all(d == 0 for d in dims):
+        return program
+
+    def fun(*xs: Any) -> list[Any]:
+        return [moved(AxisInfo(size), x, d, 0) for x, d in zip(eval_program(program, *xs), dims, strict=True)]
+
+    return trace_program(fun, program.in_types, program.name)
