@@ -11,6 +11,7 @@ from ..core.primitives import (
     control,
     custom_calls,
     jit,
+    linalg,
     random,
     ref,
 )
@@ -26,6 +27,7 @@ _NOTHING = "moves and computes nothing: its result is its operand, so that a ker
 _KEYS = "another view of the same words in memory: keys are a type of the trace, kernels see words already"
 _INSIDE = "an access to a Ref, which exists only inside a kernel's body: it is what kernels are made of"
 _HOST = "runs Python on the host, which no kernel dialect can call"
+_FACTORED = "factors whole matrices column by column with pivots found on the way: the target's solver library does it"
 _COLLECTIVE = "exchanges data between devices (or the rows of a vmap), which a kernel on one device cannot reach"
 
 GLUE: dict[Primitive, str] = {
@@ -34,6 +36,7 @@ GLUE: dict[Primitive, str] = {
     **{p: _KEYS for p in (random.random_wrap_p, random.random_unwrap_p)},
     **{p: _INSIDE for p in ref.PRIMITIVES},
     **{p: _HOST for p in callback.PRIMITIVES},
+    **{p: _FACTORED for p in linalg.PRIMITIVES},
     **{p: _COLLECTIVE for p in collective.PRIMITIVES},
 }
 

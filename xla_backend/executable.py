@@ -24,6 +24,9 @@ EXECUTABLES_KEPT = 4096
 # Lines of a module's text that end an operation with results and do not say where it comes from.
 _PLACELESS = re.compile(r'^((?:%|\}\)).*)(?<!\{)(?<!"\))$', re.MULTILINE)
 
+# What programs for the CPU call routines of LAPACK by, which have to be known before these are compiled or loaded.
+_LAPACK = re.compile(r'"(?:lapack_\w+|tridiagonal_solve_perturbed_ffi)"')
+
 _loaded = runtime.cache("executable.loaded", EXECUTABLES_KEPT)
 
 
@@ -66,6 +69,8 @@ def compile_module(module: Module, device: Device | None = None) -> Executable:
     """The executable of a Module. Those with host callbacks are tied to their functions and never shared."""
     device = default_device() if device is None else device
     module = module.on(device)
+    if _LAPACK.search(module.text):
+        shim.lapack()
     if module.callbacks or module.keep_alive:
         loaded = _compile(module, device)
         return Executable(module, loaded, device)

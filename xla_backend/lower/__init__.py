@@ -13,6 +13,7 @@ from . import (
     elementwise,
     index,
     jit,
+    linalg,
     random,
     reduce,
     shape,
@@ -35,4 +36,5 @@ RULES: dict[Primitive, Any] = {
     **custom.RULES,
     **callback.RULES,
     **custom_call.RULES,
+    **linalg.RULES,
 }

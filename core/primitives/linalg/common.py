@@ -1,0 +1,146 @@
+"""What the primitives of linear algebra share: checks of types, batching, relations, and meaning matrix by matrix.
+
+Each operand is a batch of matrices or vectors: leading axes that all operands share, then axes of its own. The leading
+axes are parallel and the others whole, so `vmap` adds a leading axis and nothing else changes.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...caches import once
+from ...errors import DtypeError, ShapeError
+from ...primitive import AxisInfo, Primitive
+from ...relation import Loops, Relation, Whole
+from ...rules import Late, moved
+from ...types import INT32, ArrayType, is_complex, is_inexact
+
+FACTORED = tuple(np.dtype(t) for t in (np.float32, np.float64, np.complex64, np.complex128))
+
+
+@once
+def scipy_linalg() -> Any:
+    """SciPy's linear algebra, imported when first needed: it takes a tenth of a second."""
+    return importlib.import_module("scipy.linalg")
+
+
+def real_of(dtype: Any) -> Any:
+    """The dtype of a number's real part."""
+    return np.zeros((), dtype).real.dtype
+
+
+def complex_of(dtype: Any) -> Any:
+    """The complex dtype of the same precision."""
+    return dtype if is_complex(dtype) else np.dtype(np.complex128 if dtype == np.float64 else np.complex64)
+
+
+# ---------------------------------------------------------------------------- checks
+
+
+def check_dtype(name: str, *types: ArrayType) -> None:
+    """Raise `DtypeError` unless the operands have one dtype, of those that LAPACK factors."""
+    for t in types:
+        if t.dtype not in FACTORED:
+            remedy = "cast with `astype`" if is_inexact(t.dtype) else "cast with `astype`, as `numpy.linalg` does"
+            raise DtypeError(f"{name} takes float32, float64, complex64 or complex128, got {t.show()}", remedy)
+        if t.dtype != types[0].dtype:
+            raise DtypeError(f"{name} takes operands of one dtype, got {types[0].show()} and {t.show()}",
+                             "cast with `astype`")  # fmt: skip
+
+
+def check_matrix(name: str, x: ArrayType) -> tuple[tuple[int, ...], int, int]:
+    """The leading axes, rows and columns of matrices; `ShapeError` if there are less than two axes."""
+    if x.ndim < 2:
+        raise ShapeError(f"{name} takes matrices, in the last two axes, got {x.show()}", "add axes, or reshape")
+    return x.shape[:-2], x.shape[-2], x.shape[-1]
+
+
+def check_square(name: str, x: ArrayType) -> tuple[tuple[int, ...], int]:
+    """The leading axes and the size of square matrices; `ShapeError` if they are not square."""
+    batch, rows, columns = check_matrix(name, x)
+    if rows != columns:
+        raise ShapeError(f"{name} takes square matrices, got {x.show()}", "the last two axes must have equal sizes")
+    return batch, rows
+
+
+def check_batch(name: str, batch: Sequence[int], other: Sequence[int], x: ArrayType) -> None:
+    """Raise `ShapeError` unless an operand's leading axes are those of the first."""
+    if tuple(batch) != tuple(other):
+        raise ShapeError(f"{name}: the leading axes of {x.show()} are not {tuple(batch)}, those of the first operand",
+                         "broadcast them first")  # fmt: skip
+
+
+# ---------------------------------------------------------------------------- batching and relations
+
+
+def leading_batch(primitive: Late) -> Callable[..., Any]:
+    """The batching rule: the new axis comes first in every operand."""
+
+    def rule(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+        p = primitive if isinstance(primitive, Primitive) else primitive()
+        out = p.bind(*[moved(axis, x, d, 0) for x, d in zip(args, dims, strict=True)], **params)
+        return out, ([0] * len(out) if p.multiple else 0)
+
+    return rule
+
+
+def matrixwise(*own: int) -> Callable[..., Relation]:
+    """The relation of an operation on batches; `own`: how many axes of the first operand each matrix or vector has."""
+
+    def rule(ins: Sequence[ArrayType], outs: Sequence[ArrayType], **params: Any) -> Relation:
+        loops = Loops()
+        count = ins[0].ndim - own[0]
+        shared = loops.axes(ins[0].shape[:count])
+        whole = [(*shared, *loops.axes(t.shape[count:])) for t in (*ins, *outs)]
+        lead = {f for axis in shared for f in axis}
+        kinds = {f: Whole() for f in range(len(loops.sizes)) if f not in lead}
+        return loops.relation(whole[: len(ins)], whole[len(ins) :], kinds)
+
+    return rule
+
+
+# ---------------------------------------------------------------------------- meaning
+
+
+def each(typing: Callable[..., Any], fun: Callable[..., Any], own: Sequence[int]) -> Callable[..., Any]:
+    """The NumPy meaning of an operation, from that on one matrix.
+
+    `own` is how many axes one matrix or vector has, for each operand. Where `fun` raises LinAlgError or ValueError, or
+    an operand is not finite, the floating results are NaN.
+    """
+
+    def meaning(*xs: Any, **params: Any) -> Any:
+        found = typing(*[ArrayType(x.shape, x.dtype) for x in xs], **params)
+        types = found if isinstance(found, list) else [found]
+        count = xs[0].ndim - own[0]
+        batch = xs[0].shape[:count]
+        outs = [np.zeros(t.shape, t.dtype) for t in types]
+        for index in np.ndindex(*batch):
+            for out, part in zip(outs, _one(fun, [x[index] for x in xs], params, types, count), strict=True):
+                out[index] = part
+        return outs if isinstance(found, list) else outs[0]
+
+    return meaning
+
+
+def _one(fun: Any, xs: Sequence[Any], params: dict[str, Any], types: Sequence[ArrayType], count: int) -> list[Any]:
+    failed = [np.full(t.shape[count:], np.nan if is_inexact(t.dtype) else 0).astype(t.dtype) for t in types]
+    if not all(np.isfinite(x).all() for x in xs):
+        return failed
+    try:
+        out = fun(*xs, **params)
+    except (np.linalg.LinAlgError, ValueError):
+        return failed
+    return list(out) if isinstance(out, (list, tuple)) else [out]
+
+
+def permutation_of(pivots: np.ndarray, size: int) -> np.ndarray:
+    """The permutation of a sequence of swaps of element i with element `pivots[i]`."""
+    found = np.arange(size, dtype=INT32)
+    for i, p in enumerate(pivots):
+        found[[i, p]] = found[[p, i]]
+    return found

@@ -1,0 +1,141 @@
+"""Eigenvalues and eigenvectors of Hermitian matrices."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...caches import cached
+from ...errors import ArgumentError
+from ...ir import Eqn
+from ...primitive import Primitive
+from ...rules import spread
+from ...trace import shape_of, typeof
+from ...types import ArrayType
+from ..compare import select_n_p
+from ..convert import convert_element_type
+from ..elementwise import add_p, div_p, mul_p, sub_p
+from ..shape import slice
+from .common import check_dtype, check_square, each, leading_batch, matrixwise, real_of
+from .matrices import adjoint, columns_of, eye, hermitian, on_diagonal, product, real_diagonal, rows_of
+from .matrices import triangle as triangle_of
+
+
+class EighImplementation(enum.Enum):
+    """How eigenvalues are found: by what the device's library does best, whichever is asked for."""
+
+    QR = "qr"
+    JACOBI = "jacobi"
+    QDWH = "qdwh"
+
+
+@cached(1024)
+def _typing(x: ArrayType, *, lower: bool, compute_vectors: bool) -> list[ArrayType]:
+    check_dtype("eigh", x)
+    batch, n = check_square("eigh", x)
+    values = ArrayType((*batch, n), real_of(x.dtype))
+    return [x.strong(), values] if compute_vectors else [values]
+
+
+def whole(x: Any, lower: bool) -> Any:
+    """The Hermitian matrices of which one triangle is given; imaginary parts of diagonals are passed over."""
+    strict = triangle_of(x, lower, -1 if lower else 1)
+    real = convert_element_type(real_diagonal(x), typeof(x).dtype)
+    on = mul_p.bind(eye(shape_of(x), typeof(x).dtype), columns_of(real, shape_of(x)[-1]))
+    return add_p.bind(add_p.bind(strict, adjoint(strict)), on)
+
+
+def _jvp(primals: Any, tangents: Any, *, lower: bool, compute_vectors: bool) -> Any:
+    """dw = diag(V^H dA V), dV = V (F * (V^H dA V)) with F_ij = 1 / (w_j - w_i), 0 on the diagonal.
+
+    M. B. Giles, "Collected matrix derivative results for forward and reverse mode algorithmic differentiation", 2008,
+    section 3.1. The eigenvalues' derivative stays finite where they repeat; that of the vectors does not exist there.
+    """
+    vectors, values = eigh_p.bind(*primals, lower=lower, compute_vectors=True)
+    inner = product(adjoint(vectors), whole(tangents[0], lower), vectors)
+    values_change = real_diagonal(inner)
+    if not compute_vectors:
+        return [values], [values_change]
+    n = shape_of(values)[-1]
+    gaps = sub_p.bind(rows_of(values, n), columns_of(values, n))
+    on = on_diagonal(shape_of(inner))
+    one = spread(np.ones((), typeof(gaps).dtype)[()], shape_of(gaps))
+    zero = spread(np.zeros((), typeof(gaps).dtype)[()], shape_of(gaps))
+    factors = select_n_p.bind(on, div_p.bind(one, select_n_p.bind(on, gaps, one)), zero)
+    change = product(vectors, mul_p.bind(convert_element_type(factors, typeof(inner).dtype), inner))
+    return [vectors, values], [change, values_change]
+
+
+def _numpy(x: np.ndarray, *, lower: bool, compute_vectors: bool) -> Any:
+    if not compute_vectors:
+        return [np.linalg.eigvalsh(x, "L" if lower else "U")]
+    values, vectors = np.linalg.eigh(x, "L" if lower else "U")
+    return vectors, values
+
+
+def _dce(used: Sequence[bool], eqn: Eqn) -> Eqn:
+    """Vectors that nobody uses are not computed."""
+    if used[0]:
+        return eqn
+    return eqn.replace(outputs=eqn.outputs[-1:], params={**eqn.params, "compute_vectors": False})
+
+
+eigh_p = Primitive(
+    "eigh", _typing, jvp=_jvp, batch=leading_batch(lambda: eigh_p), numpy=each(_typing, _numpy, [2]), multiple=True,
+    dce=_dce, relation=matrixwise(2),
+)  # fmt: skip
+
+
+def eigh(
+    x: Any, *, lower: bool = True, symmetrize_input: bool = True, sort_eigenvalues: bool = True,
+    subset_by_index: tuple[int, int] | None = None, implementation: EighImplementation | None = None,
+) -> tuple[Any, Any]:  # fmt: skip
+    """Eigenvectors (..., n, n) and real eigenvalues (..., n), ascending, of Hermitian matrices: `(v, w)`.
+
+    Without `symmetrize_input` one triangle is read. `subset_by_index` is the range of eigenvalues to give. NaN where
+    LAPACK does not converge.
+
+    Raises:
+      ShapeError: the matrices are not square.
+      DtypeError: a dtype that is not float32, float64, complex64 or complex128.
+
+    >>> import numpy as np
+    >>> eigh(np.array([[2.0, 0.0], [0.0, 1.0]], np.float32))[1]
+    Array([1., 2.], dtype=float32)
+    """
+    batch, n = check_square("eigh", typeof(x))  # type: ignore[arg-type]
+    check_dtype("eigh", typeof(x))  # type: ignore[arg-type]
+    x = hermitian(x) if symmetrize_input else x
+    vectors, values = eigh_p.bind(x, lower=bool(lower), compute_vectors=True)
+    if subset_by_index is not None:
+        start, end = checked_subset("eigh", subset_by_index, n)
+        vectors = slice(vectors, [0] * len(batch) + [0, start], [*batch, n, end])
+        values = slice(values, [0] * len(batch) + [start], [*batch, end])
+    return vectors, values
+
+
+def checked_subset(name: str, subset: Any, count: int) -> tuple[int, int]:
+    """A range of indices, checked."""
+    start, end = subset
+    if not 0 <= start < end <= count:
+        raise ArgumentError(f"{name}: subset_by_index {subset} of {count} values", "0 <= start < end <= count")
+    return int(start), int(end)
+
+
+def eigvalsh(x: Any, *, lower: bool = True, symmetrize_input: bool = True) -> Any:
+    """The eigenvalues of Hermitian matrices, ascending; no vectors are computed unless they are differentiated.
+
+    >>> import numpy as np
+    >>> eigvalsh(np.array([[2.0, 0.0], [0.0, 1.0]], np.float32))
+    Array([1., 2.], dtype=float32)
+    """
+    check_square("eigh", typeof(x))  # type: ignore[arg-type]
+    check_dtype("eigh", typeof(x))  # type: ignore[arg-type]
+    x = hermitian(x) if symmetrize_input else x
+    return eigh_p.bind(x, lower=bool(lower), compute_vectors=False)[0]
+
+
+PRIMITIVES = (eigh_p,)

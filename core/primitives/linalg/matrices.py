@@ -1,0 +1,120 @@
+"""Matrices in the last two axes: products, transposes, triangles and diagonals, by the core's primitives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...rules import like, spread, zeros
+from ...trace import shape_of, typeof
+from ...types import INT32, is_complex
+from ..compare import eq_p, ge_p, le_p, select_n_p
+from ..contract import Precision, batch_matmul
+from ..convert import conj_p, real_p
+from ..elementwise import add_p, mul_p
+from ..reduce import reduce_sum_p
+from ..shape import broadcast_in_dim, broadcasted_iota, pad, slice, transpose_p
+
+EXACT = (Precision.HIGHEST, Precision.HIGHEST)  # factorisations lose too many digits in a matrix unit's fast modes
+
+
+def product(*factors: Any) -> Any:
+    """The product of matrices with equal leading axes, from the left."""
+    out, *rest = factors
+    for factor in rest:
+        out = batch_matmul(out, factor, EXACT)
+    return out
+
+
+def transposed(x: Any) -> Any:
+    """The last two axes exchanged."""
+    n = len(shape_of(x))
+    return transpose_p.bind(x, permutation=(*range(n - 2), n - 1, n - 2))
+
+
+def conjugate(x: Any) -> Any:
+    """The complex conjugate; a real array stays as it is."""
+    dtype = typeof(x).dtype
+    return conj_p.bind(x, input_dtype=dtype) if is_complex(dtype) else x
+
+
+def adjoint(x: Any) -> Any:
+    """The conjugate transpose."""
+    return conjugate(transposed(x))
+
+
+def half(x: Any) -> Any:
+    """Half of an array."""
+    return mul_p.bind(x, like(x, 0.5))
+
+
+def hermitian(x: Any) -> Any:
+    """The Hermitian part of square matrices: half of the sum with the adjoint."""
+    return half(add_p.bind(x, adjoint(x)))
+
+
+def triangle(x: Any, lower: bool, offset: int = 0) -> Any:
+    """The elements on one side of a diagonal (which is kept), zeros elsewhere."""
+    shape = shape_of(x)
+    row, column = (broadcasted_iota(INT32, shape, len(shape) - 2), broadcasted_iota(INT32, shape, len(shape) - 1))
+    row = add_p.bind(row, np.int32(offset)) if offset else row
+    return select_n_p.bind((ge_p if lower else le_p).bind(row, column), zeros(typeof(x).strong()), x)  # type: ignore[union-attr]
+
+
+def on_diagonal(shape: tuple[int, ...], offset: int = 0) -> Any:
+    """Where the column is the row and an offset: an array of booleans."""
+    row, column = (broadcasted_iota(INT32, shape, len(shape) - 2), broadcasted_iota(INT32, shape, len(shape) - 1))
+    return eq_p.bind(add_p.bind(row, np.int32(offset)) if offset else row, column)
+
+
+def eye(shape: tuple[int, ...], dtype: Any) -> Any:
+    """Identity matrices of a shape, which need not be square."""
+    zero, one = np.zeros((), dtype)[()], np.ones((), dtype)[()]
+    return select_n_p.bind(on_diagonal(shape), spread(zero, shape), spread(one, shape))
+
+
+def diagonal(x: Any) -> Any:
+    """The diagonals of matrices, as vectors as long as the shorter of the two axes."""
+    shape = shape_of(x)
+    rows, columns = shape[-2:]
+    masked = select_n_p.bind(on_diagonal(shape), zeros(typeof(x).strong()), x)  # type: ignore[union-attr]
+    return reduce_sum_p.bind(masked, axes=(len(shape) - 2 if columns <= rows else len(shape) - 1,))
+
+
+def real_diagonal(x: Any) -> Any:
+    """The real parts of the diagonals."""
+    found = diagonal(x)
+    return real_p.bind(found) if is_complex(typeof(x).dtype) else found
+
+
+def rows_of(v: Any, count: int) -> Any:
+    """Vectors as the rows of matrices, `count` times each."""
+    shape = shape_of(v)
+    n = len(shape)
+    return broadcast_in_dim(v, (*shape[:-1], count, shape[-1]), (*range(n - 1), n))
+
+
+def columns_of(v: Any, count: int) -> Any:
+    """Vectors as the columns of matrices, `count` times each."""
+    shape = shape_of(v)
+    return broadcast_in_dim(v, (*shape, count), tuple(range(len(shape))))
+
+
+def without_diagonal(x: Any) -> Any:
+    """Square matrices with zeros on the diagonal."""
+    return select_n_p.bind(on_diagonal(shape_of(x)), x, zeros(typeof(x).strong()))  # type: ignore[union-attr]
+
+
+def part(x: Any, rows: int, columns: int) -> Any:
+    """The first rows and columns of matrices."""
+    shape = shape_of(x)
+    return slice(x, [0] * len(shape), [*shape[:-2], rows, columns])
+
+
+def padded(x: Any, rows: int, columns: int) -> Any:
+    """Matrices with zeros below and to the right, up to a size."""
+    shape = shape_of(x)
+    lead = [(0, 0, 0)] * (len(shape) - 2)
+    zero = np.zeros((), typeof(x).dtype)[()]
+    return pad(x, zero, [*lead, (0, rows - shape[-2], 0), (0, columns - shape[-1], 0)])
