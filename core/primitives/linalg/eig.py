@@ -17,7 +17,7 @@ from ..compare import select_n_p
 from ..convert import complex_p, conj_p, convert_element_type, imag_p, real_p
 from ..elementwise import abs_p, div_p, mul_p, sub_p
 from ..gather import take_along
-from ..reduce import argmax_p, reduce_sum_p
+from ..reduce import argmax, reduce_sum_p
 from ..shape import broadcast_in_dim
 from .common import check_dtype, check_square, complex_of, each, leading_batch, matrixwise, real_of, scipy_linalg
 from .lu import solve
@@ -98,7 +98,7 @@ def _vectors_tangent(values: Any, vectors: Any, inner: Any) -> Any:
     rank = len(shape_of(vectors))
     along = real_p.bind(_down(mul_p.bind(conj_p.bind(vectors, input_dtype=dtype), moved)))
     moved = sub_p.bind(moved, mul_p.bind(vectors, convert_element_type(rows_of(along, n), dtype)))
-    place = argmax_p.bind(abs_p.bind(vectors), axis=rank - 2, index_dtype=INT32)
+    place = argmax(abs_p.bind(vectors), rank - 2, INT32)
     place = broadcast_in_dim(place, (*shape_of(place)[:-1], 1, n), (*range(rank - 2), rank - 1))
     largest, its_change = (_down(take_along(v, place, rank - 2)) for v in (vectors, moved))
     turn = div_p.bind(imag_p.bind(its_change), real_p.bind(largest))

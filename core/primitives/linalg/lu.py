@@ -26,6 +26,7 @@ from .common import (
     check_dtype,
     check_matrix,
     check_square,
+    each,
     leading_batch,
     matrixwise,
     permutation_of,
@@ -235,11 +236,7 @@ def _solve_transpose(ct: Any, a: Any, factors: Any, permutation: Any, b: Any, *,
 
 
 def _solve_numpy(a: np.ndarray, factors: np.ndarray, permutation: np.ndarray, b: np.ndarray, *, trans: int) -> Any:
-    a = np.swapaxes(a, -1, -2) if trans else a
-    a = np.conj(a) if trans == 2 else a
-    if not np.isfinite(a).all() or not np.isfinite(factors).all():
-        return np.full(b.shape, np.nan, b.dtype)
-    return np.linalg.solve(a, b)
+    return np.linalg.solve((a, a.T, a.conj().T)[trans], b)
 
 
 def _solve_batch(axis: AxisInfo, args: Any, dims: Any, *, trans: int) -> Any:
@@ -250,13 +247,13 @@ def _solve_batch(axis: AxisInfo, args: Any, dims: Any, *, trans: int) -> Any:
     at = len(shape_of(b)) - 2
     b = moveaxis(b, dims[3], at)
     shape = shape_of(b)
-    out = lu_solve_p.bind(*fixed, reshape(b, (*shape[:at], shape[at] * shape[at + 1], shape[-1])), trans=trans)
+    out = lu_solve_p.bind(*fixed, reshape(b, (*shape[:at], shape[at] * shape[at + 1])), trans=trans)
     return reshape(out, shape), at
 
 
 lu_solve_p = Primitive(
-    "lu_solve", _solve_typing, jvp=_solve_jvp, transpose=_solve_transpose, batch=_solve_batch, numpy=_solve_numpy,
-    expand=_solve, relation=matrixwise(2, 2, 1, 2),
+    "lu_solve", _solve_typing, jvp=_solve_jvp, transpose=_solve_transpose, batch=_solve_batch,
+    numpy=each(_solve_typing, _solve_numpy, [2, 2, 1, 2]), expand=_solve, relation=matrixwise(2, 2, 1, 2),
 )  # fmt: skip
 
 
