@@ -19,7 +19,7 @@ from ..core.runtime import runtime
 from ..core.trace import Value, typeof
 from ..core.types import KEY_DTYPES, ArrayType, KeyDtype, RefType, is_integer
 from . import shim
-from .client import Device, SingleDeviceSharding, device_of
+from .client import Device, SingleDeviceSharding, as_device, device_of
 from .transfer import as_numpy, host_buffer, physical, put
 
 DLPACK_CPU, DLPACK_CUDA = 1, 2
@@ -115,6 +115,11 @@ class Array(Value, metaclass=_IsArray):
     @property
     def sharding(self) -> SingleDeviceSharding:
         return SingleDeviceSharding(self.device)
+
+    def to_device(self, device: Any) -> Array:
+        """The array on a device; the array itself where it is there already."""
+        wanted = as_device(device)
+        return self if wanted == self.device else Array(self.aval, put(self._bits(), self.aval, device=wanted))
 
     def devices(self) -> set[Device]:
         """The devices that hold a part of this array."""

@@ -11,7 +11,6 @@ from .core.trace import Tracer
 from .xla_backend import client, dispatch
 from .xla_backend.array import Array, as_array
 from .xla_backend.client import Device, as_device
-from .xla_backend.transfer import put
 
 
 def devices(backend: str | None = None) -> list[Device]:
@@ -79,9 +78,7 @@ def _put(x: Any, device: Device | None) -> Any:
     if isinstance(x, Tracer):
         return x
     array = as_array(x)
-    if device is None or device == array.device:
-        return array
-    return Array(array.aval, put(array._bits(), array.aval, device=device))
+    return array if device is None else array.to_device(device)
 
 
 def device_put(x: Any, device: Any = None) -> Any:

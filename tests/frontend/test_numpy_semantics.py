@@ -348,3 +348,15 @@ def test_plain_arguments_that_are_equal_are_not_confused():
 def test_squares_of_booleans_are_int32(square):
     found = square(jnp.array([True, False]))
     assert found.dtype == np.int32 and found.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("make", [
+    lambda d: jnp.zeros(3, device=d), lambda d: jnp.asarray([1, 2], device=d), lambda d: jnp.arange(3, device=d),
+    lambda d: jnp.linspace(0, 1, 3, device=d), lambda d: jnp.full_like(np.zeros(2), 1, device=d),
+    lambda d: jnp.eye(2, device=d), lambda d: jnp.ones(3).astype(int, device=d),
+])  # fmt: skip
+def test_arrays_are_made_on_a_device(make):
+    device = tw.devices()[0]
+    found = make(device)
+    assert found.device == device and found.to_device(device) is found
+    assert tw.jit(lambda: make(device) + 1)().shape == found.shape

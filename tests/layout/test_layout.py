@@ -26,6 +26,15 @@ JAXLIB_LAYERS = {"triton_backend", "mosaic_tpu", "mosaic_gpu"}
 # What puts functions of ours into programs of jax, which the caller has then: imported inside functions.
 JAX = {"src/tilewright/interop/jax.py"}
 
+# What may be imported within functions: packages that need not be installed, or that take long to load.
+OPTIONAL = {
+    "cuda": "the extra `cuda`", "triton": "the extra `cuda`", "libtpu": "the extra `tpu`", "jax": "the caller's own",
+    "torch": "the caller's own", "cupy": "the caller's own", "rich": "50 ms, and only for what is shown to people",
+}  # fmt: skip
+# Folders whose modules import at the top only.
+FRONT = ("numpy", "nn", "random", "scipy", "interop", "tuning")
+AT_THE_TOP = ("kernels", *(f"src/tilewright/{name}/" for name in FRONT))
+
 
 def files(*suffixes: str) -> list[Path]:
     """Every file of the repository with one of the suffixes, each once (symlinked folders are not entered)."""
@@ -59,6 +68,24 @@ def imported(path: Path) -> set[str]:
             found = ".".join((*base, *([node.module] if node.module else [])))
             # From the package itself, what is imported are its modules.
             names |= {f"tilewright.{a.name}" for a in node.names} if found == "tilewright" else {found}
+    return names
+
+
+def inner_imports(path: Path) -> set[str]:
+    """The modules that a file imports within functions, relative ones as they are written."""
+    inner = {
+        node
+        for function in ast.walk(ast.parse(path.read_text()))
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for node in ast.walk(function)
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+    }
+    names: set[str] = set()
+    for node in inner:
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        else:
+            names.add("." * node.level + (node.module or ""))
     return names
 
 
@@ -128,6 +155,21 @@ def test_layers_do_not_import_the_front_door():
         relative(p): {n for n in imported(p) if n.count(".") == 1 and n.startswith("tilewright.")} for p in layered
     }
     assert {name: found - below for name, found in reached.items() if found - below} == {}
+
+
+def test_imports_are_at_the_top():
+    """But of optional packages: a circle of modules that an import within a function hides is one all the same."""
+    offenders = {}
+    for path in package_files():
+        if relative(path).startswith(AT_THE_TOP):
+            wrong = {name for name in inner_imports(path) if name.split(".")[0] not in OPTIONAL}
+            if wrong:
+                offenders[relative(path)] = wrong
+    assert offenders == {}
+
+
+def test_every_test_is_in_the_folder_of_what_it_tests():
+    assert [p.name for p in (ROOT / "tests").glob("test_*.py")] == []
 
 
 def test_no_notes_to_self_and_no_places_of_one_machine():

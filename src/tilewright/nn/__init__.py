@@ -1,6 +1,6 @@
 """`jax.nn`'s names: activations, normalisation, attention, and initializers."""
 
-from ..numpy.ufuncs import tanh
+from ..numpy.elementwise import tanh
 from . import fused, initializers
 from .activations import (
     celu,

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from .. import lax
-from ..numpy.ufuncs import _logaddexp, where3
+from ..core.errors import ShapeError
+from ..numpy.elementwise import logaddexp, where3
 from ..numpy.util import Array, ArrayLike, astype, axis_of, composite, dtype_of, promote_dtypes_inexact, shape_of, value
 
 
@@ -57,7 +58,7 @@ def softplus(x: ArrayLike) -> Array:
     >>> float(nn.softplus(-200.))
     0.0
     """
-    return _logaddexp(x, 0.0)
+    return logaddexp(x, 0.0)
 
 
 @composite()
@@ -119,7 +120,7 @@ def log_sigmoid(x: ArrayLike) -> Array:
     >>> float(nn.log_sigmoid(200.))
     -0.0
     """
-    return lax.neg(_logaddexp(lax.neg(_inexact(x)), 0.0))
+    return lax.neg(logaddexp(lax.neg(_inexact(x)), 0.0))
 
 
 @composite()
@@ -131,7 +132,7 @@ def mish(x: ArrayLike) -> Array:
     0.0
     """
     x = _inexact(x)
-    return x * lax.tanh(_logaddexp(x, 0.0))
+    return x * lax.tanh(logaddexp(x, 0.0))
 
 
 def _exp_below(x: Array) -> tuple[Array, Array]:
@@ -210,7 +211,6 @@ def glu(x: ArrayLike, axis: int = -1) -> Array:
     >>> nn.glu(jnp.array([2., 0.]))
     Array([1.], dtype=float32)
     """
-    from ..core.errors import ShapeError
 
     x = _inexact(x)
     axis = axis_of(axis, len(shape_of(x)))

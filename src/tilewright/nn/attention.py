@@ -11,10 +11,10 @@ from .. import lax
 from ..core.errors import ArgumentError, ShapeError
 from ..kernels.fused.attention import dot_product_attention as fused_attention
 from ..numpy.contract import einsum
-from ..numpy.shape import repeat
-from ..numpy.ufuncs import _boolean, where3
+from ..numpy.elementwise import as_boolean, where3
+from ..numpy.repeat import repeat
 from ..numpy.util import Array, ArrayLike, astype, composite, dtype_of, promote_dtypes_inexact, shape_of, value
-from .normalisation import softmax
+from .normalisation import logsumexp, softmax
 
 IMPLEMENTATIONS = (None, "xla", "cudnn", "fused")
 FUSED_FROM = 1024  # queries from which the kernel is faster, where it leaves out half of the scores
@@ -103,7 +103,6 @@ def _attention(
     if query_lengths is not None:
         inside = lax.broadcasted_iota(np.dtype(np.int32), (1, shape_of(q)[1], 1, 1), 1) < _four_axes_of(query_lengths)
         result = where3(inside, result, np.zeros((), dtype_of(result))[()])
-    from .normalisation import logsumexp
 
     residual = lax.transpose(logsumexp(logits, -1), (0, 2, 1))
     if alone:
@@ -133,7 +132,7 @@ def _kept(logits: Array, mask: Any, query_lengths: Any, key_lengths: Any, is_cau
     """Which logits count; None if all do."""
     *_, t, s = shape_of(logits)
     rows, columns = (lax.broadcasted_iota(np.dtype(np.int32), (1, 1, t, s), d) for d in (2, 3))
-    parts = [] if mask is None else [_boolean(_four_axes(value(mask)))]
+    parts = [] if mask is None else [as_boolean(_four_axes(value(mask)))]
     if is_causal:
         parts.append(rows >= columns)
     if window is not None:

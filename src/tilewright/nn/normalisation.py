@@ -10,7 +10,7 @@ import numpy as np
 from .. import lax
 from ..core.errors import ArgumentError
 from ..numpy import reductions
-from ..numpy.ufuncs import _boolean, isfinite, where3
+from ..numpy.elementwise import as_boolean, equal, isfinite, where3
 from ..numpy.util import (
     Array,
     ArrayLike,
@@ -51,7 +51,7 @@ def softmax(x: ArrayLike, axis: Any = -1, where: ArrayLike | None = None) -> Arr
 
 def _masked(shifted: Array, where: Any) -> Array:
     """-inf in masked elements, before `exp`: what they hold must not enter a derivative."""
-    return shifted if where is None else where3(_boolean(value(where)), shifted, -np.inf)
+    return shifted if where is None else where3(as_boolean(value(where)), shifted, -np.inf)
 
 
 def _not_zero(total: Array, where: Any) -> Array:
@@ -114,7 +114,7 @@ def _logsumexp(a: Any, axis: Any, b: Any, keepdims: bool, where: Any) -> tuple[A
         counts = lax.ne(b, np.zeros((), dtype_of(b))[()])
         a = where3(counts, a, np.asarray(-np.inf).astype(dtype_of(a))[()])
     if where is not None:
-        a = where3(_boolean(value(where)), a, np.asarray(-np.inf).astype(dtype_of(a))[()])
+        a = where3(as_boolean(value(where)), a, np.asarray(-np.inf).astype(dtype_of(a))[()])
     axes = axes_of(axis, len(shape_of(a)))
     real = lax.real(a) if is_complex(dtype_of(a)) else a
     top = _largest(real, axes, None) if 0 not in [shape_of(a)[d] for d in axes] else None
@@ -192,7 +192,6 @@ def _one_hot(x: Any, num_classes: int, dtype: Any, axis: int) -> Array:
     classes = lax.broadcasted_iota(
         dtype_of(x), tuple(num_classes if d == axis else 1 for d in range(len(shape_of(wide)))), axis
     )
-    from ..numpy.ufuncs import equal
 
     return astype(equal(wide, classes), dtype)
 

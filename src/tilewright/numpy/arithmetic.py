@@ -10,7 +10,8 @@ from .. import lax
 from ..core import operators
 from ..core.errors import ArgumentError, DtypeError
 from ..core.primitives.custom import custom_jvp
-from .ufuncs import (
+from .create import asarray
+from .elementwise import (
     _bits_only,
     equal,
     isfinite,
@@ -27,7 +28,6 @@ from .ufuncs import (
 from .util import (
     Array,
     ArrayLike,
-    Value,
     astype,
     broadcast,
     composite,
@@ -451,7 +451,6 @@ def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     >>> bool(jnp.array_equal(jnp.arange(2), jnp.arange(2)))
     True
     """
-    from .create import asarray
 
     a1, a2 = asarray(a1), asarray(a2)
     if shape_of(a1) != shape_of(a2):
@@ -474,7 +473,6 @@ def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
     >>> bool(jnp.array_equiv(jnp.ones(2), 1))
     True
     """
-    from .create import asarray
 
     a1, a2 = asarray(a1), asarray(a2)
     try:
@@ -482,32 +480,3 @@ def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
     except ValueError:
         return asarray(False)
     return _all_equal(a1, a2, False)
-
-
-def where(
-    condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None, /, *, size: int | None = None,
-    fill_value: Any = None,
-) -> Any:  # fmt: skip
-    """Choose from `x` where a condition holds, from `y` elsewhere; with one argument, `nonzero`.
-
-    >>> from tilewright import numpy as jnp
-    >>> jnp.where(jnp.arange(3) > 1, 10, 20)
-    Array([20, 20, 10], dtype=int32, weak_type=True)
-    """
-    if x is None and y is None:
-        from .index import nonzero
-
-        return nonzero(condition, size=size, fill_value=fill_value)
-    if x is None or y is None:
-        raise ArgumentError("where takes one argument or three", "pass both `x` and `y`, or neither")
-    if size is not None or fill_value is not None:
-        raise ArgumentError("size and fill_value belong to where of one argument", "drop them")
-    condition = condition if isinstance(condition, (bool, Value)) else value(condition, "where")
-    if not is_bool(dtype_of(condition)):
-        condition = lax.ne(condition, np.zeros((), dtype_of(condition))[()])
-    return _where(condition, x, y)
-
-
-@composite()
-def _where(condition: Any, x: Any, y: Any) -> Array:
-    return where3(condition, x, y)

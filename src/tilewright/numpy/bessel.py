@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import lax
 from ..core.primitives.custom import custom_jvp
-from .ufuncs import where3
+from .elementwise import where3
 from .util import Array, ArrayLike, composite, promote_dtypes_inexact, value
 
 

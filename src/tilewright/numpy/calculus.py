@@ -10,15 +10,17 @@ import numpy as np
 
 from .. import lax
 from ..core.errors import ArgumentError
-from .arithmetic import clip, mod, where
+from .arithmetic import clip, mod
+from .contract import convolve
 from .create import asarray
 from .cumulative import cumsum
+from .elementwise import not_equal, subtract, where3
 from .index import take
 from .join import concatenate
 from .reductions import sum as sum_of
-from .shape import moveaxis, ravel
+from .select import where
+from .shape import atleast_1d, moveaxis, ravel
 from .sorting import argsort, searchsorted
-from .ufuncs import not_equal, subtract, where3
 from .util import (
     Array,
     ArrayLike,
@@ -271,8 +273,6 @@ def _polyval(p: Any, x: Any, unroll: int) -> Array:
 
 
 def _vectors(*args: ArrayLike) -> list[Array]:
-    from .shape import atleast_1d
-
     arrays = promote_dtypes(*(asarray(a) for a in args))
     return [atleast_1d(a) for a in arrays]
 
@@ -325,7 +325,6 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -
     >>> jnp.polymul(jnp.array([1., 1.]), jnp.array([1., 2.]))
     Array([1., 3., 2.], dtype=float32)
     """
-    from .contract import convolve
 
     a1, a2 = promote_dtypes_inexact(*_vectors(a1, a2))
     if trim_leading_zeros and shape_of(a1)[0] > 1 and shape_of(a2)[0] > 1:

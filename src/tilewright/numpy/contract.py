@@ -11,11 +11,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import opt_einsum
+from opt_einsum import parser
 
 from .. import lax
 from ..core.errors import ArgumentError, ShapeError
-from .create import diagonal
-from .shape import moveaxis, ravel
+from .elementwise import multiply
+from .join import stack
+from .matrices import diagonal
+from .reductions import sum as sum_of
+from .shape import broadcast_arrays, moveaxis, ravel
 from .util import (
     Array,
     ArrayLike,
@@ -49,9 +54,7 @@ def single(x: Array, xs: Labels, out: Labels) -> Array:
             xs = [s for d, s in enumerate(xs) if d not in (i, j)] + [label]
     gone = tuple(d for d, label in enumerate(xs) if label not in out)
     if gone:
-        from .reductions import sum
-
-        x = sum(x, gone, dtype_of(x)) if not is_bool(dtype_of(x)) else lax.reduce_or(x, gone)
+        x = sum_of(x, gone, dtype_of(x)) if not is_bool(dtype_of(x)) else lax.reduce_or(x, gone)
         xs = [label for label in xs if label in out]
     order = [xs.index(label) for label in out]
     return x if order == list(range(len(order))) else lax.transpose(x, order)
@@ -273,8 +276,6 @@ def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_elemen
 
 @composite()
 def _outer(a: Any, b: Any) -> Array:
-    from .ufuncs import multiply
-
     a, b = ravel(value(a, "outer")), ravel(value(b, "outer"))
     return multiply(lax.expand_dims(a, (1,)), lax.expand_dims(b, (0,)))
 
@@ -333,7 +334,6 @@ def kron(a: ArrayLike, b: ArrayLike) -> Array:
     >>> jnp.kron(jnp.array([1, 2]), jnp.array([1, 1]))
     Array([1, 1, 2, 2], dtype=int32)
     """
-    from .ufuncs import multiply
 
     a, b = _operands("kron", a, b)
     rank = max(len(shape_of(a)), len(shape_of(b)))
@@ -359,8 +359,6 @@ def cross(
 
 @composite("axisa", "axisb", "axisc")
 def _cross(a: Any, b: Any, axisa: int, axisb: int, axisc: int) -> Array:
-    from .join import stack
-
     a, b = _operands("cross", a, b)
     a, b = moveaxis(a, axisa, -1), moveaxis(b, axisb, -1)
     n, m = shape_of(a)[-1], shape_of(b)[-1]
@@ -373,7 +371,6 @@ def _cross(a: Any, b: Any, axisa: int, axisb: int, axisc: int) -> Array:
         return last
     zero = np.zeros((), dtype_of(a))[()]
     x2, y2 = x[2] if n == 3 else zero, y[2] if m == 3 else zero
-    from .shape import broadcast_arrays
 
     parts = broadcast_arrays(x[1] * y2 - x2 * y[1], x2 * y[0] - x[0] * y2, last)
     return moveaxis(stack(parts, -1), -1, axisc)
@@ -381,9 +378,7 @@ def _cross(a: Any, b: Any, axisa: int, axisb: int, axisc: int) -> Array:
 
 @composite("offset", "axis1", "axis2", "dtype")
 def _trace(a: Any, offset: int, axis1: int, axis2: int, dtype: Any) -> Array:
-    from .reductions import sum
-
-    return sum(diagonal(value(a, "trace"), offset, axis1, axis2), -1, dtype)
+    return sum_of(diagonal(value(a, "trace"), offset, axis1, axis2), -1, dtype)
 
 
 def trace(
@@ -404,8 +399,6 @@ def trace(
 
 def _parsed(operands: Sequence[Any]) -> tuple[list[str], str, list[Any]]:
     """Input labels, output labels and arrays of an einsum call in any of its spellings."""
-    from opt_einsum import parser
-
     if isinstance(operands[0], str) and "..." not in operands[0]:
         text = operands[0].replace(" ", "")
         arrays = [value(x, "einsum") for x in operands[1:]]
@@ -457,8 +450,6 @@ def _path(
     """The steps of the contraction: positions of operands, and the expression that joins them."""
     if len(arrays) <= 2:
         return [(tuple(range(len(arrays))), f"{','.join(inputs)}->{output}")]
-    import opt_einsum
-
     sizes = _sizes(inputs, arrays)
     shapes = [tuple(sizes[label] for label in term) for term in inputs]
     how = "auto" if optimize is True else optimize if optimize is not False else [tuple(range(len(arrays)))]
@@ -533,8 +524,6 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> A
     >>> jnp.einsum_path('ij,jk->ik', jnp.ones((2, 3)), jnp.ones((3, 4)))[0]
     [(0, 1)]
     """
-    import opt_einsum
-
     inputs, output, arrays = _parsed((subscripts, *operands))
     shapes = [shape_of(x) for x in arrays]
     path, info = opt_einsum.contract_path(f"{','.join(inputs)}->{output}", *shapes, shapes=True, optimize=optimize)

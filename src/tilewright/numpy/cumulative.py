@@ -9,8 +9,8 @@ import numpy as np
 
 from .. import lax
 from ..core.errors import ArgumentError
+from .elementwise import isnan, where3
 from .reductions import sum_dtype
-from .ufuncs import isnan, where3
 from .util import (
     Array,
     ArrayLike,

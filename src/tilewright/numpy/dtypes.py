@@ -8,7 +8,10 @@ import ml_dtypes
 import numpy as np
 
 from ..core.promote import promote_types as _promote
+from ..core.types import as_dtype
 from ..core.types import kind as _kind
+from . import util
+from .create import asarray
 from .util import (
     ArrayLike,
     ArrayType,
@@ -45,8 +48,6 @@ class ScalarType:
         return self._dtype
 
     def __call__(self, x: Any = 0) -> Any:
-        from .create import asarray
-
         return asarray(x, dtype=self._dtype)
 
     def __eq__(self, other: Any) -> bool:
@@ -114,8 +115,6 @@ def _is_concrete(t: type) -> bool:
 
 
 def _as_dtype(x: Any) -> Any:
-    from ..core.types import as_dtype
-
     return as_dtype(x)
 
 
@@ -258,7 +257,6 @@ def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = False, device: Any
     >>> jnp.astype(jnp.array([1.7, -2.2]), int)
     Array([ 1, -2], dtype=int32)
     """
-    from . import util
 
     x = value(x, "astype")
     result = util.astype(x, dtype_argument(dtype, float))

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..core.errors import ArgumentError
 from .create import asarray
-from .shape import roll
+from .repeat import roll
 from .util import Array, ArrayLike, DTypeLike, axes_of, default_float, dtype_argument, put, shape_of, value
 
 

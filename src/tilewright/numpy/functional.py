@@ -8,10 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import lax
+from ..core.api import vmap
 from ..core.errors import ArgumentError, ShapeError
-from .create import asarray
-from .index import select
-from .shape import expand_dims
+from .create import arange, asarray
+from .select import select
+from .shape import broadcast_to, expand_dims
+from .ufunc_object import ufunc
 from .util import Array, ArrayLike, DTypeLike, axis_of, shape_argument, shape_of, value
 
 
@@ -22,7 +24,6 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *arg
     >>> jnp.apply_along_axis(jnp.sum, 1, jnp.ones((2, 3)))
     Array([3., 3.], dtype=float32)
     """
-    from ..core.api import vmap
 
     a = value(arr, "apply_along_axis")
     rank = len(shape_of(a))
@@ -67,8 +68,6 @@ def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: DTypeLike =
     Array([[0, 1],
            [1, 2]], dtype=int32)
     """
-    from ..core.api import vmap
-    from .create import arange
 
     sizes = shape_argument(shape)
     call: Callable[..., Any] = functools.partial(function, **kwargs)
@@ -98,8 +97,6 @@ def piecewise(x: ArrayLike, condlist: Any, funclist: Any, *args: Any, **kw: Any)
     def result(piece: Any) -> Array:
         made = asarray(piece(x, *args, **kw) if callable(piece) else piece)
         return lax.convert_element_type(made, x.dtype)
-
-    from .shape import broadcast_to
 
     options = [broadcast_to(result(p), shape_of(x)) for p in pieces]
     return select([asarray(c) for c in conditions], options, broadcast_to(result(default), shape_of(x)))
@@ -167,8 +164,6 @@ def vectorize(
 def _broadcasting(
     call: Any, arrays: list[Array], ins: Sequence[tuple[str, ...]], outs: Any, signature: str | None
 ) -> Any:
-    from ..core.api import vmap
-
     sizes: dict[str, int] = {}
     outer = []
     for x, names in zip(arrays, ins, strict=True):
@@ -216,3 +211,14 @@ def _check_outputs(result: Any, outs: Sequence[tuple[str, ...]], sizes: dict[str
                 raise ShapeError(
                     f"output dimension {name} of {signature!r} is {n}, not {sizes[name]}", "sizes must agree"
                 )
+
+
+def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> ufunc:
+    """A ufunc of a function of scalars, vectorised.
+
+    >>> from tilewright import numpy as jnp
+    >>> jnp.frompyfunc(lambda x, y: x + 2 * y, 2, 1)(1, 2)
+    Array(5, dtype=int32...)
+    """
+
+    return ufunc(vectorize(func), nin, nout, name=func.__name__, identity=identity)

@@ -9,9 +9,10 @@ import numpy as np
 
 from .. import lax
 from ..core.errors import ArgumentError
-from .create import arange, asarray, linspace
+from .create import arange, asarray
 from .join import concatenate, stack
 from .shape import broadcast_arrays
+from .spaces import linspace
 from .util import Array, ArrayLike, DTypeLike, dtype_argument, promote_dtypes, shape_argument, shape_of
 
 

@@ -10,17 +10,20 @@ import numpy as np
 
 from .. import lax
 from ..core.errors import ArgumentError, UnsupportedError
+from ..core.primitives.gather import take_along
+from ..core.trace import Tracer
+from ..core.types import INT32
 from .arithmetic import clip, floor_divide, remainder
-from .create import arange, full, zeros
+from .create import arange, asarray, full, zeros
 from .cumulative import cumsum
-from .shape import broadcast_to, ravel
-from .ufuncs import _boolean, where3
+from .elementwise import as_boolean, where3
+from .join import stack
+from .shape import broadcast_to, ravel, resize
 from .util import (
     Array,
     ArrayLike,
     astype,
     axis_of,
-    broadcast,
     composite,
     concrete,
     default_int,
@@ -29,23 +32,18 @@ from .util import (
     is_integer,
     make_array,
     no_out,
-    promote_dtypes,
     shape_argument,
     shape_of,
     value,
 )
 
-INT32 = np.dtype(np.int32)
-
 
 def known(x: Any) -> bool:
     """Whether an array's value is at hand (it is not being traced)."""
-    from ..core.trace import Tracer
-
     return not (isinstance(x, Tracer) and x.concrete() is None)
 
 
-def _indices(x: ArrayLike) -> Array:
+def as_indices(x: ArrayLike) -> Array:
     x = value(x, "an index")
     if is_bool(dtype_of(x)):
         return astype(x, INT32)
@@ -85,7 +83,7 @@ def take(
 def _take(
     a: Any, indices: Any, axis: Any, mode: Any, unique_indices: bool, indices_are_sorted: bool, fill_value: Any = None
 ) -> Array:
-    a, indices = value(a, "take"), _indices(indices)
+    a, indices = value(a, "take"), as_indices(indices)
     if axis is None:
         a, axis = ravel(a), 0
     shape = shape_of(a)
@@ -117,7 +115,7 @@ def take_along_axis(
     >>> jnp.take_along_axis(jnp.array([[3, 1, 2]]), jnp.array([[1, 2, 0]]), 1)
     Array([[1, 2, 3]], dtype=int32)
     """
-    a, indices = value(arr, "take_along_axis"), _indices(indices)
+    a, indices = value(arr, "take_along_axis"), as_indices(indices)
     if axis is None:
         if len(shape_of(indices)) != 1:
             raise ArgumentError(f"indices of shape {shape_of(indices)} without an axis", "they must be a vector")
@@ -133,53 +131,8 @@ def take_along_axis(
     indices = broadcast_to(indices, [wanted[d] if d == axis else n for d, n in enumerate(others)])
     if shape[axis] == 0 and 0 not in shape_of(indices):
         raise ArgumentError(f"take along an axis without elements (shape {shape})", "pass at least one element")
-    from ..core.primitives.gather import take_along
 
     return take_along(a, indices, axis, mode=mode or "fill", fill_value=fill_value)
-
-
-def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") -> Array:
-    """For each element of `a`, the element of the array of `choices` it names.
-
-    >>> from tilewright import numpy as jnp
-    >>> jnp.choose(jnp.array([1, 0]), [jnp.array([1, 2]), jnp.array([3, 4])])
-    Array([3, 2], dtype=int32)
-    """
-    no_out(out, "choose")
-    which = _indices(a)
-    options = [value(c) for c in (choices if isinstance(choices, (list, tuple)) else list(value(choices)))]
-    if mode == "raise":
-        data = np.asarray(which)  # a tracer's error says that its value is not known
-        if data.size and (data.min() < 0 or data.max() >= len(options)):
-            raise ArgumentError(
-                f"choose of index {data.max()} among {len(options)} choices", "use mode 'wrap' or 'clip'"
-            )
-    elif mode == "wrap":
-        which = remainder(which, len(options))
-    elif mode == "clip":
-        which = clip(which, 0, len(options) - 1)
-    else:
-        raise ArgumentError(f"there is no mode {mode!r} of choose", "one of 'raise', 'wrap', 'clip'")
-    which, *options = broadcast([which, *promote_dtypes(*options)], scalars=False)
-    return lax.select_n(astype(which, INT32), *options)
-
-
-@composite()
-def select(condlist: Any, choicelist: Any, default: ArrayLike = 0) -> Array:
-    """Elements of the first choice whose condition holds, or the default.
-
-    >>> from tilewright import numpy as jnp
-    >>> jnp.select([jnp.arange(3) < 1, jnp.arange(3) < 2], [10, 20], 30)
-    Array([10, 20, 30], dtype=int32, weak_type=True)
-    """
-    if len(condlist) != len(choicelist) or not condlist:
-        raise ArgumentError(
-            f"{len(condlist)} conditions for {len(choicelist)} choices", "give one of each, at least one"
-        )
-    *options, result = promote_dtypes(*choicelist, default)
-    for condition, option in zip(reversed(condlist), reversed(options), strict=True):
-        result = where3(_boolean(condition), option, result)
-    return result
 
 
 # ---------------------------------------------------------------------------- where things are
@@ -216,7 +169,7 @@ def _fills(fill_value: Any, rank: int) -> Any:
 @composite("size")
 def _nonzero(a: Any, size: int, fills: Any) -> list[Array]:
     shape = shape_of(a)
-    mask = ravel(_boolean(value(a)))
+    mask = ravel(as_boolean(value(a)))
     if shape_of(mask)[0] == 0 or size == 0:
         return [full((size,), f, default_int()) for f in fills]
     # The k-th hit is where the running count of hits passes k: count how many places are at or below k.
@@ -249,7 +202,6 @@ def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -
     Array([[1],
            [2]], dtype=int32)
     """
-    from .join import stack
 
     a = value(a, "argwhere")
     found = nonzero(a, size=size, fill_value=fill_value)
@@ -317,7 +269,7 @@ def _not_in_place(name: str, inplace: bool) -> None:
 
 @composite("axis", "mode")
 def _put_along_axis(arr: Any, indices: Any, new: Any, axis: Any, mode: Any = None) -> Array:
-    a, indices = value(arr), _indices(indices)
+    a, indices = value(arr), as_indices(indices)
     original = shape_of(a)
     if axis is None:
         a, axis = ravel(a), 0
@@ -339,10 +291,9 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
     >>> jnp.put(jnp.zeros(3), jnp.array([0, 2]), 1., inplace=False)
     Array([1., 0., 1.], dtype=float32)
     """
-    from .shape import resize
 
     _not_in_place("put", inplace)
-    a, ind, v = value(a, "put"), ravel(_indices(ind)), ravel(value(v))
+    a, ind, v = value(a, "put"), ravel(as_indices(ind)), ravel(value(v))
     size = math.prod(shape_of(a))
     if mode == "wrap":
         ind, mode = remainder(ind, size), None
@@ -365,7 +316,7 @@ def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = T
     Array([1., 0., 2.], dtype=float32)
     """
     _not_in_place("place", inplace)
-    a, mask, vals = value(arr), _boolean(value(mask)), ravel(value(vals))
+    a, mask, vals = value(arr), as_boolean(value(mask)), ravel(value(vals))
     if shape_of(vals)[0] == 0:
         raise ArgumentError("place of no values", "pass at least one")
     order = remainder(cumsum(ravel(mask)) - 1, shape_of(vals)[0])
@@ -382,7 +333,6 @@ def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: 
     Array([[1., 0.],
            [0., 1.]], dtype=float32)
     """
-    from .shape import resize
 
     _not_in_place("fill_diagonal", inplace)
     if wrap:
@@ -404,7 +354,7 @@ def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: 
 
 @composite("shape")
 def _unravel(indices: Any, shape: tuple[int, ...]) -> list[Array]:
-    indices = _indices(indices)
+    indices = as_indices(indices)
     total = math.prod(shape)
     indices = clip(wrap_negative(indices, total), 0, max(total - 1, 0))
     result = []
@@ -434,7 +384,7 @@ def ravel_multi_index(
     5
     """
     sizes = shape_argument(dims)
-    parts = [_indices(i) for i in multi_index]
+    parts = [as_indices(i) for i in multi_index]
     if len(parts) != len(sizes):
         raise ArgumentError(f"{len(parts)} indices for {len(sizes)} dimensions", "give one for each dimension")
     if mode == "raise":
@@ -528,7 +478,6 @@ def ix_(*args: ArrayLike) -> tuple[Array, ...]:
     >>> [v.shape for v in jnp.ix_(jnp.arange(2), jnp.arange(3))]
     [(2, 1), (1, 3)]
     """
-    from .create import asarray
 
     result = []
     for i, item in enumerate(args):
@@ -542,7 +491,7 @@ def ix_(*args: ArrayLike) -> tuple[Array, ...]:
 
 @composite("length")
 def _bincount(x: Any, weights: Any, length: int) -> Array:
-    x = _indices(x)
+    x = as_indices(x)
     weights = np.ones((), default_int()) if weights is None else value(weights)
     places = clip(x, 0)
     return zeros((length,), dtype_of(weights)).at[places].add(weights, mode="drop")
@@ -558,7 +507,7 @@ def bincount(
     >>> jnp.bincount(jnp.array([0, 2, 2]))
     Array([1, 0, 2], dtype=int32)
     """
-    x = _indices(x)
+    x = as_indices(x)
     if len(shape_of(x)) != 1:
         raise ArgumentError(f"bincount of shape {shape_of(x)}", "pass a vector")
     if length is None:

@@ -11,9 +11,9 @@ import numpy as np
 from .. import lax
 from ..core.errors import ArgumentError, ShapeError
 from . import contract, reductions
-from .create import diagonal as _diagonal
-from .create import eye
-from .shape import matrix_transpose
+from .matrices import diagonal as _diagonal
+from .matrices import eye
+from .shape import broadcast_to, matrix_transpose
 from .util import (
     Array,
     ArrayLike,
@@ -129,8 +129,6 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
     if n < 0:
         raise ArgumentError(f"matrix power {n}", "negative powers need an inverse, which is not offered here")
     if n == 0:
-        from .shape import broadcast_to
-
         return broadcast_to(eye(shape_of(a)[-1], dtype=dtype_of(a)), shape_of(a))
     result = None
     while n:

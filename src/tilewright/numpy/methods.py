@@ -11,7 +11,21 @@ import numpy as np
 from .. import lax
 from ..core.errors import ShapeError
 from ..core.operators import install_methods
-from . import arithmetic, contract, create, cumulative, dtypes, index, protocol, reductions, shape, sorting, ufuncs
+from . import (
+    arithmetic,
+    contract,
+    create,
+    cumulative,
+    dtypes,
+    elementwise,
+    index,
+    matrices,
+    reductions,
+    repeat,
+    select,
+    shape,
+    sorting,
+)
 from .util import Array, DTypeLike, dtype_argument, dtype_of, shape_of
 
 
@@ -73,16 +87,17 @@ def compress(self: Array, condition: Any, axis: int | None = None, **how: Any) -
 
 METHODS: dict[str, Callable[..., Any]] = {
     "all": reductions.all, "any": reductions.any, "argmax": reductions.argmax, "argmin": reductions.argmin,
-    "argpartition": sorting.argpartition, "argsort": sorting.argsort, "astype": astype, "choose": index.choose,
+    "argpartition": sorting.argpartition, "argsort": sorting.argsort, "astype": astype, "choose": select.choose,
     "clip": arithmetic.clip, "compress": compress,
-    "conj": ufuncs.conjugate, "conjugate": ufuncs.conjugate, "copy": create.copy, "cumprod": cumulative.cumprod,
-    "cumsum": cumulative.cumsum, "diagonal": create.diagonal, "dot": contract.dot, "flatten": flatten,
+    "conj": elementwise.conjugate, "conjugate": elementwise.conjugate, "copy": create.copy,
+    "cumprod": cumulative.cumprod, "cumsum": cumulative.cumsum,
+    "diagonal": matrices.diagonal, "dot": contract.dot, "flatten": flatten,
     "max": reductions.max, "mean": reductions.mean, "min": reductions.min, "nonzero": nonzero, "prod": reductions.prod,
-    "ptp": reductions.ptp, "ravel": shape.ravel, "repeat": shape.repeat, "reshape": reshape, "round": ufuncs.round,
-    "searchsorted": sorting.searchsorted, "sort": sorting.sort, "squeeze": shape.squeeze, "std": reductions.std,
+    "ptp": reductions.ptp, "ravel": shape.ravel, "repeat": repeat.repeat, "reshape": reshape,
+    "round": elementwise.round, "searchsorted": sorting.searchsorted, "sort": sorting.sort, "squeeze": shape.squeeze,
+    "std": reductions.std,
     "sum": reductions.sum, "swapaxes": shape.swapaxes, "take": index.take, "trace": contract.trace,
     "transpose": transpose, "var": reductions.var, "view": view,
-    "__array_function__": protocol.array_function, "__array_ufunc__": protocol.array_ufunc,
 }  # fmt: skip
 
 install_methods(METHODS)

@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import lax
 from . import reductions as r
-from .ufuncs import isnan, where3
+from .elementwise import isnan, logical_and, where3
 from .util import (
     Array,
     ArrayLike,
@@ -30,8 +30,6 @@ _OVER = ("axis", "dtype", "keepdims")
 
 def _numbers(a: Array, where: Any) -> Array:
     """The mask of elements that are numbers and within the given mask."""
-    from .ufuncs import logical_and
-
     valid = lax.bitwise_not(isnan(a))
     return valid if where is None else logical_and(valid, value(where))
 

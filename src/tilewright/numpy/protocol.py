@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -27,22 +28,34 @@ _RENAMED = {"clip": {"a": "arr", "a_min": "min", "a_max": "max"}}
 _DEFAULTS: dict[str, Any] = {"where": True, "initial": np._NoValue, "casting": "same_kind", "order": "K", "subok": True}
 
 
-def array_ufunc(self: Value, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-    """`__array_ufunc__`: a ufunc of NumPy, or one of its methods, on operands of which one is ours."""
+def methods(ours: ModuleType) -> dict[str, Callable[..., Any]]:
+    """The two methods of arrays that NumPy looks for, with the namespace of our functions."""
+
+    def array_ufunc(self: Value, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return _call_ufunc(ours, ufunc, method, inputs, kwargs)
+
+    def array_function(self: Value, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
+        return _call_function(ours, function, types, args, kwargs)
+
+    return {"__array_ufunc__": array_ufunc, "__array_function__": array_function}
+
+
+def _call_ufunc(ours: ModuleType, ufunc: np.ufunc, method: str, inputs: Any, kwargs: Any) -> Any:
+    """A ufunc of NumPy, or one of its methods, on operands of which one is ours."""
     if not all(_ours_to_take(x) for x in inputs):
         return NotImplemented
     out = kwargs.pop("out", ())
     if any(isinstance(x, Value) for x in out) or (method == "at" and isinstance(inputs[0], Value)):
         raise _immutable(f"numpy.{ufunc.__name__}{'.at' if method == 'at' else ''}")
     if method != "at" and all(x is None for x in out):
-        function = _ufunc(ufunc)
+        function = _ufunc(ours, ufunc)
         options = {k: v for k, v in kwargs.items() if not _same(v, _DEFAULTS.get(k, inspect.Parameter.empty))}
         if function is not None:
             run = function if method == "__call__" else getattr(_with_methods(function, ufunc), method)
             if not options:
                 return run(*inputs)
             if method == "__call__" and options.keys() == {"dtype"} and _has_loop(ufunc, options["dtype"]):
-                return run(*[_namespace().asarray(x, options["dtype"]) for x in inputs])
+                return run(*[ours.asarray(x, options["dtype"]) for x in inputs])
             if method != "__call__" and options.keys() <= _parameters(run).keys():
                 return run(*inputs, **options)
     if out:
@@ -50,15 +63,15 @@ def array_ufunc(self: Value, ufunc: np.ufunc, method: str, *inputs: Any, **kwarg
     return getattr(ufunc, method)(*_on_host(inputs), **_on_host(kwargs))
 
 
-def array_function(self: Value, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
-    """`__array_function__`: any other function of NumPy on arguments of which one is ours."""
+def _call_function(namespace: ModuleType, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
+    """Any other function of NumPy on arguments of which one is ours."""
     if not all(issubclass(t, (Value, np.ndarray)) or hasattr(t, "aval") for t in types):
         return NotImplemented
     name, given = function.__name__, _bound(function, args, kwargs)
     written = next(iter(given.values())) if name in _WRITES else given.get("out")
     if isinstance(written, Value):
         raise _immutable(f"numpy.{name}")
-    ours = _counterpart(function) if written is None else None
+    ours = _counterpart(namespace, function) if written is None else None
     call = ours and _translated(function, ours, given)
     if not call:
         return function(*_on_host(args), **_on_host(kwargs))
@@ -86,20 +99,14 @@ def _on_host(x: Any) -> Any:
     return type(x)(map(_on_host, x)) if type(x) in (list, tuple) else x
 
 
-def _namespace() -> Any:
-    from .. import numpy
-
-    return numpy
-
-
 # ------------------------------------------------------------------------------------------------------- ufuncs
 
 
 @cached()
-def _ufunc(ufunc: np.ufunc) -> Callable[..., Any] | None:
+def _ufunc(ours: ModuleType, ufunc: np.ufunc) -> Callable[..., Any] | None:
     """Our function of the name, if the ufunc is NumPy's own of that name."""
     name = ufunc.__name__
-    return getattr(_namespace(), name, None) if getattr(np, name, None) is ufunc else None
+    return getattr(ours, name, None) if getattr(np, name, None) is ufunc else None
 
 
 @cached()
@@ -123,12 +130,12 @@ def _same(a: Any, b: Any) -> bool:
 
 
 @cached()
-def _counterpart(function: Callable[..., Any]) -> Callable[..., Any] | None:
+def _counterpart(ours: ModuleType, function: Callable[..., Any]) -> Callable[..., Any] | None:
     """Our function in the module of the same name: `numpy`, `numpy.linalg` or `numpy.fft`."""
     package, _, inner = (function.__module__ or "").partition(".")
     if package != "numpy" or inner not in ("", "linalg", "fft"):
         return None
-    return getattr(getattr(_namespace(), inner) if inner else _namespace(), function.__name__, None)
+    return getattr(getattr(ours, inner) if inner else ours, function.__name__, None)
 
 
 @cached()

@@ -10,17 +10,18 @@ import numpy as np
 from .. import lax
 from ..core.errors import ArgumentError
 from .arithmetic import clip
+from .elementwise import isnan, where3
 from .index import take_along_axis
 from .reductions import any as any_of
 from .shape import moveaxis
 from .sorting import argsort, sort
-from .ufuncs import isnan, where3
 from .util import (
     Array,
     ArrayLike,
     Axis,
     astype,
     axes_of,
+    broadcast,
     composite,
     dtype_of,
     is_complex,
@@ -150,8 +151,6 @@ def _weighted(flat: Array, q: Array, weights: Array | None, skip_nan: bool) -> A
 
 
 def _against(running: Array, wanted: Array) -> list[Array]:
-    from .util import broadcast
-
     rank = len(shape_of(running))
     return broadcast([lax.expand_dims(running, (rank,)), lax.expand_dims(wanted, (rank - 1,))], scalars=False)
 

@@ -14,7 +14,7 @@ import numpy as np
 from .. import lax
 from ..core.errors import ArgumentError
 from ..core.primitives.reduce import highest, lowest
-from .ufuncs import _boolean, isnan, where3
+from .elementwise import as_boolean, isnan, where3
 from .util import (
     Array,
     ArrayLike,
@@ -34,6 +34,7 @@ from .util import (
     is_inexact,
     is_unsigned,
     no_out,
+    promote_dtypes_inexact,
     shape_of,
     to_inexact,
     value,
@@ -49,7 +50,7 @@ def masked(a: Array, where: Any, neutral: Any) -> Array:
     """The array with elements outside a mask replaced by a neutral element."""
     if where is None:
         return a
-    return where3(_boolean(value(where, "where")), a, np.asarray(neutral).astype(dtype_of(a))[()])
+    return where3(as_boolean(value(where, "where")), a, np.asarray(neutral).astype(dtype_of(a))[()])
 
 
 def count(shape: tuple[int, ...], axes: tuple[int, ...], where: Any, dtype: Any, keepdims: bool) -> Any:
@@ -59,7 +60,7 @@ def count(shape: tuple[int, ...], axes: tuple[int, ...], where: Any, dtype: Any,
         for axis in axes:
             size *= shape[axis]
         return size
-    mask = broadcast_to_shape(_boolean(value(where)), shape)
+    mask = broadcast_to_shape(as_boolean(value(where)), shape)
     return kept(lax.reduce_sum_p.bind(astype(mask, dtype), axes=axes), axes, keepdims)
 
 
@@ -234,7 +235,7 @@ def _ptp(a: Any, axis: Any, keepdims: bool) -> Array:
 
 def _truth(name: str, primitive: Any, neutral: bool) -> Any:
     def reduce(a: Any, axis: Any = None, keepdims: bool = False, where: Any = None) -> Array:
-        a = masked(_boolean(value(a, name)), where, neutral)
+        a = masked(as_boolean(value(a, name)), where, neutral)
         axes = axes_of(axis, len(shape_of(a)))
         return kept(primitive.bind(a, axes=axes), axes, keepdims)
 
@@ -279,7 +280,7 @@ def count_nonzero(a: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Ar
     >>> int(jnp.count_nonzero(jnp.array([0, 1, 2])))
     2
     """
-    return sum(_boolean(value(a, "count_nonzero")), axis, default_int(), keepdims=keepdims)
+    return sum(as_boolean(value(a, "count_nonzero")), axis, default_int(), keepdims=keepdims)
 
 
 # ---------------------------------------------------------------------------- moments
@@ -395,8 +396,6 @@ def average(
 
 @composite("axis", "keepdims")
 def _average(a: Any, axis: Any, weights: Any = None, keepdims: bool = False) -> tuple[Array, Array]:
-    from .util import promote_dtypes_inexact
-
     a = value(a, "average")
     shape = shape_of(a)
     axes = axes_of(axis, len(shape))

@@ -13,16 +13,19 @@ import numpy as np
 from .. import lax
 from ..core.errors import ArgumentError
 from .create import arange, asarray
+from .elementwise import equal, isnan, logical_and, logical_or
 from .index import nonzero, take
 from .join import concatenate
 from .reductions import any as any_of
+from .select import where
 from .shape import moveaxis, ravel
-from .sorting import lexsort
-from .ufuncs import equal, isnan, logical_and, logical_or
+from .sorting import argsort, lexsort, searchsorted, sort
 from .util import (
     Array,
     ArrayLike,
+    astype,
     axis_of,
+    broadcast_to_shape,
     composite,
     concrete,
     default_int,
@@ -90,8 +93,6 @@ def _unique(a: Any, axis: Any, size: int, equal_nan: bool, fill_value: Any = Non
     valid = lax.lt(arange(size), found)
     picked = take(rows, take(order, starts, mode="clip"), 0, mode="clip")
     fill = take(rows, order[0], 0, mode="clip") if fill_value is None else value(fill_value)
-    from .arithmetic import where
-    from .util import astype, broadcast_to_shape
 
     mask = lax.reshape(valid, (size,) + (1,) * (len(shape_of(rows)) - 1))
     picked = where(mask, picked, broadcast_to_shape(astype(fill, dtype_of(rows)), shape_of(rows)[1:]))
@@ -106,7 +107,6 @@ def _unique(a: Any, axis: Any, size: int, equal_nan: bool, fill_value: Any = Non
 
 class UniqueAll(NamedTuple):
     """The results of `unique_all`."""
-
     values: Array
     indices: Array
     inverse_indices: Array
@@ -115,14 +115,12 @@ class UniqueAll(NamedTuple):
 
 class UniqueCounts(NamedTuple):
     """The results of `unique_counts`."""
-
     values: Array
     counts: Array
 
 
 class UniqueInverse(NamedTuple):
     """The results of `unique_inverse`."""
-
     values: Array
     inverse_indices: Array
 
@@ -187,8 +185,6 @@ def isin(
         rank = len(shape_of(x))
         result = any_of(equal(lax.expand_dims(x, (rank,)), others), -1)
     else:
-        from .sorting import searchsorted, sort
-
         ordered = sort(others)
         places = searchsorted(ordered, x)
         result = equal(take(ordered, places, mode="clip"), x)
@@ -218,7 +214,6 @@ def _kept(first: Array, keep: Array, size: int, fill_value: Any) -> Array:
     places = nonzero(keep, size=size, fill_value=shape_of(first)[0])[0]
     if fill_value is None:
         fill_value = 0
-    from .arithmetic import where
 
     valid = lax.lt(places, shape_of(first)[0])
     return where(valid, take(first, places, mode="clip"), value(lax.convert_element_type(fill_value, dtype_of(first))))
@@ -226,8 +221,6 @@ def _kept(first: Array, keep: Array, size: int, fill_value: Any) -> Array:
 
 def _distinct(a: Array) -> tuple[Array, Array]:
     """The elements sorted, and whether each is the first of its kind."""
-    from .sorting import sort
-
     ordered = sort(a)
     changed = lax.ne(lax.slice_in_dim(ordered, 1, None), lax.slice_in_dim(ordered, 0, -1))
     return ordered, concatenate([np.ones(1, bool), changed])
@@ -286,7 +279,6 @@ def intersect1d(
     common = _kept(ordered, logical_and(fresh, isin(ordered, second)), size, fill_value)
     if not return_indices:
         return common
-    from .sorting import argsort, searchsorted
 
     places = []
     for x in (first, second):

@@ -10,9 +10,9 @@ import numpy as np
 
 from .. import lax
 from ..core.errors import ArgumentError
-from .index import take
+from .elementwise import isnan, less, where3
+from .index import take, take_along_axis
 from .shape import ravel
-from .ufuncs import isnan, where3
 from .util import (
     Array,
     ArrayLike,
@@ -149,7 +149,6 @@ def _top_k(a: Any, k: int, axis: int, mode: str) -> tuple[Array, Array]:
     axis = axis_of(axis, len(shape_of(a)))
     if mode == "smallest":
         order = lax.slice_in_dim(argsort(a, axis), 0, k, axis=axis)
-        from .index import take_along_axis
 
         return take_along_axis(a, order, axis), astype(order, np.dtype(np.int32))
     best, places = lax.top_k(a, k, axis=axis)
@@ -202,8 +201,6 @@ def _before(x: Array, y: Array) -> Array:
     if not is_inexact(dtype_of(x)):
         return lax.lt_p.bind(x, y)
     if is_complex(dtype_of(x)):
-        from .ufuncs import less
-
         return less(x, y)
     return lax.bitwise_or(lax.lt_p.bind(x, y), lax.bitwise_and(isnan(y), lax.bitwise_not(isnan(x))))
 

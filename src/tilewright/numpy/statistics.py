@@ -11,17 +11,19 @@ import numpy as np
 
 from .. import lax
 from ..core.errors import ArgumentError
+from .arithmetic import clip
 from .contract import matmul
-from .create import arange, linspace, ones
+from .create import arange, ones
+from .elementwise import where3
 from .index import _bincount, ravel_multi_index
-from .join import concatenate
+from .join import concatenate, stack
 from .reductions import average
 from .reductions import max as max_of
 from .reductions import min as min_of
 from .reductions import sum as sum_of
-from .shape import atleast_2d, ravel
+from .shape import atleast_2d, expand_dims, ravel
 from .sorting import searchsorted
-from .ufuncs import where3
+from .spaces import linspace
 from .util import (
     Array,
     ArrayLike,
@@ -115,8 +117,6 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtyp
 
 
 def _within_one(x: Array) -> Array:
-    from .arithmetic import clip
-
     return clip(x, -1, 1)
 
 
@@ -211,7 +211,6 @@ def histogramdd(
     >>> jnp.histogramdd(jnp.zeros((3, 2)), 2)[0].shape
     (2, 2)
     """
-    from .shape import expand_dims
 
     (sample,) = promote_dtypes_inexact(value(sample, "histogramdd"))
     sample = expand_dims(sample, 1) if len(shape_of(sample)) == 1 else sample
@@ -243,7 +242,6 @@ def histogram2d(
     >>> jnp.histogram2d(jnp.zeros(3), jnp.zeros(3), 2)[0].shape
     (2, 2)
     """
-    from .join import stack
 
     x, y = promote_dtypes_inexact(value(x), value(y))
     shared = isinstance(bins, (list, tuple)) and len(bins) not in (1, 2) or isinstance(bins, (Value, np.ndarray))

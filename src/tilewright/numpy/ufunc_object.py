@@ -10,6 +10,10 @@ import numpy as np
 
 from .. import lax
 from ..core.errors import ArgumentError, UnsupportedError
+from . import cumulative, reductions
+from .create import arange
+from .elementwise import where3
+from .shape import moveaxis
 from .util import (
     Array,
     ArrayLike,
@@ -18,6 +22,7 @@ from .util import (
     astype,
     axes_of,
     axis_of,
+    broadcast_to_shape,
     dtype_argument,
     dtype_of,
     no_out,
@@ -79,7 +84,6 @@ class ufunc:  # noqa: N801
         """Combine the elements along one axis or several."""
         self._needs_two("reduce")
         no_out(out, "reduce")
-        from . import reductions
 
         a = value(a)
         known = _REDUCTIONS.get(self.__name__)
@@ -92,9 +96,6 @@ class ufunc:  # noqa: N801
         return self._fold(a, axis, dtype, keepdims, initial, where)
 
     def _fold(self, a: Array, axis: Axis, dtype: DTypeLike, keepdims: bool, initial: Any, where: Any) -> Array:
-        from .shape import moveaxis
-        from .ufuncs import where3
-
         if dtype is not None:
             a = astype(a, dtype_argument(dtype))
         if where is not None:
@@ -120,7 +121,6 @@ class ufunc:  # noqa: N801
         """The running results of `reduce` along an axis."""
         self._needs_two("accumulate")
         no_out(out, "accumulate")
-        from . import cumulative
 
         a = value(a)
         known = _CUMULATIVE.get(self.__name__)
@@ -131,7 +131,6 @@ class ufunc:  # noqa: N801
         number = axis_of(axis, len(shape_of(a)))
         if shape_of(a)[number] == 0:
             return a
-        from .shape import moveaxis
 
         moved = moveaxis(a, number, 0)
         first = lax.index_in_dim(moved, 0, 0, keepdims=False)
@@ -161,9 +160,6 @@ class ufunc:  # noqa: N801
         return self._at_one_by_one(a, indices, b)
 
     def _at_one_by_one(self, a: Array, indices: Any, b: Any) -> Array:
-        from .create import arange
-        from .util import broadcast_to_shape
-
         size = math.prod(shape_of(a))
         places = lax.reshape(arange(size), shape_of(a))[indices]
         updates = broadcast_to_shape(value(b), shape_of(places))
@@ -197,15 +193,3 @@ class ufunc:  # noqa: N801
             part = lax.slice_in_dim(a, start, max(end, start + 1), axis=number)
             parts.append(self.reduce(part, number, dtype, keepdims=True))
         return lax.concatenate(parts, number)
-
-
-def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> ufunc:
-    """A ufunc of a function of scalars, vectorised.
-
-    >>> from tilewright import numpy as jnp
-    >>> jnp.frompyfunc(lambda x, y: x + 2 * y, 2, 1)(1, 2)
-    Array(5, dtype=int32...)
-    """
-    from .functional import vectorize
-
-    return ufunc(vectorize(func), nin, nout, name=func.__name__, identity=identity)

@@ -15,7 +15,7 @@ from ..core.convert import as_array, make_array
 from ..core.errors import ArgumentError, ArgumentTypeError, ShapeError, TracerArrayConversionError, UnsupportedError
 from ..core.operators import cast, promote_args, promote_args_inexact
 from ..core.promote import promote_types, to_inexact
-from ..core.trace import Value, dtype_of, is_evaluating, shape_of, typeof
+from ..core.trace import Tracer, Value, dtype_of, is_evaluating, shape_of, typeof
 from ..core.types import (
     ArrayType,
     as_dtype,
@@ -182,11 +182,7 @@ def concrete(x: ArrayLike, what: str, remedy: str) -> np.ndarray:
 
 def put(x: Array, device: Any) -> Array:
     """Place an array on a device, or leave it where it is."""
-    if device is None:
-        return x
-    from ..core.api import device_put
-
-    return device_put(x, device)
+    return x if device is None or isinstance(x, Tracer) else x.to_device(device)
 
 
 __all__ = [

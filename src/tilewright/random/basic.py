@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import numpy as tnp
 from ..core.convert import as_array
 from ..core.errors import ArgumentError, DtypeError, ShapeError
 from ..core.jit import jit
@@ -285,7 +286,6 @@ def _shuffle_range(key: Any, size: int) -> Any:
 def _permutation(key: Any, x: Any, axis: int, independent: bool) -> Any:
     if independent or len(shape_of(x)) == 1:
         return _shuffle(key, x, axis)
-    from .. import numpy as tnp
 
     order = _shuffle_range(key, shape_of(x)[axis])
     return tnp.take(x, order, axis, unique_indices=True)
@@ -312,7 +312,6 @@ def choice(
     >>> tw.random.choice(tw.random.key(0), 5, (3,), replace=False).shape
     (3,)
     """
-    from .. import numpy as tnp
 
     key = one_key("choice", key)
     shape = sample_shape("choice", shape)
@@ -346,8 +345,6 @@ def _weighted(key: Any, p: Any, size: int, shape: Any, replace: bool, mode: Any)
 
 @functools.partial(jit, static_argnums=(2, 3, 4))
 def _weighted_index(key: Any, p: Any, shape: Any, replace: bool, mode: Any) -> Any:
-    from .. import numpy as tnp
-
     integer = canonical_dtype(int)
     if replace:
         total = tnp.cumsum(p)

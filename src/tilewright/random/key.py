@@ -27,7 +27,7 @@ from ..core.primitives.random import (
     random_unwrap_p,
     random_wrap_p,
 )
-from ..core.primitives.shape import as_shape, broadcast_shapes
+from ..core.primitives.shape import as_shape, broadcast_shapes, index_in_dim
 from ..core.trace import shape_of, typeof
 from ..core.types import THREEFRY, UINT32, as_dtype, canonical_dtype, is_float, is_integer, is_key, kind
 
@@ -109,8 +109,6 @@ def finfo(dtype: Any) -> Any:
 
 def split2(key: Any, number: int = 2) -> list[Any]:
     """An opaque key split into a list of keys."""
-    from ..core.primitives.shape import index_in_dim
-
     keys = random_split_p.bind(key, shape=(number,))
     return [index_in_dim(keys, i, 0, keepdims=False) for i in range(number)]
 

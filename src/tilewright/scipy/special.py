@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,11 @@ from ..core.primitives.custom import custom_jvp
 from ..nn.normalisation import log_softmax as _log_softmax
 from ..nn.normalisation import logsumexp
 from ..nn.normalisation import softmax as _softmax
+from ..numpy.arithmetic import copysign
 from ..numpy.bessel import i0, i1
 from ..numpy.create import arange, asarray
+from ..numpy.elementwise import where3
 from ..numpy.reductions import sum as _sum
-from ..numpy.ufuncs import where3
 from ..numpy.util import (
     Array,
     ArrayLike,
@@ -177,7 +179,6 @@ def gammasgn(x: ArrayLike) -> Array:
     floor = lax.floor(x)
     odd = lax.ne(lax.rem(floor, 2), 0)
     below = where3(lax.eq(floor, x), np.nan, where3(odd, -1.0, 1.0))
-    from ..numpy.arithmetic import copysign
 
     return where3(lax.gt(x, 0), 1.0, where3(lax.eq(x, 0), copysign(1.0, x), below))
 
@@ -444,7 +445,6 @@ def bernoulli(n: int) -> Array:
     >>> special.bernoulli(2).shape
     (3,)
     """
-    from fractions import Fraction
 
     numbers: list[Fraction] = []
     for m in range(n + 1):  # sum over k of C(m + 1, k) B_k = 0

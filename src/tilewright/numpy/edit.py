@@ -1,0 +1,95 @@
+"""Elements taken out of arrays, and put in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import lax
+from ..core.errors import ArgumentError
+from ..core.trace import Tracer
+from .create import asarray
+from .elementwise import where3
+from .index import take
+from .shape import broadcast_to, moveaxis, ravel
+from .sorting import sort
+from .util import (
+    Array,
+    ArrayLike,
+    Value,
+    astype,
+    axis_of,
+    dtype_of,
+    promote_dtypes,
+    shape_of,
+    value,
+)
+
+
+def delete(arr: ArrayLike, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False) -> Array:
+    """An array without the elements at some indices; traced indices must be a number or known to be unique.
+
+    >>> from tilewright import numpy as jnp
+    >>> jnp.delete(jnp.arange(4), 1)
+    Array([0, 2, 3], dtype=int32)
+    """
+
+    a = value(arr, "delete")
+    if axis is None:
+        a, axis = ravel(a), 0
+    number = axis_of(axis, len(shape_of(a)))
+    length = shape_of(a)[number]
+    if isinstance(obj, Value) and not hasattr(obj, "unsafe_buffer_pointer") and _is_traced(obj):
+        return _delete_traced(a, obj, number, assume_unique_indices)
+    keep = np.delete(np.arange(length), obj if isinstance(obj, slice) else np.asarray(obj))
+    return take(a, keep.astype(np.int32), number, mode="clip")
+
+
+def _is_traced(x: Any) -> bool:
+    return isinstance(x, Tracer) and x.concrete() is None
+
+
+def _delete_traced(a: Array, obj: Array, axis: int, unique: bool) -> Array:
+    length = shape_of(a)[axis]
+    if len(shape_of(obj)) and not unique:
+        raise ArgumentError("delete at traced indices", "pass assume_unique_indices=True, or known indices")
+    places = ravel(where3(lax.lt(obj, 0), obj + length, obj))
+    gone = sort(places)
+    count = shape_of(gone)[0]
+    result = lax.iota(dtype_of(gone), length - count)
+    for i in range(count):  # each deleted place moves those after it by one
+        result = result + astype(result >= gone[i], dtype_of(gone))
+    return take(a, result, axis, mode="clip")
+
+
+def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None) -> Array:
+    """An array with values inserted before some indices.
+
+    >>> from tilewright import numpy as jnp
+    >>> jnp.insert(jnp.arange(3), 1, 9)
+    Array([0, 9, 1, 2], dtype=int32)
+    """
+
+    a, new = promote_dtypes(value(arr, "insert"), asarray(values))
+    if axis is None:
+        a, axis = ravel(a), 0
+    number = axis_of(axis, len(shape_of(a)))
+    length = shape_of(a)[number]
+    places = np.arange(length)[obj] if isinstance(obj, slice) else np.asarray(obj)
+    if places.dtype == bool:
+        places = np.flatnonzero(places)
+    scalar = places.ndim == 0
+    places = places.reshape(-1)
+    places = np.where(places < 0, places + length, places)
+    new = lax.expand_dims(new, range(len(shape_of(a)) - len(shape_of(new))))
+    if scalar:  # the values are those of `a[:, obj]`, whose leading axis is the one inserted
+        new = moveaxis(new, 0, number)
+    if len(places) == 1:
+        places = np.repeat(places, shape_of(new)[number])
+    dims = list(shape_of(a))
+    dims[number] = len(places)
+    new = broadcast_to(new, dims)
+    # One gather from the two arrays end to end.
+    order = np.insert(np.arange(length), places, length + np.arange(len(places)))
+    return take(lax.concatenate([a, new], number), order.astype(np.int32), number, mode="clip")

@@ -1,0 +1,181 @@
+"""Matrices by pattern: identities, triangles, diagonals, powers."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from .. import lax
+from ..core.errors import ArgumentError
+from . import util
+from .arithmetic import power
+from .create import arange, full
+from .shape import moveaxis
+from .util import (
+    Array,
+    ArrayLike,
+    DTypeLike,
+    composite,
+    dtype_argument,
+    dtype_of,
+    is_bool,
+    is_evaluating,
+    make_array,
+    put,
+    shape_argument,
+    shape_of,
+    typeof,
+    value,
+)
+
+
+def eye(N: int, M: int | None = None, k: Any = 0, dtype: DTypeLike = None, *, device: Any = None) -> Array:
+    """A matrix with ones on diagonal number `k` and zeros elsewhere.
+
+    >>> from tilewright import numpy as jnp
+    >>> jnp.eye(2)
+    Array([[1., 0.],
+           [0., 1.]], dtype=float32)
+    """
+    n, m = shape_argument((N, N if M is None else M))
+    dtype = dtype_argument(dtype, float)
+    if is_evaluating():
+        return put(make_array(np.eye(n, m, operator.index(k)).astype(dtype)), device)
+    rows, columns = (lax.broadcasted_iota(np.dtype(np.int32), (n, m), d) for d in (0, 1))
+    return put(util.astype(rows + k == columns, dtype), device)
+
+
+def identity(n: int, dtype: DTypeLike = None) -> Array:
+    """The square identity matrix.
+
+    >>> from tilewright import numpy as jnp
+    >>> jnp.identity(1)
+    Array([[1.]], dtype=float32)
+    """
+    return eye(n, dtype=dtype)
+
+
+def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike = None) -> Array:
+    """A matrix with ones at and below diagonal number `k`.
+
+    >>> from tilewright import numpy as jnp
+    >>> jnp.tri(2, dtype=int)
+    Array([[1, 0],
+           [1, 1]], dtype=int32)
+    """
+    n, m = shape_argument((N, N if M is None else M))
+    dtype = dtype_argument(dtype, float)
+    if is_evaluating():
+        return make_array(np.tri(n, m, operator.index(k)).astype(dtype))
+    return util.astype(_lower(n, m, k), dtype)
+
+
+def _lower(n: int, m: int, k: int) -> Array:
+    rows, columns = (lax.broadcasted_iota(np.dtype(np.int32), (n, m), d) for d in (0, 1))
+    return rows + np.int32(k) >= columns
+
+
+@composite("k")
+def tril(m: ArrayLike, k: int = 0) -> Array:
+    """The lower triangle of a matrix, or of each matrix of a stack; zeros above diagonal `k`.
+
+    >>> from tilewright import numpy as jnp
+    >>> jnp.tril(jnp.ones((2, 2)))
+    Array([[1., 0.],
+           [1., 1.]], dtype=float32)
+    """
+    return _triangle(value(m, "tril"), k, True)
+
+
+@composite("k")
+def triu(m: ArrayLike, k: int = 0) -> Array:
+    """The upper triangle of a matrix, or of each matrix of a stack; zeros below diagonal `k`.
+
+    >>> from tilewright import numpy as jnp
+    >>> jnp.triu(jnp.ones((2, 2)))
+    Array([[1., 1.],
+           [0., 1.]], dtype=float32)
+    """
+    return _triangle(value(m, "triu"), k - 1, False)
+
+
+def _triangle(m: Array, k: int, lower: bool) -> Array:
+    shape = shape_of(m)
+    if len(shape) < 2:
+        raise ArgumentError(f"a triangle of an array of shape {shape}", "pass at least two dimensions")
+    mask = util.broadcast_to_shape(_lower(shape[-2], shape[-1], k), shape)
+    nothing = util.broadcast_to_shape(np.zeros((), dtype_of(m))[()], shape)
+    return lax.select(mask, m, nothing) if lower else lax.select(mask, nothing, m)
+
+
+@composite("k")
+def diag(v: ArrayLike, k: int = 0) -> Array:
+    """A matrix with a vector on diagonal number `k`, or that diagonal of a matrix.
+
+    >>> from tilewright import numpy as jnp
+    >>> jnp.diag(jnp.array([1, 2]))
+    Array([[1, 0],
+           [0, 2]], dtype=int32)
+    """
+    v = value(v, "diag")
+    if len(shape_of(v)) == 2:
+        return diagonal(v, offset=k)
+    if len(shape_of(v)) != 1:
+        raise ArgumentError(f"diag of an array of shape {shape_of(v)}", "pass a vector or a matrix")
+    n = shape_of(v)[0]
+    size = n + abs(k)
+    zero = np.zeros((), dtype_of(v))[()]
+    row = lax.pad(v, zero, ((max(0, k), max(0, -k), 0),))
+    mask = eye(size, size, k, dtype=bool)
+    return lax.select(mask, util.broadcast_to_shape(row, (size, size)), util.broadcast_to_shape(zero, (size, size)))
+
+
+def diagflat(v: ArrayLike, k: int = 0) -> Array:
+    """A matrix with the flattened input on diagonal number `k`.
+
+    >>> from tilewright import numpy as jnp
+    >>> jnp.diagflat(jnp.array([[1, 2]])).shape
+    (2, 2)
+    """
+    v = value(v, "diagflat")
+    return diag(lax.reshape(v, (typeof(v).size,)), k)
+
+
+@composite("offset", "axis1", "axis2")
+def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+    """A diagonal of each matrix that two axes span, along a new last axis.
+
+    >>> from tilewright import numpy as jnp
+    >>> jnp.diagonal(jnp.arange(4).reshape(2, 2))
+    Array([0, 3], dtype=int32)
+    """
+
+    a = value(a, "diagonal")
+    a = moveaxis(a, (axis1, axis2), (-2, -1))
+    *lead, n, m = shape_of(a)
+    start, size = (max(0, -offset), max(0, offset)), max(0, min(n + min(offset, 0), m - max(offset, 0)))
+    if size == 0:
+        return full((*lead, 0), 0, dtype_of(a))
+    # The diagonal of a square block is every (size+1)-th element of it laid flat.
+    rank = len(lead)
+    block = lax.slice(a, (*[0] * rank, *start), (*lead, start[0] + size, start[1] + size))
+    flat = lax.reshape(block, (*lead, size * size))
+    return lax.slice(flat, [0] * (rank + 1), (*lead, size * size), (*[1] * rank, size + 1))
+
+
+def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Array:
+    """The Vandermonde matrix of a vector: its powers in columns.
+
+    >>> from tilewright import numpy as jnp
+    >>> jnp.vander(jnp.array([1, 2]), 3)
+    Array([[1, 1, 1],
+           [4, 2, 1]], dtype=int32)
+    """
+
+    x = value(x, "vander")
+    n = shape_of(x)[0] if N is None else operator.index(N)
+    powers = arange(n) if increasing else arange(n - 1, -1, -1)
+    result = power(lax.expand_dims(x, (1,)), lax.expand_dims(powers, (0,)))
+    return util.astype(result, util.default_int()) if is_bool(dtype_of(x)) else result
