@@ -35,6 +35,7 @@ class Config:
     cpu_enable_async_dispatch: bool | None = None  # None: where there are more than two processors
     cpu_keep_memory: bool = True
     cpu_tiles: bool = False
+    cpu_without: str = ""  # names of `xla_backend.cpu.options`, with commas
     strict_kernels: bool = False
     residual_bytes: int = 2**30
     kernel_target: Any = None  # a name, or a `Target` of lang
@@ -45,6 +46,7 @@ ENVIRONMENT = {
     "TILEWRIGHT_CACHE_DIR": "cache_dir",
     "TILEWRIGHT_CPU_ENABLE_ASYNC_DISPATCH": "cpu_enable_async_dispatch",
     "TILEWRIGHT_CPU_KEEP_MEMORY": "cpu_keep_memory",
+    "TILEWRIGHT_CPU_WITHOUT": "cpu_without",
     "TILEWRIGHT_DEBUG_CHECKS": "debug_checks",
     "TILEWRIGHT_DEBUG_NANS": "debug_nans",
     "TILEWRIGHT_PRINT_PASSES": "print_passes",

@@ -23,15 +23,18 @@ from .lower.custom_call import custom_call_p
 Emit = Callable[[Kernel], "CustomCall | None"]  # None: XLA computes the kernel
 
 
-def emitted(program: Program, platform: str, emit: Emit | None = None) -> Program:
-    """A Program without kernels; `emit` makes custom calls for a device, XLA computes them where there is none."""
+def emitted(program: Program, platform: str, emit: Emit | None = None, off: frozenset[str] = frozenset()) -> Program:
+    """A Program without kernels; `emit` makes custom calls for a device, XLA computes them where there is none.
+
+    `off` are the options of `cpu` that are not used.
+    """
     known: dict[Kernel, Program | CustomCall] = {}
 
     def change(eqn: Eqn) -> Eqn:
         kernel = eqn.params["kernel"]
         found = known.get(kernel)
         if found is None:
-            found = known[kernel] = _of(kernel, platform, emit)
+            found = known[kernel] = _of(kernel, platform, emit, off)
         if isinstance(found, Program):
             return in_place(eqn, found)
         return eqn.replace(primitive=custom_call_p, params={"call": found})
@@ -39,7 +42,7 @@ def emitted(program: Program, platform: str, emit: Emit | None = None) -> Progra
     return rewritten(program, lambda primitive: primitive is kernel_call_p, change, {})
 
 
-def _of(kernel: Kernel, platform: str, emit: Emit | None) -> Program | CustomCall:
+def _of(kernel: Kernel, platform: str, emit: Emit | None, off: frozenset[str]) -> Program | CustomCall:
     if kernel.interpret:
         run = functools.partial(interpret, kernel)
         traced = trace_program(
@@ -48,6 +51,6 @@ def _of(kernel: Kernel, platform: str, emit: Emit | None) -> Program | CustomCal
         return legal(traced)
     call = None if emit is None else emit(static(kernel, f"{platform}, where a grid is launched whole, needs"))
     if call is None:
-        return legal(kernel_program(kernel))
+        return legal(kernel_program(kernel, off))
     around: dict[str, Any] = {"prepare": call.prepare, "finish": call.finish}
     return replace(call, **{name: legal(program) for name, program in around.items() if program is not None})

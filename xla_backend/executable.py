@@ -74,7 +74,7 @@ def compile_module(module: Module, device: Device | None = None) -> Executable:
     if module.callbacks or module.keep_alive:
         loaded = _compile(module, device)
         return Executable(module, loaded, device)
-    name = key(module.text, _environment(device), f"{device.platform} {device.id}")
+    name = key(module.text, _environment(device), f"{device.platform} {device.id} {module.settings}")
     loaded = _loaded.touch(name)
     if loaded is None:
         loaded = _loaded.keep(name, _from_disk(name, module, device))

@@ -37,7 +37,8 @@ from ..lang.phases import Phases
 from ..lang.plain import plain
 from ..lang.window import margins, padded, read_window, starts_of
 from .chunks import budget_of, chunked, held_bytes
-from .contractions import exchange, merge_sums
+from .cpu.contractions import exchange, merge_sums
+from .cpu.narrow import narrow
 from .tiling import (
     DimPlan,
     Layout,
@@ -52,7 +53,6 @@ from .tiling import (
     type_without,
     untile,
 )
-from .windows import narrow
 
 INT32 = np.dtype(np.int32)
 
@@ -94,8 +94,8 @@ def read_block(view: View, value: Any, ids: Sequence[Any], prefetched: Sequence[
 class Lowering:
     """One kernel applied to arrays under the current trace."""
 
-    def __init__(self, kernel: Kernel, arrays: Sequence[Any], outer: Sequence[int] = ()):
-        self.kernel, self.grid, self.outer = kernel, kernel.grid, tuple(outer)
+    def __init__(self, kernel: Kernel, arrays: Sequence[Any], outer: Sequence[int], off: frozenset[str]):
+        self.kernel, self.grid, self.outer, self.off = kernel, kernel.grid, tuple(outer), off
         n = len(kernel.prefetch)
         self.prefetched, self.arrays = list(arrays[:n]), list(arrays[n:])
         self.started = {o: self.arrays[i] for i, o in kernel.aliases}
@@ -247,7 +247,8 @@ class Additive:
             return done
 
         types = [type_without(v, la, self.parallel) for v, la in zip(values, layouts, strict=True)]
-        return merge_sums(trace_program(fun, types, program.name)), result
+        traced = trace_program(fun, types, program.name)
+        return traced if "merged_sums" in self.low.off else merge_sums(traced), result
 
     def summed(self, value: Any, layout: Layout) -> tuple[Any, Layout]:
         axes = tuple(i for i, e in enumerate(layout) if e[0] == "grid")
@@ -522,19 +523,22 @@ def put_at(held: Any, part: Any, layout: Layout, fixed: dict[int, Any]) -> Any:
 
 
 @cached(1024)
-def kernel_program(kernel: Kernel) -> Program:
-    """The plain array Program that computes what a kernel does."""
+def kernel_program(kernel: Kernel, off: frozenset[str] = frozenset()) -> Program:
+    """The plain array Program that computes what a kernel does; `off` are options of `cpu` that are not used."""
     kernel = plain(kernel)
     # The loop over an axis whose size differs from row to row of a batch runs the most; the rest is masked.
     kernel = guarded(kernel, tuple(a for a, p in kernel.extents if by_ids(kernel, p)))
-    program = _lowered(kernel, ())
+    program = _lowered(kernel, (), off)
     if kernel.cells and held_bytes(program) > budget_of(kernel):
         smaller, outer = (kernel, kernel.long_axes) if kernel.extents else chunked(kernel, program)
         if outer:
-            return _lowered(smaller, outer)
+            return _lowered(smaller, outer, off)
     return program
 
 
-def _lowered(kernel: Kernel, outer: tuple[int, ...]) -> Program:
-    program = trace_program(lambda *arrays: Lowering(kernel, arrays, outer).run(), kernel.in_types, kernel.name)
-    return exchange(narrow(eliminate_dead(program)[0]))
+def _lowered(kernel: Kernel, outer: tuple[int, ...], off: frozenset[str]) -> Program:
+    program = trace_program(lambda *arrays: Lowering(kernel, arrays, outer, off).run(), kernel.in_types, kernel.name)
+    program = eliminate_dead(program)[0]
+    for name, option in (("narrow_windows", narrow), ("exchanged", exchange)):
+        program = program if name in off else option(program)
+    return program

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.errors import ProgramError
 from ..core.ir import CALLBACK, ORDERED, Program, Var
+from ..core.primitive import Primitive
 from ..core.rewrite import eliminate_dead
 from ..core.types import ArrayType
+from .cpu import products
+from .cpu.sums import compiler_options
 from .lower import RULES
 from .lower.emit import Emitter
 from .settings import Settings, Unit
 from .transfer import physical
 
-# XLA:CPU gives reductions to YNN, whose kernel for each takes 0.3 ms to make when a program first runs. Few rows added
-# up to one are as fast in XLA's own loop.
-FEW_ROWS = ("xla_cpu_experimental_ynn_fusion_type", "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT")
+CPU_RULES = RULES | products.RULES
 
 
 @dataclass(frozen=True)
@@ -77,15 +78,19 @@ def printed(unit: Unit, settings: Settings) -> Module:
     kept = tuple(i for i, u in enumerate(used) if u or call.keep_unused)
     body = body.replace(inputs=[program.inputs[i] for i in kept])
     attributes, aliased = _aliases(body, kept, given)
-    emitter = Emitter(RULES, settings.platform)
+    emitter = Emitter(_rules(settings), settings.platform)
     main = emitter.function("main", body, "public", attributes)
     effects, platform = body.effects, settings.platform
     return Module(
         emitter.module_text(call.name, main), call.name, unit.constants, unit.in_types, unit.out_types,
         kept, forwarded, frozenset(aliased), emitter.callbacks, emitter.keep,
         ORDERED in effects or CALLBACK in effects, ORDERED in effects, "gpu" if settings.gpu else platform,
-        settings=(FEW_ROWS,) if platform == "cpu" and emitter.sums and all(emitter.sums) else (),
+        settings=compiler_options(emitter.reductions, settings.off) if platform == "cpu" else (),
     )  # fmt: skip
+
+
+def _rules(settings: Settings) -> Mapping[Primitive, Any]:
+    return RULES if settings.platform != "cpu" or "products" in settings.off else CPU_RULES
 
 
 def check_module(module: Module) -> None:

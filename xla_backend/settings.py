@@ -15,13 +15,14 @@ class Settings:
     `target` is "cpu", or a `lang.target.Target`; `device` is the device of this process that it stands for, None where
     it need not be here; `asked` is the name that the user gave, perhaps with a topology. With `tiled`, standard
     operations become kernels, at the target's tiles or at `tiles` (see `kernels.fuse`). With `by_xla` XLA computes
-    every kernel. `explained` asks for reports that take time to make. `checked` has each level checked, `shown` has it
-    printed.
+    every kernel. `off` are the options of `cpu` that are not used. `explained` asks for reports that take time to make.
+    `checked` has each level checked, `shown` has it printed.
     """
 
     target: Any = "cpu"
     tiled: bool = False
     tiles: Any = None
+    off: frozenset[str] = frozenset()
     explained: bool = False
     device: Any = None
     asked: str | None = None

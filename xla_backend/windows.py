@@ -2,21 +2,18 @@
 
     windows(x; specs) -> array with axes (count, size) for each axis of x       specs: (first, count, stride, size)
 
-A body that takes windows and then uses static parts of them (a stencil) never needs the windows themselves:
-`narrow` moves such slices into the windows, where a part no longer than the stride is the array, shifted.
+A body that takes windows and then uses static parts of them (a stencil) never needs the windows themselves: see
+`cpu/narrow.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ..core.ir import Eqn, Program
 from ..core.primitive import Primitive
-from ..core.primitives.shape import concatenate, pad, reshape_to, slice_in_dim, slice_p
-from ..core.rewrite import eliminate_dead
+from ..core.primitives.shape import concatenate, pad, reshape_to, slice_in_dim
 from ..core.trace import dtype_of, shape_of
 from ..core.types import ArrayType
 
@@ -53,32 +50,3 @@ def _expand(x: Any, *, specs: tuple[Spec, ...]) -> Any:
 
 
 windows_p = Primitive("windows", _typing, expand=_expand)
-
-
-def narrow(program: Program) -> Program:
-    """Static slices of windows as windows of that part alone."""
-    eqns = list(program.eqns)
-    for eqn in program.eqns:
-        if eqn.primitive is not windows_p:
-            continue
-        (made,) = eqn.outputs
-        users = [k for k, e in enumerate(program.eqns) if made in e.inputs]
-        narrowed = [_narrowed(eqn, program.eqns[k]) for k in users]
-        if users and made not in program.outputs and all(narrowed):
-            for k, one in zip(users, narrowed, strict=True):
-                eqns[k] = one  # type: ignore[call-overload]
-    return eliminate_dead(program.replace(eqns=eqns))[0]
-
-
-def _narrowed(windows: Eqn, use: Eqn) -> Eqn | None:
-    if use.primitive is not slice_p or any(s != 1 for s in use.params["strides"] or ()):
-        return None
-    specs: list[Spec] = []
-    lows: Sequence[int] = use.params["start_indices"]
-    highs: Sequence[int] = use.params["limit_indices"]
-    for d, (first, count, stride, size) in enumerate(windows.params["specs"]):
-        if (lows[2 * d], highs[2 * d]) != (0, count):
-            return None
-        low, high = lows[2 * d + 1], highs[2 * d + 1]
-        specs.append((first + low, count, stride if count > 1 else size, high - low))
-    return Eqn(windows_p, windows.inputs, use.outputs, {"specs": tuple(specs)}, source=use.source)

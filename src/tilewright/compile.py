@@ -20,6 +20,7 @@ from .passes import Level, Pass, Reports, up_to, walk
 from .xla_backend import array, dispatch, operators
 from .xla_backend.backend import XlaBackend
 from .xla_backend.client import Device, as_device, default_device, of_platform
+from .xla_backend.cpu.options import switched_off
 from .xla_backend.executable import compile_module
 from .xla_backend.legalize import check_legal, legalize, require_rules
 from .xla_backend.module import Module, check_module, printed
@@ -120,9 +121,10 @@ def settings_for(device: Device, tiled: bool = False, tiles: Any = None, print_p
     now = current()
     shown = now.print_passes if print_passes is None else print_passes
     target = "cpu" if device.platform == "cpu" else part("targets").machine_of(device)
+    off = frozenset[str]()
     if target == "cpu":
-        tiled = tiled and bool(tiles or now.cpu_tiles)
-    return Settings(target, tiled, None if tiles is True else tiles, device=device, checked=now.debug_checks,
+        tiled, off = tiled and bool(tiles or now.cpu_tiles), switched_off()
+    return Settings(target, tiled, None if tiles is True else tiles, device=device, off=off, checked=now.debug_checks,
                     shown=shown)  # fmt: skip
 
 

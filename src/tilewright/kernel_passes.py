@@ -131,7 +131,7 @@ def emit(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Emitte
       CompileError, VersionError: of the device's compiler.
     """
     if settings.target == "cpu" or settings.by_xla:
-        return replace(unit, program=emitted(unit.program, settings.platform)), Emitted()
+        return replace(unit, program=emitted(unit.program, settings.platform, off=settings.off)), Emitted()
     machine, written = settings.target, _written(reports)
     refused = {r.kernel: r for r in reports["verify"].refused}
     made: list[Kernel] = []

@@ -100,7 +100,7 @@ class Emitter:
         self.keep: list[Any] = []  # objects the executable must keep alive
         self.token: Any = None  # orders effects within a function: an i32 that each ordered callback passes on
         self.transposes: dict[str, tuple[Operand, Sequence[int]]] = {}  # of what each transposed value is made, and how
-        self.sums: list[bool] = []  # of each reduction, whether it adds up few rows to one
+        self.reductions: list[tuple[tuple[int, ...], tuple[int, ...]]] = []  # shapes and axes of what is reduced
         self.counter = 0
 
     # ------------------------------------------------------------ single operations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,7 +26,6 @@ from ...core.types import ArrayType, is_bool, is_complex, is_float
 from .elementwise import compare
 from .emit import Emitter, Operand, Rule, integers
 
-FEW = 2**14  # elements
 Combine = Callable[[Emitter, list[Operand]], Sequence[Operand]]
 
 
@@ -38,7 +36,7 @@ def reduce(
     outs = [ArrayType(tuple(d for i, d in enumerate(a.shape) if i not in axes), a.dtype) for a in arrays]
     scalars = [ArrayType((), a.dtype) for a in arrays]
     region = e.region([*scalars, *scalars], lambda values: combine(e, values))
-    e.sums.append(all(len(a.shape) - 1 not in axes and math.prod(a.shape) <= FEW for a in arrays))
+    e.reductions += [(a.shape, tuple(axes)) for a in arrays]
     return e.ops("stablehlo.reduce", [*arrays, *starts], outs, f"dimensions = {integers(tuple(axes))}", region)
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ..core.ir import Eqn, Program, Var
-from ..core.primitive import Primitive
-from ..core.primitives.contract import dot_general_p
-from ..core.primitives.reduce import reduce_sum_p
-from ..core.primitives.shape import transpose_p
-from ..core.rewrite import eliminate_dead
-from ..core.types import ArrayType
+from ...core.ir import Eqn, Program, Var
+from ...core.primitive import Primitive
+from ...core.primitives.contract import dot_general_p
+from ...core.primitives.reduce import reduce_sum_p
+from ...core.primitives.shape import transpose_p
+from ...core.rewrite import eliminate_dead
+from ...core.types import ArrayType
 
 
 class _Chains:
