@@ -23,6 +23,7 @@ from ..core.primitives.jit import jit_p
 from ..core.primitives.loops import bind_while, while_p
 from ..core.primitives.ref import addupdate_p, get_p, swap_p
 from ..core.primitives.scan import bind_scan, scan_p
+from ..core.primitives.shape import full
 from ..core.trace import bind_eqn, trace_program, typeof
 from ..core.types import RefType
 from .atomics import atomic_cas_p, atomic_rmw_p, discharge_cas, discharge_rmw
@@ -217,6 +218,4 @@ def discharge(program: Program) -> Program:
 
 def undefined(shape: Sequence[int], dtype: Any) -> Any:
     """A value for memory that nothing has written."""
-    from ..core.primitives.shape import full
-
     return full(tuple(shape), np.zeros((), dtype)[()]) if shape else np.zeros((), dtype)[()]

@@ -12,8 +12,9 @@ from ..core.primitives.custom_calls import custom_jvp_call_p
 from ..core.primitives.elementwise import add_any_p, add_p
 from ..core.primitives.jit import jit_p
 from ..core.primitives.ref import access_shape, addupdate_p, get_p, swap_p
+from ..core.primitives.shape import broadcast_in_dim_p
 from ..core.rewrite import eliminate_dead, substitute
-from ..core.types import RefType
+from ..core.types import ArrayType, RefType
 
 _CALLS = (jit_p, custom_jvp_call_p, checkpoint_p)
 
@@ -135,9 +136,6 @@ def _same(a: Sequence[Atom], b: Sequence[Atom]) -> bool:
 
 def _spread(addend: Atom, swap: Eqn) -> tuple[Atom, list[Eqn]]:
     """The addend at the shape of the access, for a scalar's broadcast was implied."""
-    from ..core.primitives.shape import broadcast_in_dim_p
-    from ..core.types import ArrayType
-
     shape = access_shape(swap.params["index"])
     if addend.type.shape == shape:
         return addend, []

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..core.errors import ArgumentError, KernelBodyError, check_options
 from ..core.primitives import refview as refs
+from ..core.primitives.cond import cond
 from ..core.primitives.elementwise import div_p, rem_p
 from ..core.primitives.refview import Slice, dslice
 from ..core.trace import extended_axes, typeof
@@ -130,8 +131,6 @@ def when(condition: Any) -> Callable[[Callable[[], Any]], None]:
             if condition:
                 function()
             return
-        from ..core.primitives.cond import cond
-
         type_ = typeof(condition)
         if type_.shape or not is_bool(type_.dtype):
             raise KernelBodyError(f"when: the condition is {type_.show()}", "give a boolean scalar")

@@ -7,6 +7,8 @@ from typing import Any
 
 from ..core.primitives.contract import dot as contract
 from ..core.primitives.elementwise import tanh
+from ..core.trace import typeof
+from ..core.types import INT32, is_integer
 from .atomics import (
     atomic_add,
     atomic_and,
@@ -41,9 +43,6 @@ def approx_tanh(x: Any) -> Any:
 
 def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """The matrix product of two blocks, summed in float32 (integers: int32) unless `preferred_element_type` says so."""
-    from ..core.trace import typeof
-    from ..core.types import INT32, is_integer
-
     if preferred_element_type is None:
         dtype = typeof(a).dtype
         preferred_element_type = INT32 if is_integer(dtype) else None if dtype.itemsize >= 4 else "float32"

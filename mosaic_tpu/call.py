@@ -6,12 +6,15 @@ import base64
 import json
 from typing import Any
 
+from jaxlib.mlir import ir
+
 from ..core.caches import cached
 from ..core.errors import ProgramError
 from ..lang.kernel import Kernel
 from ..lang.target import CustomCall, Target
 from .lower import mosaic_module
 from .module import MosaicModule
+from .serial import context, serialize
 
 TARGET = "tpu_custom_call"
 _VMEM = 1  # the number of vector memory among the memory spaces of XLA's TPU compiler
@@ -23,10 +26,6 @@ def pretty(text: str, name: str) -> str:
     Raises:
       ProgramError: a text that is not MLIR, or breaks an operation's rules: a fault of the lowering.
     """
-    from jaxlib.mlir import ir
-
-    from .serial import context
-
     with context(), ir.Location.unknown():
         try:
             module = ir.Module.parse(text)
@@ -38,10 +37,6 @@ def pretty(text: str, name: str) -> str:
 
 def serialized(text: str, name: str) -> bytes:
     """The versioned bytecode of a module, as libtpu takes it."""
-    from jaxlib.mlir import ir
-
-    from .serial import serialize
-
     try:
         return serialize(text)
     except ir.MLIRError as error:

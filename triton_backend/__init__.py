@@ -9,11 +9,11 @@ if __name__ != "tilewright.triton_backend":
 if TYPE_CHECKING:
     from .compiler import set_cache
     from .custom_call import compile, compiled_kernel, emit, start
-    from .module import triton_module
+    from .lower import triton_module
 
 # What is imported when it is first used: name -> module.
 _LATER = {name: ".custom_call" for name in ("compile", "compiled_kernel", "emit", "start")}
-_LATER |= {"set_cache": ".compiler", "triton_module": ".module"}
+_LATER |= {"set_cache": ".compiler", "triton_module": ".lower"}
 
 __all__ = ["compile", "compiled_kernel", "emit", "set_cache", "start", "triton_module"]
 

@@ -38,7 +38,8 @@ from ..lang.gpu.code import Compiled
 from ..lang.kernel import Kernel
 from ..lang.target import CustomCall, Target, target_of
 from . import compiler
-from .module import TritonModule, triton_module
+from .lower import triton_module
+from .module import TritonModule
 from .resources import check, resources
 
 PTX_CALL, TTIR_CALL = "__gpu$xla.gpu.ptx", "__gpu$xla.gpu.triton"

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.caches import cached
 from ..core.errors import ArgumentError, Source, UnsupportedError
 from ..core.ir import Eqn, Literal, Program, Var
 from ..core.primitive import Primitive
@@ -347,8 +348,9 @@ def _recurs(found: Sequence[Access]) -> bool:
     )
 
 
-def lower_kernel(kernel: Kernel, target: Target, **overrides: Any) -> TritonModule:
-    """The Triton program of a kernel on a target.
+@cached(1024)
+def triton_module(kernel: Kernel, target: Target, **overrides: Any) -> TritonModule:
+    """The Triton program of a kernel on a target; `overrides` are fields of `lang.triton.CompilerParams`.
 
     Raises:
       UnsupportedError: an operation or dtype that Triton or the target does not have, at the user's line.

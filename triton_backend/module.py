@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from ..core.caches import cached
 from ..core.ir import Program
 from ..core.types import ArrayType
-from ..lang.kernel import Kernel
-from ..lang.target import Target
 
 
 @dataclass(frozen=True)
@@ -32,15 +28,3 @@ class TritonModule:
     aliases: tuple[tuple[int, int], ...] = ()
     prepare: Program | None = None
     finish: Program | None = None
-
-
-@cached(1024)
-def triton_module(kernel: Kernel, target: Target, **overrides: Any) -> TritonModule:
-    """The Triton program of a kernel; `overrides` are fields of `lang.triton.CompilerParams`.
-
-    Raises:
-      UnsupportedError: an operation that Triton or the target cannot do, at the user's line.
-    """
-    from .lower import lower_kernel
-
-    return lower_kernel(kernel, target, **overrides)

@@ -14,6 +14,7 @@ from ..core.primitives.ref import Index, Point, Span, Take
 from ..core.types import ArrayType, is_bool
 from ..lang.kernel import EDGE
 from . import descriptors
+from .atomics import atomic_rmw
 from .pointers import Window, places_of
 from .text import Printer, Value
 from .values import (
@@ -188,8 +189,6 @@ class Memory:
     def update(self, p: Printer, kind: str, value: Value, index: Index, dynamic: Sequence[Value], mask: Value | None,
                wanted: bool) -> Value:  # fmt: skip
         """An atomic update; gives what was there (0 where masked out)."""
-        from .atomics import atomic_rmw
-
         pointers, exist = self.located(p, index, dynamic)
         found = atomic_rmw(p, kind, pointers, spread(p, value, pointers.shape), both(p, exist, mask), wanted)
         return found if mask is None or not wanted else select(p, mask, found, p.constant(0, found.dtype))

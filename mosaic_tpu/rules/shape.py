@@ -26,6 +26,7 @@ from .. import moves
 from ..body import Body, Rule
 from ..text import SSA
 from ..values import Value, physical
+from .elementwise import convert
 
 
 def axis_of(rank: int, axis: int) -> int:
@@ -94,8 +95,6 @@ def _slice(b: Body, xs: list[Value], out: ArrayType, start_indices: Sequence[int
 
 
 def _iota(b: Body, xs: list[Value], out: ArrayType, *, dtype: Any, shape: Any, dimension: int) -> Value:
-    from .elementwise import convert
-
     places = moves.iota(b.w, physical(out.shape), axis_of(len(out.shape), dimension))
     return convert(b, Value(ArrayType(out.shape, np.dtype(np.int32)), vector=places), ArrayType(out.shape, out.dtype))
 

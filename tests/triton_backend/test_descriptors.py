@@ -26,7 +26,7 @@ from tilewright.core.types import ArrayType
 from tilewright.lang.kernel import EDGE
 from tilewright.lang.target import TARGETS, target_of
 from tilewright.triton_backend import compiled_kernel, compiler
-from tilewright.triton_backend.module import triton_module
+from tilewright.triton_backend.lower import triton_module
 from tilewright.triton_backend.resources import resources
 from tilewright.xla_backend import cuda
 

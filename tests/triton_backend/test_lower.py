@@ -29,7 +29,7 @@ from tilewright.kernels import TEMPLATES
 from tilewright.lang.gpu.plan import plan
 from tilewright.lang.interpret import interpret
 from tilewright.lang.target import target_of
-from tilewright.triton_backend.module import triton_module
+from tilewright.triton_backend.lower import triton_module
 from tilewright.triton_backend.rules import UNSUPPORTED, UNSUPPORTED_DTYPES
 
 SM90 = target_of("cuda:sm_90")

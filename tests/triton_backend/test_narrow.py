@@ -16,7 +16,7 @@ from tilewright.core.types import ArrayType
 from tilewright.lang.gpu.narrow import Line, _turns, narrowed
 from tilewright.lang.kernel import Kernel
 from tilewright.lang.target import target_of
-from tilewright.triton_backend.module import triton_module
+from tilewright.triton_backend.lower import triton_module
 
 SM_90 = target_of("cuda:sm_90")
 

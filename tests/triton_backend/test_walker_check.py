@@ -12,7 +12,7 @@ from tests.support.corpus import embedding, layer_norm, matmul_grid, reduction, 
 from tests.support.walker.check import check_all, check_mosaic, check_triton, compare, kernels_of
 from tilewright.core.evaluate import evaluate
 from tilewright.mosaic_tpu import lower as mosaic
-from tilewright.triton_backend import module as triton
+from tilewright.triton_backend import lower as triton
 
 CHECKS = {"triton": check_triton, "mosaic": check_mosaic}
 KERNELS = {k.__name__.split(".")[-1]: k for k in (saxpy, layer_norm, matmul_grid, reduction, embedding)}

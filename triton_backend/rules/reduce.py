@@ -27,7 +27,7 @@ from ...core.primitives.reduce import (
 )
 from ...core.types import BOOL, INT32, ArrayType, is_bool, is_float
 from ..text import Value
-from ..values import compare, convert, guarded, lanes, select, spread, wide
+from ..values import compare, convert, guarded, lanes, select, spread, valid, wide
 from .elementwise import RULES as ELEMENTWISE
 from .elementwise import Rule
 
@@ -136,8 +136,6 @@ def _padded(x: Value, axis: int) -> bool:
 
 
 def _exists(e: Any, x: Value, axis: int) -> Value:
-    from ..values import valid
-
     found = valid(e.p, x.shape, (axis,))
     assert found is not None
     return found

@@ -85,7 +85,7 @@ def check_triton(
 
     Products in TF32 are walked in float32, so that the comparison need not allow for their rounding.
     """
-    from tilewright.triton_backend.module import triton_module
+    from tilewright.triton_backend.lower import triton_module
 
     from .ttir import run_ttir
 
