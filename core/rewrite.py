@@ -28,22 +28,24 @@ def eliminate_dead(
     """
     used = [True] * len(program.outputs) if used is None else used
     outputs = [a for a, u in zip(program.outputs, used, strict=True) if u]
-    live: set[Any] = {a for a in outputs if type(a) is Var}
+    live: set[Any] = set(outputs)
     kept: list[Eqn] = []
     for eqn in reversed(program.eqns):
-        wanted = [v in live for v in eqn.outputs]
-        if not any(wanted) and all(e.kind in ("read", "axis") for e in eqn.effects):
+        if live.isdisjoint(eqn.outputs) and all([e.kind in ("read", "axis") for e in eqn.effects]):
             continue
-        if eqn.primitive.dce is not None and not all(wanted):
-            eqn = eqn.primitive.dce(wanted, eqn)
+        if eqn.primitive.dce is not None and not live.issuperset(eqn.outputs):
+            eqn = eqn.primitive.dce([v in live for v in eqn.outputs], eqn)
             if eqn is None:
                 continue
-        live.update(a for a in eqn.inputs if type(a) is Var)
+        live.update(eqn.inputs)
         kept.append(eqn)
     kept.reverse()
     used_inputs = [v in live for v in program.inputs]
     inputs = program.inputs if keep_inputs else [v for v in program.inputs if v in live]
     pairs = [(v, x) for v, x in zip(program.constants, program.values, strict=True) if v in live]
+    same = len(inputs) == len(program.inputs) and len(pairs) == len(program.values) and all(used)
+    if same and kept == [*program.eqns]:
+        return program, used_inputs
     result = program.replace(
         inputs=inputs, eqns=kept, outputs=outputs, constants=[v for v, _ in pairs], values=[x for _, x in pairs]
     )
