@@ -8,6 +8,6 @@ scaled.tune(x)        # measure, and keep the result
 """
 
 from .search import Autotuned, Report, Trial, autotune, tune
-from .store import Store
+from .store import Store, TuningWarning
 
-__all__ = ["Autotuned", "Report", "Store", "Trial", "autotune", "tune"]
+__all__ = ["Autotuned", "Report", "Store", "Trial", "TuningWarning", "autotune", "tune"]

@@ -21,7 +21,7 @@ from ..core.version import JAXLIB, __version__
 from ..lang.visit import block_bytes, kernels_of
 from ..runtime import devices
 from . import measure
-from .store import Configuration, Problem, Store
+from .store import Configuration, Problem, Store, as_text
 
 Space = Mapping[str, Sequence[Any]] | Sequence[Configuration] | Callable[..., Any]
 
@@ -116,14 +116,30 @@ class Autotuned:
         problem = self.problem(*args, **kwargs)
         found = self.chosen.get(problem)
         if found is None:
-            known = self.store.best(problem)
+            known = self.store.best(problem, self._fits)
             if self.required and (known is None or not known[1]):
                 raise NotTunedError(
                     f"{self.fun.__name__} has no measurements for shapes {problem.shapes} ({problem.dtypes})",
                     f"call `{self.fun.__name__}.tune(...)` with such arguments first, or drop `required=True`",
                 )
-            found = self.chosen[problem] = self.defaults() if known is None else known[0]
+            found = self.chosen[problem] = self.defaults() if known is None else self._as_given(known[0])
         return found
+
+    def _listed(self) -> dict[str, Configuration] | None:
+        """The configurations of the space by their texts; None if it depends on the arguments."""
+        return None if callable(self.space) else {as_text(c): c for c in configurations(self.space, (), {})}
+
+    def _fits(self, configuration: Configuration) -> bool:
+        """Whether a configuration read from the store is one that the function takes."""
+        listed = self._listed()
+        if listed is not None:
+            return as_text(configuration) in listed
+        parameters = inspect.signature(self.fun).parameters
+        return any(p.kind is p.VAR_KEYWORD for p in parameters.values()) or parameters.keys() >= configuration.keys()
+
+    def _as_given(self, configuration: Configuration) -> Configuration:
+        """A configuration with its values as they are in the space: JSON has no tuples."""
+        return (self._listed() or {}).get(as_text(configuration), configuration)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.fun(*args, **{**self.best(*args, **kwargs), **kwargs})
@@ -140,9 +156,10 @@ class Autotuned:
         problem = self.problem(*args, **kwargs)
         reference = self.reference or functools.partial(self.fun, **self.defaults())
         report = _search(self, configurations(self.space, args, kwargs), reference, args, kwargs, budget, progress)
-        for trial in report.trials:
-            self.store.record(problem, trial.configuration, trial.seconds, trial.spread, trial.why)
+        kept = self.store.record(problem, [(t.configuration, t.seconds, t.spread, t.why) for t in report.trials])
         self.chosen.clear()
+        if not kept and report.best.seconds is not None:  # a store that cannot be written: for this process at least
+            self.chosen[problem] = report.best.configuration
         if report.best.seconds is None:
             why = "; ".join(f"{t.configuration}: {t.why}" for t in report.trials[:4])
             raise TuningError(

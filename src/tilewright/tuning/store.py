@@ -4,6 +4,9 @@
 
 Every trial is kept. The configuration for some arguments is the fastest one measured in their shape
 bucket (sizes rounded up to powers of two), else in the nearest bucket of the same ranks and dtypes.
+
+Nothing here can make a call of a function fail or wait: a store that is damaged, locked, read-only, of a newer
+version, or that others can write, counts as one without measurements, with one warning.
 """
 
 from __future__ import annotations
@@ -13,16 +16,21 @@ import json
 import math
 import os
 import sqlite3
+import stat
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core.config import current
+from ..core.runtime import runtime
 
-_SCHEMA = """
+VERSION = 1  # of the schema, raised when older code could not read what newer code writes
+READ_SECONDS, WRITE_SECONDS = 0.1, 5.0  # how long a call, and how long `tune`, waits for another process's lock
+_SCHEMA = f"""
+pragma user_version = {VERSION};
 create table if not exists trials (
   device text, function text, versions text, dtypes text, shapes text, bucket text, key text,
   configuration text, seconds real, spread real, error text, recorded real
@@ -31,6 +39,37 @@ create index if not exists by_function on trials (device, function, versions, dt
 """
 
 Configuration = dict[str, Any]
+Measured = tuple[Configuration, float | None, float | None, str | None]
+
+
+class Row(NamedTuple):
+    """A trial as it was read, every part of the type that it should be."""
+
+    bucket: tuple[tuple[int, ...], ...]
+    configuration: Configuration
+    seconds: float | None
+    error: str | None
+
+
+def as_text(configuration: Configuration) -> str:
+    """A configuration as it is written; values that JSON lacks as their text."""
+    return json.dumps(configuration, sort_keys=True, default=repr)
+
+
+def _sound(bucket: Any, configuration: Any, seconds: Any, error: Any) -> Row | None:
+    """A row if its parts are what `record` writes, else None."""
+    try:
+        shapes, chosen = json.loads(bucket), json.loads(configuration)
+    except (TypeError, ValueError, RecursionError):
+        return None
+    sound = (
+        isinstance(chosen, dict)
+        and isinstance(shapes, list)
+        and all(isinstance(s, list) and all(type(d) is int and d >= 0 for d in s) for s in shapes)
+        and (seconds is None or (isinstance(seconds, float) and 0 < seconds < math.inf))
+        and isinstance(error, str | None)
+    )
+    return Row(tuple(map(tuple, shapes)), chosen, seconds, error) if sound else None
 
 
 @dataclass(frozen=True)
@@ -63,71 +102,122 @@ def _distance(a: Sequence[Sequence[int]], b: Sequence[Sequence[int]]) -> float:
     return sum(abs(math.log2(max(x, 1)) - math.log2(max(y, 1))) for x, y in pairs)
 
 
+class TuningWarning(UserWarning):
+    """The store of tuning results could not be used as it should."""
+
+
+_FAULTS = (sqlite3.Error, OSError, ValueError, OverflowError, RecursionError)
+_warned = runtime.cache("tuning.warned", 256)
+
+
 class Store:
     """The database of trials at a path. One that cannot be read or written is passed over with a warning."""
 
     def __init__(self, path: Path | str | None = None):
         self.path = Path(path) if path is not None else default_path()
 
-    @contextlib.contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection | None]:
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            connection = sqlite3.connect(self.path, timeout=30)
-            connection.executescript(_SCHEMA)
-        except (sqlite3.Error, OSError) as error:
-            warnings.warn(f"tuning results at {self.path} cannot be used ({error}); going on without", stacklevel=4)
-            yield None
-            return
-        try:
-            with connection:
-                yield connection
-        finally:
-            connection.close()
+    def _warn(self, why: str) -> None:
+        """Say once for each store what is wrong with it."""
+        key, this = (str(self.path), why), object()
+        if _warned.keep(key, this) is this:
+            warnings.warn(f"tuning results at {self.path} {why}; going on without", TuningWarning, stacklevel=4)
 
-    def record(self, problem: Problem, configuration: Configuration, seconds: float | None, spread: float | None,
-               error: str | None) -> None:  # fmt: skip
-        """Keep one trial; `seconds` is None for one that failed."""
-        row = (*self._where(problem), json.dumps(problem.shapes), json.dumps(problem.bucket),
-               json.dumps(configuration, sort_keys=True), seconds, spread, error, time.time())  # fmt: skip
-        with self._open() as db:
-            if db is not None:
-                db.execute(
-                    "insert into trials (device, function, versions, dtypes, key, shapes, bucket, configuration,"
-                    " seconds, spread, error, recorded) values (?,?,?,?,?,?,?,?,?,?,?,?)", row)  # fmt: skip
+    def _untrusted(self) -> str:
+        """Why the file's rows may be somebody else's; "" if they are not."""
+        for what, path in (("", self.path), ("are in a folder that ", self.path.parent)):
+            try:
+                found = path.stat()
+            except FileNotFoundError:
+                continue
+            if not what and not stat.S_ISREG(found.st_mode):
+                return "are no file"
+            if hasattr(os, "getuid") and found.st_uid != os.getuid():
+                return f"{what or 'are in a file that '}belongs to another user"
+            if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                return f"{what or 'are in a file that '}can be written by other users"
+        return ""
+
+    def _connected(self, writing: bool) -> sqlite3.Connection:
+        if not writing:
+            return sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True, timeout=READ_SECONDS)
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_NONBLOCK", 0), 0o600))
+        return sqlite3.connect(self.path, timeout=WRITE_SECONDS)
+
+    def _use(self, act: Callable[[sqlite3.Connection], Any], writing: bool = False) -> Any:
+        """What `act` gives for the open database; None, with a warning, where it cannot be used."""
+        try:
+            if not writing and not self.path.exists():
+                return None
+            why = self._untrusted()
+            if why:
+                self._warn(why)
+                return None
+            with contextlib.closing(self._connected(writing)) as db:
+                if db.execute("pragma user_version").fetchone()[0] > VERSION:
+                    self._warn("were written by a newer version")
+                    return None
+                if writing:
+                    db.executescript(_SCHEMA)
+                with db:
+                    return act(db)
+        except _FAULTS as error:
+            self._warn(f"cannot be used ({error})")
+            return None
+
+    def record(self, problem: Problem, trials: Sequence[Measured]) -> bool:
+        """Keep trials: configuration, seconds (None for one that failed), spread and error; whether they are kept."""
+        where, now = self._where(problem), time.time()
+        rows = [
+            (*where, json.dumps(problem.shapes), json.dumps(problem.bucket), as_text(c), seconds, spread, error, now)
+            for c, seconds, spread, error in trials
+        ]
+
+        def insert(db: sqlite3.Connection) -> bool:
+            db.executemany(
+                "insert into trials (device, function, versions, dtypes, key, shapes, bucket, configuration,"
+                " seconds, spread, error, recorded) values (?,?,?,?,?,?,?,?,?,?,?,?)", rows)  # fmt: skip
+            return True
+
+        return bool(self._use(insert, writing=True))
 
     @staticmethod
     def _where(problem: Problem) -> tuple[str, ...]:
         return (problem.device, problem.function, problem.versions, problem.dtypes, problem.key)
 
+    def _rows(self, problem: Problem, more: str, *values: str) -> list[Row]:
+        """The sound rows of a problem, fastest first; those that failed come last."""
+        found = self._use(lambda db: db.execute(
+            "select bucket, configuration, seconds, error from trials where device=? and function=? and versions=?"
+            f" and dtypes=? and key=? {more} order by seconds is null, seconds, recorded",
+            (*self._where(problem), *values),
+        ).fetchall())  # fmt: skip
+        rows = [_sound(*row) for row in found or ()]
+        if None in rows:
+            self._warn("have damaged rows")
+        return [row for row in rows if row is not None]
+
     def trials(self, problem: Problem) -> list[tuple[Configuration, float | None, str | None]]:
         """Every trial in the problem's bucket, fastest first; those that failed come last."""
-        with self._open() as db:
-            rows = [] if db is None else db.execute(
-                "select configuration, seconds, error from trials where device=? and function=? and versions=?"
-                " and dtypes=? and key=? and bucket=? order by seconds is null, seconds, recorded",
-                (*self._where(problem), json.dumps(problem.bucket)),
-            ).fetchall()  # fmt: skip
-        return [(json.loads(c), s, e) for c, s, e in rows]
+        rows = self._rows(problem, "and bucket=?", json.dumps(problem.bucket))
+        return [(row.configuration, row.seconds, row.error) for row in rows]
 
-    def best(self, problem: Problem) -> tuple[Configuration, bool] | None:
-        """The fastest configuration known and whether it was measured in this very bucket; None if there is none."""
-        with self._open() as db:
-            rows = [] if db is None else db.execute(
-                "select bucket, configuration, min(seconds) from trials where device=? and function=? and versions=?"
-                " and dtypes=? and key=? and seconds is not null group by bucket",
-                self._where(problem),
-            ).fetchall()  # fmt: skip
+    def best(self, problem: Problem, fits: Callable[[Configuration], bool] | None = None
+             ) -> tuple[Configuration, bool] | None:  # fmt: skip
+        """The fastest configuration known and whether it was measured in this very bucket; None if there is none.
+
+        Configurations that do not `fit` the function as it is now do not count.
+        """
         ranks = [len(s) for s in problem.shapes]
-        near = [(json.loads(b), json.loads(c)) for b, c, _ in rows]
-        near = [(b, c) for b, c in near if [len(s) for s in b] == ranks]
+        near = [
+            row for row in self._rows(problem, "and seconds is not null")
+            if [len(s) for s in row.bucket] == ranks and (fits is None or fits(row.configuration))
+        ]  # fmt: skip
         if not near:
             return None
-        bucket, configuration = min(near, key=lambda pair: _distance(pair[0], problem.bucket))
-        return configuration, _distance(bucket, problem.bucket) == 0
+        row = min(near, key=lambda row: _distance(row.bucket, problem.bucket))  # of equally near ones the fastest
+        return row.configuration, _distance(row.bucket, problem.bucket) == 0
 
     def forget(self, function: str) -> None:
         """Drop every trial of a function."""
-        with self._open() as db:
-            if db is not None:
-                db.execute("delete from trials where function=?", (function,))
+        self._use(lambda db: db.execute("delete from trials where function=?", (function,)), writing=True)
