@@ -14,13 +14,18 @@ from .runtime import runtime
 from .trace import Value, typeof
 from .types import ArrayType
 
-# What makes the runtime's array of a fresh NumPy array, whose dtype is the type's.
-runtime.array_maker = lambda array, type: array
+# What makes the runtime's array of a NumPy array, whose dtype is the type's; `owned`: nobody else writes to it.
+runtime.array_maker = lambda array, type, owned: array if owned else array.copy()
 
 
 def make_array(array: np.ndarray, type: ArrayType | None = None) -> Any:
     """A runtime array of a NumPy array that nobody else holds."""
-    return runtime.array_maker(array, ArrayType(array.shape, array.dtype) if type is None else type)
+    return runtime.array_maker(array, ArrayType(array.shape, array.dtype) if type is None else type, True)
+
+
+def copied(array: np.ndarray) -> Any:
+    """A runtime array of the values that a NumPy array has now."""
+    return runtime.array_maker(array, ArrayType(array.shape, array.dtype), False)
 
 
 def as_array(x: Any) -> Any:
@@ -30,7 +35,6 @@ def as_array(x: Any) -> Any:
     type = typeof(x)
     array = np.asarray(x)
     if array.dtype != type.dtype:
-        array = array.astype(type.dtype)
-    elif isinstance(x, np.ndarray):
-        array = array.copy()  # the caller may write to its own array later
-    return runtime.array_maker(array, type)  # type: ignore[arg-type]
+        return runtime.array_maker(array.astype(type.dtype), type, True)  # type: ignore[arg-type]
+    # The caller may write to its own array later.
+    return runtime.array_maker(array, type, not isinstance(x, np.ndarray))  # type: ignore[arg-type]

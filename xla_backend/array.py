@@ -20,7 +20,7 @@ from ..core.trace import Value, typeof
 from ..core.types import KEY_DTYPES, ArrayType, KeyDtype, RefType, is_integer
 from . import shim
 from .client import Device, SingleDeviceSharding, as_device, device_of
-from .transfer import as_numpy, host_buffer, physical, put
+from .transfer import LARGE, as_numpy, host_buffer, physical, put
 
 DLPACK_CPU, DLPACK_CUDA = 1, 2
 
@@ -345,9 +345,13 @@ def _unpickle(bits: np.ndarray, weak: bool, key: str | None) -> Array:
     return Array(type, put(bits, type, owned=True))
 
 
-def from_host(array: np.ndarray, type: ArrayType) -> Array:
-    """An Array of a NumPy array that nobody else writes to."""
-    return Array(type, put(array, type, owned=True))
+def from_host(array: np.ndarray, type: ArrayType, owned: bool) -> Array:
+    """An Array of a NumPy array; `owned`: nobody else writes to it.
+
+    A large one is copied even then. XLA would hold it, beside a copy of its own unless its address suits, and let go
+    of it only some time after the Array is gone.
+    """
+    return Array(type, put(array, type, owned=owned and array.nbytes < LARGE))
 
 
 def as_array(x: Any) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import threading
 import warnings
@@ -108,7 +109,33 @@ def _cpu_client() -> Any:
             if _cpu.client is None:
                 memory.keep_freed_memory()
                 _cpu.client = shim.make_cpu_client(_cpu.devices, runs_ahead())
+                gc.callbacks.append(_collected)
     return _cpu.client
+
+
+def _collected(phase: str, _: dict[str, int]) -> None:
+    """Have XLA let go of the host arrays that it holds for nobody, whenever Python looks for garbage."""
+    if phase == "stop":
+        shim.collect_garbage()
+
+
+class ForkWarning(RuntimeWarning):
+    """The process was forked after its first computation."""
+
+
+def _before_fork() -> None:
+    if _cpu.client is not None:
+        warnings.warn(
+            "os.fork() was called after the first computation; the threads that run programs are not in the child, "
+            "so that it hangs for ever when it computes. Start processes by multiprocessing.get_context('spawn'), "
+            "or fork before anything is computed",
+            ForkWarning,
+            stacklevel=2,
+        )
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork)
 
 
 def runs_ahead() -> bool:

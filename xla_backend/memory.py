@@ -22,6 +22,7 @@ from typing import Any
 
 from ..core.caches import once
 from ..core.config import current
+from . import shim
 
 SETTINGS = {
     "M_ARENA_MAX": (-8, 1),
@@ -97,6 +98,7 @@ def keep_freed_memory() -> bool:
 
 def trim() -> bool:
     """Give the memory kept for reuse back to the system; tell whether any was."""
+    shim.collect_garbage()
     library = _glibc()
     given = library is not None and library.malloc_trim(0) == 1
     if given and _status.startswith("on"):

@@ -21,6 +21,7 @@ SingleDeviceSharding = xla_client.SingleDeviceSharding
 DeviceList = xla_client.DeviceList
 result_handler = xla_client.array_result_handler
 batched_block_until_ready = _jax.batched_block_until_ready
+collect_garbage = _jax.collect_garbage  # lets go of host arrays that freed buffers were made of
 ZERO_COPY = xla_client.HostBufferSemantics.ZERO_COPY
 DURING_CALL = xla_client.HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
 

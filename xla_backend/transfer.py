@@ -17,6 +17,9 @@ from . import shim
 from .client import Device, default_device, device_of
 
 
+LARGE = 1 << 20  # bytes of a host array that is worth a thought
+
+
 @cached(4096)
 def physical(type: ArrayType) -> ArrayType:
     """What the device holds for a type: keys are uint32 with a trailing axis of words, float0 is bool."""
@@ -37,7 +40,10 @@ def put(x: np.ndarray, type: ArrayType, owned: bool = False, device: Device | No
     physical_type = physical(type)
     if x.dtype != physical_type.dtype:
         x, owned = x.astype(physical_type.dtype), True
-    return shim.put(physical_type, device.sharding, x, device.raw, owned)
+    buffer = shim.put(physical_type, device.sharding, x, device.raw, owned)
+    if x.nbytes >= LARGE:
+        shim.collect_garbage()  # XLA holds what it has copied until it is told, or some later program runs
+    return buffer
 
 
 _numbers = runtime.cache("transfer.numbers", 4096)

@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from .. import lax
+from ..core.convert import copied
 from ..core.errors import ArgumentError, ArgumentTypeError, IntegerOverflowError
 from ..core.types import is_integer
 from . import util
@@ -34,6 +35,9 @@ from .util import (
     typeof,
     value,
 )
+
+# Arrays of one value of fewer bytes are made by NumPy; a compiled program makes larger ones where they are to be.
+FILLED_HERE = 16 << 20
 
 # ---------------------------------------------------------------------------- from data
 
@@ -93,7 +97,8 @@ def _from_object(x: Any, dtype: Any) -> Array:
 def _from_numpy(x: np.ndarray, dtype: Any) -> Array:
     _check_numeric(x)
     kind: Any = canonical_dtype(x.dtype) if dtype is None else dtype
-    return make_array(np.array(x, dtype=kind, order="C"))
+    made = np.asarray(x, dtype=kind, order="C")
+    return copied(made) if np.may_share_memory(made, x) else make_array(made)
 
 
 def _check_numeric(x: np.ndarray) -> None:
@@ -235,7 +240,7 @@ def full(
 
 def _filled(shape: tuple[int, ...], fill: Any, dtype: Any) -> Array:
     known = not isinstance(fill, Value)
-    if known and is_evaluating():
+    if known and is_evaluating() and math.prod(shape) * np.dtype(dtype).itemsize < FILLED_HERE:
         return make_array(np.full(shape, fill, dtype))
     fill = np.asarray(fill).astype(dtype)[()] if known else util.astype(fill, dtype)
     dims = tuple(range(len(shape) - len(shape_of(fill)), len(shape)))
