@@ -16,7 +16,6 @@ from ..core.types import BOOL, FLOAT0, UINT32, ArrayType, KeyDtype
 from . import shim
 from .client import Device, default_device, device_of
 
-
 LARGE = 1 << 20  # bytes of a host array that is worth a thought
 
 
