@@ -9,6 +9,7 @@ import itertools
 import os
 import statistics
 import time
+import tokenize
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -172,7 +173,7 @@ def _identity(fun: Callable[..., Any]) -> str:
     """The function's name and a digest of its source, so that measurements of another version are not used."""
     try:
         text = inspect.getsource(fun)
-    except (OSError, TypeError):
+    except (OSError, TypeError, SyntaxError, tokenize.TokenError):  # no file, or one that is not of this code
         text = fun.__code__.co_code.hex()
     return f"{fun.__module__}.{fun.__qualname__}:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
