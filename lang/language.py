@@ -37,6 +37,14 @@ from ..core.primitives.conv import conv_general_dilated_p
 from ..core.primitives.custom_calls import custom_jvp_call_p, custom_lin_p, custom_vjp_call_p, linear_call_p
 from ..core.primitives.gather import gather_p
 from ..core.primitives.jit import jit_p
+from ..core.primitives.linalg.cholesky import cholesky_p, cholesky_update_p, symmetric_product_p
+from ..core.primitives.linalg.eig import eig_p, hessenberg_p, schur_p, tridiagonal_p
+from ..core.primitives.linalg.eigh import eigh_p
+from ..core.primitives.linalg.lu import lu_p, lu_pivots_to_permutation_p, lu_solve_p
+from ..core.primitives.linalg.qr import geqp3_p, geqrf_p, householder_product_p, ormqr_p, qr_p
+from ..core.primitives.linalg.svd import svd_p
+from ..core.primitives.linalg.triangular import triangular_solve_p
+from ..core.primitives.linalg.tridiagonal import tridiagonal_solve_p
 from ..core.primitives.loops import while_p
 from ..core.primitives.ref import addupdate_p, get_p, swap_p
 from ..core.primitives.scan import scan_p
@@ -201,6 +209,27 @@ FAMILIES: dict[str, dict[Primitive, str]] = {
         sort_p: "arrays in the order of the first ones along an axis, stable",
         top_k_p: "the k greatest along an axis, and where they are",
     },
+    "linear algebra": {
+        cholesky_p: "the triangular factor of a positive matrix",
+        cholesky_update_p: "the triangular factor after a product of a vector is added",
+        symmetric_product_p: "a matrix times its transpose, added to another",
+        triangular_solve_p: "the solution of a triangular system",
+        lu_p: "triangular factors, with rows exchanged",
+        lu_pivots_to_permutation_p: "exchanges of rows as one permutation",
+        lu_solve_p: "the solution of a system whose factors are known",
+        geqrf_p: "the reflectors and triangular factor of a matrix",
+        geqp3_p: "the same, with columns exchanged",
+        householder_product_p: "a product of reflectors as a matrix",
+        ormqr_p: "a product of reflectors applied to a matrix",
+        qr_p: "an orthogonal and a triangular factor",
+        eigh_p: "eigenvalues and eigenvectors of a symmetric matrix",
+        eig_p: "eigenvalues and eigenvectors",
+        svd_p: "singular values and vectors",
+        schur_p: "the Schur form of a matrix",
+        hessenberg_p: "the Hessenberg form of a matrix",
+        tridiagonal_p: "the tridiagonal form of a symmetric matrix",
+        tridiagonal_solve_p: "the solution of a tridiagonal system",
+    },
     "random numbers": {
         rnd.threefry2x32_p: "two words of the Threefry-2x32 hash of two words under a key",
         rnd.random_wrap_p: "words as keys",
@@ -254,3 +283,7 @@ FAMILIES: dict[str, dict[Primitive, str]] = {
 }  # fmt: skip
 
 MEANING: dict[Primitive, str] = {p: meaning for family in FAMILIES.values() for p, meaning in family.items()}
+# Of linear algebra, what works through whole matrices step by step: a library's, around the kernel.
+FACTORED = frozenset(FAMILIES["linear algebra"]) - {
+    symmetric_product_p, lu_pivots_to_permutation_p, tridiagonal_solve_p,
+}  # fmt: skip

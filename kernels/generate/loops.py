@@ -1,7 +1,7 @@
 """Loop nests that are cut in tiles, and the blocks of arrays whose axes follow them.
 
-    Loops ::= the extents of the loop nest that tiles cut; the loops that carry (they go innermost); those kept whole
-    Cut   ::= a nest with its tiles
+Loops ::= the extents of the loop nest that tiles cut; the loops that carry (they go innermost); those kept whole
+Cut   ::= a nest with its tiles
 """
 
 from __future__ import annotations

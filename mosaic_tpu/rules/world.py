@@ -15,6 +15,7 @@ from ...core.primitives.custom_calls import custom_lin_p
 from ...core.primitives.reduce import reduce_and_p
 from ...core.types import BOOL, ArrayType
 from ...lang.debug import Check
+from ...lang.language import FACTORED
 from ..body import Body, Rule
 from ..text import SSA
 from ..values import Value
@@ -22,12 +23,14 @@ from .reduce import RULES as REDUCE
 from .words import word_of
 
 HOST = "a TPU core cannot call Python on the host while a kernel runs"
+_FACTORED = "it works through a whole matrix column by column; XLA does it, around the kernel"
 _MESH = "a kernel runs on one core, and knows no mesh of devices"
 _COMPLEX = "a TPU's vector unit has no complex numbers"
 UNSUPPORTED: dict[Primitive, str] = {
     **dict.fromkeys((pure_callback_p, io_callback_p), HOST),
     **dict.fromkeys(collective.PRIMITIVES, _MESH),
     **dict.fromkeys((real_p, imag_p, complex_p, conj_p), _COMPLEX),
+    **dict.fromkeys(sorted(FACTORED, key=repr), _FACTORED),
     custom_lin_p: "a derivative that exists in reverse only is never computed forwards",
 }  # fmt: skip
 

@@ -154,7 +154,6 @@ def where3(condition: Any, x: Any, y: Any) -> Array:
     condition, x, y = broadcast([condition, x, y])
     shape = shape_of(condition) or shape_of(x) or shape_of(y)
     if shape:  # select takes cases of one shape; its predicate may be a scalar
-
         x, y = broadcast_to_shape(x, shape), broadcast_to_shape(y, shape)
     return lax.select_n_p.bind(condition, y, x)
 
@@ -585,6 +584,7 @@ def logaddexp(x: Any, y: Any) -> Array:
 def logaddexp2(x: Any, y: Any) -> Array:
     x, y = promote_inexact(x, y)
     return logaddexp(lax.mul(x, math.log(2)), lax.mul(y, math.log(2))) / math.log(2)
+
 
 divide = true_divide = _finish(
     _binary(lax.div_p, inexact=True),

@@ -107,6 +107,7 @@ def _unique(a: Any, axis: Any, size: int, equal_nan: bool, fill_value: Any = Non
 
 class UniqueAll(NamedTuple):
     """The results of `unique_all`."""
+
     values: Array
     indices: Array
     inverse_indices: Array
@@ -115,12 +116,14 @@ class UniqueAll(NamedTuple):
 
 class UniqueCounts(NamedTuple):
     """The results of `unique_counts`."""
+
     values: Array
     counts: Array
 
 
 class UniqueInverse(NamedTuple):
     """The results of `unique_inverse`."""
+
     values: Array
     inverse_indices: Array
 
