@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from .core.primitives.associative import (
+from ..core.primitives.associative import (
     associative_scan,
     map,
 )
-from .core.primitives.checkpoint import (
+from ..core.primitives.checkpoint import (
     optimization_barrier,
     optimization_barrier_p,
 )
-from .core.primitives.collective import (
+from ..core.primitives.collective import (
     all_gather,
     all_gather_p,
     all_to_all,
@@ -32,7 +32,7 @@ from .core.primitives.collective import (
     psum_scatter,
     pswapaxes,
 )
-from .core.primitives.compare import (
+from ..core.primitives.compare import (
     and_p,
     bitwise_and,
     bitwise_not,
@@ -71,12 +71,12 @@ from .core.primitives.compare import (
     shift_right_logical_p,
     xor_p,
 )
-from .core.primitives.cond import (
+from ..core.primitives.cond import (
     cond,
     cond_p,
     switch,
 )
-from .core.primitives.contract import (
+from ..core.primitives.contract import (
     DotDimensionNumbers,
     Precision,
     batch_matmul,
@@ -84,7 +84,7 @@ from .core.primitives.contract import (
     dot_general,
     dot_general_p,
 )
-from .core.primitives.conv import (
+from ..core.primitives.conv import (
     ConvDimensionNumbers,
     conv,
     conv_dimension_numbers,
@@ -95,7 +95,7 @@ from .core.primitives.conv import (
     conv_transpose,
     conv_with_general_padding,
 )
-from .core.primitives.convert import (
+from ..core.primitives.convert import (
     bitcast_convert_type,
     bitcast_convert_type_p,
     complex,
@@ -113,7 +113,7 @@ from .core.primitives.convert import (
     stop_gradient,
     stop_gradient_p,
 )
-from .core.primitives.cumulative import (
+from ..core.primitives.cumulative import (
     cumlogsumexp,
     cumlogsumexp_p,
     cummax,
@@ -125,7 +125,7 @@ from .core.primitives.cumulative import (
     cumsum,
     cumsum_p,
 )
-from .core.primitives.elementwise import (
+from ..core.primitives.elementwise import (
     RoundingMethod,
     abs,
     abs_p,
@@ -208,19 +208,19 @@ from .core.primitives.elementwise import (
     tanh,
     tanh_p,
 )
-from .core.primitives.gather import (
+from ..core.primitives.gather import (
     GatherDimensionNumbers,
     GatherScatterMode,
     gather,
     gather_p,
     index_take,
 )
-from .core.primitives.loops import (
+from ..core.primitives.loops import (
     fori_loop,
     while_loop,
     while_p,
 )
-from .core.primitives.reduce import (
+from ..core.primitives.reduce import (
     argmax,
     argmax_p,
     argmin,
@@ -242,11 +242,11 @@ from .core.primitives.reduce import (
     reduce_xor,
     reduce_xor_p,
 )
-from .core.primitives.scan import (
+from ..core.primitives.scan import (
     scan,
     scan_p,
 )
-from .core.primitives.scatter import (
+from ..core.primitives.scatter import (
     ScatterDimensionNumbers,
     scatter,
     scatter_add,
@@ -262,7 +262,7 @@ from .core.primitives.scatter import (
     scatter_sub,
     scatter_sub_p,
 )
-from .core.primitives.shape import (
+from ..core.primitives.shape import (
     broadcast,
     broadcast_in_dim,
     broadcast_in_dim_p,
@@ -298,7 +298,7 @@ from .core.primitives.shape import (
     transpose_p,
     unstack,
 )
-from .core.primitives.slicing import (
+from ..core.primitives.slicing import (
     dynamic_index_in_dim,
     dynamic_slice,
     dynamic_slice_in_dim,
@@ -308,7 +308,7 @@ from .core.primitives.slicing import (
     dynamic_update_slice_in_dim,
     dynamic_update_slice_p,
 )
-from .core.primitives.sort import (
+from ..core.primitives.sort import (
     approx_max_k,
     approx_min_k,
     sort,
@@ -317,7 +317,7 @@ from .core.primitives.sort import (
     top_k,
     top_k_p,
 )
-from .core.primitives.special import (
+from ..core.primitives.special import (
     bessel_i0e,
     bessel_i0e_p,
     bessel_i1e,
@@ -346,7 +346,7 @@ from .core.primitives.special import (
     zeta,
     zeta_p,
 )
-from .core.primitives.window import (
+from ..core.primitives.window import (
     padtype_to_pads,
     reduce_window,
     reduce_window_max_p,
@@ -356,7 +356,8 @@ from .core.primitives.window import (
     select_and_gather_add_p,
     select_and_scatter_add_p,
 )
-from .core.trace import dtype_of as dtype
+from ..core.trace import dtype_of as dtype
+from . import linalg
 
 __all__ = [
     "dtype",
@@ -380,6 +381,7 @@ __all__ = [
     "fori_loop", "full", "full_like", "gather", "gather_p", "ge", "ge_p", "gt", "gt_p", "igamma", "igamma_grad_a",
     "igamma_grad_a_p", "igamma_p", "igammac", "igammac_p", "imag", "imag_p", "index_in_dim", "index_take",
     "integer_pow", "integer_pow_p", "iota", "iota_p", "is_finite", "is_finite_p", "le", "le_p", "lgamma", "lgamma_p",
+    "linalg",
     "log", "log1p", "log1p_p", "log2", "log_p", "logistic", "logistic_p", "lt", "lt_p", "map", "max", "max_p", "min",
     "min_p", "mul", "mul_p", "ne", "ne_p", "neg", "neg_p", "nextafter", "nextafter_p", "not_p",
     "optimization_barrier", "optimization_barrier_p", "or_p", "pad", "pad_p", "padtype_to_pads", "pbroadcast", "pmax",

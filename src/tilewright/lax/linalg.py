@@ -1,0 +1,53 @@
+"""`jax.lax.linalg`'s names: factorisations of matrices in the last two axes, and their primitives."""
+
+from __future__ import annotations
+
+from ..core.composite import composite
+from ..core.primitives.linalg import cholesky as _cholesky
+from ..core.primitives.linalg import eig as _eig
+from ..core.primitives.linalg import eigh as _eigh
+from ..core.primitives.linalg import lu as _lu
+from ..core.primitives.linalg import qdwh as _qdwh
+from ..core.primitives.linalg import qr as _qr
+from ..core.primitives.linalg import svd as _svd
+from ..core.primitives.linalg import triangular as _triangular
+from ..core.primitives.linalg import tridiagonal as _tridiagonal
+from ..core.primitives.linalg.cholesky import cholesky_p, cholesky_update_p, symmetric_product_p
+from ..core.primitives.linalg.eig import EigImplementation, eig_p, hessenberg_p, schur_p, tridiagonal_p
+from ..core.primitives.linalg.eigh import EighImplementation, eigh_p
+from ..core.primitives.linalg.lu import lu_p, lu_pivots_to_permutation_p
+from ..core.primitives.linalg.qr import householder_product_p, ormqr_p, qr_p
+from ..core.primitives.linalg.svd import SvdAlgorithm, svd_p
+from ..core.primitives.linalg.triangular import triangular_solve_p
+from ..core.primitives.linalg.tridiagonal import tridiagonal_solve_p
+
+# Called eagerly, each is one program.
+cholesky = composite("symmetrize_input")(_cholesky.cholesky)
+cholesky_update = composite()(_cholesky.cholesky_update)
+symmetric_product = composite("alpha", "beta", "symmetrize_output")(_cholesky.symmetric_product)
+triangular_solve = composite("left_side", "lower", "transpose_a", "conjugate_a", "unit_diagonal")(
+    _triangular.triangular_solve)  # fmt: skip
+lu = composite()(_lu.lu)
+lu_pivots_to_permutation = composite("permutation_size")(_lu.lu_pivots_to_permutation)
+householder_product = composite()(_qr.householder_product)
+ormqr = composite("left", "transpose")(_qr.ormqr)
+qr = composite("pivoting", "full_matrices", "use_magma")(_qr.qr)
+eigh = composite("lower", "symmetrize_input", "sort_eigenvalues", "subset_by_index", "implementation")(_eigh.eigh)
+svd = composite("full_matrices", "compute_uv", "subset_by_index", "algorithm")(_svd.svd)
+eig = composite(
+    "compute_left_eigenvectors", "compute_right_eigenvectors", "enable_eigvec_derivs", "implementation", "use_magma"
+)(_eig.eig)
+schur = composite("compute_schur_vectors", "sort_eig_vals", "select_callable")(_eig.schur)
+hessenberg = composite()(_eig.hessenberg)
+tridiagonal = composite("lower")(_eig.tridiagonal)
+tridiagonal_solve = composite("perturb_singular")(_tridiagonal.tridiagonal_solve)
+qdwh = composite("is_hermitian", "max_iterations", "eps", "dynamic_shape")(_qdwh.qdwh)
+
+__all__ = [
+    "EigImplementation", "EighImplementation", "SvdAlgorithm", "cholesky", "cholesky_p", "cholesky_update",
+    "cholesky_update_p", "eig", "eig_p", "eigh", "eigh_p", "hessenberg", "hessenberg_p", "householder_product",
+    "householder_product_p", "lu", "lu_p", "lu_pivots_to_permutation", "lu_pivots_to_permutation_p", "ormqr", "ormqr_p",
+    "qdwh", "qr", "qr_p", "schur", "schur_p", "svd", "svd_p", "symmetric_product", "symmetric_product_p",
+    "triangular_solve", "triangular_solve_p", "tridiagonal", "tridiagonal_p", "tridiagonal_solve",
+    "tridiagonal_solve_p",
+]  # fmt: skip
