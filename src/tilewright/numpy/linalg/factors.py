@@ -12,8 +12,8 @@ from ...core.primitives.linalg.common import check_matrix, check_square
 from ...core.primitives.linalg.eigh import eigvalsh as _eigvalsh
 from ...core.primitives.linalg.matrices import adjoint, transposed
 from ...core.primitives.linalg.qr import geqrf_p
-from ..arithmetic import where
 from ..index import take_along_axis
+from ..select import where
 from ..sorting import argsort
 from ..util import Array, ArrayLike, composite, promote_dtypes_inexact, shape_of, typeof, value
 

@@ -15,7 +15,7 @@ from ...core.primitives.linalg.matrices import adjoint, diagonal, eye, product, 
 from ...core.primitives.linalg.qr import geqrf_p
 from ...core.types import FLOAT0
 from .. import reductions
-from ..arithmetic import where
+from ..select import where
 from ..util import (
     Array,
     ArrayLike,
