@@ -118,7 +118,7 @@ class Eqn:
 class Program:
     """A closed program: inputs, constants (Vars with their arrays), equations, outputs."""
 
-    __slots__ = ("inputs", "constants", "values", "eqns", "outputs", "effects", "name", "primitives", "__weakref__")
+    __slots__ = ("inputs", "constants", "values", "eqns", "outputs", "effects", "name", "vocabulary", "__weakref__")
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class Program:
         self.inputs, self.eqns, self.outputs = tuple(inputs), tuple(eqns), tuple(outputs)
         self.constants, self.values, self.name = tuple(constants), tuple(values), name
         self.effects = program_effects(self.inputs, self.eqns)
-        self.primitives: frozenset[Primitive] | None = None  # those within, once `rewrite.primitives_of` has looked
+        self.vocabulary: Any = None  # what it is made of, once `rewrite.vocabulary` has looked
 
     @property
     def in_types(self) -> list[Type]:

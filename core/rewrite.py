@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .ir import Atom, Eqn, Program, Var
 from .primitive import Primitive
@@ -57,19 +57,36 @@ def substitute(eqn: Eqn, env: dict[Var, Atom]) -> Eqn:
     return eqn.replace(inputs=tuple(env.get(a, a) if type(a) is Var else a for a in eqn.inputs))
 
 
+class Vocabulary(NamedTuple):
+    """What a Program is made of: the primitives in it and in the Programs within it, and those Programs."""
+
+    primitives: frozenset[Primitive]
+    programs: frozenset[Program]
+
+
+def vocabulary(program: Program) -> Vocabulary:
+    """What a Program is made of, found out once."""
+    found = program.vocabulary
+    if found is None:
+        primitives = {eqn.primitive for eqn in program.eqns}
+        programs: set[Program] = set()
+        for eqn in program.eqns:
+            for value in eqn.params.values():
+                if type(value) is Program:
+                    programs.add(value)
+                elif type(value) is tuple:
+                    programs.update(v for v in value if type(v) is Program)
+        for inner in tuple(programs):
+            below = vocabulary(inner)
+            primitives |= below.primitives
+            programs |= below.programs
+        found = program.vocabulary = Vocabulary(frozenset(primitives), frozenset(programs))
+    return found
+
+
 def primitives_of(program: Program) -> frozenset[Primitive]:
     """The primitives in a Program and in those within it."""
-    found = program.primitives
-    if found is None:
-        names: set[Primitive] = set()
-        for eqn in program.eqns:
-            names.add(eqn.primitive)
-            for value in eqn.params.values():
-                for inner in value if type(value) is tuple else (value,):
-                    if type(inner) is Program:
-                        names |= primitives_of(inner)
-        found = program.primitives = frozenset(names)
-    return found
+    return vocabulary(program).primitives
 
 
 def rewritten(

@@ -74,7 +74,11 @@ def printed(unit: Unit, settings: Settings) -> Module:
         for i, a in enumerate(program.outputs)
         if type(a) is Var and a in position and position[a] not in given
     }
-    body, used = eliminate_dead(program, [i not in forwarded for i in range(len(program.outputs))])
+    if forwarded:
+        body, used = eliminate_dead(program, [i not in forwarded for i in range(len(program.outputs))])
+    else:  # nothing in it is dead
+        live = {a for atoms in (program.outputs, *(eqn.inputs for eqn in program.eqns)) for a in atoms}
+        body, used = program, [v in live for v in program.inputs]
     kept = tuple(i for i, u in enumerate(used) if u or call.keep_unused)
     body = body.replace(inputs=[program.inputs[i] for i in kept])
     attributes, aliased = _aliases(body, kept, given)
