@@ -128,3 +128,7 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     if reverse:
         out = [rev(x, (a,)) for x, a in zip(out, axes, strict=True)]
     return structure.unflatten(out)
+
+__all__ = [
+    "associative_scan", "map",
+]  # fmt: skip

@@ -367,3 +367,7 @@ def checkpoint(
 
 
 remat = checkpoint
+
+__all__ = [
+    "optimization_barrier", "optimization_barrier_p",
+]  # fmt: skip

@@ -325,3 +325,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, o
 
 
 PRIMITIVES = (cond_p,)
+
+__all__ = [
+    "cond", "cond_p", "switch",
+]  # fmt: skip

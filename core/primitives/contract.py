@@ -444,3 +444,7 @@ def _matmul_plan(a: Axes, b: Axes) -> _MatmulPlan:
     order = both + [names[key] for key in sorted(names)]  # dot_general's axes: batch, free of a, free of b
     permutation = tuple(sorted(range(len(order)), key=order.__getitem__))
     return _MatmulPlan(tuple(squeeze[0]), tuple(squeeze[1]), (contract, batched), permutation)
+
+__all__ = [
+    "DotDimensionNumbers", "Precision", "batch_matmul", "dot", "dot_general", "dot_general_p",
+]  # fmt: skip

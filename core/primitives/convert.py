@@ -261,3 +261,9 @@ PRIMITIVES: tuple[Primitive, ...] = (
     convert_element_type_p, bitcast_convert_type_p, reduce_precision_p, real_p, imag_p, complex_p, conj_p,
     stop_gradient_p,
 )  # fmt: skip
+
+__all__ = [
+    "bitcast_convert_type", "bitcast_convert_type_p", "complex", "complex_p", "conj", "conj_p",
+    "convert_element_type", "convert_element_type_p", "imag", "imag_p", "real", "real_p", "reduce_precision",
+    "reduce_precision_p", "stop_gradient", "stop_gradient_p",
+]  # fmt: skip

@@ -171,3 +171,8 @@ cummin = _function(cummin_p, "The minima of all prefixes (suffixes, with `revers
 cumlogsumexp = _function(cumlogsumexp_p, "The log-sum-exps of all prefixes (suffixes, with `reverse`) along an axis.")
 
 PRIMITIVES: tuple[Primitive, ...] = (cumsum_p, cumprod_p, cummax_p, cummin_p, cumlogsumexp_p)
+
+__all__ = [
+    "cumlogsumexp", "cumlogsumexp_p", "cummax", "cummax_p", "cummin", "cummin_p", "cumprod", "cumprod_p", "cumsum",
+    "cumsum_p",
+]  # fmt: skip

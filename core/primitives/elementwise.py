@@ -438,3 +438,14 @@ PRIMITIVES: tuple[Primitive, ...] = (
     sinh_p, cosh_p, tanh_p, asinh_p, acosh_p, atanh_p,
     add_p, add_any_p, sub_p, mul_p, div_p, rem_p, max_p, min_p, pow_p, atan2_p, nextafter_p,
 )  # fmt: skip
+
+__all__ = [
+    "RoundingMethod", "abs", "abs_p", "acos", "acos_p", "acosh", "acosh_p", "add", "add_p", "asin", "asin_p",
+    "asinh", "asinh_p", "atan", "atan2", "atan2_p", "atan_p", "atanh", "atanh_p", "cbrt", "cbrt_p", "ceil",
+    "ceil_p", "cos", "cos_p", "cosh", "cosh_p", "div", "div_p", "exp", "exp2", "exp2_p", "exp_p", "expm1",
+    "expm1_p", "floor", "floor_p", "integer_pow", "integer_pow_p", "log", "log1p", "log1p_p", "log2", "log_p",
+    "logistic", "logistic_p", "max", "max_p", "min", "min_p", "mul", "mul_p", "neg", "neg_p", "nextafter",
+    "nextafter_p", "pow", "pow_p", "reciprocal", "rem", "rem_p", "round", "round_p", "rsqrt", "rsqrt_p", "sign",
+    "sign_p", "sin", "sin_p", "sinh", "sinh_p", "sqrt", "sqrt_p", "square", "square_p", "sub", "sub_p", "tan",
+    "tan_p", "tanh", "tanh_p",
+]  # fmt: skip

@@ -352,3 +352,7 @@ def take_along(
 
 
 PRIMITIVES: tuple[Primitive, ...] = (gather_p,)
+
+__all__ = [
+    "GatherDimensionNumbers", "GatherScatterMode", "gather", "gather_p", "index_take",
+]  # fmt: skip

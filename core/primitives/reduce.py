@@ -445,3 +445,9 @@ PRIMITIVES: tuple[Primitive, ...] = (
     reduce_sum_p, reduce_prod_p, reduce_max_p, reduce_min_p, reduce_and_p, reduce_or_p, reduce_xor_p,
     argmax_p, argmin_p, reduce_p,
 )  # fmt: skip
+
+__all__ = [
+    "argmax", "argmax_p", "argmin", "argmin_p", "reduce", "reduce_and", "reduce_and_p", "reduce_max",
+    "reduce_max_p", "reduce_min", "reduce_min_p", "reduce_or", "reduce_or_p", "reduce_p", "reduce_prod",
+    "reduce_prod_p", "reduce_sum", "reduce_sum_p", "reduce_xor", "reduce_xor_p",
+]  # fmt: skip

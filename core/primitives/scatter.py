@@ -384,3 +384,9 @@ def scatter_apply(
 
 
 PRIMITIVES: tuple[Primitive, ...] = (*_BY_NAME.values(), scatter_apply_p)
+
+__all__ = [
+    "ScatterDimensionNumbers", "scatter", "scatter_add", "scatter_add_p", "scatter_apply", "scatter_max",
+    "scatter_max_p", "scatter_min", "scatter_min_p", "scatter_mul", "scatter_mul_p", "scatter_p", "scatter_sub",
+    "scatter_sub_p",
+]  # fmt: skip

@@ -780,3 +780,11 @@ PRIMITIVES: tuple[Primitive, ...] = (
     broadcast_in_dim_p, reshape_p, squeeze_p, transpose_p, rev_p, copy_p, slice_p, iota_p, pad_p, concatenate_p,
     split_p,
 )  # fmt: skip
+
+__all__ = [
+    "broadcast", "broadcast_in_dim", "broadcast_in_dim_p", "broadcast_shapes", "broadcast_to_rank",
+    "broadcasted_iota", "collapse", "concatenate", "concatenate_p", "copy_p", "expand_dims", "full", "full_like",
+    "index_in_dim", "iota", "iota_p", "pad", "pad_p", "reshape", "reshape_p", "rev", "rev_p", "slice",
+    "slice_in_dim", "slice_p", "split", "split_p", "squeeze", "squeeze_p", "stack", "tile", "transpose",
+    "transpose_p", "unstack",
+]  # fmt: skip

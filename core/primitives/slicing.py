@@ -271,3 +271,8 @@ def dynamic_update_index_in_dim(
 
 
 PRIMITIVES: tuple[Primitive, ...] = (dynamic_slice_p, dynamic_update_slice_p)
+
+__all__ = [
+    "dynamic_index_in_dim", "dynamic_slice", "dynamic_slice_in_dim", "dynamic_slice_p",
+    "dynamic_update_index_in_dim", "dynamic_update_slice", "dynamic_update_slice_in_dim", "dynamic_update_slice_p",
+]  # fmt: skip

@@ -164,3 +164,7 @@ def approx_min_k(
 
 
 PRIMITIVES: tuple[Primitive, ...] = (sort_p, top_k_p)
+
+__all__ = [
+    "approx_max_k", "approx_min_k", "sort", "sort_key_val", "sort_p", "top_k", "top_k_p",
+]  # fmt: skip

@@ -435,3 +435,10 @@ PRIMITIVES: tuple[Primitive, ...] = (
     erf_p, erfc_p, erf_inv_p, lgamma_p, digamma_p, polygamma_p, zeta_p, igamma_p, igammac_p, igamma_grad_a_p,
     regularized_incomplete_beta_p, bessel_i0e_p, bessel_i1e_p,
 )  # fmt: skip
+
+__all__ = [
+    "bessel_i0e", "bessel_i0e_p", "bessel_i1e", "bessel_i1e_p", "betainc", "digamma", "digamma_p", "erf", "erf_inv",
+    "erf_inv_p", "erf_p", "erfc", "erfc_p", "igamma", "igamma_grad_a", "igamma_grad_a_p", "igamma_p", "igammac",
+    "igammac_p", "lgamma", "lgamma_p", "polygamma", "polygamma_p", "random_gamma_grad",
+    "regularized_incomplete_beta_p", "zeta", "zeta_p",
+]  # fmt: skip

@@ -1,9 +1,14 @@
 """What NumPy does not say: weak types, masks, sizes within jit, transformations, and the errors."""
 
+import ast
+import importlib
+import inspect
+
 import numpy as np
 import pytest
 
 import tilewright as tw
+from tilewright import lax
 from tilewright import numpy as jnp
 from tilewright.core import errors
 
@@ -360,3 +365,15 @@ def test_arrays_are_made_on_a_device(make):
     found = make(device)
     assert found.device == device and found.to_device(device) is found
     assert tw.jit(lambda: make(device) + 1)().shape == found.shape
+
+
+@pytest.mark.parametrize("namespace", [jnp, lax], ids=["numpy", "lax"])
+def test_each_name_comes_from_one_module(namespace):
+    homes: dict[str, str] = {}
+    for node in ast.parse(inspect.getsource(namespace)).body:
+        if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+            module = importlib.import_module("." * node.level + node.module, namespace.__name__)
+            for name in module.__all__:
+                assert homes.setdefault(name, node.module) == node.module, name
+                assert getattr(namespace, name) is getattr(module, name), name
+    assert len(homes) > 200

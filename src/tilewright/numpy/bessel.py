@@ -52,3 +52,7 @@ def i1(x: ArrayLike) -> Array:
     0.0
     """
     return _i1(*promote_dtypes_inexact(value(x, "i1")))
+
+__all__ = [
+    "i0",
+]  # fmt: skip

@@ -470,3 +470,8 @@ def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, 
         more = (count - shape_of(bits)[-1]) if count >= 0 else count
         bits = lax.pad(bits, np.uint8(0), [(0, 0, 0)] * (len(shape_of(bits)) - 1) + [(0, more, 0)])
     return moveaxis(bits, -1, axis)
+
+__all__ = [
+    "diff", "ediff1d", "gradient", "interp", "packbits", "poly", "polyadd", "polyder", "polydiv", "polyint",
+    "polymul", "polysub", "polyval", "trapezoid", "unpackbits", "unwrap",
+]  # fmt: skip

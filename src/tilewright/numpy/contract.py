@@ -43,7 +43,7 @@ Labels = Sequence[Any]
 # ---------------------------------------------------------------------------- the engine
 
 
-def single(x: Array, xs: Labels, out: Labels) -> Array:
+def of_one(x: Array, xs: Labels, out: Labels) -> Array:
     """Sum out the labels of one operand that are not wanted, take diagonals of repeated ones, and order the rest."""
     xs = list(xs)
     for label in dict.fromkeys(xs):
@@ -85,7 +85,7 @@ def pair(
 
 def _without_repeats(x: Array, xs: list[Any]) -> tuple[Array, list[Any]]:
     distinct = list(dict.fromkeys(xs))
-    return (x, xs) if len(distinct) == len(xs) else (single(x, xs, distinct), distinct)
+    return (x, xs) if len(distinct) == len(xs) else (of_one(x, xs, distinct), distinct)
 
 
 def _without_unit_partners(x: Array, xs: list[Any], y: Array, ys: list[Any]) -> Any:
@@ -110,7 +110,7 @@ def _without_unit_partners(x: Array, xs: list[Any], y: Array, ys: list[Any]) -> 
 def _summed_alone(x: Array, xs: list[Any], others: list[Any], kept: set[Any]) -> tuple[Array, list[Any]]:
     """Sum out labels that neither the result nor the other operand has."""
     wanted = [s for s in xs if s in kept or s in others]
-    return (x, xs) if len(wanted) == len(xs) else (single(x, xs, wanted), wanted)
+    return (x, xs) if len(wanted) == len(xs) else (of_one(x, xs, wanted), wanted)
 
 
 def _operands(name: str, a: ArrayLike, b: ArrayLike) -> list[Array]:
@@ -474,7 +474,7 @@ def _einsum(
         arrays = [x for i, x in enumerate(arrays) if i not in positions]
         joined, labels = taken[0], parts[0]
         if len(taken) == 1:
-            joined = single(joined, labels, result)
+            joined = of_one(joined, labels, result)
         for i in range(1, len(taken)):
             later = set(result).union(*parts[i + 1 :])
             wanted = (
@@ -582,3 +582,8 @@ def correlate(
     Array([2., 3.], dtype=float32)
     """
     return _convolved(a, _conjugated(value(v)), mode, False, precision, dtype_argument(preferred_element_type))
+
+__all__ = [
+    "convolve", "correlate", "cross", "dot", "einsum", "einsum_path", "inner", "kron", "matmul", "matvec", "outer",
+    "tensordot", "trace", "vdot", "vecdot", "vecmat",
+]  # fmt: skip

@@ -126,3 +126,7 @@ def cumulative_prod(
     Array([1, 2, 6], dtype=int32)
     """
     return _cumprod(x, _only_axis(x, axis, "cumulative_prod"), dtype_argument(dtype), include_initial)
+
+__all__ = [
+    "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "nancumprod", "nancumsum",
+]  # fmt: skip

@@ -17,10 +17,7 @@ from .util import (
     ArrayType,
     DTypeLike,
     Value,
-    as_array,
     canonical_dtype,
-    default_float,
-    default_int,
     dtype_argument,
     dtype_of,
     is_complex,
@@ -262,12 +259,11 @@ def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = False, device: Any
     result = util.astype(x, dtype_argument(dtype, float))
     return util.put(result, device)
 
-
 __all__ = [
-    "ScalarType", "as_array", "astype", "bfloat16", "bool_", "can_cast", "cdouble", "character", "complex128",
-    "complex64", "complex_", "complexfloating", "csingle", "default_float", "default_int", "double", "dtype", "finfo",
-    "flexible", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "float_", "floating", "generic",
-    "half", "iinfo", "inexact", "int16", "int2", "int32", "int4", "int64", "int8", "int_", "integer", "iscomplexobj",
-    "isdtype", "isrealobj", "isscalar", "issubdtype", "iterable", "number", "object_", "promote_types", "result_type",
-    "signedinteger", "single", "uint", "uint16", "uint2", "uint32", "uint4", "uint64", "uint8", "unsignedinteger",
+    "astype", "bfloat16", "bool_", "can_cast", "cdouble", "character", "complex128", "complex64", "complex_",
+    "complexfloating", "csingle", "double", "dtype", "finfo", "flexible", "float16", "float32", "float64",
+    "float8_e4m3fn", "float8_e5m2", "float_", "floating", "generic", "iinfo", "inexact", "int16", "int2", "int32",
+    "int4", "int64", "int8", "int_", "integer", "iscomplexobj", "isdtype", "isrealobj", "isscalar", "issubdtype",
+    "iterable", "number", "object_", "promote_types", "result_type", "signedinteger", "single", "uint", "uint16",
+    "uint2", "uint32", "uint4", "uint64", "uint8", "unsignedinteger",
 ]  # fmt: skip

@@ -653,3 +653,14 @@ def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
     """
     x1, x2 = promote(x1, x2)
     return where3(lax.bitwise_or(less(x1, x2), isnan(x2)), x1, x2)
+
+__all__ = [
+    "abs", "absolute", "acos", "acosh", "angle", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2",
+    "arctanh", "around", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_count", "bitwise_invert",
+    "bitwise_not", "cbrt", "ceil", "conj", "conjugate", "cos", "cosh", "deg2rad", "degrees", "divide", "equal",
+    "exp", "exp2", "expm1", "fabs", "floor", "fmax", "fmin", "greater", "greater_equal", "imag", "invert",
+    "iscomplex", "isfinite", "isinf", "isnan", "isneginf", "isposinf", "isreal", "less", "less_equal", "log",
+    "log10", "log1p", "log2", "logical_not", "nan_to_num", "nextafter", "not_equal", "positive", "rad2deg",
+    "radians", "real", "reciprocal", "rint", "round", "sign", "signbit", "sin", "sinc", "sinh", "sqrt", "square",
+    "tan", "tanh", "true_divide", "trunc",
+]  # fmt: skip

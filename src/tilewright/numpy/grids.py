@@ -129,3 +129,7 @@ class _Joined:
 r_ = _Joined("r_", 0, 1, -1, "Join along the first axis: `r_[0:3, 5]` is `[0, 1, 2, 5]`.")
 c_ = _Joined("c_", -1, 2, 0, "Join vectors as columns: `c_[0:2, 0:2]` has shape (2, 2).")
 index_exp, s_ = np.index_exp, np.s_
+
+__all__ = [
+    "c_", "index_exp", "indices", "meshgrid", "mgrid", "ogrid", "r_", "s_",
+]  # fmt: skip

@@ -516,3 +516,9 @@ def bincount(
     if weights is None:
         return _bincount(x, np.ones((), default_int()), operator.index(length))
     return _bincount(x, weights, operator.index(length))
+
+__all__ = [
+    "argwhere", "bincount", "compress", "diag_indices", "diag_indices_from", "extract", "fill_diagonal",
+    "flatnonzero", "ix_", "mask_indices", "nonzero", "place", "put", "put_along_axis", "ravel_multi_index", "take",
+    "take_along_axis", "tril_indices", "tril_indices_from", "triu_indices", "triu_indices_from", "unravel_index",
+]  # fmt: skip

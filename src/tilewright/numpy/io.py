@@ -51,3 +51,7 @@ def array_str(a: Array, max_line_width: Any = None, precision: Any = None, suppr
 
 
 printoptions, set_printoptions, get_printoptions = np.printoptions, np.set_printoptions, np.get_printoptions
+
+__all__ = [
+    "array_repr", "array_str", "get_printoptions", "load", "printoptions", "save", "savez", "set_printoptions",
+]  # fmt: skip

@@ -263,3 +263,8 @@ def dsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     [(1, 1, 1), (1, 1, 1)]
     """
     return split(ary, indices_or_sections, 2)
+
+__all__ = [
+    "append", "array_split", "block", "column_stack", "concat", "concatenate", "dsplit", "dstack", "hsplit",
+    "hstack", "split", "stack", "unstack", "vsplit", "vstack",
+]  # fmt: skip

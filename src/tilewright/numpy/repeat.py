@@ -121,3 +121,7 @@ def _repeat_to_length(a: Array, repeats: Any, axis: int, length: int) -> Array:
     counts = broadcast_to(asarray(repeats), (shape_of(a)[axis],))
     places = searchsorted(cumsum(counts), lax.iota(np.dtype(np.int32), length), side="right")
     return take(a, places, axis, mode="clip")
+
+__all__ = [
+    "repeat", "roll",
+]  # fmt: skip

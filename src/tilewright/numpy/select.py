@@ -96,3 +96,7 @@ def where(
 @composite()
 def _where(condition: Any, x: Any, y: Any) -> Array:
     return where3(condition, x, y)
+
+__all__ = [
+    "choose", "select", "where",
+]  # fmt: skip

@@ -355,3 +355,9 @@ def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Any = None) -> Array:
         a = lax.slice_in_dim(a, low, high, axis=number)
         data = np.asarray(a)
     return a
+
+__all__ = [
+    "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_to", "expand_dims", "flip", "fliplr",
+    "flipud", "matrix_transpose", "moveaxis", "ndim", "permute_dims", "ravel", "reshape", "resize", "rollaxis",
+    "rot90", "shape", "size", "squeeze", "swapaxes", "tile", "transpose", "trim_zeros",
+]  # fmt: skip

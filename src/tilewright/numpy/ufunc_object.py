@@ -193,3 +193,7 @@ class ufunc:  # noqa: N801
             part = lax.slice_in_dim(a, start, max(end, start + 1), axis=number)
             parts.append(self.reduce(part, number, dtype, keepdims=True))
         return lax.concatenate(parts, number)
+
+__all__ = [
+    "ufunc",
+]  # fmt: skip

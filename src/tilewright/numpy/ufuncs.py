@@ -32,3 +32,8 @@ logaddexp2 = ufunc(
 
 # doctest does not look for objects.
 __test__ = {f.__name__: f.__doc__ for f in list(globals().values()) if isinstance(f, ufunc)}
+
+__all__ = [
+    "add", "bitwise_and", "bitwise_or", "bitwise_xor", "logaddexp", "logaddexp2", "logical_and", "logical_or",
+    "logical_xor", "maximum", "minimum", "multiply", "negative", "subtract",
+]  # fmt: skip
