@@ -103,14 +103,14 @@ def rewritten(
     if found is None:
         eqns = []
         for eqn in program.eqns:
-            eqn = _within(eqn, lambda inner: rewritten(inner, wanted, change, known))
+            eqn = within(eqn, lambda inner: rewritten(inner, wanted, change, known))
             eqns.append(change(eqn) if wanted(eqn.primitive) else eqn)
         found = known[program] = program.replace(eqns=eqns)
     return found
 
 
-def _within(eqn: Eqn, change: Callable[[Program], Program]) -> Eqn:
-    """An equation with each Program among its parameters changed."""
+def within(eqn: Eqn, change: Callable[[Program], Program]) -> Eqn:
+    """An equation with each Program among its parameters changed; itself where none is."""
     params: dict[str, Any] = {}
     for name, value in eqn.params.items():
         if type(value) is Program:
@@ -121,4 +121,9 @@ def _within(eqn: Eqn, change: Callable[[Program], Program]) -> Eqn:
             continue
         if new != value:
             params[name] = new
-    return eqn.replace(params=eqn.params | params) if params else eqn
+    if not params:
+        return eqn
+    params, effects = eqn.params | params, eqn.primitive.effects
+    return eqn.replace(
+        params=params, effects=effects(*(a.type for a in eqn.inputs), **params) if effects else eqn.effects
+    )

@@ -13,7 +13,7 @@ from ..core.primitives.elementwise import add_any_p, add_p
 from ..core.primitives.jit import jit_p
 from ..core.primitives.ref import access_shape, addupdate_p, get_p, swap_p
 from ..core.primitives.shape import broadcast_in_dim_p
-from ..core.rewrite import eliminate_dead, substitute
+from ..core.rewrite import eliminate_dead, substitute, within
 from ..core.types import ArrayType, RefType
 
 _CALLS = (jit_p, custom_jvp_call_p, checkpoint_p)
@@ -27,24 +27,9 @@ def touches_refs(eqn: Eqn) -> bool:
 def normalize(program: Program) -> Program:
     """Inline calls that take Refs, make accumulations explicit, drop what nothing uses, in loops too."""
     program = inline_calls(program, lambda e: e.primitive in _CALLS and touches_refs(e))
-    eqns = [with_programs(e, normalize) if touches_refs(e) else e for e in program.eqns]
+    eqns = [within(e, normalize) if touches_refs(e) else e for e in program.eqns]
     program = program.replace(eqns=accumulations(eqns, program.outputs))
     return eliminate_dead(program)[0]
-
-
-def with_programs(eqn: Eqn, change: Callable[[Program], Program]) -> Eqn:
-    """The equation with each Program among its parameters changed; itself where none is."""
-    changed: dict[str, Any] = {}
-    for name, value in eqn.params.items():
-        if isinstance(value, Program):
-            changed[name] = change(value)
-        elif isinstance(value, tuple) and value and all(isinstance(v, Program) for v in value):
-            changed[name] = tuple(map(change, value))
-    if all(new == eqn.params[name] for name, new in changed.items()):
-        return eqn
-    params = eqn.params | changed
-    effects = eqn.primitive.effects(*(a.type for a in eqn.inputs), **params) if eqn.primitive.effects else eqn.effects
-    return eqn.replace(params=params, effects=effects)
 
 
 def inline_calls(program: Program, wanted: Callable[[Eqn], bool]) -> Program:

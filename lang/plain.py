@@ -19,11 +19,12 @@ from ..core.primitive import Primitive
 from ..core.primitives.elementwise import neg_p
 from ..core.primitives.ref import addupdate_p, get_p, swap_p, whole
 from ..core.primitives.shape import broadcast_in_dim_p
+from ..core.rewrite import within
 from ..core.types import ArrayType, is_inexact
 from .atomics import atomic_cas_p, atomic_rmw_p, no_derivative
 from .copies import dma_start_p, dma_wait_p, parts_of, semaphore_read_p, semaphore_signal_p, semaphore_wait_p
 from .kernel import Kernel
-from .normalize import normalize, touches_refs, with_programs
+from .normalize import normalize, touches_refs
 from .scoped import undefine_p
 
 
@@ -114,7 +115,7 @@ def plain_program(program: Program, top: bool, semaphores: bool, rules: Mapping[
         if rule is not None:
             eqns += rule(eqn, (used, top, semaphores))
         else:
-            eqns.append(with_programs(eqn, below) if touches_refs(eqn) else eqn)
+            eqns.append(within(eqn, below) if touches_refs(eqn) else eqn)
     return program.replace(eqns=eqns)
 
 

@@ -8,6 +8,7 @@ random keys are written once.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,13 +20,15 @@ from ...core.errors import Source, UnsupportedError
 from ...core.ir import Eqn, Program
 from ...core.keys import physicalize
 from ...core.primitive import Primitive
+from ...core.primitives.elementwise import pow_p
 from ...core.primitives.random import random_clone_p, random_unwrap_p, random_wrap_p
 from ...core.primitives.shape import broadcast_in_dim
+from ...core.rewrite import primitives_of, within
 from ...core.trace import trace_program
 from ...core.types import ArrayType
 from ..atomics import atomic_cas_p, atomic_rmw_p
 from ..kernel import Kernel
-from ..normalize import replaced, with_programs
+from ..normalize import replaced
 from ..plain import RULES as PLAIN
 from . import integers, position, special, windows
 
@@ -49,6 +52,11 @@ class Backend:
     rules: Mapping[Primitive, Any]
     refused: Mapping[Primitive, str]
     dtypes: Mapping[str, str]
+
+    @functools.cached_property
+    def plain(self) -> frozenset[Primitive]:
+        """What is never rewritten."""
+        return frozenset(self.rules) - {pow_p}
 
     def way(self, primitive: Primitive) -> str:
         """What becomes of a primitive: it is "printed", "rewritten" or "refused"."""
@@ -77,7 +85,9 @@ class Backend:
 def legalize(program: Program, backend: Backend) -> Program:
     """The Program, inner ones included, in what a backend has rules for; what it refuses stays as it is."""
     program = physicalize(program)
-    eqns = [with_programs(e, lambda inner: legalize(inner, backend)) for e in program.eqns]
+    if primitives_of(program) <= backend.plain:
+        return program
+    eqns = [within(e, lambda inner: legalize(inner, backend)) for e in program.eqns]
     if any(new is not old for new, old in zip(eqns, program.eqns, strict=True)):
         program = program.replace(eqns=eqns)
     return replaced(program, lambda eqn: _meaning(eqn, backend))

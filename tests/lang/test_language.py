@@ -5,9 +5,9 @@ import pytest
 
 from tests.core.test_laws import CASES, operands
 from tilewright.core.evaluate import evaluate
-from tilewright.core.ir import Program, subprograms
 from tilewright.core.primitive import Primitive
 from tilewright.core.primitives.catalogue import ALL
+from tilewright.core.rewrite import primitives_of
 from tilewright.core.trace import trace_program, typeof
 from tilewright.core.types import is_complex, is_key
 from tilewright.lang import atomics, copies, scoped
@@ -48,11 +48,6 @@ def test_an_entry_without_a_rule_or_a_reason_is_refused():
     assert TRITON.way(Primitive("nameless", lambda x: x)) == "refused"
     assert TRITON.way(Primitive("sin", lambda x: x)) == "refused"  # a name is not a primitive
     assert TRITON.way(Primitive("twice", lambda x: x, expand=lambda x: x + x)) == "rewritten"
-
-
-def primitives_of(program: Program) -> set[Primitive]:
-    found = {e.primitive for e in program.eqns}
-    return found.union(*(primitives_of(p) for e in program.eqns for _, p in subprograms(e)))
 
 
 REAL = [c for c in CASES if not any(is_complex(t.dtype) for t in c.types)]
