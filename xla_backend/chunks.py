@@ -10,12 +10,13 @@ import numpy as np
 from ..core.ir import Eqn, Program, subprograms
 from ..core.primitives.elementwise import add_p, mul_p
 from ..core.relation import EFFECT, IDENTITY, MOVER, POINTWISE, Reduced, Whole, Window, relate
+from ..core.trace import eval_program
 from ..core.types import ArrayType
 from ..lang.analysis import analyse
 from ..lang.build import remap, trace_kernel
 from ..lang.kernel import Kernel
+from .cpu.options import BUDGET, LOOP_BUDGET
 
-BUDGET, LOOP_BUDGET = 2**28, 2**21
 FUSED = (POINTWISE, IDENTITY, MOVER, EFFECT)
 
 
@@ -87,8 +88,6 @@ def split_axis(kernel: Kernel, axis: int, inner: int) -> Kernel:
         return [*ids[:axis], joined, *ids[axis + 2 :]]
 
     def body(ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
-        from ..core.trace import eval_program
-
         eval_program(kernel.body, *old_ids(ids), *prefetched, *inputs, *outputs, *scratch)
 
     made = trace_kernel(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core.ir import Eqn, Program
 from ..core.primitives.callback import pure_callback
@@ -16,41 +16,53 @@ from ..lang.interpret import interpret
 from ..lang.kernel import Kernel
 from ..lang.primitive import kernel_call_p
 from ..lang.target import CustomCall
-from .kernel import kernel_program
+from .kernel import lowered
 from .legalize import in_place, legal
 from .lower.custom_call import custom_call_p
 
 Emit = Callable[[Kernel], "CustomCall | None"]  # None: XLA computes the kernel
 
 
-def emitted(program: Program, platform: str, emit: Emit | None = None, off: frozenset[str] = frozenset()) -> Program:
+class Emitted(NamedTuple):
+    """A Program without kernels, and for each kernel that was in it the way that its cells take."""
+
+    program: Program
+    routes: tuple[tuple[Kernel, str], ...]
+
+
+def emitted(
+    program: Program, platform: str, emit: Emit | None = None, off: frozenset[str] = frozenset()
+) -> Emitted:  # fmt: skip
     """A Program without kernels; `emit` makes custom calls for a device, XLA computes them where there is none.
 
     `off` are the options of `cpu` that are not used.
     """
-    known: dict[Kernel, Program | CustomCall] = {}
+    known: dict[Kernel, tuple[Program | CustomCall, str]] = {}
 
     def change(eqn: Eqn) -> Eqn:
         kernel = eqn.params["kernel"]
-        found = known.get(kernel)
-        if found is None:
-            found = known[kernel] = _of(kernel, platform, emit, off)
+        if kernel not in known:
+            known[kernel] = _of(kernel, platform, emit, off)
+        found, _ = known[kernel]
         if isinstance(found, Program):
             return in_place(eqn, found)
         return eqn.replace(primitive=custom_call_p, params={"call": found})
 
-    return rewritten(program, lambda primitive: primitive is kernel_call_p, change, {})
+    program = rewritten(program, lambda primitive: primitive is kernel_call_p, change, {})
+    return Emitted(program, tuple((kernel, route) for kernel, (_, route) in known.items()))
 
 
-def _of(kernel: Kernel, platform: str, emit: Emit | None, off: frozenset[str]) -> Program | CustomCall:
+def _of(kernel: Kernel, platform: str, emit: Emit | None, off: frozenset[str]) -> tuple[Program | CustomCall, str]:
     if kernel.interpret:
         run = functools.partial(interpret, kernel)
         traced = trace_program(
             lambda *arrays: pure_callback(run, kernel.out_types, *arrays), kernel.in_types, kernel.name
         )
-        return legal(traced)
+        return legal(traced), "the interpreter, on the host"
     call = None if emit is None else emit(static(kernel, f"{platform}, where a grid is launched whole, needs"))
     if call is None:
-        return legal(kernel_program(kernel, off))
+        program, route = lowered(kernel, off)
+        return legal(program), f"XLA, {route}"
     around: dict[str, Any] = {"prepare": call.prepare, "finish": call.finish}
-    return replace(call, **{name: legal(program) for name, program in around.items() if program is not None})
+    around = {name: legal(program) for name, program in around.items() if program is not None}
+    return replace(call, **around), f"a custom call of {call.target}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -96,6 +96,7 @@ class Lowering:
 
     def __init__(self, kernel: Kernel, arrays: Sequence[Any], outer: Sequence[int], off: frozenset[str]):
         self.kernel, self.grid, self.outer, self.off = kernel, kernel.grid, tuple(outer), off
+        self.route = "nothing: there are no cells"
         n = len(kernel.prefetch)
         self.prefetched, self.arrays = list(arrays[:n]), list(arrays[n:])
         self.started = {o: self.arrays[i] for i, o in kernel.aliases}
@@ -120,9 +121,23 @@ class Lowering:
         ordered = set(self.outer) & set(analyse(kernel).carry)  # sums that are too large to be taken all at once
         parts = analyse(kernel).phases if tiled and not ordered else None
         if parts is not None:
+            self.route = self._route(self.outer, parts.carry)
             return Additive(self, parts).run()
         carry = sorted({*(analyse(kernel).carry if tiled else kernel.long_axes), *self.outer, *kernel.computed})
+        self.route = self._route(carry, ())
         return Sequential(self, carry).run()
+
+    def _route(self, looped: Sequence[int], summed: Sequence[int]) -> str:
+        """How the cells are run, in words."""
+        turns = math.prod(self.grid[a] for a in looped)
+        parts = ["cells side by side"]
+        if any(self.grid[a] > 1 for a in summed):
+            parts.append(f"sums over {_axes(summed)}")
+        if self.kernel.extents:
+            parts.append(f"a loop over {_axes(looped)}, of as many turns as are computed")
+        elif turns > 1:
+            parts.append(f"a loop of {turns:,} turns over {_axes(looped)}")
+        return ", ".join(parts)
 
     def ids(self, axes: Sequence[int], fixed: dict[int, Any]) -> tuple[list[Any], list[Layout]]:
         """Ids of every grid axis: all of the batched `axes` at once, a given value for the `fixed` ones."""
@@ -139,6 +154,10 @@ class Lowering:
                 values.append(np.int32(0))
                 layouts.append(())
         return values, layouts
+
+
+def _axes(numbers: Sequence[int]) -> str:
+    return f"grid {'axis' if len(numbers) == 1 else 'axes'} {', '.join(map(str, numbers))}"
 
 
 def at_ids(value: Any, layout: Layout, fixed: dict[int, Any]) -> tuple[Any, Layout]:
@@ -522,23 +541,43 @@ def put_at(held: Any, part: Any, layout: Layout, fixed: dict[int, Any]) -> Any:
 # ---------------------------------------------------------------------------- entry
 
 
-@cached(1024)
+class Lowered(NamedTuple):
+    """A kernel as a plain array Program, and how its cells are run there."""
+
+    program: Program
+    route: str
+
+
 def kernel_program(kernel: Kernel, off: frozenset[str] = frozenset()) -> Program:
-    """The plain array Program that computes what a kernel does; `off` are options of `cpu` that are not used."""
+    """The plain array Program that computes what a kernel does."""
+    return lowered(kernel, off).program
+
+
+@cached(1024)
+def lowered(kernel: Kernel, off: frozenset[str] = frozenset()) -> Lowered:
+    """A kernel for XLA to compute; `off` are options of `cpu` that are not used."""
     kernel = plain(kernel)
     # The loop over an axis whose size differs from row to row of a batch runs the most; the rest is masked.
     kernel = guarded(kernel, tuple(a for a, p in kernel.extents if by_ids(kernel, p)))
-    program = _lowered(kernel, (), off)
-    if kernel.cells and held_bytes(program) > budget_of(kernel):
-        smaller, outer = (kernel, kernel.long_axes) if kernel.extents else chunked(kernel, program)
+    found = _lowered(kernel, (), off)
+    if kernel.cells and held_bytes(found.program) > budget_of(kernel):
+        smaller, outer = (kernel, kernel.long_axes) if kernel.extents else chunked(kernel, found.program)
         if outer:
             return _lowered(smaller, outer, off)
-    return program
+    return found
 
 
-def _lowered(kernel: Kernel, outer: tuple[int, ...], off: frozenset[str]) -> Program:
-    program = trace_program(lambda *arrays: Lowering(kernel, arrays, outer, off).run(), kernel.in_types, kernel.name)
-    program = eliminate_dead(program)[0]
+def _lowered(kernel: Kernel, outer: tuple[int, ...], off: frozenset[str]) -> Lowered:
+    route = ""
+
+    def run(*arrays: Any) -> list[Any]:
+        nonlocal route
+        low = Lowering(kernel, arrays, outer, off)
+        results = low.run()
+        route = low.route
+        return results
+
+    program = eliminate_dead(trace_program(run, kernel.in_types, kernel.name))[0]
     for name, option in (("narrow_windows", narrow), ("exchanged", exchange)):
         program = program if name in off else option(program)
-    return program
+    return Lowered(program, route)

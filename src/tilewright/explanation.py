@@ -30,6 +30,7 @@ class Explanation:
     fusion: Fusion | None = None
     refused: tuple[Refused, ...] = ()
     xla: XlaReport | None = None
+    routes: tuple[tuple[Kernel, str], ...] = ()
 
     def __str__(self) -> str:
         where = f" on {self.target}" if self.target else ""
@@ -37,6 +38,7 @@ class Explanation:
         lines += [] if self.fusion is None else plan_lines(self.fusion)
         lines += [f"  {r.line()}" for r in self.refused]
         lines += [line for k in self.kernels for line in k.lines()]
+        lines += [f"kernel {kernel.name} runs by {route}" for kernel, route in self.routes]
         return "\n".join(lines + ([] if self.xla is None else self.xla.lines()))
 
     def _counts(self) -> str:
@@ -68,7 +70,8 @@ def explain(
 
     With `compile=True` it is compiled for the target, which need not be here, and each kernel has what it takes there:
     VMEM or shared memory, registers, spills, and the compiler's estimate of cycles where there is one; a kernel that
-    the device's compiler refused is told with its reason. On the CPU, XLA's fusions are told beside the kernels.
+    the device's compiler refused is told with its reason, and each with the way that its cells take. On the CPU, XLA's
+    fusions are told beside the kernels.
 
     Raises:
       ArgumentError: an unknown target.
@@ -104,7 +107,8 @@ def explain(
     done = walk(PIPELINE[1:], unit, replace(settings, explained=settings.target == "cpu"), walked.reports)
     if settings.device is None:
         found = _with_resources(found, estimated(done.value).resources)
-    return replace(found, refused=tuple(refusals(done.reports)), xla=done.reports.get("compile"))
+    routes = done.reports["emit"].routes if "emit" in done.reports else ()
+    return replace(found, refused=tuple(refusals(done.reports)), xla=done.reports.get("compile"), routes=routes)
 
 
 def _begun(function: Any, args: Any, kwargs: Any, settings: Settings) -> tuple[Unit, str, Reports]:

@@ -117,10 +117,11 @@ def _written(reports: Reports) -> frozenset[Kernel]:
 
 @dataclass(frozen=True)
 class Emitted:
-    """The kernels that are custom calls now, and those that XLA computes because they were refused."""
+    """The kernels that are custom calls now, those that XLA computes because they were refused, and each one's way."""
 
     kernels: tuple[Kernel, ...] = ()
     refused: tuple[Refused, ...] = ()
+    routes: tuple[tuple[Kernel, str], ...] = ()
 
 
 def emit(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Emitted]:
@@ -131,7 +132,8 @@ def emit(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Emitte
       CompileError, VersionError: of the device's compiler.
     """
     if settings.target == "cpu" or settings.by_xla:
-        return replace(unit, program=emitted(unit.program, settings.platform, off=settings.off)), Emitted()
+        program, routes = emitted(unit.program, settings.platform, off=settings.off)
+        return replace(unit, program=program), Emitted(routes=routes)
     machine, written = settings.target, _written(reports)
     refused = {r.kernel: r for r in reports["verify"].refused}
     made: list[Kernel] = []
@@ -153,8 +155,8 @@ def emit(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Emitte
             made.append(kernel)
         return found
 
-    unit = replace(unit, program=emitted(unit.program, settings.platform, call))
-    return unit, Emitted(tuple(made), tuple(refused.values()))
+    program, routes = emitted(unit.program, settings.platform, call)
+    return replace(unit, program=program), Emitted(tuple(made), tuple(refused.values()), routes)
 
 
 def backend_of(machine: Target) -> Any:

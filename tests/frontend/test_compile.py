@@ -257,6 +257,37 @@ def test_what_a_target_lacks_shows_in_explain():
         assert f"kernel {refused.kernel.name} is computed by XLA: tpu:v5e refused it" in text
 
 
+def test_the_way_of_each_kernel_shows_in_explain():
+    def gram(x, o):
+        @tl.when(tl.program_id(1) == 0)
+        def _():
+            o[...] = tnp.zeros_like(o)
+
+        o[...] += x[...].T @ x[...]
+
+    def running(x, o, c):
+        @tl.when(tl.program_id(0) == 0)
+        def _():
+            c[...] = tnp.ones_like(c)
+
+        c[...] = c[...] * x[...]
+        o[...] = c[...]
+
+    wide = tw.ShapeDtypeStruct((8, 8), "float32")
+    summed = tl.kernel_call(gram, wide, grid=(1, 2), in_specs=[tl.BlockSpec((2, 8), lambda i, k: (k, 0))],
+                            out_specs=tl.BlockSpec((8, 8), lambda i, k: (0, 0)))  # fmt: skip
+    spec = tl.BlockSpec((1, 8), lambda i: (i, 0))
+    in_order = tl.kernel_call(running, STRUCT, grid=4, in_specs=[spec], out_specs=spec,
+                              scratch_shapes=[tl.VMEM((1, 8), "float32")])  # fmt: skip
+    explained = tw.explain(lambda x: (summed(x), in_order(x)), STRUCT, compile=True)
+    assert [(kernel.name, route) for kernel, route in explained.routes] == [
+        ("gram", "XLA, cells side by side, sums over grid axis 1"),
+        ("running", "XLA, cells side by side, a loop of 4 turns over grid axis 0"),
+    ]
+    assert "kernel gram runs by XLA, cells side by side" in str(explained)
+    assert tw.explain(in_order, STRUCT).routes == ()
+
+
 # ---------------------------------------------------------------------------- what XLA does on the CPU
 
 

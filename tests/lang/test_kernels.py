@@ -65,5 +65,5 @@ def test_chunked_is_the_reference(example, monkeypatch):
 
     for module in (chunks, lowering):
         monkeypatch.setattr(module, "budget_of", lambda kernel: 40)
-    program = lowering.kernel_program.__wrapped__(kernel_of(example))
+    program = lowering.lowered.__wrapped__(kernel_of(example)).program
     check(example, evaluate(program, *tree.leaves(tuple(example.operands))))

@@ -24,6 +24,10 @@ WIDER = 4
 # Reductions of arrays of more elements are worth a kernel of YNN's.
 FEW_ELEMENTS = 2**14
 
+# The bytes that an intermediate result may take where a kernel's cells are run side by side, and within one turn of a
+# loop, where what it makes should stay in the cache.
+BUDGET, LOOP_BUDGET = 2**28, 2**21
+
 
 def switched_off() -> frozenset[str]:
     """The names in the setting `cpu_without`.
