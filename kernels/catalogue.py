@@ -18,7 +18,7 @@ from ..core.primitives import (
 from ..core.primitives.catalogue import ALL
 from ..core.primitives.contract import dot_general_p
 from ..core.relation import MOVER
-from . import conv, cumulative, index, reduce, shape, sort, window
+from . import conv, cumulative, index, reduce, shape, window
 from . import random as random_kernels
 from .template import Template, grouped
 
@@ -48,7 +48,6 @@ OWN: dict[Primitive, Template] = {
     **cumulative.TEMPLATES,
     **shape.TEMPLATES,
     **index.TEMPLATES,
-    **sort.TEMPLATES,
     **random_kernels.TEMPLATES,
 }
 

@@ -6,8 +6,7 @@ where the two do not line up.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from ..core.primitive import Primitive
 from ..core.primitives import shape as s
 from ..core.primitives.compare import select_n_p
 from ..core.primitives.elementwise import min_p
+from ..core.relation import Whole
 from ..core.types import ArrayType
 from ..lang.block import BlockSpec
 from ..lang.ops import cdiv
@@ -29,85 +29,47 @@ def _over_result(primitive: Primitive) -> Callable[[Types, Params], Loops]:
     return lambda types, params: Loops(primitive.typing(*types, **params).shape)
 
 
-# ---------------------------------------------------------------------------- blocks that line up
+def mover(primitive: Primitive, parts: Callable[..., Parts], loops: Callable[..., Loops] | None = None) -> Template:
+    return Template("shape", primitive, own(primitive, loops or _over_result(primitive), parts))
 
 
-def _groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], list[int]]]:
-    """Runs of axes of the two shapes that hold the same elements, as short as can be."""
-    found, i, j = [], 0, 0
-    while i < len(old) or j < len(new):
-        left, right, a, b = [], [], 1, 1
-        while not left or not right or a != b:
-            if i < len(old) and (a <= b or j == len(new)):
-                a, left, i = a * old[i], [*left, i], i + 1
-            elif j < len(new):
-                b, right, j = b * new[j], [*right, j], j + 1
-            else:
-                break
-        found.append((left, right))
-    return found
+# ---------------------------------------------------------------------------- reshapes
 
 
-LONG = 4096  # elements: rows of more are cut themselves
+def _view(primitive: Primitive, types: Types, params: Params) -> tuple[int, ...]:
+    """The shape in which operand and result of a reshape are the same: an axis for each factor of its relation.
 
-
-class _Regrouped:
-    """How the axes of operand and result of a reshape follow loops, one loop for each run of axes.
-
-    A run is cut along its first axes of more than one element, in units of the least number of elements that both
-    sides hold as whole rows. Where such a unit is the whole run, or long, both sides are views in which the run is one
-    axis, cut anywhere.
+    Where no factors fit both, all of these axes are one.
     """
-
-    def __init__(self, old: Sequence[int], new: Sequence[int]):
-        self.sizes: list[int] = []
-        self.views: tuple[list[int], list[int]] = ([], [])
-        self.follows: tuple[list[int | None], list[int | None]] = ([], [])
-        self.scales: tuple[list[int], list[int]] = ([], [])
-        for sides in [] if 0 in old else _groups(old, new):
-            self.add(*([shape[a] for a in axes] for shape, axes in zip((old, new), sides, strict=True)))
-
-    def add(self, *sides: list[int]) -> None:
-        """A run of axes with these sizes on the two sides."""
-        leads = [next((a for a, n in enumerate(sizes) if n > 1), None) for sizes in sides]
-        total, loop = math.prod(sides[0]), len(self.sizes)
-        rows = [1 if lead is None else math.prod(sizes[lead + 1 :]) for sizes, lead in zip(sides, leads, strict=True)]
-        unit = math.lcm(*rows)
-        flat = total > 1 and (unit >= total or unit > LONG)
-        for side, (sizes, lead, row) in enumerate(zip(sides, leads, rows, strict=True)):
-            self.views[side].extend([total] if flat else sizes)
-            self.follows[side].extend([loop] if flat else [loop if a == lead else None for a in range(len(sizes))])
-            self.scales[side].extend([1] if flat else [unit // row if a == lead else 1 for a in range(len(sizes))])
-        if total > 1:
-            self.sizes.append(total if flat else cdiv(total, unit))
+    assert primitive.relation is not None
+    relation = primitive.relation(types, [primitive.typing(*types, **params)], **params)
+    sizes, joined = [], False
+    for factor in (f for axis in relation.operands[0] for f in axis):
+        whole = type(relation.kinds[factor]) is Whole
+        if whole and joined:
+            sizes[-1] *= relation.sizes[factor]
+        else:
+            sizes.append(relation.sizes[factor])
+        joined = whole
+    return tuple(sizes)
 
 
-def _reshape_loops(primitive: Primitive) -> Callable[[Types, Params], Loops]:
+def _reshape(primitive: Primitive) -> Template:
+    """A copy in that shape."""
+
     def loops(types: Types, params: Params) -> Loops:
-        return Loops(tuple(_Regrouped(types[0].shape, primitive.typing(*types, **params).shape).sizes))
+        return Loops(_view(primitive, types, params))
 
-    return loops
-
-
-def _reshape(primitive: Primitive) -> Callable[..., Parts]:
-    def cut(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
-        (x,), (out,) = types, outs
-        how = _Regrouped(x.shape, out.shape)
-        specs = [cut.spec(f, v, c) for f, v, c in zip(how.follows, how.views, how.scales, strict=True)]
-        here, there = (tuple(s.block_shape or ()) for s in specs)
+    def parts(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
+        shape = cut.loops.sizes
+        spec = cut.spec(range(len(shape)), shape)
 
         def body(x: Any, o: Any) -> None:
-            block = x[...]
-            if primitive is s.squeeze_p:
-                block = primitive.bind(block, **params)
-            elif here != there:
-                block = primitive.bind(block, **params | {"new_sizes": there})
-            o[...] = block
+            o[...] = x[...]
 
-        view, result = (tuple(v) for v in how.views)
-        return Parts(body, specs[:1], specs[1:], views={0: view}, outs=[ArrayType(result, out.dtype)])
+        return Parts(body, [spec], [spec], views={0: shape}, outs=[ArrayType(shape, outs[0].dtype)])
 
-    return cut
+    return mover(primitive, parts, loops)
 
 
 # ---------------------------------------------------------------------------- windows
@@ -251,12 +213,8 @@ def _clamped(spec: Any, cut: Cut, loop: int, place: Callable[[Any], Any]) -> Any
     return spec.replace(index_map=lambda *ids: index_map(*(place(i) if k == where else i for k, i in enumerate(ids))))
 
 
-def mover(primitive: Primitive, parts: Callable[..., Parts], loops: Callable[..., Loops] | None = None) -> Template:
-    return Template("shape", primitive, own(primitive, loops or _over_result(primitive), parts))
-
-
 TEMPLATES = {
-    **{p: mover(p, _reshape(p), _reshape_loops(p)) for p in (s.reshape_p, s.squeeze_p)},
+    **{p: _reshape(p) for p in (s.reshape_p, s.squeeze_p)},
     s.rev_p: mover(s.rev_p, _rev),
     s.slice_p: mover(s.slice_p, _slice),
     s.pad_p: mover(s.pad_p, _pad, _pad_loops),

@@ -29,7 +29,6 @@ from ..core.types import ArrayType
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 TERA, GIGA = 10**12, 10**9
-SHORT = 8  # steps of a loop that a kernel writes out one by one
 
 
 @dataclass(frozen=True)
@@ -106,33 +105,9 @@ class Target:
         """The roofline: the least time that some operations and bytes can take."""
         return max(flops / self.rate(dtype), moved / self.bandwidth)
 
-    def tile_sizes(self, n: int, loops: Any, loop: int) -> Sequence[int]:
-        """Sizes worth trying for one loop of `n` steps, smallest first."""
-        n = max(n, 1)
-        if loop in loops.whole:
-            return (n,)
-        if loop in loops.single:
-            return (1,)
-        if loop in loops.short:
-            few = 1 if self.gpu and n > SHORT else min(n, SHORT)  # some of many would spill a GPU's registers
-            return (1, few) if few > 1 else (1,)
-        if loop in loops.matrix:
-            base = self.matrix[min(loops.matrix.index(loop), 2)]
-            steps = (1, 2, 4) if self.kind == "tpu" else (0.5, 1, 2, 4)
-            sizes = [int(base * f) for f in steps if base * f <= n]
-            return sizes or ([n] if self.kind == "tpu" else [_power(n)])
-        inner = len(loops.sizes) - 1 - loop
-        if inner == 0:
-            sizes = [self.lanes * 2**f for f in range(6) if self.lanes * 2**f <= n]
-        elif inner == 1:
-            sizes = [self.sublanes * 2**f for f in range(6) if self.sublanes * 2**f <= n]
-        else:
-            sizes = [1]
-        return sizes or ([n] if self.kind == "tpu" else [_power(n)])
-
 
 def _power(n: int) -> int:
-    """The least power of two that holds n: what Triton's blocks are."""
+    """The least power of two that holds n."""
     return 1 << (n - 1).bit_length()
 
 
