@@ -43,6 +43,7 @@ def _view(primitive: Primitive, types: Types, params: Params) -> tuple[int, ...]
     """
     assert primitive.relation is not None
     relation = primitive.relation(types, [primitive.typing(*types, **params)], **params)
+    assert relation is not None
     sizes, joined = [], False
     for factor in (f for axis in relation.operands[0] for f in axis):
         whole = type(relation.kinds[factor]) is Whole

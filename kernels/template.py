@@ -33,36 +33,26 @@ from .cost import Cost, bytes_moved, resident_bytes
 from .generate.group import monoid_of
 from .generate.loops import Cut, Loops, Tiles
 from .generate.one import Alone
-from .generate.split import split_tiles, total
 from .generate.sums import full
-from .generate.tiles import candidates, check, runs_at
+from .generate.tiles import candidates, check
 
 Types = Sequence[ArrayType]
 Params = dict[str, Any]
 
 
 class Nest(Protocol):
-    """An operation on operands of some types as loops that tiles cut."""
+    """An operation on operands of some types as loops that tiles cut: `Own`, or `Alone`, whose words these are."""
 
     @property
     def loops(self) -> Loops: ...
 
-    def refuse(self, tiles: Sequence[int], target: Target, room: int) -> str | None:
-        """Why a cell cannot hold its blocks in `room` bytes of a target, if so."""
-        ...
+    def held(self, tiles: Sequence[int], target: Target) -> int: ...
 
-    def held(self, tiles: Sequence[int], target: Target) -> int:
-        """The bytes of fast memory that one cell's blocks take (twice, for the next ones come in meanwhile)."""
-        ...
+    def refuse(self, tiles: Sequence[int], target: Target, room: int) -> str | None: ...
 
-    def candidates(self, target: Target) -> list[Tiles]:
-        """Tiles worth trying on a target that takes them."""
-        ...
+    def candidates(self, target: Target) -> list[Tiles]: ...
 
-    def kernels(self, tiles: Tiles, target: Target, name: str) -> tuple[tuple[Kernel, ...], tuple[int, ...]]:
-        """The kernels at tiles that are known to fit, each on the results of the one before, and which operand each
-        input of the first is."""
-        ...
+    def kernels(self, tiles: Tiles, target: Target, name: str) -> tuple[tuple[Kernel, ...], tuple[int, ...]]: ...
 
 
 Make = Callable[[Types, Types, Params], Nest]
@@ -149,7 +139,8 @@ def own(primitive: Primitive, loops: Callable[[Types, Params], Loops],
             found = primitive.bind(*(r[...] for r in refs[:count]), **params)
             store(refs[count:], found if primitive.multiple else [found])
 
-        return Parts(body, *([cut.spec([None] * t.ndim, t.shape) for t in ts] for ts in (types, outs)))
+        ins, results = ([cut.spec([None] * t.ndim, t.shape) for t in ts] for ts in (types, outs))
+        return Parts(body, ins, results)
 
     def make(types: Types, outs: Types, params: Params) -> Nest:
         return Own(types, outs, loops(types, params), lambda cut: whole(types, outs, params, cut))
@@ -160,42 +151,13 @@ def own(primitive: Primitive, loops: Callable[[Types, Params], Loops],
 # ---------------------------------------------------------------------------- the group of one
 
 
-@dataclass(frozen=True)
-class Grouped:
-    """An operation with a relation: the group of one."""
-
-    alone: Alone
-
-    @property
-    def loops(self) -> Loops:
-        return self.alone.loops
-
-    def held(self, tiles: Sequence[int], target: Target) -> int:
-        return self.alone.blocks(target).held(tiles)
-
-    def refuse(self, tiles: Sequence[int], target: Target, room: int) -> str | None:
-        return self.alone.blocks(target).refuse(tiles, room)
-
-    def candidates(self, target: Target) -> list[Tiles]:
-        found = candidates(self.loops, target, self.alone.blocks(target).refuse, regular=True)
-        return [*split_tiles(self.alone, target), *found]
-
-    def kernels(self, tiles: Tiles, target: Target, name: str) -> tuple[tuple[Kernel, ...], tuple[int, ...]]:
-        kernel, order = self.alone.kernel(self.alone.at(tiles), name), tuple(range(len(self.alone.group.inputs)))
-        if runs_at(self.loops, tiles) == 1:
-            return (kernel,), order
-        (out,) = (v.type for v in self.alone.nest.outputs)
-        added = total(kernel.out_types[0], out)
-        return (kernel, added.kernel(added.tiled(target), "total")), order
-
-
 def grouped(primitive: Primitive) -> Make:
     """The nest of an operation by its relation; a reduction of nothing gives the neutral element."""
 
     def make(types: Types, outs: Types, params: Params) -> Nest:
         alone = Alone.of(primitive, types, outs, params)
         if not any(0 in t.shape for t in (*types, *outs)):
-            return Grouped(alone)
+            return alone
         loops, (out, *_) = alone.loops, alone.nest.outputs
         follows = [None if x is None else alone.nest.order.index(x) for x in alone.group.axes[out]]
 

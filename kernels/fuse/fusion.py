@@ -10,6 +10,7 @@ from typing import Any
 
 from ...core.errors import ArgumentError
 from ...core.ir import Eqn, Program, subprograms
+from ...core.relation import runs
 from ...core.rewrite import eliminate_dead, hoist
 from ...core.runtime import runtime
 from ...lang.cost import program_cost
@@ -207,9 +208,8 @@ class _Fuser:
                     done.add(i)
                     eqns.append(planner.replaced.get(i, planner.program.eqns[i]))
         program = eliminate_dead(planner.program.replace(eqns=eqns))[0]
-        names = [(_label(planner, u, kernels), planner.glue_reason(u)) for u in glue]
-        names = [(name, why) for name, why in names if name != "kernel_call"]
-        fusion = Fusion(program, tuple(kernels.values()), tuple(names), tuple(inner))
+        names = tuple((_label(planner, u, kernels), planner.glue_reason(u)) for u in glue)
+        fusion = Fusion(program, tuple(kernels.values()), names, tuple(inner))
         if not self.explained:
             return fusion
         return replace(
@@ -308,7 +308,7 @@ def _account(before: Program, after: Program, planner: Planner, within: list[lis
 def _body_bytes(eqn: Eqn, inner: list[Fusion], which: str) -> int:
     """The bytes of a loop or branch: those of its Programs, as often as is known; of branches, the most."""
     found = [getattr(f.account, which) for f in inner]
-    return max(found) if eqn.primitive.name == "cond" else sum(found) * eqn.params.get("length", 1)
+    return max(found) if eqn.primitive.choice else sum(found) * runs(eqn)
 
 
 __all__ = ["Account", "Boundary", "FusedKernel", "Fusion", "forget", "fuse", "plan"]

@@ -19,7 +19,6 @@ from ...lang.plain import equation
 from ...lang.primitive import kernel_call_p
 from ...lang.target import Target
 from ..generate.one import Alone
-from ..generate.split import split_tiles
 
 
 def split_long(program: Program, target: Target) -> Program:
@@ -36,15 +35,16 @@ def _split(eqn: Eqn, target: Target) -> list[Eqn]:
     """The partial sums and their sum, of a contraction that is better split; else the contraction."""
     types: Any = [a.type for a in eqn.inputs]
     (out,) = eqn.outputs
+    out_type: Any = out.type
     if not all(type(a) is Var and isinstance(a.type, ArrayType) and 0 not in a.type.shape for a in eqn.inputs):
         return [eqn]
     if any(is_bool(t.dtype) or is_complex(t.dtype) or str(t.dtype) in target.refused for t in (*types, out.type)):
         return [eqn]
-    product = Alone.of(dot_general_p, [t.strong() for t in types], [out.type.strong()], eqn.params)
-    tiles = next(iter(split_tiles(product, target)), None)
+    product = Alone.of(dot_general_p, [t.strong() for t in types], [out_type.strong()], eqn.params)
+    tiles = next(iter(product.split_tiles(target)), None)
     if tiles is None:
         return [eqn]
-    kernel = product.kernel(product.at(tiles), "contract_split")
+    kernel = product.kernel(tiles, "contract_split")
     partial = equation(kernel_call_p, eqn.inputs, {"kernel": kernel}, eqn)
     total = equation(reduce_sum_p, partial.outputs, {"axes": (0,)}, eqn)
     params = {"new_dtype": out.type.dtype, "weak_type": out.type.weak_type}

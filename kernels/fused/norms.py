@@ -18,10 +18,9 @@ from tilewright import numpy as jnp
 from ...core.errors import ShapeError
 from ...core.trace import shape_of
 from ...lang.block import BlockSpec
-from ...lang.call import kernel_call
 from ...lang.ops import cdiv
 from ..cost import Cost
-from .operation import Operation, as_rows, like, nbytes, row_fits, row_spec, row_tile, work_dtype
+from .operation import Operation, by_blocks, like, nbytes, row_fits, row_spec, row_tile, work_dtype
 
 
 def _rms(x: Any, epsilon: float, axes: Any = -1) -> Any:
@@ -45,43 +44,38 @@ def _checked(x: Any, vectors: tuple[Any, ...], residual: Any, what: str) -> int:
     return shape[-1]
 
 
+def _normed(formula: Any, name: str, arrays: tuple[Any, ...], vectors: tuple[Any, ...], shapes: tuple[Any, Any],
+            specs: tuple[BlockSpec, BlockSpec], grid: Any) -> Any:  # fmt: skip
+    """A norm of blocks of the arrays (x and maybe a residual), which with the vectors are seen in some shapes."""
+    x, residual = arrays
+    given = [(a if a is None else jnp.asarray(a).reshape(shape), spec)
+             for group, shape, spec in zip((arrays, vectors), shapes, specs, strict=True) for a in group]  # fmt: skip
+
+    def both(x: Any, residual: Any, scale: Any, shift: Any) -> list[Any]:
+        total = x if residual is None else x + residual
+        y = _affine(formula(total), scale, shift)
+        return [y] if residual is None else [y, total]
+
+    results = 1 if residual is None else 2
+    outs = [like(x, shapes[0])] * results
+    made = by_blocks(both, given, outs, [specs[0]] * results, grid, work_dtype(x), name)
+    made = [y.reshape(shape_of(x)) for y in made]
+    return made[0] if residual is None else tuple(made)
+
+
 def _row_norm(
     formula: Any, name: str, x: Any, scale: Any, shift: Any, residual: Any, epsilon: float, target: Any
 ) -> Any:
     n = _checked(x, (scale, shift), residual, name)
     m = math.prod(shape_of(x)[:-1])
-    work = work_dtype(x)
+    width = n * work_dtype(x).itemsize
     if not m or not n:
         return x if residual is None else (x, x + residual)
-    if not row_fits(n * work.itemsize, target):
+    if not row_fits(width, target):
         return _plain(formula, x, scale, shift, residual, epsilon)
-    rows = row_tile(m, n * work.itemsize, target)
-    row, shared = row_spec(rows, n), BlockSpec((n,), lambda i: (0,))
-    given = [
-        (as_rows(x), row),
-        (None if residual is None else as_rows(residual), row),
-        (scale, shared),
-        (shift, shared),
-    ]
-    present = [a is not None for a, _ in given]
-    results = 1 if residual is None else 2
-
-    def body(*refs: Any) -> None:
-        ins, outs = iter(refs[:-results]), refs[-results:]
-        x, residual, scale, shift = (next(ins)[...].astype(work) if p else None for p in present)
-        if residual is not None:
-            x = x + residual
-            outs[1][...] = x.astype(outs[1].dtype)
-        y = formula(x, epsilon)
-        y = y if scale is None else y * scale
-        outs[0][...] = (y if shift is None else y + shift).astype(outs[0].dtype)
-
-    made = kernel_call(
-        body, [like(x, (m, n))] * results, grid=cdiv(m, rows), in_specs=[s for a, s in given if a is not None],
-        out_specs=[row_spec(rows, n)] * results, name=name,
-    )(*(a for a, _ in given if a is not None))  # fmt: skip
-    made = [y.reshape(shape_of(x)) for y in made]
-    return made[0] if residual is None else tuple(made)
+    rows = row_tile(m, width, target)
+    return _normed(lambda x: formula(x, epsilon), name, (x, residual), (scale, shift), ((m, n), (n,)),
+                   (row_spec(rows, n), BlockSpec((n,), lambda i: (0,))), cdiv(m, rows))  # fmt: skip
 
 
 def rms_norm(x: Any, scale: Any = None, *, residual: Any = None, epsilon: float = 1e-6, target: Any = None) -> Any:
@@ -134,36 +128,18 @@ def group_norm(
     split = (batch, positions, groups, c // groups)
     block = BlockSpec((None, positions, None, c // groups), lambda b, g: (b, 0, g, 0))
     shared = BlockSpec((None, c // groups), lambda b, g: (g, 0))
-    given = [(a if a is None else jnp.asarray(a).reshape(split), block) for a in (x, residual)]
-    given += [(a if a is None else jnp.asarray(a).reshape(groups, c // groups), shared) for a in (scale, shift)]
-    present, results = [a is not None for a, _ in given], 1 if residual is None else 2
-
-    def body(*refs: Any) -> None:
-        ins, outs = iter(refs[:-results]), refs[-results:]
-        x, residual, scale, shift = (next(ins)[...].astype(work) if p else None for p in present)
-        if residual is not None:
-            x = x + residual
-            outs[1][...] = x.astype(outs[1].dtype)
-        y = _centred(x, epsilon, (0, 1))
-        y = y if scale is None else y * scale
-        outs[0][...] = (y if shift is None else y + shift).astype(outs[0].dtype)
-
-    made = kernel_call(
-        body, [like(x, split)] * results, grid=(batch, groups), in_specs=[s for a, s in given if a is not None],
-        out_specs=[block] * results, name="group_norm",
-    )(*(a for a, _ in given if a is not None))  # fmt: skip
-    made = [y.reshape(shape) for y in made]
-    return made[0] if residual is None else tuple(made)
+    return _normed(lambda x: _centred(x, epsilon, (0, 1)), "group_norm", (x, residual), (scale, shift),
+                   (split, (groups, c // groups)), (block, shared), (batch, groups))  # fmt: skip
 
 
-def _affine(y: Any, scale: Any, shift: Any, dtype: Any) -> Any:
+def _affine(y: Any, scale: Any, shift: Any) -> Any:
     y = y if scale is None else y * scale.astype(y.dtype)
-    return (y if shift is None else y + shift.astype(y.dtype)).astype(dtype)
+    return y if shift is None else y + shift.astype(y.dtype)
 
 
 def _plain(formula: Any, x: Any, scale: Any, shift: Any, residual: Any, epsilon: float) -> Any:
     total = x.astype(work_dtype(x)) if residual is None else x.astype(work_dtype(x)) + residual.astype(work_dtype(x))
-    y = _affine(formula(total, epsilon), scale, shift, x.dtype)
+    y = _affine(formula(total, epsilon), scale, shift).astype(x.dtype)
     return y if residual is None else (y, total.astype(x.dtype))
 
 
@@ -182,7 +158,7 @@ def group_norm_reference(
     total = x.astype(work_dtype(x)) if residual is None else x.astype(work_dtype(x)) + residual.astype(work_dtype(x))
     shape = shape_of(x)
     split = total.reshape(shape[0], math.prod(shape[1:-1]), groups, shape[-1] // groups)
-    y = _affine(_centred(split, epsilon, (1, 3)).reshape(shape), scale, shift, x.dtype)
+    y = _affine(_centred(split, epsilon, (1, 3)).reshape(shape), scale, shift).astype(x.dtype)
     return y if residual is None else (y, total.astype(x.dtype))
 
 

@@ -15,6 +15,7 @@ from ...core.errors import ShapeError
 from ...core.trace import shape_of, typeof
 from ...core.types import ArrayType
 from ...lang.block import BlockSpec
+from ...lang.call import kernel_call
 from ...lang.target import Target, current_target
 from ..cost import Cost
 
@@ -88,6 +89,23 @@ def row_spec(rows: int, width: int, **options: Any) -> BlockSpec:
 def vector_spec(rows: int, **options: Any) -> BlockSpec:
     """One number for each row of a cell."""
     return BlockSpec((rows,), lambda i, *_: (i,), **options)
+
+
+def by_blocks(formula: Callable[..., Sequence[Any]], given: Sequence[tuple[Any, BlockSpec]], outs: Sequence[ArrayType],
+              out_specs: Sequence[BlockSpec], grid: Any, work: Any, name: str) -> list[Any]:  # fmt: skip
+    """A kernel: a formula of blocks in a dtype, None where an operand is, with its results in the dtypes of `outs`."""
+    present = [a is not None for a, _ in given]
+
+    def body(*refs: Any) -> None:
+        rest = iter(refs)
+        blocks = [next(rest)[...].astype(work) if p else None for p in present]
+        for out, made in zip(rest, formula(*blocks), strict=True):
+            out[...] = made.astype(out.dtype)
+
+    return kernel_call(
+        body, list(outs), grid=grid, in_specs=[s for a, s in given if a is not None], out_specs=list(out_specs),
+        name=name,
+    )(*(a for a, _ in given if a is not None))  # fmt: skip
 
 
 def as_rows(x: Any) -> Any:

@@ -14,10 +14,9 @@ from tilewright import numpy as jnp
 
 from ...core.primitives.custom import custom_jvp, linear_call
 from ...core.trace import shape_of
-from ...lang.call import kernel_call
 from ...lang.ops import cdiv
 from ..cost import Cost
-from .operation import Operation, as_rows, dtype_of, like, nbytes, row_fits, row_spec, row_tile, work_dtype
+from .operation import Operation, as_rows, by_blocks, dtype_of, like, nbytes, row_fits, row_spec, row_tile, work_dtype
 
 
 def _softmax(x: Any) -> Any:
@@ -49,14 +48,13 @@ def _on_rows(formula: Callable[..., Any], name: str, target: Any, *arrays: Any) 
     if not row_fits(n * work.itemsize, target):
         return formula(*(a.astype(work) for a in arrays)).astype(dtype_of(arrays[0]))
 
-    def body(*refs: Any) -> None:
-        refs[-1][...] = formula(*(r[...].astype(work) for r in refs[:-1])).astype(refs[-1].dtype)
-
     rows = row_tile(m, n * work.itemsize, target)
     spec = row_spec(rows, n)
-    return kernel_call(
-        body, like(arrays[0]), grid=cdiv(m, rows), in_specs=[spec] * len(arrays), out_specs=spec, name=name
-    )(*arrays)
+    (out,) = by_blocks(
+        lambda *blocks: [formula(*blocks)], [(a, spec) for a in arrays], [like(arrays[0])], [spec], cdiv(m, rows), work,
+        name,
+    )  # fmt: skip
+    return out
 
 
 def _with_tangent(formula: Any, tangent: Any, cotangent: Any, name: str) -> Callable[[Any], Any]:

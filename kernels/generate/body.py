@@ -42,7 +42,7 @@ def index_map(count: int, entries: tuple[Entry, ...]) -> Program:
     body = Body()
 
     def made(entry: Entry) -> Atom:
-        if type(entry) is not tuple:
+        if not isinstance(entry, tuple):
             return ZERO if entry is None else ids[entry]
         run, step, steps, most = entry
         found = body.add(add_p, [body.add(mul_p, [ids[run], scalar(steps, INT32)]), ids[step]])
@@ -146,13 +146,13 @@ def moved(body: Body, value: Atom, old: Axes, new: Axes, shape: tuple[int, ...],
 
     `spread`: axes of one element come by a broadcast, else by a reshape.
     """
-    place = {x: i for i, x in enumerate(new) if x is not None}
+    place: dict[int | None, int] = {x: i for i, x in enumerate(new) if x is not None}
     order = [place[x] for x in old if x is not None]
     if order != sorted(order):
         turned: Sequence[int | None] = new
         if Counter(old) != Counter(new):
             value, old = without(body, value, [i for i, x in enumerate(old) if x is None], old)
-            turned = sorted(old, key=place.__getitem__)  # type: ignore[arg-type]
+            turned = sorted(old, key=place.__getitem__)
         ones = iter([i for i, x in enumerate(old) if x is None])
         permutation = tuple(next(ones) if x is None else old.index(x) for x in turned)
         value, old = body.add(transpose_p, [value], permutation=permutation), tuple(turned)

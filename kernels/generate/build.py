@@ -77,10 +77,10 @@ class Builder:
         squeezed = tuple(x in self.gone for x in axes)
         tiling, place = self.tiling, {x: i for i, x in enumerate(self.tiling.grid)}
         entries: tuple[Any, ...] = tuple(None if x is None else place.get(x) for x in axes)
-        if tiling.runs > 1 and tiling.shared in axes:
-            steps, most = tiling.cells(tiling.shared), tiling.count(tiling.shared) - 1
-            own = (place[RUN], place[tiling.shared], steps, most if tiling.uneven else None)
-            entries = tuple(own if x == tiling.shared else e for x, e in zip(axes, entries, strict=True))
+        if (shared := tiling.shared) is not None and shared in axes:
+            most = tiling.count(shared) - 1 if tiling.uneven else None
+            own = (place[RUN], place[shared], tiling.cells(shared), most)
+            entries = tuple(own if x == shared else e for x, e in zip(axes, entries, strict=True))
         elif tiling.runs > 1 and v in self.out_refs:
             array = ArrayType((tiling.runs, *array.shape), array.dtype)
             sizes, squeezed, entries = (1, *sizes), (True, *squeezed), (place[RUN], *entries)
@@ -158,6 +158,7 @@ class Builder:
     def _busy(self, body: Body) -> Var:
         """Whether a cell of a run has a step to do."""
         tiling, shared = self.tiling, self.tiling.shared
+        assert shared is not None
         run, step = (self.ids[tiling.grid.index(x)] for x in (RUN, shared))
         first = body.add(mul_p, [run, scalar(tiling.cells(shared), INT32)])
         return body.add(lt_p, [body.add(add_p, [first, step]), scalar(tiling.count(shared), INT32)])
