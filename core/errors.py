@@ -226,6 +226,10 @@ class UncoveredOutputError(KernelError):
     """An output of a kernel that its cells do not wholly write."""
 
 
+class UninitializedError(KernelError):
+    """A kernel whose outputs hold what it read from memory that no cell had written."""
+
+
 class PaddingError(KernelError):
     """What lies past the end of an operand, which is unspecified without `fill`, reaches an output of a kernel."""
 

@@ -7,6 +7,7 @@ from functools import cached_property
 from ..core.caches import cached
 from .carries import Carries
 from .kernel import Kernel
+from .memory import Leaks, leaks
 from .phases import Phases, split
 
 
@@ -17,6 +18,11 @@ class Analysis(Carries):
     def phases(self) -> Phases | None:
         """The three parts of a kernel whose carries only add up; None for any other."""
         return split(self)
+
+    @cached_property
+    def leaks(self) -> Leaks:
+        """What comes out of what is unspecified: ragged ends of inputs, memory that nothing has written."""
+        return leaks(self.kernel)
 
 
 @cached(2048)

@@ -82,6 +82,7 @@ class Block:
     fill: Any = None
     padding: tuple[tuple[int, int], ...] = ()
     buffers: int | None = None  # blocks in flight; None: the target's choice
+    loose: bool = False  # an output that may hold what nothing has written: a state saved on entry to every cell
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -36,7 +36,7 @@ def linear_index(table: np.ndarray) -> np.ndarray:
 def spread(table: np.ndarray, axes: Sequence[int], rank: int) -> np.ndarray:
     """A table over some grid axes, reshaped so that it broadcasts to the grid; what is left of it comes last."""
     sizes = dict(zip(axes, table.shape, strict=False))
-    return table.reshape(*(sizes.get(a, 1) for a in range(rank)), *table.shape[len(axes) :])
+    return table.reshape((*(sizes.get(a, 1) for a in range(rank)), *table.shape[len(axes) :]))
 
 
 def shared_block(fact: Fact, parallel: Sequence[bool]) -> tuple[Any, Any] | None:

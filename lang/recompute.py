@@ -117,7 +117,7 @@ class Segments(Sweeper):
             return [*(args[a] for a in lead), segment, *[np.int32(0)] * (rank - len(lead) - 1)]
 
         program: Program = trace_map(self.kernel.grid, self.kernel.prefetch, index)
-        return replace(made, index_map=program)
+        return replace(made, index_map=program, loose=True)
 
     def number(self, ids: Sequence[Any]) -> Any:
         """The number of a cell along the carry axes."""

@@ -104,8 +104,9 @@ class Sweeper:
     def entry_block(self, position: int) -> Block:
         """Where a state is saved on entry: a block for every cell."""
         ref: RefType = self.kernel.body.inputs[position].type  # type: ignore[assignment]
-        return grid_block(f"entry{position - self.first_out}", ref.shape, ref.dtype, self.long, self.kernel.grid,
+        made = grid_block(f"entry{position - self.first_out}", ref.shape, ref.dtype, self.long, self.kernel.grid,
                           self.kernel.prefetch)  # fmt: skip
+        return replace(made, loose=True)
 
     def entry_operand(self, position: int) -> Block:
         """What the backward kernel sees of it."""

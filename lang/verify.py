@@ -20,6 +20,7 @@ from ..core.errors import (
     PaddingError,
     RaceError,
     UncoveredOutputError,
+    UninitializedError,
     UnsupportedError,
 )
 from ..core.ir import Effect
@@ -30,8 +31,9 @@ from .analysis import Analysis, analyse
 from .atomics import atomic_cas_p, atomic_rmw_p
 from .carries import writes
 from .kernel import Block, Kernel
+from .levels import RAW, SPOILED
 from .maps import block_count, linear_index, map_of, runs_again, shared_block
-from .padding import follow, ragged_axes
+from .memory import Leak, ragged_axes
 from .plain import plain
 from .semaphores import check_semaphores
 
@@ -55,7 +57,14 @@ def verify(kernel: Kernel, strict: bool | None = None) -> list[Finding]:
         _nothing_written(kernel)
         return []
     known = analyse(kernel)
-    findings = [finding for check in CHECKS for finding in check(known)]
+    findings = None
+    try:
+        findings = _findings(known)
+    except KernelError:
+        if known.kernel is kernel:
+            raise
+    if findings is None:  # said of an equal kernel: say it of the lines of this one
+        findings = _findings(Analysis(kernel))
     unknown = [f for f in findings if f.verdict == "unknown"]
     if unknown and (current().strict_kernels if strict is None else strict):
         f = unknown[0]
@@ -63,6 +72,10 @@ def verify(kernel: Kernel, strict: bool | None = None) -> list[Finding]:
             f"kernel {kernel.name}: operand {f.operand}: {f.what} is not proved: {f.why}",
             "leave `strict` out, or write the kernel so that it can be proved", kernel.source)  # fmt: skip
     return findings
+
+
+def _findings(known: Analysis) -> list[Finding]:
+    return [finding for check in CHECKS for finding in check(known)]
 
 
 def _nothing_written(kernel: Kernel) -> None:
@@ -216,25 +229,42 @@ def _only_atomic(kernel: Kernel, block: Block) -> bool:
     return bool(changed) and all(e.primitive in (atomic_rmw_p, atomic_cas_p) for e in changed)
 
 
-def _padding(known: Analysis) -> Iterator[Finding]:
-    """What a ragged block without `fill` holds past the end of its operand stays out of the outputs."""
-    for number, block in enumerate(known.kernel.inputs):
-        if block.fill is None and ragged_axes(block):
-            yield _padding_of(known.kernel, number)
+def _memory(known: Analysis) -> Iterator[Finding]:
+    """Nothing unspecified comes out: neither what lies past the end of an operand, nor what nothing has written."""
+    for number, leak in known.leaks.ragged.items():
+        yield _padding(known.kernel, known.kernel.inputs[number], leak)
+    yield from _unwritten(known.kernel, known.leaks.unwritten)
 
 
-def _padding_of(kernel: Kernel, number: int) -> Finding:
-    block = kernel.inputs[number]
-    level, output, eqn = follow(kernel, number, {b.name: map_of(kernel, b) for b in kernel.blocks})
-    if level == 2:
+def _padding(kernel: Kernel, block: Block, leak: Leak) -> Finding:
+    if leak.level == SPOILED:
         d = ragged_axes(block)[0]
         raise PaddingError(
             f"kernel {kernel.name}: operand {block.name} of {block.array.show()} ends within a block of {block.sizes} "
-            f"along axis {d}, and what the block holds past the end reaches output {output}: it is unspecified",
+            f"along axis {d}, and what the block holds past the end reaches output {leak.output}: it is unspecified",
             f"give {block.name} a `BlockSpec(..., fill=0)`, or mask it: `where(place < {block.array.shape[d]}, x, 0)`",
-            eqn.source if eqn is not None else kernel.source)  # fmt: skip
-    return Finding("padding unread", block.name, "unknown" if level else "proved",
-                   "what lies past its end may reach an output: `fill=` says what it is" if level else "")  # fmt: skip
+            kernel.source if leak.eqn is None else leak.eqn.source)  # fmt: skip
+    why = "what lies past its end may reach an output: `fill=` says what it is"
+    return Finding("padding unread", block.name, *(("unknown", why) if leak.level else ("proved",)))
+
+
+def _unwritten(kernel: Kernel, leak: Leak) -> Iterator[Finding]:
+    first_out, first_scratch = kernel.splits[2:4]
+    name = "a copy that nothing has waited for"
+    if leak.read is not None and leak.read < first_scratch:
+        name = f"output {kernel.outputs[leak.read - first_out].name}"
+    elif leak.read is not None:
+        shown = kernel.scratch[leak.read - first_scratch].array.show()
+        name = f"scratch {kernel.scratch_name(leak.read)} of {shown}"
+    if leak.level >= RAW and not kernel.interpret:  # interpreted, poison shows it
+        raise UninitializedError(
+            f"kernel {kernel.name}: {name} is read, or added to, before anything is written there, and what it holds "
+            f"reaches output {leak.output}: it is unspecified",
+            "set it in the first cell that sees it, `@when(program_id(axis) == 0)`, or wait for the copy",
+            kernel.source if leak.eqn is None else leak.eqn.source)  # fmt: skip
+    if leak.level:
+        why = f"{name} may be read before it is written" if leak.output else "there are too many cells to follow"
+        yield Finding("written before it is read", leak.output or kernel.name, "unknown", why)
 
 
 def _carries(known: Analysis) -> Sequence[Finding]:
@@ -303,5 +333,5 @@ def _coverage(known: Analysis, number: int, block: Block) -> Finding:
 
 
 CHECKS: tuple[Callable[[Analysis], Iterable[Finding]], ...] = (
-    _language, _bounds, _outputs, _padding, _carries, _sequences,
+    _language, _bounds, _outputs, _carries, _sequences, _memory,
 )  # fmt: skip

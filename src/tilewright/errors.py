@@ -51,6 +51,7 @@ from .core.errors import (
     TuningError,
     UnboundAxisError,
     UncoveredOutputError,
+    UninitializedError,
     UnsupportedError,
     VersionError,
 )
@@ -106,6 +107,7 @@ __all__ = [
     "TuningError",
     "UnboundAxisError",
     "UncoveredOutputError",
+    "UninitializedError",
     "UnsupportedError",
     "VersionError",
 ]

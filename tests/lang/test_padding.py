@@ -111,7 +111,12 @@ PROVED = {
     "whole blocks by a test": partial(call, whole_blocks, **SAME),
     "a mask of positions": partial(rows, masked),
     "the other way round": partial(rows, masked_otherwise),
+    "a masked load": partial(rows, loaded),
     "a choice by data": partial(call, storing(by_data)),
+    "rows without the last": partial(call, storing(lambda v: v[:, :3].sum(axis=1, keepdims=True)), block=(4, 4),
+                                     out=tw.ShapeDtypeStruct((10, 2), F32), **ONE),
+    "a mask of data and positions": partial(rows, storing(
+        lambda v: ((v > 3) & (tl.program_id(1) * 4 + tnp.arange(4) < 7)).astype(F32).sum(axis=1, keepdims=True))),
     "rows of a choice by data": partial(call, storing(lambda v: by_data(v[:, :4]).sum(axis=1, keepdims=True)),
                                         out=tw.ShapeDtypeStruct((10, 1), F32), block=(4, 7), grid=(3, 1), **ONE),
     "a sort of rows": partial(call, storing(lambda v: tnp.sort(v, axis=1)[:, ::-1]), block=(4, 7), grid=(3, 1)),
@@ -129,7 +134,6 @@ REFUSED = {
     ),
 }
 UNKNOWN = {
-    "a masked load": partial(rows, loaded),
     "a sum of a choice by data": partial(rows, storing(lambda v: by_data(v).sum(axis=1, keepdims=True))),
     "a reversal": partial(call, storing(lambda v: v[:, ::-1])),
     "a longer output": partial(call, storing(lambda v: v), out=tw.ShapeDtypeStruct((12, 8), F32)),
@@ -171,7 +175,7 @@ def test_what_is_not_known_runs(name):
     assert "padding unread of x: what lies past its end may reach an output" in str(tw.explain(f, X))
 
 
-@pytest.mark.parametrize("make", [PROVED["a mask of positions"], UNKNOWN["a masked load"]])
+@pytest.mark.parametrize("make", [PROVED["a mask of positions"], PROVED["a masked load"]])
 def test_masks_work(make):
     got = np.asarray(make()(X))
     np.testing.assert_allclose(got, np.stack([X[:, :4].sum(1), X[:, 4:].sum(1)], 1), rtol=1e-6)
@@ -183,13 +187,13 @@ def test_a_fill_is_no_padding():
 
 
 def test_strict_refuses_what_is_unknown():
-    assert np.asarray(rows(loaded)(X)).shape == (10, 2)
+    assert np.asarray(rows(from_data)(X)).shape == (10, 2)
     with pytest.raises(KernelError, match=r"operand x: padding unread is not proved"):
-        rows(loaded, strict=True)(X)
+        rows(from_data, strict=True)(X)
     with tw.config(strict_kernels=True):
         with pytest.raises(KernelError, match="padding unread is not proved"):
-            rows(loaded)(X)
-        assert np.asarray(rows(loaded, strict=False)(X)).shape == (10, 2)
+            rows(from_data)(X)
+        assert np.asarray(rows(from_data, strict=False)(X)).shape == (10, 2)
     np.testing.assert_array_equal(call(lambda x, o: o.__setitem__(..., x[...]), strict=True)(X), X)
 
 
