@@ -9,6 +9,7 @@ from .carries import Carries
 from .kernel import Kernel
 from .memory import Leaks, leaks
 from .phases import Phases, split
+from .places import Place, wrong_places
 
 
 class Analysis(Carries):
@@ -23,6 +24,11 @@ class Analysis(Carries):
     def leaks(self) -> Leaks:
         """What comes out of what is unspecified: ragged ends of inputs, memory that nothing has written."""
         return leaks(self.kernel)
+
+    @cached_property
+    def places(self) -> tuple[tuple[int, Place | None], ...]:
+        """For each Ref accessed at places that the body computes, one that may lie outside of it; None if none may."""
+        return tuple(wrong_places(self.kernel))
 
 
 @cached(2048)

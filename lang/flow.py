@@ -23,6 +23,8 @@ from .state import Copies, Copy, joined
 UNROLLED = 1024  # equations of the turns of a loop that are followed one by one
 TURNS = 8  # after so many turns what still changes is not known
 
+CALLS = (jit_p, custom_jvp_call_p, custom_vjp_call_p, checkpoint_p)  # of a Program, which says all that they do
+
 Memory = tuple[dict[int, Level], Copies]
 
 
@@ -263,7 +265,6 @@ def _nothing(f: Follower, eqn: Eqn, inputs: list[Value]) -> list[Value]:
 
 
 RULES: dict[Any, Rule] = {
-    jit_p: _call, custom_jvp_call_p: _call, custom_vjp_call_p: _call, checkpoint_p: _call, cond_p: _cond, scan_p: _scan,
-    while_p: _while, dma_start_p: _start, dma_wait_p: _wait, semaphore_signal_p: _nothing, semaphore_wait_p: _nothing,
-    semaphore_read_p: _nothing,
+    **dict.fromkeys(CALLS, _call), cond_p: _cond, scan_p: _scan, while_p: _while, dma_start_p: _start,
+    dma_wait_p: _wait, semaphore_signal_p: _nothing, semaphore_wait_p: _nothing, semaphore_read_p: _nothing,
 }  # fmt: skip

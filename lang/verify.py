@@ -111,7 +111,7 @@ def _language(known: Analysis) -> Sequence[Finding]:
 def _refuse_write(kernel: Kernel, position: int, output: str | None) -> None:
     ids, first, _ = kernel.splits[:3]
     ref = kernel.body.inputs[position]
-    name = f"prefetched operand {position - ids}" if position < first else kernel.inputs[position - first].name
+    name = _ref_name(kernel, position)
     shown = kernel.prefetch[position - ids] if position < first else kernel.inputs[position - first].array
     remedy = f"store to {output}, the output that it is aliased to" if output is not None else (
         "store to scratch, or alias the operand to an output (`input_output_aliases`) and store to that")  # fmt: skip
@@ -229,6 +229,32 @@ def _only_atomic(kernel: Kernel, block: Block) -> bool:
     return bool(changed) and all(e.primitive in (atomic_rmw_p, atomic_cas_p) for e in changed)
 
 
+def _places(known: Analysis) -> Iterator[Finding]:
+    """What a body accesses without a mask, at places that it computes, lies within its Refs."""
+    kernel = known.kernel
+    for position, place in known.places:
+        name = _ref_name(kernel, position)
+        if place is None:
+            yield Finding("places in bounds", name, "proved")
+            continue
+        if place.sure and not kernel.extents and not kernel.interpret:  # interpreted, the access itself says it
+            shape = kernel.body.inputs[position].type.shape
+            raise OutOfBoundsError(
+                f"kernel {kernel.name}: in cell {place.cell} its body accesses {name}, of which it sees {shape}, from "
+                f"{place.first} along axis {place.axis}: that is not within the {shape[place.axis]} elements there",
+                "keep the place within the block, or mask the access: `load(ref, index, mask=..., other=...)`",
+                place.eqn.source)  # fmt: skip
+        why = f"a place along axis {place.axis} is not known to lie within"
+        yield Finding("places in bounds", name, "unknown", why)
+
+
+def _ref_name(kernel: Kernel, position: int) -> str:
+    ids, first, _, scratch, _ = kernel.splits
+    if position < first:
+        return f"prefetched operand {position - ids}"
+    return kernel.blocks[position - first].name if position < scratch else f"scratch {kernel.scratch_name(position)}"
+
+
 def _memory(known: Analysis) -> Iterator[Finding]:
     """Nothing unspecified comes out: neither what lies past the end of an operand, nor what nothing has written."""
     for number, leak in known.leaks.ragged.items():
@@ -249,13 +275,10 @@ def _padding(kernel: Kernel, block: Block, leak: Leak) -> Finding:
 
 
 def _unwritten(kernel: Kernel, leak: Leak) -> Iterator[Finding]:
-    first_out, first_scratch = kernel.splits[2:4]
     name = "a copy that nothing has waited for"
-    if leak.read is not None and leak.read < first_scratch:
-        name = f"output {kernel.outputs[leak.read - first_out].name}"
-    elif leak.read is not None:
-        shown = kernel.scratch[leak.read - first_scratch].array.show()
-        name = f"scratch {kernel.scratch_name(leak.read)} of {shown}"
+    if leak.read is not None:
+        shown = kernel.body.inputs[leak.read].type.array.show()
+        name = f"{'output ' * (leak.read < kernel.splits[3])}{_ref_name(kernel, leak.read)} of {shown}"
     if leak.level >= RAW and not kernel.interpret:  # interpreted, poison shows it
         raise UninitializedError(
             f"kernel {kernel.name}: {name} is read, or added to, before anything is written there, and what it holds "
@@ -333,5 +356,5 @@ def _coverage(known: Analysis, number: int, block: Block) -> Finding:
 
 
 CHECKS: tuple[Callable[[Analysis], Iterable[Finding]], ...] = (
-    _language, _bounds, _outputs, _carries, _sequences, _memory,
+    _language, _bounds, _outputs, _carries, _sequences, _places, _memory,
 )  # fmt: skip

@@ -85,7 +85,8 @@ def test_derivative_classes(name, classes):
 def test_verified_clean(name):
     found = verify(kernel(name))
     assert all(f.verdict in ("proved", "unknown") for f in found)
-    if name not in ("embedding", "scatter_rows", "linear_recurrence"):  # of the last, rows are stored in a loop
+    # Data says where the first four go; of the last, rows are stored in a loop.
+    if name not in ("embedding", "scatter_rows", "take_rows", "histogram", "linear_recurrence"):
         assert all(f.verdict == "proved" for f in found), found
 
 

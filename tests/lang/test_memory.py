@@ -1,4 +1,4 @@
-"""What comes out of memory that nothing has written: refused when sure, not proved otherwise, proved where it is set."""
+"""What comes out of memory that nothing has written: refused when sure, unproved otherwise, proved where it is set."""
 
 import numpy as np
 import pytest
