@@ -24,9 +24,12 @@ from .errors import (
 )
 from .ir import Program
 from .jvp import jvp_flat
+from .linear import moved
 from .linearize import LinearMap, linear_part, linearize_flat
 from .primitive import AxisInfo, Linear, Zero
-from .rules import instantiate, moved
+from .primitives.convert import convert_element_type
+from .primitives.shape import copy_p, reshape, slice_in_dim
+from .rules import instantiate
 from .trace import Value, as_type, extended_axes, trace_program, typeof
 from .transpose import transpose_map
 from .types import FLOAT0, ArrayType, as_dtype, is_complex, is_float, is_inexact
@@ -113,8 +116,6 @@ def _check_tangents(primals: Sequence[Any], tangents: Sequence[Any]) -> list[Any
 
 
 def _cast(x: Any, dtype: Any) -> Any:
-    from .primitives.convert import convert_element_type
-
     return x if typeof(x).dtype == dtype and not typeof(x).weak_type else convert_element_type(x, dtype)
 
 
@@ -335,8 +336,6 @@ def value_and_grad(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = Fa
 
 def _array(x: Any) -> Any:
     """A number that a function gave back as it came, as an array."""
-    from .primitives.shape import copy_p
-
     return copy_p.bind(x) if not isinstance(x, (Value, np.ndarray)) else x
 
 
@@ -474,8 +473,6 @@ jacobian = jacrev
 
 def _split(block: Any, flat: Sequence[Any], treedef: Any, single: bool, last: bool) -> Any:
     """Cut a Jacobian's long axis (last, or first) into one block per leaf and give it the leaf's shape."""
-    from .primitives.shape import reshape, slice_in_dim
-
     parts, start = [], 0
     shape = typeof(block).shape
     axis = len(shape) - 1 if last else 0

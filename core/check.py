@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from .errors import ProgramError
 from .ir import Literal, Program, Var, subprograms
-from .trace import typeof
 from .types import ArrayType, Type
+from .value import typeof
 
 
 def _same(a: Type, b: Type) -> bool:

@@ -16,21 +16,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .errors import ArgumentTypeError, BooleanIndexError, DtypeError, IndexingError, ShapeError, check_options
-from .operators import cast
 from .primitives.compare import select_n_p
-from .primitives.convert import convert_element_type
+from .primitives.convert import cast, convert_element_type
 from .primitives.elementwise import add_p, max_p, min_p, mul_p, sub_p
-from .primitives.gather import CLIP, FILL, PROMISE, GatherDimensionNumbers, GatherScatterMode, gather
-from .primitives.scatter import (
+from .primitives.gather import gather
+from .primitives.positions import (
+    CLIP,
+    FILL,
+    PROMISE,
+    GatherDimensionNumbers,
+    GatherScatterMode,
     ScatterDimensionNumbers,
-    scatter,
-    scatter_add,
-    scatter_apply,
-    scatter_max,
-    scatter_min,
-    scatter_mul,
-    scatter_sub,
 )
+from .primitives.scatter import scatter, scatter_add, scatter_apply, scatter_max, scatter_min, scatter_mul, scatter_sub
 from .primitives.shape import (
     Dims,
     broadcast_in_dim,

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .errors import Source
+from .show import show_eqn, show_program
 from .types import ArrayType, Type
 
 if TYPE_CHECKING:
@@ -110,8 +111,6 @@ class Eqn:
     outvars = property(lambda self: list(self.outputs))
 
     def __repr__(self) -> str:
-        from .show import show_eqn
-
         return show_eqn(self)
 
 
@@ -157,8 +156,6 @@ class Program:
     out_avals = out_types
 
     def __repr__(self) -> str:
-        from .show import show_program
-
         return show_program(self)
 
     __str__ = __repr__

@@ -11,7 +11,7 @@ from .errors import DifferentiationError
 from .ir import Program
 from .primitive import Primitive, Zero, all_zero
 from .rules import instantiate
-from .trace import Trace, Tracer, current_trace, eval_program, trace_program, typeof, under
+from .trace import CustomCall, Trace, Tracer, current_trace, eval_program, trace_program, typeof, under
 
 
 class JVPTracer(Tracer):
@@ -70,17 +70,16 @@ class JVPTrace(Trace):
         out, tangent = under(parent, primitive.jvp, primals, tangents, **params)
         return self.wrap_all(out, tangent) if primitive.multiple else self.wrap(out, tangent)
 
-    def custom_jvp(self, fun: Any, rule: Any, args: Sequence[Any], **how: Any) -> Any:
-        """`rule(primals, tangents) -> outs, tangents`, flat lists; tangents may be `Zero`."""
+    def custom_jvp(self, call: CustomCall, args: Sequence[Any]) -> Any:
         primals, tangents = self.split(args)
         if all_zero(tangents):
-            return under(self.parent, self.parent.custom_jvp, fun, rule, primals, **how)  # type: ignore[union-attr, arg-type]
-        return self.wrap_all(*under(self.parent, rule, primals, tangents))  # type: ignore[arg-type]
+            return under(self.parent, self.parent.custom_jvp, call, primals)  # type: ignore[union-attr, arg-type]
+        return self.wrap_all(*under(self.parent, call.derive, primals, tangents))  # type: ignore[arg-type]
 
-    def custom_vjp(self, fun: Any, fwd: Any, bwd: Any, args: Sequence[Any], **how: Any) -> Any:
+    def custom_vjp(self, call: CustomCall, args: Sequence[Any]) -> Any:
         primals, tangents = self.split(args)
         if all_zero(tangents):
-            return under(self.parent, self.parent.custom_vjp, fun, fwd, bwd, primals, **how)  # type: ignore[union-attr, arg-type]
+            return under(self.parent, self.parent.custom_vjp, call, primals)  # type: ignore[union-attr, arg-type]
         raise DifferentiationError(
             "forward-mode differentiation (jvp, jacfwd) of a `custom_vjp` function",
             "use reverse mode (grad, vjp, jacrev), or give the function a `custom_jvp` rule",
@@ -122,3 +121,17 @@ def jvp_program(
     types = [*program.in_types, *(v.type.tangent() for v, nz in zip(program.inputs, nonzero, strict=True) if nz)]
     result = trace_program(fun, types, f"jvp_{program.name}")
     return result, tuple(present)
+
+
+def expanded_jvp(function: Callable[..., Any], multiple: bool = False) -> Callable[..., Any]:
+    """The jvp rule of a primitive whose derivative is that of `function`, the same in other primitives."""
+
+    def rule(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        def flat(*args: Any) -> Sequence[Any]:
+            out = function(*args, **params)
+            return out if multiple else [out]
+
+        outs, out_tangents = jvp_flat(flat, primals, tangents)
+        return (outs, out_tangents) if multiple else (outs[0], out_tangents[0])
+
+    return rule

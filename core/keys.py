@@ -12,13 +12,13 @@ from typing import Any
 
 from .errors import UnsupportedError
 from .ir import Eqn, Literal, Program, Var, subprograms
+from .linear import moveaxis
 from .primitive import AxisInfo
 from .primitives import random
 from .primitives.compare import eq_p, ne_p
 from .primitives.reduce import reduce_and_p, reduce_or_p
 from .primitives.shape import broadcast_in_dim
 from .rewrite import substitute
-from .rules import moveaxis
 from .runtime import runtime
 from .trace import EVAL, ProgramTrace, eval_program, shape_of, trace_program, tracer_of, under
 from .types import UINT32, ArrayType, is_key

@@ -20,7 +20,7 @@ from .ir import Eqn, Program, Var
 from .jvp import no_derivative
 from .primitive import Primitive, Zero, all_zero
 from .rules import instantiate
-from .trace import Scalar, Trace, Tracer, current_trace, eval_program, trace_program, typeof, under
+from .trace import CustomCall, Scalar, Trace, Tracer, current_trace, eval_program, trace_program, typeof, under
 
 
 class Known:
@@ -138,20 +138,17 @@ class LinearizeTrace(Trace):
             raise no_derivative(primitive)
         return self.wrap_all(out, tangent) if primitive.multiple else self.wrap_all([out], [tangent])[0]
 
-    def custom_jvp(self, fun: Any, rule: Any, args: Sequence[Any], **how: Any) -> Any:
+    def custom_jvp(self, call: CustomCall, args: Sequence[Any]) -> Any:
         primals, tangents = self.split(args)
         if all_zero(tangents):
-            return under(self.parent, self.parent.custom_jvp, fun, rule, primals, **how)  # type: ignore[union-attr, arg-type]
-        return self.wrap_all(*under(self.linear, rule, primals, tangents))
+            return under(self.parent, self.parent.custom_jvp, call, primals)  # type: ignore[union-attr, arg-type]
+        return self.wrap_all(*under(self.linear, call.derive, primals, tangents))
 
-    def custom_vjp(self, fun: Any, fwd: Any, bwd: Any, args: Sequence[Any], **how: Any) -> Any:
-        from .primitives.custom import linearize_custom_vjp
-
+    def custom_vjp(self, call: CustomCall, args: Sequence[Any]) -> Any:
         primals, tangents = self.split(args)
         if all_zero(tangents):
-            return under(self.parent, self.parent.custom_vjp, fun, fwd, bwd, primals, **how)  # type: ignore[union-attr, arg-type]
-        nonzero = tuple(type(t) is not Zero for t in tangents)
-        outs, linear = under(self.parent, linearize_custom_vjp, fwd, bwd, primals, nonzero, **how)  # type: ignore[arg-type]
+            return under(self.parent, self.parent.custom_vjp, call, primals)  # type: ignore[union-attr, arg-type]
+        outs, linear = under(self.parent, call.derive, primals, tangents)  # type: ignore[arg-type]
         return self.wrap_all(outs, under(self.linear, linear, *tangents))
 
 

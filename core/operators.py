@@ -15,6 +15,7 @@ import numpy as np
 
 from .config import current
 from .errors import ArgumentTypeError, ImmutableArrayError, ShapeError
+from .indexing import IndexUpdate, getitem
 from .primitives.compare import (
     and_p,
     eq_p,
@@ -31,7 +32,9 @@ from .primitives.compare import (
     shift_right_logical_p,
     xor_p,
 )
-from .primitives.convert import convert_element_type, imag_p, real_p
+from .primitives.contract import matmul as product
+from .primitives.convert import cast, convert_element_type, imag_p, real_p
+from .primitives.convert import complex as make_complex
 from .primitives.elementwise import (
     RoundingMethod,
     abs_p,
@@ -50,21 +53,9 @@ from .primitives.shape import broadcast_shapes, broadcast_to, full_like, transpo
 from .promote import promote_types, to_inexact
 from .rules import like
 from .trace import Scalar, Tracer, Value, typeof
-from .types import ArrayType, Dtype, canonical_dtype, is_bool, is_complex, is_inexact, is_integer, is_unsigned
+from .types import ArrayType, canonical_dtype, is_bool, is_complex, is_inexact, is_integer, is_unsigned
 
 # ---------------------------------------------------------------------------- promotion
-
-
-def cast(x: Any, dtype: Dtype, weak: bool = False) -> Any:
-    """A value with another dtype; Python scalars stay scalars."""
-    type_ = typeof(x)
-    if type_.dtype == dtype and not (weak and not type_.weak_type):
-        return x
-    if type(x) in Scalar:
-        if weak and is_inexact(dtype):
-            return complex(x) if is_complex(dtype) else float(x)
-        return like(np.zeros((), dtype), x)
-    return convert_element_type(x, dtype, weak)
 
 
 def _broadcast(values: list[Any], types: list[ArrayType]) -> list[Any]:
@@ -233,8 +224,6 @@ def power(x: Any, y: Any) -> Any:
 
 def matmul(x: Any, y: Any) -> Any:
     """The matrix product of NumPy's `@`."""
-    from .primitives.contract import matmul as product
-
     return product(x, y)
 
 
@@ -270,8 +259,6 @@ def round_to(x: Any, decimals: int | None = None) -> Any:
         up = bitwise_or(greater(twice, scale), bitwise_and(equal(twice, scale), equal(remainder(half, 2), 1)))
         return select_n_p.bind(up, low, add(low, scale))
     if is_complex(dtype):
-        from .primitives.convert import complex as make_complex
-
         return make_complex(round_to(real_p.bind(x), digits), round_to(imag_p.bind(x), digits))
     even = RoundingMethod.TO_NEAREST_EVEN
     if digits == 0:
@@ -336,8 +323,6 @@ def _iterate(self: Any) -> Iterator[Any]:
 
 
 def _getitem(self: Any, index: Any) -> Any:
-    from .indexing import getitem
-
     return getitem(self, index)
 
 
@@ -349,8 +334,6 @@ def _setitem(self: Any, index: Any, value: Any) -> None:
 
 
 def _at(self: Any) -> Any:
-    from .indexing import IndexUpdate
-
     return IndexUpdate(self)
 
 

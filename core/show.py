@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import string
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .ir import Eqn, Literal, Program, Var
 from .types import BOOL
+
+if TYPE_CHECKING:
+    from .ir import Eqn, Program, Var
 
 _LETTERS = string.ascii_lowercase
 
@@ -26,14 +28,14 @@ def identifier(name: str) -> str:
     return text if text and not text[0].isdigit() else f"f_{text}"
 
 
-class _Names(dict[Var, str]):
+class _Names(dict[Any, str]):
     def __missing__(self, var: Var) -> str:
         self[var] = name = _name(len(self))
         return name
 
 
 def show_atom(atom: Any, names: dict[Var, str]) -> str:
-    if type(atom) is Literal:
+    if hasattr(atom, "value"):  # a literal
         value = str(bool(atom.value)) if atom.type.dtype == BOOL else f"{atom.value}"
         return f"{value}:{atom.type.show()}"
     return names[atom]
@@ -44,9 +46,9 @@ def _binder(var: Var, names: dict[Var, str]) -> str:
 
 
 def show_value(value: Any, indent: str) -> str:
-    if isinstance(value, Program):
+    if hasattr(value, "eqns"):  # a Program
         return "\n" + show_program(value, indent + "    ")
-    if isinstance(value, tuple) and any(isinstance(v, Program) for v in value):
+    if isinstance(value, tuple) and any(hasattr(v, "eqns") for v in value):
         return "(" + ",".join(show_value(v, indent) for v in value) + ")"
     if hasattr(value, "show_param"):
         return value.show_param(indent)

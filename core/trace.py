@@ -11,15 +11,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from .check import check_program
 from .config import current as current_config
 from .errors import (
     ConcretizationError,
     LeakedTracerError,
-    NonArrayArgumentError,
     TracerArrayConversionError,
     TracerBoolError,
     TracerIntegerConversionError,
@@ -28,56 +28,8 @@ from .errors import (
 from .ir import NO_EFFECTS, Atom, Eqn, Literal, Program, Var, run
 from .primitive import Primitive
 from .runtime import runtime
-from .types import ArrayType, RefType, TokenType, Type, as_dtype, canonical_dtype, is_key, scalar_type
-
-Scalar = (bool, int, float, complex)
-
-
-class Value:
-    """Base of everything that behaves as an array: tracers here, `Array` in the runtime.
-
-    `core/operators.py` gives it its operators, and the front door its NumPy-named methods.
-    """
-
-    __slots__ = ()
-    aval: Any
-    __array_priority__ = 100
-
-
-def typeof(x: Any) -> Type:
-    """The type of an array, tracer or number; an error for anything else."""
-    if isinstance(x, Value):
-        return x.aval
-    kind = type(x)
-    if kind in Scalar:
-        return scalar_type(x)
-    if isinstance(x, (np.ndarray, np.generic)):
-        try:
-            return ArrayType(x.shape, canonical_dtype(x.dtype))
-        except KeyError:
-            pass
-    elif hasattr(x, "aval"):
-        return _type_of_aval(x.aval)
-    elif isinstance(x, Scalar):
-        return scalar_type(kind.__mro__[1](x))
-    raise NonArrayArgumentError(
-        f"{_shown(x)} of type {kind.__name__} is not an array, a number or a pytree of them",
-        "convert it with `numpy.asarray`, or pass its elements"
-        if isinstance(x, (list, tuple))
-        else "pass an array, or name the argument in `static_argnums` of `jit`",
-    )
-
-
-def _type_of_aval(aval: Any) -> Type:
-    """The type that stands-in arguments carry as it is; that of another library's array translated."""
-    if isinstance(aval, (ArrayType, RefType, TokenType)):
-        return aval
-    return ArrayType(tuple(aval.shape), canonical_dtype(aval.dtype), bool(getattr(aval, "weak_type", False)))
-
-
-def _shown(x: Any) -> str:
-    text = repr(x)
-    return text if len(text) <= 60 else text[:57] + "..."
+from .types import ArrayType, RefType, Type, as_dtype, canonical_dtype, is_key
+from .value import Scalar, Value, typeof
 
 
 def shape_of(x: Any) -> tuple[int, ...]:
@@ -91,6 +43,23 @@ def dtype_of(x: Any) -> Any:
 # ---------------------------------------------------------------------------- traces
 
 
+class CustomCall(Protocol):
+    """A flat function with a derivative of its own, as the traces see it (made by `primitives/custom_calls.py`)."""
+
+    fun: Callable[..., Any]
+
+    def record(self, trace: Trace, args: Sequence[Any]) -> Any:
+        """Bind the call as an equation that knows the rule."""
+        ...
+
+    def derive(self, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+        """The rule: of a jvp rule, outputs and tangents; of one for reverse mode, outputs and the linear map.
+
+        (For reverse mode `tangents` says which primals have one.)
+        """
+        ...
+
+
 class Trace:
     """Gives meaning to primitives. `done` once its transformation has returned."""
 
@@ -102,17 +71,13 @@ class Trace:
     def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         raise NotImplementedError
 
-    def custom_jvp(self, fun: Callable[..., Any], rule: Callable[..., Any], args: Sequence[Any], **how: Any) -> Any:
-        """Call `fun`, whose derivative is `rule`; by default recorded as an equation."""
-        from .primitives.custom import bind_custom_jvp
+    def custom_jvp(self, call: CustomCall, args: Sequence[Any]) -> Any:
+        """Call a function that has a jvp rule; by default recorded as an equation."""
+        return call.record(self, args)
 
-        return bind_custom_jvp(self, fun, rule, args, **how)
-
-    def custom_vjp(self, fun: Callable[..., Any], fwd: Any, bwd: Any, args: Sequence[Any], **how: Any) -> Any:
-        """Call `fun`, whose reverse derivative is `fwd` and `bwd`; by default recorded as an equation."""
-        from .primitives.custom import bind_custom_vjp
-
-        return bind_custom_vjp(self, fun, fwd, bwd, args, **how)
+    def custom_vjp(self, call: CustomCall, args: Sequence[Any]) -> Any:
+        """Call a function that has a rule for reverse mode; by default recorded as an equation."""
+        return call.record(self, args)
 
 
 class EvalTrace(Trace):
@@ -123,21 +88,13 @@ class EvalTrace(Trace):
     def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         return runtime.evaluator(primitive, args, params)
 
-    def custom_jvp(self, fun: Any, rule: Any, args: Sequence[Any], **how: Any) -> Any:
-        return fun(*args)
+    def custom_jvp(self, call: CustomCall, args: Sequence[Any]) -> Any:
+        return call.fun(*args)
 
-    def custom_vjp(self, fun: Any, fwd: Any, bwd: Any, args: Sequence[Any], **how: Any) -> Any:
-        return fun(*args)
-
-
-def evaluate_numpy(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """Evaluate by the primitive's NumPy meaning: the evaluator of `core` on its own."""
-    from .evaluate import apply
-
-    return apply(primitive, args, params)
+    def custom_vjp(self, call: CustomCall, args: Sequence[Any]) -> Any:
+        return call.fun(*args)
 
 
-runtime.evaluator = evaluate_numpy
 EVAL = EvalTrace(None)
 _current: ContextVar[Trace] = ContextVar("tilewright_trace", default=EVAL)
 
@@ -378,8 +335,6 @@ def trace_program(fun: Callable[..., Sequence[Any]], types: Sequence[Type], name
     finally:
         trace.done = True
     if current_config().debug_checks:
-        from .check import check_program
-
         check_program(program)
     return program
 

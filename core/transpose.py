@@ -9,9 +9,10 @@ from typing import Any
 from .caches import cached
 from .errors import DifferentiationError
 from .ir import Program, Var
+from .linear import add_tangents
 from .linearize import Known, LinearMap, linear_part
 from .primitive import Linear, Zero
-from .rules import add_tangents, instantiate
+from .rules import instantiate
 from .trace import eval_program, trace_program
 
 

@@ -9,9 +9,9 @@ from typing import Any
 from .caches import cached
 from .errors import UnsupportedError
 from .ir import Effect, Program
+from .linear import align, moved
 from .primitive import NAMED, SIZE, AxisInfo, Primitive
 from .relation import PARALLEL, Relation, inserted, pointwise, without
-from .rules import align, moved
 from .trace import Trace, Tracer, current_trace, eval_program, extended_axes, trace_program, typeof, under
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ..core.linear import moved
 from ..core.primitive import AxisInfo
 from ..core.primitives.compare import and_p, ge_p, lt_p, not_p
 from ..core.primitives.elementwise import add_p
 from ..core.primitives.shape import iota_p, slice_p
-from ..core.rules import moved
 from ..core.trace import eval_program, shape_of, trace_program
 from ..core.types import INT32
 from ..core.vmap import batch_program

@@ -17,9 +17,10 @@ import numpy as np
 
 from ..core.caches import cached
 from ..core.ir import Program
+from ..core.linear import spread
 from ..core.primitives.compare import and_p, eq_p
 from ..core.primitives.refview import view, write
-from ..core.rules import spread, zeros
+from ..core.rules import zeros
 from ..core.trace import eval_program
 from ..core.types import RefType, is_inexact
 from .adjoint import ReadOnly, Record, flatten_control, is_active, plan, record, run_backwards

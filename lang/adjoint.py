@@ -12,11 +12,11 @@ from typing import Any
 
 from ..core.errors import DifferentiationError
 from ..core.ir import Eqn, Program, Var, run
+from ..core.linear import add_tangents
 from ..core.linearize import Known, LinearizeTrace
 from ..core.primitive import Linear, Zero
 from ..core.primitives.ref import addupdate_p, get_p, swap_p, transpose_access
 from ..core.primitives.refview import view, write
-from ..core.rules import add_tangents
 from ..core.trace import bind_eqn, current_trace, eval_program, trace_program, typeof, under
 from ..core.types import RefType, is_inexact
 from .discharge import Cell, run_cells, written

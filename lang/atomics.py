@@ -16,19 +16,20 @@ import numpy as np
 
 from ..core.errors import DifferentiationError, DtypeError, Source
 from ..core.ir import Effect
+from ..core.linear import spread
 from ..core.primitive import Primitive, Zero
 from ..core.primitives import refview as refs
 from ..core.primitives.access import linear_places, read_value, write_value
 from ..core.primitives.compare import and_p, eq_p, or_p, select_n_p, xor_p
 from ..core.primitives.elementwise import add_p, max_p, min_p
-from ..core.primitives.gather import FILL
+from ..core.primitives.positions import FILL, ScatterDimensionNumbers
 from ..core.primitives.ref import Index, Take, access_shape, numpy_index, split_operands, swap_p
 from ..core.primitives.scan import bind_scan
-from ..core.primitives.scatter import ScatterDimensionNumbers, scatter_max, scatter_min
+from ..core.primitives.scatter import scatter_max, scatter_min
 from ..core.primitives.shape import reshape_to
 from ..core.primitives.slicing import dynamic_slice, dynamic_update_slice
 from ..core.relation import EFFECT
-from ..core.rules import instantiate, spread
+from ..core.rules import instantiate
 from ..core.trace import shape_of, trace_program, typeof
 from ..core.types import is_bool, is_complex, is_inexact, is_integer
 

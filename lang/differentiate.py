@@ -13,9 +13,10 @@ from typing import Any
 
 from ..core.caches import cached
 from ..core.jvp import jvp_flat
+from ..core.linear import add_tangents
 from ..core.primitive import Zero
 from ..core.primitives.checkpoint import optimization_barrier_p
-from ..core.rules import add_tangents, instantiate, zeros
+from ..core.rules import instantiate, zeros
 from ..core.trace import eval_program
 from ..core.types import is_inexact
 from .additive import Backward, Cells, Piece, class_a, pieces, route_of

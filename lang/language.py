@@ -35,7 +35,16 @@ from ..core.primitives.cond import cond_p
 from ..core.primitives.contract import dot_general_p
 from ..core.primitives.conv import conv_general_dilated_p
 from ..core.primitives.custom_calls import custom_jvp_call_p, custom_lin_p, custom_vjp_call_p, linear_call_p
-from ..core.primitives.gather import gather_p
+from ..core.primitives.indexed import (
+    gather_p,
+    scatter_add_p,
+    scatter_apply_p,
+    scatter_max_p,
+    scatter_min_p,
+    scatter_mul_p,
+    scatter_p,
+    scatter_sub_p,
+)
 from ..core.primitives.jit import jit_p
 from ..core.primitives.linalg.cholesky import cholesky_p, cholesky_update_p, symmetric_product_p
 from ..core.primitives.linalg.eig import eig_p, hessenberg_p, schur_p, tridiagonal_p
@@ -48,15 +57,6 @@ from ..core.primitives.linalg.tridiagonal import tridiagonal_solve_p
 from ..core.primitives.loops import while_p
 from ..core.primitives.ref import addupdate_p, get_p, swap_p
 from ..core.primitives.scan import scan_p
-from ..core.primitives.scatter import (
-    scatter_add_p,
-    scatter_apply_p,
-    scatter_max_p,
-    scatter_min_p,
-    scatter_mul_p,
-    scatter_p,
-    scatter_sub_p,
-)
 from ..core.primitives.slicing import dynamic_slice_p, dynamic_update_slice_p
 from ..core.primitives.sort import sort_p, top_k_p
 from .atomics import atomic_cas_p, atomic_rmw_p

@@ -7,9 +7,10 @@ from typing import Any
 
 from ..core.errors import DifferentiationError, ShapeError
 from ..core.jvp import jvp_flat
+from ..core.linear import moved
 from ..core.linearize import linearize_flat
 from ..core.primitive import AxisInfo, Linear, Primitive, Zero, all_zero
-from ..core.rules import instantiate, moved
+from ..core.rules import instantiate
 from ..core.types import is_inexact
 from ..core.vmap import batch_flat
 from .analysis import analyse

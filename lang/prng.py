@@ -18,6 +18,7 @@ import ml_dtypes
 import numpy as np
 
 from ..core.errors import ArgumentError, DtypeError, KernelBodyError
+from ..core.linear import spread
 from ..core.primitives import refview as refs
 from ..core.primitives.compare import lt_p, shift_right_logical_p, xor_p
 from ..core.primitives.convert import bitcast_convert_type_p, convert_element_type
@@ -25,7 +26,6 @@ from ..core.primitives.elementwise import add_p, max_p, mul_p, sub_p
 from ..core.primitives.random import threefry2x32_p
 from ..core.primitives.shape import iota_p, reshape_to
 from ..core.primitives.special import erf_inv_p
-from ..core.rules import spread
 from ..core.trace import typeof
 from ..core.types import INT32, UINT32, ArrayType, MemorySpace, RefType, as_dtype, canonical_dtype, is_float, is_integer
 from .ops import current_cell

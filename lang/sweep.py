@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from ..core.linear import spread
 from ..core.primitives.compare import and_p, eq_p
 from ..core.primitives.elementwise import sub_p
 from ..core.primitives.reduce import reduce_sum_p
 from ..core.primitives.refview import view, write
-from ..core.rules import spread, zeros
+from ..core.rules import zeros
 from ..core.trace import eval_program
 from ..core.types import RefType, is_inexact
 from .additive import Route, covers, route_of

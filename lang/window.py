@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from ..core.linear import moved
 from ..core.linearize import linear_part
 from ..core.primitive import AxisInfo, Linear
 from ..core.primitives.convert import convert_element_type
 from ..core.primitives.elementwise import mul_p
 from ..core.primitives.shape import broadcast_in_dim_p, concatenate, iota_p, pad, reshape_to, slice_in_dim
 from ..core.primitives.slicing import dynamic_slice
-from ..core.rules import instantiate, moved
+from ..core.rules import instantiate
 from ..core.trace import shape_of
 from ..core.transpose import transpose_map
 from ..core.vmap import batch_flat

@@ -11,9 +11,10 @@ from ..trace import shape_of, typeof
 from .compare import and_p, ge_p, lt_p, select_n_p
 from .convert import convert_element_type
 from .elementwise import add_p, mul_p
-from .gather import CLIP, GatherDimensionNumbers, gather
+from .gather import gather
+from .positions import CLIP, FILL, GatherDimensionNumbers, ScatterDimensionNumbers
 from .ref import Index, Span, Take, access_shape, split_operands
-from .scatter import ScatterDimensionNumbers, scatter, scatter_add
+from .scatter import scatter, scatter_add
 from .shape import broadcast_in_dim_p, iota_p, pad, reshape_to
 from .shape import slice as slice_
 from .slicing import dynamic_slice, dynamic_update_slice
@@ -162,8 +163,6 @@ def write_value(x: Any, value: Any, operands: Sequence[Any], *, add: bool, index
 def _write_taken(
     x: Any, value: Any, index: Index, dynamic: Sequence[Any], mask: Any, shape: tuple[int, ...], add: bool
 ) -> Any:
-    from .gather import FILL
-
     size = int(np.prod(shape_of(x)))
     places, inside = linear_places(x, index, dynamic, shape)
     if mask is not None:

@@ -19,12 +19,13 @@ from .. import tree
 from ..convert import make_array
 from ..errors import ArgumentError, CallbackError, DifferentiationError, UnsupportedError
 from ..ir import CALLBACK, ORDERED, Effects, Program
+from ..linear import broadcast_batch, moved
 from ..primitive import AxisInfo, Primitive
 from ..relation import EFFECT, FREE
-from ..rules import broadcast_batch, moved
 from ..trace import as_type, is_evaluating, trace_program, typeof
 from ..types import ArrayType, canonical_dtype
 from .scan import bind_scan
+from .shape import concatenate, expand_dims, index_in_dim
 
 VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all")
 
@@ -83,8 +84,6 @@ def _batch_pure(
     if vmap_method == "sequential":
         return _one_by_one(axis, args, dims, pure_callback_p, params)
     if vmap_method == "sequential_unrolled":
-        from .shape import concatenate, expand_dims, index_in_dim
-
         rows = [
             pure_callback_p.bind(
                 *(x if d is None else index_in_dim(x, i, d, keepdims=False) for x, d in zip(args, dims, strict=True)),

@@ -16,11 +16,12 @@ from ..errors import ArgumentError
 from ..evaluate import evaluate
 from ..ir import Effects, Eqn, Program, Var
 from ..jvp import jvp_program
+from ..linear import moved
 from ..linearize import linearize_program
 from ..primitive import AxisInfo, Linear, Primitive, Zero
 from ..relation import FREE, IDENTITY, pointwise
 from ..rewrite import eliminate_dead, substitute
-from ..rules import instantiate, linear_jvp, moved
+from ..rules import instantiate, linear_jvp
 from ..trace import is_evaluating, trace_program, typeof
 from ..transpose import transpose_program
 from ..types import Type

@@ -14,10 +14,15 @@ import numpy as np
 from .. import tree
 from ..errors import ArgumentError, ArgumentTypeError, ShapeError, UnboundAxisError, UnsupportedError
 from ..ir import Effect, Effects
+from ..linear import moveaxis, moved
 from ..primitive import AxisInfo, Primitive, Zero
-from ..rules import instantiate, moveaxis, moved
+from ..rules import instantiate
 from ..trace import Value, axis_environment, shape_of, typeof
 from ..types import INT32, ArrayType, canonical_dtype
+from .compare import eq_p, select_n_p
+from .elementwise import mul_p
+from .reduce import reduce_max_p, reduce_min_p, reduce_sum_p
+from .shape import broadcast_in_dim_p, concatenate, expand_dims, index_in_dim, iota_p, reshape_to, slice_in_dim, squeeze
 
 Names = tuple[Any, ...]
 
@@ -91,26 +96,18 @@ def _reduction(name: str, over: Callable[[Any], Any], repeated: Callable[[Any, i
 
 
 def _sum(x: Any) -> Any:
-    from .reduce import reduce_sum_p
-
     return reduce_sum_p.bind(x, axes=(0,))
 
 
 def _max(x: Any) -> Any:
-    from .reduce import reduce_max_p
-
     return reduce_max_p.bind(x, axes=(0,))
 
 
 def _min(x: Any) -> Any:
-    from .reduce import reduce_min_p
-
     return reduce_min_p.bind(x, axes=(0,))
 
 
 def _times(x: Any, n: int) -> Any:
-    from .elementwise import mul_p
-
     return mul_p.bind(x, np.asarray(n).astype(typeof(x).dtype)[()])
 
 
@@ -148,8 +145,6 @@ def _plus_one(*names: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 
 def _reshaped(x: Any, shape: Sequence[int]) -> Any:
-    from .shape import reshape_to
-
     return reshape_to(x, tuple(shape))
 
 
@@ -243,9 +238,6 @@ all_to_all_p = _mover(
 
 
 def _permute_over(axis: AxisInfo, x: Any, *, perm: Sequence[tuple[int, int]]) -> Any:
-    from .compare import select_n_p
-    from .shape import broadcast_in_dim_p, concatenate, slice_in_dim
-
     source = {to: start for start, to in perm}
     rows = [slice_in_dim(x, source.get(i, 0), source.get(i, 0) + 1) for i in range(axis.size)]
     out = concatenate(rows, 0)
@@ -268,15 +260,10 @@ ppermute_p = _mover(
 
 
 def _broadcast_over(axis: AxisInfo, x: Any, *, source: int) -> Any:
-    from .shape import index_in_dim
-
     return index_in_dim(x, source, 0, keepdims=False), None
 
 
 def _broadcast_transpose(ct: Any, x: Any, *, axes: Names, source: int) -> list[Any]:
-    from .compare import eq_p, select_n_p
-    from .shape import broadcast_in_dim_p
-
     total = psum_p.bind(ct, axes=axes)
     here = eq_p.bind(axis_index(axes[0]), np.int32(source))
     zero = broadcast_in_dim_p.bind(np.zeros((), ct.dtype)[()], shape=shape_of(ct), broadcast_dimensions=())
@@ -289,8 +276,6 @@ pbroadcast_p = _mover(
 
 
 def _index_batch(axis: AxisInfo, args: Any, dims: Any, *, axes: Names) -> Any:
-    from .shape import iota_p
-
     return iota_p.bind(dtype=INT32, shape=(axis.size,), dimension=0), 0
 
 
@@ -435,8 +420,6 @@ def all_to_all(
 
     Without `tiled` the split dimension has the axis's size and disappears, and a new one appears at `concat_axis`.
     """
-    from .shape import expand_dims, squeeze
-
     names = _one(axis_name, "all_to_all")
     _ungrouped(axis_index_groups, "all_to_all")
     size = _product(names)

@@ -8,12 +8,14 @@ import numpy as np
 
 from ..caches import cached
 from ..errors import DtypeError, ShapeError
+from ..linear import add_tangents, spread, unbroadcast
+from ..operands import ANY, BITS, FLOAT, INT, ORDERED, check_kind, common_shape, same_dtype
 from ..primitive import Linear, Primitive, Zero
 from ..relation import FREE, POINTWISE, pointwise
-from ..rules import add_tangents, instantiate, like, spread, unbroadcast, zeros
+from ..rules import instantiate, like, zeros
 from ..trace import Scalar, typeof
 from ..types import BOOL, INT32, INT64, ArrayType, is_bool, is_inexact, kind
-from .nary import ANY, BITS, FLOAT, INT, ORDERED, check_kind, common_shape, function, nary, operands, same_dtype, unary
+from .nary import function, nary, operands, unary
 
 # ---------------------------------------------------------------------------- comparisons
 

@@ -16,16 +16,20 @@ from ..errors import ArgumentError, ArgumentTypeError
 from ..evaluate import evaluate
 from ..ir import Effects, Eqn, Program, Var
 from ..jvp import jvp_program
+from ..linear import moved
 from ..linearize import linearized
 from ..primitive import AxisInfo, Linear, Primitive, Zero
 from ..rewrite import substitute
-from ..rules import moved, zeros
+from ..rules import zeros
 from ..trace import eval_program, shape_of, trace_program, typeof
 from ..transpose import transpose_program
 from ..types import INT32, ArrayType, is_bool, is_integer, is_key
 from ..vmap import batch_program
 from .compare import ne_p, select_n_p
 from .convert import convert_element_type_p
+from .elementwise import max_p, min_p
+from .random import random_wrap_p
+from .shape import broadcast_in_dim_p
 from .structured import (
     check_match,
     chosen,
@@ -125,8 +129,6 @@ def _share_slots(residuals: Sequence[Sequence[Any]]) -> tuple[list[Any], list[li
 
 def _filler(type: ArrayType) -> Any:
     if is_key(type.dtype):
-        from .random import random_wrap_p
-
         words = ArrayType((*type.shape, type.dtype.words), np.dtype(np.uint32))
         return random_wrap_p.bind(zeros(words), impl=type.dtype)
     return zeros(type)
@@ -185,8 +187,6 @@ def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, b
 
 
 def _select(which: Any, cases: Sequence[Any]) -> Any:
-    from .shape import broadcast_in_dim_p
-
     shape = shape_of(cases[0])
     if len(shape) > 1:
         which = broadcast_in_dim_p.bind(which, shape=shape, broadcast_dimensions=(0,))
@@ -317,8 +317,6 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, o
         return branches[0](*operands)
     if current().disable_jit and known(index) is not None:
         return branches[min(max(int(known(index)), 0), len(branches) - 1)](*operands)
-    from .elementwise import max_p, min_p
-
     index = convert_element_type_p.bind(index, new_dtype=INT32, weak_type=False)
     index = min_p.bind(max_p.bind(index, np.int32(0)), np.int32(len(branches) - 1))
     return _branch(index, branches, [f"branch {i}" for i in range(len(branches))], operands)

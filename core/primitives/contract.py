@@ -16,10 +16,10 @@ import numpy as np
 from ..caches import cached
 from ..config import current
 from ..errors import ArgumentError, DtypeError, ShapeError
+from ..linear import add_tangents
 from ..primitive import AxisInfo, Linear, Primitive, Zero
 from ..promote import promote_types
 from ..relation import Loops, Reduced, Relation, Work
-from ..rules import add_tangents
 from ..trace import shape_of, typeof
 from ..types import ArrayType, as_dtype, canonical_dtype, is_complex, is_float, is_integer, is_key, kind
 from .convert import convert_element_type

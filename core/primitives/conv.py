@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import ArgumentError, DtypeError, ShapeError
+from ..linear import add_tangents, moveaxis
 from ..primitive import AxisInfo, Linear, Primitive, Zero
 from ..relation import Axis, Loops, Reduced, Relation, Work
-from ..rules import add_tangents, moveaxis
 from ..trace import shape_of, typeof
 from ..types import ArrayType, as_dtype, canonical_dtype
-from .contract import accumulator, canonical_precision, result_dtype
+from .contract import accumulator, canonical_precision, dot_general, result_dtype
 from .convert import convert_element_type
 from .reduce import sums
 from .shape import broadcast_in_dim, reshape, rev, transpose
@@ -539,8 +539,6 @@ def conv_general_dilated_local(
 
     `rhs` has the output's axes of space where a kernel has its own, and input features times window as inputs.
     """
-    from .contract import dot_general
-
     numbers = conv_dimension_numbers(shape_of(lhs), shape_of(rhs), dimension_numbers)
     patches = conv_general_dilated_patches(
         lhs, filter_shape, window_strides, padding, lhs_dilation, rhs_dilation,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 import numpy as np
 
 from .. import tree
 from ..errors import ArgumentError, DtypeError, ShapeError
+from ..linear import neg_p
+from ..operands import ANY, FLOAT, INEXACT, check_kind
 from ..primitive import Linear, Primitive, Zero
 from ..relation import FREE, IDENTITY, POINTWISE, Loops, Relation, Whole, pointwise
 from ..rules import like, linear_jvp, no_tangent
@@ -24,8 +27,7 @@ from ..types import (
     kind,
 )
 from .compare import bits_of
-from .elementwise import neg_p
-from .nary import ANY, FLOAT, INEXACT, check_kind, complex_dtype, function, nary, operands, real_dtype, unary
+from .nary import complex_dtype, function, nary, operands, real_dtype, unary
 
 # ---------------------------------------------------------------------------- dtypes
 
@@ -84,6 +86,18 @@ def convert_element_type(operand: Any, new_dtype: Any, weak_type: bool = False) 
     if old.dtype == new and old.weak_type == weak_type and type(operand) not in Scalar:
         return operand
     return convert_element_type_p.bind(operand, new_dtype=new, weak_type=bool(weak_type))
+
+
+def cast(x: Any, dtype: Any, weak: bool = False) -> Any:
+    """A value with another dtype; Python scalars stay scalars."""
+    type_ = typeof(x)
+    if type_.dtype == dtype and not (weak and not type_.weak_type):
+        return x
+    if type(x) in Scalar:
+        if weak and is_inexact(dtype):
+            return builtins.complex(x) if is_complex(dtype) else float(x)
+        return like(np.zeros((), dtype), x)
+    return convert_element_type(x, dtype, weak)
 
 
 def width(dtype: Any) -> int:

@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 
 from ..errors import ShapeError
+from ..jvp import expanded_jvp
+from ..operands import FLOAT, NUMBER, ORDERED, check_kind, widened
 from ..primitive import NAMED, Primitive
 from ..relation import Loops, Relation, Whole
-from ..rules import expanded_jvp, like, linear_jvp
+from ..rules import like, linear_jvp
 from ..trace import shape_of
 from ..types import ArrayType
 from .compare import and_p, eq_p, gt_p, lt_p, select_n_p
 from .convert import stop_gradient_p
 from .elementwise import add_p, exp_p, log_p, max_p, min_p, mul_p, sub_p
-from .nary import FLOAT, NUMBER, ORDERED, check_kind, widened
 from .shape import as_axis, concatenate_p, pad_p, reshape_p, slice_p
 
 Combine = Callable[[Any, Any], Any]

@@ -11,23 +11,21 @@ from typing import Any
 from .. import tree
 from ..errors import ArgumentError, ArgumentTypeError, ControlFlowTypeError, DifferentiationError, ShapeError
 from ..ir import Program
+from ..linear import add_tangents
 from ..primitive import Zero
-from ..rules import add_tangents, instantiate
+from ..rules import instantiate
 from ..trace import Tracer, current_trace, eval_program, trace_program, typeof
 from ..types import is_inexact
-from .custom_calls import bind_custom_jvp, bind_custom_vjp, bind_linear_call, linearize_custom_vjp
+from .custom_calls import CustomJVP, CustomVJP, bind_linear_call
 from .structured import close, convert
 
 __all__ = [
     "SymbolicZero",
-    "bind_custom_jvp",
-    "bind_custom_vjp",
     "closure_convert",
     "custom_gradient",
     "custom_jvp",
     "custom_vjp",
     "linear_call",
-    "linearize_custom_vjp",
 ]
 
 
@@ -228,7 +226,7 @@ class custom_jvp(_Custom):
         if self.jvp is None:
             raise self._missing("defjvp")
         call = self._call(args, kwargs)
-        outs = current_trace().custom_jvp(call, functools.partial(self._rule, call), call.flat)
+        outs = current_trace().custom_jvp(CustomJVP(call, functools.partial(self._rule, call)), call.flat)
         return call.out_tree.unflatten(outs)
 
     def _rule(self, call: _Call, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -291,7 +289,7 @@ class custom_vjp(_Custom):
             raise self._missing("defvjp")
         call = self._call(args, kwargs)
         rules = _Rules(self, call)
-        outs = current_trace().custom_vjp(call, rules.forward, rules.backward, call.flat)
+        outs = current_trace().custom_vjp(CustomVJP(call, rules.forward, rules.backward), call.flat)
         return call.out_tree.unflatten(outs)
 
 

@@ -11,18 +11,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ..errors import DifferentiationError
 from ..evaluate import evaluate
 from ..ir import Effects, Program, Var
 from ..jvp import jvp_flat
+from ..linear import add_tangents, moved
 from ..linearize import linearize_flat
 from ..primitive import AxisInfo, Linear, Primitive, Zero, all_zero
-from ..rules import add_tangents, instantiate, moved
+from ..rules import instantiate
 from ..trace import Trace, eval_program, extended_axes, trace_program, typeof, under
 from ..types import is_inexact
 from ..vmap import batch_program
+from .reduce import reduce_sum_p
 from .structured import close, with_output_types
 
 _CLOSED = "pass the value as an argument of the function, or use `closure_convert`"
@@ -84,13 +87,17 @@ def _vectorized(
 # ---------------------------------------------------------------------------- custom_jvp_call
 
 
-def bind_custom_jvp(
-    trace: Trace, fun: Callable[..., Any], rule: Callable[..., Any], args: Sequence[Any], **how: Any
-) -> Any:
-    """Record a call of `fun` as an equation that knows its rule."""
-    program, constants = _traced(trace, fun, args, "custom_jvp")
-    params = {"program": program, "rule": rule, "num_consts": len(constants)}
-    return under(trace, trace.bind, custom_jvp_call_p, [*constants, *args], params)
+@dataclass(frozen=True, slots=True)
+class CustomJVP:
+    """A flat function and its jvp rule: `derive(primals, tangents) -> outs, tangents`, which may be `Zero`."""
+
+    fun: Callable[..., Any]
+    derive: Callable[..., Any]
+
+    def record(self, trace: Trace, args: Sequence[Any]) -> Any:
+        program, constants = _traced(trace, self.fun, args, "custom_jvp")
+        params = {"program": program, "rule": self.derive, "num_consts": len(constants)}
+        return under(trace, trace.bind, custom_jvp_call_p, [*constants, *args], params)
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, program: Program, rule: Any, num_consts: int) -> Any:
@@ -143,14 +150,25 @@ custom_jvp_call_p = Primitive(
 # ---------------------------------------------------------------------------- custom_vjp_call
 
 
-def bind_custom_vjp(trace: Trace, fun: Callable[..., Any], fwd: Any, bwd: Any, args: Sequence[Any], **how: Any) -> Any:
-    """Record a call of `fun` as an equation that knows its rules."""
-    program, constants = _traced(trace, fun, args, "custom_vjp")
-    params = {"program": program, "fwd": fwd, "bwd": bwd, "num_consts": len(constants)}
-    return under(trace, trace.bind, custom_vjp_call_p, [*constants, *args], params)
+@dataclass(frozen=True, slots=True)
+class CustomVJP:
+    """A flat function and its rules of reverse mode, forward and backward."""
+
+    fun: Callable[..., Any]
+    fwd: Callable[..., Any]
+    bwd: Callable[..., Any]
+
+    def record(self, trace: Trace, args: Sequence[Any]) -> Any:
+        program, constants = _traced(trace, self.fun, args, "custom_vjp")
+        params = {"program": program, "fwd": self.fwd, "bwd": self.bwd, "num_consts": len(constants)}
+        return under(trace, trace.bind, custom_vjp_call_p, [*constants, *args], params)
+
+    def derive(self, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+        nonzero = tuple(type(t) is not Zero for t in tangents)
+        return _linearize_rules(self.fwd, self.bwd, primals, nonzero)
 
 
-def linearize_custom_vjp(fwd: Any, bwd: Any, primals: Sequence[Any], nonzero: Sequence[bool], **how: Any) -> Any:
+def _linearize_rules(fwd: Any, bwd: Any, primals: Sequence[Any], nonzero: Sequence[bool]) -> Any:
     """Run the forward rule; the linear map is one equation whose transpose is the backward rule."""
     outs, residuals = fwd(primals, tuple(nonzero))
     types = [typeof(o).tangent() for o in outs]
@@ -172,7 +190,7 @@ def _linearize(
     primals: Sequence[Any], nonzero: Sequence[bool], *, program: Program, fwd: Any, bwd: Any, num_consts: int
 ) -> Any:
     _check_closed(nonzero[:num_consts], "custom_vjp")
-    return linearize_custom_vjp(fwd, bwd, primals[num_consts:], nonzero[num_consts:])
+    return _linearize_rules(fwd, bwd, primals[num_consts:], nonzero[num_consts:])
 
 
 def _no_forward(*args: Any, **params: Any) -> Any:
@@ -206,8 +224,6 @@ class _BatchedVJP:
         return results[:n], results[n:]
 
     def bwd(self, residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
-        from .reduce import reduce_sum_p
-
         k = len(residuals)
         given = [ct for ct in cts if type(ct) is not Zero]
         present: list[Any] = []

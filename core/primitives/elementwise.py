@@ -13,28 +13,17 @@ from typing import Any
 import numpy as np
 
 from ..errors import UnsupportedError
+from ..linear import add_any_p, add_p, neg_p
+from ..operands import FLOAT, INEXACT, NUMBER, ORDERED, check_kind, common_shape, same_dtype, widened
 from ..primitive import Linear, Primitive, Zero
 from ..relation import POINTWISE, pointwise
 from ..rules import like, nary_jvp
 from ..trace import typeof
 from ..types import ArrayType, is_complex, is_integer, is_unsigned, kind
-from .nary import (
-    FLOAT,
-    INEXACT,
-    NUMBER,
-    ORDERED,
-    check_kind,
-    common_shape,
-    curve,
-    curves,
-    function,
-    nary,
-    operands,
-    real_dtype,
-    same_dtype,
-    unary,
-    widened,
-)
+from .compare import and_p, eq_p, lt_p, select_n_p
+from .convert import complex as make_complex
+from .convert import conj, convert_element_type, imag, real
+from .nary import curve, curves, function, nary, operands, real_dtype, unary
 
 
 class RoundingMethod(enum.IntEnum):
@@ -51,12 +40,6 @@ def _is_linear(x: Any) -> bool:
     return type(x) is Linear
 
 
-def _add_transpose(ct: Any, x: Any, y: Any) -> list[Any]:
-    return [ct, ct]
-
-
-add_p = nary("add", NUMBER, np.add, [lambda t, out, x, y: t] * 2, transpose=_add_transpose)
-add_any_p = nary("add_any", NUMBER, np.add, [lambda t, out, x, y: t] * 2, transpose=_add_transpose)
 sub_p = nary(
     "sub", NUMBER, np.subtract, [lambda t, out, x, y: t, lambda t, out, x, y: neg_p.bind(t)],
     transpose=lambda ct, x, y: [ct, neg_p.bind(ct) if _is_linear(y) else None],
@@ -65,7 +48,6 @@ mul_p = nary(
     "mul", NUMBER, np.multiply, [lambda t, out, x, y: mul_p.bind(t, y), lambda t, out, x, y: mul_p.bind(x, t)],
     transpose=lambda ct, x, y: [mul_p.bind(ct, y), None] if _is_linear(x) else [None, mul_p.bind(x, ct)],
 )  # fmt: skip
-neg_p = unary("neg", NUMBER, np.negative, lambda t, out, x: neg_p.bind(t), transpose=lambda ct, type: neg_p.bind(ct))
 
 
 def _divide(x: Any, y: Any) -> Any:
@@ -115,8 +97,6 @@ def _truncated(x: Any) -> Any:
 
 def _share(t: Any, out: Any, x: Any, y: Any) -> Any:
     """The tangent of x in a maximum or minimum: all of it where x won, half where the two are equal."""
-    from .compare import eq_p, select_n_p
-
     mine = select_n_p.bind(eq_p.bind(x, out), like(out, 0), like(out, 1))
     number = select_n_p.bind(eq_p.bind(y, out), like(out, 1), like(out, 2))
     return mul_p.bind(t, div_p.bind(mine, number))
@@ -151,14 +131,10 @@ def _power(x: Any, y: Any) -> Any:
 
 
 def _pow_by_base(t: Any, out: Any, x: Any, y: Any) -> Any:
-    from .compare import and_p, eq_p, select_n_p
-
     # y x^(y-1); where both are 0 this is 0 times infinity, and x^0 does not depend on x.
     flat = eq_p.bind(y, like(y, 0))
     factor = y
     if is_integer(typeof(y).dtype):
-        from .convert import convert_element_type
-
         factor = convert_element_type(y, typeof(x).dtype)
     else:
         flat = and_p.bind(flat, eq_p.bind(x, like(x, 0)))
@@ -168,8 +144,6 @@ def _pow_by_base(t: Any, out: Any, x: Any, y: Any) -> Any:
 
 
 def _pow_by_exponent(t: Any, out: Any, x: Any, y: Any) -> Any:
-    from .compare import eq_p, select_n_p
-
     safe = select_n_p.bind(eq_p.bind(x, like(x, 0)), x, like(x, 1))
     return mul_p.bind(t, mul_p.bind(log_p.bind(safe), out))
 
@@ -228,12 +202,8 @@ cbrt_p = curve(
 
 
 def _abs_tangent(t: Any, out: Any, x: Any) -> Any:
-    from .compare import eq_p, lt_p, select_n_p
-
     if not is_complex(typeof(x).dtype):
         return select_n_p.bind(lt_p.bind(x, like(x, 0)), t, neg_p.bind(t))
-    from .convert import conj, real
-
     length = select_n_p.bind(eq_p.bind(out, like(out, 0)), out, like(out, 1))
     return div_p.bind(real(mul_p.bind(t, conj(x))), length)
 
@@ -244,9 +214,6 @@ def _sign_jvp(primals: Any, tangents: Any) -> Any:
     type_ = typeof(out)
     if type(t) is Zero or not is_complex(type_.dtype):
         return out, Zero(type_.tangent())
-    from .convert import complex as make_complex
-    from .convert import conj, imag
-
     # x / |x| turns by the part of the step that is across x: i * out * Im(conj(out) t) / |x|.
     across = div_p.bind(imag(mul_p.bind(conj(out), t)), abs_p.bind(x))
     return out, mul_p.bind(out, make_complex(mul_p.bind(across, like(across, 0)), across))
@@ -397,8 +364,6 @@ def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
     """Elementwise x * y, of one dtype and one shape (scalars aside); `out_dtype` converts the operands first."""
     x, y = operands("mul", x, y)
     if out_dtype is not None:
-        from .convert import convert_element_type
-
         x, y = convert_element_type(x, out_dtype), convert_element_type(y, out_dtype)
     return mul_p.bind(x, y)
 

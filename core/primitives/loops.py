@@ -18,13 +18,16 @@ from ..errors import ArgumentTypeError, ControlFlowTypeError, DifferentiationErr
 from ..evaluate import evaluate
 from ..ir import Effects, Eqn, Program, Var
 from ..jvp import jvp_program
+from ..linear import moved
 from ..primitive import AxisInfo, Primitive, Zero
-from ..rules import instantiate, moved
+from ..rules import instantiate
 from ..trace import Tracer, eval_program, shape_of, trace_program, typeof
 from ..types import ArrayType, is_integer
 from ..vmap import batch_program
 from .compare import lt_p, select_n_p
+from .reduce import reduce_or_p
 from .scan import CARRY_REMEDY, cut, scan
+from .shape import broadcast_in_dim_p
 from .structured import (
     check_match,
     chosen,
@@ -159,8 +162,6 @@ def _batched(
 @cached(1024)
 def _masked(cond: Program, body: Program, cond_nconsts: int, body_nconsts: int) -> tuple[Program, Program]:
     """Run while any element goes on; the elements that are done keep their values."""
-    from .reduce import reduce_or_p
-    from .shape import broadcast_in_dim_p
 
     def any_left(*args: Any) -> list[Any]:
         return [reduce_or_p.bind(*eval_program(cond, *args), axes=(0,))]

@@ -8,22 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from ..caches import cached
-from ..errors import DtypeError, ShapeError
-from ..primitive import Linear, Primitive
+from ..errors import DtypeError
+from ..linear import unbroadcasting
+from ..operands import nary_typing, widened
+from ..primitive import Primitive
 from ..relation import ONE, POINTWISE, TRANSCENDENTAL, Work, pointwise
-from ..rules import like, nary_jvp, no_tangent, unbroadcast
+from ..rules import like, nary_jvp, no_tangent
 from ..trace import Scalar, typeof
-from ..types import BOOL, FLOAT32, ArrayType, Dtype, is_complex, kind
-
-FLOAT = ("float",)
-COMPLEX = ("complex",)
-INEXACT = ("float", "complex")
-INT = ("int", "uint")
-NUMBER = ("int", "uint", "float", "complex")
-BITS = ("bool", "int", "uint")
-ORDERED = ("bool", "int", "uint", "float", "complex")
-ANY = (*ORDERED, "key")
+from ..types import ArrayType, Dtype, is_complex, kind
 
 _RANK = {"bool": 0, "uint": 1, "int": 1, "float": 2, "complex": 3}
 
@@ -36,74 +28,6 @@ def real_dtype(dtype: Dtype) -> Dtype:
 def complex_dtype(dtype: Dtype) -> Dtype:
     """The complex dtype whose parts have a floating dtype."""
     return np.dtype(np.complex128 if dtype == np.float64 else np.complex64)
-
-
-# ---------------------------------------------------------------------------- typing
-
-
-def common_shape(name: str, types: Sequence[ArrayType]) -> tuple[int, ...]:
-    """The one shape of the operands, scalars aside; a `ShapeError` if there are two."""
-    shape: tuple[int, ...] = ()
-    for t in types:
-        if t.shape != shape and t.shape:
-            if shape:
-                shown = ", ".join(t.show() for t in types)
-                raise ShapeError(
-                    f"{name} takes operands of one shape (scalars aside), got {shown}",
-                    "broadcast them first, or use the function of that name in `tilewright.numpy`",
-                )
-            shape = t.shape
-    return shape
-
-
-def same_dtype(name: str, types: Sequence[ArrayType]) -> Dtype:
-    """The one dtype of the operands; a `DtypeError` if there are two."""
-    dtype = types[0].dtype
-    for t in types[1:]:
-        if t.dtype != dtype:
-            shown = ", ".join(t.show() for t in types)
-            raise DtypeError(
-                f"{name} takes operands of one dtype, got {shown}",
-                "cast with `astype`, or use the function of that name in `tilewright.numpy`, which promotes",
-            )
-    return dtype
-
-
-def check_kind(name: str, type: ArrayType, kinds: Sequence[str]) -> None:
-    """Raise a `DtypeError` unless the dtype is of one of some kinds."""
-    if kind(type.dtype) not in kinds:
-        raise DtypeError(f"{name} takes {' or '.join(kinds)} operands, got {type.show()}", "cast with `astype`")
-
-
-def _nary_typing(name: str, kinds: Sequence[str], result: Callable[[Dtype], Dtype] | None) -> Callable[..., ArrayType]:
-    @cached()
-    def typing(*types: ArrayType) -> ArrayType:
-        shape = common_shape(name, types)
-        dtype = same_dtype(name, types)
-        for t in types:
-            check_kind(name, t, kinds)
-        if result is None:
-            return ArrayType(shape, dtype, all(t.weak_type for t in types))
-        return ArrayType(shape, result(dtype), all(t.weak_type for t in types) and result(dtype) is not BOOL)
-
-    return lambda *types, **params: typing(*types)
-
-
-# ---------------------------------------------------------------------------- NumPy meanings
-
-
-def widened(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A NumPy function computed in float32 for operands narrower than that, as compilers do."""
-
-    def wide(*arrays: Any, **params: Any) -> Any:
-        return function(*(a.astype(FLOAT32) if _narrow(a.dtype) else a for a in arrays), **params)
-
-    return wide
-
-
-@cached()
-def _narrow(dtype: Any) -> bool:
-    return kind(dtype) == "float" and dtype.itemsize < 4
 
 
 # ---------------------------------------------------------------------------- makers
@@ -135,7 +59,7 @@ def unary(
         jvp = nary_jvp(lambda: p, partial) if partial else no_tangent(lambda: p) if flat else None
     p = Primitive(
         name,
-        _nary_typing(name, kinds, result),
+        nary_typing(name, kinds, result),
         jvp=jvp,
         transpose=None if transpose is None else (lambda ct, x, **params: [transpose(ct, x.type, **params)]),
         numpy=widened(numpy) if wide and numpy else numpy,
@@ -172,9 +96,9 @@ def nary(
         jvp = nary_jvp(lambda: p, *partials) if partials else no_tangent(lambda: p) if flat else None
     p = Primitive(
         name,
-        typing or _nary_typing(name, kinds, result),
+        typing or nary_typing(name, kinds, result),
         jvp=jvp,
-        transpose=None if transpose is None else _unbroadcasting(transpose),
+        transpose=None if transpose is None else unbroadcasting(transpose),
         numpy=widened(numpy) if wide and numpy else numpy,
         expand=expand,
         relation=pointwise,
@@ -182,17 +106,6 @@ def nary(
         kind=kind,
     )
     return p
-
-
-def _unbroadcasting(transpose: Callable[..., Any]) -> Callable[..., Any]:
-    def rule(ct: Any, *args: Any, **params: Any) -> list[Any]:
-        cts = transpose(ct, *args, **params)
-        return [
-            unbroadcast(c, a.type) if type(a) is Linear and c is not None else None
-            for c, a in zip(cts, args, strict=True)
-        ]
-
-    return rule
 
 
 curve = functools.partial(unary, work=TRANSCENDENTAL)  # a transcendental function of one operand, and of several

@@ -7,21 +7,37 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from .. import tree
 from ..errors import ArgumentError, DtypeError, ShapeError
+from ..evaluate import evaluate
 from ..ir import Program
+from ..jvp import expanded_jvp
+from ..linear import (
+    SUM,
+    check_axes,
+    filled,
+    moveaxis,
+    moved,
+    reduce_sum_p,
+    reducer,
+    reducing,
+    spread_axes,
+    without_axes,
+)
+from ..operands import BITS, NUMBER, ORDERED, check_kind, widened
 from ..primitive import NAMED, AxisInfo, Primitive, Zero
-from ..relation import Loops, Monoid, Reduced, Relation, Whole, Work
+from ..relation import Monoid, Relation, Whole, Work
 from ..rewrite import hoist
-from ..rules import expanded_jvp, linear_jvp, moveaxis, moved, no_tangent
+from ..rules import no_tangent
 from ..trace import eval_program, shape_of, trace_program, typeof
 from ..types import ArrayType, canonical_dtype, is_bool, is_inexact, is_integer, kind
-from .compare import and_p, eq_p, or_p, xor_p
+from ..vmap import batch_program
+from .compare import and_p, bits_of, eq_p, or_p, xor_p
 from .convert import convert_element_type
 from .elementwise import add_p, div_p, max_p, min_p, mul_p
-from .nary import BITS, NUMBER, ORDERED, check_kind, widened
 from .shape import as_axes, broadcast_in_dim_p, concatenate_p, reshape_p, slice_p, transpose_p
 
 Axes = tuple[int, ...]
@@ -30,57 +46,7 @@ Axes = tuple[int, ...]
 # ---------------------------------------------------------------------------- shared by the family
 
 
-def _check_axes(name: str, x: ArrayType, axes: Axes) -> None:
-    if len(set(axes)) != len(axes) or any(not 0 <= a < x.ndim for a in axes):
-        raise ShapeError(f"{name} over axes {axes} of {x.show()}", f"axes are distinct and from 0 to {x.ndim - 1}")
-
-
-def _without(shape: Sequence[Any], axes: Axes) -> tuple[Any, ...]:
-    return tuple(d for i, d in enumerate(shape) if i not in axes)
-
-
-def _typing(name: str, kinds: Sequence[str]) -> Callable[..., ArrayType]:
-    def typing(x: ArrayType, *, axes: Axes) -> ArrayType:
-        _check_axes(name, x, axes)
-        check_kind(name, x, kinds)
-        return x.with_shape(_without(x.shape, axes))
-
-    return typing
-
-
-def spread_axes(x: Any, shape: Sequence[int], axes: Axes) -> Any:
-    """A reduction's result repeated along the reduced axes."""
-    kept = tuple(i for i in range(len(shape)) if i not in axes)
-    return broadcast_in_dim_p.bind(x, shape=tuple(shape), broadcast_dimensions=kept)
-
-
-def _along(ins: Any, axes: Axes, kind: Any) -> Relation:
-    """The relation of an operation that the axes of its operand go into, and do not come out of."""
-    loops = Loops()
-    operand = loops.axes(ins[0].shape)
-    return loops.relation([operand], [_without(operand, axes)], {f: kind for a in axes for f in operand[a]})
-
-
 # ---------------------------------------------------------------------------- sums, products, extrema, bits
-
-
-def _reducer(
-    name: str, kinds: Sequence[str], ufunc: Any, monoid: Monoid, jvp: Any, transpose: Any = None, initial: Any = None
-) -> Primitive:
-    kind = Reduced(monoid)
-
-    def relation(ins: Any, outs: Any, *, axes: Axes) -> Relation:
-        return _along(ins, axes, kind)
-
-    def numpy(x: Any, *, axes: Axes) -> Any:
-        return ufunc.reduce(x, axis=axes, **({} if initial is None else {"initial": initial(x.dtype)}))
-
-    def wide(x: Any, *, axes: Axes) -> Any:
-        return widened(numpy)(x, axes=axes).astype(x.dtype)
-
-    return Primitive(
-        name, _typing(name, kinds), jvp=jvp, transpose=transpose, numpy=wide, relation=relation, axes={"axes": NAMED}
-    )
 
 
 def lowest(dtype: Any) -> Any:
@@ -98,8 +64,6 @@ def _extreme(dtype: Any, low: bool) -> Any:
     if of == "bool":
         return np.bool_(not low)
     if of in ("int", "uint"):
-        from .compare import bits_of
-
         bits = bits_of(dtype)
         least, most = (0, 2**bits - 1) if of == "uint" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
         return np.array(least if low else most).astype(dtype)[()]
@@ -109,8 +73,6 @@ def _extreme(dtype: Any, low: bool) -> Any:
     converted = infinite.astype(dtype)[()]
     if np.isinf(np.float32(converted)):
         return converted
-    import ml_dtypes
-
     limits = ml_dtypes.finfo(dtype)  # float8_e4m3fn has no infinity
     return limits.min if low else limits.max
 
@@ -178,21 +140,16 @@ def _product_jvp(primals: Any, tangents: Any, *, axes: Axes) -> Any:
     return expanded_jvp(_product_by_halves)(primals, tangents, axes=axes)
 
 
-def _filled(value: int) -> Callable[[Any], Any]:
-    return lambda dtype: np.array(value).astype(dtype)[()]
-
-
 def _all_bits(dtype: Any) -> Any:
     return np.invert(np.zeros((), dtype))[()]
 
 
-SUM = Monoid("sum", _filled(0), add_p.bind)
-PRODUCT = Monoid("product", _filled(1), mul_p.bind)
+PRODUCT = Monoid("product", filled(1), mul_p.bind)
 MAXIMUM = Monoid("maximum", lowest, max_p.bind)
 MINIMUM = Monoid("minimum", highest, min_p.bind)
 AND = Monoid("and", _all_bits, and_p.bind)
-OR = Monoid("or", _filled(0), or_p.bind)
-XOR = Monoid("xor", _filled(0), xor_p.bind)
+OR = Monoid("or", filled(0), or_p.bind)
+XOR = Monoid("xor", filled(0), xor_p.bind)
 
 
 def sums(dtype: Any) -> Monoid:
@@ -200,18 +157,12 @@ def sums(dtype: Any) -> Monoid:
     return OR if is_bool(dtype) else SUM
 
 
-reduce_sum_p = _reducer(
-    "reduce_sum", NUMBER, np.add, SUM, linear_jvp(lambda: reduce_sum_p),
-    transpose=lambda ct, x, *, axes: [spread_axes(ct, x.shape, axes)],
-)  # fmt: skip
-reduce_prod_p = _reducer("reduce_prod", NUMBER, np.multiply, PRODUCT, _product_jvp)
-reduce_max_p = _reducer("reduce_max", ORDERED, np.maximum, MAXIMUM, _extremum_jvp(lambda: reduce_max_p), initial=lowest)
-reduce_min_p = _reducer(
-    "reduce_min", ORDERED, np.minimum, MINIMUM, _extremum_jvp(lambda: reduce_min_p), initial=highest
-)
-reduce_and_p = _reducer("reduce_and", BITS, np.bitwise_and, AND, no_tangent(lambda: reduce_and_p))
-reduce_or_p = _reducer("reduce_or", BITS, np.bitwise_or, OR, no_tangent(lambda: reduce_or_p))
-reduce_xor_p = _reducer("reduce_xor", BITS, np.bitwise_xor, XOR, no_tangent(lambda: reduce_xor_p))
+reduce_prod_p = reducer("reduce_prod", NUMBER, np.multiply, PRODUCT, _product_jvp)
+reduce_max_p = reducer("reduce_max", ORDERED, np.maximum, MAXIMUM, _extremum_jvp(lambda: reduce_max_p), initial=lowest)
+reduce_min_p = reducer("reduce_min", ORDERED, np.minimum, MINIMUM, _extremum_jvp(lambda: reduce_min_p), initial=highest)
+reduce_and_p = reducer("reduce_and", BITS, np.bitwise_and, AND, no_tangent(lambda: reduce_and_p))
+reduce_or_p = reducer("reduce_or", BITS, np.bitwise_or, OR, no_tangent(lambda: reduce_or_p))
+reduce_xor_p = reducer("reduce_xor", BITS, np.bitwise_xor, XOR, no_tangent(lambda: reduce_xor_p))
 
 
 def _function(primitive: Primitive, doc: str) -> Callable[..., Any]:
@@ -237,7 +188,7 @@ reduce_xor = _function(reduce_xor_p, "The exclusive disjunction over some axes, 
 
 def _position_typing(name: str) -> Callable[..., ArrayType]:
     def typing(x: ArrayType, *, axes: Axes, index_dtype: Any) -> ArrayType:
-        _check_axes(name, x, axes)
+        check_axes(name, x, axes)
         check_kind(name, x, ("bool", "int", "uint", "float"))
         if len(axes) != 1:
             raise ArgumentError(f"{name} takes one axis, got {axes}", "reshape the axes into one first")
@@ -245,7 +196,7 @@ def _position_typing(name: str) -> Callable[..., ArrayType]:
             raise DtypeError(f"{name} gives integers, not {index_dtype}", "pass an integer index_dtype")
         if x.shape[axes[0]] == 0:
             raise ShapeError(f"{name} over an axis without elements: {x.show()}", "there is no position to give")
-        return ArrayType(_without(x.shape, axes), index_dtype)
+        return ArrayType(without_axes(x.shape, axes), index_dtype)
 
     return typing
 
@@ -256,7 +207,7 @@ def _position(name: str, numpy: Any) -> Primitive:
         _position_typing(name),
         jvp=no_tangent(lambda: p),
         numpy=lambda x, *, axes, index_dtype: widened(numpy)(x, axis=axes[0]).astype(index_dtype),
-        relation=lambda ins, outs, *, axes, index_dtype: _along(ins, axes, Whole()),
+        relation=lambda ins, outs, *, axes, index_dtype: reducing(ins, axes, Whole()),
         work=Work(1, operand=0),
         axes={"axes": NAMED},
     )
@@ -288,7 +239,7 @@ def _reduce_typing(*types: ArrayType, computation: Program, dimensions: Axes) ->
     if any(a.shape != arrays[0].shape for a in arrays):
         shown = ", ".join(a.show() for a in arrays)
         raise ShapeError(f"reduce takes arrays of one shape, got {shown}", "broadcast them")
-    _check_axes("reduce", arrays[0], dimensions)
+    check_axes("reduce", arrays[0], dimensions)
     for a, s in zip(arrays, starts, strict=True):
         if s.shape or s.dtype != a.dtype:
             raise ShapeError(f"reduce of {a.show()} starts from a scalar of that dtype, got {s.show()}")
@@ -296,15 +247,13 @@ def _reduce_typing(*types: ArrayType, computation: Program, dimensions: Axes) ->
     if found != [ArrayType((), a.dtype) for a in arrays]:
         shown, wanted = ", ".join(t.show() for t in found), ", ".join(str(a.dtype) for a in arrays)
         raise ShapeError(f"the computation of reduce gives ({shown}), not scalars of {wanted}", "cast its results")
-    return [ArrayType(_without(a.shape, dimensions), a.dtype) for a in arrays]
+    return [ArrayType(without_axes(a.shape, dimensions), a.dtype) for a in arrays]
 
 
 def _reduce_numpy(*args: Any, computation: Program, dimensions: Axes) -> list[Any]:
-    from ..evaluate import evaluate
-
     count = len(args) // 2
     arrays, starts = args[:count], args[count:]
-    shape = _without(arrays[0].shape, dimensions)
+    shape = without_axes(arrays[0].shape, dimensions)
     rows = [np.moveaxis(a, dimensions, range(len(dimensions))).reshape(-1, *shape) for a in arrays]
     outs = [np.empty(shape, a.dtype) for a in arrays]
     for place in itertools.product(*map(range, shape)):
@@ -318,8 +267,6 @@ def _reduce_numpy(*args: Any, computation: Program, dimensions: Axes) -> list[An
 
 def _vectorised(computation: Program, count: int, a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
     """A scalar computation applied to each pair of elements of arrays."""
-    from ..vmap import batch_program
-
     shape = shape_of(a[0])
     size = int(np.prod(shape, dtype=np.int64))
     flat = [reshape_p.bind(x, new_sizes=(size,), dimensions=None) for x in (*a, *b)]
@@ -333,7 +280,7 @@ def _reduce_by_halves(*args: Any, computation: Program, dimensions: Axes) -> lis
     """A reduction as a tree of vectorised steps, which can be differentiated."""
     count = len(args) // 2
     arrays, starts = args[:count], args[count:]
-    shape = _without(shape_of(arrays[0]), dimensions)
+    shape = without_axes(shape_of(arrays[0]), dimensions)
     first = [broadcast_in_dim_p.bind(s, shape=shape, broadcast_dimensions=()) for s in starts]
     rows = [_leading(x, dimensions) for x in arrays]
     if shape_of(rows[0])[0] == 0:
@@ -346,9 +293,7 @@ def _reduce_batch(axis: AxisInfo, args: Any, dims: Any, *, computation: Program,
     count = len(args) // 2
     if any(d is not None for d in dims[count:]):
         # Starts that differ along the batch: reduce each from its own by the vectorised tree.
-        from ..vmap import batch_program
-
-        types = [ArrayType(_without(shape_of(a), () if d is None else (d,)), typeof(a).dtype)
+        types = [ArrayType(without_axes(shape_of(a), () if d is None else (d,)), typeof(a).dtype)
                  for a, d in zip(args, dims, strict=True)]  # fmt: skip
         program = trace_program(
             lambda *xs: _reduce_by_halves(*xs, computation=computation, dimensions=dimensions), types, "reduce"
@@ -364,7 +309,7 @@ def _reduce_batch(axis: AxisInfo, args: Any, dims: Any, *, computation: Program,
 
 def _reduce_relation(ins: Any, outs: Any, *, computation: Program, dimensions: Axes) -> Relation:
     """The axes stay in one piece: the starts are joined in once, and need not be neutral."""
-    found = _along(ins, dimensions, Whole())
+    found = reducing(ins, dimensions, Whole())
     count = len(ins) // 2
     return replace(found, operands=found.operands * count + ((),) * count, results=found.results * count)
 

@@ -22,11 +22,15 @@ import numpy as np
 
 from ..errors import DifferentiationError, KernelBodyError, OutOfBoundsError, ShapeError
 from ..ir import Effects, accumulates, reads, writes
+from ..linear import moveaxis, moved
 from ..primitive import AxisInfo, Linear, Primitive, Zero
 from ..relation import EFFECT, FREE
-from ..rules import instantiate, moved
+from ..rules import instantiate
 from ..trace import shape_of, typeof
 from ..types import ArrayType, RefType, is_bool, is_inexact, is_integer
+from .compare import select_n_p
+from .elementwise import add_p, mul_p
+from .shape import broadcast_in_dim_p, iota_p
 
 Shape = tuple[int, ...]
 
@@ -321,8 +325,6 @@ def transpose_access(primitive: Primitive, ct: Any, ref: Any, args: Sequence[Any
         return get_p.bind(ref, *operands, *zero, index=index, masked=masked)
     found = swap_p.bind(ref, instantiate(ct), *operands, index=index, masked=masked)
     if masked:
-        from .compare import select_n_p
-
         found = select_n_p.bind(operands[-1], instantiate(Zero(typeof(found))), found)
     return found
 
@@ -342,9 +344,6 @@ def _batched_index(
     axis: AxisInfo, index: Index, dynamic: Sequence[Any], dims: Sequence[Any], shape: Shape
 ) -> tuple[Index, list[Any]]:
     """An index with batched entries as one with the batch axis leading, every entry a Take."""
-    from .elementwise import add_p, mul_p
-    from .shape import broadcast_in_dim_p, iota_p
-
     out_shape = (axis.size, *shape)
     spans = [i for i, e in enumerate(index) if type(e) is Span]
     advanced = [i for i, e in enumerate(index) if type(e) is not Span]
@@ -398,8 +397,6 @@ def _access_batch(primitive: Primitive, n_values: int) -> Callable[..., Any]:
             # The Ref has the batch axis too: read along it in step with the rest.
             if indexed or any(type(e) is Take for e in index):
                 index, entries = _batched_index(axis, index, rest[:n], rest_dims[:n], shape)
-                from .shape import iota_p
-
                 steps = iota_p.bind(dtype=np.dtype(np.int32), shape=(axis.size, *shape), dimension=0)
                 entries.insert(dims[0], steps)
                 index = Index((*index, Take((axis.size, *shape))))
@@ -420,8 +417,6 @@ def _access_batch(primitive: Primitive, n_values: int) -> Callable[..., Any]:
 
 
 def _spread_scalars(x: Any, shape: Shape) -> Any:
-    from .shape import broadcast_in_dim_p
-
     found = shape_of(x)
     if found == () or found == shape:
         return x
@@ -431,8 +426,6 @@ def _spread_scalars(x: Any, shape: Shape) -> Any:
 def _whole_batch(primitive: Primitive, ref: Any, values: Any, entries: Any, extra: Any, index: Index, axis: int,
                  masked: bool) -> Any:  # fmt: skip
     """An access of static layout on a Ref batched along `axis`: one more Span, put where the access has it."""
-    from ..rules import moveaxis
-
     at = sum(type(e) is Span for e in index[:axis])
     values = [moveaxis(v, 0, at) for v in values]
     extra = [x if shape_of(x) == () else moveaxis(x, 0, at) for x in extra]

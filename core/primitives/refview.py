@@ -11,7 +11,9 @@ import numpy as np
 from ..errors import ArgumentTypeError, DtypeError, KernelBodyError, OutOfBoundsError, ShapeError
 from ..trace import TRACERS, ProgramTracer, shape_of, typeof
 from ..types import RefType, is_integer
+from .convert import convert_element_type
 from .ref import Entry, Index, Point, Shape, Span, Take, access_shape, addupdate_p, get_p, swap_p
+from .shape import broadcast_in_dim_p
 
 
 @dataclass(frozen=True)
@@ -227,8 +229,6 @@ def addupdate(target: RefView, value: Any, mask: Any = None) -> None:
 
 
 def _cast(value: Any, dtype: Any, name: str) -> Any:
-    from .convert import convert_element_type
-
     type_ = typeof(value)
     if isinstance(type_, RefType):
         raise KernelBodyError(
@@ -246,8 +246,6 @@ def _cast(value: Any, dtype: Any, name: str) -> Any:
 
 
 def _fit(value: Any, shape: Shape, name: str) -> Any:
-    from .shape import broadcast_in_dim_p
-
     found = shape_of(value)
     if found == shape:
         return value

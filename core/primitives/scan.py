@@ -18,12 +18,14 @@ from ..errors import ArgumentError, ArgumentTypeError, ShapeError
 from ..evaluate import evaluate
 from ..ir import Effects, Eqn, Literal, Program
 from ..jvp import jvp_program
+from ..linear import add_tangents, moved
 from ..linearize import linearized
 from ..primitive import AxisInfo, Linear, Primitive, Zero
-from ..rules import add_tangents, instantiate, moved, zeros
+from ..rules import instantiate, zeros
 from ..trace import eval_program, shape_of, trace_program, typeof
 from ..transpose import transpose_program
 from ..vmap import batch_program
+from .shape import concatenate, expand_dims, index_in_dim
 from .structured import (
     check_match,
     chosen,
@@ -475,8 +477,6 @@ def scan(
 
 def _run(f: Any, init: Any, leaves: Sequence[Any], x_tree: Any, n: int, reverse: bool) -> tuple[Any, Any]:
     """The loop in Python, as `disable_jit` asks."""
-    from .shape import concatenate, expand_dims, index_in_dim
-
     carry, ys = init, []
     for i in reversed(range(n)) if reverse else range(n):
         carry, y = f(carry, x_tree.unflatten([index_in_dim(x, i, 0, keepdims=False) for x in leaves]))

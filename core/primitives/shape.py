@@ -15,11 +15,15 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError, DtypeError, ShapeError
+from ..linear import broadcast_in_dim_p, moved, reduce_sum_p, reshape_p, reshape_to, shape_error, transpose_p
 from ..primitive import NAMED, SIZE, AxisInfo, Linear, Primitive
 from ..relation import FREE, IDENTITY, MOVER, Loops, Relation, Whole, Window, inserted, pointwise
-from ..rules import instantiate, linear_jvp, moved
+from ..rules import instantiate, linear_jvp
 from ..trace import Value, dtype_of, shape_of, typeof
 from ..types import ArrayType, Shape, canonical_dtype, is_bool, is_key, kind
+from .compare import select_n_p
+from .convert import convert_element_type
+from .elementwise import sub_p
 
 Dims = tuple[int, ...]
 
@@ -63,73 +67,7 @@ def as_axes(axes: Any, ndim: int, function: str) -> Dims:
     return found
 
 
-def shape_error(name: str, x: ArrayType, what: str, remedy: str = "") -> ShapeError:
-    return ShapeError(f"{name}: {what}; the operand is {x.show()}", remedy)
-
-
-def shift(axes: Sequence[int], batch: int) -> Dims:
-    """Axes of the unbatched array as axes of the batched one."""
-    return tuple(a + (a >= batch) for a in axes)
-
-
 # ---------------------------------------------------------------------------- broadcast_in_dim
-
-
-def _broadcast_typing(x: ArrayType, *, shape: Shape, broadcast_dimensions: Dims) -> ArrayType:
-    dims = broadcast_dimensions
-    if len(dims) != x.ndim:
-        raise shape_error("broadcast_in_dim", x, f"broadcast_dimensions {dims} names {len(dims)} axes, not {x.ndim}")
-    if any(not 0 <= d < len(shape) for d in dims) or any(a >= b for a, b in zip(dims, dims[1:], strict=False)):
-        raise shape_error("broadcast_in_dim", x, f"broadcast_dimensions {dims} must increase and lie within {shape}")
-    if any(x.shape[i] not in (1, shape[d]) for i, d in enumerate(dims)):
-        raise shape_error(
-            "broadcast_in_dim", x, f"it does not broadcast to {shape} along axes {dims}",
-            "each operand size must be 1 or equal the size it maps to")  # fmt: skip
-    return x.with_shape(shape)
-
-
-def _broadcast_numpy(x: Any, *, shape: Shape, broadcast_dimensions: Dims) -> Any:
-    view = [1] * len(shape)
-    for size, d in zip(x.shape, broadcast_dimensions, strict=True):
-        view[d] = size
-    return np.broadcast_to(x.reshape(view), shape)
-
-
-def _broadcast_batch(axis: AxisInfo, args: Any, dims: Any, *, shape: Shape, broadcast_dimensions: Dims) -> Any:
-    (x,), (b,) = args, dims
-    out = broadcast_dimensions[b] if b < len(broadcast_dimensions) else len(shape)
-    mapped = inserted(broadcast_dimensions, b, out)
-    mapped = (*mapped[: b + 1], *(d + 1 for d in mapped[b + 1 :]))
-    return broadcast_in_dim_p.bind(x, shape=inserted(shape, out, axis.size), broadcast_dimensions=mapped), out
-
-
-def _broadcast_transpose(ct: Any, x: Linear, *, shape: Shape, broadcast_dimensions: Dims) -> Any:
-    from .reduce import reduce_sum_p
-
-    kept = {d for i, d in enumerate(broadcast_dimensions) if x.shape[i] == shape[d]}
-    axes = tuple(d for d in range(len(shape)) if d not in kept)
-    ct = reduce_sum_p.bind(ct, axes=axes) if axes else ct
-    return [reshape_to(ct, x.shape)]
-
-
-def _broadcast_relation(ins: Any, outs: Any, *, shape: Shape, broadcast_dimensions: Dims) -> Relation:
-    loops = Loops()
-    out = loops.axes(shape)
-    axes = (() if n == 1 else out[d] for n, d in zip(ins[0].shape, broadcast_dimensions, strict=True))
-    return loops.relation([tuple(axes)], [out])
-
-
-broadcast_in_dim_p = Primitive(
-    "broadcast_in_dim",
-    typing=_broadcast_typing,
-    jvp=linear_jvp(lambda: broadcast_in_dim_p),
-    transpose=_broadcast_transpose,
-    batch=_broadcast_batch,
-    numpy=_broadcast_numpy,
-    relation=_broadcast_relation,
-    work=FREE,
-    kind=MOVER,
-)
 
 
 def broadcast_in_dim(operand: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int]) -> Any:
@@ -197,45 +135,6 @@ def expand_dims(array: Any, dimensions: Any) -> Any:
 # ---------------------------------------------------------------------------- reshape, squeeze, transpose, rev, copy
 
 
-def _reshape_typing(x: ArrayType, *, new_sizes: Shape, dimensions: None = None) -> ArrayType:
-    if math.prod(new_sizes) != x.size or any(d < 0 for d in new_sizes):
-        raise shape_error(
-            "reshape", x, f"{x.size} elements do not fill shape {new_sizes} of {math.prod(new_sizes)}",
-            "the product of the sizes must stay the same")  # fmt: skip
-    return x.with_shape(new_sizes)
-
-
-def _reshape_batch(axis: AxisInfo, args: Any, dims: Any, *, new_sizes: Shape, dimensions: None = None) -> Any:
-    (x,), (b,) = args, dims
-    if b and b == len(shape_of(x)) - 1:
-        return reshape_p.bind(x, new_sizes=(*new_sizes, axis.size), dimensions=None), len(new_sizes)
-    return reshape_p.bind(moved(axis, x, b, 0), new_sizes=(axis.size, *new_sizes), dimensions=None), 0
-
-
-def _reshape_relation(ins: Any, outs: Any, **_: Any) -> Relation:
-    loops = Loops()
-    old, new, kinds = loops.cut(ins[0].shape, outs[0].shape)
-    return loops.relation([old], [new], kinds)
-
-
-reshape_p = Primitive(
-    "reshape",
-    typing=_reshape_typing,
-    jvp=linear_jvp(lambda: reshape_p),
-    transpose=lambda ct, x, **_: [reshape_to(ct, x.shape)],
-    batch=_reshape_batch,
-    numpy=lambda x, *, new_sizes, dimensions=None: x.reshape(new_sizes),
-    relation=_reshape_relation,
-    work=FREE,
-    kind=MOVER,
-)
-
-
-def reshape_to(x: Any, shape: Shape) -> Any:
-    """`reshape` to a shape known to fit."""
-    return x if shape_of(x) == shape else reshape_p.bind(x, new_sizes=shape, dimensions=None)
-
-
 def reshape(operand: Any, new_sizes: Any, dimensions: Sequence[int] | None = None) -> Any:
     """The same elements, in row-major order, in another shape; one size may be -1, to be worked out.
 
@@ -293,42 +192,6 @@ def squeeze(array: Any, dimensions: Any) -> Any:
     """Drop the named axes, each of size 1."""
     dims = as_axes(dimensions, len(shape_of(array)), "squeeze")
     return array if not dims and isinstance(array, Value) else squeeze_p.bind(array, dimensions=tuple(sorted(dims)))
-
-
-def _transpose_typing(x: ArrayType, *, permutation: Dims) -> ArrayType:
-    if sorted(permutation) != list(range(x.ndim)):
-        raise shape_error("transpose", x, f"permutation {permutation} is not one of its {x.ndim} axes")
-    return x.with_shape(x.shape[p] for p in permutation)
-
-
-def inverse(permutation: Sequence[int]) -> Dims:
-    """The inverse of a permutation."""
-    return tuple(sorted(range(len(permutation)), key=permutation.__getitem__))
-
-
-def _transpose_batch(axis: AxisInfo, args: Any, dims: Any, *, permutation: Dims) -> Any:
-    (x,), (b,) = args, dims
-    out = len(permutation) if b == len(permutation) else 0
-    return transpose_p.bind(x, permutation=inserted(shift(permutation, b), out, b)), out
-
-
-def _transpose_relation(ins: Any, outs: Any, *, permutation: Dims) -> Relation:
-    loops = Loops()
-    axes = loops.axes(ins[0].shape)
-    return loops.relation([axes], [tuple(axes[p] for p in permutation)])
-
-
-transpose_p = Primitive(
-    "transpose",
-    typing=_transpose_typing,
-    jvp=linear_jvp(lambda: transpose_p),
-    transpose=lambda ct, x, *, permutation: [transpose_p.bind(ct, permutation=inverse(permutation))],
-    batch=_transpose_batch,
-    numpy=lambda x, *, permutation: np.transpose(x, permutation),
-    relation=_transpose_relation,
-    work=FREE,
-    kind=MOVER,
-)
 
 
 def transpose(operand: Any, permutation: Sequence[int]) -> Any:
@@ -550,8 +413,6 @@ def _cast(value: Any, dtype: Any) -> Any:
         return value
     dtype = canonical_dtype(dtype)
     if isinstance(value, Value):
-        from .convert import convert_element_type
-
         return convert_element_type(value, dtype)
     if is_key(dtype):
         raise DtypeError("full: an array of random keys has no fill value", "use `random.key` or `random.split`")
@@ -601,9 +462,6 @@ def _pad_numpy(x: Any, value: Any, *, padding_config: Any) -> Any:
 
 
 def _pad_transpose(ct: Any, x: Any, value: Any, *, padding_config: Any) -> Any:
-    from .elementwise import sub_p
-    from .reduce import reduce_sum_p
-
     # Undo the outer padding, then keep every (interior + 1)-th element.
     outer = tuple((-low, -high, 0) for low, high, _ in padding_config)
     steps = tuple(inner + 1 for _, _, inner in padding_config)
@@ -621,8 +479,6 @@ def _pad_relation(ins: Any, outs: Any, *, padding_config: Any) -> Relation:
 
 
 def _pad_batch(axis: AxisInfo, args: Any, dims: Any, *, padding_config: Any) -> Any:
-    from .compare import select_n_p
-
     (x, value), (b, value_dim) = args, dims
     if value_dim is None:
         return pad_p.bind(x, value, padding_config=inserted(padding_config, b, (0, 0, 0))), b

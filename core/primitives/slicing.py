@@ -10,16 +10,17 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, DtypeError, ShapeError
+from ..linear import moved
 from ..primitive import AxisInfo, Linear, Primitive, Zero
 from ..relation import FREE, Relation, Window, inserted
-from ..rules import instantiate, moved, zeros
+from ..rules import instantiate, zeros
 from ..trace import Value, dtype_of, shape_of, typeof
 from ..types import INT32, INT64, ArrayType, Shape, is_integer, is_unsigned
 from .compare import lt_p, select_n_p
 from .convert import convert_element_type
 from .elementwise import add_p
-from .gather import CLIP, GatherDimensionNumbers, gather_p
-from .scatter import ScatterDimensionNumbers, scatter_p
+from .indexed import gather_p, scatter_p
+from .positions import CLIP, GatherDimensionNumbers, ScatterDimensionNumbers
 from .shape import Dims, as_axis, broadcast_in_dim, concatenate, index_in_dim, integers, slide, squeeze
 
 slice_of = slice

@@ -17,6 +17,7 @@ from ..primitive import NAMED, Primitive, Zero
 from ..relation import Loops, Relation, Whole, Work
 from ..trace import Value, shape_of, typeof
 from ..types import INT32, UINT32, ArrayType, is_complex, is_float, is_key, is_unsigned
+from .elementwise import neg_p
 from .gather import take_along
 from .shape import as_axis, broadcasted_iota, cut_axis
 
@@ -157,8 +158,6 @@ def approx_min_k(
     reduction_input_size_override: int = -1, aggregate_to_topk: bool = True,
 ) -> list[Any]:  # fmt: skip
     """The `k` least values along a dimension and their indices; here always exact, whatever the recall asked."""
-    from .elementwise import neg_p
-
     values, places = approx_max_k(neg_p.bind(operand), k, reduction_dimension, recall_target)
     return [neg_p.bind(values), places]
 

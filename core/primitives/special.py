@@ -13,8 +13,11 @@ from typing import Any
 import numpy as np
 
 from ..errors import DifferentiationError
+from ..jvp import jvp_flat
+from ..linear import spread
+from ..operands import FLOAT, common_shape
 from ..primitive import Primitive
-from ..rules import like, spread
+from ..rules import instantiate, like
 from ..trace import shape_of, typeof
 from . import special_numpy as meaning
 from .compare import and_p, eq_p, ge_p, gt_p, le_p, lt_p, or_p, select_n_p
@@ -36,7 +39,9 @@ from .elementwise import (
     square_p,
     sub_p,
 )
-from .nary import FLOAT, common_shape, curve, curves, function
+from .loops import while_loop
+from .nary import curve, curves, function
+from .reduce import reduce_or_p
 
 _ROOT_PI = math.sqrt(math.pi)
 
@@ -138,9 +143,6 @@ def _until_settled(step: Callable[..., Any], init: tuple[Any, ...]) -> tuple[Any
     An element that has settled keeps its state, so that it does not gather the rounding errors of the
     steps that others still need.
     """
-    from .loops import while_loop
-    from .reduce import reduce_or_p
-
     axes = tuple(range(len(shape_of(init[0]))))
 
     def body(carry: Any) -> Any:
@@ -231,9 +233,6 @@ def _igammac(a: Any, x: Any) -> Any:
 
 def _igamma_grad_a(a: Any, x: Any) -> Any:
     """The derivative of P(a, x) in a: the expansion of P, differentiated forwards."""
-    from ..jvp import jvp_flat
-    from ..rules import instantiate
-
     shape = common_shape("igamma_grad_a", (typeof(a), typeof(x)))  # type: ignore[arg-type]
     a, x = spread(a, shape), spread(x, shape)
     (_,), (tangent,) = jvp_flat(lambda a: [_igamma(a, x)], [a], [spread(like(a, 1.0), shape)])

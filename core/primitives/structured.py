@@ -14,6 +14,7 @@ from ..rewrite import eliminate_dead, hoist
 from ..runtime import runtime
 from ..trace import axis_environment, trace_program, typeof
 from ..types import ArrayType, Type
+from .convert import convert_element_type_p
 
 # ---------------------------------------------------------------------------- tracing
 
@@ -111,8 +112,6 @@ def same_type(a: Type, b: Type) -> bool:
 
 def convert(x: Any, type: Type) -> Any:
     """A value as exactly this type; only dtype and weakness may differ."""
-    from .convert import convert_element_type_p
-
     if typeof(x) == type or not isinstance(type, ArrayType):
         return x
     return convert_element_type_p.bind(x, new_dtype=type.dtype, weak_type=type.weak_type)
@@ -122,8 +121,6 @@ def with_output_types(program: Program, types: Sequence[Type]) -> Program:
     """A Program whose outputs are converted to these types, which differ in dtype or weakness only."""
     if all(a.type == t for a, t in zip(program.outputs, types, strict=True)):
         return program
-
-    from .convert import convert_element_type_p
 
     eqns, outputs = list(program.eqns), list(program.outputs)
     for i, (atom, wanted) in enumerate(zip(program.outputs, types, strict=True)):

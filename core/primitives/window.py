@@ -15,11 +15,14 @@ import numpy as np
 
 from .. import tree
 from ..errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
+from ..evaluate import evaluate
 from ..ir import Program
+from ..jvp import expanded_jvp
+from ..linear import moved
 from ..primitive import AxisInfo, Linear, Primitive, Zero
 from ..relation import Axes, Axis, Kind, Loops, Monoid, Reduced, Relation, Whole, Window, Work, inserted
 from ..rewrite import hoist
-from ..rules import expanded_jvp, linear_jvp, moved
+from ..rules import linear_jvp
 from ..trace import Tracer, shape_of, trace_program, typeof
 from ..types import ArrayType, kind
 from ..vmap import batch_flat
@@ -432,8 +435,6 @@ def _generic_batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | Non
 
 
 def _generic_numpy(*args: np.ndarray, computation: Program, **params: Any) -> list[np.ndarray]:
-    from ..evaluate import evaluate
-
     count = len(args) // 2
     views = [_view(x, start, params) for x, start in zip(args[:count], args[count:], strict=True)]
     outs = [np.empty(v.shape[:-1], v.dtype) for v in views]

@@ -17,9 +17,9 @@ from ...core.ir import Eqn, Program
 from ...core.primitives.compare import and_p, clamp, eq_p, ge_p, lt_p, select_n_p
 from ...core.primitives.convert import convert_element_type
 from ...core.primitives.elementwise import add_p
-from ...core.primitives.gather import CLIP, FILL, default_fill, gather_p
+from ...core.primitives.indexed import gather_p, scatter_add_p
+from ...core.primitives.positions import CLIP, FILL, default_fill
 from ...core.primitives.reduce import reduce_or_p, reduce_sum_p
-from ...core.primitives.scatter import scatter_add_p
 from ...core.primitives.shape import broadcast_in_dim, iota_p, reshape_to
 from ...core.trace import dtype_of, trace_program
 from ...core.types import INT32, ArrayType, is_bool, is_complex, is_key

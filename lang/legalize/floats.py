@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ...core.linear import spread
 from ...core.primitives.compare import select_n_p
 from ...core.primitives.convert import convert_element_type
-from ...core.rules import spread
 from ...core.trace import shape_of, typeof
 from ...core.types import is_float
 

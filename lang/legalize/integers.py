@@ -9,12 +9,13 @@ import ml_dtypes
 import numpy as np
 
 from ...core.ir import Eqn
+from ...core.linear import spread
 from ...core.primitive import Primitive
 from ...core.primitives.compare import and_p, eq_p, lt_p, ne_p, select_n_p, shift_right_logical_p
 from ...core.primitives.convert import convert_element_type
 from ...core.primitives.elementwise import div_p, integer_pow_p, mul_p, neg_p, pow_p
 from ...core.primitives.scan import bind_scan
-from ...core.rules import like, spread
+from ...core.rules import like
 from ...core.trace import shape_of, trace_program, typeof
 from ...core.types import is_integer, is_unsigned
 from .floats import wide

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.linear import spread
 from ...core.primitive import Primitive
 from ...core.primitives.compare import eq_p, gt_p, lt_p, ne_p, or_p, select_n_p
 from ...core.primitives.convert import bitcast_convert_type_p, convert_element_type
@@ -49,7 +50,7 @@ from ...core.primitives.loops import while_loop
 from ...core.primitives.reduce import reduce_or_p
 from ...core.primitives.special import digamma_p, erf_inv_p, erfc_p, lgamma_p, polygamma_p, zeta_p
 from ...core.primitives.special_numpy import BERNOULLI
-from ...core.rules import like, spread
+from ...core.rules import like
 from ...core.trace import shape_of
 from .floats import dtype_of, in_float32, polynomial, where, wide
 

@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from ...core.errors import UnsupportedError
+from ...core.linear import spread
 from ...core.primitive import Primitive
 from ...core.primitives.checkpoint import name_p
 from ...core.primitives.compare import (
@@ -69,7 +70,6 @@ from ...core.primitives.elementwise import (
 )
 from ...core.primitives.shape import concatenate, copy_p, reshape_to, slice_in_dim
 from ...core.primitives.special import erf_p
-from ...core.rules import spread
 from ...core.types import UINT32, ArrayType, is_bool, is_float, is_integer, is_unsigned
 from ..body import Body, Rule
 from ..text import SSA

@@ -18,8 +18,8 @@ from ...core.primitive import Primitive
 from ...core.primitives.compare import and_p, ge_p, le_p, select_n_p
 from ...core.primitives.convert import convert_element_type
 from ...core.primitives.elementwise import add_p, max_p, min_p, mul_p, sub_p
-from ...core.primitives.gather import GatherScatterMode, default_fill, gather_p
-from ...core.primitives.scatter import (
+from ...core.primitives.indexed import (
+    gather_p,
     scatter_add_p,
     scatter_apply_p,
     scatter_max_p,
@@ -27,8 +27,8 @@ from ...core.primitives.scatter import (
     scatter_mul_p,
     scatter_p,
     scatter_sub_p,
-    window_sizes,
 )
+from ...core.primitives.positions import GatherScatterMode, default_fill, window_sizes
 from ...core.primitives.shape import broadcast_in_dim_p, iota_p, reshape_to, slice_in_dim
 from ...core.types import INT32, ArrayType
 from .. import moves

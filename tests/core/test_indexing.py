@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright import config
-from tilewright.core import trace as tracing
 from tilewright.core.api import grad, jvp, vjp, vmap
 from tilewright.core.errors import (
     ArgumentError,
@@ -16,7 +15,7 @@ from tilewright.core.errors import (
     IndexingError,
     ShapeError,
 )
-from tilewright.core.evaluate import evaluate
+from tilewright.core.evaluate import apply, evaluate
 from tilewright.core.indexing import IndexUpdate, Span, getitem, parse_index
 from tilewright.core.primitives.reduce import reduce_sum_p
 from tilewright.core.runtime import runtime
@@ -28,7 +27,7 @@ SHAPES = [(), (5,), (3, 4), (2, 3, 4), (0, 3), (3, 0, 2), (2, 1, 3, 2)]
 @pytest.fixture(autouse=True)
 def numpy_evaluator():
     before = runtime.evaluator
-    runtime.evaluator = tracing.evaluate_numpy
+    runtime.evaluator = apply
     yield
     runtime.evaluator = before
 

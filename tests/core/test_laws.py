@@ -13,7 +13,6 @@ import pytest
 
 from tests.support import cases
 from tilewright import config
-from tilewright.core import trace as tracing
 from tilewright.core.api import jvp, vjp, vmap
 from tilewright.core.evaluate import apply
 from tilewright.core.primitives.catalogue import ALL
@@ -82,7 +81,7 @@ def differentiable(case):
 @pytest.fixture
 def numpy_evaluator():
     before = runtime.evaluator
-    runtime.evaluator = tracing.evaluate_numpy
+    runtime.evaluator = apply
     with config(enable_x64=True):
         yield
     runtime.evaluator = before

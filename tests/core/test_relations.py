@@ -14,7 +14,7 @@ from tilewright.core.errors import UnsupportedError
 from tilewright.core.evaluate import NUMPY, apply
 from tilewright.core.ir import Eqn, Var
 from tilewright.core.primitive import NAMED, Primitive
-from tilewright.core.primitives import collective, compare, custom_calls, elementwise, index, shape
+from tilewright.core.primitives import collective, compare, custom_calls, elementwise, index, linalg, shape
 from tilewright.core.primitives.callback import pure_callback_p
 from tilewright.core.primitives.catalogue import ALL
 from tilewright.core.primitives.checkpoint import checkpoint_p, optimization_barrier_p
@@ -169,6 +169,7 @@ def test_what_a_relation_implies_is_not_said_again():
         shape.broadcast_in_dim_p, shape.reshape_p, shape.transpose_p,  # their parameters are the result's axes
         shape.pad_p,  # values that differ along the batch
         *index.PRIMITIVES,  # batches of positions
+        *linalg.PRIMITIVES,  # operands of several ranks
     }  # fmt: skip
 
 

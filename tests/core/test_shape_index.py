@@ -6,6 +6,7 @@ import pytest
 from tilewright.core import trace as tracing
 from tilewright.core.api import jvp, vjp
 from tilewright.core.errors import ArgumentError, ArgumentTypeError, DtypeError, ShapeError, UnsupportedError
+from tilewright.core.evaluate import apply
 from tilewright.core.primitives import index, shape, sort
 from tilewright.core.runtime import runtime
 from tilewright.core.types import bfloat16
@@ -17,7 +18,7 @@ SPECIAL = np.array([1.0, np.nan, -0.0, np.inf, 0.0, -np.inf, -1.0], np.float32)
 @pytest.fixture(autouse=True)
 def numpy_evaluator():
     before = runtime.evaluator
-    runtime.evaluator = tracing.evaluate_numpy
+    runtime.evaluator = apply
     yield
     runtime.evaluator = before
 

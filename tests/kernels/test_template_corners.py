@@ -13,7 +13,7 @@ from tests.support.cases import Case
 from tilewright.core.evaluate import apply
 from tilewright.core.ir import Literal
 from tilewright.core.primitive import AxisInfo
-from tilewright.core.primitives import cumulative, elementwise, gather, random, reduce, scatter, shape, slicing, sort
+from tilewright.core.primitives import cumulative, elementwise, index, random, reduce, shape, slicing, sort
 from tilewright.core.primitives import window as w
 from tilewright.core.primitives.compare import ge_p
 from tilewright.core.primitives.contract import dot_general_p
@@ -125,9 +125,9 @@ SQUARE = trace_program(lambda a: [elementwise.mul_p.bind(a, a)], [ArrayType((), 
 NUMBERS = {"precision": None, "preferred_element_type": None}
 NONE = {"window_dimensions": (), "window_strides": (), "padding": ()}
 DILATIONS = {"base_dilation": (), "window_dilation": ()}
-PLACES = {"indices_are_sorted": False, "unique_indices": False, "mode": gather.GatherScatterMode.FILL_OR_DROP}
-GATHER = PLACES | {"dimension_numbers": gather.GatherDimensionNumbers((), (), ()), "fill_value": None}
-SCATTER = PLACES | {"dimension_numbers": scatter.ScatterDimensionNumbers((), (), ())}
+PLACES = {"indices_are_sorted": False, "unique_indices": False, "mode": index.GatherScatterMode.FILL_OR_DROP}
+GATHER = PLACES | {"dimension_numbers": index.GatherDimensionNumbers((), (), ()), "fill_value": None}
+SCATTER = PLACES | {"dimension_numbers": index.ScatterDimensionNumbers((), (), ())}
 SPACE = {"window_strides": (1,), "padding": ((1, 1),), "lhs_dilation": (1,), "rhs_dilation": (1,)}
 CONV = next(c for c in CASES if c.primitive is conv_general_dilated_p).params | SPACE
 
@@ -137,7 +137,7 @@ def t(*shape, dtype=F32):
 
 
 def scattered(primitive):
-    return (t(), t(0, dtype=I32), t()), SCATTER | ({"update": SQUARE} if primitive is scatter.scatter_apply_p else {})
+    return (t(), t(0, dtype=I32), t()), SCATTER | ({"update": SQUARE} if primitive is index.scatter_apply_p else {})
 
 
 # primitive -> operands without axes and parameters; None: it takes an axis
@@ -159,7 +159,7 @@ SCALAR = {
     shape.pad_p: ((t(), t()), {"padding_config": ()}),
     slicing.dynamic_slice_p: ((t(),), {"slice_sizes": ()}),
     slicing.dynamic_update_slice_p: ((t(), t()), {}),
-    gather.gather_p: ((t(), t(0, dtype=I32)), GATHER | {"slice_sizes": ()}),
+    index.gather_p: ((t(), t(0, dtype=I32)), GATHER | {"slice_sizes": ()}),
     **{p: scattered(p) for p in TEMPLATES if p.name.startswith("scatter")},
     **{p: None for p in (*cumulative.PRIMITIVES, *sort.PRIMITIVES, reduce.argmax_p, reduce.argmin_p, shape.iota_p,
                          shape.concatenate_p, shape.split_p, conv_general_dilated_p)},
@@ -194,7 +194,7 @@ def test_one_number(primitive):
 PAIR = {"window_dimensions": (2, 2), "window_strides": (1, 1), "padding": ((1, 1), (0, 0)), "base_dilation": (1, 1),
         "window_dilation": (1, 1)}  # fmt: skip
 LINE = {"axis": 0, "reverse": False}
-ROWS = {"dimension_numbers": gather.GatherDimensionNumbers((1,), (0,), (0,))}
+ROWS = {"dimension_numbers": index.GatherDimensionNumbers((1,), (0,), (0,))}
 EMPTY = [
     *(Case(p, (t(0, 3),), {"axes": (0,)}) for p in SUMS[:2]),
     *(Case(p, (t(0, 3, dtype=I32),), {"axes": (0,)}) for p in BITS),
@@ -225,9 +225,9 @@ EMPTY = [
     Case(shape.split_p, (t(0, 3),), {"sizes": (0, 0), "axis": 0}),
     Case(slicing.dynamic_slice_p, (t(3, 4), t(dtype=I32), t(dtype=I32)), {"slice_sizes": (2, 0)}),
     Case(slicing.dynamic_update_slice_p, (t(3, 4), t(0, 2), t(dtype=I32), t(dtype=I32))),
-    Case(gather.gather_p, (t(3, 4), t(0, 1, dtype=I32)), GATHER | ROWS | {"slice_sizes": (1, 4)}),
+    Case(index.gather_p, (t(3, 4), t(0, 1, dtype=I32)), GATHER | ROWS | {"slice_sizes": (1, 4)}),
     *(Case(p, (t(3, 4), t(0, 1, dtype=I32), t(0, 4)), SCATTER | scattered(p)[1] | {
-        "dimension_numbers": scatter.ScatterDimensionNumbers((1,), (0,), (0,))})
+        "dimension_numbers": index.ScatterDimensionNumbers((1,), (0,), (0,))})
       for p in TEMPLATES if p.name.startswith("scatter")),
 ]  # fmt: skip
 

@@ -9,9 +9,8 @@ from typing import Any
 from ...core.ir import Program
 from ...core.primitive import AxisInfo, Primitive
 from ...core.primitives.elementwise import add_p, max_p, min_p, mul_p, sub_p
-from ...core.primitives.gather import CLIP, FILL, default_fill, gather_p
-from ...core.primitives.scatter import (
-    ScatterDimensionNumbers,
+from ...core.primitives.indexed import (
+    gather_p,
     scatter_add_p,
     scatter_apply_p,
     scatter_max_p,
@@ -19,8 +18,8 @@ from ...core.primitives.scatter import (
     scatter_mul_p,
     scatter_p,
     scatter_sub_p,
-    window_sizes,
 )
+from ...core.primitives.positions import CLIP, FILL, ScatterDimensionNumbers, default_fill, window_sizes
 from ...core.primitives.shape import broadcast_in_dim, reshape
 from ...core.primitives.slicing import dynamic_slice_p, dynamic_update_slice_p
 from ...core.trace import eval_program, trace_program

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ...core.primitive import Primitive
-from ...core.primitives.gather import default_fill, gather_p
 from ...core.primitives.index import GatherScatterMode
-from ...core.primitives.scatter import (
+from ...core.primitives.indexed import (
+    gather_p,
     scatter_add_p,
     scatter_apply_p,
     scatter_max_p,
@@ -18,8 +18,8 @@ from ...core.primitives.scatter import (
     scatter_mul_p,
     scatter_p,
     scatter_sub_p,
-    window_sizes,
 )
+from ...core.primitives.positions import default_fill, window_sizes
 from ...core.primitives.slicing import dynamic_slice_p, dynamic_update_slice_p
 from ...core.types import BOOL, INT32, INT64, ArrayType
 from .emit import Emitter, Operand, integers

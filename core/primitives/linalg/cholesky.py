@@ -8,8 +8,10 @@ import numpy as np
 
 from ...caches import cached
 from ...errors import ArgumentError, ShapeError
+from ...jvp import expanded_jvp
+from ...linear import add_tangents
 from ...primitive import Primitive, Zero
-from ...rules import add_tangents, expanded_jvp, like
+from ...rules import like
 from ...trace import shape_of, typeof
 from ...types import ArrayType
 from ..convert import convert_element_type

@@ -14,9 +14,10 @@ import numpy as np
 
 from ...caches import once
 from ...errors import DtypeError, ShapeError
+from ...linear import moved
 from ...primitive import AxisInfo, Primitive
 from ...relation import Loops, Relation, Whole
-from ...rules import Late, moved
+from ...rules import Late
 from ...types import INT32, ArrayType, is_complex, is_inexact
 
 FACTORED = tuple(np.dtype(t) for t in (np.float32, np.float64, np.complex64, np.complex128))

@@ -9,8 +9,9 @@ import numpy as np
 
 from ...caches import cached
 from ...errors import ArgumentError, UnsupportedError
+from ...linear import spread
 from ...primitive import Primitive
-from ...rules import spread, zeros
+from ...rules import zeros
 from ...trace import shape_of, typeof
 from ...types import INT32, ArrayType, is_complex
 from ..compare import select_n_p

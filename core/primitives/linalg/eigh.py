@@ -11,8 +11,8 @@ import numpy as np
 from ...caches import cached
 from ...errors import ArgumentError
 from ...ir import Eqn
+from ...linear import spread
 from ...primitive import Primitive
-from ...rules import spread
 from ...trace import shape_of, typeof
 from ...types import ArrayType
 from ..compare import select_n_p

@@ -9,8 +9,9 @@ import numpy as np
 
 from ...caches import cached
 from ...errors import DtypeError, ShapeError
+from ...linear import add_tangents, moveaxis, moved
 from ...primitive import AxisInfo, Linear, Primitive, Zero
-from ...rules import add_tangents, moveaxis, moved, no_tangent
+from ...rules import no_tangent
 from ...trace import shape_of, typeof
 from ...types import INT32, ArrayType, is_integer
 from ..compare import eq_p, ge_p, select_n_p

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ...rules import like, spread, zeros
+from ...linear import spread
+from ...rules import like, zeros
 from ...trace import shape_of, typeof
 from ...types import INT32, is_complex
 from ..compare import eq_p, ge_p, le_p, select_n_p

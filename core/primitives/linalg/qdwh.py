@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import ShapeError, UnsupportedError
-from ...rules import like, spread
+from ...linear import spread
+from ...rules import like
 from ...trace import shape_of, typeof
 from ..compare import gt_p, lt_p, select_n_p
 from ..convert import convert_element_type

@@ -11,8 +11,9 @@ import numpy as np
 from ...caches import cached
 from ...errors import ArgumentError, UnsupportedError
 from ...ir import Eqn
+from ...linear import spread
 from ...primitive import Primitive
-from ...rules import like, spread
+from ...rules import like
 from ...trace import shape_of, typeof
 from ...types import ArrayType, is_complex
 from ..compare import select_n_p

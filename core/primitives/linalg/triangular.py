@@ -8,9 +8,9 @@ import numpy as np
 
 from ...caches import cached
 from ...errors import ShapeError
+from ...linear import add_tangents, moveaxis, moved
 from ...primitive import AxisInfo, Linear, Primitive, Zero
 from ...relation import Loops, Relation, Whole
-from ...rules import add_tangents, moveaxis, moved
 from ...trace import shape_of, typeof
 from ...types import ArrayType
 from ..elementwise import neg_p

@@ -8,8 +8,9 @@ import numpy as np
 
 from ...caches import cached
 from ...errors import ShapeError
+from ...linear import add_tangents, moveaxis
 from ...primitive import Linear, Primitive, Zero
-from ...rules import add_tangents, moveaxis, zeros
+from ...rules import zeros
 from ...trace import shape_of, typeof
 from ...types import ArrayType
 from ..elementwise import div_p, mul_p, neg_p, sub_p

@@ -1,6 +1,6 @@
 """`jax.lax`'s names: the primitives of the core and the functions over them, by their families' `__all__`."""
 
-from ..core.primitives.associative import *
+from ..core.associative import *
 from ..core.primitives.checkpoint import *
 from ..core.primitives.collective import *
 from ..core.primitives.compare import *
@@ -11,7 +11,9 @@ from ..core.primitives.convert import *
 from ..core.primitives.cumulative import *
 from ..core.primitives.elementwise import *
 from ..core.primitives.gather import *
+from ..core.primitives.indexed import *
 from ..core.primitives.loops import *
+from ..core.primitives.positions import *
 from ..core.primitives.reduce import *
 from ..core.primitives.scan import *
 from ..core.primitives.scatter import *

@@ -13,7 +13,8 @@ from .. import lax
 from ..core.composite import composite, hashable
 from ..core.convert import as_array, make_array
 from ..core.errors import ArgumentError, ArgumentTypeError, ShapeError, TracerArrayConversionError, UnsupportedError
-from ..core.operators import cast, promote_args, promote_args_inexact
+from ..core.operators import promote_args, promote_args_inexact
+from ..core.primitives.convert import cast
 from ..core.promote import promote_types, to_inexact
 from ..core.trace import Tracer, Value, dtype_of, is_evaluating, shape_of, typeof
 from ..core.types import (

@@ -4,9 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.core.primitives.gather import GatherDimensionNumbers, GatherScatterMode, gather_p
-from tilewright.core.primitives.scatter import (
-    ScatterDimensionNumbers,
+from tilewright.core.primitives.indexed import (
+    gather_p,
     scatter_add_p,
     scatter_apply_p,
     scatter_max_p,
@@ -15,6 +14,7 @@ from tilewright.core.primitives.scatter import (
     scatter_p,
     scatter_sub_p,
 )
+from tilewright.core.primitives.positions import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 from tilewright.core.primitives.slicing import dynamic_slice_p, dynamic_update_slice_p
 from tilewright.core.types import ArrayType, bfloat16
 

@@ -11,10 +11,10 @@ from ....core.caches import cached
 from ....core.errors import UnsupportedError
 from ....core.evaluate import apply
 from ....core.ir import Program
+from ....core.linear import spread
 from ....core.primitive import Primitive
 from ....core.primitives.compare import eq_p, ge_p, select_n_p
 from ....core.primitives.shape import broadcast_in_dim
-from ....core.rules import spread
 from ....core.trace import shape_of, trace_program, typeof
 from ....core.types import INT32, ArrayType
 from ..emit import Emitter, Operand

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....core.errors import UnsupportedError
+from ....core.linear import spread
 from ....core.primitives.convert import complex_p, conj_p
 from ....core.primitives.elementwise import sub_p
 from ....core.primitives.linalg.cholesky import cholesky_p, cholesky_update_p, symmetric_product_p
@@ -20,7 +21,6 @@ from ....core.primitives.linalg.qr import geqp3_p, geqrf_p, householder_product_
 from ....core.primitives.linalg.svd import SvdAlgorithm, svd_by_polar, svd_p
 from ....core.primitives.linalg.triangular import triangular_solve_p
 from ....core.primitives.linalg.tridiagonal import tridiagonal_solve_p
-from ....core.rules import spread
 from ....core.trace import shape_of
 from ....core.types import ArrayType, is_complex
 from ..emit import Emitter, Operand

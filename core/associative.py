@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import tree
-from ..errors import ArgumentError, ArgumentTypeError, ShapeError
-from ..trace import shape_of, typeof
-from .scan import scan
-from .shape import concatenate, expand_dims, reshape_to, rev, slice_in_dim
+from . import tree
+from .api import vmap
+from .errors import ArgumentError, ArgumentTypeError, ShapeError
+from .primitives.scan import scan
+from .primitives.shape import concatenate, expand_dims, reshape_to, rev, slice_in_dim
+from .trace import shape_of, typeof
 
 
 def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:  # noqa: A001
@@ -28,7 +29,6 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
 
         one.traces_for = (f, "map")
         return scan(one, (), xs)[1]
-    from ..api import vmap
 
     leaves, structure = tree.flatten(xs)
     if not leaves:

@@ -1,0 +1,59 @@
+"""What behaves as an array, and the type of anything that can stand for one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .errors import NonArrayArgumentError
+from .types import ArrayType, RefType, TokenType, Type, canonical_dtype, scalar_type
+
+Scalar = (bool, int, float, complex)
+
+
+class Value:
+    """Base of everything that behaves as an array: tracers here, `Array` in the runtime.
+
+    `core/operators.py` gives it its operators, and the front door its NumPy-named methods.
+    """
+
+    __slots__ = ()
+    aval: Any
+    __array_priority__ = 100
+
+
+def typeof(x: Any) -> Type:
+    """The type of an array, tracer or number; an error for anything else."""
+    if isinstance(x, Value):
+        return x.aval
+    kind = type(x)
+    if kind in Scalar:
+        return scalar_type(x)
+    if isinstance(x, (np.ndarray, np.generic)):
+        try:
+            return ArrayType(x.shape, canonical_dtype(x.dtype))
+        except KeyError:
+            pass
+    elif hasattr(x, "aval"):
+        return _type_of_aval(x.aval)
+    elif isinstance(x, Scalar):
+        return scalar_type(kind.__mro__[1](x))
+    raise NonArrayArgumentError(
+        f"{_shown(x)} of type {kind.__name__} is not an array, a number or a pytree of them",
+        "convert it with `numpy.asarray`, or pass its elements"
+        if isinstance(x, (list, tuple))
+        else "pass an array, or name the argument in `static_argnums` of `jit`",
+    )
+
+
+def _type_of_aval(aval: Any) -> Type:
+    """The type that stands-in arguments carry as it is; that of another library's array translated."""
+    if isinstance(aval, (ArrayType, RefType, TokenType)):
+        return aval
+    return ArrayType(tuple(aval.shape), canonical_dtype(aval.dtype), bool(getattr(aval, "weak_type", False)))
+
+
+def _shown(x: Any) -> str:
+    text = repr(x)
+    return text if len(text) <= 60 else text[:57] + "..."
