@@ -87,7 +87,7 @@ def test_derivatives_and_batches():
 def test_what_we_have_not_runs_in_numpy():
     x = tnp.asarray(X)
     for found, expected in (
-        (np.polyfit(x[0], x[1], 1), np.polyfit(X[0], X[1], 1)),
+        (np.real_if_close(x), np.real_if_close(X)),
         (np.add(x, 1, casting="unsafe"), np.add(X, 1)),
         (np.zeros_like(x, order="F"), np.zeros_like(X, order="F")),
         (np.frompyfunc(lambda v: v + 1, 1, 1)(x), X + 1),
@@ -97,7 +97,7 @@ def test_what_we_have_not_runs_in_numpy():
         np.testing.assert_allclose(found.astype(np.float64), expected, rtol=1e-5, atol=1e-5)
     assert np.array2string(x) == np.array2string(X) and np.shape(x) == (2, 3)
     with pytest.raises(TracerArrayConversionError):
-        tw.jit(lambda v: np.polyfit(v, v, 1))(x[0])
+        tw.jit(lambda v: np.real_if_close(v))(x)
 
 
 def test_nothing_writes_into_our_arrays():
