@@ -28,6 +28,8 @@ NAN = np.array([[1.0, np.nan, 3.0, -2.0], [np.nan, np.nan, np.nan, np.nan], [0.5
 SPECIAL = np.array([0.0, -0.0, 1.0, -1.5, np.inf, -np.inf, np.nan, 2.5, -2.5], np.float32)
 F34, F345, I34, B34, C34 = f(3, 4), f(3, 4, 5), i(3, 4), b(3, 4), c(3, 4)
 POS = f(3, 4, low=0.1, high=3.0)
+LINE = np.linspace(-1, 1, 12, dtype=np.float32)
+WAVES = np.stack([np.sin(4 * LINE), np.cos(3 * LINE)], 1)
 UNIT = f(3, 4, low=-0.9, high=0.9)
 
 UNARY = [
@@ -466,6 +468,13 @@ CONTRACTIONS = [
     *(("correlate", (f(6), f(4), m), {}) for m in ("full", "same", "valid")),
     *(("correlate", (f(3), f(6), m), {}) for m in ("full", "same", "valid")),
     ("polyval", (f(4), f(3)), {}),
+    ("polyfit", (LINE, np.sin(4 * LINE), 3), {}),
+    ("polyfit", (LINE, WAVES, 2), dict(w=2 + LINE)),
+    ("polyfit", (LINE, np.sin(4 * LINE), 2), dict(full=True)),
+    ("polyfit", (LINE, WAVES, 2), dict(cov=True)),
+    ("polyfit", (LINE, np.sin(4 * LINE), 2), dict(cov="unscaled")),
+    ("roots", (np.array([2.0, 1.0, 3.0, -1.0], np.float32),), {}),
+    ("roots", (np.array([0.0, 1.0, 0.5j, 0.25, 0.0, 0.0], np.complex64),), {}),
     ("polyadd", (f(2), f(4)), {}),
     ("polysub", (f(2), f(4)), {}),
     ("polymul", (f(2), f(4)), {}),

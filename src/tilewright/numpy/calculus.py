@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import lax
 from ..core.errors import ArgumentError
+from . import linalg
 from .arithmetic import clip, mod
 from .contract import convolve
 from .create import asarray
@@ -17,6 +18,7 @@ from .cumulative import cumsum
 from .elementwise import not_equal, subtract, where3
 from .index import take
 from .join import concatenate
+from .matrices import eye, vander
 from .reductions import sum as sum_of
 from .select import where
 from .shape import atleast_1d, moveaxis, ravel
@@ -29,6 +31,7 @@ from .util import (
     axis_of,
     broadcast_to_shape,
     composite,
+    concrete,
     dtype_of,
     is_bool,
     is_complex,
@@ -37,6 +40,7 @@ from .util import (
     promote_dtypes,
     promote_dtypes_inexact,
     shape_of,
+    typeof,
     value,
 )
 
@@ -312,6 +316,96 @@ def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     return _polysub(a1, a2)
 
 
+def polyfit(
+    x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, full: bool = False, w: ArrayLike | None = None,
+    cov: bool | str = False,
+) -> Any:  # fmt: skip
+    """The polynomial of degree `deg` closest to points in the least squares sense, highest power first.
+
+    `x` and the weights `w` are (m,), `y` (m,) or (m, k). With `full` also the residuals, rank, singular values and
+    `rcond`; with `cov` also the covariance of the coefficients, not scaled by the residuals for "unscaled".
+
+    Raises:
+      ArgumentError: shapes do not fit, or there are too few points for a covariance.
+
+    >>> from tilewright import numpy as jnp
+    >>> jnp.polyfit(jnp.array([0., 1., 2.]), jnp.array([1., 3., 5.]), 1).round(4)
+    Array([2., 1.], dtype=float32)
+    """
+    x, y = promote_dtypes_inexact(value(x, "polyfit"), value(y, "polyfit"))
+    deg, points = operator.index(deg), typeof(x).size
+    if deg < 0:
+        raise ArgumentError(f"polyfit of degree {deg}", "deg is 0 or more")
+    if len(shape_of(x)) != 1 or len(shape_of(y)) not in (1, 2) or not points or shape_of(y)[0] != points:
+        raise ArgumentError(
+            f"polyfit: x of shape {shape_of(x)}, y of shape {shape_of(y)}", "x is (m,), y (m,) or (m, k), m at least 1")
+    if w is not None and np.shape(w) != (points,):
+        raise ArgumentError(f"polyfit: weights of shape {np.shape(w)} for {points} points", "give one for each")
+    if cov and cov != "unscaled" and points <= deg + 1:
+        raise ArgumentError(f"the covariance of degree {deg} from {points} points", "give more points, or 'unscaled'")
+    return _polyfit(x, y, deg, rcond, bool(full), w, cov if cov == "unscaled" else bool(cov))
+
+
+@composite("deg", "rcond", "full", "cov")
+def _polyfit(x: Any, y: Any, deg: int, rcond: Any, full: bool, w: Any, cov: Any) -> Any:
+    points = shape_of(x)[0]
+    left, right = vander(x, deg + 1), y
+    if w is not None:
+        w = astype(w, dtype_of(x))[:, None]
+        left, right = left * w, right * (w if len(shape_of(y)) == 2 else w[:, 0])
+    scale = lax.sqrt(sum_of(left * left, 0))
+    left = left / scale
+    rcond = points * float(np.finfo(dtype_of(x)).eps) if rcond is None else rcond
+    found, residuals, rank, singular = linalg.lstsq(left, right, rcond)
+    found = (found.T / scale).T
+    if full:
+        return found, residuals, rank, singular, asarray(rcond)
+    if not cov:
+        return found
+    base = linalg.inv(left.T @ left) / (scale[:, None] * scale)
+    if cov != "unscaled":
+        rest = residuals / (points - deg - 1)
+        base = base[:, :, None] * rest if len(shape_of(y)) == 2 else base * rest
+    elif len(shape_of(y)) == 2:
+        base = base[:, :, None]
+    return found, base
+
+
+def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
+    """The roots of a polynomial, highest power first: the eigenvalues of its companion matrix, complex.
+
+    Zeros at either end are taken off before, for which the values must be known; within `jit` pass
+    `strip_zeros=False`, and a first coefficient that is not zero.
+
+    Raises:
+      ArgumentError: `p` is no vector.
+
+    >>> from tilewright import numpy as jnp
+    >>> jnp.roots(jnp.array([1., 0., 1.]))
+    Array([0.+1.j, 0.-1.j], dtype=complex64)
+    """
+    (p,) = promote_dtypes_inexact(value(p, "roots"))
+    if len(shape_of(p)) != 1:
+        raise ArgumentError(f"roots of an array of shape {shape_of(p)}", "give the coefficients as a vector")
+    zeros_at_end = 0
+    if strip_zeros:
+        hits = np.flatnonzero(concrete(p, "roots", "pass strip_zeros=False"))
+        zeros_at_end = shape_of(p)[0] - 1 - int(hits[-1]) if hits.size else 0
+        p = p[int(hits[0]) : int(hits[-1]) + 1] if hits.size else p[:0]
+    return _roots(p, zeros_at_end)
+
+
+@composite("zeros_at_end")
+def _roots(p: Any, zeros_at_end: int) -> Array:
+    kind = np.result_type(dtype_of(p), np.complex64)
+    degree = max(shape_of(p)[0] - 1, 0)
+    if not degree:
+        return lax.full((zeros_at_end,), 0, kind)
+    below = eye(degree - 1, degree, dtype=dtype_of(p))
+    companion = lax.concatenate([lax.expand_dims(-p[1:] / p[0], (0,)), below], 0)
+    return lax.concatenate([linalg.eigvals(companion), lax.full((zeros_at_end,), 0, kind)], 0)
+
+
 def _trimmed(p: Array) -> Array:
     data = np.asarray(p)
     hits = np.flatnonzero(data)
@@ -472,6 +566,6 @@ def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, 
     return moveaxis(bits, -1, axis)
 
 __all__ = [
-    "diff", "ediff1d", "gradient", "interp", "packbits", "poly", "polyadd", "polyder", "polydiv", "polyint",
-    "polymul", "polysub", "polyval", "trapezoid", "unpackbits", "unwrap",
+    "diff", "ediff1d", "gradient", "interp", "packbits", "poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint",
+    "polymul", "polysub", "polyval", "roots", "trapezoid", "unpackbits", "unwrap",
 ]  # fmt: skip
