@@ -17,7 +17,7 @@ from ..lang.kernel import Kernel
 from ..lang.primitive import kernel_call_p
 from ..lang.target import CustomCall
 from .kernel import lowered
-from .legalize import in_place, legal
+from .legalize import in_place, legal, require_rules
 from .lower.custom_call import custom_call_p
 
 Emit = Callable[[Kernel], "CustomCall | None"]  # None: XLA computes the kernel
@@ -65,4 +65,6 @@ def _of(kernel: Kernel, platform: str, emit: Emit | None, off: frozenset[str]) -
         return legal(program), f"XLA, {route}"
     around: dict[str, Any] = {"prepare": call.prepare, "finish": call.finish}
     around = {name: legal(program) for name, program in around.items() if program is not None}
+    for program in around.values():
+        require_rules(program)
     return replace(call, **around), f"a custom call of {call.target}"

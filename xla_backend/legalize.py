@@ -88,9 +88,10 @@ def check_legal(unit: Unit, emitted: bool = False) -> None:
     An `emitted` one has no kernels either.
     """
     program = check_program(unit.program)
-    for var in (*program.inputs, *(v for eqn in program.eqns for v in eqn.outputs)):
-        if holds_keys(var.type):
-            raise ProgramError(f"{program.name}: a value of type {var.type.show()} after `legalize`")
+    for inner in (program, *vocabulary(program).programs):
+        for var in (*inner.inputs, *inner.constants, *(v for eqn in inner.eqns for v in eqn.outputs)):
+            if holds_keys(var.type):
+                raise ProgramError(f"{inner.name}: a value of type {var.type.show()} after `legalize`")
     left = sorted(p.name for p in primitives_of(program) if _lacking(p) or (emitted and p not in RULES))
     if left or program.constants:
         raise ProgramError(f"{program.name}: {', '.join(left) or 'constants'} left by `legalize`")

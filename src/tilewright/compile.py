@@ -89,9 +89,15 @@ def _compile(module: Module, settings: Settings, reports: Reports) -> tuple[Any,
     return executable, part("fusions").xla_report(executable, part("target").target_of(settings.target))
 
 
+def _check_kernels(unit: Unit) -> None:
+    check_program(unit.program)
+    if _has_kernels(unit):
+        part("kernel passes").check_bodies(unit.program)
+
+
 FUNCTION = Level("function")
 PROGRAM = Level("program", lambda unit: check_program(unit.program))
-KERNELS = Level("kernels", lambda unit: check_program(unit.program))
+KERNELS = Level("kernels", _check_kernels)
 LEGAL = Level("legal", lambda unit: check_legal(unit))
 EMITTED = Level("emitted", lambda unit: check_legal(unit, emitted=True))
 MODULE = Level("module", check_module)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from . import mosaic_tpu, triton_backend
+from .core.check import check_program
 from .core.errors import DtypeError, ResourceError, UnsupportedError
 from .core.ir import Program
 from .core.rewrite import primitives_of
@@ -51,6 +52,13 @@ def fuse(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Fused]
         return unit, Fused(None, written)
     fusion = plan(unit.program, settings.target, settings.tiles, explained=settings.explained)
     return replace(unit, program=fusion.program), Fused(fusion, written)
+
+
+def check_bodies(program: Program) -> None:
+    """Raise `ProgramError` unless the body and the index maps of each kernel are well-typed Programs."""
+    for kernel in kernels_of(program):
+        for inner in (kernel.body, *(b.index_map for b in kernel.blocks if b.index_map is not None)):
+            check_program(inner)
 
 
 # ---------------------------------------------------------------------------- verify

@@ -142,6 +142,17 @@ def test_each_level_refuses_a_wrong_program(stop):
         level.check(replace(value, program=swapped(value.program)))
 
 
+def test_the_level_of_kernels_refuses_a_wrong_body():
+    fused = walked(doubled, STRUCT, stop="fuse")
+    program = fused.value.program
+    eqns = [
+        eqn.replace(params={"kernel": eqn.params["kernel"].replace(body=swapped(eqn.params["kernel"].body))})
+        if eqn.primitive is tl.kernel_call_p else eqn for eqn in program.eqns
+    ]  # fmt: skip
+    with pytest.raises(errors.ProgramError, match="reads a variable that nothing binds"):
+        fused.level.check(replace(fused.value, program=program.replace(eqns=eqns)))
+
+
 def test_the_legal_level_refuses_keys_and_what_could_be_expanded():
     def f(x):
         return x + random.uniform(random.key(0), (4, 8)) + tnp.cumsum(x, 0)
