@@ -38,6 +38,21 @@ def few_rows(api: Api) -> float:
     return time.perf_counter() - start
 
 
+def placeless(api: Api) -> float:
+    """The compilation of 400 operations."""
+    x = _operands(api, 32, 256)
+
+    def f(x: Any) -> Any:
+        for i in range(200):
+            x = api.np.sin(x) * (1.0 + i)
+        return x
+
+    lowered = api.jit(f).lower(x)
+    start = time.perf_counter()
+    lowered.compile()
+    return time.perf_counter() - start
+
+
 def _kernel(api: Api, body: Any, out: Any, grid: Any, blocks: Any, out_block: Any, *operands: Any) -> float:
     tl = api.lang
     specs = [tl.BlockSpec(*block) for block in blocks]
@@ -102,4 +117,5 @@ def with_and_without(name: str, measure: Callable[[Api], float]) -> Case:
     return Case(name, Side("tilewright", used), Side("tilewright", switched_off, label="without"), 1.0)
 
 
-CASES = [with_and_without(f.__name__, f) for f in (products, few_rows, merged_sums, exchanged, narrow_windows)]
+MEASURED = (products, few_rows, placeless, merged_sums, exchanged, narrow_windows)
+CASES = [with_and_without(f.__name__, f) for f in MEASURED]

@@ -15,14 +15,12 @@ from ..core.version import JAXLIB, __version__
 from . import shim
 from .cache import cpu_features, disk_cache, key
 from .client import Device, client, default_device, device_list
+from .cpu.places import without_places
 from .module import Module
 
 # Part of every key of the disk cache: raised when the meaning of cached executables changes.
 CACHE_VERSION = "4"
 EXECUTABLES_KEPT = 4096
-
-# Lines of a module's text that end an operation with results and do not say where it comes from.
-_PLACELESS = re.compile(r'^((?:%|\}\)).*)(?<!\{)(?<!"\))$', re.MULTILINE)
 
 # What programs for the CPU call routines of LAPACK by, which have to be known before these are compiled or loaded.
 _LAPACK = re.compile(r'"(?:lapack_\w+|tridiagonal_solve_perturbed_ffi)"')
@@ -74,7 +72,7 @@ def compile_module(module: Module, device: Device | None = None) -> Executable:
     if module.callbacks or module.keep_alive:
         loaded = _compile(module, device)
         return Executable(module, loaded, device)
-    name = key(module.text, _environment(device), f"{device.platform} {device.id} {module.settings}")
+    name = key(module.text, _environment(device), f"{device.platform} {device.id} {module.settings} {module.placeless}")
     loaded = _loaded.touch(name)
     if loaded is None:
         loaded = _loaded.keep(name, _from_disk(name, module, device))
@@ -132,8 +130,7 @@ def _guarded(callback: Any) -> Any:
 
 def _compile(module: Module, device: Device) -> Any:
     callbacks = [_guarded(c) for c in module.callbacks]
-    # MLIR's parser would note the line of the text for each operation: a tenth of the executable and of its loading.
-    text = _PLACELESS.sub(r"\1 loc(unknown)", module.text) if device.platform == "cpu" else module.text
+    text = without_places(module.text) if module.placeless else module.text
     try:
         where = client(device.platform), text, device_list(device)
         return shim.compile_and_load(*where, options(device, module.settings), callbacks)

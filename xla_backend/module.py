@@ -44,6 +44,7 @@ class Module:
     ordered: bool = False
     platform: str = "cpu"  # of the devices that it is for
     settings: tuple[tuple[str, str], ...] = ()  # of XLA's compiler
+    placeless: bool = False  # the compiler is not to note the lines of the text
     again: Callable[[Any], Module] | None = None  # the same program, printed for another device
     reports: dict[str, Any] = field(default_factory=dict)  # of the passes that it went through, by their names
 
@@ -90,6 +91,7 @@ def printed(unit: Unit, settings: Settings) -> Module:
         kept, forwarded, frozenset(aliased), emitter.callbacks, emitter.keep,
         ORDERED in effects or CALLBACK in effects, ORDERED in effects, "gpu" if settings.gpu else platform,
         settings=compiler_options(emitter.reductions, settings.off) if platform == "cpu" else (),
+        placeless=platform == "cpu" and "placeless" not in settings.off,
     )  # fmt: skip
 
 

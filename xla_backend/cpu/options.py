@@ -12,6 +12,7 @@ from ...core.errors import ConfigError
 OPTIONS = {
     "products": "a product whose left matrix lies by columns is given to XLA by rows",
     "few_rows": "sums of few rows are XLA's own loops, with no kernel of YNN's to be made first",
+    "placeless": "an executable does not hold the line of the module's text that each operation was on",
     "merged_sums": "the sum over a kernel's cells of their products is one product",
     "exchanged": "a transpose that only exchanges a product's operands is taken into the product",
     "narrow_windows": "a body that uses static parts of its windows has windows of those parts alone",
