@@ -34,6 +34,7 @@ class Config:
     cache_dir: str | None = None
     cpu_enable_async_dispatch: bool | None = None  # None: where there are more than two processors
     cpu_keep_memory: bool = True
+    cpu_keep_share: float = 0.25
     cpu_tiles: bool = False
     cpu_without: str = ""  # names of `xla_backend.cpu.options`, with commas
     strict_kernels: bool = False
@@ -46,6 +47,7 @@ ENVIRONMENT = {
     "TILEWRIGHT_CACHE_DIR": "cache_dir",
     "TILEWRIGHT_CPU_ENABLE_ASYNC_DISPATCH": "cpu_enable_async_dispatch",
     "TILEWRIGHT_CPU_KEEP_MEMORY": "cpu_keep_memory",
+    "TILEWRIGHT_CPU_KEEP_SHARE": "cpu_keep_share",
     "TILEWRIGHT_CPU_WITHOUT": "cpu_without",
     "TILEWRIGHT_DEBUG_CHECKS": "debug_checks",
     "TILEWRIGHT_DEBUG_NANS": "debug_nans",
@@ -71,6 +73,8 @@ def _checked(name: str, value: Any) -> Any:
         raise ConfigError(f"configuration {name} takes True or False, got {value!r}", f"set {name}=True or False")
     if _KINDS[name] == "int" and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
         raise ConfigError(f"configuration {name} takes a number, zero or more, got {value!r}", f"set {name}=2**30")
+    if _KINDS[name] == "float" and (type(value) not in (int, float) or not 0 <= value <= 1):
+        raise ConfigError(f"configuration {name} takes a number from 0 to 1, got {value!r}", f"set {name}=0.25")
     if name in CHOICES and value not in CHOICES[name]:
         raise ConfigError(f"configuration {name} does not take {value!r}", f"one of {CHOICES[name]}")
     return value
@@ -87,6 +91,11 @@ def from_environment(environ: Any = os.environ) -> Config:
             if text.lower() not in _BOOLEANS:
                 raise ConfigError(f"{variable}={text!r} is not a boolean", f"set {variable} to 1 or 0")
             found[name] = _BOOLEANS[text.lower()]
+        elif _KINDS[name] == "float":
+            try:
+                found[name] = _checked(name, float(text))
+            except ValueError:
+                raise ConfigError(f"{variable}={text!r} is not a number from 0 to 1", f"set {variable}=0.25") from None
         else:
             found[name] = text
     return with_settings(Config(), found)

@@ -58,7 +58,7 @@ def fast_path(arity: int, plain: bool, operator: bool) -> CodeType:
 
 _RUN = """
 def run({parameters}):
-    try:
+{first}    try:
         {unpack}execute(({operands})).consume_with_handlers(handlers)
     except Fault as error:
         raise failed(error, ({parameters_tuple})) from None
@@ -68,9 +68,10 @@ def run({parameters}):
 
 @cached(4096)
 def runner(
-    arity: int, constants: int, kept: tuple[int, ...], forwarded: tuple[tuple[int, int], ...], outs: int, result: str
-) -> CodeType:
-    """The compiled source of a runner, shared by all executables of one form."""
+    arity: int, constants: int, kept: tuple[int, ...], forwarded: tuple[tuple[int, int], ...], outs: int, result: str,
+    large: bool,
+) -> CodeType:  # fmt: skip
+    """The compiled source of a runner, shared by all executables of one form; `large`: it says what memory it needs."""
     parameters = [f"b{i}" for i in range(arity)]
     every = [f"c{i}" for i in range(constants)] + parameters
     passed = dict(forwarded)
@@ -81,6 +82,7 @@ def runner(
     )
     results = "".join(f"r{i}, " for i in range(outs))
     source = _RUN.format(
+        first="    about_to_use(need)\n" if large else "",
         parameters=", ".join(parameters),
         parameters_tuple="".join(p + ", " for p in parameters),
         unpack="".join(f"o{i}, " for i in computed) + ("= " if computed else ""),

@@ -20,7 +20,7 @@ from ..core.ir import NO_EFFECTS, Eqn, Program, Var
 from ..core.runtime import runtime
 from ..core.trace import typeof
 from ..core.types import is_inexact
-from . import code, shim
+from . import code, memory, shim
 from .array import Array, execution_error
 from .client import all_devices, default_device, device_of
 from .executable import Executable, compile_module, in_callback
@@ -78,10 +78,16 @@ def _runner(executable: Executable, result: str, unflatten: Any) -> Runner:
         "execute": execute, "handlers": handlers, "Array": Array, "new": object.__new__, "Fault": shim.RuntimeFault,
         "failed": functools.partial(_failed, executable), "unflatten": unflatten,
     }  # fmt: skip
+    need = executable.host_bytes()
+    if need >= memory.LARGE:
+        names |= {"about_to_use": memory.about_to_use, "need": need}
     names |= {f"c{i}": buffer for i, buffer in enumerate(constants)}
     names |= {f"t{i}": type for i, type in enumerate(module.out_types)}
     forwarded = tuple(module.forwarded.items())
-    exec(code.runner(arity, len(constants), module.kept, forwarded, len(module.out_types), result), names)
+    exec(
+        code.runner(arity, len(constants), module.kept, forwarded, len(module.out_types), result, need >= memory.LARGE),
+        names,
+    )
     return names["run"]
 
 

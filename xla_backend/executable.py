@@ -11,12 +11,14 @@ from typing import Any
 
 from ..core.errors import CompileError
 from ..core.runtime import runtime
+from ..core.types import ArrayType
 from ..core.version import JAXLIB, __version__
-from . import shim
+from . import memory, shim
 from .cache import cpu_features, disk_cache, key
 from .client import Device, client, default_device, device_list
 from .cpu.places import without_places
 from .module import Module
+from .transfer import physical
 
 # Part of every key of the disk cache: raised when the meaning of cached executables changes.
 CACHE_VERSION = "4"
@@ -47,6 +49,18 @@ class Executable:
     def memory_analysis(self) -> Any:
         """The bytes of code, arguments, outputs and temporary memory."""
         return self.loaded.get_compiled_memory_stats()
+
+    def host_bytes(self) -> int:
+        """The bytes of this machine's memory that a run takes for results and temporary values; 0 for small programs.
+
+        XLA is only asked about programs on a good deal of data: its answer takes as long as compiling a small one.
+        """
+        module = self.module
+        made = sum(t.nbytes for t in map(physical, module.out_types) if isinstance(t, ArrayType))
+        given = sum(t.nbytes for t in map(physical, module.in_types) if isinstance(t, ArrayType))
+        if self.device.platform != "cpu" or made + given < memory.LARGE:
+            return 0
+        return made + self.memory_analysis().temp_size_in_bytes
 
 
 def options(device: Device, settings: Sequence[tuple[str, str]] = ()) -> Any:

@@ -13,7 +13,7 @@ from ..core.errors import DtypeError, NonArrayArgumentError
 from ..core.runtime import runtime
 from ..core.trace import Tracer, Value, leaked
 from ..core.types import BOOL, FLOAT0, UINT32, ArrayType, KeyDtype
-from . import shim
+from . import memory, shim
 from .client import Device, default_device, device_of
 
 LARGE = 1 << 20  # bytes of a host array that is worth a thought
@@ -39,6 +39,8 @@ def put(x: np.ndarray, type: ArrayType, owned: bool = False, device: Device | No
     physical_type = physical(type)
     if x.dtype != physical_type.dtype:
         x, owned = x.astype(physical_type.dtype), True
+    if x.nbytes >= LARGE and device.platform == "cpu" and not owned:
+        memory.about_to_use(x.nbytes)
     buffer = shim.put(physical_type, device.sharding, x, device.raw, owned)
     if x.nbytes >= LARGE:
         shim.collect_garbage()  # XLA holds what it has copied until it is told, or some later program runs
