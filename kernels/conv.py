@@ -19,9 +19,9 @@ from ..core.types import ArrayType
 from ..lang.ops import cdiv, when
 from .bodies import cropped
 from .generate.loops import Cut, Loops, windows
-from .generate.sums import Kept, accumulator, full
-from .template import Params, Parts, Template, Types, own
-from .window import Reach, Span, inside, spread_out, tap_ends
+from .generate.sums import Kept, accumulator
+from .spans import Reach, Span, inside, spread_out, tap_ends
+from .template import Params, Parts, Template, Types, filled, own
 
 
 def _reaches(types: Types, params: Params) -> list[Reach]:
@@ -149,11 +149,7 @@ def _cut(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
     views = {0: groups.view(lhs.shape, groups.lhs_axis), 1: groups.view(rhs.shape, groups.rhs_axis)}
     results = [ArrayType(groups.view(out.shape, groups.out_axis), out.dtype)]
     if 0 in lhs.shape or 0 in rhs.shape:
-
-        def nothing(o: Any) -> None:
-            o[...] = full(np.zeros((), out.dtype)[()], shape)
-
-        return Parts(nothing, [], [target], args=(), outs=results)
+        return filled([target], lambda: [np.zeros((), out.dtype)[()]], outs=results)
     product = _product(cut, params, reaches, np.zeros((), lhs.dtype)[()], shape)
     if not any(map(cut.split, cut.loops.carry)):
 

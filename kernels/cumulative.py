@@ -45,12 +45,6 @@ def cumulative(primitive: Primitive, monoid: Monoid) -> Template:
 
         source = BlockSpec(sizes, index_map, fill=monoid.neutral(x.dtype) if cut.ragged(axis) else None)
         result = BlockSpec(sizes, index_map)
-        if not cut.split(axis):
-
-            def whole(x: Any, o: Any) -> None:
-                o[...] = primitive.bind(x[...], **params)
-
-            return Parts(whole, [source], [result])
         wide = accumulator(x.dtype)
         edge = tuple(1 if i == axis else n for i, n in enumerate(sizes))
 
@@ -68,7 +62,7 @@ def cumulative(primitive: Primitive, monoid: Monoid) -> Template:
 
         return Parts(body, [source], [result], [RefType(ArrayType(edge, wide), MemorySpace.VMEM)])
 
-    return Template("cumulative", primitive, own(primitive, _loops, parts))
+    return Template("cumulative", primitive, own(primitive, _loops, parts, blockwise=True))
 
 
 TEMPLATES = {p: cumulative(p, monoid) for p, monoid in MONOIDS.items()}

@@ -19,7 +19,7 @@ from ..core.primitives.compare import and_p, ge_p, le_p, select_n_p
 from ..core.primitives.convert import convert_element_type
 from ..core.primitives.elementwise import max_p, min_p, mul_p, neg_p
 from ..core.trace import typeof
-from ..core.types import INT32, MemorySpace
+from ..core.types import INT32, ArrayType, MemorySpace
 from ..lang.block import BlockSpec, Element
 from ..lang.ops import addupdate, ds, when
 from .bodies import cropped, loop_ends, on_elements, within
@@ -62,13 +62,7 @@ def _dynamic_slice(types: Types, outs: Types, params: Params, cut: Cut) -> Parts
         x, o = refs[rank:]
         o[...] = x[...]
 
-    result = _ignoring_prefetched(cut.spec(range(rank), out.shape), cut)
-    return Parts(body, [source], [result], args=(*range(1, rank + 1), 0), prefetch=rank)
-
-
-def _ignoring_prefetched(spec: BlockSpec, cut: Cut) -> BlockSpec:
-    index_map, n = spec.index_map, len(cut.grid)
-    return spec if index_map is None else spec.replace(index_map=lambda *args: index_map(*args[:n]))
+    return Parts(body, [source], [cut.spec(range(rank), out.shape)], args=(*range(1, rank + 1), 0), prefetch=rank)
 
 
 def _update_loops(types: Types, params: Params) -> Loops:
@@ -92,7 +86,7 @@ def _dynamic_update(types: Types, outs: Types, params: Params, cut: Cut) -> Part
         return tuple(found)
 
     source = BlockSpec([Element(t, (t - 1, t - 1)) for t in cut.tiles], index_map)
-    plain = _ignoring_prefetched(cut.spec(range(rank), x.shape), cut)
+    plain = cut.spec(range(rank), x.shape)
 
     def body(*refs: Any) -> None:
         starts, (x, update_ref, o) = refs[:rank], refs[rank:]
@@ -150,6 +144,12 @@ class _Places:
         return found
 
 
+def _steps(cut: Cut, array: ArrayType, batch: Sequence[int]) -> BlockSpec:
+    """Blocks of an array without the axes that are gone along step by step."""
+    spec = cut.spec(range(array.ndim), array.shape)
+    return spec.replace(block_shape=[None if i in batch else n for i, n in enumerate(spec.block_shape or ())] or None)
+
+
 def _gather(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
     (x, _), (out,), d = types, outs, params["dimension_numbers"]
     sizes = params["slice_sizes"]
@@ -175,10 +175,6 @@ def _gather(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
             entries.append(None)
         else:
             entries.append(Element(cut.tiles[loop], (0, cut.counts[loop] * cut.tiles[loop] - sizes[axis])))
-    result = [None if i in batch else cut.tiles[i] for i in range(out.ndim)]
-
-    def out_map(*args: Any) -> tuple[Any, ...]:
-        return tuple(cut.at(i, args[:-1]) for i in range(out.ndim))
 
     def body(indices: Any, x: Any, o: Any) -> None:
         block = x[...]
@@ -189,7 +185,7 @@ def _gather(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
             block = select_n_p.bind(inside, full(fill, typeof(block).shape), block)
         o[...] = block
 
-    return Parts(body, [BlockSpec(entries, index_map)], [BlockSpec(result, out_map)], args=(1, 0), prefetch=1)
+    return Parts(body, [BlockSpec(entries, index_map)], [_steps(cut, out, batch)], args=(1, 0), prefetch=1)
 
 
 # ---------------------------------------------------------------------------- scatter
@@ -245,9 +241,6 @@ def scatter(primitive: Primitive) -> Template:
 
         loop_of = dict(zip([a for a in range(x.ndim) if a not in gone], d.offset_dims, strict=True))
 
-        def updates_map(*args: Any) -> tuple[Any, ...]:
-            return tuple(cut.at(i, args[:-1]) for i in range(updates.ndim))
-
         def place(starts: Sequence[Any], axis: int, found: Sequence[int]) -> Any:
             loop = loop_of.get(axis)
             if loop is None:
@@ -268,8 +261,8 @@ def scatter(primitive: Primitive) -> Template:
                     write(o, index, cropped(updates[...], [found[i] for i in d.offset_dims]))
 
         far = BlockSpec(memory_space=MemorySpace.ANY)
-        entries = [None if i in batch else cut.tiles[i] for i in range(updates.ndim)]
-        return Parts(body, [far, BlockSpec(entries, updates_map)], [far], args=(1, 0, 2), prefetch=1, aliases={1: 0})
+        steps = _steps(cut, updates, batch)
+        return Parts(body, [far, steps], [far], args=(1, 0, 2), prefetch=1, aliases={1: 0})
 
     return Template("index", primitive, own(primitive, _scatter_loops, parts))
 

@@ -22,8 +22,7 @@ from ..core.types import ArrayType, MemorySpace, RefType, is_float
 from ..lang.ops import when
 from .bodies import cropped, loop_ends, on_elements, store
 from .generate.loops import Cut, Loops, both
-from .generate.sums import full
-from .template import Params, Parts, Template, Types, own
+from .template import Params, Parts, Template, Types, filled, own
 
 
 def _over(key: str) -> Any:
@@ -46,19 +45,10 @@ def position(primitive: Primitive) -> Template:
         source = cut.spec(range(x.ndim), x.shape, fill=worst(x.dtype) if cut.ragged(axis) else None)
         result = cut.spec(_kept(cut), out.shape)
 
-        def found(block: Any) -> tuple[Any, Any]:
-            start = convert_element_type(cut.id(axis) * np.int32(cut.tiles[axis]), out.dtype)
-            return extremum.bind(block, axes=(axis,)), add_p.bind(primitive.bind(block, **params), start)
-
-        if not cut.split(axis):
-
-            def whole(x: Any, o: Any) -> None:
-                o[...] = primitive.bind(x[...], **params)
-
-            return Parts(whole, [source], [result])
-
         def body(x: Any, o: Any, best: Any) -> None:
-            value, place = found(x[...])
+            block = x[...]
+            start = convert_element_type(cut.id(axis) * np.int32(cut.tiles[axis]), o.dtype)
+            value, place = extremum.bind(block, axes=(axis,)), add_p.bind(primitive.bind(block, **params), start)
 
             @when(cut.first())
             def _() -> None:
@@ -76,7 +66,7 @@ def position(primitive: Primitive) -> Template:
         shape = tuple(cut.tiles[i] for i in _kept(cut))
         return Parts(body, [source], [result], [RefType(ArrayType(shape, x.dtype), MemorySpace.VMEM)])
 
-    return Template("reduce", primitive, own(primitive, _over("axes"), parts))
+    return Template("reduce", primitive, own(primitive, _over("axes"), parts, blockwise=True))
 
 
 def _general(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
@@ -86,12 +76,7 @@ def _general(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
     starts_spec = [cut.spec((), ()) for _ in range(count)]
     results = [cut.spec(_kept(cut), out.shape) for out in outs]
     if any(types[0].shape[a] == 0 for a in axes):
-
-        def nothing(*refs: Any) -> None:
-            outs = refs[count:]
-            store(outs, [full(start[...], o.shape) for start, o in zip(refs[:count], outs, strict=True)])
-
-        return Parts(nothing, starts_spec, results, args=range(count, 2 * count))
+        return filled(results, lambda *starts: starts, starts_spec, range(count, 2 * count))
 
     def body(*refs: Any) -> None:
         arrays, starts, results = refs[:count], refs[count : 2 * count], refs[2 * count :]

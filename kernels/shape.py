@@ -21,8 +21,8 @@ from ..lang.block import BlockSpec
 from ..lang.ops import cdiv
 from .bodies import within
 from .generate.loops import Cut, Loops, Window, windows
-from .generate.sums import full
-from .template import Params, Parts, Template, Types, own
+from .spans import Reach, Span, inside, spread_out
+from .template import Params, Parts, Template, Types, filled, own
 
 
 def _over_result(primitive: Primitive) -> Callable[[Types, Params], Loops]:
@@ -113,39 +113,19 @@ def _pad_loops(types: Types, params: Params) -> Loops:
 
 
 def _pad(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
-    (x, _), (out,) = types, outs
-    config = params["padding_config"]
-    steps = [inner + 1 for _, _, inner in config]
-    result = cut.spec(range(out.ndim), out.shape, steps)
-    sizes = tuple(t * k for t, k in zip(cut.tiles, steps, strict=True))
+    """Result element p is operand element (p - low) / (inner + 1) where that is whole, and the filler elsewhere."""
+    (x, _), (out,), config = types, outs, params["padding_config"]
+    number, result = cut.spec((), ()), cut.spec(range(out.ndim), out.shape, [inner + 1 for _, _, inner in config])
     if 0 in x.shape:
-
-        def nothing(value: Any, o: Any) -> None:
-            o[...] = full(value[...], sizes)
-
-        return Parts(nothing, [cut.spec((), ())], [result], args=(1,))
-    # Result element p is operand element (p - low) / step where that is whole: first * step + rest = -low.
-    firsts = [(-low) // k for (low, _, _), k in zip(config, steps, strict=True)]
-    rests = [(-low) % k for (low, _, _), k in zip(config, steps, strict=True)]
-    reads = tuple(t + (rest > 0) for t, rest in zip(cut.tiles, rests, strict=True))
-    axes = [Window(d, firsts[d], cut.tiles[d], reads[d], n) for d, n in enumerate(x.shape)]
-    outside = [
-        d for d, n in enumerate(x.shape) if firsts[d] < 0 or firsts[d] + cut.tiles[d] * cut.counts[d] + reads[d] > n
-    ]
+        return filled([result], lambda value: [value], [number], args=(1,))
+    columns = enumerate(zip(x.shape, config, strict=True))
+    reaches = [Reach(d, d, None, Span(n, 1, 1, low, inner + 1, 1)) for d, (n, (low, _, inner)) in columns]
 
     def body(x: Any, value: Any, o: Any) -> None:
-        block, filler = x[...], value[...]
-        starts = [cut.id(d) * np.int32(cut.tiles[d]) + np.int32(firsts[d]) for d in outside]
-        if outside:
-            mask = within(reads, [(d, start, 0, axes[d].n) for d, start in zip(outside, starts, strict=True)])
-            block = select_n_p.bind(mask, full(filler, reads), block)
-        if any(k > 1 for k in steps):
-            block = s.pad_p.bind(block, filler, padding_config=tuple((0, k - 1, k - 1) for k in steps))
-            stops = tuple(r + n for r, n in zip(rests, sizes, strict=True))
-            block = s.slice_p.bind(block, start_indices=tuple(rests), limit_indices=stops, strides=None)
-        o[...] = block
+        filler = value[...]
+        o[...] = spread_out(cut, inside(cut, x[...], reaches, filler), reaches, (1,) * len(reaches), filler)
 
-    return Parts(body, [windows(cut, axes, x.shape), cut.spec((), ())], [result])
+    return Parts(body, [windows(cut, [r.window(cut) for r in reaches], x.shape), number], [result])
 
 
 def _concatenate(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:

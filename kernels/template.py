@@ -11,7 +11,7 @@ whole-array tiles it is that and nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from ..core.errors import ArgumentError
@@ -123,15 +123,29 @@ class Own:
         return (program.eqns[-1].params["kernel"],), order
 
 
+def filled(out_specs: Sequence[BlockSpec], values: Callable[..., Sequence[Any]], in_specs: Sequence[BlockSpec] = (),
+           args: Sequence[int] = (), outs: Types | None = None) -> Parts:  # fmt: skip
+    """Results of one number each, where there is nothing to compute from: `values` of the operands read, if any."""
+
+    def body(*refs: Any) -> None:
+        results = refs[len(in_specs) :]
+        found = values(*(r[...] for r in refs[: len(in_specs)]))
+        store(results, [full(v, o.shape) for v, o in zip(found, results, strict=True)])
+
+    return Parts(body, in_specs, out_specs, args=args, outs=outs)
+
+
 def own(primitive: Primitive, loops: Callable[[Types, Params], Loops],
-        parts: Callable[[Types, Types, Params, Cut], Parts], words: bool = False) -> Make:  # fmt: skip
+        parts: Callable[[Types, Types, Params, Cut], Parts], blockwise: bool = False, words: bool = False
+        ) -> Make:  # fmt: skip
     """The nest of an operation by its loops, and by its parts at given tiles; the primitive itself in one cell.
 
-    `words`: it works on random keys, which kernels see as words.
+    `blockwise`: it is the primitive itself on blocks too, where no loop that carries is cut. `words`: it works on
+    random keys, which kernels see as words.
     """
 
-    def whole(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
-        if words or cut.cells > 1 or any(0 in t.shape for t in (*types, *outs)):
+    def made(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
+        if words or any(0 in t.shape for t in (*types, *outs)):
             return parts(types, outs, params, cut)
         count = len(types)
 
@@ -139,11 +153,14 @@ def own(primitive: Primitive, loops: Callable[[Types, Params], Loops],
             found = primitive.bind(*(r[...] for r in refs[:count]), **params)
             store(refs[count:], found if primitive.multiple else [found])
 
-        ins, results = ([cut.spec([None] * t.ndim, t.shape) for t in ts] for ts in (types, outs))
-        return Parts(body, ins, results)
+        if cut.cells == 1:
+            ins, results = ([cut.spec([None] * t.ndim, t.shape) for t in ts] for ts in (types, outs))
+            return Parts(body, ins, results)
+        found, carries = parts(types, outs, params, cut), any(map(cut.split, cut.loops.carry))
+        return replace(found, body=body, scratch=()) if blockwise and not carries else found
 
     def make(types: Types, outs: Types, params: Params) -> Nest:
-        return Own(types, outs, loops(types, params), lambda cut: whole(types, outs, params, cut))
+        return Own(types, outs, loops(types, params), lambda cut: made(types, outs, params, cut))
 
     return make
 
@@ -162,10 +179,8 @@ def grouped(primitive: Primitive) -> Make:
         follows = [None if x is None else alone.nest.order.index(x) for x in alone.group.axes[out]]
 
         def nothing(cut: Cut) -> Parts:
-            def body(o: Any) -> None:
-                o[...] = full(monoid_of(alone.eqns[0]).neutral(o.dtype), o.shape)
-
-            return Parts(body, [], [cut.spec(follows, out.type.shape)], args=())
+            neutral = monoid_of(alone.eqns[0]).neutral(out.type.dtype)
+            return filled([cut.spec(follows, out.type.shape)], lambda: [neutral])
 
         return Own(types, outs, loops, nothing)
 

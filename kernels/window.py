@@ -7,9 +7,7 @@ which another order of the taps would not find.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,103 +17,15 @@ from ..core.primitives import window as w
 from ..core.primitives.compare import ge_p, select_n_p
 from ..core.primitives.convert import convert_element_type
 from ..core.primitives.reduce import MAXIMUM, MINIMUM, SUM, highest, lowest
-from ..core.primitives.shape import pad_p, slice_p
+from ..core.primitives.shape import slice_p
 from ..lang.ops import cdiv, when
-from .bodies import ends, on_elements, store, within
+from .bodies import on_elements, store, within
 from .generate.loops import Cut, Loops, Window, windows
 from .generate.sums import Kept, full, kept_in
-from .template import Params, Parts, Template, Types, own
+from .spans import Reach, Span, inside, spread_out, tap_ends
+from .template import Params, Parts, Template, Types, filled, own
 
 MONOIDS = {w.reduce_window_sum_p: SUM, w.reduce_window_max_p: MAXIMUM, w.reduce_window_min_p: MINIMUM}
-
-
-@dataclass(frozen=True)
-class Span:
-    """What the windows of a tile of places read along one axis: place p, tap k is element
-    (p * stride + k * hole - low) / dilation of the operand, where that is whole and within its `n`."""
-
-    n: int
-    taps: int
-    stride: int
-    low: int
-    dilation: int
-    hole: int
-
-    @property
-    def unit(self) -> int:
-        """Places to a step: so many that they advance whole elements."""
-        return self.dilation // math.gcd(self.stride, self.dilation)
-
-    @property
-    def tap_unit(self) -> int:
-        """Taps to a step, likewise."""
-        return self.dilation // math.gcd(self.hole, self.dilation)
-
-    @property
-    def steps(self) -> int:
-        """The size of the loop of the taps."""
-        return cdiv(self.taps, self.tap_unit)
-
-    def spread(self, tile: int, taps: int) -> int:
-        """How many dilated elements some taps of a tile of units read."""
-        return (tile * self.unit - 1) * self.stride + (taps - 1) * self.hole + 1
-
-    @property
-    def rest(self) -> int:
-        return -self.low % self.dilation
-
-
-@dataclass(frozen=True)
-class Reach:
-    """One axis of an operand in a cut: the loops of the places and of the taps along it, and what they read."""
-
-    axis: int
-    places: int
-    along: int
-    span: Span
-
-    def taps(self, cut: Cut) -> int:
-        """The taps of a cell."""
-        return cut.tiles[self.along] * self.span.tap_unit
-
-    def window(self, cut: Cut) -> Window:
-        span, tile, taps = self.span, cut.tiles[self.places], self.taps(cut)
-        step = tile * span.unit * span.stride // span.dilation
-        size = cdiv(span.rest + span.spread(tile, taps), span.dilation)
-        more = ((self.along, taps * span.hole // span.dilation),)
-        return Window(self.places, -span.low // span.dilation, step, size, span.n, more)
-
-
-def tap_ends(cut: Cut, reaches: Sequence[Reach]) -> list[tuple[Any, tuple[int, ...]]]:
-    """The kinds of cells: a condition, and how many taps along each axis they have."""
-    return ends(cut, [(r.along, r.span.taps, r.taps(cut)) for r in reaches])
-
-
-def inside(cut: Cut, block: Any, reaches: Sequence[Reach], filler: Any) -> Any:
-    """A block with what lies outside of the array filled."""
-    shape = tuple(block.shape)
-    bounds = []
-    for r in reaches:
-        place = r.window(cut)
-        low, high = place.starts(cut)
-        if low < 0 or high + place.size > place.n:
-            bounds.append((r.axis, place.start(cut.id), 0, place.n))
-    return select_n_p.bind(within(shape, bounds), full(filler, shape), block) if bounds else block
-
-
-def spread_out(cut: Cut, block: Any, reaches: Sequence[Reach], taps: Sequence[int], filler: Any) -> Any:
-    """What the first taps of a block read: dilated, and begun where windows begin."""
-    shape = list(block.shape)
-    config, starts, stops = [(0, 0, 0)] * len(shape), [0] * len(shape), list(shape)
-    for r, n in zip(reaches, taps, strict=True):
-        config[r.axis] = (0, r.span.dilation - 1, r.span.dilation - 1)
-        starts[r.axis] = r.span.rest
-        stops[r.axis] = r.span.rest + r.span.spread(cut.tiles[r.places], n)
-    if any(r.span.dilation > 1 for r in reaches):
-        block = pad_p.bind(block, filler, padding_config=tuple(config))
-    if not any(starts) and tuple(stops) == tuple(block.shape):
-        return block
-    return slice_p.bind(block, start_indices=tuple(starts), limit_indices=tuple(stops), strides=None)
 
 
 def _reaches(shape: Sequence[int], params: Params) -> list[Reach]:
@@ -169,18 +79,6 @@ def _combined(primitive: Primitive, params: Params, old: Sequence[Any], new: Seq
     return [MONOIDS[primitive].combine(a, b) for a, b in zip(old, new, strict=True)]
 
 
-def _nothing(primitive: Primitive, types: Types, params: Params, specs: Sequence[Any], results: Sequence[Any]) -> Parts:
-    """Windows of nothing but padding."""
-    count = len(types) - len(specs)
-
-    def nothing(*refs: Any) -> None:
-        fillers = _fillers(primitive, types, [r[...] for r in refs[: len(specs)]], params)
-        for o, f in zip(refs[len(specs) :], fillers, strict=False):
-            o[...] = full(f, o.shape)
-
-    return Parts(nothing, specs, results, args=range(count, len(types)))
-
-
 def reducer(primitive: Primitive) -> Template:
     """The template of a reduction of each window, of one array or several."""
 
@@ -192,11 +90,14 @@ def reducer(primitive: Primitive) -> Template:
         results = [cut.spec(axes, t.shape, [r.span.unit for r in reaches]) for t in outs]
         starts_specs = [cut.spec((), ()) for _ in types[count:]]
         if any(0 in t.shape for t in arrays):
-            return _nothing(primitive, types, params, starts_specs, results)
+            return filled(
+                results, lambda *starts: _fillers(primitive, types, starts, params), starts_specs,
+                range(count, len(types)),
+            )  # fmt: skip
         monoid = MONOIDS.get(primitive)
         reads = [r.window(cut) for r in reaches]
         sources = [windows(cut, reads, t.shape, monoid and monoid.neutral(t.dtype)) for t in arrays]
-        split = any(cut.split(r.along) for r in reaches)
+        split = any(map(cut.split, cut.loops.carry))
         wide = [kept_in(monoid, t.dtype) if split and monoid else t.dtype for t in outs]
         kept = Kept(cut, outs, results[0].block_shape or (), wide)
 
