@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..core.primitive import Primitive
-from ..core.primitives import gather as g
-from ..core.primitives import scatter as sc
+from ..core.primitives import indexed, positions
 from ..core.primitives import slicing as sl
 from ..core.primitives.compare import and_p, ge_p, le_p, select_n_p
 from ..core.primitives.convert import convert_element_type
@@ -110,7 +109,7 @@ def _batch_axes(rank: int, window_axes: Sequence[int]) -> list[int]:
 
 
 def _gather_loops(types: Types, params: Params) -> Loops:
-    shape = g.gather_p.typing(*types, **params).shape
+    shape = indexed.gather_p.typing(*types, **params).shape
     return Loops(shape, single=tuple(_batch_axes(len(shape), params["dimension_numbers"].offset_dims)))
 
 
@@ -178,9 +177,9 @@ def _gather(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
 
     def body(indices: Any, x: Any, o: Any) -> None:
         block = x[...]
-        if params["mode"] is g.FILL and d.start_index_map:
+        if params["mode"] is positions.FILL and d.start_index_map:
             given = params["fill_value"]
-            fill = np.asarray(g.default_fill(out.dtype) if given is None else given).astype(out.dtype)[()]
+            fill = np.asarray(positions.default_fill(out.dtype) if given is None else given).astype(out.dtype)[()]
             inside = places.inside(indices, [cut.id(i) for i in batch])
             block = select_n_p.bind(inside, full(fill, typeof(block).shape), block)
         o[...] = block
@@ -211,12 +210,12 @@ def _put(ref: Any, index: Any, value: Any) -> None:
 
 # How an update meets what is there.
 COMBINES: dict[Primitive, Any] = {
-    sc.scatter_p: _put,
-    sc.scatter_add_p: addupdate,
-    sc.scatter_sub_p: lambda ref, index, value: addupdate(ref, index, neg_p.bind(value)),
-    sc.scatter_mul_p: _with(mul_p),
-    sc.scatter_min_p: _with(min_p),
-    sc.scatter_max_p: _with(max_p),
+    indexed.scatter_p: _put,
+    indexed.scatter_add_p: addupdate,
+    indexed.scatter_sub_p: lambda ref, index, value: addupdate(ref, index, neg_p.bind(value)),
+    indexed.scatter_mul_p: _with(mul_p),
+    indexed.scatter_min_p: _with(min_p),
+    indexed.scatter_max_p: _with(max_p),
 }
 
 
@@ -232,11 +231,11 @@ def _applied(update: Any) -> Any:
 def scatter(primitive: Primitive) -> Template:
     def parts(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
         x, _, updates = types
-        write = _applied(params["update"]) if primitive is sc.scatter_apply_p else COMBINES[primitive]
+        write = _applied(params["update"]) if primitive is indexed.scatter_apply_p else COMBINES[primitive]
         d = params["dimension_numbers"].as_gather()
         gone = (*d.collapsed_slice_dims, *d.operand_batching_dims)
         batch = _batch_axes(updates.ndim, d.offset_dims)
-        sizes = sc.window_sizes(x.shape, updates.shape, params["dimension_numbers"])
+        sizes = positions.window_sizes(x.shape, updates.shape, params["dimension_numbers"])
         places = _Places(cut, d, x.shape, sizes, batch)
 
         loop_of = dict(zip([a for a in range(x.ndim) if a not in gone], d.offset_dims, strict=True))
@@ -251,7 +250,7 @@ def scatter(primitive: Primitive) -> Template:
         def body(indices: Any, x: Any, updates: Any, o: Any) -> None:
             at = [cut.id(i) for i in batch]
             starts = [places.start(indices, at, axis) for axis in range(len(sizes))]
-            anywhere = params["mode"] is g.CLIP or not d.start_index_map
+            anywhere = params["mode"] is positions.CLIP or not d.start_index_map
             inside = True if anywhere else places.inside(indices, at)
             for here, found in loop_ends(cut, d.offset_dims):
 
@@ -274,6 +273,6 @@ def _indexed(primitive: Primitive, loops: Any, parts: Any) -> Template:
 TEMPLATES = {
     sl.dynamic_slice_p: _indexed(sl.dynamic_slice_p, _slice_loops, _dynamic_slice),
     sl.dynamic_update_slice_p: _indexed(sl.dynamic_update_slice_p, _update_loops, _dynamic_update),
-    g.gather_p: _indexed(g.gather_p, _gather_loops, _gather),
-    **{p: scatter(p) for p in (*COMBINES, sc.scatter_apply_p)},
+    indexed.gather_p: _indexed(indexed.gather_p, _gather_loops, _gather),
+    **{p: scatter(p) for p in (*COMBINES, indexed.scatter_apply_p)},
 }
