@@ -15,10 +15,13 @@ from typing import Any
 import numpy as np
 
 from ..core.ir import Eqn, Program, Var
+from ..core.primitives.compare import and_p, or_p
 from ..core.primitives.cond import cond_p
+from ..core.primitives.convert import convert_element_type_p
 from ..core.primitives.ref import Span, addupdate_p, swap_p
 from ..core.types import RefType
 from .affine import MAX_CELLS, dependencies, predicate, slice_of
+from .atomics import atomic_cas_p, atomic_rmw_p
 from .kernel import Kernel
 from .maps import map_of, shared_block
 from .normalize import normalize, rename
@@ -43,6 +46,13 @@ def writes(eqn: Eqn, ref: Var) -> bool:
         e.kind in ("write", "accumulate") and isinstance(e.operand, int) and eqn.inputs[e.operand] is ref
         for e in eqn.effects
     )
+
+
+def only_atomic(kernel: Kernel, number: int) -> bool:
+    """Whether the body changes an output by atomic operations alone, so that parallel cells may share its blocks."""
+    ref = kernel.body.inputs[kernel.splits[2] + number]
+    changed = [e for e in kernel.body.eqns if writes(e, ref)]
+    return bool(changed) and all(e.primitive in (atomic_rmw_p, atomic_cas_p) for e in changed)
 
 
 def _reaches_all(eqns: Sequence[Eqn], ref: Var) -> bool:
@@ -82,6 +92,25 @@ def branches(kernel: Kernel, eqn: Eqn) -> list[tuple[Program, np.ndarray]] | Non
     """The branches of a `cond` with the cells that take them; None if those are not known."""
     table = taken(kernel, eqn)
     return None if table is None else [(branch_of(eqn, 0), ~table), (branch_of(eqn, 1), table)]
+
+
+def surely(kernel: Kernel, test: Any) -> np.ndarray:
+    """Where a boolean of a kernel's body holds for sure, whatever data says."""
+    made = {v: e for e in kernel.body.eqns for v in e.outputs}
+
+    def holds(atom: Any) -> Any:
+        table = predicate(kernel.body, atom, kernel.grid)
+        eqn = made.get(atom) if type(atom) is Var else None
+        if table is not None or eqn is None:
+            return False if table is None else table != 0
+        if eqn.primitive is convert_element_type_p:
+            return holds(eqn.inputs[0])
+        if eqn.primitive in (or_p, and_p):
+            one, two = map(holds, eqn.inputs)
+            return one | two if eqn.primitive is or_p else one & two
+        return False
+
+    return np.zeros((1,) * len(kernel.grid), bool) | holds(test)
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,11 +199,12 @@ class Carries:
         """The cells in which an equation overwrites a Ref before anything reads it; None: no such cells are known."""
         if overwrites(eqn, ref):
             return self._cells(True)
-        each = branches(self.kernel, eqn)
-        if each is None:
+        if eqn.primitive is not cond_p or len(eqn.params["branches"]) != 2:
             return None
-        found = self._cells(False)
-        for program, cells in each:
+        never = self._cells(False)
+        unknown = [(branch_of(eqn, 0), never), (branch_of(eqn, 1), surely(self.kernel, eqn.inputs[0]))]
+        found = never
+        for program, cells in branches(self.kernel, eqn) or unknown:
             first = next((e for e in program.eqns if ref in e.inputs), None)
             if first is not None and not overwrites(first, ref):
                 return None
@@ -200,6 +230,12 @@ class Carries:
             if not (self.ends(axes[start:], False) & ~cells).any():
                 return axes[start:]
         return axes
+
+    def may_reset(self, position: int) -> bool:
+        """Whether data decides where a Ref is overwritten before it is read, so that what it carries is not known."""
+        ref = self.kernel.body.inputs[position]
+        first = next((e for e in self.kernel.body.eqns if ref in e.inputs), None)
+        return first is not None and branches(self.kernel, first) is None and self._resets(first, ref) is not None
 
     @cached_property
     def guard(self) -> Guard | None:

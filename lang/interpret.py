@@ -15,9 +15,10 @@ import numpy as np
 
 from ..core.errors import OutOfBoundsError
 from ..core.evaluate import evaluate, observing
-from ..core.ir import Eqn
+from ..core.ir import Effect, Eqn
 from ..core.types import MemorySpace
 from .analysis import analyse
+from .carries import only_atomic
 from .extent import actual
 from .kernel import EDGE, Block, Kernel
 from .modes import DEFAULT, InterpretParams, Run, poison, run_as
@@ -135,6 +136,11 @@ class _Machine:
         self.residents = [*self.inputs, *self.outputs]
         self.parallel = parallel_axes(kernel) if self.params.detect_races or self.params.random_seed is not None else ()
         self.races = Races(kernel, self.parallel) if self.params.detect_races else None
+        atomic = [only_atomic(kernel, o) for o in range(len(kernel.outputs))]
+        first = kernel.splits[1]
+        self.loads = [Effect("read", first + i) in kernel.body.effects for i in range(len(self.inputs))]
+        self.loads += [not a for a in atomic]
+        self.stores = [*[""] * len(self.inputs), *("updates" if a else "writes" for a in atomic)]
         self.fresh_scratch()
 
     def fresh_scratch(self) -> None:
@@ -193,7 +199,8 @@ class _Machine:
     def copied_out(self, resident: _Resident) -> None:
         """A block that is about to be copied out is written by the cell at hand."""
         if self.races is not None and resident.index is not None and resident.block.space not in _FAR:
-            self.races.touch(self.races.memories[self.residents.index(resident)], resident.positions(), "writes")
+            number = self.residents.index(resident)
+            self.races.touch(self.races.memories[number], resident.positions(), self.stores[number])
 
     def cell(self, ids: tuple[int, ...]) -> None:
         if self.races is not None and self.races.crosses(ids):
@@ -227,7 +234,8 @@ class _Machine:
             if not resident.enter(index):
                 continue
             moves.append(f"{resident.block.name}{list(index)} {'loaded' if resident.defined else 'entered'}")
-            if self.races is not None and resident.defined and resident.block.space not in _FAR:
+            watched = self.loads[number] and resident.defined and resident.block.space not in _FAR
+            if self.races is not None and watched:
                 self.races.touch(self.races.memories[number], resident.positions(), "reads")
         self.tell(f" {ids}", moves)
 

@@ -22,10 +22,11 @@ from .follow import Follower, TooLong
 from .kernel import Block, Kernel
 from .levels import CLEAN, MAYBE, RAW, Level, flat, most, tidy
 from .maps import map_of, spread
-from .state import UNWRITTEN, State, joined, stored
+from .state import PERHAPS, UNWRITTEN, State, joined, stored
 
 FAR = (MemorySpace.ANY, MemorySpace.HBM)
 Ids = tuple[int, ...]
+STEPS = 50_000  # over grid axes for one question
 
 
 def ragged_axes(block: Block) -> list[int]:
@@ -92,7 +93,8 @@ class Memory:
         self.edges = {i: _Edge(kernel, kernel.inputs[i]) for i in ragged}
         self.outs = [_Edge(kernel, b) for b in kernel.outputs]
         self.aliased = {o for _, o in kernel.aliases}
-        self.moving = [o for o, b in enumerate(kernel.outputs) if b.space not in FAR]
+        self.moving = [o for o, b in enumerate(kernel.outputs) if b.space not in FAR or b.index_map is not None]
+        self.steps = 0
         self.worst = [CLEAN] * len(kernel.outputs)
         self.ids: Ids | None = None
         self.body = Follower(kernel, self.input_level, unwritten, RULES)
@@ -107,16 +109,19 @@ class Memory:
 
     def entered(self, o: int) -> Level:
         """What an output block holds when its run of cells begins."""
-        rank = len(self.kernel.outputs[o].shape)
+        block = self.kernel.outputs[o]
         if not self.unwritten:
             return None
-        return self.outs[o].level(self.ids) if o in self.aliased else flat(UNWRITTEN, rank)
+        if o in self.aliased:
+            return self.outs[o].level(self.ids)
+        return flat(PERHAPS if block.space in FAR else UNWRITTEN, len(block.shape))  # far memory may have been written
 
     def start(self) -> State:
         """The memory before the first cell."""
         levels: dict[int, Level] = {}
-        for o in range(len(self.kernel.outputs)):
-            levels[self.first_out + o] = None if o in self.aliased else self.entered(o)
+        for o, block in enumerate(self.kernel.outputs):
+            bare = o in self.aliased or not self.unwritten
+            levels[self.first_out + o] = None if bare else flat(UNWRITTEN, len(block.shape))
         for k, scratch in enumerate(self.kernel.scratch):
             bare = scratch.space is MemorySpace.SEMAPHORE or not self.unwritten
             levels[self.first_scratch + k] = None if bare else flat(UNWRITTEN, len(scratch.shape))
@@ -155,8 +160,10 @@ class Memory:
 
     def anywhere(self) -> bool:
         """Whether a cell of which nothing is known, not even what it finds, lets out nothing: then none does."""
-        start = self.start()
-        after = self.cell(None, tuple(self.moving), start)
+        try:
+            after = self.cell(None, tuple(self.moving), self.start())
+        except (TooLong, RecursionError):
+            return False
         return not any(after.dirty) and not after.copies
 
     def run(self) -> None:
@@ -261,8 +268,11 @@ class Memory:
         row = table[tuple(i if n > 1 else 0 for i, n in zip(prefix, table.shape, strict=False))]
         stops = [*(np.flatnonzero(row[1:] != row[:-1]) + 1).tolist(), grid[axis]] if row.size > 1 else [grid[axis]]
         used: frozenset[int] = frozenset()
-        result, i, steps = state, 0, 0
+        result, i = state, 0
         while i < grid[axis]:
+            self.steps += 1
+            if self.steps > STEPS:
+                raise TooLong
             before, entry = state, self.fresh((*prefix, i, *zeros), last)
             state, asked = self.inner((*prefix, i), last, state)
             used |= asked
@@ -274,9 +284,6 @@ class Memory:
                 if self.fresh((*prefix, i, *zeros), last) == entry:  # nothing changes until the class does
                     i = stop
                     last = (*prefix, i - 1, *rest)
-            steps += 1
-            if steps > 20000:
-                raise TooLong
         return result, used
 
 
@@ -322,7 +329,7 @@ def _question(kernel: Kernel, ragged: Sequence[int], unwritten: bool) -> Leak:
     memory = Memory(kernel, ragged, unwritten)
     try:
         memory.run()
-    except TooLong:
+    except (TooLong, RecursionError):
         return UNKNOWN
     o = max(range(len(memory.worst)), key=memory.worst.__getitem__, default=-1)
     if o < 0 or not memory.worst[o]:
@@ -336,7 +343,6 @@ def _question(kernel: Kernel, ragged: Sequence[int], unwritten: bool) -> Leak:
 def leaks(kernel: Kernel) -> Leaks:
     """What of that which is unspecified comes out of a kernel."""
     ragged = [i for i, b in enumerate(kernel.inputs) if b.fill is None and ragged_axes(b)]
-    clean = Memory(kernel, ragged, True).anywhere()
-    if clean or ragged and not _question(kernel, ragged, True).level:
+    if Memory(kernel, ragged, True).anywhere() or ragged and not _question(kernel, ragged, True).level:
         return Leaks(dict.fromkeys(ragged, Leak()), Leak())
     return Leaks({i: _question(kernel, [i], False) for i in ragged}, _question(kernel, [], True))

@@ -28,8 +28,7 @@ from ..core.types import MemorySpace
 from .affine import Fact
 from .aliasing import check_aliases
 from .analysis import Analysis, analyse
-from .atomics import atomic_cas_p, atomic_rmw_p
-from .carries import writes
+from .carries import only_atomic, writes
 from .kernel import Block, Kernel
 from .levels import RAW, SPOILED
 from .maps import block_count, linear_index, map_of, runs_again, shared_block
@@ -187,7 +186,7 @@ def _outputs(known: Analysis) -> Iterator[Finding]:
 
 def _order(kernel: Kernel, block: Block) -> Finding:
     """Each output block is written in one run of cells, and by no two cells of a parallel axis."""
-    if block.space in (MemorySpace.ANY, MemorySpace.HBM) or _only_atomic(kernel, block):
+    if block.space in (MemorySpace.ANY, MemorySpace.HBM) or only_atomic(kernel, kernel.outputs.index(block)):
         return Finding("free of races", block.name, "unknown", "cells reach parts of it by themselves")
     fact = map_of(kernel, block)
     if fact is None or fact.table is None:
@@ -220,13 +219,6 @@ def _order(kernel: Kernel, block: Block) -> Finding:
             "put the grid axes that the output's index map ignores last, so that the cells of a block are one run",
             kernel.source)  # fmt: skip
     return Finding("free of races", block.name, "proved")
-
-
-def _only_atomic(kernel: Kernel, block: Block) -> bool:
-    """Whether the body changes an output by atomic operations alone, so that parallel cells may share its blocks."""
-    ref = kernel.body.inputs[kernel.splits[2] + kernel.outputs.index(block)]
-    changed = [e for e in kernel.body.eqns if writes(e, ref)]
-    return bool(changed) and all(e.primitive in (atomic_rmw_p, atomic_cas_p) for e in changed)
 
 
 def _places(known: Analysis) -> Iterator[Finding]:
@@ -290,23 +282,26 @@ def _unwritten(kernel: Kernel, leak: Leak) -> Iterator[Finding]:
         yield Finding("written before it is read", leak.output or kernel.name, "unknown", why)
 
 
-def _carries(known: Analysis) -> Sequence[Finding]:
+def _carries(known: Analysis) -> Iterator[Finding]:
     """No axis along which scratch stays live is declared parallel."""
     given, semantics = known.kernel, known.kernel.semantics
     if semantics is None or "parallel" not in semantics:
-        return ()
+        return
     kernel = plain(given)
+    time = analyse(kernel)
     for number, ref in enumerate(kernel.body.inputs[kernel.splits[3] :]):
-        shown = kernel.scratch[number].array.show()
+        shown, position = kernel.scratch[number].array.show(), kernel.splits[3] + number
         name = given.scratch_name(given.body.inputs.index(ref)) if ref in given.body.inputs else str(number)
-        for axis in analyse(kernel).carry_of(kernel.splits[3] + number):
-            if semantics[axis] == "parallel":
+        for axis in time.carry_of(position):
+            if semantics[axis] == "parallel" and time.may_reset(position):
+                why = f"data decides where it is overwritten along axis {axis}, which is declared parallel"
+                yield Finding("carried along no parallel axis", f"scratch {name}", "unknown", why)
+            elif semantics[axis] == "parallel":
                 raise RaceError(
                     f"kernel {kernel.name}: scratch {name} of {shown} carries values from cell to cell along axis "
                     f"{axis} of the grid {kernel.grid_text}, which is declared parallel",
                     f'declare axis {axis} "arbitrary", or overwrite the scratch in every cell before it is read',
                     kernel.source)  # fmt: skip
-    return ()
 
 
 def _sequences(known: Analysis) -> Sequence[Finding]:

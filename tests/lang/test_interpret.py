@@ -258,3 +258,23 @@ def test_wrong_modes():
         tl.InterpretParams(dma_execution_mode="late")
     with pytest.raises(ArgumentTypeError, match="interpret is 'yes'"):
         tl.kernel_call(half_written, shape(8), interpret="yes")
+
+
+@pytest.mark.parametrize("split_first", [True, False])
+@pytest.mark.parametrize("semantics", [None, ("parallel", "parallel")])
+def test_cells_may_share_a_block_by_atomic_updates_alone(split_first, semantics):
+    """Also where the block is left and entered again."""
+    place = (lambda s, i: (s, i)) if split_first else (lambda i, s: (s, i))
+    out = tl.BlockSpec((4,), lambda *ids: (place(*ids)[1],))
+    part = tl.BlockSpec((4,), lambda *ids: (place(*ids)[0] * 2 + place(*ids)[1],))
+    x = np.arange(24, dtype=F32)
+
+    def body(start, x_ref, o_ref):
+        tl.atomic_add(o_ref, (slice(None),), x_ref[...])
+
+    for seed in (None, 3):
+        call = tl.kernel_call(
+            body, tw.ShapeDtypeStruct((8,), F32), grid=(3, 2) if split_first else (2, 3), in_specs=[out, part],
+            out_specs=out, input_output_aliases={0: 0}, dimension_semantics=semantics,
+            interpret=tl.InterpretParams(detect_races=True, random_seed=seed))  # fmt: skip
+        np.testing.assert_array_equal(call(np.zeros(8, F32), x), x.reshape(3, 8).sum(0))

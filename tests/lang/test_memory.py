@@ -6,7 +6,7 @@ import pytest
 import tilewright as tw
 from tilewright import lang as tl
 from tilewright import numpy as tnp
-from tilewright.core.errors import KernelError, PaddingError, UninitializedError
+from tilewright.core.errors import KernelError, PaddingError, RaceError, UninitializedError
 from tilewright.lang.verify import verify
 from tilewright.lang.visit import kernels_of
 
@@ -268,3 +268,48 @@ def test_scratch_carried_to_a_cell_of_another_block():
     np.testing.assert_array_equal(ragged(running, scratch=memory, strict=True)(R)[:4], R[:4])
     with pytest.raises(KernelError, match="operand x"):
         ragged(running, lambda i: (2 - i,), memory, strict=True)(R)
+
+
+# ---------------------------------------------------------------------------- scratch that is set by data too
+
+
+def summed(test, **options):
+    """Sums over an ordered axis in scratch that is set to 0 where a test of the step and of prefetched rows says so."""
+
+    def body(rows, x, o, s):
+        step = tl.program_id(1)
+        tl.when(test(step, rows))(lambda: zero(s))
+        s[...] += x[...]
+        tl.when(step == 2)(lambda: o.__setitem__(..., s[...]))
+
+    spec = tl.PrefetchScalarGridSpec(
+        1, grid=(2, 3), in_specs=[tl.BlockSpec((4,), lambda j, k, r: (k * 2 + j,))],
+        out_specs=tl.BlockSpec((4,), lambda j, k, r: (j,)), scratch_shapes=[tl.VMEM((4,), F32)])  # fmt: skip
+    call = tl.kernel_call(body, tw.ShapeDtypeStruct((8,), F32), grid_spec=spec,
+                          dimension_semantics=("parallel", "arbitrary"), **options)  # fmt: skip
+    return call(np.zeros(3, np.int32), np.arange(24, dtype=F32))
+
+
+STARTS = {
+    "the first step": (lambda k, r: k == 0, True),
+    "the first step, or by data": (lambda k, r: (k == 0) | (r[k] != r[tnp.maximum(k - 1, 0)]), True),
+    "both of two tests": (lambda k, r: (k < 1) & (k >= 0), True),
+    "data alone": (lambda k, r: k == r[0], False),
+}
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_scratch_set_in_the_first_step_carries_along_no_parallel_axis(name):
+    test, proved = STARTS[name]
+    for options in ({}, {"interpret": True}):
+        np.testing.assert_array_equal(summed(test, **options), np.arange(24, dtype=F32).reshape(3, 8).sum(0))
+    if proved:
+        summed(test, strict=True)
+    else:
+        with pytest.raises(KernelError, match="scratch s: carried along no parallel axis is not proved"):
+            summed(test, strict=True)
+
+
+def test_scratch_that_is_not_set_carries_along_a_parallel_axis():
+    with pytest.raises(RaceError, match="scratch s of .* carries values"):
+        summed(lambda k, r: k == 1)
