@@ -62,6 +62,7 @@ from ..core.primitives.sort import sort_p, top_k_p
 from .atomics import atomic_cas_p, atomic_rmw_p
 from .copies import dma_start_p, dma_wait_p, semaphore_read_p, semaphore_signal_p, semaphore_wait_p
 from .scoped import undefine_p
+from .tpu import approx_reciprocal_p
 
 FAMILIES: dict[str, dict[Primitive, str]] = {
     "arithmetic": {
@@ -93,6 +94,7 @@ FAMILIES: dict[str, dict[Primitive, str]] = {
         ew.log_p: "the natural logarithm",
         ew.log1p_p: "log(1 + x), exact near 0",
         ew.logistic_p: "1 / (1 + e ** -x)",
+        approx_reciprocal_p: "1 / x, on some targets with fewer digits",
         ew.sin_p: "sine",
         ew.cos_p: "cosine",
         ew.tan_p: "tangent",

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from ..core.primitives.convert import bitcast_convert_type, convert_element_type
-from ..core.primitives.elementwise import div_p, rem_p, sub_p
+from ..core.primitives.elementwise import div_p, mul_p, neg_p, rem_p, sub_p
+from ..core.primitives.nary import unary
 from ..core.primitives.shape import concatenate
 from ..core.primitives.slicing import dynamic_slice
 from ..core.rules import like
@@ -69,9 +70,23 @@ def roll(x: Any, shift: Any, axis: int) -> Any:
     return dynamic_slice(concatenate([x, x], axis % len(shape)), starts, shape, allow_negative_indices=False)
 
 
-def reciprocal(x: Any, *, approx: bool = False, full_range: bool = False) -> Any:
-    """`1 / x`; `approx` allows a target to give fewer digits."""
+def _inverse(x: Any, **params: Any) -> Any:
     return div_p.bind(like(x, 1.0), x)
+
+
+approx_reciprocal_p = unary(
+    "approx_reciprocal", ("float", "complex"), lambda x, full_range: 1 / x,
+    lambda t, out, x, full_range: neg_p.bind(mul_p.bind(t, mul_p.bind(out, out))), expand=_inverse,
+)  # fmt: skip
+PRIMITIVES = (approx_reciprocal_p,)
+
+
+def reciprocal(x: Any, *, approx: bool = False, full_range: bool = True) -> Any:
+    """`1 / x`, of floats or complex numbers; `approx` allows a target to give fewer digits.
+
+    Without `full_range` a target may go wrong where x or the result is 0, infinite, NaN or subnormal.
+    """
+    return approx_reciprocal_p.bind(x, full_range=bool(full_range)) if approx else _inverse(x)
 
 
 def bitcast(x: Any, dtype: Any) -> Any:

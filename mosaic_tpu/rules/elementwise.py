@@ -71,6 +71,7 @@ from ...core.primitives.elementwise import (
 from ...core.primitives.shape import concatenate, copy_p, reshape_to, slice_in_dim
 from ...core.primitives.special import erf_p
 from ...core.types import UINT32, ArrayType, is_bool, is_float, is_integer, is_unsigned
+from ...lang.tpu import approx_reciprocal_p
 from ..body import Body, Rule
 from ..text import SSA
 from ..values import Value, physical, stored, wide
@@ -184,6 +185,12 @@ def _exp(b: Body, xs: list[Value], out: ArrayType, **params: Any) -> Value:
     x, by = xs[0].factors
     scaled = b.w.op("arith.mulf", [x, b.w.constant(by * math.log2(math.e), "f32", x.shape)], x.shape, "f32")
     return b.value(out, b.w.op("math.exp2", [scaled], x.shape, "f32"))
+
+
+def _approx_reciprocal(b: Body, xs: list[Value], out: ArrayType, full_range: bool) -> Value:
+    x = b.vector(xs[0])
+    attributes = f"approx = true, full_range = {str(full_range).lower()}"
+    return b.value(out, b.w.op("tpu.reciprocal", [x], x.shape, "f32", attributes))
 
 
 def _abs(b: Body, xs: list[Value], out: ArrayType) -> Value:
@@ -444,6 +451,7 @@ RULES: dict[Primitive, Rule] = {
     **{primitive: _unary(operation) for primitive, operation in UNARY.items()},
     **{primitive: _compare(name) for primitive, name in COMPARISONS.items()},
     exp_p: _exp, abs_p: _abs, sign_p: _sign, square_p: _square, round_p: _round, pow_p: _pow, atan2_p: _atan2,
+    approx_reciprocal_p: _approx_reciprocal,
     select_n_p: _select_n, clamp_p: _clamp, is_finite_p: _is_finite, not_p: _not,
     shift_left_p: _shift(shift_left_p, "arith.shli"),
     shift_right_logical_p: _shift(shift_right_logical_p, "arith.shrui"),
