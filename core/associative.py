@@ -129,6 +129,7 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
         out = [rev(x, (a,)) for x, a in zip(out, axes, strict=True)]
     return structure.unflatten(out)
 
+
 __all__ = [
     "associative_scan", "map",
 ]  # fmt: skip

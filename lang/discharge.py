@@ -77,7 +77,7 @@ def _bind(eqn: Eqn, values: list[Any]) -> Sequence[Any]:
         old = (read_value(cell.value, rest, **eqn.params),) if primitive is swap_p else ()
         cell.value = write_value(cell.value, value, rest, add=primitive is addupdate_p, **eqn.params)
         return old
-    rule = _RULES.get(primitive)
+    rule = RULES.get(primitive)
     if rule is None:
         raise UnsupportedError(
             f"{primitive} takes a Ref inside a kernel, which this lowering does not know",
@@ -195,7 +195,7 @@ def _call(values: Sequence[Any], *, program: Program, **_: Any) -> list[Any]:
     return run_cells(program, values)
 
 
-_RULES = {
+RULES = {
     cond_p: _cond, scan_p: _scan, while_p: _while, jit_p: _call, custom_jvp_call_p: _call, checkpoint_p: _call,
     atomic_rmw_p: lambda values, **params: discharge_rmw(*values, **params),
     atomic_cas_p: lambda values, **params: discharge_cas(*values, **params),

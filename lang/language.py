@@ -61,6 +61,7 @@ from ..core.primitives.slicing import dynamic_slice_p, dynamic_update_slice_p
 from ..core.primitives.sort import sort_p, top_k_p
 from .atomics import atomic_cas_p, atomic_rmw_p
 from .copies import dma_start_p, dma_wait_p, semaphore_read_p, semaphore_signal_p, semaphore_wait_p
+from .machine import bits_down_p, bits_up_p, quotient_p, remainder_p, sign_down_p
 from .scoped import undefine_p
 from .tpu import approx_reciprocal_p
 
@@ -144,6 +145,13 @@ FAMILIES: dict[str, dict[Primitive, str]] = {
         cmp.shift_right_arithmetic_p: "bits moved down, the sign above",
         cmp.population_count_p: "how many bits are set",
         cmp.clz_p: "how many leading bits are not set",
+    },
+    "integers as hardware has them": {
+        quotient_p: "x / y cut towards 0, for y that is neither 0 nor -1",
+        remainder_p: "the rest of the cut quotient, for y that is neither 0 nor -1",
+        bits_up_p: "bits moved up, by less than the width",
+        bits_down_p: "bits moved down, zeros above, by less than the width",
+        sign_down_p: "bits moved down, the sign above, by less than the width",
     },
     "conversion": {
         conv.convert_element_type_p: "the same number in another dtype",

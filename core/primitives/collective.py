@@ -510,6 +510,7 @@ def axis_size(axis_name: Any) -> int:
         raise ArgumentTypeError(f"an axis name is a hashable value, got {axis_name!r}", "pass the name given to `vmap`")
     return _product(_names(axis_name))
 
+
 __all__ = [
     "all_gather", "all_gather_p", "all_to_all", "all_to_all_p", "axis_index", "axis_index_p", "axis_size",
     "pbroadcast", "pmax", "pmax_p", "pmean", "pmin", "pmin_p", "ppermute", "ppermute_p", "pshuffle", "psum",

@@ -445,6 +445,7 @@ def _matmul_plan(a: Axes, b: Axes) -> _MatmulPlan:
     permutation = tuple(sorted(range(len(order)), key=order.__getitem__))
     return _MatmulPlan(tuple(squeeze[0]), tuple(squeeze[1]), (contract, batched), permutation)
 
+
 __all__ = [
     "DotDimensionNumbers", "Precision", "batch_matmul", "dot", "dot_general", "dot_general_p",
 ]  # fmt: skip

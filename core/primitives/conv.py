@@ -550,6 +550,7 @@ def conv_general_dilated_local(
     order = (len(space) + 1, len(space), *space)
     return transpose(out, tuple(order[numbers.out_spec.index(d)] for d in range(len(order))))
 
+
 __all__ = [
     "ConvDimensionNumbers", "conv", "conv_dimension_numbers", "conv_general_dilated", "conv_general_dilated_local",
     "conv_general_dilated_p", "conv_general_dilated_patches", "conv_transpose", "conv_with_general_padding",

@@ -374,6 +374,7 @@ def fori_loop(
     going.traces_for = (_typing, "fori")
     return while_loop(going, step, (convert(lower, counter), convert(upper, counter), init_val))[2]
 
+
 __all__ = [
     "fori_loop", "while_loop", "while_p",
 ]  # fmt: skip

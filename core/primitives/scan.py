@@ -485,6 +485,7 @@ def _run(f: Any, init: Any, leaves: Sequence[Any], x_tree: Any, n: int, reverse:
         ys.reverse()
     return carry, tree.map(lambda *column: concatenate([expand_dims(y, (0,)) for y in column], 0), *ys)
 
+
 __all__ = [
     "scan", "scan_p",
 ]  # fmt: skip

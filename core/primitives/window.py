@@ -530,6 +530,7 @@ def reduce_window(
     starts = [convert_element_type(s, t.dtype) for s, t in zip(starts, types, strict=True)]
     return tree.unflatten(treedef, reduce_window_p.bind(*arrays, *starts, computation=program, **params))
 
+
 __all__ = [
     "padtype_to_pads", "reduce_window", "reduce_window_max_p", "reduce_window_min_p", "reduce_window_p",
     "reduce_window_sum_p", "select_and_gather_add_p", "select_and_scatter_add_p",

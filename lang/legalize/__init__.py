@@ -17,10 +17,9 @@ import numpy as np
 
 from ...core.caches import cached
 from ...core.errors import Source, UnsupportedError
-from ...core.ir import Eqn, Program
+from ...core.ir import Eqn, Program, Var
 from ...core.keys import physicalize
 from ...core.primitive import Primitive
-from ...core.primitives.elementwise import pow_p
 from ...core.primitives.random import random_clone_p, random_unwrap_p, random_wrap_p
 from ...core.primitives.shape import broadcast_in_dim
 from ...core.rewrite import primitives_of, within
@@ -36,8 +35,9 @@ Rewrite = Callable[..., Any]
 REWRITES: dict[Primitive, Rewrite] = {
     **special.REWRITES, **windows.REWRITES, **integers.REWRITES, **position.REWRITES,
 }  # fmt: skip
-# Gone before a body is printed: by `plain`, where a target has nothing of the kind, and keys, which become their words.
-GONE = frozenset(PLAIN) - {atomic_rmw_p, atomic_cas_p} | {random_wrap_p, random_unwrap_p, random_clone_p}
+KEYS = frozenset({random_wrap_p, random_unwrap_p, random_clone_p})  # keys become their words
+# Gone before a body is printed: what `plain` takes out, where a target has nothing of the kind, and keys.
+GONE = frozenset(PLAIN) - {atomic_rmw_p, atomic_cas_p} | KEYS
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ class Backend:
     @functools.cached_property
     def plain(self) -> frozenset[Primitive]:
         """What is never rewritten."""
-        return frozenset(self.rules) - {pow_p}
+        return frozenset(self.rules) - integers.TOTAL
 
     def way(self, primitive: Primitive) -> str:
         """What becomes of a primitive: it is "printed", "rewritten" or "refused"."""
@@ -67,11 +67,14 @@ class Backend:
     def _rewritten(self, primitive: Primitive) -> bool:
         return primitive in REWRITES or primitive in GONE or primitive.expand is not None
 
-    def rewrite(self, eqn: Eqn) -> Rewrite | None:
-        """What an equation is rewritten by; None: it stays."""
+    def rewrite(self, eqn: Eqn, numbers: Mapping[Var, Any]) -> Rewrite | None:
+        """What an equation is rewritten by, where some variables are known numbers; None: it stays."""
         primitive = eqn.primitive
-        if primitive in self.refused or (primitive in self.rules and not integers.is_whole_power(eqn)):
+        if primitive in self.refused:
             return None
+        found = integers.total(eqn, numbers)
+        if found is not None or primitive in self.rules:
+            return found
         return REWRITES.get(primitive, primitive.expand)
 
     def refusal(self, kernel: str, primitive: Primitive, source: Source | None) -> UnsupportedError:
@@ -90,12 +93,13 @@ def legalize(program: Program, backend: Backend) -> Program:
     eqns = [within(e, lambda inner: legalize(inner, backend)) for e in program.eqns]
     if any(new is not old for new, old in zip(eqns, program.eqns, strict=True)):
         program = program.replace(eqns=eqns)
-    return replaced(program, lambda eqn: _meaning(eqn, backend))
+    numbers = integers.known(program)
+    return replaced(program, lambda eqn: _meaning(eqn, numbers, backend))
 
 
-def _meaning(eqn: Eqn, backend: Backend) -> Program | None:
+def _meaning(eqn: Eqn, numbers: Mapping[Var, Any], backend: Backend) -> Program | None:
     """What stands for an equation; None: the equation itself."""
-    rewrite = backend.rewrite(eqn)
+    rewrite = backend.rewrite(eqn, numbers)
     if rewrite is None:
         return None
     empty = not eqn.effects and all(isinstance(v.type, ArrayType) and not v.type.size for v in eqn.outputs)

@@ -1,29 +1,117 @@
-"""Powers by whole numbers: one square for each bit of the exponent."""
+"""Integers where hardware does not say: division by 0 and of the least by -1, shifts by the width and more, powers.
+
+A divisor or amount that is known to be inside needs no care. A power is one square for each bit of the exponent.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
-from ...core.ir import Eqn
+from ...core.ir import Eqn, Literal, Program, Var
 from ...core.linear import spread
 from ...core.primitive import Primitive
-from ...core.primitives.compare import and_p, eq_p, lt_p, ne_p, select_n_p, shift_right_logical_p
+from ...core.primitives.compare import (
+    and_p,
+    bits_of,
+    eq_p,
+    ge_p,
+    lt_p,
+    ne_p,
+    select_n_p,
+    shift_left_p,
+    shift_right_arithmetic_p,
+    shift_right_logical_p,
+)
 from ...core.primitives.convert import convert_element_type
-from ...core.primitives.elementwise import div_p, integer_pow_p, mul_p, neg_p, pow_p
+from ...core.primitives.elementwise import div_p, integer_pow_p, mul_p, neg_p, pow_p, rem_p, sub_p
 from ...core.primitives.scan import bind_scan
+from ...core.primitives.shape import broadcast_in_dim_p
 from ...core.rules import like
 from ...core.trace import shape_of, trace_program, typeof
 from ...core.types import is_integer, is_unsigned
+from ..machine import bits_down_p, bits_up_p, quotient_p, remainder_p, sign_down_p
 from .floats import wide
 
+Rewrite = Callable[..., Any]
 
-def is_whole_power(eqn: Eqn) -> bool:
-    """Whether an equation is a power of integers, which no target has."""
-    return eqn.primitive is pow_p and is_integer(eqn.outputs[0].type.dtype)
+
+def known(program: Program) -> dict[Var, Any]:
+    """The variables of a Program that are one known number."""
+    return {
+        e.outputs[0]: e.inputs[0].value for e in program.eqns
+        if e.primitive is broadcast_in_dim_p and type(e.inputs[0]) is Literal
+    }  # fmt: skip
+
+
+def _filled(x: Any, value: int) -> Any:
+    """The number in every element of something like `x`."""
+    return spread(np.asarray(value).astype(typeof(x).dtype)[()], shape_of(x))
+
+
+def _of_one_shape(x: Any, y: Any) -> tuple[Any, Any]:
+    shape = np.broadcast_shapes(shape_of(x), shape_of(y))
+    return spread(x, shape), spread(y, shape)
+
+
+def _division(machine: Primitive, inside: bool) -> Rewrite:
+    """By 0 a quotient has all bits set and the rest is the dividend; the least integer by -1 wraps."""
+
+    def rewrite(x: Any, y: Any) -> Any:
+        x, y = _of_one_shape(x, y)
+        if inside:
+            return machine.bind(x, y)
+        signed, quotient = not is_unsigned(typeof(y).dtype), machine is quotient_p
+        zero, one = eq_p.bind(y, _filled(y, 0)), _filled(y, 1)
+        safe = select_n_p.bind(zero, y, one)
+        minus = eq_p.bind(y, _filled(y, -1)) if signed else None
+        safe = safe if minus is None else select_n_p.bind(minus, safe, one)
+        found = machine.bind(x, safe)
+        if quotient and minus is not None:
+            found = select_n_p.bind(minus, found, sub_p.bind(_filled(x, 0), x))
+        return select_n_p.bind(zero, found, _filled(x, -1) if quotient else x)
+
+    return rewrite
+
+
+def _shift(machine: Primitive, inside: bool) -> Rewrite:
+    """From the number of bits on nothing is left, or the sign."""
+
+    def rewrite(x: Any, y: Any) -> Any:
+        x, y = _of_one_shape(x, y)
+        if inside:
+            return machine.bind(x, y)
+        bits = bits_of(typeof(x).dtype)
+        fits = lt_p.bind(y, _filled(y, bits))
+        if not is_unsigned(typeof(y).dtype):
+            fits = and_p.bind(fits, ge_p.bind(y, _filled(y, 0)))
+        found = machine.bind(x, select_n_p.bind(fits, _filled(y, bits - 1), y))
+        return found if machine is sign_down_p else select_n_p.bind(fits, _filled(x, 0), found)
+
+    return rewrite
+
+
+def total(eqn: Eqn, numbers: Mapping[Var, Any]) -> Rewrite | None:
+    """What an operation of integers is rewritten by that is defined where hardware's is not; None for any other."""
+    if eqn.primitive not in TOTAL or not is_integer(eqn.outputs[0].type.dtype):
+        return None
+    if eqn.primitive is pow_p:
+        return _pow
+    second = eqn.inputs[1]
+    number = second.value if type(second) is Literal else numbers.get(second)
+    dtype = eqn.inputs[0].type.dtype
+    if eqn.primitive in (div_p, rem_p):
+        machine = quotient_p if eqn.primitive is div_p else remainder_p
+        return _division(machine, number is not None and int(number) not in (0, -1))
+    machine = _SHIFTS[eqn.primitive]
+    machine = bits_down_p if machine is sign_down_p and is_unsigned(dtype) else machine
+    return _shift(machine, number is not None and 0 <= int(number) < bits_of(dtype))
+
+
+_SHIFTS = {shift_left_p: bits_up_p, shift_right_logical_p: bits_down_p, shift_right_arithmetic_p: sign_down_p}
+TOTAL = frozenset({div_p, rem_p, pow_p, *_SHIFTS})
 
 
 def _integer_pow(x: Any, *, y: int) -> Any:
@@ -40,8 +128,7 @@ def _integer_pow(x: Any, *, y: int) -> Any:
 
 def _pow(x: Any, y: Any) -> Any:
     """Integers to the power of integers; a negative power is cut towards 0."""
-    shape = np.broadcast_shapes(shape_of(x), shape_of(y))
-    x, y = spread(x, shape), spread(y, shape)
+    x, y = _of_one_shape(x, y)
     one, zero, nothing = like(x, 1), like(x, 0), like(y, 0)
 
     def odd(n: Any) -> Any:
@@ -51,10 +138,9 @@ def _pow(x: Any, y: Any) -> Any:
         result = select_n_p.bind(odd(left), result, mul_p.bind(result, base))
         return [result, mul_p.bind(base, base), shift_right_logical_p.bind(left, like(left, 1))]
 
-    state = [spread(one, shape), x, y]
+    state = [spread(one, shape_of(x)), x, y]
     program = trace_program(step, [typeof(v) for v in state], "power")
-    bits = ml_dtypes.iinfo(typeof(y).dtype).bits
-    result = bind_scan(program, [], state, [], length=bits, reverse=False, unroll=1)[0]
+    result = bind_scan(program, [], state, [], length=bits_of(typeof(y).dtype), reverse=False, unroll=1)[0]
     if is_unsigned(typeof(y).dtype):
         return result
     minus = neg_p.bind(one)
@@ -63,4 +149,5 @@ def _pow(x: Any, y: Any) -> Any:
     return select_n_p.bind(lt_p.bind(y, nothing), result, small)
 
 
-REWRITES: dict[Primitive, Callable[..., Any]] = {integer_pow_p: _integer_pow, pow_p: _pow}
+REWRITES: dict[Primitive, Rewrite] = {integer_pow_p: _integer_pow}
+REWRITES |= {p: _shift(machine, False) for p, machine in _SHIFTS.items()}

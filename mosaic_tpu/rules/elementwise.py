@@ -29,7 +29,6 @@ from ...core.primitives.compare import (
     population_count_p,
     select_n_p,
     shift_left_p,
-    shift_right_arithmetic_p,
     shift_right_logical_p,
     xor_p,
 )
@@ -71,6 +70,7 @@ from ...core.primitives.elementwise import (
 from ...core.primitives.shape import concatenate, copy_p, reshape_to, slice_in_dim
 from ...core.primitives.special import erf_p
 from ...core.types import UINT32, ArrayType, is_bool, is_float, is_integer, is_unsigned
+from ...lang.machine import bits_down_p, bits_up_p, quotient_p, remainder_p, sign_down_p
 from ...lang.tpu import approx_reciprocal_p
 from ..body import Body, Rule
 from ..text import SSA
@@ -82,8 +82,12 @@ BINARY: dict[Primitive, tuple[str | None, str | None, str | None]] = {
     add_any_p: ("arith.addf", "arith.addi", "arith.addi"),
     sub_p: ("arith.subf", "arith.subi", "arith.subi"),
     mul_p: ("arith.mulf", "arith.muli", "arith.muli"),
-    div_p: ("arith.divf", "arith.divsi", "arith.divui"),
-    rem_p: ("arith.remf", "arith.remsi", "arith.remui"),
+    div_p: ("arith.divf", None, None),
+    rem_p: ("arith.remf", None, None),
+    quotient_p: (None, "arith.divsi", "arith.divui"),
+    remainder_p: (None, "arith.remsi", "arith.remui"),
+    bits_up_p: (None, "arith.shli", "arith.shli"),
+    sign_down_p: (None, "arith.shrsi", None),
     max_p: ("arith.maximumf", "arith.maxsi", None),
     min_p: ("arith.minimumf", "arith.minsi", None),
     and_p: (None, "arith.andi", "arith.andi"),
@@ -95,7 +99,7 @@ UNARY = {
     exp2_p: "math.exp2", log_p: "math.log", log1p_p: "math.log1p", sin_p: "math.sin",
     cos_p: "math.cos", tan_p: "math.tan", tanh_p: "math.tanh", erf_p: "math.erf",
 }  # fmt: skip
-EXACT = (and_p, or_p, max_p, min_p, rem_p)  # a result is as narrow as the operands
+EXACT = (and_p, or_p, max_p, min_p, rem_p, remainder_p)  # a result is as narrow as the operands
 SIGN = -(2**31)
 
 
@@ -112,8 +116,6 @@ def _binary(primitive: Primitive) -> Rule:
 
     def rule(b: Body, xs: list[Value], out: ArrayType, **params: Any) -> Value:
         (x, y), shape = operands_of(b, xs, out)
-        if primitive in (div_p, rem_p) and x.element == "i32":
-            return b.value(out, _divided(b, str(unsigned if is_unsigned(out.dtype) else signed), x, y, xs[1], out))
         kind = floats if x.element == "f32" else unsigned if is_unsigned(out.dtype) or x.element == "i1" else signed
         if kind is None:
             made = _unsigned_extremum(b, signed, x, y)
@@ -127,23 +129,6 @@ def _binary(primitive: Primitive) -> Rule:
         return found
 
     return rule
-
-
-def _divided(b: Body, name: str, x: SSA, y: SSA, divisor: Value, out: ArrayType) -> SSA:
-    """A quotient or remainder of integers: of a division by zero all bits set, and the dividend."""
-    if divisor.known is not None and int(divisor.known) not in (0, -1):
-        return b.w.op(name, [x, y], x.shape, "i32")
-    none, one, minus = (b.w.constant(v, "i32", x.shape) for v in (0, 1, -1))
-    zero = compared(b, "eq", y, none, False)
-    safe = b.select(zero, one, y)
-    turned = compared(b, "eq", y, minus, False) if name in ("arith.divsi", "arith.remsi") else None
-    if turned is not None:  # the least integer has no quotient by -1
-        safe = b.select(turned, one, safe)
-    made = b.w.op(name, [x, safe], x.shape, "i32")
-    quotient = name in ("arith.divsi", "arith.divui")
-    if turned is not None and quotient:
-        made = b.select(turned, b.w.op("arith.subi", [none, x], x.shape, "i32"), made)
-    return b.select(zero, minus if quotient else x, made)
 
 
 def _unsigned_extremum(b: Body, name: str | None, x: SSA, y: SSA) -> SSA:
@@ -293,24 +278,13 @@ def _not(b: Body, xs: list[Value], out: ArrayType) -> Value:
     return b.value(out, b.w.op("arith.xori", [x, ones], shape, x.element))
 
 
-def _shift(primitive: Primitive, operation: str) -> Rule:
-    def rule(b: Body, xs: list[Value], out: ArrayType) -> Value:
-        (x, by), shape = operands_of(b, xs, out)
-        bits = ml_dtypes.iinfo(out.dtype).bits
-        if primitive is shift_right_logical_p and bits < 32:
-            x = b.w.op("arith.andi", [x, b.w.constant(2**bits - 1, "i32", shape)], shape, "i32")
-        known = xs[1].known
-        if known is not None and 0 <= int(known) < bits:
-            return b.value(out, b.w.op(operation, [x, by], shape, "i32"))
-        # A shift by as many bits as there are, or more, leaves nothing (or the sign).
-        most = b.w.constant(bits - 1, "i32", shape)
-        inside = compared(b, "le", by, most, True)
-        shifted = b.w.op(operation, [x, b.select(inside, by, most)], shape, "i32")
-        if primitive is shift_right_arithmetic_p:
-            return b.value(out, shifted)
-        return b.value(out, b.select(inside, shifted, b.w.constant(0, "i32", shape)))
-
-    return rule
+def _bits_down(b: Body, xs: list[Value], out: ArrayType) -> Value:
+    """Registers hold narrow integers with the sign above."""
+    (x, by), shape = operands_of(b, xs, out)
+    bits = ml_dtypes.iinfo(out.dtype).bits
+    if bits < 32:
+        x = b.w.op("arith.andi", [x, b.w.constant(2**bits - 1, "i32", shape)], shape, "i32")
+    return b.value(out, b.w.op("arith.shrui", [x, by], shape, "i32"))
 
 
 def _count(name: str) -> Rule:
@@ -453,9 +427,7 @@ RULES: dict[Primitive, Rule] = {
     exp_p: _exp, abs_p: _abs, sign_p: _sign, square_p: _square, round_p: _round, pow_p: _pow, atan2_p: _atan2,
     approx_reciprocal_p: _approx_reciprocal,
     select_n_p: _select_n, clamp_p: _clamp, is_finite_p: _is_finite, not_p: _not,
-    shift_left_p: _shift(shift_left_p, "arith.shli"),
-    shift_right_logical_p: _shift(shift_right_logical_p, "arith.shrui"),
-    shift_right_arithmetic_p: _shift(shift_right_arithmetic_p, "arith.shrsi"),
+    bits_down_p: _bits_down,
     population_count_p: _count("math.ctpop"), clz_p: _count("math.ctlz"),
     convert_element_type_p: _convert, bitcast_convert_type_p: _bitcast, reduce_precision_p: _reduce_precision,
     stop_gradient_p: _identity, copy_p: _identity, name_p: _identity,

@@ -9,17 +9,25 @@ import pytest
 from tests.core.test_laws import CASES, operands
 from tilewright import lang
 from tilewright.core.evaluate import evaluate
+from tilewright.core.linear import spread
 from tilewright.core.primitive import Primitive
+from tilewright.core.primitives import collective, ref
+from tilewright.core.primitives import elementwise as ew
 from tilewright.core.primitives.catalogue import ALL
+from tilewright.core.primitives.compare import or_p, shift_left_p
+from tilewright.core.primitives.shape import broadcast_in_dim_p
 from tilewright.core.rewrite import primitives_of
 from tilewright.core.trace import trace_program, typeof
 from tilewright.core.types import is_complex, is_key
+from tilewright.lang import discharge as lang_discharge
+from tilewright.lang import machine
 from tilewright.lang.language import FAMILIES, MEANING
-from tilewright.lang.legalize import GONE, REWRITES, legalize
+from tilewright.lang.legalize import GONE, KEYS, REWRITES, integers, legalize
 from tilewright.lang.plain import RULES as PLAIN
 from tilewright.lang.primitive import kernel_call_p
 from tilewright.mosaic_tpu.rules import BACKEND as MOSAIC_TPU
 from tilewright.triton_backend.rules import BACKEND as TRITON
+from tilewright.xla_backend.lower import RULES as XLA
 
 BACKENDS = {"triton": TRITON, "mosaic_tpu": MOSAIC_TPU}
 of_each = pytest.mark.parametrize("backend", BACKENDS.values(), ids=BACKENDS)
@@ -28,7 +36,7 @@ of_each = pytest.mark.parametrize("backend", BACKENDS.values(), ids=BACKENDS)
 def test_the_list_is_all_of_core_and_of_the_kernel_language():
     modules = [importlib.import_module(m.name) for m in pkgutil.iter_modules(lang.__path__, "tilewright.lang.")]
     own = {p for module in modules for p in getattr(module, "PRIMITIVES", ())} - {kernel_call_p}
-    assert set(MEANING) == {*ALL, *own} and set(PLAIN) <= own
+    assert set(MEANING) == {*ALL, *own} and set(PLAIN) <= set(own) and kernel_call_p not in MEANING
     assert sum(map(len, FAMILIES.values())) == len(MEANING)
     assert set(REWRITES) | GONE <= set(MEANING)
 
@@ -97,3 +105,41 @@ def test_what_is_rewritten_keeps_its_value(case, backend):
             rtol = {2: 3e-2, 1: 0.15}.get(got.dtype.itemsize, 2e-4)
             atol = max(rtol / 10, 1e-2) if got.dtype.itemsize < 4 else 2e-5
             np.testing.assert_allclose(got.astype(float), expected.astype(float), rtol=rtol, atol=atol)
+
+
+EDGES = {"i": [0, 1, -1, 2, 7, 31, 32, 33, -128, 127, -5], "u": [0, 1, 2, 7, 8, 31, 32, 33, 255, 128, 5]}
+
+
+@of_each
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32"])
+@pytest.mark.parametrize("primitive", sorted(integers.TOTAL, key=repr), ids=repr)
+def test_integers_are_defined_everywhere(primitive, dtype, backend):
+    """By 0, by -1, shifts of the width and more, with numbers that are known and that are not."""
+    edges = np.asarray(EDGES[np.dtype(dtype).kind], dtype)
+    edges = np.append(edges, np.iinfo(dtype).min).astype(dtype)
+    x, y = (np.ascontiguousarray(a.reshape(-1)) for a in np.meshgrid(edges, edges))
+    expected = primitive.numpy(x, y)
+    program = trace_program(lambda a, b: [primitive.bind(a, b)], [typeof(x), typeof(y)], "two")
+    np.testing.assert_array_equal(evaluate(legalize(program, backend), x, y)[0], expected)
+    for number in np.unique(edges):
+        one = trace_program(lambda a, n=number: [primitive.bind(a, spread(n, a.shape))], [typeof(edges)], "one")
+        found = evaluate(legalize(one, backend), edges)[0]
+        np.testing.assert_array_equal(found, primitive.numpy(edges, np.full_like(edges, number)))
+
+
+@of_each
+def test_a_number_that_is_known_to_be_inside_needs_no_care(backend):
+    x = np.arange(8, dtype=np.uint32)
+
+    def rotated(a):
+        return [or_p.bind(shift_left_p.bind(a, spread(np.uint32(13), a.shape)), ew.div_p.bind(a, np.uint32(7)))]
+
+    made = legalize(trace_program(rotated, [typeof(x)], "rotated"), backend)
+    assert primitives_of(made) == {broadcast_in_dim_p, machine.bits_up_p, machine.quotient_p, or_p}
+
+
+def test_xla_has_the_whole_list():
+    """But for keys, exchanges over an axis that `vmap` has taken away by then, and what only devices' bodies hold."""
+    made = {*lang_discharge.RULES, *PLAIN, *ref.PRIMITIVES}
+    lacking = {p for p in MEANING if p not in XLA and p not in made and p.expand is None}
+    assert lacking == {*collective.PRIMITIVES, *KEYS, *machine.PRIMITIVES}

@@ -505,6 +505,15 @@ def test_dtypes_without_registers_are_named(dtype):
     assert dtype in str(caught.value) and UNSUPPORTED_DTYPES[dtype] in str(caught.value)
 
 
+def test_an_arithmetic_shift_of_unsigned_integers_brings_zeros():
+    def body(x, y, o):
+        o[...] = lax.shift_right_arithmetic(x[...], y[...]) + lax.shift_right_arithmetic(x[...], np.uint32(3))
+
+    x = np.array([[2**32 - 1, 2**31, 2**31 + 5, 7]], np.uint32)
+    y = np.array([[1, 31, 40, 2]], np.uint32)
+    assert check_all(check_mosaic, tl.kernel_call(body, tw.ShapeDtypeStruct(x.shape, x.dtype)), x, y) == 1
+
+
 def test_float16_is_held_as_float32():
     assert "float16" not in UNSUPPORTED_DTYPES
 

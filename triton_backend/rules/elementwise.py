@@ -28,9 +28,6 @@ from ...core.primitives.compare import (
     or_p,
     population_count_p,
     select_n_p,
-    shift_left_p,
-    shift_right_arithmetic_p,
-    shift_right_logical_p,
     xor_p,
 )
 from ...core.primitives.convert import (
@@ -80,10 +77,10 @@ from ...core.primitives.elementwise import (
     tan_p,
     tanh_p,
 )
-from ...core.primitives.random import random_clone_p
 from ...core.primitives.shape import copy_p
 from ...core.primitives.special import erf_inv_p, erf_p, erfc_p, lgamma_p
 from ...core.types import ArrayType, is_bool, is_float, is_unsigned
+from ...lang.machine import bits_down_p, bits_up_p, quotient_p, remainder_p, sign_down_p
 from ..text import Value
 from ..values import bitcast, common, compare, convert, lanes, plus, regroup, select, spread, wide
 
@@ -145,38 +142,6 @@ def arithmetic(of_floats: str, of_signed: str, of_unsigned: str | None = None) -
 
 def _add(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
     return plus(e.p, *(spread(e.p, x, out.shape) for x in operands))
-
-
-def _divide(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
-    p = e.p
-    x, y = (spread(p, v, out.shape) for v in operands)
-    if is_float(out.dtype):
-        return convert(p, p.same("arith.divf", wide(p, x), wide(p, y)), out.dtype)
-    zero, safe = _safe_divisor(e, y)
-    quotient = p.same("arith.divui" if is_unsigned(out.dtype) else "arith.divsi", x, safe)
-    if not is_unsigned(out.dtype):  # the least integer by -1 wraps
-        minus = compare(p, "eq", y, p.constant(-1, y.dtype))
-        quotient = select(p, minus, p.same("arith.subi", constant_like(e, 0, x), x), quotient)
-    return select(p, zero, constant_like(e, np.array(-1).astype(out.dtype), x), quotient)
-
-
-def _remainder(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
-    p = e.p
-    x, y = (spread(p, v, out.shape) for v in operands)
-    if is_float(out.dtype):
-        return convert(p, extern("fmod")(e, wide(p, x), wide(p, y)), out.dtype)
-    zero, safe = _safe_divisor(e, y)
-    return select(p, zero, x, p.same("arith.remui" if is_unsigned(out.dtype) else "arith.remsi", x, safe))
-
-
-def _safe_divisor(e: Any, y: Value) -> tuple[Value, Value]:
-    """Where a divisor is 0, and the divisor with 1 there (and for -1, by which the least integer cannot be divided)."""
-    p = e.p
-    zero = compare(p, "eq", y, p.constant(0, y.dtype))
-    bad = zero
-    if not is_unsigned(y.dtype):
-        bad = p.same("arith.ori", zero, compare(p, "eq", y, p.constant(-1, y.dtype)))
-    return zero, select(p, bad, p.constant(1, y.dtype), y)
 
 
 def _minus(e: Any, x: Value) -> Value:
@@ -284,29 +249,6 @@ def _not(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
     return e.p.same("arith.xori", x, constant_like(e, ones, x))
 
 
-def _shift(name: str, fills: bool = False) -> Rule:
-    """A shift by any amount: from the number of bits on, nothing is left (of a signed shift to the right, the sign)."""
-
-    def rule(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
-        p = e.p
-        x, y = (spread(p, v, out.shape) for v in operands)
-        bits = 8 * x.dtype.itemsize
-        unsigned = Value(y.name, y.shape, np.dtype(f"uint{bits}"))
-        inside = compare(p, "lt", unsigned, p.constant(bits, unsigned.dtype))
-        amount = select(p, inside, y, p.constant(bits - 1 if fills else 0, y.dtype))
-        moved = p.same(name, x, amount)
-        return moved if fills else select(p, inside, moved, p.constant(0, x.dtype))
-
-    return rule
-
-
-def _shift_right(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
-    """The arithmetic shift, which is a logical one of unsigned integers."""
-    if is_unsigned(out.dtype):
-        return RULES[shift_right_logical_p](e, operands, out)
-    return _shift("arith.shrsi", fills=True)(e, operands, out)
-
-
 def _population_count(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
     """Counts of 1, 2, 4, ... bits side by side, added in pairs."""
     p, (x,) = e.p, operands
@@ -409,11 +351,13 @@ RULES: dict[Primitive, Rule] = {
     max_p: arithmetic("arith.maximumf", "arith.maxsi", "arith.maxui"),
     min_p: arithmetic("arith.minimumf", "arith.minsi", "arith.minui"),
     and_p: arithmetic("", "arith.andi"), or_p: arithmetic("", "arith.ori"), xor_p: arithmetic("", "arith.xori"),
-    div_p: _divide, rem_p: _remainder, neg_p: _neg, abs_p: _abs, sign_p: _sign, square_p: _square, pow_p: _pow,
+    div_p: in_float32(instruction("arith.divf")), rem_p: in_float32(extern("fmod")),  # of floats
+    quotient_p: arithmetic("", "arith.divsi", "arith.divui"), remainder_p: arithmetic("", "arith.remsi", "arith.remui"),
+    bits_up_p: arithmetic("", "arith.shli"), bits_down_p: arithmetic("", "arith.shrui"),
+    sign_down_p: arithmetic("", "arith.shrsi"), neg_p: _neg, abs_p: _abs, sign_p: _sign, square_p: _square, pow_p: _pow,
     round_p: in_float32(_round), is_finite_p: _is_finite, nextafter_p: _nextafter, select_n_p: _select_n,
     clamp_p: _clamp, not_p: _not,
-    shift_left_p: _shift("arith.shli"), shift_right_logical_p: _shift("arith.shrui"),
-    shift_right_arithmetic_p: _shift_right, population_count_p: _population_count, clz_p: _leading_zeros,
+    population_count_p: _population_count, clz_p: _leading_zeros,
     convert_element_type_p: _convert, bitcast_convert_type_p: _bitcast, reduce_precision_p: _reduce_precision,
-    stop_gradient_p: _identity, copy_p: _identity, name_p: _identity, random_clone_p: _identity,
+    stop_gradient_p: _identity, copy_p: _identity, name_p: _identity,
 }  # fmt: skip

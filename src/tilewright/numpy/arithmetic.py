@@ -481,6 +481,7 @@ def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
         return asarray(False)
     return _all_equal(a1, a2, False)
 
+
 __all__ = [
     "allclose", "array_equal", "array_equiv", "bitwise_left_shift", "bitwise_right_shift", "clip", "copysign",
     "divmod", "float_power", "floor_divide", "fmod", "frexp", "gcd", "heaviside", "hypot", "isclose", "lcm",

@@ -53,6 +53,7 @@ def i1(x: ArrayLike) -> Array:
     """
     return _i1(*promote_dtypes_inexact(value(x, "i1")))
 
+
 __all__ = [
     "i0",
 ]  # fmt: skip

@@ -565,6 +565,7 @@ def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, 
         bits = lax.pad(bits, np.uint8(0), [(0, 0, 0)] * (len(shape_of(bits)) - 1) + [(0, more, 0)])
     return moveaxis(bits, -1, axis)
 
+
 __all__ = [
     "diff", "ediff1d", "gradient", "interp", "packbits", "poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint",
     "polymul", "polysub", "polyval", "roots", "trapezoid", "unpackbits", "unwrap",

@@ -583,6 +583,7 @@ def correlate(
     """
     return _convolved(a, _conjugated(value(v)), mode, False, precision, dtype_argument(preferred_element_type))
 
+
 __all__ = [
     "convolve", "correlate", "cross", "dot", "einsum", "einsum_path", "inner", "kron", "matmul", "matvec", "outer",
     "tensordot", "trace", "vdot", "vecdot", "vecmat",

@@ -373,6 +373,7 @@ def _number(x: Any) -> Any:
     dtype = dtype_of(x)
     return int(x) if dtype.kind in "iub" else float(x)
 
+
 __all__ = [
     "arange", "array", "asarray", "copy", "empty", "empty_like", "from_dlpack", "frombuffer", "fromfile",
     "fromiter", "fromstring", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like",

@@ -127,6 +127,7 @@ def cumulative_prod(
     """
     return _cumprod(x, _only_axis(x, axis, "cumulative_prod"), dtype_argument(dtype), include_initial)
 
+
 __all__ = [
     "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "nancumprod", "nancumsum",
 ]  # fmt: skip

@@ -259,6 +259,7 @@ def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = False, device: Any
     result = util.astype(x, dtype_argument(dtype, float))
     return util.put(result, device)
 
+
 __all__ = [
     "astype", "bfloat16", "bool_", "can_cast", "cdouble", "character", "complex128", "complex64", "complex_",
     "complexfloating", "csingle", "double", "dtype", "finfo", "flexible", "float16", "float32", "float64",

@@ -94,6 +94,7 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
     order = np.insert(np.arange(length), places, length + np.arange(len(places)))
     return take(lax.concatenate([a, new], number), order.astype(np.int32), number, mode="clip")
 
+
 __all__ = [
     "delete", "insert",
 ]  # fmt: skip

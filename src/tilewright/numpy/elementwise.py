@@ -654,6 +654,7 @@ def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
     x1, x2 = promote(x1, x2)
     return where3(lax.bitwise_or(less(x1, x2), isnan(x2)), x1, x2)
 
+
 __all__ = [
     "abs", "absolute", "acos", "acosh", "angle", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2",
     "arctanh", "around", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_count", "bitwise_invert",

@@ -223,6 +223,7 @@ def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: An
 
     return ufunc(vectorize(func), nin, nout, name=func.__name__, identity=identity)
 
+
 __all__ = [
     "apply_along_axis", "apply_over_axes", "fromfunction", "frompyfunc", "piecewise", "vectorize",
 ]  # fmt: skip

@@ -517,6 +517,7 @@ def bincount(
         return _bincount(x, np.ones((), default_int()), operator.index(length))
     return _bincount(x, weights, operator.index(length))
 
+
 __all__ = [
     "argwhere", "bincount", "compress", "diag_indices", "diag_indices_from", "extract", "fill_diagonal",
     "flatnonzero", "ix_", "mask_indices", "nonzero", "place", "put", "put_along_axis", "ravel_multi_index", "take",

@@ -264,6 +264,7 @@ def dsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     """
     return split(ary, indices_or_sections, 2)
 
+
 __all__ = [
     "append", "array_split", "block", "column_stack", "concat", "concatenate", "dsplit", "dstack", "hsplit",
     "hstack", "split", "stack", "unstack", "vsplit", "vstack",

@@ -180,6 +180,7 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
     result = power(lax.expand_dims(x, (1,)), lax.expand_dims(powers, (0,)))
     return util.astype(result, util.default_int()) if is_bool(dtype_of(x)) else result
 
+
 __all__ = [
     "diag", "diagflat", "diagonal", "eye", "identity", "tri", "tril", "triu", "vander",
 ]  # fmt: skip

@@ -223,6 +223,7 @@ def nanargmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims:
     no_out(out, "nanargmin")
     return _nanargmin(a, axis, bool(keepdims))
 
+
 __all__ = [
     "nanargmax", "nanargmin", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar",
 ]  # fmt: skip

@@ -202,6 +202,7 @@ def _pad_by_function(array: Array, widths: Any, function: Any, kwargs: Any) -> A
         array = apply_along_axis(function, axis, array, pair, axis, kwargs)
     return array
 
+
 __all__ = [
     "pad",
 ]  # fmt: skip

@@ -245,6 +245,7 @@ def nanmedian(
     _plain("nanmedian", out, overwrite_input)
     return _quantile(a, 0.5, axis, "midpoint", keepdims, True)
 
+
 __all__ = [
     "median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile",
 ]  # fmt: skip

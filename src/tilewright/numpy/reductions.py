@@ -459,6 +459,7 @@ def argmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bo
     no_out(out, "argmin")
     return _argmin(a, axis, bool(keepdims))
 
+
 __all__ = [
     "all", "amax", "amin", "any", "argmax", "argmin", "average", "count_nonzero", "max", "mean", "min", "minmax",
     "prod", "ptp", "std", "sum", "var",

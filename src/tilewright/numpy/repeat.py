@@ -122,6 +122,7 @@ def _repeat_to_length(a: Array, repeats: Any, axis: int, length: int) -> Array:
     places = searchsorted(cumsum(counts), lax.iota(np.dtype(np.int32), length), side="right")
     return take(a, places, axis, mode="clip")
 
+
 __all__ = [
     "repeat", "roll",
 ]  # fmt: skip

@@ -97,6 +97,7 @@ def where(
 def _where(condition: Any, x: Any, y: Any) -> Array:
     return where3(condition, x, y)
 
+
 __all__ = [
     "choose", "select", "where",
 ]  # fmt: skip

@@ -289,6 +289,7 @@ def intersect1d(
         places.append(take(order, searchsorted(take(x, order, mode="clip"), common), mode="clip"))
     return common, *places
 
+
 __all__ = [
     "intersect1d", "isin", "setdiff1d", "setxor1d", "union1d", "unique", "unique_all", "unique_counts",
     "unique_inverse", "unique_values",

@@ -356,6 +356,7 @@ def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Any = None) -> Array:
         data = np.asarray(a)
     return a
 
+
 __all__ = [
     "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_to", "expand_dims", "flip", "fliplr",
     "flipud", "matrix_transpose", "moveaxis", "ndim", "permute_dims", "ravel", "reshape", "resize", "rollaxis",

@@ -276,6 +276,7 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str 
     falling = n - searchsorted(lax.rev(bins, (0,)), x, "right" if right else "left", method=how)
     return where3(lax.ge(bins[-1], bins[0]), rising, falling)
 
+
 __all__ = [
     "argpartition", "argsort", "digitize", "lexsort", "partition", "searchsorted", "sort", "sort_complex", "top_k",
 ]  # fmt: skip

@@ -151,6 +151,7 @@ def kaiser(M: int, beta: ArrayLike) -> Array:
     n = arange(M, dtype=canonical_dtype(float))
     return i0(beta * sqrt(1 - ((n - centre) / centre) ** 2)) / i0(beta)
 
+
 __all__ = [
     "bartlett", "blackman", "geomspace", "hamming", "hanning", "kaiser", "linspace", "logspace",
 ]  # fmt: skip

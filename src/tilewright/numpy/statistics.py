@@ -249,6 +249,7 @@ def histogram2d(
     counts, edges = histogramdd(stack([x, y], 1), each, range, weights, density)
     return counts, edges[0], edges[1]
 
+
 __all__ = [
     "corrcoef", "cov", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd",
 ]  # fmt: skip

@@ -194,6 +194,7 @@ class ufunc:  # noqa: N801
             parts.append(self.reduce(part, number, dtype, keepdims=True))
         return lax.concatenate(parts, number)
 
+
 __all__ = [
     "ufunc",
 ]  # fmt: skip

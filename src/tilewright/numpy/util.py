@@ -185,6 +185,7 @@ def put(x: Array, device: Any) -> Array:
     """Place an array on a device, or leave it where it is."""
     return x if device is None or isinstance(x, Tracer) else x.to_device(device)
 
+
 __all__ = [
     "Array", "ArrayLike", "ArrayType", "Axis", "DTypeLike", "Value", "as_array", "astype", "axes_of", "axis_of",
     "broadcast", "broadcast_to_shape", "canonical_dtype", "composite", "computation_dtype",
