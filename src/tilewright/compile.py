@@ -82,7 +82,8 @@ def _print(unit: Unit, settings: Settings, reports: Reports) -> tuple[Module, No
 
 def _compile(module: Module, settings: Settings, reports: Reports) -> tuple[Any, None]:
     if settings.device is None:
-        return part("targets").compile_ahead(module, settings), None
+        binary = part("targets").compile_ahead(module, settings)
+        return part("targets").estimated(binary) if settings.explained else binary, None
     executable = compile_module(module, settings.device)
     if not settings.explained:
         return executable, None

@@ -14,7 +14,6 @@ from .kernels.fuse import Fusion, plan_lines
 from .lang.kernel import Kernel
 from .lang.primitive import kernel_call_p
 from .passes import Reports, up_to, walk
-from .targets import estimated
 from .xla_backend.client import default_device
 from .xla_backend.fusions import XlaReport
 from .xla_backend.settings import Call, Settings, Unit
@@ -95,8 +94,10 @@ def explain(
     settings = settings_for(default_device(), True, tiles) if target is None else settings_ahead(target, tiles)
     unit, name, reports = _begun(function, args, kwargs, settings)
     # Every kernel that was called is told of, also one whose results nothing reads.
-    passes = [one for one in up_to(PIPELINE[1:], "verify", {}) if settings.tiled or one.name != "transform"]
-    walked = walk(passes, unit, replace(settings, explained=True), reports)
+    first = up_to(PIPELINE, "verify", {})
+    passes = [one for one in first[1:] if settings.tiled or one.name != "transform"]
+    settings = replace(settings, explained=True)
+    walked = walk(passes, unit, settings, reports)
     reports, fused, verified = walked.reports, walked.reports.get("fuse"), walked.reports.get("verify")
     found = Explanation(
         name, target, () if verified is None else verified.kernels, None if fused is None else fused.fusion,
@@ -104,9 +105,9 @@ def explain(
     )  # fmt: skip
     if not compile and (found.kernels or settings.target != "cpu"):
         return found
-    done = walk(PIPELINE[1:], unit, replace(settings, explained=settings.target == "cpu"), walked.reports)
+    done = walk(PIPELINE[len(first) :], walked.value, settings, reports)
     if settings.device is None:
-        found = _with_resources(found, estimated(done.value).resources)
+        found = _with_resources(found, done.value.resources)
     routes = done.reports["emit"].routes if "emit" in done.reports else ()
     return replace(found, refused=tuple(refusals(done.reports)), xla=done.reports.get("compile"), routes=routes)
 

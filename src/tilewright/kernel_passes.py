@@ -8,7 +8,7 @@ from typing import Any
 
 from . import mosaic_tpu, triton_backend
 from .core.check import check_program
-from .core.errors import DtypeError, ResourceError, UnsupportedError
+from .core.errors import DtypeError, ResourceError, TilewrightError, UnsupportedError
 from .core.ir import Program
 from .core.rewrite import primitives_of
 from .kernel_report import KernelReport, kernel_report
@@ -66,14 +66,20 @@ def check_bodies(program: Program) -> None:
 
 @dataclass(frozen=True)
 class Refused:
-    """A kernel that a target or its compiler did not take, and that XLA computes instead."""
+    """A kernel that a target or its compiler did not take. XLA computes it instead, unless somebody wrote it so."""
 
     kernel: Kernel
     by: str
-    why: str
+    error: TilewrightError
+    written: bool = False
+
+    @property
+    def why(self) -> str:
+        return self.error.what
 
     def line(self) -> str:
-        return f"kernel {self.kernel.name} is computed by XLA: {self.by} refused it: {self.why}"
+        what = "cannot run" if self.written else "is computed by XLA"
+        return f"kernel {self.kernel.name} {what}: {self.by} refused it: {self.why}"
 
 
 @dataclass(frozen=True)
@@ -98,9 +104,10 @@ def verify(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Veri
         try:
             findings[kernel] = tuple(check_target(kernel, settings.target))
         except REFUSALS as error:
-            if kernel in _written(reports) and not settings.explained:
+            written = kernel in _written(reports)
+            if written and not settings.explained:
                 raise
-            refused[kernel] = Refused(kernel, settings.name, error.what)
+            refused[kernel] = Refused(kernel, settings.name, error.with_traceback(None), written)
             findings[kernel] = (Finding(f"runs on {settings.name}", kernel.name, "unknown", error.what),)
     told = tuple(_reports(unit.program, settings, reports, findings)) if settings.explained else ()
     return unit, Verified(tuple(refused.values()), told)
@@ -151,13 +158,15 @@ def emit(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Emitte
 
     def call(kernel: Kernel) -> CustomCall | None:
         if kernel in refused:
+            if refused[kernel].written:
+                raise refused[kernel].error
             return None
         try:
             found = backend.emit(kernel, machine)
         except REFUSALS as error:
             if kernel in written:
                 raise
-            refused[kernel] = Refused(kernel, f"the compiler for {settings.name}", error.what)
+            refused[kernel] = Refused(kernel, f"the compiler for {settings.name}", error.with_traceback(None))
             return None
         if found is not None:
             made.append(kernel)

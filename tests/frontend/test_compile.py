@@ -268,6 +268,20 @@ def test_what_a_target_lacks_shows_in_explain():
         assert f"kernel {refused.kernel.name} is computed by XLA: tpu:v5e refused it" in text
 
 
+def test_a_kernel_that_somebody_wrote_and_a_target_lacks():
+    def double(x, o):
+        o[...] = x[...] * 2
+
+    struct = tw.ShapeDtypeStruct((4, 8), "complex64")
+    call = tl.kernel_call(double, struct)
+    explained = tw.explain(call, struct, target="tpu:v5e")
+    assert "kernel double cannot run: tpu:v5e refused it" in str(explained)
+    with pytest.raises(errors.DtypeError, match="complex64"):
+        tw.explain(call, struct, target="tpu:v5e", compile=True)
+    with pytest.raises(errors.DtypeError, match="complex64"):
+        tw.compile(call, struct, target="tpu:v5e", stop="verify")
+
+
 def test_the_way_of_each_kernel_shows_in_explain():
     def gram(x, o):
         @tl.when(tl.program_id(1) == 0)
