@@ -30,6 +30,7 @@ JAX = {"src/tilewright/interop/jax.py"}
 OPTIONAL = {
     "cuda": "the extra `cuda`", "triton": "the extra `cuda`", "libtpu": "the extra `tpu`", "jax": "the caller's own",
     "torch": "the caller's own", "cupy": "the caller's own", "rich": "50 ms, and only for what is shown to people",
+    "opt_einsum": "10 ms, and only for sums of products",
 }  # fmt: skip
 # Folders whose modules import at the top only.
 FRONT = ("numpy", "nn", "random", "scipy", "interop", "tuning")

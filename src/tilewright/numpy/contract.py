@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import opt_einsum
-from opt_einsum import parser
 
 from .. import lax
 from ..core.errors import ArgumentError, ShapeError
@@ -416,6 +414,8 @@ def _parsed(operands: Sequence[Any]) -> tuple[list[str], str, list[Any]]:
     shapes = [_Shaped(x) for x in arrays]
     stand_ins = iter(shapes)
     given = [next(stand_ins) if any(x is a for a in arrays) else x for x in given]
+    from opt_einsum import parser
+
     inputs, output, _ = parser.parse_einsum_input(given)
     return inputs.split(","), output, arrays
 
@@ -455,6 +455,8 @@ def _path(
     how = "auto" if optimize is True else optimize if optimize is not False else [tuple(range(len(arrays)))]
     if isinstance(how, (list, tuple)) and how and how[0] == "einsum_path":
         how = list(how[1:])
+    import opt_einsum
+
     expression = f"{','.join(inputs)}->{output}"
     _, info = opt_einsum.contract_path(expression, *shapes, shapes=True, optimize=how)
     return [(tuple(step[0]), step[2]) for step in info.contraction_list]
@@ -524,6 +526,8 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> A
     >>> jnp.einsum_path('ij,jk->ik', jnp.ones((2, 3)), jnp.ones((3, 4)))[0]
     [(0, 1)]
     """
+    import opt_einsum
+
     inputs, output, arrays = _parsed((subscripts, *operands))
     shapes = [shape_of(x) for x in arrays]
     path, info = opt_einsum.contract_path(f"{','.join(inputs)}->{output}", *shapes, shapes=True, optimize=optimize)
