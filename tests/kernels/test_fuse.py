@@ -18,6 +18,9 @@ from tilewright import errors, lax, random
 from tilewright import numpy as tnp
 from tilewright.core.check import check_program
 from tilewright.core.evaluate import evaluate
+from tilewright.core.primitive import NAMED, Primitive
+from tilewright.core.primitives.elementwise import add_p
+from tilewright.core.relation import POINTWISE, Loops, Monoid, Reduced, pointwise
 from tilewright.core.trace import eval_program
 from tilewright.kernels import TEMPLATES
 from tilewright.kernels.cost import bytes_moved
@@ -205,6 +208,41 @@ def test_effects_keep_their_order():
     assert names(program).count("io_callback") == 2 and "kernel_call" in names(program)
     tw.block_until_ready(tw.jit(lambda v: eval_program(program, v))(x))
     assert [s[0] for s in seen] == ["first", "second"]
+
+
+def tripled(**traits):
+    """A user's operation with the name of another one."""
+    return Primitive("neg", typing=lambda x: x, numpy=lambda x: x * 3, expand=lambda x: add_p.bind(x, add_p.bind(x, x)),
+                     **traits)  # fmt: skip
+
+
+def test_an_operation_of_the_users_is_fused_by_its_relation_and_stays_outside_without():
+    x = ones(5, 7)
+    for triple, glue in ((tripled(relation=pointwise, kind=POINTWISE), ()), (tripled(), ("neg",))):
+        fusion = plan(traced(lambda x, p=triple: tnp.sum(tnp.exp(p.bind(x)), -1), x), "tpu:v5e", small_tiles)
+        assert tuple(name for name, _ in fusion.glue) == glue
+        close([evaluate(fusion.program, x)[0]], [np.exp(x * 3).sum(-1)])
+
+
+def test_a_reduction_of_the_users_takes_its_monoid_along():
+    """Ragged, cut, and kept from cell to cell: the sum of squares' roots, of elements joined by `hypot`."""
+    hypot = Monoid("hypot", lambda dtype: dtype.type(0), lambda a, b: tnp.sqrt(a * a + b * b))
+
+    def relation(ins, outs, *, axes):
+        loops = Loops()
+        rows = loops.axes(ins[0].shape)
+        kept = tuple(a for i, a in enumerate(rows) if i not in axes)
+        return loops.relation([rows], [kept], {f: Reduced(hypot) for i in axes for f in rows[i]})
+
+    norm = Primitive(
+        "norm", typing=lambda x, *, axes: x.with_shape(n for i, n in enumerate(x.shape) if i not in axes),
+        numpy=lambda x, *, axes: np.sqrt((x * x).sum(axes)), relation=relation, axes={"axes": NAMED},
+    )  # fmt: skip
+    x = ones(9, 7)
+    fusion = plan(traced(lambda x: norm.bind(tnp.exp(x), axes=(0,)) + 1, x), "cuda:sm_90", lambda loops: (4, 3))
+    (one,) = fusion.kernels
+    assert one.loops.carry and not fusion.glue and all(f.verdict == "proved" for f in verify(one.kernel))
+    close([evaluate(fusion.program, x)[0]], [np.sqrt((np.exp(x) ** 2).sum(0)) + 1])
 
 
 def test_random_keys_stay_outside():
