@@ -71,6 +71,7 @@ FAMILIES: dict[str, dict[Primitive, str]] = {
         ew.add_any_p: "x + y, of cotangents",
         ew.sub_p: "x - y; integers wrap around",
         ew.mul_p: "x * y; integers wrap around",
+        ew.mulhi_p: "the upper half of the product of integers",
         ew.div_p: "x / y; integers are cut towards 0, by 0 all bits are set, the least by -1 wraps",
         ew.rem_p: "the rest of the cut quotient, with the sign of x; integers: x where y is 0",
         ew.max_p: "the greater; NaN where either is",

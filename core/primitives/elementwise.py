@@ -14,13 +14,13 @@ import numpy as np
 
 from ..errors import UnsupportedError
 from ..linear import add_any_p, add_p, neg_p
-from ..operands import FLOAT, INEXACT, NUMBER, ORDERED, check_kind, common_shape, same_dtype, widened
+from ..operands import FLOAT, INEXACT, INT, NUMBER, ORDERED, check_kind, common_shape, same_dtype, widened
 from ..primitive import Linear, Primitive, Zero
 from ..relation import POINTWISE, pointwise
 from ..rules import like, nary_jvp
 from ..trace import typeof
 from ..types import ArrayType, is_complex, is_integer, is_unsigned, kind
-from .compare import and_p, eq_p, lt_p, select_n_p
+from .compare import and_p, bits_of, eq_p, lt_p, select_n_p, shift_right_arithmetic_p, shift_right_logical_p
 from .convert import complex as make_complex
 from .convert import conj, convert_element_type, imag, real
 from .nary import curve, curves, function, nary, operands, real_dtype, unary
@@ -89,6 +89,27 @@ rem_p = nary(
     "rem", ("int", "uint", "float"), _remainder,
     [lambda t, out, x, y: t, lambda t, out, x, y: neg_p.bind(mul_p.bind(t, _truncated(div_p.bind(x, y))))],
 )  # fmt: skip
+
+
+def _high_product(x: Any, y: Any) -> Any:
+    wide = np.uint64 if is_unsigned(x.dtype) else np.int64
+    x, y, dtype = x.astype(wide).astype(object), y.astype(wide).astype(object), x.dtype
+    return np.asarray(x * y >> bits_of(dtype)).astype(wide).astype(dtype)
+
+
+def _high_product_by_halves(x: Any, y: Any) -> Any:
+    """The upper half of a product, by products of halves, which fit (Knuth, The Art of Computer Programming, 4.3.1)."""
+    half = bits_of(typeof(x).dtype) // 2
+    low, by = like(x, 2**half - 1), like(x, half)
+    down = shift_right_logical_p if is_unsigned(typeof(x).dtype) else shift_right_arithmetic_p
+    (x0, x1), (y0, y1) = ((and_p.bind(v, low), down.bind(v, by)) for v in (x, y))
+    first = shift_right_logical_p.bind(mul_p.bind(x0, y0), by)
+    second = add_p.bind(mul_p.bind(x1, y0), first)
+    third = add_p.bind(mul_p.bind(x0, y1), and_p.bind(second, low))
+    return add_p.bind(mul_p.bind(x1, y1), add_p.bind(down.bind(second, by), down.bind(third, by)))
+
+
+mulhi_p = nary("mulhi", INT, _high_product, flat=True, expand=_high_product_by_halves)
 
 
 def _truncated(x: Any) -> Any:
@@ -348,6 +369,7 @@ add = function(add_p, 2, "Elementwise x + y, of one dtype and one shape (scalars
 sub = function(sub_p, 2, "Elementwise x - y, of one dtype and one shape (scalars aside).")
 div = function(div_p, 2, "Elementwise x / y; of integers the quotient, truncated (all bits set where y is 0).")
 rem = function(rem_p, 2, "Elementwise remainder of truncated division, of the sign of x.")
+mulhi = function(mulhi_p, 2, "Elementwise upper half of the product of integers: the bits that x * y has no room for.")
 max = function(max_p, 2, "Elementwise maximum, NaN where either is; complex numbers in lexicographic order.")  # noqa: A001
 min = function(min_p, 2, "Elementwise minimum, NaN where either is; complex numbers in lexicographic order.")  # noqa: A001
 atan2 = function(atan2_p, 2, "Elementwise angle of the point (y, x), in radians.")
@@ -401,7 +423,7 @@ PRIMITIVES: tuple[Primitive, ...] = (
     neg_p, sign_p, abs_p, floor_p, ceil_p, round_p, square_p, integer_pow_p, sqrt_p, rsqrt_p, cbrt_p,
     exp_p, exp2_p, expm1_p, log_p, log1p_p, logistic_p, sin_p, cos_p, tan_p, asin_p, acos_p, atan_p,
     sinh_p, cosh_p, tanh_p, asinh_p, acosh_p, atanh_p,
-    add_p, add_any_p, sub_p, mul_p, div_p, rem_p, max_p, min_p, pow_p, atan2_p, nextafter_p,
+    add_p, add_any_p, sub_p, mul_p, mulhi_p, div_p, rem_p, max_p, min_p, pow_p, atan2_p, nextafter_p,
 )  # fmt: skip
 
 __all__ = [
@@ -409,8 +431,8 @@ __all__ = [
     "asinh", "asinh_p", "atan", "atan2", "atan2_p", "atan_p", "atanh", "atanh_p", "cbrt", "cbrt_p", "ceil",
     "ceil_p", "cos", "cos_p", "cosh", "cosh_p", "div", "div_p", "exp", "exp2", "exp2_p", "exp_p", "expm1",
     "expm1_p", "floor", "floor_p", "integer_pow", "integer_pow_p", "log", "log1p", "log1p_p", "log2", "log_p",
-    "logistic", "logistic_p", "max", "max_p", "min", "min_p", "mul", "mul_p", "neg", "neg_p", "nextafter",
-    "nextafter_p", "pow", "pow_p", "reciprocal", "rem", "rem_p", "round", "round_p", "rsqrt", "rsqrt_p", "sign",
-    "sign_p", "sin", "sin_p", "sinh", "sinh_p", "sqrt", "sqrt_p", "square", "square_p", "sub", "sub_p", "tan",
+    "logistic", "logistic_p", "max", "max_p", "min", "min_p", "mul", "mul_p", "mulhi", "mulhi_p", "neg", "neg_p",
+    "nextafter", "nextafter_p", "pow", "pow_p", "reciprocal", "rem", "rem_p", "round", "round_p", "rsqrt", "rsqrt_p",
+    "sign", "sign_p", "sin", "sin_p", "sinh", "sinh_p", "sqrt", "sqrt_p", "square", "square_p", "sub", "sub_p", "tan",
     "tan_p", "tanh", "tanh_p",
 ]  # fmt: skip

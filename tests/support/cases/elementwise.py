@@ -34,7 +34,8 @@ _COARSE = {"tolerance": 1e-4}
 
 ARITHMETIC = [
     *_cases(e.add_p, 2, _NUMBER), *_cases(e.add_any_p, 2, "float32 complex64"), *_cases(e.sub_p, 2, _NUMBER),
-    *_cases(e.mul_p, 2, _NUMBER), *_cases(e.div_p, 2, "float32 complex64", 0.5, 2.0),
+    *_cases(e.mul_p, 2, _NUMBER), *_cases(e.mulhi_p, 2, "int32 uint32 int8 uint8 uint16", 0, 2**32 - 1),
+    *_cases(e.div_p, 2, "float32 complex64", 0.5, 2.0),
     *_cases(e.div_p, 2, "int32 uint8 int8", -9, 9), *_cases(e.rem_p, 2, "int32 uint8 int8", -9, 9),
     *_cases(e.rem_p, 2, "float32 float16", 0.5, 4.0), *_cases(e.max_p, 2, "float32 bfloat16 complex64 int32 bool"),
     *_cases(e.min_p, 2, "float32 bfloat16 complex64 int32 bool"), *_cases(e.atan2_p, 2, "float32"),
