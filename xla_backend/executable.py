@@ -42,6 +42,8 @@ class Executable:
         """The optimised HLO."""
         return "\n\n".join(m.to_string() for m in self.loaded.hlo_modules())
 
+    __str__ = as_text
+
     def cost_analysis(self) -> dict[str, float]:
         """XLA's estimates: `flops`, `bytes accessed`, `transcendentals` and their parts."""
         return dict(self.loaded.cost_analysis())

@@ -159,6 +159,17 @@ def lower(unit: Unit, device: Device, tiled: bool = False, tiles: Any = None) ->
     return replace(module, again=functools.partial(lower, unit, tiled=tiled, tiles=tiles))
 
 
+class Backend(XlaBackend):
+    """XLA, its compilations printed as a pass where that is asked for."""
+
+    def compile(self, module: Module, device: Any = None) -> Any:
+        """The executable of a module, on the default device unless one is named."""
+        if not current().print_passes:
+            return super().compile(module, device)
+        where = default_device() if device is None else as_device(device)
+        return walk(PIPELINE[-1:], module, settings_for(where)).value
+
+
 def compile(
     f: Any, *args: Any, target: str | None = None, stop: str = "executable", tiles: Any = None,
     print_passes: bool | None = None, **kwargs: Any,
@@ -210,7 +221,7 @@ def install() -> None:
     """Give the tracing layer what evaluates primitives, compiles Programs and holds arrays."""
     runtime.evaluator = dispatch.evaluate
     runtime.lower = lower
-    runtime.backend = XlaBackend()
+    runtime.backend = Backend()
     runtime.array_maker = array.from_host
     operators.install()
     runtime.target_here = lambda: part("targets").here()

@@ -205,6 +205,7 @@ def test_the_setting_prints_the_passes_of_every_program(capfd):
     with tw.config(print_passes=True):
         tw.jit(lambda x: x * 5 + 3)(np.float32(1))
     text = capfd.readouterr().err
+    assert "-- after compile: executable" in text and "HloModule" in text
     assert "-- after transform: program" in text and "-- after print: module" in text and "stablehlo.multiply" in text
     assert "   (the same)" in text  # what a pass leaves as it was is not printed twice
     tw.jit(lambda x: x * 5 + 4)(np.float32(1))
