@@ -514,6 +514,16 @@ def test_an_arithmetic_shift_of_unsigned_integers_brings_zeros():
     assert check_all(check_mosaic, tl.kernel_call(body, tw.ShapeDtypeStruct(x.shape, x.dtype)), x, y) == 1
 
 
+@pytest.mark.parametrize("function", ["zeta", "polygamma"])
+def test_zeta_and_polygamma_at_negative_arguments(function):
+    def body(m, q, o):
+        o[...] = getattr(lax, function)(m[...], q[...])
+
+    m = np.array([[2, 3, 4, 5], [2, 3, 2, 2]], np.float32)
+    q = np.array([[-9.5, -12.25, -0.5, 1.5], [-15.5, -3.75, -20.5, -30.25]], np.float32)
+    assert check_all(check_mosaic, tl.kernel_call(body, tw.ShapeDtypeStruct(q.shape, q.dtype)), m, q) == 1
+
+
 def test_float16_is_held_as_float32():
     assert "float16" not in UNSUPPORTED_DTYPES
 
