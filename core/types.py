@@ -18,6 +18,7 @@ import numpy as np
 from .caches import cached
 from .config import current
 from .errors import DtypeError
+from .runtime import runtime
 
 Shape = tuple[int, ...]
 
@@ -164,7 +165,8 @@ class ArrayType:
     shape: Shape
     dtype: Any
     weak_type: bool
-    _interned: dict[Any, ArrayType] = {}
+    # Types are compared by identity, so none may be forgotten while it is in use: this is no cache.
+    _interned: dict[Any, ArrayType] = runtime.part("types.interned", {})
 
     def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False) -> ArrayType:
         key = (shape, dtype, weak_type)

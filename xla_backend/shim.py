@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.caches import once
 from ..core.runtime import runtime
 from ..core.version import check_jaxlib
 
@@ -154,7 +155,7 @@ def make_tpu_client() -> Any:
     return client
 
 
-@functools.cache
+@once
 def lapack() -> None:
     """Give XLA:CPU the routines of SciPy's LAPACK, which takes a tenth of a second to import."""
     from jaxlib import lapack as routines

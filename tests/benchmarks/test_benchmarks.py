@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 
 import pytest
@@ -72,3 +73,13 @@ def test_rows_and_means_of_fusion():
     assert every[0] == "geometric mean, all" and every[3:] == mean[3:]
     (step,) = fusion.report({fusion.GPT: [(1.0, 1.0)]})
     assert step[4:6] == ["<= 0.95", "no"] and fusion.table([step], "tilewright", "jax").count("\n") == 2
+
+
+def test_what_was_compiled_is_forgotten():
+    """In a process of its own, and of fewer functions than the script's 2,000."""
+    command = [sys.executable, "-m", "benchmarks.forget", "--functions", "150", "--warm", "40"]
+    path = os.pathsep.join([str(harness.ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(command, cwd=harness.ROOT, env={**os.environ, "PYTHONPATH": path}, capture_output=True,
+                          text=True)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("start ")

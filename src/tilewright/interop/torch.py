@@ -27,6 +27,7 @@ from ..core.config import current
 from ..core.errors import DtypeError, HostArrayError, UnsupportedError, VersionError
 from ..core.ir import Program
 from ..core.linearize import linearize_program
+from ..core.runtime import runtime
 from ..core.transpose import transpose_program
 from ..core.types import ArrayType
 from .driver import driver
@@ -114,7 +115,7 @@ class TorchLibrary:
 
 
 _LIBRARY = TorchLibrary()
-_numbers = itertools.count()
+_numbers = runtime.part("interop.torch.names", itertools.count())
 
 
 @dataclass(frozen=True)
