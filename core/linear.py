@@ -86,15 +86,12 @@ def moved(axis: AxisInfo, x: Any, src: int | None, dst: int) -> Any:
     return broadcast_batch(x, axis.size, dst) if src is None else moveaxis(x, src, dst)
 
 
-def align(
-    axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], at: int | None = None
-) -> tuple[list[Any], int]:
-    """Operands of one shape, scalars apart, brought to one batch axis (at `at`); unbatched scalars stay scalars."""
+def align(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None]) -> tuple[list[Any], int]:
+    """Operands of one shape, scalars apart, brought to one batch axis; unbatched scalars stay scalars."""
     shapes = [shape_of(a) for a in args]
     ranks = [len(s) - (d is not None) for s, d in zip(shapes, dims, strict=True)]
     rank = max(ranks)
-    places = [d for d, r in zip(dims, ranks, strict=True) if d is not None and r == rank]
-    dst = at if at is not None else places[0] if places else 0
+    dst = next((d for d, r in zip(dims, ranks, strict=True) if d is not None and r == rank), 0)
     whole = next(i for i, r in enumerate(ranks) if r == rank)
     shape = [s for i, s in enumerate(shapes[whole]) if i != dims[whole]]
     shape.insert(dst, axis.size)

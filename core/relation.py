@@ -19,12 +19,9 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .caches import cached
-
-if TYPE_CHECKING:
-    from .ir import Eqn
 
 Axis = tuple[int, ...]  # the factors that an axis follows, major to minor; none for an axis of one element
 Axes = tuple[Axis, ...]
@@ -113,7 +110,7 @@ IDENTITY = "identity"  # the result is the operand: pointwise too
 EFFECT = "effect"  # it acts on the world or on Refs
 
 
-def relate(eqn: Eqn) -> Relation | None:
+def relate(eqn: Any) -> Relation | None:
     """The relation of an equation; None where it is opaque."""
     rule = eqn.primitive.relation
     if rule is None:
@@ -122,13 +119,13 @@ def relate(eqn: Eqn) -> Relation | None:
     return _related(rule, ins, outs, tuple(eqn.params.items()))
 
 
-def runs(eqn: Eqn) -> int:
+def runs(eqn: Any) -> int:
     """How often the Programs among an equation's parameters run, as far as is known: of a `choice`, one of them."""
     rule = eqn.primitive.runs
     return 1 if rule is None else rule([a.type for a in eqn.inputs], **eqn.params)
 
 
-def work_of(eqn: Eqn) -> tuple[int, int]:
+def work_of(eqn: Any) -> tuple[int, int]:
     """Operations, and calls of transcendental functions, of an equation, without those of Programs in it.
 
     An opaque operation is counted by the elements of its largest result.

@@ -1,14 +1,11 @@
-"""Programs as text: one equation a line, names given in order of appearance."""
+"""Programs as text: one equation a line, names given in order of appearance. (Below `ir`, whose values print so.)"""
 
 from __future__ import annotations
 
 import string
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .types import BOOL
-
-if TYPE_CHECKING:
-    from .ir import Eqn, Program, Var
 
 _LETTERS = string.ascii_lowercase
 
@@ -29,19 +26,19 @@ def identifier(name: str) -> str:
 
 
 class _Names(dict[Any, str]):
-    def __missing__(self, var: Var) -> str:
+    def __missing__(self, var: Any) -> str:
         self[var] = name = _name(len(self))
         return name
 
 
-def show_atom(atom: Any, names: dict[Var, str]) -> str:
+def show_atom(atom: Any, names: dict[Any, str]) -> str:
     if hasattr(atom, "value"):  # a literal
         value = str(bool(atom.value)) if atom.type.dtype == BOOL else f"{atom.value}"
         return f"{value}:{atom.type.show()}"
     return names[atom]
 
 
-def _binder(var: Var, names: dict[Var, str]) -> str:
+def _binder(var: Any, names: dict[Any, str]) -> str:
     return f"{names[var]}:{var.type.show()}"
 
 
@@ -57,7 +54,7 @@ def show_value(value: Any, indent: str) -> str:
     return str(value)
 
 
-def show_eqn(eqn: Eqn, names: dict[Var, str] | None = None, indent: str = "") -> str:
+def show_eqn(eqn: Any, names: dict[Any, str] | None = None, indent: str = "") -> str:
     names = _Names() if names is None else names
     operands = " ".join(show_atom(a, names) for a in eqn.inputs)
     outputs = " ".join(_binder(v, names) for v in eqn.outputs)
@@ -67,7 +64,7 @@ def show_eqn(eqn: Eqn, names: dict[Var, str] | None = None, indent: str = "") ->
     return f"{indent}{outputs} = {eqn.primitive.name}{shown} {operands}".rstrip() + effects
 
 
-def show_program(program: Program, indent: str = "", names: dict[Var, str] | None = None) -> str:
+def show_program(program: Any, indent: str = "", names: dict[Any, str] | None = None) -> str:
     """The printed form of a Program: `name(inputs) [constants] { equations; return outputs }`."""
     names = _Names() if names is None else names
     inputs = ", ".join(_binder(v, names) for v in program.inputs)

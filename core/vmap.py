@@ -12,7 +12,7 @@ from .ir import Effect, Program
 from .linear import align, moved
 from .primitive import NAMED, SIZE, AxisInfo, Primitive
 from .relation import PARALLEL, Relation, inserted, pointwise, without
-from .trace import Trace, Tracer, current_trace, eval_program, extended_axes, trace_program, typeof, under
+from .trace import Trace, Tracer, current_trace, eval_program, extended_axes, shape_of, trace_program, typeof, under
 
 
 class BatchTracer(Tracer):
@@ -90,17 +90,19 @@ def batch_by_relation(
 ) -> Any:
     """The batching rule that a relation implies: one more parallel factor.
 
-    Operands lie alike, scalars apart. The parameters named by `primitive.axes` follow the axes as these move; without
-    any the new axis leads, unless the operation is pointwise.
+    Where `primitive.axes` names the parameters that tell of axes, these follow and nothing moves: the operands then lie
+    alike, scalars apart, as those of a pointwise operation do. Without them the new axis leads in every operand.
     """
     alike = primitive.relation is pointwise
-    lead = None if alike or primitive.axes else 0
-    operands, at = ([args[0]], dims[0]) if len(args) == 1 and lead is None else align(axis, args, dims, lead)
-    if alike:
-        out = primitive.bind(*operands, **params)
-        return out, [at] * len(out) if primitive.multiple else at
+    if not (alike or primitive.axes):  # the new axis leads everywhere
+        operands, at, batched = [moved(axis, x, d, 0) for x, d in zip(args, dims, strict=True)], 0, (True,) * len(args)
+    else:
+        operands, at = ([args[0]], dims[0]) if len(args) == 1 else align(axis, args, dims)
+        if alike:
+            out = primitive.bind(*operands, **params)
+            return out, [at] * len(out) if primitive.multiple else at
+        batched = tuple([d is not None or bool(shape_of(x)) for x, d in zip(args, dims, strict=True)])
     types = tuple([_of_one(typeof(x), d) for x, d in zip(args, dims, strict=True)])
-    batched = tuple([d is not None or bool(t.shape) for t, d in zip(types, dims, strict=True)])
     shifted, places = _extended(primitive, types, batched, at, axis.size, tuple(params.items()))
     out = primitive.bind(*operands, **shifted)
     return out, list(places) if primitive.multiple else places[0]

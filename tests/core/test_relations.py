@@ -14,7 +14,7 @@ from tilewright.core.errors import UnsupportedError
 from tilewright.core.evaluate import NUMPY, apply
 from tilewright.core.ir import Eqn, Var
 from tilewright.core.primitive import NAMED, Primitive
-from tilewright.core.primitives import collective, compare, custom_calls, elementwise, index, linalg, shape
+from tilewright.core.primitives import collective, compare, custom_calls, elementwise, index, random, shape
 from tilewright.core.primitives.callback import pure_callback_p
 from tilewright.core.primitives.catalogue import ALL
 from tilewright.core.primitives.checkpoint import checkpoint_p, optimization_barrier_p
@@ -23,6 +23,8 @@ from tilewright.core.primitives.contract import dot_general_p
 from tilewright.core.primitives.conv import conv_general_dilated_p
 from tilewright.core.primitives.cumulative import cumsum_p
 from tilewright.core.primitives.jit import jit_p
+from tilewright.core.primitives.linalg.lu import lu_solve_p
+from tilewright.core.primitives.linalg.triangular import triangular_solve_p
 from tilewright.core.primitives.loops import while_p
 from tilewright.core.primitives.reduce import (
     AND,
@@ -41,7 +43,7 @@ from tilewright.core.primitives.sort import sort_p, top_k_p
 from tilewright.core.primitives.window import reduce_window_p, reduce_window_sum_p
 from tilewright.core.relation import EFFECT, Loops, Parallel, Reduced, Whole, Window, pointwise, relate
 from tilewright.core.trace import under
-from tilewright.core.types import ArrayType, is_bool, is_inexact
+from tilewright.core.types import THREEFRY, ArrayType, is_bool, is_inexact, is_key
 from tilewright.lang.cost import eqn_cost, estimate_cost
 
 POINTS = 4  # of each operand are poisoned
@@ -169,7 +171,7 @@ def test_what_a_relation_implies_is_not_said_again():
         shape.broadcast_in_dim_p, shape.reshape_p, shape.transpose_p,  # their parameters are the result's axes
         shape.pad_p,  # values that differ along the batch
         *index.PRIMITIVES,  # batches of positions
-        *linalg.PRIMITIVES,  # operands of several ranks
+        triangular_solve_p, lu_solve_p,  # right sides of one matrix stay beside each other
     }  # fmt: skip
 
 
@@ -280,6 +282,35 @@ def test_parts_make_the_whole(case):
             else:
                 for found, part in zip(parts, (slice(0, half), slice(half, None)), strict=True):
                     same(block(out, relation.results[k], relation.sizes, f, part), found[k])
+
+
+# ---------------------------------------------------------------------------- random keys
+
+WORDS = np.arange(6, dtype="uint32").reshape(3, 2)
+KEYED = [
+    (random.random_bits_p, {"bit_width": 32, "shape": (4,)}, []),
+    (random.random_split_p, {"shape": (2,)}, []),
+    (random.random_fold_in_p, {}, [np.arange(3, dtype="uint32")]),
+    (random.random_clone_p, {}, []),
+    (random.random_unwrap_p, {}, []),
+]
+
+
+@pytest.mark.parametrize(("primitive", "params", "more"), KEYED, ids=[str(k[0]) for k in KEYED])
+def test_each_key_reaches_its_own_results_only(primitive, params, more):
+    def results(words):
+        keys = random.random_wrap_p.bind(words, impl=THREEFRY)
+        out = primitive.bind(keys, *more, **params)
+        return np.asarray(random.random_unwrap_p.bind(out) if is_key(out.dtype) else out)
+
+    other = WORDS.copy()
+    other[1, 0] = 99
+    changed = results(WORDS) != results(other)
+    assert changed[1].any() and not changed[[0, 2]].any()
+    types = [ArrayType((3,), THREEFRY), *(ArrayType(x.shape, x.dtype) for x in more)]
+    relation = relate(equation(Case(primitive, tuple(types), params)))
+    assert relation.results[0][0] == relation.operands[0][0] == (0,)
+    assert isinstance(relation.kinds[0], Parallel)
 
 
 # ---------------------------------------------------------------------------- a primitive of one's own

@@ -17,7 +17,7 @@ from ...types import ArrayType
 from ..convert import convert_element_type
 from ..elementwise import add_p, mul_p
 from ..shape import expand_dims
-from .common import check_batch, check_dtype, check_matrix, check_square, each, leading_batch, matrixwise
+from .common import check_batch, check_dtype, check_matrix, check_square, each, matrixwise
 from .matrices import (
     adjoint,
     columns_of,
@@ -75,7 +75,7 @@ def _numpy(x: np.ndarray) -> np.ndarray:
 
 
 cholesky_p = Primitive(
-    "cholesky", _typing, jvp=_jvp, batch=leading_batch(lambda: cholesky_p), numpy=each(_typing, _numpy, [2]),
+    "cholesky", _typing, jvp=_jvp, numpy=each(_typing, _numpy, [2]),
     relation=matrixwise(2),
 )  # fmt: skip
 
@@ -142,7 +142,7 @@ def _update_expand(r: Any, w: Any) -> Any:
 
 
 cholesky_update_p = Primitive(
-    "cholesky_update", _update_typing, jvp=_update_jvp, batch=leading_batch(lambda: cholesky_update_p),
+    "cholesky_update", _update_typing, jvp=_update_jvp,
     numpy=each(_update_typing, _update_numpy, [2, 1]), expand=_update_expand, relation=matrixwise(2, 1),
 )  # fmt: skip
 
@@ -181,7 +181,7 @@ def _product_numpy(a: np.ndarray, c: np.ndarray, *, alpha: float, beta: float) -
 
 
 symmetric_product_p = Primitive(
-    "symmetric_product", _product_typing, jvp=expanded_jvp(_product), batch=leading_batch(lambda: symmetric_product_p),
+    "symmetric_product", _product_typing, jvp=expanded_jvp(_product),
     numpy=_product_numpy, expand=_product, relation=matrixwise(2, 2),
 )  # fmt: skip
 

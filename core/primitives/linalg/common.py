@@ -14,10 +14,7 @@ import numpy as np
 
 from ...caches import once
 from ...errors import DtypeError, ShapeError
-from ...linear import moved
-from ...primitive import AxisInfo, Primitive
 from ...relation import Loops, Relation, Whole
-from ...rules import Late
 from ...types import INT32, ArrayType, is_complex, is_inexact
 
 FACTORED = tuple(np.dtype(t) for t in (np.float32, np.float64, np.complex64, np.complex128))
@@ -75,18 +72,7 @@ def check_batch(name: str, batch: Sequence[int], other: Sequence[int], x: ArrayT
                          "broadcast them first")  # fmt: skip
 
 
-# ---------------------------------------------------------------------------- batching and relations
-
-
-def leading_batch(primitive: Late) -> Callable[..., Any]:
-    """The batching rule: the new axis comes first in every operand."""
-
-    def rule(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
-        p = primitive if isinstance(primitive, Primitive) else primitive()
-        out = p.bind(*[moved(axis, x, d, 0) for x, d in zip(args, dims, strict=True)], **params)
-        return out, ([0] * len(out) if p.multiple else 0)
-
-    return rule
+# ---------------------------------------------------------------------------- relations
 
 
 def matrixwise(*own: int) -> Callable[..., Relation]:

@@ -20,7 +20,7 @@ from ..elementwise import abs_p, div_p, mul_p, sub_p
 from ..gather import take_along
 from ..reduce import argmax, reduce_sum_p
 from ..shape import broadcast_in_dim
-from .common import check_dtype, check_square, complex_of, each, leading_batch, matrixwise, real_of, scipy_linalg
+from .common import check_dtype, check_square, complex_of, each, matrixwise, real_of, scipy_linalg
 from .lu import solve
 from .matrices import adjoint, columns_of, diagonal, on_diagonal, product, rows_of
 
@@ -113,7 +113,7 @@ def _down(x: Any) -> Any:
 
 
 eig_p = Primitive(
-    "eig", _typing, jvp=_jvp, batch=leading_batch(lambda: eig_p), numpy=each(_typing, _numpy, [2]), multiple=True,
+    "eig", _typing, jvp=_jvp, numpy=each(_typing, _numpy, [2]), multiple=True,
     relation=matrixwise(2),
 )  # fmt: skip
 
@@ -161,7 +161,7 @@ def _schur_numpy(x: np.ndarray, *, compute_schur_vectors: bool) -> Any:
 
 
 schur_p = Primitive(
-    "schur", _schur_typing, batch=leading_batch(lambda: schur_p), numpy=each(_schur_typing, _schur_numpy, [2]),
+    "schur", _schur_typing, numpy=each(_schur_typing, _schur_numpy, [2]),
     multiple=True, relation=matrixwise(2),
 )  # fmt: skip
 
@@ -198,7 +198,7 @@ def _hessenberg_numpy(x: np.ndarray) -> Any:
 
 
 hessenberg_p = Primitive(
-    "hessenberg", _hessenberg_typing, batch=leading_batch(lambda: hessenberg_p),
+    "hessenberg", _hessenberg_typing,
     numpy=each(_hessenberg_typing, _hessenberg_numpy, [2]), multiple=True, relation=matrixwise(2),
 )  # fmt: skip
 
@@ -230,7 +230,7 @@ def _tridiagonal_numpy(x: np.ndarray, *, lower: bool) -> Any:
 
 
 tridiagonal_p = Primitive(
-    "tridiagonal", _tridiagonal_typing, batch=leading_batch(lambda: tridiagonal_p),
+    "tridiagonal", _tridiagonal_typing,
     numpy=each(_tridiagonal_typing, _tridiagonal_numpy, [2]), multiple=True, relation=matrixwise(2),
 )  # fmt: skip
 

@@ -19,7 +19,7 @@ from ..compare import select_n_p
 from ..convert import convert_element_type
 from ..elementwise import add_p, div_p, mul_p, sub_p
 from ..shape import slice
-from .common import check_dtype, check_square, each, leading_batch, matrixwise, real_of
+from .common import check_dtype, check_square, each, matrixwise, real_of
 from .matrices import adjoint, columns_of, eye, hermitian, on_diagonal, product, real_diagonal, rows_of
 from .matrices import triangle as triangle_of
 
@@ -84,7 +84,7 @@ def _dce(used: Sequence[bool], eqn: Eqn) -> Eqn:
 
 
 eigh_p = Primitive(
-    "eigh", _typing, jvp=_jvp, batch=leading_batch(lambda: eigh_p), numpy=each(_typing, _numpy, [2]), multiple=True,
+    "eigh", _typing, jvp=_jvp, numpy=each(_typing, _numpy, [2]), multiple=True,
     dce=_dce, relation=matrixwise(2),
 )  # fmt: skip
 

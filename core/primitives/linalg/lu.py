@@ -28,7 +28,6 @@ from .common import (
     check_matrix,
     check_square,
     each,
-    leading_batch,
     matrixwise,
     permutation_of,
     scipy_linalg,
@@ -98,7 +97,7 @@ def _numpy(x: np.ndarray) -> list[np.ndarray]:
 
 
 lu_p = Primitive(
-    "lu", _typing, jvp=_jvp, batch=leading_batch(lambda: lu_p), numpy=_numpy, multiple=True, relation=matrixwise(2),
+    "lu", _typing, jvp=_jvp, numpy=_numpy, multiple=True, relation=matrixwise(2),
 )  # fmt: skip
 
 
@@ -165,7 +164,7 @@ def _repeated(x: Any, shape: tuple[int, ...]) -> Any:
 
 lu_pivots_to_permutation_p = Primitive(
     "lu_pivots_to_permutation", _pivots_typing, jvp=no_tangent(lambda: lu_pivots_to_permutation_p),
-    batch=leading_batch(lambda: lu_pivots_to_permutation_p), numpy=_pivots_numpy, expand=_pivots_expand,
+    numpy=_pivots_numpy, expand=_pivots_expand,
     relation=matrixwise(1),
 )  # fmt: skip
 

@@ -21,7 +21,6 @@ from .common import (
     check_dtype,
     check_matrix,
     each,
-    leading_batch,
     matrixwise,
     scipy_linalg,
 )
@@ -45,7 +44,7 @@ def _geqrf_numpy(x: np.ndarray) -> Any:
 
 
 geqrf_p = Primitive(
-    "geqrf", _geqrf_typing, batch=leading_batch(lambda: geqrf_p), numpy=each(_geqrf_typing, _geqrf_numpy, [2]),
+    "geqrf", _geqrf_typing, numpy=each(_geqrf_typing, _geqrf_numpy, [2]),
     multiple=True, relation=matrixwise(2),
 )  # fmt: skip
 
@@ -67,7 +66,7 @@ def _geqp3_numpy(x: np.ndarray, pivots: np.ndarray) -> Any:
 
 
 geqp3_p = Primitive(
-    "geqp3", _geqp3_typing, batch=leading_batch(lambda: geqp3_p), numpy=each(_geqp3_typing, _geqp3_numpy, [2, 1]),
+    "geqp3", _geqp3_typing, numpy=each(_geqp3_typing, _geqp3_numpy, [2, 1]),
     multiple=True, relation=matrixwise(2, 1),
 )  # fmt: skip
 
@@ -96,7 +95,7 @@ def _product_numpy(a: np.ndarray, taus: np.ndarray) -> np.ndarray:
 
 
 householder_product_p = Primitive(
-    "householder_product", _product_typing, batch=leading_batch(lambda: householder_product_p),
+    "householder_product", _product_typing,
     numpy=each(_product_typing, _product_numpy, [2, 1]), relation=matrixwise(2, 1),
 )  # fmt: skip
 
@@ -160,7 +159,7 @@ def _ormqr_transpose(ct: Any, a: Any, taus: Any, c: Any, *, left: bool, transpos
 
 
 ormqr_p = Primitive(
-    "ormqr", _ormqr_typing, jvp=_ormqr_jvp, transpose=_ormqr_transpose, batch=leading_batch(lambda: ormqr_p),
+    "ormqr", _ormqr_typing, jvp=_ormqr_jvp, transpose=_ormqr_transpose,
     numpy=each(_ormqr_typing, _ormqr_numpy, [2, 1, 2]), expand=_ormqr_expand, relation=matrixwise(2, 1, 2),
 )  # fmt: skip
 
@@ -260,7 +259,7 @@ def _numpy(x: np.ndarray, *, pivoting: bool, full_matrices: bool) -> Any:
 
 
 qr_p = Primitive(
-    "qr", _typing, jvp=_jvp, batch=leading_batch(lambda: qr_p), numpy=each(_typing, _numpy, [2]), expand=_expand,
+    "qr", _typing, jvp=_jvp, numpy=each(_typing, _numpy, [2]), expand=_expand,
     multiple=True, relation=matrixwise(2),
 )  # fmt: skip
 

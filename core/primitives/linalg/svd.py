@@ -20,7 +20,7 @@ from ..compare import select_n_p
 from ..convert import complex_p, convert_element_type, imag_p, real_p
 from ..elementwise import add_p, div_p, max_p, mul_p, sign_p, sub_p
 from ..shape import concatenate, rev, slice
-from .common import check_dtype, check_matrix, each, leading_batch, matrixwise, real_of, scipy_linalg
+from .common import check_dtype, check_matrix, each, matrixwise, real_of, scipy_linalg
 from .eigh import checked_subset, eigh
 from .matrices import adjoint, columns_of, diagonal, eye, half, on_diagonal, part, product, rows_of
 from .qdwh import qdwh
@@ -132,7 +132,7 @@ def _dce(used: Sequence[bool], eqn: Eqn) -> Eqn:
 
 
 svd_p = Primitive(
-    "svd", _typing, jvp=_jvp, batch=leading_batch(lambda: svd_p), numpy=each(_typing, _numpy, [2]), multiple=True,
+    "svd", _typing, jvp=_jvp, numpy=each(_typing, _numpy, [2]), multiple=True,
     dce=_dce, relation=matrixwise(2),
 )  # fmt: skip
 

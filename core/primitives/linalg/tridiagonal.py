@@ -16,7 +16,7 @@ from ...types import ArrayType
 from ..elementwise import div_p, mul_p, neg_p, sub_p
 from ..scan import scan
 from ..shape import pad, rev
-from .common import check_batch, check_dtype, check_matrix, each, leading_batch, matrixwise
+from .common import check_batch, check_dtype, check_matrix, each, matrixwise
 from .matrices import columns_of
 
 
@@ -98,7 +98,7 @@ def _expand(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool) -> Any:
 
 
 tridiagonal_solve_p = Primitive(
-    "tridiagonal_solve", _typing, jvp=_jvp, transpose=_transpose, batch=leading_batch(lambda: tridiagonal_solve_p),
+    "tridiagonal_solve", _typing, jvp=_jvp, transpose=_transpose,
     numpy=each(_typing, _numpy, [1, 1, 1, 2]), expand=_expand, relation=matrixwise(1, 1, 1, 2),
 )  # fmt: skip
 
