@@ -62,6 +62,7 @@ from ...core.primitives.elementwise import (
     max_p,
     min_p,
     mul_p,
+    mulhi_p,
     neg_p,
     nextafter_p,
     pow_p,
@@ -177,6 +178,23 @@ def _sign(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
 
 def _square(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
     return RULES[mul_p](e, [operands[0], operands[0]], out)
+
+
+def _mulhi(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+    p, bits = e.p, 8 * out.dtype.itemsize
+    x, y = (spread(p, v, out.shape) for v in operands)
+    if bits < 32:
+        wider = np.dtype("uint32" if is_unsigned(out.dtype) else "int32")
+        whole = p.same("arith.muli", convert(p, x, wider), convert(p, y, wider))
+        shift = "arith.shrui" if is_unsigned(out.dtype) else "arith.shrsi"
+        return convert(p, p.same(shift, whole, constant_like(e, bits, whole)), out.dtype)
+    found = p.same("tt.mulhiui", x, y)
+    if is_unsigned(out.dtype):
+        return found
+    zero = constant_like(e, 0, x)
+    for a, b in ((x, y), (y, x)):  # a negative number counts 2 ** bits too many
+        found = p.same("arith.subi", found, select(p, compare(p, "lt", a, zero), b, zero))
+    return found
 
 
 def _pow(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
@@ -346,7 +364,7 @@ RULES: dict[Primitive, Rule] = {
     **{primitive: in_float32(extern(symbol)) for primitive, symbol in LIBRARY.items()},
     **{primitive: in_float32(instruction(op)) for primitive, op in MATH.items()},
     **{primitive: _compare(how) for primitive, how in COMPARISONS.items()},
-    add_p: _add, add_any_p: _add,
+    add_p: _add, add_any_p: _add, mulhi_p: _mulhi,
     sub_p: arithmetic("arith.subf", "arith.subi"), mul_p: arithmetic("arith.mulf", "arith.muli"),
     max_p: arithmetic("arith.maximumf", "arith.maxsi", "arith.maxui"),
     min_p: arithmetic("arith.minimumf", "arith.minsi", "arith.minui"),
