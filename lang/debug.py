@@ -28,11 +28,14 @@ class Check:
     def __init__(self, kernel: str, message: Any):
         self.kernel, self.message = kernel, message
 
+    @property
+    def text(self) -> str:
+        return str(self.message() if callable(self.message) else self.message)
+
     def __call__(self, condition: Any, *ids: Any) -> None:
         if not np.all(condition):
-            text = self.message() if callable(self.message) else self.message
             raise KernelError(
-                f"kernel {self.kernel}, cell {tuple(int(i) for i in ids)}: debug_check failed: {text}",
+                f"kernel {self.kernel}, cell {tuple(int(i) for i in ids)}: debug_check failed: {self.text}",
                 "this is the check that the kernel's author wrote")  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """What the memory of a kernel holds between two cells, as levels: those of values, and two for what is not written.
 
-    UNWRITTEN    nothing has written it: read, it is RAW
-    PERHAPS      clean, or unwritten
+UNWRITTEN    nothing has written it: read, it is RAW
+PERHAPS      clean, or unwritten
 """
 
 from __future__ import annotations

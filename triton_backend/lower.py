@@ -50,8 +50,8 @@ class Lowering:
 
     # ------------------------------------------------------------ equations
 
-    def unsupported(self, primitive: Primitive) -> UnsupportedError:
-        return BACKEND.refusal(self.kernel.name, primitive, None)
+    def unsupported(self, primitive: Primitive, reason: str = "") -> UnsupportedError:
+        return BACKEND.refusal(self.kernel.name, primitive, None, reason)
 
     def check_dtype(self, type_: Any, source: Source | None = None) -> None:
         name = str(getattr(type_, "dtype", None))

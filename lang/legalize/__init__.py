@@ -77,9 +77,10 @@ class Backend:
             return found
         return REWRITES.get(primitive, primitive.expand)
 
-    def refusal(self, kernel: str, primitive: Primitive, source: Source | None) -> UnsupportedError:
-        """The error for a primitive that a body may not hold."""
-        reason = self.refused.get(primitive, "it has no rule there, and no `expand` rule that makes it of others")
+    def refusal(self, kernel: str, primitive: Primitive, source: Source | None, reason: str = "") -> UnsupportedError:
+        """The error for a primitive that a body may not hold, in general or (with a reason) as it stands there."""
+        without = "it has no rule there, and no `expand` rule that makes it of others"
+        reason = reason or self.refused.get(primitive, without)
         return UnsupportedError(
             f"kernel {kernel}: {primitive} cannot run in {self.place}: {reason}",
             "take it out of the kernel, or do it around the kernel call", source)  # fmt: skip

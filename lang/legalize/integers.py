@@ -99,7 +99,7 @@ def total(eqn: Eqn, numbers: Mapping[Var, Any]) -> Rewrite | None:
         return None
     if eqn.primitive is pow_p:
         return _pow
-    second = eqn.inputs[1]
+    second: Any = eqn.inputs[1]
     number = second.value if type(second) is Literal else numbers.get(second)
     dtype = eqn.inputs[0].type.dtype
     if eqn.primitive in (div_p, rem_p):

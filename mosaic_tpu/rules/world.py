@@ -6,7 +6,6 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
-from ...core.errors import UnsupportedError
 from ...core.primitive import Primitive
 from ...core.primitives import collective
 from ...core.primitives.callback import debug_callback_p, io_callback_p, pure_callback_p
@@ -44,8 +43,8 @@ def _debug_callback(b: Body, xs: list[Any], outs: Sequence[Any], *, callback: An
     elif isinstance(function, Check):
         _check(b, function, args[0])
     else:
-        raise UnsupportedError(
-            f"debug_callback in a TPU kernel: {HOST}", "use `debug_print` or `debug_check`", b.source
+        raise b.backend.refusal(
+            b.kernel, debug_callback_p, b.source, f"{HOST}, but for `debug_print` and `debug_check`"
         )
     return []
 
@@ -86,8 +85,7 @@ def _check(b: Body, check: Check, condition: Value) -> None:
     if condition.shape:
         axes = tuple(range(len(condition.shape)))
         condition = REDUCE[reduce_and_p](b, [condition], ArrayType((), BOOL), axes=axes)
-    message = check.message() if callable(check.message) else check.message
-    b.w.ops("cf.assert", [b.scalar(condition)], [], f"msg = {quoted(f'kernel {check.kernel}: {message}')}")
+    b.w.ops("cf.assert", [b.scalar(condition)], [], f"msg = {quoted(f'kernel {check.kernel}: {check.text}')}")
 
 
 RULES: dict[Primitive, Rule] = {debug_callback_p: _debug_callback}

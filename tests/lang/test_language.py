@@ -25,6 +25,7 @@ from tilewright.lang.language import FAMILIES, MEANING
 from tilewright.lang.legalize import GONE, KEYS, REWRITES, integers, legalize
 from tilewright.lang.plain import RULES as PLAIN
 from tilewright.lang.primitive import kernel_call_p
+from tilewright.lang.target import TARGETS
 from tilewright.mosaic_tpu.rules import BACKEND as MOSAIC_TPU
 from tilewright.triton_backend.rules import BACKEND as TRITON
 from tilewright.xla_backend.lower import RULES as XLA
@@ -53,6 +54,14 @@ def test_every_entry_has_one_way(backend):
 def test_reasons_say_why(backend):
     reasons = [*backend.refused.values(), *backend.dtypes.values()]
     assert all(len(r) > 20 and " yet" not in r for r in reasons if r != "float0 has no bits")
+
+
+def test_what_a_target_lacks_is_what_its_backend_refuses():
+    for target in TARGETS.values():
+        if target.kind == "tpu":
+            assert set(target.refused) == {d for d in MOSAIC_TPU.dtypes if d.isidentifier()}
+        elif target.gpu:
+            assert {d for d in TRITON.dtypes if d.startswith("complex")} <= set(target.refused)
 
 
 def test_an_entry_without_a_rule_or_a_reason_is_refused():

@@ -28,12 +28,11 @@ RULES: dict[Primitive, Any] = {
 }
 
 _COMPLEX = "Triton's tensors have integer and float elements only, no complex ones"
-_HOST = "a program on the device cannot call Python on the host"
 _FACTORED = "it works through a whole matrix column by column; the target's solver library does it, around the kernel"
 _DEVICES = "a program reaches the memory of its own device alone; an exchange between devices is outside the kernel"
 UNSUPPORTED: dict[Primitive, str] = {
     **dict.fromkeys((real_p, imag_p, complex_p, conj_p), _COMPLEX),
-    **dict.fromkeys((pure_callback_p, io_callback_p), _HOST),
+    **dict.fromkeys((pure_callback_p, io_callback_p), access.HOST),
     **dict.fromkeys(collective.PRIMITIVES, _DEVICES),
     **dict.fromkeys(sorted(FACTORED, key=repr), _FACTORED),
     custom_lin_p: "a derivative that exists in reverse only is never computed forwards",

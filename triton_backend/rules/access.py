@@ -11,11 +11,14 @@ from ...core.primitives.callback import debug_callback_p
 from ...core.primitives.ref import Index, addupdate_p, get_p, split_operands, swap_p
 from ...core.types import ArrayType, is_bool, is_float, is_unsigned
 from ...lang.atomics import atomic_cas_p, atomic_rmw_p
+from ...lang.debug import Check
 from ..atomics import atomic_cas
 from ..refs import Memory, Ref
 from ..text import Value
 from ..values import INT8, both, convert, select, spread, wide
 from .elementwise import Rule
+
+HOST = "a program on the device cannot call Python on the host"
 
 
 def _get(e: Any, operands: Sequence[Any], out: ArrayType, index: Index, masked: bool = False) -> Value:
@@ -89,10 +92,9 @@ def _callback(e: Any, operands: Sequence[Value], outs: Sequence[Any], callback: 
     if text is not None:
         literal = "".join(part for part, *_ in string.Formatter().parse(text))
         return _print(e, operands, outs, literal)
-    message = getattr(function, "message", None)
-    if message is None:
-        raise e.unsupported(debug_callback_p)
-    said = str(message() if callable(message) else message).replace("\\", "").replace('"', "'").replace("\n", " ")
+    if not isinstance(function, Check):
+        raise e.unsupported(debug_callback_p, f"{HOST}, but for `debug_print` and `debug_check`")
+    said = function.text.replace("\\", "").replace('"', "'").replace("\n", " ")
     condition = spread(e.p, operands[0], operands[0].shape or (1,))
     e.p.line(f'tt.assert {condition.name}, "{said}" : {condition.type}')
     return []

@@ -338,7 +338,8 @@ def polyfit(
         raise ArgumentError(f"polyfit of degree {deg}", "deg is 0 or more")
     if len(shape_of(x)) != 1 or len(shape_of(y)) not in (1, 2) or not points or shape_of(y)[0] != points:
         raise ArgumentError(
-            f"polyfit: x of shape {shape_of(x)}, y of shape {shape_of(y)}", "x is (m,), y (m,) or (m, k), m at least 1")
+            f"polyfit: x of shape {shape_of(x)}, y of shape {shape_of(y)}", "x is (m,), y (m,) or (m, k), m at least 1"
+        )
     if w is not None and np.shape(w) != (points,):
         raise ArgumentError(f"polyfit: weights of shape {np.shape(w)} for {points} points", "give one for each")
     if cov and cov != "unscaled" and points <= deg + 1:
