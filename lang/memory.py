@@ -31,6 +31,8 @@ STEPS = 50_000  # over grid axes for one question
 
 def ragged_axes(block: Block) -> list[int]:
     """The axes of an array along which a block may reach past its end."""
+    if 0 in block.sizes:
+        return []
     shape = zip(block.array.shape, block.sizes, strict=True)
     return [d for d, (n, size) in enumerate(shape)
             if (any(block.padding[d]) if block.element[d] else n % size) and not block.squeezed[d]]  # fmt: skip
@@ -149,7 +151,7 @@ class Memory:
         levels, copies = self.body.cell(ids, levels, state.copies)
         dirty = []
         for o, edge in enumerate(self.outs):
-            held = None if edge.block.loose else stored(levels[self.first_out + o])
+            held = None if edge.block.loose or 0 in edge.block.shape else stored(levels[self.first_out + o])
             past = None if held is None or not edge.axes or not edge.known else edge.level(ids)
             if held is not None and past is not None and ids is not None:  # what lies past the end is dropped
                 held = np.where(past == RAW, np.uint8(CLEAN), held)

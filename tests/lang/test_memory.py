@@ -206,6 +206,15 @@ def test_what_data_decides_is_not_known():
         call(by_data, SCRATCH, strict=True)(X)
 
 
+def test_memory_of_no_elements_lets_nothing_out():
+    def body(x, o, s):
+        o[...] = x[...] + s[...]
+
+    struct = tw.ShapeDtypeStruct((0, 3), F32)
+    got = tl.kernel_call(body, struct, scratch_shapes=[tl.VMEM((0, 3), F32)])(np.zeros((0, 3), F32))
+    assert np.asarray(got).shape == (0, 3)
+
+
 def test_large_grids_are_followed_by_their_kinds_of_cells():
     def body(x, o, s):
         @tl.when(tl.program_id(2) == 0)
