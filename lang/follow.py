@@ -69,12 +69,14 @@ class Follower:
     """Follows a body in a cell.
 
     `found(position)`: the level of what an input's block holds. `unwritten_counts`: what nothing has written is not
-    taken for clean. `rules`: those for control flow and copies. `tables`: tests of which it need not be noted that they
-    were asked for. Of a cell, `asked` has the grid axes whose ids were.
+    taken for clean. `asks`: masks over what is partly unspecified are worked out. `rules`: those for control flow and
+    copies. `tables`: tests of which it need not be noted that they were asked for. Of a cell, `asked` has the grid axes
+    whose ids were.
     """
 
-    def __init__(self, kernel: Kernel, found: Callable[[int], Level], unwritten_counts: bool, rules: dict[Any, Any]):
-        self.kernel, self.found, self.counted = kernel, found, unwritten_counts
+    def __init__(self, kernel: Kernel, found: Callable[[int], Level], unwritten_counts: bool, asks: bool,
+                 rules: dict[Any, Any]):  # fmt: skip
+        self.kernel, self.found, self.counted, self.asks = kernel, found, unwritten_counts, asks
         self.rules = _RULES | rules
         self.used = set(_used(kernel.body))
         self.tables: dict[Eqn, np.ndarray] = {}
@@ -110,6 +112,10 @@ class Follower:
         elif value.eqn is not None:
             value.known = self._worked_out(value.eqn, value.inputs, value.number)
         return value.known
+
+    def mask(self, value: Value, over: Level) -> Any:
+        """What a mask over something is; None where that is not known, or not asked."""
+        return None if not self.asks and over is not None and over.size > 1 else self.known(value)
 
     def _worked_out(self, eqn: Eqn, inputs: Sequence[Value], number: int) -> Any:
         if eqn.primitive.relation is None or eqn.effects or math.prod(eqn.outputs[number].type.shape) > LARGE:
@@ -151,9 +157,10 @@ class Follower:
         rank, levels = len(eqn.outputs[0].type.shape), [v.level for v in inputs]
         level: Level = None
         if any(x is not None for x in levels):
-            which = None if levels[0] is not None else self.known(inputs[0])
+            over = most(levels[1:], rank)
+            which = None if levels[0] is not None else self.mask(inputs[0], over)
             if which is None:
-                level = most([levels[0], doubted(most(levels[1:], rank))], rank)
+                level = most([levels[0], doubted(over)], rank)
             elif np.ndim(which) == 0:
                 level = levels[1 + int(which)]
             else:
@@ -166,7 +173,9 @@ class Follower:
         levels, rank = [v.level for v in inputs], len(eqn.outputs[0].type.shape)
         if is_bool(eqn.outputs[0].type.dtype) and any(x is not None for x in levels):
             for k, other in ((0, 1), (1, 0)):
-                known = None if levels[k] is None or levels[other] is not None else self.known(inputs[other])
+                known = None
+                if levels[k] is not None and levels[other] is None:
+                    known = self.mask(inputs[other], levels[k])
                 if known is not None:
                     clean = np.asarray(known == _DECIDED_BY[eqn.primitive]).reshape(np.shape(known) or (1,) * rank)
                     worst: Any = most([levels[k]], rank)
@@ -217,7 +226,7 @@ class Follower:
         new, old = (x if x is None or x.ndim == len(shape) else x.reshape((1,) * len(shape)) for x in (new, old))
         if mask.level is not None:
             return most([flat(MAYBE, len(shape)), join(new, old)], len(shape))
-        known = None if new is None and old is None else self.known(mask)
+        known = None if new is None and old is None else self.mask(mask, most([new, old], len(shape)))
         if known is None:
             return None if new is None and old is None else join(new, old)
         a, b = (np.uint8(0) if x is None else x for x in (new, old))

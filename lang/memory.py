@@ -7,6 +7,8 @@ for (the test of a `when`, a place, a mask), so cells that agree in these, and i
 
 from __future__ import annotations
 
+import bisect
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +23,7 @@ from .flow import RULES
 from .follow import Follower, TooLong
 from .kernel import Block, Kernel
 from .levels import CLEAN, MAYBE, RAW, Level, flat, most, tidy
-from .maps import map_of, spread
+from .maps import linear_index, map_of, spread
 from .state import PERHAPS, UNWRITTEN, State, joined, stored
 
 FAR = (MemorySpace.ANY, MemorySpace.HBM)
@@ -51,63 +53,82 @@ class _Edge:
     def starts(self, d: int) -> np.ndarray:
         """The first element of the block along an axis of the array, for every cell of the map's axes."""
         assert self.fact is not None and self.fact.table is not None
-        low = self.block.padding[d][0] if self.block.element[d] else 0
-        return self.fact.table[..., d] * self.block.steps[d] - low
+        return self.place(self.fact.table[..., d], d)
+
+    def place(self, index: Any, d: int) -> Any:
+        """The first element along an axis of the blocks of some indices."""
+        return index * self.block.steps[d] - (self.block.padding[d][0] if self.block.element[d] else 0)
 
     def past(self, d: int, start: int) -> np.ndarray:
         place = start + np.arange(self.block.sizes[d])
         return (place < 0) | (place >= self.block.array.shape[d])
 
-    def kinds(self, rank: int) -> np.ndarray | None:
-        """A number for every cell, equal where the same part of the block lies past the end; None: not known."""
-        assert self.fact is not None and self.fact.table is not None
-        out = np.zeros(self.fact.table.shape[:-1], np.int64)
-        for d in self.axes:
+    def tables(self, axes: Sequence[int], rank: int) -> list[np.ndarray]:
+        """For each of some axes a number for every cell, equal where the same part of the block lies past the end."""
+        assert self.fact is not None
+        out = []
+        for d in axes:
             start, size, n = self.starts(d), self.block.sizes[d], self.block.array.shape[d]
             part = np.clip(-start, 0, size) * (size + 1) + np.clip(start + size - n, 0, size)
-            out = out * (size + 1) ** 2 + part
-        return spread(out, self.fact.axes, rank)
+            out.append(spread(part, self.fact.axes, rank))
+        return out
 
-    def level(self, ids: Ids | None) -> Level:
-        """The level of the block in a cell (None: the worst of all cells)."""
+    def start(self, d: int, ids: Ids) -> int:
+        assert self.fact is not None and self.fact.table is not None
+        return self.place(int(self.fact.table[tuple(ids[a] for a in self.fact.axes)][d]), d)
+
+    def level(self, ids: Ids | None, axes: Sequence[int]) -> Level:
+        """The level of the block in a cell (None: the worst of all cells), of its ends along some axes."""
         found: list[Level] = []
-        for d in self.axes:
+        for d in axes:
             if not self.known:
                 past = np.ones(self.block.sizes[d], np.uint8) * MAYBE
             elif ids is None:
-                past = np.any([self.past(d, int(s)) for s in np.unique(self.starts(d))], axis=0) * np.uint8(RAW)
+                starts = self.starts(d)
+                past = (self.past(d, int(starts.min())) | self.past(d, int(starts.max()))) * np.uint8(RAW)
             else:
-                past = self.past(d, int(self.starts(d)[tuple(ids[a] for a in self.fact.axes)])) * np.uint8(RAW)  # type: ignore[union-attr]
+                past = self.past(d, self.start(d, ids)) * np.uint8(RAW)
             found.append(tidy(past.reshape([-1 if k == d else 1 for k in self.seen]).astype(np.uint8)))
         return most(found, self.rank)
+
+    def within(self, held: np.ndarray, ids: Ids) -> np.ndarray:
+        """The part of a level of the block that lies within the array."""
+        for place, d in enumerate(self.seen):
+            if d in self.axes and self.known and held.shape[place] > 1:
+                start, n = self.start(d, ids), self.block.array.shape[d]
+                held = held[(slice(None),) * place + (slice(max(-start, 0), max(n - start, 0)),)]
+        return held
 
 
 class Memory:
     """One kernel followed through its cells, with some sources of what is unspecified.
 
-    `ragged`: the numbers of the inputs whose ends count. `unwritten`: whether what nothing has written does.
-    `worst` has, for each output, the worst level that comes out in it.
+    `ragged`: the inputs, with the axes, whose ends count. `unwritten`: whether what nothing has written does. `asks`:
+    masks over what is partly unspecified are worked out. `worst` has the worst level that comes out in each output.
     """
 
-    def __init__(self, kernel: Kernel, ragged: Sequence[int], unwritten: bool):
+    def __init__(self, kernel: Kernel, ragged: Sequence[tuple[int, int]], unwritten: bool, asks: bool):
         self.kernel, self.unwritten = kernel, unwritten
         _, self.first_in, self.first_out, self.first_scratch, self.end = kernel.splits
-        self.edges = {i: _Edge(kernel, kernel.inputs[i]) for i in ragged}
+        self.ragged: dict[int, list[int]] = {}
+        for i, axis in ragged:
+            self.ragged.setdefault(i, []).append(axis)
+        self.edges = {i: _Edge(kernel, kernel.inputs[i]) for i in self.ragged}
         self.outs = [_Edge(kernel, b) for b in kernel.outputs]
         self.aliased = {o for _, o in kernel.aliases}
         self.moving = [o for o, b in enumerate(kernel.outputs) if b.space not in FAR or b.index_map is not None]
         self.steps = 0
         self.worst = [CLEAN] * len(kernel.outputs)
         self.ids: Ids | None = None
-        self.body = Follower(kernel, self.input_level, unwritten, RULES)
+        self.body = Follower(kernel, self.input_level, unwritten, asks, RULES)
         self.states: dict[Any, State] = {}
         self.memo: dict[Any, list[tuple[tuple[int, ...], dict[Ids, State]]]] = {}
 
     # ------------------------------------------------------------ what a cell finds
 
     def input_level(self, position: int) -> Level:
-        edge = self.edges.get(position - self.first_in)
-        return None if edge is None else edge.level(self.ids)
+        number = position - self.first_in
+        return self.edges[number].level(self.ids, self.ragged[number]) if number in self.edges else None
 
     def entered(self, o: int) -> Level:
         """What an output block holds when its run of cells begins."""
@@ -115,7 +136,7 @@ class Memory:
         if not self.unwritten:
             return None
         if o in self.aliased:
-            return self.outs[o].level(self.ids)
+            return self.outs[o].level(self.ids, self.outs[o].axes)
         return flat(PERHAPS if block.space in FAR else UNWRITTEN, len(block.shape))  # far memory may have been written
 
     def start(self) -> State:
@@ -152,9 +173,8 @@ class Memory:
         dirty = []
         for o, edge in enumerate(self.outs):
             held = None if edge.block.loose or 0 in edge.block.shape else stored(levels[self.first_out + o])
-            past = None if held is None or not edge.axes or not edge.known else edge.level(ids)
-            if held is not None and past is not None and ids is not None:  # what lies past the end is dropped
-                held = np.where(past == RAW, np.uint8(CLEAN), held)
+            if held is not None and ids is not None:  # what lies past the end is dropped
+                held = edge.within(held, ids)
             dirty.append(0 if held is None else int(held.max(initial=0)))
         return self.intern({p: tidy(x) for p, x in levels.items()}, tuple(dirty), copies)
 
@@ -184,23 +204,32 @@ class Memory:
         if final.copies and kernel.outputs:
             self.worst = [max(w, MAYBE) for w in self.worst]
 
-    def kinds(self) -> np.ndarray:
-        """A number for every cell: equal where tests, ends and indices of blocks that are not affine are."""
+    def tables(self) -> list[np.ndarray]:
+        """What tells cells apart: ends of blocks, tests, and where blocks that are not affine change."""
         kernel, rank = self.kernel, len(self.kernel.grid)
-        tables: list[np.ndarray] = []
-        for edge in (*self.edges.values(), *(e for e in self.outs if e.axes)):
-            if edge.known:
-                tables.append(edge.kinds(rank))  # type: ignore[arg-type]
-        for edge in self.outs:
-            if edge.known and edge.fact.affine is None:  # type: ignore[union-attr]
-                tables += [spread(edge.fact.table[..., d], edge.fact.axes, rank) for d in range(edge.block.array.ndim)]  # type: ignore[union-attr, index]
+        found = [t for i, e in self.edges.items() if e.known for t in e.tables(self.ragged[i], rank)]
+        found += [t for e in self.outs if e.known for t in e.tables(e.axes, rank)]
+        found += [self.turns(e) for e in self.outs if e.known and e.fact.affine is None]  # type: ignore[union-attr]
         for eqn in (e for e in kernel.body.eqns if e.primitive is cond_p):
             table = predicate(kernel.body, eqn.inputs[0], kernel.grid)
             if table is not None:
                 self.body.tables[eqn] = table
-                tables.append(table)
+                found.append(table)
+        return found
+
+    def kinds(self) -> np.ndarray:
+        """A number for every cell, equal where they are not told apart, over `runs` of ids: the first of each run."""
+        rank, tables = len(self.kernel.grid), self.tables()
+        self.runs: list[list[int]] = []
+        for axis in range(rank):
+            new = np.zeros(1, bool)
+            for table in (t for t in tables if t.shape[axis] > 1):
+                rows = np.moveaxis(table, axis, 0).reshape(table.shape[axis], -1)
+                new = new | (rows[1:] != rows[:-1]).any(axis=1)
+            self.runs.append([0, *(np.flatnonzero(new) + 1).tolist()])
         found = np.zeros((1,) * rank, np.int64)
         for table in tables:
+            table = table[np.ix_(*(r if n > 1 else [0] for r, n in zip(self.runs, table.shape, strict=True)))]
             if np.broadcast(found, table).size > MAX_CELLS // 4:
                 raise TooLong
             _, which = np.unique(table, return_inverse=True)
@@ -208,6 +237,17 @@ class Memory:
             _, which = np.unique(found, return_inverse=True)
             found = which.reshape(found.shape)
         return found
+
+    def turns(self, edge: _Edge) -> np.ndarray:
+        """Where a cell's block is another than that of the cell before it."""
+        fact: Any = edge.fact
+        grid, last = self.kernel.grid, max(fact.axes, default=-1) + 1
+        if math.prod(grid[:last]) > MAX_CELLS:
+            raise TooLong
+        numbers = spread(linear_index(fact.table - fact.table.min(initial=0)), fact.axes, last)
+        row = np.broadcast_to(numbers, grid[:last]).reshape(-1)
+        found = np.concatenate([[True], row[1:] != row[:-1]])
+        return found.reshape((*grid[:last], *[1] * (len(grid) - last)))
 
     def index(self, o: int, ids: Ids | None) -> Any:
         fact = self.outs[o].fact
@@ -230,8 +270,13 @@ class Memory:
         return tuple(out)
 
     def class_of(self, prefix: Ids) -> int:
-        table = self.classes[len(prefix)]
-        return int(table[tuple(i if n > 1 else 0 for i, n in zip(prefix, table.shape, strict=True))])
+        return int(self.classes[len(prefix)][self.run_of(prefix, len(prefix))])
+
+    def run_of(self, prefix: Ids, depth: int) -> tuple[int, ...]:
+        """The runs that some first ids lie in, as an index of the classes at a depth."""
+        shape = self.classes[depth].shape
+        return tuple(bisect.bisect_right(r, i) - 1 if n > 1 else 0 for r, i, n in
+                     zip(self.runs, prefix, shape, strict=False))  # fmt: skip
 
     def inner(self, prefix: Ids, last: Ids | None, state: State) -> tuple[State, frozenset[int]]:
         """The memory after all cells whose first ids these are, and which of those ids their results depend on."""
@@ -266,9 +311,8 @@ class Memory:
         axis, grid = len(prefix), self.kernel.grid
         ends = (grid[a] - 1 for a in range(axis + 1, len(grid)))
         rest, zeros = tuple(ends), (0,) * (len(grid) - axis - 1)
-        table = self.classes[axis + 1]
-        row = table[tuple(i if n > 1 else 0 for i, n in zip(prefix, table.shape, strict=False))]
-        stops = [*(np.flatnonzero(row[1:] != row[:-1]) + 1).tolist(), grid[axis]] if row.size > 1 else [grid[axis]]
+        row = self.classes[axis + 1][self.run_of(prefix, axis + 1)]
+        stops = [*(self.runs[axis][k + 1] for k in np.flatnonzero(row[1:] != row[:-1])), grid[axis]]
         used: frozenset[int] = frozenset()
         result, i = state, 0
         while i < grid[axis]:
@@ -281,7 +325,7 @@ class Memory:
             result = either_state(self, result, state) if axis in self.kernel.computed else state
             last = (*prefix, i, *rest)
             i += 1
-            stop = next(s for s in stops if s >= i)
+            stop = stops[bisect.bisect_left(stops, i)]
             if state is before and axis not in asked and i < stop and i > 1:
                 if self.fresh((*prefix, i, *zeros), last) == entry:  # nothing changes until the class does
                     i = stop
@@ -327,8 +371,8 @@ class Leaks:
     unwritten: Leak
 
 
-def _question(kernel: Kernel, ragged: Sequence[int], unwritten: bool) -> Leak:
-    memory = Memory(kernel, ragged, unwritten)
+def _question(kernel: Kernel, ragged: Sequence[tuple[int, int]], unwritten: bool, asks: bool = False) -> Leak:
+    memory = Memory(kernel, ragged, unwritten, asks)
     try:
         memory.run()
     except (TooLong, RecursionError):
@@ -336,6 +380,8 @@ def _question(kernel: Kernel, ragged: Sequence[int], unwritten: bool) -> Leak:
     o = max(range(len(memory.worst)), key=memory.worst.__getitem__, default=-1)
     if o < 0 or not memory.worst[o]:
         return Leak()
+    if not asks:
+        return _question(kernel, ragged, unwritten, True)
     _, eqn = memory.body.culprits.get(memory.first_out + o, (0, None))
     first = memory.body.unwritten
     level = min(memory.worst[o], MAYBE) if kernel.extents else memory.worst[o]
@@ -344,7 +390,8 @@ def _question(kernel: Kernel, ragged: Sequence[int], unwritten: bool) -> Leak:
 
 def leaks(kernel: Kernel) -> Leaks:
     """What of that which is unspecified comes out of a kernel."""
-    ragged = [i for i, b in enumerate(kernel.inputs) if b.fill is None and ragged_axes(b)]
-    if Memory(kernel, ragged, True).anywhere() or ragged and not _question(kernel, ragged, True).level:
-        return Leaks(dict.fromkeys(ragged, Leak()), Leak())
-    return Leaks({i: _question(kernel, [i], False) for i in ragged}, _question(kernel, [], True))
+    ends = {i: ragged_axes(b) for i, b in enumerate(kernel.inputs) if b.fill is None and ragged_axes(b)}
+    unwritten = Leak() if Memory(kernel, (), True, False).anywhere() else _question(kernel, (), True)
+    found = {i: max((_question(kernel, [(i, d)], False) for d in axes), key=lambda leak: leak.level)
+             for i, axes in ends.items()}  # fmt: skip
+    return Leaks(found, unwritten)

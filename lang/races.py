@@ -115,5 +115,5 @@ class Races:
             return
         memory, positions = found
         dynamic, mask, _ = split_operands(index, rest, masked)
-        touched = np.asarray(positions[numpy_index(index, dynamic, ref.shape, masked, eqn.primitive.name)])
+        touched = np.asarray(positions[numpy_index(index, dynamic, ref.shape, masked, str(eqn.primitive))])
         self.touch(memory, touched if mask is None else touched[np.asarray(mask)], kind, eqn)

@@ -385,7 +385,7 @@ def _access_batch(primitive: Primitive, n_values: int) -> Callable[..., Any]:
         indexed = any(d is not None for d in rest_dims[:n])
         if dims[0] is None and not indexed and n_values:
             raise KernelBodyError(
-                f"{primitive.name}: a batched value is stored in a Ref that is not batched",
+                f"{primitive}: a batched value is stored in a Ref that is not batched",
                 "store outside the `vmap`, or index the Ref with the mapped value")  # fmt: skip
         extra = [
             moved(axis, x, d, 0) if shape_of(x) != () or d is not None else x
