@@ -92,7 +92,7 @@ class Known:
             for key in [key for key in list(table) if key[0] is self]:
                 table.pop(key, None)
 
-    def __len__(self) -> int:
+    def count(self) -> int:
         """The number of traces."""
         return sum(key[0] is self for key in list(self.entries))
 

@@ -124,7 +124,8 @@ def _known_of(fun: Callable[..., Any], options: Options) -> Known:
     if hasattr(fun, "__self__") and not isinstance(fun, types.FunctionType):
         return Known()  # bound methods are made afresh at each look-up
     try:
-        return _shared.setdefault(fun, {}).setdefault(options, Known())
+        known = _shared.setdefault(fun, {})
+        return known.get(options) or known.setdefault(options, Known())
     except TypeError:  # not hashable, or without weak references
         return Known()
 
@@ -352,7 +353,7 @@ class Jit:
         self.known.clear()
 
     def _cache_size(self) -> int:
-        return len(self.known)
+        return self.known.count()
 
 
 class _Struct:

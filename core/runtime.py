@@ -33,7 +33,8 @@ class Table(dict[Any, Any]):
 
     def __init__(self, limit: int | None):
         super().__init__()
-        self.limit, self.lock = limit, threading.Lock()
+        # A key's own `__eq__`, or a finalizer, may come back here in the middle of an entry.
+        self.limit, self.lock = limit, threading.RLock()
 
     def keep(self, key: Any, value: Any) -> Any:
         """Enter a value unless another thread was faster; gives what the table then has."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -207,8 +208,6 @@ def register_pytree_with_keys_class(cls: Any) -> Any:
 
 def register_dataclass(nodetype: Any, data_fields: Any = None, meta_fields: Any = None, drop_fields: Any = ()) -> Any:
     """Make a dataclass a pytree node; `meta_fields` (those marked `static` by default) are its structure."""
-    import dataclasses
-
     if data_fields is None:
         every = [f for f in dataclasses.fields(nodetype) if f.init and f.name not in drop_fields]
         meta_fields = [f.name for f in every if f.metadata.get("static")]

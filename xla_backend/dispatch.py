@@ -19,6 +19,7 @@ from ..core.errors import ArgumentError, DeletedArrayError, NonFiniteError
 from ..core.ir import NO_EFFECTS, Eqn, Program, Var
 from ..core.runtime import runtime
 from ..core.trace import typeof
+from ..core.tree import leaves
 from ..core.types import is_inexact
 from . import code, memory, shim
 from .array import Array, execution_error
@@ -114,8 +115,6 @@ def _following(executable: Executable, run: Runner, result: str, unflatten: Any)
 
 def _checked(run: Runner, name: str, nans: bool, infs: bool) -> Runner:
     """A runner that waits for its results and raises if they are not finite."""
-    from ..core.tree import leaves
-
     def checked(*given: Any) -> Any:
         out = run(*given)
         for x in leaves(out):

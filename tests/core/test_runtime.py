@@ -2,6 +2,7 @@
 
 import gc
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -107,3 +108,19 @@ def test_clear_caches_leaves_results_right():
     np.testing.assert_array_equal(f(x) + x, [3, 3, 3])
     tw.clear_caches()
     np.testing.assert_array_equal(f(x) + x, [3, 3, 3])
+
+
+def test_a_static_argument_whose_equality_calls_the_function():
+    """The user's code may run in the middle of a look-up; it may use what is looked up in."""
+
+    class Awkward:
+        def __hash__(self):
+            return 7
+
+        def __eq__(self, other):
+            return float(f(np.float32(1), 3)) == 3 and self is other
+
+    f = tw.jit(lambda x, k: x * (k if type(k) is int else 2), static_argnums=1)
+    with ThreadPoolExecutor(2) as pool:
+        results = [pool.submit(lambda: float(f(np.float32(4), Awkward()))) for _ in range(4)]
+        assert [r.result(60) for r in results] == [8.0] * 4
