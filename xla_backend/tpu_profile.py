@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..core.errors import CompileError
+from . import tpu
 
 REGISTER_BYTES = 8 * 128 * 4  # one vector register, which is what a spill stores
 
@@ -88,9 +89,7 @@ def _words(table: str) -> tuple[int, int]:
 
 
 def main() -> None:
-    from .tpu import compile
-
-    compile(sys.stdin.read(), sys.argv[1], "program")
+    tpu.compile(sys.stdin.read(), sys.argv[1], "program")
 
 
 if __name__ == "__main__":
