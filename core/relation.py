@@ -165,7 +165,8 @@ def without(relation: Relation, factor: int) -> Relation:
         kept = [[[f for f in axis if f != factor] for axis in axes if axis != (factor,)] for axes in values]
         return tuple([tuple([tuple([f - (f > factor) for f in axis]) for axis in axes]) for axes in kept])
 
-    sizes, kinds = ((*v[:factor], *v[factor + 1 :]) for v in (relation.sizes, relation.kinds))
+    sizes = (*relation.sizes[:factor], *relation.sizes[factor + 1 :])
+    kinds = (*relation.kinds[:factor], *relation.kinds[factor + 1 :])
     return Relation(sizes, kinds, rest(relation.operands), rest(relation.results))
 
 

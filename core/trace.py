@@ -46,7 +46,8 @@ def dtype_of(x: Any) -> Any:
 class CustomCall(Protocol):
     """A flat function with a derivative of its own, as the traces see it (made by `primitives/custom_calls.py`)."""
 
-    fun: Callable[..., Any]
+    @property
+    def fun(self) -> Callable[..., Any]: ...
 
     def record(self, trace: Trace, args: Sequence[Any]) -> Any:
         """Bind the call as an equation that knows the rule."""

@@ -11,7 +11,7 @@ from .errors import UnsupportedError
 from .ir import Effect, Program
 from .linear import align, moved
 from .primitive import NAMED, SIZE, AxisInfo, Primitive
-from .relation import PARALLEL, Relation, inserted, pointwise, without
+from .relation import PARALLEL, Axis, Relation, inserted, pointwise, without
 from .trace import Trace, Tracer, current_trace, eval_program, extended_axes, shape_of, trace_program, typeof, under
 
 
@@ -97,39 +97,37 @@ def batch_by_relation(
     if not (alike or primitive.axes):  # the new axis leads everywhere
         operands, at, batched = [moved(axis, x, d, 0) for x, d in zip(args, dims, strict=True)], 0, (True,) * len(args)
     else:
-        operands, at = ([args[0]], dims[0]) if len(args) == 1 else align(axis, args, dims)
+        operands, at = (args, dims[0]) if len(args) == 1 else align(axis, args, dims)
         if alike:
             out = primitive.bind(*operands, **params)
             return out, [at] * len(out) if primitive.multiple else at
-        batched = tuple([d is not None or bool(shape_of(x)) for x, d in zip(args, dims, strict=True)])
-    types = tuple([_of_one(typeof(x), d) for x, d in zip(args, dims, strict=True)])
-    shifted, places = _extended(primitive, types, batched, at, axis.size, tuple(params.items()))
+        assert at is not None
+        batched = (True,) if len(args) == 1 else tuple([bool(shape_of(x)) for x in operands])
+    shifted, places = _extended(primitive, tuple(map(typeof, operands)), batched, at, tuple(params.items()))
     out = primitive.bind(*operands, **shifted)
     return out, list(places) if primitive.multiple else places[0]
 
 
-def _of_one(type_: Any, dim: int | None) -> Any:
-    return type_ if dim is None else type_.with_shape((*type_.shape[:dim], *type_.shape[dim + 1 :]))
-
-
 @cached(4096)
 def _extended(
-    primitive: Primitive, types: tuple[Any, ...], batched: tuple[bool, ...], at: int, size: int, params: Any
+    primitive: Primitive, types: tuple[Any, ...], batched: tuple[bool, ...], at: int, params: Any
 ) -> tuple[dict[str, Any], tuple[int, ...]]:
-    """The parameters for operands with one more axis at `at`, and where that axis is in the results.
+    """The parameters for operands that have the new axis at `at`, and where that axis is in the results.
 
     Raises `UnsupportedError` unless the relation is then the old one and a parallel factor: the axis of an operation
     on arrays with two elements along it tells.
     """
     names = primitive.axes or {}
     named = dict(params)
-    old = _relation(primitive, types, named)
-    wide = [t.with_shape(inserted(t.shape, at, 2)) if b else t for t, b in zip(types, batched, strict=True)]
+    shapes = [(*t.shape[:at], *t.shape[at + 1 :]) if b else t.shape for t, b in zip(types, batched, strict=True)]
+    old = _relation(primitive, [t.with_shape(s) for t, s in zip(types, shapes, strict=True)], named)
+    wide = [t.with_shape(inserted(s, at, 2)) if b else t for t, s, b in zip(types, shapes, batched, strict=True)]
     new = old and _relation(primitive, wide, {k: _with_axis(v, names.get(k), at, 2) for k, v in named.items()})
-    axis = None if new is None else next(a[at] for a, b in zip(new.operands, batched, strict=True) if b)
+    axis: Axis = () if new is None else next(a[at] for a, b in zip(new.operands, batched, strict=True) if b)
     if new is None or len(axis) != 1 or new.kinds[axis[0]] is not PARALLEL or without(new, axis[0]) != old:
         raise UnsupportedError(f"{primitive.name} has no batching rule", "call it outside `vmap`, or use `lax.map`")
     places = tuple(axes.index(axis) for axes in new.results)
+    size = next(t.shape[at] for t, b in zip(types, batched, strict=True) if b)
     return {k: _with_axis(v, names.get(k), at, size) for k, v in named.items()}, places
 
 

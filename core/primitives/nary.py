@@ -1,4 +1,4 @@
-"""Makers of elementwise primitives: typing, batching and NumPy meaning from a few words of data each."""
+"""Makers of elementwise primitives: typing, derivative, relation and NumPy meaning from a few words of data each."""
 
 from __future__ import annotations
 
