@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from ..lang.target import Target
 
+WIDTH = 116  # columns of a line
 # Instructions that compute nothing and move nothing.
 _NAMES = frozenset(("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "opt-barrier"))
 _CALLED = re.compile(r"(?:calls|to_apply|body|true_computation|false_computation)=%?([\w.\-]+)")
@@ -31,6 +33,7 @@ class Step:
     bytes_read: int
     bytes_written: int
     inner: tuple[Step, ...] = ()
+    custom: bool = False  # a routine that XLA only calls, and whose work it does not know
 
     @property
     def is_fusion(self) -> bool:
@@ -47,7 +50,9 @@ class Step:
         operations = ", ".join(f"{n} {name}" if n > 1 else name for name, n in counted)
         what = f"{self.kind} fusion of {operations}" if self.is_fusion else self.kind
         moved = "" if self.inner else f": {self.bytes_read:,} bytes read, {self.bytes_written:,} written"
-        yield f"{indent}{what}{moved}"
+        yield from textwrap.wrap(
+            f"{what}{moved}", WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ", break_on_hyphens=False
+        )
         for step in self.inner:
             yield from step.lines(f"{indent}  ")
 
@@ -63,21 +68,39 @@ class XlaReport:
     seconds: float
     bound: str
 
+    @property
+    def custom(self) -> int:
+        """How many of the steps, those within others too, are routines whose work XLA does not know."""
+        return sum(step.custom for step in flat(self.steps))
+
     def counts(self) -> str:
         """How many fusions and how many other operations there are."""
+        if not self.steps:
+            return "nothing for XLA to compute"
         fusions = sum(s.fusions for s in self.steps)
         others = sum(not s.is_fusion for s in self.steps)
         text = f"{fusions} fusion{'' if fusions == 1 else 's'} of XLA's"
         return f"{text}, {others} other operation{'' if others == 1 else 's'}" if others else text
+
+    def _beside(self) -> str:
+        n = self.custom
+        return f", beside the work of {n} routine{'' if n == 1 else 's'} that it calls" if n else ""
 
     def lines(self) -> list[str]:
         """Each step, then the whole program's cost."""
         work = f"  {self.flops:,} flops, {self.transcendentals:,} transcendentals, {self.bytes_moved:,} bytes moved"
         return [
             *(line for s in self.steps for line in s.lines("  ")),
-            f"{work}, by XLA's estimate",
+            f"{work}, by XLA's estimate{self._beside()}",
             f"  at least {show_seconds(self.seconds)}, bound by {self.bound}",
         ]
+
+
+def flat(steps: Iterable[Step]) -> Iterator[Step]:
+    """Steps, each followed by those within it."""
+    for step in steps:
+        yield step
+        yield from flat(step.inner)
 
 
 def show_seconds(seconds: float) -> str:
@@ -92,10 +115,15 @@ def show_seconds(seconds: float) -> str:
 def xla_report(executable: Any, machine: Target) -> XlaReport:
     """The report on an executable, with the bound of a machine's roofline."""
     cost = executable.cost_analysis()
-    flops, special, moved = (int(cost.get(k, 0)) for k in ("flops", "transcendentals", "bytes accessed"))
+    steps = steps_of(executable.as_text())
+    custom = [step for step in flat(steps) if step.custom]
+    # XLA counts -1 operation and -1 byte for a routine that it does not know; its operands and results are known here.
+    flops = int(cost.get("flops", 0)) + len(custom)
+    moved = int(cost.get("bytes accessed", 0)) + sum(1 + step.bytes_read + step.bytes_written for step in custom)
+    special = int(cost.get("transcendentals", 0))
     busy, memory = (flops + special) / machine.rate("float32"), moved / machine.bandwidth
     bound = "memory" if memory >= busy else "vector units"
-    return XlaReport(steps_of(executable.as_text()), flops, special, moved, max(busy, memory), bound)
+    return XlaReport(steps, flops, special, moved, max(busy, memory), bound)
 
 
 # ---------------------------------------------------------------------------- the text
@@ -164,7 +192,8 @@ def _steps(computations: dict[str, list[_Instruction]], name: str) -> Iterator[S
             continue
         read = sum(nbytes(types.get(o, "")) for o in one.operands)
         operations = tuple(_operations(computations, called)) if one.opcode == "fusion" else ()
-        yield Step(one.name, _kind(one), operations, read, nbytes(one.type), tuple(inner))
+        custom = one.opcode == "custom-call"
+        yield Step(one.name, _kind(one), operations, read, nbytes(one.type), tuple(inner), custom)
 
 
 def _operations(computations: dict[str, list[_Instruction]], called: list[str]) -> Iterator[str]:

@@ -332,6 +332,22 @@ def test_a_plain_function_is_told_as_xlas_fusions():
     assert "0 kernels" not in text and "of XLA's on cpu" in text and "bytes read" in text and "bound by" in text
 
 
+def test_routines_that_xla_only_calls_are_counted_by_their_bytes():
+    report = tw.explain(lambda x: tw.lax.top_k(x, 3), tw.ShapeDtypeStruct((8, 8), "float32"), target="cpu").xla
+    assert report is not None and (report.custom, report.flops, report.transcendentals) == (1, 0, 0)
+    assert report.bytes_moved == 8 * 8 * 4 + 8 * 3 * 8 and report.seconds > 0
+    assert "by XLA's estimate, beside the work of 1 routine that it calls" in "\n".join(report.lines())
+
+
+def test_a_program_that_computes_nothing():
+    assert str(tw.explain(lambda x: x, STRUCT, target="cpu")).startswith("<lambda>: nothing for XLA to compute on cpu")
+
+
+def test_long_lines_are_wrapped():
+    shown = str(tw.explain(lambda: random.normal(random.key(0), (100,)), target="cpu"))
+    assert "log-plus-one" in shown and max(map(len, shown.splitlines())) <= 116
+
+
 def test_kernels_and_fusions_are_told_together_where_compiled():
     explained = tw.explain(doubled, STRUCT, compile=True)
     assert len(explained.kernels) == 1 and explained.xla is not None
