@@ -19,6 +19,7 @@ from ..core.evaluate import apply
 from ..core.ir import Eqn, Var
 from ..core.primitive import Primitive
 from ..core.primitives.random import random_unwrap_p, random_wrap_p
+from ..core.primitives.shape import reshape_to
 from ..core.trace import trace_program, typeof
 from ..core.types import UINT32, ArrayType, is_key
 from ..lang.block import BlockSpec, PrefetchScalarGridSpec
@@ -28,7 +29,6 @@ from ..lang.kernel import Kernel
 from ..lang.primitive import kernel_call_p
 from ..lang.target import CPU, Target, target_of
 from .bodies import store
-from .built import Built
 from .cost import Cost, bytes_moved, resident_bytes
 from .generate.group import monoid_of
 from .generate.loops import Cut, Loops, Tiles
@@ -91,13 +91,18 @@ class Own:
     cut: Callable[[Cut], Parts]
 
     def held(self, tiles: Sequence[int], target: Target) -> int:
-        parts = self.cut(self.loops.cut(tuple(tiles)))
+        parts = self._parts(self.loops.cut(tuple(tiles)))
         order = parts.args if parts.args is not None else range(len(self.types))
         arrays = [*(_viewed(self.types[i], parts.views.get(i)) for i in order[parts.prefetch :]),
                   *(raw_type(t) for t in parts.outs or self.outs)]  # fmt: skip
         specs = (*parts.in_specs, *parts.out_specs)
         shapes = [(_sizes(s, a), a.dtype.itemsize) for s, a in zip(specs, arrays, strict=True)]
         return 2 * resident_bytes(shapes) + resident_bytes([(s.shape, s.dtype.itemsize) for s in parts.scratch])
+
+    def _parts(self, cut: Cut) -> Parts:
+        if all(0 in t.shape for t in self.outs):
+            return Parts(lambda *refs: None, [], [BlockSpec()] * len(self.outs), args=(), grid=(0,))
+        return self.cut(cut)
 
     def refuse(self, tiles: Sequence[int], target: Target, room: int) -> str | None:
         held = self.held(tiles, target)
@@ -108,10 +113,7 @@ class Own:
 
     def kernels(self, tiles: Tiles, target: Target, name: str) -> tuple[tuple[Kernel, ...], tuple[int, ...]]:
         cut, types = self.loops.cut(tiles), self.types
-        if all(0 in t.shape for t in self.outs):
-            parts = Parts(lambda *refs: None, [], [BlockSpec()] * len(self.outs), args=(), grid=(0,))
-        else:
-            parts = self.cut(cut)
+        parts = self._parts(cut)
         order = tuple(range(len(types))) if parts.args is None else tuple(parts.args)
         spec = PrefetchScalarGridSpec(
             parts.prefetch, cut.grid if parts.grid is None else parts.grid, list(parts.in_specs),
@@ -188,6 +190,26 @@ def grouped(primitive: Primitive) -> Make:
 
 
 # ---------------------------------------------------------------------------- templates
+
+
+@dataclass(frozen=True)
+class Built:
+    """Kernels, each after the first on the results of the one before.
+
+    `order`: which operand each input of the first is; `shapes`: those of the operation's results. Arrays go in and out
+    as views of the same elements where a kernel has other shapes than the operation.
+    """
+
+    kernels: tuple[Kernel, ...]
+    order: tuple[int, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+    def run(self, call: Callable[..., Sequence[Any]], args: Sequence[Any]) -> list[Any]:
+        """The operation's results, `call(kernel, *arrays)` giving those of a kernel."""
+        values = [args[i] for i in self.order]
+        for kernel in self.kernels:
+            values = call(kernel, *(reshape_to(v, t.shape) for v, t in zip(values, kernel.in_types, strict=True)))
+        return [reshape_to(v, shape) for v, shape in zip(values, self.shapes, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)

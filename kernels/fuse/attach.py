@@ -16,12 +16,11 @@ from typing import Any
 from ...core.ir import Atom, Eqn, Program, Var
 from ...core.primitives.compare import and_p, eq_p
 from ...core.primitives.ref import get_p
-from ...core.primitives.shape import broadcast_in_dim_p, reshape_p, transpose_p
-from ...core.relation import IDENTITY, MOVER
+from ...core.primitives.shape import reshape_p, transpose_p
 from ...core.types import INT32, ArrayType, MemorySpace
 from ...lang.analysis import analyse
 from ...lang.kernel import Block, Kernel
-from ..generate.body import ZERO, Body, moved, scalar
+from ..generate.body import ZERO, Body, scalar, written
 from ..generate.group import ELEMENTWISE, Axes, Group
 
 
@@ -85,15 +84,9 @@ class _Attacher:
         for i in self.group.eqns:
             eqn = body.like = self.all[i]
             operands: list[Atom] = [env[a] if type(a) is Var else a for a in eqn.inputs]
-            if eqn.primitive.kind is IDENTITY:
-                env[eqn.outputs[0]] = operands[0]
-            elif eqn.primitive.kind is MOVER:
-                old = self.group.axes[eqn.inputs[0]] if type(eqn.inputs[0]) is Var else ()
-                new = self.group.axes[eqn.outputs[0]]
-                spread = eqn.primitive is broadcast_in_dim_p
-                env[eqn.outputs[0]] = moved(body, operands[0], old, new, self.shape(new), spread)
-            else:
-                env[eqn.outputs[0]] = body.add(eqn.primitive, operands, **eqn.params)
+            old = self.group.axes[eqn.inputs[0]] if type(eqn.inputs[0]) is Var else ()
+            new = self.group.axes[eqn.outputs[0]]
+            (env[eqn.outputs[0]],) = written(body, eqn, operands, old, new, self.shape(new), eqn.params)
 
     def made(self, eqns: Sequence[Eqn], ins: Sequence[Var], outs: Sequence[Var], scratch: Sequence[Var],
              inputs: Sequence[Block], outputs: Sequence[Block], aliases: Any) -> Kernel:  # fmt: skip

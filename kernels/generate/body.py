@@ -16,7 +16,7 @@ from ...core.primitives.convert import convert_element_type_p
 from ...core.primitives.elementwise import add_p, min_p, mul_p
 from ...core.primitives.ref import addupdate_p, get_p, swap_p, whole
 from ...core.primitives.shape import broadcast_in_dim_p, reshape_p, transpose_p
-from ...core.relation import Monoid
+from ...core.relation import IDENTITY, MOVER, Monoid
 from ...core.trace import trace_program
 from ...core.types import INT32, ArrayType, MemorySpace, RefType, Type
 from ...lang.kernel import ID
@@ -186,3 +186,16 @@ def without(body: Body, value: Atom, lost: Sequence[int], axes: Axes) -> tuple[A
     kept = [i for i in range(len(axes)) if i not in lost]
     sizes = tuple(value.type.shape[i] for i in kept)
     return body.add(reshape_p, [value], new_sizes=sizes, dimensions=None), tuple(axes[i] for i in kept)
+
+
+def written(body: Body, eqn: Eqn, operands: list[Atom], old: Axes, new: Axes, shape: tuple[int, ...],
+            params: dict[str, Any] | None) -> Sequence[Atom]:  # fmt: skip
+    """An equation on blocks: `old` and `new` are the loops that its first operand and its result follow there.
+
+    `params` are its parameters for blocks; None where nothing is left to do.
+    """
+    if eqn.primitive.kind is IDENTITY or params is None:
+        return operands
+    if eqn.primitive.kind is MOVER:
+        return [moved(body, operands[0], old, new, shape, eqn.primitive is broadcast_in_dim_p)]
+    return body.emit(eqn.primitive, operands, params)

@@ -20,12 +20,12 @@ from ...core.primitives.compare import and_p, eq_p, lt_p, select_n_p
 from ...core.primitives.contract import dot_general_p
 from ...core.primitives.elementwise import add_p, mul_p
 from ...core.primitives.reduce import SUM
-from ...core.primitives.shape import broadcast_in_dim_p, iota_p
+from ...core.primitives.shape import iota_p
 from ...core.relation import IDENTITY, MOVER
 from ...core.types import INT32, ArrayType, MemorySpace, RefType
 from ...lang.kernel import ID, Block, Kernel
 from .block import Seen, unseen
-from .body import Body, index_map, moved, ref_type, scalar
+from .body import Body, index_map, ref_type, scalar, written
 from .group import Axes, Group, monoid_of
 from .nest import after_sums
 from .sums import kept_in
@@ -189,31 +189,19 @@ class Builder:
         """An equation on blocks."""
         eqn = body.like = self.all[number]
         operands = [self._masked(body, number, a, env) for a in eqn.inputs]
-        alone = len(self.group.eqns) == 1  # what does nothing is still to be seen by itself
-        if eqn.primitive.kind is IDENTITY and not alone:
-            env[eqn.outputs[0]] = operands[0]
-        elif eqn.primitive is iota_p:
-            env[eqn.outputs[0]] = self._iota(body, eqn)
-        elif eqn.primitive.kind is MOVER:
-            env[eqn.outputs[0]] = self._moved(body, eqn, operands[0])
+        out, params = self.group.axes[eqn.outputs[0]], eqn.params
+        if eqn.primitive is iota_p:
+            values: Sequence[Atom] = [self._positions(body, out, params["dimension"], params["dtype"])]
+        elif eqn.primitive.kind is IDENTITY and len(self.group.eqns) == 1:  # to be seen by itself
+            values = body.emit(eqn.primitive, operands, params)
         else:
-            env.update(zip(eqn.outputs, self._write(body, eqn, operands, eqn.params), strict=True))
-
-    def _write(self, body: Body, eqn: Eqn, operands: list[Atom], params: dict[str, Any]) -> Sequence[Atom]:
-        found = self.seen.params(eqn, params)
-        return operands if found is None else body.emit(eqn.primitive, operands, found)
-
-    def _moved(self, body: Body, eqn: Eqn, value: Atom) -> Atom:
-        (old,), (new,) = eqn.inputs, eqn.outputs
-        spread, shape = eqn.primitive is broadcast_in_dim_p, self.shape(self.group.axes[new])
-        return moved(body, value, self.seen.axes(old), self.seen.axes(new), shape, spread)
-
-    def _iota(self, body: Body, eqn: Eqn) -> Atom:
-        """Positions in the array: those within the block, and where it starts."""
-        axes, dimension, dtype = self.group.axes[eqn.outputs[0]], eqn.params["dimension"], eqn.params["dtype"]
-        return self._positions(body, axes, dimension, dtype)
+            params = params if eqn.primitive.kind is MOVER else self.seen.params(eqn, params)
+            old, new = self.seen.axes(eqn.inputs[0]), self.seen.axes(eqn.outputs[0])
+            values = written(body, eqn, operands, old, new, self.shape(out), params)
+        env.update(zip(eqn.outputs, values, strict=True))
 
     def _positions(self, body: Body, axes: Axes, dimension: int, dtype: Any) -> Atom:
+        """Positions in the array: those within the block, and where it starts."""
         loop, shape, places = axes[dimension], self.shape(axes), self.seen.places(axes)
         start = body.converted(self._start(body, loop), dtype) if loop in self.tiling.grid else None
         if dimension not in places:
@@ -252,7 +240,8 @@ class Builder:
                 params = params | {"preferred_element_type": wide}
             else:
                 operands = [body.converted(a, wide) for a in operands]
-            (part,) = self._write(body, eqn, operands, params)
+            found = self.seen.params(eqn, params)
+            part = operands[0] if found is None else body.emit(eqn.primitive, operands, found)[0]
             if self.monoids[i] is SUM:
                 body.increase(total, part)
             else:
