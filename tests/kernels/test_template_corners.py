@@ -237,6 +237,13 @@ def test_nothing(case):
     check(case, operands(case) if case.operands else drawn(case.types))
 
 
+@pytest.mark.parametrize("case", EMPTY, ids=str)
+@pytest.mark.parametrize("target", ["cuda:sm_90", "tpu:v5e"])
+def test_nothing_has_tiles_on_a_device(case, target):
+    types = [t.strong() for t in case.types]
+    assert TEMPLATES[case.primitive].build(*types, target=target, **case.params).kernels
+
+
 @pytest.mark.parametrize("shape", [(), (0,), (2, 0), (3, 1, 2, 1, 1, 2, 1, 1, 3)], ids=str)
 def test_keys(shape):
     """Of one key, none, and keys along nine axes."""
