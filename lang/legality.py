@@ -16,6 +16,7 @@ import numpy as np
 from ..core.errors import DtypeError, KernelError, ResourceError, UnsupportedError
 from ..core.types import MemorySpace
 from .kernel import Block, Kernel
+from .ops import next_power_of_2
 from .target import KIB, MIB, Target, target_of
 from .verify import Finding
 
@@ -180,7 +181,7 @@ def _gpu(kernel: Kernel, target: Target) -> list[Finding]:
 
 def _value(block: Block, target: Target) -> Finding:
     """A block as one value of a program: its sizes become powers of two, and there is a most."""
-    padded = [1 << max(n - 1, 0).bit_length() for n in block.shape]
+    padded = [next_power_of_2(n) for n in block.shape]
     elements = math.prod(padded)
     if target.block_limit is not None and elements > target.block_limit:
         why = f"a block of {elements:,} elements; one value has at most {target.block_limit:,}: read it in parts"

@@ -26,6 +26,7 @@ from ..core.config import current, target_here
 from ..core.errors import ArgumentError
 from ..core.ir import Program
 from ..core.types import ArrayType
+from .ops import next_power_of_2
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 TERA, GIGA = 10**12, 10**9
@@ -98,17 +99,12 @@ class Target:
             return (self.lanes * packed,)
         rows, full = shape[-2], dict(self.tiles)[bits]
         if rows % full:  # stored in the least tiles of a power of two that hold it, up to a register's sublanes
-            full = min(max(_power(rows), packed), self.sublanes)
+            full = min(max(next_power_of_2(rows), packed), self.sublanes)
         return full, self.lanes
 
     def seconds(self, flops: float, moved: float, dtype: Any = "float32") -> float:
         """The roofline: the least time that some operations and bytes can take."""
         return max(flops / self.rate(dtype), moved / self.bandwidth)
-
-
-def _power(n: int) -> int:
-    """The least power of two that holds n."""
-    return 1 << (n - 1).bit_length()
 
 
 def _peak(tera: dict[str, float]) -> tuple[tuple[str, float], ...]:
