@@ -91,7 +91,7 @@ def related(relation, operand, point, operand_shape, result, shape):
 
 
 def poisoned(x, point):
-    """An array with another value at one point."""
+    """An array with another value at one point, or where a mask says."""
     out = np.array(x)
     if is_bool(out.dtype):
         out[point] = ~out[point]
@@ -131,6 +131,36 @@ def test_poison_reaches_related_results_only(case):
             for k, (old, new) in enumerate(zip(before, after, strict=True)):
                 changed = ~((old == new) | ((old != old) & (new != new)))
                 assert not (changed & ~related(relation, i, point, x.shape, k, old.shape)).any()
+
+
+def needed(kind, places):
+    """The operand's positions along a factor that the results' places along it need."""
+    if isinstance(kind, Parallel):
+        return places
+    each = (range(p * kind.stride - kind.low, p * kind.stride + kind.high + 1, kind.dilation) for p in places)
+    return [q for one in each for q in one]
+
+
+@pytest.mark.parametrize("case", RELATED)
+def test_a_half_needs_its_half_and_a_halo_only(case):
+    eqn, args = equation(case), operands(case)
+    relation = relate(eqn)
+    whole = as_list(apply(case.primitive, args, case.params))
+    loops = [f for f, k in enumerate(relation.kinds) if isinstance(k, (Parallel, Window)) and relation.sizes[f] > 1]
+    for f, low in itertools.product(loops, (True, False)):
+        half = relation.sizes[f] // 2
+        places = range(half) if low else range(half, relation.sizes[f])
+        given = []
+        for x, axes in zip(args, relation.operands, strict=True):
+            at = coordinates(relation.sizes, axes, x.shape).get(f)
+            outside = None if at is None else ~np.isin(at, list(needed(relation.kinds[f], places)))
+            given.append(x if outside is None else poisoned(x, np.broadcast_to(outside, x.shape)))
+        found = as_list(apply(case.primitive, given, case.params))
+        for old, new, axes in zip(whole, found, relation.results, strict=True):
+            at = coordinates(relation.sizes, axes, old.shape).get(f)
+            if at is not None:
+                mine = np.broadcast_to(np.isin(at, list(places)), old.shape)
+                assert (((old == new) | ((old != old) & (new != new))) | ~mine).all()
 
 
 MEANING = [(m, d) for m in (SUM, PRODUCT) for d in ("int32", "uint8", "float32", "complex64")]
