@@ -86,6 +86,8 @@ class BlockSpec:
             object.__setattr__(self, "block_shape", tuple(self.block_shape))
             for size in self.block_shape:
                 _check_size(size, self.block_shape)
+        if self.fill is not None and (np.ndim(self.fill) or np.asarray(self.fill).dtype.kind in "OSU"):
+            raise ArgumentTypeError(f"BlockSpec: fill is {self.fill!r}", "give a number, `fill=0`, or None")
         if self.pipeline_mode is not None and not isinstance(self.pipeline_mode, Buffered):
             raise ArgumentTypeError(f"BlockSpec: pipeline_mode is {self.pipeline_mode!r}", "give Buffered(n)")
         if self.buffering is not None:

@@ -425,3 +425,10 @@ def test_misspelt_options_of_at_are_refused(method):
     given = [] if method == "get" else [tnp.sin if method == "apply" else 1.0]
     with pytest.raises(ArgumentTypeError, match=rf"x.at\[...\].{method} got the option mod, .*\n?.*"):
         getattr(tnp.asarray(x8).at[0], method)(*given, mod="drop")
+
+
+@pytest.mark.parametrize("fill", ["zero", [0.0], np.zeros(2)])
+def test_a_fill_is_a_number(fill):
+    with pytest.raises(ArgumentTypeError, match="BlockSpec: fill is .*\n.*\n.*give a number"):
+        tl.BlockSpec((4,), lambda i: (i,), fill=fill)
+    np.testing.assert_array_equal(run(in_specs=[tl.BlockSpec((4,), lambda i: (i,), fill=np.float32(1))]), 2 * x8)
