@@ -85,7 +85,7 @@ class _Kept:
         self.look_every = min(LOOK_EVERY, max(self.bound // 4, LARGE))
         self.advised = library.sbrk(0)
         self.library = library
-        self.apart = self.unused()
+        self.apart = self.beside()
 
     def resident(self) -> int:
         """Bytes of memory that the process alone has."""
@@ -93,10 +93,13 @@ class _Kept:
             _, resident, shared, *_ = file.read().split()
         return (int(resident) - int(shared)) * mmap.PAGESIZE
 
+    def beside(self) -> int:
+        """Bytes resident that no block in use has."""
+        return self.resident() - self.library.mallinfo2().uordblks
+
     def unused(self, untouched: int = 0) -> int:
-        """Bytes resident that no block in use has; `untouched` of those in use are not resident."""
-        in_use = self.library.mallinfo2().uordblks - untouched
-        return max(self.resident() - in_use - self.apart, 0)
+        """Bytes resident that the heap keeps; `untouched` of the blocks in use are not resident."""
+        return max(self.beside() + untouched - self.apart, 0)
 
     def look(self, need: int) -> None:
         """Give back what is kept if it is too much, or if the need would not fit beside it."""
@@ -104,8 +107,7 @@ class _Kept:
         unused = self.unused()
         if unused > self.bound or (unused > need // 4 and self.resident() + need > FULL * self.available):
             self.give_back()
-            # What stays is not the heap's to give back, or lies between blocks in use.
-            self.apart += min(self.unused(), self.available // 8)
+            self.apart = self.beside()  # not the heap's to give back, or between blocks in use
 
     def give_back(self) -> bool:
         given = self.library.malloc_trim(0) == 1
@@ -121,7 +123,8 @@ class _Kept:
             block = library.malloc(need + AHEAD)
             end = library.sbrk(0)
             first = -(-self.advised // mmap.PAGESIZE) * mmap.PAGESIZE
-            library.madvise(first, end - first, mmap.MADV_HUGEPAGE)
+            if end > first:
+                library.madvise(first, end - first, mmap.MADV_HUGEPAGE)
             if need >= LOOK_EVERY and self.unused(untouched=need) >= need:
                 library.malloc_trim(0)  # enough is kept, but in pieces that do not serve
             self.advised = library.sbrk(0)
