@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from tests.core.test_laws import CASES, as_list, operands
 from tests.support.cases import Case
+from tests.support.laws import CASES, as_list, operands
 from tilewright import lax
 from tilewright.core.api import vmap
 from tilewright.core.errors import UnsupportedError

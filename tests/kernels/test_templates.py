@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from tests.core.test_laws import CASES, as_list, differentiable, function_of, operands
 from tests.support.cases.conv import case as conv
+from tests.support.laws import CASES, as_list, differentiable, function_of, operands
 from tilewright import random
 from tilewright.core.api import jvp, vjp, vmap
 from tilewright.core.errors import ArgumentError

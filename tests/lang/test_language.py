@@ -6,7 +6,7 @@ import pkgutil
 import numpy as np
 import pytest
 
-from tests.core.test_laws import CASES, operands
+from tests.support.laws import CASES, operands
 from tilewright import lang
 from tilewright.core.evaluate import evaluate
 from tilewright.core.linear import spread

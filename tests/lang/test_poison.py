@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
-from tests.core.test_laws import CASES, operands
+from tests.support.laws import CASES, operands
 from tilewright import lang as tl
 from tilewright import lax
 from tilewright import numpy as tnp

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.core.test_laws import operands
 from tests.kernels.test_templates import CASES_OF, by_kind, first_by
 from tests.lang.test_corpus import KERNELS, NAMES, Split, over_sizes
 from tests.lang.test_corpus import operands as corpus_operands
 from tests.support.corpus.corners import CORNERS
 from tests.support.corpus.small import EXAMPLES
+from tests.support.laws import operands
 from tests.support.paths import GOLDEN
 from tests.support.walker.check import check_all, check_mosaic, kernels_of
 from tilewright import lang as tl

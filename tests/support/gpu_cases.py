@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tilewright as tw
-from tests.core.test_laws import CASES
 from tests.lang.test_corpus import KERNELS, operands
+from tests.support.laws import CASES
 from tilewright.core import tree
 from tilewright.core.trace import trace_program, typeof
 from tilewright.core.types import ArrayType

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.core.test_laws import operands as case_operands
 from tests.kernels import test_fused as fused
 from tests.kernels.test_templates import CASES_OF, by_dtypes, first_by
 from tests.lang.test_corpus import KERNELS, NAMES, SMOOTH, Split, operands, over_sizes
 from tests.lang.test_kernels import CORNERS, EXAMPLES, kernel_of
+from tests.support.laws import operands as case_operands
 from tests.support.paths import GOLDEN
 from tests.support.walker.check import check_all, check_triton, kernels_of
 from tilewright import lang as tl
