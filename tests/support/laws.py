@@ -120,6 +120,16 @@ def batchable(case):
 # ------------------------------------------------------------------------------------------------------------ laws
 
 
+def compiled_is_the_numpy_meaning(case):
+    args = operands(case)
+    expected = as_list(apply(case.primitive, args, case.params))
+    found = as_list(case.primitive.bind(*args, **case.params))
+    for f, e in zip(found, expected, strict=True):
+        assert f.dtype == e.dtype and f.shape == e.shape
+        coarse = str(e.dtype) in ("bfloat16", "float16") or "float8" in str(e.dtype)
+        assert_close(f, e, rtol=3e-2 if coarse else case.tolerance, atol=1e-2 if coarse else case.tolerance)
+
+
 def jvp_is_the_finite_difference(case):
     """Along directions that are complex where the operands are."""
     args, params = widened(case), wide_params(case)
