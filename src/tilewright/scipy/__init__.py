@@ -1,5 +1,5 @@
 """`jax.scipy`'s names."""
 
-from . import special, stats
+from . import linalg, special, stats
 
-__all__ = ["special", "stats"]
+__all__ = ["linalg", "special", "stats"]

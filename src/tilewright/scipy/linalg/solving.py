@@ -1,0 +1,297 @@
+"""Linear systems by factors: LU, Cholesky, triangles, Sylvester's equation."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ... import lax
+from ...core.errors import ArgumentError, ShapeError
+from ...core.primitives.linalg import lu as _lu
+from ...core.primitives.linalg.eigh import whole
+from ...core.primitives.linalg.matrices import adjoint, eye, product, transposed, triangle
+from ...core.promote import promote_types
+from ...numpy import linalg as numpy_linalg
+from ...numpy.linalg.factors import operand, square
+from ...numpy.select import where
+from ...numpy.util import (
+    Array,
+    ArrayLike,
+    broadcast_to_shape,
+    composite,
+    dtype_of,
+    is_complex,
+    promote_dtypes_inexact,
+    shape_of,
+    typeof,
+    value,
+)
+
+
+def system(name: str, a: ArrayLike, b: ArrayLike) -> tuple[Array, Array, bool]:
+    """The operands of a solution by square `a`: their leading axes made equal, `b` as matrices, and if it was not."""
+    a, b = promote_dtypes_inexact(value(a, name), value(b, name))
+    square(a, name)
+    rank, other = len(shape_of(a)), len(shape_of(b))
+    vector = other == 1 or (other == rank - 1 and other > 1)
+    if vector and other > 1:
+        warnings.warn(f"{name}: batches of vectors are meant as matrices by others; pass b[..., None]", FutureWarning,
+                      stacklevel=4)  # fmt: skip
+    if not other or shape_of(b)[-1 if vector else -2] != shape_of(a)[-1]:
+        raise ShapeError(f"{name}: a of shape {shape_of(a)} and b of shape {shape_of(b)}",
+                         "b is a vector, or matrices with as many rows as a")  # fmt: skip
+    b = lax.expand_dims(b, (other,)) if vector else b
+    batch = lax.broadcast_shapes(shape_of(a)[:-2], shape_of(b)[:-2])
+    a, b = (broadcast_to_shape(x, (*batch, *shape_of(x)[-2:])) for x in (a, b))
+    return a, b, vector
+
+
+def answer(x: Array, vector: bool) -> Array:
+    """Solutions as the vectors or matrices that the right-hand sides were."""
+    return lax.squeeze(x, (len(shape_of(x)) - 1,)) if vector else x
+
+
+# ---------------------------------------------------------------------------- LU
+
+
+@composite("overwrite_a", "check_finite")
+def lu_factor(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Array, Array]:
+    """LU factors of square matrices and the row swaps: `(lu, pivots)`, for `lu_solve`.
+
+    >>> from tilewright import numpy as jnp
+    >>> from tilewright.scipy import linalg
+    >>> linalg.lu_factor(jnp.array([[1., 2.], [4., 4.]]))[1]
+    Array([1, 1], dtype=int32)
+    """
+    factors, pivots, _ = lax.linalg.lu(square(a, "lu_factor"))
+    return factors, pivots
+
+
+def lu_solve(
+    lu_and_piv: tuple[ArrayLike, ArrayLike], b: ArrayLike, trans: int = 0, overwrite_b: bool = False,
+    check_finite: bool = True,
+) -> Array:  # fmt: skip
+    """The solutions of A X = B (`trans` 0), of A^T X = B (1) or A^H X = B (2), from `lu_factor(a)`.
+
+    >>> from tilewright import numpy as jnp
+    >>> from tilewright.scipy import linalg
+    >>> linalg.lu_solve(linalg.lu_factor(jnp.array([[2., 0.], [0., 4.]])), jnp.array([2., 2.]))
+    Array([1. , 0.5], dtype=float32)
+    """
+    if trans not in (0, 1, 2):
+        raise ArgumentError(f"lu_solve: trans {trans}", "0, 1 or 2")
+    factors, pivots = lu_and_piv
+    return _lu_solve(factors, pivots, b, int(trans))
+
+
+@composite("trans")
+def _lu_solve(factors: ArrayLike, pivots: ArrayLike, b: ArrayLike, trans: int) -> Array:
+    factors, b, vector = system("lu_solve", factors, b)
+    permutation = lax.linalg.lu_pivots_to_permutation(value(pivots), shape_of(factors)[-1])
+    permutation = broadcast_to_shape(permutation, shape_of(factors)[:-1])
+    return answer(_lu.solve_factored(factors, permutation, b, trans), vector)
+
+
+@composite("permute_l", "overwrite_a", "check_finite")
+def lu(a: ArrayLike, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    """LU factors of matrices: `(p, l, u)` with `A = P L U`, or `(P L, u)` with `permute_l`.
+
+    >>> from tilewright import numpy as jnp
+    >>> from tilewright.scipy import linalg
+    >>> linalg.lu(jnp.array([[1., 2.], [4., 4.]]))[2]
+    Array([[4., 4.],
+           [0., 1.]], dtype=float32)
+    """
+    a = operand(a, "lu")
+    batch, (m, n), k = shape_of(a)[:-2], shape_of(a)[-2:], min(shape_of(a)[-2:])
+    factors, _, permutation = lax.linalg.lu(a)
+    lower = triangle(_lu.part(factors, m, k), True, -1) + eye((*batch, m, k), dtype_of(a))
+    upper = triangle(_lu.part(factors, k, n), False)
+    if permute_l:
+        order = lax.sort_key_val(permutation, lax.broadcasted_iota(np.int32, shape_of(permutation), len(batch)))[1]
+        return _lu.permuted(lower, order), upper
+    rows = lax.broadcasted_iota(np.int32, (*batch, m, m), len(batch))
+    wanted = lax.broadcast_in_dim(permutation, (*batch, m, m), (*range(len(batch)), len(batch) + 1))
+    return lax.convert_element_type(rows == wanted, np.zeros((), dtype_of(a)).real.dtype), lower, upper
+
+
+# ---------------------------------------------------------------------------- Cholesky
+
+
+@composite("lower", "overwrite_a", "check_finite")
+def cholesky(a: ArrayLike, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Array:
+    """The upper (or lower) Cholesky factors of Hermitian matrices, of which that triangle is read.
+
+    >>> from tilewright import numpy as jnp
+    >>> from tilewright.scipy import linalg
+    >>> linalg.cholesky(jnp.array([[4., 2.], [2., 5.]]))
+    Array([[2., 1.],
+           [0., 2.]], dtype=float32)
+    """
+    a = square(a, "cholesky")
+    factor = lax.linalg.cholesky(a if lower else adjoint(a), symmetrize_input=False)
+    return factor if lower else adjoint(factor)
+
+
+def cho_factor(
+    a: ArrayLike, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
+) -> tuple[Array, bool]:
+    """Cholesky factors of Hermitian matrices, and whether they are lower ones, for `cho_solve`.
+
+    >>> from tilewright import numpy as jnp
+    >>> from tilewright.scipy import linalg
+    >>> linalg.cho_factor(jnp.array([[4., 2.], [2., 5.]]))[1]
+    False
+    """
+    return cholesky(a, lower=lower), lower
+
+
+def cho_solve(
+    c_and_lower: tuple[ArrayLike, bool], b: ArrayLike, overwrite_b: bool = False, check_finite: bool = True
+) -> Array:
+    """The solutions of A X = B from `cho_factor(a)`.
+
+    >>> from tilewright import numpy as jnp
+    >>> from tilewright.scipy import linalg
+    >>> linalg.cho_solve(linalg.cho_factor(jnp.array([[2., 0.], [0., 4.]])), jnp.array([2., 2.]))
+    Array([1. , 0.5], dtype=float32)
+    """
+    factor, lower = c_and_lower
+    return _cho_solve(factor, b, bool(lower))
+
+
+@composite("lower")
+def _cho_solve(factor: ArrayLike, b: ArrayLike, lower: bool) -> Array:
+    factor, b, vector = system("cho_solve", factor, b)
+    return answer(_by_cholesky(factor, b, lower), vector)
+
+
+def _by_cholesky(factor: Array, b: Array, lower: bool) -> Array:
+    how = {"left_side": True, "lower": lower, "conjugate_a": is_complex(dtype_of(b))}
+    plain = {"left_side": True, "lower": lower}
+    if lower:
+        return lax.linalg.triangular_solve(factor, lax.linalg.triangular_solve(factor, b, **plain), transpose_a=True,
+                                           **how)  # fmt: skip
+    return lax.linalg.triangular_solve(factor, lax.linalg.triangular_solve(factor, b, transpose_a=True, **how), **plain)
+
+
+# ---------------------------------------------------------------------------- systems
+
+
+@composite("lower", "overwrite_a", "overwrite_b", "debug", "check_finite", "assume_a")
+def solve(
+    a: ArrayLike, b: ArrayLike, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False,
+    debug: bool = False, check_finite: bool = True, assume_a: str = "gen",
+) -> Array:  # fmt: skip
+    """The solutions of A X = B; with `assume_a` 'sym', 'her' or 'pos' only one triangle of A is read.
+
+    >>> from tilewright import numpy as jnp
+    >>> from tilewright.scipy import linalg
+    >>> linalg.solve(jnp.array([[4., 0.], [0., 16.]]), jnp.array([4., 8.]), assume_a="pos")
+    Array([1. , 0.5], dtype=float32)
+    """
+    if assume_a not in ("gen", "sym", "her", "pos"):
+        raise ArgumentError(f"solve: assume_a {assume_a!r}", "one of 'gen', 'sym', 'her', 'pos'")
+    a, b, vector = system("solve", a, b)
+    if assume_a == "pos":
+        return answer(_by_cholesky(cholesky(a, lower=lower), b, lower), vector)
+    if assume_a == "her":
+        a = whole(a, lower)
+    if assume_a == "sym":
+        strict = triangle(a, lower, -1 if lower else 1)
+        a = triangle(a, lower) + transposed(strict)
+    return answer(numpy_linalg.solve(a, b), vector)
+
+
+_TRANSPOSES = {0: 0, "N": 0, 1: 1, "T": 1, 2: 2, "C": 2}
+
+
+@composite("trans", "lower", "unit_diagonal", "overwrite_b", "debug", "check_finite")
+def solve_triangular(
+    a: ArrayLike, b: ArrayLike, trans: int | str = 0, lower: bool = False, unit_diagonal: bool = False,
+    overwrite_b: bool = False, debug: Any = None, check_finite: bool = True,
+) -> Array:  # fmt: skip
+    """The solutions of A X = B for one triangle of A; `trans` 0 or 'N', 1 or 'T' (A^T), 2 or 'C' (A^H).
+
+    >>> from tilewright import numpy as jnp
+    >>> from tilewright.scipy import linalg
+    >>> linalg.solve_triangular(jnp.array([[2., 0.], [1., 4.]]), jnp.array([2., 5.]), lower=True)
+    Array([1., 1.], dtype=float32)
+    """
+    if trans not in _TRANSPOSES:
+        raise ArgumentError(f"solve_triangular: trans {trans!r}", "0, 1, 2, 'N', 'T' or 'C'")
+    how = _TRANSPOSES[trans]
+    a, b, vector = system("solve_triangular", a, b)
+    found = lax.linalg.triangular_solve(a, b, left_side=True, lower=lower, transpose_a=how > 0, conjugate_a=how == 2,
+                                        unit_diagonal=unit_diagonal)  # fmt: skip
+    return answer(found, vector)
+
+
+@composite("method", "tol")
+def solve_sylvester(A: ArrayLike, B: ArrayLike, C: ArrayLike, *, method: str = "schur", tol: float = 1e-8) -> Array:
+    """The solutions of A X + X B = C for square A and B; NaN where an eigenvalue of A is minus one of B, within `tol`.
+
+    `method` is 'schur' (R. H. Bartels, G. W. Stewart, "Algorithm 432", Communications of the ACM 15 (1972)) or
+    'eigen', by eigenvectors. Computed in complex numbers; leading axes broadcast.
+
+    >>> from tilewright import numpy as jnp
+    >>> from tilewright.scipy import linalg
+    >>> linalg.solve_sylvester(jnp.eye(2), jnp.eye(2), jnp.ones((2, 2)))
+    Array([[0.5, 0.5],
+           [0.5, 0.5]], dtype=float32)
+    """
+    if method not in ("schur", "eigen"):
+        raise ArgumentError(f"solve_sylvester: method {method!r}", "one of 'schur', 'eigen'")
+    a, b, c = promote_dtypes_inexact(*(value(x, "solve_sylvester") for x in (A, B, C)))
+    square(a, "solve_sylvester")
+    square(b, "solve_sylvester")
+    m, n = shape_of(a)[-1], shape_of(b)[-1]
+    if shape_of(c)[-2:] != (m, n):
+        raise ShapeError(f"solve_sylvester: A {shape_of(a)}, B {shape_of(b)} and C {shape_of(c)}",
+                         "C has as many rows as A and as many columns as B")  # fmt: skip
+    dtype, wide = dtype_of(c), promote_types([typeof(c), typeof(np.complex64(0))])[0]  # type: ignore[list-item]
+    batch = lax.broadcast_shapes(*(shape_of(x)[:-2] for x in (a, b, c)))
+    a, b, c = (broadcast_to_shape(x, (*batch, *shape_of(x)[-2:])).astype(wide) for x in (a, b, c))
+    found = (_sylvester_by_schur if method == "schur" else _sylvester_by_eigen)(a, b, c, tol)
+    return found if is_complex(dtype) else lax.real(found)
+
+
+def _safe(sums: Array, solution: Array, tol: float) -> Array:
+    """A solution, or NaN for matrices with sums of eigenvalues that are zero within a tolerance."""
+    small = (abs(sums) < tol).any((-2, -1))
+    return where(small[..., None, None], np.nan, solution)
+
+
+def _sylvester_by_eigen(a: Array, b: Array, c: Array, tol: float) -> Array:
+    left, p = numpy_linalg.eig(a)
+    right, q = numpy_linalg.eig(b)
+    sums = left[..., :, None] + right[..., None, :]
+    inner = product(numpy_linalg.solve(p, c), q) / sums
+    found = product(p, transposed(numpy_linalg.solve(transposed(q), transposed(inner))))
+    return _safe(sums, found, tol)
+
+
+def _sylvester_by_schur(a: Array, b: Array, c: Array, tol: float) -> Array:
+    r, u = lax.linalg.schur(a)
+    s, v = lax.linalg.schur(b)
+    f = product(adjoint(u), c, v)
+    n = shape_of(b)[-1]
+    batch = shape_of(a)[:-2]
+    one = eye(shape_of(a), dtype_of(a))
+    at = len(batch) + 1
+
+    def column(j: Any, y: Array) -> Array:
+        beside = lax.dynamic_index_in_dim(s, j, at)  # what the columns found so far contribute
+        pivot = lax.dynamic_index_in_dim(beside, j, len(batch))
+        rows = lax.broadcasted_iota(np.int32, shape_of(beside), len(batch))
+        known = product(y, where(rows < j, beside, 0))
+        right = lax.dynamic_index_in_dim(f, j, at) - known
+        solved = lax.linalg.triangular_solve(r + pivot * one, right, left_side=True)
+        return lax.dynamic_update_index_in_dim(y, solved, j, at)
+
+    y = lax.fori_loop(0, n, column, lax.full_like(f, 0))
+    diagonals = [numpy_linalg.diagonal(x) for x in (r, s)]
+    sums = diagonals[0][..., :, None] + diagonals[1][..., None, :]
+    return _safe(sums, product(u, y, adjoint(v)), tol)
