@@ -155,7 +155,7 @@ def cho_solve(
 
     >>> from tilewright import numpy as jnp
     >>> from tilewright.scipy import linalg
-    >>> linalg.cho_solve(linalg.cho_factor(jnp.array([[2., 0.], [0., 4.]])), jnp.array([2., 2.]))
+    >>> linalg.cho_solve(linalg.cho_factor(jnp.array([[4., 0.], [0., 16.]])), jnp.array([4., 8.]))
     Array([1. , 0.5], dtype=float32)
     """
     factor, lower = c_and_lower
