@@ -11,6 +11,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import os
+import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -168,15 +169,33 @@ def make_client() -> Any:
     library()
     _open_libraries()
     name, plugin = load()
-    extension = importlib.import_module("jax_cuda13_plugin.cuda_plugin_extension")
     try:
         client = shim.make_plugin_client(name)
     except shim.RuntimeFault as error:
         reason = str(error).splitlines()[0]
         remedy = "a driver for CUDA 13 (see `nvidia-smi`), a GPU in CUDA_VISIBLE_DEVICES"
         raise DriverError(f"XLA's CUDA plugin finds no GPU that it can use: {reason}", remedy) from None
-    shim.register_handlers("CUDA", extension, plugin)
+    _register(plugin)
     return client
+
+
+# The plugin's modules with routines of cuSOLVER and cuSPARSE, of its own, and of LAPACK on the host.
+_SOLVERS = ("_solver", "_sparse", "_linalg", "_hybrid")
+_SOLVER_CALL = re.compile(r'"cu(?:solver|sparse|hybrid)?_\w+"')
+
+
+@once
+def _register(plugin: Any) -> None:
+    """Give the plugin what its programs call: host callbacks and the routines of its modules."""
+    shim.register_handlers("CUDA", importlib.import_module("jax_cuda13_plugin.cuda_plugin_extension"), plugin)
+    for part in _SOLVERS:
+        shim.register_targets("CUDA", importlib.import_module(f"jax_cuda13_plugin.{part}").registrations())
+
+
+@once
+def lapack_on_host() -> None:
+    """Give the plugin SciPy's LAPACK, which some of its routines call."""
+    importlib.import_module("jax_cuda13_plugin._hybrid").initialize()
 
 
 def capability(device: Any) -> tuple[int, int]:
@@ -210,6 +229,8 @@ def compile(text: str, target: str, name: str) -> Binary:
     if machine.kind != "cuda":
         return Binary(name, target, text, None)
     device = _devices(machine)[0]
+    if _SOLVER_CALL.search(text):
+        _register(load()[1])
     try:
         executable = shim.compile_ahead(
             [device], text, options(device.id, BOARDS[machine.name].capability >= (10, 0)))  # fmt: skip

@@ -24,8 +24,8 @@ from .transfer import physical
 CACHE_VERSION = "4"
 EXECUTABLES_KEPT = 4096
 
-# What programs for the CPU call routines of LAPACK by, which have to be known before these are compiled or loaded.
-_LAPACK = re.compile(r'"(?:lapack_\w+|tridiagonal_solve_perturbed_ffi)"')
+# What programs call LAPACK on the host by, which has to be there before they are compiled or loaded.
+_LAPACK = re.compile(r'"(?:lapack_\w+|tridiagonal_solve_perturbed_ffi|cuhybrid_\w+)"')
 
 _loaded = runtime.cache("executable.loaded", EXECUTABLES_KEPT)
 
@@ -84,7 +84,7 @@ def compile_module(module: Module, device: Device | None = None) -> Executable:
     device = default_device() if device is None else device
     module = module.on(device)
     if _LAPACK.search(module.text):
-        shim.lapack()
+        _need_lapack(device)
     if module.callbacks or module.keep_alive:
         loaded = _compile(module, device)
         return Executable(module, loaded, device)
@@ -93,6 +93,15 @@ def compile_module(module: Module, device: Device | None = None) -> Executable:
     if loaded is None:
         loaded = _loaded.keep(name, _from_disk(name, module, device))
     return Executable(module, loaded, device)
+
+
+def _need_lapack(device: Device) -> None:
+    if device.platform == "gpu":
+        from . import cuda
+
+        cuda.lapack_on_host()
+    else:
+        shim.lapack()
 
 
 def _environment(device: Device) -> str:

@@ -165,6 +165,13 @@ def lapack() -> None:
     routines._lapack.initialize()
 
 
+def register_targets(platform: str, targets: dict[str, Any]) -> None:
+    """Give a platform the routines of an extension module, by the names that programs call them by."""
+    for name, value in targets.items():
+        if not name.startswith("cu_cholesky_update"):  # of an older interface, and not called by programs of ours
+            xla_client.register_custom_call_target(name, value, platform=platform, api_version=1)
+
+
 def register_handlers(platform: str, extension: Any, plugin: Any) -> None:
     """Give a plugin the handlers of an extension module of jax's: host callbacks, and what they are made with."""
     register = functools.partial(extension.register_custom_call_target, plugin)
