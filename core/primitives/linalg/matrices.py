@@ -14,8 +14,9 @@ from ..compare import eq_p, ge_p, le_p, select_n_p
 from ..contract import Precision, batch_matmul
 from ..convert import conj_p, real_p
 from ..elementwise import add_p, mul_p
+from ..gather import take_along
 from ..reduce import reduce_sum_p
-from ..shape import broadcast_in_dim, broadcasted_iota, pad, slice, transpose_p
+from ..shape import broadcast_in_dim, broadcasted_iota, pad, slice, squeeze, transpose_p
 
 EXACT = (Precision.HIGHEST, Precision.HIGHEST)  # factorisations lose too many digits in a matrix unit's fast modes
 
@@ -76,11 +77,21 @@ def eye(shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 def diagonal(x: Any) -> Any:
-    """The diagonals of matrices, as vectors as long as the shorter of the two axes."""
+    """The diagonals of matrices, as vectors as long as the shorter of the two axes; the transpose needs no scatter."""
     shape = shape_of(x)
     rows, columns = shape[-2:]
     masked = select_n_p.bind(on_diagonal(shape), zeros(typeof(x).strong()), x)  # type: ignore[union-attr]
     return reduce_sum_p.bind(masked, axes=(len(shape) - 2 if columns <= rows else len(shape) - 1,))
+
+
+def picked_diagonal(x: Any) -> Any:
+    """The same, reading only those elements; the transpose is a scatter."""
+    shape = shape_of(x)
+    rank, (rows, columns) = len(shape), shape[-2:]
+    k = min(rows, columns)
+    places = broadcasted_iota(INT32, (*shape[:-2], k, 1), rank - 2)
+    found = take_along(part(x, k, columns), places, rank - 1, unique=True)
+    return squeeze(found, (rank - 1,))
 
 
 def real_diagonal(x: Any) -> Any:

@@ -11,7 +11,7 @@ from ... import lax
 from ...core.errors import ArgumentError, ShapeError
 from ...core.primitives.custom import custom_jvp
 from ...core.primitives.linalg import lu as _lu
-from ...core.primitives.linalg.matrices import adjoint, diagonal, eye, product, triangle
+from ...core.primitives.linalg.matrices import adjoint, diagonal, eye, picked_diagonal, product, triangle
 from ...core.primitives.linalg.qr import geqrf_p
 from ...core.types import FLOAT0
 from .. import reductions
@@ -269,7 +269,7 @@ def _parity(pivots: Array) -> Array:
 @custom_jvp
 def _determinant(a: Array) -> Array:
     factors, pivots, _ = lax.linalg.lu(a)
-    diagonals = reductions.prod(diagonal(factors), -1)
+    diagonals = reductions.prod(picked_diagonal(factors), -1)
     return where(_parity(pivots) == 1, -diagonals, diagonals)
 
 
@@ -279,7 +279,7 @@ def _determinant_jvp(primals: Any, tangents: Any) -> Any:
     (a,), (da,) = primals, tangents
     n = shape_of(a)[-1]
     factors, pivots, permutation = lax.linalg.lu(a)
-    diagonals = diagonal(factors)
+    diagonals = picked_diagonal(factors)
     sign = where(_parity(pivots) == 1, -1, 1).astype(dtype_of(a))
     down = lax.linalg.triangular_solve(factors, _lu.permuted(da, permutation), left_side=True, lower=True,
                                        unit_diagonal=True)  # fmt: skip
@@ -325,7 +325,7 @@ def _small_determinant(a: Array, n: int) -> Array:
 @custom_jvp
 def _signed_logarithm(a: Array, factors: Array, permutation: Array, odd: Array) -> tuple[Array, Array]:
     """The sign and logarithm of the determinant, from the factors; `a` is there for the derivative."""
-    values = diagonal(factors)
+    values = picked_diagonal(factors)
     sign = where(odd == 1, -1, 1).astype(dtype_of(a))
     sizes = lax.abs(values)
     units = where(sizes == 0, 0, values / where(sizes == 0, 1, sizes).astype(dtype_of(a)))
@@ -369,7 +369,7 @@ def _slogdet_by_qr(a: Array) -> SlogdetResult:
     @custom_jvp
     def run(a: Array) -> Any:
         r, taus = geqrf_p.bind(a)
-        values = diagonal(r)
+        values = picked_diagonal(r)
         sizes = lax.abs(values)
         units = where(sizes == 0, 0, values / where(sizes == 0, 1, sizes).astype(dtype_of(a)))
         safe = where(taus == 0, 1, taus)
