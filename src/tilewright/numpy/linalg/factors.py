@@ -8,7 +8,7 @@ import numpy as np
 
 from ... import lax
 from ...core.errors import ArgumentError
-from ...core.primitives.linalg.common import check_matrix, check_square
+from ...core.primitives.linalg.common import check_dtype, check_matrix, check_square
 from ...core.primitives.linalg.eigh import eigvalsh as _eigvalsh
 from ...core.primitives.linalg.matrices import adjoint, transposed
 from ...core.primitives.linalg.qr import geqrf_p
@@ -51,6 +51,7 @@ def operand(a: ArrayLike, name: str) -> Array:
     """An argument as matrices of floating or complex numbers."""
     (a,) = promote_dtypes_inexact(value(a, name))
     check_matrix(name, typeof(a))  # type: ignore[arg-type]
+    check_dtype(name, typeof(a))  # type: ignore[arg-type]
     return a
 
 
@@ -58,6 +59,7 @@ def square(a: ArrayLike, name: str) -> Array:
     """An argument as square matrices of floating or complex numbers."""
     (a,) = promote_dtypes_inexact(value(a, name))
     check_square(name, typeof(a))  # type: ignore[arg-type]
+    check_dtype(name, typeof(a))  # type: ignore[arg-type]
     return a
 
 

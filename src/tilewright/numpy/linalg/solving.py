@@ -11,7 +11,7 @@ from ... import lax
 from ...core.errors import ArgumentError, ShapeError
 from ...core.primitives.custom import custom_jvp
 from ...core.primitives.linalg import lu as _lu
-from ...core.primitives.linalg.matrices import adjoint, diagonal, eye, picked_diagonal, product, triangle
+from ...core.primitives.linalg.matrices import adjoint, diagonal, eye, on_diagonal, picked_diagonal, product, triangle
 from ...core.primitives.linalg.qr import geqrf_p
 from ...core.types import FLOAT0
 from .. import reductions
@@ -275,22 +275,27 @@ def _determinant(a: Array) -> Array:
 
 @_determinant.defjvp
 def _determinant_jvp(primals: Any, tangents: Any) -> Any:
-    """The trace of the adjugate times the change, from LU factors: also where the last pivot is zero."""
+    """The trace of the adjugate times the change, from LU factors.
+
+    It is the determinant times the trace of U^-1 Y with Y = L^-1 P dA, unless a pivot is zero: then the product of the
+    others times y Y x, with x and y the vectors that U maps to zero from its sides, and zero if several are.
+    """
     (a,), (da,) = primals, tangents
-    n = shape_of(a)[-1]
     factors, pivots, permutation = lax.linalg.lu(a)
     diagonals = picked_diagonal(factors)
+    zero = diagonals == 0
     sign = where(_parity(pivots) == 1, -1, 1).astype(dtype_of(a))
+    others = reductions.prod(where(zero, 1, diagonals), -1)
     down = lax.linalg.triangular_solve(factors, _lu.permuted(da, permutation), left_side=True, lower=True,
                                        unit_diagonal=True)  # fmt: skip
-    # adj(U) = det(U1) [d U1^-1, -U1^-1 u; 0, 1] for U = [U1, u; 0, d]: a solution with U whose last pivot is 1.
-    last = lax.broadcasted_iota(np.int32, shape_of(a), len(shape_of(a)) - 2) == n - 1
-    corner = last & (lax.broadcasted_iota(np.int32, shape_of(a), len(shape_of(a)) - 1) == n - 1)
-    scaled = where(last, down, down * diagonals[..., -1:, None])
-    solved = lax.linalg.triangular_solve(where(corner, 1, triangle(factors, False)), scaled, left_side=True)
-    traced = reductions.sum(diagonal(solved), -1)
-    others = reductions.prod(diagonals[..., :-1], -1)
-    return _determinant(a), where(others == 0, 0, sign * others * where(others == 0, 0, traced))
+    upper = where(zero[..., None, :] & on_diagonal(shape_of(a)), 1, triangle(factors, False))
+    solved = lax.linalg.triangular_solve(upper, down, left_side=True)
+    place = zero.astype(dtype_of(a))[..., None]
+    mapped = lax.linalg.triangular_solve(upper, place, left_side=True)
+    at_zero = reductions.sum(place * product(solved, mapped), (-2, -1))
+    count = reductions.sum(zero, -1, np.int32)
+    traced = where(count == 0, reductions.sum(diagonal(solved), -1), where(count == 1, at_zero, 0))
+    return _determinant(a), sign * others * traced
 
 
 @composite()
