@@ -35,6 +35,6 @@ def as_array(x: Any) -> Any:
     type = typeof(x)
     array = np.asarray(x)
     if array.dtype != type.dtype:
-        return runtime.array_maker(array.astype(type.dtype), type, True)  # type: ignore[arg-type]
+        return runtime.array_maker(array.astype(type.dtype), type, True)
     # The caller may write to its own array later.
-    return runtime.array_maker(array, type, not isinstance(x, np.ndarray))  # type: ignore[arg-type]
+    return runtime.array_maker(array, type, not isinstance(x, np.ndarray))

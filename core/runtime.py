@@ -85,16 +85,14 @@ class Runtime:
         "target_here",  # what gives the target that the default device is
         "namespace",  # what gives the module of NumPy's names for arrays
         "parts",
+        "facts",
         "_caches",
-        "_facts",
-        "_lock",
     )
 
     def __init__(self) -> None:
         self.parts: dict[str, Any] = {}
         self._caches: dict[int, tuple[str, weakref.ref[Any]]] = {}
-        self._facts: dict[str, Any] = {}
-        self._lock = threading.RLock()
+        self.facts: dict[str, Any] = {}
 
     # ------------------------------------------------------------ parts
 
@@ -125,7 +123,7 @@ class Runtime:
 
     def caches(self) -> Iterator[tuple[str, Any]]:
         """Every cache with its name."""
-        for name, reference in list(self._caches.values()):
+        for name, reference in self._caches.copy().values():  # caches may come and go meanwhile
             cache = reference()
             if cache is not None:
                 yield name, cache
@@ -147,7 +145,7 @@ class Runtime:
 
     def fact(self, name: str, function: Callable[..., Any]) -> None:
         """Register what finds a fact out, a function with `cache_clear`."""
-        self._facts[name] = function
+        self.facts[name] = function
 
 
 runtime = Runtime()
