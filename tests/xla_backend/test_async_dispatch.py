@@ -11,6 +11,7 @@ from tests.support.paths import ROOT
 from tilewright import errors
 from tilewright.xla_backend import client
 
+pytestmark = pytest.mark.machine
 SLOW = """
 import threading
 import tilewright as tw

@@ -11,6 +11,7 @@ import tilewright as tw
 from tilewright.core.config import from_environment
 from tilewright.xla_backend import limits, memory
 
+pytestmark = pytest.mark.machine
 glibc = pytest.mark.skipif(memory._glibc() is None, reason="the settings are glibc's")
 FAULTS = """
 import resource

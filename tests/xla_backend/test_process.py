@@ -10,6 +10,7 @@ import pytest
 import tilewright as tw
 from tilewright import numpy as tnp
 
+pytestmark = pytest.mark.machine
 LINUX = pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="memory is read from /proc")
 
 
