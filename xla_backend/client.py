@@ -143,8 +143,12 @@ def runs_ahead() -> bool:
 
     By default not with two processors or fewer, where a change of threads costs small programs more than they compute.
     """
-    asked = current().cpu_enable_async_dispatch
-    return processors() > 2 if asked is None else asked
+    return runs_ahead_on(processors(), current().cpu_enable_async_dispatch)
+
+
+def runs_ahead_on(count: int, asked: bool | None) -> bool:
+    """The same for a number of processors and what the setting says."""
+    return count > 2 if asked is None else asked
 
 
 def processors() -> int:

@@ -1,5 +1,6 @@
 """Kernels run: interpreted, compiled and by a plain NumPy reference, all the same."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,9 @@ import pytest
 from tests.support.corpus.corners import CORNERS
 from tests.support.corpus.small import EXAMPLES, Example
 from tilewright import lang as tl
+from tilewright.core import tree
 from tilewright.core.evaluate import evaluate
+from tilewright.core.trace import trace_program, typeof
 from tilewright.xla_backend.kernel import kernel_program
 
 by_name = pytest.mark.parametrize("example", EXAMPLES + CORNERS, ids=lambda e: e.name)
@@ -16,9 +19,6 @@ by_name = pytest.mark.parametrize("example", EXAMPLES + CORNERS, ids=lambda e: e
 
 def kernel_of(example: Example) -> tl.Kernel:
     """The Kernel that an example's call makes."""
-    from tilewright.core import tree
-    from tilewright.core.trace import trace_program, typeof
-
     leaves, structure = tree.flatten(tuple(example.operands))
     call = example.call()
     program = trace_program(lambda *xs: tree.leaves(call(*structure.unflatten(xs))), [typeof(x) for x in leaves])
@@ -26,8 +26,6 @@ def kernel_of(example: Example) -> tl.Kernel:
 
 
 def check(example: Example, got: Any) -> None:
-    from tilewright.core import tree
-
     expected = tree.leaves(example.reference(*example.operands))
     got = tree.leaves(got)
     assert len(got) == len(expected)
@@ -37,16 +35,12 @@ def check(example: Example, got: Any) -> None:
 
 @by_name
 def test_interpreted_is_the_reference(example):
-    from tilewright.core import tree
-
     leaves = tree.leaves(tuple(example.operands))
     check(example, tl.interpret(kernel_of(example), *leaves))
 
 
 @by_name
 def test_lowered_is_the_reference(example):
-    from tilewright.core import tree
-
     program = kernel_program(kernel_of(example))
     check(example, evaluate(program, *tree.leaves(tuple(example.operands))))
 
@@ -57,13 +51,9 @@ def test_compiled_is_the_reference(example):
 
 
 @by_name
-def test_chunked_is_the_reference(example, monkeypatch):
+def test_chunked_is_the_reference(example):
     """Under a budget of next to nothing, parallel axes are looped over."""
-    from tilewright.core import tree
-    from tilewright.xla_backend import chunks
-    from tilewright.xla_backend import kernel as lowering
-
-    for module in (chunks, lowering):
-        monkeypatch.setattr(module, "budget_of", lambda kernel: 40)
-    program = lowering.lowered.__wrapped__(kernel_of(example)).program
+    kernel = kernel_of(example)
+    stated = {**dict(kernel.settings), "compiler_params": tl.cpu.CompilerParams(intermediate_bytes=40)}
+    program = kernel_program(replace(kernel, settings=tuple(stated.items())))
     check(example, evaluate(program, *tree.leaves(tuple(example.operands))))

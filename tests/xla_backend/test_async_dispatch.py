@@ -57,10 +57,11 @@ def test_a_call_returns_before_its_program_has_run_where_that_is_asked_for(ahead
 @pytest.mark.parametrize("count, asked, ahead", [
     (1, None, False), (2, None, False), (3, None, True), (64, None, True), (2, True, True), (64, False, False),
 ])  # fmt: skip
-def test_two_processors_do_not_run_ahead(monkeypatch, count, asked, ahead):
-    monkeypatch.setattr(client, "processors", lambda: count)
-    with tw.config(cpu_enable_async_dispatch=asked):
-        assert client.runs_ahead() is ahead
+def test_two_processors_do_not_run_ahead(count, asked, ahead):
+    assert client.runs_ahead_on(count, asked) is ahead
+    if asked is not None:
+        with tw.config(cpu_enable_async_dispatch=asked):
+            assert client.runs_ahead() is asked
 
 
 def test_the_processors_are_those_that_the_process_may_use():
