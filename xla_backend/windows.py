@@ -14,6 +14,7 @@ import numpy as np
 
 from ..core.primitive import Primitive
 from ..core.primitives.shape import concatenate, pad, reshape_to, slice_in_dim
+from ..core.relation import FREE, MOVER
 from ..core.trace import dtype_of, shape_of
 from ..core.types import ArrayType
 
@@ -49,4 +50,4 @@ def _expand(x: Any, *, specs: tuple[Spec, ...]) -> Any:
     return x
 
 
-windows_p = Primitive("windows", _typing, expand=_expand)
+windows_p = Primitive("windows", _typing, expand=_expand, work=FREE, kind=MOVER)

@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import ArgumentError, DtypeError, ShapeError
 from ..linear import moved
 from ..primitive import AxisInfo, Linear, Primitive, Zero
-from ..relation import FREE, Relation, Window, inserted
+from ..relation import FREE, MOVER, Relation, Window, inserted
 from ..rules import instantiate, zeros
 from ..trace import Value, dtype_of, shape_of, typeof
 from ..types import INT32, INT64, ArrayType, Shape, is_integer, is_unsigned
@@ -103,6 +103,7 @@ dynamic_slice_p = Primitive(
     numpy=lambda x, *starts, slice_sizes: x[_window(starts, x.shape, slice_sizes)],
     relation=_slice_relation,
     work=FREE,
+    kind=MOVER,
 )
 
 
@@ -239,6 +240,7 @@ dynamic_update_slice_p = Primitive(
     numpy=_update_numpy,
     relation=_update_relation,
     work=FREE,
+    kind=MOVER,
 )
 
 
