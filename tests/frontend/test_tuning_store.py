@@ -50,7 +50,7 @@ def goes_on(path, match):
     f = tuned(path)
     with pytest.warns(TuningWarning, match=match) as seen:
         assert f(X).tolist() == (X * 2).tolist() and f.best(X) == {"block": SLOW_DEFAULT}
-    assert len(seen) == 1
+    assert len(seen) == 1 and seen[0].filename == __file__, "the line is the caller's"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert tuned(path).best(X) == {"block": SLOW_DEFAULT}

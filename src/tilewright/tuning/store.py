@@ -106,6 +106,7 @@ class TuningWarning(UserWarning):
     """The store of tuning results could not be used as it should."""
 
 
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _FAULTS = (sqlite3.Error, OSError, ValueError, OverflowError, RecursionError)
 _warned = runtime.cache("tuning.warned", 256)
 
@@ -120,7 +121,8 @@ class Store:
         """Say once for each store what is wrong with it."""
         key, this = (str(self.path), why), object()
         if _warned.keep(key, this) is this:
-            warnings.warn(f"tuning results at {self.path} {why}; going on without", TuningWarning, stacklevel=4)
+            text = f"tuning results at {self.path} {why}; going on without"
+            warnings.warn(text, TuningWarning, skip_file_prefixes=(_PACKAGE,))  # the line is the user's
 
     def _untrusted(self) -> str:
         """Why the file's rows may be somebody else's; "" if they are not."""
