@@ -83,7 +83,7 @@ class Planner:
         self.dots = frozenset(i for i, e in enumerate(self.eqns) if e.primitive is dot_general_p)
         self.maker = {v: i for i, e in enumerate(self.eqns) for v in e.outputs}
         self.returned = frozenset(a for a in self.program.outputs if type(a) is Var)
-        reasons = [why_not(e) for e in self.eqns]
+        reasons = [why_not(e, self.factors) for e in self.eqns]
         self._find_copies(reasons, self._wanted(reasons))
         self._make_units(reasons)
         self._attach()
@@ -383,7 +383,7 @@ class Planner:
 
     def alone(self, eqn: Eqn) -> int:
         """The bytes that an equation moves as a kernel of its own, at the target's tiles."""
-        if eqn.primitive in VIEWS or eqn.primitive is kernel_call_p or why_not(eqn) is not None:
+        if eqn.primitive in VIEWS or eqn.primitive is kernel_call_p or why_not(eqn, self.factors) is not None:
             return self.alone_eqn(eqn)
         eqn = self._unaliased(eqn)
         group = single(0, (), [eqn], self.factors)

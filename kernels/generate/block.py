@@ -51,13 +51,13 @@ class Seen:
 
     def params(self, eqn: Eqn, params: dict[str, Any]) -> dict[str, Any] | None:
         """The parameters of an equation on blocks, axes numbered anew; None where none is left to reduce."""
-        if not self.gone or not eqn.inputs:
+        if not self.gone or not eqn.primitive.axes and eqn.primitive is not dot_general_p:
             return params
         if eqn.primitive is dot_general_p:
             return params | {"dimension_numbers": self._contracted(eqn)}
         found = dict(params)
         place = self.places(self.group.axes[eqn.inputs[0]]) if type(eqn.inputs[0]) is Var else {}
-        for name in eqn.primitive.axes or ():
+        for name in eqn.primitive.axes or {}:
             axes = (params[name],) if isinstance(params[name], int) else params[name]
             left = tuple(place[a] for a in axes if a in place)
             if not left:

@@ -18,7 +18,19 @@ from ...core.ir import Eqn, Literal, Var
 from ...core.primitives.contract import dot_general_p
 from ...core.primitives.reduce import OR, SUM
 from ...core.primitives.shape import iota_p
-from ...core.relation import IDENTITY, MOVER, POINTWISE, Axis, Monoid, Parallel, Reduced, Relation, Window, relate
+from ...core.relation import (
+    IDENTITY,
+    MOVER,
+    PARALLEL,
+    POINTWISE,
+    Axis,
+    Monoid,
+    Parallel,
+    Reduced,
+    Relation,
+    Window,
+    relate,
+)
 from ...core.types import FLOAT0, ArrayType, is_bool, is_key
 
 Axes = tuple[int | None, ...]
@@ -45,14 +57,30 @@ class Factors:
     def __init__(self) -> None:
         self.sizes: list[int] = []
         self.known: dict[Eqn, Related] = {}
+        self.relations: dict[Eqn, Relation | None] = {}
+        self.reasons: dict[Any, str | None] = {}  # by primitive and relation
+
+    def why_no_blocks(self, eqn: Eqn) -> str | None:
+        """Why an operation is not written on blocks by its relation alone; None where it is."""
+        relation = self.relation(eqn)
+        key = eqn.primitive, id(relation), len(eqn.inputs)
+        if key not in self.reasons:
+            self.reasons[key] = _why_no_blocks(eqn, relation)
+        return self.reasons[key]
+
+    def relation(self, eqn: Eqn) -> Relation | None:
+        """An equation's relation, looked up once."""
+        if eqn not in self.relations:
+            self.relations[eqn] = relate(eqn)
+        return self.relations[eqn]
 
     def related(self, eqn: Eqn) -> Related:
         """The loops of an equation that may be in a group, the same each time."""
         found = self.known.get(eqn)
         if found is None:
-            relation = relate(eqn)
+            relation = self.relation(eqn)
             assert relation is not None
-            found = self.known[eqn] = self._numbered(relation, eqn.primitive.kind is not MOVER)
+            found = self.known[eqn] = self._numbered(relation, eqn.primitive.kind is None)
         return found
 
     def _numbered(self, relation: Relation, computes: bool) -> Related:
@@ -62,15 +90,15 @@ class Factors:
         for axes in (*relation.operands, *relation.results):
             if axes not in known:
                 known[axes] = tuple([a[0] + base if a else None for a in axes])
+        operands, results = tuple([known[a] for a in relation.operands]), tuple([known[a] for a in relation.results])
+        if not computes and relation.kinds.count(PARALLEL) == len(relation.kinds):
+            return Related(operands, results, NONE, NONE)
         reduced = frozenset([i + base for i, k in enumerate(relation.kinds) if type(k) is Reduced])
         whole = [i for i, k in enumerate(relation.kinds) if type(k) is not Parallel and type(k) is not Reduced]
         if computes:  # what comes out along such a loop is made all at once
             read = {f for axes in relation.operands for axis in axes for f in axis}
             whole += [f for axes in relation.results for axis in axes for f in axis if f not in read]
-        return Related(
-            tuple([known[a] for a in relation.operands]), tuple([known[a] for a in relation.results]), reduced,
-            frozenset([i + base for i in whole]),
-        )  # fmt: skip
+        return Related(operands, results, reduced, frozenset([i + base for i in whole]))
 
 
 def monoid_of(eqn: Eqn) -> Monoid:
@@ -81,9 +109,8 @@ def monoid_of(eqn: Eqn) -> Monoid:
     return OR if found is SUM and is_bool(eqn.outputs[0].type.dtype) else found
 
 
-def why_no_blocks(eqn: Eqn) -> str | None:
-    """Why an operation is not written on blocks by its relation alone; None where it is."""
-    relation, primitive = relate(eqn), eqn.primitive
+def _why_no_blocks(eqn: Eqn, relation: Relation | None) -> str | None:
+    primitive = eqn.primitive
     if relation is None or len(eqn.outputs) != 1 or any(type(k) is Window for k in relation.kinds):
         return ELSEWHERE
     if any(len(axis) > 1 for axes in (*relation.operands, *relation.results) for axis in axes):
@@ -97,7 +124,7 @@ def why_no_blocks(eqn: Eqn) -> str | None:
     return None if parallel and same else ELSEWHERE
 
 
-def why_not(eqn: Eqn) -> str | None:
+def why_not(eqn: Eqn, factors: Factors) -> str | None:
     """Why an equation stays outside of kernels made by fusion; None where it may go in."""
     if "kernel" in eqn.params:
         return "a kernel keeps its own body"
@@ -113,7 +140,7 @@ def why_not(eqn: Eqn) -> str | None:
             return "random keys and float0 are types of the trace"
         if 0 in t.shape:
             return "an array in it is empty"
-    return why_no_blocks(eqn)
+    return factors.why_no_blocks(eqn)
 
 
 def nbytes(atom: Any) -> int:

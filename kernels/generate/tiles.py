@@ -37,10 +37,11 @@ def options(loops: Loops, target: Target, regular: bool = True) -> list[Sequence
     lanes. Loops outside of those may take any power of two, in a `regular` nest; where there is a product, one step.
     """
     found: list[Sequence[int]] = []
-    for i, n in enumerate(loops.sizes):
-        inside = range(i + 1, len(loops.sizes))
-        place = sum(j not in loops.whole for j in inside) + any(j in loops.whole for j in inside)
-        if i in loops.whole:
+    cut, rows = 0, False  # the loops within that are cut, and whether any is whole
+    for i in reversed(range(len(loops.sizes))):
+        n, place, whole = loops.sizes[i], cut + rows, i in loops.whole
+        cut, rows = cut + (not whole), rows or whole
+        if whole:
             found.append((max(n, 1),))
         elif i in loops.single or (loops.matrix and i not in loops.matrix):
             found.append((1,))
@@ -53,7 +54,7 @@ def options(loops: Loops, target: Target, regular: bool = True) -> list[Sequence
             found.append(_powers(n) if regular else (1,))
         else:
             found.append(_vector_sizes(target, n, target.sublanes if place else target.lanes))
-    return found
+    return found[::-1]
 
 
 def _powers(n: int) -> Sequence[int]:
@@ -192,7 +193,13 @@ class Blocks:
 
     def live(self, tile: Sequence[int]) -> int:
         """The bytes of the values that a cell computes with at once."""
-        return self.at_once * max([_size(e, tile) for e in self.between], default=0)
+        most = 0
+        for n, places in self.between:
+            for i in places:
+                n *= tile[i]
+            if n > most:
+                most = n
+        return self.at_once * most
 
     def refuse(self, tile: Sequence[int], room: int) -> str | None:
         """Why a cell cannot hold its blocks in `room` bytes, if so."""
@@ -211,20 +218,13 @@ class Blocks:
 
 def blocks_of(group: Group, nest: Nest, eqns: Sequence[Eqn], target: Target) -> Blocks:
     """The blocks of a group whose loops are in the order of a nest."""
-    place, gpu = {x: i for i, x in enumerate(nest.order)}, target.gpu
-    known: dict[Axes, tuple[int, ...]] = {}
-
-    def entry(v: object, width: int) -> Entry:
-        axes = group.axes[v]  # type: ignore[index]
-        if axes not in known:
-            known[axes] = tuple([place[x] for x in axes if x is not None])
-        return width, known[axes]
-
+    axes, gpu, place = group.axes, target.gpu, {x: i for i, x in enumerate(nest.order)}
+    known = {own: tuple([place[x] for x in own if x is not None]) for own in group.weight}
     carried = [i for i, loops in group.sums.items() if loops & nest.carry]
     totals = [v for i in carried for v in eqns[i].outputs]
-    sums = [entry(v, accumulator(v.type.dtype).itemsize) for v in totals]
-    reads = [entry(v, v.type.dtype.itemsize) for v in group.inputs]
-    between = {entry(v, v.type.dtype.itemsize) for v in group.axes.keys() - {*group.inputs, *totals}}
+    sums = [(accumulator(v.type.dtype).itemsize, known[axes[v]]) for v in totals]
+    reads = [(v.type.dtype.itemsize, known[axes[v]]) for v in group.inputs]
+    between = {(v.type.dtype.itemsize, known[axes[v]]) for v in axes.keys() - {*group.inputs, *totals}}
     fast: dict[Entry, int] = {}
     if gpu and not nest.matrix:
         return Blocks(target, fast, sums, reads, _largest(between), min(len(between), LIVE))
@@ -232,7 +232,7 @@ def blocks_of(group: Group, nest: Nest, eqns: Sequence[Eqn], target: Target) -> 
         carry = {place[x] for x in nest.carry}
         staged = [e for e in reads if not carry.isdisjoint(e[1])] if carry else reads
     else:
-        staged = reads + [entry(v, v.type.dtype.itemsize) for v in nest.outputs]
+        staged = reads + [(v.type.dtype.itemsize, known[axes[v]]) for v in nest.outputs]
         for v, e in zip(totals, sums, strict=True):
             if v not in nest.outputs or e[0] != v.type.dtype.itemsize:  # else it is kept in the result's own block
                 fast[e] = fast.get(e, 0) + 1
@@ -302,10 +302,10 @@ class Tiling:
 
 
 def loops_of(nest: Nest, sizes: Mapping[int, int] | Sequence[int]) -> Loops:
-    place = {x: i for i, x in enumerate(nest.order)}
+    order, carry, whole = nest.order, nest.carry, nest.whole
     return Loops(
-        tuple(sizes[x] for x in nest.order), tuple(sorted(place[x] for x in nest.carry)),
-        tuple(sorted(place[x] for x in nest.whole)), tuple(place[x] for x in nest.matrix),
+        tuple([sizes[x] for x in order]), tuple([i for i, x in enumerate(order) if x in carry]) if carry else (),
+        tuple([i for i, x in enumerate(order) if x in whole]) if whole else (), tuple([*map(order.index, nest.matrix)]),
     )  # fmt: skip
 
 
@@ -347,13 +347,12 @@ def measured(group: Group, nest: Nest, sizes: Sequence[int], tiles: Sequence[int
     """A nest with given tiles: its grid, and the bytes that its blocks move."""
     own, tile = {x: sizes[x] for x in nest.order}, dict(zip(nest.order, tiles, strict=False))
     cut = [x for x in nest.order if own[x] > tile[x]]
-    carry = frozenset(x for x in cut if x in nest.carry)
-    grid = (*(x for x in cut if x not in carry), *(x for x in cut if x in carry))
-    counts = {x: -(-own[x] // tile[x]) for x in grid}
-    moved = sum(nbytes(v) * revisits(group.axes[v], grid, counts) for v in group.inputs)
-    moved += sum(nbytes(v) for v in nest.outputs)
-    if runs > 1:
-        grid = (*(x for x in cut if x not in carry), RUN, *(x for x in cut if x in carry))
+    carry = nest.carry.intersection(cut)
+    parallel, steps = [x for x in cut if x not in carry], [x for x in cut if x in carry]
+    order, counts = [*parallel, *steps], {x: -(-own[x] // tile[x]) for x in cut}
+    moved = sum([nbytes(v) * revisits(group.axes[v], order, counts) for v in group.inputs])
+    moved += sum(map(nbytes, nest.outputs))
+    grid = (*parallel, *([RUN] if runs > 1 else ()), *steps)
     return Tiling(nest, own, tile, grid, carry, moved, refused, runs, shared if runs > 1 else None)
 
 
