@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core.ir import Program
 
@@ -45,8 +45,7 @@ class Settings:
         return self.asked or ("cpu" if self.target == "cpu" else self.target.name)
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """How a compiled program is called: its name, the inputs whose memory outputs may take, if unused ones stay."""
 
     name: str = "main"
@@ -54,7 +53,7 @@ class Call:
     keep_unused: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Unit:
     """A Program on its way, and how it is to be called.
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .core.errors import ArgumentError
 from .xla_backend.settings import Settings
@@ -14,16 +13,14 @@ from .xla_backend.settings import Settings
 Reports = dict[str, Any]  # what the passes that have run decided, by their names
 
 
-@dataclass(frozen=True)
-class Level:
+class Level(NamedTuple):
     """What a pass takes or gives: a name, and the check that a value must pass to be of this level."""
 
     name: str
     check: Callable[[Any], object] = lambda value: None
 
 
-@dataclass(frozen=True)
-class Pass:
+class Pass(NamedTuple):
     """A step from value to value.
 
     `run(value, settings, reports)` gives the new value and what was decided, None if nothing is to be told.
@@ -35,8 +32,7 @@ class Pass:
     run: Callable[[Any, Settings, Reports], tuple[Any, Any]]
 
 
-@dataclass(frozen=True)
-class Walked:
+class Walked(NamedTuple):
     """Where a walk came to: the value, its level, and what each pass reported and took, in seconds."""
 
     value: Any
