@@ -14,6 +14,7 @@ from ..core.rewrite import eliminate_dead
 from ..core.types import ArrayType
 from .cpu import products
 from .cpu.sums import compiler_options
+from .legalize import legal
 from .lower import RULES
 from .lower.emit import Emitter
 from .settings import Settings, Unit
@@ -83,7 +84,7 @@ def printed(unit: Unit, settings: Settings) -> Module:
     kept = tuple(i for i, u in enumerate(used) if u or call.keep_unused)
     body = body.replace(inputs=[program.inputs[i] for i in kept])
     attributes, aliased = _aliases(body, kept, given)
-    emitter = Emitter(_rules(settings), settings.platform)
+    emitter = Emitter(_rules(settings), settings.platform, legal)
     main = emitter.function("main", body, "public", attributes)
     effects, platform = body.effects, settings.platform
     return Module(

@@ -91,8 +91,9 @@ Rule = Callable[..., Any]
 class Emitter:
     """Prints one module. Rules call `op`; the driver calls `function` and `module_text`."""
 
-    def __init__(self, rules: Mapping[Primitive, Rule], platform: str = "cpu"):
+    def __init__(self, rules: Mapping[Primitive, Rule], platform: str, legal: Callable[[Program], Program]):
         self.rules, self.platform = rules, platform
+        self.legal = legal  # what gives a Program that a rule has traced in primitives that have rules
         self.lines: list[str] = []
         self.functions: list[str] = []
         self.called: dict[Any, str] = {}
