@@ -1,6 +1,7 @@
 """The layout holds: sizes, layers, guards, symlinks, and what may be imported where."""
 
 import ast
+import functools
 import os
 import re
 import subprocess
@@ -65,13 +66,19 @@ def relative(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@functools.cache
 def imported(path: Path) -> set[str]:
     """Absolute names of the modules that a file of the package imports, anywhere in it."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     module = parts[1:] if parts[0] == "src" else ("tilewright", *parts)
     package = module[:-1]
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -86,7 +93,7 @@ def inner_imports(path: Path) -> set[str]:
     """The modules that a file imports within functions, relative ones as they are written."""
     inner = {
         node
-        for function in ast.walk(ast.parse(path.read_text()))
+        for function in ast.walk(tree_of(path))
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
         for node in ast.walk(function)
         if isinstance(node, (ast.Import, ast.ImportFrom))
