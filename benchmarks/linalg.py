@@ -18,7 +18,7 @@ def _matrices(api: Api, n: int) -> tuple[Any, Any, Any]:
 
     x = np.random.default_rng(0).standard_normal((n, n), dtype=np.float32)
     positive = x @ x.T / n + np.eye(n, dtype=np.float32)
-    return tuple(api.np.asarray(a) for a in (x + 2 * np.sqrt(n) * np.eye(n, dtype=np.float32), positive, np.tril(x)))  # type: ignore[return-value]
+    return tuple(api.np.asarray(a) for a in (x + 2 * np.sqrt(n) * np.eye(n, dtype=np.float32), positive, np.tril(x)))
 
 
 def _scipy(api: Api) -> Any:

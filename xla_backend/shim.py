@@ -162,7 +162,7 @@ def lapack() -> None:
 
     for name, value, version in routines.registrations()["cpu"]:
         xla_client.register_custom_call_target(name, value, platform="cpu", api_version=version)
-    routines._lapack.initialize()
+    routines.prepare_lapack_call("potrf", np.float32)
 
 
 def register_targets(platform: str, targets: dict[str, Any]) -> None:

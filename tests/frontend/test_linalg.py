@@ -493,6 +493,35 @@ def test_values_alone_need_no_vectors():
     assert "mode = 78 : ui8" in lowered and "mode = 86 : ui8" not in lowered
 
 
+# ---------------------------------------------------------------------------- random matrices
+
+
+@pytest.mark.parametrize("method", ["cholesky", "eigh", "svd"])
+def test_covariances_of_random_vectors(method):
+    cov = hermitian(np.random.default_rng(0), (), np.dtype("float64"))
+    x = np.asarray(tw.random.multivariate_normal(tw.random.key(0), np.zeros(4), cov, (20000,), method=method))
+    np.testing.assert_allclose(np.cov(x.T), cov, atol=0.15)
+
+
+@pytest.mark.parametrize("method", ["eigh", "svd"])
+def test_covariances_may_be_singular(method):
+    x = np.asarray(tw.random.multivariate_normal(tw.random.key(0), np.zeros(2), np.ones((2, 2)), (5,), method=method))
+    np.testing.assert_allclose(x[:, 0], x[:, 1], atol=1e-6)
+
+
+def test_random_vectors_by_an_unknown_method():
+    with pytest.raises(ArgumentError, match="method"):
+        tw.random.multivariate_normal(tw.random.key(0), np.zeros(2), np.eye(2), method="x")
+
+
+@pytest.mark.parametrize("size", [(3, 5), (5, 3)])
+def test_random_orthogonal_matrices(size):
+    n, m = size
+    q = np.asarray(tw.random.orthogonal(tw.random.key(0), n, (2,), jnp.float64, m))
+    product = q @ H(q) if n < m else H(q) @ q
+    np.testing.assert_allclose(product, np.broadcast_to(np.eye(3), (2, 3, 3)), atol=1e-12)
+
+
 # ---------------------------------------------------------------------------- other targets
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...caches import once
 from ...errors import DtypeError, ShapeError
-from ...relation import Loops, Relation, Whole
+from ...relation import Kind, Loops, Relation, Whole
 from ...types import INT32, ArrayType, is_complex, is_inexact
 
 FACTORED = tuple(np.dtype(t) for t in (np.float32, np.float64, np.complex64, np.complex128))
@@ -84,7 +84,7 @@ def matrixwise(*own: int) -> Callable[..., Relation]:
         shared = loops.axes(ins[0].shape[:count])
         whole = [(*shared, *loops.axes(t.shape[count:])) for t in (*ins, *outs)]
         lead = {f for axis in shared for f in axis}
-        kinds = {f: Whole() for f in range(len(loops.sizes)) if f not in lead}
+        kinds: dict[int, Kind] = {f: Whole() for f in range(len(loops.sizes)) if f not in lead}
         return loops.relation(whole[: len(ins)], whole[len(ins) :], kinds)
 
     return rule

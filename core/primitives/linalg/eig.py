@@ -211,7 +211,7 @@ def hessenberg(a: Any) -> tuple[Any, Any]:
     >>> hessenberg(np.eye(3, dtype=np.float32))[1]
     Array([0., 0.], dtype=float32)
     """
-    return tuple(hessenberg_p.bind(a))  # type: ignore[return-value]
+    return tuple(hessenberg_p.bind(a))
 
 
 @cached(1024)
@@ -245,7 +245,7 @@ def tridiagonal(a: Any, *, lower: bool = True) -> tuple[Any, Any, Any, Any]:
     >>> tridiagonal(np.eye(3, dtype=np.float32))[1]
     Array([1., 1., 1.], dtype=float32)
     """
-    return tuple(tridiagonal_p.bind(a, lower=bool(lower)))  # type: ignore[return-value]
+    return tuple(tridiagonal_p.bind(a, lower=bool(lower)))
 
 
 PRIMITIVES = (eig_p, schur_p, hessenberg_p, tridiagonal_p)

@@ -17,10 +17,10 @@ from ...types import INT32, ArrayType, is_integer
 from ..compare import eq_p, ge_p, select_n_p
 from ..convert import stop_gradient_p
 from ..elementwise import add_p, neg_p
-from ..gather import take_along
+from ..gather import PROMISE, GatherDimensionNumbers, gather, take_along
 from ..loops import fori_loop
-from ..shape import broadcast_in_dim, broadcasted_iota, reshape
-from ..slicing import dynamic_index_in_dim
+from ..shape import broadcast_in_dim, broadcasted_iota, expand_dims, reshape
+from ..slicing import dynamic_index_in_dim, dynamic_update_slice
 from ..sort import argsort
 from .common import (
     check_batch,
@@ -48,9 +48,13 @@ def _typing(x: ArrayType) -> list[ArrayType]:
 def permuted(x: Any, permutation: Any) -> Any:
     """The rows of matrices in another order: row i of the result is row `permutation[i]`."""
     shape = shape_of(x)
+    if 0 in shape:
+        return x
     n = len(shape)
-    places = broadcast_in_dim(permutation, shape, tuple(range(n - 1)))
-    return take_along(x, places, n - 2)
+    lead = tuple(range(n - 2))
+    numbers = GatherDimensionNumbers((n - 1,), (n - 2,), (n - 2,), lead, lead)
+    sizes = (*(1 for _ in lead), 1, shape[-1])
+    return gather(x, expand_dims(permutation, (n - 1,)), numbers, sizes, unique_indices=True, mode=PROMISE)
 
 
 def _jvp(primals: Any, tangents: Any) -> Any:
@@ -116,7 +120,7 @@ def lu(x: Any) -> tuple[Any, Any, Any]:
     Array([[4.  , 4.  ],
            [0.25, 1.  ]], dtype=float32)
     """
-    return tuple(lu_p.bind(x))  # type: ignore[return-value]
+    return tuple(lu_p.bind(x))
 
 
 # ---------------------------------------------------------------------------- pivots
@@ -139,7 +143,7 @@ def _pivots_numpy(pivots: np.ndarray, *, permutation_size: int) -> np.ndarray:
 
 
 def _pivots_expand(pivots: Any, *, permutation_size: int) -> Any:
-    """The swaps done one after the other, on all permutations at once."""
+    """The swaps done one after the other; of a batch on all permutations at once."""
     batch, count = shape_of(pivots)[:-1], shape_of(pivots)[-1]
     shape = (*batch, permutation_size)
     places = broadcasted_iota(INT32, shape, len(batch))
@@ -154,7 +158,13 @@ def _pivots_expand(pivots: Any, *, permutation_size: int) -> Any:
         here = eq_p.bind(places, broadcast_in_dim(i, shape, ()))
         return select_n_p.bind(here, moved_in, _repeated(there, shape))
 
-    return fori_loop(np.int32(0), np.int32(count), swap, places)
+    def swap_two(i: Any, order: Any) -> Any:
+        other = dynamic_index_in_dim(pivots, i, 0, keepdims=False)
+        mine = dynamic_index_in_dim(order, i, 0)
+        order = dynamic_update_slice(order, dynamic_index_in_dim(order, other, 0), (i,))
+        return dynamic_update_slice(order, mine, (other,))
+
+    return fori_loop(np.int32(0), np.int32(count), swap if batch else swap_two, places)
 
 
 def _repeated(x: Any, shape: tuple[int, ...]) -> Any:

@@ -216,7 +216,7 @@ def _solved_tangents(q: Any, r: Any, change: Any) -> tuple[Any, Any]:
     if is_complex(typeof(q).dtype):  # the diagonal of R stays real
         n = shape_of(inner)[-1]
         turn = imag_p.bind(diagonal(inner))
-        turn = complex_p.bind(zeros(typeof(turn)), turn)
+        turn = complex_p.bind(zeros(typeof(turn)), turn)  # type: ignore[arg-type]
         on = eye(shape_of(inner), typeof(q).dtype)
         skew = add_p.bind(skew, mul_p.bind(on, columns_of(turn, n)))
     rest = sub_p.bind(skew, inner)

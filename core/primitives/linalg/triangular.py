@@ -10,7 +10,7 @@ from ...caches import cached
 from ...errors import ShapeError
 from ...linear import add_tangents, moveaxis, moved
 from ...primitive import AxisInfo, Linear, Primitive, Zero
-from ...relation import Loops, Relation, Whole
+from ...relation import Kind, Loops, Relation, Whole
 from ...trace import shape_of, typeof
 from ...types import ArrayType
 from ..elementwise import neg_p
@@ -106,7 +106,7 @@ def _relation(ins: Any, outs: Any, *, left_side: bool, **params: Any) -> Relatio
     first, second, inner, result = (loops.axis(ins[0].shape[-1]) for _ in range(4))
     free = loops.axis(ins[1].shape[-1 if left_side else -2])
     given, found = ((inner, free), (result, free)) if left_side else ((free, inner), (free, result))
-    kinds = {f: Whole() for axis in (first, second, inner, result) for f in axis}
+    kinds: dict[int, Kind] = {f: Whole() for axis in (first, second, inner, result) for f in axis}
     return loops.relation([(*shared, first, second), (*shared, *given)], [(*shared, *found)], kinds)
 
 
@@ -136,16 +136,16 @@ def triangular_solve(
            [2.]], dtype=float32)
     """
     a_type, b_type = typeof(a), typeof(b)
-    vector = b_type.ndim == a_type.ndim - 1  # type: ignore[union-attr]
+    vector = b_type.ndim == a_type.ndim - 1
     if vector:
-        b = expand_dims(b, (b_type.ndim if left_side else b_type.ndim - 1,))  # type: ignore[union-attr]
-    conjugate_a = conjugate_a and a_type.dtype in FACTORED[2:]  # type: ignore[union-attr]
+        b = expand_dims(b, (b_type.ndim if left_side else b_type.ndim - 1,))
+    conjugate_a = conjugate_a and a_type.dtype in FACTORED[2:]
     out = triangular_solve_p.bind(
         a, b, left_side=bool(left_side), lower=bool(lower), transpose_a=bool(transpose_a),
         conjugate_a=bool(conjugate_a), unit_diagonal=bool(unit_diagonal),
     )  # fmt: skip
     if vector:
-        out = squeeze(out, (b_type.ndim if left_side else b_type.ndim - 1,))  # type: ignore[union-attr]
+        out = squeeze(out, (b_type.ndim if left_side else b_type.ndim - 1,))
     return out
 
 

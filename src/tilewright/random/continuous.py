@@ -11,14 +11,19 @@ from typing import Any
 import numpy as np
 
 from ..core.api import vmap
-from ..core.errors import ShapeError, UnsupportedError
+from ..core.errors import ArgumentError, ShapeError, UnsupportedError
 from ..core.jit import jit
-from ..core.primitives import compare, elementwise, slicing, special
+from ..core.primitives import compare, elementwise, special
 from ..core.primitives import shape as shapes
-from ..core.primitives.contract import dot_general, matmul
-from ..core.primitives.control import fori_loop, while_loop
+from ..core.primitives.contract import matmul
+from ..core.primitives.control import while_loop
 from ..core.primitives.convert import convert_element_type
 from ..core.primitives.custom import custom_jvp
+from ..core.primitives.linalg.cholesky import cholesky
+from ..core.primitives.linalg.eigh import eigh
+from ..core.primitives.linalg.matrices import diagonal, rows_of
+from ..core.primitives.linalg.qr import qr
+from ..core.primitives.linalg.svd import svd
 from ..core.primitives.random import random_split_p
 from ..core.primitives.reduce import reduce_max_p, reduce_sum_p
 from ..core.trace import dtype_of, shape_of
@@ -210,17 +215,18 @@ def multivariate_normal(
     key: Any, mean: Any, cov: Any, shape: Shape | None = None, dtype: Any = None, method: str = "cholesky",
     *, out_sharding: None = None,
 ) -> Any:  # fmt: skip
-    """Normal vectors of a mean (..., n) and covariance (..., n, n).
+    """Normal vectors of a mean (..., n) and covariance (..., n, n), by its Cholesky factors or a root of it.
 
-    Raises `ShapeError` where those shapes do not fit.
+    `method` is 'cholesky', or 'eigh' or 'svd', which take a covariance that is only semidefinite. Raises `ShapeError`
+    where the shapes do not fit.
 
     >>> import numpy as np, tilewright as tw
     >>> tw.random.multivariate_normal(tw.random.key(0), np.zeros(2), np.eye(2), (5,)).shape
     (5, 2)
     """
     key = one_key("multivariate_normal", key, out_sharding)
-    if method != "cholesky":
-        raise UnsupportedError(f"multivariate_normal: method={method!r}", "use method='cholesky'")
+    if method not in ("cholesky", "eigh", "svd"):
+        raise ArgumentError(f"multivariate_normal: method={method!r}", "one of 'cholesky', 'eigh', 'svd'")
     left, right = shape_of(mean), shape_of(cov)
     if not left or len(right) < 2 or right[-2:] != (left[-1], left[-1]):
         raise ShapeError(
@@ -230,34 +236,33 @@ def multivariate_normal(
     shape = lead if shape is None else shapes.as_shape(shape, "multivariate_normal")
     if shapes.broadcast_shapes(shape, lead) != shape:
         raise ShapeError(f"multivariate_normal: shape {shape} does not end in {lead}", "prepend axes to that")
-    return _multivariate_normal(key, mean, cov, shape, float_dtype("multivariate_normal", dtype))
+    return _multivariate_normal(key, mean, cov, shape, float_dtype("multivariate_normal", dtype), method)
 
 
-@functools.partial(jit, static_argnums=(3, 4))
-def _multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any, dtype: Any) -> Any:
+@functools.partial(jit, static_argnums=(3, 4, 5))
+def _multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any, dtype: Any, method: str) -> Any:
     n = shape_of(mean)[-1]
     (mean,) = _to(dtype, (*shape, n), mean)
-    root = convert_element_type(cov, dtype)
-    lead = shape_of(root)[:-2]
-    flat = vmap(_cholesky)(shapes.reshape(root, (math.prod(lead), n, n)))
-    factor = shapes.broadcast_to(shapes.reshape(flat, (*lead, n, n)), (*shape, n, n))
+    factor = convert_element_type(_root(convert_element_type(cov, _factored(dtype)), method), dtype)
+    factor = shapes.broadcast_to(factor, (*shape, n, n))
     z = draw_normal(key, (*shape, n), dtype)
     return mean + shapes.squeeze(matmul(factor, shapes.expand_dims(z, (len(shape) + 1,))), (len(shape) + 1,))
 
 
-def _cholesky(a: Any) -> Any:
-    """The lower triangular root of a positive matrix, column by column."""
-    n = shape_of(a)[0]
-    rows = shapes.iota(np.int32, n)
+def _factored(dtype: Any) -> Any:
+    """The dtype in which matrices are factored: half precision in float32."""
+    return np.dtype(np.float32) if dtype.itemsize < 4 else dtype
 
-    def column(j: Any, root: Any) -> Any:
-        known = matmul(root, slicing.dynamic_index_in_dim(root, j, 0, keepdims=False))
-        rest = slicing.dynamic_index_in_dim(a, j, 1, keepdims=False) - known
-        pivot = sqrt(slicing.dynamic_index_in_dim(rest, j, 0, keepdims=False))
-        values = compare.select(rows >= j, rest / pivot, shapes.full_like(rest, 0))
-        return slicing.dynamic_update_index_in_dim(root, values, j, 1)
 
-    return fori_loop(0, n, column, shapes.full_like(a, 0))
+def _root(cov: Any, method: str) -> Any:
+    """A matrix whose product with its transpose is the covariance."""
+    if method == "cholesky":
+        return cholesky(cov)
+    if method == "eigh":
+        vectors, values = eigh(cov)
+    else:
+        vectors, values, _ = svd(cov)
+    return vectors * rows_of(sqrt(values), shape_of(cov)[-1])
 
 
 def orthogonal(
@@ -278,22 +283,11 @@ def orthogonal(
 @functools.partial(jit, static_argnums=(1, 2, 3, 4))
 def _orthogonal(key: Any, n: int, m: int, shape: Any, dtype: Any) -> Any:
     tall, wide = max(n, m), min(n, m)
-    z = draw_normal(key, (math.prod(shape), tall, wide), dtype)
-    q = vmap(_orthonormal)(z)
+    z = convert_element_type(draw_normal(key, (math.prod(shape), tall, wide), dtype), _factored(dtype))
+    q, r = qr(z, full_matrices=False)
+    q = convert_element_type(q * rows_of(elementwise.sign(diagonal(r)), tall), dtype)  # the Q of a positive diagonal
     q = shapes.transpose(q, (0, 2, 1)) if n < m else q
     return shapes.reshape(q, (*shape, n, m))
-
-
-def _orthonormal(z: Any) -> Any:
-    """The columns made orthonormal in order (Gram and Schmidt, each twice): the Q of QR with a positive diagonal."""
-
-    def column(j: Any, q: Any) -> Any:
-        v = slicing.dynamic_index_in_dim(z, j, 1, keepdims=False)
-        for _ in range(2):
-            v = v - matmul(q, dot_general(q, v, (((0,), (0,)), ((), ()))))
-        return slicing.dynamic_update_index_in_dim(q, v / sqrt(matmul(v, v)), j, 1)
-
-    return fori_loop(0, shape_of(z)[1], column, shapes.full_like(z, 0))
 
 
 # ---------------------------------------------------------------------------- gamma and its relatives

@@ -62,14 +62,15 @@ def toeplitz(c: ArrayLike, r: ArrayLike | None = None) -> Array:
            [2, 1]], dtype=int32)
     """
     c = _vector(c, "toeplitz")
-    r = lax.conj(c) if r is None and np.issubdtype(dtype_of(c), np.complexfloating) else c if r is None else r
+    if r is None:
+        r = lax.conj(c) if np.issubdtype(dtype_of(c), np.complexfloating) else c
     c, r = promote_dtypes(c, _vector(r, "toeplitz"))
     m, n = shape_of(c)[-1], shape_of(r)[-1]
     batch = lax.broadcast_shapes(shape_of(c)[:-1], shape_of(r)[:-1])
     c, r = (broadcast_to_shape(x, (*batch, shape_of(x)[-1])) for x in (c, r))
     if not m or not n:
         return lax.full((*batch, m, n), 0, dtype_of(c))
-    line = lax.concatenate([lax.rev(c, (len(batch),)), r[..., 1:]], len(batch))
+    line = lax.concatenate([lax.rev(c, (len(batch),)), lax.slice_in_dim(r, 1, None, axis=len(batch))], len(batch))
     return _windows(line, m, n, True)
 
 
@@ -96,7 +97,7 @@ def hankel(c: ArrayLike, r: ArrayLike | None = None) -> Array:
     c, r = (broadcast_to_shape(x, (*batch, shape_of(x)[-1])) for x in (c, r))
     if not m or not n:
         return lax.full((*batch, m, n), 0, dtype_of(c))
-    return _windows(lax.concatenate([c, r[..., 1:]], len(batch)), m, n, False)
+    return _windows(lax.concatenate([c, lax.slice_in_dim(r, 1, None, axis=len(batch))], len(batch)), m, n, False)
 
 
 @composite()
