@@ -26,6 +26,8 @@ from ..trace import is_evaluating, trace_program, typeof
 from ..transpose import transpose_program
 from ..types import Type
 from ..vmap import batch_program
+from .contract import dot_general_p
+from .conv import conv_general_dilated_p
 from .jit import jit_p
 from .structured import chosen, close, keep_inputs, prune, reduced
 
@@ -105,12 +107,12 @@ def nothing_saveable(prim: Primitive, *_: Any, **params: Any) -> bool:
 
 def dots_saveable(prim: Primitive, *_: Any, **params: Any) -> bool:
     """Store the results of contractions and convolutions."""
-    return prim.name in ("dot_general", "conv_general_dilated")
+    return prim is dot_general_p or prim is conv_general_dilated_p
 
 
 def dots_with_no_batch_dims_saveable(prim: Primitive, *_: Any, **params: Any) -> bool:
     """Store the results of contractions without batch dimensions, as a layer's weights give."""
-    return prim.name == "dot_general" and not any(params["dimension_numbers"][1])
+    return prim is dot_general_p and not any(params["dimension_numbers"][1])
 
 
 def _name_of(prim: Primitive, params: dict[str, Any]) -> Any:

@@ -16,7 +16,6 @@ from typing import Any
 from ...core.caches import cached
 from ...core.ir import Eqn, Literal, Var
 from ...core.primitives.contract import dot_general_p
-from ...core.primitives.reduce import OR, SUM
 from ...core.primitives.shape import iota_p
 from ...core.relation import (
     IDENTITY,
@@ -31,7 +30,7 @@ from ...core.relation import (
     Window,
     relate,
 )
-from ...core.types import FLOAT0, ArrayType, is_bool, is_key
+from ...core.types import FLOAT0, ArrayType, is_key
 
 Axes = tuple[int | None, ...]
 Sums = dict[int, frozenset[int]]  # the loops that the equations of some numbers sum over
@@ -102,11 +101,10 @@ class Factors:
 
 
 def monoid_of(eqn: Eqn) -> Monoid:
-    """How a reduction joins what it sums over; sums of booleans are disjunctions."""
+    """How a reduction joins what it sums over."""
     relation = relate(eqn)
     assert relation is not None
-    found = next(k.monoid for k in relation.kinds if isinstance(k, Reduced))
-    return OR if found is SUM and is_bool(eqn.outputs[0].type.dtype) else found
+    return next(k.monoid for k in relation.kinds if isinstance(k, Reduced))
 
 
 def _why_no_blocks(eqn: Eqn, relation: Relation | None) -> str | None:
