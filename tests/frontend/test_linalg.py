@@ -543,6 +543,15 @@ def test_programs_are_printed_for_devices_that_are_not_here(name, target):
         assert ("cusolver_" if target.startswith("cuda") else "hipsolver_") in text or "triangular_solve" in text
 
 
+@pytest.mark.targets
+@pytest.mark.parametrize("target,module", [("cuda:sm_90", "jax_cuda13_plugin"), ("tpu:v5e", "libtpu")])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_compile_for_devices_that_are_not_here(name, target, module):
+    pytest.importorskip(module)
+    with tw.config(enable_x64=False):
+        assert tw.compile(PROGRAMS[name], jnp.ones((32, 32), jnp.float32), target=target) is not None
+
+
 def test_targets_say_what_they_lack():
     for target, function in (("tpu:v5e", jnp.linalg.eig), ("cuda:sm_90", spl.schur)):
         with pytest.raises(UnsupportedError, match="no routine"):
