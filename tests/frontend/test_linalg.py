@@ -58,7 +58,8 @@ def loop(call, function, arrays, batch):
 def test_as_numpy_and_scipy(call, dtype):
     tolerance = 2e-3 if dtype in ("float32", "complex64") else 1e-8
     arrays = call.arrays(1, (), dtype)
-    check(ours(call, *arrays), theirs(call, *arrays), tolerance)
+    widened = call.module == "scipy" and call.name in ("det", "expm_frechet")  # SciPy's come in double precision
+    check(ours(call, *arrays), theirs(call, *arrays), tolerance, dtypes=not widened)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "complex128"])
