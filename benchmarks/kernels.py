@@ -281,7 +281,7 @@ def lowering() -> dict[str, float]:
 
     import tilewright as tw
 
-    corpus = importlib.import_module("tests.lang.test_corpus")
+    corpus = importlib.import_module("tests.support.corpus.runs")
     found = {}
     for name, kernel in corpus.KERNELS.items():
         size = kernel.SIZES[0]

@@ -3,7 +3,7 @@
 import pytest
 
 import tilewright as tw
-from tests.frontend.test_golden import MATRIX, WEIGHTS, matmul
+from tests.support.programs import MATRIX, WEIGHTS, matmul
 from tilewright import errors
 from tilewright import lang as tl
 from tilewright import numpy as tnp

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.support.comparing import flat, tolerance
 from tests.support.numpy_calls import FAMILIES
 from tilewright import numpy as jnp
 from tilewright.core.types import canonical_dtype
@@ -14,16 +15,6 @@ CASES = [
 ]
 # NumPy keeps narrow dtypes or answers in double precision where JAX's rule says otherwise.
 OTHER_KINDS = {"bitwise_count", "histogram", "histogram_bin_edges", "take", "digitize"}
-
-
-def flat(x):
-    if isinstance(x, (tuple, list)) or hasattr(x, "_fields"):
-        return [y for v in x for y in flat(v)]
-    return [np.asarray(x)]
-
-
-def tolerance(dtype):
-    return 2e-2 if dtype.itemsize < 4 else 3e-5
 
 
 @pytest.mark.parametrize("family,name,args,kwargs", CASES)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.frontend.test_numpy import flat, tolerance
+from tests.support.comparing import flat, tolerance
 from tests.support.numpy_calls import FAMILIES
 from tilewright import numpy as tnp
 from tilewright.core.errors import ImmutableArrayError, TracerArrayConversionError

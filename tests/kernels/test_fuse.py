@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import tilewright as tw
 from tests.support import fusion_programs as programs
+from tests.support.fusing import check_fused, close, drawn_tiles, names, ones, small_tiles, traced
 from tests.support.paths import GOLDEN
 from tilewright import errors, lax, random
 from tilewright import numpy as tnp
@@ -32,55 +33,6 @@ from tilewright.lang.verify import verify
 from tilewright.lang.visit import kernels_of
 
 TARGETS = ("cpu", "cuda:sm_90", "rocm:gfx942", "tpu:v5e")
-
-
-def traced(function, *args):
-    return tw.compile(function, *args, stop="transformed")
-
-
-def close(found, expected):
-    assert len(found) == len(expected)
-    for f, e in zip(found, expected, strict=True):
-        f, e = np.asarray(f), np.asarray(e)
-        assert f.dtype == e.dtype and f.shape == e.shape
-        if e.dtype.kind in "biu":
-            np.testing.assert_array_equal(f, e)
-            continue
-        coarse = 3e-2 if e.dtype.itemsize < 4 else 2e-4
-        f, e = f.astype(np.complex128), e.astype(np.complex128)
-        finite = np.abs(e[np.isfinite(e)])
-        np.testing.assert_allclose(f, e, rtol=coarse, atol=coarse * max(1.0, finite.max(initial=0.0)))
-
-
-def small_tiles(loops):
-    """Two cells or more along every loop that may be cut, ragged where that can be."""
-    found = []
-    for i, n in enumerate(loops.sizes):
-        ragged = [t for t in range(2, n) if n % t]
-        found.append(n if i in loops.whole or n < 2 else ragged[0] if ragged else max(n // 2, 1))
-    return tuple(found)
-
-
-def drawn_tiles(data):
-    def choose(loops):
-        return tuple(n if i in loops.whole else data.draw(st.integers(1, n)) for i, n in enumerate(loops.sizes))
-
-    return choose
-
-
-def check_fused(program, args, target="tpu:v5e", tiles=None, interpreted=True, compiled=True, kernels=True):
-    fusion = plan(program, target, tiles)
-    check_program(fusion.program)
-    for one in fusion.every_kernel:
-        assert bytes_moved(one.kernel) == one.bytes
-        assert all(f.verdict == "proved" for f in verify(one.kernel, strict=True))
-    assert not kernels or fusion.every_kernel
-    expected = tw.jit(lambda *xs: eval_program(program, *xs))(*args)
-    if interpreted:
-        close(evaluate(fusion.program, *[np.asarray(a) for a in args]), expected)
-    if compiled:
-        close(tw.jit(lambda *xs: eval_program(fusion.program, *xs))(*args), expected)
-    return fusion
 
 
 # ---------------------------------------------------------------------------- programs written out
@@ -132,17 +84,6 @@ def test_random_programs_and_their_gradients_compiled(data):
 
     program = traced(tw.value_and_grad(total, tuple(range(len(args)))), *args)
     check_fused(program, args, data.draw(st.sampled_from(TARGETS)), drawn_tiles(data), interpreted=False)
-
-
-# ---------------------------------------------------------------------------- around kernels
-
-
-def ones(*shape, dtype=np.float32):
-    return np.linspace(-1, 1, int(np.prod(shape))).reshape(shape).astype(dtype)
-
-
-def names(program):
-    return [e.primitive.name for e in program.eqns]
 
 
 def test_sums_of_what_a_kernel_makes_anew_keep_their_loops():

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.frontend.test_golden import matmul_kernel
-from tests.kernels.test_fuse import check_fused, close, names, ones, traced
+from tests.support.fusing import check_fused, close, names, ones, traced
+from tests.support.programs import matmul_kernel
 from tilewright import lang as tl
 from tilewright import lax
 from tilewright import numpy as tnp

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.kernels.test_templates import close, interpreted
 from tests.support.cases import Case
 from tests.support.laws import CASES, as_list, operands
+from tests.support.templates import close, interpreted
 from tilewright.core.evaluate import apply
 from tilewright.core.ir import Literal
 from tilewright.core.primitive import AxisInfo

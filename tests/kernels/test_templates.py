@@ -10,7 +10,18 @@ import pytest
 from hypothesis import strategies as st
 
 from tests.support.cases.conv import case as conv
-from tests.support.laws import CASES, as_list, differentiable, function_of, operands
+from tests.support.laws import as_list, differentiable, function_of, operands
+from tests.support.templates import (
+    CASES_OF,
+    by_dtypes,
+    by_form,
+    by_kind,
+    by_name,
+    close,
+    first_by,
+    interpreted,
+    is_elementwise,
+)
 from tilewright import random
 from tilewright.core.api import jvp, vjp, vmap
 from tilewright.core.errors import ArgumentError
@@ -22,42 +33,9 @@ from tilewright.core.primitives.reduce import reduce_max_p, reduce_sum_p
 from tilewright.core.trace import typeof
 from tilewright.core.types import ArrayType
 from tilewright.kernels import GLUE, TEMPLATES, check_complete
-from tilewright.lang import interpret
 from tilewright.lang.interpret import parallel_axes
 from tilewright.lang.target import TARGETS
 from tilewright.lang.verify import verify
-
-CASES_OF = [c for c in CASES if c.primitive in TEMPLATES and "float64" not in str(c.params.get("new_dtype"))]
-
-
-def is_elementwise(case):
-    return TEMPLATES[case.primitive].family == "elementwise"
-
-
-def first_by(key, cases=tuple(CASES_OF)):
-    """The first case for each key, as parameters."""
-    found = {}
-    for case in cases:
-        found.setdefault(key(case), case)
-    return [pytest.param(c, id=str(c)) for c in found.values()]
-
-
-def by_dtypes(case):
-    return (case.primitive.name, *(t.dtype for t in case.types)) if is_elementwise(case) else id(case)
-
-
-def by_kind(case):
-    return (case.primitive.name, *(() if is_elementwise(case) else case.types[:1]))
-
-
-def by_name(case):
-    return case.primitive.name
-
-
-def by_form(case):
-    """By name, and what else changes the kernels: the kind of groups of a convolution."""
-    return (case.primitive.name, *(case.params.get(f"{kind}_group_count", 1) > 1 for kind in ("feature", "batch")))
-
 
 # Elementwise templates share one body; these have one operand and several, scalars, parameters, mixed dtypes.
 SAMPLE = set(
@@ -84,25 +62,6 @@ def draw_tiles(data, loops):
     if loops.shared is None or loops.sizes[loops.shared] < 2:
         return tuple(tiles)
     return *tiles, data.draw(st.integers(2, -(-loops.sizes[loops.shared] // tiles[loops.shared])))
-
-
-def interpreted(template, args, tiles, params, call=interpret, **options):
-    """What a template's kernels give at some tiles, as the primitive gives it; `call` runs each."""
-    built = template.build(*map(typeof, args), tiles=tiles, **options, **params)
-    return template.unpacked(built.run(call, args))
-
-
-def close(found, expected, case):
-    for f, e in zip(as_list(found), as_list(expected), strict=True):
-        f, e = np.asarray(f), np.asarray(e)
-        assert f.dtype == e.dtype and f.shape == e.shape
-        if e.dtype.kind in "biu":
-            np.testing.assert_array_equal(f, e)
-            continue
-        coarse = str(e.dtype) in ("bfloat16", "float16") or "float8" in str(e.dtype)
-        wide = np.complex128 if np.iscomplexobj(e) else np.float64
-        rtol = 3e-2 if coarse else max(case.tolerance, 2e-5)
-        np.testing.assert_allclose(f.astype(wide), e.astype(wide), rtol=rtol, atol=rtol)
 
 
 def settings(n):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.lang.test_kernels import kernel_of
+from tests.support.corpus.called import kernel_of
 from tests.support.corpus.corners import CORNERS
 from tests.support.corpus.small import EXAMPLES, rand
 from tilewright import lang as tl

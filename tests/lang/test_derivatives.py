@@ -5,36 +5,16 @@ import pytest
 
 import tilewright as tw
 from tests.support.corpus.corners import CORNERS
-from tests.support.corpus.small import EXAMPLES, Example, rand
+from tests.support.corpus.directions import floats, weights
+from tests.support.corpus.small import EXAMPLES, rand
 from tilewright import lang as tl
 from tilewright import numpy as tnp
-from tilewright.core import tree
 
 SMOOTH = [e for e in EXAMPLES + CORNERS if e.name not in ("program_ids", "histogram")]
 
 
-def floats(example: Example, **options):
-    """A function of the float operands alone, those operands, and directions for them."""
-    leaves, structure = tree.flatten(tuple(example.operands))
-    places = [i for i, x in enumerate(leaves) if x.dtype == np.float32]
-    call = example.call(**options)
-
-    def f(*xs):
-        full = list(leaves)
-        for i, x in zip(places, xs, strict=True):
-            full[i] = x
-        return tuple(tree.leaves(call(*structure.unflatten(full))))
-
-    xs = tuple(leaves[i] for i in places)
-    return f, xs, tuple(rand(*x.shape, seed=31 + k) for k, x in enumerate(xs))
-
-
 def dot(a, b):
     return sum(float((np.asarray(x, np.float64) * np.asarray(y, np.float64)).sum()) for x, y in zip(a, b, strict=True))
-
-
-def weights(outs):
-    return tuple(rand(*o.shape, seed=57 + k) for k, o in enumerate(outs))
 
 
 @pytest.mark.parametrize("example", SMOOTH, ids=lambda e: e.name)

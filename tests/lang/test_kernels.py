@@ -6,23 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.corpus.called import kernel_of
 from tests.support.corpus.corners import CORNERS
 from tests.support.corpus.small import EXAMPLES, Example
 from tilewright import lang as tl
 from tilewright.core import tree
 from tilewright.core.evaluate import evaluate
-from tilewright.core.trace import trace_program, typeof
 from tilewright.xla_backend.kernel import kernel_program
 
 by_name = pytest.mark.parametrize("example", EXAMPLES + CORNERS, ids=lambda e: e.name)
-
-
-def kernel_of(example: Example) -> tl.Kernel:
-    """The Kernel that an example's call makes."""
-    leaves, structure = tree.flatten(tuple(example.operands))
-    call = example.call()
-    program = trace_program(lambda *xs: tree.leaves(call(*structure.unflatten(xs))), [typeof(x) for x in leaves])
-    return program.eqns[-1].params["kernel"]
 
 
 def check(example: Example, got: Any) -> None:

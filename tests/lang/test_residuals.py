@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.lang.test_derivatives import floats, weights
+from tests.support.corpus.directions import floats, weights
 from tests.support.corpus.small import EXAMPLES
 from tilewright import lang as tl
 from tilewright import numpy as tnp

@@ -8,6 +8,7 @@ from dataclasses import fields
 import pytest
 
 import tilewright
+from tests.support.pages import examples
 from tests.support.paths import DOCS
 from tilewright.core import errors
 from tilewright.core.config import ENVIRONMENT, Config
@@ -20,13 +21,6 @@ def rows(page):
     """The cells of every row of every table of a page."""
     lines = [line for line in (DOCS / page).read_text().splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-
-
-def examples(page):
-    """The blocks of Python on a page, each padded so that errors name the page's lines."""
-    text = page.read_text()
-    for found in re.finditer(r"^```python\n(.*?)^```", text, re.S | re.M):
-        yield text.count("\n", 0, found.start(1)), found.group(1)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)

@@ -4,8 +4,9 @@ import re
 
 import pytest
 
-from tests.layout.test_docs import DOCS, examples
 from tests.support.gpu_cases import kernels_in
+from tests.support.pages import examples
+from tests.support.paths import DOCS
 from tilewright.core.types import ArrayType
 from tilewright.lang.target import target_of
 from tilewright.triton_backend import compiled_kernel, compiler, start

@@ -185,6 +185,11 @@ def test_every_test_is_in_the_folder_of_what_it_tests():
     assert [p.name for p in (ROOT / "tests").glob("test_*.py")] == []
 
 
+def test_what_tests_share_is_in_tests_support():
+    lines = {f"{relative(p)}: {line}" for p in (ROOT / "tests").rglob("*.py") for line in p.read_text().splitlines()}
+    assert {line for line in lines if re.search(r"^[^:]*: (from|import) tests\b.*\btest_", line)} == set()
+
+
 def test_no_notes_to_self_and_no_places_of_one_machine():
     offenders = {}
     for path in files(*TEXT):

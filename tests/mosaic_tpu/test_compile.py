@@ -11,13 +11,13 @@ import pytest
 
 import tilewright as tw
 from benchmarks import tpu_cycles
-from tests.kernels.test_fused import CASES as FUSED
-from tests.kernels.test_fused import IDS as FUSED_IDS
-from tests.kernels.test_fused import arrays, scalar
-from tests.kernels.test_templates import CASES_OF, by_kind, by_name, first_by
-from tests.lang.test_corpus import KERNELS, NAMES, over_sizes
-from tests.lang.test_corpus import operands as corpus_operands
+from tests.support.corpus.runs import KERNELS, NAMES, over_sizes
+from tests.support.corpus.runs import operands as corpus_operands
+from tests.support.fused_cases import CASES as FUSED
+from tests.support.fused_cases import IDS as FUSED_IDS
+from tests.support.fused_cases import arrays, scalar
 from tests.support.laws import operands
+from tests.support.templates import CASES_OF, by_kind, by_name, first_by
 from tilewright import errors
 from tilewright import lang as tl
 from tilewright import numpy as tnp

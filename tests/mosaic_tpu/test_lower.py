@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.kernels.test_templates import CASES_OF, by_kind, first_by
-from tests.lang.test_corpus import KERNELS, NAMES, Split, over_sizes
-from tests.lang.test_corpus import operands as corpus_operands
 from tests.support.corpus.corners import CORNERS
+from tests.support.corpus.runs import KERNELS, NAMES, Split, over_sizes
+from tests.support.corpus.runs import operands as corpus_operands
 from tests.support.corpus.small import EXAMPLES
 from tests.support.laws import operands
 from tests.support.paths import GOLDEN
+from tests.support.templates import CASES_OF, by_kind, first_by
 from tests.support.walker.check import check_all, check_mosaic, kernels_of
 from tilewright import lang as tl
 from tilewright import lax

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tilewright as tw
-from tests.lang.test_corpus import KERNELS, operands
+from tests.support.corpus.runs import KERNELS, operands
 from tests.support.laws import CASES
 from tilewright.core import tree
 from tilewright.core.trace import trace_program, typeof

@@ -15,14 +15,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
-from tests.kernels import test_fused as fused
-from tests.lang.test_corpus import KERNELS, NAMES, SMOOTH, Split, operands, over_sizes
+from tests.support import fused_cases as fused
+from tests.support.corpus.runs import KERNELS, NAMES, SMOOTH, Split, operands, over_sizes
 from tests.support.gpu_cases import kernels_in
-from tests.support.walker.check import check_triton, kernels_of
-from tests.triton_backend.test_lower import FUSED, check
+from tests.support.walker.check import check_all, check_triton, kernels_of
 from tilewright import lang as tl
 from tilewright import numpy as tnp
 from tilewright.core.types import ArrayType
+from tilewright.kernels.fused import OPERATIONS
 from tilewright.lang.kernel import EDGE
 from tilewright.lang.target import TARGETS, target_of
 from tilewright.triton_backend import compiled_kernel, compiler
@@ -70,22 +70,22 @@ def text(kernel: tl.Kernel, asked: bool | None = True, target: str = "cuda:sm_90
 @over_sizes(NAMES)
 def test_corpus(kernel, size, mode):
     call = functools.partial(kernel.call, **size.blocks, **mode)
-    check(call, *operands(kernel, size), rtol=1e-3, tensor_descriptors=True)
+    assert check_all(check_triton, call, *operands(kernel, size), rtol=1e-3, tensor_descriptors=True)
 
 
 @over_sizes(SMOOTH, slice(0, 1))
 def test_gradients_of_the_corpus(kernel, size, mode):
     split = Split(kernel, size, mode)
-    check(tw.grad(split.loss, split.every), *split.xs, rtol=1e-3, tensor_descriptors=True)
+    assert check_all(check_triton, tw.grad(split.loss, split.every), *split.xs, rtol=1e-3, tensor_descriptors=True)
 
 
-@pytest.mark.parametrize("name", FUSED)
+@pytest.mark.parametrize("name", fused.FIRST_OF)
 def test_fused_operations_and_their_gradients(name):
-    _, args, rest, options, tiles = FUSED[name]
+    _, args, rest, options, tiles = fused.FIRST_OF[name]
     args, rest, options = fused.arrays((args, rest, options))
     tiles = tiles | ({"target": "cuda:sm_90"} if "target" in tiles else {})
-    total = fused.scalar(fused.OPERATIONS[name].function, rest, options | tiles)
-    check(tw.grad(total, tuple(range(len(args)))), *args, rtol=1e-3, tensor_descriptors=True)
+    total = fused.scalar(OPERATIONS[name].function, rest, options | tiles)
+    assert check_all(check_triton, tw.grad(total, tuple(range(len(args)))), *args, rtol=1e-3, tensor_descriptors=True)
 
 
 def test_much_of_the_corpus_is_described():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.lang.test_corpus import NAMES, operands, over_sizes
+from tests.support.corpus.runs import NAMES, operands, over_sizes
 from tilewright import numpy as tnp
 from tilewright.core import tree
 from tilewright.interop import arrays

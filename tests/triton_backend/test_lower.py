@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.kernels import test_fused as fused
-from tests.kernels.test_templates import CASES_OF, by_dtypes, first_by
-from tests.lang.test_corpus import KERNELS, NAMES, SMOOTH, Split, operands, over_sizes
-from tests.lang.test_kernels import CORNERS, EXAMPLES, kernel_of
+from tests.support import fused_cases as fused
+from tests.support.corpus.called import kernel_of
+from tests.support.corpus.corners import CORNERS
+from tests.support.corpus.runs import KERNELS, NAMES, SMOOTH, Split, operands, over_sizes
+from tests.support.corpus.small import EXAMPLES
 from tests.support.laws import operands as case_operands
 from tests.support.paths import GOLDEN
+from tests.support.templates import CASES_OF, by_dtypes, first_by
 from tests.support.walker.check import check_all, check_triton, kernels_of
 from tilewright import lang as tl
 from tilewright import numpy as tnp
@@ -26,6 +28,7 @@ from tilewright.core.ir import Eqn, Var
 from tilewright.core.trace import typeof
 from tilewright.core.types import ArrayType, is_key
 from tilewright.kernels import TEMPLATES
+from tilewright.kernels.fused import OPERATIONS
 from tilewright.lang.gpu.plan import plan
 from tilewright.lang.interpret import interpret
 from tilewright.lang.target import target_of
@@ -172,13 +175,12 @@ def test_batches_of_the_corpus(kernel, size, mode):
     check(tw.vmap(functools.partial(kernel.call, **size.blocks, **mode), in_axes=axes), *stacked, rtol=1e-3)
 
 
-FUSED = {case[0]: case for case in reversed(fused.CASES)}
 
 
-@pytest.mark.parametrize("name", FUSED)
+@pytest.mark.parametrize("name", fused.FIRST_OF)
 def test_fused_operations_and_their_gradients(name):
-    _, args, rest, options, tiles = FUSED[name]
-    function = fused.OPERATIONS[name].function
+    _, args, rest, options, tiles = fused.FIRST_OF[name]
+    function = OPERATIONS[name].function
     args, rest, options = fused.arrays((args, rest, options))
     tiles = tiles | ({"target": "cuda:sm_90"} if "target" in tiles else {})
     check(lambda *xs: function(*xs, *rest, **options, **tiles), *args, rtol=1e-3)
