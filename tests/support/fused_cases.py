@@ -14,6 +14,7 @@ MASK = np.random.default_rng(1).random((9, 9)) > 0.3
 def floats(*shape):
     return np.random.default_rng(sum(shape)).standard_normal(shape, dtype=np.float32)
 
+
 QKV = (floats(2, 9, 4, 6), floats(2, 9, 2, 6), floats(2, 9, 2, 6))
 MLP = (floats(2, 3, 5), floats(5, 7), floats(5, 7), floats(7, 4))
 

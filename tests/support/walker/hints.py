@@ -18,6 +18,7 @@ from .values import convert_type
 if TYPE_CHECKING:
     from .ttir import TritonMachine
 
+
 NAMES = ("tt.contiguity", "tt.divisibility", "tt.constancy")
 
 

@@ -20,6 +20,7 @@ from .values import Type, poison
 if TYPE_CHECKING:
     from .mosaic import MosaicMachine
 
+
 _SPACE = re.compile(r"memory_space<(\w+)>")
 
 
