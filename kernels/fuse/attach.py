@@ -178,6 +178,8 @@ def epilogue(call: Eqn, group: Group, eqns: Sequence[Eqn], value: Var, outputs: 
     loops = {x for x in group.axes[value] if x is not None}
     if any(loops.difference(group.axes[v]) for v in outputs):
         return "a result of it lacks an axis of the kernel's block"
+    if any(v in call.outputs and v is not value for v in group.inputs):
+        return "it reads another result of the kernel, which is there when the kernel is done"
     again = analyse(kernel).ignored(number)
     axes = kernel.long_axes
     if again is None or again != axes[len(axes) - len(again) :]:
