@@ -25,7 +25,7 @@ from ..core.trace import eval_program
 from ..core.types import RefType, is_inexact
 from .adjoint import ReadOnly, Record, flatten_control, is_active, plan, record, run_backwards
 from .affine import Fact, dependencies
-from .build import grid_block, prune, remap, trace_kernel
+from .build import backwards, grid_block, prune, remap, trace_kernel
 from .kernel import EDGE, Block, Kernel
 from .maps import linear_index, map_of
 from .ops import when
@@ -304,7 +304,9 @@ class _Builder:
             name, self.grid, self.kernel.prefetch, [b for _, b in self.inputs], [b for _, b in self.outputs],
             [t for _, t in self.scratch], self.body, self.kernel, self.aliases,
         )  # fmt: skip
+        parallel = [k < self.n_used for k in range(len(self.grid))]
         smaller, kept = prune(built)
+        smaller = backwards(self.kernel, smaller, parallel)
         operands = tuple(self.inputs[i][0] for i in kept)
         return Piece(smaller, operands, tuple(p for p, _ in self.outputs), tuple(self.scattered), self.used)
 
@@ -385,5 +387,6 @@ def saving(kernel: Kernel, parts: Phases, saved: Sequence[int]) -> Kernel:
         eval_program(parts.main, *args)
         at(True, finish)
 
-    return trace_kernel(f"{kernel.name}_fwd", kernel.grid, kernel.prefetch, kernel.inputs, [*kernel.outputs, *more],
+    made = trace_kernel(f"{kernel.name}_fwd", kernel.grid, kernel.prefetch, kernel.inputs, [*kernel.outputs, *more],
                         kernel.scratch, body, kernel, kernel.aliases)  # fmt: skip
+    return made.replace(semantics=kernel.semantics)

@@ -11,11 +11,36 @@ import numpy as np
 from ..core.ir import Program
 from ..core.trace import eval_program, trace_program
 from ..core.types import ArrayType, MemorySpace, RefType
+from .analysis import analyse
 from .kernel import ID, Block, Kernel, trace_map
 from .normalize import normalize
 from .phases import drop_local_writes
 
 Ids = Callable[[Sequence[Any]], Sequence[Any]]
+Settings = tuple[tuple[str, Any], ...]
+
+
+def carried(kernel: Kernel, ahead: int = 0) -> Settings:
+    """What kernels made from a kernel are told too; `ahead` axes come before its grid's."""
+    told = dict(kernel.settings)
+    cores = tuple(a + ahead for a in told.get("core_axes", ()))
+    given = {"compiler_params": told.get("compiler_params"), "core_axes": cores or None}
+    return tuple((key, value) for key, value in given.items() if value is not None)
+
+
+def backwards(kernel: Kernel, made: Kernel, parallel: Sequence[bool]) -> Kernel:
+    """A backward kernel, told what its author chose: `backward` of the parameters, or the parameters as they are.
+
+    `parallel` says of each axis whether its cells may run at the same time, unless they are seen to meet; stated only
+    where the author stated axes.
+    """
+    params = dict(kernel.settings).get("compiler_params")
+    chosen = getattr(params, "backward", None) or params
+    semantics = None
+    if kernel.semantics is not None:
+        carry = analyse(made).carry
+        semantics = tuple("parallel" if p and a not in carry else "arbitrary" for a, p in enumerate(parallel))
+    return made.replace(semantics=semantics, settings=() if chosen is None else (("compiler_params", chosen),))
 
 
 def remap(block: Block, prefetch: Sequence[ArrayType], grid: Sequence[int], ids: Ids, **changes: Any) -> Block:
@@ -53,7 +78,7 @@ def trace_kernel(
 
     program = normalize(trace_program(fun, types, name))
     return Kernel(name, tuple(grid), tuple(prefetch), tuple(inputs), tuple(outputs), tuple(scratch), program,
-                  tuple(aliases), None, like.interpret, source=like.source)  # fmt: skip
+                  tuple(aliases), None, like.interpret, carried(like), source=like.source)  # fmt: skip
 
 
 def prune(kernel: Kernel) -> tuple[Kernel, list[int]]:

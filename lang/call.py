@@ -119,6 +119,14 @@ def _settings(compiler_params: Any, cost_estimate: Any, semantics: Any) -> tuple
     """What backends and the cost model are told; a value that cannot be part of a Kernel (unhashable) is an error."""
     cores = tuple(a for a, s in enumerate(semantics or ()) if "core" in str(getattr(s, "value", s)).lower())
     given = {"compiler_params": compiler_params, "cost_estimate": cost_estimate, "core_axes": cores or None}
+    backward = getattr(compiler_params, "backward", None)
+    if backward is not None and type(backward) is not type(compiler_params):
+        raise ArgumentTypeError(f"kernel_call: backward of compiler_params is {backward!r}",
+                                f"give a {type(compiler_params).__module__}.CompilerParams")  # fmt: skip
+    if getattr(backward, "dimension_semantics", None) is not None:
+        raise ArgumentError(f"kernel_call: backward of compiler_params has dimension_semantics "
+                            f"{backward.dimension_semantics}",
+                            "leave it out: backward kernels have grids of their own")  # fmt: skip
     for key, value in given.items():
         try:
             hash(value)

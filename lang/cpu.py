@@ -10,9 +10,11 @@ class CompilerParams:
     """`intermediate_bytes`: the most that an intermediate result of cells run side by side may take.
 
     Beyond it the cells run in a loop, as many side by side as fit. Without it the bound is some hundred MiB.
+    `backward`: what the kernels of its gradient are told instead; None: the same.
     """
 
     intermediate_bytes: int | None = None
+    backward: CompilerParams | None = None
 
 
 __all__ = ["CompilerParams"]

@@ -93,6 +93,9 @@ class Segments(Sweeper):
         first, step = self.turn(ids)
         return self.at(ids, add_p.bind(first, min_p.bind(np.int32(self.every - 1), self.back(step))))
 
+    def old_axes(self) -> list[int | None]:
+        return [*self.apart, None, None]
+
     # ------------------------------------------------------------ what is saved
 
     def entry_axes(self) -> tuple[int, ...]:

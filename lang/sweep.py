@@ -28,7 +28,7 @@ from ..core.types import RefType, is_inexact
 from .additive import Route, covers, route_of
 from .adjoint import ReadOnly, flatten_control, is_active, plan, record, run_backwards
 from .analysis import analyse
-from .build import grid_block, prune, remap, trace_kernel
+from .build import backwards, grid_block, prune, remap, trace_kernel
 from .kernel import EDGE, Block, Kernel, trace_map
 from .ops import when
 from .window import scatter_blocks
@@ -95,6 +95,21 @@ class Sweeper:
         return [sub_p.bind(np.int32(n[a] - 1), i) if a in self.carry else i for a, i in enumerate(ids)]
 
     out_ids = old_ids  # of the cell whose blocks of cotangents it sees
+
+    def old_axes(self) -> list[int | None]:
+        """The axis of the kernel that each axis of the backward kernel's grid runs along, where it is one."""
+        return list(range(len(self.grid)))
+
+    def parallel(self, axis: int) -> bool:
+        """Whether an axis that the author declared parallel stays so: no carry, and no cotangent is summed along it."""
+        stated = self.kernel.semantics or ()
+        return (stated[axis : axis + 1] == ("parallel",) and axis not in self.carry
+                and all(axis not in self.summed_along(part) for part in self.parts))  # fmt: skip
+
+    def summed_along(self, part: Part) -> list[int]:
+        """The axes along which the block of an operand's cotangent stays, so that cells add to it."""
+        used = {*route_of(self.kernel, self.kernel.inputs[part.position - self.first_in]).axes, *part.axes}
+        return [a for a in self.long if a not in used]
 
     def remap(self, block: Block, **changes: Any) -> Block:
         return remap(block, self.kernel.prefetch, self.grid, self.old_ids, **changes)
@@ -210,9 +225,7 @@ class Sweeper:
                 cotangents[p] = results[p] if p < self.first_scratch else held["ct", p]
         self.clear(ids, self.carry, [held["ct", p] for p in self.floats() if p >= self.first_scratch])
         for part in self.parts:
-            block = self.kernel.inputs[part.position - self.first_in]
-            used = set(route_of(self.kernel, block).axes) | set(part.axes)
-            self.clear(ids, [a for a in self.long if a not in used], [results[part.position]])
+            self.clear(ids, self.summed_along(part), [results[part.position]])
             cotangents[part.position] = results[part.position]
         found = record(self.program, [*ids, *prefetched, *self.primal(given, held)], self.active)
         run_backwards(found, cotangents)
@@ -240,6 +253,7 @@ class Sweeper:
             [b for _, b in self.inputs], [b for _, b in self.outputs],
             [t for _, t in self.scratch], self.body, kernel, self.aliases)  # fmt: skip
         smaller, kept = prune(built)
+        smaller = backwards(kernel, smaller, [a is not None and self.parallel(a) for a in self.old_axes()])
         operands = tuple(self.inputs[i][0] for i in kept)
         saved = tuple(p for kind, p in operands if kind == "entry")
         starts = tuple(p for p, _ in self.outputs[len(self.parts) :])
@@ -262,8 +276,9 @@ class Sweeper:
             eval_program(kernel.body, *args)
 
         more = [self.entry_block(p) for p in saved]
-        return trace_kernel(f"{kernel.name}_fwd", kernel.grid, kernel.prefetch, kernel.inputs, [*kernel.outputs, *more],
+        made = trace_kernel(f"{kernel.name}_fwd", kernel.grid, kernel.prefetch, kernel.inputs, [*kernel.outputs, *more],
                             kernel.scratch, body, kernel, kernel.aliases)  # fmt: skip
+        return made.replace(semantics=kernel.semantics)
 
 
 def _joined(lead: Block, block: Block, n: int, prefetch: Any, grid: Axes, name: str) -> Block:

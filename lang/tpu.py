@@ -39,7 +39,10 @@ PARALLEL, CORE_PARALLEL, SUBCORE_PARALLEL, ARBITRARY = GridDimensionSemantics
 
 @dataclass(frozen=True)
 class CompilerParams:
-    """What the TPU compiler is told. Only `dimension_semantics` says something about the kernel itself."""
+    """What the TPU compiler is told. Only `dimension_semantics` says something about the kernel itself.
+
+    `backward`: what the kernels of its gradient are told instead; None: the same.
+    """
 
     dimension_semantics: Sequence[Any] | None = None
     allow_input_fusion: Sequence[bool] | None = None
@@ -50,6 +53,7 @@ class CompilerParams:
     internal_scratch_in_bytes: int | None = None
     disable_bounds_checks: bool = False
     disable_semaphore_checks: bool = False
+    backward: CompilerParams | None = None
 
     def __post_init__(self) -> None:
         # Part of a Kernel, so every field is made hashable.

@@ -29,11 +29,13 @@ class CompilerParams:
     `tensor_descriptors`: whether the copy engine (TMA) of sm_90 and later moves those blocks that it can, as tiles that
     tensor descriptors name, where else each element has a pointer. None: it reads matrices of 16-bit floats that go
     into a product of matrices as they are, and no others. Targets without the engine leave this unread.
+    `backward`: what the kernels of its gradient are told instead; None: the same.
     """
 
     num_warps: int | None = None
     num_stages: int | None = None
     tensor_descriptors: bool | None = None
+    backward: CompilerParams | None = None
 
 
 def approx_tanh(x: Any) -> Any:

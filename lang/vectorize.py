@@ -11,7 +11,7 @@ import numpy as np
 from ..core.caches import cached
 from ..core.primitives.refview import view
 from ..core.types import ArrayType
-from .build import trace_kernel
+from .build import carried, trace_kernel
 from .discharge import Cell, run_cells
 from .kernel import Block, Kernel, trace_map
 
@@ -60,4 +60,5 @@ def batched_kernel(kernel: Kernel, size: int, batched: tuple[bool, ...]) -> Kern
         (a + 1, trace_map(grid, prefetch, lambda *args, p=p: run_cells(p, [*args[1:n], *of_row(args)])))
         for a, p in kernel.extents
     )
-    return made.replace(semantics=None if semantics is None else ("parallel", *semantics), extents=extents)
+    semantics = None if semantics is None else ("parallel", *semantics)
+    return made.replace(semantics=semantics, extents=extents, settings=carried(kernel, 1))
