@@ -108,7 +108,7 @@ class _Lowering:
         kernel = self.kernel
         body = self.body()
         windows = [*self.inputs, *self.outputs]
-        maps = [self.transform(f"transform_{i}", w) for i, w in enumerate(windows)]
+        maps = [self.transform(f"transform_{i}", w) for i, w in enumerate(windows) if w.kind != "far"]
         text = f"module @{identifier(kernel.name)} {{\n" + "\n".join([body, *maps]) + "\n}\n"
         cost = kernel_cost(self.given)
         return MosaicModule(
