@@ -519,7 +519,14 @@ def update(
         out = _update_mask(x, index, values, operation)
     else:
         out = _update(x, index, values, operation, flags, mode, wrap_negative_indices)
-    return cast(out, type_.dtype)
+    return _typed_as(out, type_)
+
+
+def _typed_as(x: Any, wanted: Any) -> Any:
+    """A value with the dtype of a type, weak only where that is."""
+    if typeof(x).weak_type and not wanted.weak_type:
+        return convert_element_type(x, wanted.dtype)
+    return cast(x, wanted.dtype, wanted.weak_type)
 
 
 def _promoted(x: Any, values: Any, name: str) -> tuple[Any, Any]:

@@ -17,7 +17,7 @@ from ..core.errors import (
 )
 from ..core.runtime import runtime
 from ..core.trace import Value, typeof
-from ..core.types import KEY_DTYPES, ArrayType, KeyDtype, RefType, is_integer
+from ..core.types import KEY_DTYPES, ArrayType, KeyDtype, RefType, is_complex, is_integer
 from . import shim
 from .client import Device, SingleDeviceSharding, as_device, device_of
 from .transfer import LARGE, as_numpy, host_buffer, physical, put
@@ -188,11 +188,16 @@ class Array(Value, metaclass=_IsArray):
             )
         return bool(self._numpy().reshape(())[()])
 
+    def _real(self, wanted: str) -> Any:
+        if is_complex(self.aval.dtype):
+            raise ArgumentTypeError(f"{wanted} of an array of dtype {self.aval.dtype}", "take `x.real` first")
+        return self._scalar(wanted)
+
     def __int__(self) -> int:
-        return int(self._scalar("the Python int"))
+        return int(self._real("the Python int"))
 
     def __float__(self) -> float:
-        return float(self._scalar("the Python float"))
+        return float(self._real("the Python float"))
 
     def __complex__(self) -> complex:
         return complex(self._scalar("the Python complex"))

@@ -5,16 +5,33 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from .. import lax
 from ..core.errors import ShapeError
 from ..numpy.elementwise import logaddexp, where3
-from ..numpy.util import Array, ArrayLike, astype, axis_of, composite, dtype_of, promote_dtypes_inexact, shape_of, value
+from ..numpy.util import (
+    Array,
+    ArrayLike,
+    astype,
+    axis_of,
+    composite,
+    default_int,
+    dtype_of,
+    is_bool,
+    is_unsigned,
+    promote_dtypes_inexact,
+    shape_of,
+    value,
+)
 
 
 def _inexact(x: ArrayLike) -> Array:
     return promote_dtypes_inexact(value(x))[0]
+
+
+def _number(x: ArrayLike, name: str) -> Array:
+    """The argument as an array, booleans as integers."""
+    x = value(x, name)
+    return astype(x, default_int()) if is_bool(dtype_of(x)) else x
 
 
 @composite()
@@ -25,8 +42,8 @@ def relu(x: ArrayLike) -> Array:
     >>> nn.relu(jnp.array([-1., 2.]))
     Array([0., 2.], dtype=float32)
     """
-    x = value(x, "relu")
-    return where3(lax.le(x, 0), np.zeros((), dtype_of(x))[()], x)
+    x = _number(x, "relu")
+    return where3(lax.le(x, 0), 0, x)
 
 
 @composite()
@@ -37,8 +54,8 @@ def relu6(x: ArrayLike) -> Array:
     >>> nn.relu6(jnp.array([-1., 7.]))
     Array([0., 6.], dtype=float32)
     """
-    x = relu(x)
-    return where3(lax.ge(x, 6), np.asarray(6).astype(dtype_of(x))[()], x)
+    x = relu(_inexact(x))
+    return where3(lax.ge(x, 6), 6, x)
 
 
 def sigmoid(x: ArrayLike) -> Array:
@@ -58,7 +75,7 @@ def softplus(x: ArrayLike) -> Array:
     >>> float(nn.softplus(-200.))
     0.0
     """
-    return logaddexp(x, 0.0)
+    return logaddexp(_inexact(x), 0.0)
 
 
 @composite()
@@ -82,7 +99,7 @@ def sparse_sigmoid(x: ArrayLike) -> Array:
     0.5
     """
     x = _inexact(x)
-    return where3(lax.le(x, -1), 0.0, where3(lax.ge(x, 1), 1.0, (x + 1.0) * 0.5))
+    return lax.min(lax.max(x + 1.0, 0.0), 2.0) * 0.5
 
 
 @composite()
@@ -229,7 +246,7 @@ def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 1e-2) -> Array:
     >>> nn.leaky_relu(jnp.array([-1., 2.]), 0.5)
     Array([-0.5,  2. ], dtype=float32)
     """
-    x = value(x, "leaky_relu")
+    x = _number(x, "leaky_relu")
     return where3(lax.ge(x, 0), x, value(negative_slope) * x)
 
 
@@ -241,9 +258,10 @@ def hard_tanh(x: ArrayLike) -> Array:
     >>> nn.hard_tanh(jnp.array([-3., 0.5]))
     Array([-1. ,  0.5], dtype=float32)
     """
-    x = value(x, "hard_tanh")
-    one = np.ones((), dtype_of(x))[()]
-    return where3(lax.gt(x, 1), one, where3(lax.lt(x, -1), -one, x))
+    x = _number(x, "hard_tanh")
+    if is_unsigned(dtype_of(x)):
+        return where3(lax.gt(x, 1), 1, x)
+    return where3(lax.gt(x, 1), 1, where3(lax.lt(x, -1), -1, x))
 
 
 @composite()

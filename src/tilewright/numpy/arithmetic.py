@@ -42,6 +42,7 @@ from .util import (
     promote_dtypes,
     promote_inexact,
     shape_of,
+    strong,
     value,
 )
 
@@ -82,7 +83,11 @@ def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """
     x1, x2 = promote(x1, x2)
     _no_complex("fmod", x1)
-    return lax.rem_p.bind(_ints(x1), _ints(x2))
+    x1, x2 = _ints(x1), _ints(x2)
+    if is_inexact(dtype_of(x1)):
+        return lax.rem_p.bind(x1, x2)
+    zero = lax.eq(x2, 0)
+    return where3(zero, 0, lax.rem_p.bind(x1, where3(zero, 1, x2)))
 
 
 @composite()
@@ -177,7 +182,7 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     nothing = lax.eq(large, 0)
     ratio = small / where3(nothing, 1.0, large)
     result = where3(nothing, large, large * lax.sqrt(1 + ratio * ratio))
-    return where3(infinite, np.inf, result)
+    return strong(where3(infinite, np.inf, result))
 
 
 @composite()
@@ -190,7 +195,7 @@ def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """
     x1, x2 = promote_inexact(x1, x2)
     step = where3(lax.lt(x1, 0), 0.0, where3(lax.gt(x1, 0), 1.0, x2))
-    return where3(isnan(x1), x1, step)
+    return strong(where3(isnan(x1), x1, step))
 
 
 # ---------------------------------------------------------------------------- parts of floats

@@ -40,6 +40,7 @@ from .util import (
     promote_dtypes,
     promote_dtypes_inexact,
     shape_of,
+    strong,
     typeof,
     value,
 )
@@ -162,7 +163,7 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
         y, x = promote_dtypes_inexact(value(y, "trapezoid"), value(x))
         y = moveaxis(y, axis, -1)
         dx = diff(x) if len(shape_of(x)) == 1 else moveaxis(diff(x, axis=axis), axis, -1)
-    return sum_of(dx * (y[..., 1:] + y[..., :-1]), -1) * 0.5
+    return strong(sum_of(dx * (y[..., 1:] + y[..., :-1]), -1) * 0.5)
 
 
 @composite("left", "right", "period")

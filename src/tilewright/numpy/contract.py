@@ -32,6 +32,7 @@ from .util import (
     is_complex,
     no_out,
     promote_dtypes,
+    promote_dtypes_inexact,
     shape_of,
     value,
 )
@@ -538,7 +539,7 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> A
 
 
 def _convolved(a: Any, v: Any, mode: str, flip: bool, precision: Any, preferred: Any) -> Array:
-    a, v = _operands("convolve", a, v)
+    a, v = promote_dtypes_inexact(value(a, "convolve"), value(v, "convolve"))
     if len(shape_of(a)) != 1 or len(shape_of(v)) != 1 or 0 in (*shape_of(a), *shape_of(v)):
         raise ShapeError(
             f"convolution of shapes {shape_of(a)} and {shape_of(v)}", "pass two vectors that are not empty"

@@ -27,6 +27,11 @@ from .util import (
 )
 
 
+def _running_dtype(dtype: Any) -> Any:
+    """The dtype of a running sum: that of the array, the default integer for booleans."""
+    return sum_dtype(dtype, False)
+
+
 def _running(primitive: Any, neutral: int, skip_nan: bool) -> Any:
     def scan(a: Any, axis: Any = None, dtype: Any = None, include_initial: bool = False) -> Array:
         a = value(a)
@@ -34,7 +39,7 @@ def _running(primitive: Any, neutral: int, skip_nan: bool) -> Any:
             a = lax.reshape(a, (math.prod(shape_of(a)),))
             axis = 0
         number = axis_of(axis, len(shape_of(a)))
-        result = sum_dtype(dtype_of(a)) if dtype is None else dtype
+        result = _running_dtype(dtype_of(a)) if dtype is None else dtype
         if skip_nan:
             a = where3(isnan(a), np.asarray(neutral).astype(dtype_of(a))[()], a)
         a = primitive.bind(astype(a, computation_dtype(result)), axis=number, reverse=False)
@@ -113,7 +118,8 @@ def cumulative_sum(
     >>> jnp.cumulative_sum(jnp.array([1, 2]), include_initial=True)
     Array([0, 1, 3], dtype=int32)
     """
-    return _cumsum(x, _only_axis(x, axis, "cumulative_sum"), dtype_argument(dtype), include_initial)
+    dtype = sum_dtype(dtype_of(x)) if dtype is None else dtype_argument(dtype)
+    return _cumsum(x, _only_axis(x, axis, "cumulative_sum"), dtype, include_initial)
 
 
 def cumulative_prod(

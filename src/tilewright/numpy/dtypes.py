@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from ..core.promote import promote_types as _promote
-from ..core.types import as_dtype
+from ..core.types import KeyDtype, as_dtype
 from ..core.types import kind as _kind
 from . import util
 from .create import asarray
@@ -94,6 +94,8 @@ def issubdtype(arg1: DTypeLike, arg2: DTypeLike) -> bool:
     if isinstance(arg1, type) and issubclass(arg1, np.generic) and not _is_concrete(arg1):
         return isinstance(arg2, type) and issubclass(arg1, arg2)
     first = _as_dtype(arg1)
+    if isinstance(first, KeyDtype):
+        return arg2 is np.generic or (isinstance(arg2, KeyDtype) and first == arg2)
     if isinstance(arg2, type) and issubclass(arg2, np.generic) and not _is_concrete(arg2):
         if first.type in _ML_TYPES:
             return arg2 in _EXTRA[_kind(first)]
@@ -256,7 +258,7 @@ def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = False, device: Any
     """
 
     x = value(x, "astype")
-    result = util.astype(x, dtype_argument(dtype, float))
+    result = util.strong(util.astype(x, dtype_argument(dtype, float)))
     return util.put(result, device)
 
 

@@ -21,7 +21,6 @@ from .util import (
     astype,
     axis_of,
     dtype_of,
-    promote_dtypes,
     shape_of,
     value,
 )
@@ -71,7 +70,8 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
     Array([0, 9, 1, 2], dtype=int32)
     """
 
-    a, new = promote_dtypes(value(arr, "insert"), asarray(values))
+    a = value(arr, "insert")
+    new = astype(asarray(values), dtype_of(a))
     if axis is None:
         a, axis = ravel(a), 0
     number = axis_of(axis, len(shape_of(a)))

@@ -245,7 +245,7 @@ def log2(x: ArrayLike, /) -> Array:
     3.0
     """
     (x,) = promote_dtypes_inexact(x)
-    return log(x) / math.log(2) if is_complex(dtype_of(x)) else lax.log2(x)
+    return _over(log(x), math.log(2)) if is_complex(dtype_of(x)) else lax.log2(x)
 
 
 @composite()
@@ -257,7 +257,14 @@ def log10(x: ArrayLike, /) -> Array:
     0.0
     """
     (x,) = promote_dtypes_inexact(x)
-    return log(x) / math.log(10)
+    return _over(log(x), math.log(10))
+
+
+def _over(x: Array, divisor: float) -> Array:
+    """x / divisor, part by part: an infinite part leaves the other as it is."""
+    if not is_complex(dtype_of(x)):
+        return x / divisor
+    return lax.complex(lax.real(x) / divisor, lax.imag(x) / divisor)
 
 
 @composite()
@@ -357,6 +364,8 @@ def bitwise_count(x: ArrayLike, /) -> Array:
     3
     """
     x = value(x)
+    if is_bool(dtype_of(x)):
+        return astype(x, np.dtype(np.uint8))
     return astype(lax.population_count(absolute(x)), np.dtype(np.uint8))
 
 
@@ -469,7 +478,7 @@ def isreal(x: ArrayLike) -> Array:
     >>> bool(jnp.isreal(1 + 0j))
     True
     """
-    return lax.eq(imag(x), 0)
+    return logical_not(iscomplex(x))
 
 
 def iscomplex(x: ArrayLike) -> Array:
@@ -479,7 +488,8 @@ def iscomplex(x: ArrayLike) -> Array:
     >>> bool(jnp.iscomplex(1j))
     True
     """
-    return lax.ne(imag(x), 0)
+    part = imag(x)
+    return lax.ne(part, np.zeros((), dtype_of(part))[()])
 
 
 @composite("copy")

@@ -203,6 +203,8 @@ def _split(name: str, ary: ArrayLike, indices_or_sections: Any, axis: int, even:
     length = shape_of(a)[number]
     if np.ndim(indices_or_sections) == 0:
         count = operator.index(indices_or_sections)
+        if count < 1:
+            raise ArgumentError(f"{name} into {count} parts", "ask for one part or more")
         if even and length % count:
             raise ArgumentError(
                 f"an axis of {length} elements does not split into {count} equal parts", "use `array_split`"

@@ -108,6 +108,7 @@ def repeat(
     a = value(a, "repeat")
     if axis is None:
         a, axis = ravel(a), 0
+    a = lax.reshape(a, shape_of(a) or (1,))  # a scalar is repeated as a vector of one
     axis = axis_of(axis, len(shape_of(a)))
     if total_repeat_length is not None:
         return _repeat_to_length(a, repeats, axis, operator.index(total_repeat_length))

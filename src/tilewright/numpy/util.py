@@ -94,6 +94,12 @@ def astype(x: ArrayLike, dtype: Any, weak: bool = False) -> Array:
     return cast(x, dtype, weak)
 
 
+def strong(x: Array) -> Array:
+    """The array, its dtype no longer that of a Python scalar."""
+    type_: Any = typeof(x)
+    return lax.convert_element_type(x, type_.dtype) if type_.weak_type else x
+
+
 def promote_dtypes(*args: ArrayLike) -> list[Array]:
     """Bring arguments to their common dtype, shapes as they are."""
     dtype, weak = promote_types([typeof(x) for x in args])  # type: ignore[misc]
@@ -138,7 +144,10 @@ def no_out(out: Any, name: str) -> None:
 
 def axis_of(axis: Any, ndim: int) -> int:
     """An axis counted from the front; a named error when it is out of range."""
-    number = operator.index(axis)
+    try:
+        number = operator.index(axis)
+    except TypeError:
+        raise ArgumentTypeError(f"axis {axis!r} is not an integer", "name one axis by its number") from None
     if not -ndim <= number < ndim:
         raise ArgumentError(
             f"axis {number} is out of range for an array of {ndim} dimensions", f"use -{ndim} to {ndim - 1}"
@@ -192,5 +201,5 @@ __all__ = [
     "concrete", "default_float", "default_int", "dtype_argument", "dtype_of", "hashable", "is_bool", "is_complex",
     "is_evaluating", "is_float", "is_inexact", "is_integer", "is_unsigned", "make_array", "no_out", "promote",
     "promote_dtypes", "promote_dtypes_inexact", "promote_inexact", "promote_types", "put", "shape_argument",
-    "shape_of", "to_inexact", "typeof", "value", "values",
+    "shape_of", "strong", "to_inexact", "typeof", "value", "values",
 ]  # fmt: skip

@@ -52,11 +52,34 @@ erf = _unary("erf", lax.erf, "The error function.", 0.0, 0.0)
 erfc = _unary("erfc", lax.erfc, "`1 - erf(x)`.", 0.0, 1.0)
 erfinv = _unary("erfinv", lax.erf_inv, "The inverse of `erf`.", 0.0, 0.0)
 gammaln = _unary("gammaln", lax.lgamma, "The logarithm of the magnitude of the gamma function.", 3.0, 0.693)
-loggamma = gammaln
+
+
+def loggamma(z: ArrayLike) -> Array:
+    """The logarithm of the gamma function for positive numbers, nan for others.
+
+    >>> from tilewright.scipy import special
+    >>> round(float(special.loggamma(3.0)), 3)
+    0.693
+    """
+    (z,) = promote_dtypes_inexact(value(z, "loggamma"))
+    return where3(lax.gt(z, 0), gammaln(z), math.nan)
+
+
 digamma = _unary("digamma", lax.digamma, "The derivative of `gammaln`.", 1.0, -0.577)
 expit = _unary("expit", lax.logistic, "The logistic function `1 / (1 + exp(-x))`.", 0.0, 0.5)
 i0e = _unary("i0e", lax.bessel_i0e, "`exp(-|x|) * i0(x)`.", 0.0, 1.0)
 i1e = _unary("i1e", lax.bessel_i1e, "`exp(-|x|) * i1(x)`.", 0.0, 0.0)
+
+
+@custom_jvp
+def _logit(x: Any) -> Array:
+    return lax.log(x / (1 - x))
+
+
+@_logit.defjvp
+def _logit_jvp(primals: Any, tangents: Any) -> Any:
+    (x,), (dx,) = primals, tangents
+    return logit(x), dx / (x * (1 - x))
 
 
 @composite()
@@ -68,7 +91,7 @@ def logit(x: ArrayLike) -> Array:
     0.0
     """
     (x,) = promote_dtypes_inexact(value(x, "logit"))
-    return lax.log(x / (1 - x))
+    return _logit(x)
 
 
 def _times_log(log: Callable[[Any], Array], offset: int) -> Callable[[Any, Any], Array]:

@@ -1,0 +1,106 @@
+"""Values, dtypes and weak types that differed from the reference's; expected answers are its own (or NumPy's)."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import nn
+from tilewright import numpy as jnp
+from tilewright.core import errors
+from tilewright.scipy import special
+
+BOOLS = np.array([True, False])
+NAN, INF = np.nan, np.inf
+INT8 = np.array([1, 2], np.int8)
+
+# A name, the call, its values, their dtype.
+VALUES = [
+    ("fmod by 0", lambda: jnp.fmod(jnp.array([-3, 5]), 0), [0, 0], "int32"),
+    ("fmod of uint8 by 0", lambda: jnp.fmod(jnp.array([3], "uint8"), np.uint8(0)), [0], "uint8"),
+    ("isreal of bool", lambda: jnp.isreal(BOOLS), [True, True], "bool"),
+    ("iscomplex of bool", lambda: jnp.iscomplex(BOOLS), [False, False], "bool"),
+    ("bitwise_count of bool", lambda: jnp.bitwise_count(BOOLS), [1, 0], "uint8"),
+    ("relu of bool", lambda: nn.relu(BOOLS), [1, 0], "int32"),
+    ("relu6 of bool", lambda: nn.relu6(BOOLS), [1, 0], "float32"),
+    ("relu6 of int", lambda: nn.relu6(jnp.array([7, -2])), [6, 0], "float32"),
+    ("leaky_relu of bool", lambda: nn.leaky_relu(BOOLS), [1, 0], "float32"),
+    ("hard_tanh of bool", lambda: nn.hard_tanh(BOOLS), [1, 0], "int32"),
+    ("cumsum of int8", lambda: jnp.cumsum(INT8), [1, 3], "int8"),
+    ("cumprod of int8", lambda: jnp.cumprod(INT8), [1, 2], "int8"),
+    ("cumsum of uint8", lambda: jnp.cumsum(INT8.astype("uint8")), [1, 3], "uint8"),
+    ("nancumsum of int8", lambda: jnp.nancumsum(INT8), [1, 3], "int8"),
+    ("cumulative_prod of int8", lambda: jnp.cumulative_prod(INT8), [1, 2], "int8"),
+    ("convolve of int", lambda: jnp.convolve(INT8, INT8), [1, 4, 4], "float32"),
+    ("correlate of bool", lambda: jnp.correlate(BOOLS, BOOLS), [1], "float32"),
+    ("insert into bool", lambda: jnp.insert(BOOLS, 1, 1), [True, True, False], "bool"),
+    ("log10 of complex 0", lambda: jnp.log10(np.zeros(1, np.complex64)), [complex(-INF, 0)], "complex64"),
+    ("log2 of complex 0", lambda: jnp.log2(np.zeros(1, np.complex64)), [complex(-INF, 0)], "complex64"),
+    ("repeat of a scalar", lambda: jnp.repeat(np.float32(1), 2, axis=0), [1, 1], "float32"),
+    ("loggamma below 0", lambda: special.loggamma(jnp.array([-1.5, -2.0, 0.0, 1.0])), [NAN, NAN, NAN, 0], "float32"),
+    ("logit' at 0", lambda: tw.vmap(tw.grad(special.logit))(jnp.array([0.0, 1.0, 0.5])), [INF, INF, 4], "float32"),
+    (
+        "sparse_sigmoid'",
+        lambda: tw.vmap(tw.grad(nn.sparse_sigmoid))(jnp.array([-1.0, 1.0, 0.0, 2.0])),
+        [0.25, 0.25, 0.5, 0.0],
+        "float32",
+    ),
+]
+
+
+@pytest.mark.parametrize("call,expected,dtype", [row[1:] for row in VALUES], ids=[row[0] for row in VALUES])
+def test_values(call, expected, dtype):
+    found = call()
+    assert found.dtype == np.dtype(dtype)
+    np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-6, atol=1e-6)
+
+
+X = np.arange(3, dtype=np.float32)
+
+# Calls whose result is a strong float32: times bfloat16 it stays float32.
+STRONG = {
+    "at[...].set": lambda: jnp.asarray(X).at[...].set(2.0),
+    "at[::-1].set": lambda: jnp.asarray(X).at[::-1].set(2.0),
+    "at[None].set": lambda: jnp.asarray(X).at[None].set(2.0),
+    "at[()].set": lambda: jnp.float32(1).at[()].set(2.0),
+    "softplus of int": lambda: nn.softplus(jnp.array([7, -2])),
+    "hypot": lambda: jnp.hypot(jnp.array([3]), 2.0),
+    "heaviside": lambda: jnp.heaviside(jnp.array([3, 0]), 2.0),
+    "trapezoid of int8": lambda: jnp.trapezoid(INT8),
+    "trapezoid of bool": lambda: jnp.trapezoid(BOOLS),
+    "astype of the same dtype": lambda: jnp.asarray(2.0).astype("float32"),
+}
+
+
+@pytest.mark.parametrize("name", STRONG)
+def test_results_that_are_strong(name):
+    found = STRONG[name]()
+    assert found.dtype == np.float32 and not found.weak_type
+    assert (found * ml_dtypes.bfloat16(2)).dtype == np.float32
+
+
+@pytest.mark.parametrize("name", ["relu", "relu6", "hard_tanh"])
+def test_activations_of_python_numbers_are_weak(name):
+    assert getattr(nn, name)(1.0).weak_type
+
+
+# Calls that raised an error without a name, or none; and what they raise now.
+RAISES = {
+    "int of complex": (lambda: int(jnp.array(2 + 1j)), errors.ArgumentTypeError, "x.real"),
+    "float of complex": (lambda: float(jnp.array(2 + 1j)), errors.ArgumentTypeError, "x.real"),
+    "array_split into 0": (lambda: jnp.array_split(jnp.ones(3), 0), errors.ArgumentError, "into 0 parts"),
+    "diff with no axis": (lambda: jnp.diff(jnp.ones(3), axis=None), errors.ArgumentTypeError, "axis None"),
+    "argmax with two axes": (lambda: jnp.argmax(jnp.ones((2, 2)), axis=(0, 1)), errors.ArgumentTypeError, "axis"),
+}
+
+
+@pytest.mark.parametrize("name", RAISES)
+def test_errors(name):
+    call, kind, text = RAISES[name]
+    with pytest.raises(kind, match=text):
+        call()
+
+
+def test_dtypes_of_keys_are_of_no_kind_of_number():
+    dtype = tw.random.key(0).dtype
+    assert not jnp.issubdtype(dtype, np.floating) and jnp.issubdtype(dtype, np.generic)
