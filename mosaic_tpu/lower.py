@@ -197,6 +197,10 @@ class _Lowering:
         ins = [self._window_ref(f"%a{i}", w) for i, w in enumerate(self.inputs)]
         outs = [self._window_ref(f"%o{i}", w) for i, w in enumerate(self.outputs)]
         scratch = [self._scratch(f"%s{i}", s, kernel.splits[3] + i) for i, s in enumerate(kernel.scratch)]
+        for ref, window in zip([*ins, *outs], [*self.inputs, *self.outputs], strict=True):
+            if window.kind == "far" and window.lead:
+                place = self._block_index(b, window.block, ids, words)[: window.lead]
+                ref.at = tuple(b.scalar(v) for v in place)
         for start in self.starts:
             self._fill_start(b, ids, words, ins[start.source], outs[start.output], self.outputs[start.output])
         for ref, window in zip(ins, self.inputs[: len(kernel.inputs)], strict=False):

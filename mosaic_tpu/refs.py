@@ -22,12 +22,16 @@ class Past:
 
 @dataclass
 class Ref:
-    """A Ref of the body: a memref whose leading `lead` axes have size 1, then the Ref's physical shape."""
+    """A Ref of the body: a memref with `lead` leading axes, then the Ref's physical shape.
+
+    The leading axes have size 1, or the Ref is at the place `at` of them.
+    """
 
     type: RefType
     mem: Mem
     lead: int = 0
     past: Past | None = None
+    at: tuple[SSA, ...] = ()
 
     @property
     def in_smem(self) -> bool:

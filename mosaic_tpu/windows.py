@@ -45,7 +45,8 @@ class Window:
     """One operand of the call: `array` as the call takes it, and the window of `bounds` that a cell sees.
 
     `kind` is native, tiled, copied, placed, whole, far (no window: the body copies), or empty (one number in place of
-    none). The window's leading `lead` axes have size 1 and are not the block's.
+    none). The window's leading `lead` axes are not the block's: they have size 1, or, far, the size of the array, and
+    the cell's block is at one place of them.
     """
 
     block: Block
@@ -95,8 +96,9 @@ def window_of(kernel: Kernel, block: Block, output: bool, target: Target, far: b
         return Window(block, "whole", held, held.shape, 0, SMEM)
     dtype = held_dtype(block.array.dtype)
     shape = block.array.shape
-    if far and block.space in FAR and block.index_map is None and block.array.size:
-        return Window(block, "far", ArrayType(physical(shape), dtype), physical(shape), 0, ANY)
+    if far and block.space in FAR and block.array.size and (lead := _picked(block)) is not None:
+        held = (*shape[:lead], *physical(shape[lead:]))
+        return Window(block, "far", ArrayType(held, dtype), held, lead, ANY)
     if not block.array.size:
         return Window(block, "empty", ArrayType((1, 1), dtype), (1, 1), 0, VMEM)
     if block.index_map is None or (block.sizes == shape and not any(block.element)):
@@ -119,6 +121,15 @@ def window_of(kernel: Kernel, block: Block, output: bool, target: Target, far: b
     inner = physical(block.shape)
     return Window(block, "tiled", ArrayType((*counts, *inner), dtype), (*(1 for _ in cut), *inner), len(cut), VMEM,
                   cut=cut)  # fmt: skip
+
+
+def _picked(block: Block) -> int | None:
+    """How many leading axes a block picks one place along, where it has all of the others; None: it is another part."""
+    if block.index_map is None:
+        return 0
+    lead = sum(block.squeezed)
+    whole = block.sizes[lead:] == block.array.shape[lead:] and not any(block.element)
+    return lead if whole and all(block.squeezed[:lead]) else None
 
 
 def _native(block: Block, dtype: Any) -> Window:

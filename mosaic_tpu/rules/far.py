@@ -34,7 +34,7 @@ def part(b: Body, ref: Ref, index: Index, dynamic: Sequence[Any]) -> Mem:
     given = iter(dynamic)
     rank = len(ref.shape)
     lead = rank - len(index)
-    starts: list[Any] = [0] * (ref.lead + lead)
+    starts: list[Any] = [*(ref.at or [0] * ref.lead), *[0] * lead]
     sizes = [1] * (ref.lead + lead)
     for axis, entry in enumerate(index):
         if type(entry) is Take or getattr(entry, "stride", 1) != 1:

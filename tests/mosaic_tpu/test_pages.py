@@ -121,3 +121,64 @@ def test_a_cache_is_updated_at_prefetched_positions(space):
 def test_updates_of_large_caches_compile(dtype, space, target):
     arrays = (struct((8,), "int32"), struct((8, 8, 1, 128), dtype), struct((8, 8, 1024, 128), dtype))
     compiled(updater(space), *arrays, target=target)
+
+
+# ---------------------------------------------------------------------------- batched
+
+
+BATCHED = pytest.mark.parametrize("axes", [(0, 0), (None, 0), (0, None)], ids=["both", "pages", "table"])
+
+
+def stacked(axes, arrays):
+    return [
+        a if axis is None else np.stack([a, a[::-1], np.roll(a, 1, 0)]) for axis, a in zip(axes, arrays, strict=True)
+    ]
+
+
+@COPIES
+@BATCHED
+def test_batched_copies_read_far_memory_where_it_is(part, lead, axes):
+    f = copier(part, tl.ANY)
+    arrays = stacked(axes, operands(lead, 6))
+    rows_of = [[a if axis is None else a[i] for axis, a in zip(axes, arrays, strict=True)] for i in range(3)]
+    wanted = np.stack([2 * p.reshape(6, 8, 512)[t].reshape(32, 512) for t, p in rows_of])
+    g = tw.vmap(f, in_axes=axes)
+    np.testing.assert_array_equal(g(*arrays), wanted)
+    assert check_all(check_mosaic, g, *arrays) == 1
+
+
+@with_compiler
+@everywhere
+@COPIES
+@BATCHED
+def test_batched_copies_of_far_memory_compile(part, lead, axes, target):
+    shape = (2048, *lead, 512) if lead else (16384, 512)
+    structs = [struct((4,), "int32"), struct(shape)]
+    structs = [s if axis is None else struct((3, *s.shape), s.dtype) for axis, s in zip(axes, structs, strict=True)]
+    used = compiled(tw.vmap(copier(part, tl.ANY), in_axes=axes), *structs, target=target)
+    assert not used.resident
+
+
+def mover(x):
+    """Every tile of rows one place on, from far memory to far memory; twice batched, two axes lead."""
+
+    def body(x, o, done):
+        i = tl.program_id(0)
+        tl.async_copy(x.at[tl.ds(i * 8, 8)], o.at[tl.ds((i + 1) % 4 * 8, 8)], done).wait()
+
+    far = tl.BlockSpec(memory_space=tl.ANY)
+    return tl.kernel_call(body, struct(x.shape), grid=(4,), in_specs=[far], out_specs=far,
+                          scratch_shapes=[tl.SemaphoreType.DMA])(x)  # fmt: skip
+
+
+def test_batched_results_are_written_where_they_are():
+    x = np.random.default_rng(0).normal(size=(2, 3, 32, 128)).astype(F32)
+    f = tw.vmap(tw.vmap(mover))
+    np.testing.assert_array_equal(f(x), np.roll(x, 8, 2))
+    assert check_all(check_mosaic, f, x) == 1
+
+
+@with_compiler
+@everywhere
+def test_batched_results_in_far_memory_compile(target):
+    compiled(tw.vmap(tw.vmap(mover)), struct((2, 3, 32, 4096 * 8)), target=target)
