@@ -24,7 +24,7 @@ from .analysis import analyse
 from .build import trace_kernel
 from .extent import static
 from .kernel import UNBOUNDED, Block, Kernel
-from .plain import plain
+from .plain import in_order, plain
 from .recompute import budgeted, class_b
 from .sweep import Sweep, assemble
 from .window import scatter_blocks
@@ -80,10 +80,18 @@ def jvp_kernel(kernel: Kernel, active: tuple[int, ...]) -> Kernel:
 
 @cached(512)
 def strategy(kernel: Kernel, active: tuple[int, ...]) -> Backward | Sweep:
-    """How the reverse-mode derivative of a kernel is made: class A where its carries add up, else class B."""
-    parts = analyse(kernel).phases
+    """How the reverse-mode derivative of a kernel is made: class A where its carries add up, else class B.
+
+    What is derived is the kernel in plain accesses. The forward kernel keeps atomic updates, unless the derivative
+    needs what an output holds between two of them.
+    """
+    made = in_order(kernel)
+    parts = analyse(made).phases
     positions = tuple(kernel.splits[1] + i for i in active)
-    return class_b(kernel, positions) if parts is None else class_a(kernel, parts, positions)
+    if parts is None:
+        return class_b(made, positions, kernel)
+    found = class_a(made, parts, positions)
+    return found if found.saved else replace(found, forward=kernel)
 
 
 def run_sweep(
@@ -125,6 +133,7 @@ def run_backward(call: Call, kernel: Kernel, active: tuple[int, ...], primals: S
     backward = strategy(kernel, active)
     if isinstance(backward, Sweep):
         return run_sweep(call, backward, active, primals, saved, cts)
+    kernel = backward.kernel
     first_in, first_out = kernel.splits[1:3]
     prefetched, arrays = primals[: len(kernel.prefetch)], primals[len(kernel.prefetch) :]
     wanted = tuple(first_in + i for i in active)

@@ -21,6 +21,7 @@ from ..core.primitives.ref import addupdate_p, get_p, swap_p, whole
 from ..core.primitives.shape import broadcast_in_dim_p
 from ..core.rewrite import within
 from ..core.types import ArrayType, is_inexact
+from .analysis import analyse
 from .atomics import atomic_cas_p, atomic_rmw_p, no_derivative
 from .copies import dma_start_p, dma_wait_p, parts_of, semaphore_read_p, semaphore_signal_p, semaphore_wait_p
 from .kernel import Kernel
@@ -134,9 +135,19 @@ def plain(kernel: Kernel, atomics: bool = False) -> Kernel:
 
 
 def differentiable(kernel: Kernel) -> Kernel:
-    """The kernel in plain accesses, to be differentiated; an error where an atomic has no derivative."""
+    """The kernel in plain accesses and atomic updates, to be differentiated; an error where one has no derivative."""
     _refuse(kernel.body)
-    return plain(kernel)
+    return plain(kernel, atomics=True)
+
+
+def in_order(kernel: Kernel) -> Kernel:
+    """The kernel in plain accesses, whose cells follow one another where atomic updates let them meet in an output."""
+    made = plain(kernel)
+    if kernel.semantics is None or not uses(kernel.body, (atomic_rmw_p, atomic_cas_p)):
+        return made
+    shared = [analyse(made).ignored(number) for number in range(len(made.outputs))]
+    meet = {a for axes in shared for a in (range(len(made.grid)) if axes is None else axes)}
+    return made.replace(semantics=tuple("arbitrary" if a in meet else s for a, s in enumerate(kernel.semantics)))
 
 
 def _refuse(program: Program) -> None:

@@ -18,7 +18,7 @@ from .differentiate import active_inputs, jvp_kernel, run_backward, strategy
 from .extent import static
 from .interpret import interpret
 from .kernel import Kernel
-from .plain import differentiable
+from .plain import differentiable, plain
 from .recompute import budgeted
 from .vectorize import batched_kernel
 
@@ -56,7 +56,7 @@ def _call_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, kernel: Kernel
 def _call_linearize(primals: Sequence[Any], nonzero: tuple[bool, ...], *, kernel: Kernel) -> Any:
     why = "reverse mode, which stores what it reads again and sums over cells, needs"
     kernel = static(differentiable(kernel), why, DifferentiationError)
-    kernel = kernel if analyse(kernel).phases else budgeted(kernel)
+    kernel = kernel if analyse(plain(kernel)).phases else budgeted(kernel)
     active = active_inputs(kernel, nonzero)
     backward = strategy(kernel, active)
     results = call(backward.forward, *primals)

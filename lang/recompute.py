@@ -43,22 +43,25 @@ def budgeted(kernel: Kernel) -> Kernel:
 
 
 @cached(512)
-def class_b(kernel: Kernel, active: Axes) -> Sweep:
-    """Plan the derivative of a kernel with any carry; `active` are the positions of the operands wanted."""
-    plain = Sweeper(kernel, active).build()
+def class_b(kernel: Kernel, active: Axes, given: Kernel) -> Sweep:
+    """Plan the derivative of a kernel with any carry; `active` are the positions of the operands wanted.
+
+    `given` is the kernel with the atomic updates that it was written with.
+    """
+    plain = Sweeper(kernel, active, given).build()
     budget = dict(kernel.settings).get(BUDGET, current().residual_bytes)
     carry, long = analyse(kernel).carry, kernel.long_axes
     cells = math.prod(kernel.grid[a] for a in carry)
     if plain.saved_bytes <= budget or cells < 3 or carry != long[len(long) - len(carry) :]:
         return plain
-    return Segments(kernel, active).build()
+    return Segments(kernel, active, given).build()
 
 
 class Segments(Sweeper):
     """Plans a Sweep that saves states on entry to every segment."""
 
-    def __init__(self, kernel: Kernel, wanted: Axes):
-        super().__init__(kernel, wanted)
+    def __init__(self, kernel: Kernel, wanted: Axes, given: Kernel):
+        super().__init__(kernel, wanted, given)
         self.cells = math.prod(kernel.grid[a] for a in self.carry)
         self.every = math.isqrt(self.cells - 1) + 1
         self.segments = -(-self.cells // self.every)

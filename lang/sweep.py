@@ -70,8 +70,8 @@ class Sweeper:
 
     every = 1
 
-    def __init__(self, kernel: Kernel, wanted: Axes):
-        self.kernel, self.grid = kernel, kernel.grid
+    def __init__(self, kernel: Kernel, wanted: Axes, given: Kernel):
+        self.kernel, self.given, self.grid = kernel, given, kernel.grid
         self.program = flatten_control(kernel.body)
         self.long = kernel.long_axes
         self.carry = analyse(kernel).carry
@@ -265,9 +265,11 @@ class Sweeper:
 
     def saving(self, saved: Axes) -> Kernel:
         """The kernel that also gives some states on entry to every cell."""
-        kernel = self.kernel
+        kernel = self.given
         if not saved:
             return kernel
+        if min(saved) < self.first_scratch or kernel.scratch != self.kernel.scratch:
+            kernel = self.kernel  # what an output holds on entry depends on the order of its updates
         n_out = len(kernel.outputs)
 
         def body(ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:

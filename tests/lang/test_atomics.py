@@ -4,9 +4,13 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.support.walker.check import check_triton, kernels_of
 from tilewright import lang as tl
 from tilewright import numpy as tnp
+from tilewright.core import tree
 from tilewright.core.errors import DifferentiationError, DtypeError, KernelBodyError
+from tilewright.lang.target import target_of
+from tilewright.triton_backend import triton_module
 
 I32, F32 = np.int32, np.float32
 rng = np.random.default_rng(0)
@@ -189,3 +193,107 @@ def test_not_a_ref():
 
     with pytest.raises((KernelBodyError, TypeError), match="not a Ref"):
         tl.kernel_call(body, shape(4, dtype=F32))(np.ones(4, F32))
+
+
+def split_sum(x, **options):
+    """Six cells of a parallel axis add to the same four elements."""
+
+    def body(z, x, o):
+        tl.atomic_add(o, (slice(None),), x[...] ** 2)
+
+    out = tl.BlockSpec((4,), lambda s: (0,))
+    return tl.kernel_call(
+        body, shape(4, dtype=F32), grid=(6,), in_specs=[out, tl.BlockSpec((4,), lambda s: (s,))], out_specs=out,
+        input_output_aliases={0: 0}, dimension_semantics=("parallel",), name="split_sum", **options,
+    )(tnp.zeros(4), x)  # fmt: skip
+
+
+def split_scan(x):
+    """Each cell of the parallel axis folds its part in order, by a carry that is no sum, then adds it to the rest."""
+
+    def body(z, x, o, state):
+        @tl.when(tl.program_id(1) == 0)
+        def _():
+            state[...] = tnp.zeros_like(state)
+
+        state[...] = tnp.sin(state[...]) + x[...]
+        tl.atomic_add(o, (slice(None),), tnp.where(tl.program_id(1) == 2, state[...], 0.0))
+
+        @tl.when(tl.program_id(1) == 2)
+        def _():  # so that what is saved on entry to the next cell is known, though nothing reads it
+            state[...] = tnp.zeros_like(state)
+
+    out = tl.BlockSpec((4,), lambda s, t: (0,))
+    return tl.kernel_call(
+        body, shape(4, dtype=F32), grid=(2, 3), in_specs=[out, tl.BlockSpec((4,), lambda s, t: (3 * s + t,))],
+        out_specs=out, input_output_aliases={0: 0}, dimension_semantics=("parallel", "arbitrary"), name="split_scan",
+        scratch_shapes=[tl.VMEM((4,), F32)],
+    )(tnp.zeros(4), x)  # fmt: skip
+
+
+def folded(x):
+    """`split_scan` without a kernel."""
+    parts = []
+    for part in tnp.reshape(x, (2, 3, 4)):
+        state = tnp.zeros(4)
+        for row in part:
+            state = tnp.sin(state) + row
+        parts.append(state)
+    return parts[0] + parts[1]
+
+
+V = np.linspace(0.1, 2, 24, dtype=F32)
+TRANSFORMED = {
+    "jvp": lambda f: lambda x: tw.jvp(f, (x,), (tnp.ones(24),)),
+    "vjp": lambda f: lambda x: tw.vjp(f, x)[0],
+    "value and gradient": lambda f: tw.value_and_grad(lambda x: tnp.sum(tnp.sin(f(x)))),
+    "linearize": lambda f: lambda x: tw.linearize(f, x)[1](tnp.ones(24)),
+    "gradient of rows": lambda f: lambda x: tw.grad(lambda x: tnp.sum(tnp.sin(tw.vmap(f)(tnp.stack([x, x])))))(x),
+}
+
+
+@pytest.mark.parametrize("transform", TRANSFORMED)
+@pytest.mark.parametrize(
+    ("call", "reference"), [(split_sum, lambda x: tnp.sum(tnp.reshape(x, (6, 4)) ** 2, axis=0)), (split_scan, folded)],
+    ids=["sums", "carry"],
+)  # fmt: skip
+def test_atomic_updates_stay_atomic_in_derivatives(call, reference, transform):
+    """Programs of a GPU that meet in an output add to it atomically, in each kernel of each derivative: walked."""
+    made = TRANSFORMED[transform](call)
+    for got, expected in zip(tree.leaves(made(V)), tree.leaves(TRANSFORMED[transform](reference)(V)), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=2e-4, atol=1e-5)
+    found = kernels_of(made, V)
+    for kernel, operands in found:
+        check_triton(kernel, *operands)  # which refuses two programs that touch one element and are not both atomic
+        text = triton_module(kernel, target_of("cuda:sm_90")).text
+        assert ("tt.atomic_rmw" in text) == ("_bwd" not in kernel.name), kernel.name
+        if "_bwd" not in kernel.name:
+            assert kernel.semantics is not None and "parallel" in kernel.semantics
+    assert any("_bwd" not in kernel.name for kernel, _ in found)
+
+
+def test_what_an_output_holds_between_atomic_updates_is_saved_in_order():
+    """The derivative needs what the output held on entry to a cell: the forward kernel's cells follow one another."""
+
+    def body(z, x, o):
+        tl.atomic_add(o, (slice(None),), x[...])
+        o[...] = tnp.sin(o[...])
+
+    out = tl.BlockSpec((4,), lambda s: (0,))
+
+    def call(x):
+        return tl.kernel_call(
+            body, shape(4, dtype=F32), grid=(6,), in_specs=[out, tl.BlockSpec((4,), lambda s: (s,))], out_specs=out,
+            input_output_aliases={0: 0}, dimension_semantics=("arbitrary",),
+        )(tnp.zeros(4), x)  # fmt: skip
+
+    def reference(x):
+        total = tnp.zeros(4)
+        for part in tnp.reshape(x, (6, 4)):
+            total = tnp.sin(total + part)
+        return total
+
+    grad, expected = (tw.grad(lambda x, f=f: tnp.sum(f(x) ** 2)) for f in (call, reference))
+    np.testing.assert_allclose(grad(V), expected(V), rtol=2e-4, atol=1e-6)
+    for kernel, operands in kernels_of(grad, V):
+        check_triton(kernel, *operands)
