@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core.caches import cached
 from ..core.config import current
-from ..core.errors import DtypeError, NonArrayArgumentError
+from ..core.errors import DtypeError, IntegerOverflowError, NonArrayArgumentError
 from ..core.runtime import runtime
 from ..core.trace import Tracer, Value, leaked
 from ..core.types import BOOL, FLOAT0, UINT32, ArrayType, KeyDtype
@@ -57,7 +57,16 @@ def _scalar(x: Any, type: ArrayType) -> Any:
     # Where zeros are, equal numbers may mean different things: 0.0 and -0.0, 1 + 0j and 1 - 0j.
     key = (type, repr(x) if not x or isinstance(x, (complex, np.complexfloating)) else x)
     found = _numbers.get(key)
-    return _numbers.keep(key, put(np.array(x, type.dtype), type, True)) if found is None else found
+    return _numbers.keep(key, put(_number(x, type), type, True)) if found is None else found
+
+
+def _number(x: Any, type: ArrayType) -> np.ndarray:
+    try:
+        return np.array(x, type.dtype)
+    except OverflowError:
+        raise IntegerOverflowError(
+            f"the Python integer {x} does not fit {type.dtype}", "name a wider dtype, or set `enable_x64`"
+        ) from None
 
 
 def host_buffer(x: Any, type_: ArrayType) -> Any:

@@ -39,6 +39,12 @@ VALUES = [
     ("repeat of a scalar", lambda: jnp.repeat(np.float32(1), 2, axis=0), [1, 1], "float32"),
     ("loggamma below 0", lambda: special.loggamma(jnp.array([-1.5, -2.0, 0.0, 1.0])), [NAN, NAN, NAN, 0], "float32"),
     ("logit' at 0", lambda: tw.vmap(tw.grad(special.logit))(jnp.array([0.0, 1.0, 0.5])), [INF, INF, 4], "float32"),
+    ("gcd of the least int8", lambda: jnp.gcd(jnp.int8(-128), jnp.int8(127)), 1, "int8"),
+    ("array of float16 and int", lambda: jnp.array([np.float16(1), 2]), [1, 2], "float16"),
+    ("array of int8 and int", lambda: jnp.array([np.int8(1), 2]), [1, 2], "int8"),
+    ("at.min of complex", lambda: jnp.array([2 + 1j]).at[jnp.array([0])].min(2 + 0j), [2 + 0j], "complex64"),
+    ("at.max of complex", lambda: jnp.array([2 + 1j]).at[jnp.array([0])].max(2 + 3j), [2 + 3j], "complex64"),
+    ("zeros_like of a key", lambda: tw.random.key_data(jnp.zeros_like(tw.random.key(3))), [0, 0], "uint32"),
     (
         "sparse_sigmoid'",
         lambda: tw.vmap(tw.grad(nn.sparse_sigmoid))(jnp.array([-1.0, 1.0, 0.0, 2.0])),
@@ -68,6 +74,10 @@ STRONG = {
     "heaviside": lambda: jnp.heaviside(jnp.array([3, 0]), 2.0),
     "trapezoid of int8": lambda: jnp.trapezoid(INT8),
     "trapezoid of bool": lambda: jnp.trapezoid(BOOLS),
+    "array of arrays": lambda: jnp.array([jnp.array(1.0), 2.0]),
+    "sum of a number": lambda: jnp.sum(1.0),
+    "max of a number": lambda: jnp.max(1.0),
+    "mean of a number": lambda: jnp.mean(1.0),
     "astype of the same dtype": lambda: jnp.asarray(2.0).astype("float32"),
 }
 
@@ -86,6 +96,9 @@ def test_activations_of_python_numbers_are_weak(name):
 
 # Calls that raised an error without a name, or none; and what they raise now.
 RAISES = {
+    "zeros of text": (lambda: jnp.zeros(2, "U1"), errors.DtypeError, "dtype <U1"),
+    "an int too large for jit": (lambda: tw.jit(lambda x: x)(2**31), errors.IntegerOverflowError, "2147483648"),
+    "an int too large to add": (lambda: jnp.array([1]) + 2**31, errors.IntegerOverflowError, "2147483648"),
     "int of complex": (lambda: int(jnp.array(2 + 1j)), errors.ArgumentTypeError, "x.real"),
     "float of complex": (lambda: float(jnp.array(2 + 1j)), errors.ArgumentTypeError, "x.real"),
     "array_split into 0": (lambda: jnp.array_split(jnp.ones(3), 0), errors.ArgumentError, "into 0 parts"),

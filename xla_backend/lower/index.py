@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...core.primitive import Primitive
+from ...core.primitives.elementwise import max_p, min_p
 from ...core.primitives.index import GatherScatterMode
 from ...core.primitives.indexed import (
     gather_p,
@@ -22,6 +23,7 @@ from ...core.primitives.indexed import (
 from ...core.primitives.positions import default_fill, window_sizes
 from ...core.primitives.slicing import dynamic_slice_p, dynamic_update_slice_p
 from ...core.types import BOOL, INT32, INT64, ArrayType
+from .elementwise import RULES as ELEMENTWISE
 from .emit import Emitter, Operand, integers
 
 _INT32_MAX = np.iinfo(np.int32).max
@@ -129,6 +131,11 @@ def _by(name: str) -> Combine:
     return lambda e, old, new: e.op(f"stablehlo.{name}", [old, new], old.type)
 
 
+def _extreme(primitive: Primitive) -> Combine:
+    """The lesser or greater of two, complex numbers by their real parts first."""
+    return lambda e, old, new: ELEMENTWISE[primitive](e, [old, new], old.type)
+
+
 def _emit_scatter(e: Emitter, operands: list[Operand], out: Any, combine: Combine, params: dict[str, Any]) -> Operand:
     x, indices, updates = operands
     d, mode = params["dimension_numbers"], params["mode"]
@@ -173,7 +180,7 @@ RULES: dict[Primitive, Any] = {
     scatter_add_p: _scatter(_by("add")),
     scatter_sub_p: _scatter(_by("subtract")),
     scatter_mul_p: _scatter(_by("multiply")),
-    scatter_min_p: _scatter(_by("minimum")),
-    scatter_max_p: _scatter(_by("maximum")),
+    scatter_min_p: _scatter(_extreme(min_p)),
+    scatter_max_p: _scatter(_extreme(max_p)),
     scatter_apply_p: _scatter_apply,
 }

@@ -10,6 +10,7 @@ from .. import lax
 from ..core import operators
 from ..core.errors import ArgumentError, DtypeError
 from ..core.primitives.custom import custom_jvp
+from ..core.types import as_dtype
 from .create import asarray
 from .elementwise import (
     _bits_only,
@@ -324,11 +325,12 @@ def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
         done = lax.eq(b, 0)
         return where3(done, a, b), where3(done, b, lax.rem(a, where3(done, 1, b)))
 
-    return lax.while_loop(lambda pair: _any_nonzero(pair[1]), step, start)[0]
+    return astype(lax.while_loop(lambda pair: _any_nonzero(pair[1]), step, start)[0], dtype_of(x1))
 
 
 def _magnitude(x: Array) -> Array:
-    return x if is_unsigned(dtype_of(x)) else lax.abs(x)
+    dtype = dtype_of(x)
+    return x if is_unsigned(dtype) else astype(lax.abs(x), as_dtype(f"u{dtype.name}"))  # |-128| fits uint8
 
 
 def _any_nonzero(x: Array) -> Array:
@@ -353,7 +355,7 @@ def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
     a, b = _magnitude(x1), _magnitude(x2)
     common = gcd(a, b)
     nothing = lax.eq(common, 0)
-    return where3(nothing, 0, lax.mul(lax.div(a, where3(nothing, 1, common)), b))
+    return astype(where3(nothing, 0, lax.mul(lax.div(a, where3(nothing, 1, common)), b)), dtype_of(x1))
 
 
 @composite()

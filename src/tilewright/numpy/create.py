@@ -15,7 +15,8 @@ import numpy as np
 from .. import lax
 from ..core.convert import copied
 from ..core.errors import ArgumentError, ArgumentTypeError, IntegerOverflowError
-from ..core.types import is_integer
+from ..core.primitives.random import random_wrap_p
+from ..core.types import KeyDtype, is_integer
 from . import util
 from .util import (
     Array,
@@ -117,7 +118,9 @@ def _from_sequence(items: Any, dtype: Any) -> Array:
         # Python numbers have no width of their own.
         kind = {"i": int, "f": float, "c": complex, "u": int, "b": bool}[data.dtype.kind]
         dtype = canonical_dtype(kind)
-    if dtype is not None and not _has_numpy(items):
+    if dtype is None and data.dtype.kind in "iufcb" and _has_numpy(items):
+        dtype = promote_types([typeof(v) for v in _leaves(items)])[0]  # type: ignore[misc]
+    elif dtype is not None and not _has_numpy(items):
         _check_fits(data, dtype)
     return _from_numpy(data, dtype)
 
@@ -151,11 +154,15 @@ def _leaves(x: Any) -> list[Any]:
     return [v for item in x for v in _leaves(item)] if isinstance(x, (list, tuple)) else [x]
 
 
+def _strong_part(x: Any, dtype: Any) -> Array:
+    return util.strong(util.astype(_from_object(x, None), dtype))
+
+
 def _stacked(items: Any, dtype: Any) -> Array:
     if dtype is None:
         dtype = promote_types([typeof(v) for v in _leaves(items)])[0]  # type: ignore[misc]
     parts = [
-        _stacked(v, dtype) if isinstance(v, (list, tuple)) else util.astype(_from_object(v, None), dtype) for v in items
+        _stacked(v, dtype) if isinstance(v, (list, tuple)) else _strong_part(v, dtype) for v in items
     ]
     if len({shape_of(p) for p in parts}) > 1:
         raise ArgumentError(f"parts of unequal shapes {[shape_of(p) for p in parts]}", "make every part of one shape")
@@ -306,6 +313,10 @@ def zeros_like(
     >>> jnp.zeros_like(jnp.arange(2))
     Array([0, 0], dtype=int32)
     """
+    kind = dtype_of(a) if isinstance(a, Value) and dtype is None else dtype
+    if isinstance(kind, KeyDtype):
+        sizes = shape_of(a) if shape is None else shape_argument(shape)
+        return put(random_wrap_p.bind(zeros((*sizes, kind.words), np.uint32), impl=kind), device)
     return full_like(a, 0, dtype, shape, device=device)
 
 

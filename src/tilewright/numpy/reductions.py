@@ -36,6 +36,7 @@ from .util import (
     no_out,
     promote_dtypes_inexact,
     shape_of,
+    strong,
     to_inexact,
     value,
 )
@@ -82,13 +83,12 @@ def _added(primitive: Any, combine: Any, neutral: int) -> Any:
     ) -> Array:  # fmt: skip
         a = value(a)
         result_dtype = sum_dtype(dtype_of(a), promote_integers) if dtype is None else dtype
-        weak = dtype is None and a.aval.weak_type and result_dtype == dtype_of(a) if hasattr(a, "aval") else False
-        a = masked(astype(a, computation_dtype(result_dtype)), where, neutral)
+        a = masked(strong(astype(a, computation_dtype(result_dtype))), where, neutral)
         shape = shape_of(a)
         if where is not None:
             shape = shape_of(a)
         axes = axes_of(axis, len(shape))
-        result = astype(kept(primitive.bind(a, axes=axes), axes, keepdims), result_dtype, weak)
+        result = astype(kept(primitive.bind(a, axes=axes), axes, keepdims), result_dtype)
         return result if initial is None else combine(result, astype(initial, result_dtype))
 
     return reduce
@@ -135,7 +135,7 @@ def _extreme(name: str, primitive: Any, combine: Any, neutral: Any) -> Any:
         a = value(a, name)
         if where is not None and initial is None:
             raise ArgumentError(f"{name} with `where` of elements that may all be left out", "give `initial`")
-        a = masked(a, where, neutral(dtype_of(a)))
+        a = masked(strong(a), where, neutral(dtype_of(a)))
         shape = shape_of(a)
         axes = axes_of(axis, len(shape))
         if initial is None and 0 in [shape[d] for d in axes]:
@@ -298,8 +298,7 @@ def _mean(a: Any, axis: Any, dtype: Any, keepdims: bool, where: Any) -> Array:
     shape = shape_of(a) if where is None else np.broadcast_shapes(shape_of(a), shape_of(where))
     axes = axes_of(axis, len(shape))
     total = sum(a, axes, work, keepdims=keepdims, where=where)
-    weak = dtype is None and getattr(getattr(a, "aval", None), "weak_type", False)
-    return astype(total / count(shape, axes, where, work, keepdims), result, weak)
+    return strong(astype(total / count(shape, axes, where, work, keepdims), result))
 
 
 def mean(

@@ -12,7 +12,14 @@ import numpy as np
 from .. import lax
 from ..core.composite import composite, hashable
 from ..core.convert import as_array, make_array
-from ..core.errors import ArgumentError, ArgumentTypeError, ShapeError, TracerArrayConversionError, UnsupportedError
+from ..core.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DtypeError,
+    ShapeError,
+    TracerArrayConversionError,
+    UnsupportedError,
+)
 from ..core.operators import promote_args, promote_args_inexact
 from ..core.primitives.convert import cast
 from ..core.promote import promote_types, to_inexact
@@ -55,6 +62,8 @@ def dtype_argument(dtype: DTypeLike, otherwise: DTypeLike = None) -> Any:
     if dtype is None:
         return None if otherwise is None else canonical_dtype(otherwise)
     wanted = as_dtype(dtype)
+    if wanted.kind in "OUSMm":
+        raise DtypeError(f"there are no arrays of dtype {wanted}", "use numbers or booleans")
     got = canonical_dtype(wanted)
     if got != wanted and dtype not in _PYTHON_TYPES:
         warnings.warn(
