@@ -28,7 +28,7 @@ from ..lang.interpret import parallel_axes
 from ..lang.kernel import ID, Block, Kernel, whole_block
 from ..lang.legality import vmem_bytes
 from ..lang.legalize import legal
-from ..lang.maps import map_of
+from ..lang.maps import map_of, runs_again
 from ..lang.plain import plain, uses
 from ..lang.target import Target
 from .body import Body
@@ -82,7 +82,10 @@ class _Lowering:
         self.target, self.far = target, far
         self.grid = self.kernel.grid or (1,)
         self.inputs = [window_of(self.kernel, b, False, target, far) for b in self.kernel.inputs]
-        self.outputs = [window_of(self.kernel, b, True, target, far) for b in self.kernel.outputs]
+        again = [uses(self.given.body, ATOMICS) and _again(self.kernel, b) for b in self.kernel.outputs]
+        self.outputs = [
+            window_of(self.kernel, b, True, target, far, a) for b, a in zip(self.kernel.outputs, again, strict=True)
+        ]
         self.starts: list[_Start] = []
         self.sources = [*range(len(self.inputs))]  # the kernel's input that each window is of
         self.aliases: list[tuple[int, int]] = []
@@ -279,6 +282,8 @@ class _Lowering:
         """Whether the cell is the first of a run that sees one block; None: every cell is."""
         if all(n == 1 for n in self.grid):
             return None
+        if window.kind == "placed":
+            return self._all_zero(b, ids)
         fact = map_of(self.kernel, window.block)
         if fact is not None and fact.affine is not None:
             apart = {a for terms in fact.affine.coefficients if len(terms) == 1 for a in terms}
@@ -336,7 +341,7 @@ class _Lowering:
 
     def parallel(self) -> set[int]:
         """The axes that cores may divide: no two cells along them meet in an output's window or in an atomic."""
-        if not self.kernel.grid:
+        if not self.kernel.grid or any(w.kind == "placed" for w in self.outputs):
             return set()
         asked = set(parallel_axes(self.kernel))
         if not self.far:
@@ -358,6 +363,14 @@ class _Lowering:
         return (f"dimension_semantics = [{semantics}], iteration_bounds = array<i64: {bounds}>, "
                 f"scalar_prefetch = {len(self.kernel.prefetch)} : i64, scratch_operands = {scratch} : i64, "
                 f"tpu.core_type = #tpu.core_type<tc>, window_params = [{params}]")  # fmt: skip
+
+
+def _again(kernel: Kernel, block: Block) -> bool:
+    """Whether cells may come back to a block that others have left, as those that meet in atomics do."""
+    if block.index_map is None:
+        return False
+    fact = map_of(kernel, block)
+    return fact is None or fact.table is None or runs_again(kernel, fact) is not None
 
 
 def _times(b: Body, x: Value, n: int) -> Value:

@@ -3,8 +3,9 @@
 A block is a window as it is (`native`) where it agrees with the tiling of the last two axes: each of the two is whole
 or a multiple of its tile. Any other block is cut out beforehand: the array is padded to whole blocks and its blocks
 put side by side (`tiled`: axes that are cut lead, then the block, whole and so legal). Overlapping windows, whose
-starts are any elements, are copied out one for each cell (`copied`); those of outputs are parts of the whole array,
-with the margins that windows reach into (`placed`). Memory that bodies reach themselves is `whole`.
+starts are any elements, are copied out one for each cell (`copied`); those of outputs, and blocks
+that atomics come back to, are parts of the whole array, with the margins that windows reach into (`placed`).
+Memory that bodies reach themselves is `whole`.
 Dtypes that memory does not hold (booleans, float16, 4-bit integers) are converted.
 """
 
@@ -89,8 +90,12 @@ def ragged_axes(window: Window) -> list[int]:
     return [d for d, (n, size) in enumerate(zip(block.array.shape, block.sizes, strict=True)) if n % size]
 
 
-def window_of(kernel: Kernel, block: Block, output: bool, target: Target, far: bool = False) -> Window:
-    """How the call takes an operand; `far`: memory that bodies reach themselves stays in HBM."""
+def window_of(kernel: Kernel, block: Block, output: bool, target: Target, far: bool = False,
+              again: bool = False) -> Window:  # fmt: skip
+    """How the call takes an operand; `far`: memory that bodies reach themselves stays in HBM.
+
+    `again`: cells may come back to a block of the output, so all of it stays.
+    """
     if block.space is MemorySpace.SMEM and block.index_map is None and not output:
         held = ArrayType(block.array.shape or (1,), held_dtype(block.array.dtype, words=True))
         return Window(block, "whole", held, held.shape, 0, SMEM)
@@ -111,7 +116,7 @@ def window_of(kernel: Kernel, block: Block, output: bool, target: Target, far: b
         bounds = (*(1 for _ in axes), *physical(block.shape))
         held = ArrayType((*(kernel.grid[a] for a in axes), *physical(block.shape)), dtype)
         return Window(block, "copied", held, bounds, len(axes), VMEM, axes=axes)
-    if any(block.element):
+    if any(block.element) or again:
         sizes = tuple(n + low + high for n, (low, high, _) in zip(shape, margins(block), strict=True))
         return Window(block, "placed", ArrayType(physical(sizes), dtype), physical(sizes), 0, VMEM)
     if is_native(block, target):

@@ -182,3 +182,37 @@ def test_batched_results_are_written_where_they_are():
 @everywhere
 def test_batched_results_in_far_memory_compile(target):
     compiled(tw.vmap(tw.vmap(mover)), struct((2, 3, 32, 4096 * 8)), target=target)
+
+
+# ---------------------------------------------------------------------------- blocks that are entered again
+
+
+def split_sum(semantics, n):
+    """Parts of a sum added onto zeros by atomics, with the parts outermost: blocks are left and entered again."""
+
+    def body(zeros, x, o):
+        tl.atomic_add(o, (slice(None),), x[...])
+
+    def f(x):
+        block = tl.BlockSpec((4,), lambda s, i: (i,))
+        return tl.kernel_call(
+            body, struct((n,)), grid=(3, -(-n // 4)), in_specs=[block, tl.BlockSpec((None, 4), lambda s, i: (s, i))],
+            out_specs=block, input_output_aliases={0: 0}, dimension_semantics=semantics,
+        )(np.ones(n, F32), x)  # fmt: skip
+
+    return f
+
+
+@pytest.mark.parametrize("n", [8, 20])
+@pytest.mark.parametrize("semantics", [None, ("parallel", "parallel")], ids=["stated", "parallel"])
+def test_atomics_add_to_blocks_entered_again(semantics, n):
+    x = np.arange(3.0 * n, dtype=F32).reshape(3, n)
+    f = split_sum(semantics, n)
+    np.testing.assert_array_equal(f(x), 1 + x.sum(0))
+    assert check_all(check_mosaic, f, x) == 1
+
+
+@with_compiler
+@everywhere
+def test_atomics_on_blocks_entered_again_compile(target):
+    compiled(split_sum(None, 8), struct((3, 8)), target=target)
