@@ -82,7 +82,9 @@ class _Lowering:
         self.target, self.far = target, far
         self.grid = self.kernel.grid or (1,)
         self.inputs = [window_of(self.kernel, b, False, target, far) for b in self.kernel.inputs]
-        again = [uses(self.given.body, ATOMICS) and _again(self.kernel, b) for b in self.kernel.outputs]
+        atomics, aliased = uses(self.given.body, ATOMICS), {o for _, o in self.kernel.aliases}
+        again = [(atomics or o in aliased) and _again(self.kernel, b, atomics)
+                 for o, b in enumerate(self.kernel.outputs)]  # fmt: skip
         self.outputs = [
             window_of(self.kernel, b, True, target, far, a) for b, a in zip(self.kernel.outputs, again, strict=True)
         ]
@@ -365,12 +367,12 @@ class _Lowering:
                 f"tpu.core_type = #tpu.core_type<tc>, window_params = [{params}]")  # fmt: skip
 
 
-def _again(kernel: Kernel, block: Block) -> bool:
-    """Whether cells may come back to a block that others have left, as those that meet in atomics do."""
+def _again(kernel: Kernel, block: Block, unknown: bool) -> bool:
+    """Whether cells come back to a block that others have left; `unknown`: where the index map reads data."""
     if block.index_map is None:
         return False
     fact = map_of(kernel, block)
-    return fact is None or fact.table is None or runs_again(kernel, fact) is not None
+    return unknown if fact is None or fact.table is None else runs_again(kernel, fact) is not None
 
 
 def _times(b: Body, x: Value, n: int) -> Value:

@@ -210,6 +210,7 @@ def test_atomics_add_to_blocks_entered_again(semantics, n):
     f = split_sum(semantics, n)
     np.testing.assert_array_equal(f(x), 1 + x.sum(0))
     assert check_all(check_mosaic, f, x) == 1
+    check_all(check_mosaic, tw.value_and_grad(lambda x: (f(x) * x[0]).sum()), x)
 
 
 @with_compiler
