@@ -123,9 +123,9 @@ def _settings(compiler_params: Any, cost_estimate: Any, semantics: Any) -> tuple
     if backward is not None and type(backward) is not type(compiler_params):
         raise ArgumentTypeError(f"kernel_call: backward of compiler_params is {backward!r}",
                                 f"give a {type(compiler_params).__module__}.CompilerParams")  # fmt: skip
-    if getattr(backward, "dimension_semantics", None) is not None:
-        raise ArgumentError(f"kernel_call: backward of compiler_params has dimension_semantics "
-                            f"{backward.dimension_semantics}",
+    stated = getattr(backward, "dimension_semantics", None)
+    if stated is not None:
+        raise ArgumentError(f"kernel_call: backward of compiler_params has dimension_semantics {stated}",
                             "leave it out: backward kernels have grids of their own")  # fmt: skip
     for key, value in given.items():
         try:

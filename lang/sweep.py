@@ -280,7 +280,8 @@ class Sweeper:
         more = [self.entry_block(p) for p in saved]
         made = trace_kernel(f"{kernel.name}_fwd", kernel.grid, kernel.prefetch, kernel.inputs, [*kernel.outputs, *more],
                             kernel.scratch, body, kernel, kernel.aliases)  # fmt: skip
-        return made.replace(semantics=kernel.semantics)
+        # Without atomic updates the axes are found, so that entries that nothing has written hold the same everywhere.
+        return made if kernel is self.kernel else made.replace(semantics=kernel.semantics)
 
 
 def _joined(lead: Block, block: Block, n: int, prefetch: Any, grid: Axes, name: str) -> Block:

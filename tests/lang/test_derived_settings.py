@@ -107,7 +107,6 @@ def test_declared_axes_of_a_carry(budget):
     stated = ("parallel", "arbitrary")
     with tw.config(residual_bytes=budget):
         forward, back = derived(decay, 0, dimension_semantics=stated)
-        assert all(k.semantics == stated for k in forward)
         assert len(back) == 1 and set(back[0].semantics[1:]) == {"arbitrary"}
         # What is computed again is read from scratch that several cells fill: the analysis takes it for a carry.
         assert back[0].semantics[0] == ("parallel" if budget else "arbitrary")
