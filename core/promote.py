@@ -87,6 +87,11 @@ def _promote(types: tuple[tuple[Dtype, bool], ...], mode: str, x64: bool) -> tup
     if node is None:
         names = ", ".join(sorted(map(str, strong)))
         raise DtypeError(f"dtypes {names} have no implicit common type", "cast one with `astype`")
+    if mode == "strict" and strong and node != strong[0]:
+        names = " and ".join(f"{dtype} (of a number without a dtype)" if weak else str(dtype) for dtype, weak in types)
+        raise DtypeError(
+            f"{names} are of unlike kinds, and numpy_dtype_promotion is 'strict'", "cast with `astype`"
+        )
     if isinstance(node, str):
         # All-weak arguments keep the widest dtype among those of the winning kind.
         same = [dtype for dtype, _ in types if _WEAK[kind(dtype)] == node]

@@ -139,7 +139,7 @@ def joined(types: Sequence[Type]) -> Type:
 def _settled(given: Type, found: Type) -> Type:
     if isinstance(given, ArrayType) and isinstance(found, ArrayType) and given.weak_type and given.shape == found.shape:
         dtype, weak = promote_types([given, found])
-        return ArrayType(given.shape, dtype, weak)
+        return ArrayType(given.shape, dtype, weak and dtype == given.dtype)
     return given
 
 
@@ -149,7 +149,7 @@ def settle(
     """Trace a loop body until the types of its carry are stable.
 
     `trace(types)` gives the Program and the types it returns for the carry. A weakly typed value takes the
-    type that the body returns for it, as `0` does when the body adds a float.
+    type that the body returns for it, as `0` does when the body adds a float; a dtype taken so is strong.
     """
     types = list(types)
     for _ in range(4):

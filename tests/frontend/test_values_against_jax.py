@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright import nn
+from tilewright import lax, nn
 from tilewright import numpy as jnp
 from tilewright.core import errors
 from tilewright.scipy import special
@@ -75,6 +75,9 @@ STRONG = {
     "trapezoid of int8": lambda: jnp.trapezoid(INT8),
     "trapezoid of bool": lambda: jnp.trapezoid(BOOLS),
     "array of arrays": lambda: jnp.array([jnp.array(1.0), 2.0]),
+    "a loop's int carry made float": lambda: lax.fori_loop(0, 3, lambda i, c: c * 2.0, 1),
+    "a while loop's int carry made float": lambda: lax.while_loop(lambda c: c < 5, lambda c: c + 1.5, 0),
+    "a scan's int carry made float": lambda: lax.scan(lambda c, _: (c * 1.5, c), 1, None, length=3)[0],
     "sum of a number": lambda: jnp.sum(1.0),
     "max of a number": lambda: jnp.max(1.0),
     "mean of a number": lambda: jnp.mean(1.0),
@@ -117,3 +120,34 @@ def test_errors(name):
 def test_dtypes_of_keys_are_of_no_kind_of_number():
     dtype = tw.random.key(0).dtype
     assert not jnp.issubdtype(dtype, np.floating) and jnp.issubdtype(dtype, np.generic)
+
+
+@pytest.mark.parametrize("name", ["median", "trapezoid", "mean", "sin"])
+def test_functions_of_integers_under_strict_promotion(name):
+    with tw.numpy_dtype_promotion("strict"):
+        assert getattr(jnp, name)(jnp.asarray(INT8)).dtype == np.float32
+
+
+# Under strict promotion: what raises, and what a Python number of the array's kind or a lesser one gives.
+STRICT = [
+    ("int8", 1.0, None),
+    ("int8", 1, "int8"),
+    ("uint8", 1, "uint8"),
+    ("float32", 1, "float32"),
+    ("float32", 1j, None),
+    ("float32", True, None),
+    ("bool", 1, None),
+    ("bool", 1.0, None),
+    ("complex64", 1.0, "complex64"),
+]
+
+
+@pytest.mark.parametrize("dtype,number,expected", STRICT)
+def test_strict_promotion(dtype, number, expected):
+    with tw.numpy_dtype_promotion("strict"):
+        x = jnp.asarray(np.ones(1, dtype))
+        if expected is None:
+            with pytest.raises(errors.DtypeError, match="strict"):
+                x * number
+        else:
+            assert (x * number).dtype == np.dtype(expected)

@@ -157,7 +157,7 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
     Array(4., dtype=float32)
     """
     if x is None:
-        y, dx = promote_dtypes_inexact(value(y, "trapezoid"), value(dx))
+        y, dx = promote_dtypes_inexact(*promote_dtypes_inexact(value(y, "trapezoid")), value(dx))
         y = moveaxis(y, axis, -1)
     else:
         y, x = promote_dtypes_inexact(value(y, "trapezoid"), value(x))

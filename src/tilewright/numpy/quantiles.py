@@ -45,7 +45,7 @@ def _laid_out(a: Array, axis: Any) -> tuple[Array, tuple[int, ...]]:
 
 @composite("axis", "method", "keepdims", "skip_nan")
 def _quantile(a: Any, q: Any, axis: Any, method: str, keepdims: bool, skip_nan: bool, weights: Any = None) -> Array:
-    a, q = promote_dtypes_inexact(value(a, "quantile"), value(q))
+    a, q = promote_dtypes_inexact(*promote_dtypes_inexact(value(a, "quantile")), value(q))
     dtype = dtype_of(a)
     if is_complex(dtype):
         raise ArgumentError("quantiles of complex numbers", "take the real or imaginary part")
