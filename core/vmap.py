@@ -68,11 +68,7 @@ class BatchTrace(Trace):
         values, dims = self.split(args)
         if all(d is None for d in dims) and not self._names_axis(primitive, args, params):
             return under(parent, parent.bind, primitive, values, params)
-        rule = primitive.batch
-        if rule is None:
-            out, dim = under(parent, batch_by_relation, primitive, self.axis, values, dims, params)
-        else:
-            out, dim = under(parent, rule, self.axis, values, dims, **params)
+        out, dim = under(parent, batched, primitive, self.axis, values, dims, params)
         return self.wrap_all(out, dim) if primitive.multiple else self.wrap(out, dim)
 
 

@@ -113,11 +113,6 @@ def columns_of(v: Any, count: int) -> Any:
     return broadcast_in_dim(v, (*shape, count), tuple(range(len(shape))))
 
 
-def without_diagonal(x: Any) -> Any:
-    """Square matrices with zeros on the diagonal."""
-    return select_n_p.bind(on_diagonal(shape_of(x)), x, zeros(typeof(x).strong()))  # type: ignore[union-attr]
-
-
 def part(x: Any, rows: int, columns: int) -> Any:
     """The first rows and columns of matrices."""
     shape = shape_of(x)

@@ -14,6 +14,7 @@ from ....core.ir import Program
 from ....core.linear import spread
 from ....core.primitive import Primitive
 from ....core.primitives.compare import eq_p, ge_p, select_n_p
+from ....core.primitives.convert import complex_p
 from ....core.primitives.shape import broadcast_in_dim
 from ....core.trace import shape_of, trace_program, typeof
 from ....core.types import INT32, ArrayType
@@ -102,6 +103,18 @@ def checked(result: Any, info: Any, negative_only: bool = False) -> Any:
     fine = broadcast_in_dim(fine, type_.shape, tuple(range(len(shape))))
     nan = np.asarray(complex(np.nan, np.nan) if type_.dtype.kind == "c" else np.nan).astype(type_.dtype)[()]
     return select_n_p.bind(fine, spread(nan, type_.shape), result)
+
+
+def all_checked(e: Emitter, info: Operand, results: Sequence[Operand]) -> list[Operand]:
+    """The results of a routine, each with NaN where it failed."""
+    return inline(e, lambda info, *xs: [checked(x, info) for x in xs], [info, *results])
+
+
+def eigen(e: Emitter, info: Operand, values: Sequence[Operand], vectors: Sequence[Operand]) -> list[Operand]:
+    """Eigenvalues (their real and imaginary parts where there are two) and vectors, with NaN where a routine failed."""
+    if len(values) == 2:
+        values = inline(e, complex_p.bind, values)
+    return all_checked(e, info, [*values, *vectors])
 
 
 def empty(primitive: Primitive, operands: Sequence[Operand], outs: Sequence[ArrayType]) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ....core.errors import UnsupportedError
 from ....core.linear import spread
-from ....core.primitives.convert import complex_p, conj_p
+from ....core.primitives.convert import conj_p
 from ....core.primitives.elementwise import sub_p
 from ....core.primitives.linalg.cholesky import cholesky_p, cholesky_update_p, symmetric_product_p
 from ....core.primitives.linalg.common import real_of
@@ -24,7 +24,7 @@ from ....core.primitives.linalg.tridiagonal import tridiagonal_solve_p
 from ....core.trace import shape_of
 from ....core.types import ArrayType, is_complex
 from ..emit import Emitter, Operand
-from .call import Rule, call, checked, expanded, info_of, inline, letter
+from .call import Rule, all_checked, call, checked, eigen, expanded, info_of, inline, letter
 
 _PREFIX = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 
@@ -100,7 +100,7 @@ def _eigh(e: Emitter, operands: list[Operand], outs: Any, *, lower: bool, comput
     config = {"mode": letter("V" if compute_vectors else "N"), "uplo": letter("L" if lower else "U")}
     vectors, values, info = _call(e, name, [x], [x.type, outs[-1], info_of(x, 2)], config, [(0, 0)])
     wanted = [vectors, values] if compute_vectors else [values]
-    return inline(e, lambda info, *xs: [checked(v, info) for v in xs], [info, *wanted])
+    return all_checked(e, info, wanted)
 
 
 def _svd(
@@ -120,7 +120,7 @@ def _svd(
     mode = ("A" if full_matrices else "S") if compute_uv else "N"
     name = "gesvd" if algorithm is SvdAlgorithm.QR else "gesdd"
     _, *found, info = _call(e, name, [x], types, {"mode": letter(mode)}, [(0, 0)])
-    return inline(e, lambda info, *xs: [checked(v, info) for v in xs], [info, *found[: len(outs)]])
+    return all_checked(e, info, found[: len(outs)])
 
 
 def _eig(
@@ -137,12 +137,7 @@ def _eig(
               "compute_right": letter("V" if compute_right_eigenvectors else "N")}  # fmt: skip
     *values, left, right, info = _call(e, "geev", [x], types, config)
     wanted = [v for v, w in ((left, compute_left_eigenvectors), (right, compute_right_eigenvectors)) if w]
-
-    def finish(info: Any, *xs: Any) -> Any:
-        together = [complex_p.bind(xs[0], xs[1]), *xs[2:]] if real else xs
-        return [checked(v, info) for v in together]
-
-    return inline(e, finish, [info, *values, *wanted])
+    return eigen(e, info, values, wanted)
 
 
 def _schur(e: Emitter, operands: list[Operand], outs: Any, *, compute_schur_vectors: bool) -> list[Operand]:
@@ -154,21 +149,21 @@ def _schur(e: Emitter, operands: list[Operand], outs: Any, *, compute_schur_vect
     config = {"mode": letter("V" if compute_schur_vectors else "N"), "sort": letter("N")}
     form, vectors, *_, info = _call(e, "gees", [x], types, config, [(0, 0)])
     wanted = [form, vectors][: len(outs)]
-    return inline(e, lambda info, *xs: [checked(v, info) for v in xs], [info, *wanted])
+    return all_checked(e, info, wanted)
 
 
 def _hessenberg(e: Emitter, operands: list[Operand], outs: Any) -> list[Operand]:
     (x,) = operands
     config = {"high": f"{x.shape[-1]} : i32", "low": "1 : i32"}
     *found, info = _call(e, "gehrd", [x], [*outs, info_of(x, 2)], config, [(0, 0)])
-    return inline(e, lambda info, *xs: [checked(v, info) for v in xs], [info, *found])
+    return all_checked(e, info, found)
 
 
 def _tridiagonal(e: Emitter, operands: list[Operand], outs: Any, *, lower: bool) -> list[Operand]:
     (x,) = operands
     name = "hetrd" if is_complex(x.dtype) else "sytrd"
     *found, info = _call(e, name, [x], [*outs, info_of(x, 2)], {"uplo": letter("L" if lower else "U")}, [(0, 0)])
-    return inline(e, lambda info, *xs: [checked(v, info) for v in xs], [info, *found])
+    return all_checked(e, info, found)
 
 
 def _tridiagonal_solve(e: Emitter, operands: list[Operand], out: Any, *, perturb_singular: bool) -> Operand:

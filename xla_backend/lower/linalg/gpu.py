@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ....core.linear import spread
-from ....core.primitives.convert import complex_p
 from ....core.primitives.elementwise import sub_p
 from ....core.primitives.linalg.cholesky import cholesky_p, cholesky_update_p, symmetric_product_p
 from ....core.primitives.linalg.common import real_of
@@ -23,7 +22,7 @@ from ....core.primitives.linalg.tridiagonal import tridiagonal_solve_p
 from ....core.trace import shape_of
 from ....core.types import ArrayType, is_complex
 from ..emit import Emitter, Operand
-from .call import Rule, call, checked, expanded, flag, info_of, inline, unsupported
+from .call import Rule, all_checked, call, checked, eigen, expanded, flag, info_of, inline, unsupported
 from .plain import triangular_solve
 
 SMALL = 1024  # sizes up to which Jacobi's algorithm is the faster for singular values
@@ -83,7 +82,7 @@ def _eigh(e: Emitter, operands: list[Operand], outs: Any, *, lower: bool, comput
     config = {"algorithm": "0 : ui8", "lower": flag(lower)}
     vectors, values, info = _solver(e, "syevd", [x], [x.type, outs[-1], info_of(x, 2)], config, [(0, 0)])
     wanted = [vectors, values] if compute_vectors else [values]
-    return inline(e, lambda info, *xs: [checked(v, info) for v in xs], [info, *wanted])
+    return all_checked(e, info, wanted)
 
 
 def _svd(
@@ -107,7 +106,7 @@ def _svd(
     if transposed:
         u, vt = vt, u
     wanted = [values, u, vt][: len(outs)]
-    return inline(e, lambda info, *xs: [checked(v, info) for v in xs], [info, *wanted])
+    return all_checked(e, info, wanted)
 
 
 def _gesvd(e: Emitter, x: Operand, types: Sequence[ArrayType], config: Any, transposed: bool) -> list[Operand]:
@@ -147,18 +146,13 @@ def _eig(
     target = _name(e, "hybrid", "eig_real" if real else "eig_comp")
     *values, left, right, info = call(e, target, [x], types, len(x.shape), config)
     wanted = [v for v, w in ((left, compute_left_eigenvectors), (right, compute_right_eigenvectors)) if w]
-
-    def finish(info: Any, *xs: Any) -> Any:
-        together = [complex_p.bind(xs[0], xs[1]), *xs[2:]] if real else xs
-        return [checked(v, info) for v in together]
-
-    return inline(e, finish, [info, *values, *wanted])
+    return eigen(e, info, values, wanted)
 
 
 def _tridiagonal(e: Emitter, operands: list[Operand], outs: Any, *, lower: bool) -> list[Operand]:
     (x,) = operands
     *found, info = _solver(e, "sytrd", [x], [*outs, info_of(x, 2)], {"lower": flag(lower)}, [(0, 0)])
-    return inline(e, lambda info, *xs: [checked(v, info) for v in xs], [info, *found])
+    return all_checked(e, info, found)
 
 
 def _tridiagonal_solve(e: Emitter, operands: list[Operand], out: Any, *, perturb_singular: bool) -> Operand:
