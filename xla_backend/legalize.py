@@ -17,7 +17,7 @@ from ..core.primitives.jit import jit_p
 from ..core.rewrite import hoist, primitives_of, rewritten, vocabulary
 from ..core.trace import trace_program
 from ..core.types import ArrayType
-from .lower import RULES
+from .lower import rules
 from .settings import Unit
 
 
@@ -40,14 +40,14 @@ def legal(program: Program) -> Program:
     made_of = vocabulary(program)
     closed = (v.type for inner in (program, *made_of.programs) for v in inner.constants)
     # Keys come from inputs, from constants, or from primitives that XLA lacks.
-    if made_of.primitives <= RULES.keys() and not any(map(holds_keys, (*program.in_types, *closed))):
+    if made_of.primitives <= rules().keys() and not any(map(holds_keys, (*program.in_types, *closed))):
         return program
     known: dict[Any, Program] = {}
     return rewritten(physicalize(program), _lacking, lambda eqn: _expanded(eqn, known), known)
 
 
 def _lacking(primitive: Primitive) -> bool:
-    return primitive not in RULES and primitive.expand is not None
+    return primitive not in rules() and primitive.expand is not None
 
 
 def _expanded(eqn: Eqn, known: dict[Any, Program]) -> Eqn:
@@ -71,10 +71,10 @@ def in_place(eqn: Eqn, program: Program) -> Eqn:
 
 def require_rules(program: Program) -> None:
     """Raise `UnsupportedError` at an equation of a primitive that has no rule, and no expansion into others."""
-    if primitives_of(program) <= RULES.keys():
+    if primitives_of(program) <= rules().keys():
         return
     for eqn in program.eqns:
-        if eqn.primitive not in RULES:
+        if eqn.primitive not in rules():
             raise UnsupportedError(
                 f"{eqn.primitive.name} has no lowering to XLA and no expansion into other primitives",
                 "give the Primitive an `expand` rule", eqn.source)  # fmt: skip
@@ -92,6 +92,6 @@ def check_legal(unit: Unit, emitted: bool = False) -> None:
         for var in (*inner.inputs, *inner.constants, *(v for eqn in inner.eqns for v in eqn.outputs)):
             if holds_keys(var.type):
                 raise ProgramError(f"{inner.name}: a value of type {var.type.show()} after `legalize`")
-    left = sorted(p.name for p in primitives_of(program) if _lacking(p) or (emitted and p not in RULES))
+    left = sorted(p.name for p in primitives_of(program) if _lacking(p) or (emitted and p not in rules()))
     if left or program.constants:
         raise ProgramError(f"{program.name}: {', '.join(left) or 'constants'} left by `legalize`")

@@ -15,12 +15,10 @@ from ..core.types import ArrayType
 from .cpu import products
 from .cpu.sums import compiler_options
 from .legalize import legal
-from .lower import RULES
+from .lower import rules
 from .lower.emit import Emitter
 from .settings import Settings, Unit
 from .transfer import physical
-
-CPU_RULES = RULES | products.RULES
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,8 @@ def printed(unit: Unit, settings: Settings) -> Module:
 
 
 def _rules(settings: Settings) -> Mapping[Primitive, Any]:
-    return RULES if settings.platform != "cpu" or "products" in settings.off else CPU_RULES
+    found = rules()
+    return found if settings.platform != "cpu" or "products" in settings.off else {**found, **products.RULES}
 
 
 def check_module(module: Module) -> None:

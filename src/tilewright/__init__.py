@@ -11,8 +11,7 @@ from .core.version import __version__, check_jaxlib
 
 check_jaxlib()
 
-from importlib import import_module as _import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import compile as _compile
 from . import errors, numpy, tree
@@ -45,6 +44,7 @@ from .core.config import (
     numpy_rank_promotion,
 )
 from .core.jit import jit
+from .core.later import later as _later
 from .core.primitive import Primitive
 from .core.primitives.callback import io_callback, pure_callback
 from .core.primitives.checkpoint import checkpoint, checkpoint_policies, remat
@@ -71,26 +71,13 @@ from .xla_backend.array import Array
 
 _compile.install()
 
-# What is imported when it is first used, so that a program pays only for what it needs: name -> module, attribute.
-_LATER = {
-    name: (f".{name}", None) for name in ("debug", "flatten_util", "lang", "lax", "nn", "random", "scipy", "tree_util")
-}
-_LATER |= {"tuning": (".tuning", None), "autotune": (".tuning", "autotune"), "tune": (".tuning", "tune")}
-_LATER |= {"explain": (".explanation", "explain")}
-
 if TYPE_CHECKING:
     from . import debug, flatten_util, lang, lax, nn, random, scipy, tree_util, tuning
     from .explanation import explain
     from .tuning import autotune, tune
 
+# What is imported when it is first used, so that a program pays only for what it needs.
+_MODULES = ("debug", "flatten_util", "lang", "lax", "nn", "random", "scipy", "tree_util", "tuning")
+_LATER = {"autotune": ".tuning:autotune", "explain": ".explanation:explain", "tune": ".tuning:tune"}
 
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
-    module, attribute = _LATER[name]
-    found = _import_module(module, __name__)
-    return found if attribute is None else getattr(found, attribute)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+__getattr__, __dir__, __all__ = _later(__name__, _LATER | {name: f".{name}" for name in _MODULES})

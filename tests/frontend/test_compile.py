@@ -21,7 +21,7 @@ from tilewright.core.types import ArrayType
 from tilewright.passes import up_to, walk
 from tilewright.xla_backend.fusions import steps_of
 from tilewright.xla_backend.legalize import legal
-from tilewright.xla_backend.lower import RULES
+from tilewright.xla_backend.lower import rules
 from tilewright.xla_backend.lower.emit import Emitter, Operand
 from tilewright.xla_backend.lower.linalg.call import inline
 from tilewright.xla_backend.settings import Call, Unit
@@ -131,7 +131,7 @@ def test_a_program_within_others_is_printed_once():
 
 def test_what_a_rule_traces_may_need_expansions_of_its_own():
     type_ = ArrayType((4, 8), np.dtype("float32"))
-    emitter = Emitter(RULES, "cpu", legal)
+    emitter = Emitter(rules(), "cpu", legal)
     (found,) = inline(emitter, lambda x: tnp.cumsum(x, 0), [Operand("%x", type_)])
     assert found.type.shape == (4, 8) and any("stablehlo.concatenate" in line for line in emitter.lines)
 

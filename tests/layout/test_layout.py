@@ -7,10 +7,12 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+import tilewright as tw
 from tests.support.paths import ROOT
 
 LAYERS = ("core", "lang", "kernels", "xla_backend", "triton_backend", "mosaic_tpu", "mosaic_gpu")
@@ -225,3 +227,11 @@ def test_the_import_leaves_the_kernel_language_for_when_it_is_used():
         "print([m for m in sys.modules if m.startswith(('tilewright.lang', 'tilewright.kernels', 'tilewright.nn'))])"
     )
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_every_name_of_a_late_module_of_numpy_is_a_name_of_numpy():
+    late = {name: import_module(f"tilewright.numpy.{name}") for name in tw.numpy._LATER}
+    assert {name: " ".join(module.__all__) for name, module in late.items()} == tw.numpy._LATER
+    names = [(module, name) for module in late.values() for name in module.__all__]
+    assert [name for module, name in names if getattr(tw.numpy, name) is not getattr(module, name)] == []
+    assert {name for _, name in names} <= set(tw.numpy.__all__)

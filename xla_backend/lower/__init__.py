@@ -1,7 +1,11 @@
 """StableHLO lowering: one table from primitives to rules, family by family."""
 
+import sys
+from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
+from ...core.caches import once
 from ...core.primitive import Primitive
 from . import (
     callback,
@@ -13,7 +17,6 @@ from . import (
     elementwise,
     index,
     jit,
-    linalg,
     random,
     reduce,
     shape,
@@ -21,7 +24,7 @@ from . import (
     window,
 )
 
-RULES: dict[Primitive, Any] = {
+_RULES: dict[Primitive, Any] = {
     **jit.RULES,
     **elementwise.RULES,
     **reduce.RULES,
@@ -36,5 +39,19 @@ RULES: dict[Primitive, Any] = {
     **custom.RULES,
     **callback.RULES,
     **custom_call.RULES,
-    **linalg.RULES,
 }
+
+# Families whose primitives are imported when they are first used: their rules are imported after them.
+_LATER = ("linalg",)
+_PRIMITIVES = __name__.replace("xla_backend.lower", "core.primitives")
+
+
+def rules() -> Mapping[Primitive, Any]:
+    """The rule of each primitive that a program can hold by now."""
+    return _table(tuple([family for family in _LATER if f"{_PRIMITIVES}.{family}" in sys.modules]))
+
+
+@once
+def _table(families: tuple[str, ...]) -> Mapping[Primitive, Any]:
+    later = [import_module(f".{family}", __name__).RULES for family in families]
+    return {p: rule for table in (_RULES, *later) for p, rule in table.items()}

@@ -1,6 +1,9 @@
 """`jax.lax`'s names: the primitives of the core and the functions over them, by their families' `__all__`."""
 
+from typing import TYPE_CHECKING
+
 from ..core.associative import *
+from ..core.later import later as _later
 from ..core.primitives.checkpoint import *
 from ..core.primitives.collective import *
 from ..core.primitives.compare import *
@@ -23,4 +26,8 @@ from ..core.primitives.sort import *
 from ..core.primitives.special import *
 from ..core.primitives.window import *
 from ..core.trace import dtype_of as dtype
-from . import linalg
+
+if TYPE_CHECKING:
+    from . import linalg
+
+__getattr__, __dir__, __all__ = _later(__name__, {"linalg": ".linalg"})

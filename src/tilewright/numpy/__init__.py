@@ -1,45 +1,67 @@
 """`jax.numpy`'s names over the primitives of the core: those that each module here lists in its `__all__`."""
 
 import sys as _sys
+from typing import TYPE_CHECKING
 
+from ..core.later import later as _later
 from ..core.operators import install_methods as _install_methods
 from ..core.primitives.shape import broadcast_shapes
 from ..core.trace import Value as ndarray
-from . import fft, linalg
 from . import methods as _methods  # gives arrays their methods
 from . import protocol as _protocol
 from .arithmetic import *
-from .bessel import *
 from .calculus import *
 from .contract import *
 from .create import *
 from .cumulative import *
 from .dtypes import *
 from .dtypes import bool_ as bool
-from .edit import *
 from .elementwise import *
 from .functional import *
-from .grids import *
 from .index import *
-from .io import *
 from .join import *
 from .matrices import *
-from .nanreductions import *
 from .pad import *
 from .quantiles import *
 from .reductions import *
 from .repeat import *
 from .select import *
-from .sets import *
 from .shape import *
 from .sorting import *
-from .spaces import *
-from .statistics import *
 from .ufunc_object import *
 from .ufuncs import *
 
 e, pi, inf, nan = 2.718281828459045, 3.141592653589793, float("inf"), float("nan")
 euler_gamma = 0.5772156649015329
 newaxis = None
+
+if TYPE_CHECKING:
+    from . import fft, linalg
+    from .bessel import *
+    from .edit import *
+    from .grids import *
+    from .io import *
+    from .nanreductions import *
+    from .polynomials import *
+    from .sets import *
+    from .spaces import *
+    from .statistics import *
+
+# What few programs use: each module with its names.
+_LATER = {
+    "bessel": "i0",
+    "edit": "delete insert",
+    "grids": "c_ index_exp indices meshgrid mgrid ogrid r_ s_",
+    "io": "array_repr array_str get_printoptions load printoptions save savez set_printoptions",
+    "nanreductions": "nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar",
+    "polynomials": "poly polyadd polyder polydiv polyfit polyint polymul polysub polyval roots",
+    "sets": "intersect1d isin setdiff1d setxor1d union1d unique unique_all unique_counts unique_inverse unique_values",
+    "spaces": "bartlett blackman geomspace hamming hanning kaiser linspace logspace",
+    "statistics": "corrcoef cov histogram histogram2d histogram_bin_edges histogramdd",
+}
+__getattr__, __dir__, __all__ = _later(
+    __name__,
+    {m: f".{m}" for m in ("fft", "linalg")} | {n: f".{m}:{n}" for m, names in _LATER.items() for n in names.split()},
+)
 
 _install_methods(_protocol.methods(_sys.modules[__name__]))

@@ -1,5 +1,10 @@
 """`jax.scipy`'s names."""
 
-from . import linalg, special, stats
+from typing import TYPE_CHECKING
 
-__all__ = ["linalg", "special", "stats"]
+from ..core.later import later as _later
+
+if TYPE_CHECKING:
+    from . import linalg, special, stats
+
+__getattr__, __dir__, __all__ = _later(__name__, {name: f".{name}" for name in ("linalg", "special", "stats")})

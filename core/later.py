@@ -1,0 +1,28 @@
+"""Names of a package that are imported when they are first used, so that a program pays only for what it needs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+
+def later(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """The `__getattr__`, `__dir__` and `__all__` of a package, some of whose names are found late.
+
+    `names` gives each such name its place, as the package would import it: ".module", or ".module:attribute". Call it
+    last in the package, when its other names are there.
+    """
+
+    def find(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module, _, attribute = names[name].partition(":")
+        found = import_module(module, package)
+        return getattr(found, attribute) if attribute else found
+
+    helpers = {"TYPE_CHECKING", *(n for n, v in vars(sys.modules[package]).items() if isinstance(v, ModuleType))}
+    public = sorted({n for n in vars(sys.modules[package]).keys() - helpers if n[0] != "_"} | {*names})
+    return find, lambda: public, public
