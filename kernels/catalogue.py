@@ -10,6 +10,7 @@ from ..core.primitives import (
     collective,
     control,
     custom_calls,
+    fft,
     jit,
     linalg,
     random,
@@ -28,6 +29,7 @@ _KEYS = "another view of the same words in memory: keys are a type of the trace,
 _INSIDE = "an access to a Ref, which exists only inside a kernel's body: it is what kernels are made of"
 _HOST = "runs Python on the host, which no kernel dialect can call"
 _FACTORED = "factors whole matrices column by column with pivots found on the way: the target's solver library does it"
+_FOURIER = "exchanges the elements of whole axes in stages: the target's library does it"
 _COLLECTIVE = "exchanges data between devices (or the rows of a vmap), which a kernel on one device cannot reach"
 
 GLUE: dict[Primitive, str] = {
@@ -37,6 +39,7 @@ GLUE: dict[Primitive, str] = {
     **{p: _INSIDE for p in ref.PRIMITIVES},
     **{p: _HOST for p in callback.PRIMITIVES},
     **{p: _FACTORED for p in linalg.PRIMITIVES},
+    **{p: _FOURIER for p in fft.PRIMITIVES},
     **{p: _COLLECTIVE for p in collective.PRIMITIVES},
 }
 

@@ -35,6 +35,7 @@ from ..core.primitives.cond import cond_p
 from ..core.primitives.contract import dot_general_p
 from ..core.primitives.conv import conv_general_dilated_p
 from ..core.primitives.custom_calls import custom_jvp_call_p, custom_lin_p, custom_vjp_call_p, linear_call_p
+from ..core.primitives.fft import fft_p
 from ..core.primitives.indexed import (
     gather_p,
     scatter_add_p,
@@ -240,6 +241,9 @@ FAMILIES: dict[str, dict[Primitive, str]] = {
         hessenberg_p: "the Hessenberg form of a matrix",
         tridiagonal_p: "the tridiagonal form of a symmetric matrix",
         tridiagonal_solve_p: "the solution of a tridiagonal system",
+    },
+    "transforms": {
+        fft_p: "the discrete Fourier transform of the last axes",
     },
     "random numbers": {
         rnd.threefry2x32_p: "two words of the Threefry-2x32 hash of two words under a key",

@@ -11,6 +11,7 @@ from ...core.primitives import collective
 from ...core.primitives.callback import debug_callback_p, io_callback_p, pure_callback_p
 from ...core.primitives.convert import complex_p, conj_p, imag_p, real_p
 from ...core.primitives.custom_calls import custom_lin_p
+from ...core.primitives.fft import fft_p
 from ...core.primitives.reduce import reduce_and_p
 from ...core.types import BOOL, ArrayType
 from ...lang.debug import Check
@@ -23,6 +24,7 @@ from .words import word_of
 
 HOST = "a TPU core cannot call Python on the host while a kernel runs"
 _FACTORED = "it works through a whole matrix column by column; XLA does it, around the kernel"
+_FOURIER = "it exchanges the elements of whole axes in stages; XLA does it, around the kernel"
 _MESH = "a kernel runs on one core, and knows no mesh of devices"
 _COMPLEX = "a TPU's vector unit has no complex numbers"
 UNSUPPORTED: dict[Primitive, str] = {
@@ -30,6 +32,7 @@ UNSUPPORTED: dict[Primitive, str] = {
     **dict.fromkeys(collective.PRIMITIVES, _MESH),
     **dict.fromkeys((real_p, imag_p, complex_p, conj_p), _COMPLEX),
     **dict.fromkeys(sorted(FACTORED, key=repr), _FACTORED),
+    fft_p: _FOURIER,
     custom_lin_p: "a derivative that exists in reverse only is never computed forwards",
 }  # fmt: skip
 

@@ -12,6 +12,7 @@ from ...core.primitives import collective
 from ...core.primitives.callback import io_callback_p, pure_callback_p
 from ...core.primitives.convert import complex_p, conj_p, imag_p, real_p
 from ...core.primitives.custom_calls import custom_lin_p
+from ...core.primitives.fft import fft_p
 from ...lang.language import FACTORED
 from ...lang.legalize import Backend
 from . import access, contract, control, elementwise, index, reduce, shape, sort
@@ -29,12 +30,14 @@ RULES: dict[Primitive, Any] = {
 
 _COMPLEX = "Triton's tensors have integer and float elements only, no complex ones"
 _FACTORED = "it works through a whole matrix column by column; the target's solver library does it, around the kernel"
+_FOURIER = "it exchanges the elements of whole axes in stages; the target's library does it, around the kernel"
 _DEVICES = "a program reaches the memory of its own device alone; an exchange between devices is outside the kernel"
 UNSUPPORTED: dict[Primitive, str] = {
     **dict.fromkeys((real_p, imag_p, complex_p, conj_p), _COMPLEX),
     **dict.fromkeys((pure_callback_p, io_callback_p), access.HOST),
     **dict.fromkeys(collective.PRIMITIVES, _DEVICES),
     **dict.fromkeys(sorted(FACTORED, key=repr), _FACTORED),
+    fft_p: _FOURIER,
     custom_lin_p: "a derivative that exists in reverse only is never computed forwards",
 }
 UNSUPPORTED_DTYPES: dict[str, str] = {

@@ -42,7 +42,7 @@ _RULES: dict[Primitive, Any] = {
 }
 
 # Families whose primitives are imported when they are first used: their rules are imported after them.
-_LATER = ("linalg",)
+_LATER = ("fft", "linalg")
 _PRIMITIVES = __name__.replace("xla_backend.lower", "core.primitives")
 
 

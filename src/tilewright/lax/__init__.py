@@ -28,6 +28,8 @@ from ..core.primitives.window import *
 from ..core.trace import dtype_of as dtype
 
 if TYPE_CHECKING:
+    from ..core.primitives.fft import FftType, fft, fft_p
     from . import linalg
 
-__getattr__, __dir__, __all__ = _later(__name__, {"linalg": ".linalg"})
+_FOURIER = {name: f"..core.primitives.fft:{name}" for name in ("FftType", "fft", "fft_p")}
+__getattr__, __dir__, __all__ = _later(__name__, {"linalg": ".linalg"} | _FOURIER)
