@@ -17,7 +17,7 @@ import numpy as np
 
 from .caches import cached
 from .config import current
-from .errors import DtypeError
+from .errors import DtypeError, KernelBodyError
 from .runtime import runtime
 
 Shape = tuple[int, ...]
@@ -260,6 +260,10 @@ class RefType:
     @property
     def weak_type(self) -> bool:
         return False
+
+    def with_shape(self, shape: Any) -> RefType:
+        raise KernelBodyError(f"an operation on arrays was applied to a Ref of {self.array.show()} itself",
+                              "read it first: `ref[...]`")  # fmt: skip
 
     def tangent(self) -> RefType:
         return RefType(self.array.tangent(), self.space)

@@ -39,7 +39,8 @@ class Blocked:
 class Element:
     """A block axis of `block_size` elements whose index counts elements, so that blocks may overlap.
 
-    `padding` is how far a block may start before the array, and end after it.
+    `padding` is how many elements a block may see before the array, and after it; the index counts from the first of
+    them, so that with a padding of (2, 0) index 0 starts 2 elements before the array.
     """
 
     block_size: int

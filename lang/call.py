@@ -26,8 +26,10 @@ from ..core.primitives.refview import view
 from ..core.trace import Tracer, current_trace, is_evaluating, trace_program, typeof
 from ..core.types import ArrayType, KeyDtype, MemorySpace, RefType, is_integer
 from . import block as blocks
+from . import tpu, triton
 from .block import BlockSpec, Element, GridSpec, Squeezed, no_block_spec
 from .bounds import checked
+from .constants import inlined
 from .extent import as_grid, bound_of, own_extents
 from .interpret import interpret as interpreter
 from .kernel import ID, Block, Kernel, show_grid, trace_map, whole_block
@@ -143,7 +145,11 @@ _IGNORED = {"backend", "name_stack", "vma", "mesh"}
 def _refuse(unused: dict[str, Any]) -> None:
     unknown = sorted(set(unused) - _IGNORED)
     if unknown:
-        raise ArgumentError(f"kernel_call does not take {unknown}", "see the signature of `kernel_call`")
+        kinds = {"tpu": tpu.CompilerParams, "triton": triton.CompilerParams}
+        told = [f"compiler_params=lang.{place}.CompilerParams({name}={unused[name]!r})" for name in unknown
+                for place, kind in kinds.items() if name in kind.__dataclass_fields__]  # fmt: skip
+        raise ArgumentError(f"kernel_call does not take {unknown}",
+                            f"write {' or '.join(told)}" if told else "see the signature of `kernel_call`")  # fmt: skip
 
 
 def kernel(**options: Any) -> Callable[[Callable[..., None]], Callable[..., Any]]:
@@ -245,7 +251,9 @@ class _Request:
         if len(shape) != array.ndim:
             raise BlockRankError(
                 f"{where} has rank {array.ndim}, its block shape {shape} has rank {len(shape)}",
-                "give the block shape one entry per axis of the operand")  # fmt: skip
+                "give the block shape one entry per axis of the operand" + (
+                    "; a list is as many operands as it has numbers: pass `numpy.asarray(list)`"
+                    if "[" in name and not array.ndim else ""))  # fmt: skip
         squeezed = tuple(s is None or isinstance(s, Squeezed) for s in shape)
         element = tuple(isinstance(s, Element) for s in shape)
         sizes = tuple(1 if gone else getattr(s, "block_size", s) for s, gone in zip(shape, squeezed, strict=True))
@@ -291,11 +299,11 @@ class _Request:
             return found
 
         program = trace_map(self.grid, prefetch, fun)
-        if program.constants:
+        if any(v.type.shape for v in program.constants):
             raise KernelBodyError(
                 f"{where}: its index map closes over an array of {program.constants[0].type.show()}",
                 "pass the array as a prefetched operand (PrefetchScalarGridSpec)")  # fmt: skip
-        return program
+        return inlined(program, index_map, f"{where}: its index map")
 
     def _trace(self, in_tree: Any, first: int, n_prefetch: int, prefetch: Any, inputs: Any, outputs: Any, scratch: Any,
                scratch_tree: Any) -> Program:  # fmt: skip
@@ -325,8 +333,7 @@ class _Request:
                     "a body returns nothing: store results in the output Refs, `o_ref[...] = value`")  # fmt: skip
             return []
 
-        program = trace_program(fun, types, self.name)
-        self._check_closed(program)
+        program = inlined(trace_program(fun, types, self.name), self.body, f"kernel {self.name}: its body")
         self._check_refs(program)
         return normalize(program)
 
@@ -366,16 +373,6 @@ class _Request:
                     eqn.source)  # fmt: skip
             for _, one in inner:
                 self._check_refs(one)
-
-    def _check_closed(self, program: Program) -> None:
-        if not program.constants:
-            return
-        var, value = program.constants[0], program.values[0]
-        kind = "a traced array" if isinstance(value, Tracer) else "an array"
-        source = next((e.source for e in program.eqns if var in e.inputs), None)
-        raise KernelBodyError(
-            f"kernel {self.name}: its body closes over {kind} of type {var.type.show()}",
-            "pass it to the kernel as an operand, with a BlockSpec", source)  # fmt: skip
 
 
 _ACCESSES = (get_p, swap_p, addupdate_p)

@@ -22,7 +22,7 @@ from .affine import MAX_CELLS, Fact, predicate
 from .flow import RULES
 from .follow import Follower, TooLong
 from .kernel import Block, Kernel
-from .levels import CLEAN, MAYBE, RAW, Level, flat, most, tidy
+from .levels import CLEAN, MAYBE, RAW, SPOILED, Level, flat, most, tidy
 from .maps import linear_index, map_of, spread
 from .state import PERHAPS, UNWRITTEN, State, joined, stored
 
@@ -100,6 +100,15 @@ class _Edge:
         return held
 
 
+def _worst(held: np.ndarray, edge: _Edge) -> int:
+    """The worst level that a block lets out. What a longer output holds past an operand's end may be meant; a block
+    that holds nothing else is not."""
+    worst = int(held.max(initial=0))
+    if worst == RAW and held.min() == RAW and (edge.known or not edge.axes):
+        return SPOILED
+    return worst
+
+
 class Memory:
     """One kernel followed through its cells, with some sources of what is unspecified.
 
@@ -175,7 +184,7 @@ class Memory:
             held = None if edge.block.loose or 0 in edge.block.shape else stored(levels[self.first_out + o])
             if held is not None and ids is not None:  # what lies past the end is dropped
                 held = edge.within(held, ids)
-            dirty.append(0 if held is None else int(held.max(initial=0)))
+            dirty.append(0 if held is None else _worst(held, edge))
         return self.intern({p: tidy(x) for p, x in levels.items()}, tuple(dirty), copies)
 
     # ------------------------------------------------------------ all cells

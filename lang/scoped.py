@@ -5,10 +5,12 @@ It is scratch of the kernel, undefined on entry: `undefine(ref)` says so, and gi
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 from ..core import tree
+from ..core.errors import ArgumentTypeError
 from ..core.ir import writes
 from ..core.primitive import Primitive
 from ..core.relation import EFFECT, FREE
@@ -57,4 +59,14 @@ def run_scoped(f: Callable[..., Any], *types: Any, collective_axes: Any = (), **
     """
     leaves, structure = tree.flatten((types, kw_types), is_leaf=lambda x: hasattr(x, "shape"))
     args, kwargs = structure.unflatten([allocate("run_scoped", t) for t in leaves])
+    try:
+        inspect.signature(f).bind(*args, **kwargs)
+    except TypeError as wrong:
+        raise ArgumentTypeError(
+            f"run_scoped: {getattr(f, '__name__', f)}{inspect.signature(f)} is given {len(args)} Refs"
+            f"{''.join(f', {name}' for name in kwargs)}: {wrong}",
+            'give run_scoped one type for each parameter: `run_scoped(f, VMEM((8,), "float32"))`',
+        ) from None
+    except ValueError:  # a callable that does not tell
+        pass
     return f(*args, **kwargs)

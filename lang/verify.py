@@ -153,28 +153,39 @@ def _bounds_of(kernel: Kernel, block: Block) -> Finding:
 
 def _bounds_affine(kernel: Kernel, block: Block, fact: Fact) -> Finding:
     assert fact.affine is not None
-    for d, (step, n) in enumerate(zip(block.steps, block.array.shape, strict=True)):
+    for d, n in enumerate(block.array.shape):
         terms = fact.affine.coefficients[d]
+        past = _indices(block, d)
         for sign in (1, -1):  # the cells with the largest and the smallest index
             ids = tuple(kernel.grid[a] - 1 if sign * terms.get(a, 0) > 0 else 0 for a in range(len(kernel.grid)))
             index = [
                 c + sum(k * ids[a] for a, k in t.items())
                 for c, t in zip(fact.affine.const, fact.affine.coefficients, strict=True)
             ]
-            if index[d] < 0 or (n and index[d] * step >= n):
+            if index[d] < 0 or (n and index[d] >= past):
                 _out_of_bounds(kernel, block, ids, index, d)
     return Finding("in bounds", block.name, "proved")
 
 
+def _indices(block: Block, axis: int) -> int:
+    """How many indices of a block there are along an axis."""
+    n = block.array.shape[axis]
+    if block.element[axis]:
+        return n + sum(block.padding[axis]) - block.sizes[axis] + 1
+    return -(-n // block.steps[axis])
+
+
 def _out_of_bounds(kernel: Kernel, block: Block, cell: tuple[int, ...], index: Any, axis: int) -> None:
     n, size, step = block.array.shape[axis], block.sizes[axis], block.steps[axis]
-    start = int(index[axis]) * step
+    low, high = block.padding[axis] if block.element[axis] else (0, 0)
+    start = int(index[axis]) * step - low
+    padded = f", with {low} before it and {high} after it: indices count from the first of those" if low or high else ""
     raise OutOfBoundsError(
         f"kernel {kernel.name}: operand {block.name} of {block.array.show()}: in cell {cell} the index map gives block "
         f"{tuple(int(i) for i in index)}; along axis {axis} that is elements {start} to {start + size - 1}, "
-        f"but the operand has {n}",
-        f"keep block indices along axis {axis} from 0 to {max(-(-n // step) - 1, 0)}: the grid is {kernel.grid_text}",
-        kernel.source)  # fmt: skip
+        f"but the operand has {n}{padded}",
+        f"keep block indices along axis {axis} from 0 to {max(_indices(block, axis) - 1, 0)}: the grid is "
+        f"{kernel.grid_text}", kernel.source)  # fmt: skip
 
 
 def _outputs(known: Analysis) -> Iterator[Finding]:

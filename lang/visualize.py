@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -41,6 +42,21 @@ def _cells(
     return cells, [[block_index(b, ids, prefetched) for ids in cells] for b in kernel.blocks]
 
 
+def _label(first: int, visits: int, run: tuple[float, float, float, float], ink: str) -> str:
+    """The number of the cell that first sees a block, and how many do, as large as there is room for."""
+    left, top, width, height = run
+    lines = [f"{first}"] + ([f"x{visits}"] if visits > 1 else [])
+    if width > 7 * len(" ".join(lines)):
+        lines = [" ".join(lines)]
+    size = min(11.0, height / len(lines) * 0.9, width / (0.6 * max(map(len, lines))))
+    if size < 3:  # nothing that could be read; the title says it
+        return ""
+    middle, top = left + width / 2, top + height / 2 - size * (len(lines) - 1) / 2
+    return "".join(
+        f'<text x="{middle:.2f}" y="{top + size * (k + 0.35):.2f}" fill="{ink}" class="order" '
+        f'style="font-size:{size:.1f}px">{line}</text>' for k, line in enumerate(lines))  # fmt: skip
+
+
 class _Panel:
     """One operand drawn as a rectangle: its last two axes, leading axes stacked downwards."""
 
@@ -54,22 +70,30 @@ class _Panel:
         self.width = max(self.cols * scale, 8.0)
         self.height = max(self.rows * scale, 8.0)
 
-    def rectangle(self, index: tuple[int, ...]) -> tuple[float, float, float, float]:
-        """x, y, width, height of a block, cut at the array's edges."""
-        low, high = [], []
-        for i, step, size, n in zip(index, self.block.steps, self.block.sizes, self.block.array.shape, strict=True):
-            low.append(min(max(i * step, 0), n))
-            high.append(min(max(i * step + size, 0), n))
-        low, high = [0] * max(self.pad, 0) + low, [1] * max(self.pad, 0) + high
-        offset = 0
-        for at, n in zip(low[:-2], self.lead, strict=True):
-            offset = offset * n + at
-        rows = (high[-2] - low[-2]) * int(
-            np.prod([h - a for a, h in zip(low[:-2], high[:-2], strict=True)], dtype=np.int64)
-        )
+    def rectangles(self, index: tuple[int, ...]) -> list[tuple[float, float, float, float]]:
+        """x, y, width, height of each run of rows of a block, cut at the array's edges."""
+        low, high = [0] * max(self.pad, 0), [1] * max(self.pad, 0)
+        block = self.block
+        for d, (i, step, size, n) in enumerate(
+            zip(index, block.steps, block.sizes, block.array.shape, strict=True)
+        ):
+            start = i * step - (block.padding[d][0] if block.element[d] else 0)
+            low.append(min(max(start, 0), n))
+            high.append(min(max(start + size, 0), n))
+        across, down = self.width / max(self.cols, 1), self.height / max(self.rows, 1)
         inner = self.rows // max(int(np.prod(self.lead, dtype=np.int64)), 1)
-        x, y = low[-1] * self.width / max(self.cols, 1), (offset * inner + low[-2]) * self.height / max(self.rows, 1)
-        return x, y, (high[-1] - low[-1]) * self.width / max(self.cols, 1), rows * self.height / max(self.rows, 1)
+        runs: list[list[int]] = []
+        for at in itertools.product(*(range(a, h) for a, h in zip(low[:-2], high[:-2], strict=True))):
+            first = 0
+            for i, n in zip(at, self.lead, strict=True):
+                first = first * n + i
+            first = first * inner + low[-2]
+            if runs and runs[-1][1] == first:
+                runs[-1][1] = first + high[-2] - low[-2]
+            else:
+                runs.append([first, first + high[-2] - low[-2]])
+        x, width = low[-1] * across, (high[-1] - low[-1]) * across
+        return [(x, first * down, width, (end - first) * down) for first, end in runs]
 
     def svg(self, x: float, number: int, cells: int) -> str:
         """The panel at horizontal position `x`: one rectangle a block, numbered by the cell that first sees it."""
@@ -83,26 +107,21 @@ class _Panel:
         sizes = "x".join(map(str, self.block.sizes))
         parts.append(f'<text y="-26" class="name">{role}</text><text y="-10" class="note">block {sizes}</text>')
         for index, t in first.items():
-            left, top, width, height = self.rectangle(index)
+            runs = self.rectangles(index)
             fill, ink = _colour(t / max(cells - 1, 1))
             shown = ",".join(map(str, index))
+            outline = "".join(f"M{x:.2f} {y:.2f}h{w:.2f}v{h:.2f}h{-w:.2f}z" for x, y, w, h in runs)
             parts.append(
-                f'<rect x="{left:.2f}" y="{top:.2f}" width="{width:.2f}" height="{height:.2f}" fill="{fill}" '
-                f'class="block" data-block="{shown}">'
-                f"<title>block ({shown}): first seen by cell {t}, {visits[index]} visits</title></rect>"
+                f'<path d="{outline}" fill="{fill}" class="block" data-block="{shown}">'
+                f"<title>block ({shown}): first seen by cell {t}, {visits[index]} visits</title></path>"
             )
-            if width > 18 and height > 12:
-                label = f"{t}" + (f" x{visits[index]}" if visits[index] > 1 and width > 40 else "")
-                parts.append(
-                    f'<text x="{left + width / 2:.2f}" y="{top + height / 2 + 4:.2f}" fill="{ink}" '
-                    f'class="order">{label}</text>'
-                )
+            parts += [_label(t, visits[index], run, ink) for run in runs[:1]]
         parts.append(f'<rect width="{self.width:.1f}" height="{self.height:.1f}" class="outline"/></g>')
         return "".join(parts)
 
 
 _STYLE = """<style>text{font:12px sans-serif}.name{font-weight:bold}.note{fill:#555}
-.order{text-anchor:middle;font-size:11px;
+.order{text-anchor:middle;
 pointer-events:none}.block{stroke:#fff;stroke-width:1}.outline{fill:none;stroke:#333}.now{stroke:#e11;stroke-width:4}</style>"""
 
 
@@ -115,9 +134,9 @@ def svg_of(kernel: Kernel, *arrays: Any) -> str:
         raise ArgumentError(f"visualize: the grid {kernel.grid} of kernel {kernel.name} has {kernel.cells} cells",
                             f"draw a smaller problem, of at most {MAX_CELLS} cells")  # fmt: skip
     prefetched = [np.asarray(a) for a in arrays[: len(kernel.prefetch)]]
-    if len(prefetched) < len(kernel.prefetch):
+    if len(prefetched) < len(kernel.prefetch) or any(a.dtype == object for a in prefetched):
         raise ArgumentError(f"visualize: the index maps of kernel {kernel.name} read {len(kernel.prefetch)} prefetched "
-                            f"operands", "pass the kernel's arguments as arrays")  # fmt: skip
+                            "operands", "pass arrays for those: what they hold says where blocks lie")  # fmt: skip
     cells, seen = _cells(kernel, prefetched)
     panels = [_Panel(b, s) for b, s in zip(kernel.blocks, seen, strict=True)]
     x, parts = _GAP, []
@@ -129,6 +148,7 @@ def svg_of(kernel: Kernel, *arrays: Any) -> str:
     head = html.escape(
         f"{kernel.name}   grid {kernel.grid}, {len(cells)} cells; each block: the cell first to see it, and its visits"
     )
+    x = max(x, 7.0 * len(head) + 2 * _GAP)
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {x:.0f} {height:.0f}" '
             f'width="{x:.0f}" height="{height:.0f}">'
             f'{_STYLE}<rect width="100%" height="100%" fill="#fff"/><text x="{_GAP}" y="20" class="name">{head}</text>'
@@ -157,8 +177,8 @@ def visualize(function: Kernel | Callable[..., Any], *args: Any, path: str | Pat
     """The grid of a kernel, each operand's blocks, and the order in which cells touch them, as SVG or a page.
 
     `function` is a Kernel or anything that calls one; `args` are its arguments. With `path` the picture is
-    written there: a page with a slider where the name ends in `.html`, else SVG. Gives the text. Raises an
-    `ArgumentError` where there is no kernel or its grid has over 4096 cells.
+    written there: a page with a slider where the name ends in `.html`, SVG where it ends in `.svg`. Gives the text.
+    Raises an `ArgumentError` where there is no kernel, its grid has over 4096 cells, or `path` ends otherwise.
 
     >>> import numpy as np
     >>> from tilewright.core.types import ArrayType
@@ -181,6 +201,8 @@ def visualize(function: Kernel | Callable[..., Any], *args: Any, path: str | Pat
         kernel = found
     arrays = [x for x in tree.leaves(args) if not hasattr(as_type(x), "space")]
     page = path is not None and Path(path).suffix == ".html"
+    if path is not None and Path(path).suffix not in (".svg", ".html"):
+        raise ArgumentError(f"visualize: path is {str(path)!r}", "name a file that ends in .svg or .html")
     text = (html_of if page else svg_of)(kernel, *arrays)
     if path is not None:
         Path(path).write_text(text)

@@ -68,6 +68,8 @@ def _resolve_one(entry: Any, size: int, axis: int, shape: Shape) -> _Resolved:
         parts = (entry.start, entry.stop, entry.step)
         if any(p is not None and not _static(p) for p in parts):
             raise ArgumentTypeError(f"a slice of a Ref has a traced bound along axis {axis}", "use `ds(start, size)`")
+        if any(p is not None and not -size <= p <= size for p in parts[:2]):
+            raise outside(":".join("" if p is None else str(p) for p in (parts if parts[2] is not None else parts[:2])))
         start, stop, step = entry.indices(size)
         if step < 1:
             raise ArgumentTypeError(
@@ -229,6 +231,11 @@ def addupdate(target: RefView, value: Any, mask: Any = None) -> None:
 
 
 def _cast(value: Any, dtype: Any, name: str) -> Any:
+    if value is None:
+        raise KernelBodyError(
+            f"the {name} stored is None: the function that made it gives no value",
+            "return it there; `when` gives none: store within it, or choose with `where`",
+        )
     type_ = typeof(value)
     if isinstance(type_, RefType):
         raise KernelBodyError(
@@ -254,7 +261,14 @@ def _fit(value: Any, shape: Shape, name: str) -> Any:
         raise ShapeError(
             f"a {name} of shape {found} does not fit the part of the Ref it goes to, of shape {shape}",
             "make the shapes equal, or broadcastable to the Ref's")  # fmt: skip
-    dims = tuple(range(len(shape) - len(found), len(shape)))
+    missing = shape[: len(shape) - len(found)]
+    if found and name == "value" and any(n != 1 for n in missing):
+        raise ShapeError(
+            f"a value of shape {found} would be repeated along the leading axes of the part of the Ref it goes to, of "
+            f"shape {shape}",
+            f"say so: `value[None]` or `keepdims=True` for an axis of size 1, or `broadcast_to(value, {shape})`",
+        )
+    dims = tuple(range(len(missing), len(shape)))
     return broadcast_in_dim_p.bind(value, shape=shape, broadcast_dimensions=dims)
 
 
