@@ -40,7 +40,19 @@ class Config:
     strict_kernels: bool = False
     residual_bytes: int = 2**30
     kernel_target: Any = None  # a name, or a `Target` of lang
+    source_lines: bool = False
 
+
+class _Watched:
+    """What is told of compilation, in every thread: it changes nothing that is compiled, so it is in no key."""
+
+    def __init__(self) -> None:
+        self.log_compiles = False
+        self.explain_cache_misses = False
+
+
+watched = runtime.part("config.watched", _Watched())
+WATCHED = tuple(vars(watched))
 
 ENVIRONMENT = {
     "TILEWRIGHT_ENABLE_X64": "enable_x64",
@@ -51,6 +63,8 @@ ENVIRONMENT = {
     "TILEWRIGHT_CPU_WITHOUT": "cpu_without",
     "TILEWRIGHT_DEBUG_CHECKS": "debug_checks",
     "TILEWRIGHT_DEBUG_NANS": "debug_nans",
+    "TILEWRIGHT_EXPLAIN_CACHE_MISSES": "explain_cache_misses",
+    "TILEWRIGHT_LOG_COMPILES": "log_compiles",
     "TILEWRIGHT_PRINT_PASSES": "print_passes",
 }
 
@@ -62,7 +76,7 @@ CHOICES = {
 }
 
 _BOOLEANS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
-_KINDS = {field.name: field.type for field in fields(Config)}
+_KINDS = {field.name: field.type for field in fields(Config)} | dict.fromkeys(WATCHED, "bool")
 
 
 def _checked(name: str, value: Any) -> Any:
@@ -105,9 +119,14 @@ _Interned = weakref.WeakValueDictionary[tuple[Any, ...], Config]
 _interned: _Interned = runtime.part("config.interned", weakref.WeakValueDictionary())
 
 
+_FIELDS = tuple(field.name for field in fields(Config))
+
+
 def with_settings(config: Config, settings: dict[str, Any]) -> Config:
-    """A configuration with some settings changed: the one object of these settings."""
-    values = tuple(settings[name] if name in settings else getattr(config, name) for name in _KINDS)
+    """A configuration with some settings changed: the one object of these settings. Watched ones are set at once."""
+    for name in settings.keys() & set(WATCHED):
+        setattr(watched, name, settings[name])
+    values = tuple([settings[name] if name in settings else getattr(config, name) for name in _FIELDS])
     found = _interned.get(values)
     return _interned.setdefault(values, Config(*values)) if found is None else found
 
@@ -129,7 +148,7 @@ class _ConfigAccess:
             raise AttributeError(name)
         if name not in _KINDS:
             _checked(name, None)
-        return getattr(current(), name)
+        return getattr(watched if name in WATCHED else current(), name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         self.update(name, value)
@@ -145,13 +164,15 @@ class _ConfigAccess:
 
     @contextlib.contextmanager
     def __call__(self, **settings: Any) -> Iterator[None]:
-        """Set configurations within a `with` block, in this thread or task only."""
+        """Set configurations within a `with` block, in this thread or task only (what is watched: in all)."""
         checked = {name: _checked(name, value) for name, value in settings.items()}
+        before = {name: getattr(watched, name) for name in checked if name in WATCHED}
         token = _local.set(with_settings(current(), checked))
         try:
             yield
         finally:
             _local.reset(token)
+            vars(watched).update(before)
 
     def __dir__(self) -> list[str]:
         return sorted(_KINDS)
@@ -177,6 +198,10 @@ def setting(name: str, doc: str) -> Callable[..., contextlib.AbstractContextMana
 
 enable_x64 = setting("enable_x64", "Within a `with` block, have (or not) 64-bit types.")
 disable_jit = setting("disable_jit", "Within a `with` block, run jitted functions step by step, as plain Python.")
+explain_cache_misses = setting(
+    "explain_cache_misses", "Within a `with` block, log why each function is traced again."
+)
+log_compiles = setting("log_compiles", "Within a `with` block, log each trace and each compilation, with its time.")
 debug_nans = setting("debug_nans", "Within a `with` block, raise `NonFiniteError` at the operation that gives NaN.")
 debug_infs = setting(
     "debug_infs", "Within a `with` block, raise `NonFiniteError` at the operation that gives infinity."

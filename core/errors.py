@@ -254,6 +254,10 @@ class DriverError(TilewrightError, RuntimeError):
     """A device was asked for, and there is no driver for it, no device, or none that can be used."""
 
 
+class ProfilerError(TilewrightError, RuntimeError, ValueError):
+    """A recording or server of the profiler is begun twice, or ended without one."""
+
+
 class ForeignArrayError(TilewrightError, ValueError):
     """Base of the errors about arrays of other libraries that a kernel cannot be launched on."""
 

@@ -7,6 +7,7 @@ pytrees, numbers and NumPy arrays take the general path, `Jit.call`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import threading
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 from . import tree
 from .api import struct_of
-from .config import current
+from .config import current, watched
 from .dispatch import Known, dispatched, specialize
 from .errors import (
     ArgumentError,
@@ -24,9 +25,12 @@ from .errors import (
     NonArrayArgumentError,
     NonFiniteError,
     NonHashableStaticArgumentError,
+    user_source,
 )
+from .events import TRACE, logger, recorded
 from .ir import Program
 from .ir import run as walk
+from .misses import why
 from .primitives.jit import jit_p
 from .rewrite import hoist
 from .runtime import runtime
@@ -137,6 +141,7 @@ class Jit:
         self._fun, self._options = fun, options
         self._name = getattr(fun, "__name__", type(fun).__name__)
         self._static = bool(options.static_argnums or options.static_argnames)
+        self._ours = ours
         self.known = Known(ours) if ours else _known_of(fun, options)
         self.function = self._make_function()
 
@@ -231,6 +236,8 @@ class Jit:
         with self.known.making(key):
             entry = entries.get(key)
             if entry is None:
+                if watched.explain_cache_misses and not self._ours:
+                    self._tell_why(key)
                 entry = self._trace(treedef, statics, in_types)
                 # Constants that are traced values belong to the transformation under way, not to the function.
                 if not any(hasattr(c, "_trace") for c in entry.constants):
@@ -249,8 +256,15 @@ class Jit:
                 self._check_output(x)
             return outs
 
-        program = trace_program(flat, in_types, self._name)
+        with contextlib.nullcontext() if self._ours else recorded(TRACE, self._name):
+            program = trace_program(flat, in_types, self._name)
         return Entry(program, out_tree, self._donated(treedef, statics))
+
+    def _tell_why(self, key: Any) -> None:
+        """Log why a call needs a trace."""
+        known = [k for k in list(self.known.entries) if k[0] is self.known]
+        reason = why(self._fun, key, known, list(_shared), _positional_names(self._fun))
+        logger.warning(f"{self._name} is traced ({user_source()}): {reason}")
 
     def _check_output(self, x: Any) -> None:
         try:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.errors import CompileError
+from ..core.events import COMPILE, HIT, LOAD, record, recorded
 from ..core.runtime import runtime
 from ..core.types import ArrayType
 from ..core.version import JAXLIB, __version__
@@ -92,6 +93,8 @@ def compile_module(module: Module, device: Device | None = None) -> Executable:
     loaded = _loaded.touch(name)
     if loaded is None:
         loaded = _loaded.keep(name, _from_disk(name, module, device))
+    else:
+        record(HIT, module.name)
     return Executable(module, loaded, device)
 
 
@@ -120,7 +123,8 @@ def _from_disk(name: str, module: Module, device: Device) -> Any:
     data = cache.load(name)
     if data is not None:
         try:
-            return shim.deserialize(client(device.platform), data, device_list(device), options(device))
+            with recorded(LOAD, module.name):
+                return shim.deserialize(client(device.platform), data, device_list(device), options(device))
         except shim.RuntimeFault:
             cache.discard(name, "is not an executable that this jaxlib can load")
     loaded = _compile(module, device)
@@ -158,7 +162,8 @@ def _compile(module: Module, device: Device) -> Any:
     text = without_places(module.text) if module.placeless else module.text
     try:
         where = client(device.platform), text, device_list(device)
-        return shim.compile_and_load(*where, options(device, module.settings), callbacks)
+        with recorded(COMPILE, module.name):
+            return shim.compile_and_load(*where, options(device, module.settings), callbacks)
     except shim.RuntimeFault as error:
         message = str(error)
         raise CompileError(

@@ -14,7 +14,7 @@ from ..lang.target import Target
 WIDTH = 116  # columns of a line
 # Instructions that compute nothing and move nothing.
 _NAMES = frozenset(("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "opt-barrier"))
-_CALLED = re.compile(r"(?:calls|to_apply|body|true_computation|false_computation)=%?([\w.\-]+)")
+CALLED = re.compile(r"(?:calls|to_apply|body|true_computation|false_computation)=%?([\w.\-]+)")
 _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
 _SHAPE = re.compile(r"\b([a-z]\w*)\[([\d,]*)\]")
 _KIND = re.compile(r'"kind":"_*(\w+?)_fusion"')
@@ -130,7 +130,9 @@ def xla_report(executable: Any, machine: Target) -> XlaReport:
 
 
 @dataclass(frozen=True)
-class _Instruction:
+class Instruction:
+    """One line of a computation; `rest` is what follows its operands."""
+
     name: str
     type: str
     opcode: str
@@ -140,12 +142,13 @@ class _Instruction:
 
 def steps_of(text: str) -> tuple[Step, ...]:
     """The steps of the text of a compiled HLO module, in the order that they run in."""
-    computations, entry = _computations(text)
+    computations, entry = computations_of(text)
     return tuple(_steps(computations, entry))
 
 
-def _computations(text: str) -> tuple[dict[str, list[_Instruction]], str]:
-    found: dict[str, list[_Instruction]] = {}
+def computations_of(text: str) -> tuple[dict[str, list[Instruction]], str]:
+    """The instructions of each computation of a compiled HLO module's text, and the name of the one that is run."""
+    found: dict[str, list[Instruction]] = {}
     entry, current = "", None
     for line in text.splitlines():
         head = re.match(r"(ENTRY )?%?([\w.\-]+) .*\{$", line)
@@ -157,7 +160,7 @@ def _computations(text: str) -> tuple[dict[str, list[_Instruction]], str]:
     return found, entry
 
 
-def _parsed(line: str) -> _Instruction | None:
+def _parsed(line: str) -> Instruction | None:
     head = re.match(r"\s+(?:ROOT )?%?([\w.\-]+) = ", line)
     if head is None:
         return None
@@ -167,7 +170,7 @@ def _parsed(line: str) -> _Instruction | None:
     opcode, _, after = rest.partition("(")
     end = _closing(f"({after}")
     operands = tuple(re.findall(r"%([\w.\-]+)", after[: end - 1]))
-    return _Instruction(head[1], type_, opcode, operands, after[end - 1 :])
+    return Instruction(head[1], type_, opcode, operands, after[end - 1 :])
 
 
 def _closing(text: str) -> int:
@@ -180,12 +183,12 @@ def _closing(text: str) -> int:
     return len(text)
 
 
-def _steps(computations: dict[str, list[_Instruction]], name: str) -> Iterator[Step]:
+def _steps(computations: dict[str, list[Instruction]], name: str) -> Iterator[Step]:
     types = {i.name: i.type for i in computations.get(name, ())}
     for one in computations.get(name, ()):
         if one.opcode in _NAMES:
             continue
-        called = _CALLED.findall(one.rest) + re.findall(r"[\w.\-]+", ",".join(_BRANCHES.findall(one.rest)))
+        called = CALLED.findall(one.rest) + re.findall(r"[\w.\-]+", ",".join(_BRANCHES.findall(one.rest)))
         inner = [s for c in called for s in _steps(computations, c)] if one.opcode in _MOVES else []
         if one.opcode == "call":  # how XLA divides a fusion among threads
             yield from inner
@@ -196,16 +199,16 @@ def _steps(computations: dict[str, list[_Instruction]], name: str) -> Iterator[S
         yield Step(one.name, _kind(one), operations, read, nbytes(one.type), tuple(inner), custom)
 
 
-def _operations(computations: dict[str, list[_Instruction]], called: list[str]) -> Iterator[str]:
+def _operations(computations: dict[str, list[Instruction]], called: list[str]) -> Iterator[str]:
     for name in called:
         for one in computations.get(name, ()):
             if one.opcode == "fusion":
-                yield from _operations(computations, _CALLED.findall(one.rest))
+                yield from _operations(computations, CALLED.findall(one.rest))
             elif one.opcode not in _NAMES:
                 yield one.opcode
 
 
-def _kind(one: _Instruction) -> str:
+def _kind(one: Instruction) -> str:
     if one.opcode == "custom-call":
         return (_TARGET.search(one.rest) or ["", "custom-call"])[1]
     if one.opcode != "fusion":

@@ -82,7 +82,7 @@ def printed(unit: Unit, settings: Settings) -> Module:
     kept = tuple(i for i, u in enumerate(used) if u or call.keep_unused)
     body = body.replace(inputs=[program.inputs[i] for i in kept])
     attributes, aliased = _aliases(body, kept, given)
-    emitter = Emitter(_rules(settings), settings.platform, legal)
+    emitter = Emitter(_rules(settings), settings.platform, legal, settings.located)
     main = emitter.function("main", body, "public", attributes)
     effects, platform = body.effects, settings.platform
     return Module(

@@ -16,7 +16,7 @@ class Settings:
     it need not be here; `asked` is the name that the user gave, perhaps with a topology. With `tiled`, standard
     operations become kernels, at the target's tiles or at `tiles` (see `kernels.fuse`). With `by_xla` XLA computes
     every kernel. `off` are the options of `cpu` that are not used. `explained` asks for reports that take time to make.
-    `checked` has each level checked, `shown` has it printed.
+    `checked` has each level checked, `shown` has it printed. `located` has modules say of which lines they were made.
     """
 
     target: Any = "cpu"
@@ -29,6 +29,7 @@ class Settings:
     by_xla: bool = False
     checked: bool = False
     shown: bool = False
+    located: bool = False
 
     @property
     def platform(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from typing import Any
 
 import numpy as np
@@ -181,3 +182,23 @@ def register_handlers(platform: str, extension: Any, plugin: Any) -> None:
         xla_client.register_custom_type(name, value, platform=platform)
     for name, value in extension.ffi_handlers().items():
         xla_client.register_custom_call_target(name, value, platform=platform, api_version=1)
+
+
+def profiler() -> Any:
+    """XLA's profiler."""
+    from jaxlib import _profiler
+
+    return _profiler
+
+
+def recorded_events(serialised: bytes) -> list[tuple[str, Any]]:
+    """What the profiler recorded: each event with the name of its device and thread or stream."""
+    from jaxlib import _profile_data
+
+    planes = _profile_data.ProfileData.from_serialized_xspace(serialised).planes
+    with warnings.catch_warnings():  # the first look at `stats` warns; where warnings are errors, the process ends
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return [
+            (f"{plane.name} {line.name}", (event.name, event.start_ns, event.duration_ns, dict(event.stats)))
+            for plane in planes for line in plane.lines for event in line.events
+        ]  # fmt: skip

@@ -40,9 +40,12 @@ from .core.config import (
     default_matmul_precision,
     disable_jit,
     enable_x64,
+    explain_cache_misses,
+    log_compiles,
     numpy_dtype_promotion,
     numpy_rank_promotion,
 )
+from .core.events import stats
 from .core.jit import jit
 from .core.later import later as _later
 from .core.primitive import Primitive
@@ -72,12 +75,14 @@ from .xla_backend.array import Array
 _compile.install()
 
 if TYPE_CHECKING:
-    from . import debug, flatten_util, lang, lax, nn, random, scipy, tree_util, tuning
+    from . import debug, flatten_util, lang, lax, nn, profiler, random, scipy, tree_util, tuning
     from .explanation import explain
+    from .profiler import profile
     from .tuning import autotune, tune
 
 # What is imported when it is first used, so that a program pays only for what it needs.
-_MODULES = ("debug", "flatten_util", "lang", "lax", "nn", "random", "scipy", "tree_util", "tuning")
-_LATER = {"autotune": ".tuning:autotune", "explain": ".explanation:explain", "tune": ".tuning:tune"}
+_MODULES = ("debug", "flatten_util", "lang", "lax", "nn", "profiler", "random", "scipy", "tree_util", "tuning")
+_LATER = {"explain": ".explanation:explain", "profile": ".profiler:profile"}
+_LATER |= {"autotune": ".tuning:autotune", "tune": ".tuning:tune"}
 
 __getattr__, __dir__, __all__ = _later(__name__, _LATER | {name: f".{name}" for name in _MODULES})

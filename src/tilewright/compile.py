@@ -10,9 +10,10 @@ import functools
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from .core import jit
+from .core import events, jit
 from .core.check import check_program
 from .core.config import config, current
+from .core.events import recorded
 from .core.rewrite import eliminate_dead
 from .core.runtime import runtime
 from .loader import loaded, part
@@ -132,7 +133,7 @@ def settings_for(device: Device, tiled: bool = False, tiles: Any = None, print_p
     if target == "cpu":
         tiled, off = tiled and bool(tiles or now.cpu_tiles), switched_off()
     return Settings(target, tiled, None if tiles is True else tiles, device=device, off=off, checked=now.debug_checks,
-                    shown=shown)  # fmt: skip
+                    shown=shown, located=now.source_lines)  # fmt: skip
 
 
 def settings_ahead(target: str, tiles: Any = None, print_passes: bool | None = None) -> Settings:
@@ -147,7 +148,7 @@ def settings_ahead(target: str, tiles: Any = None, print_passes: bool | None = N
         found = settings_for(of_platform("cpu")[0], True, tiles, print_passes)
         return replace(found, asked=target)
     return Settings(machine, True, None if tiles is True else tiles, asked=target, checked=now.debug_checks,
-                    shown=shown)  # fmt: skip
+                    shown=shown, located=now.source_lines)  # fmt: skip
 
 
 # ---------------------------------------------------------------------------- running them
@@ -155,7 +156,8 @@ def settings_ahead(target: str, tiles: Any = None, print_passes: bool | None = N
 
 def lower(unit: Unit, device: Device, tiled: bool = False, tiles: Any = None) -> Module:
     """The module of a Program for a device of this process; `tiled`: its standard operations may become kernels."""
-    module = walk(LOWER, unit, settings_for(device, tiled, tiles)).value
+    with recorded(events.LOWER, unit.call.name):
+        module = walk(LOWER, unit, settings_for(device, tiled, tiles)).value
     return replace(module, again=functools.partial(lower, unit, tiled=tiled, tiles=tiles))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 # Lines that end an operation with results and do not say where it comes from.
-_PLACELESS = re.compile(r'^((?:%|\}\)).*)(?<!\{)(?<!"\))$', re.MULTILINE)
+_PLACELESS = re.compile(r'^((?:%|\}\)).*)(?<!\{)(?<!"\))(?<!:1\)\))$', re.MULTILINE)
 
 
 def without_places(text: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core.caches import cached
+from ...core.errors import Source
 from ...core.ir import ORDERED, Eqn, Literal, Program, Var
 from ...core.primitive import Primitive
 from ...core.show import identifier
@@ -88,11 +89,26 @@ TOKEN = ArrayType((), INT32)
 Rule = Callable[..., Any]
 
 
+def _located(line: str, operation: str, source: Source) -> str:
+    """A printed operation with its primitive's name, the named scopes it is in, and the user's line."""
+    if line.rstrip().endswith(")") and ' loc("' in line.rsplit("\n", 1)[-1]:
+        return line
+    name = "/".join(filter(None, [source.scope, operation]))
+    return f'{line} loc("{_quoted(name)}"("{_quoted(source.code.co_filename)}":{source.line}:1))'
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
 class Emitter:
     """Prints one module. Rules call `op`; the driver calls `function` and `module_text`."""
 
-    def __init__(self, rules: Mapping[Primitive, Rule], platform: str, legal: Callable[[Program], Program]):
+    def __init__(
+        self, rules: Mapping[Primitive, Rule], platform: str, legal: Callable[[Program], Program], located: bool = False
+    ):
         self.rules, self.platform = rules, platform
+        self.located = located  # whether each operation tells the user's line that it comes from
         self.legal = legal  # what gives a Program that a rule has traced in primitives that have rules
         self.lines: list[str] = []
         self.functions: list[str] = []
@@ -201,7 +217,10 @@ class Emitter:
             return found
 
         for eqn in program.eqns:
-            results = self.equation(eqn, [read(a) for a in eqn.inputs])
+            operands, printed = [read(a) for a in eqn.inputs], len(self.lines)
+            results = self.equation(eqn, operands)
+            if self.located and eqn.source is not None:
+                self.lines[printed:] = [_located(x, eqn.primitive.name, eqn.source) for x in self.lines[printed:]]
             for var, result in zip(eqn.outputs, results, strict=True):
                 env[var] = result
         return [read(a) for a in program.outputs]

@@ -1,0 +1,85 @@
+"""Profiles tell programs by the user's names and lines; recordings open in the tools they are for."""
+
+import gzip
+import json
+
+import pytest
+
+import tilewright as tw
+from tilewright import errors, lax, profiler
+from tilewright import numpy as tnp
+from tilewright.profiler.report import Span, _own
+
+X = tnp.ones((128, 128))
+
+
+@tw.jit
+def layers(x):
+    for i in range(2):
+        with tw.named_scope(f"layer{i}"):
+            x = tnp.tanh(x @ x)
+    return lax.fori_loop(0, 3, lambda i, c: c * 2 - x, x)
+
+
+def test_a_profile_tells_scopes_and_lines(tmp_path):
+    with tw.profile(lines=True) as found:
+        layers(X).block_until_ready()
+    rows = [row for row in found.rows if row.program == "layers"]
+    assert any("layer1/tanh" in row.name and __file__ in row.line for row in rows)
+    assert all(row.seconds >= 0 and row.calls for row in rows)
+    assert "layers: " in str(found) and "programs" in str(found)
+    found.save(tmp_path / "trace.json.gz")
+    events = json.loads(gzip.decompress((tmp_path / "trace.json.gz").read_bytes()))["traceEvents"]
+    assert any("tanh" in e["name"] and e["args"]["line"].startswith(__file__) for e in events if e["ph"] == "X")
+
+
+def test_without_lines_nothing_is_compiled_again():
+    layers(X).block_until_ready()
+    before = tw.stats()
+    with tw.profile() as found:
+        layers(X).block_until_ready()
+    assert tw.stats() == before and any(row.program == "layers" for row in found.rows)
+
+
+def test_an_empty_profile():
+    with tw.profile() as found:
+        pass
+    assert found.rows == [] and "nothing" in str(found)
+
+
+def test_own_time_is_without_what_is_within():
+    spans = [Span("p", "loop", 0, 10, "t"), Span("p", "a", 1, 3, "t"), Span("p", "b", 5, 2, "t"),
+             Span("p", "c", 11, 1, "t"), Span("p", "d", 2, 9, "other")]  # fmt: skip
+    assert _own(spans) == [5, 3, 2, 1, 9]
+
+
+def test_a_trace_for_tensorboard_and_perfetto(tmp_path):
+    with profiler.trace(tmp_path, create_perfetto_trace=True), profiler.StepTraceAnnotation("train", step_num=1):
+        profiler.annotate_function(lambda: layers(X).block_until_ready(), "mine")()
+    (folder,) = (tmp_path / "plugins" / "profile").iterdir()
+    assert list(folder.glob("*.xplane.pb"))
+    trace = json.loads(gzip.decompress((folder / "perfetto_trace.json.gz").read_bytes()))
+    assert {"train", "mine"} <= {e.get("name") for e in trace["traceEvents"]} and "metadata" not in trace
+
+
+def test_one_recording_at_a_time(tmp_path):
+    with pytest.raises(errors.ProfilerError, match="no recording"):
+        profiler.stop_trace()
+    with profiler.trace(tmp_path), pytest.raises(errors.ProfilerError, match="under way already"), tw.profile():
+        pass
+    with pytest.raises(errors.ArgumentError, match="create_perfetto_trace"):
+        profiler.start_trace(tmp_path, create_perfetto_link=True)
+    with pytest.raises(errors.ProfilerError, match="no server"):
+        profiler.stop_server()
+
+
+def test_memory(tmp_path):
+    profiler.save_device_memory_profile(tmp_path / "memory.prof")
+    assert gzip.decompress((tmp_path / "memory.prof").read_bytes())
+
+
+def test_compiled_text_tells_lines_where_asked_for():
+    with tw.config(source_lines=True):
+        text = tw.jit(lambda x: tnp.exp(x) + 1).lower(X).compile().as_text()
+    assert 'op_name="exp"' in text and __file__ in text
+    assert __file__ not in tw.jit(lambda x: tnp.exp(x) + 1).lower(X).compile().as_text()
