@@ -83,7 +83,7 @@ class Runtime:
         "lower",  # what makes a module of a Program for a device
         "array_maker",  # what makes an array of the runtime of a fresh NumPy array
         "target_here",  # what gives the target that the default device is
-        "namespace",  # what gives the module of NumPy's names for arrays
+        "devices",  # what gives the devices of this process
         "parts",
         "facts",
         "_caches",

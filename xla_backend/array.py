@@ -14,8 +14,8 @@ from ..core.errors import (
     DeletedArrayError,
     ExecutionError,
     ImmutableArrayError,
+    UnsupportedError,
 )
-from ..core.runtime import runtime
 from ..core.trace import Value, typeof
 from ..core.types import KEY_DTYPES, ArrayType, KeyDtype, RefType, is_complex, is_integer
 from . import shim
@@ -116,8 +116,14 @@ class Array(Value, metaclass=_IsArray):
     def sharding(self) -> SingleDeviceSharding:
         return SingleDeviceSharding(self.device)
 
-    def to_device(self, device: Any) -> Array:
-        """The array on a device; the array itself where it is there already."""
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Array:
+        """The array on a device; the array itself where it is there already.
+
+        Raises:
+          UnsupportedError: a stream was named; transfers are ordered by the runtime.
+        """
+        if stream is not None:
+            raise UnsupportedError("to_device was given a stream", "leave `stream` out: the runtime orders transfers")
         wanted = as_device(device)
         return self if wanted == self.device else Array(self.aval, put(self._bits(), self.aval, device=wanted))
 
@@ -157,9 +163,6 @@ class Array(Value, metaclass=_IsArray):
                 )
             return values.astype(dtype)
         return values.copy() if copy else values
-
-    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
-        return runtime.namespace()
 
     def item(self, *index: Any) -> Any:
         """The one value, or the value at an index, as a Python number."""

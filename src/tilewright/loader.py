@@ -16,7 +16,6 @@ PARTS = {
     "kernel passes": ".kernel_passes",
     "targets": ".targets",
     "fusions": ".xla_backend.fusions",
-    "numpy": ".numpy",
 }
 
 

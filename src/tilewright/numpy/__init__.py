@@ -34,12 +34,14 @@ from .ufuncs import *
 e, pi, inf, nan = 2.718281828459045, 3.141592653589793, float("inf"), float("nan")
 euler_gamma = 0.5772156649015329
 newaxis = None
+__array_api_version__ = "2025.12"
 
 if TYPE_CHECKING:
     from . import fft, linalg
     from .bessel import *
     from .edit import *
     from .grids import *
+    from .inspection import __array_namespace_info__
     from .io import *
     from .nanreductions import *
     from .polynomials import *
@@ -52,6 +54,7 @@ _LATER = {
     "bessel": "i0",
     "edit": "delete insert",
     "grids": "c_ index_exp indices meshgrid mgrid ogrid r_ s_",
+    "inspection": "__array_namespace_info__",
     "io": "array_repr array_str get_printoptions load printoptions save savez set_printoptions",
     "nanreductions": "nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar",
     "polynomials": "poly polyadd polyder polydiv polyfit polyint polymul polysub polyval roots",

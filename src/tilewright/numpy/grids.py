@@ -16,7 +16,7 @@ from .spaces import linspace
 from .util import Array, ArrayLike, DTypeLike, dtype_argument, promote_dtypes, shape_argument, shape_of
 
 
-def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Array]:
+def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple[Array, ...]:
     """Coordinate arrays of a grid from coordinate vectors; with 'xy' the first two axes are swapped.
 
     >>> from tilewright import numpy as jnp
@@ -33,10 +33,10 @@ def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: 
     axes = list(range(len(vectors)))
     if indexing == "xy" and len(axes) > 1:
         axes[:2] = [1, 0]
-    result = [
+    result = tuple(
         lax.reshape(v, tuple(math.prod(shape_of(v)) if d == axis else 1 for d in range(len(axes))))
         for axis, v in zip(axes, vectors, strict=True)
-    ]
+    )
     return result if sparse or not result else broadcast_arrays(*result)
 
 
@@ -51,7 +51,7 @@ def indices(dimensions: Any, dtype: DTypeLike = None, sparse: bool = False) -> A
     dtype = dtype_argument(dtype, int)
     grid = meshgrid(*(arange(n, dtype=dtype) for n in sizes), indexing="ij", sparse=sparse)
     if sparse:
-        return tuple(grid)
+        return grid
     return stack(grid) if grid else asarray(np.zeros((0,), dtype))
 
 
@@ -76,7 +76,7 @@ class _Grid:
             return _range_of(key)
         axes = promote_dtypes(*(_range_of(s) for s in key))
         grid = meshgrid(*axes, indexing="ij", sparse=self._sparse)
-        return tuple(grid) if self._sparse else stack(grid)
+        return grid if self._sparse else stack(grid)
 
     def __repr__(self) -> str:
         return f"tilewright.numpy.{self._name}"

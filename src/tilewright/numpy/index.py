@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import lax
-from ..core.errors import ArgumentError, UnsupportedError
+from ..core.errors import ArgumentError, IndexingError, UnsupportedError
 from ..core.primitives.gather import take_along
 from ..core.trace import Tracer
 from ..core.types import INT32
@@ -88,13 +88,17 @@ def _take(
         a, axis = ravel(a), 0
     shape = shape_of(a)
     axis = axis_of(axis, len(shape))
+    rank = len(shape_of(indices))
+    if shape[axis] == 0:
+        if math.prod(shape_of(indices)):
+            raise IndexingError(f"take at indices of shape {shape_of(indices)} from an axis of size 0", "take none")
+        return full((*shape[:axis], *shape_of(indices), *shape[axis + 1 :]), 0, dtype_of(a))
     if mode == "wrap":
         indices, mode = remainder(indices, shape[axis]) if shape[axis] else indices, "clip"
     elif mode != "clip":  # which knows no negative indices
         indices = wrap_negative(indices, shape[axis])
     if mode not in (None, "fill", "clip", "promise_in_bounds"):
         raise ArgumentError(f"there is no mode {mode!r} of take", "one of 'fill', 'clip', 'wrap'")
-    rank = len(shape_of(indices))
     offset = (*range(axis), *range(axis + rank, len(shape) + rank - 1))
     numbers = lax.GatherDimensionNumbers(offset, (axis,), (axis,))
     sizes = tuple(1 if d == axis else n for d, n in enumerate(shape))
@@ -143,13 +147,16 @@ def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) ->
 
     Their number depends on the values: within `jit` give `size`; missing ones are `fill_value` (default 0).
 
+    Raises:
+      ArgumentError: the array is a scalar, which has no axes.
+
     >>> from tilewright import numpy as jnp
     >>> jnp.nonzero(jnp.array([0, 3, 4]))
     (Array([1, 2], dtype=int32),)
     """
     a = value(a, "nonzero")
     if not shape_of(a):
-        a = lax.reshape(a, (1,))
+        raise ArgumentError("nonzero of an array of shape ()", "use `numpy.atleast_1d(x)`")
     if size is None:
         found = np.nonzero(concrete(a, "nonzero", "give `size`, or use `where(condition, x, y)`"))
         if fill_value is not None:

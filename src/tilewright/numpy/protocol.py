@@ -17,10 +17,12 @@ from typing import Any
 import numpy as np
 
 from ..core.caches import cached
-from ..core.errors import ImmutableArrayError
+from ..core.errors import ArgumentError, ImmutableArrayError
 from ..core.trace import Value
 from .ufunc_object import ufunc as Ufunc
 
+# The versions of the Python array API standard; each has all that the ones before it have.
+API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 # Functions that write into their first argument.
 _WRITES = {"copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask"}
 _RENAMED = {"clip": {"a": "arr", "a_min": "min", "a_max": "max"}}
@@ -29,7 +31,14 @@ _DEFAULTS: dict[str, Any] = {"where": True, "initial": np._NoValue, "casting": "
 
 
 def methods(ours: ModuleType) -> dict[str, Callable[..., Any]]:
-    """The two methods of arrays that NumPy looks for, with the namespace of our functions."""
+    """The methods of arrays that NumPy and users of the array API standard look for, with the namespace of ours."""
+
+    def array_namespace(self: Value, *, api_version: str | None = None) -> ModuleType:
+        if api_version not in (None, *API_VERSIONS):
+            raise ArgumentError(
+                f"version {api_version!r} of the array API standard is not one that is here", f"one of {API_VERSIONS}"
+            )
+        return ours
 
     def array_ufunc(self: Value, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         return _call_ufunc(ours, ufunc, method, inputs, kwargs)
@@ -37,7 +46,11 @@ def methods(ours: ModuleType) -> dict[str, Callable[..., Any]]:
     def array_function(self: Value, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
         return _call_function(ours, function, types, args, kwargs)
 
-    return {"__array_ufunc__": array_ufunc, "__array_function__": array_function}
+    return {
+        "__array_namespace__": array_namespace,
+        "__array_ufunc__": array_ufunc,
+        "__array_function__": array_function,
+    }
 
 
 def _call_ufunc(ours: ModuleType, ufunc: np.ufunc, method: str, inputs: Any, kwargs: Any) -> Any:

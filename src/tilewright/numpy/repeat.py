@@ -89,7 +89,7 @@ def _repeat(a: Any, repeats: Any, axis: int, total_repeat_length: int | None = N
             a, (*old[: axis + 1], repeats, *old[axis + 1 :]), [d if d <= axis else d + 1 for d in range(len(old))]
         )
         return lax.reshape(wide, (*old[:axis], old[axis] * repeats, *old[axis + 1 :]))
-    places = np.repeat(np.arange(old[axis]), np.broadcast_to(np.asarray(repeats), (old[axis],)))
+    places = np.repeat(np.arange(old[axis]), np.broadcast_to(np.asarray(repeats, np.int64), (old[axis],)))
     return take(a, places.astype(np.int32), axis, mode="clip")
 
 

@@ -63,7 +63,7 @@ def unique(
             axis=axis,
             equal_nan=equal_nan,
         )
-        places = [make_array(np.ascontiguousarray(f).astype(default_int())) for f in found[1:]]
+        places = [make_array(np.asarray(f, default_int(), order="C")) for f in found[1:]]
         results = [make_array(np.ascontiguousarray(found[0])), *(p for p, w in zip(places, wanted, strict=True) if w)]
     else:
         found = _unique(a, axis, size, equal_nan, fill_value)

@@ -214,14 +214,14 @@ def broadcast_to(array: ArrayLike, shape: Any, *, out_sharding: Any = None) -> A
     return util.broadcast_to_shape(array, wanted)
 
 
-def broadcast_arrays(*args: ArrayLike) -> list[Array]:
+def broadcast_arrays(*args: ArrayLike) -> tuple[Array, ...]:
     """Arrays repeated to the shape they have in common.
 
     >>> from tilewright import numpy as jnp
     >>> [v.shape for v in jnp.broadcast_arrays(jnp.ones((2, 1)), jnp.ones(3))]
     [(2, 3), (2, 3)]
     """
-    return util.broadcast(util.values(*args), scalars=False)
+    return tuple(util.broadcast(util.values(*args), scalars=False))
 
 
 def _at_least(n: int, place: Any) -> Any:

@@ -1,0 +1,142 @@
+"""The Python array API standard: inspection, what its suite found, and other libraries' paths for arrays of any kind.
+
+The suite itself runs from a checkout of it: `python -m benchmarks.array_api`.
+"""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.support.paths import ROOT
+from tilewright import errors
+from tilewright import numpy as tnp
+
+INFO = tnp.__array_namespace_info__()
+
+
+def test_arrays_and_tracers_tell_their_namespace():
+    assert tnp.ones(2).__array_namespace__() is tnp
+    assert tnp.ones(2).__array_namespace__(api_version="2024.12") is tnp
+    tw.jit(lambda x: [x, x.__array_namespace__(api_version=tnp.__array_api_version__)][0])(1.0)
+    with pytest.raises(errors.ArgumentError, match="1999.12"):
+        tnp.ones(2).__array_namespace__(api_version="1999.12")
+
+
+def test_inspection():
+    assert INFO.capabilities() == {"boolean indexing": False, "data-dependent shapes": False, "max dimensions": 64}
+    assert INFO.default_device() in INFO.devices() and tw.devices()[0] in INFO.devices()
+    for x64, integral, real in ((False, "int32", "float32"), (True, "int64", "float64")):
+        with tw.enable_x64(x64):
+            assert INFO.default_dtypes()["indexing"] == integral and INFO.default_dtypes()["real floating"] == real
+            assert list(INFO.dtypes(kind="real floating")) == ["float32", "float64"][: 1 + x64]
+            assert INFO.dtypes(kind=("bool", "complex floating")).keys() == {
+                "bool", "complex64", *["complex128"][: x64],
+            }  # fmt: skip
+            assert len(INFO.dtypes()) == 9 + 4 * x64
+            for name, dtype in INFO.dtypes().items():
+                assert tnp.empty(1, dtype=dtype, device=INFO.devices()[-1]).dtype == name
+    with pytest.raises(errors.ArgumentError, match="of kind 'text'"):
+        INFO.dtypes(kind="text")
+
+
+def test_what_the_suite_found():
+    nothing = tnp.array([], int)
+    assert tnp.take(tnp.ones((2, 0)), nothing, 1).shape == (2, 0)
+    assert tnp.take(tnp.ones((0, 3)), tnp.ones((2, 0), int), 0).shape == (2, 0, 3)
+    assert tnp.repeat(tnp.ones(0), nothing).shape == (0,)
+    with pytest.raises(IndexError, match="from an axis of size 0"):
+        tnp.take(tnp.ones(0), tnp.array([0]))
+    with pytest.raises(ValueError, match="nonzero of an array of shape ()"):
+        tnp.nonzero(tnp.array(1))
+    assert tnp.unique_all(tnp.array(3)).inverse_indices.shape == ()
+    assert tnp.unique_inverse(tnp.ones((2, 2))).inverse_indices.shape == (2, 2)
+    assert type(tnp.meshgrid(np.ones(2), np.ones(3))) is tuple is type(tnp.broadcast_arrays(1, 2))
+    x = tnp.ones(2)
+    assert x.to_device(x.device, stream=None) is x
+    with pytest.raises(errors.UnsupportedError, match="stream"):
+        x.to_device(x.device, stream=1)
+
+
+SUITE = """
+import pytest
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+def test_add(): assert 1 + 1 == 2
+def test_setitem(): assert False
+def test_other(): assert False
+def test_flaky(): pytest.skip("flaky")
+"""
+OPTIONS = "def pytest_addoption(parser):\n    parser.addoption('--max-examples')\n" \
+          "    parser.addoption('--disable-deadline', action='store_true')\n"  # fmt: skip
+
+
+def run(*command, **environment):
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", **environment}
+    return subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("failing", [True, False])
+def test_the_script_counts_by_reason(tmp_path, failing):
+    folder = tmp_path / "array_api_tests"
+    folder.mkdir()
+    (tmp_path / "conftest.py").write_text(OPTIONS)
+    (folder / "test_few.py").write_text(SUITE if failing else SUITE.replace("def test_other(): assert False", ""))
+    done = run("-m", "benchmarks.array_api", str(tmp_path), "--examples", "1")
+    assert done.returncode == failing, done.stdout + done.stderr
+    assert f"1 passed, {int(failing)} failed, 1 fail as expected, 1 skipped" in done.stdout
+    assert "expected, 1: arrays do not change" in done.stdout and "skipped, 1: flaky" in done.stdout
+
+
+LIBRARIES = """
+import warnings
+warnings.simplefilter("ignore")
+import numpy as np
+import tilewright as tw
+from tilewright import numpy as tnp
+
+tw.config.update("enable_x64", True)
+x = np.random.default_rng(0).random((20, 3))
+calls = {}
+try:
+    from scipy import integrate, signal, special, stats
+    calls["scipy"] = [
+        lambda x: special.softmax(x, axis=1), lambda x: special.gammaln(x), lambda x: special.xlogy(x, x),
+        lambda x: special.entr(x), lambda x: stats.skew(x, axis=0), lambda x: stats.moment(x, 2, axis=0),
+        lambda x: stats.gmean(x, axis=0), lambda x: stats.ttest_1samp(x, 0.3, axis=0).statistic,
+        lambda x: stats.entropy(x, axis=0), lambda x: signal.detrend(x, axis=0),
+        lambda x: integrate.trapezoid(x, axis=0), lambda x: integrate.simpson(x, axis=0),
+    ]
+except ImportError: pass
+try:
+    import sklearn
+    from sklearn import metrics
+    from sklearn.decomposition import PCA
+    sklearn.set_config(array_api_dispatch=True)
+    calls["sklearn"] = [
+        lambda x: abs(PCA(2, svd_solver="full").fit(x).transform(x)),
+        lambda x: tnp.asarray(metrics.mean_squared_error(x[:, 0], x[:, 1])),
+    ]
+except ImportError: pass
+try:
+    import array_api_compat as compat
+    xp = compat.array_namespace(tnp.asarray(x))
+    assert xp is tnp and compat.device(xp.ones(2)) == tw.devices()[0]
+except ImportError: pass
+
+for library, functions in calls.items():
+    for n, f in enumerate(functions):
+        ours, theirs = f(tnp.asarray(x)), f(x)
+        assert isinstance(ours, tw.Array), (library, n)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12, err_msg=f"{library} {n}")
+    print("ran", library, len(functions))
+"""
+
+
+def test_other_libraries_compute_with_arrays_of_ours():
+    pytest.importorskip("scipy")
+    done = run("-c", LIBRARIES, SCIPY_ARRAY_API="1")
+    assert done.returncode == 0 and "ran scipy 12" in done.stdout, done.stderr
