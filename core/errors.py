@@ -102,6 +102,10 @@ class ArgumentError(TilewrightError, ValueError):
     """An argument whose value is outside what the function accepts."""
 
 
+class AxisError(ArgumentError, IndexError):
+    """An axis that the array does not have, or that is named twice."""
+
+
 class IntegerOverflowError(TilewrightError, OverflowError):
     """A Python integer that its dtype cannot hold."""
 

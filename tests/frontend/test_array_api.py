@@ -50,6 +50,9 @@ def test_what_the_suite_found():
     assert tnp.repeat(tnp.ones(0), nothing).shape == (0,)
     with pytest.raises(IndexError, match="from an axis of size 0"):
         tnp.take(tnp.ones(0), tnp.array([0]))
+    for kind in (IndexError, ValueError):
+        with pytest.raises(kind, match="axis -4 is out of range"):
+            tnp.expand_dims(tnp.ones((2, 2)), -4)
     with pytest.raises(ValueError, match="nonzero of an array of shape ()"):
         tnp.nonzero(tnp.array(1))
     assert tnp.unique_all(tnp.array(3)).inverse_indices.shape == ()

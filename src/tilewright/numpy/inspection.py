@@ -88,4 +88,4 @@ def __array_namespace_info__() -> ArrayNamespaceInfo:
     return ArrayNamespaceInfo()
 
 
-__all__ = ["ArrayNamespaceInfo", "__array_namespace_info__"]
+__all__ = ["__array_namespace_info__"]

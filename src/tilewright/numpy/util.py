@@ -13,8 +13,8 @@ from .. import lax
 from ..core.composite import composite, hashable
 from ..core.convert import as_array, make_array
 from ..core.errors import (
-    ArgumentError,
     ArgumentTypeError,
+    AxisError,
     DtypeError,
     ShapeError,
     TracerArrayConversionError,
@@ -158,7 +158,7 @@ def axis_of(axis: Any, ndim: int) -> int:
     except TypeError:
         raise ArgumentTypeError(f"axis {axis!r} is not an integer", "name one axis by its number") from None
     if not -ndim <= number < ndim:
-        raise ArgumentError(
+        raise AxisError(
             f"axis {number} is out of range for an array of {ndim} dimensions", f"use -{ndim} to {ndim - 1}"
         )
     return number % ndim
@@ -172,7 +172,7 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
         tuple(axis_of(a, ndim) for a in axis) if isinstance(axis, (tuple, list, np.ndarray)) else (axis_of(axis, ndim),)
     )
     if len(set(axes)) != len(axes):
-        raise ArgumentError(f"axis {axis} repeats an axis", "name each axis once")
+        raise AxisError(f"axis {axis} repeats an axis", "name each axis once")
     return axes
 
 
