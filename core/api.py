@@ -15,10 +15,8 @@ from .errors import (
     ArgumentError,
     ArgumentTypeError,
     BatchAxisError,
-    DifferentiationError,
     NonDifferentiableDtypeError,
     NonScalarGradientError,
-    ShapeError,
     TreeError,
     UnsupportedError,
 )
@@ -26,13 +24,13 @@ from .ir import Program
 from .jvp import jvp_flat
 from .linear import moved
 from .linearize import LinearMap, linear_part, linearize_flat
-from .primitive import AxisInfo, Linear, Zero
-from .primitives.convert import convert_element_type
+from .primitive import AxisInfo, Linear
 from .primitives.shape import copy_p, reshape, slice_in_dim
+from .pullback import VJP, Pushforward, cast, check_linear, materialize, weakened
 from .rules import instantiate
 from .trace import Value, as_type, extended_axes, trace_program, typeof
 from .transpose import transpose_map
-from .types import FLOAT0, ArrayType, as_dtype, is_complex, is_float, is_inexact
+from .types import ArrayType, as_dtype, is_complex, is_float, is_inexact
 from .vmap import batch_flat
 
 
@@ -94,31 +92,6 @@ class Flat:
 # ---------------------------------------------------------------------------- forward and reverse mode
 
 
-def _check_tangents(primals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
-    checked = []
-    for p, t in zip(primals, tangents, strict=True):
-        expected = typeof(p).tangent()
-        if expected.dtype == FLOAT0 or (isinstance(t, np.ndarray) and t.dtype == FLOAT0):
-            checked.append(Zero(expected))
-            continue
-        found = typeof(t)
-        if found.shape != expected.shape:
-            raise ShapeError(
-                f"a tangent has type {found.show()}, its primal {typeof(p).show()}", "give them equal shapes"
-            )
-        if found.dtype != expected.dtype and not found.weak_type:
-            raise DifferentiationError(
-                f"a tangent has type {found.show()}, its primal needs {expected.show()}",
-                "cast the tangent with `astype`",
-            )
-        checked.append(_cast(t, expected.dtype))
-    return checked
-
-
-def _cast(x: Any, dtype: Any) -> Any:
-    return x if typeof(x).dtype == dtype and not typeof(x).weak_type else convert_element_type(x, dtype)
-
-
 def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = False) -> Any:
     """The value of a function and the directional derivative along `tangents`.
 
@@ -144,9 +117,10 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
         aux[:] = [len(outs), treedef]
         return [*outs, *leaves]
 
-    outs, out_tangents = jvp_flat(with_aux, flat, _check_tangents(flat, flat_tangents))
+    outs, out_tangents = jvp_flat(with_aux, flat, check_linear(flat_tangents, map(typeof, flat), "tangent", "primal"))
     n, aux_tree = aux
-    result = f.out_tree.unflatten(outs[:n]), f.out_tree.unflatten(map(instantiate, out_tangents[:n]))
+    found = [weakened(instantiate(t), typeof(x)) for t, x in zip(out_tangents[:n], outs)]
+    result = f.out_tree.unflatten(outs[:n]), f.out_tree.unflatten(found)
     return (*result, aux_tree.unflatten(outs[n:])) if has_aux else result
 
 
@@ -180,55 +154,18 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     9.0 12.0
     """
     outs, linear, out_tree, in_tree, aux = _linearized(fun, primals, has_aux)
-
-    def f_jvp(*tangents: Any) -> Any:
-        flat, tangent_tree = tree.flatten(tangents)
-        if tangent_tree != in_tree:
-            raise TreeError(f"tangents have structure {tangent_tree}, primals {in_tree}", "make them alike")
-        leaves = tree.leaves(tuple(primals))
-        return out_tree.unflatten(map(instantiate, linear(_check_tangents(leaves, flat))))
-
-    result = out_tree.unflatten(outs), f_jvp
+    pushforward = Pushforward(linear, _types(primals), in_tree, list(map(typeof, outs)), out_tree)
+    result = out_tree.unflatten(outs), pushforward
     return (*result, aux) if has_aux else result
+
+
+def _types(values: Any) -> list[Any]:
+    return [typeof(x) for x in tree.leaves(tuple(values))]
 
 
 def _no_reduce_axes(axes: Any) -> None:
     if axes:
         raise UnsupportedError(f"reduce_axes={axes!r} is not supported", "apply `lax.psum` to the gradients")
-
-
-class VJP:
-    """The pullback that `vjp` gives: cotangents of the output to cotangents of the inputs. A pytree-free callable."""
-
-    def __init__(self, linear: LinearMap, out_types: Sequence[Any], out_tree: Any, in_tree: Any):
-        self.linear, self.out_types, self.out_tree, self.in_tree = linear, out_types, out_tree, in_tree
-
-    def __call__(self, cotangent: Any) -> Any:
-        flat, ct_tree = tree.flatten(cotangent)
-        if ct_tree != self.out_tree:
-            raise TreeError(f"the cotangent has structure {ct_tree}, the output {self.out_tree}", "make them alike")
-        cts = []
-        for ct, type_ in zip(flat, self.out_types, strict=True):
-            expected = type_.tangent()
-            if expected.dtype == FLOAT0:
-                cts.append(Zero(expected))
-                continue
-            found = typeof(ct)
-            if found.shape != expected.shape:
-                raise ShapeError(
-                    f"a cotangent has type {found.show()}, its output {type_.show()}", "give them equal shapes"
-                )
-            if found.dtype != expected.dtype and not found.weak_type:
-                raise DifferentiationError(f"a cotangent has type {found.show()}, its output needs {expected.show()}",
-                                           "cast the cotangent with `astype`")  # fmt: skip
-            cts.append(_cast(ct, expected.dtype))
-        return self.in_tree.unflatten([_materialize(ct) for ct in transpose_map(self.linear, cts)])
-
-
-def _materialize(ct: Any) -> Any:
-    if type(ct) is Zero and ct.type.dtype == FLOAT0:
-        return np.zeros(ct.type.shape, FLOAT0)
-    return instantiate(ct)
 
 
 def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_axes: Any = ()) -> Any:
@@ -241,7 +178,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
     """
     _no_reduce_axes(reduce_axes)
     outs, linear, out_tree, in_tree, aux = _linearized(fun, primals, has_aux)
-    pullback = VJP(linear, [typeof(o) for o in outs], out_tree, in_tree)
+    pullback = VJP(linear, _types(primals), in_tree, list(map(typeof, outs)), out_tree)
     result = out_tree.unflatten(outs), pullback
     return (*result, aux) if has_aux else result
 
@@ -262,7 +199,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], 
         cts, ct_tree = tree.flatten(cotangent)
         if ct_tree != f.out_tree:
             raise TreeError(f"the cotangent has structure {ct_tree}, the output {f.out_tree}", "make them alike")
-        cts = [_cast(ct, v.type.dtype) if hasattr(v, "type") else ct for ct, v in zip(cts, linear.outputs, strict=True)]
+        cts = [cast(ct, v.type.dtype) if hasattr(v, "type") else ct for ct, v in zip(cts, linear.outputs, strict=True)]
         return in_tree.unflatten([instantiate(ct) for ct in transpose_map(linear, cts)])
 
     return transposed
@@ -327,7 +264,8 @@ def value_and_grad(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = Fa
 
         outs, linear, out_tree, in_tree, aux = _linearized(partial, selected, has_aux)
         ct = _unit_cotangent(outs, out_tree, holomorphic)
-        grads = in_tree.unflatten([_array(_materialize(g)) for g in transpose_map(linear, [ct])])
+        cts = map(materialize, transpose_map(linear, [ct]), _types(selected))
+        grads = in_tree.unflatten([_array(g) for g in cts])
         value = _array(outs[0])
         return ((value, aux) if has_aux else value), (grads[0] if single else tuple(grads))
 
@@ -399,7 +337,7 @@ def _basis(flat: Sequence[Any]) -> list[Any]:
     return rows
 
 
-def _selected(fun: Callable[..., Any], argnums: Any, args: Sequence[Any], kwargs: Any, what: str) -> Any:
+def selected(fun: Callable[..., Any], argnums: Any, args: Sequence[Any], kwargs: Any, what: str) -> Any:
     numbers, single = _argnums(argnums, len(args), what)
 
     def partial(*chosen: Any) -> Any:
@@ -423,7 +361,7 @@ def jacfwd(
     """
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        partial, chosen, single = _selected(fun, argnums, args, kwargs, "jacfwd")
+        partial, chosen, single = selected(fun, argnums, args, kwargs, "jacfwd")
         flat, in_tree = tree.flatten(chosen)
         for x in flat:
             _check_input_dtype(x, holomorphic, False, "jacfwd")
@@ -451,7 +389,7 @@ def jacrev(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, hol
     """
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        partial, chosen, single = _selected(fun, argnums, args, kwargs, "jacrev")
+        partial, chosen, single = selected(fun, argnums, args, kwargs, "jacrev")
         for x in tree.leaves(chosen):
             _check_input_dtype(x, holomorphic, allow_int, "jacrev")
         y, pullback, *aux = vjp(partial, *chosen, has_aux=has_aux)

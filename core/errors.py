@@ -122,7 +122,11 @@ class NonHashableStaticArgumentError(TilewrightError, ValueError, TypeError):
     """A static argument that cannot be hashed."""
 
 
-class ConcretizationError(TilewrightError, TypeError):
+class TracingError(TilewrightError, TypeError):
+    """A traced value or a random key was used in a way that its tracing does not allow: the base of those below."""
+
+
+class ConcretizationError(TracingError):
     """A traced value was used where Python needs its actual value."""
 
 
@@ -138,20 +142,28 @@ class TracerIntegerConversionError(ConcretizationError):
     """A traced value was used as a Python integer or an index of a Python sequence."""
 
 
-class BooleanIndexError(ConcretizationError, IndexError):
-    """A traced array of booleans was used as an index, which makes a shape depend on values."""
-
-
 class IndexingError(TilewrightError, IndexError):
     """An index that does not fit its array."""
 
 
-class LeakedTracerError(TilewrightError):
+class BooleanIndexError(ConcretizationError, IndexingError):
+    """A traced array of booleans was used as an index, which makes a shape depend on values."""
+
+
+class LeakedTracerError(TracingError):
     """A traced value outlived the transformation that made it."""
 
 
-class DifferentiationError(TilewrightError, TypeError):
+class KeyReuseError(TracingError):
+    """A random key was used a second time while `debug_key_reuse` is set."""
+
+
+class DifferentiationError(TilewrightError, TypeError, ValueError):
     """Something that has no derivative was differentiated."""
+
+
+class NoDerivativeError(DifferentiationError, NotImplementedError):
+    """An operation without a derivative rule was differentiated."""
 
 
 class NonScalarGradientError(DifferentiationError):
@@ -182,7 +194,7 @@ class ConfigError(TilewrightError, AttributeError, ValueError):
     """An unknown configuration name or a value it does not take."""
 
 
-class ProgramError(TilewrightError):
+class ProgramError(TilewrightError, TypeError):
     """A Program that breaks the rules of the IR; a fault of a pass, not of the user."""
 
 
@@ -194,7 +206,11 @@ class ControlFlowTypeError(TilewrightError, TypeError, ValueError):
     """Branches that return different types, or a loop whose body changes the type of what it carries."""
 
 
-class CallbackError(TilewrightError, RuntimeError):
+class FailureError(TilewrightError, RuntimeError):
+    """A compiler, a device or a callback failed: the base of the faults from outside of the traced program."""
+
+
+class CallbackError(FailureError):
     """A host callback that returned something else than it was declared to."""
 
 
@@ -250,11 +266,11 @@ class ResourceError(KernelError, MemoryError):
     """A kernel that needs more of a target's fast memory or registers than there is."""
 
 
-class CompileError(TilewrightError, RuntimeError):
+class CompileError(FailureError):
     """The target's compiler refused a program."""
 
 
-class DriverError(TilewrightError, RuntimeError):
+class DriverError(FailureError):
     """A device was asked for, and there is no driver for it, no device, or none that can be used."""
 
 
@@ -286,7 +302,7 @@ class FreedArrayError(ForeignArrayError):
     """An array of another library whose memory was freed."""
 
 
-class ExecutionError(TilewrightError, RuntimeError):
+class ExecutionError(FailureError):
     """A program that failed while it ran, for example in a host callback."""
 
 

@@ -49,6 +49,10 @@ class Backend(Protocol):
         """A module's executable, with `as_text`, `cost_analysis` and `memory_analysis`."""
         ...
 
+    def compiler_ir(self, module: Any, dialect: str) -> Any:
+        """A module as an object of the compiler's library."""
+        ...
+
     def runner(self, executable: Any, result: str, unflatten: Any) -> Callable[..., Any]:
         """A function from the arguments' buffers to results of a form: one, tuple, list, or tree (by `unflatten`)."""
         ...
@@ -69,6 +73,9 @@ class _Walker:
         return program
 
     def compile(self, module: Any, device: Any) -> Any:
+        return module
+
+    def compiler_ir(self, module: Any, dialect: str) -> Any:
         return module
 
     def runner(self, executable: Any, result: str, unflatten: Any) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .caches import cached
-from .errors import DifferentiationError
+from .errors import DifferentiationError, NoDerivativeError
 from .ir import Program
 from .primitive import Primitive, Zero, all_zero
 from .rules import instantiate
@@ -30,8 +30,8 @@ class JVPTracer(Tracer):
         return self.primal.concrete() if isinstance(self.primal, Tracer) else self.primal
 
 
-def no_derivative(primitive: Primitive) -> DifferentiationError:
-    return DifferentiationError(
+def no_derivative(primitive: Primitive) -> NoDerivativeError:
+    return NoDerivativeError(
         f"{primitive.name} has no derivative",
         "wrap the function in `custom_jvp` or `custom_vjp`, or use `stop_gradient`",
     )

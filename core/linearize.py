@@ -246,7 +246,7 @@ class Linearized:
         return outs, [source[kind][i] for kind, i in self.residuals]
 
 
-def _literal(value: Any) -> bool:
+def is_literal(value: Any) -> bool:
     return type(value) in Scalar or isinstance(value, np.generic)
 
 
@@ -255,7 +255,7 @@ def linear_to_program(linear: LinearMap, present: Sequence[bool], name: str) -> 
     values: dict[int, Any] = {}
     for eqn in linear.eqns:
         for atom in eqn.inputs:
-            if type(atom) is Known and not _literal(atom.value):
+            if type(atom) is Known and not is_literal(atom.value):
                 values.setdefault(id(atom.value), atom.value)
     residuals = list(values.values())
     tangent_types = [v.type for v in linear.inputs if type(v) is Var]

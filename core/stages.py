@@ -3,14 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from . import tree
 from .api import struct_of
-from .errors import ArgumentTypeError
+from .errors import ArgumentError, ArgumentTypeError
 from .ir import Program
 from .runtime import runtime
 from .trace import typeof
+
+CompilerOptions = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ArgInfo:
+    """An argument of a traced function: its type, and whether its memory is given to the results."""
+
+    aval: Any
+    donated: bool
+
+    shape = property(lambda self: self.aval.shape)
+    dtype = property(lambda self: self.aval.dtype)
+
+
+class Wrapped(Protocol):
+    """What `jit` gives: a function with its stages ahead of time."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+    def trace(self, *args: Any, **kwargs: Any) -> Traced: ...
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered: ...
+
+
+class _Known:
+    """What every stage tells of its arguments."""
+
+    _traced: Traced
+
+    @property
+    def args_info(self) -> Any:
+        """The arguments, as a pytree of `ArgInfo`."""
+        return self._traced.args_info
+
+    @property
+    def in_avals(self) -> Any:
+        """The types of the arguments."""
+        return self._traced.in_avals
+
+    @property
+    def donate_argnums(self) -> tuple[int, ...]:
+        """The flat arguments that are donated."""
+        return self._traced.donate_argnums
+
+    @property
+    def out_info(self) -> Any:
+        """The shapes and dtypes of the result."""
+        return self._traced.out_info
 
 
 class Traced:
@@ -36,6 +86,40 @@ class Traced:
         return self.out_tree.unflatten([struct_of(t) for t in self._entry.program.out_types])
 
     @property
+    def fun_name(self) -> str:
+        return self._function._name
+
+    @property
+    def effects(self) -> Any:
+        """What the function does beside giving its result."""
+        return self._entry.program.effects
+
+    @property
+    def arg_types(self) -> tuple[Any, ...]:
+        """The flat types of the arguments."""
+        return self._entry.program.in_types[len(self._entry.constants) :]
+
+    @property
+    def in_avals(self) -> Any:
+        """The types of the arguments."""
+        return self.in_tree.unflatten(self.arg_types)
+
+    @property
+    def out_avals(self) -> Any:
+        """The types of the result."""
+        return self.out_tree.unflatten(self._entry.program.out_types)
+
+    @property
+    def args_info(self) -> Any:
+        """The arguments, as a pytree of `ArgInfo`."""
+        return self.in_tree.unflatten(map(ArgInfo, self.arg_types, self._entry.donated))
+
+    @property
+    def donate_argnums(self) -> tuple[int, ...]:
+        """The flat arguments that are donated."""
+        return self.call[1]
+
+    @property
     def call(self) -> tuple[str, tuple[int, ...], bool]:
         """How the compiled function is called: its name, the inputs that are donated, whether unused ones stay."""
         donated = tuple(i for i, d in enumerate(self._entry.donated) if d)
@@ -57,21 +141,22 @@ class Traced:
         return Lowered(self, self._function._module(self._entry))
 
 
-class Lowered:
+class Lowered(_Known):
     """A function as the text of a module."""
 
     def __init__(self, traced: Traced, module: Any):
         self._traced, self._module = traced, module
         self.in_tree, self.out_tree = traced.in_tree, traced.out_tree
 
-    @property
-    def out_info(self) -> Any:
-        """The shapes and dtypes of the result."""
-        return self._traced.out_info
-
-    def as_text(self, dialect: str | None = None) -> str:
+    def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """The module's text."""
         return self._module.text
+
+    def compiler_ir(self, dialect: str | None = None) -> Any:
+        """The module as jaxlib's object: of the dialect `stablehlo`, or as the compiler's own `hlo`."""
+        if dialect not in (None, "stablehlo", "hlo"):
+            raise ArgumentError(f"there is no module of dialect {dialect!r}", "'stablehlo' or 'hlo'")
+        return runtime.backend.compiler_ir(self._module, dialect or "stablehlo")
 
     __str__ = as_text
 
@@ -84,14 +169,13 @@ class Lowered:
         return self._traced.compiled(runtime.backend.compile(self._module, self._traced.device))
 
 
-class Compiled:
+class Compiled(_Known):
     """A function compiled for arguments of known types; called without its static arguments."""
 
     def __init__(self, traced: Traced, executable: Any, run: Callable[..., Any], buffers: Callable[..., Any]):
         self._traced, self._executable, self._run, self._buffers = traced, executable, run, buffers
-        self.in_tree, self.out_tree, self.out_info = traced.in_tree, traced.out_tree, traced.out_info
-        entry = traced._entry
-        self._types = entry.program.in_types[len(entry.constants) :]
+        self.in_tree, self.out_tree = traced.in_tree, traced.out_tree
+        self._types = traced.arg_types
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, treedef = tree.flatten((args, kwargs))

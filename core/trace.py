@@ -9,6 +9,7 @@ that is not a trace's own tracer is a constant to it.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, Protocol
@@ -18,6 +19,7 @@ import numpy as np
 from .check import check_program
 from .config import current as current_config
 from .errors import (
+    ArgumentTypeError,
     ConcretizationError,
     LeakedTracerError,
     TracerArrayConversionError,
@@ -168,6 +170,24 @@ def named_scope(name: str) -> Iterator[None]:
         yield
     finally:
         _scope.reset(token)
+
+
+def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
+    """A function whose operations carry a name, its own by default, in profiles and printed programs.
+
+    >>> named_call(lambda x: x + 1, name="next")(1)
+    2
+    """
+    label = getattr(fun, "__name__", "function") if name is None else name
+    if not isinstance(label, str):
+        raise ArgumentTypeError(f"named_call takes a string for a name, got {label!r}", "pass name='...'")
+
+    @functools.wraps(fun)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        with named_scope(label):
+            return fun(*args, **kwargs)
+
+    return wrapped
 
 
 # ---------------------------------------------------------------------------- tracers

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .caches import cached
-from .errors import DifferentiationError
+from .errors import NoDerivativeError
 from .ir import Program, Var
 from .linear import add_tangents
 from .linearize import Known, LinearMap, linear_part
@@ -34,7 +34,7 @@ def transpose_map(linear: LinearMap, cotangents: Sequence[Any]) -> list[Any]:
         cts = [Zero(v.type) if ct is None else ct for v, ct in zip(eqn.outputs, cts, strict=True)]
         primitive = eqn.primitive
         if primitive.transpose is None:
-            raise DifferentiationError(
+            raise NoDerivativeError(
                 f"{primitive.name} has no transpose, so no reverse-mode derivative",
                 "use forward mode, or give the function a `custom_vjp`",
             )

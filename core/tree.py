@@ -5,8 +5,8 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from jaxlib._jax import pytree as _pytree
 
@@ -20,6 +20,8 @@ else:
 DictKey, SequenceKey = _pytree.DictKey, _pytree.SequenceKey
 GetAttrKey, FlattenedIndexKey = _pytree.GetAttrKey, _pytree.FlattenedIndexKey
 Leaf = Callable[[Any], bool] | None
+KeyEntry = TypeVar("KeyEntry", bound=Hashable)
+KeyPath = tuple[KeyEntry, ...]
 
 
 def flatten(tree: Any, is_leaf: Leaf = None) -> tuple[list[Any], PyTreeDef]:
@@ -70,6 +72,27 @@ def reduce(function: Callable[[Any, Any], Any], tree: Any, initializer: Any = _A
     if initializer is _ABSENT:
         return functools.reduce(function, leaves(tree, is_leaf))
     return functools.reduce(function, leaves(tree, is_leaf), initializer)
+
+
+def reduce_associative(
+    operation: Callable[[Any, Any], Any], tree: Any, *, identity: Any = _ABSENT, is_leaf: Leaf = None
+) -> Any:
+    """Fold an associative function over the leaves, pair by pair, so that the depth is the logarithm of their number.
+
+    Raises `TreeError` for a tree without leaves where no identity is given.
+
+    >>> reduce_associative(lambda a, b: a + b, [1, (2, 3), [4, 5, 6]])
+    21
+    """
+    found = leaves(tree, is_leaf)
+    if not found:
+        if identity is _ABSENT:
+            raise TreeError("reduce_associative of a tree without leaves", "give the `identity` of the operation")
+        return identity
+    while len(found) > 1:
+        pairs = [operation(a, b) for a, b in zip(found[::2], found[1::2], strict=False)]
+        found = pairs + found[len(found) & ~1 :]
+    return found[0]
 
 
 def all(tree: Any, *, is_leaf: Leaf = None) -> bool:  # noqa: A001
@@ -169,6 +192,56 @@ def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
 def treedef_is_leaf(treedef: PyTreeDef) -> bool:
     """Whether a structure is one leaf."""
     return treedef.num_nodes == 1
+
+
+def flatten_one_level(tree: Any) -> tuple[Iterable[Any], Hashable]:
+    """The children of a node, and the rest of it; raises `TreeError` for a leaf.
+
+    >>> flatten_one_level({"a": [1, 2], "b": 3})
+    (([1, 2], 3), ('a', 'b'))
+    """
+    return _one_level(registry.flatten_one_level(tree), tree)
+
+
+def flatten_one_level_with_keys(tree: Any) -> tuple[Iterable[tuple[Any, Any]], Hashable]:
+    """The children of a node with their keys, and the rest of it; raises `TreeError` for a leaf.
+
+    >>> flatten_one_level_with_keys([5, 6])
+    (((SequenceKey(idx=0), 5), (SequenceKey(idx=1), 6)), None)
+    """
+    return _one_level(registry.flatten_one_level_with_keys(tree), tree)
+
+
+def _one_level(found: Any, tree: Any) -> Any:
+    if found is None:
+        raise TreeError(f"{tree!r} of type {type(tree).__name__} is a leaf", "pass a node of a pytree")
+    children, data = found
+    return tuple(children), data
+
+
+def is_tree_node(typ: type) -> bool:
+    """Whether values of a type are nodes of pytrees, by registration or as named tuples.
+
+    >>> is_tree_node(dict), is_tree_node(int)
+    (True, False)
+    """
+    return registry.is_node(typ)
+
+
+def static(**kwargs: Any) -> Any:
+    """A field of a dataclass that is part of the structure, not a leaf; arguments as `dataclasses.field`.
+
+    >>> import dataclasses
+    >>> @register_dataclass
+    ... @dataclasses.dataclass
+    ... class Scale:
+    ...     by: float
+    ...     name: str = static(default="scale")
+    >>> leaves(Scale(2.0))
+    [2.0]
+    """
+    metadata = {**(kwargs.pop("metadata", None) or {}), "static": True}
+    return dataclasses.field(metadata=metadata, **kwargs)
 
 
 # ---------------------------------------------------------------------------- user nodes

@@ -23,6 +23,14 @@ from .runtime import runtime
 Shape = tuple[int, ...]
 
 
+class extended(np.generic):
+    """The abstract kind of the dtypes that no number has."""
+
+
+class prng_key(extended):
+    """The abstract kind of the dtypes of random keys."""
+
+
 class KeyDtype:
     """The dtype of random keys of one generator; its values are opaque, `words` uint32 each.
 
@@ -32,6 +40,7 @@ class KeyDtype:
     __slots__ = ("name", "words", "storage")
     kind = "V"
     itemsize = 8
+    type = prng_key
 
     def __init__(self, name: str, words: int):
         self.name, self.words = name, words

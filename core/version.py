@@ -6,6 +6,7 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
 __version__ = "0.1.0"
+__version_info__ = tuple(map(int, __version__.split(".")))
 JAXLIB = "0.11.2"
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import DifferentiationError, DtypeError, Source
+from ..core.errors import DifferentiationError, DtypeError, NoDerivativeError, Source
 from ..core.ir import Effect
 from ..core.linear import spread
 from ..core.primitive import Primitive, Zero
@@ -172,8 +172,8 @@ def discharge_cas(
 # ---------------------------------------------------------------------------- derivatives
 
 
-def no_derivative(name: str, source: Source | None = None) -> DifferentiationError:
-    return DifferentiationError(
+def no_derivative(name: str, source: Source | None = None) -> NoDerivativeError:
+    return NoDerivativeError(
         f"{name} of a differentiated Ref has no derivative",
         "only atomic_add has one; keep other atomics to integers, or wrap the call in a `custom_vjp`",
         source)  # fmt: skip

@@ -7,7 +7,7 @@ from types import CodeType
 from typing import Any
 
 from ..core.ir import Program
-from . import code, dispatch
+from . import code, dispatch, shim
 from .array import Array
 from .client import as_device
 from .executable import Executable, compile_module
@@ -27,6 +27,10 @@ class XlaBackend:
     def compile(self, module: Module, device: Any = None) -> Executable:
         """The executable of a module, on the default device unless one is named."""
         return compile_module(module, None if device is None else as_device(device))
+
+    def compiler_ir(self, module: Module, dialect: str) -> Any:
+        """A module as jaxlib's MLIR module, or as its computation in HLO."""
+        return shim.computation(module.text) if dialect == "hlo" else shim.parsed(module.text)
 
     def runner(self, executable: Executable, result: str, unflatten: Any = None) -> Callable[..., Any]:
         """A function from buffers to Arrays put together as `result` says."""

@@ -94,6 +94,11 @@ def parsed(text: str) -> Any:
         return ir.Module.parse(text)
 
 
+def computation(text: str) -> Any:
+    """The text of a module as a computation in HLO."""
+    return _jax.mlir.mlir_module_to_xla_computation(text, use_tuple_args=False, return_tuple=False)
+
+
 def assigned(device_id: int) -> Any:
     """The device assignment of a program that runs on one device."""
     return xla_client.DeviceAssignment.create(np.array([[device_id]]))

@@ -17,7 +17,7 @@ import numpy as np
 
 from .. import tree
 from ..convert import make_array
-from ..errors import ArgumentError, CallbackError, DifferentiationError, UnsupportedError
+from ..errors import ArgumentError, CallbackError, NoDerivativeError, UnsupportedError
 from ..ir import CALLBACK, ORDERED, Effects, Program
 from ..linear import broadcast_batch, moved
 from ..primitive import AxisInfo, Primitive
@@ -48,7 +48,7 @@ def _numpy(*arrays: Any, callback: Callable[..., Any], **_: Any) -> Any:
 
 def _no_derivative(name: str) -> Callable[..., Any]:
     def rule(*args: Any, **params: Any) -> Any:
-        raise DifferentiationError(
+        raise NoDerivativeError(
             f"{name} has no derivative: what Python does is not known",
             "give the function a `custom_jvp` or `custom_vjp` rule, or use `stop_gradient`",
         )

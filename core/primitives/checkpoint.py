@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,7 +32,29 @@ from .conv import conv_general_dilated_p
 from .jit import jit_p
 from .structured import chosen, close, keep_inputs, prune, reduced
 
-Policy = Callable[..., bool] | None
+Policy = Callable[..., Any] | None
+
+
+@dataclass(frozen=True)
+class Offloadable:
+    """A policy's answer: store, and move from memory `src` to `dst` until it is needed.
+
+    It is stored where it is made: XLA has one memory on the CPU, and a program here does not name others.
+    """
+
+    src: str
+    dst: str
+
+
+class _Answer:
+    def __init__(self, name: str):
+        self._name = name
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+Saveable, Recompute = _Answer("Saveable"), _Answer("Recompute")
 
 # ---------------------------------------------------------------------------- optimization_barrier
 
@@ -139,7 +162,43 @@ def save_anything_except_these_names(*names_not_to_save: str) -> Callable[..., b
 
 def save_from_both_policies(policy_1: Callable[..., bool], policy_2: Callable[..., bool]) -> Callable[..., bool]:
     """Store what either policy stores."""
-    return lambda prim, *avals, **params: policy_1(prim, *avals, **params) or policy_2(prim, *avals, **params)
+
+    def policy(prim: Primitive, *avals: Any, **params: Any) -> Any:
+        first = policy_1(prim, *avals, **params)
+        return policy_2(prim, *avals, **params) if first is Recompute or not first else first
+
+    return policy
+
+
+def save_and_offload_only_these_names(
+    *, names_which_can_be_saved: Sequence[str], names_which_can_be_offloaded: Sequence[str],
+    offload_src: str, offload_dst: str,
+) -> Callable[..., Any]:  # fmt: skip
+    """Store the values of two sets of names, those of the second to be moved (see `Offloadable`)."""
+    saved, moved_out = frozenset(names_which_can_be_saved), frozenset(names_which_can_be_offloaded)
+    if saved & moved_out:
+        raise ArgumentError(f"names both saved and offloaded: {sorted(saved & moved_out)}", "name each in one")
+
+    def policy(prim: Primitive, *_: Any, **params: Any) -> Any:
+        name = _name_of(prim, params)
+        return Offloadable(offload_src, offload_dst) if name in moved_out else name in saved
+
+    return policy
+
+
+def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Callable[..., Any]:
+    """Store the results of contractions without batch dimensions, to be moved (see `Offloadable`)."""
+
+    def policy(prim: Primitive, *avals: Any, **params: Any) -> Any:
+        stores = dots_with_no_batch_dims_saveable(prim, *avals, **params)
+        return Offloadable(offload_src, offload_dst) if stores else False
+
+    return policy
+
+
+def _stores(policy: Callable[..., Any], eqn: Eqn) -> bool:
+    answer = policy(eqn.primitive, *(a.type for a in eqn.inputs), **eqn.params)
+    return answer is Saveable or type(answer) is Offloadable or (answer is not Recompute and bool(answer))
 
 
 checkpoint_policies = SimpleNamespace(
@@ -153,6 +212,8 @@ checkpoint_policies = SimpleNamespace(
     save_any_names_but_these=save_any_names_but_these,
     save_anything_except_these_names=save_anything_except_these_names,
     save_from_both_policies=save_from_both_policies,
+    save_and_offload_only_these_names=save_and_offload_only_these_names,
+    offload_dot_with_no_batch_dims=offload_dot_with_no_batch_dims,
 )
 
 
@@ -183,7 +244,7 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, program: Program, *
     ]
 
 
-def _inlined(program: Program) -> Program:
+def inlined(program: Program) -> Program:
     """A Program with its `jit` calls replaced by what they call, so that a policy sees inside."""
     eqns: list[Eqn] = []
     env: dict[Any, Any] = {}
@@ -192,7 +253,7 @@ def _inlined(program: Program) -> Program:
         if eqn.primitive is not jit_p or eqn.params["program"].constants:
             eqns.append(eqn)
             continue
-        inner = _inlined(eqn.params["program"])
+        inner = inlined(eqn.params["program"])
         fresh = dict(zip(inner.inputs, eqn.inputs, strict=True))
         for e in inner.eqns:
             outputs = [Var(v.type) for v in e.outputs]
@@ -209,12 +270,12 @@ def _parts(program: Program, nonzero: tuple[bool, ...], policy: Policy) -> tuple
     """The forward Program: inputs -> outputs and what the policy stores; the backward pass's Program:
     inputs, stored values and tangents -> tangents; and which tangents it gives."""
     if policy is not None:
-        program = _inlined(program)
+        program = inlined(program)
     primal, linear, present, _ = linearize_program(program, nonzero)
     n = len(program.outputs)
     saved: list[Var] = []
     for eqn in primal.eqns:
-        if _once(eqn) or policy is not None and policy(eqn.primitive, *(a.type for a in eqn.inputs), **eqn.params):
+        if _once(eqn) or policy is not None and _stores(policy, eqn):
             saved += eqn.outputs
     needed = _needed(primal, primal.outputs[n:], saved)
     forward, _ = eliminate_dead(primal.replace(outputs=(*primal.outputs[:n], *needed)))

@@ -25,7 +25,9 @@ __all__ = [
     "custom_gradient",
     "custom_jvp",
     "custom_vjp",
+    "custom_vjp_primal_tree_values",
     "linear_call",
+    "zero_from_primal",
 ]
 
 
@@ -49,6 +51,25 @@ class CustomVJPPrimal:
 
     value: Any
     perturbed: bool
+
+
+def custom_vjp_primal_tree_values(args: Any) -> Any:
+    """The values of the arguments that a forward rule with `symbolic_zeros=True` takes.
+
+    >>> custom_vjp_primal_tree_values({"x": CustomVJPPrimal(2.0, True)})
+    {'x': 2.0}
+    """
+    return tree.map(lambda leaf: leaf.value, args, is_leaf=lambda leaf: isinstance(leaf, CustomVJPPrimal))
+
+
+def zero_from_primal(val: Any, symbolic_zeros: bool = False) -> Any:
+    """The zero tangent of a value: an array, or a `SymbolicZero`.
+
+    >>> print(zero_from_primal(2.0))
+    0.0
+    """
+    type_ = typeof(val).tangent()
+    return SymbolicZero(type_) if symbolic_zeros else instantiate(Zero(type_))
 
 
 def _seen(x: Any, symbolic: bool) -> Any:

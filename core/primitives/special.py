@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DifferentiationError
+from ..errors import NoDerivativeError
 from ..jvp import jvp_flat
 from ..linear import spread
 from ..operands import FLOAT, common_shape
@@ -82,7 +82,7 @@ _lt, _le, _gt, _ge, _eq = map(_is, (lt_p, le_p, gt_p, ge_p, eq_p))
 
 def _no_derivative(name: str, argument: str) -> Callable[..., Any]:
     def partial(*args: Any) -> Any:
-        raise DifferentiationError(
+        raise NoDerivativeError(
             f"{name} has no derivative with respect to {argument}", "differentiate in the other arguments only"
         )
 

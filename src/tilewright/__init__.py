@@ -7,7 +7,7 @@ Names and meaning are JAX's wherever JAX has the thing.
 """
 # ruff: noqa: E402
 
-from .core.version import __version__, check_jaxlib
+from .core.version import __version__, __version_info__, check_jaxlib
 
 check_jaxlib()
 
@@ -53,11 +53,12 @@ from .core.primitives.callback import io_callback, pure_callback
 from .core.primitives.checkpoint import checkpoint, checkpoint_policies, remat
 from .core.primitives.convert import stop_gradient
 from .core.primitives.custom import closure_convert, custom_gradient, custom_jvp, custom_vjp
-from .core.trace import ensure_compile_time_eval, named_scope, typeof
+from .core.trace import ensure_compile_time_eval, named_call, named_scope, typeof
 from .core.types import FLOAT0 as float0
 from .runtime import (
     block_until_ready,
     clear_caches,
+    copy_to_host_async,
     default_backend,
     device_count,
     device_get,
@@ -69,20 +70,68 @@ from .runtime import (
     local_devices,
     process_count,
     process_index,
+    process_indices,
 )
 from .xla_backend.array import Array
+from .xla_backend.client import Device
 
 _compile.install()
 
 if TYPE_CHECKING:
-    from . import debug, flatten_util, lang, lax, nn, profiler, random, scipy, tree_util, tuning
+    from . import (
+        ad_checkpoint,
+        custom_derivatives,
+        debug,
+        dlpack,
+        dtypes,
+        flatten_util,
+        lang,
+        lax,
+        nn,
+        profiler,
+        random,
+        scipy,
+        stages,
+        test_util,
+        tree_util,
+        tuning,
+        typing,
+    )
+    from .core.two_passes import fwd_and_bwd
+    from .environment import print_environment_info
     from .explanation import explain
+    from .lang import ds
     from .profiler import profile
     from .tuning import autotune, tune
 
 # What is imported when it is first used, so that a program pays only for what it needs.
-_MODULES = ("debug", "flatten_util", "lang", "lax", "nn", "profiler", "random", "scipy", "tree_util", "tuning")
-_LATER = {"explain": ".explanation:explain", "profile": ".profiler:profile"}
-_LATER |= {"autotune": ".tuning:autotune", "tune": ".tuning:tune"}
+_MODULES = (
+    "ad_checkpoint",
+    "custom_derivatives",
+    "debug",
+    "dlpack",
+    "dtypes",
+    "flatten_util",
+    "lang",
+    "lax",
+    "nn",
+    "profiler",
+    "random",
+    "scipy",
+    "stages",
+    "test_util",
+    "tree_util",
+    "tuning",
+    "typing",
+)
+_LATER = {
+    "autotune": ".tuning:autotune",
+    "ds": ".lang:ds",
+    "explain": ".explanation:explain",
+    "fwd_and_bwd": ".core.two_passes:fwd_and_bwd",
+    "print_environment_info": ".environment:print_environment_info",
+    "profile": ".profiler:profile",
+    "tune": ".tuning:tune",
+}
 
 __getattr__, __dir__, __all__ = _later(__name__, _LATER | {name: f".{name}" for name in _MODULES})

@@ -1,4 +1,4 @@
-"""The catalogue of errors: see `docs/errors.md`."""
+"""The catalogue of errors: see `docs/errors.md`; and the names that JAX gives to the same faults."""
 
 from .core.errors import (
     AlignmentError,
@@ -20,6 +20,7 @@ from .core.errors import (
     DriverError,
     DtypeError,
     ExecutionError,
+    FailureError,
     ForeignArrayError,
     FreedArrayError,
     HostArrayError,
@@ -29,7 +30,9 @@ from .core.errors import (
     IntegerOverflowError,
     KernelBodyError,
     KernelError,
+    KeyReuseError,
     LeakedTracerError,
+    NoDerivativeError,
     NonArrayArgumentError,
     NonDifferentiableDtypeError,
     NonFiniteError,
@@ -49,6 +52,7 @@ from .core.errors import (
     TracerArrayConversionError,
     TracerBoolError,
     TracerIntegerConversionError,
+    TracingError,
     TreeError,
     TuningError,
     UnboundAxisError,
@@ -57,6 +61,16 @@ from .core.errors import (
     UnsupportedError,
     VersionError,
 )
+
+# JAX's names: each is a class of ours, so that an `except` clause that names it catches what it should.
+ConcretizationTypeError = ConcretizationError
+JAXIndexError = IndexingError
+JAXTypeError = TracingError
+JaxRuntimeError = FailureError
+JaxprTypeError = ProgramError
+NonConcreteBooleanIndexError = BooleanIndexError
+TracerBoolConversionError = TracerBoolError
+UnexpectedTracerError = LeakedTracerError
 
 __all__ = [
     "AlignmentError",
@@ -78,6 +92,7 @@ __all__ = [
     "DriverError",
     "DtypeError",
     "ExecutionError",
+    "FailureError",
     "ForeignArrayError",
     "FreedArrayError",
     "HostArrayError",
@@ -87,7 +102,9 @@ __all__ = [
     "IntegerOverflowError",
     "KernelBodyError",
     "KernelError",
+    "KeyReuseError",
     "LeakedTracerError",
+    "NoDerivativeError",
     "NonArrayArgumentError",
     "NonDifferentiableDtypeError",
     "NonFiniteError",
@@ -107,6 +124,7 @@ __all__ = [
     "TracerArrayConversionError",
     "TracerBoolError",
     "TracerIntegerConversionError",
+    "TracingError",
     "TreeError",
     "TuningError",
     "UnboundAxisError",

@@ -26,8 +26,10 @@ def devices(backend: str | None = None) -> list[Device]:
     return client.of_platform(client.present()[0] if backend is None else backend)
 
 
-def local_devices(process_index: int | None = None, backend: str | None = None) -> list[Device]:
-    """The devices of this process.
+def local_devices(
+    process_index: int | None = None, backend: str | None = None, host_id: int | None = None
+) -> list[Device]:
+    """The devices of this process (`host_id` is an old name of `process_index`).
 
     >>> local_devices() == devices()
     True
@@ -47,7 +49,7 @@ def device_count(backend: str | None = None) -> int:
 local_device_count = device_count
 
 
-def process_index() -> int:
+def process_index(backend: str | None = None) -> int:
     """The number of this process among those that compute together.
 
     >>> process_index()
@@ -56,13 +58,22 @@ def process_index() -> int:
     return 0
 
 
-def process_count() -> int:
+def process_count(backend: str | None = None) -> int:
     """The number of processes that compute together.
 
     >>> process_count()
     1
     """
     return 1
+
+
+def process_indices(backend: str | None = None) -> list[int]:
+    """The numbers of the processes that compute together.
+
+    >>> process_indices()
+    [0]
+    """
+    return list(range(process_count(backend)))
 
 
 def default_backend() -> str:
@@ -74,21 +85,36 @@ def default_backend() -> str:
     return client.default_device().platform
 
 
-def _put(x: Any, device: Device | None) -> Any:
+def _put(x: Any, device: Device | None, donate: bool, may_alias: bool | None) -> Any:
     if isinstance(x, Tracer):
         return x
     array = as_array(x)
-    return array if device is None else array.to_device(device)
+    moved = array if device is None else array.to_device(device)
+    if moved is x and may_alias is False:
+        return array.copy()
+    if donate and moved is not x and isinstance(x, Array):
+        moved.block_until_ready()
+        x.delete()
+    return moved
 
 
-def device_put(x: Any, device: Any = None) -> Any:
+def device_put(
+    x: Any, device: Any = None, *, src: Any = None, donate: Any = False, may_alias: bool | None = None
+) -> Any:
     """A pytree of arrays and numbers on a device (the default one if none is named).
+
+    `device` may be a pytree of devices that is a prefix of `x`. With `donate` (which may be such a prefix too) arrays
+    that move are deleted where they were; `may_alias=False` gives arrays with memory of their own. `src`, where the
+    values are, is not needed. Raises `ArgumentTypeError` for what names no device.
 
     >>> device_put({"a": 1.5})
     {'a': Array(1.5, dtype=float32, weak_type=True)}
     """
-    where = None if device is None else as_device(device)
-    return tree.map(lambda leaf: _put(leaf, where), x)
+    leaves, structure = tree.flatten(x)
+    places = tree.broadcast_prefix(device, x)
+    donated = tree.broadcast_prefix(donate, x)
+    where = [None if place is None else as_device(place) for place in places]
+    return structure.unflatten(_put(leaf, d, give, may_alias) for leaf, d, give in zip(leaves, where, donated))
 
 
 def device_get(x: Any) -> Any:
@@ -112,14 +138,27 @@ def block_until_ready(x: Any) -> Any:
     return x
 
 
+def copy_to_host_async(x: Any) -> Any:
+    """Start to copy the arrays of a pytree to the host; gives the pytree.
+
+    >>> copy_to_host_async(device_put(2.0))
+    Array(2., dtype=float32, weak_type=True)
+    """
+    for leaf in tree.leaves(x):
+        if hasattr(leaf, "copy_to_host_async"):
+            leaf.copy_to_host_async()
+    return x
+
+
 def effects_barrier() -> None:
     """Wait until the effects (prints, callbacks) of everything started so far have happened."""
     dispatch.effects_barrier()
 
 
-def live_arrays() -> list[Array]:
-    """The arrays that exist and are not deleted."""
-    return [x for x in gc.get_objects() if type(x) is Array and not x.is_deleted()]
+def live_arrays(platform: str | None = None) -> list[Array]:
+    """The arrays that exist and are not deleted, on any platform unless one is named."""
+    found = [x for x in gc.get_objects() if type(x) is Array and not x.is_deleted()]
+    return [x for x in found if platform is None or x.device.platform == platform]
 
 
 def clear_caches() -> None:

@@ -10,6 +10,8 @@ from .core.tree import (
     map,
     map_with_path,
     reduce,
+    reduce_associative,
+    static,
     structure,
     transpose,
     unflatten,
@@ -17,5 +19,5 @@ from .core.tree import (
 
 __all__ = [
     "all", "broadcast", "flatten", "flatten_with_path", "leaves", "leaves_with_path", "map", "map_with_path", "reduce",
-    "structure", "transpose", "unflatten",
+    "reduce_associative", "static", "structure", "transpose", "unflatten",
 ]  # fmt: skip

@@ -95,7 +95,10 @@ def issubdtype(arg1: DTypeLike, arg2: DTypeLike) -> bool:
         return isinstance(arg2, type) and issubclass(arg1, arg2)
     first = _as_dtype(arg1)
     if isinstance(first, KeyDtype):
-        return arg2 is np.generic or (isinstance(arg2, KeyDtype) and first == arg2)
+        kinds = isinstance(arg2, type) and issubclass(first.type, arg2)
+        return kinds or (isinstance(arg2, KeyDtype) and first == arg2)
+    if isinstance(arg2, KeyDtype):
+        return False
     if isinstance(arg2, type) and issubclass(arg2, np.generic) and not _is_concrete(arg2):
         if first.type in _ML_TYPES:
             return arg2 in _EXTRA[_kind(first)]
@@ -109,7 +112,7 @@ _ML_TYPES = {np.dtype(t._dtype).type for t in (bfloat16, float8_e4m3fn, float8_e
 def _is_concrete(t: type) -> bool:
     return t.__name__ not in (
         "generic", "number", "inexact", "floating", "complexfloating", "integer", "signedinteger", "unsignedinteger",
-        "flexible", "character",
+        "flexible", "character", "extended", "prng_key",
     )  # fmt: skip
 
 
@@ -124,10 +127,10 @@ def result_type(*args: Any) -> Any:
     >>> jnp.result_type(jnp.bfloat16, 1.0), jnp.result_type(jnp.int32, jnp.float16)
     (dtype(bfloat16), dtype('float16'))
     """
-    return _promote([_type_of(a) for a in args])[0]
+    return _promote([type_of(a) for a in args])[0]
 
 
-def _type_of(x: Any) -> ArrayType:
+def type_of(x: Any) -> ArrayType:
     if x in (bool, int, float, complex) if isinstance(x, type) else False:
         return typeof(x(0))  # type: ignore[return-value]
     if isinstance(x, (Value, np.ndarray, np.generic, bool, int, float, complex)):

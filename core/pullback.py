@@ -1,0 +1,161 @@
+"""The functions that `vjp` and `linearize` give: linear maps at a point, which are pytrees of their residuals.
+
+So they cross `jit`, `vmap` and `scan` as any pytree does. Taken apart, such a function is the values that it needs (its
+leaves) and the map with holes in their places (its structure, the same object for all that came from one trace).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from . import tree
+from .errors import DifferentiationError, ShapeError, TreeError
+from .linearize import Known, LinearMap, is_literal
+from .primitive import Zero
+from .primitives.convert import convert_element_type
+from .rules import instantiate
+from .trace import typeof
+from .transpose import transpose_map
+from .types import FLOAT0, Type
+
+
+def cast(x: Any, dtype: Any) -> Any:
+    return x if typeof(x).dtype == dtype and not typeof(x).weak_type else convert_element_type(x, dtype)
+
+
+def weakened(x: Any, primal: Type) -> Any:
+    """A derivative of a value, weak where the value is: a number's derivative is a number's again."""
+    if not primal.weak_type or typeof(x).weak_type:
+        return x
+    return convert_element_type(x, primal.dtype, weak_type=True)
+
+
+def materialize(ct: Any, primal: Type) -> Any:
+    """The cotangent of an input, as an array."""
+    if type(ct) is Zero and ct.type.dtype == FLOAT0:
+        return np.zeros(ct.type.shape, FLOAT0)
+    return weakened(instantiate(ct), primal)
+
+
+def check_linear(values: Sequence[Any], primals: Sequence[Type], what: str, of: str) -> list[Any]:
+    """Tangents of primals, or cotangents of outputs: of equal shape, and of the dtype of the tangent."""
+    checked = []
+    for x, primal in zip(values, primals, strict=True):
+        expected = primal.tangent()
+        if expected.dtype == FLOAT0 or (isinstance(x, np.ndarray) and x.dtype == FLOAT0):
+            checked.append(Zero(expected))
+            continue
+        found = typeof(x)
+        if found.shape != expected.shape:
+            raise ShapeError(f"a {what} has type {found.show()}, its {of} {primal.show()}", "give them equal shapes")
+        if found.dtype != expected.dtype and not found.weak_type:
+            raise DifferentiationError(
+                f"a {what} has type {found.show()}, its {of} needs {expected.show()}", f"cast the {what} with `astype`"
+            )
+        checked.append(cast(x, expected.dtype))
+    return checked
+
+
+class _Hole:
+    """Stands for a residual, by its number."""
+
+    __slots__ = ("number", "type")
+
+    def __init__(self, number: int, type: Any):
+        self.number, self.type = number, type
+
+
+def _hollow(linear: LinearMap) -> tuple[LinearMap, list[Any]]:
+    """The map with holes, and what was in them."""
+    holes: dict[int, _Hole] = {}
+    values: list[Any] = []
+
+    def hollow(atom: Any) -> Any:
+        if type(atom) is not Known or is_literal(atom.value):
+            return atom
+        if id(atom.value) not in holes:
+            holes[id(atom.value)] = _Hole(len(values), atom.type)
+            values.append(atom.value)
+        return holes[id(atom.value)]
+
+    eqns = tuple(e.replace(inputs=tuple(map(hollow, e.inputs))) for e in linear.eqns)
+    return LinearMap(linear.inputs, eqns, linear.outputs), values
+
+
+def _filled(linear: LinearMap, values: Sequence[Any]) -> LinearMap:
+    known = [Known(x) for x in values]
+    eqns = tuple(
+        e.replace(inputs=tuple(known[a.number] if type(a) is _Hole else a for a in e.inputs)) for e in linear.eqns
+    )
+    return LinearMap(linear.inputs, eqns, linear.outputs)
+
+
+class LinearFunction:
+    """A linear map between pytrees: `in_types` and `in_tree` of the primal inputs, `out_types` and `out_tree` of the
+    outputs."""
+
+    def __init__(self, linear: Any, in_types: Sequence[Type], in_tree: Any, out_types: Sequence[Type], out_tree: Any):
+        self._linear: Any = linear
+        self._parts: Any = None
+        self.in_types, self.in_tree = tuple(in_types), in_tree
+        self.out_types, self.out_tree = tuple(out_types), out_tree
+
+    @property
+    def linear(self) -> LinearMap:
+        if self._linear is None:
+            self._linear = _filled(*self._parts)
+        return self._linear
+
+    def tree_flatten(self) -> tuple[list[Any], Any]:
+        if self._parts is None:
+            self._parts = _hollow(self._linear)
+        hollow, values = self._parts
+        return values, (_Same(hollow), self.in_types, self.in_tree, self.out_types, self.out_tree)
+
+    @classmethod
+    def tree_unflatten(cls, structure: Any, values: Any) -> Any:
+        made = cls(None, *structure[1:])
+        made._parts = (structure[0].value, list(values))
+        return made
+
+
+class _Same:
+    """Compares a value by its identity."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def __eq__(self, other: Any) -> bool:
+        return type(other) is _Same and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+@tree.register_pytree_node_class
+class VJP(LinearFunction):
+    """The pullback that `vjp` gives: a cotangent of the output to the tuple of those of the inputs."""
+
+    def __call__(self, cotangent: Any) -> Any:
+        flat, found = tree.flatten(cotangent)
+        if found != self.out_tree:
+            raise TreeError(f"the cotangent has structure {found}, the output {self.out_tree}", "make them alike")
+        cts = transpose_map(self.linear, check_linear(flat, self.out_types, "cotangent", "output"))
+        return self.in_tree.unflatten(map(materialize, cts, self.in_types))
+
+
+@tree.register_pytree_node_class
+class Pushforward(LinearFunction):
+    """The function that `linearize` gives: tangents of the inputs to that of the output."""
+
+    def __call__(self, *tangents: Any) -> Any:
+        flat, found = tree.flatten(tangents)
+        if found != self.in_tree:
+            raise TreeError(f"tangents have structure {found}, primals {self.in_tree}", "make them alike")
+        outs = self.linear(check_linear(flat, self.in_types, "tangent", "primal"))
+        return self.out_tree.unflatten(weakened(instantiate(t), p) for t, p in zip(outs, self.out_types, strict=True))

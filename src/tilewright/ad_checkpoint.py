@@ -1,0 +1,73 @@
+"""What the backward pass stores and what it computes again, under the names of `jax.ad_checkpoint`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .core import tree
+from .core.api import program_of
+from .core.ir import Program
+from .core.linearize import linearized
+from .core.primitives.checkpoint import (
+    Offloadable,
+    Recompute,
+    Saveable,
+    checkpoint,
+    checkpoint_name,
+    checkpoint_policies,
+    inlined,
+    name_p,
+    remat,
+)
+from .core.types import is_inexact
+
+
+def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tuple[Any, str]]:
+    """The values that reverse mode of `f` stores between its passes: the type of each, and where it comes from.
+
+    >>> from tilewright import numpy as tnp
+    >>> saved_residuals(tnp.sin, tnp.ones(3))
+    [(ArrayType(f32[3]), 'output of cos')]
+    """
+    program, _ = program_of(f, args, kwargs)
+    program = inlined(program)
+    paths = [f"from the argument {tree.keystr(path)}" for path, _ in tree.leaves_with_path((args, kwargs))]
+    parts = linearized(program, tuple(is_inexact(t.dtype) for t in program.in_types))
+    outputs = parts.primal.outputs
+    atoms = {"in": parts.primal.inputs, "out": outputs, "stored": outputs[len(program.outputs) :]}
+    found = (atoms[kind][i] for kind, i in parts.residuals)
+    return [(atom.type, _origin(atom, parts.primal, paths)) for atom in found]
+
+
+def _origin(atom: Any, program: Program, inputs: list[str]) -> str:
+    """Where a value of a Program comes from, given where its inputs do."""
+    if atom in program.inputs:
+        return inputs[program.inputs.index(atom)]
+    eqn = next((e for e in program.eqns if atom in e.outputs), None)
+    if eqn is None:
+        return "a constant"
+    if eqn.primitive is name_p:
+        return f"the value named {eqn.params['name']!r}"
+    inner = eqn.params.get("program")
+    if isinstance(inner, Program) and len(inner.outputs) == len(eqn.outputs):
+        outside = [_origin(a, program, inputs) for a in eqn.inputs]
+        return _origin(inner.outputs[eqn.outputs.index(atom)], inner, outside)
+    return f"output of {eqn.primitive.name}"
+
+
+def print_saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Print the values that reverse mode of `f` stores between its passes.
+
+    >>> from tilewright import numpy as tnp
+    >>> print_saved_residuals(lambda x: tnp.sin(x) * 2.0, tnp.ones(3))
+    f32[3] output of cos
+    """
+    for type_, origin in saved_residuals(f, *args, **kwargs):
+        print(f"{type_.show()} {origin}")
+
+
+__all__ = [
+    "Offloadable", "Recompute", "Saveable", "checkpoint", "checkpoint_name", "checkpoint_policies",
+    "print_saved_residuals", "remat", "saved_residuals",
+]  # fmt: skip

@@ -1,0 +1,12 @@
+"""The types of arguments, for annotations and `isinstance`, under the names of `jax.typing`."""
+
+from typing import Any
+
+import numpy as np
+
+from .xla_backend.array import Array
+
+ArrayLike = Array | np.ndarray | np.bool | np.number | bool | int | float | complex
+DTypeLike = str | type[Any] | np.dtype
+
+__all__ = ["ArrayLike", "DTypeLike"]

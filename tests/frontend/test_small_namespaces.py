@@ -1,0 +1,229 @@
+"""The namespaces of questions and checks: dtypes, errors, trees, stages, what is stored, checks of derivatives."""
+
+import collections
+import dataclasses
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import numpy as tnp
+
+ALIASES = {  # JAX's class of error, what it has to be caught as, and code that raises it
+    "TracerBoolConversionError": (("ConcretizationTypeError", "JAXTypeError"), lambda x: 1 if x else 2),
+    "TracerArrayConversionError": (("JAXTypeError",), np.asarray),
+    "TracerIntegerConversionError": (("JAXTypeError",), lambda x: [1, 2][x]),
+    "ConcretizationTypeError": (("JAXTypeError",), float),
+    "NonConcreteBooleanIndexError": (("JAXIndexError",), lambda x: tnp.arange(2)[tnp.stack([x > 0, x > 1])]),
+}
+
+
+@pytest.mark.parametrize("name", ALIASES)
+def test_an_error_is_caught_by_the_other_library_name(name):
+    above, code = ALIASES[name]
+    with pytest.raises(getattr(tw.errors, name)) as caught:
+        tw.make_jaxpr(code)(1)
+    assert all(isinstance(caught.value, getattr(tw.errors, other)) for other in above)
+
+
+def test_an_operation_without_a_derivative_raises_what_is_expected_of_one():
+    def f(x):
+        return tw.pure_callback(np.sin, tw.ShapeDtypeStruct((), "float32"), x)
+
+    for kind in (NotImplementedError, TypeError, ValueError, tw.errors.DifferentiationError):
+        with pytest.raises(kind):
+            tw.grad(f)(1.0)
+
+
+def test_a_leaked_value_is_an_unexpected_tracer():
+    kept = []
+    tw.make_jaxpr(lambda x: kept.append(x) or x)(1.0)
+    with pytest.raises(tw.errors.UnexpectedTracerError):
+        tw.jit(lambda y: y + kept[0])(1.0)
+    with pytest.raises(tw.errors.JAXTypeError):
+        tw.jit(lambda y: y + kept[0])(1.0)
+
+
+def test_keys_have_a_dtype_of_their_own_kind():
+    dtype = tw.random.key(0).dtype
+    kinds = (tw.dtypes.prng_key, tw.dtypes.extended, np.generic, np.floating, np.integer, np.float32)
+    for issubdtype in (tw.dtypes.issubdtype, tnp.issubdtype):
+        assert [issubdtype(dtype, kind) for kind in kinds] == [True, True, True, False, False, False]
+        assert not issubdtype(np.float32, tw.dtypes.prng_key) and not issubdtype(np.float32, dtype)
+        assert issubdtype(dtype, dtype)
+
+
+def test_dtypes_by_bits_and_python_types():
+    assert [tw.dtypes.itemsize_bits(d) for d in ("int4", "uint2", "bfloat16", "complex64")] == [4, 2, 16, 64]
+    assert [tw.dtypes.scalar_type_of(x) for x in (True, np.uint8(1), "bfloat16", 1j)] == [bool, int, float, complex]
+    with pytest.raises(tw.errors.ArgumentError):
+        tw.dtypes.canonicalize_dtype(tw.random.key(0).dtype)
+    with pytest.raises(tw.dtypes.TypePromotionError):
+        tw.dtypes.result_type("float8_e4m3fn", "bfloat16")
+    assert tw.dtypes.result_type(np.int8, 1, return_weak_type_flag=True) == (np.int8, False)
+
+
+def test_types_for_annotations():
+    values = [tnp.ones(1), np.ones(1), np.float32(1), True, 1, 1.0, 1j]
+    assert all(isinstance(v, tw.typing.ArrayLike) for v in values) and not isinstance([1], tw.typing.ArrayLike)
+    assert tw.jit(lambda x: x + isinstance(x, tw.typing.ArrayLike))(1) == 2
+
+
+def test_nodes_by_one_level():
+    pair = collections.namedtuple("pair", "a b")
+    util = tw.tree_util
+    assert util.flatten_one_level(pair(1, {"x": 2}))[0] == (1, {"x": 2})
+    assert [k for k, _ in util.flatten_one_level_with_keys(pair(1, 2))[0]] == [
+        util.GetAttrKey("a"),
+        util.GetAttrKey("b"),
+    ]
+    assert util.flatten_one_level([None, ()])[0] == (None, ())
+    assert util.is_tree_node(pair) and util.is_tree_node(util.Partial) and not util.is_tree_node(np.ndarray)
+    with pytest.raises(ValueError, match="is a leaf"):
+        util.flatten_one_level(1.0)
+
+
+def test_static_fields_and_associative_folds():
+    @tw.tree_util.register_dataclass
+    @dataclasses.dataclass
+    class Layer:
+        w: object
+        name: str = tw.tree.static(default="layer", metadata={"unit": "m"})
+
+    assert tw.tree.leaves(Layer(1)) == [1] and dataclasses.fields(Layer)[1].metadata["unit"] == "m"
+    assert tw.tree.structure(Layer(1, "a")) != tw.tree.structure(Layer(1, "b"))
+    for n in range(1, 9):
+        assert tw.tree.reduce_associative(lambda a, b: a + b, list("abcdefgh"[:n])) == "abcdefgh"[:n]
+    assert tw.tree.reduce_associative(max, (), identity=0) == 0
+    with pytest.raises(ValueError, match="without leaves"):
+        tw.tree.reduce_associative(max, ())
+
+
+def test_stages_tell_of_arguments():
+    lowered = tw.jit(lambda x, y: (x + 1, y), donate_argnums=0).lower(tnp.ones(3), 2)
+    (x, y), named = lowered.args_info
+    assert (x.shape, x.dtype, x.donated, y.donated, named) == ((3,), np.float32, True, False, {})
+    assert lowered.in_avals[0][0].show() == "f32[3]" and lowered.donate_argnums == (0,)
+    assert "stablehlo" in str(lowered.compiler_ir()) and "HloModule" in lowered.compiler_ir("hlo").as_hlo_text()
+    assert lowered.compile().args_info == lowered.args_info
+    assert isinstance(lowered, tw.stages.Lowered) and isinstance(lowered.compile(), tw.stages.Compiled)
+    with pytest.raises(tw.errors.ArgumentError, match="no module of dialect"):
+        lowered.compiler_ir("llvm")
+
+
+def test_the_functions_of_vjp_and_linearize_cross_jit():
+    def f(x, y):
+        return {"out": tnp.sin(x) * y, "sum": x.sum()}
+
+    x, y = tnp.arange(3.0), 2.0
+    out, pullback = tw.vjp(f, x, y)
+    want = pullback(out)
+    assert tw.tree.structure(pullback) == tw.tree.structure(pullback)
+    got = tw.jit(lambda pull, ct: pull(ct))(pullback, out)
+    made = tw.jit(lambda x, y: tw.vjp(f, x, y)[1])(x, y)
+    again = tw.tree.map(lambda leaf: leaf, made)
+    for found in (got, made(out), again(out)):
+        np.testing.assert_allclose(found[0], want[0], rtol=1e-6)
+        np.testing.assert_allclose(found[1], want[1], rtol=1e-6)
+        assert found[1].weak_type and not found[0].weak_type
+    _, push = tw.jit(lambda x: tw.linearize(tnp.sin, x))(x)
+    np.testing.assert_allclose(tw.vmap(lambda p, t: p(t), (None, 0))(push, tnp.eye(3)), np.diag(np.cos(x)), rtol=1e-6)
+    with pytest.raises(tw.errors.TreeError):
+        made({"out": x})
+
+
+def test_one_backward_function_for_all_calls():
+    traced = []
+
+    def f(x, scale):
+        traced.append(1)
+        return tnp.sum(x**2) * scale, "aux" and x
+
+    forward, backward = tw.fwd_and_bwd(f, 0, has_aux=True)
+    for n in (1.0, 2.0):
+        x = tnp.full(3, n)
+        out, residuals, aux = forward(x, 2.0)
+        (ct,) = backward(residuals, tnp.ones(()))
+        np.testing.assert_allclose(ct, 4 * x)
+        assert out == 6 * n * n and aux.shape == (3,)
+    assert backward._cache_size() == forward._cache_size() and len(traced) == 1
+
+
+def test_derivatives_of_numbers_are_numbers():
+    assert tw.grad(lambda x: x**2)(2.0).weak_type and tw.grad(tnp.sin)(np.float32(1)).weak_type is False
+    assert tw.jvp(lambda x: tnp.float32(2) * x, (1.0,), (1.0,))[1].weak_type is False
+    assert (tw.grad(lambda x: (x * tnp.ones(2)).sum())(1.0) * tnp.ones(2, "bfloat16")).dtype == tnp.bfloat16
+
+
+def test_what_the_backward_pass_stores(capsys):
+    def f(x, y):
+        z = tw.ad_checkpoint.checkpoint_name(tnp.sin(x), "z")
+        return tnp.exp(z) * y
+
+    x = tnp.ones(3)
+    print_saved, saved = tw.ad_checkpoint.print_saved_residuals, tw.ad_checkpoint.saved_residuals
+    assert [origin for _, origin in saved(tw.checkpoint(f), x, x)] == [
+        "from the argument [0][0]",
+        "from the argument [0][1]",
+    ]
+    print_saved(f, x, 2.0)
+    assert "f32[3] output of exp" in capsys.readouterr().out
+    policies = tw.checkpoint_policies
+    offload = policies.save_and_offload_only_these_names(
+        names_which_can_be_saved=[], names_which_can_be_offloaded=["z"], offload_src="device", offload_dst="pinned_host"
+    )
+    both = policies.save_from_both_policies(lambda *_, **__: tw.ad_checkpoint.Recompute, offload)
+    everything = lambda *_, **__: tw.ad_checkpoint.Saveable  # noqa: E731
+    stored = ("the value named 'z'", "the value named 'z'", "output of cos")
+    for policy, name in zip((offload, both, everything), stored, strict=True):
+        again = tw.checkpoint(f, policy=policy)
+        assert name in [origin for _, origin in saved(again, x, x)]
+        np.testing.assert_allclose(tw.vjp(again, x, x)[1](x), tw.vjp(f, x, x)[1](x), rtol=1e-6)
+
+
+@pytest.mark.parametrize("modes", ["fwd", "rev", ("fwd", "rev")])
+def test_wrong_derivatives_are_found(modes):
+    @tw.custom_jvp
+    def wrong(x):
+        return x * x
+
+    wrong.defjvp(lambda xs, ts: (xs[0] ** 2, 3.0 * xs[0] * ts[0]))
+    tw.test_util.check_grads(lambda x: tnp.sin(x) * x, (np.ones(2, np.float32),), 2, modes)
+    with pytest.raises(AssertionError):
+        tw.test_util.check_grads(wrong, (1.0,), 1, modes)
+    with pytest.raises(tw.errors.ArgumentError):
+        tw.test_util.check_grads(wrong, (1.0,), 1, "sideways")
+
+
+def test_second_order_is_looked_at():
+    @tw.custom_jvp
+    def wrong(x):
+        return x * x * x
+
+    @tw.custom_jvp
+    def slope(x):
+        return 3 * x * x
+
+    slope.defjvp(lambda xs, ts: (slope(*xs), 5.0 * xs[0] * ts[0]))
+    wrong.defjvp(lambda xs, ts: (wrong(*xs), slope(*xs) * ts[0]))
+    tw.test_util.check_grads(wrong, (1.0,), 1)
+    with pytest.raises(AssertionError):
+        tw.test_util.check_grads(wrong, (1.0,), 2)
+
+
+def test_values_are_put_by_a_prefix_of_places():
+    device = tw.devices()[0]
+    x, host = tnp.ones(3), np.ones(2, np.float32)
+    out = tw.device_put({"a": [x, host], "b": None, "c": 1}, {"a": device, "b": None, "c": None}, donate=True)
+    assert out["a"][0] is x and not x.is_deleted() and out["b"] is None and out["c"].weak_type
+    copied = tw.device_put(x, device, may_alias=False)
+    assert copied.unsafe_buffer_pointer() != x.unsafe_buffer_pointer()
+    with pytest.raises(tw.errors.ArgumentTypeError, match="does not name a device"):
+        tw.device_put(x, 3.5)
+
+
+def test_named_calls_name_their_operations():
+    program = tw.make_jaxpr(tw.named_call(lambda x: tnp.sin(x), name="layer"))(1.0)
+    assert program.eqns[-1].source.scope == "layer"
+    with pytest.raises(tw.errors.ArgumentTypeError):
+        tw.named_call(tnp.sin, name=3)
