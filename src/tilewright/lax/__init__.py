@@ -29,7 +29,14 @@ from ..core.trace import dtype_of as dtype
 
 if TYPE_CHECKING:
     from ..core.primitives.fft import FftType, fft, fft_p
+    from ..core.primitives.solves import custom_linear_solve, custom_root
     from . import linalg
 
-_FOURIER = {name: f"..core.primitives.fft:{name}" for name in ("FftType", "fft", "fft_p")}
-__getattr__, __dir__, __all__ = _later(__name__, {"linalg": ".linalg"} | _FOURIER)
+# What few programs use: a module of the core, and its names.
+_FAMILIES = {
+    "fft": ("FftType", "fft", "fft_p"),
+    "solves": ("custom_linear_solve", "custom_root"),
+}
+_RARE = {name: f"..core.primitives.{module}:{name}" for module, names in _FAMILIES.items() for name in names}
+
+__getattr__, __dir__, __all__ = _later(__name__, {"linalg": ".linalg"} | _RARE)

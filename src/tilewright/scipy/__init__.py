@@ -5,6 +5,10 @@ from typing import TYPE_CHECKING
 from ..core.later import later as _later
 
 if TYPE_CHECKING:
-    from . import linalg, special, stats
+    from . import cluster, integrate, interpolate, linalg, ndimage, optimize, sparse, spatial, special, stats
 
-__getattr__, __dir__, __all__ = _later(__name__, {name: f".{name}" for name in ("linalg", "special", "stats")})
+_MODULES = (
+    "cluster", "integrate", "interpolate", "linalg", "ndimage", "optimize", "sparse", "spatial", "special", "stats",
+)  # fmt: skip
+
+__getattr__, __dir__, __all__ = _later(__name__, {name: f".{name}" for name in _MODULES})

@@ -1,0 +1,5 @@
+"""`jax.scipy.cluster`'s names."""
+
+from . import vq
+
+__all__ = ["vq"]

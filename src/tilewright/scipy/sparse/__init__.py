@@ -1,0 +1,5 @@
+"""`jax.scipy.sparse`'s names."""
+
+from . import linalg
+
+__all__ = ["linalg"]

@@ -1,0 +1,5 @@
+"""`jax.scipy.spatial`'s names."""
+
+from . import transform
+
+__all__ = ["transform"]
