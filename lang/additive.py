@@ -25,7 +25,8 @@ from ..core.trace import eval_program
 from ..core.types import RefType, is_inexact
 from .adjoint import ReadOnly, Record, flatten_control, is_active, plan, record, run_backwards
 from .affine import Fact, dependencies
-from .build import backwards, grid_block, prune, remap, trace_kernel
+from .analysis import analyse
+from .build import backwards, blank, grid_block, prune, remap, trace_kernel
 from .kernel import EDGE, Block, Kernel
 from .maps import linear_index, map_of
 from .ops import when
@@ -256,6 +257,8 @@ class _Builder:
             primal.append(held["work", p])
             if ("held", p) in given:
                 write(view(held["work", p]), view(given["held", p])[...])
+            elif analyse(self.kernel.replace(body=program)).carry_of(p):  # what earlier cells left there is given up
+                blank(held["work", p])
         cotangents = self.cotangents(given, held, results)
         self.reset(ids, results)
         found = record(program, [*self.old_ids(ids), *prefetched, *primal], cells.active)
@@ -288,7 +291,7 @@ class _Builder:
 
         def clear() -> None:
             for ref in refs:
-                write(view(ref), _full(zeros(ref.aval.array), ref))
+                blank(ref)
 
         first = None
         for i in ids[self.n_used :]:

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from ..core.ir import Program
+from ..core.primitives.refview import view, write
+from ..core.rules import zeros
 from ..core.trace import eval_program, trace_program
 from ..core.types import ArrayType, MemorySpace, RefType
-from .analysis import analyse
 from .kernel import ID, Block, Kernel, trace_map
 from .normalize import normalize
 from .phases import drop_local_writes
@@ -31,15 +32,11 @@ def carried(kernel: Kernel, ahead: int = 0) -> Settings:
 def backwards(kernel: Kernel, made: Kernel, parallel: Sequence[bool]) -> Kernel:
     """A backward kernel, told what its author chose: `backward` of the parameters, or the parameters as they are.
 
-    `parallel` says of each axis whether its cells may run at the same time, unless they are seen to meet; stated only
-    where the author stated axes.
+    `parallel` says of each axis whether its cells may run at the same time.
     """
     params = dict(kernel.settings).get("compiler_params")
     chosen = getattr(params, "backward", None) or params
-    semantics = None
-    if kernel.semantics is not None:
-        carry = analyse(made).carry
-        semantics = tuple("parallel" if p and a not in carry else "arbitrary" for a, p in enumerate(parallel))
+    semantics = tuple("parallel" if p else "arbitrary" for p in parallel)
     return made.replace(semantics=semantics, settings=() if chosen is None else (("compiler_params", chosen),))
 
 
@@ -79,6 +76,11 @@ def trace_kernel(
     program = normalize(trace_program(fun, types, name))
     return Kernel(name, tuple(grid), tuple(prefetch), tuple(inputs), tuple(outputs), tuple(scratch), program,
                   tuple(aliases), None, like.interpret, carried(like), source=like.source)  # fmt: skip
+
+
+def blank(ref: Any) -> None:
+    """Store zeros to the whole of a Ref."""
+    write(view(ref), zeros(ref.aval.array))
 
 
 def prune(kernel: Kernel) -> tuple[Kernel, list[int]]:

@@ -19,7 +19,7 @@ from ..core.primitives.compare import and_p, or_p
 from ..core.primitives.cond import cond_p
 from ..core.primitives.convert import convert_element_type_p
 from ..core.primitives.ref import Span, addupdate_p, swap_p
-from ..core.types import RefType
+from ..core.types import MemorySpace, RefType
 from .affine import MAX_CELLS, dependencies, predicate, slice_of
 from .atomics import atomic_cas_p, atomic_rmw_p
 from .kernel import Kernel
@@ -94,12 +94,12 @@ def branches(kernel: Kernel, eqn: Eqn) -> list[tuple[Program, np.ndarray]] | Non
     return None if table is None else [(branch_of(eqn, 0), ~table), (branch_of(eqn, 1), table)]
 
 
-def surely(kernel: Kernel, test: Any) -> np.ndarray:
-    """Where a boolean of a kernel's body holds for sure, whatever data says."""
-    made = {v: e for e in kernel.body.eqns for v in e.outputs}
+def surely(program: Program, test: Any, grid: Axes) -> np.ndarray:
+    """Where a boolean of a Program over ids holds for sure, whatever data says."""
+    made = {v: e for e in program.eqns for v in e.outputs}
 
     def holds(atom: Any) -> Any:
-        table = predicate(kernel.body, atom, kernel.grid)
+        table = predicate(program, atom, grid)
         eqn = made.get(atom) if type(atom) is Var else None
         if table is not None or eqn is None:
             return False if table is None else table != 0
@@ -110,7 +110,7 @@ def surely(kernel: Kernel, test: Any) -> np.ndarray:
             return one | two if eqn.primitive is or_p else one & two
         return False
 
-    return np.zeros((1,) * len(kernel.grid), bool) | holds(test)
+    return np.zeros((1,) * len(grid), bool) | holds(test)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +132,7 @@ class Carries:
     def __init__(self, kernel: Kernel):
         self.kernel = kernel
         self._shared: dict[int, Axes] = {}
-        self._carries: dict[int, Axes] = {}
+        self._carries: dict[tuple[int, bool], Axes] = {}
 
     def _cells(self, everywhere: bool) -> np.ndarray:
         return np.full((1,) * len(self.kernel.grid), everywhere)
@@ -156,6 +156,15 @@ class Carries:
             return None
         shared = self.shared(number)
         return tuple(a for a in self.kernel.long_axes if a not in fact.axes or a in shared)
+
+    def meeting(self, number: int) -> Axes:
+        """The axes along which cells may see one block of an output; if data says, none declared parallel."""
+        ignored = self.ignored(number)
+        if ignored is not None:
+            return ignored
+        far = self.kernel.outputs[number].space in (MemorySpace.ANY, MemorySpace.HBM)
+        stated = () if far or only_atomic(self.kernel, number) else self.kernel.semantics or ()
+        return tuple(a for a in self.kernel.long_axes if not stated or stated[a] != "parallel")
 
     # ------------------------------------------------------------ cells
 
@@ -195,47 +204,70 @@ class Carries:
 
     # ------------------------------------------------------------ carries
 
-    def _resets(self, eqn: Eqn, ref: Var) -> np.ndarray | None:
-        """The cells in which an equation overwrites a Ref before anything reads it; None: no such cells are known."""
-        if overwrites(eqn, ref):
-            return self._cells(True)
-        if eqn.primitive is not cond_p or len(eqn.params["branches"]) != 2:
-            return None
-        never = self._cells(False)
-        unknown = [(branch_of(eqn, 0), never), (branch_of(eqn, 1), surely(self.kernel, eqn.inputs[0]))]
-        found = never
-        for program, cells in branches(self.kernel, eqn) or unknown:
-            first = next((e for e in program.eqns if ref in e.inputs), None)
-            if first is not None and not overwrites(first, ref):
-                return None
-            found = found if first is None else found | cells
-        return found
+    def _walk(
+        self, scope: Program, start: int, ref: Var, inside: np.ndarray, hopeful: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Of the cells that run the equations of `scope` from `start` on, those that read what a Ref held before and
+        those that overwrite it. Where data decides, the worst of both; if `hopeful`, the best."""
+        read, left = self._cells(False), inside
+        used = {a for e in scope.eqns for a in e.inputs} | set(scope.outputs)
+        for eqn in scope.eqns[start:]:
+            if ref not in eqn.inputs:
+                continue
+            if eqn.primitive is swap_p and eqn.outputs[0] not in used:
+                here, gone = self._cells(False), self._cells(overwrites(eqn, ref))
+            elif eqn.primitive is cond_p and len(eqn.params["branches"]) == 2:
+                here, gone = self._either(scope, eqn, ref, left, hopeful)
+            else:
+                here, gone = self._cells(True), self._cells(False)
+            read, left = read | (left & here), left & ~gone
+        return read, inside & ~left
 
-    def carry_of(self, position: int) -> Axes:
-        """The axes along which what a Ref holds outlives a cell: the fewest trailing ones, given where it is reset."""
-        found = self._carries.get(position)
+    def _either(
+        self, scope: Program, eqn: Eqn, ref: Var, inside: np.ndarray, hopeful: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """`_walk` of one of two branches."""
+        table = predicate(scope, eqn.inputs[0], self.kernel.grid)
+        known = table is not None
+        sure = surely(scope, eqn.inputs[0], self.kernel.grid) if table is None else table != 0
+        found = []
+        for number, cells in enumerate((~sure, sure if known else self._cells(True))):
+            branch = branch_of(eqn, number)
+            inner = scope.replace(
+                eqns=[*scope.eqns, *branch.eqns], outputs=branch.outputs,
+                constants=[*scope.constants, *branch.constants], values=[*scope.values, *branch.values])  # fmt: skip
+            found.append(self._walk(inner, len(scope.eqns), ref, inside & cells, hopeful))
+        (read, gone), (other, over) = found
+        if known or not hopeful:
+            return read | other, gone | over if known else (over & sure) | (gone & over)
+        return (read & other) | (other & sure), gone | over
+
+    def carry_of(self, position: int, hopeful: bool = False) -> Axes:
+        """The axes along which what a Ref holds outlives a cell: the fewest trailing ones, given where it is reset.
+
+        Where data decides, as many as there may be; if `hopeful`, as few.
+        """
+        found = self._carries.get((position, hopeful))
         if found is None:
-            found = self._carries[position] = self._carry_of(self.kernel.body.inputs[position])
+            found = self._carries[position, hopeful] = self._carry_of(self.kernel.body.inputs[position], hopeful)
         return found
 
-    def _carry_of(self, ref: Var) -> Axes:
+    def _carry_of(self, ref: Var, hopeful: bool) -> Axes:
         axes = self.kernel.long_axes
-        first = next((e for e in self.kernel.body.eqns if ref in e.inputs), None)
-        if first is None:
+        read, gone = self._walk(self.kernel.body, 0, ref, self._cells(True), hopeful)
+        if not read.any():
             return ()
-        cells = self._resets(first, ref)
-        if cells is None:
-            return axes
-        for start in range(len(axes), -1, -1):
-            if not (self.ends(axes[start:], False) & ~cells).any():
-                return axes[start:]
-        return axes
+        kept = read | ~gone  # not set anew, so that a later cell may read what was there
+        return next(axes[k:] for k in range(len(axes), -1, -1)
+                    if k == 0 or not (self.ends(axes[k:], False) & kept).any())  # fmt: skip
 
-    def may_reset(self, position: int) -> bool:
-        """Whether data decides where a Ref is overwritten before it is read, so that what it carries is not known."""
-        ref = self.kernel.body.inputs[position]
-        first = next((e for e in self.kernel.body.eqns if ref in e.inputs), None)
-        return first is not None and branches(self.kernel, first) is None and self._resets(first, ref) is not None
+    def live(self, position: int) -> Axes:
+        """The axes along which scratch is carried: those that it may outlive a cell along, less declared parallel ones.
+
+        (That none is carried along these is checked where the kernel is called, as far as it is known.)
+        """
+        stated = self.kernel.semantics
+        return tuple(a for a in (self.guarded or self).carry_of(position) if not stated or stated[a] != "parallel")
 
     @cached_property
     def guard(self) -> Guard | None:
@@ -273,8 +305,7 @@ class Carries:
         _, _, _, outputs, end = self.kernel.splits
         found: set[int] = set()
         for number in range(len(self.kernel.outputs)):
-            ignored = self.ignored(number)
-            found |= set(self.kernel.long_axes if ignored is None else ignored)
+            found |= set(self.meeting(number))
         for position in range(outputs, end):
-            found |= set(self.carry_of(position))
+            found |= set(self.live(position))
         return tuple(sorted(found))

@@ -108,7 +108,7 @@ class _Splitter:
                 raise _NotAdditive
             (self.states if ignored else self.emitted).add(ref)
         for position, ref in enumerate(refs[self.first_scratch : end], self.first_scratch):
-            own = known.carry_of(position)
+            own = known.live(position)
             if own and own != self.carry:
                 raise _NotAdditive
             (self.states if own else self.local).add(ref)

@@ -68,7 +68,9 @@ class Segments(Sweeper):
         self.apart = tuple(a for a in range(len(kernel.grid)) if a not in self.carry)
         self.grid = (*(kernel.grid[a] for a in self.apart), self.segments, 2 * self.every)
         body = kernel.body
-        self.carried = tuple(p for p in range(self.first_out, self.end) if reads(body, body.inputs[p]))
+        self.carried = tuple(
+            p for p in range(self.first_out, self.end) if self.enters(p) and reads(body, body.inputs[p])
+        )
 
     # ------------------------------------------------------------ ids
 
@@ -132,9 +134,8 @@ class Segments(Sweeper):
             t = ids[a] if t is None else add_p.bind(mul_p.bind(t, np.int32(self.kernel.grid[a])), ids[a])
         return t
 
-    def save(self, ids: Sequence[Any], pairs: Sequence[tuple[Any, Any]]) -> None:
-        first = eq_p.bind(rem_p.bind(self.number(ids), np.int32(self.every)), np.int32(0))
-        when(first)(lambda: super(Segments, self).save(ids, pairs))
+    def saves(self, ids: Sequence[Any]) -> list[Any]:
+        return [eq_p.bind(rem_p.bind(self.number(ids), np.int32(self.every)), np.int32(0))]
 
     # ------------------------------------------------------------ the body
 
@@ -168,10 +169,12 @@ class Segments(Sweeper):
         def _() -> None:
             for p in self.carried:
                 write(view(held["history", p], (step,)), view(held["work", p])[...])
+            self.restart(held)
             eval_program(self.kernel.body, *old, *prefetched, *self.primal(given, held))
 
         @when(and_p.bind(exists, ge_p.bind(step, every)))
         def _() -> None:
             for p in self.carried:
                 write(view(held["work", p]), view(held["history", p], (place,))[...])
+            self.restart(held)
             self.backwards(old, prefetched, given, results, held)

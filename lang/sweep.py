@@ -11,24 +11,23 @@ are summed (or, where blocks overlap or lie as data says, scattered) outside.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ..core.linear import spread
-from ..core.primitives.compare import and_p, eq_p
+from ..core.primitives.compare import and_p, eq_p, ne_p, or_p
 from ..core.primitives.elementwise import sub_p
 from ..core.primitives.reduce import reduce_sum_p
 from ..core.primitives.refview import view, write
-from ..core.rules import zeros
 from ..core.trace import eval_program
 from ..core.types import RefType, is_inexact
 from .additive import Route, covers, route_of
 from .adjoint import ReadOnly, flatten_control, is_active, plan, record, run_backwards
 from .analysis import analyse
-from .build import backwards, grid_block, prune, remap, trace_kernel
+from .build import backwards, blank, grid_block, prune, remap, trace_kernel
 from .kernel import EDGE, Block, Kernel, trace_map
 from .ops import when
 from .window import scatter_blocks
@@ -100,10 +99,10 @@ class Sweeper:
         """The axis of the kernel that each axis of the backward kernel's grid runs along, where it is one."""
         return list(range(len(self.grid)))
 
-    def parallel(self, axis: int) -> bool:
-        """Whether an axis that the author declared parallel stays so: no carry, and no cotangent is summed along it."""
-        stated = self.kernel.semantics or ()
-        return (stated[axis : axis + 1] == ("parallel",) and axis not in self.carry
+    def parallel(self, axis: int | None) -> bool:
+        """Whether the cells along an axis may run at the same time: no carry, and no cotangent is summed along it."""
+        stated = self.kernel.semantics
+        return (axis is not None and axis not in self.carry and (stated is None or stated[axis] == "parallel")
                 and all(axis not in self.summed_along(part) for part in self.parts))  # fmt: skip
 
     def summed_along(self, part: Part) -> list[int]:
@@ -135,6 +134,16 @@ class Sweeper:
         """Whether what an output's block holds may come from an earlier cell."""
         return position in self.aliased or analyse(self.kernel).ignored(position - self.first_out) != ()
 
+    def enters(self, position: int) -> bool:
+        """Whether a cell may read what a state held before."""
+        return self.resident(position) if position < self.first_scratch else bool(analyse(self.kernel).live(position))
+
+    def anew(self, position: int) -> Axes:
+        """The axes whose first cells find nothing in a state."""
+        if position >= self.first_scratch:
+            return analyse(self.kernel).live(position)
+        return () if position in self.aliased else analyse(self.kernel).ignored(position - self.first_out) or ()
+
     def part_of(self, position: int) -> Part:
         block = self.kernel.inputs[position - self.first_in]
         route: Route = route_of(self.kernel, block)
@@ -155,7 +164,8 @@ class Sweeper:
             fill = EDGE if block.fill is None else block.fill
             self.inputs.append((("in", self.first_in + i), self.remap(block, fill=fill)))
         for p in range(self.first_out, self.end):
-            self.inputs.append((("entry", p), self.entry_operand(p)))
+            if self.enters(p):
+                self.inputs.append((("entry", p), self.entry_operand(p)))
             type_: RefType = self.kernel.body.inputs[p].type  # type: ignore[assignment]
             self.scratch.append((("work", p), type_))
             if p >= self.first_scratch and is_inexact(type_.dtype):
@@ -212,8 +222,16 @@ class Sweeper:
     def body(self, ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
         given, results, held = self.named(inputs, outputs, scratch)
         for p in range(self.first_out, self.end):
-            write(view(held["work", p]), view(given["entry", p])[...])
+            if self.enters(p):
+                write(view(held["work", p]), view(given["entry", p])[...])
+        self.restart(held)
         self.backwards(self.old_ids(ids), prefetched, given, results, held)
+
+    def restart(self, held: Any) -> None:
+        """Give up what earlier cells left in the work space of blocks that cells write bit by bit."""
+        for p in range(self.first_out, self.first_scratch):
+            if not self.enters(p) and analyse(self.kernel).carry_of(p):
+                blank(held["work", p])
 
     def backwards(self, ids: Sequence[Any], prefetched: Any, given: Any, results: Any, held: Any) -> None:
         """Run the cell of these ids again from what `work` holds, then backwards."""
@@ -235,7 +253,7 @@ class Sweeper:
 
         def act() -> None:
             for ref in refs:
-                write(view(ref), spread(zeros(ref.aval.array), ref.aval.shape))
+                blank(ref)
 
         here = None
         for a in axes:
@@ -253,15 +271,30 @@ class Sweeper:
             [b for _, b in self.inputs], [b for _, b in self.outputs],
             [t for _, t in self.scratch], self.body, kernel, self.aliases)  # fmt: skip
         smaller, kept = prune(built)
-        smaller = backwards(kernel, smaller, [a is not None and self.parallel(a) for a in self.old_axes()])
+        smaller = backwards(kernel, smaller, [self.parallel(a) for a in self.old_axes()])
         operands = tuple(self.inputs[i][0] for i in kept)
         saved = tuple(p for kind, p in operands if kind == "entry")
         starts = tuple(p for p, _ in self.outputs[len(self.parts) :])
         return Sweep(kernel, self.saving(saved), saved, smaller, operands, tuple(self.parts), starts, self.every)
 
-    def save(self, ids: Sequence[Any], pairs: Sequence[tuple[Any, Any]]) -> None:
-        for entry, state in pairs:
-            write(view(entry), view(state)[...])
+    def saves(self, ids: Sequence[Any]) -> list[Any]:
+        """Where cells save what they find in their states, as tests that all hold."""
+        return []
+
+    def save(self, ids: Sequence[Any], pairs: Sequence[tuple[int, Any, Any]]) -> None:
+        """Save what a cell finds in its states (position, entry, state), where it may find anything."""
+        groups: dict[Axes, list[tuple[Any, Any]]] = {}
+        for p, entry, state in pairs:
+            groups.setdefault(self.anew(p), []).append((entry, state))
+        for axes, refs in groups.items():
+
+            def act(refs: Any = refs) -> None:
+                for entry, state in refs:
+                    write(view(entry), view(state)[...])
+
+            found = [ne_p.bind(ids[a], np.int32(0)) for a in axes]
+            tests = self.saves(ids) + ([functools.reduce(or_p.bind, found)] if found else [])
+            when(functools.reduce(and_p.bind, tests))(act) if tests else act()
 
     def saving(self, saved: Axes) -> Kernel:
         """The kernel that also gives some states on entry to every cell."""
@@ -274,14 +307,13 @@ class Sweeper:
 
         def body(ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
             args = [*ids, *prefetched, *inputs, *outputs[:n_out], *scratch]
-            self.save(ids, list(zip(outputs[n_out:], (args[p] for p in saved), strict=True)))
+            self.save(ids, [(p, entry, args[p]) for p, entry in zip(saved, outputs[n_out:], strict=True)])
             eval_program(kernel.body, *args)
 
         more = [self.entry_block(p) for p in saved]
         made = trace_kernel(f"{kernel.name}_fwd", kernel.grid, kernel.prefetch, kernel.inputs, [*kernel.outputs, *more],
                             kernel.scratch, body, kernel, kernel.aliases)  # fmt: skip
-        # Without atomic updates the axes are found, so that entries that nothing has written hold the same everywhere.
-        return made if kernel is self.kernel else made.replace(semantics=kernel.semantics)
+        return made.replace(semantics=kernel.semantics)
 
 
 def _joined(lead: Block, block: Block, n: int, prefetch: Any, grid: Axes, name: str) -> Block:

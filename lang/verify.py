@@ -303,8 +303,9 @@ def _carries(known: Analysis) -> Iterator[Finding]:
     for number, ref in enumerate(kernel.body.inputs[kernel.splits[3] :]):
         shown, position = kernel.scratch[number].array.show(), kernel.splits[3] + number
         name = given.scratch_name(given.body.inputs.index(ref)) if ref in given.body.inputs else str(number)
+        sure = time.carry_of(position, hopeful=True)
         for axis in time.carry_of(position):
-            if semantics[axis] == "parallel" and time.may_reset(position):
+            if semantics[axis] == "parallel" and axis not in sure:
                 why = f"data decides where it is overwritten along axis {axis}, which is declared parallel"
                 yield Finding("carried along no parallel axis", f"scratch {name}", "unknown", why)
             elif semantics[axis] == "parallel":
@@ -334,7 +335,7 @@ def _blocks_of(kernel: Kernel, block: Block, fact: Fact, cells: np.ndarray | Non
 
 def _coverage(known: Analysis, number: int, block: Block) -> Finding:
     kernel = known.kernel
-    if 0 in block.array.shape:
+    if 0 in block.array.shape or block.loose:
         return Finding("wholly written", block.name, "proved")
     aliased = any(o == number for _, o in kernel.aliases)
     _, _, inputs, _, _ = kernel.splits

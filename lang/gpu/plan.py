@@ -174,7 +174,7 @@ def _carry(kernel: Kernel, atomic: tuple[bool, ...]) -> tuple[int, ...]:
         ignored = () if free else analyse(kernel).ignored(number)
         found |= set(kernel.long_axes if ignored is None else ignored)
     for position in range(*kernel.splits[3:]):
-        found |= set(analyse(kernel).carry_of(position))
+        found |= set(analyse(kernel).live(position))
     stated = kernel.semantics or ()
     return tuple(sorted(a for a in found if not (stated and stated[a] == "parallel")))
 
@@ -231,7 +231,7 @@ def _injective(block: Block, fact: Fact, axes: list[int]) -> bool:
 def _scratch_home(kernel: Kernel, ref: Any, found: list[Access], carry: tuple[int, ...]) -> int | None:
     if not _fits(found, ref.type.shape):
         return None
-    own = analyse(kernel).carry_of(kernel.body.inputs.index(ref))
+    own = analyse(kernel).live(kernel.body.inputs.index(ref))
     return min((carry.index(a) for a in own if a in carry), default=len(carry))
 
 
