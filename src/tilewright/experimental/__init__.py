@@ -1,0 +1,12 @@
+"""Names that JAX has under `jax.experimental`, each module imported when it is first used."""
+
+from typing import TYPE_CHECKING
+
+from ..core.later import later as _later
+
+if TYPE_CHECKING:
+    from . import ode
+
+_MODULES = ("ode",)
+
+__getattr__, __dir__, __all__ = _later(__name__, {name: f".{name}" for name in _MODULES})
