@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..lang.affine import MAX_CELLS, Fact
+from ..lang.cost import FAR, reached_bytes
 from ..lang.kernel import UNBOUNDED, Block, Kernel
 from ..lang.maps import map_of
 
@@ -93,15 +94,22 @@ def _separable(kernel: Kernel, block: Block, fact: Fact, last: int) -> int | Non
 
 
 def bytes_moved(kernel: Kernel) -> int:
-    """The bytes that a kernel's blocks move: operands in, outputs out, and outputs in too where they are aliased."""
+    """The bytes that a kernel's blocks move: operands in, outputs out, and outputs in too where they are aliased.
+
+    Of whole operands in far memory what the body reaches counts, at most all of each once.
+    """
+    far = [b for b in kernel.blocks if b.space in FAR and b.index_map is None]
     aliased = {o for _, o in kernel.aliases}
     starts = {i for i, _ in kernel.aliases}
     total = sum(math.prod(p.shape) * p.dtype.itemsize for p in kernel.prefetch)
     for i, block in enumerate(kernel.inputs):
-        if i not in starts:
+        if i not in starts and block not in far:
             total += elements_moved(kernel, block) * block.array.dtype.itemsize
     for o, block in enumerate(kernel.outputs):
-        total += elements_moved(kernel, block) * block.array.dtype.itemsize * (2 if o in aliased else 1)
+        if block not in far:
+            total += elements_moved(kernel, block) * block.array.dtype.itemsize * (2 if o in aliased else 1)
+    if far:
+        total += min(kernel.cells * reached_bytes(kernel.body), sum(b.array.nbytes for b in far))
     return total
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ..core import tree
 from ..core.ir import Eqn, Program, subprograms
+from ..core.primitives.ref import Index, access_shape
 from ..core.relation import runs, work_of
 from ..core.trace import as_type, trace_program
-from ..core.types import RefType
+from ..core.types import MemorySpace, RefType
+from .copies import dma_start_p, parts_of
 from .kernel import Kernel
 from .primitive import kernel_call_p
+
+FAR = (MemorySpace.ANY, MemorySpace.HBM)  # memory of which a body reaches parts by itself
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,26 @@ def program_cost(program: Program) -> CostEstimate:
     types = (t.array if isinstance(t, RefType) else t for t in (*program.in_types, *program.out_types))
     nbytes = sum(t.nbytes for t in types)
     return CostEstimate(flops, special, nbytes)
+
+
+def reached_bytes(program: Program) -> int:
+    """The bytes that a body reads and writes of operands in far memory (`ANY`, `HBM`), loops of unknown length once."""
+    total = 0
+    for eqn in program.eqns:
+        inner = [reached_bytes(p) for _, p in subprograms(eqn)]
+        if inner:
+            total += (max(inner) if eqn.primitive.choice else sum(inner)) * runs(eqn)
+        elif eqn.primitive is dma_start_p:
+            parts = parts_of(eqn.inputs, **eqn.params)[:2]
+            for (ref, _), index in zip(parts, (eqn.params["src"], eqn.params["dst"]), strict=True):
+                total += _accessed(ref.type, index)
+        elif eqn.effects and "index" in eqn.params and isinstance(eqn.inputs[0].type, RefType):
+            total += _accessed(eqn.inputs[0].type, eqn.params["index"])
+    return total
+
+
+def _accessed(type: RefType, index: Index) -> int:
+    return math.prod(access_shape(index)) * type.dtype.itemsize if type.space in FAR else 0
 
 
 def kernel_cost(kernel: Kernel) -> CostEstimate:

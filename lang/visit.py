@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..core.ir import Program, subprograms
+from .cost import FAR
 from .kernel import Kernel
 
 
@@ -24,6 +25,8 @@ def block_bytes(kernel: Kernel) -> int:
     """Bytes that a cell of a kernel holds: blocks, as often as they are buffered (twice if they move), and scratch."""
     total = 0
     for block in kernel.blocks:
+        if block.space in FAR and block.index_map is None:  # it stays where it is
+            continue
         moves = block.buffers or 2 if block.index_map is not None and kernel.cells > 1 else 1
         total += moves * int(np.prod(block.sizes, dtype=np.int64)) * block.array.dtype.itemsize
     return total + sum(s.array.nbytes for s in kernel.scratch)

@@ -60,6 +60,8 @@ class KernelReport:
         most = "at most " if kernel.extents else ""
         count = "any number of" if UNBOUNDED in kernel.grid else f"{most}{kernel.cells}"
         out = [f"kernel {kernel.name}: {count} cell{'' if count == '1' else 's'}" + (f" ({axes})" if axes else "")]
+        if kernel.semantics is not None:
+            out.append(f"  declared: {', '.join(kernel.semantics)}")
         for role, blocks in (("in ", kernel.inputs), ("out", kernel.outputs)):
             out += [f"  {role} {block.show()}" for block in blocks]
         out += [f"  scratch {scratch.show()}" for scratch in kernel.scratch]

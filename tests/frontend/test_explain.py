@@ -1,5 +1,6 @@
 """`explain` counts what the index maps say, names what was proved, and the class of each derivative."""
 
+import numpy as np
 import pytest
 
 import tilewright as tw
@@ -99,3 +100,23 @@ def test_a_kernel_of_one_cell_has_no_axes():
 
     struct = tw.ShapeDtypeStruct((4,), "float32")
     assert "kernel double: 1 cell\n" in str(tw.explain(tl.kernel_call(double, struct), struct))
+
+
+def test_far_operands_count_what_the_body_reaches_and_declared_axes_are_told():
+    def body(table, x, o, row, done):
+        copy = tl.make_async_copy(x.at[table[tl.program_id(0)]], row, done)
+        copy.start()
+        copy.wait()
+        o[...] = row[...][None]
+
+    grid = tl.PrefetchScalarGridSpec(
+        1, (4,), [tl.BlockSpec(memory_space=tl.ANY)], tl.BlockSpec((1, 128), lambda i, table: (i, 0)),
+        [tl.VMEM((128,), "float32"), tl.SemaphoreType.DMA],
+    )  # fmt: skip
+    call = tl.kernel_call(
+        body, tw.ShapeDtypeStruct((4, 128), "float32"), grid_spec=grid, dimension_semantics=("parallel",)
+    )
+    report = tw.explain(call, np.zeros(4, "int32"), np.zeros((4096, 128), "float32"))
+    (kernel,) = report.kernels
+    assert kernel.bytes_moved == 4 * 4 + 2 * 4 * 128 * 4 and kernel.block_bytes < 4096
+    assert "  declared: parallel" in str(report).splitlines()
