@@ -30,6 +30,7 @@ class Config:
     debug_nans: bool = False
     debug_infs: bool = False
     debug_checks: bool = False
+    debug_poison: bool = False
     print_passes: bool = False
     cache_dir: str | None = None
     cpu_enable_async_dispatch: bool | None = None  # None: where there are more than two processors
@@ -65,6 +66,7 @@ ENVIRONMENT = {
     "TILEWRIGHT_DEBUG_NANS": "debug_nans",
     "TILEWRIGHT_EXPLAIN_CACHE_MISSES": "explain_cache_misses",
     "TILEWRIGHT_LOG_COMPILES": "log_compiles",
+    "TILEWRIGHT_DEBUG_POISON": "debug_poison",
     "TILEWRIGHT_PRINT_PASSES": "print_passes",
 }
 

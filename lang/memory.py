@@ -91,6 +91,18 @@ class _Edge:
             found.append(tidy(past.reshape([-1 if k == d else 1 for k in self.seen]).astype(np.uint8)))
         return most(found, self.rank)
 
+    def element(self, held: np.ndarray, ids: Ids) -> tuple[int, ...] | None:
+        """The element of the array that has the worst level of those that lie within it."""
+        if self.fact is None or self.fact.table is None:
+            return None
+        at = iter(np.unravel_index(int(held.argmax()), held.shape))
+        index = self.fact.table[tuple(ids[a] for a in self.fact.axes)]
+        found = []
+        for d in range(self.block.array.ndim):
+            start = self.place(int(index[d]), d)
+            found.append(max(start, 0) + (int(next(at)) if d in self.seen else 0))
+        return tuple(found)
+
     def within(self, held: np.ndarray, ids: Ids) -> np.ndarray:
         """The part of a level of the block that lies within the array."""
         for place, d in enumerate(self.seen):
@@ -100,10 +112,18 @@ class _Edge:
         return held
 
 
+@dataclass(frozen=True)
+class Witness:
+    """A cell after which an element of an output holds what is unspecified."""
+
+    cell: Ids
+    element: tuple[int, ...] | None
+
+
 def _worst(held: np.ndarray, edge: _Edge) -> int:
     """The worst level that a block lets out. What a longer output holds past an operand's end may be meant; a block
     that holds nothing else is not."""
-    worst = int(held.max(initial=0))
+    worst = int(held.max())
     if worst == RAW and held.min() == RAW and (edge.known or not edge.axes):
         return SPOILED
     return worst
@@ -128,6 +148,8 @@ class Memory:
         self.moving = [o for o, b in enumerate(kernel.outputs) if b.space not in FAR or b.index_map is not None]
         self.steps = 0
         self.worst = [CLEAN] * len(kernel.outputs)
+        self.witnesses: dict[tuple[State, int], Witness] = {}
+        self.shown: dict[int, Witness | None] = {}
         self.ids: Ids | None = None
         self.body = Follower(kernel, self.input_level, unwritten, asks, RULES)
         self.states: dict[Any, State] = {}
@@ -165,8 +187,14 @@ class Memory:
 
     def leaves(self, state: State) -> None:
         """The output blocks of a cell are copied out."""
-        for o, level in enumerate(state.dirty):
-            self.worst[o] = max(self.worst[o], level)
+        for o in range(len(state.dirty)):
+            self.lets_out(o, state)
+
+    def lets_out(self, o: int, state: State) -> None:
+        """An output block of a cell is copied out."""
+        if state.dirty[o] > self.worst[o]:
+            self.worst[o] = state.dirty[o]
+            self.shown[o] = self.witnesses.get((state, o))
 
     def cell(self, ids: Ids | None, fresh: tuple[int, ...], state: State) -> State:
         """The memory after a cell; `fresh`: the outputs whose block was another before."""
@@ -174,18 +202,24 @@ class Memory:
         levels = dict(state.levels)
         for o in fresh:
             if state.dirty:
-                self.worst[o] = max(self.worst[o], state.dirty[o])
+                self.lets_out(o, state)
             position, edge = self.first_out + o, self.outs[o]
             sure = ids is None or edge.known or (edge.fact is not None and edge.fact.affine is not None)
             levels[position] = self.entered(o) if sure else joined(levels[position], self.entered(o))
         levels, copies = self.body.cell(ids, levels, state.copies)
-        dirty = []
+        dirty: list[int] = []
+        found: dict[int, Witness] = {}
         for o, edge in enumerate(self.outs):
             held = None if edge.block.loose or 0 in edge.block.shape else stored(levels[self.first_out + o])
             if held is not None and ids is not None:  # what lies past the end is dropped
                 held = edge.within(held, ids)
-            dirty.append(0 if held is None else _worst(held, edge))
-        return self.intern({p: tidy(x) for p, x in levels.items()}, tuple(dirty), copies)
+            dirty.append(0 if held is None or not held.size else _worst(held, edge))
+            if held is not None and dirty[-1] and ids is not None:
+                found[o] = Witness(ids, edge.element(held, ids))
+        state = self.intern({p: tidy(x) for p, x in levels.items()}, tuple(dirty), copies)
+        for o, witness in found.items():
+            self.witnesses.setdefault((state, o), witness)
+        return state
 
     # ------------------------------------------------------------ all cells
 
@@ -360,13 +394,14 @@ def either_state(memory: Memory, one: State, two: State) -> State:
 class Leak:
     """What comes out of a source of what is unspecified: the worst level, in which output, stored by which equation.
 
-    `read`: the position of a Ref that is read before anything has written it.
+    `read`: the position of a Ref that is read before anything has written it. `witness`: where it shows first.
     """
 
     level: int = CLEAN
     output: str = ""
     eqn: Eqn | None = None
     read: int | None = None
+    witness: Witness | None = None
 
 
 UNKNOWN = Leak(MAYBE)
@@ -394,7 +429,8 @@ def _question(kernel: Kernel, ragged: Sequence[tuple[int, int]], unwritten: bool
     _, eqn = memory.body.culprits.get(memory.first_out + o, (0, None))
     first = memory.body.unwritten
     level = min(memory.worst[o], MAYBE) if kernel.extents else memory.worst[o]
-    return Leak(level, kernel.outputs[o].name, eqn or (first and first[1]), first and first[0])
+    return Leak(level, kernel.outputs[o].name, eqn or (first and first[1]), first and first[0],
+                memory.shown.get(o))  # fmt: skip
 
 
 def leaks(kernel: Kernel) -> Leaks:

@@ -25,6 +25,7 @@ from .analysis import analyse
 from .atomics import atomic_cas_p, atomic_rmw_p, no_derivative
 from .copies import dma_start_p, dma_wait_p, parts_of, semaphore_read_p, semaphore_signal_p, semaphore_wait_p
 from .kernel import Kernel
+from .modes import poison
 from .normalize import normalize, touches_refs
 from .scoped import undefine_p
 
@@ -82,13 +83,22 @@ def _undefine(eqn: Eqn, context: Context) -> list[Eqn]:
     # At the top of a body the zeros say that nothing is carried over from the cell before.
     if not context[1] and not eqn.params["zero"]:
         return []
+    return _overwrite(eqn, np.zeros((), eqn.inputs[0].type.dtype)[()])
+
+
+def _poison(eqn: Eqn, context: Context) -> list[Eqn]:
+    dtype = eqn.inputs[0].type.dtype
+    return _overwrite(eqn, np.zeros((), dtype)[()] if eqn.params["zero"] else poison((), dtype)[()])
+
+
+def _overwrite(eqn: Eqn, value: Any) -> list[Eqn]:
     ref = eqn.inputs[0]
     shape, dtype = ref.type.shape, ref.type.dtype
-    zero = Literal(np.zeros((), dtype)[()], ArrayType((), dtype))
+    zero = Literal(value, ArrayType((), dtype))
     if not shape:
         return [equation(swap_p, [ref, zero], {"index": whole(()), "masked": False}, eqn)]
-    value = equation(broadcast_in_dim_p, [zero], {"shape": shape, "broadcast_dimensions": ()}, eqn)
-    return [value, equation(swap_p, [ref, value.outputs[0]], {"index": whole(shape), "masked": False}, eqn)]
+    made = equation(broadcast_in_dim_p, [zero], {"shape": shape, "broadcast_dimensions": ()}, eqn)
+    return [made, equation(swap_p, [ref, made.outputs[0]], {"index": whole(shape), "masked": False}, eqn)]
 
 
 Rule = Callable[[Eqn, Context], list[Eqn]]
@@ -121,9 +131,14 @@ def plain_program(program: Program, top: bool, semaphores: bool, rules: Mapping[
 
 
 @cached(1024)
-def plain(kernel: Kernel, atomics: bool = False) -> Kernel:
-    """The kernel in plain accesses; itself if it is. With `atomics`, atomic updates stay what they are."""
+def plain(kernel: Kernel, atomics: bool = False, poisons: bool = False) -> Kernel:
+    """The kernel in plain accesses; itself if it is.
+
+    With `atomics`, atomic updates stay what they are; with `poisons`, Refs that are given up are overwritten by poison.
+    """
     rules = {k: v for k, v in RULES.items() if not (atomics and k in (atomic_rmw_p, atomic_cas_p))}
+    if poisons:
+        rules[undefine_p] = _poison
     if not uses(kernel.body, rules):
         return kernel
     body = normalize(plain_program(kernel.body, True, uses(kernel.body, {semaphore_read_p}), rules))

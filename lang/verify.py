@@ -265,12 +265,21 @@ def _memory(known: Analysis) -> Iterator[Finding]:
     yield from _unwritten(known.kernel, known.leaks.unwritten)
 
 
+def _shown(leak: Leak) -> str:
+    """Where what is unspecified comes out first."""
+    if leak.witness is None:
+        return ""
+    element = "" if leak.witness.element is None else f"{list(leak.witness.element)}"
+    return f"{element} in cell {leak.witness.cell}"
+
+
 def _padding(kernel: Kernel, block: Block, leak: Leak) -> Finding:
     if leak.level == SPOILED:
         d = ragged_axes(block)[0]
         raise PaddingError(
             f"kernel {kernel.name}: operand {block.name} of {block.array.show()} ends within a block of {block.sizes} "
-            f"along axis {d}, and what the block holds past the end reaches output {leak.output}: it is unspecified",
+            f"along axis {d}, and what the block holds past the end reaches output {leak.output}{_shown(leak)}: it is "
+            "unspecified",
             f"give {block.name} a `BlockSpec(..., fill=0)`, or mask it: `where(place < {block.array.shape[d]}, x, 0)`",
             kernel.source if leak.eqn is None else leak.eqn.source)  # fmt: skip
     why = "what lies past its end may reach an output: `fill=` says what it is"
@@ -285,7 +294,7 @@ def _unwritten(kernel: Kernel, leak: Leak) -> Iterator[Finding]:
     if leak.level >= RAW and not kernel.interpret:  # interpreted, poison shows it
         raise UninitializedError(
             f"kernel {kernel.name}: {name} is read, or added to, before anything is written there, and what it holds "
-            f"reaches output {leak.output}: it is unspecified",
+            f"reaches output {leak.output}{_shown(leak)}: it is unspecified",
             "set it in the first cell that sees it, `@when(program_id(axis) == 0)`, or wait for the copy",
             kernel.source if leak.eqn is None else leak.eqn.source)  # fmt: skip
     if leak.level:
@@ -333,6 +342,16 @@ def _blocks_of(kernel: Kernel, block: Block, fact: Fact, cells: np.ndarray | Non
     return numbers[np.broadcast_to(cells.any(axis=others), numbers.shape)]
 
 
+def _missing(block: Block, fact: Fact, numbers: np.ndarray) -> str:
+    """The first block that no cell writes."""
+    assert fact.table is not None
+    rows = fact.table.reshape(-1, block.array.ndim)
+    seen = {tuple(r) for r in rows[np.isin(linear_index(fact.table).reshape(-1), numbers)].tolist()}
+    counts = [-(-n // s) for n, s in zip(block.array.shape, block.sizes, strict=True)]
+    first = next((index for index in np.ndindex(*counts) if index not in seen), None)
+    return "" if first is None else f", not block {first}"
+
+
 def _coverage(known: Analysis, number: int, block: Block) -> Finding:
     kernel = known.kernel
     if 0 in block.array.shape or block.loose:
@@ -351,11 +370,12 @@ def _coverage(known: Analysis, number: int, block: Block) -> Finding:
     if any(axis in kernel.computed for axis in fact.axes):
         return Finding("wholly written", block.name, "unknown", "the size of a grid axis is traced")
     wanted = block_count(block)
-    seen = np.unique(_blocks_of(kernel, block, fact, known.written(inputs + number))).size
-    if seen < wanted:
+    numbers = np.unique(_blocks_of(kernel, block, fact, known.written(inputs + number)))
+    if numbers.size < wanted:
+        missing = _missing(block, fact, numbers)
         raise UncoveredOutputError(
-            f"kernel {kernel.name}: the cells of the grid {kernel.grid_text} write {seen} of the {wanted} blocks of "
-            f"output {block.name} of {block.array.show()} (blocks of {block.sizes})",
+            f"kernel {kernel.name}: the cells of the grid {kernel.grid_text} write {numbers.size} of the {wanted} "
+            f"blocks of output {block.name} of {block.array.show()} (blocks of {block.sizes}){missing}",
             "enlarge the grid, or alias the output to an operand that holds the rest", kernel.source)  # fmt: skip
     if np.unique(_blocks_of(kernel, block, fact, known.filled(inputs + number))).size < wanted:
         return Finding("wholly written", block.name, "unknown", "no cell is known to store to the whole of some block")

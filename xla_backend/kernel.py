@@ -22,16 +22,18 @@ from ..core.primitives.loops import fori_loop
 from ..core.primitives.reduce import reduce_max_p, reduce_sum_p
 from ..core.primitives.ref import swap_p
 from ..core.primitives.scan import bind_scan
-from ..core.primitives.shape import broadcast_in_dim_p, iota_p, reshape_to
+from ..core.primitives.shape import broadcast_in_dim_p, full, iota_p, reshape_to
 from ..core.primitives.shape import slice as slice_
 from ..core.primitives.slicing import dynamic_slice, dynamic_update_slice
 from ..core.rewrite import eliminate_dead
 from ..core.trace import shape_of, trace_program, typeof
+from ..core.types import MemorySpace
 from ..lang.analysis import analyse
 from ..lang.discharge import Cell, run_cells, undefined
 from ..lang.extent import by_ids, guarded
 from ..lang.kernel import ID, Block, Kernel
 from ..lang.maps import map_of
+from ..lang.modes import poison
 from ..lang.ops import unravel
 from ..lang.phases import Phases
 from ..lang.plain import plain
@@ -39,6 +41,7 @@ from ..lang.window import margins, padded, read_window, starts_of
 from .chunks import budget_of, chunked, held_bytes
 from .cpu.contractions import exchange, merge_sums
 from .cpu.narrow import narrow
+from .cpu.options import ZEROS
 from .tiling import (
     DimPlan,
     Layout,
@@ -111,7 +114,11 @@ class Lowering:
     def start_array(self, number: int) -> Any:
         """What an output holds before the first cell."""
         array = self.kernel.outputs[number].array
-        return self.started[number] if number in self.started else undefined(array.shape, array.dtype)
+        return self.started[number] if number in self.started else self.unwritten(array.shape, array.dtype)
+
+    def unwritten(self, shape: Sequence[int], dtype: Any) -> Any:
+        """A value for memory that nothing has written."""
+        return full(tuple(shape), poison((), dtype)[()]) if ZEROS in self.off else undefined(shape, dtype)
 
     def run(self) -> list[Any]:
         kernel = self.kernel
@@ -119,7 +126,7 @@ class Lowering:
             return [self.start_array(o) for o in range(len(kernel.outputs))]
         tiled = all(p is not None for p in self.out_plans)
         ordered = set(self.outer) & set(analyse(kernel).carry)  # sums that are too large to be taken all at once
-        parts = analyse(kernel).phases if tiled and not ordered else None
+        parts = analyse(kernel).phases if tiled and not ordered and ZEROS not in self.off else None
         if parts is not None:
             self.route = self._route(self.outer, parts.carry)
             return Additive(self, parts).run()
@@ -404,7 +411,12 @@ class Sequential:
             else:
                 values.append(tile(block, plans, self.grid, array))
         sizes = [self.grid[a] for a in sorted(self.parallel)]
-        return values + [undefined((*sizes, *s.shape), s.dtype) for s in self.kernel.scratch]
+        return values + [
+            undefined((*sizes, *s.shape), s.dtype)
+            if s.space is MemorySpace.SEMAPHORE
+            else self.low.unwritten((*sizes, *s.shape), s.dtype)
+            for s in self.kernel.scratch
+        ]
 
     def fixed(self, t: Any) -> dict[int, Any]:
         """The ids of the carry axes at turn `t` of the loop."""
@@ -556,7 +568,7 @@ def kernel_program(kernel: Kernel, off: frozenset[str] = frozenset()) -> Program
 @cached(1024)
 def lowered(kernel: Kernel, off: frozenset[str] = frozenset()) -> Lowered:
     """A kernel for XLA to compute; `off` are options of `cpu` that are not used."""
-    kernel = plain(kernel)
+    kernel = poisoned(plain(kernel, poisons=True)) if ZEROS in off else plain(kernel)
     # The loop over an axis whose size differs from row to row of a batch runs the most; the rest is masked.
     kernel = guarded(kernel, tuple(a for a, p in kernel.extents if by_ids(kernel, p)))
     found = _lowered(kernel, (), off)
@@ -565,6 +577,15 @@ def lowered(kernel: Kernel, off: frozenset[str] = frozenset()) -> Lowered:
         if outer:
             return _lowered(smaller, outer, off)
     return found
+
+
+def poisoned(kernel: Kernel) -> Kernel:
+    """The kernel with poison past the ends of operands that have no fill."""
+
+    def fill(block: Block) -> Block:
+        return replace(block, fill=poison((), block.array.dtype)[()]) if block.fill is None else block
+
+    return kernel.replace(inputs=tuple(map(fill, kernel.inputs)), outputs=tuple(map(fill, kernel.outputs)))
 
 
 def _lowered(kernel: Kernel, outer: tuple[int, ...], off: frozenset[str]) -> Lowered:

@@ -18,6 +18,9 @@ OPTIONS = {
     "narrow_windows": "a body that uses static parts of its windows has windows of those parts alone",
 }
 
+# Not done with `debug_poison`: memory that nothing has written holds zeros.
+ZEROS = "zeros"
+
 # A matrix of columns of more elements than so many times their number takes as long to transpose as to multiply.
 LONG_COLUMNS = 128
 # The left matrix of a product is transposed up to so many times the right one's size; else they change places.
@@ -31,12 +34,13 @@ BUDGET, LOOP_BUDGET = 2**28, 2**21
 
 
 def switched_off() -> frozenset[str]:
-    """The names in the setting `cpu_without`.
+    """The names in the setting `cpu_without`, and `ZEROS` with `debug_poison`.
 
     Raises:
       ConfigError: one of them is not the name of an option.
     """
-    return _names(current().cpu_without)
+    found = _names(current().cpu_without)
+    return found | {ZEROS} if current().debug_poison else found
 
 
 @cached(64)
