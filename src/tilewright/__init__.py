@@ -80,6 +80,7 @@ _compile.install()
 if TYPE_CHECKING:
     from . import (
         ad_checkpoint,
+        custom_batching,
         custom_derivatives,
         debug,
         dlpack,
@@ -108,6 +109,7 @@ if TYPE_CHECKING:
 # What is imported when it is first used, so that a program pays only for what it needs.
 _MODULES = (
     "ad_checkpoint",
+    "custom_batching",
     "custom_derivatives",
     "debug",
     "dlpack",
