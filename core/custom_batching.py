@@ -154,7 +154,7 @@ class custom_vmap:
     """
 
     def __init__(self, fun: Callable[..., Any]):
-        functools.update_wrapper(self, fun, updated=())  # type: ignore[arg-type]
+        functools.update_wrapper(self, fun, updated=())
         self.fun = fun
         self.vmap_rule: Callable[..., Any] | None = None
 
@@ -168,7 +168,7 @@ class custom_vmap:
         return getattr(self.fun, "__name__", repr(self.fun))
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)  # type: ignore[arg-type]
+        return self if instance is None else functools.partial(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.vmap_rule is None:

@@ -15,7 +15,7 @@ def marked(seen):
     """x sin(y), whose rule notes how it is called and doubles what it gives."""
 
     @custom_vmap
-    def f(x, y=np.float32(2)):
+    def f(x, y=2.0):
         return {"out": x * tnp.sin(y), "y": y}
 
     @f.def_vmap
