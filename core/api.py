@@ -444,7 +444,8 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
          spmd_axis_name: Any = None) -> Callable[..., Any]:  # fmt: skip
     """A function that maps `fun` over an axis of its arguments.
 
-    `in_axes` and `out_axes` are ints, None, or pytree prefixes of them. Raises `BatchAxisError` where
+    `in_axes` and `out_axes` are ints, None, or pytree prefixes of them. `spmd_axis_name` names the mesh axes that split
+    the mapped axis, for constraints and `shard_map` within. Raises `BatchAxisError` where
     the mapped axes differ in size or no argument is mapped.
 
     >>> import tilewright as tw
@@ -464,7 +465,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
         axes = _axes_of(in_axes, args, "in_axes") + [0] * len(tree.leaves(kwargs))
         size, dims = _mapped_size(flat, axes, axis_size, args)
         f = Flat(fun, in_tree, kwargs=True)
-        axis = AxisInfo(size, axis_name)
+        axis = AxisInfo(size, axis_name, spmd_axis_name)
         outs, found = batch_flat(f, axis, flat, dims)
         wanted = _axes_of(out_axes, f.out_tree.unflatten(outs), "out_axes")
         results = [_placed(axis, x, d, w) for x, d, w in zip(outs, found, wanted, strict=True)]

@@ -79,7 +79,7 @@ class _Composite:
     def _found(self, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         """What a call by position runs, and on which of its arguments; generated code finds most of them itself."""
         first, *rest = args
-        if not isinstance(first, Value):
+        if not isinstance(first, Value) or (runtime.placement is not None and runtime.placement(args)):
             return None, ()
         if all(isinstance(x, Value) for x in rest):
             return RUNS.get((self, current(), *[x.aval for x in args])), args
@@ -93,6 +93,8 @@ class _Composite:
         config = current()
         arrays = all(isinstance(x, Value) for x in args)
         if not isinstance(first, Value) or not (arrays or all(map(can_bind, rest))):
+            return
+        if runtime.placement is not None and runtime.placement(args):
             return
         types = [typeof(x) for x in operands]
         run = RUNS.get((jitted.known, config, *types))

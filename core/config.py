@@ -42,6 +42,8 @@ class Config:
     residual_bytes: int = 2**30
     kernel_target: Any = None  # a name, or a `Target` of lang
     source_lines: bool = False
+    mesh: Any = None  # what a bare PartitionSpec means, see core/mesh.py
+    num_cpu_devices: int = 0  # 0: one
 
 
 class _Watched:
@@ -67,6 +69,7 @@ ENVIRONMENT = {
     "TILEWRIGHT_EXPLAIN_CACHE_MISSES": "explain_cache_misses",
     "TILEWRIGHT_LOG_COMPILES": "log_compiles",
     "TILEWRIGHT_DEBUG_POISON": "debug_poison",
+    "TILEWRIGHT_NUM_CPU_DEVICES": "num_cpu_devices",
     "TILEWRIGHT_PRINT_PASSES": "print_passes",
 }
 
@@ -78,7 +81,12 @@ CHOICES = {
 }
 
 _BOOLEANS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+_NUMBERS: dict[str, Any] = {"float": (float, "a number from 0 to 1"), "int": (int, "a whole number, zero or more")}
 _KINDS = {field.name: field.type for field in fields(Config)} | dict.fromkeys(WATCHED, "bool")
+
+
+# What layers above say about a setting that can no longer change: functions of a value that raise.
+_guards: dict[str, Callable[[Any], None]] = runtime.part("config.guards", {})
 
 
 def _checked(name: str, value: Any) -> Any:
@@ -93,6 +101,8 @@ def _checked(name: str, value: Any) -> Any:
         raise ConfigError(f"configuration {name} takes a number from 0 to 1, got {value!r}", f"set {name}=0.25")
     if name in CHOICES and value not in CHOICES[name]:
         raise ConfigError(f"configuration {name} does not take {value!r}", f"one of {CHOICES[name]}")
+    if name in _guards:
+        _guards[name](value)
     return value
 
 
@@ -107,11 +117,12 @@ def from_environment(environ: Any = os.environ) -> Config:
             if text.lower() not in _BOOLEANS:
                 raise ConfigError(f"{variable}={text!r} is not a boolean", f"set {variable} to 1 or 0")
             found[name] = _BOOLEANS[text.lower()]
-        elif _KINDS[name] == "float":
+        elif _KINDS[name] in _NUMBERS:
+            make, example = _NUMBERS[_KINDS[name]]
             try:
-                found[name] = _checked(name, float(text))
+                found[name] = _checked(name, make(text))
             except ValueError:
-                raise ConfigError(f"{variable}={text!r} is not a number from 0 to 1", f"set {variable}=0.25") from None
+                raise ConfigError(f"{variable}={text!r} is not {example}", f"set {variable} to one") from None
         else:
             found[name] = text
     return with_settings(Config(), found)

@@ -182,6 +182,18 @@ class UnboundAxisError(TilewrightError, NameError):
     """A named axis that no enclosing `vmap` or mesh defines."""
 
 
+class MeshAxisError(TilewrightError, ValueError):
+    """A mesh axis that the mesh does not have, or that is used twice."""
+
+
+class MeshError(TilewrightError, ValueError):
+    """Meshes that do not fit: larger than there are devices, of other devices than another one in the same program."""
+
+
+class AddressableError(TilewrightError, RuntimeError):
+    """The values of an array were asked for of which this process holds only a part."""
+
+
 class ImmutableArrayError(TilewrightError, TypeError):
     """In-place assignment to an array."""
 

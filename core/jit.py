@@ -25,6 +25,7 @@ from .errors import (
     NonArrayArgumentError,
     NonFiniteError,
     NonHashableStaticArgumentError,
+    TreeError,
     user_source,
 )
 from .events import TRACE, logger, recorded
@@ -41,8 +42,10 @@ from .trace import EVAL, Value, _current, as_type, axis_environment, bind_eqn, e
 class Backend(Protocol):
     """What runs Programs."""
 
-    def lower(self, program: Program, name: str, donated: Sequence[int], keep_unused: bool) -> Any:
-        """A Program as a module, with `text`."""
+    def lower(
+        self, program: Program, name: str, donated: Sequence[int], keep_unused: bool, place: Any = None
+    ) -> Any:
+        """A Program as a module, with `text`; `place`: shardings or None, of each input and of each result."""
         ...
 
     def compile(self, module: Any, device: Any) -> Any:
@@ -69,7 +72,9 @@ class Backend(Protocol):
 class _Walker:
     """The backend of `core` on its own: buffers are values, and running is evaluating each equation."""
 
-    def lower(self, program: Program, name: str, donated: Sequence[int], keep_unused: bool) -> Any:
+    def lower(
+        self, program: Program, name: str, donated: Sequence[int], keep_unused: bool, place: Any = None
+    ) -> Any:
         return program
 
     def compile(self, module: Any, device: Any) -> Any:
@@ -102,6 +107,8 @@ class Options(NamedTuple):
     keep_unused: bool = False
     inline: bool = False
     device: Any = None
+    in_shardings: Any = None
+    out_shardings: Any = None
 
 
 class Entry:
@@ -149,6 +156,7 @@ class Jit:
         self._name = getattr(fun, "__name__", type(fun).__name__)
         self._static = bool(options.static_argnums or options.static_argnames)
         self._ours = ours
+        self._placed = options.in_shardings is not None or options.out_shardings is not None
         self.known = Known(ours) if ours else _known_of(fun, options)
         self.function = self._make_function()
 
@@ -173,22 +181,36 @@ class Jit:
         args, kwargs, statics = self._split(args, kwargs) if self._static else (args, kwargs, ())
         leaves, treedef = tree.registry.flatten((args, kwargs), None)
         if _current.get() is not EVAL:
-            return self._bind(self._entry(leaves, treedef, statics, given), leaves)
+            return self._bind(self._entry(leaves, treedef, statics, given), leaves, treedef)
         try:
             in_types = [x.aval if isinstance(x, Value) else typeof(x) for x in leaves]
         except NonArrayArgumentError:
             in_types = self._types(leaves, given)  # which names the argument
         key = (self.known, config, treedef, statics, *in_types)
+        place = None if runtime.placement is None else runtime.placement(leaves)
+        if self._placed:
+            place = self._ins(treedef, place)
+        if place is not None:
+            key = (*key, place)
         run = self.known.runs.get(key)
         if run is None:
-            run = self._prepare(key, leaves, treedef, statics, given)
+            run = self._prepare(key, leaves, treedef, statics, given, place)
         if config.debug_nans or config.debug_infs:
             return self._located(run, leaves, self._entry(leaves, treedef, statics, given))
         return run(*runtime.backend.buffers(leaves, in_types))
 
-    def _prepare(self, key: Any, leaves: list[Any], treedef: Any, statics: Any, given: Any) -> Callable[..., Any]:
-        """Trace and compile; enter what runs under the key, and under that of the fast path where there is one."""
+    def _prepare(
+        self, key: Any, leaves: list[Any], treedef: Any, statics: Any, given: Any, place: Any
+    ) -> Callable[..., Any]:
+        """Trace and compile; enter what runs under the key, and under that of the fast path where there is one.
+
+        `place`: how the arguments are to lie on a mesh, a sharding or None for each; None where nothing is said of it.
+        """
         entry = self._entry(leaves, treedef, statics, given)
+        if place is not None:
+            module = self._module(entry, (place, self._outs(entry)))
+            executable = runtime.backend.compile(module, self._options.device)
+            return self.known.runs.keep(key, runtime.backend.runner(executable, entry.form, entry.out_tree.unflatten))
         with entry.lock:  # threads that call a new function at once compile it once
             if entry.run is None:
                 executable = runtime.backend.compile(self._module(entry), self._options.device)
@@ -203,14 +225,37 @@ class Jit:
                 specialize(self.function, len(args))
         return entry.run
 
-    def _module(self, entry: Entry) -> Any:
+    def _module(self, entry: Entry, place: Any = None) -> Any:
         donated = [i for i, d in enumerate(entry.donated) if d]
-        return runtime.backend.lower(entry.closed, self._name, donated, self._options.keep_unused)
+        return runtime.backend.lower(entry.closed, self._name, donated, self._options.keep_unused, place)
 
-    def _bind(self, entry: Entry, leaves: list[Any]) -> Any:
+    # ------------------------------------------------------------ on a mesh
+
+    def _ins(self, treedef: Any, lying: Any = None) -> tuple[Any, ...]:
+        """How the arguments are to lie: as `in_shardings` says, else as they do."""
+        lying = lying or (None,) * treedef.num_leaves
+        if self._options.in_shardings is None:
+            return lying
+        args, _ = treedef.unflatten(range(treedef.num_leaves))
+        asked = flat_shardings(self._options.in_shardings, args, f"in_shardings of {self._name}")
+        return tuple(s or now for s, now in zip(asked + (None,) * treedef.num_leaves, lying))
+
+    def _outs(self, entry: Entry) -> tuple[Any, ...]:
+        """How the results are to lie; None for those that the compiler is to decide about."""
+        count = entry.out_tree.num_leaves
+        if self._options.out_shardings is None:
+            return (None,) * count
+        results = entry.out_tree.unflatten(range(count))
+        return flat_shardings(self._options.out_shardings, results, f"out_shardings of {self._name}")
+
+    def _bind(self, entry: Entry, leaves: list[Any], treedef: Any) -> Any:
+        if self._placed:  # within a program: constraints on what goes in and what comes out
+            leaves = [x if s is None else s.constrain(x) for x, s in zip(leaves, self._ins(treedef), strict=True)]
         donated = (False,) * len(entry.constants) + entry.donated
         outs = jit_p.bind(*entry.constants, *leaves, program=entry.program, name=self._name,
                           donated=donated if any(donated) else (), inline=self._options.inline)  # fmt: skip
+        if self._placed:
+            outs = [x if s is None else s.constrain(x) for x, s in zip(outs, self._outs(entry), strict=True)]
         return entry.out_tree.unflatten(outs)
 
     def _located(self, run: Callable[..., Any], leaves: list[Any], entry: Entry) -> Any:
@@ -358,7 +403,10 @@ class Jit:
         leaves, treedef = tree.flatten((dynamic, named))
         structs = [_as_struct(x) for x in leaves]
         entry = self._entry(structs, treedef, statics, given)
-        return Traced(self, entry, treedef, statics)
+        lying = tuple([getattr(x, "sharding", None) if hasattr(getattr(x, "sharding", None), "constrain") else None
+                       for x in leaves])  # fmt: skip
+        ins = self._ins(treedef, lying) if self._placed or any(lying) else None
+        return Traced(self, entry, treedef, statics, None if ins is None else (ins, self._outs(entry)))
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Trace and print for arguments given as arrays or by shape and dtype; `.compile()` goes on."""
@@ -391,6 +439,19 @@ def _as_struct(x: Any) -> Any:
         return _Struct(as_type(x))
     except NonArrayArgumentError:
         return x  # named with its path by `_types`
+
+
+def flat_shardings(shardings: Any, values: Any, what: str) -> tuple[Any, ...]:
+    """A sharding or None for each leaf of a tree, from a prefix of it with shardings, specs and None."""
+    try:
+        found = tree.broadcast_prefix(shardings, values)
+    except TreeError as error:
+        what = f"{what} is not a prefix of their structure: {error.what}"
+        raise ArgumentTypeError(what, "give one for each, or one for all") from None
+    for s in found:
+        if s is not None and not hasattr(s, "placed"):
+            raise ArgumentTypeError(f"{what} holds {s!r}", "use a NamedSharding, a PartitionSpec or None")
+    return tuple(s if s is None else s.placed(what) for s in found)
 
 
 def _merged(args: tuple[Any, ...], kwargs: dict[str, Any], statics: Any) -> tuple[list[Any], dict[str, Any]]:
@@ -484,13 +545,20 @@ def jit(
     keep_unused: bool = False,
     device: Any = None,
     inline: bool = False,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
 ) -> Any:
     """Compile a function; it is traced once for each kind of arguments.
 
     Static arguments are passed to the function as they are and have to be hashable; each value is
     traced anew. Donated arguments give their memory to the results and cannot be used afterwards.
 
+    `in_shardings` and `out_shardings` say how arguments and results lie on a mesh: shardings, specs over the mesh in
+    force or None, in prefixes of the trees of (dynamic) arguments and results. An argument that lies otherwise is
+    brought there; what is not said the compiler decides.
+
     Raises:
+      MeshError: meshes of different devices in one program.
       NonHashableStaticArgumentError: a static argument that cannot be hashed.
       NonArrayArgumentError: an argument that is neither static nor a pytree of arrays and numbers.
 
@@ -502,6 +570,7 @@ def jit(
         return functools.partial(
             jit, static_argnums=static_argnums, static_argnames=static_argnames, donate_argnums=donate_argnums,
             donate_argnames=donate_argnames, keep_unused=keep_unused, device=device, inline=inline,
+            in_shardings=in_shardings, out_shardings=out_shardings,
         )  # fmt: skip
     if not callable(fun):
         raise ArgumentTypeError(
@@ -509,4 +578,4 @@ def jit(
         )
     static = _resolved(fun, static_argnums, static_argnames, "static")
     donate = _resolved(fun, donate_argnums, donate_argnames, "donate")
-    return Jit(fun, Options(*static, *donate, keep_unused, inline, device)).function
+    return Jit(fun, Options(*static, *donate, keep_unused, inline, device, in_shardings, out_shardings)).function

@@ -95,10 +95,11 @@ class Linear:
 
 @dataclass(frozen=True, slots=True)
 class AxisInfo:
-    """The axis a batching rule works over: its size, and its name if it has one."""
+    """The axis a batching rule works over: its size, its name if it has one, and the mesh axes that split it."""
 
     size: int
     name: Any = None
+    spmd: Any = None
 
 
 def all_zero(values: Sequence[Any]) -> bool:

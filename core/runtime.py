@@ -84,6 +84,8 @@ class Runtime:
         "array_maker",  # what makes an array of the runtime of a fresh NumPy array
         "target_here",  # what gives the target that the default device is
         "devices",  # what gives the devices of this process
+        "placement",  # what tells how operands lie on a mesh; None until there is an array that does
+        "process_index",  # the number of this process among those that compute together
         "parts",
         "facts",
         "_caches",
@@ -93,6 +95,8 @@ class Runtime:
         self.parts: dict[str, Any] = {}
         self._caches: dict[int, tuple[str, weakref.ref[Any]]] = {}
         self.facts: dict[str, Any] = {}
+        self.placement: Any = None
+        self.process_index = 0
 
     # ------------------------------------------------------------ parts
 

@@ -66,8 +66,9 @@ class _Known:
 class Traced:
     """A function traced for arguments of known types."""
 
-    def __init__(self, function: Any, entry: Any, in_tree: Any, statics: Any):
+    def __init__(self, function: Any, entry: Any, in_tree: Any, statics: Any, place: Any = None):
         self._function, self._entry, self.in_tree, self._statics = function, entry, in_tree, statics
+        self.place = place  # how inputs and results lie on a mesh, None if nothing is said of it
 
     @property
     def jaxpr(self) -> Program:
@@ -138,7 +139,7 @@ class Traced:
 
     def lower(self) -> Lowered:
         """Print the Program for the backend."""
-        return Lowered(self, self._function._module(self._entry))
+        return Lowered(self, self._function._module(self._entry, self.place))
 
 
 class Lowered(_Known):

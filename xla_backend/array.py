@@ -364,7 +364,7 @@ def from_host(array: np.ndarray, type: ArrayType, owned: bool) -> Array:
 
 def as_array(x: Any) -> Array:
     """An Array of an array of any library, a number or an Array; NumPy data is copied, jax's is shared."""
-    if type(x) is Array:
+    if issubclass(type(x), Array):
         return x
     aval: Any = typeof(x)
     return Array(aval, host_buffer(x, aval))

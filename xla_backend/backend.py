@@ -7,22 +7,26 @@ from types import CodeType
 from typing import Any
 
 from ..core.ir import Program
+from ..core.runtime import runtime
 from . import code, dispatch, shim
 from .array import Array
 from .client import as_device
 from .executable import Executable, compile_module
 from .module import Module
 from .placed import lower_for
-from .settings import Call
-from .transfer import host_buffer
+from .settings import Call, Place
+from .transfer import buffers, host_buffer
 
 
 class XlaBackend:
     """Programs by XLA on this process's devices."""
 
-    def lower(self, program: Program, name: str, donated: Sequence[int] = (), keep_unused: bool = False) -> Module:
-        """The module of a Program."""
-        return lower_for(None, program, Call(name, tuple(donated), keep_unused), tiled=True)
+    def lower(
+        self, program: Program, name: str, donated: Sequence[int] = (), keep_unused: bool = False, place: Any = None
+    ) -> Module:
+        """The module of a Program; `place` says how its inputs and its results lie on a mesh."""
+        where = None if place is None else Place(*place)
+        return lower_for(None, program, Call(name, tuple(donated), keep_unused), tiled=True, place=where)
 
     def compile(self, module: Module, device: Any = None) -> Executable:
         """The executable of a module, on the default device unless one is named."""
@@ -38,6 +42,8 @@ class XlaBackend:
 
     def buffers(self, values: Sequence[Any], types: Sequence[Any]) -> Sequence[Any]:
         """The buffers of values of known types, which are put on the device if they are not there."""
+        if runtime.placement is not None:
+            return buffers(values, types)
         return [x._buffer if type(x) is Array else host_buffer(x, t) for x, t in zip(values, types, strict=True)]
 
     def fast_path(self, arity: int, plain: bool) -> tuple[CodeType, dict[str, Any]] | None:

@@ -12,18 +12,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.caches import once
-from ..core.config import current
-from ..core.errors import ArgumentError, ArgumentTypeError, DriverError, TilewrightError, VersionError
+from ..core.config import config, current
+from ..core.errors import ArgumentError, ArgumentTypeError, ConfigError, DriverError, TilewrightError, VersionError
 from ..core.runtime import runtime
 from . import memory, shim
 
 
 class _Cpu:
-    """The CPU's client, once there is one, and how many devices it is to have."""
+    """The CPU's client, once there is one."""
 
     def __init__(self) -> None:
         self.client: Any = None
-        self.devices: int | None = None
         self.lock = threading.Lock()
 
 
@@ -92,10 +91,20 @@ class SingleDeviceSharding:
 
 
 def set_num_cpu_devices(count: int) -> None:
-    """Ask for several virtual CPU devices; only before the first use of a device."""
-    if _cpu.client is not None:
-        raise ArgumentError("the CPU client already exists", "set the number of devices before the first computation")
-    _cpu.devices = count
+    """Have several virtual CPU devices; only before the first use of a device."""
+    config.update("num_cpu_devices", count)
+
+
+def _check_num_cpu_devices(count: int) -> None:
+    """Raise an error where there is a client already, with another number of devices."""
+    if _cpu.client is not None and count != len(_raw_devices("cpu")):
+        raise ConfigError(
+            f"num_cpu_devices={count} was asked for, and this process computes on {len(_raw_devices('cpu'))} already",
+            f"set it before the first array is made, or set TILEWRIGHT_NUM_CPU_DEVICES={count} for the process",
+        )
+
+
+runtime.parts["config.guards"]["num_cpu_devices"] = _check_num_cpu_devices
 
 
 def client(platform: str = "cpu") -> Any:
@@ -108,7 +117,7 @@ def _cpu_client() -> Any:
         with _cpu.lock:
             if _cpu.client is None:
                 memory.keep_freed_memory()
-                _cpu.client = shim.make_cpu_client(_cpu.devices, runs_ahead())
+                _cpu.client = shim.make_cpu_client(current().num_cpu_devices or None, runs_ahead())
                 gc.callbacks.append(_collected)
     return _cpu.client
 

@@ -26,7 +26,7 @@ from .array import Array, execution_error
 from .client import all_devices, default_device, device_of
 from .executable import Executable, compile_module, in_callback
 from .placed import lower_for
-from .settings import Call
+from .settings import Call, Place
 from .transfer import buffers, handler, host_buffer, moved_to
 
 Runner = Callable[..., Any]
@@ -55,9 +55,14 @@ def make_runner(executable: Executable, result: str = "list", unflatten: Any = N
 
     `result`: "one" for a single Array, "tuple" or "list" of Arrays, or "tree", built by `unflatten`.
     """
-    run = _runner(executable, result, unflatten)
-    if len(all_devices()) > 1:
-        run = _following(executable, run, result, unflatten)
+    place = executable.module.place
+    if place is not None:
+        failed = functools.partial(_failed, executable)
+        run = place.runner(executable, result, unflatten, _execution(executable), failed)
+    else:
+        run = _runner(executable, result, unflatten)
+        if len(all_devices()) > 1:
+            run = _following(executable, run, result, unflatten)
     settings = current()
     if settings.debug_nans or settings.debug_infs:
         return _checked(run, executable.module.name, settings.debug_nans, settings.debug_infs)
@@ -72,9 +77,7 @@ def _runner(executable: Executable, result: str, unflatten: Any) -> Runner:
         constants = [moved_to(b, t, device) for b, t in zip(constants, of_constants, strict=True)]
     arity = len(module.in_types) - len(constants)
     handlers = [handler(module.out_types[i], device) for i in module.computed]
-    execute = executable.loaded.execute_sharded
-    if module.has_effects:
-        execute = _with_effects(executable)
+    execute = _execution(executable)
     names: dict[str, Any] = {
         "execute": execute, "handlers": handlers, "Array": Array, "new": object.__new__, "Fault": shim.RuntimeFault,
         "failed": functools.partial(_failed, executable), "unflatten": unflatten,
@@ -90,6 +93,10 @@ def _runner(executable: Executable, result: str, unflatten: Any) -> Runner:
         names,
     )
     return names["run"]
+
+
+def _execution(executable: Executable) -> Callable[[Sequence[Any]], Any]:
+    return _with_effects(executable) if executable.module.has_effects else executable.loaded.execute_sharded
 
 
 def _following(executable: Executable, run: Runner, result: str, unflatten: Any) -> Runner:
@@ -191,6 +198,8 @@ def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any
         run = RUNS.get((primitive, config, args[0].aval))
         if run is not None:
             return run(args[0]._buffer)
+    if runtime.placement is not None and runtime.placement(args) is not None:
+        return _evaluate_placed(primitive, args, params, config)
     types, given = [], []
     for x in args:
         if type(x) is Array:
@@ -210,8 +219,21 @@ def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any
     return run(*given)
 
 
-def _compiled(primitive: Any, types: Sequence[Any], params: dict[str, Any]) -> Runner:
-    module = lower_for(None, single(primitive, types, params), Call(primitive.name, _donated(params)))
+def _evaluate_placed(primitive: Any, args: Sequence[Any], params: dict[str, Any], config: Any) -> Any:
+    """Apply a primitive to arrays of which some lie on a mesh."""
+    lying = runtime.placement(args)
+    types = [typeof(x) for x in args]
+    key = (primitive, config, *types, tuple(params.items()), tuple(map(type, params.values())), lying)
+    run = RUNS.get(key)
+    if run is None:
+        run = RUNS.keep(key, _compiled(primitive, types, params, lying))
+    return run(*buffers(args, types))
+
+
+def _compiled(primitive: Any, types: Sequence[Any], params: dict[str, Any], lying: Any = None) -> Runner:
+    program = single(primitive, types, params)
+    place = None if lying is None else Place(lying, (None,) * len(program.outputs))
+    module = lower_for(None, program, Call(primitive.name, _donated(params)), place=place)
     return make_runner(compile_module(module), "list" if primitive.multiple else "one")
 
 

@@ -80,16 +80,27 @@ def options(device: Device, settings: Sequence[tuple[str, str]] = ()) -> Any:
     return found
 
 
+def _devices_and_options(module: Module, device: Device, settings: Sequence[tuple[str, str]] = ()) -> tuple[Any, Any]:
+    """What a module is compiled for: the devices of its mesh, or one."""
+    asked = options(device, settings)
+    if module.place is None or module.place.devices is None:
+        return device_list(device), asked
+    raws = tuple(d.raw for d in module.place.devices)
+    return shim.DeviceList(raws), shim.assigned_to([d.id for d in raws], asked)
+
+
 def compile_module(module: Module, device: Device | None = None) -> Executable:
     """The executable of a Module. Those with host callbacks are tied to their functions and never shared."""
-    device = default_device() if device is None else device
+    devices = None if module.place is None else module.place.devices
+    device = devices[0] if devices else default_device() if device is None else device
     module = module.on(device)
     if _LAPACK.search(module.text):
         _need_lapack(device)
     if module.callbacks or module.keep_alive:
         loaded = _compile(module, device)
         return Executable(module, loaded, device)
-    name = key(module.text, _environment(device), f"{device.platform} {device.id} {module.settings} {module.placeless}")
+    where = f"{device.platform} {[d.id for d in devices] if devices else device.id}"
+    name = key(module.text, _environment(device), f"{where} {module.settings} {module.placeless}")
     loaded = _loaded.touch(name)
     if loaded is None:
         loaded = _loaded.keep(name, _from_disk(name, module, device))
@@ -124,7 +135,7 @@ def _from_disk(name: str, module: Module, device: Device) -> Any:
     if data is not None:
         try:
             with recorded(LOAD, module.name):
-                return shim.deserialize(client(device.platform), data, device_list(device), options(device))
+                return shim.deserialize(client(device.platform), data, *_devices_and_options(module, device))
         except shim.RuntimeFault:
             cache.discard(name, "is not an executable that this jaxlib can load")
     loaded = _compile(module, device)
@@ -161,9 +172,9 @@ def _compile(module: Module, device: Device) -> Any:
     callbacks = [_guarded(c) for c in module.callbacks]
     text = without_places(module.text) if module.placeless else module.text
     try:
-        where = client(device.platform), text, device_list(device)
+        devices, asked = _devices_and_options(module, device, module.settings)
         with recorded(COMPILE, module.name):
-            return shim.compile_and_load(*where, options(device, module.settings), callbacks)
+            return shim.compile_and_load(client(device.platform), text, devices, asked, callbacks)
     except shim.RuntimeFault as error:
         message = str(error)
         raise CompileError(

@@ -32,7 +32,9 @@ def legalize(unit: Unit) -> Unit:
         if not isinstance(t, ArrayType):
             raise UnsupportedError(f"a value of type {t.show()} cannot enter or leave a compiled program",
                                    "read the Ref inside the program")  # fmt: skip
-    return Unit(legal(program), unit.call, tuple(constants), tuple(program.in_types), tuple(program.out_types))
+    constants = (*constants, *unit.constants)
+    seen = (program.in_types, program.out_types) if unit.place is None else (unit.in_types, unit.out_types)
+    return Unit(legal(program), unit.call, constants, *map(tuple, seen), unit.place)
 
 
 def legal(program: Program) -> Program:

@@ -17,7 +17,7 @@ from .cpu.sums import compiler_options
 from .legalize import legal
 from .lower import rules
 from .lower.emit import Emitter
-from .settings import Settings, Unit
+from .settings import Place, Settings, Unit
 from .transfer import physical
 
 
@@ -45,6 +45,7 @@ class Module:
     settings: tuple[tuple[str, str], ...] = ()  # of XLA's compiler
     placeless: bool = False  # the compiler is not to note the lines of the text
     again: Callable[[Any], Module] | None = None  # the same program, printed for another device
+    place: Place | None = None  # of programs that run on a mesh
     reports: dict[str, Any] = field(default_factory=dict)  # of the passes that it went through, by their names
 
     def __str__(self) -> str:
@@ -83,14 +84,18 @@ def printed(unit: Unit, settings: Settings) -> Module:
     body = body.replace(inputs=[program.inputs[i] for i in kept])
     attributes, aliased = _aliases(body, kept, given)
     emitter = Emitter(_rules(settings), settings.platform, legal, settings.located)
-    main = emitter.function("main", body, "public", attributes)
+    results: list[str] = []
+    if unit.place is not None:
+        computed = [i for i in range(len(program.outputs)) if i not in forwarded]
+        attributes, results = unit.place.boundary(emitter, unit.place, body, kept, computed, attributes)
+    main = emitter.function("main", body, "public", attributes, results)
     effects, platform = body.effects, settings.platform
     return Module(
         emitter.module_text(call.name, main), call.name, unit.constants, unit.in_types, unit.out_types,
         kept, forwarded, frozenset(aliased), emitter.callbacks, emitter.keep,
         ORDERED in effects or CALLBACK in effects, ORDERED in effects, "gpu" if settings.gpu else platform,
         settings=compiler_options(emitter.reductions, settings.off) if platform == "cpu" else (),
-        placeless=platform == "cpu" and "placeless" not in settings.off,
+        placeless=platform == "cpu" and "placeless" not in settings.off, place=unit.place,
     )  # fmt: skip
 
 

@@ -6,12 +6,14 @@ from ..core.ir import Program
 from ..core.runtime import runtime
 from .client import Device, default_device
 from .module import Module
-from .settings import Call, Unit
+from .settings import Call, Place, Unit
 
 
-def lower_for(device: Device | None, program: Program, call: Call, tiled: bool = False) -> Module:
-    """The module of a Program for a device, the default one if none is named.
+def lower_for(
+    device: Device | None, program: Program, call: Call, tiled: bool = False, place: Place | None = None
+) -> Module:
+    """The module of a Program for a device, the default one if none is named, or for a mesh.
 
     `tiled`: its standard operations may become kernels there.
     """
-    return runtime.lower(Unit(program, call), default_device() if device is None else device, tiled)
+    return runtime.lower(Unit(program, call, place=place), default_device() if device is None else device, tiled)

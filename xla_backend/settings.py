@@ -54,12 +54,29 @@ class Call(NamedTuple):
     keep_unused: bool = False
 
 
+class Place(NamedTuple):
+    """How the arrays of a program lie on a mesh: a `NamedSharding` or None for each input and result.
+
+    Before the pass `partition` None is for what it is to decide. After it each array has a sharding, `devices` are
+    those that the program runs on (None where none are here), `count` is their number, `boundary` prints its inputs and
+    results and `runner` makes what calls it. Padding is in the types of the Program, not in those that the caller sees.
+    """
+
+    ins: tuple[Any, ...]
+    outs: tuple[Any, ...]
+    devices: tuple[Any, ...] | None = None
+    count: int = 1
+    boundary: Any = None
+    runner: Any = None
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Unit:
     """A Program on its way, and how it is to be called.
 
-    From the pass `legalize` on its arrays of random keys are arrays of words, and its first inputs are `constants`;
-    `in_types` and `out_types` are those that the caller sees.
+    From the pass `legalize` on (with a `place`, from `partition`) its arrays of random keys are arrays of words, and
+    its first inputs are `constants`; `in_types` and `out_types` are those that the caller sees. `place` is None for
+    programs of one device.
     """
 
     program: Program
@@ -67,6 +84,7 @@ class Unit:
     constants: tuple[Any, ...] = ()
     in_types: tuple[Any, ...] = ()
     out_types: tuple[Any, ...] = ()
+    place: Place | None = None
 
     def __str__(self) -> str:
         return str(self.program)

@@ -99,6 +99,74 @@ def computation(text: str) -> Any:
     return _jax.mlir.mlir_module_to_xla_computation(text, use_tuple_args=False, return_tuple=False)
 
 
+HloSharding = xla_client.HloSharding
+
+
+def gspmd_sharding(devices: Any, hlo: Any, memory_kind: str | None) -> Any:
+    """jaxlib's own form of a sharding over a list of devices."""
+    return xla_client.GSPMDSharding(devices, hlo, **({"memory_kind": memory_kind} if memory_kind else {}))
+
+
+def tiled_sharding(tiles: list[int], copies: int, sizes: list[int], order: list[int]) -> Any:
+    """An array in tiles, `copies` of each, over a mesh of some sizes whose axes are taken in an order."""
+    last = [xla_client.OpSharding.Type.REPLICATED] if copies > 1 else []
+    return HloSharding.iota_tile(tiles + [copies] * bool(last), sizes, order, last)
+
+
+def put_parts(aval: Any, sharding: Any, parts: list[Any], devices: list[Any]) -> Any:
+    """A sharded buffer of parts, one for each device of this process; of NumPy arrays the memory is given up."""
+    # Copying semantics fail where one array is named twice.
+    return xla_client.batched_device_put(aval, sharding, parts, devices, True, False, ZERO_COPY, True)
+
+
+def whole(buffer: Any) -> Any:
+    """A sharded buffer as one NumPy array, put together by jaxlib, which keeps it."""
+    return buffer._to_np_array_did_copy()[0]
+
+
+class _Capsule:
+    """A DLPack capsule for NumPy."""
+
+    def __init__(self, capsule: Any):
+        self.capsule = capsule
+
+    def __dlpack__(self, **how: Any) -> Any:
+        return self.capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+
+def part_of(buffer: Any, number: int, devices: list[Any]) -> Any:
+    """The part of a sharded buffer that the device of a number holds, in place; None of a dtype that DLPack lacks.
+
+    `ArrayImpl` would import jax for it. DLPack gives the first part, so the devices are told in another order.
+    """
+    buffer.block_until_ready()
+    if devices[number].client in _beyond_host or np.dtype(buffer.aval.dtype).isbuiltin != 1:
+        return None
+    order = DeviceList((devices[number], *devices[:number], *devices[number + 1 :]))
+    sharding = xla_client.GSPMDSharding(order, HloSharding.replicate())
+    first = _jax.reorder_shards(buffer, sharding, xla_client._xla.ArrayCopySemantics.REUSE_INPUT)
+    return np.from_dlpack(_Capsule(to_dlpack(first)))
+
+
+def copied_to(buffer: Any, devices: Any, sharding: Any) -> Any:
+    """A sharded buffer's parts as they are, on other devices or in another kind of memory."""
+    reuse = xla_client._xla.ArrayCopySemantics.REUSE_INPUT
+    return _jax.batched_copy_array_to_devices_with_sharding([buffer], [devices], [sharding], [reuse])[0]
+
+
+def assigned_to(device_ids: list[int], options: Any) -> Any:
+    """The options of a program that is partitioned over some devices by Shardy."""
+    build, count = options.executable_build_options, len(device_ids)
+    options.num_replicas = build.num_replicas = 1
+    options.num_partitions = build.num_partitions = count
+    build.use_spmd_partitioning = build.use_shardy_partitioner = True
+    options.device_assignment = xla_client.DeviceAssignment.create(np.array([device_ids], np.int32))
+    return options
+
+
 def assigned(device_id: int) -> Any:
     """The device assignment of a program that runs on one device."""
     return xla_client.DeviceAssignment.create(np.array([[device_id]]))

@@ -93,6 +93,7 @@ if TYPE_CHECKING:
         profiler,
         random,
         scipy,
+        sharding,
         stages,
         test_util,
         tree_util,
@@ -104,6 +105,16 @@ if TYPE_CHECKING:
     from .explanation import explain
     from .lang import ds
     from .profiler import profile
+    from .sharding import (
+        NamedSharding,
+        P,
+        make_array_from_callback,
+        make_array_from_process_local_data,
+        make_array_from_single_device_arrays,
+        make_mesh,
+        reshard,
+        set_mesh,
+    )
     from .tuning import autotune, tune
 
 # What is imported when it is first used, so that a program pays only for what it needs.
@@ -122,6 +133,7 @@ _MODULES = (
     "profiler",
     "random",
     "scipy",
+    "sharding",
     "stages",
     "test_util",
     "tree_util",
@@ -137,5 +149,12 @@ _LATER = {
     "profile": ".profiler:profile",
     "tune": ".tuning:tune",
 }
+_LATER |= {
+    name: f".sharding:{name}"
+    for name in (
+        "NamedSharding", "P", "make_array_from_callback", "make_array_from_process_local_data",
+        "make_array_from_single_device_arrays", "make_mesh", "reshard", "set_mesh",
+    )
+}  # fmt: skip
 
 __getattr__, __dir__, __all__ = _later(__name__, _LATER | {name: f".{name}" for name in _MODULES})

@@ -1,6 +1,6 @@
 """The walk from a Python function to something that runs: a list of passes, and what runs it.
 
-function -trace-> program -transform-> program -fuse-> kernels -legalize-> legal -verify-> legal
+function -trace-> program -transform-> program -partition-> program -fuse-> kernels -legalize-> legal -verify-> legal
          -emit-> emitted -print-> module -compile-> executable
 """
 
@@ -50,10 +50,24 @@ def _transform(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, 
     return replace(unit, program=eliminate_dead(unit.program)[0]), None
 
 
-def _fuse(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any]:
-    if not settings.tiled and not _has_kernels(unit):
+def _partition(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, None]:
+    """What runs on a mesh; other programs are left as they are."""
+    if unit.place is None and not (loaded("mesh") and part("partition").on_mesh(unit.program)):
         return unit, None
-    return part("kernel passes").fuse(unit, settings, reports)
+    return part("partition").partition(unit, settings, _text, part("shardy").propagated), None
+
+
+def _text(unit: Unit, settings: Settings) -> str:
+    """The text of a unit that is partitioned, as far as it is."""
+    return walk(PARTITIONED, unit, replace(settings, shown=False)).value.text
+
+
+def _fuse(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any]:
+    # Operations on whole arrays of a mesh are left to XLA, which would gather the operands of a kernel.
+    tiled = settings.tiled and unit.place is None
+    if not tiled and not _has_kernels(unit):
+        return unit, None
+    return part("kernel passes").fuse(unit, replace(settings, tiled=tiled), reports)
 
 
 def _legalize(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, None]:
@@ -108,6 +122,7 @@ EXECUTABLE = Level("executable")
 PIPELINE = (
     Pass("trace", FUNCTION, PROGRAM, _trace),
     Pass("transform", PROGRAM, PROGRAM, _transform),
+    Pass("partition", PROGRAM, PROGRAM, _partition),
     Pass("fuse", PROGRAM, KERNELS, _fuse),
     Pass("legalize", KERNELS, LEGAL, _legalize),
     Pass("verify", LEGAL, LEGAL, _verify),
@@ -115,7 +130,7 @@ PIPELINE = (
     Pass("print", EMITTED, MODULE, _print),
     Pass("compile", MODULE, EXECUTABLE, _compile),
 )
-LOWER = PIPELINE[1:-1]
+LOWER, PARTITIONED = PIPELINE[1:-1], PIPELINE[3:-1]
 # Names of stages that are not their pass's own.
 STAGES = {
     "program": "trace", "transformed": "transform", "kernels": "fuse", "module": "print", "executable": "compile",
@@ -156,6 +171,8 @@ def settings_ahead(target: str, tiles: Any = None, print_passes: bool | None = N
 
 def lower(unit: Unit, device: Device, tiled: bool = False, tiles: Any = None) -> Module:
     """The module of a Program for a device of this process; `tiled`: its standard operations may become kernels."""
+    if unit.place is not None:
+        device = next((s.mesh.flat[0] for s in (*unit.place.ins, *unit.place.outs) if hasattr(s, "mesh")), device)
     with recorded(events.LOWER, unit.call.name):
         module = walk(LOWER, unit, settings_for(device, tiled, tiles)).value
     return replace(module, again=functools.partial(lower, unit, tiled=tiled, tiles=tiles))

@@ -1,6 +1,7 @@
 """The catalogue of errors: see `docs/errors.md`; and the names that JAX gives to the same faults."""
 
 from .core.errors import (
+    AddressableError,
     AlignmentError,
     ArgumentError,
     ArgumentTypeError,
@@ -32,6 +33,8 @@ from .core.errors import (
     KernelError,
     KeyReuseError,
     LeakedTracerError,
+    MeshAxisError,
+    MeshError,
     NoDerivativeError,
     NonArrayArgumentError,
     NonDifferentiableDtypeError,
@@ -73,6 +76,7 @@ TracerBoolConversionError = TracerBoolError
 UnexpectedTracerError = LeakedTracerError
 
 __all__ = [
+    "AddressableError",
     "AlignmentError",
     "ArgumentError",
     "ArgumentTypeError",
@@ -104,6 +108,8 @@ __all__ = [
     "KernelError",
     "KeyReuseError",
     "LeakedTracerError",
+    "MeshAxisError",
+    "MeshError",
     "NoDerivativeError",
     "NonArrayArgumentError",
     "NonDifferentiableDtypeError",

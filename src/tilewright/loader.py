@@ -16,6 +16,10 @@ PARTS = {
     "kernel passes": ".kernel_passes",
     "targets": ".targets",
     "fusions": ".xla_backend.fusions",
+    "mesh": ".core.mesh",
+    "sharded": ".xla_backend.sharded",
+    "partition": ".xla_backend.partition",
+    "shardy": ".xla_backend.shardy",
 }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from .core import tree
 from .core.runtime import runtime
 from .core.trace import Tracer
+from .loader import part
 from .xla_backend import client, dispatch
 from .xla_backend.array import Array, as_array
 from .xla_backend.client import Device, as_device
@@ -85,11 +86,15 @@ def default_backend() -> str:
     return client.default_device().platform
 
 
-def _put(x: Any, device: Device | None, donate: bool, may_alias: bool | None) -> Any:
+def _put(x: Any, where: Any, donate: bool, may_alias: bool | None) -> Any:
+    sharding = where.placed("device_put to") if hasattr(where, "placed") else None
     if isinstance(x, Tracer):
-        return x
+        return x if sharding is None else sharding.constrain(x)
     array = as_array(x)
-    moved = array if device is None else array.to_device(device)
+    if sharding is not None:
+        moved = part("sharded").place(array, sharding)
+    else:
+        moved = array if where is None else array.to_device(as_device(where))
     if moved is x and may_alias is False:
         return array.copy()
     if donate and moved is not x and isinstance(x, Array):
@@ -101,7 +106,7 @@ def _put(x: Any, device: Device | None, donate: bool, may_alias: bool | None) ->
 def device_put(
     x: Any, device: Any = None, *, src: Any = None, donate: Any = False, may_alias: bool | None = None
 ) -> Any:
-    """A pytree of arrays and numbers on a device (the default one if none is named).
+    """A pytree of arrays and numbers on a device (the default one if none is named), or on a mesh.
 
     `device` may be a pytree of devices that is a prefix of `x`. With `donate` (which may be such a prefix too) arrays
     that move are deleted where they were; `may_alias=False` gives arrays with memory of their own. `src`, where the
@@ -113,8 +118,7 @@ def device_put(
     leaves, structure = tree.flatten(x)
     places = tree.broadcast_prefix(device, x)
     donated = tree.broadcast_prefix(donate, x)
-    where = [None if place is None else as_device(place) for place in places]
-    return structure.unflatten(_put(leaf, d, give, may_alias) for leaf, d, give in zip(leaves, where, donated))
+    return structure.unflatten(_put(leaf, d, give, may_alias) for leaf, d, give in zip(leaves, places, donated))
 
 
 def device_get(x: Any) -> Any:
@@ -157,8 +161,8 @@ def effects_barrier() -> None:
 
 def live_arrays(platform: str | None = None) -> list[Array]:
     """The arrays that exist and are not deleted, on any platform unless one is named."""
-    found = [x for x in gc.get_objects() if type(x) is Array and not x.is_deleted()]
-    return [x for x in found if platform is None or x.device.platform == platform]
+    found = [x for x in gc.get_objects() if issubclass(type(x), Array) and not x.is_deleted()]
+    return [x for x in found if platform is None or next(iter(x.devices())).platform == platform]
 
 
 def clear_caches() -> None:

@@ -24,7 +24,7 @@ MAX_LINES = 800
 # Notes to oneself, and places on one machine. Spelt so that this file does not match itself.
 FORBIDDEN = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X)\b|(?<![\w.:/-])/(?:home|root|Users|work|farm)/\w")
 # jaxlib is internal and drifts: one shim in xla_backend, the pytree registry, and the backends' MLIR bindings.
-JAXLIB = {"core/tree.py", "core/version.py", "xla_backend/shim.py"}
+JAXLIB = {"core/tree.py", "core/version.py", "xla_backend/shim.py", "xla_backend/shardy.py"}
 JAXLIB_LAYERS = {"triton_backend", "mosaic_tpu", "mosaic_gpu"}
 # What puts functions of ours into programs of jax, which the caller has then: imported inside functions.
 JAX = {"src/tilewright/interop/jax.py"}

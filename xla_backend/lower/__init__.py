@@ -42,13 +42,13 @@ _RULES: dict[Primitive, Any] = {
 }
 
 # Families whose primitives are imported when they are first used: their rules are imported after them.
-_LATER = ("fft", "linalg")
-_PRIMITIVES = __name__.replace("xla_backend.lower", "core.primitives")
+_LATER = {"fft": "core.primitives.fft", "linalg": "core.primitives.linalg", "spmd": "core.mesh"}
+_PACKAGE = __name__.removesuffix("xla_backend.lower")
 
 
 def rules() -> Mapping[Primitive, Any]:
     """The rule of each primitive that a program can hold by now."""
-    return _table(tuple([family for family in _LATER if f"{_PRIMITIVES}.{family}" in sys.modules]))
+    return _table(tuple([family for family, name in _LATER.items() if _PACKAGE + name in sys.modules]))
 
 
 @once

@@ -119,6 +119,7 @@ class Emitter:
         self.transposes: dict[str, tuple[Operand, Sequence[int]]] = {}  # of what each transposed value is made, and how
         self.reductions: list[tuple[tuple[int, ...], tuple[int, ...]]] = []  # shapes and axes of what is reduced
         self.counter = 0
+        self.meshes: Any = None  # the names of meshes, in programs that run on one
 
     # ------------------------------------------------------------ single operations
 
@@ -237,8 +238,10 @@ class Emitter:
         *results, self.token = self.ops("func.call", [*operands, self.token], types, f"callee = @{name}")
         return results
 
-    def function(self, name: str, program: Program, visibility: str, arguments: Sequence[str] = ()) -> str:
-        """A `func.func`; `arguments` are attribute dictionaries, one per input (empty for none)."""
+    def function(
+        self, name: str, program: Program, visibility: str, arguments: Sequence[str] = (), given: Sequence[str] = ()
+    ) -> str:  # fmt: skip
+        """A `func.func`; `arguments` and `given` are attribute dictionaries, one per input and output ("" for none)."""
         outer, self.lines, outer_token = self.lines, [], self.token
         inputs = [Operand(self.fresh(), t) for t in program.in_types]
         extra = list(arguments) or [""] * len(inputs)
@@ -246,6 +249,7 @@ class Emitter:
             f"{o.name}: {tensor(o.type)}{' ' + a if a else ''}" for o, a in zip(inputs, extra, strict=True)
         )
         outs = ", ".join(tensor(t) for t in program.out_types)
+        shown = ", ".join(f"{tensor(t)} {a}" for t, a in zip(program.out_types, given)) if given else None
         if ORDERED in program.effects and visibility == "private":  # the caller's token passes through
             self.token = Operand(self.fresh(), TOKEN)
             head = ", ".join(filter(None, [head, f"{self.token.name}: {tensor(TOKEN)}"]))
@@ -260,8 +264,9 @@ class Emitter:
         body = "\n".join(self.lines)
         self.lines = outer
         ret = f'"func.return"({names}) : ({outs}) -> ()'
-        return f"func.func {visibility} @{name}({head}) -> ({outs}) {{\n{body}\n{ret}\n}}"
+        return f"func.func {visibility} @{name}({head}) -> ({shown or outs}) {{\n{body}\n{ret}\n}}"
 
     def module_text(self, name: str, main: str) -> str:
         functions = "\n".join([main, *self.functions])
-        return f"module @{identifier(name)} {{\n{functions}\n}}\n"
+        head, declared = ("", "") if self.meshes is None else self.meshes.texts()
+        return f"module @{identifier(name)} {head}{{\n{declared}{functions}\n}}\n"

@@ -1,0 +1,537 @@
+"""Meshes: devices with named axes, and how an array lies on one.
+
+    Mesh          ::= devices in a grid, a name for each axis of it
+    AbstractMesh  ::= the names and sizes alone, for programs that are planned or compiled without devices
+    PartitionSpec ::= for each dimension of an array the axes that split it, the first the slowest; None: none
+    NamedSharding ::= mesh, spec and kind of memory
+
+All of them are interned: equal ones are one object, so that comparing them, as each call of a program does, compares
+addresses. A dimension whose size its axes do not divide is held padded: each device has `ceil(size / parts)` elements.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from . import tree
+from .caches import cached
+from .config import config, current
+from .errors import ArgumentError, ArgumentTypeError, MeshAxisError, MeshError, ShapeError
+from .jit import flat_shardings
+from .primitive import AxisInfo, Primitive
+from .rules import linear_jvp
+from .runtime import runtime
+from .trace import typeof
+
+_interned: dict[Any, Any] = runtime.part("mesh.interned", {})  # compared by identity, so none may be forgotten
+
+
+class AxisType(Enum):
+    """What decides about shardings along an axis. Here always the compiler, and what a program asks for."""
+
+    Auto = "auto"
+    Explicit = "explicit"
+    Manual = "manual"
+
+
+class _Axes:
+    """The named axes that meshes of both kinds have."""
+
+    axis_names: tuple[Any, ...]
+    axis_sizes: tuple[int, ...]
+    shape: Mapping[Any, int]
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.axis_sizes)
+
+    @property
+    def empty(self) -> bool:
+        return not self.axis_names
+
+    @property
+    def shape_tuple(self) -> tuple[tuple[Any, int], ...]:
+        return tuple(zip(self.axis_names, self.axis_sizes, strict=True))
+
+    @property
+    def axis_types(self) -> tuple[AxisType, ...]:
+        return (AxisType.Auto,) * len(self.axis_names)
+
+    def parts(self, axes: Sequence[Any]) -> int:
+        """Into how many parts some axes split."""
+        return math.prod(self.shape[a] for a in axes)
+
+    def _show(self) -> str:
+        return ", ".join(f"{n!r}: {s}" for n, s in self.shape_tuple)
+
+    def __enter__(self) -> Any:
+        _entered().append(stack := contextlib.ExitStack())
+        stack.enter_context(config(mesh=self))
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        _entered().pop().close()
+
+
+def _entered() -> list[contextlib.ExitStack]:
+    return runtime.parts.setdefault("mesh.entered", [])
+
+
+def _checked_names(names: Any, sizes: Sequence[int]) -> tuple[Any, ...]:
+    names = (names,) if isinstance(names, str) else tuple(names)
+    if len(names) != len(sizes):
+        raise ArgumentError(f"a mesh of shape {tuple(sizes)} with axes named {names}", "give each axis one name")
+    if len(set(names)) != len(names):
+        raise ArgumentError(f"a mesh with axes named {names}", "give each axis a name of its own")
+    return names
+
+
+class AbstractMesh(_Axes):
+    """The axes of a mesh without devices: `AbstractMesh((32, 32), ("data", "model"))`.
+
+    Programs are planned and explained for one of any size; what runs needs a `Mesh`.
+
+    >>> AbstractMesh((32, 32), ("data", "model")).size
+    1024
+    """
+
+    def __new__(cls, axis_sizes: Sequence[Any], axis_names: Any = None, axis_types: Any = None) -> AbstractMesh:
+        if axis_names is None:  # pairs (name, size)
+            axis_names, axis_sizes = [n for n, _ in axis_sizes], [s for _, s in axis_sizes]
+        names = _checked_names(axis_names, axis_sizes)
+        key = (cls, names, tuple(int(s) for s in axis_sizes))
+        found = _interned.get(key)
+        if found is None:
+            found = object.__new__(cls)
+            found.axis_names, found.axis_sizes = key[1:]
+            found.shape = MappingProxyType(dict(found.shape_tuple))
+            found = _interned.setdefault(key, found)
+        return found
+
+    abstract_mesh = property(lambda self: self)
+
+    @property
+    def flat(self) -> tuple[Any, ...]:
+        """The devices, of which there are none."""
+        raise MeshError(f"{self} has no devices", "use a `Mesh`, as `make_mesh` gives it, for what runs")
+
+
+    def __reduce__(self) -> Any:
+        return (AbstractMesh, (self.axis_sizes, self.axis_names))
+
+    def __repr__(self) -> str:
+        return f"AbstractMesh({self._show()})"
+
+
+class Mesh(_Axes):
+    """Devices in a grid whose axes have names.
+
+    `devices` is an array (or nested sequence) of devices, with an axis for each of `axis_names`. In a `with` block it
+    is the mesh that a bare `PartitionSpec` means.
+
+    Raises:
+      ArgumentError: names that do not fit the grid, a device that is there twice.
+
+    >>> import tilewright as tw
+    >>> Mesh(tw.devices()[:1], ("x",)).shape["x"]
+    1
+    """
+
+    devices: np.ndarray
+
+    def __new__(cls, devices: Any, axis_names: Any, axis_types: Any = None) -> Mesh:
+        grid = np.array(devices, dtype=object)
+        names = _checked_names(axis_names, grid.shape)
+        flat = tuple(grid.flat)
+        key = (cls, flat, grid.shape, names)
+        found = _interned.get(key)
+        if found is None:
+            for d in flat:
+                if not hasattr(d, "platform"):
+                    raise ArgumentTypeError(f"a mesh of {d!r}, which is no device", "pass elements of `devices()`")
+            if len(set(flat)) != len(flat):
+                raise ArgumentError(f"a mesh of {flat} has a device twice", "name each device once")
+            grid.flags.writeable = False
+            found = object.__new__(cls)
+            found.devices, found.axis_names, found.axis_sizes = grid, names, grid.shape
+            found.shape = MappingProxyType(dict(found.shape_tuple))
+            found = _interned.setdefault(key, found)
+        return found
+
+    @property
+    def flat(self) -> tuple[Any, ...]:
+        """The devices in the order of the grid."""
+        return tuple(self.devices.flat)
+
+    @property
+    def device_ids(self) -> np.ndarray:
+        return np.vectorize(lambda d: d.id, otypes=[int])(self.devices)
+
+    @property
+    def abstract_mesh(self) -> AbstractMesh:
+        return AbstractMesh(self.axis_sizes, self.axis_names)
+
+    @property
+    def local_devices(self) -> list[Any]:
+        return [d for d in self.flat if d.process_index == runtime.process_index]
+
+    @property
+    def is_multi_process(self) -> bool:
+        return len(self.local_devices) < self.size
+
+    def __reduce__(self) -> Any:
+        return (Mesh, (self.devices, self.axis_names))
+
+    def __repr__(self) -> str:
+        return f"Mesh({self._show()})"
+
+
+AnyMesh = Mesh | AbstractMesh
+
+
+# ---------------------------------------------------------------------------- specs
+
+
+class _Unconstrained:
+    """In a `PartitionSpec`: how this dimension is split is left to the compiler."""
+
+    def __repr__(self) -> str:
+        return "UNCONSTRAINED"
+
+    def __reduce__(self) -> str:
+        return "UNCONSTRAINED"
+
+
+UNCONSTRAINED = _Unconstrained()
+
+
+class PartitionSpec:
+    """For each dimension the mesh axes that split it: a name, a tuple of names, or None. Also called `P`.
+
+    Dimensions past its end are not split. `P.UNCONSTRAINED` leaves one to the compiler.
+
+    >>> PartitionSpec("x", None, ("y", "z"))
+    PartitionSpec('x', None, ('y', 'z'))
+    >>> PartitionSpec("x", None) is PartitionSpec(("x",), ())
+    True
+    """
+
+    __slots__ = ("entries", "dims")
+    UNCONSTRAINED = UNCONSTRAINED
+    entries: tuple[Any, ...]
+    dims: tuple[Any, ...]  # a tuple of names, or UNCONSTRAINED, for each dimension
+
+    def __new__(cls, *entries: Any) -> PartitionSpec:
+        dims = tuple(map(_names_in, entries))
+        found = _interned.get((cls, dims))
+        if found is None:
+            found = object.__new__(cls)
+            found.dims = dims
+            found.entries = tuple((d or None) if d is UNCONSTRAINED or len(d) != 1 else d[0] for d in dims)
+            used = found.axes
+            for name in used:
+                if used.count(name) > 1:
+                    raise MeshAxisError(f"{found} names the axis {name!r} twice", "an axis splits one dimension")
+            found = _interned.setdefault((cls, dims), found)
+        return found
+
+    @property
+    def axes(self) -> tuple[Any, ...]:
+        """The axes that split anything, in the order of the dimensions."""
+        return tuple(name for d in self.dims if d is not UNCONSTRAINED for name in d)
+
+    def placed(self, what: str = "a PartitionSpec") -> NamedSharding:
+        """The sharding by this spec over the mesh in force."""
+        if current().mesh is None:
+            raise ArgumentError(f"{what}: {self} without a mesh in force", "use NamedSharding(mesh, spec), or set_mesh")
+        return NamedSharding(current().mesh, self)
+
+    def padded(self, ndim: int) -> tuple[Any, ...]:
+        """The axes of each of `ndim` dimensions."""
+        return self.dims + ((),) * (ndim - len(self.dims))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.entries[index]
+
+    def __add__(self, other: Any) -> PartitionSpec:
+        return PartitionSpec(*self, *other)
+
+    def __radd__(self, other: Any) -> PartitionSpec:
+        return PartitionSpec(*other, *self)
+
+    def __reduce__(self) -> Any:
+        return (PartitionSpec, self.entries)
+
+    def __repr__(self) -> str:
+        return f"PartitionSpec({', '.join(map(repr, self.entries))})"
+
+
+P = PartitionSpec
+
+
+def _names_in(entry: Any) -> Any:
+    if entry is None:
+        return ()
+    if entry is UNCONSTRAINED:
+        return entry
+    names = tuple(entry) if isinstance(entry, (tuple, list)) else (entry,)
+    try:
+        hash(names)
+    except TypeError:
+        raise ArgumentTypeError(f"a PartitionSpec with {entry!r}", "names of axes, tuples of them, or None") from None
+    return names
+
+
+# ---------------------------------------------------------------------------- shardings
+
+
+class NamedSharding:
+    """How an array lies on the devices of a mesh.
+
+    Raises:
+      MeshAxisError: the spec names an axis that the mesh has not.
+
+    >>> import tilewright as tw
+    >>> mesh = Mesh(tw.devices()[:1], ("x",))
+    >>> NamedSharding(mesh, PartitionSpec("x")).shard_shape((8, 2))
+    (8, 2)
+    """
+
+    __slots__ = ("mesh", "spec", "memory_kind", "raws", "__weakref__")
+    mesh: Any
+    spec: PartitionSpec
+    memory_kind: str | None
+    raws: dict[int, Any]  # the backend's own object, for each number of dimensions
+
+    def __new__(cls, mesh: AnyMesh, spec: PartitionSpec, memory_kind: str | None = None) -> NamedSharding:
+        key = (cls, mesh, spec, memory_kind)
+        found = _interned.get(key)
+        if found is None:
+            _check_sharding(mesh, spec)
+            found = object.__new__(cls)
+            found.mesh, found.spec, found.memory_kind, found.raws = mesh, spec, memory_kind, {}
+            found = _interned.setdefault(key, found)
+        return found
+
+    @property
+    def num_devices(self) -> int:
+        return self.mesh.size
+
+    @property
+    def device_set(self) -> set[Any]:
+        return set(self.mesh.flat)
+
+    @property
+    def addressable_devices(self) -> set[Any]:
+        return set(self.mesh.local_devices)
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        return not self.mesh.is_multi_process
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        return self.mesh.parts(self.spec.axes) == 1
+
+    def placed(self, what: str = "") -> NamedSharding:
+        """The sharding itself; of a spec, that over the mesh in force."""
+        return self
+
+    def constrain(self, x: Any) -> Any:
+        """A value that lies so, within a program or outside of one."""
+        self.check_rank(typeof(x).shape)
+        return constraint_p.bind(x, sharding=self)
+
+    def with_memory_kind(self, kind: str) -> NamedSharding:
+        return NamedSharding(self.mesh, self.spec, kind)
+
+    def with_spec(self, spec: Any) -> NamedSharding:
+        spec = spec if isinstance(spec, PartitionSpec) else PartitionSpec(*spec)
+        return NamedSharding(self.mesh, spec, self.memory_kind)
+
+    def parts(self, ndim: int) -> tuple[int, ...]:
+        """Into how many parts each of `ndim` dimensions is split."""
+        return tuple(1 if d is UNCONSTRAINED else self.mesh.parts(d) for d in self.spec.padded(ndim))
+
+    def check_rank(self, shape: Sequence[int]) -> None:
+        """Raise a `ShapeError` where the spec is longer than a shape."""
+        if len(self.spec) > len(shape):
+            raise ShapeError(
+                f"{self.spec} has {len(self.spec)} entries, for an array of shape {tuple(shape)}",
+                "one entry for each dimension, or fewer",
+            )
+
+    def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape of the part that a device holds, padding included."""
+        self.check_rank(global_shape)
+        return tuple(-(-s // n) for s, n in zip(global_shape, self.parts(len(global_shape)), strict=True))
+
+    def padded_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape of all the parts together: `global_shape` where the axes divide it."""
+        shard, parts = self.shard_shape(global_shape), self.parts(len(global_shape))
+        return tuple(s * n for s, n in zip(shard, parts, strict=True))
+
+    def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Any, tuple[slice, ...]]:
+        """For each device the slices of the array that it holds; of padding none."""
+        return dict(zip(self.mesh.flat, indices(self, tuple(global_shape)), strict=True))
+
+    def addressable_devices_indices_map(self, global_shape: Sequence[int]) -> dict[Any, tuple[slice, ...]]:
+        """The same for the devices of this process."""
+        local = self.addressable_devices
+        return {d: i for d, i in self.devices_indices_map(global_shape).items() if d in local}
+
+    def is_equivalent_to(self, other: Any, ndim: int) -> bool:
+        """Whether arrays of `ndim` dimensions lie the same under both."""
+        if self is other:
+            return True
+        shape = tuple(self.mesh.size for _ in range(ndim))
+        same = isinstance(other, NamedSharding) and self.memory_kind == other.memory_kind
+        return same and self.devices_indices_map(shape) == other.devices_indices_map(shape)
+
+    def __reduce__(self) -> Any:
+        return (NamedSharding, (self.mesh, self.spec, self.memory_kind))
+
+    def __repr__(self) -> str:
+        kind = f", memory_kind={self.memory_kind}" if self.memory_kind else ""
+        return f"NamedSharding(mesh={self.mesh}, spec={self.spec}{kind})"
+
+
+def _check_sharding(mesh: Any, spec: Any) -> None:
+    if not isinstance(mesh, (Mesh, AbstractMesh)):
+        raise ArgumentTypeError(f"a sharding over {mesh!r}, which is no mesh", "make one by `make_mesh`")
+    if not isinstance(spec, PartitionSpec):
+        raise ArgumentTypeError(f"a sharding by {spec!r}, which is no PartitionSpec", "write P('x', None)")
+    for name in spec.axes:
+        if name not in mesh.shape:
+            raise MeshAxisError(f"{spec} names the axis {name!r}, which {mesh} has not", "name one of the mesh's axes")
+
+
+@cached(4096)
+def indices(sharding: NamedSharding, shape: tuple[int, ...]) -> tuple[tuple[slice, ...], ...]:
+    """For each position of the mesh the slices of an array that its device holds."""
+    mesh, dims = sharding.mesh, sharding.spec.padded(len(shape))
+    size = sharding.shard_shape(shape)
+    found = []
+    for place in np.ndindex(*mesh.axis_sizes):
+        at = dict(zip(mesh.axis_names, place, strict=True))
+        index = []
+        for length, step, axes in zip(shape, size, dims, strict=True):
+            part = 0
+            for name in () if axes is UNCONSTRAINED else axes:
+                part = part * mesh.shape[name] + at[name]
+            start = min(part * step, length)
+            index.append(slice(start, min(start + step, length)) if axes else slice(None))
+        found.append(tuple(index))
+    return tuple(found)
+
+
+# ---------------------------------------------------------------------------- the mesh in force
+
+
+EMPTY = AbstractMesh((), ())
+
+
+def get_abstract_mesh() -> AbstractMesh:
+    """The axes of the mesh in force, none outside of `use_mesh`.
+
+    >>> get_abstract_mesh().empty
+    True
+    """
+    return EMPTY if current().mesh is None else current().mesh.abstract_mesh
+
+
+def get_mesh() -> AnyMesh:
+    """The mesh in force, an empty one outside of `use_mesh`."""
+    return EMPTY if current().mesh is None else current().mesh
+
+
+def use_mesh(mesh: AnyMesh) -> contextlib.AbstractContextManager[Any]:
+    """Within a `with` block, the mesh that a bare `PartitionSpec` means.
+
+    >>> with use_mesh(AbstractMesh((4,), ("x",))):
+    ...     get_abstract_mesh().shape["x"]
+    4
+    """
+    if not isinstance(mesh, (Mesh, AbstractMesh)):
+        raise ArgumentTypeError(f"{mesh!r} is no mesh", "make one by `make_mesh`")
+    return config(mesh=mesh)
+
+
+class set_mesh:  # noqa: N801  (a function to its users)
+    """Set the mesh that a bare `PartitionSpec` means: from here on, or in a `with` block until its end."""
+
+    def __init__(self, mesh: AnyMesh | None):
+        if mesh is not None:
+            use_mesh(mesh)
+        self._before = current().mesh
+        config.update("mesh", mesh)
+
+    def __enter__(self) -> Any:
+        return current().mesh
+
+    def __exit__(self, *error: Any) -> None:
+        config.update("mesh", self._before)
+
+
+# ---------------------------------------------------------------------------- within a program
+
+
+def batched_spec(dims: Sequence[Any], at: int, axis: AxisInfo) -> PartitionSpec:
+    """A spec for arrays with one more axis, which `spmd_axis_name` splits or the compiler decides about."""
+    names = () if axis.spmd is None else axis.spmd if isinstance(axis.spmd, tuple) else (axis.spmd,)
+    taken = [n for d in dims if d is not UNCONSTRAINED for n in d if n in names]
+    if taken:
+        raise MeshAxisError(
+            f"vmap over spmd_axis_name={axis.spmd!r} of a value that {taken[0]!r} splits already",
+            "leave the axis out of the specs within the mapped function",
+        )
+    return PartitionSpec(*dims[:at], names or UNCONSTRAINED, *dims[at:])
+
+
+def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, sharding: NamedSharding) -> Any:
+    (x,), (d,) = args, dims
+    assert d is not None
+    spec = batched_spec(sharding.spec.padded(len(typeof(x).shape) - 1), d, axis)
+    return constraint_p.bind(x, sharding=sharding.with_spec(spec)), d
+
+
+# A value that is to lie on a mesh as a sharding says.
+constraint_p = Primitive(
+    "sharding_constraint", typing=lambda x, *, sharding: x, jvp=linear_jvp(lambda: constraint_p), batch=_batch,
+    transpose=lambda ct, x, *, sharding: [constraint_p.bind(ct, sharding=sharding)], numpy=lambda x, *, sharding: x,
+)  # fmt: skip
+
+
+def with_sharding_constraint(x: Any, shardings: Any) -> Any:
+    """A pytree whose arrays lie on a mesh as `shardings` says: a sharding, a spec, or a prefix tree of them and None.
+
+    In a compiled program it guides the compiler, which inserts the communication that is needed; outside of one the
+    arrays are brought there. A bare spec is over the mesh in force (`use_mesh`).
+
+    Raises:
+      ArgumentError: a bare `PartitionSpec` without a mesh in force.
+      MeshAxisError: a spec with an axis that the mesh has not.
+      ShapeError: a spec longer than its array's shape.
+
+    >>> import tilewright as tw
+    >>> mesh = tw.make_mesh((1,), ("x",))
+    >>> f = tw.jit(lambda v: with_sharding_constraint(v + 1.0, NamedSharding(mesh, P("x"))))
+    >>> f(tw.numpy.zeros(2)).sharding.mesh
+    Mesh('x': 1)
+    """
+    leaves, treedef = tree.flatten(x)
+    found = flat_shardings(shardings, x, "shardings of with_sharding_constraint")
+    return treedef.unflatten([v if s is None else s.constrain(v) for v, s in zip(leaves, found, strict=True)])

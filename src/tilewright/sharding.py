@@ -1,0 +1,238 @@
+"""Meshes and shardings: arrays over many devices.
+
+    mesh = tw.make_mesh((4, 2), ("data", "model"))
+    x = tw.device_put(x, tw.NamedSharding(mesh, tw.P("data", None)))
+
+Names and meaning are those of `jax.sharding`, and of the functions of `jax` that make arrays of parts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .core.errors import ArgumentError, MeshError, ShapeError
+from .core.mesh import (
+    AbstractMesh,
+    AxisType,
+    Mesh,
+    NamedSharding,
+    P,
+    PartitionSpec,
+    get_abstract_mesh,
+    get_mesh,
+    set_mesh,
+    use_mesh,
+    with_sharding_constraint,
+)
+from .core.types import ArrayType, canonical_dtype
+from .runtime import device_put, devices
+from .xla_backend.array import Array, as_array
+from .xla_backend.client import Device, SingleDeviceSharding, set_num_cpu_devices
+from .xla_backend.sharded import Shard, assemble
+
+Sharding = NamedSharding | SingleDeviceSharding
+
+__all__ = [
+    "AbstractMesh", "AxisType", "Mesh", "NamedSharding", "P", "PartitionSpec", "Shard", "Sharding",
+    "SingleDeviceSharding", "create_device_mesh", "create_hybrid_device_mesh", "get_abstract_mesh", "get_mesh",
+    "make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
+    "make_mesh", "reshard", "set_mesh", "use_mesh", "with_sharding_constraint",
+]  # fmt: skip
+
+# ---------------------------------------------------------------------------- meshes
+
+
+def make_mesh(
+    axis_shapes: Sequence[int], axis_names: Sequence[Any], axis_types: Any = None, *,
+    devices: Sequence[Device] | None = None, num_cpu_devices: int | None = None,
+) -> Mesh:  # fmt: skip
+    """A mesh of the sizes and names given, over the first devices, or over those given.
+
+    `num_cpu_devices` asks for so many virtual CPU devices, before the first computation (the setting of that name).
+
+    Raises:
+      MeshError: more devices than there are.
+      ConfigError: `num_cpu_devices` after the first computation.
+
+    >>> make_mesh((1, 1), ("data", "model"))
+    Mesh('data': 1, 'model': 1)
+    """
+    if num_cpu_devices is not None:
+        set_num_cpu_devices(num_cpu_devices)
+    return Mesh(create_device_mesh(axis_shapes, devices, allow_split_physical_axes=True), axis_names, axis_types)
+
+
+def create_device_mesh(
+    mesh_shape: Sequence[int], devices: Sequence[Device] | None = None, *, contiguous_submeshes: bool = False,
+    allow_split_physical_axes: bool = False,
+) -> np.ndarray:  # fmt: skip
+    """An array of devices of a shape: TPUs by their coordinates, so that neighbours are linked, others by number.
+
+    Raises:
+      MeshError: more devices than there are.
+
+    >>> create_device_mesh((1,)).shape
+    (1,)
+    """
+    found = list(all_devices() if devices is None else devices)
+    shape = tuple(int(n) for n in mesh_shape)
+    count = math.prod(shape)
+    if count > len(found) or (devices is not None and count != len(found)):
+        raise MeshError(
+            f"a mesh of shape {shape} takes {count} devices, and there are {len(found)}",
+            "ask for fewer, or for virtual ones: `config.update('num_cpu_devices', n)` before the first computation",
+        )
+    found.sort(key=lambda d: (d.process_index, tuple(getattr(d.raw, "coords", ())), d.id) if devices is None else 0)
+    grid = np.empty(count, object)
+    grid[:] = found[:count]
+    return grid.reshape(shape)
+
+
+all_devices = devices  # the parameters of these functions have the name too
+
+
+def create_hybrid_device_mesh(
+    mesh_shape: Sequence[int], dcn_mesh_shape: Sequence[int], devices: Sequence[Device] | None = None, *,
+    process_is_granule: bool = False, **options: Any,
+) -> np.ndarray:  # fmt: skip
+    """An array of devices of several slices (or processes): within each the fast axes, between them the slow ones.
+
+    Its shape is the product of the two, axis by axis.
+
+    >>> create_hybrid_device_mesh((1, 1), (1, 1)).shape
+    (1, 1)
+    """
+    found = list(all_devices() if devices is None else devices)
+
+    def granule(d: Device) -> int:
+        return d.process_index if process_is_granule else getattr(d.raw, "slice_index", d.process_index)
+
+    groups: dict[int, list[Device]] = {}
+    for d in found:
+        groups.setdefault(granule(d), []).append(d)
+    if math.prod(dcn_mesh_shape) != len(groups):
+        raise MeshError(f"dcn_mesh_shape {tuple(dcn_mesh_shape)} for {len(groups)} slices", "one place for each slice")
+    grids = [create_device_mesh(mesh_shape, groups[g]) for g in sorted(groups)]
+    outer = np.empty(len(grids), object)
+    outer[:] = grids
+    blocks = outer.reshape(tuple(dcn_mesh_shape))
+    return np.block(blocks.tolist()) if len(grids) > 1 else grids[0]
+
+
+# ---------------------------------------------------------------------------- arrays of parts
+
+
+def reshard(xs: Any, out_shardings: Any) -> Any:
+    """A pytree whose arrays lie as shardings or specs say, within a program or outside of one.
+
+    >>> mesh = make_mesh((1,), ("x",))
+    >>> reshard(np.arange(2.0), NamedSharding(mesh, P("x"))).sharding.spec
+    PartitionSpec('x')
+    """
+    return device_put(xs, out_shardings)
+
+
+def _dtype_of(parts: Sequence[Any], dtype: Any) -> Any:
+    return canonical_dtype(dtype if dtype is not None else np.asarray(parts[0]).dtype)
+
+
+def make_array_from_callback(
+    shape: Sequence[int], sharding: Any, data_callback: Callable[[tuple[slice, ...]], Any], dtype: Any = None
+) -> Array:
+    """An array whose parts a function gives: `data_callback(index)` is called for each part of this process once.
+
+    >>> mesh = make_mesh((1,), ("x",))
+    >>> make_array_from_callback((4,), NamedSharding(mesh, P("x")), lambda i: np.arange(4.0)[i]).tolist()
+    [0.0, 1.0, 2.0, 3.0]
+    """
+    sharding, shape = _placed(sharding), tuple(shape)
+    known: dict[Any, Any] = {}
+    parts = []
+    for device, index in sharding.addressable_devices_indices_map(shape).items():
+        key = tuple((i.start, i.stop) for i in index)
+        if key not in known:
+            known[key] = np.asarray(data_callback(index))
+        parts.append((device, index, known[key]))
+    type = ArrayType(shape, _dtype_of([p for _, _, p in parts], dtype))
+    for _, index, part in parts:
+        wanted = tuple(len(range(*i.indices(n))) for i, n in zip(index, shape, strict=True))
+        if part.shape != wanted:
+            raise ShapeError(f"data_callback gave a part of shape {part.shape} for {index} of {type.show()}",
+                             f"return an array of shape {wanted}")  # fmt: skip
+    return assemble(type, sharding, [as_array(p.astype(type.dtype, copy=False)).to_device(d) for d, _, p in parts])
+
+
+def make_array_from_single_device_arrays(
+    shape: Sequence[int], sharding: Any, arrays: Sequence[Array], *, dtype: Any = None
+) -> Array:
+    """An array of its parts, one on each device of this process, in any order.
+
+    Raises:
+      ShapeError: a part of another shape than the sharding's.
+      MeshError: parts that do not lie one on each device.
+    """
+    sharding, shape = _placed(sharding), tuple(shape)
+    by_device = {a.device: as_array(a) for a in arrays}
+    index = sharding.addressable_devices_indices_map(shape)
+    if set(by_device) != set(index) or len(arrays) != len(index):
+        found = sorted(map(str, by_device))
+        raise MeshError(f"{len(arrays)} parts on {found} for {sharding}", "give one on each of its devices")
+    parts = [by_device[d] for d in index]
+    for part, where in zip(parts, index.values(), strict=True):
+        wanted = tuple(len(range(*i.indices(n))) for i, n in zip(where, shape, strict=True))
+        if part.shape not in (wanted, sharding.shard_shape(shape)):
+            raise ShapeError(f"a part of shape {part.shape}, where {sharding} of {shape} has {wanted}", "cut it so")
+    return assemble(ArrayType(shape, _dtype_of(parts, dtype)), sharding, parts)
+
+
+def make_array_from_process_local_data(
+    sharding: Any, local_data: Any, global_shape: Sequence[int] | None = None
+) -> Array:
+    """An array of which each process gives what it holds; without other processes `local_data` is all of it.
+
+    `global_shape` may be left out where the processes' parts are of one size.
+
+    >>> mesh = make_mesh((1,), ("x",))
+    >>> make_array_from_process_local_data(NamedSharding(mesh, P("x")), np.arange(2.0)).shape
+    (2,)
+    """
+    sharding, local = _placed(sharding), np.asarray(local_data)
+    shape = _global_shape(sharding, local.shape) if global_shape is None else tuple(global_shape)
+    bounds = _local_bounds(sharding, shape)
+    if local.shape not in (shape, tuple(stop - start for start, stop in bounds)):
+        raise ShapeError(
+            f"local_data of shape {local.shape} for an array of shape {shape}, of which {bounds} is held here",
+            "give that part, or the whole",
+        )
+
+    def cut(index: tuple[slice, ...]) -> np.ndarray:
+        if local.shape == shape:
+            return local[index]
+        spans = [i.indices(n) for i, n in zip(index, shape, strict=True)]
+        return local[tuple(slice(a - lo, b - lo) for (a, b, _), (lo, _) in zip(spans, bounds, strict=True))]
+
+    return make_array_from_callback(shape, sharding, cut, local.dtype)
+
+
+def _local_bounds(sharding: NamedSharding, shape: tuple[int, ...]) -> list[tuple[int, int]]:
+    """From where to where this process holds parts along each dimension."""
+    maps = [[i.indices(n)[:2] for i, n in zip(index, shape, strict=True)]
+            for index in sharding.addressable_devices_indices_map(shape).values()]  # fmt: skip
+    return [(min(a for a, _ in d), max(b for _, b in d)) for d in zip(*maps, strict=True)]
+
+
+def _global_shape(sharding: NamedSharding, local: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of the whole, where the parts of all processes are alike."""
+    probe = tuple(sharding.parts(len(local)))
+    bounds = _local_bounds(sharding, probe)
+    return tuple(n * whole // (stop - start) for n, whole, (start, stop) in zip(local, probe, bounds, strict=True))
+
+
+def _placed(sharding: Any) -> NamedSharding:
+    if not hasattr(sharding, "placed"):
+        raise ArgumentError(f"{sharding!r} is no sharding over a mesh", "use NamedSharding(mesh, spec)")
+    return sharding.placed("an array by")

@@ -1,0 +1,214 @@
+"""Arrays on meshes: putting, reading, resharding, eager operations and jit, sizes with remainders."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tilewright as tw
+from tilewright import numpy as tnp
+from tilewright import random
+from tilewright.core.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    ConfigError,
+    DeletedArrayError,
+    MeshAxisError,
+    MeshError,
+    ShapeError,
+)
+from tilewright.sharding import (
+    AbstractMesh,
+    Mesh,
+    NamedSharding,
+    P,
+    get_abstract_mesh,
+    use_mesh,
+    with_sharding_constraint,
+)
+
+MESH = tw.make_mesh((4, 2), ("x", "y"))
+MESHES = [MESH, tw.make_mesh((8,), ("x",)), tw.make_mesh((2, 2, 2), ("x", "y", "z"))]
+OTHER_ORDER = Mesh(MESH.devices[::-1], ("x", "y"))
+X = np.arange(30, dtype=np.float32).reshape(10, 3)
+
+
+def on(spec, mesh=MESH, **how):
+    return NamedSharding(mesh, spec, **how)
+
+
+@st.composite
+def shardings(draw, ndim):
+    mesh = draw(st.sampled_from(MESHES))
+    places = [draw(st.integers(-1, ndim - 1)) for _ in mesh.axis_names]
+    dims = [tuple(n for n, p in zip(mesh.axis_names, places) if p == d) for d in range(ndim)]
+    return on(P(*dims), mesh)
+
+
+SHAPES = [(8, 8), (10, 3), (1, 5), (7, 16)]
+
+
+@given(st.data())
+@settings(max_examples=25)
+def test_put_read_and_reshard(data):
+    shape = data.draw(st.sampled_from(SHAPES))
+    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    a, b = data.draw(shardings(2)), data.draw(shardings(2))
+    y = tw.device_put(x, a)
+    assert y.sharding is a and y.shape == shape and y.devices() == set(a.mesh.flat)
+    np.testing.assert_array_equal(y, x)
+    whole = np.full(shape, np.nan, np.float32)
+    for shard in y.addressable_shards:
+        np.testing.assert_array_equal(shard.data, x[shard.index])
+        assert shard.data.device is shard.device
+        whole[shard.index] = shard.data
+    np.testing.assert_array_equal(whole, x)
+    assert sum(s.replica_id == 0 and s.data.size for s in y.global_shards) == x.size or not y.is_fully_replicated
+    np.testing.assert_array_equal(tw.reshard(y, b), x)
+    np.testing.assert_array_equal(np.from_dlpack(y), x)
+
+
+def test_shards_agree_with_the_sharding_of_jax():
+    jax = pytest.importorskip("jax")
+    names = ("x", "y")
+    theirs = jax.sharding.AbstractMesh((4, 2), names)
+    for spec in (("x",), (None, "y"), (("y", "x"),), ("y", "x"), ()):
+        expected = jax.sharding.NamedSharding(theirs, jax.sharding.PartitionSpec(*spec)).shard_shape((16, 8))
+        assert on(P(*spec)).shard_shape((16, 8)) == expected
+
+
+OPERATIONS = {
+    "flip": (lambda x: tnp.flip(x, 0), lambda x: x[::-1]),
+    "sum": (lambda x: x.sum(0), lambda x: x.sum(0)),
+    "cumsum": (lambda x: tnp.cumsum(x, 0), lambda x: x.cumsum(0)),
+    "max": (lambda x: x.max(), lambda x: x.max()),
+    "product": (lambda x: x.T @ x, lambda x: x.T @ x),
+    "sort": (lambda x: tnp.sort(-x, 0), lambda x: np.sort(-x, 0)),
+    "take": (lambda x: x[np.array([0, 2, 0])], lambda x: x[[0, 2, 0]]),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("spec", [P("x"), P(("x", "y")), P(None, "y")])
+def test_sizes_with_remainders_are_padded(name, spec):
+    f, expected = OPERATIONS[name]
+    np.testing.assert_allclose(f(tw.device_put(X, on(spec))), expected(X), rtol=1e-6)
+
+
+def test_an_argument_of_another_sharding_is_brought_and_never_read_as_it_lies():
+    x = np.arange(64, dtype=np.float32).reshape(8, 8)
+    f = tw.jit(lambda a, b: a - b.T, in_shardings=(on(P("x", "y")), on(P("y", "x"))))
+    for spec in (P("x", "y"), P("y", "x"), P(), P(None, ("x", "y"))):  # the first two have parts of one size
+        for mesh in (MESH, OTHER_ORDER):
+            out = f(tw.device_put(x, on(spec, mesh)), tw.device_put(x, on(spec, MESH)))
+            np.testing.assert_array_equal(out, x - x.T)
+    np.testing.assert_array_equal(f(x, x), x - x.T)
+    compiled = tw.jit(lambda a: a + 1, in_shardings=on(P("x", "y"))).lower(x).compile()
+    np.testing.assert_array_equal(compiled(tw.device_put(x, on(P("y", "x")))), x + 1)
+
+
+def test_results_lie_as_asked_or_as_propagated():
+    a = tw.device_put(np.ones((8, 4), np.float32), on(P("x", "y")))
+    assert (a * 2).sharding is a.sharding and tw.jit(lambda v: v.T)(a).sharding.spec is P("y", "x")
+    assert tw.jit(lambda v: v + 1, out_shardings=on(P(None, "x")))(a).sharding is on(P(None, "x"))
+    same, moved = tw.jit(lambda v: (v, v), out_shardings=(None, on(P())))(a)
+    assert same.sharding is a.sharding and moved.is_fully_replicated
+    with use_mesh(MESH):
+        assert tw.jit(lambda v: with_sharding_constraint(v * 2, P("y")))(np.ones(4)).sharding is on(P("y"))
+        assert get_abstract_mesh() is MESH.abstract_mesh
+    np.testing.assert_array_equal(with_sharding_constraint(X, on(P("y"))), X)
+    outs = {"a": None, "b": on(P())}
+    pair = tw.jit(lambda v, w: {"a": v, "b": v + w}, in_shardings=(on(P("x")), None), out_shardings=outs)
+    out = pair(X, tw.device_put(X, on(P("y"))))
+    assert out["a"].sharding.spec is P("x") and out["b"].is_fully_replicated
+    np.testing.assert_array_equal(out["b"], 2 * X)
+
+
+def test_constraints_are_differentiated_and_batched():
+    def f(v):
+        return tnp.sum(tnp.sin(with_sharding_constraint(v, on(P("x")))))
+
+    np.testing.assert_allclose(tw.grad(f)(X), np.cos(X), rtol=1e-6)
+    both = tw.jit(tw.vmap(f, spmd_axis_name="y"))(np.stack([X, X]))
+    np.testing.assert_allclose(both, np.sin(X).sum().repeat(2), rtol=1e-4)
+    with pytest.raises(MeshAxisError, match="spmd_axis_name='x'"):
+        tw.vmap(f, spmd_axis_name="x")(np.stack([X, X]))
+
+
+def test_donation():
+    a = tw.device_put(np.ones((8, 4), np.float32), on(P("x")))
+    b = tw.jit(lambda v: v + 1, donate_argnums=0)(a)
+    assert a.is_deleted() and not b.is_deleted()
+    with pytest.raises(DeletedArrayError):
+        a + 1
+    with pytest.raises(DeletedArrayError):
+        np.asarray(a)
+
+
+def test_memory_kinds():
+    far = tw.device_put(X, on(P("x"), memory_kind="pinned_host"))
+    assert far.sharding.memory_kind == "pinned_host"
+    np.testing.assert_array_equal(far + 1, X + 1)
+    np.testing.assert_array_equal(tw.device_put(tw.device_put(far, on(P("x"))), far.sharding), X)
+
+
+def test_arrays_of_parts():
+    s = on(P("x"))
+    np.testing.assert_array_equal(tw.make_array_from_callback((10, 3), s, lambda i: X[i]), X)
+    parts = [tw.device_put(X[i], d) for d, i in s.devices_indices_map((10, 3)).items()]
+    whole = tw.make_array_from_single_device_arrays((10, 3), s, parts[::-1])
+    np.testing.assert_array_equal(whole, X)
+    assert whole.sharding is s
+    np.testing.assert_array_equal(tw.make_array_from_process_local_data(s, X), X)
+    with pytest.raises(MeshError, match="one on each"):
+        tw.make_array_from_single_device_arrays((10, 3), s, parts[:3])
+    with pytest.raises(ShapeError, match="data_callback"):
+        tw.make_array_from_callback((10, 3), s, lambda i: X)
+
+
+def test_keys_copies_and_pickles():
+    keys = random.split(random.key(0), 8)
+    far = tw.device_put(keys, on(P("x")))
+    np.testing.assert_array_equal(random.key_data(far), random.key_data(keys))
+    draw = tw.vmap(lambda k: random.uniform(k, (2,)))
+    np.testing.assert_array_equal(draw(far), draw(keys))
+    a = tw.device_put(X, on(P("x")))
+    np.testing.assert_array_equal(copy.deepcopy(a), X)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(a)), X)
+    assert a.copy().sharding is a.sharding and not a.copy().is_deleted()
+    tables = tw.jit(lambda v: v + a)
+    np.testing.assert_array_equal(tables(X), 2 * X)  # an array on a mesh as a constant
+
+
+def test_interned():
+    assert P("x", None) is P(("x",), ()) and P("x") is not P("x", None)
+    assert Mesh(MESH.devices, ("x", "y")) is MESH and AbstractMesh((4, 2), ("x", "y")) is MESH.abstract_mesh
+    assert on(P("x")).is_equivalent_to(on(P("x", None)), 2) and not on(P("x")).is_equivalent_to(on(P("y")), 2)
+    assert pickle.loads(pickle.dumps(P("x", None))) is P("x", None)
+
+
+@pytest.mark.parametrize(
+    "error, text, call",
+    [
+        (MeshAxisError, "'q'", lambda: on(P("q"))),
+        (MeshAxisError, "twice", lambda: P("x", ("y", "x"))),
+        (ShapeError, "3 entries", lambda: tw.device_put(X, on(P("x", None, "y")))),
+        (ShapeError, "3 entries", lambda: tw.jit(lambda v: v, out_shardings=on(P(None, None, "y")))(X)),
+        (MeshError, "there are 8", lambda: tw.make_mesh((3, 3), ("x", "y"))),
+        (MeshError, "different devices", lambda: tw.device_put(X, on(P("x"))) + tw.device_put(X, on(P("x"), HALF))),
+        (MeshError, "no devices", lambda: tw.device_put(X, on(P("x"), AbstractMesh((4,), ("x",))))),
+        (ArgumentError, "without a mesh", lambda: with_sharding_constraint(X, P("x"))),
+        (ArgumentTypeError, "prefix", lambda: tw.jit(lambda v: v, in_shardings=[on(P())] * 2)(X)),
+        (ConfigError, "8 already", lambda: tw.config.update("num_cpu_devices", 4)),
+    ],
+)
+def test_errors(error, text, call):
+    with pytest.raises(error, match=text) as caught:
+        call()
+    assert "remedy:" in str(caught.value)
+
+
+HALF = Mesh(MESH.devices[:2, 0], ("x",))

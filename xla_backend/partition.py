@@ -1,0 +1,164 @@
+"""`partition`: a Program for one mesh. How each input and result lies is settled, and padding is added where needed.
+
+An array whose axes do not divide a dimension is kept padded: the program cuts the padding off where the array enters
+and adds it where one leaves, so that no operation sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..core.errors import MeshError
+from ..core.ir import Program, Var, subprograms
+from ..core.keys import physicalize
+from ..core.mesh import UNCONSTRAINED, AbstractMesh, Mesh, NamedSharding, PartitionSpec, constraint_p
+from ..core.primitives.jit import jit_p
+from ..core.primitives.shape import pad_p, slice_p
+from ..core.rewrite import hoist, vocabulary
+from ..core.rules import zeros
+from ..core.trace import trace_program
+from .lower import spmd
+from .settings import Place, Settings, Unit
+from .sharded import make_runner
+
+
+def on_mesh(program: Program) -> bool:
+    """Whether a Program, or one within it, says how values lie on a mesh, or has a constant that lies on one."""
+    made_of = vocabulary(program)
+    if not made_of.primitives.isdisjoint(spmd.RULES):
+        return True
+    return any(hasattr(value, "_placed") for p in (program, *made_of.programs) for value in p.values)
+
+
+def partition(unit: Unit, settings: Settings, lowered: Callable[..., Any], propagated: Callable[..., Any]) -> Unit:
+    """The unit for one mesh.
+
+    Where results are open, `lowered` gives the text of the program, and `propagated` how they come to lie.
+
+    Raises:
+      MeshError: meshes of different devices in one program.
+      ShapeError: a spec that is longer than its array's shape.
+    """
+    program, constants = hoist(unit.program)
+    place = unit.place or Place((None,) * len(unit.program.inputs), (None,) * len(program.outputs))
+    given = (*(getattr(c, "_placed", None) for c in constants), *place.ins)
+    mesh, devices = _mesh([*given, *place.outs], program, settings)
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    ins = [everywhere if s is None else _on(s, mesh) for s in given]
+    outs = [None if s is None else _on(s, mesh) for s in place.outs]
+    for s, t in zip((*ins, *outs), (*program.in_types, *program.out_types), strict=True):
+        if s is not None:
+            s.check_rank(t.shape)
+    settled = replace(unit, constants=tuple(constants), in_types=tuple(program.in_types),
+                      out_types=tuple(program.out_types))  # fmt: skip
+    program = physicalize(program)
+    position = {v: i for i, v in enumerate(program.inputs)}
+    donated = {i + len(constants) for i in unit.call.donated}
+    for i, atom in enumerate(program.outputs):  # what is passed through stays as it lies
+        at = position.get(atom) if type(atom) is Var else None
+        if outs[i] is None and at is not None and at not in donated:
+            outs[i] = ins[at]
+    resolved = Place(tuple(ins), tuple(outs), devices, mesh.size, spmd.boundary, make_runner)
+    if None in outs:
+        text = lowered(replace(settled, program=_between(program, resolved), place=resolved), settings)
+        resolved = resolved._replace(outs=_decided(propagated(text), outs, program, mesh))
+    return replace(settled, program=_between(program, resolved), place=resolved)
+
+
+def _decided(found: Sequence[Any], outs: Sequence[Any], program: Program, mesh: Any) -> tuple[NamedSharding, ...]:
+    """The sharding of every result, of those that are open by what Shardy found for the module's results."""
+    names, inputs = {str(n): n for n in mesh.axis_names}, set(program.inputs)
+    given, decided = iter(found), []
+    for out, atom in zip(outs, program.outputs, strict=True):
+        dims = None if out is not None and atom in inputs else next(given, None)
+        if out is None:
+            known = dims[1] if dims is not None and dims[0] == "mesh" else ()
+            spec = [tuple(names[a] for a in axes) for axes in known[: len(atom.type.shape)]]
+            while spec and not spec[-1]:
+                spec.pop()
+            out = NamedSharding(mesh, PartitionSpec(*spec))
+        decided.append(out)
+    return tuple(decided)
+
+
+# ---------------------------------------------------------------------------- the mesh of a program
+
+
+def meshes_in(program: Program) -> Iterator[Any]:
+    """The meshes that equations of a Program name."""
+    for eqn in program.eqns:
+        if eqn.primitive in spmd.RULES:
+            found = eqn.params.get("mesh") or getattr(eqn.params.get("sharding"), "mesh", None)
+            if found is not None:
+                yield found
+        for _, inner in subprograms(eqn):
+            yield from meshes_in(inner)
+
+
+def _mesh(shardings: Sequence[Any], program: Program, settings: Settings) -> tuple[Any, tuple[Any, ...] | None]:
+    """The mesh of a program and its devices, None where none are here."""
+    found = dict.fromkeys([*(s.mesh for s in shardings if s is not None), *meshes_in(program)])
+    first = next((m for m in found if isinstance(m, Mesh)), None)
+    if first is None:
+        first = next(iter(found))
+        if settings.device is not None:
+            raise MeshError(f"a program on {first}, which has no devices", "use a `Mesh`, or arrays that lie on one")
+    for other in found:
+        apart = other.size != first.size or (isinstance(other, Mesh) and set(other.flat) != set(first.flat))
+        if apart and isinstance(first, Mesh):
+            raise MeshError(
+                f"{program.name} is given arrays on {first} and on {other}, which are of different devices",
+                "bring them together with `device_put`",
+            )
+    return first, first.flat if isinstance(first, Mesh) else None
+
+
+def _on(sharding: NamedSharding, mesh: Any) -> NamedSharding:
+    """A sharding over a mesh with devices, where the program has one."""
+    if isinstance(sharding.mesh, AbstractMesh) and mesh.abstract_mesh is sharding.mesh:
+        sharding = NamedSharding(mesh, sharding.spec, sharding.memory_kind)
+    dims = sharding.spec.dims
+    if UNCONSTRAINED in dims:  # at the boundary nothing is left open
+        return sharding.with_spec(PartitionSpec(*[None if d is UNCONSTRAINED else d for d in dims]))
+    return sharding
+
+
+# ---------------------------------------------------------------------------- padding
+
+
+def _between(program: Program, place: Place) -> Program:
+    """The Program between padded arrays. A result that is an input is no longer that one if it is to lie otherwise."""
+    ends = zip((*place.ins, *place.outs), (*program.in_types, *program.out_types), strict=True)
+    ragged = any(s is not None and s.padded_shape(t.shape) != t.shape for s, t in ends)
+    lying = dict(zip(program.inputs, place.ins, strict=True))
+    ends = zip(program.outputs, place.outs, strict=True)
+    moved = [type(a) is Var and a in lying and s is not None and s is not lying[a] for a, s in ends]
+    if not (ragged or any(moved)):
+        return program
+
+    def run(*args: Any) -> list[Any]:
+        inner = [_cut(x, v.type, s) for x, v, s in zip(args, program.inputs, place.ins, strict=True)]
+        outs = jit_p.bind(*inner, program=program, name=program.name, donated=(), inline=True)
+        outs = [constraint_p.bind(x, sharding=s) if m else x for x, s, m in zip(outs, place.outs, moved, strict=True)]
+        return [_padded(x, a.type, s) for x, a, s in zip(outs, program.outputs, place.outs, strict=True)]
+
+    types = [t.with_shape(s.padded_shape(t.shape)) for t, s in zip(program.in_types, place.ins, strict=True)]
+    return trace_program(run, types, program.name)
+
+
+def _cut(x: Any, type: Any, sharding: NamedSharding | None) -> Any:
+    if sharding is None or sharding.padded_shape(type.shape) == type.shape:
+        return x
+    start = (0,) * type.ndim
+    return constraint_p.bind(slice_p.bind(x, start_indices=start, limit_indices=type.shape, strides=None),
+                             sharding=sharding)  # fmt: skip
+
+
+def _padded(x: Any, type: Any, sharding: NamedSharding | None) -> Any:
+    if sharding is None or sharding.padded_shape(type.shape) == type.shape:
+        return x
+    wide = sharding.padded_shape(type.shape)
+    config = tuple((0, w - n, 0) for w, n in zip(wide, type.shape, strict=True))
+    return constraint_p.bind(pad_p.bind(x, zeros(type.with_shape(())), padding_config=config), sharding=sharding)

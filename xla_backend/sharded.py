@@ -1,0 +1,320 @@
+"""Arrays that lie on a mesh: putting them there, bringing them from one sharding to another, running programs on them.
+
+Each program knows the sharding that it was compiled for, and holds it against that of each argument by identity: an
+executable of XLA's would read an argument of another sharding as if it lay as expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+import numpy as np
+
+from ..core.caches import cached
+from ..core.errors import AddressableError, ArgumentError
+from ..core.ir import Program, Var
+from ..core.mesh import Mesh, NamedSharding, indices
+from ..core.runtime import runtime
+from ..core.types import ArrayType
+from . import shim
+from .array import Array, execution_error
+from .client import Device, SingleDeviceSharding
+from .executable import compile_module
+from .placed import lower_for
+from .settings import Call, Place
+from .shardings import device_list, named, rank, raw
+from .transfer import as_numpy, buffers, physical, put
+
+
+class ShardedArray(Array):
+    """An array on the devices of a mesh."""
+
+    __slots__ = ("_placed",)
+    _placed: NamedSharding
+
+    @property
+    def sharding(self) -> NamedSharding:
+        return self._placed
+
+    device = sharding
+
+    def devices(self) -> set[Device]:
+        return set(self._placed.mesh.flat)
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        return self._placed.is_fully_addressable
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        return self._placed.is_fully_replicated
+
+    def _whole(self, type: ArrayType) -> np.ndarray:
+        """The values of this array as one NumPy array, padding cut off."""
+        if self._buffer.is_deleted():
+            raise self._deleted()
+        if not self.is_fully_addressable and not self.is_fully_replicated:
+            raise AddressableError(
+                f"the values of an array of type {self.aval.show()}, of which this process has only a part",
+                "gather it by `multihost_utils.process_allgather`, or use `addressable_shards`",
+            )
+        try:
+            values = shim.whole(self._buffer)
+        except shim.RuntimeFault as error:
+            raise execution_error(error) from None
+        return values if values.shape == type.shape else values[tuple(slice(n) for n in type.shape)]
+
+    def _numpy(self) -> np.ndarray:
+        as_numpy(None, self.aval) if self.aval.dtype.kind == "V" else None  # raises for keys
+        return self._whole(self.aval)
+
+    def _bits(self) -> np.ndarray:
+        return self._whole(physical(self.aval))
+
+    def to_device(self, device: Any) -> Any:
+        return place(self, device)
+
+    def copy(self) -> ShardedArray:
+        return made(self.aval, _put(self._bits(), self.aval, self._placed), self._placed)
+
+    __copy__ = copy
+
+    def unsafe_buffer_pointer(self) -> int:
+        raise ArgumentError("the address of an array on several devices", "take that of `addressable_data(0)`")
+
+    @property
+    def addressable_shards(self) -> list[Shard]:
+        """The parts of the array that this process holds."""
+        return [s for s in self.global_shards if s.device.process_index == runtime.process_index]
+
+    @property
+    def global_shards(self) -> list[Shard]:
+        """The parts of the array; `data` is None for those of other processes."""
+        found, seen = [], dict[Any, int]()
+        for n, (device, index) in enumerate(self._placed.devices_indices_map(self.aval.shape).items()):
+            key = tuple((i.start, i.stop) for i in index)
+            seen[key] = seen.get(key, -1) + 1
+            found.append(Shard(device, index, seen[key], self, n))
+        return found
+
+    def addressable_data(self, index: int) -> Array:
+        """The part that the device of a number among those of this process holds."""
+        return self.addressable_shards[index].data
+
+    def __dlpack__(self, **how: Any) -> Any:
+        if how.get("copy") is False:
+            raise BufferError("an array on several devices has to be copied to one")
+        return put_whole(self).__dlpack__(**{k: v for k, v in how.items() if k != "copy"})
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.addressable_data(0).__dlpack_device__()
+
+
+@dataclass(frozen=True, eq=False)
+class Shard:
+    """A part of an array: the device that holds it, its slices of the whole, and which copy of them it is."""
+
+    device: Device
+    index: tuple[slice, ...]
+    replica_id: int
+    array: ShardedArray
+    number: int
+
+    @property
+    def data(self) -> Any:
+        """The part as an array on its device, without padding; None if another process holds it."""
+        if self.device.process_index != runtime.process_index:
+            return None
+        array, t = self.array, self.array.aval
+        shape = tuple(i.indices(n)[1] - i.indices(n)[0] for i, n in zip(self.index, t.shape, strict=True))
+        type = ArrayType(shape, t.dtype, t.weak_type)
+        part = shim.part_of(array._buffer, self.number, [d.raw for d in array._placed.mesh.flat])
+        if part is None:  # of a dtype that DLPack lacks
+            part = array._bits()[self.index]
+        return Array(type, put(part[tuple(slice(n) for n in shape)], type, owned=True, device=self.device))
+
+    def __repr__(self) -> str:
+        return f"Shard(device={self.device}, index={self.index}, replica_id={self.replica_id})"
+
+
+def made(type: ArrayType, buffer: Any, sharding: NamedSharding) -> ShardedArray:
+    """An array of a buffer that lies as a sharding says."""
+    array = object.__new__(ShardedArray)
+    array.aval, array._buffer, array._placed = type, buffer, sharding
+    return array
+
+
+def put_whole(x: ShardedArray) -> Array:
+    """An array of a mesh on its first device here."""
+    return Array(x.aval, put(x._bits(), x.aval, device=x._placed.mesh.local_devices[0]))
+
+
+def placement(values: Sequence[Any]) -> tuple[Any, ...] | None:
+    """The shardings of values, None for those on one device; None where none lies on a mesh."""
+    found = tuple([x._placed if type(x) is ShardedArray else None for x in values])
+    return found if any(found) else None
+
+
+runtime.placement = placement
+
+# ---------------------------------------------------------------------------- to a mesh
+
+ALIGNED = 64  # bytes
+
+
+def _part(bits: np.ndarray, index: tuple[slice, ...], shape: tuple[int, ...]) -> np.ndarray:
+    """A copy of a part, padded with zeros, at an address that XLA takes as it is."""
+    part = bits[index]
+    shape = (*shape, *part.shape[len(shape) :])
+    size = int(np.prod(shape)) * part.dtype.itemsize
+    memory = np.empty(size + ALIGNED, np.uint8)
+    start = -memory.ctypes.data % ALIGNED
+    wide = memory[start : start + size].view(part.dtype).reshape(shape)
+    if part.shape != shape:
+        wide[...] = 0
+    wide[tuple(slice(n) for n in part.shape)] = part
+    return wide
+
+
+def padded(type: ArrayType, sharding: NamedSharding) -> ArrayType:
+    """The type of the buffer of an array under a sharding."""
+    return physical(ArrayType(sharding.padded_shape(type.shape), type.dtype))
+
+
+def _put(bits: np.ndarray, type: ArrayType, sharding: NamedSharding) -> Any:
+    """A NumPy array as a buffer that lies on a mesh; each process puts the parts of its own devices."""
+    wide, shape = padded(type, sharding), sharding.shard_shape(type.shape)
+    bits = np.asarray(bits, wide.dtype)
+    local = [(i, d) for i, d in zip(indices(sharding, type.shape), sharding.mesh.flat, strict=True)
+             if d.process_index == runtime.process_index]  # fmt: skip
+    cut: dict[Any, np.ndarray] = {}
+    for index, _ in local:
+        key = tuple((i.start, i.stop) for i in index)
+        if key not in cut:
+            cut[key] = _part(bits, index, shape)
+    parts = [cut[tuple((i.start, i.stop) for i in index)] for index, _ in local]
+    return shim.put_parts(wide, raw(sharding, wide.ndim), parts, [d.raw for _, d in local])
+
+
+def assemble(type: ArrayType, sharding: NamedSharding, parts: Sequence[Array]) -> ShardedArray:
+    """An array of its parts, one on each device of this process, in the order of the mesh; padding is added."""
+    wide, shape = padded(type, sharding), sharding.shard_shape(type.shape)
+    bits = [p._buffer if p.aval.shape == shape else _part(p._bits(), (slice(None),) * len(shape), shape) for p in parts]
+    raws = [d.raw for d in sharding.mesh.local_devices]
+    return made(type, shim.put_parts(wide, raw(sharding, wide.ndim), bits, raws), sharding)
+
+
+def place(x: Any, where: Any) -> Any:
+    """An array (or tracer's value, already concrete) as a sharding or a device says."""
+    if isinstance(where, NamedSharding):
+        if type(x) is ShardedArray:
+            return x if x._placed is where else made(x.aval, bring(x._buffer, x.aval, where), where)
+        where.check_rank(x.aval.shape)
+        return made(x.aval, _put(x._bits(), x.aval, where), where)
+    device = where.device if isinstance(where, SingleDeviceSharding) else where
+    return Array(x.aval, put(x._bits(), x.aval, device=device))
+
+
+# ---------------------------------------------------------------------------- from one sharding to another
+
+
+def bring(buffer: Any, type: ArrayType, to: NamedSharding) -> Any:
+    """A buffer of an array of a type, however it lies, as a buffer that lies on a mesh as `to` says."""
+    ndim = rank(type)
+    target = raw(to, ndim)
+    if buffer._sharding is target:
+        return buffer
+    source = named(buffer._sharding)
+    if source is None:
+        return _put(shim.to_numpy(buffer), type, to)
+    if source.mesh.flat == to.mesh.flat and source.memory_kind == to.memory_kind:
+        return _mover(type, source, to)(buffer)._buffer
+    if source.mesh.size != to.mesh.size or not source.is_fully_addressable:
+        return _put(made(type, buffer, source)._bits(), type, to)
+    # The same parts in the same order of devices first, then each to where it belongs.
+    grid = np.array(source.mesh.flat, object).reshape(to.mesh.axis_sizes)
+    between = NamedSharding(Mesh(grid, to.mesh.axis_names), to.spec, source.memory_kind)
+    return shim.copied_to(bring(buffer, type, between), device_list(to.mesh.flat), target)
+
+
+@cached(4096)
+def _mover(type: ArrayType, source: NamedSharding, to: NamedSharding) -> Callable[..., Any]:
+    """What brings a buffer from one sharding to another over the same devices: a program that does nothing else."""
+    var = Var(type)
+    module = lower_for(None, Program([var], [], [var], name="reshard"), Call("reshard"), place=Place((source,), (to,)))
+    executable = compile_module(module)
+    return make_runner(executable, "one", None, executable.loaded.execute_sharded, _moving_failed)
+
+
+def _moving_failed(error: Exception, given: Sequence[Any]) -> Exception:
+    return execution_error(error)
+
+
+# ---------------------------------------------------------------------------- running
+
+_RUN = """
+def run({parameters}):
+{checks}    try:
+        {unpack}execute(({operands})).consume_with_handlers(handlers)
+    except Fault as error:
+        raise failed(error, ({given})) from None
+{wrap}    return {result}
+"""
+
+
+@cached(4096)
+def _code(arity: int, constants: int, kept: tuple[int, ...], forwarded: tuple[tuple[int, int], ...], outs: int,
+          result: str) -> CodeType:  # fmt: skip
+    """The source of a runner: each argument's sharding is compared by identity with the one compiled for."""
+    given, passed = [f"b{i}" for i in range(arity)], dict(forwarded)
+    every = [f"c{i}" for i in range(constants)] + given
+    needed = sorted({*kept, *passed.values()})
+    checks = "".join(f"    if {every[i]}._sharding is not s{i}: {every[i]} = bring({every[i]}, t{i}, p{i})\n"
+                     for i in needed if i >= constants)  # fmt: skip
+    computed = [i for i in range(outs) if i not in passed]
+    wrap = "".join(
+        f"    r{i} = new(Array); r{i}.aval = u{i}; r{i}._placed = q{i}; "
+        f"r{i}._buffer = {every[passed[i]] if i in passed else f'o{i}'}\n"
+        for i in range(outs)
+    )
+    results = "".join(f"r{i}, " for i in range(outs))
+    source = _RUN.format(
+        parameters=", ".join(given), checks=checks, given="".join(p + ", " for p in given),
+        unpack="".join(f"o{i}, " for i in computed) + ("= " if computed else ""),
+        operands="".join(every[i] + ", " for i in kept), wrap=wrap,
+        result={"one": "r0", "tuple": f"({results})", "list": f"[{results}]"}.get(result, f"unflatten(({results}))"),
+    )  # fmt: skip
+    if not computed and not kept:
+        head = f"def run({', '.join(given)}):\n{checks}{wrap}"
+        source = f"{head}    return {source.rsplit('return ', 1)[1]}"
+    return compile(source, "<tilewright runner>", "exec")
+
+
+def make_runner(executable: Any, result: str, unflatten: Any, execute: Any, failed: Any) -> Callable[..., Any]:
+    """A function from buffers, however they lie, to arrays on the executable's mesh."""
+    module, place = executable.module, executable.module.place
+    held = module.in_types[: len(module.constants)]
+    constants = [bring(b, t, s) for b, t, s in zip(buffers(module.constants, held), held, place.ins)]
+    arity = len(module.in_types) - len(constants)
+    handlers = [_handler(module.out_types[i], place.outs[i]) for i in module.computed]
+    names: dict[str, Any] = {
+        "execute": execute, "handlers": handlers, "Array": ShardedArray, "new": object.__new__, "bring": bring,
+        "Fault": shim.RuntimeFault, "failed": failed, "unflatten": unflatten,
+    }  # fmt: skip
+    names |= {f"c{i}": buffer for i, buffer in enumerate(constants)}
+    for i, (t, s) in enumerate(zip(module.in_types, place.ins, strict=True)):
+        names |= {f"t{i}": t, f"p{i}": s, f"s{i}": raw(s, rank(t))}
+    for i, (t, s) in enumerate(zip(module.out_types, place.outs, strict=True)):
+        names |= {f"u{i}": t, f"q{i}": s}
+    forwarded = tuple(module.forwarded.items())
+    exec(_code(arity, len(constants), module.kept, forwarded, len(module.out_types), result), names)
+    return names["run"]
+
+
+@cached(4096)
+def _handler(type: ArrayType, sharding: NamedSharding) -> Any:
+    wide = padded(type, sharding)
+    return shim.result_handler(wide, raw(sharding, wide.ndim), True)

@@ -1,0 +1,85 @@
+"""Shardings as jaxlib and Shardy have them: its own interned objects, the text of attributes, lists of devices."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from ..core.caches import once
+from ..core.mesh import UNCONSTRAINED, Mesh, NamedSharding
+from ..core.runtime import runtime
+from ..core.types import ArrayType, KeyDtype
+from . import shim
+
+_interned: dict[Any, Any] = runtime.part("shardings.interned", {})  # compared by identity
+_names: dict[int, NamedSharding] = runtime.part("shardings.names", {})  # by the address of jaxlib's object
+
+
+def rank(type: ArrayType) -> int:
+    """The dimensions of a type as the device holds it."""
+    return type.ndim + isinstance(type.dtype, KeyDtype)
+
+
+def raw(sharding: NamedSharding, ndim: int) -> Any:
+    """jaxlib's sharding of arrays with so many dimensions: one object for all that place them alike."""
+    found = sharding.raws.get(ndim)
+    if found is None:
+        mesh = sharding.mesh
+        hlo = _hlo(sharding, ndim)
+        key = (mesh.flat, hlo.to_string(), sharding.memory_kind or "device")
+        found = _interned.get(key)
+        if found is None:
+            made = shim.gspmd_sharding(device_list(mesh.flat), hlo, sharding.memory_kind)
+            found = _interned.setdefault(key, made)
+            _names[id(found)] = sharding
+        sharding.raws[ndim] = found
+    return found
+
+
+def named(raw: Any) -> NamedSharding | None:
+    """A sharding that jaxlib's object stands for; None if it is that of one device."""
+    return _names.get(id(raw))
+
+
+@once
+def device_list(devices: tuple[Any, ...]) -> Any:
+    """jaxlib's list of the devices of a program."""
+    return shim.DeviceList(tuple(d.raw for d in devices))
+
+
+def _hlo(sharding: NamedSharding, ndim: int) -> Any:
+    mesh = sharding.mesh
+    names, sizes = list(mesh.axis_names), list(mesh.axis_sizes)
+    used = [names.index(a) for d in sharding.spec.padded(ndim) for a in d]
+    rest = [i for i in range(len(names)) if i not in used]
+    tiles = list(sharding.parts(ndim))
+    if all(t == 1 for t in tiles):
+        return shim.HloSharding.replicate()
+    left = int(np.prod([sizes[i] for i in rest]))
+    return shim.tiled_sharding(tiles, left, sizes, used + rest)
+
+
+# ---------------------------------------------------------------------------- texts
+
+
+def axes_text(axes: Any) -> str:
+    """One dimension of a Shardy sharding; `{?}`: left to the compiler."""
+    if axes is UNCONSTRAINED:
+        return "{?}"
+    return "{" + ", ".join(json.dumps(str(a)) for a in axes) + "}"
+
+
+def sharding_text(mesh_name: str, dims: Any) -> str:
+    """`<@mesh, [{"x"}, {}]>`, the body of Shardy's attributes."""
+    return f"<@{mesh_name}, [{', '.join(map(axes_text, dims))}]>"
+
+
+def mesh_text(name: str, mesh: Any, devices: tuple[Any, ...] | None) -> str:
+    """The declaration of a mesh; with the order of its devices where it is not that of the program."""
+    axes = ", ".join(f"{json.dumps(str(n))}={s}" for n, s in mesh.shape_tuple)
+    order = ""
+    if devices is not None and isinstance(mesh, Mesh) and mesh.flat != devices:
+        order = f", device_ids=[{', '.join(str(devices.index(d)) for d in mesh.flat)}]"
+    return f"sdy.mesh @{name} = <[{axes}]{order}>"
