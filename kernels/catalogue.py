@@ -15,6 +15,7 @@ from ..core.primitives import (
     linalg,
     random,
     ref,
+    sparse,
 )
 from ..core.primitives.catalogue import ALL
 from ..core.primitives.contract import dot_general_p
@@ -30,6 +31,7 @@ _INSIDE = "an access to a Ref, which exists only inside a kernel's body: it is w
 _HOST = "runs Python on the host, which no kernel dialect can call"
 _FACTORED = "factors whole matrices column by column with pivots found on the way: the target's solver library does it"
 _FOURIER = "exchanges the elements of whole axes in stages: the target's library does it"
+_SCATTERED = "adds to rows that only the indices know, in any order: made of a gather and a scatter, which are kernels"
 _COLLECTIVE = "exchanges data between devices (or the rows of a vmap), which a kernel on one device cannot reach"
 
 GLUE: dict[Primitive, str] = {
@@ -40,6 +42,7 @@ GLUE: dict[Primitive, str] = {
     **{p: _HOST for p in callback.PRIMITIVES},
     **{p: _FACTORED for p in linalg.PRIMITIVES},
     **{p: _FOURIER for p in fft.PRIMITIVES},
+    **{p: _SCATTERED for p in sparse.PRIMITIVES},
     **{p: _COLLECTIVE for p in collective.PRIMITIVES},
 }
 

@@ -60,6 +60,7 @@ from ..core.primitives.ref import addupdate_p, get_p, swap_p
 from ..core.primitives.scan import scan_p
 from ..core.primitives.slicing import dynamic_slice_p, dynamic_update_slice_p
 from ..core.primitives.sort import sort_p, top_k_p
+from ..core.primitives.sparse import coo_matmul_p
 from .atomics import atomic_cas_p, atomic_rmw_p
 from .copies import dma_start_p, dma_wait_p, semaphore_read_p, semaphore_signal_p, semaphore_wait_p
 from .machine import bits_down_p, bits_up_p, quotient_p, remainder_p, sign_down_p
@@ -241,6 +242,9 @@ FAMILIES: dict[str, dict[Primitive, str]] = {
         hessenberg_p: "the Hessenberg form of a matrix",
         tridiagonal_p: "the tridiagonal form of a symmetric matrix",
         tridiagonal_solve_p: "the solution of a tridiagonal system",
+    },
+    "sparse matrices": {
+        coo_matmul_p: "the product of a sparse matrix, by its elements' rows and columns, with a dense one",
     },
     "transforms": {
         fft_p: "the discrete Fourier transform of the last axes",

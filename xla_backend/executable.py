@@ -26,6 +26,7 @@ CACHE_VERSION = "4"
 EXECUTABLES_KEPT = 4096
 
 # What programs call LAPACK on the host by, which has to be there before they are compiled or loaded.
+_SPARSE = '"cpu_csr_sparse_dense_ffi"'
 _LAPACK = re.compile(r'"(?:lapack_\w+|tridiagonal_solve_perturbed_ffi|cuhybrid_\w+)"')
 
 _loaded = runtime.cache("executable.loaded", EXECUTABLES_KEPT)
@@ -96,6 +97,8 @@ def compile_module(module: Module, device: Device | None = None) -> Executable:
     module = module.on(device)
     if _LAPACK.search(module.text):
         _need_lapack(device)
+    if _SPARSE in module.text:
+        shim.sparse()
     if module.callbacks or module.keep_alive:
         loaded = _compile(module, device)
         return Executable(module, loaded, device)

@@ -239,6 +239,15 @@ def lapack() -> None:
     routines.prepare_lapack_call("potrf", np.float32)
 
 
+@once
+def sparse() -> None:
+    """Give XLA:CPU the product of a sparse matrix with a dense one."""
+    from jaxlib import cpu_sparse as routines
+
+    for name, value, version in routines.registrations()["cpu"]:
+        xla_client.register_custom_call_target(name, value, platform="cpu", api_version=version)
+
+
 def register_targets(platform: str, targets: dict[str, Any]) -> None:
     """Give a platform the routines of an extension module, by the names that programs call them by."""
     for name, value in targets.items():

@@ -22,6 +22,7 @@ from . import (
     ref,
     shape,
     sort,
+    sparse,
     special,
     window,
 )
@@ -41,6 +42,7 @@ ALL: tuple[Primitive, ...] = (
     *sort.PRIMITIVES,
     *linalg.PRIMITIVES,
     *fft.PRIMITIVES,
+    *sparse.PRIMITIVES,
     *random.PRIMITIVES,
     *ref.PRIMITIVES,
     *jit.PRIMITIVES,

@@ -40,6 +40,7 @@ from tilewright.core.primitives.reduce import (
 )
 from tilewright.core.primitives.scan import scan_p
 from tilewright.core.primitives.sort import sort_p, top_k_p
+from tilewright.core.primitives.sparse import coo_matmul_p
 from tilewright.core.primitives.window import reduce_window_p, reduce_window_sum_p
 from tilewright.core.relation import EFFECT, Loops, Parallel, Reduced, Whole, Window, pointwise, relate
 from tilewright.core.trace import under
@@ -184,6 +185,7 @@ OPAQUE = {
     **dict.fromkeys((jit_p, cond_p, while_p, scan_p, checkpoint_p, *custom_calls.PRIMITIVES), CONTROL),
     **dict.fromkeys(set(collective.PRIMITIVES), MEMBERS),
     optimization_barrier_p: "its operands have shapes of their own, and it must keep them together",
+    coo_matmul_p: "the indices say which row of a result an element adds to, and which row it reads",
     pure_callback_p: "a function of the user's, in Python",
 }
 

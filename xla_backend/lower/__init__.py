@@ -42,7 +42,12 @@ _RULES: dict[Primitive, Any] = {
 }
 
 # Families whose primitives are imported when they are first used: their rules are imported after them.
-_LATER = {"fft": "core.primitives.fft", "linalg": "core.primitives.linalg", "spmd": "core.mesh"}
+_LATER = {
+    "fft": "core.primitives.fft",
+    "linalg": "core.primitives.linalg",
+    "sparse": "core.primitives.sparse",
+    "spmd": "core.mesh",
+}
 _PACKAGE = __name__.removesuffix("xla_backend.lower")
 
 
