@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -28,6 +28,7 @@ from ..numpy.util import (
     promote_dtypes_inexact,
     promote_inexact,
     shape_of,
+    strong,
     value,
 )
 
@@ -360,12 +361,63 @@ def ndtr(x: ArrayLike) -> Array:
     >>> float(special.ndtr(0.))
     0.5
     """
-    (x,) = promote_dtypes_inexact(value(x, "ndtr"))
+    x = strong(*promote_dtypes_inexact(value(x, "ndtr")))
     w = x * math.sqrt(0.5)
     size = lax.abs(w)
     # Near zero erf keeps its digits, in the tails erfc does.
     tail = where3(lax.gt(w, 0), 2.0 - lax.erfc(size), lax.erfc(size))
     return 0.5 * where3(lax.lt(size, math.sqrt(0.5)), 1.0 + lax.erf(w), tail)
+
+
+# Of the quotient of polynomials for the middle, the tails and the far tails: M. J. Wichura, "Algorithm AS 241: The
+# percentage points of the normal distribution", Applied Statistics 37, 1988; the highest power first.
+_MIDDLE = (
+    (2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4, 4.5921953931549871457e4,
+     1.3731693765509461125e4, 1.9715909503065514427e3, 1.3314166789178437745e2, 3.3871328727963666080),
+    (5.2264952788528545610e3, 2.8729085735721942674e4, 3.9307895800092710610e4, 2.1213794301586595867e4,
+     5.3941960214247511077e3, 6.8718700749205790830e2, 4.2313330701600911252e1, 1.0),
+)  # fmt: skip
+_TAIL = (
+    (7.74545014278341407640e-4, 2.27238449892691845833e-2, 2.41780725177450611770e-1, 1.27045825245236838258,
+     3.64784832476320460504, 5.76949722146069140550, 4.63033784615654529590, 1.42343711074968357734),
+    (1.05075007164441684324e-9, 5.47593808499534494600e-4, 1.51986665636164571966e-2, 1.48103976427480074590e-1,
+     6.89767334985100004550e-1, 1.67638483018380384940, 2.05319162663775882187, 1.0),
+)  # fmt: skip
+_FAR = (
+    (2.01033439929228813265e-7, 2.71155556874348757815e-5, 1.24266094738807843860e-3, 2.65321895265761230930e-2,
+     2.96560571828504891230e-1, 1.78482653991729133580, 5.46378491116411436990, 6.65790464350110377720),
+    (2.04426310338993978564e-15, 1.42151175831644588870e-7, 1.84631831751005468180e-5, 7.86869131145613259100e-4,
+     1.48753612908506148525e-2, 1.36929880922735805310e-1, 5.99832206555887937690e-1, 1.0),
+)  # fmt: skip
+
+
+def polynomial(x: Any, coefficients: Sequence[float]) -> Any:
+    """A polynomial by Horner's rule, the highest power's coefficient first."""
+    out: Any = x * 0 + coefficients[0]
+    for c in coefficients[1:]:
+        out = out * x + c
+    return out
+
+
+def _quotient(x: Any, parts: Sequence[Sequence[float]]) -> Any:
+    return polynomial(x, parts[0]) / polynomial(x, parts[1])
+
+
+@custom_jvp
+def _ndtri(p: Any) -> Array:
+    centre = p - 0.5
+    middle = lax.le(abs(centre), 0.425)
+    inner = centre * _quotient(0.180625 - centre * centre, _MIDDLE)
+    legal = (p > 0) & (p < 1)
+    root = lax.sqrt(-lax.log(where3(legal & ~middle, where3(centre < 0, p, 1 - p), 0.05)))
+    near = lax.le(root, 5.0)
+    size = where3(near, _quotient(root - 1.6, _TAIL), _quotient(where3(near, 5.0, root) - 5.0, _FAR))
+    out = where3(middle, inner, where3(centre < 0, -size, size))
+    edge = where3(lax.eq(p, 0), -math.inf, where3(lax.eq(p, 1), math.inf, math.nan))
+    return where3(legal, out, edge)
+
+
+_ndtri.defjvps(lambda t, out, p: t * lax.exp(0.5 * out * out + _HALF_LOG_2PI))
 
 
 @composite()
@@ -377,7 +429,7 @@ def ndtri(p: ArrayLike) -> Array:
     0.0
     """
     (p,) = promote_dtypes_inexact(value(p, "ndtri"))
-    return math.sqrt(2) * lax.erf_inv(2 * p - 1)
+    return _ndtri(strong(p))
 
 
 def _log_ndtr_value(x: Array, series_order: int) -> Array:

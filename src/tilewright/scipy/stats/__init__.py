@@ -1,5 +1,45 @@
-"""`jax.scipy.stats`: distributions, a module each."""
+"""`jax.scipy.stats`: distributions, a module each, and statistics of samples."""
 
-from . import norm
+from typing import TYPE_CHECKING
 
-__all__ = ["norm"]
+from ...core.later import later as _later
+
+if TYPE_CHECKING:
+    from . import (
+        bernoulli,
+        beta,
+        betabinom,
+        binom,
+        cauchy,
+        chi2,
+        dirichlet,
+        expon,
+        gamma,
+        gennorm,
+        geom,
+        gumbel_l,
+        gumbel_r,
+        laplace,
+        logistic,
+        multinomial,
+        multivariate_normal,
+        nbinom,
+        norm,
+        pareto,
+        poisson,
+        t,
+        truncnorm,
+        uniform,
+        vonmises,
+        wrapcauchy,
+    )
+    from .density import gaussian_kde
+    from .samples import ModeResult, mode, rankdata, sem
+
+_DISTRIBUTIONS = """bernoulli beta betabinom binom cauchy chi2 dirichlet expon gamma gennorm geom gumbel_l gumbel_r
+    laplace logistic multinomial multivariate_normal nbinom norm pareto poisson t truncnorm uniform vonmises
+    wrapcauchy"""
+_OTHERS = {"gaussian_kde": ".density:gaussian_kde"} | {
+    name: f".samples:{name}" for name in ("ModeResult", "mode", "rankdata", "sem")
+}
+__getattr__, __dir__, __all__ = _later(__name__, {name: f".{name}" for name in _DISTRIBUTIONS.split()} | _OTHERS)

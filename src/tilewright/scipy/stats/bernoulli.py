@@ -1,0 +1,28 @@
+"""The Bernoulli distribution: 1 with probability `p`, else 0.
+
+>>> from tilewright.scipy import stats
+>>> float(stats.bernoulli.pmf(1, 0.25)), float(stats.bernoulli.cdf(0, 0.25)), float(stats.bernoulli.ppf(0.9, 0.25))
+(0.25, 0.75, 1.0)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import lax
+from ...numpy.elementwise import where3
+from ...numpy.util import dtype_of
+from .. import special
+from .family import Family
+
+_D = Family(__name__, "p", lambda p: (p >= 0) & (p <= 1), (0.0, 1.0), 0.0, whole=True)
+
+
+def _log(k: Any, p: Any) -> Any:
+    return special.xlogy(k, p) + special.xlog1py(1 - k, -p)
+
+
+logpmf = _D.function("logpmf", _log)
+pmf = _D.function("pmf", _log)
+cdf = _D.function("cdf", lambda k, p: where3(k < 1, 1 - p, 1.0), moves=False)
+ppf = _D.function("ppf", lambda q, p: lax.convert_element_type(q > 1 - p, dtype_of(q)), moves=False)

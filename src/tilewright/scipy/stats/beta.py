@@ -1,0 +1,32 @@
+"""The beta distribution of numbers between 0 and 1, with exponents `a - 1` and `b - 1`.
+
+>>> from tilewright.scipy import stats
+>>> round(float(stats.beta.pdf(0.5, 2.0, 2.0)), 3), round(float(stats.beta.cdf(0.5, 2.0, 2.0)), 3)
+(1.5, 0.5)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import lax
+from .. import special
+from .family import Family, positive
+
+_D = Family(__name__, "a b", positive, (0.0, 1.0), 0.5)
+
+
+def _log(y: Any, a: Any, b: Any) -> Any:
+    return special.xlogy(a - 1, y) + special.xlog1py(b - 1, -y) - special.betaln(a, b)
+
+
+def _sf(y: Any, a: Any, b: Any) -> Any:
+    return special.betainc(b, a, 1 - y)
+
+
+logpdf = _D.function("logpdf", _log)
+pdf = _D.function("pdf", _log)
+cdf = _D.function("cdf", lambda y, a, b: special.betainc(a, b, y))
+logcdf = _D.function("logcdf", lambda y, a, b: lax.log(special.betainc(a, b, y)))
+sf = _D.function("sf", _sf)
+logsf = _D.function("logsf", lambda y, a, b: lax.log(_sf(y, a, b)))

@@ -1,0 +1,32 @@
+"""The binomial distribution: how many of `n` trials succeed, each with probability `p`.
+
+>>> from tilewright.scipy import stats
+>>> round(float(stats.binom.pmf(2, 4, 0.5)), 3)
+0.375
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import lax
+from .. import special
+from .family import Family, both
+
+_D = Family(
+    __name__, "n p", lambda n, p: both(n >= 0, lax.eq(n, lax.floor(n)), p >= 0, p <= 1), lambda n, p: (0.0, n), 0.0,
+    whole=True,
+)  # fmt: skip
+
+
+def log_choices(n: Any, k: Any) -> Any:
+    """The logarithm of the number of ways to choose `k` of `n`."""
+    return -lax.log1p(n) - special.betaln(n - k + 1, k + 1)
+
+
+def _log(k: Any, n: Any, p: Any) -> Any:
+    return log_choices(n, k) + special.xlogy(k, p) + special.xlog1py(n - k, -p)
+
+
+logpmf = _D.function("logpmf", _log)
+pmf = _D.function("pmf", _log)

@@ -1,0 +1,43 @@
+"""The Cauchy distribution with median `loc`.
+
+>>> from tilewright.scipy import stats
+>>> round(float(stats.cauchy.pdf(0.0)), 3), float(stats.cauchy.cdf(0.0)), round(float(stats.cauchy.ppf(0.75)), 3)
+(0.318, 0.5, 1.0)
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ... import lax
+from ...numpy.elementwise import where3
+from .family import Family
+
+_D = Family(__name__)
+
+
+def _log(y: Any) -> Any:
+    return -math.log(math.pi) - lax.log1p(y * y)
+
+
+def _cdf(y: Any) -> Any:
+    return lax.atan2(lax.full_like(y, 1), -y) / math.pi
+
+
+def _ppf(q: Any) -> Any:
+    """The cotangent, by the nearer end of the interval."""
+    upper = lax.gt(q, 0.5)
+    angle = math.pi * where3(upper, 1 - q, q)
+    size = lax.cos(angle) / lax.sin(angle)
+    return where3(upper, size, -size)
+
+
+logpdf = _D.function("logpdf", _log)
+pdf = _D.function("pdf", _log)
+cdf = _D.function("cdf", _cdf)
+logcdf = _D.function("logcdf", lambda y: lax.log(_cdf(y)))
+sf = _D.function("sf", lambda y: _cdf(-y))
+logsf = _D.function("logsf", lambda y: lax.log(_cdf(-y)))
+ppf = _D.function("ppf", _ppf)
+isf = _D.function("isf", lambda q: -_ppf(q))

@@ -1,0 +1,30 @@
+"""The chi-squared distribution with `df` degrees of freedom: the gamma distribution at half of each.
+
+>>> from tilewright.scipy import stats
+>>> round(float(stats.chi2.pdf(2.0, 2.0)), 3), round(float(stats.chi2.sf(2.0, 2.0)), 3)
+(0.184, 0.368)
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ... import lax
+from .. import special
+from . import gamma
+from .family import INF, Family, positive
+
+_D = Family(__name__, "df", positive, (0.0, INF), 1.0)
+
+
+def _log(y: Any, df: Any) -> Any:
+    return gamma.log_density(y / 2, df / 2) - math.log(2)
+
+
+logpdf = _D.function("logpdf", _log)
+pdf = _D.function("pdf", _log)
+cdf = _D.function("cdf", lambda y, df: special.gammainc(df / 2, y / 2))
+logcdf = _D.function("logcdf", lambda y, df: lax.log(special.gammainc(df / 2, y / 2)))
+sf = _D.function("sf", lambda y, df: special.gammaincc(df / 2, y / 2))
+logsf = _D.function("logsf", lambda y, df: lax.log(special.gammaincc(df / 2, y / 2)))

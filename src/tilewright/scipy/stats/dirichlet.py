@@ -1,0 +1,54 @@
+"""The Dirichlet distribution of shares that sum to 1, with exponents `alpha - 1`.
+
+>>> from tilewright import numpy as jnp
+>>> from tilewright.scipy import stats
+>>> round(float(stats.dirichlet.pdf(jnp.array([0.2, 0.8]), jnp.array([1.0, 2.0]))), 3)
+1.6
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ... import lax
+from ...core.errors import ShapeError
+from ...numpy.elementwise import where3
+from ...numpy.join import concatenate
+from ...numpy.reductions import all as _all
+from ...numpy.reductions import sum as _sum
+from ...numpy.util import Array, ArrayLike, composite, dtype_of, promote_dtypes_inexact, shape_of
+from .. import special
+
+
+@composite()
+def logpdf(x: ArrayLike, alpha: ArrayLike) -> Array:
+    """The logarithm of the density at points `x` (k, ...), or (k - 1, ...) without the last share, for `alpha` (k,).
+
+    -inf where the shares are not positive or do not sum to 1, NaN for `alpha` that is not positive.
+
+    Raises:
+      ShapeError: `alpha` is no vector, or `x` has another number of shares.
+    """
+    x, alpha = promote_dtypes_inexact(x, alpha)
+    if len(shape_of(alpha)) != 1 or not shape_of(x) or shape_of(alpha)[0] - shape_of(x)[0] not in (0, 1):
+        raise ShapeError(f"a Dirichlet density at {shape_of(x)} with alpha of {shape_of(alpha)}",
+                         "alpha is a vector (k,), the shares lie along the first axis: k, or k - 1")  # fmt: skip
+    (k,) = shape_of(alpha)
+    if shape_of(x)[0] != k:
+        x = concatenate([x, 1 - _sum(x, 0, keepdims=True)], 0)
+    legal = _all(alpha > 0)
+    constant = lax.lgamma(_sum(alpha)) - _sum(lax.lgamma(alpha))
+    alpha = lax.expand_dims(alpha, tuple(range(1, len(shape_of(x)))))
+    positive = _all((x > 0) | ((x == 0) & (alpha >= 1)), 0)
+    simplex = positive & (abs(_sum(x, 0) - 1) < 1e-6 + k * float(np.finfo(dtype_of(x)).eps))
+    out = _sum(special.xlogy(alpha - 1, where3(simplex, x, 0.5)), 0) + constant
+    return where3(legal, where3(simplex, out, -math.inf), math.nan)
+
+
+@composite()
+def pdf(x: Any, alpha: Any) -> Array:
+    """The density: see `logpdf`."""
+    return lax.exp(logpdf(x, alpha))

@@ -1,0 +1,20 @@
+"""The exponential distribution of numbers from `loc` on, with mean `loc + scale`.
+
+>>> from tilewright.scipy import stats
+>>> round(float(stats.expon.pdf(1.0)), 3), round(float(stats.expon.cdf(1.0)), 3)
+(0.368, 0.632)
+"""
+
+from __future__ import annotations
+
+from ... import lax
+from .family import INF, Family, log1mexp
+
+_D = Family(__name__, support=(0.0, INF), inside=1.0)
+logpdf = _D.function("logpdf", lambda y: -y)
+pdf = _D.function("pdf", lambda y: -y)
+cdf = _D.function("cdf", lambda y: -lax.expm1(-y))
+logcdf = _D.function("logcdf", lambda y: log1mexp(-y))
+sf = _D.function("sf", lambda y: lax.exp(-y))
+logsf = _D.function("logsf", lambda y: -y)
+ppf = _D.function("ppf", lambda q: -lax.log1p(-q))

@@ -1,0 +1,165 @@
+"""What a family of distributions has: its functions, made of closed forms of the standard variable.
+
+A distribution is a module that names its parameters, their domain and the support, and gives each function's form for
+`y = (x - loc) / scale` inside of the support. What holds for all is here: promotion, values outside of the support,
+NaN for parameters outside of their domain, and derivatives that are finite there.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+from ... import lax
+from ...numpy.elementwise import where3
+from ...numpy.util import Array, composite, promote_inexact
+
+INF = math.inf
+Form = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A function that distributions have: its argument's name, and its values below and above the support."""
+
+    text: str
+    below: float
+    above: float
+    density: bool = False
+    exp: bool = False  # the form is its logarithm
+    variable: str = "x"
+
+
+_KINDS = {
+    "logpdf": Kind("The logarithm of the density.", -INF, -INF, density=True),
+    "pdf": Kind("The density.", -INF, -INF, density=True, exp=True),
+    "logpmf": Kind("The logarithm of the probability of a whole number.", -INF, -INF, density=True, variable="k"),
+    "pmf": Kind("The probability of a whole number.", -INF, -INF, density=True, exp=True, variable="k"),
+    "cdf": Kind("The probability of a value up to the given one.", 0.0, 1.0),
+    "logcdf": Kind("The logarithm of `cdf`.", -INF, 0.0),
+    "sf": Kind("The probability of a value above the given one.", 1.0, 0.0),
+    "logsf": Kind("The logarithm of `sf`.", 0.0, -INF),
+}
+_INVERSES = {
+    "ppf": "The value below which a share of the probability lies.",
+    "isf": "The value above which a share of the probability lies.",
+}
+
+# A function of so many arguments; they get their names from the family.
+_CALLS: dict[int, Callable[[Any], Any]] = {
+    2: lambda run: lambda a, b: run(a, b),
+    3: lambda run: lambda a, b, c: run(a, b, c),
+    4: lambda run: lambda a, b, c, d: run(a, b, c, d),
+    5: lambda run: lambda a, b, c, d, e: run(a, b, c, d, e),
+}
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of distributions. `parameters`: the names of those that give its shape; `valid`: their domain.
+
+    The support is closed; `inside` is a point of it at which every form and its derivatives are finite, or None where
+    its ends are such. `moves`: there are `loc` and `scale`, or for whole numbers `loc` alone.
+    """
+
+    module: str
+    parameters: str = ""
+    valid: Form | None = None
+    support: tuple[float, float] | Callable[..., tuple[Any, Any]] = (-INF, INF)
+    inside: float | None = 0.0
+    moves: bool = True
+    whole: bool = False
+
+    def function(self, name: str, form: Form, variable: str = "", moves: bool | None = None) -> Callable[..., Array]:
+        """A function of the family; with another name for its argument, or without `loc`, where JAX has it so."""
+        inverse = name in _INVERSES
+        moves = self.moves if moves is None else moves
+        places = (("loc",) if self.whole else ("loc", "scale")) if moves else ()
+        first = variable or ("q" if inverse else "k" if self.whole else _KINDS[name].variable)
+        names = (first, *self.parameters.split(), *places)
+
+        def run(*args: Any) -> Array:
+            return self._inverse(form, args) if inverse else self._value(_KINDS[name], form, args)
+
+        template = _CALLS[len(names)](run)
+        code = template.__code__.replace(co_varnames=names, co_name=name, co_qualname=name)
+        space = sys.modules[self.module].__dict__
+        made = FunctionType(code, space, name, (0, 1)[: len(places)], template.__closure__)
+        function = composite()(made)
+        function.__doc__ = _INVERSES[name] if inverse else _KINDS[name].text
+        return function
+
+    def _split(self, args: Any) -> tuple[Any, list[Any], Any, Any, Any]:
+        """The argument, the shape's parameters, `loc` and `scale` (or None), and where the parameters are valid."""
+        x, *rest = promote_inexact(*args)
+        count = len(self.parameters.split())
+        shapes, (loc, scale) = rest[:count], (*rest[count:], None, None)[:2]
+        valid = None if self.valid is None else self.valid(*shapes)
+        if scale is not None:
+            positive = lax.gt(scale, 0)
+            valid = positive if valid is None else both(valid, positive)
+        return x, shapes, loc, scale, valid
+
+    def _value(self, kind: Kind, form: Form, args: Any) -> Array:
+        x, shapes, loc, scale, valid = self._split(args)
+        y = x if loc is None else x - loc
+        y = y if scale is None else y / scale
+        out = self._on_support(kind, form, y, shapes)
+        if kind.density and scale is not None:
+            out = out - lax.log(scale)
+        out = lax.exp(out) if kind.exp else out
+        return out if valid is None else where3(valid, out, math.nan)
+
+    def _on_support(self, kind: Kind, form: Form, y: Array, shapes: list[Any]) -> Array:
+        """The form inside of the support, a constant on each side of it, NaN for NaN."""
+        low, high = self.support(*shapes) if callable(self.support) else self.support
+        if self.whole and not kind.density:
+            y = lax.floor(y)
+        tests = []
+        if not (isinstance(low, float) and low == -INF):
+            tests.append(y >= low)
+        if not (isinstance(high, float) and high == INF):
+            tests.append(y <= high)
+        if self.whole:
+            tests.append(lax.eq(y, lax.floor(y)))
+        if not tests:
+            return form(y, *shapes)
+        within = both(*tests)
+        safe = lax.max(lax.min(y, high), low) if self.inside is None else where3(within, y, self.inside)
+        outside = where3(y <= low, kind.below, where3(lax.eq(y, y), kind.above, math.nan))
+        return where3(within, form(safe, *shapes), outside)
+
+    def _inverse(self, form: Form, args: Any) -> Array:
+        q, shapes, loc, scale, valid = self._split(args)
+        legal = both(lax.ge(q, 0), lax.le(q, 1))
+        out = form(where3(legal, q, 0.5), *shapes)
+        out = out if scale is None else out * scale
+        out = out if loc is None else out + loc
+        return where3(legal if valid is None else both(legal, valid), out, math.nan)
+
+
+def both(*conditions: Any) -> Any:
+    """Where all of some conditions hold, scalars beside arrays."""
+    first, *rest = conditions
+    for other in rest:
+        first = first & other
+    return first
+
+
+def positive(*parameters: Any) -> Any:
+    """Where all of some parameters are above 0."""
+    return both(*[lax.gt(p, 0) for p in parameters])
+
+
+def log1mexp(x: Any) -> Any:
+    """`log(1 - exp(x))` for `x` up to 0, exact near both ends."""
+    near = lax.gt(x, -math.log(2))
+    return where3(
+        near,
+        lax.log(-lax.expm1(where3(near, x, -1.0))),
+        lax.log1p(-lax.exp(where3(near, -1.0, x))),
+    )

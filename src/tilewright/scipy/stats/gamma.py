@@ -1,0 +1,28 @@
+"""The gamma distribution of positive numbers, with exponent `a - 1`.
+
+>>> from tilewright.scipy import stats
+>>> round(float(stats.gamma.pdf(1.0, 2.0)), 3), round(float(stats.gamma.cdf(1.0, 2.0)), 3)
+(0.368, 0.264)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import lax
+from .. import special
+from .family import INF, Family, positive
+
+_D = Family(__name__, "a", positive, (0.0, INF), 1.0)
+
+
+def log_density(y: Any, a: Any) -> Any:
+    return special.xlogy(a - 1, y) - y - lax.lgamma(a)
+
+
+logpdf = _D.function("logpdf", log_density)
+pdf = _D.function("pdf", log_density)
+cdf = _D.function("cdf", lambda y, a: special.gammainc(a, y))
+logcdf = _D.function("logcdf", lambda y, a: lax.log(special.gammainc(a, y)))
+sf = _D.function("sf", lambda y, a: special.gammaincc(a, y))
+logsf = _D.function("logsf", lambda y, a: lax.log(special.gammaincc(a, y)))

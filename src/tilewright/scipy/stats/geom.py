@@ -1,0 +1,24 @@
+"""The geometric distribution: which trial is the first to succeed, each with probability `p`.
+
+>>> from tilewright.scipy import stats
+>>> round(float(stats.geom.pmf(2, 0.25)), 4)
+0.1875
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import lax
+from .. import special
+from .family import INF, Family
+
+_D = Family(__name__, "p", lambda p: (p > 0) & (p <= 1), (1.0, INF), 1.0, whole=True)
+
+
+def _log(k: Any, p: Any) -> Any:
+    return special.xlog1py(k - 1, -p) + lax.log(p)
+
+
+logpmf = _D.function("logpmf", _log)
+pmf = _D.function("pmf", _log)

@@ -1,0 +1,21 @@
+"""The Gumbel distribution of the least of many numbers: the mirror image of that of the greatest.
+
+>>> from tilewright.scipy import stats
+>>> round(float(stats.gumbel_l.pdf(0.0)), 3), round(float(stats.gumbel_l.cdf(0.0)), 3)
+(0.368, 0.632)
+"""
+
+from __future__ import annotations
+
+from ... import lax
+from . import gumbel_r
+from .family import Family
+
+_D = Family(__name__)
+logpdf = _D.function("logpdf", lambda y: gumbel_r.log_density(-y))
+pdf = _D.function("pdf", lambda y: gumbel_r.log_density(-y))
+cdf = _D.function("cdf", lambda y: gumbel_r.sf_of(-y))
+logcdf = _D.function("logcdf", lambda y: gumbel_r.log_sf(-y))
+sf = _D.function("sf", lambda y: lax.exp(-lax.exp(y)))
+logsf = _D.function("logsf", lambda y: -lax.exp(y))
+ppf = _D.function("ppf", lambda p: lax.log(-lax.log1p(-p)), "p")

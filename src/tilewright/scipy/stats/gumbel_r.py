@@ -1,0 +1,36 @@
+"""The Gumbel distribution of the greatest of many numbers.
+
+>>> from tilewright.scipy import stats
+>>> round(float(stats.gumbel_r.pdf(0.0)), 3), round(float(stats.gumbel_r.cdf(0.0)), 3)
+(0.368, 0.368)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import lax
+from .family import Family, log1mexp
+
+_D = Family(__name__)
+
+
+def log_density(y: Any) -> Any:
+    return -y - lax.exp(-y)
+
+
+def log_sf(y: Any) -> Any:
+    return log1mexp(-lax.exp(-y))
+
+
+def sf_of(y: Any) -> Any:
+    return -lax.expm1(-lax.exp(-y))
+
+
+logpdf = _D.function("logpdf", log_density)
+pdf = _D.function("pdf", log_density)
+cdf = _D.function("cdf", lambda y: lax.exp(-lax.exp(-y)))
+logcdf = _D.function("logcdf", lambda y: -lax.exp(-y))
+sf = _D.function("sf", sf_of)
+logsf = _D.function("logsf", log_sf)
+ppf = _D.function("ppf", lambda p: -lax.log(-lax.log(p)), "p")

@@ -1,0 +1,29 @@
+"""The logistic distribution with median `loc`.
+
+>>> from tilewright.scipy import stats
+>>> float(stats.logistic.pdf(0.0)), float(stats.logistic.cdf(0.0)), float(stats.logistic.ppf(0.5))
+(0.25, 0.5, 0.0)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import lax
+from ...nn import softplus
+from .. import special
+from .family import Family
+
+_D = Family(__name__)
+
+
+def _log(y: Any) -> Any:
+    return -softplus(y) - softplus(-y)
+
+
+logpdf = _D.function("logpdf", _log)
+pdf = _D.function("pdf", _log)
+cdf = _D.function("cdf", lax.logistic)
+sf = _D.function("sf", lambda y: lax.logistic(-y))
+ppf = _D.function("ppf", special.logit, "x")
+isf = _D.function("isf", lambda x: -special.logit(x), "x")

@@ -1,0 +1,55 @@
+"""The multinomial distribution: how often each of some outcomes comes in `n` trials, with probabilities `p`.
+
+>>> from tilewright import numpy as jnp
+>>> from tilewright.scipy import stats
+>>> round(float(stats.multinomial.pmf(jnp.array([1, 1]), 2, jnp.array([0.5, 0.5]))), 3)
+0.5
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ... import lax
+from ...core.errors import DtypeError
+from ...numpy.elementwise import where3
+from ...numpy.reductions import all as _all
+from ...numpy.reductions import sum as _sum
+from ...numpy.util import (
+    Array,
+    ArrayLike,
+    composite,
+    dtype_of,
+    is_integer,
+    promote_dtypes,
+    promote_dtypes_inexact,
+    strong,
+    value,
+)
+from .. import special
+
+
+@composite()
+def logpmf(x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
+    """The logarithm of the probability of the counts `x` (..., k), for a number of trials `n` and `p` (..., k).
+
+    -inf where the counts do not sum to `n` or one is negative, NaN where a probability is not between 0 and 1.
+
+    Raises:
+      DtypeError: counts or trials that are not integers.
+    """
+    x, n = promote_dtypes(value(x, "logpmf"), value(n, "logpmf"))
+    if not is_integer(dtype_of(x)):
+        raise DtypeError(f"multinomial counts of dtype {dtype_of(x)}", "cast them with `astype(int)`")
+    (p,) = promote_dtypes_inexact(value(p, "logpmf"))
+    legal = (_sum(x, -1) == n) & _all(x >= 0, -1)
+    x, n, p = (strong(v) for v in promote_dtypes_inexact(where3(x < 0, 0, x), n, p))
+    out = lax.lgamma(n + 1) + _sum(special.xlogy(x, p) - lax.lgamma(x + 1), -1)
+    return where3(_all((p >= 0) & (p <= 1), -1), where3(legal, out, -math.inf), math.nan)
+
+
+@composite()
+def pmf(x: Any, n: Any, p: Any) -> Array:
+    """The probability: see `logpmf`."""
+    return lax.exp(logpmf(x, n, p))

@@ -1,0 +1,24 @@
+"""The negative binomial distribution: how many trials fail before `n` succeed, each with probability `p`.
+
+>>> from tilewright.scipy import stats
+>>> round(float(stats.nbinom.pmf(1, 2, 0.5)), 3)
+0.25
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import lax
+from .. import special
+from .family import INF, Family, both
+
+_D = Family(__name__, "n p", lambda n, p: both(n > 0, p > 0, p <= 1), (0.0, INF), 0.0, whole=True)
+
+
+def _log(k: Any, n: Any, p: Any) -> Any:
+    return -lax.log(n + k) - special.betaln(n, k + 1) + n * lax.log(p) + special.xlog1py(k, -p)
+
+
+logpmf = _D.function("logpmf", _log)
+pmf = _D.function("pmf", _log)

@@ -1,0 +1,26 @@
+"""Student's distribution with `df` degrees of freedom.
+
+>>> from tilewright.scipy import stats
+>>> round(float(stats.t.pdf(0.0, 1.0)), 3)
+0.318
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ... import lax
+from .family import Family, positive
+
+_D = Family(__name__, "df", positive)
+
+
+def _log(y: Any, df: Any) -> Any:
+    half = df / 2
+    constant = lax.lgamma(half + 0.5) - lax.lgamma(half) - 0.5 * lax.log(math.pi * df)
+    return constant - (half + 0.5) * lax.log1p(y * y / df)
+
+
+logpdf = _D.function("logpdf", _log)
+pdf = _D.function("pdf", _log)

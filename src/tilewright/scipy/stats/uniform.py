@@ -1,0 +1,17 @@
+"""The uniform distribution from `loc` to `loc + scale`.
+
+>>> from tilewright.scipy import stats
+>>> float(stats.uniform.pdf(0.3, 0.0, 2.0)), float(stats.uniform.cdf(0.5, 0.0, 2.0))
+(0.5, 0.25)
+"""
+
+from __future__ import annotations
+
+from ...numpy.util import strong
+from .family import Family
+
+_D = Family(__name__, support=(0.0, 1.0), inside=0.5)
+logpdf = _D.function("logpdf", lambda y: y * 0)
+pdf = _D.function("pdf", lambda y: y * 0)
+cdf = _D.function("cdf", strong)
+ppf = _D.function("ppf", lambda q: q)

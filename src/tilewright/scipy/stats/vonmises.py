@@ -1,0 +1,24 @@
+"""The von Mises distribution of angles around 0, narrower with greater `kappa`.
+
+>>> from tilewright.scipy import stats
+>>> round(float(stats.vonmises.pdf(0.0, 1.0)), 3)
+0.342
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ... import lax
+from .family import Family
+
+_D = Family(__name__, "kappa", lambda kappa: kappa >= 0, moves=False)
+
+
+def _log(x: Any, kappa: Any) -> Any:
+    return kappa * (lax.cos(x) - 1) - math.log(2 * math.pi) - lax.log(lax.bessel_i0e(kappa))
+
+
+logpdf = _D.function("logpdf", _log)
+pdf = _D.function("pdf", _log)

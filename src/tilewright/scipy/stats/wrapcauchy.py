@@ -1,0 +1,26 @@
+"""The Cauchy distribution wrapped around a circle, of angles from 0 to two pi.
+
+>>> from tilewright.scipy import stats
+>>> round(float(stats.wrapcauchy.pdf(0.0, 0.5)), 3)
+0.477
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ... import lax
+from .family import Family
+
+_D = Family(__name__, "c", lambda c: (c > 0) & (c < 1), (0.0, 2 * math.pi), 1.0, moves=False)
+
+
+def _log(x: Any, c: Any) -> Any:
+    half = lax.sin(x / 2)
+    gap = (1 - c) * (1 - c) + 4 * c * half * half  # 1 + c^2 - 2 c cos(x)
+    return lax.log1p(-c) + lax.log1p(c) - math.log(2 * math.pi) - lax.log(gap)
+
+
+logpdf = _D.function("logpdf", _log)
+pdf = _D.function("pdf", _log)
