@@ -5,10 +5,24 @@ from typing import TYPE_CHECKING
 from ..core.later import later as _later
 
 if TYPE_CHECKING:
-    from . import cluster, integrate, interpolate, linalg, ndimage, optimize, sparse, spatial, special, stats
+    from . import (
+        cluster,
+        fft,
+        integrate,
+        interpolate,
+        linalg,
+        ndimage,
+        optimize,
+        signal,
+        sparse,
+        spatial,
+        special,
+        stats,
+    )
 
 _MODULES = (
-    "cluster", "integrate", "interpolate", "linalg", "ndimage", "optimize", "sparse", "spatial", "special", "stats",
+    "cluster", "fft", "integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "sparse",
+    "spatial", "special", "stats",
 )  # fmt: skip
 
 __getattr__, __dir__, __all__ = _later(__name__, {name: f".{name}" for name in _MODULES})

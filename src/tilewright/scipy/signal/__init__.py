@@ -1,0 +1,9 @@
+"""`jax.scipy.signal`: convolutions, trends and spectra."""
+
+from .convolution import convolve, convolve2d, correlate, correlate2d, fftconvolve
+from .spectral import csd, istft, stft, welch
+from .trend import detrend
+
+__all__ = [
+    "convolve", "convolve2d", "correlate", "correlate2d", "csd", "detrend", "fftconvolve", "istft", "stft", "welch",
+]  # fmt: skip
