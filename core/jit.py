@@ -37,6 +37,7 @@ from .rewrite import hoist
 from .runtime import runtime
 from .stages import Lowered, Traced
 from .trace import EVAL, Value, _current, as_type, axis_environment, bind_eqn, eval_program, trace_program, typeof
+from .types import RefType
 
 
 class Backend(Protocol):
@@ -123,6 +124,12 @@ class Entry:
         self.lock = threading.RLock()  # while it is compiled, which runs none of the user's code
 
     @property
+    def mutable(self) -> bool:
+        """Whether it takes, closes over or returns Refs: no array of the executable's own."""
+        program = self.program
+        return any(isinstance(t, RefType) for t in (*program.in_types, *program.out_types))
+
+    @property
     def form(self) -> str:
         """How results are put together, named for the forms that need no pytree."""
         n = self.out_tree.num_leaves
@@ -194,19 +201,21 @@ class Jit:
             key = (*key, place)
         run = self.known.runs.get(key)
         if run is None:
-            run = self._prepare(key, leaves, treedef, statics, given, place)
+            entry = self._entry(leaves, treedef, statics, given)
+            if entry.mutable:
+                return self._bind(entry, leaves)
+            run = self._prepare(key, leaves, treedef, entry, given, place)
         if config.debug_nans or config.debug_infs:
             return self._located(run, leaves, self._entry(leaves, treedef, statics, given))
         return run(*runtime.backend.buffers(leaves, in_types))
 
     def _prepare(
-        self, key: Any, leaves: list[Any], treedef: Any, statics: Any, given: Any, place: Any
+        self, key: Any, leaves: list[Any], treedef: Any, entry: Entry, given: Any, place: Any
     ) -> Callable[..., Any]:
-        """Trace and compile; enter what runs under the key, and under that of the fast path where there is one.
+        """Compile; enter what runs under the key, and under that of the fast path where there is one.
 
         `place`: how the arguments are to lie on a mesh, a sharding or None for each; None where nothing is said of it.
         """
-        entry = self._entry(leaves, treedef, statics, given)
         if place is not None:
             module = self._module(entry, (place, self._outs(entry)))
             executable = runtime.backend.compile(module, self._options.device)
@@ -292,7 +301,7 @@ class Jit:
                     self._tell_why(key)
                 entry = self._trace(treedef, statics, in_types)
                 # Constants that are traced values belong to the transformation under way, not to the function.
-                if not any(hasattr(c, "_trace") for c in entry.constants):
+                if not any(getattr(c, "_trace", EVAL) is not EVAL for c in entry.constants):
                     entry = entries.keep(key, entry)
         return entry
 
