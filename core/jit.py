@@ -203,7 +203,7 @@ class Jit:
         if run is None:
             entry = self._entry(leaves, treedef, statics, given)
             if entry.mutable:
-                return self._bind(entry, leaves)
+                return self._bind(entry, leaves, treedef)
             run = self._prepare(key, leaves, treedef, entry, given, place)
         if config.debug_nans or config.debug_infs:
             return self._located(run, leaves, self._entry(leaves, treedef, statics, given))
