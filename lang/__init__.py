@@ -26,6 +26,7 @@ from .block import (
     VMEM,
     Blocked,
     BlockSpec,
+    BoundedSlice,
     Buffered,
     Element,
     GridSpec,
@@ -34,7 +35,7 @@ from .block import (
     no_block_spec,
     squeezed,
 )
-from .call import kernel, kernel_call, pallas_call
+from .call import CoreMesh, core_map, kernel, kernel_call, pallas_call
 from .copies import (
     SemaphoreType,
     async_copy,
@@ -50,6 +51,7 @@ from .extent import dynamic
 from .interpret import interpret
 from .kernel import Block, Kernel
 from .modes import InterpretParams
+from .numerics import dot_scaled, histogram, pack, stochastic_round, unpack
 from .ops import (
     Slice,
     addupdate,
@@ -84,14 +86,15 @@ from .scoped import run_scoped
 from .visualize import visualize
 
 __all__ = [
-    "ANY", "Block", "BlockSpec", "Blocked", "Buffered", "CostEstimate", "Element", "GridSpec", "HBM", "InterpretParams",
-    "Kernel", "MemorySpace", "PrefetchScalarGridSpec", "SEMAPHORE", "SMEM", "SemaphoreType", "Slice", "Squeezed",
-    "VMEM", "addupdate", "align_to", "async_copy", "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min",
-    "atomic_or", "atomic_xchg", "atomic_xor", "cdiv", "counter_bernoulli", "counter_bits", "counter_normal",
-    "counter_uniform", "cpu", "debug_check", "debug_print", "ds", "dslice", "dynamic", "emit_pipeline", "estimate_cost",
-    "interpret", "kernel", "kernel_call", "kernel_call_p", "load", "loop", "make_async_copy", "multiple_of",
-    "next_power_of_2", "no_block_spec", "num_programs", "pallas_call", "prng_random_bits", "prng_seed", "program_id",
+    "ANY", "Block", "BlockSpec", "Blocked", "BoundedSlice", "Buffered", "CoreMesh", "CostEstimate", "Element",
+    "GridSpec", "HBM", "InterpretParams", "Kernel", "MemorySpace", "PrefetchScalarGridSpec", "SEMAPHORE", "SMEM",
+    "SemaphoreType", "Slice", "Squeezed", "VMEM", "addupdate", "align_to", "async_copy", "atomic_add", "atomic_and",
+    "atomic_cas", "atomic_max", "atomic_min", "atomic_or", "atomic_xchg", "atomic_xor", "cdiv", "core_map",
+    "counter_bernoulli", "counter_bits", "counter_normal", "counter_uniform", "cpu", "debug_check", "debug_print",
+    "dot_scaled", "ds", "dslice", "dynamic", "emit_pipeline", "estimate_cost", "histogram", "interpret", "kernel",
+    "kernel_call", "kernel_call_p", "load", "loop", "make_async_copy", "multiple_of", "next_power_of_2",
+    "no_block_spec", "num_programs", "pack", "pallas_call", "prng_random_bits", "prng_seed", "program_id",
     "run_scoped", "semaphore_read", "semaphore_signal", "semaphore_wait", "squeezed", "stateful_bernoulli",
-    "stateful_bits", "stateful_normal", "stateful_uniform", "store", "swap", "sync_copy", "tpu", "triton", "visualize",
-    "when",
+    "stateful_bits", "stateful_normal", "stateful_uniform", "stochastic_round", "store", "swap", "sync_copy", "tpu",
+    "triton", "unpack", "visualize", "when",
 ]  # fmt: skip

@@ -1,10 +1,11 @@
 """Atomic updates of parts of Refs: read, combine and write back as one step.
 
-    atomic_rmw(ref, value, *index, [mask]; index, masked, kind, wanted) -> [old]
-    atomic_cas(ref, expected, value, *index, [mask]; index, masked, wanted) -> [old]
+    atomic_rmw(ref, value, *index, [mask]; index, masked, kind, wanted, [sync]) -> [old]
+    atomic_cas(ref, expected, value, *index, [mask]; index, masked, wanted, [sync]) -> [old]
 
 The result is what was there before (zero where masked out; absent unless `wanted`). Positions named twice in one
-access are updated one after the other in row-major order. Cells of parallel axes may update the same location.
+access are updated one after the other in row-major order. Cells of parallel axes may update the same location. `sync`
+is the memory order and the scope of the operation, where they were given: they change no value here.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import DifferentiationError, DtypeError, NoDerivativeError, Source
+from ..core.errors import ArgumentError, DifferentiationError, DtypeError, NoDerivativeError, Source
 from ..core.ir import Effect
 from ..core.linear import spread
 from ..core.primitive import Primitive, Zero
@@ -42,6 +43,18 @@ _UPDATE: dict[str, Callable[..., Any]] = {kind: p.bind for kind, p in COMBINE.it
 _SCATTER = {"max": scatter_max, "min": scatter_min}
 
 
+Sync = tuple[str, str]
+ORDERS, SCOPES = ("relaxed", "acquire", "release", "acq_rel"), ("cta", "gpu", "sys")
+
+
+def _sync(what: str, sem: str | None, scope: str | None) -> dict[str, Sync]:
+    """The parameters of an atomic operation whose memory order or scope is given."""
+    for name, value, known in (("sem", sem, ORDERS), ("scope", scope, SCOPES)):
+        if value is not None and value not in known:
+            raise ArgumentError(f"{what}: {name} is {value!r}", f"give one of {', '.join(map(repr, known))}, or None")
+    return {} if sem is None and scope is None else {"sync": (sem or "acq_rel", scope or "gpu")}
+
+
 # ---------------------------------------------------------------------------- typing
 
 
@@ -61,13 +74,17 @@ def _check_dtype(kind: str, ref: Any) -> None:
         }.get(kind, "use an integer or boolean dtype"))  # fmt: skip
 
 
-def _rmw_typing(ref: Any, value: Any, *rest: Any, index: Index, masked: bool, kind: str, wanted: bool) -> list[Any]:
+def _rmw_typing(
+    ref: Any, value: Any, *rest: Any, index: Index, masked: bool, kind: str, wanted: bool, sync: Sync | None = None
+) -> list[Any]:
     out = swap_p.typing(ref, value, *rest, index=index, masked=masked)
     _check_dtype(kind, ref)
     return [out] if wanted else []
 
 
-def _cas_typing(ref: Any, expected: Any, value: Any, *rest: Any, index: Index, masked: bool, wanted: bool) -> list[Any]:
+def _cas_typing(
+    ref: Any, expected: Any, value: Any, *rest: Any, index: Index, masked: bool, wanted: bool, sync: Sync | None = None
+) -> list[Any]:
     swap_p.typing(ref, expected, *rest, index=index, masked=masked)
     return [swap_p.typing(ref, value, *rest, index=index, masked=masked)] if wanted else []
 
@@ -95,12 +112,16 @@ def _update_numpy(ref: Any, values: Sequence[Any], rest: Sequence[Any], index: I
     return old
 
 
-def _rmw_numpy(ref: Any, value: Any, *rest: Any, index: Index, masked: bool, kind: str, wanted: bool) -> list[Any]:
+def _rmw_numpy(
+    ref: Any, value: Any, *rest: Any, index: Index, masked: bool, kind: str, wanted: bool, sync: Sync | None = None
+) -> list[Any]:
     old = _update_numpy(ref, [value], rest, index, masked, NUMPY[kind])
     return [old] if wanted else []
 
 
-def _cas_numpy(ref: Any, expected: Any, value: Any, *rest: Any, index: Index, masked: bool, wanted: bool) -> list[Any]:
+def _cas_numpy(
+    ref: Any, expected: Any, value: Any, *rest: Any, index: Index, masked: bool, wanted: bool, sync: Sync | None = None
+) -> list[Any]:
     old = _update_numpy(ref, [expected, value], rest, index, masked, lambda o, e, v: np.where(o == e, v, o))
     return [old] if wanted else []
 
@@ -153,7 +174,9 @@ def update_value(x: Any, values: Sequence[Any], rest: Sequence[Any], *, index: I
     return _one_by_one(x, values, places, inside, combine)
 
 
-def discharge_rmw(cell: Any, value: Any, *rest: Any, index: Index, masked: bool, kind: str, wanted: bool) -> list[Any]:
+def discharge_rmw(
+    cell: Any, value: Any, *rest: Any, index: Index, masked: bool, kind: str, wanted: bool, sync: Sync | None = None
+) -> list[Any]:
     """`atomic_rmw` of a Ref whose content is a value."""
     cell.value, old = update_value(
         cell.value, [value], rest, index=index, masked=masked, combine=_UPDATE[kind], kind=kind, wanted=wanted
@@ -162,7 +185,14 @@ def discharge_rmw(cell: Any, value: Any, *rest: Any, index: Index, masked: bool,
 
 
 def discharge_cas(
-    cell: Any, expected: Any, value: Any, *rest: Any, index: Index, masked: bool, wanted: bool
+    cell: Any,
+    expected: Any,
+    value: Any,
+    *rest: Any,
+    index: Index,
+    masked: bool,
+    wanted: bool,
+    sync: Sync | None = None,
 ) -> list[Any]:
     """`atomic_cas` of a Ref whose content is a value."""
     cell.value, old = update_value(cell.value, [expected, value], rest, index=index, masked=masked, combine=_exchange)
@@ -217,15 +247,21 @@ PRIMITIVES = (atomic_rmw_p, atomic_cas_p)
 
 
 def _atomic(kind: str, doc: str) -> Callable[..., Any]:
-    def atomic(ref: Any, idx: Any, val: Any, *, mask: Any = None) -> Any:
+    def atomic(ref: Any, idx: Any, val: Any, *, mask: Any = None, sem: str | None = None, scope: str | None = None
+               ) -> Any:  # fmt: skip
+        sync = _sync(f"atomic_{kind}", sem, scope)
         target = refs.view(ref, Ellipsis if idx is None else idx)
         index, value, operands = refs.store_operands(target, val, mask)
         return atomic_rmw_p.bind(
-            target.ref, value, *operands, index=index, masked=mask is not None, kind=kind, wanted=True
+            target.ref, value, *operands, index=index, masked=mask is not None, kind=kind, wanted=True, **sync
         )[0]
 
     atomic.__name__ = atomic.__qualname__ = f"atomic_{kind}"
-    atomic.__doc__ = f"{doc} where `mask` is true, as one step; gives what was there before."
+    atomic.__doc__ = (
+        f"{doc} where `mask` is true, as one step; gives what was there before.\n\n"
+        'The memory order `sem` ("relaxed", "acquire", "release", "acq_rel") and the `scope` ("cta", "gpu", "sys") are '
+        "for targets whose cells run side by side; an `ArgumentError` for others."
+    )
     return atomic
 
 
@@ -238,11 +274,15 @@ atomic_xor = _atomic("xor", "Bitwise `ref[idx] ^= val`")
 atomic_xchg = _atomic("xchg", "Store `val` in `ref[idx]`")
 
 
-def atomic_cas(ref: Any, cmp: Any, val: Any, *, mask: Any = None) -> Any:
-    """Store `val` in a Ref (or `ref.at[...]`) where it holds `cmp`, as one step; gives what was there before."""
+def atomic_cas(ref: Any, cmp: Any, val: Any, *, mask: Any = None, sem: str | None = None, scope: str | None = None
+               ) -> Any:  # fmt: skip
+    """Store `val` in a Ref (or `ref.at[...]`) where it holds `cmp`, as one step; gives what was there before.
+
+    `sem` and `scope` are those of `atomic_add`.
+    """
+    sync = _sync("atomic_cas", sem, scope)
     target = refs.view(ref)
     index, value, operands = refs.store_operands(target, val, mask)
     expected = refs.store_operands(target, cmp)[1]
-    return atomic_cas_p.bind(target.ref, expected, value, *operands, index=index, masked=mask is not None, wanted=True)[
-        0
-    ]
+    params = {"index": index, "masked": mask is not None, "wanted": True, **sync}
+    return atomic_cas_p.bind(target.ref, expected, value, *operands, **params)[0]

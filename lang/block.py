@@ -1,7 +1,7 @@
 """How an operand is cut into blocks, and over which grid: what the author of a kernel states.
 
 BlockSpec(block_shape, index_map)    cell (i, j, ...) sees block `index_map(i, j, ...)` of its operand
-block_shape ::= one of int | None | Squeezed | Blocked(n) | Element(n) per axis of the operand
+block_shape ::= one of int | None | Squeezed | Blocked(n) | Element(n) | BoundedSlice(n) per axis of the operand
 """
 
 from __future__ import annotations
@@ -45,6 +45,18 @@ class Element:
 
     block_size: int
     padding: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True)
+class BoundedSlice:
+    """A block axis of at most `block_size` elements: the index map gives `ds(start, size)`, counted in elements.
+
+    The Ref is `block_size` long. What lies past `size` is unspecified; it is what the operand holds there, and past its
+    end the `fill`. The size may be traced; a size that is known is checked. Only operands have such axes: what a cell
+    stores of an output is a whole block.
+    """
+
+    block_size: int
 
 
 @dataclass(frozen=True)
@@ -106,10 +118,11 @@ class BlockSpec:
 def _check_size(size: Any, shape: Any) -> None:
     if size is None or isinstance(size, Squeezed):
         return
-    number = size.block_size if isinstance(size, (Blocked, Element)) else size
+    number = size.block_size if isinstance(size, (Blocked, Element, BoundedSlice)) else size
     if not isinstance(number, (int, np.integer)) or isinstance(number, bool):
         raise ArgumentTypeError(
-            f"BlockSpec: block shape {shape} has {size!r} in it", "sizes are ints, None (squeezed) or Element(n)"
+            f"BlockSpec: block shape {shape} has {size!r} in it",
+            "sizes are ints, None (squeezed), Element(n) or BoundedSlice(n)",
         )
     if number < 1:
         raise ArgumentError(f"BlockSpec: block shape {shape} has size {number}", "block sizes are at least 1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,16 +19,17 @@ from ..core.errors import (
     KernelBodyError,
     ShapeError,
     TreeError,
+    UnsupportedError,
     user_source,
 )
 from ..core.ir import Program, subprograms
 from ..core.primitives.ref import addupdate_p, get_p, swap_p
-from ..core.primitives.refview import view
+from ..core.primitives.refview import Slice, view
 from ..core.trace import Tracer, current_trace, is_evaluating, trace_program, typeof
 from ..core.types import ArrayType, KeyDtype, MemorySpace, RefType, is_integer
 from . import block as blocks
 from . import tpu, triton
-from .block import BlockSpec, Element, GridSpec, Squeezed, no_block_spec
+from .block import BlockSpec, BoundedSlice, Element, GridSpec, Squeezed, no_block_spec
 from .bounds import checked
 from .constants import inlined
 from .extent import as_grid, bound_of, own_extents
@@ -157,6 +159,51 @@ def kernel(**options: Any) -> Callable[[Callable[..., None]], Callable[..., Any]
     return lambda body: kernel_call(body, **options)
 
 
+@dataclass(frozen=True)
+class CoreMesh:
+    """The cores that `core_map` runs on: how many, and what their axis is called."""
+
+    num_cores: int
+    axis_name: str = "core"
+
+
+def core_map(
+    mesh: CoreMesh | int, *, out_shape: Any, **options: Any
+) -> Callable[[Callable[..., None]], Callable[..., Any]]:
+    """Decorator: run a body once on each core of a mesh, over whole operands that stay in far memory.
+
+    `body(*in_refs, *out_refs, *scratch_refs)` finds its core by `program_id(0)`, and copies, or reads and writes, the
+    parts of the operands that are that core's; a core has scratch of its own. It is a `kernel_call` of a grid of cores,
+    "core_parallel", whose `options` it takes. Raises what `kernel_call` raises, and a target with fewer cores refuses.
+
+    >>> import numpy as np
+    >>> from tilewright.core.types import ArrayType
+    >>> from tilewright.lang import program_id
+    >>> @core_map(CoreMesh(2), out_shape=ArrayType((2, 4), "float32"))
+    ... def double(x, o):
+    ...     core = program_id(0)
+    ...     o[core, :] = x[core, :] * 2
+    >>> print(double(np.ones((2, 4), np.float32)))
+    [[2. 2. 2. 2.]
+     [2. 2. 2. 2.]]
+    """
+    cores = mesh if isinstance(mesh, int) else mesh.num_cores
+    far = BlockSpec(memory_space=MemorySpace.ANY)
+    semantics = ("core_parallel",) if cores > 1 else None
+    given = {"in_specs": far, "out_specs": far, "dimension_semantics": semantics} | options
+
+    def decorate(body: Callable[..., None]) -> Callable[..., Any]:
+        @functools.wraps(body)
+        def call(*args: Any) -> Any:
+            specs = {k: tree.map(lambda _, s=given[k]: s, v) if given[k] is far else given[k]
+                     for k, v in (("in_specs", args), ("out_specs", out_shape))}  # fmt: skip
+            return kernel_call(body, out_shape, grid=(cores,), **given | specs)(*args)
+
+        return call
+
+    return decorate
+
+
 class _Request:
     """Everything about a call but its operands; builds the Kernel for their types, once for each."""
 
@@ -205,6 +252,10 @@ class _Request:
             self._block(spec, t, prefetch, name)
             for spec, t, name in zip(in_specs, types[first:], names[first : first + n_in], strict=True)
         )
+        for spec, name in zip(out_specs, names[first + n_in :], strict=False):
+            if any(isinstance(s, BoundedSlice) for s in spec.block_shape or ()):
+                raise UnsupportedError(f"kernel {self.name}: output {name} has a BoundedSlice",
+                                       "store whole blocks, or slices of an output in ANY memory")  # fmt: skip
         outputs = tuple(
             self._block(spec, t, prefetch, name)
             for spec, t, name in zip(out_specs, self.out_types, names[first + n_in :], strict=False)
@@ -255,9 +306,12 @@ class _Request:
                     "; a list is as many operands as it has numbers: pass `numpy.asarray(list)`"
                     if "[" in name and not array.ndim else ""))  # fmt: skip
         squeezed = tuple(s is None or isinstance(s, Squeezed) for s in shape)
-        element = tuple(isinstance(s, Element) for s in shape)
+        element = tuple(isinstance(s, (Element, BoundedSlice)) for s in shape)
         sizes = tuple(1 if gone else getattr(s, "block_size", s) for s, gone in zip(shape, squeezed, strict=True))
-        padding = tuple(s.padding if isinstance(s, Element) else (0, 0) for s in shape)
+        padding = tuple(
+            s.padding if isinstance(s, Element) else (0, s.block_size) if isinstance(s, BoundedSlice) else (0, 0)
+            for s in shape
+        )
         if spec.index_map is None:
             index_map = (
                 None
@@ -292,6 +346,7 @@ class _Request:
                 raise BlockRankError(
                     f"{where}: its block shape {shape} has rank {len(shape)}, its index map gives {len(found)} indices",
                     "give one block index per axis of the block")  # fmt: skip
+            found = [_start(x, s, where) for x, s in zip(found, shape, strict=True)]
             for x in found:
                 t = typeof(x)
                 if t.shape or not is_integer(t.dtype):
@@ -373,6 +428,20 @@ class _Request:
                     eqn.source)  # fmt: skip
             for _, one in inner:
                 self._check_refs(one)
+
+
+def _start(found: Any, size: Any, where: str) -> Any:
+    """Where a block starts along an axis, from what the index map gives for it."""
+    bounded = isinstance(size, BoundedSlice)
+    if bounded != isinstance(found, Slice):
+        raise BlockRankError(f"{where}: its index map gives {found!r} for an axis of {size!r}",
+                             "give `ds(start, size)` for axes of BoundedSlice, and indices for others")  # fmt: skip
+    if not isinstance(found, Slice):
+        return found
+    if found.stride != 1 or (isinstance(found.size, int) and not 0 <= found.size <= size.block_size):
+        raise ArgumentError(f"{where}: its index map gives {found!r} for an axis of {size!r}",
+                            f"give at most {size.block_size} elements, side by side")  # fmt: skip
+    return found.start
 
 
 _ACCESSES = (get_p, swap_p, addupdate_p)

@@ -61,6 +61,7 @@ from ..core.primitives.scan import scan_p
 from ..core.primitives.slicing import dynamic_slice_p, dynamic_update_slice_p
 from ..core.primitives.sort import sort_p, top_k_p
 from ..core.primitives.sparse import coo_matmul_p
+from .asm import inline_asm_p, staged_p
 from .atomics import atomic_cas_p, atomic_rmw_p
 from .copies import dma_start_p, dma_wait_p, semaphore_read_p, semaphore_signal_p, semaphore_wait_p
 from .machine import bits_down_p, bits_up_p, quotient_p, remainder_p, sign_down_p
@@ -284,6 +285,8 @@ FAMILIES: dict[str, dict[Primitive, str]] = {
         checkpoint_p: "a Program that its derivative runs again",
         optimization_barrier_p: "values that compilers do not look through",
         name_p: "a value with a name, for policies of `checkpoint`",
+        staged_p: "the index of a loop that a target is to pipeline",
+        inline_asm_p: "instructions of one target for each element; elsewhere what their author says they compute",
     },
     "the world outside": {
         debug_callback_p: "a function of the host is called; nothing comes back",

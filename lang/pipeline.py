@@ -22,6 +22,7 @@ from ..core.primitives.elementwise import add_p, div_p, mul_p, rem_p, sub_p
 from ..core.primitives.loops import fori_loop
 from ..core.primitives.shape import iota_p
 from ..core.types import INT32, MemorySpace, RefType
+from .asm import staged
 from .block import BlockSpec, Buffered, Element, Squeezed, no_block_spec
 from .copies import AsyncCopyDescriptor, SemaphoreType
 from .ops import Cell, current_cell, in_cell, unravel, when
@@ -206,11 +207,12 @@ def _enter(operand: _Operand, number: Any, index: Sequence[Any], before: Sequenc
 
 
 def loop(
-    lower: Any, upper: Any, *, init_carry: Any = None, step: Any = 1, unroll: Any = None
+    lower: Any, upper: Any, *, init_carry: Any = None, step: Any = 1, unroll: Any = None, num_stages: int | None = None
 ) -> Callable[[Callable[..., Any]], Any]:
     """Decorator: run a function for each index from `lower` to `upper` by `step`; a loop of the body.
 
-    With `init_carry` the function takes and gives the carry too, and the decorated name is its last value.
+    With `init_carry` the function takes and gives the carry too, and the decorated name is its last value. `num_stages`
+    is how many turns of this loop the Triton compiler has in flight, where the bounds are static; it changes no result.
     """
     stride = _int32(step)
     low, high = _int32(lower), _int32(upper)
@@ -221,7 +223,7 @@ def loop(
 
     def decorate(function: Callable[..., Any]) -> Any:
         def one(i: Any, carry: Any) -> Any:
-            at = add_p.bind(low, mul_p.bind(_int32(i), stride))
+            at = staged(add_p.bind(low, mul_p.bind(_int32(i), stride)), num_stages)
             if init_carry is None:
                 function(at)
                 return carry

@@ -20,6 +20,7 @@ from ..core.types import INT32, MemorySpace
 from .block import ANY, HBM, SEMAPHORE, SMEM, VMEM, PrefetchScalarGridSpec
 from .copies import AsyncCopyDescriptor, SemaphoreType, async_copy, make_async_copy, sync_copy
 from .modes import InterpretParams
+from .numerics import stochastic_round
 from .ops import load, store
 from .pipeline import emit_pipeline
 from .prng import prng_random_bits, prng_seed, stateful_bernoulli, stateful_bits, stateful_normal, stateful_uniform
@@ -103,5 +104,5 @@ __all__ = [
     "InterpretParams", "MemorySpace", "PARALLEL", "PrefetchScalarGridSpec", "SEMAPHORE", "SMEM", "SUBCORE_PARALLEL",
     "SemaphoreType", "VMEM", "async_copy", "bitcast", "emit_pipeline", "load", "make_async_copy", "prng_random_bits",
     "prng_seed", "reciprocal", "roll", "stateful_bernoulli", "stateful_bits", "stateful_normal", "stateful_uniform",
-    "store", "sync_copy",
+    "stochastic_round", "store", "sync_copy",
 ]  # fmt: skip

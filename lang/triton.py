@@ -9,6 +9,7 @@ from ..core.primitives.contract import dot as contract
 from ..core.primitives.elementwise import tanh
 from ..core.trace import typeof
 from ..core.types import INT32, is_integer
+from .asm import inline_asm
 from .atomics import (
     atomic_add,
     atomic_and,
@@ -19,6 +20,7 @@ from .atomics import (
     atomic_xchg,
     atomic_xor,
 )
+from .numerics import dot_scaled
 from .ops import load, store
 
 
@@ -62,5 +64,6 @@ def max_contiguous(x: Any, values: Any) -> Any:
 
 __all__ = [
     "CompilerParams", "approx_tanh", "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or",
-    "atomic_xchg", "atomic_xor", "debug_barrier", "dot", "load", "max_contiguous", "store",
+    "atomic_xchg", "atomic_xor", "debug_barrier", "dot", "dot_scaled",
+    "inline_asm", "load", "max_contiguous", "store",
 ]  # fmt: skip

@@ -13,10 +13,12 @@ import numpy as np
 
 from ..core.errors import UnsupportedError
 from ..core.types import BOOL, INT64, is_float, is_unsigned
+from ..lang.atomics import Sync
 from ..lang.gpu.plan import adds_atomically
 from .text import Printer, Value, power, spell, stored
 from .values import bitcast, both, compare, lanes, regroup, relabel, select, spread, take
 
+STRICT: Sync = ("acq_rel", "gpu")
 _INTEGER = {"add": "add", "and": "and", "or": "or", "xor": "xor", "xchg": "exch"}
 
 
@@ -26,13 +28,13 @@ def _narrow(kind: str, dtype: Any) -> UnsupportedError:
         "keep the Ref in int32, uint32 or float32, and convert after the kernel")  # fmt: skip
 
 
-def _rmw(p: Printer, name: str, pointers: Value, value: Value, mask: Value | None, wanted: bool) -> Value:
-    order = "acq_rel" if wanted else "relaxed"
+def _rmw(p: Printer, name: str, pointers: Value, value: Value, mask: Value | None, sync: Sync) -> Value:
+    order, scope = sync
     mask = p.constant(True, BOOL) if mask is None else mask
     mask = spread(p, mask, pointers.shape)
     operands = f"{pointers.name}, {value.name}, {mask.name}"
     types = f"({pointers.type}, {value.type}, {mask.type}) -> {value.type}"
-    return p.op(f"tt.atomic_rmw {name}, {order}, gpu, {operands} : {types}", value.shape, value.dtype)
+    return p.op(f"tt.atomic_rmw {name}, {order}, {scope}, {operands} : {types}", value.shape, value.dtype)
 
 
 def _cast(p: Printer, pointers: Value, dtype: Any) -> Value:
@@ -40,38 +42,40 @@ def _cast(p: Printer, pointers: Value, dtype: Any) -> Value:
     return p.op(f"tt.bitcast {pointers.name} : {pointers.type} -> {out}", pointers.shape, dtype, True)
 
 
-def atomic_rmw(p: Printer, kind: str, pointers: Value, value: Value, mask: Value | None, wanted: bool) -> Value:
-    """Combine memory with a value; gives what was there before."""
+def atomic_rmw(p: Printer, kind: str, pointers: Value, value: Value, mask: Value | None, sync: Sync) -> Value:
+    """Combine memory with a value; gives what was there before. `sync`: the order and the scope."""
     dtype = value.dtype
     if kind == "add" and is_float(dtype):
         if not adds_atomically(dtype):
             raise _narrow(kind, dtype)
-        return _rmw(p, "fadd", pointers, value, mask, wanted)
+        return _rmw(p, "fadd", pointers, value, mask, sync)
     if dtype.itemsize < 4:
         raise _narrow(kind, dtype)
     if kind in ("max", "min"):
         if is_float(dtype):
-            return _float_extremum(p, kind, pointers, value, mask, wanted)
-        return _rmw(p, f"u{kind}" if is_unsigned(dtype) else kind, pointers, value, mask, wanted)
+            return _float_extremum(p, kind, pointers, value, mask, sync)
+        return _rmw(p, f"u{kind}" if is_unsigned(dtype) else kind, pointers, value, mask, sync)
     if is_float(dtype):
         bits = np.dtype(f"int{8 * dtype.itemsize}")
-        found = _rmw(p, _INTEGER[kind], _cast(p, pointers, bits), bitcast(p, value, bits), mask, wanted)
+        found = _rmw(p, _INTEGER[kind], _cast(p, pointers, bits), bitcast(p, value, bits), mask, sync)
         return bitcast(p, found, dtype)
-    return _rmw(p, _INTEGER[kind], pointers, value, mask, wanted)
+    return _rmw(p, _INTEGER[kind], pointers, value, mask, sync)
 
 
-def _float_extremum(p: Printer, kind: str, pointers: Value, value: Value, mask: Value | None, wanted: bool) -> Value:
+def _float_extremum(p: Printer, kind: str, pointers: Value, value: Value, mask: Value | None, sync: Sync) -> Value:
     bits = np.dtype(f"int{8 * value.dtype.itemsize}")
     pointers, number = _cast(p, pointers, bits), bitcast(p, value, bits)
     negative = compare(p, "lt", number, p.constant(0, bits))
     positive = p.same("arith.xori", negative, spread(p, p.constant(True, BOOL), negative.shape))
     other = "min" if kind == "max" else "max"
-    above = _rmw(p, kind, pointers, number, both(p, mask, positive), wanted)
-    below = _rmw(p, f"u{other}", pointers, number, both(p, mask, negative), wanted)
+    above = _rmw(p, kind, pointers, number, both(p, mask, positive), sync)
+    below = _rmw(p, f"u{other}", pointers, number, both(p, mask, negative), sync)
     return bitcast(p, select(p, negative, below, above), value.dtype)
 
 
-def atomic_cas(p: Printer, pointers: Value, expected: Value, value: Value, mask: Value | None) -> Value:
+def atomic_cas(
+    p: Printer, pointers: Value, expected: Value, value: Value, mask: Value | None, sync: Sync = STRICT
+) -> Value:
     """Store a value where memory holds `expected`; gives what was there (0 where masked out).
 
     Triton's operation has no mask: where there is one, elements are exchanged one by one.
@@ -79,7 +83,7 @@ def atomic_cas(p: Printer, pointers: Value, expected: Value, value: Value, mask:
     if value.dtype.itemsize < 4:
         raise _narrow("cas", value.dtype)
     if mask is None:
-        return _cas(p, pointers, spread(p, expected, pointers.shape), spread(p, value, pointers.shape))
+        return _cas(p, pointers, spread(p, expected, pointers.shape), spread(p, value, pointers.shape), sync)
     shape = tuple(map(power, pointers.shape))
     count = math.prod(shape)
     address = p.op(f"tt.ptr_to_int {pointers.name} : {pointers.type} -> {spell(pointers.shape, INT64)}",
@@ -90,7 +94,7 @@ def atomic_cas(p: Printer, pointers: Value, expected: Value, value: Value, mask:
         where, old, new, live = (take(p, x, (), [i]) for x in parts)
         at = p.op(f"tt.int_to_ptr {where.name} : i64 -> !tt.ptr<{stored(value.dtype)}>", (), value.dtype, True)
         zero = p.constant(0, value.dtype)
-        (one,) = p.branch(live, lambda: [_cas(p, at, old, new)], lambda: [zero])
+        (one,) = p.branch(live, lambda: [_cas(p, at, old, new, sync)], lambda: [zero])
         here = compare(p, "eq", lanes(p, count, 0, 1), i)
         return [select(p, here, one, found)]
 
@@ -98,7 +102,7 @@ def atomic_cas(p: Printer, pointers: Value, expected: Value, value: Value, mask:
     return relabel(regroup(p, found, shape), pointers.shape)
 
 
-def _cas(p: Printer, pointers: Value, expected: Value, value: Value) -> Value:
+def _cas(p: Printer, pointers: Value, expected: Value, value: Value, sync: Sync) -> Value:
     types = f"({pointers.type}, {expected.type}, {value.type}) -> {value.type}"
     operands = f"{pointers.name}, {expected.name}, {value.name}"
-    return p.op(f"tt.atomic_cas acq_rel, gpu, {operands} : {types}", value.shape, value.dtype)
+    return p.op(f"tt.atomic_cas {', '.join(sync)}, {operands} : {types}", value.shape, value.dtype)

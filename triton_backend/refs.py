@@ -12,6 +12,7 @@ from typing import Any
 
 from ..core.primitives.ref import Index, Point, Span, Take
 from ..core.types import ArrayType, is_bool
+from ..lang.atomics import Sync
 from ..lang.kernel import EDGE
 from . import descriptors
 from .atomics import atomic_rmw
@@ -187,10 +188,11 @@ class Memory:
         self.write(p, plus(p, old, value), index, dynamic, mask)
 
     def update(self, p: Printer, kind: str, value: Value, index: Index, dynamic: Sequence[Value], mask: Value | None,
-               wanted: bool) -> Value:  # fmt: skip
+               wanted: bool, sync: Sync | None = None) -> Value:  # fmt: skip
         """An atomic update; gives what was there (0 where masked out)."""
+        sync = sync or ("acq_rel" if wanted else "relaxed", "gpu")
         pointers, exist = self.located(p, index, dynamic)
-        found = atomic_rmw(p, kind, pointers, spread(p, value, pointers.shape), both(p, exist, mask), wanted)
+        found = atomic_rmw(p, kind, pointers, spread(p, value, pointers.shape), both(p, exist, mask), sync)
         return found if mask is None or not wanted else select(p, mask, found, p.constant(0, found.dtype))
 
     def located(self, p: Printer, index: Index, dynamic: Sequence[Value]) -> tuple[Value, Value | None]:

@@ -177,8 +177,19 @@ class Printer:
         if values:
             self.line(f"scf.yield {_names(values)} : {_types(values)}")
 
-    def loop(self, count: int | Value, init: Sequence[Value], body: Body, first: int | Value = 0) -> list[Value]:
-        """`scf.for` from `first` to `count` (int32): `body(i, *carried) -> carried`; gives what is carried last."""
+    def several(self, text: str, types: Sequence[Any]) -> list[Value]:
+        """Print `%n:k = text`, an operation of several results."""
+        name = self.fresh()
+        self.line(f"{name}:{len(types)} = {text}")
+        return [Value(f"{name}#{i}", t.shape, t.dtype) for i, t in enumerate(types)]
+
+    def loop(
+        self, count: int | Value, init: Sequence[Value], body: Body, first: int | Value = 0, stages: int | None = None
+    ) -> list[Value]:
+        """`scf.for` from `first` to `count` (int32): `body(i, *carried) -> carried`; gives what is carried last.
+
+        `stages` is how many turns the compiler has in flight.
+        """
         low, high = (self.constant(x, INT32) if isinstance(x, int) else x for x in (first, count))
         step = self.constant(1, INT32)
         i = Value(self.fresh(), (), INT32)
@@ -189,7 +200,8 @@ class Printer:
         if init:
             pairs = ", ".join(f"{c.name} = {v.name}" for c, v in zip(carried, init, strict=True))
             head = f"{name}:{len(init)} = {head} iter_args({pairs}) -> ({_types(init)})"
-        self.lines += [f"{head}  : i32 {{", *lines, "}"]
+        told = "" if stages is None else f" {{tt.num_stages = {stages} : i32}}"
+        self.lines += [f"{head}  : i32 {{", *lines, f"}}{told}"]
         return self._results(name, init)
 
     def branch(self, condition: Value, taken: Callable[[], Sequence[Value]], other: Callable[[], Sequence[Value]]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentTypeError, DtypeError, KernelBodyError, OutOfBoundsError, ShapeError
-from ..trace import TRACERS, ProgramTracer, shape_of, typeof
+from ..trace import TRACERS, ProgramTracer, Tracer, shape_of, typeof
 from ..types import RefType, is_integer
 from .convert import convert_element_type
 from .ref import Entry, Index, Point, Shape, Span, Take, access_shape, addupdate_p, get_p, swap_p
@@ -31,6 +31,8 @@ def dslice(start: Any, size: int | None = None, stride: int | None = None) -> Sl
         return slice(None)
     if size is None:
         start, size = 0, start
+    if stride is None and isinstance(size, Tracer):  # for the index map of a BoundedSlice
+        return Slice(start, size)
     if not isinstance(size, (int, np.integer)) or size < 0:
         raise ArgumentTypeError(
             f"ds: the size {size!r} is not a Python integer", "sizes are static; only starts are traced"
@@ -77,6 +79,9 @@ def _resolve_one(entry: Any, size: int, axis: int, shape: Shape) -> _Resolved:
             )
         return _Resolved(start, len(range(start, stop, step)), step)
     if isinstance(entry, Slice):
+        if not _static(entry.size):
+            raise ArgumentTypeError(f"a slice of a Ref has a traced size along axis {axis}",
+                                    "sizes are static; only starts are traced")  # fmt: skip
         if _static(entry.start):
             last = entry.start + max(entry.size - 1, 0) * entry.stride
             if entry.start < 0 or (entry.size and last >= size):

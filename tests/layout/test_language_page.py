@@ -177,6 +177,16 @@ TABLE: dict[str, dict[str, tuple[Any, tuple[str, ...], Any]]] = {
         "counter_normal": (tl.counter_normal, ("float",), seeded(lambda i: tl.counter_normal((8,), i[0]))),
         "counter_bernoulli": (tl.counter_bernoulli, NONE, seeded(lambda i: tl.counter_bernoulli(0.5, (8,), i[0]))),
     },
+    "Low precision and counts": {
+        "stochastic_round": (tl.stochastic_round, ("float",), lambda x, i, o: set_(
+            o, tl.stochastic_round(x[...], i[...].astype("uint32"), "bfloat16"))),
+        "unpack": (tl.unpack, ("integer",), lambda x, i, o: set_(o, tl.unpack(x[...], 16)[:8])),
+        "pack": (tl.pack, ("integer",), lambda x, i, o: set_(o, tnp.resize(tl.pack(x[...], 4), 8))),
+        "dot_scaled": (tl.dot_scaled, ("float",), lambda x, i, o: set_(o, tl.dot_scaled(
+            x[...].reshape(2, 4).astype("bfloat16"), None, "bf16", x[...].reshape(4, 2).astype("float16"), None, "fp16"
+        ).reshape(4)[tnp.arange(8) % 4])),
+        "histogram": (tl.histogram, ("integer",), unary(lambda x: tl.histogram(x, 8))),
+    },
     "Seeing and checking": {
         "debug_print": (tl.debug_print, NONE, printed),
         "debug_check": (tl.debug_check, NONE, checked),
@@ -190,6 +200,8 @@ TABLE: dict[str, dict[str, tuple[Any, tuple[str, ...], Any]]] = {
         "dot": (triton.dot, ANY_KIND, unary(lambda x: product(triton.dot, x))),
         "approx_tanh": (triton.approx_tanh, ANY_KIND, unary(triton.approx_tanh)),
         "max_contiguous": (triton.max_contiguous, NONE, unary(lambda x: triton.max_contiguous(x, 8))),
+        "inline_asm": (triton.inline_asm, ("float",), unary(lambda x: triton.inline_asm(
+            "neg.f32 $0, $1;", x, constraints="=f,f", result_dtypes="float32", meaning=lambda x: -x))),
         "debug_barrier": (triton.debug_barrier, NONE, lambda x, i, o: triton.debug_barrier() or set_(o, x[...])),
     },
     "Array operations, among others": {

@@ -10,9 +10,9 @@ from ...core.primitive import Primitive
 from ...core.primitives.callback import debug_callback_p
 from ...core.primitives.ref import Index, addupdate_p, get_p, split_operands, swap_p
 from ...core.types import ArrayType, is_bool, is_float, is_unsigned
-from ...lang.atomics import atomic_cas_p, atomic_rmw_p
+from ...lang.atomics import Sync, atomic_cas_p, atomic_rmw_p
 from ...lang.debug import Check
-from ..atomics import atomic_cas
+from ..atomics import STRICT, atomic_cas
 from ..refs import Memory, Ref
 from ..text import Value
 from ..values import INT8, both, convert, select, spread, wide
@@ -54,20 +54,21 @@ def _memory(ref: Ref) -> Memory:
     return ref
 
 
-def _rmw(e: Any, operands: Sequence[Any], outs: Sequence[Any], index: Index, masked: bool, kind: str, wanted: bool
-         ) -> list[Value]:  # fmt: skip
+def _rmw(e: Any, operands: Sequence[Any], outs: Sequence[Any], index: Index, masked: bool, kind: str, wanted: bool,
+         sync: Sync | None = None) -> list[Value]:  # fmt: skip
     ref, value, *rest = operands
     dynamic, mask, _ = split_operands(index, rest, masked)
     used = wanted and e.wanted[0]
-    old = _memory(ref).update(e.p, kind, value, index, dynamic, mask, used)
+    old = _memory(ref).update(e.p, kind, value, index, dynamic, mask, used, sync)
     return [old] if wanted else []
 
 
-def _cas(e: Any, operands: Sequence[Any], outs: Sequence[Any], index: Index, masked: bool, wanted: bool) -> list[Value]:
+def _cas(e: Any, operands: Sequence[Any], outs: Sequence[Any], index: Index, masked: bool, wanted: bool,
+         sync: Sync = STRICT) -> list[Value]:  # fmt: skip
     ref, expected, value, *rest = operands
     dynamic, mask, _ = split_operands(index, rest, masked)
     pointers, exist = _memory(ref).located(e.p, index, dynamic)
-    old = atomic_cas(e.p, pointers, expected, value, both(e.p, exist, mask))
+    old = atomic_cas(e.p, pointers, expected, value, both(e.p, exist, mask), sync)
     if mask is not None:
         old = select(e.p, mask, old, e.p.constant(0, old.dtype))
     return [old] if wanted else []

@@ -13,10 +13,12 @@ from ...core.primitives.custom_calls import custom_jvp_call_p, custom_vjp_call_p
 from ...core.primitives.jit import jit_p
 from ...core.primitives.loops import while_p
 from ...core.primitives.scan import scan_p
+from ...core.trace import trace_program
 from ...core.types import INT32, ArrayType, is_bool
+from ...lang.asm import inline_asm_p, meant, staged_p
 from ...lang.discharge import written
 from ..refs import Memory, Register
-from ..text import Value
+from ..text import Value, spell
 from ..values import (
     all_lanes,
     as_value,
@@ -161,7 +163,8 @@ def _scan(
 
     if not length:
         return [*carry, *stacks]
-    results = p.loop(length, [*carry, *stacks, *_carried(registers)], body)
+    stages = max((eqn.params["num_stages"] for eqn in program.eqns if eqn.primitive is staged_p), default=None)
+    results = p.loop(length, [*carry, *stacks, *_carried(registers)], body, stages=stages)
     _restore(registers, results[len(outs) :])
     return results[: len(outs)]
 
@@ -170,7 +173,27 @@ def _barrier(e: Any, operands: Sequence[Value], outs: Sequence[Any], **_: Any) -
     return list(operands)
 
 
+def _staged(e: Any, operands: Sequence[Value], out: ArrayType, num_stages: int) -> Value:
+    return operands[0]
+
+
+def _asm(e: Any, operands: Sequence[Value], outs: Sequence[ArrayType], **params: Any) -> list[Value]:
+    """`tt.elementwise_inline_asm` where the target has the instructions; else what they mean."""
+    if params["dialect"] != ("amdgcn" if e.target.kind == "rocm" else "ptx"):
+        types = [ArrayType(x.shape, x.dtype) for x in operands]
+        program = trace_program(lambda *args: list(meant(*args, **params)), types, "inline_asm")
+        return e.inline(e.legal(program), operands)
+    p, asm = e.p, params["asm"].replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\0A")
+    text = (f'tt.elementwise_inline_asm "{asm}" {{constraints = "{params["constraints"]}", '
+            f'packed_element = {params["pack"]} : i32, pure = {str(params["pure"]).lower()}}} '
+            f"{', '.join(x.name for x in operands)} : {', '.join(x.type for x in operands)} -> ")  # fmt: skip
+    if len(outs) == 1:
+        return [p.op(text + spell(outs[0].shape, outs[0].dtype), outs[0].shape, outs[0].dtype)]
+    return p.several(text + ", ".join(spell(o.shape, o.dtype) for o in outs), outs)
+
+
 RULES: dict[Primitive, Rule] = {
+    staged_p: _staged, inline_asm_p: _asm,
     cond_p: _cond, while_p: _while, scan_p: _scan, optimization_barrier_p: _barrier,
     **dict.fromkeys((jit_p, custom_jvp_call_p, custom_vjp_call_p, checkpoint_p, linear_call_p), _call),
 }  # fmt: skip
