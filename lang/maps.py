@@ -83,3 +83,26 @@ def runs_again(kernel: Kernel, fact: Fact) -> tuple[int, ...] | None:
             return tuple(ids)
         seen.add(int(numbers[at]))
     return None
+
+
+def inside(kernel: Kernel, block: Block) -> tuple[tuple[bool, bool], ...]:
+    """Along each axis, whether every cell's block is proved not to start before the array, and not to end after it."""
+    fact = map_of(kernel, block)
+    found = []
+    for d, (n, size, step) in enumerate(zip(block.array.shape, block.sizes, block.steps, strict=True)):
+        ends = None if fact is None else _ends(fact, kernel.grid, d)
+        low = block.padding[d][0] if block.element[d] else 0
+        found.append((False, False) if ends is None else (ends[0] * step >= low, ends[1] * step - low + size <= n))
+    return tuple(found)
+
+
+def _ends(fact: Fact, grid: Sequence[int], d: int) -> tuple[int, int] | None:
+    """The least and the greatest index along an axis."""
+    if fact.affine is not None:
+        terms = [k * (grid[a] - 1) for a, k in fact.affine.coefficients[d].items()]
+        const = fact.affine.const[d]
+        return const + sum(min(t, 0) for t in terms), const + sum(max(t, 0) for t in terms)
+    if fact.table is None:
+        return None
+    column = fact.table[..., d]
+    return (int(column.min()), int(column.max())) if column.size else (0, 0)

@@ -30,19 +30,18 @@ import numpy as np
 
 from ..core.caches import cached
 from ..core.errors import TilewrightError
-from ..core.ir import Program
-from ..core.trace import eval_program, trace_program
 from ..core.types import ArrayType
 from ..lang.extent import static
 from ..lang.gpu.code import Compiled
+from ..lang.gpu.ptx_call import PTX_CALL, config, ptx_config, without
+from ..lang.gpu.resources import check, resources
 from ..lang.kernel import Kernel
 from ..lang.target import CustomCall, Target, target_of
 from . import compiler
 from .lower import triton_module
 from .module import TritonModule
-from .resources import check, resources
 
-PTX_CALL, TTIR_CALL = "__gpu$xla.gpu.ptx", "__gpu$xla.gpu.triton"
+TTIR_CALL = "__gpu$xla.gpu.triton"
 BYTE = np.dtype(np.uint8)
 
 
@@ -70,8 +69,8 @@ def emit(kernel: Kernel, machine: Target) -> CustomCall:
     # The last two arguments of a Triton program are its scratch memory and its profiler's.
     scratch = (ArrayType((max(compiled.scratch_bytes, 1),), BYTE), ArrayType((1,), BYTE))
     return CustomCall(
-        PTX_CALL, _ptx_config(compiled), module.in_types, (*module.out_types, *scratch), 4, module.aliases,
-        module.prepare, _without(kernel, module, scratch), module.name,
+        PTX_CALL, ptx_config(compiled), module.in_types, (*module.out_types, *scratch), 4, module.aliases,
+        module.prepare, without(kernel, module.out_types, module.finish, scratch), module.name,
     )  # fmt: skip
 
 
@@ -92,35 +91,7 @@ def compile(text: str, name: str, target: str, kernels: Sequence[Kernel], build:
     return replace(binary, resources=tuple(resources(c, machine) for c in compiled), kernels=compiled)
 
 
-def _without(kernel: Kernel, module: TritonModule, scratch: tuple[ArrayType, ...]) -> Program:
-    """`finish` of a module whose launch also gives its scratch memory."""
-    operands, results = len(kernel.in_types), len(kernel.in_types) + len(module.out_types)
-
-    def finish(*values: object) -> list[object]:
-        kept = values[:results]
-        return list(kept[operands:]) if module.finish is None else list(eval_program(module.finish, *kept))
-
-    return trace_program(finish, [*kernel.in_types, *module.out_types, *scratch], f"{kernel.name}_results")
-
-
-def _ptx_config(compiled: Compiled) -> str:
-    x, y, z = compiled.grid
-    sizes = {"grid_x": x, "grid_y": y, "grid_z": z, "block_x": compiled.threads, "block_y": 1, "block_z": 1,
-             "shared_mem_bytes": compiled.shared}  # fmt: skip
-    return _config({"name": compiled.name, "kernel_type": "ptx", "kernel_data": compiled.assembly}, sizes)
-
-
 def _ttir_config(module: TritonModule) -> str:
     x, y, z = module.grid
     sizes = {"grid_x": x, "grid_y": y, "grid_z": z, "num_warps": module.num_warps, "num_stages": module.num_stages}
-    return _config({"name": module.name, "ir": module.text}, sizes, ", debug = false")
-
-
-def _config(texts: dict[str, str], sizes: dict[str, int], more: str = "") -> str:
-    """A dictionary attribute of strings and 32-bit integers, as MLIR prints it."""
-    parts = [f'{k} = "{_escaped(v)}"' for k, v in texts.items()] + [f"{k} = {v} : i32" for k, v in sizes.items()]
-    return f"{{{', '.join(parts)}{more}}}"
-
-
-def _escaped(text: str) -> str:
-    return "".join(c if " " <= c <= "~" and c not in '"\\' else "".join(f"\\{b:02X}" for b in c.encode()) for c in text)
+    return config({"name": module.name, "ir": module.text}, sizes, ", debug = false")

@@ -24,12 +24,12 @@ from ..lang.gpu.peel import peeled
 from ..lang.gpu.plan import Access, Plan, plan
 from ..lang.kernel import Block, Kernel
 from ..lang.legalize import legalize
-from ..lang.maps import map_of
+from ..lang.maps import inside, map_of
 from ..lang.target import Target
 from .descriptors import Described, described
 from .launch import SETTINGS, place, settings_of
 from .module import TritonModule
-from .pointers import Window, inside
+from .pointers import Window
 from .refs import Memory, Ref, Register, Traffic
 from .rules import BACKEND, RULES, UNSUPPORTED_DTYPES
 from .text import Printer, Value

@@ -14,9 +14,7 @@ import numpy as np
 
 from ..core.primitives.ref import Index, Point, Span, Take, access_shape
 from ..core.types import INT32, INT64, ArrayType
-from ..lang.affine import Fact
-from ..lang.kernel import EDGE, Block, Kernel
-from ..lang.maps import map_of
+from ..lang.kernel import EDGE
 from .text import Printer, Value
 from .values import Int, add, as_value, both, clip, compare, convert, lanes, less, mul, regroup, spread, valid
 
@@ -66,29 +64,6 @@ def places_of(p: Printer, index: Index, dynamic: Sequence[Value]) -> Places:
 
 
 # ---------------------------------------------------------------------------- blocks
-
-
-def inside(kernel: Kernel, block: Block) -> tuple[tuple[bool, bool], ...]:
-    """Along each axis, whether every cell's block is proved not to start before the array, and not to end after it."""
-    fact = map_of(kernel, block)
-    found = []
-    for d, (n, size, step) in enumerate(zip(block.array.shape, block.sizes, block.steps, strict=True)):
-        ends = None if fact is None else _ends(fact, kernel.grid, d)
-        low = block.padding[d][0] if block.element[d] else 0
-        found.append((False, False) if ends is None else (ends[0] * step >= low, ends[1] * step - low + size <= n))
-    return tuple(found)
-
-
-def _ends(fact: Fact, grid: Sequence[int], d: int) -> tuple[int, int] | None:
-    """The least and the greatest index along an axis."""
-    if fact.affine is not None:
-        terms = [k * (grid[a] - 1) for a, k in fact.affine.coefficients[d].items()]
-        const = fact.affine.const[d]
-        return const + sum(min(t, 0) for t in terms), const + sum(max(t, 0) for t in terms)
-    if fact.table is None:
-        return None
-    column = fact.table[..., d]
-    return (int(column.min()), int(column.max())) if column.size else (0, 0)
 
 
 @dataclass

@@ -26,11 +26,12 @@ from tilewright.lang.legalize import GONE, KEYS, REWRITES, integers, legalize
 from tilewright.lang.plain import RULES as PLAIN
 from tilewright.lang.primitive import kernel_call_p
 from tilewright.lang.target import TARGETS
+from tilewright.mosaic_gpu.rules import BACKEND as MOSAIC_GPU
 from tilewright.mosaic_tpu.rules import BACKEND as MOSAIC_TPU
 from tilewright.triton_backend.rules import BACKEND as TRITON
 from tilewright.xla_backend.lower import rules
 
-BACKENDS = {"triton": TRITON, "mosaic_tpu": MOSAIC_TPU}
+BACKENDS = {"triton": TRITON, "mosaic_tpu": MOSAIC_TPU, "mosaic_gpu": MOSAIC_GPU}
 of_each = pytest.mark.parametrize("backend", BACKENDS.values(), ids=BACKENDS)
 
 

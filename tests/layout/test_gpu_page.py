@@ -8,9 +8,9 @@ from tests.support.gpu_cases import kernels_in
 from tests.support.pages import examples
 from tests.support.paths import DOCS
 from tilewright.core.types import ArrayType
+from tilewright.lang.gpu.resources import resources
 from tilewright.lang.target import target_of
 from tilewright.triton_backend import compiled_kernel, compiler, start
-from tilewright.triton_backend.resources import resources
 
 PAGE = DOCS / "gpu.md"
 TARGETS = ("cuda:sm_80", "cuda:sm_90", "cuda:sm_100", "rocm:gfx942")

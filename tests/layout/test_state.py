@@ -6,7 +6,7 @@ import sys
 
 from tests.support.paths import ROOT
 
-PACKAGES = ("core", "lang", "kernels", "xla_backend", "triton_backend", "mosaic_tpu", "src/tilewright")
+PACKAGES = ("core", "lang", "kernels", "xla_backend", "triton_backend", "mosaic_tpu", "mosaic_gpu", "src/tilewright")
 
 
 def sources():

@@ -20,12 +20,12 @@ from tilewright import numpy as tnp
 from tilewright.core.primitives.contract import dot_general_p
 from tilewright.core.types import ArrayType
 from tilewright.kernels import TEMPLATES
+from tilewright.lang.gpu.resources import check, resources
 from tilewright.lang.target import target_of
 from tilewright.lang.workers import Workers
 from tilewright.nn import fused as fused_ops
 from tilewright.triton_backend import compiled_kernel, compiler, start
 from tilewright.triton_backend.module import TritonModule
-from tilewright.triton_backend.resources import check, resources
 from tilewright.xla_backend import cuda
 
 pytestmark = pytest.mark.skipif(compiler.installed() is None or not cuda.installed(), reason="needs tilewright[cuda]")

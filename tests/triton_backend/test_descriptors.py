@@ -23,11 +23,11 @@ from tilewright import lang as tl
 from tilewright import numpy as tnp
 from tilewright.core.types import ArrayType
 from tilewright.kernels.fused import OPERATIONS
+from tilewright.lang.gpu.resources import resources
 from tilewright.lang.kernel import EDGE
 from tilewright.lang.target import TARGETS, target_of
 from tilewright.triton_backend import compiled_kernel, compiler
 from tilewright.triton_backend.lower import triton_module
-from tilewright.triton_backend.resources import resources
 from tilewright.xla_backend import cuda
 
 S = tw.ShapeDtypeStruct

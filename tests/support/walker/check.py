@@ -100,6 +100,28 @@ def check_triton(
     return _agreed(kernel, operands, call(module, operands, run), rtol)
 
 
+def check_hopper(
+    kernel: Kernel, *arrays: Any, target: str = "cuda:sm_90", order: np.random.Generator | None = None,
+    rtol: float | None = None, eager: bool = False, edit: Callable[[str], str] = str,
+) -> list[np.ndarray]:  # fmt: skip
+    """Emit a kernel for Mosaic GPU, walk it, and compare with the interpreter; gives the results.
+
+    `edit` changes the text first, to see that the walker finds what is wrong with it.
+    """
+    from tilewright.mosaic_gpu import mosaic_gpu_module
+
+    from .hopper import run_hopper
+
+    module = mosaic_gpu_module(kernel, target_of(target))
+    operands, first = _operands(kernel, arrays), len(module.in_types)
+    text = edit(module.text)
+
+    def run(buffers: list[np.ndarray]) -> list[np.ndarray]:
+        return run_hopper(text, [*buffers, np.zeros(module.scratch, np.uint8)], order, eager)[first:-1]
+
+    return _agreed(kernel, operands, call(module, operands, run), rtol)
+
+
 def check_mosaic(
     kernel: Kernel, *arrays: Any, target: str = "tpu:v5e", order: np.random.Generator | None = None,
     rtol: float | None = None,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from ..core.errors import ResourceError, Source
-from ..lang.gpu.code import Compiled
-from ..lang.target import Resources, Target
+from ...core.errors import ResourceError, Source
+from ..target import Resources, Target
+from .code import Compiled
 
 REGISTER_BYTES = 4
 # ptxas's account of a kernel (CUDA binary utilities, `ptxas -v`); the AMD GPU metadata of a code object (LLVM, "User

@@ -1,0 +1,337 @@
+"""What rules see as `e`: the values of a body, element by element, and the order of products."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core.ir import Eqn, Literal, Program, Var
+from ..core.primitives.contract import dot_general_p
+from ..core.primitives.elementwise import add_p
+from ..core.types import ArrayType
+from ..lang.legalize import legalize
+from . import ptx
+from .products import issue
+from .rules import BACKEND, RULES
+from .text import Int, Printer
+from .values import Fragment, Layout, Lazy, Product, Tile, Unfit, Value, computed, halves, pack, rounded, unpack
+
+LANES = 128
+
+
+class Group:
+    """Products committed together; `fragments` are being made by them."""
+
+    def __init__(self, fragments: list[Fragment]):
+        self.fragments = fragments
+        self.done: Callable[[], None] | None = None  # what follows once they are made
+
+
+class Lowering:
+    """The equations of one warpgroup.
+
+    `rows` are those of a block, of which each of `consumers` warpgroups has its part; `row` and `column` are the first
+    that a thread has, `mine` the number of its warpgroup.
+    """
+
+    def __init__(self, p: Printer, name: str, rows: int, consumers: int):
+        self.p, self.name, self.rows, self.consumers = p, name, rows, consumers
+        self.groups: list[Group] = []  # not yet waited for
+        self.kept = 0  # bytes of shared memory that the body keeps for itself
+        self.keeps: Int = 0  # where that is
+        self.spared = 0  # bytes of the stages that results are in
+        self.mine: Int = 0
+        self.lane_of_group: Int = 0
+        self.lane: Int = 0
+        self.warp: Int = 0
+        self.row: Int = 0
+        self.column: Int = 0
+
+    # ------------------------------------------------------------ equations
+
+    def legal(self, program: Program) -> Program:
+        return legalize(program, BACKEND)
+
+    def inline(self, program: Program, operands: Sequence[Any]) -> list[Any]:
+        """Print a Program's equations; gives its outputs."""
+        env: dict[Any, Any] = dict(zip(program.inputs, operands, strict=True))
+        for var, value in zip(program.constants, program.values, strict=True):
+            if np.ndim(value):
+                raise Unfit(f"the body holds an array of {np.shape(value)}")
+            env[var] = self.scalar(value, var.type.dtype)
+        uses = Counter(a for e in program.eqns for a in e.inputs if type(a) is Var)
+        uses.update(a for a in program.outputs if type(a) is Var)
+
+        def read(atom: Any) -> Any:
+            return self.scalar(atom.value, atom.type.dtype) if type(atom) is Literal else env[atom]
+
+        for eqn in program.eqns:
+            found = self.equation(eqn, [read(a) for a in eqn.inputs], [uses[v] > 0 for v in eqn.outputs])
+            if eqn.primitive is dot_general_p:
+                found[0].once = uses[eqn.outputs[0]] == 1
+            env.update(zip(eqn.outputs, found, strict=True))
+        return [read(a) for a in program.outputs]
+
+    def equation(self, eqn: Eqn, operands: list[Any], wanted: list[bool]) -> list[Any]:
+        rule = RULES.get(eqn.primitive)
+        if rule is None:
+            raise BACKEND.refusal(self.name, eqn.primitive, eqn.source)
+        self.wanted = wanted
+        outs = [v.type for v in eqn.outputs]
+        if eqn.primitive.multiple:
+            return list(rule(self, operands, outs, **eqn.params))
+        found = rule(self, operands, outs[0], **eqn.params)
+        if isinstance(found, Lazy) and not found.shape:  # a scalar is computed once, here
+            name = found.at(self.p, ())
+            found = Lazy((), found.dtype, lambda p, place: name, fixed=True)
+        return [found]
+
+    def scalar(self, value: Any, dtype: Any) -> Lazy:
+        type_ = computed(dtype)
+        number = np.asarray(value).astype(dtype)
+        plain = float(number) if type_ == "f32" else int(number)
+        return Lazy((), dtype, lambda p, place: p.constant(plain, type_), fixed=True)
+
+    def integer(self, value: Value) -> str:
+        """A scalar of the body as an i32."""
+        assert isinstance(value, Lazy) and not value.shape
+        return value.at(self.p, ())
+
+    # ------------------------------------------------------------ layouts
+
+    def layout(self, shape: tuple[int, ...], varies: Iterable[int] | None = None, start: Layout | None = None
+               ) -> Layout:  # fmt: skip
+        """Where a value is put that differs along some axes, by default all: rows are the axis as long as the block's.
+
+        `start` is a layout that it must agree with.
+        """
+        rows, cols = (None, None) if start is None else (start.rows, start.cols)
+        for d in sorted(range(len(shape)) if varies is None else varies, key=lambda d: (shape[d] != self.rows, d)):
+            if shape[d] == 1 or d in (rows, cols):
+                continue
+            if rows is None and shape[d] == self.rows:
+                rows = d
+            elif cols is None and shape[d] % 8 == 0:
+                cols = d
+            else:
+                raise Unfit(f"a value of {shape} in blocks of {self.rows} rows has no place in fragments")
+        return Layout(shape, rows, cols)
+
+    def joined(self, values: Sequence[Value], shape: tuple[int, ...]) -> Layout | None:
+        """The layout of what is made of values elementwise, None where none of them is in registers."""
+        found: Layout | None = None
+        for x in values:
+            if isinstance(x, (Fragment, Product)) and x.shape == shape:
+                found = x.layout if found is None else found.joined(x.layout)
+        if found is not None:
+            for x in values:
+                if isinstance(x, Lazy) and x.shape:
+                    found = self.layout(shape, x.varies, found)
+        return found
+
+    def extent(self, layout: Layout) -> tuple[int, int]:
+        """How many rows and columns of a layout a thread has."""
+        if layout.rows is not None and layout.shape[layout.rows] != self.rows:
+            raise Unfit(f"{layout.shape[layout.rows]} rows of one value, {self.rows} of others")
+        if layout.cols is not None and layout.shape[layout.cols] % 8:
+            raise Unfit(f"{layout.shape[layout.cols]} columns, which are not a multiple of 8")
+        rows = 1 if layout.rows is None else self.rows // self.consumers // 32
+        return rows, 1 if layout.cols is None else layout.shape[layout.cols] // 4
+
+    def place(self, layout: Layout, r: int, j: int) -> list[Int]:
+        """The position of one register of this thread."""
+        found: list[Int] = [0] * len(layout.shape)
+        if layout.rows is not None:
+            found[layout.rows] = self.p.add(self.row, 64 * (r // 2) + 8 * (r % 2))
+        if layout.cols is not None:
+            found[layout.cols] = self.p.add(self.column, 8 * (j // 2) + j % 2)
+        return found
+
+    # ------------------------------------------------------------ elements
+
+    def element(self, value: Value, layout: Layout, r: int, j: int) -> str:
+        """The number of a value at a register of a layout that it has or is spread to."""
+        if isinstance(value, Product):
+            value = self.settled(value)
+        if isinstance(value, Lazy):
+            place = self.place(layout, r, j) if value.shape else ()
+            return value.at(self.p, place)
+        own = value.layout
+        r, j = r if own.rows is not None else 0, j if own.cols is not None else 0
+        if value.group is not None:
+            self.settle(value)
+        if value.paired:
+            return unpack(self.p, value.regs[r][j // 2], j % 2, value.dtype)
+        return value.regs[r][j]
+
+    def make(self, layout: Layout, dtype: Any, element: Callable[[int, int], str]) -> Fragment:
+        """A fragment of computed numbers, which are rounded to its dtype."""
+        rows, cols = self.extent(layout)
+        paired = halves(dtype) and layout.cols is not None
+        regs = []
+        for r in range(rows):
+            row = [element(r, j) for j in range(cols)]
+            if paired:
+                row = [pack(self.p, a, b, dtype) for a, b in zip(row[::2], row[1::2], strict=True)]
+            elif halves(dtype):
+                row = [rounded(self.p, x, dtype) for x in row]
+            regs.append(row)
+        return Fragment(layout, dtype, regs)
+
+    def fragment(self, value: Value, layout: Layout | None = None) -> Fragment:
+        """A value in registers."""
+        if isinstance(value, Product):
+            value = self.settled(value)
+        if isinstance(value, Fragment) and (layout is None or value.layout == layout):
+            return value
+        layout = layout or self.layout(value.shape, value.varies if isinstance(value, Lazy) else None)
+        return self.make(layout, value.dtype, lambda r, j: self.element(value, layout, r, j))
+
+    # ------------------------------------------------------------ the order of products
+
+    def settled(self, product: Product) -> Fragment:
+        """A product, issued; its registers are read only after `settle`."""
+        if product.made is None:
+            product.made = issue(self, product, None)
+        return product.made
+
+    def commit(self, fragment: Fragment) -> None:
+        ptx.wgmma_commit(self.p)
+        fragment.group = Group([fragment])
+        self.groups.append(fragment.group)
+
+    def settle(self, fragment: Fragment) -> None:
+        """Wait until a fragment's products are made."""
+        if fragment.group is not None:
+            self.wait(self.groups.index(fragment.group) + 1)
+
+    def wait(self, count: int | None = None) -> None:
+        """Wait for the first groups of products, by default for all."""
+        count = len(self.groups) if count is None else count
+        if not count:
+            return
+        ptx.wgmma_wait(self.p, len(self.groups) - count)
+        done, self.groups = self.groups[:count], self.groups[count:]
+        for group in done:
+            for fragment in group.fragments:
+                if fragment.group is group:
+                    fragment.regs = fragment.with_flat(ptx.settled(self.p, fragment.flat)).regs
+                    fragment.group = None
+            if group.done is not None:
+                group.done()
+
+    # ------------------------------------------------------------ memory and threads
+
+    def keep(self, size: int, align: int = 16) -> Int:
+        """The address of shared memory that the body keeps for itself."""
+        start = -(-self.kept // align) * align
+        self.kept = start + size
+        return self.p.add(self.keeps, start)
+
+    def gather(self) -> None:
+        """Wait for all threads that compute."""
+        ptx.bar_sync(self.p, 1, LANES * self.consumers)
+
+    def owner(self, layout: Layout) -> str | None:
+        """Of the threads that hold the same numbers of a layout, the one that stores them."""
+        tests = []
+        if layout.rows is None:
+            tests = [self.p.compare("ult", self.lane, 4), self.p.compare("eq", self.warp, 0)]
+        if layout.cols is None:
+            tests.append(self.p.compare("eq", self.p.int("andi", self.lane, 3), 0))
+        found = None
+        for test in tests:
+            found = test if found is None else self.p.pure(f"arith.andi {found}, {test} : i1")
+        return found
+
+    def tile(self, address: Int, shape: tuple[int, ...], dtype: Any, axes: tuple[int, int]) -> Tile:
+        """A block in swizzled shared memory."""
+
+        def at(p: Printer, place: Sequence[Int]) -> str:
+            return self.loaded(self.address(found, place), dtype)
+
+        varies = frozenset(d for d, n in enumerate(shape) if n > 1)
+        found = Tile(shape, dtype, at, varies, False, address, axes)
+        return found
+
+    def address(self, tile: Tile, place: Sequence[Int]) -> Int:
+        """Where an element of a tile is."""
+        p, size = self.p, tile.dtype.itemsize
+        row, column = place[tile.axes[0]], place[tile.axes[1]]
+        offset = p.mul(column, size)
+        chunk = p.mul(p.int("divui", offset, ptx.ROW), tile.rows * ptx.ROW)
+        within = p.int("xori", p.int("remui", offset, ptx.ROW), p.mul(p.int("andi", row, 7), 16))
+        return p.add(tile.address, chunk, p.mul(row, ptx.ROW), within)
+
+    def loaded(self, address: Int, dtype: Any) -> str:
+        """A number in shared memory."""
+        p, bits = self.p, 8 * dtype.itemsize
+        if bits == 32:
+            letter, type_ = ("f", "f32") if computed(dtype) == "f32" else ("r", "i32")
+            return p.asm("ld.shared.b32 $0, [$1];", f"={letter},r", [p.name(address)], ["i32"], [type_])[0]
+        kind = "b16" if halves(dtype) else f"{dtype.kind.replace('i', 's')}{bits}"
+        word = p.asm(f"{{ .reg .b16 h; ld.shared.{kind} h, [$1]; cvt.{'u' if halves(dtype) else kind[0]}32."
+                     f"{'u' if halves(dtype) else kind[0]}16 $0, h; }}", "=r,r", [p.name(address)], ["i32"],
+                     ["i32"])[0]  # fmt: skip
+        return unpack(p, word, 0, dtype) if halves(dtype) else word
+
+    def sum(self, x: Value, y: Value) -> Value:
+        """x + y."""
+        return RULES[add_p](self, [x, y], ArrayType(x.shape, x.dtype))
+
+    # ------------------------------------------------------------ registers through loops and branches
+
+    def unify(self, registers: Sequence[Any], bodies: Sequence[Callable[[], Any]]) -> list[Any]:
+        """Settle the layouts that registers have on every way, by printing the ways and dropping what is printed.
+
+        Gives the registers that products are being made in at the end of one.
+        """
+        layouts: list[Layout | None] = [None] * len(registers)
+        for _ in range(4):
+            before = [r.value for r in registers]
+            late: list[Any] = []
+            ends: list[list[Any]] = []
+            for body in bodies:
+                kept = self.kept, self.spared
+                with self.p.region():
+                    body()
+                late += [r for r in registers if isinstance(r.value, Fragment) and r.value.group is not None]
+                self.groups, (self.kept, self.spared) = [], kept
+                ends.append([r.value for r in registers])
+                for register, value in zip(registers, before, strict=True):
+                    register.value = value
+            found = [
+                self._settled_layout(layouts[i], [before[i], *(end[i] for end in ends)]) for i in range(len(registers))
+            ]
+            stable, layouts = found == layouts, found
+            for register, layout in zip(registers, layouts, strict=True):
+                register.layout = layout
+                if layout is not None:
+                    register.value = self.fragment(register.value, layout)
+            if stable:
+                return late
+        raise Unfit("the layouts of what its loops carry do not settle")
+
+    def _settled_layout(self, found: Layout | None, values: Sequence[Value]) -> Layout | None:
+        """A layout that all values of a register have a place in; None where it stays the same value."""
+        if found is None and all(v is values[0] for v in values):
+            return None
+        for v in values:
+            if isinstance(v, Fragment):
+                found = v.layout if found is None else found.joined(v.layout)
+        for v in values:
+            if isinstance(v, Lazy):
+                found = self.layout(v.shape, v.varies, found)
+        return found
+
+    def restore(self, registers: Sequence[Any], names: Sequence[str]) -> None:
+        """Registers after a loop or a branch."""
+        given = iter(names)
+        for register in registers:
+            if register.layout is not None:
+                template = self.fragment(register.value, register.layout)
+                register.value = template.with_flat([next(given) for _ in template.flat])
+                register.layout = None

@@ -1,0 +1,190 @@
+"""The instructions of Hopper that copy and multiply by themselves, and the barriers that tell of their end.
+
+Sources: the PTX ISA, on mbarrier, cp.async.bulk.tensor, tensormap.replace, wgmma and stmatrix. Addresses in shared
+memory are i32. With the 128-byte swizzle, the 16-byte parts of each row of 128 bytes are exchanged by the row's number
+modulo 8; a tile of more than 128 bytes a row is stored as several tiles of 128 bytes a row, one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .text import Int, Printer
+
+ROW = 128  # bytes of a row of a swizzled tile
+ATOM = 8 * ROW  # bytes after which the swizzle repeats
+DESCRIPTOR = 128  # bytes
+# CUtensorMapDataType of the CUDA driver API.
+ELEMENT = {"uint8": 0, "int8": 0, "uint16": 1, "uint32": 2, "int32": 3, "float16": 6, "float32": 7, "bfloat16": 10}
+
+
+# ---------------------------------------------------------------------------- barriers
+
+
+def barrier_init(p: Printer, address: Int, count: int) -> None:
+    p.asm(f"mbarrier.init.shared::cta.b64 [$0], {count};", "r", [p.name(address)], ["i32"])
+
+
+def expect(p: Printer, address: Int, size: int) -> None:
+    """Arrive at a barrier whose phase also waits for some bytes."""
+    p.asm(f"mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [$0], {size};", "r", [p.name(address)], ["i32"])
+
+
+def arrive(p: Printer, address: Int) -> None:
+    p.asm("mbarrier.arrive.release.cta.shared::cta.b64 _, [$0];", "r", [p.name(address)], ["i32"])
+
+
+def wait(p: Printer, address: Int, parity: Int) -> None:
+    """Wait until the phase of a parity has ended."""
+    p.asm("{ .reg .pred p; L_${:uid}: mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [$0], $1, 10000000; "
+          "@p bra.uni D_${:uid}; bra.uni L_${:uid}; D_${:uid}: }", "r,r",
+          [p.name(address), p.name(parity)], ["i32", "i32"])  # fmt: skip
+
+
+def bar_sync(p: Printer, number: Int, threads: int) -> None:
+    """Wait for some threads at one of the 16 barriers of a block."""
+    if isinstance(number, int):
+        p.asm(f"bar.sync {number}, {threads};")
+    else:
+        p.asm(f"bar.sync $0, {threads};", "r", [number], ["i32"])
+
+
+def fence_proxy(p: Printer) -> None:
+    """What this thread wrote to shared memory is seen by copies and products that are asynchronous."""
+    p.asm("fence.proxy.async.shared::cta;")
+
+
+def registers(p: Printer, how: str, count: int) -> None:
+    """Give up registers of each thread of a warpgroup (`dec`), or take what others have given up (`inc`)."""
+    p.asm(f"setmaxnreg.{how}.sync.aligned.u32 {count};")
+
+
+# ---------------------------------------------------------------------------- copies
+
+
+def tma_load(p: Printer, to: Int, descriptor: str, coordinates: Sequence[Int], barrier: Int) -> None:
+    """Copy a tile to shared memory; `coordinates` innermost first; its bytes are counted at a barrier."""
+    n = len(coordinates)
+    places = ", ".join(f"${3 + i}" for i in range(n))
+    p.asm(f"cp.async.bulk.tensor.{n}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+          f"[$0], [$1, {{{places}}}], [$2];", "r,l,r" + ",r" * n,
+          [p.name(to), descriptor, p.name(barrier), *map(p.name, coordinates)],
+          ["i32", "!llvm.ptr", "i32"] + ["i32"] * n)  # fmt: skip
+
+
+def tma_store(p: Printer, descriptor: str, coordinates: Sequence[Int], source: Int) -> None:
+    """Copy a tile from shared memory; what lies outside of the array is dropped."""
+    n = len(coordinates)
+    places = ", ".join(f"${2 + i}" for i in range(n))
+    p.asm(f"cp.async.bulk.tensor.{n}d.global.shared::cta.tile.bulk_group [$0, {{{places}}}], [$1];",
+          "l,r" + ",r" * n, [descriptor, p.name(source), *map(p.name, coordinates)],
+          ["!llvm.ptr", "i32"] + ["i32"] * n)  # fmt: skip
+
+
+def bulk_commit(p: Printer) -> None:
+    p.asm("cp.async.bulk.commit_group;")
+
+
+def bulk_wait(p: Printer) -> None:
+    """Wait until all tiles that this thread stores are stored."""
+    p.asm("cp.async.bulk.wait_group 0;")
+
+
+def describe(p: Printer, at: Int, pointer: str, dtype: str, sizes: Sequence[int], strides: Sequence[int],
+             box: Sequence[int], swizzled: bool) -> None:  # fmt: skip
+    """Write a tensor descriptor into shared memory: sizes and strides (bytes) innermost first."""
+
+    def field(name: str, value: int, kind: str = "b32", ordinal: int | None = None) -> None:
+        where = "" if ordinal is None else f"{ordinal}, "
+        type_, letter = ("i64", "l") if kind == "b64" else ("i32", "r")
+        p.asm(f"tensormap.replace.tile.{name}.shared::cta.b1024.{kind} [$0], {where}$1;", f"r,{letter}",
+              [p.name(at), p.constant(value, type_)], ["i32", type_])  # fmt: skip
+
+    def mode(name: str, value: int) -> None:
+        p.asm(f"tensormap.replace.tile.{name}.shared::cta.b1024.b32 [$0], {value};", "r", [p.name(at)], ["i32"])
+
+    p.asm("tensormap.replace.tile.global_address.shared::cta.b1024.b64 [$0], $1;", "r,l", [p.name(at), pointer],
+          ["i32", "!llvm.ptr"])  # fmt: skip
+    field("rank", len(sizes) - 1)
+    for d, (size, stride, n) in enumerate(zip(sizes, strides, box, strict=True)):
+        field("box_dim", n, ordinal=d)
+        field("global_dim", size, ordinal=d)
+        field("element_stride", 1, ordinal=d)
+        if d:
+            field("global_stride", stride, "b64", d - 1)
+    mode("elemtype", ELEMENT[dtype])
+    mode("interleave_layout", 0)
+    mode("swizzle_mode", 3 if swizzled else 0)
+    mode("fill_mode", 0)
+
+
+def publish(p: Printer, to: str, source: Int) -> None:
+    """Copy a descriptor from shared to global memory, by all threads of a warp."""
+    p.asm("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [$0], [$1], 128;",
+          "l,r", [to, p.name(source)], ["!llvm.ptr", "i32"])  # fmt: skip
+
+
+def acquire(p: Printer, descriptor: str) -> None:
+    """A descriptor that was written on the device may be used."""
+    p.asm("fence.proxy.tensormap::generic.acquire.gpu [$0], 128;", "l", [descriptor], ["!llvm.ptr"])
+
+
+# ---------------------------------------------------------------------------- products
+
+
+def matrix(p: Printer, address: Int, leading: int, stride: int) -> str:
+    """The descriptor of a matrix in swizzled shared memory: bytes to the next 64 elements, to the next 8 rows."""
+    start = p.int("shrui", p.int("andi", address, 0x3FFFF), 4)
+    low = p.name(p.int("ori", start, (leading >> 4) << 16))
+    wide = p.pure(f"arith.extui {low} : i32 to i64")
+    high = (stride >> 4 | 1 << 30) << 32
+    return p.pure(f"arith.ori {wide}, {p.constant(high, 'i64')} : i64")
+
+
+def wgmma(p: Printer, start: Sequence[str] | None, a: str | Sequence[str], b: str, n: int, dtype: str,
+          turned: tuple[bool, bool]) -> list[str]:  # fmt: skip
+    """`start + a @ b`: 64 x 16 by 16 x n in the n / 2 registers of a thread.
+
+    `a` is a matrix in shared memory or four registers of two elements; `start` None: zeros. `turned`: whether memory
+    holds a with its columns, b with its rows, along the long axis of the tile.
+    """
+    regs, kept = n // 2, ([a] if isinstance(a, str) else list(a))
+    out = ", ".join(f"${i}" for i in range(regs))
+    first = regs * (1 if start is None else 2)
+    left = f"${first}" if isinstance(a, str) else "{" + ", ".join(f"${first + i}" for i in range(4)) + "}"
+    how = f"{int(turned[0])}, {int(turned[1])}" if isinstance(a, str) else f"{int(turned[1])}"
+    kind = {"float16": "f16", "bfloat16": "bf16"}[dtype]
+    ptx = (f"wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{kind}.{kind} {{{out}}}, {left}, ${first + len(kept)}, "
+           f"{int(start is not None)}, 1, 1, {how};")  # fmt: skip
+    letter, type_ = ("l", "i64") if isinstance(a, str) else ("r", "i32")
+    tied = [] if start is None else [str(i) for i in range(regs)]
+    constraints = ",".join(["=f"] * regs + tied + [letter] * len(kept) + ["l"])
+    operands = [*(start or ()), *kept, b]
+    types = ["f32"] * len(tied) + [type_] * len(kept) + ["i64"]
+    return p.asm(ptx, constraints, operands, types, ["f32"] * regs)
+
+
+def wgmma_fence(p: Printer) -> None:
+    p.asm("wgmma.fence.sync.aligned;")
+
+
+def wgmma_commit(p: Printer) -> None:
+    p.asm("wgmma.commit_group.sync.aligned;")
+
+
+def wgmma_wait(p: Printer, left: int) -> None:
+    """Wait until all but the last `left` groups of products are made."""
+    p.asm(f"wgmma.wait_group.sync.aligned {left};")
+
+
+def settled(p: Printer, registers: Sequence[str]) -> list[str]:
+    """The same registers, which nothing may read before this place."""
+    n = len(registers)
+    tied = ",".join(["=f"] * n + [str(i) for i in range(n)])
+    return p.asm("// products are made", tied, registers, ["f32"] * n, ["f32"] * n)
+
+
+def stmatrix(p: Printer, address: Int, words: Sequence[str]) -> None:
+    """Store four matrices of 8 x 8 elements of 16 bits, each thread naming the place of one row."""
+    p.asm("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [$0], {$1, $2, $3, $4};", "r,r,r,r,r",
+          [p.name(address), *words], ["i32"] * 5)  # fmt: skip

@@ -1,0 +1,58 @@
+"""Products of matrices: by the tensor cores, of tiles in shared memory, and of fragments on the left.
+
+A product is issued where it is used: what it is added to is what the tensor cores start from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...core.primitive import Primitive
+from ...core.primitives.contract import dot_general_p
+from ...core.primitives.elementwise import add_any_p, add_p
+from ...core.types import ArrayType
+from ..products import DEPTH, FLOAT32, WIDEST, issue
+from ..values import Fragment, Layout, Product, Unfit, halves
+from .elementwise import RULES as ELEMENTWISE
+
+
+def _dot(e: Any, operands: list[Any], out: ArrayType, dimension_numbers: Any, precision: Any,
+         preferred_element_type: Any, **params: Any) -> Any:  # fmt: skip
+    (left, right), (batch, _) = dimension_numbers
+    a, b = operands
+    if batch or len(left) != 1 or len(a.shape) != 2 or len(b.shape) != 2:
+        raise Unfit("a product that is not of two matrices")
+    if a.dtype != b.dtype or not halves(a.dtype):
+        raise Unfit(f"a product of {a.dtype} and {b.dtype}: the tensor cores are given float16 or bfloat16 here")
+    n, k = out.shape[1], a.shape[left[0]]
+    if out.shape[0] != e.rows or n % 8 or n > WIDEST or k % DEPTH:
+        raise Unfit(f"a product of {out.shape[0]} x {k} x {n}: rows are {e.rows} elsewhere, columns a multiple of 8 up "
+                    f"to {WIDEST}, sums over a multiple of {DEPTH}")  # fmt: skip
+    found = Product(Layout(out.shape, 0, 1), FLOAT32, (a, b), (left[0], right[0]))
+    if out.dtype == FLOAT32:
+        return found
+    if not halves(out.dtype):
+        raise Unfit(f"a product in {out.dtype}")
+    made = e.settled(found)
+    return e.make(made.layout, out.dtype, lambda r, j: e.element(made, made.layout, r, j))
+
+
+def _add(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A sum, one term of which may be a product that starts from the other."""
+
+    def added(e: Any, operands: list[Any], out: ArrayType, **params: Any) -> Any:
+        for x, y in (operands, operands[::-1]):
+            open_ = isinstance(x, Product) and x.once and x.made is None
+            if open_ and isinstance(y, Fragment) and y.layout == x.layout:
+                e.settle(y)
+                return issue(e, x, y)
+        return rule(e, operands, out, **params)
+
+    return added
+
+
+RULES: dict[Primitive, Callable[..., Any]] = {
+    dot_general_p: _dot,
+    **{p: _add(ELEMENTWISE[p]) for p in (add_p, add_any_p)},
+}

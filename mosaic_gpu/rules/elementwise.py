@@ -1,0 +1,260 @@
+"""Elementwise operations: on the numbers of a thread, one after the other.
+
+Floats are computed in float32 and rounded once. `exp` is a power of two by the special function unit, as Triton has it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...core.primitive import Primitive
+from ...core.primitives import compare as cmp
+from ...core.primitives import convert as conv
+from ...core.primitives import elementwise as ew
+from ...core.primitives.checkpoint import name_p
+from ...core.primitives.elementwise import RoundingMethod
+from ...core.primitives.shape import copy_p
+from ...core.primitives.special import erf_p
+from ...core.types import ArrayType, is_bool, is_float
+from ...lang.machine import bits_down_p, bits_up_p, quotient_p, remainder_p, sign_down_p
+from ...lang.tpu import approx_reciprocal_p
+from ..text import Printer
+from ..values import Lazy, Product, Unfit, computed, convert, halves, rounded, wrapped
+
+Numbers = Callable[..., str]  # (printer, dtype of the operands, *numbers) -> number
+
+
+def finished(p: Printer, x: str, dtype: Any) -> str:
+    """A computed number as one of its dtype."""
+    if is_bool(dtype):
+        return x
+    return rounded(p, x, dtype) if is_float(dtype) else wrapped(p, x, dtype)
+
+
+def elementwise(compute: Numbers) -> Callable[..., Any]:
+    """The rule of an operation on numbers, given the dtype of its last operand."""
+
+    def rule(e: Any, operands: list[Any], out: ArrayType, **params: Any) -> Any:
+        dtype = operands[-1].dtype
+
+        def number(p: Printer, *xs: str) -> str:
+            found = compute(p, dtype, *xs, **params)
+            return found if halves(out.dtype) else finished(p, found, out.dtype)
+
+        def rounding(p: Printer, *xs: str) -> str:
+            return finished(p, number(p, *xs), out.dtype)
+
+        operands = [e.settled(x) if isinstance(x, Product) else x for x in operands]
+        layout = e.joined(operands, out.shape)
+        if layout is None:
+            varies = frozenset[int]().union(*(x.varies for x in operands))
+            fixed = all(x.fixed for x in operands)
+            return Lazy(
+                out.shape, out.dtype,
+                lambda p, place: rounding(p, *(x.at(p, place if x.shape else ()) for x in operands)), varies, fixed,
+            )  # fmt: skip
+        return e.make(layout, out.dtype, lambda r, j: number(e.p, *(e.element(x, layout, r, j) for x in operands)))
+
+    return rule
+
+
+def _op(floats: str | None, integers: str | None = None, unsigned: str | None = None, truths: str | None = None
+        ) -> Numbers:  # fmt: skip
+    """One operation of arith or math by the kind of its operands."""
+
+    def compute(p: Printer, dtype: Any, *xs: str) -> str:
+        name = truths if is_bool(dtype) else floats if is_float(dtype) else integers
+        name = unsigned if unsigned and dtype.kind == "u" else name
+        assert name is not None
+        return p.pure(f"{name} {', '.join(xs)} : {computed(dtype)}")
+
+    return compute
+
+
+def _comparison(how: str) -> Numbers:
+    def compute(p: Printer, dtype: Any, x: str, y: str) -> str:
+        if is_float(dtype):
+            return p.pure(f"arith.cmpf {'une' if how == 'ne' else 'o' + how}, {x}, {y} : f32")
+        sign = "" if how in ("eq", "ne") else "u" if is_bool(dtype) or dtype.kind == "u" else "s"
+        return p.pure(f"arith.cmpi {sign}{how}, {x}, {y} : {computed(dtype)}")
+
+    return compute
+
+
+def special(p: Printer, name: str, x: str) -> str:
+    """An instruction of the special function unit."""
+    return p.asm(f"{name}.f32 $0, $1;", "=f,f", [x], ["f32"], ["f32"], pure=True)[0]
+
+
+def exp2(p: Printer, dtype: Any, x: str) -> str:
+    return special(p, "ex2.approx.ftz", x)
+
+
+def exp(p: Printer, dtype: Any, x: str) -> str:
+    return exp2(p, dtype, p.pure(f"arith.mulf {x}, {p.constant(math.log2(math.e), 'f32')} : f32"))
+
+
+def _rsqrt(p: Printer, dtype: Any, x: str) -> str:
+    return special(p, "rsqrt.approx", x)
+
+
+def _logistic(p: Printer, dtype: Any, x: str) -> str:
+    low = exp(p, dtype, p.pure(f"arith.negf {x} : f32"))
+    one = p.constant(1, "f32")
+    return p.pure(f"arith.divf {one}, {p.pure(f'arith.addf {one}, {low} : f32')} : f32")
+
+
+def _reciprocal(p: Printer, dtype: Any, x: str, **params: Any) -> str:
+    return p.pure(f"arith.divf {p.constant(1, 'f32')}, {x} : f32")
+
+
+def _neg(p: Printer, dtype: Any, x: str) -> str:
+    if is_float(dtype):
+        return p.pure(f"arith.negf {x} : f32")
+    return p.pure(f"arith.subi {p.constant(0)}, {x} : i32")
+
+
+def _abs(p: Printer, dtype: Any, x: str) -> str:
+    if is_float(dtype):
+        return p.pure(f"math.absf {x} : f32")
+    return x if dtype.kind == "u" else p.pure(f"arith.maxsi {x}, {_neg(p, dtype, x)} : i32")
+
+
+def _sign(p: Printer, dtype: Any, x: str) -> str:
+    """-1, 0 or 1 with the sign of zeros, and NaN, as they are."""
+    type_, zero = computed(dtype), p.constant(0, computed(dtype))
+    if not is_float(dtype):
+        how = "ne" if dtype.kind == "u" else "sgt"
+        one = p.pure(f"arith.extui {p.compare(how, x, zero)} : i1 to i32")
+        return one if dtype.kind == "u" else str(
+            p.int("subi", one, p.pure(f"arith.extui {p.compare('slt', x, zero)} : i1 to i32")))  # fmt: skip
+    other = p.pure(f"arith.cmpf une, {x}, {zero} : f32")
+    number = p.pure(f"arith.cmpf oeq, {x}, {x} : f32")
+    unit = p.pure(f"math.copysign {p.constant(1, 'f32')}, {x} : f32")
+    live = p.pure(f"arith.andi {other}, {number} : i1")
+    return p.pure(f"arith.select {live}, {unit}, {x} : {type_}")
+
+
+def _bits(e: Any, operands: list[Any], out: ArrayType, **params: Any) -> Any:
+    (x,) = operands
+    if x.dtype.itemsize != 4 or out.dtype.itemsize != 4:
+        raise Unfit(f"the bits of {x.dtype} as {out.dtype}")
+    old, new = computed(x.dtype), computed(out.dtype)
+    return elementwise(lambda p, dtype, a: a if old == new else p.pure(f"arith.bitcast {a} : {old} to {new}"))(
+        e, operands, out
+    )
+
+
+def _square(p: Printer, dtype: Any, x: str) -> str:
+    return _op("arith.mulf", "arith.muli")(p, dtype, x, x)
+
+
+def _not(p: Printer, dtype: Any, x: str) -> str:
+    type_ = computed(dtype)
+    return p.pure(f"arith.xori {x}, {p.constant(True if type_ == 'i1' else -1, type_)} : {type_}")
+
+
+def _round(p: Printer, dtype: Any, x: str, rounding_method: Any) -> str:
+    even = rounding_method == RoundingMethod.TO_NEAREST_EVEN
+    return p.pure(f"math.{'roundeven' if even else 'round'} {x} : f32")
+
+
+def _finite(p: Printer, dtype: Any, x: str) -> str:
+    size = p.pure(f"math.absf {x} : f32")
+    return p.pure(f"arith.cmpf olt, {size}, {p.constant(np.inf, 'f32')} : f32")
+
+
+def _select(e: Any, operands: list[Any], out: ArrayType) -> Any:
+    if len(operands) != 3:
+        raise Unfit("a selection among more than two values")
+    type_ = computed(out.dtype)
+
+    def compute(p: Printer, dtype: Any, which: str, no: str, yes: str) -> str:
+        if not is_bool(operands[0].dtype):
+            which = p.pure(f"arith.cmpi ne, {which}, {p.constant(0)} : i32")
+        return p.pure(f"arith.select {which}, {yes}, {no} : {type_}")
+
+    return elementwise(compute)(e, operands, out)
+
+
+def _clamp(p: Printer, dtype: Any, low: str, x: str, high: str) -> str:
+    most, least = ew_op[ew.min_p], ew_op[ew.max_p]
+    return most(p, dtype, least(p, dtype, x, low), high)
+
+
+def _converted(e: Any, operands: list[Any], out: ArrayType, new_dtype: Any, weak_type: bool) -> Any:
+    (x,) = operands
+    if x.dtype == out.dtype:
+        return x
+    to = np.dtype(np.float32) if halves(out.dtype) else out.dtype  # what is rounded is so once, at the end
+    return elementwise(lambda p, dtype, a: convert(p, a, dtype, to))(e, operands, out)
+
+
+def _same(e: Any, operands: list[Any], out: ArrayType, **params: Any) -> Any:
+    return operands[0]
+
+
+ew_op: dict[Primitive, Numbers] = {
+    ew.add_p: _op("arith.addf", "arith.addi", truths="arith.ori"),
+    ew.add_any_p: _op("arith.addf", "arith.addi", truths="arith.ori"),
+    ew.sub_p: _op("arith.subf", "arith.subi"),
+    ew.mul_p: _op("arith.mulf", "arith.muli", truths="arith.andi"),
+    ew.max_p: _op("arith.maximumf", "arith.maxsi", "arith.maxui", "arith.ori"),
+    ew.min_p: _op("arith.minimumf", "arith.minsi", "arith.minui", "arith.andi"),
+    ew.neg_p: _neg,
+    ew.abs_p: _abs,
+    ew.square_p: _square,
+    ew.sign_p: _sign,
+    ew.tan_p: _op("math.tan"),
+    ew.atan2_p: _op("math.atan2"),
+    ew.floor_p: _op("math.floor"),
+    ew.ceil_p: _op("math.ceil"),
+    ew.round_p: _round,
+    ew.sqrt_p: _op("math.sqrt"),
+    ew.rsqrt_p: _rsqrt,
+    ew.exp_p: exp,
+    ew.exp2_p: exp2,
+    ew.expm1_p: _op("math.expm1"),
+    ew.log_p: _op("math.log"),
+    ew.log1p_p: _op("math.log1p"),
+    ew.logistic_p: _logistic,
+    ew.tanh_p: _op("math.tanh"),
+    ew.sin_p: _op("math.sin"),
+    ew.cos_p: _op("math.cos"),
+    erf_p: _op("math.erf"),
+    approx_reciprocal_p: _reciprocal,
+    cmp.is_finite_p: _finite,
+    cmp.clamp_p: _clamp,
+    cmp.not_p: _not,
+    cmp.and_p: _op(None, "arith.andi", truths="arith.andi"),
+    cmp.or_p: _op(None, "arith.ori", truths="arith.ori"),
+    cmp.xor_p: _op(None, "arith.xori", truths="arith.xori"),
+    quotient_p: _op(None, "arith.divsi", "arith.divui"),
+    remainder_p: _op(None, "arith.remsi", "arith.remui"),
+    bits_up_p: _op(None, "arith.shli"),
+    bits_down_p: _op(None, "arith.shrui"),
+    sign_down_p: _op(None, "arith.shrsi"),
+}
+COMPARISONS = {cmp.eq_p: "eq", cmp.ne_p: "ne", cmp.lt_p: "lt", cmp.le_p: "le", cmp.gt_p: "gt", cmp.ge_p: "ge"}
+
+
+def _divided(p: Printer, dtype: Any, x: str, y: str) -> str:
+    assert is_float(dtype)
+    return p.pure(f"arith.divf {x}, {y} : f32")
+
+
+RULES: dict[Primitive, Callable[..., Any]] = {
+    **{p: elementwise(compute) for p, compute in ew_op.items()},
+    **{p: elementwise(_comparison(how)) for p, how in COMPARISONS.items()},
+    ew.div_p: elementwise(_divided),
+    cmp.select_n_p: _select,
+    conv.convert_element_type_p: _converted,
+    conv.bitcast_convert_type_p: _bits,
+    conv.stop_gradient_p: _same,
+    copy_p: _same,
+    name_p: _same,
+}

@@ -1,0 +1,77 @@
+"""Shapes: registers stay where they are, positions are looked up elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core.primitive import Primitive
+from ...core.primitives.shape import broadcast_in_dim_p, iota_p, reshape_p, slice_p, squeeze_p, transpose_p
+from ...core.types import ArrayType
+from ..text import Int, Printer
+from ..values import Fragment, Lazy, Product, Tile, Unfit, computed, convert
+
+
+def moved(e: Any, x: Any, shape: tuple[int, ...], where: dict[int, int]) -> Any:
+    """A value whose axis `d` becomes `where[d]` of another shape; other axes are of size 1, or new."""
+    if isinstance(x, Product):
+        x = e.settled(x)
+    if isinstance(x, Fragment):
+        e.settle(x)
+        return Fragment(x.layout.moved(shape, where), x.dtype, x.regs)
+
+    def at(p: Printer, place: Sequence[Int]) -> str:
+        return x.at(p, [place[where[d]] if d in where and n > 1 else 0 for d, n in enumerate(x.shape)])
+
+    varies = frozenset(where[d] for d in x.varies if x.shape[d] > 1)
+    if isinstance(x, Tile) and all(a in where and shape[where[a]] == x.shape[a] for a in x.axes):
+        return Tile(shape, x.dtype, at, varies, False, x.address, (where[x.axes[0]], where[x.axes[1]]))
+    return Lazy(shape, x.dtype, at, varies, x.fixed)
+
+
+def _broadcast(e: Any, operands: list[Any], out: ArrayType, shape: Any, broadcast_dimensions: Any) -> Any:
+    return moved(e, operands[0], out.shape, dict(enumerate(broadcast_dimensions)))
+
+
+def _reshape(e: Any, operands: list[Any], out: ArrayType, **params: Any) -> Any:
+    (x,) = operands
+    old, new = ([d for d, n in enumerate(s) if n > 1] for s in (x.shape, out.shape))
+    if [x.shape[d] for d in old] != [out.shape[d] for d in new]:
+        raise Unfit(f"a value of {x.shape} becomes one of {out.shape}")
+    return moved(e, x, out.shape, dict(zip(old, new, strict=True)))
+
+
+def _transpose(e: Any, operands: list[Any], out: ArrayType, permutation: Any) -> Any:
+    return moved(e, operands[0], out.shape, {old: new for new, old in enumerate(permutation)})
+
+
+def _iota(e: Any, operands: list[Any], out: ArrayType, dimension: int, **params: Any) -> Lazy:
+    def at(p: Printer, place: Sequence[Int]) -> str:
+        return convert(p, p.name(place[dimension]), np.dtype(np.int32), out.dtype)
+
+    computed(out.dtype)
+    return Lazy(out.shape, out.dtype, at, frozenset({dimension}), True)
+
+
+def _slice(e: Any, operands: list[Any], out: ArrayType, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
+    (x,) = operands
+    if isinstance(x, (Fragment, Product)):
+        raise Unfit(f"a part of {out.shape} of a value in registers")
+    steps = strides or (1,) * len(out.shape)
+
+    def at(p: Printer, place: Sequence[Int]) -> str:
+        return x.at(p, [p.add(p.mul(i, s), a) for i, a, s in zip(place, start_indices, steps, strict=True)])
+
+    return Lazy(out.shape, out.dtype, at, frozenset(d for d in x.varies if out.shape[d] > 1), x.fixed)
+
+
+RULES: dict[Primitive, Callable[..., Any]] = {
+    broadcast_in_dim_p: _broadcast,
+    reshape_p: _reshape,
+    squeeze_p: _reshape,
+    transpose_p: _transpose,
+    iota_p: _iota,
+    slice_p: _slice,
+}

@@ -1,0 +1,221 @@
+"""How a kernel is divided: warpgroups that compute, what the copy engine moves, and the ring of stages it is moved to.
+
+    Schedule ::= plan, rows, consumers, fixed tiles, ring tiles, stored tiles, stages, bytes kept
+
+One warpgroup produces: a thread of it waits until a stage is free and starts the copies of a turn. `consumers`
+warpgroups compute: each has its part of the rows of a block, and registers that the first one has given up. Shared
+memory, from its start:
+
+    descriptors | barriers | tiles that are loaded once | what bodies keep | stages
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from ..core.ir import Program, subprograms
+from ..core.primitives.contract import dot_general_p
+from ..core.primitives.ref import get_p
+from ..core.types import is_bool
+from ..lang.gpu.narrow import Turns, narrowed
+from ..lang.gpu.peel import Peeled, peeled
+from ..lang.gpu.plan import Plan
+from ..lang.kernel import Block
+from ..lang.maps import inside
+from ..lang.target import Target
+from . import ptx
+from .values import Unfit
+
+MOST_STAGES, MOST_CONSUMERS, MOST_BOX = 8, 2, 256
+GROUP = 128  # threads of a warpgroup
+# Registers of a thread of the warps that copy, and of those that compute, by how many warpgroups compute: of 65536.
+REGISTERS = {2: (24, 240), 3: (32, 160)}
+
+
+@dataclass(frozen=True)
+class Moved:
+    """An operand that the copy engine moves, by tiles of 128 bytes a row; sizes and strides (bytes) innermost first."""
+
+    argument: int  # of the launch
+    block: Block
+    axes: tuple[int, int]  # of the array: rows and columns of the tile
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    order: tuple[int, ...]  # the array's axes, innermost first
+    rows: int  # of one box
+
+    @property
+    def columns(self) -> int:
+        """Of one box: 128 bytes."""
+        return ptx.ROW // self.block.array.dtype.itemsize
+
+    @property
+    def box(self) -> tuple[int, ...]:
+        return (self.columns, self.rows, *(1,) * (len(self.sizes) - 2))
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.block.sizes) * self.block.array.dtype.itemsize
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """See the module. Tiles are given by the numbers of inputs."""
+
+    plan: Plan
+    parts: Peeled  # what runs before, in and after the loops
+    turns: Turns | None  # of the innermost loop, where not all
+    rows: int
+    consumers: int
+    moved: dict[int, Moved]
+    fixed: tuple[int, ...]
+    ring: tuple[int, ...]
+    stored: dict[int, Moved]  # by the numbers of outputs
+    limit: int  # bytes of shared memory
+    asked: int | None  # stages
+    kept: int = 0
+
+    @property
+    def threads(self) -> int:
+        return GROUP * (self.consumers + 1)
+
+    @property
+    def described(self) -> list[Moved]:
+        return [*self.moved.values(), *self.stored.values()]
+
+    @property
+    def barriers(self) -> int:
+        """The offset of the barriers: of each fixed tile; for each stage, of each ring tile and of its release."""
+        return ptx.DESCRIPTOR * len(self.described)
+
+    @property
+    def tiles(self) -> int:
+        """The offset of the fixed tiles."""
+        return _up(self.barriers + 8 * (len(self.fixed) + MOST_STAGES * (len(self.ring) + 1)))
+
+    @property
+    def keeps(self) -> int:
+        """The offset of what bodies keep."""
+        return self.tiles + sum(self.moved[n].size for n in self.fixed)
+
+    @property
+    def stage_bytes(self) -> int:
+        return sum(self.moved[n].size for n in self.ring)
+
+    @property
+    def ring_start(self) -> int:
+        return _up(self.keeps + self.kept)
+
+    @property
+    def stages(self) -> int:
+        """As many as fit, or as were asked for."""
+        if not self.ring:
+            return 0
+        turns = math.prod(self.plan.kernel.grid[a] for a in self.plan.carry)
+        fit = (self.limit - self.ring_start) // self.stage_bytes
+        if fit < 1:
+            raise Unfit(f"its blocks take {self.ring_start + self.stage_bytes} bytes of shared memory, and there are "
+                        f"{self.limit}")  # fmt: skip
+        return max(1, min(self.asked or MOST_STAGES, fit, turns, MOST_STAGES))
+
+    @property
+    def shared(self) -> int:
+        found = self.ring_start + self.stages * self.stage_bytes
+        if found > self.limit:
+            raise Unfit(f"its blocks take {found} bytes of shared memory, and there are {self.limit}")
+        return found
+
+    def keeping(self, size: int) -> Schedule:
+        return replace(self, kept=size)
+
+
+def _up(n: int) -> int:
+    return -(-n // ptx.ATOM) * ptx.ATOM
+
+
+def schedule(plan: Plan, target: Target, stages: int | None, consumers: int | None) -> Schedule:
+    """The schedule of a planned kernel.
+
+    Raises:
+      Unfit: why it is not for this backend.
+    """
+    k = plan.kernel
+    if not target.name.startswith("cuda:sm_90"):
+        raise Unfit(f"it is for Hopper (sm_90), not for {target.name}")
+    if k.aliases:
+        raise Unfit("operands share memory with results")
+    if any(plan.atomic) or any(home is None for home in plan.scratch_homes):
+        raise Unfit("scratch or results in global memory are updated")
+    rows = _rows(k.body)
+    if not rows:
+        raise Unfit("there is no product of matrices in it")
+    if len(rows) > 1 or max(rows) % 64:
+        raise Unfit(f"its products have {' and '.join(map(str, sorted(rows)))} rows: one number, a multiple of 64, is "
+                    "asked for")  # fmt: skip
+    (height,) = rows
+    many = consumers or min(MOST_CONSUMERS, height // 64)
+    if height // 64 % many:
+        raise Unfit(f"{height} rows are not divided among {many} warpgroups")
+    parts, turns = _parts(plan)
+    read = {a for e in parts.main.eqns for a in e.inputs}
+    first, proved = len(k.prefetch), {id(b): inside(k, b) for b in k.blocks}
+    moved: dict[int, Moved] = {}
+    for n, block in enumerate(k.inputs):
+        found = _moved(first + n, block, proved[id(block)])
+        ref = k.body.inputs[k.splits[1] + n]
+        whole = any(a.primitive is get_p and a.index.is_whole(block.shape) for a in plan.used[ref])
+        if ref in read and found is not None and whole:
+            moved[n] = found
+    fixed = tuple(n for n in moved if not plan.carry or plan.ahead[n] == 0)
+    outs = first + len(k.inputs) + len(plan.copied)
+    stored = {}
+    for n, block in enumerate(k.outputs):
+        out = _moved(outs + n, block, proved[id(block)])
+        if out is not None and block.array.dtype.itemsize == 2 and out.block.sizes[out.axes[0]] == height:
+            stored[n] = replace(out, rows=min(height // many, MOST_BOX))
+    return Schedule(plan, parts, turns, height, many, moved, fixed, tuple(n for n in moved if n not in fixed), stored,
+                    target.fast_bytes, stages)  # fmt: skip
+
+
+def _parts(plan: Plan) -> tuple[Peeled, Turns | None]:
+    """The body without what only first and last cells do, and the turns in which it does something."""
+    k = plan.kernel
+    homes = (*plan.output_homes, *plan.scratch_homes)
+    registers = zip(k.body.inputs[k.splits[2] :], homes, strict=True)
+    parts = peeled(k, plan.carry, {v: h for v, h in registers if h is not None})
+    if not plan.carry:
+        return parts, None
+    main, turns = narrowed(k, plan.carry[-1], parts.main)
+    return replace(parts, main=main), turns
+
+
+def _rows(program: Program) -> set[int]:
+    """The rows of all products."""
+    found: set[int] = set()
+    for eqn in program.eqns:
+        if eqn.primitive is dot_general_p and eqn.outputs[0].type.ndim == 2:
+            found.add(eqn.outputs[0].type.shape[0])
+        for _, inner in subprograms(eqn):
+            found |= _rows(inner)
+    return found
+
+
+def _moved(argument: int, block: Block, proved: tuple[tuple[bool, bool], ...]) -> Moved | None:
+    """How the copy engine moves a block, if it does: a matrix of whole rows of 128 bytes, of an array of 5 axes."""
+    array, size = block.array, block.array.dtype.itemsize
+    long = [d for d, n in enumerate(block.sizes) if n > 1]
+    if len(long) != 2 or long[1] != array.ndim - 1 or array.ndim > 5 or str(array.dtype) not in ptx.ELEMENT:
+        return None
+    row, col = long
+    rows, columns, per = block.sizes[row], block.sizes[col], ptx.ROW // size
+    strides = [math.prod(array.shape[d + 1 :]) * size for d in range(array.ndim)]
+    whole = all(map(all, proved)) or block.fill is None or block.fill == 0
+    if columns % per or rows % 8 or rows > MOST_BOX and rows % MOST_BOX or any(s % 16 for s in strides[:-1]):
+        return None
+    if not whole or is_bool(array.dtype) or any(n >= 2**32 for n in array.shape):
+        return None
+    order = (col, row, *(d for d in reversed(range(array.ndim)) if d not in long))
+    return Moved(
+        argument, block, (row, col), tuple(array.shape[d] for d in order), tuple(strides[d] for d in order), order,
+        min(rows, MOST_BOX))  # fmt: skip

@@ -1,0 +1,215 @@
+"""What a body's values are here: numbers in the registers of a warpgroup, functions of a position, tiles in memory.
+
+A `Fragment` is laid out as Hopper's products leave their results: of each 64 rows a warp has 16; a thread has rows
+`lane / 4` and 8 below it, and of each 8 columns the pair `2 * (lane % 4)`. Its registers are `regs[r][j]`: row
+`64 * (r // 2) + 8 * (r % 2)` and column `8 * (j // 2) + j % 2` from the thread's first. Rows are divided among the
+warpgroups that compute. Along an axis that is neither rows nor columns a fragment is constant.
+
+Numbers are computed as f32, i32 or i1; floats of 16 bits are kept as pairs in an i32, column by column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..core.types import is_bool, is_float
+from .text import Int, Printer
+
+Shape = tuple[int, ...]
+At = Callable[[Printer, Sequence[Int]], str]
+
+
+class Unfit(Exception):
+    """Why a kernel is not for this backend."""
+
+
+def computed(dtype: Any) -> str:
+    """The MLIR type that numbers of a dtype are computed in."""
+    if is_bool(dtype):
+        return "i1"
+    if dtype.itemsize > 4 or (is_float(dtype) and dtype.itemsize == 1):
+        raise Unfit(f"numbers of {dtype} are not computed in fragments")
+    return "f32" if is_float(dtype) else "i32"
+
+
+def halves(dtype: Any) -> bool:
+    """Whether two numbers share a register."""
+    return is_float(dtype) and dtype.itemsize == 2
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The shape of a value, and which of its axes are the rows and the columns of its registers (None: constant)."""
+
+    shape: Shape
+    rows: int | None = None
+    cols: int | None = None
+
+    def joined(self, other: Layout) -> Layout:
+        """The layout that two values of one shape are combined in."""
+        rows = other.rows if self.rows is None else self.rows
+        cols = other.cols if self.cols is None else self.cols
+        if other.rows not in (None, rows) or other.cols not in (None, cols) or rows is not None and rows == cols:
+            raise Unfit(f"values of {self.shape} with rows and columns exchanged are combined")
+        return Layout(self.shape, rows, cols)
+
+    def moved(self, shape: Shape, where: dict[int, int]) -> Layout:
+        """The layout of the same registers under another shape, `where` telling of each axis where it goes."""
+
+        def place(axis: int | None, what: str) -> int | None:
+            if axis is not None and axis not in where:
+                raise Unfit(f"{what} of {self.shape} are cut or joined in {shape}")
+            return None if axis is None else where[axis]
+
+        return Layout(shape, place(self.rows, "rows"), place(self.cols, "columns"))
+
+
+@dataclass(eq=False)
+class Fragment:
+    """Numbers in registers."""
+
+    layout: Layout
+    dtype: Any
+    regs: list[list[str]]
+    group: Any = None  # the products that are being made in these registers
+
+    @property
+    def shape(self) -> Shape:
+        return self.layout.shape
+
+    @property
+    def paired(self) -> bool:
+        return halves(self.dtype) and self.layout.cols is not None
+
+    @property
+    def types(self) -> list[str]:
+        one = "i32" if self.paired else computed(self.dtype)
+        return [one] * sum(map(len, self.regs))
+
+    @property
+    def flat(self) -> list[str]:
+        return [x for row in self.regs for x in row]
+
+    def with_flat(self, names: Sequence[str]) -> Fragment:
+        """The same with other registers."""
+        given = iter(names)
+        return Fragment(self.layout, self.dtype, [[next(given) for _ in row] for row in self.regs])
+
+
+@dataclass(eq=False)
+class Lazy:
+    """A number for each position, computed where it is needed.
+
+    `varies`: the axes along which it may differ. `fixed`: it is made of constants and positions alone, not of memory.
+    """
+
+    shape: Shape
+    dtype: Any
+    compute: At
+    varies: frozenset[int] = frozenset()
+    fixed: bool = False
+
+    def at(self, p: Printer, place: Sequence[Int]) -> str:
+        key = (self, *place)
+        if key not in p.made:
+            p.made[key] = self.compute(p, place)
+        return p.made[key]
+
+
+@dataclass(eq=False)
+class Tile(Lazy):
+    """A block in swizzled shared memory: `axes` are the ones of its rows and of its contiguous columns."""
+
+    address: Int = 0
+    axes: tuple[int, int] = (0, 1)
+
+    @property
+    def rows(self) -> int:
+        return self.shape[self.axes[0]]
+
+    @property
+    def columns(self) -> int:
+        return self.shape[self.axes[1]]
+
+
+@dataclass(eq=False)
+class Product:
+    """A product of matrices that is issued once it is known what it is added to."""
+
+    layout: Layout
+    dtype: Any
+    operands: tuple[Any, Any]
+    contracting: tuple[int, int]
+    once: bool = False  # one equation uses it
+    made: Fragment | None = field(default=None)
+
+    @property
+    def shape(self) -> Shape:
+        return self.layout.shape
+
+
+Value = Fragment | Lazy | Product
+
+
+def convert(p: Printer, x: str, old: Any, new: Any) -> str:
+    """A number of one dtype as one of another."""
+    if old == new:
+        return x
+    if is_bool(new):
+        zero = p.constant(0, computed(old))
+        kind = f"arith.cmpf une, {x}, {zero}" if is_float(old) else f"arith.cmpi ne, {x}, {zero}"
+        return p.pure(f"{kind} : {computed(old)}")
+    if is_float(new):
+        if is_bool(old):
+            return p.pure(f"arith.uitofp {x} : i1 to f32")
+        if not is_float(old):
+            signed = "u" if old.kind == "u" else "s"
+            x = p.pure(f"arith.{signed}itofp {x} : i32 to f32")
+        return rounded(p, x, new)
+    if is_float(old):
+        return _integer(p, x, new)
+    x = p.pure(f"arith.extui {x} : i1 to i32") if is_bool(old) else x
+    return wrapped(p, x, new)
+
+
+def rounded(p: Printer, x: str, dtype: Any) -> str:
+    """A float32 rounded to a dtype."""
+    if dtype.itemsize == 4:
+        return x
+    short = {"float16": "f16", "bfloat16": "bf16"}[str(dtype)]
+    return p.pure(f"arith.extf {p.pure(f'arith.truncf {x} : f32 to {short}')} : {short} to f32")
+
+
+def wrapped(p: Printer, x: str, dtype: Any) -> str:
+    """An i32 whose low bits are an integer of a dtype, extended by its sign or zeros."""
+    bits = 8 * dtype.itemsize
+    if bits == 32:
+        return x
+    how = "extui" if dtype.kind == "u" else "extsi"
+    return p.pure(f"arith.{how} {p.pure(f'arith.trunci {x} : i32 to i{bits}')} : i{bits} to i32")
+
+
+def _integer(p: Printer, x: str, dtype: Any) -> str:
+    """A float as an integer: beyond the range the end of it, NaN is 0, as the instruction has it."""
+    bits = 8 * dtype.itemsize
+    letter = "u" if dtype.kind == "u" else "s"
+    (found,) = p.asm(f"cvt.rzi.{letter}{bits}.f32 $0, $1;" if bits == 32 else
+                     f"cvt.rzi.sat.{letter}{bits}.f32 $0, $1;", "=r,f", [x], ["f32"], ["i32"], pure=True)  # fmt: skip
+    return found
+
+
+def pack(p: Printer, low: str, high: str, dtype: Any) -> str:
+    """Two float32 rounded to 16 bits, in one register."""
+    kind = {"float16": "f16x2", "bfloat16": "bf16x2"}[str(dtype)]
+    return p.asm(f"cvt.rn.{kind}.f32 $0, $1, $2;", "=r,f,f", [high, low], ["f32", "f32"], ["i32"], pure=True)[0]
+
+
+def unpack(p: Printer, word: str, which: int, dtype: Any) -> str:
+    """One of the two numbers of a register."""
+    if str(dtype) == "bfloat16":
+        bits = p.int("andi", word, -65536) if which else p.int("shli", word, 16)
+        return p.pure(f"arith.bitcast {bits} : i32 to f32")
+    part = p.pure(f"arith.trunci {p.int('shrui', word, 16 * which)} : i32 to i16")
+    return p.pure(f"arith.extf {p.pure(f'arith.bitcast {part} : i16 to f16')} : f16 to f32")

@@ -1,0 +1,596 @@
+"""Walking the programs of Mosaic GPU: blocks one after the other, their warpgroups side by side.
+
+A warpgroup's 128 lanes take each operation together; what its warps may not assume of each other the clocks of
+`hopper_memory` tell. Copies land as late as they may, or at once (`eager`); products are made as late as they may: a
+missing wait finds registers that are not ready, poison, or a race.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from jaxlib.mlir import ir
+
+from . import arith
+from .core import Op, reading
+from .error import WalkError
+from .hopper_memory import AGENTS, COPIES, PRODUCTS, STORES, Barrier, Shared, matrix_places, swizzled
+
+LANES, WARP = 128, 32
+BASE = 1024  # where shared memory starts
+SHIFT = 44  # a pointer is a buffer's number plus one, shifted, and a byte
+TENSOR = {0: np.uint8, 2: np.uint32, 3: np.int32, 6: np.float16, 7: np.float32, 10: ml_dtypes.bfloat16}
+HALF = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
+SIZES = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "f32": np.float32, "!llvm.ptr": np.int64,
+         **HALF}  # fmt: skip
+Walk = Generator[str, None, Any]
+
+
+def fragment_places(i: int) -> tuple[Any, Any]:
+    """The row and column of register `i` of a product's result, lane by lane."""
+    t = np.arange(LANES)
+    return 16 * (t // 32) + t % 32 // 4 + 8 * (i // 2 % 2), 8 * (i // 4) + 2 * (t % 4) + i % 2
+
+
+class Sum:
+    """The results of products, which are not to be read while one is being made."""
+
+    def __init__(self, start: Sequence[Any], columns: int):
+        self.value = np.zeros((64, columns), np.float32)
+        for i, x in enumerate(start):
+            self.value[fragment_places(i)] = x
+        self.pending = 0
+
+
+class Register:
+    def __init__(self, sum: Sum, i: int):
+        self.sum, self.i = sum, i
+
+    def read(self) -> Any:
+        if self.sum.pending:
+            raise WalkError("registers of a product are read before wgmma.wait_group")
+        return self.sum.value[fragment_places(self.i)].copy()
+
+
+def plain(x: Any) -> Any:
+    return x.read() if isinstance(x, Register) else x
+
+
+class Block:
+    """What the warpgroups of a block share."""
+
+    def __init__(self, size: int, rng: np.random.Generator, eager: bool):
+        self.shared, self.rng, self.eager = Shared(BASE + size), rng, eager
+        self.barriers: dict[int, Barrier] = {}
+        self.meetings: dict[int, list[Any]] = {}  # of bar.sync: lanes that have come, joined clock, times
+        self.pending: list[tuple[Barrier, Callable[[], None]]] = []
+        self.fields: dict[int, dict[Any, int]] = {}
+        self.descriptors: dict[int, Any] = {}
+        self.published: dict[int, Any] = {}
+        self.progress = 0
+
+    def barrier(self, at: int) -> Barrier:
+        if at not in self.barriers:
+            raise WalkError(f"no mbarrier was made at {at}")
+        return self.barriers[at]
+
+    def land(self, barrier: Barrier | None = None) -> bool:
+        """Let a copy land; of one barrier, or any."""
+        mine = [c for c in self.pending if barrier is None or c[0] is barrier]
+        if mine:
+            one = mine[self.rng.integers(len(mine))]
+            self.pending.remove(one)
+            one[1]()
+            self.progress += 1
+        return bool(mine)
+
+
+class Group:
+    """One warpgroup."""
+
+    def __init__(self, machine: Machine, block: Block, number: int, frame: dict[Any, Any]):
+        self.m, self.b, self.number, self.frame = machine, block, number, frame
+        self.mask = np.ones(LANES, bool)
+        self.clocks = np.zeros((4, AGENTS), np.int64)
+        for w in range(4):
+            self.clocks[w, 4 * number + w] = 1
+        self.open: list[Callable[[], None]] = []
+        self.groups: list[list[Callable[[], None]]] = []
+        self.committed, self.stores, self.fenced = 0, 0, False
+
+    # ------------------------------------------------------------ flow
+
+    def run(self, steps: Any) -> Walk:
+        frame = self.frame
+        for kind, run, inputs, outputs in steps:
+            if kind == "pure":
+                out = run(*[plain(frame[i]) for i in inputs])
+                for slot, value in zip(outputs, (out,) if len(outputs) == 1 else out or ()):
+                    frame[slot] = value
+            elif kind == "end":
+                return [frame[i] for i in inputs]
+            else:
+                out = yield from getattr(self, kind)(run, *[frame[i] for i in inputs])
+                for slot, value in zip(outputs, out or ()):
+                    frame[slot] = value
+        return []
+
+    def lanes(self, x: Any) -> Any:
+        return np.broadcast_to(plain(x), LANES)
+
+    def same(self, x: Any) -> int:
+        """A number that all lanes at hand have in common."""
+        found = np.unique(self.lanes(x)[self.mask])
+        if found.size != 1:
+            raise WalkError("a value that is to be the same in all threads is not")
+        return int(found[0])
+
+    def warps(self) -> list[int]:
+        return [w for w in range(4) if self.mask[WARP * w : WARP * w + WARP].any()]
+
+    def branch(self, regions: Any, condition: Any) -> Walk:
+        condition = np.broadcast_to(plain(condition), LANES)
+        outer, found = self.mask, []
+        for region, live in zip(regions, (outer & condition, outer & ~condition)):
+            self.mask = live
+            found.append((yield from self.run(region)) if live.any() and region is not None else None)
+        self.mask = outer
+        yes, no = (found + [None])[:2]
+        if not yes or not no:
+            return yes or no or []
+        return [np.where(condition, self.lanes(a), self.lanes(b)) for a, b in zip(yes, no)]
+
+    def loop(self, region: Any, low: Any, high: Any, step: Any, *carried: Any) -> Walk:
+        steps, arguments = region
+        values = list(carried)
+        for i in range(self.same(low), self.same(high), self.same(step)):
+            self.frame.update(zip(arguments, [np.asarray(i, np.int32), *values]))
+            values = yield from self.run(steps)
+        return values
+
+    def everyone(self, run: Any) -> Walk:
+        yield from self.meet(self.m.threads)
+
+    def put(self, run: Any, value: Any, at: Any) -> Walk:
+        live = self.mask
+        self.m.store(self.lanes(at)[live], np.ascontiguousarray(self.lanes(value))[live])
+        yield from ()
+
+    # ------------------------------------------------------------ waiting
+
+    def meet(self, threads: int, number: int = 0) -> Walk:
+        """bar.sync."""
+        meeting = self.b.meetings.setdefault(number, [0, np.zeros(AGENTS, np.int64), 0, None])
+        turn = meeting[2]
+        meeting[0] += int(self.mask.sum())
+        for w in self.warps():
+            meeting[1] = np.maximum(meeting[1], self.clocks[w])
+        if meeting[0] > threads:
+            raise WalkError(f"bar.sync {number}: {meeting[0]} threads come, {threads} are waited for")
+        if meeting[0] == threads:
+            meeting[0], meeting[2], meeting[3] = 0, turn + 1, meeting[1]
+            meeting[1] = np.zeros(AGENTS, np.int64)
+            self.b.progress += 1
+        while meeting[2] == turn:
+            yield f"bar.sync {number}"
+        for w in self.warps():
+            self.clocks[w] = np.maximum(self.clocks[w], meeting[3])
+            self.tick(w)
+
+    def tick(self, w: int) -> None:
+        self.clocks[w, 4 * self.number + w] += 1
+
+    def wait(self, address: Any, parity: Any) -> Walk:
+        at, parity = self.same(address), self.same(parity)
+        barrier = self.b.barrier(at)
+        while barrier.phases & 1 == parity:
+            if not self.b.land(barrier):
+                yield f"mbarrier {at}, parity {parity}, {barrier.left} arrivals and {barrier.bytes} bytes short"
+        for w in self.warps():
+            self.clocks[w] = np.maximum(self.clocks[w], barrier.ended)
+
+    # ------------------------------------------------------------ PTX
+
+    def asm(self, text: str, *args: Any) -> Walk:
+        if text.startswith("{ .reg .b16 h;"):
+            text = text.removeprefix("{ .reg .b16 h; ")
+        kind: str = "wait" if text.startswith("{ .reg .pred p; L_") else text.lstrip("{ ").split(";")[0].split(" ")[0]
+        if text.startswith("//"):
+            return [[plain(a) for a in args]] if len(args) > 1 else [plain(a) for a in args]
+        for start, function in _PTX:
+            if kind.startswith(start):
+                found = function(self, text, *args)
+                if isinstance(found, Generator):
+                    found = yield from found
+                return [found]
+        raise WalkError(f"the walker does not know {text}")
+
+    def each(self) -> Any:
+        return np.flatnonzero(self.mask)
+
+    def arrive(self, text: str, address: Any) -> None:
+        size = int(re.search(r", (\d+);", text)[1]) if "expect_tx" in text else 0
+        for lane in self.each():
+            w = lane // WARP
+            self.b.barrier(int(self.lanes(address)[lane])).arrive(self.clocks[w], size)
+            self.tick(w)
+        self.b.progress += 1
+
+    def make_barrier(self, text: str, address: Any) -> None:
+        count = int(re.search(r", (\d+);", text)[1])
+        at = self.same(address)
+        self.b.barriers[at] = Barrier(count, COPIES + len(self.b.barriers), at)
+        if COPIES + len(self.b.barriers) > AGENTS:
+            raise WalkError("more mbarriers than the walker has clocks for")
+
+    def synchronise(self, text: str, *args: Any) -> Walk:
+        found = re.match(r"bar.sync (\$?\d+), (\d+);", text)
+        assert found is not None
+        number = self.same(args[0]) if "$" in found[1] else int(found[1])
+        yield from self.meet(int(found[2]), number)
+
+    def fence(self, text: str, *args: Any) -> None:
+        for w in self.warps():
+            self.b.shared.fence(4 * self.number + w)
+
+    # ---- copies
+
+    def box(self, descriptor: int, coordinates: Sequence[int]) -> Any:
+        if descriptor not in self.b.descriptors:
+            raise WalkError("a tensor descriptor is used before fence.proxy.tensormap")
+        f = self.b.descriptors[descriptor]
+        rank = f["rank",] + 1
+        dtype = np.dtype(TENSOR[f["elemtype",]])
+        if len(coordinates) != rank or f["swizzle_mode",] != 3:
+            raise WalkError(f"a copy of rank {len(coordinates)} by a descriptor of rank {rank}, swizzle "
+                            f"{f['swizzle_mode',]}")  # fmt: skip
+        box = tuple(f["box_dim", d] for d in reversed(range(rank)))
+        if box[-1] * dtype.itemsize > 128 or max(box) > 256:
+            raise WalkError(f"a box of {box} elements of {dtype} with the 128-byte swizzle")
+        place, live = np.zeros(box, np.int64), np.ones(box, bool)
+        for axis, d in enumerate(reversed(range(rank))):
+            x = np.arange(box[axis]).reshape([-1 if a == axis else 1 for a in range(rank)]) + coordinates[d]
+            live &= (x >= 0) & (x < f["global_dim", d])
+            stride = dtype.itemsize if d == 0 else f["global_stride", d - 1]
+            if d and stride % 16:
+                raise WalkError(f"a stride of {stride} bytes in a descriptor")
+            place = place + x * stride
+        linear = np.arange(np.prod(box)).reshape(box) * dtype.itemsize
+        return dtype, f["global_address",], place, live, linear
+
+    def tma_load(self, text: str, *args: Any) -> None:
+        for lane in self.each():
+            to, descriptor, at, *coordinates = [int(self.lanes(a)[lane]) for a in args]
+            dtype, base, place, live, linear = self.box(descriptor, coordinates)
+            if to % 128:
+                raise WalkError(f"a copy to {to}, which is not a multiple of 128")
+            barrier, where = self.b.barrier(at), swizzled(to + linear)
+            clock = self.clocks[lane // WARP]
+            grains = self.b.shared.grains(where, dtype.itemsize)
+            self.b.shared.writing(grains, clock, barrier.agent, barrier.phases + 1, True, "a copy")
+
+            def land(where: Any = where, barrier: Barrier = barrier, found: Any = (dtype, base, place, live)) -> None:
+                dtype, base, place, live = found
+                values = np.zeros(live.shape, dtype)
+                values[live] = self.m.load(base + place[live], dtype)
+                self.b.shared.put(where, values)
+                barrier.landed(values.nbytes)
+
+            self.b.pending.append((barrier, land))
+            if self.b.eager:
+                self.b.land(barrier)
+
+    def tma_store(self, text: str, *args: Any) -> None:
+        for lane in self.each():
+            descriptor, source, *coordinates = [int(self.lanes(a)[lane]) for a in args]
+            dtype, base, place, live, linear = self.box(descriptor, coordinates)
+            where = swizzled(source + linear)
+            grains = self.b.shared.grains(where, dtype.itemsize)
+            self.b.shared.reading(grains, self.clocks[lane // WARP], STORES + self.number, self.stores + 1, True,
+                                  "a store of the copy engine")  # fmt: skip
+            values = self.b.shared.get(where, dtype)
+            self.m.store(base + place[live], values[live])
+
+    def bulk(self, text: str, *args: Any) -> None:
+        if "commit" in text:
+            self.stores += 1
+        else:
+            for w in self.warps():
+                self.clocks[w, STORES + self.number] = self.stores
+
+    def describe(self, text: str, at: Any, *given: Any) -> None:
+        name = text.split(".")[3]
+        numbers = [int(x) for x in re.findall(r", (\d+)(?=[,;])", text)]
+        value = self.same(given[0]) if given else numbers.pop()
+        self.b.fields.setdefault(self.same(at), {})[(name, *numbers)] = value
+
+    def publish(self, text: str, to: Any, source: Any) -> None:
+        self.b.published[self.same(to)] = self.b.fields[self.same(source)]
+
+    def acquire(self, text: str, at: Any) -> None:
+        self.b.descriptors[self.same(at)] = self.b.published[self.same(at)]
+
+    # ---- products
+
+    def multiply(self, text: str, *args: Any) -> Any:
+        found = re.match(r"wgmma.mma_async.sync.aligned.m64n(\d+)k16.f32.(b?f16).b?f16 .*\$\d+, ([\d, ]+);$", text)
+        if found is None or not re.match(r"[01], 1, 1, [01]", found[3]):
+            raise WalkError(f"the walker does not know {text}")
+        if not self.mask.all():
+            raise WalkError("a product in part of a warpgroup")
+        if not self.fenced:
+            raise WalkError("a product without wgmma.fence before it")
+        numbers = [x == "1" for x in found[3].split(", ")]
+        n, dtype, started, turned = int(found[1]), HALF[found[2]], numbers[0], numbers[3:]
+        regs = n // 2
+        start, rest = list(args)[: regs * started], list(args)[regs * started :]
+        *left, right = [plain(x) for x in rest]
+        if started and isinstance(start[0], Register):
+            sum = start[0].sum
+            if any(not isinstance(r, Register) or r.sum is not sum or r.i != i for i, r in enumerate(start)):
+                raise WalkError("a product on registers of several sums")
+        else:
+            sum = Sum([plain(x) for x in start], n)
+        b_places = matrix_places(self.same(right), n, 16, turned[-1])
+        if len(left) == 4:
+            a_value = np.zeros((64, 16), dtype)
+            for i, word in enumerate(left):
+                pair = np.ascontiguousarray(self.lanes(word)).astype(np.int32).view(dtype).reshape(LANES, 2)
+                for j in range(2):
+                    a_value[fragment_places(2 * i + j)] = pair[:, j]
+            a_places = None
+        else:
+            a_value, a_places = None, matrix_places(self.same(left[0]), 64, 16, turned[0])
+        shared, clock = self.b.shared, self.clocks.min(0)
+        for places in (a_places, b_places):
+            if places is not None:
+                shared.reading(shared.grains(places, 2), clock, PRODUCTS + self.number, self.committed + 1, True,
+                               "a product")  # fmt: skip
+        sum.pending += 1
+
+        def make() -> None:
+            a = shared.get(a_places, dtype) if a_value is None else a_value
+            b = shared.get(b_places, dtype)
+            sum.value += a.astype(np.float32) @ b.astype(np.float32).T
+            sum.pending -= 1
+
+        self.open.append(make)
+        return [Register(sum, i) for i in range(regs)]
+
+    def order(self, text: str, *args: Any) -> None:
+        if not self.mask.all():
+            raise WalkError(f"{text} in part of a warpgroup")
+        if "fence" in text:
+            self.fenced = True
+        elif "commit" in text:
+            self.groups.append(self.open)
+            self.open, self.fenced = [], False
+            self.committed += 1
+        else:
+            left = int(re.search(r"(\d+);$", text)[1])
+            while len(self.groups) > left:
+                for make in self.groups.pop(0):
+                    make()
+            self.clocks[:, PRODUCTS + self.number] = self.committed - len(self.groups)
+
+    # ---- registers and shared memory
+
+    def shuffle(self, text: str, x: Any) -> Any:
+        step = re.search(r"\$1, (\d+), 0x1f", text)
+        assert step is not None
+        lanes = np.arange(LANES)
+        return self.lanes(x)[lanes // 32 * 32 if ".idx" in text else lanes ^ int(step[1])]
+
+    def by_warp(self, at: Any, size: int, write: bool, what: str) -> None:
+        for w in self.warps():
+            lanes = slice(WARP * w, WARP * w + WARP)
+            live = at[lanes][self.mask[lanes]]
+            shared, clock = self.b.shared, self.clocks[w]
+            agent = 4 * self.number + w
+            check = shared.writing if write else shared.reading
+            check(shared.grains(live.reshape(-1), size), clock, agent, int(clock[agent]), False, what)
+
+    def store_shared(self, text: str, address: Any, value: Any) -> None:
+        at = self.lanes(address).astype(np.int64)
+        self.by_warp(at, 4, True, "a thread")
+        values = np.ascontiguousarray(self.lanes(value))
+        self.b.shared.put(at[self.mask], values[self.mask])
+
+    def load_shared(self, text: str, address: Any) -> Any:
+        kind = re.search(r"ld.shared.([bsu])(\d+)", text)
+        assert kind is not None
+        size = int(kind[2]) // 8
+        at = np.where(self.mask, self.lanes(address), BASE).astype(np.int64)
+        self.by_warp(at, size, False, "a thread")
+        if size == 4:
+            return self.b.shared.get(at, np.float32 if text.endswith("f32") else np.int32)
+        return self.b.shared.get(at, f"{'i' if kind[1] == 's' else 'u'}{size}").astype(np.int32)
+
+    def store_matrices(self, text: str, address: Any, *words: Any) -> None:
+        if not self.mask.all():
+            raise WalkError("stmatrix in part of a warpgroup")
+        at = self.lanes(address).astype(np.int64)
+        if np.any(at % 16):
+            raise WalkError("stmatrix to a place that is not a multiple of 16")
+        self.by_warp(at, 16, True, "stmatrix")
+        for k, word in enumerate(words):
+            rows = np.ascontiguousarray(self.lanes(word)).astype(np.int32).reshape(4, 8, 4).view(np.uint8)
+            for w in range(4):
+                places = at[32 * w + 8 * k : 32 * w + 8 * k + 8]
+                self.b.shared.bytes[places[:, None] + np.arange(16)] = rows[w].reshape(8, 16)
+
+    def packed(self, text: str, high: Any, low: Any) -> Any:
+        dtype = np.float16 if ".f16x2" in text else ml_dtypes.bfloat16
+        parts = [self.lanes(x).astype(dtype).view(np.uint16).astype(np.uint32) for x in (high, low)]
+        return (parts[0] << 16 | parts[1]).view(np.int32)
+
+    def whole(self, text: str, x: Any) -> Any:
+        kind = re.search(r"cvt.rzi(?:.sat)?.([su])(\d+)", text)
+        assert kind is not None
+        dtype = np.dtype(f"{'i' if kind[1] == 's' else 'u'}{int(kind[2]) // 8}")
+        info = np.iinfo(dtype)
+        x = np.nan_to_num(np.trunc(plain(x).astype(np.float64)), nan=0.0, posinf=2.0**40, neginf=-(2.0**40))
+        return np.clip(x, info.min, info.max).astype(np.int64).astype(np.int32)
+
+
+def _nothing(group: Group, text: str, *args: Any) -> None:
+    return None
+
+
+_PTX: tuple[tuple[str, Callable[..., Any]], ...] = (
+    ("wait", lambda g, text, *a: g.wait(*a)), ("wgmma.mma_async", Group.multiply), ("wgmma", Group.order),
+    ("mbarrier.init", Group.make_barrier), ("mbarrier.arrive", Group.arrive), ("bar.sync", Group.synchronise),
+    ("fence.proxy.async", Group.fence), ("fence.proxy.tensormap", Group.acquire), ("fence.mbarrier", _nothing),
+    ("setmaxnreg", _nothing), ("bar.warp.sync", _nothing), ("tensormap.replace", Group.describe),
+    ("tensormap.cp_fenceproxy", Group.publish), ("cp.async.bulk.tensor", lambda g, text, *a: (
+        g.tma_load(text, *a) if "mbarrier" in text else g.tma_store(text, *a))),
+    ("cp.async.bulk", Group.bulk), ("stmatrix", Group.store_matrices), ("st.shared", Group.store_shared),
+    ("ld.shared", Group.load_shared), ("shfl.sync", Group.shuffle),
+    ("cvt.rn", Group.packed), ("cvt.rzi", Group.whole), ("ex2.approx", lambda g, text, x: np.exp2(plain(x))),
+    ("rsqrt.approx", lambda g, text, x: (1 / np.sqrt(plain(x))).astype(np.float32)),
+)  # fmt: skip
+
+
+class Machine:
+    """A module, read once: steps are (kind, what runs it, inputs, outputs)."""
+
+    def __init__(self, text: str, buffers: Sequence[np.ndarray]):
+        self.shapes = [b.shape for b in buffers]
+        self.buffers = [np.ascontiguousarray(b) for b in buffers]
+        self.bytes = [b.reshape(-1).view(np.uint8) for b in self.buffers]
+        self.slots: dict[Any, int] = {}
+        with reading(lambda context: None) as context, ir.Location.unknown(context):
+            self.module = ir.Module.parse(text)
+            (function,) = [o for o in self.module.body.operations if o.operation.name == "func.func"]
+            entry = function.regions[0].blocks[0]
+            self.launch: ir.Operation | None = None
+            self.host = self.prepare(entry)
+            launch: Any = self.launch
+            self.body = self.prepare(launch.regions[0].blocks[0])
+            self.arguments = [self.slot(a) for a in launch.regions[0].blocks[0].arguments]
+            self.sizes = [self.slot(v) for v in launch.operands if str(v.type) == "index"]
+            self.dynamic = self.slot(launch.operands[len(launch.operands) - 1])
+            self.entry = [self.slot(a) for a in entry.arguments]
+
+    def slot(self, value: Any) -> int:
+        return self.slots.setdefault(value, len(self.slots))
+
+    def prepare(self, block: Any) -> list[Any]:
+        steps = []
+        for one in block.operations:
+            o = one.operation
+            inputs, outputs = [self.slot(v) for v in o.operands], [self.slot(v) for v in o.results]
+            if o.name in ("scf.yield", "gpu.terminator", "func.return"):
+                steps.append(("end", None, inputs, []))
+            elif o.name == "scf.if":
+                regions = [self.prepare(r.blocks[0]) if len(r.blocks) else None for r in o.regions]
+                steps.append(("branch", regions, inputs, outputs))
+            elif o.name == "scf.for":
+                inner = o.regions[0].blocks[0]
+                steps.append(("loop", (self.prepare(inner), [self.slot(a) for a in inner.arguments]), inputs, outputs))
+            elif o.name == "llvm.inline_asm":
+                text = str(ir.StringAttr(o.attributes["asm_string"]).value)
+                if "ld.shared.b32" in text:
+                    text += f" {o.results[0].type}"
+                steps.append(("asm", text, inputs, outputs))
+            elif o.name == "gpu.barrier":
+                steps.append(("everyone", None, inputs, outputs))
+            elif o.name == "llvm.store":
+                steps.append(("put", None, inputs, outputs))
+            elif o.name == "gpu.launch":
+                self.launch = o
+            else:
+                steps.append(("pure", self.pure(o), inputs, outputs))
+        return steps
+
+    def pure(self, o: Any) -> Callable[..., Any]:
+        rule = arith.RULES.get(o.name)
+        if rule is not None:
+            return rule(Op(None, o, []))
+        if o.name == "llvm.getelementptr":
+            size = np.dtype(SIZES[str(ir.TypeAttr(o.attributes["elem_type"]).value)]).itemsize
+            raw = list(ir.DenseI32ArrayAttr(o.attributes["rawConstantIndices"]))[0]
+            return lambda base, *index: base + np.asarray(index[0] if index else raw).astype(np.int64) * size
+        if o.name == "llvm.load":
+            kind = str(o.results[0].type)
+            if kind == "!llvm.ptr":
+                return lambda at: ((at - (1 << 60)) // 8 + 1) << SHIFT
+            return lambda at: self.load(at, SIZES[kind])
+        if o.name == "llvm.extractvalue":
+            position = list(ir.DenseI64ArrayAttr(o.attributes["position"]))[0]
+            return lambda x: x[position]
+        if o.name == "memref.extract_aligned_pointer_as_index":
+            return lambda x: np.asarray(BASE, np.int64)
+        if o.name in ("gpu.dynamic_shared_memory", "builtin.unrealized_conversion_cast"):
+            return lambda *x: np.asarray(0, np.int64)
+        raise WalkError(f"the walker does not know {o.name}")
+
+    def located(self, at: Any, size: int) -> tuple[int, Any]:
+        at = np.asarray(at, np.int64)
+        number = int(at.reshape(-1)[0]) >> SHIFT
+        offset = at - (number << SHIFT)
+        known = 0 < number <= len(self.bytes)
+        if not known or np.any(offset < 0) or np.any(offset + size > self.bytes[number - 1].size):
+            raise WalkError(f"memory is accessed outside of argument {number - 1}")
+        return number - 1, offset
+
+    def load(self, at: Any, dtype: Any) -> Any:
+        dtype = np.dtype(dtype)
+        if not np.size(at):
+            return np.zeros(np.shape(at), dtype)
+        number, offset = self.located(at, dtype.itemsize)
+        found = self.bytes[number][offset[..., None] + np.arange(dtype.itemsize)]
+        return np.ascontiguousarray(found).view(dtype)[..., 0]
+
+    def store(self, at: Any, values: Any) -> None:
+        if np.size(at):
+            values = np.ascontiguousarray(values)
+            number, offset = self.located(at, values.itemsize)
+            self.bytes[number][offset[..., None] + np.arange(values.itemsize)] = values[..., None].view(np.uint8)
+
+    def run(self, rng: np.random.Generator, eager: bool) -> list[np.ndarray]:
+        host = Group(self, Block(0, rng, eager), 0, dict(zip(self.entry, [np.asarray(0), np.asarray(1 << 60)])))
+        with np.errstate(all="ignore"):
+            _finished(host.run(self.host))
+            sizes = [int(host.frame[s]) for s in self.sizes]
+            for z, y, x in np.ndindex(sizes[2], sizes[1], sizes[0]):
+                self.block((x, y, z), sizes, host.frame, rng, eager)
+        return [b.reshape(shape) for b, shape in zip(self.buffers, self.shapes)]
+
+    def block(self, ids: tuple[int, int, int], sizes: list[int], frame: Any, rng: Any, eager: bool) -> None:
+        block, self.threads = Block(int(frame[self.dynamic]), rng, eager), sizes[3]
+        live = []
+        for number in range(sizes[3] // LANES):
+            threads = np.arange(LANES) + LANES * number
+            values = [np.asarray(v, np.int64) for v in (*ids, threads, 0, 0, *sizes)]
+            group = Group(self, block, number, {**frame, **dict(zip(self.arguments, values))})
+            live.append(group.run(self.body))
+        stuck: dict[int, str] = {}
+        while live:
+            before, kept = block.progress, []
+            for i in rng.permutation(len(live)):
+                try:
+                    stuck[id(live[i])] = next(live[i])
+                    kept.append(live[i])
+                except StopIteration:
+                    block.progress += 1
+            live = kept
+            if live and block.progress == before and not block.land():
+                raise WalkError(f"block {ids}: all wait: {'; '.join(sorted(stuck[id(g)] for g in live))}")
+        if block.pending:
+            raise WalkError(f"block {ids} ends while {len(block.pending)} copies are under way")
+
+
+def _finished(walk: Walk) -> None:
+    for said in walk:
+        raise WalkError(f"the host waits: {said}")
+
+
+def run_hopper(text: str, buffers: Sequence[np.ndarray], order: np.random.Generator | None = None, eager: bool = False
+               ) -> list[np.ndarray]:  # fmt: skip
+    """The buffers after a module has run on them."""
+    return Machine(text, buffers).run(order or np.random.default_rng(0), eager)
