@@ -26,6 +26,7 @@ class Config:
     numpy_dtype_promotion: str = "standard"  # or "strict"
     numpy_rank_promotion: str = "allow"  # or "warn", "raise"
     default_device: Any = None
+    default_prng_impl: str = "threefry2x32"  # or "rbg", "unsafe_rbg"
     disable_jit: bool = False
     debug_nans: bool = False
     debug_infs: bool = False
@@ -76,6 +77,7 @@ ENVIRONMENT = {
 CHOICES = {
     "numpy_dtype_promotion": ("standard", "strict"),
     "numpy_rank_promotion": ("allow", "warn", "raise"),
+    "default_prng_impl": ("threefry2x32", "rbg", "unsafe_rbg"),
     "cpu_enable_async_dispatch": (None, True, False),
     "default_matmul_precision": (None, "default", "high", "highest", "bfloat16", "tensorfloat32", "float32"),
 }
@@ -221,6 +223,7 @@ debug_infs = setting(
 )
 default_device = setting("default_device", "Within a `with` block, the device that new arrays are placed on.")
 default_matmul_precision = setting("default_matmul_precision", "Within a `with` block, the precision of contractions.")
+default_prng_impl = setting("default_prng_impl", "Within a `with` block, the generator of keys that name none.")
 numpy_dtype_promotion = setting("numpy_dtype_promotion", "Within a `with` block, 'standard' or 'strict' promotion.")
 numpy_rank_promotion = setting("numpy_rank_promotion", "Within a `with` block, 'allow', 'warn' on or 'raise' at it.")
 

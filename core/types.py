@@ -56,7 +56,8 @@ class KeyDtype:
 
 
 THREEFRY = KeyDtype("fry", 2)
-KEY_DTYPES = {THREEFRY.name: THREEFRY}
+RBG, UNSAFE_RBG = KeyDtype("rbg", 4), KeyDtype("urbg", 4)
+KEY_DTYPES = {dtype.name: dtype for dtype in (THREEFRY, RBG, UNSAFE_RBG)}
 _STORED: dict[Any, Any] = {key.storage: key for key in KEY_DTYPES.values()}
 
 
@@ -113,7 +114,7 @@ def kind(dtype: Dtype) -> str:
 
 
 def _all_kinds() -> dict[Any, str]:
-    kinds: dict[Any, str] = {np.dtype(bool): "bool", FLOAT0: "float0", THREEFRY: "key"}
+    kinds: dict[Any, str] = {np.dtype(bool): "bool", FLOAT0: "float0"} | dict.fromkeys(KEY_DTYPES.values(), "key")
     for bits in (8, 16, 32, 64):
         kinds[np.dtype(f"int{bits}")], kinds[np.dtype(f"uint{bits}")] = "int", "uint"
     for name, dtype in _NAMED.items():

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
+from ..errors import ArgumentError, DtypeError, ShapeError
 from ..primitive import Primitive
 from ..relation import FREE, IDENTITY, POINTWISE, Loops, Relation, Work, pointwise
 from ..rules import no_tangent
 from ..trace import shape_of, typeof
-from ..types import THREEFRY, UINT32, ArrayType, KeyDtype, Shape, is_integer, is_key
+from ..types import UINT32, ArrayType, KeyDtype, Shape, is_integer, is_key
 from .compare import or_p, shift_left_p, shift_right_logical_p, xor_p
 from .convert import convert_element_type
 from .elementwise import add_p
@@ -291,12 +291,3 @@ PRIMITIVES = (
     threefry2x32_p, random_wrap_p, random_unwrap_p, random_bits_p, random_split_p, random_seed_p, random_fold_in_p,
     random_clone_p,
 )  # fmt: skip
-
-
-def impl_of(spec: Any) -> KeyDtype:
-    """The key dtype of a generator given by name, key dtype or None (the default, threefry2x32)."""
-    if spec is None or spec == "threefry2x32":
-        return THREEFRY
-    if isinstance(spec, KeyDtype):
-        return spec
-    raise UnsupportedError(f"there is no random generator {spec!r}", "use 'threefry2x32', the default")

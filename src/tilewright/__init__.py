@@ -38,6 +38,7 @@ from .core.config import (
     debug_nans,
     default_device,
     default_matmul_precision,
+    default_prng_impl,
     disable_jit,
     enable_x64,
     explain_cache_misses,

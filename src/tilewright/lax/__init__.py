@@ -29,12 +29,14 @@ from ..core.trace import dtype_of as dtype
 
 if TYPE_CHECKING:
     from ..core.primitives.fft import FftType, fft, fft_p
+    from ..core.primitives.philox import RandomAlgorithm, rng_bit_generator
     from ..core.primitives.solves import custom_linear_solve, custom_root
     from . import linalg
 
 # What few programs use: a module of the core, and its names.
 _FAMILIES = {
     "fft": ("FftType", "fft", "fft_p"),
+    "philox": ("RandomAlgorithm", "rng_bit_generator"),
     "solves": ("custom_linear_solve", "custom_root"),
 }
 _RARE = {name: f"..core.primitives.{module}:{name}" for module, names in _FAMILIES.items() for name in names}

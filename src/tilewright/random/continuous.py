@@ -24,11 +24,11 @@ from ..core.primitives.linalg.eigh import eigh
 from ..core.primitives.linalg.matrices import diagonal, rows_of
 from ..core.primitives.linalg.qr import qr
 from ..core.primitives.linalg.svd import svd
-from ..core.primitives.random import random_split_p
 from ..core.primitives.reduce import reduce_max_p, reduce_sum_p
 from ..core.trace import dtype_of, shape_of
 from ..core.types import canonical_dtype
 from .basic import _rademacher, constant, draw_normal, draw_uniform
+from .generators import generator
 from .key import Shape, finfo, float_dtype, one_key, sample_shape, split2
 
 exp, log, log1p, sqrt, neg, power = (
@@ -331,7 +331,7 @@ def _gamma_of(log_space: bool) -> Any:
     def sample(key: Any, alpha: Any) -> Any:
         shape = shape_of(alpha)
         size = math.prod(shape)
-        keys = random_split_p.bind(key, shape=(size,))
+        keys = generator(key).split(key, (size,))
         flat = vmap(functools.partial(_gamma_one, log_space=log_space))(keys, shapes.reshape(alpha, (size,)))
         return shapes.reshape(flat, shape)
 

@@ -7,16 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import UnsupportedError
+from ..core.convert import as_array
+from ..core.errors import ShapeError, UnsupportedError
 from ..core.jit import jit
 from ..core.primitives import compare, elementwise, special
 from ..core.primitives import shape as shapes
 from ..core.primitives.control import while_loop
 from ..core.primitives.convert import convert_element_type
+from ..core.primitives.cumulative import cumsum
 from ..core.primitives.reduce import reduce_or_p
+from ..core.primitives.scan import scan
+from ..core.primitives.shape import as_shape, broadcast_shapes
 from ..core.promote import to_inexact
 from ..core.trace import dtype_of, shape_of
 from .basic import constant, draw_uniform
+from .generators import generator
 from .key import Shape, float_dtype, int_dtype, one_key, sample_shape, split2
 
 select, log, floor = compare.select, elementwise.log, elementwise.floor
@@ -246,3 +251,47 @@ def _binomial_by_rejection(key: Any, count: Any, prob: Any, most: Any) -> Any:
 
     init = (np.int32(0), _like(prob, -1), shapes.full(shape, False, np.dtype(bool)), key)
     return while_loop(unfinished, step, init)[1]
+
+
+# ---------------------------------------------------------------------------- multinomial
+
+
+def multinomial(
+    key: Any, n: Any, p: Any, *, shape: Shape | None = None, dtype: Any = None, unroll: int | bool = 1
+) -> Any:
+    """How often each outcome comes, of `n` trials: outcomes lie along the last axis of their probabilities `p`.
+
+    `shape` is that of the batch, to which `n` and the other axes of `p` broadcast; the result has one axis more. Each
+    outcome in turn is a binomial of the trials that are left; `unroll` is that of its `lax.scan`. The dtype is a float.
+
+    >>> import tilewright as tw
+    >>> tw.random.multinomial(tw.random.key(0), 5.0, tw.numpy.array([0.0, 1.0, 0.0])).tolist()
+    [0.0, 5.0, 0.0]
+    """
+    dtype = float_dtype("multinomial", dtype)
+    if not shape_of(p):
+        raise ShapeError("multinomial: the probabilities are one number", "give one for each outcome, along an axis")
+    n, p = as_array(n), as_array(p)
+    batch = broadcast_shapes(shape_of(n), shape_of(p)[:-1]) if shape is None else as_shape(shape, "multinomial")
+    for found in (shape_of(n), shape_of(p)[:-1]):
+        if broadcast_shapes(found, batch) != batch:
+            raise ShapeError(f"multinomial: parameters of shape {found}, and a shape of {batch}", "a larger `shape`")
+    return _multinomial(one_key("multinomial", key), n, p, batch, dtype, unroll)
+
+
+@functools.partial(jit, static_argnums=(3, 4, 5))
+def _multinomial(key: Any, n: Any, p: Any, batch: Shape, dtype: Any, unroll: Any) -> Any:
+    outcomes = shape_of(p)[-1]
+    trials = shapes.broadcast_to(convert_element_type(n, dtype), batch)
+    p = shapes.broadcast_to(convert_element_type(p, dtype), (*batch, outcomes))
+    left = cumsum(p, axis=len(batch), reverse=True)
+    ratios = select(left == _like(left, 0), _like(p, 0), p / select(left == _like(left, 0), _like(left, 1), left))
+    columns = shapes.transpose(ratios, (len(batch), *range(len(batch))))
+
+    def step(rest: Any, row: Any) -> Any:
+        ratio, subkey = row
+        count = binomial(subkey, rest, elementwise.min(ratio, _like(ratio, 1)), batch, dtype)
+        return rest - count, count
+
+    _, counts = scan(step, trials, (columns, generator(key).split(key, (outcomes,))), unroll=unroll)
+    return shapes.transpose(counts, (*range(1, len(batch) + 1), 0))

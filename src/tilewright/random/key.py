@@ -2,7 +2,7 @@
 
 A key is a scalar of an opaque dtype (`key`), or in the older form a uint32 array of two words
 (`PRNGKey`), which every function takes too and which `split` and `fold_in` give back in kind. Values are
-those of JAX's default generator, threefry2x32 with `jax_threefry_partitionable` on.
+those of JAX's generators; of the default one, threefry2x32, with `jax_threefry_partitionable` on.
 """
 
 from __future__ import annotations
@@ -17,19 +17,11 @@ import numpy as np
 from ..core.convert import as_array
 from ..core.errors import ArgumentError, ArgumentTypeError, DtypeError, ShapeError, UnsupportedError
 from ..core.primitives.convert import convert_element_type
-from ..core.primitives.random import (
-    impl_of,
-    random_bits_p,
-    random_clone_p,
-    random_fold_in_p,
-    random_seed_p,
-    random_split_p,
-    random_unwrap_p,
-    random_wrap_p,
-)
+from ..core.primitives.random import random_clone_p, random_unwrap_p, random_wrap_p
 from ..core.primitives.shape import as_shape, broadcast_shapes, index_in_dim
 from ..core.trace import shape_of, typeof
-from ..core.types import THREEFRY, UINT32, as_dtype, canonical_dtype, is_float, is_integer, is_key, kind
+from ..core.types import UINT32, as_dtype, canonical_dtype, is_float, is_integer, is_key, kind
+from .generators import generator, generator_name, generator_of, seeded
 
 Shape = Sequence[int]
 
@@ -45,11 +37,13 @@ def typed_key(name: str, key: Any, batched: bool = False) -> tuple[Any, bool]:
         raise ArgumentTypeError(f"{name}: {key!r} is not a random key", "make one with `random.key(seed)`") from None
     raw = not is_key(type_.dtype)
     if raw:
-        if type_.dtype != UINT32 or not type_.shape or type_.shape[-1] != THREEFRY.words:
+        dtype = generator_of(None).dtype
+        if type_.dtype != UINT32 or not type_.shape or type_.shape[-1] != dtype.words:
             raise ArgumentTypeError(
-                f"{name} takes a random key, got {type_.show()}", "make one with `random.key(seed)`"
+                f"{name} takes a random key, got {type_.show()}",
+                "make one with `random.key(seed)`; raw words are of the generator that `default_prng_impl` names",
             )
-        key = random_wrap_p.bind(key, impl=THREEFRY)
+        key = random_wrap_p.bind(key, impl=dtype)
     if not batched and shape_of(key):
         raise ShapeError(
             f"{name} takes one key, got an array of keys of shape {shape_of(key)}", "use `vmap` over the keys"
@@ -109,13 +103,13 @@ def finfo(dtype: Any) -> Any:
 
 def split2(key: Any, number: int = 2) -> list[Any]:
     """An opaque key split into a list of keys."""
-    keys = random_split_p.bind(key, shape=(number,))
+    keys = generator(key).split(key, (number,))
     return [index_in_dim(keys, i, 0, keepdims=False) for i in range(number)]
 
 
 def raw_bits(key: Any, width: int, shape: Shape) -> Any:
     """Random unsigned integers of a width in bits."""
-    return random_bits_p.bind(key, bit_width=width, shape=tuple(shape))
+    return generator(key).bits(key, width, tuple(shape))
 
 
 # ---------------------------------------------------------------------------- making keys
@@ -133,12 +127,13 @@ def _seeded(name: str, seed: Any, impl: Any) -> Any:
         raise ArgumentTypeError(f"{name} takes an integer seed, got a key", "use `fold_in` or `split` on a key")
     if type_.shape:
         raise ShapeError(f"{name} takes one seed, got shape {type_.shape}", "use `vmap` over the seeds")
-    return random_seed_p.bind(seed, impl=impl_of(impl))
+    return seeded(seed, impl)
 
 
 def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
     """A random key made from an integer seed: a scalar of an opaque key dtype.
 
+    `impl` (or `dtype`) is the generator: "threefry2x32", "rbg" or "unsafe_rbg"; None is the one of `default_prng_impl`.
     Raises `DtypeError` if the seed is not an integer and `ShapeError` if it is not a scalar.
 
     >>> import tilewright as tw
@@ -177,7 +172,17 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -
     """
     if dtype is not None and impl is not None:
         raise ArgumentError("wrap_key_data: both impl and dtype are given", "give one")
-    return random_wrap_p.bind(as_array(key_bits_array), impl=impl_of(impl if dtype is None else dtype))
+    return random_wrap_p.bind(as_array(key_bits_array), impl=generator_of(impl if dtype is None else dtype).dtype)
+
+
+def key_dtype(impl_spec: Any = None) -> Any:
+    """The dtype of the keys of a generator, by its name; None is the one of `default_prng_impl`.
+
+    >>> import tilewright as tw
+    >>> tw.random.key_dtype("rbg")
+    key<rbg>
+    """
+    return generator_of(impl_spec).dtype
 
 
 def key_impl(keys: Any) -> str:
@@ -187,8 +192,7 @@ def key_impl(keys: Any) -> str:
     >>> tw.random.key_impl(tw.random.key(0))
     'threefry2x32'
     """
-    typed_key("key_impl", keys, batched=True)
-    return "threefry2x32"
+    return generator_name(typed_key("key_impl", keys, batched=True)[0])
 
 
 def split(key: Any, num: int | Sequence[int] = 2) -> Any:
@@ -200,7 +204,7 @@ def split(key: Any, num: int | Sequence[int] = 2) -> Any:
     """
     typed, raw = typed_key("split", key)
     shape = (operator.index(num),) if not isinstance(num, Sequence) else tuple(map(operator.index, num))
-    keys = random_split_p.bind(typed, shape=as_shape(shape, "split"))
+    keys = generator(typed).split(typed, as_shape(shape, "split"))
     return random_unwrap_p.bind(keys) if raw else keys
 
 
@@ -218,7 +222,7 @@ def fold_in(key: Any, data: Any) -> Any:
         data = np.uint32(data & 0xFFFFFFFF)
     elif typeof(data).dtype != UINT32:
         data = convert_element_type(data, UINT32)
-    out = random_fold_in_p.bind(typed, data)
+    out = generator(typed).fold_in(typed, data)
     return random_unwrap_p.bind(out) if raw else out
 
 

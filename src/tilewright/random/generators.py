@@ -1,0 +1,143 @@
+"""The generators of random keys: what each makes of a seed, and how it splits, folds and draws.
+
+`threefry2x32` keys are two words, and its operations are primitives. An `rbg` key is four words: two threefry keys, by
+which it is split and folded, and the state of a Philox generator, by which it draws; `unsafe_rbg` splits and folds by
+Philox too, which is faster and less well studied. Bits are the same on every platform.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..core.config import current
+from ..core.errors import ArgumentError
+from ..core.primitives.compare import xor_p
+from ..core.primitives.philox import RandomAlgorithm, bits_of, hashed
+from ..core.primitives.random import (
+    random_bits_p,
+    random_fold_in_p,
+    random_seed_p,
+    random_split_p,
+    random_unwrap_p,
+    random_wrap_p,
+)
+from ..core.primitives.shape import broadcast_in_dim, concatenate, reshape, slice_in_dim
+from ..core.trace import shape_of, typeof
+from ..core.types import RBG, THREEFRY, UNSAFE_RBG, KeyDtype
+
+PHILOX = RandomAlgorithm.RNG_PHILOX
+
+
+class Generator(NamedTuple):
+    """`seed(integers)` makes keys; `split(keys, shape)`, `fold_in(keys, words)`, `bits(keys, width, shape)` use them.
+
+    All take arrays of keys too, whose axes come first.
+    """
+
+    dtype: KeyDtype
+    seed: Callable[[Any], Any]
+    split: Callable[[Any, tuple[int, ...]], Any]
+    fold_in: Callable[[Any, Any], Any]
+    bits: Callable[[Any, int, tuple[int, ...]], Any]
+
+
+def _threefry_seed(seed: Any) -> Any:
+    return random_seed_p.bind(seed, impl=THREEFRY)
+
+
+def _doubled(seed: Any) -> Any:
+    """The words of a threefry key, twice."""
+    words = random_unwrap_p.bind(_threefry_seed(seed))
+    return concatenate([words, words], len(shape_of(words)) - 1)
+
+
+def _halves(keys: Any) -> list[Any]:
+    """The two threefry keys of keys of four words."""
+    words = random_unwrap_p.bind(keys)
+    last = len(shape_of(words)) - 1
+    return [random_wrap_p.bind(slice_in_dim(words, i, i + 2, axis=last), impl=THREEFRY) for i in (0, 2)]
+
+
+def _whole(halves: list[Any]) -> Any:
+    words = [random_unwrap_p.bind(half) for half in halves]
+    return random_wrap_p.bind(concatenate(words, len(shape_of(words[0])) - 1), impl=RBG)
+
+
+def _philox_bits(keys: Any, width: int, shape: tuple[int, ...]) -> Any:
+    return bits_of(random_unwrap_p.bind(keys), shape, width, PHILOX)[0]
+
+
+def _unsafe_split(keys: Any, shape: tuple[int, ...]) -> Any:
+    """Every tenth block of bits is a key."""
+    lead, count = shape_of(keys), math.prod(shape)
+    blocks = reshape(hashed(random_unwrap_p.bind(keys), 10 * count, PHILOX), (*lead, count, 10, 4))
+    axis = len(lead) + 1
+    return random_wrap_p.bind(reshape(slice_in_dim(blocks, 0, 1, axis=axis), (*lead, *shape, 4)), impl=UNSAFE_RBG)
+
+
+def _unsafe_fold(keys: Any, data: Any) -> Any:
+    """The exclusive or with the tenth block of bits of a key that is made of the data."""
+    tenth = slice_in_dim(hashed(_doubled(data), 10, PHILOX), 36, 40, axis=len(shape_of(data)))
+    words = random_unwrap_p.bind(keys)
+    shape = max(shape_of(words), shape_of(tenth), key=len)
+    words, tenth = (
+        broadcast_in_dim(x, shape, tuple(range(len(shape) - len(shape_of(x)), len(shape)))) for x in (words, tenth)
+    )
+    return random_wrap_p.bind(xor_p.bind(words, tenth), impl=UNSAFE_RBG)
+
+
+GENERATORS = {
+    "threefry2x32": Generator(
+        THREEFRY,
+        _threefry_seed,
+        lambda keys, shape: random_split_p.bind(keys, shape=shape),
+        lambda keys, data: random_fold_in_p.bind(keys, data),
+        lambda keys, width, shape: random_bits_p.bind(keys, bit_width=width, shape=shape),
+    ),
+    "rbg": Generator(
+        RBG,
+        lambda seed: random_wrap_p.bind(_doubled(seed), impl=RBG),
+        lambda keys, shape: _whole([random_split_p.bind(half, shape=shape) for half in _halves(keys)]),
+        lambda keys, data: _whole([random_fold_in_p.bind(half, data) for half in _halves(keys)]),
+        _philox_bits,
+    ),
+    "unsafe_rbg": Generator(
+        UNSAFE_RBG,
+        lambda seed: random_wrap_p.bind(_doubled(seed), impl=UNSAFE_RBG),
+        _unsafe_split,
+        _unsafe_fold,
+        _philox_bits,
+    ),
+}
+_NAMES = {generator.dtype: name for name, generator in GENERATORS.items()}
+
+
+def generator_of(spec: Any) -> Generator:
+    """A generator by its name, its keys' dtype, or None for the one of `default_prng_impl`."""
+    name = current().default_prng_impl if spec is None else _NAMES.get(spec, spec) if _hashable(spec) else spec
+    if not isinstance(name, str) or name not in GENERATORS:
+        raise ArgumentError(f"there is no random generator {spec!r}", f"one of {', '.join(map(repr, GENERATORS))}")
+    return GENERATORS[name]
+
+
+def _hashable(x: Any) -> bool:
+    return type(x).__hash__ is not None
+
+
+def generator_name(keys: Any) -> str:
+    """The name of the generator of keys."""
+    return _NAMES[typeof(keys).dtype]
+
+
+def generator(keys: Any) -> Generator:
+    """The generator of keys."""
+    return GENERATORS[generator_name(keys)]
+
+
+def seeded(seed: Any, impl: Any) -> Any:
+    """A key of a seed, a Python integer or an integer array without axes."""
+    return generator_of(impl).seed(np.int64(seed) if isinstance(seed, int) else seed)
