@@ -25,10 +25,11 @@ from .core.version import JAXLIB, __version__
 from .lang.target import TARGETS
 from .runtime import devices
 from .targets import machine_of
+from .tuning import command
 from .xla_backend import memory
 from .xla_backend.cache import DiskCache, disk_cache
 
-REQUIRED = ("jaxlib", "numpy", "ml_dtypes", "opt_einsum", "rich")
+REQUIRED = ("jaxlib", "numpy", "ml_dtypes", "opt_einsum", "rich", "scipy", "threadpoolctl")
 OPTIONAL = (
     "jax",
     "jax-cuda13-pjrt",
@@ -182,12 +183,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="store_true", help="print the version")
     commands = parser.add_subparsers(dest="command")
     commands.add_parser("doctor", help="versions, devices, backends, cache and settings, each tried out")
+    command.add_to(commands)
     options = parser.parse_args(arguments)
     if options.version:
         print(f"tilewright {__version__}")
         return 0
     if options.command == "doctor":
         return doctor(Console())
+    if options.command == "tune":
+        return command.run(options, Console())
     parser.print_help(sys.stderr)
     return 2
 

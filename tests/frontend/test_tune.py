@@ -1,7 +1,11 @@
 """Tuning: nothing is measured unasked, what is measured is kept, what is wrong is refused."""
 
+import itertools
+import json
+import math
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -9,7 +13,10 @@ import pytest
 import tilewright as tw
 from tilewright import errors
 from tilewright import lang as tl
-from tilewright.tuning import Store, autotune
+from tilewright import numpy as tnp
+from tilewright.tuning import Store, autotune, divisors, permutations, powers_of_two, tuned
+from tilewright.tuning.model import Search
+from tilewright.tuning.trials import Here, Isolated
 
 
 def body(x_ref, o_ref):
@@ -121,3 +128,192 @@ def test_a_space_names_parameters_of_the_function(space):
         @tw.autotune(space=space)
         def double(x, *, block=1):
             return x * 2
+
+
+# ------------------------------------------------------------------------------------------------ spaces
+
+
+def test_spaces_by_rules_and_what_goes_together(store):
+    tried = []
+
+    @autotune(
+        space={"block": lambda x: divisors(x.size, 64), "order": permutations("ij"), "k": powers_of_two(1, 4)},
+        where=lambda block, k: block * k <= 256, store=store,
+    )  # fmt: skip
+    def f(x, *, block=64, order=("i", "j"), k=1):
+        tried.append((block, order, k))
+        return x * 2
+
+    report = f.tune(X, progress=False, isolate=False)
+    assert report.space == len(set(tried)) == 2 * (3 + 2 + 1)
+    assert isinstance(f.best(X)["order"], (tuple, list)) and all(block * k <= 256 for block, _, k in tried)
+
+
+def test_a_space_with_nothing_in_it(store):
+    f = autotune(space={"block": [64]}, where=lambda block: block > 64, store=store)(doubled)
+    with pytest.raises(errors.ArgumentError, match="no configuration"):
+        f.tune(X, progress=False)
+
+
+def recorded():
+    """The time of a blocked product on a machine with caches, waves of cells and registers that spill."""
+    values = {"m": powers_of_two(16, 8192), "n": powers_of_two(16, 8192), "k": powers_of_two(8, 4096),
+              "warps": powers_of_two(1, 16), "order": ["ij", "ji"]}  # fmt: skip
+    space = [dict(zip(values, row)) for row in itertools.product(*values.values())]
+    noise = np.random.default_rng(0).standard_normal(len(space)) * 0.02
+
+    def seconds(m, n, k, warps, order):
+        size, cells = 4096, math.ceil(4096 / m) * math.ceil(4096 / n)
+        busy = 2 * size**3 / 1e14 * (4 if (m * k + k * n) * 4 > 2e5 else 1)
+        moved = (size**3 / m + size**3 / n) * 2 / 3e12 * (1.3 if order == "ij" and m > n else 1)
+        registers = m * n / (warps * 32)
+        held = (1 + max(0, registers - 200) / 100) * (1 + max(0, 8 - registers) / 8)
+        return max(busy, moved) * math.ceil(cells / 132) / (cells / 132) * (0.5 + 20 / k) * held
+
+    return space, np.array([seconds(**c) for c in space]) * (1 + noise)
+
+
+def test_a_large_space_takes_few_trials():
+    space, times = recorded()
+    assert len(space) == 10_000
+    for seed in range(2):
+        search, trials = Search(space, seed=seed), 0
+        while not search.done and (asked := search.ask(4)):
+            for number in asked:
+                search.tell(number, float(times[number]))
+                trials += 1
+        found = min(times[i] for i in search.times)
+        assert trials <= 300 and found <= 1.05 * times.min(), (seed, trials, found / times.min())
+
+
+def test_failures_do_not_mislead_the_model():
+    space = [{"a": a, "b": b} for a in powers_of_two(1, 2**15) for b in range(16)]
+    search = Search(space, seed=1)
+    while not search.done and (asked := search.ask(2)):
+        for number in asked:
+            c = space[number]
+            bad = c["a"] > 2**10
+            search.tell(number, None if bad else 1 + abs(math.log2(c["a"]) - 6) + 0.2 * abs(c["b"] - 9))
+    assert min(search.times.values()) <= math.log(1.45) and search.failed
+
+
+# ------------------------------------------------------------------------------------------------ trials
+
+
+def test_what_takes_too_long_is_passed_over(store):
+    @autotune(space={"n": [1, 10**9]}, store=store, timeout=3.0)
+    def f(x, *, n=1):
+        return tw.lax.fori_loop(0, n, lambda i, c: c * 0.5 + x, x)
+
+    start = time.perf_counter()
+    report = f.tune(X, progress=False)
+    assert "stopped after 3 s" in report.trials[-1].why and report.best.configuration == {"n": 1}
+    assert time.perf_counter() - start < 60
+
+
+def test_a_crash_is_a_refusal_and_the_next_trial_runs():
+    trials = Isolated([tnp.ones(8)], [np.full(8, 2.0, np.float32)], None, 60.0, many=1)
+    assert trials.compile({0: lambda x: x * 2}) == {0: None}
+    trials.workers[0].process.kill()
+    assert "signal 9" in trials.check(0)
+    assert trials.compile({1: lambda x: x + x, 2: lambda x: x + 2}) == {1: None, 2: None}
+    assert trials.check(1) is None and "differs" in trials.check(2) and trials.time(1, 1.0)[0] > 0
+    trials.end()
+
+
+def test_callbacks_are_tried_in_this_process():
+    def called(x):
+        return tw.pure_callback(lambda a: a * 2, tw.ShapeDtypeStruct((8,), "float32"), x)
+
+    apart = Isolated([tnp.ones(8)], [np.full(8, 2.0, np.float32)], None, 60.0, many=1)
+    assert "calls back into Python" in apart.compile({0: called})[0]
+    apart.end()
+    here = Here([tnp.ones(8)], [np.full(8, 2.0, np.float32)], None)
+    assert here.compile({0: called}) == {0: None} and here.check(0) is None
+
+
+def test_what_was_finished_is_kept_when_the_process_is_killed(tmp_path):
+    code = tmp_path / "long.py"
+    code.write_text(
+        "import sys, numpy as np\n"
+        "import tilewright as tw\n"
+        "from tilewright.tuning import Store, autotune\n"
+        "@autotune(space={'n': list(range(20))}, store=Store(sys.argv[1]))\n"
+        "def f(x, *, n=0):\n    print(n, flush=True)\n    return x * 2\n"
+        "f.tune(np.ones(8, 'float32'), progress=False, isolate=False)\n"
+    )
+    for lines in (6, 20):
+        process = subprocess.Popen([sys.executable, code, tmp_path / "db.sqlite"], stdout=subprocess.PIPE, text=True)
+        for _ in range(lines):
+            process.stdout.readline()
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    (found,) = Store(tmp_path / "db.sqlite").problems()
+    assert found[1] >= 2
+
+
+# ------------------------------------------------------------------------------------------------ whole programs
+
+
+def test_a_program_is_tuned_by_the_functions_that_it_calls(store):
+    one = autotune(space={"block": [64, 256]}, store=store)(doubled)
+    two = autotune(space={"block": [128, 512]}, store=store)(lambda x, *, block=128: doubled(x, block=block))
+
+    def program(x):
+        return tw.grad(lambda x: (two(x) * x).sum())(one(x))
+
+    report = tw.tune(program, tnp.asarray(X), progress=False, isolate=False)
+    assert len(report.reports) == 2 and report.before > 0 and "times as fast" in str(report)
+    assert {r.space for r in report.reports} == {2}
+    assert len(store.problems()) == 2
+    with pytest.raises(errors.ArgumentError, match="calls no function made by `autotune`"):
+        tw.tune(lambda x: x * 2, X)
+
+
+def test_flags_are_no_arrays(store):
+    @autotune(space={"block": [64, 128]}, store=store)
+    def f(x, *, twice, block=128):
+        return doubled(x, block=block) if twice else x
+
+    assert len(f.tune(X, twice=True, progress=False, isolate=False).trials) == 2
+
+
+# ------------------------------------------------------------------------------------------------ tables
+
+
+def test_tables_go_from_one_store_to_another(store, tmp_path, capsys):
+    from tilewright.cli import main
+
+    f = autotune(space={"block": [64, 256]}, store=store)(doubled)
+    best = f.tune(X, progress=False, isolate=False).best.configuration
+    file, other = tmp_path / "table.json", tmp_path / "other.sqlite"
+    assert main(["tune", "--store", str(store.path), "export", str(file)]) == 0
+    assert main(["tune", "--store", str(other), "merge", str(file)]) == 0
+    assert main(["tune", "--store", str(other), "list"]) == 0
+    assert "doubled" in capsys.readouterr().out
+    again = autotune(space={"block": [64, 256]}, store=Store(other), required=True)(doubled)
+    assert again.best(X) == best
+    assert main(["tune", "--store", str(other), "show", "doubled"]) == 0
+    assert main(["tune", "--store", str(other), "clear", "doubled"]) == 0
+    assert "1 trials dropped" in capsys.readouterr().out.replace("\n", " ")
+    empty = autotune(space={"block": [64, 256]}, store=Store(other))(doubled)
+    assert empty.best(X) == {"block": 128}
+    with tuned(file):
+        assert empty.best(X) == best
+    assert empty.best(X) == {"block": 128}
+
+
+@pytest.mark.parametrize("text, what", [
+    ("{", "cannot be read"),
+    ("[1]", "no table"),
+    ('{"format": "tilewright-tuning", "version": 9, "entries": []}', "version 9"),
+    ('{"format": "tilewright-tuning", "version": 1, "entries": [{}]}', "entry 0 .* is damaged"),
+])  # fmt: skip
+def test_damaged_tables(tmp_path, text, what):
+    (tmp_path / "table.json").write_text(text)
+    with pytest.raises(errors.TuningError, match=what), tuned(tmp_path / "table.json"):
+        pass
+    if text[0] == "{" and len(text) > 1:
+        with pytest.raises(errors.TuningError, match=what), tuned(json.loads(text)):
+            pass

@@ -39,6 +39,7 @@ OPTIONAL = {
 LATE = {
     ("core/version.py", "jaxlib.version"): "it may be missing, which is what is checked there",
     ("core/version.py", ".errors"): "nothing of the package is imported before that check",
+    ("src/tilewright/tuning/autotuned.py", ".search"): "SciPy, only to search",
     ("xla_backend/cache.py", "tempfile"): "a dozen modules that only a writer needs",
     ("xla_backend/client.py", "."): "the clients of GPUs and TPUs, only where there may be such a device",
     ("xla_backend/executable.py", "."): "settings of GPUs, only for programs of these",

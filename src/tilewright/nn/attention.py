@@ -9,11 +9,11 @@ import numpy as np
 
 from .. import lax
 from ..core.errors import ArgumentError, ShapeError
-from ..kernels.fused.attention import dot_product_attention as fused_attention
 from ..numpy.contract import einsum
 from ..numpy.elementwise import as_boolean, where3
 from ..numpy.repeat import repeat
 from ..numpy.util import Array, ArrayLike, astype, composite, dtype_of, promote_dtypes_inexact, shape_of, value
+from .fused import dot_product_attention as fused_attention
 from .normalisation import logsumexp, softmax
 
 IMPLEMENTATIONS = (None, "xla", "cudnn", "fused")

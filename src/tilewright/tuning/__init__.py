@@ -7,7 +7,14 @@ scaled(x)             # the best known configuration for such arguments, or the 
 scaled.tune(x)        # measure, and keep the result
 """
 
-from .search import Autotuned, Report, Trial, autotune, tune
+from .autotuned import Autotuned, autotune
+from .program import ProgramReport, tune
+from .report import Report, Trial
+from .space import divisors, permutations, powers_of_two
 from .store import Store, TuningWarning
+from .tables import tuned
 
-__all__ = ["Autotuned", "Report", "Store", "Trial", "TuningWarning", "autotune", "tune"]
+__all__ = [
+    "Autotuned", "ProgramReport", "Report", "Store", "Trial", "TuningWarning", "autotune", "divisors", "permutations",
+    "powers_of_two", "tune", "tuned",
+]  # fmt: skip

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..core import tree
+from ..core.errors import TilewrightError
 from ..core.types import is_inexact
 
 # How far results may differ from the reference, relative to its largest element.
@@ -67,6 +68,35 @@ def seconds_of(
         times.append((time.perf_counter() - start) / inner)
     quarters = statistics.quantiles(times, n=4)
     return statistics.median(times), quarters[2] - quarters[0], repeats
+
+
+def closed(
+    args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[list[Any], Callable[[Callable[..., Any]], Callable[..., Any]]]:
+    """The arrays among the arguments of a call, and what makes a function of these alone of the function called.
+
+    What is no array (a flag, a size) is a part of that function.
+    """
+    leaves, structure = tree.flatten((tuple(args), dict(kwargs)))
+    places = [i for i, x in enumerate(leaves) if hasattr(x, "shape")]
+
+    def of(function: Callable[..., Any]) -> Callable[..., Any]:
+        def on_arrays(*arrays: Any) -> Any:
+            found = dict(zip(places, arrays, strict=True))
+            args, kwargs = structure.unflatten([found.get(i, x) for i, x in enumerate(leaves)])
+            return function(*args, **kwargs)
+
+        return on_arrays
+
+    return [leaves[i] for i in places], of
+
+
+def said(error: BaseException) -> str:
+    """An error in one line."""
+    if isinstance(error, TilewrightError):
+        return error.what
+    first = str(error).splitlines()
+    return f"{type(error).__name__}: {first[0] if first else ''}"
 
 
 def _wait(out: Any) -> None:

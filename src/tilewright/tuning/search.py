@@ -1,258 +1,196 @@
-"""`autotune` and `tune`: try the configurations of a space, keep the fastest that is right."""
+"""The search itself: ask the model, compile, check, time, keep each result, measure the finalists once more."""
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import inspect
-import itertools
-import os
 import statistics
 import time
-import tokenize
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
-from ..core import tree
-from ..core.errors import ArgumentError, NotTunedError, TilewrightError, TuningError
+from ..core.errors import TilewrightError
 from ..core.jit import jit
-from ..core.trace import is_evaluating, typeof
-from ..core.version import JAXLIB, __version__
+from ..kernels.cost import bytes_moved
+from ..lang.kernel import UNBOUNDED
+from ..lang.roofline import roofline
+from ..lang.target import target_of
 from ..lang.visit import block_bytes, kernels_of
-from ..runtime import devices
-from . import measure
-from .store import Configuration, Problem, Store, as_text
+from .model import Search
+from .report import Report, Trial
+from .space import Configuration
 
-Space = Mapping[str, Sequence[Any]] | Sequence[Configuration] | Callable[..., Any]
+FINALISTS, WITHIN, ROUNDS = 5, 1.15, 3  # measured once more, in turn: those within a factor of the best
+HOPELESS = 3.0  # what cannot come below so many times the best is not compiled
+SLOW = 3.0  # a call that takes so many times the best is timed once
 
-
-@dataclass(frozen=True)
-class Trial:
-    """One configuration and what became of it; `seconds` is None where it was refused, and `why` says so."""
-
-    configuration: Configuration
-    seconds: float | None
-    spread: float | None
-    why: str | None
+Function = Callable[..., Any]
 
 
-@dataclass(frozen=True)
-class Report:
-    """What `tune` found: the trials, fastest first, and the best configuration."""
+class Tuning:
+    """One search: a function of each configuration, tried on some arguments."""
 
-    trials: tuple[Trial, ...]
-    default: Configuration
-    elapsed: float
+    def __init__(
+        self, name: str, space: Sequence[Configuration], function: Callable[[Configuration], Function],
+        arrays: Sequence[Any], *, default: Configuration, trials: Any, known: Sequence[Configuration] = (),
+        memory: int | None = None, target: str | None = None, keep: Callable[[Trial], object] = lambda trial: None,
+        seed: int = 0,
+    ):  # fmt: skip
+        self.name, self.space, self.function, self.arrays = name, space, function, arrays
+        self.default, self.trials, self.memory, self.target, self.keep = default, trials, memory, target, keep
+        first = [i for c in (default, *known) for i, other in enumerate(space) if other == c]
+        self.search = Search(space, first, seed)
+        self.found: dict[int, Trial] = {}
+        self.least: dict[int, float] = {}  # seconds by the roofline
+        self.held: set[int] = set()  # whose programs the trials still have
 
-    @property
-    def best(self) -> Trial:
-        return self.trials[0]
+    def run(self, budget: float | None, progress: bool) -> Report:
+        """Search for at most `budget` seconds; Ctrl-C ends it with what is known by then."""
+        start, stopped = time.perf_counter(), False
 
-    def __str__(self) -> str:
-        lines = [f"{len(self.trials)} configurations in {self.elapsed:.1f} s"]
-        for trial in self.trials:
-            shown = " ".join(f"{k}={v}" for k, v in trial.configuration.items())
-            result = f"{trial.seconds * 1e3:10.3f} ms" if trial.seconds is not None else f"    refused: {trial.why}"
-            lines.append(f"  {shown:<32} {result}")
-        return "\n".join(lines)
+        def over() -> bool:
+            return budget is not None and bool(self.found) and time.perf_counter() - start > budget
 
+        with _bar(self.name, self.search.most, budget, progress) as tell:
+            try:
+                while not self.search.done and not over():
+                    numbers = self.search.ask(self.trials.many)
+                    if not numbers:
+                        break
+                    self._round(numbers, over)
+                    tell(len(self.found), self.best_seconds(), self._default_seconds())
+                self._finals(over)
+            except KeyboardInterrupt:
+                stopped = True
+            finally:
+                self.trials.end()
+        trials = sorted(self.found.values(), key=lambda t: (t.seconds is None, t.seconds or 0.0))
+        elapsed = time.perf_counter() - start
+        return Report(tuple(trials), self.default, elapsed, len(self.space), stopped, self.name)
 
-def configurations(space: Space, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Configuration]:
-    """Every configuration of a space: a dict of lists (their product), a list of dicts, or a function giving either."""
-    given = space(*args, **kwargs) if callable(space) else space
-    if isinstance(given, Mapping):
-        found = [dict(zip(given, values, strict=True)) for values in itertools.product(*given.values())]
-    else:
-        found = [dict(c) for c in given]
-    if not found:
-        raise ArgumentError(f"autotune: the space {given!r} is empty", "give at least one configuration")
-    return found
+    def best_seconds(self) -> float | None:
+        """The least time so far."""
+        return min((t.seconds for t in self.found.values() if t.seconds is not None), default=None)
 
+    def _default_seconds(self) -> float | None:
+        return next((t.seconds for t in self.found.values() if t.configuration == self.default), None)
 
-def _check_names(fun: Callable[..., Any], space: Space) -> None:
-    """What a space chooses are parameters of the function."""
-    parameters = inspect.signature(fun).parameters
-    if callable(space) or any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        return
-    for name in [n for one in ([space] if isinstance(space, Mapping) else space) for n in one]:
-        if name not in parameters:
-            raise ArgumentError(
-                f"autotune: the space has {name!r}, which {fun.__name__} does not take",
-                f"its parameters are {', '.join(parameters)}")  # fmt: skip
+    def _round(self, numbers: Sequence[int], over: Callable[[], bool]) -> None:
+        """Compile some configurations side by side, then check and time one after the other."""
+        functions = {}
+        for number in numbers:
+            function = self.function(self.space[number])
+            why = self._pruned(number, function)
+            if why is None:
+                functions[number] = function
+            else:
+                self._record(number, None, None, why)
+        for number, error in self.trials.compile(functions).items():
+            if error is None and self.found and over():
+                self.search.under_way.discard(number)
+                continue
+            self._measure(number, error)
 
+    def _measure(self, number: int, error: str | None) -> None:
+        error = error or self.trials.check(number)
+        if error is not None:
+            return self._record(number, None, None, error)
+        best = self.best_seconds()
+        try:
+            seconds, spread = self.trials.time(number, SLOW * best if best else float("inf"))
+        except TilewrightError as refused:
+            return self._record(number, None, None, refused.what)
+        self._record(number, seconds, spread, None)
+        self.held.add(number)
+        limit = WITHIN * (self.best_seconds() or seconds)
+        for other in [i for i in self.held if (self.found[i].seconds or 0.0) > limit]:
+            if self.found[other].configuration != self.default:  # these will not be measured again
+                self.held.discard(other)
+                self.trials.drop(other)
 
-class Autotuned:
-    """A function whose keyword configuration is chosen from what was measured; made by `autotune`."""
+    def _record(self, number: int, seconds: float | None, spread: float | None, why: str | None) -> None:
+        self.found[number] = Trial(self.space[number], seconds, spread, why)
+        self.search.tell(number, seconds)
+        self.keep(self.found[number])
 
-    def __init__(self, fun: Callable[..., Any], space: Space, key: Any, reference: Any, tolerance: float | None,
-                 memory: int | None, required: bool, store: Store | None):  # fmt: skip
-        self.fun, self.space, self.key, self.reference = fun, space, key, reference
-        self.tolerance, self.memory, self.required, self._store = tolerance, memory, required, store
-        self.chosen: dict[Problem, Configuration] = {}
-        functools.update_wrapper(self, fun)
-        _check_names(fun, space)
+    def _pruned(self, number: int, function: Function) -> str | None:
+        """Why a configuration needs no trial: it does not trace, its cells hold too much, it cannot be fast enough."""
+        try:
+            program = jit(function).trace(*self.arrays).program
+            kernels = list(kernels_of(program))
+            for kernel in kernels:
+                need = block_bytes(kernel)
+                if self.memory is not None and need > self.memory:
+                    return f"a cell of {kernel.name} holds {need} bytes, over {self.memory}"
+            best = self.best_seconds() or float("inf")
+            if self.target is None or any(UNBOUNDED in k.grid for k in kernels):
+                return None
+            least = sum(roofline(k, bytes_moved(k), target_of(self.target)).seconds for k in kernels)
+            self.least[number] = least
+            measured = [(t.seconds, self.least.get(i)) for i, t in self.found.items()]
+            least *= min([1.0, *(s / r for s, r in measured if s and r)])  # this one may be faster than its description
+            return f"it takes {least * 1e3:.3g} ms at least" if least > HOPELESS * best else None
+        except TilewrightError as error:
+            return error.what
+        except Exception as error:  # the function may break in any way
+            return f"{type(error).__name__}: {error}"
 
-    @property
-    def store(self) -> Store:
-        return self._store or Store()
-
-    def defaults(self) -> Configuration:
-        """The configuration that the function's own defaults give."""
-        names = inspect.signature(self.fun).parameters
-        given = self.space if isinstance(self.space, Mapping) else {}
-        return {n: names[n].default for n in given if n in names and names[n].default is not inspect.Parameter.empty}
-
-    def problem(self, *args: Any, **kwargs: Any) -> Problem:
-        """What the arguments are to the tuner: device, function, versions, dtypes and shapes."""
-        types = [typeof(x) for x in tree.leaves((args, kwargs))]
-        shapes, dtypes = measure.shapes_and_dtypes(types)
-        device = devices()[0]
-        extra = "" if self.key is None else repr(self.key(*args, **kwargs))
-        return Problem(f"{device.platform}:{device.device_kind}:{os.cpu_count()}", _identity(self.fun),
-                       f"{__version__}/{JAXLIB}", dtypes, shapes, extra)  # fmt: skip
-
-    def best(self, *args: Any, **kwargs: Any) -> Configuration:
-        """The configuration a call with these arguments uses."""
-        problem = self.problem(*args, **kwargs)
-        found = self.chosen.get(problem)
-        if found is None:
-            known = self.store.best(problem, self._fits)
-            if self.required and (known is None or not known[1]):
-                raise NotTunedError(
-                    f"{self.fun.__name__} has no measurements for shapes {problem.shapes} ({problem.dtypes})",
-                    f"call `{self.fun.__name__}.tune(...)` with such arguments first, or drop `required=True`",
-                )
-            found = self.chosen[problem] = self.defaults() if known is None else self._as_given(known[0])
-        return found
-
-    def _listed(self) -> dict[str, Configuration] | None:
-        """The configurations of the space by their texts; None if it depends on the arguments."""
-        return None if callable(self.space) else {as_text(c): c for c in configurations(self.space, (), {})}
-
-    def _fits(self, configuration: Configuration) -> bool:
-        """Whether a configuration read from the store is one that the function takes."""
-        listed = self._listed()
-        if listed is not None:
-            return as_text(configuration) in listed
-        parameters = inspect.signature(self.fun).parameters
-        return any(p.kind is p.VAR_KEYWORD for p in parameters.values()) or parameters.keys() >= configuration.keys()
-
-    def _as_given(self, configuration: Configuration) -> Configuration:
-        """A configuration with its values as they are in the space: JSON has no tuples."""
-        return (self._listed() or {}).get(as_text(configuration), configuration)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.fun(*args, **{**self.best(*args, **kwargs), **kwargs})
-
-    def tune(self, *args: Any, budget: float | None = None, progress: bool = True, **kwargs: Any) -> Report:
-        """Measure the space on these arguments, for at most `budget` seconds, and keep every result.
-
-        Raises `TuningError` where no configuration works, and says why each failed.
-        """
-        if not is_evaluating():
-            raise ArgumentError(
-                f"{self.fun.__name__}.tune was called inside a transformation", "tune on arrays, outside `jit`"
-            )
-        problem = self.problem(*args, **kwargs)
-        reference = self.reference or functools.partial(self.fun, **self.defaults())
-        report = _search(self, configurations(self.space, args, kwargs), reference, args, kwargs, budget, progress)
-        kept = self.store.record(problem, [(t.configuration, t.seconds, t.spread, t.why) for t in report.trials])
-        self.chosen.clear()
-        if not kept and report.best.seconds is not None:  # a store that cannot be written: for this process at least
-            self.chosen[problem] = report.best.configuration
-        if report.best.seconds is None:
-            why = "; ".join(f"{t.configuration}: {t.why}" for t in report.trials[:4])
-            raise TuningError(
-                f"no configuration of {self.fun.__name__} works: {why}", "widen the space, or check the reference"
-            )
-        return report
+    def _finals(self, over: Callable[[], bool]) -> None:
+        """Measure the fastest once more, in turn, so that none is best by a lucky moment alone."""
+        best = self.best_seconds()
+        if best is None:
+            return
+        near = sorted(self.held, key=lambda i: self.found[i].seconds or 0.0)
+        chosen = [i for i in near if (self.found[i].seconds or 0.0) <= WITHIN * best][:FINALISTS]
+        chosen += [i for i in near if self.found[i].configuration == self.default and i not in chosen]
+        times: dict[int, list[float]] = {i: [self.found[i].seconds or 0.0] for i in chosen}
+        for i in [i for _ in range(ROUNDS) for i in chosen] if len(chosen) > 1 else ():
+            if over():
+                break
+            times[i].append(self.trials.time(i, float("inf"))[0])
+        for i, measured in times.items():
+            if len(measured) == 1:
+                continue
+            spread = max(measured) - min(measured)
+            self.found[i] = replace(self.found[i], seconds=statistics.median(measured), spread=spread)
+            self.keep(self.found[i])
 
 
-def _identity(fun: Callable[..., Any]) -> str:
-    """The function's name and a digest of its source, so that measurements of another version are not used."""
-    try:
-        text = inspect.getsource(fun)
-    except (OSError, TypeError, SyntaxError, tokenize.TokenError):  # no file, or one that is not of this code
-        text = fun.__code__.co_code.hex()
-    return f"{fun.__module__}.{fun.__qualname__}:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-
-
-def _search(tuned: Autotuned, space: list[Configuration], reference: Callable[..., Any], args: Sequence[Any],
-            kwargs: Mapping[str, Any], budget: float | None, progress: bool) -> Report:  # fmt: skip
+@contextmanager
+def _bar(name: str, total: int, budget: float | None, progress: bool) -> Iterator[Callable[..., None]]:
+    """A live bar with trials done, the best so far, its gain and the time left; plain lines without a terminal."""
+    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    start = time.perf_counter()
-    wanted = jit(reference)(*args, **kwargs)
-    trials: list[Trial] = []
+    if not progress:
+        yield lambda done, best, default: None
+        return
+    console, start = Console(stderr=True), time.perf_counter()
+
+    def said(best: float | None, default: float | None) -> str:
+        if best is None:
+            return "-"
+        gain = f", {default / best:.2f} times the defaults" if default else ""
+        return f"{best * 1e3:.3f} ms{gain}"
+
+    if not console.is_terminal:
+        last = start
+
+        def line(done: int, best: float | None, default: float | None) -> None:
+            nonlocal last
+            if time.perf_counter() - last > 5 or done == total:
+                last = time.perf_counter()
+                console.print(f"tuning {name}: {done} of at most {total} tried, best {said(best, default)}")
+
+        yield line
+        return
     columns = (TextColumn("tuning {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-               TextColumn("best {task.fields[best]}"))  # fmt: skip
-    with Progress(*columns, disable=not progress, transient=True) as bar:
-        task = bar.add_task(tuned.fun.__name__, total=len(space), best="-")
-        for configuration in space:
-            if trials and budget is not None and time.perf_counter() - start > budget:
-                break
-            times = [t.seconds for t in trials if t.seconds is not None]
-            trials.append(_try(tuned, configuration, wanted, args, kwargs, times))
-            times = [t.seconds for t in trials if t.seconds is not None]
-            bar.update(task, advance=1, best=f"{min(times) * 1e3:.3f} ms" if times else "-")
-    trials.sort(key=lambda t: (t.seconds is None, t.seconds or 0.0))
-    return Report(tuple(trials), tuned.defaults(), time.perf_counter() - start)
+               TextColumn("{task.fields[left]}best {task.fields[best]}"))  # fmt: skip
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(name, total=total, best="-", left="")
 
+        def update(done: int, best: float | None, default: float | None) -> None:
+            left = "" if budget is None else f"{max(budget - (time.perf_counter() - start), 0):.0f} s left, "
+            bar.update(task, completed=done, best=said(best, default), left=left)
 
-def _try(tuned: Autotuned, configuration: Configuration, wanted: Any, args: Sequence[Any], kwargs: Mapping[str, Any],
-         times: Sequence[float]) -> Trial:  # fmt: skip
-    """Compile, check and time one configuration; whatever goes wrong in it refuses it alone."""
-    try:
-        compiled = jit(functools.partial(tuned.fun, **configuration))
-        if tuned.memory is not None:
-            program = compiled.trace(*args, **kwargs).program
-            for kernel in kernels_of(program):
-                need = block_bytes(kernel)
-                if need > tuned.memory:
-                    return Trial(
-                        configuration, None, None, f"a cell of {kernel.name} holds {need} bytes, over {tuned.memory}"
-                    )
-        problem = measure.wrong(compiled(*args, **kwargs), wanted, tuned.tolerance)
-        if problem is not None:
-            return Trial(configuration, None, None, problem)
-        stop = 3 * statistics.median(times) if times else float("inf")
-        seconds, spread, _ = measure.seconds_of(lambda: compiled(*args, **kwargs), stop)
-        return Trial(configuration, seconds, spread, None)
-    except TilewrightError as error:
-        return Trial(configuration, None, None, error.what)
-    except Exception as error:  # a configuration may break in any way; the search goes on
-        return Trial(
-            configuration, None, None, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        )
-
-
-def autotune(space: Space, *, key: Callable[..., Any] | None = None, reference: Callable[..., Any] | None = None,
-             tolerance: float | None = None, memory: int | None = None, required: bool = False,
-             store: Store | None = None) -> Callable[[Callable[..., Any]], Autotuned]:  # fmt: skip
-    """A decorator that chooses a function's keyword configuration (block sizes, say) from measurements.
-
-    `space` gives the values to try: a dict of lists, a list of dicts, or a function of the arguments that
-    gives either. `key(*args)` adds what the best choice depends on beyond dtypes and shapes. Results are
-    compared with `reference(*args)` (by default the function at its own defaults), to within `tolerance`
-    of the largest element. Configurations whose kernels hold more than `memory` bytes a cell are refused.
-    Nothing is measured until `.tune(*args)` is called; `required=True` makes a call without measurements
-    a `NotTunedError`.
-
-    >>> import tilewright as tw
-    >>> @autotune(space={"block": [2, 4]})
-    ... def double(x, *, block=2):
-    ...     return x * 2
-    >>> print(double(tw.numpy.ones((4,))), double.defaults())
-    [2. 2. 2. 2.] {'block': 2}
-    """
-    return lambda fun: Autotuned(fun, space, key, reference, tolerance, memory, required, store)
-
-
-def tune(fun: Autotuned, *args: Any, budget: float | None = None, progress: bool = True, **kwargs: Any) -> Report:
-    """`fun.tune(*args, **kwargs)` of a function made by `autotune`; an `ArgumentError` for any other."""
-    if not isinstance(fun, Autotuned):
-        raise ArgumentError(
-            f"tune takes a function made by `autotune`, got {fun!r}", "decorate it: @autotune(space=...)"
-        )
-    return fun.tune(*args, budget=budget, progress=progress, **kwargs)
+        yield update

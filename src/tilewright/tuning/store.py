@@ -17,6 +17,7 @@ import math
 import os
 import sqlite3
 import stat
+import statistics
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -26,8 +27,10 @@ from typing import Any, NamedTuple
 
 from ..core.config import current
 from ..core.runtime import runtime
+from .space import Configuration
 
 VERSION = 1  # of the schema, raised when older code could not read what newer code writes
+RECENT = 5  # measurements of a configuration, whose median counts
 READ_SECONDS, WRITE_SECONDS = 0.1, 5.0  # how long a call, and how long `tune`, waits for another process's lock
 _SCHEMA = f"""
 pragma user_version = {VERSION};
@@ -38,7 +41,6 @@ create table if not exists trials (
 create index if not exists by_function on trials (device, function, versions, dtypes, key, bucket);
 """
 
-Configuration = dict[str, Any]
 Measured = tuple[Configuration, float | None, float | None, str | None]
 
 
@@ -70,6 +72,12 @@ def _sound(bucket: Any, configuration: Any, seconds: Any, error: Any) -> Row | N
         and isinstance(error, str | None)
     )
     return Row(tuple(map(tuple, shapes)), chosen, seconds, error) if sound else None
+
+
+def _joined(rows: Sequence[Row]) -> Row:
+    """One row of those of one configuration, the newest first."""
+    times = [row.seconds for row in rows if row.seconds is not None][:RECENT]
+    return rows[0]._replace(seconds=statistics.median(times), error=None) if times else rows[0]
 
 
 @dataclass(frozen=True)
@@ -167,8 +175,11 @@ class Store:
             self._warn(f"cannot be used ({error})")
             return None
 
-    def record(self, problem: Problem, trials: Sequence[Measured]) -> bool:
-        """Keep trials: configuration, seconds (None for one that failed), spread and error; whether they are kept."""
+    def record(self, problem: Problem, trials: Sequence[Measured], since: float | None = None) -> bool:
+        """Keep trials: configuration, seconds (None for one that failed), spread and error; whether they are kept.
+
+        Those of the same configurations that were kept `since` a time are replaced.
+        """
         where, now = self._where(problem), time.time()
         rows = [
             (*where, json.dumps(problem.shapes), json.dumps(problem.bucket), as_text(c), seconds, spread, error, now)
@@ -176,6 +187,12 @@ class Store:
         ]
 
         def insert(db: sqlite3.Connection) -> bool:
+            if since is not None:
+                db.executemany(
+                    "delete from trials where device=? and function=? and versions=? and dtypes=? and key=?"
+                    " and shapes=? and configuration=? and recorded>=?",
+                    [(*row[:6], row[7], since) for row in rows],
+                )
             db.executemany(
                 "insert into trials (device, function, versions, dtypes, key, shapes, bucket, configuration,"
                 " seconds, spread, error, recorded) values (?,?,?,?,?,?,?,?,?,?,?,?)", rows)  # fmt: skip
@@ -188,19 +205,26 @@ class Store:
         return (problem.device, problem.function, problem.versions, problem.dtypes, problem.key)
 
     def _rows(self, problem: Problem, more: str, *values: str) -> list[Row]:
-        """The sound rows of a problem, fastest first; those that failed come last."""
+        """What is known of each configuration, fastest first; those that failed come last.
+
+        A time is the median of the newest five.
+        """
         found = self._use(lambda db: db.execute(
             "select bucket, configuration, seconds, error from trials where device=? and function=? and versions=?"
-            f" and dtypes=? and key=? {more} order by seconds is null, seconds, recorded",
+            f" and dtypes=? and key=? {more} order by recorded desc, rowid desc",
             (*self._where(problem), *values),
         ).fetchall())  # fmt: skip
         rows = [_sound(*row) for row in found or ()]
         if None in rows:
             self._warn("have damaged rows")
-        return [row for row in rows if row is not None]
+        known: dict[Any, list[Row]] = {}
+        for row in rows:
+            if row is not None:
+                known.setdefault((row.bucket, as_text(row.configuration)), []).append(row)
+        return sorted(map(_joined, known.values()), key=lambda row: (row.seconds is None, row.seconds or 0.0))
 
     def trials(self, problem: Problem) -> list[tuple[Configuration, float | None, str | None]]:
-        """Every trial in the problem's bucket, fastest first; those that failed come last."""
+        """What is known of each configuration in the problem's bucket, fastest first; those that failed come last."""
         rows = self._rows(problem, "and bucket=?", json.dumps(problem.bucket))
         return [(row.configuration, row.seconds, row.error) for row in rows]
 
@@ -220,6 +244,23 @@ class Store:
         row = min(near, key=lambda row: _distance(row.bucket, problem.bucket))  # of equally near ones the fastest
         return row.configuration, _distance(row.bucket, problem.bucket) == 0
 
-    def forget(self, function: str) -> None:
-        """Drop every trial of a function."""
-        self._use(lambda db: db.execute("delete from trials where function=?", (function,)), writing=True)
+    def forget(self, function: str | None = None) -> int:
+        """Drop every trial of a function, of all functions without a name; gives how many there were."""
+        which, values = ("where function=?", (function,)) if function is not None else ("", ())
+        found = self._use(lambda db: db.execute(f"delete from trials {which}", values).rowcount, writing=True)
+        return found or 0
+
+    def problems(self) -> list[tuple[Problem, int]]:
+        """What was measured, and how many trials of each there are."""
+        found = self._use(lambda db: db.execute(
+            "select device, function, versions, dtypes, shapes, key, count(*) from trials"
+            " group by device, function, versions, dtypes, shapes, key order by function, shapes",
+        ).fetchall())  # fmt: skip
+        problems = []
+        for device, function, versions, dtypes, shapes, key, count in found or ():
+            row = _sound(shapes, "{}", None, None)
+            if row is None:
+                self._warn("have damaged rows")
+            else:
+                problems.append((Problem(device, function, versions, dtypes, row.bucket, key), count))
+        return problems

@@ -1,0 +1,230 @@
+"""`autotune`: a function whose keyword configuration is chosen from what was measured."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import os
+import time
+import tokenize
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from typing import Any
+
+from ..core import tree
+from ..core.errors import ArgumentError, NotTunedError, TuningError
+from ..core.jit import jit
+from ..core.trace import is_evaluating, typeof
+from ..core.version import JAXLIB, __version__
+from ..runtime import devices
+from . import measure
+from .report import Report, Trial
+from .space import Configuration, Space, configurations, names_of
+from .store import Problem, Store, as_text
+from .tables import in_force, nearest, shipped
+from .trials import Here, Isolated, isolable
+
+TRIAL_SECONDS = 60.0  # after which a configuration counts as too slow to compile or run
+
+# What notes the calls of autotuned functions, while a program is looked through: see `program.py`.
+watching: ContextVar[Callable[[Any, tuple[Any, ...], dict[str, Any]], object] | None] = ContextVar(
+    "tilewright_tuning_watching", default=None
+)
+
+
+class Autotuned:
+    """A function whose keyword configuration is chosen from what was measured; made by `autotune`."""
+
+    def __init__(
+        self, fun: Callable[..., Any], space: Space, *, key: Any = None, reference: Any = None,
+        tolerance: float | None = None, memory: int | None = None, required: bool = False, store: Store | None = None,
+        where: Callable[..., bool] | None = None, timeout: float = TRIAL_SECONDS,
+    ):  # fmt: skip
+        self.timeout = timeout
+        self.fun, self.space, self.key, self.reference, self.where = fun, space, key, reference, where
+        self.tolerance, self.memory, self.required, self._store = tolerance, memory, required, store
+        self.chosen: dict[Problem, Configuration] = {}
+        functools.update_wrapper(self, fun)
+        _check_names(fun, space)
+
+    @property
+    def store(self) -> Store:
+        return self._store or Store()
+
+    def defaults(self) -> Configuration:
+        """The configuration that the function's own defaults give."""
+        parameters = inspect.signature(self.fun).parameters
+        given = names_of(self.space) if isinstance(self.space, Mapping) else set()
+        return {n: p.default for n, p in parameters.items() if n in given and p.default is not inspect.Parameter.empty}
+
+    def problem(self, *args: Any, **kwargs: Any) -> Problem:
+        """What the arguments are to the tuner: device, function, versions, dtypes and shapes."""
+        types = [typeof(x) for x in tree.leaves((args, kwargs))]
+        shapes, dtypes = measure.shapes_and_dtypes(types)
+        extra = "" if self.key is None else repr(self.key(*args, **kwargs))
+        return Problem(device_name(), _identity(self.fun), f"{__version__}/{JAXLIB}", dtypes, shapes, extra)
+
+    def best(self, *args: Any, **kwargs: Any) -> Configuration:
+        """The configuration a call with these arguments uses.
+
+        Raises:
+          NotTunedError: nothing was measured for such arguments, and that is `required`.
+        """
+        problem = self.problem(*args, **kwargs)
+        given = nearest(in_force(), problem) if in_force() else None
+        if given is not None and self._fits(given[0]):
+            return self._as_given(given[0])
+        found = self.chosen.get(problem)
+        if found is None:
+            known = self.store.best(problem, self._fits) or nearest(shipped(), problem)
+            if self.required and (known is None or not known[1]):
+                raise NotTunedError(
+                    f"{self.fun.__name__} has no measurements for shapes {problem.shapes} ({problem.dtypes})",
+                    f"call `{self.fun.__name__}.tune(...)` with such arguments first, or drop `required=True`",
+                )
+            found = self.chosen[problem] = self.defaults() if known is None else self._as_given(known[0])
+        return found
+
+    def _listed(self) -> dict[str, Configuration] | None:
+        """The configurations of the space by their texts; None if it depends on the arguments."""
+        if callable(self.space) or (isinstance(self.space, Mapping) and any(map(callable, self.space.values()))):
+            return None
+        return {as_text(c): c for c in configurations(self.space, (), {}, self.where)}
+
+    def _fits(self, configuration: Configuration) -> bool:
+        """Whether a configuration read from the store is one that the function takes."""
+        listed = self._listed()
+        if listed is not None:
+            return as_text(configuration) in listed
+        parameters = inspect.signature(self.fun).parameters
+        return any(p.kind is p.VAR_KEYWORD for p in parameters.values()) or parameters.keys() >= configuration.keys()
+
+    def _as_given(self, configuration: Configuration) -> Configuration:
+        """A configuration with its values as they are in the space: JSON has no tuples."""
+        return (self._listed() or {}).get(as_text(configuration), configuration)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        watch = watching.get()
+        if watch is not None:
+            watch(self, args, kwargs)
+        return self.fun(*args, **{**self.best(*args, **kwargs), **kwargs})
+
+    def tune(
+        self, *args: Any, budget: float | None = None, progress: bool = True, isolate: bool | None = None,
+        around: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None, **kwargs: Any,
+    ) -> Report:  # fmt: skip
+        """Measure the space on these arguments, for at most `budget` seconds, and keep every result.
+
+        Configurations are compiled and run in worker processes, unless `isolate` is False or the device is a GPU, so
+        that one that crashes, or takes longer than the time-out, is passed over. `around` makes what is timed of the
+        function of the arrays among the arguments: its gradient, say. Ctrl-C ends the search and keeps what it found.
+
+        Raises:
+          ArgumentError: within a transformation. TuningError: no configuration works.
+        """
+        if not is_evaluating():
+            raise ArgumentError(
+                f"{self.fun.__name__}.tune was called inside a transformation", "tune on arrays, outside `jit`"
+            )
+        from .search import Tuning
+
+        problem, kept = self.problem(*args, **kwargs), []
+        start = time.time()
+        arrays, of = measure.closed(args, kwargs)
+
+        def timed(function: Callable[..., Any]) -> Callable[..., Any]:
+            return of(function) if around is None else around(of(function))
+
+        wanted = jit(timed(self.reference or functools.partial(self.fun, **self.defaults())))(*arrays)
+        search = Tuning(
+            self.fun.__name__, configurations(self.space, args, kwargs, self.where),
+            lambda c: timed(functools.partial(self.fun, **c)), arrays, default=self.defaults(),
+            trials=self._trials(arrays, wanted, isolate), known=self._known(problem), memory=self.memory,
+            target=None if devices()[0].platform != "cpu" else "cpu",
+            keep=lambda t: kept.append(self.store.record(problem, [_row(t)], start)),
+        )  # fmt: skip
+        report = search.run(budget, progress)
+        self.chosen.clear()
+        if not report.trials or report.best.seconds is None:
+            why = "; ".join(f"{t.configuration}: {t.why}" for t in report.trials[:4]) or "it was stopped"
+            raise TuningError(
+                f"no configuration of {self.fun.__name__} works: {why}", "widen the space, or check the reference"
+            )
+        if not all(kept):  # a store that cannot be written: for this process at least
+            self.chosen[problem] = report.best.configuration
+        return report
+
+    def _known(self, problem: Problem) -> list[Configuration]:
+        known = self.store.best(problem, self._fits)
+        return [] if known is None else [self._as_given(known[0])]
+
+    def _trials(self, arrays: list[Any], wanted: Any, isolate: bool | None) -> Here | Isolated:
+        leaves = [jit(lambda x: x)(x) for x in arrays]
+        apart = isolable(leaves) and devices()[0].platform == "cpu" if isolate is None else isolate
+        if not apart:
+            return Here(arrays, wanted, self.tolerance)
+        return Isolated(leaves, tree.leaves(wanted), self.tolerance, self.timeout)
+
+
+def _row(t: Trial) -> tuple[Configuration, float | None, float | None, str | None]:
+    return t.configuration, t.seconds, t.spread, t.why
+
+
+def device_name() -> str:
+    """What measurements are of: the platform, the kind of device, the processors of this machine."""
+    device = devices()[0]
+    return f"{device.platform}:{device.device_kind}:{os.cpu_count()}"
+
+
+def _check_names(fun: Callable[..., Any], space: Space) -> None:
+    """What a space chooses are parameters of the function."""
+    parameters = inspect.signature(fun).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return
+    for name in sorted(names_of(space)):
+        if name not in parameters:
+            raise ArgumentError(
+                f"autotune: the space has {name!r}, which {fun.__name__} does not take",
+                f"its parameters are {', '.join(parameters)}")  # fmt: skip
+
+
+def _identity(fun: Callable[..., Any]) -> str:
+    """The function's name and a digest of its source, so that measurements of another version are not used."""
+    try:
+        text = inspect.getsource(fun)
+    except (OSError, TypeError, SyntaxError, tokenize.TokenError):  # no file, or one that is not of this code
+        text = fun.__code__.co_code.hex()
+    return f"{fun.__module__}.{fun.__qualname__}:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def autotune(
+    space: Space, *, where: Callable[..., bool] | None = None, key: Callable[..., Any] | None = None,
+    reference: Callable[..., Any] | None = None, tolerance: float | None = None, memory: int | None = None,
+    required: bool = False, store: Store | None = None, timeout: float = TRIAL_SECONDS,
+) -> Callable[[Callable[..., Any]], Autotuned]:  # fmt: skip
+    """A decorator that chooses a function's keyword configuration (block sizes, say) from measurements.
+
+    `space` gives the values to try: a dict of lists, a list of dicts, or a function of the arguments that gives either;
+    `powers_of_two`, `divisors` and `permutations` make such lists, and `where` says of the parameters that it names
+    whether they go together. `key(*args)` adds what the best choice depends on beyond dtypes and shapes. Results are
+    compared with `reference(*args)` (by default the function at its own defaults), to within `tolerance` of the largest
+    element. Configurations that take longer than `timeout` seconds, or whose kernels hold more than `memory` bytes a
+    cell, are refused. Nothing is measured until `.tune(*args)` is called; `required=True` makes a call without
+    measurements a `NotTunedError`.
+
+    Raises:
+      ArgumentError: the space has what the function does not take.
+
+    >>> import tilewright as tw
+    >>> @autotune(space={"block": [2, 4]})
+    ... def double(x, *, block=2):
+    ...     return x * 2
+    >>> print(double(tw.numpy.ones((4,))), double.defaults())
+    [2. 2. 2. 2.] {'block': 2}
+    """
+    options: Mapping[str, Any] = {
+        "where": where, "key": key, "reference": reference, "tolerance": tolerance, "memory": memory,
+        "required": required, "store": store, "timeout": timeout,
+    }  # fmt: skip
+    return lambda fun: Autotuned(fun, space, **options)
