@@ -11,6 +11,7 @@ from .errors import DifferentiationError, NoDerivativeError
 from .ir import Program
 from .primitive import Primitive, Zero, all_zero
 from .rules import instantiate
+from .runtime import runtime
 from .trace import CustomCall, Trace, Tracer, current_trace, eval_program, trace_program, typeof, under
 
 
@@ -62,6 +63,8 @@ class JVPTrace(Trace):
     def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         parent = self.parent
         assert parent is not None
+        if self.meshed:
+            args = runtime.align(primitive, args, params)
         primals, tangents = self.split(args)
         if all_zero(tangents):
             return under(parent, parent.bind, primitive, primals, params)

@@ -20,6 +20,7 @@ from .ir import Eqn, Program, Var
 from .jvp import no_derivative
 from .primitive import Primitive, Zero, all_zero
 from .rules import instantiate
+from .runtime import runtime
 from .trace import CustomCall, Scalar, Trace, Tracer, current_trace, eval_program, trace_program, typeof, under
 
 
@@ -125,6 +126,8 @@ class LinearizeTrace(Trace):
     def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         parent = self.parent
         assert parent is not None
+        if self.meshed:
+            args = runtime.align(primitive, args, params)
         primals, tangents = self.split(args)
         if all_zero(tangents):
             return under(parent, parent.bind, primitive, primals, params)

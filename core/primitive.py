@@ -50,6 +50,9 @@ class Primitive:
     # The parameters that tell of the operands' axes: NAMED where it names some, else the entry for an axis left alone.
     axes: Mapping[str, Any] | None = None
     runs: Callable[..., int] | None = None
+    # On each device of a mesh: `varies(vary, params)` gives the axes along which results vary, if operands vary along
+    # `vary`; without it, those. OWN: `typing` tells, its Programs being traced for operands that vary as they do.
+    varies: Any = None
     choice: bool = False  # one of the Programs among its parameters runs, not all
 
     def bind(self, /, *args: Any, **params: Any) -> Any:
@@ -60,6 +63,7 @@ class Primitive:
         return self.name
 
 
+OWN = object()  # see `Primitive.varies`
 NAMED = object()  # in `Primitive.axes`: the parameter names axes (or one), which a new axis shifts
 SIZE = object()  # in `Primitive.axes`: the entry for an axis left alone is its size
 

@@ -85,6 +85,8 @@ class Runtime:
         "target_here",  # what gives the target that the default device is
         "devices",  # what gives the devices of this process
         "placement",  # what tells how operands lie on a mesh; None until there is an array that does
+        "align",  # what makes operands vary along the same axes of a mesh
+        "varied",  # what gives the types of results with the axes along which they vary
         "process_index",  # the number of this process among those that compute together
         "parts",
         "facts",

@@ -42,6 +42,9 @@ def dtype_of(x: Any) -> Any:
     return typeof(x).dtype
 
 
+_axes: ContextVar[tuple[tuple[Any, ...], ...]] = ContextVar("tilewright_axes", default=())
+
+
 # ---------------------------------------------------------------------------- traces
 
 
@@ -66,10 +69,12 @@ class CustomCall(Protocol):
 class Trace:
     """Gives meaning to primitives. `done` once its transformation has returned."""
 
-    __slots__ = ("parent", "done")
+    __slots__ = ("parent", "done", "meshed")
 
     def __init__(self, parent: Trace | None):
         self.parent, self.done = parent, False
+        axes = _axes.get()
+        self.meshed = bool(axes) and any([len(a) == 3 for a in axes])  # on each device of a mesh
 
     def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         raise NotImplementedError
@@ -144,13 +149,23 @@ def ensure_compile_time_eval() -> contextlib.AbstractContextManager[None]:
 
 # ---------------------------------------------------------------------------- named axes and scopes
 
-_axes: ContextVar[tuple[tuple[Any, int], ...]] = ContextVar("tilewright_axes", default=())
 _scope: ContextVar[str] = ContextVar("tilewright_scope", default="")
 
 
-def axis_environment() -> tuple[tuple[Any, int], ...]:
-    """The named axes in force, outermost first, with their sizes; part of every tracing cache key."""
+def axis_environment() -> tuple[tuple[Any, ...], ...]:
+    """The named axes in force, outermost first: name, size and, of an axis of a mesh, True; part of tracing's keys."""
     return _axes.get()
+
+
+@contextlib.contextmanager
+def on_each_device(sizes: Sequence[tuple[Any, int]]) -> Iterator[None]:
+    """Within, a program of one device among those along axes of a mesh is traced."""
+    inner = {name for name, _ in sizes}
+    token = _axes.set((*(a for a in _axes.get() if a[0] not in inner), *((n, s, True) for n, s in sizes)))
+    try:
+        yield
+    finally:
+        _axes.reset(token)
 
 
 @contextlib.contextmanager
@@ -314,11 +329,15 @@ class ProgramTrace(Trace):
         return found[0]
 
     def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        if self.meshed:
+            args = runtime.align(primitive, args, params)
         atoms = [self.atom(a) for a in args]
         types = [a.type for a in atoms]
         out = primitive.typing(*types, **params)
         effects = NO_EFFECTS if primitive.effects is None else primitive.effects(*types, **params)
         outs = [Var(t) for t in (out if primitive.multiple else (out,))]
+        if self.meshed:
+            outs = [Var(t) for t in runtime.varied(primitive, types, [v.type for v in outs], params)]
         self.eqns.append(Eqn(primitive, atoms, outs, params, effects, user_source(_scope.get())))
         if primitive.multiple:
             return [tracer_of(self, v) for v in outs]

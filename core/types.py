@@ -175,6 +175,7 @@ class ArrayType:
     shape: Shape
     dtype: Any
     weak_type: bool
+    vary: frozenset[Any] = frozenset()  # the axes of a mesh along which devices may have other values: see VaryingType
     # Types are compared by identity, so none may be forgotten while it is in use: this is no cache.
     _interned: dict[Any, ArrayType] = runtime.part("types.interned", {})
 
@@ -218,6 +219,11 @@ class ArrayType:
         """The type of a tangent: the same for floats, `float0` for everything else."""
         return self.strong() if is_inexact(self.dtype) else ArrayType(self.shape, FLOAT0)
 
+    @property
+    def plain(self) -> ArrayType:
+        """The type without what it says of a mesh."""
+        return self
+
     def show(self, short: bool = True) -> str:
         return f"{short_name(self.dtype)}[{','.join(map(str, self.shape))}]"
 
@@ -228,6 +234,46 @@ class ArrayType:
 
     def __reduce__(self) -> Any:
         return (ArrayType, (self.shape, self.dtype, self.weak_type))
+
+
+class VaryingType(ArrayType):
+    """The type of an array on each device of a mesh, whose values may differ along the axes `vary`. Interned."""
+
+    __slots__ = ("vary", "_plain")
+    vary: frozenset[Any]
+
+    def __new__(cls, type: Any, vary: frozenset[Any]) -> ArrayType:
+        plain = type.plain
+        if not vary:
+            return plain
+        found = cls._interned.get((plain, vary))
+        if found is None:
+            found = object.__new__(cls)
+            found.shape, found.dtype, found.weak_type = plain.shape, plain.dtype, plain.weak_type
+            found.vary, found._plain = vary, plain
+            found = cls._interned.setdefault((plain, vary), found)
+        return found
+
+    @property
+    def plain(self) -> ArrayType:
+        return self._plain
+
+    def with_shape(self, shape: Any) -> ArrayType:
+        return VaryingType(self._plain.with_shape(shape), self.vary)
+
+    def strong(self) -> ArrayType:
+        return VaryingType(self._plain.strong(), self.vary)
+
+    def tangent(self) -> ArrayType:
+        return VaryingType(self._plain.tangent(), self.vary)
+
+    def show(self, short: bool = True) -> str:
+        return f"{self._plain.show()}{{{','.join(sorted(map(str, self.vary)))}}}"
+
+    __str__ = show
+
+    def __reduce__(self) -> Any:
+        return (VaryingType, (self._plain, self.vary))
 
 
 class MemorySpace(StrEnum):

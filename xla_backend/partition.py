@@ -18,6 +18,7 @@ from ..core.primitives.jit import jit_p
 from ..core.primitives.shape import pad_p, slice_p
 from ..core.rewrite import hoist, vocabulary
 from ..core.rules import zeros
+from ..core.shard_map import shard_map_p
 from ..core.trace import trace_program
 from .lower import spmd
 from .settings import Place, Settings, Unit
@@ -27,7 +28,7 @@ from .sharded import make_runner
 def on_mesh(program: Program) -> bool:
     """Whether a Program, or one within it, says how values lie on a mesh, or has a constant that lies on one."""
     made_of = vocabulary(program)
-    if not made_of.primitives.isdisjoint(spmd.RULES):
+    if not made_of.primitives.isdisjoint((constraint_p, shard_map_p)):
         return True
     return any(hasattr(value, "_placed") for p in (program, *made_of.programs) for value in p.values)
 
@@ -89,7 +90,7 @@ def _decided(found: Sequence[Any], outs: Sequence[Any], program: Program, mesh: 
 def meshes_in(program: Program) -> Iterator[Any]:
     """The meshes that equations of a Program name."""
     for eqn in program.eqns:
-        if eqn.primitive in spmd.RULES:
+        if eqn.primitive in (constraint_p, shard_map_p):
             found = eqn.params.get("mesh") or getattr(eqn.params.get("sharding"), "mesh", None)
             if found is not None:
                 yield found

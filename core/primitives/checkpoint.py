@@ -19,7 +19,7 @@ from ..ir import Effects, Eqn, Program, Var
 from ..jvp import jvp_program
 from ..linear import moved
 from ..linearize import linearize_program
-from ..primitive import AxisInfo, Linear, Primitive, Zero
+from ..primitive import OWN, AxisInfo, Linear, Primitive, Zero
 from ..relation import FREE, IDENTITY, pointwise
 from ..rewrite import eliminate_dead, substitute
 from ..rules import instantiate, linear_jvp
@@ -77,7 +77,7 @@ optimization_barrier_p = Primitive(
     transpose=_barrier_transpose,
     batch=lambda axis, args, dims: (optimization_barrier_p.bind(*args), dims),
     numpy=lambda *arrays: list(arrays),
-    multiple=True,
+    multiple=True, varies=OWN,
 )
 
 
@@ -377,7 +377,7 @@ checkpoint_p = Primitive(
     dce=_dce,
     effects=_effects,
     numpy=_numpy,
-    multiple=True,
+    multiple=True, varies=OWN,
 )
 PRIMITIVES = (checkpoint_p, optimization_barrier_p, name_p)
 

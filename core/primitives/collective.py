@@ -1,4 +1,4 @@
-"""Communication over named axes: the axes that `vmap(axis_name=...)` defines.
+"""Communication over named axes: those that `vmap(axis_name=...)` defines, and in a `shard_map` those of a mesh.
 
 A collective has an `axis` effect for each name, so that batching over that axis reaches it whether or not
 its operand is batched; batching over the axis turns it into a reduction, a concatenation or an index.
@@ -13,22 +13,31 @@ import numpy as np
 
 from .. import tree
 from ..errors import ArgumentError, ArgumentTypeError, ShapeError, UnboundAxisError, UnsupportedError
-from ..ir import Effect, Effects
 from ..linear import moveaxis, moved
 from ..primitive import AxisInfo, Primitive, Zero
 from ..rules import instantiate
 from ..trace import Value, axis_environment, shape_of, typeof
-from ..types import INT32, ArrayType, canonical_dtype
+from ..types import BOOL, INT32, ArrayType, canonical_dtype
 from .compare import eq_p, select_n_p
+from .convert import convert_element_type_p
 from .elementwise import mul_p
 from .reduce import reduce_max_p, reduce_min_p, reduce_sum_p
 from .shape import broadcast_in_dim_p, concatenate, expand_dims, index_in_dim, iota_p, reshape_to, slice_in_dim, squeeze
+from .varying import (
+    axis_effects,
+    mesh_axes,
+    over_mesh,
+    pmax_invariant_p,
+    pmin_invariant_p,
+    psum_invariant_p,
+    pvary,
+)
 
 Names = tuple[Any, ...]
 
 
 def _sizes() -> dict[Any, int]:
-    return dict(axis_environment())
+    return {a[0]: a[1] for a in axis_environment()}
 
 
 def _size_of(name: Any) -> int:
@@ -36,7 +45,8 @@ def _size_of(name: Any) -> int:
     if name not in sizes:
         bound = ", ".join(map(repr, sizes)) or "none"
         raise UnboundAxisError(
-            f"there is no axis named {name!r} here (bound: {bound})", f"use `vmap(..., axis_name={name!r})`"
+            f"there is no axis named {name!r} here (bound: {bound})",
+            f"use `vmap(..., axis_name={name!r})`, or `shard_map` over a mesh with that axis",
         )
     return sizes[name]
 
@@ -55,15 +65,30 @@ def _product(names: Names) -> int:
     return size
 
 
-def _ungrouped(groups: Any, function: str) -> None:
-    if groups is not None:
+def _on_mesh(names: Names) -> bool:
+    """Whether all of some names are axes of a mesh."""
+    return mesh_axes().keys() >= set(names)
+
+
+def _grouped(groups: Any, names: Names, function: str) -> dict[str, Any]:
+    """The parameter of a collective within groups of the members, which axes of a mesh alone have."""
+    if groups is None:
+        return {}
+    if not _on_mesh(names):
         raise UnsupportedError(
             f"{function} with axis_index_groups under `vmap`", "reshape the axis and name both parts"
         )
+    found = tuple(tuple(int(i) for i in group) for group in groups)
+    if sorted(i for g in found for i in g) != list(range(_product(names))) or len({len(g) for g in found}) != 1:
+        raise ArgumentError(
+            f"{function} with axis_index_groups {groups} of an axis of size {_product(names)}",
+            "groups of one size, with each member in one of them",
+        )
+    return {"groups": found}
 
 
-def _effects(*types: Any, axes: Names, **_: Any) -> Effects:
-    return frozenset(Effect("axis", name) for name in axes)
+def _moving(vary: frozenset[Any], params: dict[str, Any]) -> frozenset[Any]:
+    return vary | {*params["axes"]}
 
 
 def _linear_jvp(primitive: Callable[[], Primitive]) -> Callable[..., Any]:
@@ -91,7 +116,7 @@ def _reduction(name: str, over: Callable[[Any], Any], repeated: Callable[[Any, i
         rest = tuple(a for a in axes if a != axis.name)
         return (primitive.bind(x, axes=rest) if rest else x), None
 
-    primitive = Primitive(name, typing=lambda x, *, axes: x.strong(), batch=batch, effects=_effects, **rules)
+    primitive = Primitive(name, typing=lambda x, *, axes: x.strong(), batch=batch, effects=axis_effects, **rules)
     return primitive
 
 
@@ -135,8 +160,9 @@ def _mover(
         return primitive.bind(moveaxis(x, d, 0), axes=axes, **shift(params)), 0
 
     primitive = Primitive(
-        name, typing, jvp=_linear_jvp(lambda: primitive), transpose=transpose, batch=batch, effects=_effects
-    )
+        name, typing, jvp=_linear_jvp(lambda: primitive), transpose=transpose, batch=batch, effects=axis_effects,
+        varies=_moving,
+    )  # fmt: skip
     return primitive
 
 
@@ -148,7 +174,9 @@ def _reshaped(x: Any, shape: Sequence[int]) -> Any:
     return reshape_to(x, tuple(shape))
 
 
-def _gather_typing(x: ArrayType, *, axes: Names, dimension: int, size: int, tiled: bool) -> ArrayType:
+def _gather_typing(
+    x: ArrayType, *, axes: Names, dimension: int, size: int, tiled: bool, groups: Any = None
+) -> ArrayType:
     shape = list(x.shape)
     if tiled:
         shape[dimension] *= size
@@ -174,7 +202,9 @@ all_gather_p = _mover(
 )
 
 
-def _scatter_typing(x: ArrayType, *, axes: Names, dimension: int, size: int, tiled: bool) -> ArrayType:
+def _scatter_typing(
+    x: ArrayType, *, axes: Names, dimension: int, size: int, tiled: bool, groups: Any = None
+) -> ArrayType:
     shape = list(x.shape)
     n = shape[dimension]
     if n % size if tiled else n != size:
@@ -206,7 +236,9 @@ psum_scatter_p = _mover(
 )
 
 
-def _exchange_typing(x: ArrayType, *, axes: Names, split: int, concat: int, size: int) -> ArrayType:
+def _exchange_typing(
+    x: ArrayType, *, axes: Names, split: int, concat: int, size: int, groups: Any = None
+) -> ArrayType:
     if x.shape[split] % size:
         raise ShapeError(
             f"all_to_all splits dimension {split} of {x.show()} over an axis of size {size}",
@@ -280,8 +312,24 @@ def _index_batch(axis: AxisInfo, args: Any, dims: Any, *, axes: Names) -> Any:
 
 
 axis_index_p = Primitive(
-    "axis_index", typing=lambda *, axes: ArrayType((), INT32), batch=_index_batch, effects=_effects
+    "axis_index", typing=lambda *, axes: ArrayType((), INT32), batch=_index_batch, effects=axis_effects, varies=_moving
 )
+
+
+def _within(name: str, **rules: Any) -> Primitive:
+    """A reduction within groups of the members of an axis of a mesh."""
+    return Primitive(name, typing=lambda x, *, axes, groups: x.strong(), effects=axis_effects, varies=_moving,
+                     batch=lambda axis, args, dims, **params: (primitives[name].bind(*args, **params), dims[0]),
+                     **rules)  # fmt: skip
+
+
+psum_groups_p = _within("psum_groups", jvp=_linear_jvp(lambda: psum_groups_p),
+                        transpose=lambda ct, x, **params: [psum_groups_p.bind(ct, **params)])  # fmt: skip
+pmax_groups_p = _within("pmax_groups")
+pmin_groups_p = _within("pmin_groups")
+primitives = {p.name: p for p in (psum_groups_p, pmax_groups_p, pmin_groups_p)}
+_GROUPED = {psum_p: psum_groups_p, pmax_p: pmax_groups_p, pmin_p: pmin_groups_p}
+_OVER_MESH = {psum_p: psum_invariant_p, pmax_p: pmax_invariant_p, pmin_p: pmin_invariant_p}
 
 PRIMITIVES = (
     psum_p,
@@ -313,9 +361,21 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     [6. 6. 6. 6.]
     """
     names = _names(axis_name)
-    _ungrouped(axis_index_groups, "psum")
-    size = _product(names)
-    return tree.map(lambda leaf: leaf * size if _is_static(leaf) else psum_p.bind(leaf, axes=names), x)
+    size = _product(names) if axis_index_groups is None else len(axis_index_groups[0])
+    return tree.map(
+        lambda leaf: leaf * size if _is_static(leaf) else _reduced(psum_p, leaf, names, axis_index_groups), x
+    )
+
+
+def _reduced(primitive: Primitive, x: Any, names: Names, groups: Any) -> Any:
+    """A reduction over axes of `vmap`, and then over those of a mesh."""
+    if groups is not None:
+        grouped = _grouped(groups, names, primitive.name)
+        return _GROUPED[primitive].bind(pvary(x, names), axes=names, **grouped)
+    mesh = tuple(n for n in names if n in mesh_axes())
+    rest = tuple(n for n in names if n not in mesh)
+    x = primitive.bind(x, axes=rest) if rest or not names else x
+    return over_mesh(_OVER_MESH[primitive], x, mesh) if mesh else x
 
 
 def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
@@ -325,14 +385,13 @@ def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     >>> print(tw.vmap(lambda x: x - tw.lax.pmean(x, "i"), axis_name="i")(tw.numpy.array([1.0, 3.0])))
     [-1.  1.]
     """
-    size = _product(_names(axis_name))
+    size = _product(_names(axis_name)) if axis_index_groups is None else len(axis_index_groups[0])
     return tree.map(lambda leaf: leaf / size, psum(x, axis_name, axis_index_groups=axis_index_groups))
 
 
 def _over_leaves(primitive: Primitive, x: Any, axis_name: Any, groups: Any) -> Any:
     names = _names(axis_name)
-    _ungrouped(groups, primitive.name)
-    return tree.map(lambda leaf: leaf if _is_static(leaf) else primitive.bind(leaf, axes=names), x)
+    return tree.map(lambda leaf: leaf if _is_static(leaf) else _reduced(primitive, leaf, names, groups), x)
 
 
 def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
@@ -347,7 +406,7 @@ def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
 
 def _one(axis_name: Any, function: str) -> Names:
     names = _names(axis_name)
-    if len(names) != 1:
+    if len(names) != 1 and not _on_mesh(names):
         raise UnsupportedError(f"{function} over several axes {names} at once", "call it over one axis after another")
     return names
 
@@ -366,7 +425,7 @@ def all_gather(x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: i
     [[0. 1.]
      [0. 1.]]
     """
-    if isinstance(axis_name, (tuple, list)) and len(axis_name) > 1:
+    if isinstance(axis_name, (tuple, list)) and len(axis_name) > 1 and not _on_mesh(_names(axis_name)):
         for name in reversed(axis_name):
             x = all_gather(x, name, axis=axis, tiled=tiled)
         if tiled:
@@ -380,16 +439,25 @@ def all_gather(x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: i
 
         return tree.map(flat, x)
     names = _one(axis_name, "all_gather")
-    _ungrouped(axis_index_groups, "all_gather")
-    size = _product(names)
+    groups = _grouped(axis_index_groups, names, "all_gather")
+    size = _members(names, groups)
 
     def gather(leaf: Any) -> Any:
         ndim = len(shape_of(leaf)) + (not tiled)
-        return all_gather_p.bind(
-            leaf, axes=names, dimension=_dimension(axis, ndim, "all_gather"), size=size, tiled=tiled
-        )
+        dimension = _dimension(axis, ndim, "all_gather")
+        leaf = _entering(leaf, names)
+        return all_gather_p.bind(leaf, axes=names, dimension=dimension, size=size, tiled=tiled, **groups)
 
     return tree.map(gather, x)
+
+
+def _members(names: Names, groups: dict[str, Any]) -> int:
+    return len(groups["groups"][0]) if groups else _product(names)
+
+
+def _entering(x: Any, names: Names) -> Any:
+    """An operand of a collective, which on a mesh counts as other on each device."""
+    return pvary(x, names) if _on_mesh(names) else x
 
 
 def _checked(primitive: Primitive, x: Any, **params: Any) -> Any:
@@ -403,12 +471,13 @@ def psum_scatter(
 ) -> Any:
     """The sum over a named axis, of which each member keeps its own part along `scatter_dimension`."""
     names = _one(axis_name, "psum_scatter")
-    _ungrouped(axis_index_groups, "psum_scatter")
-    size = _product(names)
+    groups = _grouped(axis_index_groups, names, "psum_scatter")
+    size = _members(names, groups)
 
     def scatter(leaf: Any) -> Any:
         dimension = _dimension(scatter_dimension, len(shape_of(leaf)), "psum_scatter")
-        return _checked(psum_scatter_p, leaf, axes=names, dimension=dimension, size=size, tiled=tiled)
+        leaf = _entering(leaf, names)
+        return _checked(psum_scatter_p, leaf, axes=names, dimension=dimension, size=size, tiled=tiled, **groups)
 
     return tree.map(scatter, x)
 
@@ -421,14 +490,15 @@ def all_to_all(
     Without `tiled` the split dimension has the axis's size and disappears, and a new one appears at `concat_axis`.
     """
     names = _one(axis_name, "all_to_all")
-    _ungrouped(axis_index_groups, "all_to_all")
-    size = _product(names)
+    groups = _grouped(axis_index_groups, names, "all_to_all")
+    size = _members(names, groups)
 
     def exchange(leaf: Any) -> Any:
+        leaf = _entering(leaf, names)
         ndim = len(shape_of(leaf))
         split, concat = (_dimension(a, ndim, "all_to_all") for a in (split_axis, concat_axis))
         if tiled:
-            return _checked(all_to_all_p, leaf, axes=names, split=split, concat=concat, size=size)
+            return _checked(all_to_all_p, leaf, axes=names, split=split, concat=concat, size=size, **groups)
         if shape_of(leaf)[split] != size:
             raise ShapeError(
                 f"all_to_all splits dimension {split} of {typeof(leaf).show()} over an axis of size {size}",
@@ -438,7 +508,8 @@ def all_to_all(
         place = concat + (split < concat)
         wide = expand_dims(leaf, (place,))
         split += place <= split
-        return squeeze(all_to_all_p.bind(wide, axes=names, split=split, concat=place, size=size), (split,))
+        out = all_to_all_p.bind(wide, axes=names, split=split, concat=place, size=size, **groups)
+        return squeeze(out, (split,))
 
     return tree.map(exchange, x)
 
@@ -464,7 +535,7 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
     """
     names = _one(axis_name, "ppermute")
     pairs = _pairs(perm, _product(names))
-    return tree.map(lambda leaf: ppermute_p.bind(leaf, axes=names, perm=pairs), x)
+    return tree.map(lambda leaf: ppermute_p.bind(_entering(leaf, names), axes=names, perm=pairs), x)
 
 
 def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
@@ -487,7 +558,35 @@ def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
         raise ArgumentError(
             f"there is no member {source} of the axis {names[0]!r} of size {_product(names)}", "name another"
         )
+    if _on_mesh(names):
+        return tree.map(lambda leaf: _from_one(leaf, names, int(source)), x)
     return tree.map(lambda leaf: pbroadcast_p.bind(leaf, axes=names, source=int(source)), x)
+
+
+def _from_one(x: Any, names: Names, source: int) -> Any:
+    """The value of one device, for all: a sum to which the others add zero."""
+    shape, dtype = shape_of(x), typeof(x).dtype
+    if dtype == BOOL:
+        x = convert_element_type_p.bind(x, new_dtype=INT32, weak_type=False)
+    here = broadcast_in_dim_p.bind(eq_p.bind(axis_index(names), np.int32(source)), shape=shape, broadcast_dimensions=())
+    zero = broadcast_in_dim_p.bind(np.zeros((), typeof(x).dtype)[()], shape=shape, broadcast_dimensions=())
+    out = over_mesh(psum_invariant_p, select_n_p.bind(here, zero, x), names)
+    return out if typeof(out).dtype == dtype else convert_element_type_p.bind(out, new_dtype=dtype, weak_type=False)
+
+
+def pcast(x: Any, axis_name: Any, *, to: str = "varying") -> Any:
+    """A pytree of values that count as other on each device along axes of a mesh (`to="varying"`).
+
+    Nothing happens when it runs. Operations do so themselves where it is needed; asked for, it decides where the sum
+    of a derivative is taken: `grad` by a value made so gives each device its own part of the gradient.
+
+    Raises:
+      ArgumentError: another `to`; axes that are not those of a mesh here.
+    """
+    names = _names(axis_name)
+    if to != "varying" or not _on_mesh(names):
+        raise ArgumentError(f"pcast over {names} to {to!r}", "to='varying', over axes of the mesh of a `shard_map`")
+    return tree.map(lambda leaf: pvary(leaf, names), x)
 
 
 def axis_index(axis_name: Any) -> Any:
@@ -513,6 +612,6 @@ def axis_size(axis_name: Any) -> int:
 
 __all__ = [
     "all_gather", "all_gather_p", "all_to_all", "all_to_all_p", "axis_index", "axis_index_p", "axis_size",
-    "pbroadcast", "pmax", "pmax_p", "pmean", "pmin", "pmin_p", "ppermute", "ppermute_p", "pshuffle", "psum",
-    "psum_p", "psum_scatter", "pswapaxes",
+    "pbroadcast", "pcast", "pmax", "pmax_p", "pmean", "pmin", "pmin_p", "ppermute", "ppermute_p", "pshuffle", "psum",
+    "psum_p", "psum_scatter", "pswapaxes", "pvary",
 ]  # fmt: skip

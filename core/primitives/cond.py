@@ -18,12 +18,12 @@ from ..ir import Effects, Eqn, Program, Var
 from ..jvp import jvp_program
 from ..linear import moved
 from ..linearize import linearized
-from ..primitive import AxisInfo, Linear, Primitive, Zero
+from ..primitive import OWN, AxisInfo, Linear, Primitive, Zero
 from ..rewrite import substitute
 from ..rules import zeros
 from ..trace import eval_program, shape_of, trace_program, typeof
 from ..transpose import transpose_program
-from ..types import INT32, ArrayType, is_bool, is_integer, is_key
+from ..types import INT32, ArrayType, VaryingType, is_bool, is_integer, is_key
 from ..vmap import batch_program
 from .compare import ne_p, select_n_p
 from .convert import convert_element_type_p
@@ -216,7 +216,7 @@ cond_p = Primitive(
     effects=_effects,
     choice=True,
     numpy=_numpy,
-    multiple=True,
+    multiple=True, varies=OWN,
 )
 
 
@@ -226,7 +226,9 @@ _NONE = object()
 _BRANCH_REMEDY = "make every branch return the same structure, shapes and dtypes, e.g. with `.astype`"
 
 
-def _traced_branches(functions: Sequence[Callable[..., Any]], names: Sequence[str], in_tree: Any, types: Any) -> Any:
+def _traced_branches(
+    functions: Sequence[Callable[..., Any]], names: Sequence[str], in_tree: Any, types: Any, index: Any
+) -> Any:
     traced = [trace_body(f, in_tree, types, name) for f, name in zip(functions, names, strict=True)]
     first, out_tree = traced[0]
     for (program, structure), name in zip(traced[1:], names[1:], strict=True):
@@ -239,12 +241,15 @@ def _traced_branches(functions: Sequence[Callable[..., Any]], names: Sequence[st
             "output",
         )
     out_types = [joined(column) for column in zip(*(p.out_types for p, _ in traced), strict=True)]
+    vary = typeof(index).vary  # devices that take other branches have other values
+    if vary:
+        out_types = [VaryingType(t, t.vary | vary) for t in out_types]
     return [with_output_types(p, out_types) for p, _ in traced], out_tree
 
 
 def _branch(index: Any, functions: Sequence[Callable[..., Any]], names: Sequence[str], operands: Any) -> Any:
     leaves, in_tree, types = flat_arguments(operands)
-    branches, out_tree = _traced_branches(functions, names, in_tree, types)
+    branches, out_tree = _traced_branches(functions, names, in_tree, types, index)
     return out_tree.unflatten(bind_cond(index, leaves, branches))
 
 

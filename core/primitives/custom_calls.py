@@ -20,7 +20,7 @@ from ..ir import Effects, Program, Var
 from ..jvp import jvp_flat
 from ..linear import add_tangents, moved
 from ..linearize import linearize_flat
-from ..primitive import AxisInfo, Linear, Primitive, Zero, all_zero
+from ..primitive import OWN, AxisInfo, Linear, Primitive, Zero, all_zero
 from ..rules import instantiate
 from ..trace import Trace, eval_program, extended_axes, trace_program, typeof, under
 from ..types import is_inexact
@@ -143,7 +143,7 @@ def _batch_jvp(
 
 
 custom_jvp_call_p = Primitive(
-    "custom_jvp_call", _typing, jvp=_jvp, batch=_batch_jvp, effects=_effects, numpy=_numpy, multiple=True
+    "custom_jvp_call", _typing, jvp=_jvp, batch=_batch_jvp, effects=_effects, numpy=_numpy, multiple=True, varies=OWN
 )
 
 
@@ -267,7 +267,7 @@ custom_vjp_call_p = Primitive(
     batch=_batch_vjp,
     effects=_effects,
     numpy=_numpy,
-    multiple=True,
+    multiple=True, varies=OWN,
 )
 
 
@@ -311,7 +311,7 @@ custom_lin_p = Primitive(
     batch=_lin_batch,
     numpy=_no_forward,
     expand=_no_forward,
-    multiple=True,
+    multiple=True, varies=OWN,
 )
 
 
@@ -380,7 +380,7 @@ linear_call_p = Primitive(
     linearize=_linear_linearize,
     effects=_effects,
     numpy=_numpy,
-    multiple=True,
+    multiple=True, varies=OWN,
 )
 PRIMITIVES = (custom_jvp_call_p, custom_vjp_call_p, custom_lin_p, linear_call_p)
 

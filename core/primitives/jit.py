@@ -9,7 +9,7 @@ from ..evaluate import evaluate
 from ..ir import Effects, Eqn, Program
 from ..jvp import jvp_program
 from ..linearize import linearized
-from ..primitive import AxisInfo, Linear, Primitive, Zero
+from ..primitive import OWN, AxisInfo, Linear, Primitive, Zero
 from ..rewrite import eliminate_dead
 from ..transpose import transpose_program
 from ..vmap import batch_program
@@ -82,6 +82,6 @@ def _numpy(*arrays: Any, program: Program, **_: Any) -> list[Any]:
 
 jit_p = Primitive(
     "jit", _typing, jvp=_jvp, linearize=_linearize, transpose=_transpose, batch=_batch, dce=_dce, effects=_effects,
-    numpy=_numpy, multiple=True,
+    numpy=_numpy, multiple=True, varies=OWN,
 )  # fmt: skip
 PRIMITIVES = (jit_p,)

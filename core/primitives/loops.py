@@ -19,10 +19,10 @@ from ..evaluate import evaluate
 from ..ir import Effects, Eqn, Program, Var
 from ..jvp import jvp_program
 from ..linear import moved
-from ..primitive import AxisInfo, Primitive, Zero
+from ..primitive import OWN, AxisInfo, Primitive, Zero
 from ..rules import instantiate
 from ..trace import Tracer, eval_program, shape_of, trace_program, typeof
-from ..types import ArrayType, is_integer
+from ..types import ArrayType, VaryingType, is_integer
 from ..vmap import batch_program
 from .compare import lt_p, select_n_p
 from .reduce import reduce_or_p
@@ -254,7 +254,7 @@ while_p = Primitive(
     dce=_dce,
     effects=_effects,
     numpy=_numpy,
-    multiple=True,
+    multiple=True, varies=OWN,
 )
 PRIMITIVES = (while_p,)
 
@@ -297,7 +297,11 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
         "carry",
     )
     cond, cond_tree = trace_body(cond_fun, in_tree, types, "cond")
-    shown = [t.show() for t in cond.out_types]
+    vary = cond.out_types[0].vary if cond.out_types else frozenset()
+    if any(not vary <= t.vary for t in types):  # devices take other numbers of turns: all that they carry differs
+        body, types = settle(trace, [VaryingType(t, t.vary | vary) for t in types])
+        cond, cond_tree = trace_body(cond_fun, in_tree, types, "cond")
+    shown = [t.plain.show() for t in cond.out_types]
     if cond_tree.num_nodes != 1 or shown != ["bool[]"]:
         raise ControlFlowTypeError(
             f"the condition of while_loop returns {', '.join(shown) or 'nothing'}, not bool[]",

@@ -20,7 +20,7 @@ from ..ir import Effects, Eqn, Literal, Program
 from ..jvp import jvp_program
 from ..linear import add_tangents, moved
 from ..linearize import linearized
-from ..primitive import AxisInfo, Linear, Primitive, Zero
+from ..primitive import OWN, AxisInfo, Linear, Primitive, Zero
 from ..rules import instantiate, zeros
 from ..trace import eval_program, shape_of, trace_program, typeof
 from ..transpose import transpose_program
@@ -376,7 +376,7 @@ scan_p = Primitive(
     effects=_effects,
     runs=lambda types, *, length, **_: length,
     numpy=_numpy,
-    multiple=True,
+    multiple=True, varies=OWN,
 )
 PRIMITIVES = (scan_p,)
 

@@ -13,8 +13,9 @@ from ..promote import promote_types
 from ..rewrite import eliminate_dead, hoist
 from ..runtime import runtime
 from ..trace import axis_environment, trace_program, typeof
-from ..types import ArrayType, Type
+from ..types import ArrayType, Type, VaryingType
 from .convert import convert_element_type_p
+from .varying import ordered, pvary, pvary_p
 
 # ---------------------------------------------------------------------------- tracing
 
@@ -107,13 +108,21 @@ def shifted(effects: Effects, offset: int, start: int = 0) -> Effects:
 
 
 def same_type(a: Type, b: Type) -> bool:
-    return a is b or a.strong() == b.strong()
+    return a is b or _bare(a) == _bare(b)
+
+
+def _bare(type: Type) -> Type:
+    return type.plain.strong() if isinstance(type, ArrayType) else type.strong()
 
 
 def convert(x: Any, type: Type) -> Any:
     """A value as exactly this type; only dtype and weakness may differ."""
     if typeof(x) == type or not isinstance(type, ArrayType):
         return x
+    if type.vary != typeof(x).vary:
+        x = pvary(x, type.vary)
+        if typeof(x) == type:
+            return x
     return convert_element_type_p.bind(x, new_dtype=type.dtype, weak_type=type.weak_type)
 
 
@@ -125,6 +134,13 @@ def with_output_types(program: Program, types: Sequence[Type]) -> Program:
     eqns, outputs = list(program.eqns), list(program.outputs)
     for i, (atom, wanted) in enumerate(zip(program.outputs, types, strict=True)):
         if atom.type != wanted and isinstance(wanted, ArrayType):
+            missing = wanted.vary - atom.type.vary
+            if missing:
+                outputs[i] = new = Var(VaryingType(atom.type, wanted.vary))
+                eqns.append(Eqn(pvary_p, [atom], [new], {"axes": ordered(missing)}))
+                if new.type == wanted:
+                    continue
+                atom = new
             outputs[i] = new = Var(wanted)
             params = {"new_dtype": wanted.dtype, "weak_type": wanted.weak_type}
             eqns.append(Eqn(convert_element_type_p, [atom], [new], params))
@@ -133,13 +149,17 @@ def with_output_types(program: Program, types: Sequence[Type]) -> Program:
 
 def joined(types: Sequence[Type]) -> Type:
     """One type for several that differ in weakness only: strong if any is."""
-    return next((t for t in types if not t.weak_type), types[0])
+    found = next((t for t in types if not t.weak_type), types[0])
+    vary = frozenset().union(*(t.vary for t in types if isinstance(t, ArrayType)))
+    return VaryingType(found, vary) if isinstance(found, ArrayType) and vary else found
 
 
 def _settled(given: Type, found: Type) -> Type:
     if isinstance(given, ArrayType) and isinstance(found, ArrayType) and given.weak_type and given.shape == found.shape:
         dtype, weak = promote_types([given, found])
-        return ArrayType(given.shape, dtype, weak and dtype == given.dtype)
+        return VaryingType(ArrayType(given.shape, dtype, weak and dtype == given.dtype), given.vary | found.vary)
+    if isinstance(given, ArrayType) and isinstance(found, ArrayType) and not found.vary <= given.vary:
+        return VaryingType(given, given.vary | found.vary)
     return given
 
 

@@ -106,6 +106,7 @@ if TYPE_CHECKING:
     from .environment import print_environment_info
     from .explanation import explain
     from .lang import ds
+    from .parallel import pmap
     from .profiler import profile
     from .sharding import (
         NamedSharding,
@@ -116,6 +117,7 @@ if TYPE_CHECKING:
         make_mesh,
         reshard,
         set_mesh,
+        shard_map,
     )
     from .tuning import autotune, tune
 
@@ -152,6 +154,7 @@ _LATER = {
     "explain": ".explanation:explain",
     "free_ref": ".lang.mutable:free_ref",
     "freeze": ".lang.mutable:freeze",
+    "pmap": ".parallel:pmap",
     "fwd_and_bwd": ".core.two_passes:fwd_and_bwd",
     "Ref": ".lang.mutable:Ref",
     "new_ref": ".lang.mutable:new_ref",
@@ -163,7 +166,7 @@ _LATER |= {
     name: f".sharding:{name}"
     for name in (
         "NamedSharding", "P", "make_array_from_callback", "make_array_from_process_local_data",
-        "make_array_from_single_device_arrays", "make_mesh", "reshard", "set_mesh",
+        "make_array_from_single_device_arrays", "make_mesh", "reshard", "set_mesh", "shard_map",
     )
 }  # fmt: skip
 

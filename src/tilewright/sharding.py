@@ -28,6 +28,7 @@ from .core.mesh import (
     use_mesh,
     with_sharding_constraint,
 )
+from .core.shard_map import shard_map
 from .core.types import ArrayType, canonical_dtype
 from .runtime import device_put, devices
 from .xla_backend.array import Array, as_array
@@ -40,7 +41,7 @@ __all__ = [
     "AbstractMesh", "AxisType", "Mesh", "NamedSharding", "P", "PartitionSpec", "Shard", "Sharding",
     "SingleDeviceSharding", "create_device_mesh", "create_hybrid_device_mesh", "get_abstract_mesh", "get_mesh",
     "make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
-    "make_mesh", "reshard", "set_mesh", "use_mesh", "with_sharding_constraint",
+    "make_mesh", "reshard", "set_mesh", "shard_map", "use_mesh", "with_sharding_constraint",
 ]  # fmt: skip
 
 # ---------------------------------------------------------------------------- meshes

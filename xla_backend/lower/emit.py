@@ -120,6 +120,7 @@ class Emitter:
         self.reductions: list[tuple[tuple[int, ...], tuple[int, ...]]] = []  # shapes and axes of what is reduced
         self.counter = 0
         self.meshes: Any = None  # the names of meshes, in programs that run on one
+        self.within_mesh = 0  # how many `shard_map`s are being printed; functions are printed in place there
 
     # ------------------------------------------------------------ single operations
 

@@ -11,7 +11,7 @@ from .emit import Emitter, Operand
 
 
 def _jit(e: Emitter, operands: list[Operand], outs: Sequence[Any], *, program: Program, inline: bool, **_: Any) -> Any:
-    return e.inline(program, operands) if inline else e.call(program, operands)
+    return e.inline(program, operands) if inline or e.within_mesh else e.call(program, operands)
 
 
 RULES = {jit_p: _jit}

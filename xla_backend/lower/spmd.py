@@ -2,15 +2,39 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ...core.ir import Program
-from ...core.mesh import constraint_p
-from ...core.types import ArrayType
+from ...core.mesh import Mesh, PartitionSpec, constraint_p
+from ...core.primitives.collective import (
+    all_gather_p,
+    all_to_all_p,
+    axis_index_p,
+    pmax_groups_p,
+    pmin_groups_p,
+    ppermute_p,
+    psum_groups_p,
+    psum_scatter_p,
+)
+from ...core.primitives.varying import assume_equal_p, pmax_invariant_p, pmin_invariant_p, psum_invariant_p, pvary_p
+from ...core.rewrite import primitives_of
+from ...core.shard_map import shard_map_p
+from ...core.types import INT32, ArrayType
 from ..settings import Place
 from ..shardings import mesh_text, sharding_text
 from .emit import Emitter, Operand
+
+
+class Inner(NamedTuple):
+    """The mesh of a program of each device, the axes that it sees, and its own number along them."""
+
+    mesh: Any
+    axes: set[Any]
+    indices: dict[Any, Operand]
 
 
 class Meshes:
@@ -19,6 +43,8 @@ class Meshes:
     def __init__(self, devices: tuple[Any, ...] | None, count: int):
         self.devices, self.count = devices, count
         self.names: dict[str, str] = {}
+        self.inner: Inner | None = None  # where the program of each device is being printed
+        self.channels = 0
 
     def name(self, mesh: Any) -> str:
         """A mesh's name in the module, where it is declared once."""
@@ -63,4 +89,137 @@ def _constraint(e: Emitter, operands: list[Operand], out: ArrayType, *, sharding
     return e.op("sdy.sharding_constraint", operands, out, text)
 
 
-RULES: dict[Any, Any] = {constraint_p: _constraint}
+# ---------------------------------------------------------------------------- programs of each device
+
+
+def _shard_map(
+    e: Emitter, operands: list[Operand], outs: list[Any], *, program: Program, mesh: Any, in_specs: Any, out_specs: Any,
+    manual: tuple[Any, ...],
+) -> list[Operand]:  # fmt: skip
+    name, outer = e.meshes.name(mesh), e.meshes.inner
+    free = set(mesh.axis_names) - {*manual, *(outer.axes if outer else ())}
+    # The number of a device along an axis is its part of an iota: XLA has no other way where axes are left to it.
+    counted = manual if axis_index_p in primitives_of(program) else ()
+    wide = [ArrayType((mesh.shape[a],), INT32) for a in counted]
+    iotas = [e.op("stablehlo.iota", [], t, "iota_dimension = 0 : i64") for t in wide]
+    known = dict(outer.indices) if outer and counted else {}  # nothing of what is around it is seen in the region
+    indices = {a: ArrayType((1,), INT32) for a in counted} | {a: o.type for a, o in known.items()}
+
+    def body(args: list[Operand]) -> list[Operand]:
+        given = args[len(program.inputs) :]
+        places = {a: e.reshape(x, ()) for a, x in zip(indices, given, strict=True)}
+        e.meshes.inner = Inner(mesh, {*manual, *(outer.axes if outer else ())}, places)
+        return e.inline(program, args[: len(program.inputs)])
+
+    ins = [_specs_text(name, s, len(o.shape), free) for s, o in zip(in_specs, operands, strict=True)]
+    ins += [_specs_text(name, PartitionSpec(a), 1, free) for a in counted] + [f"<@{name}, []>"] * len(known)
+    results = [_specs_text(name, s, len(t.shape), free) for s, t in zip(out_specs, outs, strict=True)]
+    e.within_mesh += 1
+    region = e.region([*program.in_types, *indices.values()], body, "sdy.return")
+    e.within_mesh -= 1
+    e.meshes.inner = outer
+    axes = ", ".join(json.dumps(str(a)) for a in manual)
+    attributes = (f"in_shardings = #sdy.sharding_per_value<[{', '.join(ins)}]>, "
+                  f"manual_axes = #sdy<manual_axes{{{axes}}}>, "
+                  f"out_shardings = #sdy.sharding_per_value<[{', '.join(results)}]>")  # fmt: skip
+    return e.ops("sdy.manual_computation", [*operands, *iotas, *known.values()], outs, attributes, region)
+
+
+def _specs_text(mesh_name: str, spec: Any, ndim: int, free: set[Any]) -> str:
+    """A sharding that leaves open what axes that the body does not see split."""
+    text = sharding_text(mesh_name, spec.padded(ndim))
+    if not free:
+        return text
+    dims = ["{" + ", ".join([*(json.dumps(str(a)) for a in d), "?"]) + "}" for d in spec.padded(ndim)]
+    return f"<@{mesh_name}, [{', '.join(dims)}]>"
+
+
+def _groups(e: Emitter, axes: Sequence[Any], groups: Any = None) -> list[list[int]]:
+    """The devices, by their places in the program's, that communicate along some axes, in their order."""
+    mesh = e.meshes.inner.mesh
+    names = list(mesh.axis_names)
+    places = np.arange(mesh.size)
+    if e.meshes.devices is not None and isinstance(mesh, Mesh):
+        places = np.array([e.meshes.devices.index(d) for d in mesh.flat])
+    at = [names.index(a) for a in axes]
+    rest = [i for i in range(len(names)) if i not in at]
+    rows = places.reshape(mesh.axis_sizes).transpose(rest + at).reshape(-1, mesh.parts(axes))
+    return rows.tolist() if groups is None else [row[list(group)].tolist() for row in rows for group in groups]
+
+
+def _attributes(e: Emitter, groups: list[list[int]], shared: bool = True) -> str:
+    e.meshes.channels += 1
+    return (f"replica_groups = dense<{groups}> : tensor<{len(groups)}x{len(groups[0])}xi64>, channel_handle = "
+            f"#stablehlo.channel_handle<handle = {e.meshes.channels}, type = 1>"
+            + (", use_global_device_ids" if shared else ""))  # fmt: skip
+
+
+def _folding(e: Emitter, operation: str, dtype: Any) -> str:
+    scalar = ArrayType((), dtype)
+    return e.region([scalar, scalar], lambda args: [e.op(operation, args, scalar)])
+
+
+def _reduce(operation: str) -> Any:
+    def rule(e: Emitter, operands: list[Operand], out: ArrayType, *, axes: Any, groups: Any = None) -> Operand:
+        attributes = _attributes(e, _groups(e, axes, groups))
+        return e.ops("stablehlo.all_reduce", operands, [out], attributes, _folding(e, operation, out.dtype))[0]
+
+    return rule
+
+
+def _all_gather(
+    e: Emitter, operands: list[Operand], out: ArrayType, *, axes: Any, dimension: int, size: int, tiled: bool,
+    groups: Any = None,
+) -> Operand:  # fmt: skip
+    (x,) = operands
+    if not tiled:
+        x = e.reshape(x, (*x.shape[:dimension], 1, *x.shape[dimension:]))
+    attributes = f"all_gather_dim = {dimension} : i64, {_attributes(e, _groups(e, axes, groups))}"
+    return e.ops("stablehlo.all_gather", [x], [out], attributes)[0]
+
+
+def _reduce_scatter(
+    e: Emitter, operands: list[Operand], out: ArrayType, *, axes: Any, dimension: int, size: int, tiled: bool,
+    groups: Any = None,
+) -> Operand:  # fmt: skip
+    wide = out if tiled else out.with_shape((*out.shape[:dimension], 1, *out.shape[dimension:]))
+    attributes = f"scatter_dimension = {dimension} : i64, {_attributes(e, _groups(e, axes, groups))}"
+    found = e.ops("stablehlo.reduce_scatter", operands, [wide], attributes, _folding(e, "stablehlo.add", out.dtype))[0]
+    return e.reshape(found, out.shape)
+
+
+def _all_to_all(
+    e: Emitter, operands: list[Operand], out: ArrayType, *, axes: Any, split: int, concat: int, size: int,
+    groups: Any = None,
+) -> Operand:  # fmt: skip
+    attributes = (f"split_dimension = {split} : i64, concat_dimension = {concat} : i64, split_count = {size} : i64, "
+                  + _attributes(e, _groups(e, axes, groups), shared=False))  # fmt: skip
+    return e.ops("stablehlo.all_to_all", operands, [out], attributes)[0]
+
+
+def _permute(e: Emitter, operands: list[Operand], out: ArrayType, *, axes: Any, perm: Any) -> Operand:
+    pairs = [[row[a], row[b]] for row in _groups(e, axes) for a, b in perm]
+    e.meshes.channels += 1
+    attributes = (f"source_target_pairs = dense<{pairs or ''}> : tensor<{len(pairs)}x2xi64>, channel_handle = "
+                  f"#stablehlo.channel_handle<handle = {e.meshes.channels}, type = 1>")  # fmt: skip
+    return e.ops("stablehlo.collective_permute", operands, [out], attributes)[0]
+
+
+def _axis_index(e: Emitter, operands: list[Operand], out: ArrayType, *, axes: Any) -> Operand:
+    return e.meshes.inner.indices[axes[0]]
+
+
+def _same(e: Emitter, operands: list[Operand], out: ArrayType, **_: Any) -> Operand:
+    return operands[0]
+
+
+SUM, MAX, MIN = (_reduce(f"stablehlo.{name}") for name in ("add", "maximum", "minimum"))
+RULES: dict[Any, Any] = {
+    constraint_p: _constraint,
+    shard_map_p: _shard_map,
+    pvary_p: _same, assume_equal_p: _same,
+    psum_invariant_p: SUM, pmax_invariant_p: MAX, pmin_invariant_p: MIN,
+    psum_groups_p: SUM, pmax_groups_p: MAX, pmin_groups_p: MIN,
+    all_gather_p: _all_gather, psum_scatter_p: _reduce_scatter, all_to_all_p: _all_to_all, ppermute_p: _permute,
+    axis_index_p: _axis_index,
+}  # fmt: skip

@@ -1,0 +1,352 @@
+"""`shard_map`: a function of each device's parts of arrays, run on every device of a mesh.
+
+    shard_map[program, mesh, in_specs, out_specs, manual] operands
+
+`program` takes and gives the parts. `manual` are the axes of the mesh that it sees, by collectives over their names;
+along the others the compiler splits. Types of its variables say along which axes the devices may differ
+(`core/primitives/varying.py`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import tree
+from .config import current
+from .errors import ArgumentError, ArgumentTypeError, MeshAxisError, ShapeError, TreeError
+from .evaluate import evaluate
+from .ir import Effects, Eqn, Program
+from .jit import Jit, Options
+from .jvp import jvp_program
+from .linearize import linearized
+from .mesh import AbstractMesh, Mesh, PartitionSpec
+from .primitive import OWN, AxisInfo, Linear, Primitive, Zero
+from .primitives.shape import expand_dims, squeeze
+from .primitives.structured import with_output_types
+from .primitives.varying import assume_equal_p, ordered
+from .rewrite import eliminate_dead, hoist
+from .trace import axis_environment, eval_program, on_each_device, trace_program, typeof
+from .transpose import transpose_program
+from .types import ArrayType, VaryingType
+from .vmap import batch_program
+
+Specs = tuple[PartitionSpec, ...]
+
+
+def _on_device(mesh: Any, manual: Sequence[Any]) -> Any:
+    return on_each_device([(name, mesh.shape[name]) for name in manual])
+
+
+def part_type(t: Any, spec: PartitionSpec, mesh: Any) -> ArrayType:
+    """The type of a device's part of an array: the axes of the spec divide its shape, and along them devices differ."""
+    dims = spec.padded(t.ndim)
+    shape = tuple(n // mesh.parts(d) for n, d in zip(t.shape, dims, strict=True))
+    return VaryingType(t.with_shape(shape), t.vary | frozenset(spec.axes))
+
+
+def _whole_type(t: Any, spec: PartitionSpec, mesh: Any, manual: Sequence[Any]) -> ArrayType:
+    shape = tuple(n * mesh.parts(d) for n, d in zip(t.shape, spec.padded(t.ndim), strict=True))
+    return VaryingType(t.with_shape(shape), t.vary - frozenset(manual))
+
+
+def _typing(*types: Any, program: Program, mesh: Any, out_specs: Specs, manual: Sequence[Any], **_: Any) -> list[Any]:
+    return [_whole_type(t, s, mesh, manual) for t, s in zip(program.out_types, out_specs, strict=True)]
+
+
+def _effects(*types: Any, program: Program, manual: Sequence[Any], **_: Any) -> Effects:
+    return frozenset(e for e in program.effects if not (e.kind == "axis" and e.operand in manual))
+
+
+def _bind(*operands: Any, program: Program, out_specs: Specs, **how: Any) -> list[Any]:
+    """Bind a body each of whose results differs along the axes that its spec names: where parts are joined."""
+    outs: list[Any] = program.out_types
+    types = [VaryingType(t, t.vary | frozenset(s.axes)) for t, s in zip(outs, out_specs, strict=True)]
+    program = with_output_types(program, types)
+    return shard_map_p.bind(*operands, program=program, out_specs=out_specs, **how)
+
+
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, program: Program, in_specs: Specs, out_specs: Specs,
+         **how: Any) -> Any:  # fmt: skip
+    nonzero = tuple(type(t) is not Zero for t in tangents)
+    with _on_device(how["mesh"], how["manual"]):
+        derived, present = jvp_program(program, nonzero)
+    given = [t for t in tangents if type(t) is not Zero]
+    specs = (*in_specs, *(s for s, nz in zip(in_specs, nonzero, strict=True) if nz))
+    outs = _bind(*primals, *given, program=derived, in_specs=specs,
+                            out_specs=(*out_specs, *(s for s, p in zip(out_specs, present, strict=True) if p)),
+                            **how)  # fmt: skip
+    n = len(program.outputs)
+    rest = iter(outs[n:])
+    return outs[:n], [next(rest) if p else Zero(typeof(o).tangent()) for o, p in zip(outs[:n], present, strict=True)]
+
+
+def _linearize(primals: Sequence[Any], nonzero: tuple[bool, ...], *, program: Program, in_specs: Specs,
+               out_specs: Specs, **how: Any) -> Any:  # fmt: skip
+    mesh, manual = how["mesh"], how["manual"]
+    with _on_device(mesh, manual):
+        parts = linearized(program, nonzero)
+        n = len(program.outputs)
+        stored = [a.type for a in parts.primal.outputs[n:]]
+        spread = tuple(PartitionSpec(tuple(a for a in manual if a in t.vary)) for t in stored)
+        primal, linear = _with_leading(parts, n)
+    results = _bind(*primals, program=primal, in_specs=in_specs, out_specs=(*out_specs, *spread), **how)
+    outs, residuals = parts.gather(primals, results)
+    source = {"in": in_specs, "out": out_specs, "stored": spread}
+    specs = tuple(source[kind][i] for kind, i in parts.residuals)
+    tangent_specs = tuple(s for s, nz in zip(in_specs, nonzero, strict=True) if nz)
+    given_specs = tuple(s for s, p in zip(out_specs, parts.out_nonzero, strict=True) if p)
+
+    def apply(*tangents: Any) -> list[Any]:
+        given = [t for t in tangents if type(t) is not Zero]
+        found = iter(_bind(*residuals, *given, program=linear, in_specs=(*specs, *tangent_specs),
+                                      out_specs=given_specs, **how))  # fmt: skip
+        return [next(found) if p else Zero(typeof(o).tangent()) for o, p in zip(outs, parts.out_nonzero, strict=True)]
+
+    return outs, apply
+
+
+def _with_leading(parts: Any, n: int) -> tuple[Program, Program]:
+    """A linearised body whose stored values have a leading axis of one, along which those of the devices are joined."""
+    def primal(*args: Any) -> list[Any]:
+        outs = eval_program(parts.primal, *args)
+        return [*outs[:n], *(expand_dims(x, (0,)) for x in outs[n:])]
+
+    wide = [kind == "stored" for kind, _ in parts.residuals]
+
+    def linear(*args: Any) -> list[Any]:
+        given = [squeeze(x, (0,)) if w else x for x, w in zip(args, wide)]
+        return eval_program(parts.linear, *given, *args[len(wide) :])
+
+    types = [v.type for v in parts.linear.inputs]
+    types[: len(wide)] = [t.with_shape((1, *t.shape)) if w else t for t, w in zip(types, wide)]
+    return trace_program(primal, parts.primal.in_types, parts.primal.name), trace_program(linear, types, "linear")
+
+
+def _transpose(cts: Sequence[Any], *args: Any, program: Program, in_specs: Specs, out_specs: Specs,
+               **how: Any) -> list[Any]:  # fmt: skip
+    linear = tuple(isinstance(a, Linear) for a in args)
+    nonzero = tuple(type(ct) is not Zero for ct in cts)
+    with _on_device(how["mesh"], how["manual"]):
+        transposed = transpose_program(program, linear, nonzero)
+    operands = [*(a for a, li in zip(args, linear, strict=True) if not li), *(ct for ct in cts if type(ct) is not Zero)]
+    specs = [s for s, li in zip(in_specs, linear, strict=True) if not li]
+    specs += [s for s, nz in zip(out_specs, nonzero, strict=True) if nz]
+    outs = tuple(s for s, li in zip(in_specs, linear, strict=True) if li)
+    found = iter(_bind(*operands, program=transposed, in_specs=tuple(specs), out_specs=outs, **how))
+    return [next(found) if li else None for li in linear]
+
+
+def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, program: Program, in_specs: Specs,
+           out_specs: Specs, **how: Any) -> Any:  # fmt: skip
+    mesh, manual = how["mesh"], how["manual"]
+    names = () if axis.spmd is None else axis.spmd if isinstance(axis.spmd, tuple) else (axis.spmd,)
+    names = tuple(n for n in names if n in manual)
+    here = AxisInfo(axis.size // mesh.parts(names), axis.name)
+    with _on_device(mesh, manual):
+        if names:
+            program = _varying(program, [d is not None for d in dims], frozenset(names))
+        batched, out_dims = batch_program(program, here, tuple(dims))
+
+    def placed(spec: PartitionSpec, t: Any, d: int | None) -> PartitionSpec:
+        if d is None:
+            return spec
+        whole = spec.padded(t.ndim)
+        return PartitionSpec(*whole[:d], names or None, *whole[d:])
+
+    ins = tuple(placed(s, v.type, d) for s, v, d in zip(in_specs, program.inputs, dims, strict=True))
+    outs = tuple(placed(s, a.type, d) for s, a, d in zip(out_specs, program.outputs, out_dims, strict=True))
+    return _bind(*args, program=batched, in_specs=ins, out_specs=outs, **how), out_dims
+
+
+def _varying(program: Program, flags: Sequence[bool], names: frozenset[Any]) -> Program:
+    """A body some of whose inputs differ along more axes."""
+    ins: list[Any] = program.in_types
+    types = [VaryingType(t, t.vary | names) if f else t for t, f in zip(ins, flags, strict=True)]
+    return trace_program(functools.partial(eval_program, program), types, program.name)
+
+
+def _dce(used: Sequence[bool], eqn: Eqn) -> Eqn:
+    params = eqn.params
+    program, live = eliminate_dead(params["program"], used, keep_inputs=False)
+    kept = [i for i, u in enumerate(live) if u]
+    specs = {"in_specs": tuple(params["in_specs"][i] for i in kept),
+             "out_specs": tuple(s for s, u in zip(params["out_specs"], used, strict=True) if u)}  # fmt: skip
+    inputs = tuple(eqn.inputs[i] for i in kept)
+    params: dict[str, Any] = params | specs | {"program": program}
+    return eqn.replace(inputs=inputs, outputs=tuple(v for v, u in zip(eqn.outputs, used, strict=True) if u),
+                       params=params, effects=_effects(**params))  # fmt: skip
+
+
+def _numpy(*arrays: Any, program: Program, mesh: Any, in_specs: Specs, out_specs: Specs, manual: Any) -> list[Any]:
+    """Every device's part along a leading axis for each axis of the mesh, and the program batched over these."""
+    with _on_device(mesh, manual):
+        batched, axes, sizes = program, list(manual), [mesh.shape[a] for a in manual]
+        for name, size in zip(reversed(axes), reversed(sizes), strict=True):
+            batched, _ = batch_program(batched, AxisInfo(size, name), (0,) * len(batched.inputs), True)
+    outs = evaluate(batched, *(_split(x, s, axes, mesh) for x, s in zip(arrays, in_specs, strict=True)))
+    return [_joined(x, s, axes, mesh) for x, s in zip(outs, out_specs, strict=True)]
+
+
+def _split(x: Any, spec: PartitionSpec, axes: list[Any], mesh: Any) -> Any:
+    shape, order = [], {}
+    for n, names in zip(x.shape, spec.padded(x.ndim), strict=True):
+        for a in names:
+            order[a] = len(shape)
+            shape.append(mesh.shape[a])
+        shape.append(n // mesh.parts(names))
+    x = x.reshape(shape)
+    x = np.moveaxis(x, [order[a] for a in axes if a in order], range(len(order)))
+    for i, a in enumerate(axes):
+        if a not in order:
+            x = np.repeat(np.expand_dims(x, i), mesh.shape[a], i)
+    return x
+
+
+def _joined(x: Any, spec: PartitionSpec, axes: list[Any], mesh: Any) -> Any:
+    used = [a for a in axes if a in spec.axes]
+    x = x[tuple(slice(None) if a in used else 0 for a in axes)]
+    local = x.shape[len(used) :]
+    order, shape = [], []
+    for i, (n, names) in enumerate(zip(local, spec.padded(len(local)), strict=True)):
+        order += [*(used.index(a) for a in names), len(used) + i]
+        shape.append(n * mesh.parts(names))
+    return np.transpose(x, order).reshape(shape)
+
+
+shard_map_p = Primitive(
+    "shard_map", _typing, jvp=_jvp, linearize=_linearize, transpose=_transpose, batch=_batch, dce=_dce,
+    effects=_effects, numpy=_numpy, multiple=True, varies=OWN,
+)  # fmt: skip
+PRIMITIVES = (shard_map_p,)
+
+# ---------------------------------------------------------------------------- the function
+
+
+def shard_map(
+    f: Callable[..., Any] | None = None, /, *, out_specs: Any, in_specs: Any = None, mesh: Any = None,
+    axis_names: Any = frozenset(), check_vma: bool = True,
+) -> Any:  # fmt: skip
+    """A function that runs `f` on every device of a mesh, on the parts of its arguments that the device holds.
+
+    `in_specs` and `out_specs` (prefixes of the trees of arguments and results) say which axes split which dimensions;
+    `out_specs` may be a function that gives them once `f` was traced.
+    Within, collectives of `lax` over the axes' names move values between devices. `mesh` is by default the one in
+    force; `axis_names` are the axes that `f` sees, all by default, and along the others the compiler splits. A result
+    that may differ along an axis which its spec leaves out is an error, unless `check_vma=False` says that it does not.
+
+    Raises:
+      MeshAxisError: an axis that the mesh has not, a result that differs along an axis that its spec leaves out.
+      ShapeError: a dimension that the axes of its spec do not divide.
+      TreeError: specs that are not a prefix of the arguments' structure.
+
+    >>> import tilewright as tw
+    >>> mesh = tw.make_mesh((1,), ("x",))
+    >>> total = shard_map(lambda x: tw.lax.psum(x.sum(), "x"), mesh=mesh, in_specs=tw.P("x"), out_specs=tw.P())
+    >>> float(total(tw.numpy.arange(4.0)))
+    6.0
+    """
+    if f is None:
+        return functools.partial(shard_map, out_specs=out_specs, in_specs=in_specs, mesh=mesh, axis_names=axis_names,
+                                 check_vma=check_vma)  # fmt: skip
+    if not callable(f):
+        raise ArgumentTypeError(f"shard_map takes a function, got {f!r}", "pass a callable")
+
+    def run(*args: Any) -> Any:
+        over = current().mesh if mesh is None else mesh
+        if not isinstance(over, (Mesh, AbstractMesh)):
+            raise ArgumentError("shard_map without a mesh", "pass `mesh=`, or use it within `use_mesh(mesh)`")
+        return _call(f, args, over, in_specs, out_specs, _manual(over, axis_names), check_vma)
+
+    functools.update_wrapper(run, f, updated=())
+    return Jit(run, Options()).function
+
+
+def _manual(mesh: Any, names: Any) -> tuple[Any, ...]:
+    """The axes that the function sees, in the mesh's order: those named, by default all that none outside sees."""
+    outside = {a[0] for a in axis_environment() if len(a) == 3}
+    names = set(names) or set(mesh.axis_names) - outside
+    for name in names:
+        if name not in mesh.shape:
+            raise MeshAxisError(f"shard_map over the axis {name!r}, which {mesh} has not", "name the mesh's axes")
+        if name in outside:
+            raise MeshAxisError(f"shard_map over {name!r} within one over {name!r}", "name other axes of the mesh")
+    return tuple(n for n in mesh.axis_names if n in names)
+
+
+def _call(f: Callable[..., Any], args: Any, mesh: Any, in_specs: Any, out_specs: Any, manual: Any, check: bool) -> Any:
+    leaves, in_tree = tree.flatten(args)
+    types: list[Any] = [typeof(x) for x in leaves]
+    given = in_specs if isinstance(in_specs, (PartitionSpec, tuple)) else (in_specs,)
+    specs = _flat_specs(given, args, "in_specs")
+    for t, s in zip(types, specs, strict=True):
+        _check_in(t, s, mesh, manual)
+    out: dict[str, Any] = {}
+
+    def body(*parts: Any) -> list[Any]:
+        results = f(*in_tree.unflatten(parts))
+        flat, out["tree"] = tree.flatten(results)
+        wanted = out_specs() if callable(out_specs) else out_specs
+        out["specs"] = _flat_specs(wanted, results, "out_specs")
+        return [_leaving(x, s, mesh, manual, check) for x, s in zip(flat, out["specs"], strict=True)]
+
+    with _on_device(mesh, manual):
+        program = trace_program(body, [part_type(t, s, mesh) for t, s in zip(types, specs, strict=True)],
+                                getattr(f, "__name__", "shard_map"))  # fmt: skip
+    program, constants = hoist(program)
+    everywhere = (PartitionSpec(),) * len(constants)
+    outs = _bind(*constants, *leaves, program=program, mesh=mesh, in_specs=(*everywhere, *specs),
+                            out_specs=tuple(out["specs"]), manual=manual)  # fmt: skip
+    return out["tree"].unflatten(outs)
+
+
+def _flat_specs(specs: Any, values: Any, what: str) -> tuple[PartitionSpec, ...]:
+    try:
+        found = tree.broadcast_prefix(specs, values)
+    except TreeError as error:
+        raise TreeError(f"{what} of shard_map are not a prefix of the structure: {error.what}",
+                        "one spec for each, or for all of a subtree") from None  # fmt: skip
+    for s in found:
+        if s is not None and not isinstance(s, PartitionSpec):
+            raise ArgumentTypeError(f"{what} of shard_map hold {s!r}", "use PartitionSpecs")
+    return tuple(PartitionSpec() if s is None else s for s in found)
+
+
+def _check_axes(spec: PartitionSpec, mesh: Any, manual: Any) -> None:
+    for name in spec.axes:
+        if name not in manual:
+            known = "is not one of axis_names" if name in mesh.shape else f"{mesh} has not"
+            raise MeshAxisError(f"{spec} of shard_map names the axis {name!r}, which {known}", f"one of {manual}")
+
+
+def _check_in(t: Any, spec: PartitionSpec, mesh: Any, manual: Any) -> None:
+    _check_axes(spec, mesh, manual)
+    if len(spec) > t.ndim:
+        raise ShapeError(f"{spec} of shard_map for an argument of type {t.show()}", "one entry for each dimension")
+    for d, (n, names) in enumerate(zip(t.shape, spec.padded(t.ndim), strict=True)):
+        if n % mesh.parts(names):
+            raise ShapeError(
+                f"dimension {d} of an argument of type {t.show()} is split {mesh.parts(names)} ways by {spec}",
+                "pad it to a multiple; outside of shard_map, `jit` pads by itself",
+            )
+
+
+def _leaving(x: Any, spec: PartitionSpec, mesh: Any, manual: Any, check: bool) -> Any:
+    """A result of the body: along axes that its spec leaves out the devices have one value, or are said to."""
+    _check_axes(spec, mesh, manual)
+    t: Any = typeof(x)
+    if len(spec) > t.ndim:
+        raise ShapeError(f"{spec} of shard_map for a result of type {t.show()}", "one entry for each dimension")
+    left = ordered(a for a in t.vary if a in manual and a not in spec.axes)
+    if not left:
+        return x
+    if check:
+        raise MeshAxisError(
+            f"a result of type {t.show()} may differ between devices along {', '.join(map(repr, left))}, and its spec "
+            f"{spec} does not name that",
+            "name the axis in out_specs, reduce over it (`lax.psum`), or pass check_vma=False if the values are equal",
+        )
+    return assume_equal_p.bind(x, axes=left)

@@ -1,0 +1,219 @@
+"""`shard_map` and `pmap`: values, derivatives and batches equal those of the function on the whole, or of `vmap`."""
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.support.collectives import CASES
+from tests.support.equivalence import draws
+from tilewright import lax
+from tilewright import numpy as tnp
+from tilewright.core.errors import ArgumentError, BatchAxisError, MeshAxisError, MeshError, ShapeError, UnboundAxisError
+from tilewright.core.evaluate import evaluate
+from tilewright.sharding import Mesh, NamedSharding, P, use_mesh
+
+MESH = tw.make_mesh((4, 2), ("x", "y"))
+(X,) = draws((8, 8))
+(W,) = draws((8, 8), seed=3)
+
+
+def mapped(f, ins, outs, mesh=MESH, **how):
+    return tw.shard_map(f, mesh=mesh, in_specs=ins, out_specs=outs, **how)
+
+
+# Two meshes with an axis `i` of size 4: alone, and beside another one, with its devices in another order.
+FOUR = [Mesh(MESH.devices[:, 0], ("i",)), Mesh(MESH.devices[::-1].T, ("j", "i"))]
+
+
+def over_devices(f, x, mesh=FOUR[1]):
+    return mapped(lambda part: f(part[0])[None], P("i"), P("i"), mesh)(x)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_collectives_are_those_of_vmap(name):
+    f, x, expected = CASES[name]
+    # On devices, under one more vmap; and the NumPy meaning of the program, which batches it.
+    pair = np.stack([x, 2 * x], 1)
+    both = np.stack([expected(x), expected(2 * x)], 1)
+    for run in (lambda x: over_devices(f, x), lambda x: over_devices(f, x, FOUR[0])):
+        found = tw.jit(lambda x, pair, run=run: (run(x), tw.vmap(run, 1, 1)(pair)))(x, pair)
+        np.testing.assert_allclose(found[0], expected(x), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(found[1], both, rtol=1e-5, atol=1e-6)
+    program = tw.make_jaxpr(lambda x: over_devices(f, x))(x)
+    np.testing.assert_allclose(evaluate(program, x)[0], expected(x), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if n not in ("pmax", "pmin", "broadcast")])
+def test_gradients_of_collectives_are_those_of_vmap(name):
+    f, x, expected = CASES[name]
+    weights = np.asarray(draws(np.shape(expected(x)), seed=1)[0])
+    tangent = draws(x.shape, seed=2)[0]
+
+    def derivatives(run):
+        gradient = tw.grad(lambda x: tnp.sum(run(x) * weights))
+        return tw.jit(lambda x: (gradient(x), tw.jvp(run, (x,), (tangent,))[1]))(x)
+
+    for a, b in zip(derivatives(lambda x: over_devices(f, x)), derivatives(tw.vmap(f, axis_name="i")), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+GROUPS = [[0, 1], [3, 2]]
+
+
+def uneven(a):
+    return lax.psum(a, "x", axis_index_groups=[[0], [1, 2, 3]])
+
+
+
+@pytest.mark.parametrize(
+    "f, expected",
+    [
+        (lambda a: lax.psum(a, "x", axis_index_groups=GROUPS), lambda p: [p[0] + p[1]] * 2 + [p[2] + p[3]] * 2),
+        (lambda a: lax.pmax(a, "x", axis_index_groups=GROUPS), lambda p: [p[:2].max(0)] * 2 + [p[2:].max(0)] * 2),
+        (
+            lambda a: lax.all_gather(a, "x", axis_index_groups=GROUPS).sum(0),
+            lambda p: [p[0] + p[1]] * 2 + [p[2] + p[3]] * 2,
+        ),
+        (lambda a: lax.pbroadcast(a > 0, "x", 1) * 1.0 + 0 * a, lambda p: [(p[1] > 0) * 1.0] * 4),
+        (lambda a: lax.psum(tnp.ones(()), "x") + a, lambda p: list(p + 4)),
+        (lambda a: lax.all_gather(a, ("x", "y"), tiled=True)[:2] + 0 * a, lambda p: [p[0]] * 4),
+    ],
+)
+def test_groups_and_several_axes(f, expected):
+    parts = np.stack(expected(np.asarray(X).reshape(4, 2, 8)))
+    found = mapped(f, P("x"), P("x"), check_vma=False)(X)
+    np.testing.assert_allclose(found, parts.reshape(8, 8), rtol=1e-5)
+
+
+def test_partly_manual_and_nested():
+    part = tw.jit(mapped(lambda a: lax.psum(a, "x"), P("x"), P(), axis_names={"x"}))
+    far = tw.device_put(X, NamedSharding(MESH, P("x", "y")))
+    np.testing.assert_allclose(part(far), np.asarray(X).reshape(4, 2, 8).sum(0), rtol=1e-5)
+    both = np.stack([X, X])
+    batched = tw.vmap(part, spmd_axis_name="y")(both)
+    np.testing.assert_allclose(batched, both.reshape(2, 4, 2, 8).sum(1), rtol=1e-5)
+
+    def outer(a):
+        here = lax.axis_index("x")
+        return mapped(lambda b: lax.psum(b, "y") + lax.axis_index("x") + here, P(None, "y"), P())(a)
+
+    found = mapped(outer, P("x"), P("x"), axis_names={"x"})(X)
+    wanted = X[:, :4] + X[:, 4:] + 2 * (np.arange(8)[:, None] // 2)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    slope = tw.grad(lambda a: mapped(outer, P("x"), P("x"), axis_names={"x"})(a).sum())(X)
+    np.testing.assert_allclose(slope, 1, rtol=1e-6)
+
+
+def block(w, x):
+    """A layer with loops, a branch and recomputation in it."""
+    def step(c, k):
+        c = tw.checkpoint(lambda c: tnp.tanh(c @ w) + k)(c)
+        return lax.cond(k > 0.5, lambda c: 2 * c, lambda c: c, c), None
+
+    return lax.scan(step, x, np.float32([0, 1, 0]))[0]
+
+
+def test_gradients_by_shared_values_are_sums_over_the_devices():
+    def loss(w, x):
+        return tnp.sum(tnp.sin(block(w, x)))
+
+    parts = mapped(lambda w, x: lax.psum(loss(w, x), ("x", "y")), (P(), P(("x", "y"))), P())
+    inside = mapped(tw.grad(lambda w, x: lax.psum(loss(w, x), ("x", "y"))), (P(), P(("x", "y"))), P())
+    local = mapped(tw.grad(loss), (P(), P(("x", "y"))), P())  # without psum in it: w is shared
+    own = mapped(lambda w, x: lax.psum(tw.grad(loss)(lax.pcast(w, ("x", "y"), to="varying"), x), ("x", "y")),
+                 (P(), P(("x", "y"))), P())  # fmt: skip
+    wanted = tw.jit(tw.grad(loss, (0, 1)))(W, X)
+    found = tw.jit(lambda w, x: [*tw.grad(parts, (0, 1))(w, x), inside(w, x), local(w, x), own(w, x)])(W, X)
+    for one, right in zip(found, [*wanted, *[wanted[0]] * 3], strict=True):
+        np.testing.assert_allclose(one, right, rtol=2e-4, atol=1e-4)
+
+
+def test_second_derivatives():
+    def loss(w, x):
+        return tnp.sum(tnp.sin(x @ w))
+
+    parts = mapped(lambda w, x: lax.psum(loss(w, x), "x"), (P(), P("x")), P())
+    first, second = (tw.jit(tw.hessian(lambda s, f=f: f(s * W, X)))(0.5) for f in (parts, loss))
+    np.testing.assert_allclose(first, second, rtol=2e-3)
+
+
+def test_products_split_over_two_axes():
+    def f(x, w):  # the contraction is split along y
+        return mapped(lambda x, w: lax.psum(x @ w, "y"), (P("x", "y"), P("y")), P("x"))(x, w)
+
+    np.testing.assert_allclose(f(X, W), X @ W, rtol=1e-4, atol=1e-5)
+    for n in (0, 1):
+        wanted = tw.grad(lambda x, w: tnp.sum(tnp.sin(x @ w)), n)(X, W)
+        found = tw.jit(tw.grad(lambda x, w: tnp.sum(tnp.sin(f(x, w))), n))(X, W)
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    # A replicated result that is said to be equal on all devices.
+    equal = mapped(lambda x: lax.all_gather(x, "x", tiled=True), P("x"), P(), check_vma=False)
+    np.testing.assert_allclose(tw.grad(lambda x: tnp.sum(equal(x) * W))(X), W, rtol=1e-5)
+
+
+def test_closed_over_values_and_custom_derivatives():
+    @tw.custom_vjp
+    def f(x):
+        return x * x
+
+    f.defvjp(lambda x: (x * x, x), lambda x, ct: (3 * x * ct,))
+
+    def loss(c):
+        return tnp.sum(mapped(lambda a: f(a * c), P("x"), P("x"))(X))
+
+    np.testing.assert_allclose(loss(2.0), np.sum(4 * X * X), rtol=1e-4)
+    np.testing.assert_allclose(tw.grad(loss)(2.0), np.sum(3 * X * 2 * X), rtol=1e-4)
+    with use_mesh(MESH):
+        np.testing.assert_array_equal(tw.shard_map(lambda a: -a, in_specs=P("y"), out_specs=P("y"))(X), -X)
+
+
+def test_pmap():
+    x = draws((8, 3))[0]
+    def share(x, s):
+        return x / lax.psum(x, "i") * s, lax.psum(x, "i")
+
+    f = tw.pmap(share, axis_name="i", in_axes=(0, None), out_axes=(0, None))
+    part, total = f(x, 2.0)
+    np.testing.assert_allclose(part, 2 * x / x.sum(0), rtol=1e-5)
+    np.testing.assert_allclose(total, x.sum(0), rtol=1e-5)
+    np.testing.assert_allclose(tw.pmap(lambda x: x + 1, in_axes=1, out_axes=1)(x.T), x.T + 1, rtol=1e-6)
+    triple = tw.pmap(lambda k, x: x * k, static_broadcasted_argnums=0)
+    np.testing.assert_allclose(triple(3, x[:2]), 3 * x[:2], rtol=1e-6)
+    with pytest.raises(MeshError, match="there are 8"):
+        tw.pmap(lambda x: x)(np.ones(9))
+    with pytest.raises(BatchAxisError, match="sizes"):
+        tw.pmap(lambda x, y: x)(np.ones(4), np.ones(5))
+
+
+@pytest.mark.parametrize(
+    "error, text, call",
+    [
+        (MeshAxisError, "may differ", lambda: mapped(lambda a: a, P("x"), P())(X)),
+        (MeshAxisError, "'q'", lambda: mapped(lambda a: a, P("q"), P())(X)),
+        (MeshAxisError, "axis_names", lambda: mapped(lambda a: a, P("y"), P("y"), axis_names={"x"})(X)),
+        (MeshAxisError, "'q'", lambda: mapped(lambda a: a, P(), P(), axis_names={"q"})(X)),
+        (MeshAxisError, "within one", lambda: mapped(mapped(lambda a: a, P(), P(), axis_names={"x"}), P(), P())(X)),
+        (ShapeError, "split 4 ways", lambda: mapped(lambda a: a, P("x"), P("x"))(X[:6])),
+        (ShapeError, "each dimension", lambda: mapped(lambda a: a.sum(), P("x"), P("x"))(X)),
+        (UnboundAxisError, "shard_map", lambda: lax.psum(X, "x")),
+        (ArgumentError, "without a mesh", lambda: tw.shard_map(lambda a: a, in_specs=P(), out_specs=P())(X)),
+        (ArgumentError, "groups of one size", lambda: mapped(uneven, P("x"), P("x"))(X)),
+        (ArgumentError, "to='varying'", lambda: mapped(lambda a: lax.pcast(a, "x", to="reduced"), P("x"), P("x"))(X)),
+    ],
+)  # fmt: skip
+def test_errors(error, text, call):
+    with pytest.raises(error, match=text) as caught:
+        call()
+    assert "remedy:" in str(caught.value)
+
+
+def test_branches_and_loops_that_differ_between_devices():
+    def f(a):
+        here = lax.axis_index("x")
+        b = lax.cond(here > 1, lambda: 1.0, lambda: 0.0)
+        c, _ = lax.while_loop(lambda s: s[1] < here, lambda s: (s[0] * 2, s[1] + 1), (1.0, 0))
+        return a * 0 + b + c
+
+    np.testing.assert_array_equal(mapped(f, P("x"), P("x"))(X)[::2, 0], [1, 2, 5, 9])
+    with pytest.raises(MeshAxisError, match="may differ"):
+        mapped(lambda: lax.cond(lax.axis_index("x") > 1, lambda: 1.0, lambda: 0.0), (), P())()
