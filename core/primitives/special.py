@@ -123,10 +123,34 @@ polygamma_p = curves(
     "polygamma", FLOAT, meaning.polygamma,
     [_no_derivative("polygamma", "its order"), lambda t, out, m, x: _mul(t, polygamma_p.bind(_add(m, 1), x))],
 )  # fmt: skip
+def _zeta_formula(s: Any, q: Any) -> Any:
+    """Hurwitz's zeta function by the Euler-Maclaurin formula (DLMF 25.11.5), for s above 1 and q above 0."""
+    a = _add(q, 12)
+    power = exp_p.bind(neg_p.bind(_mul(s, log_p.bind(a))))
+    total = _add(_div(_mul(power, a), _sub(s, 1.0)), _mul(power, 0.5))
+    for k in range(12):
+        total = _add(total, exp_p.bind(neg_p.bind(_mul(s, log_p.bind(_add(q, k))))))
+    factor = _div(_mul(s, power), a)
+    for k, b in enumerate(meaning.BERNOULLI[:8], 1):
+        total = _add(total, _mul(factor, b / math.factorial(2 * k)))
+        factor = _div(_mul(factor, _add(s, 2 * k - 1), _add(s, 2 * k)), _mul(a, a))
+    return total
+
+
+def _zeta_slope(t: Any, out: Any, s: Any, q: Any) -> Any:
+    """By its exponent: the derivative of the formula where it holds, NaN elsewhere."""
+    shape = shape_of(out)
+    s, q = spread(s, shape), spread(q, shape)
+    holds = and_p.bind(_gt(s, 1), _gt(q, 0))
+    s, q = _where(holds, s, 2.0), _where(holds, q, 1.0)
+    (_,), (slope,) = jvp_flat(lambda s: [_zeta_formula(s, q)], [s], [spread(like(s, 1.0), shape)])
+    return _mul(t, _where(holds, instantiate(slope), math.nan))
+
+
 zeta_p = curves(
     "zeta", FLOAT, meaning.zeta,
     [
-        _no_derivative("zeta", "its exponent"),
+        _zeta_slope,
         lambda t, out, s, q: _mul(t, neg_p.bind(s), zeta_p.bind(_add(s, 1), q)),
     ],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""`jax.scipy.special`: special functions of arrays."""
+"""Special functions made of the primitives: gamma and beta, entropies, the normal distribution, Bessel functions."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from .. import lax
-from ..core.errors import ArgumentError
-from ..core.primitives.custom import custom_jvp
-from ..nn.normalisation import log_softmax as _log_softmax
-from ..nn.normalisation import logsumexp
-from ..nn.normalisation import softmax as _softmax
-from ..numpy.arithmetic import copysign
-from ..numpy.bessel import i0, i1
-from ..numpy.create import arange, asarray
-from ..numpy.elementwise import where3
-from ..numpy.reductions import sum as _sum
-from ..numpy.util import (
+from ... import lax
+from ...core.errors import ArgumentError
+from ...core.primitives.custom import custom_jvp
+from ...nn.normalisation import log_softmax as _log_softmax
+from ...nn.normalisation import logsumexp
+from ...nn.normalisation import softmax as _softmax
+from ...numpy.arithmetic import copysign
+from ...numpy.bessel import i0, i1
+from ...numpy.create import arange, asarray
+from ...numpy.elementwise import where3
+from ...numpy.reductions import sum as _sum
+from ...numpy.util import (
     Array,
     ArrayLike,
     composite,
     dtype_of,
+    is_complex,
     promote_dtypes_inexact,
     promote_inexact,
     shape_of,
@@ -55,14 +56,43 @@ erfinv = _unary("erfinv", lax.erf_inv, "The inverse of `erf`.", 0.0, 0.0)
 gammaln = _unary("gammaln", lax.lgamma, "The logarithm of the magnitude of the gamma function.", 3.0, 0.693)
 
 
+# Lanczos' approximation of the gamma function with g = 7: P. Godfrey's coefficients, "A note on the computation of the
+# convergent Lanczos complex gamma approximation", 2001.
+_LANCZOS = (
+    676.5203681218851, -1259.1392167224028, 771.32342877765313, -176.61502916214059, 12.507343278686905,
+    -0.13857109526572012, 9.9843695780195716e-6, 1.5056327351493116e-7,
+)  # fmt: skip
+
+
+def _complex_loggamma(z: Array) -> Array:
+    """The principal branch, by Lanczos' approximation on the right and reflection on the left half plane."""
+    below = lax.lt(lax.imag(z), 0)
+    upper = where3(below, lax.conj(z), z)
+    left = lax.lt(lax.real(z), 0.5)
+    y = where3(left, 1 - upper, upper) - 1
+    series: Any = 0.99999999999980993
+    for k, c in enumerate(_LANCZOS, 1):
+        series = series + c / (y + k)
+    t = y + 7.5
+    right = (y + 0.5) * lax.log(t) - t + _HALF_LOG_2PI + lax.log(series)
+    # log sin(pi z) = -i pi z + log(1 - exp(2 pi i z)) - log 2 + i pi / 2 in the upper half plane
+    turn = np.asarray(1j * math.pi, dtype_of(z))
+    turned = where3(left, upper, 0.25) * turn
+    sine = -turned + lax.log(1 - lax.exp(2 * turned)) - math.log(2) + turn / 2
+    out = where3(left, math.log(math.pi) - sine - right, right)
+    return where3(below, lax.conj(out), out)
+
+
 def loggamma(z: ArrayLike) -> Array:
-    """The logarithm of the gamma function for positive numbers, nan for others.
+    """The logarithm of the gamma function: its principal branch; nan for negative numbers that are not complex.
 
     >>> from tilewright.scipy import special
     >>> round(float(special.loggamma(3.0)), 3)
     0.693
     """
     (z,) = promote_dtypes_inexact(value(z, "loggamma"))
+    if is_complex(dtype_of(z)):
+        return _complex_loggamma(z)
     return where3(lax.gt(z, 0), gammaln(z), math.nan)
 
 
@@ -209,13 +239,15 @@ def gammasgn(x: ArrayLike) -> Array:
 
 @composite()
 def gamma(x: ArrayLike) -> Array:
-    """The gamma function.
+    """The gamma function, of complex numbers too.
 
     >>> from tilewright.scipy import special
     >>> round(float(special.gamma(4.)), 3)
     6.0
     """
     (x,) = promote_dtypes_inexact(value(x, "gamma"))
+    if is_complex(dtype_of(x)):
+        return lax.exp(_complex_loggamma(x))
     return gammasgn(x) * lax.exp(lax.lgamma(x))
 
 

@@ -1,0 +1,22 @@
+"""`jax.scipy.special`: special functions of arrays."""
+
+from typing import TYPE_CHECKING
+
+from ...core.later import later as _later
+from .basic import *
+
+if TYPE_CHECKING:
+    from .bessel import bessel_jn
+    from .error import dawsn, erfcx, fresnel, wofz
+    from .hypergeometric import hyp1f1, hyp2f1
+    from .integrals import exp1, expi, expn, owens_t, sici, spence
+    from .spherical import lpmn, lpmn_values, sph_harm_y
+
+_LATER = {
+    "bessel": "bessel_jn",
+    "error": "dawsn erfcx fresnel wofz",
+    "hypergeometric": "hyp1f1 hyp2f1",
+    "integrals": "exp1 expi expn owens_t sici spence",
+    "spherical": "lpmn lpmn_values sph_harm_y",
+}
+__getattr__, __dir__, __all__ = _later(__name__, {n: f".{m}:{n}" for m, names in _LATER.items() for n in names.split()})
