@@ -1,0 +1,351 @@
+"""Factors of many small matrices, up to 64 rows: a cell takes some matrices whole and works on all of them at once.
+
+A solver library is called for one matrix after another, or works on batches through global memory; here a matrix is
+read once and stays in registers. A column or a row is taken out by a mask and a sum, so that nothing is indexed at a
+traced place: G. Golub and C. Van Loan, "Matrix Computations", 4th edition: outer products (3.2.9, 4.2.5), partial
+pivoting (3.4.1), Householder's reflections (5.2.1). Derivatives are those of the primitives of linear algebra.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import lax
+from tilewright import numpy as jnp
+
+from ...core.errors import DtypeError, ShapeError
+from ...core.jvp import jvp_flat
+from ...core.primitives.custom import custom_jvp
+from ...core.primitives.linalg.cholesky import cholesky_p
+from ...core.primitives.linalg.lu import lu_p
+from ...core.primitives.linalg.qr import qr_p
+from ...core.primitives.linalg.triangular import triangular_solve
+from ...core.trace import shape_of
+from ...core.types import ArrayType
+from ...lang.block import BlockSpec
+from ...lang.ops import cdiv
+from ...lang.target import current_target
+from ..cost import Cost
+from .operation import Operation, by_blocks, dtype_of, like, nbytes, row_tile, work_dtype
+
+LARGEST = 64  # rows of a matrix that a cell keeps
+
+Formula = Callable[..., Sequence[Any]]
+
+
+# ---------------------------------------------------------------------------- in a cell: (matrices, rows, columns)
+
+
+def _places(x: Any, axis: int) -> Any:
+    return lax.broadcasted_iota(np.int32, shape_of(x), axis)
+
+
+def _row(x: Any, here: Any) -> Any:
+    """The row at which a mask is set: (matrices, 1, columns)."""
+    return jnp.where(here, x, 0).sum(1, keepdims=True)
+
+
+def _column(x: Any, here: Any) -> Any:
+    return jnp.where(here, x, 0).sum(2, keepdims=True)
+
+
+def _flipped(x: Any) -> Any:
+    """Columns (matrices, n, 1) as rows (matrices, 1, n)."""
+    return x.reshape(x.shape[0], 1, x.shape[1])
+
+
+def _cholesky(a: Any) -> list[Any]:
+    """Lower factors; NaN throughout where a pivot is not positive."""
+    rows, columns = _places(a, 1), _places(a, 2)
+
+    def turn(j: Any, state: Any) -> Any:
+        a, factor = state
+        found = _column(a, columns == j)
+        pivot = _row(found, rows[:, :, :1] == j)
+        found = jnp.where(rows[:, :, :1] >= j, found * lax.rsqrt(pivot), 0)
+        return a - found * _flipped(found), jnp.where(columns == j, found, factor)
+
+    _, factor = lax.fori_loop(0, a.shape[1], turn, (a, jnp.zeros_like(a)))
+    whole = factor.sum(2, keepdims=True).sum(1, keepdims=True)
+    return [jnp.where(whole == whole, factor, jnp.nan)]
+
+
+def _substituted(a: Any, b: Any, lower: bool, transposed: bool, unit: bool) -> Any:
+    """X of A X = B (or its transpose) for triangular A, a row of X at a time."""
+    n = a.shape[1]
+    rows, columns, out_rows = _places(a, 1), _places(a, 2), _places(b, 1)
+    downwards = lower != transposed
+
+    def turn(step: Any, state: Any) -> Any:
+        left, x = state
+        j = step if downwards else n - 1 - step
+        taken = _flipped_row(_row(a, rows == j)) if transposed else _column(a, columns == j)
+        places = rows[:, :, :1]
+        found = _row(left, out_rows == j)
+        if not unit:
+            found = found / _row(taken, places == j)
+        later = jnp.where(places > j if downwards else places < j, taken, 0)
+        return left - later * found, jnp.where(out_rows == j, found, x)
+
+    return lax.fori_loop(0, n, turn, (b, jnp.zeros_like(b)))[1]
+
+
+def _flipped_row(x: Any) -> Any:
+    """Rows (matrices, 1, n) as columns (matrices, n, 1)."""
+    return x.reshape(x.shape[0], x.shape[2], 1)
+
+
+def _inverse(a: Any) -> list[Any]:
+    """Inverses of positive definite matrices, by their factors."""
+    (factor,) = _cholesky(a)
+    one = (_places(a, 1) == _places(a, 2)).astype(a.dtype)
+    return [_substituted(factor, _substituted(factor, one, True, False, False), True, True, False)]
+
+
+def _lu(a: Any) -> list[Any]:
+    """Both factors in one matrix, the pivots and the permutation of the rows."""
+    n = a.shape[1]
+    rows, columns = _places(a, 1), _places(a, 2)
+    places = rows[:, :, :1]
+
+    def swapped(x: Any, here: Any, there: Any) -> Any:
+        return jnp.where(here, _row(x, there), jnp.where(there, _row(x, here), x))
+
+    def turn(j: Any, state: Any) -> Any:
+        a, pivots, order = state
+        size = jnp.where(places >= j, abs(_column(a, columns == j)), -1)
+        best = size.max(1, keepdims=True)
+        pivot = jnp.where(size == best, places, n).min(1, keepdims=True)
+        pivot = jnp.where(pivot < n, pivot, j)  # of what is not a number
+        a = swapped(a, rows == j, rows == pivot)
+        order = swapped(order, places == j, places == pivot)
+        found, row = _column(a, columns == j), _row(a, rows == j)
+        on = _row(found, places == j)
+        below = jnp.where(places > j, found / jnp.where(on == 0, 1, on), 0)
+        a = a - below * jnp.where(columns[:, :1] > j, row, 0)
+        return jnp.where((columns == j) & (rows > j), below, a), jnp.where(places == j, pivot, pivots), order
+
+    return lax.fori_loop(0, n, turn, (a, jnp.zeros_like(places), places))
+
+
+def _qr(a: Any) -> list[Any]:
+    """Q with orthonormal columns and the upper R, by reflections; as many rows as columns, or more."""
+    m, n = a.shape[1:]
+    rows, columns = _places(a, 1), _places(a, 2)
+    places = rows[:, :, :1]
+    square = (a.shape[0], m, m)
+    one = (lax.broadcasted_iota(np.int32, square, 1) == lax.broadcasted_iota(np.int32, square, 2)).astype(a.dtype)
+
+    def turn(j: Any, state: Any) -> Any:
+        a, q = state
+        x = jnp.where(places >= j, _column(a, columns == j), 0)
+        first = _row(x, places == j)
+        size = jnp.sqrt((x * x).sum(1, keepdims=True))
+        below = (jnp.where(places > j, x * x, 0)).sum(1, keepdims=True)
+        end = jnp.where(first >= 0, -size, size)
+        v = jnp.where(places == j, first - end, x)
+        length = (v * v).sum(1, keepdims=True)
+        scale = jnp.where(below > 0, 2 / jnp.where(length == 0, 1, length), 0)
+        a = a - scale * v * (v * a).sum(1, keepdims=True)
+        return a, q - scale * (q * _flipped(v)).sum(2, keepdims=True) * _flipped(v)
+
+    r, q = lax.fori_loop(0, n, turn, (a, one))
+    return [q, jnp.where(rows <= columns, r, 0)]
+
+
+# ---------------------------------------------------------------------------- as kernels
+
+
+def _on_matrices(formula: Formula, outs: Sequence[ArrayType], name: str, target: Any, *arrays: Any) -> list[Any]:
+    """A formula of some matrices, as a kernel over blocks of them; arrays and results are (matrices, rows, columns)."""
+    count = shape_of(arrays[0])[0]
+    work = work_dtype(*arrays)
+    machine = current_target(target)
+    lanes = 1 if machine.gpu or machine.whole_arrays else machine.lanes  # a TPU's rows are as long as its lanes
+    widest = max(shape_of(a)[1] * cdiv(shape_of(a)[2], lanes) * lanes for a in arrays)
+    tile = row_tile(count, widest * work.itemsize, target, arrays=8)
+
+    def spec(shape: Sequence[int]) -> BlockSpec:
+        return BlockSpec((tile, *shape[1:]), lambda i: (i, 0, 0))
+
+    return by_blocks(
+        formula, [(a, spec(shape_of(a))) for a in arrays], outs, [spec(t.shape) for t in outs], cdiv(count, tile), work,
+        name,
+    )  # fmt: skip
+
+
+def _matrices(x: Any, name: str, square: bool = True) -> Any:
+    x = jnp.asarray(x)
+    shape = shape_of(x)
+    if len(shape) < 2 or square and shape[-1] != shape[-2] or shape[-1] > shape[-2]:
+        raise ShapeError(f"{name} of an array of shape {shape}",
+                         "pass square matrices" if square else "pass no more columns than rows")  # fmt: skip
+    if shape[-2] > LARGEST:
+        raise ShapeError(f"{name} of matrices of {shape[-2]} rows", f"at most {LARGEST}; `lax.linalg` has no limit")
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        raise DtypeError(f"{name} of {x.dtype}", "pass real floats; `lax.linalg` takes complex numbers")
+    return x
+
+
+def _derived(kernel: Callable[..., list[Any]], plain: Callable[..., Any]) -> Callable[..., list[Any]]:
+    """A kernel whose derivative is that of the primitives that compute the same."""
+
+    @custom_jvp
+    def call(*args: Any) -> list[Any]:
+        return kernel(*args)
+
+    call.defjvp(lambda primals, tangents: jvp_flat(plain, primals, tangents))
+    return call
+
+
+def _factors(x: Any, formula: Formula, plain: Callable[..., Any], name: str, target: Any, outs: Any) -> list[Any]:
+    """The results of a formula of matrices; `outs(shape)` are the shapes of those of a batch, with their dtypes."""
+    lead = shape_of(x)[:-2]
+    flat = x.reshape(-1, *shape_of(x)[-2:])
+    types = [like(x, shape, dtype) for shape, dtype in outs(shape_of(flat))]
+    call = _derived(lambda a: _on_matrices(formula, types, name, target, a), plain)
+    return [out.reshape(*lead, *t.shape[1:]) for out, t in zip(call(flat), types, strict=True)]
+
+
+def small_cholesky(a: Any, *, target: Any = None) -> Any:
+    """The lower Cholesky factors of positive definite matrices (..., n, n), n at most 64; NaN where one is not.
+
+    Only the lower triangle is read. Raises `ShapeError` for larger matrices and `DtypeError` for complex ones.
+
+    >>> import numpy as np
+    >>> print(small_cholesky(np.array([[4.0, 2.0], [2.0, 5.0]], np.float32)))
+    [[2. 0.]
+     [1. 2.]]
+    """
+    a = _matrices(a, "small_cholesky")
+    return _factors(a, _cholesky, lambda x: [cholesky_p.bind(x)], "small_cholesky", target, lambda s: [(s, None)])[0]
+
+
+def small_inverse(a: Any, *, target: Any = None) -> Any:
+    """The inverses of positive definite matrices (..., n, n), n at most 64. Errors as those of `small_cholesky`.
+
+    >>> import numpy as np
+    >>> print(np.round(small_inverse(np.array([[2.0, 0.0], [0.0, 4.0]], np.float32)), 3))
+    [[0.5  0.  ]
+     [0.   0.25]]
+    """
+    a = _matrices(a, "small_inverse")
+    return _factors(a, _inverse, lambda x: [_plain_inverse(x)], "small_inverse", target, lambda s: [(s, None)])[0]
+
+
+def _plain_inverse(a: Any) -> Any:
+    factor = cholesky_p.bind(a)
+    one = jnp.broadcast_to(jnp.eye(shape_of(a)[-1], dtype=dtype_of(a)), shape_of(a))
+    left = triangular_solve(factor, one, left_side=True, lower=True)
+    return triangular_solve(factor, left, left_side=True, lower=True, transpose_a=True)
+
+
+def small_lu(a: Any, *, target: Any = None) -> tuple[Any, Any, Any]:
+    """LU factors of matrices (..., n, n), n at most 64, as `lax.linalg.lu` gives them: factors, pivots, permutation.
+
+    Errors as those of `small_cholesky`.
+
+    >>> import numpy as np
+    >>> factors, pivots, permutation = small_lu(np.array([[1.0, 1.0], [2.0, 4.0]], np.float32))
+    >>> print(factors, pivots, permutation)
+    [[ 2.   4. ]
+     [ 0.5 -1. ]] [1 1] [1 0]
+    """
+    a = _matrices(a, "small_lu")
+
+    def outs(shape: Sequence[int]) -> Any:
+        return [(shape, None), ((*shape[:2], 1), np.int32), ((*shape[:2], 1), np.int32)]
+
+    def plain(x: Any) -> list[Any]:
+        factors, pivots, order = lu_p.bind(x)
+        return [factors, pivots[..., None], order[..., None]]
+
+    factors, pivots, order = _factors(a, _lu, plain, "small_lu", target, outs)
+    return factors, pivots[..., 0], order[..., 0]
+
+
+def small_qr(a: Any, *, target: Any = None) -> tuple[Any, Any]:
+    """QR factors of matrices (..., m, n), m at most 64 and n at most m: Q (..., m, n) and R (..., n, n).
+
+    Errors as those of `small_cholesky`.
+
+    >>> import numpy as np
+    >>> print(small_qr(np.array([[3.0], [4.0]], np.float32))[1])
+    [[-5.]]
+    """
+    a = _matrices(a, "small_qr", square=False)
+    n = shape_of(a)[-1]
+
+    def thin(x: Any) -> list[Any]:
+        q, r = _qr(x)
+        return [q[:, :, :n], r[:, :n]]
+
+    def outs(shape: Sequence[int]) -> Any:
+        return [(shape, None), ((shape[0], n, n), None)]
+
+    q, r = _factors(a, thin, lambda x: qr_p.bind(x, pivoting=False, full_matrices=False), "small_qr", target, outs)
+    return q, r
+
+
+def small_solve_triangular(
+    a: Any, b: Any, *, lower: bool = True, transpose: bool = False, unit_diagonal: bool = False, target: Any = None
+) -> Any:
+    """The solutions X of A X = B, or of the transposed system, for triangles of matrices (..., n, n), n at most 64.
+
+    `b` is (..., n, k) with the same leading axes. Errors as those of `small_cholesky`.
+
+    >>> import numpy as np
+    >>> print(small_solve_triangular(np.array([[2.0, 0.0], [1.0, 1.0]], np.float32), np.ones((2, 1), np.float32)))
+    [[0.5]
+     [0.5]]
+    """
+    a, b = _matrices(a, "small_solve_triangular"), jnp.asarray(b)
+    if shape_of(b)[:-1] != shape_of(a)[:-1]:
+        raise ShapeError(f"small_solve_triangular of systems {shape_of(a)} and right-hand sides {shape_of(b)}",
+                         "pass (..., n, n) and (..., n, k)")  # fmt: skip
+    flat = [x.reshape(-1, *shape_of(x)[-2:]) for x in (a, b)]
+    formula = functools.partial(_substituted, lower=lower, transposed=transpose, unit=unit_diagonal)
+
+    def plain(a: Any, b: Any) -> list[Any]:
+        how = {"lower": lower, "transpose_a": transpose, "unit_diagonal": unit_diagonal}
+        return [triangular_solve(a, b, left_side=True, **how)]
+
+    def kernel(*xs: Any) -> list[Any]:
+        return _on_matrices(lambda *x: [formula(*x)], [like(flat[1])], "small_solve_triangular", target, *xs)
+
+    return _derived(kernel, plain)(*flat)[0].reshape(shape_of(b))
+
+
+def _count(share: float) -> Callable[..., Cost]:
+    """The cost of what takes a share of n^3 operations for each matrix."""
+
+    def cost(a: Any, *rest: Any, **_: Any) -> Cost:
+        *lead, m, n = shape_of(a)
+        return Cost(int(share * math.prod(lead) * m * n * n) + 1, math.prod(lead) * n, 2 * nbytes(a, *rest))
+
+    return cost
+
+
+def _plain_solve(a: Any, b: Any, lower: bool = True, transpose: bool = False, unit_diagonal: bool = False) -> Any:
+    return triangular_solve(a, b, left_side=True, lower=lower, transpose_a=transpose, unit_diagonal=unit_diagonal)
+
+
+_REFERENCES: dict[str, Callable[..., Any]] = {
+    "small_cholesky": cholesky_p.bind,
+    "small_inverse": _plain_inverse,
+    "small_lu": lambda a: tuple(lu_p.bind(a)),
+    "small_qr": lambda a: tuple(qr_p.bind(a, pivoting=False, full_matrices=False)),
+    "small_solve_triangular": _plain_solve,
+}
+
+OPERATIONS = tuple(
+    Operation(f.__name__, f, _REFERENCES[f.__name__], _count(share))
+    for f, share in (
+        (small_cholesky, 1 / 3), (small_inverse, 1), (small_lu, 2 / 3), (small_qr, 2), (small_solve_triangular, 1),
+    )
+)  # fmt: skip
