@@ -23,14 +23,16 @@ from ..core.primitives.refview import view, write
 from ..core.rules import zeros
 from ..core.trace import eval_program
 from ..core.types import RefType, is_inexact
-from .adjoint import ReadOnly, Record, flatten_control, is_active, plan, record, run_backwards
+from .adjoint import ReadOnly, Record, is_active, plan, record, run_backwards, work_space
 from .affine import Fact, dependencies
 from .analysis import analyse
 from .build import backwards, blank, grid_block, prune, remap, trace_kernel
+from .flatten import flatten_control
 from .kernel import EDGE, Block, Kernel
 from .maps import linear_index, map_of
 from .ops import when
-from .phases import Phases, reads
+from .phases import Phases
+from .stores import reads
 
 Axes = tuple[int, ...]
 
@@ -135,6 +137,10 @@ class Cells:
         return plan(self.program, self.active)
 
     @functools.cached_property
+    def space(self) -> list[RefType]:
+        return work_space(self.program, self.active)
+
+    @functools.cached_property
     def active(self) -> Axes:
         """The positions of the Refs that carry derivatives."""
         return tuple(i for i, v in enumerate(self.program.inputs) if is_active(v.type) and i not in self.fixed_inputs)
@@ -234,6 +240,7 @@ class _Builder:
             self.scratch.append((("work", p), type_))
             if is_inexact(type_.dtype):
                 self.scratch.append((("ct", p), type_))
+        self.scratch += [(("space", k), type) for k, type in enumerate(self.cells.space)]
 
     def cover(self) -> None:
         """Outputs whose blocks the cells do not all see start as zeros, or as what is given of the cotangent."""
@@ -261,7 +268,8 @@ class _Builder:
                 blank(held["work", p])
         cotangents = self.cotangents(given, held, results)
         self.reset(ids, results)
-        found = record(program, [*self.old_ids(ids), *prefetched, *primal], cells.active)
+        space = [held["space", k] for k in range(len(cells.space))]
+        found = record(program, [*self.old_ids(ids), *prefetched, *primal], cells.active, space)
         run_backwards(found, cotangents)
 
     def cotangents(self, given: Any, held: Any, results: Any) -> dict[int, Any]:
@@ -342,7 +350,8 @@ class Backward:
 @cached(512)
 def class_a(kernel: Kernel, parts: Phases, active: Sequence[int]) -> Backward:
     """Plan the derivative of a kernel of additive carries in its `active` inputs (positions among the body's)."""
-    parts = replace(parts, **{n: flatten_control(getattr(parts, n)) for n in ("init", "main", "final")})
+    fixed = range(kernel.splits[0], kernel.splits[2])
+    parts = replace(parts, **{n: flatten_control(getattr(parts, n), fixed) for n in ("init", "main", "final")})
     first_out, end = kernel.splits[2], kernel.splits[4]
     floats = tuple(i for i in range(first_out, end) if is_active(kernel.body.inputs[i].type))
     states = tuple(p for p in parts.states if p in floats)

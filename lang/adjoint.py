@@ -13,24 +13,24 @@ from typing import Any
 from ..core.errors import DifferentiationError
 from ..core.ir import Eqn, Program, Var, run
 from ..core.linear import add_tangents
-from ..core.linearize import Known, LinearizeTrace
-from ..core.primitive import Linear, Zero
+from ..core.linearize import Known, LinearizeTrace, LinearTracer
+from ..core.primitive import Linear, Primitive, Zero
 from ..core.primitives.ref import addupdate_p, get_p, swap_p, transpose_access
-from ..core.primitives.refview import view, write
-from ..core.trace import bind_eqn, current_trace, eval_program, trace_program, typeof, under
+from ..core.trace import bind_eqn, current_trace, trace_program, typeof, under
 from ..core.types import RefType, is_inexact
-from .discharge import Cell, run_cells, written
-from .normalize import touches_refs
+from .stores import ACCESSES
+from .turns import Turns, loops_of, spaces
 
-ACCESSES = (get_p, swap_p, addupdate_p)
+turns_p = Primitive("turns", lambda *types, **params: [], multiple=True)  # a loop of a record; never bound
 
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """The linear equations of a cell, in order; `refs` are the tangent Refs by position among its inputs."""
+    """The linear equations of a Program, in order; `refs` are the tangents by position among its inputs."""
 
     refs: dict[int, Var]
     eqns: list[Eqn]
+    outputs: tuple[Any, ...] = ()  # the tangents of its outputs, or Zero
 
     def uses(self, position: int) -> list[Eqn]:
         return [e for e in self.eqns if self.refs[position] in e.inputs]
@@ -45,68 +45,85 @@ class Record:
         return all(e.primitive is addupdate_p for e in uses) or (len(uses) == 1 and uses[0].primitive is swap_p)
 
 
-def flatten_control(program: Program) -> Program:
-    """A Program whose loops and branches work on values, not on Refs: each reads its Refs before and writes after."""
-    if not any(touches_refs(e) and e.primitive not in ACCESSES for e in program.eqns):
-        return program
-
-    def bind(eqn: Eqn, values: list[Any]) -> Sequence[Any]:
-        if not touches_refs(eqn) or eqn.primitive in ACCESSES:
-            return bind_eqn(eqn, values)
-        cells = {id(v): Cell(view(v)[...]) for v in values if isinstance(typeof(v), RefType)}
-        refs = {id(v): v for v in values if id(v) in cells}
-        inputs = [Var(typeof(v)) if id(v) not in cells else Var(typeof(v)) for v in values]
-        inner = Program(inputs, [eqn.replace(inputs=tuple(inputs))], eqn.outputs)
-        outs = run_cells(inner, [cells.get(id(v), v) for v in values])
-        for i in written(inner):
-            key = id(values[i])
-            write(view(refs[key]), cells[key].value)
-        return outs
-
-    return trace_program(lambda *args: run(program, bind, args), program.in_types, program.name)
-
-
 def is_active(type: Any) -> bool:
     return isinstance(type, RefType) and is_inexact(type.dtype)
 
 
-def record(program: Program, args: Sequence[Any], active: Sequence[int]) -> Record:
-    """Run a cell's primal part under the current trace and record what depends on the tangents of `active` Refs."""
+def record(program: Program, args: Sequence[Any], active: Sequence[int], space: Sequence[Any] = ()) -> Record:
+    """Run a cell's primal part under the current trace and record what depends on the tangents of `active` inputs.
+
+    Loops keep what they carry in the Refs of `space`, which are of the types that `work_space` says.
+    """
     trace = LinearizeTrace(current_trace())
     linear = trace.linear
+    loops, rest = loops_of(program, tuple(active), _turn_back), iter(space)
+
+    def bind(eqn: Eqn, values: list[Any]) -> Sequence[Any]:
+        loop = loops.get(eqn)
+        if loop is None:
+            return bind_eqn(eqn, values)
+        refs = [next(rest) for _ in loop.space]
+        primals, tangents = trace.split(values)
+        outs = under(trace.parent, loop.forward, primals, refs)  # type: ignore[arg-type]
+        atoms: list[Any] = [t._var if linear.owns(t) else Known(p) for p, t in zip(primals, tangents, strict=True)]
+        active = loop.active[loop.consts :]
+        derived = [Var(typeof(x).tangent()) for x, a in zip(outs, active, strict=True) if a]
+        linear.eqns.append(Eqn(turns_p, atoms, derived, {"loop": loop, "primals": primals, "space": refs}))
+        given = iter(LinearTracer(linear, v) for v in derived)
+        return trace.wrap_all(outs, [next(given) if a else Zero(typeof(x).tangent())
+                                     for x, a in zip(outs, active, strict=True)])  # fmt: skip
+
     try:
         tangents = [
             linear.new_input(v.type.tangent()) if i in active else Zero(v.type.tangent())
             for i, v in enumerate(program.inputs)
         ]
-        under(trace, eval_program, program, *trace.wrap_all(args, tangents))
+        outs = under(trace, run, program, bind, trace.wrap_all(args, tangents))
     finally:
         trace.done = linear.done = True
-    return Record({i: tangents[i]._var for i in active}, _live(linear.eqns))
+    outputs = tuple(linear.out(t) for t in trace.split(outs)[1])
+    return Record({i: tangents[i]._var for i in active}, _live(linear.eqns, outputs), outputs)
 
 
-def _live(eqns: Sequence[Eqn]) -> list[Eqn]:
-    live: set[Any] = set()
+def _live(eqns: Sequence[Eqn], outputs: Sequence[Any]) -> list[Eqn]:
+    live: set[Any] = {v for v in outputs if type(v) is Var}
     kept = []
     for eqn in reversed(eqns):
-        if eqn.primitive in (swap_p, addupdate_p) or any(v in live for v in eqn.outputs):
+        if eqn.primitive in (swap_p, addupdate_p, turns_p) or any(v in live for v in eqn.outputs):
             live.update(a for a in eqn.inputs if type(a) is Var)
             kept.append(eqn)
     return kept[::-1]
 
 
-def run_backwards(found: Record, refs: dict[int, Any]) -> None:
+def _turn_back(
+    program: Program, args: Sequence[Any], active: Sequence[int], space: Sequence[Any], refs: dict[int, Any],
+    cts: Sequence[Any],
+) -> dict[int, Any]:  # fmt: skip
+    """Run one turn of a loop again, then backwards: gives the cotangents of the values that it takes."""
+    return run_backwards(record(program, args, active, space), refs, cts)
+
+
+def work_space(program: Program, active: Sequence[int]) -> list[RefType]:
+    """The scratch that the adjoint of a Program needs for what its loops carry."""
+    return spaces(program, tuple(active), _turn_back)
+
+
+def run_backwards(found: Record, refs: dict[int, Any], cts: Sequence[Any] = ()) -> dict[int, Any]:
     """Run a record backwards; `refs` are the Refs of cotangents by position, read and written in place.
 
-    A position that has no Ref is one whose cotangent is zero and not wanted.
+    A Ref that is not among them is one whose cotangent is zero and not wanted. `cts` are the cotangents of the outputs;
+    gives those of the inputs that are values, by position, where they are not zero.
     """
     ref_of = {found.refs[p]: r for p, r in refs.items()}
     env: dict[Var, Any] = {}
+    given = cts
 
     def accumulate(var: Any, ct: Any) -> None:
         if type(var) is Var and ct is not None and type(ct) is not Zero:
             env[var] = add_tangents(env[var], ct) if var in env else ct
 
+    for var, ct in zip(found.outputs, given, strict=False):
+        accumulate(var, ct)
     for eqn in reversed(found.eqns):
         cts = [env.pop(v, None) for v in eqn.outputs]
         cts = [Zero(v.type) if ct is None else ct for v, ct in zip(eqn.outputs, cts, strict=True)]
@@ -123,6 +140,10 @@ def run_backwards(found: Record, refs: dict[int, Any]) -> None:
             ct_value = transpose_access(eqn.primitive, ct, getattr(ref, "ref", ref), rest, eqn.params)
             accumulate(value, ct_value)
             continue
+        if eqn.primitive is turns_p:
+            for atom, ct in _turns_back(eqn, ref_of, cts):
+                accumulate(atom, ct)
+            continue
         if all(type(ct) is Zero for ct in cts):
             continue
         primitive = eqn.primitive
@@ -134,6 +155,19 @@ def run_backwards(found: Record, refs: dict[int, Any]) -> None:
         results = primitive.transpose(cts if primitive.multiple else cts[0], *args, **eqn.params)
         for atom, ct in zip(eqn.inputs, results, strict=True):
             accumulate(atom, ct)
+    return {p: env[v] for p, v in found.refs.items() if v in env}
+
+
+def _turns_back(eqn: Eqn, ref_of: dict[Var, Any], cts: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Run a loop backwards: the cotangents of the values that it takes."""
+    loop: Turns = eqn.params["loop"]
+    refs = {i: ref_of[a] for i, a in enumerate(eqn.inputs) if a in ref_of}
+    given = iter(cts)
+    outs = [next(given) if a else None for a in loop.active[loop.consts :]]
+    if not refs and all(ct is None or type(ct) is Zero for ct in outs):
+        return []
+    found = loop.backward(eqn.params["primals"], eqn.params["space"], refs, outs)
+    return [(eqn.inputs[i], ct) for i, ct in found.items()]
 
 
 class ReadOnly:
@@ -148,10 +182,11 @@ class ReadOnly:
 def plan(program: Program, active: Sequence[int]) -> Record:
     """The record of a cell, made only to be looked at."""
     found: list[Record] = []
+    n = len(program.inputs)
 
     def fun(*args: Any) -> list[Any]:
-        found.append(record(program, args, active))
+        found.append(record(program, args[:n], active, args[n:]))
         return []
 
-    trace_program(fun, program.in_types, program.name)
+    trace_program(fun, [*program.in_types, *work_space(program, active)], program.name)
     return found[0]

@@ -15,10 +15,11 @@ from ..core.trace import eval_program, trace_program
 from ..core.types import ArrayType, MemorySpace, RefType
 from .kernel import ID, Block, Kernel, trace_map
 from .normalize import normalize
-from .phases import drop_local_writes
+from .stores import drop_local_writes, drop_overwritten
 
 Ids = Callable[[Sequence[Any]], Sequence[Any]]
 Settings = tuple[tuple[str, Any], ...]
+INHERITED = "inherited"  # the setting that says that the parameters are those of the kernel that it was made from
 
 
 def carried(kernel: Kernel, ahead: int = 0) -> Settings:
@@ -35,9 +36,11 @@ def backwards(kernel: Kernel, made: Kernel, parallel: Sequence[bool]) -> Kernel:
     `parallel` says of each axis whether its cells may run at the same time.
     """
     params = dict(kernel.settings).get("compiler_params")
-    chosen = getattr(params, "backward", None) or params
+    own = getattr(params, "backward", None)
+    chosen = own or params
     semantics = tuple("parallel" if p else "arbitrary" for p in parallel)
-    return made.replace(semantics=semantics, settings=() if chosen is None else (("compiler_params", chosen),))
+    settings: Settings = () if chosen is None else (("compiler_params", chosen),)
+    return made.replace(semantics=semantics, settings=settings if own else (*settings, (INHERITED, True)))
 
 
 def remap(block: Block, prefetch: Sequence[ArrayType], grid: Sequence[int], ids: Ids, **changes: Any) -> Block:
@@ -86,7 +89,8 @@ def blank(ref: Any) -> None:
 def prune(kernel: Kernel) -> tuple[Kernel, list[int]]:
     """A kernel without the inputs and scratch that its body does not use; gives which inputs are left."""
     _, first_in, first_out, first_scratch, end = kernel.splits
-    body = drop_local_writes(kernel.body, kernel.body.inputs[first_scratch:end])
+    local = kernel.body.inputs[first_scratch:end]
+    body = drop_overwritten(drop_local_writes(kernel.body, local), local)
     used = {a for e in body.eqns for a in e.inputs}
     aliased = {i for i, _ in kernel.aliases}
     kept = [i for i in range(len(kernel.inputs)) if i in aliased or body.inputs[first_in + i] in used]

@@ -14,11 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from ..core.ir import Eqn, Program, Var
+from ..core.ir import Eqn, Literal, Program, Var
 from ..core.primitives.compare import and_p, or_p
 from ..core.primitives.cond import cond_p
 from ..core.primitives.convert import convert_element_type_p
-from ..core.primitives.ref import Span, addupdate_p, swap_p
+from ..core.primitives.elementwise import add_p
+from ..core.primitives.ref import Index, Point, Span, addupdate_p, swap_p
+from ..core.primitives.scan import scan_p
 from ..core.types import MemorySpace, RefType
 from .affine import MAX_CELLS, dependencies, predicate, slice_of
 from .atomics import atomic_cas_p, atomic_rmw_p
@@ -38,6 +40,28 @@ def overwrites(eqn: Eqn, ref: Var) -> bool:
     """Whether an equation is an unmasked store to the whole of a Ref."""
     return (eqn.primitive is swap_p and eqn.inputs[0] is ref and not eqn.params.get("masked")
             and eqn.params["index"].is_whole(ref.type.shape))  # fmt: skip
+
+
+def fills(eqn: Eqn, ref: Var) -> bool:
+    """Whether an equation is a loop that stores a whole Ref row by row, counted from 0, and reads nothing of it."""
+    if eqn.primitive is not scan_p or eqn.inputs.count(ref) != 1 or not ref.type.shape:
+        return False
+    program, consts = eqn.params["program"], eqn.params["num_consts"]
+    here = program.inputs[eqn.inputs.index(ref)]
+    used = {a for e in program.eqns for a in e.inputs} | set(program.outputs)
+    stores = [e for e in program.eqns if here in e.inputs]
+    if any(e.primitive is not swap_p or e.outputs[0] in used for e in stores):
+        return False
+    counted = set()  # what the loop counts from 0 by 1
+    for var, out, start in zip(program.inputs[consts:], program.outputs, eqn.inputs[consts:], strict=False):
+        added = [e for e in program.eqns if out in e.outputs and e.primitive is add_p and var in e.inputs]
+        if type(start) is Literal and start.value == 0 and any(
+                type(a) is Literal and a.value == 1 for e in added for a in e.inputs):  # fmt: skip
+            counted.add(var)
+    rows, rest = ref.type.shape[0], ref.type.shape[1:]
+    return eqn.params["length"] == rows and any(
+        not e.params["masked"] and e.params["index"].dynamic == [0] and type(e.params["index"][0]) is Point
+        and Index(e.params["index"][1:]).is_whole(rest) and e.inputs[2] in counted for e in stores)  # fmt: skip
 
 
 def writes(eqn: Eqn, ref: Var) -> bool:
@@ -218,6 +242,8 @@ class Carries:
                 here, gone = self._cells(False), self._cells(overwrites(eqn, ref))
             elif eqn.primitive is cond_p and len(eqn.params["branches"]) == 2:
                 here, gone = self._either(scope, eqn, ref, left, hopeful)
+            elif fills(eqn, ref):
+                here, gone = self._cells(False), self._cells(True)
             else:
                 here, gone = self._cells(True), self._cells(False)
             read, left = read | (left & here), left & ~gone

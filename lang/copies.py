@@ -1,11 +1,13 @@
 """Asynchronous copies between Refs, and semaphores.
 
-    dma_start(src, *at, dst, *at, sem, *at; src, dst, sem, add)    starts; the copy may happen any time until
-    dma_wait(src, *at, dst, *at, sem, *at; src, dst, sem, add)     the wait returns
+    dma_start(src, *at, dst, *at, sem, *at; src, dst, sem, add, own)    starts; the copy may happen any time until
+    dma_wait(src, *at, dst, *at, sem, *at; src, dst, sem, add, own)     the wait returns
     semaphore_signal(sem, value, *at; index), semaphore_wait(...; decrement), semaphore_read(sem, *at) -> value
 
-A semaphore is an int32 Ref in `SEMAPHORE` memory, zero at first. The interpreter copies when the wait comes (or
-never, if it does not come, which is an error at the end of the kernel); compiled, a copy happens when it starts.
+`own` copies are of the language's making: they fill two buffers in turn, and a wait names the parts that its start
+named. A semaphore is an int32 Ref in `SEMAPHORE` memory, zero at first. The interpreter copies when the wait comes (or
+never, if it does not come, which is an error at the end of the kernel); compiled, a copy happens when it starts, or,
+if it is an `own` one, when it is waited for.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ def parts_of(operands: Sequence[Any], src: Index, dst: Index, sem: Index, **_: A
     return out
 
 
-def _copy_typing(*types: Any, src: Index, dst: Index, sem: Index, add: bool) -> list[Any]:
+def _copy_typing(*types: Any, src: Index, dst: Index, sem: Index, **_: Any) -> list[Any]:
     (source, _), (target, _), (semaphore, _) = parts_of(types, src, dst, sem)
     a, b = ArrayType(access_shape(src), source.dtype), ArrayType(access_shape(dst), target.dtype)
     if a.shape != b.shape:
@@ -81,7 +83,7 @@ def _positions(src: Index, dst: Index) -> tuple[int, int]:
     return first, first + 1 + len(dst.dynamic)
 
 
-def _start_effects(*types: Any, src: Index, dst: Index, sem: Index, add: bool) -> Any:
+def _start_effects(*types: Any, src: Index, dst: Index, sem: Index, **_: Any) -> Any:
     d, s = _positions(src, dst)
     return frozenset({Effect("read", 0), Effect("write", d), Effect("read", s), Effect("write", s)})
 
@@ -92,7 +94,7 @@ def _address(ref: np.ndarray, place: Any) -> int:
     return one.__array_interface__["data"][0]
 
 
-def _start_numpy(*operands: Any, src: Index, dst: Index, sem: Index, add: bool) -> list[Any]:
+def _start_numpy(*operands: Any, src: Index, dst: Index, sem: Index, add: bool, own: bool) -> list[Any]:
     (source, src_at), (target, dst_at), (semaphore, sem_at) = parts_of(operands, src, dst, sem)
     come = numpy_index(src, src_at, source.shape, False, "make_async_copy (source)")
     go = numpy_index(dst, dst_at, target.shape, False, "make_async_copy (destination)")
@@ -110,7 +112,7 @@ def _start_numpy(*operands: Any, src: Index, dst: Index, sem: Index, add: bool) 
     return []
 
 
-def _wait_numpy(*operands: Any, src: Index, dst: Index, sem: Index, add: bool) -> list[Any]:
+def _wait_numpy(*operands: Any, src: Index, dst: Index, sem: Index, add: bool, own: bool) -> list[Any]:
     _, (target, _), (semaphore, sem_at) = parts_of(operands, src, dst, sem)
     run = running()
     if run is not None:
@@ -233,6 +235,7 @@ class AsyncCopyDescriptor:
     dst: Any
     sem: Any
     add: bool = False
+    own: bool = False
 
     def _bind(self, primitive: Primitive) -> None:
         operands, indices = [], {}
@@ -240,7 +243,7 @@ class AsyncCopyDescriptor:
             target = refs.view(part)
             indices[name], given = target.index()
             operands += [target.ref, *given]
-        primitive.bind(*operands, **indices, add=self.add)
+        primitive.bind(*operands, **indices, add=self.add, own=self.own)
 
     def start(self, priority: int = 0) -> None:
         """Start the copy: its source must stay as it is, and its destination unread, until the wait."""

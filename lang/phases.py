@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from ..core.ir import Atom, Effect, Eqn, Program, Var, subprograms
+from ..core.ir import Atom, Effect, Eqn, Program, Var
 from ..core.primitives.compare import eq_p
 from ..core.primitives.ref import addupdate_p, swap_p
 from ..core.trace import eval_program, trace_program
 from ..core.types import RefType
 from .carries import Axes, Carries, Guard, branches, overwrites
-from .normalize import normalize, touches_refs
 from .ops import when
+from .stores import drop_local_writes, reads
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,42 +49,6 @@ def _under(guard: Guard, program: Program) -> Program:
         return []
 
     return trace_program(fun, program.in_types, program.name)
-
-
-def reads(program: Program, ref: Var) -> bool:
-    """Whether anything in a Program gives what a Ref holds."""
-    used = {a for e in program.eqns for a in e.inputs} | set(program.outputs)
-    for eqn in program.eqns:
-        for effect in eqn.effects:
-            if isinstance(effect.operand, int) and eqn.inputs[effect.operand] is ref:
-                if effect.kind == "read":
-                    return True
-                if eqn.primitive is swap_p and eqn.outputs[0] in used:
-                    return True
-                if effect.kind == "write" and any(_exchanges(inner) for _, inner in subprograms(eqn)):
-                    return True
-    return False
-
-
-def _exchanges(program: Program) -> bool:
-    """Whether a Program uses what some swap gives, which is a read that its effects do not name."""
-    used = {a for e in program.eqns for a in e.inputs} | set(program.outputs)
-    return any(
-        (e.primitive is swap_p and e.outputs[0] in used) or any(_exchanges(inner) for _, inner in subprograms(e))
-        for e in program.eqns
-    )
-
-
-def drop_local_writes(program: Program, local: Sequence[Var]) -> Program:
-    """Drop stores to Refs that nothing reads."""
-    while True:
-        dead = {ref for ref in local if any(ref in e.inputs for e in program.eqns) and not reads(program, ref)}
-        eqns = [e for e in program.eqns if not (touches_refs(e) and all(
-            a in dead for a in e.inputs if isinstance(a.type, RefType)))]  # fmt: skip
-        smaller = normalize(program.replace(eqns=eqns))
-        if len(smaller.eqns) == len(program.eqns):
-            return smaller
-        program = smaller
 
 
 class _NotAdditive(Exception):

@@ -101,7 +101,7 @@ class _Operand:
         """The copy of the block of step `number` to its buffer."""
         slot = rem_p.bind(number, np.int32(2))
         part, _ = self.part(self.index(ids))
-        return AsyncCopyDescriptor(part, refs.view(self.buffers, slot), refs.view(self.arrived, slot))
+        return AsyncCopyDescriptor(part, refs.view(self.buffers, slot), refs.view(self.arrived, slot), own=True)
 
     def copy_start(self, number: Any, counts: Sequence[Any]) -> Callable[[], None]:
         return lambda: self.copy(number, _ids(number, counts)).start()

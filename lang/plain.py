@@ -14,13 +14,15 @@ from typing import Any
 import numpy as np
 
 from ..core.caches import cached
-from ..core.ir import Eqn, Literal, Program, Var, subprograms
+from ..core.ir import Atom, Eqn, Literal, Program, Var, subprograms
 from ..core.primitive import Primitive
+from ..core.primitives.cond import cond_p
 from ..core.primitives.elementwise import neg_p
-from ..core.primitives.ref import addupdate_p, get_p, swap_p, whole
+from ..core.primitives.loops import while_p
+from ..core.primitives.ref import Index, Point, addupdate_p, get_p, swap_p, whole
 from ..core.primitives.shape import broadcast_in_dim_p
-from ..core.rewrite import within
-from ..core.types import ArrayType, is_inexact
+from ..core.rewrite import substitute, within
+from ..core.types import ArrayType, RefType, is_inexact
 from .analysis import analyse
 from .atomics import atomic_cas_p, atomic_rmw_p, no_derivative
 from .copies import dma_start_p, dma_wait_p, parts_of, semaphore_read_p, semaphore_signal_p, semaphore_wait_p
@@ -52,14 +54,18 @@ def _atomic(eqn: Eqn, context: Context) -> list[Eqn]:
 
 
 def _start(eqn: Eqn, context: Context) -> list[Eqn]:
+    return [] if eqn.params["own"] else _copy(eqn)
+
+
+def _wait(eqn: Eqn, context: Context) -> list[Eqn]:
+    return _copy(eqn) if eqn.params["own"] else []
+
+
+def _copy(eqn: Eqn) -> list[Eqn]:
     (src, src_at), (dst, dst_at), _ = parts_of(eqn.inputs, **eqn.params)
     read = equation(get_p, [src, *src_at], {"index": eqn.params["src"], "masked": False}, eqn)
     put = addupdate_p if eqn.params["add"] else swap_p
     return [read, equation(put, [dst, read.outputs[0], *dst_at], {"index": eqn.params["dst"], "masked": False}, eqn)]
-
-
-def _nothing(eqn: Eqn, context: Context) -> list[Eqn]:
-    return []
 
 
 def _signal(sign: int) -> Callable[[Eqn, Context], list[Eqn]]:
@@ -83,27 +89,28 @@ def _undefine(eqn: Eqn, context: Context) -> list[Eqn]:
     # At the top of a body the zeros say that nothing is carried over from the cell before.
     if not context[1] and not eqn.params["zero"]:
         return []
-    return _overwrite(eqn, np.zeros((), eqn.inputs[0].type.dtype)[()])
+    return _overwrite(eqn.inputs[0], np.zeros((), eqn.inputs[0].type.dtype)[()], eqn)
 
 
 def _poison(eqn: Eqn, context: Context) -> list[Eqn]:
     dtype = eqn.inputs[0].type.dtype
-    return _overwrite(eqn, np.zeros((), dtype)[()] if eqn.params["zero"] else poison((), dtype)[()])
+    return _overwrite(eqn.inputs[0], np.zeros((), dtype)[()] if eqn.params["zero"] else poison((), dtype)[()], eqn)
 
 
-def _overwrite(eqn: Eqn, value: Any) -> list[Eqn]:
-    ref = eqn.inputs[0]
+def _overwrite(ref: Any, value: Any, like: Eqn) -> list[Eqn]:
+    """One value stored to the whole of a Ref."""
     shape, dtype = ref.type.shape, ref.type.dtype
-    zero = Literal(value, ArrayType((), dtype))
+    one = Literal(value, ArrayType((), dtype))
     if not shape:
-        return [equation(swap_p, [ref, zero], {"index": whole(()), "masked": False}, eqn)]
-    made = equation(broadcast_in_dim_p, [zero], {"shape": shape, "broadcast_dimensions": ()}, eqn)
-    return [made, equation(swap_p, [ref, made.outputs[0]], {"index": whole(shape), "masked": False}, eqn)]
+        return [equation(swap_p, [ref, one], {"index": whole(()), "masked": False}, like)]
+    made = equation(broadcast_in_dim_p, [one], {"shape": shape, "broadcast_dimensions": ()}, like)
+    return [made, equation(swap_p, [ref, made.outputs[0]], {"index": whole(shape), "masked": False}, like)]
 
 
+ACCESSES = (get_p, swap_p, addupdate_p)
 Rule = Callable[[Eqn, Context], list[Eqn]]
 RULES: dict[Primitive, Rule] = {
-    atomic_rmw_p: _atomic, atomic_cas_p: _atomic, dma_start_p: _start, dma_wait_p: _nothing,
+    atomic_rmw_p: _atomic, atomic_cas_p: _atomic, dma_start_p: _start, dma_wait_p: _wait,
     semaphore_signal_p: _signal(1), semaphore_wait_p: _signal(-1), semaphore_read_p: _read, undefine_p: _undefine,
 }  # fmt: skip
 
@@ -130,6 +137,54 @@ def plain_program(program: Program, top: bool, semaphores: bool, rules: Mapping[
     return program.replace(eqns=eqns)
 
 
+def _within(eqn: Eqn) -> list[tuple[str, Any, Sequence[Any]]]:
+    """The Programs of a branch or a loop: the parameter, and the operands that each takes."""
+    if eqn.primitive is cond_p:
+        return [("branches", p, eqn.inputs[1:]) for p in eqn.params["branches"]]
+    if eqn.primitive is while_p:
+        n, m = eqn.params["cond_nconsts"], eqn.params["cond_nconsts"] + eqn.params["body_nconsts"]
+        return [("cond_program", eqn.params["cond_program"], (*eqn.inputs[:n], *eqn.inputs[m:])),
+                ("body_program", eqn.params["body_program"], eqn.inputs[n:])]  # fmt: skip
+    return [(name, p, eqn.inputs) for name, p in subprograms(eqn)]
+
+
+def _pairs(program: Program) -> set[Var]:
+    """The Refs among the inputs that are pairs of buffers which copies of the language's own making fill."""
+    waits = [e for e in program.eqns if e.primitive is dma_wait_p and e.params["own"]]
+    found = {parts_of(e.inputs, **e.params)[1][0] for e in waits}
+    for eqn in program.eqns:
+        for _, inner, given in _within(eqn):
+            below = _pairs(inner)
+            found |= {a for a, v in zip(given, inner.inputs, strict=True) if v in below}
+    return found.intersection(program.inputs)
+
+
+def _one_buffer(program: Program, pairs: set[Any]) -> Program:
+    """A Program with one buffer in place of each of some pairs: a copy that is made at its wait finds it free."""
+    types = {v: RefType(v.type.array.with_shape((1, *v.type.shape[1:])), v.type.space) for v in pairs}
+    env: dict[Any, Atom] = {v: Var(type) for v, type in types.items()}
+    eqns: list[Eqn] = []
+    for eqn in program.eqns:
+        params, inputs = dict(eqn.params), eqn.inputs
+        if not any(a in pairs for a in inputs):
+            eqns.append(eqn)
+            continue
+        if eqn.primitive is swap_p and params["index"].is_whole(inputs[0].type.shape):  # what `undefine` has become
+            value: Any = next(e for e in program.eqns if inputs[1] in e.outputs).inputs[0]
+            eqns += _overwrite(env[inputs[0]], value.value, eqn)
+            continue
+        if eqn.primitive in ACCESSES:
+            slot = 1 if eqn.primitive is get_p else 2
+            inputs = (*inputs[:slot], *inputs[slot + 1 :])
+            params["index"] = Index((Point(0), *params["index"][1:]))
+        for name, inner, given in _within(eqn):
+            made = _one_buffer(inner, {v for v, a in zip(inner.inputs, given, strict=True) if a in pairs})
+            old = params[name]
+            params[name] = made if type(old) is Program else tuple(made if p is inner else p for p in old)
+        eqns.append(substitute(eqn.replace(inputs=inputs, params=params), env))
+    return program.replace(eqns=eqns, inputs=[env.get(v, v) for v in program.inputs])
+
+
 @cached(1024)
 def plain(kernel: Kernel, atomics: bool = False, poisons: bool = False) -> Kernel:
     """The kernel in plain accesses; itself if it is.
@@ -141,12 +196,15 @@ def plain(kernel: Kernel, atomics: bool = False, poisons: bool = False) -> Kerne
         rules[undefine_p] = _poison
     if not uses(kernel.body, rules):
         return kernel
-    body = normalize(plain_program(kernel.body, True, uses(kernel.body, {semaphore_read_p}), rules))
+    body = plain_program(kernel.body, True, uses(kernel.body, {semaphore_read_p}), rules)
+    pairs = _pairs(kernel.body)
+    body = normalize(_one_buffer(body, pairs) if pairs else body)
     _, _, _, first, end = kernel.splits
     live = {a for e in body.eqns for a in e.inputs}
     kept = [k for k in range(end - first) if body.inputs[first + k] in live]
     inputs = (*body.inputs[:first], *(body.inputs[first + k] for k in kept))
-    return kernel.replace(body=body.replace(inputs=inputs), scratch=tuple(kernel.scratch[k] for k in kept))
+    scratch = tuple(body.inputs[first + k].type for k in kept)
+    return kernel.replace(body=body.replace(inputs=inputs), scratch=scratch)
 
 
 def differentiable(kernel: Kernel) -> Kernel:

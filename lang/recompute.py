@@ -29,7 +29,7 @@ from .analysis import analyse
 from .build import grid_block, remap
 from .kernel import Block, Kernel, trace_map
 from .ops import unravel, when
-from .phases import reads
+from .stores import reads
 from .sweep import Axes, Sweep, Sweeper
 
 BUDGET = "residual_bytes"  # the name of the setting, and of its value in a kernel's settings

@@ -25,9 +25,10 @@ from ..core.primitives.refview import view, write
 from ..core.trace import eval_program
 from ..core.types import RefType, is_inexact
 from .additive import Route, covers, route_of
-from .adjoint import ReadOnly, flatten_control, is_active, plan, record, run_backwards
+from .adjoint import ReadOnly, is_active, plan, record, run_backwards, work_space
 from .analysis import analyse
 from .build import backwards, blank, grid_block, prune, remap, trace_kernel
+from .flatten import flatten_control
 from .kernel import EDGE, Block, Kernel, trace_map
 from .ops import when
 from .window import scatter_blocks
@@ -71,13 +72,14 @@ class Sweeper:
 
     def __init__(self, kernel: Kernel, wanted: Axes, given: Kernel):
         self.kernel, self.given, self.grid = kernel, given, kernel.grid
-        self.program = flatten_control(kernel.body)
+        self.program = flatten_control(kernel.body, range(kernel.splits[0], kernel.splits[2]))
         self.long = kernel.long_axes
         self.carry = analyse(kernel).carry
         _, self.first_in, self.first_out, self.first_scratch, self.end = kernel.splits
         still = set(range(self.first_in, self.first_out)).difference(wanted)
         self.active = tuple(i for i, v in enumerate(kernel.body.inputs) if is_active(v.type) and i not in still)
         self.linear = plan(self.program, self.active)
+        self.space = work_space(self.program, self.active)
         self.wanted = tuple(p for p in wanted if self.linear.uses(p))
         self.aliased = tuple(self.first_out + o for _, o in kernel.aliases)
         self.inputs: list[tuple[tuple[str, int], Block]] = []
@@ -170,6 +172,7 @@ class Sweeper:
             self.scratch.append((("work", p), type_))
             if p >= self.first_scratch and is_inexact(type_.dtype):
                 self.scratch.append((("ct", p), type_))
+        self.scratch += [(("space", k), type) for k, type in enumerate(self.space)]
         self.parts = [self.part_of(p) for p in self.wanted]
         for part in self.parts:
             block = self.kernel.inputs[part.position - self.first_in]
@@ -245,7 +248,8 @@ class Sweeper:
         for part in self.parts:
             self.clear(ids, self.summed_along(part), [results[part.position]])
             cotangents[part.position] = results[part.position]
-        found = record(self.program, [*ids, *prefetched, *self.primal(given, held)], self.active)
+        space = [held["space", k] for k in range(len(self.space))]
+        found = record(self.program, [*ids, *prefetched, *self.primal(given, held)], self.active, space)
         run_backwards(found, cotangents)
 
     def clear(self, ids: Sequence[Any], axes: Sequence[int], refs: Sequence[Any]) -> None:

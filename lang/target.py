@@ -234,7 +234,8 @@ class Resources:
 
     `fast_bytes` of `fast_limit`: shared memory of a program, VMEM of a kernel. `registers` are per thread, `spills`
     bytes; `cycles` is the compiler's estimate of a call, `bundles` how many instruction words the kernel has;
-    `resident` are the bytes of operands and results that the compiler keeps in fast memory around the call.
+    `resident` are the bytes of operands and results that the compiler keeps in fast memory around the call. `note` says
+    what was changed of the kernel's settings so that it fits.
     """
 
     kernel: str
@@ -245,3 +246,4 @@ class Resources:
     cycles: int | None = None
     bundles: int | None = None
     resident: int | None = None
+    note: str = ""

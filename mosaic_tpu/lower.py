@@ -20,6 +20,7 @@ from ..core.trace import trace_program
 from ..core.types import ArrayType, MemorySpace, RefType, is_bool
 from ..lang.analysis import analyse
 from ..lang.atomics import atomic_cas_p, atomic_rmw_p
+from ..lang.build import INHERITED
 from ..lang.copies import dma_start_p, dma_wait_p, semaphore_read_p, semaphore_signal_p, semaphore_wait_p
 from ..lang.cost import kernel_cost
 from ..lang.discharge import Cell, run_cells
@@ -124,11 +125,14 @@ class _Lowering:
 
     def limit(self) -> int | None:
         """VMEM that the kernel may take: as asked, or more than it gets unasked where its blocks fill half of that."""
-        asked = getattr(dict(self.given.settings).get("compiler_params"), "vmem_limit_bytes", None)
-        if asked is not None:
+        told = dict(self.given.settings)
+        asked = getattr(told.get("compiler_params"), "vmem_limit_bytes", None)
+        if asked is not None and not told.get(INHERITED):
             return asked
         wanted = 2 * sum(size for _, size in vmem_bytes(self.given, self.target))
         most = self.target.fast_bytes // 16 * 15  # XLA keeps some for itself
+        if told.get(INHERITED):  # a derivative holds values of which its blocks say nothing
+            wanted = max(4 * wanted, asked or 0)
         return min(wanted, most) if wanted > self.target.default_bytes else None
 
     def in_types(self) -> list[ArrayType]:

@@ -38,6 +38,7 @@ from ..lang.gpu.resources import check, resources
 from ..lang.kernel import Kernel
 from ..lang.target import CustomCall, Target, target_of
 from . import compiler
+from .fitting import fitted, warn
 from .lower import triton_module
 from .module import TritonModule
 
@@ -53,10 +54,8 @@ def compiled_kernel(kernel: Kernel, machine: Target) -> tuple[TritonModule, Comp
       CompileError: Triton refused the program.
       ResourceError: it needs more shared memory than there is.
     """
-    module = triton_module(kernel, machine)
-    compiled = compiler.machine_code(module, machine, kernel.source)
-    check(compiled, machine, kernel.source)
-    return module, compiled
+    found = fitted(kernel, machine)
+    return found.module, found.compiled
 
 
 @cached(1024)
@@ -86,9 +85,12 @@ def start(kernels: Sequence[Kernel], machine: Target) -> None:
 def compile(text: str, name: str, target: str, kernels: Sequence[Kernel], build: Callable[[str, str, str], Any]) -> Any:
     """A program for a GPU: `build` compiles the module's text; the result also tells of its kernels."""
     machine = target_of(target)
-    compiled = tuple(compiled_kernel(kernel, machine)[1] for kernel in dict.fromkeys(kernels))
+    found = [fitted(kernel, machine) for kernel in dict.fromkeys(kernels)]
+    used = tuple(f.resources(machine) for f in found)
+    for one in used:
+        warn(one)
     binary = build(text, target, name)
-    return replace(binary, resources=tuple(resources(c, machine) for c in compiled), kernels=compiled)
+    return replace(binary, resources=used, kernels=tuple(f.compiled for f in found))
 
 
 def _ttir_config(module: TritonModule) -> str:

@@ -120,7 +120,7 @@ def wait_copy(b: Body, source: Mem, target: Mem, done: Mem) -> None:
 
 def _copy(act: Any) -> Rule:
     def rule(b: Body, xs: list[Any], outs: Sequence[Any], *, src: Index, dst: Index, sem: Index,
-             add: bool) -> list[Any]:  # fmt: skip
+             add: bool, own: bool) -> list[Any]:  # fmt: skip
         (source, source_at), (target, target_at), (done, done_at) = parts_of(xs, src, dst, sem)
         if add or done.mem.element != DMA_SEMAPHORE:
             raise NotWholeTiles

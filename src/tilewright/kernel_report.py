@@ -86,7 +86,7 @@ def resource_lines(used: Resources, target: str | None, least: float | None) -> 
     line = f"  compiled: {used.fast_bytes:,} of {used.fast_limit:,} bytes of {memory}"
     if used.resident:
         line += f", {used.resident:,} bytes of operands and results kept there"
-    found = [line]
+    found = [line, *([f"  to make it fit: {used.note}"] if used.note else [])]
     parts = [
         f"{value:,} {what}" for value, what in (
             (used.registers, "registers"), (used.spills, "bytes spilled"), (used.bundles, "instruction words"),

@@ -3,20 +3,24 @@
 Per commit: the corpus and every template for sm_90, whole programs for an H200. `make test-targets` has the rest.
 """
 
+import functools
 import json
 import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import tilewright as tw
 from tests.support.cases.conv import case as conv
-from tests.support.corpus import matmul_grid
+from tests.support.corpus import int4_matmul, matmul_grid
 from tests.support.gpu_cases import FUSED, FUSED_MORE, TEMPLATE_CASES, adamw, corpus, fused, kernels_in, template
 from tilewright import lang as tl
 from tilewright import numpy as tnp
+from tilewright.core.errors import ResourceError
 from tilewright.core.primitives.contract import dot_general_p
 from tilewright.core.types import ArrayType
 from tilewright.kernels import TEMPLATES
@@ -99,6 +103,25 @@ def test_a_fused_split_product_for_sm_90():
     binary = tw.compile(layer, *types, target=H200)
     assert [r.kernel for r in binary.resources] == ["contract_split_exp", "reduce_sum_tanh"]
     assert all(r.spills == 0 for r in binary.resources)
+
+
+def test_a_derivative_that_does_not_fit_gets_fewer_stages():
+    """Unless its author says how many: the parameters of the kernel itself are a start."""
+    size = int4_matmul.LARGE
+    types = [S(x.shape, d) for x, d in zip(int4_matmul.make(np.random.default_rng(0), *size.dims), int4_matmul.DTYPES)]
+    wide, few = tl.triton.CompilerParams(num_stages=3), tl.triton.CompilerParams(num_stages=1)
+
+    def gradient(**options):
+        call = functools.partial(int4_matmul.call, **size.blocks, **options)
+        return tw.grad(lambda *xs: call(*xs).astype("float32").sum())
+
+    for options in ({}, {"compiler_params": wide}):
+        notes = [r.note for r in tw.compile(gradient(**options), *types, target=H200).resources]
+        assert any(re.fullmatch(r"num_stages \d in place of 3, for [\d,]+ bytes of shared memory", n) for n in notes)
+    assert "to make it fit: num_stages" in str(tw.explain(gradient(), *types, target=H200, compile=True))
+    with pytest.raises(ResourceError, match="shared memory"):
+        tw.compile(gradient(compiler_params=replace(few, backward=wide)), *types, target=H200)
+    assert not any(r.note for r in tw.compile(gradient(compiler_params=few), *types, target=H200).resources)
 
 
 @pytest.mark.parametrize("name", FUSED)

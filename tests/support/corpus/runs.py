@@ -14,7 +14,7 @@ from tilewright.core import tree
 NAMES = (
     "saxpy", "transpose", "softmax", "layer_norm", "matmul_loop", "matmul_grid", "batched_matmul", "fused_matmul",
     "reduction", "cumsum", "conv1d", "conv2d", "stencil", "embedding", "block_sparse_matmul", "grouped_matmul",
-    "histogram", "flash_attention", "selective_scan", "dropout", "int8_matmul", "in_place", "async_copy",
+    "histogram", "flash_attention", "selective_scan", "dropout", "int8_matmul", "int4_matmul", "in_place", "async_copy",
 )  # fmt: skip
 
 KERNELS = {name: importlib.import_module(f"tests.support.corpus.{name}") for name in NAMES}

@@ -1,0 +1,95 @@
+"""A kernel compiled with settings that fit its target.
+
+Where shared memory is too small, fewer blocks are in flight; where registers spill more than `SPILLS` bytes, more warps
+share the work. What the author of the kernel stated stays; a derived kernel that has the parameters of the kernel that
+it was made from takes them as a start.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..core.caches import cached
+from ..lang.build import INHERITED
+from ..lang.gpu.code import Compiled
+from ..lang.kernel import Kernel
+from ..lang.target import Resources, Target
+from . import compiler
+from .lower import triton_module
+from .module import TritonModule
+from .resources import check, resources
+
+SPILLS = 1024  # bytes a thread
+MOST_WARPS = 16
+
+
+class SpillWarning(UserWarning):
+    """A compiled kernel keeps more in memory, for want of registers, than it should."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A kernel's Triton program and machine code, and in words what was changed to make it fit."""
+
+    module: TritonModule
+    compiled: Compiled
+    note: str = ""
+
+    def resources(self, machine: Target) -> Resources:
+        """What it takes of its device."""
+        return replace(resources(self.compiled, machine), note=self.note)
+
+
+def _free(kernel: Kernel, name: str) -> bool:
+    """Whether a setting is not its author's."""
+    told = dict(kernel.settings)
+    return told.get(INHERITED, False) or getattr(told.get("compiler_params"), name, None) is None
+
+
+@cached(1024)
+def fitted(kernel: Kernel, machine: Target) -> Fitted:
+    """A kernel as machine code that fits the target.
+
+    Raises:
+      UnsupportedError, DtypeError: what Triton or the target cannot do.
+      CompileError: Triton refused the program.
+      ResourceError: it needs more shared memory than there is.
+    """
+
+    def made(**settings: Any) -> Fitted:
+        module = triton_module(kernel, machine, **settings)
+        return Fitted(module, compiler.machine_code(module, machine, kernel.source))
+
+    found = first = made()
+    stages, warps = first.module.num_stages, first.module.num_warps
+    while found.compiled.shared > machine.fast_bytes and stages > 1 and _free(kernel, "num_stages"):
+        stages -= 1
+        found = made(num_stages=stages)
+    check(found.compiled, machine, kernel.source)
+    notes = []
+    if found is not first:
+        was, needs = first.module.num_stages, first.compiled.shared
+        notes.append(f"num_stages {stages} in place of {was}, for {needs:,} bytes of shared memory")
+    spilled = least = found.resources(machine).spills or 0
+    while least > SPILLS and warps < MOST_WARPS and _free(kernel, "num_warps"):
+        warps *= 2
+        other = made(num_stages=stages, num_warps=warps)
+        spills = other.resources(machine).spills or 0
+        if other.compiled.shared > machine.fast_bytes or spills >= least:
+            break
+        found, least = other, spills
+    if least < spilled:
+        was, now = first.module.num_warps, found.module.num_warps
+        notes.append(f"num_warps {now} in place of {was}, for {spilled:,} bytes spilled")
+    return replace(found, note="; ".join(notes))
+
+
+def warn(used: Resources) -> None:
+    """Warn of a kernel that spills more than it should."""
+    if (used.spills or 0) > SPILLS:
+        warnings.warn(
+            f"kernel {used.kernel} spills {used.spills:,} bytes of each thread to memory: use smaller blocks, or more "
+            "warps, `lang.triton.CompilerParams(num_warps=...)`; those of a derivative are its `backward`",
+            SpillWarning, stacklevel=2)  # fmt: skip
