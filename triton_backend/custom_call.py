@@ -34,7 +34,6 @@ from ..core.types import ArrayType
 from ..lang.extent import static
 from ..lang.gpu.code import Compiled
 from ..lang.gpu.ptx_call import PTX_CALL, config, ptx_config, without
-from ..lang.gpu.resources import check, resources
 from ..lang.kernel import Kernel
 from ..lang.target import CustomCall, Target, target_of
 from . import compiler

@@ -14,12 +14,12 @@ from typing import Any
 from ..core.caches import cached
 from ..lang.build import INHERITED
 from ..lang.gpu.code import Compiled
+from ..lang.gpu.resources import check, resources
 from ..lang.kernel import Kernel
 from ..lang.target import Resources, Target
 from . import compiler
 from .lower import triton_module
 from .module import TritonModule
-from .resources import check, resources
 
 SPILLS = 1024  # bytes a thread
 MOST_WARPS = 16
