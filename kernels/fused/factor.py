@@ -2,8 +2,10 @@
 
 A solver library is called for one matrix after another, or works on batches through global memory; here a matrix is
 read once and stays in registers. A column or a row is taken out by a mask and a sum, so that nothing is indexed at a
-traced place: G. Golub and C. Van Loan, "Matrix Computations", 4th edition: outer products (3.2.9, 4.2.5), partial
-pivoting (3.4.1), Householder's reflections (5.2.1). Derivatives are those of the primitives of linear algebra.
+traced place. On the CPU it is the library that runs: there its loop over matrices is several times faster.
+
+G. Golub and C. Van Loan, "Matrix Computations", 4th edition: outer products (3.2.9, 4.2.5), partial pivoting (3.4.1),
+Householder's reflections (5.2.1). Derivatives are those of the primitives of linear algebra.
 """
 
 from __future__ import annotations
@@ -192,8 +194,10 @@ def _matrices(x: Any, name: str, square: bool = True) -> Any:
     return x
 
 
-def _derived(kernel: Callable[..., list[Any]], plain: Callable[..., Any]) -> Callable[..., list[Any]]:
-    """A kernel whose derivative is that of the primitives that compute the same."""
+def _chosen(kernel: Callable[..., list[Any]], plain: Callable[..., Any], target: Any) -> Callable[..., list[Any]]:
+    """A kernel whose derivative is that of the primitives that compute the same; on the CPU the primitives."""
+    if current_target(target).whole_arrays:
+        return plain
 
     @custom_jvp
     def call(*args: Any) -> list[Any]:
@@ -208,7 +212,7 @@ def _factors(x: Any, formula: Formula, plain: Callable[..., Any], name: str, tar
     lead = shape_of(x)[:-2]
     flat = x.reshape(-1, *shape_of(x)[-2:])
     types = [like(x, shape, dtype) for shape, dtype in outs(shape_of(flat))]
-    call = _derived(lambda a: _on_matrices(formula, types, name, target, a), plain)
+    call = _chosen(lambda a: _on_matrices(formula, types, name, target, a), plain, target)
     return [out.reshape(*lead, *t.shape[1:]) for out, t in zip(call(flat), types, strict=True)]
 
 
@@ -318,7 +322,7 @@ def small_solve_triangular(
     def kernel(*xs: Any) -> list[Any]:
         return _on_matrices(lambda *x: [formula(*x)], [like(flat[1])], "small_solve_triangular", target, *xs)
 
-    return _derived(kernel, plain)(*flat)[0].reshape(shape_of(b))
+    return _chosen(kernel, plain, target)(*flat)[0].reshape(shape_of(b))
 
 
 def _count(share: float) -> Callable[..., Cost]:

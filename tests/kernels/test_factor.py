@@ -45,6 +45,8 @@ def close(found, expected):
 def test_as_the_library(name):
     operation, (ours, theirs), args = call(name)
     args = list(map(jnp.asarray, args))
+    close(tw.jit(ours)(*args), theirs(*args))  # the CPU's way
+    ours = functools.partial(ours, target="cuda:sm_90")  # in a GPU's blocks, on the CPU
     close(tw.jit(ours)(*args), theirs(*args))
     assert operation.cost(*args).flops > 0
     if name[-1] not in "0367":
@@ -68,12 +70,13 @@ def test_walked_and_compiled_for_targets(name, target):
 
 def test_pivots_equal_and_zero():
     a = np.array([[[0, 1], [0, 2]], [[1, 1], [-1, 3]], [[np.nan, 1], [1, 1]]], "float32")
-    factors, pivots, order = OPERATIONS["small_lu"].function(a)
+    target = {"target": "tpu:v5e"}
+    factors, pivots, order = OPERATIONS["small_lu"].function(a, **target)
     assert factors.tolist()[:2] == [[[0, 1], [0, 2]], [[1, 1], [-1, 4]]]
     assert pivots.tolist()[:2] == [[0, 1], [0, 1]] and order.tolist()[:2] == [[0, 1], [0, 1]]
     assert np.isnan(factors[2]).any()
-    assert np.isnan(small_cholesky(-P[0])).all() and np.isnan(small_inverse(-P[0])).all()
-    q, r = OPERATIONS["small_qr"].function(np.zeros((1, 3, 2), "float32"))
+    assert np.isnan(small_cholesky(-P[0], **target)).all() and np.isnan(small_inverse(-P[0], **target)).all()
+    q, r = OPERATIONS["small_qr"].function(np.zeros((1, 3, 2), "float32"), **target)
     np.testing.assert_array_equal(q[0], np.eye(3)[:, :2])
     np.testing.assert_array_equal(r, 0)
 
