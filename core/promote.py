@@ -16,8 +16,10 @@ from .config import current
 from .errors import DtypeError
 from .types import (
     BOOL,
+    RARE_FLOATS,
     ArrayType,
     Dtype,
+    as_dtype,
     bfloat16,
     canonical_dtype,
     float8_e4m3fn,
@@ -35,6 +37,8 @@ _U = [_D(f"uint{b}") for b in (8, 16, 32, 64)]
 _I = [_D(f"int{b}") for b in (8, 16, 32, 64)]
 _F16, _F32, _F64, _C64, _C128 = (_D(t) for t in ("float16", "float32", "float64", "complex64", "complex128"))
 
+_RARE = [as_dtype(name) for name in RARE_FLOATS]
+
 # Each node with the nodes directly above it.
 LATTICE: dict[Any, list[Any]] = {
     BOOL: ["int*"],
@@ -42,8 +46,8 @@ LATTICE: dict[Any, list[Any]] = {
     uint2: [], uint4: [], int2: [], int4: [],
     _U[0]: [_U[1], _I[1]], _U[1]: [_U[2], _I[2]], _U[2]: [_U[3], _I[3]], _U[3]: ["float*"],
     _I[0]: [_I[1]], _I[1]: [_I[2]], _I[2]: [_I[3]], _I[3]: ["float*"],
-    "float*": [float8_e4m3fn, float8_e5m2, bfloat16, _F16, "complex*"],
-    float8_e4m3fn: [], float8_e5m2: [],
+    "float*": [float8_e4m3fn, float8_e5m2, *_RARE, bfloat16, _F16, "complex*"],
+    float8_e4m3fn: [], float8_e5m2: [], **{rare: [] for rare in _RARE},
     bfloat16: [_F32], _F16: [_F32], _F32: [_F64, _C64], _F64: [_C128],
     "complex*": [_C64], _C64: [_C128], _C128: [],
 }  # fmt: skip

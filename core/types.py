@@ -68,7 +68,12 @@ def _key_dtype(name: str) -> KeyDtype:
 Dtype = Any  # np.dtype | KeyDtype, which NumPy's own annotations do not take
 
 _FLOATS = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4", "int2", "uint2")
-_NAMED = {name: np.dtype(getattr(ml_dtypes, name)) for name in _FLOATS}
+# Formats for storage, of which arrays are made, converted and multiplied.
+RARE_FLOATS = (
+    "float4_e2m1fn", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fnuz", "float8_e5m2fnuz",
+    "float8_e8m0fnu",
+)  # fmt: skip
+_NAMED = {name: np.dtype(getattr(ml_dtypes, name)) for name in (*_FLOATS, *RARE_FLOATS)}
 bfloat16, float8_e4m3fn, float8_e5m2, int4, uint4, int2, uint2 = (_NAMED[name] for name in _FLOATS)
 FLOAT0 = np.dtype([("float0", np.void, 0)])  # the type of the tangents of integers
 
@@ -162,8 +167,8 @@ def short_name(dtype: Dtype) -> str:
     if dtype == bfloat16:
         return "bf16"
     letter = _SHORT.get(_KINDS.get(dtype, ""))
-    if letter is None or "float8" in str(dtype):
-        return "float0" if dtype == FLOAT0 else str(dtype).replace("float8", "f8")
+    if letter is None or "float8" in str(dtype) or "float4" in str(dtype):
+        return "float0" if dtype == FLOAT0 else str(dtype).replace("float", "f")
     digits = "".join(c for c in str(dtype) if c.isdigit())
     return letter + digits
 

@@ -6,6 +6,7 @@ import functools
 import warnings
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from ..core.caches import once
@@ -25,6 +26,7 @@ result_handler = xla_client.array_result_handler
 batched_block_until_ready = _jax.batched_block_until_ready
 collect_garbage = _jax.collect_garbage  # lets go of host arrays that freed buffers were made of
 ZERO_COPY = xla_client.HostBufferSemantics.ZERO_COPY
+_FLOAT4 = np.dtype(ml_dtypes.float4_e2m1fn)
 DURING_CALL = xla_client.HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
 
 
@@ -61,9 +63,11 @@ def to_numpy(buffer: Any) -> Any:
     dtype = np.dtype(buffer.aval.dtype)
     if dtype.isbuiltin == 1:
         return np.asarray(memoryview(buffer))
+    if dtype == _FLOAT4:  # half a byte each, which DLPack gives as it is, and only ArrayImpl can unpack
+        return buffer._single_device_array_to_np_array_did_copy()[0]
     try:
         return np.asarray(_Held(buffer, dtype)).view(dtype)
-    except RuntimeFault:  # types of less than a byte, which only ArrayImpl can unpack
+    except RuntimeFault:  # integers of less than a byte
         return buffer._single_device_array_to_np_array_did_copy()[0]
 
 

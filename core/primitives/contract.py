@@ -55,7 +55,7 @@ def _one_precision(value: Any) -> Precision:
         return value
     if value is None:
         return Precision.DEFAULT
-    found = _PRECISIONS.get(value.lower()) if isinstance(value, str) else None
+    found = _PRECISIONS.get(value.lower()) if isinstance(value, str) else getattr(value, "precision", None)
     if found is None:
         raise ArgumentError(f"precision {value!r} is not known", f"use a Precision or one of {sorted(_PRECISIONS)}")
     return found

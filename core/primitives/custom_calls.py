@@ -190,7 +190,8 @@ def _linearize(
     primals: Sequence[Any], nonzero: Sequence[bool], *, program: Program, fwd: Any, bwd: Any, num_consts: int
 ) -> Any:
     _check_closed(nonzero[:num_consts], "custom_vjp")
-    return _linearize_rules(fwd, bwd, primals[num_consts:], nonzero[num_consts:])
+    outs, linear = _linearize_rules(fwd, bwd, primals[num_consts:], nonzero[num_consts:])
+    return outs, lambda *tangents: linear(*tangents[num_consts:])
 
 
 def _no_forward(*args: Any, **params: Any) -> Any:

@@ -329,8 +329,8 @@ def _unary_with_accuracy(primitive: Primitive, doc: str) -> Any:
     name = primitive.name
 
     def one(x: Any, *, accuracy: Any = None) -> Any:
-        if accuracy is not None:
-            raise UnsupportedError(f"{name} does not take accuracy={accuracy!r}", "leave it out: the best is given")
+        if accuracy is not None and type(accuracy).__name__ not in ("AccuracyMode", "Tolerance"):
+            raise UnsupportedError(f"{name} does not take accuracy={accuracy!r}", "an AccuracyMode or a Tolerance")
         return primitive.bind(x)
 
     one.__name__ = one.__qualname__ = name

@@ -242,3 +242,16 @@ def test_errors(error, text, call):
     with pytest.raises(error, match=text) as caught:
         call()
     assert "remedy:" in str(caught.value)
+
+
+def test_reverse_mode_of_a_jitted_function_that_closes_over_an_array():
+    scale = tnp.full(1, 2.0)
+
+    @tw.custom_vjp
+    def f(x):
+        return x * scale
+
+    f.defvjp(lambda x: (f(x), None), lambda _, ct: (3.0 * ct * scale,))
+    x = np.ones(3, np.float32)
+    for call in (f, tw.jit(f), tw.jit(tw.jit(f))):
+        np.testing.assert_array_equal(tw.vjp(call, x)[1](x)[0], 6.0 * x)

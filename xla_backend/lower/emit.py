@@ -16,10 +16,11 @@ from ...core.errors import Source
 from ...core.ir import ORDERED, Eqn, Literal, Program, Var
 from ...core.primitive import Primitive
 from ...core.show import identifier
-from ...core.types import FLOAT0, INT32, ArrayType, Type
+from ...core.types import FLOAT0, INT32, RARE_FLOATS, ArrayType, Type
 
 _ELEMENTS = {
     "bool": "i1", "bfloat16": "bf16", "float8_e4m3fn": "f8E4M3FN", "float8_e5m2": "f8E5M2",
+    **{name: name.replace("float", "f").replace("_", "").upper().replace("F", "f", 1) for name in RARE_FLOATS},
     "complex64": "complex<f32>", "complex128": "complex<f64>",
     **{f"float{b}": f"f{b}" for b in (16, 32, 64)},
     **{f"int{b}": f"i{b}" for b in (2, 4, 8, 16, 32, 64)},

@@ -28,17 +28,38 @@ from ..core.primitives.window import *
 from ..core.trace import dtype_of as dtype
 
 if TYPE_CHECKING:
+    from ..core.primitives.algorithms import (
+        AccuracyMode,
+        ConvGeneralDilatedDimensionNumbers,
+        DotAlgorithm,
+        DotAlgorithmPreset,
+        PrecisionLike,
+        Tolerance,
+    )
     from ..core.primitives.fft import FftType, fft, fft_p
     from ..core.primitives.philox import RandomAlgorithm, rng_bit_generator
+    from ..core.primitives.scaled import scaled_dot
     from ..core.primitives.solves import custom_linear_solve, custom_root
+    from ..core.primitives.staged import broadcast_like, empty, platform_dependent, stage
     from . import linalg
+    from .composites import composite
+    from .ragged import RaggedDotDimensionNumbers, ragged_dot, ragged_dot_general
 
 # What few programs use: a module of the core, and its names.
 _FAMILIES = {
     "fft": ("FftType", "fft", "fft_p"),
     "philox": ("RandomAlgorithm", "rng_bit_generator"),
+    "staged": ("broadcast_like", "empty", "platform_dependent", "stage"),
+    "algorithms": (
+        "AccuracyMode", "ConvGeneralDilatedDimensionNumbers", "DotAlgorithm", "DotAlgorithmPreset", "PrecisionLike",
+        "Tolerance",
+    ),
+    "scaled": ("scaled_dot",),
     "solves": ("custom_linear_solve", "custom_root"),
 }
 _RARE = {name: f"..core.primitives.{module}:{name}" for module, names in _FAMILIES.items() for name in names}
 
-__getattr__, __dir__, __all__ = _later(__name__, {"linalg": ".linalg"} | _RARE)
+_OWN = {"linalg": ".linalg", "composite": ".composites:composite"}
+_OWN |= {name: f".ragged:{name}" for name in ("RaggedDotDimensionNumbers", "ragged_dot", "ragged_dot_general")}
+
+__getattr__, __dir__, __all__ = _later(__name__, _OWN | _RARE)

@@ -50,8 +50,10 @@ from .normalisation import (
     softmax,
     standardize,
 )
+from .scaled import get_scaled_dot_general_config, scaled_dot_general, scaled_matmul
 
 __all__ = [
+    "get_scaled_dot_general_config", "scaled_dot_general", "scaled_matmul",
     "adamw", "adamw_init", "cross_entropy", "fused", "geglu", "group_norm", "layer_norm", "linear_cross_entropy",
     "rms_norm", "rotary_embedding", "swiglu",
     "celu", "dot_product_attention", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh",

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from ..core.promote import promote_types as _promote
-from ..core.types import KeyDtype, as_dtype
+from ..core.types import RARE_FLOATS, KeyDtype, as_dtype
 from ..core.types import kind as _kind
 from . import util
 from .create import asarray
@@ -67,12 +67,16 @@ complex64, complex128 = ScalarType("complex64"), ScalarType("complex128")
 bfloat16, float8_e4m3fn, float8_e5m2 = (
     ScalarType(t) for t in (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2)
 )
+(
+    float4_e2m1fn, float8_e3m4, float8_e4m3, float8_e4m3b11fnuz, float8_e4m3fnuz, float8_e5m2fnuz, float8_e8m0fnu,
+) = (ScalarType(getattr(ml_dtypes, name)) for name in RARE_FLOATS)  # fmt: skip
 int2, uint2, int4, uint4 = (ScalarType(t) for t in (ml_dtypes.int2, ml_dtypes.uint2, ml_dtypes.int4, ml_dtypes.uint4))
 half, single, double = float16, float32, float64
 csingle, cdouble = complex64, complex128
 int_, uint, float_, complex_ = int64, uint64, float64, complex128
 
 dtype = np.dtype
+ComplexWarning = np.exceptions.ComplexWarning
 generic, number, inexact, floating = np.generic, np.number, np.inexact, np.floating
 complexfloating, integer, signedinteger = np.complexfloating, np.integer, np.signedinteger
 unsignedinteger, flexible, character, object_ = np.unsignedinteger, np.flexible, np.character, np.object_
@@ -106,7 +110,10 @@ def issubdtype(arg1: DTypeLike, arg2: DTypeLike) -> bool:
     return first == _as_dtype(arg2)
 
 
-_ML_TYPES = {np.dtype(t._dtype).type for t in (bfloat16, float8_e4m3fn, float8_e5m2, int2, uint2, int4, uint4)}
+_ML_TYPES = {
+    *(np.dtype(t._dtype).type for t in (bfloat16, float8_e4m3fn, float8_e5m2, int2, uint2, int4, uint4)),
+    *(getattr(ml_dtypes, name) for name in RARE_FLOATS),
+}
 
 
 def _is_concrete(t: type) -> bool:
@@ -266,9 +273,11 @@ def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = False, device: Any
 
 
 __all__ = [
+    "ComplexWarning",
     "astype", "bfloat16", "bool_", "can_cast", "cdouble", "character", "complex128", "complex64", "complex_",
-    "complexfloating", "csingle", "double", "dtype", "finfo", "flexible", "float16", "float32", "float64",
-    "float8_e4m3fn", "float8_e5m2", "float_", "floating", "generic", "iinfo", "inexact", "int16", "int2", "int32",
+    "complexfloating", "csingle", "double", "dtype", "finfo", "flexible", "float16", "float32", "float4_e2m1fn",
+    "float64", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
+    "float8_e5m2fnuz", "float8_e8m0fnu", "float_", "floating", "generic", "iinfo", "inexact", "int16", "int2", "int32",
     "int4", "int64", "int8", "int_", "integer", "iscomplexobj", "isdtype", "isrealobj", "isscalar", "issubdtype",
     "iterable", "number", "object_", "promote_types", "result_type", "signedinteger", "single", "uint", "uint16",
     "uint2", "uint32", "uint4", "uint64", "uint8", "unsignedinteger",

@@ -1,0 +1,93 @@
+"""How exactly to compute: what `precision` and `accuracy` may be beside a `Precision`.
+
+A result here is never less exact than was asked for. So an `AccuracyMode` or a `Tolerance` is met by the best that
+there is, and an algorithm for products by the least `Precision` that gives what it promises.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import ArgumentError
+from ..types import as_dtype
+from .contract import Precision
+from .conv import ConvDimensionNumbers
+
+
+class AccuracyMode(enum.Enum):
+    """How exact an elementwise function is to be."""
+
+    HIGHEST = 1
+    DEFAULT = 2
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far an elementwise function may be off: absolutely, relatively, or in units in the last place."""
+
+    atol: float = 0.0
+    rtol: float = 0.0
+    ulps: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.atol, self.rtol, self.ulps) < 0:
+            raise ArgumentError(f"a tolerance is below 0: {self}", "numbers of zero or more")
+        if self.rtol and self.ulps:
+            raise ArgumentError(f"a tolerance by rtol and by ulps: {self}", "give one of the two")
+
+
+@dataclass(frozen=True)
+class DotAlgorithm:
+    """How a product is computed: the dtypes that operands are rounded to and sums are kept in, and into how many parts
+    of these dtypes an operand is split."""
+
+    lhs_precision_type: Any
+    rhs_precision_type: Any
+    accumulation_type: Any
+    lhs_component_count: int = 1
+    rhs_component_count: int = 1
+    num_primitive_operations: int = 1
+    allow_imprecise_accumulation: bool = False
+
+    @property
+    def precision(self) -> Precision:
+        """The least precision that gives what the algorithm promises."""
+        types = (as_dtype(self.lhs_precision_type), as_dtype(self.rhs_precision_type))
+        if min(t.itemsize for t in types) >= 4 or self.num_primitive_operations > 3:
+            return Precision.HIGHEST
+        return Precision.HIGH if self.num_primitive_operations > 1 else Precision.DEFAULT
+
+
+class DotAlgorithmPreset(enum.Enum):
+    """Algorithms by name: the operands' dtype, twice, the sums' dtype, and the number of products."""
+
+    DEFAULT = enum.auto()
+    ANY_F8_ANY_F8_F32 = enum.auto()
+    ANY_F8_ANY_F8_F32_FAST_ACCUM = enum.auto()
+    ANY_F8_ANY_F8_ANY = enum.auto()
+    ANY_F8_ANY_F8_ANY_FAST_ACCUM = enum.auto()
+    F16_F16_F16 = enum.auto()
+    F16_F16_F32 = enum.auto()
+    BF16_BF16_BF16 = enum.auto()
+    BF16_BF16_F32 = enum.auto()
+    BF16_BF16_F32_X3 = enum.auto()
+    BF16_BF16_F32_X6 = enum.auto()
+    BF16_BF16_F32_X9 = enum.auto()
+    TF32_TF32_F32 = enum.auto()
+    TF32_TF32_F32_X3 = enum.auto()
+    F32_F32_F32 = enum.auto()
+    F64_F64_F64 = enum.auto()
+
+    @property
+    def precision(self) -> Precision:
+        """The least precision that gives what the algorithm promises."""
+        if self.name.startswith(("F32", "F64")) or self.name.endswith(("X6", "X9")):
+            return Precision.HIGHEST
+        return Precision.HIGH if self.name.endswith("X3") or self.name.startswith("TF32") else Precision.DEFAULT
+
+
+_Pair = tuple[str, str] | tuple[Precision, Precision]
+PrecisionLike = str | Precision | _Pair | DotAlgorithm | DotAlgorithmPreset | None
+ConvGeneralDilatedDimensionNumbers = tuple[str, str, str] | ConvDimensionNumbers | None

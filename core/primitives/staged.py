@@ -1,0 +1,74 @@
+"""Values and choices of a program being made: constants of a shape, values lifted into it, code by platform."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..config import current
+from ..convert import as_array
+from ..errors import ArgumentTypeError, UnsupportedError
+from ..runtime import runtime
+from ..trace import shape_of
+from .shape import broadcast_to, copy_p, full
+
+
+def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Any:
+    """An array whose values are of no interest; here they are zeros, which XLA fills in where they are used.
+
+    >>> import numpy as np
+    >>> empty(3, np.float32).shape
+    (3,)
+    """
+    if out_sharding is not None:
+        raise UnsupportedError("empty: out_sharding is not supported", "leave it None")
+    return full((shape,) if isinstance(shape, int) else tuple(shape), 0, dtype)
+
+
+def broadcast_like(arr: Any, like_arr: Any) -> Any:
+    """An array broadcast, by NumPy's rules, to the shape of another.
+
+    >>> import numpy as np
+    >>> broadcast_like(np.arange(2.0), np.zeros((3, 2))).shape
+    (3, 2)
+    """
+    return broadcast_to(as_array(arr), shape_of(like_arr))
+
+
+def stage(x: Any, /) -> Any:
+    """A value as one of the program being traced; outside of a trace, as an array.
+
+    >>> stage(2.0)
+    Array(2., dtype=float32, weak_type=True)
+    """
+    return copy_p.bind(x)
+
+
+def _platform() -> str:
+    """That of the target which programs are traced for."""
+    target = current().kernel_target or runtime.target_here()
+    return "cpu" if target is None else target.partition(":")[0] if isinstance(target, str) else target.kind
+
+
+def platform_dependent(
+    *args: Any, default: Callable[..., Any] | None = None, **per_platform: Callable[..., Any]
+) -> Any:
+    """The function given for the platform that the program is made for (`cpu`, `cuda`, `rocm`, `tpu`), of `args`.
+
+    The choice is made while the program is traced, for the device that it will run on, or the target of `compile`. Only
+    that function is traced. Raises `UnsupportedError` where there is none for the platform and no default.
+
+    >>> platform_dependent(2.0, cpu=lambda x: x + 1, default=lambda x: x)
+    3.0
+    """
+    for name, function in {**per_platform, "default": default}.items():
+        if not callable(function) and not (name == "default" and function is None):
+            raise ArgumentTypeError(f"platform_dependent: {name}={function!r} is not a function", "pass a callable")
+    platform = _platform()
+    names = (platform, "gpu") if platform in ("cuda", "rocm") else (platform,)
+    chosen = next((per_platform[name] for name in names if name in per_platform), default)
+    if chosen is None:
+        raise UnsupportedError(
+            f"platform_dependent: there is no function for {platform}", f"give {platform}=, or default="
+        )
+    return chosen(*args)
