@@ -286,6 +286,10 @@ class DriverError(FailureError):
     """A device was asked for, and there is no driver for it, no device, or none that can be used."""
 
 
+class BenchmarkError(TilewrightError, ValueError):
+    """A file that is no result of a benchmark, or a function that fails in a library it is measured in."""
+
+
 class ProfilerError(TilewrightError, RuntimeError, ValueError):
     """A recording or server of the profiler is begun twice, or ended without one."""
 

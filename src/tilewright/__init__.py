@@ -124,6 +124,7 @@ if TYPE_CHECKING:
 # What is imported when it is first used, so that a program pays only for what it needs.
 _MODULES = (
     "ad_checkpoint",
+    "bench",
     "custom_batching",
     "custom_derivatives",
     "debug",
@@ -149,6 +150,7 @@ _MODULES = (
 )
 _LATER = {
     "autotune": ".tuning:autotune",
+    "benchmark": ".bench:benchmark",
     "ds": ".lang:ds",
     "empty_ref": ".lang.mutable:empty_ref",
     "explain": ".explanation:explain",

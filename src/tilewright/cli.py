@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from .bench import command as bench_command
 from .compile import compile as compile_to
 from .core.config import ENVIRONMENT, Config, config, current, default_device
 from .core.errors import ArgumentError, TilewrightError
@@ -25,7 +26,7 @@ from .core.version import JAXLIB, __version__
 from .lang.target import TARGETS
 from .runtime import devices
 from .targets import machine_of
-from .tuning import command
+from .tuning import command as tune_command
 from .xla_backend import memory
 from .xla_backend.cache import DiskCache, disk_cache
 
@@ -183,7 +184,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="store_true", help="print the version")
     commands = parser.add_subparsers(dest="command")
     commands.add_parser("doctor", help="versions, devices, backends, cache and settings, each tried out")
-    command.add_to(commands)
+    tune_command.add_to(commands)
+    bench_command.add_to(commands)
     options = parser.parse_args(arguments)
     if options.version:
         print(f"tilewright {__version__}")
@@ -191,7 +193,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command == "doctor":
         return doctor(Console())
     if options.command == "tune":
-        return command.run(options, Console())
+        return tune_command.run(options, Console())
+    if options.command == "bench":
+        return bench_command.run(options, Console())
     parser.print_help(sys.stderr)
     return 2
 

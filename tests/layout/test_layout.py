@@ -31,6 +31,7 @@ JAX = {"src/tilewright/interop/jax.py"}
 
 # What may be imported within functions: packages that need not be installed, or that take long to load.
 OPTIONAL = {
+    "matplotlib": "the extra `demo`",
     "cuda": "the extra `cuda`", "triton": "the extra `cuda`", "libtpu": "the extra `tpu`", "jax": "the caller's own",
     "torch": "the caller's own", "cupy": "the caller's own", "rich": "50 ms, and only for what is shown to people",
     "opt_einsum": "10 ms, and only for sums of products",
@@ -39,6 +40,8 @@ OPTIONAL = {
 LATE = {
     ("core/version.py", "jaxlib.version"): "it may be missing, which is what is checked there",
     ("core/version.py", ".errors"): "nothing of the package is imported before that check",
+    ("src/tilewright/bench/command.py", "."): "SciPy, only for benchmarks",
+    ("src/tilewright/bench/result.py", ".picture"): "matplotlib, only for pictures",
     ("src/tilewright/tuning/autotuned.py", ".search"): "SciPy, only to search",
     ("xla_backend/cache.py", "tempfile"): "a dozen modules that only a writer needs",
     ("xla_backend/client.py", "."): "the clients of GPUs and TPUs, only where there may be such a device",

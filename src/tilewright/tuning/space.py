@@ -58,8 +58,7 @@ def configurations(
     """
     given = space(*args, **kwargs) if callable(space) else space
     if isinstance(given, Mapping):
-        table: Mapping[str, Any] = given
-        values = {n: list(v(*args, **kwargs) if callable(v) else v) for n, v in table.items()}
+        values = {n: _values(v, args, kwargs) for n, v in given.items()}
         found = [dict(zip(values, row, strict=True)) for row in _product(list(values.values()))]
     else:
         found = [dict(c) for c in given]
@@ -69,6 +68,11 @@ def configurations(
     if not found:
         raise ArgumentError(f"autotune: the space {given!r} has no configuration", "give at least one")
     return found
+
+
+def _values(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    found: Any = given(*args, **kwargs) if callable(given) else given
+    return list(found)
 
 
 def _product(values: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:

@@ -1,0 +1,24 @@
+"""Benchmarks for users: functions in turn against each other, with spread, ratios, bytes, operations and memory.
+
+found = benchmark(f, x, against={"plain": g})
+print(found)
+found.save("f.json"), found.save("f.png")
+"""
+
+from typing import TYPE_CHECKING
+
+from ..core.later import later as _later
+
+if TYPE_CHECKING:
+    from .changes import Change, compare
+    from .result import Result, Row, load
+    from .run import benchmark, scaling
+
+_LATER = {
+    "changes": "Change compare",
+    "result": "Result Row load",
+    "run": "benchmark scaling",
+}
+__getattr__, __dir__, __all__ = _later(
+    __name__, {name: f".{module}:{name}" for module, names in _LATER.items() for name in names.split()}
+)

@@ -1,0 +1,40 @@
+"""`tilewright bench`: a function of a file in several libraries, or two results compared."""
+
+from __future__ import annotations
+
+import argparse
+
+from rich.console import Console
+from rich.text import Text
+
+from ..core.errors import TilewrightError
+
+
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to those of `tilewright`."""
+    parser = commands.add_parser("bench", help="time FILE::NAME in several libraries, or: compare OLD NEW")
+    parser.add_argument("what", nargs="+", help="FILE::NAME, or `compare` and two JSON files")
+    parser.add_argument("--peers", help="libraries, with commas; by default all that are installed")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--save", action="append", default=[], help="a .json, .csv, .txt or .png file")
+
+
+def run(options: argparse.Namespace, console: Console) -> int:
+    """Do what the command line says; 1 where something got slower, or cannot be done."""
+    from . import changes, peers, result
+
+    try:
+        if options.what[0] == "compare" and len(options.what) == 3:
+            found = changes.compare(result.load(options.what[1]), result.load(options.what[2]))
+            for change in found:
+                console.print(Text(str(change), style={"slower": "red", "faster": "green"}.get(change.verdict, "")))
+            return int(any(change.verdict == "slower" for change in found))
+        for what in options.what:
+            rows = peers.benchmark_file(what, options.peers.split(",") if options.peers else None, options.rounds)
+            console.print(Text(f"{what}\n{rows}"), soft_wrap=True)
+            for path in options.save:
+                rows.save(path)
+    except TilewrightError as error:
+        console.print(Text(str(error), style="red"))
+        return 2
+    return 0

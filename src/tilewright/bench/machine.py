@@ -1,0 +1,68 @@
+"""What a measurement was made on: the machine in words, what it reaches at most, and how fast it is at this moment."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from typing import NamedTuple
+
+import numpy as np
+
+from ..core.caches import once
+from ..core.jit import jit
+from ..core.version import JAXLIB, __version__
+from ..numpy import ones
+from ..runtime import devices
+from ..tuning.measure import seconds_of
+
+SIDE = 1024  # of the product that measures operations a second
+MEGABYTES = 128  # that are read and written to measure the bandwidth
+_YARDSTICK = 3  # passes over a fixed piece of work
+
+
+class Ceilings(NamedTuple):
+    """What the default device was measured to reach: operations of float32 and bytes of memory a second."""
+
+    flops: float
+    bandwidth: float
+
+
+def description() -> dict[str, str]:
+    """The machine and the versions, by name."""
+    device = devices()[0]
+    return {
+        "machine": f"{platform.system()} {platform.machine()}", "processor": _processor(),
+        "processors": str(os.cpu_count()), "device": " ".join(dict.fromkeys((device.platform, device.device_kind))),
+        "python": platform.python_version(), "numpy": np.__version__, "jaxlib": JAXLIB, "tilewright": __version__,
+    }  # fmt: skip
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo") as file:
+            return next(line.partition(":")[2].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or "unknown"
+
+
+@once
+def ceilings() -> Ceilings:
+    """Measured once in a process: a product of matrices, and a pass over memory."""
+    x = ones((SIDE, SIDE))
+    product = jit(lambda x: x @ x)
+    passing = jit(lambda x: x + 1.0)
+    long = ones((MEGABYTES * 2**18,))
+    seconds = [seconds_of(lambda f=f, a=a: f(a), float("inf"), 4)[0] for f, a in ((product, x), (passing, long))]
+    return Ceilings(2 * SIDE**3 / seconds[0], 2 * MEGABYTES * 2**20 / seconds[1])
+
+
+def yardstick() -> float:
+    """Seconds of a fixed piece of NumPy's work, by which runs on a machine of changing speed are compared."""
+    data = np.arange(2**19, dtype=np.float32)
+    least = float("inf")
+    for _ in range(_YARDSTICK):
+        start = time.perf_counter()
+        np.sqrt(data * data + 1.0).sum()
+        least = min(least, time.perf_counter() - start)
+    return least

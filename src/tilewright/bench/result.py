@@ -1,0 +1,174 @@
+"""What a benchmark found: a row for each function, and the machine; a table, kept as JSON, CSV or a picture."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import ArgumentError, BenchmarkError
+from ..xla_backend.fusions import show_seconds
+from .machine import Ceilings
+
+FORMAT, VERSION = "tilewright-benchmark", 1
+_DRAWN = 2000  # samples of a bootstrap
+
+
+@dataclass(frozen=True)
+class Row:
+    """One function: the seconds of a call in each round, and what is known of it (None: unknown).
+
+    `flops` and `bytes` are XLA's counts for one call, `peak` the bytes that it takes at most, `compile` the seconds of
+    its first call.
+    """
+
+    name: str
+    seconds: tuple[float, ...]
+    flops: float | None = None
+    bytes: float | None = None
+    peak: int | None = None
+    compile: float | None = None
+    size: float | None = None
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+    @property
+    def quartiles(self) -> tuple[float, float]:
+        """The times between which the middle half of the rounds lies."""
+        return tuple(float(q) for q in np.quantile(self.seconds, (0.25, 0.75)))  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class Result:
+    """The rows of one benchmark, the first of which the others are compared with, and where they were measured.
+
+    `yardstick` has the seconds of a fixed piece of work in each round: how fast the machine was.
+    """
+
+    rows: tuple[Row, ...]
+    yardstick: tuple[float, ...] = ()
+    ceilings: Sequence[float] | None = None
+    machine: Mapping[str, str] | None = None
+
+    def __getitem__(self, name: str) -> Row:
+        for row in self.rows:
+            if row.name == name:
+                return row
+        raise ArgumentError(f"no row {name!r}", f"one of {', '.join(r.name for r in self.rows)}")
+
+    def ratio(self, name: str) -> tuple[float, float, float]:
+        """The time of a row over that of the first, of rounds next to each other: the median, and a 95% interval."""
+        first, other = self.rows[0].seconds, self[name].seconds
+        ratios = np.asarray(other) / np.asarray(first)
+        draws = np.random.default_rng(0).choice(ratios, (_DRAWN, len(ratios)))
+        low, high = np.quantile(np.median(draws, 1), (0.025, 0.975))
+        return float(np.median(ratios)), float(low), float(high)
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        """The rows as dicts: times in seconds, rates a second, shares of the ceilings."""
+        return [self._row(row) for row in self.rows]
+
+    def _row(self, row: Row) -> dict[str, Any]:
+        low, high = row.quartiles
+        ratio = self.ratio(row.name)
+        flops = row.flops / row.median if row.flops else None
+        moved = row.bytes / row.median if row.bytes else None
+        most = self.ceilings or (None, None)
+        return {
+            "name": row.name, "size": row.size, "median": row.median, "low": low, "high": high, "ratio": ratio[0],
+            "ratio_low": ratio[1], "ratio_high": ratio[2], "flops_per_second": flops, "bytes_per_second": moved,
+            "share_of_flops": flops / most[0] if flops and most[0] else None,
+            "share_of_bandwidth": moved / most[1] if moved and most[1] else None, "peak_bytes": row.peak,
+            "compile_seconds": row.compile,
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        rows = [["", "median", "middle half", "ratio", "95% interval", "Gflop/s", "GB/s", "peak", "first call"]]
+        rows += [_cells(found) for found in self.table]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        lines = [[c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths))] for row in rows]
+        return "\n".join("  ".join(line).rstrip() for line in lines)
+
+    __repr__ = __str__
+
+    def save(self, path: str | os.PathLike[str], kind: str = "bars") -> None:
+        """Write to a file by its ending: .json, .csv, .txt, or a picture (.png, .svg, .pdf; see `bench.picture`).
+
+        Raises:
+          ArgumentError: an unknown ending or kind of picture.
+        """
+        suffix, path = Path(path).suffix, Path(path)
+        if suffix == ".json":
+            path.write_text(json.dumps(self.as_json(), indent=1))
+        elif suffix == ".csv":
+            text = io.StringIO()
+            writer = csv.DictWriter(text, list(self.table[0]))
+            writer.writeheader()
+            writer.writerows(self.table)
+            path.write_text(text.getvalue())
+        elif suffix == ".txt":
+            path.write_text(f"{self}\n")
+        elif suffix in (".png", ".svg", ".pdf"):
+            from .picture import draw
+
+            draw(self, path, kind)
+        else:
+            raise ArgumentError(f"a benchmark as {path.name!r}", "end the name in .json, .csv, .txt, .png or .svg")
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it as what JSON can hold."""
+        return {"format": FORMAT, "version": VERSION, **asdict(self)}
+
+
+def _cells(found: Mapping[str, Any]) -> list[str]:
+    def share(rate: float | None, of: float | None, unit: float) -> str:
+        return "-" if rate is None else f"{rate / unit:.3g}" + (f" ({of:.0%})" if of is not None else "")
+
+    size = "" if found["size"] is None else f" {found['size']:g}"
+    return [
+        f"{found['name']}{size}", show_seconds(found["median"]),
+        f"{show_seconds(found['low'])} to {show_seconds(found['high'])}", f"{found['ratio']:.3f}",
+        f"{found['ratio_low']:.3f} to {found['ratio_high']:.3f}",
+        share(found["flops_per_second"], found["share_of_flops"], 1e9),
+        share(found["bytes_per_second"], found["share_of_bandwidth"], 1e9),
+        "-" if found["peak_bytes"] is None else f"{found['peak_bytes'] / 2**20:.3g} MiB",
+        "-" if found["compile_seconds"] is None else show_seconds(found["compile_seconds"]),
+    ]  # fmt: skip
+
+
+def load(path: str | os.PathLike[str]) -> Result:
+    """The result in a JSON file that `save` wrote.
+
+    Raises:
+      BenchmarkError: the file cannot be read, or is none of these.
+    """
+    try:
+        found = json.loads(Path(path).read_text())
+        if found.get("format") != FORMAT or found.get("version") != VERSION:
+            raise ValueError(f"its format is {found.get('format')!r}, version {found.get('version')!r}")
+        rows = tuple(Row(**{**row, "seconds": _times(row["seconds"])}) for row in found["rows"])
+        flops, bandwidth = found["ceilings"] or (None, None)
+        ceilings = None if flops is None or bandwidth is None else Ceilings(float(flops), float(bandwidth))
+        return Result(rows, tuple(found["yardstick"]), ceilings, found["machine"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BenchmarkError(
+            f"{os.fspath(path)} is no result of a benchmark: {error}", "save one by `benchmark(...).save('x.json')`"
+        ) from None
+
+
+def _times(values: Sequence[Any]) -> tuple[float, ...]:
+    times = tuple(float(v) for v in values)
+    if not times or min(times) <= 0:
+        raise ValueError("a row without times")
+    return times
