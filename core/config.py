@@ -42,6 +42,7 @@ class Config:
     strict_kernels: bool = False
     residual_bytes: int = 2**30
     kernel_target: Any = None  # a name, or a `Target` of lang
+    kernel_route: str | None = None  # who compiles a GPU's kernels; None: who is estimated to make the fastest
     source_lines: bool = False
     mesh: Any = None  # what a bare PartitionSpec means, see core/mesh.py
     num_cpu_devices: int = 0  # 0: one
@@ -59,6 +60,7 @@ watched = runtime.part("config.watched", _Watched())
 WATCHED = tuple(vars(watched))
 
 ENVIRONMENT = {
+    "TILEWRIGHT_KERNEL_ROUTE": "kernel_route",
     "TILEWRIGHT_ENABLE_X64": "enable_x64",
     "TILEWRIGHT_CACHE_DIR": "cache_dir",
     "TILEWRIGHT_CPU_ENABLE_ASYNC_DISPATCH": "cpu_enable_async_dispatch",
@@ -75,6 +77,7 @@ ENVIRONMENT = {
 }
 
 CHOICES = {
+    "kernel_route": (None, "mosaic_gpu", "triton", "xla"),
     "numpy_dtype_promotion": ("standard", "strict"),
     "numpy_rank_promotion": ("allow", "warn", "raise"),
     "default_prng_impl": ("threefry2x32", "rbg", "unsafe_rbg"),

@@ -7,7 +7,7 @@ if __name__ != "tilewright.lang":
     raise ImportError("import tilewright.lang, not lang: the repository root is on sys.path")
 
 from ..core.types import MemorySpace
-from . import cpu, tpu, triton
+from . import cpu, mosaic_gpu, tpu, triton
 from .atomics import (
     atomic_add,
     atomic_and,
@@ -92,9 +92,9 @@ __all__ = [
     "atomic_cas", "atomic_max", "atomic_min", "atomic_or", "atomic_xchg", "atomic_xor", "cdiv", "core_map",
     "counter_bernoulli", "counter_bits", "counter_normal", "counter_uniform", "cpu", "debug_check", "debug_print",
     "dot_scaled", "ds", "dslice", "dynamic", "emit_pipeline", "estimate_cost", "histogram", "interpret", "kernel",
-    "kernel_call", "kernel_call_p", "load", "loop", "make_async_copy", "multiple_of", "next_power_of_2",
-    "no_block_spec", "num_programs", "pack", "pallas_call", "prng_random_bits", "prng_seed", "program_id",
-    "run_scoped", "semaphore_read", "semaphore_signal", "semaphore_wait", "squeezed", "stateful_bernoulli",
-    "stateful_bits", "stateful_normal", "stateful_uniform", "stochastic_round", "store", "swap", "sync_copy", "tpu",
-    "triton", "unpack", "visualize", "when",
+    "kernel_call", "kernel_call_p", "load", "loop", "make_async_copy", "mosaic_gpu", "multiple_of",
+    "next_power_of_2", "no_block_spec", "num_programs", "pack", "pallas_call", "prng_random_bits", "prng_seed",
+    "program_id", "run_scoped", "semaphore_read", "semaphore_signal", "semaphore_wait", "squeezed",
+    "stateful_bernoulli", "stateful_bits", "stateful_normal", "stateful_uniform", "stochastic_round", "store", "swap",
+    "sync_copy", "tpu", "triton", "unpack", "visualize", "when",
 ]  # fmt: skip

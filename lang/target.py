@@ -235,7 +235,7 @@ class Resources:
     `fast_bytes` of `fast_limit`: shared memory of a program, VMEM of a kernel. `registers` are per thread, `spills`
     bytes; `cycles` is the compiler's estimate of a call, `bundles` how many instruction words the kernel has;
     `resident` are the bytes of operands and results that the compiler keeps in fast memory around the call. `note` says
-    what was changed of the kernel's settings so that it fits.
+    what was changed of the kernel's settings so that it fits or compiles.
     """
 
     kernel: str

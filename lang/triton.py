@@ -31,13 +31,18 @@ class CompilerParams:
     `tensor_descriptors`: whether the copy engine (TMA) of sm_90 and later moves those blocks that it can, as tiles that
     tensor descriptors name, where else each element has a pointer. None: it reads matrices of 16-bit floats that go
     into a product of matrices as they are, and no others. Targets without the engine leave this unread.
-    `backward`: what the kernels of its gradient are told instead; None: the same.
+    `backward`: what the kernels of its gradient are told instead; None: the same. `suggested`: another compiler may
+    take the kernel where it is estimated to give faster code; these are then for Triton, should it be Triton.
+    `warp_specialize`: on sm_90 and later, some warps copy what others compute with, in the innermost loop; where the
+    compiler fails to divide them, the kernel is compiled as if it had not been asked for, and `explain` says why.
     """
 
     num_warps: int | None = None
     num_stages: int | None = None
     tensor_descriptors: bool | None = None
     backward: CompilerParams | None = None
+    suggested: bool = False
+    warp_specialize: bool | None = None
 
 
 def approx_tanh(x: Any) -> Any:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from ..core.ir import Program, subprograms
+from ..core.ir import Eqn, Program, subprograms
 from ..core.primitives.contract import dot_general_p
 from ..core.primitives.ref import get_p
 from ..core.types import is_bool
@@ -28,6 +28,7 @@ from . import ptx
 from .values import Unfit
 
 MOST_STAGES, MOST_CONSUMERS, MOST_BOX = 8, 2, 256
+HOPPER = "cuda:sm_90"
 GROUP = 128  # threads of a warpgroup
 # Registers of a thread of the warps that copy, and of those that compute, by how many warpgroups compute: of 65536.
 REGISTERS = {2: (24, 240), 3: (32, 160)}
@@ -141,13 +142,14 @@ def schedule(plan: Plan, target: Target, stages: int | None, consumers: int | No
       Unfit: why it is not for this backend.
     """
     k = plan.kernel
-    if not target.name.startswith("cuda:sm_90"):
+    if not target.name.startswith(HOPPER):
         raise Unfit(f"it is for Hopper (sm_90), not for {target.name}")
     if k.aliases:
         raise Unfit("operands share memory with results")
     if any(plan.atomic) or any(home is None for home in plan.scratch_homes):
         raise Unfit("scratch or results in global memory are updated")
-    rows = _rows(k.body)
+    shapes = [eqn.outputs[0].type.shape for eqn in products(k.body)]
+    rows = {shape[0] for shape in shapes if len(shape) == 2}
     if not rows:
         raise Unfit("there is no product of matrices in it")
     if len(rows) > 1 or max(rows) % 64:
@@ -190,14 +192,13 @@ def _parts(plan: Plan) -> tuple[Peeled, Turns | None]:
     return replace(parts, main=main), turns
 
 
-def _rows(program: Program) -> set[int]:
-    """The rows of all products."""
-    found: set[int] = set()
+def products(program: Program) -> list[Eqn]:
+    """The products in a Program and those within it."""
+    found: list[Eqn] = []
     for eqn in program.eqns:
-        if eqn.primitive is dot_general_p and eqn.outputs[0].type.ndim == 2:
-            found.add(eqn.outputs[0].type.shape[0])
+        found += [eqn] if eqn.primitive is dot_general_p else []
         for _, inner in subprograms(eqn):
-            found |= _rows(inner)
+            found += products(inner)
     return found
 
 

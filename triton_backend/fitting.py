@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..core.caches import cached
+from ..core.errors import CompileError
 from ..lang.build import INHERITED
 from ..lang.gpu.code import Compiled
 from ..lang.gpu.resources import check, resources
@@ -59,16 +60,24 @@ def fitted(kernel: Kernel, machine: Target) -> Fitted:
     """
 
     def made(**settings: Any) -> Fitted:
-        module = triton_module(kernel, machine, **settings)
+        module = triton_module(kernel, machine, **settings, **plain)
         return Fitted(module, compiler.machine_code(module, machine, kernel.source))
 
+    plain: dict[str, Any] = {}
+    notes = []
+    try:
+        made()
+    except CompileError as error:
+        if not triton_module(kernel, machine).specialised:
+            raise
+        plain["warp_specialize"] = False
+        notes.append(f"its warps are not specialised: {_pass(error.what)}")
     found = first = made()
     stages, warps = first.module.num_stages, first.module.num_warps
     while found.compiled.shared > machine.fast_bytes and stages > 1 and _free(kernel, "num_stages"):
         stages -= 1
         found = made(num_stages=stages)
     check(found.compiled, machine, kernel.source)
-    notes = []
     if found is not first:
         was, needs = first.module.num_stages, first.compiled.shared
         notes.append(f"num_stages {stages} in place of {was}, for {needs:,} bytes of shared memory")
@@ -84,6 +93,12 @@ def fitted(kernel: Kernel, machine: Target) -> Fitted:
         was, now = first.module.num_warps, found.module.num_warps
         notes.append(f"num_warps {now} in place of {was}, for {spilled:,} bytes spilled")
     return replace(found, note="; ".join(notes))
+
+
+def _pass(text: str) -> str:
+    """What failed, out of what the compiler said."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return next((line for line in lines if "error:" in line), lines[0])
 
 
 def warn(used: Resources) -> None:

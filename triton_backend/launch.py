@@ -59,16 +59,20 @@ class Settings:
     num_warps: int
     num_stages: int
     tensor_descriptors: bool | None
+    warp_specialize: bool = False
 
 
 SETTINGS = tuple(f.name for f in fields(Settings))
 
 
 def settings_of(plan: Plan, target: Target, num_warps: int | None = None, num_stages: int | None = None,
-                tensor_descriptors: bool | None = None) -> Settings:  # fmt: skip
+                tensor_descriptors: bool | None = None, warp_specialize: bool | None = None) -> Settings:  # fmt: skip
     """The settings as asked, as the kernel says, or by the size of its blocks."""
     stated = dict(plan.kernel.settings).get("compiler_params")
-    warps = num_warps or getattr(stated, "num_warps", None) or _warps(plan)
+    if warp_specialize is None:
+        warp_specialize = bool(getattr(stated, "warp_specialize", False))
+    warp_specialize = warp_specialize and target.copy_engine and bool(plan.carry)
+    warps = num_warps or getattr(stated, "num_warps", None) or (4 if warp_specialize else _warps(plan))
     stages = num_stages or getattr(stated, "num_stages", None) or _stages(plan, target)
     if tensor_descriptors is None:
         tensor_descriptors = getattr(stated, "tensor_descriptors", None)
@@ -76,7 +80,7 @@ def settings_of(plan: Plan, target: Target, num_warps: int | None = None, num_st
         raise ArgumentError(f"kernel {plan.kernel.name}: num_warps is {warps}", "give a power of two, 32 at most")
     if stages < 1:
         raise ArgumentError(f"kernel {plan.kernel.name}: num_stages is {stages}", "give 1 or more")
-    return Settings(warps, stages, tensor_descriptors)
+    return Settings(warps, stages, tensor_descriptors, warp_specialize)
 
 
 def _elements(shape: Any) -> int:

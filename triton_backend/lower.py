@@ -166,9 +166,9 @@ def whole_window(base: Value, array: ArrayType) -> Window:
 class Nest(Lowering):
     """The body within its loops."""
 
-    def __init__(self, kernel: Kernel, target: Target, launch: Launch, moved: Described):
+    def __init__(self, kernel: Kernel, target: Target, launch: Launch, moved: Described, specialised: bool):
         super().__init__(kernel, target)
-        self.launch, self.moved = launch, moved
+        self.launch, self.moved, self.specialised = launch, moved, specialised
         k = self.kernel
         for type_ in (*k.in_types, *k.out_types, *(s.array for s in k.scratch)):
             self.check_dtype(type_, k.source)
@@ -245,7 +245,8 @@ class Nest(Lowering):
             first, end = (0, self.kernel.grid[axis])
             if self.turns is not None and level == len(plan_.carry) - 1:
                 first, end = (self.turn(x) for x in self.turns)
-            results = p.loop(end, [r.value for r in registers], body, first)
+            divided = self.specialised and level == len(plan_.carry) - 1
+            results = p.loop(end, [r.value for r in registers], body, first, specialised=divided)
             for register, value in zip(registers, results, strict=True):
                 register.value = value
             self.end_cell(self.parts.after, level, -1)
@@ -363,7 +364,7 @@ def triton_module(kernel: Kernel, target: Target, **overrides: Any) -> TritonMod
     launch, settings = launch_of(planned), settings_of(planned, target, **overrides)
     name = identifier(kernel.name)
     moved = described(planned, target, settings.tensor_descriptors)
-    text = Nest(kernel, target, launch, moved).text(name)
+    text = Nest(kernel, target, launch, moved, settings.warp_specialize).text(name)
     return TritonModule(
         name, text, launch.grid, settings.num_warps, settings.num_stages, launch.in_types, launch.out_types,
-        launch.aliases, launch.prepare, launch.finish)  # fmt: skip
+        launch.aliases, launch.prepare, launch.finish, settings.warp_specialize)  # fmt: skip

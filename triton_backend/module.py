@@ -28,3 +28,4 @@ class TritonModule:
     aliases: tuple[tuple[int, int], ...] = ()
     prepare: Program | None = None
     finish: Program | None = None
+    specialised: bool = False  # it asks for warps that copy and warps that compute

@@ -184,11 +184,12 @@ class Printer:
         return [Value(f"{name}#{i}", t.shape, t.dtype) for i, t in enumerate(types)]
 
     def loop(
-        self, count: int | Value, init: Sequence[Value], body: Body, first: int | Value = 0, stages: int | None = None
+        self, count: int | Value, init: Sequence[Value], body: Body, first: int | Value = 0, stages: int | None = None,
+        specialised: bool = False,
     ) -> list[Value]:
         """`scf.for` from `first` to `count` (int32): `body(i, *carried) -> carried`; gives what is carried last.
 
-        `stages` is how many turns the compiler has in flight.
+        `stages` is how many turns the compiler has in flight; `specialised`: it divides the work of a turn among warps.
         """
         low, high = (self.constant(x, INT32) if isinstance(x, int) else x for x in (first, count))
         step = self.constant(1, INT32)
@@ -200,7 +201,9 @@ class Printer:
         if init:
             pairs = ", ".join(f"{c.name} = {v.name}" for c, v in zip(carried, init, strict=True))
             head = f"{name}:{len(init)} = {head} iter_args({pairs}) -> ({_types(init)})"
-        told = "" if stages is None else f" {{tt.num_stages = {stages} : i32}}"
+        known = [] if stages is None else [f"tt.num_stages = {stages} : i32"]
+        known += ["tt.warp_specialize"] if specialised else []
+        told = f" {{{', '.join(known)}}}" if known else ""
         self.lines += [f"{head}  : i32 {{", *lines, f"}}{told}"]
         return self._results(name, init)
 

@@ -73,7 +73,7 @@ def tiles(target: Target, which: int, t: int, length: int, head_bytes: int, plai
         rows, columns = rows // 2 if any(longer) else rows, columns if longer == (False, True) else columns // 2
     if not plain:
         rows, columns = (rows // 2, columns) if which == 2 else (rows, columns // 2)
-    return min(max(rows, 16), t), min(max(columns, 16), length), triton.CompilerParams(warps, stages)
+    return min(max(rows, 16), t), min(max(columns, 16), length), triton.CompilerParams(warps, stages, suggested=True)
 
 
 def runs_of(target: Target, rows: int) -> int:

@@ -62,7 +62,8 @@ def _tiles(m: int, n: int, d: int, results: int, itemsize: int, work: Any, targe
         return row_tile(m, d * work.itemsize, target), row_tile(n, d * work.itemsize, target), d, None
     rows, columns, depth, warps, stages = GPU_BLOCKS[gpu_family(target, GPU_BLOCKS)]
     columns //= results  # what makes the results of both products is in registers too
-    return min(rows, m), min(columns, n), min(depth * 2 // max(itemsize, 2), d), triton.CompilerParams(warps, stages)
+    params = triton.CompilerParams(warps, stages, suggested=True)
+    return min(rows, m), min(columns, n), min(depth * 2 // max(itemsize, 2), d), params
 
 
 def _gated(finish: Callable[..., Sequence[Any]], name: str, results: int, target: Any, x: Any, gate: Any, up: Any,

@@ -14,6 +14,7 @@ from .kernels.fuse import Fusion, plan_lines
 from .lang.kernel import Kernel
 from .lang.primitive import kernel_call_p
 from .passes import Reports, up_to, walk
+from .routes import ROUTES, Passed
 from .xla_backend.client import default_device
 from .xla_backend.fusions import XlaReport
 from .xla_backend.settings import Call, Settings, Unit
@@ -30,6 +31,8 @@ class Explanation:
     refused: tuple[Refused, ...] = ()
     xla: XlaReport | None = None
     routes: tuple[tuple[Kernel, str], ...] = ()
+    compiled: tuple[tuple[Kernel, str], ...] = ()
+    passed: tuple[Passed, ...] = ()
 
     def __str__(self) -> str:
         where = f" on {self.target}" if self.target else ""
@@ -38,6 +41,9 @@ class Explanation:
         lines += [f"  {r.line()}" for r in self.refused]
         lines += [line for k in self.kernels for line in k.lines()]
         lines += [f"kernel {kernel.name} runs by {route}" for kernel, route in self.routes]
+        if self.target is not None and len(ROUTES.get(self.target.partition(":")[0], ())) > 1:
+            lines += [f"kernel {kernel.name} is compiled by {name}" for kernel, name in self.compiled]
+        lines += [p.line() for p in self.passed]
         return "\n".join(lines + ([] if self.xla is None else self.xla.lines()))
 
     def _counts(self) -> str:
@@ -108,8 +114,11 @@ def explain(
     done = walk(PIPELINE[len(first) :], walked.value, settings, reports)
     if settings.device is None:
         found = _with_resources(found, done.value.resources)
-    routes = done.reports["emit"].routes if "emit" in done.reports else ()
-    return replace(found, refused=tuple(refusals(done.reports)), xla=done.reports.get("compile"), routes=routes)
+    emitted = done.reports.get("emit")
+    if emitted is not None:
+        compiled = tuple(zip(emitted.kernels, emitted.compiled, strict=True))
+        found = replace(found, routes=emitted.routes, compiled=compiled, passed=emitted.passed)
+    return replace(found, refused=tuple(refusals(done.reports)), xla=done.reports.get("compile"))
 
 
 def _begun(function: Any, args: Any, kwargs: Any, settings: Settings) -> tuple[Unit, str, Reports]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
-from . import mosaic_tpu, triton_backend
+from . import routes
 from .core.check import check_program
-from .core.errors import DtypeError, ResourceError, TilewrightError, UnsupportedError
+from .core.errors import CompileError, TilewrightError, VersionError
 from .core.ir import Program
 from .core.rewrite import primitives_of
 from .kernel_report import KernelReport, kernel_report
@@ -16,17 +16,13 @@ from .kernels.fuse import Fusion, plan
 from .lang.kernel import Kernel
 from .lang.legality import check_target
 from .lang.primitive import kernel_call_p
-from .lang.target import CustomCall, Target
+from .lang.target import CustomCall
 from .lang.verify import Finding
 from .lang.visit import kernels_of
 from .passes import Reports
-from .xla_backend.cache import disk_cache
+from .routes import FAILURES, REFUSALS, Passed
 from .xla_backend.emission import emitted
 from .xla_backend.settings import Settings, Unit
-
-# Who lowers the kernels of a family of devices.
-BACKENDS = {"cuda": triton_backend, "rocm": triton_backend, "tpu": mosaic_tpu}
-REFUSALS = (DtypeError, ResourceError, UnsupportedError)
 
 
 def has_kernels(program: Program) -> bool:
@@ -132,56 +128,66 @@ def _written(reports: Reports) -> frozenset[Kernel]:
 
 @dataclass(frozen=True)
 class Emitted:
-    """The kernels that are custom calls now, those that XLA computes because they were refused, and each one's way."""
+    """The kernels that are custom calls now, those that XLA computes because they were refused, and each one's way.
+
+    `compiled` are the names of the routes that took `kernels`; `passed` tells of routes that did not take one.
+    """
 
     kernels: tuple[Kernel, ...] = ()
     refused: tuple[Refused, ...] = ()
     routes: tuple[tuple[Kernel, str], ...] = ()
+    compiled: tuple[str, ...] = ()
+    passed: tuple[Passed, ...] = ()
 
 
 def emit(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Emitted]:
     """The unit without kernels: custom calls of the device's, or the array operations that XLA computes.
 
+    A route that does not take a kernel, or whose compiler fails, leaves it to the next one, at last to XLA. What
+    somebody wrote is left to XLA only where a compiler fails, with a warning.
+
     Raises:
       DtypeError, ResourceError, UnsupportedError: as `verify`, where only lowering the kernel can tell.
-      CompileError, VersionError: of the device's compiler.
+      VersionError: a compiler is missing. CompileError: of the one compiler that a kernel asks for.
     """
     if settings.target == "cpu" or settings.by_xla:
-        program, routes = emitted(unit.program, settings.platform, off=settings.off)
-        return replace(unit, program=program), Emitted(routes=routes)
+        program, ways = emitted(unit.program, settings.platform, off=settings.off)
+        return replace(unit, program=program), Emitted(routes=ways)
     machine, written = settings.target, _written(reports)
     refused = {r.kernel: r for r in reports["verify"].refused}
-    made: list[Kernel] = []
-    backend = backend_of(machine)
-    if hasattr(backend, "start"):  # compiles several kernels side by side
-        backend.start([k for k in kernels_of(unit.program) if not k.interpret and k not in refused], machine)
+    made: list[tuple[Kernel, str]] = []
+    passed: list[Passed] = []
+    routes.start([k for k in kernels_of(unit.program) if not k.interpret and k not in refused], machine)
 
     def call(kernel: Kernel) -> CustomCall | None:
         if kernel in refused:
             if refused[kernel].written:
                 raise refused[kernel].error
             return None
-        try:
-            found = backend.emit(kernel, machine)
-        except REFUSALS as error:
-            if kernel in written:
-                raise
-            refused[kernel] = Refused(kernel, f"the compiler for {settings.name}", error.with_traceback(None))
-            return None
-        if found is not None:
-            made.append(kernel)
-        return found
+        found = routes.choice(kernel, machine)
+        passed.extend(found.passed)
+        for route in found.routes:
+            try:
+                one = route.ready.emit(kernel, machine)
+            except (*FAILURES, VersionError) as error:
+                if route is not found.routes[-1]:
+                    passed.append(Passed(kernel, route.name, error.what))
+                    continue
+                failed = isinstance(error, CompileError)
+                if isinstance(error, VersionError) or kernel in written and (found.asked or not failed):
+                    raise
+                refused[kernel] = Refused(kernel, f"the compiler for {settings.name}", error.with_traceback(None))
+                if kernel in written:
+                    warnings.warn(refused[kernel].line(), RuntimeWarning, stacklevel=2)
+                return None
+            if one is not None:
+                made.append((kernel, route.name))
+            return one
+        return None
 
-    program, routes = emitted(unit.program, settings.platform, call)
-    return replace(unit, program=program), Emitted(tuple(made), tuple(refused.values()), routes)
-
-
-def backend_of(machine: Target) -> Any:
-    """The package that lowers kernels for a target."""
-    backend = BACKENDS[machine.kind]
-    if hasattr(backend, "set_cache"):
-        backend.set_cache(disk_cache)
-    return backend
+    program, ways = emitted(unit.program, settings.platform, call)
+    kernels, names = zip(*made, strict=True) if made else ((), ())
+    return replace(unit, program=program), Emitted(kernels, tuple(refused.values()), ways, names, tuple(passed))
 
 
 def refusals(reports: Reports) -> Iterator[Refused]:

@@ -96,7 +96,8 @@ def resource_lines(used: Resources, target: str | None, least: float | None) -> 
     clock = target_of(target).clock if target else 0.0
     if used.cycles is not None and least and clock:
         parts[-1] += f" ({used.cycles / clock * 1e6:.3g} us, {used.cycles / clock / least:.2f} of the least)"
-    return [*found, *([f"  {', '.join(parts)}"] if parts else [])]
+    found += [f"  {', '.join(parts)}"] if parts else []
+    return found
 
 
 def kernel_report(

@@ -9,9 +9,9 @@ from typing import Any
 
 from .core.config import config
 from .core.errors import UnsupportedError
-from .kernel_passes import backend_of
 from .lang.target import CPU, KIB, TARGETS, Target, target_of
 from .mosaic_tpu.resources import resources
+from .routes import ROUTES
 from .xla_backend import cuda, tpu
 from .xla_backend.client import default_device, of_platform, present
 from .xla_backend.module import Module
@@ -98,9 +98,18 @@ def here() -> Target:
 
 def compile_ahead(module: Module, settings: Settings) -> Any:
     """What the compiler of a device, which need not be here, makes of a module."""
-    backend, emitted = backend_of(settings.target), module.reports.get("emit")
-    kernels = () if emitted is None else emitted.kernels
-    return backend.compile(module.text, module.name, settings.name, kernels, COMPILERS[settings.target.kind].compile)
+    emitted, found = module.reports.get("emit"), None
+    made = () if emitted is None else tuple(zip(emitted.kernels, emitted.compiled, strict=True))
+    for route in ROUTES[settings.target.kind]:
+        mine = [kernel for kernel, name in made if name == route.name]
+        if found is None:
+            build = COMPILERS[settings.target.kind].compile
+            found = route.ready.compile(module.text, module.name, settings.name, mine, build)
+        elif mine:
+            more = route.ready.compile(module.text, module.name, settings.name, mine, lambda *_, made=found: made)
+            both = {name: (*getattr(found, name), *getattr(more, name)) for name in ("resources", "kernels")}
+            found = replace(found, **both)
+    return found
 
 
 def estimated(binary: Any) -> Any:

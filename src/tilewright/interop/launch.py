@@ -28,7 +28,6 @@ from ..core.primitives.shape import broadcast_in_dim_p, reshape_p, squeeze_p
 from ..core.rewrite import eliminate_dead, hoist
 from ..core.trace import trace_program, typeof
 from ..core.types import ArrayType, is_key
-from ..kernel_passes import backend_of
 from ..kernels import GLUE, TEMPLATES
 from ..kernels.fuse import fuse
 from ..lang.extent import static
@@ -36,6 +35,7 @@ from ..lang.gpu.code import Compiled
 from ..lang.kernel import Kernel
 from ..lang.primitive import kernel_call_p
 from ..lang.target import Target
+from ..routes import compiled_kernel
 from ..targets import machine_for
 from ..xla_backend.array import Array
 from .driver import driver
@@ -150,7 +150,7 @@ class _Planner:
             raise UnsupportedError(f"kernel {kernel.name} is to be interpreted, which the host does",
                                    "leave `interpret` out", kernel.source)  # fmt: skip
         kernel = static(kernel, "a launch, whose grid is known to the host, needs")
-        module, compiled = backend_of(self.machine).compiled_kernel(kernel, self.machine)
+        module, compiled = compiled_kernel(kernel, self.machine)
         taken = list(args) if module.prepare is None else self.program(module.prepare, args)
         outs = [self.slot() for _ in module.out_types]
         self.steps.append(Launch(compiled, tuple(taken), tuple(outs), module.out_types, module.aliases))

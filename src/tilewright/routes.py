@@ -1,0 +1,128 @@
+"""The routes of a kernel on a device: which backend compiles it, and which takes it where that one does not.
+
+On Hopper GPUs a kernel has two: Mosaic GPU's, for products of matrices, and Triton's, for everything. The class of
+`compiler_params` asks for one, the setting `kernel_route` puts one first; else it is the one that is estimated to give
+the faster code. A backend that refuses a kernel, or whose compiler fails, leaves it to the next route, at last to XLA,
+and the reason is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from . import mosaic_gpu, mosaic_tpu, triton_backend
+from .core.config import current
+from .core.errors import CompileError, DtypeError, ResourceError, TilewrightError, UnsupportedError, VersionError
+from .lang import mosaic_gpu as mosaic_gpu_names
+from .lang import triton
+from .lang.extent import static
+from .lang.gpu.code import Compiled
+from .lang.kernel import Kernel
+from .lang.target import Target
+from .xla_backend.cache import disk_cache
+
+REFUSALS = (DtypeError, ResourceError, UnsupportedError)
+FAILURES = (*REFUSALS, CompileError)
+
+
+@dataclass(frozen=True)
+class Route:
+    """A backend, by the name that settings and reports have for it."""
+
+    name: str
+    backend: ModuleType
+
+    @property
+    def ready(self) -> Any:
+        """The backend, its compiler's answers kept on disk."""
+        if hasattr(self.backend, "set_cache"):
+            self.backend.set_cache(disk_cache)
+        return self.backend
+
+
+MOSAIC_GPU, TRITON = Route("mosaic_gpu", mosaic_gpu), Route("triton", triton_backend)
+MOSAIC_TPU = Route("mosaic_tpu", mosaic_tpu)
+# Who compiles the kernels of a family of devices. The first takes what is no kernel of its own too.
+ROUTES = {"cuda": (TRITON, MOSAIC_GPU), "rocm": (TRITON,), "tpu": (MOSAIC_TPU,)}
+
+
+@dataclass(frozen=True)
+class Passed:
+    """A kernel that a route did not take, with the reason."""
+
+    kernel: Kernel
+    route: str
+    why: str
+
+    def line(self) -> str:
+        return f"kernel {self.kernel.name} is not compiled by {self.route}: {self.why}"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The routes of a kernel in the order that they are tried, and those that were left out, with reasons.
+
+    `asked`: the kernel itself names its one route; then nothing else takes it.
+    """
+
+    routes: tuple[Route, ...]
+    passed: tuple[Passed, ...] = ()
+    asked: bool = False
+
+
+def choice(kernel: Kernel, machine: Target) -> Choice:
+    """The routes of a kernel on a target."""
+    known = ROUTES[machine.kind]
+    wanted = current().kernel_route if machine.gpu else None
+    if wanted == "xla":
+        return Choice(())
+    if wanted is not None:
+        return Choice(tuple(sorted(known, key=lambda route: route.name != wanted)))
+    stated = dict(kernel.settings).get("compiler_params")
+    if isinstance(stated, mosaic_gpu_names.CompilerParams):
+        return Choice((MOSAIC_GPU,) if MOSAIC_GPU in known else known, asked=True)
+    suggested = not isinstance(stated, triton.CompilerParams) or stated.suggested
+    if MOSAIC_GPU not in known or not suggested:
+        return Choice(known[:1])
+    try:
+        found = mosaic_gpu.estimate(kernel, machine)
+    except FAILURES as error:
+        return Choice((TRITON,), (Passed(kernel, MOSAIC_GPU.name, _reason(error)),))
+    if found.better:
+        return Choice((MOSAIC_GPU, TRITON))
+    return Choice((TRITON,), (Passed(kernel, MOSAIC_GPU.name, found.line()),))
+
+
+def _reason(error: TilewrightError) -> str:
+    """Why a route does not take a kernel: what the error says, without the kernel's name."""
+    return error.what.partition("is not for Mosaic GPU: ")[2] or error.what
+
+
+def start(kernels: Sequence[Kernel], machine: Target) -> None:
+    """Begin to compile several kernels side by side."""
+    mine: dict[str, list[Kernel]] = {}
+    for kernel in dict.fromkeys(kernels):
+        for route in choice(static(kernel, machine.name), machine).routes[:1]:
+            mine.setdefault(route.name, []).append(kernel)
+    for route in ROUTES[machine.kind]:
+        if route.name in mine and hasattr(route.backend, "start"):
+            route.ready.start(mine[route.name], machine)
+
+
+def compiled_kernel(kernel: Kernel, machine: Target) -> tuple[Any, Compiled]:
+    """A kernel's module and machine code, by the first route that takes it.
+
+    Raises:
+      UnsupportedError, CompileError, ...: as the last route.
+    """
+    found = choice(kernel, machine)
+    *others, last = found.routes or ROUTES[machine.kind][:1]
+    for route in others:
+        try:
+            return route.ready.compiled_kernel(kernel, machine)
+        except (*FAILURES, VersionError):
+            continue
+    return last.ready.compiled_kernel(kernel, machine)
