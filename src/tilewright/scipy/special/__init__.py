@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .error import dawsn, erfcx, fresnel, wofz
     from .hypergeometric import hyp1f1, hyp2f1
     from .integrals import exp1, expi, expn, owens_t, sici, spence
+    from .normalised import log_softmax, logsumexp, softmax
     from .spherical import lpmn, lpmn_values, sph_harm_y
 
 _LATER = {
@@ -17,6 +18,7 @@ _LATER = {
     "error": "dawsn erfcx fresnel wofz",
     "hypergeometric": "hyp1f1 hyp2f1",
     "integrals": "exp1 expi expn owens_t sici spence",
+    "normalised": "log_softmax logsumexp softmax",
     "spherical": "lpmn lpmn_values sph_harm_y",
 }
 __getattr__, __dir__, __all__ = _later(__name__, {n: f".{m}:{n}" for m, names in _LATER.items() for n in names.split()})

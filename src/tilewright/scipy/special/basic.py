@@ -12,9 +12,6 @@ import numpy as np
 from ... import lax
 from ...core.errors import ArgumentError
 from ...core.primitives.custom import custom_jvp
-from ...nn.normalisation import log_softmax as _log_softmax
-from ...nn.normalisation import logsumexp
-from ...nn.normalisation import softmax as _softmax
 from ...numpy.arithmetic import copysign
 from ...numpy.bessel import i0, i1
 from ...numpy.create import arange, asarray
@@ -83,14 +80,14 @@ def _complex_loggamma(z: Array) -> Array:
     return where3(below, lax.conj(out), out)
 
 
-def loggamma(z: ArrayLike) -> Array:
+def loggamma(x: ArrayLike) -> Array:
     """The logarithm of the gamma function: its principal branch; nan for negative numbers that are not complex.
 
     >>> from tilewright.scipy import special
     >>> round(float(special.loggamma(3.0)), 3)
     0.693
     """
-    (z,) = promote_dtypes_inexact(value(z, "loggamma"))
+    (z,) = promote_dtypes_inexact(value(x, "loggamma"))
     if is_complex(dtype_of(z)):
         return _complex_loggamma(z)
     return where3(lax.gt(z, 0), gammaln(z), math.nan)
@@ -504,28 +501,6 @@ def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
     return _log_ndtr(x, series_order)
 
 
-def softmax(x: ArrayLike, /, *, axis: Any = None) -> Array:
-    """`exp(x)` divided by its sum over axes, all by default.
-
-    >>> from tilewright import numpy as jnp
-    >>> from tilewright.scipy import special
-    >>> special.softmax(jnp.array([0., 0.]))
-    Array([0.5, 0.5], dtype=float32)
-    """
-    return _softmax(x, axis)
-
-
-def log_softmax(x: ArrayLike, /, *, axis: Any = None) -> Array:
-    """The logarithm of `softmax`.
-
-    >>> from tilewright import numpy as jnp
-    >>> from tilewright.scipy import special
-    >>> special.log_softmax(jnp.array([3.]))
-    Array([0.], dtype=float32)
-    """
-    return _log_softmax(x, axis)
-
-
 def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Array:
     """The number of ways to choose `k` of `N` things, in floating point.
 
@@ -563,6 +538,6 @@ def bernoulli(n: int) -> Array:
 __all__ = [
     "bernoulli", "beta", "betainc", "betaln", "boxcox", "boxcox1p", "comb", "digamma", "entr", "erf", "erfc", "erfinv",
     "expit", "factorial", "gamma", "gammainc", "gammaincc", "gammaln", "gammasgn", "i0", "i0e", "i1", "i1e", "kl_div",
-    "log_ndtr", "log_softmax", "loggamma", "logit", "logsumexp", "multigammaln", "ndtr", "ndtri", "poch", "polygamma",
-    "rel_entr", "softmax", "xlog1py", "xlogy", "zeta",
+    "log_ndtr", "loggamma", "logit", "multigammaln", "ndtr", "ndtri", "poch", "polygamma", "rel_entr", "xlog1py",
+    "xlogy", "zeta",
 ]  # fmt: skip

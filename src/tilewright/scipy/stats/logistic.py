@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import lax
-from ...nn import softplus
+from ...numpy.elementwise import logaddexp
 from .. import special
 from .family import Family
 
@@ -18,7 +18,7 @@ _D = Family(__name__)
 
 
 def _log(y: Any) -> Any:
-    return -softplus(y) - softplus(-y)
+    return -logaddexp(y, 0.0) - logaddexp(-y, 0.0)
 
 
 logpdf = _D.function("logpdf", _log)
