@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from ..core.later import later as _later
 
 if TYPE_CHECKING:
-    from . import jet, mesh_utils, ode
+    from . import jet, mesh_utils, ode, sparse
 
-_MODULES = ("jet", "mesh_utils", "ode")
+_MODULES = ("jet", "mesh_utils", "ode", "sparse")
 
 __getattr__, __dir__, __all__ = _later(__name__, {name: f".{name}" for name in _MODULES})
