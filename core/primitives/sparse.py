@@ -77,7 +77,7 @@ def sampled(rows: Any, columns: Any, a: Any, b: Any) -> Any:
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, size: int) -> Any:
     data, rows, columns, dense = primals
     out = coo_matmul_p.bind(*primals, size=size)
-    found: Any = Zero(typeof(out).tangent())  # type: ignore[union-attr]
+    found: Any = Zero(typeof(out).tangent())
     if type(tangents[0]) is not Zero:
         found = add_tangents(found, coo_matmul_p.bind(tangents[0], rows, columns, dense, size=size))
     if type(tangents[3]) is not Zero:
@@ -105,7 +105,7 @@ def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, s
     data, rows, columns, dense = (moved(axis, x, d, 0) for x, d in zip(args, dims, strict=True))
     _, k, width = shape_of(dense)
     count = shape_of(data)[1]
-    place = broadcasted_iota(typeof(rows).dtype, (n, count), 0)  # type: ignore[union-attr]
+    place = broadcasted_iota(typeof(rows).dtype, (n, count), 0)
     flat = [reshape_to(_shifted(index, place, each, n), (n * count,)) for index, each in ((rows, size), (columns, k))]
     out = coo_matmul_p.bind(reshape_to(data, (n * count,)), *flat, reshape_to(dense, (n * k, width)), size=n * size)
     return reshape_to(out, (n, size, width)), 0

@@ -1,6 +1,6 @@
 """Sparse arrays against dense ones: every function at every layout, compiled, mapped and differentiated; errors."""
 
-import functools
+import inspect
 import io
 
 import numpy as np
@@ -31,7 +31,8 @@ def messy():
 
 MATS = {
     "plain": mat(3, 4), "messy": messy(), "batch": mat(3, 4, n_batch=1), "dense": mat(3, 4, n_dense=1),
-    "all batch": mat(2, 3, n_batch=2), "vector": mat(5), "three": mat(2, 3, 4), "both": mat(2, 3, 4, n_batch=1, n_dense=1),
+    "all batch": mat(2, 3, n_batch=2), "vector": mat(5), "three": mat(2, 3, 4),
+    "both": mat(2, 3, 4, n_batch=1, n_dense=1),
     "empty": sparse.empty((3, 4)), "spread": BCOO((jnp.ones((1, 2)), jnp.array([[[0], [2]]])), shape=(3, 4)),
 }  # fmt: skip
 
@@ -170,3 +171,285 @@ def test_vmap_is_a_loop(name):
 
     found, expected = by_numpy(both, x)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+# ------------------------------------------------------------------------------------------- between sparse arrays
+
+A, B = mat(3, 4), mat(4, 5)
+NUMBERS = (((1,), (0,)), ((), ()))
+BATCHES = (((2,), (1,)), ((0,), (0,)))
+PRODUCTS = {
+    "matrices": (A, B, NUMBERS),
+    "many to few": (mat(3, 4, density=0.9), mat(4, 2, density=0.9), NUMBERS),
+    "to a scalar": (mat(4), mat(4), (((0,), (0,)), ((), ()))),
+    "outer": (mat(3), mat(4), (((), ()), ((), ()))),
+    "two axes": (mat(3, 4, 2), mat(2, 4, 5), (((1, 2), (1, 0)), ((), ()))),
+    "batches": (mat(2, 3, 4, n_batch=1), mat(2, 4, 5, n_batch=1), BATCHES),
+    "free batch": (mat(2, 3, 4, n_batch=1), mat(4, 5), (((2,), (0,)), ((), ()))),
+    "messy": (messy(), mat(4, 3), NUMBERS),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products(name):
+    """Of two sparse arrays, and of each with the other made dense."""
+    x, y, numbers = PRODUCTS[name]
+    x_dense, y_dense = x.todense(), y.todense()
+    expected = lax.dot_general(x_dense, y_dense, numbers)
+    for a, b in ((x, y), (x, y_dense), (x_dense, y)):
+        if not (name == "free batch" and a is x_dense):
+            (found,) = by_numpy(lambda a, b: dense(sparse.bcoo_dot_general(a, b, dimension_numbers=numbers)), a, b)
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    sampled = sparse.bcoo_fromdense(expected, n_batch=len(numbers[1][0]))
+    found = sparse.bcoo_dot_general_sampled(x_dense, y_dense, sampled.indices, dimension_numbers=numbers)
+    np.testing.assert_allclose(found, sampled.data, rtol=1e-4, atol=1e-4)
+
+
+def test_products_of_sparse_arrays_have_derivatives():
+    w = jnp.cos(jnp.arange(15.0)).reshape(3, 5)
+    found = sparse.grad(lambda a, b: ((a @ b).todense() * w).sum(), (0, 1))(A, B)
+    expected = tw.grad(lambda a, b: ((a @ b) * w).sum(), (0, 1))(A.todense(), B.todense())
+    for x, ours, theirs in zip((A, B), found, expected, strict=True):
+        np.testing.assert_allclose(ours.data, sparse.bcoo_extract(x, theirs).data, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("other", [(3, 4), (1, 4), (3, 1), (1, 1)])
+@pytest.mark.parametrize("n_dense", [0, 1])
+def test_elementwise_products(other, n_dense):
+    x, y = mat(3, 4, n_dense=n_dense), mat(*other, n_dense=n_dense, density=0.9)
+    for a, b in ((x, y), (y, x), (messy() if not n_dense else x, y)):
+        np.testing.assert_allclose(sparse.bcoo_multiply_sparse(a, b).todense(), a.todense() * b.todense())
+
+
+def test_layouts():
+    def every(x):
+        pairs = [(b, d) for b in range(x.ndim + 1) for d in range(x.ndim + 1 - b)]
+        found = [x.update_layout(n_batch=b, n_dense=d, on_inefficient=None) for b, d in pairs]
+        assert [(y.n_batch, y.n_dense) for y in found] == pairs
+        return [y.todense() for y in found]
+
+    for x in MATS.values():
+        for y in by_numpy(every, x):
+            np.testing.assert_array_equal(y, x.todense())
+    with pytest.raises(sparse.SparseEfficiencyError, match="stores zeros"):
+        A.update_layout(n_batch=1)
+    with pytest.warns(sparse.SparseEfficiencyWarning, match="stores zeros"):
+        A.update_layout(n_dense=1, on_inefficient="warn")
+
+
+@pytest.mark.parametrize("layout", MATS)
+def test_order_and_duplicates(layout):
+    x = MATS[layout]
+
+    def ordered(x):
+        sizes = (x.nse, x.nse + 1)
+        found = [x.sort_indices(), *(x.sum_duplicates(n, zeros) for zeros in (False, True) for n in sizes)]
+        assert all(y.indices_sorted for y in found) and all(y.unique_indices for y in found[1:])
+        assert [y.nse for y in found] == [x.nse, *sizes, *sizes]
+        return [y.todense() for y in found]
+
+    for y in by_numpy(ordered, x):
+        np.testing.assert_array_equal(y, x.todense())
+
+
+def test_what_is_known_of_a_messy_one():
+    x = messy()
+    y = x.sum_duplicates()
+    assert y.nse == 3 and y.indices.tolist() == [[0, 3], [1, 2], [2, 1]] and y.data.tolist() == [6.0, 7.0, 4.0]
+    assert x.sum_duplicates(nse=2).todense().sum() == 13
+    assert sparse.bcoo_extract(x, jnp.ones((3, 4))).data.tolist() == [1, 1, 0, 0, 0, 0, 1]
+    assert tw.jit(lambda x: x.sum_duplicates(nse=4))(x).nse == 4
+    assert sparse.bcoo_eliminate_zeros(BCOO((x.data * (x.data > 3), x.indices), shape=x.shape)).nse == 2
+
+
+# ------------------------------------------------------------------------------------------- other formats and files
+
+
+@pytest.mark.parametrize("made", [sparse.COO, sparse.CSR, sparse.CSC, BCSR, BCOO])
+def test_matrices(made, tmp_path):
+    x = mat(3, 4).todense()
+    m, v, w = made.fromdense(x), jnp.arange(4.0), rows(4)
+    np.testing.assert_allclose(tw.jit(lambda m, w: m @ w)(m, w), x @ w)
+
+    def several(m, v):
+        found = sparse.grad(lambda m: ((m @ v) ** 2).sum())(m)
+        assert type(found) is made
+        return m.todense(), m @ v, (m if made is BCSR else m.T.T) @ v, found.todense()
+
+    squares = tw.grad(lambda x: ((x @ v) ** 2).sum())(x) * (x != 0)
+    for a, b in zip(by_numpy(several, m, v), (x, x @ v, x @ v, squares), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5)
+    sparse.save(tmp_path / "m.npz", m)
+    again = sparse.load(tmp_path / "m.npz")
+    assert type(again) is made
+    for a, b in zip(m.tree_flatten()[0], again.tree_flatten()[0], strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert again.shape == m.shape
+
+
+@pytest.mark.parametrize("name", ["bcoo", "bcsr", "coo", "csr", "csc"])
+def test_empty_and_identity(name):
+    sizes = [] if name == "bcsr" else [(4, 0), (3, 1), (5, -2), (3, 7)]
+
+    def made():
+        eyes = [sparse.eye(4, n, k, sparse_format=name).todense() for n, k in sizes]
+        return [sparse.empty((3, 4), sparse_format=name).todense(), *eyes]
+
+    for a, b in zip(by_numpy(made), [np.zeros((3, 4)), *(np.eye(4, n, k) for n, k in sizes)], strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_rows_with_batch_and_dense_axes():
+    def several(x):
+        y = BCSR.from_bcoo(x)
+        again = y.sum_duplicates(nse=x.nse).todense()
+        return y.todense(), y.to_bcoo().todense(), again, sparse.bcsr_extract(y.indices, y.indptr, x.todense()), y.data
+
+    for x in (mat(2, 3, 4, n_batch=1), mat(3, 4, 2, n_dense=1), mat(2, 3, 4, 2, n_batch=1, n_dense=1)):
+        *same, extracted, data = by_numpy(several, x)
+        np.testing.assert_array_equal(extracted, data)
+        for y in same:
+            np.testing.assert_array_equal(y, x.todense())
+
+    def batched(x):
+        y = BCSR.from_bcoo(x)
+        wide = sparse.bcsr_broadcast_in_dim(y, shape=(3, 2, 3, 4), broadcast_dimensions=(1, 2, 3))
+        joined = sparse.bcsr_concatenate([y, y], dimension=1)
+        return tw.vmap(lambda m: m @ rows(4))(y), joined.todense(), wide.todense()
+
+    x = mat(2, 3, 4, n_batch=1)
+    d = np.asarray(x.todense())
+    expected = d @ rows(4), np.concatenate([d, d], 1), np.broadcast_to(d, (3, 2, 3, 4))
+    for a, b in zip(by_numpy(batched, x), expected, strict=True):
+        np.testing.assert_allclose(a, b)
+
+
+def test_scipy():
+    scipy = pytest.importorskip("scipy.sparse")
+    x = scipy.random(5, 4, 0.4, "csc", np.float32, 0)
+    for made in (BCOO, BCSR):
+        np.testing.assert_array_equal(made.from_scipy_sparse(x).todense(), x.toarray())
+    assert not isinstance(np.ones(5) @ BCOO.from_scipy_sparse(x), np.ndarray)
+
+
+def test_convolution():
+    x, w = mat(1, 1, 9), mat(1, 1, 3, density=0.9)
+    for padding in ([(0, 0)], [(2, 1)], "SAME"):
+        how = {"window_strides": (1,), "padding": padding}
+        for a, b in ((x, w), (x, w.todense())):
+            found = sparse.bcoo_conv_general_dilated(a, b, **how)
+            expected = lax.conv_general_dilated(x.todense(), w.todense(), (1,), padding)
+            np.testing.assert_allclose(found.todense(), expected, atol=1e-5)
+
+
+def test_random():
+    x = sparse.random_bcoo(tw.random.key(1), (2, 4, 5, 3), n_batch=1, n_dense=1, nse=0.3, sorted_indices=True)
+    assert (x.nse, x.n_batch, x.n_dense, x.indices_sorted) == (6, 1, 1, True)
+    assert len({(b, *i) for b in range(2) for i in x.indices[b].tolist()}) == 12
+    assert sparse.random_bcoo(tw.random.key(1), (5,), nse=3, generator=tw.random.normal).nse == 3
+
+
+def test_jacobians():
+    x, v = mat(3, 4), jnp.arange(1.0, 5.0)
+    expected = tw.jacrev(lambda m: m @ v)(x.todense())
+    inside = np.broadcast_to(x.todense() != 0, (3, 3, 4))
+    for jacobian in (sparse.jacfwd, sparse.jacrev, sparse.jacobian):
+        found = jacobian(lambda m, v: m @ v)(x, v)
+        assert (found.n_batch, found.nse) == (1, x.nse)
+        np.testing.assert_allclose(found.todense(), expected * inside)
+    value, (by_m, by_v) = sparse.value_and_grad(lambda m, v: (m @ v).sum(), (0, 1))(x, v)
+    np.testing.assert_allclose(by_v, x.todense().sum(0))
+    assert value == (x.todense() @ v).sum() and by_m.shape == x.shape
+    found, aux = sparse.grad(lambda m: ((m @ v).sum(), 2.0), has_aux=True)(x)
+    assert aux == 2 and found.nse == x.nse
+    tw.test_util.check_grads(lambda d: BCOO((d, x.indices), shape=x.shape) @ v, (x.data,), 2, rtol=1e-2)
+
+
+# ------------------------------------------------------------------------------------------- linear algebra
+
+
+def test_spsolve():
+    a = mat(5, 5).todense() + 5 * jnp.eye(5)
+    m, b = BCSR.fromdense(a), jnp.arange(1.0, 6.0)
+
+    def solved(data, b):
+        return sparse.linalg.spsolve(data, m.indices, m.indptr, b)
+
+    np.testing.assert_allclose(solved(m.data, b), np.linalg.solve(a, b), rtol=1e-5)
+    found = tw.jit(tw.grad(lambda d, b: (solved(d, b) ** 2).sum(), (0, 1)))(m.data, b)
+    expected = tw.grad(lambda a, b: (jnp.linalg.solve(a, b) ** 2).sum(), (0, 1))(a, b)
+    np.testing.assert_allclose(found[0], sparse.bcsr_extract(m.indices, m.indptr, expected[0]), rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-4)
+    with pytest.raises(errors.ShapeError, match="spsolve"):
+        sparse.linalg.spsolve(m.data, m.indices, m.indptr, jnp.ones(4))
+    with pytest.raises(errors.DtypeError, match="float"):
+        sparse.linalg.spsolve(m.data, m.indices, m.indptr, jnp.ones(5, int))
+
+
+def test_lobpcg():
+    q = np.random.default_rng(0).normal(size=(40, 40)).astype(np.float32)
+    q = q + q.T
+    start = jnp.asarray(np.random.default_rng(1).normal(size=(40, 3)).astype(np.float32))
+    expected = np.linalg.eigvalsh(q)[::-1][:3]
+    for a in (jnp.asarray(q), lambda x: jnp.asarray(q) @ x):
+        theta, u, steps = sparse.linalg.lobpcg_standard(a, start)
+        np.testing.assert_allclose(theta, expected, rtol=1e-4)
+        np.testing.assert_allclose(q @ u, u * theta, atol=1e-2)
+        assert 0 < steps < 100
+    with pytest.raises(errors.ArgumentError, match="5 k < n"):
+        sparse.linalg.lobpcg_standard(q, jnp.ones((40, 8)))
+
+
+# ------------------------------------------------------------------------------------------- errors
+
+BAD = {
+    "cos": (lambda: sparse.sparsify(jnp.cos)(A), NotImplementedError, "cos of BCOO: the result would be dense"),
+    "equal": (lambda: A == A, NotImplementedError, "would be dense"),
+    "a number added": (lambda: A + 1.0, NotImplementedError, "would be dense"),
+    "divided by": (lambda: 1.0 / A, NotImplementedError, "division by a sparse array"),
+    "to the power 0": (lambda: A**0.0, NotImplementedError, "dense"),
+    "as NumPy's": (lambda: np.asarray(A), NotImplementedError, "NumPy was given a BCOO"),
+    "to a function of dense arrays": (lambda: jnp.sin(A), TypeError, "BCOO"),
+    "no rule": (lambda: sparse.sparsify(jnp.sort)(A), NotImplementedError, "has no rule"),
+    "buffers": (lambda: BCOO((jnp.ones(3), jnp.zeros((2, 1), int)), shape=(3,)), ValueError, r"shape \(3,\)"),
+    "indices": (lambda: BCOO((jnp.ones(3), jnp.zeros((3, 1))), shape=(3,)), TypeError, "indices are integers"),
+    "rows": (lambda: BCSR((jnp.ones(3), jnp.zeros(3, int), jnp.zeros(3, int)), shape=(3, 3)), ValueError, "indptr"),
+    "nse": (lambda: tw.jit(BCOO.fromdense)(jnp.ones(3)), TypeError, "give `nse`"),
+    "kinds of axes": (lambda: mat(2, 3, n_batch=1).T, NotImplementedError, "mixes kinds of axes"),
+    "mixed reshape": (lambda: mat(2, 3, n_batch=1).reshape(3, 2), ValueError, "mixes batch, sparse and dense"),
+    "dense sum": (lambda: mat(3, 4, n_dense=1) @ jnp.ones(4), NotImplementedError, "over its dense axes"),
+    "wide broadcast": (lambda: sparse.bcoo_broadcast_in_dim(mat(1, 3), shape=(2, 3), broadcast_dimensions=(0, 1)),
+                       NotImplementedError, "adds sparse axes"),
+    "larger dense": (lambda: sparse.bcoo_multiply_dense(mat(1, 3), jnp.ones((2, 3))), NotImplementedError,
+                     "another shape"),
+    "joined kinds": (lambda: sparse.bcoo_concatenate([A, mat(3, 4, n_batch=1)], dimension=0), ValueError, "layouts"),
+    "slice": (lambda: sparse.bcoo_slice(A, start_indices=(0, 0), limit_indices=(4, 4)), ValueError, "limit <= size"),
+    "format": (lambda: sparse.empty((2, 2), sparse_format="ell"), ValueError, "sparse_format='ell'"),
+    "too many": (lambda: sparse.random_bcoo(tw.random.key(0), (2, 2), nse=7), ValueError, "nse=7 of 4 places"),
+    "transpose of rows": (lambda: BCSR.from_bcoo(A).T, NotImplementedError, "to_bcoo"),
+    "file": (lambda: sparse.save(io.BytesIO(), jnp.ones(2)), TypeError, "numpy.save"),
+    "scan over rows": (lambda: sparse.sparsify(lambda x: lax.scan(lambda c, r: (c, r), 0, x))(A), NotImplementedError,
+                       "rows of a sparse array"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_errors_are_named(name):
+    call, kind, text = BAD[name]
+    with pytest.raises(kind, match=text) as caught:
+        call()
+    assert isinstance(caught.value, errors.TilewrightError)
+
+
+# ------------------------------------------------------------------------------------------- the reference
+
+
+def test_names_are_the_references():
+    jax = pytest.importorskip("jax.experimental.sparse")
+    kept = {n for n in vars(jax) if not n.startswith("_") and not n.endswith("_p")}
+    kept -= {"SparseTracer", "annotations"} | {n for n in kept if type(getattr(jax, n)).__name__ == "module"}
+    assert kept - set(dir(sparse)) == set()
+    for name in sorted(kept):
+        if callable(getattr(jax, name)) and not isinstance(getattr(jax, name), type):
+            theirs, ours = (inspect.signature(getattr(m, name)).parameters for m in (jax, sparse))
+            assert set(theirs) <= set(ours), name

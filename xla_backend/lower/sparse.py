@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -54,8 +55,9 @@ def _in_order(key: Any, columns: Any, data: Any, size: int) -> Any:
     return cond(ordered, lambda *xs: xs, put_in_order, key, columns, data)
 
 
-def _by_rows(data: Any, rows: Any, columns: Any, size: int, width: int) -> Any:
+def _by_rows(operands: Sequence[Any], size: int, width: int) -> Any:
     """Elements, the place where each row begins, and columns; what is outside comes last, in no row."""
+    data, rows, columns = operands
     rows, columns = (convert_element_type(index, INT32) for index in (rows, columns))
     inside = and_p.bind(_within(rows, size), _within(columns, width))
     key = select_n_p.bind(inside, spread(np.int32(size), shape_of(rows)), rows)
@@ -72,7 +74,7 @@ def _on_cpu(e: Emitter, operands: list[Operand], out: ArrayType, *, size: int) -
     data, _, _, dense = operands
     if out.dtype not in _DTYPES or 0 in (*data.shape, *dense.shape, size):
         return _plainly(e, operands, out, size=size)
-    parts = inline(e, lambda *xs: _by_rows(*xs, size, dense.shape[0]), operands[:3])
+    parts = inline(e, lambda *xs: _by_rows(xs, size, dense.shape[0]), operands[:3])
     return call(e, TARGET, [*parts, dense], [out], 0)[0]
 
 

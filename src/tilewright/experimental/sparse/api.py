@@ -83,7 +83,8 @@ def save(file: Any, mat: JAXSparse) -> None:
     name = next(n for n, made in FORMATS.items() if type(mat) is made)
     flags = [getattr(mat, f, False) for f in ("indices_sorted", "unique_indices")]
     buffers = {f"buffer{i}": np.asarray(x) for i, x in enumerate(mat.tree_flatten()[0])}
-    np.savez(file, format=np.str_(name), shape=np.array(mat.shape, np.int64), flags=np.array(flags), **buffers)
+    entries: Any = {"format": np.str_(name), "shape": np.array(mat.shape, np.int64), "flags": np.array(flags)}
+    np.savez(file, **(entries | buffers))
 
 
 def load(file: Any) -> Any:
@@ -93,7 +94,7 @@ def load(file: Any) -> Any:
       ArgumentError: the file holds something else.
     """
     with np.load(file, allow_pickle=False) as found:
-        name = str(found["format"]) if "format" in found else None
+        name = str(found["format"]) if "format" in found else ""
         if name not in FORMATS:
             raise ArgumentError("the file holds no sparse array", "use `numpy.load` for dense arrays")
         buffers = tuple(jnp.asarray(found[f"buffer{i}"]) for i in range(2 if name == "bcoo" else 3))

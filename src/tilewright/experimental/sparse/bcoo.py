@@ -469,7 +469,7 @@ _permutation = permutation
 def full_buffers(mat: BCOO) -> tuple[Array, Array]:
     """The buffers with every batch axis at its size."""
     batch = mat.parts[0]
-    return tuple(jnp.broadcast_to(x, (*batch, *shape_of(x)[mat.n_batch :])) for x in (mat.data, mat.indices))  # type: ignore[return-value]
+    return tuple(jnp.broadcast_to(x, (*batch, *shape_of(x)[mat.n_batch :])) for x in (mat.data, mat.indices))
 
 
 

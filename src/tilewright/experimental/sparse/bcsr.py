@@ -137,7 +137,7 @@ class BCSR(JAXSparse):
             raise ArgumentError(f"BCSR of an array of {mat.ndim} axes", "it has two")
         csr, dtype = mat.tocsr(), index_dtype or np.int32
         buffers = (csr.data, csr.indices.astype(dtype), csr.indptr.astype(dtype))
-        return cls(tuple(map(jnp.asarray, buffers)), shape=mat.shape)  # type: ignore[arg-type]
+        return cls(tuple(map(jnp.asarray, buffers)), shape=mat.shape)
 
     @classmethod
     def _empty(

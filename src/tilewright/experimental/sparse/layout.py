@@ -22,7 +22,7 @@ from .bcoo import BCOO, bcoo_sum_duplicates, bcoo_transpose, columns, full_buffe
 
 def _grid(sizes: Sequence[int], dtype: Any) -> np.ndarray:
     """Every place of some axes in row-major order: shape (places, axes)."""
-    return np.stack(np.indices(sizes), -1).reshape(math.prod(sizes), len(sizes)).astype(dtype)
+    return np.indices(sizes).reshape(len(sizes), math.prod(sizes)).T.astype(dtype)
 
 
 # ------------------------------------------------------------------------------------------ what kind an axis is
@@ -190,7 +190,7 @@ def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
     if d < b:
         nse = max(m.nse for m in mats)
         parts = [_padded(m, *part, nse) for m, part in zip(mats, parts, strict=True)]
-        return BCOO(tuple(jnp.concatenate(list(x), d) for x in zip(*parts)), shape=shape)  # type: ignore[arg-type]
+        return BCOO(tuple(jnp.concatenate(list(x), d) for x in zip(*parts)), shape=shape)
     indices, start = [], 0
     for m, (_, old) in zip(mats, parts, strict=True):
         offset = np.zeros(m.n_sparse, dtype_of(old))

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_matrix
+from scipy.sparse.linalg import spsolve as solve_on_host
 
 from ... import lax
 from ... import numpy as jnp
@@ -45,12 +47,9 @@ def spsolve(data: Array, indices: Array, indptr: Array, b: Array, tol: float = 1
 
     def solver(transposed: bool) -> Callable[..., Array]:
         def solve(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, b: np.ndarray) -> np.ndarray:
-            from scipy import sparse  # here: SciPy takes a tenth of a second to import
-            from scipy.sparse import linalg
-
-            csr = sparse.csr_matrix((data, indices, indptr), shape=(n, n))
+            csr = csr_matrix((data, indices, indptr), shape=(n, n))
             order = "COLAMD" if reorder else "NATURAL"
-            found = linalg.spsolve(csr.T.tocsc() if transposed else csr.tocsc(), b, permc_spec=order)
+            found = solve_on_host(csr.T.tocsc() if transposed else csr.tocsc(), b, permc_spec=order)
             return np.asarray(found, b.dtype)
 
         return lambda _, b: pure_callback(solve, typeof(b), data, indices, indptr, b, vmap_method="sequential")

@@ -183,7 +183,7 @@ def _add(x: Any, y: Any) -> Any:
         x, y = (bcoo_update_layout(m, n_batch=min(x.n_batch, y.n_batch), n_dense=min(x.n_dense, y.n_dense))
                 for m in (x, y))  # fmt: skip
         pairs = zip(full_buffers(x), full_buffers(y), strict=True)
-        return BCOO(tuple(jnp.concatenate(list(p), x.n_batch) for p in pairs), shape=x.shape)  # type: ignore[arg-type]
+        return BCOO(tuple(jnp.concatenate(list(p), x.n_batch) for p in pairs), shape=x.shape)
     mat, dense = (x, y) if is_sparse(x) else (y, x)
     if jnp.shape(dense) != mat.shape:
         raise dense_needed(f"sum of {mat} and a dense array of shape {jnp.shape(dense)}")
@@ -364,7 +364,7 @@ def _getitem(self: BCOO, index: Any) -> Any:
     return sparsify(lambda x: x.at[index].get(mode="clip"))(self)
 
 
-def _iterate(self: BCOO) -> Any:
+def _iterate(self: Any) -> Any:
     return (self[i] for i in range(len(self)))
 
 
