@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from .errors import ConfigError
+from .options import FIXED, RENAMED, UNUSED
 from .runtime import runtime
 
 
@@ -46,6 +47,14 @@ class Config:
     source_lines: bool = False
     mesh: Any = None  # what a bare PartitionSpec means, see core/mesh.py
     num_cpu_devices: int = 0  # 0: one
+    platforms: str = ""  # those to be used, with commas, the default one first; empty: all
+    no_tracing: bool = False
+    transfer_guard: str = "allow"  # or "log", "disallow"
+
+    def __post_init__(self) -> None:
+        # Whether calls have something to look at before or after they run.
+        watches = self.debug_nans or self.debug_infs or self.transfer_guard != "allow"
+        object.__setattr__(self, "watches", watches)
 
 
 class _Watched:
@@ -73,13 +82,27 @@ ENVIRONMENT = {
     "TILEWRIGHT_LOG_COMPILES": "log_compiles",
     "TILEWRIGHT_DEBUG_POISON": "debug_poison",
     "TILEWRIGHT_NUM_CPU_DEVICES": "num_cpu_devices",
+    "TILEWRIGHT_PLATFORMS": "platforms",
     "TILEWRIGHT_PRINT_PASSES": "print_passes",
+}
+# JAX's variables, which count where ours of the same setting is not given.
+FALLBACKS = {
+    f"JAX_{option.upper()}": name
+    for option, name in (
+        *((name, name) for name in (
+            "enable_x64", "default_matmul_precision", "numpy_dtype_promotion", "numpy_rank_promotion", "disable_jit",
+            "default_prng_impl", "debug_nans", "debug_infs", "cpu_enable_async_dispatch", "explain_cache_misses",
+            "log_compiles", "no_tracing", "num_cpu_devices", "platforms", "transfer_guard",
+        )),
+        *RENAMED.items(),
+    )
 }
 
 CHOICES = {
     "kernel_route": (None, "mosaic_gpu", "triton", "xla"),
     "numpy_dtype_promotion": ("standard", "strict"),
     "numpy_rank_promotion": ("allow", "warn", "raise"),
+    "transfer_guard": ("allow", "log", "disallow"),
     "default_prng_impl": ("threefry2x32", "rbg", "unsafe_rbg"),
     "cpu_enable_async_dispatch": (None, True, False),
     "default_matmul_precision": (None, "default", "high", "highest", "bfloat16", "tensorfloat32", "float32"),
@@ -95,6 +118,15 @@ _guards: dict[str, Callable[[Any], None]] = runtime.part("config.guards", {})
 
 
 def _checked(name: str, value: Any) -> Any:
+    """A value that may be set now."""
+    _valid(name, value)
+    if name in _guards:
+        _guards[name](value)
+    return value
+
+
+def _valid(name: str, value: Any) -> Any:
+    """A value that the setting takes."""
     if name not in _KINDS:
         close = ", ".join(sorted(_KINDS))
         raise ConfigError(f"there is no configuration named {name!r}", f"the names are: {close}")
@@ -106,30 +138,28 @@ def _checked(name: str, value: Any) -> Any:
         raise ConfigError(f"configuration {name} takes a number from 0 to 1, got {value!r}", f"set {name}=0.25")
     if name in CHOICES and value not in CHOICES[name]:
         raise ConfigError(f"configuration {name} does not take {value!r}", f"one of {CHOICES[name]}")
-    if name in _guards:
-        _guards[name](value)
     return value
 
 
 def from_environment(environ: Any = os.environ) -> Config:
-    """The configuration given by the environment's `TILEWRIGHT_*` variables."""
+    """The configuration given by the environment's `TILEWRIGHT_*` variables, and where these lack by `JAX_*`."""
     found: dict[str, Any] = {}
-    for variable, name in ENVIRONMENT.items():
+    for variable, name in (*ENVIRONMENT.items(), *FALLBACKS.items()):
         text = environ.get(variable)
-        if text is None:
+        if text is None or name in found:
             continue
         if _KINDS[name].startswith("bool"):
             if text.lower() not in _BOOLEANS:
                 raise ConfigError(f"{variable}={text!r} is not a boolean", f"set {variable} to 1 or 0")
             found[name] = _BOOLEANS[text.lower()]
         elif _KINDS[name] in _NUMBERS:
-            make, example = _NUMBERS[_KINDS[name]]
+            make, example = _NUMBERS[str(_KINDS[name])]
             try:
-                found[name] = _checked(name, make(text))
+                found[name] = _valid(name, make(text))
             except ValueError:
                 raise ConfigError(f"{variable}={text!r} is not {example}", f"set {variable} to one") from None
         else:
-            found[name] = text
+            found[name] = _valid(name, text)
     return with_settings(Config(), found)
 
 
@@ -158,12 +188,31 @@ def current() -> Config:
     return _local.get() or runtime.config
 
 
+_NONE = object()
+# What was set of JAX's options that change nothing here.
+_unused: dict[str, Any] = runtime.part("config.unused", {})
+
+
+def _named(name: str) -> tuple[str, Any]:
+    """A setting by our name or JAX's; with it the value, where it is none of our settings but an option of JAX's."""
+    name = name.removeprefix("jax_")
+    name = RENAMED.get(name, name)
+    if name in FIXED:
+        return name, FIXED[name][0]
+    if name in UNUSED:
+        return name, _unused.get(name, UNUSED[name])
+    return name, _NONE
+
+
 class _ConfigAccess:
     """`tilewright.config`: read a setting as an attribute, change it by `update` or within `with config(...)`."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        name, value = _named(name)
+        if name not in _KINDS and value is not _NONE:
+            return value
         if name not in _KINDS:
             _checked(name, None)
         return getattr(watched if name in WATCHED else current(), name)
@@ -172,8 +221,13 @@ class _ConfigAccess:
         self.update(name, value)
 
     def update(self, name: str, value: Any) -> None:
-        """Set one configuration for the whole process; names may carry the prefix `jax_`."""
-        name = name.removeprefix("jax_")
+        """Set one configuration for the whole process, by our name or JAX's (see `core/options.py`)."""
+        given, (name, fixed) = name, _named(name)
+        if fixed is not _NONE:
+            if name in FIXED and value != fixed:
+                raise ConfigError(f"{given} is {fixed!r} here and cannot be {value!r}", FIXED[name][1])
+            _unused[name] = value
+            return
         changed = {name: _checked(name, value)}
         runtime.config = with_settings(runtime.config, changed)
         local = _local.get()
@@ -227,6 +281,9 @@ debug_infs = setting(
 default_device = setting("default_device", "Within a `with` block, the device that new arrays are placed on.")
 default_matmul_precision = setting("default_matmul_precision", "Within a `with` block, the precision of contractions.")
 default_prng_impl = setting("default_prng_impl", "Within a `with` block, the generator of keys that name none.")
+enable_checks = setting("debug_checks", "Within a `with` block, verify Programs after every trace and every pass.")
+no_tracing = setting("no_tracing", "Within a `with` block, refuse to trace jitted functions anew.")
+transfer_guard = setting("transfer_guard", "Within a `with` block, 'log' or 'disallow' arguments of NumPy's.")
 numpy_dtype_promotion = setting("numpy_dtype_promotion", "Within a `with` block, 'standard' or 'strict' promotion.")
 numpy_rank_promotion = setting("numpy_rank_promotion", "Within a `with` block, 'allow', 'warn' on or 'raise' at it.")
 

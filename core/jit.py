@@ -12,8 +12,11 @@ import functools
 import inspect
 import threading
 import types
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from . import tree
 from .api import struct_of
@@ -22,9 +25,11 @@ from .dispatch import Known, dispatched, specialize
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
+    ExecutionError,
     NonArrayArgumentError,
     NonFiniteError,
     NonHashableStaticArgumentError,
+    TracingError,
     TreeError,
     user_source,
 )
@@ -205,8 +210,10 @@ class Jit:
             if entry.mutable:
                 return self._bind(entry, leaves, treedef)
             run = self._prepare(key, leaves, treedef, entry, given, place)
-        if config.debug_nans or config.debug_infs:
-            return self._located(run, leaves, self._entry(leaves, treedef, statics, given))
+        if config.watches:
+            _guard(leaves, self._name, config.transfer_guard)
+            if config.debug_nans or config.debug_infs:
+                return self._located(run, leaves, self._entry(leaves, treedef, statics, given))
         return run(*runtime.backend.buffers(leaves, in_types))
 
     def _prepare(
@@ -306,6 +313,9 @@ class Jit:
         return entry
 
     def _trace(self, treedef: Any, statics: Any, in_types: list[Any]) -> Entry:
+        if current().no_tracing:
+            shown = ", ".join(t.show() for t in in_types)
+            raise TracingError(f"{self._name} would be traced for ({shown}), and no_tracing is set", "trace it before")
         out_tree: Any = None
 
         def flat(*leaves: Any) -> list[Any]:
@@ -474,6 +484,17 @@ def _merged(args: tuple[Any, ...], kwargs: dict[str, Any], statics: Any) -> tupl
         else:
             kwargs[place] = value
     return merged, kwargs
+
+
+def _guard(leaves: Sequence[Any], name: str, how: str) -> None:
+    """Warn of NumPy arrays among arguments, which each call copies to the device, or raise."""
+    for x in leaves:
+        if how != "allow" and isinstance(x, np.ndarray):
+            what = f"an argument of {name} is a NumPy array of shape {x.shape}, and transfer_guard is {how!r}"
+            remedy = "`device_put` it once, before the call"
+            if how == "disallow":
+                raise ExecutionError(what, remedy)
+            warnings.warn(f"{what}; {remedy}", stacklevel=4)
 
 
 def _short(x: Any) -> str:

@@ -228,8 +228,25 @@ def _raw_devices(platform: str) -> tuple[Any, ...]:
 
 @once
 def present() -> tuple[str, ...]:
-    """The platforms that have devices here, that of the default device first."""
-    return (*(p for p in ("tpu", "gpu") if client(p) is not None), "cpu")
+    """The platforms that have devices here, that of the default device first; of those that `platforms` names.
+
+    Raises:
+      ConfigError: there is none of these here.
+    """
+    asked = [ALIASES.get(name, name) for name in current().platforms.split(",") if name]
+    wanted = asked or ["tpu", "gpu", "cpu"]
+    found = tuple(p for p in wanted if p == "cpu" or (p in ("tpu", "gpu") and client(p) is not None))
+    if not found:
+        raise ConfigError(f"platforms={current().platforms!r}, and there is no such device here", "name 'cpu' too")
+    return found
+
+
+def _check_platforms(names: str) -> None:
+    if _cpu.client is not None and names != current().platforms:
+        raise ConfigError(f"platforms={names!r} was asked for after the first computation", "set it before")
+
+
+runtime.parts["config.guards"]["platforms"] = _check_platforms
 
 
 @once

@@ -40,11 +40,14 @@ from .core.config import (
     default_matmul_precision,
     default_prng_impl,
     disable_jit,
+    enable_checks,
     enable_x64,
     explain_cache_misses,
     log_compiles,
+    no_tracing,
     numpy_dtype_promotion,
     numpy_rank_promotion,
+    transfer_guard,
 )
 from .core.events import stats
 from .core.jit import jit

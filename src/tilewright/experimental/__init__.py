@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ..core.later import later as _later
+from ..core.primitives.callback import io_callback
 
 if TYPE_CHECKING:
     from . import jet, mesh_utils, ode, sparse

@@ -1,0 +1,192 @@
+"""The page of names: every documented name of JAX 0.11.2, whether it is here, and if not, why.
+
+`python -m docs.names` rewrites docs/names.md. The names are a list (names.json); what is here is asked of the package;
+what is missing has its reason in `MISSING`, and what differs is told in `DIFFERS`.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import importlib
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from .capabilities import table
+
+FOLDER = Path(__file__).resolve().parent
+PAGE = FOLDER / "names.md"
+REFERENCE: dict[str, list[str]] = json.loads((FOLDER / "names.json").read_text())
+
+# Namespaces that have another name here.
+PLACES = {
+    "jax.experimental.pallas.tpu": "tilewright.lang.tpu",
+    "jax.experimental.pallas.triton": "tilewright.lang.triton",
+    "jax.experimental.pallas": "tilewright.lang",
+    "jax.experimental.pjit": "tilewright",
+}
+
+_EXTEND = "of JAX's own insides: the concepts here have other shapes (see architecture.md); adapting them is planned"
+_TPU_INSIDE = "planned with the rest of Mosaic's operations"
+# A pattern of names and why they are missing; the first that fits a name counts. One that fits none does no harm.
+MISSING: list[tuple[str, str]] = [
+    ("jax.lax.rng_uniform", "a generator with hidden state: `random.uniform` takes a key"),
+    ("jax.lax.after_all", "effects are ordered by `ordered=True` of callbacks, not by tokens that users pass on"),
+    ("jax.lax.p[rs]*", "planned with programs over several processes"),
+    ("jax.lax.ragged_all_to_all", "planned with programs over several processes"),
+    ("jax.lax.with_sharding_constraint", "planned with sharding"),
+    ("jax.pmap", "planned over `shard_map`, which JAX recommends in its place"),
+    ("jax.s*map", "planned with sharding"),
+    ("jax.custom_remat", "part of JAX's third implementation of `checkpoint`; policies by name do this here"),
+    ("jax.Inline", "`jit(inline=)` is True or False: XLA decides what it inlines"),
+    ("jax.CompilerEffortLevel", "XLA's effort is a flag of its own (`XLA_FLAGS`)"),
+    ("jax.enable_custom_prng", "keys made by `random.key` always have a dtype of their own"),
+    ("jax.array_garbage_collection_guard", "reports cycles of arrays; arrays here hold no references to others"),
+    ("jax.transfer_guard_*", "one guard, `transfer_guard`, for what goes to a device"),
+    ("jax.check_tracer_leaks", "a tracer that is used too late is an error always, `errors.LeakedTracerError`"),
+    ("jax.checking_leaks", "a tracer that is used too late is an error always, `errors.LeakedTracerError`"),
+    ("jax.make_array_*", "planned with sharding"),
+    ("jax.debug.*shard*", "planned with sharding"),
+    ("jax.debug.breakpoint", "planned; `debug.callback` with `breakpoint()` stops at a value"),
+    ("jax.distributed.*", "planned with programs over several processes"),
+    ("jax.sharding.*", "planned with sharding"),
+    ("jax.experimental.multihost_utils.*", "planned with programs over several processes"),
+    ("jax.experimental.mesh_utils.*", "planned with sharding"),
+    ("jax.experimental.custom_partitioning*", "planned with sharding; kernels have a rule made of their maps"),
+    ("jax.experimental.checkify.*", "planned; `debug_nans`, `debug_infs` and `verify` of kernels find such faults"),
+    ("jax.experimental.compilation_cache.*", "the folder of compiled programs is the setting `cache_dir`"),
+    (
+        "jax.experimental.serialize_executable.*",
+        "planned with export; compiled programs are kept on disk by themselves",
+    ),
+    ("jax.experimental.xla_metadata.*", "XLA's own hints; kernels say themselves what is one program"),
+    ("jax.experimental.random.*", "a generator that changes: keys are split by hand here"),
+    ("jax.experimental.sparse*", "planned"),
+    ("jax.experimental.jet*", "planned"),
+    ("jax.experimental.pallas.mosaic_gpu.*", "planned: warp-specialised kernels have a backend of their own"),
+    ("jax.experimental.pallas.*interpret*", "the interpreter is an argument: `kernel_call(interpret=...)`"),
+    ("jax.experimental.pallas.*", _TPU_INSIDE),
+    ("jax.export.*", "planned: Programs are data"),
+    ("jax.extend.*", _EXTEND),
+    ("jax.ffi.*", "planned; a custom call is emitted by a backend (`lang/target.py`)"),
+    ("jax.profiler.*", "planned"),
+    ("jax.scipy.*", "planned"),
+    ("jax.numpy.fft.*", "planned"),
+    ("jax.ref.*", "planned"),
+    ("jax.custom_batching.*", "planned"),
+    ("jax.lax.custom_*", "planned"),
+    ("jax.Array.*shard*", "planned with sharding"),
+    ("jax.Array.format", "layouts in memory are XLA's to choose"),
+    ("jax.Array.*", "planned"),
+]
+# Names that are here and do another thing, or less.
+DIFFERS: list[tuple[str, str]] = [
+    ("jax.jit", "`compiler_options` are XLA's flags; `backend` is a platform, as `device` is"),
+    ("jax.checkpoint", "`concrete` is taken and ignored"),
+    ("jax.checkpoint_policies.*offload*", "stores where the value is made: nothing is moved between memories"),
+    ("jax.vmap", "`sum_match` is not there"),
+    ("jax.vjp", "`saveable_args` and `in_nzs`, JAX's own, are not there"),
+    ("jax.linearize", "`in_nzs`, JAX's own, is not there"),
+    ("jax.custom_gradient", "`with_logs` is not there"),
+    ("jax.transfer_guard", "guards arguments of compiled functions that are NumPy arrays; `log` warns"),
+    ("jax.enable_checks", "verifies Programs after every trace and every pass: the setting `debug_checks`"),
+    ("jax.random.key", "`rbg` and `unsafe_rbg` give the same bits on every platform: those of XLA's Philox"),
+    (
+        "jax.lax.rng_bit_generator",
+        "the same bits on every platform; of the ThreeFry of odd last axes others than XLA's",
+    ),
+    ("jax.lax.composite", "a call under the name, with its decomposition as the body: no `stablehlo.composite`"),
+    ("jax.lax.platform_dependent", "chosen while tracing, for the device or the target of `compile`"),
+    ("jax.lax.empty", "zeros"),
+    ("jax.lax.ragged_dot*", "no `group_offset`, which JAX does not implement either"),
+    ("jax.nn.scaled_dot_general", "gradients are quantised products along their own contracted axes"),
+    ("jax.ops.segment_prod", "has a derivative also where ids repeat"),
+    ("jax.ad_checkpoint.checkpoint_name", "takes pytrees too"),
+    ("jax.experimental.pallas.pallas_call", "`kernel_call`, with more arguments: see language.md"),
+    ("jax.experimental.pallas.triton.*", "takes any target: see gpu.md"),
+]
+
+
+def place_of(name: str) -> str:
+    """Where a name of JAX would be here."""
+    for there, here in PLACES.items():
+        if name == there or name.startswith(there + "."):
+            return here + name[len(there) :]
+    return "tilewright" + name.removeprefix("jax")
+
+
+def found(path: str) -> bool:
+    """Whether there is something at a dotted path of the package."""
+    parts = path.split(".")
+    value: Any = importlib.import_module(parts[0])
+    for i, part in enumerate(parts[1:], 2):
+        try:
+            value = getattr(value, part)
+        except AttributeError:
+            try:
+                value = importlib.import_module(".".join(parts[:i]))
+            except ImportError:
+                return False
+    return True
+
+
+def fitting(name: str, rules: Sequence[tuple[str, str]]) -> str | None:
+    """What the first rule that fits a name says."""
+    return next((text for pattern, text in rules if fnmatch.fnmatchcase(name, pattern)), None)
+
+
+def names() -> Iterator[tuple[str, str, bool]]:
+    """Every documented name: its namespace, itself, and whether it is here."""
+    for space, members in REFERENCE.items():
+        for member in members:
+            yield space, member, found(place_of(f"{space}.{member}"))
+
+
+def rows() -> list[tuple[str, str, str, str]]:
+    """Namespace, name, `here`, `differs` or `not here`, and what there is to say."""
+    out = []
+    for space, member, here in names():
+        text = fitting(f"{space}.{member}", DIFFERS if here else MISSING)
+        state = "not here" if not here else "here" if text is None else "differs"
+        out.append((space, member, state, text or ""))
+    return out
+
+
+def page() -> str:
+    """The text of the page."""
+    found_rows = rows()
+    count = len(found_rows)
+    here = sum(state != "not here" for _, _, state, _ in found_rows)
+    parts = [
+        "# Names\n\nMade by `python -m docs.names`: every name that JAX 0.11.2 documents. "
+        f"Of {count} names {here} are here, under the same name below `tilewright` (Pallas below\n`tilewright.lang`). "
+        "A name that is here takes and gives what the reference's does, unless it is among those that differ."
+        "\n\n"
+    ]
+    summary = []
+    for space in REFERENCE:
+        states = [state for s, _, state, _ in found_rows if s == space]
+        summary.append([f"`{space}`", *(str(states.count(s)) for s in ("here", "differs", "not here"))])
+    parts.append(table(["namespace", "here", "differs", "not here"], summary))
+    parts.append("\n## Those that differ\n\n")
+    different = [[f"`{s}.{m}`", text] for s, m, state, text in found_rows if state == "differs"]
+    parts.append(table(["name", "how"], different))
+    parts.append("\n## Those that are not here\n\n")
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for space, member, state, text in found_rows:
+        if state == "not here":
+            reasons.setdefault((space, text), []).append(f"`{member}`")
+    missing = [[f"`{space}`", ", ".join(members), text] for (space, text), members in reasons.items()]
+    parts.append(table(["namespace", "names", "why"], missing))
+    parts.append("\n## Those that are here\n\n")
+    present: dict[str, list[str]] = {}
+    for space, member, state, _ in found_rows:
+        if state != "not here":
+            present.setdefault(space, []).append(f"`{member}`")
+    parts.append(table(["namespace", "names"], [[f"`{space}`", ", ".join(known)] for space, known in present.items()]))
+    return "".join(parts)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

@@ -1,0 +1,93 @@
+"""Settings by JAX's names, from JAX's variables, and those that refuse something."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import numpy as tnp
+from tilewright.core.config import CHOICES, FALLBACKS, Config, from_environment
+from tilewright.core.options import FIXED, RENAMED, UNUSED
+
+
+def test_options_are_settings_by_another_name():
+    assert tw.config.jax_enable_x64 is False and tw.config.jax_default_prng_impl == "threefry2x32"
+    with tw.config():
+        tw.config.update("jax_enable_checks", False)
+        assert not tw.config.debug_checks and not tw.config.jax_enable_checks
+        tw.config.update("jax_enable_checks", True)
+        tw.config.jax_compilation_cache_dir = "/somewhere"
+        assert tw.config.cache_dir == "/somewhere"
+        tw.config.update("cache_dir", None)
+    with tw.enable_checks(False):
+        assert not tw.config.debug_checks
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_an_option_that_cannot_change_says_why(name):
+    value, reason = FIXED[name]
+    assert getattr(tw.config, f"jax_{name}") == value
+    tw.config.update(f"jax_{name}", value)
+    with pytest.raises(tw.errors.ConfigError) as caught:
+        tw.config.update(f"jax_{name}", "something else")
+    assert reason in str(caught.value)
+
+
+def test_options_that_change_nothing_are_kept():
+    before = tw.config.jax_persistent_cache_min_compile_time_secs
+    tw.config.update("jax_persistent_cache_min_compile_time_secs", 2.0)
+    assert tw.config.jax_persistent_cache_min_compile_time_secs == 2.0
+    tw.config.update("jax_persistent_cache_min_compile_time_secs", before)
+    with pytest.raises(tw.errors.ConfigError, match="no configuration named"):
+        tw.config.update("jax_no_such_option", 1)
+    with pytest.raises(AttributeError):
+        _ = tw.config.jax_no_such_option
+
+
+def test_each_option_is_in_one_table():
+    settings = set(Config.__dataclass_fields__)
+    tables = [set(RENAMED), set(FIXED), set(UNUSED)]
+    assert not settings & set().union(*tables)
+    assert sum(map(len, tables)) == len(set().union(*tables))
+    assert set(RENAMED.values()) <= settings and set(CHOICES) <= settings
+
+
+def test_variables_of_jax_are_fallbacks():
+    found = from_environment({"JAX_ENABLE_X64": "true", "JAX_PLATFORMS": "cpu", "JAX_COMPILATION_CACHE_DIR": "/there"})
+    assert found.enable_x64 and found.platforms == "cpu" and found.cache_dir == "/there"
+    assert not from_environment({"JAX_ENABLE_X64": "1", "TILEWRIGHT_ENABLE_X64": "0"}).enable_x64
+    assert from_environment({"JAX_DEFAULT_PRNG_IMPL": "rbg"}).default_prng_impl == "rbg"
+    with pytest.raises(tw.errors.ConfigError, match="JAX_DEBUG_NANS='maybe'"):
+        from_environment({"JAX_DEBUG_NANS": "maybe"})
+    with pytest.raises(tw.errors.ConfigError):
+        from_environment({"JAX_NUMPY_RANK_PROMOTION": "sometimes"})
+    assert all(variable.startswith("JAX_") for variable in FALLBACKS)
+
+
+def test_tracing_can_be_refused():
+    f = tw.jit(lambda x: x + 1)
+    with tw.no_tracing():
+        with pytest.raises(TypeError, match="would be traced for \\(f32\\[2\\]\\)"):
+            f(tnp.ones(2))
+
+
+def test_transfers_can_be_refused():
+    f = tw.jit(lambda x, y: x + y)
+    host, device = np.ones(2, np.float32), tnp.ones(2)
+    with tw.transfer_guard("disallow"):
+        assert f(device, device).tolist() == f(device, 1.0).tolist() == [2, 2]
+        with pytest.raises(tw.errors.JaxRuntimeError, match="an argument of .* is a NumPy array"):
+            f(device, host)
+    with tw.transfer_guard("log"), pytest.warns(UserWarning, match="device_put"):
+        f(device, host)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        f(device, host)
+
+
+def test_platforms_are_chosen_before_the_first_computation():
+    tnp.ones(1)
+    with pytest.raises(tw.errors.ConfigError, match="after the first computation"):
+        tw.config.update("jax_platforms", "tpu")
+    tw.config.update("jax_platforms", tw.config.jax_platforms)
