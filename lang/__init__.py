@@ -18,6 +18,7 @@ from .atomics import (
     atomic_xchg,
     atomic_xor,
 )
+from .auto import auto
 from .block import (
     ANY,
     HBM,
@@ -89,7 +90,7 @@ __all__ = [
     "ANY", "Block", "BlockSpec", "Blocked", "BoundedSlice", "Buffered", "CoreMesh", "CostEstimate", "Element",
     "GridSpec", "HBM", "InterpretParams", "Kernel", "MemorySpace", "PrefetchScalarGridSpec", "SEMAPHORE", "SMEM",
     "SemaphoreType", "Slice", "Squeezed", "VMEM", "addupdate", "align_to", "async_copy", "atomic_add", "atomic_and",
-    "atomic_cas", "atomic_max", "atomic_min", "atomic_or", "atomic_xchg", "atomic_xor", "cdiv", "core_map",
+    "atomic_cas", "atomic_max", "atomic_min", "atomic_or", "atomic_xchg", "atomic_xor", "auto", "cdiv", "core_map",
     "counter_bernoulli", "counter_bits", "counter_normal", "counter_uniform", "cpu", "debug_check", "debug_print",
     "dot_scaled", "ds", "dslice", "dynamic", "emit_pipeline", "estimate_cost", "histogram", "interpret", "kernel",
     "kernel_call", "kernel_call_p", "load", "loop", "make_async_copy", "mosaic_gpu", "multiple_of",

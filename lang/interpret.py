@@ -59,9 +59,12 @@ class _Resident:
         for d, (i, step, size, n) in enumerate(
             zip(index, self.block.steps, self.block.sizes, self.array.shape, strict=True)
         ):
-            start = i * step - (self.block.padding[d][0] if self.block.padding else 0) * self.block.element[d]
-            low, high = max(start, 0), min(start + size, n)
-            if n and low >= high:
+            before, after = self.block.padding[d] if self.block.element[d] else (0, 0)
+            start = i * step - before
+            low = min(max(start, 0), n)
+            high = max(min(start + size, n), low)
+            padding = self.block.element[d] and -before <= start and start + size <= n + after
+            if n and low == high and not padding:
                 raise OutOfBoundsError(
                     f"kernel {self.kernel.name}: operand {self.block.name} of {self.block.array.show()}: block {index} "
                     f"of sizes {self.block.sizes} starts at {start} along axis {d}, past the end {n}",
@@ -90,8 +93,11 @@ class _Resident:
         outer, inner = self._places(index)
         self.whole = poison(self.block.sizes, self.block.array.dtype)
         if self.block.fill is EDGE and self.defined:
-            widths = [(i.start, n - i.stop) for i, n in zip(inner, self.block.sizes, strict=True)]
-            self.whole = np.pad(self.array[outer], widths, "edge")
+            places = [
+                np.clip(o.start - i.start + np.arange(size), 0, n - 1)
+                for o, i, size, n in zip(outer, inner, self.block.sizes, self.array.shape, strict=True)
+            ]
+            self.whole = self.array[np.ix_(*places)]
             return True
         if not self.writable and self.block.fill is not None:
             self.whole[...] = self.block.fill

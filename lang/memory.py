@@ -124,9 +124,9 @@ def _worst(held: np.ndarray, edge: _Edge) -> int:
     """The worst level that a block lets out. What a longer output holds past an operand's end may be meant; a block
     that holds nothing else is not."""
     worst = int(held.max())
-    if worst == RAW and held.min() == RAW and (edge.known or not edge.axes):
-        return SPOILED
-    return worst
+    if edge.axes and not edge.known:  # it may lie past the output's end
+        return min(worst, MAYBE)
+    return SPOILED if worst == RAW == held.min() else worst
 
 
 class Memory:
