@@ -19,6 +19,9 @@ SMOOTH = np.r_[-6.3, -2.1, -0.4, 0.3, 0.69, 1.21, 2.7, 5.9, 20.5]
 ABOVE = np.r_[0.2, 0.55, 0.95, 1.04, 1.6, 2.3, 7.1]
 
 
+BIG = np.r_[0.1, 1, 2.5, 7.9, 8, 40, 170, 1e4]
+
+
 def grid(*axes):
     return tuple(np.ravel(a) for a in np.meshgrid(*axes))
 
@@ -45,6 +48,11 @@ TABLE = [
     ("hyp2f1", grid(*GAUSS, np.r_[-50, -3, -0.4, 0, 0.3, 0.8, 0.95, 0.999]),
      grid(GAUSS[0][2:], GAUSS[1], GAUSS[2][::3], np.r_[-2, 0.3, 0.7]), 0),
     ("ndtri", (np.r_[0, 1e-300, 1e-20, 1e-6, 0.02:0.98:7j, 1 - 1e-9, 1, -0.1, 1.1, NAN],), (np.r_[1e-3, 0.3, 0.6],), 0),
+    ("betaln", grid(BIG, BIG), grid(np.r_[0.3, 2, 7.9, 30], np.r_[0.7, 9, 1e4]), 0),
+    ("beta", grid(BIG, BIG), grid(np.r_[0.3, 2, 9], np.r_[0.7, 9, 20]), 0),
+    ("comb", grid(np.r_[0.0, 1, 5, 20, 1e4, 1e6], np.r_[-1.0, 0, 1, 2, 5, 7]), grid(np.r_[9.0, 1e4], np.r_[1, 2.5]), 0),
+    ("rel_entr", grid(LINE[::5], LINE[::5]), grid(ABOVE, ABOVE), 0),
+    ("kl_div", grid(LINE[3::5], LINE[3::5]), grid(ABOVE, ABOVE), 0),
     ("zeta", grid(np.r_[1.5, 2, 7.3], np.r_[0.2, 1, 4.5]), grid(np.r_[1.5, 2, 7.3], np.r_[0.2, 1, 4.5]), 0),
 ]  # fmt: skip
 ROWS = [pytest.param(*row, id=row[0]) for row in TABLE]

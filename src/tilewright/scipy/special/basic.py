@@ -191,7 +191,8 @@ def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
     safe_p, safe_q = where3(both, p, 1.0), where3(both, q, 1.0)
     inside = safe_p * lax.log(safe_p / safe_q)
     zero = lax.bitwise_and(lax.eq(p, 0), lax.ge(q, 0))
-    return where3(both, inside, where3(zero, 0.0, np.inf))
+    known = lax.bitwise_and(lax.eq(p, p), lax.eq(q, q))
+    return where3(both, inside, where3(zero, 0.0, where3(known, np.inf, np.nan)))
 
 
 @composite()
@@ -203,19 +204,50 @@ def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
     0.0
     """
     p, q = promote_inexact(p, q)
-    return rel_entr(p, q) - p + q
+    entropy = rel_entr(p, q)
+    outside = lax.eq(entropy, math.inf)
+    return entropy + where3(outside, 0.0, q - p)
+
+
+# What Stirling's formula for log(gamma(x)) lacks, over 1 / x and in powers of 1 / x^2 (DLMF 5.11.1).
+_STIRLING = (-691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
+
+
+def _stirling(x: Any) -> Any:
+    return polynomial(1 / (x * x), _STIRLING) / x
+
+
+def _betaln(a: Any, b: Any) -> Any:
+    """By Stirling's formula where one is large, so that no large logarithms cancel.
+
+    A. R. DiDonato, A. H. Morris, "Algorithm 708: Significant digit computation of the incomplete beta function ratios",
+    ACM Transactions on Mathematical Software 18, 1992.
+    """
+    low, high = lax.min(a, b), lax.max(a, b)
+    large = (high >= 8) & (low > 0)
+    infinite = large & lax.eq(high, math.inf)
+    x, y = where3(large, low, 1.0), where3(large, lax.min(high, 1e30), 8.0)
+    direct_a, direct_b = where3(large, 1.0, a), where3(large, 1.0, b)
+    direct = lax.lgamma(direct_a) + lax.lgamma(direct_b) - lax.lgamma(direct_a + direct_b)
+    total = x + y
+    rest = _stirling(y) - _stirling(total)
+    one = lax.lgamma(x) + rest + x - x * lax.log(total) + (y - 0.5) * lax.log1p(-x / total)
+    both = x >= 8
+    z = where3(both, x, 8.0)
+    logs = (z - 0.5) * lax.log(z / (z + y)) - y * lax.log1p(z / y) - 0.5 * lax.log(y)
+    two = _HALF_LOG_2PI + _stirling(z) + rest + logs
+    return where3(infinite, -math.inf, where3(large, where3(both, two, one), direct))
 
 
 @composite()
 def betaln(a: ArrayLike, b: ArrayLike) -> Array:
-    """The logarithm of the beta function.
+    """The logarithm of the magnitude of the beta function.
 
     >>> from tilewright.scipy import special
     >>> float(special.betaln(1., 1.))
     0.0
     """
-    a, b = promote_inexact(a, b)
-    return lax.lgamma(a) + lax.lgamma(b) - lax.lgamma(a + b)
+    return _betaln(*promote_inexact(a, b))
 
 
 @composite()
@@ -516,7 +548,8 @@ def _comb(N: Any, k: Any, repetition: bool) -> Array:
     N, k = promote_inexact(N, k)
     N = N + k - 1 if repetition else N
     valid = lax.bitwise_and(lax.ge(k, 0), lax.ge(N, k))
-    result = lax.exp(lax.lgamma(N + 1) - lax.lgamma(k + 1) - lax.lgamma(N - k + 1))
+    few = where3(valid, N, 1.0), where3(valid, k, 0.0)
+    result = lax.exp(-_betaln(few[0] - few[1] + 1, few[1] + 1)) / (few[0] + 1)
     return where3(valid, result, 0.0)
 
 
