@@ -62,8 +62,12 @@ def test_as_scipy_and_derivatives_as_differences(one, numpy_meaning):
         np.testing.assert_allclose(np.asarray(v), e, rtol=2e-9, atol=1e-12, err_msg=name)
     h = 1e-6
     steps = [(p + h * t, p - h * t) for p, t in zip((x, SHARES, *moving), directions, strict=True)]
-    above, below = (values_and_tangents(*at)[0] for at in zip(*steps, strict=True))
-    for name, t, a, b in zip(names(one), tangents, above, below, strict=True):
+    (above, first), (below, last) = (values_and_tangents(*at) for at in zip(*steps, strict=True))
+    log = getattr(module, names(one)[0])
+    slope = lambda x, *p: tw.jvp(lambda x, *p: log(x, *fixed, *p), (x, *p), (tx, *directions[2:]))[1]  # noqa: E731
+    second = tw.jvp(slope, (x, *moving), (tx, *directions[2:]))[1]
+    rows = zip([*names(one), "slope"], [*tangents, second], [*above, first[0]], [*below, last[0]], strict=True)
+    for name, t, a, b in rows:
         inner = (tq == 1)[: t.shape[-1]] if name in ("ppf", "isf") else slice(2, 3) if one.whole else slice(edges, None)
         t, a, b = (np.atleast_2d(v)[0, inner] for v in (t, a, b))
         np.testing.assert_allclose(t, (a - b) / (2 * h), rtol=1e-5, atol=1e-6, err_msg=f"derivative of {name}")
