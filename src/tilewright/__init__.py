@@ -110,7 +110,7 @@ if TYPE_CHECKING:
     from .explanation import explain
     from .lang import ds
     from .parallel import pmap
-    from .profiler import profile
+    from .profiler import memory_report, profile
     from .sharding import (
         NamedSharding,
         P,
@@ -164,6 +164,7 @@ _LATER = {
     "Ref": ".lang.mutable:Ref",
     "new_ref": ".lang.mutable:new_ref",
     "print_environment_info": ".environment:print_environment_info",
+    "memory_report": ".profiler:memory_report",
     "profile": ".profiler:profile",
     "tune": ".tuning:tune",
 }

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from .compile import PIPELINE, Request, settings_ahead, settings_for
+from .core.config import config
+from .core.errors import ArgumentError
+from .core.ir import Program
+from .core.jit import jit
 from .core.trace import trace_program
+from .explanation_page import page
 from .kernel_passes import Refused, refusals
 from .kernel_report import KernelReport
 from .kernels.fuse import Fusion, plan_lines
 from .lang.kernel import Kernel
 from .lang.primitive import kernel_call_p
+from .lang.target import Target, target_of
 from .passes import Reports, up_to, walk
+from .profiler import profile
 from .routes import ROUTES, Passed
+from .runtime import block_until_ready
 from .xla_backend.client import default_device
 from .xla_backend.fusions import XlaReport
 from .xla_backend.settings import Call, Settings, Unit
@@ -33,10 +44,13 @@ class Explanation:
     routes: tuple[tuple[Kernel, str], ...] = ()
     compiled: tuple[tuple[Kernel, str], ...] = ()
     passed: tuple[Passed, ...] = ()
+    program: Program | None = None
+    machine: Target | None = None
+    profile: Any = None
 
     def __str__(self) -> str:
         where = f" on {self.target}" if self.target else ""
-        lines = [f"{self.name}: {self._counts()}{where}"]
+        lines = [f"{self.name}: {self.counts()}{where}"]
         lines += [] if self.fusion is None else plan_lines(self.fusion)
         lines += [f"  {r.line()}" for r in self.refused]
         lines += [line for k in self.kernels for line in k.lines()]
@@ -46,7 +60,8 @@ class Explanation:
         lines += [p.line() for p in self.passed]
         return "\n".join(lines + ([] if self.xla is None else self.xla.lines()))
 
-    def _counts(self) -> str:
+    def counts(self) -> str:
+        """How many kernels, fusions and other operations there are."""
         count = len(self.kernels)
         kernels = f"{count} kernel{'' if count == 1 else 's'}"
         if self.xla is None:
@@ -60,10 +75,21 @@ class Explanation:
 
     __repr__ = __str__
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a file: one page that needs nothing else where the name ends in `.html`, or `.txt`.
+
+        Raises:
+          ArgumentError: another ending.
+        """
+        suffix = Path(path).suffix
+        if suffix not in (".html", ".txt"):
+            raise ArgumentError(f"an explanation as {os.fspath(path)!r}", "end the name in .html or .txt")
+        Path(path).write_text(page(self) if suffix == ".html" else f"{self}\n")
+
 
 def explain(
     function: Kernel | Callable[..., Any], *args: Any, target: str | None = None, tiles: Any = None,
-    compile: bool = False, **kwargs: Any,
+    compile: bool = False, measure: bool = False, **kwargs: Any,
 ) -> Explanation:  # fmt: skip
     """What the kernels of a function are at some arguments (arrays or structs): blocks, cost, proofs, derivatives.
 
@@ -76,7 +102,8 @@ def explain(
     With `compile=True` it is compiled for the target, which need not be here, and each kernel has what it takes there:
     VMEM or shared memory, registers, spills, and the compiler's estimate of cycles where there is one; a kernel that
     the device's compiler refused is told with its reason, and each with the way that its cells take. On the CPU, XLA's
-    fusions are told beside the kernels.
+    fusions are told beside the kernels. With `measure=True` the function is also run here, on the arguments (arrays),
+    and `profile` has what took the time. `explain(...).save("report.html")` writes it all as a page with pictures.
 
     Raises:
       ArgumentError: an unknown target.
@@ -107,7 +134,8 @@ def explain(
     reports, fused, verified = walked.reports, walked.reports.get("fuse"), walked.reports.get("verify")
     found = Explanation(
         name, target, () if verified is None else verified.kernels, None if fused is None else fused.fusion,
-        tuple(refusals(reports)),
+        tuple(refusals(reports)), program=walked.value.program, machine=target_of(settings.target),
+        profile=_measured(function, args, kwargs) if measure else None,
     )  # fmt: skip
     if not compile and (found.kernels or settings.target != "cpu"):
         return found
@@ -119,6 +147,16 @@ def explain(
         compiled = tuple(zip(emitted.kernels, emitted.compiled, strict=True))
         found = replace(found, routes=emitted.routes, compiled=compiled, passed=emitted.passed)
     return replace(found, refused=tuple(refusals(done.reports)), xla=done.reports.get("compile"))
+
+
+def _measured(function: Any, args: Any, kwargs: Any) -> Any:
+    """What a call of a function runs, compiled before."""
+    call = jit(functools.partial(kernel_call_p.bind, kernel=function) if isinstance(function, Kernel) else function)
+    with config(source_lines=True):
+        block_until_ready(call(*args, **kwargs))
+        with profile() as found:
+            block_until_ready(call(*args, **kwargs))
+    return found
 
 
 def _begun(function: Any, args: Any, kwargs: Any, settings: Settings) -> tuple[Unit, str, Reports]:

@@ -1,13 +1,18 @@
 """Profiles tell programs by the user's names and lines; recordings open in the tools they are for."""
 
+import collections
 import gzip
+import html
 import json
+from html.parser import HTMLParser
 
 import pytest
 
 import tilewright as tw
 from tilewright import errors, lax, profiler
+from tilewright import lang as tl
 from tilewright import numpy as tnp
+from tilewright.explanation_page import nodes_of
 from tilewright.profiler.report import Span, _own
 
 X = tnp.ones((128, 128))
@@ -83,3 +88,79 @@ def test_compiled_text_tells_lines_where_asked_for():
         text = tw.jit(lambda x: tnp.exp(x) + 1).lower(X).compile().as_text()
     assert 'op_name="exp"' in text and __file__ in text
     assert __file__ not in tw.jit(lambda x: tnp.exp(x) + 1).lower(X).compile().as_text()
+
+
+def test_the_report_on_memory_names_lines():
+    def f(x):
+        y = tnp.sort(x)  # as large as x, alive with it
+        return (y * x).sum(), y[:2]
+
+    found = tw.memory_report(f, tw.ShapeDtypeStruct((4096,), "float32"))
+    assert found.arguments == 4 * 4096 and 2 * 4 * 4096 <= found.peak <= 4 * 4 * 4096
+    rows = {live.role: origin for live, origin in found.alive if live.bytes == 4 * 4096}
+    assert "sort" in rows["temporary"].name and __file__ in rows["temporary"].line
+    assert "at the peak" in str(found) and "argument" in str(found)
+    assert tw.memory_report(lambda x: x, X).peak >= 0
+
+
+class Page(HTMLParser):
+    """Whether every element is closed, and how many of each there are."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.seen = [], collections.Counter()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.seen[tag] += 1
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag, attrs):
+        self.seen[tag] += 1
+
+
+def kernel(block):
+    def body(a, o):
+        o[...] = tnp.exp(a[...]) * 2
+
+    spec = tl.BlockSpec(block, lambda i, j: (i, j))
+    grid = (128 // block[0], 128 // block[1])
+    return tl.kernel_call(body, tw.ShapeDtypeStruct((128, 128), "float32"), grid=grid, in_specs=[spec], out_specs=spec,
+                          name="doubled_exp")  # fmt: skip
+
+
+def test_the_page_of_an_explanation(tmp_path):
+    call = kernel((64, 64))
+
+    def f(x):
+        h = call(x @ x)
+        return (call(h + 1) * h).sum()
+
+    tw.explain(f, X, measure=True, compile=True).save(tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
+    found = Page(text)
+    assert not found.open and found.seen["svg"] >= 3 and "doubled_exp" in text and "<script" not in text
+    for title in ("The program", "Kernels", "What XLA runs", "Measured", "As text"):
+        assert f"<h2>{title}</h2>" in text
+    assert html.escape(__file__) in text and "http://" not in text.replace("http://www.w3.org", "")
+
+
+def test_a_page_for_a_device_has_the_roofline(tmp_path):
+    explained = tw.explain(lambda x: kernel((8, 128))(x).sum(), X, target="tpu:v5e")
+    explained.save(tmp_path / "page.html"), explained.save(tmp_path / "page.txt")
+    text = (tmp_path / "page.html").read_text()
+    assert Page(text).seen["circle"] == len(explained.kernels) > 0 and "<h2>Roofline</h2>" in text
+    assert (tmp_path / "page.txt").read_text() == f"{explained}\n"
+    with pytest.raises(errors.ArgumentError, match="page.doc"):
+        explained.save(tmp_path / "page.doc")
+
+
+def test_glue_and_kernels_are_a_graph_without_circles():
+    call = kernel((64, 64))
+    nodes = nodes_of(tw.make_jaxpr(lambda x: call(call(x) + x) * call(x - 1))(X).jaxpr)
+    assert [n.kernel for n in nodes].count(True) == 3
+    assert all(a < i for i, n in enumerate(nodes) for a in n.after)

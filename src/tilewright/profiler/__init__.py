@@ -1,6 +1,6 @@
 """`jax.profiler`'s names: traces of what runs, for TensorBoard and Perfetto, and what fills a device's memory."""
 
-from .memory import device_memory_profile, save_device_memory_profile
+from .memory import MemoryReport, device_memory_profile, memory_report, save_device_memory_profile
 from .report import Profile, Row, profile
 from .session import (
     ProfileOptions,
@@ -15,7 +15,7 @@ from .session import (
 )
 
 __all__ = [
-    "Profile", "ProfileOptions", "Row", "StepTraceAnnotation", "TraceAnnotation", "annotate_function",
-    "device_memory_profile", "profile", "save_device_memory_profile", "start_server", "start_trace", "stop_server",
-    "stop_trace", "trace",
+    "MemoryReport", "Profile", "ProfileOptions", "Row", "StepTraceAnnotation", "TraceAnnotation", "annotate_function",
+    "device_memory_profile", "memory_report", "profile", "save_device_memory_profile", "start_server", "start_trace",
+    "stop_server", "stop_trace", "trace",
 ]  # fmt: skip

@@ -124,7 +124,7 @@ def profile(lines: bool = False) -> Iterator[Profile]:
     finally:
         _, data = end()
         found.spans = list(_spans(data))
-        found.origins = _origins({s.program for s in found.spans})
+        found.origins = _origins(found.spans)
 
 
 def _own(spans: list[Span]) -> list[float]:
@@ -141,15 +141,17 @@ def _own(spans: list[Span]) -> list[float]:
     return own
 
 
-def _origins(programs: set[str]) -> dict[tuple[str, str], Origin]:
-    """What is known of the parts of programs; where two programs of one name differ in it, nothing."""
+def _origins(spans: list[Span]) -> dict[tuple[str, str], Origin]:
+    """What is known of the parts of programs: of those of one name, by the newest that has all the parts that ran."""
+    parts: dict[str, set[str]] = {}
+    for span in spans:
+        parts.setdefault(span.program, set()).add(span.part)
     found: dict[tuple[str, str], Origin] = {}
-    unclear = set()
-    for name, text in _texts(programs):
-        for part, origin in origins(text).items():
-            if found.setdefault((name, part), origin) != origin:
-                unclear.add((name, part))
-    return {key: origin for key, origin in found.items() if key not in unclear}
+    for name, text in _texts(set(parts)):
+        if name in parts and all(f"%{part} = " in text for part in parts[name]):
+            found.update({(name, part): origin for part, origin in origins(text).items()})
+            del parts[name]
+    return found
 
 
 def _spans(data: bytes) -> Iterator[Span]:
@@ -160,7 +162,7 @@ def _spans(data: bytes) -> Iterator[Span]:
 
 
 def _texts(programs: set[str]) -> Iterator[tuple[str, str]]:
-    """The names and compiled texts of this process's programs of these names."""
+    """The names and compiled texts of this process's programs of these names, the newest first."""
     platforms = {"cpu", client.default_device().platform}
     for platform in platforms if programs else ():
         for executable in client.client(platform).live_executables():
