@@ -8,11 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.primitive import Primitive
-from ...core.primitives import cumulative
-from ...core.primitives.contract import dot_general_p
 from ...core.primitives.elementwise import pow_p
-from ...core.primitives.linalg.cholesky import symmetric_product_p
-from ...core.primitives.reduce import reduce_p
 from ...core.primitives.special import (
     igamma_grad_a_p,
     igamma_p,
@@ -21,7 +17,7 @@ from ...core.primitives.special import (
     regularized_incomplete_beta_p,
     zeta_p,
 )
-from ...lang.language import FAMILIES, MEANING
+from ...lang.language import FAMILIES
 from ...lang.legalize import GONE, REWRITES, Backend
 from . import access, contract, control, elementwise, reduce, shape
 
@@ -47,13 +43,14 @@ _REASONS: dict[str, str] = {
 }
 
 
+# Families that may be rewritten into what there are rules for; of the others only what has a rule is taken.
+_OPEN = (
+    "arithmetic", "functions", "comparison and selection", "bits", "integers as hardware has them", "conversion",
+    "shape", "random numbers", "memory", "control",
+)  # fmt: skip
 # What its rewriting would need, none of which there is a rule for: loops, parts put together, padding.
 _BEYOND = {
-    **dict.fromkeys(cumulative.PRIMITIVES, _REASONS["reductions"]),
     pow_p: "it has no rule for integers",
-    reduce_p: _REASONS["reductions"],
-    **dict.fromkeys(set(FAMILIES["products and windows"]) - {dot_general_p}, _REASONS["products and windows"]),
-    **dict.fromkeys(set(FAMILIES["linear algebra"]) - {symmetric_product_p}, _FACTORED),
     **dict.fromkeys((polygamma_p, zeta_p, igamma_p, igammac_p, igamma_grad_a_p, regularized_incomplete_beta_p),
                     "it is a series that is summed until it is exact enough"),
 }  # fmt: skip
@@ -61,10 +58,13 @@ _BEYOND = {
 
 def _refused() -> dict[Primitive, str]:
     """A reason for each primitive of the language that has no rule and is not made of others."""
-    families = {p: name for name, family in FAMILIES.items() for p in family}
-    made = {p for p in MEANING if p in REWRITES or p.expand is not None or p in GONE}
-    found = {p: _REASONS.get(families[p], _LEFT) for p in MEANING if p not in RULES and p not in made}
-    return {**found, **_BEYOND}
+    found = dict(_BEYOND)
+    for family, entries in FAMILIES.items():
+        for p in entries:
+            made = family in _OPEN and (p in REWRITES or p.expand is not None) or p in GONE
+            if p not in RULES and not made:
+                found[p] = _REASONS.get(family, _LEFT)
+    return found
 
 
 UNSUPPORTED: dict[Primitive, str] = _refused()

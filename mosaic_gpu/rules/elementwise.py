@@ -247,10 +247,15 @@ def _divided(p: Printer, dtype: Any, x: str, y: str) -> str:
     return p.pure(f"arith.divf {x}, {y} : f32")
 
 
+def _remainder(e: Any, operands: list[Any], out: ArrayType) -> Any:
+    raise Unfit("a remainder of floats")  # that of integers is made of `remainder_p`
+
+
 RULES: dict[Primitive, Callable[..., Any]] = {
     **{p: elementwise(compute) for p, compute in ew_op.items()},
     **{p: elementwise(_comparison(how)) for p, how in COMPARISONS.items()},
     ew.div_p: elementwise(_divided),
+    ew.rem_p: _remainder,
     cmp.select_n_p: _select,
     conv.convert_element_type_p: _converted,
     conv.bitcast_convert_type_p: _bits,

@@ -1,0 +1,79 @@
+"""What the compilers make of the programs for Hopper, with no GPU: resources and instructions."""
+
+import importlib.util
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import tilewright as tw
+from tests.support.hopper_cases import HALF, PRODUCTS, SINGLE, attention, floats, integers, product
+from tilewright import errors, routes
+from tilewright.lang.gpu.resources import resources
+from tilewright.lang.target import target_of
+from tilewright.lang.workers import Workers
+from tilewright.mosaic_gpu import compiled_kernel, compiler, mosaic_gpu_module, start
+
+SM_90 = target_of("cuda:sm_90")
+pytestmark = [
+    pytest.mark.targets, pytest.mark.skipif(not compiler.installed(), reason="needs tilewright[cuda]"),
+]  # fmt: skip
+
+
+def sass(compiled, folder):
+    """The instructions of a cubin."""
+    found = importlib.util.find_spec("triton")
+    tool = Path(found.submodule_search_locations[0]) / "backends" / "nvidia" / "bin" / "nvdisasm"
+    path = folder / "kernel.cubin"
+    path.write_bytes(compiled.binary)
+    return subprocess.run([tool, path], capture_output=True, text=True, check=True).stdout
+
+
+def test_kernels_take_what_there_is_and_do_not_spill(tmp_path):
+    kernels = {name: product(**options) for name, options in PRODUCTS.items()}
+    for functions in (floats, integers):
+        kernels[functions.__name__] = product(
+            m=64, n=64, k=64, rows=64, columns=64, after=lambda x, f=functions: f(x / 8), out=SINGLE
+        )
+    for d in (64, 128):
+        for kernel in attention(d=d, t=512, is_causal=True):
+            kernels[f"{kernel.name} {d}"] = kernel
+    start(list(kernels.values()), SM_90)
+    for name, kernel in kernels.items():
+        module, compiled = compiled_kernel(kernel, SM_90)
+        used = resources(compiled, SM_90)
+        assert used.spills == 0 and used.registers <= 255 and used.fast_bytes <= used.fast_limit, (name, used)
+        assert module.stages or not module.text.count("remui")
+        assert ".extern .shared .align 1024" in compiled.assembly and ".align 256" not in compiled.assembly
+    text = sass(compiled_kernel(kernels["plain"], SM_90)[1], tmp_path)
+    for instruction in ("HGMMA", "UTMALDG", "UTMASTG", "STSM", "USETMAXREG", "SYNCS"):
+        assert re.search(rf"\b{instruction}\b", text), instruction
+
+
+def test_a_program_takes_the_kernel():
+    struct = tw.ShapeDtypeStruct((256, 256), HALF)
+    with tw.config(kernel_route="mosaic_gpu"):
+        binary = tw.compile(lambda a, b: a @ b, struct, struct, target="cuda:sm_90")
+    assert binary.executable is not None
+    assert "wgmma" in binary.kernels[0].assembly and binary.kernels[0].scratch % 128 == 0
+
+
+def test_a_fault_of_the_compiler_is_told_and_the_next_module_compiled():
+    module = mosaic_gpu_module(product(m=64, n=64, k=64, rows=64, columns=64), SM_90)
+    workers = Workers("Mosaic GPU's compiler", "test", Path(compiler.__file__).with_name("worker.py"))
+    try:
+        bad = replace(module, text=module.text.replace("wgmma.fence", "wgmma.bogus"))
+        with pytest.raises(errors.CompileError, match="(?s)Mosaic GPU's compiler.*kernel_route"):
+            compiler.machine_code(bad, SM_90, None, workers)
+        assert compiler.machine_code(module, SM_90, None, workers).binary[:4] == b"\x7fELF"
+    finally:
+        workers.end()
+
+
+def test_launches_on_arrays_of_other_libraries_take_it():
+    kernel = product(m=128, n=128, k=128)
+    module, compiled = routes.compiled_kernel(kernel, SM_90)
+    assert compiled.threads == module.threads and compiled.scratch_bytes == module.scratch
+    assert compiled.binary[:4] == b"\x7fELF"

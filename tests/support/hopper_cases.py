@@ -1,0 +1,142 @@
+"""Kernels that are for Hopper: products by blocks in many forms, attention, and functions of what is in registers."""
+
+import functools
+
+import numpy as np
+
+from tests.support.gpu_cases import kernels_in
+from tilewright import config, lax, vjp
+from tilewright import lang as tl
+from tilewright import numpy as tnp
+from tilewright.core.types import ArrayType
+from tilewright.kernels.fused.attention import dot_product_attention
+from tilewright.lang.mosaic_gpu import CompilerParams
+
+HALF, BRAIN, SINGLE, BYTES = (np.dtype(d) for d in ("float16", tnp.bfloat16, "float32", "int8"))
+
+
+def product(m=128, n=128, k=256, rows=128, columns=128, depth=64, dtype=HALF, out=HALF, before=None, after=None,
+            turned=(False, False), more=(), specs=(), **params):  # fmt: skip
+    """A product of matrices by blocks; `before` is done to its operands, `after` to its sums and what more is read."""
+    steps = k // depth
+
+    def body(a, b, *rest):
+        *extra, o, acc = rest
+
+        @tl.when(tl.program_id(2) == 0)
+        def _():
+            acc[...] = tnp.zeros(acc.shape, acc.dtype)
+
+        x, y = (a[...], b[...]) if before is None else before(a[...], b[...])
+        dims = (((0 if turned[0] else 1,), (1 if turned[1] else 0,)), ((), ()))
+        acc[...] += lax.dot_general(x, y, dims, preferred_element_type="float32")
+
+        @tl.when(tl.program_id(2) == steps - 1)
+        def _():
+            found = acc[...] if after is None else after(acc[...], *(e[...] for e in extra))
+            o[...] = found.astype(o.dtype)
+
+    def left(i, j, s):
+        return (s, i) if turned[0] else (i, s)
+
+    def right(i, j, s):
+        return (j, s) if turned[1] else (s, j)
+
+    call = tl.kernel_call(
+        body, ArrayType((m, n), out), grid=(tl.cdiv(m, rows), tl.cdiv(n, columns), steps),
+        in_specs=[
+            tl.BlockSpec((depth, rows) if turned[0] else (rows, depth), left),
+            tl.BlockSpec((columns, depth) if turned[1] else (depth, columns), right), *specs,
+        ],
+        out_specs=tl.BlockSpec((rows, columns), lambda i, j, s: (i, j)),
+        scratch_shapes=[tl.VMEM((rows, columns), "float32")], compiler_params=CompilerParams(**params), name="product",
+    )  # fmt: skip
+    kinds = dtype if isinstance(dtype, tuple) else (dtype, dtype)
+    shapes = ((k, m) if turned[0] else (m, k)), ((n, k) if turned[1] else (k, n))
+    (kernel,) = kernels_in(call, [*(ArrayType(s, d) for s, d in zip(shapes, kinds)), *more])
+    return kernel
+
+
+def operands(kernel, seed=0):
+    rng = np.random.default_rng(seed)
+    return [
+        rng.integers(-8, 8, t.shape).astype(t.dtype) if t.dtype.kind in "iu" else
+        rng.standard_normal(t.shape).astype(t.dtype) for t in kernel.in_types
+    ]  # fmt: skip
+
+
+def row(n):
+    return tl.BlockSpec((n,), lambda i, j, s: (j,))
+
+
+def column(n):
+    return tl.BlockSpec((n,), lambda i, j, s: (i,))
+
+
+def tile(m, n):
+    return tl.BlockSpec((m, n), lambda i, j, s: (i, j))
+
+
+PRODUCTS = {
+    "plain": dict(),
+    "one warpgroup, bfloat16": dict(rows=64, columns=64, dtype=BRAIN, out=BRAIN, m=64),
+    "three stages": dict(num_stages=3, k=512, m=64, rows=64, columns=64),
+    "left turned": dict(turned=(True, False), columns=64),
+    "right turned": dict(turned=(False, True), depth=128),
+    "both turned, wide": dict(turned=(True, True), columns=256, n=256),
+    "float32 out": dict(out=SINGLE, columns=64),
+    "ragged": dict(m=192, n=200, k=128, columns=64, rows=128),
+    "bias and gelu": dict(
+        after=lambda x, b: x * 0.5 * (1 + tnp.tanh(0.79788456 * (x + b))), more=[ArrayType((128,), SINGLE)],
+        specs=[row(64)], columns=64),
+    "row scale and residual": dict(
+        after=lambda x, s, r: x * s[:, None] + r.astype("float32"), columns=64,
+        more=[ArrayType((128,), HALF), ArrayType((128, 128), HALF)], specs=[column(128), tile(128, 64)]),
+    "int8 weights": dict(dtype=(HALF, BYTES), before=lambda a, b: (a, b.astype("float16")), columns=128),
+    "computed left": dict(before=lambda a, b: (tnp.maximum(a, 0) * 2, b), columns=64),
+    "normal rows": dict(after=lambda x: x / tnp.sqrt((x * x).sum(-1, keepdims=True) + 1), columns=128),
+    "column sums": dict(after=lambda x: x - x.sum(0, keepdims=True) / 64, columns=64),
+    "softmax": dict(after=lambda x: tnp.exp(x - x.max(1, keepdims=True)), out=SINGLE, columns=64),
+    "a mask": dict(after=lambda x: tnp.where(
+        tnp.arange(128)[:, None] >= tnp.arange(64)[None, :], x, 0), columns=64),
+}  # fmt: skip
+
+
+def attention(kv_heads=1, t=256, d=64, grad=True, **options):
+    """The kernels of attention and its gradient."""
+    q, kv = ArrayType((1, t, 2, d), HALF), ArrayType((1, t, kv_heads, d), HALF)
+
+    def run(q, k, v, ct):
+        out, pull = vjp(functools.partial(dot_product_attention, **options), q, k, v)
+        return out, pull(ct)
+
+    with config(kernel_target="cuda:sm_90"):
+        return [k for k in kernels_in(run, [q, kv, kv, q]) if k.name.startswith("attention")]
+
+
+def floats(x):
+    """Every function of floats that has a rule, summed."""
+    y = tnp.abs(x) + 0.5
+    parts = [
+        tnp.exp(-y), tnp.exp2(-y), tnp.expm1(-y), tnp.log(y), tnp.log1p(y), tnp.sqrt(y), lax.rsqrt(y), tnp.tanh(x),
+        lax.logistic(x), tnp.sin(x), tnp.cos(x), tnp.tan(x / 8), lax.erf(x), tnp.floor(x), tnp.ceil(x), tnp.round(x),
+        lax.round(x), tnp.sign(x), -x, x * x, tnp.minimum(x, 1) - tnp.maximum(x, 2), lax.clamp(-1.0, x, 1.0),
+        tnp.arctan2(x, y), tnp.where(tnp.isfinite(x) & (x != 2), 1.0, 0.0), x / y,
+        tnp.arcsin(x / 64), tnp.cbrt(x), lax.bitcast_convert_type(lax.bitcast_convert_type(x, "int32"), "float32"),
+    ]  # fmt: skip
+    return sum(parts[1:], parts[0])
+
+
+def integers(x):
+    """Every operation on integers that has a rule."""
+    i = (x * 4).astype("int32")
+    u, b = lax.bitcast_convert_type(i, "uint32"), x > 0
+    parts = [
+        i + 3, i - 7, i * 5, i // 3, i % 5, lax.div(i, tnp.int32(3)), lax.rem(i, tnp.int32(4)), i & 12, i | 3, i ^ 5,
+        ~i, i << 2, i >> 1, lax.shift_right_logical(u, tnp.uint32(4)).astype("int32"), abs(i), tnp.sign(i), -i,
+        tnp.maximum(i, 2), tnp.minimum(i, 2), (u // tnp.uint32(3)).astype("int32"), tnp.maximum(u, 9).astype("int32"),
+        (b & (i < 3) | (i == 4) ^ (i >= 7)).astype("int32"), (~b).astype("int32"), i.astype("int8").astype("int32"),
+        i.astype("uint8").astype("int32"), (i <= 2).astype("int32"), x.astype("int8").astype("int32"),
+        tnp.where(b, i, 0), (u > 4).astype("int32"),
+    ]  # fmt: skip
+    return sum((p % 64 for p in parts[1:]), parts[0] % 64).astype("float32")
