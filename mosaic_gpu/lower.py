@@ -42,6 +42,7 @@ class Lowering:
         self.groups: list[Group] = []  # not yet waited for
         self.kept = 0  # bytes of shared memory that the body keeps for itself
         self.keeps: Int = 0  # where that is
+        self.stored: dict[str, Layout] = {}  # where the numbers of a result are, by its pointer
         self.spared = 0  # bytes of the stages that results are in
         self.mine: Int = 0
         self.lane_of_group: Int = 0

@@ -186,9 +186,10 @@ class Nest(Lowering):
         names = [self.p.name(i) for i in self.ids]
         return [Lazy((), INT32, lambda p, place, name=name: name, fixed=True) for name in names]
 
-    def window(self, block: Block, base: str, fill: Any = None, target: Any = None) -> Memory:
+    def window(self, block: Block, base: str, fill: Any = None, changes: bool = False, target: Any = None) -> Memory:
         visible = tuple(d for d, gone in enumerate(block.squeezed) if not gone)
-        return Memory(Window(base, block.array, self.starts(block), visible, self.proved[id(block)], fill, target))
+        proved = self.proved[id(block)]
+        return Memory(Window(base, block.array, self.starts(block), visible, proved, fill, changes, target))
 
     # ------------------------------------------------------------ the warp that produces
 
@@ -456,7 +457,7 @@ class Nest(Lowering):
         moved = self.s.stored.get(n) if level == 0 or not self.plan.carry else None
         start = self.starts(k.outputs[n])
         target = None if moved is None else lambda e, made: self.store(moved, made, start)
-        return self.window(k.outputs[n], self.names[number], target=target)
+        return self.window(k.outputs[n], self.names[number], changes=True, target=target)
 
     def store(self, moved: Moved, made: Fragment, start: list[Int]) -> bool:
         """Registers through swizzled shared memory to the copy engine; False where they are not laid out for it.

@@ -118,6 +118,7 @@ class Window:
     visible: tuple[int, ...]
     proved: tuple[tuple[bool, bool], ...]
     fill: Any = None
+    changes: bool = False  # it is of a result
     target: Any = None  # how the copy engine stores it: a `schedule.Moved`, and the name of its descriptor
 
     @property
@@ -145,7 +146,7 @@ class Window:
         return p.pure(f"llvm.getelementptr {self.base}[{p.name(offset)}] : (!llvm.ptr, i32) -> !llvm.ptr, {dtype}")
 
     def load(self, p: Printer, place: Sequence[Int]) -> str:
-        """A number; past the end the fill, or any."""
+        """A number; past the end the fill, or any. What this kernel stores is read anew each time."""
         at, inside = self._located(p, place)
         if inside is not None:
             for d, (n, (above, below)) in enumerate(zip(self.array.shape, self.proved, strict=True)):
@@ -153,7 +154,8 @@ class Window:
                 at[d] = at[d] if below else p.int("minsi", at[d], n - 1)
         dtype = self.array.dtype
         kind = stored(dtype)
-        found = p.pure(f"llvm.load {self.pointer(p, at, kind)} : !llvm.ptr -> {kind}")
+        read = p.op if self.changes else p.pure
+        found = read(f"llvm.load {self.pointer(p, at, kind)} : !llvm.ptr -> {kind}")
         if kind in ("f16", "bf16"):
             found = p.pure(f"arith.extf {found} : {kind} to f32")
         elif is_bool(dtype):
@@ -206,8 +208,12 @@ class Memory:
         window = self.window
         if any(not isinstance(i, Span) or i.start != 0 or i.stride != 1 for i in index):
             raise Unfit(f"a part {index} of a result is stored")
-        made = e.fragment(value)
+        value = e.settled(value) if isinstance(value, Product) else value
+        own = value.layout if isinstance(value, Fragment) else None
+        made = e.fragment(value, e.layout(value.shape, None, own))
         e.settle(made)
+        if e.stored.setdefault(window.base, made.layout) != made.layout:
+            raise Unfit("numbers of one result are in two layouts")
         if window.target is not None and window.target(e, made):
             return
         layout, p = made.layout, e.p
@@ -218,4 +224,6 @@ class Memory:
                 window.store(p, e.place(layout, r, j), e.element(made, layout, r, j), owner)
 
     def add(self, e: Any, index: Index, dynamic: Sequence[Any], value: Any) -> None:
-        raise Unfit("a result in memory is added to")
+        """Each thread adds to what it has stored itself: numbers of one result always have one place in registers."""
+        made = e.fragment(value)
+        self.write(e, index, dynamic, e.sum(self.read(e, index, dynamic), made))

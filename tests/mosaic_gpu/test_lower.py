@@ -1,20 +1,36 @@
 """Kernels as warp-specialised programs: walked, their values are the interpreter's, and what is left out is found."""
 
+import functools
 import re
 
 import numpy as np
 import pytest
 
+from tests.support.corpus.runs import KERNELS
 from tests.support.gpu_cases import kernels_in
-from tests.support.hopper_cases import HALF, PRODUCTS, SINGLE, attention, floats, integers, operands, product
-from tests.support.walker.check import check_hopper
+from tests.support.hopper_cases import (
+    CORPUS,
+    HALF,
+    LEFT,
+    PRODUCTS,
+    SINGLE,
+    attention,
+    floats,
+    integers,
+    operands,
+    paged,
+    product,
+)
+from tests.support.walker.check import check_hopper, kernels_of
 from tests.support.walker.error import WalkError
-from tilewright import errors
+from tilewright import config, errors, vjp
 from tilewright import lang as tl
 from tilewright import numpy as tnp
 from tilewright.core.types import ArrayType
+from tilewright.kernels.fused.mlp import swiglu
 from tilewright.lang.target import target_of
 from tilewright.mosaic_gpu import mosaic_gpu_module
+from tilewright.mosaic_gpu.schedule import products
 
 SM_90 = target_of("cuda:sm_90")
 
@@ -36,6 +52,53 @@ def test_attention_forwards_and_backwards(name, options):
         rng = np.random.default_rng(1)
         values = [rng.standard_normal(t.shape).astype(t.dtype) for t in kernel.in_types]
         check_hopper(kernel, *values)
+
+
+def corpus_kernels(name, dims, blocks):
+    """The kernels with products of a file of the corpus, with arrays of 16-bit floats."""
+    module = KERNELS[name]
+    arrays = [np.asarray(a) for a in module.make(np.random.default_rng(0), *dims)]
+    arrays = [(a / 4).astype(HALF) if a.dtype == np.float32 else a for a in arrays]
+    for mode in getattr(module, "MODES", ({},)):
+        for kernel, given in kernels_of(functools.partial(module.call, **blocks, **mode), *arrays):
+            if products(kernel.body):
+                yield kernel, given
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")
+@pytest.mark.parametrize("name", CORPUS)
+def test_kernels_of_the_corpus(name):
+    found = [check_hopper(kernel, *given) for kernel, given in corpus_kernels(name, *CORPUS[name])]
+    assert found
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_kernels_of_the_corpus_that_are_left_to_others(name):
+    dims, blocks, why = LEFT[name]
+    for kernel, _ in corpus_kernels(name, dims, blocks):
+        with pytest.raises(errors.UnsupportedError, match=why):
+            mosaic_gpu_module(kernel, SM_90)
+
+
+def test_pages_that_a_table_names():
+    kernel, arrays = paged()
+    check_hopper(kernel, *arrays)
+
+
+def test_a_gated_mlp_and_its_gradient():
+    def run(x, a, b, c, ct):
+        out, pull = vjp(swiglu, x, a, b, c)
+        return out, pull(ct)
+
+    shapes = (128, 64), (64, 128), (64, 128), (128, 64), (128, 64)
+    with config(kernel_target="cuda:sm_90"):
+        found = kernels_in(run, [ArrayType(s, HALF) for s in shapes])
+    names = set()
+    for kernel in found:
+        if kernel.name.startswith("swiglu"):
+            names.add(kernel.name)
+            check_hopper(kernel, *operands(kernel), rtol=3e-2)
+    assert names == {"swiglu", "swiglu_backward"}
 
 
 # ---------------------------------------------------------------------------- what is left out is found

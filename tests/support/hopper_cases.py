@@ -140,3 +140,65 @@ def integers(x):
         tnp.where(b, i, 0), (u > 4).astype("int32"),
     ]  # fmt: skip
     return sum((p % 64 for p in parts[1:]), parts[0] % 64).astype("float32")
+
+
+def paged(batch=2, pages=3, page=64, d=64, group=64):
+    """A step of decoding: each of `group` queries of a sequence against keys and values on pages that a table names."""
+
+    def body(table, length, q, k, v, o, top, total, acc):
+        b, p = tl.program_id(0), tl.program_id(1)
+
+        @tl.when(p == 0)
+        def _():
+            top[...] = tnp.full(top.shape, -1e30, "float32")
+            total[...] = tnp.zeros(total.shape, "float32")
+            acc[...] = tnp.zeros(acc.shape, "float32")
+
+        s = lax.dot_general(q[...], k[...], (((1,), (1,)), ((), ())), preferred_element_type="float32") * 0.125
+        place = p * page + lax.broadcasted_iota("int32", (group, page), 1)
+        s = tnp.where(place < length[b], s, -1e30)
+        old = top[...]
+        new = tnp.maximum(old, s.max(-1, keepdims=True))
+        share, shrink = tnp.exp(s - new), tnp.exp(old - new)
+        top[...] = new
+        total[...] = total[...] * shrink + share.sum(-1, keepdims=True)
+        acc[...] = acc[...] * shrink + tnp.dot(share.astype(v.dtype), v[...], preferred_element_type="float32")
+
+        @tl.when(p == pages - 1)
+        def _():
+            o[...] = (acc[...] / total[...]).astype(o.dtype)
+
+    def at(b, p, table, length):
+        return table[b, p], 0, 0
+
+    spec = tl.BlockSpec((None, group, d), lambda b, p, *_: (b, 0, 0))
+    call = tl.kernel_call(
+        body, ArrayType((batch, group, d), HALF), name="paged",
+        grid_spec=tl.PrefetchScalarGridSpec(
+            2, (batch, pages), [spec, *(tl.BlockSpec((None, page, d), at),) * 2], spec,
+            [tl.VMEM((group, 1), "float32"), tl.VMEM((group, 1), "float32"), tl.VMEM((group, d), "float32")]),
+    )  # fmt: skip
+    held = 2 * batch * pages
+    types = [ArrayType((batch, pages), "int32"), ArrayType((batch,), "int32"), ArrayType((batch, group, d), HALF)]
+    (kernel,) = kernels_in(call, [*types, *(ArrayType((held, page, d), HALF),) * 2])
+    rng = np.random.default_rng(0)
+    table = rng.permutation(held)[: batch * pages].reshape(batch, pages).astype(np.int32)
+    length = np.asarray([pages * page - 7, page + 5] * batch, np.int32)[:batch]
+    return kernel, [table, length, *(rng.standard_normal(t.shape).astype(t.dtype) for t in kernel.in_types[2:])]
+
+
+# Kernels of the corpus at sizes for this machine: what `make` is given, and the blocks.
+CORPUS = {
+    "grouped_matmul": ((256, 3, 64, 64), dict(rows=64, columns=64)),
+    "block_sparse_matmul": ((2, 4, 64, 64, 128, 0.6), dict(width=128)),
+    "matmul_grid": ((128, 128, 128), dict(rows=128, columns=128, depth=64)),
+    "batched_matmul": ((2, 64, 64, 64), dict(rows=64, columns=64, depth=64)),
+    "fused_matmul": ((64, 128, 128), dict(rows=64, columns=64, depth=64)),
+    "flash_attention": ((1, 128, 128, 64), dict(rows=64, columns=64)),
+}
+# Those that are left to others, with the reason.
+LEFT = {
+    "matmul_loop": ((128, 128, 128), dict(rows=64, columns=128, piece=64), "scan cannot run"),
+    "int8_matmul": ((64, 64, 128), dict(rows=64, columns=64, depth=128), "a product of int8 and int8"),
+    "int4_matmul": ((64, 64, 128, 1), {}, "its products have 8 rows"),
+}
