@@ -62,10 +62,11 @@ class ShardedArray(Array):
                 "gather it by `multihost_utils.process_allgather`, or use `addressable_shards`",
             )
         try:
-            values = shim.whole(self._buffer)
+            self._buffer.block_until_ready()
+            values = _gathered(self._buffer, self._placed, type)
         except shim.RuntimeFault as error:
             raise execution_error(error) from None
-        return values if values.shape == type.shape else values[tuple(slice(n) for n in type.shape)]
+        return values
 
     def _numpy(self) -> np.ndarray:
         as_numpy(None, self.aval) if self.aval.dtype.kind == "V" else None  # raises for keys
@@ -131,13 +132,46 @@ class Shard:
         array, t = self.array, self.array.aval
         shape = tuple(i.indices(n)[1] - i.indices(n)[0] for i, n in zip(self.index, t.shape, strict=True))
         type = ArrayType(shape, t.dtype, t.weak_type)
-        part = shim.part_of(array._buffer, self.number, [d.raw for d in array._placed.mesh.flat])
-        if part is None:  # of a dtype that DLPack lacks
+        array.block_until_ready()
+        if shim.readable(array._buffer) and not array._placed.memory_kind:
+            part = shim.part_of(array._buffer, _leading(array._placed.mesh, self.number))
+        else:
             part = array._bits()[self.index]
         return Array(type, put(part[tuple(slice(n) for n in shape)], type, owned=True, device=self.device))
 
     def __repr__(self) -> str:
         return f"Shard(device={self.device}, index={self.index}, replica_id={self.replica_id})"
+
+
+@cached()
+def _leading(mesh: Mesh, number: int) -> Any:
+    return shim.leading([d.raw for d in mesh.flat], number)
+
+
+def _gathered(buffer: Any, sharding: NamedSharding, type: ArrayType) -> np.ndarray:
+    """A buffer that is computed as one NumPy array, padding cut off."""
+    if not (shim.readable(buffer) and sharding.is_fully_addressable) or sharding.memory_kind:
+        values = shim.whole(buffer)
+        return values if values.shape == type.shape else values[tuple(slice(n) for n in type.shape)]
+    mesh = sharding.mesh
+    if sharding.is_fully_replicated:
+        return shim.part_of(buffer, _leading(mesh, 0))
+    values = np.empty(type.shape, type.dtype)
+    for number, index in distinct(sharding, type.shape):
+        part = shim.part_of(buffer, _leading(mesh, number))
+        place = values[index]
+        place[...] = part[tuple(slice(n) for n in place.shape)] if part.shape != place.shape else part
+    values.flags.writeable = False
+    return values
+
+
+@cached(4096)
+def distinct(sharding: NamedSharding, shape: tuple[int, ...]) -> tuple[tuple[int, tuple[slice, ...]], ...]:
+    """The parts of an array, each once: the number of a device that holds it, and its slices."""
+    found: dict[Any, Any] = {}
+    for number, index in enumerate(indices(sharding, shape)):
+        found.setdefault(tuple((i.start, i.stop) for i in index), (number, index))
+    return tuple(found.values())
 
 
 def made(type: ArrayType, buffer: Any, sharding: NamedSharding) -> ShardedArray:
@@ -188,15 +222,27 @@ def _put(bits: np.ndarray, type: ArrayType, sharding: NamedSharding) -> Any:
     """A NumPy array as a buffer that lies on a mesh; each process puts the parts of its own devices."""
     wide, shape = padded(type, sharding), sharding.shard_shape(type.shape)
     bits = np.asarray(bits, wide.dtype)
-    local = [(i, d) for i, d in zip(indices(sharding, type.shape), sharding.mesh.flat, strict=True)
-             if d.process_index == runtime.process_index]  # fmt: skip
+    local, alone = _local_parts(sharding, type.shape)
+    target = raw(sharding, wide.ndim)
+    devices = [d for _, d in local]
+    if alone and wide.shape == (*type.shape, *wide.shape[type.ndim :]):  # XLA copies each part
+        return shim.put_parts(wide, target, [np.ascontiguousarray(bits[i]) for i, _ in local], devices, owned=False)
     cut: dict[Any, np.ndarray] = {}
+    parts = []
     for index, _ in local:
         key = tuple((i.start, i.stop) for i in index)
         if key not in cut:
             cut[key] = _part(bits, index, shape)
-    parts = [cut[tuple((i.start, i.stop) for i in index)] for index, _ in local]
-    return shim.put_parts(wide, raw(sharding, wide.ndim), parts, [d.raw for _, d in local])
+        parts.append(cut[key])
+    return shim.put_parts(wide, target, parts, devices)
+
+
+@cached(4096)
+def _local_parts(sharding: NamedSharding, shape: tuple[int, ...]) -> tuple[list[tuple[Any, Any]], bool]:
+    """For each device of this process the slices that it holds, and whether no two of them are the same."""
+    local = [(i, d.raw) for i, d in zip(indices(sharding, shape), sharding.mesh.flat, strict=True)
+             if d.process_index == runtime.process_index]  # fmt: skip
+    return local, len({tuple((s.start, s.stop) for s in i) for i, _ in local}) == len(local)
 
 
 def assemble(type: ArrayType, sharding: NamedSharding, parts: Sequence[Array]) -> ShardedArray:

@@ -117,10 +117,11 @@ def tiled_sharding(tiles: list[int], copies: int, sizes: list[int], order: list[
     return HloSharding.iota_tile(tiles + [copies] * bool(last), sizes, order, last)
 
 
-def put_parts(aval: Any, sharding: Any, parts: list[Any], devices: list[Any]) -> Any:
-    """A sharded buffer of parts, one for each device of this process; of NumPy arrays the memory is given up."""
-    # Copying semantics fail where one array is named twice.
-    return xla_client.batched_device_put(aval, sharding, parts, devices, True, False, ZERO_COPY, True)
+def put_parts(aval: Any, sharding: Any, parts: list[Any], devices: list[Any], owned: bool = True) -> Any:
+    """A sharded buffer of parts, one for each device of this process; `owned`: memory of NumPy arrays is given up."""
+    # Where one array is named twice, copying semantics fail.
+    semantics = ZERO_COPY if owned else DURING_CALL
+    return xla_client.batched_device_put(aval, sharding, parts, devices, True, False, semantics, True)
 
 
 def whole(buffer: Any) -> Any:
@@ -141,18 +142,26 @@ class _Capsule:
         return (1, 0)
 
 
-def part_of(buffer: Any, number: int, devices: list[Any]) -> Any:
-    """The part of a sharded buffer that the device of a number holds, in place; None of a dtype that DLPack lacks.
+def leading(devices: list[Any], number: int) -> Any:
+    """A sharding over some devices of which one comes first."""
+    order = DeviceList((devices[number], *devices[:number], *devices[number + 1 :]))
+    return xla_client.GSPMDSharding(order, HloSharding.replicate())
+
+
+def readable(buffer: Any) -> bool:
+    """Whether the host can read the parts of a sharded buffer in place, and DLPack has a code for its dtype."""
+    return np.dtype(buffer.aval.dtype).isbuiltin == 1 and not _beyond_host
+
+
+def part_of(buffer: Any, leading: Any) -> Any:
+    """The part of a sharded buffer, computed and `readable`, that the device of a `leading` sharding holds, in place.
 
     `ArrayImpl` would import jax for it. DLPack gives the first part, so the devices are told in another order.
     """
-    buffer.block_until_ready()
-    if devices[number].client in _beyond_host or np.dtype(buffer.aval.dtype).isbuiltin != 1:
-        return None
-    order = DeviceList((devices[number], *devices[:number], *devices[number + 1 :]))
-    sharding = xla_client.GSPMDSharding(order, HloSharding.replicate())
-    first = _jax.reorder_shards(buffer, sharding, xla_client._xla.ArrayCopySemantics.REUSE_INPUT)
-    return np.from_dlpack(_Capsule(to_dlpack(first)))
+    first = _jax.reorder_shards(buffer, leading, xla_client._xla.ArrayCopySemantics.REUSE_INPUT)
+    part = np.from_dlpack(_Capsule(to_dlpack(first)))
+    part.flags.writeable = False
+    return part
 
 
 def copied_to(buffer: Any, devices: Any, sharding: Any) -> Any:
