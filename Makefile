@@ -8,7 +8,7 @@ PYTEST_ARGS ?= -n auto
 TEST_EXTRAS ?= test
 BENCH_ARGS ?=
 
-.PHONY: demo gpt test test-targets test-gpu lint types layers unit bench bench-gpu clean
+.PHONY: demo gpt gpt-sharded test test-targets test-gpu lint types layers unit bench bench-gpu clean
 
 demo: $(VENV)/.installed-demo
 	$(VENV)/bin/python examples/digits.py
@@ -16,6 +16,10 @@ demo: $(VENV)/.installed-demo
 # Trains a small language model on a book: a few minutes.
 gpt: $(VENV)/.installed-demo
 	$(VENV)/bin/python examples/gpt.py
+
+# The same model on eight virtual devices, split in three ways, against one device.
+gpt-sharded: $(VENV)/.installed-demo
+	$(VENV)/bin/python examples/gpt_sharded.py
 
 test: lint types layers unit
 
