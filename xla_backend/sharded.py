@@ -18,7 +18,7 @@ from ..core.errors import AddressableError, ArgumentError
 from ..core.ir import Program, Var
 from ..core.mesh import Mesh, NamedSharding, indices
 from ..core.runtime import runtime
-from ..core.types import ArrayType
+from ..core.types import FLOAT0, ArrayType, KeyDtype
 from . import shim
 from .array import Array, execution_error
 from .client import Device, SingleDeviceSharding
@@ -69,7 +69,8 @@ class ShardedArray(Array):
         return values
 
     def _numpy(self) -> np.ndarray:
-        as_numpy(None, self.aval) if self.aval.dtype.kind == "V" else None  # raises for keys
+        if isinstance(self.aval.dtype, KeyDtype) or self.aval.dtype == FLOAT0:
+            return as_numpy(self._buffer, self.aval)  # which has no values to gather, or none to show
         return self._whole(self.aval)
 
     def _bits(self) -> np.ndarray:

@@ -14,7 +14,18 @@ from tilewright.sharding import NamedSharding, P
 MESHES = [tw.make_mesh((4, 2), ("x", "y")), tw.make_mesh((2, 2, 2), ("x", "y", "z")), tw.make_mesh((8,), ("x",))]
 # One in so many cases, another each time the table changes little: all of them take minutes.
 EVERY = 9
-CHOSEN = [c for c in CASES if not any(is_key(t.dtype) for t in c.types) and c.types][::EVERY]
+
+# What XLA of this version lacks on several CPU devices: all-reduces of bits of integers, which it refuses, and scatters
+# into windows that are split along other axes than their updates, at which it ends the process.
+LACKING = ("reduce_and", "reduce_or", "reduce_xor", "scatter")
+
+
+def is_taken(case):
+    keys = any(is_key(t.dtype) for t in case.types)
+    return case.types and not keys and not case.primitive.name.startswith(LACKING)
+
+
+CHOSEN = [case for case in CASES if is_taken(case)][::EVERY]
 
 
 def lying(rng, mesh, ndim):
