@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...core.ir import Program
-from ...core.mesh import Mesh, PartitionSpec, constraint_p
+from ...core.mesh import UNCONSTRAINED, Mesh, PartitionSpec, constraint_p
 from ...core.primitives.collective import (
     all_gather_p,
     all_to_all_p,
@@ -20,12 +20,16 @@ from ...core.primitives.collective import (
     psum_groups_p,
     psum_scatter_p,
 )
+from ...core.primitives.conv import conv_general_dilated_p
+from ...core.primitives.reduce import reduce_and_p, reduce_or_p, reduce_p, reduce_xor_p
 from ...core.primitives.varying import assume_equal_p, pmax_invariant_p, pmin_invariant_p, psum_invariant_p, pvary_p
+from ...core.primitives.window import reduce_window_p, select_and_scatter_add_p
 from ...core.rewrite import primitives_of
 from ...core.shard_map import shard_map_p
-from ...core.types import INT32, ArrayType
+from ...core.types import BOOL, INT32, ArrayType
 from ..settings import Place
 from ..shardings import mesh_text, sharding_text
+from . import conv, reduce, window
 from .emit import Emitter, Operand
 
 
@@ -213,6 +217,55 @@ def _same(e: Emitter, operands: list[Operand], out: ArrayType, **_: Any) -> Oper
     return operands[0]
 
 
+# What XLA's partitioner computes wrongly, or not at all, if it splits some dimensions: a function gives those that may
+# be split, of an operand by its number, or of a result (-1).
+Free = Callable[[int, Any, dict[str, Any]], Any]
+
+
+def _limited(rule: Any, free: Free) -> Any:
+    """A rule whose operands and results are kept whole along dimensions that are not free."""
+
+    def wrapped(e: Emitter, operands: list[Operand], out: Any, **params: Any) -> Any:
+        if e.meshes is None or e.within_mesh:
+            return rule(e, operands, out, **params)
+        found = rule(e, [_unsplit(e, o, free(i, o, params)) for i, o in enumerate(operands)], out, **params)
+        if isinstance(found, Operand):
+            return _unsplit(e, found, free(-1, found, params))
+        return [_unsplit(e, o, free(-1, o, params)) for o in found]
+
+    return wrapped
+
+
+def _not_reduced(i: int, x: Operand, params: dict[str, Any]) -> Any:
+    """The first value of a user's reduction would be counted once for each part."""
+    return range(len(x.shape)) if i < 0 else set(range(len(x.shape))) - {*params["dimensions"]}
+
+
+def _not_bits(i: int, x: Operand, params: dict[str, Any]) -> Any:
+    """There are no all-reduces over CPU devices of the bits of integers."""
+    return range(len(x.shape)) if i < 0 or x.dtype == BOOL else set(range(len(x.shape))) - {*params["axes"]}
+
+
+def _batch_alone(i: int, x: Operand, params: dict[str, Any]) -> Any:
+    """Of a convolution only the examples are split: sums over the edges of parts come out wrong."""
+    numbers = params["dimension_numbers"]
+    if params["batch_group_count"] > 1 or i == 1:
+        return ()
+    return (numbers.out_spec[0] if i < 0 else numbers.lhs_spec[0],)
+
+
+def _whole(i: int, x: Operand, params: dict[str, Any]) -> Any:
+    return ()
+
+
+def _unsplit(e: Emitter, x: Operand, free: Any) -> Operand:
+    """A value that is split along free dimensions at most."""
+    dims = [UNCONSTRAINED if i in free else () for i in range(len(x.shape))]
+    if () not in dims:
+        return x
+    return e.op("sdy.sharding_constraint", [x], x.type, f"sharding = #sdy.sharding{sharding_text('mesh', dims)}")
+
+
 SUM, MAX, MIN = (_reduce(f"stablehlo.{name}") for name in ("add", "maximum", "minimum"))
 RULES: dict[Any, Any] = {
     constraint_p: _constraint,
@@ -222,4 +275,8 @@ RULES: dict[Any, Any] = {
     psum_groups_p: SUM, pmax_groups_p: MAX, pmin_groups_p: MIN,
     all_gather_p: _all_gather, psum_scatter_p: _reduce_scatter, all_to_all_p: _all_to_all, ppermute_p: _permute,
     axis_index_p: _axis_index,
+    reduce_p: _limited(reduce.RULES[reduce_p], _not_reduced),
+    **{p: _limited(reduce.RULES[p], _not_bits) for p in (reduce_and_p, reduce_or_p, reduce_xor_p)},
+    conv_general_dilated_p: _limited(conv.RULES[conv_general_dilated_p], _batch_alone),
+    **{p: _limited(window.RULES[p], _whole) for p in (reduce_window_p, select_and_scatter_add_p)},
 }  # fmt: skip
