@@ -1,10 +1,13 @@
 """`odeint` against SciPy, closed forms and finite differences."""
 
+import functools
+
 import numpy as np
 import pytest
 import scipy.integrate
 
 import tilewright as tw
+from tests.support.by_numpy import by_numpy
 from tilewright import numpy as jnp
 from tilewright.core.errors import (
     ArgumentTypeError,
@@ -42,7 +45,7 @@ def swing(y0, ts, damping, pull):
 
 def test_values_and_all_derivatives(wide):
     args = np.array([3.0, 0.0]), TIMES, 0.25, 9.8
-    f = tw.jit(swing)
+    f = functools.partial(by_numpy, swing)
     expected = scipy.integrate.solve_ivp(
         lambda t, y: pendulum(np, y, t, 0.25, 9.8), (0, 3), args[0], t_eval=TIMES, rtol=1e-10, atol=1e-10
     )
@@ -51,7 +54,7 @@ def test_values_and_all_derivatives(wide):
     def loss(*args):
         return jnp.sum(jnp.cos(swing(*args)) * np.arange(1.0, 8.0)[:, None])
 
-    found = tw.jit(tw.grad(loss, (0, 1, 2, 3)))(*args)
+    found = by_numpy(tw.grad(loss, (0, 1, 2, 3)), *args)
     whole = tw.jit(loss)
     for i, g in enumerate(found):
         steps = 1e-4 * np.eye(np.size(args[i])).reshape(-1, *np.shape(args[i]))
@@ -67,12 +70,12 @@ def test_complex_values_batches_and_second_derivatives(wide):
         return odeint(lambda y, t: 1j * w * y, y0 + 0j, ts)[-1]
 
     y0 = np.array([1.0, 2.0])
-    found = tw.jit(tw.vmap(end, in_axes=(None, 0)))(0.5, y0)
+    found = by_numpy(tw.vmap(end, in_axes=(None, 0)), 0.5, y0)
     np.testing.assert_allclose(found, y0 * np.exp(1j), rtol=1e-6)
     real = lambda w: jnp.real(end(w, 1.0))  # noqa: E731
-    np.testing.assert_allclose(tw.jit(tw.grad(real))(0.5), -2 * np.sin(1.0), rtol=1e-5)
+    np.testing.assert_allclose(by_numpy(tw.grad(real), 0.5), -2 * np.sin(1.0), rtol=1e-5)
     grow = lambda w: odeint(lambda y, t: w * y, 1.0, ts[:2])[-1]  # noqa: E731
-    np.testing.assert_allclose(tw.jit(tw.grad(tw.grad(grow)))(0.5), np.exp(0.5), rtol=1e-5)
+    np.testing.assert_allclose(by_numpy(tw.grad(tw.grad(grow)), 0.5), np.exp(0.5), rtol=1e-5)
     with pytest.raises(DifferentiationError, match="custom_vjp"):
         tw.jvp(grow, (0.5,), (1.0,))
 

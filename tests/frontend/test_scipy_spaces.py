@@ -11,6 +11,7 @@ import scipy.ndimage
 import scipy.spatial.transform
 
 import tilewright as tw
+from tests.support.by_numpy import by_numpy
 from tilewright import numpy as jnp
 from tilewright import scipy as ours
 from tilewright.core.errors import ArgumentError, ArgumentTypeError, DtypeError, ShapeError, UnsupportedError
@@ -95,12 +96,6 @@ def test_nearest_codes(shapes):
             close(f, e)
         close(tw.jit(ours.cluster.vq.vq)(obs, codes)[1], found[1])
     assert found[0].shape == found[1].shape == shapes[0][:1]
-
-
-def by_numpy(f, *args):
-    """What a function gives, as one program that NumPy evaluates: nothing is compiled."""
-    program, shapes = tw.make_jaxpr(f, return_shape=True)(*args)
-    return tw.tree.structure(shapes).unflatten(evaluate(program, *map(np.asarray, tw.tree.leaves(args))))
 
 
 def check(f, *args, tolerance=1e-9):
