@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tilewright import config
 from tilewright import numpy as tnp
 from tilewright.errors import DriverError, VersionError
 from tilewright.interop import torch as interop
@@ -29,6 +30,7 @@ from tilewright.nn import fused
 RESULTS = Path(__file__).resolve().parent / "results"
 COLD_BYTES = 2**28  # of operands before any comes again: several times the cache of a GPU
 WARM, CALLS = 10, 50
+ROUTES, AGREE = ("mosaic_gpu", "triton"), 0.01
 UNITS = {"TFLOP/s": 1e-12, "GB/s": 1e-9}
 
 
@@ -49,6 +51,7 @@ class Case:
     against: str = ""
     dtype: str = "bfloat16"
     gradient: bool = False  # the time of the backward pass alone
+    routed: bool = False  # measured by each route of kernels too, whose values are compared
 
     def value(self, seconds: float) -> float:
         return seconds * 1e6 if self.unit == "us" else self.amount / seconds * UNITS[self.unit]
@@ -88,6 +91,15 @@ def _attention(torch: Any) -> dict[str, Callable[..., Any]]:
     return {"torch": lambda q, k, v: scaled(*(x.transpose(1, 2) for x in (q, k, v))).transpose(1, 2)}
 
 
+def _causal(q: Any, k: Any, v: Any) -> Any:
+    return fused.dot_product_attention(q, k, v, is_causal=True)
+
+
+def _attention_causal(torch: Any) -> dict[str, Callable[..., Any]]:
+    scaled = torch.nn.functional.scaled_dot_product_attention
+    return {"torch": lambda *qkv: scaled(*(x.transpose(1, 2) for x in qkv), is_causal=True).transpose(1, 2)}
+
+
 def _rows(name: str, function: Callable[..., Any], rival: Callable[[Any], Callable[..., Any]], m: int, n: int,
           vectors: int = 0, written: bool = True) -> Case:  # fmt: skip
     def rivals(torch: Any) -> dict[str, Callable[..., Any]]:
@@ -119,6 +131,8 @@ def cases(scale: int = 1) -> list[Case]:
     tokens, heads, h, m = 16384 // scale, max(16 // scale, 1), 128 // min(scale, 8), 16384 // scale
     qkv = ((1, tokens, heads, h),) * 3
     products = 4 * heads * tokens * tokens * h
+    lengths = sorted({max(t // scale, 1) for t in (2048, 4096, 8192, 16384)})
+    widths = sorted({d // min(scale, 8) for d in (64, 128)})
     size, shape, attention = 2**28 // scale**2, f"{tokens} x {heads} x {h}", fused.dot_product_attention
     leaves = [(size // 2,), (size // 4 + 1,), (size // 4 - 1,)]
 
@@ -128,6 +142,11 @@ def cases(scale: int = 1) -> list[Case]:
     return [
         Case(f"matmul {n}^3", "TFLOP/s", 2 * n**3, ((n, n), (n, n)), lambda x, y: x @ y,
              lambda torch: {"cuBLAS": torch.matmul}, 0.85, "cuBLAS"),
+        *(Case(f"matmul {m}^3 float16", "TFLOP/s", 2 * m**3, ((m, m), (m, m)), lambda x, y: x @ y,
+               lambda torch: {"cuBLAS": torch.matmul}, 0.95, "cuBLAS", "float16", routed=True) for m in (n // 2, n)),
+        *(Case(f"causal attention {t} x {heads} x {d}", "TFLOP/s", 2 * heads * t * t * d, ((1, t, heads, d),) * 3,
+               _causal, _attention_causal, 640 if not gradient else 500, dtype="float16", gradient=gradient,
+               routed=True) for d in widths for t in lengths for gradient in (False, True)),
         Case(f"attention {shape}", "TFLOP/s", products, qkv, attention, _attention, 415),
         Case(f"attention backwards {shape}", "TFLOP/s", 2.5 * products, qkv, attention, _attention, 330, gradient=True),
         _rows("softmax", fused.softmax, lambda torch: lambda x: functional(torch).softmax(x, -1), m, width),
@@ -186,6 +205,11 @@ class Torch:
     def wait(self) -> None:
         self.torch.cuda.synchronize()
 
+    def difference(self, x: Any, y: Any) -> float:
+        """The largest difference of two results, relative to the largest number."""
+        x, y = x.float(), y.float()
+        return float((x - y).abs().max() / y.abs().max())
+
 
 def turns(device: Any, case: Case, function: Callable[..., Any], count: int) -> list[Callable[[], Any]]:
     """Calls, each on the next set of operands."""
@@ -219,11 +243,31 @@ def measured(device: Any, case: Case, function: Callable[..., Any], warm: int = 
 def row(device: Any, case: Case, **counts: int) -> Row:
     """A case measured for tilewright and its rivals."""
     values = {"tilewright": measured(device, case, device.call(case.function), **counts)}
+    values |= by_route(device, case, **counts) if case.routed else {}
     for name, rival in case.rivals(device.torch).items():
         one = Case("copy", "GB/s", 2 * 2 * math.prod(case.shapes[0]) * (2 if case.dtype == "float32" else 1),
                    case.shapes[:1], case.function, case.rivals, 0, dtype=case.dtype)  # fmt: skip
         values[name] = measured(device, one if name == "copy" else case, rival, **counts)
     return Row(case, values)
+
+
+def by_route(device: Any, case: Case, **counts: int) -> dict[str, float]:
+    """A case by each route of its kernels.
+
+    Raises:
+      RuntimeError: the routes' values differ by more than their dtype allows.
+    """
+    values, results = {}, {}
+    operands = [device.random(s, case.dtype, False) for s in case.shapes]
+    for route in ROUTES:
+        with config(kernel_route=route):
+            function = device.call(case.function)
+            results[route] = function(*operands)
+            values[f"by {route}"] = measured(device, case, function, **counts)
+    apart = device.difference(*results.values())
+    if not apart <= AGREE:
+        raise RuntimeError(f"{case.name}: {' and '.join(ROUTES)} differ by {apart:.2g}, which is more than {AGREE}")
+    return values
 
 
 HEADINGS = ("case", "tilewright", "others", "wanted", "met")
