@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,10 @@ class ShapeDtypeStruct:
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(self.shape))
         object.__setattr__(self, "dtype", as_dtype(self.dtype))
+
+    def update(self, **changes: Any) -> ShapeDtypeStruct:
+        """A copy with some of its fields changed."""
+        return replace(self, **changes)
 
     @property
     def ndim(self) -> int:
@@ -117,7 +121,8 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
         aux[:] = [len(outs), treedef]
         return [*outs, *leaves]
 
-    outs, out_tangents = jvp_flat(with_aux, flat, check_linear(flat_tangents, map(typeof, flat), "tangent", "primal"))
+    checked = check_linear(flat_tangents, [typeof(x) for x in flat], "tangent", "primal")
+    outs, out_tangents = jvp_flat(with_aux, flat, checked)
     n, aux_tree = aux
     found = [weakened(instantiate(t), typeof(x)) for t, x in zip(out_tangents[:n], outs)]
     result = f.out_tree.unflatten(outs[:n]), f.out_tree.unflatten(found)
@@ -183,13 +188,14 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
     return (*result, aux) if has_aux else result
 
 
-def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], tuple[Any, ...]]:
+def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = ()) -> Callable[[Any], tuple[Any, ...]]:
     """The transpose of a linear function; `primals` give only shapes and dtypes.
 
     >>> import tilewright as tw
     >>> [float(x) for x in tw.linear_transpose(lambda x: 3.0 * x, 1.0)(2.0)]
     [6.0]
     """
+    _no_reduce_axes(reduce_axes)
     flat, in_tree = tree.flatten(tuple(primals))
     types = [as_type(x) for x in flat]
 

@@ -269,7 +269,13 @@ def setting(name: str, doc: str) -> Callable[..., contextlib.AbstractContextMana
 
 
 enable_x64 = setting("enable_x64", "Within a `with` block, have (or not) 64-bit types.")
-disable_jit = setting("disable_jit", "Within a `with` block, run jitted functions step by step, as plain Python.")
+
+
+def disable_jit(disable: bool = True) -> contextlib.AbstractContextManager[None]:
+    """Within a `with` block, run jitted functions step by step, as plain Python."""
+    return config(disable_jit=disable)
+
+
 explain_cache_misses = setting(
     "explain_cache_misses", "Within a `with` block, log why each function is traced again."
 )

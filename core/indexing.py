@@ -15,7 +15,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .errors import ArgumentTypeError, BooleanIndexError, DtypeError, IndexingError, ShapeError, check_options
+from .errors import (
+    ArgumentTypeError,
+    BooleanIndexError,
+    DtypeError,
+    IndexingError,
+    ShapeError,
+    UnsupportedError,
+    check_options,
+)
 from .primitives.compare import select_n_p
 from .primitives.convert import cast, convert_element_type
 from .primitives.elementwise import add_p, max_p, min_p, mul_p, sub_p
@@ -662,6 +670,8 @@ _OPTIONS = ("mode", "indices_are_sorted", "unique_indices", "wrap_negative_indic
 
 
 def _check(method: str, options: dict[str, Any]) -> None:
+    if options.pop("out_sharding", None) is not None:
+        raise UnsupportedError(f"x.at[...].{method} does not take a sharding", "leave out_sharding None")
     check_options(f"x.at[...].{method}", options, (*_OPTIONS, "fill_value") if method == "get" else _OPTIONS)
 
 

@@ -40,7 +40,7 @@ from .misses import why
 from .primitives.jit import jit_p
 from .rewrite import hoist
 from .runtime import runtime
-from .stages import Lowered, Traced
+from .stages import CompilerOptions, Lowered, Traced, flags_of
 from .trace import EVAL, Value, _current, as_type, axis_environment, bind_eqn, eval_program, trace_program, typeof
 from .types import RefType
 
@@ -54,7 +54,7 @@ class Backend(Protocol):
         """A Program as a module, with `text`; `place`: shardings or None, of each input and of each result."""
         ...
 
-    def compile(self, module: Any, device: Any) -> Any:
+    def compile(self, module: Any, device: Any, flags: Sequence[tuple[str, Any]] = ()) -> Any:
         """A module's executable, with `as_text`, `cost_analysis` and `memory_analysis`."""
         ...
 
@@ -83,7 +83,7 @@ class _Walker:
     ) -> Any:
         return program
 
-    def compile(self, module: Any, device: Any) -> Any:
+    def compile(self, module: Any, device: Any, flags: Sequence[tuple[str, Any]] = ()) -> Any:
         return module
 
     def compiler_ir(self, module: Any, dialect: str) -> Any:
@@ -115,6 +115,7 @@ class Options(NamedTuple):
     device: Any = None
     in_shardings: Any = None
     out_shardings: Any = None
+    compiler_options: tuple[tuple[str, Any], ...] = ()
 
 
 class Entry:
@@ -225,11 +226,12 @@ class Jit:
         """
         if place is not None:
             module = self._module(entry, (place, self._outs(entry)))
-            executable = runtime.backend.compile(module, self._options.device)
+            executable = runtime.backend.compile(module, self._options.device, self._options.compiler_options)
             return self.known.runs.keep(key, runtime.backend.runner(executable, entry.form, entry.out_tree.unflatten))
         with entry.lock:  # threads that call a new function at once compile it once
             if entry.run is None:
-                executable = runtime.backend.compile(self._module(entry), self._options.device)
+                options = self._options
+                executable = runtime.backend.compile(self._module(entry), options.device, options.compiler_options)
                 entry.run = runtime.backend.runner(executable, entry.form, entry.out_tree.unflatten)
         owner, config, _, _, *in_types = key
         self.known.runs.keep(key, entry.run)
@@ -577,11 +579,15 @@ def jit(
     inline: bool = False,
     in_shardings: Any = None,
     out_shardings: Any = None,
+    backend: str | None = None,
+    compiler_options: CompilerOptions | None = None,
 ) -> Any:
     """Compile a function; it is traced once for each kind of arguments.
 
     Static arguments are passed to the function as they are and have to be hashable; each value is
-    traced anew. Donated arguments give their memory to the results and cannot be used afterwards.
+    traced anew. Donated arguments give their memory to the results and cannot be used afterwards. `backend` is a
+    platform whose first device runs the function, as `device` names one. `compiler_options` are flags of XLA's compiler
+    by their names (`xla_...`).
 
     `in_shardings` and `out_shardings` say how arguments and results lie on a mesh: shardings, specs over the mesh in
     force or None, in prefixes of the trees of (dynamic) arguments and results. An argument that lies otherwise is
@@ -600,7 +606,7 @@ def jit(
         return functools.partial(
             jit, static_argnums=static_argnums, static_argnames=static_argnames, donate_argnums=donate_argnums,
             donate_argnames=donate_argnames, keep_unused=keep_unused, device=device, inline=inline,
-            in_shardings=in_shardings, out_shardings=out_shardings,
+            in_shardings=in_shardings, out_shardings=out_shardings, backend=backend, compiler_options=compiler_options,
         )  # fmt: skip
     if not callable(fun):
         raise ArgumentTypeError(
@@ -608,4 +614,7 @@ def jit(
         )
     static = _resolved(fun, static_argnums, static_argnames, "static")
     donate = _resolved(fun, donate_argnums, donate_argnames, "donate")
-    return Jit(fun, Options(*static, *donate, keep_unused, inline, device, in_shardings, out_shardings)).function
+    if device is not None and backend is not None:
+        raise ArgumentError(f"jit: device={device!r} and backend={backend!r} are both given", "give one of the two")
+    where, flags = backend if device is None else device, flags_of(compiler_options)
+    return Jit(fun, Options(*static, *donate, keep_unused, inline, where, in_shardings, out_shardings, flags)).function

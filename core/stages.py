@@ -16,6 +16,17 @@ from .trace import typeof
 CompilerOptions = dict[str, Any]
 
 
+def flags_of(options: CompilerOptions | None) -> tuple[tuple[str, Any], ...]:
+    """Flags of the compiler as pairs of a name and a string, a number or a boolean."""
+    if not options:
+        return ()
+    if not isinstance(options, dict):
+        raise ArgumentTypeError(f"compiler_options are {options!r}", "pass a dictionary of flags")
+    plain = (bool, int, float, str)
+    given = ((str(name), value if isinstance(value, plain) else str(value)) for name, value in options.items())
+    return tuple(sorted(given))
+
+
 @dataclass(frozen=True)
 class ArgInfo:
     """An argument of a traced function: its type, and whether its memory is given to the results."""
@@ -131,6 +142,11 @@ class Traced:
         """The device that `jit` was told, None if none."""
         return self._function._options.device
 
+    @property
+    def flags(self) -> tuple[tuple[str, Any], ...]:
+        """The compiler's flags that `jit` was told."""
+        return self._function._options.compiler_options
+
     def compiled(self, executable: Any) -> Compiled:
         """What calls the backend's executable of the function."""
         backend = runtime.backend
@@ -165,9 +181,10 @@ class Lowered(_Known):
         """The backend's estimates of the compiled program."""
         return self.compile().cost_analysis()
 
-    def compile(self) -> Compiled:
-        """Compile for the device."""
-        return self._traced.compiled(runtime.backend.compile(self._module, self._traced.device))
+    def compile(self, compiler_options: CompilerOptions | None = None) -> Compiled:
+        """Compile for the device, with flags of the compiler beside those that `jit` was given."""
+        flags = dict(self._traced.flags) | dict(flags_of(compiler_options))
+        return self._traced.compiled(runtime.backend.compile(self._module, self._traced.device, flags_of(flags)))
 
 
 class Compiled(_Known):

@@ -286,6 +286,14 @@ class Array(Value, metaclass=_IsArray):
     def copy_to_host_async(self) -> None:
         """Start a copy to the host; on the CPU there is nothing to do."""
 
+    def platform(self) -> str:
+        """The platform of the device that holds the array."""
+        return self.device.platform
+
+    def on_device_size_in_bytes(self) -> int:
+        """The bytes that the array takes on its device."""
+        return self._buffer.on_device_size_in_bytes()
+
     def unsafe_buffer_pointer(self) -> int:
         """The address of the first element."""
         if self._buffer.is_deleted():

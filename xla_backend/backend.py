@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import CodeType
 from typing import Any
 
@@ -18,6 +19,11 @@ from .settings import Call, Place
 from .transfer import buffers, host_buffer
 
 
+def with_flags(module: Module, flags: Sequence[tuple[str, Any]]) -> Module:
+    """A module with flags for XLA's compiler beside its own."""
+    return replace(module, settings=(*module.settings, *flags)) if flags else module
+
+
 class XlaBackend:
     """Programs by XLA on this process's devices."""
 
@@ -28,8 +34,9 @@ class XlaBackend:
         where = None if place is None else Place(*place)
         return lower_for(None, program, Call(name, tuple(donated), keep_unused), tiled=True, place=where)
 
-    def compile(self, module: Module, device: Any = None) -> Executable:
-        """The executable of a module, on the default device unless one is named."""
+    def compile(self, module: Module, device: Any = None, flags: Sequence[tuple[str, Any]] = ()) -> Executable:
+        """The executable of a module, on the default device unless one is named, with flags of XLA's."""
+        module = with_flags(module, flags)
         return compile_module(module, None if device is None else as_device(device))
 
     def compiler_ir(self, module: Module, dialect: str) -> Any:

@@ -52,6 +52,15 @@ class Device:
     def local_hardware_id(self) -> int:
         return self.id
 
+    @property
+    def host_id(self) -> int:
+        """The number of the process that the device belongs to."""
+        return self.process_index
+
+    def memory_stats(self) -> dict[str, Any] | None:
+        """The bytes in use, their peak and limit, as far as the device's driver counts them; None on the CPU."""
+        return self.raw.memory_stats()
+
     @functools.cached_property
     def raw(self) -> Any:
         """jaxlib's object for this device."""

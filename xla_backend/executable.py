@@ -67,12 +67,15 @@ class Executable:
         return made + self.memory_analysis().temp_size_in_bytes
 
 
-def options(device: Device, settings: Sequence[tuple[str, str]] = ()) -> Any:
+def options(device: Device, settings: Sequence[tuple[str, Any]] = ()) -> Any:
     """How programs for a device are compiled; `settings` are those of one program, which `XLA_FLAGS` overrules."""
     if device.platform == "gpu":
         from . import cuda
 
-        return cuda.options(device.id, cuda.capability(device.raw) >= (10, 0))
+        found = cuda.options(device.id, cuda.capability(device.raw) >= (10, 0))
+        if settings:
+            found.env_option_overrides = [*found.env_option_overrides, *settings]
+        return found
     found = shim.CompileOptions()
     if device.id:
         found.device_assignment = shim.assigned(device.id)
@@ -81,7 +84,7 @@ def options(device: Device, settings: Sequence[tuple[str, str]] = ()) -> Any:
     return found
 
 
-def _devices_and_options(module: Module, device: Device, settings: Sequence[tuple[str, str]] = ()) -> tuple[Any, Any]:
+def _devices_and_options(module: Module, device: Device, settings: Sequence[tuple[str, Any]] = ()) -> tuple[Any, Any]:
     """What a module is compiled for: the devices of its mesh, or one."""
     asked = options(device, settings)
     if module.place is None or module.place.devices is None:

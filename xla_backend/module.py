@@ -42,7 +42,7 @@ class Module:
     has_effects: bool = False
     ordered: bool = False
     platform: str = "cpu"  # of the devices that it is for
-    settings: tuple[tuple[str, str], ...] = ()  # of XLA's compiler
+    settings: tuple[tuple[str, Any], ...] = ()  # of XLA's compiler
     placeless: bool = False  # the compiler is not to note the lines of the text
     again: Callable[[Any], Module] | None = None  # the same program, printed for another device
     place: Place | None = None  # of programs that run on a mesh

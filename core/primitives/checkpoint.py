@@ -391,12 +391,14 @@ def checkpoint(
     prevent_cse: bool = True,
     policy: Policy = None,
     static_argnums: int | tuple[int, ...] = (),
+    static_argnames: str | tuple[str, ...] = (),
     concrete: bool = False,
 ) -> Callable[..., Any]:
     """A function whose intermediate values are computed again in the backward pass, not stored.
 
     `policy` (see `checkpoint_policies`) says what to store all the same. `prevent_cse` keeps the compiler
-    from merging the two computations; it may be off inside `scan`. `static_argnums` are Python values.
+    from merging the two computations; it may be off inside `scan`. `static_argnums` and
+    `static_argnames` are Python values.
 
     >>> import tilewright as tw
     >>> print(tw.grad(tw.checkpoint(lambda x: x * x * x))(2.0))
@@ -405,6 +407,7 @@ def checkpoint(
     if policy is not None and not callable(policy):
         raise ArgumentError(f"the policy of checkpoint is {policy!r}", "pass one of `checkpoint_policies`")
     static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    static_names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
 
     @functools.wraps(fun, updated=())
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -412,6 +415,7 @@ def checkpoint(
             return fun(*args, **kwargs)
         fixed = {i % len(args) for i in static} if args else set()
         rest = [a for i, a in enumerate(args) if i not in fixed]
+        kept = {name: kwargs.pop(name) for name in static_names if name in kwargs}
         leaves, in_tree = tree.flatten((rest, kwargs))
         out_tree: list[Any] = []
 
@@ -419,7 +423,7 @@ def checkpoint(
             given, named = in_tree.unflatten(values)
             given = iter(given)
             full = [args[i] if i in fixed else next(given) for i in range(len(args))]
-            outs, structure = tree.flatten(fun(*full, **named))
+            outs, structure = tree.flatten(fun(*full, **named, **kept))
             out_tree.append(structure)
             return outs
 

@@ -417,8 +417,12 @@ def _dimension(axis: int, ndim: int, function: str) -> int:
     return axis % ndim
 
 
-def all_gather(x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: int = 0, tiled: bool = False) -> Any:
+def all_gather(
+    x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: int = 0, tiled: bool = False, to: str = "varying"
+) -> Any:
     """The values of all members of a named axis, stacked along a new dimension `axis`, or concatenated (`tiled`).
+
+    `to` ("varying" or "reduced") changes nothing: which axes a value varies over is inferred.
 
     >>> import tilewright as tw
     >>> print(tw.vmap(lambda x: tw.lax.all_gather(x, "i"), axis_name="i")(tw.numpy.arange(2.0)))

@@ -325,12 +325,18 @@ nextafter_p = nary("nextafter", FLOAT, np.nextafter, wide=False)
 # ---------------------------------------------------------------------------- functions of jax.lax
 
 
+def check_accuracy(name: str, accuracy: Any) -> None:
+    """Refuse what is neither an `AccuracyMode` nor a `Tolerance` (of algorithms.py); the best result meets any."""
+    if accuracy is not None and type(accuracy).__name__ not in ("AccuracyMode", "Tolerance"):
+        raise UnsupportedError(f"{name} does not take accuracy={accuracy!r}", "an AccuracyMode or a Tolerance")
+
+
 def _unary_with_accuracy(primitive: Primitive, doc: str) -> Any:
     name = primitive.name
 
     def one(x: Any, *, accuracy: Any = None) -> Any:
-        if accuracy is not None and type(accuracy).__name__ not in ("AccuracyMode", "Tolerance"):
-            raise UnsupportedError(f"{name} does not take accuracy={accuracy!r}", "an AccuracyMode or a Tolerance")
+        if accuracy is not None:
+            check_accuracy(name, accuracy)
         return primitive.bind(x)
 
     one.__name__ = one.__qualname__ = name
@@ -414,8 +420,9 @@ def round(x: Any, rounding_method: int = RoundingMethod.AWAY_FROM_ZERO) -> Any: 
     return round_p.bind(x, rounding_method=RoundingMethod(rounding_method))
 
 
-def log2(x: Any) -> Any:
+def log2(x: Any, *, accuracy: Any = None) -> Any:
     """Elementwise logarithm to base 2."""
+    check_accuracy("log2", accuracy)
     return div_p.bind(log_p.bind(x), like(x, math.log(2)))
 
 

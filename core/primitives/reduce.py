@@ -38,7 +38,7 @@ from ..vmap import batch_program
 from .compare import and_p, bits_of, eq_p, or_p, xor_p
 from .convert import convert_element_type
 from .elementwise import add_p, div_p, max_p, min_p, mul_p
-from .shape import as_axes, broadcast_in_dim_p, concatenate_p, reshape_p, slice_p, transpose_p
+from .shape import as_axes, broadcast_in_dim_p, concatenate_p, no_sharding, reshape_p, slice_p, transpose_p
 
 Axes = tuple[int, ...]
 
@@ -166,7 +166,8 @@ reduce_xor_p = reducer("reduce_xor", BITS, np.bitwise_xor, XOR, no_tangent(lambd
 
 
 def _function(primitive: Primitive, doc: str) -> Callable[..., Any]:
-    def reducer(operand: Any, axes: Sequence[int]) -> Any:
+    def reducer(operand: Any, axes: Sequence[int], *, out_sharding: None = None) -> Any:
+        no_sharding(primitive.name, out_sharding)
         return primitive.bind(operand, axes=as_axes(axes, len(shape_of(operand)), primitive.name))
 
     reducer.__name__ = reducer.__qualname__ = primitive.name
@@ -352,12 +353,16 @@ def _is_identity(start: Any, identity: Any) -> bool:
     return known and bool(np.asarray(start) == identity)
 
 
-def reduce(operands: Any, init_values: Any, computation: Callable[[Any, Any], Any], dimensions: Sequence[int]) -> Any:
+def reduce(
+    operands: Any, init_values: Any, computation: Callable[[Any, Any], Any], dimensions: Sequence[int], *,
+    out_sharding: None = None,
+) -> Any:  # fmt: skip
     """Fold a function over some axes of a pytree of arrays of one shape.
 
     `computation(a, b)` takes and gives pytrees of scalars and must be associative and commutative, with
     `init_values` (scalars) its identity; the order of the folds is not defined.
     """
+    no_sharding("reduce", out_sharding)
     arrays, treedef = tree.flatten(operands)
     starts = tree.flatten_up_to(treedef, init_values)
     types = [typeof(a) for a in arrays]

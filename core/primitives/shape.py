@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentError, ArgumentTypeError, DtypeError, ShapeError
+from ..errors import ArgumentError, ArgumentTypeError, DtypeError, ShapeError, UnsupportedError
 from ..linear import broadcast_in_dim_p, moved, reduce_sum_p, reshape_p, reshape_to, shape_error, transpose_p
 from ..primitive import NAMED, SIZE, AxisInfo, Linear, Primitive
 from ..relation import FREE, IDENTITY, MOVER, Loops, Relation, Whole, Window, inserted, pointwise
@@ -70,8 +70,18 @@ def as_axes(axes: Any, ndim: int, function: str) -> Dims:
 # ---------------------------------------------------------------------------- broadcast_in_dim
 
 
-def broadcast_in_dim(operand: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int]) -> Any:
+def no_sharding(name: str, sharding: Any) -> None:
+    """Refuse a sharding of a result, which operations take by JAX's signatures."""
+    if sharding is not None:
+        raise UnsupportedError(f"{name} does not take a sharding", "leave it None, and use `with_sharding_constraint`")
+
+
+def broadcast_in_dim(
+    operand: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int], *, out_sharding: None = None
+) -> Any:
     """Spread an array over `shape`, its axis `i` becoming axis `broadcast_dimensions[i]`."""
+    if out_sharding is not None:
+        no_sharding("broadcast_in_dim", out_sharding)
     shape = as_shape(shape, "broadcast_in_dim")
     dims = integers(broadcast_dimensions, "broadcast_dimensions", "broadcast_in_dim")
     x = typeof(operand)
@@ -80,8 +90,9 @@ def broadcast_in_dim(operand: Any, shape: Sequence[int], broadcast_dimensions: S
     return broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims)
 
 
-def broadcast(operand: Any, sizes: Sequence[int]) -> Any:
+def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: None = None) -> Any:
     """Add leading axes of the given sizes."""
+    no_sharding("broadcast", out_sharding)
     sizes = as_shape(sizes, "broadcast")
     shape = shape_of(operand)
     return broadcast_in_dim(operand, (*sizes, *shape), range(len(sizes), len(sizes) + len(shape)))
@@ -135,11 +146,15 @@ def expand_dims(array: Any, dimensions: Any) -> Any:
 # ---------------------------------------------------------------------------- reshape, squeeze, transpose, rev, copy
 
 
-def reshape(operand: Any, new_sizes: Any, dimensions: Sequence[int] | None = None) -> Any:
+def reshape(
+    operand: Any, new_sizes: Any, dimensions: Sequence[int] | None = None, *, out_sharding: None = None
+) -> Any:
     """The same elements, in row-major order, in another shape; one size may be -1, to be worked out.
 
     `dimensions`, if given, is a permutation of the axes applied first.
     """
+    if out_sharding is not None:
+        no_sharding("reshape", out_sharding)
     if dimensions is not None and tuple(dimensions) != tuple(range(len(dimensions))):
         operand = transpose(operand, dimensions)
     x = typeof(operand)
@@ -374,8 +389,9 @@ def _iota_typing(*, dtype: Any, shape: Shape, dimension: int) -> ArrayType:
 iota_p = Primitive("iota", typing=_iota_typing, jvp=None, numpy=_iota_numpy, relation=pointwise, work=FREE, kind=MOVER)
 
 
-def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int) -> Any:
+def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sharding: None = None) -> Any:
     """An array of `shape` whose elements are their own index along `dimension`."""
+    no_sharding("broadcasted_iota", out_sharding)
     shape = as_shape(shape, "broadcasted_iota")
     dimension = as_axis(dimension, len(shape), "broadcasted_iota")
     return iota_p.bind(dtype=canonical_dtype(dtype), shape=shape, dimension=dimension)
@@ -386,8 +402,9 @@ def iota(dtype: Any, size: int) -> Any:
     return broadcasted_iota(dtype, (size,), 0)
 
 
-def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: None = None) -> Any:
     """An array of `shape` filled with a scalar; without `dtype`, that of the scalar (weak for a Python number)."""
+    no_sharding("full", sharding)
     shape = as_shape(shape, "full")
     x = typeof(fill_value)
     if x.shape:
@@ -395,8 +412,9 @@ def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
     return broadcast_in_dim(_cast(fill_value, dtype), shape, ())
 
 
-def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> Any:
+def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, sharding: None = None) -> Any:
     """An array filled with a scalar, of the shape and dtype of `x` where they are not given."""
+    no_sharding("full_like", sharding)
     type = x if hasattr(x, "shape") and hasattr(x, "dtype") else typeof(x)
     shape = tuple(type.shape) if shape is None else as_shape(shape, "full_like")
     weak = dtype is None and getattr(typeof(x) if isinstance(x, Value) else type, "weak_type", False)
@@ -612,10 +630,10 @@ def stack(operands: Sequence[Any], axis: int = 0) -> Any:
     return concatenate([expand_dims(x, (axis,)) for x in operands], axis)
 
 
-def unstack(operand: Any, axis: int = 0) -> list[Any]:
+def unstack(x: Any, axis: int = 0) -> list[Any]:
     """The parts of an array along an axis, without that axis."""
-    axis = as_axis(axis, len(shape_of(operand)), "unstack")
-    parts = split(operand, (1,) * shape_of(operand)[axis], axis)
+    axis = as_axis(axis, len(shape_of(x)), "unstack")
+    parts = split(x, (1,) * shape_of(x)[axis], axis)
     return [squeeze(part, (axis,)) for part in parts]
 
 

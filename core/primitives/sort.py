@@ -138,8 +138,8 @@ top_k_p = Primitive(
 )  # fmt: skip
 
 
-def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
-    """The `k` greatest values along an axis, greatest first, and their indices; of equals, the earlier first."""
+def top_k(operand: Any, k: int, *, axis: int = -1, is_stable: bool = True) -> list[Any]:
+    """The `k` greatest values along an axis, greatest first, and their indices; of equals, the earlier first always."""
     return top_k_p.bind(operand, k=operator.index(k), axis=as_axis(axis, len(shape_of(operand)), "top_k"))
 
 

@@ -7,6 +7,7 @@ function -trace-> program -transform-> program -partition-> program -fuse-> kern
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from .core.runtime import runtime
 from .loader import loaded, part
 from .passes import Level, Pass, Reports, up_to, walk
 from .xla_backend import array, dispatch, operators
-from .xla_backend.backend import XlaBackend
+from .xla_backend.backend import XlaBackend, with_flags
 from .xla_backend.client import Device, all_devices, as_device, default_device, of_platform
 from .xla_backend.cpu.options import switched_off
 from .xla_backend.executable import compile_module
@@ -181,10 +182,11 @@ def lower(unit: Unit, device: Device, tiled: bool = False, tiles: Any = None) ->
 class Backend(XlaBackend):
     """XLA, its compilations printed as a pass where that is asked for."""
 
-    def compile(self, module: Module, device: Any = None) -> Any:
-        """The executable of a module, on the default device unless one is named."""
+    def compile(self, module: Module, device: Any = None, flags: Sequence[tuple[str, Any]] = ()) -> Any:
+        """The executable of a module, on the default device unless one is named, with flags of XLA's."""
         if not current().print_passes:
-            return super().compile(module, device)
+            return super().compile(module, device, flags)
+        module = with_flags(module, flags)
         where = default_device() if device is None else as_device(device)
         return walk(PIPELINE[-1:], module, settings_for(where)).value
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .. import lax
-from ..core.errors import ShapeError
+from ..core.errors import ImmutableArrayError, ShapeError
 from ..core.operators import install_methods
 from . import (
     arithmetic,
@@ -26,7 +25,7 @@ from . import (
     shape,
     sorting,
 )
-from .util import Array, DTypeLike, dtype_argument, dtype_of, shape_of
+from .util import Array, DTypeLike, dtype_argument, dtype_of, is_complex, shape_of
 
 
 def _sizes(args: tuple[Any, ...]) -> Any:
@@ -36,6 +35,19 @@ def _sizes(args: tuple[Any, ...]) -> Any:
 def reshape(self: Array, *args: Any, order: str = "C", copy: bool | None = None, out_sharding: Any = None) -> Array:
     """`numpy.reshape` with the shape as one argument or several."""
     return shape.reshape(self, _sizes(args), order, copy=copy)
+
+
+def byteswap(self: Array, inplace: bool = False) -> Array:
+    """The elements with their bytes in reverse order; `inplace` is refused, for arrays do not change."""
+    if inplace:
+        raise ImmutableArrayError("byteswap(inplace=True)", "use the array that byteswap() gives")
+    dtype = dtype_of(self)
+    if dtype.itemsize == 1:
+        return self
+    if is_complex(dtype):
+        return lax.complex(byteswap(lax.real(self)), byteswap(lax.imag(self)))
+    as_bytes = lax.bitcast_convert_type(self, np.dtype(np.uint8))
+    return lax.bitcast_convert_type(lax.rev(as_bytes, (len(shape_of(self)),)), dtype)
 
 
 def transpose(self: Array, *args: Any) -> Array:
@@ -85,7 +97,8 @@ def compress(self: Array, condition: Any, axis: int | None = None, **how: Any) -
     return index.compress(condition, self, axis, **how)
 
 
-METHODS: dict[str, Callable[..., Any]] = {
+METHODS: dict[str, Any] = {
+    "byteswap": byteswap, "flat": property(shape.ravel),
     "all": reductions.all, "any": reductions.any, "argmax": reductions.argmax, "argmin": reductions.argmin,
     "argpartition": sorting.argpartition, "argsort": sorting.argsort, "astype": astype, "choose": select.choose,
     "clip": arithmetic.clip, "compress": compress,
