@@ -311,6 +311,22 @@ class RefTracer(ProgramTracer):
     def __setitem__(self, key: Any, value: Any) -> None:
         write(view(self, key), value)
 
+    def get(self, idx: Any = Ellipsis) -> Any:
+        """The array in part of it."""
+        return read(view(self, idx))
+
+    def set(self, value: Any, idx: Any = Ellipsis) -> None:
+        """Store an array in part of it."""
+        write(view(self, idx), value)
+
+    def swap(self, value: Any, idx: Any = Ellipsis) -> Any:
+        """Store an array in part of it; gives what was there."""
+        return swap(view(self, idx), value)
+
+    def addupdate(self, value: Any, idx: Any = Ellipsis) -> None:
+        """Add an array to part of it."""
+        addupdate(view(self, idx), value)
+
     def describe(self) -> str:
         return f"a Ref of {self.aval.array.show()}"
 

@@ -59,6 +59,15 @@ def test_closed_over_by_jit_and_passed_to_it():
         return tw.freeze(inner)
 
     assert float(scale(ref, 3.0)) == 4 and ref[...].tolist() == [9, 0]
+
+    @tw.jit
+    def methods(r):
+        r.addupdate(1.0, 1)
+        r.set(r.get(0) + 1, 0)
+        return r.swap(r.get() - 1, ...), tw.ref.get(r, 1)
+
+    found, one = methods(ref)
+    assert (found.tolist(), float(one), ref[...].tolist()) == ([10, 1], 0, [9, 0])
     assert float(tw.jit(lambda x: add(x) + 1)(1.0)) == 11 and ref[...].tolist() == [10, 0]
     assert tw.vmap(lambda r, x: r[0] + x, in_axes=(None, 0))(ref, jnp.arange(2.0)).tolist() == [10, 11]
     np.testing.assert_array_equal(tw.grad(lambda x: jnp.sum(ref[...] * x))(jnp.ones(2)), [10, 0])
