@@ -27,6 +27,7 @@ HERE = Path(__file__).resolve().parent
 SIZES = (64, 256, 256, 10)
 BATCH, N_TEST = 128, 448  # the test images are a quarter of the 1,797
 PEAK_RATE, DECAY, SMOOTHING = 4e-3, 2e-2, 0.05
+DEFAULT = {"tile": (128, 128, 128)}
 console = Console()
 
 # ---------------------------------------------------------------------------------------------- the kernel
@@ -63,6 +64,15 @@ def linear_gelu(x, w, b, tile=(64, 128, 32)):
         out_specs=tl.BlockSpec((m, n), lambda i, j, s: (i, j)),
         scratch_shapes=[tl.VMEM((m, n), x.dtype)],
     )(x, w, b.reshape(1, -1))
+
+
+TILES = [(m, n, k) for m in (64, 128, 256, 512) for n in (64, 128, 256, 512) for k in (64, 128, 256)]
+
+
+@tw.autotune(space={"tile": TILES})
+def tuned_linear_gelu(x, w, b, *, tile=(128, 128, 128)):
+    """The same with tiles that may be chosen by measurement; see `docs/tuning.md`."""
+    return linear_gelu(x, w, b, tile)
 
 
 # ----------------------------------------------------------------------------------------------- the model
@@ -222,6 +232,11 @@ def timings(size: int = 1024) -> dict[str, float]:
     }
 
 
+def tune(size: int = 1024, budget: float = 20):
+    """What the tuner finds for the layer at size x size x size within some seconds; kept for later runs."""
+    return tuned_linear_gelu.tune(*map(tnp.asarray, operands(size, size, size, np.float32)), budget=budget)
+
+
 def abroad(target: str, size: int = 1024) -> str:
     """What the layer's kernel takes on a device that need not be here, or what to install for its compiler."""
     shapes = (size, size), (size, size), (size,)
@@ -248,14 +263,14 @@ def devices_table(found: dict[str, str]) -> Table:
     return table
 
 
-def picture(path: Path, losses: list[float], accuracies: list[float], times: dict[str, float]) -> None:
-    """One PNG: the learning curve, and a bar for each timing."""
+def picture(path: Path, losses: list[float], accuracies: list[float], times: dict[str, float], trials: Any) -> None:
+    """One PNG: the learning curve, a bar for each timing, and the time of each configuration that was tried."""
     import matplotlib
 
     matplotlib.use("agg")
     from matplotlib import pyplot
 
-    figure, (curve, bars) = pyplot.subplots(1, 2, figsize=(12, 4.2), layout="constrained")
+    figure, (curve, bars, tried) = pyplot.subplots(1, 3, figsize=(17, 4.2), layout="constrained")
     steps = np.arange(1, len(losses) + 1) / (len(losses) / len(accuracies))
     curve.plot(steps, losses, color="tab:blue", linewidth=0.6, label="training loss (augmented, smoothed labels)")
     curve.set(xlabel="epoch", ylabel="loss", yscale="log", title="UCI handwritten digits")
@@ -269,6 +284,11 @@ def picture(path: Path, losses: list[float], accuracies: list[float], times: dic
     bars.invert_yaxis()
     bars.margins(x=0.18)
     bars.set(xlabel="milliseconds, median", title="gelu(x @ w + b), 1024 x 1024 x 1024, float32")
+    measured = [t for t in trials if t.seconds is not None]
+    tried.plot([1e3 * t.seconds for t in measured], "o-", color="tab:blue")
+    for i, t in [*enumerate(measured)][:1] + [(i, t) for i, t in enumerate(measured) if t.configuration == DEFAULT]:
+        tried.annotate(f"{t.configuration['tile']}", (i, 1e3 * t.seconds), xytext=(8, 8), textcoords="offset points")
+    tried.set(xlabel="tiles that were tried, the fastest first", ylabel="milliseconds", title="tuning", ylim=(0, None))
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
 
@@ -277,13 +297,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=120)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--budget", type=float, default=20, help="seconds of tuning")
     parser.add_argument("--out", type=Path, default=HERE.parent / "build" / "digits.png")
     options = parser.parse_args()
 
     forward, gradient = forward_error(), gradient_error()
     losses, accuracies, seconds = train(options.seed, options.epochs)
     times = timings()
-    picture(options.out, losses, accuracies, times)
+    report = tune(budget=options.budget)
+    picture(options.out, losses, accuracies, times, report.trials)
 
     checks = [
         ("test accuracy", f"{accuracies[-1]:.2%}", "at least 97%", accuracies[-1] >= 0.97),
@@ -299,6 +321,9 @@ def main() -> int:
     for name, took in times.items():
         table.add_row(name, f"{took:.1f}", f"{took / kernel:.2f}")
     console.print(table)
+    best, took = report.best, f"in {report.elapsed:.0f} s"
+    console.print(f"tuned: {len(report.trials)} of {report.space} tiles {took}, the best {best.configuration['tile']}")
+    console.print(f"       {1e3 * (best.seconds or 0):.1f} ms, {report.gain or 1:.2f} times as fast as the default")
     console.print(devices_table({target: abroad(target) for target in ("tpu:v5e", "cuda:sm_90")}))
     console.print(f"picture: {options.out}")
     return 0 if all(good for *_, good in checks) else 1

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import html
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from .core.errors import TilewrightError
 from .core.ir import Eqn, Program, Var
+from .core.primitives.jit import jit_p
 from .kernel_report import KernelReport
 from .lang.primitive import kernel_call_p
 from .lang.target import Target
+from .lang.visit import kernels_of
 from .lang.visualize import svg_of
 from .xla_backend.fusions import Step, flat, show_seconds
 
@@ -27,9 +30,10 @@ h1{font-size:1.5rem;margin-bottom:.2rem}h2{font-size:1.15rem;margin-top:2.2rem;b
 h3{font-size:1rem;margin:1.4rem 0 .3rem}p.note,.note{color:var(--note)}td.code{font-family:ui-monospace,monospace}
 table{border-collapse:collapse;width:100%}
 td,th{padding:.25rem .6rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
-td:first-child,th:first-child{text-align:left}th{color:var(--note);font-weight:500}td.bar{width:30%;text-align:left}
+td:first-child,th:first-child{text-align:left}th{color:var(--note);font-weight:500}
+td.bar{width:30%;min-width:6rem;text-align:left}
 td.bar span{display:block;height:.8rem;background:var(--kernel);border-radius:2px}
-.scroll{overflow-x:auto}
+.scroll{overflow:auto;max-height:46rem}
 svg text{font:12px system-ui,sans-serif}svg .ink{fill:var(--ink)}svg .faint{fill:var(--note)}
 svg .edge{fill:none;stroke:var(--line);stroke-width:1.5}svg .axis{stroke:var(--line)}
 svg .roof{fill:none;stroke:var(--ink)}
@@ -84,30 +88,58 @@ def _section(title: str, *parts: str) -> str:
 
 def nodes_of(program: Program) -> list[Node]:
     """The kernels of a program and the glue between them; glue that the same kernels come before is one node."""
-    made: dict[Any, int] = {}
-    nodes: list[Node] = []
-    glue: dict[frozenset[int], int] = {}
-    behind: list[frozenset[int]] = []  # the kernels before each node
-    for eqn in program.eqns:
-        sources = {made[a] for a in eqn.inputs if type(a) is Var and a in made}
-        kernels = frozenset(k for s in sources for k in (behind[s] | ({s} if nodes[s].kernel else set())))
+    found = _Nodes()
+    found.add(program)
+    return found.nodes
+
+
+class _Nodes:
+    """The nodes made so far, and which of them gives each variable."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.made: dict[Any, int] = {}
+        self.glue: dict[frozenset[int], int] = {}
+        self.behind: list[frozenset[int]] = []  # the kernels before each node
+
+    def add(self, program: Program) -> None:
+        """The nodes of a program; those of functions that it calls stand in the place of the call."""
+        for eqn in program.eqns:
+            inner = eqn.params.get("program") if eqn.primitive is jit_p else None
+            if inner is not None and any(True for _ in kernels_of(inner)):
+                self._same(inner.inputs, eqn.inputs)
+                self.add(inner)
+                self._same(eqn.outputs, inner.outputs)
+            else:
+                self.made.update(dict.fromkeys(eqn.outputs, self._place(eqn)))
+
+    def _same(self, variables: Sequence[Any], atoms: Sequence[Any]) -> None:
+        for v, a in zip(variables, atoms, strict=True):
+            if type(a) is Var and a in self.made:
+                self.made[v] = self.made[a]
+
+    def _place(self, eqn: Eqn) -> int:
+        """The number of the node that an equation is, or belongs to."""
+        sources = {self.made[a] for a in eqn.inputs if type(a) is Var and a in self.made}
+        before = frozenset(k for s in sources for k in (self.behind[s] | ({s} if self.nodes[s].kernel else set())))
         if eqn.primitive is kernel_call_p:
-            number = len(nodes)
             kernel = eqn.params["kernel"]
             cells = f"{kernel.cells} cell{'' if kernel.cells == 1 else 's'}"
-            nodes.append(Node(kernel.name, cells, True, tuple(sorted(sources))))
-            behind.append(kernels)
-        elif kernels in glue and not any(s > glue[kernels] for s in sources):
-            number = glue[kernels]
-            old = nodes[number]
-            after = tuple(sorted({*old.after, *sources} - {number}))
-            nodes[number] = old._replace(after=after, note=_more(old.note, eqn))
-        else:
-            number = glue[kernels] = len(nodes)
-            nodes.append(Node("glue by XLA", _more("", eqn), False, tuple(sorted(sources))))
-            behind.append(kernels)
-        made.update(dict.fromkeys(eqn.outputs, number))
-    return nodes
+            return self._new(Node(kernel.name, cells, True, tuple(sorted(sources))), before)
+        number = self.glue.get(before)
+        if number is None or any(s > number for s in sources):
+            node = Node("glue by XLA", _more("", eqn), False, tuple(sorted(sources)))
+            number = self.glue[before] = self._new(node, before)
+            return number
+        old = self.nodes[number]
+        after = tuple(sorted({*old.after, *sources} - {number}))
+        self.nodes[number] = old._replace(after=after, note=_more(old.note, eqn))
+        return number
+
+    def _new(self, node: Node, before: frozenset[int]) -> int:
+        self.nodes.append(node)
+        self.behind.append(before)
+        return len(self.nodes) - 1
 
 
 def _more(note: str, eqn: Eqn) -> str:
@@ -116,7 +148,7 @@ def _more(note: str, eqn: Eqn) -> str:
 
 
 def graph(nodes: Sequence[Node]) -> str:
-    """Nodes in levels, each below all that it takes results of."""
+    """Nodes in levels, each below all that it takes results of; lines from the first glue to far below are left out."""
     level: list[int] = []
     for node in nodes:
         level.append(1 + max((level[a] for a in node.after), default=-1))
@@ -127,7 +159,7 @@ def graph(nodes: Sequence[Node]) -> str:
     width, height = 20 + max(counts.values(), default=1) * (_WIDTH + 30), 20 + len(counts) * _ROW
     parts = []
     for (x, y), node in zip(place, nodes, strict=True):
-        for a in node.after:
+        for a in (a for a in node.after if nodes[a].after or y - place[a][1] <= _ROW):
             (u, v), half = place[a], _WIDTH / 2
             bend = f"C{u + half:.0f} {v + 70:.0f} {x + half:.0f} {y - 26:.0f} {x + half:.0f} {y:.0f}"
             parts.append(f"<path class='edge' d='M{u + half:.0f} {v + 44:.0f}{bend}'/>")
@@ -170,13 +202,15 @@ def _bar(share: float) -> str:
 
 def _kernel_table(kernels: Sequence[KernelReport]) -> str:
     most = max((k.bytes_moved for k in kernels), default=0) or 1
-    head = ("kernel", "cells", "bytes moved", "", "flops", "held by a cell", "at least", "bound by", "proved")
+    times = Counter(k.kernel for k in kernels)
+    each = {k.kernel: k for k in kernels}.values()
+    head = ("kernel", "times", "cells", "bytes moved", "", "flops", "a cell holds", "at least", "bound by", "proved")
     return _table(head, (
-        (_td(k.kernel.name), _td(k.kernel.cells), _td(f"{k.bytes_moved:,}"), _bar(k.bytes_moved / most),
-         _td(f"{k.flops:,}"), _td(f"{k.block_bytes:,} bytes"), _td(show_seconds(k.seconds) if k.seconds else "-"),
-         _td(k.bound or "-"),
+        (_td(k.kernel.name), _td(times[k.kernel]), _td(k.kernel.cells), _td(f"{k.bytes_moved:,}"),
+         _bar(k.bytes_moved / most), _td(f"{k.flops:,}"), _td(f"{k.block_bytes:,} bytes"),
+         _td(show_seconds(k.seconds) if k.seconds else "-"), _td(k.bound or "-"),
          _td(f"{sum(f.verdict == 'proved' for f in k.findings)} of {len(k.findings)}"))
-        for k in kernels
+        for k in each
     ))  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from examples import digits, gpt
 from tilewright import random
+from tilewright.tuning import Trial
 
 
 def test_kernel_agrees_with_numpy():
@@ -35,7 +36,9 @@ def test_data_is_whole():
 
 def test_picture(tmp_path: Path):
     path = tmp_path / "deep" / "digits.png"
-    digits.picture(path, [2.0, 1.0, 0.5, 0.4], [0.8, 0.9], {"a": 1.0, "b": 2.0})
+    trials = [Trial({"tile": (64, 64, 64)}, 1e-3, 0.0, None), Trial(digits.DEFAULT, 2e-3, 0.0, None),
+              Trial({"tile": (1, 1, 1)}, None, None, "too slow")]  # fmt: skip
+    digits.picture(path, [2.0, 1.0, 0.5, 0.4], [0.8, 0.9], {"a": 1.0, "b": 2.0}, trials)
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
