@@ -26,6 +26,7 @@ from ..core.types import ArrayType, is_bool, is_inexact, is_key
 
 LARGEST = 64  # elements of an array that a body computes
 INT32 = np.dtype(np.int32)
+PACKAGE = __name__.split(".")[0]  # whose functions capture nothing of a user's
 
 
 def _captured(function: Any, seen: set[int]) -> Iterator[Any]:
@@ -38,6 +39,8 @@ def _captured(function: Any, seen: set[int]) -> Iterator[Any]:
     elif isinstance(function, MethodType):
         found = [function.__func__, function.__self__]
     elif isinstance(function, FunctionType):
+        if str(function.__module__).split(".")[0] == PACKAGE:
+            return
         cells = (c for c in function.__closure__ or () if c is not None)
         found = [c.cell_contents for c in cells if _filled(c)] + list(function.__defaults__ or ())
         found += [*(function.__kwdefaults__ or {}).values(), getattr(function, "__wrapped__", None)]

@@ -225,3 +225,19 @@ def test_counts():
     np.testing.assert_array_equal(tl.histogram(x, 128, mask=x % 2 == 1), np.bincount(odd, minlength=128))
     with pytest.raises(errors.DtypeError, match="count integers"):
         tl.histogram(x.astype("f"), 4)
+
+
+def test_operands_of_four_bits():
+    """They are operands where memory holds them; a GPU's are packed by hand."""
+    x = tnp.asarray((np.arange(64 * 128) % 16 - 8).astype(ml_dtypes.int4).reshape(64, 128))
+
+    def doubled(x):
+        return x.astype("float32") * 2
+
+    expected = 2 * np.asarray(x).astype("f")
+    for interpret in (False, True):
+        np.testing.assert_array_equal(kernel(doubled, x.shape, "float32", interpret=interpret)(x), expected)
+    call = kernel(doubled, x.shape, "float32")
+    assert check_all(check_mosaic, call, x) == 1
+    with pytest.raises(errors.UnsupportedError, match="lang.unpack"):
+        tw.compile(call, x, target="cuda:sm_90")
