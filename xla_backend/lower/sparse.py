@@ -28,6 +28,7 @@ from .linalg.call import call, expanded, inline
 
 TARGET = "cpu_csr_sparse_dense_ffi"
 _DTYPES = frozenset(map(np.dtype, ("int32", "int64", "float32", "float64", "complex64", "complex128")))
+NARROW = 8  # columns of the dense matrix up to which a gather and a scatter take less time than putting rows in order
 _plainly = expanded(coo_matmul_p)
 
 
@@ -72,7 +73,7 @@ def _by_rows(operands: Sequence[Any], size: int, width: int) -> Any:
 
 def _on_cpu(e: Emitter, operands: list[Operand], out: ArrayType, *, size: int) -> Operand:
     data, _, _, dense = operands
-    if out.dtype not in _DTYPES or 0 in (*data.shape, *dense.shape, size):
+    if out.dtype not in _DTYPES or dense.shape[1] <= NARROW or 0 in (*data.shape, *dense.shape, size):
         return _plainly(e, operands, out, size=size)
     parts = inline(e, lambda *xs: _by_rows(xs, size, dense.shape[0]), operands[:3])
     return call(e, TARGET, [*parts, dense], [out], 0)[0]

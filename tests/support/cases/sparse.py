@@ -15,7 +15,7 @@ PLACES = {
 }
 
 
-def product(note, rows, columns, k=3, n=2, size=4, dtype="float32", index="int32"):
+def product(note, rows, columns, k=3, n=9, size=4, dtype="float32", index="int32"):
     rows, columns = np.array(rows, index), np.array(columns, index)
     types = (t(len(rows), dtype=dtype), *(t(len(rows), dtype=index),) * 2, t(k, n, dtype=dtype))
     random = np.random.default_rng(len(note))
@@ -31,6 +31,7 @@ CASES = [
     product("integers", *PLACES["any order"], dtype="int32"),
     product("half", *PLACES["any order"], dtype="bfloat16"),
     product("short indices", *PLACES["outside"], index="int8"),
+    product("narrow", *PLACES["any order"], n=2),
     product("no elements", [], []),
     product("no columns", *PLACES["by rows"], n=0),
     product("no rows", *PLACES["by rows"], size=0),
