@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.support.walker.check import check_mosaic, check_triton, kernels_of
 from tilewright import errors, lax
 from tilewright import numpy as jnp
 from tilewright.core.evaluate import evaluate
@@ -398,6 +399,58 @@ def test_lobpcg():
         assert 0 < steps < 100
     with pytest.raises(errors.ArgumentError, match="5 k < n"):
         sparse.linalg.lobpcg_standard(q, jnp.ones((40, 8)))
+
+
+# ------------------------------------------------------------------------------------------- blocks, as a kernel
+
+
+def blocks(nse, m, k, size, count, n):
+    """Blocks in any order, of which some repeat and the last is outside, a dense matrix, and their product."""
+    data, dense = (RNG.integers(-3, 4, shape).astype(np.float32) for shape in ((nse, m, k), (count * k, n)))
+    at, columns = RNG.integers(0, size, nse), RNG.integers(0, count, nse)
+    at[:2], columns[:2], at[-1] = at[0], columns[0], size
+    expected = np.zeros((size + 1, m, n), np.float32)
+    np.add.at(expected, at, data @ dense.reshape(count, k, n)[columns])
+    return data, at.astype(np.int32), columns.astype(np.int32), dense, expected[:size].reshape(size * m, n)
+
+
+def test_blocks():
+    data, at, columns, dense_, expected = blocks(7, 2, 4, 5, 3, 6)
+
+    def product(data, dense):
+        return sparse.block_matmul(data, at, columns, dense, size=5, tile=4)
+
+    np.testing.assert_allclose(product(data, dense_), expected)
+    assert sparse.block_matmul(data[:0], at[:0], columns[:0], dense_, size=5).shape == expected.shape
+    stacked = tw.vmap(product, in_axes=(0, None))(np.stack([data, 2 * data]), dense_)
+    np.testing.assert_allclose(stacked, np.stack([expected, 2 * expected]))
+    by_data, by_dense = tw.grad(lambda d, x: (product(d, x) ** 2).sum() / 2, (0, 1))(jnp.asarray(data), dense_)
+    rest = np.concatenate([expected.reshape(5, 2, 6), np.zeros((1, 2, 6), np.float32)])[at]
+    inner = dense_.reshape(3, 4, 6)[columns]
+    np.testing.assert_allclose(by_data, rest @ inner.transpose(0, 2, 1), rtol=1e-4)
+    wanted = np.zeros((3, 4, 6), np.float32)
+    np.add.at(wanted, columns, data.transpose(0, 2, 1) @ rest)
+    np.testing.assert_allclose(by_dense, wanted.reshape(12, 6), rtol=1e-4)
+    with pytest.raises(errors.ShapeError, match="blocks of 4 columns"):
+        sparse.block_matmul(data, at, columns, dense_[:-1], size=5)
+    with pytest.raises(errors.DtypeError, match="one dtype of floats"):
+        sparse.block_matmul(data.astype(np.float16), at, columns, dense_, size=5)
+
+
+@pytest.mark.parametrize("walk", [check_triton, check_mosaic])
+def test_blocks_on_devices(walk):
+    """The kernel as Triton's and Mosaic's, walked in NumPy."""
+    *operands, expected = blocks(5, 8, 128, 3, 2, 128)
+    found = kernels_of(lambda *xs: sparse.block_matmul(*xs, size=3), *operands)
+    assert len(found) == 1
+    np.testing.assert_allclose(walk(found[0][0], *found[0][1])[0], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("target", ["cuda", "tpu:v5e"])
+def test_blocks_compile_without_a_device(target):
+    types = [tw.ShapeDtypeStruct(x.shape, x.dtype) for x in blocks(5, 16, 128, 3, 2, 128)[:4]]
+    emitted = tw.compile(lambda *xs: sparse.block_matmul(*xs, size=3), *types, target=target, stop="emit")
+    assert "block_matmul" in str(emitted)
 
 
 # ------------------------------------------------------------------------------------------- errors

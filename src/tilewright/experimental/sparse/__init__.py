@@ -65,5 +65,6 @@ from .transform import sparsify
 
 if TYPE_CHECKING:
     from . import linalg
+    from .kernel import block_matmul
 
-__getattr__, __dir__, __all__ = _later(__name__, {"linalg": ".linalg"})
+__getattr__, __dir__, __all__ = _later(__name__, {"linalg": ".linalg", "block_matmul": ".kernel:block_matmul"})
