@@ -45,6 +45,7 @@ class Config:
     kernel_target: Any = None  # a name, or a `Target` of lang
     kernel_route: str | None = None  # who compiles a GPU's kernels; None: who is estimated to make the fastest
     source_lines: bool = False
+    communication: str = "allow"  # or "error": programs on a mesh that exchange what they do not say
     mesh: Any = None  # what a bare PartitionSpec means, see core/mesh.py
     num_cpu_devices: int = 0  # 0: one
     platforms: str = ""  # those to be used, with commas, the default one first; empty: all
@@ -104,6 +105,7 @@ CHOICES = {
     "numpy_rank_promotion": ("allow", "warn", "raise"),
     "transfer_guard": ("allow", "log", "disallow"),
     "default_prng_impl": ("threefry2x32", "rbg", "unsafe_rbg"),
+    "communication": ("allow", "error"),
     "cpu_enable_async_dispatch": (None, True, False),
     "default_matmul_precision": (None, "default", "high", "highest", "bfloat16", "tensorfloat32", "float32"),
 }

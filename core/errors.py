@@ -190,6 +190,10 @@ class MeshError(TilewrightError, ValueError):
     """Meshes that do not fit: larger than there are devices, of other devices than another one in the same program."""
 
 
+class CommunicationError(TilewrightError, RuntimeError):
+    """A program on a mesh exchanges what nobody wrote, while the setting `communication` is "error"."""
+
+
 class AddressableError(TilewrightError, RuntimeError):
     """The values of an array were asked for of which this process holds only a part."""
 

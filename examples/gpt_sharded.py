@@ -47,11 +47,11 @@ def fully(mesh: Mesh, tree):
     return tw.tree.map(lambda x: NamedSharding(mesh, P("data") if x.ndim else P()), tree)
 
 
-def run(text: gpt.Text, steps: int, shape=None, names=(), place=None) -> tuple[list[float], float]:
+def run(text: gpt.Text, steps: int, shape=(), names=(), place=replicated) -> tuple[list[float], float]:
     """The loss of each step and the seconds of the later ones, on a mesh or on one device."""
     params = gpt.initial(random.key(0), len(text.letters))
     state = nn.adamw_init(params)
-    mesh = tw.make_mesh(shape, names) if place else None
+    mesh = tw.make_mesh(shape, names) if shape else None
     step, rng, losses = gpt.make_step(gpt.STEPS), np.random.default_rng(0), []
     if mesh:
         lying = [place(mesh, t) for t in (params, state)]

@@ -26,7 +26,7 @@ from .xla_backend.cpu.options import switched_off
 from .xla_backend.executable import compile_module
 from .xla_backend.legalize import check_legal, legalize, require_rules
 from .xla_backend.module import Module, check_module, printed
-from .xla_backend.settings import Call, Settings, Unit
+from .xla_backend.settings import Call, Place, Settings, Unit
 
 # ---------------------------------------------------------------------------- passes
 
@@ -44,18 +44,26 @@ def _trace(request: Request, settings: Settings, reports: Reports) -> tuple[Unit
     function = request.function if hasattr(request.function, "__jit__") else jit.jit(request.function)
     with config(kernel_target=settings.asked or current().kernel_target):
         traced = function.trace(*request.args, **request.kwargs)
-    return Unit(traced.jaxpr, Call(*traced.call)), traced
+    place = None if traced.place is None else Place(*traced.place)
+    return Unit(traced.jaxpr, Call(*traced.call), place=place), traced
 
 
 def _transform(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, None]:
     return replace(unit, program=eliminate_dead(unit.program)[0]), None
 
 
-def _partition(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, None]:
-    """What runs on a mesh; other programs are left as they are."""
+def _partition(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any]:
+    """What runs on a mesh, with what it communicates where that is asked for; other programs are left as they are."""
     if unit.place is None and not (loaded("mesh") and part("partition").on_mesh(unit.program)):
         return unit, None
-    return part("partition").partition(unit, settings, _text, part("shardy").propagated), None
+    unit = part("partition").partition(unit, settings, _text, part("shardy").propagated)
+    refused = current().communication == "error"
+    if not (settings.explained or refused):
+        return unit, None
+    found = part("communication").communication(_text(unit, replace(settings, located=True)), settings.name)
+    if refused:
+        found.refuse(unit.call.name)
+    return unit, found
 
 
 def _text(unit: Unit, settings: Settings) -> str:

@@ -1,6 +1,20 @@
-"""Looking at values from inside compiled programs."""
+"""Looking at values from inside compiled programs, and at how arrays lie on devices."""
+
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING, Any
 
 from .core.primitives.callback import debug_callback as callback
 from .core.primitives.callback import debug_print as print
 
-__all__ = ["callback", "print"]
+if TYPE_CHECKING:
+    from .core.show_sharding import inspect_array_sharding, visualize_array_sharding, visualize_sharding
+
+_LATER = ("inspect_array_sharding", "visualize_array_sharding", "visualize_sharding")
+
+__all__ = ["callback", "inspect_array_sharding", "print", "visualize_array_sharding", "visualize_sharding"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(_import_module(".core.show_sharding", __package__), name)

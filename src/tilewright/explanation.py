@@ -22,6 +22,7 @@ from .kernels.fuse import Fusion, plan_lines
 from .lang.kernel import Kernel
 from .lang.primitive import kernel_call_p
 from .lang.target import Target, target_of
+from .loader import loaded, part
 from .passes import Reports, up_to, walk
 from .profiler import profile
 from .routes import ROUTES, Passed
@@ -47,6 +48,7 @@ class Explanation:
     program: Program | None = None
     machine: Target | None = None
     profile: Any = None
+    communication: Any = None  # of programs on a mesh
 
     def __str__(self) -> str:
         where = f" on {self.target}" if self.target else ""
@@ -58,6 +60,7 @@ class Explanation:
         if self.target is not None and len(ROUTES.get(self.target.partition(":")[0], ())) > 1:
             lines += [f"kernel {kernel.name} is compiled by {name}" for kernel, name in self.compiled]
         lines += [p.line() for p in self.passed]
+        lines += [] if self.communication is None else self.communication.lines()
         return "\n".join(lines + ([] if self.xla is None else self.xla.lines()))
 
     def counts(self) -> str:
@@ -89,7 +92,7 @@ class Explanation:
 
 def explain(
     function: Kernel | Callable[..., Any], *args: Any, target: str | None = None, tiles: Any = None,
-    compile: bool = False, measure: bool = False, **kwargs: Any,
+    compile: bool = False, measure: bool = False, mesh: Any = None, communication: str | None = None, **kwargs: Any,
 ) -> Explanation:  # fmt: skip
     """What the kernels of a function are at some arguments (arrays or structs): blocks, cost, proofs, derivatives.
 
@@ -105,8 +108,14 @@ def explain(
     fusions are told beside the kernels. With `measure=True` the function is also run here, on the arguments (arrays),
     and `profile` has what took the time. `explain(...).save("report.html")` writes it all as a page with pictures.
 
+    Of a program on a mesh each exchange between devices is told: which, over which axes, its bytes, your line, and the
+    least time that the target's links take. The mesh may be an `AbstractMesh` of any size: `mesh` is the one in force
+    meanwhile, arguments may be structs with shardings over it, and no device is needed. `communication="error"` refuses
+    what the program does not write itself.
+
     Raises:
       ArgumentError: an unknown target.
+      CommunicationError: as said.
       CompileError, VersionError: as compiling.
 
     >>> import tilewright as tw
@@ -124,8 +133,21 @@ def explain(
       proved: 4 of 4 checks
       derivative of x: class A, grid axes (0,) parallel
     """
+    asked = {"mesh": mesh} if mesh is not None else {}
+    if communication is not None:
+        asked["communication"] = communication
+    with config(**asked):
+        return _explained(function, args, kwargs, target, tiles, compile, measure)
+
+
+def _explained(
+    function: Any, args: Any, kwargs: Any, target: str | None, tiles: Any, compile: bool, measure: bool
+) -> Explanation:
     settings = settings_for(default_device(), True, tiles) if target is None else settings_ahead(target, tiles)
     unit, name, reports = _begun(function, args, kwargs, settings)
+    # For a mesh, which may have no devices, it is planned and not compiled.
+    if unit.place is not None or (loaded("mesh") and part("partition").on_mesh(unit.program)):
+        settings = replace(settings, device=None)
     # Every kernel that was called is told of, also one whose results nothing reads.
     first = up_to(PIPELINE, "verify", {})
     passes = [one for one in first[1:] if settings.tiled or one.name != "transform"]
@@ -137,7 +159,9 @@ def explain(
         tuple(refusals(reports)), program=walked.value.program, machine=target_of(settings.target),
         profile=_measured(function, args, kwargs) if measure else None,
     )  # fmt: skip
-    if not compile and (found.kernels or settings.target != "cpu"):
+    if reports.get("partition") is not None:
+        found = replace(found, communication=reports["partition"])
+    if not compile and (found.kernels or settings.target != "cpu" or found.communication is not None):
         return found
     done = walk(PIPELINE[len(first) :], walked.value, settings, reports)
     if settings.device is None:

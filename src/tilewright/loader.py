@@ -18,6 +18,7 @@ PARTS = {
     "fusions": ".xla_backend.fusions",
     "mesh": ".core.mesh",
     "sharded": ".xla_backend.sharded",
+    "communication": ".xla_backend.communication",
     "partition": ".xla_backend.partition",
     "shardy": ".xla_backend.shardy",
 }

@@ -1,0 +1,58 @@
+"""What programs on meshes communicate, told without devices; pictures of shardings."""
+
+import pytest
+
+import tilewright as tw
+from tilewright import lax
+from tilewright import numpy as tnp
+from tilewright.core.errors import ArgumentError, CommunicationError, MeshError, UnsupportedError
+from tilewright.sharding import AbstractMesh, NamedSharding, P, with_sharding_constraint
+
+MESH = AbstractMesh((32, 32), ("data", "model"))
+
+
+def struct(shape, *spec):
+    return tw.ShapeDtypeStruct(shape, "float32", sharding=NamedSharding(MESH, P(*spec)))
+
+
+def mlp(x, w, v):
+    return tnp.tanh(x @ w) @ v
+
+
+def test_a_plan_for_a_thousand_devices():
+    args = struct((4096, 8192), "data"), struct((8192, 32768), None, "model"), struct((32768, 8192), "model")
+    found = tw.explain(mlp, *args, target="tpu:v5e").communication
+    (one,) = found.collectives
+    assert (one.kind, one.axes, one.members, one.bytes, one.written) == ("all-reduce", ("model",), 32, 2**22, False)
+    assert one.line.startswith(__file__) and one.sent == 2 * 31 / 32 * 2**22
+    assert found.seconds == pytest.approx(one.sent / 200e9)
+    assert "all-reduce over model (32)" in str(tw.explain(mlp, *args))
+    with pytest.raises(CommunicationError, match="all-reduce over model"):
+        tw.explain(mlp, *args, communication="error")
+    whole = tw.jit(lambda x: 2 * x, out_shardings=NamedSharding(MESH, P()))
+    (gather,) = tw.explain(whole, struct((64, 2), "data")).communication.collectives
+    assert (gather.kind, gather.axes, gather.bytes) == ("all-gather", ("data",), 512)
+
+
+def test_what_a_program_writes_is_told_and_allowed():
+    step = tw.shard_map(lambda x: lax.psum(x.sum(), "data"), mesh=MESH, in_specs=P("data"), out_specs=P())
+    found = tw.explain(step, struct((64, 8), "data"), communication="error").communication
+    assert [(c.kind, c.axes, c.bytes, c.written) for c in found.collectives] == [("all-reduce", ("data",), 4, True)]
+    x = tw.ShapeDtypeStruct((64,), "int32")
+    bare = tw.explain(lambda x: with_sharding_constraint(2 * x, P("model")), x, mesh=MESH)
+    assert bare.communication.collectives == () and "no communication" in str(bare)
+    with pytest.raises(MeshError, match="no devices"):
+        tw.jit(step)(tnp.ones((64, 8)))
+
+
+def test_pictures(capsys):
+    mesh = tw.make_mesh((1, 1), ("x", "y"))
+    x = tw.device_put(tnp.ones((2, 2)), NamedSharding(mesh, P("x", "y")))
+    tw.debug.visualize_array_sharding(x)
+    assert capsys.readouterr().out.splitlines()[1] == "| CPU 0 |"
+    tw.debug.inspect_array_sharding(x, callback=lambda s: print(s.spec))
+    assert "'x', 'y'" in capsys.readouterr().out
+    with pytest.raises(ArgumentError, match="two dimensions"):
+        tw.debug.visualize_array_sharding(tw.device_put(tnp.ones((1, 1, 1)), NamedSharding(mesh, P())))
+    with pytest.raises(UnsupportedError, match="compiled"):
+        tw.jit(lambda x: tw.debug.visualize_array_sharding(x))(x)
