@@ -28,6 +28,10 @@ from .error import argument, real_only
 _EULER = 0.5772156649015329
 
 
+def _double(x: Any) -> bool:
+    return dtype_of(x) in (np.dtype(np.float64), np.dtype(np.complex128))
+
+
 # ---------------------------------------------------------------------------- exponential integrals
 
 
@@ -51,7 +55,7 @@ def _expn_series(n: Any, x: Any) -> Any:
         total = total - where3(lax.eq(gap, 0), 0.0, term / where3(lax.eq(gap, 0), 1.0, gap))
         return -term * x / (m + 1), total
 
-    _, total = lax.fori_loop(0, 40, step, (lax.full_like(x, 1), lax.full_like(x, 0)))
+    _, total = lax.fori_loop(0, 24 if _double(x) else 14, step, (lax.full_like(x, 1), lax.full_like(x, 0)))
     front = lax.exp((n - 1) * lax.log(x) - lax.lgamma(n))
     odd = lax.ne(lax.rem(n - 1, lax.full_like(n, 2)), 0)
     return where3(odd, -front, front) * (lax.digamma(n) - lax.log(x)) + total
@@ -65,7 +69,7 @@ def _expn_value(n: Any, x: Any) -> Array:
     order = where3(regular, n, 1.0)
     series = _expn_series(order, where3(small, x, 1.0))
     rest = where3(large, lax.min(x, 800.0), 2.0)
-    fraction = _fraction(order, rest, 100) * lax.exp(-rest)
+    fraction = _fraction(order, rest, 100 if _double(x) else 30) * lax.exp(-rest)
     out = where3(small, series, where3(x > 800, 0.0, fraction))
     at_zero = where3(n > 1, 1 / where3(n > 1, n - 1, 1.0), math.inf)
     nothing = whole & lax.eq(n, 0) & (x > 0)
@@ -116,22 +120,19 @@ def exp1(x: ArrayLike) -> Array:
 
 def _expi_series(x: Any) -> Any:
     """Ei(x) by its power series (DLMF 6.6.2), all of whose terms are positive for positive x."""
-
-    def step(k: Any, state: Any) -> Any:
-        k = lax.convert_element_type(k, dtype_of(x))
-        term = state[0] * x / k
-        return term, state[1] + term / k
-
-    _, total = lax.fori_loop(1, 120, step, (lax.full_like(x, 1), lax.full_like(x, 0)))
-    return _EULER + lax.log(x) + total
+    count = 120 if _double(x) else 66
+    terms = [16.0**k / (k * math.factorial(k)) for k in range(count, 0, -1)]
+    t = x / 16
+    return _EULER + lax.log(x) + t * polynomial(t, terms)
 
 
 def _expi_value(x: Any) -> Array:
-    positive, near = x > 0, (x > 0) & (x <= 40)
+    double = _double(x)  # from where on the least term of the asymptotic series is small enough
+    positive, near = x > 0, (x > 0) & (x <= (40 if double else 20))
     series = _expi_series(where3(near, x, 1.0))
     far = lax.min(where3(positive & ~near, x, 50.0), 1e30)
     # exp(x) / x times the sum of k! / x^k (DLMF 6.12.2), whose least term is below exp(-40).
-    terms = polynomial(1 / far, [float(math.factorial(k)) for k in range(28)][::-1])
+    terms = polynomial(1 / far, [float(math.factorial(k)) for k in range(28 if double else 18)][::-1])
     beyond = lax.exp(lax.min(where3(positive & ~near, x, 50.0), 1e5)) / far * terms
     left = -_expn(lax.full_like(x, 1), where3(x < 0, -x, 1.0))
     out = where3(positive, where3(near, series, beyond), where3(lax.eq(x, 0), -math.inf, left))
@@ -170,7 +171,7 @@ def _sici_value(x: Any) -> tuple[Array, Array]:
     # E_1(i x) = -Ci(x) + i (Si(x) - pi / 2)   (DLMF 6.5.6)
     far = where3(near, 5.0, lax.min(size, 1e30))
     z = lax.complex(lax.full_like(far, 0), far)
-    e1 = lax.complex(lax.cos(far), -lax.sin(far)) * _fraction(lax.full_like(z, 1), z, 60)
+    e1 = lax.complex(lax.cos(far), -lax.sin(far)) * _fraction(lax.full_like(z, 1), z, 60 if _double(x) else 16)
     end = size > 1e30
     si = where3(near, close * polynomial(square, _SI), where3(end, math.pi / 2, math.pi / 2 + imag(e1)))
     ci = where3(near, near_ci, where3(end, 0.0, -real(e1)))
