@@ -103,6 +103,12 @@ def test_nn_takes_the_fused_attention_for_long_causal_sequences():
     assert "kernel attention" not in program
 
 
+def test_a_word_among_the_arguments_of_a_tuned_operation():
+    x, w = floats(4, 3), floats(3, 5)
+    summed, each = (nn.linear_cross_entropy(x, w, LABELS[:4] % 5, reduction=r) for r in ("sum", "none"))
+    np.testing.assert_allclose(summed, np.sum(each), rtol=1e-5)
+
+
 def test_errors():
     x = floats(4, 3)
     with pytest.raises(ArgumentError, match="median"):

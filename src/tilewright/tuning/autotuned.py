@@ -60,9 +60,10 @@ class Autotuned:
 
     def problem(self, *args: Any, **kwargs: Any) -> Problem:
         """What the arguments are to the tuner: device, function, versions, dtypes and shapes."""
-        types = [typeof(x) for x in tree.leaves((args, kwargs))]
-        shapes, dtypes = measure.shapes_and_dtypes(types)
-        extra = "" if self.key is None else repr(self.key(*args, **kwargs))
+        leaves = tree.leaves((args, kwargs))
+        words = [x for x in leaves if isinstance(x, str)]  # what the function is to do: no arrays
+        shapes, dtypes = measure.shapes_and_dtypes([typeof(x) for x in leaves if not isinstance(x, str)])
+        extra = "".join([*words, "" if self.key is None else repr(self.key(*args, **kwargs))])
         return Problem(device_name(), _identity(self.fun), f"{__version__}/{JAXLIB}", dtypes, shapes, extra)
 
     def best(self, *args: Any, **kwargs: Any) -> Configuration:
