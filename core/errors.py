@@ -146,6 +146,10 @@ class IndexingError(TilewrightError, IndexError):
     """An index that does not fit its array."""
 
 
+class SliceStepError(IndexingError, ValueError):
+    """A slice whose step is zero."""
+
+
 class BooleanIndexError(ConcretizationError, IndexingError):
     """A traced array of booleans was used as an index, which makes a shape depend on values."""
 

@@ -21,6 +21,7 @@ from .errors import (
     DtypeError,
     IndexingError,
     ShapeError,
+    SliceStepError,
     UnsupportedError,
     check_options,
 )
@@ -149,7 +150,7 @@ def _span(item: slice, axis: int, size: int) -> Span:
             f"slice {_shown(item)} of axis {axis}: start, stop and step must be known integers",
             "use `lax.dynamic_slice` for a computed start; the size must be static") from None  # fmt: skip
     if parts[2] == 0:
-        raise IndexingError(f"slice {_shown(item)} of axis {axis} has step zero", "use a step of 1 or -1")
+        raise SliceStepError(f"slice {_shown(item)} of axis {axis} has step zero", "use a step of 1 or -1")
     start, stop, step = slice(*parts).indices(size)
     return Span(start, step, len(range(start, stop, step)))
 

@@ -27,7 +27,7 @@ from ..types import (
     kind,
 )
 from .compare import bits_of
-from .nary import complex_dtype, function, nary, operands, real_dtype, unary
+from .nary import complex_dtype, function, nary, operands, real_dtype, stretched, unary
 
 # ---------------------------------------------------------------------------- dtypes
 
@@ -249,7 +249,11 @@ imag = function(imag_p, 1, "Elementwise imaginary part of complex numbers.")
 
 def complex(x: Any, y: Any) -> Any:  # noqa: A001
     """Elementwise x + iy, of floats."""
-    return complex_p.bind(*operands("complex", x, y))
+    x, y = operands("complex", x, y)
+    try:
+        return complex_p.bind(x, y)
+    except ShapeError as error:
+        return complex_p.bind(*stretched(error, x, y))
 
 
 def conj(x: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import UnsupportedError
+from ..errors import ShapeError, UnsupportedError
 from ..linear import add_any_p, add_p, neg_p
 from ..operands import FLOAT, INEXACT, INT, NUMBER, ORDERED, check_kind, common_shape, same_dtype, widened
 from ..primitive import Linear, Primitive, Zero
@@ -23,7 +23,7 @@ from ..types import ArrayType, is_complex, is_integer, is_unsigned, kind
 from .compare import and_p, bits_of, eq_p, lt_p, select_n_p, shift_right_arithmetic_p, shift_right_logical_p
 from .convert import complex as make_complex
 from .convert import conj, convert_element_type, imag, real
-from .nary import curve, curves, function, nary, operands, real_dtype, unary
+from .nary import curve, curves, function, nary, operands, real_dtype, stretched, unary
 
 
 class RoundingMethod(enum.IntEnum):
@@ -402,7 +402,10 @@ def pow(x: Any, y: Any) -> Any:  # noqa: A001
         return integer_pow(x, y)
     if not is_integer(typeof(y).dtype):
         x, y = operands("pow", x, y)
-    return pow_p.bind(x, y)
+    try:
+        return pow_p.bind(x, y)
+    except ShapeError as error:
+        return pow_p.bind(*stretched(error, x, y))
 
 
 def integer_pow(x: Any, y: int) -> Any:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DtypeError
-from ..linear import unbroadcasting
+from ..errors import DtypeError, ShapeError
+from ..linear import broadcast_in_dim_p, unbroadcasting
 from ..operands import nary_typing, widened
 from ..primitive import Primitive
 from ..relation import ONE, POINTWISE, TRANSCENDENTAL, Work, pointwise
@@ -136,6 +136,20 @@ def operands(name: str, *args: Any) -> tuple[Any, ...]:
     return tuple(out)
 
 
+def stretched(error: ShapeError, *args: Any) -> list[Any]:
+    """Operands of one rank with their axes of size 1 spread over the others' sizes; where that is no help, the error.
+
+    So the functions of `lax` broadcast; their primitives take equal shapes.
+    """
+    shapes = [typeof(a).shape for a in args]
+    whole = tuple(max(sizes, default=1) if 0 not in sizes else 0 for sizes in zip(*shapes, strict=False))
+    if len(set(shapes)) == 1 or any(
+        len(s) != len(whole) or any(n not in (1, m) for n, m in zip(s, whole, strict=True)) for s in shapes
+    ):
+        raise error
+    return [broadcast_in_dim_p.bind(a, shape=whole, broadcast_dimensions=tuple(range(len(whole)))) for a in args]
+
+
 def function(primitive: Primitive, arity: int, doc: str, name: str | None = None) -> Callable[..., Any]:
     """The `jax.lax` function of a primitive without parameters."""
     called = name or primitive.name
@@ -150,13 +164,20 @@ def function(primitive: Primitive, arity: int, doc: str, name: str | None = None
         def two(x: Any, y: Any) -> Any:
             if type(x) in Scalar or type(y) in Scalar:
                 x, y = operands(called, x, y)
-            return primitive.bind(x, y)
+            try:
+                return primitive.bind(x, y)
+            except ShapeError as error:
+                return primitive.bind(*stretched(error, x, y))
 
         result = two
     else:
 
         def three(x: Any, y: Any, z: Any) -> Any:
-            return primitive.bind(*operands(called, x, y, z))
+            args = operands(called, x, y, z)
+            try:
+                return primitive.bind(*args)
+            except ShapeError as error:
+                return primitive.bind(*stretched(error, *args))
 
         result = three
     result.__name__ = result.__qualname__ = called

@@ -39,6 +39,10 @@ VALUES = [
     ("repeat of a scalar", lambda: jnp.repeat(np.float32(1), 2, axis=0), [1, 1], "float32"),
     ("loggamma below 0", lambda: special.loggamma(jnp.array([-1.5, -2.0, 0.0, 1.0])), [NAN, NAN, NAN, 0], "float32"),
     ("logit' at 0", lambda: tw.vmap(tw.grad(special.logit))(jnp.array([0.0, 1.0, 0.5])), [INF, INF, 4], "float32"),
+    ("nanmedian of nothing", lambda: jnp.nanmedian(jnp.array([])), NAN, "float32"),
+    ("vander of int8", lambda: jnp.vander(INT8), [[1, 1], [2, 1]], "int8"),
+    ("sin on the imaginary axis", lambda: jnp.sin(jnp.array([complex(0, INF)])), [complex(0, INF)], "complex64"),
+    ("cos on the imaginary axis", lambda: jnp.cos(jnp.array([complex(0, INF)])), [complex(INF, 0)], "complex64"),
     ("gcd of the least int8", lambda: jnp.gcd(jnp.int8(-128), jnp.int8(127)), 1, "int8"),
     ("array of float16 and int", lambda: jnp.array([np.float16(1), 2]), [1, 2], "float16"),
     ("array of int8 and int", lambda: jnp.array([np.int8(1), 2]), [1, 2], "int8"),
@@ -81,6 +85,7 @@ STRONG = {
     "sum of a number": lambda: jnp.sum(1.0),
     "max of a number": lambda: jnp.max(1.0),
     "mean of a number": lambda: jnp.mean(1.0),
+    "gelu of a number": lambda: nn.gelu(1.0),
     "astype of the same dtype": lambda: jnp.asarray(2.0).astype("float32"),
 }
 
@@ -92,6 +97,42 @@ def test_results_that_are_strong(name):
     assert (found * ml_dtypes.bfloat16(2)).dtype == np.float32
 
 
+WEAK = {
+    "full": lambda: jnp.full(2, 3.0),
+    "ones_like": lambda: jnp.ones_like(2.0),
+    "full_like": lambda: jnp.full_like(2.0, 3),
+    "zeros_like of a weak array": lambda: jnp.zeros_like(jnp.asarray(2.0)),
+    "full in a trace": lambda: tw.jit(lambda: jnp.full(2, 3.0))(),
+    "elu of int": lambda: nn.elu(jnp.array([1, -1])),
+    "selu of int": lambda: nn.selu(jnp.array([1, -1])),
+    "celu of int": lambda: nn.celu(jnp.array([1, -1])),
+}
+
+
+@pytest.mark.parametrize("name", WEAK)
+def test_results_that_are_weak(name):
+    found = WEAK[name]()
+    assert found.dtype == np.float32 and found.weak_type
+    assert (found * ml_dtypes.bfloat16(2)).dtype == jnp.bfloat16
+
+
+STRETCHED = {
+    "add": (lax.add, np.add), "max": (lax.max, np.maximum), "lt": (lax.lt, np.less), "pow": (lax.pow, np.power),
+    "atan2": (lax.atan2, np.arctan2), "complex": (lax.complex, lambda x, y: x + 1j * y),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STRETCHED)
+def test_functions_of_lax_stretch_axes_of_size_one(name):
+    ours, numpys = STRETCHED[name]
+    x, y = np.float32([[1, 2, 3]]), np.float32([[1], [2]])
+    np.testing.assert_allclose(ours(x, y), numpys(x, y), rtol=1e-6)
+    np.testing.assert_allclose(tw.jit(ours)(x, np.tile(y, 3)), numpys(x, y), rtol=1e-6)
+    for bad in (np.ones(3, np.float32), np.ones((2, 2), np.float32)):
+        with pytest.raises(errors.ShapeError):
+            ours(x, bad)
+
+
 @pytest.mark.parametrize("name", ["relu", "relu6", "hard_tanh"])
 def test_activations_of_python_numbers_are_weak(name):
     assert getattr(nn, name)(1.0).weak_type
@@ -100,6 +141,8 @@ def test_activations_of_python_numbers_are_weak(name):
 # Calls that raised an error without a name, or none; and what they raise now.
 RAISES = {
     "zeros of text": (lambda: jnp.zeros(2, "U1"), errors.DtypeError, "dtype <U1"),
+    "a step of zero": (lambda: jnp.arange(3)[::0], ValueError, "step zero"),
+    "one array joined along no axis of its": (lambda: jnp.concatenate([jnp.ones(2)], axis=3), errors.AxisError, "3"),
     "an int too large for jit": (lambda: tw.jit(lambda x: x)(2**31), errors.IntegerOverflowError, "2147483648"),
     "an int too large to add": (lambda: jnp.array([1]) + 2**31, errors.IntegerOverflowError, "2147483648"),
     "int of complex": (lambda: int(jnp.array(2 + 1j)), errors.ArgumentTypeError, "x.real"),

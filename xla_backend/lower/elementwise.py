@@ -81,6 +81,7 @@ from ...core.primitives.elementwise import (
     tan_p,
     tanh_p,
 )
+from ...core.primitives.nary import real_dtype
 from ...core.primitives.special import digamma_p, erf_inv_p, erf_p, erfc_p, lgamma_p, polygamma_p, zeta_p
 from ...core.types import ArrayType, is_bool, is_complex, is_float, is_inexact, is_integer, is_unsigned
 from .emit import Emitter, Operand, Rule
@@ -91,7 +92,7 @@ PLAIN = {
     sqrt_p: "stablehlo.sqrt", rsqrt_p: "stablehlo.rsqrt", cbrt_p: "stablehlo.cbrt",
     exp_p: "stablehlo.exponential", expm1_p: "stablehlo.exponential_minus_one",
     log_p: "stablehlo.log", log1p_p: "stablehlo.log_plus_one", logistic_p: "stablehlo.logistic",
-    sin_p: "stablehlo.sine", cos_p: "stablehlo.cosine", tan_p: "stablehlo.tan", tanh_p: "stablehlo.tanh",
+    tan_p: "stablehlo.tan", tanh_p: "stablehlo.tanh",
     asin_p: "chlo.asin", acos_p: "chlo.acos", atan_p: "chlo.atan", sinh_p: "chlo.sinh", cosh_p: "chlo.cosh",
     asinh_p: "chlo.asinh", acosh_p: "chlo.acosh", atanh_p: "chlo.atanh",
     erf_p: "chlo.erf", erfc_p: "chlo.erfc", erf_inv_p: "chlo.erf_inv", lgamma_p: "chlo.lgamma",
@@ -140,6 +141,23 @@ def _sign(e: Emitter, operands: list[Operand], out: ArrayType) -> Operand:
     if not is_unsigned(x.dtype):
         return e.op("stablehlo.sign", [x], out)
     return e.op("stablehlo.minimum", [x, scalar(e, 1, out)], out)
+
+
+def _circular(name: str, part: str) -> Rule:
+    """Sine and cosine; of complex numbers without a real part, a part of the result is 0 however large the other is."""
+
+    def rule(e: Emitter, operands: list[Operand], out: ArrayType) -> Operand:
+        found = e.op(name, operands, out)
+        if not is_complex(out.dtype):
+            return found
+        real = ArrayType(out.shape, real_dtype(out.dtype))
+        zero = e.op("stablehlo.real", operands, real)
+        parts = {p: e.op(f"stablehlo.{p}", [found], real) for p in ("real", "imag")}
+        on_axis = compare(e, "EQ", zero, scalar(e, 0, real))
+        parts[part] = e.op("stablehlo.select", [on_axis, zero, parts[part]], real)
+        return e.op("stablehlo.complex", [parts["real"], parts["imag"]], out)
+
+    return rule
 
 
 def _round(e: Emitter, operands: list[Operand], out: ArrayType, rounding_method: int) -> Operand:
@@ -306,6 +324,7 @@ def _identity(e: Emitter, operands: list[Operand], out: ArrayType, **params: Any
 
 
 RULES: dict[Primitive, Rule] = {name: plain(operation) for name, operation in PLAIN.items()} | {
+    sin_p: _circular("stablehlo.sine", "real"), cos_p: _circular("stablehlo.cosine", "imag"),
     abs_p: _abs, sign_p: _sign, round_p: _round, square_p: _square, exp2_p: _exp2, pow_p: _pow,
     integer_pow_p: _integer_pow,
     max_p: _extremum("stablehlo.maximum", "GT"), min_p: _extremum("stablehlo.minimum", "LT"),

@@ -14,18 +14,29 @@ from ..numpy.util import (
     astype,
     axis_of,
     composite,
+    default_float,
     default_int,
     dtype_of,
     is_bool,
+    is_inexact,
     is_unsigned,
     promote_dtypes_inexact,
     shape_of,
+    strong,
     value,
 )
 
 
 def _inexact(x: ArrayLike) -> Array:
     return promote_dtypes_inexact(value(x))[0]
+
+
+def _weakly_inexact(x: ArrayLike) -> Array:
+    """The argument as a float; integers become weak ones, as beside a Python float."""
+    x = value(x)
+    if is_inexact(dtype_of(x)):
+        return x
+    return lax.convert_element_type(x, default_float(), weak_type=True)
 
 
 def _number(x: ArrayLike, name: str) -> Array:
@@ -166,7 +177,7 @@ def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     >>> float(nn.elu(2.))
     2.0
     """
-    x = _inexact(x)
+    x = _weakly_inexact(x)
     positive, safe = _exp_below(x)
     return where3(positive, x, value(alpha) * lax.expm1(safe))
 
@@ -179,7 +190,7 @@ def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     >>> float(nn.celu(2.))
     2.0
     """
-    x = _inexact(x)
+    x = _weakly_inexact(x)
     positive, safe = _exp_below(x)
     alpha = value(alpha)
     return where3(positive, x, alpha * _expm1(safe / alpha))
@@ -213,7 +224,7 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
     >>> float(nn.gelu(0.))
     0.0
     """
-    x = _inexact(x)
+    x = strong(_inexact(x))
     if approximate:
         inner = math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))
         return x * (0.5 * (1.0 + lax.tanh(inner)))

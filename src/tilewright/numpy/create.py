@@ -21,6 +21,7 @@ from . import util
 from .util import (
     Array,
     ArrayLike,
+    ArrayType,
     DTypeLike,
     Value,
     as_array,
@@ -237,19 +238,22 @@ def full(
 
     >>> from tilewright import numpy as jnp
     >>> jnp.full((2,), 7.0)
-    Array([7., 7.], dtype=float32)
+    Array([7., 7.], dtype=float32, weak_type=True)
     """
     shape, dtype = shape_argument(shape), dtype_argument(dtype)
     fill = _from_object(fill_value, None)
+    weak = dtype is None and typeof(fill).weak_type
     dtype = dtype_of(fill) if dtype is None else dtype
-    return put(_filled(shape, fill_value if not shape_of(fill) else fill, dtype), device)
+    return put(_filled(shape, fill_value if not shape_of(fill) else fill, dtype, weak), device)
 
 
-def _filled(shape: tuple[int, ...], fill: Any, dtype: Any) -> Array:
+def _filled(shape: tuple[int, ...], fill: Any, dtype: Any, weak: bool = False) -> Array:
     known = not isinstance(fill, Value)
     if known and is_evaluating() and math.prod(shape) * np.dtype(dtype).itemsize < FILLED_HERE:
-        return make_array(np.full(shape, fill, dtype))
+        return make_array(np.full(shape, fill, dtype), ArrayType(shape, dtype, weak))
     fill = np.asarray(fill).astype(dtype)[()] if known else util.astype(fill, dtype)
+    if weak:
+        fill = lax.convert_element_type(fill, dtype, weak_type=True)
     dims = tuple(range(len(shape) - len(shape_of(fill)), len(shape)))
     return lax.broadcast_in_dim_p.bind(fill, shape=shape, broadcast_dimensions=dims)
 
@@ -299,9 +303,11 @@ def full_like(
     else:
         a = value(a, "full_like")
         like, kind = shape_of(a), dtype_of(a)
-    return full(
-        like if shape is None else shape, fill_value, canonical_dtype(kind) if dtype is None else dtype, device=device
-    )
+    where = like if shape is None else shape
+    if dtype is None and getattr(a if not isinstance(a, Value) else typeof(a), "weak_type", False):
+        fill = util.strong(util.astype(_from_object(fill_value, None), kind))
+        return put(lax.convert_element_type(full(where, fill, kind), kind, weak_type=True), device)
+    return full(where, fill_value, canonical_dtype(kind) if dtype is None else dtype, device=device)
 
 
 def zeros_like(

@@ -52,7 +52,8 @@ def _concatenate(arrays: Any, axis: int | None, dtype: Any) -> Array:
         parts, axis = [ravel(p) for p in parts], 0
     if not shape_of(parts[0]):
         raise ShapeError("concatenate of arrays of rank 0", "use `stack`")
-    return parts[0] if len(parts) == 1 else lax.concatenate(parts, axis_of(axis, len(shape_of(parts[0]))))
+    axis = axis_of(axis, len(shape_of(parts[0])))
+    return parts[0] if len(parts) == 1 else lax.concatenate(parts, axis)
 
 
 def concatenate(arrays: Any, axis: int | None = 0, dtype: DTypeLike = None) -> Array:

@@ -178,7 +178,7 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
     n = shape_of(x)[0] if N is None else operator.index(N)
     powers = arange(n) if increasing else arange(n - 1, -1, -1)
     result = power(lax.expand_dims(x, (1,)), lax.expand_dims(powers, (0,)))
-    return util.astype(result, util.default_int()) if is_bool(dtype_of(x)) else result
+    return util.astype(result, util.default_int() if is_bool(dtype_of(x)) else dtype_of(x))
 
 
 __all__ = [

@@ -81,8 +81,10 @@ def _laid_out_weights(weights: Any, a: Array, axes: tuple[int, ...], dtype: Any)
 def _bounds(flat: Array, skip_nan: bool) -> tuple[Array, Array]:
     """The sorted elements, nan everywhere in a row that has one unless they are skipped; and how many count."""
     n = shape_of(flat)[-1]
-    if n == 0:
+    if n == 0 and not skip_nan:
         raise ArgumentError("a quantile of no elements", "pass at least one")
+    if n == 0:
+        flat = lax.full((*shape_of(flat)[:-1], 1), np.nan, dtype_of(flat))
     rank = len(shape_of(flat))
     if skip_nan:
         count = lax.reduce_sum(astype(lax.bitwise_not(isnan(flat)), dtype_of(flat)), (rank - 1,))
