@@ -326,6 +326,10 @@ class RefType:
         raise KernelBodyError(f"an operation on arrays was applied to a Ref of {self.array.show()} itself",
                               "read it first: `ref[...]`")  # fmt: skip
 
+    @property
+    def vary(self) -> frozenset[Any]:
+        return frozenset()
+
     def tangent(self) -> RefType:
         return RefType(self.array.tangent(), self.space)
 

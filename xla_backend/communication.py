@@ -64,10 +64,11 @@ class Collective:
 
 @dataclass(frozen=True)
 class Communication:
-    """The collectives of a program, in order; prints as text."""
+    """The collectives of a program, in order, and the kernels that run whole on every device; prints as text."""
 
     collectives: tuple[Collective, ...]
     bytes_a_second: float
+    whole: tuple[str, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -85,12 +86,14 @@ class Communication:
             )
 
     def lines(self) -> list[str]:
+        more = [f"kernel {name} is called on whole arrays, which each device gathers: call it in a `shard_map`"
+                for name in self.whole]  # fmt: skip
         if not self.collectives:
-            return ["no communication"]
+            return ["no communication", *more]
         sent = sum(c.sent for c in self.collectives)
         head = (f"communication: {len(self.collectives)} collectives, {_size(sent)} sent by each device, "
                 f"at least {self.seconds * 1e6:,.1f} us at {self.bytes_a_second / 1e9:,.0f} GB/s")  # fmt: skip
-        return [head, *(f"  {c.show()}" for c in self.collectives)]
+        return [head, *(f"  {c.show()}" for c in self.collectives), *more]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

@@ -214,12 +214,14 @@ def options(device_id: int, blackwell: bool = False) -> Any:
 
 
 @once
-def _devices(machine: Target) -> tuple[Any, ...]:
-    return tuple(shim.described_devices(load()[1], target_config(machine)))
+def _devices(machine: Target, count: int = 1) -> tuple[Any, ...]:
+    return tuple(shim.described_devices(load()[1], target_config(machine), count))
 
 
-def compile(text: str, target: str, name: str) -> Binary:
-    """The text of a StableHLO module as a program for a GPU; for ROCm there is no compiler, and the text is all.
+def compile(text: str, target: str, name: str, count: int = 1) -> Binary:
+    """The text of a StableHLO module as a program for a GPU, or for `count` of them in one machine.
+
+    For ROCm there is no compiler, and the text is all.
 
     Raises:
       VersionError: the plugin or Triton is missing or of another version.
@@ -228,12 +230,14 @@ def compile(text: str, target: str, name: str) -> Binary:
     machine = target_of(target)
     if machine.kind != "cuda":
         return Binary(name, target, text, None)
-    device = _devices(machine)[0]
+    devices = list(_devices(machine, count))
     if _SOLVER_CALL.search(text):
         _register(load()[1])
     try:
-        executable = shim.compile_ahead(
-            [device], text, options(device.id, BOARDS[machine.name].capability >= (10, 0)))  # fmt: skip
+        asked = options(devices[0].id, BOARDS[machine.name].capability >= (10, 0))
+        if count > 1:
+            asked = shim.assigned_to([d.id for d in devices], asked)
+        executable = shim.compile_ahead(devices, text, asked)
     except shim.RuntimeFault as error:
         raise CompileError(f"{name} for {target}: {str(error)[:2000]}",
                            "`compile(f, ..., stop='module')` shows its text") from None  # fmt: skip

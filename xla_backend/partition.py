@@ -14,12 +14,14 @@ from ..core.errors import MeshError
 from ..core.ir import Program, Var, subprograms
 from ..core.keys import physicalize
 from ..core.mesh import UNCONSTRAINED, AbstractMesh, Mesh, NamedSharding, PartitionSpec, constraint_p
+from ..core.primitive import Primitive
+from ..core.primitives.convert import convert_element_type_p
 from ..core.primitives.jit import jit_p
 from ..core.primitives.shape import pad_p, slice_p
 from ..core.rewrite import hoist, vocabulary
 from ..core.rules import zeros
 from ..core.shard_map import shard_map_p
-from ..core.trace import trace_program
+from ..core.trace import trace_program, typeof
 from .lower import spmd
 from .settings import Place, Settings, Unit
 from .sharded import make_runner
@@ -82,6 +84,18 @@ def _decided(found: Sequence[Any], outs: Sequence[Any], program: Program, mesh: 
             out = NamedSharding(mesh, PartitionSpec(*spec))
         decided.append(out)
     return tuple(decided)
+
+
+def whole_calls(program: Program, primitive: Primitive, name: str) -> tuple[str, ...]:
+    """The names, by a parameter, of the equations of a primitive that are outside of programs of each device."""
+    found: dict[str, None] = {}
+    for eqn in program.eqns:
+        if eqn.primitive is primitive:
+            found[eqn.params[name].name] = None
+        elif eqn.primitive is not shard_map_p:
+            for _, inner in subprograms(eqn):
+                found |= dict.fromkeys(whole_calls(inner, primitive, name))
+    return tuple(found)
 
 
 # ---------------------------------------------------------------------------- the mesh of a program
@@ -162,4 +176,7 @@ def _padded(x: Any, type: Any, sharding: NamedSharding | None) -> Any:
         return x
     wide = sharding.padded_shape(type.shape)
     config = tuple((0, w - n, 0) for w, n in zip(wide, type.shape, strict=True))
-    return constraint_p.bind(pad_p.bind(x, zeros(type.with_shape(())), padding_config=config), sharding=sharding)
+    zero = zeros(type.with_shape(()))
+    if typeof(zero).dtype != type.dtype:  # a 64-bit type while these are not enabled
+        zero = convert_element_type_p.bind(zero, new_dtype=type.dtype, weak_type=False)
+    return constraint_p.bind(pad_p.bind(x, zero, padding_config=config), sharding=sharding)

@@ -95,6 +95,10 @@ def parsed(text: str) -> Any:
     with context:
         stablehlo.register_dialect(context)
         chlo.register_dialect(context)
+        if "sdy." in text:
+            from jaxlib.mlir.dialects import sdy
+
+            sdy.register_dialect(context)
         return ir.Module.parse(text)
 
 
@@ -219,9 +223,9 @@ def compile_ahead(devices: list[Any], text: str, options: Any) -> Any:
                                      compile_options=options)  # fmt: skip
 
 
-def described_devices(plugin: Any, config: str) -> list[Any]:
-    """The one device of a kind of GPU, described by XLA's text of it, which can be compiled for and nothing else."""
-    topology = xla_client.make_c_api_device_topology(plugin, "", target_config=config, topology="1x1x1")
+def described_devices(plugin: Any, config: str, count: int = 1) -> list[Any]:
+    """Devices of a kind of GPU, described by XLA's text of it, which can be compiled for and nothing else."""
+    topology = xla_client.make_c_api_device_topology(plugin, "", target_config=config, topology=f"1x1x{count}")
     return topology._make_compile_only_devices()
 
 

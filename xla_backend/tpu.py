@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.caches import once
-from ..core.errors import ArgumentError, CompileError, DriverError, VersionError
+from ..core.errors import ArgumentError, CompileError, DriverError, MeshError, VersionError
 from . import shim
 from .deviceless import Binary
 
@@ -161,20 +161,23 @@ def devices(target: str) -> tuple[Any, ...]:
         ) from None
 
 
-def compile(text: str, target: str, name: str) -> Binary:
-    """The text of a StableHLO module as a program for the first device of a topology.
+def compile(text: str, target: str, name: str, count: int = 1) -> Binary:
+    """The text of a StableHLO module as a program for the first device of a topology, or for all `count` of them.
 
     Raises:
       ArgumentError: an unknown topology.
+      MeshError: a mesh of another size than the topology.
       VersionError: libtpu is missing or of another version.
       CompileError: the compiler refuses the program; `what` holds its message.
     """
-    device = devices(target)[0]
-    options = shim.CompileOptions()
-    options.num_replicas = options.num_partitions = 1
-    options.device_assignment = shim.assigned(device.id)
+    found = list(devices(target))
+    if count > 1 and len(found) != count:
+        raise MeshError(f"{name} runs on a mesh of {count} devices, and {target} has {len(found)}",
+                        "name a slice of that size, such as tpu:v5e:2x2")  # fmt: skip
+    found = found[:count]
+    options = shim.assigned_to([d.id for d in found], shim.CompileOptions())
     try:
-        executable = shim.compile_ahead([device], text, options)
+        executable = shim.compile_ahead(found, text, options)
     except shim.RuntimeFault as error:
         raise CompileError(f"{name} for {target}: {error}", "`compile(f, ..., stop='module')` shows its text") from None
     return Binary(name, target, text, executable)

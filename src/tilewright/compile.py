@@ -63,7 +63,7 @@ def _partition(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, 
     found = part("communication").communication(_text(unit, replace(settings, located=True)), settings.name)
     if refused:
         found.refuse(unit.call.name)
-    return unit, found
+    return unit, replace(found, whole=part("kernel passes").whole_on_mesh(unit.program) if _has_kernels(unit) else ())
 
 
 def _text(unit: Unit, settings: Settings) -> str:

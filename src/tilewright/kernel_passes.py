@@ -19,6 +19,7 @@ from .lang.primitive import kernel_call_p
 from .lang.target import CustomCall
 from .lang.verify import Finding
 from .lang.visit import kernels_of
+from .loader import part
 from .passes import Reports
 from .routes import FAILURES, REFUSALS, Passed
 from .xla_backend.emission import emitted
@@ -28,6 +29,11 @@ from .xla_backend.settings import Settings, Unit
 def has_kernels(program: Program) -> bool:
     """Whether a Program, or one within it, calls a kernel."""
     return kernel_call_p in primitives_of(program)
+
+
+def whole_on_mesh(program: Program) -> tuple[str, ...]:
+    """The kernels of a program on a mesh that are called on whole arrays."""
+    return part("partition").whole_calls(program, kernel_call_p, "kernel")
 
 
 # ---------------------------------------------------------------------------- fuse

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -104,6 +105,8 @@ def compile_ahead(module: Module, settings: Settings) -> Any:
         mine = [kernel for kernel, name in made if name == route.name]
         if found is None:
             build = COMPILERS[settings.target.kind].compile
+            if module.place is not None:
+                build = functools.partial(build, count=module.place.count)
             found = route.ready.compile(module.text, module.name, settings.name, mine, build)
         elif mine:
             more = route.ready.compile(module.text, module.name, settings.name, mine, lambda *_, made=found: made)

@@ -22,6 +22,7 @@ from ...core.primitives.collective import (
 )
 from ...core.primitives.conv import conv_general_dilated_p
 from ...core.primitives.reduce import reduce_and_p, reduce_or_p, reduce_p, reduce_xor_p
+from ...core.primitives.shape import pad_p
 from ...core.primitives.varying import assume_equal_p, pmax_invariant_p, pmin_invariant_p, psum_invariant_p, pvary_p
 from ...core.primitives.window import reduce_window_p, select_and_scatter_add_p
 from ...core.rewrite import primitives_of
@@ -29,7 +30,7 @@ from ...core.shard_map import shard_map_p
 from ...core.types import BOOL, INT32, ArrayType
 from ..settings import Place
 from ..shardings import mesh_text, sharding_text
-from . import conv, reduce, window
+from . import conv, reduce, shape, window
 from .emit import Emitter, Operand
 
 
@@ -243,7 +244,17 @@ def _not_reduced(i: int, x: Operand, params: dict[str, Any]) -> Any:
 
 def _not_bits(i: int, x: Operand, params: dict[str, Any]) -> Any:
     """There are no all-reduces over CPU devices of the bits of integers."""
-    return range(len(x.shape)) if i < 0 or x.dtype == BOOL else set(range(len(x.shape))) - {*params["axes"]}
+    return range(len(x.shape)) if i < 0 or x.dtype == BOOL else _not_parity(i, x, params)
+
+
+def _not_parity(i: int, x: Operand, params: dict[str, Any]) -> Any:
+    """Nor any of exclusive disjunctions."""
+    return range(len(x.shape)) if i < 0 else set(range(len(x.shape))) - {*params["axes"]}
+
+
+def _not_cropped(i: int, x: Operand, params: dict[str, Any]) -> Any:
+    """Where padding takes elements away or goes between them, the process ends."""
+    return [d for d, c in enumerate(params["padding_config"]) if min(c[:2]) >= 0 and c[2] == 0]
 
 
 def _batch_alone(i: int, x: Operand, params: dict[str, Any]) -> Any:
@@ -276,7 +287,9 @@ RULES: dict[Any, Any] = {
     all_gather_p: _all_gather, psum_scatter_p: _reduce_scatter, all_to_all_p: _all_to_all, ppermute_p: _permute,
     axis_index_p: _axis_index,
     reduce_p: _limited(reduce.RULES[reduce_p], _not_reduced),
-    **{p: _limited(reduce.RULES[p], _not_bits) for p in (reduce_and_p, reduce_or_p, reduce_xor_p)},
+    **{p: _limited(reduce.RULES[p], _not_bits) for p in (reduce_and_p, reduce_or_p)},
+    reduce_xor_p: _limited(reduce.RULES[reduce_xor_p], _not_parity),
+    pad_p: _limited(shape.RULES[pad_p], _not_cropped),
     conv_general_dilated_p: _limited(conv.RULES[conv_general_dilated_p], _batch_alone),
     **{p: _limited(window.RULES[p], _whole) for p in (reduce_window_p, select_and_scatter_add_p)},
 }  # fmt: skip
