@@ -1,4 +1,4 @@
-"""Kernels of products as warp-specialised programs for Hopper GPUs, compiled by jaxlib's Mosaic GPU pipeline."""
+"""Kernels of products as warp-specialised programs for Hopper and Blackwell GPUs, by jaxlib's Mosaic GPU pipeline."""
 
 from importlib import import_module as _import
 from typing import TYPE_CHECKING, Any

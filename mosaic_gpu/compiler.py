@@ -34,7 +34,7 @@ class Board:
     capability: tuple[int, int]
 
 
-BOARDS = {"90a": Board("NVIDIA H100 80GB HBM3", (9, 0))}
+BOARDS = {"90a": Board("NVIDIA H100 80GB HBM3", (9, 0)), "100a": Board("NVIDIA B200", (10, 0))}
 
 
 def installed() -> bool:
@@ -83,23 +83,29 @@ def _first(error: str) -> str:
     return "; ".join(said[:3] or lines[:2])
 
 
-WORKERS = runtime.part(
-    "Mosaic GPU's workers",
-    Workers("Mosaic GPU's compiler", f"{CACHE_VERSION} {JAXLIB}", Path(__file__).with_name("worker.py"), {}, _first),
-)
+def _workers(arch: str) -> Workers:
+    script = Path(__file__).with_name("worker.py")
+    return Workers("Mosaic GPU's compiler", f"{CACHE_VERSION} {JAXLIB}", script, {}, _first)
+
+
+# A process compiles for one architecture.
+WORKERS: dict[str, Workers] = {
+    arch: runtime.part(f"Mosaic GPU's workers for sm_{arch}", _workers(arch)) for arch in BOARDS
+}
 
 
 def set_cache(cache: Callable[[], Any]) -> None:
     """Hand in what gives the disk cache: an object with `load(name)` and `store(name, bytes)`, or None."""
-    WORKERS.cache = cache
+    for workers in WORKERS.values():
+        workers.cache = cache
 
 
-def start(module: MosaicGpuModule, workers: Workers = WORKERS) -> Future[Answer]:
+def start(module: MosaicGpuModule, workers: Workers | None = None) -> Future[Answer]:
     """Begin to compile a module, unless that is done or under way; the answer of the worker."""
     check_installed()
-    return workers.start({
-        "text": module.text, "name": module.name, "arch": module.architecture, "config": config(module.architecture),
-    })  # fmt: skip
+    arch = module.architecture
+    request = {"text": module.text, "name": module.name, "arch": arch, "config": config(arch)}
+    return (workers or WORKERS[arch]).start(request)
 
 
 def machine_code(
@@ -111,7 +117,7 @@ def machine_code(
       VersionError: a package is missing or of another version.
       CompileError: the pipeline or the assembler refused it, its process ended, or products wait for each other.
     """
-    answer = start(module, workers or WORKERS).result()
+    answer = start(module, workers).result()
     what = f"kernel {module.name} for {machine.name}"
     remedy = "compile it by Triton: the setting kernel_route, or `lang.triton.CompilerParams`"
     if "error" in answer:

@@ -39,6 +39,8 @@ class Lowering:
 
     def __init__(self, p: Printer, name: str, rows: int, consumers: int):
         self.p, self.name, self.rows, self.consumers = p, name, rows, consumers
+        self.matrix = ptx.matrix  # how a tile is described to the tensor cores
+        self.own_rows = False  # a thread has a whole row of a fragment, as tensor memory is read
         self.groups: list[Group] = []  # not yet waited for
         self.kept = 0  # bytes of shared memory that the body keeps for itself
         self.keeps: Int = 0  # where that is
@@ -139,8 +141,11 @@ class Lowering:
             raise Unfit(f"{layout.shape[layout.rows]} rows of one value, {self.rows} of others")
         if layout.cols is not None and layout.shape[layout.cols] % 8:
             raise Unfit(f"{layout.shape[layout.cols]} columns, which are not a multiple of 8")
+        columns = 1 if layout.cols is None else layout.shape[layout.cols]
+        if self.own_rows:
+            return 1, columns
         rows = 1 if layout.rows is None else self.rows // self.consumers // 32
-        return rows, 1 if layout.cols is None else layout.shape[layout.cols] // 4
+        return rows, max(columns // 4, 1)
 
     def place(self, layout: Layout, r: int, j: int) -> list[Int]:
         """The position of one register of this thread."""
@@ -148,7 +153,7 @@ class Lowering:
         if layout.rows is not None:
             found[layout.rows] = self.p.add(self.row, 64 * (r // 2) + 8 * (r % 2))
         if layout.cols is not None:
-            found[layout.cols] = self.p.add(self.column, 8 * (j // 2) + j % 2)
+            found[layout.cols] = j if self.own_rows else self.p.add(self.column, 8 * (j // 2) + j % 2)
         return found
 
     # ------------------------------------------------------------ elements
@@ -239,9 +244,11 @@ class Lowering:
     def owner(self, layout: Layout) -> str | None:
         """Of the threads that hold the same numbers of a layout, the one that stores them."""
         tests = []
-        if layout.rows is None:
+        if self.own_rows:
+            tests = [] if layout.rows is not None else [self.p.compare("eq", self.lane_of_group, 0)]
+        elif layout.rows is None:
             tests = [self.p.compare("ult", self.lane, 4), self.p.compare("eq", self.warp, 0)]
-        if layout.cols is None:
+        if layout.cols is None and not self.own_rows:
             tests.append(self.p.compare("eq", self.p.int("andi", self.lane, 3), 0))
         found = None
         for test in tests:

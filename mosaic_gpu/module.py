@@ -17,9 +17,10 @@ from ..lang.kernel import Kernel
 from ..lang.mosaic_gpu import CompilerParams
 from ..lang.target import Target
 from . import ptx
+from .blackwell import Blackwell
 from .nest import Nest
 from .rules import BACKEND
-from .schedule import Schedule, schedule
+from .schedule import BLACKWELL, Schedule, schedule
 from .text import Printer
 from .values import Unfit
 
@@ -85,17 +86,18 @@ def _module(kernel: Kernel, target: Target) -> MosaicGpuModule:
     launch, asked = launch_of(planned), settings_of(kernel)
     made = schedule(planned, target, asked.num_stages, asked.consumers)
     name = identifier(kernel.name)
-    text, kept = _text(name, launch, made)
+    architecture = "100a" if target.name.startswith(BLACKWELL) else "90a"
+    text, kept = _text(name, architecture, launch, made)
     if kept:  # what the body keeps in shared memory is known once it is printed, and comes before the stages
         made = made.keeping(kept)
-        text, _ = _text(name, launch, made)
+        text, _ = _text(name, architecture, launch, made)
     scratch = max(planned.programs, 1) * ptx.DESCRIPTOR * max(len(made.described), 1)
     return MosaicGpuModule(
-        name, text, "90a", launch.grid, made.threads, made.shared, made.stages, scratch, launch.in_types,
+        name, text, architecture, launch.grid, made.threads, made.shared, made.stages, scratch, launch.in_types,
         launch.out_types, launch.aliases, launch.prepare, launch.finish)  # fmt: skip
 
 
-def _text(name: str, launch: Launch, made: Schedule) -> tuple[str, int]:
+def _text(name: str, architecture: str, launch: Launch, made: Schedule) -> tuple[str, int]:
     """The text of a module, and how many bytes of shared memory its body keeps."""
     p = Printer()
     count = len(launch.arguments) + 1
@@ -119,10 +121,11 @@ def _text(name: str, launch: Launch, made: Schedule) -> tuple[str, int]:
     start = p.pure(f"arith.index_cast {index} : index to i32")
     block = [p.pure(f"arith.index_cast %b{d} : index to i32") for d in "xyz"]
     thread = p.pure("arith.index_cast %tx : index to i32")
-    nest = Nest(p, launch, made, names)
+    major = int(architecture[:-2])
+    nest = (Blackwell if major == 10 else Nest)(p, launch, made, names)
     nest.print(start, block, thread, names[-1])
     body = [*("  " + line for line in p.lines), "  gpu.terminator"]
-    head = (f"module @{name} attributes {{mosaic_gpu.arch_major = 9 : i32, mosaic_gpu.arch_minor = 0 : i32}} {{\n"
+    head = (f"module @{name} attributes {{mosaic_gpu.arch_major = {major} : i32, mosaic_gpu.arch_minor = 0 : i32}} {{\n"
             f"  func.func @{name}_mosaic_gpu(%stream: !llvm.ptr, %bufs: !llvm.ptr) "
             "attributes {llvm.emit_c_interface} {\n")  # fmt: skip
     lines = [*host, *body, "}", "return"]

@@ -63,12 +63,29 @@ class Nest(Lowering):
             for stage in range(s.stages):
                 for n in range(len(s.ring)):
                     ptx.barrier_init(p, self.full(n, stage), 1)
-                ptx.barrier_init(p, self.empty(stage), 4 * self.consumers)
+                ptx.barrier_init(p, self.empty(stage), self.releases)
+            self.more_barriers()
             p.asm("fence.mbarrier_init.release.cluster;")
+        self.prepare()
         p.line("gpu.barrier")
         for name in self.descriptors.values():
             ptx.acquire(p, name)
-        p.either(p.compare("uge", warp, 4 * self.consumers), self.produce, self.consume)
+        self.roles()
+
+    @property
+    def releases(self) -> int:
+        """How many arrivals free a stage: one of each warp that computes."""
+        return 4 * self.consumers
+
+    def more_barriers(self) -> None:
+        """Barriers besides those of tiles and stages."""
+
+    def prepare(self) -> None:
+        """What is done before the first barrier of all threads."""
+
+    def roles(self) -> None:
+        """The last warpgroup produces, the others compute."""
+        self.p.either(self.p.compare("uge", self.warp, 4 * self.consumers), self.produce, self.consume)
 
     def locate(self, block: Sequence[str]) -> None:
         """The ids of the parallel axes."""
@@ -474,15 +491,7 @@ class Nest(Lowering):
         if base is None:
             return False
         base = p.add(base, p.mul(self.mine, size))
-        own = p.add(p.int("andi", self.warp, 3), 0)
-        for r in range(0, len(made.regs), 2):
-            row = p.add(p.mul(own, 16), p.int("andi", self.lane, 15), 32 * r)
-            for i in range(columns // 16):
-                words = [made.regs[r + h][2 * i + j] for j in range(2) for h in range(2)]
-                part_of_row = p.add(p.int("shrui", self.lane, 4), 2 * (i % 4))
-                within = p.mul(p.int("xori", part_of_row, p.int("andi", row, 7)), 16)
-                at = p.add(base, p.mul(row, ptx.ROW), within, i // 4 * part * ptx.ROW)
-                ptx.stmatrix(p, at, words)
+        self.matrices(moved, made, base)
         ptx.fence_proxy(p)
         ptx.bar_sync(p, p.add(self.mine, 2), 128)
         with p.when(p.compare("eq", self.lane_of_group, 0)):
@@ -496,6 +505,18 @@ class Nest(Lowering):
             ptx.bulk_commit(p)
             ptx.bulk_wait(p)
         return True
+
+    def matrices(self, moved: Moved, made: Fragment, base: Int) -> None:
+        """Registers in the swizzled rows of this warpgroup's part, 16 columns at a time."""
+        p, part = self.p, self.rows // self.consumers
+        for r in range(0, len(made.regs), 2):
+            row = p.add(p.mul(p.int("andi", self.warp, 3), 16), p.int("andi", self.lane, 15), 32 * r)
+            for i in range(moved.block.sizes[moved.axes[1]] // 16):
+                words = [made.regs[r + h][2 * i + j] for j in range(2) for h in range(2)]
+                part_of_row = p.add(p.int("shrui", self.lane, 4), 2 * (i % 4))
+                within = p.mul(p.int("xori", part_of_row, p.int("andi", row, 7)), 16)
+                at = p.add(base, p.mul(row, ptx.ROW), within, i // 4 * part * ptx.ROW)
+                ptx.stmatrix(p, at, words)
 
     def spare(self, size: int) -> Int | None:
         """Shared memory for results once the loops are through: the stages, or memory of its own."""

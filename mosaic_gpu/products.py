@@ -20,8 +20,8 @@ def issue(e: Any, product: Product, start: Fragment | None) -> Fragment:
     """Begin a product, from zeros or from what is in registers; waits for nothing but its operands."""
     p, (a, b), (ca, cb) = e.p, product.operands, product.contracting
     (_, n), k, dtype = product.shape, product.operands[0].shape[ca], product.operands[0].dtype
-    left = _left(e, a, ca)
-    right = _right(e, b, cb)
+    left = left_of(e, a, ca)
+    right = right_of(e, b, cb)
     if start is not None and start.group is not None:  # what follows are the same registers
         start.group.fragments.remove(start)
         start.group = None
@@ -43,20 +43,20 @@ def issue(e: Any, product: Product, start: Fragment | None) -> Fragment:
     return product.made
 
 
-def _left(e: Any, x: Any, contracting: int) -> Callable[[int, int], tuple[Any, bool]]:
+def left_of(e: Any, x: Any, contracting: int) -> Callable[[int, int], tuple[Any, bool]]:
     """The left operand of an instruction, for a block of 64 rows and a step of the sum."""
     p = e.p
     if isinstance(x, Tile) and x.shape[1 - contracting] == e.rows:
         part = e.rows // e.consumers
         first = p.mul(e.mine, part)
         if x.axes[1] == contracting:
-            return lambda block, step: (_along(p, x, p.add(first, 64 * block), step), False)
-        return lambda block, step: (_across(p, x, p.add(p.int("shrui", first, 6), block), step), True)
+            return lambda block, step: (_along(e, x, p.add(first, 64 * block), step), False)
+        return lambda block, step: (_across(e, x, p.add(p.int("shrui", first, 6), block), step), True)
     layout = Layout(x.shape, 1 - contracting, contracting)
     found = e.fragment(x, layout) if isinstance(x, Lazy) or x.layout.rows == layout.rows else None
     if found is None:
         tile = staged(e, x)
-        return _left(e, tile, contracting)
+        return left_of(e, tile, contracting)
     if found.layout != layout:
         found = e.fragment(found, layout)
 
@@ -67,25 +67,26 @@ def _left(e: Any, x: Any, contracting: int) -> Callable[[int, int], tuple[Any, b
     return words
 
 
-def _right(e: Any, x: Any, contracting: int) -> Callable[[int], tuple[str, bool]]:
+def right_of(e: Any, x: Any, contracting: int) -> Callable[[int], tuple[str, bool]]:
     """The right operand of an instruction, for a step of the sum."""
-    p, tile = e.p, x if isinstance(x, Tile) else staged(e, x)
+    tile = x if isinstance(x, Tile) else staged(e, x)
     if tile.axes[1] == contracting:
-        return lambda step: (_along(p, tile, 0, step), False)
-    return lambda step: (_across(p, tile, 0, step), True)
+        return lambda step: (_along(e, tile, 0, step), False)
+    return lambda step: (_across(e, tile, 0, step), True)
 
 
-def _along(p: Any, tile: Tile, row: Int, step: int) -> str:
+def _along(e: Any, tile: Tile, row: Int, step: int) -> str:
     """The descriptor of a matrix whose sum goes along the columns of memory, from a row on."""
-    chunk, within = divmod(step * DEPTH * 2, ptx.ROW)
+    p, (chunk, within) = e.p, divmod(step * DEPTH * 2, ptx.ROW)
     at = p.add(tile.address, p.mul(row, ptx.ROW), chunk * tile.rows * ptx.ROW + within)
-    return ptx.matrix(p, at, 16, ptx.ATOM)
+    return e.matrix(p, at, 16, ptx.ATOM)
 
 
-def _across(p: Any, tile: Tile, chunk: Int, step: int) -> str:
+def _across(e: Any, tile: Tile, chunk: Int, step: int) -> str:
     """The descriptor of a matrix whose sum goes along the rows of memory, from a chunk of 64 columns on."""
+    p = e.p
     at = p.add(tile.address, p.mul(chunk, tile.rows * ptx.ROW), step * DEPTH * ptx.ROW)
-    return ptx.matrix(p, at, tile.rows * ptx.ROW, ptx.ATOM)
+    return e.matrix(p, at, tile.rows * ptx.ROW, ptx.ATOM)
 
 
 def staged(e: Any, x: Any) -> Tile:

@@ -28,7 +28,7 @@ from . import ptx
 from .values import Unfit
 
 MOST_STAGES, MOST_CONSUMERS, MOST_BOX = 8, 2, 256
-HOPPER = "cuda:sm_90"
+HOPPER, BLACKWELL = "cuda:sm_90", "cuda:sm_100"
 GROUP = 128  # threads of a warpgroup
 # Registers of a thread of the warps that copy, and of those that compute, by how many warpgroups compute: of 65536.
 REGISTERS = {2: (24, 240), 3: (32, 160)}
@@ -93,7 +93,12 @@ class Schedule:
     @property
     def tiles(self) -> int:
         """The offset of the fixed tiles."""
-        return _up(self.barriers + 8 * (len(self.fixed) + MOST_STAGES * (len(self.ring) + 1)))
+        return _up(self.more + 16)
+
+    @property
+    def more(self) -> int:
+        """The offset of a barrier of the form's own, and of a word."""
+        return self.barriers + 8 * (len(self.fixed) + MOST_STAGES * (len(self.ring) + 1))
 
     @property
     def keeps(self) -> int:
@@ -142,8 +147,9 @@ def schedule(plan: Plan, target: Target, stages: int | None, consumers: int | No
       Unfit: why it is not for this backend.
     """
     k = plan.kernel
-    if not target.name.startswith(HOPPER):
-        raise Unfit(f"it is for Hopper (sm_90), not for {target.name}")
+    blackwell = target.name.startswith(BLACKWELL)
+    if not blackwell and not target.name.startswith(HOPPER):
+        raise Unfit(f"it is for Hopper (sm_90) and Blackwell (sm_100), not for {target.name}")
     if k.aliases:
         raise Unfit("operands share memory with results")
     if any(plan.atomic) or any(home is None for home in plan.scratch_homes):
@@ -156,7 +162,9 @@ def schedule(plan: Plan, target: Target, stages: int | None, consumers: int | No
         raise Unfit(f"its products have {' and '.join(map(str, sorted(rows)))} rows: one number, a multiple of 64, is "
                     "asked for")  # fmt: skip
     (height,) = rows
-    many = consumers or min(MOST_CONSUMERS, height // 64)
+    if blackwell and height != 128:
+        raise Unfit(f"blocks of {height} rows: on Blackwell a block has 128")
+    many = 1 if blackwell else consumers or min(MOST_CONSUMERS, height // 64)
     if height // 64 % many:
         raise Unfit(f"{height} rows are not divided among {many} warpgroups")
     parts, turns = _parts(plan)

@@ -84,6 +84,8 @@ def start(kernels: Sequence[Kernel], machine: Target) -> None:
 def compile(text: str, name: str, target: str, kernels: Sequence[Kernel], build: Callable[[str, str, str], Any]) -> Any:
     """A program for a GPU: `build` compiles the module's text; the result also tells of its kernels."""
     machine = target_of(target)
+    if kernels:
+        compiler.check_installed()
     found = [fitted(kernel, machine) for kernel in dict.fromkeys(kernels)]
     used = tuple(f.resources(machine) for f in found)
     for one in used:

@@ -47,12 +47,12 @@ def _reduce(by: Primitive) -> Callable[..., Any]:
         if own.cols in axes:
             for r, row in enumerate(numbers):
                 one = _tree(combine, row)
-                for step in (1, 2):
+                for step in () if e.own_rows else (1, 2):
                     one = combine(one, _shuffled(e, one, step, type_))
                 numbers[r] = [one]
         if own.rows in axes:
             columns = [_tree(combine, list(column)) for column in zip(*numbers, strict=True)]
-            for step in (4, 8, 16):
+            for step in (1, 2, 4, 8, 16) if e.own_rows else (4, 8, 16):
                 columns = [combine(c, _shuffled(e, c, step, type_)) for c in columns]
             numbers = [_across(e, combine, columns, type_, own.cols in axes or own.cols is None)]
         where = {d: i for i, d in enumerate(kept)}
@@ -71,15 +71,15 @@ def _reduce(by: Primitive) -> Callable[..., Any]:
 def _across(e: Any, combine: Callable[[str, str], str], columns: list[str], type_: str, alone: bool) -> list[str]:
     """The columns that a warp has combined, combined over all warps of the block through shared memory."""
     p, warps = e.p, 4 * e.consumers
-    width = 1 if alone else 4 * len(columns)
+    width = 1 if alone else len(columns) * (1 if e.own_rows else 4)
     base = e.keep(4 * warps * width)
     own = p.add(base, p.mul(e.warp, 4 * width))
     e.gather()
 
     def place(j: int) -> Any:
-        return 0 if alone else p.mul(p.add(e.column, 8 * (j // 2) + j % 2), 4)
+        return 0 if alone else 4 * j if e.own_rows else p.mul(p.add(e.column, 8 * (j // 2) + j % 2), 4)
 
-    with p.when(p.compare("ult", e.lane, 1 if alone else 4)):
+    with p.when(p.compare("ult", e.lane, 1 if alone or e.own_rows else 4)):
         for j, x in enumerate(columns):
             p.asm("st.shared.b32 [$0], $1;", "r,f" if type_ == "f32" else "r,r", [p.name(p.add(own, place(j))), x],
                   ["i32", type_])  # fmt: skip

@@ -81,12 +81,17 @@ def can_compile(backend: Backend) -> str:
     """Whether a small program goes through the target's compiler here, tried out."""
     if find_spec(f"tilewright.{backend.layer}") is None:
         return "no: not in this version"
-    start = time.perf_counter()
+    start, route = time.perf_counter(), backend.layer if backend.layer == "mosaic_gpu" else None
+    program, operands = (lambda x: x * 2 + 1), [np.arange(4, dtype=np.float32)]
+    if route is not None:  # it compiles products alone
+        program, operands = (lambda x: x @ x), [np.ones((128, 128), np.float16)]
     try:
-        with config(cache_dir=""):  # by the compiler, not from the disk
-            made = compile_to(lambda x: x * 2 + 1, np.arange(4, dtype=np.float32), target=backend.target)
+        with config(cache_dir="", kernel_route=route):  # by the compiler, not from the disk
+            made = compile_to(program, *operands, target=backend.target)
     except (TilewrightError, OSError, RuntimeError) as error:
         return f"no: {reason(error)}"
+    if route is not None and not any("wgmma" in kernel.assembly for kernel in made.kernels):
+        return "no: Triton compiled the kernel"
     what = "yes" if getattr(made, "executable", made) is not None else "kernels only: no XLA compiler"
     return f"{what} ({(time.perf_counter() - start) * 1e3:.0f} ms for a small program)"
 

@@ -52,6 +52,16 @@ def test_kernels_take_what_there_is_and_do_not_spill(tmp_path):
         assert re.search(rf"\b{instruction}\b", text), instruction
 
 
+def test_products_in_tensor_memory(tmp_path):
+    blackwell = target_of("cuda:sm_100")
+    for name in ("plain", "both turned, wide", "bias and gelu", "normal rows", "float32 out"):
+        _, compiled = compiled_kernel(product(**PRODUCTS[name]), blackwell)
+        assert resources(compiled, blackwell).spills == 0, name
+    text = sass(compiled_kernel(product(**PRODUCTS["plain"]), blackwell)[1], tmp_path)
+    for instruction in ("UTCHMMA", "UTMALDG", "UTMASTG", "LDTM", "SYNCS"):
+        assert re.search(rf"\b{instruction}\b", text), instruction
+
+
 def test_a_program_takes_the_kernel():
     struct = tw.ShapeDtypeStruct((256, 256), HALF)
     with tw.config(kernel_route="mosaic_gpu"):

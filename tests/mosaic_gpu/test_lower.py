@@ -155,6 +155,49 @@ def test_the_walker_finds(name):
         check_hopper(kernel, *operands(kernel), edit=edit)
 
 
+# ---------------------------------------------------------------------------- Blackwell
+
+
+BLACKWELL = [
+    "plain", "left turned", "both turned, wide", "ragged", "bias and gelu", "row scale and residual", "normal rows",
+    "column sums", "float32 out",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BLACKWELL)
+def test_products_in_tensor_memory(name):
+    kernel = product(**PRODUCTS[name])
+    check_hopper(kernel, *operands(kernel), target="cuda:sm_100", eager=len(name) % 2 == 0)
+
+
+TENSOR_FAULTS = {
+    "sums are loaded too early": (without(r".*L_\$.*\n", -1), "before the barrier that tells"),
+    "no fence after the barrier": (
+        without(r".*tcgen05\.fence::after_thread_sync.*\n", 1), "without tcgen05.fence::after_thread_sync"),
+    "loads are not waited for": (without(r".*tcgen05\.wait::ld.*\n"), "read before tcgen05.wait::ld"),
+    "a stage is never freed": (without(r".*tcgen05\.commit.*\n"), "all wait"),
+    "no wait for a tile": (without(r".*L_\$.*\n", 1), "race: a product reads"),
+    "tensor memory is not given back": (without(r".*tcgen05\.dealloc.*\n"), "columns of tensor memory"),
+    "a wrong place of rows": (every(r"= arith.shli (%v\d+), (%v\d+) : i32", r"= arith.addi \1, \2 : i32"), "loads row"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TENSOR_FAULTS)
+def test_the_walker_finds_in_tensor_memory(name):
+    edit, said = TENSOR_FAULTS[name]
+    kernel = product(k=512, num_stages=2)
+    with pytest.raises(WalkError, match=said):
+        check_hopper(kernel, *operands(kernel), target="cuda:sm_100", edit=edit)
+
+
+@pytest.mark.parametrize("name, said", [
+    ("int8 weights", "no product of tiles as they are copied"), ("one warpgroup, bfloat16", "a block has 128"),
+])  # fmt: skip
+def test_what_is_not_for_tensor_memory(name, said):
+    with pytest.raises(errors.UnsupportedError, match=said):
+        mosaic_gpu_module(product(**PRODUCTS[name]), target_of("cuda:sm_100"))
+
+
 # ---------------------------------------------------------------------------- what is refused
 
 

@@ -56,8 +56,20 @@ class Register:
         return self.sum.value[fragment_places(self.i)].copy()
 
 
+class Loaded:
+    """What is being loaded from tensor memory."""
+
+    def __init__(self, value: Any):
+        self.value, self.ready = value, False
+
+    def read(self) -> Any:
+        if not self.ready:
+            raise WalkError("registers are read before tcgen05.wait::ld")
+        return self.value
+
+
 def plain(x: Any) -> Any:
-    return x.read() if isinstance(x, Register) else x
+    return x.read() if isinstance(x, (Register, Loaded)) else x
 
 
 class Block:
@@ -67,10 +79,13 @@ class Block:
         self.shared, self.rng, self.eager = Shared(BASE + size), rng, eager
         self.barriers: dict[int, Barrier] = {}
         self.meetings: dict[int, list[Any]] = {}  # of bar.sync: lanes that have come, joined clock, times
-        self.pending: list[tuple[Barrier, Callable[[], None]]] = []
+        self.pending: list[tuple[Barrier, Callable[[], None], str]] = []
         self.fields: dict[int, dict[Any, int]] = {}
         self.descriptors: dict[int, Any] = {}
         self.published: dict[int, Any] = {}
+        self.tensor = np.full((LANES, 512), np.nan, np.float32)  # tensor memory
+        self.columns = 0  # that are taken of it
+        self.summed = np.zeros((2, 512), np.int64)  # of each column: whose products, and when
         self.progress = 0
 
     def barrier(self, at: int) -> Barrier:
@@ -100,7 +115,9 @@ class Group:
             self.clocks[w, 4 * number + w] = 1
         self.open: list[Callable[[], None]] = []
         self.groups: list[list[Callable[[], None]]] = []
-        self.committed, self.stores, self.fenced = 0, 0, False
+        self.committed, self.stores, self.fenced, self.after = 0, 0, False, True
+        self.queue: list[list[Callable[[], None]]] = []  # of products that tensor memory's sums wait for
+        self.loading: list[Loaded] = []
 
     # ------------------------------------------------------------ flow
 
@@ -192,6 +209,7 @@ class Group:
                 yield f"mbarrier {at}, parity {parity}, {barrier.left} arrivals and {barrier.bytes} bytes short"
         for w in self.warps():
             self.clocks[w] = np.maximum(self.clocks[w], barrier.ended)
+        self.after = False
 
     # ------------------------------------------------------------ PTX
 
@@ -280,7 +298,7 @@ class Group:
                 self.b.shared.put(where, values)
                 barrier.landed(values.nbytes)
 
-            self.b.pending.append((barrier, land))
+            self.b.pending.append((barrier, land, "a copy"))
             if self.b.eager:
                 self.b.land(barrier)
 
@@ -377,6 +395,91 @@ class Group:
                     make()
             self.clocks[:, PRODUCTS + self.number] = self.committed - len(self.groups)
 
+    # ---- tensor memory
+
+    def allocate(self, text: str, slot: Any) -> None:
+        self.b.columns = int(re.search(r"\], (\d+);", text)[1])
+        self.store_shared(text, slot, np.asarray(0, np.int32))
+
+    def release(self, text: str, address: Any) -> None:
+        self.b.columns -= int(re.search(r"\$0, (\d+);", text)[1])
+
+    def ordered(self, text: str, *args: Any) -> None:
+        self.after = self.after or "after" in text
+        if "wait::ld" in text:
+            for one in self.loading:
+                one.ready = True
+            self.loading = []
+
+    def needs_order(self, what: str) -> None:
+        if not self.after:
+            raise WalkError(f"{what} after a barrier, without tcgen05.fence::after_thread_sync")
+
+    def add_product(self, text: str, *args: Any) -> None:
+        self.needs_order("a product")
+        for lane in self.each():
+            to, left, right, form, more = [int(self.lanes(a)[lane]) for a in args]
+            n, rows = (form >> 17 & 63) << 3, (form >> 24 & 31) << 4
+            dtype = {0: np.float16, 1: ml_dtypes.bfloat16}[form >> 7 & 7]
+            if form & 0x70 != 0x10 or form >> 7 & 7 != form >> 10 & 7 or rows != 128 or n % 16:
+                raise WalkError(f"a product of the form {form:#x}")
+            if to >> 16 or to + n > self.b.columns:
+                raise WalkError(f"columns {to} to {to + n} of tensor memory, of which {self.b.columns} are taken")
+            if left >> 46 & 7 != 1 or right >> 46 & 7 != 1 or left >> 61 & 7 != 2 or right >> 61 & 7 != 2:
+                raise WalkError("a matrix that is not swizzled by 128 bytes")
+            swizzle = (1 << 62) - 1
+            where = [
+                matrix_places((d & swizzle & ~(7 << 46) & ~(7 << 61)) | 1 << 62, size, 16, turned)
+                for d, size, turned in ((left, rows, bool(form >> 15 & 1)), (right, n, bool(form >> 16 & 1)))
+            ]
+            shared, clock = self.b.shared, self.clocks[lane // WARP]
+            for places in where:
+                shared.reading(shared.grains(places, 2), clock, PRODUCTS + self.number, self.committed + 1, True,
+                               "a product")  # fmt: skip
+            self.b.summed[:, to : to + n] = [[PRODUCTS + self.number], [self.committed + 1]]
+
+            def make(where: Any = where, to: int = to, n: int = n, more: int = more, dtype: Any = dtype) -> None:
+                a, b = (self.b.shared.get(places, dtype).astype(np.float32) for places in where)
+                self.b.tensor[:, to : to + n] = a @ b.T + (self.b.tensor[:, to : to + n] if more else 0)
+
+            self.open.append(make)
+
+    def commit_products(self, text: str, address: Any) -> None:
+        self.committed += 1
+        made, number = self.open, self.committed
+        self.open = []
+        self.queue.append(made)
+        barrier = self.b.barrier(self.same(address))
+        clock = self.clocks[self.each()[0] // WARP].copy()
+
+        def land() -> None:
+            while any(one is made for one in self.queue):
+                for make in self.queue.pop(0):
+                    make()
+            clock[PRODUCTS + self.number] = number
+            barrier.arrive(clock)
+
+        self.b.pending.append((barrier, land, "products"))
+        if self.b.eager:
+            self.b.land(barrier)
+
+    def load_tensor(self, text: str, address: Any) -> Any:
+        self.needs_order("a load of tensor memory")
+        columns = int(re.search(r"\.x(\d+)\.b32", text)[1])
+        (w,) = self.warps()
+        at = self.same(address)
+        row, first = at >> 16, at & 0xFFFF
+        if row != WARP * w or first + columns > self.b.columns:
+            raise WalkError(f"warp {w} loads row {row}, columns {first} to {first + columns} of tensor memory")
+        agent, time = self.b.summed[:, first : first + columns]
+        if (time == 0).any() or (time > self.clocks[w][agent]).any():
+            raise WalkError("tensor memory is loaded before the barrier that tells of its products")
+        value = np.zeros((columns, LANES), np.float32)
+        value[:, row : row + WARP] = self.b.tensor[row : row + WARP, first : first + columns].T
+        found = [Loaded(v) for v in value.view(np.int32)]
+        self.loading += found
+        return found
+
     # ---- registers and shared memory
 
     def shuffle(self, text: str, x: Any) -> Any:
@@ -394,11 +497,12 @@ class Group:
             check = shared.writing if write else shared.reading
             check(shared.grains(live.reshape(-1), size), clock, agent, int(clock[agent]), False, what)
 
-    def store_shared(self, text: str, address: Any, value: Any) -> None:
+    def store_shared(self, text: str, address: Any, value: Any, *more: Any) -> None:
         at = self.lanes(address).astype(np.int64)
-        self.by_warp(at, 4, True, "a thread")
-        values = np.ascontiguousarray(self.lanes(value))
-        self.b.shared.put(at[self.mask], values[self.mask])
+        self.by_warp(at, 4 + 4 * len(more), True, "a thread")
+        for i, one in enumerate((value, *more)):
+            values = np.ascontiguousarray(self.lanes(one))
+            self.b.shared.put(at[self.mask] + 4 * i, values[self.mask])
 
     def load_shared(self, text: str, address: Any) -> Any:
         kind = re.search(r"ld.shared.([bsu])(\d+)", text)
@@ -442,17 +546,37 @@ def _nothing(group: Group, text: str, *args: Any) -> None:
 
 
 _PTX: tuple[tuple[str, Callable[..., Any]], ...] = (
-    ("wait", lambda g, text, *a: g.wait(*a)), ("wgmma.mma_async", Group.multiply), ("wgmma", Group.order),
-    ("mbarrier.init", Group.make_barrier), ("mbarrier.arrive", Group.arrive), ("bar.sync", Group.synchronise),
-    ("fence.proxy.async", Group.fence), ("fence.proxy.tensormap", Group.acquire), ("fence.mbarrier", _nothing),
-    ("setmaxnreg", _nothing), ("bar.warp.sync", _nothing), ("tensormap.replace", Group.describe),
-    ("tensormap.cp_fenceproxy", Group.publish), ("cp.async.bulk.tensor", lambda g, text, *a: (
-        g.tma_load(text, *a) if "mbarrier" in text else g.tma_store(text, *a))),
-    ("cp.async.bulk", Group.bulk), ("stmatrix", Group.store_matrices), ("st.shared", Group.store_shared),
-    ("ld.shared", Group.load_shared), ("shfl.sync", Group.shuffle),
-    ("cvt.rn", Group.packed), ("cvt.rzi", Group.whole), ("ex2.approx", lambda g, text, x: np.exp2(plain(x))),
+    ("wait", lambda g, text, *a: g.wait(*a)),
+    ("wgmma.mma_async", Group.multiply),
+    ("wgmma", Group.order),
+    ("tcgen05.alloc", Group.allocate),
+    ("tcgen05.relinquish", _nothing),
+    ("tcgen05.dealloc", Group.release),
+    ("tcgen05.mma", Group.add_product),
+    ("tcgen05.commit", Group.commit_products),
+    ("tcgen05.ld", Group.load_tensor),
+    ("tcgen05", Group.ordered),
+    ("mbarrier.init", Group.make_barrier),
+    ("mbarrier.arrive", Group.arrive),
+    ("bar.sync", Group.synchronise),
+    ("fence.proxy.async", Group.fence),
+    ("fence.proxy.tensormap", Group.acquire),
+    ("fence.mbarrier", _nothing),
+    ("setmaxnreg", _nothing),
+    ("bar.warp.sync", _nothing),
+    ("tensormap.replace", Group.describe),
+    ("tensormap.cp_fenceproxy", Group.publish),
+    ("cp.async.bulk.tensor", lambda g, text, *a: g.tma_load(text, *a) if "mbarrier" in text else g.tma_store(text, *a)),
+    ("cp.async.bulk", Group.bulk),
+    ("stmatrix", Group.store_matrices),
+    ("st.shared", Group.store_shared),
+    ("ld.shared", Group.load_shared),
+    ("shfl.sync", Group.shuffle),
+    ("cvt.rn", Group.packed),
+    ("cvt.rzi", Group.whole),
+    ("ex2.approx", lambda g, text, x: np.exp2(plain(x))),
     ("rsqrt.approx", lambda g, text, x: (1 / np.sqrt(plain(x))).astype(np.float32)),
-)  # fmt: skip
+)
 
 
 class Machine:
@@ -463,6 +587,7 @@ class Machine:
         self.buffers = [np.ascontiguousarray(b) for b in buffers]
         self.bytes = [b.reshape(-1).view(np.uint8) for b in self.buffers]
         self.slots: dict[Any, int] = {}
+        self.apart = "tcgen05" in text
         with reading(lambda context: None) as context, ir.Location.unknown(context):
             self.module = ir.Module.parse(text)
             (function,) = [o for o in self.module.body.operations if o.operation.name == "func.func"]
@@ -567,8 +692,11 @@ class Machine:
         for number in range(sizes[3] // LANES):
             threads = np.arange(LANES) + LANES * number
             values = [np.asarray(v, np.int64) for v in (*ids, threads, 0, 0, *sizes)]
-            group = Group(self, block, number, {**frame, **dict(zip(self.arguments, values))})
-            live.append(group.run(self.body))
+            # Products of tensor memory are a thread's: there each warp goes its own way.
+            for mask in np.arange(LANES) // WARP == np.arange(4)[:, None] if self.apart else np.ones((1, LANES), bool):
+                group = Group(self, block, number, {**frame, **dict(zip(self.arguments, values))})
+                group.mask = mask
+                live.append(group.run(self.body))
         stuck: dict[int, str] = {}
         while live:
             before, kept = block.progress, []
@@ -581,8 +709,10 @@ class Machine:
             live = kept
             if live and block.progress == before and not block.land():
                 raise WalkError(f"block {ids}: all wait: {'; '.join(sorted(stuck[id(g)] for g in live))}")
-        if block.pending:
-            raise WalkError(f"block {ids} ends while {len(block.pending)} copies are under way")
+        if any(what == "a copy" for _, _, what in block.pending) or block.columns:
+            raise WalkError(
+                f"block {ids} ends while copies are under way, or with {block.columns} columns of tensor memory"
+            )
 
 
 def _finished(walk: Walk) -> None:

@@ -1,0 +1,179 @@
+"""The program of one block on Blackwell: a warp that copies, a warp that multiplies, a warpgroup that stores.
+
+Products are started by one thread and summed in tensor memory, so a loop here does nothing but add products of tiles to
+sums that begin at zero; what follows the loop is computed by a warpgroup, each of whose threads has a row of the block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.ir import Var
+from ..core.primitives.ref import Index
+from ..lang.ops import next_power_of_2
+from . import ptx, tcgen05
+from .nest import Nest
+from .products import DEPTH, FLOAT32, left_of, right_of
+from .refs import Register, TileRef
+from .schedule import Moved
+from .text import Int
+from .values import Fragment, Layout, Product, Tile, Unfit
+
+GROUP = 128
+
+
+@dataclass(eq=False)
+class Sum:
+    """A Ref whose numbers are in tensor memory, from a column on, while products are added to them."""
+
+    column: int
+
+    def read(self, e: Any, index: Index, dynamic: Sequence[Any]) -> Any:
+        raise Unfit("a sum is read within its loop, which on Blackwell only adds products")
+
+    def write(self, e: Any, index: Index, dynamic: Sequence[Any], value: Any) -> None:
+        raise Unfit("a sum is written within its loop, which on Blackwell only adds products")
+
+    def add(self, e: Any, index: Index, dynamic: Sequence[Any], value: Any) -> None:
+        if not isinstance(value, Product) or not all(isinstance(x, Tile) for x in value.operands):
+            raise Unfit("what is added is no product of tiles as they are copied")
+        e.start_product(value, self.column)
+
+
+class Blackwell(Nest):
+    """A kernel within its loops, its products in tensor memory."""
+
+    def __init__(self, *args: Any):
+        super().__init__(*args)
+        self.own_rows, self.matrix = True, tcgen05.matrix
+        k, plan = self.kernel, self.plan
+        if not plan.carry or any(level for part in (self.s.parts.before, self.s.parts.after) for level in part):
+            raise Unfit("on Blackwell products are summed in a loop, and what begins and ends it stands around it")
+        if any(home is not None for home in plan.output_homes):
+            raise Unfit("a result is kept in registers")
+        self.sums: dict[Var, Sum] = {}
+        column = 0
+        for ref in k.body.inputs[k.splits[3] :]:
+            shape, dtype = ref.type.shape, ref.type.dtype
+            if len(shape) != 2 or shape[0] != self.rows or dtype != FLOAT32 or shape[1] % 32:
+                raise Unfit(f"scratch of {shape}: on Blackwell it is a sum of {self.rows} rows and 32 n columns")
+            self.sums[ref] = Sum(column)
+            column += shape[1]
+        self.columns = max(next_power_of_2(column), 32)
+        if self.columns > tcgen05.COLUMNS:
+            raise Unfit(f"its sums take {column} columns of tensor memory, and there are {tcgen05.COLUMNS}")
+
+    @property
+    def releases(self) -> int:
+        return 1
+
+    @property
+    def done(self) -> Int:
+        return self.p.add(self.shared, self.s.more)
+
+    @property
+    def slot(self) -> Int:
+        return self.p.add(self.shared, self.s.more + 8)
+
+    def more_barriers(self) -> None:
+        ptx.barrier_init(self.p, self.done, 1)
+
+    def prepare(self) -> None:
+        with self.p.when(self.p.compare("eq", self.warp, 5)):
+            tcgen05.allocate(self.p, self.slot, self.columns)
+
+    def roles(self) -> None:
+        p = self.p
+        (self.memory,) = p.asm("ld.shared.b32 $0, [$1];", "=r,r", [p.name(self.slot)], ["i32"], ["i32"])
+        super().roles()
+        tcgen05.left(p)
+        p.line("gpu.barrier")
+        with p.when(p.compare("eq", self.warp, 5)):
+            tcgen05.waited(p)
+            tcgen05.release(p, self.memory, self.columns)
+
+    # ------------------------------------------------------------ the warps that copy and multiply
+
+    def produce(self) -> None:
+        super().produce()
+        p = self.p
+        first = p.compare("eq", self.warp, 4 * self.consumers + 1)
+        with p.when(p.pure(f"arith.andi {first}, {p.compare('eq', self.lane, 0)} : i1")):
+            refs, first_in = self.kernel.body.inputs, self.kernel.splits[1]
+            for n, number in enumerate(self.s.fixed):
+                tile = self.tile_of(self.s.moved[number], self.fixed_address(n))
+                ptx.wait(p, self.fixed_barrier(n), 0)
+                self.refs[refs[first_in + number]] = TileRef(tile, lambda: None)
+            self.refs.update(self.sums)
+            self.count = 0
+            self.multiply(0)
+            tcgen05.commit(p, self.done)
+
+    def multiply(self, level: int) -> None:
+        """Products of the loops from a level on, in the order of the turns."""
+        p, carry = self.p, self.plan.carry
+        if level == len(carry):
+            self.cell(self.s.parts.main, level)
+            if self.s.ring:
+                tcgen05.commit(p, self.empty(self.stage(self.count)[0]))
+            self.count = p.add(self.count, 1)
+            return
+        ids = list(self.ids)
+
+        def body(i: str, count: str) -> list[str]:
+            self.ids[carry[level]], self.count = i, count
+            self.multiply(level + 1)
+            return [p.name(self.count)]
+
+        (self.count,) = p.loop(*self.bounds(level), [p.name(self.count)], ["i32"], body)
+        self.ids = ids
+
+    def start_product(self, product: Product, column: int) -> None:
+        """Add a product to a sum; the first one of a block is what the sum starts from."""
+        p, (a, b), (ca, cb) = self.p, product.operands, product.contracting
+        self.mine = 0
+        left, right = left_of(self, a, ca), right_of(self, b, cb)
+        tcgen05.waited(p)
+        for step in range(a.shape[ca] // DEPTH):
+            (one, turned), (other, across) = left(0, step), right(step)
+            more = p.constant(True, "i1") if step else p.compare("ne", self.count, 0)
+            tcgen05.multiply(p, p.add(self.memory, column), one, other, self.rows, product.shape[1], a.dtype,
+                             (turned, across), more)  # fmt: skip
+
+    def settled(self, product: Product) -> Fragment:
+        raise Unfit("a product that is not added to a sum of its loop")
+
+    # ------------------------------------------------------------ the warpgroup that stores
+
+    def consume(self) -> None:
+        p, k = self.p, self.kernel
+        self.lane_of_group = p.add(p.mul(self.warp, 32), self.lane)
+        self.mine, self.row, self.column = 0, self.lane_of_group, 0
+        registers = {ref: Register(ref.type.array, None) for ref in k.body.inputs[k.splits[3] :]}
+        self.refs.update(registers)
+        self.end_cell(self.s.parts.before, 0, 0)
+        zero = p.constant(0, "f32")
+        for register in registers.values():
+            start = register.value
+            if start is None or isinstance(start, Fragment) or start.varies or start.at(p, [0, 0]) != zero:
+                raise Unfit("a sum that does not begin at zero")
+        ptx.wait(p, self.done, 0)
+        tcgen05.waited(p)
+        lanes = p.add(self.memory, p.int("shli", p.mul(self.warp, 32), 16))
+        for ref, register in registers.items():
+            shape, first = ref.type.shape, self.sums[ref].column
+            row = [x for j in range(0, shape[1], tcgen05.PART)
+                   for x in tcgen05.load(p, p.add(lanes, first + j), tcgen05.PART)]  # fmt: skip
+            register.value = Fragment(Layout(shape, 0, 1), FLOAT32, [row])
+        self.end_cell(self.s.parts.after, 0, -1)
+
+    def matrices(self, moved: Moved, made: Fragment, base: Int) -> None:
+        """A row of each thread, 8 numbers of 16 bits at a time."""
+        p = self.p
+        for chunk in range(len(made.regs[0]) // 4):
+            within = p.mul(p.int("xori", p.int("andi", self.row, 7), chunk % 8), 16)
+            at = p.add(base, p.mul(self.row, ptx.ROW), within, chunk // 8 * self.rows * ptx.ROW)
+            p.asm("st.shared.v4.b32 [$0], {$1, $2, $3, $4};", "r,r,r,r,r",
+                  [p.name(at), *made.regs[0][4 * chunk : 4 * chunk + 4]], ["i32"] * 5)  # fmt: skip

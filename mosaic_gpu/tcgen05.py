@@ -1,0 +1,70 @@
+"""The products of Blackwell: one thread starts them, their sums are in tensor memory, a barrier tells of their end.
+
+Source: the PTX ISA on tcgen05. Tensor memory has 128 rows, as many as a warpgroup has threads, and 512 columns of 32
+bits; an address is a row in the upper half and a column in the lower.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .text import Int, Printer
+
+COLUMNS = 512
+KIND = {"float16": 0, "bfloat16": 1}
+PART = 32  # columns of one load
+
+
+def allocate(p: Printer, slot: Int, columns: int) -> None:
+    """Take columns of tensor memory, by a whole warp; where they start is written to shared memory."""
+    p.asm(f"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [$0], {columns};", "r", [p.name(slot)], ["i32"])
+    p.asm("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;")
+
+
+def release(p: Printer, address: Int, columns: int) -> None:
+    p.asm(f"tcgen05.dealloc.cta_group::1.sync.aligned.b32 $0, {columns};", "r", [p.name(address)], ["i32"])
+
+
+def matrix(p: Printer, address: Int, leading: int, stride: int) -> str:
+    """The descriptor of a matrix in shared memory with the 128-byte swizzle."""
+    start = p.int("shrui", p.int("andi", address, 0x3FFFF), 4)
+    low = p.name(p.int("ori", start, (leading >> 4) << 16))
+    wide = p.pure(f"arith.extui {low} : i32 to i64")
+    high = (stride >> 4 | 1 << 14 | 2 << 29) << 32
+    return p.pure(f"arith.ori {wide}, {p.constant(high, 'i64')} : i64")
+
+
+def multiply(p: Printer, to: Int, a: str, b: str, rows: int, columns: int, dtype: Any, turned: tuple[bool, bool],
+             more: str) -> None:  # fmt: skip
+    """Start `to (+)= a @ b`, a sum over 16; `more`: whether it is added to what is there."""
+    kind = KIND[str(dtype)]
+    form = 1 << 4 | kind << 7 | kind << 10 | turned[0] << 15 | turned[1] << 16 | columns >> 3 << 17 | rows >> 4 << 24
+    p.asm("tcgen05.mma.cta_group::1.kind::f16 [$0], $1, $2, $3, $4;", "r,l,l,r,b",
+          [p.name(to), a, b, p.constant(form), more], ["i32", "i64", "i64", "i32", "i1"])  # fmt: skip
+
+
+def commit(p: Printer, barrier: Int) -> None:
+    """Arrive at a barrier once the products that were started are made."""
+    p.asm("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [$0];", "r", [p.name(barrier)],
+          ["i32"])  # fmt: skip
+
+
+def waited(p: Printer) -> None:
+    """What follows comes after what a barrier told of."""
+    p.asm("tcgen05.fence::after_thread_sync;")
+
+
+def left(p: Printer) -> None:
+    """What came before is told of by the next barrier."""
+    p.asm("tcgen05.fence::before_thread_sync;")
+
+
+def load(p: Printer, address: Int, columns: int) -> list[str]:
+    """The numbers of a thread's row, as f32."""
+    out = ", ".join(f"${i}" for i in range(columns))
+    regs = p.asm(f"tcgen05.ld.sync.aligned.32x32b.x{columns}.b32 {{{out}}}, [${columns}];",
+                 ",".join(["=r"] * columns + ["r"]), [p.name(address)], ["i32"], ["i32"] * columns)  # fmt: skip
+    p.asm("tcgen05.wait::ld.sync.aligned;")
+    tied = ",".join(["=r"] * columns + [str(i) for i in range(columns)])
+    regs = p.asm("// loaded", tied, regs, ["i32"] * columns, ["i32"] * columns)
+    return [p.pure(f"arith.bitcast {r} : i32 to f32") for r in regs]
