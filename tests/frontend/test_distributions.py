@@ -73,7 +73,11 @@ def test_as_scipy_and_derivatives_as_differences(one, numpy_meaning):
         np.testing.assert_allclose(t, (a - b) / (2 * h), rtol=1e-5, atol=1e-6, err_msg=f"derivative of {name}")
 
 
-@pytest.mark.parametrize("one", [p for p in TABLE if p.values[0].name not in ("truncnorm", "chi2", "gennorm")])
+# What compiles to the same operations as the others is left out: programs take seconds.
+COMPILED = ("norm", "cauchy", "expon", "gamma", "beta", "uniform", "bernoulli", "poisson")
+
+
+@pytest.mark.parametrize("one", [p for p in TABLE if p.values[0].name in COMPILED])
 def test_vmap_in_single_precision(one):
     parameters = [p.astype(np.float32) for p in columns(one)]
     module, x, q = getattr(stats, one.name), one.at.astype(np.float32), SHARES.astype(np.float32)

@@ -86,7 +86,11 @@ def test_as_scipy_and_derivatives_as_differences(name, operands, points, first, 
         np.testing.assert_allclose(np.asarray(t), slope, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("name,operands,points,first", ROWS)
+# What compiles to the same operations as the others is left out: programs take seconds.
+ALIKE = ("exp1", "dawsn", "beta", "comb", "kl_div")
+
+
+@pytest.mark.parametrize("name,operands,points,first", [p for p in ROWS if p.values[0] not in ALIKE])
 def test_compiled_in_single_precision(name, operands, points, first):
     narrow = [x.astype(np.float32) for x in points]
     found = tw.jit(tw.vmap(getattr(special, name)))(*narrow)
