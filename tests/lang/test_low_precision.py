@@ -9,6 +9,8 @@ from tests.support.walker.check import check_all, check_mosaic, check_triton
 from tilewright import errors
 from tilewright import lang as tl
 from tilewright import numpy as tnp
+from tilewright.core.evaluate import evaluate
+from tilewright.core.trace import trace_program, typeof
 
 RNG = np.random.default_rng(0)
 WALKS = [
@@ -27,14 +29,19 @@ def kernel(function, shape, dtype, **options):
     )  # fmt: skip
 
 
+def numpy(function, *args):
+    """What a function means, in NumPy."""
+    program = trace_program(lambda *xs: [function(*xs)], [typeof(np.asarray(a)) for a in args])
+    return np.asarray(evaluate(program, *map(np.asarray, args))[0])
+
+
 def everywhere(function, *args, skip=()):
-    """The result of a kernel, on which eager operations, the interpreter and the modules of all targets agree."""
-    expected = np.asarray(function(*args))
+    """The result of a kernel, on which its meaning, the interpreter and the modules of all targets agree."""
+    expected = numpy(function, *args)
+    for interpret in (False, True):
+        call = kernel(function, expected.shape, expected.dtype, interpret=interpret)
+        np.testing.assert_array_equal(np.asarray(call(*args)), expected)
     call = kernel(function, expected.shape, expected.dtype)
-    np.testing.assert_array_equal(np.asarray(call(*args)), expected)
-    np.testing.assert_array_equal(
-        np.asarray(kernel(function, expected.shape, expected.dtype, interpret=True)(*args)), expected
-    )
     for check, target in WALKS:
         if target not in skip:
             assert check_all(check, call, *args, target=target) == 1
@@ -68,9 +75,8 @@ def test_rounding_at_random(dtype):
     assert found.dtype == kind and ((found[1:].astype("f") == low) | (found[1:].astype("f") == high)).all()
     np.testing.assert_array_equal(found[0, :5].astype("f"), x[0, :5].astype(kind).astype("f"))
     for word, wanted in ((0, high), (2**32 - 1, low)):  # magnitudes: all bits carry, no bit does
-        got = np.asarray(tl.stochastic_round(x[1:], np.full(x[1:].shape, 2**32 - 1 - word, np.uint32), dtype)).astype(
-            "f"
-        )
+        words = np.full(x[1:].shape, 2**32 - 1 - word, np.uint32)
+        got = numpy(lambda x, b: tl.stochastic_round(x, b, dtype), x[1:], words).astype("f")
         exact = low == high
         away = np.where(x[1:] > 0, wanted, low + high - wanted)
         if dtype == "bfloat16" or word:
@@ -83,7 +89,7 @@ def test_rounding_at_random(dtype):
 def test_the_mean_over_draws_is_the_number(dtype):
     x = np.full((40_000,), 1 + 0.3 * float(ml_dtypes.finfo(dtype).eps), "f")
     bits = RNG.integers(0, 2**32, x.shape, dtype=np.uint32)
-    up = np.asarray(tl.stochastic_round(x, bits, dtype)).astype("f") > 1
+    up = numpy(lambda x, b: tl.stochastic_round(x, b, dtype), x, bits).astype("f") > 1
     assert abs(up.mean() - 0.3) < 0.012
 
 
@@ -116,11 +122,11 @@ def test_numbers_of_a_few_bits(bits, dtype, axis):
     side = np.stack(parts, axis + 1).reshape([n * (count if d == axis else 1) for d, n in enumerate(words.shape)])
     signed = np.where(side >= 2 ** (bits - 1), side - 2**bits, side)
     np.testing.assert_array_equal(everywhere(lambda w: tl.unpack(w, bits, axis=axis), words), signed)
-    np.testing.assert_array_equal(tl.unpack(words, bits, axis=axis, signed=False), side)
-    np.testing.assert_array_equal(
-        tl.unpack(words, bits, axis=axis, signed=False, interleaved=False), np.concatenate(parts, axis)
-    )
-    np.testing.assert_array_equal(tl.pack(signed.astype("i"), bits, dtype, axis=axis), words)
+    np.testing.assert_array_equal(numpy(lambda w: tl.unpack(w, bits, axis=axis, signed=False), words), side)
+    apart = numpy(lambda w: tl.unpack(w, bits, axis=axis, signed=False, interleaved=False), words)
+    np.testing.assert_array_equal(apart, np.concatenate(parts, axis))
+    packed = numpy(lambda v: tl.pack(v, bits, dtype, axis=axis), signed.astype("i"))
+    np.testing.assert_array_equal(packed, words)
     if bits == 4:
         np.testing.assert_array_equal(
             everywhere(lambda v: tl.pack(v, bits, dtype, axis=axis), signed.astype("i")), words
@@ -136,7 +142,7 @@ def test_a_product_with_packed_weights_and_its_derivative():
         return x @ (tl.unpack(words, axis=0).astype("float32") * scale)
 
     call = kernel(product, (8, 128), "float32")
-    weights = np.asarray(tl.unpack(words, axis=0)).astype("f") * scale
+    weights = numpy(lambda w: tl.unpack(w, axis=0), words).astype("f") * scale
     np.testing.assert_allclose(call(x, words, scale), x @ weights, rtol=1e-5, atol=1e-4)
     np.testing.assert_allclose(
         tw.grad(lambda x: tnp.sum(call(x, words, scale)))(x), np.ones((8, 128)) @ weights.T, rtol=1e-5
@@ -198,19 +204,22 @@ def test_scaled_products(left, right, scaled):
 def test_what_scaled_products_refuse():
     a, b = np.zeros((16, 32), np.uint8), np.zeros((32, 16), np.uint8)
     scale = np.zeros((16, 2), np.uint8)
-    assert np.shape(
-        tl.dot_scaled(a, scale, "e2m1", b, scale, "e2m1", np.ones((16, 16), "f"), out_dtype="bfloat16")
-    ) == (16, 16)
+
+    def product(a, sa, left, b, sb, right, *acc, **options):
+        return numpy(lambda a, b: tl.dot_scaled(a, sa, left, b, sb, right, *acc, **options), a, b)
+
+    found = product(a, scale, "e2m1", b, scale, "e2m1", np.ones((16, 16), "f"), out_dtype="bfloat16")
+    np.testing.assert_array_equal(found.astype("f"), np.ones((16, 16), "f"))
     with pytest.raises(errors.ShapeError, match=r"\(16, 2\)"):
-        tl.dot_scaled(a, scale[:, :1], "e2m1", b, scale, "e2m1")
+        product(a, scale[:, :1], "e2m1", b, scale, "e2m1")
     with pytest.raises(errors.ShapeError, match="32 elements along K in lhs, 64 in rhs"):
-        tl.dot_scaled(a, None, "e4m3", b, None, "e2m1")
+        product(a, None, "e4m3", b, None, "e2m1")
     with pytest.raises(errors.ArgumentError, match="the format is 'e3m2'"):
-        tl.dot_scaled(a, None, "e3m2", b, None, "e2m1")
+        product(a, None, "e3m2", b, None, "e2m1")
     with pytest.raises(errors.DtypeError, match="out_dtype"):
-        tl.dot_scaled(a, None, "e2m1", b, None, "e2m1", out_dtype="int32")
+        product(a, None, "e2m1", b, None, "e2m1", out_dtype="int32")
     with pytest.raises(errors.DtypeError, match="uint8 exponents"):
-        tl.dot_scaled(a, scale.astype("f"), "e2m1", b, None, "e2m1")
+        product(a, scale.astype("f"), "e2m1", b, None, "e2m1")
 
 
 # ---------------------------------------------------------------------------- counts
@@ -222,7 +231,8 @@ def test_counts():
     found = everywhere(lambda x: tl.histogram(x, 128)[None], x)
     np.testing.assert_array_equal(found[0], np.bincount(inside, minlength=128))
     odd = x[(x >= 0) & (x < 128) & (x % 2 == 1)]
-    np.testing.assert_array_equal(tl.histogram(x, 128, mask=x % 2 == 1), np.bincount(odd, minlength=128))
+    some = numpy(lambda x: tl.histogram(x, 128, mask=x % 2 == 1), x)
+    np.testing.assert_array_equal(some, np.bincount(odd, minlength=128))
     with pytest.raises(errors.DtypeError, match="count integers"):
         tl.histogram(x.astype("f"), 4)
 
