@@ -162,7 +162,7 @@ def part_of(buffer: Any, leading: Any) -> Any:
 
     `ArrayImpl` would import jax for it. DLPack gives the first part, so the devices are told in another order.
     """
-    first = _jax.reorder_shards(buffer, leading, xla_client._xla.ArrayCopySemantics.REUSE_INPUT)
+    first = _jax.reorder_shards(buffer, leading, _jax.ArrayCopySemantics.REUSE_INPUT)
     part = np.from_dlpack(_Capsule(to_dlpack(first)))
     part.flags.writeable = False
     return part
@@ -170,7 +170,7 @@ def part_of(buffer: Any, leading: Any) -> Any:
 
 def copied_to(buffer: Any, devices: Any, sharding: Any) -> Any:
     """A sharded buffer's parts as they are, on other devices or in another kind of memory."""
-    reuse = xla_client._xla.ArrayCopySemantics.REUSE_INPUT
+    reuse = _jax.ArrayCopySemantics.REUSE_INPUT
     return _jax.batched_copy_array_to_devices_with_sharding([buffer], [devices], [sharding], [reuse])[0]
 
 
