@@ -33,6 +33,7 @@ class Config:
     debug_infs: bool = False
     debug_checks: bool = False
     debug_poison: bool = False
+    debug_key_reuse: bool = False
     print_passes: bool = False
     cache_dir: str | None = None
     cpu_enable_async_dispatch: bool | None = None  # None: where there are more than two processors
@@ -54,7 +55,7 @@ class Config:
 
     def __post_init__(self) -> None:
         # Whether calls have something to look at before or after they run.
-        watches = self.debug_nans or self.debug_infs or self.transfer_guard != "allow"
+        watches = self.debug_nans or self.debug_infs or self.debug_key_reuse or self.transfer_guard != "allow"
         object.__setattr__(self, "watches", watches)
 
 
@@ -92,8 +93,8 @@ FALLBACKS = {
     for option, name in (
         *((name, name) for name in (
             "enable_x64", "default_matmul_precision", "numpy_dtype_promotion", "numpy_rank_promotion", "disable_jit",
-            "default_prng_impl", "debug_nans", "debug_infs", "cpu_enable_async_dispatch", "explain_cache_misses",
-            "log_compiles", "no_tracing", "num_cpu_devices", "platforms", "transfer_guard",
+            "default_prng_impl", "debug_nans", "debug_infs", "debug_key_reuse", "cpu_enable_async_dispatch",
+            "explain_cache_misses", "log_compiles", "no_tracing", "num_cpu_devices", "platforms", "transfer_guard",
         )),
         *RENAMED.items(),
     )
@@ -286,6 +287,7 @@ debug_nans = setting("debug_nans", "Within a `with` block, raise `NonFiniteError
 debug_infs = setting(
     "debug_infs", "Within a `with` block, raise `NonFiniteError` at the operation that gives infinity."
 )
+debug_key_reuse = setting("debug_key_reuse", "Within a `with` block, raise `KeyReuseError` where a key is used twice.")
 default_device = setting("default_device", "Within a `with` block, the device that new arrays are placed on.")
 default_matmul_precision = setting("default_matmul_precision", "Within a `with` block, the precision of contractions.")
 default_prng_impl = setting("default_prng_impl", "Within a `with` block, the generator of keys that name none.")

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from . import tree
+from . import key_reuse, tree
 from .api import struct_of
 from .config import current, watched
 from .dispatch import Known, dispatched, specialize
@@ -213,6 +213,10 @@ class Jit:
             run = self._prepare(key, leaves, treedef, entry, given, place)
         if config.watches:
             _guard(leaves, self._name, config.transfer_guard)
+            if config.debug_key_reuse:
+                entry = self._entry(leaves, treedef, statics, given)
+                values = (*entry.constants, *leaves)
+                key_reuse.use([values[i] for i in sorted(key_reuse.consumed(entry.program))], self._name)
             if config.debug_nans or config.debug_infs:
                 return self._located(run, leaves, self._entry(leaves, treedef, statics, given))
         return run(*runtime.backend.buffers(leaves, in_types))
@@ -236,7 +240,7 @@ class Jit:
         owner, config, _, _, *in_types = key
         self.known.runs.keep(key, entry.run)
         args, kwargs = given
-        checked = config.debug_nans or config.debug_infs
+        checked = config.watches
         if not kwargs and not self._static and not checked and treedef == tree.structure(((0,) * len(args), {})):
             self.known.runs.keep((owner, config, *in_types), entry.run)
             if all(isinstance(x, Value) for x in leaves):
@@ -331,6 +335,8 @@ class Jit:
 
         with contextlib.nullcontext() if self._ours else recorded(TRACE, self._name):
             program = trace_program(flat, in_types, self._name)
+        if current().debug_key_reuse:
+            key_reuse.consumed(program)
         return Entry(program, out_tree, self._donated(treedef, statics))
 
     def _tell_why(self, key: Any) -> None:

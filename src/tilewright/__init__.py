@@ -35,6 +35,7 @@ from .core.api import (
 from .core.config import (
     config,
     debug_infs,
+    debug_key_reuse,
     debug_nans,
     default_device,
     default_matmul_precision,

@@ -14,12 +14,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ..core.config import current
 from ..core.convert import as_array
 from ..core.errors import ArgumentError, ArgumentTypeError, DtypeError, ShapeError, UnsupportedError
+from ..core.key_reuse import use
 from ..core.primitives.convert import convert_element_type
 from ..core.primitives.random import random_clone_p, random_unwrap_p, random_wrap_p
 from ..core.primitives.shape import as_shape, broadcast_shapes, index_in_dim
-from ..core.trace import shape_of, typeof
+from ..core.trace import is_evaluating, shape_of, typeof
 from ..core.types import UINT32, as_dtype, canonical_dtype, is_float, is_integer, is_key, kind
 from .generators import generator, generator_name, generator_of, seeded
 
@@ -203,6 +205,8 @@ def split(key: Any, num: int | Sequence[int] = 2) -> Any:
     (3,)
     """
     typed, raw = typed_key("split", key)
+    if is_evaluating() and current().debug_key_reuse:
+        use([typed], "split")
     shape = (operator.index(num),) if not isinstance(num, Sequence) else tuple(map(operator.index, num))
     keys = generator(typed).split(typed, as_shape(shape, "split"))
     return random_unwrap_p.bind(keys) if raw else keys

@@ -1,0 +1,95 @@
+"""`debug_key_reuse`: what uses a key up, what does not, and where a second use is found."""
+
+import pytest
+
+import tilewright as tw
+from tilewright import lax, random
+from tilewright import numpy as tnp
+
+
+def twice(key):
+    return random.normal(key) + random.uniform(key)
+
+
+def split_and_drawn(key):
+    random.split(key)
+    return random.normal(key)
+
+
+def part_and_whole(keys):
+    return random.normal(keys[0]) + tw.vmap(random.normal)(keys).sum()
+
+
+def same_part(keys):
+    return random.normal(keys[0]) + random.normal(keys[0])
+
+
+def in_a_loop(key):
+    return lax.fori_loop(0, 3, lambda i, x: x + random.normal(key), 0.0)
+
+
+def in_a_scan(key):
+    return lax.scan(lambda x, _: (x + random.normal(key), None), 0.0, None, length=3)[0]
+
+
+def in_two_calls(key):
+    draw = tw.jit(random.normal)
+    return draw(key) + draw(key)
+
+
+def in_a_branch(key):
+    return lax.cond(random.uniform(key) > 0.5, lambda: random.normal(key), lambda: 0.0)
+
+
+BAD = [twice, split_and_drawn, in_a_loop, in_a_scan, in_two_calls, in_a_branch, part_and_whole, same_part]
+
+
+@pytest.mark.parametrize("f", BAD)
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
+def test_second_uses_are_found_in_programs(f, impl):
+    key = random.key(0, impl=impl)
+    key = random.split(key) if f in (part_and_whole, same_part) else key
+    tw.jit(f)(key)
+    with tw.debug_key_reuse(), pytest.raises(tw.errors.KeyReuseError, match="is used twice"):
+        tw.jit(f)(key)
+
+
+@pytest.mark.parametrize("f", [twice, split_and_drawn, in_two_calls])
+def test_second_uses_of_values_are_found(f):
+    with tw.debug_key_reuse(), pytest.raises(TypeError, match="is used twice"):
+        f(random.key(0))
+
+
+def good(key):
+    first, second, third = random.split(key, 3)
+    x = random.normal(first) + random.uniform(random.clone(second)) + random.uniform(second)
+    folded = [random.normal(random.fold_in(third, i)) for i in range(2)]
+    return x + sum(folded) + random.normal(third)
+
+
+def good_loop(key):
+    def body(carry, _):
+        key, x = carry
+        key, sub = random.split(key)
+        return (key, x + random.normal(sub)), None
+
+    (key, x), _ = lax.scan(body, (key, 0.0), None, length=3)
+    _, y = lax.while_loop(lambda c: c[1] < 1, lambda c: (random.split(c[0])[0], c[1] + 1), (key, 0))
+    return x + y + tnp.sum(tw.vmap(random.normal)(random.split(random.key(1), 3)))
+
+
+def good_branch(key):
+    choose, draw = random.split(key)
+    return lax.cond(random.uniform(choose) > 0.5, lambda: random.normal(draw), lambda: random.uniform(draw))
+
+
+@pytest.mark.parametrize("f", [good, good_loop, good_branch])
+def test_keys_that_are_used_once_are_let_be(f):
+    with tw.debug_key_reuse():
+        tw.jit(f)(random.key(0))
+        f(random.key(0))
+
+
+def test_nothing_is_checked_unasked():
+    key = random.key(0)
+    assert twice(key) == twice(key)
