@@ -44,6 +44,7 @@ UNSUPPORTED_DTYPES: dict[str, str] = {
     **dict.fromkeys(("complex64", "complex128"), _COMPLEX),
     **dict.fromkeys(
         ("int4", "uint4", "int2", "uint2"),
-        "a GPU loads and stores bytes at least: `lang.pack` puts several in one, `lang.unpack` takes them apart"),
+        "the least element that a GPU loads or stores is a byte; `lang.pack` puts several in one, `lang.unpack` takes "
+        "them apart"),
 }  # fmt: skip
 BACKEND = Backend("a GPU kernel", RULES, UNSUPPORTED, UNSUPPORTED_DTYPES)
