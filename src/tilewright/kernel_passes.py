@@ -136,7 +136,8 @@ def _written(reports: Reports) -> frozenset[Kernel]:
 class Emitted:
     """The kernels that are custom calls now, those that XLA computes because they were refused, and each one's way.
 
-    `compiled` are the names of the routes that took `kernels`; `passed` tells of routes that did not take one.
+    `compiled` are the names of the routes that took `kernels`; `passed` tells of routes that did not take one;
+    `before` is the unit with its kernels.
     """
 
     kernels: tuple[Kernel, ...] = ()
@@ -144,6 +145,7 @@ class Emitted:
     routes: tuple[tuple[Kernel, str], ...] = ()
     compiled: tuple[str, ...] = ()
     passed: tuple[Passed, ...] = ()
+    before: Unit | None = None
 
 
 def emit(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Emitted]:
@@ -193,7 +195,25 @@ def emit(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Emitte
 
     program, ways = emitted(unit.program, settings.platform, call)
     kernels, names = zip(*made, strict=True) if made else ((), ())
-    return replace(unit, program=program), Emitted(kernels, tuple(refused.values()), ways, names, tuple(passed))
+    return replace(unit, program=program), Emitted(kernels, tuple(refused.values()), ways, names, tuple(passed), unit)
+
+
+def left_to_xla(settings: Settings, reports: Reports, error: CompileError) -> Unit | None:
+    """The unit again, with XLA in place of the kernels of a program that the device's compiler failed on.
+
+    None where there were no kernels. The report of `emit` is the new one; what somebody wrote is warned of.
+    """
+    found = reports.get("emit")
+    if found is None or found.before is None or not found.kernels:
+        return None
+    unit, done = emit(found.before, replace(settings, by_xla=True), reports)
+    by, written = f"the compiler for {settings.name}", _written(reports)
+    failed = [Refused(kernel, by, error.with_traceback(None)) for kernel in found.kernels]
+    for one in failed:
+        if one.kernel in written:
+            warnings.warn(one.line(), RuntimeWarning, stacklevel=2)
+    reports["emit"] = replace(done, refused=(*found.refused, *failed))
+    return unit
 
 
 def refusals(reports: Reports) -> Iterator[Refused]:

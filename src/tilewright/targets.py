@@ -9,13 +9,15 @@ from dataclasses import replace
 from typing import Any
 
 from .core.config import config
-from .core.errors import UnsupportedError
+from .core.errors import CompileError, UnsupportedError
+from .kernel_passes import left_to_xla
 from .lang.target import CPU, KIB, TARGETS, Target, target_of
 from .mosaic_tpu.resources import resources
 from .routes import ROUTES
 from .xla_backend import cuda, tpu
 from .xla_backend.client import default_device, of_platform, present
-from .xla_backend.module import Module
+from .xla_backend.legalize import require_rules
+from .xla_backend.module import Module, printed
 from .xla_backend.settings import Settings
 from .xla_backend.tpu_profile import estimates
 
@@ -98,7 +100,24 @@ def here() -> Target:
 
 
 def compile_ahead(module: Module, settings: Settings) -> Any:
-    """What the compiler of a device, which need not be here, makes of a module."""
+    """What the compiler of a device, which need not be here, makes of a module.
+
+    Where it fails on a program with kernels, XLA computes them, and the report of `emit` says so.
+
+    Raises:
+      CompileError: it fails on a program without kernels, or without them too.
+    """
+    try:
+        return _compiled(module, settings)
+    except CompileError as error:
+        unit = left_to_xla(settings, module.reports, error)
+        if unit is None:
+            raise
+    require_rules(unit.program)
+    return _compiled(replace(printed(unit, settings), reports=module.reports), settings)
+
+
+def _compiled(module: Module, settings: Settings) -> Any:
     emitted, found = module.reports.get("emit"), None
     made = () if emitted is None else tuple(zip(emitted.kernels, emitted.compiled, strict=True))
     for route in ROUTES[settings.target.kind]:

@@ -1,5 +1,7 @@
 """Who compiles a kernel: asked for, estimated, refused and failed."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
@@ -16,6 +18,7 @@ from tilewright.lang.target import CustomCall, target_of
 from tilewright.lang.visit import kernels_of
 from tilewright.passes import up_to, walk
 from tilewright.routes import choice
+from tilewright.xla_backend import tpu
 
 SM_90, HALF = target_of("cuda:sm_90"), np.dtype("float16")
 
@@ -130,3 +133,45 @@ def test_a_program_with_kernels_of_both_routes():
     assert any("wgmma" in k.assembly and "cp.async.bulk.tensor" in k.assembly for k in binary.kernels)
     text = str(tw.explain(f, struct, struct, target="cuda:sm_90", compile=True))
     assert "is compiled by mosaic_gpu" in text and "is compiled by triton" in text
+
+
+@dataclass(frozen=True)
+class Binary:
+    """A program that a device's compiler took."""
+
+    text: str
+    resources: tuple = ()
+    target: str = "tpu:v5e"
+    here: object = None
+
+    def as_text(self):
+        return ""
+
+
+def test_a_program_that_a_devices_compiler_fails_on_is_compiled_without_kernels(monkeypatch):
+    tried = []
+
+    def build(text, target, name, **options):
+        tried.append(text)
+        if "tpu_custom_call" in text:
+            raise errors.CompileError("the compiler ended", "mend it")
+        return Binary(text)
+
+    monkeypatch.setattr(tpu, "compile", build)
+    struct = tw.ShapeDtypeStruct((256, 256), "float32")
+    binary = tw.compile(lambda a: tnp.exp(a) @ a, struct, target="tpu:v5e")
+    assert len(tried) == 2 and "tpu_custom_call" in tried[0] and binary.text == tried[1]
+    assert "stablehlo.dot_general" in tried[1]
+    with pytest.warns(RuntimeWarning, match="kernel product is computed by XLA: the compiler for tpu:v5e refused it"):
+        half = tw.ShapeDtypeStruct((128, 128), HALF)
+        tw.compile(product(), half, half, target="tpu:v5e")
+
+
+def test_a_compiler_that_fails_without_kernels_too_fails(monkeypatch):
+    def build(text, target, name, **options):
+        raise errors.CompileError("the compiler ended", "mend it")
+
+    monkeypatch.setattr(tpu, "compile", build)
+    struct = tw.ShapeDtypeStruct((256, 256), "float32")
+    with pytest.raises(errors.CompileError, match="the compiler ended"):
+        tw.compile(lambda a: a @ a, struct, target="tpu:v5e")
