@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import inspect
 import threading
 import types
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from . import key_reuse, tree
+from . import tree
 from .api import struct_of
 from .config import current, watched
 from .dispatch import Known, dispatched, specialize
@@ -216,7 +217,8 @@ class Jit:
             if config.debug_key_reuse:
                 entry = self._entry(leaves, treedef, statics, given)
                 values = (*entry.constants, *leaves)
-                key_reuse.use([values[i] for i in sorted(key_reuse.consumed(entry.program))], self._name)
+                check = _key_reuse()
+                check.use([values[i] for i in sorted(check.consumed(entry.program))], self._name)
             if config.debug_nans or config.debug_infs:
                 return self._located(run, leaves, self._entry(leaves, treedef, statics, given))
         return run(*runtime.backend.buffers(leaves, in_types))
@@ -336,7 +338,7 @@ class Jit:
         with contextlib.nullcontext() if self._ours else recorded(TRACE, self._name):
             program = trace_program(flat, in_types, self._name)
         if current().debug_key_reuse:
-            key_reuse.consumed(program)
+            _key_reuse().consumed(program)
         return Entry(program, out_tree, self._donated(treedef, statics))
 
     def _tell_why(self, key: Any) -> None:
@@ -492,6 +494,11 @@ def _merged(args: tuple[Any, ...], kwargs: dict[str, Any], statics: Any) -> tupl
         else:
             kwargs[place] = value
     return merged, kwargs
+
+
+def _key_reuse() -> Any:
+    """The check of keys, loaded where it is asked for."""
+    return importlib.import_module(".key_reuse", __package__)
 
 
 def _guard(leaves: Sequence[Any], name: str, how: str) -> None:
