@@ -7,14 +7,14 @@ Tables of cells are boolean arrays that broadcast to the grid.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ..core.ir import Eqn, Literal, Program, Var
+from ..core.ir import Eqn, Literal, Program, Var, subprograms
 from ..core.primitives.compare import and_p, or_p
 from ..core.primitives.cond import cond_p
 from ..core.primitives.convert import convert_element_type_p
@@ -72,10 +72,24 @@ def writes(eqn: Eqn, ref: Var) -> bool:
     )
 
 
+def changes(program: Program, ref: Var) -> Iterator[Eqn]:
+    """The equations that may change what a Ref holds, those of branches and loops included."""
+    for eqn in (e for e in program.eqns if writes(e, ref)):
+        inner = [p for _, p in subprograms(eqn)]
+        for one in inner:
+            if eqn.primitive not in (cond_p, scan_p):
+                yield eqn  # whose operands are passed on in another order
+                continue
+            given = eqn.inputs[len(eqn.inputs) - len(one.inputs) :]
+            for v in (v for v, a in zip(one.inputs, given, strict=True) if a is ref):
+                yield from changes(one, v)
+        if not inner:
+            yield eqn
+
+
 def only_atomic(kernel: Kernel, number: int) -> bool:
     """Whether the body changes an output by atomic operations alone, so that parallel cells may share its blocks."""
-    ref = kernel.body.inputs[kernel.splits[2] + number]
-    changed = [e for e in kernel.body.eqns if writes(e, ref)]
+    changed = list(changes(kernel.body, kernel.body.inputs[kernel.splits[2] + number]))
     return bool(changed) and all(e.primitive in (atomic_rmw_p, atomic_cas_p) for e in changed)
 
 

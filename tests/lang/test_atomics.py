@@ -6,6 +6,7 @@ import pytest
 import tilewright as tw
 from tests.support.walker.check import check_triton, kernels_of
 from tilewright import lang as tl
+from tilewright import lax
 from tilewright import numpy as tnp
 from tilewright.core import tree
 from tilewright.core.errors import DifferentiationError, DtypeError, KernelBodyError
@@ -118,11 +119,17 @@ def test_histogram(size, block, interpret):
     np.testing.assert_array_equal(call(x), np.bincount(x, minlength=8))
 
 
-def test_parallel_cells_may_share_what_is_only_updated_atomically():
+@pytest.mark.parametrize("where", ["top", "branch", "loop"])
+def test_parallel_cells_may_share_what_is_only_updated_atomically(where):
     x = rng.integers(0, 8, (32,)).astype(I32)
 
     def body(x_ref, zero_ref, o_ref):
-        tl.atomic_add(o_ref, (x_ref[...],), 1)
+        if where == "top":
+            tl.atomic_add(o_ref, (x_ref[...],), 1)
+        if where == "branch":
+            tl.when(x_ref[0] >= 0)(lambda: [tl.atomic_add(o_ref, (x_ref[...],), 1)] and None)
+        if where == "loop":
+            lax.fori_loop(0, 8, lambda k, c: tl.atomic_add(o_ref, (x_ref[k],), 1) * 0 + c, 0)
 
     call = tl.kernel_call(
         body, shape(8), grid=4, in_specs=[tl.BlockSpec((8,), lambda i: (i,)), None], input_output_aliases={1: 0},
