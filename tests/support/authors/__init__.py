@@ -1,0 +1,5 @@
+"""Kernels as their authors write them, beside those of `tests/support/corpus`: one family a file, with its `CASES`."""
+
+from . import attention, norms, orders, products
+
+EVERY = (*norms.CASES, *attention.CASES, *products.CASES, *orders.CASES)
