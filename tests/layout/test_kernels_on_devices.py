@@ -1,4 +1,4 @@
-"""The table of docs/kernels.md on authors' kernels and devices: whole, and (marked `targets`) what compiling them says."""
+"""The table of docs/kernels.md on authors' kernels and devices: whole, and (`targets`) what compiling them says."""
 
 import re
 
