@@ -65,6 +65,7 @@ from .asm import inline_asm_p, staged_p
 from .atomics import atomic_cas_p, atomic_rmw_p
 from .copies import dma_start_p, dma_wait_p, semaphore_read_p, semaphore_signal_p, semaphore_wait_p
 from .machine import bits_down_p, bits_up_p, quotient_p, remainder_p, sign_down_p
+from .ops import multiple_of_p
 from .scoped import undefine_p
 from .tpu import approx_reciprocal_p
 
@@ -99,6 +100,7 @@ FAMILIES: dict[str, dict[Primitive, str]] = {
         ew.log_p: "the natural logarithm",
         ew.log1p_p: "log(1 + x), exact near 0",
         ew.logistic_p: "1 / (1 + e ** -x)",
+        multiple_of_p: "an integer that is a multiple of another: where memory may be copied as it lies",
         approx_reciprocal_p: "1 / x, on some targets with fewer digits",
         ew.sin_p: "sine",
         ew.cos_p: "cosine",

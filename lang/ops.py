@@ -12,10 +12,13 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import ArgumentError, KernelBodyError, check_options
+from ..core.operands import INT
 from ..core.primitives import refview as refs
 from ..core.primitives.cond import cond
 from ..core.primitives.elementwise import div_p, rem_p
+from ..core.primitives.nary import unary
 from ..core.primitives.refview import Slice, dslice
+from ..core.relation import FREE, IDENTITY
 from ..core.trace import extended_axes, typeof
 from ..core.types import RefType, is_bool
 
@@ -115,8 +118,19 @@ def align_to(x: int, a: int) -> int:
     return cdiv(x, a) * a
 
 
+multiple_of_p = unary(
+    "multiple_of", INT, lambda x, multiple: x, flat=True, expand=lambda x, multiple: x, wide=False, kind=IDENTITY,
+    work=FREE,
+)  # fmt: skip
+PRIMITIVES = (multiple_of_p,)
+
+
 def multiple_of(x: Any, values: Any) -> Any:
-    """A hint that `x` is a multiple of `values`; the value itself is unchanged."""
+    """`x`, an integer that is a multiple of `values`: on a TPU, rows that start there may be copied as they lie."""
+    if isinstance(x, (int, np.integer)):
+        return x
+    for value in values if isinstance(values, (tuple, list)) else [values]:
+        x = multiple_of_p.bind(x, multiple=int(value))
     return x
 
 

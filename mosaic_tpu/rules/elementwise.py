@@ -71,6 +71,7 @@ from ...core.primitives.shape import concatenate, copy_p, reshape_to, slice_in_d
 from ...core.primitives.special import erf_p
 from ...core.types import UINT32, ArrayType, is_bool, is_float, is_integer, is_unsigned
 from ...lang.machine import bits_down_p, bits_up_p, quotient_p, remainder_p, sign_down_p
+from ...lang.ops import multiple_of_p
 from ...lang.tpu import approx_reciprocal_p
 from ..body import Body, Rule
 from ..text import SSA
@@ -170,6 +171,11 @@ def _exp(b: Body, xs: list[Value], out: ArrayType, **params: Any) -> Value:
     x, by = xs[0].factors
     scaled = b.w.op("arith.mulf", [x, b.w.constant(by * math.log2(math.e), "f32", x.shape)], x.shape, "f32")
     return b.value(out, b.w.op("math.exp2", [scaled], x.shape, "f32"))
+
+
+def _multiple_of(b: Body, xs: list[Value], out: ArrayType, multiple: int) -> Value:
+    (x,) = xs
+    return Value(out, x.vector, x.narrow, x.scalar, math.lcm(x.multiple, multiple), x.known)
 
 
 def _approx_reciprocal(b: Body, xs: list[Value], out: ArrayType, full_range: bool) -> Value:
@@ -425,7 +431,7 @@ RULES: dict[Primitive, Rule] = {
     **{primitive: _unary(operation) for primitive, operation in UNARY.items()},
     **{primitive: _compare(name) for primitive, name in COMPARISONS.items()},
     exp_p: _exp, abs_p: _abs, sign_p: _sign, square_p: _square, round_p: _round, pow_p: _pow, atan2_p: _atan2,
-    approx_reciprocal_p: _approx_reciprocal,
+    approx_reciprocal_p: _approx_reciprocal, multiple_of_p: _multiple_of,
     select_n_p: _select_n, clamp_p: _clamp, is_finite_p: _is_finite, not_p: _not,
     bits_down_p: _bits_down,
     population_count_p: _count("math.ctpop"), clz_p: _count("math.ctlz"),

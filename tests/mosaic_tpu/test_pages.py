@@ -37,6 +37,11 @@ def rows(table, pages):
     return pages.at[tl.ds(table * 8, 8)]
 
 
+def stated(table, pages):
+    """Rows that start where they are said to."""
+    return pages.at[tl.ds(tl.multiple_of(table * 4 + table * 4, 8), 8)]
+
+
 def copier(part, space):
     """Pages that a table names, one for each cell, doubled."""
 
@@ -55,7 +60,7 @@ def copier(part, space):
     return f
 
 
-COPIES = pytest.mark.parametrize(("part", "lead"), [(page, (8,)), (rows, ())], ids=["pages", "rows"])
+COPIES = pytest.mark.parametrize(("part", "lead"), [(page, (8,)), (rows, ()), (stated, ())], ids=["pages", "rows", "stated"])
 
 
 def operands(lead, n):
