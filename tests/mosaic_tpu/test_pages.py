@@ -60,7 +60,8 @@ def copier(part, space):
     return f
 
 
-COPIES = pytest.mark.parametrize(("part", "lead"), [(page, (8,)), (rows, ()), (stated, ())], ids=["pages", "rows", "stated"])
+PARTS = [(page, (8,)), (rows, ()), (stated, ())]
+COPIES = pytest.mark.parametrize(("part", "lead"), PARTS, ids=["pages", "rows", "stated"])
 
 
 def operands(lead, n):
