@@ -78,13 +78,12 @@ def apart(case: Case) -> dict[str, dict[str, Any]]:
     return found
 
 
-def made() -> str:
-    """The table and its reasons."""
+def shown(outcomes: dict[str, dict[str, dict[str, Any]]]) -> str:
+    """The table of outcomes by kernel and column, and its reasons."""
     reasons: list[str] = []
     rows = []
-    with ThreadPoolExecutor(2) as pool:
-        outcomes = list(pool.map(apart, EVERY))
-    for case, by_column in zip(EVERY, outcomes, strict=True):
+    for case in EVERY:
+        by_column = outcomes[case.name]
         row = [case.name]
         for column in COLUMNS:
             found = by_column[column]
@@ -109,7 +108,9 @@ def main(arguments: list[str]) -> None:
             print(json.dumps([column, outcome(next(c for c in EVERY if c.name == name), column)]), flush=True)
         return
     head, rest = PAGE.read_text().split(BEGIN)
-    PAGE.write_text(f"{head}{BEGIN}\n{made()}\n{END}{rest.split(END)[1]}")
+    with ThreadPoolExecutor(2) as pool:
+        outcomes = dict(zip([c.name for c in EVERY], pool.map(apart, EVERY), strict=True))
+    PAGE.write_text(f"{head}{BEGIN}\n{shown(outcomes)}\n{END}{rest.split(END)[1]}")
 
 
 if __name__ == "__main__":

@@ -171,7 +171,7 @@ CASES = (
     Case("top_k", top_k, top_k_plain, lambda rng: (floats(rng, 8, 10),), (F32(256, 512),), (0,), None,
          {"rows": 8, "count": 8}),
     Case("bitonic_sort", by_rows(bitonic, "bitonic_sort"), lambda np, x: np.sort(x, 1),
-         lambda rng: (floats(rng, 8, 16),), (F32(64, 64),), (0,), None, {"rows": 8}),
+         lambda rng: (floats(rng, 8, 16),), (F32(64, 32),), (0,), None, {"rows": 8}),
     Case("k_means", k_means, k_means_plain, lambda rng: (floats(rng, 12, 4), floats(rng, 3, 4)),
          (F32(4096, 64), F32(32, 64)), (0,), (0, None), {"rows": 256}),
     Case("sinkhorn", sinkhorn, sinkhorn_plain, lambda rng: (floats(rng, 2, 5, 6),), (F32(8, 64, 128),), (0,), None,

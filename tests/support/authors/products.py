@@ -132,5 +132,5 @@ CASES = (
     Case("nested_pipelines", nested_pipelines, lambda np, x: np.tanh(x) * 2, lambda rng: (floats(rng, 8, 8),),
          (F32(512, 1024),), (0,), None, {"rows": 8, "columns": 128}),
     Case("double_buffer", double_buffer, lambda np, x: (x * x).sum(0, keepdims=True), lambda rng: (floats(rng, 12, 8),),
-         (F32(512, 512),), (0,), None, {"rows": 64}),
+         (F32(512, 512),), (0,), None, {"rows": 16}),
 )  # fmt: skip
