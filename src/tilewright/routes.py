@@ -18,6 +18,7 @@ from .core.config import current
 from .core.errors import CompileError, DtypeError, ResourceError, TilewrightError, UnsupportedError, VersionError
 from .lang import mosaic_gpu as mosaic_gpu_names
 from .lang import triton
+from .lang.build import INHERITED
 from .lang.extent import static
 from .lang.gpu.code import Compiled
 from .lang.kernel import Kernel
@@ -81,9 +82,12 @@ def choice(kernel: Kernel, machine: Target) -> Choice:
         return Choice(())
     if wanted is not None:
         return Choice(tuple(sorted(known, key=lambda route: route.name != wanted)))
-    stated = dict(kernel.settings).get("compiler_params")
-    if isinstance(stated, mosaic_gpu_names.CompilerParams):
-        return Choice((MOSAIC_GPU,) if MOSAIC_GPU in known else known, asked=True)
+    told = dict(kernel.settings)
+    stated = told.get("compiler_params")
+    if isinstance(stated, mosaic_gpu_names.CompilerParams) and MOSAIC_GPU in known:
+        if told.get(INHERITED):  # a kernel derived from the one that asks for it may be of another form
+            return Choice((MOSAIC_GPU, TRITON))
+        return Choice((MOSAIC_GPU,), asked=True)
     suggested = not isinstance(stated, triton.CompilerParams) or stated.suggested
     if MOSAIC_GPU not in known or not suggested:
         return Choice(known[:1])

@@ -68,6 +68,17 @@ def test_what_is_asked_for_is_taken():
         tw.config.update("kernel_route", "cutlass")
 
 
+def test_the_kernels_of_a_gradient_prefer_what_theirs_asks_for():
+    def both(a, b, ct):
+        out, pull = tw.vjp(product(CompilerParams()), a, b)
+        return out, pull(ct)
+
+    own, *derived = kernels_in(both, [ArrayType((128, 128), HALF)] * 3)
+    assert names(own) in (["mosaic_gpu"], ["mosaic_gpu", "triton"]) and derived
+    for kernel in derived:
+        assert names(kernel) == ["mosaic_gpu", "triton"], kernel.settings
+
+
 def test_other_targets_have_one_route():
     assert names(generated(4096), target_of("cuda:sm_80")) == ["triton"]
     assert names(generated(4096), target_of("tpu")) == ["mosaic_tpu"]
