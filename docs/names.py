@@ -55,7 +55,6 @@ MISSING: list[tuple[str, str]] = [
     ("jax.experimental.mesh_utils.*", "planned with sharding"),
     ("jax.experimental.custom_partitioning*", "planned with sharding; kernels have a rule made of their maps"),
     ("jax.experimental.checkify.*", "planned; `debug_nans`, `debug_infs` and `verify` of kernels find such faults"),
-    ("jax.experimental.compilation_cache.*", "the folder of compiled programs is the setting `cache_dir`"),
     (
         "jax.experimental.serialize_executable.*",
         "planned with export; compiled programs are kept on disk by themselves",

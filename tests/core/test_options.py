@@ -9,6 +9,7 @@ import tilewright as tw
 from tilewright import numpy as tnp
 from tilewright.core.config import CHOICES, FALLBACKS, Config, from_environment
 from tilewright.core.options import FIXED, RENAMED, UNUSED
+from tilewright.experimental.compilation_cache import compilation_cache
 
 
 def test_options_are_settings_by_another_name():
@@ -91,3 +92,14 @@ def test_platforms_are_chosen_before_the_first_computation():
     with pytest.raises(tw.errors.ConfigError, match="after the first computation"):
         tw.config.update("jax_platforms", "tpu")
     tw.config.update("jax_platforms", tw.config.jax_platforms)
+
+
+def test_the_folder_of_programs_by_functions(tmp_path):
+
+    with tw.config():
+        before = tw.config.cache_dir
+        compilation_cache.set_cache_dir(tmp_path)
+        assert tw.config.cache_dir == str(tmp_path)
+        compilation_cache.reset_cache()
+        tw.config.update("cache_dir", before)
+    assert tw.lax.with_sharding_constraint is tw.sharding.with_sharding_constraint

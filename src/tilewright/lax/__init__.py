@@ -28,6 +28,7 @@ from ..core.primitives.window import *
 from ..core.trace import dtype_of as dtype
 
 if TYPE_CHECKING:
+    from ..core.mesh import with_sharding_constraint
     from ..core.primitives.algorithms import (
         AccuracyMode,
         ConvGeneralDilatedDimensionNumbers,
@@ -60,6 +61,7 @@ _FAMILIES = {
 _RARE = {name: f"..core.primitives.{module}:{name}" for module, names in _FAMILIES.items() for name in names}
 
 _OWN = {"linalg": ".linalg", "composite": ".composites:composite"}
+_OWN |= {"with_sharding_constraint": "..core.mesh:with_sharding_constraint"}
 _OWN |= {name: f".ragged:{name}" for name in ("RaggedDotDimensionNumbers", "ragged_dot", "ragged_dot_general")}
 
 __getattr__, __dir__, __all__ = _later(__name__, _OWN | _RARE)
