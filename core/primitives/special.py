@@ -23,6 +23,7 @@ from . import special_numpy as meaning
 from .compare import and_p, eq_p, ge_p, gt_p, le_p, lt_p, or_p, select_n_p
 from .convert import convert_element_type
 from .elementwise import (
+    RoundingMethod,
     abs_p,
     add_p,
     div_p,
@@ -33,8 +34,10 @@ from .elementwise import (
     min_p,
     mul_p,
     neg_p,
+    round_p,
     rsqrt_p,
     sign_p,
+    sin_p,
     sqrt_p,
     square_p,
     sub_p,
@@ -117,8 +120,19 @@ erfc_p = curve("erfc", FLOAT, meaning.erfc, lambda t, out, x: _mul(t, -2 / _ROOT
 erf_inv_p = curve(
     "erf_inv", FLOAT, meaning.erf_inv, lambda t, out, x: _mul(t, _ROOT_PI / 2, exp_p.bind(square_p.bind(out)))
 )
+
+
+def _trigamma(x: Any) -> Any:
+    """The derivative of digamma; below 0 by reflection (DLMF 5.15.6), where XLA's polygamma is wrong."""
+    below = _lt(x, 0.0)
+    above = polygamma_p.bind(like(x, 1), _where(below, _sub(1.0, x), x))
+    whole = round_p.bind(x, rounding_method=RoundingMethod.TO_NEAREST_EVEN)
+    from_pole = _where(below, _sub(x, whole), 0.5)
+    return _where(below, _sub(square_p.bind(_div(math.pi, sin_p.bind(_mul(from_pole, math.pi)))), above), above)
+
+
 lgamma_p = curve("lgamma", FLOAT, meaning.lgamma, lambda t, out, x: _mul(t, digamma_p.bind(x)))
-digamma_p = curve("digamma", FLOAT, meaning.digamma, lambda t, out, x: _mul(t, polygamma_p.bind(like(x, 1), x)))
+digamma_p = curve("digamma", FLOAT, meaning.digamma, lambda t, out, x: _mul(t, _trigamma(x)))
 polygamma_p = curves(
     "polygamma", FLOAT, meaning.polygamma,
     [_no_derivative("polygamma", "its order"), lambda t, out, m, x: _mul(t, polygamma_p.bind(_add(m, 1), x))],

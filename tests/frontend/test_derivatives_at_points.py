@@ -7,6 +7,7 @@ import importlib.util
 
 import numpy as np
 import pytest
+import scipy.special
 
 import tilewright as tw
 from tilewright import lax, nn
@@ -195,3 +196,11 @@ def test_a_derivative_is_that_of_jax(name):
     for order, (ours, want) in enumerate(zip(found, wanted, strict=True), 1):
         told = np.array([(name, order, p) not in DIFFERENT for p in POINTS])
         np.testing.assert_allclose(ours[told], want[told], rtol=1e-6, atol=1e-9, err_msg=f"{name}, order {order}")
+
+
+def test_the_derivative_of_digamma_left_of_its_poles():
+    x = np.array([-0.5, -3.3, -9.5, -12.3, -30.5, 0.3, 50.0], np.float32)
+    found = tw.vmap(tw.grad(lax.digamma))(x)
+    np.testing.assert_allclose(found, scipy.special.polygamma(1, x), rtol=1e-4)
+    found = tw.vmap(tw.grad(tw.grad(lax.digamma)))(x)
+    np.testing.assert_allclose(found, scipy.special.polygamma(2, x), rtol=2e-3, atol=1e-4)
