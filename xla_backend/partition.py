@@ -35,10 +35,11 @@ def on_mesh(program: Program) -> bool:
     return any(hasattr(value, "_placed") for p in (program, *made_of.programs) for value in p.values)
 
 
-def partition(unit: Unit, settings: Settings, lowered: Callable[..., Any], propagated: Callable[..., Any]) -> Unit:
+def partition(unit: Unit, settings: Settings, lowered: Callable[..., Any], shardy: Any, kernels: Any = None) -> Unit:
     """The unit for one mesh.
 
-    Where results are open, `lowered` gives the text of the program, and `propagated` how they come to lie.
+    Where results are open, `lowered` gives the text of the program, and `shardy` tells how they come to lie. `kernels`
+    is `kernels_on_mesh.Calls` where the program has any.
 
     Raises:
       MeshError: meshes of different devices in one program.
@@ -64,9 +65,13 @@ def partition(unit: Unit, settings: Settings, lowered: Callable[..., Any], propa
         if outs[i] is None and at is not None and at not in donated:
             outs[i] = ins[at]
     resolved = Place(tuple(ins), tuple(outs), devices, mesh.size, spmd.boundary, make_runner)
+    calls = None if kernels is None else kernels(program)
+    if calls is not None and calls.kernels:
+        text = lowered(replace(settled, program=_between(calls.opaque, resolved), place=resolved), settings)
+        program = calls.split(program, mesh, shardy.unknown_calls(text))
     if None in outs:
         text = lowered(replace(settled, program=_between(program, resolved), place=resolved), settings)
-        resolved = resolved._replace(outs=_decided(propagated(text), outs, program, mesh))
+        resolved = resolved._replace(outs=_decided(shardy.propagated(text), outs, program, mesh))
     return replace(settled, program=_between(program, resolved), place=resolved)
 
 

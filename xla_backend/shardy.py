@@ -35,6 +35,7 @@ def run(text: str, *passes: str) -> Any:
         return module
 
 
+UNKNOWN = "tilewright.unknown."
 Dims = tuple[str, tuple[tuple[str, ...], ...]]  # a mesh's name, and the names of the axes of each dimension
 
 
@@ -69,6 +70,30 @@ def _lying(value: Any, given: list[Any]) -> Dims | None:
         found = sdy.TensorShardingPerValueAttr(attributes["out_shardings"])
         return _dims(found.shardings[ir.OpResult(value).result_number])
     return None
+
+
+def unknown_calls(text: str) -> dict[int, tuple[list[Any], list[Any]]]:
+    """How the operands and the results of calls that XLA does not know come to lie, by the calls' numbers."""
+    module, found = run(text, "sdy-propagation-pipeline"), {}
+    with context():
+        main = next(op for op in module.body.operations if _is_main(op))
+        attributes = main.attributes["arg_attrs"] if "arg_attrs" in main.attributes else []
+        given = [a["sdy.sharding"] if "sdy.sharding" in a else None for a in attributes]
+
+        def dims(value: Any) -> Any:
+            inner = isinstance(value.owner, ir.Block) and value.owner != main.regions[0].blocks[0]
+            lying = None if inner else _lying(value, given)
+            return None if lying is None or lying[0] != "mesh" else lying[1]
+
+        def visit(op: Any) -> Any:
+            if op.name == "stablehlo.custom_call":
+                name = ir.StringAttr(op.attributes["call_target_name"]).value
+                if name.startswith(UNKNOWN):
+                    found[int(name.removeprefix(UNKNOWN))] = [*map(dims, op.operands)], [*map(dims, op.results)]
+            return ir.WalkResult.ADVANCE
+
+        module.operation.walk(visit)
+    return found
 
 
 def _is_main(op: Any) -> bool:

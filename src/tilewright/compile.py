@@ -56,7 +56,8 @@ def _partition(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, 
     """What runs on a mesh, with what it communicates where that is asked for; other programs are left as they are."""
     if unit.place is None and not (loaded("mesh") and part("partition").on_mesh(unit.program)):
         return unit, None
-    unit = part("partition").partition(unit, settings, _text, part("shardy").propagated)
+    kernels = part("kernels on mesh").Calls if _has_kernels(unit) else None
+    unit = part("partition").partition(unit, settings, _text, part("shardy"), kernels)
     refused = current().communication == "error"
     if not (settings.explained or refused):
         return unit, None

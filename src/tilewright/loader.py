@@ -19,6 +19,7 @@ PARTS = {
     "mesh": ".core.mesh",
     "sharded": ".xla_backend.sharded",
     "communication": ".xla_backend.communication",
+    "kernels on mesh": ".xla_backend.kernels_on_mesh",
     "partition": ".xla_backend.partition",
     "shardy": ".xla_backend.shardy",
 }

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...core.ir import Program
 from ...core.mesh import UNCONSTRAINED, Mesh, PartitionSpec, constraint_p
+from ...core.primitive import Primitive
 from ...core.primitives.collective import (
     all_gather_p,
     all_to_all_p,
@@ -31,7 +32,7 @@ from ...core.types import BOOL, INT32, ArrayType
 from ..settings import Place
 from ..shardings import mesh_text, sharding_text
 from . import conv, reduce, shape, window
-from .emit import Emitter, Operand
+from .emit import Emitter, Operand, tensor
 
 
 class Inner(NamedTuple):
@@ -223,6 +224,27 @@ def _same(e: Emitter, operands: list[Operand], out: ArrayType, **_: Any) -> Oper
 Free = Callable[[int, Any, dict[str, Any]], Any]
 
 
+def _unknown_typing(*given: Any, number: int, rule: str, types: Any) -> list[Any]:
+    return list(types)
+
+
+# A call that XLA does not know, of which Shardy is told the rule: what propagation is asked about.
+unknown_call_p = Primitive("unknown_call", _unknown_typing, multiple=True)
+
+
+def _unknown_call(
+    e: Emitter, operands: list[Operand], outs: list[Any], *, number: int, rule: str, **_: Any
+) -> list[Operand]:
+    name, many = e.fresh(), len(outs)
+    ins = ", ".join(tensor(o.type) for o in operands)
+    e.lines.append(
+        f'{name}:{many} = "stablehlo.custom_call"({", ".join(o.name for o in operands)}) <{{call_target_name = '
+        f'"tilewright.unknown.{number}"}}> {{sdy.sharding_rule = {rule}}} : ({ins}) -> '
+        f"({', '.join(tensor(t) for t in outs)})"
+    )
+    return [Operand(f"{name}#{i}", t) for i, t in enumerate(outs)]
+
+
 def _limited(rule: Any, free: Free) -> Any:
     """A rule whose operands and results are kept whole along dimensions that are not free."""
 
@@ -279,6 +301,7 @@ def _unsplit(e: Emitter, x: Operand, free: Any) -> Operand:
 
 SUM, MAX, MIN = (_reduce(f"stablehlo.{name}") for name in ("add", "maximum", "minimum"))
 RULES: dict[Any, Any] = {
+    unknown_call_p: _unknown_call,
     constraint_p: _constraint,
     shard_map_p: _shard_map,
     pvary_p: _same, assume_equal_p: _same,

@@ -1,8 +1,13 @@
-"""Kernels over a mesh: on each device's part within `shard_map`, and on whole arrays in the global view."""
+"""Kernels over a mesh: on each device's part within `shard_map`, and on whole arrays, split by their index maps."""
+
+import importlib
+import pkgutil
 
 import numpy as np
+import pytest
 
 import tilewright as tw
+from tests.support import corpus
 from tests.support.equivalence import draws
 from tilewright import lang as tl
 from tilewright import lax, nn
@@ -53,13 +58,55 @@ def test_kernels_within_shard_map():
     np.testing.assert_allclose(inside(W, X), 2 * np.asarray(wanted[1]), rtol=1e-3, atol=1e-4)  # both columns sum
 
 
-def test_kernels_in_the_global_view():
-    far = tw.device_put(X, NamedSharding(MESH, P("x", "y"))), tw.device_put(W, NamedSharding(MESH, P("y")))
-    np.testing.assert_allclose(tw.jit(matmul)(*far), np.tanh(X @ W), rtol=1e-4, atol=1e-5)
+# How the operands of the product lie, how its result comes to lie, and what is exchanged for it.
+LYING = [
+    (P("x"), P(), P("x"), []),
+    (P(), P(None, "y"), P(None, "y"), []),
+    (P("x"), P(None, "y"), P("x", "y"), []),
+    (P(("x", "y")), P(), P(("x", "y")), []),
+    (P("x", "y"), P("y"), P("x"), ["all-gather", "all-gather"]),  # along the sum every device needs all of both
+]
+
+
+@pytest.mark.parametrize("x, w, out, exchanged", LYING)
+def test_kernels_are_split_by_their_index_maps(x, w, out, exchanged):
+    far = tw.device_put(X, NamedSharding(MESH, x)), tw.device_put(W, NamedSharding(MESH, w))
+    found = tw.jit(matmul)(*far)
+    np.testing.assert_allclose(found, np.tanh(X @ W), rtol=1e-4, atol=1e-5)
+    assert found.sharding.spec is out
+    told = tw.explain(matmul, *far).communication
+    assert [c.kind for c in told.collectives] == exchanged and told.whole == ()
     g = tw.jit(tw.grad(lambda x, w: tnp.sum(matmul(x, w)), (0, 1)))
     for a, b in zip(g(*far), g(X, W), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
-    assert "kernel body is called on whole arrays" in str(tw.explain(matmul, *far))
+
+
+def test_a_kernel_that_cannot_be_split_runs_whole_and_is_named():
+    def body(x, o):
+        o[...] = x[...] + tl.program_id(0)
+
+    def numbered(x):
+        block = tl.BlockSpec((2, 32), lambda i: (i, 0))
+        return tl.kernel_call(body, tw.ShapeDtypeStruct(X.shape, X.dtype), grid=8, in_specs=[block], out_specs=block)(x)
+
+    far = tw.device_put(X, NamedSharding(MESH, P("x")))
+    np.testing.assert_allclose(tw.jit(numbered)(far), X + np.arange(16)[:, None] // 2, rtol=1e-6)
+    assert "kernel body is called on whole arrays" in str(tw.explain(numbered, far))
+
+
+MODULES = [importlib.import_module(f"tests.support.corpus.{m.name}") for m in pkgutil.iter_modules(corpus.__path__)]
+CORPUS = [m for m in MODULES if hasattr(m, "make")][::2]
+
+
+@pytest.mark.parametrize("kernel", CORPUS, ids=lambda m: m.__name__.rpartition(".")[2])
+def test_kernels_of_the_corpus(kernel):
+    size = kernel.SIZES[0]
+    arrays = kernel.make(np.random.default_rng(0), *size.dims)
+    specs = [P("y" if n else "x") if np.ndim(a) else P() for n, a in enumerate(arrays)]
+    far = [tw.device_put(a, NamedSharding(MESH, s)) for a, s in zip(arrays, specs, strict=True)]
+    run = tw.jit(lambda *arrays: kernel.call(*arrays, **size.blocks))
+    for a, b in zip(tw.tree.leaves(run(*far)), tw.tree.leaves(run(*arrays)), strict=True):
+        np.testing.assert_allclose(np.asarray(a, np.float64), np.asarray(b, np.float64), rtol=1e-3, atol=1e-3)
 
 
 def test_attention_with_split_heads():

@@ -13,7 +13,7 @@ from tilewright.sharding import NamedSharding, P
 
 MESHES = [tw.make_mesh((4, 2), ("x", "y")), tw.make_mesh((2, 2, 2), ("x", "y", "z")), tw.make_mesh((8,), ("x",))]
 # One in so many cases, another each time the table changes little: all of them take minutes.
-EVERY = 9
+EVERY = 14
 
 # What XLA of this version does not split: it ends the process at scatters into windows that lie along other axes than
 # their updates, and refuses some gathers within products of sparse arrays whose sizes do not divide.
