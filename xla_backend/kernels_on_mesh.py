@@ -72,7 +72,8 @@ def _chosen(found: Splits, mesh: Any, ins: Sequence[Any], outs: Sequence[Any]) -
     taken: set[Any] = set()
     pairs: list[tuple[Any, Any]] = [*zip(found.outs, outs), *zip(found.ins, ins)]
     for dims, lying in pairs:
-        for a, axes in zip(dims, lying or ()):
+        shown: Sequence[Any] = lying or ()
+        for a, axes in zip(dims, shown):
             if a is None or a in chosen:
                 continue
             kept: list[Any] = []
