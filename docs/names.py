@@ -24,7 +24,6 @@ PLACES = {
     "jax.experimental.pallas.tpu": "tilewright.lang.tpu",
     "jax.experimental.pallas.triton": "tilewright.lang.triton",
     "jax.experimental.pallas": "tilewright.lang",
-    "jax.experimental.pjit": "tilewright",
 }
 
 _EXTEND = "of JAX's own insides: the concepts here have other shapes (see architecture.md); adapting them is planned"

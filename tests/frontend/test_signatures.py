@@ -55,6 +55,11 @@ def test_jit_by_platform_and_with_flags():
         tw.jit(lambda x: x, compiler_options=["xla"])
 
 
+def test_places_of_before():
+    assert tw.experimental.pjit.pjit is tw.jit and tw.experimental.shard_map.shard_map is tw.shard_map
+    assert tw.experimental.io_callback is tw.io_callback
+
+
 def test_static_names_of_checkpoint():
     def f(x, *, power, scale):
         assert isinstance(power, int)
