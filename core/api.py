@@ -104,7 +104,7 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
 
     >>> import tilewright as tw
     >>> tw.jvp(lambda x: x * x, (3.0,), (1.0,))
-    (Array(9., dtype=float32, weak_type=True), Array(6., dtype=float32))
+    (Array(9., dtype=float32, weak_type=True), Array(6., dtype=float32, weak_type=True))
     """
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise ArgumentTypeError("jvp takes primals and tangents as tuples or lists", "write jvp(f, (x,), (t,))")
