@@ -334,6 +334,22 @@ class NonFiniteError(TilewrightError, FloatingPointError):
     """A result with NaN or infinity while `debug_nans` or `debug_infs` is set."""
 
 
+class CheckpointError(TilewrightError, RuntimeError):
+    """Base of the errors about checkpoints."""
+
+
+class CheckpointWriteError(CheckpointError, OSError):
+    """A checkpoint could not be written: a full disk, or one that is read-only."""
+
+
+class DamagedCheckpointError(CheckpointError, ValueError):
+    """A checkpoint that is not whole: a part is missing, truncated or altered."""
+
+
+class CheckpointMismatchError(CheckpointError, ValueError):
+    """A checkpoint of another tree, or whose leaves have other shapes or dtypes, than is to be restored."""
+
+
 class VersionError(TilewrightError, ImportError):
     """A package that is missing or of another version than this one works with."""
 

@@ -85,6 +85,7 @@ _compile.install()
 if TYPE_CHECKING:
     from . import (
         ad_checkpoint,
+        checkpoints,
         custom_batching,
         custom_derivatives,
         debug,
@@ -129,6 +130,7 @@ if TYPE_CHECKING:
 _MODULES = (
     "ad_checkpoint",
     "bench",
+    "checkpoints",
     "custom_batching",
     "custom_derivatives",
     "debug",

@@ -1,0 +1,92 @@
+"""What a checkpoint holds, as `manifest.json` says: the leaves of the tree, and where each part of them lies."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..core.errors import DamagedCheckpointError
+
+NAME = "manifest.json"
+FORMAT = "tilewright checkpoint 1"
+Bounds = tuple[tuple[int, int], ...]  # first and past the last element of each dimension
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a leaf: its bounds, the file and the name that hold it, and the CRC-32 of its bytes."""
+
+    bounds: Bounds
+    file: str
+    name: str
+    crc32: int
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A leaf of the tree: shape and dtype as held; `key`, if it is an array of random keys, names their generator."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    key: str | None
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The leaves of a checkpoint by their paths, what the user noted, and when it was saved (nanoseconds)."""
+
+    leaves: dict[str, Leaf]
+    notes: Any
+    time_ns: int
+
+    def text(self) -> str:
+        body = asdict(self)
+        return json.dumps({"format": FORMAT, "crc32": _checksum(body), "body": body})
+
+
+def _checksum(body: Any) -> int:
+    return zlib.crc32(json.dumps(body).encode())
+
+
+def metadata(path: str | os.PathLike[str]) -> Manifest:
+    """What a checkpoint holds, without its arrays: on any machine, whatever devices it was saved from.
+
+    Raises:
+      DamagedCheckpointError: there is no whole checkpoint at the path.
+    """
+    path = os.fspath(path)
+    try:
+        with open(os.path.join(path, NAME), encoding="utf-8") as file:
+            table = json.load(file)
+        if table["format"] != FORMAT:
+            raise DamagedCheckpointError(f"{path} is of the format {table['format']!r}", f"this version reads {FORMAT}")
+        if _checksum(table["body"]) != table["crc32"]:
+            raise ValueError("its checksum is another one")
+        body = table["body"]
+        return Manifest({k: _leaf(v) for k, v in body["leaves"].items()}, body["notes"], body["time_ns"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, DamagedCheckpointError):
+            raise
+        raise DamagedCheckpointError(f"there is no whole checkpoint at {path}: {NAME}: {error}",
+                                     "`latest` finds the last whole one") from None  # fmt: skip
+
+
+def _leaf(v: dict[str, Any]) -> Leaf:
+    pieces = (Piece(tuple(map(tuple, p["bounds"])), p["file"], p["name"], p["crc32"]) for p in v["pieces"])
+    return Leaf(tuple(v["shape"]), v["dtype"], v["key"], tuple(pieces))
+
+
+def latest(directory: str | os.PathLike[str]) -> str | None:
+    """The path of the checkpoint in a directory that was saved last, None if it holds no whole one."""
+    found = []
+    for entry in os.scandir(directory) if os.path.isdir(directory) else ():
+        if not entry.name.startswith(".") and os.path.exists(os.path.join(entry.path, NAME)):
+            try:
+                found.append((metadata(entry.path).time_ns, entry.path))
+            except DamagedCheckpointError:
+                continue
+    return max(found)[1] if found else None

@@ -1,0 +1,149 @@
+"""The format of `safetensors`: eight bytes with the length of a header, the header in JSON, the arrays one by one.
+
+Source: the format's description at huggingface.co/docs/safetensors.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ..core.errors import CheckpointWriteError, DamagedCheckpointError, DtypeError
+
+DTYPES = {
+    "BOOL": "bool", "U8": "uint8", "I8": "int8", "U16": "uint16", "I16": "int16", "U32": "uint32", "I32": "int32",
+    "U64": "uint64", "I64": "int64", "F16": "float16", "F32": "float32", "F64": "float64", "C64": "complex64",
+    "BF16": ml_dtypes.bfloat16, "F8_E4M3": ml_dtypes.float8_e4m3fn, "F8_E5M2": ml_dtypes.float8_e5m2,
+    "F8_E8M0": ml_dtypes.float8_e8m0fnu,
+}  # fmt: skip
+NAMES = {np.dtype(v): k for k, v in DTYPES.items()}
+LENGTH = struct.Struct("<Q")
+LONGEST = 100_000_000  # bytes of a header, as in the format's description
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An array of a file: its dtype and shape, and where its bytes begin and end after the header."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+def raw(x: np.ndarray) -> np.ndarray:
+    """The bytes of an array in row-major order."""
+    return np.ascontiguousarray(x).reshape(-1).view(np.uint8)
+
+
+def header(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None) -> bytes:
+    """The beginning of a file that holds arrays in this order; those of dtypes that the format lacks as bytes."""
+    table: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    at = 0
+    for name, x in arrays.items():
+        known = NAMES.get(x.dtype)
+        shape = list(x.shape) if known else [x.nbytes]
+        table[name] = {"dtype": known or "U8", "shape": shape, "data_offsets": [at, at + x.nbytes]}
+        at += x.nbytes
+    text = json.dumps(table).encode()
+    text += b" " * (-len(text) % 8)
+    return LENGTH.pack(len(text)) + text
+
+
+class Part:
+    """A file of the format, read through a memory map."""
+
+    def __init__(self, path: str | os.PathLike[str]):
+        self.path = os.fspath(path)
+        try:
+            self.bytes = np.memmap(self.path, np.uint8, "r")
+        except (OSError, ValueError) as error:
+            raise self.damaged(f"cannot be read: {error}") from None
+        size = LENGTH.unpack(self.bytes[:8].tobytes())[0] if len(self.bytes) >= 8 else LONGEST + 1
+        if size > min(LONGEST, len(self.bytes) - 8):
+            raise self.damaged(f"has {len(self.bytes)} bytes, which is less than its header needs, or is no such file")
+        self.data = self.bytes[8 + size :]
+        try:
+            table = json.loads(self.bytes[8 : 8 + size].tobytes())
+            self.metadata: dict[str, str] = table.pop("__metadata__", {})
+            self.entries = {k: Entry(v["dtype"], tuple(v["shape"]), *v["data_offsets"]) for k, v in table.items()}
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise self.damaged("has a header that is not of the format") from None
+        end = max((e.end for e in self.entries.values()), default=0)
+        if end != len(self.data):
+            raise self.damaged(f"has {len(self.data)} bytes of arrays, where its header says {end}")
+
+    def damaged(self, why: str) -> DamagedCheckpointError:
+        return DamagedCheckpointError(f"the file {self.path} {why}", "copy or save it again; `latest` finds whole ones")
+
+    def array(self, name: str, dtype: Any = None, shape: tuple[int, ...] | None = None) -> np.ndarray:
+        """An array of the file without reading it, of another dtype and shape where it is held as bytes."""
+        entry = self.entries.get(name)
+        if entry is None:
+            raise self.damaged(f"holds no array {name!r}")
+        if dtype is None:
+            if entry.dtype not in DTYPES:
+                raise DtypeError(f"the array {name!r} of {self.path} is of dtype {entry.dtype}, which is not known",
+                                 f"one of {', '.join(DTYPES)}")  # fmt: skip
+            dtype = DTYPES[entry.dtype]
+        try:
+            return self.data[entry.begin : entry.end].view(dtype).reshape(entry.shape if shape is None else shape)
+        except ValueError:
+            size = entry.end - entry.begin
+            raise self.damaged(f"holds {size} bytes for {name!r}, which do not fit its type") from None
+
+
+def write_safetensors(
+    path: str | os.PathLike[str], arrays: Mapping[str, Any], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write named arrays of any shapes to one file in the format of `safetensors`; it appears whole or not at all.
+
+    Raises:
+      DtypeError: an array of a dtype that the format has not.
+      CheckpointWriteError: a disk that is full or cannot be written to.
+
+    >>> import tempfile
+    >>> path = tempfile.mkdtemp() + "/weights.safetensors"
+    >>> write_safetensors(path, {"w": np.ones((2, 3), "float32")}, {"made by": "hand"})
+    >>> read_safetensors(path)["w"].shape
+    (2, 3)
+    """
+    values = {name: np.asarray(x) for name, x in arrays.items()}
+    for name, x in values.items():
+        if x.dtype not in NAMES:
+            raise DtypeError(f"{name!r} of dtype {x.dtype} in a safetensors file", f"cast it to one of {list(DTYPES)}")
+    partial = f"{os.fspath(path)}.partial"
+    try:
+        with open(partial, "wb") as file:
+            file.write(header(values, metadata))
+            for x in values.values():
+                file.write(raw(x).data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except OSError as error:
+        raise write_error(path, error) from None
+
+
+def write_error(path: Any, error: OSError, source: Any = None) -> CheckpointWriteError:
+    return CheckpointWriteError(
+        f"{os.fspath(path)} cannot be written: {error.strerror or error}",
+        "free space on the disk, or save where you may write; what was saved before is untouched", source)  # fmt: skip
+
+
+def read_safetensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+    """The arrays of a file in the format of `safetensors`: memory maps, of which is read what is used.
+
+    Raises:
+      DamagedCheckpointError: a file that is truncated, or not of the format.
+      DtypeError: an array of a dtype that there is not here.
+    """
+    part = Part(path)
+    return {name: part.array(name) for name in part.entries}

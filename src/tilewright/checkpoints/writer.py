@@ -1,0 +1,199 @@
+"""Saving: the values are copied to the host at once, a thread writes them, a rename makes the checkpoint exist."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+import time
+import warnings
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from ..core import tree
+from ..core.errors import ArgumentError, ArgumentTypeError, NonArrayArgumentError, Source, TilewrightError, user_source
+from ..core.types import KeyDtype
+from ..xla_backend.array import Array
+from ..xla_backend.sharded import ShardedArray, distinct
+from .manifest import NAME, Bounds, Leaf, Manifest, Piece
+from .safetensors import header, raw, write_error
+
+CHUNK = 2**24  # bytes written at once
+Parts = list[tuple[Bounds, np.ndarray]]
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint was not written, and nobody waited for it."""
+
+
+class Saving:
+    """A checkpoint that a thread writes; `wait()` for it before the program ends, or to learn that it failed."""
+
+    def __init__(self, path: str, write: Callable[[], None]):
+        self.path, self._error, self._told = path, None, False
+        self._thread = threading.Thread(target=self._run, args=(write,), name=f"save {path}")
+        self._thread.start()
+
+    _error: TilewrightError | None
+
+    def _run(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except TilewrightError as error:
+            error.__context__ = None  # whose frames would hold this object, as the error's own
+            self._error = error.with_traceback(None)
+
+    def done(self) -> bool:
+        """Whether the thread has ended."""
+        return not self._thread.is_alive()
+
+    def wait(self) -> str:
+        """Wait until the checkpoint is on the disk; gives its path.
+
+        Raises:
+          CheckpointWriteError: a disk that is full or cannot be written to.
+        """
+        self._thread.join()
+        if self._error is not None:
+            self._told = True
+            raise self._error
+        return self.path
+
+    def __del__(self) -> None:
+        if getattr(self, "_error", None) is not None and not self._told:
+            warnings.warn(f"nobody waited for a checkpoint that failed: {self._error}", CheckpointWarning, stacklevel=2)
+
+
+def save(path: str | os.PathLike[str], state: Any, *, notes: Any = None, progress: bool = True) -> Saving:
+    """Save a pytree of arrays of any shapes, dtypes and shardings as the directory `path`, which must not exist yet.
+
+    Returns when the values are copied, so that their arrays may be donated; a thread writes them. The directory
+    appears under its name when all of it is on the disk. `notes` is anything that JSON can hold. With `progress` there
+    is a bar on the terminal, if there is one.
+
+    Raises:
+      ArgumentError: there is something at `path`, or another leaf has the same path in the tree.
+      AddressableError: an array of which this process holds only a part.
+      CheckpointWriteError (from `wait`): a disk that is full or cannot be written to.
+
+    >>> import tempfile
+    >>> from tilewright import numpy as tnp
+    >>> path = save(tempfile.mkdtemp() + "/1", {"w": tnp.ones((2, 3)), "step": 1}, notes="first").wait()
+    >>> from tilewright.checkpoints import restore
+    >>> restore(path, {"w": tnp.zeros((2, 3)), "step": 0})["step"]
+    1
+    """
+    path, source = os.path.abspath(path), user_source()
+    if os.path.lexists(path):
+        raise ArgumentError(f"there is something at {path} already", "save each checkpoint under a name of its own")
+    try:
+        notes = json.loads(json.dumps(notes))
+    except (TypeError, ValueError) as error:
+        raise ArgumentTypeError(f"the notes of a checkpoint: {error}", "numbers, text, lists and dicts") from None
+    leaves: dict[str, tuple[np.dtype, tuple[int, ...], str | None, Parts]] = {}
+    for keys, leaf in tree.leaves_with_path(state):
+        name = tree.keystr(keys)
+        if name in leaves:
+            raise ArgumentError(f"two leaves of the tree have the path {name}", "give the keys other texts")
+        leaves[name] = _copied(name, leaf)
+    return Saving(path, lambda: _write(path, leaves, notes, progress, source))
+
+
+def _copied(name: str, x: Any) -> tuple[np.dtype, tuple[int, ...], str | None, Parts]:
+    """The dtype and shape of a leaf as it is held, its generator if it holds keys, and a copy of each distinct part."""
+    key, cuts = None, [()]
+    if type(x) is ShardedArray or isinstance(x, Array) and hasattr(x, "_bits"):
+        values = x._bits()
+        key = x.dtype.name if isinstance(x.dtype, KeyDtype) else None
+        if type(x) is ShardedArray:
+            cuts = [index for _, index in distinct(x.sharding, x.shape)]
+    elif isinstance(x, (np.ndarray, np.generic, bool, int, float, complex)):
+        values = np.asarray(x)
+    else:
+        raise NonArrayArgumentError(f"the leaf {name} of type {type(x).__name__} in a checkpoint", "save it in `notes`")
+    if values.dtype.hasobject or values.dtype.kind in "USMm":
+        raise NonArrayArgumentError(f"the leaf {name} of dtype {values.dtype} in a checkpoint", "save it in `notes`")
+    parts = []
+    for cut in cuts:
+        full = (*cut, *(slice(None),) * (values.ndim - len(cut)))
+        bounds = tuple(i.indices(n)[:2] for i, n in zip(full, values.shape, strict=True))
+        if all(a < b for a, b in bounds):
+            parts.append((bounds, np.array(values[full], order="C")))
+    return values.dtype, values.shape, key, parts
+
+
+def _write(path: str, leaves: dict[str, Any], notes: Any, progress: bool, source: Source | None) -> None:
+    partial = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.partial")
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
+        os.mkdir(partial)
+        total = sum(v.nbytes for *_, parts in leaves.values() for _, v in parts)
+        with _bar(path, total, progress) as advance:
+            table = _write_part(os.path.join(partial, "part-0.safetensors"), leaves, advance)
+        _write_synced(os.path.join(partial, NAME), [Manifest(table, notes, time.time_ns()).text().encode()])
+        _sync_directory(partial)
+        os.rename(partial, path)
+        _sync_directory(os.path.dirname(path))
+    except OSError as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise write_error(path, error, source) from None
+
+
+def _write_part(path: str, leaves: dict[str, Any], advance: Callable[[int], None]) -> dict[str, Leaf]:
+    """Write the file of the parts of this process; gives what the manifest says of them."""
+    arrays = {f"{name}#{n}": v for name, (*_, parts) in leaves.items() for n, (_, v) in enumerate(parts)}
+    sums = {name: zlib.crc32(raw(v).data) for name, v in arrays.items()}
+
+    def chunks() -> Iterator[Any]:
+        yield header(arrays)
+        for v in arrays.values():
+            data = raw(v)
+            for start in range(0, len(data), CHUNK):
+                yield data[start : start + CHUNK].data
+                advance(min(CHUNK, len(data) - start))
+
+    _write_synced(path, chunks())
+    file = os.path.basename(path)
+    found = {}
+    for name, (dtype, shape, key, parts) in leaves.items():
+        names = [f"{name}#{n}" for n in range(len(parts))]
+        pieces = tuple(Piece(bounds, file, n, sums[n]) for n, (bounds, _) in zip(names, parts, strict=True))
+        found[name] = Leaf(shape, dtype.name, key, pieces)
+    return found
+
+
+def _write_synced(path: str, chunks: Any) -> None:
+    with open(path, "wb") as file:
+        for chunk in chunks:
+            file.write(chunk)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_directory(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _bar(path: str, total: int, progress: bool) -> Iterator[Callable[[int], None]]:
+    """A bar of the bytes written, where there is a terminal."""
+    console = Console(stderr=True)
+    if not (progress and console.is_terminal):
+        yield lambda size: None
+        return
+    columns = TextColumn(f"saving {os.path.basename(path)}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda size: bar.advance(task, size)
