@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from . import launcher
 from .bench import command as bench_command
 from .compile import compile as compile_to
 from .core.config import ENVIRONMENT, Config, config, current, default_device
@@ -191,6 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands.add_parser("doctor", help="versions, devices, backends, cache and settings, each tried out")
     tune_command.add_to(commands)
     bench_command.add_to(commands)
+    launcher.add_to(commands)
     options = parser.parse_args(arguments)
     if options.version:
         print(f"tilewright {__version__}")
@@ -201,6 +203,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return tune_command.run(options, Console())
     if options.command == "bench":
         return bench_command.run(options, Console())
+    if options.command == "launch":
+        return launcher.run(options)
     parser.print_help(sys.stderr)
     return 2
 
