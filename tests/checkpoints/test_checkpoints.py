@@ -193,6 +193,10 @@ def test_files_of_safetensors(tmp_path):
     odd = b'{"a":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}}'
     path.write_bytes(struct.pack("<Q", len(odd)) + odd + np.array([1, 2], ml_dtypes.bfloat16).tobytes())
     assert checkpoints.read_safetensors(path)["a"].tolist() == [1, 2]
+    for wrong in (b'{"a":{"dtype":"U8","shape":["x"],"data_offsets":[0,4]}}', b'{"a":1}', b"[]", b'{"a":'):
+        path.write_bytes(struct.pack("<Q", len(wrong)) + wrong + bytes(4))
+        with pytest.raises(DamagedCheckpointError, match="not of the format"):
+            checkpoints.read_safetensors(path)
     shutil.rmtree(tmp_path)
     with pytest.raises(CheckpointWriteError, match="No such file"):
         checkpoints.write_safetensors(path, {"a": np.zeros(1)})

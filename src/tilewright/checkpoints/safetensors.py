@@ -73,7 +73,10 @@ class Part:
         try:
             table = json.loads(self.bytes[8 : 8 + size].tobytes())
             self.metadata: dict[str, str] = table.pop("__metadata__", {})
-            self.entries = {k: Entry(v["dtype"], tuple(v["shape"]), *v["data_offsets"]) for k, v in table.items()}
+            self.entries = {
+                k: Entry(v["dtype"], tuple(map(int, v["shape"])), *map(int, v["data_offsets"]))
+                for k, v in table.items()
+            }
         except (ValueError, TypeError, KeyError, AttributeError):
             raise self.damaged("has a header that is not of the format") from None
         end = max((e.end for e in self.entries.values()), default=0)
