@@ -57,7 +57,7 @@ def parts_of(operands: Sequence[Any], src: Index, dst: Index, sem: Index, **_: A
 
 
 def _copy_typing(*types: Any, src: Index, dst: Index, sem: Index, **_: Any) -> list[Any]:
-    (source, _), (target, _), (semaphore, _) = parts_of(types, src, dst, sem)
+    source, target, semaphore = [ref for ref, _ in parts_of(types, src, dst, sem)]
     a, b = ArrayType(access_shape(src), source.dtype), ArrayType(access_shape(dst), target.dtype)
     if a.shape != b.shape:
         raise ShapeError(f"an asynchronous copy of {a.show()} to {b.show()}", "copy between parts of one shape")

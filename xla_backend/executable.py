@@ -93,10 +93,10 @@ def _devices_and_options(module: Module, device: Device, settings: Sequence[tupl
     return shim.DeviceList(raws), shim.assigned_to([d.id for d in raws], asked)
 
 
-def compile_module(module: Module, device: Device | None = None) -> Executable:
+def compile_module(module: Module, on: Device | None = None) -> Executable:
     """The executable of a Module. Those with host callbacks are tied to their functions and never shared."""
     devices = None if module.place is None else module.place.devices
-    device = devices[0] if devices else default_device() if device is None else device
+    device: Device = devices[0] if devices else default_device() if on is None else on
     module = module.on(device)
     if _LAPACK.search(module.text):
         _need_lapack(device)

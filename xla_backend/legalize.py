@@ -34,7 +34,7 @@ def legalize(unit: Unit) -> Unit:
                                    "read the Ref inside the program")  # fmt: skip
     constants = (*constants, *unit.constants)
     seen = (program.in_types, program.out_types) if unit.place is None else (unit.in_types, unit.out_types)
-    return Unit(legal(program), unit.call, constants, *map(tuple, seen), unit.place)
+    return Unit(legal(program), unit.call, constants, tuple(seen[0]), tuple(seen[1]), unit.place)
 
 
 def legal(program: Program) -> Program:

@@ -38,7 +38,7 @@ from tilewright.lang.primitive import kernel_call_p
 from tilewright.lang.verify import Finding, verify
 
 F32 = np.dtype(np.float32)
-Steps = Callable[[Any], Any]
+Steps = Callable[..., Any]
 
 
 @dataclass
@@ -61,8 +61,8 @@ class Draw:
         self.maps()
 
     def one(self, what: str, choices: Sequence[Any], odds: Sequence[float] | None = None) -> Any:
-        odds = np.asarray([1.0] * len(choices) if odds is None else odds)
-        found = choices[self.rng.choice(len(choices), p=odds / odds.sum())]
+        weights = np.asarray([1.0] * len(choices) if odds is None else odds)
+        found = choices[self.rng.choice(len(choices), p=weights / weights.sum())]
         self.words.append(f"{what}={found}")
         return found
 

@@ -153,7 +153,7 @@ class _Axes:
 
 def _grouped_sizes(sizes: Any, shape: tuple[int, ...], repeated: int) -> Any:
     """Sizes (g,), or of `shape` and then (g,), as an array of groups (product of `shape`, g) of flattened elements."""
-    found: tuple[int, ...] = shape_of(sizes)
+    found: Any = shape_of(sizes)
     if not found or found[:-1] not in ((), shape):
         raise ShapeError(f"ragged_dot: group_sizes of shape {found}", f"one size for each group, or {(*shape, 'g')}")
     whole = sizes if len(found) > 1 or not shape else broadcast_in_dim(sizes, (*shape, *found), (len(shape),))
