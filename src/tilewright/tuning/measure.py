@@ -52,9 +52,9 @@ def seconds_of(
 
     Fast calls are timed several at once. A call slower than `stop_above` is timed once only.
     """
-    _wait(call())
+    wait(call())
     start = time.perf_counter()
-    _wait(call())
+    wait(call())
     once = time.perf_counter() - start
     if once > stop_above:
         return once, 0.0, 1
@@ -64,7 +64,7 @@ def seconds_of(
         start = time.perf_counter()
         for _ in range(inner):
             out = call()
-        _wait(out)
+        wait(out)
         times.append((time.perf_counter() - start) / inner)
     quarters = statistics.quantiles(times, n=4)
     return statistics.median(times), quarters[2] - quarters[0], repeats
@@ -99,7 +99,8 @@ def said(error: BaseException) -> str:
     return f"{type(error).__name__}: {first[0] if first else ''}"
 
 
-def _wait(out: Any) -> None:
+def wait(out: Any) -> None:
+    """Wait until all arrays are computed."""
     for x in tree.leaves(out):
         x.block_until_ready()
 

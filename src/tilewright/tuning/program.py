@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from ..core.types import is_inexact
 from . import measure
 from .autotuned import Autotuned, watching
 from .report import Report
+
+ROUNDS = 3  # of measurements in turn
 
 
 @dataclass(frozen=True)
@@ -97,9 +100,17 @@ def _forward_and_back(f: Callable[..., Any]) -> Callable[..., Any]:
     return both
 
 
-def _seconds(f: Callable[..., Any], arrays: Sequence[Any]) -> float:
-    compiled = jit(lambda *arrays: f(*arrays))  # made anew: a function traced before keeps its choices
-    return measure.seconds_of(lambda: compiled(*arrays), float("inf"))[0]
+def _call(f: Callable[..., Any], arrays: Sequence[Any]) -> Callable[[], Any]:
+    """A call of a function with the choices that hold now: one that was traced before keeps its own."""
+    compiled = jit(lambda *arrays: f(*arrays))
+    measure.wait(compiled(*arrays))
+    return lambda: compiled(*arrays)
+
+
+def _seconds(*calls: Callable[[], Any]) -> list[float]:
+    """The median time of each call, measured in turn."""
+    times = [[measure.seconds_of(call, float("inf"), 3)[0] for call in calls] for _ in range(ROUNDS)]
+    return [statistics.median(column) for column in zip(*times, strict=True)]
 
 
 def tune(
@@ -127,7 +138,7 @@ def tune(
         name = getattr(f, "__name__", repr(f))
         raise ArgumentError(f"{name} calls no function made by `autotune`", "decorate it, or one that it calls")
     arrays, of = measure.closed(args, kwargs)
-    start, before = time.perf_counter(), _seconds(of(f), arrays)
+    start, before = time.perf_counter(), _call(of(f), arrays)
     work = [_arguments(site) for site in found]
     shares = [_share(site, *given) for site, given in zip(found, work, strict=True)]
     reports = []
@@ -137,7 +148,7 @@ def tune(
         around = _forward_and_back if site.differentiated else None
         reports.append(site.function.tune(
             *given, budget=part, progress=progress, isolate=isolate, around=around, **named))  # fmt: skip
-    return ProgramReport(tuple(reports), before, _seconds(of(f), arrays))
+    return ProgramReport(tuple(reports), *_seconds(before, _call(of(f), arrays)))
 
 
 def _arguments(site: Site) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -148,4 +159,4 @@ def _arguments(site: Site) -> tuple[tuple[Any, ...], dict[str, Any]]:
 def _share(site: Site, args: Sequence[Any], kwargs: dict[str, Any]) -> float:
     arrays, of = measure.closed(args, kwargs)
     function = of(site.function)
-    return _seconds(_forward_and_back(function) if site.differentiated else function, arrays)
+    return _seconds(_call(_forward_and_back(function) if site.differentiated else function, arrays))[0]
