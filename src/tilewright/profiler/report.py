@@ -83,7 +83,7 @@ class Profile:
     __repr__ = __str__
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the runs as a trace that Perfetto and Chrome open; compressed where the name ends in `.gz`."""
+        """Write the runs as a trace in Chrome's format, for Perfetto; compressed where the name ends in `.gz`."""
         threads = {name: i for i, name in enumerate(dict.fromkeys(s.thread for s in self.spans))}
         events: list[dict[str, Any]] = [
             {"ph": "M", "name": "thread_name", "pid": 0, "tid": i, "args": {"name": n}} for n, i in threads.items()

@@ -59,7 +59,7 @@ class Worker:
         self.tolerance: float | None = None
 
     def problem(self, types: list[Any], inputs: list[np.ndarray], wanted: list[np.ndarray], tolerance: Any) -> None:
-        """Take the arguments, copied until they are more than the cache holds, and the result that is right."""
+        """Take the arguments, copied up to 16 times so that they outgrow the cache, and the right result."""
         self.types, self.wanted, self.tolerance = types, wanted, tolerance
         size = max(sum(x.nbytes for x in inputs), 1)
         self.programs.clear()
