@@ -1,6 +1,5 @@
 """Settings of every test run: programs are verified after each pass, draws are the same each time."""
 
-import gc
 import os
 import shutil
 import tempfile
@@ -17,8 +16,6 @@ _SOURCE = str(Path(__file__).resolve().parent.parent / "src")
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_SOURCE, os.environ.get("PYTHONPATH")]))
 
 from hypothesis import HealthCheck, settings  # noqa: E402
-
-import tilewright  # noqa: E402
 
 settings.register_profile(
     "tilewright",
@@ -41,16 +38,6 @@ def pytest_sessionfinish() -> None:
 def root() -> Path:
     """The repository's top folder."""
     return Path(__file__).resolve().parent.parent
-
-
-@pytest.fixture(autouse=True, scope="module")
-def few_mappings():
-    """Forget compiled programs before they are more pieces of memory than a process may map: six each, of 65,530."""
-    yield
-    maps = Path("/proc/self/maps")
-    if maps.exists() and maps.read_bytes().count(b"\n") > 25_000:
-        tilewright.clear_caches()
-        gc.collect()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

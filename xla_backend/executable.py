@@ -14,7 +14,7 @@ from ..core.events import COMPILE, HIT, LOAD, record, recorded
 from ..core.runtime import runtime
 from ..core.types import ArrayType
 from ..core.version import JAXLIB, __version__
-from . import memory, shim
+from . import mappings, memory, shim
 from .cache import cpu_features, disk_cache, key
 from .client import Device, client, default_device, device_list
 from .cpu.places import without_places
@@ -140,6 +140,7 @@ def _from_disk(name: str, module: Module, device: Device) -> Any:
     data = cache.load(name)
     if data is not None:
         try:
+            mappings.about_to_load()
             with recorded(LOAD, module.name):
                 return shim.deserialize(client(device.platform), data, *_devices_and_options(module, device))
         except shim.RuntimeFault:
@@ -177,6 +178,7 @@ def _guarded(callback: Any) -> Any:
 def _compile(module: Module, device: Device) -> Any:
     callbacks = [_guarded(c) for c in module.callbacks]
     text = without_places(module.text) if module.placeless else module.text
+    mappings.about_to_load()
     try:
         devices, asked = _devices_and_options(module, device, module.settings)
         with recorded(COMPILE, module.name):
