@@ -20,6 +20,17 @@ def map_of(kernel: Kernel, block: Block) -> Fact | None:
     return facts(block.index_map, kernel.grid)
 
 
+def same_blocks(one: Fact | None, other: Fact | None) -> bool:
+    """Whether two maps are known to give the same index in each cell."""
+    if one is None or other is None or one.axes != other.axes:
+        return False
+    if one.table is not None and other.table is not None:
+        return np.array_equal(one.table, other.table)
+    if one.affine is None or other.affine is None:
+        return False
+    return (one.affine.const, one.affine.coefficients) == (other.affine.const, other.affine.coefficients)
+
+
 def block_count(block: Block) -> int:
     """How many blocks an array is cut into."""
     return math.prod(-(-n // s) for n, s in zip(block.array.shape, block.sizes, strict=True))

@@ -9,7 +9,7 @@ The operand's (or result's) Ref becomes scratch in the body. Other operands of t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from ...core.primitives.shape import reshape_p, transpose_p
 from ...core.types import INT32, ArrayType, MemorySpace
 from ...lang.analysis import analyse
 from ...lang.kernel import Block, Kernel
+from ...lang.maps import map_of, same_blocks
 from ..generate.body import ZERO, Body, scalar, written
 from ..generate.group import ELEMENTWISE, Axes, Group
 
@@ -58,7 +59,8 @@ class _Attacher:
         ids, prefetched, self.ins, self.outs, self.scratch = self.kernel.parts(self.kernel.body.inputs)
         self.ids, self.prefetched = ids, prefetched
         read = {a for i in group.eqns for a in eqns[i].inputs}
-        self.more = [v for v in group.inputs if v in read and v is not anchor]
+        self.beside = [v for v in call.outputs if v in read and v is not anchor]
+        self.more = [v for v in group.inputs if v in read and v is not anchor and v not in self.beside]
         self.refs = {v: Var(self.cut(v, "").ref_type) for v in self.more}
 
     def cut(self, v: Var, name: str) -> Block:
@@ -164,9 +166,23 @@ def prologue(call: Eqn, group: Group, eqns: Sequence[Eqn], value: Var) -> Attach
     return Attached(made, (*operands, *work.more), call.outputs)  # type: ignore[arg-type]
 
 
-def epilogue(call: Eqn, group: Group, eqns: Sequence[Eqn], value: Var, outputs: Sequence[Var], kept: bool
-             ) -> Attached | str:  # fmt: skip
-    """The call with the equations on one of its results in its kernel; `kept`: others read that result too."""
+def _why_not_beside(work: _Attacher, value: Var, again: Sequence[int]) -> str | None:
+    """Why another result that the equations read is not complete where the first one's block is."""
+    kernel, number = work.kernel, work.call.outputs.index(value)
+    block, wanted = kernel.outputs[number], work.cut(value, "")
+    if any(o == number for _, o in kernel.aliases):
+        return "the kernel writes a result of it over an operand"
+    as_wanted = (block.sizes, block.element) == (wanted.sizes, wanted.element)
+    if not as_wanted or not same_blocks(map_of(kernel, block), map_of(kernel, wanted)):
+        return "it reads two results of the kernel, which are cut in different ways"
+    if analyse(kernel).ignored(number) != again:
+        return "it reads two results of the kernel, which are complete in different cells"
+    return _plain(kernel, block)
+
+
+def epilogue(call: Eqn, group: Group, eqns: Sequence[Eqn], value: Var, outputs: Sequence[Var],
+             kept: Callable[[Var], bool]) -> Attached | str:  # fmt: skip
+    """The call with the equations on one or more of its results in its kernel; `kept`: whether others read a result."""
     kernel: Kernel = call.params["kernel"]
     number = call.outputs.index(value)
     block = kernel.outputs[number]
@@ -178,19 +194,30 @@ def epilogue(call: Eqn, group: Group, eqns: Sequence[Eqn], value: Var, outputs: 
     loops = {x for x in group.axes[value] if x is not None}
     if any(loops.difference(group.axes[v]) for v in outputs):
         return "a result of it lacks an axis of the kernel's block"
-    if any(v in call.outputs and v is not value for v in group.inputs):
-        return "it reads another result of the kernel, which is there when the kernel is done"
     again = analyse(kernel).ignored(number)
     axes = kernel.long_axes
     if again is None or again != axes[len(axes) - len(again) :]:
         return "it is not known when a block is complete"
+    if not all(type(a) is Var for a in call.inputs):
+        return "the kernel takes a literal"
     work = _Attacher(call, group, eqns, value, block)
-    old = work.outs[number]
+    for v in work.beside:
+        if (why := _why_not_beside(work, v, again)) is not None:
+            return why
+    return _finished(work, again, outputs, [v for v in (value, *work.beside) if not kept(v)])
+
+
+def _finished(work: _Attacher, again: Sequence[int], outputs: Sequence[Var], dropped: Sequence[Var]) -> Attached | str:
+    """The kernel with the equations after its body, in the last cell of a block; results that only they read go."""
+    call, kernel = work.call, work.kernel
     body = Body()
     body.like = call
+    refs = dict(zip(call.outputs, work.outs, strict=True))
 
     def finish(inner: Body) -> None:
-        env: dict[Var, Atom] = {value: _resized(inner, inner.get(old), block.sizes)}
+        env: dict[Var, Atom] = {
+            v: _resized(inner, inner.get(refs[v]), work.cut(v, "").sizes) for v in (work.anchor, *work.beside)
+        }
         work.compute(inner, env)
         for v in outputs:
             inner.put(new[v], env[v])
@@ -200,20 +227,19 @@ def epilogue(call: Eqn, group: Group, eqns: Sequence[Eqn], value: Var, outputs: 
         body.when(_last(body, kernel, work.ids, again), finish)
     else:
         finish(body)
-    outs = [v for v in work.outs if kept or v is not old]
-    blocks = [b for k, b in enumerate(kernel.outputs) if kept or k != number]
-    scratch = [*work.scratch, *(() if kept else (old,))]
-    moved = [(i, o - (not kept and o > number)) for i, o in kernel.aliases]
+    stay = [k for k, v in enumerate(call.outputs) if v not in dropped]
+    scratch = [*work.scratch, *(refs[v] for v in dropped)]
     results = [work.cut(v, f"then{k}") for k, v in enumerate(outputs)]
-    made = work.made([*kernel.body.eqns, *body.eqns], [*work.ins, *work.refs.values()], [*outs, *new.values()], scratch,
-                     [*kernel.inputs, *work.new_blocks(len(kernel.inputs))], [*blocks, *results], moved)  # fmt: skip
-    if not kept and not set(analyse(made).carry_of(made.body.inputs.index(old))) <= set(again):
+    made = work.made([*kernel.body.eqns, *body.eqns], [*work.ins, *work.refs.values()],
+                     [*(work.outs[k] for k in stay), *new.values()], scratch,
+                     [*kernel.inputs, *work.new_blocks(len(kernel.inputs))],
+                     [*(kernel.outputs[k] for k in stay), *results],
+                     [(i, stay.index(o)) for i, o in kernel.aliases])  # fmt: skip
+    found = analyse(made)
+    if any(not set(found.carry_of(made.body.inputs.index(refs[v]))) <= set(again) for v in dropped):
         return "the kernel writes its block piece by piece"
-    operands = call.inputs
-    if not all(type(a) is Var for a in operands):
-        return "the kernel takes a literal"
-    writes = [v for v in call.outputs if kept or v is not value]
-    return Attached(made, (*operands, *work.more), (*writes, *outputs))  # type: ignore[arg-type]
+    writes = (*(call.outputs[k] for k in stay), *outputs)
+    return Attached(made, (*call.inputs, *work.more), writes)  # type: ignore[arg-type]
 
 
 def _last(body: Body, kernel: Kernel, ids: Sequence[Var], axes: Sequence[int]) -> Var:

@@ -238,7 +238,7 @@ class Planner:
         elif not self._path_around(unit, other):
             found = (
                 prologue(call, other.group, self.eqns, v) if before
-                else epilogue(call, other.group, self.eqns, v, other.writes, self._escapes(v, pair))
+                else epilogue(call, other.group, self.eqns, v, other.writes, lambda w: self._escapes(w, pair))
             )  # fmt: skip
         moved = 0 if type(found) is str else bytes_moved(found.kernel)
         if moved >= unit.bytes + other.bytes:

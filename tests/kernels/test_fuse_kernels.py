@@ -51,6 +51,29 @@ def embed(ids, table):
     return tl.kernel_call(copy, tw.ShapeDtypeStruct((3, 16), "float32"), grid_spec=spec)(ids, table)
 
 
+def two_results(x):
+    """Exponentials and their sums along rows."""
+    def both(x_ref, o_ref, sum_ref):
+        o_ref[...] = tnp.exp(x_ref[...])
+        sum_ref[...] = tnp.sum(tnp.exp(x_ref[...]), 1)
+
+    spec = tl.BlockSpec((4, 16), lambda i: (i, 0))
+    struct = [tw.ShapeDtypeStruct((8, 16), "float32"), tw.ShapeDtypeStruct((8,), "float32")]
+    specs = [spec, tl.BlockSpec((4,), lambda i: (i,))]
+    return tl.kernel_call(both, struct, grid=2, in_specs=[spec], out_specs=specs)(x)
+
+
+def turned(x):
+    """Two results whose blocks are the same ones, in another order."""
+    def both(x_ref, o_ref, p_ref):
+        o_ref[...] = x_ref[...] * 2
+        p_ref[...] = x_ref[...] + 1
+
+    specs = [tl.BlockSpec((4, 16), lambda i: (i, 0)), tl.BlockSpec((4, 16), lambda i: (1 - i, 0))]
+    struct = [tw.ShapeDtypeStruct((8, 16), "float32")] * 2
+    return tl.kernel_call(both, struct, grid=2, in_specs=specs[:1], out_specs=specs)(x)
+
+
 IDS = np.array([5, 0, 5], np.int32)
 INSIDE = {  # everything becomes the one kernel
     "epilogue of a sum": (lambda x, w, b: tnp.tanh(matmul(x, w) + b) * 2, (X, W, BIAS)),
@@ -64,6 +87,8 @@ INSIDE = {  # everything becomes the one kernel
     "another dtype": (lambda x: rows(doubled, x.astype("float32")).astype("bfloat16"), (X.astype("bfloat16"),)),
     "operand read in pieces": (lambda x: rows(by_halves, tnp.tanh(x)), (X,)),
     "blocks placed by data": (lambda i, t, s: embed(i, t * 2) * s, (IDS, X, ones(16))),
+    "two results": (lambda x: (lambda y, z: y / z[:, None])(*two_results(x)), (X,)),
+    "two results, one kept": (lambda x: (lambda y, z: (y / z[:, None], z))(*two_results(x)), (X,)),
     "two kernels": (lambda x: rows(doubled, tnp.tanh(rows(doubled, x)) + 1) * 3, (X,)),
 }
 OUTSIDE = {  # what stays beside the kernel, and why
@@ -74,6 +99,7 @@ OUTSIDE = {  # what stays beside the kernel, and why
     "an aliased operand": (
         lambda x: rows(doubled, tnp.tanh(x), input_output_aliases={0: 0}), "writes its result over it"),
     "a block written in pieces": (lambda x: tnp.tanh(rows(by_halves, x)), "piece by piece"),
+    "results in another order": (lambda x: (lambda y, z: y * z)(*turned(x)), "cut in different ways"),
     "a detour": (lambda x: (lambda y: y + lax.sort(y))(rows(doubled, x)), "in neither"),
 }  # fmt: skip
 
