@@ -28,7 +28,7 @@ from .affine import Fact, dependencies
 from .analysis import analyse
 from .build import backwards, blank, grid_block, prune, remap, trace_kernel
 from .flatten import flatten_control
-from .kernel import EDGE, Block, Kernel
+from .kernel import Block, Kernel, edged
 from .maps import linear_index, map_of
 from .ops import when
 from .phases import Phases
@@ -101,7 +101,7 @@ def state_block(kernel: Kernel, parts: Phases, position: int) -> Block:
         same = block.shape == ref.shape and used_axes(kernel, block) == parallel
         if same and covers(kernel, block):
             name = f"state{position - first_scratch}"
-            return replace(block, name=name, array=type(block.array)(block.array.shape, ref.dtype), fill=EDGE)
+            return replace(block, name=name, array=type(block.array)(block.array.shape, ref.dtype), fill=None)
     return grid_block(f"state{position - first_scratch}", ref.shape, ref.dtype, parallel, kernel.grid, kernel.prefetch)
 
 
@@ -218,10 +218,9 @@ class _Builder:
 
     def operands(self) -> None:
         for i, block in enumerate(self.kernel.inputs):
-            fill = EDGE if block.fill is None else block.fill
-            self.inputs.append((("in", self.first_in + i), self.remap(block, fill=fill)))
+            self.inputs.append((("in", self.first_in + i), self.remap(edged(block))))
         for p in (*self.cells.held, *self.cells.counted):
-            self.inputs.append((("held", p), self.remap(self.block_of(p), fill=EDGE)))
+            self.inputs.append((("held", p), self.remap(edged(replace(self.block_of(p), fill=None)))))
         for p in self.cells.given:
             block = self.block_of(p)
             self.inputs.append((("ct", p), self.remap(block, name=f"{block.name}_bar", fill=_zero(block))))

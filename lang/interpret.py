@@ -99,7 +99,7 @@ class _Resident:
             ]
             self.whole = self.array[np.ix_(*places)]
             return True
-        if not self.writable and self.block.fill is not None:
+        if (self.defined or not self.writable) and self.block.fill is not None:
             self.whole[...] = self.block.fill
         if self.defined:
             self.whole[inner] = self.array[outer]

@@ -113,6 +113,20 @@ class Block:
         return f"{self.name}: {self.array.show()} block ({sizes}) {self.space}{fill}"
 
 
+def ragged_axes(block: Block) -> list[int]:
+    """The axes of an array along which a block may reach past its end."""
+    if 0 in block.sizes:
+        return []
+    shape = zip(block.array.shape, block.sizes, strict=True)
+    return [d for d, (n, size) in enumerate(shape)
+            if (any(block.padding[d]) if block.element[d] else n % size) and not block.squeezed[d]]  # fmt: skip
+
+
+def edged(block: Block) -> Block:
+    """A block that loads values of its operand past the end too, so that what is made of them is a number."""
+    return replace(block, fill=EDGE) if block.fill is None and ragged_axes(block) else block
+
+
 def whole_block(name: str, array: ArrayType, space: MemorySpace = MemorySpace.VMEM) -> Block:
     """The Block that is its whole array, in every cell."""
     n = array.ndim

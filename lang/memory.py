@@ -21,7 +21,7 @@ from ..core.types import MemorySpace
 from .affine import MAX_CELLS, Fact, predicate
 from .flow import RULES
 from .follow import Follower, TooLong
-from .kernel import Block, Kernel
+from .kernel import Block, Kernel, ragged_axes
 from .levels import CLEAN, MAYBE, RAW, SPOILED, Level, flat, most, tidy
 from .maps import linear_index, map_of, spread
 from .state import PERHAPS, UNWRITTEN, State, joined, stored
@@ -29,15 +29,6 @@ from .state import PERHAPS, UNWRITTEN, State, joined, stored
 FAR = (MemorySpace.ANY, MemorySpace.HBM)
 Ids = tuple[int, ...]
 STEPS = 50_000  # over grid axes for one question
-
-
-def ragged_axes(block: Block) -> list[int]:
-    """The axes of an array along which a block may reach past its end."""
-    if 0 in block.sizes:
-        return []
-    shape = zip(block.array.shape, block.sizes, strict=True)
-    return [d for d, (n, size) in enumerate(shape)
-            if (any(block.padding[d]) if block.element[d] else n % size) and not block.squeezed[d]]  # fmt: skip
 
 
 class _Edge:

@@ -29,7 +29,7 @@ from .adjoint import ReadOnly, is_active, plan, record, run_backwards, work_spac
 from .analysis import analyse
 from .build import backwards, blank, grid_block, prune, remap, trace_kernel
 from .flatten import flatten_control
-from .kernel import EDGE, Block, Kernel, trace_map
+from .kernel import Block, Kernel, edged, ragged_axes, trace_map
 from .ops import when
 from .window import scatter_blocks
 
@@ -163,8 +163,7 @@ class Sweeper:
 
     def operands(self) -> None:
         for i, block in enumerate(self.kernel.inputs):
-            fill = EDGE if block.fill is None else block.fill
-            self.inputs.append((("in", self.first_in + i), self.remap(block, fill=fill)))
+            self.inputs.append((("in", self.first_in + i), self.remap(edged(block))))
         for p in range(self.first_out, self.end):
             if self.enters(p):
                 self.inputs.append((("entry", p), self.entry_operand(p)))
@@ -189,7 +188,8 @@ class Sweeper:
                 self.readonly.add(p)
             else:
                 self.aliases.append((len(self.inputs) - 1, len(self.outputs)))
-                self.outputs.append((p, self.remap_out(block, name=f"{block.name}_bar", fill=None)))
+                past = zero if ragged_axes(block) else None
+                self.outputs.append((p, self.remap_out(block, name=f"{block.name}_bar", fill=past)))
 
     def part_block(self, part: Part, block: Block) -> Block:
         name, prefetch, grid = f"{block.name}_bar", self.kernel.prefetch, self.kernel.grid
@@ -315,7 +315,9 @@ class Sweeper:
             eval_program(kernel.body, *args)
 
         more = [self.entry_block(p) for p in saved]
-        made = trace_kernel(f"{kernel.name}_fwd", kernel.grid, kernel.prefetch, kernel.inputs, [*kernel.outputs, *more],
+        aliased = {i for i, _ in kernel.aliases}
+        inputs = [b if i in aliased else edged(b) for i, b in enumerate(kernel.inputs)]
+        made = trace_kernel(f"{kernel.name}_fwd", kernel.grid, kernel.prefetch, inputs, [*kernel.outputs, *more],
                             kernel.scratch, body, kernel, kernel.aliases)  # fmt: skip
         return made.replace(semantics=kernel.semantics)
 

@@ -29,10 +29,10 @@ from .affine import Fact
 from .aliasing import check_aliases
 from .analysis import Analysis, analyse
 from .carries import only_atomic, writes
-from .kernel import Block, Kernel
+from .kernel import Block, Kernel, ragged_axes
 from .levels import RAW, SPOILED
 from .maps import block_count, linear_index, map_of, runs_again, shared_block
-from .memory import Leak, ragged_axes
+from .memory import Leak
 from .plain import plain
 from .semaphores import check_semaphores
 

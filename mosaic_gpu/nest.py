@@ -474,7 +474,7 @@ class Nest(Lowering):
         moved = self.s.stored.get(n) if level == 0 or not self.plan.carry else None
         start = self.starts(k.outputs[n])
         target = None if moved is None else lambda e, made: self.store(moved, made, start)
-        return self.window(k.outputs[n], self.names[number], changes=True, target=target)
+        return self.window(k.outputs[n], self.names[number], k.outputs[n].fill, changes=True, target=target)
 
     def store(self, moved: Moved, made: Fragment, start: list[Int]) -> bool:
         """Registers through swizzled shared memory to the copy engine; False where they are not laid out for it.

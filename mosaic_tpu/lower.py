@@ -212,7 +212,7 @@ class _Lowering:
                 ref.at = tuple(b.scalar(v) for v in place)
         for start in self.starts:
             self._fill_start(b, ids, words, ins[start.source], outs[start.output], self.outputs[start.output])
-        for ref, window in zip(ins, self.inputs[: len(kernel.inputs)], strict=False):
+        for ref, window in [*zip(ins, self.inputs[: len(kernel.inputs)], strict=False), *zip(outs, self.outputs)]:
             ref.past = self._past(b, ids, words, window)
         seen = [self._enter_placed(b, ids, words, r, w) for r, w in zip(outs, self.outputs, strict=True)]
         b.run(kernel.body, [*ids[: len(kernel.grid)], *words, *ins[: len(kernel.inputs)], *seen, *scratch])

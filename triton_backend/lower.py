@@ -271,7 +271,7 @@ class Nest(Lowering):
         for n, block in enumerate(k.outputs):
             if plan_.output_homes[n] != level:
                 continue
-            window = self.window(block, self.out_bases[n], self.scalars)
+            window = self.window(block, self.out_bases[n], self.scalars, block.fill)
             memory = Memory(window, Traffic(False), described=self.moved.stores(n, level))
             register = self.register(refs[first_out + n], ArrayType(block.shape, block.array.dtype), level)
             if any(o == n for _, o in k.aliases):
@@ -324,7 +324,7 @@ class Nest(Lowering):
         for n, block in enumerate(k.outputs):
             ref = refs[first_out + n]
             if ref in seen and plan_.output_homes[n] is None:
-                window = self.window(block, self.out_bases[n], self.scalars)
+                window = self.window(block, self.out_bases[n], self.scalars, block.fill)
                 self.refs[ref] = Memory(window, self.traffic[ref], plan_.atomic[n], self.moved.stores(n, level))
         bases = iter(self.scratch_bases)
         for n, type_ in enumerate(k.scratch):

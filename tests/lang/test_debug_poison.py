@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.support.corpus.runs import KERNELS, Split, close, tolerance
 from tilewright import lang as tl
 from tilewright import numpy as tnp
 
@@ -75,3 +76,17 @@ def test_right_kernels_compute_the_same():
         poisoned = made(X), gradient(X)
     for one, two in zip(plain, poisoned, strict=True):
         np.testing.assert_allclose(np.asarray(one), np.asarray(two), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["flash_attention", "grouped_matmul", "block_sparse_matmul"])
+def test_gradients_see_nothing_of_what_lies_past_the_end(name):
+    """Ragged operands without a fill: what a cell saves, and the cotangents that it reads, are numbers there."""
+    kernel = KERNELS[name]
+    split = Split(kernel, kernel.SIZES[1], {})
+    expected = tw.jit(tw.grad(split.reference_loss, split.every))(*split.xs)
+    with tw.config(debug_poison=True):
+        close(tw.jit(tw.grad(split.loss, split.every))(*split.xs), expected, 10 * tolerance(kernel))
+    if name != "block_sparse_matmul":  # which is much to interpret
+        split.mode = {"interpret": True}
+        close(tw.grad(lambda *xs: split.weighted(split.call(*xs)), split.every)(*split.xs), expected,
+              10 * tolerance(kernel))  # fmt: skip
