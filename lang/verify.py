@@ -35,6 +35,7 @@ from .maps import block_count, linear_index, map_of, runs_again, shared_block
 from .memory import Leak
 from .plain import plain
 from .semaphores import check_semaphores
+from .witness import Witness, witness
 
 
 @dataclass(frozen=True)
@@ -313,16 +314,28 @@ def _carries(known: Analysis) -> Iterator[Finding]:
         shown, position = kernel.scratch[number].array.show(), kernel.splits[3] + number
         name = given.scratch_name(given.body.inputs.index(ref)) if ref in given.body.inputs else str(number)
         sure = time.carry_of(position, hopeful=True)
-        for axis in time.carry_of(position):
-            if semantics[axis] == "parallel" and axis not in sure:
-                why = f"data decides where it is overwritten along axis {axis}, which is declared parallel"
-                yield Finding("carried along no parallel axis", f"scratch {name}", "unknown", why)
-            elif semantics[axis] == "parallel":
-                raise RaceError(
-                    f"kernel {kernel.name}: scratch {name} of {shown} carries values from cell to cell along axis "
-                    f"{axis} of the grid {kernel.grid_text}, which is declared parallel",
-                    f'declare axis {axis} "arbitrary", or overwrite the scratch in every cell before it is read',
-                    kernel.source)  # fmt: skip
+        carried = [axis for axis in time.carry_of(position) if semantics[axis] == "parallel"]
+        shows = witness(kernel, ref, [a for a, s in enumerate(semantics) if s == "parallel"]) if carried else None
+        for axis in carried if shows is None else ():
+            why = "data decides where it is overwritten" if axis not in sure else "it may be read before it is set"
+            yield Finding("carried along no parallel axis", f"scratch {name}", "unknown",
+                          f"{why} along axis {axis}, which is declared parallel")  # fmt: skip
+        if shows is not None:
+            raise _carried(kernel, f"scratch {name} of {shown}", name, shows)
+
+
+def _carried(kernel: Kernel, scratch: str, name: str, shows: Witness) -> RaceError:
+    """What to say of scratch that parallel cells share, as two of them show."""
+    assert kernel.semantics is not None
+    pairs = enumerate(zip(shows.reader, shows.writer, kernel.semantics, strict=True))
+    axis = next(a for a, (r, w, s) in pairs if r != w and s == "parallel")
+    source = shows.write.source
+    return RaceError(
+        f"kernel {kernel.name}: {scratch} carries values from cell to cell along axis {axis} of the grid "
+        f"{kernel.grid_text}, which is declared parallel: cell {shows.reader} reads {name}{list(shows.element)}, which "
+        f"cell {shows.writer} was the last to write{'' if source is None else f' (line {source.line})'}",
+        f'declare axis {axis} "arbitrary", or overwrite the scratch in every cell before it is read',
+        shows.read.source or kernel.source)  # fmt: skip
 
 
 def _sequences(known: Analysis) -> Sequence[Finding]:

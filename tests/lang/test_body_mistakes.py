@@ -11,6 +11,7 @@ from tilewright.errors import (
     ArgumentTypeError,
     BlockRankError,
     KernelBodyError,
+    KernelError,
     OutOfBoundsError,
     PaddingError,
     ShapeError,
@@ -169,6 +170,49 @@ def test_element_indices_count_from_the_padding():
         windows(lambda i: (i * 4 - 1,))
     for words in ("elements -2 to 3", "has 8, with 1 before it and 1 after it", "from 0 to 4"):
         assert words in str(caught.value)
+
+
+def _copied(at, x, o, sem):
+    copy = tl.make_async_copy(x.at[at], o, sem)
+    copy.start()
+    copy.wait()
+
+
+LATE = {
+    "read": lambda at, x, o, sem: o.__setitem__(..., x[at]),
+    "load": lambda at, x, o, sem: o.__setitem__(..., tl.load(x, (at, slice(None)))),
+    "part": lambda at, x, o, sem: o.__setitem__(..., x.at[at].at[tl.ds(0, 4)][...]),
+    "store": lambda at, x, o, sem: o.__setitem__(tl.ds(at.start - 4, 4), x[:4]),
+    "copy": _copied,
+}
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_slices_that_start_too_late_are_found(name):
+    """By data: unknown, an error when interpreted; by ids: refused."""
+    x = np.arange(16, dtype="f").reshape(8, 2)
+
+    def call(start, body_start, **options):
+        def body(s, x, o, sem):
+            o[...] = tnp.zeros_like(o)
+            LATE[name](tl.ds(body_start(s), 4), x, o, sem)
+
+        far = tl.BlockSpec(memory_space=tl.ANY) if name == "copy" else tl.BlockSpec((8, 2), lambda i: (0, 0))
+        return tl.kernel_call(
+            body, tw.ShapeDtypeStruct((4, 2), "float32"), grid=(1,), scratch_shapes=[tl.SemaphoreType.DMA],
+            in_specs=[tl.BlockSpec(memory_space=tl.SMEM), far], out_specs=tl.BlockSpec((4, 2), lambda i: (0, 0)),
+            **options,
+        )(np.array([start], "int32"), x)  # fmt: skip
+
+    expected = x[4:] if name != "store" else x[:4]
+    assert np.array_equal(call(4, lambda s: s[0], interpret=True), expected)
+    assert np.array_equal(call(4, lambda s: s[0]), expected)
+    with pytest.raises(OutOfBoundsError, match="along axis 0 of a Ref"):
+        call(5, lambda s: s[0], interpret=True)
+    with pytest.raises(KernelError, match="places in bounds"):
+        call(4, lambda s: s[0], strict=True)
+    with pytest.raises(OutOfBoundsError, match="not within the"):
+        call(4, lambda s: tl.program_id(0) + 5)
 
 
 # ---------------------------------------------------------------------------- messages

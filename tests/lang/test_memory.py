@@ -322,3 +322,30 @@ def test_scratch_set_in_the_first_step_carries_along_no_parallel_axis(name):
 def test_scratch_that_is_not_set_carries_along_a_parallel_axis():
     with pytest.raises(RaceError, match="scratch s of .* carries values"):
         summed(lambda k, r: k == 1)
+
+
+def test_a_race_on_scratch_is_shown_by_two_cells():
+    """The cell that reads, the element, the cell that wrote it last, both lines; what data places is unknown."""
+
+    def total(place, **options):
+        def body(t, x, o, s):
+            @tl.when(tl.program_id(1) == 0)
+            def _():
+                s[0, :] = x[0, :]
+
+            o[...] = x[...] + s[place(t), :][None]
+
+        spec = tl.BlockSpec((2, 4), lambda i, j, *_: (i, j))
+        return tl.kernel_call(
+            body, tw.ShapeDtypeStruct((4, 12), F32), dimension_semantics=("arbitrary", "parallel"),
+            grid_spec=tl.PrefetchScalarGridSpec(1, (2, 3), [spec], spec, [tl.VMEM((2, 4), F32)]), **options,
+        )(np.zeros(1, "int32"), np.ones((4, 12), F32))  # fmt: skip
+
+    with pytest.raises(RaceError) as caught:
+        total(lambda t: 0)
+    line = total.__code__.co_firstlineno + 4
+    for words in ("along axis 1", r"cell (0, 1) reads s[0, 0]", f"cell (0, 0) was the last to write (line {line})",
+                  f"test_memory.py:{line + 2}"):  # fmt: skip
+        assert words in str(caught.value), caught.value
+    with pytest.raises(KernelError, match="scratch s: carried along no parallel axis is not proved: it may be read"):
+        total(lambda t: t[0], strict=True)

@@ -3,10 +3,15 @@
 A kernel has an output of two axes, perhaps a batch axis that bodies do not see, and perhaps an axis of the grid that is
 summed over. Maps are affine, reversed, modular or read a prefetched table; blocks are ragged, with a fill, a mask or
 neither; sums go to the output or to scratch, set where a predicate holds. Most are right; each part may be wrong.
+
+`python -m tests.support.random_kernels 5000` draws as many, and prints what became of them and which break the law.
 """
 
 from __future__ import annotations
 
+import re
+import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +22,8 @@ import tilewright as tw
 from tests.support.walker.check import check_mosaic, check_triton
 from tilewright import lang as tl
 from tilewright import numpy as tnp
+from tilewright.core.evaluate import evaluate, observing
+from tilewright.core.primitives.ref import addupdate_p, get_p, numpy_index, split_operands, swap_p
 from tilewright.core.trace import eval_program, trace_program
 from tilewright.core.types import ArrayType, MemorySpace, RefType
 from tilewright.errors import (
@@ -34,6 +41,7 @@ from tilewright.lang.interpret import block_index, interpret
 from tilewright.lang.kernel import ID, Block, Kernel, trace_map
 from tilewright.lang.modes import InterpretParams
 from tilewright.lang.normalize import normalize
+from tilewright.lang.plain import plain
 from tilewright.lang.primitive import kernel_call_p
 from tilewright.lang.verify import Finding, verify
 
@@ -310,6 +318,42 @@ def carries(drawn: Drawn) -> bool:
     return bool(axes) and any(drawn.unset(ids) for ids in first.values())
 
 
+CARRIED = re.compile(r"carries values .*: cell \((.*?)\) reads \S*\[(.*?)\], which cell \((.*?)\) was the last")
+
+
+def shown_to_race(drawn: Drawn, message: str) -> bool:
+    """Whether the cells that a refusal names do what it says: one reads an element of scratch, before it writes it,
+    that the other was the last to write, and they differ on a parallel axis. Found by running the cells in order."""
+    found = CARRIED.search(message)
+    assert found, message
+    reader, element, writer = (tuple(int(n) for n in part.split(",") if n.strip()) for part in found.groups())
+    kernel = plain(drawn.kernel)
+    scratch = np.zeros(kernel.scratch[0].shape, F32)
+    owner = np.full(scratch.shape, -1)
+    seen: list[tuple[int, ...]] = []
+    cells = list(np.ndindex(*kernel.grid))
+
+    def observe(eqn: Any, values: list[Any]) -> None:
+        if eqn.primitive not in (get_p, swap_p, addupdate_p) or values[0] is not scratch:
+            return
+        dynamic, mask, _ = split_operands(eqn.params["index"], values[1 + (eqn.primitive is not get_p) :],
+                                          eqn.params.get("masked", False))  # fmt: skip
+        reached = np.zeros(scratch.shape, bool)
+        reached[numpy_index(eqn.params["index"], dynamic, scratch.shape, mask is not None, "")] = (
+            True if mask is None else mask)  # fmt: skip
+        if eqn.primitive is not swap_p and reached[element] and running == reader and owner[element] >= 0:
+            seen.append(cells[owner[element]])
+        if eqn.primitive is not get_p:
+            owner[reached] = cells.index(running)
+
+    with observing(observe):
+        for running in cells:
+            blocks = [np.zeros(b.shape, b.array.dtype) for b in kernel.blocks]
+            evaluate(kernel.body, *map(np.int32, running), drawn.arrays[0].copy(), *blocks, scratch)
+    apart = any(reader[a] != writer[a] for a in parallel_axes(kernel))
+    return apart and writer in seen
+
+
 def same(one: Sequence[np.ndarray], two: Sequence[np.ndarray]) -> bool:
     return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(one, two, strict=True))
 
@@ -318,12 +362,12 @@ REFUSED = (UnsupportedError, KernelError, BlockTilingError, ResourceError)
 WRITTEN = ("wholly written", "padding unread", "written before it is read")
 
 
-def judged(drawn: Drawn) -> tuple[str, list[Finding]]:
-    """What `verify` says: the name of the error, or "" and the findings."""
+def judged(drawn: Drawn) -> tuple[Exception | None, list[Finding]]:
+    """What `verify` says: its error, or None and the findings."""
     try:
-        return "", verify(drawn.kernel)
+        return None, verify(drawn.kernel)
     except (OutOfBoundsError, RaceError, PaddingError, UninitializedError, UncoveredOutputError) as error:
-        return type(error).__name__, []
+        return error, []
 
 
 def proved(findings: Sequence[Finding], *what: str) -> bool:
@@ -338,7 +382,8 @@ def check(drawn: Drawn, forms: bool = True) -> str:
 
 def _check(drawn: Drawn, forms: bool) -> str:
     kernel, arrays = drawn.kernel, drawn.arrays
-    error, findings = judged(drawn)
+    raised, findings = judged(drawn)
+    error = "" if raised is None else type(raised).__name__
     outside = {b.name for b in kernel.blocks if not all(lies_within(b, i) for i in visits(drawn, b))}
     if error == "OutOfBoundsError":
         assert outside, "refused as out of bounds, and nothing is"
@@ -358,7 +403,10 @@ def _check(drawn: Drawn, forms: bool) -> str:
         not same(plain, interpret(kernel, *arrays, params=InterpretParams(random_seed=seed))) for seed in range(3)
     )
     if error == "RaceError":
-        assert raced or carries(drawn), "refused for a race, and there is none"
+        if "carries values" in str(raised):
+            assert shown_to_race(drawn, str(raised)), f"the cells that it names do not race: {raised}"
+            return f"{error} on scratch"
+        assert raced, "refused for a race, and there is none"
         return error
     if error:
         assert leaks, f"refused as {error}, and nothing unspecified comes out"
@@ -388,3 +436,23 @@ def walked(one: Any, drawn: Drawn, target: str) -> bool:
     except REFUSED:
         return False
     return True
+
+
+def main(count: int) -> None:
+    """Hold the law on kernels 0 to `count`: prints each that breaks it, and how many there are of each kind."""
+    found: Counter[str] = Counter()
+    for seed in range(count):
+        with tw.config(debug_checks=False):
+            drawn = Draw(seed).kernel()
+        try:
+            found[check(drawn)] += 1
+        except Exception as error:  # whatever it is, it is told
+            found["broken"] += 1
+            print(f"seed {seed}: {error!r}; drawn: {', '.join(drawn.words)}", flush=True)
+        if seed % 100 == 99:
+            tw.clear_caches()
+    print("\n".join(f"{n:5}  {what}" for what, n in found.most_common()))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
