@@ -271,14 +271,14 @@ def value_and_grad(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = Fa
         outs, linear, out_tree, in_tree, aux = _linearized(partial, selected, has_aux)
         ct = _unit_cotangent(outs, out_tree, holomorphic)
         cts = map(materialize, transpose_map(linear, [ct]), _types(selected))
-        grads = in_tree.unflatten([_array(g) for g in cts])
-        value = _array(outs[0])
+        grads = in_tree.unflatten([as_array(g) for g in cts])
+        value = as_array(outs[0])
         return ((value, aux) if has_aux else value), (grads[0] if single else tuple(grads))
 
     return wrapped
 
 
-def _array(x: Any) -> Any:
+def as_array(x: Any) -> Any:
     """A number that a function gave back as it came, as an array."""
     return copy_p.bind(x) if not isinstance(x, (Value, np.ndarray)) else x
 

@@ -334,6 +334,34 @@ class NonFiniteError(TilewrightError, FloatingPointError):
     """A result with NaN or infinity while `debug_nans` or `debug_infs` is set."""
 
 
+class CheckError(TilewrightError, ValueError):
+    """A check that `checkify` made part of a program has failed: the base of its kinds."""
+
+
+class FailedCheckError(CheckError):
+    """A `checkify.check` whose predicate was false."""
+
+
+class NaNError(CheckError):
+    """An operation that gave NaN in a function checked with `nan_checks`."""
+
+
+class OOBError(CheckError, IndexError):
+    """An index outside of its array in a function checked with `index_checks`."""
+
+
+class DivisionByZeroError(CheckError, ZeroDivisionError):
+    """A division by zero in a function checked with `div_checks`."""
+
+
+class NotFunctionalizedError(TilewrightError, ValueError):
+    """A `checkify.check` in a compiled program that `checkify` was not applied to."""
+
+
+class UnthrownErrorWarning(UserWarning):
+    """An `Error` of `checkify` that holds a failure was dropped, and nobody had asked it."""
+
+
 class CheckpointError(TilewrightError, RuntimeError):
     """Base of the errors about checkpoints."""
 

@@ -74,6 +74,16 @@ class LinearTrace(Trace):
         tracers = [LinearTracer(self, v) for v in outs]
         return tracers if primitive.multiple else tracers[0]
 
+    def custom_jvp(self, call: CustomCall, args: Sequence[Any]) -> Any:
+        if any(self.owns(a) for a in args):
+            return super().custom_jvp(call, args)
+        return under(self.parent, self.parent.custom_jvp, call, args)  # type: ignore[union-attr, arg-type]
+
+    def custom_vjp(self, call: CustomCall, args: Sequence[Any]) -> Any:
+        if any(self.owns(a) for a in args):
+            return super().custom_vjp(call, args)
+        return under(self.parent, self.parent.custom_vjp, call, args)  # type: ignore[union-attr, arg-type]
+
     def out(self, tangent: Any) -> Var | Zero:
         """An output tangent as a Var. A known one can only be zero: a linear map of no input."""
         return tangent._var if self.owns(tangent) else Zero(typeof_tangent(tangent))

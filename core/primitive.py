@@ -16,6 +16,7 @@ Rules (all take the parameters as keywords; `multiple` says whether results are 
                                                  with one, `batch` may be left out
     runs(types) -> int                           how often the Programs among its parameters run; without it, once
     expand(*args) -> out                         the same in other primitives, where a backend has no rule
+    checked(walk, eqn, values) -> outs | None    for `checkify` (core/checkify.py); None: as others
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ class Primitive:
     # `vary`; without it, those. OWN: `typing` tells, its Programs being traced for operands that vary as they do.
     varies: Any = None
     choice: bool = False  # one of the Programs among its parameters runs, not all
+    checked: Callable[..., Any] | None = None
+    eager: bool = False  # evaluated at once by its NumPy meaning, outside of any transformation
 
     def bind(self, /, *args: Any, **params: Any) -> Any:
         """Apply the primitive to values, under whatever transformation is current."""

@@ -181,6 +181,29 @@ def _dce(used: Sequence[bool], eqn: Eqn) -> Eqn:
                        params=params, effects=_effects(**params))  # fmt: skip
 
 
+def _checked(walk: Any, eqn: Eqn, values: Sequence[Any]) -> Any:
+    """Every device's failures along a leading axis; that of the first device counts."""
+    params: dict[str, Any] = dict(eqn.params)
+    mesh, manual = params["mesh"], params["manual"]
+    with _on_device(mesh, manual):
+        inner = walk.checked(params["program"])
+        if not inner.sites:
+            return None
+        w = inner.width
+
+        def body(*args: Any) -> list[Any]:
+            outs = eval_program(inner.program, *args)
+            return [*(expand_dims(x, (0,)) for x in outs[:w]), *outs[w:]]
+
+        program = trace_program(body, inner.program.in_types, inner.program.name)
+    spread = (PartitionSpec(tuple(manual)),) * w
+    params |= {"program": program, "in_specs": ((PartitionSpec(),) * len(inner.constants) + params["in_specs"]),
+               "out_specs": spread + params["out_specs"]}  # fmt: skip
+    outs = _bind(*inner.constants, *values, **params)
+    walk.discharge(outs[0], outs[1:w], inner.sites)
+    return outs[w:]
+
+
 def _numpy(*arrays: Any, program: Program, mesh: Any, in_specs: Specs, out_specs: Specs, manual: Any) -> list[Any]:
     """Every device's part along a leading axis for each axis of the mesh, and the program batched over these."""
     with _on_device(mesh, manual):
@@ -219,7 +242,7 @@ def _joined(x: Any, spec: PartitionSpec, axes: list[Any], mesh: Any) -> Any:
 
 shard_map_p = Primitive(
     "shard_map", _typing, jvp=_jvp, linearize=_linearize, transpose=_transpose, batch=_batch, dce=_dce,
-    effects=_effects, numpy=_numpy, multiple=True, varies=OWN,
+    effects=_effects, numpy=_numpy, multiple=True, varies=OWN, checked=_checked,
 )  # fmt: skip
 PRIMITIVES = (shard_map_p,)
 

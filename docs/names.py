@@ -53,7 +53,6 @@ MISSING: list[tuple[str, str]] = [
     ("jax.experimental.multihost_utils.*", "planned with programs over several processes"),
     ("jax.experimental.mesh_utils.*", "planned with sharding"),
     ("jax.experimental.custom_partitioning*", "planned with sharding; kernels have a rule made of their maps"),
-    ("jax.experimental.checkify.*", "planned; `debug_nans`, `debug_infs` and `verify` of kernels find such faults"),
     (
         "jax.experimental.serialize_executable.*",
         "planned with export; compiled programs are kept on disk by themselves",

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import OutOfBoundsError
+from ..core.errors import CheckError, OutOfBoundsError
 from ..core.evaluate import evaluate, observing
 from ..core.ir import Effect, Eqn
 from ..core.types import MemorySpace
@@ -223,7 +223,11 @@ class _Machine:
             for resident, ref, memory in zip(self.residents, refs, self.races.memories, strict=True):
                 if resident.block.space in _FAR:
                     self.races.reach(ref, memory, resident.seen(resident.positions()))
-        evaluate(self.kernel.body, *map(np.int32, ids), *self.prefetched, *refs, *self.scratch)
+        try:
+            evaluate(self.kernel.body, *map(np.int32, ids), *self.prefetched, *refs, *self.scratch)
+        except CheckError as error:
+            what = f"kernel {self.kernel.name}, cell {ids}: {error.what}"
+            raise type(error)(what, error.remedy, error.source) from None
 
     def move(self, ids: tuple[int, ...], indices: Sequence[tuple[int, ...]]) -> None:
         """Bring the blocks of a cell in, and those it no longer sees out."""

@@ -195,10 +195,12 @@ class Places:
 
     def value(self, eqn: Eqn, inputs: list[Any]) -> list[Any]:
         """The ranges of an equation's results."""
+        if len(eqn.outputs) != 1:
+            return [None] * len(eqn.outputs)
         primitive, type_ = eqn.primitive, eqn.outputs[0].type
         whole = next((open_ for kind, open_ in _OPEN.items() if kind(type_.dtype)), None)
-        if whole is None or len(eqn.outputs) != 1:
-            return [None] * len(eqn.outputs)
+        if whole is None:
+            return [None]
         if primitive is iota_p:
             return [Range(np.asarray(0), np.asarray(type_.shape[eqn.params["dimension"]] - 1))]
         logical = primitive in _LOGICAL and is_bool(type_.dtype)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.errors import DifferentiationError, ShapeError
+from ..core.ir import Eqn
 from ..core.jvp import jvp_flat
 from ..core.linear import moved
 from ..core.linearize import linearize_flat
@@ -14,6 +15,7 @@ from ..core.rules import instantiate
 from ..core.types import is_inexact
 from ..core.vmap import batch_flat
 from .analysis import analyse
+from .checked import checked_call
 from .differentiate import active_inputs, jvp_kernel, run_backward, strategy
 from .extent import static
 from .interpret import interpret
@@ -80,9 +82,13 @@ def _call_batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None],
     return outs, [0] * len(outs)
 
 
+def _call_checked(walk: Any, eqn: Eqn, values: Sequence[Any]) -> Any:
+    return checked_call(walk, eqn, values, call)
+
+
 kernel_call_p = Primitive(
     "kernel_call", _call_typing, jvp=_call_jvp, linearize=_call_linearize, batch=_call_batch, numpy=_call_numpy,
-    multiple=True, runs=lambda types, *, kernel: kernel.cells,
+    checked=_call_checked, multiple=True, runs=lambda types, *, kernel: kernel.cells,
 )  # fmt: skip
 
 # ---------------------------------------------------------------------------- the linear map

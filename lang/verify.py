@@ -89,11 +89,11 @@ def _nothing_written(kernel: Kernel) -> None:
                 "give every axis of the grid a size, or alias the output to an operand", kernel.source)  # fmt: skip
 
 
-_ALLOWED = frozenset({"read", "write", "accumulate", "callback", "ordered"})
+_ALLOWED = frozenset({"read", "write", "accumulate", "callback", "ordered", "check"})
 
 
 def _language(known: Analysis) -> Sequence[Finding]:
-    """A body acts on Refs and on the host, on nothing else; and on no input but to read it."""
+    """A body acts on Refs, on the host and by checks, on nothing else; and on no input but to read it."""
     kernel = known.kernel
     for eqn in kernel.body.eqns:
         if any(e.kind not in _ALLOWED for e in eqn.effects):

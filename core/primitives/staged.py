@@ -44,7 +44,7 @@ def stage(x: Any, /) -> Any:
     return copy_p.bind(x)
 
 
-def _platform() -> str:
+def platform() -> str:
     """That of the target which programs are traced for."""
     target = current().kernel_target or runtime.target_here()
     return "cpu" if target is None else target.partition(":")[0] if isinstance(target, str) else target.kind
@@ -64,11 +64,11 @@ def platform_dependent(
     for name, function in {**per_platform, "default": default}.items():
         if not callable(function) and not (name == "default" and function is None):
             raise ArgumentTypeError(f"platform_dependent: {name}={function!r} is not a function", "pass a callable")
-    platform = _platform()
-    names = (platform, "gpu") if platform in ("cuda", "rocm") else (platform,)
+    here = platform()
+    names = (here, "gpu") if here in ("cuda", "rocm") else (here,)
     chosen = next((per_platform[name] for name in names if name in per_platform), default)
     if chosen is None:
         raise UnsupportedError(
-            f"platform_dependent: there is no function for {platform}", f"give {platform}=, or default="
+            f"platform_dependent: there is no function for {here}", f"give {platform}=, or default="
         )
     return chosen(*args)

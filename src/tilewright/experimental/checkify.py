@@ -1,0 +1,31 @@
+"""`jax.experimental.checkify`'s names: checks of values that compiled functions return as errors."""
+
+from ..core.checkify import checkify, user_checks
+from ..core.checks import Error, check, check_error, debug_check
+from ..core.errors import (
+    CheckError,
+    DivisionByZeroError,
+    FailedCheckError,
+    NaNError,
+    NotFunctionalizedError,
+    OOBError,
+    UnthrownErrorWarning,
+)
+
+JaxRuntimeError = CheckError
+ErrorCategory = type[CheckError]
+init_error = Error(None, (), ())
+
+nan_checks = frozenset({NaNError})
+index_checks = frozenset({OOBError})
+div_checks = frozenset({DivisionByZeroError})
+float_checks = nan_checks | div_checks
+automatic_checks = float_checks | index_checks
+all_checks = automatic_checks | user_checks
+
+__all__ = [
+    "DivisionByZeroError", "Error", "ErrorCategory", "FailedCheckError", "JaxRuntimeError", "NaNError",
+    "NotFunctionalizedError", "OOBError", "UnthrownErrorWarning", "all_checks", "automatic_checks", "check",
+    "check_error", "checkify", "debug_check", "div_checks", "float_checks", "index_checks", "init_error", "nan_checks",
+    "user_checks",
+]  # fmt: skip
