@@ -223,6 +223,10 @@ class _ConfigAccess:
     def __setattr__(self, name: str, value: Any) -> None:
         self.update(name, value)
 
+    def read(self, name: str) -> Any:
+        """The value of a setting, by our name or JAX's."""
+        return getattr(self, name)
+
     def update(self, name: str, value: Any) -> None:
         """Set one configuration for the whole process, by our name or JAX's (see `core/options.py`)."""
         given, (name, fixed) = name, _named(name)

@@ -16,6 +16,7 @@ RENAMED = {
     "enable_checks": "debug_checks",
     "pallas_poison_buffers": "debug_poison",
     "platform_name": "platforms",
+    "x64_enabled": "enable_x64",
 }
 
 _SHARDY = "programs are partitioned by Shardy"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from ..core.errors import (
     ImmutableArrayError,
     UnsupportedError,
 )
+from ..core.runtime import runtime
 from ..core.trace import Value, typeof
 from ..core.types import KEY_DTYPES, ArrayType, KeyDtype, RefType, is_complex, is_integer
 from . import shim
@@ -136,6 +138,23 @@ class Array(Value, metaclass=_IsArray):
         return True
 
     is_fully_addressable = is_fully_replicated = committed
+
+    @property
+    def addressable_shards(self) -> list[Shard]:
+        """The parts of the array that this process holds."""
+        return [s for s in self.global_shards if s.device.process_index == runtime.process_index]
+
+    @property
+    def global_shards(self) -> list[Shard]:
+        """The parts of the array; `data` is None for those of other processes."""
+        return [Shard(self.device, (slice(None),) * self.ndim, 0, self, 0)]
+
+    def addressable_data(self, index: int) -> Array:
+        """The part that the device of a number among those of this process holds."""
+        return self.addressable_shards[index].data
+
+    def _part(self, shard: Shard) -> Array | None:
+        return self
 
     # ------------------------------------------------------------ its values
 
@@ -350,6 +369,25 @@ class Array(Value, metaclass=_IsArray):
             return jax.dlpack.from_dlpack(self)
         except (BufferError, TypeError, RuntimeError):  # a dtype that DLPack has no code for, such as int4
             return jax.numpy.asarray(self._numpy())
+
+
+@dataclass(frozen=True, eq=False)
+class Shard:
+    """A part of an array: the device that holds it, its slices of the whole, and which copy of them it is."""
+
+    device: Device
+    index: tuple[slice, ...]
+    replica_id: int
+    array: Array
+    number: int
+
+    @property
+    def data(self) -> Any:
+        """The part as an array on its device, without padding; None if another process holds it."""
+        return self.array._part(self)
+
+    def __repr__(self) -> str:
+        return f"Shard(device={self.device}, index={self.index}, replica_id={self.replica_id})"
 
 
 def _unpickle(bits: np.ndarray, weak: bool, key: str | None) -> Array:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ..core.config import current
 from ..core.dispatch import BOUND, RUNS, bound_key, can_bind, dispatched
 from ..core.jit import Jit, Options
@@ -19,7 +21,7 @@ from .array import Array
 from .transfer import host_buffer
 
 _PYTHON = (float, int, bool, complex)
-# A Python number on the right means something else than an array there: a known exponent.
+# A number on the right means something else than an array there: a known exponent.
 _STATIC_RIGHT = ("__pow__",)
 
 
@@ -50,7 +52,7 @@ class _Operator:
         for y in rest:
             if not isinstance(y, _OPERANDS):
                 return declined(self.name, y)
-            if type(y) in _PYTHON and self.name in _STATIC_RIGHT:
+            if self.name in _STATIC_RIGHT and isinstance(y, (*_PYTHON, np.integer)):
                 return self.plain(x, *rest)
         out = self.jitted.call(given, {})
         if rest and type(rest[0]) in _PYTHON and can_bind(rest[0]):

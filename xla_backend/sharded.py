@@ -7,7 +7,6 @@ executable of XLA's would read an argument of another sharding as if it lay as e
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
@@ -20,7 +19,7 @@ from ..core.mesh import Mesh, NamedSharding, indices
 from ..core.runtime import runtime
 from ..core.types import FLOAT0, ArrayType, KeyDtype
 from . import shim
-from .array import Array, execution_error
+from .array import Array, Shard, execution_error
 from .client import Device, SingleDeviceSharding
 from .executable import compile_module
 from .placed import lower_for
@@ -88,11 +87,6 @@ class ShardedArray(Array):
         raise ArgumentError("the address of an array on several devices", "take that of `addressable_data(0)`")
 
     @property
-    def addressable_shards(self) -> list[Shard]:
-        """The parts of the array that this process holds."""
-        return [s for s in self.global_shards if s.device.process_index == runtime.process_index]
-
-    @property
     def global_shards(self) -> list[Shard]:
         """The parts of the array; `data` is None for those of other processes."""
         found, seen = [], dict[Any, int]()
@@ -102,9 +96,18 @@ class ShardedArray(Array):
             found.append(Shard(device, index, seen[key], self, n))
         return found
 
-    def addressable_data(self, index: int) -> Array:
-        """The part that the device of a number among those of this process holds."""
-        return self.addressable_shards[index].data
+    def _part(self, shard: Shard) -> Array | None:
+        if shard.device.process_index != runtime.process_index:
+            return None
+        t = self.aval
+        shape = tuple(i.indices(n)[1] - i.indices(n)[0] for i, n in zip(shard.index, t.shape, strict=True))
+        type = ArrayType(shape, t.dtype, t.weak_type)
+        self.block_until_ready()
+        if shim.readable(self._buffer) and not self._placed.memory_kind:
+            part = shim.part_of(self._buffer, _leading(self._placed.mesh, shard.number))
+        else:
+            part = self._bits()[shard.index]
+        return Array(type, put(part[tuple(slice(n) for n in shape)], type, owned=True, device=shard.device))
 
     def __dlpack__(self, **how: Any) -> Any:
         if how.get("copy") is False:
@@ -113,35 +116,6 @@ class ShardedArray(Array):
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.addressable_data(0).__dlpack_device__()
-
-
-@dataclass(frozen=True, eq=False)
-class Shard:
-    """A part of an array: the device that holds it, its slices of the whole, and which copy of them it is."""
-
-    device: Device
-    index: tuple[slice, ...]
-    replica_id: int
-    array: ShardedArray
-    number: int
-
-    @property
-    def data(self) -> Any:
-        """The part as an array on its device, without padding; None if another process holds it."""
-        if self.device.process_index != runtime.process_index:
-            return None
-        array, t = self.array, self.array.aval
-        shape = tuple(i.indices(n)[1] - i.indices(n)[0] for i, n in zip(self.index, t.shape, strict=True))
-        type = ArrayType(shape, t.dtype, t.weak_type)
-        array.block_until_ready()
-        if shim.readable(array._buffer) and not array._placed.memory_kind:
-            part = shim.part_of(array._buffer, _leading(array._placed.mesh, self.number))
-        else:
-            part = array._bits()[self.index]
-        return Array(type, put(part[tuple(slice(n) for n in shape)], type, owned=True, device=self.device))
-
-    def __repr__(self) -> str:
-        return f"Shard(device={self.device}, index={self.index}, replica_id={self.replica_id})"
 
 
 @cached()

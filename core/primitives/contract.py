@@ -37,6 +37,10 @@ class Precision(enum.Enum):
     HIGH = 1
     HIGHEST = 2
 
+    @classmethod
+    def _missing_(cls, value: Any) -> Precision | None:
+        return _PRECISIONS.get(value.lower()) if isinstance(value, str) else None
+
     def __repr__(self) -> str:
         return f"Precision.{self.name}"
 

@@ -129,6 +129,20 @@ def test_partial_derivatives(function, args, wanted):
     np.testing.assert_allclose(grads(function, *args), wanted, rtol=1e-6)
 
 
+@pytest.mark.parametrize("function", [nn.softplus, nn.log_sigmoid, lambda x: tnp.logaddexp(2.0, x)])
+def test_nan_stays_in_derivatives(function):
+    assert np.isnan(tw.grad(function)(np.nan)) and np.isnan(tw.grad(tw.grad(function))(np.nan))
+
+
+def test_second_derivatives_of_log_ndtr_far_below_zero():
+    points = np.array([-1e4, -100.0, -30.0, -10.0, -9.5, -5.0, 0.0, 3.0], np.float32)
+    ratio = np.sqrt(2 / np.pi) / scipy.special.erfcx(-points.astype(np.float64) / np.sqrt(2))
+    first = tw.grad(special.log_ndtr)
+    np.testing.assert_allclose([first(x) for x in points], ratio, rtol=1e-5)
+    second = [tw.grad(first)(x) for x in points]
+    np.testing.assert_allclose(second, -ratio * (points + ratio), rtol=1e-3)
+
+
 @pytest.mark.parametrize("function, args, wanted", [
     (lax.pow, (2.0, 0.0), 0.5), (special.xlogy, (0.0, 2.0), 0.5), (special.xlog1py, (0.0, 1.0), 0.5),
     (tnp.logaddexp, (1.0, 1.0), -0.25),

@@ -377,3 +377,44 @@ def test_each_name_comes_from_one_module(namespace):
                 assert homes.setdefault(name, node.module) == node.module, name
                 assert getattr(namespace, name) is getattr(module, name), name
     assert len(homes) > 200
+
+
+@pytest.mark.parametrize("exponent", [2, np.int32(2), np.int64(2)])
+def test_a_known_exponent_keeps_the_dtype(exponent):
+    x = jnp.array([3, -2], "int8")
+    for found in (x**exponent, jnp.power(x, exponent), tw.jit(lambda x: x**exponent)(x)):
+        assert found.dtype == np.int8 and found.tolist() == [9, 4]
+
+
+@pytest.mark.parametrize("name, rest", [("fabs", ()), ("signbit", ()), ("heaviside", (1.0,)), ("copysign", (1.0,))])
+def test_what_has_no_meaning_for_complex_numbers_refuses_them(name, rest):
+    with pytest.raises(errors.DtypeError, match=f"{name} of complex64"):
+        getattr(jnp, name)(1j, *rest)
+
+
+def test_unique_of_nothing_with_a_size_is_filling():
+    found, places, inverse, counts = jnp.unique(
+        jnp.zeros((0, 2)), True, True, True, axis=0, size=3, fill_value=np.float32(7)
+    )
+    check(found, np.full((3, 2), 7))
+    assert counts.tolist() == [0, 0, 0] and inverse.shape == (0,) and places.shape == (3,)
+    assert jnp.unique(jnp.array([]), size=2).tolist() == [0, 0]
+
+
+def test_running_sums_of_a_scalar_have_one_element():
+    for axis in (None, 0, -1):
+        assert jnp.cumsum(2.0, axis=axis).tolist() == [2.0]
+    with pytest.raises(errors.AxisError):
+        jnp.cumsum(2.0, axis=1)
+
+
+def test_parts_of_an_array_on_one_device():
+    x = jnp.arange(6.0).reshape(2, 3)
+    (shard,) = x.addressable_shards
+    assert shard.device == x.device and shard.index == (slice(None), slice(None)) and shard.replica_id == 0
+    assert shard.data is x and x.addressable_data(0) is x and len(x.global_shards) == 1
+
+
+def test_settings_are_read_by_name():
+    assert tw.config.read("jax_enable_x64") is tw.config.x64_enabled is False
+    assert lax.Precision("highest") is lax.Precision.HIGHEST

@@ -23,6 +23,7 @@ from .elementwise import (
     maximum,
     minimum,
     nextafter,
+    real_operand,
     signbit,
     where3,
 )
@@ -188,13 +189,14 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @composite()
 def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """0 for negative `x1`, 1 for positive, `x2` at zero.
+    """0 for negative `x1`, 1 for positive, `x2` at zero. DtypeError for complex numbers.
 
     >>> from tilewright import numpy as jnp
     >>> float(jnp.heaviside(0.0, 0.5))
     0.5
     """
     x1, x2 = promote_inexact(x1, x2)
+    real_operand("heaviside", x1)
     step = where3(lax.lt(x1, 0), 0.0, where3(lax.gt(x1, 0), 1.0, x2))
     return strong(where3(isnan(x1), x1, step))
 
@@ -204,14 +206,14 @@ def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @composite()
 def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """The magnitude of `x1` with the sign of `x2`.
+    """The magnitude of `x1` with the sign of `x2`. DtypeError for complex numbers.
 
     >>> from tilewright import numpy as jnp
     >>> float(jnp.copysign(1.0, -0.0))
     -1.0
     """
     x1, x2 = promote_inexact(x1, x2)
-    size = lax.abs(x1)
+    size = lax.abs(real_operand("copysign", x1))
     return where3(signbit(x2), -size, size)
 
 

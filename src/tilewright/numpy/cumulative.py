@@ -35,7 +35,8 @@ def _running_dtype(dtype: Any) -> Any:
 def _running(primitive: Any, neutral: int, skip_nan: bool) -> Any:
     def scan(a: Any, axis: Any = None, dtype: Any = None, include_initial: bool = False) -> Array:
         a = value(a)
-        if axis is None:
+        if axis is None or not shape_of(a):
+            axis_of(axis or 0, 1)
             a = lax.reshape(a, (math.prod(shape_of(a)),))
             axis = 0
         number = axis_of(axis, len(shape_of(a)))

@@ -172,14 +172,21 @@ def absolute(x: ArrayLike, /) -> Array:
 abs = absolute  # noqa: A001
 
 
+def real_operand(name: str, x: Array) -> Array:
+    """An operand of a function that has no meaning for complex numbers; DtypeError if it is one."""
+    if is_complex(dtype_of(x)):
+        raise DtypeError(f"{name} of {dtype_of(x)}", f"{name} takes real numbers: take the real part or `abs` first")
+    return x
+
+
 def fabs(x: ArrayLike, /) -> Array:
-    """The absolute value as a float.
+    """The absolute value as a float; DtypeError for complex numbers.
 
     >>> from tilewright import numpy as jnp
     >>> float(jnp.fabs(-2))
     2.0
     """
-    return lax.abs_p.bind(*promote_dtypes_inexact(x))
+    return lax.abs_p.bind(real_operand("fabs", *promote_dtypes_inexact(x)))
 
 
 def sign(x: ArrayLike, /) -> Array:
@@ -343,13 +350,13 @@ def _sign_bits(x: Array) -> Array:
 
 @composite()
 def signbit(x: ArrayLike, /) -> Array:
-    """Whether the sign bit is set: of negative numbers and of -0.0.
+    """Whether the sign bit is set: of negative numbers and of -0.0. DtypeError for complex numbers.
 
     >>> from tilewright import numpy as jnp
     >>> bool(jnp.signbit(-0.0))
     True
     """
-    x = value(x)
+    x = real_operand("signbit", value(x))
     dtype = dtype_of(x)
     if is_bool(dtype):
         x = astype(x, np.dtype(np.int32))
@@ -583,7 +590,7 @@ def logaddexp(x: Any, y: Any) -> Array:
         return log(exp(x) + exp(y))
     gap = lax.sub_p.bind(x, y)
     # Equal infinities differ by nan; the gap is made harmless there so that no nan enters a derivative.
-    undefined = isnan(gap)
+    undefined = lax.bitwise_and(isnan(gap), lax.eq_p.bind(x, y))
     safe = where3(undefined, 0.0, gap)
     # One comparison for both: each side is the whole function, so that derivatives are right where they meet.
     second = lax.lt(safe, 0)

@@ -77,8 +77,11 @@ def _unique(a: Any, axis: Any, size: int, equal_nan: bool, fill_value: Any = Non
     shape = shape_of(a)
     rows = ravel(a) if axis is None else moveaxis(a, axis_of(axis, len(shape)), 0)
     n = shape_of(rows)[0]
-    if n == 0:
-        raise ArgumentError("unique of no elements with a size", "pass at least one")
+    if n == 0:  # one row of the filling stands for the rows that there are not; it is counted as none
+        rest = shape_of(rows)[1:]
+        picked = lax.full((size, *rest), 0 if fill_value is None else fill_value, dtype_of(rows))
+        none = lax.full((size,), 0, default_int())
+        return picked if axis is None else moveaxis(picked, 0, axis), none, lax.full((0,), 0, default_int()), none
     flat = lax.reshape(rows, (n, math.prod(shape_of(rows)[1:])))
     order = lexsort([flat[:, j] for j in reversed(range(shape_of(flat)[1]))])
     ordered = take(flat, order, 0, mode="clip")

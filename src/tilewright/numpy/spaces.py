@@ -121,7 +121,7 @@ _WINDOWS = {
 
 def _window(name: str) -> Any:
     def window(M: int) -> Array:
-        return asarray(getattr(np, name)(operator.index(M)), dtype=canonical_dtype(float))
+        return asarray(getattr(np, name)(int(M)), dtype=canonical_dtype(float))
 
     window.__name__ = window.__qualname__ = name
     window.__doc__ = f"""{_WINDOWS[name]}

@@ -493,26 +493,42 @@ def ndtri(p: ArrayLike) -> Array:
     return _ndtri(strong(p))
 
 
-def _log_ndtr_value(x: Array, series_order: int) -> Array:
-    low, high = (-20.0, 8.0) if dtype_of(x).itemsize == 8 else (-10.0, 5.0)
-    bound = np.asarray(low).astype(dtype_of(x))[()]
-    upper = lax.neg(ndtr(lax.neg(x)))
-    middle = lax.log(ndtr(lax.max(x, bound)))
-    far = lax.min(x, bound)
-    squared = far * far
+_MILLS_TERMS = 8  # of the series in the derivative: the next one is below a rounding error at the bounds below
+
+
+def _far_below(dtype: Any) -> Any:
+    """Where the asymptotic series takes over."""
+    return np.asarray(-20.0 if dtype.itemsize == 8 else -10.0).astype(dtype)[()]
+
+
+def _mills_series(x: Array, terms: int) -> Array:
+    """The sum of `(-1)**n (2n - 1)!! / x**(2n)` up to `terms`: `ndtr(x)` is it times the density over `-x`."""
+    squared = x * x
     series = term = value(np.ones((), dtype_of(x))[()])
-    for n in range(1, series_order + 1):
+    for n in range(1, terms + 1):
         term = term * (-(2 * n - 1)) / squared
         series = series + term
-    below = -0.5 * squared - lax.log(-far) - _HALF_LOG_2PI + lax.log(series)
+    return series
+
+
+def _log_ndtr_value(x: Array, series_order: int) -> Array:
+    low, high = _far_below(dtype_of(x)), 8.0 if dtype_of(x).itemsize == 8 else 5.0
+    upper = lax.neg(ndtr(lax.neg(x)))
+    middle = lax.log(ndtr(lax.max(x, low)))
+    far = lax.min(x, low)
+    below = -0.5 * (far * far) - lax.log(-far) - _HALF_LOG_2PI + lax.log(_mills_series(far, series_order))
     return where3(lax.gt(x, high), upper, where3(lax.gt(x, low), middle, below))
 
 
 def _log_ndtr_jvp(series_order: int, primals: Any, tangents: Any) -> tuple[Array, Array]:
-    # The density over the distribution function, which the series itself would give less exactly.
+    # The density over the distribution function. Far below zero both vanish, and their difference to `-x`, which is
+    # the second derivative, is lost in rounding: there it is the series.
     ((x,), (t,)) = primals, tangents
-    result = _log_ndtr(x, series_order)
-    return result, t * lax.exp(-0.5 * (x * x) - result - _HALF_LOG_2PI)
+    result, low = _log_ndtr(x, series_order), _far_below(dtype_of(x))
+    above = lax.gt(x, low)
+    near, far = where3(above, x, low), where3(above, low, x)
+    ratio = lax.exp(-0.5 * (near * near) - _log_ndtr(near, series_order) - _HALF_LOG_2PI)
+    return result, t * where3(above, ratio, lax.neg(far) / _mills_series(far, _MILLS_TERMS))
 
 
 _log_ndtr = custom_jvp(_log_ndtr_value, nondiff_argnums=(1,))
