@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from types import CodeType, FrameType
 
 from .caches import cached
+from .runtime import runtime
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _LAYERS = ("core", "lang", "kernels", "xla_backend", "triton_backend", "mosaic_tpu", "mosaic_gpu", "tilewright")
@@ -36,6 +37,7 @@ def _is_internal_file(name: str) -> bool:
         or f"{os.sep}functools.py" in name
         or f"{os.sep}contextlib.py" in name
         or any(library in name for library in _BETWEEN)
+        or any(name.startswith(folder) for folder in excluded)
     )
 
 
@@ -43,6 +45,16 @@ def is_internal(code: CodeType) -> bool:
     """Whether a code object belongs to this package, or to a library between, rather than to the user."""
     # Looked up by file: the hash of a code object goes over all of its code. The rest is what dataclasses make.
     return _is_internal_file(code.co_filename) or code.co_qualname.startswith("__create_fn__.")
+
+
+# Folders of libraries that asked not to be named in messages.
+excluded: set[str] = runtime.part("errors.excluded", set())
+
+
+def exclude(path: str) -> None:
+    """Have messages name no line of the files below a path."""
+    excluded.add(path)
+    _is_internal_file.cache_clear()
 
 
 class Source:
@@ -380,6 +392,22 @@ class CheckpointMismatchError(CheckpointError, ValueError):
 
 class VersionError(TilewrightError, ImportError):
     """A package that is missing or of another version than this one works with."""
+
+
+class RealJaxError(TilewrightError, ImportError):
+    """This package was to take the name `jax`, and the real jax is loaded already."""
+
+
+class NotAdaptedError(TilewrightError):
+    """Something of jax's own insides that has no adapter here: the base of the two below."""
+
+
+class NotAdaptedNameError(NotAdaptedError, AttributeError):
+    """A name of a module of jax that has no adapter here."""
+
+
+class NotAdaptedModuleError(NotAdaptedError, ModuleNotFoundError):
+    """A module of jax that has no adapter here."""
 
 
 class TuningError(TilewrightError, RuntimeError):

@@ -32,6 +32,8 @@ class Var:
     def __init__(self, type: Type):
         self.type = type
 
+    aval = property(lambda self: self.type)
+
     def __repr__(self) -> str:
         return f"Var({self.type.show()})"
 
@@ -48,6 +50,9 @@ class Literal:
     def key(self) -> Any:
         """What makes two literals equal: type and bits (so that -0.0 is not 0.0, and nan is nan)."""
         return (self.type, self.value.tobytes())
+
+    aval = property(lambda self: self.type)
+    val = property(lambda self: self.value)
 
     def __repr__(self) -> str:
         return f"Literal({self.value}, {self.type.show()})"
@@ -109,6 +114,7 @@ class Eqn:
     # The names under which code written for jaxprs looks for these.
     invars = property(lambda self: list(self.inputs))
     outvars = property(lambda self: list(self.outputs))
+    source_info = property(lambda self: self.source)
 
     def __repr__(self) -> str:
         return show_eqn(self)

@@ -62,6 +62,16 @@ class Primitive:
         """Apply the primitive to values, under whatever transformation is current."""
         return runtime.bind(self, args, params)  # core/trace.py's, which imports this module
 
+    # The names under which code written for jaxprs looks for these.
+    multiple_results = property(lambda self: self.multiple)
+
+    def bind_with_trace(self, trace: Any, args: Sequence[Any], *rest: Any) -> Any:
+        """Apply it under another trace than the current one; the parameters come last."""
+        return trace.run(self, args, rest[-1])
+
+    def get_bind_params(self, params: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        return [], dict(params)
+
     def __repr__(self) -> str:
         return self.name
 
@@ -78,6 +88,8 @@ class Zero:
 
     def __init__(self, type: Type):
         self.type = type
+
+    aval = property(lambda self: self.type)
 
     def __repr__(self) -> str:
         return f"Zero({self.type.show()})"

@@ -79,6 +79,10 @@ class Trace:
     def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         raise NotImplementedError
 
+    def run(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """`bind` with this trace current."""
+        return under(self, self.bind, primitive, args, params)
+
     def custom_jvp(self, call: CustomCall, args: Sequence[Any]) -> Any:
         """Call a function that has a jvp rule; by default recorded as an equation."""
         return call.record(self, args)
@@ -213,6 +217,9 @@ class Tracer(Value):
 
     __slots__ = ("_trace", "__weakref__")
     _trace: Trace
+
+    def __init__(self, trace: Trace, aval: Type):  # of tracers outside of this package
+        self._trace, self.aval = trace, aval
 
     # Overridden by tracers that know their value (a jvp of concrete arrays does).
     def concrete(self) -> Any:

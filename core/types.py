@@ -229,6 +229,27 @@ class ArrayType:
         """The type without what it says of a mesh."""
         return self
 
+    # The names under which code written for jaxprs looks for these.
+    def update(self, **changes: Any) -> ArrayType:
+        """The type with another shape, dtype or weak type."""
+        fields = {name: changes.get(name, getattr(self, name)) for name in ("shape", "dtype", "weak_type")}
+        return VaryingType(ArrayType(**fields), self.vary)
+
+    def to_tangent_aval(self) -> ArrayType:
+        return self.tangent()
+
+    def strip_weak_type(self) -> ArrayType:
+        return self.strong()
+
+    sharding = None  # a type says nothing of how its arrays lie
+
+    def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
+        return self.show() if short_dtypes else f"{self.dtype}[{','.join(map(str, self.shape))}]"
+
+    @property
+    def vma(self) -> frozenset[Any]:
+        return self.vary
+
     def show(self, short: bool = True) -> str:
         return f"{short_name(self.dtype)}[{','.join(map(str, self.shape))}]"
 

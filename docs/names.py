@@ -21,12 +21,13 @@ REFERENCE: dict[str, list[str]] = json.loads((FOLDER / "names.json").read_text()
 
 # Namespaces that have another name here.
 PLACES = {
+    "jax.extend": "tilewright.as_jax.jax.extend",
     "jax.experimental.pallas.tpu": "tilewright.lang.tpu",
     "jax.experimental.pallas.triton": "tilewright.lang.triton",
     "jax.experimental.pallas": "tilewright.lang",
 }
 
-_EXTEND = "of JAX's own insides: the concepts here have other shapes (see architecture.md); adapting them is planned"
+_EXTEND = "of JAX's own insides, and no library that was tried asks for it (see clients.md)"
 _TPU_INSIDE = "planned with the rest of Mosaic's operations"
 # A pattern of names and why they are missing; the first that fits a name counts. One that fits none does no harm.
 MISSING: list[tuple[str, str]] = [

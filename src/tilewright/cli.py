@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from . import launcher
+from .as_jax import clients
 from .bench import command as bench_command
 from .compile import compile as compile_to
 from .core.config import ENVIRONMENT, Config, config, current, default_device
@@ -193,6 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tune_command.add_to(commands)
     bench_command.add_to(commands)
     launcher.add_to(commands)
+    clients.add_to(commands)
     options = parser.parse_args(arguments)
     if options.version:
         print(f"tilewright {__version__}")
@@ -205,6 +207,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return bench_command.run(options, Console())
     if options.command == "launch":
         return launcher.run(options)
+    if options.command == "clients":
+        return clients.run(options, Console())
     parser.print_help(sys.stderr)
     return 2
 

@@ -1,0 +1,86 @@
+"""`tilewright clients`: libraries written for jax that were run on this package, and how to install them without jax.
+
+pip cannot be told that this package is jax, so a library is installed with `--no-deps`, and what else it needs by name.
+"""
+
+from __future__ import annotations
+
+import argparse
+from importlib.metadata import PackageNotFoundError, version
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+
+class Client(NamedTuple):
+    """A library: the version that was run, what it needs that is written for jax, and what else it needs."""
+
+    version: str
+    clients: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+
+
+_CHEX = ("absl-py", "toolz", "typing_extensions")
+_EQUINOX = ("jaxtyping", "typing_extensions", "wadler_lindig")
+CLIENTS: dict[str, Client] = {
+    "chex": Client("0.1.92", needs=_CHEX),
+    "distrax": Client("0.1.9", ("chex", "tfp-nightly"), (*_CHEX, "cloudpickle", "decorator", "dm-tree", "gast", "six")),
+    "dm-haiku": Client("0.0.17", ("jmp",), ("absl-py", "tabulate")),
+    "equinox": Client("0.13.8", needs=_EQUINOX),
+    "flax": Client(
+        "0.12.12", ("optax", "orbax-checkpoint"),
+        ("absl-py", "aiofiles", "etils[epath,epy]", "humanize", "msgpack", "prometheus-client", "protobuf", "psutil",
+         "PyYAML", "rich", "simplejson", "tensorstore", "treescope", "typing_extensions", "uvloop"),
+    ),
+    "jaxopt": Client("0.8.5"),
+    "lineax": Client("0.1.1", ("equinox",), _EQUINOX),
+    "optax": Client("0.2.8", needs=("absl-py",)),
+    "optimistix": Client("0.1.0", ("equinox", "lineax"), _EQUINOX),
+}  # fmt: skip
+
+
+def installation(name: str) -> str:
+    """The commands that install a library without jax.
+
+    >>> print(installation("optax"))
+    pip install absl-py
+    pip install --no-deps optax==0.2.8
+    """
+    client = CLIENTS[name]
+    lines = [f"pip install {' '.join(client.needs)}"] if client.needs else []
+    alone = [f"{name}=={client.version}", *(pinned(other) for other in client.clients)]
+    return "\n".join([*lines, f"pip install --no-deps {' '.join(alone)}"])
+
+
+def pinned(name: str) -> str:
+    """A library with the version that was run, where it is one of the table."""
+    return f"{name}=={CLIENTS[name].version}" if name in CLIENTS else name
+
+
+def _installed(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "no"
+
+
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command `clients`."""
+    parser = commands.add_parser("clients", help="libraries written for jax: versions tried, how to install them")
+    parser.add_argument("names", nargs="*", help="of these only")
+
+
+def run(options: argparse.Namespace, console: Console) -> int:
+    """Print the table; 2 where a name is none of a known library."""
+    unknown = sorted({*options.names} - {*CLIENTS})
+    if unknown:
+        console.print(Text(f"not known: {', '.join(unknown)}; the known ones are {', '.join(CLIENTS)}"))
+        return 2
+    table = Table("library", "version tried", "installed here", "install it without jax", box=None, padding=(0, 2))
+    for name in options.names or CLIENTS:
+        table.add_row(name, CLIENTS[name].version, _installed(name), Text(installation(name)))
+    console.print(table)
+    console.print("Run a program with them by: python -m tilewright.as_jax SCRIPT")
+    return 0

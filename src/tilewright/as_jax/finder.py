@@ -1,0 +1,78 @@
+"""The finder that gives Python this package's modules under jax's names, and the metadata that goes with them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from email.message import Message
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.metadata import Distribution, DistributionFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ..core.errors import NotAdaptedModuleError
+from ..core.version import JAXLIB as FOLLOWED
+from .table import ADAPTED, place_of
+
+
+class Finder(MetaPathFinder):
+    """Finds `jax` and the modules below it here."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
+        if fullname != "jax" and not fullname.startswith("jax."):
+            return None
+        place = place_of(fullname)
+        if place is None:
+            error = NotAdaptedModuleError(*unknown_module(fullname))
+            error.path = None
+            raise error
+        return ModuleSpec(fullname, _Loader(place), is_package=True)
+
+    def find_distributions(self, context: Any = None) -> Iterable[Distribution]:
+        name = getattr(context or DistributionFinder.Context(), "name", None)
+        return [JaxDistribution()] if name is None or name.lower() == "jax" else []
+
+
+class _Loader(Loader):
+    """Has the module of another name stand for the one that is asked for: nothing is copied."""
+
+    def __init__(self, place: str):
+        self.place = place
+
+    def exec_module(self, module: ModuleType) -> None:
+        name = module.__name__
+        found = import_module(self.place)
+        if self.place.startswith(ADAPTED):
+            # Python asks for `jax.core.name` where `from jax.core import name` finds no such name: the error says why.
+            found.__name__ = name
+            found.__path__ = getattr(found, "__path__", [])
+        sys.modules[name] = found
+
+
+class JaxDistribution(Distribution):
+    """What `importlib.metadata` says of jax: its version is the one that this package follows."""
+
+    def read_text(self, filename: str) -> str | None:
+        if filename != "METADATA":
+            return None
+        message = Message()
+        message["Metadata-Version"], message["Name"], message["Version"] = "2.1", "jax", FOLLOWED
+        message["Summary"] = "tilewright under the name of jax"
+        return message.as_string()
+
+    def locate_file(self, path: Any) -> Any:
+        return Path(__file__).parent / path
+
+
+def unknown_module(name: str) -> tuple[str, str]:
+    """What is wrong with the name of a module that is not here, and what to do."""
+    parent, _, last = name.rpartition(".")
+    if name.startswith("jax._src"):
+        return (f"{name} is private to jax, and has no adapter in tilewright",
+                "use the public name; if a library needs it, add it to tilewright/as_jax/jax/_src")  # fmt: skip
+    if parent in sys.modules:
+        return f"{parent} has no {last} in tilewright: it has no adapter", "see docs/clients.md for what is adapted"
+    return f"{name} is no module of tilewright's: it has no adapter", "see docs/clients.md for what is adapted"

@@ -1,0 +1,14 @@
+"""The names private to jax that libraries import; who needs each module is in its first line.
+
+A module is here because a library imports it and has no public way to the same; nothing else is.
+"""
+
+from ...missing import not_adapted
+
+__getattr__ = not_adapted(
+    "jax._src",
+    submodules=(
+        "ad_util", "checkify", "compiler", "core", "dispatch", "dtypes", "tree_util",
+        "traceback_util", "xla_bridge",
+    ),
+)  # fmt: skip

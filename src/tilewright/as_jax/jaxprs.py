@@ -1,0 +1,133 @@
+"""jaxprs as clients read and build them: Programs, whose equations also answer by jax's names of parameters.
+
+There is one class of programs here: open and closed jaxprs are both Programs. `view` gives a Program's equations
+parameters that are read under either name (`params["jaxpr"]`), while `**params` gives those that `bind` takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..core import ir
+from ..core.rewrite import eliminate_dead
+from ..core.trace import eval_program
+
+# jax's names of parameters that hold programs, where ours are others.
+NAMES = {
+    "jit": {"jaxpr": "program"},
+    "checkpoint": {"jaxpr": "program"},
+    "custom_jvp_call": {"call_jaxpr": "program"},
+    "custom_vjp_call": {"call_jaxpr": "program"},
+    "scan": {"jaxpr": "program"},
+    "while": {"cond_jaxpr": "cond_program", "body_jaxpr": "body_program"},
+}
+_RENAMED = {"invars": "inputs", "outvars": "outputs", "constvars": "constants", "consts": "values"}
+
+
+class Params(dict[str, Any]):
+    """The parameters of an equation, which also answer by jax's names."""
+
+    __slots__ = ("names",)
+
+    def __init__(self, params: dict[str, Any], names: dict[str, str]):
+        super().__init__(params)
+        self.names = names
+
+    def __missing__(self, name: str) -> Any:
+        if name not in self.names:
+            raise KeyError(name)
+        return view(self[self.names[name]])
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or name in self.names
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self else default
+
+
+def view(program: Any) -> Any:
+    """A Program as clients see it; anything else as it is."""
+    if not isinstance(program, ir.Program) or type(program) is Jaxpr:
+        return program
+    eqns = [eqn.replace(params=Params(eqn.params, NAMES.get(eqn.primitive.name, {}))) for eqn in program.eqns]
+    return Jaxpr._of(program, eqns)
+
+
+class _Closed(type):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, ir.Program)
+
+
+class Jaxpr(ir.Program, metaclass=_Closed):
+    """`jax.extend.core.Jaxpr`: a Program whose constants may lack their values."""
+
+    __slots__ = ()
+
+    def __init__(self, constvars: Sequence[Any] = (), invars: Sequence[Any] = (), outvars: Sequence[Any] = (),
+                 eqns: Sequence[Any] = (), effects: Any = None, debug_info: Any = None, is_high: bool = False,
+                 values: Sequence[Any] = (), name: str = "program"):  # fmt: skip
+        super().__init__(invars, eqns, outvars, constvars, values, name)
+
+    @classmethod
+    def _of(cls, program: ir.Program, eqns: Sequence[Any]) -> Jaxpr:
+        return cls(program.constants, program.inputs, program.outputs, eqns, values=program.values, name=program.name)
+
+    def replace(self, **changes: Any) -> Jaxpr:
+        """A copy with parts of it changed, under jax's names or ours."""
+        inner = changes.pop("jaxpr", self)
+        fields = {_RENAMED.get(name, name): value for name, value in changes.items()}
+        found = {name: fields.get(name, getattr(inner, name)) for name in (*_RENAMED.values(), "eqns", "name")}
+        return Jaxpr(found["constants"], found["inputs"], found["outputs"], found["eqns"], values=found["values"],
+                     name=found["name"])  # fmt: skip
+
+    debug_info = property(lambda self: None)
+
+
+class ClosedJaxpr(metaclass=_Closed):
+    """`jax.extend.core.ClosedJaxpr`: a jaxpr with the values of its constants."""
+
+    def __new__(cls, jaxpr: Any, consts: Sequence[Any] = ()) -> Any:
+        return Jaxpr._of(jaxpr, jaxpr.eqns).replace(values=tuple(consts))
+
+
+def eval_jaxpr(jaxpr: Any, consts: Sequence[Any], *args: Any, propagate_source_info: bool = True) -> list[Any]:
+    """The results of a jaxpr, with values for its constants and inputs."""
+    return eval_program(jaxpr.replace(values=tuple(consts)), *args)
+
+
+def jaxpr_as_fun(closed: Any) -> Callable[..., list[Any]]:
+    """The function that a closed jaxpr is."""
+
+    def jaxpr_function(*args: Any) -> list[Any]:
+        return eval_program(closed, *args)
+
+    return jaxpr_function
+
+
+def jaxprs_in_params(params: dict[str, Any]) -> list[Any]:
+    """The jaxprs among an equation's parameters."""
+    found: list[Any] = []
+    for value in params.values():
+        found += [view(x) for x in (value if isinstance(value, (tuple, list)) else (value,)) if isinstance(x, Jaxpr)]
+    return found
+
+
+def subjaxprs(jaxpr: Any) -> list[Any]:
+    """The jaxprs among the parameters of a jaxpr's equations."""
+    return [inner for eqn in jaxpr.eqns for inner in jaxprs_in_params(eqn.params)]
+
+
+def dce_jaxpr(jaxpr: Any, used_outputs: Sequence[bool], instantiate: Any = False) -> tuple[Any, list[bool]]:
+    """A jaxpr without the outputs that are not used, and which of its inputs it then uses."""
+    program, used = eliminate_dead(jaxpr, list(used_outputs), keep_inputs=True)
+    keep = [u or i for u, i in zip(used, [instantiate] * len(used) if isinstance(instantiate, bool) else instantiate)]
+    inputs = [v for v, k in zip(program.inputs, keep, strict=True) if k]
+    return view(program.replace(inputs=inputs)), keep
+
+
+def new_jaxpr_eqn(invars: Any, outvars: Any, primitive: Any, params: Any, effects: Any = None, source_info: Any = None,
+                  ctx: Any = None) -> ir.Eqn:  # fmt: skip
+    """An equation."""
+    return ir.Eqn(primitive, invars, outvars, Params(params, NAMES.get(primitive.name, {})),
+                  ir.NO_EFFECTS if effects is None else effects, source_info)  # fmt: skip

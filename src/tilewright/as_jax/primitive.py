@@ -1,0 +1,132 @@
+"""Primitives as clients make them: an empty one first, then its rules, one registration at a time.
+
+A client's primitive is one of ours, whose rules are set after it was made. The registries (`primitive_jvps` and the
+like) are views of the rules that primitives carry, the package's own among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from typing import Any
+
+from ..core import primitive as core
+from ..core.errors import ArgumentTypeError, UnsupportedError
+from ..core.ir import CALLBACK, NO_EFFECTS, Effects
+from ..core.runtime import runtime
+
+
+class _Known:
+    """The client's primitives, and what evaluated primitives before there were any."""
+
+    def __init__(self) -> None:
+        self.primitives: list[Primitive] = []
+        self.evaluator: Any = None
+
+
+_known = runtime.part("as_jax.primitives", _Known())
+
+
+class Primitive(core.Primitive):
+    """`jax.extend.core.Primitive`: named, and given its rules by `def_impl`, `def_abstract_eval` and the registries."""
+
+    impl: Callable[..., Any] | None
+
+    def __init__(self, name: str):
+        super().__init__(name, self._no_types)
+        self.impl = None
+        self.effects = None
+        _known.primitives.append(self)
+
+    # A frozen dataclass of ours is not frozen here: its rules come one by one.
+    __setattr__ = object.__setattr__
+    __delattr__ = object.__delattr__
+
+    call_primitive = map_primitive = ref_primitive = False
+
+    @property
+    def multiple_results(self) -> bool:
+        return self.multiple
+
+    @multiple_results.setter
+    def multiple_results(self, value: bool) -> None:
+        self.multiple = value
+
+    def _no_types(self, *types: Any, **params: Any) -> Any:
+        raise UnsupportedError(f"{self.name} has no rule for the types of its results", "call its `def_abstract_eval`")
+
+    def def_impl(self, impl: Callable[..., Any]) -> Callable[..., Any]:
+        """Say what computes it on arrays."""
+        self.impl = impl
+        if _known.evaluator is None:
+            _known.evaluator, runtime.evaluator = runtime.evaluator, _evaluate
+        return impl
+
+    def def_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Say what types its results have."""
+        self.typing = rule
+        return rule
+
+    def def_effectful_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Say what types its results have, and what effects it has."""
+
+        def effects(*types: Any, **params: Any) -> Effects:
+            return frozenset((CALLBACK,)) if rule(*types, **params)[1] else NO_EFFECTS
+
+        self.typing = lambda *types, **params: rule(*types, **params)[0]
+        self.effects = effects
+        return rule
+
+    def def_bind_with_trace(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        raise UnsupportedError("def_bind_with_trace has no adapter", "give the primitive rules for each transformation")
+
+
+def _evaluate(primitive: core.Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    impl = getattr(primitive, "impl", None)
+    return _known.evaluator(primitive, args, params) if impl is None else impl(*args, **params)
+
+
+def own(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of its own around a rule, which may be registered more than once."""
+
+    def ours(*args: Any, **params: Any) -> Any:
+        return rule(*args, **params)
+
+    return ours
+
+
+class Registry(MutableMapping[Any, Any]):
+    """Rules of one kind by primitive: a view of what primitives carry in the field `kind`.
+
+    `to` makes our rule of a client's. Reading gives back what a client registered, and for the package's own primitives
+    what `of` makes of our rule.
+    """
+
+    def __init__(self, kind: str, to: Any = None, of: Any = lambda rule: rule):
+        self.kind, self.to, self.of = kind, own if to is None else to, of
+
+    def __setitem__(self, primitive: Any, rule: Any) -> None:
+        if not isinstance(primitive, core.Primitive):
+            raise ArgumentTypeError(f"a rule was registered for {primitive!r}, which is no primitive",
+                                    "make one with `jax.extend.core.Primitive`")  # fmt: skip
+        ours = self.to(rule)
+        ours.__client__ = rule
+        object.__setattr__(primitive, self.kind, ours)
+
+    def __getitem__(self, primitive: Any) -> Any:
+        rule = getattr(primitive, self.kind, None)
+        if rule is None:
+            raise KeyError(primitive)
+        return rule.__client__ if hasattr(rule, "__client__") else self.of(rule)
+
+    def __delitem__(self, primitive: Any) -> None:
+        self[primitive]
+        object.__setattr__(primitive, self.kind, None)
+
+    def __contains__(self, primitive: object) -> bool:
+        return getattr(primitive, self.kind, None) is not None
+
+    def __iter__(self) -> Iterator[Any]:
+        return (p for p in _known.primitives if p in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)

@@ -1,0 +1,44 @@
+"""Which module stands for each of jax's.
+
+A public one is the module of the same name here, or of the name in `PLACES`; one of jax's own insides is the module at
+the same place in the folder `jax` beside this file.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+HERE = __name__.rpartition(".")[0]  # tilewright.as_jax
+PACKAGE = HERE.rpartition(".")[0]
+ADAPTED = f"{HERE}.jax"
+
+PLACES = {
+    "jax.experimental.pallas": f"{PACKAGE}.lang",
+    "jax.experimental.pallas.tpu": f"{PACKAGE}.lang.tpu",
+    "jax.experimental.pallas.triton": f"{PACKAGE}.lang.triton",
+}
+# Namespaces that are the same here; what is below them is too.
+PUBLIC = frozenset((
+    "ad_checkpoint", "custom_batching", "custom_derivatives", "debug", "distributed", "dlpack", "dtypes", "errors",
+    "experimental", "export", "ffi", "flatten_util", "image", "lax", "nn", "numpy", "ops", "profiler", "random", "ref",
+    "scipy", "sharding", "stages", "test_util", "tree", "tree_util", "typing",
+))  # fmt: skip
+
+
+def place_of(name: str) -> str | None:
+    """The name of the module that stands for one of jax's; None where there is none."""
+    if name in PLACES:
+        return PLACES[name]
+    rest = name.removeprefix("jax")
+    adapted = f"{ADAPTED}{rest}"
+    if _exists(adapted):
+        return adapted
+    public = f"{PACKAGE}{rest}"
+    return public if rest[1:].partition(".")[0] in PUBLIC and _exists(public) else None
+
+
+def _exists(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except (ModuleNotFoundError, ValueError):  # of its parent; a module without a spec
+        return False

@@ -1,0 +1,79 @@
+"""The package under the name `jax`: modules, metadata, errors, scripts. Each in a process of its own."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.paths import ROOT
+
+
+def run(*arguments, folder=None):
+    done = subprocess.run(
+        [sys.executable, "-m", "tilewright.as_jax", *arguments], capture_output=True, text=True, timeout=120,
+        cwd=folder or ROOT, env={"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+    return done
+
+
+def check(code):
+    done = run("-c", code)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[0].endswith("is `jax` 0.11.2 in this process")
+    assert len(done.stderr.splitlines()) == 1
+    return done.stdout
+
+
+def test_modules_are_this_packages():
+    check("""
+import tilewright as tw
+import jax, jax.numpy as jnp, jax.scipy.special, jax.nn.initializers, jax.tree_util
+from jax import lax, random, Array, P
+from jax.experimental import pallas as pl, sparse
+import jax.experimental.pallas.tpu as pltpu
+from jax.experimental.pallas import triton as plgpu
+assert jnp is tw.numpy and lax is tw.lax and jax.scipy.special is tw.scipy.special
+assert jax.jit is tw.jit and Array is tw.Array and jax.config is tw.config
+assert pl is tw.lang and pltpu is tw.lang.tpu and plgpu is tw.lang.triton and sparse is tw.experimental.sparse
+assert jax.__version__ == "0.11.2" and jax.__version_info__ == (0, 11, 2)
+import importlib.metadata, importlib.util
+assert importlib.metadata.version("jax") == "0.11.2"
+assert importlib.util.find_spec("jax.numpy") is not None
+assert float(jax.jit(jax.grad(lambda x: jnp.sin(x) * x))(1.0)) == float(tw.grad(lambda x: jnp.sin(x) * x)(1.0))
+jax.config.update("jax_enable_x64", True)
+assert jnp.ones(2).dtype == "float64" and not hasattr(jnp.ones(2), "__jax_array__")
+""")
+
+
+def test_unknown_names_say_that_they_are_not_adapted():
+    out = check("""
+import jax, jax.core
+assert not hasattr(jax.core, "find_top_trace") and not hasattr(jax, "nothing_of_the_kind")
+for code in ("jax.core.pp_jaxpr", "from jax.core import pp_jaxpr", "import jax._src.interpreters.mlir",
+             "from jax._src import literals", "import jax.nothing"):
+    try:
+        exec(code)
+    except (AttributeError, ImportError) as error:
+        print(type(error).__name__, error.what)
+""")
+    lines = out.splitlines()
+    assert [line.split()[0] for line in lines] == ["NotAdaptedNameError", *["NotAdaptedModuleError"] * 4]
+    assert "jax.core.pp_jaxpr is of jax's own insides" in lines[0] and "jax.core has no pp_jaxpr" in lines[1]
+    assert "private to jax" in lines[2] and "private to jax" in lines[3]
+
+
+def test_the_real_jax_is_not_replaced():
+    pytest.importorskip("jax")
+    done = subprocess.run(
+        [sys.executable, "-c", "import jax, tilewright.as_jax as a\na.install()"], capture_output=True, text=True,
+        env={"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin"}, timeout=120,
+    )  # fmt: skip
+    assert "RealJaxError: the real jax is loaded already, from" in done.stderr and done.returncode
+
+
+def test_scripts_modules_and_arguments(tmp_path):
+    (tmp_path / "beside.py").write_text("import jax\nname = jax.__name__\n")
+    (tmp_path / "script.py").write_text("import sys, beside\nprint(sys.argv[1:], __name__, beside.name)\n")
+    assert run("script.py", "--fast", folder=tmp_path).stdout == "['--fast'] __main__ jax\n"
+    assert run("-m", "script", "x", folder=tmp_path).stdout == "['x'] __main__ jax\n"
+    assert run().returncode == 2 and "usage" in run("-m").stderr
