@@ -316,6 +316,9 @@ class MemorySpace(StrEnum):
         return RefType(ArrayType(tuple(shape), canonical_dtype(dtype)), self)
 
 
+FAR = (MemorySpace.ANY, MemorySpace.HBM)  # memory that outlives the cells, of which a body reaches parts by itself
+
+
 @dataclass(frozen=True, slots=True)
 class RefType:
     """A mutable block of memory holding an array of type `array` in memory space `space`."""

@@ -22,7 +22,7 @@ from ..core.primitives.compare import and_p, eq_p
 from ..core.primitives.refview import view, write
 from ..core.rules import zeros
 from ..core.trace import eval_program
-from ..core.types import RefType, is_inexact
+from ..core.types import FAR, RefType, is_inexact
 from .adjoint import ReadOnly, Record, is_active, plan, record, run_backwards, work_space
 from .affine import Fact, dependencies
 from .analysis import analyse
@@ -216,6 +216,11 @@ class _Builder:
             return self.kernel.outputs[position - self.first_out]
         return state_block(self.kernel, self.cells.parts, position)
 
+    def added(self, position: int) -> bool:
+        """Whether cells only add to the cotangent of an operand, wherever they like: then it starts as zeros."""
+        block = self.block_of(position) if position < self.first_out else None
+        return block is not None and block.space in FAR and block.index_map is None
+
     def operands(self) -> None:
         for i, block in enumerate(self.kernel.inputs):
             self.inputs.append((("in", self.first_in + i), self.remap(edged(block))))
@@ -245,7 +250,7 @@ class _Builder:
         """Outputs whose blocks the cells do not all see start as zeros, or as what is given of the cotangent."""
         keys = [key for key, _ in self.inputs]
         for number, (p, block) in enumerate(self.outputs):
-            if p in self.scattered or covers(self.kernel, self.block_of(p), self.cells.fixed):
+            if p in self.scattered or (not self.added(p) and covers(self.kernel, self.block_of(p), self.cells.fixed)):
                 continue
             if ("ct", p) in keys:
                 self.aliases.append((keys.index(("ct", p)), number))
@@ -292,7 +297,7 @@ class _Builder:
 
     def reset(self, ids: Any, results: Any) -> None:
         """Zero the accumulated cotangents at the first cell of their run."""
-        refs = [ref for p, ref in results.items() if p not in self.cells.held]
+        refs = [ref for p, ref in results.items() if p not in self.cells.held and not self.added(p)]
         if not refs:
             return
 

@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.errors import DifferentiationError
-from ..core.ir import Eqn, Program, Var, run
+from ..core.ir import Eqn, Program, Var, run, subprograms
 from ..core.linear import add_tangents
 from ..core.linearize import Known, LinearizeTrace, LinearTracer
 from ..core.primitive import Linear, Primitive, Zero
+from ..core.primitives.cond import cond_p
 from ..core.primitives.ref import addupdate_p, get_p, swap_p, transpose_access
+from ..core.primitives.scan import scan_p
 from ..core.trace import bind_eqn, current_trace, trace_program, typeof, under
 from ..core.types import RefType, is_inexact
+from .choices import Choice
 from .stores import ACCESSES
 from .turns import Turns, loops_of, spaces
 
@@ -37,12 +40,35 @@ class Record:
 
     def only_added(self, position: int) -> bool:
         """Whether a Ref is only added to."""
-        return all(e.primitive is addupdate_p for e in self.uses(position))
+        return all(_adds(e, self.refs[position]) for e in self.uses(position))
 
     def only_read_back(self, position: int) -> bool:
         """Whether the adjoint only reads the cotangent of a Ref: it is only added to, or only stored to once."""
         uses = self.uses(position)
-        return all(e.primitive is addupdate_p for e in uses) or (len(uses) == 1 and uses[0].primitive is swap_p)
+        return self.only_added(position) or (len(uses) == 1 and uses[0].primitive is swap_p)
+
+
+def _adds(eqn: Eqn, ref: Any) -> bool:
+    """Whether an equation of a record only adds to a Ref, in loops and branches too."""
+    if eqn.primitive is not turns_p:
+        return eqn.primitive is addupdate_p
+    loop = eqn.params["loop"]
+    taken = [i - loop.first for i, a in enumerate(eqn.inputs) if a is ref]
+    return all(_only_adds(program, i) for program in loop.programs for i in taken)
+
+
+def _only_adds(program: Program, number: int) -> bool:
+    """Whether all that a Program does to a Ref that it takes is to add to it."""
+    ref = program.inputs[number]
+    for eqn in (e for e in program.eqns if ref in e.inputs):
+        inner = [p for _, p in subprograms(eqn)]
+        if eqn.primitive in (scan_p, cond_p):
+            first = len(eqn.inputs) - len(inner[0].inputs)
+            if not all(_only_adds(p, i - first) for p in inner for i, a in enumerate(eqn.inputs) if a is ref):
+                return False
+        elif eqn.primitive is not addupdate_p:
+            return False
+    return True
 
 
 def is_active(type: Any) -> bool:
@@ -66,12 +92,11 @@ def record(program: Program, args: Sequence[Any], active: Sequence[int], space: 
         primals, tangents = trace.split(values)
         outs = under(trace.parent, loop.forward, primals, refs)  # type: ignore[arg-type]
         atoms: list[Any] = [t._var if linear.owns(t) else Known(p) for p, t in zip(primals, tangents, strict=True)]
-        active = loop.active[loop.consts :]
-        derived = [Var(typeof(x).tangent()) for x, a in zip(outs, active, strict=True) if a]
+        derived = [Var(typeof(x).tangent()) for x, a in zip(outs, loop.derived, strict=True) if a]
         linear.eqns.append(Eqn(turns_p, atoms, derived, {"loop": loop, "primals": primals, "space": refs}))
         given = iter(LinearTracer(linear, v) for v in derived)
         return trace.wrap_all(outs, [next(given) if a else Zero(typeof(x).tangent())
-                                     for x, a in zip(outs, active, strict=True)])  # fmt: skip
+                                     for x, a in zip(outs, loop.derived, strict=True)])  # fmt: skip
 
     try:
         tangents = [
@@ -159,11 +184,11 @@ def run_backwards(found: Record, refs: dict[int, Any], cts: Sequence[Any] = ()) 
 
 
 def _turns_back(eqn: Eqn, ref_of: dict[Var, Any], cts: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """Run a loop backwards: the cotangents of the values that it takes."""
-    loop: Turns = eqn.params["loop"]
-    refs = {i: ref_of[a] for i, a in enumerate(eqn.inputs) if a in ref_of}
+    """Run a loop, or a branch, backwards: the cotangents of the values that it takes."""
+    loop: Turns | Choice = eqn.params["loop"]
+    refs = {i: getattr(ref_of[a], "ref", ref_of[a]) for i, a in enumerate(eqn.inputs) if a in ref_of}
     given = iter(cts)
-    outs = [next(given) if a else None for a in loop.active[loop.consts :]]
+    outs = [next(given) if a else None for a in loop.derived]
     if not refs and all(ct is None or type(ct) is Zero for ct in outs):
         return []
     found = loop.backward(eqn.params["primals"], eqn.params["space"], refs, outs)

@@ -12,12 +12,10 @@ from ..core.ir import Eqn, Program, subprograms
 from ..core.primitives.ref import Index, access_shape
 from ..core.relation import runs, work_of
 from ..core.trace import as_type, trace_program
-from ..core.types import MemorySpace, RefType
+from ..core.types import FAR, RefType
 from .copies import dma_start_p, parts_of
 from .kernel import Kernel
 from .primitive import kernel_call_p
-
-FAR = (MemorySpace.ANY, MemorySpace.HBM)  # memory of which a body reaches parts by itself
 
 
 @dataclass(frozen=True)

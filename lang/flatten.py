@@ -1,8 +1,9 @@
 """Loops and branches of a cell in the form that its adjoint takes.
 
 A loop over no values stays a loop over Refs. Of those that it takes, operands that are only read, Refs that are only
-written and Refs that each turn sets before it reads them stay memory; any other is a value that the loop carries. Other
-loops, and branches, work on values: they read their Refs before and write them after.
+written and Refs that each turn sets before it reads them stay memory; any other is a value that the loop carries. So it
+is with branches over far memory. Other loops and branches work on values: they read their Refs before and write them
+after.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from ..core.ir import Eqn, Program, Var, run
+from ..core.primitives.cond import cond_p
 from ..core.primitives.refview import view, write
 from ..core.primitives.scan import scan_p
 from ..core.trace import bind_eqn, trace_program, typeof
-from ..core.types import RefType
+from ..core.types import FAR, RefType
 from .discharge import Cell, run_cells, written
 from .normalize import touches_refs
 from .stores import ACCESSES, reads, sets_first
@@ -26,6 +28,11 @@ def is_turns(eqn: Eqn) -> bool:
         return False
     consts, carry = eqn.params["num_consts"], eqn.params["num_carry"]
     return len(eqn.inputs) == consts + carry and len(eqn.outputs) == carry
+
+
+def is_far(eqn: Eqn) -> bool:
+    """Whether an equation is a branch that takes far memory."""
+    return eqn.primitive is cond_p and any(isinstance(a.type, RefType) and a.type.space in FAR for a in eqn.inputs)
 
 
 def _stays(program: Program, number: int, fixed: bool) -> bool:
@@ -44,6 +51,22 @@ def _turns(eqn: Eqn, values: Sequence[Any], fixed: Collection[Var]) -> Sequence[
     stay = [i for i in refs if _stays(program, i, i in known)]
     inner = eqn.replace(params=eqn.params | {"program": flatten_control(program, known)})
     return _on_values(inner, values, [i for i in refs if i not in stay])
+
+
+def _choice(eqn: Eqn, values: Sequence[Any], fixed: Collection[Var]) -> Sequence[Any]:
+    """Bind a branch over far memory, the Refs that do not stay as values."""
+    branches = eqn.params["branches"]
+    refs = [i for i, v in enumerate(values) if isinstance(typeof(v), RefType)]
+    changed = {i + 1 for b in branches for i in written(b)}
+    known = [i for i in refs if eqn.inputs[i] in fixed and i not in changed]
+    made = [flatten_control(b, [i - 1 for i in known]) for b in branches]
+
+    def stays(i: int) -> bool:
+        sees = [(b, b.inputs[i - 1]) for b in branches]
+        return i in known or (i in changed and all(not reads(b, ref) or sets_first(b, ref) for b, ref in sees))
+
+    inner = eqn.replace(params={"branches": tuple(made)})
+    return _on_values(inner, values, [i for i in refs if not stays(i)])
 
 
 def _on_values(eqn: Eqn, values: Sequence[Any], which: Sequence[int]) -> Sequence[Any]:
@@ -70,6 +93,8 @@ def flatten_control(program: Program, fixed: Collection[int]) -> Program:
             return bind_eqn(eqn, values)
         if is_turns(eqn):
             return _turns(eqn, values, known)
+        if is_far(eqn):
+            return _choice(eqn, values, known)
         return _on_values(eqn, values, [i for i, v in enumerate(values) if isinstance(typeof(v), RefType)])
 
     return trace_program(lambda *args: run(program, bind, args), program.in_types, program.name)

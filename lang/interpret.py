@@ -16,7 +16,7 @@ import numpy as np
 from ..core.errors import CheckError, OutOfBoundsError
 from ..core.evaluate import evaluate, observing
 from ..core.ir import Effect, Eqn
-from ..core.types import MemorySpace
+from ..core.types import FAR, MemorySpace
 from .analysis import analyse
 from .carries import only_atomic
 from .extent import actual
@@ -24,8 +24,6 @@ from .kernel import EDGE, Block, Kernel
 from .modes import DEFAULT, InterpretParams, Run, poison, run_as
 from .plain import plain
 from .races import Races
-
-_FAR = (MemorySpace.ANY, MemorySpace.HBM)  # memory that outlives the cells and that bodies reach themselves
 
 
 def block_index(block: Block, ids: Sequence[int], prefetched: Sequence[np.ndarray]) -> tuple[int, ...]:
@@ -40,7 +38,7 @@ class _Resident:
 
     def __init__(self, kernel: Kernel, block: Block, array: np.ndarray, defined: bool, writable: bool):
         self.kernel, self.block, self.array = kernel, block, array
-        self.defined, self.writable = defined or block.space in _FAR, writable
+        self.defined, self.writable = defined or block.space in FAR, writable
         self.index: tuple[int, ...] | None = None
         self.whole = poison(block.sizes, block.array.dtype)
 
@@ -204,7 +202,7 @@ class _Machine:
 
     def copied_out(self, resident: _Resident) -> None:
         """A block that is about to be copied out is written by the cell at hand."""
-        if self.races is not None and resident.index is not None and resident.block.space not in _FAR:
+        if self.races is not None and resident.index is not None and resident.block.space not in FAR:
             number = self.residents.index(resident)
             self.races.touch(self.races.memories[number], resident.positions(), self.stores[number])
 
@@ -221,7 +219,7 @@ class _Machine:
         refs = [r.ref.copy() for r in self.inputs] + [r.ref for r in self.outputs]
         if self.races is not None:
             for resident, ref, memory in zip(self.residents, refs, self.races.memories, strict=True):
-                if resident.block.space in _FAR:
+                if resident.block.space in FAR:
                     self.races.reach(ref, memory, resident.seen(resident.positions()))
         try:
             evaluate(self.kernel.body, *map(np.int32, ids), *self.prefetched, *refs, *self.scratch)
@@ -244,7 +242,7 @@ class _Machine:
             if not resident.enter(index):
                 continue
             moves.append(f"{resident.block.name}{list(index)} {'loaded' if resident.defined else 'entered'}")
-            watched = self.loads[number] and resident.defined and resident.block.space not in _FAR
+            watched = self.loads[number] and resident.defined and resident.block.space not in FAR
             if self.races is not None and watched:
                 self.races.touch(self.races.memories[number], resident.positions(), "reads")
         self.tell(f" {ids}", moves)

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..core.ir import Eqn
 from ..core.primitives.cond import cond_p
-from ..core.types import MemorySpace
+from ..core.types import FAR, MemorySpace
 from .affine import MAX_CELLS, Fact, predicate
 from .flow import RULES
 from .follow import Follower, TooLong
@@ -26,7 +26,6 @@ from .levels import CLEAN, MAYBE, RAW, SPOILED, Level, flat, most, tidy
 from .maps import linear_index, map_of, spread
 from .state import PERHAPS, UNWRITTEN, State, joined, stored
 
-FAR = (MemorySpace.ANY, MemorySpace.HBM)
 Ids = tuple[int, ...]
 STEPS = 50_000  # over grid axes for one question
 

@@ -23,7 +23,7 @@ from ..core.primitives.elementwise import sub_p
 from ..core.primitives.reduce import reduce_sum_p
 from ..core.primitives.refview import view, write
 from ..core.trace import eval_program
-from ..core.types import RefType, is_inexact
+from ..core.types import FAR, RefType, is_inexact
 from .additive import Route, covers, route_of
 from .adjoint import ReadOnly, is_active, plan, record, run_backwards, work_space
 from .analysis import analyse
@@ -31,6 +31,7 @@ from .build import backwards, blank, grid_block, prune, remap, trace_kernel
 from .flatten import flatten_control
 from .kernel import Block, Kernel, edged, ragged_axes, trace_map
 from .ops import when
+from .stores import reads
 from .window import scatter_blocks
 
 Axes = tuple[int, ...]
@@ -112,6 +113,11 @@ class Sweeper:
         used = {*route_of(self.kernel, self.kernel.inputs[part.position - self.first_in]).axes, *part.axes}
         return [a for a in self.long if a not in used]
 
+    def added(self, part: Part) -> bool:
+        """Whether cells only add to the cotangent of an operand, wherever they like: then it starts as zeros."""
+        block = self.kernel.inputs[part.position - self.first_in]
+        return block.space in FAR and block.index_map is None and not part.axes
+
     def remap(self, block: Block, **changes: Any) -> Block:
         return remap(block, self.kernel.prefetch, self.grid, self.old_ids, **changes)
 
@@ -138,7 +144,9 @@ class Sweeper:
 
     def enters(self, position: int) -> bool:
         """Whether a cell may read what a state held before."""
-        return self.resident(position) if position < self.first_scratch else bool(analyse(self.kernel).live(position))
+        if position < self.first_scratch:
+            return self.resident(position) and reads(self.kernel.body, self.kernel.body.inputs[position])
+        return bool(analyse(self.kernel).live(position))
 
     def anew(self, position: int) -> Axes:
         """The axes whose first cells find nothing in a state."""
@@ -180,7 +188,7 @@ class Sweeper:
             p = self.first_out + o
             if p not in self.active:
                 continue
-            readonly = self.linear.only_read_back(p) and not self.resident(p)
+            readonly = self.linear.only_added(p) or (self.linear.only_read_back(p) and not self.resident(p))
             seen = self.remap if readonly else self.remap_out
             zero = np.zeros((), block.array.dtype)[()]
             self.inputs.append((("ct", p), seen(block, name=f"{block.name}_bar", fill=zero)))
@@ -204,7 +212,7 @@ class Sweeper:
     def cover(self) -> None:
         for number, part in enumerate(self.parts):
             block = self.kernel.inputs[part.position - self.first_in]
-            if not part.scattered and not covers(self.kernel, block):
+            if not part.scattered and (self.added(part) or not covers(self.kernel, block)):
                 self.aliases.append((len(self.inputs), number))
                 self.inputs.append(
                     (("zero", part.position), replace(self.outputs[number][1], name=f"{block.name}_start"))
@@ -246,7 +254,8 @@ class Sweeper:
                 cotangents[p] = results[p] if p < self.first_scratch else held["ct", p]
         self.clear(ids, self.carry, [held["ct", p] for p in self.floats() if p >= self.first_scratch])
         for part in self.parts:
-            self.clear(ids, self.summed_along(part), [results[part.position]])
+            if not self.added(part):
+                self.clear(ids, self.summed_along(part), [results[part.position]])
             cotangents[part.position] = results[part.position]
         space = [held["space", k] for k in range(len(self.space))]
         found = record(self.program, [*ids, *prefetched, *self.primal(given, held)], self.active, space)

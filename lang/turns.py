@@ -26,15 +26,16 @@ from ..core.primitives.scan import bind_scan, scan_p
 from ..core.rules import instantiate
 from ..core.trace import Tracer, eval_program, trace_program
 from ..core.types import ArrayType, MemorySpace, RefType, is_inexact
+from .choices import Choice
 from .discharge import written
-from .flatten import is_turns
+from .flatten import is_far, is_turns
 from .stores import drop_local_writes
 
 BYTES = 2**18
 Flags = tuple[bool, ...]
 
 
-def _dependent(program: Program, active: Sequence[bool]) -> list[bool]:
+def dependent(program: Program, active: Sequence[bool]) -> list[bool]:
     """Which outputs of a Program depend on its active inputs (Refs too), through numbers that have derivatives."""
     live = {v for v, a in zip(program.inputs, active, strict=True) if a}
     for eqn in program.eqns:
@@ -70,7 +71,7 @@ class Turns:
         self.how = {"reverse": False, "unroll": eqn.params["unroll"]}
         self.record_back = back
         while True:
-            after = _dependent(self.step, active)
+            after = dependent(self.step, active)
             grown = [*active[: self.consts], *(a or b for a, b in zip(active[self.consts :], after, strict=True))]
             if grown == list(active):
                 break
@@ -96,6 +97,17 @@ class Turns:
         parts = [n for n in range(2, self.length) if self.length % n == 0]
         best = min(parts, key=lambda n: self.length // n + n, default=0)
         return best if best and (self.length // best + best) * 2 < self.length else 0
+
+    first = 0  # the operand that the first input of the loop's Program is
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        return (self.step,)
+
+    @property
+    def derived(self) -> Flags:
+        """Which of what the loop gives has a tangent."""
+        return self.active[self.consts :]
 
     # ------------------------------------------------------------ one turn backwards
 
@@ -214,10 +226,13 @@ class Turns:
 
 
 @cached(1024)
-def loops_of(program: Program, active: tuple[int, ...], back: Callable[..., Any]) -> dict[Eqn, Turns]:
-    """The loops of a Program that are run backwards, by equation; `active` inputs have tangents."""
+def loops_of(program: Program, active: tuple[int, ...], back: Callable[..., Any]) -> dict[Eqn, Turns | Choice]:
+    """The loops of a Program that are run backwards, and branches over far memory, by equation.
+
+    `active` inputs have tangents.
+    """
     live = {program.inputs[i] for i in active}
-    found: dict[Eqn, Turns] = {}
+    found: dict[Eqn, Turns | Choice] = {}
     for eqn in program.eqns:
         flags = [a in live for a in eqn.inputs]
         if not any(flags):
@@ -225,6 +240,8 @@ def loops_of(program: Program, active: tuple[int, ...], back: Callable[..., Any]
         live.update(v for v in eqn.outputs if is_inexact(v.type.dtype))
         if is_turns(eqn):
             found[eqn] = Turns(eqn, flags, back)
+        elif is_far(eqn):
+            found[eqn] = Choice(eqn, flags, dependent, back, spaces)
     return found
 
 

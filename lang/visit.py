@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..core.ir import Program, subprograms
-from .cost import FAR
+from ..core.types import FAR
 from .kernel import Kernel
 
 

@@ -23,7 +23,7 @@ from ...core.primitives.cond import cond_p
 from ...core.primitives.loops import while_p
 from ...core.primitives.ref import Index, Take, addupdate_p, get_p, swap_p
 from ...core.primitives.scan import scan_p
-from ...core.types import MemorySpace, RefType
+from ...core.types import FAR, RefType
 from ..affine import Fact, dependencies
 from ..analysis import analyse
 from ..atomics import atomic_cas_p, atomic_rmw_p
@@ -34,7 +34,6 @@ from ..maps import linear_index, map_of
 from ..ops import next_power_of_2
 from ..plain import plain
 
-FAR = (MemorySpace.ANY, MemorySpace.HBM)
 MAX_ELEMENTS = 2**20  # of a value that is kept in registers
 SMALL = 4096  # elements of a scratch that is indexed by traced positions and still kept in registers
 COMMUTATIVE = ("add", "max", "min", "and", "or", "xor")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.support.authors import products
 from tests.support.corpus import flash_attention, grouped_matmul, selective_scan
 from tests.support.corpus.kit import Size
 from tests.support.walker.check import check_mosaic, check_triton, kernels_of
@@ -41,6 +42,21 @@ def test_derived_kernels_have_the_parallel_cells_of_the_plain_one(name, budget):
         assert plan(kernel, BACKEND).programs == programs, kernel.name
         if not plain.prefetch:
             assert analyse(kernel).carry == tuple(range(len(plain.grid) - 1, len(kernel.grid)))
+        check_triton(kernel, *operands)
+        check_mosaic(kernel, *operands)
+
+
+def test_cotangents_of_far_operands_are_added_by_parallel_cells():
+    """A loop of branches over operands that stay where they are: nothing is read whole, and all workers run at once."""
+    x, y = products.matrices(np.random.default_rng(0))
+    gradient = tw.grad(lambda x, y: tnp.sum(tnp.sin(products.stream_k(x, y))), (0, 1))
+    found = [(k, a) for k, a in kernels_of(gradient, x, y) if k.name.startswith("stream_k")]
+    assert [k.name for k, _ in found] == ["stream_k", "stream_k_bwd"]  # the forward saves nothing
+    for kernel, operands in found:
+        made = plan(kernel, BACKEND)
+        assert (made.programs, set(made.atomic)) == (3, {True})
+        whole = [a.index for ref, each in made.used.items() for a in each if a.index.is_whole(ref.type.shape)]
+        assert not whole, "a branch reads an operand whole"
         check_triton(kernel, *operands)
         check_mosaic(kernel, *operands)
 
