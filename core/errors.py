@@ -263,7 +263,7 @@ class OutOfBoundsError(KernelError, IndexError):
 
 
 class RaceError(KernelError):
-    """Two parallel cells of a grid that write the same block."""
+    """Two cells, or two devices, that touch the same memory, one of them writing, and nothing orders the two."""
 
 
 class InputWriteError(KernelError):
@@ -272,6 +272,10 @@ class InputWriteError(KernelError):
 
 class SemaphoreError(KernelError):
     """A wait for what nothing started or signals, or a copy that was started and never waited for."""
+
+
+class DeadlockError(SemaphoreError):
+    """The devices of a mesh wait for each other, and none can go on."""
 
 
 class UncoveredOutputError(KernelError):

@@ -173,6 +173,16 @@ def on_each_device(sizes: Sequence[tuple[Any, int]]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def on_one_device() -> Iterator[None]:
+    """Within, the axes of a mesh are names and sizes alone: no type says along which of them values differ."""
+    token = _axes.set(tuple(a[:2] for a in _axes.get()))
+    try:
+        yield
+    finally:
+        _axes.reset(token)
+
+
+@contextlib.contextmanager
 def extended_axes(name: Any, size: int) -> Iterator[None]:
     token = _axes.set((*_axes.get(), (name, size)) if name is not None else _axes.get())
     try:

@@ -25,13 +25,16 @@ from ..core.errors import (
 from ..core.ir import Program, subprograms
 from ..core.primitives.ref import addupdate_p, get_p, swap_p
 from ..core.primitives.refview import Slice, view
-from ..core.trace import Tracer, current_trace, is_evaluating, trace_program, typeof
+from ..core.primitives.varying import mesh_axes
+from ..core.trace import Tracer, current_trace, is_evaluating, on_one_device, trace_program, typeof
 from ..core.types import ArrayType, KeyDtype, MemorySpace, RefType, is_integer
 from . import block as blocks
 from . import tpu, triton
+from .alone import check_remote
 from .block import BlockSpec, BoundedSlice, Element, GridSpec, Squeezed, no_block_spec
 from .bounds import checked
 from .constants import inlined
+from .devices import asked_of_devices, mesh_of
 from .extent import as_grid, bound_of, own_extents
 from .interpret import interpret as interpreter
 from .kernel import ID, Block, Kernel, show_grid, trace_map, whole_block
@@ -227,9 +230,10 @@ class _Request:
         return show_grid(self.grid, self.axes)
 
     def build(self, in_tree: Any, types: tuple[Any, ...]) -> tuple[Kernel, Any]:
-        found = self.built.get((in_tree, types))
+        known = in_tree, types, tuple(mesh_axes().items())  # a body may ask for its device
+        found = self.built.get(known)
         if found is None:
-            found = self.built[in_tree, types] = self._build(in_tree, types)
+            found = self.built[known] = self._build(in_tree, types)
         return found, self.out_tree
 
     def _build(self, in_tree: Any, types: tuple[Any, ...]) -> Kernel:
@@ -273,6 +277,8 @@ class _Request:
             self.semantics, self.interpret, self.settings, own_extents(len(grid), prefetch, self.axes),
             self.source, _scratch_names(self.body, len(args) + _count(self.out_tree), scratch_tree),
         )  # fmt: skip
+        if mesh_of(made.body):
+            check_remote(made)
         verify(made, self.strict)
         return checked(made) if self.debug else made
 
@@ -379,7 +385,7 @@ class _Request:
             keywords = rest if isinstance(rest, dict) else {}
             rest = [] if keywords else list(rest) if isinstance(rest, (tuple, list)) else [rest]
             self._check_parameters((len(args), len(outs), len(rest)), keywords)
-            with in_cell(Cell(self.name, ids, tuple(grid), current_trace())):
+            with in_cell(Cell(self.name, ids, tuple(grid), current_trace(), mesh)):
                 result = self.body(*args, *outs, *rest, **keywords)
             if result is not None:
                 shown = typeof(result).show() if isinstance(result, Tracer) else type(result).__name__
@@ -388,7 +394,10 @@ class _Request:
                     "a body returns nothing: store results in the output Refs, `o_ref[...] = value`")  # fmt: skip
             return []
 
-        program = inlined(trace_program(fun, types, self.name), self.body, f"kernel {self.name}: its body")
+        mesh = tuple(mesh_axes().items())
+        with on_one_device():
+            program = asked_of_devices(trace_program(fun, types, self.name), mesh)
+            program = inlined(program, self.body, f"kernel {self.name}: its body")
         self._check_refs(program)
         return normalize(program)
 

@@ -46,14 +46,19 @@ class SemaphoreType(enum.Enum):
         return RefType(ArrayType(tuple(shape), INT32), MemorySpace.SEMAPHORE)
 
 
-def parts_of(operands: Sequence[Any], src: Index, dst: Index, sem: Index, **_: Any) -> list[tuple[Any, list[Any]]]:
-    """The three Refs among the operands of a copy, each with the operands of its index."""
+def split_parts(operands: Sequence[Any], *indices: Index) -> list[tuple[Any, list[Any]]]:
+    """The Refs among the operands of a copy, each with the operands of its index."""
     out, rest = [], list(operands)
-    for index in (src, dst, sem):
+    for index in indices:
         n = 1 + len(index.dynamic)
         out.append((rest[0], rest[1:n]))
         rest = rest[n:]
     return out
+
+
+def parts_of(operands: Sequence[Any], src: Index, dst: Index, sem: Index, **_: Any) -> list[tuple[Any, list[Any]]]:
+    """The three Refs among the operands of a copy within a device, each with the operands of its index."""
+    return split_parts(operands, src, dst, sem)
 
 
 def _copy_typing(*types: Any, src: Index, dst: Index, sem: Index, **_: Any) -> list[Any]:
@@ -65,11 +70,11 @@ def _copy_typing(*types: Any, src: Index, dst: Index, sem: Index, **_: Any) -> l
         raise DtypeError(
             f"an asynchronous copy of {a.show()} to {b.show()}", "a copy changes no dtype; load, cast and store"
         )
-    _check_semaphore("an asynchronous copy", semaphore, sem)
+    check_semaphore("an asynchronous copy", semaphore, sem)
     return []
 
 
-def _check_semaphore(what: str, type_: Any, index: Index) -> None:
+def check_semaphore(what: str, type_: Any, index: Index) -> None:
     if isinstance(type_, RefType) and type_.space is not MemorySpace.SEMAPHORE:
         raise KernelBodyError(
             f"{what} is given a Ref of {type_.array.show()} in {type_.space} for a semaphore",
@@ -88,7 +93,7 @@ def _start_effects(*types: Any, src: Index, dst: Index, sem: Index, **_: Any) ->
     return frozenset({Effect("read", 0), Effect("write", d), Effect("read", s), Effect("write", s)})
 
 
-def _address(ref: np.ndarray, place: Any) -> int:
+def address_of(ref: np.ndarray, place: Any) -> int:
     """What tells one semaphore from another: where it lies in memory."""
     one = ref[tuple(slice(p, p + 1) for p in place)] if ref.ndim else ref
     return one.__array_interface__["data"][0]
@@ -108,7 +113,7 @@ def _start_numpy(*operands: Any, src: Index, dst: Index, sem: Index, add: bool, 
         perform()
     else:
         place = numpy_index(sem, sem_at, semaphore.shape, False, "make_async_copy (semaphore)")
-        run.start(_address(semaphore, place), perform, nbytes)
+        run.start(address_of(semaphore, place), perform, nbytes)
     return []
 
 
@@ -117,7 +122,7 @@ def _wait_numpy(*operands: Any, src: Index, dst: Index, sem: Index, add: bool, o
     run = running()
     if run is not None:
         place = numpy_index(sem, sem_at, semaphore.shape, False, "make_async_copy (semaphore)")
-        run.wait(_address(semaphore, place), int(np.prod(access_shape(dst))) * target.dtype.itemsize)
+        run.wait(address_of(semaphore, place), int(np.prod(access_shape(dst))) * target.dtype.itemsize)
     return []
 
 
@@ -144,12 +149,12 @@ dma_wait_p = Primitive(
 
 
 def _signal_typing(sem: Any, value: Any, *rest: Any, index: Index, decrement: bool = True) -> list[Any]:
-    _check_semaphore("semaphore_signal or semaphore_wait", sem, index)
+    check_semaphore("semaphore_signal or semaphore_wait", sem, index)
     return []
 
 
 def _read_typing(sem: Any, *rest: Any, index: Index) -> Any:
-    _check_semaphore("semaphore_read", sem, index)
+    check_semaphore("semaphore_read", sem, index)
     return ArrayType((), INT32)
 
 
@@ -161,11 +166,8 @@ def _signal_numpy(sem: Any, value: Any, *rest: Any, index: Index) -> list[Any]:
 def _wait_for_numpy(sem: Any, value: Any, *rest: Any, index: Index, decrement: bool) -> list[Any]:
     place = numpy_index(index, rest, sem.shape, False, "semaphore_wait")
     run = running()
-    if run is not None and sem[place] < value:
-        raise run.error(
-            f"semaphore_wait waits for {int(value)}, but the semaphore holds {int(sem[place])}, and nothing can "
-            "signal it",
-            "signal it first: cells run one after the other")  # fmt: skip
+    if run is not None and (run.together or sem[place] < value):
+        run.await_count((sem, place), int(value))
     if decrement:
         sem[place] -= value
     return []
@@ -195,22 +197,11 @@ semaphore_read_p = _semaphore("semaphore_read", _read_typing, _read_numpy, ("rea
 PRIMITIVES = (dma_start_p, dma_wait_p, semaphore_signal_p, semaphore_wait_p, semaphore_read_p)
 
 
-def semaphore_signal(
-    sem: Any, inc: Any = 1, *, device_id: Any = None, device_id_type: Any = None, core_index: Any = None
-) -> None:
-    """Add `inc` to a semaphore."""
-    if device_id is not None or core_index is not None:
-        raise KernelBodyError("semaphore_signal to another device or core", "a kernel here has one device and one core")
-    target = refs.view(sem)
-    index, operands = target.index()
-    semaphore_signal_p.bind(target.ref, _count(inc), *operands, index=index)
-
-
 def semaphore_wait(sem: Any, value: Any = 1, *, decrement: bool = True) -> None:
     """Wait until a semaphore holds `value`, then take that much off it."""
     target = refs.view(sem)
     index, operands = target.index()
-    semaphore_wait_p.bind(target.ref, _count(value), *operands, index=index, decrement=decrement)
+    semaphore_wait_p.bind(target.ref, count_of(value), *operands, index=index, decrement=decrement)
 
 
 def semaphore_read(sem: Any) -> Any:
@@ -220,7 +211,7 @@ def semaphore_read(sem: Any) -> Any:
     return semaphore_read_p.bind(target.ref, *operands, index=index)
 
 
-def _count(value: Any) -> Any:
+def count_of(value: Any) -> Any:
     return np.int32(value) if isinstance(value, int) else convert_element_type(value, INT32)
 
 

@@ -121,7 +121,7 @@ def parallel_axes(kernel: Kernel) -> tuple[int, ...]:
     return tuple(a for a in range(len(kernel.grid)) if a not in analyse(plain(kernel)).carry)
 
 
-class _Machine:
+class Machine:
     """A kernel being interpreted."""
 
     def __init__(self, kernel: Kernel, arrays: Sequence[Any], run: Run, watch: Watcher | None):
@@ -138,8 +138,9 @@ class _Machine:
             start = starts[o].copy() if o in starts else poison(block.array.shape, block.array.dtype)
             self.outputs.append(_Resident(kernel, block, start, o in starts, True))
         self.residents = [*self.inputs, *self.outputs]
-        self.parallel = parallel_axes(kernel) if self.params.detect_races or self.params.random_seed is not None else ()
-        self.races = Races(kernel, self.parallel) if self.params.detect_races else None
+        asked = (self.params.detect_races or self.params.random_seed is not None) and not run.together
+        self.parallel = parallel_axes(kernel) if asked else ()
+        self.races = Races(kernel, self.parallel) if self.params.detect_races and asked else None
         atomic = [only_atomic(kernel, o) for o in range(len(kernel.outputs))]
         first = kernel.splits[1]
         self.loads = [Effect("read", first + i) in kernel.body.effects for i in range(len(self.inputs))]
@@ -167,7 +168,7 @@ class _Machine:
         cells = list(np.ndindex(*self.kernel.grid))
         if self.inside is not None:
             cells = [ids for ids in cells if self.inside(ids)]
-        if self.params.random_seed is None:
+        if self.params.random_seed is None or self.run_state.together:
             return [cells]
         found: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
         for ids in cells:
@@ -217,6 +218,7 @@ class _Machine:
             self.params.grid_point_recorder(ids)
         self.move(ids, indices)
         refs = [r.ref.copy() for r in self.inputs] + [r.ref for r in self.outputs]
+        self.run_state.enter([*refs, *self.scratch])
         if self.races is not None:
             for resident, ref, memory in zip(self.residents, refs, self.races.memories, strict=True):
                 if resident.block.space in FAR:
@@ -264,6 +266,6 @@ def interpret(
     if params is None:
         params = kernel.interpret if isinstance(kernel.interpret, InterpretParams) else DEFAULT
     with run_as(Run(kernel.name, params)) as run:
-        machine = _Machine(kernel, arrays, run, watch)
+        machine = Machine(kernel, arrays, run, watch)
         with observing(machine.observe) if kernel.cells else nullcontext():
             return machine.run()

@@ -64,8 +64,10 @@ from ..core.primitives.sparse import coo_matmul_p
 from .asm import inline_asm_p, staged_p
 from .atomics import atomic_cas_p, atomic_rmw_p
 from .copies import dma_start_p, dma_wait_p, semaphore_read_p, semaphore_signal_p, semaphore_wait_p
+from .devices import device_index_p
 from .machine import bits_down_p, bits_up_p, quotient_p, remainder_p, sign_down_p
 from .ops import multiple_of_p
+from .remote import barrier_p, remote_signal_p, remote_start_p, remote_wait_p
 from .scoped import undefine_p
 from .tpu import approx_reciprocal_p
 
@@ -274,6 +276,13 @@ FAMILIES: dict[str, dict[Primitive, str]] = {
         semaphore_signal_p: "a semaphore counts up",
         semaphore_wait_p: "a semaphore has reached a number, which is taken off",
         semaphore_read_p: "what a semaphore has counted",
+    },
+    "other devices": {
+        device_index_p: "the place of the body's device along an axis of the mesh",
+        remote_start_p: "a copy to a Ref of another device begins; a semaphore here and one there count its end",
+        remote_wait_p: "a copy to another device has been read here, or one from another has arrived",
+        remote_signal_p: "a semaphore of another device counts up",
+        barrier_p: "a semaphore is the one that the kernels of a mesh share",
     },
     "control": {
         cond_p: "one of some Programs, as an integer or boolean says",

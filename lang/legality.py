@@ -15,6 +15,7 @@ import numpy as np
 
 from ..core.errors import DtypeError, KernelError, ResourceError, UnsupportedError
 from ..core.types import MemorySpace
+from .alone import communicates
 from .kernel import Block, Kernel
 from .ops import next_power_of_2
 from .target import KIB, MIB, Target, target_of
@@ -169,6 +170,11 @@ def _check_smem(kernel: Kernel, target: Target) -> None:
 
 def _gpu(kernel: Kernel, target: Target) -> list[Finding]:
     findings = []
+    if communicates(kernel):
+        raise UnsupportedError(
+            f"kernel {kernel.name} copies to other devices, or signals them; kernels for {target.name} have no memory "
+            "that other devices reach", "use collectives of `lax` around kernels of one device",
+            kernel.source)  # fmt: skip
     if target.grid_limit is not None and kernel.cells > target.grid_limit:
         raise KernelError(
             f"kernel {kernel.name}: the grid {kernel.grid} has {kernel.cells:,} cells; {target.name} launches at most "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -95,6 +95,11 @@ class Run:
     source: Source | None = None  # of the equation at hand
     copies: dict[int, list[Copy]] = field(default_factory=dict)  # by address of the semaphore
     credit: dict[int, int] = field(default_factory=dict)  # bytes done and not yet waited for
+    device: int = 0  # among those of the mesh
+    together = False  # several devices are interpreted at once: `lang/together.py`
+
+    def enter(self, refs: Sequence[np.ndarray]) -> None:
+        """A cell begins, whose body sees these Refs."""
 
     def start(self, semaphore: int, perform: Callable[[], None], nbytes: int) -> None:
         late = self.params.dma_execution_mode == "on_wait"
@@ -116,6 +121,25 @@ class Run:
                 copy.perform()
             done += copy.nbytes
         self.credit[semaphore] = done - nbytes
+
+    def await_count(self, semaphore: tuple[np.ndarray, Any], value: int) -> None:
+        """Wait until a semaphore, which does not yet, holds a number."""
+        sem, place = semaphore
+        raise self.error(
+            f"semaphore_wait waits for {value}, but the semaphore holds {int(sem[place])}, and nothing can signal it",
+            "signal it first: cells run one after the other")  # fmt: skip
+
+    def send(self, source: Any, target: Any, sent: Any, received: Any, device: int) -> None:
+        """Start a copy between devices: a Ref and a place of each, and of both semaphores."""
+        raise NotImplementedError
+
+    def settle(self, semaphore: tuple[np.ndarray, Any], nbytes: int, sent: bool) -> None:
+        """Wait for bytes that were read here (`sent`), or that arrive."""
+        raise NotImplementedError
+
+    def signal(self, semaphore: tuple[np.ndarray, Any], value: int, device: int) -> None:
+        """Add to a semaphore of another device."""
+        raise NotImplementedError
 
     def finish(self, semaphores: Mapping[str, np.ndarray]) -> None:
         """Every copy that was started has been waited for, and every semaphore is back at zero.

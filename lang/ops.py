@@ -33,6 +33,7 @@ class Cell:
     ids: tuple[Any, ...]
     grid: tuple[Any, ...]  # sizes, traced where they are computed
     trace: Any = None  # that of the body, where scratch made while tracing is added
+    devices: tuple[tuple[Any, int], ...] = ()  # the axes of the mesh whose devices the body may speak of
     made: dict[str, Any] = field(default_factory=dict)  # what operations keep for the whole body
     number: int = field(default_factory=itertools.count().__next__)
 

@@ -183,7 +183,7 @@ def emit_pipeline(
             for operand in outputs:
                 if operand.moves:
                     _enter(operand, number, operand.index(ids), operand.index(before))
-            with in_cell(Cell(cell.kernel, tuple(ids), sizes, cell.trace, cell.made)):
+            with in_cell(Cell(cell.kernel, tuple(ids), sizes, cell.trace, cell.devices, cell.made)):
                 body(*(o.block for o in operands), *(scratches or ()))
             for operand in outputs:
                 if operand.moves:

@@ -1,8 +1,8 @@
 """Kernels in plain accesses: what the CPU lowering and the derivatives take.
 
-An asynchronous copy becomes a copy where it starts, a semaphore that nothing reads is dropped, an `atomic_add` whose
-result nobody uses becomes `+=`, and memory of its own scope starts as zeros. The meaning on one sequential machine
-is the same.
+What goes from device to device becomes an exchange (`exchange.py`), an asynchronous copy a copy where it starts; a
+semaphore that nothing reads is dropped, an `atomic_add` whose result nobody uses becomes `+=`, and memory of its own
+scope starts as zeros. The meaning on one sequential machine is the same.
 """
 
 from __future__ import annotations
@@ -26,20 +26,12 @@ from ..core.types import ArrayType, RefType, is_inexact
 from .analysis import analyse
 from .atomics import atomic_cas_p, atomic_rmw_p, no_derivative
 from .copies import dma_start_p, dma_wait_p, parts_of, semaphore_read_p, semaphore_signal_p, semaphore_wait_p
+from .equations import equation
+from .exchange import exchanged
 from .kernel import Kernel
 from .modes import poison
 from .normalize import normalize, touches_refs
 from .scoped import undefine_p
-
-
-def equation(primitive: Primitive, inputs: Sequence[Any], params: dict[str, Any], like: Eqn) -> Eqn:
-    """An equation at the user's line of another."""
-    types = [a.type for a in inputs]
-    out = primitive.typing(*types, **params)
-    outs = [Var(t) for t in (out if primitive.multiple else [out])]
-    effects = primitive.effects(*types, **params) if primitive.effects else frozenset()
-    return Eqn(primitive, inputs, outs, params, effects, like.source)
-
 
 Context = tuple[Counter[Var], bool, bool]  # uses of each variable; at the top of the body; semaphores are read
 
@@ -194,6 +186,7 @@ def plain(kernel: Kernel, atomics: bool = False, poisons: bool = False) -> Kerne
     rules = {k: v for k, v in RULES.items() if not (atomics and k in (atomic_rmw_p, atomic_cas_p))}
     if poisons:
         rules[undefine_p] = _poison
+    kernel = exchanged(kernel)
     if not uses(kernel.body, rules):
         return kernel
     body = plain_program(kernel.body, True, uses(kernel.body, {semaphore_read_p}), rules)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..core.errors import DifferentiationError, ShapeError
-from ..core.ir import Eqn
+from ..core.errors import DifferentiationError, ShapeError, UnsupportedError
+from ..core.ir import Effect, Effects, Eqn
 from ..core.jvp import jvp_flat
 from ..core.linear import moved
 from ..core.linearize import linearize_flat
@@ -14,6 +14,7 @@ from ..core.primitive import AxisInfo, Linear, Primitive, Zero, all_zero
 from ..core.rules import instantiate
 from ..core.types import is_inexact
 from ..core.vmap import batch_flat
+from .alone import communicates
 from .analysis import analyse
 from .checked import checked_call
 from .differentiate import active_inputs, jvp_kernel, run_backward, strategy
@@ -44,8 +45,31 @@ def _call_numpy(*arrays: Any, kernel: Kernel) -> list[Any]:
     return interpret(kernel, *arrays)
 
 
+def _axes(kernel: Kernel) -> frozenset[Any]:
+    """The axes of the mesh along which what a kernel does differs."""
+    return frozenset(e.operand for e in kernel.body.effects if e.kind == "device")
+
+
+def _effects(*types: Any, kernel: Kernel) -> Effects:
+    return frozenset(Effect("axis", name) for name in _axes(kernel))
+
+
+def _varies(vary: frozenset[Any], params: dict[str, Any]) -> frozenset[Any]:
+    """Results differ along the axes along which operands do, and where the body speaks of devices along those too."""
+    return vary | _axes(params["kernel"])
+
+
+def _derived(kernel: Kernel) -> Kernel:
+    """The kernel to be differentiated."""
+    if communicates(kernel):
+        raise DifferentiationError(
+            f"kernel {kernel.name} exchanges data with other devices, and has no derivative of its own",
+            "give the function that calls it a `custom_vjp`", kernel.source)  # fmt: skip
+    return differentiable(kernel)
+
+
 def _call_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, kernel: Kernel) -> tuple[list[Any], list[Any]]:
-    kernel = differentiable(kernel)
+    kernel = _derived(kernel)
     active = active_inputs(kernel, [type(t) is not Zero for t in tangents])
     n = len(kernel.prefetch)
     given = [instantiate(tangents[n + i]) for i in active]
@@ -57,7 +81,7 @@ def _call_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, kernel: Kernel
 
 def _call_linearize(primals: Sequence[Any], nonzero: tuple[bool, ...], *, kernel: Kernel) -> Any:
     why = "reverse mode, which stores what it reads again and sums over cells, needs"
-    kernel = static(differentiable(kernel), why, DifferentiationError)
+    kernel = static(_derived(kernel), why, DifferentiationError)
     kernel = kernel if analyse(plain(kernel)).phases else budgeted(kernel)
     active = active_inputs(kernel, nonzero)
     backward = strategy(kernel, active)
@@ -74,6 +98,10 @@ def _call_linearize(primals: Sequence[Any], nonzero: tuple[bool, ...], *, kernel
 
 
 def _call_batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, kernel: Kernel) -> Any:
+    if communicates(kernel) or axis.name in _axes(kernel):
+        raise UnsupportedError(
+            f"kernel {kernel.name} speaks of other devices, and is batched", "call it for each row (`lax.map`), or let "
+            "it take the whole batch", kernel.source)  # fmt: skip
     n = len(kernel.prefetch)
     aliased = {n + i for i, _ in kernel.aliases}
     wanted = tuple(d is not None or i in aliased for i, d in enumerate(dims))
@@ -88,7 +116,7 @@ def _call_checked(walk: Any, eqn: Eqn, values: Sequence[Any]) -> Any:
 
 kernel_call_p = Primitive(
     "kernel_call", _call_typing, jvp=_call_jvp, linearize=_call_linearize, batch=_call_batch, numpy=_call_numpy,
-    checked=_call_checked, multiple=True, runs=lambda types, *, kernel: kernel.cells,
+    checked=_call_checked, multiple=True, runs=lambda types, *, kernel: kernel.cells, effects=_effects, varies=_varies,
 )  # fmt: skip
 
 # ---------------------------------------------------------------------------- the linear map

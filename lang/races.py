@@ -22,7 +22,7 @@ from .kernel import Block, Kernel
 
 _CONFLICTS = {"reads": ("writes", "updates"), "writes": ("reads", "writes", "updates"), "updates": ("reads", "writes")}
 # How many values follow the Ref, and what the access does.
-_ACCESSES = {
+ACCESSES = {
     get_p: (0, "reads"), swap_p: (1, "writes"), addupdate_p: (1, "writes"), atomic_rmw_p: (1, "updates"),
     atomic_cas_p: (2, "updates"),
 }  # fmt: skip
@@ -100,8 +100,8 @@ class Races:
         if not self.reached:
             return
         primitive, params = eqn.primitive, eqn.params
-        if primitive in _ACCESSES:
-            n, kind = _ACCESSES[primitive]
+        if primitive in ACCESSES:
+            n, kind = ACCESSES[primitive]
             masked = params.get("masked", False)
             self.access(values[0], params["index"], values[1 + n :], masked, kind, eqn)
         elif primitive is dma_start_p:

@@ -19,11 +19,13 @@ from ..core.trace import shape_of
 from ..core.types import INT32, MemorySpace
 from .block import ANY, HBM, SEMAPHORE, SMEM, VMEM, PrefetchScalarGridSpec
 from .copies import AsyncCopyDescriptor, SemaphoreType, async_copy, make_async_copy, sync_copy
+from .devices import DeviceIdType
 from .modes import InterpretParams
 from .numerics import stochastic_round
 from .ops import load, store
 from .pipeline import emit_pipeline
 from .prng import prng_random_bits, prng_seed, stateful_bernoulli, stateful_bits, stateful_normal, stateful_uniform
+from .remote import async_remote_copy, get_barrier_semaphore, make_async_remote_copy, semaphore_signal
 
 
 class GridDimensionSemantics(enum.Enum):
@@ -100,9 +102,10 @@ def bitcast(x: Any, dtype: Any) -> Any:
 
 
 __all__ = [
-    "ANY", "ARBITRARY", "AsyncCopyDescriptor", "CORE_PARALLEL", "CompilerParams", "GridDimensionSemantics", "HBM",
-    "InterpretParams", "MemorySpace", "PARALLEL", "PrefetchScalarGridSpec", "SEMAPHORE", "SMEM", "SUBCORE_PARALLEL",
-    "SemaphoreType", "VMEM", "async_copy", "bitcast", "emit_pipeline", "load", "make_async_copy", "prng_random_bits",
-    "prng_seed", "reciprocal", "roll", "stateful_bernoulli", "stateful_bits", "stateful_normal", "stateful_uniform",
-    "stochastic_round", "store", "sync_copy",
+    "ANY", "ARBITRARY", "AsyncCopyDescriptor", "CORE_PARALLEL", "CompilerParams", "DeviceIdType",
+    "GridDimensionSemantics", "HBM", "InterpretParams", "MemorySpace", "PARALLEL", "PrefetchScalarGridSpec",
+    "SEMAPHORE", "SMEM", "SUBCORE_PARALLEL", "SemaphoreType", "VMEM", "async_copy", "async_remote_copy", "bitcast",
+    "emit_pipeline", "get_barrier_semaphore", "load", "make_async_copy", "make_async_remote_copy", "prng_random_bits",
+    "prng_seed", "reciprocal", "roll", "semaphore_signal", "stateful_bernoulli", "stateful_bits", "stateful_normal",
+    "stateful_uniform", "stochastic_round", "store", "sync_copy",
 ]  # fmt: skip

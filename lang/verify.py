@@ -27,6 +27,7 @@ from ..core.ir import Effect
 from ..core.types import MemorySpace
 from .affine import Fact
 from .aliasing import check_aliases
+from .alone import alone
 from .analysis import Analysis, analyse
 from .carries import only_atomic, writes
 from .kernel import Block, Kernel, ragged_axes
@@ -53,6 +54,7 @@ def verify(kernel: Kernel, strict: bool | None = None) -> list[Finding]:
 
     With `strict` (None: as the configuration `strict_kernels` says) what is unknown is an error too.
     """
+    kernel = alone(kernel)
     if kernel.cells == 0:
         _nothing_written(kernel)
         return []
@@ -89,7 +91,7 @@ def _nothing_written(kernel: Kernel) -> None:
                 "give every axis of the grid a size, or alias the output to an operand", kernel.source)  # fmt: skip
 
 
-_ALLOWED = frozenset({"read", "write", "accumulate", "callback", "ordered", "check"})
+_ALLOWED = frozenset({"read", "write", "accumulate", "callback", "ordered", "check", "device"})
 
 
 def _language(known: Analysis) -> Sequence[Finding]:

@@ -59,8 +59,10 @@ def backend_config(module: MosaicModule) -> str:
             "bytes_accessed": module.bytes_accessed, "remote_bytes_transferred": 0,
         },
     }  # fmt: skip
-    if module.has_side_effects:
-        custom["has_side_effects"] = True
+    if module.has_communication:
+        custom["has_communication"] = True
+    if module.collective_id is not None:
+        custom["collective_id"] = module.collective_id
     config: dict[str, Any] = {"custom_call_config": custom}
     if module.vmem_limit is not None:
         config["scoped_memory_configs"] = [{"memory_space": _VMEM, "offset": 0, "size": module.vmem_limit}]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core.caches import cached
+from ..core.errors import KernelBodyError, UnsupportedError
 from ..core.ir import Program, Var, subprograms
 from ..core.primitives.cond import cond_p
 from ..core.primitives.convert import convert_element_type
@@ -18,6 +19,7 @@ from ..core.primitives.shape import broadcast_in_dim_p, reshape_p, reshape_to
 from ..core.show import identifier
 from ..core.trace import trace_program
 from ..core.types import ArrayType, MemorySpace, RefType, is_bool
+from ..lang.alone import COMMUNICATION, communicates
 from ..lang.analysis import analyse
 from ..lang.atomics import atomic_cas_p, atomic_rmw_p
 from ..lang.build import INHERITED
@@ -31,6 +33,7 @@ from ..lang.legality import vmem_bytes
 from ..lang.legalize import legal
 from ..lang.maps import map_of, runs_again
 from ..lang.plain import plain, uses
+from ..lang.remote import barrier_p, remote_start_p, remote_wait_p
 from ..lang.target import Target
 from .body import Body
 from .module import MosaicModule
@@ -64,7 +67,12 @@ def mosaic_module(kernel: Kernel, target: Target) -> MosaicModule:
         try:
             return _Lowering(kernel, target, True).module()
         except NotWholeTiles:
-            pass  # copies that are no whole tiles are plain ones, between VMEM and VMEM
+            if communicates(kernel):
+                raise UnsupportedError(
+                    f"kernel {kernel.name}: a copy in it moves no whole tiles of memory, which a TPU's copies to other "
+                    "devices have to", f"copy whole Refs, or parts that are multiples of {target.sublanes} rows and "
+                    f"{target.lanes} columns", kernel.source) from None  # fmt: skip
+            # copies that are no whole tiles are plain ones, between VMEM and VMEM
     return _Lowering(kernel, target, False).module()
 
 
@@ -120,8 +128,18 @@ class _Lowering:
         return MosaicModule(
             kernel.name, text, tuple(self.in_types()), tuple(w.array for w in self.outputs), tuple(self.aliases),
             self.prepare(), self.finish(), cost.flops, cost.transcendentals, cost.bytes_accessed,
-            self.limit(),
+            self.limit(), has_communication=communicates(self.given), collective_id=self.collective_id(),
         )  # fmt: skip
+
+    def collective_id(self) -> int | None:
+        """The number of the barrier semaphore that the kernel shares."""
+        found = getattr(dict(self.given.settings).get("compiler_params"), "collective_id", None)
+        if found is None and uses(self.given.body, {barrier_p}):
+            raise KernelBodyError(
+                f"kernel {self.given.name} takes the barrier semaphore, and says not which",
+                "pass `compiler_params=CompilerParams(collective_id=0)`, one number for the kernels that may not meet "
+                "at one barrier", self.given.source)  # fmt: skip
+        return found
 
     def limit(self) -> int | None:
         """VMEM that the kernel may take: as asked, or more than it gets unasked where its blocks fill half of that."""
@@ -205,7 +223,7 @@ class _Lowering:
         ids, words = self._ids(b), self._prefetched()
         ins = [self._window_ref(f"%a{i}", w) for i, w in enumerate(self.inputs)]
         outs = [self._window_ref(f"%o{i}", w) for i, w in enumerate(self.outputs)]
-        scratch = [self._scratch(f"%s{i}", s, kernel.splits[3] + i) for i, s in enumerate(kernel.scratch)]
+        scratch = [self._scratch(b, f"%s{i}", s, kernel.splits[3] + i) for i, s in enumerate(kernel.scratch)]
         for ref, window in zip([*ins, *outs], [*self.inputs, *self.outputs], strict=True):
             if window.kind == "far" and window.lead:
                 place = self._block_index(b, window.block, ids, words)[: window.lead]
@@ -220,6 +238,7 @@ class _Lowering:
             if window.kind == "placed":
                 self._copy_placed(b, ids, words, ref, block, window, False)
         b.w.ops("func.return", [], [])
+        scratch = [r for r in scratch if not r.barrier]
         memory = [r.mem for r in (*words, *ins, *outs, *scratch)]
         arguments = [*(i.scalar for i in ids), *memory, *b.extra]
         return b.w.function("main", arguments, [], self._attributes(len(scratch) + len(b.extra)))
@@ -335,10 +354,15 @@ class _Lowering:
     def _window_ref(self, name: str, window: Window) -> Ref:
         return Ref(window.block.ref_type, Mem(name, window.bounds, window.element, window.space), window.lead)
 
-    def _scratch(self, name: str, type: RefType, number: int) -> Ref:
+    def _scratch(self, b: Body, name: str, type: RefType, number: int) -> Ref:
         dtype = type.dtype
         if type.space is MemorySpace.SEMAPHORE and self.far:
-            copies = "dma" in _uses_of(self.kernel.body, self.kernel.body.inputs[number])
+            found = _uses_of(self.kernel.body, self.kernel.body.inputs[number])
+            if "barrier" in found:
+                mem = Mem(b.w.fresh(), (), REGULAR_SEMAPHORE, SEMAPHORE)
+                b.w.lines.append(f'{mem.name} = "tpu.sem_barrier"() : () -> {mem.type}')
+                return Ref(type, mem, barrier=True)
+            copies = "dma" in found
             element = DMA_SEMAPHORE if copies else REGULAR_SEMAPHORE
             return Ref(type, Mem(name, type.shape, element, SEMAPHORE))
         if type.space in (MemorySpace.SMEM, MemorySpace.SEMAPHORE):
@@ -348,6 +372,8 @@ class _Lowering:
     def parallel(self) -> set[int]:
         """The axes that cores may divide: no two cells along them meet in an output's window or in an atomic."""
         if not self.kernel.grid or any(w.kind == "placed" for w in self.outputs):
+            return set()
+        if communicates(self.kernel):
             return set()
         asked = set(parallel_axes(self.kernel))
         if not self.far:
@@ -399,18 +425,19 @@ def _window_params(number: int, window: Window) -> str:
 
 
 ATOMICS = frozenset({atomic_rmw_p, atomic_cas_p})
-COPIES = frozenset({dma_start_p, dma_wait_p, semaphore_signal_p, semaphore_wait_p, semaphore_read_p})
+COPIES = frozenset({dma_start_p, dma_wait_p, semaphore_signal_p, semaphore_wait_p, semaphore_read_p}) | COMMUNICATION
+_KINDS = {**dict.fromkeys((dma_start_p, dma_wait_p, remote_start_p, remote_wait_p), "dma"), barrier_p: "barrier"}
 
 
 def _uses_of(program: Program, var: Any) -> set[str]:
-    """What a Program does with a semaphore: "dma" or "signal"."""
+    """What a Program does with a semaphore: "dma", "signal" or "barrier"."""
     found: set[str] = set()
     for eqn in program.eqns:
         for at, atom in enumerate(eqn.inputs):
             if atom is not var:
                 continue
             if eqn.primitive in COPIES:
-                found.add("dma" if eqn.primitive in (dma_start_p, dma_wait_p) else "signal")
+                found.add(_KINDS.get(eqn.primitive, "signal"))
             for name, inner in subprograms(eqn):
                 place = at - 1 if eqn.primitive is cond_p else at
                 if name == "body_program":

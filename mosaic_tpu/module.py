@@ -18,7 +18,8 @@ class MosaicModule:
     `text` is MLIR, not serialised. The call takes `in_types` and gives `out_types`, row-major; `aliases` are
     (operand, result) pairs that share memory. `prepare` makes the call's operands from the kernel's; `finish` makes
     the kernel's results from the kernel's operands followed by the call's results; None: nothing to do.
-    `vmem_limit` is in bytes (None: the compiler's default).
+    `vmem_limit` is in bytes (None: the compiler's default). `has_communication`: it copies to other devices, or signals
+    them, and `collective_id` is the number of the barrier semaphore.
     """
 
     name: str
@@ -33,4 +34,5 @@ class MosaicModule:
     bytes_accessed: int = 0
     vmem_limit: int | None = None
     needs_layout_passes: bool = True
-    has_side_effects: bool = False
+    has_communication: bool = False
+    collective_id: int | None = None

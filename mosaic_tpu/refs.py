@@ -32,6 +32,7 @@ class Ref:
     lead: int = 0
     past: Past | None = None
     at: tuple[SSA, ...] = ()
+    barrier: bool = False  # the semaphore that kernels share, no scratch
 
     @property
     def in_smem(self) -> bool:

@@ -7,15 +7,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..core.ir import Eqn, Program
 from ..core.primitives.callback import pure_callback
+from ..core.primitives.collective import all_gather_p, axis_index_p
 from ..core.rewrite import rewritten
 from ..core.trace import trace_program
+from ..lang.devices import device_count, mesh_of
 from ..lang.extent import static
 from ..lang.interpret import interpret
 from ..lang.kernel import Kernel
 from ..lang.primitive import kernel_call_p
 from ..lang.target import CustomCall
+from ..lang.together import Meeting
 from .kernel import lowered
 from .legalize import in_place, legal, require_rules
 from .lower.custom_call import custom_call_p
@@ -54,10 +59,7 @@ def emitted(
 
 def _of(kernel: Kernel, platform: str, emit: Emit | None, off: frozenset[str]) -> tuple[Program | CustomCall, str]:
     if kernel.interpret:
-        run = functools.partial(interpret, kernel)
-        traced = trace_program(
-            lambda *arrays: pure_callback(run, kernel.out_types, *arrays), kernel.in_types, kernel.name
-        )
+        traced = trace_program(_interpreted(kernel), kernel.in_types, kernel.name)
         return legal(traced), "the interpreter, on the host"
     call = None if emit is None else emit(static(kernel, f"{platform}, where a grid is launched whole, needs"))
     if call is None:
@@ -68,3 +70,21 @@ def _of(kernel: Kernel, platform: str, emit: Emit | None, off: frozenset[str]) -
     for program in around.values():
         require_rules(program)
     return replace(call, **around), f"a custom call of {call.target}"
+
+
+def _interpreted(kernel: Kernel) -> Callable[..., Any]:
+    """The interpreter as a function of arrays; of devices that speak to each other each gathers what all have."""
+    mesh = mesh_of(kernel.body)
+    if not mesh:
+        return lambda *arrays: pure_callback(functools.partial(interpret, kernel), kernel.out_types, *arrays)
+    names, count, meeting = tuple(n for n, _ in mesh), device_count(mesh), Meeting(kernel)
+
+    def run(*arrays: Any) -> Any:
+        number: Any = None
+        for name, size in mesh:
+            here = axis_index_p.bind(axes=(name,))
+            number = here if number is None else number * np.int32(size) + here
+        everyone = [all_gather_p.bind(x, axes=names, dimension=0, size=count, tiled=False) for x in arrays]
+        return pure_callback(meeting, kernel.out_types, number, *everyone)
+
+    return run

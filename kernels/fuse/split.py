@@ -15,7 +15,7 @@ from ...core.primitives.contract import dot_general_p
 from ...core.primitives.convert import convert_element_type_p
 from ...core.primitives.reduce import reduce_sum_p
 from ...core.types import ArrayType, is_bool, is_complex
-from ...lang.plain import equation
+from ...lang.equations import equation
 from ...lang.primitive import kernel_call_p
 from ...lang.target import Target
 from ..generate.one import Alone

@@ -39,6 +39,7 @@ _REASONS: dict[str, str] = {
     "complex numbers": "registers hold real numbers",
     "products and windows": "of these a warpgroup has products of two matrices alone",
     "linear algebra": _FACTORED,
+    "other devices": "a program reaches the memory of its own device alone",
     "the world outside": "a program reaches the memory of its own device alone, and not the host",
 }
 

@@ -8,13 +8,24 @@ operands in VMEM and plain copies.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from ...core.primitive import Primitive
 from ...core.primitives.ref import Index, Span, Take, access_shape
 from ...core.types import ArrayType, MemorySpace, RefType
-from ...lang.copies import dma_start_p, dma_wait_p, parts_of, semaphore_read_p, semaphore_signal_p, semaphore_wait_p
+from ...lang.copies import (
+    dma_start_p,
+    dma_wait_p,
+    parts_of,
+    semaphore_read_p,
+    semaphore_signal_p,
+    semaphore_wait_p,
+    split_parts,
+)
+from ...lang.devices import Axes, device_index_p
+from ...lang.remote import barrier_p, remote_signal_p, remote_start_p, remote_wait_p
 from ...lang.scoped import undefine_p
 from ..body import Body, Rule
 from ..refs import Ref
@@ -177,11 +188,58 @@ def _read(b: Body, xs: list[Any], out: ArrayType, *, index: Index) -> Value:
     return Value(ArrayType((), out.dtype), scalar=word)
 
 
+# ---------------------------------------------------------------------------- other devices
+
+
+def _device_index(b: Body, xs: list[Any], out: ArrayType, *, axis: Any, mesh: Axes, axes: Any) -> Value:
+    """The place along an axis, from the device's number in row-major order."""
+    names = [name for name, _ in mesh]
+    at = names.index(axis)
+    inner = math.prod(n for _, n in mesh[at + 1 :])
+    number = b.w.op("tpu.device_id", [], None, "i32")
+    number = b.scalar_op("arith.divsi", number, b.int_constant(inner)) if inner > 1 else number
+    number = b.scalar_op("arith.remsi", number, b.int_constant(mesh[at][1])) if at else number
+    return Value(ArrayType((), out.dtype), scalar=number)
+
+
+def _remote_start(b: Body, xs: list[Any], outs: Sequence[Any], *, src: Index, dst: Index, send: Index, recv: Index,
+                  mesh: Axes, axes: Any) -> list[Any]:  # fmt: skip
+    (source, source_at), (target, target_at), (sent, sent_at), (received, received_at) = split_parts(
+        xs, src, dst, send, recv)  # fmt: skip
+    operands = [part(b, source, src, source_at), semaphore(b, sent, send, sent_at), part(b, target, dst, target_at),
+                semaphore(b, received, recv, received_at), b.scalar(xs[-1])]  # fmt: skip
+    segments = "operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0>, priority = 0 : i32, strict_ordering = false"
+    b.w.ops("tpu.enqueue_dma", operands, [], segments)
+    return []
+
+
+def _remote_wait(b: Body, xs: list[Any], outs: Sequence[Any], *, src: Index, dst: Index, sem: Index, sent: bool,
+                 mesh: Axes, axes: Any) -> list[Any]:  # fmt: skip
+    (source, source_at), (target, target_at), (done, done_at) = split_parts(xs, src, dst, sem)
+    ends = [part(b, source, src, source_at), part(b, target, dst, target_at)]
+    ends = ends[::-1] if sent else ends  # what is waited for stands second
+    segments = "operandSegmentSizes = array<i32: 1, 1, 1, 1, 0>, strict_ordering = false"
+    b.w.ops("tpu.wait_dma2", [semaphore(b, done, sem, done_at), *ends, b.scalar(xs[-1])], [], segments)
+    return []
+
+
+def _remote_signal(b: Body, xs: list[Any], outs: Sequence[Any], *, index: Index, mesh: Axes, axes: Any) -> list[Any]:
+    ref, value, *dynamic, device = xs
+    b.w.ops("tpu.sem_signal", [semaphore(b, ref, index, dynamic), b.scalar(value), b.scalar(device)], [],
+            "operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>")  # fmt: skip
+    return []
+
+
+def _barrier(b: Body, xs: list[Any], outs: Sequence[Any], *, mesh: Axes, axes: Any) -> list[Any]:
+    return []  # the semaphore is made at the top of the function
+
+
 def _undefine(b: Body, xs: list[Any], outs: Sequence[Any], *, zero: bool) -> list[Any]:
     return []  # what memory holds is undefined as it is; semaphores are left at zero
 
 
 RULES: dict[Primitive, Rule] = {
     dma_start_p: _copy(start_copy), dma_wait_p: _copy(wait_copy), semaphore_signal_p: _signal,
-    semaphore_wait_p: _wait, semaphore_read_p: _read, undefine_p: _undefine,
+    semaphore_wait_p: _wait, semaphore_read_p: _read, undefine_p: _undefine, device_index_p: _device_index,
+    remote_start_p: _remote_start, remote_wait_p: _remote_wait, remote_signal_p: _remote_signal, barrier_p: _barrier,
 }  # fmt: skip

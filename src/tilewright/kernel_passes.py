@@ -5,14 +5,18 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from . import routes
 from .core.check import check_program
-from .core.errors import CompileError, TilewrightError, VersionError
-from .core.ir import Program
+from .core.errors import CompileError, MeshError, TilewrightError, VersionError
+from .core.ir import Program, subprograms
 from .core.rewrite import primitives_of
+from .core.shard_map import shard_map_p
 from .kernel_report import KernelReport, kernel_report
 from .kernels.fuse import Fusion, plan
+from .lang.alone import communicates
+from .lang.devices import mesh_of
 from .lang.kernel import Kernel
 from .lang.legality import check_target
 from .lang.primitive import kernel_call_p
@@ -23,7 +27,7 @@ from .loader import part
 from .passes import Reports
 from .routes import FAILURES, REFUSALS, Passed
 from .xla_backend.emission import emitted
-from .xla_backend.settings import Settings, Unit
+from .xla_backend.settings import Place, Settings, Unit
 
 
 def has_kernels(program: Program) -> bool:
@@ -161,6 +165,7 @@ def emit(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Emitte
     if settings.target == "cpu" or settings.by_xla:
         program, ways = emitted(unit.program, settings.platform, off=settings.off)
         return replace(unit, program=program), Emitted(routes=ways)
+    _check_devices(unit.program, unit.place)
     machine, written = settings.target, _written(reports)
     refused = {r.kernel: r for r in reports["verify"].refused}
     made: list[tuple[Kernel, str]] = []
@@ -196,6 +201,31 @@ def emit(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Emitte
     program, ways = emitted(unit.program, settings.platform, call)
     kernels, names = zip(*made, strict=True) if made else ((), ())
     return replace(unit, program=program), Emitted(kernels, tuple(refused.values()), ways, names, tuple(passed), unit)
+
+
+def _check_devices(program: Program, place: Place | None) -> None:
+    """Devices have the numbers by which kernels name them: raise a `MeshError` where they are not those of the program.
+
+    XLA, which computes such a kernel otherwise, goes by names of axes.
+    """
+    for eqn in program.eqns:
+        mesh: Any = eqn.params.get("mesh") if eqn.primitive is shard_map_p else None
+        for _, inner in subprograms(eqn):
+            if mesh is None:
+                _check_devices(inner, place)
+                continue
+            axes = tuple(mesh.shape.items())
+            for kernel in filter(communicates, kernels_of(inner)):
+                found = mesh_of(kernel.body)
+                if found != axes:
+                    raise MeshError(
+                        f"kernel {kernel.name}, which names other devices, knows the axes {dict(found)} of {mesh}",
+                        "call it in one `shard_map` over all axes of the mesh", kernel.source)  # fmt: skip
+                devices = None if place is None else place.devices
+                if devices is not None and tuple(getattr(mesh, "flat", devices)) != tuple(devices):
+                    raise MeshError(
+                        f"kernel {kernel.name}, which names other devices, is called on {mesh}, whose devices are in "
+                        "another order than those of the program", "use one mesh", kernel.source)  # fmt: skip
 
 
 def left_to_xla(settings: Settings, reports: Reports, error: CompileError) -> Unit | None:

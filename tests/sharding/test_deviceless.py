@@ -1,13 +1,17 @@
 """Programs on meshes compiled for slices of TPUs and for several GPUs that need not be here."""
 
 import re
+import warnings
 
 import pytest
 
 import tilewright as tw
+from tests.support.rings import gather
+from tilewright import lang as tl
 from tilewright import lax
 from tilewright import numpy as tnp
-from tilewright.core.errors import MeshError
+from tilewright.core.errors import KernelBodyError, MeshError, UnsupportedError
+from tilewright.kernels import collective
 from tilewright.sharding import AbstractMesh, NamedSharding, P
 
 TARGETS = {"tpu:v5e:2x2": ("libtpu", (2, 2)), "cuda:sm_90": ("triton", (4, 2))}
@@ -46,3 +50,52 @@ def test_a_mesh_of_another_size_than_the_slice():
     x = tw.ShapeDtypeStruct((64,), "float32", sharding=NamedSharding(AbstractMesh((8,), ("x",)), P("x")))
     with pytest.raises(MeshError, match="has 4"):
         tw.compile(lambda x: x + 1, x, target="tpu:v5e:2x2")
+
+
+V5E = AbstractMesh((2, 2), ("x", "y"))
+
+
+def on_v5e(shape, *spec):
+    return tw.ShapeDtypeStruct(shape, "float32", sharding=NamedSharding(V5E, P(*spec)))
+
+
+HEADS = P(None, "x", "y")
+COLLECTIVE = {
+    "matmul_reduce_scatter": ((P(None, "x"), P("x")), P("x"), [((256, 512), None, "x"), ((512, 256), "x")]),
+    "all_gather_matmul": ((P("x"), P(None, "x")), P(None, "x"), [((256, 512), "x"), ((512, 512), None, "x")]),
+    "ring_attention": (HEADS, HEADS, [((1, 512, 4, 128), *HEADS)] * 3),
+}
+LONG = pytest.mark.targets
+
+
+@pytest.mark.parametrize("name", ["matmul_reduce_scatter", *(pytest.param(n, marks=LONG) for n in [*COLLECTIVE][1:])])
+def test_collective_kernels_compile_for_a_slice_of_tpus(name):
+    pytest.importorskip("libtpu")
+    ins, outs, arrays = COLLECTIVE[name]
+    f = tw.shard_map(lambda *a: getattr(collective, name)(*a, "x"), mesh=V5E, in_specs=ins, out_specs=outs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # what a compiler refuses is warned of
+        found = tw.compile(f, *(on_v5e(*a) for a in arrays), target="tpu:v5e:2x2").as_text()
+    assert found.count('custom_call_target="tpu_custom_call"') == 1 and "collective-permute" not in found
+
+
+def test_what_tpus_refuse_of_kernels_that_communicate():
+    def compiled(f, axis="x", **options):
+        mapped = tw.shard_map(f, mesh=V5E, in_specs=P(axis), out_specs=P(axis), **options)
+        return tw.compile(mapped, on_v5e((64, 256), axis), target="tpu:v5e:2x2", stop="emit")
+
+    def parts(x, o, send, receive):
+        copy = tl.make_async_remote_copy(x.at[3:7], o.at[3:7], send, receive, {"x": 0})
+        copy.start()
+        copy.wait()
+
+    with pytest.raises(KernelBodyError, match="takes the barrier semaphore, and says not which"):
+        compiled(lambda a: gather(a, 2))
+    with pytest.raises(UnsupportedError, match="moves no whole tiles"):
+        spec = tl.BlockSpec(memory_space=tl.ANY)
+        compiled(tl.kernel_call(parts, tw.ShapeDtypeStruct((32, 256), "float32"), in_specs=[spec], out_specs=spec,
+                                scratch_shapes=[tl.SemaphoreType.DMA] * 2))  # fmt: skip
+    named = {"compiler_params": tl.tpu.CompilerParams(collective_id=3)}
+    compiled(lambda a: gather(a, 2, **named))
+    with pytest.raises(MeshError, match="knows the axes"):
+        compiled(lambda a: gather(a, 2, "y", **named), "y", axis_names={"y"})

@@ -13,6 +13,8 @@ from ...core.primitives.callback import io_callback_p, pure_callback_p
 from ...core.primitives.convert import complex_p, conj_p, imag_p, real_p
 from ...core.primitives.custom_calls import custom_lin_p
 from ...core.primitives.fft import fft_p
+from ...lang import remote
+from ...lang.devices import device_index_p
 from ...lang.language import FACTORED
 from ...lang.legalize import Backend
 from . import access, contract, control, elementwise, index, reduce, shape, sort
@@ -35,7 +37,7 @@ _DEVICES = "a program reaches the memory of its own device alone; an exchange be
 UNSUPPORTED: dict[Primitive, str] = {
     **dict.fromkeys((real_p, imag_p, complex_p, conj_p), _COMPLEX),
     **dict.fromkeys((pure_callback_p, io_callback_p), access.HOST),
-    **dict.fromkeys(collective.PRIMITIVES, _DEVICES),
+    **dict.fromkeys((*collective.PRIMITIVES, device_index_p, *remote.PRIMITIVES), _DEVICES),
     **dict.fromkeys(sorted(FACTORED, key=repr), _FACTORED),
     fft_p: _FOURIER,
     custom_lin_p: "a derivative that exists in reverse only is never computed forwards",

@@ -1,0 +1,238 @@
+"""Copies to other devices of a mesh, and signals to their semaphores.
+
+    remote_start(src, *at, dst, *at, send, *at, recv, *at, device; src, dst, send, recv, mesh, axes)
+    remote_wait(src, *at, dst, *at, sem, *at, device; src, dst, sem, sent, mesh, axes)
+    remote_signal(sem, value, *at, device; index, mesh, axes)
+    barrier(sem; mesh, axes)                           says that a semaphore is the one that kernels share
+
+A copy reads `src` here and writes `dst` on another device, where the same kernel runs: the Ref of that name there.
+The semaphore `send` counts here that `src` is read, `recv` counts there that `dst` is written. The names and their
+meaning are those of Pallas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.errors import DtypeError, KernelBodyError, ShapeError
+from ..core.ir import Effect
+from ..core.primitive import OWN, Primitive
+from ..core.primitives import refview as refs
+from ..core.primitives.ref import Index, access_shape, numpy_index
+from ..core.relation import EFFECT, FREE
+from ..core.types import ArrayType
+from .block import as_scratch
+from .copies import SemaphoreType, check_semaphore, count_of, semaphore_signal_p, split_parts
+from .devices import Axes, DeviceIdType, device_effects, logical_id, mesh_here
+from .modes import Run, running
+from .ops import current_cell
+
+
+def _check_copy(source: Any, target: Any, src: Index, dst: Index) -> None:
+    a, b = ArrayType(access_shape(src), source.dtype), ArrayType(access_shape(dst), target.dtype)
+    if a.shape != b.shape:
+        raise ShapeError(f"a copy to another device of {a.show()} to {b.show()}", "copy between parts of one shape")
+    if a.dtype != b.dtype:
+        raise DtypeError(
+            f"a copy to another device of {a.show()} to {b.show()}", "a copy changes no dtype; load, cast and store"
+        )
+
+
+def _start_typing(*types: Any, src: Index, dst: Index, send: Index, recv: Index, mesh: Axes, axes: Any) -> list[Any]:
+    source, target, sent, received = (ref for ref, _ in split_parts(types, src, dst, send, recv))
+    _check_copy(source, target, src, dst)
+    for semaphore, index in ((sent, send), (received, recv)):
+        check_semaphore("a copy to another device", semaphore, index)
+    return []
+
+
+def _wait_typing(*types: Any, src: Index, dst: Index, sem: Index, sent: bool, mesh: Axes, axes: Any) -> list[Any]:
+    check_semaphore("a copy to another device", split_parts(types, src, dst, sem)[2][0], sem)
+    return []
+
+
+def _positions(*indices: Index) -> list[int]:
+    """Where the Refs of a copy stand among its operands."""
+    found = [0]
+    for index in indices[:-1]:
+        found.append(found[-1] + 1 + len(index.dynamic))
+    return found
+
+
+def _start_effects(*types: Any, src: Index, dst: Index, send: Index, recv: Index, mesh: Axes, axes: Any) -> Any:
+    s, d, a, b = _positions(src, dst, send, recv)
+    both = {Effect(kind, at) for at in (a, b) for kind in ("read", "write")}
+    return frozenset({Effect("read", s), Effect("write", d), *both}) | device_effects(axes=axes)
+
+
+def _wait_effects(*types: Any, src: Index, dst: Index, sem: Index, sent: bool, mesh: Axes, axes: Any) -> Any:
+    s, d, a = _positions(src, dst, sem)
+    touched = Effect("read", s) if sent else Effect("write", d)
+    return frozenset({touched, Effect("read", a), Effect("write", a)}) | device_effects(axes=axes)
+
+
+def _together(what: str) -> Run:
+    """The run of one device among several that are interpreted together."""
+    run = running()
+    if run is None or not run.together:
+        raise KernelBodyError(f"{what} in a kernel that is interpreted on one device alone",
+                              "call the kernel within a `shard_map`, which interprets them together")  # fmt: skip
+    return run
+
+
+def _start_numpy(*operands: Any, src: Index, dst: Index, send: Index, recv: Index, mesh: Axes, axes: Any) -> list[Any]:
+    parts = split_parts(operands, src, dst, send, recv)
+    names = ("source", "destination", "send semaphore", "receive semaphore")
+    source, target, sent, received = (
+        (ref, numpy_index(index, given, ref.shape, False, f"make_async_remote_copy ({name})"))
+        for (ref, given), index, name in zip(parts, (src, dst, send, recv), names, strict=True)
+    )
+    _together("make_async_remote_copy").send(source, target, sent, received, int(operands[-1]))
+    return []
+
+
+def _wait_numpy(*operands: Any, src: Index, dst: Index, sem: Index, sent: bool, mesh: Axes, axes: Any) -> list[Any]:
+    _, (target, at), (semaphore, given) = split_parts(operands, src, dst, sem)
+    place = numpy_index(sem, given, semaphore.shape, False, "make_async_remote_copy (semaphore)")
+    nbytes = target[numpy_index(dst, at, target.shape, False, "make_async_remote_copy (destination)")].nbytes
+    _together("make_async_remote_copy").settle((semaphore, place), nbytes, sent)
+    return []
+
+
+def _no_jvp(name: str) -> Any:
+    def rule(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        raise KernelBodyError(f"{name} has no derivative", "give the function that calls the kernel a `custom_vjp`")
+
+    return rule
+
+
+def _primitive(name: str, typing: Any, effects: Any, numpy: Any) -> Primitive:
+    return Primitive(name, typing, jvp=_no_jvp(name), effects=effects, numpy=numpy, multiple=True, work=FREE,
+                     kind=EFFECT, varies=OWN)  # fmt: skip
+
+
+def _signal_typing(sem: Any, value: Any, *rest: Any, index: Index, mesh: Axes, axes: Any) -> list[Any]:
+    check_semaphore("semaphore_signal", sem, index)
+    return []
+
+
+def _signal_numpy(sem: Any, value: Any, *rest: Any, index: Index, mesh: Axes, axes: Any) -> list[Any]:
+    place = numpy_index(index, rest[:-1], sem.shape, False, "semaphore_signal")
+    _together("semaphore_signal to another device").signal((sem, place), int(value), int(rest[-1]))
+    return []
+
+
+def _semaphore_effects(*types: Any, axes: Any, **_: Any) -> Any:
+    return frozenset({Effect("read", 0), Effect("write", 0)}) | device_effects(axes=axes)
+
+
+remote_start_p = _primitive("remote_start", _start_typing, _start_effects, _start_numpy)
+remote_wait_p = _primitive("remote_wait", _wait_typing, _wait_effects, _wait_numpy)
+remote_signal_p = _primitive("remote_signal", _signal_typing, _semaphore_effects, _signal_numpy)
+barrier_p = _primitive("barrier", lambda sem, *, mesh, axes: [], _semaphore_effects, lambda sem, *, mesh, axes: [])
+PRIMITIVES = (remote_start_p, remote_wait_p, remote_signal_p, barrier_p)
+
+
+def semaphore_signal(
+    sem: Any, inc: Any = 1, *, device_id: Any = None, device_id_type: DeviceIdType = DeviceIdType.MESH,
+    core_index: Any = None,
+) -> None:  # fmt: skip
+    """Add `inc` to a semaphore: of this device, or to that of its name on the device `device_id`.
+
+    A device is named as in `make_async_remote_copy`. Raises a `KernelBodyError` for another core, and where a
+    `device_id` is given outside of a kernel within a `shard_map`.
+    """
+    if core_index is not None:
+        raise KernelBodyError("semaphore_signal to another core", "a kernel here has one core")
+    target = refs.view(sem)
+    index, operands = target.index()
+    if device_id is None:
+        semaphore_signal_p.bind(target.ref, count_of(inc), *operands, index=index)
+        return
+    device, axes = logical_id("semaphore_signal", device_id, device_id_type)
+    mesh = mesh_here("semaphore_signal")
+    remote_signal_p.bind(target.ref, count_of(inc), *operands, device, index=index, mesh=mesh, axes=axes)
+
+
+def get_barrier_semaphore() -> Any:
+    """The semaphore that kernels of one `collective_id` share: with it devices tell that they have entered a kernel.
+
+    Every device must bring it back to zero. On TPUs the kernel needs `CompilerParams(collective_id=...)`. Raises a
+    `KernelBodyError` outside of a kernel within a `shard_map`.
+    """
+    what = "get_barrier_semaphore"
+    cell, mesh = current_cell(what), mesh_here(what)
+    if what not in cell.made:
+        cell.made[what] = cell.allocate(as_scratch(SemaphoreType.BARRIER))
+    barrier_p.bind(refs.view(cell.made[what]).ref, mesh=mesh, axes=())
+    return cell.made[what]
+
+
+@dataclass(frozen=True)
+class AsyncRemoteCopyDescriptor:
+    """A copy from a part of a Ref here to a part of a Ref on another device, to be started and waited for."""
+
+    src: Any
+    dst: Any
+    send_sem: Any
+    recv_sem: Any
+    device: Any  # its number
+    axes: tuple[Any, ...]  # along which it may be another one
+
+    def _operands(self, **parts: Any) -> tuple[list[Any], dict[str, Index]]:
+        operands, indices = [], {}
+        for name, part in parts.items():
+            target = refs.view(part)
+            indices[name], given = target.index()
+            operands += [target.ref, *given]
+        return [*operands, self.device], indices
+
+    def start(self, priority: int = 0) -> None:
+        """Start the copy. The source must stay as it is until `wait_send`, here and on every device."""
+        operands, indices = self._operands(src=self.src, dst=self.dst, send=self.send_sem, recv=self.recv_sem)
+        remote_start_p.bind(*operands, **indices, mesh=mesh_here("make_async_remote_copy"), axes=self.axes)
+
+    def _wait(self, sem: Any, sent: bool) -> None:
+        operands, indices = self._operands(src=self.src, dst=self.dst, sem=sem)
+        mesh = mesh_here("make_async_remote_copy")
+        remote_wait_p.bind(*operands, **indices, sent=sent, mesh=mesh, axes=self.axes)
+
+    def wait_send(self) -> None:
+        """Wait until the source has been read: it may be written again."""
+        self._wait(self.send_sem, True)
+
+    def wait_recv(self) -> None:
+        """Wait until as much has arrived at the receive semaphore of this device: the destination may be read."""
+        self._wait(self.recv_sem, False)
+
+    def wait(self) -> None:
+        """`wait_send`, and then `wait_recv`."""
+        self.wait_send()
+        self.wait_recv()
+
+
+def make_async_remote_copy(
+    src_ref: Any, dst_ref: Any, send_sem: Any, recv_sem: Any, device_id: Any,
+    device_id_type: DeviceIdType = DeviceIdType.MESH,
+) -> AsyncRemoteCopyDescriptor:  # fmt: skip
+    """A copy from `src_ref` here to `dst_ref` on another device of the mesh, not started yet.
+
+    `device_id` is a tuple of the device's places along the axes of the mesh (or the place, of one axis), a dict from
+    axes to places (along the others: those of this device), or with `DeviceIdType.LOGICAL` its number. The Refs, or
+    parts of them (`ref.at[...]`), have one shape and dtype; `dst_ref` is scratch, or an output that is one block.
+    Raises a `KernelBodyError` outside of a kernel within a `shard_map`.
+    """
+    device, axes = logical_id("make_async_remote_copy", device_id, device_id_type)
+    return AsyncRemoteCopyDescriptor(src_ref, dst_ref, send_sem, recv_sem, device, axes)
+
+
+def async_remote_copy(
+    src_ref: Any, dst_ref: Any, send_sem: Any, recv_sem: Any, device_id: Any,
+    device_id_type: DeviceIdType = DeviceIdType.MESH,
+) -> AsyncRemoteCopyDescriptor:  # fmt: skip
+    """Start a copy to another device, as `make_async_remote_copy` makes it; wait for it with `.wait()`."""
+    copy = make_async_remote_copy(src_ref, dst_ref, send_sem, recv_sem, device_id, device_id_type)
+    copy.start()
+    return copy
