@@ -17,9 +17,10 @@ demo: $(VENV)/.installed-demo
 gpt: $(VENV)/.installed-demo
 	$(VENV)/bin/python examples/gpt.py
 
-# The same model on eight virtual devices, split in three ways, against one device.
+# The same model on eight virtual devices, then on two processes of two, split in three ways, against one device.
 gpt-sharded: $(VENV)/.installed-demo
 	$(VENV)/bin/python examples/gpt_sharded.py
+	$(VENV)/bin/tilewright launch -n 2 --devices 2 examples/gpt_sharded.py
 
 test: lint types layers unit
 

@@ -49,6 +49,8 @@ class Config:
     communication: str = "allow"  # or "error": programs on a mesh that exchange what they do not say
     mesh: Any = None  # what a bare PartitionSpec means, see core/mesh.py
     num_cpu_devices: int = 0  # 0: one
+    stall_seconds: int = 60  # of waiting for other processes, after which all say where they are; 0: never
+    stall_limit: int = 0  # of such waiting, after which all processes end; 0: never
     platforms: str = ""  # those to be used, with commas, the default one first; empty: all
     no_tracing: bool = False
     transfer_guard: str = "allow"  # or "log", "disallow"
@@ -86,6 +88,8 @@ ENVIRONMENT = {
     "TILEWRIGHT_NUM_CPU_DEVICES": "num_cpu_devices",
     "TILEWRIGHT_PLATFORMS": "platforms",
     "TILEWRIGHT_PRINT_PASSES": "print_passes",
+    "TILEWRIGHT_STALL_LIMIT": "stall_limit",
+    "TILEWRIGHT_STALL_SECONDS": "stall_seconds",
 }
 # JAX's variables, which count where ours of the same setting is not given.
 FALLBACKS = {

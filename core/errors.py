@@ -214,6 +214,18 @@ class AddressableError(TilewrightError, RuntimeError):
     """The values of an array were asked for of which this process holds only a part."""
 
 
+class ProcessError(TilewrightError, RuntimeError):
+    """Base of the errors about processes that compute together: begun twice, begun too late, not begun."""
+
+
+class CoordinatorError(ProcessError, ConnectionError):
+    """The coordinator cannot be reached, is gone, or waited for a process that did not come."""
+
+
+class ProcessMismatchError(ProcessError, AssertionError):
+    """Processes that compute together do not do the same: other programs, another order, other values or versions."""
+
+
 class ImmutableArrayError(TilewrightError, TypeError):
     """In-place assignment to an array."""
 

@@ -183,6 +183,21 @@ class Mesh(_Axes):
         return [d for d in self.flat if d.process_index == runtime.process_index]
 
     @property
+    def local_mesh(self) -> Mesh:
+        """The part of the mesh that is made of this process's devices.
+
+        Raises:
+          MeshError: they are no rectangle of it.
+        """
+        mine = np.vectorize(lambda d: d.process_index == runtime.process_index, otypes=[bool])(self.devices)
+        places = np.argwhere(mine)
+        box = tuple(slice(a, b + 1) for a, b in zip(places.min(0), places.max(0), strict=True)) if len(places) else ()
+        if not len(places) or not mine[box].all():
+            raise MeshError(f"the devices of process {runtime.process_index} are no rectangle of {self}",
+                            "order the devices so that each process has one")  # fmt: skip
+        return Mesh(self.devices[box], self.axis_names)
+
+    @property
     def is_multi_process(self) -> bool:
         return len(self.local_devices) < self.size
 

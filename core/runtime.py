@@ -88,6 +88,7 @@ class Runtime:
         "align",  # what makes operands vary along the same axes of a mesh
         "varied",  # what gives the types of results with the axes along which they vary
         "process_index",  # the number of this process among those that compute together
+        "process_count",  # how many these are
         "parts",
         "facts",
         "_caches",
@@ -98,7 +99,7 @@ class Runtime:
         self._caches: dict[int, tuple[str, weakref.ref[Any]]] = {}
         self.facts: dict[str, Any] = {}
         self.placement: Any = None
-        self.process_index = 0
+        self.process_index, self.process_count = 0, 1
 
     # ------------------------------------------------------------ parts
 

@@ -49,9 +49,7 @@ MISSING: list[tuple[str, str]] = [
     ("jax.make_array_*", "planned with sharding"),
     ("jax.debug.*shard*", "planned with sharding"),
     ("jax.debug.breakpoint", "planned; `debug.callback` with `breakpoint()` stops at a value"),
-    ("jax.distributed.*", "planned with programs over several processes"),
     ("jax.sharding.*", "planned with sharding"),
-    ("jax.experimental.multihost_utils.*", "planned with programs over several processes"),
     ("jax.experimental.mesh_utils.*", "planned with sharding"),
     ("jax.experimental.custom_partitioning*", "planned with sharding; kernels have a rule made of their maps"),
     (

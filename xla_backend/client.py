@@ -13,9 +13,18 @@ from typing import Any
 
 from ..core.caches import once
 from ..core.config import config, current
-from ..core.errors import ArgumentError, ArgumentTypeError, ConfigError, DriverError, TilewrightError, VersionError
+from ..core.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    ConfigError,
+    CoordinatorError,
+    DriverError,
+    TilewrightError,
+    VersionError,
+)
 from ..core.runtime import runtime
 from . import memory, shim
+from .processes import group
 
 
 class _Cpu:
@@ -50,7 +59,8 @@ class Device:
 
     @property
     def local_hardware_id(self) -> int:
-        return self.id
+        """The number of the device within its process; that of another process's device is None."""
+        return self.raw.local_hardware_id
 
     @property
     def host_id(self) -> int:
@@ -93,7 +103,7 @@ class SingleDeviceSharding:
 
     @property
     def is_fully_addressable(self) -> bool:
-        return True
+        return self.device.process_index == runtime.process_index
 
     def __repr__(self) -> str:
         return f"SingleDeviceSharding(device={self.device!r})"
@@ -106,9 +116,10 @@ def set_num_cpu_devices(count: int) -> None:
 
 def _check_num_cpu_devices(count: int) -> None:
     """Raise an error where there is a client already, with another number of devices."""
-    if _cpu.client is not None and count != len(_raw_devices("cpu")):
+    if _cpu.client is not None and count != len(_cpu.client.local_devices()):
+        here = len(_cpu.client.local_devices())
         raise ConfigError(
-            f"num_cpu_devices={count} was asked for, and this process computes on {len(_raw_devices('cpu'))} already",
+            f"num_cpu_devices={count} was asked for, and this process computes on {here} already",
             f"set it before the first array is made, or set TILEWRIGHT_NUM_CPU_DEVICES={count} for the process",
         )
 
@@ -126,9 +137,31 @@ def _cpu_client() -> Any:
         with _cpu.lock:
             if _cpu.client is None:
                 memory.keep_freed_memory()
-                _cpu.client = shim.make_cpu_client(current().num_cpu_devices or None, runs_ahead())
+                _cpu.client = _made()
                 gc.callbacks.append(_collected)
     return _cpu.client
+
+
+def _among() -> dict[str, Any]:
+    """What makes the client one of several processes'; it waits for all of them to make theirs."""
+    if group.store is None:
+        return {}
+    return shim.among_processes(group.store, runtime.process_index, runtime.process_count, group.host)
+
+
+def _made() -> Any:
+    count, among = current().num_cpu_devices or None, _among()
+    try:
+        with group.waiting("the first use of a device, which takes all processes"):
+            return shim.make_cpu_client(count, runs_ahead(), **among)
+    except shim.RuntimeFault as error:
+        raise CoordinatorError(f"the devices of {runtime.process_count} processes were not found: {error}",
+                               "every process has to use a device at some time") from None  # fmt: skip
+
+
+def started() -> bool:
+    """Whether there are devices already, so that it is too late to say how many."""
+    return _cpu.client is not None or present.cache_info().currsize > 0
 
 
 def _collected(phase: str, _: dict[str, int]) -> None:
@@ -232,7 +265,8 @@ def client_or_reason(chips: int, make: Callable[[], Any], installed: bool) -> tu
 
 @once
 def _raw_devices(platform: str) -> tuple[Any, ...]:
-    return tuple(client(platform).local_devices())
+    """The devices of all processes."""
+    return tuple(client(platform).devices())
 
 
 @once
@@ -260,7 +294,7 @@ runtime.parts["config.guards"]["platforms"] = _check_platforms
 
 @once
 def all_devices() -> tuple[Device, ...]:
-    """The devices of this process, those of the default platform first."""
+    """The devices of all processes, those of the default platform first."""
     return tuple(Device(p, d.id, d.device_kind, d.process_index) for p in present() for d in _raw_devices(p))
 
 
@@ -277,7 +311,7 @@ def as_device(device: Any) -> Device:
     if isinstance(device, SingleDeviceSharding):
         return device.device
     if isinstance(device, str):
-        return of_platform(device)[0]
+        return next(d for d in of_platform(device) if d.process_index == runtime.process_index)
     raise ArgumentTypeError(
         f"{device!r} of type {type(device).__name__} does not name a device",
         "pass an element of `devices()`, or a platform's name such as 'cpu'",
@@ -303,7 +337,7 @@ def of_platform(name: str) -> list[Device]:
 
 @once
 def _first_device() -> Device:
-    return all_devices()[0]
+    return next(d for d in all_devices() if d.process_index == runtime.process_index)
 
 
 def default_device() -> Device:

@@ -19,10 +19,12 @@ from typing import Any
 
 from ..core.caches import once
 from ..core.errors import CompileError, DriverError, VersionError
+from ..core.runtime import runtime
 from ..core.version import JAXLIB
 from ..lang.target import KIB, MIB, Target, target_of
 from . import shim
 from .deviceless import Binary
+from .processes import group
 
 PACKAGE, MODULE = "jax-cuda13-pjrt", "jax_plugins.xla_cuda13"
 PIP = "pip install 'tilewright[cuda]'"
@@ -159,6 +161,16 @@ def _open_libraries() -> None:
                         ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
 
 
+def _among() -> dict[str, Any]:
+    """The plugin's options for a process among several."""
+    found: dict[str, Any] = {}
+    if group.store is not None:
+        found = {"node_id": runtime.process_index, "num_nodes": runtime.process_count}
+    if group.local_device_ids is not None:
+        found["visible_devices"] = list(group.local_device_ids)
+    return found
+
+
 def make_client() -> Any:
     """A client of the GPUs of this machine.
 
@@ -170,7 +182,7 @@ def make_client() -> Any:
     _open_libraries()
     name, plugin = load()
     try:
-        client = shim.make_plugin_client(name)
+        client = shim.make_plugin_client(name, group.store, **_among())
     except shim.RuntimeFault as error:
         reason = str(error).splitlines()[0]
         remedy = "a driver for CUDA 13 (see `nvidia-smi`), a GPU in CUDA_VISIBLE_DEVICES"

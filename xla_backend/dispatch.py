@@ -26,6 +26,7 @@ from .array import Array, execution_error
 from .client import all_devices, default_device, device_of
 from .executable import Executable, compile_module, in_callback
 from .placed import lower_for
+from .processes import group
 from .settings import Call, Place
 from .transfer import buffers, handler, host_buffer, moved_to
 
@@ -59,6 +60,8 @@ def make_runner(executable: Executable, result: str = "list", unflatten: Any = N
     if place is not None:
         failed = functools.partial(_failed, executable)
         run = place.runner(executable, result, unflatten, _execution(executable), failed)
+        if executable.members:
+            run = group.counted(run, executable.module.name, executable.mark, executable.members)
     else:
         run = _runner(executable, result, unflatten)
         if len(all_devices()) > 1:
@@ -132,8 +135,12 @@ def _checked(run: Runner, name: str, nans: bool, infs: bool) -> Runner:
 
 
 def check_finite(x: Array, name: str, nans: bool, infs: bool) -> None:
-    """Raise if an array has a NaN (`nans`) or an infinity (`infs`)."""
+    """Raise if an array, or what this process holds of it, has a NaN (`nans`) or an infinity (`infs`)."""
     if not is_inexact(x.aval.dtype):
+        return
+    if not (x.is_fully_addressable or x.is_fully_replicated):
+        for shard in x.addressable_shards:
+            check_finite(shard.data, name, nans, infs)
         return
     values = x._numpy()
     found = "NaN" if nans and np.isnan(values).any() else "infinity" if infs and np.isinf(values).any() else ""

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..core.errors import CompileError
 from ..core.events import COMPILE, HIT, LOAD, record, recorded
 from ..core.runtime import runtime
@@ -19,6 +21,7 @@ from .cache import cpu_features, disk_cache, key
 from .client import Device, client, default_device, device_list
 from .cpu.places import without_places
 from .module import Module
+from .processes import fingerprint, group, together
 from .transfer import physical
 
 # Part of every key of the disk cache: raised when the meaning of cached executables changes.
@@ -33,12 +36,18 @@ _loaded = runtime.cache("executable.loaded", EXECUTABLES_KEPT)
 
 
 class Executable:
-    """A compiled Module: jaxlib's executable for one device, with the Module that says how to call it."""
+    """A compiled Module: jaxlib's executable for one device, with the Module that says how to call it.
 
-    __slots__ = ("module", "loaded", "device")
+    `members` are the processes that run it together, none where it is of this one alone, and `mark` its fingerprint.
+    """
 
-    def __init__(self, module: Module, loaded: Any, device: Device):
+    __slots__ = ("module", "loaded", "device", "members", "mark")
+
+    def __init__(
+        self, module: Module, loaded: Any, device: Device, members: tuple[int, ...] = (), mark: str = ""
+    ):  # fmt: skip
         self.module, self.loaded, self.device = module, loaded, device
+        self.members, self.mark = members, mark
 
     def as_text(self) -> str:
         """The optimised HLO."""
@@ -96,23 +105,44 @@ def _devices_and_options(module: Module, device: Device, settings: Sequence[tupl
 def compile_module(module: Module, on: Device | None = None) -> Executable:
     """The executable of a Module. Those with host callbacks are tied to their functions and never shared."""
     devices = None if module.place is None else module.place.devices
-    device: Device = devices[0] if devices else default_device() if on is None else on
+    device = devices[0] if devices else default_device() if on is None else on
     module = module.on(device)
+    members = together(devices)
+    mark = _agreed(module, devices or (), members) if members else ""
     if _LAPACK.search(module.text):
         _need_lapack(device)
     if _SPARSE in module.text:
         shim.sparse()
     if module.callbacks or module.keep_alive:
         loaded = _compile(module, device)
-        return Executable(module, loaded, device)
+        return Executable(module, loaded, device, members, mark)
     where = f"{device.platform} {[d.id for d in devices] if devices else device.id}"
+    if members:
+        where += f" process {runtime.process_index} of {runtime.process_count}"
     name = key(module.text, _environment(device), f"{where} {module.settings} {module.placeless}")
     loaded = _loaded.touch(name)
     if loaded is None:
         loaded = _loaded.keep(name, _from_disk(name, module, device))
     else:
         record(HIT, module.name)
-    return Executable(module, loaded, device)
+    return Executable(module, loaded, device, members, mark)
+
+
+def _agreed(module: Module, devices: Sequence[Device], members: tuple[int, ...]) -> str:
+    """Hold a program of several processes against what the others are about to compile; gives its fingerprint."""
+    held = [c for c in module.constants if not hasattr(c, "_placed")]
+    about = {
+        "arguments": ", ".join(t.show() for t in module.in_types),
+        "text": fingerprint(module.text)[:12],
+        "constants": fingerprint(*(np.asarray(_bits(c)).tobytes() for c in held))[:12],
+        "devices": str([d.id for d in devices]),
+        "compiler": fingerprint(str(module.settings), os.environ.get("XLA_FLAGS", ""))[:12],
+    }
+    return group.agree(f"the program {module.name}", about, members)
+
+
+def _bits(constant: Any) -> Any:
+    return constant._bits() if hasattr(constant, "_bits") else constant
 
 
 def _need_lapack(device: Device) -> None:

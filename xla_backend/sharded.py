@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..core.caches import cached
-from ..core.errors import AddressableError, ArgumentError
+from ..core.errors import AddressableError, ArgumentError, MeshError
 from ..core.ir import Program, Var
 from ..core.mesh import Mesh, NamedSharding, indices
 from ..core.runtime import runtime
@@ -23,6 +23,7 @@ from .array import Array, Shard, execution_error
 from .client import Device, SingleDeviceSharding
 from .executable import compile_module
 from .placed import lower_for
+from .processes import group, members_of
 from .settings import Call, Place
 from .shardings import device_list, named, rank, raw
 from .transfer import as_numpy, buffers, physical, put
@@ -46,6 +47,14 @@ class ShardedArray(Array):
     @property
     def is_fully_addressable(self) -> bool:
         return self._placed.is_fully_addressable
+
+    def __repr__(self) -> str:
+        if self.is_fully_addressable or self.is_fully_replicated:
+            return super().__repr__()
+        return f"Array(shape={self.shape}, dtype={self.dtype}, {self._placed})"
+
+    def __str__(self) -> str:
+        return super().__str__() if self.is_fully_addressable or self.is_fully_replicated else repr(self)
 
     @property
     def is_fully_replicated(self) -> bool:
@@ -79,6 +88,8 @@ class ShardedArray(Array):
         return place(self, device)
 
     def copy(self) -> ShardedArray:
+        if not (self.is_fully_addressable or self.is_fully_replicated):
+            return assemble(self.aval, self._placed, [shard.data for shard in self.addressable_shards])
         return made(self.aval, _put(self._bits(), self.aval, self._placed), self._placed)
 
     __copy__ = copy
@@ -102,11 +113,7 @@ class ShardedArray(Array):
         t = self.aval
         shape = tuple(i.indices(n)[1] - i.indices(n)[0] for i, n in zip(shard.index, t.shape, strict=True))
         type = ArrayType(shape, t.dtype, t.weak_type)
-        self.block_until_ready()
-        if shim.readable(self._buffer) and not self._placed.memory_kind:
-            part = shim.part_of(self._buffer, _leading(self._placed.mesh, shard.number))
-        else:
-            part = self._bits()[shard.index]
+        part = local_part(self, shard.number, shard.index)
         return Array(type, put(part[tuple(slice(n) for n in shape)], type, owned=True, device=shard.device))
 
     def __dlpack__(self, **how: Any) -> Any:
@@ -116,6 +123,17 @@ class ShardedArray(Array):
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.addressable_data(0).__dlpack_device__()
+
+
+def local_part(array: ShardedArray, number: int, index: tuple[slice, ...]) -> np.ndarray:
+    """What the device of this process at a position of the mesh holds of an array, padding included."""
+    array.block_until_ready()
+    buffer, place = array._buffer, array._placed
+    if shim.readable(buffer) and not place.memory_kind:
+        return shim.part_of(buffer, _leading(place.mesh, number))
+    if place.is_fully_addressable or place.is_fully_replicated:
+        return array._bits()[index]
+    return shim.odd_part_of(buffer, _leading(place.mesh, number), place.mesh.flat[number].raw)
 
 
 @cached()
@@ -253,7 +271,13 @@ def bring(buffer: Any, type: ArrayType, to: NamedSharding) -> Any:
         return _put(shim.to_numpy(buffer), type, to)
     if source.mesh.flat == to.mesh.flat and source.memory_kind == to.memory_kind:
         return _mover(type, source, to)(buffer)._buffer
-    if source.mesh.size != to.mesh.size or not source.is_fully_addressable:
+    if not (source.is_fully_addressable or source.is_fully_replicated):
+        raise MeshError(
+            f"an array on {source}, in {len(members_of(source.mesh.flat))} processes, was to be brought to {to}, which "
+            "has other devices or another order of them, or another kind of memory",
+            "use meshes of the same devices in one order, or gather it first: `multihost_utils.process_allgather`",
+        )
+    if source.mesh.size != to.mesh.size or to.mesh.is_multi_process or source.mesh.is_multi_process:
         return _put(made(type, buffer, source)._bits(), type, to)
     # The same parts in the same order of devices first, then each to where it belongs.
     grid = np.array(source.mesh.flat, object).reshape(to.mesh.axis_sizes)
@@ -267,7 +291,8 @@ def _mover(type: ArrayType, source: NamedSharding, to: NamedSharding) -> Callabl
     var = Var(type)
     module = lower_for(None, Program([var], [], [var], name="reshard"), Call("reshard"), place=Place((source,), (to,)))
     executable = compile_module(module)
-    return make_runner(executable, "one", None, executable.loaded.execute_sharded, _moving_failed)
+    run = make_runner(executable, "one", None, executable.loaded.execute_sharded, _moving_failed)
+    return group.counted(run, "reshard", executable.mark, executable.members) if executable.members else run
 
 
 def _moving_failed(error: Exception, given: Sequence[Any]) -> Exception:

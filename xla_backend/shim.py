@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import warnings
 from typing import Any
@@ -30,9 +31,34 @@ _FLOAT4 = np.dtype(ml_dtypes.float4_e2m1fn)
 DURING_CALL = xla_client.HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
 
 
-def make_cpu_client(num_devices: int | None = None, asynchronous: bool = True) -> Any:
-    """A new client of XLA:CPU with one device, or with several virtual ones."""
-    return xla_client.make_cpu_client(asynchronous=asynchronous, num_devices=num_devices)
+def make_cpu_client(num_devices: int | None = None, asynchronous: bool = True, **among: Any) -> Any:
+    """A new client of XLA:CPU with one device, or with several virtual ones; `among`: as `among_processes` says."""
+    return xla_client.make_cpu_client(asynchronous=asynchronous, num_devices=num_devices, **among)
+
+
+def coordination_service(address: str, count: int, timeout: int) -> Any:
+    """XLA's service by which `count` processes find each other, at an address of this machine."""
+    # Deaths are noticed by `tilewright.distributed`: the service would abort every process, hence its long time.
+    return _jax.get_distributed_runtime_service(address, count, heartbeat_timeout=FOR_EVER, shutdown_timeout=timeout,
+                                                cluster_register_timeout=timeout)  # fmt: skip
+
+
+FOR_EVER = 10**6  # seconds
+
+
+def coordination_client(address: str, index: int, timeout: int, shutdown: int) -> Any:
+    """A process's client of the coordination service, with its key-value store."""
+    client = _jax.get_distributed_runtime_client(
+        address, index, init_timeout=timeout, shutdown_timeout=shutdown, heartbeat_timeout=FOR_EVER,
+        shutdown_on_destruction=False, use_compression=True)  # fmt: skip
+    client.connect()
+    return client
+
+
+def among_processes(store: Any, index: int, count: int, host: str | None) -> dict[str, Any]:
+    """What a client of CPUs is given to compute with those of other processes, by way of gloo."""
+    collectives = _jax.make_gloo_tcp_collectives(distributed_client=store, hostname=host)
+    return {"distributed_client": store, "node_id": index, "num_nodes": count, "collectives": collectives}
 
 
 def put(aval: Any, sharding: Any, x: Any, device: Any, owned: bool) -> Any:
@@ -168,6 +194,44 @@ def part_of(buffer: Any, leading: Any) -> Any:
     return part
 
 
+class _Tensor(ctypes.Structure):
+    """The beginning of DLPack's `DLManagedTensor`."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2), ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64),
+    )  # fmt: skip
+
+
+class _HeldPart:
+    """The memory of a DLPack capsule, whose dtype NumPy does not know, as bytes."""
+
+    def __init__(self, capsule: Any, dtype: np.dtype):
+        self._hold = capsule
+        pointer = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+        tensor = _Tensor.from_address(pointer(capsule, b"dltensor"))
+        self.__array_interface__ = {
+            "version": 3, "shape": tuple(tensor.shape[: tensor.ndim]), "typestr": f"|V{dtype.itemsize}",
+            "data": (tensor.data + tensor.byte_offset, True),
+        }  # fmt: skip
+
+
+def odd_part_of(buffer: Any, leading: Any, device: Any) -> Any:
+    """The same of a buffer that is not `readable`: of dtypes such as bfloat16 in place, of others a copy."""
+    dtype = np.dtype(buffer.aval.dtype)
+    if not _beyond_host:
+        try:
+            first = _jax.reorder_shards(buffer, leading, _jax.ArrayCopySemantics.REUSE_INPUT)
+            return np.asarray(_HeldPart(to_dlpack(first), dtype)).view(dtype)
+        except RuntimeFault:  # elements of less than a byte
+            pass
+    # The one way that is left; it imports jax where that is installed.
+    part = next(p for p in buffer._arrays if p._sharding._device == device)
+    return part._single_device_array_to_np_array_did_copy()[0]
+
+
 def copied_to(buffer: Any, devices: Any, sharding: Any) -> Any:
     """A sharded buffer's parts as they are, on other devices or in another kind of memory."""
     reuse = _jax.ArrayCopySemantics.REUSE_INPUT
@@ -232,9 +296,13 @@ def described_devices(plugin: Any, config: str, count: int = 1) -> list[Any]:
 _beyond_host: list[Any] = runtime.part("shim.beyond_host", [])  # clients whose buffers the host cannot read in place
 
 
-def make_plugin_client(name: str) -> Any:
-    """A client of the devices of a plugin that is loaded, with settings from the variables `XLA_PYTHON_CLIENT_*`."""
-    client = xla_client.make_c_api_client(name, xla_client.generate_pjrt_gpu_plugin_options(), None)
+def make_plugin_client(name: str, store: Any = None, **among: Any) -> Any:
+    """A client of the devices of a plugin that is loaded, with settings from the variables `XLA_PYTHON_CLIENT_*`.
+
+    `store` and the options `among` (`node_id`, `num_nodes`, `visible_devices`) are for those of several processes.
+    """
+    options: dict[str, Any] = {**xla_client.generate_pjrt_gpu_plugin_options(), **among}
+    client = xla_client.make_c_api_client(name, options, store)
     _beyond_host.append(client)
     return client
 

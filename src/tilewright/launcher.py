@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import queue
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,10 @@ import time
 from collections.abc import Sequence
 from typing import TextIO
 
+from .distributed.coordinator import Coordinator
+
 GRACE = 0.5  # seconds between SIGTERM and SIGKILL
+RAISED = re.compile(r"[\w.]+(Error|Exception|Interrupt)\b")  # whose message may go on in indented lines
 DRAIN = 0.2  # seconds to wait for what a dead process wrote, of which a child of its own may hold the pipe
 
 
@@ -31,7 +35,8 @@ class Process:
         with self.popen.stdout as lines:
             for line in lines:
                 text = line.decode(errors="replace").rstrip()
-                self.last = text or self.last
+                if text and not (RAISED.match(self.last) and text[0] == " "):
+                    self.last = text
                 self.out.write(f"[{self.rank}] {text}\n")
                 self.out.flush()
 
@@ -45,20 +50,32 @@ class Process:
         return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
 
 
-def launch(command: Sequence[str], count: int, devices: int | None = None, out: TextIO | None = None) -> int:
+def launch(
+    command: Sequence[str], count: int, devices: int | None = None, out: TextIO | None = None,
+    stall: int | None = None, stall_limit: int | None = None,
+) -> int:  # fmt: skip
     """Run a command `count` times at once until all have ended, or one has failed; gives the status to exit with.
 
-    Each process finds its number in `TILEWRIGHT_PROCESS_ID` and `count` in `TILEWRIGHT_NUM_PROCESSES`, and has
-    `devices` virtual CPU devices. When one fails the others are stopped within a second.
+    Each process has `devices` virtual CPU devices, and finds in its environment what `distributed.initialize` takes;
+    the coordinator is here. When one fails the others are stopped within a second. When one waits for others for
+    `stall` seconds it is said where each of them is; after `stall_limit` seconds all are ended. None is as the settings
+    `stall_seconds` and `stall_limit` say.
 
     >>> launch([sys.executable, "-c", "print('here')"], 1, out=sys.stdout)
     [0] here
     0
     """
     shown: TextIO = sys.stdout if out is None else out
-    shared = os.environ | {"PYTHONUNBUFFERED": "1", "TILEWRIGHT_NUM_PROCESSES": str(count)}
-    if devices is not None:
-        shared["TILEWRIGHT_NUM_CPU_DEVICES"] = str(devices)
+
+    def say(text: str) -> None:
+        shown.write("".join(f"tilewright launch: {line}\n" for line in text.splitlines()))
+        shown.flush()
+
+    coordinator = Coordinator(count, "127.0.0.1", 0, say, lambda process, how: None)  # a death is seen here
+    shared = os.environ | {"PYTHONUNBUFFERED": "1", "TILEWRIGHT_NUM_PROCESSES": str(count),
+                           "TILEWRIGHT_COORDINATOR": f"127.0.0.1:{coordinator.port}"}  # fmt: skip
+    asked = {"NUM_CPU_DEVICES": devices, "STALL_SECONDS": stall, "STALL_LIMIT": stall_limit}
+    shared |= {f"TILEWRIGHT_{name}": str(value) for name, value in asked.items() if value is not None}
     ended: queue.SimpleQueue[Process] = queue.SimpleQueue()
     running: set[Process] = set()
     try:
@@ -70,16 +87,18 @@ def launch(command: Sequence[str], count: int, devices: int | None = None, out: 
             process = ended.get()
             running.discard(process)
             process.pump.join(DRAIN)
+            coordinator.ended.add(process.rank)
             if process.popen.returncode:
                 stopped = ", ".join(str(p.rank) for p in sorted(running, key=lambda p: p.rank))
                 _stop(running, ended)
                 said = f"; its last line: {process.last}" if process.last else ", and wrote nothing"
                 others = f"; stopped {stopped}" if stopped else ""
-                shown.write(f"tilewright launch: process {process.rank} of {count} {process.how()}{others}{said}\n")
+                say(f"process {process.rank} of {count} {process.how()}{others}{said}")
                 code = process.popen.returncode
                 return code if code > 0 else 128 - code
     finally:
         _stop(running, ended)
+        coordinator.close()
     return 0
 
 
@@ -104,11 +123,21 @@ def _positive(text: str) -> int:
     return int(text)
 
 
+def _seconds(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of seconds")
+    return int(text)
+
+
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command `launch`."""
     parser = commands.add_parser("launch", help="several processes of one script; when one dies, the rest is stopped")
     parser.add_argument("-n", type=_positive, required=True, metavar="COUNT", help="how many processes")
     parser.add_argument("--devices", type=_positive, help="virtual CPU devices of each process")
+    parser.add_argument("--stall", type=_seconds, metavar="SECONDS",
+                        help="of waiting, after which it is told where each process is (60; 0: never)")  # fmt: skip
+    parser.add_argument("--stall-limit", type=_seconds, metavar="SECONDS",
+                        help="of waiting, after which all processes are ended (0: never)")  # fmt: skip
     parser.add_argument("script", help="a file of Python")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="what the script is given")
 
@@ -121,7 +150,8 @@ def run(options: argparse.Namespace) -> int:
 
     before = {number: signal.signal(number, asked) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        return launch([sys.executable, options.script, *options.arguments], options.n, options.devices)
+        command = [sys.executable, options.script, *options.arguments]
+        return launch(command, options.n, options.devices, stall=options.stall, stall_limit=options.stall_limit)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

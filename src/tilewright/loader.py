@@ -18,6 +18,7 @@ PARTS = {
     "fusions": ".xla_backend.fusions",
     "mesh": ".core.mesh",
     "sharded": ".xla_backend.sharded",
+    "together": ".xla_backend.together",
     "communication": ".xla_backend.communication",
     "kernels on mesh": ".xla_backend.kernels_on_mesh",
     "partition": ".xla_backend.partition",

@@ -6,6 +6,7 @@ import gc
 from typing import Any
 
 from .core import tree
+from .core.errors import ArgumentError
 from .core.runtime import runtime
 from .core.trace import Tracer
 from .loader import part
@@ -15,7 +16,7 @@ from .xla_backend.client import Device, as_device
 
 
 def devices(backend: str | None = None) -> list[Device]:
-    """The devices of the default platform of this process (GPUs where there are any), or those of one platform.
+    """The devices of the default platform (GPUs where there are any) of all processes, or those of one platform.
 
     Raises:
       DriverError, VersionError: GPUs were asked for, and there are none that can be used.
@@ -30,16 +31,23 @@ def devices(backend: str | None = None) -> list[Device]:
 def local_devices(
     process_index: int | None = None, backend: str | None = None, host_id: int | None = None
 ) -> list[Device]:
-    """The devices of this process (`host_id` is an old name of `process_index`).
+    """The devices of this process, or of another by its number (`host_id` is an old name of `process_index`).
+
+    Raises:
+      ArgumentError: there is no process of that number.
 
     >>> local_devices() == devices()
     True
     """
-    return devices(backend)
+    asked = host_id if process_index is None else process_index
+    number = runtime.process_index if asked is None else asked
+    if not 0 <= number < runtime.process_count:
+        raise ArgumentError(f"process_index={number} among {runtime.process_count} processes", "number them from 0")
+    return [d for d in devices(backend) if d.process_index == number]
 
 
 def device_count(backend: str | None = None) -> int:
-    """The number of devices.
+    """The number of devices of all processes.
 
     >>> device_count() == len(devices())
     True
@@ -47,7 +55,13 @@ def device_count(backend: str | None = None) -> int:
     return len(devices(backend))
 
 
-local_device_count = device_count
+def local_device_count(backend: str | None = None) -> int:
+    """The number of devices of this process.
+
+    >>> local_device_count() == device_count()
+    True
+    """
+    return len(local_devices(backend=backend))
 
 
 def process_index(backend: str | None = None) -> int:
@@ -56,7 +70,7 @@ def process_index(backend: str | None = None) -> int:
     >>> process_index()
     0
     """
-    return 0
+    return runtime.process_index
 
 
 def process_count(backend: str | None = None) -> int:
@@ -65,7 +79,7 @@ def process_count(backend: str | None = None) -> int:
     >>> process_count()
     1
     """
-    return 1
+    return runtime.process_count
 
 
 def process_indices(backend: str | None = None) -> list[int]:
@@ -117,6 +131,8 @@ def device_put(
     """
     leaves, structure = tree.flatten(x)
     places = tree.broadcast_prefix(device, x)
+    if runtime.process_count > 1:
+        part("together").check_equal(leaves, places)
     donated = tree.broadcast_prefix(donate, x)
     return structure.unflatten(_put(leaf, d, give, may_alias) for leaf, d, give in zip(leaves, places, donated))
 

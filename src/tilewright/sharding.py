@@ -191,46 +191,57 @@ def make_array_from_single_device_arrays(
 
 
 def make_array_from_process_local_data(
-    sharding: Any, local_data: Any, global_shape: Sequence[int] | None = None
+    sharding: Any, local_data: Any, global_shape: Sequence[int | None] | None = None
 ) -> Array:
-    """An array of which each process gives what it holds; without other processes `local_data` is all of it.
+    """An array of which each process gives what its devices hold; without other processes `local_data` is all of it.
 
-    `global_shape` may be left out where the processes' parts are of one size.
+    What a process holds along a dimension are its intervals, one after the other. `global_shape` may be left out, or
+    hold None, where the processes' parts are of one size. A process may give the whole of a dimension as well.
+
+    Raises:
+      ShapeError: data of another size than this process holds.
 
     >>> mesh = make_mesh((1,), ("x",))
     >>> make_array_from_process_local_data(NamedSharding(mesh, P("x")), np.arange(2.0)).shape
     (2,)
     """
     sharding, local = _placed(sharding), np.asarray(local_data)
-    shape = _global_shape(sharding, local.shape) if global_shape is None else tuple(global_shape)
-    bounds = _local_bounds(sharding, shape)
-    if local.shape not in (shape, tuple(stop - start for start, stop in bounds)):
+    known = (None,) * local.ndim if global_shape is None else tuple(global_shape)
+    if len(known) != local.ndim:
+        raise ShapeError(f"global_shape={known} for local_data of shape {local.shape}", "the same number of dimensions")
+    inferred = _global_shape(sharding, local.shape)
+    shape = tuple(i if n is None else n for i, n in zip(inferred, known, strict=True))
+    held = _held(sharding, shape)
+    sizes = tuple(sum(b - a for a, b in spans) for spans in held)
+    if any(n not in (size, whole) for n, size, whole in zip(local.shape, sizes, shape, strict=True)):
         raise ShapeError(
-            f"local_data of shape {local.shape} for an array of shape {shape}, of which {bounds} is held here",
-            "give that part, or the whole",
+            f"local_data of shape {local.shape} for an array of shape {shape}, of which {sizes} is held here",
+            "give what this process holds, or the whole",
         )
 
     def cut(index: tuple[slice, ...]) -> np.ndarray:
-        if local.shape == shape:
-            return local[index]
-        spans = [i.indices(n) for i, n in zip(index, shape, strict=True)]
-        return local[tuple(slice(a - lo, b - lo) for (a, b, _), (lo, _) in zip(spans, bounds, strict=True))]
+        places = []
+        for i, spans, n, whole in zip(index, held, local.shape, shape, strict=True):
+            start, stop, _ = i.indices(whole)
+            before = start if n == whole else sum(b - a for a, b in spans if a < start)
+            places.append(slice(before, before + stop - start))
+        return local[tuple(places)]
 
     return make_array_from_callback(shape, sharding, cut, local.dtype)
 
 
-def _local_bounds(sharding: NamedSharding, shape: tuple[int, ...]) -> list[tuple[int, int]]:
-    """From where to where this process holds parts along each dimension."""
+def _held(sharding: NamedSharding, shape: tuple[int, ...]) -> list[list[tuple[int, int]]]:
+    """The intervals along each dimension of which this process holds something, in order."""
     maps = [[i.indices(n)[:2] for i, n in zip(index, shape, strict=True)]
             for index in sharding.addressable_devices_indices_map(shape).values()]  # fmt: skip
-    return [(min(a for a, _ in d), max(b for _, b in d)) for d in zip(*maps, strict=True)]
+    return [sorted(set(spans)) for spans in zip(*maps, strict=True)]
 
 
 def _global_shape(sharding: NamedSharding, local: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of the whole, where the parts of all processes are alike."""
-    probe = tuple(sharding.parts(len(local)))
-    bounds = _local_bounds(sharding, probe)
-    return tuple(n * whole // (stop - start) for n, whole, (start, stop) in zip(local, probe, bounds, strict=True))
+    parts = sharding.parts(len(local))
+    held = _held(sharding, parts)
+    return tuple(n * whole // len(spans) for n, whole, spans in zip(local, parts, held, strict=True))
 
 
 def _placed(sharding: Any) -> NamedSharding:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ..core.errors import DamagedCheckpointError
@@ -73,6 +74,20 @@ def metadata(path: str | os.PathLike[str]) -> Manifest:
             raise
         raise DamagedCheckpointError(f"there is no whole checkpoint at {path}: {NAME}: {error}",
                                      "`latest` finds the last whole one") from None  # fmt: skip
+
+
+def leaves_of(file: str) -> dict[str, Leaf]:
+    """The leaves that a process has written a part of, of a save that is under way."""
+    with open(file, encoding="utf-8") as text:
+        return {k: _leaf(v) for k, v in json.load(text)["body"]["leaves"].items()}
+
+
+def merged(tables: Sequence[dict[str, Leaf]]) -> dict[str, Leaf]:
+    """The leaves that several processes have written parts of, with the parts of all of them."""
+    return {
+        name: replace(leaf, pieces=tuple(piece for table in tables for piece in table[name].pieces))
+        for name, leaf in tables[0].items()
+    }
 
 
 def _leaf(v: dict[str, Any]) -> Leaf:

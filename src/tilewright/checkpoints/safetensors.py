@@ -25,6 +25,7 @@ DTYPES = {
 }  # fmt: skip
 NAMES = {np.dtype(v): k for k, v in DTYPES.items()}
 LENGTH = struct.Struct("<Q")
+WRITABLE = "free space on the disk, or save where you may write; what was saved before is untouched"
 LONGEST = 100_000_000  # bytes of a header, as in the format's description
 
 
@@ -132,13 +133,8 @@ def write_safetensors(
             os.fsync(file.fileno())
         os.replace(partial, path)
     except OSError as error:
-        raise write_error(path, error) from None
-
-
-def write_error(path: Any, error: OSError, source: Any = None) -> CheckpointWriteError:
-    return CheckpointWriteError(
-        f"{os.fspath(path)} cannot be written: {error.strerror or error}",
-        "free space on the disk, or save where you may write; what was saved before is untouched", source)  # fmt: skip
+        what = f"{os.fspath(path)} cannot be written: {error.strerror or error}"
+        raise CheckpointWriteError(what, WRITABLE) from None
 
 
 def read_safetensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:

@@ -18,12 +18,24 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from ..core import tree
-from ..core.errors import ArgumentError, ArgumentTypeError, NonArrayArgumentError, Source, TilewrightError, user_source
+from ..core.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    CheckpointWriteError,
+    NonArrayArgumentError,
+    Source,
+    TilewrightError,
+    user_source,
+)
+from ..core.runtime import runtime
 from ..core.types import KeyDtype
 from ..xla_backend.array import Array
-from ..xla_backend.sharded import ShardedArray, distinct
-from .manifest import NAME, Bounds, Leaf, Manifest, Piece
-from .safetensors import header, raw, write_error
+from ..xla_backend.processes import fingerprint, group
+from ..xla_backend.sharded import ShardedArray, distinct, local_part
+from ..xla_backend.together import everyone
+from ..xla_backend.transfer import physical
+from .manifest import NAME, Bounds, Leaf, Manifest, Piece, leaves_of, merged
+from .safetensors import WRITABLE, header, raw
 
 CHUNK = 2**24  # bytes written at once
 Parts = list[tuple[Bounds, np.ndarray]]
@@ -76,11 +88,12 @@ def save(path: str | os.PathLike[str], state: Any, *, notes: Any = None, progres
 
     Returns when the values are copied, so that their arrays may be donated; a thread writes them. The directory
     appears under its name when all of it is on the disk. `notes` is anything that JSON can hold. With `progress` there
-    is a bar on the terminal, if there is one.
+    is a bar on the terminal, if there is one. Several processes call it together, with one path on a file system that
+    they share: each writes what it is the first to hold, process 0 what lies on no mesh.
 
     Raises:
       ArgumentError: there is something at `path`, or another leaf has the same path in the tree.
-      AddressableError: an array of which this process holds only a part.
+      ProcessMismatchError: other processes save another tree, or elsewhere.
       CheckpointWriteError (from `wait`): a disk that is full or cannot be written to.
 
     >>> import tempfile
@@ -103,48 +116,100 @@ def save(path: str | os.PathLike[str], state: Any, *, notes: Any = None, progres
         if name in leaves:
             raise ArgumentError(f"two leaves of the tree have the path {name}", "give the keys other texts")
         leaves[name] = _copied(name, leaf)
-    return Saving(path, lambda: _write(path, leaves, notes, progress, source))
+    number = 0
+    if runtime.process_count > 1:
+        types = str([(name, str(dtype), shape, key) for name, (dtype, shape, key, _) in leaves.items()])
+        number = group.step(f"the checkpoint {path}", {"leaves": fingerprint(types)[:12]}, everyone())
+    return Saving(path, lambda: _write(path, leaves, notes, progress, source, number))
 
 
 def _copied(name: str, x: Any) -> tuple[np.dtype, tuple[int, ...], str | None, Parts]:
-    """The dtype and shape of a leaf as it is held, its generator if it holds keys, and a copy of each distinct part."""
-    key, cuts = None, [()]
-    if type(x) is ShardedArray or isinstance(x, Array) and hasattr(x, "_bits"):
-        values = x._bits()
-        key = x.dtype.name if isinstance(x.dtype, KeyDtype) else None
-        if type(x) is ShardedArray:
-            cuts = [index for _, index in distinct(x.sharding, x.shape)]
+    """The dtype and shape of a leaf as it is held, its generator if it holds keys, and a copy of each part to write."""
+    if type(x) is ShardedArray:
+        held = physical(x.aval)
+        return held.dtype, held.shape, _generator(x), _parts(x, held.shape)
+    if isinstance(x, Array) and hasattr(x, "_bits"):
+        values, key = x._bits(), _generator(x)
     elif isinstance(x, (np.ndarray, np.generic, bool, int, float, complex)):
-        values = np.asarray(x)
+        values, key = np.asarray(x), None
     else:
         raise NonArrayArgumentError(f"the leaf {name} of type {type(x).__name__} in a checkpoint", "save it in `notes`")
     if values.dtype.hasobject or values.dtype.kind in "USMm":
         raise NonArrayArgumentError(f"the leaf {name} of dtype {values.dtype} in a checkpoint", "save it in `notes`")
     parts = []
-    for cut in cuts:
-        full = (*cut, *(slice(None),) * (values.ndim - len(cut)))
-        bounds = tuple(i.indices(n)[:2] for i, n in zip(full, values.shape, strict=True))
-        if all(a < b for a, b in bounds):
-            parts.append((bounds, np.array(values[full], order="C")))
+    if values.size and runtime.process_index == 0:
+        parts.append((tuple((0, n) for n in values.shape), np.array(values, order="C")))
     return values.dtype, values.shape, key, parts
 
 
-def _write(path: str, leaves: dict[str, Any], notes: Any, progress: bool, source: Source | None) -> None:
+def _generator(x: Array) -> str | None:
+    return x.dtype.name if isinstance(x.dtype, KeyDtype) else None
+
+
+def _parts(x: ShardedArray, shape: tuple[int, ...]) -> Parts:
+    """The distinct parts of an array, without padding, of which a device of this process is the first holder."""
+    devices, found = x.sharding.mesh.flat, []
+    for number, index in distinct(x.sharding, x.shape):
+        full = (*index, *(slice(None),) * (len(shape) - len(index)))
+        bounds = tuple(i.indices(n)[:2] for i, n in zip(full, shape, strict=True))
+        if devices[number].process_index == runtime.process_index and all(a < b for a, b in bounds):
+            part = local_part(x, number, index)[tuple(slice(b - a) for a, b in bounds)]
+            found.append((bounds, np.array(part, order="C")))
+    return found
+
+
+def _write(path: str, leaves: dict[str, Any], notes: Any, progress: bool, source: Source | None, number: int) -> None:
+    """Write a checkpoint in three phases, each of which all processes have come through before the next."""
     partial = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.partial")
-    try:
+    first = runtime.process_index == 0
+
+    def begin() -> None:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
         os.mkdir(partial)
+
+    def write() -> None:
         total = sum(v.nbytes for *_, parts in leaves.values() for _, v in parts)
-        with _bar(path, total, progress) as advance:
-            table = _write_part(os.path.join(partial, "part-0.safetensors"), leaves, advance)
+        with _bar(path, total, progress and first) as advance:
+            file = f"part-{runtime.process_index}.safetensors"
+            table = _write_part(os.path.join(partial, file), leaves, advance)
+        _write_synced(_table(partial, runtime.process_index), [Manifest(table, None, 0).text().encode()])
+
+    def commit() -> None:
+        tables = [_table(partial, p) for p in range(runtime.process_count)]
+        table = merged([leaves_of(t) for t in tables])
+        for name in tables:
+            os.remove(name)
         _write_synced(os.path.join(partial, NAME), [Manifest(table, notes, time.time_ns()).text().encode()])
         _sync_directory(partial)
         os.rename(partial, path)
         _sync_directory(os.path.dirname(path))
-    except OSError as error:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise write_error(path, error, source) from None
+
+    for name, action, everywhere in (("begin", begin, False), ("write", write, True), ("commit", commit, False)):
+        failure = ""
+        try:
+            if first or everywhere:
+                action()
+        except OSError as error:
+            failure = error.strerror or str(error)
+        for process, why in enumerate(_told(f"save/{number}/{name}", failure, f"the save of {path}")):
+            if why:
+                if first:
+                    shutil.rmtree(partial, ignore_errors=True)
+                who = f" by process {process}" if runtime.process_count > 1 else ""
+                raise CheckpointWriteError(f"{path} cannot be written{who}: {why}", WRITABLE, source)
+
+
+def _table(partial: str, process: int) -> str:
+    return os.path.join(partial, f"part-{process}.json")
+
+
+def _told(key: str, text: str, what: str) -> list[str]:
+    """What each process says at this point of a save."""
+    if runtime.process_count == 1:
+        return [text]
+    found = group.exchange(key, text, everyone(), what)
+    return [found[p] for p in everyone()]
 
 
 def _write_part(path: str, leaves: dict[str, Any], advance: Callable[[int], None]) -> dict[str, Leaf]:
