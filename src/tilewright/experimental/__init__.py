@@ -8,6 +8,17 @@ from ..core.primitives.callback import io_callback
 if TYPE_CHECKING:
     from . import checkify, compilation_cache, jet, layout, mesh_utils, multihost_utils, ode, pjit, shard_map, sparse
 
-_MODULES = ("checkify", "compilation_cache", "jet", "layout", "mesh_utils", "multihost_utils", "ode", "pjit", "shard_map", "sparse")
+_MODULES = (
+    "checkify",
+    "compilation_cache",
+    "jet",
+    "layout",
+    "mesh_utils",
+    "multihost_utils",
+    "ode",
+    "pjit",
+    "shard_map",
+    "sparse",
+)
 
 __getattr__, __dir__, __all__ = _later(__name__, {name: f".{name}" for name in _MODULES})
