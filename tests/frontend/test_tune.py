@@ -16,6 +16,7 @@ from tilewright import lang as tl
 from tilewright import numpy as tnp
 from tilewright.tuning import Store, autotune, divisors, permutations, powers_of_two, tuned
 from tilewright.tuning.model import Search
+from tilewright.tuning.search import Tuning
 from tilewright.tuning.trials import Here, Isolated
 
 
@@ -128,6 +129,76 @@ def test_a_space_names_parameters_of_the_function(space):
         @tw.autotune(space=space)
         def double(x, *, block=1):
             return x * 2
+
+
+# ---------------------------------------------------------------------------------------------- decisions
+
+
+class Priced:
+    """Trials whose times are prices with noise, instead of measurements."""
+
+    many = 4
+
+    def __init__(self, prices, noise, seed):
+        self.prices, self.noise, self.programs = prices, noise, {}
+        self.draw = np.random.default_rng(seed)
+
+    def compile(self, functions):
+        self.programs.update({n: str(n) for n in functions})
+        return dict.fromkeys(functions)
+
+    def check(self, number):
+        return None
+
+    def time(self, number, stop):
+        return self.call(number, 1), 0.0
+
+    def call(self, number, count):
+        return self.prices[number] * math.exp(self.noise * self.draw.standard_normal())
+
+    def together(self, numbers):
+        pass
+
+    def drop(self, number):
+        pass
+
+    def end(self):
+        pass
+
+
+def decided(prices, noise, seed):
+    """What is kept of configurations of some prices, the first of which is the default."""
+    space = [{"n": n} for n in range(len(prices))]
+    trials = Priced(prices, noise, seed)
+    search = Tuning("priced", space, lambda c: lambda: tnp.zeros(()), [], default=space[0], trials=trials, seed=seed)
+    return search.run(None, False)
+
+
+def test_the_defaults_stay_unless_something_is_faster_beyond_noise():
+    slower = [1.0, *np.linspace(1.0, 1.3, 15)]
+    found = [decided(slower, 0.08, seed) for seed in range(30)]
+    assert sum("the fastest was" in r.why for r in found) >= 5, "by seven timings of each another is often the fastest"
+    assert sum(r.kept != {"n": 0} for r in found) <= 1, [r.why for r in found if r.kept != {"n": 0}]
+    faster = [*slower[:7], 0.85, *slower[7:]]
+    found = [decided(faster, 0.08, seed) for seed in range(30)]
+    assert sum(r.kept == {"n": 7} for r in found) >= 28, [r.why for r in found]
+    assert all(r.best.configuration == r.kept and r.gain > 1.05 for r in found if r.kept == {"n": 7})
+
+
+def test_equal_programs_are_one_trial(store):
+    f = autotune(space={"block": [64, 128, 256], "turns": [1, 2]}, store=store)(
+        lambda x, *, block=128, turns=1: doubled(x, block=block) + (0.0 if turns == 1 else x - x)
+    )
+    report = f.tune(X, progress=False, isolate=False)
+    assert report.programs == 2 and sum(t.like is not None for t in report.trials) == 4
+    assert "2 programs" in str(report) and "the same program as block=" in str(report)
+    assert all(t.seconds is not None for t in report.trials)
+
+
+def test_constants_tell_programs_apart(store):
+    tables = {k: np.arange(64, dtype=np.float32) * k for k in (1, 2)}
+    f = autotune(space={"k": [1, 2]}, store=store)(lambda x, *, k=1: x[:64] * tables[k])
+    assert "differs" in f.tune(X, progress=False, isolate=False).trials[1].why
 
 
 # ------------------------------------------------------------------------------------------------ spaces
@@ -265,7 +336,7 @@ def test_a_program_is_tuned_by_the_functions_that_it_calls(store):
 
     report = tw.tune(program, tnp.asarray(X), progress=False, isolate=False)
     assert len(report.reports) == 2 and report.before > 0 and "times as fast" in str(report)
-    assert {r.space for r in report.reports} == {2}
+    assert [r.space for r in report.reports] == [3, 2]  # the defaults belong to a space
     assert len(store.problems()) == 2
     with pytest.raises(errors.ArgumentError, match="calls no function made by `autotune`"):
         tw.tune(lambda x: x * 2, X)

@@ -1,5 +1,6 @@
 """Whatever is wrong with the store of tuning results, calls of a tuned function go on with its defaults."""
 
+import contextlib
 import gc
 import os
 import sqlite3
@@ -152,10 +153,41 @@ def test_a_pipe_in_its_place(path):
 def test_tuning_without_a_store_that_can_be_written(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
-    f = tuned(blocked / "t.sqlite", [{"block": 16}])
+
+    @autotune(space={"turns": [1]}, reference=lambda x: x, tolerance=1.0, store=Store(blocked / "t.sqlite"))
+    def f(x, *, turns=3000):
+        return tw.lax.fori_loop(0, turns, lambda i, x: tw.numpy.sin(x), x)
+
     with pytest.warns(TuningWarning, match="cannot be used"):
-        f.tune(X, progress=False)
-    assert f.best(X) == {"block": 16}, "for this process it is known"
+        f.tune(X, progress=False, isolate=False)
+    assert f.best(X) == {"turns": 1}, "for this process it is known"
+
+
+def test_a_decision_counts_for_more_than_the_fastest_trial(path):
+    f, store = tuned(path), Store(path)
+    problem = f.problem(X)
+    assert store.decide(problem, {"block": 2})
+    assert tuned(path).best(X) == {"block": 2} == tuned(path).best(X[:60])
+    assert store.decide(problem, {"block": 16})
+    assert tuned(path).best(X) == {"block": 16}
+    assert store.forget(problem.function) == 3 and store.best(problem) is None
+
+
+def test_what_was_not_decided_counts_if_it_is_clearly_faster(tmp_path):
+    for seconds, chosen in ((0.95e-3, 2), (0.8e-3, 16)):
+        store = Store(tmp_path / f"{chosen}.sqlite")
+        f = tuned(store.path)
+        store.record(f.problem(X), [({"block": 2}, 1e-3, 0.0, None), ({"block": 16}, seconds, 0.0, None)])
+        assert f.best(X) == {"block": chosen}
+
+
+def test_a_store_from_before_there_were_decisions(path):
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("drop table decisions")
+        db.commit()
+    f = tuned(path)
+    assert f.best(X) == {"block": 16}
+    assert Store(path).decide(f.problem(X), {"block": 2}) and tuned(path).best(X) == {"block": 2}
 
 
 def test_a_read_only_store(path, monkeypatch):

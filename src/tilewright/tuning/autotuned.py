@@ -55,7 +55,7 @@ class Autotuned:
     def defaults(self) -> Configuration:
         """The configuration that the function's own defaults give."""
         parameters = inspect.signature(self.fun).parameters
-        given = names_of(self.space) if isinstance(self.space, Mapping) else set()
+        given = names_of(self.space)
         return {n: p.default for n, p in parameters.items() if n in given and p.default is not inspect.Parameter.empty}
 
     def problem(self, *args: Any, **kwargs: Any) -> Problem:
@@ -78,7 +78,7 @@ class Autotuned:
             return self._as_given(given[0])
         found = self.chosen.get(problem)
         if found is None:
-            known = self.store.best(problem, self._fits) or nearest(shipped(), problem)
+            known = self.store.best(problem, self._fits, self.defaults()) or nearest(shipped(), problem)
             if self.required and (known is None or not known[1]):
                 raise NotTunedError(
                     f"{self.fun.__name__} has no measurements for shapes {problem.shapes} ({problem.dtypes})",
@@ -97,7 +97,7 @@ class Autotuned:
         """Whether a configuration read from the store is one that the function takes."""
         listed = self._listed()
         if listed is not None:
-            return as_text(configuration) in listed
+            return as_text(configuration) in listed or configuration == self.defaults()
         parameters = inspect.signature(self.fun).parameters
         return any(p.kind is p.VAR_KEYWORD for p in parameters.values()) or parameters.keys() >= configuration.keys()
 
@@ -118,7 +118,8 @@ class Autotuned:
         """Measure the space on these arguments, for at most `budget` seconds, and keep every result.
 
         Configurations are compiled and run in worker processes, unless `isolate` is False or the device is a GPU, so
-        that one that crashes, or takes longer than the time-out, is passed over. `around` makes what is timed of the
+        that one that crashes, or takes longer than the time-out, is passed over. The choice differs from the defaults
+        only if it was faster than they are beyond noise, timed in turn with them. `around` makes what is timed of the
         function of the arrays among the arguments: its gradient, say. Ctrl-C ends the search and keeps what it found.
 
         Raises:
@@ -152,6 +153,8 @@ class Autotuned:
             raise TuningError(
                 f"no configuration of {self.fun.__name__} works: {why}", "widen the space, or check the reference"
             )
+        if report.kept is not None:
+            kept.append(self.store.decide(problem, report.kept))
         if not all(kept):  # a store that cannot be written: for this process at least
             self.chosen[problem] = report.best.configuration
         return report

@@ -59,15 +59,18 @@ def seconds_of(
     if once > stop_above:
         return once, 0.0, 1
     inner = max(1, int(least / max(once, 1e-7)))
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        for _ in range(inner):
-            out = call()
-        wait(out)
-        times.append((time.perf_counter() - start) / inner)
+    times = [average(call, inner) for _ in range(repeats)]
     quarters = statistics.quantiles(times, n=4)
     return statistics.median(times), quarters[2] - quarters[0], repeats
+
+
+def average(call: Callable[[], Any], count: int) -> float:
+    """Seconds of a call, of `count` in a row."""
+    start = time.perf_counter()
+    for _ in range(count):
+        out = call()
+    wait(out)
+    return (time.perf_counter() - start) / count
 
 
 def closed(

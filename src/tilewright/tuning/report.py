@@ -16,17 +16,24 @@ def shown(configuration: Configuration) -> str:
 
 @dataclass(frozen=True)
 class Trial:
-    """One configuration and what became of it; `seconds` is None where it was refused, and `why` says so."""
+    """One configuration and what became of it; `seconds` is None where it was refused, and `why` says so.
+
+    `like`: the configuration that was compiled to the same program, and was tried for both.
+    """
 
     configuration: Configuration
     seconds: float | None
     spread: float | None
     why: str | None
+    like: Configuration | None = None
 
 
 @dataclass(frozen=True)
 class Report:
-    """What `tune` found: the trials, fastest first, of a space of so many configurations; `stopped`: by Ctrl-C."""
+    """What `tune` found: the trials, fastest first, of a space of so many configurations; `stopped`: by Ctrl-C.
+
+    `kept` is the choice: the fastest if it is faster than the defaults beyond noise, else these. None: none was made.
+    """
 
     trials: tuple[Trial, ...]
     default: Configuration
@@ -34,14 +41,22 @@ class Report:
     space: int = 0
     stopped: bool = False
     name: str = ""
+    kept: Configuration | None = None
+    why: str = ""
 
     @property
     def best(self) -> Trial:
-        return self.trials[0]
+        """The trial of the choice; of the fastest where none was made."""
+        return next((t for t in self.trials if t.configuration == self.kept), self.trials[0])
+
+    @property
+    def programs(self) -> int:
+        """How many different programs were timed."""
+        return sum(t.like is None and t.seconds is not None for t in self.trials)
 
     @property
     def gain(self) -> float | None:
-        """How many times faster the best is than the defaults; None where these were not measured."""
+        """How many times faster the choice is than the defaults; None where these were not measured."""
         found = [t.seconds for t in self.trials if t.configuration == self.default and t.seconds is not None]
         return found[0] / self.best.seconds if found and self.best.seconds else None
 
@@ -50,9 +65,16 @@ class Report:
         gain = "" if self.gain is None else f", {self.gain:.2f} times as fast as the defaults"
         ended = ", stopped" if self.stopped else ""
         count = len(self.trials)
-        what = f"{self.name}: " if self.name else ""
-        lines = [f"{what}{count}{of} configuration{'' if count == 1 else 's'} in {self.elapsed:.1f} s{gain}{ended}"]
+        told = f"{self.name}: " if self.name else ""
+        same = "" if all(t.like is None for t in self.trials) else f", {_count(self.programs, 'program')}"
+        lines = [f"{told}{_count(count, 'configuration') if not of else f'{count}{of} configurations'}{same} in {self.elapsed:.1f} s{gain}{ended}"]
         for trial in self.trials[:LINES]:
             result = f"{trial.seconds * 1e3:10.3f} ms" if trial.seconds is not None else f"    refused: {trial.why}"
-            lines.append(f"  {shown(trial.configuration):<32} {result}")
-        return "\n".join(lines + (["  ..."] if len(self.trials) > LINES else []))
+            like = "" if trial.like is None else f"  the same program as {shown(trial.like)}"
+            lines.append(f"  {shown(trial.configuration):<32} {result}{like}")
+        lines += ["  ..."] if len(self.trials) > LINES else []
+        return "\n".join(lines + ([f"  kept: {shown(self.kept)} ({self.why})"] if self.kept is not None else []))
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}{'' if n == 1 else 's'}"

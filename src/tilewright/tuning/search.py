@@ -1,4 +1,9 @@
-"""The search itself: ask the model, compile, check, time, keep each result, measure the finalists once more."""
+"""The search itself: ask the model, compile, check, time, keep each result, and decide.
+
+Configurations that XLA compiles to the same program are one trial. The fastest few are timed in turn with the defaults,
+and the fastest of these once more, alone with them. It replaces the defaults if they are slower beyond noise: a signed
+rank test of the ratios of neighbouring timings has p below 0.01 (`decide.py`), and the median ratio is above 1.01.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +21,16 @@ from ..lang.kernel import UNBOUNDED
 from ..lang.roofline import roofline
 from ..lang.target import target_of
 from ..lang.visit import block_bytes, kernels_of
+from .decide import P, gain_of
 from .model import Search
 from .report import Report, Trial
 from .space import Configuration
 
-FINALISTS, WITHIN, ROUNDS = 5, 1.15, 3  # measured once more, in turn: those within a factor of the best
+FINALISTS, WITHIN, ROUNDS = 5, 1.15, 7  # measured once more, in turn: those within a factor of the best
+PAIRS, LEAST = 15, 1.01  # timings of the winner beside the defaults, and the gain that counts
+ENOUGH = 7  # pairs that can decide
+DECIDING = 0.25  # of the budget, for the finals
+TIMED = 4e-3  # seconds that a timing in turn takes at least
 HOPELESS = 3.0  # what cannot come below so many times the best is not compiled
 SLOW = 3.0  # a call that takes so many times the best is timed once
 
@@ -36,6 +46,7 @@ class Tuning:
         memory: int | None = None, target: str | None = None, keep: Callable[[Trial], object] = lambda trial: None,
         seed: int = 0,
     ):  # fmt: skip
+        space = space if default in space else [default, *space]
         self.name, self.space, self.function, self.arrays = name, space, function, arrays
         self.default, self.trials, self.memory, self.target, self.keep = default, trials, memory, target, keep
         first = [i for c in (default, *known) for i, other in enumerate(space) if other == c]
@@ -43,21 +54,27 @@ class Tuning:
         self.found: dict[int, Trial] = {}
         self.least: dict[int, float] = {}  # seconds by the roofline
         self.held: set[int] = set()  # whose programs the trials still have
+        self.programs: dict[str, int] = {}  # the first configuration of each program
+        self.kept: int | None = None  # the choice
+        self.why = ""  # of the choice
 
     def run(self, budget: float | None, progress: bool) -> Report:
         """Search for at most `budget` seconds; Ctrl-C ends it with what is known by then."""
         start, stopped = time.perf_counter(), False
 
-        def over() -> bool:
-            return budget is not None and bool(self.found) and time.perf_counter() - start > budget
+        def over(share: float = 1.0) -> bool:
+            return budget is not None and time.perf_counter() - start > share * budget
+
+        def ended() -> bool:
+            return bool(self.found) and over(1 - DECIDING)
 
         with _bar(self.name, self.search.most, budget, progress) as tell:
             try:
-                while not self.search.done and not over():
+                while not self.search.done and not ended():
                     numbers = self.search.ask(self.trials.many)
                     if not numbers:
                         break
-                    self._round(numbers, over)
+                    self._round(numbers, ended)
                     tell(len(self.found), self.best_seconds(), self._default_seconds())
                 self._finals(over)
             except KeyboardInterrupt:
@@ -65,8 +82,9 @@ class Tuning:
             finally:
                 self.trials.end()
         trials = sorted(self.found.values(), key=lambda t: (t.seconds is None, t.seconds or 0.0))
-        elapsed = time.perf_counter() - start
-        return Report(tuple(trials), self.default, elapsed, len(self.space), stopped, self.name)
+        kept = None if self.kept is None else self.space[self.kept]
+        return Report(tuple(trials), self.default, time.perf_counter() - start, len(self.space), stopped, self.name,
+                      kept, self.why)  # fmt: skip
 
     def best_seconds(self) -> float | None:
         """The least time so far."""
@@ -92,7 +110,14 @@ class Tuning:
             self._measure(number, error)
 
     def _measure(self, number: int, error: str | None) -> None:
-        error = error or self.trials.check(number)
+        if error is not None:
+            return self._record(number, None, None, error)
+        first = self.programs.setdefault(self.trials.programs[number], number)
+        if first != number:
+            self.trials.drop(number)
+            known = self.found[first]
+            return self._record(number, known.seconds, known.spread, known.why, self.space[first])
+        error = self.trials.check(number)
         if error is not None:
             return self._record(number, None, None, error)
         best = self.best_seconds()
@@ -108,8 +133,10 @@ class Tuning:
                 self.held.discard(other)
                 self.trials.drop(other)
 
-    def _record(self, number: int, seconds: float | None, spread: float | None, why: str | None) -> None:
-        self.found[number] = Trial(self.space[number], seconds, spread, why)
+    def _record(
+        self, number: int, seconds: float | None, spread: float | None, why: str | None, like: Any = None
+    ) -> None:
+        self.found[number] = Trial(self.space[number], seconds, spread, why, like)
         self.search.tell(number, seconds)
         self.keep(self.found[number])
 
@@ -136,24 +163,61 @@ class Tuning:
             return f"{type(error).__name__}: {error}"
 
     def _finals(self, over: Callable[[], bool]) -> None:
-        """Measure the fastest once more, in turn, so that none is best by a lucky moment alone."""
-        best = self.best_seconds()
-        if best is None:
-            return
+        """Decide between the defaults and the fastest: chosen by timings in turn, then held against them by others."""
         near = sorted(self.held, key=lambda i: self.found[i].seconds or 0.0)
-        chosen = [i for i in near if (self.found[i].seconds or 0.0) <= WITHIN * best][:FINALISTS]
-        chosen += [i for i in near if self.found[i].configuration == self.default and i not in chosen]
-        times: dict[int, list[float]] = {i: [self.found[i].seconds or 0.0] for i in chosen}
-        for i in [i for _ in range(ROUNDS) for i in chosen] if len(chosen) > 1 else ():
+        if not near:
+            return
+        default = next((i for i in near if self.found[i].configuration == self.default), None)
+        try:
+            self._choose(near, default, over)
+        except TilewrightError as error:
+            self.kept, self.why = default, f"the defaults stay: timing the fastest again failed: {error.what}"
+
+    def _choose(self, near: Sequence[int], default: int | None, over: Callable[[], bool]) -> None:
+        limit = WITHIN * (self.found[near[0]].seconds or 0.0)
+        chosen = [i for i in near if (self.found[i].seconds or 0.0) <= limit][:FINALISTS]
+        if len(chosen) > 1:
+            times = self._in_turn(chosen, ROUNDS, over)
+            if times[chosen[0]]:
+                for i in chosen:
+                    self._timed(i, times[i])
+                chosen.sort(key=lambda i: statistics.median(times[i]))
+        best = chosen[0]
+        if default is None:
+            self.kept, self.why = best, "the defaults do not work"
+        elif best == default:
+            self.kept, self.why = default, "nothing is faster than the defaults"
+        else:
+            self._decide(best, default, over)
+
+    def _decide(self, best: int, default: int, over: Callable[[], bool]) -> None:
+        """The defaults stay unless the best is faster than they are beyond noise."""
+        self.trials.together((best, default))
+        times = self._in_turn((best, default), PAIRS, over)
+        gain, p = gain_of(times[default], times[best])
+        if len(times[best]) >= ENOUGH:
+            self._timed(best, times[best])
+            self._timed(default, times[default])
+        sure = len(times[best]) >= ENOUGH and p < P and gain > LEAST
+        self.kept = best if sure else default
+        told = f"{gain:.3f} times as fast in {len(times[best])} timings beside the defaults (p = {p:.2g})"
+        self.why = told if sure else f"the defaults stay: the fastest was {told}"
+
+    def _timed(self, number: int, times: Sequence[float]) -> None:
+        spread = max(times) - min(times)
+        self.found[number] = replace(self.found[number], seconds=statistics.median(times), spread=spread)
+        self.keep(self.found[number])
+
+    def _in_turn(self, numbers: Sequence[int], rounds: int, over: Callable[[], bool]) -> dict[int, list[float]]:
+        """The seconds of each in each round, one after the other, forwards and backwards; whole rounds only."""
+        counts = {i: max(1, int(TIMED / max(self.found[i].seconds or 0.0, 1e-7))) for i in numbers}
+        times: dict[int, list[float]] = {i: [] for i in numbers}
+        for turn in range(rounds):
             if over():
                 break
-            times[i].append(self.trials.time(i, float("inf"))[0])
-        for i, measured in times.items():
-            if len(measured) == 1:
-                continue
-            spread = max(measured) - min(measured)
-            self.found[i] = replace(self.found[i], seconds=statistics.median(measured), spread=spread)
-            self.keep(self.found[i])
+            for i in numbers if turn % 2 else reversed(numbers):
+                times[i].append(self.trials.call(i, counts[i]))
+        return times
 
 
 @contextmanager

@@ -2,8 +2,9 @@
 
     row ::= device, function, versions, dtypes, shapes, key  ->  configuration, seconds, spread, error, when
 
-Every trial is kept. The configuration for some arguments is the fastest one measured in their shape
-bucket (sizes rounded up to powers of two), else in the nearest bucket of the same ranks and dtypes.
+Every trial is kept, and what `tune` decided on in the end. The configuration for some arguments is the one decided on in
+their shape bucket (sizes rounded up to powers of two), else in the nearest bucket of the same ranks and dtypes. Where a
+search was cut short before it decided, the fastest counts if it beats the defaults by a tenth.
 
 Nothing here can make a call of a function fail or wait: a store that is damaged, locked, read-only, of a newer
 version, or that others can write, counts as one without measurements, with one warning.
@@ -30,6 +31,7 @@ from ..core.runtime import runtime
 from .space import Configuration
 
 VERSION = 1  # of the schema, raised when older code could not read what newer code writes
+CLEAR = 1.1  # how many times faster than the defaults is enough for what was not held against them
 RECENT = 5  # measurements of a configuration, whose median counts
 READ_SECONDS, WRITE_SECONDS = 0.1, 5.0  # how long a call, and how long `tune`, waits for another process's lock
 _SCHEMA = f"""
@@ -39,7 +41,13 @@ create table if not exists trials (
   configuration text, seconds real, spread real, error text, recorded real
 );
 create index if not exists by_function on trials (device, function, versions, dtypes, key, bucket);
+create table if not exists decisions (
+  device text, function text, versions text, dtypes text, shapes text, bucket text, key text, configuration text,
+  recorded real
+);
 """
+
+_OF = "where device=? and function=? and versions=? and dtypes=? and key=?"
 
 Measured = tuple[Configuration, float | None, float | None, str | None]
 
@@ -189,8 +197,7 @@ class Store:
         def insert(db: sqlite3.Connection) -> bool:
             if since is not None:
                 db.executemany(
-                    "delete from trials where device=? and function=? and versions=? and dtypes=? and key=?"
-                    " and shapes=? and configuration=? and recorded>=?",
+                    f"delete from trials {_OF} and shapes=? and configuration=? and recorded>=?",
                     [(*row[:6], row[7], since) for row in rows],
                 )
             db.executemany(
@@ -199,6 +206,36 @@ class Store:
             return True
 
         return bool(self._use(insert, writing=True))
+
+    def decide(self, problem: Problem, configuration: Configuration) -> bool:
+        """Keep what a search decided on, in place of earlier decisions for the same bucket; whether it is kept."""
+        where, bucket = self._where(problem), json.dumps(problem.bucket)
+
+        def insert(db: sqlite3.Connection) -> bool:
+            db.execute(f"delete from decisions {_OF} and bucket=?", (*where, bucket))
+            db.execute(
+                "insert into decisions (device, function, versions, dtypes, key, shapes, bucket, configuration, recorded)"
+                " values (?,?,?,?,?,?,?,?,?)",
+                (*where, json.dumps(problem.shapes), bucket, as_text(configuration), time.time()),
+            )
+            return True
+
+        return bool(self._use(insert, writing=True))
+
+    def _decisions(self, problem: Problem) -> list[Row]:
+        """What was decided on, in any bucket."""
+
+        def read(db: sqlite3.Connection) -> list[Any]:
+            if not db.execute("select 1 from sqlite_master where name='decisions'").fetchone():
+                return []  # written before there were any
+            return db.execute(
+                f"select bucket, configuration from decisions {_OF} order by recorded desc", self._where(problem)
+            ).fetchall()
+
+        rows = [_sound(*row, None, None) for row in self._use(read) or ()]
+        if None in rows:
+            self._warn("have damaged rows")
+        return [row for row in rows if row is not None]
 
     @staticmethod
     def _where(problem: Problem) -> tuple[str, ...]:
@@ -210,8 +247,7 @@ class Store:
         A time is the median of the newest five.
         """
         found = self._use(lambda db: db.execute(
-            "select bucket, configuration, seconds, error from trials where device=? and function=? and versions=?"
-            f" and dtypes=? and key=? {more} order by recorded desc, rowid desc",
+            f"select bucket, configuration, seconds, error from trials {_OF} {more} order by recorded desc, rowid desc",
             (*self._where(problem), *values),
         ).fetchall())  # fmt: skip
         rows = [_sound(*row) for row in found or ()]
@@ -228,27 +264,47 @@ class Store:
         rows = self._rows(problem, "and bucket=?", json.dumps(problem.bucket))
         return [(row.configuration, row.seconds, row.error) for row in rows]
 
-    def best(self, problem: Problem, fits: Callable[[Configuration], bool] | None = None
-             ) -> tuple[Configuration, bool] | None:  # fmt: skip
-        """The fastest configuration known and whether it was measured in this very bucket; None if there is none.
+    def best(
+        self, problem: Problem, fits: Callable[[Configuration], bool] | None = None,
+        default: Configuration | None = None,
+    ) -> tuple[Configuration, bool] | None:  # fmt: skip
+        """What to use, and whether it was measured in this very bucket; None if nothing is known.
 
         Configurations that do not `fit` the function as it is now do not count.
         """
         ranks = [len(s) for s in problem.shapes]
-        near = [
-            row for row in self._rows(problem, "and seconds is not null")
-            if [len(s) for s in row.bucket] == ranks and (fits is None or fits(row.configuration))
-        ]  # fmt: skip
-        if not near:
-            return None
-        row = min(near, key=lambda row: _distance(row.bucket, problem.bucket))  # of equally near ones the fastest
-        return row.configuration, _distance(row.bucket, problem.bucket) == 0
+
+        def near(rows: Sequence[Row]) -> list[Row]:
+            return [
+                row for row in rows
+                if [len(s) for s in row.bucket] == ranks and (fits is None or fits(row.configuration))
+            ]  # fmt: skip
+
+        def far(row: Row) -> float:
+            return _distance(row.bucket, problem.bucket)
+
+        decided = min(near(self._decisions(problem)), key=far, default=None)
+        if decided is not None and far(decided) == 0:
+            return decided.configuration, True
+        # The fastest of the nearest; where a search decided, only in its own bucket.
+        rows = near(self._rows(problem, "and seconds is not null"))
+        row = min(rows, key=far, default=None)
+        if row is None or (decided is not None and far(decided) <= far(row)):
+            return None if decided is None else (decided.configuration, False)
+        plain = [r for r in rows if r.bucket == row.bucket and r.configuration == default]
+        if default is not None and plain and (plain[0].seconds or 0.0) < CLEAR * (row.seconds or 0.0):
+            return default, far(row) == 0
+        return row.configuration, far(row) == 0
 
     def forget(self, function: str | None = None) -> int:
         """Drop every trial of a function, of all functions without a name; gives how many there were."""
         which, values = ("where function=?", (function,)) if function is not None else ("", ())
-        found = self._use(lambda db: db.execute(f"delete from trials {which}", values).rowcount, writing=True)
-        return found or 0
+
+        def delete(db: sqlite3.Connection) -> int:
+            db.execute(f"delete from decisions {which}", values)
+            return db.execute(f"delete from trials {which}", values).rowcount
+
+        return self._use(delete, writing=True) or 0
 
     def problems(self) -> list[tuple[Problem, int]]:
         """What was measured, and how many trials of each there are."""

@@ -29,12 +29,13 @@ _in_force: ContextVar[Table] = ContextVar("tilewright_tuned", default=())
 
 
 def exported(store: Store) -> dict[str, Any]:
-    """The fastest configuration of everything that a store has measured, as a table."""
+    """The choice for everything that a store has measured, as a table: what was decided on, else the fastest."""
     entries = []
     for problem, _ in store.problems():
         trials = [(c, s) for c, s, _ in store.trials(problem) if s is not None]
         if trials:
-            configuration, seconds = trials[0]
+            chosen = store.best(problem)
+            configuration, seconds = next((t for t in trials if chosen and t[0] == chosen[0]), trials[0])
             entries.append({**vars(problem), "configuration": configuration, "seconds": seconds})
     return {"format": FORMAT, "version": VERSION, "entries": entries}
 
@@ -91,7 +92,10 @@ def write(path: str | os.PathLike[str], store: Store) -> int:
 
 def merge(table: Table, store: Store) -> int:
     """Put a table's entries among a store's measurements; gives how many are kept."""
-    return sum(store.record(problem, [(chosen, seconds, None, None)]) for problem, chosen, seconds in table)
+    kept = 0
+    for problem, chosen, seconds in table:
+        kept += store.record(problem, [(chosen, seconds, None, None)]) and store.decide(problem, chosen)
+    return kept
 
 
 @contextmanager

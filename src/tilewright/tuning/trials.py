@@ -23,6 +23,7 @@ from ..core.errors import TilewrightError
 from ..core.jit import jit
 from ..core.runtime import runtime
 from ..core.types import ArrayType
+from ..xla_backend.fingerprint import fingerprint
 from . import measure
 from .worker import receive, send
 
@@ -69,6 +70,7 @@ class Here:
     def __init__(self, arrays: Sequence[Any], wanted: Any, tolerance: float | None):
         self.arrays, self.wanted, self.tolerance = arrays, wanted, tolerance
         self.calls: dict[int, Callable[[], Any]] = {}
+        self.programs: dict[int, str] = {}  # what tells each program from others
 
     def compile(self, functions: Mapping[int, Callable[..., Any]]) -> dict[int, str | None]:
         """Compile functions; what went wrong with each."""
@@ -78,6 +80,7 @@ class Here:
             self.calls[number] = lambda compiled=compiled: compiled(*self.arrays)
             try:
                 self.calls[number]()
+                self.programs[number] = fingerprint(compiled.lower(*self.arrays).compile().runtime_executable())
                 found[number] = None
             except Exception as error:  # a configuration may break in any way; the search goes on
                 found[number] = measure.said(error)
@@ -97,6 +100,20 @@ class Here:
             return measure.seconds_of(self.calls[number], stop)[:2]
         except Exception as error:
             raise Failed(measure.said(error), "") from None
+
+    def call(self, number: int, count: int) -> float:
+        """Seconds of a call, of so many in a row.
+
+        Raises:
+          Failed: it does not run.
+        """
+        try:
+            return measure.average(self.calls[number], count)
+        except Exception as error:
+            raise Failed(measure.said(error), "") from None
+
+    def together(self, numbers: Sequence[int]) -> None:
+        """All of them are in this process."""
 
     def drop(self, number: int) -> None:
         """Forget a function."""
@@ -119,6 +136,8 @@ class Isolated:
         self.problem = ("problem", types, [np.asarray(x) for x in arrays], [np.asarray(x) for x in wanted], tolerance)
         self.workers: list[_Process | None] = [None] * self.many
         self.place: dict[int, int] = {}
+        self.modules: dict[int, Any] = {}
+        self.programs: dict[int, str] = {}  # what tells each program from others
 
     def compile(self, functions: Mapping[int, Callable[..., Any]]) -> dict[int, str | None]:
         """Trace functions, and compile them side by side; what went wrong with each."""
@@ -131,15 +150,32 @@ class Isolated:
                     module = jit(function).lower(*self.arrays)._module
                     if module.callbacks:
                         raise Failed("it calls back into Python", "pass isolate=False")
-                    self._worker(slot).ask(("compile", number, replace(module, again=None, reports={})))
+                    self.modules[number] = replace(module, again=None, reports={})
+                    self._worker(slot).ask(("compile", number, self.modules[number]))
                     begun.append((slot, number))
                 except Exception as error:
                     found[number] = measure.said(error)
             for slot, number in begun:
-                self.place[number] = slot
-                found[number] = self._answer(slot)[1]
+                found[number] = self._begun(slot, number)
             del rest[: self.many]
         return found
+
+    def _begun(self, slot: int, number: int) -> str | None:
+        """Wait for a program that a worker compiles; what went wrong."""
+        self.place[number] = slot
+        value, error = self._answer(slot)
+        if error is None:
+            self.programs[number] = value
+        return error
+
+    def together(self, numbers: Sequence[int]) -> None:
+        """Have one worker run programs: two processes may differ in more than the program."""
+        slot = self.place[numbers[0]]
+        for number in numbers:
+            if self.place[number] != slot:
+                self.drop(number)
+                self._worker(slot).ask(("compile", number, self.modules[number]))
+                self._begun(slot, number)
 
     def check(self, number: int) -> str | None:
         """What is wrong with a result."""
@@ -152,13 +188,24 @@ class Isolated:
         Raises:
           Failed: it does not run, or takes too long.
         """
-        value, error = self._request(number, ("time", number, stop))
+        return self._required(number, ("time", number, stop))
+
+    def call(self, number: int, count: int) -> float:
+        """Seconds of a call, of so many in a row.
+
+        Raises:
+          Failed: it does not run, or takes too long.
+        """
+        return self._required(number, ("call", number, count))
+
+    def _required(self, number: int, request: tuple[Any, ...]) -> Any:
+        value, error = self._request(number, request)
         if error:
             raise Failed(error, "")
         return value
 
     def drop(self, number: int) -> None:
-        """Forget a program."""
+        """Let a worker forget a program."""
         if self.workers[self.place[number]] is not None:
             self._request(number, ("drop", number))
 

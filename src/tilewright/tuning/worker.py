@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from ..core.runtime import runtime
+from ..xla_backend.fingerprint import fingerprint
 from ..xla_backend.module import Module
 from ..xla_backend.transfer import host_buffer
 from . import measure
@@ -66,11 +67,13 @@ class Worker:
         copies = min(max(2 * cache_bytes() // size, 1), 16, max(RING // size, 1))
         self.rings = [[host_buffer(x.copy(), t) for x, t in zip(inputs, types, strict=True)] for _ in range(copies)]
 
-    def compile(self, number: int, module: Module) -> None:
-        """Compile a program."""
-        run = runtime.backend.runner(runtime.backend.compile(module, None), "list", None)
+    def compile(self, number: int, module: Module) -> str:
+        """Compile a program; what tells it from others."""
+        executable = runtime.backend.compile(module, None)
+        run = runtime.backend.runner(executable, "list", None)
         ring = itertools.cycle(self.rings)
         self.programs[number] = lambda: run(*next(ring))
+        return fingerprint(executable)
 
     def check(self, number: int) -> str | None:
         """What is wrong with a program's result."""
@@ -79,6 +82,10 @@ class Worker:
     def time(self, number: int, stop: float) -> tuple[float, float]:
         """Median seconds of a program, and their spread."""
         return measure.seconds_of(self.programs[number], stop)[:2]
+
+    def call(self, number: int, count: int) -> float:
+        """Seconds of a call of a program, of so many in a row."""
+        return measure.average(self.programs[number], count)
 
     def drop(self, number: int) -> None:
         """Forget a program."""
