@@ -100,8 +100,8 @@ def record() -> None:
     for seconds in recorded():
         times.append(seconds)
         if len(times) % 500 == 0:
-            print(f"{len(times)} of {len(space())} in {time.perf_counter() - start:.0f} s, best {min(times) * 1e3:.2f} ms",
-                  flush=True)  # fmt: skip
+            took = time.perf_counter() - start
+            print(f"{len(times)} of {len(space())} in {took:.0f} s, best {min(times) * 1e3:.2f} ms", flush=True)
     np.savez_compressed(FILE, seconds=np.asarray(times, np.float32), machine=json.dumps(description()))
 
 
@@ -135,13 +135,15 @@ def report(seeds: int) -> str:
         print(rows[-1], flush=True)
     best = space()[int(times.argmin())]
     where = ", ".join(f"{k} {v}" for k, v in machine.items())
+    least, near = times.min(), int((times <= WITHIN * times.min()).sum())
+    spread = f"from {least * 1e3:.2f} to {times.max() * 1e3:.0f} ms, the median {np.median(times) * 1e3:.2f} ms"
     return f"""# A recorded space
 
 `python -m benchmarks.recorded`; recorded on {where}.
 
-{len(times):,} configurations of a product of matrices of {SIDE} x {SIDE} by blocks, each measured once: from
-{times.min() * 1e3:.2f} to {times.max() * 1e3:.0f} ms, the median {np.median(times) * 1e3:.2f} ms; {int((times <= WITHIN * times.min()).sum())} are within {WITHIN - 1:.0%} of the best,
-{best}. {met} of {seeds} searches came within {WITHIN - 1:.0%} with {limit} trials at most.
+{len(times):,} configurations of a product of matrices of {SIDE} x {SIDE} by blocks, each measured once: {spread};
+{near} are within {WITHIN - 1:.0%} of the best, {best}.
+{met} of {seeds} searches came within {WITHIN - 1:.0%} with {limit} trials at most.
 
 {chr(10).join(rows)}
 """

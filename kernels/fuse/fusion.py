@@ -87,7 +87,8 @@ def fuse(program: Program, target: str | Target, tiles: Any = None) -> Program:
     """A Program whose arrays are computed by kernels: the same values, and fewer bytes moved.
 
     `tiles` is None, a function from a kernel's `Loops` to its tiles (None: the target's default), or a mapping from
-    kernel names to tiles. Equations that are in no kernel stay as they are.
+    kernel names to tiles; names may be pairs of a name and the extents of the loops. Equations that are in no kernel
+    stay as they are.
 
     Raises:
       ArgumentError: tiles that are not one positive size per loop, or that the target cannot hold, or of a kernel that
@@ -116,11 +117,12 @@ def plan(program: Program, target: str | Target, tiles: Any = None, explained: b
     return _with_constants(known[0], values)
 
 
-def _check_names(fusion: Fusion, tiles: Mapping[str, Tiles]) -> None:
+def _check_names(fusion: Fusion, tiles: Mapping[Any, Tiles]) -> None:
     """Tiles that are asked for by name are those of a kernel."""
     names = sorted({one.kernel.name for one in fusion.every_kernel})
+    pairs = {(one.kernel.name, one.loops.sizes) for one in fusion.every_kernel}
     for name in tiles:
-        if name not in names:
+        if name not in names and name not in pairs:
             raise ArgumentError(
                 f"tiles are given for {name!r}, and no fused kernel has that name",
                 f"the fused kernels are {', '.join(names)}" if names else "there are no fused kernels here",
@@ -166,7 +168,7 @@ class _Fuser:
     def __init__(self, target: Target, tiles: Any, explained: bool):
         self.target, self.explained = target, explained
         self.choose: Choose | None = tiles if callable(tiles) else None
-        self.named: Mapping[str, Tiles] = tiles if isinstance(tiles, Mapping) else {}
+        self.named: Mapping[Any, Tiles] = tiles if isinstance(tiles, Mapping) else {}
 
     def run(self, program: Program) -> Fusion:
         given = eliminate_dead(flat(program))[0]
@@ -220,8 +222,9 @@ class _Fuser:
         assert unit.group is not None and unit.tiling is not None
         group, tiling = unit.group, unit.tiling
         name = name_of(group, tiling, planner.eqns)
-        if name in self.named:
-            tiling = planner.tiled(unit, self.named[name])
+        asked = self.named.get(name, self.named.get((name, tiling.loops.sizes)))
+        if asked is not None:
+            tiling = planner.tiled(unit, asked)
         self._check(name, tiling)
         made = Builder(group, tiling, planner.eqns, name).build()
         operations = tuple(planner.eqns[i].primitive.name for i in group.eqns)

@@ -52,12 +52,15 @@ class Fused:
 
 
 def fuse(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Fused]:
-    """Standard operations as kernels of the target's."""
-    written = frozenset(kernels_of(unit.program))
-    if not settings.tiled:
-        return unit, Fused(None, written)
-    fusion = plan(unit.program, settings.target, settings.tiles, explained=settings.explained)
-    return replace(unit, program=fusion.program), Fused(fusion, written)
+    """Standard operations as kernels of the target's; for kernels that were tuned, what was decided on."""
+    written, fusion, program = frozenset(kernels_of(unit.program)), None, unit.program
+    if settings.tiled:
+        fusion = plan(program, settings.target, settings.tiles, explained=settings.explained)
+        program = fusion.program
+    if settings.tiles is None and (settings.tiled or settings.target != "cpu"):
+        fusion, program, changed = part("tuned kernels").tuned(unit.program, fusion, program, settings)
+        written = frozenset(changed.get(kernel, kernel) for kernel in written)
+    return replace(unit, program=program), Fused(fusion, written)
 
 
 def check_bodies(program: Program) -> None:

@@ -15,6 +15,7 @@ PARTS = {
     "target": ".lang.target",
     "kernel passes": ".kernel_passes",
     "targets": ".targets",
+    "tuned kernels": ".tuning.kernels",
     "fusions": ".xla_backend.fusions",
     "mesh": ".core.mesh",
     "sharded": ".xla_backend.sharded",

@@ -25,6 +25,7 @@ from .lang.kernel import Kernel
 from .lang.target import Target
 from .xla_backend.cache import disk_cache
 
+ROUTE = "route"  # the setting of a kernel that puts one first, where a measurement decided so
 REFUSALS = (DtypeError, ResourceError, UnsupportedError)
 FAILURES = (*REFUSALS, CompileError)
 
@@ -76,13 +77,12 @@ class Choice:
 
 def choice(kernel: Kernel, machine: Target) -> Choice:
     """The routes of a kernel on a target."""
-    known = ROUTES[machine.kind]
-    wanted = current().kernel_route if machine.gpu else None
+    known, told = ROUTES[machine.kind], dict(kernel.settings)
+    wanted = current().kernel_route or told.get(ROUTE) if machine.gpu else None
     if wanted == "xla":
         return Choice(())
     if wanted is not None:
         return Choice(tuple(sorted(known, key=lambda route: route.name != wanted)))
-    told = dict(kernel.settings)
     stated = told.get("compiler_params")
     if isinstance(stated, mosaic_gpu_names.CompilerParams) and MOSAIC_GPU in known:
         if told.get(INHERITED):  # a kernel derived from the one that asks for it may be of another form

@@ -42,7 +42,7 @@ LATE = {
     ("core/version.py", ".errors"): "nothing of the package is imported before that check",
     ("src/tilewright/bench/command.py", "."): "SciPy, only for benchmarks",
     ("src/tilewright/bench/result.py", ".picture"): "matplotlib, only for pictures",
-    ("src/tilewright/tuning/autotuned.py", ".search"): "SciPy, only to search",
+    ("src/tilewright/tuning/autotuned.py", ".session"): "SciPy, only to search",
     ("xla_backend/cache.py", "tempfile"): "a dozen modules that only a writer needs",
     ("xla_backend/client.py", "."): "the clients of GPUs and TPUs, only where there may be such a device",
     ("xla_backend/executable.py", "."): "settings of GPUs, only for programs of these",

@@ -7,14 +7,26 @@ scaled(x)             # the best known configuration for such arguments, or the 
 scaled.tune(x)        # measure, and keep the result
 """
 
-from .autotuned import Autotuned, autotune
-from .program import ProgramReport, tune
-from .report import Report, Trial
-from .space import divisors, permutations, powers_of_two
-from .store import Store, TuningWarning
-from .tables import tuned
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Autotuned", "ProgramReport", "Report", "Store", "Trial", "TuningWarning", "autotune", "divisors", "permutations",
-    "powers_of_two", "tune", "tuned",
-]  # fmt: skip
+from ..core.later import later as _later
+
+if TYPE_CHECKING:
+    from .autotuned import Autotuned, autotune
+    from .program import ProgramReport, tune
+    from .report import Report, Trial
+    from .space import divisors, permutations, powers_of_two
+    from .store import Store, TuningWarning
+    from .tables import tuned
+
+_LATER = {
+    "autotuned": "Autotuned autotune",
+    "program": "ProgramReport tune",
+    "report": "Report Trial",
+    "space": "divisors permutations powers_of_two",
+    "store": "Store TuningWarning",
+    "tables": "tuned",
+}
+__getattr__, __dir__, __all__ = _later(
+    __name__, {name: f".{module}:{name}" for module, names in _LATER.items() for name in names.split()}
+)

@@ -5,27 +5,21 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
-import os
-import time
 import tokenize
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
 from ..core import tree
-from ..core.errors import ArgumentError, NotTunedError, TuningError
+from ..core.errors import ArgumentError, NotTunedError
 from ..core.jit import jit
 from ..core.trace import is_evaluating, typeof
 from ..core.version import JAXLIB, __version__
-from ..runtime import devices
 from . import measure
-from .report import Report, Trial
+from .report import Report
 from .space import Configuration, Space, configurations, names_of
 from .store import Problem, Store, as_text
 from .tables import in_force, nearest, shipped
-from .trials import Here, Isolated, isolable
-
-TRIAL_SECONDS = 60.0  # after which a configuration counts as too slow to compile or run
 
 # What notes the calls of autotuned functions, while a program is looked through: see `program.py`.
 watching: ContextVar[Callable[[Any, tuple[Any, ...], dict[str, Any]], object] | None] = ContextVar(
@@ -39,7 +33,7 @@ class Autotuned:
     def __init__(
         self, fun: Callable[..., Any], space: Space, *, key: Any = None, reference: Any = None,
         tolerance: float | None = None, memory: int | None = None, required: bool = False, store: Store | None = None,
-        where: Callable[..., bool] | None = None, timeout: float = TRIAL_SECONDS,
+        where: Callable[..., bool] | None = None, timeout: float = 60.0,
     ):  # fmt: skip
         self.timeout = timeout
         self.fun, self.space, self.key, self.reference, self.where = fun, space, key, reference, where
@@ -64,7 +58,7 @@ class Autotuned:
         words = [x for x in leaves if isinstance(x, str)]  # what the function is to do: no arrays
         shapes, dtypes = measure.shapes_and_dtypes([typeof(x) for x in leaves if not isinstance(x, str)])
         extra = "".join([*words, "" if self.key is None else repr(self.key(*args, **kwargs))])
-        return Problem(device_name(), _identity(self.fun), f"{__version__}/{JAXLIB}", dtypes, shapes, extra)
+        return Problem(measure.device_name(), _identity(self.fun), f"{__version__}/{JAXLIB}", dtypes, shapes, extra)
 
     def best(self, *args: Any, **kwargs: Any) -> Configuration:
         """The configuration a call with these arguments uses.
@@ -129,56 +123,40 @@ class Autotuned:
             raise ArgumentError(
                 f"{self.fun.__name__}.tune was called inside a transformation", "tune on arrays, outside `jit`"
             )
-        from .search import Tuning
+        from .session import searched
 
-        problem, kept = self.problem(*args, **kwargs), []
-        start = time.time()
+        problem = self.problem(*args, **kwargs)
         arrays, of = measure.closed(args, kwargs)
 
         def timed(function: Callable[..., Any]) -> Callable[..., Any]:
             return of(function) if around is None else around(of(function))
 
         wanted = jit(timed(self.reference or functools.partial(self.fun, **self.defaults())))(*arrays)
-        search = Tuning(
-            self.fun.__name__, configurations(self.space, args, kwargs, self.where),
-            lambda c: timed(functools.partial(self.fun, **c)), arrays, default=self.defaults(),
-            trials=self._trials(arrays, wanted, isolate), known=self._known(problem), memory=self.memory,
-            target=None if devices()[0].platform != "cpu" else "cpu",
-            keep=lambda t: kept.append(self.store.record(problem, [_row(t)], start)),
-        )  # fmt: skip
-        report = search.run(budget, progress)
-        self.chosen.clear()
-        if not report.trials or report.best.seconds is None:
-            why = "; ".join(f"{t.configuration}: {t.why}" for t in report.trials[:4]) or "it was stopped"
-            raise TuningError(
-                f"no configuration of {self.fun.__name__} works: {why}", "widen the space, or check the reference"
-            )
-        if report.kept is not None:
-            kept.append(self.store.decide(problem, report.kept))
-        if not all(kept):  # a store that cannot be written: for this process at least
+        try:
+            report, kept = searched(
+                self.fun.__name__, problem, self.store, configurations(self.space, args, kwargs, self.where),
+                lambda c: timed(functools.partial(self.fun, **c)), arrays, wanted, default=self.defaults(),
+                known=self._known(problem), tolerance=self.tolerance, memory=self.memory, timeout=self.timeout,
+                isolate=isolate, budget=budget, progress=progress,
+            )  # fmt: skip
+        finally:
+            self.chosen.clear()
+        if not kept:  # a store that cannot be written: for this process at least
             self.chosen[problem] = report.best.configuration
         return report
+
+    def keep(self, configuration: Configuration, *args: Any, **kwargs: Any) -> bool:
+        """Have calls with such arguments use a configuration from now on; whether the store has it."""
+        problem = self.problem(*args, **kwargs)
+        self.chosen.clear()
+        kept = self.store.decide(problem, configuration)
+        if not kept:
+            self.chosen[problem] = configuration
+        return kept
 
     def _known(self, problem: Problem) -> list[Configuration]:
         known = self.store.best(problem, self._fits)
         return [] if known is None else [self._as_given(known[0])]
-
-    def _trials(self, arrays: list[Any], wanted: Any, isolate: bool | None) -> Here | Isolated:
-        leaves = [jit(lambda x: x)(x) for x in arrays]
-        apart = isolable(leaves) and devices()[0].platform == "cpu" if isolate is None else isolate
-        if not apart:
-            return Here(arrays, wanted, self.tolerance)
-        return Isolated(leaves, tree.leaves(wanted), self.tolerance, self.timeout)
-
-
-def _row(t: Trial) -> tuple[Configuration, float | None, float | None, str | None]:
-    return t.configuration, t.seconds, t.spread, t.why
-
-
-def device_name() -> str:
-    """What measurements are of: the platform, the kind of device, the processors of this machine."""
-    device = devices()[0]
-    return f"{device.platform}:{device.device_kind}:{os.cpu_count()}"
 
 
 def _check_names(fun: Callable[..., Any], space: Space) -> None:
@@ -205,7 +183,7 @@ def _identity(fun: Callable[..., Any]) -> str:
 def autotune(
     space: Space, *, where: Callable[..., bool] | None = None, key: Callable[..., Any] | None = None,
     reference: Callable[..., Any] | None = None, tolerance: float | None = None, memory: int | None = None,
-    required: bool = False, store: Store | None = None, timeout: float = TRIAL_SECONDS,
+    required: bool = False, store: Store | None = None, timeout: float = 60.0,
 ) -> Callable[[Callable[..., Any]], Autotuned]:  # fmt: skip
     """A decorator that chooses a function's keyword configuration (block sizes, say) from measurements.
 

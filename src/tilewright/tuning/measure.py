@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +13,7 @@ import numpy as np
 from ..core import tree
 from ..core.errors import TilewrightError
 from ..core.types import is_inexact
+from ..runtime import devices
 
 # How far results may differ from the reference, relative to its largest element.
 TOLERANCE = {
@@ -111,3 +113,9 @@ def wait(out: Any) -> None:
 def shapes_and_dtypes(types: Sequence[Any]) -> tuple[tuple[tuple[int, ...], ...], str]:
     """The shapes of some types, and their dtypes as text."""
     return tuple(t.shape for t in types), ",".join(str(t.dtype) for t in types)
+
+
+def device_name() -> str:
+    """What measurements are of: the platform, the kind of device, the processors of this machine."""
+    device = devices()[0]
+    return f"{device.platform}:{device.device_kind}:{os.cpu_count()}"

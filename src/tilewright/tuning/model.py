@@ -21,7 +21,7 @@ from .space import Configuration
 ALL = 24  # configurations of a space that is tried whole
 FIRST = 8  # and more: one for each feature; tried before the model is asked
 GAIN = 0.003  # the expected improvement, of the best time, below which a round counts as calm
-PATIENCE = 8  # calm rounds in a row that end the search
+PATIENCE = 12  # calm rounds in a row that end the search
 SHARE = 0.03  # of a large space that is tried at most, but no fewer than `LEAST`
 LEAST = 48
 _LENGTHS = (0.125, 8.0)  # the least and the greatest

@@ -1,4 +1,4 @@
-"""`tune` of any function: the autotuned functions that it calls, each tuned by its share of the time."""
+"""`tune` of any function: the autotuned functions that it calls and its kernels, each by its share of the time."""
 
 from __future__ import annotations
 
@@ -10,17 +10,26 @@ from typing import Any
 
 import numpy as np
 
+from ..compile import PIPELINE, Request, settings_ahead, settings_for
 from ..core import tree
 from ..core.api import vjp
 from ..core.errors import ArgumentError
 from ..core.jit import jit
 from ..core.trace import is_evaluating, typeof
 from ..core.types import is_inexact
-from . import measure
+from ..lang.primitive import kernel_call_p
+from ..lang.target import target_of
+from ..passes import walk
+from ..xla_backend.client import default_device
+from . import kernels, measure
 from .autotuned import Autotuned, watching
+from .decide import P, gain_of
 from .report import Report
+from .session import searched
+from .space import Configuration
+from .store import Store
 
-ROUNDS = 3  # of measurements in turn
+ROUNDS = 9  # of measurements in turn
 
 
 @dataclass(frozen=True)
@@ -34,11 +43,13 @@ class Site:
 
 @dataclass(frozen=True)
 class ProgramReport:
-    """What `tune` found for a function: a report for each autotuned call, and its own time before and after."""
+    """What `tune` found for a function: a report for each autotuned call and each kernel, and its own time before and
+    after. `reverted`: together the choices made it slower, so that the defaults stay."""
 
     reports: tuple[Report, ...]
     before: float
     after: float
+    reverted: bool = False
 
     @property
     def gain(self) -> float:
@@ -47,7 +58,8 @@ class ProgramReport:
 
     def __str__(self) -> str:
         total = f"{self.before * 1e3:.3f} ms before, {self.after * 1e3:.3f} ms after: {self.gain:.2f} times as fast"
-        return "\n".join([total, *(str(r) for r in self.reports)])
+        told = ["together the choices made it slower: the defaults stay"] if self.reverted else []
+        return "\n".join([total, *told, *(str(r) for r in self.reports)])
 
 
 def sites(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[Site]:
@@ -107,24 +119,87 @@ def _call(f: Callable[..., Any], arrays: Sequence[Any]) -> Callable[[], Any]:
     return lambda: compiled(*arrays)
 
 
-def _seconds(*calls: Callable[[], Any]) -> list[float]:
-    """The median time of each call, measured in turn."""
-    times = [[measure.seconds_of(call, float("inf"), 3)[0] for call in calls] for _ in range(ROUNDS)]
-    return [statistics.median(column) for column in zip(*times, strict=True)]
+def _in_turn(*calls: Callable[[], Any]) -> list[list[float]]:
+    """The seconds of each call in each round, measured in turn."""
+    times: list[list[float]] = [[] for _ in calls]
+    for turn in range(ROUNDS):
+        for i in range(len(calls)) if turn % 2 else reversed(range(len(calls))):
+            times[i].append(measure.seconds_of(calls[i], float("inf"), 2)[0])
+    return times
+
+
+@dataclass(frozen=True)
+class Work:
+    """Something to tune within a program: its share of the time, the search of so many seconds, and how to undo it."""
+
+    share: float
+    search: Callable[[float | None], Report]
+    revert: Callable[[], object]
+
+
+def _call_work(site: Site, options: dict[str, Any]) -> Work:
+    """An autotuned call."""
+    draw = np.random.default_rng(0)
+    args, kwargs = tree.map(lambda t: example(t, draw), site.arguments)
+    arrays, of = measure.closed(args, kwargs)
+    function, around = of(site.function), _forward_and_back if site.differentiated else None
+    share = measure.seconds_of(_call(around(function) if around else function, arrays), float("inf"), 3)[0]
+    return Work(
+        share, lambda budget: site.function.tune(*args, budget=budget, around=around, **options, **kwargs),
+        lambda: site.function.keep(site.function.defaults(), *args, **kwargs),
+    )  # fmt: skip
+
+
+def _kernel_work(site: kernels.Site, device: str, options: dict[str, Any]) -> Work:
+    """A kernel."""
+    draw = np.random.default_rng(0)
+    arrays = [example(t, draw) for t in site.kernel.in_types]
+    problem, store = kernels.problem_of(site.kernel, device), Store()
+
+    def function(configuration: Configuration) -> Callable[..., Any]:
+        return lambda *arrays: kernel_call_p.bind(*arrays, kernel=site.made(configuration))
+
+    def search(budget: float | None) -> Report:
+        with kernels.by_default():
+            wanted = jit(function({}))(*arrays)
+            return searched(f"kernel {site.name}", problem, store, site.space(), function, arrays, wanted, default={},
+                            budget=budget, **options)[0]  # fmt: skip
+
+    with kernels.by_default():
+        share = measure.seconds_of(_call(function({}), arrays), float("inf"), 3)[0]
+    return Work(share, search, lambda: store.decide(problem, {}))
+
+
+def kernel_sites(
+    f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], target: str | None = None
+) -> tuple[list[kernels.Site], str]:
+    """The kernels of a function's program for which there is a choice, and the device that choices are kept by."""
+    settings = settings_for(default_device(), True) if target is None else settings_ahead(target)
+    arrays, of = measure.closed(args, kwargs)
+    with kernels.by_default():
+        unit = walk(PIPELINE[:2], Request(of(f), tuple(arrays), {}), settings).value
+        walked = walk(PIPELINE[2:4], unit, settings)
+    found = walked.reports.get("fuse")
+    fusion = None if found is None else found.fusion
+    machine = target_of(settings.target)
+    return kernels.sites_in(unit.program, fusion, walked.value.program, machine), kernels.device_of(settings)
 
 
 def tune(
     f: Callable[..., Any], *args: Any, budget: float | None = None, progress: bool = True, isolate: bool | None = None,
     **kwargs: Any,
 ) -> Any:  # fmt: skip
-    """Tune a function: an autotuned one on these arguments, or those that any function calls, by share of the time.
+    """Tune a function: an autotuned one on these arguments, or all that any function calls, by share of the time.
 
-    `budget` is in seconds, for all of it. The calls are found by tracing the function, those in its gradients too
-    (which are then timed with their derivative), and are timed on arguments of the same types, drawn at random; their
-    results are kept as by `f.tune`. Gives the `Report` of an autotuned function, else a `ProgramReport`.
+    `budget` is in seconds, for all of it. Autotuned calls are found by tracing the function, those in its gradients too
+    (which are then timed with their derivative). Then come the kernels of its compiled program: the tiles of generated
+    ones, and on GPUs what their compilers are told and which compiler takes them; later compilations of such kernels
+    use what was decided on. Everything is timed on arguments of the same types, drawn at random. Should the choices
+    together make the function slower, the defaults stay. Gives the `Report` of an autotuned function, else a
+    `ProgramReport`.
 
     Raises:
-      ArgumentError: nothing that it calls is autotuned, or it is called within a transformation.
+      ArgumentError: there is nothing to choose, or it is called within a transformation.
       TuningError: no configuration of some function works.
     """
     if isinstance(f, Autotuned):
@@ -133,30 +208,34 @@ def tune(
         raise ArgumentError(f"tune takes a function, got {f!r}", "one made by `autotune`, or one that calls such")
     if not is_evaluating():
         raise ArgumentError("tune was called inside a transformation", "tune on arrays, outside `jit`")
-    found = sites(f, args, kwargs)
-    if not found:
-        name = getattr(f, "__name__", repr(f))
-        raise ArgumentError(f"{name} calls no function made by `autotune`", "decorate it, or one that it calls")
+    options: dict[str, Any] = {"progress": progress, "isolate": isolate}
     arrays, of = measure.closed(args, kwargs)
     start, before = time.perf_counter(), _call(of(f), arrays)
-    work = [_arguments(site) for site in found]
-    shares = [_share(site, *given) for site, given in zip(found, work, strict=True)]
-    reports = []
-    for place, (site, (given, named)) in enumerate(zip(found, work, strict=True)):
+    work, reports = [_call_work(site, options) for site in sites(f, args, kwargs)], []
+    _search(work, reports, budget, start)
+    found, device = kernel_sites(f, args, kwargs)
+    if not found and not work:
+        name = getattr(f, "__name__", repr(f))
+        raise ArgumentError(
+            f"{name} calls no function made by `autotune`, and its program has no kernels with a choice on {device}",
+            "decorate it, or one that it calls; `cpu_tiles=True` has operations become kernels on the CPU")  # fmt: skip
+    work += [_kernel_work(site, device, options) for site in found]
+    _search(work[len(reports) :], reports, budget, start)
+    if all(r.kept == r.default for r in reports):  # nothing is different
+        same = statistics.median(_in_turn(before)[0])
+        return ProgramReport(tuple(reports), same, same)
+    times = _in_turn(before, _call(of(f), arrays))
+    slower, p = gain_of(times[1], times[0])
+    reverted = slower > 1 and p < P
+    if reverted:
+        for one in work:
+            one.revert()
+        times[1] = times[0]
+    return ProgramReport(tuple(reports), statistics.median(times[0]), statistics.median(times[1]), reverted)
+
+
+def _search(work: Sequence[Work], reports: list[Report], budget: float | None, start: float) -> None:
+    """Search one after the other, each for its share of the time that is left."""
+    for place, one in enumerate(work):
         left = None if budget is None else max(budget - (time.perf_counter() - start), 0.0)
-        part = None if left is None else left * shares[place] / sum(shares[place:])
-        around = _forward_and_back if site.differentiated else None
-        reports.append(site.function.tune(
-            *given, budget=part, progress=progress, isolate=isolate, around=around, **named))  # fmt: skip
-    return ProgramReport(tuple(reports), *_seconds(before, _call(of(f), arrays)))
-
-
-def _arguments(site: Site) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    draw = np.random.default_rng(0)
-    return tree.map(lambda t: example(t, draw), site.arguments)
-
-
-def _share(site: Site, args: Sequence[Any], kwargs: dict[str, Any]) -> float:
-    arrays, of = measure.closed(args, kwargs)
-    function = of(site.function)
-    return _seconds(_call(_forward_and_back(function) if site.differentiated else function, arrays))[0]
+        reports.append(one.search(None if left is None else left * one.share / sum(w.share for w in work[place:])))

@@ -2,9 +2,9 @@
 
     row ::= device, function, versions, dtypes, shapes, key  ->  configuration, seconds, spread, error, when
 
-Every trial is kept, and what `tune` decided on in the end. The configuration for some arguments is the one decided on in
-their shape bucket (sizes rounded up to powers of two), else in the nearest bucket of the same ranks and dtypes. Where a
-search was cut short before it decided, the fastest counts if it beats the defaults by a tenth.
+Every trial is kept, and what `tune` decided on in the end. The configuration for some arguments is the one decided on
+in their shape bucket (sizes rounded up to powers of two), else in the nearest bucket of the same ranks and dtypes.
+Where a search was cut short before it decided, the fastest counts if it beats the defaults by a tenth.
 
 Nothing here can make a call of a function fail or wait: a store that is damaged, locked, read-only, of a newer
 version, or that others can write, counts as one without measurements, with one warning.
@@ -127,13 +127,19 @@ _FAULTS = (sqlite3.Error, OSError, ValueError, OverflowError, RecursionError)
 _warned = runtime.cache("tuning.warned", 256)
 
 
+def _decisions_of(db: sqlite3.Connection, which: str, values: Sequence[Any], columns: str) -> list[Any]:
+    if not db.execute("select 1 from sqlite_master where name='decisions'").fetchone():
+        return []  # written before there were any
+    return db.execute(f"select {columns} from decisions {which}", values).fetchall()
+
+
 class Store:
     """The database of trials at a path. One that cannot be read or written is passed over with a warning."""
 
     def __init__(self, path: Path | str | None = None):
         self.path = Path(path) if path is not None else default_path()
 
-    def _warn(self, why: str) -> None:
+    def warn(self, why: str) -> None:
         """Say once for each store what is wrong with it."""
         key, this = (str(self.path), why), object()
         if _warned.keep(key, this) is this:
@@ -169,18 +175,18 @@ class Store:
                 return None
             why = self._untrusted()
             if why:
-                self._warn(why)
+                self.warn(why)
                 return None
             with contextlib.closing(self._connected(writing)) as db:
                 if db.execute("pragma user_version").fetchone()[0] > VERSION:
-                    self._warn("were written by a newer version")
+                    self.warn("were written by a newer version")
                     return None
                 if writing:
                     db.executescript(_SCHEMA)
                 with db:
                     return act(db)
         except _FAULTS as error:
-            self._warn(f"cannot be used ({error})")
+            self.warn(f"cannot be used ({error})")
             return None
 
     def record(self, problem: Problem, trials: Sequence[Measured], since: float | None = None) -> bool:
@@ -214,8 +220,8 @@ class Store:
         def insert(db: sqlite3.Connection) -> bool:
             db.execute(f"delete from decisions {_OF} and bucket=?", (*where, bucket))
             db.execute(
-                "insert into decisions (device, function, versions, dtypes, key, shapes, bucket, configuration, recorded)"
-                " values (?,?,?,?,?,?,?,?,?)",
+                "insert into decisions (device, function, versions, dtypes, key, shapes, bucket, configuration,"
+                " recorded) values (?,?,?,?,?,?,?,?,?)",
                 (*where, json.dumps(problem.shapes), bucket, as_text(configuration), time.time()),
             )
             return True
@@ -224,22 +230,28 @@ class Store:
 
     def _decisions(self, problem: Problem) -> list[Row]:
         """What was decided on, in any bucket."""
-
-        def read(db: sqlite3.Connection) -> list[Any]:
-            if not db.execute("select 1 from sqlite_master where name='decisions'").fetchone():
-                return []  # written before there were any
-            return db.execute(
-                f"select bucket, configuration from decisions {_OF} order by recorded desc", self._where(problem)
-            ).fetchall()
-
-        rows = [_sound(*row, None, None) for row in self._use(read) or ()]
+        found = self._use(lambda db: _decisions_of(
+            db, f"{_OF} order by recorded desc", self._where(problem), "bucket, configuration"
+        ))  # fmt: skip
+        rows = [_sound(row[0], row[1], None, None) for row in found or ()]
         if None in rows:
-            self._warn("have damaged rows")
+            self.warn("have damaged rows")
         return [row for row in rows if row is not None]
 
     @staticmethod
     def _where(problem: Problem) -> tuple[str, ...]:
         return (problem.device, problem.function, problem.versions, problem.dtypes, problem.key)
+
+    def decided(self, device: str, versions: str, prefix: str) -> dict[str, Configuration]:
+        """What was decided on for functions whose names begin with a prefix, by their names."""
+        rows = self._use(lambda db: _decisions_of(
+            db, "where device=? and versions=? and substr(function, 1, ?) = ? order by recorded",
+            (device, versions, len(prefix), prefix), "function, bucket, configuration",
+        ))  # fmt: skip
+        found = {name: _sound(bucket, chosen, None, None) for name, bucket, chosen in rows or ()}
+        if None in found.values():
+            self.warn("have damaged rows")
+        return {name: row.configuration for name, row in found.items() if row is not None and type(name) is str}
 
     def _rows(self, problem: Problem, more: str, *values: str) -> list[Row]:
         """What is known of each configuration, fastest first; those that failed come last.
@@ -252,7 +264,7 @@ class Store:
         ).fetchall())  # fmt: skip
         rows = [_sound(*row) for row in found or ()]
         if None in rows:
-            self._warn("have damaged rows")
+            self.warn("have damaged rows")
         known: dict[Any, list[Row]] = {}
         for row in rows:
             if row is not None:
@@ -316,7 +328,7 @@ class Store:
         for device, function, versions, dtypes, shapes, key, count in found or ():
             row = _sound(shapes, "{}", None, None)
             if row is None:
-                self._warn("have damaged rows")
+                self.warn("have damaged rows")
             else:
                 problems.append((Problem(device, function, versions, dtypes, row.bucket, key), count))
         return problems

@@ -1,0 +1,255 @@
+"""The kernels of a program as something to tune: tiles of those that were generated, compiler parameters, routes.
+
+    site ::= a kernel of the program after `fuse`, with what may be chosen for it
+    configuration ::= {tiles, route, num_warps, num_stages, consumers}      each only where there is a choice
+
+A site's defaults are what the generator, the route's estimate and the compiler choose by themselves. What was decided
+on is read again by the pass `fuse` of each later compilation, by device and a digest of the kernel at its defaults.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..core.errors import ArgumentError
+from ..core.ir import Program
+from ..core.rewrite import rewritten
+from ..core.version import JAXLIB, __version__
+from ..kernels.fuse import plan
+from ..kernels.fuse.fusion import FusedKernel, Fusion, machine_of
+from ..kernels.generate.loops import Tiles
+from ..kernels.generate.tiles import options
+from ..lang import mosaic_gpu, triton
+from ..lang.kernel import Kernel
+from ..lang.primitive import kernel_call_p
+from ..lang.target import Target
+from ..routes import ROUTE, ROUTES
+from ..xla_backend.settings import Settings
+from .measure import device_name, shapes_and_dtypes
+from .space import Configuration
+from .store import Problem, Store
+from .tables import in_force, shipped
+
+WARPS, STAGES, CONSUMERS = (None, 2, 4, 8), (None, 1, 2, 3, 4), (None, 1, 2)
+PREFIX = "kernel."  # of the names that choices for kernels are kept by
+MOST = 4096  # tilings of a kernel that are looked at
+
+# Whether programs use what was decided on; not while it is being searched for.
+_used: ContextVar[bool] = ContextVar("tilewright_tuned_kernels", default=True)
+
+
+@dataclass(frozen=True)
+class Site:
+    """A kernel of a program, how it was generated (None: somebody wrote it), and the machine it is for."""
+
+    kernel: Kernel
+    fused: FusedKernel | None
+    program: Program  # before it was fused
+    machine: Target
+
+    @property
+    def name(self) -> str:
+        return self.kernel.name
+
+    def space(self) -> list[Configuration]:
+        """Every configuration, the defaults `{}` first."""
+        found: list[Configuration] = [{}]
+        if self.fused is not None:
+            found += [{"tiles": t} for t in _tilings(self.fused, self.machine) if t != self.fused.tiles]
+        return [{**tiles, **told} for told in _told(self.kernel, self.machine) for tiles in found]
+
+    def made(self, configuration: Configuration) -> Kernel:
+        """The kernel at a configuration.
+
+        Raises:
+          ArgumentError: tiles that the target cannot hold.
+        """
+        kernel = self.kernel
+        if "tiles" in configuration and self.fused is not None:
+            fusion = plan(self.program, self.machine, {_key(self.fused): tuple(configuration["tiles"])})
+            kernel = next(k.kernel for k in fusion.every_kernel if _key(k) == _key(self.fused))
+        return with_settings(kernel, configuration)
+
+
+def _key(fused: FusedKernel) -> tuple[str, tuple[int, ...]]:
+    """What tiles are asked for by."""
+    return fused.kernel.name, fused.loops.sizes
+
+
+def _tilings(fused: FusedKernel, machine: Target) -> Iterator[Tiles]:
+    """Tiles that the loops of a kernel may have, from the largest; which of them fit only the target can say."""
+    sizes = [tuple(reversed(s)) for s in options(fused.loops, machine_of(machine))]
+    count = math.prod(map(len, sizes))
+    for number in range(0, count, -(-count // MOST)):
+        tiles = []
+        for s in reversed(sizes):
+            number, place = divmod(number, len(s))
+            tiles.append(s[place])
+        yield tuple(reversed(tiles))
+
+
+def _told(kernel: Kernel, machine: Target) -> Iterator[Configuration]:
+    """What the compilers of a kernel may be told that it does not say itself; nothing first."""
+    stated = dict(kernel.settings).get("compiler_params")
+    free = stated is None or getattr(stated, "suggested", False)
+    yield {}
+    if not machine.gpu or kernel.interpret:
+        return
+    given = (getattr(stated, "num_warps", None), getattr(stated, "num_stages", None))
+    if free or isinstance(stated, triton.CompilerParams):
+        for warps in WARPS if free or given[0] is None else (None,):
+            for stages in STAGES if free or given[1] is None else (None,):
+                if warps or stages:
+                    yield {"route": "triton", "num_warps": warps, "num_stages": stages}
+    names = [route.name for route in ROUTES[machine.kind]]
+    if free and "mosaic_gpu" in names:
+        for stages in STAGES:
+            for consumers in CONSUMERS:
+                yield {"route": "mosaic_gpu", "num_stages": stages, "consumers": consumers}
+    if free:
+        yield {"route": "xla"}
+
+
+def with_settings(kernel: Kernel, configuration: Configuration) -> Kernel:
+    """The kernel with the route and the parameters of its compiler that a configuration has."""
+    route = configuration.get("route")
+    if route is None:
+        return kernel
+    told = dict(kernel.settings)
+    known = told.get("compiler_params")
+    if route == "triton":
+        plain = known if isinstance(known, triton.CompilerParams) else triton.CompilerParams()
+        changed = {n: configuration[n] for n in ("num_warps", "num_stages") if configuration.get(n) is not None}
+        told["compiler_params"] = replace(plain, **changed)
+    elif route == "mosaic_gpu":
+        told["compiler_params"] = mosaic_gpu.CompilerParams(
+            configuration.get("num_stages"), configuration.get("consumers"), getattr(known, "backward", None)
+        )
+    told[ROUTE] = route
+    return kernel.replace(settings=tuple(told.items()))
+
+
+# ---------------------------------------------------------------------------- found in programs
+
+
+def sites_in(program: Program, fusion: Fusion | None, fused: Program, machine: Target) -> list[Site]:
+    """The kernels of a fused program for which there is a choice, each once."""
+    made = {} if fusion is None else {k.kernel: k for k in fusion.every_kernel}
+    kernels = dict.fromkeys(k for k in _kernels(fused) if not k.computed)
+    found = [Site(kernel, made.get(kernel), program, machine) for kernel in kernels]
+    return [site for site in found if len(site.space()) > 1]
+
+
+def _kernels(program: Program) -> list[Kernel]:
+    found: list[Kernel] = []
+
+    def note(eqn: Any) -> Any:
+        found.append(eqn.params["kernel"])
+        return eqn
+
+    _over_kernels(program, note)
+    return found
+
+
+def _over_kernels(program: Program, change: Callable[[Any], Any]) -> Program:
+    return rewritten(program, lambda primitive: primitive is kernel_call_p, change, {})
+
+
+# ---------------------------------------------------------------------------- decided on
+
+
+def problem_of(kernel: Kernel, device: str) -> Problem:
+    """What the choice for a kernel is kept by."""
+    digest = hashlib.sha256(repr((kernel, kernel.settings)).encode()).hexdigest()[:16]
+    shapes, dtypes = shapes_and_dtypes(kernel.in_types)
+    return Problem(device, f"{PREFIX}{kernel.name}:{digest}", f"{__version__}/{JAXLIB}", dtypes, shapes)
+
+
+def decided(device: str, store: Store) -> dict[str, Configuration]:
+    """What was decided on for kernels on a device, by the names of problems: by tables in force, the store, and tables
+    that came with the package."""
+    versions = f"{__version__}/{JAXLIB}"
+    found = {
+        p.function: chosen for p, chosen, _ in (*shipped(), *reversed(in_force()))
+        if (p.device, p.versions) == (device, versions) and p.function.startswith(PREFIX)
+    }  # fmt: skip
+    stored = store.decided(device, versions, PREFIX)
+    given = {p.function for p, _, _ in in_force()}
+    return {**found, **{name: c for name, c in stored.items() if name not in given}}
+
+
+def device_of(settings: Settings) -> str:
+    """What choices are kept by: this machine's device, or the name of a target that need not be here."""
+    return settings.name if settings.device is None else device_name()
+
+
+def tuned(
+    program: Program, fusion: Fusion | None, fused: Program, settings: Settings
+) -> tuple[Fusion | None, Program, Mapping[Kernel, Kernel]]:
+    """The fusion and the fused program with what was decided on, and which kernel became which."""
+    device = device_of(settings)
+    store = Store()
+    known = decided(device, store) if _used.get() else {}
+    if not known:
+        return fusion, fused, {}
+    made = {} if fusion is None else {k.kernel: k for k in fusion.every_kernel}
+    chosen = {k: c for k in dict.fromkeys(_kernels(fused)) if (c := known.get(problem_of(k, device).function))}
+    if not all(map(_sound, chosen.values())):
+        store.warn("have a choice for a kernel that it does not have")
+        chosen = {k: c for k, c in chosen.items() if _sound(c)}
+    tiles = {_key(made[k]): tuple(c["tiles"]) for k, c in chosen.items() if k in made and c.get("tiles")}
+    told = {_key(made[k]) if k in made else k: c for k, c in chosen.items()}
+    if tiles:
+        try:
+            fusion = plan(program, settings.target, tiles, explained=settings.explained)
+        except ArgumentError:
+            store.warn("have tiles that a kernel cannot have")
+            return fusion, fused, {}
+        fused, made = fusion.program, {k.kernel: k for k in fusion.every_kernel}
+    changed: dict[Kernel, Kernel] = {}
+
+    def change(eqn: Any) -> Any:
+        kernel = eqn.params["kernel"]
+        configuration = told.get(_key(made[kernel]) if kernel in made else kernel)
+        if configuration is None or "route" not in configuration:
+            return eqn
+        changed[kernel] = with_settings(kernel, configuration)
+        return eqn.replace(params={**eqn.params, "kernel": changed[kernel]})
+
+    fused = _over_kernels(fused, change)
+    if fusion is not None and changed:
+        fusion = replace(_with(fusion, changed), program=fused)
+    return fusion, fused, changed
+
+
+def _sound(configuration: Configuration) -> bool:
+    """Whether a configuration that was read is one of a kernel."""
+    tiles = configuration.get("tiles", ())
+    values = {"num_warps": WARPS, "num_stages": STAGES, "consumers": CONSUMERS}
+    return (
+        isinstance(tiles, (list, tuple)) and all(type(t) is int and t > 0 for t in tiles)
+        and configuration.get("route", "xla") in ("triton", "mosaic_gpu", "xla")
+        and all(configuration.get(name) in known for name, known in values.items())
+    )  # fmt: skip
+
+
+def _with(fusion: Fusion, changed: Mapping[Kernel, Kernel]) -> Fusion:
+    """The account of a fusion with kernels changed."""
+    made = tuple(replace(k, kernel=changed.get(k.kernel, k.kernel)) for k in fusion.kernels)
+    return replace(fusion, kernels=made, inner=tuple(_with(one, changed) for one in fusion.inner))
+
+
+@contextmanager
+def by_default() -> Iterator[None]:
+    """Within a `with` block programs are compiled with the defaults of kernels, whatever was decided on."""
+    token = _used.set(False)
+    try:
+        yield
+    finally:
+        _used.reset(token)
