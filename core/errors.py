@@ -362,6 +362,10 @@ class NonFiniteError(TilewrightError, FloatingPointError):
     """A result with NaN or infinity while `debug_nans` or `debug_infs` is set."""
 
 
+class BreakpointError(TilewrightError, RuntimeError):
+    """A `debug.breakpoint` without a terminal, or one at which the program was ended."""
+
+
 class CheckError(TilewrightError, ValueError):
     """A check that `checkify` made part of a program has failed: the base of its kinds."""
 

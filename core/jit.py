@@ -36,13 +36,12 @@ from .errors import (
 )
 from .events import TRACE, logger, recorded
 from .ir import Program
-from .ir import run as walk
 from .misses import why
 from .primitives.jit import jit_p
 from .rewrite import hoist
 from .runtime import runtime
 from .stages import CompilerOptions, Lowered, Traced, flags_of
-from .trace import EVAL, Value, _current, as_type, axis_environment, bind_eqn, eval_program, trace_program, typeof
+from .trace import EVAL, Value, _current, as_type, axis_environment, eval_program, trace_program, typeof
 from .types import RefType
 
 
@@ -217,7 +216,7 @@ class Jit:
             if config.debug_key_reuse:
                 entry = self._entry(leaves, treedef, statics, given)
                 values = (*entry.constants, *leaves)
-                check = _key_reuse()
+                check = _late("key_reuse")
                 check.use([values[i] for i in sorted(check.consumed(entry.program))], self._name)
             if config.debug_nans or config.debug_infs:
                 return self._located(run, leaves, self._entry(leaves, treedef, statics, given))
@@ -250,7 +249,8 @@ class Jit:
         return entry.run
 
     def _module(self, entry: Entry, place: Any = None) -> Any:
-        donated = [i for i, d in enumerate(entry.donated) if d]
+        searched = current().debug_nans or current().debug_infs  # arguments are read again where a result is not finite
+        donated = [i for i, d in enumerate(entry.donated) if d and not searched]
         return runtime.backend.lower(entry.closed, self._name, donated, self._options.keep_unused, place)
 
     # ------------------------------------------------------------ on a mesh
@@ -287,18 +287,7 @@ class Jit:
         try:
             return run(*runtime.backend.buffers(leaves, self._types(leaves, (leaves, {}))))
         except NonFiniteError as error:
-            if any(entry.donated):
-                raise
-            found = error
-
-        def step(eqn: Any, values: list[Any]) -> Any:
-            try:
-                return bind_eqn(eqn, values)
-            except NonFiniteError as error:
-                raise NonFiniteError(f"{error.what}, within {self._name}", error.remedy, eqn.source) from None
-
-        walk(entry.closed, step, leaves)
-        raise found
+            raise traced_back(entry.closed, leaves, error) from None
 
     # ------------------------------------------------------------ tracing
 
@@ -338,7 +327,7 @@ class Jit:
         with contextlib.nullcontext() if self._ours else recorded(TRACE, self._name):
             program = trace_program(flat, in_types, self._name)
         if current().debug_key_reuse:
-            _key_reuse().consumed(program)
+            _late("key_reuse").consumed(program)
         return Entry(program, out_tree, self._donated(treedef, statics))
 
     def _tell_why(self, key: Any) -> None:
@@ -496,9 +485,15 @@ def _merged(args: tuple[Any, ...], kwargs: dict[str, Any], statics: Any) -> tupl
     return merged, kwargs
 
 
-def _key_reuse() -> Any:
-    """The check of keys, loaded where it is asked for."""
-    return importlib.import_module(".key_reuse", __package__)
+def _late(name: str) -> Any:
+    """A module of checks, loaded where it is asked for."""
+    return importlib.import_module(f".{name}", __package__)
+
+
+def traced_back(program: Program, values: Sequence[Any], error: NonFiniteError) -> NonFiniteError:
+    """The error that a Program's result is not finite, with the equation that first gave such a value."""
+    settings = current()
+    return _late("nonfinite").located(program, values, settings.debug_nans, settings.debug_infs, error)
 
 
 def _guard(leaves: Sequence[Any], name: str, how: str) -> None:

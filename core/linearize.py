@@ -21,7 +21,19 @@ from .jvp import no_derivative
 from .primitive import Primitive, Zero, all_zero
 from .rules import instantiate
 from .runtime import runtime
-from .trace import CustomCall, Scalar, Trace, Tracer, current_trace, eval_program, trace_program, typeof, under
+from .trace import (
+    CustomCall,
+    Scalar,
+    Trace,
+    Tracer,
+    current_trace,
+    eval_program,
+    line_here,
+    of_line,
+    trace_program,
+    typeof,
+    under,
+)
 
 
 class Known:
@@ -70,7 +82,7 @@ class LinearTrace(Trace):
         atoms: list[Any] = [a._var if self.owns(a) else Known(a) for a in args]
         out = primitive.typing(*[a.type for a in atoms], **params)
         outs = [Var(t) for t in (out if primitive.multiple else (out,))]
-        self.eqns.append(Eqn(primitive, atoms, outs, params))
+        self.eqns.append(Eqn(primitive, atoms, outs, params, source=line_here()))
         tracers = [LinearTracer(self, v) for v in outs]
         return tracers if primitive.multiple else tracers[0]
 
@@ -179,7 +191,7 @@ class LinearMap:
         trace = current_trace()
         for eqn in self.eqns:
             args = [a.value if type(a) is Known else env[a] for a in eqn.inputs]
-            out = trace.bind(eqn.primitive, args, eqn.params)
+            out = of_line(eqn.source, trace.bind, eqn.primitive, args, eqn.params)
             for var, value in zip(eqn.outputs, out if eqn.primitive.multiple else (out,), strict=True):
                 env[var] = value
         return [env[v] if type(v) is Var else v for v in self.outputs]

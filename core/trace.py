@@ -22,6 +22,7 @@ from .errors import (
     ArgumentTypeError,
     ConcretizationError,
     LeakedTracerError,
+    Source,
     TracerArrayConversionError,
     TracerBoolError,
     TracerIntegerConversionError,
@@ -144,6 +145,26 @@ def under(trace: Trace, function: Callable[..., Any], /, *args: Any, **kwargs: A
         return function(*args, **kwargs)
     finally:
         _current.reset(token)
+
+
+_line: ContextVar[Source | None] = ContextVar("tilewright_line", default=None)
+
+
+def of_line(source: Source | None, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call a function whose equations come from a line of the user's; None: from the lines that are on the stack.
+
+    So what transformations make of an equation keeps the equation's line.
+    """
+    token = _line.set(source)
+    try:
+        return function(*args, **kwargs)
+    finally:
+        _line.reset(token)
+
+
+def line_here() -> Source | None:
+    """The line of the user's that equations made here come from."""
+    return _line.get() or user_source(_scope.get())
 
 
 def ensure_compile_time_eval() -> contextlib.AbstractContextManager[None]:
@@ -355,7 +376,7 @@ class ProgramTrace(Trace):
         outs = [Var(t) for t in (out if primitive.multiple else (out,))]
         if self.meshed:
             outs = [Var(t) for t in runtime.varied(primitive, types, [v.type for v in outs], params)]
-        self.eqns.append(Eqn(primitive, atoms, outs, params, effects, user_source(_scope.get())))
+        self.eqns.append(Eqn(primitive, atoms, outs, params, effects, line_here()))
         if primitive.multiple:
             return [tracer_of(self, v) for v in outs]
         return tracer_of(self, outs[0])
@@ -388,7 +409,7 @@ def trace_program(fun: Callable[..., Sequence[Any]], types: Sequence[Type], name
     trace = ProgramTrace(_current.get(), name)
     try:
         tracers = [trace.new_input(t) for t in types]
-        program = under(trace, lambda: trace.finish(fun(*tracers)))
+        program = of_line(None, under, trace, lambda: trace.finish(fun(*tracers)))
     finally:
         trace.done = True
     if current_config().debug_checks:
@@ -397,7 +418,7 @@ def trace_program(fun: Callable[..., Sequence[Any]], types: Sequence[Type], name
 
 
 def bind_eqn(eqn: Eqn, values: Sequence[Any]) -> Sequence[Any]:
-    out = _current.get().bind(eqn.primitive, values, eqn.params)
+    out = of_line(eqn.source or _line.get(), _current.get().bind, eqn.primitive, values, eqn.params)
     return out if eqn.primitive.multiple else (out,)
 
 

@@ -13,7 +13,7 @@ from .linear import add_tangents
 from .linearize import Known, LinearMap, linear_part
 from .primitive import Linear, Zero
 from .rules import instantiate
-from .trace import eval_program, trace_program
+from .trace import eval_program, of_line, trace_program
 
 
 def transpose_map(linear: LinearMap, cotangents: Sequence[Any]) -> list[Any]:
@@ -39,7 +39,7 @@ def transpose_map(linear: LinearMap, cotangents: Sequence[Any]) -> list[Any]:
                 "use forward mode, or give the function a `custom_vjp`",
             )
         args = [a.value if type(a) is Known else Linear(a.type) for a in eqn.inputs]
-        results = primitive.transpose(cts if primitive.multiple else cts[0], *args, **eqn.params)
+        results = of_line(eqn.source, primitive.transpose, cts if primitive.multiple else cts[0], *args, **eqn.params)
         for atom, ct in zip(eqn.inputs, results, strict=True):
             if type(atom) is Var:
                 accumulate(atom, ct)

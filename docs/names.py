@@ -48,7 +48,6 @@ MISSING: list[tuple[str, str]] = [
     ("jax.checking_leaks", "a tracer that is used too late is an error always, `errors.LeakedTracerError`"),
     ("jax.make_array_*", "planned with sharding"),
     ("jax.debug.*shard*", "planned with sharding"),
-    ("jax.debug.breakpoint", "planned; `debug.callback` with `breakpoint()` stops at a value"),
     ("jax.sharding.*", "planned with sharding"),
     ("jax.experimental.mesh_utils.*", "planned with sharding"),
     ("jax.experimental.custom_partitioning*", "planned with sharding; kernels have a rule made of their maps"),

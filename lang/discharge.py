@@ -24,7 +24,7 @@ from ..core.primitives.loops import bind_while, while_p
 from ..core.primitives.ref import addupdate_p, get_p, swap_p
 from ..core.primitives.scan import bind_scan, scan_p
 from ..core.primitives.shape import full
-from ..core.trace import bind_eqn, trace_program, typeof
+from ..core.trace import bind_eqn, of_line, trace_program, typeof
 from ..core.types import RefType
 from .atomics import atomic_cas_p, atomic_rmw_p, discharge_cas, discharge_rmw
 
@@ -55,7 +55,7 @@ def written(program: Program) -> tuple[int, ...]:
 
 def run_cells(program: Program, args: Sequence[Any]) -> list[Any]:
     """Evaluate a Program under the current trace, its Ref inputs given as Cells."""
-    return run(program, _bind, args)
+    return run(program, lambda eqn, values: of_line(eqn.source, _bind, eqn, values), args)
 
 
 def _bind(eqn: Eqn, values: list[Any]) -> Sequence[Any]:

@@ -16,7 +16,8 @@ import numpy as np
 from ..core.config import _local, current
 from ..core.dispatch import RUNS
 from ..core.errors import ArgumentError, DeletedArrayError, NonFiniteError
-from ..core.ir import NO_EFFECTS, Eqn, Program, Var
+from ..core.ir import NO_EFFECTS, Eqn, Program, Var, subprograms
+from ..core.jit import traced_back
 from ..core.runtime import runtime
 from ..core.trace import typeof
 from ..core.tree import leaves
@@ -243,7 +244,23 @@ def _compiled(primitive: Any, types: Sequence[Any], params: dict[str, Any], lyin
     program = single(primitive, types, params)
     place = None if lying is None else Place(lying, (None,) * len(program.outputs))
     module = lower_for(None, program, Call(primitive.name, _donated(params)), place=place)
-    return make_runner(compile_module(module), "list" if primitive.multiple else "one")
+    run = make_runner(compile_module(module), "list" if primitive.multiple else "one")
+    settings = current()
+    searched = (settings.debug_nans or settings.debug_infs) and any(True for _ in subprograms(program.eqns[0]))
+    return _searching(run, program) if searched else run
+
+
+def _searching(run: Runner, program: Program) -> Runner:
+    """A runner that says where within a Program a value that is not finite came from."""
+    def searching(*given: Any) -> Any:
+        try:
+            return run(*given)
+        except NonFiniteError as error:
+            types: list[Any] = program.in_types
+            values = [Array(t, x) for t, x in zip(types, given, strict=True)]
+            raise traced_back(program, values, error) from None
+
+    return searching
 
 
 def _donated(params: dict[str, Any]) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from ..ir import Program
 from ..linear import add_tangents
 from ..primitive import Zero
 from ..rules import instantiate
-from ..trace import Tracer, current_trace, eval_program, trace_program, typeof
+from ..trace import Tracer, current_trace, eval_program, of_line, trace_program, typeof
 from ..types import is_inexact
 from .custom_calls import CustomJVP, CustomVJP, bind_linear_call
 from .structured import close, convert
@@ -253,9 +253,8 @@ class custom_jvp(_Custom):
     def _rule(self, call: _Call, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         call.check_fixed([type(t) is not Zero for t in tangents])
         seen = [_seen(t, self.symbolic_zeros) for t in tangents[call.extra :]]
-        pair = self.jvp(  # type: ignore[misc]
-            *call.fixed(primals), call.in_tree.unflatten(primals[call.extra :]), call.in_tree.unflatten(seen)
-        )
+        own, given = call.in_tree.unflatten(primals[call.extra :]), call.in_tree.unflatten(seen)
+        pair = of_line(None, self.jvp, *call.fixed(primals), own, given)  # type: ignore[arg-type]
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise ArgumentTypeError(
                 f"the jvp rule of {self._name} returned {type(pair).__name__}",
@@ -330,7 +329,7 @@ class _Rules:
             return [CustomVJPPrimal(x, p) for x, p in zip(flat, nonzero[call.extra :], strict=True)]
 
         args = call.merged(primals, marked) if custom.symbolic_zeros else call.merged(primals)
-        pair = custom.fwd(*args)  # type: ignore[misc]
+        pair = of_line(None, custom.fwd, *args)  # type: ignore[arg-type]
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise ArgumentTypeError(
                 f"the forward rule of {custom._name} returned {type(pair).__name__}",
@@ -343,9 +342,8 @@ class _Rules:
     def backward(self, residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
         call, custom = self.call, self.custom
         ct = call.out_tree.unflatten([_seen(x, custom.symbolic_zeros) for x in cts])
-        found = custom.bwd(  # type: ignore[misc]
-            *call.fixed(residuals), self.residual_tree.unflatten(residuals[call.extra :]), ct
-        )
+        held = self.residual_tree.unflatten(residuals[call.extra :])
+        found = of_line(None, custom.bwd, *call.fixed(residuals), held, ct)  # type: ignore[arg-type]
         children = tree.treedef_children(call.in_tree)
         if not isinstance(found, (tuple, list)) or len(found) != len(children):
             shown = f"a tuple of {len(found)}" if isinstance(found, tuple) else type(found).__name__
