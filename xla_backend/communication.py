@@ -68,7 +68,7 @@ class Communication:
 
     collectives: tuple[Collective, ...]
     bytes_a_second: float
-    whole: tuple[str, ...] = ()
+    whole: tuple[tuple[str, str], ...] = ()  # their names, and why
 
     @property
     def seconds(self) -> float:
@@ -86,8 +86,8 @@ class Communication:
             )
 
     def lines(self) -> list[str]:
-        more = [f"kernel {name} is called on whole arrays, which each device gathers: call it in a `shard_map`"
-                for name in self.whole]  # fmt: skip
+        more = [f"kernel {name} is called on whole arrays, which each device gathers ({why}): call it in a `shard_map`"
+                for name, why in self.whole]  # fmt: skip
         if not self.collectives:
             return ["no communication", *more]
         sent = sum(c.sent for c in self.collectives)
@@ -148,12 +148,13 @@ def _inserted(op: Any, meshes: Mapping[str, dict[str, int]]) -> Collective:
 def _written(op: Any, mesh: dict[str, int]) -> Collective:
     """A collective of a program of each device; its types are of the device's part."""
     kind, type = WRITTEN[op.name], op.results[0].type
+    written = "mhlo.frontend_attributes" not in op.attributes  # those of kernels that are split say that they are not
     if kind == "permute":
-        return Collective(kind, (), 2, str(type), _bytes(type), _line(op), True)
+        return Collective(kind, (), 2, str(type), _bytes(type), _line(op), written)
     groups = shardy.ir.DenseIntElementsAttr(op.attributes["replica_groups"])
     shape = shardy.ir.RankedTensorType(groups.type).shape
     first = [groups[i] for i in range(shape[1])]
-    return Collective(kind, _moving(first, mesh), shape[1], str(type), _bytes(type), _line(op), True)
+    return Collective(kind, _moving(first, mesh), shape[1], str(type), _bytes(type), _line(op), written)
 
 
 def _moving(places: list[int], mesh: dict[str, int]) -> tuple[str, ...]:

@@ -11,13 +11,17 @@ from typing import Any
 
 from ..core.ir import Eqn, Program
 from ..core.mesh import PartitionSpec
+from ..core.primitives.varying import pvary
 from ..core.rewrite import within
 from ..core.shard_map import part_type, shard_map_p
 from ..core.trace import on_each_device, trace_program
+from ..lang.kernel import Kernel
+from ..lang.partial import Sums, sums
 from ..lang.partition import Splits, local, rule, splits
 from ..lang.primitive import kernel_call_p
-from .lower.spmd import unknown_call_p
+from .lower.spmd import kernel_sum_p, unknown_call_p
 
+Run = Callable[..., list[Any]]
 Found = Mapping[int, tuple[Sequence[Any], Sequence[Any]]]  # by number: the axes of each dimension, operands and results
 
 
@@ -45,7 +49,7 @@ class Calls:
     def _opaque(self, eqn: Eqn) -> Eqn:
         kernel = eqn.params["kernel"]
         found = splits(kernel)
-        if found is None:
+        if isinstance(found, str):
             return eqn
         self.kernels.append((kernel, found))
         params = {"number": len(self.kernels) - 1, "rule": rule(kernel, found), "types": tuple(kernel.out_types)}
@@ -56,7 +60,7 @@ class Calls:
         numbers = iter(range(len(self.kernels)))
 
         def change(eqn: Eqn) -> Eqn:
-            if splits(eqn.params["kernel"]) is None:
+            if isinstance(splits(eqn.params["kernel"]), str):
                 return eqn
             number = next(numbers)
             kernel, found = self.kernels[number]
@@ -92,11 +96,33 @@ def _on_devices(eqn: Eqn, kernel: Any, found: Splits, mesh: Any, chosen: dict[in
     def spec(dims: Sequence[int | None]) -> PartitionSpec:
         return PartitionSpec(*[None if a is None else chosen.get(a) for a in dims])
 
-    part = local(kernel, found, {a: mesh.parts(names) for a, names in chosen.items()})
+    parts = {a: mesh.parts(names) for a, names in chosen.items()}
+    over = tuple(name for a in sorted(found.summed) for name in chosen.get(a, ()))
     ins, outs = tuple(map(spec, found.ins)), tuple(map(spec, found.outs))
     manual = tuple(mesh.axis_names)
     with on_each_device([(n, mesh.shape[n]) for n in manual]):
         types = [part_type(a.type, s, mesh) for a, s in zip(eqn.inputs, ins, strict=True)]
-        program = trace_program(lambda *xs: kernel_call_p.bind(*xs, kernel=part), types, kernel.name)
+        run = _added(kernel, parts, over) if over else _parted(kernel, parts)
+        program = trace_program(run, types, kernel.name)
     params = {"program": program, "mesh": mesh, "in_specs": ins, "out_specs": outs, "manual": manual}
     return eqn.replace(primitive=shard_map_p, params=params)
+
+
+def _parted(kernel: Kernel, parts: Mapping[int, int]) -> Run:
+    part = local(kernel, parts)
+    return lambda *xs: kernel_call_p.bind(*xs, kernel=part)
+
+
+def _added(kernel: Kernel, parts: Mapping[int, int], over: tuple[Any, ...]) -> Run:
+    """A kernel of sums on each device: the sums of its cells are added over devices, and finished."""
+    found = sums(kernel)
+    assert isinstance(found, Sums)
+    begin = _parted(found.partial, parts)
+    after = {a: n for a, n in parts.items() if found.final is not None and found.final.grid[a] > 1}
+    end = None if found.final is None else _parted(found.final, after)
+
+    def run(*xs: Any) -> list[Any]:
+        whole = [kernel_sum_p.bind(pvary(x, over), axes=over) for x in begin(*xs)]
+        return whole if end is None else end(*(xs[i] for i in found.inputs), *whole)
+
+    return run

@@ -91,16 +91,14 @@ def _decided(found: Sequence[Any], outs: Sequence[Any], program: Program, mesh: 
     return tuple(decided)
 
 
-def whole_calls(program: Program, primitive: Primitive, name: str) -> tuple[str, ...]:
-    """The names, by a parameter, of the equations of a primitive that are outside of programs of each device."""
-    found: dict[str, None] = {}
+def whole_calls(program: Program, primitive: Primitive) -> Iterator[Any]:
+    """The equations of a primitive that are outside of programs of each device."""
     for eqn in program.eqns:
         if eqn.primitive is primitive:
-            found[eqn.params[name].name] = None
+            yield eqn
         elif eqn.primitive is not shard_map_p:
             for _, inner in subprograms(eqn):
-                found |= dict.fromkeys(whole_calls(inner, primitive, name))
-    return tuple(found)
+                yield from whole_calls(inner, primitive)
 
 
 # ---------------------------------------------------------------------------- the mesh of a program

@@ -19,6 +19,7 @@ from .lang.alone import communicates
 from .lang.devices import mesh_of
 from .lang.kernel import Kernel
 from .lang.legality import check_target
+from .lang.partition import splits
 from .lang.primitive import kernel_call_p
 from .lang.target import CustomCall
 from .lang.verify import Finding
@@ -35,9 +36,11 @@ def has_kernels(program: Program) -> bool:
     return kernel_call_p in primitives_of(program)
 
 
-def whole_on_mesh(program: Program) -> tuple[str, ...]:
-    """The kernels of a program on a mesh that are called on whole arrays."""
-    return part("partition").whole_calls(program, kernel_call_p, "kernel")
+def whole_on_mesh(program: Program) -> tuple[tuple[str, str], ...]:
+    """The kernels of a program on a mesh that are called on whole arrays, and why."""
+    kernels = dict.fromkeys(e.params["kernel"] for e in part("partition").whole_calls(program, kernel_call_p))
+    unsplit = "what it is given is not split along axes of its grid, or not into whole blocks"
+    return tuple((k.name, found if isinstance(found := splits(k), str) else unsplit) for k in kernels)
 
 
 # ---------------------------------------------------------------------------- fuse

@@ -137,12 +137,15 @@ class Emitter:
 
     def ops(
         self, name: str, operands: Sequence[Operand], outs: Sequence[Type], attributes: str = "", regions: str = "",
-        label: str = ""
+        label: str = "", more: str = ""
     ) -> list[Operand]:  # fmt: skip
-        """Print an operation with any number of results; XLA names the instruction after `label`."""
+        """Print an operation with any number of results; XLA names the instruction after `label`.
+
+        `more` are attributes that are no properties of the operation.
+        """
         types = f"({', '.join(tensor(t) for t in outs)})"
         where = f' loc("{label}")' if label else ""
-        call = f"{self._call(name, operands, attributes, regions)} -> {types}{where}"
+        call = f"{self._call(name, operands, attributes, regions, more)} -> {types}{where}"
         if not outs:
             self.lines.append(call)
             return []
@@ -150,12 +153,13 @@ class Emitter:
         self.lines.append(f"{result}:{len(outs)} = {call}")
         return [Operand(f"{result}#{i}", t) for i, t in enumerate(outs)]
 
-    def _call(self, name: str, operands: Sequence[Operand], attributes: str, regions: str) -> str:
+    def _call(self, name: str, operands: Sequence[Operand], attributes: str, regions: str, more: str = "") -> str:
         names = ", ".join([o.name for o in operands])
         types = ", ".join([tensor(o.type) for o in operands])
         properties = f" <{{{attributes}}}>" if attributes else ""
         inner = f" ({regions})" if regions else ""
-        return f'"{name}"({names}){properties}{inner} : ({types})'
+        found = f" {{{more}}}" if more else ""
+        return f'"{name}"({names}){properties}{inner}{found} : ({types})'
 
     def constant(self, value: Any, type: ArrayType) -> Operand:
         """A constant; scalars spread over the type's shape."""

@@ -24,7 +24,14 @@ from ...core.primitives.collective import (
 from ...core.primitives.conv import conv_general_dilated_p
 from ...core.primitives.reduce import reduce_and_p, reduce_or_p, reduce_p, reduce_xor_p
 from ...core.primitives.shape import pad_p
-from ...core.primitives.varying import assume_equal_p, pmax_invariant_p, pmin_invariant_p, psum_invariant_p, pvary_p
+from ...core.primitives.varying import (
+    assume_equal_p,
+    axis_effects,
+    pmax_invariant_p,
+    pmin_invariant_p,
+    psum_invariant_p,
+    pvary_p,
+)
 from ...core.primitives.window import reduce_window_p, select_and_scatter_add_p
 from ...core.rewrite import primitives_of
 from ...core.shard_map import shard_map_p
@@ -165,10 +172,11 @@ def _folding(e: Emitter, operation: str, dtype: Any) -> str:
     return e.region([scalar, scalar], lambda args: [e.op(operation, args, scalar)])
 
 
-def _reduce(operation: str) -> Any:
+def _reduce(operation: str, more: str = "") -> Any:
     def rule(e: Emitter, operands: list[Operand], out: ArrayType, *, axes: Any, groups: Any = None) -> Operand:
         attributes = _attributes(e, _groups(e, axes, groups))
-        return e.ops("stablehlo.all_reduce", operands, [out], attributes, _folding(e, operation, out.dtype))[0]
+        folding = _folding(e, operation, out.dtype)
+        return e.ops("stablehlo.all_reduce", operands, [out], attributes, folding, more=more)[0]
 
     return rule
 
@@ -299,13 +307,18 @@ def _unsplit(e: Emitter, x: Operand, free: Any) -> Operand:
     return e.op("sdy.sharding_constraint", [x], x.type, f"sharding = #sdy.sharding{sharding_text('mesh', dims)}")
 
 
+# The sum over devices of what a kernel adds up: no user wrote it, and `explain` says so.
+kernel_sum_p = Primitive(
+    "kernel_sum", lambda x, *, axes: x, effects=axis_effects, varies=lambda vary, params: vary - {*params["axes"]},
+)  # fmt: skip
+MADE = 'mhlo.frontend_attributes = {tilewright = "made"}'
 SUM, MAX, MIN = (_reduce(f"stablehlo.{name}") for name in ("add", "maximum", "minimum"))
 RULES: dict[Any, Any] = {
     unknown_call_p: _unknown_call,
     constraint_p: _constraint,
     shard_map_p: _shard_map,
     pvary_p: _same, assume_equal_p: _same,
-    psum_invariant_p: SUM, pmax_invariant_p: MAX, pmin_invariant_p: MIN,
+    kernel_sum_p: _reduce("stablehlo.add", MADE), psum_invariant_p: SUM, pmax_invariant_p: MAX, pmin_invariant_p: MIN,
     psum_groups_p: SUM, pmax_groups_p: MAX, pmin_groups_p: MIN,
     all_gather_p: _all_gather, psum_scatter_p: _reduce_scatter, all_to_all_p: _all_to_all, ppermute_p: _permute,
     axis_index_p: _axis_index,
