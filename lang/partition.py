@@ -1,10 +1,10 @@
 """How a kernel may be split over the devices of a mesh, from its index maps.
 
-A grid axis may be split where every cell along it works for itself: the body does not ask for its number, and each block
-that follows it does so along one dimension, block by block, to the array's end. Along an axis that carries nothing every
-output follows it too, so that each device computes its own part. Along one that carries sums alone each device adds up
-its cells, the sums of the devices are added (`partial.py`), and what is made of them every device makes. What the other
-dimensions hold every device needs whole.
+A grid axis may be split where every cell along it works for itself: the body does not ask for its number, and each
+block that follows it does so along one dimension, block by block, to the array's end. Along an axis that carries nothing
+every output follows it too, so that each device computes its own part. Along one that carries sums alone each device
+adds up its cells, the sums of the devices are added (`partial.py`), and what is made of them every device makes. What
+the other dimensions hold every device needs whole.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _asked(kernel: Kernel) -> dict[int, str]:
 
 
 def _followed(kernel: Kernel, block: Block, stuck: dict[int, str]) -> Dims:
-    """The grid axis that each dimension of a block follows; notes in `stuck` the axes that it keeps from being split."""
+    """The grid axis that each dimension of a block follows; `stuck` gets the axes that it keeps from being split."""
     if block.index_map is None:
         return (None,) * block.array.ndim
     ids = list(block.index_map.inputs[: len(kernel.grid)])
@@ -112,7 +112,8 @@ def local(kernel: Kernel, parts: Mapping[int, int]) -> Kernel:
 
     def part(block: Block) -> Block:
         dims = _followed(kernel, block, {})
-        shape = tuple(n // parts.get(a, 1) if a is not None else n for n, a in zip(block.array.shape, dims, strict=True))
+        pairs = zip(block.array.shape, dims, strict=True)
+        shape = tuple(n if a is None else n // parts.get(a, 1) for n, a in pairs)
         return replace(block, array=ArrayType(shape, block.array.dtype))
 
     return kernel.replace(grid=grid, inputs=tuple(map(part, kernel.inputs)), outputs=tuple(map(part, kernel.outputs)))
