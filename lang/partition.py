@@ -1,7 +1,7 @@
 """How a kernel may be split over the devices of a mesh, from its index maps.
 
 A grid axis may be split where every cell along it works for itself: the body does not ask for its number, and each
-block that follows it does so along one dimension, block by block, to the array's end. Along an axis that carries nothing
+block that follows it does so along one dimension, block by block, to the array's end. Along an axis without carries
 every output follows it too, so that each device computes its own part. Along one that carries sums alone each device
 adds up its cells, the sums of the devices are added (`partial.py`), and what is made of them every device makes. What
 the other dimensions hold every device needs whole.
