@@ -53,12 +53,20 @@ class Config:
     stall_limit: int = 0  # of such waiting, after which all processes end; 0: never
     platforms: str = ""  # those to be used, with commas, the default one first; empty: all
     no_tracing: bool = False
-    transfer_guard: str = "allow"  # or "log", "disallow"
+    transfer_guard: str = "allow"  # see core/transfers.py
+    transfer_guard_host_to_device: str | None = None  # None: as transfer_guard
+    transfer_guard_device_to_host: str | None = None
+    transfer_guard_device_to_device: str | None = None
+    check_tracer_leaks: bool = False
 
     def __post_init__(self) -> None:
         # Whether calls have something to look at before or after they run.
-        watches = self.debug_nans or self.debug_infs or self.debug_key_reuse or self.transfer_guard != "allow"
+        levels = (self.transfer_guard_host_to_device, self.transfer_guard_device_to_host,
+                  self.transfer_guard_device_to_device, self.transfer_guard)  # fmt: skip
+        guards = any(level not in (None, "allow") for level in levels)
+        watches = self.debug_nans or self.debug_infs or self.debug_key_reuse or guards
         object.__setattr__(self, "watches", watches)
+        object.__setattr__(self, "guards", guards)  # whether copies have a guard
 
 
 class _Watched:
@@ -66,6 +74,7 @@ class _Watched:
 
     def __init__(self) -> None:
         self.log_compiles = False
+        self.traceback_filtering = "auto"  # see core/tracebacks.py
         self.explain_cache_misses = False
 
 
@@ -88,6 +97,7 @@ ENVIRONMENT = {
     "TILEWRIGHT_NUM_CPU_DEVICES": "num_cpu_devices",
     "TILEWRIGHT_PLATFORMS": "platforms",
     "TILEWRIGHT_PRINT_PASSES": "print_passes",
+    "TILEWRIGHT_TRACEBACK_FILTERING": "traceback_filtering",
     "TILEWRIGHT_STALL_LIMIT": "stall_limit",
     "TILEWRIGHT_STALL_SECONDS": "stall_seconds",
 }
@@ -99,25 +109,33 @@ FALLBACKS = {
             "enable_x64", "default_matmul_precision", "numpy_dtype_promotion", "numpy_rank_promotion", "disable_jit",
             "default_prng_impl", "debug_nans", "debug_infs", "debug_key_reuse", "cpu_enable_async_dispatch",
             "explain_cache_misses", "log_compiles", "no_tracing", "num_cpu_devices", "platforms", "transfer_guard",
+            "transfer_guard_host_to_device", "transfer_guard_device_to_host", "transfer_guard_device_to_device",
+            "check_tracer_leaks", "traceback_filtering",
         )),
         *RENAMED.items(),
     )
 }
 
+_LEVELS = ("allow", "log", "disallow", "log_explicit", "disallow_explicit")
 CHOICES = {
     "kernel_route": (None, "mosaic_gpu", "triton", "xla"),
     "numpy_dtype_promotion": ("standard", "strict"),
     "numpy_rank_promotion": ("allow", "warn", "raise"),
-    "transfer_guard": ("allow", "log", "disallow"),
+    "transfer_guard": _LEVELS,
+    **{f"transfer_guard_{kind}": (None, *_LEVELS) for kind in (
+        "host_to_device", "device_to_host", "device_to_device",
+    )},
     "default_prng_impl": ("threefry2x32", "rbg", "unsafe_rbg"),
     "communication": ("allow", "error"),
+    "traceback_filtering": ("auto", "off", "remove_frames", "quiet_remove_frames"),
     "cpu_enable_async_dispatch": (None, True, False),
     "default_matmul_precision": (None, "default", "high", "highest", "bfloat16", "tensorfloat32", "float32"),
 }
 
 _BOOLEANS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 _NUMBERS: dict[str, Any] = {"float": (float, "a number from 0 to 1"), "int": (int, "a whole number, zero or more")}
-_KINDS = {field.name: field.type for field in fields(Config)} | dict.fromkeys(WATCHED, "bool")
+_KINDS = {field.name: field.type for field in fields(Config)}
+_KINDS |= {name: type(value).__name__ for name, value in vars(watched).items()}
 
 
 # What layers above say about a setting that can no longer change: functions of a value that raise.
@@ -301,7 +319,20 @@ default_matmul_precision = setting("default_matmul_precision", "Within a `with` 
 default_prng_impl = setting("default_prng_impl", "Within a `with` block, the generator of keys that name none.")
 enable_checks = setting("debug_checks", "Within a `with` block, verify Programs after every trace and every pass.")
 no_tracing = setting("no_tracing", "Within a `with` block, refuse to trace jitted functions anew.")
-transfer_guard = setting("transfer_guard", "Within a `with` block, 'log' or 'disallow' arguments of NumPy's.")
+check_tracer_leaks = setting(
+    "check_tracer_leaks", "Within a `with` block, raise `LeakedTracerError` where a function keeps a traced value."
+)
+checking_leaks = check_tracer_leaks
+transfer_guard = setting("transfer_guard", "Within a `with` block, 'log' or 'disallow' copies that nobody wrote.")
+transfer_guard_host_to_device = setting(
+    "transfer_guard_host_to_device", "Within a `with` block, 'log' or 'disallow' NumPy arrays as arguments."
+)
+transfer_guard_device_to_host = setting(
+    "transfer_guard_device_to_host", "Within a `with` block, 'log' or 'disallow' `float(x)`, `np.asarray(x)`, printing."
+)
+transfer_guard_device_to_device = setting(
+    "transfer_guard_device_to_device", "Within a `with` block, 'log' or 'disallow' arguments on another device."
+)
 numpy_dtype_promotion = setting("numpy_dtype_promotion", "Within a `with` block, 'standard' or 'strict' promotion.")
 numpy_rank_promotion = setting("numpy_rank_promotion", "Within a `with` block, 'allow', 'warn' on or 'raise' at it.")
 

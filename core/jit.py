@@ -13,7 +13,6 @@ import importlib
 import inspect
 import threading
 import types
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -26,7 +25,6 @@ from .dispatch import Known, dispatched, specialize
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
-    ExecutionError,
     NonArrayArgumentError,
     NonFiniteError,
     NonHashableStaticArgumentError,
@@ -42,6 +40,7 @@ from .rewrite import hoist
 from .runtime import runtime
 from .stages import CompilerOptions, Lowered, Traced, flags_of
 from .trace import EVAL, Value, _current, as_type, axis_environment, eval_program, trace_program, typeof
+from .transfers import HOST_TO_DEVICE, guard
 from .types import RefType
 
 
@@ -212,7 +211,8 @@ class Jit:
                 return self._bind(entry, leaves, treedef)
             run = self._prepare(key, leaves, treedef, entry, given, place)
         if config.watches:
-            _guard(leaves, self._name, config.transfer_guard)
+            if config.guards:
+                _guard(leaves, self._name)
             if config.debug_key_reuse:
                 entry = self._entry(leaves, treedef, statics, given)
                 values = (*entry.constants, *leaves)
@@ -496,15 +496,12 @@ def traced_back(program: Program, values: Sequence[Any], error: NonFiniteError) 
     return _late("nonfinite").located(program, values, settings.debug_nans, settings.debug_infs, error)
 
 
-def _guard(leaves: Sequence[Any], name: str, how: str) -> None:
+def _guard(leaves: Sequence[Any], name: str) -> None:
     """Warn of NumPy arrays among arguments, which each call copies to the device, or raise."""
     for x in leaves:
-        if how != "allow" and isinstance(x, np.ndarray):
-            what = f"an argument of {name} is a NumPy array of shape {x.shape}, and transfer_guard is {how!r}"
-            remedy = "`device_put` it once, before the call"
-            if how == "disallow":
-                raise ExecutionError(what, remedy)
-            warnings.warn(f"{what}; {remedy}", stacklevel=4)
+        if isinstance(x, np.ndarray):
+            what = f"an argument of {name} is a NumPy array of shape {x.shape}"
+            guard(HOST_TO_DEVICE, what, "`device_put` it once, before the call")
 
 
 def _short(x: Any) -> str:

@@ -26,7 +26,6 @@ FIXED: dict[str, tuple[Any, str]] = {
     "enable_custom_prng": (False, "`random.key` makes keys of a dtype of their own, `random.PRNGKey` raw words"),
     "legacy_prng_key": ("allow", "raw words are taken everywhere"),
     "use_shardy_partitioner": (True, _SHARDY),
-    "check_tracer_leaks": (False, "a tracer that is used too late is always an error"),
     "softmax_custom_jvp": (True, "softmax has its stable derivative"),
     "high_dynamic_range_gumbel": (False, "gumbel samples have the usual range: pass mode='high' to `random.gumbel`"),
     "random_seed_offset": (0, "a seed gives the same key in every process"),
@@ -60,7 +59,7 @@ UNUSED: dict[str, Any] = {
     "pgle_aggregation_percentile": 90, "pgle_profiling_runs": 3, "pprint_use_color": True,
     "raise_persistent_cache_errors": False, "remove_size_one_mesh_axis_from_type": False, "rocm_visible_devices": "all",
     "share_binary_between_hosts": False, "sort_devices_by_process_index": True, "source_url_schema": None,
-    "thread_guard": False, "traceback_filtering": "auto", "traceback_in_locations_limit": 100,
+    "thread_guard": False, "traceback_in_locations_limit": 100,
     "tracer_error_num_traceback_frames": 5, "use_direct_linearize": True, "use_magma": "auto",
     "use_simplified_jaxpr_constants": False, "xla_backend": "", "xla_profile_version": 0,
 }  # fmt: skip

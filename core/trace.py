@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
+from types import FrameType
 from typing import Any, Protocol
 
 import numpy as np
@@ -336,7 +339,7 @@ class ProgramTracer(Tracer):
 class ProgramTrace(Trace):
     """Records equations into a Program."""
 
-    __slots__ = ("inputs", "eqns", "constants", "keep", "name")
+    __slots__ = ("inputs", "eqns", "constants", "keep", "name", "made")
 
     def __init__(self, parent: Trace | None, name: str = "program"):
         super().__init__(parent)
@@ -344,6 +347,8 @@ class ProgramTrace(Trace):
         self.eqns: list[Eqn] = []
         self.constants: dict[int, tuple[Var, Any]] = {}
         self.name = name
+        # With check_tracer_leaks: the tracers made.
+        self.made: list[weakref.ref[Any]] | None = [] if current_config().check_tracer_leaks else None
 
     def new_input(self, type: Type) -> Any:
         var = Var(type)
@@ -394,14 +399,44 @@ TRACERS: dict[type, Callable[[ProgramTrace, Var], Any]] = {}
 
 
 def tracer_of(trace: ProgramTrace, var: Var) -> Any:
-    return TRACERS.get(type(var.type), ProgramTracer)(trace, var)
+    tracer = TRACERS.get(type(var.type), ProgramTracer)(trace, var)
+    if trace.made is not None:
+        trace.made.append(weakref.ref(tracer))
+    return tracer
 
 
 def leaked(x: Tracer) -> LeakedTracerError:
     return LeakedTracerError(
-        f"{x.describe()} was used after the transformation that made it had returned",
+        f"{x.describe()}{_made(x)} was used after the transformation that made it had returned",
         "return the value from the function instead of storing it in a global, an attribute or a closure",
     )
+
+
+def _made(x: Any) -> str:
+    """Where a tracer was made, for messages."""
+    if isinstance(x, ProgramTracer):
+        if x._var in x._trace.inputs:
+            return f", argument {x._trace.inputs.index(x._var)} of {x._trace.name},"
+        source = next((e.source for e in x._trace.eqns if x._var in e.outputs), None)
+        return "" if source is None else f", made at {source},"
+    inner = getattr(x, "primal", getattr(x, "value", None))
+    return _made(inner) if isinstance(inner, Tracer) else ""
+
+
+def _check_leaks(trace: ProgramTrace, made: Sequence[weakref.ref[Any]]) -> None:
+    """Raise where a tracer of a trace that has ended is still referred to. Raises `LeakedTracerError`."""
+    alive = [found for found in made if found() is not None]
+    if alive:
+        gc.collect()  # those in circles that nothing refers to
+    for found in alive:
+        x = found()
+        if x is not None:
+            holder = next((h for h in gc.get_referrers(x) if not isinstance(h, (FrameType, list))), None)
+            held = "" if holder is None else f", by an object of type {type(holder).__name__}"
+            raise LeakedTracerError(
+                f"{x.describe()}{_made(x)} is still referred to after {trace.name} was traced{held}",
+                "return the value from the function instead of storing it in a global, an attribute or a closure",
+                next((e.source for e in trace.eqns if x._var in e.outputs), None))  # fmt: skip
 
 
 def trace_program(fun: Callable[..., Sequence[Any]], types: Sequence[Type], name: str = "program") -> Program:
@@ -412,6 +447,9 @@ def trace_program(fun: Callable[..., Sequence[Any]], types: Sequence[Type], name
         program = of_line(None, under, trace, lambda: trace.finish(fun(*tracers)))
     finally:
         trace.done = True
+    if trace.made:
+        del tracers
+        _check_leaks(trace, trace.made)
     if current_config().debug_checks:
         check_program(program)
     return program

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core.config import current
 from ..core.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -19,6 +20,7 @@ from ..core.errors import (
 )
 from ..core.runtime import runtime
 from ..core.trace import Value, typeof
+from ..core.transfers import DEVICE_TO_HOST, guard
 from ..core.types import KEY_DTYPES, ArrayType, KeyDtype, RefType, is_complex, is_integer
 from . import shim
 from .client import Device, SingleDeviceSharding, as_device, device_of
@@ -158,14 +160,21 @@ class Array(Value, metaclass=_IsArray):
 
     # ------------------------------------------------------------ its values
 
-    def _numpy(self) -> np.ndarray:
-        """The values, read-only and in place, once they are computed."""
+    def _numpy(self, explicit: bool = False) -> np.ndarray:
+        """The values, read-only and in place, once they are computed. `explicit`: see `core/transfers.py`."""
+        self._leaves(explicit)
         if self._buffer.is_deleted():
             raise self._deleted()
         try:
             return as_numpy(self._buffer, self.aval)
         except shim.RuntimeFault as error:
             raise execution_error(error) from None
+
+    def _leaves(self, explicit: bool) -> None:
+        """Say that the values go to the host, where that has a guard."""
+        if current().guards:
+            what = f"the values of an array of type {self.aval.show()} go to the host"
+            guard(DEVICE_TO_HOST, what, "`device_get` it", explicit)
 
     def _deleted(self) -> DeletedArrayError:
         return DeletedArrayError(

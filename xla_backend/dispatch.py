@@ -20,6 +20,7 @@ from ..core.ir import NO_EFFECTS, Eqn, Program, Var, subprograms
 from ..core.jit import traced_back
 from ..core.runtime import runtime
 from ..core.trace import typeof
+from ..core.transfers import DEVICE_TO_DEVICE, HOST_TO_DEVICE, guard
 from ..core.tree import leaves
 from ..core.types import is_inexact
 from . import code, memory, shim
@@ -29,7 +30,7 @@ from .executable import Executable, compile_module, in_callback
 from .placed import lower_for
 from .processes import group
 from .settings import Call, Place
-from .transfer import buffers, handler, host_buffer, moved_to
+from .transfer import as_numpy, buffers, handler, host_buffer, moved_to
 
 Runner = Callable[..., Any]
 
@@ -117,6 +118,9 @@ def _following(executable: Executable, run: Runner, result: str, unflatten: Any)
                 "bring them together with `device_put`",
             )
         device = places.pop() if places else home
+        if current().guards and any(device_of(b) is not device for b in given):
+            what = f"an argument of {module.name} is on another device than {device}, where it runs"
+            guard(DEVICE_TO_DEVICE, what, "`device_put` it there before the call")
         if device not in runners:
             runners[device] = _runner(compile_module(module, device), result, unflatten)
         return runners[device](*[moved_to(b, t, device) for b, t in zip(given, types, strict=True)])
@@ -143,7 +147,7 @@ def check_finite(x: Array, name: str, nans: bool, infs: bool) -> None:
         for shard in x.addressable_shards:
             check_finite(shard.data, name, nans, infs)
         return
-    values = x._numpy()
+    values = as_numpy(x._buffer, x.aval) if type(x) is Array else x._numpy(True)
     found = "NaN" if nans and np.isnan(values).any() else "infinity" if infs and np.isinf(values).any() else ""
     if found:
         raise NonFiniteError(f"{name} gave {found}, in a result of type {x.aval.show()}",
@@ -215,6 +219,9 @@ def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any
             given.append(x._buffer)
         else:
             t: Any = typeof(x)
+            if config.guards and isinstance(x, np.ndarray):
+                what = f"an operand of {primitive.name} is a NumPy array of shape {x.shape}"
+                guard(HOST_TO_DEVICE, what, "`device_put` it before")
             types.append(t)
             given.append(host_buffer(x, t))
     if params:

@@ -76,7 +76,8 @@ class ShardedArray(Array):
             raise execution_error(error) from None
         return values
 
-    def _numpy(self) -> np.ndarray:
+    def _numpy(self, explicit: bool = False) -> np.ndarray:
+        self._leaves(explicit)
         if isinstance(self.aval.dtype, KeyDtype) or self.aval.dtype == FLOAT0:
             return as_numpy(self._buffer, self.aval)  # which has no values to gather, or none to show
         return self._whole(self.aval)

@@ -121,6 +121,11 @@ class _Call:
             typeof(x)
         self.out_tree: Any = None
 
+    def taken(self) -> list[Any]:
+        """The flat arguments, which the call keeps no longer: its rules outlive the trace."""
+        flat, self.flat = self.flat, []
+        return flat
+
     def fixed(self, flat: Sequence[Any]) -> list[Any]:
         leaves = list(self.fixed_leaves)
         for i, x in zip(self.traced, flat, strict=False):
@@ -247,7 +252,7 @@ class custom_jvp(_Custom):
         if self.jvp is None:
             raise self._missing("defjvp")
         call = self._call(args, kwargs)
-        outs = current_trace().custom_jvp(CustomJVP(call, functools.partial(self._rule, call)), call.flat)
+        outs = current_trace().custom_jvp(CustomJVP(call, functools.partial(self._rule, call)), call.taken())
         return call.out_tree.unflatten(outs)
 
     def _rule(self, call: _Call, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -309,7 +314,7 @@ class custom_vjp(_Custom):
             raise self._missing("defvjp")
         call = self._call(args, kwargs)
         rules = _Rules(self, call)
-        outs = current_trace().custom_vjp(CustomVJP(call, rules.forward, rules.backward), call.flat)
+        outs = current_trace().custom_vjp(CustomVJP(call, rules.forward, rules.backward), call.taken())
         return call.out_tree.unflatten(outs)
 
 

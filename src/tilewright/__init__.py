@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from . import compile as _compile
 from . import errors, numpy, tree
 from .compile import compile
+from .core import tracebacks as _tracebacks
 from .core.api import (
     ShapeDtypeStruct,
     eval_shape,
@@ -33,6 +34,8 @@ from .core.api import (
     vmap,
 )
 from .core.config import (
+    check_tracer_leaks,
+    checking_leaks,
     config,
     debug_infs,
     debug_key_reuse,
@@ -49,6 +52,9 @@ from .core.config import (
     numpy_dtype_promotion,
     numpy_rank_promotion,
     transfer_guard,
+    transfer_guard_device_to_device,
+    transfer_guard_device_to_host,
+    transfer_guard_host_to_device,
 )
 from .core.events import stats
 from .core.jit import jit
@@ -81,6 +87,7 @@ from .xla_backend.array import Array
 from .xla_backend.client import Device
 
 _compile.install()
+_tracebacks.install()
 
 if TYPE_CHECKING:
     from . import (

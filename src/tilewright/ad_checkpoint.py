@@ -28,7 +28,7 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tu
 
     >>> from tilewright import numpy as tnp
     >>> saved_residuals(tnp.sin, tnp.ones(3))
-    [(ArrayType(f32[3]), 'output of cos')]
+    [(ArrayType(f32[3]), 'output of cos from ...')]
     """
     program, _ = program_of(f, args, kwargs)
     program = inlined(program)
@@ -48,12 +48,12 @@ def _origin(atom: Any, program: Program, inputs: list[str]) -> str:
     if eqn is None:
         return "a constant"
     if eqn.primitive is name_p:
-        return f"the value named {eqn.params['name']!r}"
+        return f"the value named {eqn.params['name']!r}" + ("" if eqn.source is None else f" from {eqn.source}")
     inner = eqn.params.get("program")
     if isinstance(inner, Program) and len(inner.outputs) == len(eqn.outputs):
         outside = [_origin(a, program, inputs) for a in eqn.inputs]
         return _origin(inner.outputs[eqn.outputs.index(atom)], inner, outside)
-    return f"output of {eqn.primitive.name}"
+    return f"output of {eqn.primitive.name}" + ("" if eqn.source is None else f" from {eqn.source}")
 
 
 def print_saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
@@ -61,7 +61,7 @@ def print_saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> N
 
     >>> from tilewright import numpy as tnp
     >>> print_saved_residuals(lambda x: tnp.sin(x) * 2.0, tnp.ones(3))
-    f32[3] output of cos
+    f32[3] output of cos from ...
     """
     for type_, origin in saved_residuals(f, *args, **kwargs):
         print(f"{type_.show()} {origin}")

@@ -6,9 +6,11 @@ import gc
 from typing import Any
 
 from .core import tree
+from .core.config import current
 from .core.errors import ArgumentError
 from .core.runtime import runtime
 from .core.trace import Tracer
+from .core.transfers import HOST_TO_DEVICE, guard
 from .loader import part
 from .xla_backend import client, dispatch
 from .xla_backend.array import Array, as_array
@@ -104,6 +106,8 @@ def _put(x: Any, where: Any, donate: bool, may_alias: bool | None) -> Any:
     sharding = where.placed("device_put to") if hasattr(where, "placed") else None
     if isinstance(x, Tracer):
         return x if sharding is None else sharding.constrain(x)
+    if current().guards and not isinstance(x, Array):
+        guard(HOST_TO_DEVICE, f"{type(x).__name__} is put on a device", "put it there before", explicit=True)
     array = as_array(x)
     if sharding is not None:
         moved = part("sharded").place(array, sharding)
@@ -143,7 +147,13 @@ def device_get(x: Any) -> Any:
     >>> device_get(device_put(1.5))
     array(1.5, dtype=float32)
     """
-    return tree.map(lambda leaf: leaf.__array__() if hasattr(leaf, "__array__") else leaf, x)
+    return tree.map(_get, x)
+
+
+def _get(leaf: Any) -> Any:
+    if isinstance(leaf, Array) and not isinstance(leaf, Tracer):
+        return leaf._numpy(True)
+    return leaf.__array__() if hasattr(leaf, "__array__") else leaf
 
 
 def block_until_ready(x: Any) -> Any:

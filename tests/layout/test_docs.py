@@ -11,7 +11,7 @@ import tilewright
 from tests.support.pages import examples
 from tests.support.paths import DOCS
 from tilewright.core import errors
-from tilewright.core.config import ENVIRONMENT, WATCHED, Config
+from tilewright.core.config import ENVIRONMENT, Config, _Watched
 
 PAGES = sorted(DOCS.glob("*.md"))
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -52,7 +52,7 @@ def test_every_page_is_in_the_index():
 def test_the_table_of_settings_is_complete():
     variables = {name: variable for variable, name in ENVIRONMENT.items()}
     shown = {name: f"`{variable}`" for name, variable in variables.items()}
-    defaults = {f.name: str(f.default) for f in fields(Config)} | dict.fromkeys(WATCHED, "False")
+    defaults = {f.name: str(f.default) for f in fields(Config)} | {k: str(v) for k, v in vars(_Watched()).items()}
     want = [[f"`{name}`", shown.get(name, ""), default] for name, default in defaults.items()]
     assert [row[:3] for row in rows("settings.md")[2:]] == want
 
