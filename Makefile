@@ -47,7 +47,7 @@ test-gpu: $(VENV)/.installed-test,cuda
 
 # The peer is installed beside this package, in an environment of its own.
 bench: $(BENCH_VENV)/.installed-bench
-	$(BENCH_VENV)/bin/python -m benchmarks.harness spine $(BENCH_ARGS)
+	$(BENCH_VENV)/bin/python -m benchmarks spine $(BENCH_ARGS)
 
 # On a machine with a GPU, in an environment that has torch with CUDA: PYTHON or BENCH_VENV names it.
 bench-gpu: $(BENCH_VENV)/.installed-cuda

@@ -1,6 +1,6 @@
 """What each option of `xla_backend/cpu` is worth: one program with it and without it (the setting `cpu_without`).
 
-python -m benchmarks.harness cpu_options
+python -m benchmarks cpu_options
 """
 
 from __future__ import annotations

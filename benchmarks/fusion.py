@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .harness import RESULTS, ROOT, Api, duration, machine
+from .harness import RESULTS, ROOT, Api, duration
 
 SIZES = {"1e3": 10**3, "1e5": 10**5, "1e7": 10**7}
 FORMS = ("called", "jitted")
@@ -276,6 +276,8 @@ def main(arguments: Sequence[str]) -> int:
     print(text)
     if not options.only and not options.size:
         name = "fusion_noise" if options.noise else "fusion"
+        from .rounds import machine
+
         about = ", ".join(f"{k} {v}" for k, v in machine().items())
         RESULTS.mkdir(exist_ok=True)
         command = parser.prog + " --noise" * options.noise

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .harness import RESULTS, ROOT, Api, duration, machine
+from .harness import RESULTS, ROOT, Api, duration
 
 PEER = 5.0  # how many times faster than the peer's interpreter each kernel should be, and in geometric mean
 PEER_MEAN = 10.0
@@ -407,6 +407,8 @@ def main(arguments: Sequence[str]) -> int:
     text = table(report.rows)
     print(text, *report.errors, sep="\n")
     if not options.only and not report.errors:
+        from .rounds import machine
+
         about = ", ".join(f"{k} {v}" for k, v in machine().items())
         RESULTS.mkdir(exist_ok=True)
         (RESULTS / "kernels.md").write_text(f"# kernels\n\n`{parser.prog}`; {about}.\n\n{text}\n")

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import tilewright as tw
-from benchmarks.harness import RESULTS, machine
+from benchmarks.rounds import RESULTS, machine
 from examples import digits, gpt
 from tilewright import lang as tl
 from tilewright import nn

@@ -1,13 +1,15 @@
 """The benchmark harness: a measurement in its own process, and what is made of the numbers."""
 
-import json
 import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
-from benchmarks import fusion, harness, spine
+from benchmarks import __main__ as command
+from benchmarks import fusion, harness, rounds, spine
+from tilewright import errors
 
 
 def a_case(ours="eager a + b"):
@@ -20,31 +22,32 @@ def test_names_are_unique_and_every_case_has_a_bound():
 
 
 def test_a_measurement_in_its_own_process(tmp_path):
-    seconds = harness.measure("spine", a_case(), "ours", "measure", str(tmp_path), sys.executable)
+    seconds = rounds.measure("spine", a_case(), "ours", "measure", str(tmp_path), sys.executable)
     assert 0 < seconds < 0.1
 
 
 def test_a_failing_measurement_is_reported_and_not_written(tmp_path):
     case = harness.Case("absent", a_case().ours, a_case().other, 1.0)
     pythons = {"tilewright": sys.executable, "jax": sys.executable}
-    result = harness.run_case("spine", case, 1, pythons, str(tmp_path), int)
+    result = rounds.run_case("spine", case, 1, pythons, str(tmp_path), int)
     assert not result.met and "KeyError" in result.error
     assert result.row()[3] == "failed"
 
 
 def test_ratio_is_the_median_of_pairs():
-    result = harness.Result(a_case(), [1.0, 8.0, 3.0], [2.0, 2.0, 2.0])
+    result = rounds.outcome(a_case(), [1.0, 8.0, 3.0], [2.0, 2.0, 2.0])
     assert result.ratio == 1.5 and not result.met
     assert result.row()[1:] == ["3 s", "2 s", "1.50", "<= 0.7", "0.50 to 4.00"]
 
 
 def test_results_are_merged(tmp_path, monkeypatch):
-    monkeypatch.setattr(harness, "RESULTS", tmp_path)
+    monkeypatch.setattr(rounds, "RESULTS", tmp_path)
     first, second = spine.CASES[:2]
-    harness.write("spine", [harness.Result(second, [1.0], [2.0])], 1)
-    harness.write("spine", [harness.Result(first, [1.0], [4.0])], 1)
-    names = [r["case"] for r in json.loads((tmp_path / "spine.json").read_text())["results"]]
-    assert names == [first.name, second.name]
+    rounds.write("spine", [rounds.outcome(second, [1.0], [2.0])])
+    rounds.write("spine", [rounds.outcome(first, [1.0], [4.0])])
+    found = rounds.kept(tmp_path / "spine.json")
+    assert list(found) == [first.name, second.name] and found[first.name].ratio("tilewright")[0] == 0.25
+    assert found[first.name].machine["processors"] == str(os.cpu_count())
     assert (tmp_path / "spine.md").read_text().count("\n| ") == 4
 
 
@@ -54,7 +57,44 @@ def test_durations(seconds, text):
 
 
 def test_the_machine_is_described():
-    assert harness.machine()["cores"] == os.cpu_count()
+    assert rounds.machine()["processors"] == str(os.cpu_count())
+
+
+def test_one_command_for_all(capsys):
+    assert command.main([]) == 0
+    listed = capsys.readouterr().out
+    assert all(f"\n{name} " in f"\n{listed}" for name in ("spine", "fft", "tuning", "kernels", "recorded", "forget"))
+    with pytest.raises(SystemExit):
+        command.main(["nothing"])
+    assert "no suite of cases" in capsys.readouterr().err
+
+
+def test_kept_results_are_compared(tmp_path, monkeypatch, capsys):
+    case = spine.CASES[0]
+    draw = np.random.default_rng(0)
+    for name, factor in (("old", 1.0), ("same", 1.0), ("slow", 1.2)):
+        times = [(s * factor * (1 + 0.01 * draw.standard_normal(12))).tolist() for s in (1.0, 2.0)]
+        monkeypatch.setattr(rounds, "RESULTS", tmp_path / name)
+        rounds.write("spine", [rounds.outcome(case, *times)])
+    files = {name: str(tmp_path / name / "spine.json") for name in ("old", "same", "slow")}
+    assert command.main(["compare", files["old"], files["same"]]) == 0
+    assert command.main(["compare", files["old"], files["slow"]]) == 1
+    assert "slower" in capsys.readouterr().out
+    with pytest.raises(errors.BenchmarkError, match="no results of a suite"):
+        (tmp_path / "none.json").write_text("{}")
+        rounds.kept(tmp_path / "none.json")
+
+
+def test_committed_results_can_be_read():
+    for path in rounds.RESULTS.glob("*.json"):
+        assert rounds.kept(path)
+
+
+def test_a_measurements_process_imports_no_library():
+    """An import may be what is measured."""
+    code = "import sys, benchmarks.spine, benchmarks.fusion; print({'tilewright', 'jax', 'numpy'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], cwd=harness.ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
 
 
 def test_forty_operations_and_a_process_of_them(tmp_path):

@@ -155,16 +155,30 @@ def load(path: str | os.PathLike[str]) -> Result:
     """
     try:
         found = json.loads(Path(path).read_text())
+    except (OSError, ValueError) as error:
+        raise _not_one(os.fspath(path), error) from None
+    return of_json(found, os.fspath(path))
+
+
+def of_json(found: Any, name: str) -> Result:
+    """The result that `as_json` gave a value of; `name` is what errors call it.
+
+    Raises:
+      BenchmarkError: it is no such value.
+    """
+    try:
         if found.get("format") != FORMAT or found.get("version") != VERSION:
             raise ValueError(f"its format is {found.get('format')!r}, version {found.get('version')!r}")
         rows = tuple(Row(**{**row, "seconds": _times(row["seconds"])}) for row in found["rows"])
         flops, bandwidth = found["ceilings"] or (None, None)
         ceilings = None if flops is None or bandwidth is None else Ceilings(float(flops), float(bandwidth))
         return Result(rows, tuple(found["yardstick"]), ceilings, found["machine"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BenchmarkError(
-            f"{os.fspath(path)} is no result of a benchmark: {error}", "save one by `benchmark(...).save('x.json')`"
-        ) from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _not_one(name, error) from None
+
+
+def _not_one(name: str, error: Exception) -> BenchmarkError:
+    return BenchmarkError(f"{name} is no result of a benchmark: {error}", "one that `Result.save` wrote as JSON")
 
 
 def _times(values: Sequence[Any]) -> tuple[float, ...]:
