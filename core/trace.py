@@ -170,9 +170,31 @@ def line_here() -> Source | None:
     return _line.get() or user_source(_scope.get())
 
 
+class _KnownFirst(Trace):
+    """Evaluates at once what is known; what depends on traced values is the surrounding trace's."""
+
+    __slots__ = ()
+
+    def _trace(self, args: Sequence[Any]) -> Trace:
+        assert self.parent is not None
+        return self.parent if any(isinstance(x, Tracer) for x in args) else EVAL
+
+    def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        return self._trace(args).run(primitive, args, params)
+
+    def custom_jvp(self, call: CustomCall, args: Sequence[Any]) -> Any:
+        trace = self._trace(args)
+        return under(trace, trace.custom_jvp, call, args)
+
+    def custom_vjp(self, call: CustomCall, args: Sequence[Any]) -> Any:
+        trace = self._trace(args)
+        return under(trace, trace.custom_vjp, call, args)
+
+
 def ensure_compile_time_eval() -> contextlib.AbstractContextManager[None]:
     """Evaluate at trace time what does not depend on traced values."""
-    return using(EVAL)
+    around = _current.get()
+    return using(around if around is EVAL else _KnownFirst(around))
 
 
 # ---------------------------------------------------------------------------- named axes and scopes

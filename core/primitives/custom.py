@@ -99,6 +99,15 @@ def _zero_leaf(x: Any) -> bool:
     return x is None or isinstance(x, (Zero, SymbolicZero))
 
 
+def _at_leaves(structure: Any, value: Any) -> list[Any] | None:
+    """A rule's (co)tangents at the leaves of a structure, None for zeros; None if they are of another structure."""
+    try:  # a None of the structure itself has no leaf, and stays None
+        found = structure.flatten_up_to(value)
+    except (TypeError, ValueError):
+        return None
+    return found if all(_zero_leaf(x) or tree.all_leaves([x]) for x in found) else None
+
+
 class _Call:
     """One call of a function with rules: its differentiated arguments, flattened, and how to put all back.
 
@@ -266,12 +275,11 @@ class custom_jvp(_Custom):
                 "return a pair (primal output, tangent output)",
             )
         outs = call.outputs(pair[0])
-        found, found_tree = tree.flatten(pair[1], _zero_leaf)
-        if found_tree != call.out_tree:
+        found = _at_leaves(call.out_tree, pair[1])
+        if found is None:
             raise ControlFlowTypeError(
-                f"the jvp rule of {self._name} returns an output {call.out_tree} and a tangent {found_tree}",
-                "make them alike",
-            )
+                f"the jvp rule of {self._name} returns an output {call.out_tree} and a tangent "
+                f"{tree.structure(pair[1], _zero_leaf)}", "make them alike")  # fmt: skip
         what = f"a tangent from the jvp rule of {self._name}"
         return outs, [_returned(t, typeof(o).tangent(), what) for t, o in zip(found, outs, strict=True)]
 
@@ -367,12 +375,11 @@ class _Rules:
     def _leaves(self, value: Any, child: Any) -> list[Any]:
         if _zero_leaf(value):
             return [None] * child.num_leaves
-        leaves, structure = tree.flatten(value, _zero_leaf)
-        if structure != child:
+        leaves = _at_leaves(child, value)
+        if leaves is None:
             raise ControlFlowTypeError(
-                f"the backward rule of {self.custom._name} returns a cotangent {structure} for an argument {child}",
-                "return one of the argument's structure",
-            )
+                f"the backward rule of {self.custom._name} returns a cotangent {tree.structure(value, _zero_leaf)} "
+                f"for an argument {child}", "return one of the argument's structure")  # fmt: skip
         return leaves
 
 

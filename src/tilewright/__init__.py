@@ -145,6 +145,7 @@ _MODULES = (
     "distributed",
     "dlpack",
     "dtypes",
+    "example_libraries",
     "experimental",
     "flatten_util",
     "lang",

@@ -255,3 +255,23 @@ def test_reverse_mode_of_a_jitted_function_that_closes_over_an_array():
     x = np.ones(3, np.float32)
     for call in (f, tw.jit(f), tw.jit(tw.jit(f))):
         np.testing.assert_array_equal(tw.vjp(call, x)[1](x)[0], 6.0 * x)
+
+
+def test_trees_with_none_pass_through_rules():
+    @tw.custom_jvp
+    def f(tree):
+        return {"a": tree["a"] * 2, "b": None, "c": tree["c"]}
+
+    @f.defjvp
+    def f_jvp(primals, tangents):
+        return f(*primals), {"a": tangents[0]["a"] * 5, "b": None, "c": None}
+
+    @tw.custom_vjp
+    def g(tree):
+        return tree["a"] * 2
+
+    g.defvjp(lambda tree: (g(tree), None), lambda _, ct: ({"a": ct * 7, "b": None, "c": None},))
+    tree = {"a": 3.0, "b": None, "c": 1.0}
+    found = tw.grad(lambda tree: f(tree)["a"] + f(tree)["c"])(tree)
+    assert found == {"a": 5.0, "b": None, "c": 0.0}
+    assert tw.grad(g)(tree) == {"a": 7.0, "b": None, "c": 0.0}

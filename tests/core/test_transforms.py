@@ -305,3 +305,20 @@ def test_trees_take_the_keywords_of_jax():
     assert tw.tree.broadcast(prefix_tree=1, full_tree={"a": 0, "b": 0}) == {"a": 1, "b": 1}
     found = tw.tree.leaves_with_path({"a": (1, 2)}, is_leaf=lambda path, _: len(path) == 1, is_leaf_takes_path=True)
     assert [leaf for _, leaf in found] == [(1, 2)]
+
+
+@pytest.mark.parametrize("transform", [tw.jit, tw.grad, lambda f: lambda x: tw.vmap(f)(tnp.stack([x, x]))[0],
+                                       lambda f: lambda x: tw.jvp(f, (x,), (1.0,))[0]])  # fmt: skip
+def test_what_is_known_is_evaluated_and_what_is_traced_is_not(transform):
+    seen = []
+
+    def f(x):
+        with tw.ensure_compile_time_eval():
+            seen.append(float(tnp.sin(2.0) + 1))
+            twice = tnp.tanh(x) * 2
+        return twice * seen[-1]
+
+    transform(f)(0.5)
+    assert seen[-1] == pytest.approx(np.sin(2) + 1)
+    np.testing.assert_allclose(tw.grad(f)(0.5), 2 * (np.sin(2) + 1) / np.cosh(0.5) ** 2, rtol=1e-6)
+    np.testing.assert_allclose(tw.jit(f)(0.5), 2 * (np.sin(2) + 1) * np.tanh(0.5), rtol=1e-6)

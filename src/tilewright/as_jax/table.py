@@ -20,8 +20,8 @@ PLACES = {
 # Namespaces that are the same here; what is below them is too.
 PUBLIC = frozenset((
     "ad_checkpoint", "custom_batching", "custom_derivatives", "debug", "distributed", "dlpack", "dtypes", "errors",
-    "experimental", "export", "ffi", "flatten_util", "image", "lax", "nn", "numpy", "ops", "profiler", "random", "ref",
-    "scipy", "sharding", "stages", "test_util", "tree", "tree_util", "typing",
+    "example_libraries", "experimental", "export", "ffi", "flatten_util", "image", "lax", "nn", "numpy", "ops",
+    "profiler", "random", "ref", "scipy", "sharding", "stages", "test_util", "tree", "tree_util", "typing",
 ))  # fmt: skip
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from .....core.primitive import Primitive
 from .....core.primitives.catalogue import ALL
 from ....missing import not_adapted
 
 _BY_NAME = {f"{primitive.name}_p": primitive for primitive in ALL}
 # Those that have another name here.
 _OTHERS = {"add_jaxvals_p": "add_any_p", "remat_p": "checkpoint_p"}
+# Calls that programs here never have (each is a `jit`), for libraries that keep a rule for each kind of call.
+_BY_NAME |= {f"{name}_p": Primitive(name, lambda *types, **params: []) for name in ("call", "closed_call")}
 _missing = not_adapted("jax.extend.core.primitives")
 
 

@@ -1,0 +1,12 @@
+"""Small libraries that show how models are written: `optimizers` and `stax`, under the names that JAX has them by."""
+
+from typing import TYPE_CHECKING
+
+from ..core.later import later as _later
+
+if TYPE_CHECKING:
+    from . import optimizers, stax
+
+_MODULES = ("optimizers", "stax")
+
+__getattr__, __dir__, __all__ = _later(__name__, {name: f".{name}" for name in _MODULES})
