@@ -326,6 +326,9 @@ class custom_vjp(_Custom):
         return call.out_tree.unflatten(outs)
 
 
+_NUMBERS = frozenset((bool, int, float, complex))
+
+
 class _Rules:
     """The flat rules of one call of a `custom_vjp`; the structure of its residuals is known once forward has run."""
 
@@ -333,6 +336,7 @@ class _Rules:
         self.custom, self.call = custom, call
         self.types = [typeof(x).tangent() for x in call.flat]
         self.residual_tree: Any = None
+        self.numbers: dict[int, Any] = {}  # residuals that are Python numbers, by place: they stay what they are
 
     def forward(self, primals: Sequence[Any], nonzero: Sequence[bool]) -> tuple[list[Any], list[Any]]:
         call, custom = self.call, self.custom
@@ -350,12 +354,15 @@ class _Rules:
             )
         outs = call.outputs(pair[0])
         residuals, self.residual_tree = tree.flatten(pair[1])
-        return outs, [*primals[: call.extra], *residuals]
+        self.numbers = {i: x for i, x in enumerate(residuals) if type(x) in _NUMBERS}
+        return outs, [*primals[: call.extra], *(x for x in residuals if type(x) not in _NUMBERS)]
 
     def backward(self, residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
         call, custom = self.call, self.custom
         ct = call.out_tree.unflatten([_seen(x, custom.symbolic_zeros) for x in cts])
-        held = self.residual_tree.unflatten(residuals[call.extra :])
+        arrays = iter(residuals[call.extra :])
+        places = range(self.residual_tree.num_leaves)
+        held = self.residual_tree.unflatten([self.numbers[i] if i in self.numbers else next(arrays) for i in places])
         found = of_line(None, custom.bwd, *call.fixed(residuals), held, ct)  # type: ignore[arg-type]
         children = tree.treedef_children(call.in_tree)
         if not isinstance(found, (tuple, list)) or len(found) != len(children):

@@ -275,3 +275,20 @@ def test_trees_with_none_pass_through_rules():
     found = tw.grad(lambda tree: f(tree)["a"] + f(tree)["c"])(tree)
     assert found == {"a": 5.0, "b": None, "c": 0.0}
     assert tw.grad(g)(tree) == {"a": 7.0, "b": None, "c": 0.0}
+
+
+def test_python_numbers_among_residuals_stay_numbers():
+    @tw.custom_vjp
+    def f(x, twice):
+        return x * 2
+
+    def backward(residuals, ct):
+        x, twice, power = residuals
+        assert twice is True and type(power) is int
+        return (ct * x**power * (2 if twice else 1), None)
+
+    f.defvjp(lambda x, twice: (f(x, twice), (x, True, 3)), backward)
+    assert float(tw.grad(f)(2.0, True)) == 16.0
+    assert float(tw.jit(tw.grad(f))(2.0, True)) == 16.0
+    assert float(tw.grad(tw.jit(f))(2.0, True)) == 16.0
+    np.testing.assert_allclose(tw.vmap(tw.grad(f), (0, None))(np.float32([1, 2]), True), [2, 16])
