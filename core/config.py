@@ -118,7 +118,7 @@ FALLBACKS = {
 
 _LEVELS = ("allow", "log", "disallow", "log_explicit", "disallow_explicit")
 CHOICES = {
-    "kernel_route": (None, "mosaic_gpu", "triton", "xla"),
+    "kernel_route": (None, "cutlass", "mosaic_gpu", "triton", "xla"),
     "numpy_dtype_promotion": ("standard", "strict"),
     "numpy_rank_promotion": ("allow", "warn", "raise"),
     "transfer_guard": _LEVELS,

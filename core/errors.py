@@ -11,7 +11,10 @@ from .caches import cached
 from .runtime import runtime
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_LAYERS = ("core", "lang", "kernels", "xla_backend", "triton_backend", "mosaic_tpu", "mosaic_gpu", "tilewright")
+_LAYERS = (
+    "core", "lang", "kernels", "xla_backend", "triton_backend", "mosaic_tpu", "mosaic_gpu", "cutlass_backend",
+    "tilewright",
+)  # fmt: skip
 
 
 def _is_ours() -> tuple[str, ...]:

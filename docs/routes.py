@@ -1,6 +1,7 @@
-"""The table of docs/gpu.md on kernels for Hopper by each route: registers, spills, shared memory, stages.
+"""The tables of docs/gpu.md on kernels by each route: registers, spills, shared memory, stages.
 
-`python -m docs.routes` compiles the kernels for sm_90, with no GPU, and rewrites the table.
+`python -m docs.routes` compiles the kernels, with no GPU, and rewrites the tables: that of Hopper, and where CUTLASS is
+installed that of CUTLASS, whose kernels take minutes unless they are in the disk cache.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import tilewright as tw
-from tilewright import mosaic_gpu, nn, triton_backend
+from tilewright import cutlass_backend, lax, mosaic_gpu, nn, triton_backend
 from tilewright import numpy as tnp
-from tilewright.core.errors import TilewrightError
+from tilewright.core.errors import TilewrightError, VersionError
 from tilewright.kernels.fused.attention import dot_product_attention
 from tilewright.lang.gpu.resources import resources
 from tilewright.lang.kernel import Kernel
-from tilewright.lang.target import target_of
+from tilewright.lang.target import Target, target_of
 from tilewright.lang.visit import kernels_of
+from tilewright.routes import CUTLASS as CUTLASS_ROUTE
 
 from .capabilities import table
 
@@ -27,6 +29,8 @@ PAGE = Path(__file__).resolve().parent / "gpu.md"
 TARGET = target_of("cuda:sm_90")
 MARK = "<!-- routes: made by python -m docs.routes -->\n"
 END = "<!-- end of routes -->"
+CUTLASS_MARK = "<!-- CUTLASS: made by python -m docs.routes -->\n"
+CUTLASS_END = "<!-- end of CUTLASS -->"
 
 
 def _struct(*shape: int, dtype: str = "float16") -> Any:
@@ -45,10 +49,25 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "product, bias, gelu": (
         lambda a, b, c: nn.gelu(tnp.matmul(a, b, preferred_element_type="float32") + c).astype("float16"),
         (SQUARE, SQUARE, _struct(4096, dtype="float32"))),
+    "product, scale per row, bfloat16": (
+        lambda a, b, s: (tnp.matmul(a, b, preferred_element_type="float32") * s[:, None]).astype("bfloat16"),
+        (*(_struct(4096, 4096, dtype="bfloat16"),) * 2, _struct(4096, dtype="float32"))),
+    "product of float8, scale per column": (
+        lambda a, b, s: (lax.dot_general(a, b, (((1,), (1,)), ((), ())), preferred_element_type="float32") * s).astype(
+            "bfloat16"),
+        (*(_struct(4096, 4096, dtype="float8_e4m3fn"),) * 2, _struct(4096, dtype="float32"))),
     "product, residual": (lambda a, b, c: a @ b + c, (SQUARE, SQUARE, SQUARE)),
     "int8 weights": (lambda a, w: a @ w.astype("float16"), (SQUARE, _struct(4096, 4096, dtype="int8"))),
     "attention, causal, 16 heads on 4": (_gradient(is_causal=True), (QUERY, KEYS, KEYS, QUERY)),
     "attention, window of 1024": (_gradient(local_window_size=(1024, 0)), (QUERY, KEYS, KEYS, QUERY)),
+}  # fmt: skip
+
+
+# What CUTLASS compiles here, a minute or more each.
+CUTLASS = {
+    "cuda:sm_90": ("product, bias, gelu", "product, residual", "product, scale per row, bfloat16",
+                   "product of float8, scale per column"),
+    "cuda:sm_100": ("product, bias, gelu", "product, residual", "product of float8, scale per column"),
 }  # fmt: skip
 
 
@@ -59,13 +78,13 @@ def kernels(name: str) -> list[Kernel]:
     return [k for k in kernels_of(getattr(found, "program", found)) if "dot_general" in repr(k)]
 
 
-def _row(kernel: Kernel, backend: Any) -> list[str]:
+def _row(kernel: Kernel, backend: Any, target: Target = TARGET) -> list[str]:
     """What a kernel takes by one route, or why it does not take it."""
     try:
-        module, compiled = backend.compiled_kernel(kernel, TARGET)
+        module, compiled = backend.compiled_kernel(kernel, target)
     except TilewrightError as error:
         return ["", "", "", error.what.partition("Mosaic GPU: ")[2] or error.what.splitlines()[0]]
-    used = resources(compiled, TARGET)
+    used = resources(compiled, target)
     stages = getattr(module, "stages", None) or getattr(module, "num_stages", "")
     return [str(used.registers), str(used.spills), f"{used.fast_bytes:,}", str(stages)]
 
@@ -79,11 +98,27 @@ def rows() -> Iterator[list[str]]:
                 shown = ""
 
 
+def cutlass_rows() -> Iterator[list[str]]:
+    for target, names in CUTLASS.items():
+        found = [(name, kernel) for name in names for kernel in kernels(name)]
+        CUTLASS_ROUTE.ready.start([kernel for _, kernel in found], target_of(target))
+        for name, kernel in found:
+            yield [f"{name}: `{kernel.name}`", f"`{target}`", *_row(kernel, cutlass_backend, target_of(target))]
+
+
+def _replaced(text: str, mark: str, end: str, made: str) -> str:
+    return re.sub(re.escape(mark) + ".*?" + re.escape(end), lambda _: f"{mark}{made}{end}", text, flags=re.S)
+
+
 def made() -> str:
-    """The page with its table made anew."""
-    head = ["kernel", "route", "registers", "spilled bytes", "shared memory", "stages"]
-    text, found = PAGE.read_text(), table(head, rows())
-    return re.sub(re.escape(MARK) + ".*?" + re.escape(END), lambda _: f"{MARK}{found}{END}", text, flags=re.S)
+    """The page with its tables made anew; CUTLASS's only where it is installed."""
+    columns = ["registers", "spilled bytes", "shared memory", "stages"]
+    text = _replaced(PAGE.read_text(), MARK, END, table(["kernel", "route", *columns], rows()))
+    try:
+        cutlass_backend.check_installed()
+    except VersionError:
+        return text
+    return _replaced(text, CUTLASS_MARK, CUTLASS_END, table(["kernel", "target", *columns], cutlass_rows()))
 
 
 if __name__ == "__main__":

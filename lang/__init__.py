@@ -7,7 +7,7 @@ if __name__ != "tilewright.lang":
     raise ImportError("import tilewright.lang, not lang: the repository root is on sys.path")
 
 from ..core.types import MemorySpace
-from . import cpu, mosaic_gpu, tpu, triton
+from . import cpu, cutlass, mosaic_gpu, tpu, triton
 from .atomics import (
     atomic_add,
     atomic_and,
@@ -93,7 +93,7 @@ __all__ = [
     "SMEM", "SemaphoreType", "Slice", "Squeezed", "VMEM", "addupdate", "align_to", "async_copy", "async_remote_copy",
     "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or", "atomic_xchg", "atomic_xor",
     "auto", "cdiv", "core_map", "counter_bernoulli", "counter_bits", "counter_normal", "counter_uniform", "cpu",
-    "debug_check", "debug_print", "dot_scaled", "ds", "dslice", "dynamic", "emit_pipeline", "estimate_cost",
+    "cutlass", "debug_check", "debug_print", "dot_scaled", "ds", "dslice", "dynamic", "emit_pipeline", "estimate_cost",
     "get_barrier_semaphore", "histogram", "interpret", "kernel", "kernel_call", "kernel_call_p", "load", "loop",
     "make_async_copy", "make_async_remote_copy", "mosaic_gpu", "multiple_of", "next_power_of_2", "no_block_spec",
     "num_programs", "pack", "pallas_call", "prng_random_bits", "prng_seed", "program_id", "run_scoped",

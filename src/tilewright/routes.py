@@ -1,9 +1,10 @@
 """The routes of a kernel on a device: which backend compiles it, and which takes it where that one does not.
 
-On Hopper GPUs a kernel has two: Mosaic GPU's, for products of matrices, and Triton's, for everything. The class of
-`compiler_params` asks for one, the setting `kernel_route` puts one first; else it is the one that is estimated to give
-the faster code. A backend that refuses a kernel, or whose compiler fails, leaves it to the next route, at last to XLA,
-and the reason is told.
+On Hopper GPUs a kernel has three: Mosaic GPU's, for products of matrices, Triton's, for everything, and CUTLASS's, for
+one product with an elementwise epilogue. The class of `compiler_params` asks for one, the setting `kernel_route` puts
+one first; else it is the one of the first two that is estimated to give the faster code. CUTLASS's compiler takes a
+minute a kernel, so it is never taken unasked. A backend that refuses a kernel, or whose compiler fails, leaves it to
+the next route, at last to XLA, and the reason is told.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from . import mosaic_gpu, mosaic_tpu, triton_backend
+from . import cutlass_backend, mosaic_gpu, mosaic_tpu, triton_backend
 from .core.config import current
 from .core.errors import CompileError, DtypeError, ResourceError, TilewrightError, UnsupportedError, VersionError
+from .lang import cutlass as cutlass_names
 from .lang import mosaic_gpu as mosaic_gpu_names
 from .lang import triton
 from .lang.build import INHERITED
@@ -46,9 +48,14 @@ class Route:
 
 
 MOSAIC_GPU, TRITON = Route("mosaic_gpu", mosaic_gpu), Route("triton", triton_backend)
+CUTLASS = Route("cutlass", cutlass_backend)
 MOSAIC_TPU = Route("mosaic_tpu", mosaic_tpu)
+# What asks for a route by the class of its parameters.
+ASKED = (
+    (mosaic_gpu_names.CompilerParams, MOSAIC_GPU), ((cutlass_names.CompilerParams, cutlass_names.Source), CUTLASS),
+)  # fmt: skip
 # Who compiles the kernels of a family of devices. The first takes what is no kernel of its own too.
-ROUTES = {"cuda": (TRITON, MOSAIC_GPU), "rocm": (TRITON,), "tpu": (MOSAIC_TPU,)}
+ROUTES = {"cuda": (TRITON, MOSAIC_GPU, CUTLASS), "rocm": (TRITON,), "tpu": (MOSAIC_TPU,)}
 
 
 @dataclass(frozen=True)
@@ -79,18 +86,25 @@ def choice(kernel: Kernel, machine: Target) -> Choice:
     """The routes of a kernel on a target."""
     known, told = ROUTES[machine.kind], dict(kernel.settings)
     wanted = current().kernel_route or told.get(ROUTE) if machine.gpu else None
-    if wanted == "xla":
-        return Choice(())
-    if wanted is not None:
-        return Choice(tuple(sorted(known, key=lambda route: route.name != wanted)))
     stated = told.get("compiler_params")
-    if isinstance(stated, mosaic_gpu_names.CompilerParams) and MOSAIC_GPU in known:
-        if told.get(INHERITED):  # a kernel derived from the one that asks for it may be of another form
-            return Choice((MOSAIC_GPU, TRITON))
-        return Choice((MOSAIC_GPU,), asked=True)
+    own = isinstance(stated, cutlass_names.Source)  # it is C++, which nothing else compiles
+    if wanted == "xla" and not own:
+        return Choice(())
+    for params, route in ASKED if wanted is None or own else ():
+        if isinstance(stated, params) and route in known:
+            if told.get(INHERITED) and not own:  # a kernel derived from the one that asks for it may be of another form
+                return Choice((route, TRITON))
+            return Choice((route,), asked=True)
+    if wanted in (MOSAIC_GPU.name, TRITON.name):
+        quick = [route for route in known if route is not CUTLASS]
+        return Choice(tuple(sorted(quick, key=lambda route: route.name != wanted)))
     suggested = not isinstance(stated, triton.CompilerParams) or stated.suggested
-    if MOSAIC_GPU not in known or not suggested:
-        return Choice(known[:1])
+    found = _estimated(kernel, machine) if MOSAIC_GPU in known and suggested else Choice(known[:1])
+    return Choice((CUTLASS, *found.routes)) if wanted == CUTLASS.name and CUTLASS in known else found
+
+
+def _estimated(kernel: Kernel, machine: Target) -> Choice:
+    """Mosaic GPU and Triton, or Triton alone, by which is estimated to give the faster code."""
     try:
         found = mosaic_gpu.estimate(kernel, machine)
     except FAILURES as error:

@@ -64,8 +64,8 @@ def test_what_is_asked_for_is_taken():
             assert names(kernel_of()) == wanted
     with tw.config(kernel_route="mosaic_gpu"):
         assert names(kernel_of(), target_of("rocm")) == ["triton"]
-    with pytest.raises(errors.ConfigError, match="kernel_route does not take 'cutlass'"):
-        tw.config.update("kernel_route", "cutlass")
+    with pytest.raises(errors.ConfigError, match="kernel_route does not take 'cublas'"):
+        tw.config.update("kernel_route", "cublas")
 
 
 def test_the_kernels_of_a_gradient_prefer_what_theirs_asks_for():

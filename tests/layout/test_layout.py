@@ -15,7 +15,7 @@ import pytest
 import tilewright as tw
 from tests.support.paths import ROOT
 
-LAYERS = ("core", "lang", "kernels", "xla_backend", "triton_backend", "mosaic_tpu", "mosaic_gpu")
+LAYERS = ("core", "lang", "kernels", "xla_backend", "triton_backend", "mosaic_tpu", "mosaic_gpu", "cutlass_backend")
 PRESENT = tuple(layer for layer in LAYERS if (ROOT / layer).is_dir())
 FOLDERS = (*PRESENT, "src/tilewright", "tests", "benchmarks", "examples", "docs")
 TEXT = {".py", ".md", ".toml", ".txt", ".yml", ".yaml", ""}

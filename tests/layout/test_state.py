@@ -6,7 +6,10 @@ import sys
 
 from tests.support.paths import ROOT
 
-PACKAGES = ("core", "lang", "kernels", "xla_backend", "triton_backend", "mosaic_tpu", "mosaic_gpu", "src/tilewright")
+PACKAGES = (
+    "core", "lang", "kernels", "xla_backend", "triton_backend", "mosaic_tpu", "mosaic_gpu", "cutlass_backend",
+    "src/tilewright",
+)  # fmt: skip
 
 
 def sources():

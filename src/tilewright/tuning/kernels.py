@@ -1,7 +1,7 @@
 """The kernels of a program as something to tune: tiles of those that were generated, compiler parameters, routes.
 
     site ::= a kernel of the program after `fuse`, with what may be chosen for it
-    configuration ::= {tiles, route, num_warps, num_stages, consumers}      each only where there is a choice
+    configuration ::= {tiles, route, num_warps, num_stages, consumers, tile}      each only where there is a choice
 
 A site's defaults are what the generator, the route's estimate and the compiler choose by themselves. What was decided
 on is read again by the pass `fuse` of each later compilation, by device and a digest of the kernel at its defaults.
@@ -17,7 +17,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..core.errors import ArgumentError
+from .. import cutlass_backend
+from ..core.errors import ArgumentError, UnsupportedError, VersionError
 from ..core.ir import Program
 from ..core.rewrite import rewritten
 from ..core.version import JAXLIB, __version__
@@ -25,7 +26,7 @@ from ..kernels.fuse import plan
 from ..kernels.fuse.fusion import FusedKernel, Fusion, machine_of
 from ..kernels.generate.loops import Tiles
 from ..kernels.generate.tiles import options
-from ..lang import mosaic_gpu, triton
+from ..lang import cutlass, mosaic_gpu, triton
 from ..lang.kernel import Kernel
 from ..lang.primitive import kernel_call_p
 from ..lang.target import Target
@@ -38,6 +39,7 @@ from .tables import in_force, shipped
 
 WARPS, STAGES, CONSUMERS = (None, 2, 4, 8), (None, 1, 2, 3, 4), (None, 1, 2)
 PREFIX = "kernel."  # of the names that choices for kernels are kept by
+CUTLASS_TILES = (None, (128, 128, 64))  # None: as the sizes suggest; a kernel takes a minute to compile
 MOST = 4096  # tilings of a kernel that are looked at
 
 # Whether programs use what was decided on; not while it is being searched for.
@@ -62,7 +64,8 @@ class Site:
         found: list[Configuration] = [{}]
         if self.fused is not None:
             found += [{"tiles": t} for t in _tilings(self.fused, self.machine) if t != self.fused.tiles]
-        return [{**tiles, **told} for told in _told(self.kernel, self.machine) for tiles in found]
+        both = [{**tiles, **told} for told in _told(self.kernel, self.machine) for tiles in found]
+        return [*both, *_by_cutlass(self.kernel, self.machine)]
 
     def made(self, configuration: Configuration) -> Kernel:
         """The kernel at a configuration.
@@ -116,6 +119,22 @@ def _told(kernel: Kernel, machine: Target) -> Iterator[Configuration]:
         yield {"route": "xla"}
 
 
+def _by_cutlass(kernel: Kernel, machine: Target) -> Iterator[Configuration]:
+    """CUTLASS's tiles, where it is installed and takes the kernel; the kernel's own blocks are no matter to it."""
+    stated = dict(kernel.settings).get("compiler_params")
+    names = [route.name for route in ROUTES[machine.kind]]
+    if "cutlass" not in names or kernel.interpret or not (stated is None or getattr(stated, "suggested", False)):
+        return
+    for tile in CUTLASS_TILES:
+        configuration: Configuration = {"route": "cutlass", "tile": tile}
+        try:
+            cutlass_backend.check_installed()
+            cutlass_backend.cutlass_module(with_settings(kernel, configuration), machine)
+        except (VersionError, UnsupportedError):
+            continue
+        yield configuration
+
+
 def with_settings(kernel: Kernel, configuration: Configuration) -> Kernel:
     """The kernel with the route and the parameters of its compiler that a configuration has."""
     route = configuration.get("route")
@@ -131,6 +150,9 @@ def with_settings(kernel: Kernel, configuration: Configuration) -> Kernel:
         told["compiler_params"] = mosaic_gpu.CompilerParams(
             configuration.get("num_stages"), configuration.get("consumers"), getattr(known, "backward", None)
         )
+    elif route == "cutlass":
+        tile = configuration.get("tile")
+        told["compiler_params"] = cutlass.CompilerParams(tile and tuple(tile), backward=getattr(known, "backward", None))
     told[ROUTE] = route
     return kernel.replace(settings=tuple(told.items()))
 
