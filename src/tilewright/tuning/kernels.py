@@ -122,8 +122,7 @@ def _told(kernel: Kernel, machine: Target) -> Iterator[Configuration]:
 def _by_cutlass(kernel: Kernel, machine: Target) -> Iterator[Configuration]:
     """CUTLASS's tiles, where it is installed and takes the kernel; the kernel's own blocks are no matter to it."""
     stated = dict(kernel.settings).get("compiler_params")
-    names = [route.name for route in ROUTES[machine.kind]]
-    if "cutlass" not in names or kernel.interpret or not (stated is None or getattr(stated, "suggested", False)):
+    if machine.kind != "cuda" or kernel.interpret or not (stated is None or getattr(stated, "suggested", False)):
         return
     for tile in CUTLASS_TILES:
         configuration: Configuration = {"route": "cutlass", "tile": tile}
@@ -152,7 +151,9 @@ def with_settings(kernel: Kernel, configuration: Configuration) -> Kernel:
         )
     elif route == "cutlass":
         tile = configuration.get("tile")
-        told["compiler_params"] = cutlass.CompilerParams(tile and tuple(tile), backward=getattr(known, "backward", None))
+        told["compiler_params"] = cutlass.CompilerParams(
+            tile and tuple(tile), backward=getattr(known, "backward", None)
+        )
     told[ROUTE] = route
     return kernel.replace(settings=tuple(told.items()))
 
