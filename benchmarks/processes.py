@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +53,7 @@ FAULTS = {
     ),
     "stalled": Fault(STALLED, STALLED),
     "stopped": Fault(STOPPED, STOPPED),
+    "save": Fault(("process 1 of 2 was killed by SIGKILL",), None),
     "differs": Fault(DIFFERS, DIFFERS),
     "one-differs": Fault(ONE_DIFFERS, ONE_DIFFERS),
     "order": Fault(ORDER, ORDER),
@@ -62,6 +66,8 @@ FAULTS = {
 def worker(fault: str) -> None:
     """One of the two processes; number 1 does what the fault says (of the coordinator, number 0)."""
     import tilewright as tw  # here: the parent need not load it
+    from tilewright import checkpoints
+    from tilewright.experimental import multihost_utils
 
     rank = int(os.environ["RANK"]) if "RANK" in os.environ else int(os.environ["TILEWRIGHT_PROCESS_ID"])
     if (fault == "absent" and rank == 1) or (fault == "unreachable" and rank == 0):
@@ -88,6 +94,13 @@ def worker(fault: str) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
     elif fault == "one-differs":
         f = tw.jit(lambda x: (3 * x).sum())
+    if fault == "save":
+        for step in range(10_000):  # until process 1 is killed
+            if step == 1 and rank == 1:
+                threading.Timer(random.uniform(0.0, 0.3), os.kill, (os.getpid(), signal.SIGKILL)).start()
+            name = f"{os.environ['FOLDER']}/{time.monotonic_ns() if rank == 0 else 0}"
+            names = multihost_utils.process_allgather(np.frombuffer(name.ljust(200).encode(), np.uint8))
+            checkpoints.save(names[0].tobytes().decode().strip(), {"x": x, "y": tw.device_put(x, place)}).wait()
     if fault == "order":
         float(g(x))
         for i in range(10_000):
@@ -132,6 +145,23 @@ def by_hand(fault: str) -> tuple[str, float]:
 
 def tried(fault: str, how: str) -> tuple[str, float]:
     """An empty text if a run ended in time and named its cause, else what was wrong; and its seconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["FOLDER"] = folder
+        wrong, seconds = outcome(fault, how)
+        return wrong or (damaged(folder) if fault == "save" else ""), seconds
+
+
+def damaged(folder: str) -> str:
+    """What is wrong with the checkpoints in a folder: each that has a name has to be whole."""
+    from tilewright import checkpoints
+
+    for name in sorted(os.listdir(folder)):
+        if not name.startswith("."):
+            checkpoints.check(f"{folder}/{name}")
+    return "" if checkpoints.latest(folder) else f"no checkpoint among {os.listdir(folder)}"
+
+
+def outcome(fault: str, how: str) -> tuple[str, float]:
     wanted = FAULTS[fault].launched if how == "launched" else FAULTS[fault].by_hand
     assert wanted is not None
     try:

@@ -58,6 +58,7 @@ class Group:
         self.waits: dict[int, Doing] = {}
         self.agreed: set[str] = set()
         self.steps: dict[tuple[int, ...], int] = {}
+        self.read: dict[tuple[int, ...], list[str]] = {}  # keys that can go at the next step
         self.orders: dict[tuple[int, ...], tuple[int, str]] = {}
         self.marks: list[tuple[tuple[int, ...], int, str]] = []
         self.lock = threading.Lock()
@@ -147,8 +148,9 @@ class Group:
         mine = {"what": what, "at": str(user_source() or ""), **about}
         prefix = f"steps/{'-'.join(map(str, members))}"
         found = self.exchange(f"{prefix}/{number}", json.dumps(mine), members, f"step {number}: {what}")
-        if number > 1:  # who is here has read what was before
-            self.store.key_value_delete(f"{prefix}/{number - 1}/{runtime.process_index}")
+        for key in self.read.get(members, ()):  # who has come here has read what was before
+            self.store.key_value_delete(f"{key}/{runtime.process_index}")
+        self.read[members] = [f"{prefix}/{number}"]
         told = {m: json.loads(found[m]) for m in members}
         differing = [k for k in mine if k != "at" and any(t.get(k) != mine[k] for t in told.values())]
         if differing:
@@ -194,12 +196,13 @@ class Group:
 group = runtime.part("processes", Group())
 
 
-def fingerprint(*parts: str | bytes) -> str:
+def fingerprint(*parts: str | bytes | memoryview) -> str:
     """A text that two processes have in common if all of these parts are equal."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
-        digest.update(len(data).to_bytes(8, "little") + data)
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
     return digest.hexdigest()
 
 

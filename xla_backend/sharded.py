@@ -17,13 +17,15 @@ from ..core.errors import AddressableError, ArgumentError, MeshError
 from ..core.ir import Program, Var
 from ..core.mesh import Mesh, NamedSharding, indices
 from ..core.runtime import runtime
+from ..core.trace import typeof
 from ..core.types import FLOAT0, ArrayType, KeyDtype
 from . import shim
-from .array import Array, Shard, execution_error
+from .array import Array, Shard, as_array, execution_error
 from .client import Device, SingleDeviceSharding
 from .executable import compile_module
 from .placed import lower_for
 from .processes import group, members_of
+from .recut import aligned, recut, suits
 from .settings import Call, Place
 from .shardings import device_list, named, rank, raw
 from .transfer import as_numpy, buffers, physical, put
@@ -190,17 +192,11 @@ runtime.placement = placement
 
 # ---------------------------------------------------------------------------- to a mesh
 
-ALIGNED = 64  # bytes
-
-
 def _part(bits: np.ndarray, index: tuple[slice, ...], shape: tuple[int, ...]) -> np.ndarray:
     """A copy of a part, padded with zeros, at an address that XLA takes as it is."""
     part = bits[index]
     shape = (*shape, *part.shape[len(shape) :])
-    size = int(np.prod(shape)) * part.dtype.itemsize
-    memory = np.empty(size + ALIGNED, np.uint8)
-    start = -memory.ctypes.data % ALIGNED
-    wide = memory[start : start + size].view(part.dtype).reshape(shape)
+    wide = aligned(shape, part.dtype)
     if part.shape != shape:
         wide[...] = 0
     wide[tuple(slice(n) for n in part.shape)] = part
@@ -219,8 +215,10 @@ def _put(bits: np.ndarray, type: ArrayType, sharding: NamedSharding) -> Any:
     local, alone = _local_parts(sharding, type.shape)
     target = raw(sharding, wide.ndim)
     devices = [d for _, d in local]
-    if alone and wide.shape == (*type.shape, *wide.shape[type.ndim :]):  # XLA copies each part
-        return shim.put_parts(wide, target, [np.ascontiguousarray(bits[i]) for i, _ in local], devices, owned=False)
+    if alone and wide.shape == (*type.shape, *wide.shape[type.ndim :]):  # XLA copies each part, out of rows too
+        if not bits.flags.c_contiguous or bits.dtype.isbuiltin != 1:
+            return shim.put_parts(wide, target, [np.ascontiguousarray(bits[i]) for i, _ in local], devices, owned=False)
+        return shim.put_parts(wide, target, [bits[i] for i, _ in local], devices, owned=False)
     cut: dict[Any, np.ndarray] = {}
     parts = []
     for index, _ in local:
@@ -248,12 +246,13 @@ def assemble(type: ArrayType, sharding: NamedSharding, parts: Sequence[Array]) -
 
 
 def place(x: Any, where: Any) -> Any:
-    """An array (or tracer's value, already concrete) as a sharding or a device says."""
+    """An array, or a value of NumPy's for a sharding, as the sharding or a device says."""
     if isinstance(where, NamedSharding):
         if type(x) is ShardedArray:
             return x if x._placed is where else made(x.aval, bring(x._buffer, x.aval, where), where)
-        where.check_rank(x.aval.shape)
-        return made(x.aval, _put(x._bits(), x.aval, where), where)
+        t: Any = typeof(x)
+        where.check_rank(t.shape)
+        return made(t, _put(x if type(x) is np.ndarray else as_array(x)._bits(), t, where), where)
     device = where.device if isinstance(where, SingleDeviceSharding) else where
     return Array(x.aval, put(x._bits(), x.aval, device=device))
 
@@ -271,6 +270,9 @@ def bring(buffer: Any, type: ArrayType, to: NamedSharding) -> Any:
     if source is None:
         return _put(shim.to_numpy(buffer), type, to)
     if source.mesh.flat == to.mesh.flat and source.memory_kind == to.memory_kind:
+        wide = padded(type, to)
+        if suits(buffer, wide, source, to):
+            return recut(buffer, type.shape, wide, source, to, _leading)
         return _mover(type, source, to)(buffer)._buffer
     if not (source.is_fully_addressable or source.is_fully_replicated):
         raise MeshError(

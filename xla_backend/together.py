@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..core.runtime import runtime
-from ..core.trace import Tracer
+from ..core.trace import Tracer, typeof
 from .array import as_array
 from .processes import fingerprint, group, together
 from .sharded import ShardedArray
@@ -21,9 +21,9 @@ def everyone() -> tuple[int, ...]:
 
 def described(x: Any) -> str:
     """Type and values of an array of this process, in few letters."""
-    array = as_array(x)
-    bits = array._bits()
-    return f"{array.aval.show()} {fingerprint(np.ascontiguousarray(bits).tobytes())[:12]}"
+    type: Any = typeof(x)
+    bits = x if isinstance(x, np.ndarray) else as_array(x)._bits()
+    return f"{type.show()} {fingerprint(np.ascontiguousarray(bits).reshape(-1).view(np.uint8).data)[:12]}"
 
 
 def check_equal(leaves: Sequence[Any], places: Sequence[Any]) -> None:
@@ -58,5 +58,6 @@ def gathered(what: str, text: str) -> list[str]:
     if runtime.process_count == 1:
         return [text]
     number = group.step(what, {}, everyone())
-    found = group.exchange(f"gathered/{number}", text, everyone(), what)
+    group.read[everyone()].append(key := f"gathered/{number}")
+    found = group.exchange(key, text, everyone(), what)
     return [found[p] for p in everyone()]

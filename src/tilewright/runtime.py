@@ -5,12 +5,15 @@ from __future__ import annotations
 import gc
 from typing import Any
 
+import numpy as np
+
 from .core import tree
 from .core.config import current
 from .core.errors import ArgumentError
 from .core.runtime import runtime
 from .core.trace import Tracer
 from .core.transfers import HOST_TO_DEVICE, guard
+from .core.types import FLOAT0
 from .loader import part
 from .xla_backend import client, dispatch
 from .xla_backend.array import Array, as_array
@@ -108,6 +111,8 @@ def _put(x: Any, where: Any, donate: bool, may_alias: bool | None) -> Any:
         return x if sharding is None else sharding.constrain(x)
     if current().guards and not isinstance(x, Array):
         guard(HOST_TO_DEVICE, f"{type(x).__name__} is put on a device", "put it there before", explicit=True)
+    if sharding is not None and isinstance(x, np.ndarray) and x.dtype != FLOAT0:
+        return part("sharded").place(x, sharding)
     array = as_array(x)
     if sharding is not None:
         moved = part("sharded").place(array, sharding)

@@ -87,11 +87,12 @@ class Coordinator:
         self, count: int, host: str, port: int, say: Callable[[str], None] | None = None,
         lost: Callable[[int, str], None] | None = None, timeout: int = 300,
     ):  # fmt: skip
-        self.count, self.host, self.timeout = count, host, timeout
+        self.count, self.timeout = count, timeout
         self.say = say or _to_stderr
         self.lost = lost or self._end_others
         self.listener: socket.socket | None = listening(host, port)
-        self.port = self.listener.getsockname()[1]
+        bound = self.listener.getsockname()
+        self.interface, self.port = f"[{bound[0]}]" if ":" in bound[0] else bound[0], bound[1]
         self.service: Any = None
         self.members: dict[int, Channel] = {}
         self.joined: dict[int, dict[str, Any]] = {}
@@ -203,7 +204,7 @@ class Coordinator:
         self.selector.unregister(self.listener)
         self.listener.close()
         self.listener, self.deadline = None, None
-        where = f"{'127.0.0.1' if self.host in ('localhost', '127.0.0.1', '::1') else '[::]'}:{self.port}"
+        where = f"{self.interface}:{self.port}"
         try:
             self.service = shim.coordination_service(where, self.count, self.timeout)
         except shim.RuntimeFault as error:

@@ -6,6 +6,7 @@ So when the coordinator says that it is in vain, or is gone itself, the thread s
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
@@ -120,11 +121,11 @@ class Member:
 
     def _end(self, why: str) -> NoReturn:
         text = f"tilewright: process {self.index} of {self.count} was ended: {why}"
-        try:
-            sys.stdout.flush()
-            print(text, file=sys.stderr, flush=True)
-        finally:
-            os._exit(STATUS)
+        for stream, last in ((sys.stdout, ""), (sys.stderr, text + "\n")):
+            with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or nobody reads it
+                stream.write(last)
+                stream.flush()
+        os._exit(STATUS)
 
     # ------------------------------------------------------------ the end
 
