@@ -22,15 +22,17 @@ from .check_rules import AUTOMATIC, check_nans
 from .check_structured import RULES
 from .checks import ZERO, Error, Site, check_p, first_of, site
 from .errors import ArgumentError, ArgumentTypeError, CheckError, FailedCheckError, UnsupportedError
-from .ir import Eqn, Program, run, subprograms
+from .ir import Eqn, Program, subprograms
+from .ir import run as through
+from .jit import jit
 from .linear import spread
 from .primitives.compare import eq_p, ne_p, select_n_p
 from .primitives.convert import stop_gradient_p
 from .primitives.elementwise import add_p
 from .primitives.structured import close
 from .rewrite import primitives_of
-from .trace import bind_eqn, shape_of, trace_program, typeof
-from .types import is_inexact
+from .trace import bind_eqn, is_evaluating, shape_of, trace_program, typeof
+from .types import RefType, is_inexact
 
 Kinds = frozenset[type[CheckError]]
 
@@ -73,7 +75,7 @@ class Walk:
 
     def run(self, program: Program, args: Sequence[Any]) -> list[Any]:
         """Bind a Program's equations again, with their checks."""
-        return run(program, self.equation, args)
+        return through(program, self.equation, args)
 
     def equation(self, eqn: Eqn, values: list[Any]) -> Sequence[Any]:
         primitive = eqn.primitive
@@ -197,8 +199,15 @@ def checkify(f: Callable[..., Any], errors: Iterable[type[CheckError]] = user_ch
 
         program = trace_program(flat, [], getattr(f, "__name__", "checkify"))
         walk = Walk(kinds)
-        outs = walk.run(program, [])
-        error = Error(walk.code, walk.payload, tuple(walk.sites))
-        return error, out_tree.unflatten([as_array(x) for x in outs])
+
+        def run() -> list[Any]:
+            outs = walk.run(program, [])
+            return [*walk.state, *outs]
+
+        mutable = any(isinstance(v.type, RefType) for v in program.constants)
+        found = jit(run)() if mutable and is_evaluating() else run()
+        w = len(found) - len(program.outputs)
+        error = Error(found[0], found[1:w], tuple(walk.sites)) if w else Error(None, (), ())
+        return error, out_tree.unflatten([as_array(x) for x in found[w:]])
 
     return wrapper

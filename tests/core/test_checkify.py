@@ -240,6 +240,26 @@ def test_what_is_dropped_unasked_warns():
         assert passed.get() == error.get()
 
 
+def test_mutable_arrays_and_functions_that_batch_themselves():
+    ref = tw.new_ref(A(1.0))
+
+    def changes(x):
+        ref[...] = x
+        return positive(ref[...])
+
+    for way, x in ((ck.checkify(changes), -4.0), (tw.jit(ck.checkify(changes)), -5.0)):
+        error, out = way(A(x))
+        assert error.get() == f"{x} is not positive, 5 (`check` failed)" and float(out) == 2 * x == 2 * float(ref[...])
+
+    @tw.custom_batching.custom_vmap
+    def own(x):
+        return tnp.log(x)
+
+    own.def_vmap(lambda size, batched, x: (tnp.log(x) + 1, True))
+    error, out = ck.checkify(tw.vmap(own), ck.nan_checks)(A([1.0, -1.0]))
+    assert "log" in error.get() and float(out[0]) == 1.0
+
+
 def test_bad_input():
     with pytest.raises(TypeError, match=r"scalar boolean, got bool\[1\]"):
         ck.check(A([True]), "a")
