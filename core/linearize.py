@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from .caches import cached
+from .config import current
 from .errors import DifferentiationError
 from .ir import Eqn, Program, Var
 from .jvp import no_derivative
@@ -22,6 +23,7 @@ from .primitive import Primitive, Zero, all_zero
 from .rules import instantiate
 from .runtime import runtime
 from .trace import (
+    EVAL,
     CustomCall,
     Scalar,
     Trace,
@@ -61,10 +63,11 @@ class LinearTracer(Tracer):
 class LinearTrace(Trace):
     """Records what depends on its tracers; everything else evaluates under the parent."""
 
-    __slots__ = ("eqns", "inputs")
+    __slots__ = ("eqns", "inputs", "lines")
 
     def __init__(self, parent: Trace):
         super().__init__(parent)
+        self.lines = parent is not EVAL or current().watches  # whether anything asks for the lines of equations
         self.eqns: list[Eqn] = []
         self.inputs: list[Var] = []
 
@@ -82,7 +85,7 @@ class LinearTrace(Trace):
         atoms: list[Any] = [a._var if self.owns(a) else Known(a) for a in args]
         out = primitive.typing(*[a.type for a in atoms], **params)
         outs = [Var(t) for t in (out if primitive.multiple else (out,))]
-        self.eqns.append(Eqn(primitive, atoms, outs, params, source=line_here()))
+        self.eqns.append(Eqn(primitive, atoms, outs, params, source=line_here() if self.lines else None))
         tracers = [LinearTracer(self, v) for v in outs]
         return tracers if primitive.multiple else tracers[0]
 
@@ -191,7 +194,10 @@ class LinearMap:
         trace = current_trace()
         for eqn in self.eqns:
             args = [a.value if type(a) is Known else env[a] for a in eqn.inputs]
-            out = of_line(eqn.source, trace.bind, eqn.primitive, args, eqn.params)
+            if eqn.source is None:
+                out = trace.bind(eqn.primitive, args, eqn.params)
+            else:
+                out = of_line(eqn.source, trace.bind, eqn.primitive, args, eqn.params)
             for var, value in zip(eqn.outputs, out if eqn.primitive.multiple else (out,), strict=True):
                 env[var] = value
         return [env[v] if type(v) is Var else v for v in self.outputs]
