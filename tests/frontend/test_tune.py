@@ -351,6 +351,21 @@ def test_a_program_is_tuned_by_the_functions_that_it_calls(store):
         tw.tune(lambda x: x * 2, X)
 
 
+def test_what_was_compiled_before_uses_the_choice_too(store):
+    """Also where the function is jitted, and was called before."""
+
+    @autotune(space={"turns": [1]}, tolerance=1e3, store=store)
+    def slow(x, *, turns=3000):
+        return tw.lax.fori_loop(0, turns, lambda i, x: tnp.sin(x), x)
+
+    program, x = tw.jit(lambda x: slow(x) + 1), tnp.zeros(64)
+    program(x)
+    for gain in (5, 0.5):  # the second time nothing is left to gain
+        report = tw.tune(program, x, progress=False, isolate=False)
+        assert report.gain > gain and report.reports[0].kept == {"turns": 1}
+    assert "while" not in program.lower(x).compile().as_text()
+
+
 def test_flags_are_no_arrays(store):
     @autotune(space={"block": [64, 128]}, store=store)
     def f(x, *, twice, block=128):

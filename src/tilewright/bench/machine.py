@@ -14,7 +14,7 @@ from ..core.jit import jit
 from ..core.version import JAXLIB, __version__
 from ..numpy import ones
 from ..runtime import devices
-from ..tuning.measure import seconds_of
+from ..tuning.measure import processor, seconds_of
 
 SIDE = 1024  # of the product that measures operations a second
 MEGABYTES = 128  # that are read and written to measure the bandwidth
@@ -32,18 +32,10 @@ def description() -> dict[str, str]:
     """The machine and the versions, by name."""
     device = devices()[0]
     return {
-        "machine": f"{platform.system()} {platform.machine()}", "processor": _processor(),
+        "machine": f"{platform.system()} {platform.machine()}", "processor": processor(),
         "processors": str(os.cpu_count()), "device": " ".join(dict.fromkeys((device.platform, device.device_kind))),
         "python": platform.python_version(), "numpy": np.__version__, "jaxlib": JAXLIB, "tilewright": __version__,
     }  # fmt: skip
-
-
-def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo") as file:
-            return next(line.partition(":")[2].strip() for line in file if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or "unknown"
 
 
 @once

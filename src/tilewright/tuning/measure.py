@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..core import tree
+from ..core.caches import once
 from ..core.errors import TilewrightError
 from ..core.types import is_inexact
 from ..runtime import devices
@@ -115,7 +117,18 @@ def shapes_and_dtypes(types: Sequence[Any]) -> tuple[tuple[tuple[int, ...], ...]
     return tuple(t.shape for t in types), ",".join(str(t.dtype) for t in types)
 
 
+@once
+def processor() -> str:
+    """The model of this machine's processor."""
+    try:
+        with open("/proc/cpuinfo") as file:
+            return next(line.partition(":")[2].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or "unknown"
+
+
 def device_name() -> str:
     """What measurements are of: the platform, the kind of device, the processors of this machine."""
     device = devices()[0]
-    return f"{device.platform}:{device.device_kind}:{os.cpu_count()}"
+    kind = processor() if device.platform == "cpu" else device.device_kind
+    return f"{device.platform}:{kind}:{os.cpu_count()}"

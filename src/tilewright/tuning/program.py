@@ -20,6 +20,7 @@ from ..core.types import is_inexact
 from ..lang.primitive import kernel_call_p
 from ..lang.target import target_of
 from ..passes import walk
+from ..runtime import clear_caches
 from ..xla_backend.client import default_device
 from . import kernels, measure
 from .autotuned import Autotuned, watching
@@ -113,8 +114,8 @@ def _forward_and_back(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _call(f: Callable[..., Any], arrays: Sequence[Any]) -> Callable[[], Any]:
-    """A call of a function with the choices that hold now: one that was traced before keeps its own."""
-    compiled = jit(lambda *arrays: f(*arrays))
+    """A call of a function compiled with the choices that hold now."""
+    compiled = jit(lambda *arrays: f(*arrays)).lower(*arrays).compile()
     measure.wait(compiled(*arrays))
     return lambda: compiled(*arrays)
 
@@ -193,10 +194,10 @@ def tune(
 
     `budget` is in seconds, for all of it. Autotuned calls are found by tracing the function, those in its gradients too
     (which are then timed with their derivative). Then come the kernels of its compiled program: the tiles of generated
-    ones, and on GPUs what their compilers are told and which compiler takes them; later compilations of such kernels
-    use what was decided on. Everything is timed on arguments of the same types, drawn at random. Should the choices
-    together make the function slower, the defaults stay. Gives the `Report` of an autotuned function, else a
-    `ProgramReport`.
+    ones, and on GPUs what their compilers are told and which compiler takes them. Everything is timed on arguments of
+    the same types, drawn at random. Later compilations use what was decided on; programs that this process has compiled
+    are forgotten, so that they do too. Should the choices together make the function slower, the defaults stay. Gives
+    the `Report` of an autotuned function, else a `ProgramReport`.
 
     Raises:
       ArgumentError: there is nothing to choose, or it is called within a transformation.
@@ -210,8 +211,10 @@ def tune(
         raise ArgumentError("tune was called inside a transformation", "tune on arrays, outside `jit`")
     options: dict[str, Any] = {"progress": progress, "isolate": isolate}
     arrays, of = measure.closed(args, kwargs)
-    start, before = time.perf_counter(), _call(of(f), arrays)
-    work, reports = [_call_work(site, options) for site in sites(f, args, kwargs)], []
+    clear_caches()  # what was traced before would not be looked through
+    start, found_calls = time.perf_counter(), sites(f, args, kwargs)
+    before = _call(of(f), arrays)
+    work, reports = [_call_work(site, options) for site in found_calls], []
     _search(work, reports, budget, start)
     found, device = kernel_sites(f, args, kwargs)
     if not found and not work:
@@ -224,12 +227,14 @@ def tune(
     if all(r.kept == r.default for r in reports):  # nothing is different
         same = statistics.median(_in_turn(before)[0])
         return ProgramReport(tuple(reports), same, same)
+    clear_caches()  # what was traced before has the earlier choices
     times = _in_turn(before, _call(of(f), arrays))
     slower, p = gain_of(times[1], times[0])
     reverted = slower > 1 and p < P
     if reverted:
         for one in work:
             one.revert()
+        clear_caches()
         times[1] = times[0]
     return ProgramReport(tuple(reports), statistics.median(times[0]), statistics.median(times[1]), reverted)
 

@@ -47,6 +47,7 @@ create table if not exists decisions (
 );
 """
 
+_AS_ROW = "bucket, configuration, null, null"
 _OF = "where device=? and function=? and versions=? and dtypes=? and key=?"
 
 Measured = tuple[Configuration, float | None, float | None, str | None]
@@ -228,16 +229,6 @@ class Store:
 
         return bool(self._use(insert, writing=True))
 
-    def _decisions(self, problem: Problem) -> list[Row]:
-        """What was decided on, in any bucket."""
-        found = self._use(lambda db: _decisions_of(
-            db, f"{_OF} order by recorded desc", self._where(problem), "bucket, configuration"
-        ))  # fmt: skip
-        rows = [_sound(row[0], row[1], None, None) for row in found or ()]
-        if None in rows:
-            self.warn("have damaged rows")
-        return [row for row in rows if row is not None]
-
     @staticmethod
     def _where(problem: Problem) -> tuple[str, ...]:
         return (problem.device, problem.function, problem.versions, problem.dtypes, problem.key)
@@ -253,27 +244,33 @@ class Store:
             self.warn("have damaged rows")
         return {name: row.configuration for name, row in found.items() if row is not None and type(name) is str}
 
-    def _rows(self, problem: Problem, more: str, *values: str) -> list[Row]:
-        """What is known of each configuration, fastest first; those that failed come last.
+    def _trials_of(self, db: sqlite3.Connection, problem: Problem, more: str = "", *values: str) -> list[Any]:
+        return db.execute(
+            f"select bucket, configuration, seconds, error from trials {_OF} {more} order by recorded desc, rowid desc",
+            (*self._where(problem), *values),
+        ).fetchall()
+
+    def _checked(self, found: Sequence[Any]) -> list[Row]:
+        """Rows that are what they should be, with a warning where some are not."""
+        rows = [_sound(*row) for row in found]
+        if None in rows:
+            self.warn("have damaged rows")
+        return [row for row in rows if row is not None]
+
+    def _known(self, found: Sequence[Any]) -> list[Row]:
+        """What is known of each configuration by trials, fastest first; those that failed come last.
 
         A time is the median of the newest five.
         """
-        found = self._use(lambda db: db.execute(
-            f"select bucket, configuration, seconds, error from trials {_OF} {more} order by recorded desc, rowid desc",
-            (*self._where(problem), *values),
-        ).fetchall())  # fmt: skip
-        rows = [_sound(*row) for row in found or ()]
-        if None in rows:
-            self.warn("have damaged rows")
         known: dict[Any, list[Row]] = {}
-        for row in rows:
-            if row is not None:
-                known.setdefault((row.bucket, as_text(row.configuration)), []).append(row)
+        for row in self._checked(found):
+            known.setdefault((row.bucket, as_text(row.configuration)), []).append(row)
         return sorted(map(_joined, known.values()), key=lambda row: (row.seconds is None, row.seconds or 0.0))
 
     def trials(self, problem: Problem) -> list[tuple[Configuration, float | None, str | None]]:
         """What is known of each configuration in the problem's bucket, fastest first; those that failed come last."""
-        rows = self._rows(problem, "and bucket=?", json.dumps(problem.bucket))
+        found = self._use(lambda db: self._trials_of(db, problem, "and bucket=?", json.dumps(problem.bucket)))
+        rows = self._known(found or ())
         return [(row.configuration, row.seconds, row.error) for row in rows]
 
     def best(
@@ -285,6 +282,10 @@ class Store:
         Configurations that do not `fit` the function as it is now do not count.
         """
         ranks = [len(s) for s in problem.shapes]
+        decisions, trials = self._use(lambda db: (
+            _decisions_of(db, f"{_OF} order by recorded desc", self._where(problem), _AS_ROW),
+            self._trials_of(db, problem, "and seconds is not null"),
+        )) or ((), ())  # fmt: skip
 
         def near(rows: Sequence[Row]) -> list[Row]:
             return [
@@ -295,11 +296,11 @@ class Store:
         def far(row: Row) -> float:
             return _distance(row.bucket, problem.bucket)
 
-        decided = min(near(self._decisions(problem)), key=far, default=None)
+        decided = min(near(self._checked(decisions)), key=far, default=None)
         if decided is not None and far(decided) == 0:
             return decided.configuration, True
         # The fastest of the nearest; where a search decided, only in its own bucket.
-        rows = near(self._rows(problem, "and seconds is not null"))
+        rows = near(self._known(trials))
         row = min(rows, key=far, default=None)
         if row is None or (decided is not None and far(decided) <= far(row)):
             return None if decided is None else (decided.configuration, False)
