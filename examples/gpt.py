@@ -74,7 +74,7 @@ def initial(key, letters: int):
     def linear(rows: int, columns: int, scale: float = 1.0):
         return random.normal(next(keys), (rows, columns)) * scale / rows**0.5
 
-    def block():
+    def weights():
         inner = (2 * LAYERS) ** -0.5  # so that the sum of all blocks starts as large as one
         return {
             "norm": tnp.ones(WIDTH), "qkv": linear(WIDTH, 3 * WIDTH), "out": linear(WIDTH, WIDTH, inner),
@@ -82,19 +82,28 @@ def initial(key, letters: int):
         }  # fmt: skip
 
     table = random.normal(next(keys), (letters, WIDTH))
-    return {"table": table, "blocks": [block() for _ in range(LAYERS)], "norm": tnp.ones(WIDTH),
+    return {"table": table, "blocks": [weights() for _ in range(LAYERS)], "norm": tnp.ones(WIDTH),
             "head": linear(WIDTH, letters, 0.1)}  # fmt: skip
 
 
-def hidden(params, codes):
+def causal(q, k, v):
+    """Attention (batch, T, HEADS, width) of each letter to those before it."""
+    return nn.dot_product_attention(nn.rotary_embedding(q), nn.rotary_embedding(k), v, is_causal=True)
+
+
+def block(p, x, attend=causal):
+    """One layer: (batch, T, WIDTH) to the same."""
+    heads = (*x.shape[:2], HEADS, WIDTH // HEADS)
+    q, k, v = (part.reshape(heads) for part in tnp.split(nn.layer_norm(x, p["norm"]) @ p["qkv"], 3, axis=-1))
+    x = x + attend(q, k, v).reshape(x.shape) @ p["out"]
+    return x + nn.gelu(nn.layer_norm(x, p["norm2"]) @ p["up"]) @ p["down"]
+
+
+def hidden(params, codes, attend=causal):
     """Letters (batch, T) to what the last layer reads: (batch, T, WIDTH)."""
     x = params["table"][codes]
-    heads = (*codes.shape, HEADS, WIDTH // HEADS)
     for p in params["blocks"]:
-        q, k, v = (part.reshape(heads) for part in tnp.split(nn.layer_norm(x, p["norm"]) @ p["qkv"], 3, axis=-1))
-        q, k = nn.rotary_embedding(q), nn.rotary_embedding(k)
-        x = x + nn.dot_product_attention(q, k, v, is_causal=True).reshape(x.shape) @ p["out"]
-        x = x + nn.gelu(nn.layer_norm(x, p["norm2"]) @ p["up"]) @ p["down"]
+        x = block(p, x, attend)
     return nn.layer_norm(x, params["norm"])
 
 
@@ -103,11 +112,11 @@ def loss(params, codes):
     return nn.linear_cross_entropy(hidden(params, codes[:, :-1]), params["head"], codes[:, 1:])
 
 
-def make_step(steps: int):
+def make_step(steps: int, objective=loss):
     """One step of AdamW on clipped gradients, the rate rising at first and falling along a cosine."""
 
     def step(params, state, codes):
-        value, grads = tw.value_and_grad(loss)(params, codes)
+        value, grads = tw.value_and_grad(objective)(params, codes)
         norm = tnp.sqrt(sum((g * g).sum() for g in tw.tree.leaves(grads)))
         grads = tw.tree.map(lambda g: g * tnp.minimum(1.0, CLIP / norm), grads)
         done = state["count"].astype(np.float32)

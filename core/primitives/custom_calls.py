@@ -27,6 +27,7 @@ from ..types import is_inexact
 from ..vmap import batch_program
 from .reduce import reduce_sum_p
 from .structured import close, with_output_types
+from .varying import ordered, psum_invariant_p, pvary
 
 _CLOSED = "pass the value as an argument of the function, or use `closure_convert`"
 
@@ -170,6 +171,7 @@ class CustomVJP:
 
 def _linearize_rules(fwd: Any, bwd: Any, primals: Sequence[Any], nonzero: Sequence[bool]) -> Any:
     """Run the forward rule; the linear map is one equation whose transpose is the backward rule."""
+    vary = tuple(typeof(x).vary for x, nz in zip(primals, nonzero, strict=True) if nz)
     outs, residuals = fwd(primals, tuple(nonzero))
     types = [typeof(o).tangent() for o in outs]
     present = tuple(is_inexact(t.dtype) for t in types)
@@ -178,7 +180,8 @@ def _linearize_rules(fwd: Any, bwd: Any, primals: Sequence[Any], nonzero: Sequen
         given = [instantiate(t) for t, nz in zip(tangents, nonzero, strict=True) if nz]
         found = iter(
             custom_lin_p.bind(
-                *residuals, *given, bwd=bwd, num_res=len(residuals), nonzero=tuple(nonzero), out_types=tuple(types)
+                *residuals, *given, bwd=bwd, num_res=len(residuals), nonzero=tuple(nonzero), out_types=tuple(types),
+                vary=vary
             )
         )
         return [next(found) if p else Zero(t) for t, p in zip(types, present, strict=True)]
@@ -280,7 +283,7 @@ def _lin_typing(*types: Any, out_types: Sequence[Any], **_: Any) -> list[Any]:
 
 
 def _lin_transpose(
-    cts: Sequence[Any], *args: Any, bwd: Any, num_res: int, nonzero: Sequence[bool], out_types: Any
+    cts: Sequence[Any], *args: Any, bwd: Any, num_res: int, nonzero: Sequence[bool], out_types: Any, vary: Any
 ) -> list[Any]:
     if any(isinstance(a, Linear) for a in args[:num_res]):
         raise DifferentiationError("a `custom_vjp` function is not linear, but was transposed", "use `vjp`")
@@ -288,18 +291,30 @@ def _lin_transpose(
     full = [next(given) if is_inexact(t.dtype) else Zero(t) for t in out_types]
     found = bwd(list(args[:num_res]), full)
     wanted = [ct for ct, nz in zip(found, nonzero, strict=True) if nz]
-    return [*(None for _ in range(num_res)), *wanted]
+    return [*(None for _ in range(num_res)), *map(_of_all_devices, wanted, vary)]
+
+
+def _of_all_devices(ct: Any, vary: frozenset[Any]) -> Any:
+    """The cotangent of a value that devices of a mesh share is the sum of theirs; of one that was summed, itself.
+
+    `vary` are the axes of the mesh along which the value differs.
+    """
+    if ct is None or type(ct) is Zero:
+        return ct
+    apart = typeof(ct).vary - vary
+    return psum_invariant_p.bind(ct, axes=ordered(apart)) if apart else ct
 
 
 def _lin_batch(
-    axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, bwd: Any, num_res: int, nonzero: Any, out_types: Any
+    axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, bwd: Any, num_res: int, nonzero: Any, out_types: Any,
+    vary: Any
 ) -> Any:
     tangent_dims = iter(_dims(dims[num_res:]))
     rules = _BatchedVJP(None, bwd, axis, [next(tangent_dims) if nz else None for nz in nonzero])
     rules.residual_dims = _dims(dims[:num_res])
     types = tuple(t.with_shape((axis.size, *t.shape)) for t in out_types)
     outs = custom_lin_p.bind(
-        *_leading(axis, args, dims), bwd=rules.bwd, num_res=num_res, nonzero=nonzero, out_types=types
+        *_leading(axis, args, dims), bwd=rules.bwd, num_res=num_res, nonzero=nonzero, out_types=types, vary=vary
     )
     return outs, [0] * len(outs)
 
@@ -390,6 +405,8 @@ def bind_linear_call(
     fun: Callable[..., list[Any]], transpose: Callable[..., list[Any]], residuals: Sequence[Any], linear: Sequence[Any]
 ) -> list[Any]:
     """Flat `fun(*residuals, *linear)` whose transpose is `transpose(*residuals, *cts)`."""
+    together = frozenset().union(*(typeof(x).vary for x in (*residuals, *linear)))
+    linear = [pvary(x, together) for x in linear] if together else linear
     res_types, in_types = [typeof(x) for x in residuals], [typeof(x) for x in linear]
     forward, constants = close(trace_program(fun, [*res_types, *in_types], "linear_call"))
     k = len(constants)

@@ -88,4 +88,4 @@ def test_the_corpus(name, mesh):
 @pytest.mark.parametrize("name, mesh", cases(AUTHORS))
 def test_those_of_authors(name, mesh):
     case = AUTHORS[name]
-    check(lambda *given: case.call(*given, **case.blocks), case.operands(), case.derived, mesh, 5 * case.tolerance)
+    check(case.call, case.operands(), case.derived, mesh, 5 * case.tolerance)

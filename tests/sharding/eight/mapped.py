@@ -217,3 +217,28 @@ def test_branches_and_loops_that_differ_between_devices():
     np.testing.assert_array_equal(mapped(f, P("x"), P("x"))(X)[::2, 0], [1, 2, 5, 9])
     with pytest.raises(MeshAxisError, match="may differ"):
         mapped(lambda: lax.cond(lax.axis_index("x") > 1, lambda: 1.0, lambda: 0.0), (), P())()
+
+
+def test_custom_vjp_of_a_value_that_devices_share():
+    """Its gradient is the sum over the devices; one that the rule has summed itself stays."""
+    x, w = draws((16, 8), (8,))
+
+    def of(backward):
+        @tw.custom_vjp
+        def f(x, w):
+            return tnp.sum(tnp.sin(x * w))
+
+        def both(saved, ct):
+            x, w = saved
+            one = ct * tnp.cos(x * w)
+            return one * w, backward((one * x).sum(0))
+
+        f.defvjp(lambda x, w: (f(x, w), (x, w)), both)
+        return f
+
+    wanted = tw.grad(lambda x, w: tnp.sum(tnp.sin(x * w)), (0, 1))(x, w)
+    for backward in (lambda ct: ct, lambda ct: lax.psum(ct, "x")):
+        f = of(backward)
+        split = mapped(lambda x, w, f=f: lax.psum(f(2 * x / 2, w), "x"), (P("x"), P()), P())
+        for a, b in zip(tw.grad(split, (0, 1))(x, w), wanted, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
