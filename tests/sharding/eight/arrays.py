@@ -3,6 +3,7 @@
 import copy
 import pickle
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -55,12 +56,13 @@ SHAPES = [(8, 8), (10, 3), (1, 5), (7, 16)]
 @settings(max_examples=25)
 def test_put_read_and_reshard(data):
     shape = data.draw(st.sampled_from(SHAPES))
-    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    dtype = data.draw(st.sampled_from([np.float32, ml_dtypes.bfloat16]))  # resharded by the host, by a program
+    x = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
     a, b = data.draw(shardings(2)), data.draw(shardings(2))
     y = tw.device_put(x, a)
     assert y.sharding is a and y.shape == shape and y.devices() == set(a.mesh.flat)
     np.testing.assert_array_equal(y, x)
-    whole = np.full(shape, np.nan, np.float32)
+    whole = np.full(shape, np.nan, dtype)
     for shard in y.addressable_shards:
         np.testing.assert_array_equal(shard.data, x[shard.index])
         assert shard.data.device is shard.device
@@ -68,7 +70,8 @@ def test_put_read_and_reshard(data):
     np.testing.assert_array_equal(whole, x)
     assert sum(s.replica_id == 0 and s.data.size for s in y.global_shards) == x.size or not y.is_fully_replicated
     np.testing.assert_array_equal(tw.reshard(y, b), x)
-    np.testing.assert_array_equal(np.from_dlpack(y), x)
+    if dtype is np.float32:
+        np.testing.assert_array_equal(np.from_dlpack(y), x)
 
 
 def test_shards_agree_with_the_sharding_of_jax():
