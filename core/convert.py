@@ -32,6 +32,8 @@ def as_array(x: Any) -> Any:
     """An array or tracer as it is; a NumPy array or a number as the runtime's array, its weak type kept."""
     if isinstance(x, Value):
         return x
+    if getattr(x, "symbolic", False):
+        return runtime.dimension(x)
     type = typeof(x)
     array = np.asarray(x)
     if array.dtype != type.dtype:

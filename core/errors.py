@@ -109,6 +109,10 @@ class ShapeError(TilewrightError, ValueError, TypeError):
     """Shapes that do not fit together. (A `ValueError` and a `TypeError`, as users of either expect.)"""
 
 
+class InconclusiveDimensionError(ShapeError):
+    """A question about a symbolic size that what is known of its symbols does not answer."""
+
+
 class DtypeError(TilewrightError, TypeError, ValueError):
     """A dtype that an operation does not take, or dtypes that have no common type."""
 
@@ -411,6 +415,18 @@ class DamagedCheckpointError(CheckpointError, ValueError):
 
 class CheckpointMismatchError(CheckpointError, ValueError):
     """A checkpoint of another tree, or whose leaves have other shapes or dtypes, than is to be restored."""
+
+
+class ExportError(TilewrightError, ValueError):
+    """A function that cannot be exported, or an export that is not for this call: its sizes, platform or structure."""
+
+
+class ExportVersionError(ExportError):
+    """An export of a version that cannot be read here, or bytes that are none."""
+
+
+class ForeignFunctionError(TilewrightError, ValueError):
+    """A function of a foreign library that is not registered, or is not called as it is made."""
 
 
 class VersionError(TilewrightError, ImportError):

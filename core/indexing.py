@@ -54,7 +54,7 @@ from .primitives.shape import (
 from .primitives.slicing import dynamic_slice_p, dynamic_update_slice_p, wrapped
 from .promote import promote_types
 from .trace import Tracer, Value, dtype_of, is_evaluating, shape_of, typeof
-from .types import INT32, INT64, Shape, is_bool, is_integer
+from .types import INT32, INT64, Shape, as_size, is_bool, is_integer
 
 INT32_MAX = np.iinfo(np.int32).max
 
@@ -74,7 +74,7 @@ class Span(NamedTuple):
     @property
     def reach(self) -> int:
         """The number of elements from the least index touched to the greatest."""
-        return (self.size - 1) * abs(self.step) + 1 if self.size else 0
+        return (self.size - 1) * abs(self.step) + 1 if type(self.size) is not int or self.size else 0
 
     def is_whole(self, size: int) -> bool:
         return self.step == 1 and self.size == size
@@ -115,7 +115,7 @@ def _item(item: Any) -> Any:
         item = np.asarray(item) if len(item) else np.zeros(0, np.int32)
     if not isinstance(item, (Value, np.ndarray)):
         if hasattr(item, "__index__"):
-            return operator.index(item)
+            return as_size(item)
         if isinstance(item, (str, bytes, float, complex)) or not hasattr(item, "__array__"):
             raise ArgumentTypeError(
                 f"index {_shown(item)} of type {type(item).__name__} is not an integer, slice, array or None",
@@ -144,15 +144,35 @@ def known_mask(mask: Any) -> Any:
 
 def _span(item: slice, axis: int, size: int) -> Span:
     try:
-        parts = [None if p is None else operator.index(p) for p in (item.start, item.stop, item.step)]
+        parts = [None if p is None else as_size(p) for p in (item.start, item.stop, item.step)]
     except TypeError:
         raise IndexingError(
             f"slice {_shown(item)} of axis {axis}: start, stop and step must be known integers",
             "use `lax.dynamic_slice` for a computed start; the size must be static") from None  # fmt: skip
     if parts[2] == 0:
         raise SliceStepError(f"slice {_shown(item)} of axis {axis} has step zero", "use a step of 1 or -1")
+    if any([p is not None and type(p) is not int for p in (size, *parts)]):
+        return _symbolic_span(*parts, size)
     start, stop, step = slice(*parts).indices(size)
     return Span(start, step, len(range(start, stop, step)))
+
+
+def _symbolic_span(start: Any, stop: Any, step: Any, size: Any) -> Span:
+    """A slice of an axis, some of which is not known yet (`core/symbolic`)."""
+    from .symbolic.dim import max_dim, min_dim
+
+    step = 1 if step is None else step
+    low, high = (0, size) if step > 0 else (-1, size - 1)
+
+    def end(place: Any, otherwise: Any) -> Any:
+        if place is None:
+            return otherwise
+        return max_dim(low, min_dim(place + size if place < 0 else place, high))
+
+    first, last = (low, high) if step > 0 else (high, low)
+    first, last = end(start, first), end(stop, last)
+    length = last - first if step > 0 else first - last
+    return Span(first, step, max_dim(0, -(-length // abs(step))))
 
 
 def parse_index(shape: Shape, index: Any) -> Entries:
@@ -219,10 +239,20 @@ def _takes_axis(entry: Entry) -> bool:
 # ---------------------------------------------------------------------------- integers and slices
 
 
+def _is_known(x: Any) -> bool:
+    """Whether a position is a number or a size rather than an array."""
+    return isinstance(x, int) or getattr(x, "symbolic", False)
+
+
 def _position(entry: Any, axis: int, size: int, wrap: bool, clamp: bool = True) -> Any:
     """An integer entry as a start index: a known one as a Python int within bounds."""
-    if not isinstance(entry, int):
+    if not _is_known(entry):
         return wrapped(entry, size) if wrap else entry
+    if type(size) is not int or type(entry) is not int:
+        from .symbolic.dim import max_dim, min_dim
+
+        position = entry + size if entry < 0 and wrap else entry
+        return min_dim(max_dim(position, 0), size - 1) if clamp else position
     if not size:
         raise IndexingError(f"index {entry} into axis {axis} of size 0", "the axis has no elements")
     position = entry + size if entry < 0 and wrap else entry
@@ -235,7 +265,7 @@ def _in_bounds(entries: Sequence[Entry], shape: Shape, wrap: bool) -> bool:
     for entry, size in zip(axes, shape, strict=True):
         if _is_array(entry):
             return False
-        if isinstance(entry, int) and not (-size if wrap else 0) <= entry < size:
+        if _is_known(entry) and type(size) is int and not (-size if wrap else 0) <= entry < size:
             return False
     return True
 
@@ -274,10 +304,11 @@ def _box(entries: Sequence[Entry], shape: Shape, wrap: bool) -> _Box:
     axes = [e for e in entries if e is not None]
     for axis, (entry, size) in enumerate(zip(axes, shape, strict=True)):
         if isinstance(entry, Span):
-            starts.append(entry.low if entry.size else 0)
+            many = type(entry.size) is not int or entry.size > 1
+            starts.append(entry.low if many or entry.size else 0)
             sizes.append(entry.reach)
-            steps.append(abs(entry.step) if entry.size > 1 else 1)
-            if entry.step < 0 and entry.size > 1:
+            steps.append(abs(entry.step) if many else 1)
+            if entry.step < 0 and many:
                 reverse.append(axis)
         else:
             starts.append(_position(entry, axis, size, wrap))
@@ -294,11 +325,11 @@ def _literals(starts: Sequence[Any]) -> list[Any]:
 
 
 def _small(shape: Shape) -> bool:
-    return all(d <= INT32_MAX for d in shape)
+    return all([d <= INT32_MAX for d in shape if type(d) is int])
 
 
 def _read_box(x: Any, box: _Box, shape: Shape) -> Any:
-    known = all(isinstance(s, int) for s in box.starts)
+    known = all(_is_known(s) for s in box.starts)
     plain = all(s == 1 for s in box.steps)
     if known and plain and box.sizes == tuple(shape):
         return x
@@ -605,7 +636,7 @@ def _update_as_box(entries: Sequence[Entry], shape: Shape, mode: GatherScatterMo
 
 
 def _write_box(x: Any, box: _Box, values: Any, combine: Callable[[Any, Any], Any], shape: Shape) -> Any:
-    if box.sizes == tuple(shape) and all(isinstance(s, int) for s in box.starts):
+    if box.sizes == tuple(shape) and all(_is_known(s) for s in box.starts):
         return combine(x, values)
     if 0 in box.sizes:
         return x

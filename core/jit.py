@@ -426,6 +426,11 @@ class Jit:
         ins = self._ins(treedef, lying) if self._placed or any(lying) else None
         return Traced(self, entry, treedef, statics, None if ins is None else (ins, self._outs(entry)))
 
+    @staticmethod
+    def whole(args: Any, kwargs: Any, statics: Any) -> tuple[Any, Any]:
+        """Arguments with the static ones put back."""
+        return _merged(args, kwargs, statics)
+
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Trace and print for arguments given as arrays or by shape and dtype; `.compile()` goes on."""
         return self.trace(*args, **kwargs).lower()

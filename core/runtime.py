@@ -86,6 +86,7 @@ class Runtime:
         "devices",  # what gives the devices of this process
         "placement",  # what tells how operands lie on a mesh; None until there is an array that does
         "align",  # what makes operands vary along the same axes of a mesh
+        "dimension",  # what gives a symbolic size as a number of the program being traced
         "varied",  # what gives the types of results with the axes along which they vary
         "process_index",  # the number of this process among those that compute together
         "process_count",  # how many these are

@@ -126,6 +126,10 @@ class Traced:
         """The arguments, as a pytree of `ArgInfo`."""
         return self.in_tree.unflatten(map(ArgInfo, self.arg_types, self._entry.donated))
 
+    def whole(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """Arguments with the static ones that the function was traced for among them."""
+        return self._function.whole(args, kwargs, self._statics)
+
     @property
     def donate_argnums(self) -> tuple[int, ...]:
         """The flat arguments that are donated."""

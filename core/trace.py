@@ -388,6 +388,8 @@ class ProgramTrace(Trace):
             type_ = typeof(x)
             if not is_key(type_.dtype):
                 return Literal(np.asarray(x).astype(type_.dtype)[()], type_)  # type: ignore[union-attr, arg-type]
+        elif getattr(x, "symbolic", False):
+            return self.atom(runtime.dimension(x))
         found = self.constants.get(id(x))
         if found is None:
             found = self.constants[id(x)] = (Var(typeof(x)), x)

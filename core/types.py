@@ -8,6 +8,7 @@ are one object and comparing them is comparing addresses.
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -173,6 +174,11 @@ def short_name(dtype: Dtype) -> str:
     return letter + digits
 
 
+def as_size(size: Any) -> Any:
+    """The size of an axis: a number as Python's, a symbolic one (`core/symbolic`) as it is."""
+    return size if getattr(size, "symbolic", False) else operator.index(size)
+
+
 class ArrayType:
     """An array's shape, dtype, and whether the dtype is weak (taken from a Python scalar). Interned."""
 
@@ -190,7 +196,7 @@ class ArrayType:
             return cls._interned[key]
         except (KeyError, TypeError):
             pass
-        shape, dtype = tuple(int(d) for d in shape), as_dtype(dtype)
+        shape, dtype = tuple(as_size(d) for d in shape), as_dtype(dtype)
         full = (shape, dtype, bool(weak_type))
         self = cls._interned.get(full)
         if self is None:
@@ -209,6 +215,11 @@ class ArrayType:
         for d in self.shape:
             size *= d
         return size
+
+    @property
+    def symbolic(self) -> bool:
+        """Whether a size is not known yet (see `core/symbolic`)."""
+        return any([type(d) is not int for d in self.shape])
 
     @property
     def nbytes(self) -> int:

@@ -30,6 +30,8 @@ def typeof(x: Any) -> Type:
     kind = type(x)
     if kind in Scalar:
         return scalar_type(x)
+    if getattr(kind, "symbolic", False):
+        return scalar_type(1)  # a size that is not known yet, as a number
     if isinstance(x, (np.ndarray, np.generic)):
         try:
             return ArrayType(x.shape, canonical_dtype(x.dtype))

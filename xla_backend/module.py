@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..core.errors import ProgramError
+from ..core.errors import ExportError, ProgramError
 from ..core.ir import CALLBACK, ORDERED, Program, Var
 from ..core.primitive import Primitive
 from ..core.rewrite import eliminate_dead
 from ..core.types import ArrayType
+from . import shim
 from .cpu import products
 from .cpu.sums import compiler_options
 from .legalize import legal
@@ -83,15 +84,16 @@ def printed(unit: Unit, settings: Settings) -> Module:
     kept = tuple(i for i, u in enumerate(used) if u or call.keep_unused)
     body = body.replace(inputs=[program.inputs[i] for i in kept])
     attributes, aliased = _aliases(body, kept, given)
-    emitter = Emitter(_rules(settings), settings.platform, legal, settings.located)
+    emitter = Emitter(rules_for(settings), settings.platform, legal, settings.located)
     results: list[str] = []
     if unit.place is not None:
         computed = [i for i in range(len(program.outputs)) if i not in forwarded]
         attributes, results = unit.place.boundary(emitter, unit.place, body, kept, computed, attributes)
     main = emitter.function("main", body, "public", attributes, results)
     effects, platform = body.effects, settings.platform
+    text = emitter.module_text(call.name, main)
     return Module(
-        emitter.module_text(call.name, main), call.name, unit.constants, unit.in_types, unit.out_types,
+        _refined(text, call.name) if emitter.unrefined else text, call.name, unit.constants, unit.in_types, unit.out_types,
         kept, forwarded, frozenset(aliased), emitter.callbacks, emitter.keep,
         ORDERED in effects or CALLBACK in effects, ORDERED in effects, "gpu" if settings.gpu else platform,
         settings=compiler_options(emitter.reductions, settings.off) if platform == "cpu" else (),
@@ -99,7 +101,17 @@ def printed(unit: Unit, settings: Settings) -> Module:
     )  # fmt: skip
 
 
-def _rules(settings: Settings) -> Mapping[Primitive, Any]:
+def _refined(text: str, name: str) -> str:
+    """A module with the sizes of the exported functions that it calls worked out."""
+    try:
+        return shim.refined(text)
+    except shim.RuntimeFault as error:
+        raise ExportError(f"{name} calls an exported function: {str(error)[:2000]}",
+                          "call it with arrays of sizes that it was exported for") from None  # fmt: skip
+
+
+def rules_for(settings: Settings) -> Mapping[Primitive, Any]:
+    """The rules by which a module is printed."""
     found = rules()
     return found if settings.platform != "cpu" or "products" in settings.off else {**found, **products.RULES}
 

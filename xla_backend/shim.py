@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import io
 import warnings
 from typing import Any
 
@@ -106,8 +107,8 @@ def to_dlpack(buffer: Any) -> Any:
     return _jax.buffer_to_dlpack_managed_tensor(buffer, None)
 
 
-def parsed(text: str) -> Any:
-    """The text of a module as an MLIR module, which programs with host callbacks have to be given as."""
+def _context(sharded: bool) -> Any:
+    """A new MLIR context with the dialects that programs are made of."""
     # Here because the bindings take 50 ms to load and only such programs need them.
     from jaxlib.mlir import ir
     from jaxlib.mlir._mlir_libs import _jax_mlir_ext
@@ -121,11 +122,73 @@ def parsed(text: str) -> Any:
     with context:
         stablehlo.register_dialect(context)
         chlo.register_dialect(context)
-        if "sdy." in text:
+        if sharded:
             from jaxlib.mlir.dialects import sdy
 
             sdy.register_dialect(context)
+    return context
+
+
+def parsed(text: str) -> Any:
+    """The text of a module as an MLIR module, which programs with host callbacks have to be given as."""
+    from jaxlib.mlir import ir
+
+    with _context("sdy." in text):
         return ir.Module.parse(text)
+
+
+def portable(text: str) -> bytes:
+    """The text of a module as a portable artifact of StableHLO, which jaxlibs of the last and next months read."""
+    from jaxlib.mlir.dialects import stablehlo
+
+    weeks = stablehlo.StablehloCompatibilityRequirement.WEEK_4
+    version = stablehlo.get_version_from_compatibility_requirement(weeks)
+    return bytes(_jax.mlir.serialize_portable_artifact(parsed(text), version, "sdy." in text))
+
+
+def from_portable(artifact: bytes) -> str:
+    """The text of a portable artifact."""
+    with _context(True) as context:
+        return _text(_jax.mlir.deserialize_portable_artifact(artifact, context).operation)
+
+
+def _text(operation: Any) -> str:
+    return operation.get_asm(enable_debug_info=False)
+
+
+def functions(artifact: bytes, prefix: str) -> list[str]:
+    """The functions of a portable artifact, each as text, private, their names with a prefix."""
+    from jaxlib.mlir import ir
+
+    with _context(True) as context:
+        module = _jax.mlir.deserialize_portable_artifact(artifact, context).operation
+        table, found = ir.SymbolTable(module), list(module.regions[0].blocks[0].operations)
+        for function in found:
+            old = ir.StringAttr(function.attributes["sym_name"]).value
+            ir.SymbolTable.replace_all_symbol_uses(old, prefix + old, module)
+            ir.SymbolTable.set_symbol_name(function, prefix + old)
+            ir.SymbolTable.set_visibility(function, "private")
+        del table
+        return [_text(function) for function in found]
+
+
+def refined(text: str) -> str:
+    """A module whose arguments have known sizes, with all other sizes worked out from them.
+
+    Raises:
+      RuntimeFault: a size stays unknown, or what the module requires of sizes does not hold.
+    """
+    from jaxlib.mlir import ir
+
+    with _context("sdy." in text):
+        module = ir.Module.parse(text)
+        code = io.BytesIO()
+        module.operation.write_bytecode(code)
+        try:
+            found = _jax.mlir.refine_polymorphic_shapes(code.getvalue(), True, True, "sdy." in text)
+        except ValueError as error:
+            raise RuntimeFault(str(error)) from None
+        return _text(ir.Module.parse(found).operation)
 
 
 def computation(text: str) -> Any:

@@ -20,7 +20,7 @@ from ..primitive import NAMED, SIZE, AxisInfo, Linear, Primitive
 from ..relation import FREE, IDENTITY, MOVER, Loops, Relation, Whole, Window, inserted, pointwise
 from ..rules import instantiate, linear_jvp
 from ..trace import Value, dtype_of, shape_of, typeof
-from ..types import ArrayType, Shape, canonical_dtype, is_bool, is_key, kind
+from ..types import ArrayType, Shape, as_size, canonical_dtype, is_bool, is_key, kind
 from .compare import select_n_p
 from .convert import convert_element_type
 from .elementwise import sub_p
@@ -34,8 +34,9 @@ Dims = tuple[int, ...]
 def integers(values: Any, name: str, function: str) -> Dims:
     """A sequence of Python integers (or one), or an error that names the argument."""
     try:
-        values = (values,) if isinstance(values, (int, np.integer)) else tuple(values)
-        return tuple(operator.index(v) for v in values)
+        alone = isinstance(values, (int, np.integer)) or getattr(values, "symbolic", False)
+        values = (values,) if alone else tuple(values)
+        return tuple(as_size(v) for v in values)
     except TypeError as error:
         if isinstance(error, ArgumentTypeError) or hasattr(error, "remedy"):
             raise
@@ -127,7 +128,7 @@ def broadcast_shapes(*shapes: Sequence[int]) -> Shape:
                 if out[i] != 1:
                     shown = ", ".join(str(tuple(s)) for s in shapes)
                     raise ShapeError(f"shapes {shown} do not broadcast together", "sizes must be equal or 1")
-                out[i] = int(d)
+                out[i] = as_size(d)
     return tuple(out)
 
 
@@ -448,7 +449,7 @@ def _zero(x: Any) -> Any:
 
 
 def _padded(size: int, low: int, high: int, interior: int) -> int:
-    return low + high + size + max(0, size - 1) * interior
+    return low + high + size + (max(0, size - 1) * interior if interior else 0)
 
 
 def _pad_typing(x: ArrayType, value: ArrayType, *, padding_config: tuple[tuple[int, int, int], ...]) -> ArrayType:
@@ -525,7 +526,7 @@ pad_p = Primitive(
 def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Any:
     """Surround and interleave with a scalar: `(low, high, interior)` per axis; negative low and high crop."""
     try:
-        config = tuple((operator.index(a), operator.index(b), operator.index(c)) for a, b, c in padding_config)
+        config = tuple((as_size(a), as_size(b), operator.index(c)) for a, b, c in padding_config)
     except (TypeError, ValueError):
         raise ArgumentTypeError(
             f"pad: padding_config {padding_config!r} is not one (low, high, interior) of ints per axis"

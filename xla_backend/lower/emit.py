@@ -28,6 +28,9 @@ _ELEMENTS = {
 }  # fmt: skip
 
 
+type_of = type  # the builtin, whose name is that of a value's type here
+
+
 @cached()
 def element(dtype: Any) -> str:
     """The MLIR element type of a dtype."""
@@ -38,7 +41,8 @@ def element(dtype: Any) -> str:
 def tensor(type: Any) -> str:
     """The MLIR tensor type of an `ArrayType` (a token for a `TokenType`)."""
     if isinstance(type, ArrayType):
-        return f"tensor<{''.join(f'{d}x' for d in type.shape)}{element(type.dtype)}>"
+        sizes = [f"{d}x" if type_of(d) is int else "?x" for d in type.shape]
+        return f"tensor<{''.join(sizes)}{element(type.dtype)}>"
     return "!stablehlo.token"
 
 
@@ -120,6 +124,8 @@ class Emitter:
         self.transposes: dict[str, tuple[Operand, Sequence[int]]] = {}  # of what each transposed value is made, and how
         self.reductions: list[tuple[tuple[int, ...], tuple[int, ...]]] = []  # shapes and axes of what is reduced
         self.counter = 0
+        self.imported: dict[Any, str] = {}  # of exported functions that are called, the names of their own
+        self.unrefined = False  # whether sizes within one of them are to be worked out before XLA compiles the module
         self.meshes: Any = None  # the names of meshes, in programs that run on one
         self.within_mesh = 0  # how many `shard_map`s are being printed; functions are printed in place there
 
@@ -271,6 +277,13 @@ class Emitter:
         self.lines = outer
         ret = f'"func.return"({names}) : ({outs}) -> ()'
         return f"func.func {visibility} @{name}({head}) -> ({shown or outs}) {{\n{body}\n{ret}\n}}"
+
+    def finished(self, name: str, inputs: Sequence[Operand], results: Sequence[Operand]) -> str:
+        """What was printed so far, outside of any function, as a public `func.func`."""
+        head = ", ".join(f"{o.name}: {tensor(o.type)}" for o in inputs)
+        names, outs = ", ".join(r.name for r in results), ", ".join(tensor(r.type) for r in results)
+        body, self.lines = "\n".join(self.lines), []
+        return f'func.func public @{name}({head}) -> ({outs}) {{\n{body}\n"func.return"({names}) : ({outs}) -> ()\n}}'
 
     def module_text(self, name: str, main: str) -> str:
         functions = "\n".join([main, *self.functions])

@@ -35,7 +35,8 @@ def _index_dtype(operands: Sequence[Operand]) -> Any:
 
 def _starts(e: Emitter, starts: list[Operand], shape: Any) -> list[Operand]:
     """Start indices as one signed type, which XLA asks for."""
-    dtype = INT64 if max(shape, default=0) > _INT32_MAX else _index_dtype(starts)
+    largest = max((n for n in shape if type(n) is int), default=0)
+    dtype = INT64 if largest > _INT32_MAX else _index_dtype(starts)
     limit = np.iinfo(dtype).max
     bounded = []
     for s in starts:
@@ -70,7 +71,8 @@ def _signed(e: Emitter, indices: Operand, shape: Any) -> Operand:
 
 def _vector(e: Emitter, values: Sequence[int], like: Operand) -> Operand:
     """A constant vector spread over the index arrays `like`."""
-    vector = e.constant(np.asarray(values), ArrayType((len(values),), like.dtype))
+    known = all(type(v) is int for v in values)
+    vector = e.constant(np.asarray(values), ArrayType((len(values),), like.dtype)) if known else e.vector(values, like.dtype)
     return e.broadcast(vector, like.shape)
 
 
@@ -95,10 +97,11 @@ def _inside(e: Emitter, indices: Operand, limits: list[int]) -> Operand:
         f"dimensions = {integers([last])}", region)[0]  # fmt: skip
 
 
-def _gather(
-    e: Emitter, operands: list[Operand], out: Any, *, dimension_numbers: Any, slice_sizes: Any,
-    indices_are_sorted: bool, unique_indices: bool, mode: Any, fill_value: Any,
+def gather(
+    e: Emitter, operands: list[Operand], out: Any, sizes: Operand | None = None, *, dimension_numbers: Any,
+    slice_sizes: Any, indices_are_sorted: bool, unique_indices: bool, mode: Any, fill_value: Any,
 ) -> Operand:  # fmt: skip
+    """A gather; `sizes` are those of the slices, where they are not all numbers."""
     x, d = operands[0], dimension_numbers
     if 0 in out.shape:
         return e.constant(np.zeros(out.shape), out)
@@ -109,9 +112,12 @@ def _gather(
         f"operand_batching_dims = {_axes(d.operand_batching_dims)}, "
         f"start_indices_batching_dims = {_axes(d.start_indices_batching_dims)}, "
         f"start_index_map = {_axes(d.start_index_map)}, index_vector_dim = {len(indices.shape) - 1}>, "
-        f"slice_sizes = {integers(slice_sizes)}, indices_are_sorted = {str(indices_are_sorted).lower()}"
+        f"indices_are_sorted = {str(indices_are_sorted).lower()}"
     )
-    result = e.op("stablehlo.gather", [x, indices], out, attributes)
+    if sizes is None:
+        result = e.op("stablehlo.gather", [x, indices], out, f"{attributes}, slice_sizes = {integers(slice_sizes)}")
+    else:
+        result = e.op("stablehlo.dynamic_gather", [x, indices, sizes], out, attributes)
     if mode is not GatherScatterMode.FILL_OR_DROP or not d.start_index_map:
         return result
     inside = _inside(e, indices, _limits(x.shape, slice_sizes, d.start_index_map))
@@ -175,7 +181,7 @@ def _scatter_apply(e: Emitter, operands: list[Operand], out: Any, *, update: Any
 RULES: dict[Primitive, Any] = {
     dynamic_slice_p: _dynamic_slice,
     dynamic_update_slice_p: _dynamic_update_slice,
-    gather_p: _gather,
+    gather_p: gather,
     scatter_p: _scatter(lambda e, old, new: new),
     scatter_add_p: _scatter(_by("add")),
     scatter_sub_p: _scatter(_by("subtract")),

@@ -55,7 +55,8 @@ def _is_fused(implementation: str | None, query: ArrayLike, key: ArrayLike, is_c
     if implementation is not None:
         return implementation == "fused"
     q, k = shape_of(value(query)), shape_of(value(key))
-    return is_causal and len(q) == 4 and len(k) == 4 and q[1] >= FUSED_FROM and k[1] >= FUSED_FROM
+    known = all(type(d) is int for d in (*q, *k))
+    return known and is_causal and len(q) == 4 and len(k) == 4 and q[1] >= FUSED_FROM and k[1] >= FUSED_FROM
 
 
 @composite("scale", "is_causal", "window")

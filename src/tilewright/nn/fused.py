@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 from ..core.trace import shape_of
-from ..kernels.fused.adamw import adamw
+from ..kernels.fused import OPERATIONS
 from ..kernels.fused.adamw import init as adamw_init
-from ..kernels.fused.attention import dot_product_attention as _attention
-from ..kernels.fused.cross_entropy import cross_entropy
-from ..kernels.fused.cross_entropy import linear_cross_entropy as _linear_cross_entropy
-from ..kernels.fused.mlp import geglu, swiglu
-from ..kernels.fused.norms import group_norm, layer_norm, rms_norm
-from ..kernels.fused.rotary import rotary_embedding
-from ..kernels.fused.softmax import log_softmax, softmax
 from ..lang.target import current_target
 from ..tuning.autotuned import autotune
 from ..tuning.space import powers_of_two
@@ -33,11 +28,31 @@ def _blocks(rows: int, columns: int) -> list[dict[str, Any]]:
     return [{}, *({"rows": r, "columns": c} for r in sizes for c in powers_of_two(16, columns))]
 
 
-dot_product_attention = autotune(
-    lambda query, key, *args, **options: _blocks(shape_of(query)[1], shape_of(key)[1])
-)(_attention)
+_KERNELS_OWN = ("target", "rows", "columns")  # options that say how a kernel is cut
 
 
-linear_cross_entropy = autotune(
-    lambda x, w, *args, **options: _blocks(math.prod(shape_of(x)[:-1]), shape_of(w)[1])
-)(_linear_cross_entropy)
+def _operation(name: str, tuned: Callable[[Any], Any] = lambda function: function) -> Any:
+    """An operation by its kernel; by its plain formula where a size is symbolic, which no kernel can be cut for."""
+    function, reference = tuned(OPERATIONS[name].function), OPERATIONS[name].reference
+
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        if any([type(d) is not int for x in args for d in getattr(x, "shape", ())]):
+            return reference(*args, **{n: value for n, value in options.items() if n not in _KERNELS_OWN})
+        return function(*args, **options)
+
+    return call
+
+
+adamw, cross_entropy, geglu, group_norm = map(_operation, ("adamw", "cross_entropy", "geglu", "group_norm"))
+layer_norm, log_softmax, rms_norm = map(_operation, ("layer_norm", "log_softmax", "rms_norm"))
+rotary_embedding, softmax, swiglu = map(_operation, ("rotary_embedding", "softmax", "swiglu"))
+
+dot_product_attention = _operation(
+    "dot_product_attention",
+    autotune(lambda query, key, *args, **options: _blocks(shape_of(query)[1], shape_of(key)[1])),
+)
+linear_cross_entropy = _operation(
+    "linear_cross_entropy",
+    autotune(lambda x, w, *args, **options: _blocks(math.prod(shape_of(x)[:-1]), shape_of(w)[1])),
+)

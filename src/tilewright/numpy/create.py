@@ -371,21 +371,34 @@ def arange(
     first, last, by = (_number(x) for x in (first, last, by))
     if by == 0:
         raise ArgumentError("arange with step 0 never ends", "give a step that is not zero")
-    size = max(0, math.ceil((last - first) / by))
+    symbolic = any(getattr(x, "symbolic", False) for x in (first, last, by))
+    size = _count(first, last, by) if symbolic else max(0, math.ceil((last - first) / by))
     if is_evaluating():
         work = np.float64 if dtype.kind not in "iufcb" or dtype.itemsize < 4 and dtype.kind == "f" else None
         return put(make_array(np.arange(first, last, by, dtype=work).astype(dtype)), device)
     result = lax.iota(dtype, size)
     if by != 1:
-        result = result * np.asarray(by).astype(dtype)[()]
+        result = result * _of_dtype(by, dtype)
     if first != 0:
-        result = result + np.asarray(first).astype(dtype)[()]
+        result = result + _of_dtype(first, dtype)
     return put(result, device)
+
+
+def _of_dtype(number: Any, dtype: Any) -> Any:
+    if getattr(number, "symbolic", False):
+        return util.astype(util.value(number), dtype)
+    return np.asarray(number).astype(dtype)[()]
+
+
+def _count(first: Any, last: Any, by: Any) -> Any:
+    """How many integers a range of symbolic sizes has."""
+    count = -((first - last) // by)
+    return count if count >= 0 else 0
 
 
 def _number(x: Any) -> Any:
     """A bound of `arange` as a Python number; tracers say that they are not one."""
-    if isinstance(x, (bool, int, float)):
+    if isinstance(x, (bool, int, float)) or getattr(x, "symbolic", False):
         return x
     dtype = dtype_of(x)
     return int(x) if dtype.kind in "iub" else float(x)

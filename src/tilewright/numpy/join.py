@@ -17,6 +17,7 @@ from .util import (
     ArrayLike,
     DTypeLike,
     Value,
+    as_size,
     astype,
     axis_of,
     composite,
@@ -213,7 +214,7 @@ def _split(name: str, ary: ArrayLike, indices_or_sections: Any, axis: int, even:
         part, more = divmod(length, count)
         cuts = [i * part + min(i, more) for i in range(1, count)]
     else:
-        cuts = [operator.index(i) for i in np.asarray(indices_or_sections)]
+        cuts = [as_size(i) for i in indices_or_sections]
     bounds = [0, *(min(max(c + length if c < 0 else c, 0), length) for c in cuts), length]
     return [lax.slice_in_dim(a, lo, max(lo, hi), axis=number) for lo, hi in zip(bounds[:-1], bounds[1:], strict=True)]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -25,11 +24,11 @@ from . import (
     shape,
     sorting,
 )
-from .util import Array, DTypeLike, dtype_argument, dtype_of, is_complex, shape_of
+from .util import Array, DTypeLike, as_size, dtype_argument, dtype_of, is_complex, shape_of
 
 
 def _sizes(args: tuple[Any, ...]) -> Any:
-    return args[0] if len(args) == 1 and not hasattr(args[0], "__index__") else tuple(operator.index(a) for a in args)
+    return args[0] if len(args) == 1 and not hasattr(args[0], "__index__") else tuple(as_size(a) for a in args)
 
 
 def reshape(self: Array, *args: Any, order: str = "C", copy: bool | None = None, out_sharding: Any = None) -> Array:

@@ -18,6 +18,7 @@ from .util import (
     Array,
     ArrayLike,
     Value,
+    as_size,
     astype,
     axis_of,
     composite,
@@ -55,7 +56,7 @@ def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any)
     if isinstance(pad_width, dict):
         by_axis = {axis_of(d, rank): w for d, w in pad_width.items()}
         pad_width = [by_axis.get(d, (0, 0)) for d in range(rank)]
-    widths = [(operator.index(lo), operator.index(hi)) for lo, hi in _pairs(pad_width, rank)]
+    widths = [(as_size(lo), as_size(hi)) for lo, hi in _pairs(pad_width, rank)]
     if any(lo < 0 or hi < 0 for lo, hi in widths):
         raise ArgumentError(f"pad_width {widths} has a negative width", "widths are 0 or more; slice to make smaller")
     if callable(mode):

@@ -13,7 +13,7 @@ from .. import lax
 from ..core.errors import ArgumentError, ShapeError
 from . import util
 from .create import asarray, zeros_like
-from .util import Array, ArrayLike, axes_of, axis_of, composite, shape_argument, shape_of, value
+from .util import Array, ArrayLike, as_size, axes_of, axis_of, composite, shape_argument, shape_of, value
 
 
 def shape(a: Any) -> tuple[int, ...]:
@@ -66,14 +66,14 @@ def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = N
 
 def _inferred(old: tuple[int, ...], shape: Any) -> tuple[int, ...]:
     sizes = (
-        [operator.index(d) for d in shape] if isinstance(shape, (tuple, list, np.ndarray)) else [operator.index(shape)]
+        [as_size(d) for d in shape] if isinstance(shape, (tuple, list, np.ndarray)) else [as_size(shape)]
     )
     total = math.prod(old)
     if sizes.count(-1) == 1:
         rest = math.prod([d for d in sizes if d != -1])
         if rest > 0 and total % rest == 0:
             sizes[sizes.index(-1)] = total // rest
-    if min(sizes, default=0) < 0 or math.prod(sizes) != total:
+    if any([d < 0 for d in sizes]) or math.prod(sizes) != total:
         raise ShapeError(f"an array of shape {old} does not reshape to {tuple(sizes)}", f"it has {total} elements")
     return tuple(sizes)
 

@@ -27,6 +27,7 @@ from ..core.trace import Tracer, Value, dtype_of, is_evaluating, shape_of, typeo
 from ..core.types import (
     ArrayType,
     as_dtype,
+    as_size,
     canonical_dtype,
     is_bool,
     is_complex,
@@ -179,9 +180,9 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
 def shape_argument(shape: Any) -> tuple[int, ...]:
     """A shape argument (a number or a sequence of them) as a tuple."""
     if not isinstance(shape, Iterable) or (isinstance(shape, Value) and not shape_of(shape)):
-        sizes: tuple[int, ...] = (operator.index(shape),)  # type: ignore[arg-type]
+        sizes: tuple[int, ...] = (as_size(shape),)
     else:
-        sizes = tuple(operator.index(d) for d in shape)
+        sizes = tuple(as_size(d) for d in shape)
     if any(d < 0 for d in sizes):
         raise ShapeError(f"shape {sizes} has a negative dimension", "sizes are 0 or more")
     return sizes

@@ -7,7 +7,6 @@ those of JAX's generators; of the default one, threefry2x32, with `jax_threefry_
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,7 +21,7 @@ from ..core.primitives.convert import convert_element_type
 from ..core.primitives.random import random_clone_p, random_unwrap_p, random_wrap_p
 from ..core.primitives.shape import as_shape, broadcast_shapes, index_in_dim
 from ..core.trace import is_evaluating, shape_of, typeof
-from ..core.types import UINT32, as_dtype, canonical_dtype, is_float, is_integer, is_key, kind
+from ..core.types import UINT32, as_dtype, as_size, canonical_dtype, is_float, is_integer, is_key, kind
 from .generators import generator, generator_name, generator_of, seeded
 
 Shape = Sequence[int]
@@ -207,7 +206,7 @@ def split(key: Any, num: int | Sequence[int] = 2) -> Any:
     typed, raw = typed_key("split", key)
     if is_evaluating() and current().debug_key_reuse:
         use([typed], "split")
-    shape = (operator.index(num),) if not isinstance(num, Sequence) else tuple(map(operator.index, num))
+    shape = (as_size(num),) if not isinstance(num, Sequence) else tuple(map(as_size, num))
     keys = generator(typed).split(typed, as_shape(shape, "split"))
     return random_unwrap_p.bind(keys) if raw else keys
 

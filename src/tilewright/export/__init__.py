@@ -1,0 +1,27 @@
+"""Functions as programs that other processes can call: `export`, symbolic sizes, and their bytes.
+
+The bytes are those of `jax.export`, which reads what is written here, and whose exports are called here.
+"""
+
+from __future__ import annotations
+
+from ..core.errors import ExportError, ExportVersionError, InconclusiveDimensionError
+from ..core.symbolic.dim import is_symbolic as is_symbolic_dim
+from ..core.symbolic.dim import max_dim, min_dim
+from ..core.symbolic.scope import SymbolicScope, symbolic_shape
+from .arguments import symbolic_args_specs
+from .checks import DisabledSafetyCheck
+from .exported import Exported
+from .exporting import default_export_platform, export
+from .nodes import register_namedtuple_serialization, register_pytree_node_serialization
+from .schema import CALLING
+from .serialization import deserialize
+
+minimum_supported_calling_convention_version, maximum_supported_calling_convention_version = CALLING
+
+__all__ = [
+    "DisabledSafetyCheck", "ExportError", "ExportVersionError", "Exported", "InconclusiveDimensionError",
+    "SymbolicScope", "default_export_platform", "deserialize", "export", "is_symbolic_dim", "max_dim",
+    "maximum_supported_calling_convention_version", "min_dim", "minimum_supported_calling_convention_version",
+    "register_namedtuple_serialization", "register_pytree_node_serialization", "symbolic_args_specs", "symbolic_shape",
+]  # fmt: skip

@@ -1,0 +1,166 @@
+"""`Exported`: a function as a program that other processes can call, and how it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..core import tree
+from ..core.errors import ExportError, TreeError
+from ..core.primitives.custom import custom_vjp
+from ..core.primitives.exported import call_exported_p
+from ..core.primitives.random import random_unwrap_p, random_wrap_p
+from ..core.symbolic.dim import evaluated
+from ..core.symbolic.solve import check_constraints, solved
+from ..core.trace import is_evaluating, typeof
+from ..core.types import FLOAT0, ArrayType, is_key
+from ..xla_backend import shim
+from ..xla_backend.transfer import physical
+from .checks import DisabledSafetyCheck
+
+
+@dataclass(frozen=True, eq=False)
+class Exported:
+    """A function as StableHLO, with what is needed to call it; made by `export`, or by `deserialize`.
+
+    `in_tree` and `in_avals` are the structure of `(args, kwargs)` and the flat types, whose sizes may be symbolic;
+    `out_tree` and `out_avals` those of the result. `platforms` are those that the program is for, of `cpu`, `cuda`,
+    `rocm` and `tpu`; where they are several, the first argument of the module is the number of one. The module takes the
+    arguments at `module_kept_var_idx`. With `uses_global_constants` its sizes have to be worked out before it is
+    compiled. The fields are named as in `jax.export.Exported`.
+    """
+
+    fun_name: str
+    in_tree: Any
+    in_avals: tuple[ArrayType, ...]
+    out_tree: Any
+    out_avals: tuple[ArrayType, ...]
+    platforms: tuple[str, ...]
+    mlir_module_serialized: bytes = field(repr=False)
+    module_kept_var_idx: tuple[int, ...]
+    uses_global_constants: bool
+    calling_convention_version: int
+    disabled_safety_checks: Sequence[DisabledSafetyCheck] = ()
+    nr_devices: int = 1
+    scope: Any = field(default=None, repr=False)
+    make_vjp: Callable[[Exported], Exported] | None = field(default=None, repr=False)
+    ordered_effects: tuple[Any, ...] = ()
+    unordered_effects: tuple[Any, ...] = ()
+
+    def mlir_module(self) -> str:
+        """The program as text."""
+        return shim.from_portable(self.mlir_module_serialized)
+
+    def __str__(self) -> str:
+        ins, outs = (", ".join(t.show() for t in types) for types in (self.in_avals, self.out_avals))
+        return f"{self.fun_name}({ins}) -> ({outs}) for {', '.join(self.platforms)}"
+
+    # ------------------------------------------------------------ derivatives, bytes
+
+    def has_vjp(self) -> bool:
+        """Whether there is an export of the derivative."""
+        return self.make_vjp is not None
+
+    def vjp(self) -> Exported:
+        """The export of the derivative: of the flat arguments and the flat cotangents of the results.
+
+        It gives the flat cotangents of the arguments. Raises `ExportError` where there is none.
+        """
+        if self.make_vjp is None:
+            raise ExportError(f"the export of {self.fun_name} has no derivative",
+                              "serialise it with `serialize(vjp_order=1)`")  # fmt: skip
+        return self.make_vjp(self)
+
+    def serialize(self, vjp_order: int = 0) -> bytearray:
+        """The export as bytes, in the format of `jax.export`; with derivatives of reverse mode up to an order.
+
+        Raises:
+          ExportError: there is no derivative of that order. TreeError: nodes of a type that is not registered.
+        """
+        from .serialization import serialized  # which reads exports too
+
+        return serialized(self, vjp_order)
+
+    # ------------------------------------------------------------ calling
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function, from any program or none: nothing of it is traced again.
+
+        Reverse mode needs the derivative to be there. Raises `TreeError` for arguments of another structure, and
+        `ExportError` for sizes, dtypes or a platform that it was not exported for.
+        """
+        leaves, in_tree = tree.registry.flatten((args, kwargs), None)
+        if in_tree != self.in_tree:
+            raise TreeError(f"{self.fun_name} was exported for arguments of the structure {self.in_tree}, and is called "
+                            f"with {in_tree}", "call it with that structure")  # fmt: skip
+        if is_evaluating():
+            return self.out_tree.unflatten(self.flat(*leaves))
+        return self.out_tree.unflatten(self._differentiable()(*leaves))
+
+    def flat(self, *leaves: Any) -> list[Any]:
+        """Call the function on flat arguments; it gives flat results."""
+        self.typing([typeof(x) for x in leaves])
+        given = [random_unwrap_p.bind(x) if is_key(t.dtype) else x for x, t in zip(leaves, self.in_avals, strict=True)]
+        outs = call_exported_p.bind(*given, exported=self)
+        return [random_wrap_p.bind(x, dtype=t.dtype) if is_key(t.dtype) else x
+                for x, t in zip(outs, self.out_avals, strict=True)]  # fmt: skip
+
+    def _differentiable(self) -> Any:
+        @custom_vjp
+        def call(*leaves: Any) -> Any:
+            return self.flat(*leaves)
+
+        def forward(*leaves: Any) -> Any:
+            return self.flat(*leaves), leaves
+
+        def backward(leaves: Any, cts: Any) -> Any:
+            return tuple(self.vjp().flat(*leaves, *cts))
+
+        call.defvjp(forward, backward)
+        return call
+
+    # ------------------------------------------------------------ types
+
+    def names(self) -> list[str]:
+        """What the flat arguments are called in messages."""
+        paths = tree.leaves_with_path(self.in_tree.unflatten(range(len(self.in_avals))))
+        return [("args" if p[0].idx == 0 else "kwargs") + tree.keystr(p[1:]) for p, _ in paths]
+
+    def values(self, types: Sequence[ArrayType]) -> dict[str, Any]:
+        """The values of the symbols for arguments of some types.
+
+        Raises:
+          ExportError: the arguments are not such as the function was exported for.
+        """
+        sizes = []
+        for name, came, stated in zip(self.names(), types, self.in_avals, strict=True):
+            stated, came = physical(stated), physical(came)
+            if len(stated.shape) != len(came.shape) or stated.dtype != came.dtype:
+                raise ExportError(f"{self.fun_name}: {name} is {came.show()}, and was exported as {stated.show()}",
+                                  "pass an array of that rank and dtype")  # fmt: skip
+            sizes += [(f"{self.fun_name}: {name}.shape[{axis}]", s, c)
+                      for axis, (s, c) in enumerate(zip(stated.shape, came.shape, strict=True))]  # fmt: skip
+        found = solved(sizes)
+        if self.scope is not None:
+            check_constraints(self.scope, found)
+        return found
+
+    def typing(self, types: Sequence[ArrayType]) -> list[ArrayType]:
+        """The types of the results, for arguments of some types; arrays of keys as their words."""
+        values = self.values(types)
+        return [physical(t).with_shape(evaluated(d, values) for d in physical(t).shape) if t.dtype != FLOAT0
+                else ArrayType(tuple(evaluated(d, values) for d in t.shape), FLOAT0) for t in self.out_avals]  # fmt: skip
+
+    def branch(self, platform: str) -> int:
+        """The number of a platform.
+
+        Raises:
+          ExportError: the function was not exported for it.
+        """
+        if platform in self.platforms:
+            return self.platforms.index(platform)
+        if DisabledSafetyCheck.platform() in self.disabled_safety_checks:
+            return 0
+        raise ExportError(f"{self.fun_name} was exported for {', '.join(self.platforms)}, and is called on {platform}",
+                          f"export it with platforms=[..., {platform!r}]")  # fmt: skip

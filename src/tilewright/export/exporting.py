@@ -1,0 +1,169 @@
+"""`export`: from a function and the types of its arguments to an `Exported`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..compile import LOWER, PIPELINE, Request, settings_ahead, settings_for
+from ..core import tree
+from ..core.api import vjp
+from ..core.errors import ArgumentError, ExportError, UnsupportedError
+from ..core.events import LOWER as LOWERED
+from ..core.events import recorded
+from ..core.jit import jit
+from ..core.rewrite import primitives_of, vocabulary
+from ..lang.target import TARGETS
+from ..loader import loaded, part
+from ..passes import walk
+from ..xla_backend import shim
+from ..xla_backend.client import default_device, of_platform
+from ..xla_backend.exporting import Branch, check_symbols, is_symbolic, text_of, used
+from ..xla_backend.settings import Settings, Unit
+from .checks import DisabledSafetyCheck
+from .exported import Exported
+from .schema import CALLING
+
+# A target that stands for all of a platform: XLA computes the kernels, so that any device of it can run them.
+_ANY = {"cuda": "cuda:sm_90", "rocm": "rocm:gfx942", "tpu": "tpu:v5e"}
+PLATFORMS = ("cpu", *_ANY)
+
+
+def default_export_platform() -> str:
+    """The platform of the default device: `cpu`, `cuda`, `rocm` or `tpu`.
+
+    >>> default_export_platform() in ("cpu", "cuda", "rocm", "tpu")
+    True
+    """
+    return {"gpu": "cuda"}.get(default_device().platform, default_device().platform)
+
+
+def _settings(name: str) -> tuple[str, Settings]:
+    """The platform that a name is of, and how programs for it are lowered."""
+    if name == "cpu":
+        return name, settings_for(of_platform("cpu")[0])
+    if name in _ANY:
+        found = settings_ahead(_ANY[name])
+        return name, replace(found, tiled=False, by_xla=True)
+    if name.partition(":")[0] in _ANY:
+        found = settings_ahead(name)
+        return found.platform, found
+    raise ArgumentError(f"there is no platform {name!r}", f"one of {', '.join((*PLATFORMS, *TARGETS))}")
+
+
+def _branch(request: Request, settings: Settings) -> tuple[Branch, Any]:
+    """A function as the program of one platform; and how it was traced."""
+    unit, traced = PIPELINE[0].run(request, settings, {})
+    _check(unit, settings)
+    if is_symbolic(unit.program):
+        settings = replace(settings, tiled=False)
+    return Branch(walk(LOWER[:-1], unit, settings).value, settings), traced
+
+
+def _check(unit: Unit, settings: Settings) -> None:
+    if unit.place is not None or (loaded("mesh") and part("partition").on_mesh(unit.program)):
+        raise UnsupportedError(f"{unit.call.name} runs on a mesh, and exports are for one device",
+                               "export the function of one device, without shardings")  # fmt: skip
+
+
+def _check_calls(unit: Unit, checks: Sequence[DisabledSafetyCheck]) -> None:
+    """Refuse calls of functions that are registered in this process alone."""
+    if not any(p.name == "ffi_call" for p in primitives_of(unit.program)):
+        return
+    for program in (unit.program, *vocabulary(unit.program).programs):
+        for eqn in program.eqns:
+            target = eqn.params["target"] if eqn.primitive.name == "ffi_call" else None
+            if target is not None and DisabledSafetyCheck.custom_call(target) not in checks:
+                raise ExportError(
+                    f"{unit.call.name} calls {target!r}, which is registered in this process",
+                    f"disabled_checks=[DisabledSafetyCheck.custom_call({target!r})], and register it where the export "
+                    "is called")  # fmt: skip
+
+
+def export(
+    fun_jit: Callable[..., Any], *, platforms: Sequence[str] | None = None,
+    disabled_checks: Sequence[DisabledSafetyCheck] = (),
+) -> Callable[..., Exported]:  # fmt: skip
+    """What makes an `Exported` of a function of `jit`, for arguments given as arrays or by shape and dtype.
+
+    Sizes may be symbolic: see `symbolic_shape`. `platforms` are `cpu`, `cuda`, `rocm` and `tpu`, by default that of this
+    process; a target such as `tpu:v5e` or `cuda:sm_90` is its platform with the kernels as that device's own code, where
+    the platform alone leaves them to XLA.
+
+    Raises:
+      ArgumentError: an unknown platform. ExportError: a function with callbacks, or one whose sizes are not determined
+      by the arguments. InconclusiveDimensionError: a step that needs to know more of a size. UnsupportedError: a program
+      on a mesh, or an operation that takes no symbolic sizes.
+
+    >>> import tilewright as tw
+    >>> from tilewright import export
+    >>> (b,) = export.symbolic_shape("b")
+    >>> e = export.export(tw.jit(lambda x: x.sum(0)))(tw.ShapeDtypeStruct((b, 3), "float32"))
+    >>> print(e)
+    <lambda>(f32[b,3]) -> (f32[3]) for cpu
+    >>> e.call(tw.numpy.ones((5, 3))).tolist()
+    [5.0, 5.0, 5.0]
+    """
+    if isinstance(platforms, str):
+        raise ArgumentError(f"platforms is {platforms!r}", "pass a sequence of names")
+    names = [default_export_platform()] if platforms is None else [*platforms]
+    asked = dict(_settings(name) for name in names)
+    if not asked or len(asked) != len(names):
+        raise ArgumentError(f"platforms are {names}", "name one or more platforms, each once")
+    function = fun_jit if hasattr(fun_jit, "__jit__") else jit(fun_jit)
+
+    def exported(*args: Any, **kwargs: Any) -> Exported:
+        return _exported(Request(function, args, kwargs), asked, tuple(disabled_checks))
+
+    return exported
+
+
+def _exported(request: Request, asked: dict[str, Settings], checks: tuple[DisabledSafetyCheck, ...]) -> Exported:
+    branches, traced = [], None
+    for settings in asked.values():
+        branch, traced = _branch(request, settings)
+        _check_calls(branch.unit, checks)
+        branches.append(branch)
+    assert traced is not None
+    ins, outs = tuple(traced.arg_types), tuple(branches[0].unit.out_types)
+    check_symbols(ins, outs)
+    scope = next((d.scope for t in ins for d in t.shape if type(d) is not int), None)
+    kept = used(branches)
+    made = Exported(
+        fun_name=traced.fun_name, in_tree=traced.in_tree, in_avals=ins, out_tree=traced.out_tree, out_avals=outs,
+        platforms=tuple(asked), mlir_module_serialized=b"", module_kept_var_idx=kept, disabled_safety_checks=checks,
+        uses_global_constants=len(asked) > 1 or scope is not None or _calls_refined(branches[0].unit.program),
+        calling_convention_version=CALLING[1], scope=scope,
+        make_vjp=lambda e: _vjp(e, request, traced, asked),
+    )  # fmt: skip
+    with recorded(LOWERED, made.fun_name):
+        module = shim.portable(text_of(branches, kept, scope, made.names()))
+    return replace(made, mlir_module_serialized=module)
+
+
+def _calls_refined(program: Any) -> bool:
+    """Whether an export is called whose sizes are to be worked out."""
+    return any(
+        eqn.params["exported"].uses_global_constants
+        for inner in (program, *vocabulary(program).programs)
+        for eqn in inner.eqns
+        if eqn.primitive.name == "call_exported"
+    )
+
+
+def _vjp(e: Exported, request: Request, traced: Any, asked: dict[str, Settings]) -> Exported:
+    """The export of a function's derivative, of flat arguments."""
+    count = len(e.in_avals)
+
+    def flat(*leaves: Any) -> list[Any]:
+        args, kwargs = traced.whole(*e.in_tree.unflatten(leaves))
+        return tree.leaves(request.function(*args, **kwargs))
+
+    def derivative(*leaves: Any) -> Any:
+        _, pullback = vjp(flat, *leaves[:count])
+        return pullback([*leaves[count:]])
+
+    derivative.__name__ = f"{e.fun_name}_vjp"
+    types = (*e.in_avals, *(t.tangent() for t in e.out_avals))
+    return _exported(Request(jit(derivative), types, {}), asked, tuple(e.disabled_safety_checks))

@@ -1,0 +1,162 @@
+"""Exports as bytes, in the format of `jax.export`, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..core import tree
+from ..core.errors import ExportError, ExportVersionError, TreeError
+from ..core.symbolic.scope import SymbolicScope, parse
+from ..core.types import ArrayType
+from ..core.version import __version__
+from . import flat
+from .checks import DisabledSafetyCheck
+from .exported import Exported
+from .nodes import node_of
+from .schema import CALLING, CHECKS, CUSTOM, DICT, DTYPES, LEAF, LIST, NONE, NUMBERS, ON_DEVICE, SCHEMA, TUPLE, VERSION
+
+_KINDS: dict[type, int] = {type(None): NONE, tuple: TUPLE, list: LIST, dict: DICT}
+_TYPES = {number: type for type, number in _KINDS.items()}
+
+
+def serialized(exported: Exported, vjp_order: int = 0) -> bytearray:
+    """An export as bytes, with the exports of its derivatives up to an order."""
+    return flat.written(SCHEMA, "Exported", _exported(exported, vjp_order))
+
+
+def deserialize(blob: bytes | bytearray) -> Exported:
+    """The export that bytes hold, written by this package or by `jax.export`.
+
+    Loading runs nothing; calling it runs its program, so the bytes are to be trusted as a program is.
+
+    Raises:
+      ExportVersionError: bytes that are no export, or of a version that is not known. TreeError: nodes of a type that
+        is not registered.
+
+    >>> import tilewright as tw
+    >>> from tilewright import export
+    >>> data = export.export(tw.jit(lambda x: x * 2))(tw.ShapeDtypeStruct((3,), "float32")).serialize()
+    >>> export.deserialize(data).call(tw.numpy.ones(3)).tolist()
+    [2.0, 2.0, 2.0]
+    """
+    try:
+        table = flat.read(SCHEMA, "Exported", blob)
+    except flat.FormatError as error:
+        raise ExportVersionError(f"these {len(blob)} bytes are no export: {error}",
+                                 "pass what `Exported.serialize()` gave") from None  # fmt: skip
+    return _from_table(table)
+
+
+# ---------------------------------------------------------------------------- writing
+
+
+def _exported(e: Exported, vjp_order: int) -> dict[str, Any]:
+    unique = list(dict.fromkeys((*e.in_avals, *e.out_avals)))
+    numbers = {t: i for i, t in enumerate(unique)}
+    vjp = _exported(e.vjp(), vjp_order - 1) if vjp_order else None
+    return {
+        "version": VERSION, "name": e.fun_name, "in_tree": _tree(e.in_tree), "in_types": [*map(_type, e.in_avals)],
+        "out_tree": _tree(e.out_tree), "out_types": [*map(_type, e.out_avals)],
+        "in_shardings": [{}] * len(e.in_avals), "out_shardings": [{}] * len(e.out_avals),
+        "platforms": [*e.platforms], "ordered_effects": [], "unordered_effects": [],
+        "disabled_checks": [*map(_check, e.disabled_safety_checks)], "module": e.mlir_module_serialized,
+        "calling": e.calling_convention_version, "kept": [*e.module_kept_var_idx], "refined": e.uses_global_constants,
+        "vjp": vjp, "devices": e.nr_devices, "unique_types": [*map(_type, unique)], "unique_meshes": [],
+        "unique_shardings": [], "in_numbers": [numbers[t] for t in e.in_avals],
+        "out_numbers": [numbers[t] for t in e.out_avals], "in_sharding_numbers": [0] * len(e.in_avals),
+        "out_sharding_numbers": [0] * len(e.out_avals), "written_by": f"tilewright {__version__}",
+    }  # fmt: skip
+
+
+def _type(type: ArrayType) -> dict[str, Any]:
+    if type.dtype not in NUMBERS:
+        raise ExportError(f"arrays of dtype {type.dtype} cannot be serialised", "convert them inside the function")
+    return {"kind": 0, "shape": [*map(str, type.shape)], "dtype": NUMBERS[type.dtype], "memory_space": ON_DEVICE}
+
+
+def _tree(treedef: Any) -> dict[str, Any]:
+    data = treedef.node_data()
+    if data is None:
+        return {"kind": LEAF}
+    kind, extra = data
+    found: dict[str, Any] = {"kind": _KINDS.get(kind, CUSTOM), "children": [*map(_tree, treedef.children())] or None}
+    if kind is dict:
+        if not all(isinstance(k, str) for k in extra):
+            raise TreeError(f"a dictionary with the keys {list(extra)}", "keys of exported trees are strings")
+        found["names"] = [*extra] or None
+    elif kind not in _KINDS:
+        node = node_of(kind)
+        found |= {"custom_name": node.name, "custom_data": node.write(extra)}
+    return found
+
+
+def _check(check: DisabledSafetyCheck) -> dict[str, Any]:
+    return {"kind": CHECKS.index(check.kind), "target": check.target or None}
+
+
+# ---------------------------------------------------------------------------- reading
+
+
+def _from_table(t: dict[str, Any]) -> Exported:
+    version, calling, writer = t["version"] or 0, t["calling"] or 0, t["written_by"] or "an unknown program"
+    if t["name"] is None or t["module"] is None or t["in_tree"] is None or t["out_tree"] is None:
+        raise ExportVersionError("these bytes are no export: it has no name, program or trees",
+                                 "pass what `Exported.serialize()` gave")  # fmt: skip
+    if version > VERSION or not CALLING[0] <= calling <= CALLING[1]:
+        raise ExportVersionError(
+            f"an export of {t['name']} of version {version}, calling convention {calling}, written by {writer}; known "
+            f"are versions up to {VERSION} and conventions {CALLING[0]} to {CALLING[1]}",
+            "export the function again, by a version of the same time as this one")  # fmt: skip
+    scope = SymbolicScope()
+    unique = [*(_read_type(x, scope) for x in t["unique_types"] or ())]
+    ins, outs = (
+        [unique[i] for i in t[f"{side}_numbers"]] if t[f"{side}_numbers"]
+        else [_read_type(x, scope) for x in t[f"{side}_types"] or ()]
+        for side in ("in", "out")
+    )  # fmt: skip
+    if any(t["in_sharding_numbers"] or ()) or any(t["out_sharding_numbers"] or ()):
+        devices = t["devices"] or t["devices_short"] or 1
+        if devices > 1:
+            raise ExportError(f"{t['name']} was exported for {devices} devices",
+                              "export it for one; programs on a mesh are not called from exports here")  # fmt: skip
+    if t["ordered_effects"] or t["unordered_effects"]:
+        names = ", ".join(x["name"] for x in (*(t["ordered_effects"] or ()), *(t["unordered_effects"] or ())))
+        raise ExportError(f"{t['name']} has effects: {names}", "export it without callbacks")
+    vjp = t["vjp"]
+    return Exported(
+        fun_name=t["name"], in_tree=_read_tree(t["in_tree"]), in_avals=tuple(ins), out_tree=_read_tree(t["out_tree"]),
+        out_avals=tuple(outs), nr_devices=t["devices"] or t["devices_short"] or 1, platforms=tuple(t["platforms"] or ()),
+        disabled_safety_checks=tuple(_read_check(x) for x in t["disabled_checks"] or ()),
+        mlir_module_serialized=t["module"], calling_convention_version=calling,
+        module_kept_var_idx=tuple(t["kept"] or ()), uses_global_constants=bool(t["refined"]), scope=scope,
+        make_vjp=None if vjp is None else lambda _: _from_table(vjp),
+    )  # fmt: skip
+
+
+def _read_type(x: dict[str, Any], scope: SymbolicScope) -> ArrayType:
+    number = x["dtype"] or 0
+    if x["kind"] or number >= len(DTYPES):
+        raise ExportVersionError(f"a type of kind {x['kind']} and dtype {number}", "export the function again")
+    return ArrayType(tuple(parse(d, scope) for d in x["shape"] or ()), DTYPES[number])
+
+
+def _read_tree(x: dict[str, Any]) -> Any:
+    children: Sequence[Any] = [_read_tree(c) for c in x["children"] or ()]
+    kind = x["kind"] or LEAF
+    if kind == LEAF:
+        data = None
+    elif kind == DICT:
+        data = (dict, x["names"] or [])
+    elif kind == CUSTOM:
+        node = node_of(x["custom_name"])
+        data = (node.type, node.read(x["custom_data"] or b""))
+    elif kind in _TYPES:
+        data = (_TYPES[kind], None)
+    else:
+        raise ExportVersionError(f"a tree with a node of kind {kind}", "export the function again")
+    return tree.PyTreeDef.from_node_data_and_children(tree.registry, data, children)
+
+
+def _read_check(x: dict[str, Any]) -> DisabledSafetyCheck:
+    return DisabledSafetyCheck(CHECKS[x["kind"] or 0], x["target"] or "")
