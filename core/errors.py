@@ -362,7 +362,9 @@ class FreedArrayError(ForeignArrayError):
 
 
 class ExecutionError(FailureError):
-    """A program that failed while it ran, for example in a host callback."""
+    """A program that failed while it ran, for example in a host callback, whose own error is `raised`."""
+
+    raised: BaseException | None = None
 
 
 class NonFiniteError(TilewrightError, FloatingPointError):

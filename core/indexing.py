@@ -152,27 +152,27 @@ def _span(item: slice, axis: int, size: int) -> Span:
     if parts[2] == 0:
         raise SliceStepError(f"slice {_shown(item)} of axis {axis} has step zero", "use a step of 1 or -1")
     if any([p is not None and type(p) is not int for p in (size, *parts)]):
-        return _symbolic_span(*parts, size)
+        return _symbolic_span(parts, size)
     start, stop, step = slice(*parts).indices(size)
     return Span(start, step, len(range(start, stop, step)))
 
 
-def _symbolic_span(start: Any, stop: Any, step: Any, size: Any) -> Span:
+def _symbolic_span(parts: list[Any], size: Any) -> Span:
     """A slice of an axis, some of which is not known yet (`core/symbolic`)."""
-    from .symbolic.dim import max_dim, min_dim
-
+    start, stop, step = parts
+    kind = type(next(n for n in (size, start, stop) if getattr(n, "symbolic", False)))
     step = 1 if step is None else step
     low, high = (0, size) if step > 0 else (-1, size - 1)
 
     def end(place: Any, otherwise: Any) -> Any:
         if place is None:
             return otherwise
-        return max_dim(low, min_dim(place + size if place < 0 else place, high))
+        return kind.largest(low, kind.smallest(place + size if place < 0 else place, high))
 
     first, last = (low, high) if step > 0 else (high, low)
     first, last = end(start, first), end(stop, last)
     length = last - first if step > 0 else first - last
-    return Span(first, step, max_dim(0, -(-length // abs(step))))
+    return Span(first, step, kind.largest(0, -(-length // abs(step))))
 
 
 def parse_index(shape: Shape, index: Any) -> Entries:
@@ -249,10 +249,9 @@ def _position(entry: Any, axis: int, size: int, wrap: bool, clamp: bool = True) 
     if not _is_known(entry):
         return wrapped(entry, size) if wrap else entry
     if type(size) is not int or type(entry) is not int:
-        from .symbolic.dim import max_dim, min_dim
-
+        kind: Any = type(size if type(size) is not int else entry)
         position = entry + size if entry < 0 and wrap else entry
-        return min_dim(max_dim(position, 0), size - 1) if clamp else position
+        return kind.smallest(kind.largest(position, 0), size - 1) if clamp else position
     if not size:
         raise IndexingError(f"index {entry} into axis {axis} of size 0", "the axis has no elements")
     position = entry + size if entry < 0 and wrap else entry

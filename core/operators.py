@@ -52,6 +52,7 @@ from .primitives.elementwise import (
 from .primitives.shape import broadcast_shapes, broadcast_to, full_like, transpose_p
 from .promote import promote_types, to_inexact
 from .rules import like
+from .runtime import runtime
 from .trace import Scalar, Tracer, Value, typeof
 from .types import ArrayType, canonical_dtype, is_bool, is_complex, is_inexact, is_integer, is_unsigned
 
@@ -292,7 +293,9 @@ def _binary(function: Function, name: str, swapped: bool = False) -> Function:
     def method(self: Any, other: Any) -> Any:
         # While tracing, an array of jax is a constant; beside an array of ours it is jax's to add up.
         if not isinstance(other, _OPERANDS) and not (isinstance(self, Tracer) and hasattr(other, "aval")):
-            return declined(name, other)
+            if not getattr(other, "symbolic", False):
+                return declined(name, other)
+            other = runtime.dimension(other)
         return function(other, self) if swapped else function(self, other)
 
     method.__name__ = method.__qualname__ = name

@@ -197,7 +197,7 @@ def _fit(table: np.ndarray, axes: Sequence[int]) -> Affine | None:
 
 def _table_of(form: Affine, grid: Sequence[int], axes: Sequence[int]) -> np.ndarray | None:
     sizes = [grid[a] for a in axes]
-    if int(np.prod(sizes, dtype=np.int64)) > MAX_CELLS:
+    if any([type(n) is not int for n in sizes]) or int(np.prod(sizes, dtype=np.int64)) > MAX_CELLS:
         return None
     out = np.zeros((*sizes, len(form.const)), np.int64) + np.asarray(form.const, np.int64)
     for d, terms in enumerate(form.coefficients):

@@ -16,6 +16,7 @@ from ..core.errors import (
     ArgumentError,
     ArgumentTypeError,
     BlockRankError,
+    InconclusiveDimensionError,
     KernelBodyError,
     ShapeError,
     TreeError,
@@ -233,7 +234,13 @@ class _Request:
         known = in_tree, types, tuple(mesh_axes().items())  # a body may ask for its device
         found = self.built.get(known)
         if found is None:
-            found = self.built[known] = self._build(in_tree, types)
+            try:
+                found = self.built[known] = self._build(in_tree, types)
+            except InconclusiveDimensionError as error:
+                raise UnsupportedError(
+                    f"kernel {self.name} with symbolic sizes: {error.what}",
+                    "give each row of the symbolic axis cells of its own, as `vmap` does, or use known sizes",
+                    self.source) from None  # fmt: skip
         return found, self.out_tree
 
     def _build(self, in_tree: Any, types: tuple[Any, ...]) -> Kernel:

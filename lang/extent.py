@@ -71,7 +71,9 @@ def as_grid(grid: Any) -> tuple[tuple[int, ...], dict[int, Any]]:
 
 
 def _static(size: Any) -> int | None:
-    """The value of a size that Python knows."""
+    """The value of a size that Python knows, or that is symbolic."""
+    if getattr(size, "symbolic", False):
+        return size
     if isinstance(size, np.ndarray) and not size.ndim:
         size = size[()]
     if isinstance(size, (int, np.integer)) and not isinstance(size, bool):

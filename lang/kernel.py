@@ -152,6 +152,12 @@ class Kernel:
     source: Source | None = field(default=None, compare=False)
     scratch_names: tuple[str, ...] = field(default=(), compare=False)  # as the author's body calls them
 
+    @property
+    def symbolic(self) -> bool:
+        """Whether a size of the grid or of an operand is not known (`core/symbolic`)."""
+        blocks = (*self.inputs, *self.outputs)
+        return any([type(n) is not int for sizes in (self.grid, *(b.array.shape for b in blocks)) for n in sizes])
+
     @functools.cached_property
     def key(self) -> Any:
         return (

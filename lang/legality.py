@@ -46,6 +46,10 @@ def check_target(kernel: Kernel, target: str | Target) -> list[Finding]:
     target = target_of(target)
     if target.kind == "cpu" or kernel.cells == 0:
         return []
+    if kernel.symbolic:
+        raise UnsupportedError(f"the kernel {kernel.name} has symbolic sizes, and {target.kind} launches known grids",
+                               "export it for each size, or for the platform alone, where XLA computes kernels",
+                               kernel.source)  # fmt: skip
     _check_dtypes(kernel, target)
     _check_cores(kernel, target)
     return _tpu(kernel, target) if target.kind == "tpu" else _gpu(kernel, target)

@@ -22,7 +22,7 @@ from ..core.runtime import runtime
 from ..core.trace import Value, typeof
 from ..core.transfers import DEVICE_TO_HOST, guard
 from ..core.types import KEY_DTYPES, ArrayType, KeyDtype, RefType, is_complex, is_integer
-from . import shim
+from . import failures, shim
 from .client import Device, SingleDeviceSharding, as_device, device_of
 from .transfer import LARGE, as_numpy, host_buffer, physical, put
 
@@ -36,14 +36,20 @@ if TYPE_CHECKING:
     def _prefix(self: Any) -> Any: ...
 
 
+_OF_CALLBACKS = ("error calling callback: Traceback", "Error when calling buffer callback: Traceback")
+_CALLERS = ("core/primitives/callback.py", "experimental/buffer_callback.py")
+
+
 def execution_error(error: Exception) -> ExecutionError:
     """A fault of jaxlib's runtime as an error of ours; of a host callback's own error, only what the user wrote."""
     text = str(error)
-    if "error calling callback: Traceback" in text:
+    if any(said in text for said in _OF_CALLBACKS):
         lines = text.rstrip().splitlines()
-        ours = [n for n, line in enumerate(lines) if "core/primitives/callback.py" in line]
-        return ExecutionError("a host callback raised an error:\n" + "\n".join(lines[max(ours, default=0) + 1 :]),
-                              "make the callback take these operands")  # fmt: skip
+        ours = [n for n, line in enumerate(lines) if any(file in line for file in _CALLERS)]
+        found = ExecutionError("a host callback raised an error:\n" + "\n".join(lines[max(ours, default=0) + 1 :]),
+                               "make the callback take these operands")  # fmt: skip
+        found.raised = failures.found(text)
+        return found
     return ExecutionError(
         f"the computation of this array failed: {error}",
         "look at the innermost error above; `config.update('disable_jit', True)` runs it step by step",

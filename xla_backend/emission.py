@@ -24,6 +24,7 @@ from ..lang.together import Meeting
 from .kernel import lowered
 from .legalize import in_place, legal, require_rules
 from .lower.custom_call import custom_call_p
+from .symbolic_kernel import lowered_rows
 
 Emit = Callable[[Kernel], "CustomCall | None"]  # None: XLA computes the kernel
 
@@ -61,6 +62,9 @@ def _of(kernel: Kernel, platform: str, emit: Emit | None, off: frozenset[str]) -
     if kernel.interpret:
         traced = trace_program(_interpreted(kernel), kernel.in_types, kernel.name)
         return legal(traced), "the interpreter, on the host"
+    if kernel.symbolic:
+        program, route = lowered_rows(kernel, off)
+        return legal(program), f"XLA, {route}"
     call = None if emit is None else emit(static(kernel, f"{platform}, where a grid is launched whole, needs"))
     if call is None:
         program, route = lowered(kernel, off)

@@ -16,7 +16,7 @@ from ..core.events import COMPILE, HIT, LOAD, record, recorded
 from ..core.runtime import runtime
 from ..core.types import ArrayType
 from ..core.version import JAXLIB, __version__
-from . import mappings, memory, shim
+from . import failures, mappings, memory, shim
 from .cache import cpu_features, disk_cache, key
 from .client import Device, client, default_device, device_list
 from .cpu.places import without_places
@@ -93,7 +93,7 @@ def options(device: Device, settings: Sequence[tuple[str, Any]] = ()) -> Any:
     return found
 
 
-def _devices_and_options(module: Module, device: Device, settings: Sequence[tuple[str, Any]] = ()) -> tuple[Any, Any]:
+def compiled_for(module: Module, device: Device, settings: Sequence[tuple[str, Any]] = ()) -> tuple[Any, Any]:
     """What a module is compiled for: the devices of its mesh, or one."""
     asked = options(device, settings)
     if module.place is None or module.place.devices is None:
@@ -172,7 +172,7 @@ def _from_disk(name: str, module: Module, device: Device) -> Any:
         try:
             mappings.about_to_load()
             with recorded(LOAD, module.name):
-                return shim.deserialize(client(device.platform), data, *_devices_and_options(module, device))
+                return shim.deserialize(client(device.platform), data, *compiled_for(module, device))
         except shim.RuntimeFault:
             cache.discard(name, "is not an executable that this jaxlib can load")
     loaded = _compile(module, device)
@@ -199,6 +199,9 @@ def _guarded(callback: Any) -> Any:
         _calling.depth = getattr(_calling, "depth", 0) + 1
         try:
             return callback(*arrays)
+        except Exception as error:
+            failures.note(error)
+            raise
         finally:
             _calling.depth -= 1
 
@@ -210,7 +213,7 @@ def _compile(module: Module, device: Device) -> Any:
     text = without_places(module.text) if module.placeless else module.text
     mappings.about_to_load()
     try:
-        devices, asked = _devices_and_options(module, device, module.settings)
+        devices, asked = compiled_for(module, device, module.settings)
         with recorded(COMPILE, module.name):
             return shim.compile_and_load(client(device.platform), text, devices, asked, callbacks)
     except shim.RuntimeFault as error:

@@ -92,8 +92,8 @@ def _body(e: Emitter, branch: Branch, arguments: dict[int, Operand], _: Any) -> 
     table = rules_for(settings) if type(e) is Emitter else {**rules(), **RULES}
     e.rules, e.platform = table, settings.platform
     n = len(unit.constants)
-    given = [e.constant(_held(v, v_in.type), v_in.type)
-             for v, v_in in zip(_physical(unit), unit.program.inputs, strict=False)]  # fmt: skip
+    types: Any = unit.program.in_types
+    given = [e.constant(_held(v, t), t) for v, t in zip(_physical(unit), types, strict=False)]
     unused = Operand("%unused", None)
     inputs = [arguments.get(i, unused) for i in range(len(unit.program.inputs) - n)]
     return e.inline(unit.program, [*given, *inputs])
@@ -148,7 +148,8 @@ def _size_of(e: SymbolicEmitter, operand: Operand, axis: int) -> Operand:
 def check_symbols(types: Sequence[ArrayType], results: Sequence[ArrayType]) -> None:
     """Raise `ExportError` where sizes of results have symbols that those of arguments do not determine."""
     given = [d for t in types for d in t.shape]
-    left = undetermined(given) or [s for s in symbols([d for t in results for d in t.shape]) if s not in {*symbols(given)}]
+    made, known = symbols([d for t in results for d in t.shape]), {*symbols(given)}
+    left = undetermined(given) or [s for s in made if s not in known]
     if left:
         raise ExportError(f"the sizes of the arguments do not determine {', '.join(left)}",
                           "give one argument an axis of that size alone, such as 'b' beside '2*b*t'")  # fmt: skip

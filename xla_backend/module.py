@@ -92,8 +92,10 @@ def printed(unit: Unit, settings: Settings) -> Module:
     main = emitter.function("main", body, "public", attributes, results)
     effects, platform = body.effects, settings.platform
     text = emitter.module_text(call.name, main)
+    if emitter.unrefined:
+        text = _refined(text, call.name)
     return Module(
-        _refined(text, call.name) if emitter.unrefined else text, call.name, unit.constants, unit.in_types, unit.out_types,
+        text, call.name, unit.constants, unit.in_types, unit.out_types,
         kept, forwarded, frozenset(aliased), emitter.callbacks, emitter.keep,
         ORDERED in effects or CALLBACK in effects, ORDERED in effects, "gpu" if settings.gpu else platform,
         settings=compiler_options(emitter.reductions, settings.off) if platform == "cpu" else (),
@@ -119,7 +121,8 @@ def rules_for(settings: Settings) -> Mapping[Primitive, Any]:
 def check_module(module: Module) -> None:
     """Raise `ProgramError` where a module's account of its inputs and outputs does not fit its text."""
     wrong = [i for i in (*module.kept, *module.forwarded.values()) if not 0 <= i < len(module.in_types)]
-    head = module.text[module.text.index("@main(") : module.text.index(" -> (")]
+    begin = module.text.index("@main(")
+    head = module.text[begin : module.text.index(") -> ", begin)]
     called = module.text.count("api_version = 4 : i32, backend_config = {index = ")
     if wrong or head.count("%") != len(module.kept) or called != len(module.callbacks):
         raise ProgramError(f"{module.name}: the module takes {head.count('%')} inputs and calls {called} functions of "

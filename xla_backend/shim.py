@@ -432,3 +432,23 @@ def recorded_events(serialised: bytes) -> list[tuple[str, Any]]:
             (f"{plane.name} {line.name}", (event.name, event.start_ns, event.duration_ns, dict(event.stats)))
             for plane in planes for line in plane.lines for event in line.events
         ]  # fmt: skip
+
+
+def register_foreign(name: str, handler: Any, platform: str, version: int, **more: Any) -> None:
+    """Register a function of a foreign library, once the platform's library is there."""
+    xla_client.register_custom_call_target(name, handler, platform, version, **more)
+
+
+def register_foreign_type(name: str, registration: Any, platform: str) -> None:
+    """Register a type that foreign functions keep between calls."""
+    xla_client.register_custom_type(name, registration, platform=platform)
+
+
+def foreign_names(platform: str) -> list[str]:
+    """The names of the functions that programs for a platform can call."""
+    return list(xla_client.custom_call_targets({"cpu": "Host", "cuda": "CUDA", "rocm": "ROCM"}.get(platform, platform)))
+
+
+def register_batch_partitionable(name: str) -> None:
+    """Say of a foreign function that it may be called for parts of a batch."""
+    xla_client.register_custom_call_as_batch_partitionable(name)

@@ -46,7 +46,7 @@ def _numpy(*arrays: Any, callback: Callable[..., Any], **_: Any) -> Any:
     return list(callback(*arrays))
 
 
-def _no_derivative(name: str) -> Callable[..., Any]:
+def no_derivative(name: str) -> Callable[..., Any]:
     def rule(*args: Any, **params: Any) -> Any:
         raise NoDerivativeError(
             f"{name} has no derivative: what Python does is not known",
@@ -73,19 +73,21 @@ def _one_by_one(
     return outs, [0] * len(outs)
 
 
-def _batch_pure(
-    axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, callback: Any, result_types: Any, vmap_method: Any
-) -> Any:
-    params = {"callback": callback, "result_types": result_types, "vmap_method": vmap_method}
+def batch_by_method(
+    primitive: Primitive, axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], params: dict[str, Any],
+    more: dict[str, Any] | None = None,
+) -> Any:  # fmt: skip
+    """Call for a batch as `vmap_method` says; `more` are parameters that change where whole batches are given."""
+    vmap_method, result_types = params["vmap_method"], params["result_types"]
     if vmap_method is None:
         raise UnsupportedError(
-            "pure_callback under `vmap` without a vmap_method", f"pass vmap_method=, one of {VMAP_METHODS}"
+            f"{primitive.name} under `vmap` without a vmap_method", f"pass vmap_method=, one of {VMAP_METHODS}"
         )
     if vmap_method == "sequential":
-        return _one_by_one(axis, args, dims, pure_callback_p, params)
+        return _one_by_one(axis, args, dims, primitive, params)
     if vmap_method == "sequential_unrolled":
         rows = [
-            pure_callback_p.bind(
+            primitive.bind(
                 *(x if d is None else index_in_dim(x, i, d, keepdims=False) for x, d in zip(args, dims, strict=True)),
                 **params,
             )
@@ -97,8 +99,12 @@ def _batch_pure(
     operands = [
         broadcast_batch(x, size) if d is None else moved(axis, x, d, 0) for x, d in zip(args, dims, strict=True)
     ]
-    params["result_types"] = tuple(t.with_shape((axis.size, *t.shape)) for t in result_types)
-    return pure_callback_p.bind(*operands, **params), [0] * len(result_types)
+    wide = tuple(t.with_shape((axis.size, *t.shape)) for t in result_types)
+    return primitive.bind(*operands, **params | (more or {}) | {"result_types": wide}), [0] * len(result_types)
+
+
+def _batch_pure(axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], **params: Any) -> Any:
+    return batch_by_method(pure_callback_p, axis, args, dims, params)
 
 
 def _batch_io(axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], **params: Any) -> Any:
@@ -114,13 +120,13 @@ def _jvp_debug(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -
 
 
 pure_callback_p = Primitive(
-    "pure_callback", _typing, jvp=_no_derivative("pure_callback"), batch=_batch_pure, numpy=_numpy, multiple=True,
+    "pure_callback", _typing, jvp=no_derivative("pure_callback"), batch=_batch_pure, numpy=_numpy, multiple=True,
     work=FREE,
 )  # fmt: skip
 io_callback_p = Primitive(
     "io_callback",
     _typing,
-    jvp=_no_derivative("io_callback"),
+    jvp=no_derivative("io_callback"),
     batch=_batch_io,
     effects=_effects,
     work=FREE,
@@ -143,6 +149,12 @@ PRIMITIVES = (pure_callback_p, io_callback_p, debug_callback_p)
 
 
 # ---------------------------------------------------------------------------- functions
+
+
+def check_vmap_method(name: str, vmap_method: str | None) -> None:
+    """Raise `ArgumentError` for a way to call for batches that there is not."""
+    if vmap_method is not None and vmap_method not in VMAP_METHODS:
+        raise ArgumentError(f"{name} has no vmap_method {vmap_method!r}", f"pass one of {VMAP_METHODS}")
 
 
 class _Flat:
@@ -220,8 +232,7 @@ def pure_callback(
     >>> print(tw.jit(lambda x: tw.pure_callback(np.sin, shape, x))(0.0))
     0.0
     """
-    if vmap_method is not None and vmap_method not in VMAP_METHODS:
-        raise ArgumentError(f"pure_callback has no vmap_method {vmap_method!r}", f"pass one of {VMAP_METHODS}")
+    check_vmap_method("pure_callback", vmap_method)
     leaves, flat, types, out_tree = _flat(callback, result_shape_dtypes, args, kwargs, keep=False)
     if is_evaluating():
         return out_tree.unflatten(_now(flat, types, leaves))

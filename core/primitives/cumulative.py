@@ -13,16 +13,18 @@ import numpy as np
 
 from ..errors import ShapeError
 from ..jvp import expanded_jvp
+from ..linear import moveaxis
 from ..operands import FLOAT, NUMBER, ORDERED, check_kind, widened
 from ..primitive import NAMED, Primitive
 from ..relation import Loops, Relation, Whole
 from ..rules import like, linear_jvp
-from ..trace import shape_of
+from ..trace import shape_of, trace_program, typeof
 from ..types import ArrayType
 from .compare import and_p, eq_p, gt_p, lt_p, select_n_p
 from .convert import stop_gradient_p
 from .elementwise import add_p, exp_p, log_p, max_p, min_p, mul_p, sub_p
-from .shape import as_axis, concatenate_p, pad_p, reshape_p, slice_p
+from .scan import bind_scan
+from .shape import as_axis, concatenate_p, expand_dims, index_in_dim, pad_p, reshape_p, slice_p
 
 Combine = Callable[[Any, Any], Any]
 
@@ -55,6 +57,8 @@ def scan_by_blocks(combine: Combine, x: Any, axis: int, reverse: bool) -> Any:
     """All prefixes (or suffixes) combined: first within blocks, then over the blocks' totals, recursively."""
     shape = shape_of(x)
     count = shape[axis]
+    if type(count) is not int:
+        return _one_by_one(combine, x, axis, reverse)
     if count <= _SHORT:
         return scan_by_doubling(combine, x, axis, reverse)
     blocks = -(-count // _BLOCK)
@@ -82,6 +86,25 @@ def scan_by_blocks(combine: Combine, x: Any, axis: int, reverse: bool) -> Any:
     whole = (*shape[:axis], blocks * _BLOCK, *shape[axis + 1 :])
     flat = reshape_p.bind(joined, new_sizes=whole, dimensions=None)
     return _cut(flat, axis, missing, missing + count) if reverse else _cut(flat, axis, 0, count)
+
+
+def _one_by_one(combine: Combine, x: Any, axis: int, reverse: bool) -> Any:
+    """All prefixes (or suffixes) combined in a loop, for a size that is not known."""
+    rows = moveaxis(x, axis, 0)
+    count = shape_of(rows)[0]
+    at = count - 1 if reverse else 0
+    first = index_in_dim(rows, at, 0, keepdims=False)
+    rest = _cut(rows, 0, 0, count - 1) if reverse else _cut(rows, 0, 1, count)
+
+    def step(*carried: Any) -> list[Any]:
+        total = combine(carried[1], carried[0]) if reverse else combine(*carried)
+        return [total, total]
+
+    type_ = typeof(first)
+    program = trace_program(step, [type_, type_], "cumulative")
+    _, found = bind_scan(program, [], [first], [rest], length=count - 1, reverse=reverse, unroll=1)
+    ends = [found, expand_dims(first, (0,))] if reverse else [expand_dims(first, (0,)), found]
+    return moveaxis(concatenate_p.bind(*ends, dimension=0), 0, axis)
 
 
 def _after(combine: Combine, totals: Any, within: Any, axis: int, reverse: bool) -> Any:

@@ -312,6 +312,8 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
 
 
 def _bound(x: Any) -> int | None:
+    if getattr(x, "symbolic", False):
+        return x
     value = known(x)
     if value is None or isinstance(value, Tracer):
         return None

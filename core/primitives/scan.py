@@ -24,6 +24,7 @@ from ..primitive import OWN, AxisInfo, Linear, Primitive, Zero
 from ..rules import instantiate, zeros
 from ..trace import eval_program, shape_of, trace_program, typeof
 from ..transpose import transpose_program
+from ..types import as_size
 from ..vmap import batch_program
 from .shape import concatenate, expand_dims, index_in_dim
 from .structured import (
@@ -396,7 +397,7 @@ def _length(leaves: Sequence[Any], length: Any) -> int:
     sizes = {shape_of(x)[0] for x in leaves}
     if length is not None:
         try:
-            length = int(length)
+            length = as_size(length)
         except TypeError:
             raise ArgumentTypeError(
                 f"the length of scan is a static integer, got {length!r}", "pass a Python int, or use `while_loop`"

@@ -35,7 +35,7 @@ def integers(values: Any, name: str, function: str) -> Dims:
     """A sequence of Python integers (or one), or an error that names the argument."""
     try:
         alone = isinstance(values, (int, np.integer)) or getattr(values, "symbolic", False)
-        values = (values,) if alone else tuple(values)
+        values = (values,) if alone else tuple(values)  # type: ignore[arg-type]
         return tuple(as_size(v) for v in values)
     except TypeError as error:
         if isinstance(error, ArgumentTypeError) or hasattr(error, "remedy"):
@@ -348,11 +348,24 @@ def slice(  # noqa: A001
     return slice_p.bind(operand, start_indices=starts, limit_indices=limits, strides=steps)
 
 
+def _ends(start: Any, limit: Any, size: Any) -> tuple[Any, Any]:
+    """The ends of a slice of which a size is symbolic, or an integer of NumPy's."""
+    start, limit = (n if n is None else as_size(n) for n in (start, limit))
+    if type(size) is int and all([n is None or type(n) is int for n in (start, limit)]):
+        return slice_of(start, limit).indices(size)[:2]
+    first = 0 if start is None else start if start >= 0 else start + size
+    last = size if limit is None else limit if limit >= 0 else limit + size
+    return first, last
+
+
 def slice_in_dim(operand: Any, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0) -> Any:
     """`slice` along one axis; negative indices count from the end, and None means the end itself."""
     shape = shape_of(operand)
     axis = as_axis(axis, len(shape), "slice_in_dim")
-    start, limit, _ = slice_of(start_index, limit_index).indices(shape[axis])
+    if any([type(n) is not int and n is not None for n in (shape[axis], start_index, limit_index)]):
+        start, limit = _ends(start_index, limit_index, shape[axis])
+    else:
+        start, limit, _ = slice_of(start_index, limit_index).indices(shape[axis])
     starts, limits, steps = [0] * len(shape), list(shape), [1] * len(shape)
     starts[axis], limits[axis], steps[axis] = start, max(start, limit), operator.index(stride)
     return slice(operand, starts, limits, steps)
@@ -361,7 +374,7 @@ def slice_in_dim(operand: Any, start_index: int | None, limit_index: int | None,
 def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Any:
     """The part of an array at one index of an axis; the axis stays, with size 1, if `keepdims`."""
     shape = shape_of(operand)
-    axis, position = as_axis(axis, len(shape), "index_in_dim"), operator.index(index)
+    axis, position = as_axis(axis, len(shape), "index_in_dim"), as_size(index)
     size = shape[axis]
     if not -size <= position < size:
         raise ShapeError(f"index_in_dim: index {index} is out of bounds for axis {axis} of shape {shape}")

@@ -14,6 +14,7 @@ from ..linear import moved
 from ..primitive import AxisInfo, Linear, Primitive, Zero
 from ..relation import FREE, MOVER, Relation, Window, inserted
 from ..rules import instantiate, zeros
+from ..runtime import runtime
 from ..trace import Value, dtype_of, shape_of, typeof
 from ..types import INT32, INT64, ArrayType, Shape, is_integer, is_unsigned
 from .compare import lt_p, select_n_p
@@ -109,7 +110,10 @@ dynamic_slice_p = Primitive(
 
 def wrapped(index: Any, size: int) -> Any:
     """An index with negative values counted from the end; known ones become Python integers."""
-    if not isinstance(index, Value):
+    symbolic = getattr(size, "symbolic", False)
+    if getattr(index, "symbolic", False) or (symbolic and isinstance(index, int)):
+        return index if index >= 0 else index + size
+    if not isinstance(index, Value) and not symbolic:
         known = np.asarray(index, np.int64)
         known = np.where(known < 0, known + size, known)
         return known if known.ndim else int(known)
@@ -119,7 +123,8 @@ def wrapped(index: Any, size: int) -> Any:
     if np.dtype(type_.dtype).itemsize < 4:
         index = convert_element_type(index, INT32)
     dtype = dtype_of(index)
-    zero, length = np.zeros((), dtype)[()], np.asarray(size).astype(dtype)[()]
+    zero = np.zeros((), dtype)[()]
+    length = convert_element_type(runtime.dimension(size), dtype) if symbolic else np.asarray(size).astype(dtype)[()]
     return select_n_p.bind(lt_p.bind(index, zero), index, add_p.bind(index, length))
 
 

@@ -4,8 +4,8 @@
     Monomial ::= product of Factor ^ power
     Factor   ::= name | Operation(floordiv | mod | max | min, two sizes)
 
-Equal polynomials have equal terms, so that comparing two sizes is comparing their terms. What is known of a symbol is in
-its scope (`core/symbolic/scope.py`), which decides comparisons.
+Equal polynomials have equal terms, so that comparing two sizes is comparing their terms. What is known of a symbol is
+in its scope (`core/symbolic/scope.py`), which decides comparisons.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ class Dim:
 
     __slots__ = ("scope", "terms", "_hash")
     symbolic = True  # what tells a Dim from a number without importing this module
+    largest: Any
+    smallest: Any
 
     def __init__(self, terms: tuple[tuple[Monomial, int], ...], scope: Any):
         self.terms, self.scope = terms, scope
@@ -176,7 +178,7 @@ class Dim:
         if isinstance(other, Dim):
             if other.scope is not self.scope:
                 raise ShapeError(f"the sizes {self} and {other} are of two scopes",
-                                 "make the symbols of one function by one `symbolic_shape` or in one `SymbolicScope`")  # fmt: skip
+                                 "make the symbols of one function in one `SymbolicScope`")  # fmt: skip
             return dict(other.terms)
         if isinstance(other, bool) or not hasattr(other, "__index__") or getattr(other, "ndim", 0):
             return None
@@ -332,6 +334,9 @@ def min_dim(*sizes: Size) -> Size:
     """The smallest of some sizes, as an operation where it is not known which that is."""
     return _extreme("min", sizes, min)
 
+
+# For code that has a Dim in its hands and does not import this module.
+Dim.largest, Dim.smallest = staticmethod(max_dim), staticmethod(min_dim)
 
 APPLY: dict[str, Any] = {
     "floordiv": operator.floordiv, "mod": operator.mod, "max": max_dim, "min": min_dim,

@@ -50,8 +50,10 @@ class SymbolicScope:
         self.equal: dict[Monomial, Size] = {}
         self.positive: list[Dim] = []  # sizes that are 0 or more
         self.constraints: list[Constraint] = []
+        self._found: dict[Any, float] = {}  # the least that a size can be, by its terms and how far was searched
         for text in constraints:
             self._add(text)
+        self._found.clear()  # of what was asked before the last constraint
 
     def _add(self, text: str) -> None:
         try:
@@ -86,7 +88,7 @@ class SymbolicScope:
             return size >= 0
         if self._least(size, DEPTH) >= 0:
             return True
-        return False if self._least(-size, DEPTH) > 0 else None
+        return False if self._least(-size - 1, DEPTH) >= 0 else None
 
     def bounds(self, size: Size) -> Interval:
         """Between which numbers a size lies."""
@@ -97,6 +99,12 @@ class SymbolicScope:
     def _least(self, size: Size, depth: int) -> float:
         if not isinstance(size, Dim):
             return size
+        found = self._found.get((size.terms, depth))
+        if found is None:
+            found = self._found[size.terms, depth] = self._searched(size, depth)
+        return found
+
+    def _searched(self, size: Dim, depth: int) -> float:
         best = sum(_scaled(_monomial_range(m, self, depth), c)[0] for m, c in size.terms)
         if depth == 0 or best >= 0:
             return best
@@ -144,9 +152,15 @@ def _operation_range(operation: Operation, scope: SymbolicScope, depth: int) -> 
     if operation.name == "mod" and c > 0:
         return 0, d - 1
     if operation.name == "floordiv" and c > 0:
-        low = 0 if a >= 0 and d == math.inf else min(a // c, a // d if d < math.inf else 0)
-        return low, b // c if b < math.inf else b
+        return _floor(a, d if a >= 0 else c), _floor(b, c if b >= 0 else d)
     return -math.inf, math.inf
+
+
+def _floor(number: float, by: float) -> float:
+    """Floor division of numbers that may be infinite, by a positive one."""
+    if math.isinf(number):
+        return number
+    return (0 if number >= 0 else -1) if math.isinf(by) else number // by
 
 
 def _defining(size: Dim, scope: SymbolicScope) -> Iterator[Dim]:
@@ -248,7 +262,7 @@ def symbolic_shape(
         at, known = parts.index("..."), list(like or ())
         rest = len(known) - (len(parts) - 1)
         if like is None or rest < 0:
-            raise ShapeError(f"the shape {shape_spec!r} of {like!r}", "give `like` as many sizes as the text stands for")
+            raise ShapeError(f"the shape {shape_spec!r} of {like!r}", "give `like` as many sizes as it stands for")
         parts[at : at + 1] = ["_"] * rest
     if "_" in parts and (like is None or len(like) != len(parts)):
         raise ShapeError(f"the shape {shape_spec!r} of {like!r}", "give `like`, of as many sizes, for each _")

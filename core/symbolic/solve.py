@@ -38,9 +38,9 @@ def solved(sizes: Sequence[Named]) -> dict[str, Size]:
       ExportError: no values fit; the message names the size.
     """
     values: dict[str, Size] = {}
-    left = [(name, stated, came) for name, stated, came in sizes if isinstance(stated, Dim)]
-    while found := next(((name, stated, came, one) for name, stated, came in left if (one := one_unknown(stated, values))), None):
-        name, stated, came, (symbol, c) = found
+    left = [named for named in sizes if isinstance(named[1], Dim)]
+    while found := next(((named, one) for named in left if (one := one_unknown(named[1], values))), None):
+        (name, stated, came), (symbol, c) = found
         rest = came - evaluated(_known_part(stated, symbol), values)
         value = rest // c
         if rest % c != 0 or not _may_be_one(value):

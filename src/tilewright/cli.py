@@ -25,6 +25,7 @@ from .compile import compile as compile_to
 from .core.config import ENVIRONMENT, Config, config, current, default_device
 from .core.errors import ArgumentError, TilewrightError
 from .core.version import JAXLIB, __version__
+from .export import command as export_command
 from .lang.target import TARGETS
 from .runtime import devices
 from .targets import machine_of
@@ -194,6 +195,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tune_command.add_to(commands)
     bench_command.add_to(commands)
     launcher.add_to(commands)
+    export_command.add_to(commands)
     clients.add_to(commands)
     options = parser.parse_args(arguments)
     if options.version:
@@ -205,6 +207,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return tune_command.run(options, Console())
     if options.command == "bench":
         return bench_command.run(options, Console())
+    if options.command == "export":
+        return export_command.run(options, Console())
     if options.command == "launch":
         return launcher.run(options)
     if options.command == "clients":

@@ -32,12 +32,16 @@ from .core.errors import (
     DriverError,
     DtypeError,
     ExecutionError,
+    ExportError,
+    ExportVersionError,
     FailedCheckError,
     FailureError,
     ForeignArrayError,
+    ForeignFunctionError,
     FreedArrayError,
     HostArrayError,
     ImmutableArrayError,
+    InconclusiveDimensionError,
     IndexingError,
     InputWriteError,
     IntegerOverflowError,
@@ -89,6 +93,7 @@ from .core.errors import (
 
 # JAX's names: each is a class of ours, so that an `except` clause that names it catches what it should.
 ConcretizationTypeError = ConcretizationError
+InconclusiveDimensionOperation = InconclusiveDimensionError
 JAXIndexError = IndexingError
 JAXTypeError = TracingError
 JaxRuntimeError = FailureError
@@ -129,12 +134,16 @@ __all__ = [
     "DriverError",
     "DtypeError",
     "ExecutionError",
+    "ExportError",
+    "ExportVersionError",
     "FailedCheckError",
     "FailureError",
     "ForeignArrayError",
+    "ForeignFunctionError",
     "FreedArrayError",
     "HostArrayError",
     "ImmutableArrayError",
+    "InconclusiveDimensionError",
     "IndexingError",
     "InputWriteError",
     "IntegerOverflowError",

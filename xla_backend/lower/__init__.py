@@ -44,6 +44,7 @@ _RULES: dict[Primitive, Any] = {
 # Families whose primitives are imported when they are first used: their rules are imported after them.
 _LATER = {
     "exported": "core.primitives.exported",
+    "ffi": "core.primitives.ffi",
     "fft": "core.primitives.fft",
     "linalg": "core.primitives.linalg",
     "sparse": "core.primitives.sparse",

@@ -147,13 +147,15 @@ def _scan(
         return e.op("stablehlo.compare", [state[0], limit], ArrayType((), BOOL), compare)
 
     ys = [e.constant(np.zeros((), t.dtype), t) for t in outs[num_carry:]]
+    known = type(length) is int
+    unroll = unroll if known else 1
     whole = length - length % unroll
-    if whole > unroll:
+    if not known or whole > unroll:
         state = _loop(e, [e.constant(0, COUNTER), *carry, *ys], going, step, ORDERED in program.effects)
         carry, ys = state[1 : 1 + num_carry], state[1 + num_carry :]
     else:
         whole = 0
-    for k in range(whole, length):
+    for k in range(whole, length) if known else ():
         carry, ys = turn(e.constant(k, COUNTER), carry, ys)
     return [*carry, *ys]
 

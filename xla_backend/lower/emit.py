@@ -189,6 +189,10 @@ class Emitter:
     def convert(self, x: Operand, dtype: Any) -> Operand:
         return x if x.dtype == dtype else self.op("stablehlo.convert", [x], ArrayType(x.shape, dtype))
 
+    def vector(self, sizes: Sequence[Any], dtype: Any) -> Operand:
+        """Sizes that are not all numbers, as a vector."""
+        raise NotImplementedError("only programs that are exported have symbolic sizes")
+
     # ------------------------------------------------------------ regions and programs
 
     def region(

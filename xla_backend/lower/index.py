@@ -71,8 +71,9 @@ def _signed(e: Emitter, indices: Operand, shape: Any) -> Operand:
 
 def _vector(e: Emitter, values: Sequence[int], like: Operand) -> Operand:
     """A constant vector spread over the index arrays `like`."""
-    known = all(type(v) is int for v in values)
-    vector = e.constant(np.asarray(values), ArrayType((len(values),), like.dtype)) if known else e.vector(values, like.dtype)
+    if any([type(v) is not int for v in values]):
+        return e.broadcast(e.vector(values, like.dtype), like.shape)
+    vector = e.constant(np.asarray(values), ArrayType((len(values),), like.dtype))
     return e.broadcast(vector, like.shape)
 
 

@@ -1,7 +1,7 @@
 """StableHLO of programs with symbolic sizes: what states a size as an attribute takes it as an operand instead.
 
-Sizes are numbers of type i32, computed where they are used from those of the arguments. XLA's refinement of shapes folds
-them once the arguments' sizes are known, and the operations become those with attributes again.
+Sizes are numbers of type i32, computed where they are used from those of the arguments. XLA's refinement of shapes
+folds them once the arguments' sizes are known, and the operations become those with attributes again.
 """
 
 from __future__ import annotations
@@ -124,28 +124,25 @@ class SymbolicEmitter(Emitter):
 
     # ------------------------------------------------------------ operations
 
-    def cut(self, x: Operand, starts: Sequence[Size], limits: Sequence[Size], steps: Sequence[int], out: Any) -> Operand:
-        """A slice."""
+    def cut(self, x: Operand, starts: Any, limits: Any, steps: Sequence[int], out: Any) -> Operand:
+        """A slice from starts to limits, which are sizes."""
         ends = [self.vector(v) for v in (starts, limits, steps)]
         return super().op("stablehlo.real_dynamic_slice", [x, *ends], out)
 
     def _dynamic_slice(self, x: Operand, starts: Sequence[Operand], out: ArrayType) -> Operand:
-        begins, ends = [], []
-        for start, size, room in zip(starts, out.shape, x.shape, strict=True):
-            length, low = self.size(size), super().constant(0, NUMBER)
-            highest = self.number("subtract", self.size(room), length)
-            begins.append(self.number("clamp", low, self.convert(start, INT32), highest))
-            ends.append(self.number("add", begins[-1], length))
-        one = ArrayType((1,), INT32)
-        vectors = []
-        for group in (begins, ends):
-            parts = [super(SymbolicEmitter, self).op("stablehlo.reshape", [n], one) for n in group]
-            vectors.append(super().op("stablehlo.concatenate", parts, ArrayType((len(parts),), INT32),
-                                      "dimension = 0 : i64"))  # fmt: skip
-        return super().op("stablehlo.real_dynamic_slice", [x, *vectors, self.vector([1] * len(begins))], out)
+        # In this form, starts and the sum of starts and sizes, the refinement makes a dynamic slice of it again.
+        one, many = ArrayType((1,), INT32), ArrayType((len(starts),), INT32)
+        op = super().op
+        parts = [op("stablehlo.reshape", [self.convert(s, INT32)], one) for s in starts]
+        begins = op("stablehlo.concatenate", parts, many, "dimension = 0 : i64") if len(parts) > 1 else parts[0]
+        sizes, zero = self.vector(out.shape), self.vector([0] * len(starts))
+        highest = op("stablehlo.subtract", [self.vector(x.shape), sizes], many)
+        begins = op("stablehlo.clamp", [zero, begins, highest], many)
+        ends = op("stablehlo.add", [begins, sizes], many)
+        return op("stablehlo.real_dynamic_slice", [x, begins, ends, self.vector([1] * len(starts))], out)
 
     def require(self, condition: Operand, message: str, *numbers: Operand) -> None:
-        """Have the refinement of shapes fail with a message, `{0}` in it being the first number, unless a condition holds."""
+        """Have the refinement of shapes fail unless a condition holds; `{0}` in the message is the first number."""
         names = ", ".join(o.name for o in (condition, *numbers))
         types = ", ".join(["tensor<i1>", *["tensor<i32>"] * len(numbers)])
         text = message.replace("\\", "\\\\").replace('"', '\\"')
@@ -178,7 +175,8 @@ def _pad(e: Any, operands: list[Operand], out: Any, *, padding_config: Any) -> O
         low, high, interior = (integers([c[i] for c in padding_config]) for i in range(3))
         attributes = f"edge_padding_low = {low}, edge_padding_high = {high}, interior_padding = {interior}"
         return e.op("stablehlo.pad", operands, out, attributes)
-    return e.op("stablehlo.dynamic_pad", [*operands, *(e.vector([c[i] for c in padding_config]) for i in range(3))], out)
+    ends = [e.vector([c[i] for c in padding_config]) for i in range(3)]
+    return e.op("stablehlo.dynamic_pad", [*operands, *ends], out)
 
 
 def _gather(e: Any, operands: list[Operand], out: Any, **params: Any) -> Operand:

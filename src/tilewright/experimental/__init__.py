@@ -6,19 +6,24 @@ from ..core.later import later as _later
 from ..core.primitives.callback import io_callback
 
 if TYPE_CHECKING:
-    from . import checkify, compilation_cache, jet, layout, mesh_utils, multihost_utils, ode, pjit, shard_map, sparse
+    from . import (
+        buffer_callback,
+        checkify,
+        compilation_cache,
+        jet,
+        layout,
+        mesh_utils,
+        multihost_utils,
+        ode,
+        pjit,
+        serialize_executable,
+        shard_map,
+        sparse,
+    )
 
 _MODULES = (
-    "checkify",
-    "compilation_cache",
-    "jet",
-    "layout",
-    "mesh_utils",
-    "multihost_utils",
-    "ode",
-    "pjit",
-    "shard_map",
-    "sparse",
-)
+    "buffer_callback", "checkify", "compilation_cache", "jet", "layout", "mesh_utils", "multihost_utils", "ode", "pjit",
+    "serialize_executable", "shard_map", "sparse",
+)  # fmt: skip
 
 __getattr__, __dir__, __all__ = _later(__name__, {name: f".{name}" for name in _MODULES})

@@ -14,8 +14,8 @@ from .checks import DisabledSafetyCheck
 from .exported import Exported
 from .exporting import default_export_platform, export
 from .nodes import register_namedtuple_serialization, register_pytree_node_serialization
+from .reading import deserialize
 from .schema import CALLING
-from .serialization import deserialize
 
 minimum_supported_calling_convention_version, maximum_supported_calling_convention_version = CALLING
 

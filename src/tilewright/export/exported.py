@@ -18,6 +18,7 @@ from ..core.types import FLOAT0, ArrayType, is_key
 from ..xla_backend import shim
 from ..xla_backend.transfer import physical
 from .checks import DisabledSafetyCheck
+from .writing import serialized
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,8 +27,8 @@ class Exported:
 
     `in_tree` and `in_avals` are the structure of `(args, kwargs)` and the flat types, whose sizes may be symbolic;
     `out_tree` and `out_avals` those of the result. `platforms` are those that the program is for, of `cpu`, `cuda`,
-    `rocm` and `tpu`; where they are several, the first argument of the module is the number of one. The module takes the
-    arguments at `module_kept_var_idx`. With `uses_global_constants` its sizes have to be worked out before it is
+    `rocm` and `tpu`; where they are several, the first argument of the module is the number of one. The module takes
+    the arguments at `module_kept_var_idx`. With `uses_global_constants` its sizes have to be worked out before it is
     compiled. The fields are named as in `jax.export.Exported`.
     """
 
@@ -78,8 +79,6 @@ class Exported:
         Raises:
           ExportError: there is no derivative of that order. TreeError: nodes of a type that is not registered.
         """
-        from .serialization import serialized  # which reads exports too
-
         return serialized(self, vjp_order)
 
     # ------------------------------------------------------------ calling
@@ -92,18 +91,18 @@ class Exported:
         """
         leaves, in_tree = tree.registry.flatten((args, kwargs), None)
         if in_tree != self.in_tree:
-            raise TreeError(f"{self.fun_name} was exported for arguments of the structure {self.in_tree}, and is called "
-                            f"with {in_tree}", "call it with that structure")  # fmt: skip
+            raise TreeError(f"{self.fun_name} was exported for arguments of the structure {self.in_tree}, and is "
+                            f"called with {in_tree}", "call it with that structure")  # fmt: skip
         if is_evaluating():
             return self.out_tree.unflatten(self.flat(*leaves))
         return self.out_tree.unflatten(self._differentiable()(*leaves))
 
     def flat(self, *leaves: Any) -> list[Any]:
         """Call the function on flat arguments; it gives flat results."""
-        self.typing([typeof(x) for x in leaves])
+        self.typing([typeof(x) for x in leaves])  # type: ignore[misc]
         given = [random_unwrap_p.bind(x) if is_key(t.dtype) else x for x, t in zip(leaves, self.in_avals, strict=True)]
         outs = call_exported_p.bind(*given, exported=self)
-        return [random_wrap_p.bind(x, dtype=t.dtype) if is_key(t.dtype) else x
+        return [random_wrap_p.bind(x, impl=t.dtype) if is_key(t.dtype) else x
                 for x, t in zip(outs, self.out_avals, strict=True)]  # fmt: skip
 
     def _differentiable(self) -> Any:
@@ -112,10 +111,12 @@ class Exported:
             return self.flat(*leaves)
 
         def forward(*leaves: Any) -> Any:
-            return self.flat(*leaves), leaves
+            return call(*leaves), leaves
 
         def backward(leaves: Any, cts: Any) -> Any:
-            return tuple(self.vjp().flat(*leaves, *cts))
+            derivative = self.vjp()
+            run = derivative._differentiable() if derivative.has_vjp() else derivative.flat
+            return tuple(run(*leaves, *cts))
 
         call.defvjp(forward, backward)
         return call
@@ -146,11 +147,11 @@ class Exported:
             check_constraints(self.scope, found)
         return found
 
-    def typing(self, types: Sequence[ArrayType]) -> list[ArrayType]:
+    def typing(self, given: Sequence[ArrayType]) -> list[ArrayType]:
         """The types of the results, for arguments of some types; arrays of keys as their words."""
-        values = self.values(types)
-        return [physical(t).with_shape(evaluated(d, values) for d in physical(t).shape) if t.dtype != FLOAT0
-                else ArrayType(tuple(evaluated(d, values) for d in t.shape), FLOAT0) for t in self.out_avals]  # fmt: skip
+        values = self.values(given)
+        types = [t if t.dtype == FLOAT0 else physical(t) for t in self.out_avals]
+        return [t.with_shape(evaluated(d, values) for d in t.shape) for t in types]
 
     def branch(self, platform: str) -> int:
         """The number of a platform.

@@ -13,7 +13,9 @@ from ..core.errors import ArgumentError, ExportError, UnsupportedError
 from ..core.events import LOWER as LOWERED
 from ..core.events import recorded
 from ..core.jit import jit
+from ..core.primitives.shape import full
 from ..core.rewrite import primitives_of, vocabulary
+from ..core.types import FLOAT0
 from ..lang.target import TARGETS
 from ..loader import loaded, part
 from ..passes import walk
@@ -73,7 +75,7 @@ def _check_calls(unit: Unit, checks: Sequence[DisabledSafetyCheck]) -> None:
         return
     for program in (unit.program, *vocabulary(unit.program).programs):
         for eqn in program.eqns:
-            target = eqn.params["target"] if eqn.primitive.name == "ffi_call" else None
+            target = eqn.params["call"].target if eqn.primitive.name == "ffi_call" else None
             if target is not None and DisabledSafetyCheck.custom_call(target) not in checks:
                 raise ExportError(
                     f"{unit.call.name} calls {target!r}, which is registered in this process",
@@ -87,14 +89,14 @@ def export(
 ) -> Callable[..., Exported]:  # fmt: skip
     """What makes an `Exported` of a function of `jit`, for arguments given as arrays or by shape and dtype.
 
-    Sizes may be symbolic: see `symbolic_shape`. `platforms` are `cpu`, `cuda`, `rocm` and `tpu`, by default that of this
-    process; a target such as `tpu:v5e` or `cuda:sm_90` is its platform with the kernels as that device's own code, where
-    the platform alone leaves them to XLA.
+    Sizes may be symbolic: see `symbolic_shape`. `platforms` are `cpu`, `cuda`, `rocm` and `tpu`, by default that of
+    this process; a target such as `tpu:v5e` or `cuda:sm_90` is its platform with the kernels as that device's own code,
+    where the platform alone leaves them to XLA.
 
     Raises:
       ArgumentError: an unknown platform. ExportError: a function with callbacks, or one whose sizes are not determined
-      by the arguments. InconclusiveDimensionError: a step that needs to know more of a size. UnsupportedError: a program
-      on a mesh, or an operation that takes no symbolic sizes.
+      by the arguments. InconclusiveDimensionError: a step that needs to know more of a size. UnsupportedError: a
+      program on a mesh, or an operation that takes no symbolic sizes.
 
     >>> import tilewright as tw
     >>> from tilewright import export
@@ -154,16 +156,23 @@ def _calls_refined(program: Any) -> bool:
 
 def _vjp(e: Exported, request: Request, traced: Any, asked: dict[str, Settings]) -> Exported:
     """The export of a function's derivative, of flat arguments."""
-    count = len(e.in_avals)
-
-    def flat(*leaves: Any) -> list[Any]:
-        args, kwargs = traced.whole(*e.in_tree.unflatten(leaves))
-        return tree.leaves(request.function(*args, **kwargs))
+    count, tangents = len(e.in_avals), tuple(t.tangent() for t in e.in_avals)
+    moving = [i for i, t in enumerate(tangents) if t.dtype != FLOAT0]
 
     def derivative(*leaves: Any) -> Any:
-        _, pullback = vjp(flat, *leaves[:count])
-        return pullback([*leaves[count:]])
+        def flat(*moved: Any) -> list[Any]:
+            values = [*leaves[:count]]
+            for i, x in zip(moving, moved, strict=True):
+                values[i] = x
+            args, kwargs = traced.whole(*e.in_tree.unflatten(values))
+            return tree.leaves(request.function(*args, **kwargs))
+
+        _, pullback = vjp(flat, *(leaves[i] for i in moving))
+        found = dict(zip(moving, pullback([*leaves[count:]]), strict=True))
+        # Those of integers have no elements; on a device they are booleans.
+        return [found[i] if i in found else full(t.shape, False) for i, t in enumerate(tangents)]
 
     derivative.__name__ = f"{e.fun_name}_vjp"
     types = (*e.in_avals, *(t.tangent() for t in e.out_avals))
-    return _exported(Request(jit(derivative), types, {}), asked, tuple(e.disabled_safety_checks))
+    made = _exported(Request(jit(derivative), types, {}), asked, tuple(e.disabled_safety_checks))
+    return replace(made, out_avals=tangents)

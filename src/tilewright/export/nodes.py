@@ -41,7 +41,7 @@ def node_of(key: Any) -> Node:
     """
     if key not in _nodes:
         raise TreeError(f"{key!r} is no type of nodes that exports know",
-                        "register it: export.register_pytree_node_serialization, or register_namedtuple_serialization")  # fmt: skip
+                        "use register_pytree_node_serialization or register_namedtuple_serialization")  # fmt: skip
     return _nodes[key]
 
 
@@ -93,7 +93,7 @@ def register_namedtuple_serialization(nodetype: type, *, serialized_name: str) -
 
     def read(data: bytes) -> None:
         if json.loads(data) != list(names):
-            raise TreeError(f"{nodetype.__name__} has the fields {list(names)}, in the export it has {json.loads(data)}",
+            raise TreeError(f"{nodetype.__name__} has the fields {list(names)}, in the export {json.loads(data)}",
                             "use the type that the function was exported with")  # fmt: skip
 
     _entered(Node(nodetype, serialized_name, lambda _: json.dumps(list(names)).encode(), read))

@@ -1,4 +1,4 @@
-"""The tables of a serialised export, as JAX's `jax.export` lays them out: field by field, in the order of their numbers."""
+"""The tables of a serialised export, as `jax.export` lays them out: field by field, in the order of their numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ CALLING = (9, 10)  # versions of the calling convention that are known
 
 SCHEMA: dict[str, tuple[tuple[str, Any], ...]] = {
     "PyTreeDef": (
-        ("kind", "b"), ("children", ["PyTreeDef"]), ("names", ["str"]), ("custom_name", "str"), ("custom_data", "bytes"),
+        ("kind", "b"), ("children", ["PyTreeDef"]), ("names", ["str"]), ("custom_name", "str"),
+        ("custom_data", "bytes"),
     ),
     "AbstractDevice": (("kind", "str"), ("cores", "I"), ("platform", "str")),
     "AbstractMesh": (

@@ -1,4 +1,4 @@
-"""Exports as bytes, in the format of `jax.export`, and back."""
+"""Exports from bytes in the format of `jax.export`."""
 
 from __future__ import annotations
 
@@ -6,23 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core import tree
-from ..core.errors import ExportError, ExportVersionError, TreeError
+from ..core.errors import ExportError, ExportVersionError
 from ..core.symbolic.scope import SymbolicScope, parse
 from ..core.types import ArrayType
-from ..core.version import __version__
 from . import flat
 from .checks import DisabledSafetyCheck
 from .exported import Exported
 from .nodes import node_of
-from .schema import CALLING, CHECKS, CUSTOM, DICT, DTYPES, LEAF, LIST, NONE, NUMBERS, ON_DEVICE, SCHEMA, TUPLE, VERSION
+from .schema import CALLING, CHECKS, CUSTOM, DICT, DTYPES, LEAF, SCHEMA, VERSION
+from .writing import KINDS
 
-_KINDS: dict[type, int] = {type(None): NONE, tuple: TUPLE, list: LIST, dict: DICT}
-_TYPES = {number: type for type, number in _KINDS.items()}
-
-
-def serialized(exported: Exported, vjp_order: int = 0) -> bytearray:
-    """An export as bytes, with the exports of its derivatives up to an order."""
-    return flat.written(SCHEMA, "Exported", _exported(exported, vjp_order))
+_TYPES = {number: type for type, number in KINDS.items()}
 
 
 def deserialize(blob: bytes | bytearray) -> Exported:
@@ -47,55 +41,6 @@ def deserialize(blob: bytes | bytearray) -> Exported:
                                  "pass what `Exported.serialize()` gave") from None  # fmt: skip
     return _from_table(table)
 
-
-# ---------------------------------------------------------------------------- writing
-
-
-def _exported(e: Exported, vjp_order: int) -> dict[str, Any]:
-    unique = list(dict.fromkeys((*e.in_avals, *e.out_avals)))
-    numbers = {t: i for i, t in enumerate(unique)}
-    vjp = _exported(e.vjp(), vjp_order - 1) if vjp_order else None
-    return {
-        "version": VERSION, "name": e.fun_name, "in_tree": _tree(e.in_tree), "in_types": [*map(_type, e.in_avals)],
-        "out_tree": _tree(e.out_tree), "out_types": [*map(_type, e.out_avals)],
-        "in_shardings": [{}] * len(e.in_avals), "out_shardings": [{}] * len(e.out_avals),
-        "platforms": [*e.platforms], "ordered_effects": [], "unordered_effects": [],
-        "disabled_checks": [*map(_check, e.disabled_safety_checks)], "module": e.mlir_module_serialized,
-        "calling": e.calling_convention_version, "kept": [*e.module_kept_var_idx], "refined": e.uses_global_constants,
-        "vjp": vjp, "devices": e.nr_devices, "unique_types": [*map(_type, unique)], "unique_meshes": [],
-        "unique_shardings": [], "in_numbers": [numbers[t] for t in e.in_avals],
-        "out_numbers": [numbers[t] for t in e.out_avals], "in_sharding_numbers": [0] * len(e.in_avals),
-        "out_sharding_numbers": [0] * len(e.out_avals), "written_by": f"tilewright {__version__}",
-    }  # fmt: skip
-
-
-def _type(type: ArrayType) -> dict[str, Any]:
-    if type.dtype not in NUMBERS:
-        raise ExportError(f"arrays of dtype {type.dtype} cannot be serialised", "convert them inside the function")
-    return {"kind": 0, "shape": [*map(str, type.shape)], "dtype": NUMBERS[type.dtype], "memory_space": ON_DEVICE}
-
-
-def _tree(treedef: Any) -> dict[str, Any]:
-    data = treedef.node_data()
-    if data is None:
-        return {"kind": LEAF}
-    kind, extra = data
-    found: dict[str, Any] = {"kind": _KINDS.get(kind, CUSTOM), "children": [*map(_tree, treedef.children())] or None}
-    if kind is dict:
-        if not all(isinstance(k, str) for k in extra):
-            raise TreeError(f"a dictionary with the keys {list(extra)}", "keys of exported trees are strings")
-        found["names"] = [*extra] or None
-    elif kind not in _KINDS:
-        node = node_of(kind)
-        found |= {"custom_name": node.name, "custom_data": node.write(extra)}
-    return found
-
-
-def _check(check: DisabledSafetyCheck) -> dict[str, Any]:
-    return {"kind": CHECKS.index(check.kind), "target": check.target or None}
-
-
-# ---------------------------------------------------------------------------- reading
 
 
 def _from_table(t: dict[str, Any]) -> Exported:
@@ -126,7 +71,8 @@ def _from_table(t: dict[str, Any]) -> Exported:
     vjp = t["vjp"]
     return Exported(
         fun_name=t["name"], in_tree=_read_tree(t["in_tree"]), in_avals=tuple(ins), out_tree=_read_tree(t["out_tree"]),
-        out_avals=tuple(outs), nr_devices=t["devices"] or t["devices_short"] or 1, platforms=tuple(t["platforms"] or ()),
+        out_avals=tuple(outs), nr_devices=t["devices"] or t["devices_short"] or 1,
+        platforms=tuple(t["platforms"] or ()),
         disabled_safety_checks=tuple(_read_check(x) for x in t["disabled_checks"] or ()),
         mlir_module_serialized=t["module"], calling_convention_version=calling,
         module_kept_var_idx=tuple(t["kept"] or ()), uses_global_constants=bool(t["refined"]), scope=scope,

@@ -1,0 +1,102 @@
+"""`tilewright export`: a function of a file as an export, or as it is after a pass of compilation."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from ..compile import PIPELINE, STAGES
+from ..compile import compile as compile_to
+from ..core.api import ShapeDtypeStruct
+from ..core.errors import ArgumentError
+from ..core.symbolic.scope import SymbolicScope, symbolic_shape
+from .exporting import export
+
+_SPEC = re.compile(r"\s*([a-z]+[0-9a-z_]*)\s*\[(.*)\]\s*")
+_SHORT = {"f": "float", "i": "int", "u": "uint", "c": "complex"}
+
+
+def add_to(commands: Any) -> None:
+    """Enter the command."""
+    text = "a function as StableHLO that other processes call, jax's among them"
+    one = commands.add_parser("export", help=text)
+    one.add_argument("function", metavar="FILE::NAME", help="a function in a file of Python")
+    one.add_argument("--shape", action="append", default=[], metavar="f32[b,128]", help="an argument, in order")
+    one.add_argument("--constraint", action="append", default=[], metavar="'b >= 8'", help="what holds of the symbols")
+    one.add_argument("--target", action="append", default=[], help="a platform, or a device such as tpu:v5e")
+    one.add_argument("--vjp", type=int, default=0, metavar="ORDER", help="derivatives to write as well")
+    passes = ", ".join(p.name for p in PIPELINE)
+    one.add_argument("--stop", metavar="PASS", help=f"print the program after one of {passes}")
+    one.add_argument("-o", "--out", type=Path, help="the file to write (by default NAME.stablehlo)")
+
+
+def argument(text: str, scope: SymbolicScope) -> ShapeDtypeStruct:
+    """An argument by its text.
+
+    Raises:
+      ArgumentError: the text is not of that form.
+
+    >>> argument("f32[b,128]", SymbolicScope()).shape
+    (b, 128)
+    """
+    found = _SPEC.fullmatch(text)
+    if found is None:
+        raise ArgumentError(f"--shape {text!r}", "a dtype and sizes, as in f32[b,128] or bfloat16[8]")
+    name, sizes = found.groups()
+    short = re.fullmatch(r"([fiuc])(\d+)", name)
+    dtype = "bfloat16" if name == "bf16" else _SHORT[short[1]] + short[2] if short else name
+    return ShapeDtypeStruct(symbolic_shape(sizes, scope=scope) if sizes.strip() else (), dtype)
+
+
+def function_of(place: str) -> Any:
+    """The function that FILE::NAME names.
+
+    Raises:
+      ArgumentError: there is no such file, or it has no such name.
+    """
+    file, _, name = place.partition("::")
+    path = Path(file)
+    if not name or not path.is_file():
+        raise ArgumentError(f"{place!r} names no function", "FILE::NAME, where FILE is a file of Python")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(path.stem, module)
+    spec.loader.exec_module(module)
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise ArgumentError(f"{file} has no function {name!r}", "one of its top level")
+    return found
+
+
+def run(options: argparse.Namespace, console: Console) -> int:
+    """Export, or print; 0 where that went well."""
+    function, scope = function_of(options.function), SymbolicScope(options.constraint)
+    args = [argument(text, scope) for text in options.shape]
+    if options.stop:
+        targets: Sequence[str | None] = options.target or [None]
+        for target in targets:
+            console.print(str(compile_to(function, *args, target=target, stop=_stage(options.stop))), markup=False,
+                          highlight=False, soft_wrap=True)  # fmt: skip
+        return 0
+    made = export(function, platforms=options.target or None)(*args)
+    data = made.serialize(options.vjp)
+    out = options.out or Path(f"{made.fun_name}.stablehlo")
+    out.write_bytes(data)
+    console.print(f"{made}: {len(data):,} bytes in {out}", markup=False, highlight=False, soft_wrap=True)
+    return 0
+
+
+def _stage(name: str) -> str:
+    if name in STAGES or name in (p.name for p in PIPELINE):
+        return name
+    raise ArgumentError(f"there is no pass named {name!r}", f"one of {', '.join(p.name for p in PIPELINE)}")

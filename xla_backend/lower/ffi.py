@@ -1,0 +1,108 @@
+"""StableHLO of calls of foreign functions: a custom call each, its attributes typed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ...core.errors import ArgumentTypeError, UnsupportedError
+from ...core.primitives.ffi import ForeignCall, Layouts, buffer_callback_p, ffi_call_p
+from ...core.types import ArrayType
+from ..foreign import require
+from .emit import Emitter, Operand, element
+
+_BUFFERS = {
+    "cpu": "xla_buffer_python_cpu_callback",
+    "cuda": "xla_buffer_python_gpu_callback",
+    "rocm": "xla_buffer_python_gpu_callback",
+}
+
+
+def quoted(text: str) -> str:
+    """A string as an MLIR attribute."""
+    return '"' + text.replace("\\", "\\5C").replace('"', "\\22").replace("\n", "\\0A") + '"'
+
+
+def attribute(value: Any, where: str) -> str:
+    """A value as an MLIR attribute: Python's integers have 64 bits and its floats too, NumPy's scalars their own."""
+    match value:
+        case bool() | np.bool_():
+            return str(bool(value)).lower()
+        case str():
+            return quoted(value)
+        case np.generic() if value.dtype.kind in "iu":
+            return f"{int(value)} : {element(value.dtype)}"
+        case np.generic() if value.dtype.kind == "f" or value.dtype == ml_dtypes.bfloat16:
+            return f"0x{value.tobytes()[::-1].hex().upper()} : {element(value.dtype)}"
+        case int() | float():
+            return attribute(np.int64(value) if isinstance(value, int) else np.float64(value), where)
+        case Mapping():
+            return f"{{{', '.join(f'{quoted(k)} = {attribute(v, f'{where}.{k}')}' for k, v in value.items())}}}"
+        case tuple() | list() | np.ndarray():
+            array = np.asarray(value)
+            if array.ndim == 1 and array.dtype.kind in "iufb":
+                return _vector(array)
+    raise ArgumentTypeError(f"the attribute {where} is {value!r} of type {type(value).__name__}",
+                            "a number, a NumPy scalar, a string, a vector of numbers or a dictionary")  # fmt: skip
+
+
+def _vector(array: np.ndarray) -> str:
+    kind = "i1" if array.dtype == bool else element(array.dtype).removeprefix("u")
+    if array.dtype == bool:
+        items = [str(bool(x)).lower() for x in array]
+    elif array.dtype.kind == "f":
+        items = [f"0x{x.tobytes()[::-1].hex().upper()}" for x in array]
+    else:
+        items = [str(int(x)) for x in array]
+    return f"array<{kind}: {', '.join(items)}>" if items else f"array<{kind}>"
+
+
+def _layouts(types: Sequence[ArrayType], layouts: Layouts | None) -> str:
+    """Layouts as XLA takes them, the fastest axis first."""
+    found = []
+    for t, layout in zip(types, layouts or (None,) * len(types), strict=True):
+        axes = tuple(range(t.ndim)) if layout is None else layout
+        inside = f"[{', '.join(map(str, reversed(axes)))}]" if axes else ""
+        found.append(f"dense<{inside}> : tensor<{len(axes)}xindex>")
+    return ", ".join(found)
+
+
+def _call(e: Emitter, operands: Sequence[Operand], outs: Sequence[Any], call: ForeignCall) -> Any:
+    many = len(outs) != 1
+    aliases = ", ".join(
+        f"#stablehlo.output_operand_alias<output_tuple_indices = [{o if many else ''}], operand_index = {i}, "
+        "operand_tuple_indices = []>"
+        for i, o in call.aliases
+    )
+    return e.ops(
+        "stablehlo.custom_call", operands, outs,
+        ", ".join(filter(None, [
+            f"call_target_name = {quoted(call.target)}", f"api_version = {call.version} : i32",
+            f"backend_config = {call.attributes}", f"has_side_effect = {str(call.effect).lower()}",
+            f"operand_layouts = [{_layouts([o.type for o in operands], call.in_layouts)}]",
+            f"result_layouts = [{_layouts(outs, call.out_layouts)}]",
+            f"output_operand_aliases = [{aliases}]" if aliases else "",
+        ])))  # fmt: skip
+
+
+def _ffi_call(e: Emitter, operands: list[Operand], outs: Sequence[Any], *, call: ForeignCall, **_: Any) -> Any:
+    require(call.target, e.platform, call.version)
+    return _call(e, operands, outs, call)
+
+
+def _buffer_callback(
+    e: Emitter, operands: list[Operand], outs: Sequence[Any], *, call: ForeignCall, callback: Any, **_: Any
+) -> Any:
+    if e.platform not in _BUFFERS:
+        raise UnsupportedError(f"callbacks on the buffers of platform {e.platform}", "use pure_callback")
+    index = len(e.callbacks)
+    e.callbacks.append(callback)
+    target, number = _BUFFERS[e.platform], f"{{index = {index} : ui64}}"
+    return _call(e, operands, outs, replace(call, target=target, attributes=number))
+
+
+RULES = {ffi_call_p: _ffi_call, buffer_callback_p: _buffer_callback}
