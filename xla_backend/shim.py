@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import io
+import os
 import warnings
 from typing import Any
 
@@ -22,6 +23,7 @@ from jaxlib import _jax, xla_client  # noqa: E402
 ArrayImpl: type = _jax.ArrayImpl
 RuntimeFault: type[Exception] = _jax.JaxRuntimeError
 CompileOptions = xla_client.CompileOptions
+Buffer, ExecutionContext, ExecutionStage = _jax.ffi.Buffer, _jax.ffi.ExecutionContext, _jax.ffi.ExecutionStage
 SingleDeviceSharding = xla_client.SingleDeviceSharding
 DeviceList = xla_client.DeviceList
 result_handler = xla_client.array_result_handler
@@ -452,3 +454,8 @@ def foreign_names(platform: str) -> list[str]:
 def register_batch_partitionable(name: str) -> None:
     """Say of a foreign function that it may be called for parts of a batch."""
     xla_client.register_custom_call_as_batch_partitionable(name)
+
+
+def include_dir() -> str:
+    """The folder of the headers that foreign functions are built with."""
+    return os.path.join(os.path.dirname(os.path.abspath(_jax.__file__)), "include")

@@ -7,11 +7,8 @@ registered by name with `register_ffi_target` and called with `ffi_call`.
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-
-import jaxlib
 
 from .core import tree
 from .core.errors import ArgumentError, ArgumentTypeError, UnsupportedError
@@ -95,10 +92,11 @@ def pycapsule(funcptr: Any) -> Any:
 def include_dir() -> str:
     """The folder of the headers that handlers are built with: `xla/ffi/api/ffi.h`.
 
+    >>> import os
     >>> os.path.exists(os.path.join(include_dir(), "xla", "ffi", "api", "ffi.h"))
     True
     """
-    return os.path.join(os.path.dirname(os.path.abspath(jaxlib.__file__)), "include")
+    return shim.include_dir()
 
 
 def ffi_call(

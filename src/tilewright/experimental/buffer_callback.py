@@ -6,16 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from jaxlib._jax import ffi as _ffi
 
 from ..core import tree
 from ..core.errors import ArgumentError
 from ..core.primitives.callback import check_vmap_method
 from ..core.primitives.ffi import ForeignCall, buffer_callback_p
 from ..core.trace import as_type
-
-Buffer = _ffi.Buffer
-ExecutionContext, ExecutionStage = _ffi.ExecutionContext, _ffi.ExecutionStage
+from ..xla_backend.shim import Buffer, ExecutionContext, ExecutionStage
 
 
 class InputBuffer:
