@@ -1,8 +1,8 @@
 """Serve a kernel from its export: a server that has only the bytes answers predictions for batches of any size.
 
 A softmax over rows, written as a kernel, is the end of a small classifier. It is exported with a symbolic batch to a
-file; another process loads the file, which needs neither the kernel nor the weights' code, and answers JSON over HTTP on
-this machine alone. `python examples/serve.py` exports, serves, asks twice and stops.
+file; another process loads the file, which needs neither the kernel nor the weights' code, and answers JSON over HTTP
+on this machine alone. `python examples/serve.py` exports, serves, asks twice and stops.
 """
 
 import argparse
