@@ -318,7 +318,7 @@ class BlockTilingError(KernelError):
 
 
 class ResourceError(KernelError, MemoryError):
-    """A kernel that needs more of a target's fast memory or registers than there is."""
+    """A kernel needs more of a target's fast memory or registers than there is, or a program more of its memory."""
 
 
 class CompileError(FailureError):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core.caches import cached
-from ..core.errors import KernelBodyError, UnsupportedError
+from ..core.errors import KernelBodyError, ResourceError, UnsupportedError
 from ..core.ir import Program, Var, subprograms
 from ..core.primitives.cond import cond_p
 from ..core.primitives.convert import convert_element_type
@@ -62,24 +62,39 @@ def mosaic_module(kernel: Kernel, target: Target) -> MosaicModule:
     Raises:
       DtypeError: a dtype that a TPU's registers do not hold.
       UnsupportedError: an operation without a TPU form.
+      ResourceError: far operands that it reaches in other ways than by whole tiles, and that VMEM does not hold.
     """
     if kernel.cells and _reaches_far(kernel, target):
         try:
             return _Lowering(kernel, target, True).module()
-        except NotWholeTiles:
-            if communicates(kernel):
-                raise UnsupportedError(
-                    f"kernel {kernel.name}: a copy in it moves no whole tiles of memory, which a TPU's copies to other "
-                    "devices have to", f"copy whole Refs, or parts that are multiples of {target.sublanes} rows and "
-                    f"{target.lanes} columns", kernel.source) from None  # fmt: skip
-            # copies that are no whole tiles are plain ones, between VMEM and VMEM
+        except NotWholeTiles as error:
+            _refuse_parts(kernel, target, str(error))  # else these copies are plain ones, between VMEM and VMEM
     return _Lowering(kernel, target, False).module()
+
+
+def _refuse_parts(kernel: Kernel, target: Target, why: str) -> None:
+    """Raise for copies of parts of tiles that cannot be plain ones: to other devices, or of more than VMEM holds."""
+    if communicates(kernel):
+        raise UnsupportedError(
+            f"kernel {kernel.name}: a copy in it moves no whole tiles of memory, which a TPU's copies to other devices "
+            f"have to: {why}", f"copy whole Refs, or parts that are multiples of {target.sublanes} rows and "
+            f"{target.lanes} columns", kernel.source)  # fmt: skip
+    if far_bytes(kernel) > target.fast_bytes:
+        raise ResourceError(
+            f"kernel {kernel.name}: {why}, so that its operands in far memory are to be in VMEM: these are "
+            f"{far_bytes(kernel):,} bytes, and {target.name} has {target.fast_bytes:,}",
+            "start copies at multiples of the tile and say so, `multiple_of(start, 8)`, or keep the rows that are "
+            "picked on an axis before the last two", kernel.source)  # fmt: skip
+
+
+def far_bytes(kernel: Kernel) -> int:
+    """The bytes of its operands and results in far memory."""
+    return sum(b.array.nbytes for b in kernel.blocks if b.space in FAR)
 
 
 def _reaches_far(kernel: Kernel, target: Target) -> bool:
     """Whether a kernel copies by itself, or has too much in far memory to keep it in VMEM."""
-    held = sum(b.array.nbytes for b in kernel.blocks if b.space in FAR)
-    return held > target.block_bytes or uses(kernel.body, COPIES)
+    return far_bytes(kernel) > target.block_bytes or uses(kernel.body, COPIES)
 
 
 class _Lowering:
@@ -148,6 +163,8 @@ class _Lowering:
         if asked is not None and not told.get(INHERITED):
             return asked
         wanted = 2 * sum(size for _, size in vmem_bytes(self.given, self.target))
+        if not self.far:  # then VMEM holds those too, with room to move their rows
+            wanted = max(wanted, 3 * far_bytes(self.given))
         most = self.target.fast_bytes // 16 * 15  # XLA keeps some for itself
         if told.get(INHERITED):  # a derivative holds values of which its blocks say nothing
             wanted = max(4 * wanted, asked or 0)

@@ -100,6 +100,8 @@ def _vmem(found: re.Match[str], message: str, kernel: Kernel | None, target: Tar
 
 
 def _mebibytes(size: str) -> str:
+    if size.isdigit():
+        return f"{int(size) / MIB:,.2f} MiB"
     return re.sub(r"([\d.]+?)(?:\.0+)?([KMG])$", r"\1 \2iB", size)
 
 
@@ -167,6 +169,7 @@ _LAYOUT = (
 )
 _FAULTS: tuple[tuple[str, Callable[..., Fault]], ...] = (
     (rf"Scoped allocation with size (?P<used>{_SIZE}) and limit (?P<limit>{_SIZE})", _vmem),
+    (r"Allocation \(size=(?P<used>\d+)\) would exceed memory \(size=(?P<limit>\d+)\)[^\n]*space=vmem", _vmem),
     (rf"memory space vmem\. Used (?P<used>{_SIZE}) of (?P<limit>{_SIZE})", _vmem),
     (r"Operand of shape (?P<array>\([^)]*\)) has tiling (?P<tile>\([^)]*\)), but its block shape (?P<block>\([^)]*\))",
      _tiling),

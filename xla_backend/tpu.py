@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.caches import once
-from ..core.errors import ArgumentError, CompileError, DriverError, MeshError, VersionError
+from ..core.errors import ArgumentError, CompileError, DriverError, MeshError, ResourceError, VersionError
 from . import shim
 from .deviceless import Binary
 
@@ -161,6 +161,12 @@ def devices(target: str) -> tuple[Any, ...]:
         ) from None
 
 
+_MEMORY = re.compile(
+    r"Ran out of memory on HBM[^(]*\((?P<held>[\d.]+[KMG])\) exceeds available HBM \((?P<most>[\d.]+[KMG])\)"
+    r"|memory space hbm\. Used (?P<used>[\d.]+[KMG]) of (?P<limit>[\d.]+[KMG])"
+)
+
+
 def compile(text: str, target: str, name: str, count: int = 1) -> Binary:
     """The text of a StableHLO module as a program for the first device of a topology, or for all `count` of them.
 
@@ -168,6 +174,7 @@ def compile(text: str, target: str, name: str, count: int = 1) -> Binary:
       ArgumentError: an unknown topology.
       MeshError: a mesh of another size than the topology.
       VersionError: libtpu is missing or of another version.
+      ResourceError: it needs more memory than the device has.
       CompileError: the compiler refuses the program; `what` holds its message.
     """
     found = list(devices(target))
@@ -179,5 +186,12 @@ def compile(text: str, target: str, name: str, count: int = 1) -> Binary:
     try:
         executable = shim.compile_ahead(found, text, options)
     except shim.RuntimeFault as error:
+        if short := _MEMORY.search(str(error)):
+            used, most = (re.sub(r"([KMG])$", r" \1iB", next(filter(None, sizes)))
+                          for sizes in (short.group("held", "used"), short.group("most", "limit")))  # fmt: skip
+            raise ResourceError(
+                f"{name} for {target}: it needs {used} of the device's memory at once, and there are {most}",
+                "compute in parts (`lax.map`), keep less for the derivative (`checkpoint`), or use more devices",
+            ) from None
         raise CompileError(f"{name} for {target}: {error}", "`compile(f, ..., stop='module')` shows its text") from None
     return Binary(name, target, text, executable)

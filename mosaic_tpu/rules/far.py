@@ -34,7 +34,10 @@ from ..values import Value, physical
 
 
 class NotWholeTiles(Exception):
-    """An access that no copy can make."""
+    """An access that no copy can make: says why."""
+
+    def __str__(self) -> str:
+        return super().__str__() or "an access to far memory is not of whole tiles"
 
 
 DMA_SEMAPHORE, REGULAR_SEMAPHORE = "!tpu.dma_semaphore", "!tpu.semaphore"
@@ -78,10 +81,11 @@ def _whole_tiles(b: Body, ref: Ref, axis: int, start: Any, size: int) -> Any:
     aligned = (int(known) if known is not None else start.multiple) % tile == 0
     if axis == rank - 1:
         if not aligned or (size % tile and (known is None or int(known) + size != limit)):
-            raise NotWholeTiles
+            raise NotWholeTiles(f"an access to {ref.type.array.show()} is not of whole tiles of {tile} lanes")
     elif not aligned:
         if size != 1 or bits != 32:
-            raise NotWholeTiles
+            shown = ref.type.array.show()
+            raise NotWholeTiles(f"an access to {shown} is not known to start at a multiple of {tile} rows")
         return word
     if isinstance(word, int):
         return word

@@ -285,3 +285,36 @@ def test_the_pin_of_libtpu_is_that_of_the_extra(root):
 
     extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert extras["tpu"] == [f"libtpu=={LIBTPU}.*"]
+
+
+def test_more_memory_than_the_device_has_is_said_in_bytes():
+    x = tw.ShapeDtypeStruct((65536, 65536), "float32")
+    with pytest.raises(errors.ResourceError, match=r"needs \d+\.\d+ GiB of the device's memory at once"):
+        tw.compile(lambda x: x.T @ x @ x, x, target="tpu:v5e")
+
+
+def rows_from(start, rows):
+    """Sixteen rows of a far operand, from where a table says."""
+
+    def body(at, x, o, held, done):
+        copy = tl.make_async_copy(x.at[tl.ds(start(at[tl.program_id(0)]), 16)], held, done)
+        copy.start()
+        copy.wait()
+        o[...] = held[...]
+
+    call = tl.kernel_call(
+        body, tw.ShapeDtypeStruct((128, 128), "float32"), grid_spec=tl.PrefetchScalarGridSpec(
+            1, (8,), [tl.BlockSpec(memory_space=tl.ANY)], tl.BlockSpec((16, 128), lambda i, at: (i, 0)),
+            [tl.VMEM((16, 128), "float32"), tl.SemaphoreType.DMA]))  # fmt: skip
+    types = tw.ShapeDtypeStruct((8,), "int32"), tw.ShapeDtypeStruct((rows, 128), "float32")
+    return tw.compile(call, *types, target="tpu:v5e")
+
+
+def test_rows_that_start_anywhere_take_vmem_for_all_of_the_operand():
+    """As far as there is any; where rows are known to start at whole tiles, the operand stays where it is."""
+    (used,) = rows_from(lambda at: at, 32768).resources
+    assert used.fast_bytes > 32768 * 128 * 4
+    (used,) = rows_from(lambda at: tl.multiple_of(at, 8), 2**20).resources
+    assert used.fast_bytes < MIB
+    with pytest.raises(errors.ResourceError, match=r"not known to start at a multiple of 8 rows.*536,870,912 bytes"):
+        rows_from(lambda at: at, 2**20)
