@@ -9,7 +9,10 @@ import pytest
 import tilewright as tw
 from benchmarks import gpu as bench
 from tests.support.host_gpu import CudaArray, host_gpu
+from tests.support.nvrtc_stand_in import forget, installed
+from tilewright.cutlass_backend.compiler import workers
 from tilewright.interop import arrays, driver
+from tilewright.lang.target import target_of
 
 RNG = np.random.default_rng(0)
 
@@ -81,7 +84,7 @@ def test_a_row_has_the_rivals_and_the_copy():
 
 def test_the_routes_of_a_case_are_measured_and_compared():
     case = bench.cases(64)[1]
-    assert case.routed and "float16" in case.name
+    assert case.routed == bench.PRODUCT_ROUTES and "float16" in case.name
     device = HostDevice()
     routes = []
     device.call = lambda f: lambda *xs: routes.append(tw.config.kernel_route) or len(routes)
@@ -92,6 +95,18 @@ def test_the_routes_of_a_case_are_measured_and_compared():
     device.difference = lambda x, y: np.nan
     with pytest.raises(RuntimeError, match="mosaic_gpu and triton differ by nan"):
         bench.by_route(device, case, warm=0, count=1)
+
+
+def test_nvrtc_begins_with_the_products_where_cutlass_is_installed(monkeypatch, tmp_path):
+    plain, _, activated = bench.cases(8)[1:4]
+    assert "bias, gelu" in activated.name and bench.routes(plain) == list(bench.ROUTES)
+    installed(monkeypatch, tmp_path)
+    try:
+        assert bench.routes(plain) == list(bench.PRODUCT_ROUTES)
+        bench.begin([plain, activated, bench.cases(8)[0]], target_of("cuda:sm_90"))
+        assert len(workers().known) == 2
+    finally:
+        forget()
 
 
 def test_a_launch_is_better_when_shorter():

@@ -1,0 +1,55 @@
+"""What NVRTC and XLA make of the sources, with no GPU: resources and instructions. Minutes, unless kept on disk."""
+
+import time
+
+import pytest
+
+import tilewright as tw
+from docs import routes
+from tests.support.cutlass_cases import kernel_of
+from tilewright import errors
+from tilewright.cutlass_backend import check_installed
+from tilewright.lang.gpu.resources import resources
+from tilewright.lang.target import target_of
+from tilewright.routes import CUTLASS
+
+
+def missing():
+    try:
+        check_installed()
+    except errors.VersionError:
+        return True
+    return False
+
+
+pytestmark = [pytest.mark.targets, pytest.mark.skipif(missing(), reason="needs tilewright[cutlass]")]
+
+
+@pytest.mark.parametrize("target", routes.CUTLASS)
+def test_products_do_not_spill_and_take_what_there_is(target):
+    machine = target_of(target)
+    kernels = [kernel for name in routes.CUTLASS[target] for kernel in routes.kernels(name)]
+    kernels += [kernel_of("everything")] if target == "cuda:sm_90" else []
+    backend = CUTLASS.ready
+    backend.start(kernels, machine)
+    for kernel in kernels:
+        module, compiled = backend.compiled_kernel(kernel, machine)
+        used = resources(compiled, machine)
+        assert used.spills == 0 and used.registers <= 255 and used.fast_bytes <= machine.fast_bytes
+        assert module.stages >= 4 and module.threads in (256, 384) and compiled.binary[:4] == b"\x7fELF"
+        assert ("tcgen05.mma" if target == "cuda:sm_100" else "wgmma.mma_async") in compiled.assembly
+        assert "cp.async.bulk.tensor" in compiled.assembly and "tensormap.replace" in compiled.assembly
+
+
+def test_a_program_of_xla_holds_it_and_the_next_one_has_it_from_the_disk():
+    function, types = routes.CASES["product, bias, gelu"]
+    with tw.config(kernel_route="cutlass"):
+        first = tw.compile(function, *types, target="cuda:sm_90")
+        tw.clear_caches()
+        begun = time.perf_counter()
+        again = tw.compile(function, *types, target="cuda:sm_90")
+        seconds = time.perf_counter() - begun
+        told = str(tw.explain(function, *types, target="cuda:sm_90", compile=True))
+    assert first.executable is not None and again.kernels[0].binary == first.kernels[0].binary
+    assert again.resources[0].spills == 0 and "is compiled by cutlass" in told
+    assert seconds < 10
