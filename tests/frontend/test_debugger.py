@@ -3,6 +3,7 @@
 import io
 import os
 import select
+import subprocess
 import sys
 import time
 
@@ -57,9 +58,11 @@ class Terminal:
 
     def __init__(self, path):
         pty = pytest.importorskip("pty")
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
-            os.execve(sys.executable, [sys.executable, str(path)], os.environ | {"TERM": "dumb"})
+        self.fd, other = pty.openpty()
+        environment = os.environ | {"TERM": "dumb"}
+        self.process = subprocess.Popen([sys.executable, str(path)], stdin=other, stdout=other, stderr=other,
+                                        env=environment, start_new_session=True)  # fmt: skip
+        os.close(other)
 
     def until(self, text, seconds=60):
         """What is written up to and with a text; all that is left, where the program ends before."""
@@ -87,8 +90,8 @@ def test_a_session(tmp_path):
         answer = terminal.until("(tdb) " if typed != "q" else "\n\n\n", 20)
         assert wanted in answer, (typed, wanted, answer)
     assert "program.py:7 (inner)" in answer
-    _, status = os.waitpid(terminal.pid, 0)
-    assert os.waitstatus_to_exitcode(status) == 1
+    assert terminal.process.wait(60) == 1
+    os.close(terminal.fd)
 
 
 def stopped(commands, function, *args, **options):
