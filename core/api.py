@@ -28,7 +28,7 @@ from .primitive import AxisInfo, Linear
 from .primitives.shape import copy_p, reshape, slice_in_dim
 from .pullback import VJP, Pushforward, cast, check_linear, materialize, weakened
 from .rules import instantiate
-from .trace import Value, as_type, extended_axes, trace_program, typeof
+from .trace import Tracer, Value, as_type, extended_axes, trace_program, typeof
 from .transpose import transpose_map
 from .types import ArrayType, as_dtype, is_complex, is_float, is_inexact
 from .vmap import batch_flat
@@ -65,6 +65,26 @@ class ShapeDtypeStruct:
 
     def __len__(self) -> int:
         return self.shape[0]
+
+
+def _like(fun: Callable[..., Any]) -> Callable[[Any], Any]:
+    """A decorator that gives a function the name of another, where that has one."""
+    named = [name for name in ("__name__", "__doc__", "__module__") if isinstance(getattr(fun, name, None), str)]
+    return functools.wraps(fun, assigned=named, updated=())
+
+
+def _traced(aux: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
+    """The traced values of an auxiliary result, which may hold anything, and what puts others in their places."""
+    leaves, treedef = tree.flatten(aux)
+    places = [i for i, x in enumerate(leaves) if isinstance(x, Tracer)]
+
+    def replaced(values: Sequence[Any]) -> Any:
+        full = list(leaves)
+        for i, value in zip(places, values, strict=True):
+            full[i] = value
+        return treedef.unflatten(full)
+
+    return [leaves[i] for i in places], replaced
 
 
 def struct_of(type: Any) -> ShapeDtypeStruct:
@@ -117,16 +137,16 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
 
     def with_aux(*args: Any) -> list[Any]:
         outs = f(*args)
-        leaves, treedef = tree.flatten(f.aux)
-        aux[:] = [len(outs), treedef]
-        return [*outs, *leaves]
+        traced, replaced = _traced(f.aux)
+        aux[:] = [len(outs), replaced]
+        return [*outs, *traced]
 
     checked = check_linear(flat_tangents, [typeof(x) for x in flat], "tangent", "primal")
     outs, out_tangents = jvp_flat(with_aux, flat, checked)
-    n, aux_tree = aux
+    n, replaced = aux
     found = [weakened(instantiate(t), typeof(x)) for t, x in zip(out_tangents[:n], outs)]
     result = f.out_tree.unflatten(outs[:n]), f.out_tree.unflatten(found)
-    return (*result, aux_tree.unflatten(outs[n:])) if has_aux else result
+    return (*result, replaced(outs[n:])) if has_aux else result
 
 
 def _linearized(fun: Callable[..., Any], primals: Sequence[Any], has_aux: bool, kwargs: Any = None) -> Any:
@@ -139,15 +159,15 @@ def _linearized(fun: Callable[..., Any], primals: Sequence[Any], has_aux: bool, 
 
     def with_aux(*args: Any) -> list[Any]:
         outs = f(*args)
-        leaves, treedef = tree.flatten(f.aux)
-        count[:] = [len(outs), treedef]
-        return [*outs, *leaves]
+        traced, replaced = _traced(f.aux)
+        count[:] = [len(outs), replaced]
+        return [*outs, *traced]
 
     nonzero = [is_inexact(typeof(x).dtype) for x in flat]
     outs, linear = linearize_flat(with_aux, flat, nonzero)
-    n, aux_tree = count
+    n, replaced = count
     linear = LinearMap(linear.inputs, linear.eqns, linear.outputs[:n])
-    return outs[:n], linear, f.out_tree, in_tree, aux_tree.unflatten(outs[n:])
+    return outs[:n], linear, f.out_tree, in_tree, replaced(outs[n:])
 
 
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
@@ -255,7 +275,7 @@ def value_and_grad(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = Fa
 
     _no_reduce_axes(reduce_axes)
 
-    @functools.wraps(fun, assigned=("__name__", "__doc__", "__module__"), updated=())
+    @_like(fun)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         numbers, single = _argnums(argnums, len(args), "grad")
         selected = [args[i] for i in numbers]
@@ -319,7 +339,7 @@ def grad(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, holom
     """
     both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 
-    @functools.wraps(fun, assigned=("__name__", "__doc__", "__module__"), updated=())
+    @_like(fun)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         value, grads = both(*args, **kwargs)
         return (grads, value[1]) if has_aux else grads
@@ -381,7 +401,7 @@ def jacfwd(
         result = tree.map(lambda c: _split(c, flat, in_tree, single, last=True), columns)
         return (result, out[1]) if has_aux else result
 
-    return functools.wraps(fun, assigned=("__name__", "__doc__", "__module__"), updated=())(wrapped)
+    return _like(fun)(wrapped)
 
 
 def jacrev(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, holomorphic: bool = False,
@@ -409,7 +429,7 @@ def jacrev(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, hol
         result = outer.unflatten([j[0] if single else j for j in jacobians])
         return (result, *aux) if has_aux else result
 
-    return functools.wraps(fun, assigned=("__name__", "__doc__", "__module__"), updated=())(wrapped)
+    return _like(fun)(wrapped)
 
 
 jacobian = jacrev
@@ -461,7 +481,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
 
-    @functools.wraps(fun, assigned=("__name__", "__doc__", "__module__"), updated=())
+    @_like(fun)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         flat, in_tree = tree.flatten((args, kwargs))
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
@@ -473,7 +493,9 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
         f = Flat(fun, in_tree, kwargs=True)
         axis = AxisInfo(size, axis_name, spmd_axis_name)
         outs, found = batch_flat(f, axis, flat, dims)
-        wanted = _axes_of(out_axes, f.out_tree.unflatten(outs), "out_axes")
+        full = f.out_tree.unflatten(outs)
+        wanted = _axes_of(tuple(out_axes) if type(full) is tuple and type(out_axes) is list else out_axes, full,
+                          "out_axes")  # fmt: skip
         results = [_placed(axis, x, d, w) for x, d, w in zip(outs, found, wanted, strict=True)]
         return f.out_tree.unflatten(results)
 

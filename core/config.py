@@ -275,6 +275,16 @@ class _ConfigAccess:
             _local.reset(token)
             vars(watched).update(before)
 
+    def parse_flags_with_absl(self) -> None:
+        """Nothing: settings are read from the environment when the package is imported."""
+
+    config_with_absl = parse_flags_with_absl
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Every setting by JAX's form of its name."""
+        return {f"jax_{name}": getattr(self, name) for name in _KINDS}
+
     def __dir__(self) -> list[str]:
         return sorted(_KINDS)
 

@@ -64,6 +64,7 @@ class Primitive:
 
     # The names under which code written for jaxprs looks for these.
     multiple_results = property(lambda self: self.multiple)
+    call_primitive = map_primitive = property(lambda self: False)
 
     def bind_with_trace(self, trace: Any, args: Sequence[Any], *rest: Any) -> Any:
         """Apply it under another trace than the current one; the parameters come last."""

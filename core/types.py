@@ -190,7 +190,11 @@ class ArrayType:
     # Types are compared by identity, so none may be forgotten while it is in use: this is no cache.
     _interned: dict[Any, ArrayType] = runtime.part("types.interned", {})
 
-    def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False) -> ArrayType:
+    def __new__(
+        cls, shape: Any, dtype: Any, weak_type: bool = False, *, sharding: Any = None, vma: Any = None,
+        memory_space: Any = None, manual_axis_type: Any = None
+    ) -> ArrayType:  # fmt: skip
+        # What is taken by keyword alone is JAX's, and not kept.
         key = (shape, dtype, weak_type)
         try:
             return cls._interned[key]

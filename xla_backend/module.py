@@ -143,7 +143,8 @@ def _aliases(body: Program, kept: Sequence[int], donated: set[int]) -> tuple[lis
         elif index in donated:
             wasted.append(var.type.show())
     if wasted:
-        warnings.warn(
-            f"donated arguments whose memory no output can take: {', '.join(wasted)}", DonationWarning, stacklevel=2
-        )
+        warnings.warn(  # begins as JAX's does, which libraries filter by
+            f"Some donated buffers were not usable: {', '.join(wasted)}, which no output is like",
+            DonationWarning, stacklevel=2,
+        )  # fmt: skip
     return attributes, aliased

@@ -41,14 +41,14 @@ def pmap(
         else tuple(static_broadcasted_argnums)  # fmt: skip
     name = UNNAMED if axis_name is None else axis_name
 
-    def run(*args: Any) -> Any:
-        fixed = {i % len(args): args[i % len(args)] for i in static}
+    def run(*args: Any, **kwargs: Any) -> Any:  # arguments by keyword are mapped along their first axis
+        fixed = {i % len(args): args[i % len(args)] for i in static if -len(args) <= i < len(args)}
         moving = [a for i, a in enumerate(args) if i not in fixed]
         axes = in_axes
         if isinstance(in_axes, (tuple, list)):
             axes = tuple(a for i, a in enumerate(in_axes) if i not in fixed)
-        leaves, in_tree = tree.flatten(tuple(moving))
-        places = _places(axes, tuple(moving), "in_axes")
+        leaves, in_tree = tree.flatten((tuple(moving), kwargs))
+        places = _places((axes, 0), (tuple(moving), kwargs), "in_axes")
         dims = [None if a is None else a % len(shape_of(x)) for a, x in zip(places, leaves, strict=True)]
         size = _size(leaves, dims, axis_size)
         mesh = Mesh(_chosen(devices, size), (name,))
@@ -56,8 +56,9 @@ def pmap(
 
         def part(*parts: Any) -> list[Any]:
             inner = [x if d is None else squeeze(x, (d,)) for x, d in zip(parts, dims, strict=True)]
-            given = iter(in_tree.unflatten(inner))
-            out = fun(*[fixed[i] if i in fixed else next(given) for i in range(len(args))])
+            positional, named = in_tree.unflatten(inner)
+            given = iter(positional)
+            out = fun(*[fixed[i] if i in fixed else next(given) for i in range(len(args))], **named)
             flat, found["tree"] = tree.flatten(out)
             found["dims"] = _places(out_axes, out, "out_axes")
             return [x if d is None else expand_dims(x, (d % (len(shape_of(x)) + 1),))

@@ -130,6 +130,9 @@ def test_jaxprs_are_read_changed_and_evaluated():
         return [env[v] for v in jaxpr.outvars]
 
     assert np.allclose(interpret(closed.jaxpr, closed.consts, x)[0], wanted)
+    params = eqn.params.copy()  # as inverses of clients are made
+    params["jaxpr"] = view(tw.make_jaxpr(lambda y: y * 5)(params.pop("jaxpr").in_avals[-1]))
+    assert np.allclose(eqn.primitive.bind(x, **params)[0], x * 5)
     swapped = closed.replace(eqns=closed.eqns[:-1], outvars=list(closed.eqns[-2].outvars))
     assert np.allclose(jex.jaxpr_as_fun(swapped)(x)[0], wanted / 2)
     less, used = pe.dce_jaxpr(view(tw.make_jaxpr(lambda a, b: (a + 1, b * 2))(1.0, 2.0)), [True, False])

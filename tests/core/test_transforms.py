@@ -322,3 +322,29 @@ def test_what_is_known_is_evaluated_and_what_is_traced_is_not(transform):
     assert seen[-1] == pytest.approx(np.sin(2) + 1)
     np.testing.assert_allclose(tw.grad(f)(0.5), 2 * (np.sin(2) + 1) / np.cosh(0.5) ** 2, rtol=1e-6)
     np.testing.assert_allclose(tw.jit(f)(0.5), 2 * (np.sin(2) + 1) * np.tanh(0.5), rtol=1e-6)
+def test_auxiliary_results_may_be_anything():
+    mark = object()
+
+    def f(x):
+        return tnp.sum(x * x), {"name": "text", "mark": mark, "double": x * 2}
+
+    x = np.arange(3.0, dtype=np.float32)
+    for aux in (tw.grad(f, has_aux=True)(x)[1], tw.vjp(f, x, has_aux=True)[2],
+                tw.jvp(f, (x,), (x,), has_aux=True)[2], tw.linearize(f, x, has_aux=True)[2]):  # fmt: skip
+        assert aux["name"] == "text" and aux["mark"] is mark and np.allclose(aux["double"], 2 * x)
+
+
+def test_callables_without_a_name_of_their_own_and_lists_of_axes():
+    class Layer:
+        __name__ = property(lambda self: 3)
+        __call__ = staticmethod(lambda x: (x, x + 1))
+
+    unnamed = Layer()
+    x = np.arange(3.0, dtype=np.float32)
+    assert np.allclose(tw.vmap(unnamed, out_axes=[0, 0])(x)[1], x + 1)
+    assert np.allclose(tw.jacfwd(lambda y: unnamed(y)[0])(x), np.eye(3))
+
+
+def test_pmap_maps_arguments_by_keyword():
+    f = tw.pmap(lambda x, y: x - y)
+    assert np.allclose(f(y=np.ones((1, 2)), x=np.zeros((1, 2))), -1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.types import ArrayType, RefType, TokenType, as_dtype
+from ..core.types import ArrayType, RefType, TokenType
 
 
 class _Type(type):
@@ -16,16 +16,7 @@ class AbstractValue(metaclass=_Type):
     """`jax.core.AbstractValue`: any type."""
 
 
-class _Shaped(_Type):
-    def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, ArrayType)
-
-
-class ShapedArray(AbstractValue, metaclass=_Shaped):
-    """`jax.core.ShapedArray`: the type of an array; beside shape, dtype and weak type nothing is kept."""
-
-    def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False, **_: Any) -> Any:
-        return ArrayType(tuple(shape), as_dtype(dtype), weak_type)
+ShapedArray = ArrayType
 
 
 def mapped_aval(size: int, axis: int | None, aval: ArrayType) -> ArrayType:

@@ -18,10 +18,8 @@ def facade(name: str) -> Callable[[str], Any]:
         if attribute.startswith("__"):
             raise AttributeError(f"module {name!r} has no attribute {attribute!r}")
         place = place_of(f"{name}.{attribute}")
-        if place is not None:
-            return import_module(place)
         try:
-            found = getattr(sys.modules[ours], attribute)
+            found = getattr(sys.modules[ours], attribute) if place is None else import_module(place)
         except AttributeError:
             raise AttributeError(f"module {name!r} has no attribute {attribute!r}") from None
         setattr(sys.modules[here], attribute, found)

@@ -6,10 +6,12 @@ parameters that are read under either name (`params["jaxpr"]`), while `**params`
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core import ir
+from ..core.api import make_jaxpr as core_make_jaxpr
 from ..core.rewrite import eliminate_dead
 from ..core.trace import eval_program
 
@@ -39,6 +41,15 @@ class Params(dict[str, Any]):
             raise KeyError(name)
         return view(self[self.names[name]])
 
+    def __setitem__(self, name: str, value: Any) -> None:
+        super().__setitem__(self.names.get(name, name), value)
+
+    def pop(self, name: str, *default: Any) -> Any:
+        return view(super().pop(self.names.get(name, name), *default))
+
+    def copy(self) -> Params:
+        return Params(self, self.names)
+
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) or name in self.names
 
@@ -52,6 +63,18 @@ def view(program: Any) -> Any:
         return program
     eqns = [eqn.replace(params=Params(eqn.params, NAMES.get(eqn.primitive.name, {}))) for eqn in program.eqns]
     return Jaxpr._of(program, eqns)
+
+
+def make_jaxpr(fun: Callable[..., Any], *args: Any, **options: Any) -> Callable[..., Any]:
+    """`jax.make_jaxpr`: as that of this package, with jaxprs as clients see them."""
+    made = core_make_jaxpr(fun, *args, **options)
+
+    @functools.wraps(made)
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        found = made(*args, **kwargs)
+        return (view(found[0]), *found[1:]) if isinstance(found, tuple) else view(found)
+
+    return traced
 
 
 class _Closed(type):
@@ -123,7 +146,8 @@ def dce_jaxpr(jaxpr: Any, used_outputs: Sequence[bool], instantiate: Any = False
     program, used = eliminate_dead(jaxpr, list(used_outputs), keep_inputs=True)
     keep = [u or i for u, i in zip(used, [instantiate] * len(used) if isinstance(instantiate, bool) else instantiate)]
     inputs = [v for v, k in zip(program.inputs, keep, strict=True) if k]
-    return view(program.replace(inputs=inputs)), keep
+    # A caller passes the constants that it has, used or not.
+    return view(program.replace(inputs=inputs, constants=jaxpr.constants, values=jaxpr.values)), keep
 
 
 def new_jaxpr_eqn(invars: Any, outvars: Any, primitive: Any, params: Any, effects: Any = None, source_info: Any = None,

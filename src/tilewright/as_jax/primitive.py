@@ -41,8 +41,6 @@ class Primitive(core.Primitive):
     __setattr__ = object.__setattr__
     __delattr__ = object.__delattr__
 
-    call_primitive = map_primitive = ref_primitive = False
-
     @property
     def multiple_results(self) -> bool:
         return self.multiple

@@ -6,6 +6,7 @@ import sys
 
 from ... import config as config
 from ..facade import facade
+from ..jaxprs import make_jaxpr as make_jaxpr
 from ..table import PACKAGE
 from .version import __version__ as __version__
 from .version import __version_info__ as __version_info__

@@ -6,14 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from ...core.ir import Atom
-from ...core.trace import EVAL, Tracer, ensure_compile_time_eval, using
+from ...core.runtime import runtime
+from ...core.trace import EVAL, Tracer, ensure_compile_time_eval, typeof, using
 from ..avals import AbstractValue, ShapedArray
 from ..jaxprs import eval_jaxpr
 from ..missing import not_adapted
 from ..traces import Trace
 
 Value = Any
+# What tensorflow_probability adds a subclass of NumPy's arrays to; these are taken as they are.
+pytype_aval_mappings: dict[type, Any] = runtime.part("as_jax.types", {np.ndarray: typeof})
 ParamDict = dict[str, Any]
 
 
@@ -26,6 +31,6 @@ def eval_context() -> Iterator[None]:
 
 __all__ = [
     "AbstractValue", "Atom", "ParamDict", "ShapedArray", "Trace", "Tracer", "Value", "ensure_compile_time_eval",
-    "eval_context", "eval_jaxpr",
+    "eval_context", "eval_jaxpr", "pytype_aval_mappings",
 ]  # fmt: skip
 __getattr__ = not_adapted("jax.core")

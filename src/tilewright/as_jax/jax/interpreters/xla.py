@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from ....core.runtime import runtime
+from ....core.types import canonical_dtype
 from ...missing import not_adapted
+
+# What tensorflow_probability adds a subclass of NumPy's arrays to; these are taken as they are.
+canonicalize_dtype_handlers: dict[type, Any] = runtime.part(
+    "as_jax.canonicalize", {np.ndarray: lambda x: np.asarray(x, canonical_dtype(x.dtype))}
+)
 
 
 def apply_primitive(primitive: Any, *args: Any, **params: Any) -> Any:
@@ -12,5 +21,5 @@ def apply_primitive(primitive: Any, *args: Any, **params: Any) -> Any:
     return primitive.bind(*args, **params)
 
 
-__all__ = ["apply_primitive"]
+__all__ = ["apply_primitive", "canonicalize_dtype_handlers"]
 __getattr__ = not_adapted("jax.interpreters.xla")
