@@ -168,7 +168,8 @@ class Jit:
         self._name = getattr(fun, "__name__", type(fun).__name__)
         self._static = bool(options.static_argnums or options.static_argnames)
         self._ours = ours
-        self._placed = options.in_shardings is not None or options.out_shardings is not None
+        # None says nothing of a part, so that trees of None say nothing at all.
+        self._placed = bool(tree.leaves((options.in_shardings, options.out_shardings)))
         self.known = Known(ours) if ours else _known_of(fun, options)
         self.function = self._make_function()
 

@@ -348,3 +348,17 @@ def test_callables_without_a_name_of_their_own_and_lists_of_axes():
 def test_pmap_maps_arguments_by_keyword():
     f = tw.pmap(lambda x, y: x - y)
     assert np.allclose(f(y=np.ones((1, 2)), x=np.zeros((1, 2))), -1)
+
+
+def test_eval_shape_gives_back_shapes_and_axes_may_be_a_range():
+    given = {"a": tw.ShapeDtypeStruct((2,), "float32")}
+    assert tw.eval_shape(lambda: given) == given
+    mixed = tw.eval_shape(lambda x: (x + 1, given["a"]), np.ones(3, np.float32))
+    assert mixed[0].shape == (3,) and mixed[1] is given["a"]
+    assert tnp.expand_dims(tnp.ones(3), range(2)).shape == (1, 1, 3) and tnp.ones((2, 3)).sum(axis=range(2)) == 6
+
+
+def test_shardings_that_say_nothing():
+    f = tw.jit(lambda x, y: x + y["a"], in_shardings=(None, {"a": None}), out_shardings=(None))
+    assert f(1.0, {"a": 2.0}) == 3.0
+    assert tw.jit(lambda x: f(x, {"a": x}))(2.0) == 4.0

@@ -179,7 +179,7 @@ def expand_dims(a: ArrayLike, axis: Any) -> Array:
     (1, 2)
     """
     a = value(a, "expand_dims")
-    count = len(axis) if isinstance(axis, (tuple, list)) else 1
+    count = len(axis) if isinstance(axis, (tuple, list, range)) else 1
     return lax.expand_dims(a, tuple(sorted(axes_of(axis, len(shape_of(a)) + count))))
 
 

@@ -169,9 +169,8 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     """Axes counted from the front; None means all."""
     if axis is None:
         return tuple(range(ndim))
-    axes = (
-        tuple(axis_of(a, ndim) for a in axis) if isinstance(axis, (tuple, list, np.ndarray)) else (axis_of(axis, ndim),)
-    )
+    several = isinstance(axis, (tuple, list, range, np.ndarray))
+    axes = tuple(axis_of(a, ndim) for a in axis) if several else (axis_of(axis, ndim),)
     if len(set(axes)) != len(axes):
         raise AxisError(f"axis {axis} repeats an axis", "name each axis once")
     return axes
