@@ -115,8 +115,9 @@ def _told(kernel: Kernel, machine: Target) -> Iterator[Configuration]:
         for stages in STAGES:
             for consumers in CONSUMERS:
                 yield {"route": "mosaic_gpu", "num_stages": stages, "consumers": consumers}
-    if free:
-        yield {"route": "xla"}
+    for name in ("cutlass", "xla") if free else ():
+        if name == "xla" or name in names:
+            yield {"route": name}
 
 
 def _by_cutlass(kernel: Kernel, machine: Target) -> Iterator[Configuration]:
@@ -257,7 +258,7 @@ def _sound(configuration: Configuration) -> bool:
     values = {"num_warps": WARPS, "num_stages": STAGES, "consumers": CONSUMERS}
     return (
         isinstance(tiles, (list, tuple)) and all(type(t) is int and t > 0 for t in tiles)
-        and configuration.get("route", "xla") in ("triton", "mosaic_gpu", "xla")
+        and configuration.get("route", "xla") in ("triton", "mosaic_gpu", "cutlass", "xla")
         and all(configuration.get(name) in known for name, known in values.items())
     )  # fmt: skip
 
