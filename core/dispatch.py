@@ -13,6 +13,7 @@ else takes the general path, `slow(args, kwargs)`.
 
 from __future__ import annotations
 
+import builtins
 import threading
 import types
 from collections.abc import Callable, Iterator
@@ -56,7 +57,7 @@ def dispatched(owner: Any, slow: Callable[[tuple[Any, ...], dict[str, Any]], Any
     """A function that runs what `runs` and `BOUND` have under the owner's keys, and else calls `slow`."""
     names = {
         "slow": slow, "owner": owner, "runs": runs.get, "bound": BOUND.get, "ABSENT": ABSENT, "EVAL": EVAL,
-        "trace": _current.get, "local": _local.get, "runtime": runtime,
+        "trace": _current.get, "local": _local.get, "runtime": runtime, "__builtins__": builtins,
     }  # fmt: skip
     return types.FunctionType(_generic.__code__, names)
 

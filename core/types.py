@@ -38,27 +38,31 @@ class KeyDtype:
     The NumPy evaluator holds keys in arrays of the structured dtype `storage`.
     """
 
-    __slots__ = ("name", "words", "storage")
+    __slots__ = ("generator", "words", "storage")
     kind = "V"
     itemsize = 8
     type = prng_key
 
-    def __init__(self, name: str, words: int):
-        self.name, self.words = name, words
-        self.storage = np.dtype([(name, np.uint32, (words,))])
+    def __init__(self, generator: str, words: int):
+        self.generator, self.words = generator, words
+        self.storage = np.dtype([(generator, np.uint32, (words,))])
+
+    @property
+    def name(self) -> str:
+        return f"key<{self.generator}>"
 
     def __repr__(self) -> str:
-        return f"key<{self.name}>"
+        return self.name
 
     __str__ = __repr__
 
     def __reduce__(self) -> Any:
-        return (_key_dtype, (self.name,))
+        return (_key_dtype, (self.generator,))
 
 
 THREEFRY = KeyDtype("fry", 2)
 RBG, UNSAFE_RBG = KeyDtype("rbg", 4), KeyDtype("urbg", 4)
-KEY_DTYPES = {dtype.name: dtype for dtype in (THREEFRY, RBG, UNSAFE_RBG)}
+KEY_DTYPES = {dtype.generator: dtype for dtype in (THREEFRY, RBG, UNSAFE_RBG)}
 _STORED: dict[Any, Any] = {key.storage: key for key in KEY_DTYPES.values()}
 
 

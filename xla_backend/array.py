@@ -351,7 +351,7 @@ class Array(Value, metaclass=_IsArray):
 
     def __reduce__(self) -> Any:
         dtype = self.aval.dtype
-        name = dtype.name if isinstance(dtype, KeyDtype) else None
+        name = dtype.generator if isinstance(dtype, KeyDtype) else None
         return (_unpickle, (np.array(self._bits()), self.aval.weak_type, name))
 
     def __setitem__(self, index: Any, value: Any) -> None:

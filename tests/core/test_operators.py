@@ -1,6 +1,8 @@
 """Operators: NumPy's values, JAX's promotion, and what is refused."""
 
 import operator
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -93,3 +95,14 @@ def test_iteration_and_length():
     assert [float(v) for v in tnp.arange(3.0)] == [0.0, 1.0, 2.0] and len(tnp.ones((4, 2))) == 4
     with pytest.raises(TypeError):
         len(tnp.asarray(1.0))
+
+
+def test_numpy_imports_what_it_needs_within_an_operator():
+    code = (
+        "import numpy as np, tilewright as tw\n"
+        "x = tw.numpy.arange(3.0) == np.ones(3, np.float32)\n"
+        "mask = np.array([False])\n"
+        "for _ in range(3): assert not (x == mask).tolist()[1] and repr(mask)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-800:]

@@ -143,7 +143,7 @@ def _check_leaf(name: str, leaf: Leaf, like: Any) -> None:
         fits = leaf.shape == () and leaf.key is None and _dtype(leaf.dtype).kind == np.asarray(like).dtype.kind
     else:
         of_keys = isinstance(like.dtype, KeyDtype)
-        key = like.dtype.name if of_keys else None
+        key = like.dtype.generator if of_keys else None
         shape = (*like.shape, like.dtype.words) if of_keys else tuple(like.shape)
         dtype = "uint32" if of_keys else np.dtype(like.dtype).name
         fits = (leaf.shape, leaf.dtype, leaf.key) == (shape, dtype, key)

@@ -143,7 +143,7 @@ def _copied(name: str, x: Any) -> tuple[np.dtype, tuple[int, ...], str | None, P
 
 
 def _generator(x: Array) -> str | None:
-    return x.dtype.name if isinstance(x.dtype, KeyDtype) else None
+    return x.dtype.generator if isinstance(x.dtype, KeyDtype) else None
 
 
 def _parts(x: ShardedArray, shape: tuple[int, ...]) -> Parts:
