@@ -168,7 +168,7 @@ def ring_attention(
     if len(q) != 4 or k != v or (*q[:1], *q[2:]) != (*k[:1], *k[2:]):
         raise ShapeError(f"ring_attention of shapes {q}, {k} and {v}",
                          "give arrays (batch, T, heads, D), keys and values of one shape")  # fmt: skip
-    way = chosen("ring_attention", axis_name, way)
+    way = chosen("ring_attention", axis_name, way, q[1], q[3])
     scale = float(q[-1] ** -0.5 if scale is None else scale)
     given = [_heads_first(x) for x in alike(axis_name, query, key, value)]
     if way == "kernel":

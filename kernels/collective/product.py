@@ -19,6 +19,7 @@ from tilewright import numpy as jnp
 
 from ...core.errors import ShapeError
 from ...core.primitives.custom import custom_vjp
+from ...core.primitives.varying import mesh_axes
 from ...core.trace import shape_of
 from ...core.types import ArrayType
 from ...lang.block import VMEM, BlockSpec
@@ -151,8 +152,8 @@ def all_gather_matmul(x: Any, w: Any, axis_name: Any, *, way: str | None = None,
     """`all_gather(x) @ w` within a `shard_map`: x is (m, k), a device's rows; w (k, n); the result (devices * m, n).
 
     While a device multiplies the rows that it has, they go on to the next one. `way` is "kernel" (copies of its own,
-    as TPUs have them), "ring" (`ppermute`), or None: the target's. `collective_id` numbers the barrier of the kernel:
-    kernels that may run at one time need different ones.
+    as TPUs have them), "ring" (`ppermute`), or None: the kernel on TPUs where it copies whole tiles, else the ring.
+    `collective_id` numbers the barrier of the kernel: kernels that may run at one time need different ones.
     The algorithm is that of Wang et al. (2023). Raises a `ShapeError` for operands that are no matrices that fit, and
     an `UnboundAxisError` outside of a `shard_map`.
 
@@ -164,7 +165,7 @@ def all_gather_matmul(x: Any, w: Any, axis_name: Any, *, way: str | None = None,
     [3. 3.]
     """
     _check("all_gather_matmul", x, w)
-    way = chosen("all_gather_matmul", axis_name, way)
+    way = chosen("all_gather_matmul", axis_name, way, *shape_of(x), shape_of(w)[1])
     return _gather_product(*alike(axis_name, x, w), axis_name, way, collective_id)
 
 
@@ -257,7 +258,8 @@ def matmul_reduce_scatter(x: Any, w: Any, axis_name: Any, *, way: str | None = N
     [3. 3.]
     """
     _check("matmul_reduce_scatter", x, w)
-    way = chosen("matmul_reduce_scatter", axis_name, way)
+    sizes = shape_of(x)[0] // mesh_axes().get(axis_name, 1), shape_of(x)[1], shape_of(w)[1]
+    way = chosen("matmul_reduce_scatter", axis_name, way, *sizes)
     if shape_of(x)[0] % size_of(axis_name):
         raise ShapeError(f"matmul_reduce_scatter of {shape_of(x)[0]} rows over {size_of(axis_name)} devices",
                          "give a number of rows that the devices divide")  # fmt: skip

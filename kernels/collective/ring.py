@@ -21,13 +21,18 @@ WAYS = ("kernel", "ring")
 FAR = BlockSpec(memory_space=ANY)
 
 
-def chosen(name: str, axis_name: Any, way: str | None) -> str:
-    """The way to compute: as asked for, or by the target."""
+def chosen(name: str, axis_name: Any, way: str | None, rows: int, *columns: int) -> str:
+    """The way to compute: as asked for, or by the target.
+
+    A TPU's copies move whole tiles, so kernels are chosen where `rows` and `columns` of what they copy are such.
+    """
     if axis_name not in mesh_axes():
         raise UnboundAxisError(f"{name} over {axis_name!r}, which is no axis of a mesh here",
                                "call it in the function of a `shard_map` over that axis")  # fmt: skip
     if way is None:
-        return "kernel" if current_target().kind == "tpu" else "ring"
+        target = current_target()
+        whole = target.kind == "tpu" and rows % 16 == 0 and all(n % target.lanes == 0 for n in columns)
+        return "kernel" if whole else "ring"
     if way not in WAYS:
         raise ArgumentError(f"{name}: way is {way!r}", f"give one of {', '.join(map(repr, WAYS))}, or None")
     return way

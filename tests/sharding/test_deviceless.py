@@ -79,6 +79,13 @@ def test_collective_kernels_compile_for_a_slice_of_tpus(name):
     assert found.count('custom_call_target="tpu_custom_call"') == 1 and "collective-permute" not in found
 
 
+def test_a_ring_of_permutes_where_a_tpu_has_no_whole_tiles_to_copy():
+    pytest.importorskip("libtpu")
+    f = tw.shard_map(lambda q: collective.ring_attention(q, q, q, "x"), mesh=V5E, in_specs=HEADS, out_specs=HEADS)
+    program = tw.compile(f, on_v5e((1, 64, 4, 32), *HEADS), target="tpu:v5e:2x2", stop="program")
+    assert "ppermute" in str(program) and "kernel_call" not in str(program)
+
+
 def test_what_tpus_refuse_of_kernels_that_communicate():
     def compiled(f, axis="x", **options):
         mapped = tw.shard_map(f, mesh=V5E, in_specs=P(axis), out_specs=P(axis), **options)
