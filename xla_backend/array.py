@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,8 +25,10 @@ from ..core.transfers import DEVICE_TO_HOST, guard
 from ..core.types import KEY_DTYPES, ArrayType, KeyDtype, RefType, is_complex, is_integer
 from . import failures, shim
 from .client import Device, SingleDeviceSharding, as_device, device_of
+from .processes import group
 from .transfer import LARGE, as_numpy, host_buffer, physical, put
 
+NAMING = 1.0  # seconds in which a process whose exchange failed is told whose death that was, and ended
 DLPACK_CPU, DLPACK_CUDA = 1, 2
 
 
@@ -50,6 +53,11 @@ def execution_error(error: Exception) -> ExecutionError:
                                "make the callback take these operands")  # fmt: skip
         found.raised = failures.found(text)
         return found
+        ours = [n for n, line in enumerate(lines) if "core/primitives/callback.py" in line]
+        return ExecutionError("a host callback raised an error:\n" + "\n".join(lines[max(ours, default=0) + 1 :]),
+                              "make the callback take these operands")  # fmt: skip
+    if group.store is not None:
+        time.sleep(NAMING)
     return ExecutionError(
         f"the computation of this array failed: {error}",
         "look at the innermost error above; `config.update('disable_jit', True)` runs it step by step",
