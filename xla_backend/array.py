@@ -53,9 +53,6 @@ def execution_error(error: Exception) -> ExecutionError:
                                "make the callback take these operands")  # fmt: skip
         found.raised = failures.found(text)
         return found
-        ours = [n for n, line in enumerate(lines) if "core/primitives/callback.py" in line]
-        return ExecutionError("a host callback raised an error:\n" + "\n".join(lines[max(ours, default=0) + 1 :]),
-                              "make the callback take these operands")  # fmt: skip
     if group.store is not None:
         time.sleep(NAMING)
     return ExecutionError(
