@@ -293,6 +293,8 @@ def _binary(function: Function, name: str, swapped: bool = False) -> Function:
     def method(self: Any, other: Any) -> Any:
         # While tracing, an array of jax is a constant; beside an array of ours it is jax's to add up.
         if not isinstance(other, _OPERANDS) and not (isinstance(self, Tracer) and hasattr(other, "aval")):
+            if hasattr(other, "__jax_array__"):
+                return method(self, other.__jax_array__())
             if not getattr(other, "symbolic", False):
                 return declined(name, other)
             other = runtime.dimension(other)

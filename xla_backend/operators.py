@@ -51,7 +51,7 @@ class _Operator:
             return self.plain(x, *rest)
         for y in rest:
             if not isinstance(y, _OPERANDS):
-                return declined(self.name, y)
+                return self.plain(x, y) if hasattr(y, "__jax_array__") else declined(self.name, y)
             if self.name in _STATIC_RIGHT and isinstance(y, (*_PYTHON, np.integer)):
                 return self.plain(x, *rest)
         out = self.jitted.call(given, {})

@@ -1,4 +1,4 @@
-"""The first program of each library's own documentation, under `as_jax`; skipped where the library is not installed."""
+"""A first program with each library, in the style of its documentation, under `as_jax`; skipped where it is absent."""
 
 import importlib.util
 import subprocess
@@ -97,6 +97,73 @@ assert jnp.allclose(found.value, jnp.sqrt(2.0), atol=1e-3)
 import jax, jax.numpy as jnp, jaxopt
 found = jaxopt.GradientDescent(lambda x: jnp.sum((x - 3.0) ** 2), maxiter=100).run(jnp.zeros(2))
 assert jnp.allclose(found.params, 3.0, atol=1e-2)
+""",
+    "numpyro": """
+import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
+from numpyro.infer import MCMC, NUTS, SVI, Trace_ELBO
+from numpyro.infer.autoguide import AutoNormal
+x = jax.random.normal(jax.random.key(0), (100, 2))
+y = x @ jnp.array([1.0, -2.0]) + 0.1 * jax.random.normal(jax.random.key(1), (100,))
+def model(x, y=None):
+    w = numpyro.sample("w", dist.Normal(jnp.zeros(2), 3.0).to_event(1))
+    scale = numpyro.sample("scale", dist.HalfNormal(1.0))
+    with numpyro.plate("data", x.shape[0]):
+        numpyro.sample("y", dist.Normal(x @ w, scale), obs=y)
+mcmc = MCMC(NUTS(model), num_warmup=100, num_samples=100, progress_bar=False)
+mcmc.run(jax.random.key(2), x, y)
+assert jnp.allclose(mcmc.get_samples()["w"].mean(0), jnp.array([1.0, -2.0]), atol=0.1)
+guide = AutoNormal(model)
+svi = SVI(model, guide, numpyro.optim.Adam(0.05), Trace_ELBO())
+found = svi.run(jax.random.key(3), 300, x, y, progress_bar=False)
+assert jnp.allclose(guide.median(found.params)["w"], jnp.array([1.0, -2.0]), atol=0.2)
+""",
+    "blackjax": """
+import blackjax, jax, jax.numpy as jnp
+from jax.scipy import stats
+def log_density(x):
+    return stats.norm.logpdf(x["place"], 1.0, 2.0).sum() + stats.norm.logpdf(x["other"])
+warmup = blackjax.window_adaptation(blackjax.nuts, log_density)
+(state, parameters), _ = warmup.run(jax.random.key(0), {"place": jnp.zeros(2), "other": 0.0}, num_steps=200)
+step = jax.jit(blackjax.nuts(log_density, **parameters).step)
+def one(state, key):
+    state, info = step(key, state)
+    return state, (state.position["place"], info.acceptance_rate)
+_, (places, accepted) = jax.lax.scan(one, state, jax.random.split(jax.random.key(1), 400))
+assert jnp.abs(places.mean(0) - 1.0).max() < 0.7 and 0.5 < accepted.mean() <= 1
+""",
+    "diffrax": """
+import diffrax, jax, jax.numpy as jnp
+def decayed(rate):
+    term = diffrax.ODETerm(lambda t, y, args: -args * y)
+    controller = diffrax.PIDController(rtol=1e-5, atol=1e-5)
+    return diffrax.diffeqsolve(term, diffrax.Tsit5(), 0.0, 3.0, 0.1, jnp.array([2.0, 3.0]), args=rate,
+                               stepsize_controller=controller).ys[-1]
+assert jnp.allclose(decayed(1.0), jnp.array([2.0, 3.0]) * jnp.exp(-3.0), rtol=1e-3)
+assert jnp.allclose(jax.grad(lambda rate: decayed(rate).sum())(1.0), -15 * jnp.exp(-3.0), rtol=1e-3)
+""",
+    "mctx": """
+import jax, jax.numpy as jnp, mctx
+def model(params, key, action, embedding):
+    output = mctx.RecurrentFnOutput(
+        reward=jnp.where(action == 1, 1.0, 0.0), discount=jnp.full(action.shape, 0.9),
+        prior_logits=jnp.zeros((action.shape[0], 3)), value=jnp.zeros(action.shape[0]))
+    return output, embedding
+root = mctx.RootFnOutput(prior_logits=jnp.zeros((2, 3)), value=jnp.zeros(2), embedding=jnp.zeros((2, 1)))
+search = jax.jit(lambda key: mctx.gumbel_muzero_policy(None, key, root, model, num_simulations=16, max_depth=4))
+assert search(jax.random.key(0)).action.tolist() == [1, 1]
+""",
+    "ott": """
+import jax, jax.numpy as jnp
+from ott.geometry import pointcloud
+from ott.problems.linear import linear_problem
+from ott.solvers.linear import sinkhorn
+x, y = jax.random.normal(jax.random.key(0), (20, 2)), jax.random.normal(jax.random.key(1), (30, 2)) + 0.5
+def cost(x):
+    problem = linear_problem.LinearProblem(pointcloud.PointCloud(x, y, epsilon=0.1))
+    return sinkhorn.Sinkhorn()(problem).reg_ot_cost
+eps, along = 1e-2, jnp.ones_like(x) / 7
+slope = (cost(x + eps * along) - cost(x - eps * along)) / (2 * eps)
+assert jnp.allclose((jax.grad(cost)(x) * along).sum(), slope, rtol=0.05)
 """,
 }
 

@@ -106,3 +106,14 @@ def test_numpy_imports_what_it_needs_within_an_operator():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-800:]
+
+
+def test_operands_that_tell_their_array():
+    class Variable:
+        def __jax_array__(self):
+            return tnp.arange(3.0)
+
+    x = tnp.ones(3)
+    for f in (lambda x, v: x + v, lambda x, v: v.__jax_array__() * x + v):
+        assert f(x, Variable()).tolist() == jit(lambda x, f=f: f(x, Variable()))(x).tolist()
+    assert (x - Variable()).tolist() == [1, 0, -1] and (x == Variable()).tolist() == [False, True, False]

@@ -25,7 +25,9 @@ class Client(NamedTuple):
 _CHEX = ("absl-py", "toolz", "typing_extensions")
 _EQUINOX = ("jaxtyping", "typing_extensions", "wadler_lindig")
 CLIENTS: dict[str, Client] = {
+    "blackjax": Client("1.7.1", ("optax",), ("absl-py", "typing_extensions")),
     "chex": Client("0.1.92", needs=_CHEX),
+    "diffrax": Client("0.7.2", ("equinox", "lineax", "optimistix"), _EQUINOX),
     "distrax": Client("0.1.9", ("chex", "tfp-nightly"), (*_CHEX, "cloudpickle", "decorator", "dm-tree", "gast", "six")),
     "dm-haiku": Client("0.0.17", ("jmp",), ("absl-py", "tabulate")),
     "equinox": Client("0.13.8", needs=_EQUINOX),
@@ -36,8 +38,11 @@ CLIENTS: dict[str, Client] = {
     ),
     "jaxopt": Client("0.8.5"),
     "lineax": Client("0.1.1", ("equinox",), _EQUINOX),
+    "mctx": Client("0.0.71", ("chex",), _CHEX),
+    "numpyro": Client("0.22.0", needs=("multipledispatch", "tqdm")),
     "optax": Client("0.2.8", needs=("absl-py",)),
     "optimistix": Client("0.1.0", ("equinox", "lineax"), _EQUINOX),
+    "ott-jax": Client("0.6.0", ("equinox", "jaxopt", "lineax", "optax"), ("absl-py", *_EQUINOX)),
 }  # fmt: skip
 
 
