@@ -32,7 +32,7 @@ class Workers:
 
     `name` is the compiler as errors call it, `version` all that its answers depend on besides the request. `said` takes
     what matters out of the text of an error. `cache` gives the disk cache: None, or an object with `load(name)` and
-    `store(name, bytes)`.
+    `store(name, bytes)`; it is called on the thread that makes a request, whose settings it may go by.
     """
 
     def __init__(
@@ -57,11 +57,10 @@ class Workers:
             if found is None:
                 if self.threads is None:
                     self.threads = ThreadPoolExecutor(min(os.cpu_count() or 1, 8), "tilewright-worker")
-                found = self.known.keep(key, self.threads.submit(self._answer, key, line))
+                found = self.known.keep(key, self.threads.submit(self._answer, key, line, self.cache()))
         return found
 
-    def _answer(self, key: str, line: str) -> Answer:
-        cache = self.cache()
+    def _answer(self, key: str, line: str, cache: Any) -> Answer:
         data = None if cache is None else cache.load(key)
         if data is not None:
             return json.loads(data)

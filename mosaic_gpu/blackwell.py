@@ -12,6 +12,7 @@ from typing import Any
 
 from ..core.ir import Var
 from ..core.primitives.ref import Index
+from ..lang.gpu.peel import end_cell
 from ..lang.ops import next_power_of_2
 from . import ptx, tcgen05
 from .nest import Nest
@@ -153,7 +154,7 @@ class Blackwell(Nest):
         self.mine, self.row, self.column = 0, self.lane_of_group, 0
         registers = {ref: Register(ref.type.array, None) for ref in k.body.inputs[k.splits[3] :]}
         self.refs.update(registers)
-        self.end_cell(self.s.parts.before, 0, 0)
+        end_cell(self, self.s.parts.before, 0, 0)
         zero = p.constant(0, "f32")
         for register in registers.values():
             start = register.value
@@ -167,7 +168,7 @@ class Blackwell(Nest):
             row = [x for j in range(0, shape[1], tcgen05.PART)
                    for x in tcgen05.load(p, p.add(lanes, first + j), tcgen05.PART)]  # fmt: skip
             register.value = Fragment(Layout(shape, 0, 1), FLOAT32, [row])
-        self.end_cell(self.s.parts.after, 0, -1)
+        end_cell(self, self.s.parts.after, 0, -1)
 
     def matrices(self, moved: Moved, made: Fragment, base: Int) -> None:
         """A row of each thread, 8 numbers of 16 bits at a time."""

@@ -13,6 +13,7 @@ from ..core.types import INT32, ArrayType
 from ..lang.gpu.launch import GROUP as BAND
 from ..lang.gpu.launch import Launch
 from ..lang.gpu.narrow import Line
+from ..lang.gpu.peel import end_cell
 from ..lang.kernel import Block
 from ..lang.maps import inside, map_of
 from . import ptx
@@ -298,9 +299,9 @@ class Nest(Lowering):
             self.cell(self.s.parts.main, level)
             ending()
         else:
-            self.end_cell(self.s.parts.before, level, 0)
+            end_cell(self, self.s.parts.before, level, 0)
             self.loop(level)
-            self.end_cell(self.s.parts.after, level, -1)
+            end_cell(self, self.s.parts.after, level, -1)
             ending()
         self.live = [(home, r) for home, r in self.live if home != level]
 
@@ -421,15 +422,6 @@ class Nest(Lowering):
     def _zeros(self, array: ArrayType) -> Lazy:
         zero = self.scalar(np.zeros((), array.dtype), array.dtype)
         return Lazy(array.shape, array.dtype, lambda p, place: zero.at(p, ()), fixed=True)
-
-    def end_cell(self, parts: dict[int, Program], level: int, place: int) -> None:
-        """What runs in the first or the last cell of the loops from `level` on."""
-        if level in parts:
-            ids = list(self.ids)
-            for axis in self.plan.carry[level:]:
-                self.ids[axis] = place % self.kernel.grid[axis]
-            self.cell(parts[level], level)
-            self.ids = ids
 
     def cell(self, program: Program, level: int) -> None:
         """A part of the body at the ids of the cell at hand, around loop number `level`."""

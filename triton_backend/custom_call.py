@@ -26,14 +26,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from ..core.caches import cached
-from ..core.errors import TilewrightError
-from ..core.types import ArrayType
-from ..lang.extent import static
 from ..lang.gpu.code import Compiled
-from ..lang.gpu.ptx_call import PTX_CALL, config, ptx_config, without
+from ..lang.gpu.programs import start_all
+from ..lang.gpu.ptx_call import config, ptx_call
 from ..lang.kernel import Kernel
 from ..lang.target import CustomCall, Target, target_of
 from . import compiler
@@ -42,7 +38,6 @@ from .lower import triton_module
 from .module import TritonModule
 
 TTIR_CALL = "__gpu$xla.gpu.triton"
-BYTE = np.dtype(np.uint8)
 
 
 def compiled_kernel(kernel: Kernel, machine: Target) -> tuple[TritonModule, Compiled]:
@@ -65,20 +60,12 @@ def emit(kernel: Kernel, machine: Target) -> CustomCall:
         return CustomCall(TTIR_CALL, _ttir_config(module), module.in_types, module.out_types, 4, module.aliases,
                           module.prepare, module.finish, module.name)  # fmt: skip
     # The last two arguments of a Triton program are its scratch memory and its profiler's.
-    scratch = (ArrayType((max(compiled.scratch_bytes, 1),), BYTE), ArrayType((1,), BYTE))
-    return CustomCall(
-        PTX_CALL, ptx_config(compiled), module.in_types, (*module.out_types, *scratch), 4, module.aliases,
-        module.prepare, without(kernel, module.out_types, module.finish, scratch), module.name,
-    )  # fmt: skip
+    return ptx_call(kernel, module, compiled, max(compiled.scratch_bytes, 1), 1)
 
 
 def start(kernels: Sequence[Kernel], machine: Target) -> None:
     """Begin to compile kernels side by side; what is wrong with one is told when it is emitted."""
-    for kernel in dict.fromkeys(kernels):
-        try:
-            compiler.start(triton_module(static(kernel, machine.name), machine), machine)
-        except TilewrightError:
-            continue
+    start_all(kernels, machine, lambda kernel: compiler.start(triton_module(kernel, machine), machine))
 
 
 def compile(text: str, name: str, target: str, kernels: Sequence[Kernel], build: Callable[[str, str, str], Any]) -> Any:

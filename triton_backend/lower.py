@@ -20,7 +20,7 @@ from ..core.types import INT32, ArrayType, RefType
 from ..lang.affine import Affine
 from ..lang.gpu.launch import Launch, launch_of
 from ..lang.gpu.narrow import Line, narrowed
-from ..lang.gpu.peel import peeled
+from ..lang.gpu.peel import end_cell, peeled
 from ..lang.gpu.plan import Access, Plan, plan
 from ..lang.kernel import Block, Kernel
 from ..lang.legalize import legalize
@@ -241,7 +241,7 @@ class Nest(Lowering):
                 self.run(level + 1)
                 return [r.value for r in registers]
 
-            self.end_cell(self.parts.before, level, 0)
+            end_cell(self, self.parts.before, level, 0)
             first, end = (0, self.kernel.grid[axis])
             if self.turns is not None and level == len(plan_.carry) - 1:
                 first, end = (self.turn(x) for x in self.turns)
@@ -249,7 +249,7 @@ class Nest(Lowering):
             results = p.loop(end, [r.value for r in registers], body, first, specialised=divided)
             for register, value in zip(registers, results, strict=True):
                 register.value = value
-            self.end_cell(self.parts.after, level, -1)
+            end_cell(self, self.parts.after, level, -1)
         ending()
         self.live = [(home, r) for home, r in self.live if home != level]
 
@@ -302,15 +302,6 @@ class Nest(Lowering):
         block, ref = self.kernel.inputs[n], self.kernel.body.inputs[self.kernel.splits[1] + n]
         window = self.window(block, self.in_bases[n], self.scalars, block.fill)
         return Memory(window, self.traffic[ref], described=n in self.moved.inputs)
-
-    def end_cell(self, parts: dict[int, Program], level: int, place: int) -> None:
-        """What runs in the first or the last cell of the loops from `level` on."""
-        if level in parts:
-            ids = list(self.ids)
-            for axis in self.plan.carry[level:]:
-                self.ids[axis] = place % self.kernel.grid[axis]
-            self.cell(parts[level], level)
-            self.ids = ids
 
     def cell(self, program: Program, level: int) -> None:
         """A part of the body at the ids of the cell at hand, around loop number `level`."""

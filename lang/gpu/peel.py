@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from ..affine import dependencies, slice_of
 from ..carries import taken
 from ..kernel import Kernel
 from ..normalize import rename
+from .plan import Plan
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,28 @@ class Peeled:
     before: dict[int, Program]
     main: Program
     after: dict[int, Program]
+
+
+class Nest(Protocol):
+    """A backend's printer of a kernel within its loops, `ids` those of the cell at hand."""
+
+    kernel: Kernel
+    plan: Plan
+    ids: list[Any]
+
+    def cell(self, program: Program, level: int) -> None:
+        """Print a part of the body at the ids of the cell at hand, around loop number `level`."""
+
+
+def end_cell(nest: Nest, parts: Mapping[int, Program], level: int, place: int) -> None:
+    """Print what runs in the first (`place` 0) or the last (-1) cell of the loops from `level` on."""
+    if level not in parts:
+        return
+    ids = list(nest.ids)
+    for axis in nest.plan.carry[level:]:
+        nest.ids[axis] = place % nest.kernel.grid[axis]
+    nest.cell(parts[level], level)
+    nest.ids = ids
 
 
 def peeled(kernel: Kernel, carry: tuple[int, ...], homes: Mapping[Var, int]) -> Peeled:

@@ -3,17 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
 
 from ...core.ir import Program
 from ...core.trace import eval_program, trace_program
 from ...core.types import ArrayType
 from ..kernel import Kernel
+from ..target import CustomCall
 from .code import Compiled
 
 PTX_CALL = "__gpu$xla.gpu.ptx"
+BYTE = np.dtype(np.uint8)
 
 
-def without(
+class Module(Protocol):
+    """What a backend prints of a kernel; `prepare` and `finish` are as a `CustomCall`'s."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def in_types(self) -> tuple[ArrayType, ...]: ...
+    @property
+    def out_types(self) -> tuple[ArrayType, ...]: ...
+    @property
+    def aliases(self) -> tuple[tuple[int, int], ...]: ...
+    @property
+    def prepare(self) -> Program | None: ...
+    @property
+    def finish(self) -> Program | None: ...
+
+
+def ptx_call(kernel: Kernel, module: Module, compiled: Compiled, *scratch: int) -> CustomCall:
+    """The custom call that is a kernel; after its results it takes memories of `scratch` bytes, which are dropped."""
+    memories = [ArrayType((n,), BYTE) for n in scratch]
+    return CustomCall(
+        PTX_CALL, _ptx_config(compiled), module.in_types, (*module.out_types, *memories), 4, module.aliases,
+        module.prepare, _without(kernel, module.out_types, module.finish, memories), module.name,
+    )  # fmt: skip
+
+
+def _without(
     kernel: Kernel, out_types: Sequence[ArrayType], finish: Program | None, scratch: Sequence[ArrayType]
 ) -> Program:
     """`finish` of a module whose launch also gives its scratch memory."""
@@ -26,7 +57,7 @@ def without(
     return trace_program(run, [*kernel.in_types, *out_types, *scratch], f"{kernel.name}_results")
 
 
-def ptx_config(compiled: Compiled) -> str:
+def _ptx_config(compiled: Compiled) -> str:
     x, y, z = compiled.grid
     sizes = {"grid_x": x, "grid_y": y, "grid_z": z, "block_x": compiled.threads, "block_y": 1, "block_z": 1,
              "shared_mem_bytes": compiled.shared}  # fmt: skip

@@ -1,0 +1,34 @@
+"""The kernels of one program: compiled side by side, and told of by the program that has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...core.errors import TilewrightError
+from ..extent import static
+from ..kernel import Kernel
+from ..target import Target, target_of
+from .code import Compiled
+from .resources import resources
+
+
+def start_all(kernels: Sequence[Kernel], machine: Target, start: Callable[[Kernel], object]) -> None:
+    """Begin to compile kernels side by side; what is wrong with one is told when it is emitted."""
+    for kernel in dict.fromkeys(kernels):
+        try:
+            start(static(kernel, machine.name))
+        except TilewrightError:
+            continue
+
+
+def with_kernels(
+    text: str, name: str, target: str, kernels: Sequence[Kernel], build: Callable[[str, str, str], Any],
+    compiled_kernel: Callable[[Kernel, Target], tuple[Any, Compiled]],
+) -> Any:  # fmt: skip
+    """A program for a GPU: `build` compiles the module's text; the result also tells of its kernels."""
+    machine = target_of(target)
+    compiled = tuple(compiled_kernel(kernel, machine)[1] for kernel in dict.fromkeys(kernels))
+    binary = build(text, target, name)
+    return replace(binary, resources=tuple(resources(c, machine) for c in compiled), kernels=compiled)
