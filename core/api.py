@@ -620,4 +620,4 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     program, _ = program_of(arrays, args, kwargs)
     types = iter(program.out_types)
     found = [x if isinstance(x, ShapeDtypeStruct) else struct_of(next(types)) for x in leaves]
-    return out_tree.unflatten(found)  # type: ignore[union-attr]
+    return out_tree.unflatten(found)

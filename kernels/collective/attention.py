@@ -100,7 +100,10 @@ def _kernel(q: Any, k: Any, v: Any, axis_name: Any, scale: float, causal: bool, 
                 state = [s[..., : 1 if n < 2 else width] for n, s in enumerate(states)] or [
                     jnp.full((*shape[:-1], 1), LEAST, work), jnp.zeros((*shape[:-1], 1), work), jnp.zeros(shape, work)]
                 at = ring.here * np.int32(length) + program_id(1) * np.int32(rows)
-                found = _met(q[...], k[...], v[...], *state, scale, causal, at, place * np.int32(keys))
+                top, total, mean = state
+                found = _met(
+                    q[...], k[...], v[...], top, total, mean, scale, causal, at, place * np.int32(keys)
+                )
                 if last:
                     found = ((found[2] / found[1]).astype(out.dtype),)
                 for ref, value in zip(outs, found, strict=True):
@@ -129,8 +132,8 @@ def _kernel(q: Any, k: Any, v: Any, axis_name: Any, scale: float, causal: bool, 
 
 @functools.partial(custom_vjp, nondiff_argnums=(3, 4, 5, 6))
 def _by_kernel(q: Any, k: Any, v: Any, axis_name: Any, scale: float, causal: bool, collective_id: int) -> Any:
-    flat = [x.reshape(-1, *shape_of(x)[2:]) for x in (q, k, v)]
-    return _kernel(*flat, axis_name, scale, causal, collective_id).reshape(shape_of(q))
+    flat_q, flat_k, flat_v = (x.reshape(-1, *shape_of(x)[2:]) for x in (q, k, v))
+    return _kernel(flat_q, flat_k, flat_v, axis_name, scale, causal, collective_id).reshape(shape_of(q))
 
 
 def _forward(
@@ -170,10 +173,10 @@ def ring_attention(
                          "give arrays (batch, T, heads, D), keys and values of one shape")  # fmt: skip
     way = chosen("ring_attention", axis_name, way, q[1], q[3])
     scale = float(q[-1] ** -0.5 if scale is None else scale)
-    given = [_heads_first(x) for x in alike(axis_name, query, key, value)]
+    query, key, value = (_heads_first(x) for x in alike(axis_name, query, key, value))
     if way == "kernel":
-        return _heads_first(_by_kernel(*given, axis_name, scale, is_causal, collective_id))
-    return _heads_first(_ring(*given, axis_name, scale, is_causal))
+        return _heads_first(_by_kernel(query, key, value, axis_name, scale, is_causal, collective_id))
+    return _heads_first(_ring(query, key, value, axis_name, scale, is_causal))
 
 
 def ring_attention_reference(

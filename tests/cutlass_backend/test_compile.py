@@ -35,7 +35,7 @@ def test_products_do_not_spill_and_take_what_there_is(target):
     for kernel in kernels:
         module, compiled = backend.compiled_kernel(kernel, machine)
         used = resources(compiled, machine)
-        assert used.spills == 0 and used.registers <= 255 and used.fast_bytes <= machine.fast_bytes
+        assert used.spills == 0 and (used.registers or 256) <= 255 and used.fast_bytes <= machine.fast_bytes
         assert module.stages >= 4 and module.threads in (256, 384) and compiled.binary[:4] == b"\x7fELF"
         assert ("tcgen05.mma" if target == "cuda:sm_100" else "wgmma.mma_async") in compiled.assembly
         assert "cp.async.bulk.tensor" in compiled.assembly and "tensormap.replace" in compiled.assembly
