@@ -24,7 +24,7 @@ from ..generate.tiles import Choose, Tiling
 from .flatten import BODIES, flat, map_bodies
 from .names import name_of
 from .picked import pick_by_comparison
-from .plan import Planner, Unit
+from .plan import Declined, Planner, Unit
 from .split import split_long
 
 
@@ -97,21 +97,25 @@ def fuse(program: Program, target: str | Target, tiles: Any = None) -> Program:
     return plan(program, target, tiles).program
 
 
-def plan(program: Program, target: str | Target, tiles: Any = None, explained: bool = False) -> Fusion:
+def plan(
+    program: Program, target: str | Target, tiles: Any = None, explained: bool = False, declined: Declined | None = None
+) -> Fusion:
     """The fused Program with its kernels; `explained`: with the boundaries between them, and bytes before and after.
+
+    `declined` says of a user's kernel with a neighbour in it why it cannot be compiled so, None where it can.
 
     Plans of the last Programs are kept: one of the same structure, from the same lines, is looked up. Not where a
     function chooses the tiles, for it may answer otherwise the next time.
     """
     machine = machine_of(target)
     if callable(tiles):
-        return _Fuser(machine, tiles, explained).run(program)
+        return _Fuser(machine, tiles, explained, declined).run(program)
     body, values = hoist(eliminate_dead(flat(program))[0])
     asked = frozenset((name, tuple(t)) for name, t in tiles.items()) if tiles else None
-    key = (program.name, program_key(body), tuple(_lines(body)), machine, asked, explained)
+    key = (program.name, program_key(body), tuple(_lines(body)), machine, asked, explained, declined)
     known = _plans.touch(key)
     if known is None:
-        known = (_Fuser(machine, tiles, explained).run(body), body)
+        known = (_Fuser(machine, tiles, explained, declined).run(body), body)
         _check_names(known[0], tiles or {})
         _plans.keep(key, known)
     return _with_constants(known[0], values)
@@ -165,8 +169,8 @@ def _with_constants(fusion: Fusion, values: Sequence[Any]) -> Fusion:
 
 
 class _Fuser:
-    def __init__(self, target: Target, tiles: Any, explained: bool):
-        self.target, self.explained = target, explained
+    def __init__(self, target: Target, tiles: Any, explained: bool, declined: Declined | None = None):
+        self.target, self.explained, self.declined = target, explained, declined
         self.choose: Choose | None = tiles if callable(tiles) else None
         self.named: Mapping[Any, Tiles] = tiles if isinstance(tiles, Mapping) else {}
 
@@ -187,7 +191,7 @@ class _Fuser:
             known = len(inner)
             eqns.append(map_bodies(eqn, fused) if eqn.primitive in BODIES else eqn)
             within.append(inner[known:])
-        planner = Planner(program.replace(eqns=eqns), self.target, self.choose, self.explained).run()
+        planner = Planner(program.replace(eqns=eqns), self.target, self.choose, self.explained, self.declined).run()
         return self._assemble(given, planner, inner, within)
 
     def _assemble(self, before: Program, planner: Planner, inner: list[Fusion], within: list[list[Fusion]]) -> Fusion:

@@ -11,13 +11,14 @@ the same value join last. Ties go by the order of the equations, so that a Progr
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ...core.ir import Eqn, Program, Var
 from ...core.primitives.contract import dot_general_p
 from ...core.primitives.shape import reshape_p, squeeze_p, transpose_p
 from ...core.relation import MOVER
+from ...lang.kernel import Kernel
 from ...lang.primitive import kernel_call_p
 from ...lang.target import Target
 from ..cost import bytes_moved
@@ -25,6 +26,8 @@ from ..generate.group import ELEMENTWISE, Factors, Group, join, nbytes, single, 
 from ..generate.nest import nest_of
 from ..generate.tiles import Choose, Tiling, rough_tiling, tile_nest
 from .attach import Attached, epilogue, prologue
+
+Declined = Callable[[Kernel, Target], str | None]
 
 COPIED = 24  # the most equations that are run again to save reading their result
 CONTRACTIONS = 2  # in one body: a product of a product (attention) is, more take more memory than they save
@@ -63,6 +66,7 @@ class Planner:
     target: Target
     choose: Choose | None = None
     explained: bool = False  # say of every refusal by how much
+    declined: Declined | None = None  # why a user's kernel with a neighbour in it is taken by no compiler
     eqns: list[Eqn] = field(default_factory=list)
     dots: frozenset[int] = frozenset()  # the contractions
     factors: Factors = field(default_factory=Factors)
@@ -240,6 +244,8 @@ class Planner:
                 prologue(call, other.group, self.eqns, v) if before
                 else epilogue(call, other.group, self.eqns, v, other.writes, lambda w: self._escapes(w, pair))
             )  # fmt: skip
+        if type(found) is not str and self.declined is not None:
+            found = self.declined(found.kernel, self.target) or found
         moved = 0 if type(found) is str else bytes_moved(found.kernel)
         if moved >= unit.bytes + other.bytes:
             found = f"it would move {moved:,} bytes, apart they move {unit.bytes + other.bytes:,}"

@@ -58,7 +58,7 @@ def fuse(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Fused]
     """Standard operations as kernels of the target's; for kernels that were tuned, what was decided on."""
     written, fusion, program = frozenset(kernels_of(unit.program)), None, unit.program
     if settings.tiled:
-        fusion = plan(program, settings.target, settings.tiles, explained=settings.explained)
+        fusion = plan(program, settings.target, settings.tiles, explained=settings.explained, declined=routes.declined)
         program = fusion.program
     if settings.tiles is None and (settings.tiled or settings.target != "cpu"):
         fusion, program, changed = part("tuned kernels").tuned(unit.program, fusion, program, settings)

@@ -34,10 +34,11 @@ FAILURES = (*REFUSALS, CompileError)
 
 @dataclass(frozen=True)
 class Route:
-    """A backend, by the name that settings and reports have for it."""
+    """A backend, by the name that settings and reports have for it; `prints` is its function from kernel to module."""
 
     name: str
     backend: ModuleType
+    prints: str = ""
 
     @property
     def ready(self) -> Any:
@@ -47,8 +48,8 @@ class Route:
         return self.backend
 
 
-MOSAIC_GPU, TRITON = Route("mosaic_gpu", mosaic_gpu), Route("triton", triton_backend)
-CUTLASS = Route("cutlass", cutlass_backend)
+MOSAIC_GPU, TRITON = Route("mosaic_gpu", mosaic_gpu, "mosaic_gpu_module"), Route("triton", triton_backend)
+CUTLASS = Route("cutlass", cutlass_backend, "cutlass_module")
 MOSAIC_TPU = Route("mosaic_tpu", mosaic_tpu)
 # What asks for a route by the class of its parameters.
 ASKED = (
@@ -101,6 +102,21 @@ def choice(kernel: Kernel, machine: Target) -> Choice:
     suggested = not isinstance(stated, triton.CompilerParams) or stated.suggested
     found = _estimated(kernel, machine) if MOSAIC_GPU in known and suggested else Choice(known[:1])
     return Choice((CUTLASS, *found.routes)) if wanted == CUTLASS.name and CUTLASS in known else found
+
+
+def declined(kernel: Kernel, machine: Target) -> str | None:
+    """Why the route that a kernel's own parameters ask for does not take it; None where it does, or none is asked for.
+
+    It goes by the kernel alone, not by settings: plans of fusion, which ask it, are kept.
+    """
+    told = dict(kernel.settings)
+    for params, route in () if told.get(INHERITED) else ASKED:  # others take what only inherits its parameters
+        if isinstance(told.get("compiler_params"), params) and route in ROUTES.get(machine.kind, ()):
+            try:
+                getattr(route.backend, route.prints)(kernel, machine)
+            except REFUSALS as error:
+                return f"{route.name}, which the kernel asks for, does not take both: {_reason(error)}"
+    return None
 
 
 def _estimated(kernel: Kernel, machine: Target) -> Choice:

@@ -79,6 +79,19 @@ def test_the_kernels_of_a_gradient_prefer_what_theirs_asks_for():
         assert names(kernel) == ["mosaic_gpu", "triton"], kernel.settings
 
 
+def test_what_the_asked_route_does_not_take_stays_beside_the_kernel():
+    def after(n):
+        return lambda a, b: product(CompilerParams(), n)(a, b) * 2
+
+    struct = tw.ShapeDtypeStruct((48, 48), HALF)
+    with pytest.raises(errors.UnsupportedError, match="kernel product is not for Mosaic GPU"):
+        tw.compile(after(48), struct, struct, target="cuda:sm_90", stop="emit")
+    struct = tw.ShapeDtypeStruct((128, 128), HALF)
+    unit = tw.compile(after(128), struct, struct, target="cuda:sm_90", stop="fuse")
+    (joined,) = kernels_of(getattr(unit, "program", unit))
+    assert joined.name == "product_mul"  # what it does take goes into the kernel
+
+
 def test_other_targets_have_one_route():
     assert names(generated(4096), target_of("cuda:sm_80")) == ["triton"]
     assert names(generated(4096), target_of("tpu")) == ["mosaic_tpu"]

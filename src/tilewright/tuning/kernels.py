@@ -30,7 +30,7 @@ from ..lang import cutlass, mosaic_gpu, triton
 from ..lang.kernel import Kernel
 from ..lang.primitive import kernel_call_p
 from ..lang.target import Target
-from ..routes import ROUTE, ROUTES
+from ..routes import ROUTE, ROUTES, declined
 from ..xla_backend.settings import Settings
 from .measure import device_name, shapes_and_dtypes
 from .space import Configuration
@@ -75,7 +75,8 @@ class Site:
         """
         kernel = self.kernel
         if "tiles" in configuration and self.fused is not None:
-            fusion = plan(self.program, self.machine, {_key(self.fused): tuple(configuration["tiles"])})
+            tiles = {_key(self.fused): tuple(configuration["tiles"])}
+            fusion = plan(self.program, self.machine, tiles, declined=declined)
             kernel = next(k.kernel for k in fusion.every_kernel if _key(k) == _key(self.fused))
         return with_settings(kernel, configuration)
 
@@ -231,7 +232,7 @@ def tuned(
     told = {_key(made[k]) if k in made else k: c for k, c in chosen.items()}
     if tiles:
         try:
-            fusion = plan(program, settings.target, tiles, explained=settings.explained)
+            fusion = plan(program, settings.target, tiles, settings.explained, declined)
         except ArgumentError:
             store.warn("have tiles that a kernel cannot have")
             return fusion, fused, {}
