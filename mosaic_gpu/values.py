@@ -178,7 +178,9 @@ def rounded(p: Printer, x: str, dtype: Any) -> str:
     """A float32 rounded to a dtype."""
     if dtype.itemsize == 4:
         return x
-    short = {"float16": "f16", "bfloat16": "bf16"}[str(dtype)]
+    short = {"float16": "f16", "bfloat16": "bf16"}.get(str(dtype))
+    if short is None:
+        raise Unfit(f"numbers are rounded to {dtype}")
     return p.pure(f"arith.extf {p.pure(f'arith.truncf {x} : f32 to {short}')} : {short} to f32")
 
 

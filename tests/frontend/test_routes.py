@@ -91,6 +91,13 @@ def test_what_the_asked_route_does_not_take_stays_beside_the_kernel():
     (joined,) = kernels_of(getattr(unit, "program", unit))
     assert joined.name == "product_mul"  # what it does take goes into the kernel
 
+    def narrowed(a, b):
+        return product(CompilerParams())(a, b).astype("float8_e4m3fn")
+
+    unit = tw.compile(narrowed, struct, struct, target="cuda:sm_90", stop="fuse")
+    own, *_ = kernels_of(getattr(unit, "program", unit))
+    assert own.name == "product" and names(own) == ["mosaic_gpu"]
+
 
 def test_other_targets_have_one_route():
     assert names(generated(4096), target_of("cuda:sm_80")) == ["triton"]
