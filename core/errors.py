@@ -317,6 +317,10 @@ class BlockTilingError(KernelError):
     """A block that a target's memory cannot be cut into: its sizes are no multiples of the tiles, nor whole axes."""
 
 
+class EmulationError(KernelError):
+    """An emitted program that does what its dialect does not define, or what the emulator has no rule for."""
+
+
 class ResourceError(KernelError, MemoryError):
     """A kernel needs more of a target's fast memory or registers than there is, or a program more of its memory."""
 

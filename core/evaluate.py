@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,14 +18,29 @@ from .trace import EvalTrace, typeof, under
 from .types import is_key
 
 
+Rule = Callable[..., Any]
+_replaced: ContextVar[Mapping[Primitive, Rule]] = ContextVar("tilewright_replaced", default=MappingProxyType({}))
+
+
+@contextlib.contextmanager
+def replacing(primitive: Primitive, rule: Rule) -> Iterator[None]:
+    """Within it, a primitive has another NumPy meaning."""
+    token = _replaced.set({**_replaced.get(), primitive: rule})
+    try:
+        yield
+    finally:
+        _replaced.reset(token)
+
+
 def apply(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """Apply one primitive to NumPy arrays; results have the dtypes that its typing rule gives."""
     types = [typeof(a) for a in args]
     arrays = [_stored(a, t) for a, t in zip(args, types, strict=True)]
     expected = primitive.typing(*types, **params)
-    if primitive.numpy is not None:
+    rule = _replaced.get().get(primitive, primitive.numpy)
+    if rule is not None:
         with np.errstate(all="ignore"):
-            out = primitive.numpy(*arrays, **params)
+            out = rule(*arrays, **params)
     elif primitive.expand is not None:
         out = under(NUMPY, primitive.expand, *arrays, **params)
     else:

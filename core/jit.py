@@ -427,6 +427,10 @@ class Jit:
         ins = self._ins(treedef, lying) if self._placed or any(lying) else None
         return Traced(self, entry, treedef, statics, None if ins is None else (ins, self._outs(entry)))
 
+    def dynamic(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        """Arguments without the static ones."""
+        return self._split(args, kwargs)[:2] if self._static else (args, kwargs)
+
     @staticmethod
     def whole(args: Any, kwargs: Any, statics: Any) -> tuple[Any, Any]:
         """Arguments with the static ones put back."""

@@ -130,6 +130,10 @@ class Traced:
         """Arguments with the static ones that the function was traced for among them."""
         return self._function.whole(args, kwargs, self._statics)
 
+    def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """The arrays among arguments, in the order of the Program's inputs; static arguments are none."""
+        return tree.flatten(self._function.dynamic(args, kwargs))[0]
+
     @property
     def donate_argnums(self) -> tuple[int, ...]:
         """The flat arguments that are donated."""

@@ -118,6 +118,7 @@ if TYPE_CHECKING:
         typing,
     )
     from .core.two_passes import fwd_and_bwd
+    from .emulator.emulate import emulate
     from .environment import print_environment_info
     from .explanation import explain
     from .lang import ds
@@ -172,6 +173,7 @@ _LATER = {
     "autotune": ".tuning:autotune",
     "benchmark": ".bench:benchmark",
     "ds": ".lang:ds",
+    "emulate": ".emulator.emulate:emulate",
     "empty_ref": ".lang.mutable:empty_ref",
     "explain": ".explanation:explain",
     "free_ref": ".lang.mutable:free_ref",

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.support.walker.check import check_all, check_mosaic, check_triton
+from tests.support.walker import check_all, check_mosaic, check_triton
 from tilewright import numpy as jnp
 from tilewright.core.errors import DtypeError, ShapeError
 from tilewright.kernels.fused import OPERATIONS

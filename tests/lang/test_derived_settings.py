@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.support.walker.check import kernels_of
+from tests.support.walker import kernels_of
 from tilewright import lang as tl
 from tilewright import numpy as tnp
 from tilewright.core.errors import ArgumentError, ArgumentTypeError

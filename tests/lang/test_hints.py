@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.support.walker.check import check_all, check_mosaic, check_triton, kernels_of
+from tests.support.walker import check_all, check_mosaic, check_triton, kernels_of
 from tilewright import errors
 from tilewright import lang as tl
 from tilewright import numpy as tnp

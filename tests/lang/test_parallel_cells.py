@@ -9,7 +9,7 @@ import tilewright as tw
 from tests.support.authors import products
 from tests.support.corpus import flash_attention, grouped_matmul, selective_scan
 from tests.support.corpus.kit import Size
-from tests.support.walker.check import check_mosaic, check_triton, kernels_of
+from tests.support.walker import check_mosaic, check_triton, kernels_of
 from tilewright import lang as tl
 from tilewright import numpy as tnp
 from tilewright.lang.analysis import analyse

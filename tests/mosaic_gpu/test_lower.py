@@ -21,8 +21,8 @@ from tests.support.hopper_cases import (
     paged,
     product,
 )
-from tests.support.walker.check import check_hopper, kernels_of
-from tests.support.walker.error import WalkError
+from tests.support.walker import check_hopper, kernels_of
+from tilewright.core.errors import KernelError
 from tilewright import config, errors, vjp
 from tilewright import lang as tl
 from tilewright import numpy as tnp
@@ -151,7 +151,7 @@ FAULTS = {
 def test_the_walker_finds(name):
     edit, said = FAULTS[name]
     kernel = product(k=512, num_stages=2)
-    with pytest.raises(WalkError, match=said):
+    with pytest.raises(KernelError, match=said):
         check_hopper(kernel, *operands(kernel), edit=edit)
 
 
@@ -186,7 +186,7 @@ TENSOR_FAULTS = {
 def test_the_walker_finds_in_tensor_memory(name):
     edit, said = TENSOR_FAULTS[name]
     kernel = product(k=512, num_stages=2)
-    with pytest.raises(WalkError, match=said):
+    with pytest.raises(KernelError, match=said):
         check_hopper(kernel, *operands(kernel), target="cuda:sm_100", edit=edit)
 
 

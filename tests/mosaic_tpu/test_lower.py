@@ -15,7 +15,7 @@ from tests.support.corpus.small import EXAMPLES
 from tests.support.laws import operands
 from tests.support.paths import GOLDEN
 from tests.support.templates import CASES_OF, by_kind, first_by
-from tests.support.walker.check import check_all, check_mosaic, kernels_of
+from tests.support.walker import check_all, check_mosaic, kernels_of
 from tilewright import lang as tl
 from tilewright import lax
 from tilewright import numpy as tnp

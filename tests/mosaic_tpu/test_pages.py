@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.support.walker.check import check_all, check_mosaic
+from tests.support.walker import check_all, check_mosaic
 from tilewright import lang as tl
 
 F32 = "float32"

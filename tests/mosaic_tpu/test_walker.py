@@ -6,10 +6,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.support.walker import memrefs, mosaic, vectors
-from tests.support.walker.error import WalkError
-from tests.support.walker.mosaic import run_mosaic
-from tests.support.walker.values import DTYPES, poison
+from tilewright.emulator import memrefs, mosaic, vectors
+from tilewright.core.errors import KernelError
+from tilewright.emulator.mosaic import run_mosaic
+from tilewright.emulator.values import DTYPES, poison
 
 RNG = np.random.default_rng(0)
 NAMES = {dtype: name for name, dtype in reversed(DTYPES.items()) if name not in ("index", "ui32")}
@@ -196,10 +196,10 @@ def test_loads_and_stores_and_their_bounds():
     np.testing.assert_array_equal(got[:4], x[1:5])
     assert np.isnan(got[4:]).all()
     for start, n, to, name in (("%one", 8, "%zero", "vector.load"), ("%zero", 2, "%big", "tpu.vector_store")):
-        with pytest.raises(WalkError, match=f"{name} out of bounds: elements . to 8 of axis 0, which has 8"):
+        with pytest.raises(KernelError, match=f"{name} out of bounds: elements . to 8 of axis 0, which has 8"):
             copying(load.format(start, n), store.format(to, mem(out), n), x, out)
     small = like(4, 128)  # a store larger than its memory
-    with pytest.raises(WalkError, match="tpu.vector_store out of bounds"):
+    with pytest.raises(KernelError, match="tpu.vector_store out of bounds"):
         copying(load.format("%zero", 8), store.format("%zero", mem(small), 8), x, small)
     strided = """%v = tpu.strided_load %x[%zero, %zero] {strides = array<i32: 2, 1>}
       : memref<8x128xf32, #tpu.memory_space<vmem>>, vector<4x128xf32>"""
@@ -230,7 +230,7 @@ def test_scalars_live_in_smem():
         if isinstance(expected, int):
             assert (run_mosaic(text, [scalars, out])[-1] == expected).all()
         else:
-            with pytest.raises(WalkError, match=expected):
+            with pytest.raises(KernelError, match=expected):
                 run_mosaic(text, [scalars, out])
 
 
@@ -238,7 +238,7 @@ def test_an_input_is_only_read():
     x = floats(8, 128)
     body = f"""%v = arith.constant dense<1.0> : {vec(x)}
       tpu.vector_store %a[%zero, %zero], %v {{strides = array<i32>}} : {mem(x)}, {vec(x)},"""
-    with pytest.raises(WalkError, match="into an operand that is only read"):
+    with pytest.raises(KernelError, match="into an operand that is only read"):
         run_mosaic(module(body, f"%a: {mem(x)}, %o: {mem(x)}"), [x, x.copy()])
 
 
@@ -266,13 +266,13 @@ X = floats(8, 128)
 
 def test_copies_and_what_is_wrong_with_them():
     np.testing.assert_array_equal(copies(START_IN, WAIT_IN, DOUBLE, START_OUT, WAIT_OUT), 2 * X)
-    with pytest.raises(WalkError, match="only 0 were ever started"):
+    with pytest.raises(KernelError, match="only 0 were ever started"):
         copies(WAIT_IN, DOUBLE, START_OUT, WAIT_OUT)
-    with pytest.raises(WalkError, match="ends with a copy under way"):
+    with pytest.raises(KernelError, match="ends with a copy under way"):
         copies(START_IN, WAIT_IN, DOUBLE, START_OUT)
     early = copies(START_IN, DOUBLE, START_OUT, WAIT_IN, WAIT_OUT)
     assert not np.array_equal(early, 2 * X)  # read before it arrived
-    with pytest.raises(WalkError, match="which only copies reach"):
+    with pytest.raises(KernelError, match="which only copies reach"):
         copies(f"%v = vector.load %x[%zero, %zero] : {HBM}, vector<8x128xf32>")
 
 
@@ -287,7 +287,7 @@ def test_a_part_of_a_memory():
     arguments = f"%x: {big}, %o: {HBM}, %sem: {SEM}"
     got = run_mosaic(module(body.format(9), arguments, 1), [x, X])[-1]
     np.testing.assert_array_equal(got, x[9:17])
-    with pytest.raises(WalkError, match="tpu.memref_slice out of bounds: elements 25 to 32"):
+    with pytest.raises(KernelError, match="tpu.memref_slice out of bounds: elements 25 to 32"):
         run_mosaic(module(body.format(25), arguments, 1), [x, X])
 
 
@@ -301,9 +301,9 @@ def test_semaphores_and_scoped_memory():
         "tpu.yield"() : () -> () }}) : () -> ()"""
     out = like(8, 128)
     run_mosaic(module(body.format(2), f"%o: {VMEM}"), [out])
-    with pytest.raises(WalkError, match="would wait forever"):
+    with pytest.raises(KernelError, match="would wait forever"):
         run_mosaic(module(body.format(1), f"%o: {VMEM}"), [out])
-    with pytest.raises(WalkError, match="a semaphore above zero"):
+    with pytest.raises(KernelError, match="a semaphore above zero"):
         run_mosaic(module(body.format(3), f"%o: {VMEM}"), [out])
 
 
@@ -349,9 +349,9 @@ def test_ragged_blocks_are_poison_outside():
     )
     got = run_mosaic(gridded(whole, (3,), [(BLOCK, "8, 128", ROW)] * 2), [x, np.full_like(x, np.nan)])[-1]
     assert np.isfinite(got[:16]).all() and np.isnan(got[16:]).all()
-    with pytest.raises(WalkError, match="starts at 24 of axis 0"):
+    with pytest.raises(KernelError, match="starts at 24 of axis 0"):
         run_mosaic(gridded(TWICE, (4,), [(BLOCK, "8, 128", ROW)] * 2), [x, x.copy()])
-    with pytest.raises(WalkError, match="its window has sizes"):
+    with pytest.raises(KernelError, match="its window has sizes"):
         run_mosaic(gridded(TWICE, (3,), [(BLOCK, "4, 128", ROW)] * 2), [x, x.copy()])
 
 
@@ -440,7 +440,7 @@ def test_memory_shared_by_an_input_and_an_output():
       %m = arith.maxsi %b, %z : i32
       return %m, %z : i32, i32"""
     behind = gridded(TWICE, (5,), [(BLOCK, "8, 128", late.format(2)), (BLOCK, "8, 128", ROW)])
-    with pytest.raises(WalkError, match="shares its memory"):
+    with pytest.raises(KernelError, match="shares its memory"):
         run_mosaic(behind, [x, x])
     far = gridded(TWICE, (5,), [(BLOCK, "8, 128", late.format(4)), (BLOCK, "8, 128", ROW)])
     run_mosaic(far, [x, x])
@@ -449,11 +449,11 @@ def test_memory_shared_by_an_input_and_an_output():
 def test_refusals():
     x = floats(8, 128)
     for args, what in (([x], "takes 2 arrays"), ([x.astype(np.float16), x], "is given an array of float16")):
-        with pytest.raises(WalkError, match=what):
+        with pytest.raises(KernelError, match=what):
             run_mosaic(module("", f"%a: {mem(x)}, %o: {mem(x)}"), args)
-    with pytest.raises(WalkError, match="of shape"):
+    with pytest.raises(KernelError, match="of shape"):
         run_mosaic(module("", f"%a: {mem(x)}, %o: {mem(x)}"), [x[:4], x])
-    with pytest.raises(WalkError, match="no rule for tpu.weird_thing|no rule for tpu.barrier"):
+    with pytest.raises(KernelError, match="no rule for tpu.weird_thing|no rule for tpu.barrier"):
         run_mosaic(module("tpu.barrier barrier_id(%zero)", f"%o: {mem(x)}"), [x])
 
 

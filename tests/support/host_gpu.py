@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.walker.ttir import run_ttir
+from tilewright.emulator.ttir import run_ttir
 from tilewright import triton_backend
 from tilewright.interop import driver, launch
 from tilewright.triton_backend import compiled_kernel, compiler

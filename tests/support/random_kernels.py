@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import tilewright as tw
-from tests.support.walker.check import check_mosaic, check_triton
+from tests.support.walker import check_mosaic, check_triton
 from tilewright import lang as tl
 from tilewright import numpy as tnp
 from tilewright.core.evaluate import evaluate, observing

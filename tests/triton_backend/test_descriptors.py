@@ -18,7 +18,7 @@ import tilewright as tw
 from tests.support import fused_cases as fused
 from tests.support.corpus.runs import KERNELS, NAMES, SMOOTH, Split, operands, over_sizes
 from tests.support.gpu_cases import kernels_in
-from tests.support.walker.check import check_all, check_triton, kernels_of
+from tests.support.walker import check_all, check_triton, kernels_of
 from tilewright import lang as tl
 from tilewright import numpy as tnp
 from tilewright.core.types import ArrayType

@@ -10,10 +10,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import special
 
-from tests.support.walker import arith, ttir
-from tests.support.walker.error import WalkError
-from tests.support.walker.ttir import run_ttir
-from tests.support.walker.values import DTYPES, poison
+from tilewright.emulator import arith, ttir
+from tilewright.core.errors import KernelError
+from tilewright.emulator.ttir import run_ttir
+from tilewright.emulator.values import DTYPES, poison
 
 RNG = np.random.default_rng(0)
 NAMES = {dtype: name for name, dtype in reversed(DTYPES.items()) if name not in ("index", "ui32")}
@@ -192,11 +192,11 @@ def test_casts():
 
 def test_what_llvm_leaves_undefined():
     x = np.array([1, 2], np.int32)
-    with pytest.raises(WalkError, match="division by zero"):
+    with pytest.raises(KernelError, match="division by zero"):
         binary("arith.divsi", x, np.array([1, 0], np.int32))
-    with pytest.raises(WalkError, match="division by zero"):
+    with pytest.raises(KernelError, match="division by zero"):
         binary("arith.remui", x, np.array([1, 0], np.int32))
-    with pytest.raises(WalkError, match="divided by -1"):
+    with pytest.raises(KernelError, match="divided by -1"):
         binary("arith.divsi", np.array([1, -(2**31)], np.int32), np.array([-1, -1], np.int32))
     assert binary("arith.shli", x, np.array([1, 32], np.int32))[1] == np.iinfo(np.int32).min
 
@@ -241,7 +241,7 @@ def test_gather_and_its_bounds():
     x, i = RNG.standard_normal((4, 8)).astype(np.float32), RNG.integers(0, 4, (2, 8)).astype(np.int32)
     body = "%r = tt.gather %a[%b] {axis = 0 : i32} : (tensor<4x8xf32>, tensor<2x8xi32>) -> tensor<2x8xf32>"
     np.testing.assert_array_equal(through(body, like(2, 8), x, i), np.take_along_axis(x, i, 0))
-    with pytest.raises(WalkError, match="tt.gather: an index is out of the 4"):
+    with pytest.raises(KernelError, match="tt.gather: an index is out of the 4"):
         through(body, like(2, 8), x, i + 4)
 
 
@@ -382,7 +382,7 @@ def test_masks_and_bounds():
         ("tt.load %pa, %m", "%qa, %x", 6, 8, "load out of bounds"),
         ("tt.load %pa, %m", "%qa, %x", 3, 4, "store out of bounds: byte 16 of operand 1"),
     ):
-        with pytest.raises(WalkError, match=what) as caught:
+        with pytest.raises(KernelError, match=what) as caught:
             shifted(load, store, n, size)
         assert what.split()[0] in caught.value.__notes__[0]
 
@@ -395,7 +395,7 @@ def test_a_pointer_before_its_buffer_or_between_elements_is_refused():
       tt.return } }"""
     run_ttir(text, (1,), [np.zeros(8, np.int8), 4])
     for n, what in ((-4, "load through a pointer into no buffer"), (2, "no multiple of 4"), (6, "out of bounds")):
-        with pytest.raises(WalkError, match=what):
+        with pytest.raises(KernelError, match=what):
             run_ttir(text, (1,), [np.zeros(8, np.int8), n])
 
 
@@ -469,7 +469,7 @@ def test_descriptors_fill_with_zeros_and_drop_what_is_outside():
         window = slice(max(i, 0), max(i + 4, 0)), slice(max(j, 0), max(j + 4, 0))
         expected[window] = x[window]
         np.testing.assert_array_equal(after, expected)
-    with pytest.raises(WalkError, match="not in 16 bytes"):
+    with pytest.raises(KernelError, match="not in 16 bytes"):
         run_ttir(DESCRIPTORS.format(columns=7), (1,), [x[:, :7], x[:, :7], 0, 0])
 
 
@@ -501,13 +501,13 @@ def test_no_barrier_orders_the_copy_engine(first, second, words):
     if words is None:
         run_ttir(text, (1,), arrays)
         return
-    with pytest.raises(WalkError, match=words):
+    with pytest.raises(KernelError, match=words):
         run_ttir(text, (1,), arrays)
 
 
 @pytest.mark.parametrize(("n", "words"), [(512, "of 256 elements"), (2, "fewer than 16 bytes")])
 def test_tiles_have_limits(n, words):
-    with pytest.raises(WalkError, match=words):
+    with pytest.raises(KernelError, match=words):
         run_ttir(TILE.format(n=n, first="", second=""), (1,), [np.zeros(512, np.float32)] * 2)
 
 
@@ -524,7 +524,7 @@ def test_external_functions_and_their_types():
     ):  # fmt: skip
         np.testing.assert_allclose(through(body.format(symbol, text_of(x), text_of(x)), x, x / 4), f(x / 4), rtol=1e-5)
     for symbol, what in (("__nv_exp", "is of float64, and is given float32"), ("__nv_magic", "no function")):
-        with pytest.raises(WalkError, match=what):
+        with pytest.raises(KernelError, match=what):
             through(body.format(symbol, text_of(x), text_of(x)), x, x)
     y = np.array([1, 0, 255, -1], np.int32)
     assert (through(body.format("__nv_clz", text_of(y), text_of(y)), y, y) == [31, 32, 24, 0]).all()
@@ -551,7 +551,7 @@ def test_programs_in_any_order():
 def test_accesses_that_race_are_refused():
     text = IDS.replace("HINT", "").replace("tt.addptr %p, %i", "tt.addptr %p, %y")  # programs of one column
     assert run_ttir(text, (3, 2), [np.zeros(6, np.int32), 8], races=False)[0][1] == 5
-    with pytest.raises(WalkError, match="race: a store of element 0 of operand 0 by program 1, after a store of it by"):
+    with pytest.raises(KernelError, match="race: a store of element 0 of operand 0 by program 1, after a store of it by"):
         run_ttir(text, (3, 2), [np.zeros(6, np.int32), 8])
     reading = text.replace("tt.store %q, %i : ", "%s = tt.load %q :")
     run_ttir(reading, (3, 2), [np.zeros(6, np.int32), 8])
@@ -569,21 +569,21 @@ def test_accesses_that_race_are_refused():
     mirrored, same, one = (text.replace("OP", op) for op in ("subi", "remui", "andi"))
     run_ttir(mirrored.replace("BETWEEN", "gpu.barrier").replace("%r, %c", "%c, %r"), (1,), [np.zeros(8, np.int32)])
     run_ttir(one.replace("BETWEEN", ""), (1,), [np.zeros(8, np.int32)])
-    with pytest.raises(WalkError, match="by another thread of the program, with no barrier between"):
+    with pytest.raises(KernelError, match="by another thread of the program, with no barrier between"):
         run_ttir(mirrored.replace("BETWEEN", "").replace("%r, %c", "%c, %r"), (1,), [np.zeros(8, np.int32)])
-    with pytest.raises(WalkError, match="a load of element 0 of operand 0 after a store"):
+    with pytest.raises(KernelError, match="a load of element 0 of operand 0 after a store"):
         run_ttir(same.replace("BETWEEN", ""), (1,), [np.zeros(8, np.int32)])
     clash = text.replace("tt.store %a, %r", "tt.store %b, %r").replace("BETWEEN", "").replace("OP", "andi")
-    with pytest.raises(WalkError, match="different values to one element"):
+    with pytest.raises(KernelError, match="different values to one element"):
         run_ttir(clash, (1,), [np.zeros(8, np.int32)])
 
 
 def test_promises_are_checked():
     text = IDS.replace("HINT", "{tt.divisibility = dense<2> : tensor<1xi32>} ")
     run_ttir(text, (1, 1), [np.zeros(6, np.int32), 8])
-    with pytest.raises(WalkError, match="tt.divisibility"):
+    with pytest.raises(KernelError, match="tt.divisibility"):
         run_ttir(text, (2, 1), [np.zeros(6, np.int32), 8])
-    with pytest.raises(WalkError, match="argument 1 is 6, and was promised to be a multiple of 4"):
+    with pytest.raises(KernelError, match="argument 1 is 6, and was promised to be a multiple of 4"):
         run_ttir(text, (1, 1), [np.zeros(6, np.int32), 6])
     for hint, good in (("contiguity = dense<8>", 1), ("constancy = dense<4>", 0), ("constancy = dense<2>", 0)):
         body = f"""%c = arith.constant dense<{4 if good else 2}> : tensor<8xi32>
@@ -592,22 +592,22 @@ def test_promises_are_checked():
         out = like(8, dtype=np.int32)
         if hint != "constancy = dense<4>":
             through(body.replace("OP", "addi" if good else "divsi"), out)
-        with pytest.raises(WalkError, match="does not hold along axis 0"):
+        with pytest.raises(KernelError, match="does not hold along axis 0"):
             through(body.replace("OP", "muli" if good else "remsi"), out)
 
 
 def test_refusals():
-    with pytest.raises(WalkError, match="no rule for tt.elementwise_inline_asm"):
+    with pytest.raises(KernelError, match="no rule for tt.elementwise_inline_asm"):
         through('%r = tt.elementwise_inline_asm "mov" {constraints = "=r,r", packed_element = 1 : i32, pure = true} %a'
                 " : tensor<2xi32> -> tensor<2xi32>", like(2, dtype=np.int32), like(2, dtype=np.int32))  # fmt: skip
-    with pytest.raises(WalkError, match="tt.assert: too big"):
+    with pytest.raises(KernelError, match="tt.assert: too big"):
         through("""%z = arith.constant dense<0> : tensor<2xi32>
           %c = arith.cmpi slt, %a, %z : tensor<2xi32>
           tt.assert %c, "too big" : tensor<2xi1>
           %r = arith.addi %a, %z : tensor<2xi32>""", like(2, dtype=np.int32), like(2, dtype=np.int32))  # fmt: skip
-    with pytest.raises(WalkError, match="takes 2 arguments, and is given 1"):
+    with pytest.raises(KernelError, match="takes 2 arguments, and is given 1"):
         run_ttir(IDS.replace("HINT", ""), (1,), [np.zeros(6, np.int32)])
-    with pytest.raises(WalkError, match="points to int32, and is given an array of int64"):
+    with pytest.raises(KernelError, match="points to int32, and is given an array of int64"):
         run_ttir(IDS.replace("HINT", ""), (1,), [np.zeros(6, np.int64), 8])
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support.corpus import embedding, layer_norm, matmul_grid, reduction, saxpy
-from tests.support.walker.check import check_all, check_mosaic, check_triton, compare, kernels_of
+from tests.support.walker import check_all, check_mosaic, check_triton, compare, kernels_of
 from tilewright.core.evaluate import evaluate
 from tilewright.mosaic_tpu import lower as mosaic
 from tilewright.triton_backend import lower as triton

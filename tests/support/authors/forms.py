@@ -11,7 +11,7 @@ import numpy as np
 import tilewright as tw
 from tests.support.authors.kit import Case
 from tests.support.corpus.runs import close
-from tests.support.walker.check import check_mosaic, check_triton, kernels_of
+from tests.support.walker import check_mosaic, check_triton, kernels_of
 from tilewright import lang as tl
 from tilewright import numpy as tnp
 from tilewright.core import tree

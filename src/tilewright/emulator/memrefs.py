@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .core import Op, Rule, Run
-from .error import WalkError
+from ..core.errors import DeadlockError, EmulationError, InputWriteError, OutOfBoundsError
 from .values import Type, poison
 
 if TYPE_CHECKING:
@@ -45,12 +45,12 @@ def part(name: str, memref: MemRef, starts: Sequence[Any], sizes: Sequence[int],
     """The elements from `starts`, `sizes` of them along each axis, `strides` apart; all must be there."""
     shape = memref.array.shape
     if len(starts) != len(shape) or len(sizes) != len(shape):
-        raise WalkError(f"{name}: {len(starts)} indices and sizes {list(sizes)} in a memref of shape {shape}")
+        raise EmulationError(f"{name}: {len(starts)} indices and sizes {list(sizes)} in a memref of shape {shape}")
     slices = []
     for axis, (start, size, step, n) in enumerate(zip(starts, sizes, strides or [1] * len(shape), shape)):
         start, last = int(start), int(start) + (size - 1) * step
         if size and (start < 0 or last >= n):
-            raise WalkError(
+            raise OutOfBoundsError(
                 f"{name} out of bounds: elements {start} to {last} of axis {axis}, which has {n} (memref {shape})"
             )
         slices.append(slice(start, last + 1, step) if size else slice(0, 0))
@@ -72,7 +72,7 @@ def allocate(type: Type) -> MemRef:
 
 def _in(name: str, memref: MemRef, *spaces: str) -> None:
     if memref.space not in spaces:
-        raise WalkError(f"{name} of memory {memref.space}, which only copies reach from {' and '.join(spaces)}")
+        raise EmulationError(f"{name} of memory {memref.space}, which only copies reach from {' and '.join(spaces)}")
 
 
 def _load_scalar(op: Op) -> Run:
@@ -85,7 +85,7 @@ def _load_scalar(op: Op) -> Run:
 
 def _store(name: str, memref: MemRef, elements: Any, value: Any, mask: Any = None) -> None:
     if memref.readonly:
-        raise WalkError(f"{name} into an operand that is only read")
+        raise InputWriteError(f"{name} into an operand that is only read")
     elements[...] = value if mask is None else np.where(mask, value, elements)
 
 
@@ -114,7 +114,7 @@ def _load_vector(op: Op) -> Run:
         sizes = [1] * (rank - len(shape)) + list(shape)
         found = part(op.name, memref, index, sizes, _strides(op, rank))
         if found.dtype != dtype:
-            raise WalkError(f"{op.name}: a vector of {dtype} from a memref of {found.dtype}")
+            raise EmulationError(f"{op.name}: a vector of {dtype} from a memref of {found.dtype}")
         value = found.reshape(shape).copy()
         return np.where(masks[0], value, poison((), dtype)) if masks else value
 
@@ -132,7 +132,7 @@ def _store_vector(op: Op) -> Run:
         sizes = [1] * (rank - value.ndim) + list(value.shape)
         found = part(op.name, memref, index, sizes, _strides(op, rank))
         if found.dtype != value.dtype:
-            raise WalkError(f"{op.name}: a vector of {value.dtype} into a memref of {found.dtype}")
+            raise EmulationError(f"{op.name}: a vector of {value.dtype} into a memref of {found.dtype}")
         value = value.reshape(found.shape)
         mask = masks[0].reshape(found.shape) if masks else None
         _store(op.name, memref, found, found + value if add else value, mask)
@@ -162,7 +162,7 @@ def _reshaped(op: Op) -> Run:
     def run(memref: MemRef) -> MemRef:
         view = memref.array.reshape(shape)
         if view.size and not np.shares_memory(view, memref.array):
-            raise WalkError(f"{op.name}: a part of a memory in several pieces as {shape}")
+            raise EmulationError(f"{op.name}: a part of a memory in several pieces as {shape}")
         return memref.like(view)
 
     return run
@@ -171,7 +171,7 @@ def _reshaped(op: Op) -> Run:
 def _same(op: Op) -> Run:
     def run(memref: MemRef) -> MemRef:
         if memref.array.shape != op.result.shape or memref.array.dtype != op.result.dtype:
-            raise WalkError(f"{op.name}: {memref.array.dtype}{memref.array.shape} as {op.result.text}")
+            raise EmulationError(f"{op.name}: {memref.array.dtype}{memref.array.shape} as {op.result.text}")
         return memref
 
     return run
@@ -183,7 +183,7 @@ def _bitcast(op: Op) -> Run:
 
     def run(memref: MemRef) -> MemRef:
         if memref.array.dtype.itemsize != dtype.itemsize or memref.array.shape != op.result.shape:
-            raise WalkError(f"{op.name} to a type of another width is no view that the walker has")
+            raise EmulationError(f"{op.name} to a type of another width is no view that the walker has")
         return memref.like(memref.array.view(dtype))
 
     return run
@@ -213,7 +213,7 @@ class Semaphore:
     def arrive(self, nbytes: int) -> None:
         while self.count < nbytes:
             if not self.copies:
-                raise WalkError(f"a wait for a copy of {nbytes} bytes, of which only {self.count} were ever started")
+                raise DeadlockError(f"a wait for a copy of {nbytes} bytes, of which only {self.count} were ever started")
             copy = self.copies.pop(0)
             copy.target.array[...] = copy.source
             self.count += copy.nbytes
@@ -222,10 +222,10 @@ class Semaphore:
 
 def _semaphore(name: str, memref: MemRef, dma: bool) -> Semaphore:
     if memref.array.shape != ():
-        raise WalkError(f"{name} of an array of semaphores {memref.array.shape}")
+        raise EmulationError(f"{name} of an array of semaphores {memref.array.shape}")
     found: Any = memref.array[()]
     if found.dma != dma:
-        raise WalkError(f"{name} of a semaphore of the other kind")
+        raise EmulationError(f"{name} of a semaphore of the other kind")
     return found
 
 
@@ -235,14 +235,14 @@ def _enqueue(op: Op) -> Run:
     def run(*operands: Any) -> None:
         source, local, target, arrival, *remote = (operands[s] for s in segments)
         if local or any(remote):
-            raise WalkError(f"{op.name} to another device or core: the walker has one")
+            raise EmulationError(f"{op.name} to another device or core: the walker has one")
         (source,), (target,) = source, target
         if source.array.shape != target.array.shape or source.array.dtype != target.array.dtype:
-            raise WalkError(
+            raise EmulationError(
                 f"{op.name}: from {source.array.dtype}{source.array.shape} to {target.array.dtype}{target.array.shape}"
             )
         if target.readonly:
-            raise WalkError(f"{op.name} into an operand that is only read")
+            raise InputWriteError(f"{op.name} into an operand that is only read")
         semaphore = _semaphore(op.name, arrival[0], True)
         target.array[...] = poison((), target.array.dtype)
         semaphore.copies.append(Copy(source.array, target, source.array.nbytes))
@@ -256,7 +256,7 @@ def _wait(op: Op) -> Run:
     def run(*operands: Any) -> None:
         (semaphore,), (source,), (target,), *_ = (operands[s] for s in segments)
         if source.array.shape != target.array.shape:
-            raise WalkError(f"{op.name}: from shape {source.array.shape} to {target.array.shape}")
+            raise EmulationError(f"{op.name}: from shape {source.array.shape} to {target.array.shape}")
         _semaphore(op.name, semaphore, True).arrive(target.array.nbytes)
 
     return run
@@ -268,7 +268,7 @@ def _signal(op: Op) -> Run:
     def run(*operands: Any) -> None:
         (semaphore,), (amount,), *remote = (operands[s] for s in segments)
         if any(remote):
-            raise WalkError(f"{op.name} to another device or core: the walker has one")
+            raise EmulationError(f"{op.name} to another device or core: the walker has one")
         _semaphore(op.name, semaphore, False).count += int(amount)
 
     return run
@@ -278,7 +278,7 @@ def _sem_wait(op: Op) -> Run:
     def run(semaphore: MemRef, amount: Any) -> None:
         found = _semaphore(op.name, semaphore, False)
         if found.count < amount:
-            raise WalkError(
+            raise DeadlockError(
                 f"{op.name} for {int(amount)}, and the semaphore is at {found.count}: it would wait forever"
             )
         found.count -= int(amount)

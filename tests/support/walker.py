@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -13,13 +14,15 @@ from tilewright.core import tree
 from tilewright.core.evaluate import evaluate, observing
 from tilewright.core.ir import Eqn, Program
 from tilewright.core.trace import trace_program, typeof
+from tilewright.emulator.calls import run_mosaic_gpu, run_mosaic_tpu, run_triton
 from tilewright.lang.interpret import interpret
 from tilewright.lang.kernel import Kernel
-from tilewright.lang.modes import InterpretParams, poison
+from tilewright.lang.modes import InterpretParams
 from tilewright.lang.primitive import kernel_call_p
 from tilewright.lang.target import target_of
-
-from .error import WalkError
+from tilewright.mosaic_gpu import mosaic_gpu_module
+from tilewright.mosaic_tpu.lower import mosaic_module
+from tilewright.triton_backend.lower import triton_module
 
 _TF32 = re.compile(r"inputPrecision = tf32\b")
 Check = Callable[..., list[np.ndarray]]
@@ -56,23 +59,6 @@ def _is_float(dtype: Any) -> bool:
     return True
 
 
-def call(module: Any, operands: list[np.ndarray], run: Callable[[list[np.ndarray]], list[np.ndarray]]) -> list[Any]:
-    """What a program around one custom call does: prepare, call, finish. `run` takes operands, then results."""
-    taken = operands if module.prepare is None else [np.array(a) for a in evaluate(module.prepare, *operands)]
-    types = [(a.shape, a.dtype) for a in taken]
-    wanted = [(t.shape, t.dtype) for t in module.in_types]
-    assert types == wanted, f"{module.name}: the call takes {wanted}, and is given {types}"
-    outs = [poison(t.shape, t.dtype) for t in module.out_types]
-    for i, o in module.aliases:
-        assert types[i] == (outs[o].shape, outs[o].dtype), f"{module.name}: operand {i} and result {o} share memory"
-        outs[o] = taken[i]
-    results = run([*taken, *outs])
-    for array in results:
-        if array.dtype == bool and (array.view(np.uint8) > 1).any():
-            raise WalkError(f"{module.name}: a byte of a boolean result is neither 0 nor 1")
-    return results if module.finish is None else evaluate(module.finish, *operands, *results)
-
-
 def _operands(kernel: Kernel, arrays: Sequence[Any]) -> list[np.ndarray]:
     return [np.asarray(a, t.dtype) for a, t in zip(arrays, kernel.in_types, strict=True)]
 
@@ -85,19 +71,10 @@ def check_triton(
 
     Products in TF32 are walked in float32, so that the comparison need not allow for their rounding.
     """
-    from tilewright.triton_backend.lower import triton_module
-
-    from .ttir import run_ttir
-
     module = triton_module(kernel, target_of(target), **overrides)
-    operands, outputs = _operands(kernel, arrays), len(module.out_types)
-    text = _TF32.sub("inputPrecision = ieee", module.text)
-
-    def run(buffers: list[np.ndarray]) -> list[np.ndarray]:
-        after = run_ttir(text, module.grid, buffers, order, races)
-        return after[len(after) - outputs :]
-
-    return _agreed(kernel, operands, call(module, operands, run), rtol)
+    module = replace(module, text=_TF32.sub("inputPrecision = ieee", module.text))
+    operands = _operands(kernel, arrays)
+    return _agreed(kernel, operands, run_triton(module, operands, order, races), rtol)
 
 
 def check_hopper(
@@ -108,18 +85,9 @@ def check_hopper(
 
     `edit` changes the text first, to see that the walker finds what is wrong with it.
     """
-    from tilewright.mosaic_gpu import mosaic_gpu_module
-
-    from .hopper import run_hopper
-
     module = mosaic_gpu_module(kernel, target_of(target))
-    operands, first = _operands(kernel, arrays), len(module.in_types)
-    text = edit(module.text)
-
-    def run(buffers: list[np.ndarray]) -> list[np.ndarray]:
-        return run_hopper(text, [*buffers, np.zeros(module.scratch, np.uint8)], order, eager)[first:-1]
-
-    return _agreed(kernel, operands, call(module, operands, run), rtol)
+    module, operands = replace(module, text=edit(module.text)), _operands(kernel, arrays)
+    return _agreed(kernel, operands, run_mosaic_gpu(module, operands, order, eager), rtol)
 
 
 def check_mosaic(
@@ -127,18 +95,9 @@ def check_mosaic(
     rtol: float | None = None,
 ) -> list[np.ndarray]:  # fmt: skip
     """Emit a kernel for the TPU, walk it, and compare with the interpreter; gives the results."""
-    from tilewright.mosaic_tpu.lower import mosaic_module
-
-    from .mosaic import run_mosaic
-
     module = mosaic_module(kernel, target_of(target))
-    operands, outputs = _operands(kernel, arrays), len(module.out_types)
-
-    def run(buffers: list[np.ndarray]) -> list[np.ndarray]:
-        after = run_mosaic(module.text, buffers, outputs, order)
-        return after[len(after) - outputs :]
-
-    return _agreed(kernel, operands, call(module, operands, run), rtol)
+    operands = _operands(kernel, arrays)
+    return _agreed(kernel, operands, run_mosaic_tpu(module, operands, order), rtol)
 
 
 def _agreed(kernel: Kernel, arrays: Sequence[Any], got: list[Any], rtol: float | None) -> list[np.ndarray]:

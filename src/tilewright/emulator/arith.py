@@ -14,7 +14,7 @@ import numpy as np
 from scipy import special
 
 from .core import Op, Rule, Run
-from .error import WalkError
+from ..core.errors import EmulationError
 from .values import Type, constant, poison
 
 Function = Callable[..., Any]
@@ -71,9 +71,9 @@ def of_wide(f: Function) -> Rule:
 
 def _divisor(name: str, x: Any, y: Any) -> None:
     if np.any(y == 0):
-        raise WalkError(f"{name}: division by zero")
+        raise EmulationError(f"{name}: division by zero")
     if x.dtype.kind == "i" and np.any((y == -1) & (x == np.iinfo(x.dtype).min)):
-        raise WalkError(f"{name}: the least integer divided by -1")
+        raise EmulationError(f"{name}: the least integer divided by -1")
 
 
 def _towards_zero(x: Any, y: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .error import WalkError
+from ..core.errors import RaceError
 
 MANY = -1  # programs, or lanes
 SIZE = 1 << 32  # a lane's name is its position plus this many times the size of its tensor
@@ -57,11 +57,11 @@ class Races:
                 continue
             wrong = accesses.others(where, program)
             if wrong.any():
-                raise WalkError(f"race: a {kind} of element {where[wrong][0]} of operand {self.number} by program "
+                raise RaceError(f"race: a {kind} of element {where[wrong][0]} of operand {self.number} by program "
                                 f"{program - 1}, after a {other} of it by another program")  # fmt: skip
             wrong = accesses.neighbours(where, lanes, epoch)
             if wrong.any():
-                raise WalkError(f"race: a {kind} of element {where[wrong][0]} of operand {self.number} after a {other} "
+                raise RaceError(f"race: a {kind} of element {where[wrong][0]} of operand {self.number} after a {other} "
                                 "of it by another thread of the program, with no barrier between")  # fmt: skip
         self.done[kind].note(where, program, lanes, epoch)
 
@@ -73,7 +73,7 @@ class Races:
             wrong = programs[where] == program
             if wrong.any():
                 one, two = ("the copy engine" if e else "threads" for e in (engine, by_engine))
-                raise WalkError(f"race: a {kind} of element {where[wrong][0]} of operand {self.number} by {one}, after "
+                raise RaceError(f"race: a {kind} of element {where[wrong][0]} of operand {self.number} by {one}, after "
                                 f"a {other} of it by {two}, which nothing orders")  # fmt: skip
         self.last[kind, engine][where] = program
 

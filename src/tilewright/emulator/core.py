@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxlib.mlir import ir
 
-from .error import WalkError
+from ..core.errors import EmulationError
 from .values import Type, convert_type
 
 Run = Callable[..., Any]
@@ -35,7 +35,7 @@ class Op:
 
     def attribute(self, name: str) -> ir.Attribute:
         if name not in self.attributes:
-            raise WalkError(f"{self.name} has no attribute {name}")
+            raise EmulationError(f"{self.name} has no attribute {name}")
         return self.attributes[name]
 
     def int(self, name: str, default: int | None = None) -> int:
@@ -109,14 +109,16 @@ class Block:
                     frame[slot] = value
         except Exception as error:
             if not getattr(error, "__notes__", None):
-                error.add_note(f"in: {str(self.operations[at]).splitlines()[0].strip()}")
+                operation = self.operations[at]
+                error.add_note(f"in: {str(operation).splitlines()[0].strip()}")
+                error.add_note(str(operation.location))
             raise
         return [frame[i] for i in self.end]
 
 
 def _check(value: Any, type: Type, lifted: bool) -> None:
     if value.dtype != type.dtype or (value.shape != type.shape and not lifted):
-        raise WalkError(f"a rule of the walker gave {value.dtype}{list(value.shape)} for {type.text}")
+        raise EmulationError(f"a rule of the walker gave {value.dtype}{list(value.shape)} for {type.text}")
 
 
 class Region:
@@ -167,14 +169,14 @@ class Machine:
             if operation.name in ("func.func", "tt.func"):
                 self.sources[ir.StringAttr(operation.attributes["sym_name"]).value] = operation
         if not self.sources:
-            raise WalkError("the module has no function")
+            raise EmulationError("the module has no function")
         self.prepared: dict[str, tuple[Region, int]] = {}
 
     def prepare(self, operation: ir.Operation, slots: dict[ir.Value, int]) -> tuple[Run, list[tuple[ir.Value, Type]]]:
         """The function that runs an operation, and its results with their types."""
         rule = self.rules.get(operation.name)
         if rule is None:
-            raise WalkError(f"the walker has no rule for {operation.name}: {operation}")
+            raise EmulationError(f"the walker has no rule for {operation.name}: {operation}")
         lifted = operation.name in LIFTING
         op = Op(self, operation, [Region(self, r, slots, lifted) for r in operation.regions])
         return rule(op), list(zip(operation.results, op.results))
@@ -189,7 +191,7 @@ class Machine:
     def call(self, name: str, *values: Any) -> list[Any]:
         """Call a function of the module."""
         if name not in self.sources:
-            raise WalkError(f"the module has no function @{name}")
+            raise EmulationError(f"the module has no function @{name}")
         if name not in self.prepared:
             slots: dict[ir.Value, int] = {}
             region = Region(self, self.sources[name].regions[0], slots)
@@ -229,7 +231,7 @@ def _for(op: Op) -> Run:
 
     def run(low: Any, high: Any, step: Any, *carry: Any) -> Any:
         if step <= 0:
-            raise WalkError(f"scf.for with step {step}")
+            raise EmulationError(f"scf.for with step {step}")
         values = list(carry)
         for i in range(int(low), int(high), int(step)):
             values = body(np.asarray(i, dtype), *values)
@@ -273,14 +275,14 @@ def _assert(op: Op) -> Run:
 
     def run(condition: Any, *rest: Any) -> None:
         if not np.all(condition):
-            raise WalkError(f"{op.name}: {message}")
+            raise EmulationError(f"{op.name}: {message}")
 
     return run
 
 
 def _scalar(op: Op, value: Any) -> None:
     if value.shape != ():
-        raise WalkError(f"{op.name} on a value of each element: a region that is run on whole tensors cannot branch")
+        raise EmulationError(f"{op.name} on a value of each element: a region that is run on whole tensors cannot branch")
 
 
 RULES: dict[str, Rule] = {

@@ -12,7 +12,7 @@ from jaxlib.mlir import ir
 
 from . import arith
 from .core import Op, Rule, Run
-from .error import WalkError
+from ..core.errors import EmulationError
 from .values import convert_type
 
 Function = Callable[..., Any]
@@ -62,7 +62,7 @@ def _rotate(op: Op) -> Run:
 
     def run(x: Any, amount: Any) -> Any:
         if amount < 0:
-            raise WalkError(f"{op.name} by {int(amount)}")
+            raise EmulationError(f"{op.name} by {int(amount)}")
         if not stride:
             return np.roll(x, int(amount), axis)
         rows = [np.roll(r, int(amount) + stride * i, axis) for i, r in enumerate(np.split(x, x.shape[other], other))]
@@ -96,7 +96,7 @@ def _places(static: tuple[int, ...], dynamic: Any, shape: tuple[int, ...]) -> tu
     given = iter(dynamic)
     places = tuple(int(next(given)) if p == np.iinfo(np.int64).min else p for p in static)
     if any(not 0 <= p < n for p, n in zip(places, shape)):
-        raise WalkError(f"element {places} of a vector of shape {shape}")
+        raise EmulationError(f"element {places} of a vector of shape {shape}")
     return places
 
 
@@ -111,7 +111,7 @@ def _extract_slice(op: Op) -> Run:
     window = _strided_window(op, op.ints("sizes"))
     for cut, n in zip(window, op.operands[0].shape):
         if cut.start < 0 or cut.stop > n:
-            raise WalkError(f"{op.name}: {cut} of an axis of {n}")
+            raise EmulationError(f"{op.name}: {cut} of an axis of {n}")
     return lambda x: x[window]
 
 
@@ -222,7 +222,7 @@ def _all_reduce(op: Op) -> Run:
             op.result.dtype
         )
     if kind not in REDUCTIONS:
-        raise WalkError(f"{op.name} of kind {kind}")
+        raise EmulationError(f"{op.name} of kind {kind}")
     return lambda x: np.broadcast_to(reduced(REDUCTIONS[kind], x, (axis,)), x.shape)
 
 
@@ -232,7 +232,7 @@ def _scan(op: Op) -> Run:
 
     def run(x: Any, mask: Any = None) -> Any:
         if mask is not None:
-            raise WalkError(f"{op.name} with a mask")
+            raise EmulationError(f"{op.name} with a mask")
         return f(x, axis=axis).astype(op.result.dtype)
 
     return run
@@ -279,7 +279,7 @@ def _contract(op: Op) -> Run:
     sides = [re.findall(r"d(\d+)", str(m).split("->")[1]) for m in maps]
     left, right, out = ("".join(chr(97 + int(d)) for d in side) for side in sides)
     if "kind" in op and _kind(op) != "add":
-        raise WalkError(f"{op.name} of kind {_kind(op)}")
+        raise EmulationError(f"{op.name} of kind {_kind(op)}")
     return lambda x, y, acc: product(op, x, y, acc, f"{left},{right}->{out}", True)
 
 
@@ -362,7 +362,7 @@ def _assume_multiple(op: Op) -> Run:
 
     def run(x: Any) -> Any:
         if int(x) % by:
-            raise WalkError(f"{op.name}: {int(x)} is no multiple of {by}")
+            raise EmulationError(f"{op.name}: {int(x)} is no multiple of {by}")
         return x
 
     return run

@@ -12,7 +12,7 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from .core import Run, as_ints
-from .error import WalkError
+from ..core.errors import EmulationError
 from .values import convert_type
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def arguments(
         if type.pointee is not None:
             array = np.asarray(arg)
             if type.pointee.itemsize != array.dtype.itemsize:
-                raise WalkError(f"argument {number} points to {type.pointee}, and is given an array of {array.dtype}")
+                raise EmulationError(f"argument {number} points to {type.pointee}, and is given an array of {array.dtype}")
             if id(arg) not in known:
                 copy = np.array(array, order="C")
                 known[id(arg)] = copy, machine.memory.add(copy)
@@ -44,7 +44,7 @@ def arguments(
             assert type.dtype is not None
             value = np.asarray(arg, type.dtype)
         if "tt.divisibility" in given and int(value) % (by := ir.IntegerAttr(given["tt.divisibility"]).value):
-            raise WalkError(f"argument {number} is {int(value)}, and was promised to be a multiple of {by}")
+            raise EmulationError(f"argument {number} is {int(value)}, and was promised to be a multiple of {by}")
         values.append(value)
     return values, copies
 
@@ -79,4 +79,4 @@ def _verify(name: str, numbers: list[int], contiguity: list[int] | None, value: 
         step = {"tt.contiguity": size, "tt.constancy": 0}.get(name)
         good = rows[..., 0] % number == 0 if step is None else np.diff(rows, axis=-1) == step
         if not np.all(good):
-            raise WalkError(f"{name} = {numbers} does not hold along axis {axis}")
+            raise EmulationError(f"{name} = {numbers} does not hold along axis {axis}")

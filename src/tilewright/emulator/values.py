@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
+from collections.abc import Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +14,7 @@ import ml_dtypes
 import numpy as np
 from jaxlib.mlir import ir
 
-from .error import WalkError
+from ..core.errors import EmulationError
 
 ELEMENTS = {
     "i1": np.bool_, "i2": ml_dtypes.int2, "i4": ml_dtypes.int4, "i8": np.int8, "i16": np.int16, "i32": np.int32,
@@ -83,7 +86,7 @@ def _pointee(text: str) -> np.dtype[Any]:
 def constant(attribute: ir.Attribute, type: Type) -> np.ndarray:
     """The value of `arith.constant`."""
     if type.dtype is None:
-        raise WalkError(f"a constant of type {type.text}")
+        raise EmulationError(f"a constant of type {type.text}")
     if type.kind == "scalar":
         return _element(attribute, type.dtype)
     dense = ir.DenseElementsAttr(attribute)
@@ -118,8 +121,23 @@ def _dense_text(text: str, type: Type) -> np.ndarray:
     return np.array(values, type.dtype).reshape(type.shape)
 
 
+_zeros: ContextVar[bool] = ContextVar("tilewright_emulator_zeros", default=False)
+
+
+@contextlib.contextmanager
+def zeros() -> Iterator[None]:
+    """Within it, what nothing has defined is zero."""
+    token = _zeros.set(True)
+    try:
+        yield
+    finally:
+        _zeros.reset(token)
+
+
 def poison(shape: Any, dtype: np.dtype[Any]) -> np.ndarray:
-    """What nothing has defined: NaN, True or the least integer."""
+    """What nothing has defined: NaN, True or the least integer; within `zeros`, zero."""
+    if _zeros.get():
+        return np.zeros(shape, dtype)
     if dtype.kind == "b":
         return np.ones(shape, dtype)
     if dtype.name.lstrip("u").startswith("int"):

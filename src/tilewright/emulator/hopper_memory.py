@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .error import WalkError
+from ..core.errors import EmulationError, RaceError
 
 GRAIN = 4
 AGENTS = 96  # 16 warps, 4 warpgroups' products, 4 warpgroups' stores, the rest: barriers
@@ -32,7 +32,7 @@ class Barrier:
         self.bytes += expected
         self.left -= 1
         if self.left < 0:
-            raise WalkError(f"mbarrier {self.address}: more arrivals than its count {self.count}")
+            raise EmulationError(f"mbarrier {self.address}: more arrivals than its count {self.count}")
         self.step()
 
     def landed(self, size: int) -> None:
@@ -58,26 +58,26 @@ class Shared:
 
     def grains(self, at: Any, size: int) -> Any:
         if np.any(at < 0) or np.any(at + size > self.bytes.size):
-            raise WalkError(f"shared memory of {self.bytes.size} bytes is accessed at {int(np.max(at))}")
+            raise EmulationError(f"shared memory of {self.bytes.size} bytes is accessed at {int(np.max(at))}")
         found = at[..., None] + np.arange(0, size, GRAIN)
         return np.unique(found // GRAIN)
 
     def reading(self, grains: Any, clock: Any, agent: int, time: int, engine: bool, what: str) -> None:
         wrong = self.written[grains] > clock[self.writer[grains]]
         if wrong.any():
-            raise WalkError(f"race: {what} reads shared memory at {GRAIN * int(grains[wrong][0])} before it waits for "
+            raise RaceError(f"race: {what} reads shared memory at {GRAIN * int(grains[wrong][0])} before it waits for "
                             "what writes it")  # fmt: skip
         if engine and self.generic[grains].any():
-            raise WalkError(f"{what} reads what threads wrote, without fence.proxy.async")
+            raise EmulationError(f"{what} reads what threads wrote, without fence.proxy.async")
         self.reads[grains, agent] = np.maximum(self.reads[grains, agent], time)
 
     def writing(self, grains: Any, clock: Any, agent: int, time: int, engine: bool, what: str) -> None:
         wrong = (self.written[grains] > clock[self.writer[grains]]) | (self.reads[grains] > clock).any(-1)
         if wrong.any():
-            raise WalkError(f"race: {what} writes shared memory at {GRAIN * int(grains[wrong][0])}, which others may "
+            raise RaceError(f"race: {what} writes shared memory at {GRAIN * int(grains[wrong][0])}, which others may "
                             "still use")  # fmt: skip
         if engine and self.generic[grains].any():
-            raise WalkError(f"{what} writes over what threads wrote, without fence.proxy.async")
+            raise EmulationError(f"{what} writes over what threads wrote, without fence.proxy.async")
         self.writer[grains], self.written[grains] = agent, time
         self.reads[grains] = 0
         self.generic[grains] = 0 if engine else agent + 1
@@ -105,7 +105,7 @@ def matrix_places(descriptor: int, rows: int, depth: int, turned: bool) -> Any:
     """Where a product's descriptor has the 16-bit elements of (rows, depth); `turned`: the sum goes down memory."""
     start, leading, stride = ((descriptor >> shift & 0x3FFF) << 4 for shift in (0, 16, 32))
     if descriptor >> 62 & 3 != 1:
-        raise WalkError("a matrix that is not swizzled by 128 bytes")
+        raise EmulationError("a matrix that is not swizzled by 128 bytes")
     r, c = np.meshgrid(np.arange(rows), np.arange(depth), indexing="ij")
     if turned:  # 64 elements and 8 of the sum make 1024 bytes
         at = start + r // 64 * leading + c // 8 * stride + c % 8 * 128 + r % 64 * 2

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .core import Op, Rule, Run
-from .error import WalkError
+from ..core.errors import EmulationError
 
 RANK, SIZE, ALIGNED = 5, 256, 16  # axes, elements of a tile along one, bytes
 
@@ -41,18 +41,18 @@ def _make(op: Op) -> Run:
     tile = _tile(op.result.text)
     assert pointee is not None
     if tile[-1] * pointee.itemsize < ALIGNED:
-        raise WalkError(f"{op.name}: a row of {tile} of {pointee} has fewer than {ALIGNED} bytes")
+        raise EmulationError(f"{op.name}: a row of {tile} of {pointee} has fewer than {ALIGNED} bytes")
     if len(tile) != rank or rank > RANK or max(tile) > SIZE:
-        raise WalkError(f"{op.name}: a tile {tile} of {rank} axes, of which there may be {RANK} of {SIZE} elements")
+        raise EmulationError(f"{op.name}: a tile {tile} of {rank} axes, of which there may be {RANK} of {SIZE} elements")
 
     def run(base: Any, *sizes: Any) -> Descriptor:
         shape, strides = [int(n) for n in sizes[:rank]], [int(n) for n in sizes[rank:]]
         if min(shape) < 1:
-            raise WalkError(f"{op.name}: an array of shape {shape}")
+            raise EmulationError(f"{op.name}: an array of shape {shape}")
         if strides[-1] != 1:
-            raise WalkError(f"{op.name}: the last stride is {strides[-1]}, not 1")
+            raise EmulationError(f"{op.name}: the last stride is {strides[-1]}, not 1")
         if any(s * pointee.itemsize % ALIGNED for s in strides[:-1]) or int(base) % ALIGNED:
-            raise WalkError(f"{op.name}: base or strides {strides} of {pointee} are not in {ALIGNED} bytes")
+            raise EmulationError(f"{op.name}: base or strides {strides} of {pointee} are not in {ALIGNED} bytes")
         return Descriptor(base, shape, strides, fill)
 
     return run

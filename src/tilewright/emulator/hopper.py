@@ -17,7 +17,7 @@ from jaxlib.mlir import ir
 
 from . import arith
 from .core import Op, reading
-from .error import WalkError
+from ..core.errors import DeadlockError, EmulationError, OutOfBoundsError, SemaphoreError
 from .hopper_memory import AGENTS, COPIES, PRODUCTS, STORES, Barrier, Shared, matrix_places, swizzled
 
 LANES, WARP = 128, 32
@@ -52,7 +52,7 @@ class Register:
 
     def read(self) -> Any:
         if self.sum.pending:
-            raise WalkError("registers of a product are read before wgmma.wait_group")
+            raise EmulationError("registers of a product are read before wgmma.wait_group")
         return self.sum.value[fragment_places(self.i)].copy()
 
 
@@ -64,7 +64,7 @@ class Loaded:
 
     def read(self) -> Any:
         if not self.ready:
-            raise WalkError("registers are read before tcgen05.wait::ld")
+            raise EmulationError("registers are read before tcgen05.wait::ld")
         return self.value
 
 
@@ -90,7 +90,7 @@ class Block:
 
     def barrier(self, at: int) -> Barrier:
         if at not in self.barriers:
-            raise WalkError(f"no mbarrier was made at {at}")
+            raise EmulationError(f"no mbarrier was made at {at}")
         return self.barriers[at]
 
     def land(self, barrier: Barrier | None = None) -> bool:
@@ -143,7 +143,7 @@ class Group:
         """A number that all lanes at hand have in common."""
         found = np.unique(self.lanes(x)[self.mask])
         if found.size != 1:
-            raise WalkError("a value that is to be the same in all threads is not")
+            raise EmulationError("a value that is to be the same in all threads is not")
         return int(found[0])
 
     def warps(self) -> list[int]:
@@ -187,7 +187,7 @@ class Group:
         for w in self.warps():
             meeting[1] = np.maximum(meeting[1], self.clocks[w])
         if meeting[0] > threads:
-            raise WalkError(f"bar.sync {number}: {meeting[0]} threads come, {threads} are waited for")
+            raise EmulationError(f"bar.sync {number}: {meeting[0]} threads come, {threads} are waited for")
         if meeting[0] == threads:
             meeting[0], meeting[2], meeting[3] = 0, turn + 1, meeting[1]
             meeting[1] = np.zeros(AGENTS, np.int64)
@@ -225,7 +225,7 @@ class Group:
                 if isinstance(found, Generator):
                     found = yield from found
                 return [found]
-        raise WalkError(f"the walker does not know {text}")
+        raise EmulationError(f"the walker does not know {text}")
 
     def each(self) -> Any:
         return np.flatnonzero(self.mask)
@@ -243,7 +243,7 @@ class Group:
         at = self.same(address)
         self.b.barriers[at] = Barrier(count, COPIES + len(self.b.barriers), at)
         if COPIES + len(self.b.barriers) > AGENTS:
-            raise WalkError("more mbarriers than the walker has clocks for")
+            raise EmulationError("more mbarriers than the walker has clocks for")
 
     def synchronise(self, text: str, *args: Any) -> Walk:
         found = re.match(r"bar.sync (\$?\d+), (\d+);", text)
@@ -259,23 +259,23 @@ class Group:
 
     def box(self, descriptor: int, coordinates: Sequence[int]) -> Any:
         if descriptor not in self.b.descriptors:
-            raise WalkError("a tensor descriptor is used before fence.proxy.tensormap")
+            raise EmulationError("a tensor descriptor is used before fence.proxy.tensormap")
         f = self.b.descriptors[descriptor]
         rank = f["rank",] + 1
         dtype = np.dtype(TENSOR[f["elemtype",]])
         if len(coordinates) != rank or f["swizzle_mode",] != 3:
-            raise WalkError(f"a copy of rank {len(coordinates)} by a descriptor of rank {rank}, swizzle "
+            raise EmulationError(f"a copy of rank {len(coordinates)} by a descriptor of rank {rank}, swizzle "
                             f"{f['swizzle_mode',]}")  # fmt: skip
         box = tuple(f["box_dim", d] for d in reversed(range(rank)))
         if box[-1] * dtype.itemsize > 128 or max(box) > 256:
-            raise WalkError(f"a box of {box} elements of {dtype} with the 128-byte swizzle")
+            raise EmulationError(f"a box of {box} elements of {dtype} with the 128-byte swizzle")
         place, live = np.zeros(box, np.int64), np.ones(box, bool)
         for axis, d in enumerate(reversed(range(rank))):
             x = np.arange(box[axis]).reshape([-1 if a == axis else 1 for a in range(rank)]) + coordinates[d]
             live &= (x >= 0) & (x < f["global_dim", d])
             stride = dtype.itemsize if d == 0 else f["global_stride", d - 1]
             if d and stride % 16:
-                raise WalkError(f"a stride of {stride} bytes in a descriptor")
+                raise EmulationError(f"a stride of {stride} bytes in a descriptor")
             place = place + x * stride
         linear = np.arange(np.prod(box)).reshape(box) * dtype.itemsize
         return dtype, f["global_address",], place, live, linear
@@ -285,7 +285,7 @@ class Group:
             to, descriptor, at, *coordinates = [int(self.lanes(a)[lane]) for a in args]
             dtype, base, place, live, linear = self.box(descriptor, coordinates)
             if to % 128:
-                raise WalkError(f"a copy to {to}, which is not a multiple of 128")
+                raise EmulationError(f"a copy to {to}, which is not a multiple of 128")
             barrier, where = self.b.barrier(at), swizzled(to + linear)
             clock = self.clocks[lane // WARP]
             grains = self.b.shared.grains(where, dtype.itemsize)
@@ -337,11 +337,11 @@ class Group:
     def multiply(self, text: str, *args: Any) -> Any:
         found = re.match(r"wgmma.mma_async.sync.aligned.m64n(\d+)k16.f32.(b?f16).b?f16 .*\$\d+, ([\d, ]+);$", text)
         if found is None or not re.match(r"[01], 1, 1, [01]", found[3]):
-            raise WalkError(f"the walker does not know {text}")
+            raise EmulationError(f"the walker does not know {text}")
         if not self.mask.all():
-            raise WalkError("a product in part of a warpgroup")
+            raise EmulationError("a product in part of a warpgroup")
         if not self.fenced:
-            raise WalkError("a product without wgmma.fence before it")
+            raise EmulationError("a product without wgmma.fence before it")
         numbers = [x == "1" for x in found[3].split(", ")]
         n, dtype, started, turned = int(found[1]), HALF[found[2]], numbers[0], numbers[3:]
         regs = n // 2
@@ -350,7 +350,7 @@ class Group:
         if started and isinstance(start[0], Register):
             sum = start[0].sum
             if any(not isinstance(r, Register) or r.sum is not sum or r.i != i for i, r in enumerate(start)):
-                raise WalkError("a product on registers of several sums")
+                raise EmulationError("a product on registers of several sums")
         else:
             sum = Sum([plain(x) for x in start], n)
         b_places = matrix_places(self.same(right), n, 16, turned[-1])
@@ -381,7 +381,7 @@ class Group:
 
     def order(self, text: str, *args: Any) -> None:
         if not self.mask.all():
-            raise WalkError(f"{text} in part of a warpgroup")
+            raise EmulationError(f"{text} in part of a warpgroup")
         if "fence" in text:
             self.fenced = True
         elif "commit" in text:
@@ -413,7 +413,7 @@ class Group:
 
     def needs_order(self, what: str) -> None:
         if not self.after:
-            raise WalkError(f"{what} after a barrier, without tcgen05.fence::after_thread_sync")
+            raise EmulationError(f"{what} after a barrier, without tcgen05.fence::after_thread_sync")
 
     def add_product(self, text: str, *args: Any) -> None:
         self.needs_order("a product")
@@ -422,11 +422,11 @@ class Group:
             n, rows = (form >> 17 & 63) << 3, (form >> 24 & 31) << 4
             dtype = {0: np.float16, 1: ml_dtypes.bfloat16}[form >> 7 & 7]
             if form & 0x70 != 0x10 or form >> 7 & 7 != form >> 10 & 7 or rows != 128 or n % 16:
-                raise WalkError(f"a product of the form {form:#x}")
+                raise EmulationError(f"a product of the form {form:#x}")
             if to >> 16 or to + n > self.b.columns:
-                raise WalkError(f"columns {to} to {to + n} of tensor memory, of which {self.b.columns} are taken")
+                raise EmulationError(f"columns {to} to {to + n} of tensor memory, of which {self.b.columns} are taken")
             if left >> 46 & 7 != 1 or right >> 46 & 7 != 1 or left >> 61 & 7 != 2 or right >> 61 & 7 != 2:
-                raise WalkError("a matrix that is not swizzled by 128 bytes")
+                raise EmulationError("a matrix that is not swizzled by 128 bytes")
             swizzle = (1 << 62) - 1
             where = [
                 matrix_places((d & swizzle & ~(7 << 46) & ~(7 << 61)) | 1 << 62, size, 16, turned)
@@ -470,10 +470,10 @@ class Group:
         at = self.same(address)
         row, first = at >> 16, at & 0xFFFF
         if row != WARP * w or first + columns > self.b.columns:
-            raise WalkError(f"warp {w} loads row {row}, columns {first} to {first + columns} of tensor memory")
+            raise EmulationError(f"warp {w} loads row {row}, columns {first} to {first + columns} of tensor memory")
         agent, time = self.b.summed[:, first : first + columns]
         if (time == 0).any() or (time > self.clocks[w][agent]).any():
-            raise WalkError("tensor memory is loaded before the barrier that tells of its products")
+            raise EmulationError("tensor memory is loaded before the barrier that tells of its products")
         value = np.zeros((columns, LANES), np.float32)
         value[:, row : row + WARP] = self.b.tensor[row : row + WARP, first : first + columns].T
         found = [Loaded(v) for v in value.view(np.int32)]
@@ -516,10 +516,10 @@ class Group:
 
     def store_matrices(self, text: str, address: Any, *words: Any) -> None:
         if not self.mask.all():
-            raise WalkError("stmatrix in part of a warpgroup")
+            raise EmulationError("stmatrix in part of a warpgroup")
         at = self.lanes(address).astype(np.int64)
         if np.any(at % 16):
-            raise WalkError("stmatrix to a place that is not a multiple of 16")
+            raise EmulationError("stmatrix to a place that is not a multiple of 16")
         self.by_warp(at, 16, True, "stmatrix")
         for k, word in enumerate(words):
             rows = np.ascontiguousarray(self.lanes(word)).astype(np.int32).reshape(4, 8, 4).view(np.uint8)
@@ -652,7 +652,7 @@ class Machine:
             return lambda x: np.asarray(BASE, np.int64)
         if o.name in ("gpu.dynamic_shared_memory", "builtin.unrealized_conversion_cast"):
             return lambda *x: np.asarray(0, np.int64)
-        raise WalkError(f"the walker does not know {o.name}")
+        raise EmulationError(f"the walker does not know {o.name}")
 
     def located(self, at: Any, size: int) -> tuple[int, Any]:
         at = np.asarray(at, np.int64)
@@ -660,7 +660,7 @@ class Machine:
         offset = at - (number << SHIFT)
         known = 0 < number <= len(self.bytes)
         if not known or np.any(offset < 0) or np.any(offset + size > self.bytes[number - 1].size):
-            raise WalkError(f"memory is accessed outside of argument {number - 1}")
+            raise OutOfBoundsError(f"memory is accessed outside of argument {number - 1}")
         return number - 1, offset
 
     def load(self, at: Any, dtype: Any) -> Any:
@@ -708,16 +708,16 @@ class Machine:
                     block.progress += 1
             live = kept
             if live and block.progress == before and not block.land():
-                raise WalkError(f"block {ids}: all wait: {'; '.join(sorted(stuck[id(g)] for g in live))}")
+                raise DeadlockError(f"block {ids}: all wait: {'; '.join(sorted(stuck[id(g)] for g in live))}")
         if any(what == "a copy" for _, _, what in block.pending) or block.columns:
-            raise WalkError(
+            raise SemaphoreError(
                 f"block {ids} ends while copies are under way, or with {block.columns} columns of tensor memory"
             )
 
 
 def _finished(walk: Walk) -> None:
     for said in walk:
-        raise WalkError(f"the host waits: {said}")
+        raise EmulationError(f"the host waits: {said}")
 
 
 def run_hopper(text: str, buffers: Sequence[np.ndarray], order: np.random.Generator | None = None, eager: bool = False

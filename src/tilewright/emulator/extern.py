@@ -9,7 +9,7 @@ import numpy as np
 from scipy import special
 
 from . import arith
-from .error import WalkError
+from ..core.errors import EmulationError
 
 Function = Callable[..., Any]
 
@@ -74,9 +74,9 @@ def extern(symbol: str, dtype: Any) -> Function:
     """The function behind a symbol, for a first operand of `dtype`; the symbol must be that of the dtype."""
     found, expected = _lookup(symbol)
     if found is None:
-        raise WalkError(f"the walker has no function {symbol}")
+        raise EmulationError(f"the walker has no function {symbol}")
     if expected is not None and dtype != expected:
-        raise WalkError(f"{symbol} is of {np.dtype(expected).name}, and is given {dtype.name}")
+        raise EmulationError(f"{symbol} is of {np.dtype(expected).name}, and is given {dtype.name}")
     return found
 
 

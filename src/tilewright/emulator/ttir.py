@@ -19,7 +19,7 @@ from jaxlib.triton import dialect
 
 from . import arith, descriptors, hints
 from .core import Machine, Op, Region, Rule, Run, reading
-from .error import WalkError
+from ..core.errors import EmulationError, OutOfBoundsError, RaceError
 from .extern import extern
 from .races import Races, lanes_of
 from .values import poison
@@ -70,17 +70,17 @@ class Memory:
         for number in np.unique(numbers).tolist():
             lanes: Any = slice(None) if (numbers == number).all() else np.flatnonzero(numbers == number)
             if not 0 < number <= len(self.buffers):
-                raise WalkError(f"{kind} through a pointer into no buffer (address {flat[lanes][:1]})")
+                raise OutOfBoundsError(f"{kind} through a pointer into no buffer (address {flat[lanes][:1]})")
             buffer = self.buffers[number - 1]
             offsets = flat[lanes] - (number << REGION_BITS)
             wrong = offsets + dtype.itemsize > buffer.nbytes
             if wrong.any():
-                raise WalkError(
+                raise OutOfBoundsError(
                     f"{kind} out of bounds: byte {offsets[wrong][0]} of operand {number - 1}, which has "
                     f"{buffer.nbytes} ({np.count_nonzero(wrong)} of {wrong.size} lanes)"
                 )
             if (offsets % dtype.itemsize).any():
-                raise WalkError(f"{kind} at a byte that is no multiple of {dtype.itemsize}")
+                raise EmulationError(f"{kind} at a byte that is no multiple of {dtype.itemsize}")
             if self.races is not None and names is not None:
                 self.races[number - 1].access(kind, offsets, names[lanes], self.program, self.epoch, engine)
             flat_bytes = buffer.reshape(-1).view(np.uint8)
@@ -105,7 +105,7 @@ class Memory:
         for elements, lanes, where in self.places("store", addresses, live, values.dtype, engine):
             elements[where] = values[lanes]
             if (elements[where].view(np.uint8) != values[lanes].view(np.uint8)).any():
-                raise WalkError("a store of different values to one element by several lanes")
+                raise RaceError("a store of different values to one element by several lanes")
 
     def update(self, addresses: np.ndarray, mask: Any, f: Any, operands: Sequence[np.ndarray]) -> np.ndarray:
         """Lane by lane, `x = f(x, *operands)`; gives the values before."""
@@ -170,7 +170,7 @@ def _expand_dims(op: Op) -> Run:
 
 def _reshape(op: Op) -> Run:
     if op.flag("allow_reorder"):
-        raise WalkError("tt.reshape with allow_reorder gives elements in no defined order")
+        raise EmulationError("tt.reshape with allow_reorder gives elements in no defined order")
     return lambda x: np.ascontiguousarray(x).reshape(op.result.shape)
 
 
@@ -184,7 +184,7 @@ def _gather(op: Op) -> Run:
 
     def run(source: Any, indices: Any) -> Any:
         if np.any((indices < 0) | (indices >= source.shape[axis])):
-            raise WalkError(f"tt.gather: an index is out of the {source.shape[axis]} elements of axis {axis}")
+            raise OutOfBoundsError(f"tt.gather: an index is out of the {source.shape[axis]} elements of axis {axis}")
         return np.take_along_axis(source, indices.astype(np.int64), axis)
 
     return run
@@ -196,7 +196,7 @@ def _histogram(op: Op) -> Run:
     def run(values: Any, mask: Any = None) -> Any:
         kept = values if mask is None else values[mask]
         if np.any((kept < 0) | (kept >= bins)):
-            raise WalkError(f"tt.histogram: a value is out of the {bins} bins")
+            raise EmulationError(f"tt.histogram: a value is out of the {bins} bins")
         return np.bincount(kept, minlength=bins).astype(op.result.dtype)
 
     return run
@@ -242,7 +242,7 @@ def _atomic_rmw(op: Op) -> Run:
     f, dtype = MODIFY[number], op.result.dtype
     assert dtype is not None
     if (dtype.kind == "i") == (number == 5) and number != 10:
-        raise WalkError(f"tt.atomic_rmw: operation {number} on {dtype}")
+        raise EmulationError(f"tt.atomic_rmw: operation {number} on {dtype}")
     return lambda pointer, value, mask=None: machine.memory.update(pointer, mask, f, [value])
 
 
@@ -328,7 +328,7 @@ def _prefixes(combine: Region, rows: list[Any], axis: int) -> list[Any]:
 
 def _map_elementwise(op: Op) -> Run:
     if op.int("pack", 1) != 1:
-        raise WalkError("tt.map_elementwise with a pack")
+        raise EmulationError("tt.map_elementwise with a pack")
     return lambda *values: op.packed(op.regions[0](*values))
 
 
@@ -463,7 +463,7 @@ def run_ttir(
     name = machine.entry()
     types = [a.type for a in machine.sources[name].regions[0].blocks[0].arguments]
     if len(types) != len(args):
-        raise WalkError(f"@{name} takes {len(types)} arguments, and is given {len(args)}")
+        raise EmulationError(f"@{name} takes {len(types)} arguments, and is given {len(args)}")
     values, copies = hints.arguments(machine, machine.sources[name], args)
     programs = [p[::-1] for p in itertools.product(*map(range, machine.grid[::-1]))]
     for i in range(len(programs)) if order is None else order.permutation(len(programs)):

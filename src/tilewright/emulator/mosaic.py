@@ -18,7 +18,7 @@ from jaxlib.mosaic.python import tpu
 
 from . import arith, memrefs, vectors
 from .core import Machine, Op, Rule, Run, as_ints, reading, region
-from .error import WalkError
+from ..core.errors import EmulationError, OutOfBoundsError, RaceError, SemaphoreError
 from .memrefs import MemRef, Semaphore, allocate, space_of
 from .values import Type, convert_type, poison
 
@@ -39,7 +39,7 @@ class MosaicMachine(Machine):
     def settle(self) -> None:
         """Every copy and signal has been waited for."""
         if not all(s.settled() for s in self.semaphores):
-            raise WalkError("the kernel ends with a copy under way, or a semaphore above zero")
+            raise SemaphoreError("the kernel ends with a copy under way, or a semaphore above zero")
         self.semaphores.clear()
 
 
@@ -109,7 +109,7 @@ class Window:
 
     def __init__(self, number: int, type: Type, array: np.ndarray, given: ir.DictAttr | None, output: bool):
         if type.dtype is None or type.dtype.itemsize != array.dtype.itemsize:
-            raise WalkError(f"operand {number} is {type.text}, and is given an array of {array.dtype}")
+            raise EmulationError(f"operand {number} is {type.text}, and is given an array of {array.dtype}")
         self.number, self.array, self.output = number, array.view(type.dtype), output
         self.type, self.space = type, space_of(type)
         self.transform: str | None = None
@@ -117,13 +117,13 @@ class Window:
         self.written: np.ndarray | None = None  # for memory shared with an output: in which cell, from 1
         if given is None or "transform_indices" not in given:
             if type.shape != array.shape:
-                raise WalkError(f"operand {number} is {type.text}, and is given an array of shape {array.shape}")
+                raise EmulationError(f"operand {number} is {type.text}, and is given an array of shape {array.shape}")
             self.block = self.array if self.whole else self.array.copy()
             return
         self.transform = ir.FlatSymbolRefAttr(given["transform_indices"]).value
         self.sizes = tuple(as_ints(given["window_bounds"]))
         if self.sizes != type.shape:
-            raise WalkError(f"operand {number} is {type.text}, and its window has sizes {self.sizes}")
+            raise EmulationError(f"operand {number} is {type.text}, and its window has sizes {self.sizes}")
         self.padding, self.element = self._kind(given)
         self.block = poison(self.sizes, self.array.dtype)
 
@@ -149,7 +149,7 @@ class Window:
             start = i - before if self.element else i * size
             low, high = max(start, 0), min(start + size, n)
             if low >= high or (start < 0 and not self.element):
-                raise WalkError(
+                raise OutOfBoundsError(
                     f"operand {self.number}: block {index} of {self.sizes} starts at {start} of axis {axis} of an "
                     f"array {self.array.shape}"
                 )
@@ -168,7 +168,7 @@ class Window:
         if self.output:
             return
         if self.written is not None and (cell - self.written[outer] < IN_FLIGHT)[self.written[outer] > 0].any():
-            raise WalkError(f"operand {self.number}: block {index} is copied in while an output that shares its memory "
+            raise RaceError(f"operand {self.number}: block {index} is copied in while an output that shares its memory "
                             "is being copied out")  # fmt: skip
         self.block[inner] = self.array[outer]
 
@@ -219,7 +219,7 @@ class Kernel:
         else:
             windows = [None] * operands
         if len(windows) != operands or len(semantics) != len(bounds):
-            raise WalkError(
+            raise EmulationError(
                 f"@{name} takes {len(types)} arguments, which is not {len(bounds)} ids, {prefetch} scalars, "
                 f"{len(windows)} windows and {scratch} scratch operands"
             )
@@ -271,7 +271,7 @@ def run_mosaic(
     arrays = [np.asarray(a) for a in args[len(dynamic) :]]
     count = kernel.prefetch + len(kernel.windows)
     if len(arrays) != count:
-        raise WalkError(f"@{kernel.name} takes {count} arrays, and is given {len(arrays)}")
+        raise EmulationError(f"@{kernel.name} takes {count} arrays, and is given {len(arrays)}")
     copies: dict[int, np.ndarray] = {}
     mine = [copies.setdefault(id(a), np.array(a, order="C")) for a in arrays]
     types = kernel.types[len(kernel.bounds) :]
@@ -299,7 +299,7 @@ def run_mosaic(
 
 def _typed(array: np.ndarray, type: Type, number: int) -> np.ndarray:
     if type.shape != array.shape or type.dtype is None or type.dtype.itemsize != array.dtype.itemsize:
-        raise WalkError(f"operand {number} is {type.text}, and is given {array.dtype}{array.shape}")
+        raise EmulationError(f"operand {number} is {type.text}, and is given {array.dtype}{array.shape}")
     return array.view(type.dtype)
 
 

@@ -1,0 +1,152 @@
+"""`emulate`: a function as it is compiled for a device, run in NumPy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import routes
+from ..compile import PIPELINE, Request, settings_ahead
+from ..core.errors import ArgumentError, KernelError, Source, UninitializedError, UnsupportedError
+from ..core.evaluate import evaluate, replacing
+from ..core.ir import Program, subprograms
+from ..lang.extent import static
+from ..lang.interpret import interpret
+from ..lang.kernel import Kernel
+from ..lang.primitive import kernel_call_p
+from ..lang.target import Target
+from ..passes import up_to, walk
+from .calls import run_mosaic_gpu, run_mosaic_tpu, run_triton
+from .values import zeros
+
+# By route: what of the backend emits a kernel, and what runs that.
+WALKED = {
+    routes.TRITON.name: ("triton_module", run_triton),
+    routes.MOSAIC_GPU.name: ("mosaic_gpu_module", run_mosaic_gpu),
+    routes.MOSAIC_TPU.name: ("mosaic_module", run_mosaic_tpu),
+}
+
+
+def emulate(f: Any, *args: Any, target: str, **kwargs: Any) -> Any:
+    """The result of a function as it is compiled for a device that need not be here, as NumPy arrays.
+
+    The function goes through all passes of `compile` up to the emission of its kernels. Each kernel's program (Triton's
+    dialect, Mosaic's for TPUs, Mosaic GPU's) is run operation by operation in NumPy, twice where memory that nothing
+    wrote could show. What is around the kernels, and kernels that the compiler leaves to XLA, run by their NumPy
+    meaning. Arguments are arrays of any shapes and dtypes; the result has the structure that `f` returns.
+
+    Raises:
+      OutOfBoundsError, RaceError, UninitializedError, DeadlockError, SemaphoreError, InputWriteError: what the emitted
+        program does wrong, with the kernel and the operation, and the line where the program tells it (Mosaic for TPUs
+        does; for others it is the kernel's).
+      EmulationError: other things that its dialect does not define, or an operation that the emulator does not know.
+      ArgumentError: a target without kernels of its own. UnsupportedError: a program on a mesh, a kernel in C++.
+      DtypeError, ResourceError, UnsupportedError: a kernel that the target refuses.
+
+    >>> import numpy as np
+    >>> from tilewright import lang as tl
+    >>> def double(x_ref, o_ref):
+    ...     o_ref[...] = x_ref[...] + x_ref[...]
+    >>> x = np.arange(8, dtype=np.float32)
+    >>> kernel = tl.kernel_call(double, out_shape=x)
+    >>> print(emulate(kernel, x, target="cuda:sm_90"))
+    [ 0.  2.  4.  6.  8. 10. 12. 14.]
+    """
+    settings = settings_ahead(target)
+    if settings.target == "cpu":
+        raise ArgumentError(f"on {target} kernels are computed by XLA: nothing is emitted that could be emulated",
+                            "name a GPU or a TPU, such as 'cuda:sm_90' or 'tpu:v5e'")  # fmt: skip
+    passes = up_to(PIPELINE, "verify", {})
+    begun = walk(passes[:1], Request(f, args, kwargs), settings)
+    traced = begun.reports["trace"]
+    walked = walk(passes[1:], begun.value, settings, begun.reports)
+    if walked.value.place is not None:
+        raise UnsupportedError("the emulator has one device, and this program runs on a mesh",
+                               "emulate the function that one device runs")  # fmt: skip
+    run = _Run(settings.target, target, walked.reports["fuse"], walked.reports["verify"])
+    leaves = [np.asarray(x) for x in traced.leaves(args, kwargs)]
+    with replacing(kernel_call_p, run.kernel):
+        results = evaluate(walked.value.program, *leaves)
+    return traced.out_tree.unflatten([np.asarray(r) for r in results])
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One emulated run: how kernels are called in it."""
+
+    machine: Target
+    name: str  # of the target, as it was asked for
+    fused: Any
+    verified: Any
+
+    def kernel(self, *arrays: Any, kernel: Kernel) -> list[Any]:
+        """The results of a kernel: what was emitted for it is run; what is left to XLA has its plain meaning."""
+        found = None if kernel.interpret or self._refused(kernel) else self._emitted(kernel)
+        if found is None:
+            return interpret(kernel, *arrays)
+        module, run = found
+        operands = [np.asarray(a, t.dtype) for a, t in zip(arrays, kernel.in_types, strict=True)]
+        try:
+            results = [np.asarray(r) for r in run(module, operands)]
+            with zeros():
+                others = run(module, operands)
+        except KernelError as error:
+            raise self._named(error, kernel) from error
+        for number, (one, other) in enumerate(zip(results, others, strict=True)):
+            same = (one == other) | ((one != one) & (other != other))
+            if not np.all(same):
+                place = tuple(int(i) for i in np.argwhere(~same)[0])
+                raise UninitializedError(
+                    f"kernel {kernel.name}, emulated for {self.name}: element {place} of result {number} depends on "
+                    f"memory that nothing wrote ({np.count_nonzero(~same)} of {one.size} elements do)",
+                    "write all of an output, and scratch before it is read; wait for copies; mask or `fill` what lies "
+                    "past the end of an array", kernel.source)  # fmt: skip
+        return results
+
+    def _refused(self, kernel: Kernel) -> bool:
+        return any(r.kernel == kernel for r in self.verified.refused)
+
+    def _emitted(self, kernel: Kernel) -> Any:
+        """The module of a kernel by the first route that takes it, and what runs it; None where XLA computes it."""
+        given = kernel
+        kernel = static(kernel, self.name) if self.machine.gpu else kernel
+        for route in (found := routes.choice(kernel, self.machine).routes):
+            if route.name not in WALKED:
+                if len(found) == 1:
+                    raise UnsupportedError(f"kernel {kernel.name} is compiled by {route.name}, which emits C++: there "
+                                           "is nothing to emulate", "another route", kernel.source)  # fmt: skip
+                continue
+            emit, run = WALKED[route.name]
+            try:
+                return getattr(route.backend, emit)(kernel, self.machine), run
+            except routes.FAILURES:
+                if route is found[-1] and given in self.fused.written:
+                    raise
+        return None
+
+    def _named(self, error: KernelError, kernel: Kernel) -> KernelError:
+        """The error of a walk, with the kernel, the operation and the user's line."""
+        notes = getattr(error, "__notes__", [])
+        within = "".join(f"\n  {note}" for note in notes[:1])
+        source = _line(kernel, notes[1]) if len(notes) > 1 else None
+        what = f"kernel {kernel.name}, emulated for {self.name}: {error.what}{within}"
+        return type(error)(what, error.remedy, source or kernel.source)
+
+
+def _line(kernel: Kernel, location: str) -> Source | None:
+    """The line of a kernel's body that a location of MLIR names."""
+    found = re.search(r'"(.*?)":(\d+):', location)
+    place = found and (found[1].replace("\\5C", "\\").replace("\\22", '"'), int(found[2]))
+    return next((s for s in _sources(kernel.body) if (s.code.co_filename, s.line) == place), None)
+
+
+def _sources(program: Program) -> Iterator[Source]:
+    for eqn in program.eqns:
+        if eqn.source is not None:
+            yield eqn.source
+        for _, inner in subprograms(eqn):
+            yield from _sources(inner)
