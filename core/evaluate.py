@@ -17,7 +17,6 @@ from .runtime import runtime
 from .trace import EvalTrace, typeof, under
 from .types import is_key
 
-
 Rule = Callable[..., Any]
 _replaced: ContextVar[Mapping[Primitive, Rule]] = ContextVar("tilewright_replaced", default=MappingProxyType({}))
 

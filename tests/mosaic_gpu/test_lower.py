@@ -22,10 +22,10 @@ from tests.support.hopper_cases import (
     product,
 )
 from tests.support.walker import check_hopper, kernels_of
-from tilewright.core.errors import KernelError
 from tilewright import config, errors, vjp
 from tilewright import lang as tl
 from tilewright import numpy as tnp
+from tilewright.core.errors import KernelError
 from tilewright.core.types import ArrayType
 from tilewright.kernels.fused.mlp import swiglu
 from tilewright.lang.target import target_of

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.emulator.ttir import run_ttir
 from tilewright import triton_backend
+from tilewright.emulator.ttir import run_ttir
 from tilewright.interop import driver, launch
 from tilewright.triton_backend import compiled_kernel, compiler
 

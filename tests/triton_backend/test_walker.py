@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import special
 
-from tilewright.emulator import arith, ttir
 from tilewright.core.errors import KernelError
+from tilewright.emulator import arith, ttir
 from tilewright.emulator.ttir import run_ttir
 from tilewright.emulator.values import DTYPES, poison
 

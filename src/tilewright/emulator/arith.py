@@ -13,8 +13,8 @@ import ml_dtypes
 import numpy as np
 from scipy import special
 
-from .core import Op, Rule, Run
 from ..core.errors import EmulationError
+from .core import Op, Rule, Run
 from .values import Type, constant, poison
 
 Function = Callable[..., Any]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from . import arith
 from ..core.errors import EmulationError
+from . import arith
 
 Function = Callable[..., Any]
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxlib.mlir import ir
 
-from .core import Run, as_ints
 from ..core.errors import EmulationError
+from .core import Run, as_ints
 from .values import convert_type
 
 if TYPE_CHECKING:

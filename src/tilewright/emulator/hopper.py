@@ -15,9 +15,9 @@ import ml_dtypes
 import numpy as np
 from jaxlib.mlir import ir
 
+from ..core.errors import DeadlockError, EmulationError, OutOfBoundsError, SemaphoreError
 from . import arith
 from .core import Op, reading
-from ..core.errors import DeadlockError, EmulationError, OutOfBoundsError, SemaphoreError
 from .hopper_memory import AGENTS, COPIES, PRODUCTS, STORES, Barrier, Shared, matrix_places, swizzled
 
 LANES, WARP = 128, 32

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .core import Op, Rule, Run
 from ..core.errors import DeadlockError, EmulationError, InputWriteError, OutOfBoundsError
+from .core import Op, Rule, Run
 from .values import Type, poison
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mosaic.python import tpu
 
+from ..core.errors import EmulationError, OutOfBoundsError, RaceError, SemaphoreError
 from . import arith, memrefs, vectors
 from .core import Machine, Op, Rule, Run, as_ints, reading, region
-from ..core.errors import EmulationError, OutOfBoundsError, RaceError, SemaphoreError
 from .memrefs import MemRef, Semaphore, allocate, space_of
 from .values import Type, convert_type, poison
 

@@ -17,9 +17,9 @@ import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.triton import dialect
 
+from ..core.errors import EmulationError, OutOfBoundsError, RaceError
 from . import arith, descriptors, hints
 from .core import Machine, Op, Region, Rule, Run, reading
-from ..core.errors import EmulationError, OutOfBoundsError, RaceError
 from .extern import extern
 from .races import Races, lanes_of
 from .values import poison

@@ -10,9 +10,9 @@ import ml_dtypes
 import numpy as np
 from jaxlib.mlir import ir
 
+from ..core.errors import EmulationError
 from . import arith
 from .core import Op, Rule, Run
-from ..core.errors import EmulationError
 from .values import convert_type
 
 Function = Callable[..., Any]
