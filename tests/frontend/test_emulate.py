@@ -46,8 +46,8 @@ def matmul(x, y):
     m, k, n = x.shape[0], x.shape[1], y.shape[1]
     return tl.kernel_call(
         _matmul, out_shape=tw.ShapeDtypeStruct((m, n), x.dtype), grid=(m // 128, n // 128, k // 128),
-        in_specs=[tl.BlockSpec((128, 128), lambda i, j, l: (i, l)), tl.BlockSpec((128, 128), lambda i, j, l: (l, j))],
-        out_specs=tl.BlockSpec((128, 128), lambda i, j, l: (i, j)), scratch_shapes=[tl.VMEM((128, 128), np.float32)],
+        in_specs=[tl.BlockSpec((128, 128), lambda i, j, r: (i, r)), tl.BlockSpec((128, 128), lambda i, j, r: (r, j))],
+        out_specs=tl.BlockSpec((128, 128), lambda i, j, r: (i, j)), scratch_shapes=[tl.VMEM((128, 128), np.float32)],
         dimension_semantics=("parallel", "parallel", "arbitrary"),
     )(x, y)  # fmt: skip
 
@@ -157,11 +157,11 @@ def test_good_arguments_pass(f, good, expected, target):
 @pytest.mark.parametrize(("f", "bad", "target", "error", "said"), [
     (PICK, [40], "cuda:sm_90", errors.OutOfBoundsError, "kernel _pick, .* load out of bounds: byte 20480 of operand 1"),
     (PICK, [40], "tpu:v5e", errors.OutOfBoundsError, "kernel _pick, .* out of bounds: elements 40 to 40 of axis 0"),
-    (SCATTER, [0, 3], "tpu:v5e", errors.OutOfBoundsError, r"kernel _copy, .* block \(3, 0\) of \(8, 128\) starts at 24"),
+    (SCATTER, [0, 3], "tpu:v5e", errors.OutOfBoundsError, r"kernel _copy, .* block \(3, 0\) of .* starts at 24"),
     (SCATTER, [1, 1], "cuda:sm_90", errors.RaceError, "kernel _copy, .* by program 1, after a store of it by another"),
     (SOMETIMES, [1], "cuda:sm_90", errors.UninitializedError, r"element \(0, 0\) of result 0 .*\(2048 of 2048"),
     (SOMETIMES, [1], "tpu:v5e", errors.UninitializedError, r"element \(0, 0\) of result 0 .*\(2048 of 2048"),
-    (WAITS, [1], "tpu:v5e", errors.DeadlockError, "a copy of 8192 bytes, of which only 0 were ever started"),
+    (WAITS, [1], "tpu:v5e", errors.DeadlockError, "a copy of 8192 bytes, of which only 0 were started"),
 ])  # fmt: skip
 def test_what_is_wrong_has_its_name(f, bad, target, error, said):
     with pytest.raises(error, match=said):

@@ -102,7 +102,7 @@ def test_kernels_of_a_function_and_of_its_gradient():
 
 def test_what_surrounds_the_call_is_part_of_it():
     kernel, arrays = case("matmul_grid")
-    module = mosaic.mosaic_module(kernel, _target("mosaic"))
+    module = walker.mosaic_module(kernel, _target("mosaic"))
     assert module.prepare is not None  # 7 x 11 x 5: odd shapes are padded
     taken = evaluate(module.prepare, *arrays)
     assert [np.shape(t) for t in taken] == [t.shape for t in module.in_types]

@@ -15,7 +15,7 @@ from scipy import special
 
 from ..core.errors import EmulationError
 from .core import Op, Rule, Run
-from .values import Type, constant, poison
+from .values import constant, poison
 
 Function = Callable[..., Any]
 
@@ -32,7 +32,7 @@ def unsigned(x: Any) -> Any:
     return x.view(ml_dtypes.uint4 if x.dtype == ml_dtypes.int4 else f"u{x.dtype.itemsize}")
 
 
-def typed(value: Any, type: Type) -> Any:
+def typed(value: Any, type: Any) -> Any:
     assert type.dtype is not None
     if type.dtype == bool and value.dtype != bool:
         return value & 1 != 0
@@ -236,7 +236,7 @@ def _trunci(op: Op) -> Run:
 
 
 def _bitcast(op: Op) -> Run:
-    return lambda x: np.asarray(x).view(op.result.dtype)
+    return lambda x: np.asarray(x).view(op.result.number)
 
 
 def _constant(op: Op) -> Run:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from jaxlib.mlir import ir
+from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 
 from ..core.errors import EmulationError
 from .values import Type, convert_type
@@ -23,7 +24,7 @@ LIFTING = ("tt.reduce", "tt.scan", "tt.map_elementwise")  # their regions say wh
 class Op:
     """One operation, as a rule sees it."""
 
-    def __init__(self, machine: Machine, operation: ir.Operation, regions: list[Region]):
+    def __init__(self, machine: Any, operation: ir.Operation, regions: list[Region]):
         self.machine, self.operation, self.regions = machine, operation, regions
         self.name: str = operation.name
         self.attributes = operation.attributes
@@ -131,14 +132,15 @@ class Region:
         blocks = list(region.blocks)
         self.blocks = [Block(machine, [slot(a) for a in b.arguments], lifted) for b in blocks]
         for block, source in zip(self.blocks, blocks):
-            *body, last = [o.operation for o in source.operations] or [None]
-            for operation in body:
+            operations = [o.operation for o in source.operations]
+            for operation in operations[:-1]:
                 run, outputs = machine.prepare(operation, slots)
                 inputs = [slot(v) for v in operation.operands]
                 block.steps.append((run, inputs, [(slot(v), t) for v, t in outputs]))
                 block.operations.append(operation)
-            if last is None:
+            if not operations:
                 continue
+            last = operations[-1]
             block.end = [slot(v) for v in last.operands]
             cuts = [slice(0, None)] if last.name == "cf.br" else []
             if last.name == "cf.cond_br":
@@ -282,7 +284,7 @@ def _assert(op: Op) -> Run:
 
 def _scalar(op: Op, value: Any) -> None:
     if value.shape != ():
-        raise EmulationError(f"{op.name} on a value of each element: a region that is run on whole tensors cannot branch")
+        raise EmulationError(f"{op.name} on a value of each element: a region run on whole tensors cannot branch")
 
 
 RULES: dict[str, Rule] = {
@@ -300,9 +302,6 @@ RULES: dict[str, Rule] = {
 
 def reading(register: Callable[[Any], Any]) -> Any:
     """A context that reads a dialect, which `register` adds to it, and those that it is mixed with."""
-    from jaxlib.mlir import ir
-    from jaxlib.mlir._mlir_libs import _jax_mlir_ext
-
     found, registry = ir.Context(), ir.DialectRegistry()
     _jax_mlir_ext.register_dialects(registry)
     found.append_dialect_registry(registry)

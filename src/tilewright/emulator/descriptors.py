@@ -43,7 +43,7 @@ def _make(op: Op) -> Run:
     if tile[-1] * pointee.itemsize < ALIGNED:
         raise EmulationError(f"{op.name}: a row of {tile} of {pointee} has fewer than {ALIGNED} bytes")
     if len(tile) != rank or rank > RANK or max(tile) > SIZE:
-        raise EmulationError(f"{op.name}: a tile {tile} of {rank} axes, of which there may be {RANK} of {SIZE} elements")
+        raise EmulationError(f"{op.name}: a tile {tile} of {rank} axes, of which {RANK} of {SIZE} elements may be")
 
     def run(base: Any, *sizes: Any) -> Descriptor:
         shape, strides = [int(n) for n in sizes[:rank]], [int(n) for n in sizes[rank:]]

@@ -6,7 +6,7 @@ A wrong one is no error to a compiler, and gives wrong numbers on a device.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxlib.mlir import ir
@@ -15,15 +15,11 @@ from ..core.errors import EmulationError
 from .core import Run, as_ints
 from .values import convert_type
 
-if TYPE_CHECKING:
-    from .ttir import TritonMachine
-
-
 NAMES = ("tt.contiguity", "tt.divisibility", "tt.constancy")
 
 
 def arguments(
-    machine: TritonMachine, function: ir.Operation, args: Sequence[Any]
+    machine: Any, function: ir.Operation, args: Sequence[Any]
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """The values of a function's arguments, and the copies of those that are arrays."""
     values, copies, known = [], [], {}
@@ -34,7 +30,7 @@ def arguments(
         if type.pointee is not None:
             array = np.asarray(arg)
             if type.pointee.itemsize != array.dtype.itemsize:
-                raise EmulationError(f"argument {number} points to {type.pointee}, and is given an array of {array.dtype}")
+                raise EmulationError(f"argument {number} points to {type.pointee}, and is given {array.dtype}")
             if id(arg) not in known:
                 copy = np.array(array, order="C")
                 known[id(arg)] = copy, machine.memory.add(copy)

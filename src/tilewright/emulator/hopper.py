@@ -36,6 +36,14 @@ def fragment_places(i: int) -> tuple[Any, Any]:
     return 16 * (t // 32) + t % 32 // 4 + 8 * (i // 2 % 2), 8 * (i // 4) + 2 * (t % 4) + i % 2
 
 
+def _number(pattern: str, text: str) -> int:
+    """The number in a text that a pattern finds."""
+    found = re.search(pattern, text)
+    if found is None:
+        raise EmulationError(f"the walker does not know {text}")
+    return int(found[1])
+
+
 class Sum:
     """The results of products, which are not to be read while one is being made."""
 
@@ -231,7 +239,7 @@ class Group:
         return np.flatnonzero(self.mask)
 
     def arrive(self, text: str, address: Any) -> None:
-        size = int(re.search(r", (\d+);", text)[1]) if "expect_tx" in text else 0
+        size = _number(r", (\d+);", text) if "expect_tx" in text else 0
         for lane in self.each():
             w = lane // WARP
             self.b.barrier(int(self.lanes(address)[lane])).arrive(self.clocks[w], size)
@@ -239,7 +247,7 @@ class Group:
         self.b.progress += 1
 
     def make_barrier(self, text: str, address: Any) -> None:
-        count = int(re.search(r", (\d+);", text)[1])
+        count = _number(r", (\d+);", text)
         at = self.same(address)
         self.b.barriers[at] = Barrier(count, COPIES + len(self.b.barriers), at)
         if COPIES + len(self.b.barriers) > AGENTS:
@@ -389,7 +397,7 @@ class Group:
             self.open, self.fenced = [], False
             self.committed += 1
         else:
-            left = int(re.search(r"(\d+);$", text)[1])
+            left = _number(r"(\d+);$", text)
             while len(self.groups) > left:
                 for make in self.groups.pop(0):
                     make()
@@ -398,11 +406,11 @@ class Group:
     # ---- tensor memory
 
     def allocate(self, text: str, slot: Any) -> None:
-        self.b.columns = int(re.search(r"\], (\d+);", text)[1])
+        self.b.columns = _number(r"\], (\d+);", text)
         self.store_shared(text, slot, np.asarray(0, np.int32))
 
     def release(self, text: str, address: Any) -> None:
-        self.b.columns -= int(re.search(r"\$0, (\d+);", text)[1])
+        self.b.columns -= _number(r"\$0, (\d+);", text)
 
     def ordered(self, text: str, *args: Any) -> None:
         self.after = self.after or "after" in text
@@ -465,7 +473,7 @@ class Group:
 
     def load_tensor(self, text: str, address: Any) -> Any:
         self.needs_order("a load of tensor memory")
-        columns = int(re.search(r"\.x(\d+)\.b32", text)[1])
+        columns = _number(r"\.x(\d+)\.b32", text)
         (w,) = self.warps()
         at = self.same(address)
         row, first = at >> 16, at & 0xFFFF

@@ -9,17 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..core.errors import DeadlockError, EmulationError, InputWriteError, OutOfBoundsError
 from .core import Op, Rule, Run
 from .values import Type, poison
-
-if TYPE_CHECKING:
-    from .mosaic import MosaicMachine
-
 
 _SPACE = re.compile(r"memory_space<(\w+)>")
 
@@ -147,7 +143,7 @@ def _slice(op: Op) -> Run:
     sizes, segments = op.result.shape, op.segments()
 
     def run(memref: MemRef, *rest: Any) -> MemRef:
-        operands = (memref, *rest)
+        operands: tuple[Any, ...] = (memref, *rest)
         starts, dynamic = operands[segments[1]], iter(operands[segments[2]])
         whole = [int(next(dynamic)) if n < 0 else n for n in sizes]
         return memref.like(part(op.name, memref, starts, whole))
@@ -213,7 +209,7 @@ class Semaphore:
     def arrive(self, nbytes: int) -> None:
         while self.count < nbytes:
             if not self.copies:
-                raise DeadlockError(f"a wait for a copy of {nbytes} bytes, of which only {self.count} were ever started")
+                raise DeadlockError(f"a wait for a copy of {nbytes} bytes, of which only {self.count} were started")
             copy = self.copies.pop(0)
             copy.target.array[...] = copy.source
             self.count += copy.nbytes
@@ -291,7 +287,7 @@ def _sem_read(op: Op) -> Run:
 
 
 def _allocate(op: Op) -> Run:
-    machine: MosaicMachine = op.machine  # pyright: ignore[reportAssignmentType]
+    machine: Any = op.machine
 
     def run() -> MemRef:
         made = allocate(op.result)

@@ -6,7 +6,6 @@ output's block starts as poison, and so is what a block has beyond the end of it
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mosaic.python import tpu
 
+from ..core.caches import once
 from ..core.errors import EmulationError, OutOfBoundsError, RaceError, SemaphoreError
 from . import arith, memrefs, vectors
 from .core import Machine, Op, Rule, Run, as_ints, reading, region
@@ -243,7 +243,7 @@ class Kernel:
 # ---------------------------------------------------------------------------------------------- running
 
 
-@functools.cache
+@once
 def context() -> ir.Context:
     """A context that reads the Mosaic TPU dialect."""
     return reading(tpu.register_dialect)

@@ -5,7 +5,6 @@ Programs run one after the other, each to its end, in order or in a random one.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import re
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.triton import dialect
 
+from ..core.caches import once
 from ..core.errors import EmulationError, OutOfBoundsError, RaceError
 from . import arith, descriptors, hints
 from .core import Machine, Op, Region, Rule, Run, reading
@@ -266,17 +266,16 @@ def round_tf32(x: np.ndarray) -> np.ndarray:
 
 
 def _dot(op: Op) -> Run:
-    result = op.result
-    assert result.dtype is not None
+    dtype = op.result.number
     tf32 = op.int("inputPrecision", 0) == 0 and op.operands[0].dtype == np.float32
 
     def run(x: Any, y: Any, acc: Any) -> Any:
-        if result.dtype.kind == "i":
-            return acc + np.matmul(x.astype(np.float64), y.astype(np.float64)).astype(np.int64).astype(result.dtype)
+        if dtype.kind == "i":
+            return acc + np.matmul(x.astype(np.float64), y.astype(np.float64)).astype(np.int64).astype(dtype)
         x, y, z = arith.wide(x), arith.wide(y), arith.wide(acc)
         if tf32:
             x, y = round_tf32(x), round_tf32(y)
-        return (np.matmul(x, y) + z).astype(result.dtype)
+        return (np.matmul(x, y) + z).astype(dtype)
 
     return run
 
@@ -380,7 +379,7 @@ def _same(op: Op) -> Run:
 
 
 def _bitcast(op: Op) -> Run:
-    return _same(op) if op.result.pointee is not None else lambda x: np.asarray(x).view(op.result.dtype)
+    return _same(op) if op.result.pointee is not None else lambda x: np.asarray(x).view(op.result.number)
 
 
 def _print(op: Op) -> Run:
@@ -430,7 +429,7 @@ RULES: dict[str, Rule] = {
 # ---------------------------------------------------------------------------------------------- running
 
 
-@functools.cache
+@once
 def context() -> ir.Context:
     """A context that reads Triton's dialect."""
     return reading(dialect.register_dialect)

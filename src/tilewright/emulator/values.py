@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import re
 from collections.abc import Iterator
 from contextvars import ContextVar
@@ -14,6 +13,7 @@ import ml_dtypes
 import numpy as np
 from jaxlib.mlir import ir
 
+from ..core.caches import cached
 from ..core.errors import EmulationError
 
 ELEMENTS = {
@@ -41,6 +41,13 @@ class Type:
     dtype: np.dtype[Any] | None = None
     pointee: np.dtype[Any] | None = None
 
+    @property
+    def number(self) -> np.dtype[Any]:
+        """The dtype of a type of numbers."""
+        if self.dtype is None:
+            raise EmulationError(f"{self.text} is no type of numbers")
+        return self.dtype
+
 
 def convert_type(type: ir.Type) -> Type:
     """What an MLIR type is here."""
@@ -50,7 +57,7 @@ def convert_type(type: ir.Type) -> Type:
 _SHAPED = re.compile(r"(tensor|vector|memref)<((?:(?:\d+|\?)x)*)(.*)>$", re.DOTALL)
 
 
-@functools.cache
+@cached(4096)
 def _convert(text: str) -> Type:
     if text in DTYPES:
         return Type(text, "scalar", (), DTYPES[text])

@@ -388,7 +388,7 @@ RULES: dict[str, Rule] = {
     "vector.multi_reduction": _multi_reduction,
     "vector.reduction": _reduction,
     "vector.contract": _contract,
-    "vector.bitcast": lambda op: lambda x: np.ascontiguousarray(x).view(op.result.dtype),
+    "vector.bitcast": lambda op: lambda x: np.ascontiguousarray(x).view(op.result.number),
     "vector.fma": lambda op: lambda x, y, z: arith.typed(arith.fused_multiply_add(x, y, z), op.result),
     "tpu.reshape": _reshape,
     "tpu.transpose": _transpose,
