@@ -193,7 +193,7 @@ def emit(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Emitte
                     passed.append(Passed(kernel, route.name, error.what))
                     continue
                 failed = isinstance(error, CompileError)
-                if isinstance(error, VersionError) or kernel in written and (found.asked or not failed):
+                if isinstance(error, VersionError) or found.asked or kernel in written and not failed:
                     raise
                 refused[kernel] = Refused(kernel, f"the compiler for {settings.name}", error.with_traceback(None))
                 if kernel in written:

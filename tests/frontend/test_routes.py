@@ -145,6 +145,9 @@ def test_the_one_route_that_a_kernel_asks_for_fails_by_name(monkeypatch):
     with pytest.raises(errors.CompileError, match="the compiler fails"):
         with monkeypatch.context() as here:
             emitted(here, product(CompilerParams()), fails, takes)
+    with pytest.raises(errors.CompileError, match="kernel product_mul: the compiler fails"):
+        with monkeypatch.context() as here:
+            emitted(here, lambda a, b: product(CompilerParams())(a, b) * 2, fails, takes)
     with pytest.raises(errors.UnsupportedError, match="kernel product is not for Mosaic GPU"):
         struct = tw.ShapeDtypeStruct((48, 48), HALF)
         tw.compile(product(CompilerParams(), 48), struct, struct, target="cuda:sm_90", stop="emit")
