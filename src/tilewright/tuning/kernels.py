@@ -116,9 +116,8 @@ def _told(kernel: Kernel, machine: Target) -> Iterator[Configuration]:
         for stages in STAGES:
             for consumers in CONSUMERS:
                 yield {"route": "mosaic_gpu", "num_stages": stages, "consumers": consumers}
-    for name in ("cutlass", "xla") if free else ():
-        if name == "xla" or name in names:
-            yield {"route": name}
+    if free:
+        yield {"route": "xla"}
 
 
 def _by_cutlass(kernel: Kernel, machine: Target) -> Iterator[Configuration]:
