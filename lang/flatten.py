@@ -65,8 +65,11 @@ def _choice(eqn: Eqn, values: Sequence[Any], fixed: Collection[Var]) -> Sequence
         sees = [(b, b.inputs[i - 1]) for b in branches]
         return i in known or (i in changed and all(not reads(b, ref) or sets_first(b, ref) for b, ref in sees))
 
+    stay = [i for i in refs if stays(i)]
+    if not any(typeof(values[i]).space in FAR for i in stay):  # then it is a branch like any other
+        return _on_values(eqn, values, refs)
     inner = eqn.replace(params={"branches": tuple(made)})
-    return _on_values(inner, values, [i for i in refs if not stays(i)])
+    return _on_values(inner, values, [i for i in refs if i not in stay])
 
 
 def _on_values(eqn: Eqn, values: Sequence[Any], which: Sequence[int]) -> Sequence[Any]:

@@ -178,15 +178,16 @@ def _one_buffer(program: Program, pairs: set[Any]) -> Program:
 
 
 @cached(1024)
-def plain(kernel: Kernel, atomics: bool = False, poisons: bool = False) -> Kernel:
+def plain(kernel: Kernel, atomics: bool = False, poisons: bool = False, in_step: bool = True) -> Kernel:
     """The kernel in plain accesses; itself if it is.
 
-    With `atomics`, atomic updates stay what they are; with `poisons`, Refs that are given up are overwritten by poison.
+    With `atomics`, atomic updates stay what they are; with `poisons`, Refs that are given up are overwritten by poison;
+    without `in_step`, copies to other devices stay what they are.
     """
     rules = {k: v for k, v in RULES.items() if not (atomics and k in (atomic_rmw_p, atomic_cas_p))}
     if poisons:
         rules[undefine_p] = _poison
-    kernel = exchanged(kernel)
+    kernel = exchanged(kernel) if in_step else kernel
     if not uses(kernel.body, rules):
         return kernel
     body = plain_program(kernel.body, True, uses(kernel.body, {semaphore_read_p}), rules)

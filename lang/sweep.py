@@ -145,7 +145,7 @@ class Sweeper:
     def enters(self, position: int) -> bool:
         """Whether a cell may read what a state held before."""
         if position < self.first_scratch:
-            return self.resident(position) and reads(self.kernel.body, self.kernel.body.inputs[position])
+            return self.resident(position) and reads(self.program, self.program.inputs[position])
         return bool(analyse(self.kernel).live(position))
 
     def anew(self, position: int) -> Axes:

@@ -132,7 +132,7 @@ class Plan:
 @cached(1024)
 def plan(kernel: Kernel, backend: Backend) -> Plan:
     """How a kernel runs, in what a backend has rules for."""
-    kernel = legal(plain(static(kernel, "a launch needs"), atomics=True), backend)
+    kernel = legal(plain(static(kernel, "a launch needs"), atomics=True, in_step=False), backend)
     used = accesses(kernel.body)
     _, _, first_out, first_scratch, _ = kernel.splits
     refs = kernel.body.inputs

@@ -177,7 +177,7 @@ def test_what_the_backward_pass_stores(capsys):
     stored = ("the value named 'z'", "the value named 'z'", "output of cos")
     for policy, name in zip((offload, both, everything), stored, strict=True):
         again = tw.checkpoint(f, policy=policy)
-        assert name in [origin for _, origin in saved(again, x, x)]
+        assert any(origin.startswith(name) for _, origin in saved(again, x, x))
         np.testing.assert_allclose(tw.vjp(again, x, x)[1](x), tw.vjp(f, x, x)[1](x), rtol=1e-6)
 
 
