@@ -13,6 +13,8 @@ from ..core.errors import ArgumentError, ExportError, UnsupportedError
 from ..core.events import LOWER as LOWERED
 from ..core.events import recorded
 from ..core.jit import jit
+from ..core.primitives.exported import call_exported_p
+from ..core.primitives.ffi import ffi_call_p
 from ..core.primitives.shape import full
 from ..core.rewrite import primitives_of, vocabulary
 from ..core.types import FLOAT0
@@ -71,11 +73,11 @@ def _check(unit: Unit, settings: Settings) -> None:
 
 def _check_calls(unit: Unit, checks: Sequence[DisabledSafetyCheck]) -> None:
     """Refuse calls of functions that are registered in this process alone."""
-    if not any(p.name == "ffi_call" for p in primitives_of(unit.program)):
+    if ffi_call_p not in primitives_of(unit.program):
         return
     for program in (unit.program, *vocabulary(unit.program).programs):
         for eqn in program.eqns:
-            target = eqn.params["call"].target if eqn.primitive.name == "ffi_call" else None
+            target = eqn.params["call"].target if eqn.primitive is ffi_call_p else None
             if target is not None and DisabledSafetyCheck.custom_call(target) not in checks:
                 raise ExportError(
                     f"{unit.call.name} calls {target!r}, which is registered in this process",
@@ -150,7 +152,7 @@ def _calls_refined(program: Any) -> bool:
         eqn.params["exported"].uses_global_constants
         for inner in (program, *vocabulary(program).programs)
         for eqn in inner.eqns
-        if eqn.primitive.name == "call_exported"
+        if eqn.primitive is call_exported_p
     )
 
 
