@@ -5,7 +5,7 @@
 `--ours` is the Python of an environment with the libraries and without jax (see `tilewright clients`), `--jax` one with
 both; below DIR are the libraries' sources, whose tests are run from there: `optax-0.2.8` and so on, or `equinox-repo`.
 The files below are a sample: the whole suites take hours. What counts is what passes of the
-tests that pass on jax. The results go to benchmarks/results/clients.json, and the table to clients.md beside it; a run
+tests that pass on jax. The results go to benchmarks/clients.json, and the table to clients.md beside it; a run
 of some libraries leaves the others as they were.
 """
 
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks" / "results" / "clients.json"
+RESULTS = ROOT / "benchmarks" / "clients.json"
 PAGE = RESULTS.with_suffix(".md")
 
 

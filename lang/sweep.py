@@ -145,7 +145,7 @@ class Sweeper:
     def enters(self, position: int) -> bool:
         """Whether a cell may read what a state held before."""
         if position < self.first_scratch:
-            return self.resident(position) and reads(self.program, self.program.inputs[position])
+            return self.resident(position) and reads(self.kernel.body, self.kernel.body.inputs[position])
         return bool(analyse(self.kernel).live(position))
 
     def anew(self, position: int) -> Axes:
@@ -239,9 +239,10 @@ class Sweeper:
         self.backwards(self.old_ids(ids), prefetched, given, results, held)
 
     def restart(self, held: Any) -> None:
-        """Give up what earlier cells left in the work space of blocks that cells write bit by bit."""
+        """Give up what earlier cells left in the work space of blocks that cells write bit by bit, or not always."""
         for p in range(self.first_out, self.first_scratch):
-            if not self.enters(p) and analyse(self.kernel).carry_of(p):
+            again = reads(self.program, self.program.inputs[p])  # as flattened branches do, to write it back
+            if not self.enters(p) and (again or analyse(self.kernel).carry_of(p)):
                 blank(held["work", p])
 
     def backwards(self, ids: Sequence[Any], prefetched: Any, given: Any, results: Any, held: Any) -> None:

@@ -55,6 +55,10 @@ class Executable:
 
     __str__ = as_text
 
+    def serialize(self) -> bytes:
+        """XLA's bytes of the program, compiled once more: of one that was loaded from bytes they lack the code."""
+        return _compile(self.module, self.device).serialize()
+
     def cost_analysis(self) -> dict[str, float]:
         """XLA's estimates: `flops`, `bytes accessed`, `transcendentals` and their parts."""
         return dict(self.loaded.cost_analysis())

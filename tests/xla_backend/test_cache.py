@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tilewright.experimental import serialize_executable
 from tilewright.xla_backend import cache, executable
 from tilewright.xla_backend.array import as_array
 from tilewright.xla_backend.cache import CacheWarning, DiskCache
@@ -253,3 +254,11 @@ def test_files_of_an_older_version_are_replaced_in_silence(tmp_path):
     assert disk.load("name") is None and disk.misses == 1
     disk.store("name", b"data")
     assert disk.load("name") == b"data"
+
+
+def test_a_program_that_came_from_the_disk_is_serialised():
+    for _ in range(2):  # the second is loaded from the disk cache
+        tw.clear_caches()
+        compiled = tw.jit(lambda x: x * 3 + 1).lower(tw.ShapeDtypeStruct((3,), "float32")).compile()
+        loaded = serialize_executable.deserialize_and_load(*serialize_executable.serialize(compiled))
+        assert loaded(np.ones(3, np.float32)).tolist() == [4.0] * 3

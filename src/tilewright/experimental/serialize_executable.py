@@ -111,7 +111,7 @@ def serialize(compiled: Compiled) -> tuple[bytes, Any, Any]:
         "constants": len(module.constants), "platform": module.platform, "bytes": len(arrays.getvalue()),
     }  # fmt: skip
     text = json.dumps(head).encode()
-    code = executable.loaded.serialize()
+    code = executable.serialize()
     return MAGIC + struct.pack("<Q", len(text)) + text + arrays.getvalue() + code, compiled.in_tree, compiled.out_tree
 
 
