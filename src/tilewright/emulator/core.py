@@ -119,7 +119,7 @@ class Block:
 
 def _check(value: Any, type: Type, lifted: bool) -> None:
     if value.dtype != type.dtype or (value.shape != type.shape and not lifted):
-        raise EmulationError(f"a rule of the walker gave {value.dtype}{list(value.shape)} for {type.text}")
+        raise EmulationError(f"a rule of the emulator gave {value.dtype}{list(value.shape)} for {type.text}")
 
 
 class Region:
@@ -178,7 +178,7 @@ class Machine:
         """The function that runs an operation, and its results with their types."""
         rule = self.rules.get(operation.name)
         if rule is None:
-            raise EmulationError(f"the walker has no rule for {operation.name}: {operation}")
+            raise EmulationError(f"the emulator has no rule for {operation.name}: {operation}")
         lifted = operation.name in LIFTING
         op = Op(self, operation, [Region(self, r, slots, lifted) for r in operation.regions])
         return rule(op), list(zip(operation.results, op.results))

@@ -74,7 +74,7 @@ def extern(symbol: str, dtype: Any) -> Function:
     """The function behind a symbol, for a first operand of `dtype`; the symbol must be that of the dtype."""
     found, expected = _lookup(symbol)
     if found is None:
-        raise EmulationError(f"the walker has no function {symbol}")
+        raise EmulationError(f"the emulator has no function {symbol}")
     if expected is not None and dtype != expected:
         raise EmulationError(f"{symbol} is of {np.dtype(expected).name}, and is given {dtype.name}")
     return found

@@ -40,7 +40,7 @@ def _number(pattern: str, text: str) -> int:
     """The number in a text that a pattern finds."""
     found = re.search(pattern, text)
     if found is None:
-        raise EmulationError(f"the walker does not know {text}")
+        raise EmulationError(f"the emulator does not know {text}")
     return int(found[1])
 
 
@@ -233,7 +233,7 @@ class Group:
                 if isinstance(found, Generator):
                     found = yield from found
                 return [found]
-        raise EmulationError(f"the walker does not know {text}")
+        raise EmulationError(f"the emulator does not know {text}")
 
     def each(self) -> Any:
         return np.flatnonzero(self.mask)
@@ -345,7 +345,7 @@ class Group:
     def multiply(self, text: str, *args: Any) -> Any:
         found = re.match(r"wgmma.mma_async.sync.aligned.m64n(\d+)k16.f32.(b?f16).b?f16 .*\$\d+, ([\d, ]+);$", text)
         if found is None or not re.match(r"[01], 1, 1, [01]", found[3]):
-            raise EmulationError(f"the walker does not know {text}")
+            raise EmulationError(f"the emulator does not know {text}")
         if not self.mask.all():
             raise EmulationError("a product in part of a warpgroup")
         if not self.fenced:
@@ -660,7 +660,7 @@ class Machine:
             return lambda x: np.asarray(BASE, np.int64)
         if o.name in ("gpu.dynamic_shared_memory", "builtin.unrealized_conversion_cast"):
             return lambda *x: np.asarray(0, np.int64)
-        raise EmulationError(f"the walker does not know {o.name}")
+        raise EmulationError(f"the emulator does not know {o.name}")
 
     def located(self, at: Any, size: int) -> tuple[int, Any]:
         at = np.asarray(at, np.int64)
