@@ -64,7 +64,7 @@ def test_what_the_author_says_is_not_chosen(folder):
 def test_what_was_decided_on_is_used_by_later_compilations(folder):
     sites, device = kernel_sites(product, (HALF, HALF), {}, "cuda:sm_90")
     chosen = {"tiles": (64, 64, 32), "route": "triton", "num_warps": 8}
-    assert Store().decide(kernels.problem_of(sites[0].kernel, device), chosen)
+    assert Store().decide(kernels.problem_of(sites[0].kernel, device, sites[0].fused), chosen)
     first, second = fused(product, HALF, HALF, target=device)
     assert 64 in first.outputs[0].sizes and dict(first.settings)["compiler_params"].num_warps == 8
     assert second == sites[1].kernel, "of the other nothing is known"
@@ -81,7 +81,7 @@ def test_routes_that_were_decided_on(folder):
     (site,), device = kernel_sites(written, (HALF,), {}, "cuda:sm_90")
     assert [r.name for r in choice(site.made({"route": "triton"}), target_of(device)).routes][0] == "triton"
     assert choice(site.made({"route": "xla"}), target_of(device)).routes == ()
-    Store().decide(kernels.problem_of(site.kernel, device), {"route": "xla"})
+    Store().decide(kernels.problem_of(site.kernel, device, site.fused), {"route": "xla"})
     text = str(tw.compile(written, HALF, target=device, stop="emit"))
     assert "kernel_call" not in text and "custom_call" not in text
 
@@ -92,10 +92,23 @@ def test_tiles_that_compile_to_one_program_are_told(folder):
         (report,) = tw.tune(product, x, x, progress=False, isolate=False).reports
         assert report.programs < len(report.trials) / 2 and "compiled to the same program" in str(report)
         (site,), device = kernel_sites(product, (x, x), {})
-        Store().decide(kernels.problem_of(site.kernel, device), {"tiles": (64, 8, 8)})
+        Store().decide(kernels.problem_of(site.kernel, device, site.fused), {"tiles": (64, 8, 8)})
         (kernel,) = list(kernels_of(tw.compile(product, x, x, stop="fuse")))
         assert kernel != site.kernel and kernel == site.made({"tiles": (64, 8, 8)})
         assert np.allclose(tw.jit(product)(x, x), np.tanh(np.asarray(x) @ np.asarray(x)).sum(0), atol=1e-5)
+
+
+def test_kernels_of_other_sizes_use_the_nearest_tiles_that_they_can_have(folder):
+    x, larger, smaller = tnp.ones((64, 64)), tnp.ones((128, 128)), tnp.ones((32, 32))
+    with tw.config(cpu_tiles=True):
+        (site,), device = kernel_sites(product, (x, x), {})
+        Store().decide(kernels.problem_of(site.kernel, device, site.fused), {"tiles": (64, 8, 8)})
+        for array, tiles in (larger, (128, 8, 8)), (smaller, (32, 8, 8)):
+            (other,), _ = kernel_sites(product, (array, array), {})
+            (kernel,) = list(kernels_of(tw.compile(product, array, array, stop="fuse")))
+            assert kernel != other.kernel and kernel == other.made({"tiles": tiles})
+            with kernels.by_default():
+                assert list(kernels_of(tw.compile(product, array, array, stop="fuse"))) == [other.kernel]
 
 
 @pytest.mark.parametrize("damaged", [
@@ -106,7 +119,7 @@ def test_choices_that_do_not_fit_are_passed_over(folder, damaged):
     x = tnp.ones((64, 64))
     with tw.config(cpu_tiles=True):
         (site,), device = kernel_sites(product, (x, x), {})
-        Store().decide(kernels.problem_of(site.kernel, device), damaged)
+        Store().decide(kernels.problem_of(site.kernel, device, site.fused), damaged)
         with pytest.warns(TuningWarning, match="a kernel"):
             (kernel,) = list(kernels_of(tw.compile(product, x, x, stop="fuse")))
         assert kernel == site.kernel

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -29,13 +29,13 @@ from ..kernels.generate.tiles import options
 from ..lang import cutlass, mosaic_gpu, triton
 from ..lang.kernel import Kernel
 from ..lang.primitive import kernel_call_p
-from ..lang.target import Target
+from ..lang.target import Target, target_of
 from ..routes import ROUTE, ROUTES, declined
 from ..xla_backend.settings import Settings
 from .measure import device_name, shapes_and_dtypes
 from .space import Configuration
 from .store import Problem, Store
-from .tables import in_force, shipped
+from .tables import in_force, nearest, shipped
 
 WARPS, STAGES, CONSUMERS = (None, 2, 4, 8), (None, 1, 2, 3, 4), (None, 1, 2)
 PREFIX = "kernel."  # of the names that choices for kernels are kept by
@@ -188,24 +188,51 @@ def _over_kernels(program: Program, change: Callable[[Any], Any]) -> Program:
 # ---------------------------------------------------------------------------- decided on
 
 
-def problem_of(kernel: Kernel, device: str) -> Problem:
-    """What the choice for a kernel is kept by."""
-    digest = hashlib.sha256(repr((kernel, kernel.settings)).encode()).hexdigest()[:16]
+def problem_of(kernel: Kernel, device: str, fused: FusedKernel | None = None) -> Problem:
+    """What the choice for a kernel is kept by: a digest of it, and of a generated one the operations in it too."""
+    digest = _digest((kernel, kernel.settings))
     shapes, dtypes = shapes_and_dtypes(kernel.in_types)
-    return Problem(device, f"{PREFIX}{kernel.name}:{digest}", f"{__version__}/{JAXLIB}", dtypes, shapes)
+    if fused is None:
+        return Problem(device, f"{PREFIX}{kernel.name}:{digest}", f"{__version__}/{JAXLIB}", dtypes, shapes)
+    family = _digest((fused.operations, len(fused.loops.sizes), kernel.settings))
+    return Problem(device, f"{PREFIX}{kernel.name}/{family}", f"{__version__}/{JAXLIB}", dtypes, shapes, digest)
 
 
-def decided(device: str, store: Store) -> dict[str, Configuration]:
-    """What was decided on for kernels on a device, by the names of problems: by tables in force, the store, and tables
-    that came with the package."""
-    versions = f"{__version__}/{JAXLIB}"
-    found = {
-        p.function: chosen for p, chosen, _ in (*shipped(), *reversed(in_force()))
-        if (p.device, p.versions) == (device, versions) and p.function.startswith(PREFIX)
-    }  # fmt: skip
-    stored = store.decided(device, versions, PREFIX)
-    given = {p.function for p, _, _ in in_force()}
-    return {**found, **{name: c for name, c in stored.items() if name not in given}}
+def _digest(value: Any) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
+
+
+Decided = dict[tuple[str, str, str], list[tuple[Problem, Configuration]]]
+
+
+def decided(device: str, store: Store) -> Decided:
+    """What was decided on for kernels on a device, by function, versions and dtypes: of tables that came with the
+    package, of the store, and of tables in force, the last first to count."""
+    found: Decided = {}
+    shipped_ones, given = [[(p, c) for p, c, _ in table] for table in (shipped(), tuple(reversed(in_force())))]
+    for p, chosen in (*shipped_ones, *store.decided(device, f"{__version__}/{JAXLIB}", PREFIX), *given):
+        if p.device == device and p.function.startswith(PREFIX):
+            found.setdefault((p.function, p.versions, p.dtypes), []).append((p, chosen))
+    return found
+
+
+def choice_for(known: Decided, problem: Problem) -> tuple[Configuration, bool] | None:
+    """What was decided on for a kernel, else for that of the nearest shapes; and whether it is for this very kernel."""
+    alike = known.get((problem.function, problem.versions, problem.dtypes), ())
+    own = [chosen for p, chosen in alike if p.key == problem.key]
+    if own:
+        return own[-1], True
+    near = nearest(((replace(p, key=problem.key), chosen, 0.0) for p, chosen in reversed(alike)), problem)
+    return None if near is None else (near[0], False)
+
+
+def _legal(configuration: Configuration, fused: FusedKernel, machine: Target) -> Configuration:
+    """A configuration of a kernel of other sizes with tiles that this one may have: the largest that are no larger."""
+    if "tiles" not in configuration:
+        return configuration
+    allowed = options(fused.loops, machine_of(machine))
+    tiles = [max((s for s in sizes if s <= t), default=sizes[0]) for t, sizes in zip(configuration["tiles"], allowed)]
+    return {**configuration, "tiles": tiles}
 
 
 def device_of(settings: Settings) -> str:
@@ -223,19 +250,15 @@ def tuned(
     if not known:
         return fusion, fused, {}
     made = {} if fusion is None else {k.kernel: k for k in fusion.every_kernel}
-    chosen = {k: c for k in dict.fromkeys(_kernels(fused)) if (c := known.get(problem_of(k, device).function))}
-    if not all(map(_sound, chosen.values())):
-        store.warn("have a choice for a kernel that it does not have")
-        chosen = {k: c for k, c in chosen.items() if _sound(c)}
-    tiles = {_key(made[k]): tuple(c["tiles"]) for k, c in chosen.items() if k in made and c.get("tiles")}
-    told = {_key(made[k]) if k in made else k: c for k, c in chosen.items()}
-    if tiles:
-        try:
-            fusion = plan(program, settings.target, tiles, settings.explained, declined)
+    own, near = _choices(dict.fromkeys(_kernels(fused)), made, known, device, store, target_of(settings.target))
+    try:
+        fusion, fused, told, made = _planned(program, fusion, fused, {**near, **own}, made, settings)
+    except ArgumentError:
+        try:  # sizes that are near need not fit
+            fusion, fused, told, made = _planned(program, fusion, fused, own, made, settings)
         except ArgumentError:
             store.warn("have tiles that a kernel cannot have")
             return fusion, fused, {}
-        fused, made = fusion.program, {k.kernel: k for k in fusion.every_kernel}
     changed: dict[Kernel, Kernel] = {}
 
     def change(eqn: Any) -> Any:
@@ -250,6 +273,39 @@ def tuned(
     if fusion is not None and changed:
         fusion = replace(_with(fusion, changed), program=fused)
     return fusion, fused, changed
+
+
+def _choices(
+    kernels: Iterable[Kernel], made: Mapping[Kernel, FusedKernel], known: Decided, device: str, store: Store,
+    machine: Target,
+) -> tuple[dict[Kernel, Configuration], dict[Kernel, Configuration]]:  # fmt: skip
+    """What was decided on for kernels of a program, and what for kernels of the same operations in other sizes."""
+    own: dict[Kernel, Configuration] = {}
+    near: dict[Kernel, Configuration] = {}
+    for kernel in kernels:
+        found = choice_for(known, problem_of(kernel, device, made.get(kernel)))
+        if found is None or not found[0]:
+            continue
+        if not _sound(found[0]):
+            store.warn("have a choice for a kernel that it does not have")
+        elif found[1]:
+            own[kernel] = found[0]
+        else:
+            near[kernel] = _legal(found[0], made[kernel], machine)
+    return own, near
+
+
+def _planned(
+    program: Program, fusion: Fusion | None, fused: Program, chosen: Mapping[Kernel, Configuration],
+    made: Mapping[Kernel, FusedKernel], settings: Settings,
+) -> tuple[Fusion | None, Program, dict[Any, Configuration], Mapping[Kernel, FusedKernel]]:  # fmt: skip
+    """The fusion with the tiles that were chosen, the choices by what tiles are asked for by, and how it was made."""
+    tiles = {_key(made[k]): tuple(c["tiles"]) for k, c in chosen.items() if k in made and c.get("tiles")}
+    told = {_key(made[k]) if k in made else k: c for k, c in chosen.items()}
+    if tiles:
+        fusion = plan(program, settings.target, tiles, settings.explained, declined)
+        fused, made = fusion.program, {k.kernel: k for k in fusion.every_kernel}
+    return fusion, fused, told, made
 
 
 def _sound(configuration: Configuration) -> bool:

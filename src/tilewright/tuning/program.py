@@ -155,7 +155,7 @@ def _kernel_work(site: kernels.Site, device: str, options: dict[str, Any]) -> Wo
     """A kernel."""
     draw = np.random.default_rng(0)
     arrays = [example(t, draw) for t in site.kernel.in_types]
-    problem, store = kernels.problem_of(site.kernel, device), Store()
+    problem, store = kernels.problem_of(site.kernel, device, site.fused), Store()
 
     def function(configuration: Configuration) -> Callable[..., Any]:
         return lambda *arrays: kernel_call_p.bind(*arrays, kernel=site.made(configuration))

@@ -233,16 +233,21 @@ class Store:
     def _where(problem: Problem) -> tuple[str, ...]:
         return (problem.device, problem.function, problem.versions, problem.dtypes, problem.key)
 
-    def decided(self, device: str, versions: str, prefix: str) -> dict[str, Configuration]:
-        """What was decided on for functions whose names begin with a prefix, by their names."""
+    def decided(self, device: str, versions: str, prefix: str) -> list[tuple[Problem, Configuration]]:
+        """What was decided on for functions whose names begin with a prefix, for the shapes of its buckets."""
         rows = self._use(lambda db: _decisions_of(
             db, "where device=? and versions=? and substr(function, 1, ?) = ? order by recorded",
-            (device, versions, len(prefix), prefix), "function, bucket, configuration",
+            (device, versions, len(prefix), prefix), "function, dtypes, key, bucket, configuration",
         ))  # fmt: skip
-        found = {name: _sound(bucket, chosen, None, None) for name, bucket, chosen in rows or ()}
-        if None in found.values():
-            self.warn("have damaged rows")
-        return {name: row.configuration for name, row in found.items() if row is not None and type(name) is str}
+        found = []
+        for *texts, bucket, chosen in rows or ():
+            row = _sound(bucket, chosen, None, None)
+            if row is None or not all(type(text) is str for text in texts):
+                self.warn("have damaged rows")
+            else:
+                function, dtypes, key = texts
+                found.append((Problem(device, function, versions, dtypes, row.bucket, key), row.configuration))
+        return found
 
     def _trials_of(self, db: sqlite3.Connection, problem: Problem, more: str = "", *values: str) -> list[Any]:
         return db.execute(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -128,7 +128,9 @@ def shipped() -> Table:
     return tuple(entry for path in sorted(SHIPPED.glob("*.json")) for entry in read(path))
 
 
-def nearest(entries: Table, problem: Problem) -> tuple[Configuration, bool] | None:
+def nearest(
+    entries: Iterable[tuple[Problem, Configuration, float]], problem: Problem
+) -> tuple[Configuration, bool] | None:
     """The configuration for a problem, or for the nearest shapes of its ranks, and whether it is of its own bucket."""
     alike = [
         (_far(p, problem), seconds, configuration) for p, configuration, seconds in entries
