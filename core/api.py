@@ -28,6 +28,7 @@ from .primitive import AxisInfo, Linear
 from .primitives.shape import copy_p, reshape, slice_in_dim
 from .pullback import VJP, Pushforward, cast, check_linear, materialize, weakened
 from .rules import instantiate
+from .runtime import runtime
 from .trace import Tracer, Value, as_type, extended_axes, trace_program, typeof
 from .transpose import transpose_map
 from .types import ArrayType, as_dtype, is_complex, is_float, is_inexact
@@ -471,8 +472,8 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
     """A function that maps `fun` over an axis of its arguments.
 
     `in_axes` and `out_axes` are ints, None, or pytree prefixes of them. `spmd_axis_name` names the mesh axes that split
-    the mapped axis, for constraints and `shard_map` within. Raises `BatchAxisError` where
-    the mapped axes differ in size or no argument is mapped.
+    the mapped axis, for constraints and `shard_map` within. Of a mapped Ref each call of `fun` has its own part,
+    to read and to write. Raises `BatchAxisError` where the mapped axes differ in size or no argument is mapped.
 
     >>> import tilewright as tw
     >>> print(tw.vmap(lambda x, y: x * y, in_axes=(0, None))(tw.numpy.arange(3.0), 2.0))
@@ -492,7 +493,10 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
         size, dims = _mapped_size(flat, axes, axis_size, args)
         f = Flat(fun, in_tree, kwargs=True)
         axis = AxisInfo(size, axis_name, spmd_axis_name)
-        outs, found = batch_flat(f, axis, flat, dims)
+        run, given, refs = (f, flat, ()) if runtime.map_refs is None else runtime.map_refs(f, flat, dims)
+        outs, found = batch_flat(run, axis, given, dims)
+        for i in reversed(refs):
+            flat[i][...] = moved(axis, outs.pop(), found.pop(), dims[i])
         full = f.out_tree.unflatten(outs)
         wanted = _axes_of(tuple(out_axes) if type(full) is tuple and type(out_axes) is list else out_axes, full,
                           "out_axes")  # fmt: skip

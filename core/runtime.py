@@ -78,6 +78,7 @@ class Runtime:
     __slots__ = (
         "config",  # the Config of threads that have set none of their own
         "bind",  # what gives meaning to `Primitive.bind`
+        "map_refs",  # what makes a function of mapped Refs one of arrays, for `vmap`; None until there are Refs
         "evaluator",  # what evaluates a primitive on concrete arrays
         "backend",  # what compiles and runs Programs
         "lower",  # what makes a module of a Program for a device
@@ -100,6 +101,7 @@ class Runtime:
         self._caches: dict[int, tuple[str, weakref.ref[Any]]] = {}
         self.facts: dict[str, Any] = {}
         self.placement: Any = None
+        self.map_refs: Any = None
         self.process_index, self.process_count = 0, 1
 
     # ------------------------------------------------------------ parts

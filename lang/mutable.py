@@ -10,7 +10,7 @@ of `core/trace.py`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -265,7 +265,27 @@ def _discharged(primitive: Primitive, args: Sequence[Any], params: dict[str, Any
     return outs[:n] if primitive.multiple else outs[0]
 
 
-runtime.bind = bind_refs
+def map_refs(
+    fun: Callable[..., Sequence[Any]], args: Sequence[Any], dims: Sequence[int | None]
+) -> tuple[Callable[..., Sequence[Any]], Sequence[Any], list[int]]:
+    """A function under `vmap` as one of the arrays that mapped Refs hold, which gives last what they then hold.
+
+    Also its operands, and which of them are these Refs.
+    """
+    places = [i for i, (a, d) in enumerate(zip(args, dims, strict=True)) if d is not None and type(a) in _REFS]
+    if not places:
+        return fun, args, places
+
+    def of_values(*rows: Any) -> list[Any]:
+        refs = {i: Ref(rows[i]) for i in places}
+        outs = fun(*(refs.get(i, row) for i, row in enumerate(rows)))
+        return [*outs, *(ref.value for ref in refs.values())]
+
+    return of_values, [a[...] if i in places else a for i, a in enumerate(args)], places
+
+
+_REFS = (Ref, RefTracer)
+runtime.bind, runtime.map_refs = bind_refs, map_refs
 
 
 # ---------------------------------------------------------------------------- functions

@@ -1,4 +1,4 @@
-"""Values and choices of a program being made: constants of a shape, values lifted into it, code by platform."""
+"""Values and choices of a program being made: constants of a shape, values lifted into it, tokens, code by platform."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from ..convert import as_array
 from ..errors import ArgumentTypeError, UnsupportedError
 from ..runtime import runtime
 from ..trace import shape_of
+from ..types import BOOL
+from .checkpoint import optimization_barrier
 from .shape import broadcast_to, copy_p, full
 
 
@@ -44,6 +46,30 @@ def stage(x: Any, /) -> Any:
     return copy_p.bind(x)
 
 
+def create_token() -> Any:
+    """A token: an array without elements, which `after_all` makes others of.
+
+    >>> create_token().shape
+    (0,)
+    """
+    return full((0,), False, BOOL)
+
+
+def after_all(*operands: Any) -> Any:
+    """A token that is there when all operands are: tokens or any other values.
+
+    What is to come after them takes part in one `optimization_barrier` with it. Without operands it is a new token.
+
+    >>> import numpy as np
+    >>> x, token = np.ones(3), after_all(create_token(), np.ones(2))
+    >>> x, token = optimization_barrier((x, token))  # this x is made after the ones
+    >>> token.shape
+    (0,)
+    """
+    token, *_ = optimization_barrier((create_token(), *operands))
+    return token
+
+
 def platform() -> str:
     """That of the target which programs are traced for."""
     target = current().kernel_target or runtime.target_here()
@@ -68,7 +94,5 @@ def platform_dependent(
     names = (here, "gpu") if here in ("cuda", "rocm") else (here,)
     chosen = next((per_platform[name] for name in names if name in per_platform), default)
     if chosen is None:
-        raise UnsupportedError(
-            f"platform_dependent: there is no function for {here}", f"give {platform}=, or default="
-        )
+        raise UnsupportedError(f"platform_dependent: there is no function for {here}", f"give {here}=, or default=")
     return chosen(*args)

@@ -6,6 +6,9 @@ import pytest
 import tilewright as tw
 from tilewright import lax, random
 from tilewright import numpy as tnp
+from tilewright.core.evaluate import NUMPY
+from tilewright.core.trace import under
+from tilewright.experimental.random import stateful_rng
 
 # Of random.key(7): the words of split(key, 2)[1] and of fold_in(key, 5), and bits(key, (3,)).
 KNOWN = {
@@ -128,3 +131,44 @@ def test_multinomial():
     for shape, p in (((3,), np.ones((2, 2))), (None, 1.0)):
         with pytest.raises(tw.errors.ShapeError):
             random.multinomial(key, 1.0, p, shape=shape)
+
+
+def test_a_generator_that_counts_its_draws():
+    rng, key = stateful_rng(123), random.key(123)
+    draw = tw.jit(rng.uniform)
+    assert [float(draw()) for _ in range(2)] == [float(random.uniform(random.fold_in(key, n))) for n in range(2)]
+    assert float(tw.jit(lambda rng: rng.normal(1.0, 2.0))(rng)) == 1 + 2 * float(random.normal(random.fold_in(key, 2)))
+    assert rng.integers(5, 9, 40).min() >= 5 and rng.random((2, 3)).shape == (2, 3)
+    keys = random.split(random.fold_in(key, 5), (3,))
+    rows = tw.vmap(lambda rng, x: x + rng.uniform())(rng.split(3), np.ones(3, np.float32))
+    assert rows.tolist() == [1 + float(random.uniform(random.fold_in(k, 0))) for k in keys]
+    assert len({float(child.uniform()) for child in rng.spawn(3)}) == 3
+    with pytest.raises(tw.errors.ShapeError, match="split"):
+        rng.split(2).uniform()
+    with pytest.raises(tw.errors.ArgumentError, match="without a seed"):
+        tw.jit(lambda: stateful_rng().uniform())()
+    assert float(stateful_rng().uniform()) != float(stateful_rng().uniform())
+
+
+@pytest.mark.parametrize("low, high, dtype", [(1.0, 2.0, "float32"), (np.float16(-1), np.float16(1), "float16"),
+                                              (3, 8, "int32")])  # fmt: skip
+def test_numbers_without_a_key(low, high, dtype):
+    draw = tw.jit(lambda low: (lax.rng_uniform(low, high, (50,)), lax.rng_uniform(low, high, (50,))))
+    found = np.stack([*draw(low), lax.rng_uniform(low, high, (50,)), under(NUMPY, lax.rng_uniform, low, high, (50,))])
+    assert found.dtype == dtype and found.min() >= low and found.max() <= high
+    assert len({row.tobytes() for row in found}) == 4
+    with pytest.raises(tw.errors.ShapeError):
+        lax.rng_uniform(np.zeros(2), 1.0, (2,))
+    with pytest.raises(tw.errors.UnsupportedError, match="batch"):
+        tw.vmap(lambda a: lax.rng_uniform(a, 1.0, ()))(np.zeros(2, np.float32))
+    with pytest.raises(tw.errors.NoDerivativeError):
+        tw.grad(lambda a: lax.rng_uniform(a, 1.0, ()))(0.0)
+    with pytest.raises(tw.errors.DtypeError):
+        lax.rng_uniform(1j, 1.0, ())
+
+
+def test_tokens_come_after_their_operands():
+    token = tw.jit(lambda t, x: lax.after_all(t, x * 2))(lax.create_token(), 1.0)
+    assert token.shape == (0,) and lax.after_all().shape == (0,)
+    text = tw.jit(lambda x: lax.after_all(x)).lower(1.0).as_text()
+    assert "optimization_barrier" in text

@@ -174,3 +174,20 @@ def test_errors(error, text, call):
         call()
     assert "remedy:" in str(caught.value)
     np.testing.assert_array_equal(OUTER[...], X)
+
+
+def bumped(ref, x):
+    ref[...] += x
+    return ref[...] * 2
+
+
+@pytest.mark.parametrize("run", [lambda f: f, tw.jit], ids=["eager", "jit"])
+def test_each_row_of_a_mapped_ref_is_a_ref(run):
+    ref, x = tw.new_ref(jnp.arange(6.0).reshape(2, 3)), jnp.arange(3.0)
+    found = run(tw.vmap(bumped, in_axes=(1, 0)))(ref, x)
+    assert ref[...].tolist() == [[0, 2, 4], [3, 5, 7]]
+    assert found.tolist() == [[0, 6], [4, 10], [8, 14]]
+    nested = run(tw.vmap(tw.vmap(bumped, in_axes=(0, None))))(ref, jnp.ones(2))
+    assert ref[...].tolist() == [[1, 3, 5], [4, 6, 8]] and nested.tolist() == [[2, 6, 10], [8, 12, 16]]
+    untouched = run(tw.vmap(lambda r: r[0]))(ref)
+    assert untouched.tolist() == [1, 4] and ref[...].tolist() == [[1, 3, 5], [4, 6, 8]]

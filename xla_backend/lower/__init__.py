@@ -46,6 +46,7 @@ _LATER = {
     "exported": "core.primitives.exported",
     "ffi": "core.primitives.ffi",
     "fft": "core.primitives.fft",
+    "hidden": "core.primitives.hidden",
     "linalg": "core.primitives.linalg",
     "sparse": "core.primitives.sparse",
     "spmd": "core.mesh",

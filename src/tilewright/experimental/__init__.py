@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         multihost_utils,
         ode,
         pjit,
+        random,
         serialize_executable,
         shard_map,
         sparse,
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 _MODULES = (
     "buffer_callback", "checkify", "compilation_cache", "jet", "layout", "mesh_utils", "multihost_utils", "ode", "pjit",
-    "serialize_executable", "shard_map", "sparse",
+    "random", "serialize_executable", "shard_map", "sparse",
 )  # fmt: skip
 
 __getattr__, __dir__, __all__ = _later(__name__, {name: f".{name}" for name in _MODULES})

@@ -38,10 +38,11 @@ if TYPE_CHECKING:
         Tolerance,
     )
     from ..core.primitives.fft import FftType, fft, fft_p
+    from ..core.primitives.hidden import rng_uniform, rng_uniform_p
     from ..core.primitives.philox import RandomAlgorithm, rng_bit_generator
     from ..core.primitives.scaled import scaled_dot
     from ..core.primitives.solves import custom_linear_solve, custom_root
-    from ..core.primitives.staged import broadcast_like, empty, platform_dependent, stage
+    from ..core.primitives.staged import after_all, broadcast_like, create_token, empty, platform_dependent, stage
     from . import linalg
     from .composites import composite
     from .ragged import RaggedDotDimensionNumbers, ragged_dot, ragged_dot_general
@@ -49,8 +50,9 @@ if TYPE_CHECKING:
 # What few programs use: a module of the core, and its names.
 _FAMILIES = {
     "fft": ("FftType", "fft", "fft_p"),
+    "hidden": ("rng_uniform", "rng_uniform_p"),
     "philox": ("RandomAlgorithm", "rng_bit_generator"),
-    "staged": ("broadcast_like", "empty", "platform_dependent", "stage"),
+    "staged": ("after_all", "broadcast_like", "create_token", "empty", "platform_dependent", "stage"),
     "algorithms": (
         "AccuracyMode", "ConvGeneralDilatedDimensionNumbers", "DotAlgorithm", "DotAlgorithmPreset", "PrecisionLike",
         "Tolerance",

@@ -2,4 +2,4 @@
 
 from ...missing import not_adapted
 
-__getattr__ = not_adapted("jax.extend", submodules=("core", "linear_util", "source_info_util"))
+__getattr__ = not_adapted("jax.extend", submodules=("backend", "core", "linear_util", "random", "source_info_util"))

@@ -1,0 +1,56 @@
+"""`jax.extend.random`: the generators of keys by their dtypes, and the function that the default one is made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....core.primitives.random import threefry2x32_p
+from ....core.primitives.shape import concatenate, reshape, slice_in_dim
+from ....core.trace import shape_of
+from ....core.types import RBG, THREEFRY, UNSAFE_RBG
+from ....random.generators import seeded
+from ...missing import not_adapted
+
+threefry_prng_impl, rbg_prng_impl, unsafe_rbg_prng_impl = THREEFRY, RBG, UNSAFE_RBG
+
+
+def random_seed(seeds: Any, impl: Any) -> Any:
+    """A key of a seed.
+
+    >>> random_seed(0, threefry_prng_impl).shape
+    ()
+    """
+    return seeded(seeds, impl)
+
+
+def seed_with_impl(impl: Any, seed: Any) -> Any:
+    """A key of a seed, the generator first.
+
+    >>> seed_with_impl(rbg_prng_impl, 0).shape
+    ()
+    """
+    return seeded(seed, impl)
+
+
+def threefry_2x32(keypair: Any, count: Any) -> Any:
+    """The hash threefry-2x32 of an array of uint32 numbers under a key of two, the first half paired with the second.
+
+    >>> threefry_2x32(np.zeros(2, np.uint32), np.zeros(2, np.uint32)).tolist()
+    [1797259609, 2579123966]
+    """
+    k0, k1 = (reshape(slice_in_dim(keypair, i, i + 1), ()) for i in (0, 1))
+    flat = reshape(count, (int(np.prod(shape_of(count))),))
+    size = shape_of(flat)[0]
+    even = concatenate([flat, np.zeros(size % 2, np.uint32)], 0)
+    half = (size + 1) // 2
+    words = threefry2x32_p.bind(k0, k1, slice_in_dim(even, 0, half), slice_in_dim(even, half, 2 * half))
+    return reshape(slice_in_dim(concatenate(words, 0), 0, size), shape_of(count))
+
+
+__all__ = [
+    "random_seed", "rbg_prng_impl", "seed_with_impl", "threefry2x32_p", "threefry_2x32", "threefry_prng_impl",
+    "unsafe_rbg_prng_impl",
+]  # fmt: skip
+__getattr__ = not_adapted("jax.extend.random")
