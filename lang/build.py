@@ -15,7 +15,7 @@ from ..core.trace import eval_program, trace_program
 from ..core.types import ArrayType, MemorySpace, RefType
 from .kernel import ID, Block, Kernel, trace_map
 from .normalize import normalize
-from .stores import drop_local_writes, drop_overwritten
+from .stores import drop_local_writes, drop_overwritten, read_late
 
 Ids = Callable[[Sequence[Any]], Sequence[Any]]
 Settings = tuple[tuple[str, Any], ...]
@@ -40,7 +40,9 @@ def backwards(kernel: Kernel, made: Kernel, parallel: Sequence[bool]) -> Kernel:
     chosen = own or params
     semantics = tuple("parallel" if p else "arbitrary" for p in parallel)
     settings: Settings = () if chosen is None else (("compiler_params", chosen),)
-    return made.replace(semantics=semantics, settings=settings if own else (*settings, (INHERITED, True)))
+    aliased = frozenset(made.body.inputs[made.splits[1] + i] for i, _ in made.aliases)
+    return made.replace(semantics=semantics, settings=settings if own else (*settings, (INHERITED, True)),
+                        body=read_late(made.body, aliased))  # fmt: skip
 
 
 def remap(block: Block, prefetch: Sequence[ArrayType], grid: Sequence[int], ids: Ids, **changes: Any) -> Block:

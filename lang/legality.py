@@ -8,10 +8,7 @@ the compiler can tell.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 from ..core.errors import DtypeError, KernelError, ResourceError, UnsupportedError
 from ..core.types import MemorySpace
@@ -20,9 +17,9 @@ from .kernel import Block, Kernel
 from .ops import next_power_of_2
 from .target import KIB, MIB, Target, target_of
 from .verify import Finding
+from .vmem import ELSEWHERE, bits_of, in_vmem, vmem_bytes
 
 _WHOLE_TILES, _FITS = "in whole tiles", "fits"
-_ELSEWHERE = (MemorySpace.ANY, MemorySpace.HBM, MemorySpace.SMEM, MemorySpace.SEMAPHORE)  # not in VMEM
 
 
 @dataclass(frozen=True)
@@ -85,7 +82,7 @@ def _check_cores(kernel: Kernel, target: Target) -> None:
 
 def tiling_faults(block: Block, target: Target) -> list[TilingFault]:
     """The axes along which a block is neither a whole number of the array's tiles nor the whole axis."""
-    if block.index_map is None or block.space in _ELSEWHERE:
+    if block.index_map is None or block.space in ELSEWHERE:
         return []
     faults = []
     for back, unit in enumerate(reversed(target.tile(block.array.shape, bits_of(block.array.dtype))), 1):
@@ -102,37 +99,6 @@ def tiling_faults(block: Block, target: Target) -> list[TilingFault]:
     return faults
 
 
-def bits_of(dtype: np.dtype) -> int:
-    """Bits of an element: 4 for the dtypes of half a byte; booleans are stored as 32-bit integers."""
-    name = str(dtype)
-    if name == "bool":
-        return 32
-    return int(name[-1]) if name in ("int4", "uint4", "int2", "uint2") else dtype.itemsize * 8
-
-
-def padded_bytes(shape: Sequence[int], dtype: np.dtype, target: Target) -> int:
-    """The bytes that a value of some shape takes in VMEM: its last two axes in whole tiles."""
-    bits = bits_of(dtype)
-    sizes = list(shape) if len(shape) > 1 else [1, *shape, *([1] if not shape else [])]
-    tile = target.tile(sizes, bits)
-    for back, unit in enumerate(reversed(tile), 1):
-        sizes[-back] = -(-sizes[-back] // unit) * unit
-    return math.prod(sizes) * bits // 8
-
-
-def vmem_bytes(kernel: Kernel, target: Target) -> list[tuple[str, int]]:
-    """For each block and scratch of a kernel in VMEM, its bytes: blocks that move as often as they are buffered."""
-    sizes = []
-    for block in kernel.blocks:
-        if block.space not in _ELSEWHERE:
-            copies = block.buffers or 2 if block.index_map is not None and kernel.cells > 1 else 1
-            sizes.append((f"{copies} of {block.name}", copies * padded_bytes(block.shape, block.array.dtype, target)))
-    for number, scratch in enumerate(kernel.scratch):
-        if scratch.space not in _ELSEWHERE:
-            sizes.append((f"scratch {number}", padded_bytes(scratch.array.shape, scratch.array.dtype, target)))
-    return sizes
-
-
 def _tpu(kernel: Kernel, target: Target) -> list[Finding]:
     findings = []
     for block in kernel.blocks:
@@ -144,7 +110,8 @@ def _tpu(kernel: Kernel, target: Target) -> list[Finding]:
 
 
 def _vmem(kernel: Kernel, target: Target) -> Finding:
-    held = sorted(vmem_bytes(kernel, target), key=lambda p: -p[1])
+    fitted = in_vmem(kernel, target)
+    held = sorted(vmem_bytes(fitted.kernel, target), key=lambda p: -p[1])
     total = sum(size for _, size in held)
     most, given = target.fast_bytes, target.default_bytes
     parts = ", ".join(f"{name} {size / KIB:,.0f} KiB" for name, size in held[:4])
@@ -155,7 +122,7 @@ def _vmem(kernel: Kernel, target: Target) -> Finding:
     if total > given:
         why = f"{total / MIB:,.1f} MiB ({parts}) are more than the {given // MIB} MiB that a kernel gets unasked"
         return Finding(_FITS, "VMEM", "unknown", why)
-    return Finding(_FITS, "VMEM", "proved")
+    return Finding(_FITS, "VMEM", "proved", fitted.note(kernel))
 
 
 def _check_smem(kernel: Kernel, target: Target) -> None:

@@ -9,6 +9,7 @@ from ..core.ir import Eqn, Program, Var, subprograms
 from ..core.primitives.cond import cond_p
 from ..core.primitives.ref import Index, Point, addupdate_p, get_p, swap_p
 from ..core.primitives.scan import scan_p
+from ..core.relation import MOVER
 from ..core.rewrite import within
 from ..core.types import RefType
 from .carries import fills, overwrites, writes
@@ -135,3 +136,22 @@ def drop_overwritten(program: Program, local: Sequence[Var]) -> Program:
         live -= {r for r in here if _sets(program, eqn, r)}
         live |= {r for r in here if not _sets(program, eqn, r) and (r in read or not writes(eqn, r))}
     return program if eqns == list(program.eqns) else drop_local_writes(program.replace(eqns=eqns), local)
+
+
+def read_late(program: Program, fixed: frozenset[Any] = frozenset()) -> Program:
+    """A Program whose reads of Refs, and what only moves their elements, stand just before what first needs them.
+
+    Reads of Refs in `fixed` stay where they are.
+    """
+    eqns: list[Eqn] = []  # from the last to the first
+    for eqn in reversed(program.eqns):
+        refs: list[Any] = [a for a in eqn.inputs if isinstance(a.type, RefType)]
+        at = len(eqns)
+        if eqn.primitive is get_p and refs[0] not in fixed or eqn.primitive.kind is MOVER and not eqn.effects:
+            made = set(eqn.outputs)
+            while at and not made.intersection(eqns[at - 1].inputs) and not any(writes(eqns[at - 1], r) for r in refs):
+                at -= 1
+        elif refs and len(set(refs)) == len(refs) and not fixed.intersection(refs):
+            eqn = within(eqn, read_late)
+        eqns.insert(at, eqn)
+    return program.replace(eqns=eqns[::-1])

@@ -12,6 +12,7 @@ from ..core.caches import cached
 from ..core.errors import ProgramError
 from ..lang.kernel import Kernel
 from ..lang.target import CustomCall, Target
+from ..lang.vmem import in_vmem
 from .lower import mosaic_module
 from .module import MosaicModule
 from .serial import context, serialize
@@ -77,7 +78,9 @@ def emit(kernel: Kernel, machine: Target) -> CustomCall:
       DtypeError: a dtype that a TPU's registers do not hold.
       UnsupportedError: an operation without a TPU form.
     """
-    module = mosaic_module(kernel, machine)
+    fitted = in_vmem(kernel, machine)
+    module = mosaic_module(fitted.kernel, machine)
+    finish = fitted.around(kernel, module.out_types, module.finish)
     text = backend_config(module).replace("\\", "\\5C").replace('"', "\\22")
     return CustomCall(TARGET, f'"{text}"', module.in_types, module.out_types, 1, module.aliases, module.prepare,
-                      module.finish, module.name)  # fmt: skip
+                      finish, module.name)  # fmt: skip

@@ -29,12 +29,12 @@ from ..lang.discharge import Cell, run_cells
 from ..lang.extent import by_ids, guarded
 from ..lang.interpret import parallel_axes
 from ..lang.kernel import ID, Block, Kernel, whole_block
-from ..lang.legality import vmem_bytes
 from ..lang.legalize import legal
 from ..lang.maps import map_of, runs_again
 from ..lang.plain import plain, uses
 from ..lang.remote import barrier_p, remote_start_p, remote_wait_p
 from ..lang.target import Target
+from ..lang.vmem import most_vmem, vmem_bytes
 from .body import Body
 from .module import MosaicModule
 from .refs import Past, Ref
@@ -165,7 +165,7 @@ class _Lowering:
         wanted = 2 * sum(size for _, size in vmem_bytes(self.given, self.target))
         if not self.far:  # then VMEM holds those too, with room to move their rows
             wanted = max(wanted, 3 * far_bytes(self.given))
-        most = self.target.fast_bytes // 16 * 15  # XLA keeps some for itself
+        most = most_vmem(self.target)
         if told.get(INHERITED):  # a derivative holds values of which its blocks say nothing
             wanted = max(4 * wanted, asked or 0)
         return min(wanted, most) if wanted > self.target.default_bytes else None

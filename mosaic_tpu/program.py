@@ -19,6 +19,7 @@ from ..core.errors import (
 from ..lang.kernel import Block, Kernel
 from ..lang.legality import tiling_faults
 from ..lang.target import MIB, Target, target_of
+from ..lang.vmem import in_vmem
 from .resources import resources
 
 
@@ -37,7 +38,9 @@ def compile(text: str, name: str, target: str, kernels: Sequence[Kernel], build:
         binary = build(text, target, name)
     except CompileError as error:
         raise explained(error, kernels, machine) from None
-    return replace(binary, resources=resources(binary.as_text(), machine))
+    notes = {instruction_name(k.name): in_vmem(k, machine).note(k) for k in kernels}
+    used = resources(binary.as_text(), machine)
+    return replace(binary, resources=tuple(replace(r, note=notes.get(instruction_name(r.kernel), "")) for r in used))
 
 
 class Line(Source):

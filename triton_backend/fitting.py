@@ -2,7 +2,7 @@
 
 Where shared memory is too small, fewer blocks are in flight; where registers spill more than `SPILLS` bytes, more warps
 share the work. What the author of the kernel stated stays; a derived kernel that has the parameters of the kernel that
-it was made from takes them as a start.
+it was made from takes them as a start, and where these are of no help it has smaller blocks (`lang/smaller.py`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from typing import Any
 
 from ..core.caches import cached
 from ..core.errors import CompileError
+from ..core.types import ArrayType
 from ..lang.build import INHERITED
 from ..lang.gpu.code import Compiled
 from ..lang.gpu.resources import check, resources
 from ..lang.kernel import Kernel
+from ..lang.smaller import Smaller, smaller
 from ..lang.target import Resources, Target
 from . import compiler
 from .lower import triton_module
@@ -24,6 +26,7 @@ from .module import TritonModule
 
 SPILLS = 1024  # bytes a thread
 MOST_WARPS = 16
+ROUNDS, WAYS = 3, 2  # how often blocks are made smaller, and how many ways to do so are tried each time
 
 
 class SpillWarning(UserWarning):
@@ -59,6 +62,50 @@ def fitted(kernel: Kernel, machine: Target) -> Fitted:
       ResourceError: it needs more shared memory than there is.
     """
 
+    found = _settled(kernel, machine)
+    if dict(kernel.settings).get(INHERITED):
+        found = _on_smaller_blocks(found, kernel, machine)
+    check(found.compiled, machine, kernel.source)
+    return found
+
+
+def _on_smaller_blocks(found: Fitted, kernel: Kernel, machine: Target) -> Fitted:
+    """What is found for a kernel, or for it on smaller blocks where these lack less."""
+    at, why = Smaller(kernel), ""
+    for _ in range(ROUNDS):
+        if not any(_lacks(found, machine)):
+            break
+        ways = smaller(at.kernel, _unit)
+        if isinstance(ways, str):
+            why = ways
+            break
+        tried = ((way, _settled(way.kernel, machine, False)) for way in ways[:WAYS])
+        better = ((way, other) for way, other in tried if _lacks(other, machine) < _lacks(found, machine))
+        way, other = next(better, (None, found))
+        if way is None:
+            why = f"{ways[0].note(kernel)} are of no help"
+            break
+        at, found = at.then(way), other
+    why = f"not on smaller blocks: {why}" if why else ""
+    note = "; ".join(filter(None, [at.note(kernel), found.note, why]))
+    module = replace(found.module, finish=at.around(kernel, found.module.out_types, found.module.finish))
+    return replace(found, note=note, module=module)
+
+
+def _lacks(found: Fitted, machine: Target) -> tuple[int, int]:
+    """Bytes of shared memory that there are not, and bytes spilled if they are too many."""
+    spills = found.resources(machine).spills or 0
+    return max(found.compiled.shared - machine.fast_bytes, 0), spills if spills > SPILLS else 0
+
+
+def _unit(array: ArrayType, axis: int) -> int:
+    """Tensor cores take products from 16 rows, columns and depths on."""
+    return 16 if axis >= array.ndim - 2 and array.shape[axis] >= 16 else 1
+
+
+def _settled(kernel: Kernel, machine: Target, other_warps: bool = True) -> Fitted:
+    """A kernel with the stages, and the warps if those may be others, that lack least."""
+
     def made(**settings: Any) -> Fitted:
         module = triton_module(kernel, machine, **settings, **plain)
         return Fitted(module, compiler.machine_code(module, machine, kernel.source))
@@ -77,13 +124,13 @@ def fitted(kernel: Kernel, machine: Target) -> Fitted:
     while found.compiled.shared > machine.fast_bytes and stages > 1 and _free(kernel, "num_stages"):
         stages -= 1
         found = made(num_stages=stages)
-    check(found.compiled, machine, kernel.source)
     if found is not first:
         was, needs = first.module.num_stages, first.compiled.shared
         notes.append(f"num_stages {stages} in place of {was}, for {needs:,} bytes of shared memory")
     spilled = least = found.resources(machine).spills or 0
-    while least > SPILLS and warps < MOST_WARPS and _free(kernel, "num_warps"):
-        warps *= 2
+    step = 2.0 if warps < MOST_WARPS else 0.5  # with as many as may be, the assembler may leave each too few registers
+    while other_warps and least > SPILLS and warps * step <= MOST_WARPS and _free(kernel, "num_warps"):
+        warps = int(warps * step)
         other = made(num_stages=stages, num_warps=warps)
         spills = other.resources(machine).spills or 0
         if other.compiled.shared > machine.fast_bytes or spills >= least:

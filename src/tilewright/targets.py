@@ -146,4 +146,6 @@ def estimated(binary: Any) -> Any:
     machine = target_of(binary.target)
     if machine.kind != "tpu":
         return binary
-    return replace(binary, resources=resources(binary.as_text(), machine, estimates(binary.module, binary.target)))
+    found = resources(binary.as_text(), machine, estimates(binary.module, binary.target))
+    noted = zip(found, binary.resources, strict=True)
+    return replace(binary, resources=tuple(replace(used, note=old.note) for used, old in noted))

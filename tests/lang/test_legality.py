@@ -12,9 +12,10 @@ from tilewright import errors
 from tilewright import lang as tl
 from tilewright.core.types import ArrayType
 from tilewright.lang import tpu
-from tilewright.lang.legality import bits_of, check_target, padded_bytes, tiling_faults, vmem_bytes
+from tilewright.lang.legality import check_target, tiling_faults
 from tilewright.lang.target import MIB, TARGETS, target_of
 from tilewright.lang.visit import kernels_of
+from tilewright.lang.vmem import bits_of, padded_bytes, vmem_bytes
 
 TPUS = [name for name, t in TARGETS.items() if t.kind == "tpu"]
 DTYPES = {32: "float32", 16: "bfloat16", 8: "int8"}

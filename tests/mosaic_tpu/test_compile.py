@@ -216,6 +216,16 @@ def test_more_vmem_than_was_asked_for():
         tw.compile(f, tw.ShapeDtypeStruct((2048, 2048), "float32"), target=V5E)
 
 
+def test_a_derivative_that_leaves_vmem_no_room_gets_smaller_blocks():
+    """Three blocks of 16 MiB, two of each in flight, are within 128 MiB, and values need as much again."""
+    block = tl.BlockSpec((2048, 2048), lambda i: (i, 0))
+    f = tl.kernel_call(lambda x, o: o.__setitem__(..., tnp.tanh(x[...])), tw.ShapeDtypeStruct((8192, 2048), "float32"),
+                       grid=4, in_specs=[block], out_specs=block, name="bend")  # fmt: skip
+    used = compiled(tw.grad(lambda x: f(x).sum()), tw.ShapeDtypeStruct((8192, 2048), "float32")).resources
+    (note,) = [r.note for r in used if "bend_bwd" in r.kernel]
+    assert "x 1024x2048 in place of 2048x2048" in note or "x 2048x1024 in place of 2048x2048" in note
+
+
 def test_a_kernel_gets_the_vmem_that_its_blocks_need():
     f, struct = copying((4096, 2048), (1024, 2048)), tw.ShapeDtypeStruct((4096, 2048), "float32")
     (used,) = compiled(f, struct).resources

@@ -16,7 +16,7 @@ import pytest
 
 import tilewright as tw
 from tests.support.cases.conv import case as conv
-from tests.support.corpus import int4_matmul, matmul_grid
+from tests.support.corpus import conv1d, int4_matmul, matmul_grid
 from tests.support.gpu_cases import FUSED, FUSED_MORE, TEMPLATE_CASES, adamw, corpus, fused, kernels_in, template
 from tilewright import lang as tl
 from tilewright import numpy as tnp
@@ -26,9 +26,11 @@ from tilewright.core.types import ArrayType
 from tilewright.kernels import TEMPLATES
 from tilewright.lang.gpu.resources import check, resources
 from tilewright.lang.target import target_of
+from tilewright.lang.visit import kernels_of
 from tilewright.lang.workers import Workers
 from tilewright.nn import fused as fused_ops
 from tilewright.triton_backend import compiled_kernel, compiler, start
+from tilewright.triton_backend.fitting import fitted
 from tilewright.triton_backend.module import TritonModule
 from tilewright.xla_backend import cuda
 from tilewright.xla_backend.cache import disk_cache
@@ -104,6 +106,19 @@ def test_a_fused_split_product_for_sm_90():
     binary = tw.compile(layer, *types, target=H200)
     assert [r.kernel for r in binary.resources] == ["contract_split_exp", "reduce_sum_tanh"]
     assert all(r.spills == 0 for r in binary.resources)
+
+
+def test_a_derivative_that_does_not_fit_gets_smaller_blocks():
+    """Half of the channels of a convolution at a time; the operands' gradients are as before."""
+    gradient = tw.grad(lambda *xs: tnp.sum(conv1d.call(*xs, block=32)))
+    found = kernels_of(tw.make_jaxpr(gradient)(S((64, 32), "float32"), S((3, 32, 64), "float32")))
+    (kernel,) = [k for k in found if k.name == "conv1d_bwd_x"]
+    whole = fitted(kernel, target_of(H200))
+    narrow = replace(target_of(H200), fast_bytes=whole.compiled.shared - 1)
+    found = fitted(kernel, narrow)
+    assert not whole.note and found.compiled.shared <= narrow.fast_bytes
+    assert "in place of" in found.note and found.note.startswith("blocks of w ")
+    assert found.module.grid != whole.module.grid
 
 
 def test_a_derivative_that_does_not_fit_gets_fewer_stages():
