@@ -12,15 +12,17 @@ from typing import Any
 
 from ..core.ir import Var
 from ..core.primitives.ref import Index
+from ..core.types import INT32
 from ..lang.gpu.peel import end_cell
 from ..lang.ops import next_power_of_2
 from . import ptx, tcgen05
+from .kinds import FLOAT32, KINDS, depth
 from .nest import Nest
-from .products import DEPTH, FLOAT32, left_of, right_of
+from .products import left_of, right_of
 from .refs import Register, TileRef
 from .schedule import Moved
 from .text import Int
-from .values import Fragment, Layout, Product, Tile, Unfit
+from .values import Fragment, Layout, Product, Tile, Unfit, computed
 
 GROUP = 128
 
@@ -48,7 +50,7 @@ class Blackwell(Nest):
 
     def __init__(self, *args: Any):
         super().__init__(*args)
-        self.own_rows, self.matrix = True, tcgen05.matrix
+        self.own_rows, self.matrix, self.turning = True, tcgen05.matrix, (1, 2)
         k, plan = self.kernel, self.plan
         if not plan.carry or any(level for part in (self.s.parts.before, self.s.parts.after) for level in part):
             raise Unfit("on Blackwell products are summed in a loop, and what begins and ends it stands around it")
@@ -58,8 +60,8 @@ class Blackwell(Nest):
         column = 0
         for ref in k.body.inputs[k.splits[3] :]:
             shape, dtype = ref.type.shape, ref.type.dtype
-            if len(shape) != 2 or shape[0] != self.rows or dtype != FLOAT32 or shape[1] % 32:
-                raise Unfit(f"scratch of {shape}: on Blackwell it is a sum of {self.rows} rows and 32 n columns")
+            if len(shape) != 2 or shape[0] != self.rows or dtype not in (FLOAT32, INT32) or shape[1] % 16:
+                raise Unfit(f"scratch of {shape}: on Blackwell it is a sum of {self.rows} rows and 16 n columns")
             self.sums[ref] = Sum(column)
             column += shape[1]
         self.columns = max(next_power_of_2(column), 32)
@@ -137,10 +139,11 @@ class Blackwell(Nest):
         self.mine = 0
         left, right = left_of(self, a, ca), right_of(self, b, cb)
         tcgen05.waited(p)
-        for step in range(a.shape[ca] // DEPTH):
+        kinds = KINDS[str(a.dtype)], KINDS[str(b.dtype)]
+        for step in range(a.shape[ca] // depth(a.dtype)):
             (one, turned), (other, across) = left(0, step), right(step)
             more = p.constant(True, "i1") if step else p.compare("ne", self.count, 0)
-            tcgen05.multiply(p, p.add(self.memory, column), one, other, self.rows, product.shape[1], a.dtype,
+            tcgen05.multiply(p, p.add(self.memory, column), one, other, self.rows, product.shape[1], kinds,
                              (turned, across), more)  # fmt: skip
 
     def settled(self, product: Product) -> Fragment:
@@ -155,19 +158,17 @@ class Blackwell(Nest):
         registers = {ref: Register(ref.type.array, None) for ref in k.body.inputs[k.splits[3] :]}
         self.refs.update(registers)
         end_cell(self, self.s.parts.before, 0, 0)
-        zero = p.constant(0, "f32")
         for register in registers.values():
-            start = register.value
+            start, zero = register.value, p.constant(0, computed(register.array.dtype))
             if start is None or isinstance(start, Fragment) or start.varies or start.at(p, [0, 0]) != zero:
                 raise Unfit("a sum that does not begin at zero")
         ptx.wait(p, self.done, 0)
         tcgen05.waited(p)
         lanes = p.add(self.memory, p.int("shli", p.mul(self.warp, 32), 16))
         for ref, register in registers.items():
-            shape, first = ref.type.shape, self.sums[ref].column
-            row = [x for j in range(0, shape[1], tcgen05.PART)
-                   for x in tcgen05.load(p, p.add(lanes, first + j), tcgen05.PART)]  # fmt: skip
-            register.value = Fragment(Layout(shape, 0, 1), FLOAT32, [row])
+            shape, dtype, first = ref.type.shape, ref.type.dtype, self.sums[ref].column
+            row = tcgen05.row(p, p.add(lanes, first), shape[1], computed(dtype))
+            register.value = Fragment(Layout(shape, 0, 1), dtype, [row])
         end_cell(self, self.s.parts.after, 0, -1)
 
     def matrices(self, moved: Moved, made: Fragment, base: Int) -> None:

@@ -17,7 +17,22 @@ from . import ptx
 from .products import issue
 from .rules import BACKEND, RULES
 from .text import Int, Printer
-from .values import Fragment, Layout, Lazy, Product, Tile, Unfit, Value, computed, halves, pack, rounded, unpack
+from .values import (
+    EIGHT,
+    Fragment,
+    Layout,
+    Lazy,
+    Product,
+    Tile,
+    Unfit,
+    Value,
+    computed,
+    halves,
+    pack,
+    rounded,
+    unpack,
+    widened,
+)
 
 LANES = 128
 
@@ -40,6 +55,7 @@ class Lowering:
     def __init__(self, p: Printer, name: str, rows: int, consumers: int):
         self.p, self.name, self.rows, self.consumers = p, name, rows, consumers
         self.matrix = ptx.matrix  # how a tile is described to the tensor cores
+        self.turning: tuple[int, ...] = (2,)  # sizes of operands that may be summed along the rows of a tile
         self.own_rows = False  # a thread has a whole row of a fragment, as tensor memory is read
         self.groups: list[Group] = []  # not yet waited for
         self.kept = 0  # bytes of shared memory that the body keeps for itself
@@ -224,7 +240,9 @@ class Lowering:
         for group in done:
             for fragment in group.fragments:
                 if fragment.group is group:
-                    fragment.regs = fragment.with_flat(ptx.settled(self.p, fragment.flat)).regs
+                    fragment.regs = fragment.with_flat(
+                        ptx.settled(self.p, fragment.flat, computed(fragment.dtype))
+                    ).regs
                     fragment.group = None
             if group.done is not None:
                 group.done()
@@ -280,10 +298,12 @@ class Lowering:
         if bits == 32:
             letter, type_ = ("f", "f32") if computed(dtype) == "f32" else ("r", "i32")
             return p.asm("ld.shared.b32 $0, [$1];", f"={letter},r", [p.name(address)], ["i32"], [type_])[0]
-        kind = "b16" if halves(dtype) else f"{dtype.kind.replace('i', 's')}{bits}"
+        kind = "b16" if halves(dtype) else f"{'s' if dtype.kind == 'i' else 'u'}{bits}"
         word = p.asm(f"{{ .reg .b16 h; ld.shared.{kind} h, [$1]; cvt.{'u' if halves(dtype) else kind[0]}32."
                      f"{'u' if halves(dtype) else kind[0]}16 $0, h; }}", "=r,r", [p.name(address)], ["i32"],
                      ["i32"])[0]  # fmt: skip
+        if str(dtype) in EIGHT:
+            return widened(p, word, dtype)
         return unpack(p, word, 0, dtype) if halves(dtype) else word
 
     def sum(self, x: Value, y: Value) -> Value:

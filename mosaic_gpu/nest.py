@@ -137,7 +137,7 @@ class Nest(Lowering):
             with p.when(p.compare("eq", self.lane, 0)):
                 for n, moved in enumerate(s.described):
                     ptx.describe(p, p.add(self.shared, ptx.DESCRIPTOR * n), self.names[moved.argument],
-                                 str(moved.block.array.dtype), moved.sizes, moved.strides, moved.box, True)  # fmt: skip
+                                 moved.element, moved.sizes, moved.strides, moved.box, True)  # fmt: skip
             p.asm("bar.warp.sync -1;")
             for n, moved in enumerate(s.described):
                 ptx.publish(p, self.descriptors[moved.argument], p.add(self.shared, ptx.DESCRIPTOR * n))
@@ -250,7 +250,7 @@ class Nest(Lowering):
         start = self.starts(block)
         ptx.expect(p, barrier, moved.size)
         rows = block.sizes[moved.axes[0]]
-        for chunk in range(block.sizes[moved.axes[1]] // moved.columns):
+        for chunk in range(moved.chunks):
             for first in range(0, rows, moved.rows):
                 place = [start[d] for d in moved.order]
                 place[0] = p.add(place[0], chunk * moved.columns)
@@ -477,8 +477,8 @@ class Nest(Lowering):
         visible = [d for d, gone in enumerate(block.squeezed) if not gone]
         if [made.layout.rows, made.layout.cols] != [visible.index(a) for a in moved.axes] or not made.paired:
             return False
-        columns, part = block.sizes[moved.axes[1]], self.rows // self.consumers
-        size = part * columns * 2
+        part = self.rows // self.consumers
+        size = part * moved.chunks * ptx.ROW
         base = self.spare(size * self.consumers)
         if base is None:
             return False
@@ -487,7 +487,7 @@ class Nest(Lowering):
         ptx.fence_proxy(p)
         ptx.bar_sync(p, p.add(self.mine, 2), 128)
         with p.when(p.compare("eq", self.lane_of_group, 0)):
-            for chunk in range(columns // moved.columns):
+            for chunk in range(moved.chunks):
                 for first in range(0, part, moved.rows):
                     place = [start[d] for d in moved.order]
                     place[0] = p.add(place[0], chunk * moved.columns)

@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from . import ptx
+from .kinds import BYTES, KINDS, depth
 from .text import Int
-from .values import Fragment, Layout, Lazy, Product, Tile, Unfit, pack
+from .values import EIGHT, Fragment, Layout, Lazy, Product, Tile, Unfit, halves, narrowed, word
 
-FLOAT32 = np.dtype(np.float32)
-DEPTH = 16  # elements that one instruction sums over
 WIDEST = 256  # columns of one instruction
 
 
 def issue(e: Any, product: Product, start: Fragment | None) -> Fragment:
     """Begin a product, from zeros or from what is in registers; waits for nothing but its operands."""
     p, (a, b), (ca, cb) = e.p, product.operands, product.contracting
-    (_, n), k, dtype = product.shape, product.operands[0].shape[ca], product.operands[0].dtype
+    (_, n), steps, kinds = product.shape, a.shape[ca] // depth(a.dtype), [KINDS[str(x.dtype)] for x in (a, b)]
     left = left_of(e, a, ca)
     right = right_of(e, b, cb)
     if start is not None and start.group is not None:  # what follows are the same registers
@@ -32,13 +29,13 @@ def issue(e: Any, product: Product, start: Fragment | None) -> Fragment:
         if start is not None:
             rows = start.regs[2 * block : 2 * block + 2]
             acc = [rows[i // 2 % 2][2 * (i // 4) + i % 2] for i in range(n // 2)]
-        for step in range(k // DEPTH):
+        for step in range(steps):
             operand, turned = left(block, step)
             matrix, other = right(step)
-            acc = ptx.wgmma(p, acc, operand, matrix, n, str(dtype), (turned, other))
+            acc = ptx.wgmma(p, acc, operand, matrix, n, (kinds[0].name, kinds[1].name), (turned, other))
         assert acc is not None
         regs += [[acc[4 * (j // 2) + 2 * h + j % 2] for j in range(n // 4)] for h in range(2)]
-    product.made = Fragment(product.layout, FLOAT32, regs)
+    product.made = Fragment(product.layout, product.dtype, regs)
     e.commit(product.made)
     return product.made
 
@@ -51,12 +48,14 @@ def left_of(e: Any, x: Any, contracting: int) -> Callable[[int, int], tuple[Any,
         first = p.mul(e.mine, part)
         if x.axes[1] == contracting:
             return lambda block, step: (_along(e, x, p.add(first, 64 * block), step), False)
+        _turned(e, x)
         return lambda block, step: (_across(e, x, p.add(p.int("shrui", first, 6), block), step), True)
     layout = Layout(x.shape, 1 - contracting, contracting)
+    if not halves(x.dtype):
+        return left_of(e, staged(e, x, contracting), contracting)
     found = e.fragment(x, layout) if isinstance(x, Lazy) or x.layout.rows == layout.rows else None
     if found is None:
-        tile = staged(e, x)
-        return left_of(e, tile, contracting)
+        return left_of(e, staged(e, x, contracting), contracting)
     if found.layout != layout:
         found = e.fragment(found, layout)
 
@@ -69,55 +68,74 @@ def left_of(e: Any, x: Any, contracting: int) -> Callable[[int, int], tuple[Any,
 
 def right_of(e: Any, x: Any, contracting: int) -> Callable[[int], tuple[str, bool]]:
     """The right operand of an instruction, for a step of the sum."""
-    tile = x if isinstance(x, Tile) else staged(e, x)
+    tile = x if isinstance(x, Tile) else staged(e, x, contracting)
     if tile.axes[1] == contracting:
         return lambda step: (_along(e, tile, 0, step), False)
+    _turned(e, tile)
     return lambda step: (_across(e, tile, 0, step), True)
+
+
+def _turned(e: Any, tile: Tile) -> None:
+    """Refuse a tile whose sum goes along its rows where the tensor cores do not take it."""
+    if tile.dtype.itemsize not in e.turning:
+        raise Unfit(f"an operand of {tile.dtype} that is summed along rows: the tensor cores take it summed along what "
+                    "lies side by side in memory; transpose it beforehand")  # fmt: skip
 
 
 def _along(e: Any, tile: Tile, row: Int, step: int) -> str:
     """The descriptor of a matrix whose sum goes along the columns of memory, from a row on."""
-    p, (chunk, within) = e.p, divmod(step * DEPTH * 2, ptx.ROW)
+    p, (chunk, within) = e.p, divmod(step * BYTES, ptx.ROW)
     at = p.add(tile.address, p.mul(row, ptx.ROW), chunk * tile.rows * ptx.ROW + within)
     return e.matrix(p, at, 16, ptx.ATOM)
 
 
 def _across(e: Any, tile: Tile, chunk: Int, step: int) -> str:
-    """The descriptor of a matrix whose sum goes along the rows of memory, from a chunk of 64 columns on."""
+    """The descriptor of a matrix whose sum goes along the rows of memory, from a chunk of 128 bytes on."""
     p = e.p
-    at = p.add(tile.address, p.mul(chunk, tile.rows * ptx.ROW), step * DEPTH * ptx.ROW)
+    at = p.add(tile.address, p.mul(chunk, tile.rows * ptx.ROW), step * depth(tile.dtype) * ptx.ROW)
     return e.matrix(p, at, tile.rows * ptx.ROW, ptx.ATOM)
 
 
-def staged(e: Any, x: Any) -> Tile:
+def staged(e: Any, x: Any, contracting: int) -> Tile:
     """A computed operand, written to shared memory by all that compute."""
-    p = e.p
+    p, size = e.p, x.dtype.itemsize
     axes = (0, 1) if isinstance(x, Lazy) or x.layout.cols != 0 else (1, 0)
+    if size not in e.turning:
+        axes = (1 - contracting, contracting)
     rows, columns = (x.shape[a] for a in axes)
-    if columns % 64 or rows % 8:
-        raise Unfit(f"an operand of {x.shape} that is computed: its columns are a multiple of 64, its rows of 8")
-    base = e.keep(2 * rows * columns, ptx.ATOM)
+    if columns * size % ptx.ROW or rows % 8:
+        raise Unfit(f"an operand of {x.shape} that is computed: its columns are a multiple of {ptx.ROW // size}, its "
+                    "rows of 8")  # fmt: skip
+    base = e.keep(rows * columns * size, ptx.ATOM)
     tile = e.tile(base, x.shape, x.dtype, axes)
     e.wait()
     e.gather()
 
-    def put(place: Sequence[Int], word: str) -> None:
+    def put(place: Sequence[Int], bits: str, width: int = 32) -> None:
         at = e.address(tile, place)
-        p.asm("st.shared.b32 [$0], $1;", "r,r", [p.name(at), word], ["i32", "i32"])
+        p.asm(f"st.shared.b{width} [$0], $1;", "r,r", [p.name(at), bits], ["i32", "i32"])
 
     if isinstance(x, Lazy):
-        threads, pairs = 128 * e.consumers, rows * columns // 2
-        if pairs % threads:
+        threads, per = 128 * e.consumers, 4 // size
+        words = rows * columns // per
+        if words % threads:
             raise Unfit(f"an operand of {x.shape} that {threads} threads compute")
         own = p.add(p.mul(e.mine, 128), e.lane_of_group)
-        for i in range(pairs // threads):
+        for i in range(words // threads):
             at = p.add(own, i * threads)
-            row, column = p.int("divui", at, columns // 2), p.mul(p.int("remui", at, columns // 2), 2)
-            put([row, column], pack(p, x.at(p, [row, column]), x.at(p, [row, p.add(column, 1)]), x.dtype))
+            row, first = p.int("divui", at, columns // per), p.mul(p.int("remui", at, columns // per), per)
+            places = [[row, p.add(first, j)] if axes[0] == 0 else [p.add(first, j), row] for j in range(per)]
+            put(places[0], word(p, [x.at(p, place) for place in places], x.dtype))
     else:
         for r, line in enumerate(x.regs):
-            for j, word in enumerate(line):
-                put(e.place(x.layout, r, 2 * j), word)
+            for j, one in enumerate(line):
+                bits = one if x.paired else word(p, [one], x.dtype) if size == 4 else _byte(p, one, x.dtype)
+                put(e.place(x.layout, r, 2 * j if x.paired else j), bits, 32 if x.paired else 8 * size)
     ptx.fence_proxy(p)
     e.gather()
     return tile
+
+
+def _byte(p: Any, x: str, dtype: Any) -> str:
+    """The 8 bits of a number, low in an i32."""
+    return narrowed(p, x, dtype) if str(dtype) in EIGHT else x

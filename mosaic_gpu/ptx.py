@@ -15,7 +15,8 @@ ROW = 128  # bytes of a row of a swizzled tile
 ATOM = 8 * ROW  # bytes after which the swizzle repeats
 DESCRIPTOR = 128  # bytes
 # CUtensorMapDataType of the CUDA driver API.
-ELEMENT = {"uint8": 0, "int8": 0, "uint16": 1, "uint32": 2, "int32": 3, "float16": 6, "float32": 7, "bfloat16": 10}
+ELEMENT = {"uint8": 0, "int8": 0, "float8_e4m3fn": 0, "float8_e5m2": 0, "uint16": 1, "uint32": 2, "int32": 3,
+           "float16": 6, "float32": 7, "bfloat16": 10, "tf32": 11}  # fmt: skip
 
 
 # ---------------------------------------------------------------------------- barriers
@@ -141,27 +142,30 @@ def matrix(p: Printer, address: Int, leading: int, stride: int) -> str:
     return p.pure(f"arith.ori {wide}, {p.constant(high, 'i64')} : i64")
 
 
-def wgmma(p: Printer, start: Sequence[str] | None, a: str | Sequence[str], b: str, n: int, dtype: str,
+def wgmma(p: Printer, start: Sequence[str] | None, a: str | Sequence[str], b: str, n: int, kinds: tuple[str, str],
           turned: tuple[bool, bool]) -> list[str]:  # fmt: skip
-    """`start + a @ b`: 64 x 16 by 16 x n in the n / 2 registers of a thread.
+    """`start + a @ b` in the n / 2 registers of a thread: 64 rows by n columns, summed over 32 bytes of each operand.
 
     `a` is a matrix in shared memory or four registers of two elements; `start` None: zeros. `turned`: whether memory
-    holds a with its columns, b with its rows, along the long axis of the tile.
+    holds a with its columns, b with its rows, along the long axis of the tile, which only 16 bits may.
     """
     regs, kept = n // 2, ([a] if isinstance(a, str) else list(a))
     out = ", ".join(f"${i}" for i in range(regs))
     first = regs * (1 if start is None else 2)
     left = f"${first}" if isinstance(a, str) else "{" + ", ".join(f"${first + i}" for i in range(4)) + "}"
     how = f"{int(turned[0])}, {int(turned[1])}" if isinstance(a, str) else f"{int(turned[1])}"
-    kind = {"float16": "f16", "bfloat16": "bf16"}[dtype]
-    ptx = (f"wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{kind}.{kind} {{{out}}}, {left}, ${first + len(kept)}, "
-           f"{int(start is not None)}, 1, 1, {how};")  # fmt: skip
+    short, whole = kinds[0] in ("f16", "bf16"), kinds[0] in ("s8", "u8")
+    depth = 16 if short else 8 if kinds[0] == "tf32" else 32
+    sums, mine, type_of_sum = ("s32", "r", "i32") if whole else ("f32", "f", "f32")
+    more = f", 1, 1, {how}" if short else "" if whole else ", 1, 1"
+    ptx = (f"wgmma.mma_async.sync.aligned.m64n{n}k{depth}.{sums}.{'.'.join(kinds)} {{{out}}}, {left}, "
+           f"${first + len(kept)}, {int(start is not None)}{more};")  # fmt: skip
     letter, type_ = ("l", "i64") if isinstance(a, str) else ("r", "i32")
     tied = [] if start is None else [str(i) for i in range(regs)]
-    constraints = ",".join(["=f"] * regs + tied + [letter] * len(kept) + ["l"])
+    constraints = ",".join([f"={mine}"] * regs + tied + [letter] * len(kept) + ["l"])
     operands = [*(start or ()), *kept, b]
-    types = ["f32"] * len(tied) + [type_] * len(kept) + ["i64"]
-    return p.asm(ptx, constraints, operands, types, ["f32"] * regs)
+    types = [type_of_sum] * len(tied) + [type_] * len(kept) + ["i64"]
+    return p.asm(ptx, constraints, operands, types, [type_of_sum] * regs)
 
 
 def wgmma_fence(p: Printer) -> None:
@@ -177,11 +181,11 @@ def wgmma_wait(p: Printer, left: int) -> None:
     p.asm(f"wgmma.wait_group.sync.aligned {left};")
 
 
-def settled(p: Printer, registers: Sequence[str]) -> list[str]:
+def settled(p: Printer, registers: Sequence[str], type_: str = "f32") -> list[str]:
     """The same registers, which nothing may read before this place."""
-    n = len(registers)
-    tied = ",".join(["=f"] * n + [str(i) for i in range(n)])
-    return p.asm("// products are made", tied, registers, ["f32"] * n, ["f32"] * n)
+    n, letter = len(registers), "f" if type_ == "f32" else "r"
+    tied = ",".join([f"={letter}"] * n + [str(i) for i in range(n)])
+    return p.asm("// products are made", tied, registers, [type_] * n, [type_] * n)
 
 
 def stmatrix(p: Printer, address: Int, words: Sequence[str]) -> None:

@@ -11,7 +11,7 @@ from ..core.types import ArrayType, is_bool
 from ..lang.kernel import EDGE
 from .products import issue
 from .text import Int, Printer
-from .values import Fragment, Layout, Lazy, Product, Tile, Unfit, computed
+from .values import EIGHT, Fragment, Layout, Lazy, Product, Tile, Unfit, computed, narrowed, widened
 
 
 @dataclass(eq=False)
@@ -39,7 +39,7 @@ class Register:
     def add(self, e: Any, index: Index, dynamic: Sequence[Any], value: Any) -> None:
         self._whole(index)
         old = self.value
-        if isinstance(value, Product) and value.once and value.made is None:
+        if isinstance(value, Product) and value.once and value.made is None and value.dtype == self.array.dtype:
             if isinstance(old, Lazy):
                 old = e.fragment(old, value.layout)
             if isinstance(old, Fragment) and old.layout == value.layout and old.dtype == value.dtype:
@@ -161,7 +161,8 @@ class Window:
         elif is_bool(dtype):
             found = p.pure(f"arith.cmpi ne, {found}, {p.constant(0, 'i8')} : i8")
         elif kind not in ("f32", "i32"):
-            found = p.pure(f"arith.ext{'u' if dtype.kind == 'u' else 's'}i {found} : {kind} to i32")
+            found = p.pure(f"arith.ext{'s' if dtype.kind == 'i' else 'u'}i {found} : {kind} to i32")
+            found = widened(p, found, dtype) if str(dtype) in EIGHT else found
         if inside is None or self.fill is None or self.fill is EDGE:
             return found
         type_ = computed(dtype)
@@ -178,6 +179,7 @@ class Window:
         elif is_bool(self.array.dtype):
             number = p.pure(f"arith.extui {number} : i1 to i8")
         elif kind not in ("f32", "i32"):
+            number = narrowed(p, number, self.array.dtype) if str(self.array.dtype) in EIGHT else number
             number = p.pure(f"arith.trunci {number} : i32 to {kind}")
 
         def put() -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from ..core.ir import Eqn, Program, subprograms
+from ..core.ir import Eqn, Program, Var, subprograms
 from ..core.primitives.contract import dot_general_p
 from ..core.primitives.ref import get_p
 from ..core.types import is_bool
@@ -25,6 +25,7 @@ from ..lang.kernel import Block
 from ..lang.maps import inside
 from ..lang.target import Target
 from . import ptx
+from .kinds import FLOAT32
 from .values import Unfit
 
 MOST_STAGES, MOST_CONSUMERS, MOST_BOX = 8, 2, 256
@@ -45,6 +46,7 @@ class Moved:
     strides: tuple[int, ...]
     order: tuple[int, ...]  # the array's axes, innermost first
     rows: int  # of one box
+    element: str  # of the descriptor
 
     @property
     def columns(self) -> int:
@@ -56,8 +58,19 @@ class Moved:
         return (self.columns, self.rows, *(1,) * (len(self.sizes) - 2))
 
     @property
+    def chunks(self) -> int:
+        """How many boxes are beside each other; the last one may reach past the block, where nothing is used."""
+        return -(-self.block.sizes[self.axes[1]] // self.columns)
+
+    @property
     def size(self) -> int:
-        return math.prod(self.block.sizes) * self.block.array.dtype.itemsize
+        return self.block.sizes[self.axes[0]] * self.chunks * ptx.ROW
+
+    @property
+    def stores(self) -> bool:
+        """Whether boxes that are stored change nothing but the block: what is past the array's end is dropped."""
+        axis, columns = self.axes[1], self.block.sizes[self.axes[1]]
+        return columns % 16 == 0 and (columns % self.columns == 0 or columns == self.block.array.shape[axis])
 
 
 @dataclass(frozen=True)
@@ -176,13 +189,19 @@ def schedule(plan: Plan, target: Target, stages: int | None, consumers: int | No
         ref = k.body.inputs[k.splits[1] + n]
         whole = any(a.primitive is get_p and a.index.is_whole(block.shape) for a in plan.used[ref])
         if ref in read and found is not None and whole:
-            moved[n] = found
+            tf32 = block.array.dtype == FLOAT32 and _multiplied(parts.main, ref)
+            moved[n] = replace(found, element="tf32") if tf32 else found
     fixed = tuple(n for n in moved if not plan.carry or plan.ahead[n] == 0)
     outs = first + len(k.inputs) + len(plan.copied)
     stored = {}
     for n, block in enumerate(k.outputs):
         out = _moved(outs + n, block, proved[id(block)])
-        if out is not None and block.array.dtype.itemsize == 2 and out.block.sizes[out.axes[0]] == height:
+        if (
+            out is not None
+            and out.stores
+            and block.array.dtype.itemsize == 2
+            and out.block.sizes[out.axes[0]] == height
+        ):
             stored[n] = replace(out, rows=min(height // many, MOST_BOX))
     return Schedule(plan, parts, turns, height, many, moved, fixed, tuple(n for n in moved if n not in fixed), stored,
                     target.fast_bytes, stages)  # fmt: skip
@@ -211,20 +230,27 @@ def products(program: Program) -> list[Eqn]:
 
 
 def _moved(argument: int, block: Block, proved: tuple[tuple[bool, bool], ...]) -> Moved | None:
-    """How the copy engine moves a block, if it does: a matrix of whole rows of 128 bytes, of an array of 5 axes."""
+    """How the copy engine moves a block, if it does: a matrix of an array of 5 axes, of rows of 16 n bytes."""
     array, size = block.array, block.array.dtype.itemsize
     long = [d for d, n in enumerate(block.sizes) if n > 1]
     if len(long) != 2 or long[1] != array.ndim - 1 or array.ndim > 5 or str(array.dtype) not in ptx.ELEMENT:
         return None
     row, col = long
-    rows, columns, per = block.sizes[row], block.sizes[col], ptx.ROW // size
+    rows, columns = block.sizes[row], block.sizes[col]
     strides = [math.prod(array.shape[d + 1 :]) * size for d in range(array.ndim)]
     whole = all(map(all, proved)) or block.fill is None or block.fill == 0
-    if columns % per or rows % 8 or rows > MOST_BOX and rows % MOST_BOX or any(s % 16 for s in strides[:-1]):
+    if columns * size % 16 or rows % 8 or rows > MOST_BOX and rows % MOST_BOX or any(s % 16 for s in strides[:-1]):
         return None
     if not whole or is_bool(array.dtype) or any(n >= 2**32 for n in array.shape):
         return None
     order = (col, row, *(d for d in reversed(range(array.ndim)) if d not in long))
     return Moved(
         argument, block, (row, col), tuple(array.shape[d] for d in order), tuple(strides[d] for d in order), order,
-        min(rows, MOST_BOX))  # fmt: skip
+        min(rows, MOST_BOX), str(array.dtype))  # fmt: skip
+
+
+def _multiplied(program: Program, ref: Var) -> bool:
+    """Whether what is read of a Ref goes to products alone: then the copy engine rounds it to TF32."""
+    read = {e.outputs[0] for e in program.eqns if e.primitive is get_p and e.inputs[0] is ref}
+    users = [e for e in program.eqns if ref in e.inputs or any(v in read for v in e.inputs if isinstance(v, Var))]
+    return all(e.primitive in (get_p, dot_general_p) for e in users) and not any(v in read for v in program.outputs)

@@ -6,13 +6,11 @@ bits; an address is a row in the upper half and a column in the lower.
 
 from __future__ import annotations
 
-from typing import Any
-
+from .kinds import Kind
 from .text import Int, Printer
 
 COLUMNS = 512
-KIND = {"float16": 0, "bfloat16": 1}
-PART = 32  # columns of one load
+PARTS = (32, 16)  # columns of one load
 
 
 def allocate(p: Printer, slot: Int, columns: int) -> None:
@@ -34,12 +32,21 @@ def matrix(p: Printer, address: Int, leading: int, stride: int) -> str:
     return p.pure(f"arith.ori {wide}, {p.constant(high, 'i64')} : i64")
 
 
-def multiply(p: Printer, to: Int, a: str, b: str, rows: int, columns: int, dtype: Any, turned: tuple[bool, bool],
-             more: str) -> None:  # fmt: skip
-    """Start `to (+)= a @ b`, a sum over 16; `more`: whether it is added to what is there."""
-    kind = KIND[str(dtype)]
-    form = 1 << 4 | kind << 7 | kind << 10 | turned[0] << 15 | turned[1] << 16 | columns >> 3 << 17 | rows >> 4 << 24
-    p.asm("tcgen05.mma.cta_group::1.kind::f16 [$0], $1, $2, $3, $4;", "r,l,l,r,b",
+def multiply(p: Printer, to: Int, a: str, b: str, rows: int, columns: int, kinds: tuple[Kind, Kind],
+             turned: tuple[bool, bool], more: str) -> None:  # fmt: skip
+    """Start `to (+)= a @ b`, a sum over 32 bytes; `more`: whether it is added to what is there."""
+    left, right = kinds
+    sums = 2 if left.family == "i8" else 1
+    form = (
+        sums << 4
+        | left.code << 7
+        | right.code << 10
+        | turned[0] << 15
+        | turned[1] << 16
+        | columns >> 3 << 17
+        | rows >> 4 << 24
+    )
+    p.asm(f"tcgen05.mma.cta_group::1.kind::{left.tensor} [$0], $1, $2, $3, $4;", "r,l,l,r,b",
           [p.name(to), a, b, p.constant(form), more], ["i32", "i64", "i64", "i32", "i1"])  # fmt: skip
 
 
@@ -59,12 +66,21 @@ def left(p: Printer) -> None:
     p.asm("tcgen05.fence::before_thread_sync;")
 
 
-def load(p: Printer, address: Int, columns: int) -> list[str]:
-    """The numbers of a thread's row, as f32."""
+def load(p: Printer, address: Int, columns: int, type_: str = "f32") -> list[str]:
+    """The numbers of a thread's row."""
     out = ", ".join(f"${i}" for i in range(columns))
     regs = p.asm(f"tcgen05.ld.sync.aligned.32x32b.x{columns}.b32 {{{out}}}, [${columns}];",
                  ",".join(["=r"] * columns + ["r"]), [p.name(address)], ["i32"], ["i32"] * columns)  # fmt: skip
     p.asm("tcgen05.wait::ld.sync.aligned;")
     tied = ",".join(["=r"] * columns + [str(i) for i in range(columns)])
     regs = p.asm("// loaded", tied, regs, ["i32"] * columns, ["i32"] * columns)
-    return [p.pure(f"arith.bitcast {r} : i32 to f32") for r in regs]
+    return [p.pure(f"arith.bitcast {r} : i32 to f32") for r in regs] if type_ == "f32" else regs
+
+
+def row(p: Printer, address: Int, columns: int, type_: str = "f32") -> list[str]:
+    """A thread's row from an address on: a multiple of 16 columns."""
+    found: list[str] = []
+    for part in PARTS:
+        while columns - len(found) >= part:
+            found += load(p, p.add(address, len(found)), part, type_)
+    return found

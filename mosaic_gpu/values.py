@@ -25,11 +25,28 @@ class Unfit(Exception):
     """Why a kernel is not for this backend."""
 
 
+@dataclass(frozen=True)
+class Eight:
+    """A float of 8 bits: its name in PTX, the largest float32 (or the first, `finite`) that is rounded to a number."""
+
+    name: str
+    most: float
+    finite: bool
+
+    @property
+    def beyond(self) -> int:
+        """The bits of what is larger: NaN, or an infinity where there is one."""
+        return 0x7F if self.finite else 0x7C
+
+
+EIGHT = {"float8_e4m3fn": Eight("e4m3", 464.0, True), "float8_e5m2": Eight("e5m2", 61440.0, False)}
+
+
 def computed(dtype: Any) -> str:
     """The MLIR type that numbers of a dtype are computed in."""
     if is_bool(dtype):
         return "i1"
-    if dtype.itemsize > 4 or (is_float(dtype) and dtype.itemsize == 1):
+    if dtype.itemsize > 4 or is_float(dtype) and dtype.itemsize == 1 and str(dtype) not in EIGHT:
         raise Unfit(f"numbers of {dtype} are not computed in fragments")
     return "f32" if is_float(dtype) else "i32"
 
@@ -178,10 +195,46 @@ def rounded(p: Printer, x: str, dtype: Any) -> str:
     """A float32 rounded to a dtype."""
     if dtype.itemsize == 4:
         return x
+    if str(dtype) in EIGHT:
+        return widened(p, narrowed(p, x, dtype), dtype)
     short = {"float16": "f16", "bfloat16": "bf16"}.get(str(dtype))
     if short is None:
         raise Unfit(f"numbers are rounded to {dtype}")
     return p.pure(f"arith.extf {p.pure(f'arith.truncf {x} : f32 to {short}')} : {short} to f32")
+
+
+def narrowed(p: Printer, x: str, dtype: Any) -> str:
+    """The bits of a float32 rounded to a float of 8 bits, in an i32; what is too large is NaN or infinite."""
+    form = EIGHT[str(dtype)]
+    (bits,) = p.asm(f"{{ .reg .b16 h; cvt.rn.satfinite.{form.name}x2.f32 h, 0f00000000, $1; cvt.u32.u16 $0, h; }}",
+                    "=r,f", [x], ["f32"], ["i32"], pure=True)  # fmt: skip
+    size = p.pure(f"math.absf {x} : f32")
+    how = "ugt" if form.finite else "oge"
+    over = p.pure(f"arith.cmpf {how}, {size}, {p.constant(form.most, 'f32')} : f32")
+    sign = p.int("andi", p.int("shrui", p.pure(f"arith.bitcast {x} : f32 to i32"), 24), 0x80)
+    return p.pure(f"arith.select {over}, {p.int('ori', sign, form.beyond)}, {bits} : i32")
+
+
+def widened(p: Printer, bits: str, dtype: Any) -> str:
+    """A float of 8 bits, given by an i32, as float32."""
+    (found,) = p.asm(f"{{ .reg .b16 h, l, u; .reg .b32 w; cvt.u16.u32 h, $1; cvt.rn.f16x2.{EIGHT[str(dtype)].name}x2 "
+                     "w, h; mov.b32 {l, u}, w; cvt.f32.f16 $0, l; }", "=f,r", [bits], ["i32"], ["f32"],
+                     pure=True)  # fmt: skip
+    return found
+
+
+def word(p: Printer, numbers: Sequence[str], dtype: Any) -> str:
+    """Computed numbers of a dtype, side by side in the 4 bytes of an i32."""
+    if halves(dtype):
+        return pack(p, *numbers, dtype)
+    if dtype.itemsize == 4:
+        (x,) = numbers
+        return p.pure(f"arith.bitcast {x} : f32 to i32") if computed(dtype) == "f32" else x
+    found: Int = 0
+    for i, x in enumerate(numbers):
+        bits = narrowed(p, x, dtype) if str(dtype) in EIGHT else p.int("andi", x, 0xFF)
+        found = p.int("ori", found, p.int("shli", bits, 8 * i))
+    return p.name(found)
 
 
 def wrapped(p: Printer, x: str, dtype: Any) -> str:

@@ -12,7 +12,8 @@ from ...core.primitive import Primitive
 from ...core.primitives.contract import dot_general_p
 from ...core.primitives.elementwise import add_any_p, add_p
 from ...core.types import ArrayType
-from ..products import DEPTH, FLOAT32, WIDEST, issue
+from ..kinds import depth, kind_of
+from ..products import WIDEST, issue
 from ..values import Fragment, Layout, Product, Unfit, halves
 from .elementwise import RULES as ELEMENTWISE
 
@@ -23,16 +24,15 @@ def _dot(e: Any, operands: list[Any], out: ArrayType, dimension_numbers: Any, pr
     a, b = operands
     if batch or len(left) != 1 or len(a.shape) != 2 or len(b.shape) != 2:
         raise Unfit("a product that is not of two matrices")
-    if a.dtype != b.dtype or not halves(a.dtype):
-        raise Unfit(f"a product of {a.dtype} and {b.dtype}: the tensor cores are given float16 or bfloat16 here")
-    n, k = out.shape[1], a.shape[left[0]]
-    if out.shape[0] != e.rows or n % 8 or n > WIDEST or k % DEPTH:
-        raise Unfit(f"a product of {out.shape[0]} x {k} x {n}: rows are {e.rows} elsewhere, columns a multiple of 8 up "
-                    f"to {WIDEST}, sums over a multiple of {DEPTH}")  # fmt: skip
-    found = Product(Layout(out.shape, 0, 1), FLOAT32, (a, b), (left[0], right[0]))
-    if out.dtype == FLOAT32:
+    kind, (n, k), step = kind_of(a.dtype, b.dtype, precision), (out.shape[1], a.shape[left[0]]), depth(a.dtype)
+    unit = 16 if kind.family == "i8" else 8
+    if out.shape[0] != e.rows or n % unit or n > WIDEST or k % step:
+        raise Unfit(f"a product of {out.shape[0]} x {k} x {n}: rows are {e.rows} elsewhere, columns a multiple of "
+                    f"{unit} up to {WIDEST}, sums over a multiple of {step}")  # fmt: skip
+    found = Product(Layout(out.shape, 0, 1), kind.result, (a, b), (left[0], right[0]))
+    if out.dtype == kind.result:
         return found
-    if not halves(out.dtype):
+    if not halves(out.dtype) or not halves(a.dtype):
         raise Unfit(f"a product in {out.dtype}")
     made = e.settled(found)
     return e.make(made.layout, out.dtype, lambda r, j: e.element(made, made.layout, r, j))

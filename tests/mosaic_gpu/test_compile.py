@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tilewright as tw
-from tests.support.hopper_cases import HALF, PRODUCTS, SINGLE, attention, floats, integers, product
+from tests.support.hopper_cases import COPIED, HALF, PRODUCTS, SINGLE, attention, floats, integers, product
 from tilewright import errors, routes
 from tilewright.lang.gpu.resources import resources
 from tilewright.lang.target import target_of
@@ -37,7 +37,7 @@ def test_kernels_take_what_there_is_and_do_not_spill(tmp_path):
         kernels[functions.__name__] = product(
             m=64, n=64, k=64, rows=64, columns=64, after=lambda x, f=functions: f(x / 8), out=SINGLE
         )
-    for d in (64, 128):
+    for d in (64, 80, 128):
         for kernel in attention(d=d, t=512, is_causal=True):
             kernels[f"{kernel.name} {d}"] = kernel
     start(list(kernels.values()), SM_90)
@@ -58,12 +58,23 @@ def test_kernels_take_what_there_is_and_do_not_spill(tmp_path):
 
 def test_products_in_tensor_memory(tmp_path):
     blackwell = target_of("cuda:sm_100")
-    for name in ("plain", "both turned, wide", "bias and gelu", "normal rows", "float32 out"):
+    for name in ("plain", "both turned, wide", "bias and gelu", "normal rows", "float32 out", *COPIED):
         _, compiled = compiled_kernel(product(**PRODUCTS[name]), blackwell)
         assert resources(compiled, blackwell).spills == 0, name
     text = sass(compiled_kernel(product(**PRODUCTS["plain"]), blackwell)[1], tmp_path)
     for instruction in ("UTCHMMA", "UTMALDG", "UTMASTG", "LDTM", "SYNCS"):
         assert re.search(rf"\b{instruction}\b", text), instruction
+
+
+@pytest.mark.parametrize("target, name, instruction", [
+    ("cuda:sm_90", "float8, two kinds", r"QGMMA\S*\.E4M3\.E5M2"), ("cuda:sm_90", "8-bit integers", r"IGMMA\S*\.S8\.S8"),
+    ("cuda:sm_90", "tf32", r"HGMMA\S*\.TF32"), ("cuda:sm_100", "float8, two kinds", "UTCQMMA"),
+    ("cuda:sm_100", "8-bit integers", "UTCIMMA"), ("cuda:sm_100", "tf32", "UTCHMMA"),
+])  # fmt: skip
+def test_operand_types_have_their_instructions(target, name, instruction, tmp_path):
+    _, compiled = compiled_kernel(product(**PRODUCTS[name]), target_of(target))
+    assert resources(compiled, target_of(target)).spills == 0
+    assert re.search(instruction, sass(compiled, tmp_path))
 
 
 def test_a_program_takes_the_kernel():

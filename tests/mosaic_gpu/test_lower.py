@@ -9,11 +9,14 @@ import pytest
 from tests.support.corpus.runs import KERNELS
 from tests.support.gpu_cases import kernels_in
 from tests.support.hopper_cases import (
+    COPIED,
     CORPUS,
+    EIGHT,
     HALF,
     LEFT,
     PRODUCTS,
     SINGLE,
+    TOLERANCE,
     attention,
     floats,
     integers,
@@ -38,12 +41,12 @@ SM_90 = target_of("cuda:sm_90")
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_products_are_those_of_the_interpreter(name):
     kernel = product(**PRODUCTS[name])
-    check_hopper(kernel, *operands(kernel), eager=len(name) % 2 == 0)
+    check_hopper(kernel, *operands(kernel), eager=len(name) % 2 == 0, rtol=TOLERANCE.get(name))
 
 
 @pytest.mark.parametrize("name, options", [
     ("causal, grouped heads", dict(is_causal=True)), ("window", dict(local_window_size=(64, 0), kv_heads=2)),
-    ("plain", dict(t=128)),
+    ("plain", dict(t=128)), ("heads of 80", dict(t=128, d=80, is_causal=True)),
 ])  # fmt: skip
 def test_attention_forwards_and_backwards(name, options):
     kernels = attention(**options)
@@ -160,14 +163,14 @@ def test_the_walker_finds(name):
 
 BLACKWELL = [
     "plain", "left turned", "both turned, wide", "ragged", "bias and gelu", "row scale and residual", "normal rows",
-    "column sums", "float32 out",
+    "column sums", "float32 out", *COPIED,
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BLACKWELL)
 def test_products_in_tensor_memory(name):
     kernel = product(**PRODUCTS[name])
-    check_hopper(kernel, *operands(kernel), target="cuda:sm_100", eager=len(name) % 2 == 0)
+    check_hopper(kernel, *operands(kernel), target="cuda:sm_100", eager=len(name) % 2 == 0, rtol=TOLERANCE.get(name))
 
 
 TENSOR_FAULTS = {
@@ -205,7 +208,11 @@ REFUSED = {
     "no product": (lambda: kernels_in(tl.kernel_call(
         lambda a, o: o.__setitem__(..., a[...] * 2), ArrayType((64, 64), HALF)), [ArrayType((64, 64), HALF)])[0],
         "no product of matrices"),
-    "float32": (lambda: product(dtype=SINGLE), "product of float32 and float32"),
+    "two types": (lambda: product(dtype=(HALF, SINGLE)), "product of float16 and float32|product of float32"),
+    "float32, summed along rows": (lambda: product(dtype=SINGLE), "float32 that is summed along rows"),
+    "float8, summed along rows": (lambda: product(dtype=EIGHT, depth=128), "float8_e4m3fn that is summed along rows"),
+    "exact float32": (lambda: product(dtype=SINGLE, turned=(False, True), precision="highest"),
+                      "precision highest: the tensor cores round its operands to TF32"),
     "few rows": (lambda: product(m=32, rows=32), "a multiple of 64"),
     "too much memory": (lambda: product(
         k=1024, depth=1024, columns=128), "bytes of shared memory, and there are"),

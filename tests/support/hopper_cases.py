@@ -12,11 +12,12 @@ from tilewright.core.types import ArrayType
 from tilewright.kernels.fused.attention import dot_product_attention
 from tilewright.lang.mosaic_gpu import CompilerParams
 
-HALF, BRAIN, SINGLE, BYTES = (np.dtype(d) for d in ("float16", tnp.bfloat16, "float32", "int8"))
+HALF, BRAIN, SINGLE, BYTES, WHOLE = (np.dtype(d) for d in ("float16", tnp.bfloat16, "float32", "int8", "int32"))
+EIGHT, RANGE = np.dtype(tnp.float8_e4m3fn), np.dtype(tnp.float8_e5m2)
 
 
 def product(m=128, n=128, k=256, rows=128, columns=128, depth=64, dtype=HALF, out=HALF, before=None, after=None,
-            turned=(False, False), more=(), specs=(), **params):  # fmt: skip
+            turned=(False, False), more=(), specs=(), sums=SINGLE, precision=None, **params):  # fmt: skip
     """A product of matrices by blocks; `before` is done to its operands, `after` to its sums and what more is read."""
     steps = k // depth
 
@@ -29,7 +30,7 @@ def product(m=128, n=128, k=256, rows=128, columns=128, depth=64, dtype=HALF, ou
 
         x, y = (a[...], b[...]) if before is None else before(a[...], b[...])
         dims = (((0 if turned[0] else 1,), (1 if turned[1] else 0,)), ((), ()))
-        acc[...] += lax.dot_general(x, y, dims, preferred_element_type="float32")
+        acc[...] += lax.dot_general(x, y, dims, precision, sums)
 
         @tl.when(tl.program_id(2) == steps - 1)
         def _():
@@ -49,7 +50,7 @@ def product(m=128, n=128, k=256, rows=128, columns=128, depth=64, dtype=HALF, ou
             tl.BlockSpec((columns, depth) if turned[1] else (depth, columns), right), *specs,
         ],
         out_specs=tl.BlockSpec((rows, columns), lambda i, j, s: (i, j)),
-        scratch_shapes=[tl.VMEM((rows, columns), "float32")], compiler_params=CompilerParams(**params), name="product",
+        scratch_shapes=[tl.VMEM((rows, columns), sums)], compiler_params=CompilerParams(**params), name="product",
     )  # fmt: skip
     kinds = dtype if isinstance(dtype, tuple) else (dtype, dtype)
     shapes = ((k, m) if turned[0] else (m, k)), ((n, k) if turned[1] else (k, n))
@@ -99,7 +100,34 @@ PRODUCTS = {
     "softmax": dict(after=lambda x: tnp.exp(x - x.max(1, keepdims=True)), out=SINGLE, columns=64),
     "a mask": dict(after=lambda x: tnp.where(
         tnp.arange(128)[:, None] >= tnp.arange(64)[None, :], x, 0), columns=64),
+    **{f"float8, {name}": dict(dtype=dtype, depth=128, columns=64, turned=(False, True), **more)
+       for name, dtype, more in (
+           ("plain", EIGHT, {}), ("two kinds", (EIGHT, RANGE), {}), ("as a result", RANGE, dict(out=EIGHT)),
+           ("computed", (SINGLE, EIGHT), dict(before=lambda a, b: ((a * 2).astype(EIGHT), b))))},
+    "float8 weights": dict(dtype=(HALF, EIGHT), before=lambda a, b: (a, b.astype("float16"))),
+    "float8 left": dict(dtype=(EIGHT, HALF), before=lambda a, b: (a.astype("float16"), b), columns=64),
+    "8-bit integers": dict(dtype=BYTES, depth=128, columns=64, turned=(False, True), sums=WHOLE, out=WHOLE),
+    "8-bit integers, scaled": dict(
+        dtype=(BYTES, np.dtype("uint8")), depth=128, turned=(False, True), sums=WHOLE, more=[ArrayType((128,), SINGLE)],
+        specs=[row(128)], after=lambda x, s: x.astype("float32") * s * 1e-3),
+    "80 columns": dict(columns=80, n=160, depth=80, k=160),
+    "the last of 96 columns": dict(columns=96, n=96, depth=96, k=192, turned=(False, True)),
+    "float8, short rows": dict(dtype=EIGHT, depth=64, k=128, columns=64, turned=(False, True)),
+    "tf32": dict(dtype=SINGLE, columns=64, turned=(False, True), out=SINGLE),
+    "tf32, computed": dict(dtype=SINGLE, columns=64, turned=(False, True), before=lambda a, b: (a * 2, b), out=SINGLE),
 }  # fmt: skip
+TOLERANCE = {"tf32": 5e-3, "tf32, computed": 5e-3}  # the interpreter multiplies float32
+# Operands as the engine copies them.
+COPIED = [
+    "80 columns",
+    "the last of 96 columns",
+    "float8, short rows",
+    "float8, plain",
+    "float8, two kinds",
+    "8-bit integers",
+    "8-bit integers, scaled",
+    "tf32",
+]
 
 
 def attention(kv_heads=1, t=256, d=64, grad=True, **options):
@@ -199,6 +227,6 @@ CORPUS = {
 # Those that are left to others, with the reason.
 LEFT = {
     "matmul_loop": ((128, 128, 128), dict(rows=64, columns=128, piece=64), "scan cannot run"),
-    "int8_matmul": ((64, 64, 128), dict(rows=64, columns=64, depth=128), "a product of int8 and int8"),
+    "int8_matmul": ((64, 64, 128), dict(rows=64, columns=64, depth=128), "int8 that is summed along rows"),
     "int4_matmul": ((64, 64, 128, 1), {}, "its products have 8 rows"),
 }

@@ -23,8 +23,13 @@ from .hopper_memory import AGENTS, COPIES, PRODUCTS, STORES, Barrier, Shared, ma
 LANES, WARP = 128, 32
 BASE = 1024  # where shared memory starts
 SHIFT = 44  # a pointer is a buffer's number plus one, shifted, and a byte
-TENSOR = {0: np.uint8, 2: np.uint32, 3: np.int32, 6: np.float16, 7: np.float32, 10: ml_dtypes.bfloat16}
+TENSOR = {0: np.uint8, 2: np.uint32, 3: np.int32, 6: np.float16, 7: np.float32, 10: ml_dtypes.bfloat16, 11: np.float32}
 HALF = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
+EIGHT = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
+# What wgmma multiplies, and by the kinds of tcgen05 and the numbers of their operands.
+MULTIPLIED = {**HALF, **EIGHT, "tf32": np.float32, "s8": np.int8, "u8": np.uint8}
+KINDS = {"f16": (np.float16, ml_dtypes.bfloat16), "f8f6f4": tuple(EIGHT.values()), "i8": (np.uint8, np.int8),
+         "tf32": (None, None, np.float32)}  # fmt: skip
 SIZES = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "f32": np.float32, "!llvm.ptr": np.int64,
          **HALF}  # fmt: skip
 Walk = Generator[str, None, Any]
@@ -44,11 +49,25 @@ def _number(pattern: str, text: str) -> int:
     return int(found[1])
 
 
+def product(a: Any, b: Any) -> Any:
+    """`a @ b.T` as the tensor cores have it: float32 loses its low bits, integers are summed in 32 bits."""
+    if a.dtype.kind in "iu":
+        return (a.astype(np.float64) @ b.astype(np.float64).T).astype(np.int64).astype(np.int32)
+    if a.dtype == np.float32:
+        a, b = ((x.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32) for x in (a, b))
+    return a.astype(np.float32) @ b.astype(np.float32).T
+
+
+def rounded(x: Any) -> Any:
+    """float32 rounded to TF32, as the copy engine does it."""
+    return ((x.view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
 class Sum:
     """The results of products, which are not to be read while one is being made."""
 
-    def __init__(self, start: Sequence[Any], columns: int):
-        self.value = np.zeros((64, columns), np.float32)
+    def __init__(self, start: Sequence[Any], columns: int, dtype: Any):
+        self.value = np.zeros((64, columns), dtype)
         for i, x in enumerate(start):
             self.value[fragment_places(i)] = x
         self.pending = 0
@@ -222,8 +241,8 @@ class Group:
     # ------------------------------------------------------------ PTX
 
     def asm(self, text: str, *args: Any) -> Walk:
-        if text.startswith("{ .reg .b16 h;"):
-            text = text.removeprefix("{ .reg .b16 h; ")
+        if text.startswith("{ .reg .b16"):
+            text = re.sub(r"\.reg [^;]*; ", "", text)
         kind: str = "wait" if text.startswith("{ .reg .pred p; L_") else text.lstrip("{ ").split(";")[0].split(" ")[0]
         if text.startswith("//"):
             return [[plain(a) for a in args]] if len(args) > 1 else [plain(a) for a in args]
@@ -292,6 +311,7 @@ class Group:
         for lane in self.each():
             to, descriptor, at, *coordinates = [int(self.lanes(a)[lane]) for a in args]
             dtype, base, place, live, linear = self.box(descriptor, coordinates)
+            tf32 = self.b.descriptors[descriptor]["elemtype",] == 11
             if to % 128:
                 raise EmulationError(f"a copy to {to}, which is not a multiple of 128")
             barrier, where = self.b.barrier(at), swizzled(to + linear)
@@ -299,10 +319,12 @@ class Group:
             grains = self.b.shared.grains(where, dtype.itemsize)
             self.b.shared.writing(grains, clock, barrier.agent, barrier.phases + 1, True, "a copy")
 
-            def land(where: Any = where, barrier: Barrier = barrier, found: Any = (dtype, base, place, live)) -> None:
+            def land(where: Any = where, barrier: Barrier = barrier, tf32: bool = tf32, found: Any = (
+                     dtype, base, place, live)) -> None:  # fmt: skip
                 dtype, base, place, live = found
                 values = np.zeros(live.shape, dtype)
                 values[live] = self.m.load(base + place[live], dtype)
+                values = rounded(values) if tf32 else values
                 self.b.shared.put(where, values)
                 barrier.landed(values.nbytes)
 
@@ -343,15 +365,22 @@ class Group:
     # ---- products
 
     def multiply(self, text: str, *args: Any) -> Any:
-        found = re.match(r"wgmma.mma_async.sync.aligned.m64n(\d+)k16.f32.(b?f16).b?f16 .*\$\d+, ([\d, ]+);$", text)
-        if found is None or not re.match(r"[01], 1, 1, [01]", found[3]):
+        found = re.match(
+            r"wgmma.mma_async.sync.aligned.m64n(\d+)k(\d+).([fs]32).(\w+).(\w+) .*\$\d+, ([\d, ]+);$", text
+        )
+        form = {"f32": "[01], 1, 1", "s32": "[01]"}[found[3]] if found is not None else ""
+        if found is None or not re.fullmatch(form + ("(, [01]){1,2}" if found[4] in HALF else ""), found[6]):
             raise EmulationError(f"the emulator does not know {text}")
         if not self.mask.all():
             raise EmulationError("a product in part of a warpgroup")
         if not self.fenced:
             raise EmulationError("a product without wgmma.fence before it")
-        numbers = [x == "1" for x in found[3].split(", ")]
-        n, dtype, started, turned = int(found[1]), HALF[found[2]], numbers[0], numbers[3:]
+        numbers = [x == "1" for x in found[6].split(", ")]
+        kinds, n, depth = [np.dtype(MULTIPLIED[found[i]]) for i in (4, 5)], int(found[1]), int(found[2])
+        started, turned = numbers[0], numbers[3:] if found[4] in HALF else [False, False]
+        integers, size = found[3] == "s32", kinds[0].itemsize
+        if depth * size != 32 or kinds[1].itemsize != size or integers != (kinds[0].kind in "iu"):
+            raise EmulationError(f"there is no product of {found[4]} and {found[5]} in {found[3]} over {depth}")
         regs = n // 2
         start, rest = list(args)[: regs * started], list(args)[regs * started :]
         *left, right = [plain(x) for x in rest]
@@ -360,28 +389,27 @@ class Group:
             if any(not isinstance(r, Register) or r.sum is not sum or r.i != i for i, r in enumerate(start)):
                 raise EmulationError("a product on registers of several sums")
         else:
-            sum = Sum([plain(x) for x in start], n)
-        b_places = matrix_places(self.same(right), n, 16, turned[-1])
+            sum = Sum([plain(x) for x in start], n, np.int32 if integers else np.float32)
+        b_places = matrix_places(self.same(right), n, depth, turned[-1], size)
         if len(left) == 4:
-            a_value = np.zeros((64, 16), dtype)
+            a_value = np.zeros((64, 16), kinds[0])
             for i, word in enumerate(left):
-                pair = np.ascontiguousarray(self.lanes(word)).astype(np.int32).view(dtype).reshape(LANES, 2)
+                pair = np.ascontiguousarray(self.lanes(word)).astype(np.int32).view(kinds[0]).reshape(LANES, 2)
                 for j in range(2):
                     a_value[fragment_places(2 * i + j)] = pair[:, j]
             a_places = None
         else:
-            a_value, a_places = None, matrix_places(self.same(left[0]), 64, 16, turned[0])
+            a_value, a_places = None, matrix_places(self.same(left[0]), 64, depth, turned[0], size)
         shared, clock = self.b.shared, self.clocks.min(0)
         for places in (a_places, b_places):
             if places is not None:
-                shared.reading(shared.grains(places, 2), clock, PRODUCTS + self.number, self.committed + 1, True,
+                shared.reading(shared.grains(places, size), clock, PRODUCTS + self.number, self.committed + 1, True,
                                "a product")  # fmt: skip
         sum.pending += 1
 
         def make() -> None:
-            a = shared.get(a_places, dtype) if a_value is None else a_value
-            b = shared.get(b_places, dtype)
-            sum.value += a.astype(np.float32) @ b.astype(np.float32).T
+            a = shared.get(a_places, kinds[0]) if a_value is None else a_value
+            sum.value += product(a, shared.get(b_places, kinds[1]))
             sum.pending -= 1
 
         self.open.append(make)
@@ -428,8 +456,10 @@ class Group:
         for lane in self.each():
             to, left, right, form, more = [int(self.lanes(a)[lane]) for a in args]
             n, rows = (form >> 17 & 63) << 3, (form >> 24 & 31) << 4
-            dtype = {0: np.float16, 1: ml_dtypes.bfloat16}[form >> 7 & 7]
-            if form & 0x70 != 0x10 or form >> 7 & 7 != form >> 10 & 7 or rows != 128 or n % 16:
+            known = KINDS[re.findall(r"kind::(\w+)", text)[0]]
+            kinds = [np.dtype(known[form >> shift & 7]) for shift in (7, 10)]
+            integers, size = kinds[0].kind in "iu", kinds[0].itemsize
+            if form & 0x70 != (0x20 if integers else 0x10) or rows != 128 or n % 16:
                 raise EmulationError(f"a product of the form {form:#x}")
             if to >> 16 or to + n > self.b.columns:
                 raise EmulationError(f"columns {to} to {to + n} of tensor memory, of which {self.b.columns} are taken")
@@ -437,18 +467,20 @@ class Group:
                 raise EmulationError("a matrix that is not swizzled by 128 bytes")
             swizzle = (1 << 62) - 1
             where = [
-                matrix_places((d & swizzle & ~(7 << 46) & ~(7 << 61)) | 1 << 62, size, 16, turned)
-                for d, size, turned in ((left, rows, bool(form >> 15 & 1)), (right, n, bool(form >> 16 & 1)))
+                matrix_places((d & swizzle & ~(7 << 46) & ~(7 << 61)) | 1 << 62, long, 32 // size, turned, size)
+                for d, long, turned in ((left, rows, bool(form >> 15 & 1)), (right, n, bool(form >> 16 & 1)))
             ]
             shared, clock = self.b.shared, self.clocks[lane // WARP]
             for places in where:
-                shared.reading(shared.grains(places, 2), clock, PRODUCTS + self.number, self.committed + 1, True,
+                shared.reading(shared.grains(places, size), clock, PRODUCTS + self.number, self.committed + 1, True,
                                "a product")  # fmt: skip
             self.b.summed[:, to : to + n] = [[PRODUCTS + self.number], [self.committed + 1]]
 
-            def make(where: Any = where, to: int = to, n: int = n, more: int = more, dtype: Any = dtype) -> None:
-                a, b = (self.b.shared.get(places, dtype).astype(np.float32) for places in where)
-                self.b.tensor[:, to : to + n] = a @ b.T + (self.b.tensor[:, to : to + n] if more else 0)
+            def make(where: Any = where, to: int = to, n: int = n, more: int = more, kinds: Any = kinds) -> None:
+                a, b = (self.b.shared.get(places, dtype) for places, dtype in zip(where, kinds))
+                made = product(a, b)
+                sums = self.b.tensor.view(made.dtype)[:, to : to + n]
+                sums[...] = made + sums if more else made
 
             self.open.append(make)
 
@@ -507,9 +539,11 @@ class Group:
 
     def store_shared(self, text: str, address: Any, value: Any, *more: Any) -> None:
         at = self.lanes(address).astype(np.int64)
-        self.by_warp(at, 4 + 4 * len(more), True, "a thread")
+        size = _number(r"\.b(\d+) ", text) // 8
+        self.by_warp(at, size * (1 + len(more)), True, "a thread")
         for i, one in enumerate((value, *more)):
             values = np.ascontiguousarray(self.lanes(one))
+            values = values.astype(f"i{size}") if size < 4 else values
             self.b.shared.put(at[self.mask] + 4 * i, values[self.mask])
 
     def load_shared(self, text: str, address: Any) -> Any:
@@ -539,6 +573,15 @@ class Group:
         dtype = np.float16 if ".f16x2" in text else ml_dtypes.bfloat16
         parts = [self.lanes(x).astype(dtype).view(np.uint16).astype(np.uint32) for x in (high, low)]
         return (parts[0] << 16 | parts[1]).view(np.int32)
+
+    def narrowed(self, text: str, x: Any) -> Any:
+        dtype = EIGHT[re.findall(r"satfinite\.(e\dm\d)x2", text)[0]]
+        most = float(ml_dtypes.finfo(dtype).max)
+        return np.clip(plain(x), -most, most).astype(dtype).view(np.uint8).astype(np.int32)
+
+    def widened(self, text: str, x: Any) -> Any:
+        dtype = EIGHT[re.findall(r"f16x2\.(e\dm\d)x2", text)[0]]
+        return np.asarray(plain(x)).astype(np.uint8).view(dtype).astype(np.float32)
 
     def whole(self, text: str, x: Any) -> Any:
         kind = re.search(r"cvt.rzi(?:.sat)?.([su])(\d+)", text)
@@ -580,6 +623,8 @@ _PTX: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("st.shared", Group.store_shared),
     ("ld.shared", Group.load_shared),
     ("shfl.sync", Group.shuffle),
+    ("cvt.rn.satfinite", Group.narrowed),
+    ("cvt.u16.u32", Group.widened),
     ("cvt.rn", Group.packed),
     ("cvt.rzi", Group.whole),
     ("ex2.approx", lambda g, text, x: np.exp2(plain(x))),
