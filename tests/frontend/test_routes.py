@@ -7,7 +7,7 @@ import pytest
 
 import tilewright as tw
 from tests.support.gpu_cases import kernels_in
-from tilewright import errors, mosaic_gpu, triton_backend
+from tilewright import errors, lax, mosaic_gpu, triton_backend
 from tilewright import lang as tl
 from tilewright import numpy as tnp
 from tilewright.compile import PIPELINE, Request, settings_ahead
@@ -91,10 +91,10 @@ def test_what_the_asked_route_does_not_take_stays_beside_the_kernel():
     (joined,) = kernels_of(getattr(unit, "program", unit))
     assert joined.name == "product_mul"  # what it does take goes into the kernel
 
-    def narrowed(a, b):
-        return product(CompilerParams())(a, b).astype("float8_e4m3fn")
+    def remainder(a, b):
+        return lax.rem(product(CompilerParams())(a, b), tnp.ones((128, 128), HALF) * 3)
 
-    unit = tw.compile(narrowed, struct, struct, target="cuda:sm_90", stop="fuse")
+    unit = tw.compile(remainder, struct, struct, target="cuda:sm_90", stop="fuse")
     own, *_ = kernels_of(getattr(unit, "program", unit))
     assert own.name == "product" and names(own) == ["mosaic_gpu"]
 
