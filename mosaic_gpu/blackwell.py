@@ -17,10 +17,9 @@ from ..lang.gpu.peel import end_cell
 from ..lang.ops import next_power_of_2
 from . import ptx, tcgen05
 from .kinds import FLOAT32, KINDS, depth
-from .nest import Nest
 from .products import left_of, right_of
 from .refs import Register, TileRef
-from .schedule import Moved
+from .tensor import Tensor
 from .text import Int
 from .values import Fragment, Layout, Product, Tile, Unfit, computed
 
@@ -45,13 +44,14 @@ class Sum:
         e.start_product(value, self.column)
 
 
-class Blackwell(Nest):
+class Blackwell(Tensor):
     """A kernel within its loops, its products in tensor memory."""
 
     def __init__(self, *args: Any):
         super().__init__(*args)
-        self.own_rows, self.matrix, self.turning = True, tcgen05.matrix, (1, 2)
         k, plan = self.kernel, self.plan
+        if self.consumers > 1:
+            raise Unfit(f"blocks of {self.rows} rows: on Blackwell a sum has 128")
         if not plan.carry or any(level for part in (self.s.parts.before, self.s.parts.after) for level in part):
             raise Unfit("on Blackwell products are summed in a loop, and what begins and ends it stands around it")
         if any(home is not None for home in plan.output_homes):
@@ -76,26 +76,8 @@ class Blackwell(Nest):
     def done(self) -> Int:
         return self.p.add(self.shared, self.s.more)
 
-    @property
-    def slot(self) -> Int:
-        return self.p.add(self.shared, self.s.more + 8)
-
     def more_barriers(self) -> None:
         ptx.barrier_init(self.p, self.done, 1)
-
-    def prepare(self) -> None:
-        with self.p.when(self.p.compare("eq", self.warp, 5)):
-            tcgen05.allocate(self.p, self.slot, self.columns)
-
-    def roles(self) -> None:
-        p = self.p
-        (self.memory,) = p.asm("ld.shared.b32 $0, [$1];", "=r,r", [p.name(self.slot)], ["i32"], ["i32"])
-        super().roles()
-        tcgen05.left(p)
-        p.line("gpu.barrier")
-        with p.when(p.compare("eq", self.warp, 5)):
-            tcgen05.waited(p)
-            tcgen05.release(p, self.memory, self.columns)
 
     # ------------------------------------------------------------ the warps that copy and multiply
 
@@ -154,7 +136,8 @@ class Blackwell(Nest):
     def consume(self) -> None:
         p, k = self.p, self.kernel
         self.lane_of_group = p.add(p.mul(self.warp, 32), self.lane)
-        self.mine, self.row, self.column = 0, self.lane_of_group, 0
+        self.mine = 0
+        self.position(GROUP, self.warp)
         registers = {ref: Register(ref.type.array, None) for ref in k.body.inputs[k.splits[3] :]}
         self.refs.update(registers)
         end_cell(self, self.s.parts.before, 0, 0)
@@ -164,18 +147,8 @@ class Blackwell(Nest):
                 raise Unfit("a sum that does not begin at zero")
         ptx.wait(p, self.done, 0)
         tcgen05.waited(p)
-        lanes = p.add(self.memory, p.int("shli", p.mul(self.warp, 32), 16))
         for ref, register in registers.items():
             shape, dtype, first = ref.type.shape, ref.type.dtype, self.sums[ref].column
-            row = tcgen05.row(p, p.add(lanes, first), shape[1], computed(dtype))
+            row = tcgen05.row(p, self.lanes(first), shape[1], computed(dtype))
             register.value = Fragment(Layout(shape, 0, 1), dtype, [row])
         end_cell(self, self.s.parts.after, 0, -1)
-
-    def matrices(self, moved: Moved, made: Fragment, base: Int) -> None:
-        """A row of each thread, 8 numbers of 16 bits at a time."""
-        p = self.p
-        for chunk in range(len(made.regs[0]) // 4):
-            within = p.mul(p.int("xori", p.int("andi", self.row, 7), chunk % 8), 16)
-            at = p.add(base, p.mul(self.row, ptx.ROW), within, chunk // 8 * self.rows * ptx.ROW)
-            p.asm("st.shared.v4.b32 [$0], {$1, $2, $3, $4};", "r,r,r,r,r",
-                  [p.name(at), *made.regs[0][4 * chunk : 4 * chunk + 4]], ["i32"] * 5)  # fmt: skip

@@ -62,6 +62,7 @@ class Lowering:
         self.keeps: Int = 0  # where that is
         self.stored: dict[str, Layout] = {}  # where the numbers of a result are, by its pointer
         self.spared = 0  # bytes of the stages that results are in
+        self.branches = 0  # that are being printed, within each other
         self.mine: Int = 0
         self.lane_of_group: Int = 0
         self.lane: Int = 0
@@ -217,8 +218,17 @@ class Lowering:
     def settled(self, product: Product) -> Fragment:
         """A product, issued; its registers are read only after `settle`."""
         if product.made is None:
-            product.made = issue(self, product, None)
+            product.made = self.issue(product, product.start)
         return product.made
+
+    def issue(self, product: Product, start: Fragment | None) -> Fragment:
+        """Begin a product, from zeros or from what is in registers."""
+        return issue(self, product, start)
+
+    def added(self, product: Product, start: Fragment) -> Fragment | Product:
+        """A product that is added to what is in registers."""
+        self.settle(start)
+        return self.issue(product, start)
 
     def commit(self, fragment: Fragment) -> None:
         ptx.wgmma_commit(self.p)
@@ -254,6 +264,20 @@ class Lowering:
         start = -(-self.kept // align) * align
         self.kept = start + size
         return self.p.add(self.keeps, start)
+
+    @property
+    def taken(self) -> Any:
+        """What the body has taken of memory; set to give back what a way that is dropped took."""
+        return self.kept, self.spared
+
+    @taken.setter
+    def taken(self, taken: Any) -> None:
+        self.kept, self.spared = taken
+
+    @property
+    def asked_columns(self) -> int:
+        """How many columns of tensor memory are to be allocated, as a schedule has it by default where it has none."""
+        return 512
 
     def gather(self) -> None:
         """Wait for all threads that compute."""
@@ -323,11 +347,11 @@ class Lowering:
             late: list[Any] = []
             ends: list[list[Any]] = []
             for body in bodies:
-                kept = self.kept, self.spared
+                taken = self.taken
                 with self.p.region():
                     body()
                 late += [r for r in registers if isinstance(r.value, Fragment) and r.value.group is not None]
-                self.groups, (self.kept, self.spared) = [], kept
+                self.groups, self.taken = [], taken
                 ends.append([r.value for r in registers])
                 for register, value in zip(registers, before, strict=True):
                     register.value = value

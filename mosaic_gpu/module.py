@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from ..core.caches import cached
 from ..core.errors import UnsupportedError
 from ..core.ir import Program
@@ -18,13 +16,15 @@ from ..lang.mosaic_gpu import CompilerParams
 from ..lang.target import Target
 from . import ptx
 from .blackwell import Blackwell
+from .chained import Chained
 from .nest import Nest
 from .rules import BACKEND
 from .schedule import BLACKWELL, Schedule, schedule
 from .text import Printer
 from .values import Unfit
 
-BYTE = np.dtype(np.uint8)
+# The forms of an architecture, in the order that they are tried.
+FORMS: dict[str, tuple[type[Nest], ...]] = {"90a": (Nest,), "100a": (Blackwell, Chained)}
 
 
 @dataclass(frozen=True)
@@ -87,18 +87,26 @@ def _module(kernel: Kernel, target: Target) -> MosaicGpuModule:
     made = schedule(planned, target, asked.num_stages, asked.consumers)
     name = identifier(kernel.name)
     architecture = "100a" if target.name.startswith(BLACKWELL) else "90a"
-    text, kept = _text(name, architecture, launch, made)
-    if kept:  # what the body keeps in shared memory is known once it is printed, and comes before the stages
-        made = made.keeping(kept)
-        text, _ = _text(name, architecture, launch, made)
+    for form in FORMS[architecture]:
+        try:
+            text, nest = _text(name, architecture, launch, made, form)
+        except Unfit:
+            if form is FORMS[architecture][-1]:
+                raise
+            continue
+        break
+    learnt = made.keeping(nest.kept, nest.asked_columns)
+    if learnt != made:  # what the body takes of memory is known once it is printed, and comes before the stages
+        made = learnt
+        text, _ = _text(name, architecture, launch, made, form)
     scratch = max(planned.programs, 1) * ptx.DESCRIPTOR * max(len(made.described), 1)
     return MosaicGpuModule(
         name, text, architecture, launch.grid, made.threads, made.shared, made.stages, scratch, launch.in_types,
         launch.out_types, launch.aliases, launch.prepare, launch.finish)  # fmt: skip
 
 
-def _text(name: str, architecture: str, launch: Launch, made: Schedule) -> tuple[str, int]:
-    """The text of a module, and how many bytes of shared memory its body keeps."""
+def _text(name: str, architecture: str, launch: Launch, made: Schedule, form: type[Nest]) -> tuple[str, Nest]:
+    """The text of a module in one form, and what has printed it."""
     p = Printer()
     count = len(launch.arguments) + 1
     names = [f"%a{i}" for i in range(count)]
@@ -122,11 +130,11 @@ def _text(name: str, architecture: str, launch: Launch, made: Schedule) -> tuple
     block = [p.pure(f"arith.index_cast %b{d} : index to i32") for d in "xyz"]
     thread = p.pure("arith.index_cast %tx : index to i32")
     major = int(architecture[:-2])
-    nest = (Blackwell if major == 10 else Nest)(p, launch, made, names)
+    nest = form(p, launch, made, names)
     nest.print(start, block, thread, names[-1])
     body = [*("  " + line for line in p.lines), "  gpu.terminator"]
     head = (f"module @{name} attributes {{mosaic_gpu.arch_major = {major} : i32, mosaic_gpu.arch_minor = 0 : i32}} {{\n"
             f"  func.func @{name}_mosaic_gpu(%stream: !llvm.ptr, %bufs: !llvm.ptr) "
             "attributes {llvm.emit_c_interface} {\n")  # fmt: skip
     lines = [*host, *body, "}", "return"]
-    return head + "".join(f"    {line}\n" for line in lines) + "  }\n}\n", nest.kept
+    return head + "".join(f"    {line}\n" for line in lines) + "  }\n}\n", nest

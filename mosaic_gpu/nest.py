@@ -27,6 +27,8 @@ from .values import Fragment, Lazy
 class Nest(Lowering):
     """A kernel within its loops."""
 
+    overlaps = True  # products that a turn begins may be made in the next one
+
     def __init__(self, p: Printer, launch: Launch, schedule: Schedule, names: Sequence[str]):
         self.plan = schedule.plan
         self.kernel = self.plan.kernel
@@ -285,11 +287,16 @@ class Nest(Lowering):
         within = p.int("andi", self.warp, 3)
         self.lane_of_group = p.add(p.mul(within, 32), self.lane)
         part = self.rows // self.consumers
-        self.row = p.add(p.mul(self.mine, part), p.mul(within, 16), p.int("shrui", self.lane, 2))
-        self.column = p.mul(p.int("andi", self.lane, 3), 2)
+        self.position(part, within)
         self.count = 0
         self.run(0)
         self.wait()
+
+    def position(self, part: int, warp: Int) -> None:
+        """The first row and column of this thread, by the rows of a warpgroup and the warp within it."""
+        p = self.p
+        self.row = p.add(p.mul(self.mine, part), p.mul(warp, 16), p.int("shrui", self.lane, 2))
+        self.column = p.mul(p.int("andi", self.lane, 3), 2)
 
     def run(self, level: int) -> None:
         """The loops from a level on, and what lives around them."""
@@ -322,6 +329,8 @@ class Nest(Lowering):
             count = self.count
             self.count = p.name(self.count)
             turn(p.name(0))
+            if not self.overlaps:
+                self.wait()
             self.count = count
 
         def body(i: str, count: str, *names: str) -> list[str]:
@@ -393,7 +402,7 @@ class Nest(Lowering):
         k, plan, s = self.kernel, self.plan, self.s
         _, first_in, first_out, first_scratch, _ = k.splits
         refs = k.body.inputs
-        stores: list[tuple[Register, Memory]] = []
+        stores: list[tuple[Any, Memory]] = []
         if level == 0:
             for n, number in enumerate(s.fixed):
                 tile = self.tile_of(s.moved[number], self.fixed_address(n))
@@ -409,11 +418,12 @@ class Nest(Lowering):
 
         def end() -> None:
             for register, memory in stores:
-                memory.write(self, whole(register.array.shape), (), register.value)
+                place = whole(register.array.shape)
+                memory.write(self, place, (), register.read(self, place, ()))
 
         return end
 
-    def register(self, ref: Var, array: ArrayType, level: int) -> Register:
+    def register(self, ref: Var, array: ArrayType, level: int) -> Any:
         found = Register(array, self._zeros(array))
         self.refs[ref] = found
         self.live.append((level, found))

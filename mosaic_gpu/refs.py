@@ -9,7 +9,6 @@ from typing import Any
 from ..core.primitives.ref import Index, Point, Span, Take, access_shape
 from ..core.types import ArrayType, is_bool
 from ..lang.kernel import EDGE
-from .products import issue
 from .text import Int, Printer
 from .values import EIGHT, Fragment, Layout, Lazy, Product, Tile, Unfit, computed, narrowed, widened
 
@@ -43,7 +42,7 @@ class Register:
             if isinstance(old, Lazy):
                 old = e.fragment(old, value.layout)
             if isinstance(old, Fragment) and old.layout == value.layout and old.dtype == value.dtype:
-                self.value = issue(e, value, old)
+                self.value = e.issue(value, old)
                 return
         self.write(e, index, dynamic, e.sum(self.read(e, index, dynamic), value))
 

@@ -29,6 +29,7 @@ from .kinds import FLOAT32
 from .values import Unfit
 
 MOST_STAGES, MOST_CONSUMERS, MOST_BOX = 8, 2, 256
+MOST_SITES = 8  # products of a body, whose sums are in tensor memory
 HOPPER, BLACKWELL = "cuda:sm_90", "cuda:sm_100"
 GROUP = 128  # threads of a warpgroup
 # Registers of a thread of the warps that copy, and of those that compute, by how many warpgroups compute: of 65536.
@@ -89,6 +90,7 @@ class Schedule:
     limit: int  # bytes of shared memory
     asked: int | None  # stages
     kept: int = 0
+    columns: int = 512  # of tensor memory
 
     @property
     def threads(self) -> int:
@@ -106,12 +108,17 @@ class Schedule:
     @property
     def tiles(self) -> int:
         """The offset of the fixed tiles."""
-        return _up(self.more + 16)
+        return _up(self.sites + 8 * MOST_SITES * MOST_CONSUMERS)
 
     @property
     def more(self) -> int:
         """The offset of a barrier of the form's own, and of a word."""
         return self.barriers + 8 * (len(self.fixed) + MOST_STAGES * (len(self.ring) + 1))
+
+    @property
+    def sites(self) -> int:
+        """The offset of the barriers that tell of products in tensor memory."""
+        return self.more + 16
 
     @property
     def keeps(self) -> int:
@@ -145,8 +152,8 @@ class Schedule:
             raise Unfit(f"its blocks take {found} bytes of shared memory, and there are {self.limit}")
         return found
 
-    def keeping(self, size: int) -> Schedule:
-        return replace(self, kept=size)
+    def keeping(self, size: int, columns: int) -> Schedule:
+        return replace(self, kept=size, columns=columns)
 
 
 def _up(n: int) -> int:
@@ -175,9 +182,9 @@ def schedule(plan: Plan, target: Target, stages: int | None, consumers: int | No
         raise Unfit(f"its products have {' and '.join(map(str, sorted(rows)))} rows: one number, a multiple of 64, is "
                     "asked for")  # fmt: skip
     (height,) = rows
-    if blackwell and height != 128:
-        raise Unfit(f"blocks of {height} rows: on Blackwell a block has 128")
-    many = 1 if blackwell else consumers or min(MOST_CONSUMERS, height // 64)
+    if blackwell and height not in (128, 256):
+        raise Unfit(f"blocks of {height} rows: on Blackwell a block has 128, or 256 of two warpgroups")
+    many = height // 128 if blackwell else consumers or min(MOST_CONSUMERS, height // 64)
     if height // 64 % many:
         raise Unfit(f"{height} rows are not divided among {many} warpgroups")
     parts, turns = _parts(plan)

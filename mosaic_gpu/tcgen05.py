@@ -6,6 +6,8 @@ bits; an address is a row in the upper half and a column in the lower.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .kinds import Kind
 from .text import Int, Printer
 
@@ -32,9 +34,12 @@ def matrix(p: Printer, address: Int, leading: int, stride: int) -> str:
     return p.pure(f"arith.ori {wide}, {p.constant(high, 'i64')} : i64")
 
 
-def multiply(p: Printer, to: Int, a: str, b: str, rows: int, columns: int, kinds: tuple[Kind, Kind],
-             turned: tuple[bool, bool], more: str) -> None:  # fmt: skip
-    """Start `to (+)= a @ b`, a sum over 32 bytes; `more`: whether it is added to what is there."""
+def multiply(p: Printer, to: Int, a: Int, b: str, rows: int, columns: int, kinds: tuple[Kind, Kind],
+             turned: tuple[bool, bool], more: str, inside: bool = False) -> None:  # fmt: skip
+    """Start `to (+)= a @ b`, a sum over 32 bytes; `more`: whether it is added to what is there.
+
+    `inside`: `a` is an address in tensor memory, two numbers of 16 bits to a column.
+    """
     left, right = kinds
     sums = 2 if left.family == "i8" else 1
     form = (
@@ -46,8 +51,9 @@ def multiply(p: Printer, to: Int, a: str, b: str, rows: int, columns: int, kinds
         | columns >> 3 << 17
         | rows >> 4 << 24
     )
-    p.asm(f"tcgen05.mma.cta_group::1.kind::{left.tensor} [$0], $1, $2, $3, $4;", "r,l,l,r,b",
-          [p.name(to), a, b, p.constant(form), more], ["i32", "i64", "i64", "i32", "i1"])  # fmt: skip
+    first, letter, type_ = ("[$1]", "r", "i32") if inside else ("$1", "l", "i64")
+    p.asm(f"tcgen05.mma.cta_group::1.kind::{left.tensor} [$0], {first}, $2, $3, $4;", f"r,{letter},l,r,b",
+          [p.name(to), p.name(a), b, p.constant(form), more], ["i32", type_, "i64", "i32", "i1"])  # fmt: skip
 
 
 def commit(p: Printer, barrier: Int) -> None:
@@ -84,3 +90,15 @@ def row(p: Printer, address: Int, columns: int, type_: str = "f32") -> list[str]
         while columns - len(found) >= part:
             found += load(p, p.add(address, len(found)), part, type_)
     return found
+
+
+def put(p: Printer, address: Int, words: Sequence[str]) -> None:
+    """Store a thread's row from an address on, and wait until it is stored: a multiple of 8 columns."""
+    done = 0
+    for part in (*PARTS, 8):
+        while len(words) - done >= part:
+            given = ", ".join(f"${1 + i}" for i in range(part))
+            p.asm(f"tcgen05.st.sync.aligned.32x32b.x{part}.b32 [$0], {{{given}}};", "r" + ",r" * part,
+                  [p.name(p.add(address, done)), *words[done : done + part]], ["i32"] * (1 + part))  # fmt: skip
+            done += part
+    p.asm("tcgen05.wait::st.sync.aligned;")

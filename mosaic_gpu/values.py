@@ -160,6 +160,7 @@ class Product:
     operands: tuple[Any, Any]
     contracting: tuple[int, int]
     once: bool = False  # one equation uses it
+    start: Fragment | None = None  # what it is added to
     made: Fragment | None = field(default=None)
 
     @property
@@ -226,7 +227,8 @@ def widened(p: Printer, bits: str, dtype: Any) -> str:
 def word(p: Printer, numbers: Sequence[str], dtype: Any) -> str:
     """Computed numbers of a dtype, side by side in the 4 bytes of an i32."""
     if halves(dtype):
-        return pack(p, *numbers, dtype)
+        low, high = numbers
+        return pack(p, low, high, dtype)
     if dtype.itemsize == 4:
         (x,) = numbers
         return p.pure(f"arith.bitcast {x} : f32 to i32") if computed(dtype) == "f32" else x

@@ -13,7 +13,7 @@ from ...core.primitives.contract import dot_general_p
 from ...core.primitives.elementwise import add_any_p, add_p
 from ...core.types import ArrayType
 from ..kinds import depth, kind_of
-from ..products import WIDEST, issue
+from ..products import WIDEST
 from ..values import Fragment, Layout, Product, Unfit, halves
 from .elementwise import RULES as ELEMENTWISE
 
@@ -45,8 +45,7 @@ def _add(rule: Callable[..., Any]) -> Callable[..., Any]:
         for x, y in (operands, operands[::-1]):
             open_ = isinstance(x, Product) and x.once and x.made is None
             if open_ and isinstance(y, Fragment) and y.layout == x.layout:
-                e.settle(y)
-                return issue(e, x, y)
+                return e.added(x, y)
         return rule(e, operands, out, **params)
 
     return added

@@ -41,8 +41,10 @@ def _cond(e: Any, operands: list[Any], outs: list[Any], branches: Sequence[Progr
 
     def side(program: Program) -> Callable[[], None]:
         def run() -> None:
+            e.branches += 1
             e.inline(program, arguments)
             e.wait()
+            e.branches -= 1
 
         return run
 

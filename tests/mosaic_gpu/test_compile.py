@@ -66,6 +66,18 @@ def test_products_in_tensor_memory(tmp_path):
         assert re.search(rf"\b{instruction}\b", text), instruction
 
 
+def test_attention_in_tensor_memory(tmp_path):
+    blackwell = target_of("cuda:sm_100")
+    kernels = [kernel for d in (80, 128) for kernel in attention(d=d, t=512, is_causal=True)]
+    start(kernels, blackwell)
+    for kernel in kernels:
+        _, compiled = compiled_kernel(kernel, blackwell)
+        assert resources(compiled, blackwell).spills == 0, kernel.name
+    text = sass(compiled_kernel(kernels[0], blackwell)[1], tmp_path)
+    for instruction in ("UTCHMMA", "UTMALDG", "LDTM", "STTM"):
+        assert re.search(rf"\b{instruction}\b", text), instruction
+
+
 @pytest.mark.parametrize("target, name, instruction", [
     ("cuda:sm_90", "float8, two kinds", r"QGMMA\S*\.E4M3\.E5M2"), ("cuda:sm_90", "8-bit integers", r"IGMMA\S*\.S8\.S8"),
     ("cuda:sm_90", "tf32", r"HGMMA\S*\.TF32"), ("cuda:sm_100", "float8, two kinds", "UTCQMMA"),

@@ -174,7 +174,7 @@ def test_products_in_tensor_memory(name):
 
 
 TENSOR_FAULTS = {
-    "sums are loaded too early": (without(r".*L_\$.*\n", -1), "before the barrier that tells"),
+    "sums are loaded too early": (without(r".*L_\$.*\n", -1), "race: a load reads tensor memory"),
     "no fence after the barrier": (
         without(r".*tcgen05\.fence::after_thread_sync.*\n", 1), "without tcgen05.fence::after_thread_sync"),
     "loads are not waited for": (without(r".*tcgen05\.wait::ld.*\n"), "read before tcgen05.wait::ld"),
@@ -193,12 +193,51 @@ def test_the_walker_finds_in_tensor_memory(name):
         check_hopper(kernel, *operands(kernel), target="cuda:sm_100", edit=edit)
 
 
-@pytest.mark.parametrize("name, said", [
-    ("int8 weights", "no product of tiles as they are copied"), ("one warpgroup, bfloat16", "a block has 128"),
-])  # fmt: skip
-def test_what_is_not_for_tensor_memory(name, said):
-    with pytest.raises(errors.UnsupportedError, match=said):
-        mosaic_gpu_module(product(**PRODUCTS[name]), target_of("cuda:sm_100"))
+# ---------------------------------------------------------------------------- products that are read, on Blackwell
+
+
+@pytest.mark.parametrize("name", ["int8 weights", "computed left", "float8 left", "256 rows"])
+def test_products_of_what_is_computed_in_tensor_memory(name):
+    kernel = product(**PRODUCTS.get(name, dict(rows=256, m=256, columns=64, k=128)))
+    check_hopper(kernel, *operands(kernel), target="cuda:sm_100", eager=len(name) % 2 == 0)
+
+
+@functools.cache
+def chained():
+    return [(k, operands(k, 1)) for k in attention(d=64, t=256, is_causal=True)]
+
+
+@pytest.mark.parametrize("which", range(3))
+def test_attention_in_tensor_memory(which):
+    kernel, values = chained()[which]
+    check_hopper(kernel, *values, target="cuda:sm_100", eager=which == 1)
+
+
+CHAINED_FAULTS = {
+    "stores are not waited for": (every(r".*tcgen05\.wait::st.*\n", ""), "without tcgen05.wait::st"),
+    "stores are not fenced": (every(r".*tcgen05\.fence::before.*\n", ""), "without tcgen05.fence::before_thread_sync"),
+    "no barrier before a product": (every(r".*bar\.sync \$0, 128.*\n", ""), "race: a (product|store)"),
+    "no fence after the barrier": (
+        every(r".*tcgen05\.fence::after_thread_sync.*\n", ""), "without tcgen05.fence::after_thread_sync"),
+    "a product is not waited for": (without(r".*L_\$.*\n", -1), "race: a (load|store|product)|all wait"),
+    "the wrong phase": (
+        without(r'(.*L_\$.*"r,r" %v\d+, )%v\d+( : .*\n)', -1, r"%wrong = arith.constant 1 : i32\n\1%wrong\2"),
+        "race: a (load|store|product)"),
+    "too few columns": (every(r"(tcgen05\.(alloc|dealloc)\S* \S+ )256;", r"\g<1>128;"), "columns .* of tensor memory"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHAINED_FAULTS)
+def test_the_walker_finds_in_chained_products(name):
+    edit, said = CHAINED_FAULTS[name]
+    kernel, values = chained()[0]
+    with pytest.raises(KernelError, match=said):
+        check_hopper(kernel, *values, target="cuda:sm_100", edit=edit)
+
+
+def test_blocks_of_few_rows_are_not_for_tensor_memory():
+    with pytest.raises(errors.UnsupportedError, match="a block has 128, or 256"):
+        mosaic_gpu_module(product(**PRODUCTS["one warpgroup, bfloat16"]), target_of("cuda:sm_100"))
 
 
 # ---------------------------------------------------------------------------- what is refused

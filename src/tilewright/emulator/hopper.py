@@ -16,87 +16,31 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from ..core.errors import DeadlockError, EmulationError, OutOfBoundsError, SemaphoreError
-from . import arith
+from . import arith, hopper_tensor
 from .core import Op, reading
 from .hopper_memory import AGENTS, COPIES, PRODUCTS, STORES, Barrier, Shared, matrix_places, swizzled
+from .hopper_values import (
+    EIGHT,
+    HALF,
+    LANES,
+    MULTIPLIED,
+    WARP,
+    Loaded,
+    Register,
+    Sum,
+    fragment_places,
+    number,
+    plain,
+    product,
+    rounded,
+)
 
-LANES, WARP = 128, 32
 BASE = 1024  # where shared memory starts
 SHIFT = 44  # a pointer is a buffer's number plus one, shifted, and a byte
 TENSOR = {0: np.uint8, 2: np.uint32, 3: np.int32, 6: np.float16, 7: np.float32, 10: ml_dtypes.bfloat16, 11: np.float32}
-HALF = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
-EIGHT = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
-# What wgmma multiplies, and by the kinds of tcgen05 and the numbers of their operands.
-MULTIPLIED = {**HALF, **EIGHT, "tf32": np.float32, "s8": np.int8, "u8": np.uint8}
-KINDS = {"f16": (np.float16, ml_dtypes.bfloat16), "f8f6f4": tuple(EIGHT.values()), "i8": (np.uint8, np.int8),
-         "tf32": (None, None, np.float32)}  # fmt: skip
 SIZES = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "f32": np.float32, "!llvm.ptr": np.int64,
          **HALF}  # fmt: skip
 Walk = Generator[str, None, Any]
-
-
-def fragment_places(i: int) -> tuple[Any, Any]:
-    """The row and column of register `i` of a product's result, lane by lane."""
-    t = np.arange(LANES)
-    return 16 * (t // 32) + t % 32 // 4 + 8 * (i // 2 % 2), 8 * (i // 4) + 2 * (t % 4) + i % 2
-
-
-def _number(pattern: str, text: str) -> int:
-    """The number in a text that a pattern finds."""
-    found = re.search(pattern, text)
-    if found is None:
-        raise EmulationError(f"the emulator does not know {text}")
-    return int(found[1])
-
-
-def product(a: Any, b: Any) -> Any:
-    """`a @ b.T` as the tensor cores have it: float32 loses its low bits, integers are summed in 32 bits."""
-    if a.dtype.kind in "iu":
-        return (a.astype(np.float64) @ b.astype(np.float64).T).astype(np.int64).astype(np.int32)
-    if a.dtype == np.float32:
-        a, b = ((x.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32) for x in (a, b))
-    return a.astype(np.float32) @ b.astype(np.float32).T
-
-
-def rounded(x: Any) -> Any:
-    """float32 rounded to TF32, as the copy engine does it."""
-    return ((x.view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
-
-
-class Sum:
-    """The results of products, which are not to be read while one is being made."""
-
-    def __init__(self, start: Sequence[Any], columns: int, dtype: Any):
-        self.value = np.zeros((64, columns), dtype)
-        for i, x in enumerate(start):
-            self.value[fragment_places(i)] = x
-        self.pending = 0
-
-
-class Register:
-    def __init__(self, sum: Sum, i: int):
-        self.sum, self.i = sum, i
-
-    def read(self) -> Any:
-        if self.sum.pending:
-            raise EmulationError("registers of a product are read before wgmma.wait_group")
-        return self.sum.value[fragment_places(self.i)].copy()
-
-
-class Loaded:
-    """What is being loaded from tensor memory."""
-
-    def __init__(self, value: Any):
-        self.value, self.ready = value, False
-
-    def read(self) -> Any:
-        if not self.ready:
-            raise EmulationError("registers are read before tcgen05.wait::ld")
-        return self.value
-
-
-def plain(x: Any) -> Any:
-    return x.read() if isinstance(x, (Register, Loaded)) else x
 
 
 class Block:
@@ -110,9 +54,7 @@ class Block:
         self.fields: dict[int, dict[Any, int]] = {}
         self.descriptors: dict[int, Any] = {}
         self.published: dict[int, Any] = {}
-        self.tensor = np.full((LANES, 512), np.nan, np.float32)  # tensor memory
-        self.columns = 0  # that are taken of it
-        self.summed = np.zeros((2, 512), np.int64)  # of each column: whose products, and when
+        self.tensor = hopper_tensor.TensorMemory()
         self.progress = 0
 
     def barrier(self, at: int) -> Barrier:
@@ -224,6 +166,11 @@ class Group:
         for w in self.warps():
             self.clocks[w] = np.maximum(self.clocks[w], meeting[3])
             self.tick(w)
+        self.after = False
+
+    def agent(self, w: int) -> int:
+        """Whose entry of the clocks is a warp's."""
+        return 4 * self.number + w
 
     def tick(self, w: int) -> None:
         self.clocks[w, 4 * self.number + w] += 1
@@ -236,7 +183,7 @@ class Group:
                 yield f"mbarrier {at}, parity {parity}, {barrier.left} arrivals and {barrier.bytes} bytes short"
         for w in self.warps():
             self.clocks[w] = np.maximum(self.clocks[w], barrier.ended)
-        self.after = False
+        self.after = self.after and not barrier.products
 
     # ------------------------------------------------------------ PTX
 
@@ -258,7 +205,7 @@ class Group:
         return np.flatnonzero(self.mask)
 
     def arrive(self, text: str, address: Any) -> None:
-        size = _number(r", (\d+);", text) if "expect_tx" in text else 0
+        size = number(r", (\d+);", text) if "expect_tx" in text else 0
         for lane in self.each():
             w = lane // WARP
             self.b.barrier(int(self.lanes(address)[lane])).arrive(self.clocks[w], size)
@@ -266,7 +213,7 @@ class Group:
         self.b.progress += 1
 
     def make_barrier(self, text: str, address: Any) -> None:
-        count = _number(r", (\d+);", text)
+        count = number(r", (\d+);", text)
         at = self.same(address)
         self.b.barriers[at] = Barrier(count, COPIES + len(self.b.barriers), at)
         if COPIES + len(self.b.barriers) > AGENTS:
@@ -275,8 +222,8 @@ class Group:
     def synchronise(self, text: str, *args: Any) -> Walk:
         found = re.match(r"bar.sync (\$?\d+), (\d+);", text)
         assert found is not None
-        number = self.same(args[0]) if "$" in found[1] else int(found[1])
-        yield from self.meet(int(found[2]), number)
+        which = self.same(args[0]) if "$" in found[1] else int(found[1])
+        yield from self.meet(int(found[2]), which)
 
     def fence(self, text: str, *args: Any) -> None:
         for w in self.warps():
@@ -425,100 +372,11 @@ class Group:
             self.open, self.fenced = [], False
             self.committed += 1
         else:
-            left = _number(r"(\d+);$", text)
+            left = number(r"(\d+);$", text)
             while len(self.groups) > left:
                 for make in self.groups.pop(0):
                     make()
             self.clocks[:, PRODUCTS + self.number] = self.committed - len(self.groups)
-
-    # ---- tensor memory
-
-    def allocate(self, text: str, slot: Any) -> None:
-        self.b.columns = _number(r"\], (\d+);", text)
-        self.store_shared(text, slot, np.asarray(0, np.int32))
-
-    def release(self, text: str, address: Any) -> None:
-        self.b.columns -= _number(r"\$0, (\d+);", text)
-
-    def ordered(self, text: str, *args: Any) -> None:
-        self.after = self.after or "after" in text
-        if "wait::ld" in text:
-            for one in self.loading:
-                one.ready = True
-            self.loading = []
-
-    def needs_order(self, what: str) -> None:
-        if not self.after:
-            raise EmulationError(f"{what} after a barrier, without tcgen05.fence::after_thread_sync")
-
-    def add_product(self, text: str, *args: Any) -> None:
-        self.needs_order("a product")
-        for lane in self.each():
-            to, left, right, form, more = [int(self.lanes(a)[lane]) for a in args]
-            n, rows = (form >> 17 & 63) << 3, (form >> 24 & 31) << 4
-            known = KINDS[re.findall(r"kind::(\w+)", text)[0]]
-            kinds = [np.dtype(known[form >> shift & 7]) for shift in (7, 10)]
-            integers, size = kinds[0].kind in "iu", kinds[0].itemsize
-            if form & 0x70 != (0x20 if integers else 0x10) or rows != 128 or n % 16:
-                raise EmulationError(f"a product of the form {form:#x}")
-            if to >> 16 or to + n > self.b.columns:
-                raise EmulationError(f"columns {to} to {to + n} of tensor memory, of which {self.b.columns} are taken")
-            if left >> 46 & 7 != 1 or right >> 46 & 7 != 1 or left >> 61 & 7 != 2 or right >> 61 & 7 != 2:
-                raise EmulationError("a matrix that is not swizzled by 128 bytes")
-            swizzle = (1 << 62) - 1
-            where = [
-                matrix_places((d & swizzle & ~(7 << 46) & ~(7 << 61)) | 1 << 62, long, 32 // size, turned, size)
-                for d, long, turned in ((left, rows, bool(form >> 15 & 1)), (right, n, bool(form >> 16 & 1)))
-            ]
-            shared, clock = self.b.shared, self.clocks[lane // WARP]
-            for places in where:
-                shared.reading(shared.grains(places, size), clock, PRODUCTS + self.number, self.committed + 1, True,
-                               "a product")  # fmt: skip
-            self.b.summed[:, to : to + n] = [[PRODUCTS + self.number], [self.committed + 1]]
-
-            def make(where: Any = where, to: int = to, n: int = n, more: int = more, kinds: Any = kinds) -> None:
-                a, b = (self.b.shared.get(places, dtype) for places, dtype in zip(where, kinds))
-                made = product(a, b)
-                sums = self.b.tensor.view(made.dtype)[:, to : to + n]
-                sums[...] = made + sums if more else made
-
-            self.open.append(make)
-
-    def commit_products(self, text: str, address: Any) -> None:
-        self.committed += 1
-        made, number = self.open, self.committed
-        self.open = []
-        self.queue.append(made)
-        barrier = self.b.barrier(self.same(address))
-        clock = self.clocks[self.each()[0] // WARP].copy()
-
-        def land() -> None:
-            while any(one is made for one in self.queue):
-                for make in self.queue.pop(0):
-                    make()
-            clock[PRODUCTS + self.number] = number
-            barrier.arrive(clock)
-
-        self.b.pending.append((barrier, land, "products"))
-        if self.b.eager:
-            self.b.land(barrier)
-
-    def load_tensor(self, text: str, address: Any) -> Any:
-        self.needs_order("a load of tensor memory")
-        columns = _number(r"\.x(\d+)\.b32", text)
-        (w,) = self.warps()
-        at = self.same(address)
-        row, first = at >> 16, at & 0xFFFF
-        if row != WARP * w or first + columns > self.b.columns:
-            raise EmulationError(f"warp {w} loads row {row}, columns {first} to {first + columns} of tensor memory")
-        agent, time = self.b.summed[:, first : first + columns]
-        if (time == 0).any() or (time > self.clocks[w][agent]).any():
-            raise EmulationError("tensor memory is loaded before the barrier that tells of its products")
-        value = np.zeros((columns, LANES), np.float32)
-        value[:, row : row + WARP] = self.b.tensor[row : row + WARP, first : first + columns].T
-        found = [Loaded(v) for v in value.view(np.int32)]
-        self.loading += found
-        return found
 
     # ---- registers and shared memory
 
@@ -539,7 +397,7 @@ class Group:
 
     def store_shared(self, text: str, address: Any, value: Any, *more: Any) -> None:
         at = self.lanes(address).astype(np.int64)
-        size = _number(r"\.b(\d+) ", text) // 8
+        size = number(r"\.b(\d+) ", text) // 8
         self.by_warp(at, size * (1 + len(more)), True, "a thread")
         for i, one in enumerate((value, *more)):
             values = np.ascontiguousarray(self.lanes(one))
@@ -600,13 +458,7 @@ _PTX: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("wait", lambda g, text, *a: g.wait(*a)),
     ("wgmma.mma_async", Group.multiply),
     ("wgmma", Group.order),
-    ("tcgen05.alloc", Group.allocate),
-    ("tcgen05.relinquish", _nothing),
-    ("tcgen05.dealloc", Group.release),
-    ("tcgen05.mma", Group.add_product),
-    ("tcgen05.commit", Group.commit_products),
-    ("tcgen05.ld", Group.load_tensor),
-    ("tcgen05", Group.ordered),
+    *hopper_tensor.PTX,
     ("mbarrier.init", Group.make_barrier),
     ("mbarrier.arrive", Group.arrive),
     ("bar.sync", Group.synchronise),
@@ -742,12 +594,12 @@ class Machine:
     def block(self, ids: tuple[int, int, int], sizes: list[int], frame: Any, rng: Any, eager: bool) -> None:
         block, self.threads = Block(int(frame[self.dynamic]), rng, eager), sizes[3]
         live = []
-        for number in range(sizes[3] // LANES):
-            threads = np.arange(LANES) + LANES * number
+        for which in range(sizes[3] // LANES):
+            threads = np.arange(LANES) + LANES * which
             values = [np.asarray(v, np.int64) for v in (*ids, threads, 0, 0, *sizes)]
             # Products of tensor memory are a thread's: there each warp goes its own way.
             for mask in np.arange(LANES) // WARP == np.arange(4)[:, None] if self.apart else np.ones((1, LANES), bool):
-                group = Group(self, block, number, {**frame, **dict(zip(self.arguments, values))})
+                group = Group(self, block, which, {**frame, **dict(zip(self.arguments, values))})
                 group.mask = mask
                 live.append(group.run(self.body))
         stuck: dict[int, str] = {}
@@ -762,9 +614,9 @@ class Machine:
             live = kept
             if live and block.progress == before and not block.land():
                 raise DeadlockError(f"block {ids}: all wait: {'; '.join(sorted(stuck[id(g)] for g in live))}")
-        if any(what == "a copy" for _, _, what in block.pending) or block.columns:
+        if any(what == "a copy" for _, _, what in block.pending) or block.tensor.columns:
             raise SemaphoreError(
-                f"block {ids} ends while copies are under way, or with {block.columns} columns of tensor memory"
+                f"block {ids} ends while copies are under way, or with {block.tensor.columns} columns of tensor memory"
             )
 
 

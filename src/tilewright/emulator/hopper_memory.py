@@ -23,7 +23,7 @@ class Barrier:
 
     def __init__(self, count: int, agent: int, address: int):
         self.count, self.left, self.bytes, self.phases, self.agent = count, count, 0, 0, agent
-        self.address = address
+        self.address, self.products = address, False  # whether it has told of products in tensor memory
         self.clock = np.zeros(AGENTS, np.int64)  # of those that have arrived
         self.ended = np.zeros(AGENTS, np.int64)  # of those that arrived in phases that have ended
 
@@ -49,7 +49,8 @@ class Barrier:
 class Shared:
     """Shared memory: its bytes, the last write of each 4 of them and the reads since."""
 
-    def __init__(self, size: int):
+    def __init__(self, size: int, name: str = "shared memory"):
+        self.name = name
         self.bytes = np.full(size, 0xFF, np.uint8)  # NaN in every float type
         n = size // GRAIN + 1
         self.writer, self.written = np.zeros(n, np.int64), np.zeros(n, np.int64)
@@ -65,16 +66,19 @@ class Shared:
     def reading(self, grains: Any, clock: Any, agent: int, time: int, engine: bool, what: str) -> None:
         wrong = self.written[grains] > clock[self.writer[grains]]
         if wrong.any():
-            raise RaceError(f"race: {what} reads shared memory at {GRAIN * int(grains[wrong][0])} before it waits for "
+            raise RaceError(f"race: {what} reads {self.name} at {GRAIN * int(grains[wrong][0])} before it waits for "
                             "what writes it")  # fmt: skip
         if engine and self.generic[grains].any():
             raise EmulationError(f"{what} reads what threads wrote, without fence.proxy.async")
         self.reads[grains, agent] = np.maximum(self.reads[grains, agent], time)
 
-    def writing(self, grains: Any, clock: Any, agent: int, time: int, engine: bool, what: str) -> None:
-        wrong = (self.written[grains] > clock[self.writer[grains]]) | (self.reads[grains] > clock).any(-1)
+    def writing(self, grains: Any, clock: Any, agent: int, time: int, engine: bool, what: str,
+                more: bool = False) -> None:  # fmt: skip
+        """`more`: it is added in the order of the agent to what it wrote itself."""
+        late = self.written[grains] > clock[self.writer[grains]]
+        wrong = late & ~(more & (self.writer[grains] == agent)) | (self.reads[grains] > clock).any(-1)
         if wrong.any():
-            raise RaceError(f"race: {what} writes shared memory at {GRAIN * int(grains[wrong][0])}, which others may "
+            raise RaceError(f"race: {what} writes {self.name} at {GRAIN * int(grains[wrong][0])}, which others may "
                             "still use")  # fmt: skip
         if engine and self.generic[grains].any():
             raise EmulationError(f"{what} writes over what threads wrote, without fence.proxy.async")

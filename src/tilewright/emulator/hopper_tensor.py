@@ -1,0 +1,195 @@
+"""Tensor memory of Blackwell and the instructions on it, as the walker of `hopper` runs them.
+
+The clocks of `hopper_memory` tell who may touch a column of a quarter of the rows. What a thread stores is seen by
+products once it has waited for its stores, has fenced, and a barrier has told of it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import EmulationError, RaceError
+from .hopper_memory import PRODUCTS, Shared, matrix_places
+from .hopper_values import KINDS, LANES, WARP, Loaded, number, product
+
+COLUMNS, QUARTERS = 512, 4
+
+
+class TensorMemory:
+    """Its numbers, how many columns are taken, and who touched them."""
+
+    def __init__(self) -> None:
+        self.value = np.full((LANES, COLUMNS), np.nan, np.float32)
+        self.columns = 0
+        self.order = Shared(4 * QUARTERS * COLUMNS, "tensor memory")
+        self.open = np.zeros((QUARTERS, COLUMNS), np.int64)  # 2: its stores are not waited for, 1: they are not fenced
+
+    def grains(self, first: int, columns: int, quarter: int | None = None) -> Any:
+        if first + columns > self.columns:
+            raise EmulationError(
+                f"columns {first} to {first + columns} of tensor memory, of which {self.columns} are taken"
+            )
+        found = np.arange(QUARTERS)[:, None] * COLUMNS + np.arange(first, first + columns)
+        return (found if quarter is None else found[quarter]).reshape(-1)
+
+    def settled(self, grains: Any, level: int) -> None:
+        """Whether what threads stored there is stored (1), and seen by products (0)."""
+        worst = int(self.open.reshape(-1)[grains].max(initial=0))
+        if worst > level:
+            missing = "tcgen05.wait::st" if worst == 2 else "tcgen05.fence::before_thread_sync"
+            raise EmulationError(f"tensor memory that threads stored is used without {missing}")
+
+
+def allocate(g: Any, text: str, slot: Any) -> None:
+    g.b.tensor.columns = number(r"\], (\d+);", text)
+    g.store_shared(f"st.shared.b32 {text}", slot, np.asarray(0, np.int32))
+
+
+def release(g: Any, text: str, address: Any) -> None:
+    g.b.tensor.columns -= number(r"\$0, (\d+);", text)
+
+
+def ordered(g: Any, text: str, *args: Any) -> None:
+    g.after = g.after or "after" in text
+    if "wait::ld" in text:
+        for one in g.loading:
+            one.ready = True
+        g.loading = []
+    for w in g.warps():
+        mine = g.b.tensor.open[w]
+        if "wait::st" in text:
+            mine[mine == 2] = 1
+        if "before" in text:
+            mine[mine == 1] = 0
+
+
+def needs_order(g: Any, what: str) -> None:
+    if not g.after:
+        raise EmulationError(f"{what} after a barrier, without tcgen05.fence::after_thread_sync")
+
+
+def place(g: Any, text: str, address: Any, what: str) -> tuple[int, int, int]:
+    """The warp that loads or stores, the first column and how many."""
+    needs_order(g, f"a {what} of tensor memory")
+    columns = number(r"\.x(\d+)\.b32", text)
+    (w,) = g.warps()
+    at = g.same(address)
+    row, first = at >> 16, at & 0xFFFF
+    if row != WARP * w or first + columns > g.b.tensor.columns:
+        raise EmulationError(f"warp {w} {what}s row {row}, columns {first} to {first + columns} of tensor memory")
+    return w, first, columns
+
+
+def load(g: Any, text: str, address: Any) -> Any:
+    w, first, columns = place(g, text, address, "load")
+    memory, grains = g.b.tensor, g.b.tensor.grains(first, columns, w)
+    memory.settled(grains, 1)
+    if (memory.order.written[grains] == 0).any():
+        raise RaceError("race: a load reads tensor memory before anything is written there")
+    agent = g.agent(w)
+    memory.order.reading(grains, g.clocks[w], agent, int(g.clocks[w][agent]), False, "a load")
+    rows = slice(WARP * w, WARP * w + WARP)
+    value = np.zeros((columns, LANES), np.float32)
+    value[:, rows] = memory.value[rows, first : first + columns].T
+    found = [Loaded(v) for v in value.view(np.int32)]
+    g.loading += found
+    return found
+
+
+def store(g: Any, text: str, address: Any, *words: Any) -> None:
+    w, first, columns = place(g, text, address, "store")
+    memory, grains = g.b.tensor, g.b.tensor.grains(first, columns, w)
+    agent = g.agent(w)
+    memory.order.writing(grains, g.clocks[w], agent, int(g.clocks[w][agent]), False, "a store")
+    rows = slice(WARP * w, WARP * w + WARP)
+    for i, word in enumerate(words):
+        bits = np.ascontiguousarray(g.lanes(word)).astype(np.int32)[rows]
+        memory.value.view(np.int32)[rows, first + i] = bits
+    memory.open[w, first : first + columns] = 2
+
+
+def add_product(g: Any, text: str, *args: Any) -> None:
+    needs_order(g, "a product")
+    for lane in g.each():
+        to, left, right, form, more = [int(g.lanes(a)[lane]) for a in args]
+        n, rows = (form >> 17 & 63) << 3, (form >> 24 & 31) << 4
+        known = KINDS[re.findall(r"kind::(\w+)", text)[0]]
+        kinds = [np.dtype(known[form >> shift & 7]) for shift in (7, 10)]
+        integers, size = kinds[0].kind in "iu", kinds[0].itemsize
+        if form & 0x70 != (0x20 if integers else 0x10) or rows != 128 or n % 16:
+            raise EmulationError(f"a product of the form {form:#x}")
+        memory, clock, agent = g.b.tensor, g.clocks[lane // WARP], PRODUCTS + g.number
+        result = memory.grains(to & 0xFFFF, n)
+        if to >> 16:
+            raise EmulationError(f"sums of a product from row {to >> 16} on")
+        memory.settled(result, 0)
+        memory.order.writing(result, clock, agent, g.committed + 1, False, "a product", more=bool(more))
+        own = "[$1]" in text  # the left operand is in tensor memory
+        where: list[Any] = []
+        for d, long, turned in ((left, rows, form >> 15 & 1), (right, n, form >> 16 & 1)):
+            if own and not where:
+                words = 8 if size == 2 else 32 // 4
+                grains = memory.grains(left & 0xFFFF, words)
+                memory.settled(grains, 0)
+                memory.order.reading(grains, clock, agent, g.committed + 1, False, "a product")
+                where.append((left & 0xFFFF, words))
+                continue
+            if d >> 46 & 7 != 1 or d >> 61 & 7 != 2:
+                raise EmulationError("a matrix that is not swizzled by 128 bytes")
+            plain = (d & ((1 << 62) - 1) & ~(7 << 46) & ~(7 << 61)) | 1 << 62
+            places = matrix_places(plain, long, 32 // size, bool(turned), size)
+            shared = g.b.shared
+            shared.reading(shared.grains(places, size), clock, agent, g.committed + 1, True, "a product")
+            where.append(places)
+
+        def make(
+            where: Any = where, first: int = to & 0xFFFF, n: int = n, more: int = more, kinds: Any = kinds
+        ) -> None:
+            a, b = (_operand(g.b, at, dtype) for at, dtype in zip(where, kinds))
+            made = product(a, b)
+            sums = g.b.tensor.value.view(made.dtype)[:, first : first + n]
+            sums[...] = made + sums if more else made
+
+        g.open.append(make)
+
+
+def _operand(block: Any, at: Any, dtype: Any) -> Any:
+    if not isinstance(at, tuple):
+        return block.shared.get(at, dtype)
+    first, words = at
+    return np.ascontiguousarray(block.tensor.value[:, first : first + words]).view(dtype)
+
+
+def commit(g: Any, text: str, address: Any) -> None:
+    g.committed += 1
+    made, done = g.open, g.committed
+    g.open = []
+    g.queue.append(made)
+    barrier = g.b.barrier(g.same(address))
+    clock = g.clocks[g.each()[0] // WARP].copy()
+
+    def land() -> None:
+        while any(one is made for one in g.queue):
+            for make in g.queue.pop(0):
+                make()
+        clock[PRODUCTS + g.number] = done
+        barrier.products = True
+        barrier.arrive(clock)
+
+    g.b.pending.append((barrier, land, "products"))
+    if g.b.eager:
+        g.b.land(barrier)
+
+
+def nothing(g: Any, text: str, *args: Any) -> None:
+    return None
+
+
+PTX = (
+    ("tcgen05.alloc", allocate), ("tcgen05.relinquish", nothing), ("tcgen05.dealloc", release),
+    ("tcgen05.mma", add_product), ("tcgen05.commit", commit), ("tcgen05.ld", load), ("tcgen05.st", store),
+    ("tcgen05", ordered),
+)  # fmt: skip
