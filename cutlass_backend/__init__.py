@@ -9,13 +9,15 @@ if __name__ != "tilewright.cutlass_backend":
 if TYPE_CHECKING:
     from .compiler import check_installed, set_cache
     from .custom_call import compile, compiled_kernel, emit, start
+    from .epilogue import BACKEND
     from .module import cutlass_module
 
 # What is imported when it is first used: name -> module.
 _LATER = {name: ".custom_call" for name in ("compile", "compiled_kernel", "emit", "start")}
 _LATER |= {"check_installed": ".compiler", "set_cache": ".compiler", "cutlass_module": ".module"}
+_LATER["BACKEND"] = ".epilogue"
 
-__all__ = ["check_installed", "compile", "compiled_kernel", "cutlass_module", "emit", "set_cache", "start"]
+__all__ = ["BACKEND", "check_installed", "compile", "compiled_kernel", "cutlass_module", "emit", "set_cache", "start"]
 
 
 def __getattr__(name: str) -> Any:

@@ -28,7 +28,11 @@ from ..core.primitives.ref import addupdate_p, get_p, swap_p
 from ..core.primitives.shape import broadcast_in_dim_p, copy_p, reshape_p, squeeze_p, transpose_p
 from ..core.primitives.special import erf_p, erfc_p
 from ..core.types import is_bool, is_float
+from ..lang.cutlass import Source
+from ..lang.gpu.plan import forms
+from ..lang.kernel import Kernel
 from ..lang.legalize import Backend
+from ..lang.target import Target
 from ..lang.tpu import approx_reciprocal_p
 
 ROWS, COLUMNS = "rows", "columns"
@@ -80,7 +84,15 @@ _OTHERS = frozenset((
     get_p, swap_p, addupdate_p, dot_general_p, cond_p, transpose_p,
 ))  # fmt: skip
 RULES: dict[Primitive, Any] = {**_UNARY, **_BINARY, **_TRUTHS, **dict.fromkeys(_SAME | _RESHAPED | _OTHERS, "")}
-BACKEND = Backend("a CUTLASS epilogue", RULES, {}, {})
+
+
+def _forms(kernel: Kernel, target: Target) -> tuple[Kernel, ...]:
+    """As GPUs run it; C++ that an author gives is left as it is."""
+    given = isinstance(dict(kernel.settings).get("compiler_params"), Source)
+    return (kernel,) if given else forms(kernel, target)
+
+
+BACKEND = Backend("a CUTLASS epilogue", RULES, {}, {}, _forms, exact=False)
 
 
 class Printer:

@@ -20,7 +20,7 @@ from ..lang.gpu.peel import peeled
 from ..lang.gpu.plan import Plan, plan
 from ..lang.kernel import Block, Kernel
 from ..lang.maps import inside, map_of
-from .epilogue import BACKEND, COLUMNS, ROWS, TYPES, Axes, Printer, Unfit, Value, value_of
+from .epilogue import COLUMNS, ROWS, RULES, TYPES, Axes, Printer, Unfit, Value, value_of
 
 FACTORS = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 RESULTS = ("float32", *FACTORS)
@@ -85,7 +85,7 @@ def contraction(kernel: Kernel) -> Contraction:
     Raises:
       Unfit: it is none, and why.
     """
-    planned = plan(kernel, BACKEND)
+    planned = plan(kernel)
     k = planned.kernel
     if not k.cells:
         raise Unfit("its grid is empty")
@@ -314,7 +314,7 @@ class _Epilogue:
                 ref: Any = eqn.inputs[0]
                 self.held[ref] = value_of(self.p, eqn.inputs[1], self.known)
                 stored = self.held[ref] if ref is self.out else stored
-            elif eqn.effects or len(eqn.outputs) != 1 or eqn.primitive not in BACKEND.rules:
+            elif eqn.effects or len(eqn.outputs) != 1 or eqn.primitive not in RULES:
                 raise Unfit(f"{eqn.primitive} is in its epilogue, which is of single elements")
             else:
                 operands = [value_of(self.p, a, self.known) for a in eqn.inputs]

@@ -21,8 +21,9 @@ from ..core.show import identifier
 from ..core.types import ArrayType
 from ..lang.cutlass import CompilerParams, Source
 from ..lang.kernel import Kernel
+from ..lang.legalize import Legal, entry
 from ..lang.target import Target
-from .epilogue import TYPES, Unfit
+from .epilogue import BACKEND, TYPES, Unfit
 from .match import Contraction, Factor, Leaf, contraction
 from .tiling import Tiling, grid, tiling
 
@@ -92,13 +93,15 @@ def refusal(kernel: Kernel, why: str) -> UnsupportedError:
     )
 
 
+@entry(BACKEND)
 @cached(1024)
-def cutlass_module(kernel: Kernel, target: Target) -> CutlassModule:
+def cutlass_module(legal: Legal, target: Target) -> CutlassModule:
     """The source of a kernel on a target.
 
     Raises:
       UnsupportedError: why the kernel is not for this backend, at the user's line.
     """
+    kernel = legal.kernel
     stated = dict(kernel.settings).get("compiler_params")
     if isinstance(stated, Source):
         return _given_source(kernel, stated, target)

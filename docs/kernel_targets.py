@@ -27,6 +27,8 @@ from tilewright import numpy as tnp
 from tilewright.core import tree
 from tilewright.core.errors import TilewrightError
 from tilewright.lang.gpu.plan import plan
+from tilewright.lang.legalize import legal
+from tilewright.lang.target import target_of
 from tilewright.lang.visit import kernels_of
 from tilewright.triton_backend.rules import BACKEND
 
@@ -66,7 +68,7 @@ def held(case: Case, column: str) -> int:
     """The most bytes of Refs that a program of a kernel for GPUs keeps in registers: why it spills."""
     most = 0
     for kernel in kernels_of(tw.make_jaxpr(function_of(case, column))(*case.large)):
-        made, first = plan(kernel, BACKEND), kernel.splits[2]
+        made, first = plan(legal(kernel, BACKEND, target_of("cuda:sm_90")).kernel), kernel.splits[2]
         refs = made.kernel.body.inputs[first:]
         homes = (*made.output_homes, *made.scratch_homes)
         most = max(most, sum(r.type.array.nbytes for r, home in zip(refs, homes, strict=False) if home is not None))

@@ -11,12 +11,15 @@ from ..lang.gpu.programs import start_all, with_kernels
 from ..lang.gpu.ptx_call import ptx_call
 from ..lang.gpu.resources import check
 from ..lang.kernel import Kernel
+from ..lang.legalize import Legal, entry
 from ..lang.target import CustomCall, Target
 from . import compiler
 from .module import MosaicGpuModule, mosaic_gpu_module
+from .rules import BACKEND
 
 
-def compiled_kernel(kernel: Kernel, machine: Target) -> tuple[MosaicGpuModule, Compiled]:
+@entry(BACKEND)
+def compiled_kernel(kernel: Legal, machine: Target) -> tuple[MosaicGpuModule, Compiled]:
     """The module of a kernel and its machine code, which fits the target.
 
     Raises:
@@ -29,18 +32,21 @@ def compiled_kernel(kernel: Kernel, machine: Target) -> tuple[MosaicGpuModule, C
     return module, compiled
 
 
+@entry(BACKEND)
 @cached(1024)
-def emit(kernel: Kernel, machine: Target) -> CustomCall:
+def emit(kernel: Legal, machine: Target) -> CustomCall:
     """The custom call that is a kernel. Raises as `compiled_kernel`."""
     module, compiled = compiled_kernel(kernel, machine)
-    return ptx_call(kernel, module, compiled, module.scratch)
+    return ptx_call(kernel.kernel, module, compiled, module.scratch)
 
 
-def start(kernels: Sequence[Kernel], machine: Target) -> None:
+def start(kernels: Sequence[Kernel | Legal], machine: Target) -> None:
     """Begin to compile kernels side by side; what is wrong with one is told when it is emitted."""
-    start_all(kernels, machine, lambda kernel: compiler.start(mosaic_gpu_module(kernel, machine)))
+    start_all(kernels, lambda kernel: compiler.start(mosaic_gpu_module(kernel, machine)))
 
 
-def compile(text: str, name: str, target: str, kernels: Sequence[Kernel], build: Callable[[str, str, str], Any]) -> Any:
+def compile(
+    text: str, name: str, target: str, kernels: Sequence[Kernel | Legal], build: Callable[[str, str, str], Any]
+) -> Any:  # fmt: skip
     """A program for a GPU: `build` compiles the module's text; the result also tells of its kernels."""
     return with_kernels(text, name, target, kernels, build, compiled_kernel)

@@ -12,7 +12,6 @@ from ..core.ir import Eqn, Literal, Program, Var
 from ..core.primitives.contract import dot_general_p
 from ..core.primitives.elementwise import add_p
 from ..core.types import ArrayType
-from ..lang.legalize import legalize
 from . import ptx
 from .products import issue
 from .rules import BACKEND, RULES
@@ -71,9 +70,6 @@ class Lowering:
         self.column: Int = 0
 
     # ------------------------------------------------------------ equations
-
-    def legal(self, program: Program) -> Program:
-        return legalize(program, BACKEND)
 
     def inline(self, program: Program, operands: Sequence[Any]) -> list[Any]:
         """Print a Program's equations; gives its outputs."""

@@ -12,6 +12,7 @@ from ..core.types import ArrayType
 from ..lang.gpu.launch import Launch, launch_of
 from ..lang.gpu.plan import plan
 from ..lang.kernel import Kernel
+from ..lang.legalize import Legal, entry
 from ..lang.mosaic_gpu import CompilerParams
 from ..lang.target import Target
 from . import ptx
@@ -51,7 +52,7 @@ class MosaicGpuModule:
     finish: Program | None = None
 
 
-def refusal(kernel: Kernel, why: str) -> UnsupportedError:
+def refusal(kernel: Legal, why: str) -> UnsupportedError:
     """The error for a kernel that this backend leaves to others."""
     return UnsupportedError(
         f"kernel {kernel.name} is not for Mosaic GPU: {why}",
@@ -60,15 +61,16 @@ def refusal(kernel: Kernel, why: str) -> UnsupportedError:
     )
 
 
+@entry(BACKEND)
 @cached(1024)
-def mosaic_gpu_module(kernel: Kernel, target: Target) -> MosaicGpuModule:
+def mosaic_gpu_module(kernel: Legal, target: Target) -> MosaicGpuModule:
     """The module of a kernel on a target.
 
     Raises:
       UnsupportedError: why the kernel is not for this backend, at the user's line.
     """
     try:
-        return _module(kernel, target)
+        return _module(kernel.kernel, target)
     except Unfit as error:
         raise refusal(kernel, str(error)) from None
 
@@ -80,7 +82,7 @@ def settings_of(kernel: Kernel) -> CompilerParams:
 
 
 def _module(kernel: Kernel, target: Target) -> MosaicGpuModule:
-    planned = plan(kernel, BACKEND)
+    planned = plan(kernel)
     if not planned.kernel.cells:
         raise Unfit("its grid is empty")
     launch, asked = launch_of(planned), settings_of(kernel)

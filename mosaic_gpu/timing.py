@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from ..core.caches import cached
 from ..lang.analysis import analyse
 from ..lang.cost import kernel_cost
-from ..lang.kernel import Kernel
+from ..lang.legalize import Legal, entry
 from ..lang.target import Target
 from .module import mosaic_gpu_module, refusal
+from .rules import BACKEND
 from .schedule import HOPPER, products
 
 SPECIALISED, HALF, PLAIN, CHAINED = 0.69, 0.4, 0.62, 0.42  # of the peak: two warpgroups, one; Triton: one product, more
@@ -37,16 +38,17 @@ class Estimate:
         return f"an estimate of {self.specialised * 1e6:.3g} us, {self.plain * 1e6:.3g} us by Triton"
 
 
+@entry(BACKEND)
 @cached(1024)
-def estimate(kernel: Kernel, target: Target) -> Estimate:
+def estimate(legal: Legal, target: Target) -> Estimate:
     """How long a kernel may take; where this backend's time is the less, the kernel is lowered to see that it can be.
 
     Raises:
       UnsupportedError: it is not for this backend.
     """
-    found = products(kernel.body)
+    kernel, found = legal.given, products(legal.given.body)
     if not found or not target.name.startswith(HOPPER):
-        raise refusal(kernel, "there is no product of matrices in it" if not found else f"{target.name} is not Hopper")
+        raise refusal(legal, "there is no product of matrices in it" if not found else f"{target.name} is not Hopper")
     programs = math.prod(kernel.grid[a] for a in kernel.long_axes if a not in analyse(kernel).carry)
     waves = math.ceil(max(programs, 1) / target.units)
     alone = kernel_cost(kernel).flops / max(programs, 1) / (target.rate("float16") / target.units)
@@ -55,5 +57,5 @@ def estimate(kernel: Kernel, target: Target) -> Estimate:
         waves * (alone / (SPECIALISED if two else HALF) + DESCRIBED),
         waves * (alone / (CHAINED if len(found) > 1 else PLAIN) + LAUNCHED))  # fmt: skip
     if made.better:
-        mosaic_gpu_module(kernel, target)
+        mosaic_gpu_module(legal, target)
     return made

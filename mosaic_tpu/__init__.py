@@ -12,11 +12,12 @@ if TYPE_CHECKING:
     from .call import emit
     from .lower import mosaic_module
     from .program import compile
+    from .rules import BACKEND
 
 # What needs jaxlib's dialects or libtpu is imported when it is first used: name -> module.
-_LATER = {"compile": ".program", "emit": ".call", "mosaic_module": ".lower"}
+_LATER = {"BACKEND": ".rules", "compile": ".program", "emit": ".call", "mosaic_module": ".lower"}
 
-__all__ = ["MosaicModule", "compile", "emit", "mosaic_module"]
+__all__ = ["BACKEND", "MosaicModule", "compile", "emit", "mosaic_module"]
 
 
 def __getattr__(name: str) -> Any:

@@ -11,9 +11,8 @@ import numpy as np
 
 from ..core.errors import Source, UnsupportedError
 from ..core.ir import Eqn, Program, Var
-from ..core.trace import trace_program
 from ..core.types import INT32, ArrayType, is_bool, is_float, is_integer, is_unsigned
-from ..lang.legalize import Backend, legalize
+from ..lang.legalize import Backend, part
 from ..lang.target import Target
 from . import moves
 from .text import SSA, Mem, Shape, Writer
@@ -271,8 +270,8 @@ class Body:
             out = function(*args, **params)
             return list(out) if multiple else [out]
 
-        program = trace_program(flat, [x.type for x in operands], getattr(function, "__name__", "expanded"))
-        return self.run(legalize(program, self.backend), operands)
+        name = getattr(function, "__name__", "expanded")
+        return self.run(part(flat, [x.type for x in operands], self.backend, name), operands)
 
     def scratch(self, shape: Shape, element: str, space: str) -> Mem:
         """Memory of the kernel that a rule works in."""

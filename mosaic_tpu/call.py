@@ -10,11 +10,12 @@ from jaxlib.mlir import ir
 
 from ..core.caches import cached
 from ..core.errors import ProgramError
-from ..lang.kernel import Kernel
+from ..lang.legalize import Legal, entry
 from ..lang.target import CustomCall, Target
 from ..lang.vmem import in_vmem
 from .lower import mosaic_module
 from .module import MosaicModule
+from .rules import BACKEND
 from .serial import context, serialize
 
 TARGET = "tpu_custom_call"
@@ -70,17 +71,18 @@ def backend_config(module: MosaicModule) -> str:
     return json.dumps(config)
 
 
+@entry(BACKEND)
 @cached(512)
-def emit(kernel: Kernel, machine: Target) -> CustomCall:
+def emit(kernel: Legal, machine: Target) -> CustomCall:
     """A kernel as a TPU's custom call.
 
     Raises:
       DtypeError: a dtype that a TPU's registers do not hold.
       UnsupportedError: an operation without a TPU form.
     """
-    fitted = in_vmem(kernel, machine)
+    fitted = in_vmem(kernel.given, machine)
     module = mosaic_module(fitted.kernel, machine)
-    finish = fitted.around(kernel, module.out_types, module.finish)
+    finish = fitted.around(kernel.given, module.out_types, module.finish)
     text = backend_config(module).replace("\\", "\\5C").replace('"', "\\22")
     return CustomCall(TARGET, f'"{text}"', module.in_types, module.out_types, 1, module.aliases, module.prepare,
                       finish, module.name)  # fmt: skip

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core.caches import cached
 from ..core.errors import KernelBodyError, ResourceError, UnsupportedError
-from ..core.ir import Program, Var, subprograms
+from ..core.ir import Program, subprograms
 from ..core.primitives.cond import cond_p
 from ..core.primitives.convert import convert_element_type
 from ..core.primitives.elementwise import max_p, mul_p
@@ -19,30 +19,31 @@ from ..core.primitives.shape import broadcast_in_dim_p, reshape_p, reshape_to
 from ..core.show import identifier
 from ..core.trace import trace_program
 from ..core.types import ArrayType, MemorySpace, RefType, is_bool
-from ..lang.alone import COMMUNICATION, communicates
+from ..lang.alone import communicates
 from ..lang.analysis import analyse
 from ..lang.atomics import atomic_cas_p, atomic_rmw_p
 from ..lang.build import INHERITED
-from ..lang.copies import dma_start_p, dma_wait_p, semaphore_read_p, semaphore_signal_p, semaphore_wait_p
+from ..lang.copies import dma_start_p, dma_wait_p
 from ..lang.cost import kernel_cost
 from ..lang.discharge import Cell, run_cells
-from ..lang.extent import by_ids, guarded
+from ..lang.extent import by_ids
 from ..lang.interpret import parallel_axes
-from ..lang.kernel import ID, Block, Kernel, whole_block
-from ..lang.legalize import legal
+from ..lang.kernel import ID, Block, Kernel
+from ..lang.legalize import Legal, entry
 from ..lang.maps import map_of, runs_again
-from ..lang.plain import plain, uses
+from ..lang.plain import uses
 from ..lang.remote import barrier_p, remote_start_p, remote_wait_p
 from ..lang.target import Target
 from ..lang.vmem import most_vmem, vmem_bytes
 from .body import Body
+from .forms import COPIES, far_bytes, reaches_far
 from .module import MosaicModule
 from .refs import Past, Ref
 from .rules import BACKEND, RULES, memory
 from .rules.far import DMA_SEMAPHORE, REGULAR_SEMAPHORE, NotWholeTiles
 from .text import SEMAPHORE, SMEM, SSA, VMEM, Mem
 from .values import Value, physical, stored, wide
-from .windows import FAR, Window, cast, finished, held_dtype, indices, margins, prepared, ragged_axes, window_of
+from .windows import Window, cast, finished, held_dtype, indices, margins, prepared, ragged_axes, window_of
 
 DYNAMIC = -(2**63)  # how MLIR writes a size that is not static
 
@@ -55,8 +56,9 @@ class _Start:
     output: int
 
 
+@entry(BACKEND)
 @cached(512)
-def mosaic_module(kernel: Kernel, target: Target) -> MosaicModule:
+def mosaic_module(legal: Legal, target: Target) -> MosaicModule:
     """A kernel in the Mosaic TPU dialect.
 
     Raises:
@@ -64,12 +66,13 @@ def mosaic_module(kernel: Kernel, target: Target) -> MosaicModule:
       UnsupportedError: an operation without a TPU form.
       ResourceError: far operands that it reaches in other ways than by whole tiles, and that VMEM does not hold.
     """
-    if kernel.cells and _reaches_far(kernel, target):
+    kernel, (first, *others) = legal.given, legal.forms
+    if reaches_far(kernel, target):
         try:
-            return _Lowering(kernel, target, True).module()
+            return _Lowering(kernel, first, target, True).module()
         except NotWholeTiles as error:
             _refuse_parts(kernel, target, str(error))  # else these copies are plain ones, between VMEM and VMEM
-    return _Lowering(kernel, target, False).module()
+    return _Lowering(kernel, others[0] if others else first, target, False).module()
 
 
 def _refuse_parts(kernel: Kernel, target: Target, why: str) -> None:
@@ -87,22 +90,10 @@ def _refuse_parts(kernel: Kernel, target: Target, why: str) -> None:
             "picked on an axis before the last two", kernel.source)  # fmt: skip
 
 
-def far_bytes(kernel: Kernel) -> int:
-    """The bytes of its operands and results in far memory."""
-    return sum(b.array.nbytes for b in kernel.blocks if b.space in FAR)
-
-
-def _reaches_far(kernel: Kernel, target: Target) -> bool:
-    """Whether a kernel copies by itself, or has too much in far memory to keep it in VMEM."""
-    return far_bytes(kernel) > target.block_bytes or uses(kernel.body, COPIES)
-
-
 class _Lowering:
-    def __init__(self, kernel: Kernel, target: Target, far: bool):
-        self.given = kernel
-        kernel = guarded(kernel, tuple(a for a, p in kernel.extents if by_ids(kernel, p)))
-        self.dynamic = tuple(a for a, p in kernel.extents if not by_ids(kernel, p))
-        self.kernel = legal(kernel if far else plain(kernel) if kernel.cells else _idle(kernel), BACKEND)
+    def __init__(self, given: Kernel, kernel: Kernel, target: Target, far: bool):
+        self.given, self.kernel = given, kernel
+        self.dynamic = tuple(a for a, p in given.extents if not by_ids(given, p))
         self.target, self.far = target, far
         self.grid = self.kernel.grid or (1,)
         self.inputs = [window_of(self.kernel, b, False, target, far) for b in self.kernel.inputs]
@@ -442,7 +433,6 @@ def _window_params(number: int, window: Window) -> str:
 
 
 ATOMICS = frozenset({atomic_rmw_p, atomic_cas_p})
-COPIES = frozenset({dma_start_p, dma_wait_p, semaphore_signal_p, semaphore_wait_p, semaphore_read_p}) | COMMUNICATION
 _KINDS = {**dict.fromkeys((dma_start_p, dma_wait_p, remote_start_p, remote_wait_p), "dma"), barrier_p: "barrier"}
 
 
@@ -469,17 +459,6 @@ def _words(array: Any, type: ArrayType) -> Any:
     if not array.size:
         return broadcast_in_dim_p.bind(np.zeros((), type.dtype)[()], shape=type.shape, broadcast_dimensions=())
     return reshape_to(cast(array, type.dtype), type.shape)
-
-
-def _idle(kernel: Kernel) -> Kernel:
-    """A kernel of no cells as one of a cell that does nothing: aliased outputs are what they were."""
-    inputs = tuple(whole_block(b.name, b.array) for b in kernel.inputs)
-    outputs = tuple(whole_block(b.name, b.array) for b in kernel.outputs)
-    body = kernel.body
-    kept = body.inputs[: kernel.splits[1]]
-    refs = [Var(b.ref_type) for b in (*inputs, *outputs)]
-    body = Program([*kept[len(kernel.grid) :], *refs], (), (), (), (), body.name)
-    return kernel.replace(grid=(), inputs=inputs, outputs=outputs, scratch=(), body=body, semantics=None)
 
 
 def _same(a: Window, b: Window) -> bool:

@@ -18,12 +18,13 @@ from ..core.errors import (
 )
 from ..lang.kernel import Block, Kernel
 from ..lang.legality import tiling_faults
+from ..lang.legalize import Legal
 from ..lang.target import MIB, Target, target_of
 from ..lang.vmem import in_vmem
 from .resources import resources
 
 
-def compile(text: str, name: str, target: str, kernels: Sequence[Kernel], build: Callable[..., Any]) -> Any:
+def compile(text: str, name: str, target: str, kernels: Sequence[Legal], build: Callable[..., Any]) -> Any:
     """The text of a StableHLO module with custom calls, as a program for a TPU; `build(text, target, name)` compiles.
 
     Raises:
@@ -33,12 +34,12 @@ def compile(text: str, name: str, target: str, kernels: Sequence[Kernel], build:
       DtypeError: a dtype that the generation does not have.
       CompileError: anything else that the compiler refuses.
     """
-    machine = target_of(target)
+    machine, given = target_of(target), [k.given for k in kernels]
     try:
         binary = build(text, target, name)
     except CompileError as error:
-        raise explained(error, kernels, machine) from None
-    notes = {instruction_name(k.name): in_vmem(k, machine).note(k) for k in kernels}
+        raise explained(error, given, machine) from None
+    notes = {instruction_name(k.name): in_vmem(k, machine).note(k) for k in given}
     used = resources(binary.as_text(), machine)
     return replace(binary, resources=tuple(replace(r, note=notes.get(instruction_name(r.kernel), "")) for r in used))
 

@@ -10,12 +10,13 @@ if TYPE_CHECKING:
     from .compiler import set_cache
     from .custom_call import compile, compiled_kernel, emit, start
     from .lower import triton_module
+    from .rules import BACKEND
 
 # What is imported when it is first used: name -> module.
 _LATER = {name: ".custom_call" for name in ("compile", "compiled_kernel", "emit", "start")}
-_LATER |= {"set_cache": ".compiler", "triton_module": ".lower"}
+_LATER |= {"BACKEND": ".rules", "set_cache": ".compiler", "triton_module": ".lower"}
 
-__all__ = ["compile", "compiled_kernel", "emit", "set_cache", "start", "triton_module"]
+__all__ = ["BACKEND", "compile", "compiled_kernel", "emit", "set_cache", "start", "triton_module"]
 
 
 def __getattr__(name: str) -> Any:

@@ -31,16 +31,18 @@ from ..lang.gpu.code import Compiled
 from ..lang.gpu.programs import start_all
 from ..lang.gpu.ptx_call import config, ptx_call
 from ..lang.kernel import Kernel
+from ..lang.legalize import Legal, entry
 from ..lang.target import CustomCall, Target, target_of
 from . import compiler
 from .fitting import fitted, warn
 from .lower import triton_module
 from .module import TritonModule
+from .rules import BACKEND
 
 TTIR_CALL = "__gpu$xla.gpu.triton"
 
 
-def compiled_kernel(kernel: Kernel, machine: Target) -> tuple[TritonModule, Compiled]:
+def compiled_kernel(kernel: Kernel | Legal, machine: Target) -> tuple[TritonModule, Compiled]:
     """The Triton program of a kernel and its machine code, which fits the target.
 
     Raises:
@@ -52,23 +54,26 @@ def compiled_kernel(kernel: Kernel, machine: Target) -> tuple[TritonModule, Comp
     return found.module, found.compiled
 
 
+@entry(BACKEND)
 @cached(1024)
-def emit(kernel: Kernel, machine: Target) -> CustomCall:
+def emit(kernel: Legal, machine: Target) -> CustomCall:
     """The custom call that is a kernel, for a target of the family cuda or rocm. Raises as `compiled_kernel`."""
     module, compiled = compiled_kernel(kernel, machine)
     if machine.kind == "rocm":
         return CustomCall(TTIR_CALL, _ttir_config(module), module.in_types, module.out_types, 4, module.aliases,
                           module.prepare, module.finish, module.name)  # fmt: skip
     # The last two arguments of a Triton program are its scratch memory and its profiler's.
-    return ptx_call(kernel, module, compiled, max(compiled.scratch_bytes, 1), 1)
+    return ptx_call(kernel.kernel, module, compiled, max(compiled.scratch_bytes, 1), 1)
 
 
-def start(kernels: Sequence[Kernel], machine: Target) -> None:
+def start(kernels: Sequence[Kernel | Legal], machine: Target) -> None:
     """Begin to compile kernels side by side; what is wrong with one is told when it is emitted."""
-    start_all(kernels, machine, lambda kernel: compiler.start(triton_module(kernel, machine), machine))
+    start_all(kernels, lambda kernel: compiler.start(triton_module(kernel, machine), machine))
 
 
-def compile(text: str, name: str, target: str, kernels: Sequence[Kernel], build: Callable[[str, str, str], Any]) -> Any:
+def compile(
+    text: str, name: str, target: str, kernels: Sequence[Kernel | Legal], build: Callable[[str, str, str], Any]
+) -> Any:  # fmt: skip
     """A program for a GPU: `build` compiles the module's text; the result also tells of its kernels."""
     machine = target_of(target)
     if kernels:

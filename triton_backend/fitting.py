@@ -18,11 +18,13 @@ from ..lang.build import INHERITED
 from ..lang.gpu.code import Compiled
 from ..lang.gpu.resources import check, resources
 from ..lang.kernel import Kernel
+from ..lang.legalize import Legal, entry
 from ..lang.smaller import Smaller, smaller
 from ..lang.target import Resources, Target
 from . import compiler
 from .lower import triton_module
 from .module import TritonModule
+from .rules import BACKEND
 
 SPILLS = 1024  # bytes a thread
 MOST_WARPS = 16
@@ -52,8 +54,9 @@ def _free(kernel: Kernel, name: str) -> bool:
     return told.get(INHERITED, False) or getattr(told.get("compiler_params"), name, None) is None
 
 
+@entry(BACKEND)
 @cached(1024)
-def fitted(kernel: Kernel, machine: Target) -> Fitted:
+def fitted(legal: Legal, machine: Target) -> Fitted:
     """A kernel as machine code that fits the target.
 
     Raises:
@@ -61,7 +64,7 @@ def fitted(kernel: Kernel, machine: Target) -> Fitted:
       CompileError: Triton refused the program.
       ResourceError: it needs more shared memory than there is.
     """
-
+    kernel = legal.given
     found = _settled(kernel, machine)
     if dict(kernel.settings).get(INHERITED):
         found = _on_smaller_blocks(found, kernel, machine)

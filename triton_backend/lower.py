@@ -23,7 +23,7 @@ from ..lang.gpu.narrow import Line, narrowed
 from ..lang.gpu.peel import end_cell, peeled
 from ..lang.gpu.plan import Access, Plan, plan
 from ..lang.kernel import Block, Kernel
-from ..lang.legalize import legalize
+from ..lang.legalize import Legal, entry
 from ..lang.maps import inside, map_of
 from ..lang.target import Target
 from .descriptors import Described, described
@@ -40,7 +40,7 @@ class Lowering:
     """One kernel being printed: what rules see as `e`."""
 
     def __init__(self, kernel: Kernel, target: Target):
-        self.plan: Plan = plan(kernel, BACKEND)
+        self.plan: Plan = plan(kernel)
         self.kernel, self.target, self.p = self.plan.kernel, target, Printer()
         self.wanted: list[bool] = []  # which results of the equation at hand are used
         self.ids: list[Int] = [0] * len(self.kernel.grid)
@@ -90,10 +90,6 @@ class Lowering:
         if eqn.primitive.multiple:
             return list(rule(self, operands, out_types, **eqn.params))
         return [rule(self, operands, out_types[0], **eqn.params)]
-
-    def legal(self, program: Program) -> Program:
-        """A Program that a rule has made, in what there are rules for."""
-        return legalize(program, BACKEND)
 
     def inline(self, program: Program, operands: Sequence[Any]) -> list[Any]:
         """Print a Program's equations here; gives its outputs."""
@@ -340,8 +336,9 @@ def _recurs(found: Sequence[Access]) -> bool:
     )
 
 
+@entry(BACKEND)
 @cached(1024)
-def triton_module(kernel: Kernel, target: Target, **overrides: Any) -> TritonModule:
+def triton_module(legal: Legal, target: Target, **overrides: Any) -> TritonModule:
     """The Triton program of a kernel on a target; `overrides` are fields of `lang.triton.CompilerParams`.
 
     Raises:
@@ -351,7 +348,7 @@ def triton_module(kernel: Kernel, target: Target, **overrides: Any) -> TritonMod
     unknown = set(overrides) - set(SETTINGS)
     if unknown:
         raise ArgumentError(f"triton_module does not take {sorted(unknown)}", f"it takes {', '.join(SETTINGS)}")
-    planned = plan(kernel, BACKEND)
+    kernel, planned = legal.kernel, plan(legal.kernel)
     launch, settings = launch_of(planned), settings_of(planned, target, **overrides)
     name = identifier(kernel.name)
     moved = described(planned, target, settings.tensor_descriptors)

@@ -15,18 +15,17 @@ from ..core.primitives.collective import all_gather_p, axis_index_p
 from ..core.rewrite import rewritten
 from ..core.trace import trace_program
 from ..lang.devices import device_count, mesh_of
-from ..lang.extent import static
 from ..lang.interpret import interpret
 from ..lang.kernel import Kernel
 from ..lang.primitive import kernel_call_p
 from ..lang.target import CustomCall
 from ..lang.together import Meeting
+from .expand import expanded, in_place, require_rules
 from .kernel import lowered
-from .legalize import in_place, legal, require_rules
 from .lower.custom_call import custom_call_p
 from .symbolic_kernel import lowered_rows
 
-Emit = Callable[[Kernel], "CustomCall | None"]  # None: XLA computes the kernel
+Emit = Callable[[Kernel], CustomCall | Kernel]  # a kernel: XLA computes it
 
 
 class Emitted(NamedTuple):
@@ -36,9 +35,7 @@ class Emitted(NamedTuple):
     routes: tuple[tuple[Kernel, str], ...]
 
 
-def emitted(
-    program: Program, platform: str, emit: Emit | None = None, off: frozenset[str] = frozenset()
-) -> Emitted:  # fmt: skip
+def emitted(program: Program, emit: Emit | None = None, off: frozenset[str] = frozenset()) -> Emitted:
     """A Program without kernels; `emit` makes custom calls for a device, XLA computes them where there is none.
 
     `off` are the options of `cpu` that are not used.
@@ -48,7 +45,7 @@ def emitted(
     def change(eqn: Eqn) -> Eqn:
         kernel = eqn.params["kernel"]
         if kernel not in known:
-            known[kernel] = _of(kernel, platform, emit, off)
+            known[kernel] = _of(kernel, emit, off)
         found, _ = known[kernel]
         if isinstance(found, Program):
             return in_place(eqn, found)
@@ -58,19 +55,19 @@ def emitted(
     return Emitted(program, tuple((kernel, route) for kernel, (_, route) in known.items()))
 
 
-def _of(kernel: Kernel, platform: str, emit: Emit | None, off: frozenset[str]) -> tuple[Program | CustomCall, str]:
+def _of(kernel: Kernel, emit: Emit | None, off: frozenset[str]) -> tuple[Program | CustomCall, str]:
     if kernel.interpret:
         traced = trace_program(_interpreted(kernel), kernel.in_types, kernel.name)
-        return legal(traced), "the interpreter, on the host"
+        return expanded(traced), "the interpreter, on the host"
     if kernel.symbolic:
         program, route = lowered_rows(kernel, off)
-        return legal(program), f"XLA, {route}"
-    call = None if emit is None else emit(static(kernel, f"{platform}, where a grid is launched whole, needs"))
-    if call is None:
-        program, route = lowered(kernel, off)
-        return legal(program), f"XLA, {route}"
+        return expanded(program), f"XLA, {route}"
+    call = kernel if emit is None else emit(kernel)
+    if isinstance(call, Kernel):
+        program, route = lowered(call, off)
+        return expanded(program), f"XLA, {route}"
     around: dict[str, Any] = {"prepare": call.prepare, "finish": call.finish}
-    around = {name: legal(program) for name, program in around.items() if program is not None}
+    around = {name: expanded(program) for name, program in around.items() if program is not None}
     for program in around.values():
         require_rules(program)
     return replace(call, **around), f"a custom call of {call.target}"

@@ -19,7 +19,7 @@ from ..core.symbolic.dim import Dim, symbol, symbols
 from ..core.symbolic.solve import one_unknown, undetermined
 from ..core.types import INT32, ArrayType
 from . import shim
-from .legalize import legal
+from .expand import expanded
 from .lower import rules
 from .lower.emit import Emitter, Operand
 from .lower.symbolic import RULES, SymbolicEmitter
@@ -66,7 +66,7 @@ def text_of(branches: Sequence[Branch], kept: Sequence[int], scope: Any, names: 
             raise ExportError(f"{unit.call.name} calls functions of the host, which cannot leave this process",
                               "take the callbacks and prints out of it")  # fmt: skip
     symbolic = any(is_symbolic(unit.program) for unit, _ in branches)
-    e: Emitter = (SymbolicEmitter if symbolic else Emitter)({}, branches[0].settings.platform, legal)
+    e: Emitter = (SymbolicEmitter if symbolic else Emitter)({}, branches[0].settings.platform, expanded)
     n = len(first.constants)
     in_types = [first.program.inputs[n:][i].type for i in kept]
     out_types = first.program.out_types

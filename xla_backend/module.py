@@ -15,7 +15,7 @@ from ..core.types import ArrayType
 from . import shim
 from .cpu import products
 from .cpu.sums import compiler_options
-from .legalize import legal
+from .expand import expanded
 from .lower import rules
 from .lower.emit import Emitter
 from .settings import Place, Settings, Unit
@@ -84,7 +84,7 @@ def printed(unit: Unit, settings: Settings) -> Module:
     kept = tuple(i for i, u in enumerate(used) if u or call.keep_unused)
     body = body.replace(inputs=[program.inputs[i] for i in kept])
     attributes, aliased = _aliases(body, kept, given)
-    emitter = Emitter(rules_for(settings), settings.platform, legal, settings.located)
+    emitter = Emitter(rules_for(settings), settings.platform, expanded, settings.located)
     results: list[str] = []
     if unit.place is not None:
         computed = [i for i in range(len(program.outputs)) if i not in forwarded]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..core.ir import Program
@@ -74,9 +74,10 @@ class Place(NamedTuple):
 class Unit:
     """A Program on its way, and how it is to be called.
 
-    From the pass `legalize` on (with a `place`, from `partition`) its arrays of random keys are arrays of words, and
+    From the pass `expand` on (with a `place`, from `partition`) its arrays of random keys are arrays of words, and
     its first inputs are `constants`; `in_types` and `out_types` are those that the caller sees. `place` is None for
-    programs of one device.
+    programs of one device. From `legalize` on a device's kernels are as it takes them; `ways` says of each what it was
+    made of, and which backends may compile it.
     """
 
     program: Program
@@ -85,6 +86,7 @@ class Unit:
     in_types: tuple[Any, ...] = ()
     out_types: tuple[Any, ...] = ()
     place: Place | None = None
+    ways: Any = field(default_factory=dict)
 
     def __str__(self) -> str:
         return str(self.program)

@@ -29,10 +29,10 @@ from ..analysis import analyse
 from ..atomics import atomic_cas_p, atomic_rmw_p
 from ..extent import static
 from ..kernel import Block, Kernel
-from ..legalize import Backend, legal
 from ..maps import linear_index, map_of
 from ..ops import next_power_of_2
 from ..plain import plain
+from ..target import Target
 
 MAX_ELEMENTS = 2**20  # of a value that is kept in registers
 SMALL = 4096  # elements of a scratch that is indexed by traced positions and still kept in registers
@@ -129,10 +129,14 @@ class Plan:
         return math.prod(self.kernel.grid[a] for a in self.parallel)
 
 
+def forms(kernel: Kernel, target: Target) -> tuple[Kernel, ...]:
+    """The kernel as GPUs run it: over a static grid, in plain accesses and atomics."""
+    return (plain(static(kernel, "a launch needs"), atomics=True, in_step=False),)
+
+
 @cached(1024)
-def plan(kernel: Kernel, backend: Backend) -> Plan:
-    """How a kernel runs, in what a backend has rules for."""
-    kernel = legal(plain(static(kernel, "a launch needs"), atomics=True, in_step=False), backend)
+def plan(kernel: Kernel) -> Plan:
+    """How a kernel runs that is in the form of `forms`, and legal; the plan's own kernel may be an equal one."""
     used = accesses(kernel.body)
     _, _, first_out, first_scratch, _ = kernel.splits
     refs = kernel.body.inputs

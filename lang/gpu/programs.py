@@ -7,25 +7,25 @@ from dataclasses import replace
 from typing import Any
 
 from ...core.errors import TilewrightError
-from ..extent import static
 from ..kernel import Kernel
+from ..legalize import Legal
 from ..target import Target, target_of
 from .code import Compiled
 from .resources import resources
 
 
-def start_all(kernels: Sequence[Kernel], machine: Target, start: Callable[[Kernel], object]) -> None:
+def start_all[K: Kernel | Legal](kernels: Sequence[K], start: Callable[[K], object]) -> None:
     """Begin to compile kernels side by side; what is wrong with one is told when it is emitted."""
     for kernel in dict.fromkeys(kernels):
         try:
-            start(static(kernel, machine.name))
+            start(kernel)
         except TilewrightError:
             continue
 
 
 def with_kernels(
-    text: str, name: str, target: str, kernels: Sequence[Kernel], build: Callable[[str, str, str], Any],
-    compiled_kernel: Callable[[Kernel, Target], tuple[Any, Compiled]],
+    text: str, name: str, target: str, kernels: Sequence[Kernel | Legal], build: Callable[[str, str, str], Any],
+    compiled_kernel: Callable[[Any, Target], tuple[Any, Compiled]],
 ) -> Any:  # fmt: skip
     """A program for a GPU: `build` compiles the module's text; the result also tells of its kernels."""
     machine = target_of(target)

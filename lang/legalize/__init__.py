@@ -4,20 +4,23 @@ A `Backend` says of each primitive of the language that it has a rule for it, or
 there. What it says nothing of is rewritten here into others: by `REWRITES`, which serve every target, or by the
 primitive's own `expand`. So special functions, windows, convolutions, powers of integers, positions of extrema and
 random keys are written once.
+
+A backend is never handed another kernel than a `Legal` one: the pass `legalize` makes them, and `entry` does where a
+backend is called by itself.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Concatenate
 
 import numpy as np
 
 from ...core.caches import cached
 from ...core.errors import Source, UnsupportedError
-from ...core.ir import Eqn, Program, Var
+from ...core.ir import Eqn, Program, Var, subprograms
 from ...core.keys import physicalize
 from ...core.primitive import Primitive
 from ...core.primitives.random import random_clone_p, random_unwrap_p, random_wrap_p
@@ -29,6 +32,7 @@ from ..atomics import atomic_cas_p, atomic_rmw_p
 from ..kernel import Kernel
 from ..normalize import replaced
 from ..plain import RULES as PLAIN
+from ..target import Target
 from . import integers, position, special, windows
 
 Rewrite = Callable[..., Any]
@@ -40,23 +44,33 @@ KEYS = frozenset({random_wrap_p, random_unwrap_p, random_clone_p})  # keys becom
 GONE = frozenset(PLAIN) - {atomic_rmw_p, atomic_cas_p} | KEYS
 
 
+def _unchanged(kernel: Kernel, target: Target) -> Iterable[Kernel]:
+    return (kernel,)
+
+
 @dataclass(frozen=True, eq=False)
 class Backend:
     """What a target makes of the language: how it prints primitives, and the reasons for what it refuses.
 
     `rules` and `refused` are the backend's tables; `dtypes` are those that no body may hold there, each with its
-    reason. `place` is where its kernels run, as errors say it.
+    reason. `place` is where its kernels run, as errors say it. `forms` are the kernels that one may be printed as on a
+    target, the preferred one first: in plain accesses, for example. `lacks` tells by an equation's parameters that the
+    rule of its primitive does not serve on some target, so that it is rewritten there. A backend that is not `exact`
+    looks for kernels of a certain shape, and leaves operations out that this shape has no need of.
     """
 
     place: str
     rules: Mapping[Primitive, Any]
     refused: Mapping[Primitive, str]
     dtypes: Mapping[str, str]
+    forms: Callable[[Kernel, Target], Iterable[Kernel]] = _unchanged
+    lacks: Mapping[Primitive, Callable[[Mapping[str, Any], Target], bool]] = field(default_factory=dict)
+    exact: bool = True
 
     @functools.cached_property
     def plain(self) -> frozenset[Primitive]:
         """What is never rewritten."""
-        return frozenset(self.rules) - integers.TOTAL
+        return frozenset(self.rules) - integers.TOTAL - frozenset(self.lacks)
 
     def way(self, primitive: Primitive) -> str:
         """What becomes of a primitive: it is "printed", "rewritten" or "refused"."""
@@ -67,13 +81,14 @@ class Backend:
     def _rewritten(self, primitive: Primitive) -> bool:
         return primitive in REWRITES or primitive in GONE or primitive.expand is not None
 
-    def rewrite(self, eqn: Eqn, numbers: Mapping[Var, Any]) -> Rewrite | None:
+    def rewrite(self, eqn: Eqn, numbers: Mapping[Var, Any], target: Target | None = None) -> Rewrite | None:
         """What an equation is rewritten by, where some variables are known numbers; None: it stays."""
         primitive = eqn.primitive
         if primitive in self.refused:
             return None
-        found = integers.total(eqn, numbers)
-        if found is not None or primitive in self.rules:
+        found, lacks = integers.total(eqn, numbers), self.lacks.get(primitive)
+        served = target is None or lacks is None or not lacks(eqn.params, target)
+        if found is not None or primitive in self.rules and served:
             return found
         return REWRITES.get(primitive, primitive.expand)
 
@@ -86,24 +101,24 @@ class Backend:
             "take it out of the kernel, or do it around the kernel call", source)  # fmt: skip
 
 
-def legalize(program: Program, backend: Backend) -> Program:
+def legalize(program: Program, backend: Backend, target: Target | None = None) -> Program:
     """The Program, inner ones included, in what a backend has rules for; what it refuses stays as it is."""
     program = physicalize(program)
     if primitives_of(program) <= backend.plain:
         return program
-    eqns = [within(e, lambda inner: legalize(inner, backend)) for e in program.eqns]
+    eqns = [within(e, lambda inner: legalize(inner, backend, target)) for e in program.eqns]
     if any(new is not old for new, old in zip(eqns, program.eqns, strict=True)):
         program = program.replace(eqns=eqns)
     numbers = integers.known(program)
-    return replaced(program, lambda eqn: _meaning(eqn, numbers, backend))
+    return replaced(program, lambda eqn: _meaning(eqn, numbers, backend, target))
 
 
-def _meaning(eqn: Eqn, numbers: Mapping[Var, Any], backend: Backend) -> Program | None:
+def _meaning(eqn: Eqn, numbers: Mapping[Var, Any], backend: Backend, target: Target | None) -> Program | None:
     """What stands for an equation; None: the equation itself."""
-    rewrite = backend.rewrite(eqn, numbers)
+    rewrite = backend.rewrite(eqn, numbers, target)
     if rewrite is None:
         return None
-    empty = not eqn.effects and all(isinstance(v.type, ArrayType) and not v.type.size for v in eqn.outputs)
+    empty = _empty(eqn)
 
     def rewritten(*args: Any) -> list[Any]:
         if empty:
@@ -111,17 +126,94 @@ def _meaning(eqn: Eqn, numbers: Mapping[Var, Any], backend: Backend) -> Program 
         out = rewrite(*args, **eqn.params)
         return list(out) if eqn.primitive.multiple else [out]
 
-    made = legalize(trace_program(rewritten, [a.type for a in eqn.inputs], eqn.primitive.name), backend)
+    try:
+        made = trace_program(rewritten, [a.type for a in eqn.inputs], eqn.primitive.name)
+    except UnsupportedError as error:  # at the author's line
+        raise UnsupportedError(error.what, error.remedy, eqn.source) from None
+    made = legalize(made, backend, target)
     return made.replace(eqns=[e.replace(source=eqn.source) for e in made.eqns])
 
 
+def part(function: Callable[..., Any], types: Sequence[Any], backend: Backend, name: str) -> Program:
+    """What a backend's rule prints by other operations of the language, in those that it has rules for."""
+    return legalize(trace_program(function, types, name), backend)
+
+
+def _empty(eqn: Eqn) -> bool:
+    """Whether an equation gives arrays without elements alone."""
+    return not eqn.effects and all(isinstance(v.type, ArrayType) and not v.type.size for v in eqn.outputs)
+
+
+# ---------------------------------------------------------------------------- kernels
+
+
+@dataclass(frozen=True, eq=False)
+class Legal:
+    """A kernel as a backend takes it: its body and its index maps hold what the backend has rules for, or refuses.
+
+    `given` is the kernel as it was, `forms` are what may be printed of it, the first where it can be.
+    """
+
+    given: Kernel
+    forms: tuple[Kernel, ...]
+    backend: Backend
+
+    @property
+    def kernel(self) -> Kernel:
+        """The form that is preferred."""
+        return self.forms[0]
+
+    @property
+    def name(self) -> str:
+        return self.given.name
+
+    @property
+    def source(self) -> Source | None:
+        return self.given.source
+
+    def check(self) -> None:
+        """Raise `UnsupportedError` at the first equation that the backend has no rule for."""
+        self._check(self.kernel.body, self.source)
+
+    def _check(self, program: Program, source: Source | None) -> None:
+        if not self.backend.exact or primitives_of(program) <= self.backend.rules.keys():
+            return
+        for eqn in program.eqns:
+            here = eqn.source or source
+            if eqn.primitive not in self.backend.rules and not _empty(eqn):
+                raise self.backend.refusal(self.name, eqn.primitive, here)
+            for _, inner in subprograms(eqn):
+                self._check(inner, here)
+
+
 @cached(1024)
-def legal(kernel: Kernel, backend: Backend) -> Kernel:
-    """The kernel with its body and index maps in what a backend has rules for; itself if they are."""
-    body = legalize(kernel.body, backend)
-    maps = [b.index_map and legalize(b.index_map, backend) for b in kernel.blocks]
+def legal(kernel: Kernel, backend: Backend, target: Target) -> Legal:
+    """A kernel in what a backend has rules for on a target."""
+    return Legal(kernel, tuple(_legal(form, backend, target) for form in backend.forms(kernel, target)), backend)
+
+
+def _legal(kernel: Kernel, backend: Backend, target: Target) -> Kernel:
+    body = legalize(kernel.body, backend, target)
+    maps = [b.index_map and legalize(b.index_map, backend, target) for b in kernel.blocks]
     if body is kernel.body and all(m is b.index_map for m, b in zip(maps, kernel.blocks, strict=True)):
         return kernel
     blocks = [replace(b, index_map=m) for b, m in zip(kernel.blocks, maps, strict=True)]
     n = len(kernel.inputs)
     return kernel.replace(body=body, inputs=tuple(blocks[:n]), outputs=tuple(blocks[n:]))
+
+
+def entry[**P, T](backend: Backend) -> Callable[[Callable[Concatenate[Legal, P], T]], Callable[..., T]]:
+    """Decorate a backend's function of a legal kernel and a target, so that it is given one, whatever it is called on.
+
+    The pipeline calls it on a `Legal`; a kernel as it was written is legalised on the way.
+    """
+
+    def decorate(function: Callable[Concatenate[Legal, P], T]) -> Callable[..., T]:
+        @functools.wraps(function)
+        def called(kernel: Kernel | Legal, target: Target, *args: Any, **kwargs: Any) -> T:
+            made = legal(kernel, backend, target) if isinstance(kernel, Kernel) else kernel
+            return function(made, target, *args, **kwargs)  # type: ignore[arg-type]
+
+        return called
+
+    return decorate

@@ -1,6 +1,6 @@
 """`RULES`: how each primitive that may stand in a body is printed; `UNSUPPORTED`: what this backend leaves to others.
 
-What neither names is rewritten into others (`lang/legalize`) before a body is printed.
+What neither names is rewritten into others (`lang/legalize`) before the body comes here.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ...core.primitives.special import (
     regularized_incomplete_beta_p,
     zeta_p,
 )
+from ...lang.gpu.plan import forms
 from ...lang.language import FAMILIES
 from ...lang.legalize import GONE, REWRITES, Backend
 from . import access, contract, control, elementwise, reduce, shape
@@ -74,4 +75,4 @@ UNSUPPORTED_DTYPES: dict[str, str] = {
     **dict.fromkeys(("float64", "int64", "uint64", "complex64", "complex128"), _WIDE),
     **dict.fromkeys(("int4", "uint4", "int2", "uint2"), "the least element that a GPU loads or stores is a byte"),
 }
-BACKEND = Backend("a Mosaic GPU kernel", RULES, UNSUPPORTED, UNSUPPORTED_DTYPES)
+BACKEND = Backend("a Mosaic GPU kernel", RULES, UNSUPPORTED, UNSUPPORTED_DTYPES, forms, exact=False)

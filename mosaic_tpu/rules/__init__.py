@@ -1,8 +1,9 @@
-"""What each operation of a kernel becomes, family by family; what is not here is rewritten (`lang/legalize`)."""
+"""What each operation of a kernel becomes, family by family; what is not here is rewritten before (`lang/legalize`)."""
 
 from ...core.primitive import Primitive
 from ...lang.legalize import Backend
 from ..body import Rule
+from ..forms import forms
 from ..values import UNSUPPORTED_DTYPES
 from . import (
     atomics,
@@ -23,4 +24,4 @@ RULES: dict[Primitive, Rule] = {
     **memory.RULES, **atomics.RULES, **far.RULES, **control.RULES, **sort.RULES, **world.RULES,
 }  # fmt: skip
 UNSUPPORTED: dict[Primitive, str] = world.UNSUPPORTED
-BACKEND = Backend("a TPU kernel", RULES, UNSUPPORTED, UNSUPPORTED_DTYPES)
+BACKEND = Backend("a TPU kernel", RULES, UNSUPPORTED, UNSUPPORTED_DTYPES, forms)

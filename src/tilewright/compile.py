@@ -1,7 +1,7 @@
 """The walk from a Python function to something that runs: a list of passes, and what runs it.
 
-function -trace-> program -transform-> program -partition-> program -fuse-> kernels -legalize-> legal -verify-> legal
-         -emit-> emitted -print-> module -compile-> executable
+function -trace-> program -transform-> program -partition-> program -fuse-> kernels -expand-> expanded
+         -verify-> expanded -legalize-> legal -emit-> emitted -print-> module -compile-> executable
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .xla_backend.backend import XlaBackend, with_flags
 from .xla_backend.client import Device, all_devices, as_device, default_device, of_platform
 from .xla_backend.cpu.options import switched_off
 from .xla_backend.executable import compile_module
-from .xla_backend.legalize import check_legal, legalize, require_rules
+from .xla_backend.expand import check_expanded, expand, require_rules
 from .xla_backend.module import Module, check_module, printed
 from .xla_backend.settings import Call, Place, Settings, Unit
 
@@ -80,12 +80,16 @@ def _fuse(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any]:
     return part("kernel passes").fuse(unit, replace(settings, tiled=tiled), reports)
 
 
-def _legalize(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, None]:
-    return legalize(unit), None
+def _expand(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, None]:
+    return expand(unit), None
 
 
 def _verify(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any]:
     return part("kernel passes").verify(unit, settings, reports) if _has_kernels(unit) else (unit, None)
+
+
+def _legalize(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any]:
+    return part("kernel passes").legalize(unit, settings, reports) if _has_kernels(unit) else (unit, None)
 
 
 def _emit(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any]:
@@ -121,11 +125,18 @@ def _check_kernels(unit: Unit) -> None:
         part("kernel passes").check_bodies(unit.program)
 
 
+def _check_legal(unit: Unit) -> None:
+    check_expanded(unit)
+    if _has_kernels(unit):
+        part("kernel passes").check_ways(unit)
+
+
 FUNCTION = Level("function")
 PROGRAM = Level("program", lambda unit: check_program(unit.program))
 KERNELS = Level("kernels", _check_kernels)
-LEGAL = Level("legal", lambda unit: check_legal(unit))
-EMITTED = Level("emitted", lambda unit: check_legal(unit, emitted=True))
+EXPANDED = Level("expanded", lambda unit: check_expanded(unit))
+LEGAL = Level("legal", _check_legal)
+EMITTED = Level("emitted", lambda unit: check_expanded(unit, emitted=True))
 MODULE = Level("module", check_module)
 EXECUTABLE = Level("executable")
 
@@ -134,8 +145,9 @@ PIPELINE = (
     Pass("transform", PROGRAM, PROGRAM, _transform),
     Pass("partition", PROGRAM, PROGRAM, _partition),
     Pass("fuse", PROGRAM, KERNELS, _fuse),
-    Pass("legalize", KERNELS, LEGAL, _legalize),
-    Pass("verify", LEGAL, LEGAL, _verify),
+    Pass("expand", KERNELS, EXPANDED, _expand),
+    Pass("verify", EXPANDED, EXPANDED, _verify),
+    Pass("legalize", EXPANDED, LEGAL, _legalize),
     Pass("emit", LEGAL, EMITTED, _emit),
     Pass("print", EMITTED, MODULE, _print),
     Pass("compile", MODULE, EXECUTABLE, _compile),
@@ -207,8 +219,9 @@ def compile(
     """A function at one stage of compilation, for arguments given as arrays or by shape and dtype.
 
     `stop` is the last pass that is run: `trace` (derivatives and batching are done in it), `transform` (dead code
-    goes), `fuse` (kernel calls and glue; on the CPU, where XLA fuses better, only if `tiles` are asked for), `legalize`
-    (what XLA lacks, in what it has), `verify` (kernels against the target), `emit` (no kernels, but what runs them),
+    goes), `fuse` (kernel calls and glue; on the CPU, where XLA fuses better, only if `tiles` are asked for), `expand`
+    (what XLA lacks, in what it has), `verify` (kernels against the target), `legalize` (what a kernel's backend lacks,
+    in what that one has), `emit` (no kernels, but what runs them),
     `print` (the text given to the target's compiler) or `compile` (what can be called). What they give may be asked for
     by its own name: `program`, `transformed`, `kernels`, `module`, `executable`. Every stage prints as text.
 

@@ -149,7 +149,7 @@ def _explained(
     if unit.place is not None or (loaded("mesh") and part("partition").on_mesh(unit.program)):
         settings = replace(settings, device=None)
     # Every kernel that was called is told of, also one whose results nothing reads.
-    first = up_to(PIPELINE, "verify", {})
+    first = up_to(PIPELINE, "legalize", {})
     passes = [one for one in first[1:] if settings.tiled or one.name != "transform"]
     settings = replace(settings, explained=True)
     walked = walk(passes, unit, settings, reports)
@@ -168,7 +168,7 @@ def _explained(
         found = _with_resources(found, done.value.resources)
     emitted = done.reports.get("emit")
     if emitted is not None:
-        compiled = tuple(zip(emitted.kernels, emitted.compiled, strict=True))
+        compiled = tuple((k.given, name) for k, name in zip(emitted.kernels, emitted.compiled, strict=True))
         found = replace(found, routes=emitted.routes, compiled=compiled, passed=emitted.passed)
     return replace(found, refused=tuple(refusals(done.reports)), xla=done.reports.get("compile"))
 

@@ -1,24 +1,29 @@
-"""The passes over kernels: `fuse`, `verify`, `emit`, each with its report. Loaded by the first program that has any."""
+"""The passes over kernels: `fuse`, `verify`, `legalize`, `emit`, each with its report.
+
+Loaded by the first program that has any.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from . import routes
 from .core.check import check_program
 from .core.errors import CompileError, MeshError, TilewrightError, VersionError
-from .core.ir import Program, subprograms
-from .core.rewrite import primitives_of
+from .core.ir import Eqn, Program, subprograms
+from .core.rewrite import primitives_of, rewritten
 from .core.shard_map import shard_map_p
 from .kernel_report import KernelReport, kernel_report
 from .kernels.fuse import Fusion, plan
 from .lang.alone import communicates
 from .lang.devices import mesh_of
+from .lang.extent import static
 from .lang.kernel import Kernel
 from .lang.legality import check_target
+from .lang.legalize import Legal
 from .lang.partition import splits
 from .lang.primitive import kernel_call_p
 from .lang.target import CustomCall
@@ -26,7 +31,7 @@ from .lang.verify import Finding
 from .lang.visit import kernels_of
 from .loader import part
 from .passes import Reports
-from .routes import FAILURES, REFUSALS, Passed
+from .routes import FAILURES, REFUSALS, Passed, Route
 from .xla_backend.emission import emitted
 from .xla_backend.settings import Place, Settings, Unit
 
@@ -139,6 +144,111 @@ def _written(reports: Reports) -> frozenset[Kernel]:
     return reports["fuse"].written if "fuse" in reports else frozenset()
 
 
+# ---------------------------------------------------------------------------- legalize
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a kernel may run on a device: as it was written, and for each of its routes in what that one has rules for.
+
+    `asked`: the kernel itself names its one route.
+    """
+
+    kernel: Kernel
+    routes: tuple[tuple[Route, Legal], ...]
+    asked: bool = False
+
+
+@dataclass(frozen=True)
+class Legalized:
+    """The kernels that no route has rules for, and the routes that do not take one that others take."""
+
+    refused: tuple[Refused, ...] = ()
+    passed: tuple[Passed, ...] = ()
+
+
+def legalize(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Legalized | None]:
+    """The unit with each kernel in what its first route has rules for; `ways` has what the others take.
+
+    Raises:
+      UnsupportedError: a kernel that somebody wrote, with an operation that no route takes.
+    """
+    if settings.target == "cpu" or settings.by_xla:
+        return unit, None
+    machine, written = settings.target, _written(reports)
+    refused = {r.kernel: r for r in reports["verify"].refused}
+    known: dict[Kernel, Kernel] = {}
+    ways: dict[Kernel, Way] = {}
+    passed: list[Passed] = []
+    left: list[Refused] = []
+
+    def made(kernel: Kernel) -> Kernel:
+        if kernel.interpret or kernel in refused:
+            return kernel
+        whole = static(kernel, f"{settings.platform}, where a grid is launched whole, needs")
+        found, taken = routes.choice(whole, machine), []
+        passed.extend(found.passed)
+        for route in found.routes:
+            try:
+                one = route.legal(whole, machine)
+                one.check()
+                taken.append((route, one))
+            except REFUSALS as error:
+                if taken or route is not found.routes[-1]:
+                    passed.append(Passed(kernel, route.name, error.what))
+                elif settings.explained and (found.asked or kernel in written):
+                    left.append(Refused(kernel, settings.name, error.with_traceback(None), True))
+                else:
+                    left.append(_left(kernel, error, found.asked, settings, written))
+        if not taken:
+            return kernel
+        first = taken[0][1].kernel
+        ways[first] = Way(kernel, tuple(taken), found.asked)
+        return first
+
+    def change(kernel: Kernel) -> Kernel:
+        if kernel not in known:
+            known[kernel] = made(kernel)
+        return known[kernel]
+
+    unit = replace(unit, program=_each(unit.program, change), ways=ways)
+    return unit, Legalized(tuple(left), tuple(passed))
+
+
+def _each(program: Program, change: Callable[[Kernel], Kernel]) -> Program:
+    """The Program with other kernels in its calls."""
+
+    def changed(eqn: Eqn) -> Eqn:
+        return eqn.replace(params=eqn.params | {"kernel": change(eqn.params["kernel"])})
+
+    return rewritten(program, lambda primitive: primitive is kernel_call_p, changed, {})
+
+
+def _left(
+    kernel: Kernel, error: TilewrightError, asked: bool, settings: Settings, written: frozenset[Kernel]
+) -> Refused:  # fmt: skip
+    """A kernel that no route takes, as XLA's; raises the error where that is not what its author wants."""
+    if isinstance(error, VersionError) or asked or kernel in written and not isinstance(error, CompileError):
+        raise error
+    one = Refused(kernel, f"the compiler for {settings.name}", error.with_traceback(None))
+    if kernel in written:
+        warnings.warn(one.line(), RuntimeWarning, stacklevel=2)
+    return one
+
+
+def check_ways(unit: Unit) -> None:
+    """Raise an error unless each kernel is well-typed, and in what its first route has rules for."""
+    check_bodies(unit.program)
+    for way in unit.ways.values():
+        way.routes[0][1].check()
+
+
+def as_written(unit: Unit) -> Unit:
+    """The unit with its kernels as they were before `legalize`."""
+    program = _each(unit.program, lambda kernel: unit.ways[kernel].kernel if kernel in unit.ways else kernel)
+    return replace(unit, program=program, ways={})
+
+
 # ---------------------------------------------------------------------------- emit
 
 
@@ -147,10 +257,10 @@ class Emitted:
     """The kernels that are custom calls now, those that XLA computes because they were refused, and each one's way.
 
     `compiled` are the names of the routes that took `kernels`; `passed` tells of routes that did not take one;
-    `before` is the unit with its kernels.
+    `before` is the unit with its kernels, as they were written.
     """
 
-    kernels: tuple[Kernel, ...] = ()
+    kernels: tuple[Legal, ...] = ()
     refused: tuple[Refused, ...] = ()
     routes: tuple[tuple[Kernel, str], ...] = ()
     compiled: tuple[str, ...] = ()
@@ -169,44 +279,38 @@ def emit(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Emitte
       VersionError: a compiler is missing. CompileError: of the one compiler that a kernel asks for.
     """
     if settings.target == "cpu" or settings.by_xla:
-        program, ways = emitted(unit.program, settings.platform, off=settings.off)
+        program, ways = emitted(unit.program, off=settings.off)
         return replace(unit, program=program), Emitted(routes=ways)
-    _check_devices(unit.program, unit.place)
-    machine, written = settings.target, _written(reports)
-    refused = {r.kernel: r for r in reports["verify"].refused}
-    made: list[tuple[Kernel, str]] = []
-    passed: list[Passed] = []
-    routes.start([k for k in kernels_of(unit.program) if not k.interpret and k not in refused], machine)
+    before, machine, written = as_written(unit), settings.target, _written(reports)
+    _check_devices(before.program, unit.place)
+    legal: Legalized = reports["legalize"]
+    refused = {r.kernel: r for r in (*reports["verify"].refused, *legal.refused)}
+    made: list[tuple[Legal, str]] = []
+    passed = [*legal.passed]
+    routes.start([way.routes[0] for way in unit.ways.values()], machine)
 
-    def call(kernel: Kernel) -> CustomCall | None:
-        if kernel in refused:
-            if refused[kernel].written:
-                raise refused[kernel].error
-            return None
-        found = routes.choice(kernel, machine)
-        passed.extend(found.passed)
-        for route in found.routes:
+    def call(kernel: Kernel) -> CustomCall | Kernel:
+        if kernel in refused and refused[kernel].written:
+            raise refused[kernel].error
+        way = unit.ways.get(kernel, Way(kernel, ()))
+        for number, (route, one) in enumerate(way.routes, 1):
             try:
-                one = route.ready.emit(kernel, machine)
+                found = route.ready.emit(one, machine)
             except (*FAILURES, VersionError) as error:
-                if route is not found.routes[-1]:
-                    passed.append(Passed(kernel, route.name, error.what))
-                    continue
-                failed = isinstance(error, CompileError)
-                if isinstance(error, VersionError) or found.asked or kernel in written and not failed:
-                    raise
-                refused[kernel] = Refused(kernel, f"the compiler for {settings.name}", error.with_traceback(None))
-                if kernel in written:
-                    warnings.warn(refused[kernel].line(), RuntimeWarning, stacklevel=2)
-                return None
-            if one is not None:
-                made.append((kernel, route.name))
-            return one
-        return None
+                if number < len(way.routes):
+                    passed.append(Passed(way.kernel, route.name, error.what))
+                else:
+                    refused[way.kernel] = _left(way.kernel, error, way.asked, settings, written)
+                continue
+            made.append((one, route.name))
+            return found
+        return way.kernel
 
-    program, ways = emitted(unit.program, settings.platform, call)
+    program, ways = emitted(unit.program, call)
     kernels, names = zip(*made, strict=True) if made else ((), ())
-    return replace(unit, program=program), Emitted(kernels, tuple(refused.values()), ways, names, tuple(passed), unit)
+    told = tuple((unit.ways[kernel].kernel if kernel in unit.ways else kernel, way) for kernel, way in ways)
+    unit = replace(unit, program=program, ways={})
+    return unit, Emitted(kernels, tuple(refused.values()), told, names, tuple(passed), before)
 
 
 def _check_devices(program: Program, place: Place | None) -> None:
@@ -244,7 +348,7 @@ def left_to_xla(settings: Settings, reports: Reports, error: CompileError) -> Un
         return None
     unit, done = emit(found.before, replace(settings, by_xla=True), reports)
     by, written = f"the compiler for {settings.name}", _written(reports)
-    failed = [Refused(kernel, by, error.with_traceback(None)) for kernel in found.kernels]
+    failed = [Refused(kernel.given, by, error.with_traceback(None)) for kernel in found.kernels]
     for one in failed:
         if one.kernel in written:
             warnings.warn(one.line(), RuntimeWarning, stacklevel=2)
@@ -254,5 +358,5 @@ def left_to_xla(settings: Settings, reports: Reports, error: CompileError) -> Un
 
 def refusals(reports: Reports) -> Iterator[Refused]:
     """The kernels that XLA computes because the target or its compiler refused them, each once."""
-    found = reports["emit"] if "emit" in reports else reports.get("verify")
-    yield from found.refused if found is not None else ()
+    for found in [reports["emit"]] if "emit" in reports else [reports.get("verify"), reports.get("legalize")]:
+        yield from found.refused if found is not None else ()

@@ -9,7 +9,7 @@ the next route, at last to XLA, and the reason is told.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -21,9 +21,9 @@ from .lang import cutlass as cutlass_names
 from .lang import mosaic_gpu as mosaic_gpu_names
 from .lang import triton
 from .lang.build import INHERITED
-from .lang.extent import static
 from .lang.gpu.code import Compiled
 from .lang.kernel import Kernel
+from .lang.legalize import Legal, legal
 from .lang.target import Target
 from .xla_backend.cache import disk_cache
 
@@ -38,7 +38,15 @@ class Route:
 
     name: str
     backend: ModuleType
-    prints: str = ""
+    prints: str
+
+    def legal(self, kernel: Kernel, machine: Target) -> Legal:
+        """A kernel in what the backend has rules for."""
+        return legal(kernel, self.backend.BACKEND, machine)
+
+    def module(self, kernel: Kernel | Legal, machine: Target) -> Any:
+        """What the backend prints of a kernel."""
+        return getattr(self.backend, self.prints)(kernel, machine)
 
     @property
     def ready(self) -> Any:
@@ -48,9 +56,11 @@ class Route:
         return self.backend
 
 
-MOSAIC_GPU, TRITON = Route("mosaic_gpu", mosaic_gpu, "mosaic_gpu_module"), Route("triton", triton_backend)
-CUTLASS = Route("cutlass", cutlass_backend, "cutlass_module")
-MOSAIC_TPU = Route("mosaic_tpu", mosaic_tpu)
+MOSAIC_GPU = Route("mosaic_gpu", mosaic_gpu, "mosaic_gpu_module")
+TRITON, CUTLASS = (
+    Route("triton", triton_backend, "triton_module"), Route("cutlass", cutlass_backend, "cutlass_module")
+)  # fmt: skip
+MOSAIC_TPU = Route("mosaic_tpu", mosaic_tpu, "mosaic_module")
 # What asks for a route by the class of its parameters.
 ASKED = (
     (mosaic_gpu_names.CompilerParams, MOSAIC_GPU), ((cutlass_names.CompilerParams, cutlass_names.Source), CUTLASS),
@@ -113,7 +123,7 @@ def declined(kernel: Kernel, machine: Target) -> str | None:
     for params, route in () if told.get(INHERITED) else ASKED:  # others take what only inherits its parameters
         if isinstance(told.get("compiler_params"), params) and route in ROUTES.get(machine.kind, ()):
             try:
-                getattr(route.backend, route.prints)(kernel, machine)
+                route.module(kernel, machine)
             except REFUSALS as error:
                 return f"{route.name}, which the kernel asks for, does not take both: {_reason(error)}"
     return None
@@ -135,15 +145,14 @@ def _reason(error: TilewrightError) -> str:
     return error.what.partition("is not for Mosaic GPU: ")[2] or error.what
 
 
-def start(kernels: Sequence[Kernel], machine: Target) -> None:
+def start(kernels: Iterable[tuple[Route, Legal]], machine: Target) -> None:
     """Begin to compile several kernels side by side."""
-    mine: dict[str, list[Kernel]] = {}
-    for kernel in dict.fromkeys(kernels):
-        for route in choice(static(kernel, machine.name), machine).routes[:1]:
-            mine.setdefault(route.name, []).append(kernel)
-    for route in ROUTES[machine.kind]:
-        if route.name in mine and hasattr(route.backend, "start"):
-            route.ready.start(mine[route.name], machine)
+    mine: dict[Route, list[Legal]] = {}
+    for route, kernel in kernels:
+        mine.setdefault(route, []).append(kernel)
+    for route, found in mine.items():
+        if hasattr(route.backend, "start"):
+            route.ready.start(found, machine)
 
 
 def compiled_kernel(kernel: Kernel, machine: Target) -> tuple[Any, Compiled]:

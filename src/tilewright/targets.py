@@ -16,7 +16,7 @@ from .mosaic_tpu.resources import resources
 from .routes import ROUTES
 from .xla_backend import cuda, tpu
 from .xla_backend.client import default_device, of_platform, present
-from .xla_backend.legalize import require_rules
+from .xla_backend.expand import require_rules
 from .xla_backend.module import Module, printed
 from .xla_backend.settings import Settings
 from .xla_backend.tpu_profile import estimates

@@ -17,10 +17,13 @@ from tilewright import numpy as tnp
 from tilewright.compile import LOWER, PIPELINE, STAGES, Request, settings_ahead, settings_for
 from tilewright.core.ir import Eqn, Program, Var
 from tilewright.core.primitives.elementwise import add_p
+from tilewright.core.primitives.special import digamma_p
+from tilewright.core.rewrite import primitives_of
 from tilewright.core.types import ArrayType
+from tilewright.lang.visit import kernels_of
 from tilewright.passes import up_to, walk
+from tilewright.xla_backend.expand import expanded
 from tilewright.xla_backend.fusions import steps_of
-from tilewright.xla_backend.legalize import legal
 from tilewright.xla_backend.lower import rules
 from tilewright.xla_backend.lower.emit import Emitter, Operand
 from tilewright.xla_backend.lower.linalg.call import inline
@@ -96,7 +99,7 @@ def test_a_stage_has_the_name_of_its_pass_too(old):
 
 
 @pytest.mark.parametrize("target", ["cpu", "cuda", "tpu"])
-@pytest.mark.parametrize("stop", ["trace", "transform", "fuse", "legalize", "verify", "emit", "print"])
+@pytest.mark.parametrize("stop", ["trace", "transform", "fuse", "expand", "verify", "legalize", "emit", "print"])
 def test_text_of_each_level_is_as_recorded(stop, target, request):
     if target == "cuda" and stop in ("emit", "print"):
         pytest.importorskip("triton")
@@ -131,7 +134,7 @@ def test_a_program_within_others_is_printed_once():
 
 def test_what_a_rule_traces_may_need_expansions_of_its_own():
     type_ = ArrayType((4, 8), np.dtype("float32"))
-    emitter = Emitter(rules(), "cpu", legal)
+    emitter = Emitter(rules(), "cpu", expanded)
     (found,) = inline(emitter, lambda x: tnp.cumsum(x, 0), [Operand("%x", type_)])
     assert found.type.shape == (4, 8) and any("stablehlo.concatenate" in line for line in emitter.lines)
 
@@ -145,7 +148,7 @@ def swapped(program: Program) -> Program:
     return program.replace(eqns=(first.replace(inputs=[Var(v.type) for v in first.inputs]), *program.eqns[1:]))
 
 
-@pytest.mark.parametrize("stop", ["trace", "transform", "fuse", "legalize", "verify", "emit"])
+@pytest.mark.parametrize("stop", ["trace", "transform", "fuse", "expand", "verify", "legalize", "emit"])
 def test_each_level_refuses_a_wrong_program(stop):
     value, level = (lambda w: (w.value, w.level))(walked(softmax, STRUCT, stop=stop))
     level.check(value)
@@ -164,21 +167,54 @@ def test_the_level_of_kernels_refuses_a_wrong_body():
         fused.level.check(replace(fused.value, program=program.replace(eqns=eqns)))
 
 
-def test_the_legal_level_refuses_keys_and_what_could_be_expanded():
+def test_the_expanded_level_refuses_keys_and_what_could_be_expanded():
     def f(x):
         return x + random.uniform(random.key(0), (4, 8)) + tnp.cumsum(x, 0)
 
     begun = walked(f, STRUCT, stop="fuse")
-    legal = walked(f, STRUCT, stop="legalize")
+    legal = walked(f, STRUCT, stop="expand")
     legal.level.check(legal.value)
-    with pytest.raises(errors.ProgramError, match="after `legalize`|left by `legalize`"):
+    with pytest.raises(errors.ProgramError, match="after `expand`|left by `expand`"):
         legal.level.check(begun.value)
+
+
+def written(body):
+    return tl.kernel_call(lambda x, o: o.__setitem__(..., body(x[...])), STRUCT)
+
+
+@pytest.mark.parametrize("target", ["cuda", "rocm", "tpu"])
+def test_a_body_reaches_its_backend_in_what_that_one_has_rules_for(target):
+    call = written(lambda x: tw.lax.digamma(x) + (x.astype("int32") // 3))
+    done = walked(call, STRUCT, stop="legalize", target=target)
+    (kernel,) = kernels_of(done.value.program)
+    (_, legal), *_ = (way := done.value.ways[kernel]).routes
+    assert legal.kernel is kernel and digamma_p in primitives_of(way.kernel.body)
+    assert primitives_of(kernel.body) <= legal.backend.rules.keys() and digamma_p not in primitives_of(kernel.body)
+    done.level.check(done.value)
+    left = replace(way, routes=((way.routes[0][0], replace(legal, forms=(way.kernel,))),))
+    with pytest.raises(errors.UnsupportedError, match="digamma cannot run in"):
+        done.level.check(replace(done.value, ways={kernel: left}))
+
+
+def test_what_no_backend_has_a_rule_for_is_told_before_anything_is_compiled():
+    bare = tw.Primitive("bare", typing=lambda x: x)
+    call = written(bare.bind)
+    tw.compile(call, STRUCT, target="cuda", stop="verify")
+    with pytest.raises(errors.UnsupportedError, match=r"bare cannot run in a GPU kernel(.|\n)*test_compile.py"):
+        tw.compile(call, STRUCT, target="cuda", stop="legalize")
+    assert "cannot run: cuda refused it: kernel" in str(tw.explain(call, STRUCT, target="cuda"))
+
+
+def test_kernels_of_an_expansion_are_verified_and_legalised():
+    outer = tw.Primitive("outer", typing=lambda x: x, expand=lambda x: written(tnp.sin)(x))
+    done = walked(outer.bind, STRUCT, stop="legalize", target="tpu")
+    assert [k for k in kernels_of(done.value.program)] == [*done.value.ways]
 
 
 def test_the_emitted_level_refuses_kernels():
     legal, emitted = (walked(doubled, STRUCT, stop=stop) for stop in ("legalize", "emit"))
     emitted.level.check(emitted.value)
-    with pytest.raises(errors.ProgramError, match="kernel_call left by `legalize`"):
+    with pytest.raises(errors.ProgramError, match="kernel_call left by `expand`"):
         emitted.level.check(legal.value)
 
 

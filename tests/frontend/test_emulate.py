@@ -189,3 +189,9 @@ def test_what_cannot_be_emulated():
     with pytest.raises(errors.DtypeError, match="float64"), tw.enable_x64(True):
         x = X.astype(np.float64)
         tw.emulate(add, x, x, target="tpu:v5e")
+
+
+def test_arrays_that_a_function_holds():
+    held = np.arange(8, dtype=np.float32)
+    found = tw.emulate(lambda x: tnp.sin(x) + tnp.asarray(held), held, target="cuda:sm_90")
+    np.testing.assert_allclose(found, np.sin(held) + held, rtol=1e-6)

@@ -109,7 +109,7 @@ def fails(kernel, machine):
 
 
 def takes(kernel, machine):
-    return CustomCall("taken", '""', tuple(kernel.in_types), tuple(kernel.out_types), name=kernel.name)
+    return CustomCall("taken", '""', tuple(kernel.given.in_types), tuple(kernel.given.out_types), name=kernel.name)
 
 
 def emitted(monkeypatch, function, mosaic, plain, route=None):

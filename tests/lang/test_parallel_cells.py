@@ -14,6 +14,8 @@ from tilewright import lang as tl
 from tilewright import numpy as tnp
 from tilewright.lang.analysis import analyse
 from tilewright.lang.gpu.plan import plan
+from tilewright.lang.legalize import legal
+from tilewright.lang.target import target_of
 from tilewright.triton_backend.rules import BACKEND
 
 ROWS = ("parallel", "arbitrary")
@@ -27,19 +29,23 @@ CASES = {
 }  # fmt: skip
 
 
+def planned(kernel):
+    return plan(legal(kernel, BACKEND, target_of("cuda:sm_90")).kernel)
+
+
 @pytest.mark.parametrize("budget", [2**30, 0], ids=["saved", "computed again"])
 @pytest.mark.parametrize("name", CASES)
 def test_derived_kernels_have_the_parallel_cells_of_the_plain_one(name, budget):
     call, module, size, places = CASES[name]
     arrays = module.make(np.random.default_rng(0), *size.dims)
     ((plain, _),) = [k for k in kernels_of(lambda *xs: call(*xs, **size.blocks), *arrays)]
-    programs = plan(plain, BACKEND).programs
+    programs = planned(plain).programs
     assert programs > 1
     with tw.config(residual_bytes=budget):
         found = kernels_of(tw.grad(lambda *xs: tnp.sum(tnp.sin(call(*xs, **size.blocks))), places), *arrays)
     assert [k.name.endswith("_bwd") for k, _ in found] == [False, True]
     for kernel, operands in found:
-        assert plan(kernel, BACKEND).programs == programs, kernel.name
+        assert planned(kernel).programs == programs, kernel.name
         if not plain.prefetch:
             assert analyse(kernel).carry == tuple(range(len(plain.grid) - 1, len(kernel.grid)))
         check_triton(kernel, *operands)
@@ -53,7 +59,7 @@ def test_cotangents_of_far_operands_are_added_by_parallel_cells():
     found = [(k, a) for k, a in kernels_of(gradient, x, y) if k.name.startswith("stream_k")]
     assert [k.name for k, _ in found] == ["stream_k", "stream_k_bwd"]  # the forward saves nothing
     for kernel, operands in found:
-        made = plan(kernel, BACKEND)
+        made = planned(kernel)
         assert (made.programs, set(made.atomic)) == (3, {True})
         whole = [a.index for ref, each in made.used.items() for a in each if a.index.is_whole(ref.type.shape)]
         assert not whole, "a branch reads an operand whole"

@@ -1,6 +1,6 @@
 """`RULES`: how each primitive that may stand in a body is printed; `UNSUPPORTED`: what no GPU program can do.
 
-What neither names is rewritten into others (`lang/legalize`) before a body is printed.
+What neither names is rewritten into others (`lang/legalize`) before the body comes here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from ...core.primitives.convert import complex_p, conj_p, imag_p, real_p
 from ...core.primitives.custom_calls import custom_lin_p
 from ...core.primitives.fft import fft_p
 from ...lang import remote
+from ...lang.asm import inline_asm_p
 from ...lang.devices import device_index_p
+from ...lang.gpu.plan import forms
 from ...lang.language import FACTORED
 from ...lang.legalize import Backend
 from . import access, contract, control, elementwise, index, reduce, shape, sort
@@ -49,4 +51,4 @@ UNSUPPORTED_DTYPES: dict[str, str] = {
         "the least element that a GPU loads or stores is a byte; `lang.pack` puts several in one, `lang.unpack` takes "
         "them apart"),
 }  # fmt: skip
-BACKEND = Backend("a GPU kernel", RULES, UNSUPPORTED, UNSUPPORTED_DTYPES)
+BACKEND = Backend("a GPU kernel", RULES, UNSUPPORTED, UNSUPPORTED_DTYPES, forms, {inline_asm_p: control.foreign})

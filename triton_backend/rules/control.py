@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...core.ir import Program
@@ -13,10 +13,10 @@ from ...core.primitives.custom_calls import custom_jvp_call_p, custom_vjp_call_p
 from ...core.primitives.jit import jit_p
 from ...core.primitives.loops import while_p
 from ...core.primitives.scan import scan_p
-from ...core.trace import trace_program
 from ...core.types import INT32, ArrayType, is_bool
-from ...lang.asm import inline_asm_p, meant, staged_p
+from ...lang.asm import inline_asm_p, staged_p
 from ...lang.discharge import written
+from ...lang.target import Target
 from ..refs import Memory, Register
 from ..text import Value, spell
 from ..values import (
@@ -177,12 +177,13 @@ def _staged(e: Any, operands: Sequence[Value], out: ArrayType, num_stages: int) 
     return operands[0]
 
 
+def foreign(params: Mapping[str, Any], target: Target) -> bool:
+    """Whether instructions are of other devices than a target."""
+    return params["dialect"] != ("amdgcn" if target.kind == "rocm" else "ptx")
+
+
 def _asm(e: Any, operands: Sequence[Value], outs: Sequence[ArrayType], **params: Any) -> list[Value]:
-    """`tt.elementwise_inline_asm` where the target has the instructions; else what they mean."""
-    if params["dialect"] != ("amdgcn" if e.target.kind == "rocm" else "ptx"):
-        types = [ArrayType(x.shape, x.dtype) for x in operands]
-        program = trace_program(lambda *args: list(meant(*args, **params)), types, "inline_asm")
-        return e.inline(e.legal(program), operands)
+    """`tt.elementwise_inline_asm`, for instructions that the target has."""
     p, asm = e.p, params["asm"].replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\0A")
     text = (f'tt.elementwise_inline_asm "{asm}" {{constraints = "{params["constraints"]}", '
             f'packed_element = {params["pack"]} : i32, pure = {str(params["pure"]).lower()}}} '

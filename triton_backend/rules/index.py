@@ -190,7 +190,7 @@ def _scatter_apply(e: Any, operands: Sequence[Value], out: ArrayType, update: An
     """Each element that a window names goes through a scalar Program, once for each time it is named."""
 
     def applied(e: Any, held: Value, _: Value) -> Value:
-        return e.inline(e.legal(_vectorised(update, held.shape)), [held])[0]
+        return e.inline(_vectorised(update, held.shape), [held])[0]
 
     return _scatter(applied)(e, operands, out, **params)
 

@@ -110,11 +110,12 @@ class Emitter:
     """Prints one module. Rules call `op`; the driver calls `function` and `module_text`."""
 
     def __init__(
-        self, rules: Mapping[Primitive, Rule], platform: str, legal: Callable[[Program], Program], located: bool = False
-    ):
+        self, rules: Mapping[Primitive, Rule], platform: str, expanded: Callable[[Program], Program],
+        located: bool = False,
+    ):  # fmt: skip
         self.rules, self.platform = rules, platform
         self.located = located  # whether each operation tells the user's line that it comes from
-        self.legal = legal  # what gives a Program that a rule has traced in primitives that have rules
+        self.expanded = expanded  # what gives a Program that a rule has traced in primitives that have rules
         self.lines: list[str] = []
         self.functions: list[str] = []
         self.called: dict[Any, str] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from ..compile import PIPELINE, Request, settings_ahead
 from ..core.errors import ArgumentError, KernelError, Source, UninitializedError, UnsupportedError
 from ..core.evaluate import evaluate, replacing
 from ..core.ir import Program, subprograms
-from ..lang.extent import static
+from ..kernel_passes import Way
 from ..lang.interpret import interpret
 from ..lang.kernel import Kernel
 from ..lang.primitive import kernel_call_p
@@ -23,12 +23,8 @@ from ..passes import up_to, walk
 from .calls import run_mosaic_gpu, run_mosaic_tpu, run_triton
 from .values import zeros
 
-# By route: what of the backend emits a kernel, and what runs that.
-WALKED = {
-    routes.TRITON.name: ("triton_module", run_triton),
-    routes.MOSAIC_GPU.name: ("mosaic_gpu_module", run_mosaic_gpu),
-    routes.MOSAIC_TPU.name: ("mosaic_module", run_mosaic_tpu),
-}
+# What runs the modules of a route.
+WALKED = {routes.TRITON: run_triton, routes.MOSAIC_GPU: run_mosaic_gpu, routes.MOSAIC_TPU: run_mosaic_tpu}
 
 
 def emulate(f: Any, *args: Any, target: str, **kwargs: Any) -> Any:
@@ -60,15 +56,15 @@ def emulate(f: Any, *args: Any, target: str, **kwargs: Any) -> Any:
     if settings.target == "cpu":
         raise ArgumentError(f"on {target} kernels are computed by XLA: nothing is emitted that could be emulated",
                             "name a GPU or a TPU, such as 'cuda:sm_90' or 'tpu:v5e'")  # fmt: skip
-    passes = up_to(PIPELINE, "verify", {})
+    passes = up_to(PIPELINE, "legalize", {})
     begun = walk(passes[:1], Request(f, args, kwargs), settings)
     traced = begun.reports["trace"]
     walked = walk(passes[1:], begun.value, settings, begun.reports)
     if walked.value.place is not None:
         raise UnsupportedError("the emulator has one device, and this program runs on a mesh",
                                "emulate the function that one device runs")  # fmt: skip
-    run = _Run(settings.target, target, walked.reports["fuse"], walked.reports["verify"])
-    leaves = [np.asarray(x) for x in traced.leaves(args, kwargs)]
+    run = _Run(settings.target, target, walked.value.ways, walked.reports["fuse"])
+    leaves = [np.asarray(x) for x in (*walked.value.constants, *traced.leaves(args, kwargs))]
     with replacing(kernel_call_p, run.kernel):
         results = evaluate(walked.value.program, *leaves)
     return traced.out_tree.unflatten([np.asarray(r) for r in results])
@@ -80,12 +76,14 @@ class _Run:
 
     machine: Target
     name: str  # of the target, as it was asked for
+    ways: Mapping[Kernel, Way]
     fused: Any
-    verified: Any
 
     def kernel(self, *arrays: Any, kernel: Kernel) -> list[Any]:
         """The results of a kernel: what was emitted for it is run; what is left to XLA has its plain meaning."""
-        found = None if kernel.interpret or self._refused(kernel) else self._emitted(kernel)
+        way = self.ways.get(kernel)
+        found = None if way is None else self._emitted(way)
+        kernel = kernel if way is None else way.kernel
         if found is None:
             return interpret(kernel, *arrays)
         module, run = found
@@ -107,24 +105,19 @@ class _Run:
                     "past the end of an array", kernel.source)  # fmt: skip
         return results
 
-    def _refused(self, kernel: Kernel) -> bool:
-        return any(r.kernel == kernel for r in self.verified.refused)
-
-    def _emitted(self, kernel: Kernel) -> Any:
+    def _emitted(self, way: Way) -> Any:
         """The module of a kernel by the first route that takes it, and what runs it; None where XLA computes it."""
-        given = kernel
-        kernel = static(kernel, self.name) if self.machine.gpu else kernel
-        for route in (found := routes.choice(kernel, self.machine).routes):
-            if route.name not in WALKED:
-                if len(found) == 1:
+        kernel = way.kernel
+        for number, (route, one) in enumerate(way.routes, 1):
+            if route not in WALKED:
+                if len(way.routes) == 1:
                     raise UnsupportedError(f"kernel {kernel.name} is compiled by {route.name}, which emits C++: there "
                                            "is nothing to emulate", "another route", kernel.source)  # fmt: skip
                 continue
-            emit, run = WALKED[route.name]
             try:
-                return getattr(route.backend, emit)(kernel, self.machine), run
+                return route.module(one, self.machine), WALKED[route]
             except routes.FAILURES:
-                if route is found[-1] and given in self.fused.written:
+                if number == len(way.routes) and kernel in self.fused.written:
                     raise
         return None
 

@@ -30,7 +30,7 @@ from ..lang import cutlass, mosaic_gpu, triton
 from ..lang.kernel import Kernel
 from ..lang.primitive import kernel_call_p
 from ..lang.target import Target, target_of
-from ..routes import ROUTE, ROUTES, declined
+from ..routes import CUTLASS, ROUTE, ROUTES, declined
 from ..xla_backend.settings import Settings
 from .measure import device_name, shapes_and_dtypes
 from .space import Configuration
@@ -129,7 +129,7 @@ def _by_cutlass(kernel: Kernel, machine: Target) -> Iterator[Configuration]:
         configuration: Configuration = {"route": "cutlass", "tile": tile}
         try:
             cutlass_backend.check_installed()
-            cutlass_backend.cutlass_module(with_settings(kernel, configuration), machine)
+            CUTLASS.module(with_settings(kernel, configuration), machine)
         except (VersionError, UnsupportedError):
             continue
         yield configuration

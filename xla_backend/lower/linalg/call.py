@@ -77,7 +77,7 @@ def inline(e: Emitter, fun: Callable[..., Any], operands: Sequence[Operand]) -> 
         return list(out) if isinstance(out, (list, tuple)) else [out]
 
     program: Program = trace_program(flat, [o.type for o in operands], "linalg")
-    return e.inline(e.legal(program), operands)
+    return e.inline(e.expanded(program), operands)
 
 
 def expanded(primitive: Primitive) -> Rule:

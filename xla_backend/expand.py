@@ -1,4 +1,4 @@
-"""`legalize`: a Program in what XLA has.
+"""`expand`: a Program in what XLA has.
 
 Constants become leading inputs, random keys the words that they are made of, and a primitive that has no rule in
 `lower` its expansion, which is printed in place.
@@ -21,7 +21,7 @@ from .lower import rules
 from .settings import Unit
 
 
-def legalize(unit: Unit) -> Unit:
+def expand(unit: Unit) -> Unit:
     """The unit closed, and its Program in what XLA has; kernels stay.
 
     Raises:
@@ -34,10 +34,10 @@ def legalize(unit: Unit) -> Unit:
                                    "read the Ref inside the program")  # fmt: skip
     constants = (*constants, *unit.constants)
     seen = (program.in_types, program.out_types) if unit.place is None else (unit.in_types, unit.out_types)
-    return Unit(legal(program), unit.call, constants, tuple(seen[0]), tuple(seen[1]), unit.place)
+    return Unit(expanded(program), unit.call, constants, tuple(seen[0]), tuple(seen[1]), unit.place)
 
 
-def legal(program: Program) -> Program:
+def expanded(program: Program) -> Program:
     """The Program in what XLA has; what has neither a rule nor an expansion stays."""
     made_of = vocabulary(program)
     closed = (v.type for inner in (program, *made_of.programs) for v in inner.constants)
@@ -84,7 +84,7 @@ def require_rules(program: Program) -> None:
             require_rules(inner)
 
 
-def check_legal(unit: Unit, emitted: bool = False) -> None:
+def check_expanded(unit: Unit, emitted: bool = False) -> None:
     """Raise `ProgramError` where a unit has arrays of keys, or what XLA lacks and could be expanded.
 
     An `emitted` one has no kernels either.
@@ -93,7 +93,7 @@ def check_legal(unit: Unit, emitted: bool = False) -> None:
     for inner in (program, *vocabulary(program).programs):
         for var in (*inner.inputs, *inner.constants, *(v for eqn in inner.eqns for v in eqn.outputs)):
             if holds_keys(var.type):
-                raise ProgramError(f"{inner.name}: a value of type {var.type.show()} after `legalize`")
+                raise ProgramError(f"{inner.name}: a value of type {var.type.show()} after `expand`")
     left = sorted(p.name for p in primitives_of(program) if _lacking(p) or (emitted and p not in rules()))
     if left or program.constants:
-        raise ProgramError(f"{program.name}: {', '.join(left) or 'constants'} left by `legalize`")
+        raise ProgramError(f"{program.name}: {', '.join(left) or 'constants'} left by `expand`")

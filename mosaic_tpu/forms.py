@@ -1,0 +1,46 @@
+"""The forms in which a TPU takes a kernel: with copies of its own from and to far memory, or in plain accesses."""
+
+from __future__ import annotations
+
+from ..core.ir import Program, Var
+from ..lang.alone import COMMUNICATION, communicates
+from ..lang.copies import dma_start_p, dma_wait_p, semaphore_read_p, semaphore_signal_p, semaphore_wait_p
+from ..lang.extent import by_ids, guarded
+from ..lang.kernel import Kernel, whole_block
+from ..lang.plain import plain, uses
+from ..lang.target import Target
+from .windows import FAR
+
+COPIES = frozenset({dma_start_p, dma_wait_p, semaphore_signal_p, semaphore_wait_p, semaphore_read_p}) | COMMUNICATION
+
+
+def far_bytes(kernel: Kernel) -> int:
+    """The bytes of its operands and results in far memory."""
+    return sum(b.array.nbytes for b in kernel.blocks if b.space in FAR)
+
+
+def reaches_far(kernel: Kernel, target: Target) -> bool:
+    """Whether a kernel copies by itself, or has too much in far memory to keep it in VMEM."""
+    return bool(kernel.cells) and (far_bytes(kernel) > target.block_bytes or uses(kernel.body, COPIES))
+
+
+def forms(kernel: Kernel, target: Target) -> tuple[Kernel, ...]:
+    """With its copies, where it reaches far; in plain accesses, where what is far can be kept in VMEM."""
+    here = guarded(kernel, tuple(a for a, p in kernel.extents if by_ids(kernel, p)))
+    if not kernel.cells:
+        return (_idle(here),)
+    if not reaches_far(kernel, target):
+        return (plain(here),)
+    kept = not communicates(kernel) and far_bytes(kernel) <= target.fast_bytes
+    return (here, plain(here)) if kept else (here,)
+
+
+def _idle(kernel: Kernel) -> Kernel:
+    """A kernel of no cells as one of a cell that does nothing: aliased outputs are what they were."""
+    inputs = tuple(whole_block(b.name, b.array) for b in kernel.inputs)
+    outputs = tuple(whole_block(b.name, b.array) for b in kernel.outputs)
+    body = kernel.body
+    kept = body.inputs[: kernel.splits[1]]
+    refs = [Var(b.ref_type) for b in (*inputs, *outputs)]
+    body = Program([*kept[len(kernel.grid) :], *refs], (), (), (), (), body.name)
+    return kernel.replace(grid=(), inputs=inputs, outputs=outputs, scratch=(), body=body, semantics=None)
