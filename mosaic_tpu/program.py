@@ -24,7 +24,7 @@ from ..lang.vmem import in_vmem
 from .resources import resources
 
 
-def compile(text: str, name: str, target: str, kernels: Sequence[Legal], build: Callable[..., Any]) -> Any:
+def compile(text: str, name: str, target: str, kernels: Sequence[Kernel | Legal], build: Callable[..., Any]) -> Any:
     """The text of a StableHLO module with custom calls, as a program for a TPU; `build(text, target, name)` compiles.
 
     Raises:
@@ -34,7 +34,7 @@ def compile(text: str, name: str, target: str, kernels: Sequence[Legal], build: 
       DtypeError: a dtype that the generation does not have.
       CompileError: anything else that the compiler refuses.
     """
-    machine, given = target_of(target), [k.given for k in kernels]
+    machine, given = target_of(target), [k if isinstance(k, Kernel) else k.given for k in kernels]
     try:
         binary = build(text, target, name)
     except CompileError as error:
