@@ -84,13 +84,15 @@ from .prng import (
     stateful_uniform,
 )
 from .remote import async_remote_copy, get_barrier_semaphore, make_async_remote_copy, semaphore_signal
+from .rules import Partition
 from .scoped import run_scoped
 from .visualize import visualize
 
 __all__ = [
     "ANY", "Block", "BlockSpec", "Blocked", "BoundedSlice", "Buffered", "CoreMesh", "CostEstimate", "DeviceIdType",
-    "Element", "GridSpec", "HBM", "InterpretParams", "Kernel", "MemorySpace", "PrefetchScalarGridSpec", "SEMAPHORE",
-    "SMEM", "SemaphoreType", "Slice", "Squeezed", "VMEM", "addupdate", "align_to", "async_copy", "async_remote_copy",
+    "Element", "GridSpec", "HBM", "InterpretParams", "Kernel", "MemorySpace", "Partition", "PrefetchScalarGridSpec",
+    "SEMAPHORE", "SMEM", "SemaphoreType", "Slice", "Squeezed", "VMEM", "addupdate", "align_to", "async_copy",
+    "async_remote_copy",
     "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or", "atomic_xchg", "atomic_xor",
     "auto", "cdiv", "core_map", "counter_bernoulli", "counter_bits", "counter_normal", "counter_uniform", "cpu",
     "cutlass", "debug_check", "debug_print", "dot_scaled", "ds", "dslice", "dynamic", "emit_pipeline", "estimate_cost",

@@ -238,7 +238,8 @@ def facts(program: Program, grid: tuple[int, ...]) -> Fact | None:
 
 
 @cached(4096)
-def _facts_of(program: Program, atoms: tuple[Any, ...], grid: tuple[int, ...]) -> Fact | None:
+def facts_of(program: Program, atoms: tuple[Any, ...], grid: tuple[int, ...]) -> Fact | None:
+    """What is known of some integer values of a Program."""
     return facts(slice_of(program, atoms), grid)
 
 
@@ -249,7 +250,7 @@ def predicate(program: Program, atom: Any, grid: tuple[int, ...]) -> np.ndarray 
     """
     if type(atom) is Literal:
         return np.full((1,) * len(grid), np.int64(atom.value))
-    found = _facts_of(program, (atom,), grid)
+    found = facts_of(program, (atom,), grid)
     if found is None or found.table is None:
         return None
     shape = [grid[a] if a in found.axes else 1 for a in range(len(grid))]

@@ -43,6 +43,7 @@ from .modes import as_mode
 from .normalize import normalize, touches_refs
 from .ops import Cell, in_cell
 from .primitive import kernel_call_p
+from .rules import SETTING, Partition, check_rule
 from .verify import verify
 
 
@@ -63,6 +64,7 @@ def kernel_call(
     name: str | None = None,
     debug: bool = False,
     strict: bool | None = None,
+    partition: Partition | None = None,
     metadata: Any = None,
     **unused: Any,
 ) -> Callable[..., Any]:
@@ -73,8 +75,8 @@ def kernel_call(
     and `out_shape` (or prefixes of them). `input_output_aliases` maps an operand's number to that of the
     output that starts as it. With `strict` what cannot be proved of the kernel is an error, as with the configuration
     `strict_kernels`, which holds where it is None. With `debug` blocks that prefetched data places are checked while
-    the kernel runs. Runs compiled; with `interpret=True` in NumPy, cell by
-    cell, and with `interpret=InterpretParams(...)` so in the modes that it names.
+    the kernel runs. `partition` says how it is split over a mesh where its index maps do not. Runs compiled; with
+    `interpret=True` in NumPy, cell by cell, and with `interpret=InterpretParams(...)` so in the modes that it names.
 
     Raises a `KernelError` that names the operand, the block and the cell for maps that disagree in rank or
     go out of bounds, outputs that are not wholly written, and writes that race.
@@ -101,7 +103,7 @@ def kernel_call(
         )
     label = name or getattr(body, "__name__", None) or getattr(getattr(body, "func", None), "__name__", "kernel")
     semantics = dimension_semantics or getattr(compiler_params, "dimension_semantics", None)
-    settings = _settings(compiler_params, cost_estimate, semantics)
+    settings = _settings(compiler_params, cost_estimate, semantics, partition)
     aliases = dict(input_output_aliases or {})
     request = _Request(body, out_shape, spec, aliases, semantics, as_mode(interpret), label, settings, strict, debug)
 
@@ -123,10 +125,15 @@ def kernel_call(
 pallas_call = kernel_call
 
 
-def _settings(compiler_params: Any, cost_estimate: Any, semantics: Any) -> tuple[tuple[str, Any], ...]:
+def _settings(
+    compiler_params: Any, cost_estimate: Any, semantics: Any, partition: Any
+) -> tuple[tuple[str, Any], ...]:
     """What backends and the cost model are told; a value that cannot be part of a Kernel (unhashable) is an error."""
     cores = tuple(a for a, s in enumerate(semantics or ()) if "core" in str(getattr(s, "value", s)).lower())
-    given = {"compiler_params": compiler_params, "cost_estimate": cost_estimate, "core_axes": cores or None}
+    given = {"compiler_params": compiler_params, "cost_estimate": cost_estimate, "core_axes": cores or None,
+             SETTING: partition}  # fmt: skip
+    if partition is not None and not isinstance(partition, Partition):
+        raise ArgumentTypeError(f"kernel_call: partition is {partition!r}", "give a `lang.Partition`")
     backward = getattr(compiler_params, "backward", None)
     if backward is not None and type(backward) is not type(compiler_params):
         raise ArgumentTypeError(f"kernel_call: backward of compiler_params is {backward!r}",
@@ -287,6 +294,7 @@ class _Request:
         if mesh_of(made.body):
             check_remote(made)
         verify(made, self.strict)
+        check_rule(made)
         return checked(made) if self.debug else made
 
     def _aliases(self, first: int, inputs: Sequence[Block], outputs: Sequence[Block]) -> tuple[tuple[int, int], ...]:

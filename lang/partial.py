@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,10 +26,11 @@ from .plain import plain
 
 @dataclass(frozen=True)
 class Sums:
-    """`partial` gives the sums of its cells; `final` takes the kernel's inputs of numbers `inputs`, then the sums, and
-    gives the kernel's outputs. It is None where those are the sums."""
+    """`partial` gives the sums of its cells; `final` takes what is prefetched, the kernel's inputs of numbers `inputs`,
+    then the sums, and gives the kernel's outputs. It is None where those are the sums."""
 
     partial: Kernel
+    body: Callable[..., None]  # that of `partial`, as `part.local` takes it
     final: Kernel | None
     inputs: tuple[int, ...] = ()
 
@@ -47,15 +49,15 @@ def sums(kernel: Kernel) -> Sums | str:
     if not all(_starts_at_zero(phases.init, phases.init.inputs[p]) for p in added):
         return "its sums do not start at zero"
     states = [_block(kernel, phases, p) for p in added]
-    partial = _partial(kernel, phases, added, states)
+    partial, body = _partial(kernel, phases, added, states)
     if not any(e.effects for e in phases.final.eqns):
         if added != list(range(first_out, first_scratch)):
             return "an output is no sum"
-        return Sums(partial, None)
+        return Sums(partial, body, None)
     final, inputs = _final(kernel, phases, added, states)
     if any(_follows(kernel.inputs[i], phases.carry) for i in inputs):
         return "what is made of the sums takes an operand that follows it"
-    return Sums(partial, final, inputs)
+    return Sums(partial, body, final, inputs)
 
 
 def _starts_at_zero(init: Program, ref: Var) -> bool:
@@ -83,14 +85,16 @@ def _block(kernel: Kernel, phases: Phases, position: int) -> Block:
         return kernel.outputs[position - first_out]
     type: Any = kernel.body.inputs[position].type
     rest = [a for a in range(len(kernel.grid)) if a not in phases.carry]
-    return grid_block(f"sum{position}", type.shape, type.dtype, rest, kernel.grid, ())
+    return grid_block(f"sum{position}", type.shape, type.dtype, rest, kernel.grid, kernel.prefetch)
 
 
-def _partial(kernel: Kernel, phases: Phases, added: Sequence[int], states: Sequence[Block]) -> Kernel:
+def _partial(
+    kernel: Kernel, phases: Phases, added: Sequence[int], states: Sequence[Block]
+) -> tuple[Kernel, Callable[..., None]]:
     first_out, first_scratch, end = kernel.splits[2:5]
     local = [p for p in range(first_scratch, end) if p not in added]
 
-    def body(ids: Any, _: Any, ins: Any, outs: Any, scratch: Any) -> None:
+    def body(ids: Any, whole: Any, valid: Any, prefetch: Any, ins: Any, outs: Any, scratch: Any) -> None:
         first = None
         for a in phases.carry:
             here = eq_p.bind(ids[a], np.int32(0))
@@ -100,10 +104,13 @@ def _partial(kernel: Kernel, phases: Phases, added: Sequence[int], states: Seque
         held = dict(zip(added, outs, strict=True)) | dict(zip(local, scratch, strict=True))
         unused = iter(outs)  # an output that main does not touch: any Ref stands for it
         refs = [held[p] if p in held else next(unused, outs[0]) for p in range(first_out, end)]
-        eval_program(phases.main, *ids, *ins, *refs)
+        main = functools.partial(eval_program, phases.main, *whole, *prefetch, *ins, *refs)
+        main() if valid is None else when(valid)(lambda: main() and None)
 
     kept = [kernel.scratch[p - first_scratch] for p in local]
-    return trace_kernel(f"{kernel.name}_part", kernel.grid, (), kernel.inputs, states, kept, body, kernel)
+    name = f"{kernel.name}_part"
+    return trace_kernel(name, kernel.grid, kernel.prefetch, kernel.inputs, states, kept,
+                        lambda ids, *refs: body(ids, ids, None, *refs), kernel), body  # fmt: skip
 
 
 def _final(kernel: Kernel, phases: Phases, added: Sequence[int], states: Sequence[Block]) -> Any:
@@ -114,14 +121,14 @@ def _final(kernel: Kernel, phases: Phases, added: Sequence[int], states: Sequenc
     def ids_of(ids: Sequence[Any]) -> list[Any]:
         return [np.int32(kernel.grid[a] - 1) if a in phases.carry else i for a, i in enumerate(ids)]
 
-    def body(ids: Any, _: Any, ins: Any, outs: Any, scratch: Any) -> None:
+    def body(ids: Any, prefetch: Any, ins: Any, outs: Any, scratch: Any) -> None:
         refs = dict(zip(range(first_out, end), [*outs, *scratch], strict=True))
         for p, given in zip(added, ins[n:], strict=True):
             write(view(refs[p]), read(view(given)))
-        eval_program(phases.final, *ids_of(ids), *ins[:n], *refs.values())
+        eval_program(phases.final, *ids_of(ids), *prefetch, *ins[:n], *refs.values())
 
-    ins = [remap(b, (), grid, ids_of) for b in (*kernel.inputs, *states)]
-    outs = [remap(b, (), grid, ids_of) for b in kernel.outputs]
-    made = trace_kernel(f"{kernel.name}_end", grid, (), ins, outs, kernel.scratch, body, kernel)
+    ins = [remap(b, kernel.prefetch, grid, ids_of) for b in (*kernel.inputs, *states)]
+    outs = [remap(b, kernel.prefetch, grid, ids_of) for b in kernel.outputs]
+    made = trace_kernel(f"{kernel.name}_end", grid, kernel.prefetch, ins, outs, kernel.scratch, body, kernel)
     final, taken = prune(made)
     return final, tuple(i for i in taken if i < n)

@@ -150,7 +150,10 @@ def _written(op: Any, mesh: dict[str, int]) -> Collective:
     kind, type = WRITTEN[op.name], op.results[0].type
     written = "mhlo.frontend_attributes" not in op.attributes  # those of kernels that are split say that they are not
     if kind == "permute":
-        return Collective(kind, (), 2, str(type), _bytes(type), _line(op), written)
+        pairs = shardy.ir.DenseIntElementsAttr(op.attributes["source_target_pairs"])
+        places = [pairs[i] for i in range(len(pairs))]
+        axes = [_moving([*p], mesh) for p in zip(places[::2], places[1::2], strict=True)]
+        return Collective(kind, tuple(dict.fromkeys(sum(axes, ()))), 2, str(type), _bytes(type), _line(op), written)
     groups = shardy.ir.DenseIntElementsAttr(op.attributes["replica_groups"])
     shape = shardy.ir.RankedTensorType(groups.type).shape
     first = [groups[i] for i in range(shape[1])]

@@ -1,27 +1,37 @@
 """Kernels on whole arrays of a mesh: each is split along the axes of its grid as Shardy's propagation comes out.
 
 First the kernels are calls that XLA does not know, with Shardy's rule of each; Shardy propagates through them. Then
-each becomes a program of each device, with the kernel at its part's size.
+each becomes a program of each device, with the kernel at its part's size: what its cells see of its neighbours' parts
+is sent over first, and where sizes do not divide, the arrays are padded around it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from ..core.errors import MeshError, ShapeError
 from ..core.ir import Eqn, Program
 from ..core.mesh import PartitionSpec
+from ..core.primitives.elementwise import mul_p
+from ..core.primitives.jit import jit_p
+from ..core.primitives.shape import broadcast_in_dim_p, concatenate, pad_p, slice_in_dim, slice_p
 from ..core.primitives.varying import pvary
 from ..core.rewrite import within
 from ..core.shard_map import part_type, shard_map_p
-from ..core.trace import on_each_device, trace_program
-from ..lang.kernel import Kernel
+from ..core.trace import on_each_device, trace_program, typeof
+from ..lang.kernel import EDGE, Kernel
+from ..lang.part import Pieces, local, numbered, pieces
 from ..lang.partial import Sums, sums
-from ..lang.partition import Splits, local, rule, splits
+from ..lang.partition import Splits, rule_text, splits
 from ..lang.primitive import kernel_call_p
 from .lower.spmd import kernel_sum_p, unknown_call_p
+from .neighbours import moved, place
 
-Run = Callable[..., list[Any]]
+Chosen = dict[Any, tuple[Any, ...]]  # the axes of the mesh that split what may be split
 Found = Mapping[int, tuple[Sequence[Any], Sequence[Any]]]  # by number: the axes of each dimension, operands and results
 
 
@@ -52,7 +62,7 @@ class Calls:
         if isinstance(found, str):
             return eqn
         self.kernels.append((kernel, found))
-        params = {"number": len(self.kernels) - 1, "rule": rule(kernel, found), "types": tuple(kernel.out_types)}
+        params = {"number": len(self.kernels) - 1, "rule": rule_text(kernel, found), "types": tuple(kernel.out_types)}
         return eqn.replace(primitive=unknown_call_p, params=params)
 
     def split(self, program: Program, mesh: Any, shardings: Found) -> Program:
@@ -70,59 +80,167 @@ class Calls:
         return self._walked(program, change, {})
 
 
-def _chosen(found: Splits, mesh: Any, ins: Sequence[Any], outs: Sequence[Any]) -> dict[int, tuple[Any, ...]]:
-    """The axes of the mesh that split each axis of the grid: those of the results, then those of the operands."""
-    names, chosen = {str(n): n for n in mesh.axis_names}, dict[int, tuple[Any, ...]]()
+def _chosen(found: Splits, mesh: Any, ins: Sequence[Any], outs: Sequence[Any]) -> Chosen:
+    """The axes of the mesh that split what may be split: those of the results, then those of the operands."""
+    names, chosen = {str(n): n for n in mesh.axis_names}, dict[Any, tuple[Any, ...]]()
     taken: set[Any] = set()
     pairs: list[tuple[Any, Any]] = [*zip(found.outs, outs), *zip(found.ins, ins)]
-    for dims, lying in pairs:
+    for keys, lying in pairs:
         shown: Sequence[Any] = lying or ()
-        for a, axes in zip(dims, shown):
-            if a is None or a in chosen:
+        for key, axes in zip(keys, shown):
+            if key is None or key in chosen:
                 continue
             kept: list[Any] = []
             for name in (names[x] for x in axes):
-                if name in taken or found.sizes[a] % mesh.parts((*kept, name)):
+                count = mesh.parts((*kept, name))
+                if name in taken or (found.sizes[key] % count if found.rule else found.sizes[key] < count):
                     break
                 kept.append(name)
             if kept:
-                chosen[a] = tuple(kept)
+                chosen[key] = tuple(kept)
                 taken |= {*kept}
     return chosen
 
 
-def _on_devices(eqn: Eqn, kernel: Any, found: Splits, mesh: Any, chosen: dict[int, tuple[Any, ...]]) -> Eqn:
-    """The equation of a kernel as a program of each device."""
-    def spec(dims: Sequence[int | None]) -> PartitionSpec:
-        return PartitionSpec(*[None if a is None else chosen.get(a) for a in dims])
-
-    parts = {a: mesh.parts(names) for a, names in chosen.items()}
-    over = tuple(name for a in sorted(found.summed) for name in chosen.get(a, ()))
-    ins, outs = tuple(map(spec, found.ins)), tuple(map(spec, found.outs))
+def _on_devices(eqn: Eqn, kernel: Kernel, found: Splits, mesh: Any, chosen: Chosen) -> Eqn:
+    """The equation of a kernel as a program of each device; where sizes do not divide, on arrays that are padded."""
+    part = _Ruled(kernel, found, mesh, chosen) if found.rule else _Split(kernel, found, mesh, chosen)
     manual = tuple(mesh.axis_names)
-    with on_each_device([(n, mesh.shape[n]) for n in manual]):
-        types = [part_type(a.type, s, mesh) for a, s in zip(eqn.inputs, ins, strict=True)]
-        run = _added(kernel, parts, over) if over else _parted(kernel, parts)
-        program = trace_program(run, types, kernel.name)
-    params = {"program": program, "mesh": mesh, "in_specs": ins, "out_specs": outs, "manual": manual}
-    return eqn.replace(primitive=shard_map_p, params=params)
+
+    def wide(type: Any, spec: PartitionSpec) -> tuple[int, ...]:
+        return tuple(-(-n // mesh.parts(a)) * mesh.parts(a) for n, a in zip(type.shape, spec.padded(type.ndim)))
+
+    def run(*operands: Any) -> list[Any]:
+        given = [_padded(x, wide(typeof(x), s), f) for x, s, f in zip(operands, part.ins, part.fills, strict=True)]
+        types = [part_type(typeof(x), s, mesh) for x, s in zip(given, part.ins, strict=True)]
+        with on_each_device([(n, mesh.shape[n]) for n in manual]):
+            program = trace_program(part.run, types, kernel.name)
+        part.check(program)
+        outs = shard_map_p.bind(*given, program=program, mesh=mesh, in_specs=part.ins, out_specs=part.outs,
+                                manual=manual)  # fmt: skip
+        return [x if typeof(x).shape == t.shape else slice_p.bind(
+            x, start_indices=(0,) * t.ndim, limit_indices=t.shape, strides=None)
+            for x, t in zip(outs, kernel.out_types, strict=True)]  # fmt: skip
+
+    program = trace_program(run, [a.type for a in eqn.inputs], kernel.name)
+    params = {"program": program, "name": kernel.name, "donated": (), "inline": True}
+    return eqn.replace(primitive=jit_p, params=params)
 
 
-def _parted(kernel: Kernel, parts: Mapping[int, int]) -> Run:
-    part = local(kernel, parts)
-    return lambda *xs: kernel_call_p.bind(*xs, kernel=part)
+def _padded(x: Any, shape: tuple[int, ...], fill: Any) -> Any:
+    """An array that ends with what a kernel's blocks hold past its end."""
+    for d, n in enumerate(shape):
+        had = typeof(x).shape
+        if n > had[d] and fill is EDGE:
+            last = slice_in_dim(x, had[d] - 1, had[d], axis=d)
+            more = broadcast_in_dim_p.bind(last, shape=(*had[:d], n - had[d], *had[d + 1 :]),
+                                           broadcast_dimensions=tuple(range(len(had))))  # fmt: skip
+            x = concatenate([x, more], d)
+        elif n > had[d]:
+            value = np.asarray(0 if fill is None else fill).astype(typeof(x).dtype)[()]
+            config = tuple((0, n - m if i == d else 0, 0) for i, m in enumerate(had))
+            x = pad_p.bind(x, value, padding_config=config)
+    return x
 
 
-def _added(kernel: Kernel, parts: Mapping[int, int], over: tuple[Any, ...]) -> Run:
-    """A kernel of sums on each device: the sums of its cells are added over devices, and finished."""
-    found = sums(kernel)
-    assert isinstance(found, Sums)
-    begin = _parted(found.partial, parts)
-    after = {a: n for a, n in parts.items() if found.final is not None and found.final.grid[a] > 1}
-    end = None if found.final is None else _parted(found.final, after)
+class _Split:
+    """A kernel on each device, split by its index maps."""
 
-    def run(*xs: Any) -> list[Any]:
-        whole = [kernel_sum_p.bind(pvary(x, over), axes=over) for x in begin(*xs)]
-        return whole if end is None else end(*(xs[i] for i in found.inputs), *whole)
+    def __init__(self, kernel: Kernel, found: Splits, mesh: Any, chosen: Chosen):
+        self.kernel, self.mesh, self.chosen = kernel, mesh, chosen
+        self.parts = {a: mesh.parts(names) for a, names in chosen.items()}
+        self.over = tuple(name for a in found.sizes if a in found.summed for name in chosen.get(a, ()))
+        self.numbers = numbered(kernel, self.parts)
+        taken, self.made = pieces(kernel, self.parts)
+        self.taken: tuple[Pieces, ...] = (*((None,) * t.ndim for t in kernel.prefetch), *taken)
+        self.ins, self.outs = tuple(map(self._spec, self.taken)), tuple(map(self._spec, self.made))
+        self.fills = (*[None] * len(kernel.prefetch), *(b.fill for b in kernel.inputs))
 
-    return run
+    def _spec(self, pieces: Pieces) -> PartitionSpec:
+        return PartitionSpec(*[None if p is None else self.chosen[p.axis] for p in pieces])
+
+    def run(self, *operands: Any) -> list[Any]:
+        kernel, n = self.kernel, len(self.kernel.prefetch)
+        ends = [t.shape for t in kernel.in_types]
+        given = [self._moved(x, ps, end, f)
+                 for x, ps, end, f in zip(operands, self.taken, ends, self.fills, strict=True)]  # fmt: skip
+        starts = [self._starts()] if self.numbers else []
+        prefetch, xs = [*given[:n], *starts], given[n:]
+        if not self.over:
+            return self._results(kernel_call_p.bind(*prefetch, *xs, kernel=local(kernel, self.parts, self.numbers)))
+        found = sums(kernel)
+        assert isinstance(found, Sums)
+        begin = local(found.partial, self.parts, self.numbers, found.body)
+        added = [kernel_sum_p.bind(pvary(x, self.over), axes=self.over)
+                 for x in kernel_call_p.bind(*prefetch, *xs, kernel=begin)]  # fmt: skip
+        if found.final is None:
+            return self._results(added)
+        after = {a: p for a, p in self.parts.items() if found.final.grid[a] > 1}
+        rest = self.numbers & {*after}
+        end = local(found.final, after, rest)
+        return self._results(kernel_call_p.bind(*prefetch[: n + bool(rest)], *(xs[i] for i in found.inputs), *added,
+                                                kernel=end))  # fmt: skip
+
+    def _starts(self) -> Any:
+        """The number of the device's first cell along each axis of the grid."""
+        cells = [-(-n // self.parts.get(a, 1)) for a, n in enumerate(self.kernel.grid)]
+        numbers = [mul_p.bind(place(names, self._sizes(names)), np.int32(cells[a])) if names else np.int32(0)
+                   for a, names in ((a, self.chosen.get(a, ())) for a in range(len(cells)))]  # fmt: skip
+        return concatenate([broadcast_in_dim_p.bind(i, shape=(1,), broadcast_dimensions=()) for i in numbers], 0)
+
+    def _sizes(self, names: Sequence[Any]) -> list[int]:
+        return [self.mesh.shape[n] for n in names]
+
+    def _moved(self, x: Any, pieces: Pieces, end: tuple[int, ...], fill: Any) -> Any:
+        for d, piece in enumerate(pieces):
+            if piece is not None:
+                names = self.chosen[piece.axis]
+                x = moved(x, d, piece, end[d], names, self._sizes(names), fill)
+        return x
+
+    def _results(self, outs: Sequence[Any]) -> list[Any]:
+        """The results in parts of the usual sizes, where those that the devices made are whole blocks."""
+        found = []
+        for x, made, block in zip(outs, self.made, self.kernel.outputs, strict=True):
+            usual = [p and replace(p, step=(n := -(-m // self.parts[p.axis])), before=0, length=n)
+                     for p, m in zip(made, block.array.shape, strict=True)]  # fmt: skip
+            found.append(self._moved(x, tuple(usual), block.array.shape, None))
+        return found
+
+    def check(self, program: Program) -> None:
+        """Nothing to hold it against: the sizes are its own."""
+
+
+class _Ruled:
+    """A kernel on each device, by the rule that its author gave."""
+
+    def __init__(self, kernel: Kernel, found: Splits, mesh: Any, chosen: Chosen):
+        assert found.rule is not None
+        self.kernel, self.rule, self.mesh = kernel, found.rule, mesh
+        self.axes = {name: chosen.get(name, ()) for name in found.sizes}
+        self.ins, self.outs = tuple(map(self._spec, found.ins)), tuple(map(self._spec, found.outs))
+        self.fills = (None,) * len(self.ins)
+
+    def _spec(self, names: Sequence[Any]) -> PartitionSpec:
+        return PartitionSpec(*[self.axes.get(n) or None for n in names])
+
+    def run(self, *operands: Any) -> Any:
+        found = self.rule.part(self.axes, *operands)
+        return list(found) if isinstance(found, (tuple, list)) else [found]
+
+    def check(self, program: Program) -> None:
+        """Raise a `ShapeError` or a `MeshError` where the rule's function gives what its rule does not say."""
+        where = f"kernel {self.kernel.name}: its partition {self.rule.rule!r}"
+        wanted = [part_type(t, s, self.mesh) for t, s in zip(self.kernel.out_types, self.outs, strict=True)]
+        given = program.out_types
+        if [(t.shape, t.dtype) for t in given] != [(t.shape, t.dtype) for t in wanted]:
+            shown = [", ".join(t.show() for t in types) or "nothing" for types in (given, wanted)]
+            raise ShapeError(f"{where} gives {shown[0]} on each device, where the parts of its results are {shown[1]}",
+                             "return a device's part of each result, with the result's dtype",
+                             self.kernel.source)  # fmt: skip
+        for t, w in zip(given, wanted, strict=True):
+            if t.vary - w.vary:
+                over = ", ".join(map(str, sorted(t.vary - w.vary, key=str)))
+                raise MeshError(f"{where} gives {t.show()}, which differs along {over}, for a result that does not",
+                                "add it up over the devices: `lax.psum(x, axes[name])`",
+                                self.kernel.source)  # fmt: skip

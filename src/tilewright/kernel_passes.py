@@ -44,7 +44,7 @@ def has_kernels(program: Program) -> bool:
 def whole_on_mesh(program: Program) -> tuple[tuple[str, str], ...]:
     """The kernels of a program on a mesh that are called on whole arrays, and why."""
     kernels = dict.fromkeys(e.params["kernel"] for e in part("partition").whole_calls(program, kernel_call_p))
-    unsplit = "what it is given is not split along axes of its grid, or not into whole blocks"
+    unsplit = "what it is given is not split along axes of its grid, or into more parts than these have cells"
     return tuple((k.name, found if isinstance(found := splits(k), str) else unsplit) for k in kernels)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -211,12 +212,14 @@ def _all_to_all(
     return e.ops("stablehlo.all_to_all", operands, [out], attributes)[0]
 
 
-def _permute(e: Emitter, operands: list[Operand], out: ArrayType, *, axes: Any, perm: Any) -> Operand:
+def _permute(
+    e: Emitter, operands: list[Operand], out: ArrayType, *, axes: Any, perm: Any, more: str = ""
+) -> Operand:
     pairs = [[row[a], row[b]] for row in _groups(e, axes) for a, b in perm]
     e.meshes.channels += 1
     attributes = (f"source_target_pairs = dense<{pairs or ''}> : tensor<{len(pairs)}x2xi64>, channel_handle = "
                   f"#stablehlo.channel_handle<handle = {e.meshes.channels}, type = 1>")  # fmt: skip
-    return e.ops("stablehlo.collective_permute", operands, [out], attributes)[0]
+    return e.ops("stablehlo.collective_permute", operands, [out], attributes, more=more)[0]
 
 
 def _axis_index(e: Emitter, operands: list[Operand], out: ArrayType, *, axes: Any) -> Operand:
@@ -311,6 +314,8 @@ def _unsplit(e: Emitter, x: Operand, free: Any) -> Operand:
 kernel_sum_p = Primitive(
     "kernel_sum", lambda x, *, axes: x, effects=axis_effects, varies=lambda vary, params: vary - {*params["axes"]},
 )  # fmt: skip
+# A permute that no user wrote: what a kernel's windows see of other devices' parts.
+kernel_permute_p = Primitive("kernel_permute", lambda x, *, axes, perm: x.strong(), effects=axis_effects)
 MADE = 'mhlo.frontend_attributes = {tilewright = "made"}'
 SUM, MAX, MIN = (_reduce(f"stablehlo.{name}") for name in ("add", "maximum", "minimum"))
 RULES: dict[Any, Any] = {
@@ -321,6 +326,7 @@ RULES: dict[Any, Any] = {
     kernel_sum_p: _reduce("stablehlo.add", MADE), psum_invariant_p: SUM, pmax_invariant_p: MAX, pmin_invariant_p: MIN,
     psum_groups_p: SUM, pmax_groups_p: MAX, pmin_groups_p: MIN,
     all_gather_p: _all_gather, psum_scatter_p: _reduce_scatter, all_to_all_p: _all_to_all, ppermute_p: _permute,
+    kernel_permute_p: functools.partial(_permute, more=MADE),
     axis_index_p: _axis_index,
     reduce_p: _limited(reduce.RULES[reduce_p], _not_reduced),
     **{p: _limited(reduce.RULES[p], _not_bits) for p in (reduce_and_p, reduce_or_p)},

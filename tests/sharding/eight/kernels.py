@@ -8,6 +8,7 @@ from tests.support.equivalence import draws
 from tilewright import lang as tl
 from tilewright import lax, nn
 from tilewright import numpy as tnp
+from tilewright.core.errors import ArgumentError, MeshError, ShapeError
 from tilewright.sharding import NamedSharding, P
 
 MESH = tw.make_mesh((4, 2), ("x", "y"))
@@ -79,18 +80,161 @@ def test_kernels_are_split_by_their_index_maps(x, w, out, exchanged):
 
 
 def test_a_kernel_that_cannot_be_split_runs_whole_and_is_named():
-    def body(x, o):
-        o[...] = x[...] + tl.program_id(0)
+    def body(x, o, most):
+        most[...] = tnp.where(tl.program_id(0) == 0, x[...], tnp.maximum(most[...], x[...]))
+        o[...] = most[...]
 
-    def numbered(x):
+    def running(x):
         block = tl.BlockSpec((2, 32), lambda i: (i, 0))
-        return tl.kernel_call(body, tw.ShapeDtypeStruct(X.shape, X.dtype), grid=8, in_specs=[block], out_specs=block)(x)
+        return tl.kernel_call(body, tw.ShapeDtypeStruct(X.shape, X.dtype), grid=8, in_specs=[block], out_specs=block,
+                              scratch_shapes=[tl.VMEM((2, 32), X.dtype)])(x)  # fmt: skip
 
     far = tw.device_put(X, NamedSharding(MESH, P("x")))
-    np.testing.assert_allclose(tw.jit(numbered)(far), X + np.arange(16)[:, None] // 2, rtol=1e-6)
-    told = str(tw.explain(numbered, far))
+    wanted = np.maximum.accumulate(X.reshape(8, 2, 32)).reshape(X.shape)
+    np.testing.assert_allclose(tw.jit(running)(far), wanted, rtol=1e-6)
+    told = str(tw.explain(running, far))
     assert "kernel body is called on whole arrays" in told
-    assert "(axis 0 of its grid: its body asks for its number)" in told
+    assert "(axis 0 of its grid: what it carries is no sum)" in told
+
+
+# ---------------------------------------------------------------------------- neighbours, remainders, numbers of cells
+
+
+def blocks(body, x, step, *specs):
+    """A kernel of one output block of `step` elements for each cell."""
+    out = tl.BlockSpec((step,), lambda i: i)
+    return tl.kernel_call(body, tw.ShapeDtypeStruct(x.shape, x.dtype), grid=tl.cdiv(len(x), step),
+                          in_specs=list(specs), out_specs=out)(*[x] * len(specs))  # fmt: skip
+
+
+def stencil(x, before=1, after=1, fill=0, step=2):
+    """Differences of each element and one before and one after it; beyond the ends there is a fill."""
+    def body(x, o):
+        o[...] = 2 * x[before : before + step] - x[:step] * x[-step:]
+
+    more = -len(x) % step
+    window = tl.Element(step + before + after, (before, after + more))
+    return blocks(body, x, step, tl.BlockSpec((window,), lambda i: i * step, fill=fill))
+
+
+def beside(x):
+    """Each block, the one before and the one after it; at the ends these are the block itself."""
+    def body(a, b, c, o):
+        o[...] = a[...] * 2 + b[...] - c[...]
+
+    n = len(x) // 2
+    places = (lambda i: tnp.maximum(i - 1, 0)), (lambda i: i), (lambda i: tnp.minimum(i + 1, n - 1))
+    return blocks(body, x, 2, *(tl.BlockSpec((2,), f) for f in places))
+
+
+def numbered(x):
+    """Each block times its number."""
+    def body(x, o):
+        o[...] = x[...] * (1.0 + tl.program_id(0))
+
+    block = tl.BlockSpec((2,), lambda i: i)
+    return blocks(body, x, 2, block)
+
+
+def total(x):
+    """The logarithm of a sum of which a cell past the end would be part, were it one."""
+    def body(x, o, found):
+        i, last = tl.program_id(0), tl.num_programs(0) - 1
+        tl.when(i == 0)(lambda: tl.store(found, tnp.zeros((1,))))
+        found[...] += (tnp.exp(x[...]) * (1.0 + i)).sum(keepdims=True)
+        tl.when(i == last)(lambda: tl.store(o, tnp.log(found[...])))
+
+    return tl.kernel_call(body, tw.ShapeDtypeStruct((1,), x.dtype), grid=len(x) // 2,
+                          in_specs=[tl.BlockSpec((2,), lambda i: i)], out_specs=tl.BlockSpec((1,), lambda i: 0),
+                          scratch_shapes=[tl.VMEM((1,), x.dtype)])(x)  # fmt: skip
+
+
+# A kernel, how many elements, over which axes, and what is exchanged.
+EXCHANGES = {
+    "window": (lambda x: stencil(x, fill=3), 32, "x", 2),
+    "wide": (lambda x: stencil(x, 10, 1), 32, "x", 3),  # more before it than one device has
+    "ragged window": (lambda x: stencil(x, fill=-1), 27, ("x", "y"), None),
+    "beside": (beside, 26, "x", None),
+    "ragged numbers": (numbered, 19, ("x", "y"), None),
+    "ragged sum": (total, 12, "x", None),
+}
+
+
+@pytest.mark.parametrize("name", EXCHANGES)
+def test_what_cells_see_of_other_devices(name):
+    f, n, axes, count = EXCHANGES[name]
+    x = np.random.default_rng(n).standard_normal(n).astype(np.float32)
+    far = tw.device_put(x, NamedSharding(MESH, P(axes)))
+
+    def both(x):
+        return tw.value_and_grad(lambda x: tnp.sum(tnp.sin(f(x))))(x)
+
+    for a, b in zip(tw.jit(both)(far), tw.jit(both)(x), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+    told = tw.explain(f, far).communication
+    assert not told.whole and all(not c.written for c in told.collectives)
+    if count is not None:
+        assert [(c.kind, c.axes) for c in told.collectives] == [("permute", ("x",))] * count
+
+
+def test_rows_named_by_prefetched_numbers():
+    def body(rows, table, o):
+        o[...] = table[...]
+
+    def take(rows, table):
+        spec = tl.PrefetchScalarGridSpec(1, len(rows), [tl.BlockSpec((1, 32), lambda i, rows: (rows[i], 0))],
+                                         tl.BlockSpec((1, 32), lambda i, rows: (i, 0)))  # fmt: skip
+        return tl.kernel_call(body, tw.ShapeDtypeStruct((len(rows), 32), X.dtype), grid_spec=spec)(rows, table)
+
+    rows = np.array([3, 0, 15, 7, 3, 9, 1, 2], np.int32)
+    far = tw.device_put(rows, NamedSharding(MESH, P("x"))), tw.device_put(X, NamedSharding(MESH, P()))
+    found = tw.jit(take)(*far)
+    assert found.sharding.spec == P("x")
+    np.testing.assert_allclose(found, X[rows])
+    assert [c.kind for c in tw.explain(take, *far).communication.collectives] == ["all-gather"]  # of the numbers
+
+
+# ---------------------------------------------------------------------------- rules of authors
+
+
+def ruled(x, w, rule="rows inner, inner columns -> rows columns", part=None):
+    """A product in one cell, whose index maps say nothing of how it may be split."""
+    def body(x, w, o):
+        o[...] = x[...] @ w[...]
+
+    def call(x, w, partition=None):
+        return tl.kernel_call(body, tw.ShapeDtypeStruct((len(x), w.shape[1]), x.dtype), name="ruled",
+                              partition=partition)(x, w)  # fmt: skip
+
+    def own(axes, x, w):
+        found = call(x, w)
+        return lax.psum(found, axes["inner"]) if axes["inner"] else found
+
+    return call(x, w, tl.Partition(rule, part or own))
+
+
+@pytest.mark.parametrize("x, w, exchanged", [(P("x"), P(None, "y"), []), (P("y", "x"), P("x"), ["all-reduce"])])
+def test_a_rule_of_the_author(x, w, exchanged):
+    far = tw.device_put(X, NamedSharding(MESH, x)), tw.device_put(W, NamedSharding(MESH, w))
+    np.testing.assert_allclose(tw.jit(ruled)(*far), X @ W, rtol=1e-4, atol=1e-5)
+    told = tw.explain(ruled, *far).communication
+    assert [c.kind for c in told.collectives] == exchanged and not told.whole
+
+
+def test_rules_that_are_wrong():
+    far = tw.device_put(X, NamedSharding(MESH, P("y", "x"))), tw.device_put(W, NamedSharding(MESH, P("x")))
+    wrong = {"part": lambda axes, x, w: x}, {"part": lambda axes, x, w: x @ w}
+    with pytest.raises(ShapeError, match=r"(?s)kernel ruled: its partition .* f32\[8,8\].* are f32\[8,16\]"):
+        tw.jit(lambda *a: ruled(*a, **wrong[0]))(*far)
+    with pytest.raises(MeshError, match=r"(?s)kernel ruled.*differs along x.*psum"):
+        tw.jit(lambda *a: ruled(*a, **wrong[1]))(*far)
+    for rule, error, text in (
+        ("a b -> a b", ShapeError, "does not fit its operands"),
+        ("a b, c d -> a a", ArgumentError, "names two dimensions of one array alike"),
+        ("a b, a c -> b c", ShapeError, "have one name, a"), ("a b", ArgumentError, "name the dimensions"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=text):
+            ruled(X, W, rule)
 
 
 def test_attention_with_split_heads():

@@ -1,0 +1,108 @@
+"""How a kernel is split over a mesh by its author's own rule, where its index maps do not say it.
+
+    kernel_call(body, ..., partition=Partition("rows inner, inner columns -> rows columns", part))
+
+The rule names the dimensions of the operands (prefetched ones first) and of the results; what has one name is split
+together. `part(axes, *parts)` is what each device computes of its parts, and gives its parts of the results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ..core.errors import ArgumentError, ShapeError
+from .kernel import Kernel
+
+Names = tuple[tuple[str | None, ...], ...]
+SETTING = "partition"
+WHOLE = "_"
+
+
+@dataclass(frozen=True)
+class Partition:
+    """How a kernel is split over the devices of a mesh: what `kernel_call` takes as `partition`.
+
+    `rule` names every dimension, as in "rows inner, inner columns -> rows columns"; `_` is one that each device needs
+    whole, and dimensions of one name have one size. `part(axes, *parts)` gets the mesh axes along which each name is
+    split (a dict of tuples; empty where it is not) and a device's parts of the operands, and returns its parts of the
+    results, in a tuple where there are several. Where a name that no result has is split, it adds up over the devices
+    itself: `lax.psum(x, axes["inner"])`. A name is split only where its size divides.
+
+    Raises an `ArgumentError` for a rule that cannot be read, and where the kernel is called a `ShapeError` for one
+    that does not fit its operands. Results of other shapes than the rule says are a `ShapeError` too, and those that
+    differ between devices where it says that they do not a `MeshError`, both when a program on a mesh is compiled.
+
+    >>> Partition("n, n -> n", lambda axes, x, y: x + y).ins
+    (('n',), ('n',))
+    """
+
+    rule: str
+    part: Callable[..., Any]
+
+    def __post_init__(self) -> None:
+        sides = self.rule.split("->") if isinstance(self.rule, str) else []
+        names = [n for side in sides for t in side.split(",") for n in t.split()]
+        if len(sides) != 2 or not callable(self.part) or not all(n.isidentifier() for n in names):
+            raise ArgumentError(f"a partition by the rule {self.rule!r} and the function {self.part!r}",
+                                'name the dimensions, as in Partition("rows inner, inner columns -> rows columns", '
+                                "part)")  # fmt: skip
+        for names in (*self.ins, *self.outs):
+            known = [n for n in names if n is not None]
+            if len({*known}) < len(known):
+                raise ArgumentError(f"the partition rule {self.rule!r} names two dimensions of one array alike",
+                                    f"give each a name of its own, or `{WHOLE}`")  # fmt: skip
+
+    @cached_property
+    def ins(self) -> Names:
+        """The names of the operands' dimensions; None: whole."""
+        return _names(self.rule.split("->")[0])
+
+    @cached_property
+    def outs(self) -> Names:
+        """The names of the results' dimensions; None: whole."""
+        return _names(self.rule.split("->")[1])
+
+    @property
+    def summed(self) -> tuple[str, ...]:
+        """The names that no result has."""
+        made = {n for names in self.outs for n in names}
+        return tuple(dict.fromkeys(n for names in self.ins for n in names if n is not None and n not in made))
+
+    def sizes(self, kernel: Kernel) -> Mapping[Hashable, int]:
+        """The size of each name for a kernel's arrays."""
+        found: dict[Hashable, int] = {}
+        for names, t in zip((*self.ins, *self.outs), (*kernel.in_types, *kernel.out_types), strict=True):
+            found |= {n: size for n, size in zip(names, t.shape, strict=True) if n is not None}
+        return found
+
+
+def _names(side: str) -> Names:
+    return tuple(tuple(None if n == WHOLE else n for n in t.split()) for t in side.split(","))
+
+
+def rule_of(kernel: Kernel) -> Partition | None:
+    """The rule that a kernel's author gave."""
+    return dict(kernel.settings).get(SETTING)
+
+
+def check_rule(kernel: Kernel) -> None:
+    """Raise a `ShapeError` where a kernel's rule does not fit its operands and results."""
+    rule = rule_of(kernel)
+    if rule is None:
+        return
+    sides = ((rule.ins, kernel.in_types, "operands"), (rule.outs, kernel.out_types, "results"))
+    for names, types, what in sides:
+        if [len(n) for n in names] != [t.ndim for t in types]:
+            raise ShapeError(f"kernel {kernel.name}: the partition rule {rule.rule!r} does not fit its {what}, "
+                             f"{', '.join(t.show() for t in types)}",
+                             "name every dimension of each, and put commas between them", kernel.source)  # fmt: skip
+    sizes: dict[str, int] = {}
+    for names, types, _ in sides:
+        for name, n in ((name, n) for ns, t in zip(names, types, strict=True) for name, n in zip(ns, t.shape)):
+            if name is not None and sizes.setdefault(name, n) != n:
+                raise ShapeError(f"kernel {kernel.name}: dimensions of the sizes {sizes[name]} and {n} have one name, "
+                                 f"{name}, in the partition rule {rule.rule!r}",
+                                 f"give them names of their own, or `{WHOLE}`", kernel.source)  # fmt: skip
