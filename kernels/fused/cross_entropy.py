@@ -41,6 +41,7 @@ from .operation import (
 
 LOGITS_BYTES = 2**26  # of logits in float32 that one cell of the one-pass form makes
 GPU_LOGITS_BYTES = 2**29  # of those of a run of rows on a GPU, where products of matrices make them
+TPU_COLUMNS = 512  # of a cell on a TPU where the matrix and its gradient do not fit together
 COLUMNS = 4096  # of a cell where a row of logits does not fit
 REDUCTIONS = ("mean", "sum", "none")
 
@@ -390,8 +391,8 @@ def linear_cross_entropy(
     """`cross_entropy(x @ w, labels)` that never holds the logits: (..., d), (d, V) and integers (...).
 
     `weights`, one for each row, scale the losses; 'mean' divides by their sum, 'none' gives one loss for each row.
-    `rows` and `columns` are the block of logits made at once (by default whole rows, up to 64 MiB, on a GPU 512 MiB).
-    Reverse mode only.
+    `rows` and `columns` are the block of logits made at once (by default whole rows, up to 64 MiB, on a GPU 512 MiB, on
+    a TPU what fits). Reverse mode only.
 
     Raises:
       ArgumentError: an unknown reduction. ShapeError: shapes that do not fit.
@@ -411,8 +412,12 @@ def linear_cross_entropy(
     size = math.prod(leading)
     if not size or not n or not shape_of(w)[0]:
         return linear_cross_entropy_reference(x, w, jnp.asarray(labels), weights=weights, reduction=reduction)
-    if columns is None and current_target().gpu:
+    target, d = current_target(), shape_of(w)[0]
+    if columns is None and target.gpu:
         rows = min(rows or max(GPU_LOGITS_BYTES // (4 * n), 8), size)
+    elif target.kind == "tpu":
+        columns = min(columns or (n if 16 * d * n <= target.block_bytes else TPU_COLUMNS), n)
+        rows = min(rows or row_tile(size, 4 * max(columns, d), target, arrays=6), size)
     else:
         columns = min(columns or n, n)
         rows = min(rows or max(LOGITS_BYTES // (4 * columns), 8), size)

@@ -32,6 +32,11 @@ class Operation:
     cost: Callable[..., Cost]
 
 
+# A block of rows on a TPU: its compiler writes out an instruction for each register of a block, so that those of
+# megabytes take minutes to compile, and copies of this size go at the memory's full speed.
+TPU_BLOCK_BYTES = 2**18
+
+
 def nbytes(*arrays: Any) -> int:
     """The bytes of arrays (or of their types); None counts nothing."""
     types = [a if isinstance(a, ArrayType) else typeof(a) for a in arrays if a is not None]
@@ -64,6 +69,8 @@ def row_tile(rows: int, row_bytes: int, target: str | Target | None = None, arra
     if target.whole_arrays:
         return max(rows, 1)
     fits = max(target.block_bytes // max(arrays * row_bytes, 1), 1)
+    if target.kind == "tpu":
+        fits = min(fits, max(TPU_BLOCK_BYTES // max(row_bytes, 1), 8))
     return min(1 << (fits.bit_length() - 1), 1 << max(rows - 1, 0).bit_length())
 
 
