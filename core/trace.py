@@ -208,7 +208,10 @@ _scope: ContextVar[str] = ContextVar("tilewright_scope", default="")
 
 
 def axis_environment() -> tuple[tuple[Any, ...], ...]:
-    """The named axes in force, outermost first: name, size and, of an axis of a mesh, True; part of tracing's keys."""
+    """The named axes in force, outermost first: name, size and, of an axis of a mesh, True; part of tracing's keys.
+
+    An axis along which the place is a value that is known has as its fourth entry what gives it.
+    """
     return _axes.get()
 
 
@@ -234,8 +237,10 @@ def on_one_device() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def extended_axes(name: Any, size: int) -> Iterator[None]:
-    token = _axes.set((*_axes.get(), (name, size)) if name is not None else _axes.get())
+def extended_axes(name: Any, size: int, index: Callable[[], Any] | None = None) -> Iterator[None]:
+    """Within it there is an axis of this name; `index` gives the place along it, where that is a value."""
+    axis = (name, size) if index is None else (name, size, None, index)
+    token = _axes.set((*_axes.get(), axis) if name is not None else _axes.get())
     try:
         yield
     finally:

@@ -329,6 +329,8 @@ class MemorySpace(StrEnum):
     SMEM = "smem"
     HBM = "hbm"
     SEMAPHORE = "semaphore"
+    TMEM = "tmem"
+    REGS = "regs"
 
     def __call__(self, shape: Any, dtype: Any) -> RefType:
         """The type of a Ref in this memory: how the scratch of a kernel is stated."""

@@ -22,12 +22,14 @@ REFERENCE: dict[str, list[str]] = json.loads((FOLDER / "names.json").read_text()
 # Namespaces that have another name here.
 PLACES = {
     "jax.extend": "tilewright.as_jax.jax.extend",
+    "jax.experimental.pallas.mosaic_gpu": "tilewright.lang.mosaic_gpu",
     "jax.experimental.pallas.tpu": "tilewright.lang.tpu",
     "jax.experimental.pallas.triton": "tilewright.lang.triton",
     "jax.experimental.pallas": "tilewright.lang",
 }
 
 _EXTEND = "of JAX's own insides, and no library that was tried asks for it (see clients.md)"
+_CLUSTERS = "blocks share neither memory nor barriers here: there are no clusters"
 _TPU_INSIDE = "planned with the rest of Mosaic's operations"
 # A pattern of names and why they are missing; the first that fits a name counts. One that fits none does no harm.
 MISSING: list[tuple[str, str]] = [
@@ -49,7 +51,17 @@ MISSING: list[tuple[str, str]] = [
     ("jax.experimental.xla_metadata.*", "XLA's own hints; kernels say themselves what is one program"),
     ("jax.experimental.sparse*", "planned"),
     ("jax.experimental.jet*", "planned"),
-    ("jax.experimental.pallas.mosaic_gpu.*", "planned: warp-specialised kernels have a backend of their own"),
+    ("jax.experimental.pallas.mosaic_gpu.*cluster*", _CLUSTERS),
+    ("jax.experimental.pallas.mosaic_gpu.Cluster*", _CLUSTERS),
+    ("jax.experimental.pallas.mosaic_gpu.multi*", _CLUSTERS),
+    ("jax.experimental.pallas.mosaic_gpu.dynamic_scheduling_loop", "blocks are handed out by `nd_loop`"),
+    ("jax.experimental.pallas.mosaic_gpu.*remote*", "a program on a GPU reaches the memory of its own device alone"),
+    ("jax.experimental.pallas.mosaic_gpu.*emaphore*", "warpgroups of a block meet at a `Barrier`"),
+    ("jax.experimental.pallas.mosaic_gpu.atomic_*", "`lang.atomic_add` and the like, in every kernel"),
+    ("jax.experimental.pallas.mosaic_gpu.inline_mgpu", "operations of a compiler that is not used here"),
+    ("jax.experimental.pallas.mosaic_gpu.as_torch_kernel", "`interop.torch.call` takes any function"),
+    ("jax.experimental.pallas.mosaic_gpu.*nterpret*", "the interpreter is an argument: `kernel(interpret=...)`"),
+    ("jax.experimental.pallas.mosaic_gpu.*", "planned with the rest of Mosaic GPU's operations"),
     ("jax.experimental.pallas.*interpret*", "the interpreter is an argument: `kernel_call(interpret=...)`"),
     ("jax.experimental.pallas.*", _TPU_INSIDE),
     ("jax.extend.*", _EXTEND),

@@ -45,6 +45,8 @@ from .ops import Cell, in_cell
 from .primitive import kernel_call_p
 from .rules import SETTING, Partition, check_rule
 from .verify import verify
+from .warpgroups.checks import check_mesh
+from .warpgroups.specs import MeshSpec
 
 
 def kernel_call(
@@ -103,7 +105,8 @@ def kernel_call(
         )
     label = name or getattr(body, "__name__", None) or getattr(getattr(body, "func", None), "__name__", "kernel")
     semantics = dimension_semantics or getattr(compiler_params, "dimension_semantics", None)
-    settings = _settings(compiler_params, cost_estimate, semantics, partition)
+    mesh = getattr(spec, "mesh", None)
+    settings = _settings(compiler_params, cost_estimate, semantics, partition, mesh)
     aliases = dict(input_output_aliases or {})
     request = _Request(body, out_shape, spec, aliases, semantics, as_mode(interpret), label, settings, strict, debug)
 
@@ -126,12 +129,12 @@ pallas_call = kernel_call
 
 
 def _settings(
-    compiler_params: Any, cost_estimate: Any, semantics: Any, partition: Any
+    compiler_params: Any, cost_estimate: Any, semantics: Any, partition: Any, mesh: Any
 ) -> tuple[tuple[str, Any], ...]:
     """What backends and the cost model are told; a value that cannot be part of a Kernel (unhashable) is an error."""
     cores = tuple(a for a, s in enumerate(semantics or ()) if "core" in str(getattr(s, "value", s)).lower())
     given = {"compiler_params": compiler_params, "cost_estimate": cost_estimate, "core_axes": cores or None,
-             SETTING: partition}  # fmt: skip
+             SETTING: partition, "mesh": mesh}  # fmt: skip
     if partition is not None and not isinstance(partition, Partition):
         raise ArgumentTypeError(f"kernel_call: partition is {partition!r}", "give a `lang.Partition`")
     backward = getattr(compiler_params, "backward", None)
@@ -293,6 +296,9 @@ class _Request:
         )  # fmt: skip
         if mesh_of(made.body):
             check_remote(made)
+        if isinstance(self.spec, MeshSpec):
+            check_mesh(made)
+            return made
         verify(made, self.strict)
         check_rule(made)
         return checked(made) if self.debug else made

@@ -24,6 +24,8 @@ from .kernel import EDGE, Block, Kernel
 from .modes import DEFAULT, InterpretParams, Run, poison, run_as
 from .plain import plain
 from .races import Races
+from .warpgroups.run import interpret_mesh
+from .warpgroups.specs import mesh_of
 
 
 def block_index(block: Block, ids: Sequence[int], prefetched: Sequence[np.ndarray]) -> tuple[int, ...]:
@@ -265,6 +267,8 @@ def interpret(
     """
     if params is None:
         params = kernel.interpret if isinstance(kernel.interpret, InterpretParams) else DEFAULT
+    if mesh_of(kernel) is not None:
+        return interpret_mesh(kernel, arrays, params)
     with run_as(Run(kernel.name, params)) as run:
         machine = Machine(kernel, arrays, run, watch)
         with observing(machine.observe) if kernel.cells else nullcontext():

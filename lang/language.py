@@ -70,6 +70,9 @@ from .ops import multiple_of_p
 from .remote import barrier_p, remote_signal_p, remote_start_p, remote_wait_p
 from .scoped import undefine_p
 from .tpu import approx_reciprocal_p
+from .warpgroups import barriers as bar
+from .warpgroups import products as pro
+from .warpgroups import transfers as tra
 
 FAMILIES: dict[str, dict[Primitive, str]] = {
     "arithmetic": {
@@ -284,6 +287,25 @@ FAMILIES: dict[str, dict[Primitive, str]] = {
         remote_signal_p: "a semaphore of another device counts up",
         barrier_p: "a semaphore is the one that the kernels of a mesh share",
     },
+    "warpgroups": {
+        bar.barrier_init_p: "says how many arrivals end a phase of a barrier",
+        bar.barrier_arrive_p: "one arrival at a barrier, by a warpgroup",
+        bar.barrier_wait_p: "the next phase of a barrier is over",
+        bar.set_max_registers_p: "registers of a warpgroup given up, or taken",
+        tra.copy_gmem_to_smem_p: "a copy to shared memory begins; its end is an arrival at a barrier",
+        tra.copy_smem_to_gmem_p: "a copy from shared memory begins",
+        tra.commit_group_p: "the copies from shared memory so far are one group",
+        tra.wait_group_p: "of these groups at most some are under way",
+        tra.commit_smem_p: "what is stored in shared memory is known to copies and products",
+        pro.wgmma_p: "a product of matrices in shared memory begins, added to an accumulator",
+        pro.wait_products_p: "of these products at most some are under way",
+        pro.tcgen05_mma_p: "a product of matrices in shared memory begins, added to tensor memory",
+        pro.tcgen05_commit_p: "an arrival at a barrier once these products are made",
+        pro.load_tmem_p: "what a part of tensor memory holds",
+        pro.store_tmem_p: "a part of tensor memory replaced",
+        pro.wait_loads_p: "loads from tensor memory are done",
+        pro.commit_tmem_p: "what is stored in tensor memory is known to loads and products",
+    },
     "control": {
         cond_p: "one of some Programs, as an integer or boolean says",
         while_p: "a Program again and again while another holds",
@@ -316,6 +338,7 @@ FAMILIES: dict[str, dict[Primitive, str]] = {
 }  # fmt: skip
 
 MEANING: dict[Primitive, str] = {p: meaning for family in FAMILIES.values() for p, meaning in family.items()}
+WARPGROUPS = tuple(FAMILIES["warpgroups"])  # of kernels that are written for them
 # Of linear algebra, what works through whole matrices step by step: a library's, around the kernel.
 FACTORED = frozenset(FAMILIES["linear algebra"]) - {
     symmetric_product_p, lu_pivots_to_permutation_p, tridiagonal_solve_p,

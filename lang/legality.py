@@ -18,6 +18,8 @@ from .ops import next_power_of_2
 from .target import KIB, MIB, Target, target_of
 from .verify import Finding
 from .vmem import ELSEWHERE, bits_of, in_vmem, vmem_bytes
+from .warpgroups.checks import check_target_of
+from .warpgroups.specs import mesh_of
 
 _WHOLE_TILES, _FITS = "in whole tiles", "fits"
 
@@ -48,6 +50,9 @@ def check_target(kernel: Kernel, target: str | Target) -> list[Finding]:
                                "export it for each size, or for the platform alone, where XLA computes kernels",
                                kernel.source)  # fmt: skip
     _check_dtypes(kernel, target)
+    if mesh_of(kernel) is not None:
+        check_target_of(kernel, target)
+        return []
     _check_cores(kernel, target)
     return _tpu(kernel, target) if target.kind == "tpu" else _gpu(kernel, target)
 

@@ -1,8 +1,62 @@
-"""What a kernel says of its form for Hopper GPUs: warps that copy beside warps that compute."""
+"""The names that kernel authors know from Pallas for Hopper and Blackwell GPUs, and what kernels say of their form.
+
+Two kinds of kernels are compiled by Mosaic GPU: those of `kernel_call`, of which warps that copy and warps that compute
+are made, and those of `kernel` here, which are written for warpgroups.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from .mesh_kernel import kernel
+from .mesh_loops import NDLoopInfo, nd_loop, planar_snake
+from .mesh_pipeline import emit_pipeline, emit_pipeline_warp_specialized
+from .warpgroups.barriers import barrier_arrive, barrier_wait, set_max_registers
+from .warpgroups.hints import (
+    BlockSpec,
+    Layout,
+    TMEMLayout,
+    broadcasted_iota,
+    find_swizzle,
+    layout_cast,
+    load,
+)
+from .warpgroups.products import (
+    async_load_tmem,
+    async_store_tmem,
+    commit_tmem,
+    tcgen05_commit_arrive,
+    tcgen05_mma,
+    transpose_ref,
+    wait_load_tmem,
+    wgmma,
+    wgmma_accumulator_load,
+    wgmma_wait,
+)
+from .warpgroups.specs import (
+    ACC,
+    GMEM,
+    REGS,
+    SMEM,
+    TMEM,
+    Barrier,
+    MemorySpace,
+    Mesh,
+    SwizzleTransform,
+    TilingTransform,
+)
+from .warpgroups.transfers import (
+    commit_smem,
+    commit_smem_to_gmem_group,
+    copy_gmem_to_smem,
+    copy_smem_to_gmem,
+    wait_smem_to_gmem,
+)
+
+WGMMAAccumulatorRef = ACC
+WarpgroupMesh = Mesh
 
 
 @dataclass(frozen=True)
@@ -11,7 +65,8 @@ class CompilerParams:
 
     `num_stages`: how many turns of a loop are copied ahead at most; None: as many as shared memory holds, 8 at most.
     `consumers`: how many warpgroups (128 threads) compute, each with its part of the rows of a block; None: 2 where the
-    rows can be divided. `backward`: what the kernels of its gradient are told instead; None: the same.
+    rows can be divided. `backward`: what the kernels of its gradient are told instead; None: the same. What follows is
+    of kernels written for warpgroups, names of Pallas's that change no value, and are not used.
 
     >>> CompilerParams(num_stages=4).num_stages
     4
@@ -20,6 +75,24 @@ class CompilerParams:
     num_stages: int | None = None
     consumers: int | None = None
     backward: object | None = None
+    approx_math: bool = False
+    dimension_semantics: Sequence[Any] | None = None
+    max_concurrent_steps: int = 1
+    unsafe_no_auto_barriers: bool = False
+    reduction_scratch_bytes: int = 2048
+    lowering_semantics: Any = None
+
+    def __post_init__(self) -> None:
+        if self.dimension_semantics is not None:
+            object.__setattr__(self, "dimension_semantics", tuple(self.dimension_semantics))
 
 
-__all__ = ["CompilerParams"]
+__all__ = [
+    "ACC", "Barrier", "BlockSpec", "CompilerParams", "GMEM", "Layout", "MemorySpace", "Mesh", "NDLoopInfo", "REGS",
+    "SMEM", "SwizzleTransform", "TMEM", "TMEMLayout", "TilingTransform", "WGMMAAccumulatorRef", "WarpgroupMesh",
+    "async_load_tmem", "async_store_tmem", "barrier_arrive", "barrier_wait", "broadcasted_iota", "commit_smem",
+    "commit_smem_to_gmem_group", "commit_tmem", "copy_gmem_to_smem", "copy_smem_to_gmem", "emit_pipeline",
+    "emit_pipeline_warp_specialized", "find_swizzle", "kernel", "layout_cast", "load", "nd_loop", "planar_snake",
+    "set_max_registers", "tcgen05_commit_arrive", "tcgen05_mma", "transpose_ref", "wait_load_tmem",
+    "wait_smem_to_gmem", "wgmma", "wgmma_accumulator_load", "wgmma_wait",
+]  # fmt: skip

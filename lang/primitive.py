@@ -24,6 +24,7 @@ from .kernel import Kernel
 from .plain import differentiable, plain
 from .recompute import budgeted
 from .vectorize import batched_kernel
+from .warpgroups.specs import mesh_of
 
 
 def call(kernel: Kernel, *operands: Any) -> list[Any]:
@@ -61,6 +62,10 @@ def _varies(vary: frozenset[Any], params: dict[str, Any]) -> frozenset[Any]:
 
 def _derived(kernel: Kernel) -> Kernel:
     """The kernel to be differentiated."""
+    if mesh_of(kernel) is not None:
+        raise DifferentiationError(
+            f"kernel {kernel.name} is written for warpgroups, and has no derivative of its own",
+            "give the function that calls it a `custom_vjp`", kernel.source)  # fmt: skip
     if communicates(kernel):
         raise DifferentiationError(
             f"kernel {kernel.name} exchanges data with other devices, and has no derivative of its own",
@@ -98,6 +103,10 @@ def _call_linearize(primals: Sequence[Any], nonzero: tuple[bool, ...], *, kernel
 
 
 def _call_batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, kernel: Kernel) -> Any:
+    if mesh_of(kernel) is not None:
+        raise UnsupportedError(
+            f"kernel {kernel.name} is written for warpgroups, and is batched", "call it for each row (`lax.map`), or "
+            "let its grid have an axis of the batch", kernel.source)  # fmt: skip
     if communicates(kernel) or axis.name in _axes(kernel):
         raise UnsupportedError(
             f"kernel {kernel.name} speaks of other devices, and is batched", "call it for each row (`lax.map`), or let "

@@ -44,10 +44,16 @@ undefine_p = Primitive(
 PRIMITIVES = (undefine_p,)
 
 
-def allocate(what: str, scratch: Any) -> Any:
-    """A Ref that lives as long as the body, undefined where this is called (a semaphore: zero)."""
-    type_ = as_scratch(scratch)
-    ref = current_cell(what).allocate(type_)
+def allocate(what: str, scratch: Any, axes: Any = ()) -> Any:
+    """A Ref that lives as long as the body, undefined where this is called (a semaphore: zero).
+
+    In a kernel for warpgroups those along `axes` share it.
+    """
+    type_, cell = as_scratch(scratch), current_cell(what)
+    ref = cell.allocate(type_)
+    if "mesh" in cell.made:
+        cell.made["mesh"].allocated(what, scratch, ref, axes)
+        return ref
     undefine_p.bind(ref, zero=type_.space is MemorySpace.SEMAPHORE)
     return ref
 
@@ -55,10 +61,11 @@ def allocate(what: str, scratch: Any) -> Any:
 def run_scoped(f: Callable[..., Any], *types: Any, collective_axes: Any = (), **kw_types: Any) -> Any:
     """Call `f` with fresh Refs of the given types, as `scratch_shapes` states them; gives what `f` returns.
 
-    The Refs are undefined at first and are not to be used after the call.
+    The Refs are undefined at first and are not to be used after the call. In a kernel for several warpgroups, memory
+    and barriers are of all of them, which `collective_axes` says by naming their axis; an accumulator is of each.
     """
     leaves, structure = tree.flatten((types, kw_types), is_leaf=lambda x: hasattr(x, "shape"))
-    args, kwargs = structure.unflatten([allocate("run_scoped", t) for t in leaves])
+    args, kwargs = structure.unflatten([allocate("run_scoped", t, collective_axes) for t in leaves])
     try:
         inspect.signature(f).bind(*args, **kwargs)
     except TypeError as wrong:

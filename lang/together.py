@@ -8,14 +8,13 @@ copy to memory whose last use there the sender cannot know of. So is a wait that
 
 from __future__ import annotations
 
-import contextvars
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..core.errors import DeadlockError, KernelBodyError, RaceError, SemaphoreError, Source
+from ..core.errors import KernelBodyError, SemaphoreError
 from ..core.evaluate import observing
 from ..core.ir import Eqn
 from ..core.primitives.ref import numpy_index, split_operands
@@ -23,72 +22,31 @@ from .copies import address_of, dma_start_p, parts_of
 from .devices import device_count, mesh_of, place_of
 from .interpret import Machine
 from .kernel import Kernel
-from .modes import DEFAULT, InterpretParams, Run, run_as
+from .modes import DEFAULT, InterpretParams
 from .order import Flight, Memory, first_common
 from .races import ACCESSES
+from .threads import Group, Member
 
 Place = tuple[np.ndarray, Any]  # a Ref, and which part of it
 
 
-class _Stopped(BaseException):
-    """Ends the thread of a device because another one has failed."""
-
-
-class World:
+class World(Group):
     """The devices, and whose turn it is."""
 
-    def __init__(self, kernel: Kernel, params: InterpretParams):
+    what, remedy = "device", "signal, or start the copy, on every way to a wait, and before the wait"
+
+    def __init__(self, kernel: Kernel, params: InterpretParams, arrays: Sequence[Sequence[Any]]):
+        super().__init__(kernel.name, params)
         self.kernel, self.params, self.mesh = kernel, params, mesh_of(kernel.body)
-        self.devices = [Device(self, n) for n in range(device_count(self.mesh))]
-        self.error: BaseException | None = None
-        self.turn = threading.Semaphore(0)  # the scheduler's
-        self.random = None if params.random_seed is None else np.random.default_rng(params.random_seed)
+        self.members = self.devices = [Device(self, n, given) for n, given in enumerate(arrays)]
 
     def name(self, number: int) -> str:
         places = ", ".join(f"{a}={i}" for (a, _), i in zip(self.mesh, place_of(number, self.mesh), strict=True))
         return f"device {number} ({places})"
 
-    def run(self, arrays: Sequence[Sequence[Any]]) -> list[list[np.ndarray]]:
-        context = contextvars.copy_context()
-        for device, given in zip(self.devices, arrays, strict=True):
-            target = contextvars.Context.run
-            device.thread = threading.Thread(target=target, args=(context.copy(), device.main, given), daemon=True)
-            device.thread.start()
-        try:
-            while self.error is None and not all(d.done for d in self.devices):
-                self.step()
-            if self.error is None:
-                self.check_ends()
-        finally:
-            for device in self.devices:
-                device.stopped = True
-                device.turn.release()
-        for device in self.devices:
-            assert device.thread is not None
-            device.thread.join()
-        if self.error is not None:
-            raise self.error
+    def run(self) -> list[list[np.ndarray]]:
+        self.run_all()
         return [d.results for d in self.devices]
-
-    def step(self) -> None:
-        """One device goes on until it has to wait, or is done."""
-        ready = [d for d in self.devices if not d.done and (d.waits is None or d.waits())]
-        if not ready:
-            self.error = self.deadlock()
-            return
-        device = ready[0 if self.random is None else int(self.random.integers(len(ready)))]
-        device.waits = None
-        device.turn.release()
-        self.turn.acquire()
-
-    def deadlock(self) -> DeadlockError:
-        waiting = [d for d in self.devices if not d.done]
-        told = "".join(f"\n  {self.name(d.device)}, cell {d.cell}: {d.wanted()}, at {d.source}" for d in waiting)
-        left = [str(d.device) for d in self.devices if d.done]
-        done = f"; {', '.join(left)} of them have left the kernel" if left else ""
-        return DeadlockError(
-            f"kernel {self.kernel.name}: no device can go on{done}:{told}",
-            "signal, or start the copy, on every way to a wait, and before the wait", waiting[0].source)  # fmt: skip
 
     def check_ends(self) -> None:
         """Nothing is under way, and every semaphore is back at zero."""
@@ -96,19 +54,15 @@ class World:
             device.check_end()
 
 
-class Device(Run):
+class Device(Member):
     """One device's run."""
 
     together = True
 
-    def __init__(self, world: World, number: int):
-        super().__init__(world.kernel.name, world.params)
-        self.world, self.device = world, number
-        self.turn = threading.Semaphore(0)
-        self.thread: threading.Thread | None = None
-        self.done = self.stopped = self.entered = False
-        self.waits: Callable[[], bool] | None = None  # what it waits for; None: nothing
-        self.wanted: Callable[[], str] = lambda: "waits"
+    def __init__(self, world: World, number: int, arrays: Sequence[Any]):
+        super().__init__(world, world.kernel.name, world.params)
+        self.world, self.device, self.arrays = world, number, arrays
+        self.entered = False
         self.results: list[np.ndarray] = []
         self.clock = np.zeros(device_count(world.mesh), np.int64)
         self.clock[number] = 1
@@ -120,34 +74,14 @@ class Device(Run):
         self.sending: dict[int, list[Flight]] = {}
         self.signals: dict[int, np.ndarray] = {}  # by semaphore: the clocks of those who signalled
 
-    def main(self, arrays: Sequence[Any]) -> None:
-        self.turn.acquire()
-        try:
-            if not self.stopped:
-                with run_as(self):
-                    machine = Machine(self.world.kernel, arrays, self, None)
-                    with observing(lambda eqn, values: self.observe(machine, eqn, values)):
-                        self.results = machine.run()
-                self.machine = machine
-        except _Stopped:
-            pass
-        except BaseException as error:
-            self.world.error = error
-        self.done = True
-        self.world.turn.release()
+    @property
+    def title(self) -> str:
+        return self.world.name(self.device)
 
-    def pause(self, waits: Callable[[], bool] | None, wanted: Callable[[], str]) -> None:
-        """Let others go on, until something holds."""
-        self.waits, self.wanted = waits, wanted
-        self.world.turn.release()
-        self.turn.acquire()
-        if self.stopped:
-            raise _Stopped
-
-    def mixed(self) -> None:
-        """In a random order, another device may go on here."""
-        if self.world.random is not None:
-            self.pause(None, lambda: "goes on")
+    def work(self) -> None:
+        self.machine = machine = Machine(self.world.kernel, self.arrays, self, None)
+        with observing(lambda eqn, values: self.observe(machine, eqn, values)):
+            self.results = machine.run()
 
     # ------------------------------------------------------------ memory
 
@@ -228,10 +162,6 @@ class Device(Run):
                             f"{self.world.name(flight.receiver)}, started at {flight.line}, may still be sending",
                             "wait until it is sent (`wait_send`) first")  # fmt: skip
         memory.seen[kind][elements] = self.clock[self.device]
-
-    def race(self, what: str, remedy: str, source: Source | None = None) -> RaceError:
-        return RaceError(f"kernel {self.kernel}, {self.world.name(self.device)}, cell {self.cell}: {what}", remedy,
-                         source or self.source)  # fmt: skip
 
     # ------------------------------------------------------------ what the body asks for
 
@@ -391,7 +321,7 @@ def interpret_together(
     """
     if params is None:
         params = kernel.interpret if isinstance(kernel.interpret, InterpretParams) else DEFAULT
-    return World(kernel, params).run(arrays)
+    return World(kernel, params, arrays).run()
 
 
 class Meeting:

@@ -20,6 +20,7 @@ from ..lang.kernel import Kernel
 from ..lang.primitive import kernel_call_p
 from ..lang.target import CustomCall
 from ..lang.together import Meeting
+from ..lang.warpgroups.checks import refuse
 from .expand import expanded, in_place, require_rules
 from .kernel import lowered
 from .lower.custom_call import custom_call_p
@@ -64,6 +65,7 @@ def _of(kernel: Kernel, emit: Emit | None, off: frozenset[str]) -> tuple[Program
         return expanded(program), f"XLA, {route}"
     call = kernel if emit is None else emit(kernel)
     if isinstance(call, Kernel):
+        refuse(call, "XLA")
         program, route = lowered(call, off)
         return expanded(program), f"XLA, {route}"
     around: dict[str, Any] = {"prepare": call.prepare, "finish": call.finish}

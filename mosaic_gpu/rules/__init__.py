@@ -40,6 +40,7 @@ _REASONS: dict[str, str] = {
     "complex numbers": "registers hold real numbers",
     "products and windows": "of these a warpgroup has products of two matrices alone",
     "linear algebra": _FACTORED,
+    "warpgroups": "only a kernel that is written for warpgroups, by `lang.mosaic_gpu.kernel`, has them",
     "other devices": "a program reaches the memory of its own device alone",
     "the world outside": "a program reaches the memory of its own device alone, and not the host",
 }

@@ -15,7 +15,7 @@ from ...core.primitives.fft import fft_p
 from ...core.primitives.reduce import reduce_and_p
 from ...core.types import BOOL, ArrayType
 from ...lang.debug import Check
-from ...lang.language import FACTORED
+from ...lang.language import FACTORED, WARPGROUPS
 from ..body import Body, Rule
 from ..text import SSA
 from ..values import Value
@@ -33,6 +33,7 @@ UNSUPPORTED: dict[Primitive, str] = {
     **dict.fromkeys((real_p, imag_p, complex_p, conj_p), _COMPLEX),
     **dict.fromkeys(sorted(FACTORED, key=repr), _FACTORED),
     fft_p: _FOURIER,
+    **dict.fromkeys(WARPGROUPS, "a TPU has no warpgroups"),
     custom_lin_p: "a derivative that exists in reverse only is never computed forwards",
 }  # fmt: skip
 

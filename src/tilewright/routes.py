@@ -25,6 +25,7 @@ from .lang.gpu.code import Compiled
 from .lang.kernel import Kernel
 from .lang.legalize import Legal, legal
 from .lang.target import Target
+from .lang.warpgroups.specs import mesh_of
 from .xla_backend.cache import disk_cache
 
 ROUTE = "route"  # the setting of a kernel that puts one first, where a measurement decided so
@@ -96,6 +97,8 @@ class Choice:
 def choice(kernel: Kernel, machine: Target) -> Choice:
     """The routes of a kernel on a target."""
     known, told = ROUTES[machine.kind], dict(kernel.settings)
+    if mesh_of(kernel) is not None:  # it is written for one backend
+        return Choice((MOSAIC_GPU,), asked=True)
     wanted = current().kernel_route or told.get(ROUTE) if machine.gpu else None
     stated = told.get("compiler_params")
     own = isinstance(stated, cutlass_names.Source)  # it is C++, which nothing else compiles

@@ -17,7 +17,7 @@ from ...lang import remote
 from ...lang.asm import inline_asm_p
 from ...lang.devices import device_index_p
 from ...lang.gpu.plan import forms
-from ...lang.language import FACTORED
+from ...lang.language import FACTORED, WARPGROUPS
 from ...lang.legalize import Backend
 from . import access, contract, control, elementwise, index, reduce, shape, sort
 
@@ -42,6 +42,8 @@ UNSUPPORTED: dict[Primitive, str] = {
     **dict.fromkeys((*collective.PRIMITIVES, device_index_p, *remote.PRIMITIVES), _DEVICES),
     **dict.fromkeys(sorted(FACTORED, key=repr), _FACTORED),
     fft_p: _FOURIER,
+    **dict.fromkeys(WARPGROUPS, "Triton itself divides a program among warpgroups; Mosaic GPU takes kernels that are "
+                    "written for them"),
     custom_lin_p: "a derivative that exists in reverse only is never computed forwards",
 }
 UNSUPPORTED_DTYPES: dict[str, str] = {

@@ -14,6 +14,7 @@ ADAPTED = f"{HERE}.jax"
 
 PLACES = {
     "jax.experimental.pallas": f"{PACKAGE}.lang",
+    "jax.experimental.pallas.mosaic_gpu": f"{PACKAGE}.lang.mosaic_gpu",
     "jax.experimental.pallas.tpu": f"{PACKAGE}.lang.tpu",
     "jax.experimental.pallas.triton": f"{PACKAGE}.lang.triton",
 }

@@ -1,0 +1,5 @@
+"""Kernels written directly for the warpgroups of Hopper and Blackwell: what they state, operations, their meaning."""
+
+from . import barriers, products, transfers
+
+PRIMITIVES = (*barriers.PRIMITIVES, *transfers.PRIMITIVES, *products.PRIMITIVES)

@@ -1,0 +1,101 @@
+"""Barriers of a kernel for warpgroups: phases that end, and waits for them.
+
+    barrier_init(bar; arrivals, tensor)          says how many arrivals end a phase
+    barrier_arrive(bar, *at, [predicate]; bar)   one arrival
+    barrier_wait(bar, *at; bar)                  the n-th wait of a warpgroup is for the n-th phase
+    set_max_registers(; n, action)               a hint to the assembler
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.errors import ArgumentError
+from ...core.ir import ORDERED
+from ...core.primitives import refview as refs
+from .parts import check_one, condition, effects_on, here, operation, parts, split, thread_cell
+from .specs import Barrier
+
+
+def _one(what: str) -> Any:
+    def typing(*types: Any, bar: Any, **_: Any) -> list[Any]:
+        check_one(what, types[0], bar)
+        return []
+
+    return typing
+
+
+def _init_numpy(bar: Any, *, arrivals: int, tensor: bool) -> list[Any]:
+    here().define(bar, arrivals, tensor)
+    return []
+
+
+def _arrive_numpy(*operands: Any, bar: Any) -> list[Any]:
+    found, rest = split(operands, bar)
+    if all(rest):
+        here().arrive((*found[0], bar))
+    return []
+
+
+def _wait_numpy(*operands: Any, bar: Any) -> list[Any]:
+    found, _ = split(operands, bar)
+    here().await_phase((*found[0], bar))
+    return []
+
+
+_BOTH = effects_on(bar=("read", "write"))
+barrier_init_p = operation("barrier_init", lambda bar, *, arrivals, tensor: [], _BOTH, _init_numpy)
+barrier_arrive_p = operation("barrier_arrive", _one("barrier_arrive"), _BOTH, _arrive_numpy)
+barrier_wait_p = operation("barrier_wait", _one("barrier_wait"), _BOTH, _wait_numpy)
+set_max_registers_p = operation(
+    "set_max_registers", lambda *, n, action: [], lambda *, n, action: frozenset({ORDERED}), lambda *, n, action: []
+)
+PRIMITIVES = (barrier_init_p, barrier_arrive_p, barrier_wait_p, set_max_registers_p)
+
+
+def define(bar: Any, spec: Barrier) -> None:
+    """Say what ends a phase of some barriers, before any other use of them."""
+    cell = thread_cell("Barrier")
+    cell.made.setdefault("barriers", []).append((bar, spec))
+    barrier_init_p.bind(bar, arrivals=spec.num_arrivals, tensor=spec.orders_tensor_core)
+
+
+def spec_of(bar: Any) -> Barrier | None:
+    """What the author stated of a barrier, where that is known while the body is traced."""
+    ref = refs.view(bar).ref
+    return next((spec for known, spec in thread_cell("Barrier").made.get("barriers", ()) if known is ref), None)
+
+
+def barrier_arrive(barrier: Any, *, predicate: Any = None) -> None:
+    """Arrive at a barrier: what this warpgroup did before is seen by who waits for the phase.
+
+    Raises a `KernelBodyError` outside of kernels for warpgroups, and for what is no barrier.
+    """
+    thread_cell("barrier_arrive")
+    operands, indices = parts(bar=barrier)
+    barrier_arrive_p.bind(*operands, *condition("barrier_arrive", predicate), **indices)
+
+
+
+def barrier_wait(barrier: Any) -> None:
+    """Wait for the next phase of a barrier: a warpgroup's n-th wait is for the n-th phase.
+
+    Raises as `barrier_arrive`; interpreted, a `DeadlockError` where no one ends the phase, and a `RaceError` where the
+    barrier may be a phase further than the one that is waited for.
+    """
+    thread_cell("barrier_wait")
+    operands, indices = parts(bar=barrier)
+    barrier_wait_p.bind(*operands, **indices)
+
+
+def set_max_registers(n: int, *, action: str) -> None:
+    """Give up registers of this warpgroup's threads (`action="decrease"`) or take those given up ("increase").
+
+    `n` is for each thread, a multiple of 8 from 24 to 240; it changes no value. Raises an `ArgumentError` for others.
+    """
+    thread_cell("set_max_registers")
+    if action not in ("increase", "decrease"):
+        raise ArgumentError(f"set_max_registers: action is {action!r}", 'give "increase" or "decrease"')
+    if not isinstance(n, int) or n % 8 or not 24 <= n <= 240:
+        raise ArgumentError(f"set_max_registers: n is {n!r}", "give a multiple of 8 from 24 to 240")
+    set_max_registers_p.bind(n=n, action=action)

@@ -1,0 +1,99 @@
+"""Layouts as hints, and what else changes no value: each gives its array as it is."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any
+
+from ...core.errors import ArgumentError
+from ...core.primitives import refview as refs
+from ...core.primitives.shape import iota_p
+from ...core.types import canonical_dtype
+from ..block import BlockSpec as PlainSpec
+from .parts import thread_cell
+
+
+@dataclass(frozen=True)
+class BlockSpec(PlainSpec):
+    """How one operand of a pipeline is cut, with hints on its layout in shared memory.
+
+    `delay_release`: after how many more steps a block's memory is filled again, less than there are steps at once.
+    `transforms` are hints; `collective_axes` is of clusters, which there are none of.
+    """
+
+    transforms: Any = ()
+    delay_release: int = 0
+    collective_axes: Any = None
+    oob_fill_mode: Any = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.delay_release, int) or self.delay_release < 0:
+            raise ArgumentError(f"BlockSpec: delay_release is {self.delay_release!r}", "give 0 or more steps")
+        if self.collective_axes is not None:
+            raise ArgumentError(f"BlockSpec: collective_axes is {self.collective_axes!r}", "leave it out: each block "
+                                "copies for itself")  # fmt: skip
+
+
+class _Hint(enum.Enum):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self
+
+    def reduce(self, axes: Any) -> Any:
+        """The layout of a reduction's result."""
+        return self
+
+
+class Layout(_Hint):
+    """Names of layouts of arrays in registers. The layout here follows from what is computed."""
+
+    WGMMA = "wgmma"
+    WGMMA_8BIT = "wgmma_8bit"
+    WGMMA_UPCAST_2X = "wgmma_upcast_2x"
+    WGMMA_UPCAST_4X = "wgmma_upcast_4x"
+    WGMMA_TRANSPOSED = "wgmma_transposed"
+    WG_SPLAT = "wg_splat"
+    WG_STRIDED = "wg_strided"
+    TCGEN05 = "tcgen05"
+    TCGEN05_TRANSPOSED = "tcgen05_transposed"
+    TCGEN05_M64_COLLECTIVE = "tcgen05_m64_collective"
+    TCGEN05_TMEM_NATIVE = "tcgen05_tmem_native"
+    TILED = "tiled"
+
+
+class TMEMLayout(_Hint):
+    """Names of layouts of tensor memory."""
+
+    SCALES_LAYOUT = "scales"
+    SPARSE_METADATA_LAYOUT = "sparse_metadata"
+    M64_COLLECTIVE_LAYOUT = "m64_collective"
+
+
+def layout_cast(x: Any, new_layout: Any) -> Any:
+    """The same array; the layout is a hint."""
+    return x
+
+
+def load(src: Any, idx: Any = Ellipsis, *, layout: Any = None, optimized: bool = True) -> Any:
+    """What a part of a Ref holds; `layout` and `optimized` are hints."""
+    thread_cell("load")
+    return refs.read(refs.view(src, idx))
+
+
+def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, layout: Any = None) -> Any:
+    """Each element's place along an axis; `layout` is a hint."""
+    return iota_p.bind(dtype=canonical_dtype(dtype), shape=tuple(shape), dimension=int(dimension))
+
+
+def find_swizzle(minor_dim_bits: int, what: str = "") -> int:
+    """The largest swizzle, in bytes, that rows of so many bits can have.
+
+    >>> find_swizzle(64 * 16)
+    128
+    """
+    for swizzle in (128, 64, 32, 16):
+        if minor_dim_bits % (8 * swizzle) == 0:
+            return swizzle
+    named = f" of {what}" if what else ""
+    raise ArgumentError(f"find_swizzle: rows{named} of {minor_dim_bits} bits", "give rows of a multiple of 16 bytes")

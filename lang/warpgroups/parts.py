@@ -1,0 +1,128 @@
+"""What operations on Refs of a kernel for warpgroups have in common: their parts, their checks, their primitives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core.errors import KernelBodyError, ShapeError
+from ...core.ir import ORDERED, Effect, Effects
+from ...core.primitive import Primitive
+from ...core.primitives import refview as refs
+from ...core.primitives.ref import Index, Point, Span, Take, access_shape
+from ...core.relation import EFFECT, FREE
+from ...core.trace import typeof
+from ...core.types import MemorySpace, RefType, is_bool
+from ..copies import split_parts
+from ..modes import running
+from ..ops import Cell, current_cell
+
+NAMES = {
+    MemorySpace.HBM: "GMEM", MemorySpace.ANY: "GMEM", MemorySpace.SMEM: "SMEM", MemorySpace.TMEM: "TMEM",
+    MemorySpace.REGS: "an accumulator", MemorySpace.SEMAPHORE: "a barrier",
+}  # fmt: skip
+GLOBAL = (MemorySpace.HBM, MemorySpace.ANY)
+
+
+def thread_cell(what: str) -> Cell:
+    """The warpgroup that a body is traced for; an error in other kernels."""
+    cell = current_cell(what)
+    if "mesh" not in cell.made:
+        raise KernelBodyError(f"kernel {cell.kernel}: {what} in a kernel that is not written for warpgroups",
+                              "call it in the body of a `lang.mosaic_gpu.kernel`")  # fmt: skip
+    return cell
+
+
+def parts(**given: Any) -> tuple[list[Any], dict[str, Index]]:
+    """The operands of an operation on parts of Refs, and the index of each by its name."""
+    operands, indices = [], {}
+    for name, one in given.items():
+        target = refs.view(one)
+        indices[name], dynamic = target.index()
+        operands += [target.ref, *dynamic]
+    return operands, indices
+
+
+def check_space(what: str, name: str, type: Any, *allowed: MemorySpace) -> None:
+    """Raise a `KernelBodyError` for a Ref that is not in one of some memories; interpreted, a Ref is an array."""
+    if isinstance(type, RefType) and type.space not in allowed:
+        wanted = " or ".join(dict.fromkeys(NAMES[s] for s in allowed))
+        held = NAMES.get(type.space, type.space)
+        raise KernelBodyError(f"{what}: {name} is a Ref in {held}", f"give one in {wanted}")
+
+
+def check_index(what: str, name: str, index: Index) -> None:
+    if any(isinstance(entry, Take) for entry in index):
+        raise KernelBodyError(f"{what}: {name} is indexed by an array", "give slices and single positions")
+
+
+def check_one(what: str, type: Any, index: Index) -> None:
+    """Raise where a part is not one barrier."""
+    check_space(what, "the barrier", type, MemorySpace.SEMAPHORE)
+    if access_shape(index):
+        raise ShapeError(f"{what} is given {access_shape(index)} barriers", "give one: `barrier.at[i]`")
+
+
+def condition(what: str, given: Any) -> list[Any]:
+    """The operand that a predicate is; none for None."""
+    if given is None:
+        return []
+    type_ = typeof(given)
+    if type_.shape or not is_bool(type_.dtype):
+        raise KernelBodyError(f"{what}: the predicate is {type_.show()}", "give a boolean scalar")
+    return [given]
+
+
+def effects_on(**kinds: tuple[str, ...]) -> Callable[..., Effects]:
+    """The effects of an operation on parts, by the name of each; all keep their order."""
+
+    def rule(*types: Any, **params: Any) -> Effects:
+        found, at = {ORDERED}, 0
+        for name, kind in kinds.items():
+            found |= {Effect(k, at) for k in kind}
+            index = params.get(name)
+            at += 1 + (len(index.dynamic) if index is not None else 0)
+        return frozenset(found)
+
+    return rule
+
+
+def operation(name: str, typing: Any, effects: Any, numpy: Any, multiple: bool = True) -> Primitive:
+    """A primitive of warpgroups, which has no derivative."""
+
+    def no_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        raise KernelBodyError(f"{name} has no derivative", "give the function that calls the kernel a `custom_vjp`")
+
+    return Primitive(name, typing, jvp=no_jvp, effects=effects, numpy=numpy, multiple=multiple, work=FREE, kind=EFFECT)
+
+
+def split(operands: Sequence[Any], *indices: Index) -> tuple[list[tuple[Any, list[Any]]], list[Any]]:
+    """The Refs among some operands, each with the operands of its index, and what follows them."""
+    used = sum(1 + len(index.dynamic) for index in indices)
+    return split_parts(operands, *indices), list(operands[used:])
+
+
+def here() -> Any:
+    """The warpgroup that is interpreted."""
+    return running()
+
+
+def located(index: Index, dynamic: Sequence[Any], shape: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """The places of a part among the elements of a Ref in row-major order, and which of them exist."""
+    given = iter(dynamic)
+    rank, seen = len(access_shape(index)), 0
+    places, inside = np.zeros((), np.int64), np.ones((), bool)
+    for entry, n in zip(index, shape, strict=True):
+        start = int(next(given)) if entry.start is None else entry.start
+        at = np.asarray(start)
+        if isinstance(entry, Span):
+            seen += 1
+            at = (start + entry.stride * np.arange(entry.size)).reshape(-1, *[1] * (rank - seen))
+        else:
+            assert isinstance(entry, Point)
+        inside = inside & (at >= 0) & (at < n)
+        places = places * n + np.clip(at, 0, max(n - 1, 0))
+    wanted = access_shape(index)
+    return np.broadcast_to(places, wanted), np.broadcast_to(inside, wanted)

@@ -1,0 +1,320 @@
+"""Products of matrices by the tensor cores of Hopper and Blackwell, and the tensor memory of the latter.
+
+    wgmma(acc, a, *at, b, *at; a, b, turned)            acc += a @ b, asynchronously; a may be an array
+    wait_products(; n)                                  at most the last n products of the warpgroup are under way
+    tcgen05_mma(acc, *at, a, *at, b, *at, accumulate; acc, a, b, turned)
+    tcgen05_commit(bar, *at; bar)                       an arrival once all products before it are made
+    load_tmem(ref, *at; ref) -> value, store_tmem(ref, value, *at; ref), wait_loads(), commit_tmem()
+
+`turned` says of a and b whether they are given with their axes exchanged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...core.errors import ArgumentError, ArgumentTypeError, DtypeError, KernelBodyError, ShapeError, UnsupportedError
+from ...core.primitives import refview as refs
+from ...core.primitives.convert import convert_element_type
+from ...core.primitives.reduce import reduce_max_p, reduce_min_p
+from ...core.primitives.ref import access_shape
+from ...core.trace import shape_of, typeof
+from ...core.types import BOOL, FLOAT32, ArrayType, MemorySpace, RefType
+from .barriers import spec_of
+from .parts import check_index, check_one, check_space, effects_on, here, operation, parts, split, thread_cell
+from .transfers import count_of, said
+
+# Elements that one instruction sums over, by dtype of the operands.
+DEPTHS = {"float16": 16, "bfloat16": 16, "float32": 8, "float8_e4m3fn": 32, "float8_e5m2": 32}
+COLUMNS = 512  # of 32 bits, in tensor memory
+
+
+@dataclass(frozen=True)
+class Turned:
+    """A part of a Ref of two axes, with its axes exchanged: an operand of a product."""
+
+    target: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.target.shape[::-1]
+
+    @property
+    def dtype(self) -> Any:
+        return self.target.dtype
+
+    @property
+    def T(self) -> Any:
+        return self.target
+
+
+def transpose_ref(ref: Any, permutation: tuple[int, ...]) -> Any:
+    """A Ref of two axes as an operand of `wgmma` or `tcgen05_mma` with its axes exchanged.
+
+    Raises an `ArgumentError` for anything but (0, 1) and (1, 0).
+    """
+    thread_cell("transpose_ref")
+    target = ref if isinstance(ref, Turned) else refs.view(ref)
+    if tuple(permutation) not in ((0, 1), (1, 0)) or len(target.shape) != 2:
+        raise ArgumentError(f"transpose_ref of shape {target.shape} by {tuple(permutation)}",
+                            "exchange the axes of a Ref of two: (1, 0)")  # fmt: skip
+    if tuple(permutation) == (0, 1):
+        return target
+    return target.target if isinstance(target, Turned) else Turned(target)
+
+
+def _operand(x: Any) -> tuple[Any, bool]:
+    return (x.target, True) if isinstance(x, Turned) else (x, False)
+
+
+def _sizes(index: Any, turned: bool) -> tuple[int, ...]:
+    shape = access_shape(index)
+    return shape[::-1] if turned else shape
+
+
+def _check_product(what: str, acc: ArrayType, a: ArrayType, b: ArrayType, rows: tuple[int, ...], most: int) -> None:
+    shapes = f"{what} of {a.show()} and {b.show()} to {acc.show()}"
+    if len(a.shape) != 2 or len(b.shape) != 2 or len(acc.shape) != 2 or a.shape[1] != b.shape[0] or (
+            acc.shape != (a.shape[0], b.shape[1])):  # fmt: skip
+        raise ShapeError(shapes, "give matrices (m, k) and (k, n) for an accumulator of (m, n)")
+    if a.dtype != b.dtype or str(a.dtype) not in DEPTHS:
+        raise DtypeError(f"{shapes}: the operands' dtypes", f"give both in one of {', '.join(DEPTHS)}")
+    if acc.dtype != FLOAT32 and not (str(acc.dtype) == "float16" == str(a.dtype)):
+        raise DtypeError(f"{shapes}: the accumulator's dtype", "sum in float32 (of float16, float16 too)")
+    (m, n), k, depth = acc.shape, a.shape[1], DEPTHS[str(a.dtype)]
+    if (m not in rows if rows else m % 64) or n % 8 or not 8 <= n <= most or k % depth:
+        wanted = " or ".join(map(str, rows)) or "a multiple of 64"
+        raise ShapeError(f"{shapes}: the sizes",
+                         f"m is {wanted}, n a multiple of 8 up to {most}, k a multiple of {depth}")  # fmt: skip
+
+
+# ---------------------------------------------------------------------------- Hopper
+
+
+def _wgmma_parts(operands: Any, a: Any, b: Any) -> tuple[Any, Any, Any]:
+    """The accumulator, a and b; each part a Ref with the operands of its index, `a` perhaps an array."""
+    acc, rest = operands[0], operands[1:]
+    if a is None:
+        (right,), _ = split(rest[1:], b)
+        return acc, rest[0], right
+    (left, right), _ = split(rest, a, b)
+    return acc, left, right
+
+
+def _wgmma_typing(*types: Any, a: Any, b: Any, turned: tuple[bool, bool]) -> list[Any]:
+    acc, left, right = _wgmma_parts(types, a, b)
+    check_space("wgmma", "acc", acc, MemorySpace.REGS)
+    sums = acc.array if isinstance(acc, RefType) else acc
+    if a is not None:
+        check_space("wgmma", "a", left[0], MemorySpace.SMEM)
+        check_index("wgmma", "a", a)
+    check_space("wgmma", "b", right[0], MemorySpace.SMEM)
+    check_index("wgmma", "b", b)
+    one = left if a is None else ArrayType(_sizes(a, turned[0]), left[0].dtype)
+    _check_product("wgmma", sums, one, ArrayType(_sizes(b, turned[1]), right[0].dtype), (), 256)
+    return []
+
+
+def _wgmma_effects(*types: Any, a: Any, b: Any, turned: Any) -> Any:
+    kinds = {"acc": ("read", "write"), "a": () if a is None else ("read",), "b": ("read",)}
+    return effects_on(**kinds)(a=a, b=b)
+
+
+def _wgmma_numpy(*operands: Any, a: Any, b: Any, turned: tuple[bool, bool]) -> list[Any]:
+    acc, left, right = _wgmma_parts(operands, a, b)
+    here().multiply(acc, left if a is None else (*left, a), (*right, b), turned)
+    return []
+
+
+wgmma_p = operation("wgmma", _wgmma_typing, _wgmma_effects, _wgmma_numpy)
+wait_products_p, wait_loads_p, commit_tmem_p = map(said, ("wait_products", "wait_loads", "commit_tmem"))
+
+
+def wgmma(acc: Any, a: Any, b: Any) -> None:
+    """Start `acc += a @ b` by the tensor cores of Hopper: of matrices in shared memory, `a` also an array.
+
+    `acc` is the accumulator that `run_scoped` made of `ACC((m, n))`: m is a multiple of 64, n of 8 up to 256. `b`, and
+    `a` in memory, may be given by `transpose_ref`. What both are in must stay as it is until `wgmma_wait` tells of the
+    end. Raises a `KernelBodyError`, `ShapeError` or `DtypeError` for what the tensor cores do not take.
+    """
+    thread_cell("wgmma")
+    (left, left_turned), (right, right_turned) = _operand(a), _operand(b)
+    given, indices = parts(b=right)
+    first: list[Any] = [left]
+    indices["a"] = None  # type: ignore[assignment]
+    if isinstance(left, refs.RefView) or isinstance(getattr(left, "aval", None), RefType):
+        first, index = parts(a=left)
+        indices |= index
+    target = refs.view(acc)
+    if not target.index()[0].is_whole(target.ref.aval.shape):
+        raise KernelBodyError("wgmma: a part of an accumulator", "give the whole of it")
+    wgmma_p.bind(target.ref, *first, *given, a=indices["a"], b=indices["b"], turned=(left_turned, right_turned))
+
+
+def wgmma_wait(n: int) -> None:
+    """Wait until at most the last `n` products of this warpgroup are under way."""
+    thread_cell("wgmma_wait")
+    wait_products_p.bind(n=count_of("wgmma_wait", n))
+
+
+def wgmma_accumulator_load(acc: Any, *, wait_n: int | None = 0) -> Any:
+    """What an accumulator holds, once at most `wait_n` products are under way: `acc[...]` waits for all."""
+    if wait_n:
+        wgmma_wait(wait_n)
+    return refs.read(refs.view(acc))
+
+
+# ---------------------------------------------------------------------------- Blackwell
+
+
+def _mma_typing(*types: Any, acc: Any, a: Any, b: Any, turned: tuple[bool, bool]) -> list[Any]:
+    ((sums, _), (left, _), (right, _)), rest = split(types, acc, a, b)
+    check_space("tcgen05_mma", "the accumulator", sums, MemorySpace.TMEM)
+    check_space("tcgen05_mma", "a", left, MemorySpace.SMEM)
+    check_space("tcgen05_mma", "b", right, MemorySpace.SMEM)
+    for name, index in (("the accumulator", acc), ("a", a), ("b", b)):
+        check_index("tcgen05_mma", name, index)
+    one, other = (ArrayType(_sizes(i, t), r.dtype) for i, t, r in ((a, turned[0], left), (b, turned[1], right)))
+    _check_product("tcgen05_mma", ArrayType(access_shape(acc), sums.dtype), one, other, (64, 128), 512)
+    return []
+
+
+def _mma_numpy(*operands: Any, acc: Any, a: Any, b: Any, turned: tuple[bool, bool]) -> list[Any]:
+    found, rest = split(operands, acc, a, b)
+    given = ((*part, index) for part, index in zip(found, (acc, a, b), strict=True))
+    here().multiply_there(*given, turned, bool(rest[0]))
+    return []
+
+
+def _commit_typing(*types: Any, bar: Any) -> list[Any]:
+    check_one("tcgen05_commit_arrive", types[0], bar)
+    return []
+
+
+def _commit_numpy(*operands: Any, bar: Any) -> list[Any]:
+    here().arrive_after_products((*split(operands, bar)[0][0], bar))
+    return []
+
+
+def _load_typing(*types: Any, ref: Any) -> Any:
+    check_space("async_load_tmem", "the source", types[0], MemorySpace.TMEM)
+    check_index("async_load_tmem", "the source", ref)
+    return ArrayType(access_shape(ref), types[0].dtype)
+
+
+def _load_numpy(*operands: Any, ref: Any) -> Any:
+    return here().load_there((*split(operands, ref)[0][0], ref))
+
+
+def _store_typing(*types: Any, ref: Any) -> list[Any]:
+    check_space("async_store_tmem", "the destination", types[0], MemorySpace.TMEM)
+    check_index("async_store_tmem", "the destination", ref)
+    wanted = ArrayType(access_shape(ref), types[0].dtype)
+    if types[-1].shape != wanted.shape or types[-1].dtype != wanted.dtype:
+        raise ShapeError(f"async_store_tmem of {types[-1].show()} to {wanted.show()}", "give one shape and dtype")
+    return []
+
+
+def _store_numpy(*operands: Any, ref: Any) -> list[Any]:
+    found, rest = split(operands, ref)
+    here().store_there((*found[0], ref), rest[0])
+    return []
+
+
+tcgen05_mma_p = operation(
+    "tcgen05_mma", _mma_typing, effects_on(acc=("read", "write"), a=("read",), b=("read",)), _mma_numpy
+)
+tcgen05_commit_p = operation("tcgen05_commit", _commit_typing, effects_on(bar=("read", "write")), _commit_numpy)
+load_tmem_p = operation("load_tmem", _load_typing, effects_on(ref=("read",)), _load_numpy, multiple=False)
+store_tmem_p = operation("store_tmem", _store_typing, effects_on(ref=("write",)), _store_numpy)
+PRIMITIVES = (
+    wgmma_p, wait_products_p, tcgen05_mma_p, tcgen05_commit_p, load_tmem_p, store_tmem_p, wait_loads_p, commit_tmem_p,
+)  # fmt: skip
+
+
+def tcgen05_mma(
+    acc: Any, a: Any, b: Any, barrier: Any = None, *, a_scale: Any = None, b_scale: Any = None,
+    a_sparse_metadata: Any = None, accumulate: Any = True, collective_axis: Any = None,
+) -> None:  # fmt: skip
+    """Start `acc += a @ b` by the tensor cores of Blackwell, or `acc = a @ b` where `accumulate` is false.
+
+    `acc` is in TMEM, `a` and `b` in SMEM; 64 or 128 rows, a multiple of 8 columns up to 512. With a `barrier` it is one
+    arrival there once this product and those before it are made; else `tcgen05_commit_arrive` tells of the end. Raises
+    as `wgmma`, and an `UnsupportedError` for products of two blocks, with scales, and of sparse operands.
+    """
+    thread_cell("tcgen05_mma")
+    options = {"a_scale": a_scale, "b_scale": b_scale, "a_sparse_metadata": a_sparse_metadata,
+               "collective_axis": collective_axis}  # fmt: skip
+    for name, given in options.items():
+        if given is not None:
+            raise UnsupportedError(f"tcgen05_mma with {name}", "a product here is one block's, of two dense matrices")
+    (left, left_turned), (right, right_turned) = _operand(a), _operand(b)
+    operands, indices = parts(acc=acc, a=left, b=right)
+    more = np.bool_(accumulate) if isinstance(accumulate, (bool, np.bool_)) else accumulate
+    if shape_of(more) or typeof(more).dtype != BOOL:
+        raise ArgumentTypeError(f"tcgen05_mma: accumulate is {typeof(more).show()}", "give a boolean scalar")
+    tcgen05_mma_p.bind(*operands, more, **indices, turned=(left_turned, right_turned))
+    if barrier is not None:
+        tcgen05_commit_arrive(barrier)
+
+
+def tcgen05_commit_arrive(barrier: Any, collective_axis: Any = None) -> None:
+    """An arrival at a barrier once all products that this warpgroup has started by `tcgen05_mma` are made.
+
+    Raises a `KernelBodyError` for a barrier without `orders_tensor_core=True`.
+    """
+    thread_cell("tcgen05_commit_arrive")
+    if collective_axis is not None:
+        raise UnsupportedError("tcgen05_commit_arrive with collective_axis", "leave it out: a product is one block's")
+    spec = spec_of(barrier)
+    if spec is not None and not spec.orders_tensor_core:
+        raise KernelBodyError("tcgen05_commit_arrive at a barrier that does not order the tensor cores",
+                              "state it as `Barrier(orders_tensor_core=True)`")  # fmt: skip
+    operands, indices = parts(bar=barrier)
+    tcgen05_commit_p.bind(*operands, **indices)
+
+
+def async_load_tmem(src: Any, *, layout: Any = None, reduce: str | None = None) -> Any:
+    """What a part of TMEM holds; before anything writes there again, `wait_load_tmem`.
+
+    `layout` is a hint. `reduce` ("max", "min", "absmax", "absmin") gives the extremum of each row as well.
+    """
+    thread_cell("async_load_tmem")
+    operands, indices = parts(ref=src)
+    found = load_tmem_p.bind(*operands, **indices)
+    if reduce is None:
+        return found
+    if reduce not in ("max", "min", "absmax", "absmin"):
+        raise ArgumentError(f"async_load_tmem: reduce is {reduce!r}", 'give "max", "min", "absmax" or "absmin"')
+    rows = abs(found) if reduce.startswith("abs") else found
+    return found, (reduce_max_p if reduce.endswith("max") else reduce_min_p).bind(rows, axes=(rows.ndim - 1,))
+
+
+def wait_load_tmem() -> None:
+    """Wait until this warpgroup's loads from TMEM are done, so that what they read may be written."""
+    thread_cell("wait_load_tmem")
+    wait_loads_p.bind()
+
+
+def async_store_tmem(ref: Any, value: Any) -> None:
+    """Store an array in a part of TMEM; it is seen after `commit_tmem`."""
+    thread_cell("async_store_tmem")
+    operands, indices = parts(ref=ref)
+    dtype = refs.view(ref).dtype
+    value = convert_element_type(value, dtype) if typeof(value).weak_type else value
+    store_tmem_p.bind(*operands, value, **indices)
+
+
+def commit_tmem() -> None:
+    """Make what this warpgroup stored in TMEM known to loads and products that start after this."""
+    thread_cell("commit_tmem")
+    commit_tmem_p.bind()
+
+
+__all__ = [
+    "async_load_tmem", "async_store_tmem", "commit_tmem", "tcgen05_commit_arrive", "tcgen05_mma", "transpose_ref",
+    "wait_load_tmem", "wgmma", "wgmma_accumulator_load", "wgmma_wait",
+]  # fmt: skip

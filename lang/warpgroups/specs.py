@@ -1,0 +1,176 @@
+"""What the author of a kernel for warpgroups states: the mesh, memory, barriers, accumulators, hints on layouts."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...core.errors import ArgumentError, UnsupportedError
+from ...core.types import FLOAT32, INT32, ArrayType, RefType, canonical_dtype
+from ...core.types import MemorySpace as Space
+from ..block import GridSpec
+from ..kernel import Kernel
+
+
+@dataclass(frozen=True)
+class TilingTransform:
+    """A hint: memory is laid out in tiles of these sizes. The layout here follows from how memory is used."""
+
+    tiling: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SwizzleTransform:
+    """A hint: the parts of each row of this many bytes are exchanged. Tiles that are copied are swizzled by 128."""
+
+    swizzle: int
+
+    def __post_init__(self) -> None:
+        if self.swizzle not in (16, 32, 64, 128):
+            raise ArgumentError(f"SwizzleTransform({self.swizzle!r})", "give 16, 32, 64 or 128 bytes")
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Memory of a block of threads, or an accumulator of a warpgroup, with hints that change no value."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    space: Space
+    transforms: tuple[Any, ...] = ()
+    packed: bool | None = None
+    collective: bool | None = None
+    layout: Any = None
+
+    def get_ref_aval(self) -> RefType:
+        """The type of its Ref."""
+        return RefType(ArrayType(self.shape, canonical_dtype(self.dtype)), self.space)
+
+
+class MemorySpace(enum.Enum):
+    """Where a Ref of a kernel for warpgroups lives; calling one states scratch: `SMEM((128, 64), "float16")`.
+
+    >>> MemorySpace.SMEM((128, 64), "float16").shape
+    (128, 64)
+    """
+
+    GMEM = Space.HBM
+    SMEM = Space.SMEM
+    TMEM = Space.TMEM
+    REGS = Space.REGS
+
+    def __call__(
+        self, shape: Sequence[int], dtype: Any, *, transforms: Sequence[Any] = (), packed: bool | None = None,
+        collective: bool | None = None, layout: Any = None,
+    ) -> Scratch:  # fmt: skip
+        """Memory of a shape and dtype. `transforms`, `packed` and `layout` are hints; `collective` is refused."""
+        if collective:
+            raise UnsupportedError("tensor memory of two blocks together (collective=True)",
+                                   "leave it out: a product is one block's")  # fmt: skip
+        return Scratch(tuple(shape), dtype, self.value, tuple(transforms), packed, collective, layout)
+
+
+GMEM, SMEM, TMEM, REGS = MemorySpace
+
+
+def ACC(shape: tuple[int, int], dtype: Any = FLOAT32) -> Scratch:
+    """The accumulator of a warpgroup's products, zeros at first: what `wgmma` adds to. State it in `run_scoped`."""
+    return Scratch(tuple(shape), dtype, Space.REGS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Barrier:
+    """Barriers in shared memory: a phase of one ends after `num_arrivals` arrivals, with the bytes they announce.
+
+    `num_barriers` is the shape of an array of them. A warpgroup's n-th wait is for the n-th phase.
+    `orders_tensor_core`: the barrier also orders products of `tcgen05_mma` and accesses to TMEM.
+
+    >>> Barrier(num_arrivals=2, num_barriers=4).shape
+    (4,)
+    """
+
+    num_arrivals: int = 1
+    num_barriers: int | Sequence[int] = ()
+    orders_tensor_core: bool = False
+    space = Space.SEMAPHORE
+    dtype = INT32
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.num_arrivals, int) or self.num_arrivals < 1:
+            raise ArgumentError(f"Barrier: num_arrivals is {self.num_arrivals!r}", "give 1 or more")
+        if isinstance(self.num_barriers, Sequence):
+            object.__setattr__(self, "num_barriers", tuple(self.num_barriers))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.num_barriers,) if isinstance(self.num_barriers, int) else tuple(self.num_barriers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mesh:
+    """The blocks of threads of a kernel and the warpgroups within each: sizes, and names for `lax.axis_index`.
+
+    `num_threads` counts warpgroups of 128 threads, each of which runs the body once.
+
+    >>> Mesh(grid=(4,), grid_names=("m",), num_threads=2, thread_name="wg").shape
+    {'m': 4, 'wg': 2}
+    """
+
+    grid: tuple[int, ...] = ()
+    grid_names: tuple[Any, ...] = ()
+    cluster: tuple[int, ...] = ()
+    cluster_names: tuple[Any, ...] = ()
+    num_threads: int | None = None
+    thread_name: Any = None
+    kernel_name: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("grid", "grid_names", "cluster", "cluster_names"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        for sizes, names in (("grid", "grid_names"), ("cluster", "cluster_names")):
+            if len(getattr(self, sizes)) != len(getattr(self, names)):
+                raise ArgumentError(f"Mesh: {sizes} is {getattr(self, sizes)}, {names} are {getattr(self, names)}",
+                                    "give each axis a name")  # fmt: skip
+        if (self.num_threads is None) != (self.thread_name is None):
+            raise ArgumentError(f"Mesh: num_threads is {self.num_threads}, thread_name is {self.thread_name!r}",
+                                "give both, or neither for one warpgroup")  # fmt: skip
+        if self.num_threads is not None and not 1 <= self.num_threads <= 8:
+            raise ArgumentError(f"Mesh: num_threads is {self.num_threads}",
+                                "it counts warpgroups of 128 threads; a block has 1 to 8 of them")  # fmt: skip
+        if len(set(self.names)) != len(self.names):
+            raise ArgumentError(f"Mesh: the axes are named {self.names}", "give each axis a name of its own")
+        if math.prod(self.cluster) != 1:
+            raise UnsupportedError(f"a cluster of {self.cluster} blocks", "leave `cluster` out: blocks do not share "
+                                   "memory or barriers here")  # fmt: skip
+
+    @property
+    def names(self) -> tuple[Any, ...]:
+        return (*self.grid_names, *self.cluster_names, *(() if self.thread_name is None else (self.thread_name,)))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The grid of the Kernel: the blocks, and last the warpgroups of a block."""
+        return (*self.grid, *self.cluster, self.threads)
+
+    @property
+    def threads(self) -> int:
+        return self.num_threads or 1
+
+    @property
+    def shape(self) -> dict[Any, int]:
+        return dict(zip(self.names, self.sizes, strict=False))
+
+
+@dataclass(frozen=True)
+class MeshSpec(GridSpec):
+    """The grid of a kernel for warpgroups."""
+
+    mesh: Mesh = field(default=Mesh(), kw_only=True)
+
+
+def mesh_of(kernel: Kernel) -> Mesh | None:
+    """The mesh of a kernel for warpgroups; None for any other kernel."""
+    return dict(kernel.settings).get("mesh")

@@ -1,0 +1,158 @@
+"""Copies between global and shared memory, by the copy engine.
+
+    copy_gmem_to_smem(src, *at, dst, *at, bar, *at, [predicate]; src, dst, bar)
+    copy_smem_to_gmem(src, *at, dst, *at, [predicate]; src, dst, commit, reduction)
+    commit_group(), wait_group(; n, read_only), commit_smem()
+
+A copy to shared memory announces its bytes at a barrier and arrives there; a copy to global memory belongs to a group
+of its warpgroup. Places of global memory past its ends are zeros when they are read, and dropped when written.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
+from ...core.ir import ORDERED
+from ...core.primitives.ref import access_shape
+from ...core.types import ArrayType, MemorySpace
+from .parts import (
+    GLOBAL,
+    check_index,
+    check_one,
+    check_space,
+    condition,
+    effects_on,
+    here,
+    operation,
+    parts,
+    split,
+    thread_cell,
+)
+
+REDUCTIONS = ("add", "min", "max", "and", "or", "xor")
+
+
+def _check(what: str, types: Any, src: Any, dst: Any, load: bool) -> None:
+    (source, _), (target, _) = split(types, src, dst)[0]
+    for name, type_, index, far in (("the source", source, src, load), ("the destination", target, dst, not load)):
+        check_space(what, name, type_, *(GLOBAL if far else (MemorySpace.SMEM,)))
+        check_index(what, name, index)
+    a, b = ArrayType(access_shape(src), source.dtype), ArrayType(access_shape(dst), target.dtype)
+    if a.shape != b.shape:
+        raise ShapeError(f"{what} of {a.show()} to {b.show()}", "copy between parts of one shape")
+    if a.dtype != b.dtype:
+        raise DtypeError(f"{what} of {a.show()} to {b.show()}", "a copy changes no dtype; load, cast and store")
+
+
+def _load_typing(*types: Any, src: Any, dst: Any, bar: Any) -> list[Any]:
+    _check("copy_gmem_to_smem", types, src, dst, True)
+    check_one("copy_gmem_to_smem", split(types, src, dst, bar)[0][2][0], bar)
+    return []
+
+
+def _load_numpy(*operands: Any, src: Any, dst: Any, bar: Any) -> list[Any]:
+    found, rest = split(operands, src, dst, bar)
+    if all(rest):
+        here().load(*((*part, index) for part, index in zip(found, (src, dst, bar), strict=True)))
+    return []
+
+
+def _store_typing(*types: Any, src: Any, dst: Any, commit: bool, reduction: str | None) -> list[Any]:
+    _check("copy_smem_to_gmem", types, src, dst, False)
+    return []
+
+
+def _store_numpy(*operands: Any, src: Any, dst: Any, commit: bool, reduction: str | None) -> list[Any]:
+    found, rest = split(operands, src, dst)
+    if all(rest):
+        here().store(*((*part, index) for part, index in zip(found, (src, dst), strict=True)), reduction)
+    if commit:
+        here().commit_group()
+    return []
+
+
+def said(name: str) -> Any:
+    def numpy(**params: Any) -> list[Any]:
+        getattr(here(), name)(**params)
+        return []
+
+    return operation(name, lambda **params: [], lambda **params: frozenset({ORDERED}), numpy)
+
+
+copy_gmem_to_smem_p = operation(
+    "copy_gmem_to_smem", _load_typing, effects_on(src=("read",), dst=("write",), bar=("read", "write")), _load_numpy
+)
+copy_smem_to_gmem_p = operation(
+    "copy_smem_to_gmem", _store_typing, effects_on(src=("read",), dst=("write",)), _store_numpy
+)
+commit_group_p, wait_group_p, commit_smem_p = map(said, ("commit_group", "wait_group", "commit_smem"))
+PRIMITIVES = (copy_gmem_to_smem_p, copy_smem_to_gmem_p, commit_group_p, wait_group_p, commit_smem_p)
+
+
+def copy_gmem_to_smem(
+    src: Any, dst: Any, barrier: Any = None, *, collective_axes: Any = None, leader_tracked: Any = None,
+    oob_mode: Any = None, predicate: Any = None,
+) -> None:  # fmt: skip
+    """Start a copy of a part of global memory to shared memory; a wait at `barrier` tells that it is done.
+
+    The copy is one arrival at the barrier. `src` and `dst` are Refs, or parts of them (`ref.at[...]`), of one shape and
+    dtype; what lies past the ends of `src` is zeros. Raises a `KernelBodyError` for Refs in other memories, a
+    `ShapeError`, a `DtypeError`, and an `UnsupportedError` for copies to several blocks.
+    """
+    thread_cell("copy_gmem_to_smem")
+    if collective_axes is not None or leader_tracked is not None:
+        raise UnsupportedError(f"copy_gmem_to_smem with collective_axes={collective_axes!r}",
+                               "leave it out: each block copies for itself")  # fmt: skip
+    if oob_mode is not None and str(getattr(oob_mode, "name", oob_mode)).lower() != "zeros":
+        raise UnsupportedError(f"copy_gmem_to_smem with oob_mode={oob_mode!r}", "past the ends there are zeros")
+    if barrier is None:
+        raise ArgumentError("copy_gmem_to_smem without a barrier", "give the barrier at which its end is told")
+    operands, indices = parts(src=src, dst=dst, bar=barrier)
+    copy_gmem_to_smem_p.bind(*operands, *condition("copy_gmem_to_smem", predicate), **indices)
+
+
+
+def copy_smem_to_gmem(
+    src: Any, dst: Any, predicate: Any = None, *, commit_group: bool = True, reduction_op: str | None = None
+) -> None:
+    """Start a copy of a part of shared memory to global memory; `wait_smem_to_gmem` tells that it is done.
+
+    What this warpgroup stored in `src` must have been made known by `commit_smem`. `commit_group` ends the group of
+    copies that are waited for together; with `reduction_op` ("add", "min", "max", "and", "or", "xor") the source is
+    combined with what is there. Raises as `copy_gmem_to_smem`.
+    """
+    thread_cell("copy_smem_to_gmem")
+    if reduction_op is not None and reduction_op not in REDUCTIONS:
+        raise ArgumentError(f"copy_smem_to_gmem: reduction_op is {reduction_op!r}",
+                            f"give one of {', '.join(REDUCTIONS)}, or None")  # fmt: skip
+    operands, indices = parts(src=src, dst=dst)
+    given = condition("copy_smem_to_gmem", predicate)
+    copy_smem_to_gmem_p.bind(*operands, *given, **indices, commit=bool(commit_group), reduction=reduction_op)
+
+
+def commit_smem_to_gmem_group() -> None:
+    """End a group of copies to global memory that were started with `commit_group=False`."""
+    thread_cell("commit_smem_to_gmem_group")
+    commit_group_p.bind()
+
+
+def wait_smem_to_gmem(n: int, wait_read_only: bool = False) -> None:
+    """Wait until at most the last `n` groups of this warpgroup's copies to global memory are under way.
+
+    With `wait_read_only` their source has been read, and may be written again, but the copies may not have arrived.
+    """
+    thread_cell("wait_smem_to_gmem")
+    wait_group_p.bind(n=count_of("wait_smem_to_gmem", n), read_only=bool(wait_read_only))
+
+
+def commit_smem() -> None:
+    """Make what this warpgroup stored in shared memory known to copies and products that start after this."""
+    thread_cell("commit_smem")
+    commit_smem_p.bind()
+
+
+def count_of(what: str, n: Any) -> int:
+    if not isinstance(n, int) or isinstance(n, bool) or n < 0:
+        raise ArgumentError(f"{what}: n is {n!r}", "give how many may still be under way, 0 or more")
+    return n
