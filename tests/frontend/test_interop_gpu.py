@@ -142,7 +142,7 @@ def wrong():
 
     yield "numpy", tw.errors.HostArrayError, ("ndarray", "(8, 8)", "host memory"), lambda gpu: (x, x)
     yield "host pointer", tw.errors.HostArrayError, ("host memory",), on_host
-    yield "two devices", tw.errors.DeviceMismatchError, ("several GPUs: 0, 1",), elsewhere
+    yield "two devices", tw.errors.DeviceMismatchError, ("several devices: GPU 0, GPU 1",), elsewhere
     yield "gaps", tw.errors.StridesError, ("(256, 4)", "(32, 4)", "contiguous"), lambda gpu: (Strided((256, 4)),) * 2
     yield "negative", tw.errors.StridesError, ("negative strides",), lambda gpu: (Strided((-32, 4)),) * 2
     shifted = CudaArray(x, data=(base.pointer + 4, False))
@@ -285,12 +285,35 @@ def test_a_custom_operator_has_shapes_and_a_derivative(torch):
         closed(torch.Tensor(w))
 
 
+def test_tensors_in_this_machines_memory_are_the_cpus(torch, gpu):
+    x, w, ct = floats(8, 16), floats(16, 4), floats(8, 4)
+    y, dx, dw = by_numpy(x, w, ct)
+    call = tt.call(softmax_of_product)
+    for _ in range(2):
+        got = call(torch.Tensor(x, index=None), torch.Tensor(w, index=None))
+        np.testing.assert_allclose(got.array, y, rtol=1e-5)
+    a, b = (torch.Tensor(v, True, index=None) for v in (x, w))
+    call(a, b).backward(torch.Tensor(ct, index=None))
+    np.testing.assert_allclose(a.grad.array, dx, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(b.grad.array, dw, rtol=1e-4, atol=1e-6)
+    same = tt.call(lambda x: x)(a)
+    assert same.data_ptr() != a.data_ptr(), "a result is no second name of an operand"
+    assert tt.call(lambda x: x * 2)(torch.Tensor(np.arange(3.0), index=None)).dtype == "torch.float64"
+    assert not gpu.asked("launch")
+    on_gpu = call(*tensors(torch, x, w))
+    np.testing.assert_allclose(on_gpu.array, y, rtol=1e-2, atol=2e-3)
+    with pytest.raises(tw.errors.DeviceMismatchError):
+        call(torch.Tensor(x, index=None), torch.Tensor(w))
+
+
 def test_what_is_wrong_with_a_tensor_is_named(torch):
     x = floats(8, 8)
     call = tt.call(lambda x: x + 1)
     shifted = np.frombuffer(bytearray(4 * 65), np.float32)[1:].reshape(8, 8)
+    elsewhere = torch.Tensor(x)
+    elsewhere.device.type = "mps"
     wrong = {
-        tw.errors.HostArrayError: torch.Tensor(x, index=None),
+        tw.errors.HostArrayError: elsewhere,
         tw.errors.StridesError: torch.Tensor(aligned(x).T),
         tw.errors.AlignmentError: torch.Tensor(shifted),
         tw.errors.DtypeError: torch.Tensor(x.astype("complex128")),

@@ -147,7 +147,7 @@ def test_the_tuner_takes_the_choices(tmp_path):
     store = tw.tuning.Store(tmp_path / "tuned.sqlite")
     tuned = tw.autotune(space=lambda *args: matmul.configurations(*args)[:3], store=store)(matmul)
     report = tuned.tune(X, Y, progress=False, isolate=False)
-    assert len(report.trials) == 4 and report.trials[0].configuration == {}  # the defaults, then the three
+    assert len(report.trials) == 4 and {} in [t.configuration for t in report.trials], "the defaults, and the three"
     assert report.best.configuration in [{}, *matmul.configurations(X, Y)[:3]]
     close(tuned(X, Y), (X @ Y,))
 

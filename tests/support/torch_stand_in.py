@@ -15,7 +15,8 @@ class Tensor:
 
     def __init__(self, array: Any, requires_grad: bool = False, index: int | None = 0):
         self.array = array if isinstance(array, np.ndarray) and array.base is not None else aligned(np.asarray(array))
-        self.requires_grad, self.grad, self.device = requires_grad, None, types.SimpleNamespace(index=index)
+        self.requires_grad, self.grad = requires_grad, None
+        self.device = types.SimpleNamespace(index=index, type="cpu" if index is None else "cuda")
         self.made_by: Any = None
 
     shape = property(lambda self: self.array.shape)
@@ -38,10 +39,21 @@ class Tensor:
         return self
 
     def view(self, shape: Any) -> Tensor:
-        return Tensor(self.array.reshape(shape))
+        as_bytes = shape == "torch.uint8"
+        return Tensor(self.array.view(np.uint8) if as_bytes else self.array.reshape(shape), index=self.device.index)
+
+    def reshape(self, *shape: int) -> Tensor:
+        return self.view(shape)
+
+    def detach(self) -> Tensor:
+        return self
+
+    def numpy(self) -> np.ndarray:
+        assert self.device.type == "cpu", "torch has no arrays over a GPU's memory"
+        return self.array
 
     def clone(self) -> Tensor:
-        return Tensor(self.array.copy())
+        return Tensor(self.array.copy(), index=self.device.index)
 
     def new_empty(self, shape: Any, dtype: str) -> Tensor:
         return empty(shape, dtype)
@@ -102,12 +114,13 @@ class Operator:
 def module() -> Any:
     """A module to be found as `torch`."""
     torch: Any = types.ModuleType("torch")
-    for name in ("float32", "float16", "uint8", "int32", "int64", "bool"):
+    for name in ("float32", "float64", "float16", "uint8", "int32", "int64", "bool"):
         setattr(torch, name, f"torch.{name}")
     torch.Tensor, torch.empty, torch.device = Tensor, empty, lambda kind, index: (kind, index)
     torch.is_grad_enabled = lambda: True
     torch.cuda = types.SimpleNamespace(current_stream=lambda device: types.SimpleNamespace(cuda_stream=5))
     torch.compiler = types.SimpleNamespace(is_compiling=lambda: False)
     torch.autograd = types.SimpleNamespace(Function=Function)
+    torch.from_dlpack = lambda x: Tensor(np.asarray(x), index=None)
     torch.library = types.SimpleNamespace(custom_op=Operator)
     return torch

@@ -45,6 +45,7 @@ from .foreign import Described, Library
 VIEWS = frozenset((reshape_p, squeeze_p, optimization_barrier_p, name_p, random_wrap_p, random_unwrap_p))
 BYTE = np.dtype(np.uint8)
 NONE: frozenset[int] = frozenset()
+WIDE = (np.dtype("float64"), np.dtype("complex128"))  # functions of such keep results of 64 bits
 
 
 @dataclass(frozen=True)
@@ -319,7 +320,8 @@ class Function:
         devices = {d.device for d in described if d is not None}
         if len(devices) > 1:
             raise DeviceMismatchError(
-                f"the arguments of {self.__name__} are on several GPUs: {', '.join(map(str, sorted(devices)))}",
+                f"the arguments of {self.__name__} are on several devices: "
+                f"{', '.join('this machine' if d < 0 else f'GPU {d}' for d in sorted(devices))}",
                 "move them to one",
             )
         if not devices:
@@ -327,18 +329,20 @@ class Function:
                                  "give at least one")  # fmt: skip
         return leaves, described, structure, devices.pop()
 
-    def traced(self, leaves: Sequence[Any], described: Sequence[Described | None], structure: Any) -> Traced:
+    def traced(
+        self, leaves: Sequence[Any], described: Sequence[Described | None], structure: Any, device: int = 0
+    ) -> Traced:
         """The function for one kind of arguments."""
         return self.for_types(structure, tuple(
             typeof(x) if d is None else ArrayType(d.shape, d.dtype) for x, d in zip(leaves, described, strict=True)
-        ))  # fmt: skip
+        ), device)  # fmt: skip
 
-    def for_types(self, structure: Any, types: tuple[Any, ...]) -> Traced:
+    def for_types(self, structure: Any, types: tuple[Any, ...], device: int = 0) -> Traced:
         """The function for arguments of a structure, whose leaves have some types."""
-        key = (structure, types, current())
+        key = (structure, types, device < 0, current())
         found = self.known.get(key)
         if found is None:
-            found = self.known[key] = self._trace(structure, types)
+            found = self.known[key] = self._trace(structure, types, device)
         return found
 
     def donated(self, found: Traced, leaves: Sequence[Any]) -> frozenset[int]:
@@ -350,7 +354,7 @@ class Function:
                                 "give positions among the leaves of the arguments")  # fmt: skip
         return frozenset(i + len(found.constants) for i in self.donate)
 
-    def _trace(self, structure: Any, types: Sequence[Any]) -> Traced:
+    def _trace(self, structure: Any, types: Sequence[Any], device: int) -> Traced:
         out: list[Any] = []
 
         def flat(*leaves: Any) -> list[Any]:
@@ -360,7 +364,9 @@ class Function:
             return results
 
         name = self.__name__
-        with config(kernel_target=current().kernel_target or machine_of(0)):
+        wide = any(t.dtype in WIDE for t in types)
+        target = current().kernel_target or (machine_of(0) if device >= 0 else None)
+        with config(kernel_target=target, enable_x64=wide or current().enable_x64):
             program, constants = hoist(eliminate_dead(trace_program(flat, types, name))[0])
         if program.effects:
             raise UnsupportedError(f"{name} has effects ({', '.join(e.show() for e in program.effects)})",

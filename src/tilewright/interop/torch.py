@@ -4,6 +4,8 @@
     softmax = tt.call(tilewright.nn.softmax)
     softmax(x).sum().backward()         # on torch's current stream; autograd runs the generated backward
 
+CUDA tensors are taken as they lie, by the compiled kernels; tensors in this machine's memory by the CPU's program.
+
 Under `torch.compile` a call is one custom operator, `tilewright::NAME_NUMBER`, which its tracing does not enter.
 """
 
@@ -23,16 +25,19 @@ import numpy as np
 
 from ..core import tree
 from ..core.caches import cached, once
-from ..core.config import current
+from ..core.config import config, current
 from ..core.errors import DtypeError, HostArrayError, UnsupportedError, VersionError
 from ..core.ir import Program
+from ..core.jit import jit
 from ..core.linearize import linearize_program
 from ..core.runtime import runtime
+from ..core.trace import eval_program
 from ..core.transpose import transpose_program
 from ..core.types import ArrayType
+from ..runtime import block_until_ready
 from .driver import driver
 from .foreign import ALIGNMENT, Described, check_pointer, check_strides, host_array
-from .launch import BYTE, Bound, Function, Launch, bound
+from .launch import BYTE, HOST, NONE, Bound, Function, Launch, bound
 
 __all__ = ["call"]
 
@@ -42,6 +47,9 @@ _DTYPES = (
 )  # fmt: skip
 
 
+ON_HOST = -1  # torch's number of this machine's memory, where GPUs count from 0
+
+
 def _numpy_dtype(name: str) -> np.dtype:
     return np.dtype(getattr(ml_dtypes, name, None) or name)
 
@@ -49,7 +57,7 @@ def _numpy_dtype(name: str) -> np.dtype:
 class TorchLibrary:
     """torch, as launching sees it."""
 
-    name = "CUDA tensor of torch"
+    name = "tensor of torch"
 
     @functools.cached_property
     def module(self) -> Any:
@@ -72,11 +80,11 @@ class TorchLibrary:
         return {v: k for k, v in self.dtypes.items()}
 
     def device(self, x: Any) -> int:
-        """The number of the GPU that holds a tensor."""
-        if not x.is_cuda:
-            raise HostArrayError(f"a tensor of shape {tuple(x.shape)} is on {x.device}, where a {self.name} is needed",
-                                 "move it: `x.cuda()`")  # fmt: skip
-        return x.device.index
+        """The number of the GPU that holds a tensor, or ON_HOST."""
+        if x.device.type not in ("cuda", "cpu"):
+            raise HostArrayError(f"a tensor of shape {tuple(x.shape)} is on {x.device}",
+                                 "move it: `x.cuda()` or `x.cpu()`")  # fmt: skip
+        return x.device.index if x.is_cuda else ON_HOST
 
     def place(self, device: int) -> Any:
         """torch's name of a GPU."""
@@ -90,6 +98,8 @@ class TorchLibrary:
         if dtype is None:
             raise DtypeError(f"a tensor of {x.dtype} has no counterpart here", "cast it")
         shape, pointer = tuple(x.shape), x.data_ptr()
+        if device == ON_HOST:
+            return Described(pointer, shape, dtype, device)
         if not x.is_contiguous():
             check_strides("tensor", shape, [s * dtype.itemsize for s in x.stride()], dtype.itemsize)
         if not pointer or pointer % ALIGNMENT:
@@ -98,6 +108,17 @@ class TorchLibrary:
 
     def pointer(self, x: Any) -> int:
         return x.data_ptr()
+
+    def to_host(self, x: Any) -> np.ndarray:
+        """A tensor in this machine's memory as an array over the same memory, if it is contiguous."""
+        flat = x.detach().reshape(-1).view(self.module.uint8).numpy()
+        return flat.view(self.dtypes[x.dtype]).reshape(tuple(x.shape))
+
+    def from_host(self, x: Any) -> Any:
+        """An array as a tensor; over the same memory where torch takes such arrays."""
+        if x.dtype.name.startswith("float8"):  # which arrays are not exchanged in
+            return self.module.tensor(np.asarray(x).view(np.uint8)).view(self.own_dtypes[x.dtype])
+        return self.module.from_dlpack(x)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Any:
         return self.module.empty(shape, dtype=self.own_dtypes[dtype], device=self.place(device))
@@ -138,6 +159,11 @@ def forward_and_backward(program: Program, wanted: tuple[bool, ...]) -> Parts:
     return Parts(primal, backward, len(program.outputs), moving)
 
 
+@cached(1024)
+def _compiled_on_host(program: Program) -> Any:
+    return jit(lambda *args: eval_program(program, *args))
+
+
 class TorchFunction(Function):
     """A function of torch's tensors."""
 
@@ -171,9 +197,9 @@ class TorchFunction(Function):
     def _first(self, key: Any, args: tuple[Any, ...]) -> Any:
         """The general call; if it is one launch and nothing more, the next on such tensors is short."""
         leaves, described, structure, device = self.operands(args, {})
-        found = self.traced(leaves, described, structure)
+        found = self.traced(leaves, described, structure, device)
         step = None
-        if not found.constants and len(leaves) == len(args):
+        if device != ON_HOST and not found.constants and len(leaves) == len(args):
             plan = bound(found.program, self.library, device)
             step = plan.alone()
         self.single[key] = current(), None if step is None else self._short(plan, step, device, found.structure)
@@ -203,7 +229,7 @@ class TorchFunction(Function):
         """A call of any kind: pytrees, numbers, derivatives."""
         torch = self.library.module
         leaves, described, structure, device = self.operands(args, kwargs)
-        found = self.traced(leaves, described, structure)
+        found = self.traced(leaves, described, structure, device)
         values = [*found.constants, *leaves]
         if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in leaves):
             wanted = tuple(getattr(x, "requires_grad", False) for x in values)
@@ -211,6 +237,21 @@ class TorchFunction(Function):
         else:
             results = self.run(found.program, values, device, self.donated(found, leaves), described)
         return found.structure.unflatten(results)
+
+    def run(
+        self, program: Program, values: Sequence[Any], device: int, donated: frozenset[int] = NONE,
+        described: Sequence[Described | None] = (),
+    ) -> list[Any]:  # fmt: skip
+        if device != ON_HOST:
+            return super().run(program, values, device, donated, described)
+        library, given = self.library, set()
+        arrays = []
+        for value in values:
+            arrays.append(value if isinstance(value, HOST) else library.to_host(value))
+            given |= {value.data_ptr()} if arrays[-1] is not value else set()
+        with config(enable_x64=True):  # the Program has the dtypes of its operands
+            results = [library.from_host(r) for r in block_until_ready(_compiled_on_host(program)(*arrays))]
+        return [r.clone() if r.data_ptr() in given else r for r in results]
 
 
 @once
@@ -276,7 +317,8 @@ class Operators:
         """The Program for tensors, which may be torch's fake ones."""
         types = tuple(ArrayType(tuple(map(int, x.shape)), self.library.dtypes[x.dtype]) for x in operands)
         _, structure = tree.flatten((tuple(range(len(operands))), {}))
-        found = self.function.for_types(structure, types)
+        device = self.library.device(operands[0]) if operands else 0
+        found = self.function.for_types(structure, types, device)
         self.outputs, self.one = len(found.program.outputs), found.structure == tree.structure(0)
         if found.constants or not (self.one or found.structure == tree.structure((0,) * self.outputs)):
             raise UnsupportedError(
@@ -326,11 +368,13 @@ class Operators:
 
 
 def call(function: Callable[..., Any], *, donate: int | Sequence[int] = ()) -> TorchFunction:
-    """A function of CUDA tensors, launched on torch's current stream with no copy and no wait; results are tensors.
+    """A function of torch's tensors. On CUDA tensors it is launched on torch's current stream with no copy and no wait;
+    on tensors in this machine's memory it is the CPU's compiled program.
 
     Gradients flow through it, once. Under `torch.compile` it is a custom operator, of tensors given by position.
     `donate` are positions of arguments (leaves of pytrees) whose memory results may take where no gradient is asked
-    for. Raises as `arrays.call`.
+    for. Integers of 64 bits are computed with in 32, unless `enable_x64` says otherwise or floats of 64 bits are among
+    the operands. Raises as `arrays.call`.
 
     >>> call(lambda x: x * 2).__name__
     '<lambda>'
