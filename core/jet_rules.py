@@ -311,6 +311,7 @@ SLOPES: dict[Primitive, tuple[Callable[..., Any] | None, ...]] = {
 
 COMPOSED: dict[Primitive, Callable[..., Any]] = {
     el.square_p: lambda x: el.mul(x, x),
+    el.one_minus_square_p: lambda x: el.mul(1 - x, 1 + x),
     reduce_prod_p: _product,
     cum.cumprod_p: lambda x, axis, reverse: associative_scan(el.mul, x, reverse=reverse, axis=axis),
     cum.cumlogsumexp_p: _log_sums,

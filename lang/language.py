@@ -98,6 +98,7 @@ FAMILIES: dict[str, dict[Primitive, str]] = {
     "functions": {
         ew.sqrt_p: "the square root",
         ew.rsqrt_p: "1 / sqrt(x)",
+        ew.one_minus_square_p: "1 - x * x, exact near 1; the derivative of asin and atanh has it",
         ew.cbrt_p: "the cube root",
         ew.exp_p: "e ** x",
         ew.exp2_p: "2 ** x",

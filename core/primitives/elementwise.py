@@ -288,8 +288,15 @@ logistic_p = curve(
 sin_p = curve("sin", INEXACT, np.sin, _times(lambda out, x: cos_p.bind(x)))
 cos_p = curve("cos", INEXACT, np.cos, _times(lambda out, x: neg_p.bind(sin_p.bind(x))))
 tan_p = curve("tan", INEXACT, np.tan, _times(lambda out, x: _one_plus_square(out)))
-asin_p = curve("asin", INEXACT, np.arcsin, _times(lambda out, x: rsqrt_p.bind(_one_minus_square(x))))
-acos_p = curve("acos", INEXACT, np.arccos, _times(lambda out, x: neg_p.bind(rsqrt_p.bind(_one_minus_square(x)))))
+# A primitive, so that its derivative is one factor, -2x: that of the product adds 0 times infinity where asin' is one.
+one_minus_square_p = curve(
+    "one_minus_square", INEXACT, lambda x: (1 - x) * (1 + x), _times(lambda out, x: mul_p.bind(like(x, -2), x)),
+    expand=_one_minus_square,
+)  # fmt: skip
+asin_p = curve("asin", INEXACT, np.arcsin, _times(lambda out, x: rsqrt_p.bind(one_minus_square_p.bind(x))))
+acos_p = curve(
+    "acos", INEXACT, np.arccos, _times(lambda out, x: neg_p.bind(rsqrt_p.bind(one_minus_square_p.bind(x)))),
+)  # fmt: skip
 atan_p = curve("atan", INEXACT, np.arctan, lambda t, out, x: div_p.bind(t, _one_plus_square(x)))
 sinh_p = curve("sinh", INEXACT, np.sinh, _times(lambda out, x: cosh_p.bind(x)))
 cosh_p = curve("cosh", INEXACT, np.cosh, _times(lambda out, x: sinh_p.bind(x)))
@@ -299,7 +306,7 @@ acosh_p = curve(
     "acosh", INEXACT, np.arccosh,
     _times(lambda out, x: mul_p.bind(rsqrt_p.bind(sub_p.bind(x, like(x, 1))), rsqrt_p.bind(add_p.bind(x, like(x, 1))))),
 )  # fmt: skip
-atanh_p = curve("atanh", INEXACT, np.arctanh, lambda t, out, x: div_p.bind(t, _one_minus_square(x)))
+atanh_p = curve("atanh", INEXACT, np.arctanh, lambda t, out, x: div_p.bind(t, one_minus_square_p.bind(x)))
 
 
 def _squared_distance(y: Any, x: Any) -> Any:
@@ -432,7 +439,7 @@ def log2(x: Any, *, accuracy: Any = None) -> Any:
 PRIMITIVES: tuple[Primitive, ...] = (
     neg_p, sign_p, abs_p, floor_p, ceil_p, round_p, square_p, integer_pow_p, sqrt_p, rsqrt_p, cbrt_p,
     exp_p, exp2_p, expm1_p, log_p, log1p_p, logistic_p, sin_p, cos_p, tan_p, asin_p, acos_p, atan_p,
-    sinh_p, cosh_p, tanh_p, asinh_p, acosh_p, atanh_p,
+    sinh_p, cosh_p, tanh_p, asinh_p, acosh_p, atanh_p, one_minus_square_p,
     add_p, add_any_p, sub_p, mul_p, mulhi_p, div_p, rem_p, max_p, min_p, pow_p, atan2_p, nextafter_p,
 )  # fmt: skip
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import NoDerivativeError
+from ..errors import NoDerivativeError, ShapeError
 from ..jvp import jvp_flat
 from ..linear import spread
 from ..operands import FLOAT, common_shape
@@ -20,7 +20,7 @@ from ..primitive import Primitive
 from ..rules import instantiate, like
 from ..trace import shape_of, typeof
 from . import special_numpy as meaning
-from .compare import and_p, eq_p, ge_p, gt_p, le_p, lt_p, or_p, select_n_p
+from .compare import and_p, eq_p, ge_p, gt_p, le_p, lt_p, ne_p, or_p, select_n_p
 from .convert import convert_element_type
 from .elementwise import (
     RoundingMethod,
@@ -28,6 +28,7 @@ from .elementwise import (
     add_p,
     div_p,
     exp_p,
+    floor_p,
     log1p_p,
     log_p,
     max_p,
@@ -43,7 +44,7 @@ from .elementwise import (
     sub_p,
 )
 from .loops import while_loop
-from .nary import curve, curves, function
+from .nary import curve, curves, function, operands, stretched
 from .reduce import reduce_or_p
 
 _ROOT_PI = math.sqrt(math.pi)
@@ -423,7 +424,6 @@ erfc = function(erfc_p, 1, "Elementwise 1 - erf(x), exact for large x.")
 erf_inv = function(erf_inv_p, 1, "Elementwise inverse of erf.")
 lgamma = function(lgamma_p, 1, "Elementwise logarithm of the absolute value of the gamma function.")
 digamma = function(digamma_p, 1, "Elementwise derivative of lgamma.")
-_polygamma = function(polygamma_p, 2, "", "polygamma")
 _zeta = function(zeta_p, 2, "", "zeta")
 _lower_igamma = function(igamma_p, 2, "", "igamma")
 _upper_igamma = function(igammac_p, 2, "", "igammac")
@@ -434,8 +434,27 @@ bessel_i1e = function(bessel_i1e_p, 1, "Elementwise exp(-abs(x)) * I1(x), of the
 
 
 def polygamma(m: Any, x: Any) -> Any:
-    """Elementwise derivative of digamma, m times, at x; m is a float of whole value."""
-    return _polygamma(m, x)
+    """Elementwise derivative of digamma, m times, at x; m is a float of whole value.
+
+    Below 0 by the sum over all poles, those on the right of x less those of 1 - x (DLMF 5.15.1), all above 0: XLA's own
+    knows but the first poles.
+    """
+    m, x = operands("polygamma", m, x)
+    try:
+        shape = common_shape("polygamma", [typeof(m), typeof(x)])
+    except ShapeError as error:
+        m, x = stretched(error, m, x)
+        shape = shape_of(x)
+    m, x = spread(m, shape), spread(x, shape)
+    whole = round_p.bind(x, rounding_method=RoundingMethod.TO_NEAREST_EVEN)
+    reflected = and_p.bind(_lt(x, 0.0), _is(ne_p)(x, whole))
+    from_pole = _where(reflected, _sub(x, whole), 0.5)
+    after = _where(_lt(from_pole, 0.0), _add(from_pole, 1.0), from_pole)  # from the pole on the left
+    before = _where(_lt(from_pole, 0.0), neg_p.bind(from_pole), _sub(1.0, from_pole))
+    others = _sub(polygamma_p.bind(m, before), polygamma_p.bind(m, _where(reflected, _sub(1.0, x), 1.0)))
+    even = _is(eq_p)(m, _mul(floor_p.bind(_mul(m, 0.5)), 2.0))
+    signed = _where(even, neg_p.bind(others), others)
+    return _add(polygamma_p.bind(m, _where(reflected, after, x)), _where(reflected, signed, 0.0))
 
 
 def zeta(x: Any, q: Any) -> Any:

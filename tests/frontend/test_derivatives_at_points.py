@@ -25,7 +25,7 @@ UNARY = {
     )},
     **{f"numpy.{name}": getattr(tnp, name) for name in (
         "abs", "fabs", "exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "cbrt", "square", "sin", "cos", "tan",
-        "tanh", "sinh", "cosh", "arcsin", "arctan", "arcsinh", "i0", "sinc", "positive", "negative", "deg2rad",
+        "tanh", "sinh", "cosh", "arcsin", "arccos", "arctan", "arctanh", "arcsinh", "i0", "sinc", "positive", "negative", "deg2rad",
         "nan_to_num",
     )},
     **{f"special.{name}": getattr(special, name) for name in (
@@ -218,3 +218,23 @@ def test_the_derivative_of_digamma_left_of_its_poles():
     np.testing.assert_allclose(found, scipy.special.polygamma(1, x), rtol=1e-4)
     found = tw.vmap(tw.grad(tw.grad(lax.digamma)))(x)
     np.testing.assert_allclose(found, scipy.special.polygamma(2, x), rtol=2e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_polygamma_left_of_its_first_poles(order):
+    x = np.array([-3.3, -9.5, -12.3, -30.5, -1e-8, -1000.25, -4.0000005, 0.3, 50.0], np.float32)
+    wide = x.astype(np.float64)
+    found = lax.polygamma(np.float32(order), x)
+    np.testing.assert_allclose(found, scipy.special.polygamma(order, wide), rtol=1e-4, atol=2e-6)
+    slope = tw.vmap(tw.grad(lambda x: lax.polygamma(np.float32(order), x)))(x[[1, 2, 3, 7]])
+    wanted = scipy.special.polygamma(order + 1, wide[[1, 2, 3, 7]])
+    np.testing.assert_allclose(slope, wanted, rtol=1e-4, atol=1e-5 * abs(wanted).max())
+
+
+@pytest.mark.parametrize("name, sign", [("arcsin", 1), ("arccos", -1), ("arctanh", 1), ("arccosh", 1)])
+def test_second_derivatives_at_the_ends_of_domains(name, sign):
+    slope = tw.grad(getattr(tnp, name))
+    assert float(slope(1.0)) == sign * np.inf
+    assert float(tw.grad(slope)(1.0)) == (-np.inf if name == "arccosh" else sign * np.inf)
+    if name != "arccosh":
+        assert float(tw.grad(slope)(-1.0)) == -sign * np.inf

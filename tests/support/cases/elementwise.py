@@ -56,6 +56,7 @@ ELEMENTARY = [
     *_cases(e.exp_p, 1, _INEXACT), *_cases(e.exp2_p, 1, _INEXACT), *_cases(e.expm1_p, 1, _INEXACT, **_COARSE),
     *_cases(e.log_p, 1, _INEXACT, 0.1, 3.0), *_cases(e.log1p_p, 1, _INEXACT, -0.9, 3.0, **_COARSE),
     *_cases(e.sqrt_p, 1, _INEXACT, 0.1, 3.0), *_cases(e.rsqrt_p, 1, _INEXACT, 0.1, 3.0),
+    *_cases(e.one_minus_square_p, 1, _INEXACT),
     *_cases(e.cbrt_p, 1, _FLOAT, 0.1, 3.0),
     *_cases(e.logistic_p, 1, _INEXACT), *_cases(e.sin_p, 1, _INEXACT), *_cases(e.cos_p, 1, _INEXACT),
     *_cases(e.tan_p, 1, _INEXACT, -1.2, 1.2), *_cases(e.sinh_p, 1, _INEXACT), *_cases(e.cosh_p, 1, _INEXACT),

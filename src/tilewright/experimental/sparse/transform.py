@@ -302,7 +302,8 @@ _ZERO_AT_ZERO = (
 )  # fmt: skip
 # What is not 0 at 0: the result would be dense.
 DENSE = frozenset((
-    ew.acos_p, ew.acosh_p, ew.cos_p, ew.cosh_p, ew.exp_p, ew.exp2_p, ew.log_p, ew.logistic_p, ew.rsqrt_p,
+    ew.acos_p, ew.acosh_p, ew.cos_p, ew.cosh_p, ew.exp_p, ew.exp2_p, ew.log_p, ew.logistic_p, ew.one_minus_square_p,
+    ew.rsqrt_p,
     spc.bessel_i0e_p, spc.erfc_p, cmp.eq_p, cmp.ne_p, cmp.lt_p, cmp.le_p, cmp.gt_p, cmp.ge_p, cmp.xor_p, cmp.not_p,
 ))  # fmt: skip
 
