@@ -25,8 +25,8 @@ UNARY = {
     )},
     **{f"numpy.{name}": getattr(tnp, name) for name in (
         "abs", "fabs", "exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "cbrt", "square", "sin", "cos", "tan",
-        "tanh", "sinh", "cosh", "arcsin", "arccos", "arctan", "arctanh", "arcsinh", "i0", "sinc", "positive", "negative",
-        "deg2rad", "nan_to_num",
+        "tanh", "sinh", "cosh", "arcsin", "arccos", "arctan", "arctanh", "arcsinh", "i0", "sinc", "positive",
+        "negative", "deg2rad", "nan_to_num",
     )},
     **{f"special.{name}": getattr(special, name) for name in (
         "i0", "i1", "entr", "erf", "erfc", "expit", "ndtr", "log_ndtr",

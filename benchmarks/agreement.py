@@ -1,0 +1,175 @@
+"""Every public function of arrays against jax: values, dtypes, weak types and two derivatives, over dtypes and shapes.
+
+    python -m benchmarks.agreement                  all namespaces
+    python -m benchmarks.agreement lax scipy.special
+
+Each call of `tests/support/surface_calls.py` is made with its arrays as they are and in other dtypes, without axes,
+without elements, and with infinities, NaN and zeros in them. Where jax gives an answer, ours is held against it; what
+differs is printed, and the exit status is 1. Values are computed by NumPy, so that nothing is compiled on our side.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import tilewright as tw
+from tests.support.surface_calls import CALLS, Of
+from tilewright.core.evaluate import NUMPY
+from tilewright.core.trace import under
+
+TOLERANCE = {"bfloat16": 3e-2, "float16": 4e-3, "float32": 2e-4, "complex64": 2e-4, "float64": 1e-5, "complex128": 1e-5}
+SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan], np.float32)
+
+
+def _cast(dtype: Any) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda x: x.astype(dtype) if x.dtype == np.float32 else x
+
+
+def _odd(x: np.ndarray) -> np.ndarray:
+    """An array whose floats are at the ends of what there is."""
+    return np.resize(SPECIAL, x.shape).astype(x.dtype) if x.dtype.kind == "f" else x
+
+
+# What becomes of every array of a call.
+VARIANTS: dict[str, Callable[[np.ndarray], Any]] = {
+    "as it is": lambda x: x,
+    **{name: _cast(getattr(ml_dtypes, name, name)) for name in ("bfloat16", "int32", "bool", "complex64")},
+    "0-d": lambda x: x.reshape(-1)[:1].reshape(()),
+    "empty": lambda x: x[:0],
+    "odd": _odd,
+    "a number": lambda x: x.reshape(-1)[0].item() if x.dtype.kind in "fiu" else x,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a call gave: arrays, their dtypes and whether these are weak; or an error."""
+
+    arrays: tuple[Any, ...] = ()
+    types: tuple[Any, ...] = ()
+    error: str = ""
+
+
+def _varied(value: Any, change: Callable[[np.ndarray], Any]) -> Any:
+    if isinstance(value, np.ndarray):
+        return change(value) if value.dtype.kind in "fcb" or value.ndim else value
+    if isinstance(value, list) and value and isinstance(value[0], np.ndarray):
+        return [change(v) for v in value]
+    return value
+
+
+def _function(library: Any, space: str, name: str) -> Callable[..., Any]:
+    module = importlib.import_module(f"{library.__name__}.{space}")
+    for part in name.split("."):
+        module = getattr(module, part)
+    return module
+
+
+def _made(library: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments, with what each library makes of its own."""
+    lax = importlib.import_module(f"{library.__name__}.lax")
+    return tuple(a.make(lax) if isinstance(a, Of) else library.numpy.sum if a is np.sum else a for a in args)
+
+
+def _type(x: Any) -> Any:
+    """What is compared of a result beside its values; whether a bool is weak is of no consequence."""
+    if not hasattr(x, "dtype"):
+        return type(x).__name__
+    return str(x.dtype), np.shape(x), bool(getattr(x, "weak_type", False)) and str(x.dtype) != "bool"
+
+
+def _leaves(library: Any, out: Any) -> list[Any]:
+    return [x for x in library.tree.leaves(out) if not isinstance(x, str)]
+
+
+def _answer(out: list[Any], types: list[Any]) -> Answer:
+    return Answer(tuple(np.asarray(x) for x in out if not str(getattr(x, "dtype", "")).startswith("key")),
+                  tuple(map(_type, types)))  # fmt: skip
+
+
+def of_jax(jax: Any, f: Callable[..., Any], args: Any, kwargs: Any) -> Answer:
+    try:
+        out = _leaves(jax, f(*_made(jax, args), **kwargs))
+    except Exception as error:
+        return Answer(error=f"{type(error).__name__}: {error}")
+    return _answer(out, out)
+
+
+def of_ours(f: Callable[..., Any], args: Any, kwargs: Any) -> Answer:
+    given = _made(tw, args)
+    try:
+        out = _leaves(tw, under(NUMPY, lambda: f(*given, **kwargs)))
+        try:
+            types = _leaves(tw, tw.eval_shape(lambda: f(*given, **kwargs)))
+        except tw.errors.JAXTypeError:  # its shape depends on values
+            types = _leaves(tw, f(*given, **kwargs))
+    except Exception as error:
+        return Answer(error=f"{type(error).__name__}: {error}".partition("\n")[0])
+    return _answer(out, types)
+
+
+def difference(ours: Answer, theirs: Answer) -> str | None:
+    """How an answer differs from jax's; None where it does not, or jax has none."""
+    if theirs.error:
+        return None
+    if ours.error:
+        return f"jax answers, ours raises {ours.error}"
+    if ours.types != theirs.types:
+        return f"types: jax {theirs.types}, ours {ours.types}"
+    for a, b in zip(ours.arrays, theirs.arrays, strict=True):
+        room = TOLERANCE.get(str(b.dtype), 0)
+        wide = np.complex128 if b.dtype.kind == "c" else np.float64
+        a, b = a.astype(wide), b.astype(wide)
+        if not np.allclose(a, b, rtol=room, atol=room, equal_nan=True):
+            wrong = ~np.isclose(a, b, rtol=room, atol=room, equal_nan=True)
+            return f"values: jax {b[wrong][:4]}, ours {a[wrong][:4]}"
+    return None
+
+
+def calls(space: str, variants: Any) -> Iterator[tuple[str, str, Any, Any]]:
+    for n, (name, args, kwargs) in enumerate(CALLS[space]):
+        for variant in variants:
+            change = VARIANTS[variant]
+            try:
+                changed = tuple(_varied(a, change) for a in args)
+            except (ValueError, IndexError, TypeError):
+                continue
+            yield f"{space}.{name} #{n} [{variant}]", name, changed, kwargs
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command line."""
+    import jax
+
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.agreement")
+    parser.add_argument("spaces", nargs="*", default=list(CALLS), help="namespaces")
+    parser.add_argument("--variants", nargs="*", default=list(VARIANTS))
+    options = parser.parse_args(argv)
+    count = different = 0
+    warnings.simplefilter("ignore")
+    for space in options.spaces:
+        for what, name, args, kwargs in calls(space, options.variants):
+            theirs = of_jax(jax, _function(jax, space, name), args, kwargs)
+            if theirs.error:
+                continue
+            count += 1
+            with np.errstate(all="ignore"):
+                found = difference(of_ours(_function(tw, space, name), args, kwargs), theirs)
+            if found:
+                different += 1
+                print(f"{what}: {found}", flush=True)
+    print(f"{count} calls that jax answers, {different} differ")
+    return int(different > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
