@@ -114,7 +114,9 @@ class Window:
         self.type, self.space = type, space_of(type)
         self.transform: str | None = None
         self.index: tuple[int, ...] | None = None
+        self.run = 0  # of cells that are equal along the parallel axes: which one, from 1
         self.written: np.ndarray | None = None  # for memory shared with an output: in which cell, from 1
+        self.owner = np.zeros(array.shape if output else (), np.int64)  # which run of cells copied each element out
         if given is None or "transform_indices" not in given:
             if type.shape != array.shape:
                 raise EmulationError(f"operand {number} is {type.text}, and is given an array of shape {array.shape}")
@@ -157,11 +159,12 @@ class Window:
             inner.append(slice(low - start, high - start))
         return tuple(outer), tuple(inner)
 
-    def enter(self, index: tuple[int, ...], cell: int) -> None:
-        """The block that a cell sees."""
-        if self.transform is None or index == self.index:
+    def enter(self, index: tuple[int, ...], cell: int, run: int) -> None:
+        """The block that a cell sees; `run` is that of its place along the parallel axes."""
+        if self.transform is None or (index == self.index and (run == self.run or not self.output)):
             return
         self.leave(cell)
+        self.run = run
         self.index = index
         outer, inner = self.places(index)
         self.block[...] = poison((), self.array.dtype)
@@ -180,6 +183,10 @@ class Window:
             self.array[...] = self.block
         elif self.index is not None:
             outer, inner = self.places(self.index)
+            if ((self.owner[outer] != 0) & (self.owner[outer] != self.run)).any():
+                raise RaceError(f"race: result {self.number}: block {self.index} is written by cells at several places "
+                                "along parallel axes, whose order nothing says")  # fmt: skip
+            self.owner[outer] = self.run
             self.array[outer] = self.block[inner]
             if self.written is not None:
                 self.written[outer] = cell
@@ -224,6 +231,13 @@ class Kernel:
                 f"{len(windows)} windows and {scratch} scratch operands"
             )
         return cls(machine, name, types, bounds, semantics, prefetch, scratch, windows)
+
+    def run_of(self, ids: Sequence[int], grid: Sequence[int]) -> int:
+        """The number of a cell's place along the parallel axes, from 1."""
+        number = 0
+        for i, n, semantic in zip(ids, grid, self.semantics):
+            number = number * n + i if semantic == "parallel" else number
+        return number + 1
 
     def groups(self, grid: Sequence[int], order: np.random.Generator | None) -> Iterator[list[tuple[int, ...]]]:
         """The cells in the order they run; a group starts with nothing resident and fresh scratch."""
@@ -289,7 +303,8 @@ def run_mosaic(
             numbers = [np.asarray(i, np.int32) for i in ids]
             for w in sorted(windows, key=lambda w: not w.output):
                 if w.transform is not None:
-                    w.enter(tuple(int(i) for i in machine.call(w.transform, *numbers, *scalars)), cell)
+                    index = tuple(int(i) for i in machine.call(w.transform, *numbers, *scalars))
+                    w.enter(index, cell, kernel.run_of(ids, machine.grid))
             machine.call(kernel.name, *numbers, *scalars, *(w.ref() for w in windows), *scratch)
         for w in windows:
             w.leave(cell)
