@@ -7,6 +7,7 @@ branch of a `cond` gives the sites of all, and rules of derivatives give no fail
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -217,32 +218,33 @@ class _CheckedJVP(_Checked):
 
 
 class _CheckedVJP(_Checked):
-    """The forward and backward rule of a checked `custom_vjp` function."""
+    """The forward rule of a checked `custom_vjp` function."""
 
-    def __init__(self, inner: Any, num_consts: int, fwd: Any, bwd: Any):
+    def __init__(self, inner: Any, num_consts: int, fwd: Any):
         super().__init__(inner, num_consts)
-        self._fwd, self._bwd = fwd, bwd
+        self.fwd = fwd
 
-    def fwd(self, primals: Sequence[Any], nonzero: Sequence[bool]) -> tuple[list[Any], list[Any]]:
+    def __call__(self, primals: Sequence[Any], nonzero: Sequence[bool]) -> tuple[list[Any], list[Any], Any]:
         self.check_closed(nonzero)
-        count = 0
+        run: list[Any] = []
 
         def flat(*args: Any) -> list[Any]:
-            nonlocal count
-            outs, residuals = self._fwd(args, tuple(nonzero[self.skip :]))
-            count = len(outs)
+            outs, residuals, bwd = self.fwd(args, tuple(nonzero[self.skip :]))
+            run[:] = len(outs), bwd
             return [*outs, *residuals]
 
         results = _quiet(flat, primals[self.skip :])
-        return [*self.found(primals), *results[:count]], results[count:]
+        count, bwd = run
+        backward = functools.partial(self._backward, bwd)
+        return [*self.found(primals), *results[:count]], results[count:], backward
 
-    def bwd(self, residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+    def _backward(self, bwd: Any, residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
         cts, k = cts[self.inner.width :], len(residuals)
         marks = [ct if _is_zero(ct) else None for ct in cts]
         found: list[Any] = []
 
         def flat(*args: Any) -> list[Any]:
-            outs = self._bwd(list(args[:k]), _filled(marks, iter(args[k:])))
+            outs = bwd(list(args[:k]), _filled(marks, iter(args[k:])))
             found[:] = [x if _is_zero(x) else None for x in outs]
             return [x for x in outs if not _is_zero(x)]
 
@@ -264,9 +266,8 @@ def _custom_vjp(walk: Any, eqn: Eqn, values: Sequence[Any]) -> Any:
     inner = walk.checked(eqn.params["program"])
     if not inner.sites:
         return None
-    rules = _CheckedVJP(inner, eqn.params["num_consts"], eqn.params["fwd"], eqn.params["bwd"])
-    outs = custom_vjp_call_p.bind(
-        *inner.constants, *values, program=inner.program, fwd=rules.fwd, bwd=rules.bwd, num_consts=0)  # fmt: skip
+    fwd = _CheckedVJP(inner, eqn.params["num_consts"], eqn.params["fwd"])
+    outs = custom_vjp_call_p.bind(*inner.constants, *values, program=inner.program, fwd=fwd, num_consts=0)
     return walk.take(inner, outs)
 
 

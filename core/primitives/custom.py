@@ -322,7 +322,7 @@ class custom_vjp(_Custom):
             raise self._missing("defvjp")
         call = self._call(args, kwargs)
         rules = _Rules(self, call)
-        outs = current_trace().custom_vjp(CustomVJP(call, rules.forward, rules.backward), call.taken())
+        outs = current_trace().custom_vjp(CustomVJP(call, rules.forward), call.taken())
         return call.out_tree.unflatten(outs)
 
 
@@ -330,15 +330,13 @@ _NUMBERS = frozenset((bool, int, float, complex))
 
 
 class _Rules:
-    """The flat rules of one call of a `custom_vjp`; the structure of its residuals is known once forward has run."""
+    """The flat rules of one call of a `custom_vjp`."""
 
     def __init__(self, custom: custom_vjp, call: _Call):
         self.custom, self.call = custom, call
         self.types = [typeof(x).tangent() for x in call.flat]
-        self.residual_tree: Any = None
-        self.numbers: dict[int, Any] = {}  # residuals that are Python numbers, by place: they stay what they are
 
-    def forward(self, primals: Sequence[Any], nonzero: Sequence[bool]) -> tuple[list[Any], list[Any]]:
+    def forward(self, primals: Sequence[Any], nonzero: Sequence[bool]) -> tuple[list[Any], list[Any], Any]:
         call, custom = self.call, self.custom
         call.check_fixed(nonzero)
 
@@ -353,16 +351,20 @@ class _Rules:
                 "return a pair (output, residuals)",
             )
         outs = call.outputs(pair[0])
-        residuals, self.residual_tree = tree.flatten(pair[1])
-        self.numbers = {i: x for i, x in enumerate(residuals) if type(x) in _NUMBERS}
-        return outs, [*primals[: call.extra], *(x for x in residuals if type(x) not in _NUMBERS)]
+        residuals, held_tree = tree.flatten(pair[1])
+        numbers = [x if type(x) in _NUMBERS else None for x in residuals]  # which stay what they are
+        arrays = [x for x, number in zip(residuals, numbers, strict=True) if number is None]
+        backward = functools.partial(self._backward, call.out_tree, held_tree, numbers)
+        return outs, [*primals[: call.extra], *arrays], backward
 
-    def backward(self, residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+    def _backward(
+        self, out_tree: Any, held_tree: Any, numbers: Sequence[Any], residuals: Sequence[Any], cts: Sequence[Any]
+    ) -> list[Any]:
+        """The backward rule of one run of the forward rule, which told the first three."""
         call, custom = self.call, self.custom
-        ct = call.out_tree.unflatten([_seen(x, custom.symbolic_zeros) for x in cts])
+        ct = out_tree.unflatten([_seen(x, custom.symbolic_zeros) for x in cts])
         arrays = iter(residuals[call.extra :])
-        places = range(self.residual_tree.num_leaves)
-        held = self.residual_tree.unflatten([self.numbers[i] if i in self.numbers else next(arrays) for i in places])
+        held = held_tree.unflatten([next(arrays) if number is None else number for number in numbers])
         found = of_line(None, custom.bwd, *call.fixed(residuals), held, ct)  # type: ignore[arg-type]
         children = tree.treedef_children(call.in_tree)
         if not isinstance(found, (tuple, list)) or len(found) != len(children):

@@ -3,7 +3,7 @@
 Flat rules, as the traces call them:
     fun(*args) -> outs
     rule(primals, tangents) -> outs, tangents        custom_jvp; tangents may be `Zero` both ways
-    fwd(primals, nonzero) -> outs, residuals         custom_vjp; `nonzero`: which arguments have tangents
+    fwd(primals, nonzero) -> outs, residuals, bwd    custom_vjp; `nonzero`: which arguments have tangents
     bwd(residuals, cts) -> cts of arguments          `Zero` both ways
 """
 
@@ -153,26 +153,25 @@ custom_jvp_call_p = Primitive(
 
 @dataclass(frozen=True, slots=True)
 class CustomVJP:
-    """A flat function and its rules of reverse mode, forward and backward."""
+    """A flat function and its forward rule, which gives the backward rule."""
 
     fun: Callable[..., Any]
     fwd: Callable[..., Any]
-    bwd: Callable[..., Any]
 
     def record(self, trace: Trace, args: Sequence[Any]) -> Any:
         program, constants = _traced(trace, self.fun, args, "custom_vjp")
-        params = {"program": program, "fwd": self.fwd, "bwd": self.bwd, "num_consts": len(constants)}
+        params = {"program": program, "fwd": self.fwd, "num_consts": len(constants)}
         return under(trace, trace.bind, custom_vjp_call_p, [*constants, *args], params)
 
     def derive(self, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
         nonzero = tuple(type(t) is not Zero for t in tangents)
-        return _linearize_rules(self.fwd, self.bwd, primals, nonzero)
+        return _linearize_rules(self.fwd, primals, nonzero)
 
 
-def _linearize_rules(fwd: Any, bwd: Any, primals: Sequence[Any], nonzero: Sequence[bool]) -> Any:
+def _linearize_rules(fwd: Any, primals: Sequence[Any], nonzero: Sequence[bool]) -> Any:
     """Run the forward rule; the linear map is one equation whose transpose is the backward rule."""
     vary = tuple(typeof(x).vary for x, nz in zip(primals, nonzero, strict=True) if nz)
-    outs, residuals = fwd(primals, tuple(nonzero))
+    outs, residuals, bwd = fwd(primals, tuple(nonzero))
     types = [typeof(o).tangent() for o in outs]
     present = tuple(is_inexact(t.dtype) for t in types)
 
@@ -190,10 +189,10 @@ def _linearize_rules(fwd: Any, bwd: Any, primals: Sequence[Any], nonzero: Sequen
 
 
 def _linearize(
-    primals: Sequence[Any], nonzero: Sequence[bool], *, program: Program, fwd: Any, bwd: Any, num_consts: int
+    primals: Sequence[Any], nonzero: Sequence[bool], *, program: Program, fwd: Any, num_consts: int
 ) -> Any:
     _check_closed(nonzero[:num_consts], "custom_vjp")
-    outs, linear = _linearize_rules(fwd, bwd, primals[num_consts:], nonzero[num_consts:])
+    outs, linear = _linearize_rules(fwd, primals[num_consts:], nonzero[num_consts:])
     return outs, lambda *tangents: linear(*tangents[num_consts:])
 
 
@@ -204,30 +203,33 @@ def _no_forward(*args: Any, **params: Any) -> Any:
     )
 
 
-class _BatchedVJP:
-    """Flat forward and backward rules over arguments batched at 0 or not at all."""
+class _BatchedForward:
+    """A flat forward rule over arguments batched at 0 or not at all."""
 
-    def __init__(self, fwd: Any, bwd: Any, axis: AxisInfo, dims: Sequence[int | None]):
-        self._fwd, self._bwd, self.axis, self.dims = fwd, bwd, axis, tuple(dims)
-        self.residual_dims: tuple[int | None, ...] = ()
+    def __init__(self, fwd: Any, axis: AxisInfo, dims: Sequence[int | None]):
+        self.fwd, self.axis, self.dims = fwd, axis, tuple(dims)
 
-    def fwd(self, primals: Sequence[Any], nonzero: tuple[bool, ...]) -> tuple[list[Any], list[Any]]:
-        count: list[int] = []
+    def __call__(self, primals: Sequence[Any], nonzero: tuple[bool, ...]) -> tuple[list[Any], list[Any], Any]:
+        run: list[Any] = []
 
         def flat(*args: Any) -> list[Any]:
-            outs, residuals = self._fwd(args, nonzero)
-            count[:] = [len(outs)]
+            outs, residuals, bwd = self.fwd(args, nonzero)
+            run[:] = len(outs), bwd
             return [*outs, *residuals]
 
         # Outputs are batched whatever they depend on; a residual such as a weight is not repeated.
-        results, dims = _vectorized(
-            self.axis, flat, primals, self.dims, lambda n: tuple(i < count[0] for i in range(n))
-        )
-        n = count[0]
-        self.residual_dims = dims[n:]
-        return results[:n], results[n:]
+        results, dims = _vectorized(self.axis, flat, primals, self.dims, lambda n: tuple(i < run[0] for i in range(n)))
+        n, bwd = run
+        return results[:n], results[n:], _BatchedBackward(bwd, self.axis, self.dims, dims[n:])
 
-    def bwd(self, residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+
+class _BatchedBackward:
+    """A flat backward rule over arguments and residuals batched at 0 or not at all."""
+
+    def __init__(self, bwd: Any, axis: AxisInfo, dims: Sequence[int | None], residual_dims: Sequence[int | None]):
+        self.bwd, self.axis, self.dims, self.residual_dims = bwd, axis, dims, residual_dims
+
+    def __call__(self, residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
         k = len(residuals)
         given = [ct for ct in cts if type(ct) is not Zero]
         present: list[Any] = []
@@ -235,7 +237,7 @@ class _BatchedVJP:
         def flat(*args: Any) -> list[Any]:
             rest = iter(args[k:])
             zeros = (Zero(ct.type.with_shape(ct.type.shape[1:])) if type(ct) is Zero else next(rest) for ct in cts)
-            found = self._bwd(list(args[:k]), list(zeros))
+            found = self.bwd(list(args[:k]), list(zeros))
             present[:] = [ct if type(ct) is Zero else None for ct in found]
             return [ct for ct in found if type(ct) is not Zero]
 
@@ -253,13 +255,11 @@ class _BatchedVJP:
 
 
 def _batch_vjp(
-    axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, program: Program, fwd: Any, bwd: Any, num_consts: int
+    axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, program: Program, fwd: Any, num_consts: int
 ) -> Any:
     batched, _ = batch_program(program, axis, _dims(dims), True)
-    rules = _BatchedVJP(fwd, bwd, axis, _dims(dims[num_consts:]))
-    outs = custom_vjp_call_p.bind(
-        *_leading(axis, args, dims), program=batched, fwd=rules.fwd, bwd=rules.bwd, num_consts=num_consts
-    )
+    fwd = _BatchedForward(fwd, axis, _dims(dims[num_consts:]))
+    outs = custom_vjp_call_p.bind(*_leading(axis, args, dims), program=batched, fwd=fwd, num_consts=num_consts)
     return outs, [0] * len(outs)
 
 
@@ -310,11 +310,10 @@ def _lin_batch(
     vary: Any
 ) -> Any:
     tangent_dims = iter(_dims(dims[num_res:]))
-    rules = _BatchedVJP(None, bwd, axis, [next(tangent_dims) if nz else None for nz in nonzero])
-    rules.residual_dims = _dims(dims[:num_res])
+    bwd = _BatchedBackward(bwd, axis, [next(tangent_dims) if nz else None for nz in nonzero], _dims(dims[:num_res]))
     types = tuple(t.with_shape((axis.size, *t.shape)) for t in out_types)
     outs = custom_lin_p.bind(
-        *_leading(axis, args, dims), bwd=rules.bwd, num_res=num_res, nonzero=nonzero, out_types=types, vary=vary
+        *_leading(axis, args, dims), bwd=bwd, num_res=num_res, nonzero=nonzero, out_types=types, vary=vary
     )
     return outs, [0] * len(outs)
 

@@ -163,6 +163,25 @@ def test_symbolic_zeros():
     assert float(tw.grad(lambda x: g(x, 1.0)[0])(2.0)) == 7.0 and perturbed == [(True, False)]
 
 
+@pytest.mark.parametrize("transform", [lambda f: f, tw.jit, lambda f: lambda *xs: tw.vmap(f)(*(x[None] for x in xs))])
+def test_each_run_of_the_forward_rule_has_residuals_of_its_own(transform):
+    """What the rule keeps may differ with what is differentiated, and pullbacks are called in any order."""
+    f = tw.custom_vjp(lambda x, y: x * y)
+
+    def forward(x, y):
+        kept = {"x": x.value, "y": y.value} if x.perturbed and y.perturbed else [2 if x.perturbed else 3]
+        return x.value * y.value, kept
+
+    def backward(kept, ct):
+        return (ct * kept["y"], ct * kept["x"]) if isinstance(kept, dict) else (ct * kept[0], ct * kept[0])
+
+    f.defvjp(forward, backward, symbolic_zeros=True)
+    g, x, y = transform(f), tnp.float32(5.0), tnp.float32(7.0)
+    pullbacks = [tw.vjp(g, x, y)[1], tw.vjp(lambda x: g(x, y), x)[1], tw.vjp(lambda y: g(x, y), y)[1]]
+    ct = tnp.ones(g(x, y).shape)
+    assert [[float(t) for t in pullback(ct)] for pullback in pullbacks] == [[7.0, 5.0], [2.0], [3.0]]
+
+
 def test_integer_arguments_and_outputs():
     f = tw.custom_vjp(lambda x, n: (x * n, n))
     f.defvjp(lambda x, n: (f(x, n), n), lambda n, ct: (ct[0] * n, None))
