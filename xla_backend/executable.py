@@ -39,15 +39,17 @@ class Executable:
     """A compiled Module: jaxlib's executable for one device, with the Module that says how to call it.
 
     `members` are the processes that run it together, none where it is of this one alone, and `mark` its fingerprint.
+    `compiled` says that this process compiled it, and did not load it from bytes.
     """
 
-    __slots__ = ("module", "loaded", "device", "members", "mark")
+    __slots__ = ("module", "loaded", "device", "members", "mark", "compiled")
 
     def __init__(
-        self, module: Module, loaded: Any, device: Device, members: tuple[int, ...] = (), mark: str = ""
+        self, module: Module, loaded: Any, device: Device, members: tuple[int, ...] = (), mark: str = "",
+        compiled: bool = False,
     ):  # fmt: skip
         self.module, self.loaded, self.device = module, loaded, device
-        self.members, self.mark = members, mark
+        self.members, self.mark, self.compiled = members, mark, compiled
 
     def as_text(self) -> str:
         """The optimised HLO."""
@@ -56,8 +58,8 @@ class Executable:
     __str__ = as_text
 
     def serialize(self) -> bytes:
-        """XLA's bytes of the program, compiled once more: of one that was loaded from bytes they lack the code."""
-        return _compile(self.module, self.device).serialize()
+        """XLA's bytes of the program; one that was loaded from bytes is compiled once more, as XLA's lack its code."""
+        return (self.loaded if self.compiled else _compile(self.module, self.device)).serialize()
 
     def cost_analysis(self) -> dict[str, float]:
         """XLA's estimates: `flops`, `bytes accessed`, `transcendentals` and their parts."""
@@ -118,18 +120,18 @@ def compile_module(module: Module, on: Device | None = None) -> Executable:
     if _SPARSE in module.text:
         shim.sparse()
     if module.callbacks or module.keep_alive:
-        loaded = _compile(module, device)
-        return Executable(module, loaded, device, members, mark)
+        return Executable(module, _compile(module, device), device, members, mark, True)
     where = f"{device.platform} {[d.id for d in devices] if devices else device.id}"
     if members:
         where += f" process {runtime.process_index} of {runtime.process_count}"
     name = key(module.text, _environment(device), f"{where} {module.settings} {module.placeless}")
-    loaded = _loaded.touch(name)
-    if loaded is None:
-        loaded = _loaded.keep(name, _from_disk(name, module, device))
+    found = _loaded.touch(name)
+    if found is None:
+        found = _loaded.keep(name, _from_disk(name, module, device))
     else:
         record(HIT, module.name)
-    return Executable(module, loaded, device, members, mark)
+    loaded, compiled = found
+    return Executable(module, loaded, device, members, mark, compiled)
 
 
 def _agreed(module: Module, devices: Sequence[Device], members: tuple[int, ...]) -> str:
@@ -167,16 +169,17 @@ def _environment(device: Device) -> str:
     return "\n".join((CACHE_VERSION, __version__, JAXLIB, *machine))
 
 
-def _from_disk(name: str, module: Module, device: Device) -> Any:
+def _from_disk(name: str, module: Module, device: Device) -> tuple[Any, bool]:
+    """XLA's executable, and whether it was compiled rather than loaded."""
     cache = disk_cache()
     if cache is None:
-        return _compile(module, device)
+        return _compile(module, device), True
     data = cache.load(name)
     if data is not None:
         try:
             mappings.about_to_load()
             with recorded(LOAD, module.name):
-                return shim.deserialize(client(device.platform), data, *compiled_for(module, device))
+                return shim.deserialize(client(device.platform), data, *compiled_for(module, device)), False
         except shim.RuntimeFault:
             cache.discard(name, "is not an executable that this jaxlib can load")
     loaded = _compile(module, device)
@@ -184,7 +187,7 @@ def _from_disk(name: str, module: Module, device: Device) -> Any:
         cache.store(name, loaded.serialize())
     except shim.RuntimeFault:
         pass  # an executable with parts that XLA cannot serialise is compiled each time
-    return loaded
+    return loaded, True
 
 
 _calling = runtime.part("executable.calling", threading.local())
