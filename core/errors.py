@@ -82,9 +82,12 @@ class Source:
 def user_source(scope: str = "") -> Source | None:
     """The innermost frame on the stack that is not this package's."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and is_internal(frame.f_code):
+    while frame is not None:  # for each equation that is traced, so `is_internal` is written out
+        code = frame.f_code
+        if not (_is_internal_file(code.co_filename) or code.co_qualname.startswith("__create_fn__.")):
+            return Source(code, frame.f_lasti, scope)
         frame = frame.f_back
-    return None if frame is None else Source(frame.f_code, frame.f_lasti, scope)
+    return None
 
 
 class TilewrightError(Exception):

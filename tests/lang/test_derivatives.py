@@ -1,5 +1,7 @@
 """Derivatives and batches of kernels, in every composition, against each other and finite differences."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -17,45 +19,61 @@ def dot(a, b):
     return sum(float((np.asarray(x, np.float64) * np.asarray(y, np.float64)).sum()) for x, y in zip(a, b, strict=True))
 
 
-@pytest.mark.parametrize("example", SMOOTH, ids=lambda e: e.name)
-def test_jvp_is_the_finite_difference(example):
-    f, xs, vs = floats(example)
-    outs, tangents = tw.jvp(f, xs, vs)
+class Case:
+    """A kernel with its derivatives along drawn directions, each computed once for all tests of it."""
+
+    def __init__(self, example):
+        self.example, (self.f, self.xs, self.vs) = example, floats(example)
+
+    @functools.cached_property
+    def forward(self):
+        return tw.jvp(self.f, self.xs, self.vs)
+
+    @functools.cached_property
+    def weights(self):
+        return weights(self.forward[0])
+
+    @functools.cached_property
+    def back(self):
+        return tw.vjp(self.f, *self.xs)[1](self.weights)
+
+
+@pytest.fixture(scope="module", params=SMOOTH, ids=lambda e: e.name)
+def case(request):
+    return Case(request.param)
+
+
+def test_jvp_is_the_finite_difference(case):
     eps = 1e-2
-    ahead = f(*(x + eps * v for x, v in zip(xs, vs, strict=True)))
-    behind = f(*(x - eps * v for x, v in zip(xs, vs, strict=True)))
-    for t, a, b in zip(tangents, ahead, behind, strict=True):
+    ahead = case.f(*(x + eps * v for x, v in zip(case.xs, case.vs, strict=True)))
+    behind = case.f(*(x - eps * v for x, v in zip(case.xs, case.vs, strict=True)))
+    for t, a, b in zip(case.forward[1], ahead, behind, strict=True):
         np.testing.assert_allclose(t, (np.asarray(a) - np.asarray(b)) / (2 * eps), rtol=2e-2, atol=2e-2)
 
 
-@pytest.mark.parametrize("example", SMOOTH, ids=lambda e: e.name)
-def test_vjp_is_the_transpose_of_jvp(example):
-    f, xs, vs = floats(example)
-    outs, tangents = tw.jvp(f, xs, vs)
-    ws = weights(outs)
-    _, pullback = tw.vjp(f, *xs)
-    back = pullback(ws)
-    np.testing.assert_allclose(dot(tangents, ws), dot(vs, back), rtol=1e-3, atol=1e-4)
+def test_vjp_is_the_transpose_of_jvp(case):
+    found = dot(case.forward[1], case.weights)
+    np.testing.assert_allclose(found, dot(case.vs, case.back), rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("example", SMOOTH, ids=lambda e: e.name)
-def test_vjp_under_jit(example):
-    f, xs, _ = floats(example)
-    ws = weights(f(*xs))
-    direct = tw.vjp(f, *xs)[1](ws)
-    jitted = tw.jit(lambda xs, ws: tw.vjp(f, *xs)[1](ws))(xs, ws)
-    for a, b in zip(direct, jitted, strict=True):
+def test_vjp_under_jit(case):
+    jitted = tw.jit(lambda xs, ws: tw.vjp(case.f, *xs)[1](ws))(case.xs, case.weights)
+    for a, b in zip(case.back, jitted, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("example", SMOOTH, ids=lambda e: e.name)
-def test_vmap_is_a_loop(example):
-    f, xs, vs = floats(example)
-    stacked = tuple(np.stack([x, x + v, v]) for x, v in zip(xs, vs, strict=True))
-    batched = tw.vmap(f)(*stacked)
+def test_vmap_is_a_loop(case):
+    stacked = tuple(np.stack([x, x + v, v]) for x, v in zip(case.xs, case.vs, strict=True))
+    batched = tw.vmap(case.f)(*stacked)
     for i in range(3):
-        for b, one in zip(batched, f(*(x[i] for x in stacked)), strict=True):
+        for b, one in zip(batched, case.f(*(x[i] for x in stacked)), strict=True):
             np.testing.assert_allclose(np.asarray(b)[i], one, rtol=1e-4, atol=1e-4)
+
+
+def test_interpreted_derivatives_are_the_compiled(case):
+    interpreted = tw.vjp(floats(case.example, interpret=True)[0], *case.xs)[1](case.weights)
+    for a, b in zip(case.back, interpreted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
 
 
 CURVED = [
@@ -75,11 +93,13 @@ def test_second_derivatives_agree(example):
     loss = scalar(f, weights(f(*xs)))
     every = tuple(range(len(xs)))
     gradient = tw.grad(loss, every)
-    forward_over_reverse = tw.jvp(gradient, xs, vs)[1]
-    reverse_over_reverse = tw.grad(
-        lambda *xs: sum((g * v).sum() for g, v in zip(gradient(*xs), vs, strict=True)), every
-    )(*xs)
-    reverse_over_forward = tw.grad(lambda *xs: tw.jvp(loss, xs, vs)[1], every)(*xs)
+
+    def product(*xs):
+        return sum((g * v).sum() for g, v in zip(gradient(*xs), vs, strict=True))
+
+    forward_over_reverse, reverse_over_reverse, reverse_over_forward = tw.jit(lambda *xs: (
+        tw.jvp(gradient, xs, vs)[1], tw.grad(product, every)(*xs),
+        tw.grad(lambda *xs: tw.jvp(loss, xs, vs)[1], every)(*xs)))(*xs)  # fmt: skip
     for a, b, c in zip(forward_over_reverse, reverse_over_reverse, reverse_over_forward, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
         np.testing.assert_allclose(a, c, rtol=1e-3, atol=1e-3)
@@ -91,23 +111,13 @@ def test_vmap_of_grad_and_grad_of_vmap(example):
     loss = scalar(f, weights(f(*xs)))
     every = tuple(range(len(xs)))
     stacked = tuple(np.stack([x, x + v]) for x, v in zip(xs, vs, strict=True))
-    inner = tw.vmap(tw.grad(loss, every))(*stacked)
-    outer = tw.grad(lambda *xs: tw.vmap(loss)(*xs).sum(), every)(*stacked)
+    inner, outer = tw.jit(lambda *xs: (
+        tw.vmap(tw.grad(loss, every))(*xs), tw.grad(lambda *xs: tw.vmap(loss)(*xs).sum(), every)(*xs)))(*stacked)
     for a, b in zip(inner, outer, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
-    alone = tw.grad(loss, every)(*(x[1] for x in stacked))
+    alone = tw.jit(tw.grad(loss, every))(*(x[1] for x in stacked))
     for a, b in zip(inner, alone, strict=True):
         np.testing.assert_allclose(np.asarray(a)[1], b, rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.parametrize("example", SMOOTH, ids=lambda e: e.name)
-def test_interpreted_derivatives_are_the_compiled(example):
-    f, xs, _ = floats(example)
-    ws = weights(f(*xs))
-    compiled = tw.vjp(f, *xs)[1](ws)
-    interpreted = tw.vjp(floats(example, interpret=True)[0], *xs)[1](ws)
-    for a, b in zip(compiled, interpreted, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
 
 
 def test_vmap_with_an_unbatched_operand():
