@@ -26,7 +26,7 @@ from .linear import moved
 from .linearize import LinearMap, linear_part, linearize_flat
 from .primitive import AxisInfo, Linear
 from .primitives.shape import copy_p, reshape, slice_in_dim
-from .pullback import VJP, Pushforward, cast, check_linear, materialize, weakened
+from .pullback import VJP, Pushforward, cast, check_linear, materialize
 from .rules import instantiate
 from .runtime import runtime
 from .trace import Tracer, Value, as_type, extended_axes, trace_program, typeof
@@ -145,7 +145,7 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
     checked = check_linear(flat_tangents, [typeof(x) for x in flat], "tangent", "primal")
     outs, out_tangents = jvp_flat(with_aux, flat, checked)
     n, replaced = aux
-    found = [weakened(instantiate(t), typeof(x)) for t, x in zip(out_tangents[:n], outs)]
+    found = [materialize(t, typeof(x)) for t, x in zip(out_tangents[:n], outs)]
     result = f.out_tree.unflatten(outs[:n]), f.out_tree.unflatten(found)
     return (*result, replaced(outs[n:])) if has_aux else result
 

@@ -64,6 +64,18 @@ class _Axes:
     def axis_types(self) -> tuple[AxisType, ...]:
         return (AxisType.Auto,) * len(self.axis_names)
 
+    @property
+    def are_all_axes_auto(self) -> bool:
+        return all(t is AxisType.Auto for t in self.axis_types)
+
+    @property
+    def are_all_axes_explicit(self) -> bool:
+        return all(t is AxisType.Explicit for t in self.axis_types)
+
+    @property
+    def are_all_axes_manual(self) -> bool:
+        return all(t is AxisType.Manual for t in self.axis_types)
+
     def parts(self, axes: Sequence[Any]) -> int:
         """Into how many parts some axes split."""
         return math.prod(self.shape[a] for a in axes)

@@ -19,7 +19,7 @@ from .primitives.convert import convert_element_type
 from .rules import instantiate
 from .trace import typeof
 from .transpose import transpose_map
-from .types import FLOAT0, Type
+from .types import FLOAT0, Type, is_inexact
 
 
 def cast(x: Any, dtype: Any) -> Any:
@@ -45,13 +45,14 @@ def check_linear(values: Sequence[Any], primals: Sequence[Type], what: str, of: 
     checked = []
     for x, primal in zip(values, primals, strict=True):
         expected = primal.tangent()
-        if expected.dtype == FLOAT0 or (isinstance(x, np.ndarray) and x.dtype == FLOAT0):
+        if (isinstance(x, np.ndarray) and x.dtype == FLOAT0) or (expected.dtype == FLOAT0 and what == "cotangent"):
             checked.append(Zero(expected))
             continue
         found = typeof(x)
         if found.shape != expected.shape:
             raise ShapeError(f"a {what} has type {found.show()}, its {of} {primal.show()}", "give them equal shapes")
-        if found.dtype != expected.dtype and not found.weak_type:
+        floats = is_inexact(found.dtype) and is_inexact(expected.dtype)
+        if found.dtype != expected.dtype and not (found.weak_type and floats):
             raise DifferentiationError(
                 f"a {what} has type {found.show()}, its {of} needs {expected.show()}", f"cast the {what} with `astype`"
             )

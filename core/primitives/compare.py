@@ -35,8 +35,8 @@ def _lexicographic(compare: Any, strict: Any) -> Any:
     return ordered
 
 
-eq_p = nary("eq", ANY, np.equal, result=_to_bool, flat=True)
-ne_p = nary("ne", ANY, np.not_equal, result=_to_bool, flat=True)
+eq_p = nary("eq", (*ANY, "float0"), np.equal, result=_to_bool, flat=True)
+ne_p = nary("ne", (*ANY, "float0"), np.not_equal, result=_to_bool, flat=True)
 lt_p = nary("lt", ORDERED, _lexicographic(np.less, np.less), result=_to_bool, flat=True)
 le_p = nary("le", ORDERED, _lexicographic(np.less_equal, np.less), result=_to_bool, flat=True)
 gt_p = nary("gt", ORDERED, _lexicographic(np.greater, np.greater), result=_to_bool, flat=True)

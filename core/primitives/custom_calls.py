@@ -23,6 +23,7 @@ from ..linearize import linearize_flat
 from ..primitive import OWN, AxisInfo, Linear, Primitive, Zero, all_zero
 from ..rules import instantiate
 from ..trace import Trace, eval_program, extended_axes, trace_program, typeof, under
+from ..transpose import transpose_program
 from ..types import is_inexact
 from ..vmap import batch_program
 from .reduce import reduce_sum_p
@@ -85,6 +86,15 @@ def _vectorized(
     return eval_program(batched, *constants, *args), out_dims
 
 
+def _transpose(cts: Sequence[Any], *args: Any, program: Program, **_: Any) -> list[Any]:
+    """The transpose of a linear call is that of its function: the rules are for what is not linear."""
+    linear = tuple(isinstance(a, Linear) for a in args)
+    transposed = transpose_program(program, linear, tuple(type(ct) is not Zero for ct in cts))
+    operands = [*(a for a, li in zip(args, linear, strict=True) if not li), *(ct for ct in cts if type(ct) is not Zero)]
+    found = iter(eval_program(transposed, *operands))
+    return [next(found) if li else None for li in linear]
+
+
 # ---------------------------------------------------------------------------- custom_jvp_call
 
 
@@ -144,7 +154,14 @@ def _batch_jvp(
 
 
 custom_jvp_call_p = Primitive(
-    "custom_jvp_call", _typing, jvp=_jvp, batch=_batch_jvp, effects=_effects, numpy=_numpy, multiple=True, varies=OWN
+    "custom_jvp_call",
+    _typing,
+    jvp=_jvp,
+    transpose=_transpose,
+    batch=_batch_jvp,
+    effects=_effects,
+    numpy=_numpy,
+    multiple=True, varies=OWN,
 )
 
 
@@ -268,6 +285,7 @@ custom_vjp_call_p = Primitive(
     _typing,
     jvp=_no_forward,
     linearize=_linearize,
+    transpose=_transpose,
     batch=_batch_vjp,
     effects=_effects,
     numpy=_numpy,

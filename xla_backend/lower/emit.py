@@ -68,6 +68,8 @@ def integers(values: Sequence[int]) -> str:
 
 def dense(value: Any, dtype: Any) -> str:
     """The body of a `dense<...>` attribute with the exact bits of `value`."""
+    if dtype == FLOAT0:
+        return "false"
     array = np.asarray(value).astype(dtype)
     text = str(array.dtype)
     if array.size and (array.ndim == 0 or (array == array.flat[0]).all()) and array.dtype.kind != "c":

@@ -10,7 +10,7 @@ from .. import lax
 from ..core import operators
 from ..core.errors import ArgumentError, DtypeError
 from ..core.primitives.custom import custom_jvp
-from ..core.types import as_dtype
+from ..core.types import KeyDtype, as_dtype
 from .create import asarray
 from .elementwise import (
     _bits_only,
@@ -420,7 +420,7 @@ def _clip(arr: Any, min: Any = None, max: Any = None) -> Array:  # noqa: A002
 def isclose(
     a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08, equal_nan: bool = False
 ) -> Array:
-    """Whether `abs(a - b) <= atol + rtol * abs(b)`; infinities must be equal.
+    """Whether `abs(a - b) <= atol + rtol * abs(b)`; infinities, booleans and random keys must be equal.
 
     >>> from tilewright import numpy as jnp
     >>> bool(jnp.isclose(1.0, 1.0 + 1e-6))
@@ -428,7 +428,7 @@ def isclose(
     """
     a, b = promote(a, b)
     if not is_inexact(dtype_of(a)):
-        if is_bool(dtype_of(a)):
+        if is_bool(dtype_of(a)) or isinstance(dtype_of(a), KeyDtype):
             return equal(a, b)
         a, b = promote_inexact(a, b)
     real = np.zeros((), dtype_of(a)).real.dtype

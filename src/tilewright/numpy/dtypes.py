@@ -26,34 +26,40 @@ from .util import (
 )
 
 
-class ScalarType:
-    """A dtype by name, which makes arrays when called.
+class ScalarType(type):
+    """A dtype by name: a type that makes arrays when called, and whose instances are NumPy's scalars of it.
 
     >>> from tilewright import numpy as jnp
     >>> jnp.float32(1)
     Array(1., dtype=float32)
     """
 
-    __slots__ = ("_dtype", "__name__")
+    dtype: np.dtype
+
+    def __new__(cls, dtype: Any) -> ScalarType:
+        found = np.dtype(dtype)
+        return super().__new__(cls, found.name, (), {"dtype": found, "__module__": __package__})
 
     def __init__(self, dtype: Any):
-        self._dtype = np.dtype(dtype)
-        self.__name__ = self._dtype.name
+        super().__init__(self.__name__, (), {})
 
     @property
-    def dtype(self) -> np.dtype:
-        return self._dtype
+    def __numpy_dtype__(self) -> np.dtype:
+        return self.dtype
 
     def __call__(self, x: Any = 0) -> Any:
-        return asarray(x, dtype=self._dtype)
+        return asarray(x, dtype=self.dtype)
+
+    def __instancecheck__(self, instance: Any) -> bool:
+        return isinstance(instance, self.dtype.type)
 
     def __eq__(self, other: Any) -> bool:
         if isinstance(other, ScalarType):
-            return self._dtype == other._dtype
-        return self._dtype == other
+            return self.dtype == other.dtype
+        return self.dtype == other
 
     def __hash__(self) -> int:
-        return hash(self._dtype)
+        return hash(self.dtype.type)
 
     def __repr__(self) -> str:
         return f"numpy.{self.__name__}"
@@ -111,7 +117,7 @@ def issubdtype(arg1: DTypeLike, arg2: DTypeLike) -> bool:
 
 
 _ML_TYPES = {
-    *(np.dtype(t._dtype).type for t in (bfloat16, float8_e4m3fn, float8_e5m2, int2, uint2, int4, uint4)),
+    *(np.dtype(t).type for t in (bfloat16, float8_e4m3fn, float8_e5m2, int2, uint2, int4, uint4)),
     *(getattr(ml_dtypes, name) for name in RARE_FLOATS),
 }
 

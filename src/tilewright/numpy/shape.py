@@ -17,13 +17,15 @@ from .util import Array, ArrayLike, as_size, axes_of, axis_of, composite, shape_
 
 
 def shape(a: Any) -> tuple[int, ...]:
-    """The shape of an array, number or sequence.
+    """The shape of an array, number or sequence, or what NumPy says of another object: `()` of None.
 
     >>> from tilewright import numpy as jnp
     >>> jnp.shape(jnp.zeros((2, 3)))
     (2, 3)
     """
-    return np.shape(a) if isinstance(a, (list, tuple)) else shape_of(a)
+    if hasattr(a, "shape"):
+        return a.shape
+    return np.shape(a.__jax_array__() if hasattr(a, "__jax_array__") else a)
 
 
 def ndim(a: Any) -> int:

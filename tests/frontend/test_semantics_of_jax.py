@@ -1,0 +1,108 @@
+"""Small semantics that libraries written for jax rest on."""
+
+import pickle
+
+import jax.dtypes as oracle_dtypes
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import numpy as jnp
+from tilewright import random
+
+
+@pytest.mark.parametrize("x", [None, "a", object(), [1, 2], 3.0, np.ones((2, 1))], ids=str)
+def test_the_shape_of_any_object_is_numpys(x):
+    assert jnp.shape(x) == np.shape(x)
+    assert (jnp.ndim(x), jnp.size(x)) == (np.ndim(x), np.size(x))
+
+
+def test_the_shape_of_what_has_one_is_asked_of_it():
+    class Shaped:
+        shape = (4, 5)
+
+    class Convertible:
+        def __jax_array__(self):
+            return jnp.ones(3)
+
+    assert jnp.shape(Shaped()) == (4, 5)
+    assert jnp.shape(Convertible()) == (3,)
+
+
+@pytest.mark.parametrize("kind", [np.bool_, np.int32, np.uint8, np.float16, np.float32, np.complex64])
+def test_a_scalar_type_is_found_where_numpys_is(kind):
+    ours = getattr(jnp, np.dtype(kind).name, jnp.bool_)
+    assert isinstance(ours, type)
+    assert kind in {ours}
+    assert {kind: 1}[ours] == 1
+    assert ours == np.dtype(kind) == np.dtype(ours)
+    assert isinstance(kind(1), ours) and not isinstance(1, ours)
+    assert pickle.loads(pickle.dumps(ours)) is ours
+    assert isinstance(None, ours | None)
+
+
+def test_keys_are_close_where_they_are_equal():
+    a, b = random.key(0), random.key(1)
+    assert jnp.allclose(a, a) and not jnp.allclose(a, b)
+    assert jnp.isclose(random.split(a), random.split(a)).all()
+
+
+ZERO = np.zeros((), tw.float0)
+
+
+@pytest.mark.parametrize(
+    "primal, tangent", [(1, 1), (1, 1.0), (1.0, 1), (1.0, jnp.array(1)), (1.0, jnp.int32(1)), (True, 1.0)], ids=repr
+)
+def test_tangents_of_another_kind_are_refused(primal, tangent):
+    with pytest.raises(tw.errors.DifferentiationError, match="a tangent has type"):
+        tw.jvp(lambda x: 2 * x, (primal,), (tangent,))
+    with pytest.raises(tw.errors.DifferentiationError, match="a tangent has type"):
+        tw.linearize(lambda x: 2 * x, primal)[1](tangent)
+
+
+def test_tangents_of_integers_are_float0():
+    assert tw.float0 == oracle_dtypes.float0
+    _, tangent = tw.jvp(lambda x: 2 * x, (1,), (ZERO,))
+    assert tangent.dtype == tw.float0
+    _, tangents = tw.jvp(lambda x: (x * x, 3, 4.0), (1.0,), (1.0,))
+    assert float(tangents[0]) == 2.0
+    assert tangents[1].dtype == tw.float0
+    assert float(tangents[2]) == 0.0
+
+
+def test_compiled_functions_give_and_compare_float0():
+    def cotangent(x):
+        return tw.vjp(lambda x: 2.0 * x, x)[1](jnp.ones(3))[0]
+
+    found = tw.jit(cotangent)(jnp.arange(3))
+    assert (found.shape, found.dtype) == ((3,), tw.float0)
+    same, other = tw.jit(lambda a, b: (a == b, a != b))(found, cotangent(jnp.arange(3)))
+    assert same.all() and not other.any()
+
+
+def _reversed(x):
+    return x[::-1] * 3.0
+
+
+def test_linear_functions_with_rules_of_their_own_are_transposed():
+    forward, backward = tw.custom_jvp(_reversed), tw.custom_vjp(_reversed)
+    forward.defjvp(lambda p, t: (_reversed(*p), _reversed(*t)))
+    backward.defvjp(lambda x: (_reversed(x), None), lambda _, ct: (_reversed(ct),))
+    for f in (forward, backward):
+        (ct,) = tw.linear_transpose(tw.jit(f), jnp.ones(3))(jnp.arange(3.0))
+        np.testing.assert_array_equal(ct, [6.0, 3.0, 0.0])
+
+
+def test_the_source_of_an_equation_names_its_scopes():
+    def f(x):
+        with tw.named_scope("outer"), tw.named_scope("inner"):
+            return x + 1
+
+    (eqn,) = tw.make_jaxpr(f)(1.0).eqns
+    assert str(eqn.source.name_stack) == "outer/inner"
+
+
+def test_a_mesh_says_of_what_type_all_its_axes_are():
+    mesh = tw.sharding.AbstractMesh((2,), ("x",))
+    assert mesh.are_all_axes_auto
+    assert not mesh.are_all_axes_explicit and not mesh.are_all_axes_manual
