@@ -12,6 +12,7 @@ os.environ["TILEWRIGHT_DEBUG_CHECKS"] = "1"
 _RUN = os.environ.setdefault("TILEWRIGHT_TESTS", str(os.getpid()))  # the process that started all others of this run
 _CACHE = Path(tempfile.gettempdir()) / f"tilewright-tests-{_RUN}"
 os.environ["TILEWRIGHT_CACHE_DIR"] = str(_CACHE)
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # processes that tests start would compile every module again
 _SOURCE = str(Path(__file__).resolve().parent.parent / "src")
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_SOURCE, os.environ.get("PYTHONPATH")]))
 
