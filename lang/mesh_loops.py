@@ -94,4 +94,5 @@ def planar_snake(lin_idx: Any, shape: tuple[Any, Any], minor_dim: int, tile_widt
     last = within(lin_idx - full, np.maximum(minor % width, np.int32(1)), minor // width)
     inside = lt_p.bind(lin_idx, full)
     found = [select_n_p.bind(inside, b, a) for a, b in zip(whole, last, strict=True)]
-    return tuple(found if minor_dim == 0 else found[::-1])  # type: ignore[return-value]
+    along, across = found
+    return (along, across) if minor_dim == 0 else (across, along)

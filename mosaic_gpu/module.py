@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..core.caches import cached
 from ..core.errors import UnsupportedError
 from ..core.ir import Program
 from ..core.show import identifier
-from ..core.types import ArrayType
+from ..core.types import ArrayType, MemorySpace
 from ..lang.gpu.launch import Launch, launch_of
 from ..lang.gpu.plan import plan
 from ..lang.kernel import Kernel
-from ..lang.legalize import Legal, entry
+from ..lang.legalize import Legal, entry, legal
 from ..lang.mosaic_gpu import CompilerParams
 from ..lang.target import Target
+from ..lang.warpgroups.specs import Mesh, mesh_of
 from . import ptx
 from .blackwell import Blackwell
 from .chained import Chained
+from .direct.program import REMEDY, Direct, Found
+from .direct.rules import BACKEND as WARPGROUPS
 from .nest import Nest
 from .rules import BACKEND
 from .schedule import BLACKWELL, Schedule, schedule
@@ -54,6 +59,8 @@ class MosaicGpuModule:
 
 def refusal(kernel: Legal, why: str) -> UnsupportedError:
     """The error for a kernel that this backend leaves to others."""
+    if mesh_of(kernel.given) is not None:
+        return UnsupportedError(f"kernel {kernel.name}: {why}", REMEDY, kernel.source)
     return UnsupportedError(
         f"kernel {kernel.name} is not for Mosaic GPU: {why}",
         'Triton takes it: leave `compiler_params` of `lang.mosaic_gpu`, or `route="mosaic_gpu"`, out',
@@ -69,8 +76,9 @@ def mosaic_gpu_module(kernel: Legal, target: Target) -> MosaicGpuModule:
     Raises:
       UnsupportedError: why the kernel is not for this backend, at the user's line.
     """
+    mesh = mesh_of(kernel.given)
     try:
-        return _module(kernel.kernel, target)
+        return _module(kernel.kernel, target) if mesh is None else _direct(kernel.given, mesh, target)
     except Unfit as error:
         raise refusal(kernel, str(error)) from None
 
@@ -109,20 +117,20 @@ def _module(kernel: Kernel, target: Target) -> MosaicGpuModule:
 
 def _text(name: str, architecture: str, launch: Launch, made: Schedule, form: type[Nest]) -> tuple[str, Nest]:
     """The text of a module in one form, and what has printed it."""
-    p = Printer()
     count = len(launch.arguments) + 1
+    p, found = Printer(), list[Nest]()
+
+    def body(names: list[str], shared: str, block: list[str], thread: str) -> None:
+        found.append(form(p, launch, made, names))
+        found[0].print(shared, block, thread, names[-1])
+
+    printed(p, count, body)
+    return around(p, name, architecture, count, launch.grid, made.threads, made.shared), found[0]
+
+
+def printed(p: Printer, count: int, body: Callable[[list[str], str, list[str], str], None]) -> None:
+    """Print the program of a block, a kernel of some arguments: `body(names, shared, block, thread)`."""
     names = [f"%a{i}" for i in range(count)]
-    host: list[str] = ["%tok = builtin.unrealized_conversion_cast %stream : !llvm.ptr to !gpu.async.token"]
-    for i, a in enumerate(names):
-        host.append(f"%p{i} = llvm.getelementptr %bufs[{i}] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr")
-        host.append(f"{a} = llvm.load %p{i} : !llvm.ptr -> !llvm.ptr")
-    for axis, n in zip(("gx", "gy", "gz", "nx", "ny", "nz"), (*launch.grid, made.threads, 1, 1), strict=True):
-        host.append(f"%{axis} = arith.constant {n} : index")
-    host.append(f"%bytes = arith.constant {made.shared} : i32")
-    host.append(
-        "%done = gpu.launch async [%tok] blocks(%bx, %by, %bz) in (%gx_ = %gx, %gy_ = %gy, %gz_ = %gz) "
-        "threads(%tx, %ty, %tz) in (%nx_ = %nx, %ny_ = %ny, %nz_ = %nz) dynamic_shared_memory_size %bytes {"
-    )
     for i, a in enumerate(names):  # arguments of the kernel are in the order of their first use
         p.asm(f"// argument {i}", "l", [a], ["!llvm.ptr"])
     memory = p.op("gpu.dynamic_shared_memory : memref<?xi8, #gpu.address_space<workgroup>>")
@@ -130,13 +138,56 @@ def _text(name: str, architecture: str, launch: Launch, made: Schedule, form: ty
                  f"{memory} : memref<?xi8, #gpu.address_space<workgroup>> -> index")  # fmt: skip
     start = p.pure(f"arith.index_cast {index} : index to i32")
     block = [p.pure(f"arith.index_cast %b{d} : index to i32") for d in "xyz"]
-    thread = p.pure("arith.index_cast %tx : index to i32")
+    body(names, start, block, p.pure("arith.index_cast %tx : index to i32"))
+
+
+def around(p: Printer, name: str, architecture: str, count: int, grid: tuple[int, int, int], threads: int, shared: int
+           ) -> str:  # fmt: skip
+    """A module that launches what was printed."""
+    host: list[str] = ["%tok = builtin.unrealized_conversion_cast %stream : !llvm.ptr to !gpu.async.token"]
+    for i in range(count):
+        host.append(f"%p{i} = llvm.getelementptr %bufs[{i}] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr")
+        host.append(f"%a{i} = llvm.load %p{i} : !llvm.ptr -> !llvm.ptr")
+    for axis, n in zip(("gx", "gy", "gz", "nx", "ny", "nz"), (*grid, threads, 1, 1), strict=True):
+        host.append(f"%{axis} = arith.constant {n} : index")
+    host.append(f"%bytes = arith.constant {shared} : i32")
+    host.append(
+        "%done = gpu.launch async [%tok] blocks(%bx, %by, %bz) in (%gx_ = %gx, %gy_ = %gy, %gz_ = %gz) "
+        "threads(%tx, %ty, %tz) in (%nx_ = %nx, %ny_ = %ny, %nz_ = %nz) dynamic_shared_memory_size %bytes {"
+    )
     major = int(architecture[:-2])
-    nest = form(p, launch, made, names)
-    nest.print(start, block, thread, names[-1])
     body = [*("  " + line for line in p.lines), "  gpu.terminator"]
     head = (f"module @{name} attributes {{mosaic_gpu.arch_major = {major} : i32, mosaic_gpu.arch_minor = 0 : i32}} {{\n"
             f"  func.func @{name}_mosaic_gpu(%stream: !llvm.ptr, %bufs: !llvm.ptr) "
             "attributes {llvm.emit_c_interface} {\n")  # fmt: skip
     lines = [*host, *body, "}", "return"]
-    return head + "".join(f"    {line}\n" for line in lines) + "  }\n}\n", nest
+    return head + "".join(f"    {line}\n" for line in lines) + "  }\n}\n"
+
+
+def _direct(kernel: Kernel, mesh: Mesh, target: Target) -> MosaicGpuModule:
+    """The module of a kernel that is written for warpgroups."""
+    whole = legal(kernel, WARPGROUPS, target)
+    whole.check()
+    kernel = whole.kernel
+    architecture = "100a" if target.name.startswith(BLACKWELL) else "90a"
+    tensor = architecture == "100a" and any(s.space is MemorySpace.TMEM for s in kernel.scratch)
+    blocks, count = math.prod(mesh.sizes[:-1]), len(kernel.blocks) + 1
+    if not 0 < blocks < 2**31:
+        raise Unfit(f"its grid has {blocks} blocks")
+    known = Found()
+    for _ in range(2):  # what it takes of memory, and what is copied, is known once it is printed
+        p, made = Printer(), list[Direct]()
+
+        def body(names: list[str], shared: str, block: list[str], thread: str) -> None:
+            made.append(Direct(p, kernel, mesh, names, known, tensor))  # noqa: B023  # used at once
+            made[0].print(shared, block, thread, names[-1])  # noqa: B023
+
+        printed(p, count, body)
+        known, size = made[0].found, made[0].size
+    if size > target.fast_bytes:
+        raise Unfit(f"it takes {size} bytes of shared memory, and there are {target.fast_bytes}")
+    name, threads = identifier(kernel.name), 128 * mesh.threads
+    text = around(p, name, architecture, count, (blocks, 1, 1), threads, size)
+    scratch = blocks * ptx.DESCRIPTOR * max(len(known.boxes), 1)
+    return MosaicGpuModule(name, text, architecture, (blocks, 1, 1), threads, size, 0, scratch,
+                           tuple(kernel.in_types), tuple(kernel.out_types))  # fmt: skip

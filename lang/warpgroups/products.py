@@ -94,7 +94,7 @@ def _check_product(what: str, acc: ArrayType, a: ArrayType, b: ArrayType, rows: 
 # ---------------------------------------------------------------------------- Hopper
 
 
-def _wgmma_parts(operands: Any, a: Any, b: Any) -> tuple[Any, Any, Any]:
+def wgmma_parts(operands: Any, a: Any, b: Any) -> tuple[Any, Any, Any]:
     """The accumulator, a and b; each part a Ref with the operands of its index, `a` perhaps an array."""
     acc, rest = operands[0], operands[1:]
     if a is None:
@@ -105,7 +105,7 @@ def _wgmma_parts(operands: Any, a: Any, b: Any) -> tuple[Any, Any, Any]:
 
 
 def _wgmma_typing(*types: Any, a: Any, b: Any, turned: tuple[bool, bool]) -> list[Any]:
-    acc, left, right = _wgmma_parts(types, a, b)
+    acc, left, right = wgmma_parts(types, a, b)
     check_space("wgmma", "acc", acc, MemorySpace.REGS)
     sums = acc.array if isinstance(acc, RefType) else acc
     if a is not None:
@@ -124,7 +124,7 @@ def _wgmma_effects(*types: Any, a: Any, b: Any, turned: Any) -> Any:
 
 
 def _wgmma_numpy(*operands: Any, a: Any, b: Any, turned: tuple[bool, bool]) -> list[Any]:
-    acc, left, right = _wgmma_parts(operands, a, b)
+    acc, left, right = wgmma_parts(operands, a, b)
     here().multiply(acc, left if a is None else (*left, a), (*right, b), turned)
     return []
 

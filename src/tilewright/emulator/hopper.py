@@ -294,8 +294,9 @@ class Group:
         if "commit" in text:
             self.stores += 1
         else:
+            done = self.stores - number(r"wait_group(?:\.read)? (\d+);", text)
             for w in self.warps():
-                self.clocks[w, STORES + self.number] = self.stores
+                self.clocks[w, STORES + self.number] = max(done, self.clocks[w, STORES + self.number])
 
     def describe(self, text: str, at: Any, *given: Any) -> None:
         name = text.split(".")[3]

@@ -1,0 +1,397 @@
+"""`BACKEND`: how each operation of a kernel for warpgroups is printed, beside the rules for values in registers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...core.ir import Literal, Program
+from ...core.primitive import Primitive
+from ...core.primitives.compare import lt_p
+from ...core.primitives.cond import cond_p
+from ...core.primitives.elementwise import add_p
+from ...core.primitives.loops import while_p
+from ...core.primitives.ref import Index
+from ...core.primitives.scan import scan_p
+from ...core.rewrite import primitives_of
+from ...core.types import ArrayType, is_bool
+from ...lang.discharge import written
+from ...lang.legalize import Backend
+from ...lang.scoped import undefine_p
+from ...lang.warpgroups import barriers as bar
+from ...lang.warpgroups import products as pro
+from ...lang.warpgroups import transfers as tra
+from ...lang.warpgroups.parts import split
+from .. import ptx, tcgen05
+from ..kinds import FLOAT32, KINDS, depth, kind_of
+from ..products import WIDEST, left_of, right_of
+from ..refs import Register
+from ..rules import RULES as VALUES
+from ..rules import UNSUPPORTED, UNSUPPORTED_DTYPES
+from ..text import Int
+from ..values import Fragment, Layout, Lazy, Product, Unfit
+from .memory import Barriers, Global, View, Zeros, entries
+
+# ---------------------------------------------------------------------------- barriers
+
+
+def _nothing(e: Any, operands: list[Any], outs: list[Any], **params: Any) -> list[Any]:
+    return []
+
+
+def _undefine(e: Any, operands: list[Any], outs: list[Any], zero: bool) -> list[Any]:
+    (ref,) = operands
+    if isinstance(ref, Register) and not isinstance(ref, Barriers):
+        e.wait()
+        ref.value = e.zero(ref.array)
+    return []
+
+
+def _when(e: Any, predicate: Sequence[Any], act: Callable[[], None]) -> None:
+    """By one thread of the warpgroup, where a predicate holds."""
+    test = e.elected
+    for given in predicate:
+        test = e.p.pure(f"arith.andi {test}, {given.at(e.p, ())} : i1")
+    with e.p.when(test):
+        act()
+
+
+def _arrive(e: Any, operands: list[Any], outs: list[Any], bar: Index) -> list[Any]:
+    ((barriers, at),), predicate = split(operands, bar)
+    if barriers.tensor and e.tensor:
+        tcgen05.left(e.p)
+    e.meet()
+    address = barriers.at(e, barriers.number(e, bar, at))
+    _when(e, predicate, lambda: ptx.arrive(e.p, address))
+    return []
+
+
+def _wait(e: Any, operands: list[Any], outs: list[Any], bar: Index) -> list[Any]:
+    ((barriers, at),), _ = split(operands, bar)
+    number = barriers.number(e, bar, at)
+    ptx.wait(e.p, barriers.at(e, number), barriers.next(e, number))
+    if barriers.tensor and e.tensor:
+        tcgen05.waited(e.p)
+    return []
+
+
+def _registers(e: Any, operands: list[Any], outs: list[Any], n: int, action: str) -> list[Any]:
+    ptx.registers(e.p, "inc" if action == "increase" else "dec", n)
+    return []
+
+
+# ---------------------------------------------------------------------------- copies
+
+
+def _copy(e: Any, far: Global, index: Index, dynamic: Sequence[Any], tile: View) -> list[tuple[Any, list[Int], Int]]:
+    """The boxes of a copy: descriptor, coordinates (innermost first), and address in shared memory."""
+    p, array, size = e.p, far.array, far.array.dtype.itemsize
+    found = entries(e, index, dynamic)
+    long = [d for d, (_, n) in enumerate(found) if n is not None]
+    if len(long) != 2 or long[1] != array.ndim - 1 or array.ndim > 5 or str(array.dtype) not in ptx.ELEMENT:
+        raise Unfit(f"a copy of a part {index} of {array.show()}: it is a matrix of rows that lie side by side")
+    row, column = long
+    strides = [math.prod(array.shape[d + 1 :]) * size for d in range(array.ndim)]
+    if any(s % 16 for s in strides[:-1]):
+        raise Unfit(f"a copy of {array.show()}: its rows are a multiple of 16 bytes")
+    rows, columns = tile.shape
+    per, many = ptx.ROW // size, min(rows, 256)
+    if rows % many:
+        raise Unfit(f"a copy of {rows} rows: a multiple of 256")
+    order = (column, row, *(d for d in reversed(range(array.ndim)) if d not in long))
+    box = e.box(far.argument, tuple(array.shape[d] for d in order), tuple(strides[d] for d in order),
+                (per, many, *(1,) * (len(order) - 2)), str(array.dtype))  # fmt: skip
+    parts = []
+    for chunk in range(columns // per):
+        for first in range(0, rows, many):
+            place = [found[d][0] for d in order]
+            place[0], place[1] = p.add(place[0], chunk * per), p.add(place[1], first)
+            parts.append((box, place, p.add(tile.address, chunk * tile.rows * ptx.ROW + first * ptx.ROW)))
+    return parts
+
+
+def _load(e: Any, operands: list[Any], outs: list[Any], src: Index, dst: Index, bar: Index) -> list[Any]:
+    ((far, far_at), (near, near_at), (barriers, bar_at)), predicate = split(operands, src, dst, bar)
+    tile = near.view(e, dst, near_at)
+    parts = _copy(e, far, src, far_at, tile)
+    address = barriers.at(e, barriers.number(e, bar, bar_at))
+    e.meet()
+
+    def start() -> None:
+        ptx.expect(e.p, address, math.prod(tile.shape) * tile.dtype.itemsize)
+        for descriptor, place, to in parts:
+            ptx.tma_load(e.p, to, descriptor, place, address)
+
+    _when(e, predicate, start)
+    return []
+
+
+def _store(e: Any, operands: list[Any], outs: list[Any], src: Index, dst: Index, commit: bool, reduction: str | None
+           ) -> list[Any]:  # fmt: skip
+    ((near, near_at), (far, far_at)), predicate = split(operands, src, dst)
+    if reduction is not None:
+        raise Unfit(f'results combined with what is there (reduction_op="{reduction}")')
+    tile = near.view(e, src, near_at)
+    parts = _copy(e, far, dst, far_at, tile)
+    e.meet()
+
+    def start() -> None:
+        for descriptor, place, source in parts:
+            ptx.tma_store(e.p, descriptor, place, source)
+
+    _when(e, predicate, start)
+    return _commit(e, [], []) if commit else []
+
+
+def _commit(e: Any, operands: list[Any], outs: list[Any]) -> list[Any]:
+    _when(e, (), lambda: ptx.bulk_commit(e.p))
+    return []
+
+
+def _wait_group(e: Any, operands: list[Any], outs: list[Any], n: int, read_only: bool) -> list[Any]:
+    _when(e, (), lambda: e.p.asm(f"cp.async.bulk.wait_group{'.read' if read_only else ''} {n};"))
+    e.gather()
+    return []
+
+
+def _commit_shared(e: Any, operands: list[Any], outs: list[Any]) -> list[Any]:
+    ptx.fence_proxy(e.p)
+    e.gather()
+    return []
+
+
+# ---------------------------------------------------------------------------- products
+
+
+def _wgmma(e: Any, operands: list[Any], outs: list[Any], a: Index | None, b: Index, turned: tuple[bool, bool]
+           ) -> list[Any]:  # fmt: skip
+    acc, left, right = pro.wgmma_parts(operands, a, b)
+    other = right[0].view(e, b, right[1])
+    one = e.settled_value(left) if a is None else left[0].view(e, a, left[1])
+    kind_of(one.dtype, other.dtype, None)
+    if acc.array.dtype != FLOAT32:
+        raise Unfit(f"sums in {acc.array.dtype}: they are float32 here")
+    product = Product(Layout(acc.array.shape, 0, 1), FLOAT32, (one, other), (0 if turned[0] else 1, int(turned[1])))
+    start = acc.value
+    if isinstance(start, Lazy):
+        start = None if isinstance(start, Zeros) else e.fragment(start, product.layout)
+    e.apart()
+    acc.value = e.issue(product, start)
+    return []
+
+
+def _wait_products(e: Any, operands: list[Any], outs: list[Any], n: int) -> list[Any]:
+    count = len(e.groups) - n
+    if count > 0:
+        e.wait(count)
+    elif e.groups:
+        ptx.wgmma_wait(e.p, n)
+    e.apart()
+    return []
+
+
+def _mma(e: Any, operands: list[Any], outs: list[Any], acc: Index, a: Index, b: Index, turned: tuple[bool, bool]
+         ) -> list[Any]:  # fmt: skip
+    p = e.p
+    ((sums, sums_at), (left, left_at), (right, right_at)), (more,) = split(operands, acc, a, b)
+    column, columns = sums.start(e, acc, sums_at)
+    one, other = left.view(e, a, left_at), right.view(e, b, right_at)
+    kind_of(one.dtype, other.dtype, None)
+    kinds = KINDS[str(one.dtype)], KINDS[str(other.dtype)]
+    if columns > WIDEST:
+        raise Unfit(f"a product of {columns} columns: {WIDEST} at most")
+    test = more.at(p, ())
+    first, second = left_of(e, one, 0 if turned[0] else 1), right_of(e, other, int(turned[1]))
+    steps = one.shape[0 if turned[0] else 1] // depth(one.dtype)
+
+    def start() -> None:
+        tcgen05.waited(p)
+        for step in range(steps):
+            (x, x_turned), (y, y_turned) = first(0, step), second(step)
+            tcgen05.multiply(p, p.add(e.memory, column), x, y, e.rows, columns, kinds, (x_turned, y_turned),
+                             p.constant(True, "i1") if step else test)  # fmt: skip
+
+    tcgen05.left(p)
+    e.meet()
+    _when(e, (), start)
+    return []
+
+
+def _commit_products(e: Any, operands: list[Any], outs: list[Any], bar: Index) -> list[Any]:
+    ((barriers, at),), _ = split(operands, bar)
+    address = barriers.at(e, barriers.number(e, bar, at))
+    _when(e, (), lambda: tcgen05.commit(e.p, address))
+    return []
+
+
+def _load_sums(e: Any, operands: list[Any], out: ArrayType, ref: Index) -> Any:
+    ((sums, at),), _ = split(operands, ref)
+    column, columns = sums.start(e, ref, at)
+    if columns % 16:
+        raise Unfit(f"{columns} columns of tensor memory are loaded: a multiple of 16")
+    tcgen05.waited(e.p)
+    e.apart()
+    return Fragment(Layout(out.shape, 0, 1), FLOAT32, [tcgen05.row(e.p, e.lanes(column), columns)])
+
+
+def _store_sums(e: Any, operands: list[Any], outs: list[Any], ref: Index) -> list[Any]:
+    ((sums, at),), (value,) = split(operands, ref)
+    column, columns = sums.start(e, ref, at)
+    if columns % 8:
+        raise Unfit(f"{columns} columns of tensor memory are stored: a multiple of 8")
+    value = e.fragment(e.settled_value(value), Layout((e.rows, columns), 0, 1))
+    p = e.p
+    words = [p.pure(f"arith.bitcast {x} : f32 to i32") for x in value.regs[0]]
+    tcgen05.waited(p)
+    e.apart()
+    tcgen05.put(p, e.lanes(column), words)
+    return []
+
+
+def _commit_sums(e: Any, operands: list[Any], outs: list[Any]) -> list[Any]:
+    tcgen05.left(e.p)
+    e.gather()
+    tcgen05.waited(e.p)
+    return []
+
+
+# ---------------------------------------------------------------------------- loops and branches
+
+
+def _cond(e: Any, operands: list[Any], outs: list[Any], branches: Sequence[Program]) -> list[Any]:
+    which, arguments = operands[0], [e.settled_value(x) for x in operands[1:]]
+    if len(branches) != 2 or outs:
+        raise Unfit("a branch that gives values, or is one of many")
+    changed = sorted({i for program in branches for i in written(program)})
+    registers = list(dict.fromkeys(arguments[i] for i in changed if isinstance(arguments[i], Register)))
+    name = which.at(e.p, ())
+    if not is_bool(which.dtype):
+        name = e.p.compare("ne", name, 0)
+    sums = any(isinstance(x, Register) and not isinstance(x, Barriers) for x in arguments)
+    if sums or any(pro.wait_products_p in primitives_of(program) for program in branches):
+        e.wait()
+    groups, e.groups = e.groups, []  # products that the branches have nothing to do with
+
+    def side(program: Program) -> Callable[[], None]:
+        def run() -> None:
+            e.apart()
+            e.inline(program, arguments)
+            e.wait()
+
+        return run
+
+    yes, no = side(branches[1]), side(branches[0])
+    e.unify(registers, [yes, no])
+    before, layouts = [r.value for r in registers], [r.layout for r in registers]
+    types = [t for r in registers for t in r.types()]
+
+    def body(run: Callable[[], None]) -> Callable[[], list[str]]:
+        def printed() -> list[str]:
+            for register, value in zip(registers, before, strict=True):
+                register.value = value
+            run()
+            for register, layout in zip(registers, layouts, strict=True):
+                register.layout = layout
+            return [name for r in registers for name in r.names(e)]
+
+        return printed
+
+    results: list[str] = []
+    if types:
+        results = e.p.branch(name, types, body(yes), body(no))
+    else:
+        e.p.either(name, yes, no)
+    e.restore(registers, results)
+    e.groups = groups
+    e.apart()
+    return []
+
+
+def _scan(e: Any, operands: list[Any], outs: list[Any], program: Program, num_consts: int, num_carry: int,
+          length: int, **params: Any) -> list[Any]:  # fmt: skip
+    if len(operands) != num_consts + num_carry or len(outs) != num_carry:
+        raise Unfit("a loop over slices of arrays")
+    return _loop(e, program, operands[:num_consts], operands[num_consts:], length)
+
+
+def _while(e: Any, operands: list[Any], outs: list[Any], cond_program: Program, body_program: Program,
+           cond_nconsts: int, body_nconsts: int, **params: Any) -> list[Any]:  # fmt: skip
+    n = cond_nconsts + body_nconsts
+    carry = operands[n:]
+    tests, turn = cond_program.eqns, body_program
+    first = turn.inputs[body_nconsts:]
+    steps = [q for q in turn.eqns if q.outputs and q.outputs[0] is turn.outputs[0]]
+    counted = (
+        len(tests) == 1 and tests[0].primitive is lt_p and not cond_nconsts
+        and tests[0].inputs == tuple(cond_program.inputs[:2]) and turn.outputs[1] is first[1] and len(steps) == 1
+        and steps[0].primitive is add_p and steps[0].inputs[0] is first[0]
+        and isinstance(steps[0].inputs[1], Literal) and int(steps[0].inputs[1].value) == 1
+    )  # fmt: skip
+    if not counted:
+        raise Unfit("a loop that is not over a range of integers")
+    count = e.p.int("subi", e.integer(carry[1]), e.integer(carry[0]))
+    return _loop(e, turn, operands[cond_nconsts:n], carry, count)
+
+
+def _loop(e: Any, program: Program, consts: list[Any], carry: list[Any], count: Int) -> list[Any]:
+    """Some turns of a Program, with what it carries and the registers that it changes."""
+    p = e.p
+    carried = [Register(ArrayType(x.shape, x.dtype), x) for x in map(e.settled_value, carry)]
+    changed = [consts[i] for i in sorted(written(program)) if i < len(consts)]
+    registers = [*dict.fromkeys(r for r in changed if isinstance(r, Register)), *carried]
+    e.wait()
+    e.apart()
+
+    def value(register: Register) -> Any:
+        held = register.value
+        if register.array.shape or isinstance(held, Lazy):
+            return held
+        name = e.word(held)
+        return Lazy((), held.dtype, lambda p, place: name, fixed=True)
+
+    def turn() -> None:
+        e.apart()
+        found = e.inline(program, [*consts, *map(value, carried)])
+        for register, one in zip(carried, found, strict=True):
+            register.value = e.settled_value(one)
+
+    late = e.unify(registers, [turn])
+
+    def body(i: str, *names: str) -> list[str]:
+        given = iter(names)
+        for register in registers:
+            if register.layout is not None:
+                register.value = register.value.with_flat([next(given) for _ in register.value.flat])
+        layouts = [r.layout for r in registers]
+        if late:
+            e.pending(late)
+        turn()
+        for register, layout in zip(registers, layouts, strict=True):
+            register.layout = layout
+        found = [name for r in registers for name in r.names(e)]
+        e.groups = []
+        return found
+
+    start = [name for r in registers for name in r.names(e)]
+    types = [t for r in registers for t in r.types()]
+    e.restore(registers, p.loop(0, count, start, types, body))
+    if late:
+        e.pending(late)
+    e.apart()
+    return [value(r) for r in carried]
+
+
+RULES: dict[Primitive, Callable[..., Any]] = {
+    **VALUES,
+    cond_p: _cond, scan_p: _scan, while_p: _while, undefine_p: _undefine,
+    bar.barrier_init_p: _nothing, bar.barrier_arrive_p: _arrive, bar.barrier_wait_p: _wait,
+    bar.set_max_registers_p: _registers,
+    tra.copy_gmem_to_smem_p: _load, tra.copy_smem_to_gmem_p: _store, tra.commit_group_p: _commit,
+    tra.wait_group_p: _wait_group, tra.commit_smem_p: _commit_shared,
+    pro.wgmma_p: _wgmma, pro.wait_products_p: _wait_products, pro.tcgen05_mma_p: _mma,
+    pro.tcgen05_commit_p: _commit_products, pro.load_tmem_p: _load_sums, pro.wait_loads_p: _nothing,
+    pro.store_tmem_p: _store_sums, pro.commit_tmem_p: _commit_sums,
+}  # fmt: skip
+_REFUSED = {p: why for p, why in UNSUPPORTED.items() if p not in RULES}
+BACKEND = Backend("a kernel for warpgroups", RULES, _REFUSED, UNSUPPORTED_DTYPES)

@@ -1,0 +1,40 @@
+"""What is found out about a body before it is printed: the rows of its products, its barriers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ...core.ir import Eqn, Program, Var, subprograms
+from ...core.types import MemorySpace
+from ...lang.kernel import Kernel
+from ...lang.warpgroups.barriers import barrier_init_p
+from ..values import Unfit
+
+
+def rows_of(kernel: Kernel) -> int:
+    """The rows of a warpgroup's products, of which it has one number."""
+    rows = {s.shape[0] for s in kernel.scratch if s.space is MemorySpace.REGS}
+    rows |= {s.shape[-2] for s in kernel.scratch if s.space is MemorySpace.TMEM and len(s.shape) > 1}
+    if len(rows) > 1:
+        raise Unfit(f"its accumulators have {' and '.join(map(str, sorted(rows)))} rows: one number is asked for")
+    return rows.pop() if rows else 64
+
+
+def barriers_of(kernel: Kernel) -> dict[Var, tuple[int, bool]]:
+    """The arrivals that end a phase of each barrier, and whether it orders the tensor cores; by input of the body."""
+    found: dict[Var, tuple[int, bool]] = {}
+    for eqn, env in within(kernel.body, {v: v for v in kernel.body.inputs}):
+        if eqn.primitive is barrier_init_p:
+            found[env[eqn.inputs[0]]] = eqn.params["arrivals"], eqn.params["tensor"]
+    return found
+
+
+def within(program: Program, env: dict[Any, Any]) -> Iterator[tuple[Eqn, dict[Any, Any]]]:
+    """The equations of a Program and those within it, with the Refs of the body that their Refs are."""
+    for eqn in program.eqns:
+        yield eqn, env
+        for _, inner in subprograms(eqn):
+            given = eqn.inputs[len(eqn.inputs) - len(inner.inputs) :] if eqn.primitive.choice else eqn.inputs
+            pairs = zip(inner.inputs, given, strict=False)
+            yield from within(inner, {v: env[a] for v, a in pairs if type(a) is Var and a in env})

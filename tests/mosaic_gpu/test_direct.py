@@ -1,0 +1,208 @@
+"""Kernels written for warpgroups, as they are printed: values by the walker, mistakes in the text, what is refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.support import warpgroup_kernels as kernels
+from tilewright import lang as tl
+from tilewright import lax
+from tilewright import numpy as tnp
+from tilewright.core.errors import DeadlockError, EmulationError, RaceError, ResourceError, UnsupportedError
+from tilewright.emulator.calls import run_mosaic_gpu
+from tilewright.lang import mosaic_gpu as plgpu
+from tilewright.lang.target import target_of
+from tilewright.lang.visit import kernels_of
+from tilewright.mosaic_gpu import compiler, mosaic_gpu_module
+
+RNG = np.random.default_rng(0)
+SM_90 = target_of("cuda:sm_90")
+
+
+def floats(*shape, dtype="float16"):
+    return RNG.standard_normal(shape).astype(tw.numpy.dtype(dtype))
+
+
+def printed(f, *args, target=SM_90):
+    """The module of the one kernel of a function."""
+    types = [tw.ShapeDtypeStruct(x.shape, x.dtype) for x in args]
+    (kernel,) = kernels_of(tw.compile(f, *types, stop="program"))
+    return mosaic_gpu_module(kernel, target)
+
+
+@pytest.mark.parametrize("kernel, rows, target", [
+    (kernels.double_buffered, 64, "cuda:sm_90"), (kernels.pipelined, 64, "cuda:sm_90"),
+    (kernels.specialised, 128, "cuda:sm_90"), (kernels.blackwell, 128, "cuda:sm_100"),
+], ids=["double buffered", "pipelined", "specialised", "blackwell"])  # fmt: skip
+def test_products(kernel, rows, target):
+    a, b = floats(rows, 256), floats(256, 128)
+    found = tw.emulate(kernel, a, b, target=target)
+    interpreted = np.asarray(kernel(a, b, interpret=True)).astype("f")
+    np.testing.assert_allclose(found.astype("f"), interpreted, rtol=2e-3, atol=2e-2)
+    np.testing.assert_allclose(found.astype("f"), a.astype("f") @ b.astype("f"), rtol=2e-3, atol=2e-2)
+
+
+def test_products_of_bfloat16():
+    a, b = floats(64, 128, dtype="bfloat16"), floats(128, 64, dtype="bfloat16")
+    found = tw.emulate(kernels.double_buffered, a, b, target="cuda:sm_90")
+    np.testing.assert_allclose(found.astype("f"), a.astype("f") @ b.astype("f"), rtol=2e-2, atol=2e-1)
+
+
+def test_attention():
+    q, k, v = floats(1, 64, 64), floats(1, 128, 64), floats(1, 128, 64)
+    found = tw.emulate(kernels.attention, q, k, v, target="cuda:sm_90")
+    interpreted = np.asarray(kernels.attention(q, k, v, interpret=True)).astype("f")
+    np.testing.assert_allclose(found.astype("f"), interpreted, rtol=2e-3, atol=2e-3)
+
+
+# ---------------------------------------------------------------------------- registers, shared and global memory
+
+OUT = tw.ShapeDtypeStruct((64, 64), "float32")
+TILE = plgpu.SMEM((64, 64), "float32")
+
+
+def run(body, *args, out=OUT, scratch=(), **options):
+    def f(*args, interpret=False):
+        return plgpu.kernel(body, out_type=out, scratch_types=scratch, interpret=interpret, **options)(*args)
+
+    found = tw.emulate(f, *args, target=options.pop("target", "cuda:sm_90"))
+    expected = np.asarray(f(*args, interpret=True))
+    np.testing.assert_allclose(found.astype("f"), expected.astype("f"), rtol=1e-5, atol=1e-5)
+    return found
+
+
+def test_values_go_through_registers_and_shared_memory():
+    def body(x, o, tile, arrived):
+        plgpu.copy_gmem_to_smem(x, tile, arrived)
+        plgpu.barrier_wait(arrived)
+        value = tile[...]
+        value = tnp.exp(value - tnp.max(value, axis=1, keepdims=True)) / 2
+        tile[...] = value + tnp.sum(value, axis=0)[None, :]
+        o[...] = tile[...] * 3
+
+    run(body, floats(64, 64, dtype="float32"), scratch=[TILE, plgpu.Barrier()])
+
+
+def test_two_warpgroups_hand_rows_to_each_other():
+    def body(x, o, tile, told):
+        wg = lax.axis_index("wg")
+        mine, other = tl.ds(wg * 64, 64), tl.ds((1 - wg) * 64, 64)
+        tile[mine, :] = x[mine, :] + 1
+        plgpu.barrier_arrive(told)
+        plgpu.barrier_wait(told)
+        o[other, :] = tile[other, :] * 2
+
+    x = floats(128, 32, dtype="float32")
+    found = run(body, x, out=tw.ShapeDtypeStruct(x.shape, "float32"), num_threads=2, thread_name="wg",
+                scratch=[plgpu.SMEM((128, 32), "float32"), plgpu.Barrier(num_arrivals=2)])  # fmt: skip
+    np.testing.assert_array_equal(found, (x + 1) * 2)
+
+
+def test_a_loop_whose_length_is_known_on_the_device():
+    def body(n, x, o):
+        def turn(i, carry):
+            return carry + x[...] * (i + 1).astype("float32")
+
+        o[...] = lax.fori_loop(0, n[0], turn, tnp.zeros((64, 64)))
+
+    x = floats(64, 64, dtype="float32")
+    np.testing.assert_allclose(run(body, np.array([3], np.int32), x), 6 * x, rtol=1e-5)
+
+
+def test_sums_are_put_back_into_tensor_memory():
+    def body(x, o, tile, sums, arrived):
+        plgpu.copy_gmem_to_smem(x, tile, arrived)
+        plgpu.barrier_wait(arrived)
+        plgpu.async_store_tmem(sums, tile[...] + 1)
+        plgpu.commit_tmem()
+        found, most = plgpu.async_load_tmem(sums, reduce="max")
+        o[...] = found - most[:, None]
+
+    out = tw.ShapeDtypeStruct((128, 32), "float32")
+    scratch = [plgpu.SMEM((128, 32), "float32"), plgpu.TMEM((128, 32), "float32"), plgpu.Barrier()]
+
+    def f(x, interpret=False):
+        return plgpu.kernel(body, out_type=out, scratch_types=scratch, interpret=interpret)(x)
+
+    x = floats(128, 32, dtype="float32")
+    found = tw.emulate(f, x, target="cuda:sm_100")
+    np.testing.assert_allclose(found, np.asarray(f(x, interpret=True)), rtol=1e-5, atol=1e-5)
+
+
+# ---------------------------------------------------------------------------- mistakes in the text
+
+A, B = floats(64, 256), floats(256, 64)
+
+
+@pytest.fixture(scope="module")
+def module():
+    return printed(kernels.double_buffered, A, B)
+
+
+@pytest.mark.parametrize("old, new, error", [
+    ("fence.proxy.async.shared::cta;", "// nothing", EmulationError),
+    ("b64 _, [$0], 8192;", "b64 _, [$0], 8208;", DeadlockError),
+    ("wgmma.wait_group.sync.aligned 0;", "// nothing", (EmulationError, RaceError)),
+    ("mbarrier.init.shared::cta.b64 [$0], 2;", "mbarrier.init.shared::cta.b64 [$0], 3;", DeadlockError),
+], ids=["no fence", "too many bytes", "no wait for products", "an arrival too few"])  # fmt: skip
+def test_mistakes_in_the_text_are_found(module, old, new, error):
+    assert old in module.text
+    with pytest.raises(error):
+        run_mosaic_gpu(replace(module, text=module.text.replace(old, new)), [A, B])
+
+
+# ---------------------------------------------------------------------------- what is refused
+
+REFUSED = [
+    (lambda x, o, t, b: plgpu.copy_gmem_to_smem(x.at[0], t.at[0], b), "copy_gmem_to_smem: a part"),
+    (lambda x, o, t, b: plgpu.copy_smem_to_gmem(t, o, reduction_op="add"), "combined with what is there"),
+    (lambda x, o, t, b: plgpu.copy_gmem_to_smem(x.at[tl.ds(0, 8)], t.at[tl.ds(b_at(b), 8)], b), "multiples of 8"),
+    (lambda x, o, t, b: o.__setitem__(..., tnp.cumsum(x[...], axis=0)), "cumsum"),
+]
+
+
+def b_at(barrier):
+    return lax.axis_index("i") * 4
+
+
+@pytest.mark.parametrize("body, words", REFUSED, ids=[r[1] for r in REFUSED])
+def test_what_is_not_printed_is_refused_by_name(body, words):
+    def within(x, o, tile, barrier):
+        body(x, o, tile, barrier)
+
+    call = plgpu.kernel(within, out_type=OUT, scratch_types=[TILE, plgpu.Barrier()], grid=(2,), grid_names=("i",))
+    with pytest.raises(UnsupportedError, match=words) as found:
+        printed(call, floats(64, 64, dtype="float32"))
+    assert "test_direct.py:" in str(found.value)
+
+
+def test_more_shared_memory_than_there_is():
+    with pytest.raises(ResourceError, match="SMEM takes"):
+        tw.emulate(lambda a, b: kernels.double_buffered(a, b, stages=16), floats(64, 2048), floats(2048, 64),
+                   target="cuda:sm_90")  # fmt: skip
+
+
+# ---------------------------------------------------------------------------- compiled
+
+
+@pytest.mark.targets
+@pytest.mark.skipif(not compiler.installed(), reason="needs tilewright[cuda]")
+def test_kernels_take_what_there_is_and_do_not_spill():
+    square = [tw.ShapeDtypeStruct((1024, 1024), "bfloat16")] * 2
+    heads = [tw.ShapeDtypeStruct((4, 1024, 128), "bfloat16")] * 3
+    cases = [
+        (kernels.double_buffered, {"tile": (128, 128, 64)}, square, "cuda:sm_90"),
+        (kernels.pipelined, {"tile": (64, 256, 64), "stages": 4}, square, "cuda:sm_90"),
+        (kernels.specialised, {"tile": (64, 256, 64), "stages": 3}, square, "cuda:sm_90"),
+        (kernels.attention, {"keys": 128}, heads, "cuda:sm_90"),
+        (kernels.blackwell, {"tile": (128, 128, 64), "stages": 4}, square, "cuda:sm_100"),
+    ]
+    for kernel, options, types, target in cases:
+        program = tw.compile(lambda *x, k=kernel, o=options: k(*x, **o), *types, target=target)
+        (used,) = program.resources
+        assert used.spills == 0 and used.registers <= 255 and used.fast_bytes <= used.fast_limit, (kernel, used)
+        assembly = program.kernels[0].assembly
+        assert "cp.async.bulk.tensor" in assembly
+        assert ("tcgen05.mma" if target == "cuda:sm_100" else "wgmma.mma_async") in assembly
