@@ -45,6 +45,30 @@ assert jnp.ones(2).dtype == "float64" and not hasattr(jnp.ones(2), "__jax_array_
 """)
 
 
+def test_a_kernel_in_the_names_of_mosaic_gpu():
+    check("""
+import numpy as np
+import jax, jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import mosaic_gpu as plgpu
+
+def body(x_gmem, o_gmem, x_smem, o_smem, barrier):
+    i = jax.lax.axis_index("rows")
+    plgpu.copy_gmem_to_smem(x_gmem.at[pl.ds(i * 64, 64)], x_smem, barrier)
+    plgpu.barrier_wait(barrier)
+    o_smem[...] = plgpu.layout_cast(x_smem[...], plgpu.Layout.WG_STRIDED((64, 32), vec_size=2)) + 1
+    plgpu.commit_smem()
+    plgpu.copy_smem_to_gmem(o_smem, o_gmem.at[pl.ds(i * 64, 64)])
+    plgpu.wait_smem_to_gmem(0, wait_read_only=True)
+
+tile = plgpu.SMEM((64, 32), jnp.float32, transforms=(plgpu.TilingTransform((8, 32)), plgpu.SwizzleTransform(128)))
+x = jnp.arange(128 * 32, dtype=jnp.float32).reshape(128, 32)
+add_one = plgpu.kernel(body, out_type=jax.ShapeDtypeStruct(x.shape, x.dtype), grid=(2,), grid_names=("rows",),
+                       scratch_types=[tile, tile, plgpu.Barrier()], interpret=True)
+np.testing.assert_array_equal(add_one(x), x + 1)
+""")
+
+
 def test_unknown_names_say_that_they_are_not_adapted():
     out = check("""
 import jax, jax.core
