@@ -6,7 +6,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .errors import ArgumentError, UnsupportedError
+from .ir import CALLBACK
+from .primitive import Primitive
+from .primitives.varying import mesh_axes
 from .trace import Tracer
+
+# Tells a function how a value of a program lies, when the program is compiled.
+inspect_sharding_p = Primitive(
+    "inspect_sharding", lambda x, **_: [], multiple=True, effects=lambda *types, **_: frozenset({CALLBACK}),
+    jvp=lambda primals, tangents, **how: (inspect_sharding_p.bind(*primals, **how), []),
+    batch=lambda axis, args, dims, **how: (inspect_sharding_p.bind(*args, **how), []), numpy=lambda x, **_: [],
+)  # fmt: skip
 
 
 def visualize_sharding(shape: Sequence[int], sharding: Any, **style: Any) -> None:
@@ -42,27 +52,30 @@ def _devices(devices: Sequence[Any]) -> str:
 
 
 def visualize_array_sharding(arr: Any, **style: Any) -> None:
-    """Print which devices hold which part of an array of one or two dimensions. Errors as `visualize_sharding`."""
-    visualize_sharding(arr.shape, _of(arr), **style)
+    """Print which devices hold which part of an array of one or two dimensions, as `inspect_array_sharding` finds it.
+
+    Errors as `visualize_sharding`.
+    """
+    shape = arr.shape
+    inspect_array_sharding(arr, callback=lambda found: visualize_sharding(shape, found, **style))
 
 
 def inspect_array_sharding(value: Any, *, callback: Callable[[Any], None]) -> None:
-    """Call a function on the sharding of an array.
+    """Call a function on the sharding of an array; on that of a value within a program when this is compiled.
 
     Raises:
-      UnsupportedError: a traced value, whose sharding is settled when its program is compiled.
+      UnsupportedError: a value of one device within a `shard_map`.
 
     >>> import tilewright as tw
     >>> inspect_array_sharding(tw.numpy.ones(2), callback=lambda s: print(s.is_fully_replicated))
     True
     """
-    callback(_of(value))
-
-
-def _of(x: Any) -> Any:
-    if isinstance(x, Tracer):
+    if not isinstance(value, Tracer):
+        callback(value.sharding)
+    elif mesh_axes():
         raise UnsupportedError(
-            f"the sharding of {x.describe()}, which is settled when its program is compiled",
-            "look at the result's `sharding`, or at `explain(f, ...)`, which tells each exchange",
+            f"the sharding of {value.describe()}, which is one device's part",
+            "inspect what is given to the `shard_map`, or what it gives",
         )
-    return x.sharding
+    else:
+        inspect_sharding_p.bind(value, callback=callback, number=-1)

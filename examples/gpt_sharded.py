@@ -10,6 +10,7 @@ In the first three the step is that of `gpt.py`, unchanged: what differs is how 
 compiler inserts the communication. The last two write theirs in a `shard_map`.
 Run by `make gpt-sharded` on eight virtual devices of one process, then on two processes of two devices each, by
 `tilewright launch -n 2 --devices 2 examples/gpt_sharded.py`. It fails unless every loss is that of one device to 1e-5.
+With `--target tpu:v5e:2x2`, or another, the tensor-parallel step is compiled for devices that need not be here.
 """
 
 import argparse
@@ -28,7 +29,7 @@ import tilewright as tw
 from tilewright import lax, nn, random
 from tilewright import numpy as tnp
 from tilewright.kernels.collective import ring_attention
-from tilewright.sharding import Mesh, NamedSharding, P
+from tilewright.sharding import AbstractMesh, Mesh, NamedSharding, P
 
 STEPS, TOLERANCE = 8, 1e-5
 SMALL = 4  # sequences that are handed on together from stage to stage
@@ -42,7 +43,7 @@ def replicated(mesh: Mesh, tree):
     return tw.tree.map(lambda x: NamedSharding(mesh, P()), tree)
 
 
-def tensor(mesh: Mesh, tree):
+def tensor(mesh: Mesh | AbstractMesh, tree):
     """The blocks' matrices along `model`, everything else on every device."""
     def spec(path, x):
         name = next((k for k in TENSOR if f"'{k}'" in tw.tree_util.keystr(path)), None)
@@ -149,6 +150,24 @@ def run(text: gpt.Text, steps: int, plan: Plan) -> tuple[list[float], float]:
     return losses, (time.perf_counter() - start) / max(steps - 1, 1)
 
 
+def ahead(text: gpt.Text, target: str, n: int) -> float:
+    """The seconds that the tensor-parallel step takes to compile for `n` devices of a target that need not be here."""
+    mesh = AbstractMesh((n // 2, 2), ("data", "model"))
+    params = tw.eval_shape(lambda: gpt.initial(random.key(0), len(text.letters)))
+    trees = params, tw.eval_shape(nn.adamw_init, params)
+    lying = tuple(tensor(mesh, t) for t in trees)
+
+    def struct(x, sharding):
+        return tw.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)
+
+    args = [tw.tree.map(struct, t, s) for t, s in zip(trees, lying, strict=True)]
+    codes = tw.ShapeDtypeStruct((gpt.BATCH, gpt.CONTEXT + 1), "int32", sharding=NamedSharding(mesh, P("data")))
+    step = tw.jit(gpt.make_step(gpt.STEPS, gpt.loss).__wrapped__, donate_argnums=(0, 1), out_shardings=(*lying, None))
+    start = time.perf_counter()
+    tw.compile(step, *args, codes, target=target)
+    return time.perf_counter() - start
+
+
 def plans(n: int) -> dict[str, Plan]:
     """The ways to split over `n` devices."""
     return {
@@ -164,7 +183,13 @@ def plans(n: int) -> dict[str, Plan]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--target", help="compile the tensor-parallel step for this target, and do no more")
+    parser.add_argument("--devices", type=int, default=4, help="how many devices of the target (default: 4)")
     options = parser.parse_args()
+    if options.target:
+        seconds = ahead(gpt.Text(), options.target, options.devices)
+        console.print(f"the step for {options.devices} devices of {options.target}: compiled in {seconds:.0f} s")
+        return 0
     if "TILEWRIGHT_COORDINATOR" in os.environ:  # of `tilewright launch`
         tw.distributed.initialize()
     else:

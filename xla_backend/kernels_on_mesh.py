@@ -36,10 +36,14 @@ Found = Mapping[int, tuple[Sequence[Any], Sequence[Any]]]  # by number: the axes
 
 
 class Calls:
-    """The kernels of a program that may be split, by numbers."""
+    """The kernels of a program that may be split, by numbers.
 
-    def __init__(self, program: Program):
+    `made` are those of them that nobody wrote, with what they compute: where one is not split, that is put back.
+    """
+
+    def __init__(self, program: Program, made: Mapping[Kernel, Program] | None = None):
         self.kernels: list[tuple[Any, Splits]] = []
+        self.program, self.made = program, made or {}
         self.opaque = self._walked(program, self._opaque, {})
 
     def _walked(self, program: Program, change: Callable[[Eqn], Eqn], known: dict[Program, Program]) -> Program:
@@ -60,24 +64,34 @@ class Calls:
         kernel = eqn.params["kernel"]
         found = splits(kernel)
         if isinstance(found, str):
-            return eqn
+            return self._whole(eqn)
         self.kernels.append((kernel, found))
         params = {"number": len(self.kernels) - 1, "rule": rule_text(kernel, found), "types": tuple(kernel.out_types)}
         return eqn.replace(primitive=unknown_call_p, params=params)
 
-    def split(self, program: Program, mesh: Any, shardings: Found) -> Program:
+    def _whole(self, eqn: Eqn) -> Eqn:
+        """The equation of a kernel that is not split."""
+        plain = self.made.get(eqn.params["kernel"])
+        return eqn if plain is None else _inlined(eqn, plain)
+
+    def split(self, mesh: Any, shardings: Found) -> Program:
         """The Program with its kernels split by how their operands and results came to lie."""
         numbers = iter(range(len(self.kernels)))
 
         def change(eqn: Eqn) -> Eqn:
             if isinstance(splits(eqn.params["kernel"]), str):
-                return eqn
+                return self._whole(eqn)
             number = next(numbers)
             kernel, found = self.kernels[number]
             chosen = _chosen(found, mesh, *shardings.get(number, ((), ())))
-            return _on_devices(eqn, kernel, found, mesh, chosen) if chosen else eqn
+            return _on_devices(eqn, kernel, found, mesh, chosen) if chosen else self._whole(eqn)
 
-        return self._walked(program, change, {})
+        return self._walked(self.program, change, {})
+
+
+def _inlined(eqn: Eqn, program: Program) -> Eqn:
+    params = {"program": program, "name": program.name, "donated": (), "inline": True}
+    return eqn.replace(primitive=jit_p, params=params)
 
 
 def _chosen(found: Splits, mesh: Any, ins: Sequence[Any], outs: Sequence[Any]) -> Chosen:
@@ -122,9 +136,7 @@ def _on_devices(eqn: Eqn, kernel: Kernel, found: Splits, mesh: Any, chosen: Chos
             x, start_indices=(0,) * t.ndim, limit_indices=t.shape, strides=None)
             for x, t in zip(outs, kernel.out_types, strict=True)]  # fmt: skip
 
-    program = trace_program(run, [a.type for a in eqn.inputs], kernel.name)
-    params = {"program": program, "name": kernel.name, "donated": (), "inline": True}
-    return eqn.replace(primitive=jit_p, params=params)
+    return _inlined(eqn, trace_program(run, [a.type for a in eqn.inputs], kernel.name))
 
 
 def _padded(x: Any, shape: tuple[int, ...], fill: Any) -> Any:

@@ -18,10 +18,12 @@ from ..core.primitive import Primitive
 from ..core.primitives.convert import convert_element_type_p
 from ..core.primitives.jit import jit_p
 from ..core.primitives.shape import pad_p, slice_p
-from ..core.rewrite import hoist, vocabulary
+from ..core.rewrite import hoist, primitives_of, vocabulary
 from ..core.rules import zeros
 from ..core.shard_map import shard_map_p
+from ..core.show_sharding import inspect_sharding_p
 from ..core.trace import trace_program, typeof
+from . import inspected
 from .lower import spmd
 from .settings import Place, Settings, Unit
 from .sharded import make_runner
@@ -39,7 +41,7 @@ def partition(unit: Unit, settings: Settings, lowered: Callable[..., Any], shard
     """The unit for one mesh.
 
     Where results are open, `lowered` gives the text of the program, and `shardy` tells how they come to lie. `kernels`
-    is `kernels_on_mesh.Calls` where the program has any.
+    gives the `kernels_on_mesh.Calls` of a program that may have any.
 
     Raises:
       MeshError: meshes of different devices in one program.
@@ -68,10 +70,15 @@ def partition(unit: Unit, settings: Settings, lowered: Callable[..., Any], shard
     calls = None if kernels is None else kernels(program)
     if calls is not None and calls.kernels:
         text = lowered(replace(settled, program=_between(calls.opaque, resolved), place=resolved), settings)
-        program = calls.split(program, mesh, shardy.unknown_calls(text))
+        program = calls.split(mesh, shardy.unknown_calls(text))
     if None in outs:
         text = lowered(replace(settled, program=_between(program, resolved), place=resolved), settings)
         resolved = resolved._replace(outs=_decided(shardy.propagated(text), outs, program, mesh))
+    if inspect_sharding_p in primitives_of(program):
+        asked, told = inspected.numbered(program)
+        text = lowered(replace(settled, program=_between(asked, resolved), place=resolved), settings)
+        inspected.tell(told, mesh, shardy.unknown_calls(text))
+        program = inspected.without(program)
     return replace(settled, program=_between(program, resolved), place=resolved)
 
 

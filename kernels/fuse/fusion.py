@@ -30,13 +30,17 @@ from .split import split_long
 
 @dataclass(frozen=True)
 class FusedKernel:
-    """A kernel that the pass made: the operations in it, its loops and tiles, and the bytes it moves."""
+    """A kernel that the pass made: the operations in it, its loops and tiles, and the bytes it moves.
+
+    `plain` is what it computes, without it.
+    """
 
     kernel: Kernel
     operations: tuple[str, ...]
     loops: Loops
     tiles: Tiles
     bytes: int
+    plain: Program
 
 
 @dataclass(frozen=True)
@@ -232,7 +236,9 @@ class _Fuser:
         self._check(name, tiling)
         made = Builder(group, tiling, planner.eqns, name).build()
         operations = tuple(planner.eqns[i].primitive.name for i in group.eqns)
-        return FusedKernel(made, operations, tiling.loops, tiling.tiles, tiling.bytes)
+        eqns = [planner.replaced.get(i, planner.eqns[i]) for i in sorted(group.eqns)]
+        plain = Program(unit.reads, eqns, unit.writes, name=name)
+        return FusedKernel(made, operations, tiling.loops, tiling.tiles, tiling.bytes, plain)
 
     def _check(self, name: str, tiling: Tiling) -> None:
         if tiling.refused is not None:

@@ -55,9 +55,8 @@ def _transform(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, 
 def _partition(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any]:
     """What runs on a mesh, with what it communicates where that is asked for; other programs are left as they are."""
     if unit.place is None and not (loaded("mesh") and part("partition").on_mesh(unit.program)):
-        return unit, None
-    kernels = part("kernels on mesh").Calls if _has_kernels(unit) else None
-    unit = part("partition").partition(unit, settings, _text, part("shardy"), kernels)
+        return (part("inspected").told_of_one(unit, settings.device) if loaded("shown shardings") else unit), None
+    unit = part("partition").partition(unit, settings, _text, part("shardy"), _kernels(unit, settings))
     refused = current().communication == "error"
     if not (settings.explained or refused):
         return unit, None
@@ -65,6 +64,13 @@ def _partition(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, 
     if refused:
         found.refuse(unit.call.name)
     return unit, replace(found, whole=part("kernel passes").whole_on_mesh(unit.program) if _has_kernels(unit) else ())
+
+
+def _kernels(unit: Unit, settings: Settings) -> Any:
+    """What finds the kernels of a program on a mesh; where tiles are asked for, operations become kernels first."""
+    if settings.tiled and (settings.target == "cpu" or settings.tiles is not None):
+        return functools.partial(part("kernel passes").made_on_mesh, settings=settings)
+    return part("kernels on mesh").Calls if _has_kernels(unit) else None
 
 
 def _text(unit: Unit, settings: Settings) -> str:

@@ -48,6 +48,13 @@ def whole_on_mesh(program: Program) -> tuple[tuple[str, str], ...]:
     return tuple((k.name, found if isinstance(found := splits(k), str) else unsplit) for k in kernels)
 
 
+def made_on_mesh(program: Program, settings: Settings) -> Any:
+    """The kernels of a program on a mesh, of standard operations too, to be split; others are put back."""
+    fusion = plan(program, settings.target, settings.tiles, declined=routes.declined)
+    made = {one.kernel: one.plain for one in fusion.every_kernel}
+    return part("kernels on mesh").Calls(fusion.program, made)
+
+
 # ---------------------------------------------------------------------------- fuse
 
 

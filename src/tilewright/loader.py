@@ -20,6 +20,8 @@ PARTS = {
     "mesh": ".core.mesh",
     "sharded": ".xla_backend.sharded",
     "together": ".xla_backend.together",
+    "shown shardings": ".core.show_sharding",
+    "inspected": ".xla_backend.inspected",
     "communication": ".xla_backend.communication",
     "kernels on mesh": ".xla_backend.kernels_on_mesh",
     "partition": ".xla_backend.partition",

@@ -54,5 +54,26 @@ def test_pictures(capsys):
     assert "'x', 'y'" in capsys.readouterr().out
     with pytest.raises(ArgumentError, match="two dimensions"):
         tw.debug.visualize_array_sharding(tw.device_put(tnp.ones((1, 1, 1)), NamedSharding(mesh, P())))
-    with pytest.raises(UnsupportedError, match="compiled"):
-        tw.jit(lambda x: tw.debug.visualize_array_sharding(x))(x)
+    tw.jit(lambda x: tw.debug.visualize_array_sharding(x))(x)
+    assert "| CPU 0 |" in capsys.readouterr().out
+
+
+def test_a_value_within_a_program_is_inspected_when_that_is_compiled():
+    seen = []
+
+    def f(x, w):
+        h = tnp.tanh(x @ w)
+        tw.debug.inspect_array_sharding(h, callback=lambda s: seen.append(s.spec))
+        return h.sum()
+
+    args = struct((4096, 8192), "data"), struct((8192, 32768), None, "model")
+    tw.compile(f, *args, stop="print", target="tpu:v5e")
+    tw.compile(tw.vmap(tw.grad(f), (None, 1)), *args[:1], struct((8192, 2, 32), None, None, "model"), stop="print",
+               target="tpu:v5e")  # fmt: skip
+    assert seen == [P("data", "model"), P("data", None, "model")]
+    tw.jit(lambda x: tw.debug.inspect_array_sharding(x + 1, callback=seen.append))(tnp.ones(2))
+    assert seen[2].device_set == {tw.devices()[0]}
+    mapped = tw.shard_map(lambda x: tw.debug.inspect_array_sharding(x, callback=print) or x, mesh=MESH,
+                          in_specs=P("data"), out_specs=P("data"))  # fmt: skip
+    with pytest.raises(UnsupportedError, match="one device's part"):
+        tw.explain(mapped, args[0])

@@ -23,6 +23,15 @@ from ...core.primitives.collective import (
     psum_scatter_p,
 )
 from ...core.primitives.conv import conv_general_dilated_p
+from ...core.primitives.indexed import (
+    scatter_add_p,
+    scatter_apply_p,
+    scatter_max_p,
+    scatter_min_p,
+    scatter_mul_p,
+    scatter_p,
+    scatter_sub_p,
+)
 from ...core.primitives.reduce import reduce_and_p, reduce_or_p, reduce_p, reduce_xor_p
 from ...core.primitives.shape import pad_p
 from ...core.primitives.varying import (
@@ -36,10 +45,11 @@ from ...core.primitives.varying import (
 from ...core.primitives.window import reduce_window_p, select_and_scatter_add_p
 from ...core.rewrite import primitives_of
 from ...core.shard_map import shard_map_p
+from ...core.show_sharding import inspect_sharding_p
 from ...core.types import BOOL, INT32, ArrayType
 from ..settings import Place
 from ..shardings import mesh_text, sharding_text
-from . import conv, reduce, shape, window
+from . import conv, index, reduce, shape, window
 from .emit import Emitter, Operand, tensor
 
 
@@ -256,6 +266,15 @@ def _unknown_call(
     return [Operand(f"{name}#{i}", t) for i, t in enumerate(outs)]
 
 
+def _inspected(e: Emitter, operands: list[Operand], outs: list[Any], *, number: int, **_: Any) -> list[Operand]:
+    """A call that Shardy's propagation is asked about."""
+    e.lines.append(
+        f'"stablehlo.custom_call"({operands[0].name}) <{{call_target_name = "tilewright.unknown.{number}", '
+        f"has_side_effect = true}}> : ({tensor(operands[0].type)}) -> ()"
+    )
+    return []
+
+
 def _limited(rule: Any, free: Free) -> Any:
     """A rule whose operands and results are kept whole along dimensions that are not free."""
 
@@ -302,6 +321,30 @@ def _whole(i: int, x: Operand, params: dict[str, Any]) -> Any:
     return ()
 
 
+def _scattered(rule: Any, adds: bool) -> Any:
+    """A scatter. XLA ends the process where windows and updates are split along different axes, and gives wrong values
+    where what is not a sum is split along updates: of a sum those are split, of any other whole windows are."""
+
+    def wrapped(e: Emitter, operands: list[Operand], out: Any, **params: Any) -> Operand:
+        if e.meshes is None or e.within_mesh:
+            return rule(e, operands, out, **params)
+        x, indices, updates = operands
+        d = params["dimension_numbers"]
+        of_updates = {*range(len(updates.shape))} - {*d.update_window_dims}
+        one_by_one = {*range(len(indices.shape) - 1)} - {*d.scatter_indices_batching_dims}
+        left = [i for i in range(len(x.shape)) if i not in (*d.inserted_window_dims, *d.operand_batching_dims)]
+        whole = {i: u for u, i in zip(d.update_window_dims, left, strict=True)
+                 if updates.shape[u] == x.shape[i] and i not in d.scatter_dims_to_operand_dims}  # fmt: skip
+        if adds and not d.operand_batching_dims:
+            free: tuple[Any, Any, Any] = (), one_by_one, of_updates
+        else:
+            free = () if adds else {*whole}, (), () if adds else {*whole.values()}
+        found = rule(e, [_unsplit(e, o, f) for o, f in zip(operands, free, strict=True)], out, **params)
+        return _unsplit(e, found, free[0])
+
+    return wrapped
+
+
 def _unsplit(e: Emitter, x: Operand, free: Any) -> Operand:
     """A value that is split along free dimensions at most."""
     dims = [UNCONSTRAINED if i in free else () for i in range(len(x.shape))]
@@ -319,7 +362,7 @@ kernel_permute_p = Primitive("kernel_permute", lambda x, *, axes, perm: x.strong
 MADE = 'mhlo.frontend_attributes = {tilewright = "made"}'
 SUM, MAX, MIN = (_reduce(f"stablehlo.{name}") for name in ("add", "maximum", "minimum"))
 RULES: dict[Any, Any] = {
-    unknown_call_p: _unknown_call,
+    unknown_call_p: _unknown_call, inspect_sharding_p: _inspected,
     constraint_p: _constraint,
     shard_map_p: _shard_map,
     pvary_p: _same, assume_equal_p: _same,
@@ -330,6 +373,9 @@ RULES: dict[Any, Any] = {
     axis_index_p: _axis_index,
     reduce_p: _limited(reduce.RULES[reduce_p], _not_reduced),
     **{p: _limited(reduce.RULES[p], _not_bits) for p in (reduce_and_p, reduce_or_p)},
+    **{p: _scattered(index.RULES[p], True) for p in (scatter_add_p, scatter_sub_p)},
+    **{p: _scattered(index.RULES[p], False)
+       for p in (scatter_p, scatter_mul_p, scatter_min_p, scatter_max_p, scatter_apply_p)},
     reduce_xor_p: _limited(reduce.RULES[reduce_xor_p], _not_parity),
     pad_p: _limited(shape.RULES[pad_p], _not_cropped),
     conv_general_dilated_p: _limited(conv.RULES[conv_general_dilated_p], _batch_alone),

@@ -9,6 +9,7 @@ from tilewright import lang as tl
 from tilewright import lax, nn
 from tilewright import numpy as tnp
 from tilewright.core.errors import ArgumentError, MeshError, ShapeError
+from tilewright.kernel_passes import whole_on_mesh
 from tilewright.sharding import NamedSharding, P
 
 MESH = tw.make_mesh((4, 2), ("x", "y"))
@@ -192,6 +193,23 @@ def test_rows_named_by_prefetched_numbers():
     assert found.sharding.spec == P("x")
     np.testing.assert_allclose(found, X[rows])
     assert [c.kind for c in tw.explain(take, *far).communication.collectives] == ["all-gather"]  # of the numbers
+
+
+def small(loops):
+    return tuple(1 if i in loops.single else n if i in loops.whole else min(8, n) for i, n in enumerate(loops.sizes))
+
+
+@pytest.mark.parametrize("x, w", [(P("x"), P(None, "y")), (P("x", "y"), P("y"))])
+def test_generated_kernels_are_split_too(x, w):
+    """What is not split is left to XLA: no kernel is called on whole arrays."""
+    def f(x, w):
+        return nn.softmax(tnp.tanh(x @ w), -1)
+
+    a, b = draws((64, 32), (32, 16))
+    far = tw.device_put(a, NamedSharding(MESH, x)), tw.device_put(b, NamedSharding(MESH, w))
+    np.testing.assert_allclose(tw.compile(f, *far, tiles=small)(*far), f(a, b), rtol=1e-4, atol=1e-5)
+    made = tw.compile(f, *far, tiles=small, stop="partition")
+    assert "kernel" in str(made) and not whole_on_mesh(made)
 
 
 # ---------------------------------------------------------------------------- rules of authors
