@@ -17,6 +17,7 @@ from ...lang.cost import program_cost
 from ...lang.kernel import Kernel, program_key
 from ...lang.primitive import kernel_call_p
 from ...lang.target import Target, target_of
+from ..cost import bytes_moved
 from ..generate.build import Builder
 from ..generate.group import nbytes
 from ..generate.loops import Loops, Tiles
@@ -202,6 +203,8 @@ class _Fuser:
         kernels: dict[int, FusedKernel] = {
             id(unit): self._kernel(planner, unit) for unit in planner.units if planner.is_kernel(unit)
         }
+        own = {id(u): self._standing(planner, u) for u in planner.units if u.first in planner.standing and not u.group}
+        kernels |= {number: one for number, (one, _) in own.items()}
         eqns: list[Eqn] = []
         glue: list[Unit] = []
         done: set[int] = set()
@@ -209,6 +212,9 @@ class _Fuser:
             if self.choose is not None and unit.tiling is not None and unit.tiling.refused is not None:
                 if self.choose(unit.tiling.loops) is not None:
                     self._check(_label(planner, unit, kernels), unit.tiling)
+            if id(unit) in own:
+                eqns.append(own[id(unit)][1])
+                continue
             if id(unit) in kernels:
                 eqns.append(_call(planner, unit, kernels[id(unit)].kernel))
                 continue
@@ -239,6 +245,21 @@ class _Fuser:
         eqns = [planner.replaced.get(i, planner.eqns[i]) for i in sorted(group.eqns)]
         plain = Program(unit.reads, eqns, unit.writes, name=name)
         return FusedKernel(made, operations, tiling.loops, tiling.tiles, tiling.bytes, plain)
+
+    def _standing(self, planner: Planner, unit: Unit) -> tuple[FusedKernel, Eqn]:
+        """An operation with loops of its own and the neighbours in it: the kernel, and its call."""
+        own, call = planner.standing[unit.first], planner.eqns[unit.first]
+        name, tiles = call.params["kernel"].name, own.tiles
+        asked = self.named.get(name, self.named.get((name, own.loops.sizes)))
+        if asked is not None:
+            tiles, made = tuple(asked), own.at(tuple(asked), planner.eqns)
+            if isinstance(made, str):
+                raise ArgumentError(f"fused kernel {name}: tiles {tiles} for loops of {own.loops.sizes}: {made}",
+                                    "use other tiles, or leave them to the target")  # fmt: skip
+            call = made
+        kernel = call.params["kernel"]
+        operations = tuple(planner.eqns[i].primitive.name for i in own.operations)
+        return FusedKernel(kernel, (own.eqn.primitive.name, *operations), own.loops, tiles, bytes_moved(kernel)), call
 
     def _check(self, name: str, tiling: Tiling) -> None:
         if tiling.refused is not None:

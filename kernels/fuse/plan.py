@@ -5,7 +5,8 @@
 Values that are cheaper to make again than to read (a broadcast row, a mask, a constant) are copied into every group
 that uses them. Then, consumers in order, each takes in its producers, the largest shared value first, where one loop
 nest holds both, its blocks fit, no other unit lies between the two, and the bytes moved become fewer. Groups that read
-the same value join last. Ties go by the order of the equations, so that a Program always gives the same kernels.
+the same value join then, and at last groups go into operations with loops of their own. Ties go by the order of the
+equations, so that a Program always gives the same kernels.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from ..cost import bytes_moved
 from ..generate.group import ELEMENTWISE, Factors, Group, join, nbytes, single, why_not
 from ..generate.nest import nest_of
 from ..generate.tiles import Choose, Tiling, rough_tiling, tile_nest
-from .attach import Attached, epilogue, prologue
+from .attach import Attached
+from .standing import STANDING, Standing, Step, called, standing
 
 Declined = Callable[[Kernel, Target], str | None]
 
@@ -81,6 +83,7 @@ class Planner:
     tried: set[tuple[Unit, Unit]] = field(default_factory=set)  # pairs that are no kernel
     beside: dict[tuple[int, Var], str] = field(default_factory=dict)  # why a neighbour is not in a user's kernel
     replaced: dict[int, Eqn] = field(default_factory=dict)  # calls of kernels that neighbours have gone into
+    standing: dict[int, Standing] = field(default_factory=dict)  # by number, operations with loops of their own
 
     def run(self) -> Planner:
         self.eqns = [self._unaliased(e) for e in self.program.eqns]
@@ -93,6 +96,7 @@ class Planner:
         self._attach()
         self._join_producers()
         self._join_siblings()
+        self._stand()
         self._settle()
         self.units.sort(key=lambda u: u.first)
         return self
@@ -233,17 +237,16 @@ class Planner:
     def _attached(self, unit: Unit, other: Unit, v: Var, before: bool) -> Unit | None:
         """The kernel of a unit with a neighbour in it; None, with the reason noted, where that cannot be."""
         assert other.group is not None
-        call, pair = self.eqns[unit.first], (unit, other)
+        call = self.eqns[unit.first]
+        kept = frozenset(w for w in call.outputs if self._escapes(w, (unit, other)))
+        step = Step(before, other.group, v, other.writes, kept)
         found: Attached | str = "what is computed between the two is in neither"
         if any(w in self.aliases for w in (*other.reads, *unit.reads)):
             found = "the contraction reads it along two loops"
         elif before and self._escapes(v, (unit,)):
             found = "others read it too"
         elif not self._path_around(unit, other):
-            found = (
-                prologue(call, other.group, self.eqns, v) if before
-                else epilogue(call, other.group, self.eqns, v, other.writes, lambda w: self._escapes(w, pair))
-            )  # fmt: skip
+            found = step.into(call, self.eqns)
         if type(found) is not str and self.declined is not None:
             found = self.declined(found.kernel, self.target) or found
         moved = 0 if type(found) is str else bytes_moved(found.kernel)
@@ -253,13 +256,68 @@ class Planner:
             self.beside[(unit.first, v)] = found
             return None
         assert isinstance(found, Attached)
-        eqn = Eqn(kernel_call_p, found.reads, found.writes, {"kernel": found.kernel}, call.effects, call.source)
-        self.eqns[unit.first] = self.replaced[unit.first] = eqn
-        for one in pair:
+        self.eqns[unit.first] = self.replaced[unit.first] = called(found.kernel, found.reads, found.writes, call)
+        if unit.first in self.standing:
+            self.standing[unit.first].steps.append(step)
+        for one in (unit, other):
             self._remove(one)
         made = Unit(unit.numbers, None, None, tuple(dict.fromkeys(found.reads)), found.writes, moved, unit.reason)
         self._add(made)
         return made
+
+    # ------------------------------------------------------------------------ loops of their own
+
+    def _stand(self) -> None:
+        """Operations with loops of their own become kernels where neighbours go into them."""
+        for unit in sorted(self.units, key=lambda u: u.first):
+            number = unit.first
+            eqn = self.eqns[number]
+            if eqn.primitive not in STANDING or unit.numbers != (number,) or not self._left(unit):
+                continue
+            found = standing(eqn, self.target, self.choose)
+            trial = found if isinstance(found, str) else self._trial(unit, found)
+            if isinstance(trial, str):
+                unit.reason = trial
+                continue
+            self._remove(unit)
+            self._add(trial)
+            made = trial
+            while (more := self._neighbour(made)) is not None:
+                made = more
+            if made is trial:
+                self._remove(trial)
+                self._add(unit)
+                self.eqns[number] = eqn
+                del self.standing[number]
+
+    def _trial(self, unit: Unit, found: Standing) -> Unit | str:
+        """An operation as a kernel, with what its operands would be made by again in any case; or why not."""
+        call = found.call(found.tiles)
+        for v in found.eqn.inputs if unit.group is not None else ():
+            i = self.maker.get(v) if type(v) is Var else None
+            if i is None or i not in self.copied or isinstance(call, str):
+                continue
+            group = single(i, self._copies(i), self.eqns, self.factors)
+            assert group is not None and type(v) is Var
+            step = Step(True, group, v, (v,), frozenset(call.outputs))
+            with_it = step.into(call, self.eqns)
+            if isinstance(with_it, str):
+                return with_it
+            call = called(with_it.kernel, with_it.reads, with_it.writes, call)
+            found.steps.append(step)
+        if isinstance(call, str):
+            return call
+        self.eqns[unit.first], self.standing[unit.first] = call, found
+        moved = min(unit.bytes, bytes_moved(call.params["kernel"]))
+        return Unit(unit.numbers, None, None, tuple(dict.fromkeys(call.inputs)), unit.writes, moved)  # type: ignore[arg-type]
+
+    def _left(self, unit: Unit) -> bool:
+        """Whether an operation is in no kernel, and beside a group or with equations that make its operands again."""
+        if unit.group is not None:
+            return self._tiling(unit).refused is not None
+        around = [u for v in unit.writes for u in self.consumers.get(v, ())]
+        around += [p for v in unit.reads if (p := self.producer.get(v)) is not None]
+        return any(u.group is not None for u in around)
 
     # ------------------------------------------------------------------------ joining
 

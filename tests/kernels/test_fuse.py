@@ -459,3 +459,64 @@ def test_explain_is_a_table_too():
     (row,) = tw.explain(function, *args, target="tpu:v5e").table
     assert row["kernel"] == "rows_max_exp_sum" and row["bytes"] == 2 * args[0].size * 4
     assert "exp" in row["operations"] and len(row["loops"]) == len(row["tiles"])
+
+
+# ---------------------------------------------------------------------------- loops of their own
+
+
+def cut(loops):
+    """Tiles that leave more cells than one: loops that go step by step do, long ones that carry in ten parts."""
+    sizes = loops.sizes
+    found = [max(n // 2, 1) if i not in loops.carry else n if n < 100 else n // 10 for i, n in enumerate(sizes)]
+    return tuple(1 if i in loops.single else sizes[i] if i in loops.whole else t for i, t in enumerate(found))
+
+
+def pooled(x):
+    return tnp.tanh(lax.reduce_window(tnp.exp(x), -np.inf, lax.max, (2, 3), (2, 3), "VALID")) * 2
+
+
+S = tw.ShapeDtypeStruct
+IRREGULAR = {
+    "cumsum": (lambda x: tnp.cumsum(tnp.exp(x), -1) + 1, (S((2048, 65536), "float32"),), ones(6, 30000)),
+    "cumsum, reversed": (lambda x: lax.cumsum(x * 2, 1, True) * x, (S((2048, 65536), "float32"),), ones(6, 30000)),
+    "gather": (lambda x, i: tnp.sqrt(x.at[i].get(mode="clip") + 2) * 3,
+               (S((4096, 1024), "float32"), S((256,), "int32")), ones(6, 5), np.array([5, 0, 9, 2], np.int32)),
+    "gather of what is computed": (lambda x, i: tnp.exp(x).at[i].get(mode="clip") + 1,
+                                   (S((4096, 1024), "float32"), S((256,), "int32")), ones(6, 2),
+                                   np.array([5, 0, 3], np.int32)),
+    "window": (pooled, (S((2048, 3072), "float32"),), ones(8, 12)),
+}  # fmt: skip
+
+
+def standing_in(fusion):
+    """The one kernel with an operation that has loops of its own."""
+    (one,) = [k for k in fusion.kernels if k.operations[0] in ("cumsum", "gather", "reduce_window_max")]
+    return one
+
+
+@pytest.mark.parametrize("name", IRREGULAR)
+def test_loops_of_their_own_with_their_neighbours_are_one_kernel(name):
+    function, large, *args = IRREGULAR[name]
+    program = traced(function, *args)
+    fusion = plan(program, "cuda:sm_90", cut)
+    assert standing_in(fusion) and not fusion.glue
+    expected = tw.jit(function)(*args)
+    close(evaluate(fusion.program, *args), [expected])
+    close(tw.jit(lambda *xs: eval_program(fusion.program, *xs))(*args), [expected])
+
+    found = plan(traced(function, *large), "cuda:sm_90", explained=True)
+    one = standing_in(found)
+    assert one.bytes == bytes_moved(one.kernel) and len(one.operations) > 2 and not found.glue
+    assert 10 * found.account.bytes_after < 9 * found.account.bytes_before
+    other = tuple(t if i in one.loops.single else max(t // 2, 1) for i, t in enumerate(one.tiles))
+    asked = standing_in(plan(traced(function, *large), "cuda:sm_90", {one.kernel.name: other}))
+    assert asked.tiles == other and asked.kernel.grid != one.kernel.grid
+
+
+@pytest.mark.parametrize("target, shape, why", [
+    ("cuda:sm_90", (4, 2**20), "1 cells of a kernel would run at once, on 132 processors"),
+    ("tpu:v5e", (2048, 65536), "XLA has code of its own for it on a TPU"),
+])  # fmt: skip
+def test_loops_of_their_own_that_stay_outside_say_why(target, shape, why):
+    found = plan(traced(IRREGULAR["cumsum"][0], S(shape, "float32")), target, explained=True)
+    assert [b.reason for b in found.boundaries if why in b.reason]
