@@ -14,8 +14,10 @@ from ..core.config import current
 from ..core.errors import (
     ArgumentError,
     ArgumentTypeError,
+    CallbackError,
     DeletedArrayError,
     ExecutionError,
+    FailureError,
     ImmutableArrayError,
     UnsupportedError,
 )
@@ -43,15 +45,21 @@ _OF_CALLBACKS = ("error calling callback: Traceback", "Error when calling buffer
 _CALLERS = ("core/primitives/callback.py", "experimental/buffer_callback.py")
 
 
-def execution_error(error: Exception) -> ExecutionError:
-    """A fault of jaxlib's runtime as an error of ours; of a host callback's own error, only what the user wrote."""
+def execution_error(error: Exception) -> FailureError:
+    """A fault of jaxlib's runtime as an error of ours; of a host callback's own error, only what the user wrote.
+
+    A callback that returned what it was not declared to is a `CallbackError`, as it is outside of programs.
+    """
     text = str(error)
     if any(said in text for said in _OF_CALLBACKS):
+        raised = failures.found(text)
+        if isinstance(raised, CallbackError):
+            return raised.with_traceback(None)
         lines = text.rstrip().splitlines()
         ours = [n for n, line in enumerate(lines) if any(file in line for file in _CALLERS)]
         found = ExecutionError("a host callback raised an error:\n" + "\n".join(lines[max(ours, default=0) + 1 :]),
                                "make the callback take these operands")  # fmt: skip
-        found.raised = failures.found(text)
+        found.raised = raised
         return found
     if group.store is not None:
         time.sleep(NAMING)
