@@ -26,7 +26,7 @@ from ..core.primitives.elementwise import div_p, mul_p, sub_p
 from ..core.primitives.loops import while_p
 from ..core.primitives.ref import Span, Take, access_shape, get_p, split_operands
 from ..core.primitives.scan import scan_p
-from ..core.primitives.shape import broadcast_in_dim_p, iota_p, reshape_p
+from ..core.primitives.shape import broadcast_in_dim_p, iota_p, pad_p, reshape_p
 from ..core.relation import IDENTITY, MOVER, POINTWISE, Parallel, Reduced, relate
 from ..core.types import FAR, ArrayType, MemorySpace, RefType, is_inexact
 from .kernel import Kernel
@@ -40,7 +40,7 @@ Place = tuple[Any, int]  # an axis of a Ref or value; of an equation, a loop of 
 SPLIT, SAME, SUM = "split", "same", "sum"
 ZERO = "zero"  # zeros are a part of a sum, and the same everywhere
 SIZED = {broadcast_in_dim_p: "shape", iota_p: "shape", reshape_p: "new_sizes"}  # the parameter of the result's sizes
-_BY_AXES = (*SIZED, dot_general_p, transpose_p)
+_BY_AXES = (*SIZED, dot_general_p, transpose_p, pad_p)
 _TOGETHER = (add_p, add_any_p, sub_p, neg_p, reduce_sum_p)  # linear in all operands at once
 _EACH = (mul_p, dot_general_p)  # and in each of two
 
@@ -351,6 +351,15 @@ def _linear(eqn: Eqn, found: Sequence[str]) -> bool:
     if primitive is div_p:
         return parts[0] and found[1] == SAME
     return primitive is select_n_p and all(parts[1:])
+
+
+@cached(256)
+def together(kernel: Kernel) -> tuple[frozenset[Place], ...]:
+    """For each loop that a kernel's body in plain accesses treats alike, or sums over, the axes that follow it."""
+    try:
+        return tuple(_Joined(kernel).classes())
+    except NoCut:
+        return ()
 
 
 @cached(256)

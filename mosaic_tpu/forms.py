@@ -9,6 +9,7 @@ from ..lang.extent import by_ids, guarded
 from ..lang.kernel import Kernel, whole_block
 from ..lang.plain import plain, uses
 from ..lang.target import Target
+from .turned import turned
 from .windows import FAR
 
 COPIES = frozenset({dma_start_p, dma_wait_p, semaphore_signal_p, semaphore_wait_p, semaphore_read_p}) | COMMUNICATION
@@ -30,9 +31,9 @@ def forms(kernel: Kernel, target: Target) -> tuple[Kernel, ...]:
     if not kernel.cells:
         return (_idle(here),)
     if not reaches_far(kernel, target):
-        return (plain(here),)
+        return (turned(plain(here)),)
     kept = not communicates(kernel) and far_bytes(kernel) <= target.fast_bytes
-    return (here, plain(here)) if kept else (here,)
+    return (here, turned(plain(here))) if kept else (here,)
 
 
 def _idle(kernel: Kernel) -> Kernel:
