@@ -9,6 +9,7 @@ from ..lang.extent import by_ids, guarded
 from ..lang.kernel import Kernel, whole_block
 from ..lang.plain import plain, uses
 from ..lang.target import Target
+from .spans import with_spans
 from .turned import turned
 from .windows import FAR
 
@@ -31,9 +32,14 @@ def forms(kernel: Kernel, target: Target) -> tuple[Kernel, ...]:
     if not kernel.cells:
         return (_idle(here),)
     if not reaches_far(kernel, target):
-        return (turned(plain(here)),)
+        return (_near(here),)
     kept = not communicates(kernel) and far_bytes(kernel) <= target.fast_bytes
-    return (here, turned(plain(here))) if kept else (here,)
+    return (here, _near(here)) if kept else (here,)
+
+
+def _near(kernel: Kernel) -> Kernel:
+    """A kernel whose copies are plain ones, its body as VMEM and registers like it."""
+    return turned(with_spans(plain(kernel)))
 
 
 def _idle(kernel: Kernel) -> Kernel:

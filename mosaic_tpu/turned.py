@@ -40,8 +40,8 @@ def turned(kernel: Kernel) -> Kernel:
     taken = sum(_registers(v.type.shape) for v in values) + SHUFFLES * sum(map(_registers, moved))
     for axes in together(kernel):
         found = [(v, d) for v, d in axes if isinstance(v, Var)]
-        turn = _Turn(dict(found))
-        if len(turn.rows) == len(found) and turn.rows.keys() >= set(values) and all(map(turn.may, eqns)):
+        turn, sizes = _Turn(dict(found)), {v.type.shape[d] for v, d in found}  # several where rows are part of an axis
+        if len(sizes) == 1 and len(turn.rows) == len(found) and turn.rows.keys() >= set(values) and all(map(turn.may, eqns)):
             if sum(_registers(turn.shape(v)) for v in values) < taken:
                 return kernel.replace(body=turn.program(kernel.body))
     return kernel

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...core.primitive import Primitive
-from ...core.primitives.ref import Index, Span, Take, access_shape
+from ...core.primitives.ref import Index, Span, Take, access_shape, whole
 from ...core.types import ArrayType, MemorySpace, RefType
 from ...lang.copies import (
     dma_start_p,
@@ -40,6 +40,8 @@ class NotWholeTiles(Exception):
         return super().__str__() or "an access to far memory is not of whole tiles"
 
 
+Access = tuple[Ref, Index, Sequence[Any]]
+MOST_ROWS = 64  # that are copied one by one
 DMA_SEMAPHORE, REGULAR_SEMAPHORE = "!tpu.dma_semaphore", "!tpu.semaphore"
 
 
@@ -123,6 +125,44 @@ def semaphore(b: Body, ref: Ref, index: Index, dynamic: Sequence[Any]) -> Mem:
     return _squeeze(b, _slice(b, ref.mem, starts, ones), ())
 
 
+def ends(b: Body, source: Access, target: Access) -> list[tuple[Mem, Mem]]:
+    """What is copied from and to: as a whole, or row by row where rows of 32 bits start anywhere."""
+    try:
+        return [(part(b, *source), part(b, *target))]
+    except NotWholeTiles:
+        rows = {_rows(*source), _rows(*target)}
+        if len(rows) > 1 or None in rows:
+            raise
+    return [(part(b, *_row(b, *source, r)), part(b, *_row(b, *target, r))) for r in range(*rows)]
+
+
+def _rows(ref: Ref, index: Index, dynamic: Sequence[Any]) -> int | None:
+    """How many rows an access has that may be copied one by one; None where they may not."""
+    if len(index) < 2 or bits_of(ref.mem.element) != 32 or type(index[-2]) is not Span or type(index[-1]) is not Span:
+        return None
+    return index[-2].size if index[-2].stride == 1 and index[-2].size <= MOST_ROWS else None
+
+
+def _row(b: Body, ref: Ref, index: Index, dynamic: Sequence[Any], row: int) -> Access:
+    """One row of an access."""
+    axis, start = len(index) - 2, index[-2].start  # type: ignore[union-attr]
+    at, span = list(dynamic), Span(None if start is None else start + row, 1)
+    if start is None:
+        place = index.dynamic.index(axis)
+        known = at[place].known
+        at[place] = Value(at[place].type, known=None if known is None else known + row, scalar=None if known is not None
+                          else b.scalar_op("arith.addi", b.scalar(at[place]), b.int_constant(row)))  # fmt: skip
+    return ref, Index((*index[:axis], span, index[-1])), at
+
+
+def _copied(b: Body, source: Access, target: Access, done: Mem) -> None:
+    """Copy, and wait until it is done."""
+    found = ends(b, source, target)
+    for act in (start_copy, wait_copy):
+        for one, other in found:
+            act(b, one, other, done)
+
+
 def start_copy(b: Body, source: Mem, target: Mem, done: Mem) -> None:
     segments = "operandSegmentSizes = array<i32: 1, 0, 1, 1, 0, 0, 0>, priority = 0 : i32, strict_ordering = false"
     b.w.ops("tpu.enqueue_dma", [source, target, done], [], segments)
@@ -139,7 +179,8 @@ def _copy(act: Any) -> Rule:
         (source, source_at), (target, target_at), (done, done_at) = parts_of(xs, src, dst, sem)
         if add or done.mem.element != DMA_SEMAPHORE:
             raise NotWholeTiles
-        act(b, part(b, source, src, source_at), part(b, target, dst, target_at), semaphore(b, done, sem, done_at))
+        for one, other in ends(b, (source, src, source_at), (target, dst, target_at)):
+            act(b, one, other, semaphore(b, done, sem, done_at))
         return []
 
     return rule
@@ -148,17 +189,13 @@ def _copy(act: Any) -> Rule:
 def read_far(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], out: ArrayType) -> Ref:
     """A copy of part of a Ref of far memory, in VMEM of its own."""
     held, done = near(b, ref, out)
-    source = part(b, ref, index, dynamic)
-    start_copy(b, source, held.mem, done)
-    wait_copy(b, source, held.mem, done)
+    _copied(b, (ref, index, dynamic), (held, whole(out.shape), ()), done)
     return held
 
 
 def write_far(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], held: Ref, done: Mem) -> None:
     """Part of a Ref of far memory made what VMEM holds."""
-    target = part(b, ref, index, dynamic)
-    start_copy(b, held.mem, target, done)
-    wait_copy(b, held.mem, target, done)
+    _copied(b, (held, whole(held.type.shape), ()), (ref, index, dynamic), done)
 
 
 def near(b: Body, ref: Ref, type: ArrayType) -> tuple[Ref, Mem]:

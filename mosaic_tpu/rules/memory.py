@@ -13,7 +13,7 @@ from typing import Any
 from ...core.primitive import Primitive
 from ...core.primitives.access import read_value, write_value
 from ...core.primitives.compare import select_n_p
-from ...core.primitives.elementwise import add_p
+from ...core.primitives.elementwise import add_p, max_p, min_p
 from ...core.primitives.ref import Index, Span, Take, addupdate_p, get_p, split_operands, swap_p, whole
 from ...core.types import ArrayType, is_bool
 from .. import moves
@@ -53,8 +53,18 @@ def _parts(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], masked: bo
         if isinstance(start, Value) and start.known is not None:
             start = int(start.known)
         size, stride = (entry.size, entry.stride) if type(entry) is Span else (1, 1)
-        parts.append(_placed(ref, lead + axis, start, size, stride, masked))
+        clipped = masked and size == 1 and isinstance(start, Value)
+        if clipped:  # a place outside is masked: any place does
+            start = _clipped(b, start, ref.shape[lead + axis])
+        parts.append(_placed(ref, lead + axis, start, size, stride, masked and not clipped))
     return parts
+
+
+def _clipped(b: Body, start: Value, limit: int) -> Value:
+    """A position within an axis."""
+    least, most = (b.known(n, ArrayType((), start.dtype)) for n in (0, limit - 1))
+    high = ELEMENTWISE[min_p](b, [start, most], ArrayType((), start.dtype))
+    return ELEMENTWISE[max_p](b, [high, least], ArrayType((), start.dtype))
 
 
 def _placed(ref: Ref, axis: int, start: Any, size: int, stride: int, masked: bool) -> Part:

@@ -422,6 +422,24 @@ def test_rows_at_computed_places_are_copied():
     check_mosaic(kernel, places, x)
 
 
+@pytest.mark.parametrize("columns", [256, 20])
+def test_rows_of_words_are_copied_from_anywhere_one_by_one(columns):
+    def body(at, x, o, held, done):
+        here = at[tl.program_id(0)]
+        for move in (tl.make_async_copy(x.at[tl.ds(here, 3)], held, done),
+                     tl.make_async_copy(held, o.at[tl.ds(here + 1, 3)], done)):  # fmt: skip
+            move.start()
+            move.wait()
+
+    places, x = np.array([3, 9, 28, 0, 17], np.int32), rand(32, columns)
+    kernel = kernel_of(body, ArrayType((32, columns), F32), places, x, grid=5, out_specs=ANY,
+                       in_specs=[tl.BlockSpec(memory_space=tl.SMEM), ANY],
+                       scratch_shapes=[tl.VMEM((3, columns), "float32"), tl.SemaphoreType.DMA])  # fmt: skip
+    text = mosaic_module(kernel, V5E).text
+    assert "#tpu.memory_space<any>" in text and text.count("tpu.enqueue_dma") == 6
+    check_mosaic(kernel, places, x)
+
+
 @pytest.mark.parametrize("rows", [32, 16384])
 def test_operands_too_large_for_vmem_stay_in_far_memory(rows):
     def body(x, o):
