@@ -151,7 +151,8 @@ def cell(found: Outcome, reasons: Reasons) -> str:
     if spills > SPILLS:
         said.append(f"{spills:,} bytes of a thread spilled, for {found['held'] / 1024:,.0f} KiB of state in registers")
     said += [f"{seconds:.0f} s to compile"] if seconds > LIMIT else []
-    return "; ".join([*said, *dict.fromkeys(n.split(" in place")[0] for n in found.get("notes", ()))])
+    changed = [part.split(" in place")[0] for note in found.get("notes", ()) for part in note.split("; ")]
+    return "; ".join([*said, *dict.fromkeys(changed)])
 
 
 def shown(outcomes: dict[str, dict[str, Outcome]]) -> str:

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..lang.affine import MAX_CELLS, Fact
-from ..lang.cost import FAR, reached_bytes
+from ..lang.cost import reached_bytes
 from ..lang.kernel import UNBOUNDED, Block, Kernel
 from ..lang.maps import map_of
+from ..lang.visit import stays
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ def bytes_moved(kernel: Kernel) -> int:
 
     Of whole operands in far memory what the body reaches counts, at most all of each once.
     """
-    far = [b for b in kernel.blocks if b.space in FAR and b.index_map is None]
+    far = [b for b in kernel.blocks if stays(b)]
     aliased = {o for _, o in kernel.aliases}
     starts = {i for i, _ in kernel.aliases}
     total = sum(math.prod(p.shape) * p.dtype.itemsize for p in kernel.prefetch)

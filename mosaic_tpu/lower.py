@@ -155,7 +155,7 @@ class _Lowering:
             return asked
         wanted = 2 * sum(size for _, size in vmem_bytes(self.given, self.target))
         if not self.far:  # then VMEM holds those too, with room to move their rows
-            wanted = max(wanted, _moved_bytes(self.given))
+            wanted = max(wanted, 3 * far_bytes(self.given))
         most = most_vmem(self.target)
         if told.get(INHERITED):  # a derivative holds values of which its blocks say nothing
             wanted = max(4 * wanted, asked or 0)

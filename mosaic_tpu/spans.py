@@ -17,6 +17,7 @@ from ..core.primitives.convert import convert_element_type_p
 from ..core.primitives.elementwise import add_p, mul_p
 from ..core.primitives.ref import Index, Span, Take, access_shape, get_p
 from ..core.primitives.shape import broadcast_in_dim_p, iota_p
+from ..core.rewrite import within
 from ..core.types import ArrayType
 from ..lang.cuts import passed
 from ..lang.equations import equation
@@ -67,14 +68,7 @@ def _within(eqn: Eqn, known: Mapping[Any, Line]) -> Eqn:
                  if a in known and known[a].scalar is None and not ahead and b not in carried}  # fmt: skip
         made[id(inner)] = _program(inner, {} if inner is eqn.params.get("cond_program") else lines)
 
-    def changed(value: Any) -> Any:
-        if isinstance(value, tuple):
-            return tuple(map(changed, value))
-        return made.get(id(value), value)
-
-    params = {name: changed(value) for name, value in eqn.params.items()}
-    return eqn if all(a is b for a, b in zip(params.values(), eqn.params.values(), strict=True)) else eqn.replace(
-        params=params)  # fmt: skip
+    return within(eqn, lambda inner: made.get(id(inner), inner))
 
 
 def _line(eqn: Eqn, known: Mapping[Any, Line]) -> Line | None:

@@ -41,7 +41,8 @@ def turned(kernel: Kernel) -> Kernel:
     for axes in together(kernel):
         found = [(v, d) for v, d in axes if isinstance(v, Var)]
         turn, sizes = _Turn(dict(found)), {v.type.shape[d] for v, d in found}  # several where rows are part of an axis
-        if len(sizes) == 1 and len(turn.rows) == len(found) and turn.rows.keys() >= set(values) and all(map(turn.may, eqns)):
+        alone = len(sizes) == 1 and len(turn.rows) == len(found) and turn.rows.keys() >= set(values)
+        if alone and all(map(turn.may, eqns)):
             if sum(_registers(turn.shape(v)) for v in values) < taken:
                 return kernel.replace(body=turn.program(kernel.body))
     return kernel

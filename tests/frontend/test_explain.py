@@ -119,4 +119,7 @@ def test_far_operands_count_what_the_body_reaches_and_declared_axes_are_told():
     report = tw.explain(call, np.zeros(4, "int32"), np.zeros((4096, 128), "float32"))
     (kernel,) = report.kernels
     assert kernel.bytes_moved == 4 * 4 + 2 * 4 * 128 * 4 and kernel.block_bytes < 4096
+    types = tw.ShapeDtypeStruct((4,), "int32"), tw.ShapeDtypeStruct((3, 4096, 128), "float32")
+    (several,) = tw.explain(tw.vmap(call, in_axes=(None, 0)), *types).kernels
+    assert several.bytes_moved == 4 * 4 + 3 * 2 * 4 * 128 * 4 and several.block_bytes == kernel.block_bytes
     assert "  declared: parallel" in str(report).splitlines()
