@@ -84,14 +84,14 @@ def _line(eqn: Eqn, known: Mapping[Any, Line]) -> Line | None:
         return _scalar(ins[0])
     if eqn.primitive is convert_element_type_p:
         return known.get(ins[0])
-    found = [known.get(a) if a.type.shape else _scalar(a) for a in ins]
-    if eqn.primitive is add_p and all(f is not None for f in found):
-        one, other = found
-        if one.scalar is None or other.scalar is None:
-            return Line(one.start + other.start, one.stride + other.stride, one.scalar or other.scalar)
-    if eqn.primitive is mul_p and all(f is not None and f.scalar is None for f in found):
-        one, other = sorted(found, key=lambda f: f.stride)
-        return Line(one.start * other.start, one.start * other.stride) if one.stride == 0 else None
+    found = [line for a in ins if (line := known.get(a) if a.type.shape else _scalar(a)) is not None]
+    if len(ins) != 2 or len(found) != 2:
+        return None
+    flat, other = sorted(found, key=lambda line: line.stride)
+    if eqn.primitive is add_p and (flat.scalar is None or other.scalar is None):
+        return Line(flat.start + other.start, flat.stride + other.stride, flat.scalar or other.scalar)
+    if eqn.primitive is mul_p and flat.scalar is None and other.scalar is None and flat.stride == 0:
+        return Line(flat.start * other.start, flat.start * other.stride)
     return None
 
 

@@ -130,10 +130,10 @@ def ends(b: Body, source: Access, target: Access) -> list[tuple[Mem, Mem]]:
     try:
         return [(part(b, *source), part(b, *target))]
     except NotWholeTiles:
-        rows = {_rows(*source), _rows(*target)}
-        if len(rows) > 1 or None in rows:
+        rows = _rows(*source)
+        if rows is None or rows != _rows(*target):
             raise
-    return [(part(b, *_row(b, *source, r)), part(b, *_row(b, *target, r))) for r in range(*rows)]
+    return [(part(b, *_row(b, *source, r)), part(b, *_row(b, *target, r))) for r in range(rows)]
 
 
 def _rows(ref: Ref, index: Index, dynamic: Sequence[Any]) -> int | None:
@@ -145,7 +145,7 @@ def _rows(ref: Ref, index: Index, dynamic: Sequence[Any]) -> int | None:
 
 def _row(b: Body, ref: Ref, index: Index, dynamic: Sequence[Any], row: int) -> Access:
     """One row of an access."""
-    axis, start = len(index) - 2, index[-2].start  # type: ignore[union-attr]
+    axis, start = len(index) - 2, index[-2].start
     at, span = list(dynamic), Span(None if start is None else start + row, 1)
     if start is None:
         place = index.dynamic.index(axis)
