@@ -54,7 +54,6 @@ MISSING: list[tuple[str, str]] = [
     ("jax.experimental.pallas.mosaic_gpu.*cluster*", _CLUSTERS),
     ("jax.experimental.pallas.mosaic_gpu.Cluster*", _CLUSTERS),
     ("jax.experimental.pallas.mosaic_gpu.multi*", _CLUSTERS),
-    ("jax.experimental.pallas.mosaic_gpu.dynamic_scheduling_loop", "blocks are handed out by `nd_loop`"),
     ("jax.experimental.pallas.mosaic_gpu.*remote*", "a program on a GPU reaches the memory of its own device alone"),
     ("jax.experimental.pallas.mosaic_gpu.*emaphore*", "warpgroups of a block meet at a `Barrier`"),
     ("jax.experimental.pallas.mosaic_gpu.atomic_*", "`lang.atomic_add` and the like, in every kernel"),

@@ -85,21 +85,20 @@ from .prng import (
 )
 from .remote import async_remote_copy, get_barrier_semaphore, make_async_remote_copy, semaphore_signal
 from .rules import Partition
-from .scoped import run_scoped
+from .scoped import run_scoped, run_state
 from .visualize import visualize
 
 __all__ = [
     "ANY", "Block", "BlockSpec", "Blocked", "BoundedSlice", "Buffered", "CoreMesh", "CostEstimate", "DeviceIdType",
     "Element", "GridSpec", "HBM", "InterpretParams", "Kernel", "MemorySpace", "Partition", "PrefetchScalarGridSpec",
     "SEMAPHORE", "SMEM", "SemaphoreType", "Slice", "Squeezed", "VMEM", "addupdate", "align_to", "async_copy",
-    "async_remote_copy",
-    "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or", "atomic_xchg", "atomic_xor",
-    "auto", "cdiv", "core_map", "counter_bernoulli", "counter_bits", "counter_normal", "counter_uniform", "cpu",
-    "cutlass", "debug_check", "debug_print", "dot_scaled", "ds", "dslice", "dynamic", "emit_pipeline", "estimate_cost",
-    "get_barrier_semaphore", "histogram", "interpret", "kernel", "kernel_call", "kernel_call_p", "load", "loop",
-    "make_async_copy", "make_async_remote_copy", "mosaic_gpu", "multiple_of", "next_power_of_2", "no_block_spec",
-    "num_programs", "pack", "pallas_call", "prng_random_bits", "prng_seed", "program_id", "run_scoped",
-    "semaphore_read", "semaphore_signal", "semaphore_wait", "squeezed", "stateful_bernoulli", "stateful_bits",
-    "stateful_normal", "stateful_uniform", "stochastic_round", "store", "swap", "sync_copy", "tpu", "triton", "unpack",
-    "visualize", "when",
+    "async_remote_copy", "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or",
+    "atomic_xchg", "atomic_xor", "auto", "cdiv", "core_map", "counter_bernoulli", "counter_bits", "counter_normal",
+    "counter_uniform", "cpu", "cutlass", "debug_check", "debug_print", "dot_scaled", "ds", "dslice", "dynamic",
+    "emit_pipeline", "estimate_cost", "get_barrier_semaphore", "histogram", "interpret", "kernel", "kernel_call",
+    "kernel_call_p", "load", "loop", "make_async_copy", "make_async_remote_copy", "mosaic_gpu", "multiple_of",
+    "next_power_of_2", "no_block_spec", "num_programs", "pack", "pallas_call", "prng_random_bits", "prng_seed",
+    "program_id", "run_scoped", "run_state", "semaphore_read", "semaphore_signal", "semaphore_wait", "squeezed",
+    "stateful_bernoulli", "stateful_bits", "stateful_normal", "stateful_uniform", "stochastic_round", "store", "swap",
+    "sync_copy", "tpu", "triton", "unpack", "visualize", "when",
 ]  # fmt: skip

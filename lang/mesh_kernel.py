@@ -91,7 +91,26 @@ def kernel(
     return _made(body, mesh, out_type, scratch, given)
 
 
+def _without_none(body: Callable[..., None], out_type: Any, scratch: Any) -> tuple[Callable[..., None], Any]:
+    """A body, and the results it has, without those that are None, which it is given as None."""
+    types, structure = tree.flatten(out_type)
+    after = 0 if isinstance(scratch, dict) else len(scratch) if isinstance(scratch, (tuple, list)) else 1
+
+    def within(*refs: Any, **keywords: Any) -> None:
+        end = len(refs) - after
+        outs = structure.unflatten(refs[end - len(types) : end])
+        outs = outs if isinstance(outs, (tuple, list)) else (outs,)
+        body(*refs[: end - len(types)], *outs, *refs[end:], **keywords)
+
+    within.__name__ = getattr(body, "__name__", "kernel")
+    return within, types
+
+
 def _made(body: Callable[..., None], mesh: Mesh, out_type: Any, scratch: Any, given: dict[str, Any]) -> Any:
+    if any(x is None for x in tree.leaves(out_type, is_leaf=lambda x: x is None)):
+        inner, types = _without_none(body, out_type, scratch)
+        run = _made(inner, mesh, types, scratch, given)
+        return functools.wraps(body)(lambda *args: tree.structure(out_type).unflatten(run(*args)))
     leaves = tree.leaves(scratch, is_leaf=lambda x: hasattr(x, "shape"))
     count = len(scratch) if isinstance(scratch, (tuple, list)) else 1
 

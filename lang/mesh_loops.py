@@ -72,6 +72,24 @@ def nd_loop(
     return decorate
 
 
+def dynamic_scheduling_loop(
+    grid_names: Any, thread_axis: Any = None, cluster_axes: Any = (), init_carry: Any = None
+) -> Callable[[Callable[..., Any]], Any]:
+    """Decorator: run a function for the places of a grid that this block is given: here each block has its own one.
+
+    The function takes an `NDLoopInfo`, and with `init_carry` also `carry=`, as in `nd_loop`; `grid_names` are the axes
+    of the grid. `thread_axis` and `cluster_axes` change nothing here.
+    """
+    thread_cell("dynamic_scheduling_loop")
+    names = tuple(grid_names) if isinstance(grid_names, (tuple, list)) else (grid_names,)
+    info = NDLoopInfo(tuple(axis_index(name) for name in names), np.int32(0))
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        return function(info) if init_carry is None else function(info, carry=init_carry)
+
+    return decorate
+
+
 def planar_snake(lin_idx: Any, shape: tuple[Any, Any], minor_dim: int, tile_width: int) -> tuple[Any, Any]:
     """The place in a plane of turn `lin_idx`: in bands `tile_width` wide along `minor_dim`, there and back.
 

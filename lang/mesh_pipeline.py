@@ -8,6 +8,7 @@ have arrived; where warpgroups differ, another tells that all have used them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,8 +35,9 @@ _FAR = (*GLOBAL, Spaces.GMEM)
 class _Operand:
     """One Ref of a pipeline, its spec, and the stages that hold its blocks."""
 
-    def __init__(self, what: str, number: int, ref: Any, spec: BlockSpec | None, stages: int, axes: Any, rank: int,
-                 out: bool):  # fmt: skip
+    buffers: Any = None
+
+    def __init__(self, what: str, number: int, ref: Any, spec: BlockSpec | None, stages: int, rank: int, out: bool):
         self.ref, self.spec = refs.view(ref), spec or no_block_spec
         shape = self.ref.shape
         given = tuple(shape if self.spec.block_shape is None else self.spec.block_shape)
@@ -52,9 +54,8 @@ class _Operand:
         self.far = self.spec.memory_space in _FAR
         self.fixed = out and self._same(rank)
         self.stages = 1 if self.fixed else stages
-        if not self.far:
-            kept = tuple(n for n, g in zip(self.sizes, self.gone, strict=True) if not g)
-            self.buffers = allocate(what, SMEM((self.stages, *kept), self.ref.dtype), axes)
+        kept = tuple(n for n, g in zip(self.sizes, self.gone, strict=True) if not g)
+        self.memory = SMEM((self.stages, *kept), self.ref.dtype)
 
     def index(self, ids: Sequence[Any]) -> list[Any]:
         if self.spec.index_map is None:
@@ -93,8 +94,12 @@ class _Operand:
 class _Pipeline:
     """The operands of a pipeline, and its barriers."""
 
+    full: Sequence[Any] = ()
+    empty: Sequence[Any] = ()
+    meeting: Any = None
+
     def __init__(self, what: str, args: Sequence[Any], grid: Sequence[Any], in_specs: Any, out_specs: Any, stages: int,
-                 axes: Any = (), users: int = 0, apart: bool = False):  # fmt: skip
+                 users: int = 0, apart: bool = False):  # fmt: skip
         ins, outs = list(in_specs), list(out_specs)
         if len(args) != len(ins) + len(outs):
             raise ArgumentError(f"{what}: {len(args)} Refs for {len(ins)} in_specs and {len(outs)} out_specs",
@@ -102,7 +107,7 @@ class _Pipeline:
         if not isinstance(stages, int) or stages < 1:
             raise ArgumentError(f"{what}: max_concurrent_steps is {stages!r}", "give 1 or more")
         self.what, self.grid, self.stages = what, tuple(grid), stages
-        made = [_Operand(what, n, ref, spec, stages, axes, len(self.grid), n >= len(ins))
+        made = [_Operand(what, n, ref, spec, stages, len(self.grid), n >= len(ins))
                 for n, (ref, spec) in enumerate(zip(args, [*ins, *outs], strict=True))]  # fmt: skip
         self.inputs, self.outputs = made[: len(ins)], made[len(ins) :]
         self.copied = [o for o in self.inputs if not o.far]
@@ -113,9 +118,25 @@ class _Pipeline:
             self.total = self.total * n
         # The inputs that are told of together: all, or each by itself.
         self.groups = [[o] for o in self.copied] if apart else [self.copied] if self.copied else []
-        self.full = [allocate(what, Barrier(num_arrivals=len(g), num_barriers=stages), axes) for g in self.groups]
-        if users:
-            self.empty = [allocate(what, Barrier(num_arrivals=users, num_barriers=stages), axes) for _ in self.groups]
+        self.users = users  # warpgroups that compute, beside one that copies
+
+    def needs(self) -> dict[str, Any]:
+        """The memory and the barriers of the pipeline."""
+        users = range(len(self.groups) if self.users else 0)
+        return {
+            "buffers": [o.memory for o in (*self.copied, *self.stored)],
+            "full": [Barrier(num_arrivals=len(g), num_barriers=self.stages) for g in self.groups],
+            "empty": [Barrier(num_arrivals=self.users, num_barriers=self.stages) for _ in users],
+            "meeting": Barrier(num_arrivals=self.users) if self.users and self.stored else None,
+        }
+
+    def take(self, given: Any, axes: Any) -> None:
+        """Use memory and barriers that were given, or new ones."""
+        found = given or tree.map(lambda one: allocate(self.what, one, axes), self.needs(),
+                                  is_leaf=lambda x: hasattr(x, "shape"))  # fmt: skip
+        for operand, buffers in zip((*self.copied, *self.stored), found["buffers"], strict=True):
+            operand.buffers = buffers
+        self.full, self.empty, self.meeting = found["full"], found["empty"], found["meeting"]
 
     def ids(self, step: Any) -> tuple[Any, ...]:
         found = unravel(step, range(len(self.grid)), self.grid)
@@ -150,6 +171,28 @@ class _Pipeline:
         return any(not o.fixed for o in self.stored)
 
 
+@dataclass(frozen=True)
+class Pipeline:
+    """What `emit_pipeline` gives: call it with Refs in GMEM, inputs first.
+
+    `get_allocations` gives the scratch that it needs for such Refs, for a `run_scoped` around loops that call it with
+    `allocations=`; without, it has scratch of its own.
+    """
+
+    make: Callable[[Sequence[Any]], _Pipeline]
+    run: Callable[[_Pipeline], Any]
+    axes: Any = ()
+
+    def get_allocations(self, *refs: Any) -> Any:
+        """The memory and barriers that a call needs, a pytree as `run_scoped` takes it."""
+        return self.make(refs).needs()
+
+    def __call__(self, *refs: Any, allocations: Any = None) -> Any:
+        made = self.make(refs)
+        made.take(allocations, self.axes)
+        return self.run(made)
+
+
 def _grid(what: str, grid: Any) -> tuple[Any, ...]:
     sizes = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
     for n in sizes:
@@ -161,7 +204,7 @@ def _grid(what: str, grid: Any) -> tuple[Any, ...]:
 def emit_pipeline(
     body: Callable[..., Any], *, grid: Any, in_specs: Sequence[BlockSpec] = (), out_specs: Sequence[BlockSpec] = (),
     max_concurrent_steps: int = 1, init_carry: Any = None,
-) -> Callable[..., Any]:  # fmt: skip
+) -> Pipeline:  # fmt: skip
     """A function of Refs in GMEM that runs `body` over a grid of their blocks, which are copied through SMEM.
 
     `body(indices, *in_blocks, *out_blocks)` sees blocks in shared memory; with `init_carry` it takes the carry last and
@@ -171,12 +214,14 @@ def emit_pipeline(
     """
     sizes = _grid("emit_pipeline", grid)
 
-    def run(*args: Any) -> Any:
+    def make(args: Sequence[Any]) -> _Pipeline:
         mesh = thread_cell("emit_pipeline").made["mesh"].mesh
         if mesh.threads > 1:
             raise ArgumentError(f"emit_pipeline in a kernel of {mesh.threads} warpgroups",
                                 "use `emit_pipeline_warp_specialized`")  # fmt: skip
-        p = _Pipeline("emit_pipeline", args, sizes, in_specs, out_specs, max_concurrent_steps)
+        return _Pipeline("emit_pipeline", args, sizes, in_specs, out_specs, max_concurrent_steps)
+
+    def run(p: _Pipeline) -> Any:
         stages, ahead, carried = np.int32(p.stages), p.stages - p.delay, init_carry is not None
         start, back, out = _held(init_carry if carried else ())
 
@@ -200,7 +245,7 @@ def emit_pipeline(
         _last(p)
         return back(values) if carried else None
 
-    return run
+    return Pipeline(make, run)
 
 
 def _held(start: Any) -> tuple[Any, Callable[[Any], Any], Callable[[Any], Any]]:
@@ -232,7 +277,7 @@ def emit_pipeline_warp_specialized(
     out_specs: Sequence[BlockSpec] = (), max_concurrent_steps: int = 2, wg_axis: Any, num_compute_wgs: int,
     pipeline_state: Any = None, manual_produced_barriers: bool = False, manual_consumed_barriers: bool = False,
     compute_context: Callable[..., None] | None = None, memory_thread_idx: int | None = None,
-) -> Callable[..., None]:  # fmt: skip
+) -> Pipeline:  # fmt: skip
     """As `emit_pipeline`, with a warpgroup that copies (the last, or `memory_thread_idx`) and others that compute.
 
     `body(indices, *in_blocks, *out_blocks)` runs on each of `num_compute_wgs` warpgroups along `wg_axis`. Results of
@@ -246,16 +291,18 @@ def emit_pipeline_warp_specialized(
     if pipeline_state is not None:
         raise ArgumentError(f"{what} with pipeline_state", "call the pipeline as a whole")
 
-    def run(*args: Any) -> None:
+    producer = num_compute_wgs if memory_thread_idx is None else memory_thread_idx
+
+    def make(args: Sequence[Any]) -> _Pipeline:
         mesh = thread_cell(what).made["mesh"].mesh
-        producer = num_compute_wgs if memory_thread_idx is None else memory_thread_idx
         if wg_axis != mesh.thread_name or mesh.threads != num_compute_wgs + 1 or not 0 <= producer < mesh.threads:
             raise ArgumentError(
                 f"{what}: {num_compute_wgs} warpgroups along {wg_axis!r} compute, in a kernel of {mesh.threads} along "
                 f"{mesh.thread_name!r}", "give the mesh one more, which copies")  # fmt: skip
         apart = manual_produced_barriers or manual_consumed_barriers
-        p = _Pipeline(what, args, sizes, in_specs, out_specs, max_concurrent_steps, wg_axis, num_compute_wgs, apart)
-        meeting = allocate(what, Barrier(num_arrivals=num_compute_wgs), wg_axis) if p.stored else None
+        return _Pipeline(what, args, sizes, in_specs, out_specs, max_concurrent_steps, num_compute_wgs, apart)
+
+    def run(p: _Pipeline) -> None:
         place = axis_index(wg_axis)
         leader, stages = place == (1 if producer == 0 else 0), np.int32(p.stages)
 
@@ -282,8 +329,8 @@ def emit_pipeline_warp_specialized(
                 barrier_arrive(refs.view(empty, p.stage(t)))
 
         def together() -> None:
-            barrier_arrive(meeting)
-            barrier_wait(meeting)
+            barrier_arrive(p.meeting)
+            barrier_wait(p.meeting)
 
         def compute(*given: Any) -> Any:
             start, back, out = _held(given)
@@ -325,4 +372,4 @@ def emit_pipeline_warp_specialized(
             set_max_registers(min(more, 240), action="increase")
             compute() if compute_context is None else compute_context(compute)
 
-    return run
+    return Pipeline(make, run, wg_axis)

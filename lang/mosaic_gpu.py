@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from .mesh_kernel import kernel
-from .mesh_loops import NDLoopInfo, nd_loop, planar_snake
+from .mesh_loops import NDLoopInfo, dynamic_scheduling_loop, nd_loop, planar_snake
 from .mesh_pipeline import emit_pipeline, emit_pipeline_warp_specialized
 from .warpgroups.barriers import barrier_arrive, barrier_wait, set_max_registers
 from .warpgroups.hints import (
     BlockSpec,
     Layout,
+    LoweringSemantics,
     TMEMLayout,
     broadcasted_iota,
     find_swizzle,
@@ -88,11 +89,11 @@ class CompilerParams:
 
 
 __all__ = [
-    "ACC", "Barrier", "BlockSpec", "CompilerParams", "GMEM", "Layout", "MemorySpace", "Mesh", "NDLoopInfo", "REGS",
-    "SMEM", "SwizzleTransform", "TMEM", "TMEMLayout", "TilingTransform", "WGMMAAccumulatorRef", "WarpgroupMesh",
-    "async_load_tmem", "async_store_tmem", "barrier_arrive", "barrier_wait", "broadcasted_iota", "commit_smem",
-    "commit_smem_to_gmem_group", "commit_tmem", "copy_gmem_to_smem", "copy_smem_to_gmem", "emit_pipeline",
-    "emit_pipeline_warp_specialized", "find_swizzle", "kernel", "layout_cast", "load", "nd_loop", "planar_snake",
-    "set_max_registers", "tcgen05_commit_arrive", "tcgen05_mma", "transpose_ref", "wait_load_tmem",
-    "wait_smem_to_gmem", "wgmma", "wgmma_accumulator_load", "wgmma_wait",
+    "ACC", "Barrier", "BlockSpec", "CompilerParams", "GMEM", "Layout", "LoweringSemantics", "MemorySpace", "Mesh",
+    "NDLoopInfo", "REGS", "SMEM", "SwizzleTransform", "TMEM", "TMEMLayout", "TilingTransform", "WGMMAAccumulatorRef",
+    "WarpgroupMesh", "async_load_tmem", "async_store_tmem", "barrier_arrive", "barrier_wait", "broadcasted_iota",
+    "commit_smem", "commit_smem_to_gmem_group", "commit_tmem", "copy_gmem_to_smem", "copy_smem_to_gmem",
+    "dynamic_scheduling_loop", "emit_pipeline", "emit_pipeline_warp_specialized", "find_swizzle", "kernel",
+    "layout_cast", "load", "nd_loop", "planar_snake", "set_max_registers", "tcgen05_commit_arrive", "tcgen05_mma",
+    "transpose_ref", "wait_load_tmem", "wait_smem_to_gmem", "wgmma", "wgmma_accumulator_load", "wgmma_wait",
 ]  # fmt: skip

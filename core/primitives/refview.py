@@ -168,11 +168,46 @@ class RefView:
                 operands.append(entry.start)
         return Index(static), operands
 
+    @property
+    def T(self) -> Turned:
+        return self.transpose((1, 0))
+
+    def transpose(self, permutation: Sequence[int]) -> Any:
+        """The part of two axes with its axes exchanged, as an operand of a product; errors as `Turned`."""
+        return self if tuple(permutation) == (0, 1) else Turned(self, tuple(permutation))
+
     def __getitem__(self, key: Any) -> Any:
         return read(view(self, key))
 
     def __setitem__(self, key: Any, value: Any) -> None:
         write(view(self, key), value)
+
+
+class Turned:
+    """A part of a Ref of two axes with its axes exchanged: what products of matrices in memory take."""
+
+    __slots__ = ("target",)
+
+    def __init__(self, target: RefView, permutation: tuple[int, ...]):
+        if permutation != (1, 0) or len(target.shape) != 2:
+            raise ShapeError(f"a Ref of shape {target.shape} is transposed by {permutation}",
+                             "exchange the axes of a Ref of two, (1, 0); or read it first")  # fmt: skip
+        self.target = target
+
+    @property
+    def shape(self) -> Shape:
+        return self.target.shape[::-1]
+
+    @property
+    def dtype(self) -> Any:
+        return self.target.dtype
+
+    @property
+    def T(self) -> RefView:
+        return self.target
+
+    def transpose(self, permutation: Sequence[int]) -> Any:
+        return self.target if tuple(permutation) == (1, 0) else self
 
 
 class _At:
@@ -301,6 +336,14 @@ class RefTracer(ProgramTracer):
     @property
     def at(self) -> _At:
         return _At(self)
+
+    @property
+    def T(self) -> Turned:
+        return view(self).T
+
+    def transpose(self, permutation: Sequence[int]) -> Any:
+        """A Ref of two axes with its axes exchanged, as an operand of a product; errors as `Turned`."""
+        return view(self).transpose(permutation)
 
     def __len__(self) -> int:
         return self.aval.shape[0]

@@ -31,7 +31,7 @@ class BlockSpec(PlainSpec):
         super().__post_init__()
         if not isinstance(self.delay_release, int) or self.delay_release < 0:
             raise ArgumentError(f"BlockSpec: delay_release is {self.delay_release!r}", "give 0 or more steps")
-        if self.collective_axes is not None:
+        if self.collective_axes:
             raise ArgumentError(f"BlockSpec: collective_axes is {self.collective_axes!r}", "leave it out: each block "
                                 "copies for itself")  # fmt: skip
 
@@ -60,6 +60,13 @@ class Layout(_Hint):
     TCGEN05_M64_COLLECTIVE = "tcgen05_m64_collective"
     TCGEN05_TMEM_NATIVE = "tcgen05_tmem_native"
     TILED = "tiled"
+
+
+class LoweringSemantics(enum.Enum):
+    """At which level Pallas's compiler works; here it is always warpgroups."""
+
+    Lane = "lane"
+    Warpgroup = "warpgroup"
 
 
 class TMEMLayout(_Hint):

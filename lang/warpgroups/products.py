@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,42 +31,16 @@ DEPTHS = {"float16": 16, "bfloat16": 16, "float32": 8, "float8_e4m3fn": 32, "flo
 COLUMNS = 512  # of 32 bits, in tensor memory
 
 
-@dataclass(frozen=True)
-class Turned:
-    """A part of a Ref of two axes, with its axes exchanged: an operand of a product."""
-
-    target: Any
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.target.shape[::-1]
-
-    @property
-    def dtype(self) -> Any:
-        return self.target.dtype
-
-    @property
-    def T(self) -> Any:
-        return self.target
-
-
 def transpose_ref(ref: Any, permutation: tuple[int, ...]) -> Any:
-    """A Ref of two axes as an operand of `wgmma` or `tcgen05_mma` with its axes exchanged.
+    """A Ref of two axes with its axes exchanged, an operand of `wgmma` or `tcgen05_mma`: `ref.transpose((1, 0))`.
 
-    Raises an `ArgumentError` for anything but (0, 1) and (1, 0).
+    Raises a `ShapeError` for other axes.
     """
-    thread_cell("transpose_ref")
-    target = ref if isinstance(ref, Turned) else refs.view(ref)
-    if tuple(permutation) not in ((0, 1), (1, 0)) or len(target.shape) != 2:
-        raise ArgumentError(f"transpose_ref of shape {target.shape} by {tuple(permutation)}",
-                            "exchange the axes of a Ref of two: (1, 0)")  # fmt: skip
-    if tuple(permutation) == (0, 1):
-        return target
-    return target.target if isinstance(target, Turned) else Turned(target)
+    return ref.transpose(permutation)
 
 
 def _operand(x: Any) -> tuple[Any, bool]:
-    return (x.target, True) if isinstance(x, Turned) else (x, False)
+    return (x.target, True) if isinstance(x, refs.Turned) else (x, False)
 
 
 def _sizes(index: Any, turned: bool) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...core.errors import ArgumentError, UnsupportedError
+from ...core.trace import typeof
 from ...core.types import FLOAT32, INT32, ArrayType, RefType, canonical_dtype
 from ...core.types import MemorySpace as Space
 from ..block import GridSpec
@@ -76,9 +77,28 @@ class MemorySpace(enum.Enum):
 GMEM, SMEM, TMEM, REGS = MemorySpace
 
 
-def ACC(shape: tuple[int, int], dtype: Any = FLOAT32) -> Scratch:
-    """The accumulator of a warpgroup's products, zeros at first: what `wgmma` adds to. State it in `run_scoped`."""
-    return Scratch(tuple(shape), dtype, Space.REGS)
+@dataclass(frozen=True, eq=False)
+class ACC:
+    """The accumulator of a warpgroup's products, zeros at first: what `wgmma` adds to. State it in `run_scoped`.
+
+    >>> ACC((64, 128)).dtype
+    dtype('float32')
+    """
+
+    shape: tuple[int, ...]
+    dtype: Any = FLOAT32
+    value: Any = None  # what it starts with, for `run_state`
+    space = Space.REGS
+
+    @classmethod
+    def init(cls, array: Any) -> ACC:
+        """An accumulator that starts as an array: `run_state(f)(ACC.init(array))`."""
+        type_ = typeof(array)
+        return cls(type_.shape, type_.dtype, array)
+
+    def get_ref_aval(self) -> RefType:
+        """The type of its Ref."""
+        return RefType(ArrayType(tuple(self.shape), canonical_dtype(self.dtype)), self.space)
 
 
 @dataclass(frozen=True, kw_only=True)

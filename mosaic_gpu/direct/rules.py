@@ -174,8 +174,7 @@ def _wgmma(e: Any, operands: list[Any], outs: list[Any], a: Index | None, b: Ind
         raise Unfit(f"sums in {acc.array.dtype}: they are float32 here")
     product = Product(Layout(acc.array.shape, 0, 1), FLOAT32, (one, other), (0 if turned[0] else 1, int(turned[1])))
     start = acc.value
-    if isinstance(start, Lazy):
-        start = None if isinstance(start, Zeros) else e.fragment(start, product.layout)
+    start = None if isinstance(start, Zeros) else e.fragment(start, product.layout)
     e.apart()
     acc.value = e.issue(product, start)
     return []

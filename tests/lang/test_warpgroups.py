@@ -26,7 +26,7 @@ from tilewright.lang import mosaic_gpu as plgpu
 
 RNG = np.random.default_rng(0)
 A, B = RNG.standard_normal((128, 256)).astype("float16"), RNG.standard_normal((256, 128)).astype("float16")
-PRODUCTS = (kernels.double_buffered, kernels.pipelined, kernels.specialised, kernels.blackwell)
+PRODUCTS = (kernels.double_buffered, kernels.pipelined, kernels.specialised, kernels.persistent, kernels.blackwell)
 MODES = (True, tl.InterpretParams(random_seed=3))
 SHAPE = tw.ShapeDtypeStruct((4,), "float32")
 
@@ -269,6 +269,16 @@ def test_a_loop_divided_among_blocks():
 
     found = run(body, threads=1, out=(2, 4), grid=(3,), grid_names=("sm",))
     np.testing.assert_array_equal(found, [[0, 10, 20, 1], [11, 21, 2, 12]])
+
+
+def test_blocks_that_are_handed_out():
+    def body(o):
+        @plgpu.dynamic_scheduling_loop(("i", "j"))
+        def _(info):
+            o[info.index] = (info.index[0] * 10 + info.index[1]).astype("float32")
+
+    found = run(body, threads=1, out=(2, 3), grid=(2, 3), grid_names=("i", "j"))
+    np.testing.assert_array_equal(found, [[0, 1, 2], [10, 11, 12]])
 
 
 def test_there_and_back():

@@ -64,6 +64,10 @@ def atomic(name: str) -> Any:
     return body
 
 
+def turned_round(ref: Any) -> None:
+    ref[...] = ref[...][::-1]
+
+
 def compare_and_swap(x: Any, i: Any, o: Any) -> None:
     o[...] = x[...]
     tl.atomic_cas(o, x[...][::-1], x[0])
@@ -151,6 +155,7 @@ TABLE: dict[str, dict[str, tuple[Any, tuple[str, ...], Any]]] = {
         "addupdate": (tl.addupdate, ANY_KIND, added),
         "ds, dslice": (tl.ds, ANY_KIND, sliced),
         "run_scoped": (tl.run_scoped, ANY_KIND, scoped),
+        "run_state": (tl.run_state, ANY_KIND, lambda x, i, o: set_(o, tl.run_state(turned_round)(x[...]))),
     },
     "Atomic operations": {
         **{f"atomic_{k}": (getattr(tl, f"atomic_{k}"), ANY_KIND, atomic(f"atomic_{k}"))

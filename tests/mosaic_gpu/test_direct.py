@@ -34,8 +34,9 @@ def printed(f, *args, target=SM_90):
 
 @pytest.mark.parametrize("kernel, rows, target", [
     (kernels.double_buffered, 64, "cuda:sm_90"), (kernels.pipelined, 64, "cuda:sm_90"),
-    (kernels.specialised, 128, "cuda:sm_90"), (kernels.blackwell, 128, "cuda:sm_100"),
-], ids=["double buffered", "pipelined", "specialised", "blackwell"])  # fmt: skip
+    (kernels.specialised, 128, "cuda:sm_90"), (kernels.persistent, 64, "cuda:sm_90"),
+    (kernels.blackwell, 128, "cuda:sm_100"),
+], ids=["double buffered", "pipelined", "specialised", "persistent", "blackwell"])  # fmt: skip
 def test_products(kernel, rows, target):
     a, b = floats(rows, 256), floats(256, 128)
     found = tw.emulate(kernel, a, b, target=target)

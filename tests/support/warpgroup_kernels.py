@@ -209,3 +209,41 @@ def blackwell(a, b, tile=(128, 64, 64), stages=2, wrong="", **options):
             plgpu.Barrier(num_barriers=stages, orders_tensor_core=True), plgpu.Barrier(orders_tensor_core=True),
         ], **options,
     )(a, b)  # fmt: skip
+
+
+def persistent(a, b, tile=(64, 64, 64), stages=2, **options):
+    """A product of all blocks by one block of threads, one after the other, whose pipeline has its memory from outside.
+
+    The second result, which is None, and the sums that `run_state` carries are as Pallas's own kernels have them.
+    """
+    (m, k), n, (tm, tn, tk) = a.shape, b.shape[1], tile
+
+    def matmul(a, b, o, nothing, o_tile):
+        def pipeline(step):
+            return plgpu.emit_pipeline(
+                step, grid=(k // tk,), max_concurrent_steps=stages, init_carry=tnp.zeros((tm, tn)),
+                in_specs=[plgpu.BlockSpec((tm, tk), lambda t: (0, t)), plgpu.BlockSpec((tk, tn), lambda t: (t, 0))],
+            )  # fmt: skip
+
+        def blocks(allocations):
+            @plgpu.nd_loop((m // tm, n // tn), collective_axes="sm")
+            def _(info):
+                rows, columns = tl.ds(info.index[0] * tm, tm), tl.ds(info.index[1] * tn, tn)
+
+                def step(_, a_tile, b_tile, sums):
+                    return tl.run_state(lambda acc: plgpu.wgmma(acc, a_tile, b_tile))(plgpu.ACC.init(sums))
+
+                sums = pipeline(step)(a.at[rows], b.at[:, columns], allocations=allocations)
+                plgpu.wait_smem_to_gmem(0, wait_read_only=True)
+                o_tile[...] = sums.astype(o.dtype)
+                plgpu.commit_smem()
+                plgpu.copy_smem_to_gmem(o_tile, o.at[rows, columns])
+
+            plgpu.wait_smem_to_gmem(0)
+
+        assert nothing is None
+        tl.run_scoped(blocks, pipeline(None).get_allocations(a.at[tl.ds(0, tm)], b.at[:, tl.ds(0, tn)]))
+
+    run = plgpu.kernel(matmul, out_type=(like((m, n), a.dtype), None), grid=(1,), grid_names=("sm",),
+                       scratch_types=[plgpu.SMEM((tm, tn), a.dtype)], **options)  # fmt: skip
+    return run(a, b)[0]
