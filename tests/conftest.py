@@ -1,5 +1,6 @@
 """Settings of every test run: programs are verified after each pass, draws are the same each time."""
 
+import gc
 import os
 import shutil
 import tempfile
@@ -27,6 +28,11 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("tilewright")
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()  # what the tests are made of stays: collections leave it out
 
 
 def pytest_sessionfinish() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import tilewright as tw
-from tests.support.paths import ROOT
+from tests.support.paths import ROOT, nodes_of
 
 LAYERS = ("core", "lang", "kernels", "xla_backend", "triton_backend", "mosaic_tpu", "mosaic_gpu", "cutlass_backend")
 PRESENT = tuple(layer for layer in LAYERS if (ROOT / layer).is_dir())
@@ -73,18 +73,13 @@ def relative(path: Path) -> str:
 
 
 @functools.cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
-
-
-@functools.cache
 def imported(path: Path) -> set[str]:
     """Absolute names of the modules that a file of the package imports, anywhere in it."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     module = parts[1:] if parts[0] == "src" else ("tilewright", *parts)
     package = module[:-1]
     names: set[str] = set()
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -99,7 +94,7 @@ def inner_imports(path: Path) -> set[str]:
     """The modules that a file imports within functions, relative ones as they are written."""
     inner = {
         node
-        for function in ast.walk(tree_of(path))
+        for function in nodes_of(path)
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
         for node in ast.walk(function)
         if isinstance(node, (ast.Import, ast.ImportFrom))

@@ -77,12 +77,12 @@ def differentiable(case):
 
 
 @contextlib.contextmanager
-def numpy_meaning():
+def numpy_meaning(wide=True):
     """Within it every operation is its primitive's NumPy meaning, in double precision: nothing is compiled."""
     before = runtime.evaluator
     runtime.evaluator = apply
     try:
-        with config(enable_x64=True):
+        with config(enable_x64=wide):
             yield
     finally:
         runtime.evaluator = before

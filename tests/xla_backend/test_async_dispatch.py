@@ -73,9 +73,9 @@ def test_a_setting_that_is_no_choice_is_refused():
         tw.config.update("jax_cpu_enable_async_dispatch", "often")
 
 
-@pytest.mark.parametrize("module", ["core/test_callback", "core/test_jit", "xla_backend/test_array"])
-def test_the_tests_of_the_runtime_hold_the_other_way_too(module):
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"tests/{module}.py"]
+def test_the_tests_of_the_runtime_hold_the_other_way_too():
+    modules = [f"tests/{name}.py" for name in ("core/test_callback", "core/test_jit", "xla_backend/test_array")]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *modules]
     environment = {**os.environ, "TILEWRIGHT_CPU_ENABLE_ASYNC_DISPATCH": str(int(not client.runs_ahead()))}
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stdout[-2000:]

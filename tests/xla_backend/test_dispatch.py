@@ -111,14 +111,16 @@ def test_eviction_under_threads(few, fast_switches):
 def test_runners_of_operators_are_bounded(few, monkeypatch):
     monkeypatch.setattr(executable._loaded, "limit", 6)
     tw.clear_caches()
-    gc.collect()
-    before = sum(type(o) is Executable for o in gc.get_objects())
-    for k in range(25):
-        x = tnp.asarray(np.ones(k + 1, np.float32))
-        -x, x + x, tnp.sum(x)
-    gc.collect()
-    # Each of three tables may hold 6, and what a loop is at.
-    assert sum(type(o) is Executable for o in gc.get_objects()) - before <= 24
+    gc.freeze()  # what was made before is neither collected nor listed
+    try:
+        for k in range(12):
+            x = tnp.asarray(np.ones(k + 1, np.float32))
+            -x, x + x, tnp.sum(x)
+        gc.collect()
+        # Each of three tables may hold 6, and what a loop is at.
+        assert 0 < sum(type(o) is Executable for o in gc.get_objects()) <= 24
+    finally:
+        gc.unfreeze()
 
 
 def test_tracing_holds_no_lock():

@@ -12,17 +12,19 @@ from typing import Any
 
 from ..core import ir
 from ..core.api import make_jaxpr as core_make_jaxpr
+from ..core.primitives.checkpoint import checkpoint_p
+from ..core.primitives.custom_calls import custom_jvp_call_p, custom_vjp_call_p
+from ..core.primitives.jit import jit_p
+from ..core.primitives.loops import while_p
+from ..core.primitives.scan import scan_p
 from ..core.rewrite import eliminate_dead
 from ..core.trace import eval_program
 
 # jax's names of parameters that hold programs, where ours are others.
 NAMES = {
-    "jit": {"jaxpr": "program"},
-    "checkpoint": {"jaxpr": "program"},
-    "custom_jvp_call": {"call_jaxpr": "program"},
-    "custom_vjp_call": {"call_jaxpr": "program"},
-    "scan": {"jaxpr": "program"},
-    "while": {"cond_jaxpr": "cond_program", "body_jaxpr": "body_program"},
+    **dict.fromkeys((jit_p, checkpoint_p, scan_p), {"jaxpr": "program"}),
+    **dict.fromkeys((custom_jvp_call_p, custom_vjp_call_p), {"call_jaxpr": "program"}),
+    while_p: {"cond_jaxpr": "cond_program", "body_jaxpr": "body_program"},
 }
 _RENAMED = {"invars": "inputs", "outvars": "outputs", "constvars": "constants", "consts": "values"}
 
@@ -61,7 +63,7 @@ def view(program: Any) -> Any:
     """A Program as clients see it; anything else as it is."""
     if not isinstance(program, ir.Program) or type(program) is Jaxpr:
         return program
-    eqns = [eqn.replace(params=Params(eqn.params, NAMES.get(eqn.primitive.name, {}))) for eqn in program.eqns]
+    eqns = [eqn.replace(params=Params(eqn.params, NAMES.get(eqn.primitive, {}))) for eqn in program.eqns]
     return Jaxpr._of(program, eqns)
 
 
@@ -153,5 +155,5 @@ def dce_jaxpr(jaxpr: Any, used_outputs: Sequence[bool], instantiate: Any = False
 def new_jaxpr_eqn(invars: Any, outvars: Any, primitive: Any, params: Any, effects: Any = None, source_info: Any = None,
                   ctx: Any = None) -> ir.Eqn:  # fmt: skip
     """An equation."""
-    return ir.Eqn(primitive, invars, outvars, Params(params, NAMES.get(primitive.name, {})),
+    return ir.Eqn(primitive, invars, outvars, Params(params, NAMES.get(primitive, {})),
                   ir.NO_EFFECTS if effects is None else effects, source_info)  # fmt: skip

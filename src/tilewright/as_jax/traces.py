@@ -102,7 +102,7 @@ class Trace(core.Trace, metaclass=_IsTrace):
         super().__init__(current_trace() if parent is None else parent)
 
     def bind(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        return self.process_primitive(primitive, args, Params(params, NAMES.get(primitive.name, {})))
+        return self.process_primitive(primitive, args, Params(params, NAMES.get(primitive, {})))
 
     def process_primitive(self, primitive: Any, tracers: Sequence[Any], params: dict[str, Any]) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no process_primitive")
