@@ -34,6 +34,8 @@ def as_array(x: Any) -> Any:
         return x
     if getattr(x, "symbolic", False):
         return runtime.dimension(x)
+    if getattr(x, "__jax_array__", None) is not None:
+        return as_array(x.__jax_array__())
     type = typeof(x)
     array = np.asarray(x)
     if array.dtype != type.dtype:

@@ -291,13 +291,14 @@ def declined(name: str, other: Any) -> Any:
 
 def _binary(function: Function, name: str, swapped: bool = False) -> Function:
     def method(self: Any, other: Any) -> Any:
-        # While tracing, an array of jax is a constant; beside an array of ours it is jax's to add up.
-        if not isinstance(other, _OPERANDS) and not (isinstance(self, Tracer) and hasattr(other, "aval")):
-            if hasattr(other, "__jax_array__"):
+        if not isinstance(other, _OPERANDS):
+            if getattr(other, "__jax_array__", None) is not None:
                 return method(self, other.__jax_array__())
-            if not getattr(other, "symbolic", False):
+            if getattr(other, "symbolic", False):
+                other = runtime.dimension(other)
+            # While tracing, an array of jax is a constant; beside an array of ours it is jax's to add up.
+            elif not (isinstance(self, Tracer) and hasattr(other, "aval")):
                 return declined(name, other)
-            other = runtime.dimension(other)
         return function(other, self) if swapped else function(self, other)
 
     method.__name__ = method.__qualname__ = name

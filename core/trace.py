@@ -130,6 +130,9 @@ def is_evaluating() -> bool:
 
 
 def bind(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    for i, x in enumerate(args):  # an object that stands for an array must not hide a tracer from the traces
+        if not isinstance(x, Value) and getattr(x, "__jax_array__", None) is not None:  # None: a tracer of jax
+            return bind(primitive, [*args[:i], x.__jax_array__(), *args[i + 1 :]], params)
     return _current.get().bind(primitive, args, params)
 
 

@@ -39,6 +39,8 @@ def typeof(x: Any) -> Type:
             pass
     elif hasattr(x, "aval"):
         return _type_of_aval(x.aval)
+    elif hasattr(x, "__jax_array__"):
+        return typeof(x.__jax_array__())
     elif isinstance(x, Scalar):
         return scalar_type(kind.__mro__[1](x))
     raise NonArrayArgumentError(

@@ -1,5 +1,6 @@
 """Small semantics that libraries written for jax rest on."""
 
+import copy
 import pickle
 
 import jax.dtypes as oracle_dtypes
@@ -106,3 +107,43 @@ def test_a_mesh_says_of_what_type_all_its_axes_are():
     mesh = tw.sharding.AbstractMesh((2,), ("x",))
     assert mesh.are_all_axes_auto
     assert not mesh.are_all_axes_explicit and not mesh.are_all_axes_manual
+
+
+def test_a_tree_that_stands_for_an_array_is_one_under_every_transformation():
+    @tw.tree_util.register_pytree_node_class
+    class Parameter:
+        def __init__(self, value):
+            self.value = value
+
+        shape = property(lambda self: self.value.shape)
+        dtype = property(lambda self: self.value.dtype)
+
+        def __jax_array__(self):
+            return self.value
+
+        def tree_flatten(self):
+            return (self.value,), None
+
+        @classmethod
+        def tree_unflatten(cls, _, children):
+            return cls(*children)
+
+    w = Parameter(jnp.ones((2, 3)))
+    np.testing.assert_array_equal(jnp.dot(jnp.ones(2), w), [2.0, 2.0, 2.0])
+
+    def loss(w):
+        return (jnp.sin(w) * w + jnp.maximum(w, 0.0) + jnp.ones((2, 3)) * w).sum()
+
+    expected = 6 * (np.sin(1.0) + 2)
+    for f in (loss, tw.jit(loss)):
+        np.testing.assert_allclose(f(w), expected, rtol=1e-6)
+        np.testing.assert_allclose(tw.grad(f)(w).value, np.full((2, 3), np.sin(1.0) + np.cos(1.0) + 2), rtol=1e-6)
+        np.testing.assert_allclose(tw.jvp(f, (w,), (w,))[1], 6 * (np.sin(1.0) + np.cos(1.0) + 2), rtol=1e-6)
+        batched = tw.vmap(f)(Parameter(jnp.ones((4, 2, 3))))
+        np.testing.assert_allclose(batched, np.full(4, expected), rtol=1e-6)
+
+
+def test_structures_of_trees_are_copied_and_pickled():
+    structure = tw.tree.structure({"a": (1, 2), "b": [3]})
+    assert copy.deepcopy(structure) == structure
+    assert pickle.loads(pickle.dumps(structure)) == structure
