@@ -152,7 +152,8 @@ def _forms(form: Form, rows: int | None, columns: int | None, shape: tuple[int, 
     batch, n, t, length = shape
     if target.whole_arrays:
         columns = min(columns or length, length)
-        many = min(max(SCORES_BYTES // (4 * columns * batch * n), 64), cdiv(t, SEGMENTS))
+        many = max(cdiv(t, 4), min(cdiv(t, 2), 128))  # measured: fewer leave the products small, more compute what is masked
+        many = min(max(SCORES_BYTES // (4 * columns * batch * n), 64), many)
         return replace(form, rows=min(rows or many, t), columns=columns), None
     plain = not extra and not (t % 128 or length % 128 or head_bytes & (head_bytes - 1))
     made = []
