@@ -152,7 +152,7 @@ def _forms(form: Form, rows: int | None, columns: int | None, shape: tuple[int, 
     batch, n, t, length = shape
     if target.whole_arrays:
         columns = min(columns or length, length)
-        many = max(cdiv(t, 4), min(cdiv(t, 2), 128))  # measured: fewer leave the products small, more compute what is masked
+        many = max(cdiv(t, 4), min(cdiv(t, 2), 128))  # fewer leave products small, more compute what is masked
         many = min(max(SCORES_BYTES // (4 * columns * batch * n), 64), many)
         return replace(form, rows=min(rows or many, t), columns=columns), None
     plain = not extra and not (t % 128 or length % 128 or head_bytes & (head_bytes - 1))
