@@ -20,6 +20,7 @@ _SHAPE = re.compile(r"\b([a-z]\w*)\[([\d,]*)\]")
 _KIND = re.compile(r'"kind":"_*(\w+?)_fusion"')
 _TARGET = re.compile(r'custom_call_target="([^"]*)"')
 _BITS = {"pred": 8, "token": 0, "opaque": 0}
+_LIBRARIES = {"ynn": "YNNPACK", "onednn": "oneDNN"}  # of whose routines a fusion may be made
 _MOVES = frozenset(("while", "conditional", "call"))  # what is within them moves the bytes
 
 
@@ -48,7 +49,9 @@ class Step:
         """One line, and those of the steps within it."""
         counted = Counter(self.operations).items()
         operations = ", ".join(f"{n} {name}" if n > 1 else name for name, n in counted)
-        what = f"{self.kind} fusion of {operations}" if self.is_fusion else self.kind
+        library = _LIBRARIES.get(self.kind)
+        how = f"fusion (library {library})" if library else f"{self.kind} fusion"
+        what = f"{how} of {operations}" if self.is_fusion else self.kind
         moved = "" if self.inner else f": {self.bytes_read:,} bytes read, {self.bytes_written:,} written"
         yield from textwrap.wrap(
             f"{what}{moved}", WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ", break_on_hyphens=False
@@ -67,6 +70,7 @@ class XlaReport:
     bytes_moved: int
     seconds: float
     bound: str
+    machine: Target
 
     @property
     def custom(self) -> int:
@@ -88,11 +92,15 @@ class XlaReport:
 
     def lines(self) -> list[str]:
         """Each step, then the whole program's cost."""
+        if not self.steps:
+            return []
+        once = ", a loop counted as one turn" if any(s.kind == "while" for s in flat(self.steps)) else ""
         work = f"  {self.flops:,} flops, {self.transcendentals:,} transcendentals, {self.bytes_moved:,} bytes moved"
+        rates = f"{self.machine.rate('float32') / 1e9:,.0f} Gflop and {self.machine.bandwidth / 1e9:,.0f} GB a second"
         return [
             *(line for s in self.steps for line in s.lines("  ")),
-            f"{work}, by XLA's estimate{self._beside()}",
-            f"  at least {show_seconds(self.seconds)}, bound by {self.bound}",
+            f"{work}, by XLA's estimate{once}{self._beside()}",
+            f"  at least {show_seconds(self.seconds)}, bound by {self.bound}, at {rates}",
         ]
 
 
@@ -123,7 +131,7 @@ def xla_report(executable: Any, machine: Target) -> XlaReport:
     special = int(cost.get("transcendentals", 0))
     busy, memory = (flops + special) / machine.rate("float32"), moved / machine.bandwidth
     bound = "memory" if memory >= busy else "vector units"
-    return XlaReport(steps, flops, special, moved, max(busy, memory), bound)
+    return XlaReport(steps, flops, special, moved, max(busy, memory), bound, machine)
 
 
 # ---------------------------------------------------------------------------- the text

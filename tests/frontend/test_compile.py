@@ -379,6 +379,16 @@ def test_a_plain_function_is_told_as_xlas_fusions():
     assert "0 kernels" not in text and "of XLA's on cpu" in text and "bytes read" in text and "bound by" in text
 
 
+def test_what_the_numbers_of_xlas_fusions_are_of_is_said():
+    def loop(x):
+        return tw.lax.fori_loop(0, 5, lambda i, x: tnp.sin(x) * i, x)
+
+    *_, work, least = str(tw.explain(loop, STRUCT, target="cpu")).splitlines()
+    assert work.endswith("by XLA's estimate, a loop counted as one turn")
+    assert least.endswith("at 100 Gflop and 20 GB a second")
+    assert str(tw.explain(lambda x: x, STRUCT, target="cpu")).endswith("nothing for XLA to compute on cpu")
+
+
 def test_routines_that_xla_only_calls_are_counted_by_their_bytes():
     report = tw.explain(lambda x: tw.lax.top_k(x, 3), tw.ShapeDtypeStruct((8, 8), "float32"), target="cpu").xla
     assert report is not None and (report.custom, report.flops, report.transcendentals) == (1, 0, 0)
