@@ -290,10 +290,6 @@ class Template:
         target, nest = target_of(target), self.nest(types, params)
         return (nest.loops.all,) if target.whole_arrays else tuple(nest.candidates(target))
 
-    def bytes_held(self, types: Types, params: Params, tiles: Tiles, target: str | Target = CPU) -> int:
-        """The bytes of fast memory that one cell's blocks take (twice, for the next ones come in meanwhile)."""
-        return self.nest(types, params).held(tiles, target_of(target))
-
     # ------------------------------------------------------------------------ the kernel
 
     def build(self, *types: ArrayType, tiles: Tiles | None = None, target: str | Target = CPU, **params: Any) -> Built:

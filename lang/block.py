@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import ArgumentError, ArgumentTypeError
+from ..core.errors import ArgumentError, ArgumentTypeError, BlockRankError
 from ..core.types import ArrayType, MemorySpace, RefType, canonical_dtype
 
 ANY, VMEM, SMEM, HBM, SEMAPHORE = (MemorySpace[n] for n in ("ANY", "VMEM", "SMEM", "HBM", "SEMAPHORE"))
@@ -129,6 +129,18 @@ def _check_size(size: Any, shape: Any) -> None:
 
 
 no_block_spec = BlockSpec()
+
+
+def block_index(spec: BlockSpec, ids: Sequence[Any], rank: int, where: str) -> list[Any]:
+    """Which block of an operand of some rank a step of a pipeline sees; `where` is what errors call the operand."""
+    if spec.index_map is None:
+        return [np.int32(0)] * rank
+    found = spec.index_map(*ids)
+    found = list(found) if isinstance(found, (tuple, list)) else [found]
+    if len(found) != rank:
+        raise BlockRankError(f"{where}: its block has rank {rank}, its index map gives {len(found)} indices",
+                             "give one block index per axis of the block")  # fmt: skip
+    return [np.int32(i) if isinstance(i, (int, np.integer)) else i for i in found]
 
 
 @dataclass(frozen=True)

@@ -63,15 +63,18 @@ def parts_of(operands: Sequence[Any], src: Index, dst: Index, sem: Index, **_: A
 
 def _copy_typing(*types: Any, src: Index, dst: Index, sem: Index, **_: Any) -> list[Any]:
     source, target, semaphore = [ref for ref, _ in parts_of(types, src, dst, sem)]
-    a, b = ArrayType(access_shape(src), source.dtype), ArrayType(access_shape(dst), target.dtype)
-    if a.shape != b.shape:
-        raise ShapeError(f"an asynchronous copy of {a.show()} to {b.show()}", "copy between parts of one shape")
-    if a.dtype != b.dtype:
-        raise DtypeError(
-            f"an asynchronous copy of {a.show()} to {b.show()}", "a copy changes no dtype; load, cast and store"
-        )
+    check_copy("an asynchronous copy", source, target, src, dst)
     check_semaphore("an asynchronous copy", semaphore, sem)
     return []
+
+
+def check_copy(what: str, source: Any, target: Any, src: Index, dst: Index) -> None:
+    """Raise an error unless a part of a Ref and the part that it is copied to are of one shape and dtype."""
+    a, b = ArrayType(access_shape(src), source.dtype), ArrayType(access_shape(dst), target.dtype)
+    if a.shape != b.shape:
+        raise ShapeError(f"{what} of {a.show()} to {b.show()}", "copy between parts of one shape")
+    if a.dtype != b.dtype:
+        raise DtypeError(f"{what} of {a.show()} to {b.show()}", "a copy changes no dtype; load, cast and store")
 
 
 def check_semaphore(what: str, type_: Any, index: Index) -> None:

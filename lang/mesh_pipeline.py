@@ -20,7 +20,7 @@ from ..core.primitives.collective import axis_index
 from ..core.primitives.loops import fori_loop
 from ..core.trace import typeof
 from ..core.types import RefType
-from .block import BlockSpec, Element, Squeezed, no_block_spec
+from .block import BlockSpec, Element, Squeezed, block_index, no_block_spec
 from .ops import unravel, when
 from .scoped import allocate
 from .warpgroups.barriers import barrier_arrive, barrier_wait, set_max_registers
@@ -58,14 +58,7 @@ class _Operand:
         self.memory = SMEM((self.stages, *kept), self.ref.dtype)
 
     def index(self, ids: Sequence[Any]) -> list[Any]:
-        if self.spec.index_map is None:
-            return [np.int32(0)] * len(self.sizes)
-        found = self.spec.index_map(*ids)
-        found = list(found) if isinstance(found, (tuple, list)) else [found]
-        if len(found) != len(self.sizes):
-            raise BlockRankError(f"{self.where}: its index map gives {len(found)} indices",
-                                 f"give {len(self.sizes)}, one per axis of the block")  # fmt: skip
-        return [np.int32(i) if isinstance(i, (int, np.integer)) else i for i in found]
+        return block_index(self.spec, ids, len(self.sizes), self.where)
 
     def _same(self, rank: int) -> bool:
         """Whether all steps surely have the same block."""

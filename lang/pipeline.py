@@ -23,7 +23,7 @@ from ..core.primitives.loops import fori_loop
 from ..core.primitives.shape import iota_p
 from ..core.types import INT32, MemorySpace, RefType
 from .asm import staged
-from .block import BlockSpec, Buffered, Element, Squeezed, no_block_spec
+from .block import BlockSpec, Buffered, Element, Squeezed, block_index, no_block_spec
 from .copies import AsyncCopyDescriptor, SemaphoreType
 from .ops import Cell, current_cell, in_cell, unravel, when
 from .scoped import allocate, undefine_p
@@ -67,15 +67,7 @@ class _Operand:
 
     def index(self, ids: Sequence[Any]) -> list[Any]:
         """Which block a step sees."""
-        if self.spec.index_map is None:
-            return [np.int32(0)] * len(self.sizes)
-        found = self.spec.index_map(*ids)
-        found = list(found) if isinstance(found, (tuple, list)) else [found]
-        if len(found) != len(self.sizes):
-            raise BlockRankError(
-                f"{self.where}: its block has rank {len(self.sizes)}, its index map gives {len(found)} indices",
-                "give one block index per axis of the block")  # fmt: skip
-        return [_int32(i) for i in found]
+        return [_int32(i) for i in block_index(self.spec, ids, len(self.sizes), self.where)]
 
     def part(self, index: Sequence[Any]) -> tuple[Any, Any]:
         """The block as part of the Ref, and the mask of what lies within it (None: all)."""

@@ -16,33 +16,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.errors import DtypeError, KernelBodyError, ShapeError
+from ..core.errors import KernelBodyError
 from ..core.ir import Effect
 from ..core.primitive import OWN, Primitive
 from ..core.primitives import refview as refs
-from ..core.primitives.ref import Index, access_shape, numpy_index
+from ..core.primitives.ref import Index, numpy_index
 from ..core.relation import EFFECT, FREE
-from ..core.types import ArrayType
 from .block import as_scratch
-from .copies import SemaphoreType, check_semaphore, count_of, semaphore_signal_p, split_parts
+from .copies import SemaphoreType, check_copy, check_semaphore, count_of, semaphore_signal_p, split_parts
 from .devices import Axes, DeviceIdType, device_effects, logical_id, mesh_here
 from .modes import Run, running
 from .ops import current_cell
 
 
-def _check_copy(source: Any, target: Any, src: Index, dst: Index) -> None:
-    a, b = ArrayType(access_shape(src), source.dtype), ArrayType(access_shape(dst), target.dtype)
-    if a.shape != b.shape:
-        raise ShapeError(f"a copy to another device of {a.show()} to {b.show()}", "copy between parts of one shape")
-    if a.dtype != b.dtype:
-        raise DtypeError(
-            f"a copy to another device of {a.show()} to {b.show()}", "a copy changes no dtype; load, cast and store"
-        )
-
-
 def _start_typing(*types: Any, src: Index, dst: Index, send: Index, recv: Index, mesh: Axes, axes: Any) -> list[Any]:
     source, target, sent, received = (ref for ref, _ in split_parts(types, src, dst, send, recv))
-    _check_copy(source, target, src, dst)
+    check_copy("a copy to another device", source, target, src, dst)
     for semaphore, index in ((sent, send), (received, recv)):
         check_semaphore("a copy to another device", semaphore, index)
     return []

@@ -236,7 +236,7 @@ def test_candidates_fit_the_target(target):
         found = template.candidates(*types, target=target, **params)
         assert len(found) > 1 and found[0] == template.default(*types, target=target, **params)
         for tiles in found:
-            assert template.bytes_held(types, params, tiles, target) <= TARGETS[target].block_bytes
+            assert template.nest(types, params).held(tiles, TARGETS[target]) <= TARGETS[target].block_bytes
 
 
 @pytest.mark.parametrize("target", [t for t in TARGETS if t != "cpu"])
@@ -246,7 +246,7 @@ def test_convolutions_of_many_taps_or_groups_fit_the_target(target):
                  conv((8, 4096, 30, 30), (8192, 1, 3, 3), "depthwise", feature_group_count=4096)):  # fmt: skip
         template = TEMPLATES[case.primitive]
         tiles = template.default(*case.types, target=target, **case.params)
-        assert template.bytes_held(case.types, case.params, tiles, target) <= TARGETS[target].block_bytes
+        assert template.nest(case.types, case.params).held(tiles, TARGETS[target]) <= TARGETS[target].block_bytes
         loops = template.loops(case.types, case.params)
         assert all(t <= 8 for t in tiles[:2]) and loops.sizes[-1] >= tiles[-1] > 1
 
