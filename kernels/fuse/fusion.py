@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...core.errors import ArgumentError
-from ...core.ir import Eqn, Program, subprograms
+from ...core.ir import Eqn, Program, Var, subprograms
 from ...core.relation import runs
 from ...core.rewrite import eliminate_dead, hoist
 from ...core.runtime import runtime
@@ -258,8 +258,14 @@ class _Fuser:
                                     "use other tiles, or leave them to the target")  # fmt: skip
             call = made
         kernel = call.params["kernel"]
-        operations = tuple(planner.eqns[i].primitive.name for i in own.operations)
-        return FusedKernel(kernel, (own.eqn.primitive.name, *operations), own.loops, tiles, bytes_moved(kernel)), call
+        parts = {unit.first: own.eqn, **{i: planner.eqns[i] for i in own.operations}}
+        inputs: list[Var] = []
+        for v in call.inputs:  # one that the kernel takes twice is read as the first of the two
+            assert type(v) is Var
+            inputs.append(Var(v.type) if v in inputs else v)
+        plain = Program(inputs, [parts[i] for i in sorted(parts)], call.outputs, name=name)
+        operations = tuple(e.primitive.name for e in parts.values())
+        return FusedKernel(kernel, operations, own.loops, tiles, bytes_moved(kernel), plain), call
 
     def _check(self, name: str, tiling: Tiling) -> None:
         if tiling.refused is not None:

@@ -27,7 +27,7 @@ from ..generate.group import ELEMENTWISE, Factors, Group, join, nbytes, single, 
 from ..generate.nest import nest_of
 from ..generate.tiles import Choose, Tiling, rough_tiling, tile_nest
 from .attach import Attached
-from .standing import STANDING, Standing, Step, called, standing
+from .standing import APART, STANDING, Standing, Step, called, standing
 
 Declined = Callable[[Kernel, Target], str | None]
 
@@ -272,6 +272,7 @@ class Planner:
         for unit in sorted(self.units, key=lambda u: u.first):
             number = unit.first
             eqn = self.eqns[number]
+            unit.reason = APART.get(eqn.primitive, unit.reason) if unit.group is None else unit.reason
             if eqn.primitive not in STANDING or unit.numbers != (number,) or not self._left(unit):
                 continue
             found = standing(eqn, self.target, self.choose)

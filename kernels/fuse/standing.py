@@ -1,7 +1,7 @@
 """Operations with loops of their own (running sums, windows, gathers) with elementwise neighbours in them.
 
 Such an operation is XLA's, unless neighbours can go into the kernel that its template makes and fewer bytes move so.
-Sorts always are: their networks, written out in a kernel, take compilers minutes, as running sums do on a TPU.
+Some always are, with a reason (`APART`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ...core.errors import TilewrightError
 from ...core.ir import Eqn, Var
 from ...core.primitives.indexed import gather_p
 from ...core.primitives.slicing import dynamic_slice_p
+from ...core.primitives.sort import sort_p, top_k_p
 from ...lang.analysis import analyse
 from ...lang.kernel import Kernel
 from ...lang.legality import check_target
@@ -30,6 +31,8 @@ from ..generate.tiles import Choose
 from .attach import Attached, epilogue, prologue
 
 STANDING = frozenset((*cumulative.MONOIDS, *window.MONOIDS, gather_p, dynamic_slice_p))
+SLOW = "written out in a kernel, its network takes a compiler minutes; XLA has its own"
+APART = dict.fromkeys((sort_p, top_k_p), SLOW)
 POWERS = "in powers of two"  # what is found of blocks that are computed as larger ones, which is no harm
 CELL = 1024  # the least bytes that a cell moves: XLA picks single elements better
 

@@ -27,6 +27,7 @@ from tilewright.kernels import TEMPLATES
 from tilewright.kernels.cost import bytes_moved
 from tilewright.kernels.fuse import forget, fuse, plan, plan_text
 from tilewright.kernels.fuse.plan import Planner
+from tilewright.lang.interpret import interpret
 from tilewright.lang.target import TARGETS as TARGET_TABLE
 from tilewright.lang.target import target_of
 from tilewright.lang.verify import verify
@@ -499,7 +500,10 @@ def test_loops_of_their_own_with_their_neighbours_are_one_kernel(name):
     function, large, *args = IRREGULAR[name]
     program = traced(function, *args)
     fusion = plan(program, "cuda:sm_90", cut)
-    assert standing_in(fusion) and not fusion.glue
+    made = standing_in(fusion)
+    assert not fusion.glue
+    operands = [np.ones(t.shape, t.dtype) for t in made.kernel.in_types]
+    close(evaluate(made.plain, *operands), interpret(made.kernel, *operands))
     expected = tw.jit(function)(*args)
     close(evaluate(fusion.program, *args), [expected])
     close(tw.jit(lambda *xs: eval_program(fusion.program, *xs))(*args), [expected])
@@ -511,6 +515,11 @@ def test_loops_of_their_own_with_their_neighbours_are_one_kernel(name):
     other = tuple(t if i in one.loops.single else max(t // 2, 1) for i, t in enumerate(one.tiles))
     asked = standing_in(plan(traced(function, *large), "cuda:sm_90", {one.kernel.name: other}))
     assert asked.tiles == other and asked.kernel.grid != one.kernel.grid
+
+
+def test_sorts_stay_outside_and_say_why():
+    found = plan(traced(lambda x: tnp.sort(x * 2) + 1, S((64, 128), "float32")), "cuda:sm_90", explained=True)
+    assert found.glue == (("sort", "written out in a kernel, its network takes a compiler minutes; XLA has its own"),)
 
 
 @pytest.mark.parametrize("target, shape, why", [
