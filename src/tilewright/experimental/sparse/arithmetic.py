@@ -117,10 +117,13 @@ def _sparse_dense(lhs: BCOO, rhs: Array, dims: _Dims, preferred: Any) -> Array:
 
 
 def _place(indices: Array, sizes: Sequence[int], axes: Sequence[int]) -> Array:
-    """Where elements are along some axes laid flat; past the end where they are outside along any."""
+    """Where elements are along some axes laid flat; before or past the ends where they are outside along any."""
     chosen = tuple(sizes[d] for d in axes)
     if not axes:
         return jnp.zeros(shape_of(indices)[0], indices.dtype)
+    if len(axes) == 1:
+        place = indices[:, axes[0]]
+        return jnp.where(place < 0, place + np.asarray(chosen[0], place.dtype), place)
     picked = indices if list(axes) == list(range(len(sizes))) else indices[:, np.array(axes, np.int32)]
     return flattened(wrapped(picked, chosen), chosen)
 
