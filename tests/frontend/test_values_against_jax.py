@@ -8,7 +8,7 @@ import tilewright as tw
 from tilewright import lax, nn
 from tilewright import numpy as jnp
 from tilewright.core import errors
-from tilewright.scipy import special
+from tilewright.scipy import special, stats
 
 BOOLS = np.array([True, False])
 NAN, INF = np.nan, np.inf
@@ -76,6 +76,15 @@ STRONG = {
     "softplus of int": lambda: nn.softplus(jnp.array([7, -2])),
     "hypot": lambda: jnp.hypot(jnp.array([3]), 2.0),
     "heaviside": lambda: jnp.heaviside(jnp.array([3, 0]), 2.0),
+    "gammasgn": lambda: special.gammasgn(jnp.array([1.0])),
+    "gamma of a number": lambda: special.gamma(2.0),
+    "beta of numbers": lambda: special.beta(2.0, 1.0),
+    "log10 of a number": lambda: jnp.log10(2.0),
+    "angle of a number": lambda: jnp.angle(2.0),
+    "nan_to_num of a number": lambda: jnp.nan_to_num(2.0),
+    "cumsum of a number": lambda: jnp.cumsum(2.0),
+    "betabinom.pmf of int": lambda: stats.betabinom.pmf(jnp.array([1]), 3.0, 1, 1),
+    "cauchy.ppf of bool": lambda: stats.cauchy.ppf(BOOLS),
     "trapezoid of int8": lambda: jnp.trapezoid(INT8),
     "trapezoid of bool": lambda: jnp.trapezoid(BOOLS),
     "array of arrays": lambda: jnp.array([jnp.array(1.0), 2.0]),
@@ -194,3 +203,16 @@ def test_strict_promotion(dtype, number, expected):
                 x * number
         else:
             assert (x * number).dtype == np.dtype(expected)
+
+
+@pytest.mark.parametrize("call", [jnp.sinc, lambda x: stats.dirichlet.pdf(x, x)])
+def test_constants_of_narrow_floats_keep_their_dtype(call):
+    x = np.array([0.25, 0.75], ml_dtypes.bfloat16)
+    assert tw.jit(lambda: call(x))().dtype == call(x).dtype == jnp.bfloat16
+
+
+@pytest.mark.parametrize("name", ["lstsq", "polyfit"])
+def test_narrow_floats_are_refused_by_name(name):
+    x = np.array([1, 2, 4], ml_dtypes.bfloat16)
+    with pytest.raises(errors.DtypeError, match="svd|lstsq"):
+        jnp.polyfit(x, x, 1) if name == "polyfit" else jnp.linalg.lstsq(x[:, None], x)

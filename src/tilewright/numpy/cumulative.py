@@ -23,6 +23,7 @@ from .util import (
     dtype_of,
     no_out,
     shape_of,
+    strong,
     value,
 )
 
@@ -48,7 +49,7 @@ def _running(primitive: Any, neutral: int, skip_nan: bool) -> Any:
             config = [(0, 0, 0)] * len(shape_of(a))
             config[number] = (1, 0, 0)
             a = lax.pad(a, np.asarray(neutral).astype(dtype_of(a))[()], config)
-        return astype(a, result)
+        return strong(astype(a, result))
 
     scan.__name__ = primitive.name
     return composite("axis", "dtype", "include_initial")(scan)

@@ -38,6 +38,7 @@ from .util import (
     promote_dtypes_inexact,
     promote_inexact,
     shape_of,
+    strong,
     typeof,
     value,
 )
@@ -264,7 +265,7 @@ def log10(x: ArrayLike, /) -> Array:
     0.0
     """
     (x,) = promote_dtypes_inexact(x)
-    return _over(log(x), math.log(10))
+    return strong(_over(log(x), math.log(10)))
 
 
 def _over(x: Array, divisor: float) -> Array:
@@ -283,7 +284,7 @@ def sinc(x: ArrayLike, /) -> Array:
     1.0
     """
     (x,) = promote_dtypes_inexact(x)
-    scaled = x * math.pi
+    scaled = lax.mul(x, math.pi)
     small = less(absolute(x), 0.1)  # where the quotient's derivatives would cancel, its power series
     safe = where3(small, 1.0, scaled)
     series: Any = 1.0
@@ -339,7 +340,7 @@ def angle(z: ArrayLike, deg: bool = False) -> Array:
     0.0
     """
     (z,) = promote_dtypes_inexact(z)
-    result = lax.atan2(imag(z), real(z))
+    result = strong(lax.atan2(imag(z), real(z)))
     return rad2deg(result) if deg else result
 
 
@@ -526,7 +527,7 @@ def nan_to_num(
     low = limits.min if neginf is None else neginf
     x = where3(isnan(x), astype(nan, dtype), x)
     x = where3(isposinf(x), astype(np.asarray(high) if posinf is None else high, dtype), x)
-    return where3(isneginf(x), astype(np.asarray(low) if neginf is None else low, dtype), x)
+    return strong(where3(isneginf(x), astype(np.asarray(low) if neginf is None else low, dtype), x))
 
 
 # ---------------------------------------------------------------------------- two operands

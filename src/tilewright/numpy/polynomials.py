@@ -13,6 +13,7 @@ from ..core.errors import ArgumentError
 from . import linalg
 from .contract import convolve
 from .create import asarray
+from .dtypes import finfo
 from .join import concatenate
 from .matrices import eye, vander
 from .reductions import sum as sum_of
@@ -143,7 +144,7 @@ def _polyfit(x: Any, y: Any, deg: int, rcond: Any, full: bool, w: Any, cov: Any)
         left, right = left * w, right * (w if len(shape_of(y)) == 2 else w[:, 0])
     scale = lax.sqrt(sum_of(left * left, 0))
     left = left / scale
-    rcond = points * float(np.finfo(dtype_of(x)).eps) if rcond is None else rcond
+    rcond = points * float(finfo(dtype_of(x)).eps) if rcond is None else rcond
     found, residuals, rank, singular = linalg.lstsq(left, right, rcond)
     found = (found.T / scale).T
     if full:

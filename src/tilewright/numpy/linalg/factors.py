@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ... import lax
 from ...core.errors import ArgumentError
 from ...core.primitives.linalg.common import check_dtype, check_matrix, check_square
 from ...core.primitives.linalg.eigh import eigvalsh as _eigvalsh
 from ...core.primitives.linalg.matrices import adjoint, transposed
 from ...core.primitives.linalg.qr import geqrf_p
+from ..dtypes import finfo
 from ..index import take_along_axis
 from ..select import where
 from ..sorting import argsort
@@ -205,4 +204,4 @@ def svdvals(x: ArrayLike, /) -> Array:
 
 def epsilon(dtype: Any) -> float:
     """The distance from 1 to the next number of a floating or complex dtype."""
-    return float(np.finfo(dtype).eps)
+    return float(finfo(dtype).eps)

@@ -20,6 +20,7 @@ from ...numpy.reductions import sum as _sum
 from ...numpy.util import (
     Array,
     ArrayLike,
+    astype,
     composite,
     dtype_of,
     is_complex,
@@ -263,7 +264,8 @@ def gammasgn(x: ArrayLike) -> Array:
     odd = lax.ne(lax.rem(floor, 2), 0)
     below = where3(lax.eq(floor, x), np.nan, where3(odd, -1.0, 1.0))
 
-    return where3(lax.gt(x, 0), 1.0, where3(lax.eq(x, 0), copysign(1.0, x), below))
+    sign = where3(lax.gt(x, 0), 1.0, where3(lax.eq(x, 0), copysign(1.0, x), below))
+    return strong(astype(sign, dtype_of(x)))
 
 
 @composite()

@@ -11,10 +11,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from ... import lax
 from ...core.errors import ShapeError
+from ...numpy.dtypes import finfo
 from ...numpy.elementwise import where3
 from ...numpy.join import concatenate
 from ...numpy.reductions import all as _all
@@ -43,7 +42,7 @@ def logpdf(x: ArrayLike, alpha: ArrayLike) -> Array:
     constant = lax.lgamma(_sum(alpha)) - _sum(lax.lgamma(alpha))
     alpha = lax.expand_dims(alpha, tuple(range(1, len(shape_of(x)))))
     positive = _all((x > 0) | ((x == 0) & (alpha >= 1)), 0)
-    simplex = positive & (abs(_sum(x, 0) - 1) < 1e-6 + k * float(np.finfo(dtype_of(x)).eps))
+    simplex = positive & (abs(_sum(x, 0) - 1) < 1e-6 + k * float(finfo(dtype_of(x)).eps))
     out = _sum(special.xlogy(alpha - 1, where3(simplex, x, 0.5)), 0) + constant
     return where3(legal, where3(simplex, out, -math.inf), math.nan)
 

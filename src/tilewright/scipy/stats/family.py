@@ -16,7 +16,7 @@ from typing import Any
 
 from ... import lax
 from ...numpy.elementwise import where3
-from ...numpy.util import Array, composite, promote_inexact
+from ...numpy.util import Array, composite, promote_inexact, strong
 
 INF = math.inf
 Form = Callable[..., Any]
@@ -83,7 +83,7 @@ class Family:
         names = (first, *self.parameters.split(), *places)
 
         def run(*args: Any) -> Array:
-            return self._inverse(form, args) if inverse else self._value(_KINDS[name], form, args)
+            return strong(self._inverse(form, args) if inverse else self._value(_KINDS[name], form, args))
 
         template = _CALLS[len(names)](run)
         code = template.__code__.replace(co_varnames=names, co_name=name, co_qualname=name)
