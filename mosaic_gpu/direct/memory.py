@@ -7,7 +7,7 @@ leading axes; any other one lies row after row.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +50,31 @@ def entries(e: Any, index: Index, dynamic: Sequence[Any]) -> list[tuple[Int, int
     return found
 
 
+
+
+@dataclass(frozen=True)
+class Box:
+    """A tensor descriptor: an operand of the launch, and the box that one copy moves; innermost axis first."""
+
+    argument: int
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    dtype: str
+    swizzled: bool
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A part of shared memory that the copy engine moves: some rows, each in chunks of `per` elements.
+
+    `at(chunk, row)` is the address of a row of a chunk.
+    """
+
+    shape: tuple[int, int]
+    per: int
+    at: Callable[[int, int], Int]
+    swizzled: bool
 
 
 @dataclass(eq=False)
@@ -128,6 +153,27 @@ class Shared:
     def swizzled(self) -> bool:
         shape, size = self.array.shape, self.array.dtype.itemsize
         return len(shape) > 1 and shape[-1] * size % ptx.ROW == 0 and shape[-2] % 8 == 0
+
+    def rows(self, e: Any, index: Index, dynamic: Sequence[Any]) -> Rows:
+        """A part as the copy engine takes it."""
+        p, size, shape = e.p, self.array.dtype.itemsize, access_shape(index)
+        if self.swizzled and len(shape) == 2:
+            tile = self.view(e, index, dynamic)
+            pitch = tile.rows * ptx.ROW
+            return Rows(shape, ptx.ROW // size, lambda c, r: p.add(tile.address, c * pitch, r * ptx.ROW), True)
+        found = entries(e, index, dynamic)
+        first = next((d for d, (_, n) in enumerate(found) if n is not None), 0)
+        whole = all(n == m for (_, n), m in zip(found[first + 1 :], self.array.shape[first + 1 :], strict=True))
+        rows, columns = (1, *shape)[-2:] if 0 < len(shape) < 3 else (0, 0)
+        start: Int = 0
+        for (i, _), n in zip(found, self.array.shape, strict=True):
+            start = p.add(p.mul(start, n), i)
+        if self.swizzled or not whole or not rows or columns * size % 16 or divisor(p, p.mul(start, size)) % ptx.ROW:
+            raise Unfit(f"a part {index} of {self.name} of {self.array.show()} is copied: it is a matrix, or one row, "
+                        "that lies side by side, of a multiple of 16 bytes a row, and begins at a multiple of "
+                        f"{ptx.ROW} bytes")  # fmt: skip
+        base = p.add(self.address, p.mul(start, size))
+        return Rows((rows, columns), min(columns, 256), lambda c, r: p.add(base, (r * columns + c * 256) * size), False)
 
     def view(self, e: Any, index: Index, dynamic: Sequence[Any]) -> View:
         """A part that is a matrix, as the copy engine and the tensor cores take it."""

@@ -18,20 +18,9 @@ from ..lower import LANES, Group, Lowering
 from ..refs import Register
 from ..text import Int, Printer
 from ..values import Fragment, Lazy, Product, Unfit, computed
-from .memory import Barriers, Global, Shared, Sums, Zeros
+from .memory import Barriers, Box, Global, Shared, Sums, Zeros
 from .rules import BACKEND
 from .sizes import barriers_of, rows_of
-
-
-@dataclass(frozen=True)
-class Box:
-    """A tensor descriptor: an operand of the launch, and the box that one copy moves; innermost axis first."""
-
-    argument: int
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
-    box: tuple[int, ...]
-    dtype: str
 
 
 @dataclass
@@ -171,14 +160,13 @@ class Direct(Lowering):
             with p.when(p.compare("eq", self.lane, 0)):
                 for n, box in enumerate(boxes):
                     ptx.describe(p, p.add(shared, ptx.DESCRIPTOR * n), self.names[box.argument], box.dtype, box.sizes,
-                                 box.strides, box.box, True)  # fmt: skip
+                                 box.strides, box.box, box.swizzled)  # fmt: skip
             p.asm("bar.warp.sync -1;")
             for n, box in enumerate(boxes):
                 ptx.publish(p, self.descriptors[box], p.add(shared, ptx.DESCRIPTOR * n))
 
-    def box(self, argument: int, sizes: Sequence[int], strides: Sequence[int], shape: Sequence[int], dtype: str) -> str:
+    def descriptor(self, box: Box) -> str:
         """The pointer to a descriptor; a first printing only finds out which there are."""
-        box = Box(argument, tuple(sizes), tuple(strides), tuple(shape), dtype)
         if box not in self.boxes:
             self.boxes.append(box)
         return self.descriptors.get(box, "%described")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...core.ir import Literal, Program
@@ -14,6 +15,7 @@ from ...core.primitives.elementwise import add_p
 from ...core.primitives.loops import while_p
 from ...core.primitives.ref import Index
 from ...core.primitives.scan import scan_p
+from ...core.primitives.shape import slice_p
 from ...core.rewrite import primitives_of
 from ...core.types import ArrayType, is_bool
 from ...lang.discharge import written
@@ -30,8 +32,8 @@ from ..refs import Register
 from ..rules import RULES as VALUES
 from ..rules import UNSUPPORTED, UNSUPPORTED_DTYPES
 from ..text import Int
-from ..values import Fragment, Layout, Lazy, Product, Unfit
-from .memory import Barriers, Global, View, Zeros, entries
+from ..values import Fragment, Layout, Lazy, Product, Unfit, halves
+from .memory import Barriers, Box, Global, Rows, Zeros, entries
 
 # ---------------------------------------------------------------------------- barriers
 
@@ -84,42 +86,45 @@ def _registers(e: Any, operands: list[Any], outs: list[Any], n: int, action: str
 # ---------------------------------------------------------------------------- copies
 
 
-def _copy(e: Any, far: Global, index: Index, dynamic: Sequence[Any], tile: View) -> list[tuple[Any, list[Int], Int]]:
+def _copy(e: Any, far: Global, index: Index, dynamic: Sequence[Any], near: Rows) -> list[tuple[Any, list[Int], Int]]:
     """The boxes of a copy: descriptor, coordinates (innermost first), and address in shared memory."""
     p, array, size = e.p, far.array, far.array.dtype.itemsize
     found = entries(e, index, dynamic)
     long = [d for d, (_, n) in enumerate(found) if n is not None]
-    if len(long) != 2 or long[1] != array.ndim - 1 or array.ndim > 5 or str(array.dtype) not in ptx.ELEMENT:
-        raise Unfit(f"a copy of a part {index} of {array.show()}: it is a matrix of rows that lie side by side")
-    row, column = long
+    if not 0 < len(long) < 3 or long[-1] != array.ndim - 1 or array.ndim > 5 or str(array.dtype) not in ptx.ELEMENT:
+        raise Unfit(f"a copy of a part {index} of {array.show()}: it is a matrix of rows that lie side by side, or a "
+                    "row")  # fmt: skip
     strides = [math.prod(array.shape[d + 1 :]) * size for d in range(array.ndim)]
     if any(s % 16 for s in strides[:-1]):
         raise Unfit(f"a copy of {array.show()}: its rows are a multiple of 16 bytes")
-    rows, columns = tile.shape
-    per, many = ptx.ROW // size, min(rows, 256)
-    if rows % many:
-        raise Unfit(f"a copy of {rows} rows: a multiple of 256")
-    order = (column, row, *(d for d in reversed(range(array.ndim)) if d not in long))
-    box = e.box(far.argument, tuple(array.shape[d] for d in order), tuple(strides[d] for d in order),
-                (per, many, *(1,) * (len(order) - 2)), str(array.dtype))  # fmt: skip
-    parts = []
+    (rows, columns), per = near.shape, near.per
+    many = min(rows, 256)
+    if rows % many or columns % per or columns > per and rows > 1 and not near.swizzled:
+        raise Unfit(f"a copy of {rows} rows of {columns}: beyond 256 a multiple of 256, of one row where it is longer")
+    order = (*reversed(long), *(d for d in reversed(range(array.ndim)) if d not in long))
+    shape = (per, many)[: len(long)] + (1,) * (len(order) - len(long))
+    box = Box(far.argument, tuple(array.shape[d] for d in order), tuple(strides[d] for d in order), shape,
+              str(array.dtype), near.swizzled)  # fmt: skip
+    descriptor, parts = e.descriptor(box), []
     for chunk in range(columns // per):
         for first in range(0, rows, many):
             place = [found[d][0] for d in order]
-            place[0], place[1] = p.add(place[0], chunk * per), p.add(place[1], first)
-            parts.append((box, place, p.add(tile.address, chunk * tile.rows * ptx.ROW + first * ptx.ROW)))
+            place[0] = p.add(place[0], chunk * per)
+            if first:
+                place[1] = p.add(place[1], first)
+            parts.append((descriptor, place, near.at(chunk, first)))
     return parts
 
 
 def _load(e: Any, operands: list[Any], outs: list[Any], src: Index, dst: Index, bar: Index) -> list[Any]:
     ((far, far_at), (near, near_at), (barriers, bar_at)), predicate = split(operands, src, dst, bar)
-    tile = near.view(e, dst, near_at)
+    tile = near.rows(e, dst, near_at)
     parts = _copy(e, far, src, far_at, tile)
     address = barriers.at(e, barriers.number(e, bar, bar_at))
     e.meet()
 
     def start() -> None:
-        ptx.expect(e.p, address, math.prod(tile.shape) * tile.dtype.itemsize)
+        ptx.expect(e.p, address, math.prod(tile.shape) * near.array.dtype.itemsize)
         for descriptor, place, to in parts:
             ptx.tma_load(e.p, to, descriptor, place, address)
 
@@ -132,7 +137,7 @@ def _store(e: Any, operands: list[Any], outs: list[Any], src: Index, dst: Index,
     ((near, near_at), (far, far_at)), predicate = split(operands, src, dst)
     if reduction is not None:
         raise Unfit(f'results combined with what is there (reduction_op="{reduction}")')
-    tile = near.view(e, src, near_at)
+    tile = near.rows(e, src, near_at)
     parts = _copy(e, far, dst, far_at, tile)
     e.meet()
 
@@ -253,6 +258,24 @@ def _commit_sums(e: Any, operands: list[Any], outs: list[Any]) -> list[Any]:
     e.gather()
     tcgen05.waited(e.p)
     return []
+
+
+# ---------------------------------------------------------------------------- parts of values
+
+
+def _slice(e: Any, operands: list[Any], out: ArrayType, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
+    """Some columns of a value in registers: all rows of it, in whole groups of 8 columns."""
+    x = e.settled_value(operands[0])
+    given = {"start_indices": start_indices, "limit_indices": limit_indices, "strides": strides}
+    cols = x.layout.cols if isinstance(x, Fragment) else None
+    step = 1 if e.own_rows and not halves(x.dtype) else 2 if e.own_rows else 8
+    others = all(n == m for d, (n, m) in enumerate(zip(x.shape, out.shape, strict=True)) if d != cols)
+    whole = strides is None or all(s == 1 for s in strides)
+    if cols is None or not others or not whole or start_indices[cols] % step or out.shape[cols] % step:
+        return VALUES[slice_p](e, [x], out, **given)
+    held = (1 if e.own_rows else 4) * (2 if x.paired else 1)  # columns of one register
+    first, last = (i // held for i in (start_indices[cols], limit_indices[cols]))
+    return Fragment(replace(x.layout, shape=out.shape), x.dtype, [row[first:last] for row in x.regs])
 
 
 # ---------------------------------------------------------------------------- loops and branches
@@ -383,7 +406,7 @@ def _loop(e: Any, program: Program, consts: list[Any], carry: list[Any], count: 
 
 RULES: dict[Primitive, Callable[..., Any]] = {
     **VALUES,
-    cond_p: _cond, scan_p: _scan, while_p: _while, undefine_p: _undefine,
+    slice_p: _slice, cond_p: _cond, scan_p: _scan, while_p: _while, undefine_p: _undefine,
     bar.barrier_init_p: _nothing, bar.barrier_arrive_p: _arrive, bar.barrier_wait_p: _wait,
     bar.set_max_registers_p: _registers,
     tra.copy_gmem_to_smem_p: _load, tra.copy_smem_to_gmem_p: _store, tra.commit_group_p: _commit,

@@ -237,12 +237,14 @@ class Group:
         f = self.b.descriptors[descriptor]
         rank = f["rank",] + 1
         dtype = np.dtype(TENSOR[f["elemtype",]])
-        if len(coordinates) != rank or f["swizzle_mode",] != 3:
+        mode = f["swizzle_mode",]
+        if len(coordinates) != rank or mode not in (0, 3):
             raise EmulationError(f"a copy of rank {len(coordinates)} by a descriptor of rank {rank}, swizzle "
                             f"{f['swizzle_mode',]}")  # fmt: skip
         box = tuple(f["box_dim", d] for d in reversed(range(rank)))
-        if box[-1] * dtype.itemsize > 128 or max(box) > 256:
-            raise EmulationError(f"a box of {box} elements of {dtype} with the 128-byte swizzle")
+        size = box[-1] * dtype.itemsize
+        if mode == 3 and size > 128 or max(box) > 256 or size % 16:
+            raise EmulationError(f"a box of {box} elements of {dtype}, swizzle {mode}")
         place, live = np.zeros(box, np.int64), np.ones(box, bool)
         for axis, d in enumerate(reversed(range(rank))):
             x = np.arange(box[axis]).reshape([-1 if a == axis else 1 for a in range(rank)]) + coordinates[d]
@@ -252,16 +254,17 @@ class Group:
                 raise EmulationError(f"a stride of {stride} bytes in a descriptor")
             place = place + x * stride
         linear = np.arange(np.prod(box)).reshape(box) * dtype.itemsize
-        return dtype, f["global_address",], place, live, linear
+        where = swizzled if mode == 3 else lambda at: at
+        return dtype, f["global_address",], place, live, linear, where
 
     def tma_load(self, text: str, *args: Any) -> None:
         for lane in self.each():
             to, descriptor, at, *coordinates = [int(self.lanes(a)[lane]) for a in args]
-            dtype, base, place, live, linear = self.box(descriptor, coordinates)
+            dtype, base, place, live, linear, laid = self.box(descriptor, coordinates)
             tf32 = self.b.descriptors[descriptor]["elemtype",] == 11
             if to % 128:
                 raise EmulationError(f"a copy to {to}, which is not a multiple of 128")
-            barrier, where = self.b.barrier(at), swizzled(to + linear)
+            barrier, where = self.b.barrier(at), laid(to + linear)
             clock = self.clocks[lane // WARP]
             grains = self.b.shared.grains(where, dtype.itemsize)
             self.b.shared.writing(grains, clock, barrier.agent, barrier.phases + 1, True, "a copy")
@@ -282,8 +285,8 @@ class Group:
     def tma_store(self, text: str, *args: Any) -> None:
         for lane in self.each():
             descriptor, source, *coordinates = [int(self.lanes(a)[lane]) for a in args]
-            dtype, base, place, live, linear = self.box(descriptor, coordinates)
-            where = swizzled(source + linear)
+            dtype, base, place, live, linear, laid = self.box(descriptor, coordinates)
+            where = laid(source + linear)
             grains = self.b.shared.grains(where, dtype.itemsize)
             self.b.shared.reading(grains, self.clocks[lane // WARP], STORES + self.number, self.stores + 1, True,
                                   "a store of the copy engine")  # fmt: skip
