@@ -131,9 +131,13 @@ def _settled(kernel: Kernel, machine: Target, other_warps: bool = True) -> Fitte
         was, needs = first.module.num_stages, first.compiled.shared
         notes.append(f"num_stages {stages} in place of {was}, for {needs:,} bytes of shared memory")
     spilled = least = found.resources(machine).spills or 0
-    step = 2.0 if warps < MOST_WARPS else 0.5  # with as many as may be, the assembler may leave each too few registers
-    while other_warps and least > SPILLS and warps * step <= MOST_WARPS and _free(kernel, "num_warps"):
-        warps = int(warps * step)
+    while other_warps and least > SPILLS and _free(kernel, "num_warps"):
+        if warps < MOST_WARPS:
+            warps *= 2
+        elif found is first and least < 2 * SPILLS:  # the assembler leaves threads of as many warps few registers
+            warps //= 2
+        else:
+            break
         other = made(num_stages=stages, num_warps=warps)
         spills = other.resources(machine).spills or 0
         if other.compiled.shared > machine.fast_bytes or spills >= least:

@@ -108,6 +108,22 @@ def test_a_fused_split_product_for_sm_90():
     assert all(r.spills == 0 for r in binary.resources)
 
 
+def test_as_many_warps_as_may_be_are_halved_where_they_spill():
+    """ptxas leaves 512 threads 64 registers each for this sum, though there are 128."""
+
+    def body(x, o, total):
+        tl.when(tl.program_id(2) == 0)(lambda: total.__setitem__(..., tnp.zeros((64, 64), "float32")))
+        total[...] += x[...].astype("float32").sum(axis=0)
+        tl.when(tl.program_id(2) == 1)(lambda: o.__setitem__(..., total[...].astype("bfloat16")))
+
+    call = tl.kernel_call(
+        body, S((8, 1024, 64), "bfloat16"), grid=(8, 16, 2), scratch_shapes=[tl.VMEM((64, 64), "float32")],
+        in_specs=[tl.BlockSpec((8, None, 64, 64), lambda i, j, k: (k, i, j, 0))],
+        out_specs=tl.BlockSpec((None, 64, 64), lambda i, j, k: (i, j, 0)))  # fmt: skip
+    (used,) = tw.compile(call, S((16, 8, 1024, 64), "bfloat16"), target="cuda:sm_90").resources
+    assert used.spills <= 1024 and used.note.startswith("num_warps 8 in place of 16")
+
+
 def test_a_derivative_that_does_not_fit_gets_smaller_blocks():
     """Half of the channels of a convolution at a time; the operands' gradients are as before."""
     gradient = tw.grad(lambda *xs: tnp.sum(conv1d.call(*xs, block=32)))
