@@ -4,9 +4,6 @@ import pytest
 
 from docs.kernel_targets import CASES, COLUMNS, LIMIT, PAGE, SPILLS, outcome, page, stored
 
-SLOW = "gradient on tpu:v5e"
-
-
 def test_the_table_is_whole_and_says_what_was_found():
     found = stored()
     assert {(name, column) for name, row in found.items() for column in row} == {
@@ -15,11 +12,13 @@ def test_the_table_is_whole_and_says_what_was_found():
     assert PAGE.read_text() == page(found), "out of date: run `python -m docs.kernel_targets`"
 
 
-def test_all_that_compiles_is_right_and_what_is_slow_or_refused_is_known():
+def test_all_compile_in_time_and_are_right_and_where_registers_spill_it_is_known_why():
     cells = {(name, column): one for name, row in stored().items() for column, one in row.items()}
     assert not [at for at, one in cells.items() if "unlike" in one]
-    assert {at for at, one in cells.items() if "why" in one} == {("conv1d", "gradient on cuda:sm_90")}
-    assert {at for at, one in cells.items() if one.get("seconds", 0) > LIMIT} == {("bitonic_sort", SLOW)}
+    assert not [at for at, one in cells.items() if "why" in one or one.get("seconds", 0) > LIMIT]
+    spilled = {at: one["notes"] for at, one in cells.items() if one.get("spills", 0) > SPILLS}
+    assert {name for name, _ in spilled} == {"nested_pipelines", "double_buffer"}
+    assert all("not on smaller blocks: an output is far memory" in notes[0] for notes in spilled.values())
 
 
 @pytest.mark.parametrize("column", COLUMNS)
