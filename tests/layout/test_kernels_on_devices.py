@@ -4,6 +4,7 @@ import pytest
 
 from docs.kernel_targets import CASES, COLUMNS, LIMIT, PAGE, SPILLS, outcome, page, stored
 
+
 def test_the_table_is_whole_and_says_what_was_found():
     found = stored()
     assert {(name, column) for name, row in found.items() for column in row} == {
