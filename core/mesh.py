@@ -374,7 +374,10 @@ class NamedSharding:
         return self.mesh.parts(self.spec.axes) == 1
 
     def placed(self, what: str = "") -> NamedSharding:
-        """The sharding itself; of a spec, that over the mesh in force."""
+        """The sharding itself; of a spec, or over the axes of the mesh in force, that over the mesh in force."""
+        mesh = current().mesh
+        if isinstance(self.mesh, AbstractMesh) and mesh is not None and mesh.abstract_mesh is self.mesh:
+            return NamedSharding(mesh, self.spec, self.memory_kind)
         return self
 
     def constrain(self, x: Any) -> Any:

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from . import tree
+from .convert import as_array
 from .errors import DifferentiationError, ShapeError, TreeError
 from .linearize import Known, LinearMap, is_literal
 from .primitive import Zero
 from .primitives.convert import convert_element_type
 from .rules import instantiate
-from .trace import typeof
+from .trace import is_evaluating, typeof
 from .transpose import transpose_map
 from .types import FLOAT0, Type, is_inexact
 
@@ -37,7 +38,8 @@ def materialize(ct: Any, primal: Type) -> Any:
     """The cotangent of an input, as an array."""
     if type(ct) is Zero and ct.type.dtype == FLOAT0:
         return np.zeros(ct.type.shape, FLOAT0)
-    return weakened(instantiate(ct), primal)
+    found = weakened(instantiate(ct), primal)
+    return as_array(found) if is_evaluating() else found
 
 
 def check_linear(values: Sequence[Any], primals: Sequence[Type], what: str, of: str) -> list[Any]:

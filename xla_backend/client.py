@@ -105,6 +105,10 @@ class SingleDeviceSharding:
     def is_fully_addressable(self) -> bool:
         return self.device.process_index == runtime.process_index
 
+    def is_equivalent_to(self, other: Any, ndim: int) -> bool:
+        """Whether arrays of `ndim` dimensions lie the same under both."""
+        return other.device_set == {self.device} and getattr(other, "memory_kind", None) is None
+
     def __repr__(self) -> str:
         return f"SingleDeviceSharding(device={self.device!r})"
 

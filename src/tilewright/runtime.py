@@ -13,7 +13,7 @@ from .core.errors import ArgumentError
 from .core.runtime import runtime
 from .core.trace import Tracer
 from .core.transfers import HOST_TO_DEVICE, guard
-from .core.types import FLOAT0
+from .core.types import FLOAT0, KeyDtype
 from .loader import part
 from .xla_backend import client, dispatch
 from .xla_backend.array import Array, as_array
@@ -147,7 +147,7 @@ def device_put(
 
 
 def device_get(x: Any) -> Any:
-    """A pytree of arrays as NumPy arrays.
+    """A pytree of arrays as NumPy arrays; random keys, which have no NumPy form, stay as they are.
 
     >>> device_get(device_put(1.5))
     array(1.5, dtype=float32)
@@ -157,7 +157,7 @@ def device_get(x: Any) -> Any:
 
 def _get(leaf: Any) -> Any:
     if isinstance(leaf, Array) and not isinstance(leaf, Tracer):
-        return leaf._numpy(True)
+        return leaf if isinstance(leaf.dtype, KeyDtype) else leaf._numpy(True)
     return leaf.__array__() if hasattr(leaf, "__array__") else leaf
 
 

@@ -147,3 +147,32 @@ def test_structures_of_trees_are_copied_and_pickled():
     structure = tw.tree.structure({"a": (1, 2), "b": [3]})
     assert copy.deepcopy(structure) == structure
     assert pickle.loads(pickle.dumps(structure)) == structure
+
+
+def test_derivatives_that_are_zero_are_arrays():
+    _, tangent = tw.jvp(lambda x: jnp.float32(2.0), (1.0,), (1.0,))
+    grad = tw.grad(lambda x: 2.0)(jnp.ones(()))
+    (ct,) = tw.vjp(lambda x: jnp.ones(2), jnp.ones(3))[1](jnp.ones(2))
+    assert all(isinstance(x, tw.Array) and not x.any() for x in (tangent, grad, ct))
+
+
+def test_the_axes_of_the_mesh_in_force_mean_its_devices():
+    mesh = tw.make_mesh((1,), ("x",))
+    with tw.sharding.use_mesh(mesh):
+        sharding = tw.NamedSharding(tw.sharding.get_abstract_mesh(), tw.P("x"))
+        constrain = tw.lax.with_sharding_constraint
+        assert constrain(jnp.ones(2), sharding).sharding.mesh is mesh
+        assert tw.jit(lambda x: constrain(x, sharding))(jnp.ones(2)).sharding.mesh is mesh
+
+
+def test_a_sharding_of_one_device_is_compared():
+    one = tw.sharding.SingleDeviceSharding(tw.devices()[0])
+    assert one.is_equivalent_to(tw.NamedSharding(tw.make_mesh((1,), ("x",)), tw.P("x")), 1)
+    other = tw.sharding.SingleDeviceSharding(tw.devices()[-1])
+    assert one.is_equivalent_to(other, 2) == (len(tw.devices()) == 1)
+
+
+def test_device_get_leaves_keys():
+    got = tw.device_get({"key": random.key(0), "x": jnp.ones(2)})
+    assert isinstance(got["x"], np.ndarray)
+    assert jnp.array_equal(got["key"], random.key(0))
