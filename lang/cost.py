@@ -13,9 +13,13 @@ from ..core.primitives.ref import Index, access_shape
 from ..core.relation import runs, work_of
 from ..core.trace import as_type, trace_program
 from ..core.types import FAR, RefType
-from .copies import dma_start_p, parts_of
+from .copies import dma_start_p, split_parts
 from .kernel import Kernel
 from .primitive import kernel_call_p
+from .warpgroups.products import PRODUCTS, product_flops
+from .warpgroups.transfers import copy_gmem_to_smem_p, copy_smem_to_gmem_p
+
+_COPIES = (dma_start_p, copy_gmem_to_smem_p, copy_smem_to_gmem_p)
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ def eqn_cost(eqn: Eqn) -> tuple[int, int]:
     called = eqn.primitive is kernel_call_p
     bodies = [eqn.params["kernel"].body] if called else [p for _, p in subprograms(eqn)]
     if not bodies:
-        return work_of(eqn)
+        return (product_flops(eqn), 0) if eqn.primitive in PRODUCTS else work_of(eqn)
     inner = [_program(p) for p in bodies]
     one = max(inner) if eqn.primitive.choice else (sum(f for f, _ in inner), sum(s for _, s in inner))
     times = runs(eqn)
@@ -60,8 +64,8 @@ def reached_bytes(program: Program) -> int:
         inner = [reached_bytes(p) for _, p in subprograms(eqn)]
         if inner:
             total += (max(inner) if eqn.primitive.choice else sum(inner)) * runs(eqn)
-        elif eqn.primitive is dma_start_p:
-            parts = parts_of(eqn.inputs, **eqn.params)[:2]
+        elif eqn.primitive in _COPIES:
+            parts = split_parts(eqn.inputs, eqn.params["src"], eqn.params["dst"])
             for (ref, _), index in zip(parts, (eqn.params["src"], eqn.params["dst"]), strict=True):
                 total += _accessed(ref.type, index)
         elif eqn.effects and "index" in eqn.params and isinstance(eqn.inputs[0].type, RefType):

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import ArgumentError, ArgumentTypeError, DtypeError, KernelBodyError, ShapeError, UnsupportedError
+from ...core.ir import Eqn
 from ...core.primitives import refview as refs
 from ...core.primitives.convert import convert_element_type
 from ...core.primitives.reduce import reduce_max_p, reduce_min_p
@@ -206,6 +207,16 @@ store_tmem_p = operation("store_tmem", _store_typing, effects_on(ref=("write",))
 PRIMITIVES = (
     wgmma_p, wait_products_p, tcgen05_mma_p, tcgen05_commit_p, load_tmem_p, store_tmem_p, wait_loads_p, commit_tmem_p,
 )  # fmt: skip
+
+
+PRODUCTS = (wgmma_p, tcgen05_mma_p)
+
+
+def product_flops(eqn: Eqn) -> int:
+    """The operations of one of `PRODUCTS`."""
+    p = eqn.params
+    m, n = access_shape(p["acc"]) if "acc" in p else eqn.inputs[0].type.shape
+    return 2 * m * n * _sizes(p["b"], p["turned"][1])[0]
 
 
 def tcgen05_mma(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...core.errors import UnsupportedError
-from ...core.ir import Eqn
+from ...core.ir import Eqn, Program
 from ...core.types import INT32, ArrayType, MemorySpace, is_bool
 from ...lang.kernel import Kernel
 from ...lang.ops import next_power_of_2
@@ -176,6 +176,10 @@ class Direct(Lowering):
         return Found(self.boxes, self.kept)
 
     # ------------------------------------------------------------ equations
+
+    def inline(self, program: Program, operands: Sequence[Any]) -> list[Any]:
+        self.apart()  # in a branch or a turn, threads may come from different places
+        return super().inline(program, operands)
 
     def equation(self, eqn: Eqn, operands: list[Any], wanted: list[bool]) -> list[Any]:
         rule = BACKEND.rules.get(eqn.primitive)

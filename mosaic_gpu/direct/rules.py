@@ -17,7 +17,7 @@ from ...core.primitives.ref import Index
 from ...core.primitives.scan import scan_p
 from ...core.primitives.shape import slice_p
 from ...core.rewrite import primitives_of
-from ...core.types import ArrayType, is_bool
+from ...core.types import ArrayType
 from ...lang.discharge import written
 from ...lang.legalize import Backend
 from ...lang.scoped import undefine_p
@@ -31,6 +31,7 @@ from ..products import WIDEST, left_of, right_of
 from ..refs import Register
 from ..rules import RULES as VALUES
 from ..rules import UNSUPPORTED, UNSUPPORTED_DTYPES
+from ..rules.control import RULES as CONTROL
 from ..text import Int
 from ..values import Fragment, Layout, Lazy, Product, Unfit, halves
 from .memory import Barriers, Box, Global, Rows, Zeros, entries
@@ -282,49 +283,11 @@ def _slice(e: Any, operands: list[Any], out: ArrayType, start_indices: Any, limi
 
 
 def _cond(e: Any, operands: list[Any], outs: list[Any], branches: Sequence[Program]) -> list[Any]:
-    which, arguments = operands[0], [e.settled_value(x) for x in operands[1:]]
-    if len(branches) != 2 or outs:
-        raise Unfit("a branch that gives values, or is one of many")
-    changed = sorted({i for program in branches for i in written(program)})
-    registers = list(dict.fromkeys(arguments[i] for i in changed if isinstance(arguments[i], Register)))
-    name = which.at(e.p, ())
-    if not is_bool(which.dtype):
-        name = e.p.compare("ne", name, 0)
-    sums = any(isinstance(x, Register) and not isinstance(x, Barriers) for x in arguments)
+    sums = any(isinstance(x, Register) and not isinstance(x, Barriers) for x in operands[1:])
     if sums or any(pro.wait_products_p in primitives_of(program) for program in branches):
         e.wait()
     groups, e.groups = e.groups, []  # products that the branches have nothing to do with
-
-    def side(program: Program) -> Callable[[], None]:
-        def run() -> None:
-            e.apart()
-            e.inline(program, arguments)
-            e.wait()
-
-        return run
-
-    yes, no = side(branches[1]), side(branches[0])
-    e.unify(registers, [yes, no])
-    before, layouts = [r.value for r in registers], [r.layout for r in registers]
-    types = [t for r in registers for t in r.types()]
-
-    def body(run: Callable[[], None]) -> Callable[[], list[str]]:
-        def printed() -> list[str]:
-            for register, value in zip(registers, before, strict=True):
-                register.value = value
-            run()
-            for register, layout in zip(registers, layouts, strict=True):
-                register.layout = layout
-            return [name for r in registers for name in r.names(e)]
-
-        return printed
-
-    results: list[str] = []
-    if types:
-        results = e.p.branch(name, types, body(yes), body(no))
-    else:
-        e.p.either(name, yes, no)
-    e.restore(registers, results)
+    CONTROL[cond_p](e, operands, outs, branches=branches)
     e.groups = groups
     e.apart()
     return []
@@ -363,7 +326,6 @@ def _loop(e: Any, program: Program, consts: list[Any], carry: list[Any], count: 
     changed = [consts[i] for i in sorted(written(program)) if i < len(consts)]
     registers = [*dict.fromkeys(r for r in changed if isinstance(r, Register)), *carried]
     e.wait()
-    e.apart()
 
     def value(register: Register) -> Any:
         held = register.value
@@ -373,7 +335,6 @@ def _loop(e: Any, program: Program, consts: list[Any], carry: list[Any], count: 
         return Lazy((), held.dtype, lambda p, place: name, fixed=True)
 
     def turn() -> None:
-        e.apart()
         found = e.inline(program, [*consts, *map(value, carried)])
         for register, one in zip(carried, found, strict=True):
             register.value = e.settled_value(one)

@@ -50,7 +50,7 @@ def _cond(e: Any, operands: list[Any], outs: list[Any], branches: Sequence[Progr
 
     yes, no = side(branches[1]), side(branches[0])
     e.unify(registers, [yes, no])
-    before = [r.value for r in registers]
+    before, layouts = [r.value for r in registers], [r.layout for r in registers]
     types = [t for r in registers for t in r.types()]
 
     def body(run: Callable[[], None]) -> Callable[[], list[str]]:
@@ -58,6 +58,8 @@ def _cond(e: Any, operands: list[Any], outs: list[Any], branches: Sequence[Progr
             for register, value in zip(registers, before, strict=True):
                 register.value = value
             run()
+            for register, layout in zip(registers, layouts, strict=True):  # which branches within it have changed
+                register.layout = layout
             return [name for r in registers for name in r.names(e)]
 
         return printed

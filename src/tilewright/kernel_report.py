@@ -16,6 +16,7 @@ from .lang.roofline import roofline
 from .lang.target import Resources, target_of
 from .lang.verify import Finding, verify
 from .lang.visit import block_bytes
+from .lang.warpgroups.specs import mesh_of
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,9 @@ def kernel_report(
     """The report on a kernel; `found` is what the target was found to take of it."""
     cost, moved = kernel_cost(kernel), bytes_moved(kernel)
     least = None if target is None else roofline(kernel, moved, target)
+    if mesh_of(kernel) is not None:  # nothing is proved of what warpgroups do together, and it has no derivative
+        return KernelReport(kernel, (), cost.flops, cost.transcendentals, moved, block_bytes(kernel), found, (), None,
+                            None, fused, target)  # fmt: skip
     return KernelReport(
         kernel, analyse(plain(kernel)).carry, cost.flops, cost.transcendentals, moved, block_bytes(kernel),
         (*verify(kernel), *found), tuple(derivative_plan(kernel)) if fused is None else (),

@@ -310,6 +310,14 @@ def test_elsewhere_it_is_refused_by_name():
         tw.compile(lambda a, b: kernels.double_buffered(a, b, stages=20), *types, target="cuda:sm_90", stop="emit")
 
 
+def test_what_is_told_of_them():
+    types = [tw.ShapeDtypeStruct(x.shape, x.dtype) for x in (A, B)]
+    report = tw.explain(kernels.double_buffered, *types, target="cuda:sm_90")
+    (one,) = report.kernels
+    assert one.flops >= 2 * 128 * 128 * 256 and one.bytes_moved == sum(x.nbytes for x in (A, B)) + 128 * 128 * 2
+    assert "kernel matmul: 4 cells" in str(report)
+
+
 def test_derivatives_and_batches_are_refused_by_name():
     f = lambda a: kernels.double_buffered(a, B, interpret=True).sum()  # noqa: E731
     for transform in (tw.grad, lambda f: lambda a: tw.jvp(f, (a,), (a,))):

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tests.support.corpus.runs import KERNELS
 from tests.support.gpu_cases import kernels_in
 from tests.support.hopper_cases import (
@@ -278,3 +279,27 @@ def test_functions_of_numbers(functions):
 
     kernel = product(m=64, n=64, k=64, rows=64, columns=64, after=after, out=SINGLE)
     check_hopper(kernel, *operands(kernel), rtol=2e-4)
+
+
+def test_a_branch_within_a_branch():
+    def body(x, o, sums):
+        sums[...] = tnp.zeros(sums.shape, sums.dtype)
+        sums[...] += tl.triton.dot(x[...], x[...])
+
+        @tl.when(tl.program_id(0) > 0)
+        def _():
+            @tl.when(tl.program_id(0) > 1)
+            def _():
+                sums[...] = sums[...] * 2
+
+        o[...] = sums[...].astype(o.dtype)
+
+    def f(x):
+        return tl.kernel_call(
+            body, tw.ShapeDtypeStruct((192, 64), "float16"), grid=3, scratch_shapes=[tl.VMEM((64, 64), "float32")],
+            in_specs=[tl.BlockSpec((64, 64), lambda i: (0, 0))], out_specs=tl.BlockSpec((64, 64), lambda i: (i, 0)),
+            compiler_params=tl.mosaic_gpu.CompilerParams(),
+        )(x)  # fmt: skip
+
+    x = np.random.default_rng(0).integers(-2, 3, (64, 64)).astype("float16")
+    np.testing.assert_array_equal(tw.emulate(f, x, target="cuda:sm_90"), np.asarray(f(x)))
