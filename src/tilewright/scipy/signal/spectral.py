@@ -146,7 +146,8 @@ def _spectral(
     length = max(shape_of(v)[-1] for v in both)
     if any(v.size == 0 for v in both):
         empty = moveaxis(lax.full(lax.broadcast_shapes(*map(shape_of, both)), 0.0, real_dtype), -1, axis)
-        return empty, empty, astype(empty, np.result_type(real_dtype, np.complex64))
+        power = mode == "psd" and y is None
+        return empty, empty, empty if power else astype(empty, np.result_type(real_dtype, np.complex64))
     win, size = _window(window, nperseg, shape_of(both[0])[-1], real_dtype)
     step = size - _overlap(noverlap, size)
     points = size if nfft is None else operator.index(nfft)
