@@ -32,5 +32,6 @@ def test_on_eight_devices(names):
 
 
 @pytest.mark.targets
-def test_every_kernel_on_every_mesh():
-    run(["corpus"], "targets")
+@pytest.mark.parametrize("name", ["corpus", "laws"])
+def test_every_kernel_on_every_mesh_and_every_primitive(name):
+    run([name], "targets")

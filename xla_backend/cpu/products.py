@@ -8,6 +8,7 @@ from typing import Any
 
 from ...core.primitives.contract import accumulator, dot_general_p
 from ...core.types import FLOAT32, ArrayType
+from ..lower.contract import dot_general as as_written
 from ..lower.contract import free_axes, operand_dtype, product
 from ..lower.emit import Emitter, Operand, integers
 from .options import LONG_COLUMNS, WIDER
@@ -17,6 +18,9 @@ def dot_general(
     e: Emitter, operands: list[Operand], out: ArrayType, *, dimension_numbers: Any, precision: Any,
     preferred_element_type: Any,
 ) -> Operand:  # fmt: skip
+    if e.meshes is not None and not e.within_mesh:  # devices would be sent the transpose too, of what they have
+        return as_written(e, operands, out, dimension_numbers=dimension_numbers, precision=precision,
+                          preferred_element_type=preferred_element_type)  # fmt: skip
     lhs, rhs = operands
     lhs, dimension_numbers = _before_transpose(e, lhs, dimension_numbers)
     wide = accumulator(out.dtype)

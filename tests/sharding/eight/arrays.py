@@ -215,3 +215,16 @@ def test_errors(error, text, call):
 
 
 HALF = Mesh(MESH.devices[:2, 0], ("x",))
+
+
+def test_the_products_of_a_step_are_sent_no_transposes():
+    mesh = tw.make_mesh((4, 2), ("x", "y"))
+    x, *ws = (tw.device_put(tnp.ones((64, 64)), NamedSharding(mesh, s)) for s in (P("x"), *[P(None, "y")] * 3))
+
+    def loss(ws, x):
+        for w in ws:
+            x = tnp.tanh(x @ w)
+        return tnp.mean(x * x)
+
+    text = tw.jit(lambda ws, x: [w - g for w, g in zip(ws, tw.grad(loss)(ws, x))]).lower(ws, x).compile().as_text()
+    assert text.count(" all-gather(") == 2  # what the first and the second layer give, for the next one
