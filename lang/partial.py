@@ -46,6 +46,8 @@ def sums(kernel: Kernel) -> Sums | str:
     if any(p not in phases.states for p in range(first_out, first_scratch)):
         return "an output is no sum"
     added = [p for p in phases.states if any(e.operand == p for e in phases.main.effects)]
+    if not added:
+        return "nothing is added up along it"
     if not all(_starts_at_zero(phases.init, phases.init.inputs[p]) for p in added):
         return "its sums do not start at zero"
     states = [_block(kernel, phases, p) for p in added]

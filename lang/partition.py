@@ -90,9 +90,12 @@ def splits(kernel: Kernel) -> Splits | str:
     carry = analyse(kernel).carry
     followed = [{d.axis for d in dims if d is not None} for dims in outs]
     why = _whole_sums(kernel) if any(a not in stuck for a in carry) else ""
+    given = {d.axis for dims in ins for d in dims if d is not None}
     for a, size in enumerate(kernel.grid):
         if size < 2:
             stuck.setdefault(a, "one cell")
+        elif a in carry and a not in given:
+            stuck.setdefault(a, "no operand follows it")
         elif a in carry and why:
             stuck.setdefault(a, why)
         elif a in carry and any(a in axes for axes in followed):
