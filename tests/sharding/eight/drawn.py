@@ -15,7 +15,7 @@ from tilewright.lang.partition import splits
 from tilewright.lang.primitive import kernel_call_p
 from tilewright.sharding import NamedSharding, P
 
-COUNT = int(os.environ.get("TILEWRIGHT_RANDOM_KERNELS", "16"))
+COUNT = int(os.environ.get("TILEWRIGHT_RANDOM_KERNELS", "4"))
 MESHES = [tw.make_mesh(shape, tuple("xy"[: len(shape)])) for shape in ((2,), (3,), (2, 2), (2, 3))]
 
 
@@ -42,4 +42,4 @@ def held(seed):
 
 
 def test_random_kernels_are_split_rightly():
-    assert sum(held(seed) for seed in range(COUNT)) > COUNT // 6
+    assert sum(held(seed) for seed in range(COUNT)) >= COUNT // 4
