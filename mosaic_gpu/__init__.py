@@ -9,13 +9,13 @@ if __name__ != "tilewright.mosaic_gpu":
 if TYPE_CHECKING:
     from .compiler import set_cache
     from .custom_call import compile, compiled_kernel, emit, start
+    from .language import BACKEND
     from .module import mosaic_gpu_module
-    from .rules import BACKEND
     from .timing import estimate
 
 # What is imported when it is first used: name -> module.
 _LATER = {name: ".custom_call" for name in ("compile", "compiled_kernel", "emit", "start")}
-_LATER |= {"BACKEND": ".rules", "set_cache": ".compiler", "estimate": ".timing", "mosaic_gpu_module": ".module"}
+_LATER |= {"BACKEND": ".language", "set_cache": ".compiler", "estimate": ".timing", "mosaic_gpu_module": ".module"}
 
 __all__ = ["BACKEND", "compile", "compiled_kernel", "emit", "estimate", "mosaic_gpu_module", "set_cache", "start"]
 

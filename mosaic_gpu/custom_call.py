@@ -14,8 +14,8 @@ from ..lang.kernel import Kernel
 from ..lang.legalize import Legal, entry
 from ..lang.target import CustomCall, Target
 from . import compiler
+from .language import BACKEND
 from .module import MosaicGpuModule, mosaic_gpu_module
-from .rules import BACKEND
 
 
 @entry(BACKEND)

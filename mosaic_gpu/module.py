@@ -14,7 +14,7 @@ from ..core.types import ArrayType, MemorySpace
 from ..lang.gpu.launch import Launch, launch_of
 from ..lang.gpu.plan import plan
 from ..lang.kernel import Kernel
-from ..lang.legalize import Legal, entry, legal
+from ..lang.legalize import Legal, entry
 from ..lang.mosaic_gpu import CompilerParams
 from ..lang.target import Target
 from ..lang.warpgroups.specs import Mesh, mesh_of
@@ -22,9 +22,8 @@ from . import ptx
 from .blackwell import Blackwell
 from .chained import Chained
 from .direct.program import REMEDY, Direct, Found
-from .direct.rules import BACKEND as WARPGROUPS
+from .language import BACKEND
 from .nest import Nest
-from .rules import BACKEND
 from .schedule import BLACKWELL, Schedule, schedule
 from .text import Printer
 from .values import Unfit
@@ -78,7 +77,10 @@ def mosaic_gpu_module(kernel: Legal, target: Target) -> MosaicGpuModule:
     """
     mesh = mesh_of(kernel.given)
     try:
-        return _module(kernel.kernel, target) if mesh is None else _direct(kernel.given, mesh, target)
+        if mesh is None:
+            return _module(kernel.kernel, target)
+        kernel.check()
+        return _direct(kernel.kernel, mesh, target)
     except Unfit as error:
         raise refusal(kernel, str(error)) from None
 
@@ -166,9 +168,6 @@ def around(p: Printer, name: str, architecture: str, count: int, grid: tuple[int
 
 def _direct(kernel: Kernel, mesh: Mesh, target: Target) -> MosaicGpuModule:
     """The module of a kernel that is written for warpgroups."""
-    whole = legal(kernel, WARPGROUPS, target)
-    whole.check()
-    kernel = whole.kernel
     architecture = "100a" if target.name.startswith(BLACKWELL) else "90a"
     tensor = architecture == "100a" and any(s.space is MemorySpace.TMEM for s in kernel.scratch)
     blocks, count = math.prod(mesh.sizes[:-1]), len(kernel.blocks) + 1

@@ -15,8 +15,8 @@ from ..lang.analysis import analyse
 from ..lang.cost import kernel_cost
 from ..lang.legalize import Legal, entry
 from ..lang.target import Target
+from .language import BACKEND
 from .module import mosaic_gpu_module, refusal
-from .rules import BACKEND
 from .schedule import HOPPER, products
 
 SPECIALISED, HALF, PLAIN, CHAINED = 0.69, 0.4, 0.62, 0.42  # of the peak: two warpgroups, one; Triton: one product, more

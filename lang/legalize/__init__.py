@@ -56,7 +56,8 @@ class Backend:
     reason. `place` is where its kernels run, as errors say it. `forms` are the kernels that one may be printed as on a
     target, the preferred one first: in plain accesses, for example. `lacks` tells by an equation's parameters that the
     rule of its primitive does not serve on some target, so that it is rewritten there. A backend that is not `exact`
-    looks for kernels of a certain shape, and leaves operations out that this shape has no need of.
+    looks for kernels of a certain shape, and leaves operations out that this shape has no need of. `other` gives the
+    table for a kernel that is written for another one than this.
     """
 
     place: str
@@ -66,6 +67,7 @@ class Backend:
     forms: Callable[[Kernel, Target], Iterable[Kernel]] = _unchanged
     lacks: Mapping[Primitive, Callable[[Mapping[str, Any], Target], bool]] = field(default_factory=dict)
     exact: bool = True
+    other: Callable[[Kernel], Backend | None] = lambda kernel: None
 
     @functools.cached_property
     def plain(self) -> frozenset[Primitive]:
@@ -189,6 +191,7 @@ class Legal:
 @cached(1024)
 def legal(kernel: Kernel, backend: Backend, target: Target) -> Legal:
     """A kernel in what a backend has rules for on a target."""
+    backend = backend.other(kernel) or backend
     return Legal(kernel, tuple(_legal(form, backend, target) for form in backend.forms(kernel, target)), backend)
 
 
