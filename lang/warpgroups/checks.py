@@ -9,11 +9,13 @@ from ...core.types import MemorySpace
 from ..copies import PRIMITIVES as COPIES
 from ..kernel import Kernel
 from ..target import KIB, Target
+from .parts import GLOBAL
 from .products import COLUMNS, PRIMITIVES, wait_products_p, wgmma_p
 from .specs import mesh_of
 
 HOPPER, BLACKWELL = ("cuda:sm_90", "cuda:sm_90:h200"), ("cuda:sm_100",)
 _TENSOR = frozenset(PRIMITIVES) - {wgmma_p, wait_products_p}
+_COPIES = frozenset(COPIES)
 
 
 def refuse(kernel: Kernel, where: str) -> None:
@@ -35,16 +37,12 @@ def check_mesh(kernel: Kernel) -> None:
                 f"kernel {kernel.name}: it writes operand {kernel.inputs[effect.operand - first].name}",
                 "write to an output, or to shared memory", kernel.source)  # fmt: skip
     for n, type_ in enumerate(kernel.scratch):
-        if type_.space in (MemorySpace.VMEM, *_FAR):
+        if type_.space in (MemorySpace.VMEM, *GLOBAL):
             raise KernelBodyError(
                 f"kernel {kernel.name}: scratch {kernel.scratch_name(kernel.splits[3] + n)} is in {type_.space}, which "
                 "warpgroups do not have", "state `lang.mosaic_gpu.SMEM(shape, dtype)`, TMEM, ACC or a Barrier",
                 kernel.source)  # fmt: skip
     _check_body(kernel, kernel.body)
-
-
-_FAR = (MemorySpace.HBM, MemorySpace.ANY)
-_COPIES = frozenset(COPIES)
 
 
 def _check_body(kernel: Kernel, program: Program) -> None:
