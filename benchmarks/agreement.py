@@ -68,7 +68,7 @@ def _varied(value: Any, change: Callable[[np.ndarray], Any]) -> Any:
 
 
 def _function(library: Any, space: str, name: str) -> Callable[..., Any]:
-    module = importlib.import_module(f"{library.__name__}.{space}")
+    module: Any = importlib.import_module(f"{library.__name__}.{space}")
     for part in name.split("."):
         module = getattr(module, part)
     return module

@@ -496,7 +496,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
         run, given, refs = (f, flat, ()) if runtime.map_refs is None else runtime.map_refs(f, flat, dims)
         outs, found = batch_flat(run, axis, given, dims)
         for i in reversed(refs):
-            flat[i][...] = moved(axis, outs.pop(), found.pop(), dims[i])
+            flat[i][...] = moved(axis, outs.pop(), found.pop(), dims[i])  # type: ignore[arg-type]
         full = f.out_tree.unflatten(outs)
         wanted = _axes_of(tuple(out_axes) if type(full) is tuple and type(out_axes) is list else out_axes, full,
                           "out_axes")  # fmt: skip

@@ -54,7 +54,8 @@ def rng_uniform(a: Any, b: Any, shape: Sequence[int]) -> Any:
     >>> rng_uniform(1.0, 2.0, (3,)).shape
     (3,)
     """
-    dtype, _ = promote_types([typeof(a), typeof(b)])
+    types: Any = [typeof(a), typeof(b)]
+    dtype, _ = promote_types(types)
     a, b = (convert_element_type(x, dtype) for x in (a, b))
     return rng_uniform_p.bind(a, b, shape=as_shape(shape, "rng_uniform"))
 

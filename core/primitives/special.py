@@ -441,7 +441,8 @@ def polygamma(m: Any, x: Any) -> Any:
     """
     m, x = operands("polygamma", m, x)
     try:
-        shape = common_shape("polygamma", [typeof(m), typeof(x)])
+        types: Any = [typeof(m), typeof(x)]
+        shape = common_shape("polygamma", types)
     except ShapeError as error:
         m, x = stretched(error, m, x)
         shape = shape_of(x)
