@@ -105,6 +105,12 @@ def _attention_causal(torch: Any) -> dict[str, Callable[..., Any]]:
     return {"torch": lambda *qkv: scaled(*(x.transpose(1, 2) for x in qkv), is_causal=True).transpose(1, 2)}
 
 
+def _tf32(torch: Any) -> dict[str, Callable[..., Any]]:
+    """The product by cuBLAS, which is told to round its operands to TF32 as well."""
+    torch.backends.cuda.matmul.allow_tf32 = True
+    return {"cuBLAS": lambda x, y: torch.matmul(x, y.T)}
+
+
 def _rows(name: str, function: Callable[..., Any], rival: Callable[[Any], Callable[..., Any]], m: int, n: int,
           vectors: int = 0, written: bool = True) -> Case:  # fmt: skip
     def rivals(torch: Any) -> dict[str, Callable[..., Any]]:
@@ -142,7 +148,7 @@ def cases(scale: int = 1) -> list[Case]:
     qkv = ((1, tokens, heads, h),) * 3
     products = 4 * heads * tokens * tokens * h
     lengths = sorted({max(t // scale, 1) for t in (2048, 4096, 8192, 16384)})
-    widths = sorted({d // min(scale, 8) for d in (64, 128)})
+    widths, odd = sorted({d // min(scale, 8) for d in (64, 128)}), 80 // min(scale, 8)
     size, shape, attention = 2**28 // scale**2, f"{tokens} x {heads} x {h}", fused.dot_product_attention
     leaves = [(size // 2,), (size // 4 + 1,), (size // 4 - 1,)]
 
@@ -161,6 +167,10 @@ def cases(scale: int = 1) -> list[Case]:
         *(Case(f"causal attention {t} x {heads} x {d}", "TFLOP/s", 2 * heads * t * t * d, ((1, t, heads, d),) * 3,
                _causal, _attention_causal, 640 if not gradient else 500, dtype="float16", gradient=gradient,
                routed=ROUTES) for d in widths for t in lengths for gradient in (False, True)),
+        Case(f"causal attention {lengths[-1]} x {heads} x {odd}", "TFLOP/s", 2 * heads * lengths[-1] ** 2 * odd,
+             ((1, lengths[-1], heads, odd),) * 3, _causal, _attention_causal, 0.9, "torch", "float16", routed=ROUTES),
+        Case(f"matmul {half}^3 float32, in TF32", "TFLOP/s", 2 * half**3, ((half, half), (half, half)),
+             lambda x, y: x @ y.T, _tf32, 0.85, "cuBLAS", "float32", routed=ROUTES),
         Case(f"attention {shape}", "TFLOP/s", products, qkv, attention, _attention, 415),
         Case(f"attention backwards {shape}", "TFLOP/s", 2.5 * products, qkv, attention, _attention, 330, gradient=True),
         _rows("softmax", fused.softmax, lambda torch: lambda x: functional(torch).softmax(x, -1), m, width),

@@ -1,7 +1,8 @@
 """The tables of docs/gpu.md on kernels by each route: registers, spills, shared memory, stages.
 
-`python -m docs.routes` compiles the kernels, with no GPU, and rewrites the tables: that of Hopper, and where CUTLASS is
-installed that of CUTLASS, whose kernels take minutes unless they are in the disk cache.
+`python -m docs.routes` compiles the kernels, with no GPU, and rewrites the tables: that of Hopper, that of Mosaic GPU's
+kernels in large shapes on Hopper and Blackwell, and where CUTLASS is installed that of CUTLASS, whose kernels take
+minutes unless they are in the disk cache.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import tilewright as tw
+from tests.support.hopper_large import LARGE
 from tilewright import cutlass_backend, lax, mosaic_gpu, nn, triton_backend
 from tilewright import numpy as tnp
 from tilewright.core.errors import TilewrightError, VersionError
@@ -29,6 +31,7 @@ PAGE = Path(__file__).resolve().parent / "gpu.md"
 TARGET = target_of("cuda:sm_90")
 MARK = "<!-- routes: made by python -m docs.routes -->\n"
 END = "<!-- end of routes -->"
+LARGE_MARK, LARGE_END = "<!-- large: made by python -m docs.routes -->\n", "<!-- end of large -->"
 CUTLASS_MARK = "<!-- CUTLASS: made by python -m docs.routes -->\n"
 CUTLASS_END = "<!-- end of CUTLASS -->"
 
@@ -98,6 +101,17 @@ def rows() -> Iterator[list[str]]:
                 shown = ""
 
 
+def large_rows() -> Iterator[list[str]]:
+    """Kernels with products in large shapes, by Mosaic GPU on both architectures, or why they are not."""
+    targets = [target_of("cuda:sm_90"), target_of("cuda:sm_100")]
+    for name, make in LARGE.items():
+        for kernel in make():
+            shown = f"{name}: `{kernel.name}`"
+            for target in targets:
+                yield [shown, f"`{target.name}`", *_row(kernel, mosaic_gpu, target)]
+                shown = ""
+
+
 def cutlass_rows() -> Iterator[list[str]]:
     for target, names in CUTLASS.items():
         found = [(name, kernel) for name in names for kernel in kernels(name)]
@@ -114,6 +128,7 @@ def made() -> str:
     """The page with its tables made anew; CUTLASS's only where it is installed."""
     columns = ["registers", "spilled bytes", "shared memory", "stages"]
     text = _replaced(PAGE.read_text(), MARK, END, table(["kernel", "route", *columns], rows()))
+    text = _replaced(text, LARGE_MARK, LARGE_END, table(["kernel", "target", *columns], large_rows()))
     try:
         cutlass_backend.check_installed()
     except VersionError:

@@ -66,8 +66,12 @@ class CompilerParams:
 
     `num_stages`: how many turns of a loop are copied ahead at most; None: as many as shared memory holds, 8 at most.
     `consumers`: how many warpgroups (128 threads) compute, each with its part of the rows of a block; None: 2 where the
-    rows can be divided. `backward`: what the kernels of its gradient are told instead; None: the same. What follows is
-    of kernels written for warpgroups, names of Pallas's that change no value, and are not used.
+    rows can be divided. `persistent`: whether there are as many blocks as multiprocessors, each of which makes tiles of
+    results one after the other and copies ahead for the next one while it stores; None: where there are more tiles than
+    multiprocessors and memory for it. `cluster`: 2 pairs blocks beside each other, which share what both read: on
+    Hopper each copies one half of it to both, on Blackwell they make products of 256 rows together; 1: they share
+    nothing; None: where it can be. `backward`: what the kernels of its gradient are told instead; None: the same. What
+    follows is of kernels written for warpgroups, names of Pallas's that change no value, and are not used.
 
     >>> CompilerParams(num_stages=4).num_stages
     4
@@ -75,6 +79,8 @@ class CompilerParams:
 
     num_stages: int | None = None
     consumers: int | None = None
+    persistent: bool | None = None
+    cluster: int | None = None
     backward: object | None = None
     approx_math: bool = False
     dimension_semantics: Sequence[Any] | None = None

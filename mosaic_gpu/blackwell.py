@@ -47,6 +47,8 @@ class Sum:
 class Blackwell(Tensor):
     """A kernel within its loops, its products in tensor memory."""
 
+    joint = True
+
     def __init__(self, *args: Any):
         super().__init__(*args)
         k, plan = self.kernel, self.plan
@@ -65,6 +67,8 @@ class Blackwell(Tensor):
             self.sums[ref] = Sum(column)
             column += shape[1]
         self.columns = max(next_power_of_2(column), 32)
+        self.buffers = 2 if self.s.blocks and 2 * self.columns <= tcgen05.COLUMNS else 1
+        self.columns *= self.buffers
         if self.columns > tcgen05.COLUMNS:
             raise Unfit(f"its sums take {column} columns of tensor memory, and there are {tcgen05.COLUMNS}")
 
@@ -72,12 +76,17 @@ class Blackwell(Tensor):
     def releases(self) -> int:
         return 1
 
-    @property
-    def done(self) -> Int:
-        return self.p.add(self.shared, self.s.more)
+    def buffer(self, tile: Int) -> tuple[Int, Int, Int, Int]:
+        """Of a tile of results: the first column of its sums, the barriers of their end and release, the parity."""
+        p = self.p
+        which, round_ = p.int("remui", tile, self.buffers), p.int("andi", p.int("divui", tile, self.buffers), 1)
+        at = p.add(self.shared, self.s.sites, p.mul(which, 8))
+        return p.mul(which, self.columns // self.buffers), at, p.add(at, 8 * self.buffers), round_
 
     def more_barriers(self) -> None:
-        ptx.barrier_init(self.p, self.done, 1)
+        for n in range(self.buffers):
+            ptx.barrier_init(self.p, self.p.add(self.shared, self.s.sites, 8 * n), 1)
+            ptx.barrier_init(self.p, self.p.add(self.shared, self.s.sites, 8 * (self.buffers + n)), 4 * self.s.cluster)
 
     # ------------------------------------------------------------ the warps that copy and multiply
 
@@ -85,16 +94,24 @@ class Blackwell(Tensor):
         super().produce()
         p = self.p
         first = p.compare("eq", self.warp, 4 * self.consumers + 1)
-        with p.when(p.pure(f"arith.andi {first}, {p.compare('eq', self.lane, 0)} : i1")):
+        chosen = p.int("ori", self.lane, self.rank)  # one thread of one block
+        with p.when(p.pure(f"arith.andi {first}, {p.compare('eq', chosen, 0)} : i1")):
             refs, first_in = self.kernel.body.inputs, self.kernel.splits[1]
             for n, number in enumerate(self.s.fixed):
                 tile = self.tile_of(self.s.moved[number], self.fixed_address(n))
                 ptx.wait(p, self.fixed_barrier(n), 0)
                 self.refs[refs[first_in + number]] = TileRef(tile, lambda: None)
             self.refs.update(self.sums)
-            self.count = 0
-            self.multiply(0)
-            tcgen05.commit(p, self.done)
+
+            def run(tile: Int) -> None:
+                self.sums_at, done, free, parity = self.buffer(tile)
+                if self.s.blocks:
+                    ptx.wait(p, free, p.int("xori", parity, 1), "cluster" if self.s.joint else "cta")
+                self.first_turn = self.count
+                self.multiply(0)
+                tcgen05.commit(p, done, self.together)
+
+            self.tiles(run)
 
     def multiply(self, level: int) -> None:
         """Products of the loops from a level on, in the order of the turns."""
@@ -102,7 +119,7 @@ class Blackwell(Tensor):
         if level == len(carry):
             self.cell(self.s.parts.main, level)
             if self.s.ring:
-                tcgen05.commit(p, self.empty(self.stage(self.count)[0]))
+                tcgen05.commit(p, self.empty(self.stage(self.count)[0]), self.together)
             self.count = p.add(self.count, 1)
             return
         ids = list(self.ids)
@@ -124,9 +141,11 @@ class Blackwell(Tensor):
         kinds = KINDS[str(a.dtype)], KINDS[str(b.dtype)]
         for step in range(a.shape[ca] // depth(a.dtype)):
             (one, turned), (other, across) = left(0, step), right(step)
-            more = p.constant(True, "i1") if step else p.compare("ne", self.count, 0)
-            tcgen05.multiply(p, p.add(self.memory, column), one, other, self.rows, product.shape[1], kinds,
-                             (turned, across), more)  # fmt: skip
+            more = p.constant(True, "i1") if step else p.compare("ne", self.count, self.first_turn)
+            to, many = p.add(self.memory, self.sums_at, column), self.together
+            tcgen05.multiply(
+                p, to, one, other, 128 * many, product.shape[1], kinds, (turned, across), more, blocks=many
+            )
 
     def settled(self, product: Product) -> Fragment:
         raise Unfit("a product that is not added to a sum of its loop")
@@ -134,10 +153,16 @@ class Blackwell(Tensor):
     # ------------------------------------------------------------ the warpgroup that stores
 
     def consume(self) -> None:
-        p, k = self.p, self.kernel
+        p = self.p
         self.lane_of_group = p.add(p.mul(self.warp, 32), self.lane)
         self.mine = 0
         self.position(GROUP, self.warp)
+        self.tiles(self.finish)
+        self.stored_all()
+
+    def finish(self, tile: Int) -> None:
+        """What follows the products of a tile of results."""
+        p, k = self.p, self.kernel
         registers = {ref: Register(ref.type.array, None) for ref in k.body.inputs[k.splits[3] :]}
         self.refs.update(registers)
         end_cell(self, self.s.parts.before, 0, 0)
@@ -145,10 +170,16 @@ class Blackwell(Tensor):
             start, zero = register.value, p.constant(0, computed(register.array.dtype))
             if start is None or isinstance(start, Fragment) or start.varies or start.at(p, [0, 0]) != zero:
                 raise Unfit("a sum that does not begin at zero")
-        ptx.wait(p, self.done, 0)
+        sums_at, done, free, parity = self.buffer(tile)
+        ptx.wait(p, done, parity)
         tcgen05.waited(p)
         for ref, register in registers.items():
             shape, dtype, first = ref.type.shape, ref.type.dtype, self.sums[ref].column
-            row = tcgen05.row(p, self.lanes(first), shape[1], computed(dtype))
-            register.value = Fragment(Layout(shape, 0, 1), dtype, [row])
+            row = tcgen05.Row(p, self.lanes(p.add(sums_at, first)), shape[1], computed(dtype))
+            register.value = Fragment(Layout(shape, 0, 1), dtype, [row])  # type: ignore[list-item]
         end_cell(self, self.s.parts.after, 0, -1)
+        if self.s.blocks:
+            tcgen05.left(p)
+            p.asm("bar.warp.sync -1;")
+            with p.when(p.compare("eq", self.lane, 0)):
+                ptx.arrive_far(p, ptx.mapped(p, free, 0)) if self.s.joint else ptx.arrive(p, free)

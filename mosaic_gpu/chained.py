@@ -25,6 +25,8 @@ from .tensor import Tensor
 from .text import Int
 from .values import Fragment, Layout, Lazy, Product, Tile, Unfit, Value, computed, halves
 
+WIDEST_ROW = 128  # numbers of a product or a sum that a thread has at once
+
 
 class Made(Group):
     """A product that is being made from a column of tensor memory on, as a barrier's phase tells."""
@@ -70,6 +72,8 @@ class Parked:
 
 class Chained(Tensor):
     """A kernel within its loops, whose products are made in tensor memory and read from there."""
+
+    persists = False  # barriers of products count the turns of one tile
 
     def __init__(self, *args: Any):
         super().__init__(*args)
@@ -119,6 +123,8 @@ class Chained(Tensor):
         return self.p.add(column, self.p.mul(self.mine, self.each))
 
     def loaded_row(self, column: int, layout: Layout, dtype: Any) -> Fragment:
+        if layout.shape[1] > WIDEST_ROW:
+            raise Unfit(f"a row of {layout.shape[1]} numbers in each thread, which has registers for {WIDEST_ROW}")
         row = tcgen05.row(self.p, self.lanes(self.at(column)), layout.shape[1], computed(dtype))
         return Fragment(layout, dtype, [row])
 

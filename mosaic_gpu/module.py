@@ -21,13 +21,16 @@ from ..lang.warpgroups.specs import Mesh, mesh_of
 from . import ptx
 from .blackwell import Blackwell
 from .chained import Chained
+from .cluster import clustered
 from .direct.program import REMEDY, Direct, Found
 from .language import BACKEND
 from .nest import Nest
-from .schedule import BLACKWELL, Schedule, schedule
+from .schedule import BLACKWELL, Schedule, products, schedule
 from .text import Printer
 from .values import Unfit
 
+MOST_PAIRED = 2  # products of a body whose blocks are pairs unasked: more of them take too many registers
+LEAST_STAGES = 3  # that a block of many tiles keeps beside memory for its results, unless it is asked for
 # The forms of an architecture, in the order that they are tried.
 FORMS: dict[str, tuple[type[Nest], ...]] = {"90a": (Nest,), "100a": (Blackwell, Chained)}
 
@@ -99,22 +102,53 @@ def _module(kernel: Kernel, target: Target) -> MosaicGpuModule:
     made = schedule(planned, target, asked.num_stages, asked.consumers)
     name = identifier(kernel.name)
     architecture = "100a" if target.name.startswith(BLACKWELL) else "90a"
-    for form in FORMS[architecture]:
+    ways = [(form, *way) for form in FORMS[architecture] for way in _ways(form, asked, target, kernel)]
+    for n, (form, blocks, cluster) in enumerate(ways):
         try:
-            text, nest = _text(name, architecture, launch, made, form)
+            tried = made.tiled(blocks) if blocks else made
+            tried = clustered(tried, form.joint) if cluster > 1 else tried
+            text, final = _printed(name, architecture, launch, tried, form)
+            if blocks and asked.persistent is None and final.stages < min(LEAST_STAGES, made.stages):
+                raise Unfit("results leave no memory for stages")
         except Unfit:
-            if form is FORMS[architecture][-1]:
+            if n == len(ways) - 1:
                 raise
             continue
         break
-    learnt = made.keeping(nest.kept, nest.asked_columns)
-    if learnt != made:  # what the body takes of memory is known once it is printed, and comes before the stages
-        made = learnt
-        text, _ = _text(name, architecture, launch, made, form)
-    scratch = max(planned.programs, 1) * ptx.DESCRIPTOR * max(len(made.described), 1)
+    grid = _grid(final, launch)
+    scratch = max(final.blocks or planned.programs, 1) * ptx.DESCRIPTOR * max(len(final.described), 1)
     return MosaicGpuModule(
-        name, text, architecture, launch.grid, made.threads, made.shared, made.stages, scratch, launch.in_types,
+        name, text, architecture, grid, final.threads, final.shared, final.stages, scratch, launch.in_types,
         launch.out_types, launch.aliases, launch.prepare, launch.finish)  # fmt: skip
+
+
+def _grid(made: Schedule, launch: Launch) -> tuple[int, int, int]:
+    """The blocks of a launch: in pairs they are numbered in a row."""
+    if made.blocks or made.cluster > 1:
+        return made.blocks or made.plan.programs, 1, 1
+    return launch.grid
+
+
+def _ways(form: type[Nest], asked: CompilerParams, target: Target, kernel: Kernel) -> list[tuple[int, int]]:
+    """The ways of a form that are tried: how many blocks make all tiles of results (0: one makes one), and clusters.
+
+    They are in the order of what they spare: copies of what two blocks read, then the starts of blocks.
+    """
+    most = target.units // 2 * 2 or 1
+    blocks = [most, 0] if asked.persistent is None else [most] if asked.persistent else [0]
+    paired = len(products(kernel.body)) <= MOST_PAIRED
+    clusters = [asked.cluster] if asked.cluster is not None else [2, 1] if paired else [1]
+    found = [(b, c) for c in clusters for b in blocks]
+    return [(b, c) for b, c in found if form.persists or (b, c) == (0, 1)]
+
+
+def _printed(name: str, architecture: str, launch: Launch, made: Schedule, form: type[Nest]) -> tuple[str, Schedule]:
+    """The text of a module in one form, and its schedule with what the body takes of memory."""
+    text, nest = _text(name, architecture, launch, made, form)
+    learnt = made.keeping(nest.kept, nest.asked_columns)
+    if learnt != made:  # known once it is printed, and it comes before the stages
+        text, _ = _text(name, architecture, launch, learnt, form)
+    return text, learnt
 
 
 def _text(name: str, architecture: str, launch: Launch, made: Schedule, form: type[Nest]) -> tuple[str, Nest]:
@@ -127,7 +161,8 @@ def _text(name: str, architecture: str, launch: Launch, made: Schedule, form: ty
         found[0].print(shared, block, thread, names[-1])
 
     printed(p, count, body)
-    return around(p, name, architecture, count, launch.grid, made.threads, made.shared), found[0]
+    grid = _grid(made, launch)
+    return around(p, name, architecture, count, grid, made.threads, made.shared, made.cluster), found[0]
 
 
 def printed(p: Printer, count: int, body: Callable[[list[str], str, list[str], str], None]) -> None:
@@ -143,9 +178,9 @@ def printed(p: Printer, count: int, body: Callable[[list[str], str, list[str], s
     body(names, start, block, p.pure("arith.index_cast %tx : index to i32"))
 
 
-def around(p: Printer, name: str, architecture: str, count: int, grid: tuple[int, int, int], threads: int, shared: int
-           ) -> str:  # fmt: skip
-    """A module that launches what was printed."""
+def around(p: Printer, name: str, architecture: str, count: int, grid: tuple[int, int, int], threads: int, shared: int,
+           cluster: int = 1) -> str:  # fmt: skip
+    """A module that launches what was printed, in clusters of blocks."""
     host: list[str] = ["%tok = builtin.unrealized_conversion_cast %stream : !llvm.ptr to !gpu.async.token"]
     for i in range(count):
         host.append(f"%p{i} = llvm.getelementptr %bufs[{i}] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr")
@@ -153,8 +188,12 @@ def around(p: Printer, name: str, architecture: str, count: int, grid: tuple[int
     for axis, n in zip(("gx", "gy", "gz", "nx", "ny", "nz"), (*grid, threads, 1, 1), strict=True):
         host.append(f"%{axis} = arith.constant {n} : index")
     host.append(f"%bytes = arith.constant {shared} : i32")
+    inside = ""
+    if cluster > 1:
+        host += [f"%c{axis} = arith.constant {n} : index" for axis, n in zip("xyz", (cluster, 1, 1), strict=True)]
+        inside = "clusters(%ix, %iy, %iz) in (%cx_ = %cx, %cy_ = %cy, %cz_ = %cz) "
     host.append(
-        "%done = gpu.launch async [%tok] blocks(%bx, %by, %bz) in (%gx_ = %gx, %gy_ = %gy, %gz_ = %gz) "
+        f"%done = gpu.launch async [%tok] {inside}blocks(%bx, %by, %bz) in (%gx_ = %gx, %gy_ = %gy, %gz_ = %gz) "
         "threads(%tx, %ty, %tz) in (%nx_ = %nx, %ny_ = %ny, %nz_ = %nz) dynamic_shared_memory_size %bytes {"
     )
     major = int(architecture[:-2])

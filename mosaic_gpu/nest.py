@@ -19,7 +19,7 @@ from ..lang.maps import inside, map_of
 from . import ptx
 from .lower import Group, Lowering
 from .refs import Memory, Register, TileRef, Window
-from .schedule import REGISTERS, Moved, Schedule
+from .schedule import Moved, Schedule
 from .text import Int, Printer
 from .values import Fragment, Lazy
 
@@ -27,6 +27,8 @@ from .values import Fragment, Lazy
 class Nest(Lowering):
     """A kernel within its loops."""
 
+    joint = False  # blocks in pairs make products together
+    persists = True  # a block may make many tiles of results
     overlaps = True  # products that a turn begins may be made in the next one
 
     def __init__(self, p: Printer, launch: Launch, schedule: Schedule, names: Sequence[str]):
@@ -36,6 +38,7 @@ class Nest(Lowering):
         self.launch, self.s, self.names = launch, schedule, list(names)
         self.ids: list[Int] = [0] * len(self.kernel.grid)
         self.program: Int = 0
+        self.number: Int = 0  # of the tile of results at hand
         self.descriptors: dict[int, str] = {}  # by the number of the argument
         self.count: Int = 0  # turns taken
         self.live: list[tuple[int, Register]] = []
@@ -54,11 +57,15 @@ class Nest(Lowering):
         """`shared` is the address of shared memory, `described` a pointer to memory for descriptors."""
         p, s = self.p, self.s
         self.shared = shared
+        self.rank: Int = ptx.rank(p) if s.cluster > 1 else 0
         self.keeps = p.add(shared, s.keeps)
         (warp,) = p.asm("shfl.sync.idx.b32 $0, $1, 0, 0x1f, 0xffffffff;", "=r,r",
                         [p.name(p.int("shrui", thread, 5))], ["i32"], ["i32"])  # fmt: skip
         self.warp, self.lane = warp, p.int("andi", thread, 31)
-        self.locate(block)
+        if s.blocks:
+            self.program = block[0]
+        else:
+            self.locate(block)
         self.describe(described)
         with p.when(p.compare("eq", thread, 0)):
             for n in range(len(s.fixed)):
@@ -70,15 +77,24 @@ class Nest(Lowering):
             self.more_barriers()
             p.asm("fence.mbarrier_init.release.cluster;")
         self.prepare()
-        p.line("gpu.barrier")
+        self.meet()
         for name in self.descriptors.values():
             ptx.acquire(p, name)
         self.roles()
+        if s.cluster > 1:  # a block that has ended is reached by no other
+            ptx.cluster_sync(p)
 
     @property
     def releases(self) -> int:
-        """How many arrivals free a stage: one of each warp that computes."""
-        return 4 * self.consumers
+        """How many arrivals free a stage: one of each warp that computes with it, in this block and its cluster."""
+        return 4 * self.consumers * self.s.cluster
+
+    def meet(self) -> None:
+        """Wait for all threads of the block, and of its cluster."""
+        if self.s.cluster > 1:
+            ptx.cluster_sync(self.p)
+        else:
+            self.p.line("gpu.barrier")
 
     def more_barriers(self) -> None:
         """Barriers besides those of tiles and stages."""
@@ -90,13 +106,17 @@ class Nest(Lowering):
         """The last warpgroup produces, the others compute."""
         self.p.either(self.p.compare("uge", self.warp, 4 * self.consumers), self.produce, self.consume)
 
-    def locate(self, block: Sequence[str]) -> None:
+    def locate(self, block: Sequence[Any]) -> None:
         """The ids of the parallel axes."""
-        p, sizes = self.p, [self.kernel.grid[a] for a in self.plan.parallel]
+        p, s, sizes = self.p, self.s, [self.kernel.grid[a] for a in self.plan.parallel]
         number: Int = block[0]
+        whole = number
+        if s.cluster > 1:  # neighbours are a pair, whose ids differ in one axis
+            sizes[self.plan.parallel.index(s.pairs)] //= 2
+            number = p.int("divui", number, 2)
         if self.launch.grouped:
             ids = self._grouped(number, *sizes)
-        elif self.launch.flat:
+        elif self.launch.flat or s.blocks or s.cluster > 1:
             ids, rest = [], number
             for n in reversed(sizes[1:]):
                 ids.append(p.int("remui", rest, n))
@@ -107,9 +127,9 @@ class Nest(Lowering):
             number = 0
             for i, n in zip(ids, sizes, strict=True):
                 number = p.add(p.mul(number, n), i)
-        self.program = number
+        self.program = self.program if s.blocks else whole if s.cluster > 1 else number
         for axis, i in zip(self.plan.parallel, ids, strict=True):
-            self.ids[axis] = i
+            self.ids[axis] = p.add(p.mul(i, 2), self.rank) if axis == s.pairs else i
 
     def _grouped(self, number: Int, rows: int, columns: int) -> list[Int]:
         """Bands of rows, down each column of a band: neighbours share blocks of both operands."""
@@ -180,7 +200,9 @@ class Nest(Lowering):
         block = moved.block
         visible = [d for d, gone in enumerate(block.squeezed) if not gone]
         row, col = (visible.index(a) for a in moved.axes)
-        return self.tile(address, block.shape, block.array.dtype, (row, col))
+        found = self.tile(address, block.shape, block.array.dtype, (row, col))
+        found.there = moved.held
+        return found
 
     # ------------------------------------------------------------ windows
 
@@ -215,22 +237,41 @@ class Nest(Lowering):
 
     def produce(self) -> None:
         p, s = self.p, self.s
-        if self.consumers in REGISTERS:
-            ptx.registers(p, "dec", REGISTERS[self.consumers][0])
+        if s.registers is not None:
+            ptx.registers(p, "dec", s.registers[0])
         first = p.compare("eq", self.warp, 4 * self.consumers)
         with p.when(p.pure(f"arith.andi {first}, {p.compare('eq', self.lane, 0)} : i1")):
             for n, number in enumerate(s.fixed):
                 self.copy(s.moved[number], self.fixed_address(n), self.fixed_barrier(n))
             if s.ring:
-                self.count = 0
-                self.produce_level(0)
+                self.tiles(lambda tile: self.produce_level(0))
+
+    def tiles(self, run: Callable[[Int], None]) -> None:
+        """Do something for each tile of results that this block makes, given its number; turns are counted through."""
+        p, step = self.p, self.s.blocks
+        self.count = 0
+        if not step:
+            run(0)
+            return
+
+        def body(tile: str, count: str) -> list[str]:
+            self.count = count
+            self.number = p.add(self.program, p.mul(tile, step))
+            self.locate([self.number])
+            known = self.warp, self.lane
+            run(tile)
+            self.warp, self.lane = known
+            return [p.name(self.count)]
+
+        many = p.int("divui", p.int("subi", self.plan.programs + step - 1, self.program), step)
+        (self.count,) = p.loop(0, many, [p.name(0)], ["i32"], body)
 
     def produce_level(self, level: int) -> None:
         """Copies of the loops from a level on, in the order of the turns."""
         p, s, carry = self.p, self.s, self.plan.carry
         if level == len(carry):
             stage, parity = self.stage(self.count)
-            ptx.wait(p, self.empty(stage), p.int("xori", parity, 1))
+            ptx.wait(p, self.empty(stage), p.int("xori", parity, 1), "cta" if s.cluster == 1 else "cluster")
             for n, number in enumerate(s.ring):
                 self.copy(s.moved[number], self.ring_address(n, stage), self.full(n, stage))
             self.count = p.add(self.count, 1)
@@ -248,17 +289,27 @@ class Nest(Lowering):
 
     def copy(self, moved: Moved, to: Int, barrier: Int) -> None:
         """Start the copies of one tile."""
-        p, block = self.p, moved.block
+        p, block, joint = self.p, moved.block, self.s.joint
         start = self.starts(block)
-        ptx.expect(p, barrier, moved.size)
-        rows = block.sizes[moved.axes[0]]
+        if joint:  # the first block's barrier tells of both
+            with p.when(p.compare("eq", self.rank, 0)):
+                ptx.expect(p, barrier, 2 * moved.size)
+            barrier = ptx.mapped(p, barrier, 0)
+        else:
+            ptx.expect(p, barrier, moved.size)
+        rows, both = moved.held, moved.half == "copied"
+        shift = {"rows": rows, "columns": moved.chunks * moved.columns}.get(moved.half, 0)
         for chunk in range(moved.chunks):
-            for first in range(0, rows, moved.rows):
+            for first in range(0, rows, moved.rows * (2 if both else 1)):
                 place = [start[d] for d in moved.order]
                 place[0] = p.add(place[0], chunk * moved.columns)
-                place[1] = p.add(place[1], first)
-                at = p.add(to, chunk * rows * ptx.ROW + first * ptx.ROW)
-                ptx.tma_load(p, at, self.descriptors[moved.argument], place, barrier)
+                row: Int = p.add(first, p.mul(self.rank, moved.rows)) if both else first
+                place[1] = p.add(place[1], row)
+                if shift:
+                    which = int(moved.half == "rows")
+                    place[which] = p.add(place[which], p.mul(self.rank, shift))
+                at = p.add(to, chunk * rows * ptx.ROW, p.mul(row, ptx.ROW))
+                ptx.tma_load(p, at, self.descriptors[moved.argument], place, barrier, 3 if both else 0, joint)
 
     def bounds(self, level: int) -> tuple[Int, Int]:
         """The first turn of a loop, and its end."""
@@ -281,16 +332,25 @@ class Nest(Lowering):
 
     def consume(self) -> None:
         p = self.p
-        if self.consumers in REGISTERS:
-            ptx.registers(p, "inc", REGISTERS[self.consumers][1])
+        if self.s.registers is not None:
+            ptx.registers(p, "inc", self.s.registers[1])
+        self.find_place()
+
+        def run(tile: Int) -> None:
+            self.run(0)
+            self.wait()
+
+        self.tiles(run)
+        self.find_place()
+        self.stored_all()
+
+    def find_place(self) -> None:
+        """Which rows and columns are this thread's."""
+        p = self.p
         self.mine = p.int("shrui", self.warp, 2)
         within = p.int("andi", self.warp, 3)
         self.lane_of_group = p.add(p.mul(within, 32), self.lane)
-        part = self.rows // self.consumers
-        self.position(part, within)
-        self.count = 0
-        self.run(0)
-        self.wait()
+        self.position(self.rows // self.consumers, within)
 
     def position(self, part: int, warp: Int) -> None:
         """The first row and column of this thread, by the rows of a warpgroup and the warp within it."""
@@ -308,6 +368,10 @@ class Nest(Lowering):
         else:
             end_cell(self, self.s.parts.before, level, 0)
             self.loop(level)
+            if self.s.blocks and not level:  # places are computed once more, and not kept beside the sums of the loop
+                self.warp, self.lane = ptx.again(self.p, self.warp), ptx.again(self.p, self.lane)
+                self.find_place()
+                self.locate([ptx.again(self.p, self.number)])
             end_cell(self, self.s.parts.after, level, -1)
             ending()
         self.live = [(home, r) for home, r in self.live if home != level]
@@ -329,7 +393,7 @@ class Nest(Lowering):
             count = self.count
             self.count = p.name(self.count)
             turn(p.name(0))
-            if not self.overlaps:
+            if not self.overlaps or self.s.stages == 1:  # with one stage its release is what the next turn waits for
                 self.wait()
             self.count = count
 
@@ -390,6 +454,8 @@ class Nest(Lowering):
         p.asm("bar.warp.sync -1;")
         with p.when(p.compare("eq", self.lane, 0)):
             ptx.arrive(p, self.empty(stage))
+            if self.s.cluster > 1:  # the other block copies to this one
+                ptx.arrive_far(p, ptx.mapped(p, self.empty(stage), p.int("xori", self.rank, 1)))
 
     def release_last(self) -> None:
         """The stage of the turn before this, unless this is the first."""
@@ -493,6 +559,10 @@ class Nest(Lowering):
         if base is None:
             return False
         base = p.add(base, p.mul(self.mine, size))
+        if self.s.blocks:  # the tile before this may still be on its way from there
+            with p.when(p.compare("eq", self.lane_of_group, 0)):
+                ptx.bulk_wait(p, read=True)
+            ptx.bar_sync(p, p.add(self.mine, 2), 128)
         self.matrices(moved, made, base)
         ptx.fence_proxy(p)
         ptx.bar_sync(p, p.add(self.mine, 2), 128)
@@ -505,8 +575,15 @@ class Nest(Lowering):
                     at = p.add(base, chunk * part * ptx.ROW + first * ptx.ROW)
                     ptx.tma_store(p, self.descriptors[moved.argument], place, at)
             ptx.bulk_commit(p)
-            ptx.bulk_wait(p)
+            if not self.s.blocks:
+                ptx.bulk_wait(p)
         return True
+
+    def stored_all(self) -> None:
+        """Wait for what the copy engine still stores at the end of a block of many tiles."""
+        if self.s.blocks and self.s.stored:
+            with self.p.when(self.p.compare("eq", self.lane_of_group, 0)):
+                ptx.bulk_wait(self.p)
 
     def matrices(self, moved: Moved, made: Fragment, base: Int) -> None:
         """Registers in the swizzled rows of this warpgroup's part, 16 columns at a time."""
@@ -521,12 +598,12 @@ class Nest(Lowering):
                 ptx.stmatrix(p, at, words)
 
     def spare(self, size: int) -> Int | None:
-        """Shared memory for results once the loops are through: the stages, or memory of its own."""
+        """Shared memory for results once the loops are through: the stages, or memory of its own where those go on."""
         s = self.s
-        if s.ring and self.spared + size <= s.stages * s.stage_bytes:
+        if s.ring and not s.blocks and self.spared + size <= s.stages * s.stage_bytes:
             if not self.spared:
                 self.wait()
                 self.gather()
             self.spared += size
             return self.p.add(self.shared, s.ring_start + self.spared - size)
-        return None if s.ring else self.keep(size, ptx.ATOM)
+        return self.keep(size, ptx.ATOM) if s.blocks or not s.ring else None

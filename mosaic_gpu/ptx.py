@@ -35,11 +35,37 @@ def arrive(p: Printer, address: Int) -> None:
     p.asm("mbarrier.arrive.release.cta.shared::cta.b64 _, [$0];", "r", [p.name(address)], ["i32"])
 
 
-def wait(p: Printer, address: Int, parity: Int) -> None:
-    """Wait until the phase of a parity has ended."""
-    p.asm("{ .reg .pred p; L_${:uid}: mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [$0], $1, 10000000; "
-          "@p bra.uni D_${:uid}; bra.uni L_${:uid}; D_${:uid}: }", "r,r",
+def wait(p: Printer, address: Int, parity: Int, scope: str = "cta") -> None:
+    """Wait until the phase of a parity has ended; `scope`: whether the block arrives there (cta) or a cluster."""
+    p.asm(f"{{ .reg .pred p; L_${{:uid}}: mbarrier.try_wait.parity.acquire.{scope}.shared::cta.b64 p, [$0], $1, "
+          "10000000; @p bra.uni D_${:uid}; bra.uni L_${:uid}; D_${:uid}: }", "r,r",
           [p.name(address), p.name(parity)], ["i32", "i32"])  # fmt: skip
+
+
+def rank(p: Printer) -> str:
+    """The number of this block in its cluster."""
+    return p.asm("mov.u32 $0, %cluster_ctarank;", "=r", [], [], ["i32"], pure=True)[0]
+
+
+def mapped(p: Printer, address: Int, rank: Int) -> str:
+    """The address of the same place in the shared memory of a block of the cluster."""
+    return p.asm("mapa.shared::cluster.u32 $0, $1, $2;", "=r,r,r", [p.name(address), p.name(rank)], ["i32", "i32"],
+                 ["i32"], pure=True)[0]  # fmt: skip
+
+
+def again(p: Printer, x: Int) -> str:
+    """The same number, of which the compiler does not know that it is: what is made of it is computed anew."""
+    return p.asm("// again", "=r,0", [p.name(x)], ["i32"], ["i32"])[0]
+
+
+def arrive_far(p: Printer, address: str) -> None:
+    """Arrive at a barrier of a block of the cluster."""
+    p.asm("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [$0];", "r", [address], ["i32"])
+
+
+def cluster_sync(p: Printer) -> None:
+    """Wait for all threads of the cluster."""
+    p.asm("barrier.cluster.arrive.release; barrier.cluster.wait.acquire;")
 
 
 def bar_sync(p: Printer, number: Int, threads: int) -> None:
@@ -63,14 +89,23 @@ def registers(p: Printer, how: str, count: int) -> None:
 # ---------------------------------------------------------------------------- copies
 
 
-def tma_load(p: Printer, to: Int, descriptor: str, coordinates: Sequence[Int], barrier: Int) -> None:
-    """Copy a tile to shared memory; `coordinates` innermost first; its bytes are counted at a barrier."""
+def tma_load(p: Printer, to: Int, descriptor: str, coordinates: Sequence[Int], barrier: Int, blocks: int = 0,
+             joint: bool = False) -> None:  # fmt: skip
+    """Copy a tile to shared memory; `coordinates` innermost first; its bytes are counted at a barrier.
+
+    `blocks`: the bits of those of the cluster to which it is copied; 0: this one. `joint`: the barrier may be of the
+    other block of a pair.
+    """
     n = len(coordinates)
+    how = ".multicast::cluster" if blocks else ".cta_group::2" if joint else ""
+    mask, letter, more, type_ = (
+        (f", ${3 + n}", ",h", [p.constant(blocks, "i16")], ["i16"]) if blocks else ("", "", [], [])
+    )
     places = ", ".join(f"${3 + i}" for i in range(n))
-    p.asm(f"cp.async.bulk.tensor.{n}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-          f"[$0], [$1, {{{places}}}], [$2];", "r,l,r" + ",r" * n,
-          [p.name(to), descriptor, p.name(barrier), *map(p.name, coordinates)],
-          ["i32", "!llvm.ptr", "i32"] + ["i32"] * n)  # fmt: skip
+    p.asm(f"cp.async.bulk.tensor.{n}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes{how} "
+          f"[$0], [$1, {{{places}}}], [$2]{mask};", "r,l,r" + ",r" * n + letter,
+          [p.name(to), descriptor, p.name(barrier), *map(p.name, coordinates), *more],
+          ["i32", "!llvm.ptr", "i32"] + ["i32"] * n + type_)  # fmt: skip
 
 
 def tma_store(p: Printer, descriptor: str, coordinates: Sequence[Int], source: Int) -> None:
@@ -86,9 +121,9 @@ def bulk_commit(p: Printer) -> None:
     p.asm("cp.async.bulk.commit_group;")
 
 
-def bulk_wait(p: Printer) -> None:
-    """Wait until all tiles that this thread stores are stored."""
-    p.asm("cp.async.bulk.wait_group 0;")
+def bulk_wait(p: Printer, read: bool = False) -> None:
+    """Wait until all tiles that this thread stores are stored, or just read from shared memory."""
+    p.asm(f"cp.async.bulk.wait_group{'.read' if read else ''} 0;")
 
 
 def describe(p: Printer, at: Int, pointer: str, dtype: str, sizes: Sequence[int], strides: Sequence[int],

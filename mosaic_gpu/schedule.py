@@ -22,7 +22,7 @@ from ..lang.gpu.narrow import Turns, narrowed
 from ..lang.gpu.peel import Peeled, peeled
 from ..lang.gpu.plan import Plan
 from ..lang.kernel import Block
-from ..lang.maps import inside
+from ..lang.maps import inside, map_of
 from ..lang.target import Target
 from . import ptx
 from .kinds import FLOAT32
@@ -34,6 +34,7 @@ HOPPER, BLACKWELL = "cuda:sm_90", "cuda:sm_100"
 GROUP = 128  # threads of a warpgroup
 # Registers of a thread of the warps that copy, and of those that compute, by how many warpgroups compute: of 65536.
 REGISTERS = {2: (24, 240), 3: (32, 160)}
+BUSY = {2: (40, 232), 3: (40, 152)}  # where the warps that copy also count tiles, or copy to other blocks
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Moved:
     order: tuple[int, ...]  # the array's axes, innermost first
     rows: int  # of one box
     element: str  # of the descriptor
+    half: str = ""  # of which one block of a pair has: "copied" to both, "rows" or "columns" of the right operand
 
     @property
     def columns(self) -> int:
@@ -61,11 +63,17 @@ class Moved:
     @property
     def chunks(self) -> int:
         """How many boxes are beside each other; the last one may reach past the block, where nothing is used."""
-        return -(-self.block.sizes[self.axes[1]] // self.columns)
+        found = -(-self.block.sizes[self.axes[1]] // self.columns)
+        return found // 2 if self.half == "columns" else found
+
+    @property
+    def held(self) -> int:
+        """How many rows a block has."""
+        return self.block.sizes[self.axes[0]] // (2 if self.half == "rows" else 1)
 
     @property
     def size(self) -> int:
-        return self.block.sizes[self.axes[0]] * self.chunks * ptx.ROW
+        return self.held * self.chunks * ptx.ROW
 
     @property
     def stores(self) -> bool:
@@ -91,10 +99,19 @@ class Schedule:
     asked: int | None  # stages
     kept: int = 0
     columns: int = 512  # of tensor memory
+    cluster: int = 1  # blocks whose copies land in each other's memory
+    pairs: int = -1  # the axis of the grid in which a pair of blocks differs
+    joint: bool = False  # whose products are made together
+    blocks: int = 0  # that make all tiles of results, one after the other; 0: each makes one
 
     @property
     def threads(self) -> int:
         return GROUP * (self.consumers + 1)
+
+    @property
+    def registers(self) -> tuple[int, int] | None:
+        """Of a thread that copies, and of one that computes; None: as the launch has it."""
+        return (BUSY if self.blocks or self.cluster > 1 else REGISTERS).get(self.consumers)
 
     @property
     def described(self) -> list[Moved]:
@@ -143,7 +160,7 @@ class Schedule:
         if fit < 1:
             raise Unfit(f"its blocks take {self.ring_start + self.stage_bytes} bytes of shared memory, and there are "
                         f"{self.limit}")  # fmt: skip
-        return max(1, min(self.asked or MOST_STAGES, fit, turns, MOST_STAGES))
+        return max(1, min(self.asked or MOST_STAGES, fit, MOST_STAGES if self.blocks else turns, MOST_STAGES))
 
     @property
     def shared(self) -> int:
@@ -151,6 +168,18 @@ class Schedule:
         if found > self.limit:
             raise Unfit(f"its blocks take {found} bytes of shared memory, and there are {self.limit}")
         return found
+
+    def tiled(self, units: int) -> Schedule:
+        """With as many blocks as there are multiprocessors, which make all tiles of results between them.
+
+        Raises:
+          Unfit: why each block makes one.
+        """
+        if self.plan.programs <= units:
+            raise Unfit(f"{self.plan.programs} blocks of results, and {units} multiprocessors: each makes one at most")
+        if self.fixed or not self.ring:
+            raise Unfit("a block that makes many tiles of results copies what it reads turn by turn, nothing once")
+        return replace(self, blocks=units)
 
     def keeping(self, size: int, columns: int) -> Schedule:
         return replace(self, kept=size, columns=columns)
@@ -198,7 +227,7 @@ def schedule(plan: Plan, target: Target, stages: int | None, consumers: int | No
         if ref in read and found is not None and whole:
             tf32 = block.array.dtype == FLOAT32 and _multiplied(parts.main, ref)
             moved[n] = replace(found, element="tf32") if tf32 else found
-    fixed = tuple(n for n in moved if not plan.carry or plan.ahead[n] == 0)
+    fixed = tuple(n for n in moved if not plan.carry or steady(plan, moved[n].block, plan.carry))
     outs = first + len(k.inputs) + len(plan.copied)
     stored = {}
     for n, block in enumerate(k.outputs):
@@ -224,6 +253,13 @@ def _parts(plan: Plan) -> tuple[Peeled, Turns | None]:
         return parts, None
     main, turns = narrowed(k, plan.carry[-1], parts.main)
     return replace(parts, main=main), turns
+
+
+def steady(plan: Plan, block: Block, axes: tuple[int, ...]) -> bool:
+    """Whether a block is the same along some axes of the grid."""
+    fact = map_of(plan.kernel, block)
+    form = None if fact is None else fact.affine
+    return form is not None and not any(terms.get(a) for terms in form.coefficients for a in axes)
 
 
 def products(program: Program) -> list[Eqn]:

@@ -7,6 +7,7 @@ bits; an address is a row in the upper half and a column in the lower.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from .kinds import Kind
 from .text import Int, Printer
@@ -15,14 +16,15 @@ COLUMNS = 512
 PARTS = (32, 16)  # columns of one load
 
 
-def allocate(p: Printer, slot: Int, columns: int) -> None:
+def allocate(p: Printer, slot: Int, columns: int, blocks: int = 1) -> None:
     """Take columns of tensor memory, by a whole warp; where they start is written to shared memory."""
-    p.asm(f"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [$0], {columns};", "r", [p.name(slot)], ["i32"])
-    p.asm("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;")
+    group = f"cta_group::{blocks}.sync.aligned"
+    p.asm(f"tcgen05.alloc.{group}.shared::cta.b32 [$0], {columns};", "r", [p.name(slot)], ["i32"])
+    p.asm(f"tcgen05.relinquish_alloc_permit.{group};")
 
 
-def release(p: Printer, address: Int, columns: int) -> None:
-    p.asm(f"tcgen05.dealloc.cta_group::1.sync.aligned.b32 $0, {columns};", "r", [p.name(address)], ["i32"])
+def release(p: Printer, address: Int, columns: int, blocks: int = 1) -> None:
+    p.asm(f"tcgen05.dealloc.cta_group::{blocks}.sync.aligned.b32 $0, {columns};", "r", [p.name(address)], ["i32"])
 
 
 def matrix(p: Printer, address: Int, leading: int, stride: int) -> str:
@@ -35,10 +37,11 @@ def matrix(p: Printer, address: Int, leading: int, stride: int) -> str:
 
 
 def multiply(p: Printer, to: Int, a: Int, b: str, rows: int, columns: int, kinds: tuple[Kind, Kind],
-             turned: tuple[bool, bool], more: str, inside: bool = False) -> None:  # fmt: skip
+             turned: tuple[bool, bool], more: str, inside: bool = False, blocks: int = 1) -> None:  # fmt: skip
     """Start `to (+)= a @ b`, a sum over 32 bytes; `more`: whether it is added to what is there.
 
-    `inside`: `a` is an address in tensor memory, two numbers of 16 bits to a column.
+    `inside`: `a` is an address in tensor memory, two numbers of 16 bits to a column. `blocks`: how many have
+    parts of the rows and of the right operand.
     """
     left, right = kinds
     sums = 2 if left.family == "i8" else 1
@@ -52,12 +55,16 @@ def multiply(p: Printer, to: Int, a: Int, b: str, rows: int, columns: int, kinds
         | rows >> 4 << 24
     )
     first, letter, type_ = ("[$1]", "r", "i32") if inside else ("$1", "l", "i64")
-    p.asm(f"tcgen05.mma.cta_group::1.kind::{left.tensor} [$0], {first}, $2, $3, $4;", f"r,{letter},l,r,b",
+    p.asm(f"tcgen05.mma.cta_group::{blocks}.kind::{left.tensor} [$0], {first}, $2, $3, $4;", f"r,{letter},l,r,b",
           [p.name(to), p.name(a), b, p.constant(form), more], ["i32", type_, "i64", "i32", "i1"])  # fmt: skip
 
 
-def commit(p: Printer, barrier: Int) -> None:
-    """Arrive at a barrier once the products that were started are made."""
+def commit(p: Printer, barrier: Int, blocks: int = 1) -> None:
+    """Arrive at a barrier of each block once the products that were started are made."""
+    if blocks > 1:
+        p.asm(f"tcgen05.commit.cta_group::{blocks}.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 "
+              "[$0], $1;", "r,h", [p.name(barrier), p.constant((1 << blocks) - 1, "i16")], ["i32", "i16"])  # fmt: skip
+        return
     p.asm("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [$0];", "r", [p.name(barrier)],
           ["i32"])  # fmt: skip
 
@@ -90,6 +97,27 @@ def row(p: Printer, address: Int, columns: int, type_: str = "f32") -> list[str]
         while columns - len(found) >= part:
             found += load(p, p.add(address, len(found)), part, type_)
     return found
+
+
+class Row(Sequence[str]):
+    """A thread's row that is loaded where it is needed, some columns at a time."""
+
+    def __init__(self, p: Printer, address: Int, columns: int, type_: str):
+        self.p, self.address, self.columns, self.type = p, address, columns, type_
+
+    def __len__(self) -> int:
+        return self.columns
+
+    def __getitem__(self, j: Any) -> Any:
+        if isinstance(j, slice):
+            return [self[i] for i in range(*j.indices(self.columns))]
+        if not 0 <= j < self.columns:
+            raise IndexError(j)
+        size = PARTS[0] if j < self.columns // PARTS[0] * PARTS[0] else PARTS[1]
+        key = (self, j // size * size)
+        if key not in self.p.made:
+            self.p.made[key] = load(self.p, self.p.add(self.address, key[1]), size, self.type)
+        return self.p.made[key][j % size]
 
 
 def put(p: Printer, address: Int, words: Sequence[str]) -> None:

@@ -24,23 +24,28 @@ class Tensor(Nest):
         self.memory: Int = 0
 
     @property
+    def together(self) -> int:
+        """How many blocks' products are made at once."""
+        return 2 if self.s.joint else 1
+
+    @property
     def slot(self) -> Int:
         """Where the address of tensor memory is."""
         return self.p.add(self.shared, self.s.more + 8)
 
     def prepare(self) -> None:
         with self.p.when(self.p.compare("eq", self.warp, self.keeper)):
-            tcgen05.allocate(self.p, self.slot, self.columns)
+            tcgen05.allocate(self.p, self.slot, self.columns, self.together)
 
     def roles(self) -> None:
         p = self.p
         (self.memory,) = p.asm("ld.shared.b32 $0, [$1];", "=r,r", [p.name(self.slot)], ["i32"], ["i32"])
         super().roles()
         tcgen05.left(p)
-        p.line("gpu.barrier")
+        self.meet()
         with p.when(p.compare("eq", self.warp, self.keeper)):
             tcgen05.waited(p)
-            tcgen05.release(p, self.memory, self.columns)
+            tcgen05.release(p, self.memory, self.columns, self.together)
 
     def position(self, part: int, warp: Int) -> None:
         self.row, self.column = self.p.add(self.p.mul(self.mine, part), self.lane_of_group), 0

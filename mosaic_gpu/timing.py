@@ -52,9 +52,10 @@ def estimate(legal: Legal, target: Target) -> Estimate:
     programs = math.prod(kernel.grid[a] for a in kernel.long_axes if a not in analyse(kernel).carry)
     waves = math.ceil(max(programs, 1) / target.units)
     alone = kernel_cost(kernel).flops / max(programs, 1) / (target.rate("float16") / target.units)
+    lasting = programs > target.units and len(found) == 1  # then blocks make many tiles, and begin once
     two = found[0].outputs[0].type.shape[0] % 128 == 0
     made = Estimate(
-        waves * (alone / (SPECIALISED if two else HALF) + DESCRIBED),
+        waves * alone / (SPECIALISED if two else HALF) + (1 if lasting else waves) * DESCRIBED,
         waves * (alone / (CHAINED if len(found) > 1 else PLAIN) + LAUNCHED))  # fmt: skip
     if made.better:
         mosaic_gpu_module(legal, target)

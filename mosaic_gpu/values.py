@@ -141,10 +141,11 @@ class Tile(Lazy):
 
     address: Int = 0
     axes: tuple[int, int] = (0, 1)
+    there: int = field(default=0, kw_only=True)  # rows of it that are in this block, where not all are
 
     @property
     def rows(self) -> int:
-        return self.shape[self.axes[0]]
+        return self.there or self.shape[self.axes[0]]
 
     @property
     def columns(self) -> int:

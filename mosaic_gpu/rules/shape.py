@@ -27,7 +27,7 @@ def moved(e: Any, x: Any, shape: tuple[int, ...], where: dict[int, int]) -> Any:
 
     varies = frozenset(where[d] for d in x.varies if x.shape[d] > 1)
     if isinstance(x, Tile) and all(a in where and shape[where[a]] == x.shape[a] for a in x.axes):
-        return Tile(shape, x.dtype, at, varies, False, x.address, (where[x.axes[0]], where[x.axes[1]]))
+        return Tile(shape, x.dtype, at, varies, False, x.address, (where[x.axes[0]], where[x.axes[1]]), there=x.there)
     return Lazy(shape, x.dtype, at, varies, x.fixed)
 
 

@@ -1,13 +1,14 @@
 """Kernels as warp-specialised programs: walked, their values are the interpreter's, and what is left out is found."""
 
 import functools
-import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import tilewright as tw
 from tests.support.corpus.runs import KERNELS
+from tests.support.edits import every, without
 from tests.support.gpu_cases import kernels_in
 from tests.support.hopper_cases import (
     COPIED,
@@ -19,12 +20,15 @@ from tests.support.hopper_cases import (
     SINGLE,
     TOLERANCE,
     attention,
+    attention_told,
     floats,
     integers,
+    linear_cross_entropy,
     operands,
     paged,
     product,
 )
+from tests.support.hopper_large import LARGE
 from tests.support.walker import check_hopper, kernels_of
 from tilewright import config, errors, vjp
 from tilewright import lang as tl
@@ -32,9 +36,10 @@ from tilewright import numpy as tnp
 from tilewright.core.errors import KernelError
 from tilewright.core.types import ArrayType
 from tilewright.kernels.fused.mlp import swiglu
+from tilewright.lang.gpu.plan import plan
 from tilewright.lang.target import target_of
 from tilewright.mosaic_gpu import mosaic_gpu_module
-from tilewright.mosaic_gpu.schedule import products
+from tilewright.mosaic_gpu.schedule import products, schedule
 
 SM_90 = target_of("cuda:sm_90")
 
@@ -89,6 +94,35 @@ def test_pages_that_a_table_names():
     check_hopper(kernel, *arrays)
 
 
+@pytest.mark.parametrize("m, target", [(256, "cuda:sm_90"), (128, "cuda:sm_100")])
+def test_the_cross_entropy_of_a_linear_layer(m, target):
+    kernel, rng = linear_cross_entropy(m), np.random.default_rng(0)
+    x, w = (rng.standard_normal(t.shape).astype(HALF) for t in kernel.in_types[:2])
+    check_hopper(kernel, x, w, rng.integers(0, w.shape[1], m).astype(np.int32), target=target)
+
+
+# Of the kernels in large shapes those that are left to others, with the reason: on Hopper, on Blackwell.
+UNFIT = {
+    "matmul_loop": ("scan cannot run",) * 2, "int4_matmul": ("concatenate cannot run",) * 2,
+    "int8_matmul": ("summed along rows", None), "matmul_grid": (None, "a row of 256 numbers"),
+    "block_sparse_matmul": (None, "a product in a branch"),
+    "paged decoding, pages of 128, groups of 64": (None, "blocks of 64 rows"),
+}  # fmt: skip
+
+
+@pytest.mark.targets
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")
+@pytest.mark.parametrize("name", LARGE)
+def test_kernels_in_large_shapes_are_lowered_or_refused_with_the_reason(name):
+    for kernel in LARGE[name]():
+        for target, why in zip(("cuda:sm_90", "cuda:sm_100"), UNFIT.get(name, (None, None)), strict=True):
+            if why is None:
+                assert mosaic_gpu_module(kernel, target_of(target)).text
+            else:
+                with pytest.raises(errors.UnsupportedError, match=why):
+                    mosaic_gpu_module(kernel, target_of(target))
+
+
 def test_a_gated_mlp_and_its_gradient():
     def run(x, a, b, c, ct):
         out, pull = vjp(swiglu, x, a, b, c)
@@ -106,26 +140,6 @@ def test_a_gated_mlp_and_its_gradient():
 
 
 # ---------------------------------------------------------------------------- what is left out is found
-
-
-def without(pattern, which=0, put="", count=1):
-    """The text with one line that matches replaced."""
-
-    def edit(text):
-        found = [m for m in re.finditer(pattern, text)]
-        assert found, pattern
-        at = found[which]
-        return text[: at.start()] + at.expand(put) + text[at.end() :]
-
-    return edit
-
-
-def every(pattern, put):
-    def edit(text):
-        assert re.search(pattern, text), pattern
-        return re.sub(pattern, put, text)
-
-    return edit
 
 
 ASM = r"llvm\.inline_asm has_side_effects asm_dialect = att "
@@ -241,6 +255,57 @@ def test_blocks_of_few_rows_are_not_for_tensor_memory():
         mosaic_gpu_module(product(**PRODUCTS["one warpgroup, bfloat16"]), target_of("cuda:sm_100"))
 
 
+# ---------------------------------------------------------------------------- blocks that make many tiles of results
+
+
+MANY = dict(m=128, n=320, k=192, columns=64, num_stages=3)
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_90", "cuda:sm_100"])
+@pytest.mark.parametrize("options", [dict(MANY), dict(MANY, out=SINGLE, num_stages=1), dict(MANY, turned=(True, True))])
+def test_blocks_that_make_many_tiles(target, options):
+    kernel = product(**options)
+    assert mosaic_gpu_module(kernel, replace(target_of(target), units=2)).grid == (2, 1, 1)
+    check_hopper(kernel, *operands(kernel), target=target, units=2, eager="out" in options)
+
+
+def test_one_stage_is_released_before_it_is_waited_for():
+    kernel = product(k=256, num_stages=1)
+    check_hopper(kernel, *operands(kernel))
+
+
+MANY_FAULTS = {
+    "results are written over": (
+        "cuda:sm_90", every(r".*cp\.async\.bulk\.wait_group\.read.*\n", ""), "race: stmatrix writes"),
+    "no barrier after results are read": (
+        "cuda:sm_90", without(r".*bar\.sync \$0, 128.*\n", 0), "race: stmatrix writes"),
+    "stages of the next tile are not waited for": (
+        "cuda:sm_90", without(r".*L_\$.*\n", 0), "race: a copy|more arrivals"),
+    "sums are made before they are free": ("cuda:sm_100", without(r".*L_\$.*\n", 1), "race: a product writes"),
+    "sums are never freed": (
+        "cuda:sm_100", without(r".*mbarrier\.arrive\.release.*\n", -1), "all wait"),
+    "results are read before the products of their tile": (
+        "cuda:sm_100", without(r".*L_\$.*\n", -1), "race: a (load|thread|product)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MANY_FAULTS)
+def test_the_walker_finds_in_blocks_of_many_tiles(name):
+    target, edit, said = MANY_FAULTS[name]
+    kernel = product(**MANY)
+    with pytest.raises(KernelError, match=said):
+        check_hopper(kernel, *operands(kernel), target=target, edit=edit, units=2)
+
+
+@pytest.mark.parametrize("make, said", [
+    (lambda: product(persistent=True), "each makes one at most"),
+    (lambda: attention_told(persistent=True), "copies what it reads turn by turn"),
+])  # fmt: skip
+def test_why_blocks_make_one_tile(make, said):
+    with pytest.raises(errors.UnsupportedError, match=said):
+        mosaic_gpu_module(make(), replace(SM_90, units=1) if "copies" in said else SM_90)
+
+
 # ---------------------------------------------------------------------------- what is refused
 
 
@@ -303,3 +368,8 @@ def test_a_branch_within_a_branch():
 
     x = np.random.default_rng(0).integers(-2, 3, (64, 64)).astype("float16")
     np.testing.assert_array_equal(tw.emulate(f, x, target="cuda:sm_90"), np.asarray(f(x)))
+
+
+def test_what_turns_do_not_change_is_copied_once():
+    planned = plan(attention(t=256, is_causal=True, grad=False)[0])
+    assert schedule(planned, SM_90, None, None).fixed == (0,)  # the queries, which a branch reads

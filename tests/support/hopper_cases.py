@@ -1,6 +1,7 @@
 """Kernels that are for Hopper: products by blocks in many forms, attention, and functions of what is in registers."""
 
 import functools
+from dataclasses import replace
 
 import numpy as np
 
@@ -142,6 +143,13 @@ def attention(kv_heads=1, t=256, d=64, grad=True, **options):
         return [k for k in kernels_in(run, [q, kv, kv, q]) if k.name.startswith("attention")]
 
 
+def attention_told(**params):
+    """The kernel of attention, told something of its compilation."""
+    kernel = attention(t=256, is_causal=True)[0]
+    settings = {**dict(kernel.settings), "compiler_params": CompilerParams(**params)}
+    return replace(kernel, settings=tuple(settings.items()))
+
+
 def floats(x):
     """Every function of floats that has a rule, summed."""
     y = tnp.abs(x) + 0.5
@@ -213,6 +221,51 @@ def paged(batch=2, pages=3, page=64, d=64, group=64):
     table = rng.permutation(held)[: batch * pages].reshape(batch, pages).astype(np.int32)
     length = np.asarray([pages * page - 7, page + 5] * batch, np.int32)[:batch]
     return kernel, [table, length, *(rng.standard_normal(t.shape).astype(t.dtype) for t in kernel.in_types[2:])]
+
+
+def linear_cross_entropy(m=128, v=256, d=128, rows=128, columns=128, depth=64):
+    """The losses of rows of a linear layer: logits by blocks, which are never held, a running maximum and sum."""
+    blocks, steps = v // columns, d // depth
+
+    def body(x, w, labels, loss, logits, top, total, chosen):
+        j, s = tl.program_id(1), tl.program_id(2)
+
+        @tl.when((j == 0) & (s == 0))
+        def _():
+            top[...] = tnp.full(top.shape, -1e30, "float32")
+            total[...] = tnp.zeros(total.shape, "float32")
+            chosen[...] = tnp.zeros(chosen.shape, "float32")
+
+        @tl.when(s == 0)
+        def _():
+            logits[...] = tnp.zeros(logits.shape, "float32")
+
+        logits[...] += tnp.dot(x[...], w[...], preferred_element_type="float32")
+
+        @tl.when(s == steps - 1)
+        def _():
+            z = logits[...]
+            hit = lax.broadcasted_iota("int32", z.shape, 1) + j * columns == labels[...][:, None]
+            old = top[...]
+            new = tnp.maximum(old, z.max(-1))
+            total[...] = total[...] * tnp.exp(old - new) + tnp.exp(z - new[:, None]).sum(-1)
+            chosen[...] += tnp.where(hit, z, 0).sum(-1)
+            top[...] = new
+
+        @tl.when((j == blocks - 1) & (s == steps - 1))
+        def _():
+            loss[...] = tnp.log(total[...]) + top[...] - chosen[...]
+
+    row = tl.BlockSpec((rows,), lambda i, j, s: (i,))
+    call = tl.kernel_call(
+        body, ArrayType((m,), SINGLE), grid=(m // rows, blocks, steps),
+        in_specs=[tl.BlockSpec((rows, depth), lambda i, j, s: (i, s)),
+                  tl.BlockSpec((depth, columns), lambda i, j, s: (s, j)), row],
+        out_specs=row, name="linear_cross_entropy",
+        scratch_shapes=[tl.VMEM((rows, columns), "float32"), *(tl.VMEM((rows,), "float32"),) * 3],
+    )  # fmt: skip
+    (kernel,) = kernels_in(call, [ArrayType((m, d), HALF), ArrayType((d, v), HALF), ArrayType((m,), "int32")])
+    return kernel
 
 
 # Kernels of the corpus at sizes for this machine: what `make` is given, and the blocks.

@@ -79,13 +79,15 @@ def check_triton(
 
 def check_hopper(
     kernel: Kernel, *arrays: Any, target: str = "cuda:sm_90", order: np.random.Generator | None = None,
-    rtol: float | None = None, eager: bool = False, edit: Callable[[str], str] = str,
+    rtol: float | None = None, eager: bool = False, edit: Callable[[str], str] = str, units: int | None = None,
 ) -> list[np.ndarray]:  # fmt: skip
     """Emit a kernel for Mosaic GPU, walk it, and compare with the interpreter; gives the results.
 
-    `edit` changes the text first, to see that the walker finds what is wrong with it.
+    `edit` changes the text first, to see that the walker finds what is wrong with it. `units`: how many multiprocessors
+    the target is to have.
     """
-    module = mosaic_gpu_module(kernel, target_of(target))
+    machine = target_of(target)
+    module = mosaic_gpu_module(kernel, machine if units is None else replace(machine, units=units))
     module, operands = replace(module, text=edit(module.text)), _operands(kernel, arrays)
     return _agreed(kernel, operands, run_mosaic_gpu(module, operands, order, eager), rtol)
 

@@ -7,6 +7,7 @@ missing wait finds registers that are not ready, poison, or a race.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
@@ -15,7 +16,7 @@ import ml_dtypes
 import numpy as np
 from jaxlib.mlir import ir
 
-from ..core.errors import DeadlockError, EmulationError, OutOfBoundsError, SemaphoreError
+from ..core.errors import DeadlockError, EmulationError, OutOfBoundsError, RaceError, SemaphoreError
 from . import arith, hopper_tensor
 from .core import Op, reading
 from .hopper_memory import AGENTS, COPIES, PRODUCTS, STORES, Barrier, Shared, matrix_places, swizzled
@@ -36,6 +37,8 @@ from .hopper_values import (
 )
 
 BASE = 1024  # where shared memory starts
+FAR = 24  # bits of an address within a block: above them the number of a block of the cluster plus one
+ENDED = "a block that has ended is reached by another: barrier.cluster before the end is missing"
 SHIFT = 44  # a pointer is a buffer's number plus one, shifted, and a byte
 TENSOR = {0: np.uint8, 2: np.uint32, 3: np.int32, 6: np.float16, 7: np.float32, 10: ml_dtypes.bfloat16, 11: np.float32}
 SIZES = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "f32": np.float32, "!llvm.ptr": np.int64,
@@ -43,24 +46,15 @@ SIZES = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "f32"
 Walk = Generator[str, None, Any]
 
 
-class Block:
-    """What the warpgroups of a block share."""
+class Cluster:
+    """Blocks that reach each other's shared memory, and what is under way in them."""
 
-    def __init__(self, size: int, rng: np.random.Generator, eager: bool):
-        self.shared, self.rng, self.eager = Shared(BASE + size), rng, eager
-        self.barriers: dict[int, Barrier] = {}
-        self.meetings: dict[int, list[Any]] = {}  # of bar.sync: lanes that have come, joined clock, times
+    def __init__(self, count: int, size: int, rng: np.random.Generator, eager: bool):
+        self.rng, self.eager = rng, eager
         self.pending: list[tuple[Barrier, Callable[[], None], str]] = []
-        self.fields: dict[int, dict[Any, int]] = {}
-        self.descriptors: dict[int, Any] = {}
-        self.published: dict[int, Any] = {}
-        self.tensor = hopper_tensor.TensorMemory()
         self.progress = 0
-
-    def barrier(self, at: int) -> Barrier:
-        if at not in self.barriers:
-            raise EmulationError(f"no mbarrier was made at {at}")
-        return self.barriers[at]
+        self.meetings: dict[Any, list[Any]] = {}
+        self.blocks = [Block(self, rank, count, size) for rank in range(count)]
 
     def land(self, barrier: Barrier | None = None) -> bool:
         """Let a copy land; of one barrier, or any."""
@@ -73,15 +67,64 @@ class Block:
         return bool(mine)
 
 
+class Block:
+    """What the warpgroups of a block share."""
+
+    def __init__(self, cluster: Cluster, rank: int, count: int, size: int):
+        self.cluster, self.rank, self.base, self.agents = cluster, rank, AGENTS * rank, AGENTS * count
+        self.shared = Shared(BASE + size, agents=self.agents)
+        self.barriers: dict[int, Barrier] = {}
+        self.meetings: dict[Any, list[Any]] = {}  # of bar.sync: lanes that have come, joined clock, times
+        self.fields: dict[int, dict[Any, int]] = {}
+        self.descriptors: dict[int, Any] = {}
+        self.published: dict[int, Any] = {}
+        self.tensor = hopper_tensor.TensorMemory(self.agents)
+        self.walks = 0  # of its warps, that have not ended
+        self.known = np.zeros(self.agents, np.int64)  # by those that have
+        self.visits: dict[int, int] = {}  # by warps of other blocks: the last one's time
+
+    def barrier(self, at: int) -> Barrier:
+        if at not in self.barriers:
+            raise EmulationError(f"no mbarrier was made at {at}")
+        return self.barriers[at]
+
+    def reached(self, at: int, clock: Any, agent: int) -> tuple[Block, int]:
+        """The block of an address and the place in its shared memory, for a warp with some clock."""
+        if not at >> FAR:
+            return self, at
+        other, place = self.cluster.blocks[(at >> FAR) - 1], at & (1 << FAR) - 1
+        return self.other(other, place, clock, agent), place
+
+    def other(self, other: Block, barrier: int, clock: Any, agent: int) -> Block:
+        """A block of the cluster, whose barrier is made and whose memory is still there."""
+        if other is not self:
+            other.visits[agent] = int(clock[agent])
+            if not other.walks:
+                raise EmulationError(ENDED)
+            maker, time = other.barrier(barrier).made
+            if time > clock[maker]:
+                raise RaceError(
+                    "race: an mbarrier of another block is used before barrier.cluster tells that it is made"
+                )
+        return other
+
+    def end(self, clocks: Any) -> None:
+        """A warp ends; after the last one no other block may reach this one."""
+        self.known = np.maximum(self.known, clocks.max(0))
+        self.walks -= 1
+        if not self.walks and any(time > self.known[agent] for agent, time in self.visits.items()):
+            raise EmulationError(ENDED)
+
+
 class Group:
     """One warpgroup."""
 
     def __init__(self, machine: Machine, block: Block, number: int, frame: dict[Any, Any]):
         self.m, self.b, self.number, self.frame = machine, block, number, frame
         self.mask = np.ones(LANES, bool)
-        self.clocks = np.zeros((4, AGENTS), np.int64)
+        self.clocks = np.zeros((4, block.agents), np.int64)
         for w in range(4):
-            self.clocks[w, 4 * number + w] = 1
+            self.clocks[w, self.agent(w)] = 1
         self.open: list[Callable[[], None]] = []
         self.groups: list[list[Callable[[], None]]] = []
         self.committed, self.stores, self.fenced, self.after = 0, 0, False, True
@@ -148,9 +191,10 @@ class Group:
 
     # ------------------------------------------------------------ waiting
 
-    def meet(self, threads: int, number: int = 0) -> Walk:
-        """bar.sync."""
-        meeting = self.b.meetings.setdefault(number, [0, np.zeros(AGENTS, np.int64), 0, None])
+    def meet(self, threads: int, number: int | str = 0) -> Walk:
+        """bar.sync, of a number, and barrier.cluster."""
+        where = self.b.meetings if isinstance(number, int) else self.b.cluster.meetings
+        meeting = where.setdefault(number, [0, np.zeros(self.b.agents, np.int64), 0, None])
         turn = meeting[2]
         meeting[0] += int(self.mask.sum())
         for w in self.warps():
@@ -159,8 +203,8 @@ class Group:
             raise EmulationError(f"bar.sync {number}: {meeting[0]} threads come, {threads} are waited for")
         if meeting[0] == threads:
             meeting[0], meeting[2], meeting[3] = 0, turn + 1, meeting[1]
-            meeting[1] = np.zeros(AGENTS, np.int64)
-            self.b.progress += 1
+            meeting[1] = np.zeros(self.b.agents, np.int64)
+            self.b.cluster.progress += 1
         while meeting[2] == turn:
             yield f"bar.sync {number}"
         for w in self.warps():
@@ -170,16 +214,26 @@ class Group:
 
     def agent(self, w: int) -> int:
         """Whose entry of the clocks is a warp's."""
-        return 4 * self.number + w
+        return self.b.base + 4 * self.number + w
+
+    @property
+    def products(self) -> int:
+        """Whose entry is that of this warpgroup's products."""
+        return self.b.base + PRODUCTS + self.number
+
+    @property
+    def engine(self) -> int:
+        """Whose entry is that of what the copy engine stores for this warpgroup."""
+        return self.b.base + STORES + self.number
 
     def tick(self, w: int) -> None:
-        self.clocks[w, 4 * self.number + w] += 1
+        self.clocks[w, self.agent(w)] += 1
 
     def wait(self, address: Any, parity: Any) -> Walk:
         at, parity = self.same(address), self.same(parity)
         barrier = self.b.barrier(at)
         while barrier.phases & 1 == parity:
-            if not self.b.land(barrier):
+            if not self.b.cluster.land(barrier):
                 yield f"mbarrier {at}, parity {parity}, {barrier.left} arrivals and {barrier.bytes} bytes short"
         for w in self.warps():
             self.clocks[w] = np.maximum(self.clocks[w], barrier.ended)
@@ -208,14 +262,17 @@ class Group:
         size = number(r", (\d+);", text) if "expect_tx" in text else 0
         for lane in self.each():
             w = lane // WARP
-            self.b.barrier(int(self.lanes(address)[lane])).arrive(self.clocks[w], size)
+            block, at = self.b.reached(int(self.lanes(address)[lane]), self.clocks[w], self.agent(w))
+            block.barrier(at).arrive(self.clocks[w], size)
             self.tick(w)
-        self.b.progress += 1
+        self.b.cluster.progress += 1
 
     def make_barrier(self, text: str, address: Any) -> None:
         count = number(r", (\d+);", text)
         at = self.same(address)
-        self.b.barriers[at] = Barrier(count, COPIES + len(self.b.barriers), at)
+        (w,) = self.warps()
+        made = self.agent(w), int(self.clocks[w, self.agent(w)])
+        self.b.barriers[at] = Barrier(count, self.b.base + COPIES + len(self.b.barriers), at, made, self.b.agents)
         if COPIES + len(self.b.barriers) > AGENTS:
             raise EmulationError("more mbarriers than the walker has clocks for")
 
@@ -225,9 +282,15 @@ class Group:
         which = self.same(args[0]) if "$" in found[1] else int(found[1])
         yield from self.meet(int(found[2]), which)
 
+    def cluster_sync(self, text: str, *args: Any) -> Walk:
+        yield from self.meet(self.m.threads * len(self.b.cluster.blocks), "barrier.cluster")
+
+    def mapped(self, text: str, address: Any, rank: Any) -> Any:
+        return ((self.lanes(rank).astype(np.int64) + 1 << FAR) + self.lanes(address)).astype(np.int32)
+
     def fence(self, text: str, *args: Any) -> None:
         for w in self.warps():
-            self.b.shared.fence(4 * self.number + w)
+            self.b.shared.fence(self.agent(w))
 
     # ---- copies
 
@@ -260,27 +323,39 @@ class Group:
     def tma_load(self, text: str, *args: Any) -> None:
         for lane in self.each():
             to, descriptor, at, *coordinates = [int(self.lanes(a)[lane]) for a in args]
-            dtype, base, place, live, linear, laid = self.box(descriptor, coordinates)
+            clock, blocks = self.clocks[lane // WARP], [self.b]
+            if "multicast" in text:
+                mask = coordinates.pop()
+                blocks = [b for b in self.b.cluster.blocks if mask >> b.rank & 1]
+                if mask >> len(self.b.cluster.blocks):
+                    raise EmulationError(f"a copy to the blocks {mask:#b} of a cluster of {len(self.b.cluster.blocks)}")
+            found = self.box(descriptor, coordinates)
             tf32 = self.b.descriptors[descriptor]["elemtype",] == 11
             if to % 128:
                 raise EmulationError(f"a copy to {to}, which is not a multiple of 128")
-            barrier, where = self.b.barrier(at), laid(to + linear)
-            clock = self.clocks[lane // WARP]
-            grains = self.b.shared.grains(where, dtype.itemsize)
-            self.b.shared.writing(grains, clock, barrier.agent, barrier.phases + 1, True, "a copy")
+            for block in blocks:
+                by = clock, self.agent(lane // WARP)
+                told, place = self.b.reached(at, *by) if block is self.b else (self.b.other(block, at, *by), at)
+                if told is not block and "cta_group::2" not in text:
+                    raise EmulationError("a copy whose bytes are counted in another block, without .cta_group::2")
+                self.copy(block, told.barrier(place), to, clock, tf32, found)
 
-            def land(where: Any = where, barrier: Barrier = barrier, tf32: bool = tf32, found: Any = (
-                     dtype, base, place, live)) -> None:  # fmt: skip
-                dtype, base, place, live = found
-                values = np.zeros(live.shape, dtype)
-                values[live] = self.m.load(base + place[live], dtype)
-                values = rounded(values) if tf32 else values
-                self.b.shared.put(where, values)
-                barrier.landed(values.nbytes)
+    def copy(self, block: Block, barrier: Barrier, to: int, clock: Any, tf32: bool, found: Any) -> None:
+        """Begin a copy to a block's shared memory."""
+        dtype, base, place, live, linear, laid = found
+        where = laid(to + linear)
+        grains = block.shared.grains(where, dtype.itemsize)
+        block.shared.writing(grains, clock, barrier.agent, barrier.phases + 1, True, "a copy")
 
-            self.b.pending.append((barrier, land, "a copy"))
-            if self.b.eager:
-                self.b.land(barrier)
+        def land() -> None:
+            values = np.zeros(live.shape, dtype)
+            values[live] = self.m.load(base + place[live], dtype)
+            block.shared.put(where, rounded(values) if tf32 else values)
+            barrier.landed(values.nbytes)
+
+        self.b.cluster.pending.append((barrier, land, "a copy"))
+        if self.b.cluster.eager:
+            self.b.cluster.land(barrier)
 
     def tma_store(self, text: str, *args: Any) -> None:
         for lane in self.each():
@@ -288,7 +363,7 @@ class Group:
             dtype, base, place, live, linear, laid = self.box(descriptor, coordinates)
             where = laid(source + linear)
             grains = self.b.shared.grains(where, dtype.itemsize)
-            self.b.shared.reading(grains, self.clocks[lane // WARP], STORES + self.number, self.stores + 1, True,
+            self.b.shared.reading(grains, self.clocks[lane // WARP], self.engine, self.stores + 1, True,
                                   "a store of the copy engine")  # fmt: skip
             values = self.b.shared.get(where, dtype)
             self.m.store(base + place[live], values[live])
@@ -299,7 +374,7 @@ class Group:
         else:
             done = self.stores - number(r"wait_group(?:\.read)? (\d+);", text)
             for w in self.warps():
-                self.clocks[w, STORES + self.number] = max(done, self.clocks[w, STORES + self.number])
+                self.clocks[w, self.engine] = max(done, self.clocks[w, self.engine])
 
     def describe(self, text: str, at: Any, *given: Any) -> None:
         name = text.split(".")[3]
@@ -354,7 +429,7 @@ class Group:
         shared, clock = self.b.shared, self.clocks.min(0)
         for places in (a_places, b_places):
             if places is not None:
-                shared.reading(shared.grains(places, size), clock, PRODUCTS + self.number, self.committed + 1, True,
+                shared.reading(shared.grains(places, size), clock, self.products, self.committed + 1, True,
                                "a product")  # fmt: skip
         sum.pending += 1
 
@@ -380,7 +455,7 @@ class Group:
             while len(self.groups) > left:
                 for make in self.groups.pop(0):
                     make()
-            self.clocks[:, PRODUCTS + self.number] = self.committed - len(self.groups)
+            self.clocks[:, self.products] = self.committed - len(self.groups)
 
     # ---- registers and shared memory
 
@@ -395,7 +470,7 @@ class Group:
             lanes = slice(WARP * w, WARP * w + WARP)
             live = at[lanes][self.mask[lanes]]
             shared, clock = self.b.shared, self.clocks[w]
-            agent = 4 * self.number + w
+            agent = self.agent(w)
             check = shared.writing if write else shared.reading
             check(shared.grains(live.reshape(-1), size), clock, agent, int(clock[agent]), False, what)
 
@@ -466,6 +541,9 @@ _PTX: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("mbarrier.init", Group.make_barrier),
     ("mbarrier.arrive", Group.arrive),
     ("bar.sync", Group.synchronise),
+    ("barrier.cluster", Group.cluster_sync),
+    ("mapa", Group.mapped),
+    ("mov.u32", lambda g, text, *a: np.asarray(g.b.rank, np.int32)),
     ("fence.proxy.async", Group.fence),
     ("fence.proxy.tensormap", Group.acquire),
     ("fence.mbarrier", _nothing),
@@ -587,41 +665,50 @@ class Machine:
             self.bytes[number][offset[..., None] + np.arange(values.itemsize)] = values[..., None].view(np.uint8)
 
     def run(self, rng: np.random.Generator, eager: bool) -> list[np.ndarray]:
-        host = Group(self, Block(0, rng, eager), 0, dict(zip(self.entry, [np.asarray(0), np.asarray(1 << 60)])))
+        host = Group(
+            self, Cluster(1, 0, rng, eager).blocks[0], 0, dict(zip(self.entry, [np.asarray(0), np.asarray(1 << 60)]))
+        )
         with np.errstate(all="ignore"):
             _finished(host.run(self.host))
             sizes = [int(host.frame[s]) for s in self.sizes]
-            for z, y, x in np.ndindex(sizes[2], sizes[1], sizes[0]):
-                self.block((x, y, z), sizes, host.frame, rng, eager)
+            step = sizes[6] if len(sizes) > 6 else 1
+            for z, y, x in np.ndindex(sizes[2], sizes[1], sizes[0] // step):
+                self.together((x * step, y, z), sizes, host.frame, rng, eager)
         return [b.reshape(shape) for b, shape in zip(self.buffers, self.shapes)]
 
-    def block(self, ids: tuple[int, int, int], sizes: list[int], frame: Any, rng: Any, eager: bool) -> None:
-        block, self.threads = Block(int(frame[self.dynamic]), rng, eager), sizes[3]
-        live = []
-        for which in range(sizes[3] // LANES):
+    def together(self, ids: tuple[int, int, int], sizes: list[int], frame: Any, rng: Any, eager: bool) -> None:
+        """The blocks of a cluster, the first of which has some ids."""
+        count, self.threads = sizes[6] if len(sizes) > 6 else 1, sizes[3]
+        cluster = Cluster(count, int(frame[self.dynamic]), rng, eager)
+        live: list[tuple[Group, Walk]] = []
+        for block, which in itertools.product(cluster.blocks, range(sizes[3] // LANES)):
             threads = np.arange(LANES) + LANES * which
-            values = [np.asarray(v, np.int64) for v in (*ids, threads, 0, 0, *sizes)]
+            x, *others = ids
+            values = [np.asarray(v, np.int64) for v in (x + block.rank, *others, threads, 0, 0, *sizes)]
             # Products of tensor memory are a thread's: there each warp goes its own way.
             for mask in np.arange(LANES) // WARP == np.arange(4)[:, None] if self.apart else np.ones((1, LANES), bool):
                 group = Group(self, block, which, {**frame, **dict(zip(self.arguments, values))})
                 group.mask = mask
-                live.append(group.run(self.body))
+                live.append((group, group.run(self.body)))
+                block.walks += 1
         stuck: dict[int, str] = {}
         while live:
-            before, kept = block.progress, []
+            before, kept = cluster.progress, []
             for i in rng.permutation(len(live)):
+                group, walk = live[i]
                 try:
-                    stuck[id(live[i])] = next(live[i])
+                    stuck[id(walk)] = next(walk)
                     kept.append(live[i])
                 except StopIteration:
-                    block.progress += 1
+                    group.b.end(group.clocks)
+                    cluster.progress += 1
             live = kept
-            if live and block.progress == before and not block.land():
-                raise DeadlockError(f"block {ids}: all wait: {'; '.join(sorted(stuck[id(g)] for g in live))}")
-        if any(what == "a copy" for _, _, what in block.pending) or block.tensor.columns:
-            raise SemaphoreError(
-                f"block {ids} ends while copies are under way, or with {block.tensor.columns} columns of tensor memory"
-            )
+            if live and cluster.progress == before and not cluster.land():
+                raise DeadlockError(f"block {ids}: all wait: {'; '.join(sorted(stuck[id(walk)] for _, walk in live))}")
+        for block in cluster.blocks:
+            if any(what == "a copy" for _, _, what in cluster.pending) or block.tensor.columns:
+                columns = f"{block.tensor.columns} columns of tensor memory"
+                raise SemaphoreError(f"block {ids} ends while copies are under way, or with {columns}")
 
 
 def _finished(walk: Walk) -> None:

@@ -14,18 +14,19 @@ import numpy as np
 from ..core.errors import EmulationError, RaceError
 
 GRAIN = 4
-AGENTS = 96  # 16 warps, 4 warpgroups' products, 4 warpgroups' stores, the rest: barriers
+AGENTS = 96  # of a block: 16 warps, 4 warpgroups' products, 4 warpgroups' stores, the rest: barriers
 PRODUCTS, STORES, COPIES = 16, 20, 24
 
 
 class Barrier:
     """An mbarrier."""
 
-    def __init__(self, count: int, agent: int, address: int):
+    def __init__(self, count: int, agent: int, address: int, made: tuple[int, int], agents: int):
         self.count, self.left, self.bytes, self.phases, self.agent = count, count, 0, 0, agent
         self.address, self.products = address, False  # whether it has told of products in tensor memory
-        self.clock = np.zeros(AGENTS, np.int64)  # of those that have arrived
-        self.ended = np.zeros(AGENTS, np.int64)  # of those that arrived in phases that have ended
+        self.made = made  # by whom and when
+        self.clock = np.zeros(agents, np.int64)  # of those that have arrived
+        self.ended = np.zeros(agents, np.int64)  # of those that arrived in phases that have ended
 
     def arrive(self, clock: Any, expected: int = 0) -> None:
         self.clock = np.maximum(self.clock, clock)
@@ -49,12 +50,12 @@ class Barrier:
 class Shared:
     """Shared memory: its bytes, the last write of each 4 of them and the reads since."""
 
-    def __init__(self, size: int, name: str = "shared memory"):
+    def __init__(self, size: int, name: str = "shared memory", agents: int = AGENTS):
         self.name = name
         self.bytes = np.full(size, 0xFF, np.uint8)  # NaN in every float type
         n = size // GRAIN + 1
         self.writer, self.written = np.zeros(n, np.int64), np.zeros(n, np.int64)
-        self.reads = np.zeros((n, AGENTS), np.int32)
+        self.reads = np.zeros((n, agents), np.int32)
         self.generic = np.zeros(n, np.int64)  # the warp + 1 that wrote, and has not fenced since
 
     def grains(self, at: Any, size: int) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import EmulationError, RaceError
-from .hopper_memory import PRODUCTS, Shared, matrix_places
+from .hopper_memory import Shared, matrix_places
 from .hopper_values import KINDS, LANES, WARP, Loaded, number, product
 
 COLUMNS, QUARTERS = 512, 4
@@ -21,10 +21,10 @@ COLUMNS, QUARTERS = 512, 4
 class TensorMemory:
     """Its numbers, how many columns are taken, and who touched them."""
 
-    def __init__(self) -> None:
+    def __init__(self, agents: int) -> None:
         self.value = np.full((LANES, COLUMNS), np.nan, np.float32)
         self.columns = 0
-        self.order = Shared(4 * QUARTERS * COLUMNS, "tensor memory")
+        self.order = Shared(4 * QUARTERS * COLUMNS, "tensor memory", agents)
         self.open = np.zeros((QUARTERS, COLUMNS), np.int64)  # 2: its stores are not waited for, 1: they are not fenced
 
     def grains(self, first: int, columns: int, quarter: int | None = None) -> Any:
@@ -113,47 +113,61 @@ def store(g: Any, text: str, address: Any, *words: Any) -> None:
 
 def add_product(g: Any, text: str, *args: Any) -> None:
     needs_order(g, "a product")
+    blocks = g.b.cluster.blocks if "cta_group::2" in text else [g.b]
+    if len(blocks) != number(r"cta_group::(\d)", text):
+        raise EmulationError(f"a product of two blocks in a cluster of {len(blocks)}")
     for lane in g.each():
         to, left, right, form, more = [int(g.lanes(a)[lane]) for a in args]
         n, rows = (form >> 17 & 63) << 3, (form >> 24 & 31) << 4
         known = KINDS[re.findall(r"kind::(\w+)", text)[0]]
         kinds = [np.dtype(known[form >> shift & 7]) for shift in (7, 10)]
-        integers, size = kinds[0].kind in "iu", kinds[0].itemsize
-        if form & 0x70 != (0x20 if integers else 0x10) or rows != 128 or n % 16:
+        if (
+            form & 0x70 != (0x20 if kinds[0].kind in "iu" else 0x10)
+            or rows != 128 * len(blocks)
+            or n % (16 * len(blocks))
+        ):
             raise EmulationError(f"a product of the form {form:#x}")
-        memory, clock, agent = g.b.tensor, g.clocks[lane // WARP], PRODUCTS + g.number
-        result = memory.grains(to & 0xFFFF, n)
         if to >> 16:
             raise EmulationError(f"sums of a product from row {to >> 16} on")
-        memory.settled(result, 0)
-        memory.order.writing(result, clock, agent, g.committed + 1, False, "a product", more=bool(more))
-        own = "[$1]" in text  # the left operand is in tensor memory
-        where: list[Any] = []
-        for d, long, turned in ((left, rows, form >> 15 & 1), (right, n, form >> 16 & 1)):
-            if own and not where:
-                words = 8 if size == 2 else 32 // 4
-                grains = memory.grains(left & 0xFFFF, words)
-                memory.settled(grains, 0)
-                memory.order.reading(grains, clock, agent, g.committed + 1, False, "a product")
-                where.append((left & 0xFFFF, words))
-                continue
-            if d >> 46 & 7 != 1 or d >> 61 & 7 != 2:
-                raise EmulationError("a matrix that is not swizzled by 128 bytes")
-            plain = (d & ((1 << 62) - 1) & ~(7 << 46) & ~(7 << 61)) | 1 << 62
-            places = matrix_places(plain, long, 32 // size, bool(turned), size)
-            shared = g.b.shared
-            shared.reading(shared.grains(places, size), clock, agent, g.committed + 1, True, "a product")
-            where.append(places)
+        clock, found = g.clocks[lane // WARP], []
+        for block in blocks:  # each has its rows of the left operand and of the sums, and a part of the right operand
+            memory, result = block.tensor, block.tensor.grains(to, n)
+            memory.settled(result, 0)
+            memory.order.writing(result, clock, g.products, g.committed + 1, False, "a product", more=bool(more))
+            own = (
+                _inside(g, block, left, clock)
+                if "[$1]" in text
+                else _places(g, block, left, 128, form >> 15, kinds[0], clock)
+            )
+            found.append((block, own, _places(g, block, right, n // len(blocks), form >> 16, kinds[1], clock)))
 
-        def make(
-            where: Any = where, first: int = to & 0xFFFF, n: int = n, more: int = more, kinds: Any = kinds
-        ) -> None:
-            a, b = (_operand(g.b, at, dtype) for at, dtype in zip(where, kinds))
-            made = product(a, b)
-            sums = g.b.tensor.value.view(made.dtype)[:, first : first + n]
-            sums[...] = made + sums if more else made
+        def make(found: Any = found, first: int = to, n: int = n, more: int = more, kinds: Any = kinds) -> None:
+            b = np.concatenate([_operand(block, at, kinds[1]) for block, _, at in found])
+            for block, at, _ in found:
+                made = product(_operand(block, at, kinds[0]), b)
+                sums = block.tensor.value.view(made.dtype)[:, first : first + n]
+                sums[...] = made + sums if more else made
 
         g.open.append(make)
+
+
+def _inside(g: Any, block: Any, left: int, clock: Any) -> tuple[int, int]:
+    """The columns of a left operand in tensor memory: 32 bytes of each row."""
+    grains = block.tensor.grains(left & 0xFFFF, 8)
+    block.tensor.settled(grains, 0)
+    block.tensor.order.reading(grains, clock, g.products, g.committed + 1, False, "a product")
+    return left & 0xFFFF, 8
+
+
+def _places(g: Any, block: Any, d: int, long: int, turned: int, dtype: Any, clock: Any) -> Any:
+    """Where an operand is in a block's shared memory."""
+    if d >> 46 & 7 != 1 or d >> 61 & 7 != 2:
+        raise EmulationError("a matrix that is not swizzled by 128 bytes")
+    plain = (d & ((1 << 62) - 1) & ~(7 << 46) & ~(7 << 61)) | 1 << 62
+    places = matrix_places(plain, long, 32 // dtype.itemsize, bool(turned & 1), dtype.itemsize)
+    grains = block.shared.grains(places, dtype.itemsize)
+    block.shared.reading(grains, clock, g.products, g.committed + 1, True, "a product")
+    return places
 
 
 def _operand(block: Any, at: Any, dtype: Any) -> Any:
@@ -163,25 +177,27 @@ def _operand(block: Any, at: Any, dtype: Any) -> Any:
     return np.ascontiguousarray(block.tensor.value[:, first : first + words]).view(dtype)
 
 
-def commit(g: Any, text: str, address: Any) -> None:
+def commit(g: Any, text: str, address: Any, mask: Any = None) -> None:
     g.committed += 1
-    made, done = g.open, g.committed
+    made, done, at = g.open, g.committed, g.same(address)
     g.open = []
     g.queue.append(made)
-    barrier = g.b.barrier(g.same(address))
+    blocks = [g.b] if mask is None else [b for b in g.b.cluster.blocks if g.same(mask) >> b.rank & 1]
     clock = g.clocks[g.each()[0] // WARP].copy()
+    for block in blocks:
+        barrier = g.b.other(block, at, clock, g.agent(g.each()[0] // WARP)).barrier(at)
 
-    def land() -> None:
-        while any(one is made for one in g.queue):
-            for make in g.queue.pop(0):
-                make()
-        clock[PRODUCTS + g.number] = done
-        barrier.products = True
-        barrier.arrive(clock)
+        def land(barrier: Any = barrier) -> None:
+            while any(one is made for one in g.queue):
+                for make in g.queue.pop(0):
+                    make()
+            clock[g.products] = done
+            barrier.products = True
+            barrier.arrive(clock)
 
-    g.b.pending.append((barrier, land, "products"))
-    if g.b.eager:
-        g.b.land(barrier)
+        g.b.cluster.pending.append((barrier, land, "products"))
+        if g.b.cluster.eager:
+            g.b.cluster.land(barrier)
 
 
 def nothing(g: Any, text: str, *args: Any) -> None:

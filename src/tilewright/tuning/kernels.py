@@ -10,6 +10,7 @@ on is read again by the pass `fuse` of each later compilation, by device and a d
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -116,6 +117,8 @@ def _told(kernel: Kernel, machine: Target) -> Iterator[Configuration]:
         for stages in STAGES:
             for consumers in CONSUMERS:
                 yield {"route": "mosaic_gpu", "num_stages": stages, "consumers": consumers}
+        for persistent, cluster in itertools.product((True, False), (1, 2)):
+            yield {"route": "mosaic_gpu", "persistent": persistent, "cluster": cluster}
     if free:
         yield {"route": "xla"}
 
@@ -147,9 +150,8 @@ def with_settings(kernel: Kernel, configuration: Configuration) -> Kernel:
         changed = {n: configuration[n] for n in ("num_warps", "num_stages") if configuration.get(n) is not None}
         told["compiler_params"] = replace(plain, **changed)
     elif route == "mosaic_gpu":
-        told["compiler_params"] = mosaic_gpu.CompilerParams(
-            configuration.get("num_stages"), configuration.get("consumers"), getattr(known, "backward", None)
-        )
+        given = {n: configuration.get(n) for n in ("num_stages", "consumers", "persistent", "cluster")}
+        told["compiler_params"] = mosaic_gpu.CompilerParams(**given, backward=getattr(known, "backward", None))
     elif route == "cutlass":
         tile = configuration.get("tile")
         told["compiler_params"] = cutlass.CompilerParams(

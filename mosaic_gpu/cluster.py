@@ -1,0 +1,91 @@
+"""Blocks in pairs, in the shared memory of one of which the other one's copies land.
+
+The two differ in one axis of the grid. On Hopper each copies one half of what both read to both. On Blackwell one of
+them starts products of both blocks' rows: each has its rows of the left operand, and one half of the right one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..core.ir import Var
+from ..core.primitives.contract import dot_general_p
+from ..core.primitives.ref import get_p
+from ..lang.gpu.narrow import Line
+from .schedule import Moved, Schedule, steady
+from .values import Unfit
+
+
+def clustered(s: Schedule, joint: bool) -> Schedule:
+    """A schedule of blocks in pairs, along the axis that spares most copies; `joint`: whose products are made together.
+
+    Raises:
+      Unfit: why they are not.
+    """
+    if not s.plan.parallel or not s.ring:
+        raise Unfit("there are no blocks beside each other that read turn by turn")
+    if joint and (s.fixed or s.consumers > 1):
+        raise Unfit("products of two blocks are of 128 rows each, whose operands are copied turn by turn")
+    found, why = [], ""
+    for axis in s.plan.parallel:
+        try:
+            found.append(_paired(s, axis, joint))
+        except Unfit as error:
+            why = why or str(error)
+    if not found:
+        raise Unfit(why)
+    return max(found, key=lambda one: sum(m.size for m in one.moved.values() if m.half))
+
+
+def _paired(s: Schedule, axis: int, joint: bool) -> Schedule:
+    """Blocks in pairs along one axis."""
+    grid = s.plan.kernel.grid
+    if grid[axis] % 2:
+        raise Unfit(f"axis {axis} of its grid, of {grid[axis]} blocks, is not divided in pairs")
+    if any(isinstance(line, Line) and line.axis == axis for line in s.turns or ()):
+        raise Unfit("blocks beside each other take different turns")
+    alike = [n for n in s.ring if steady(s.plan, s.moved[n].block, (axis,))]
+    if not alike:
+        raise Unfit("blocks beside each other read nothing alike")
+    moved = dict(s.moved)
+    for n, along in _right(s, alike).items() if joint else ():
+        one = moved[n]
+        rows, columns = (one.block.sizes[a] for a in one.axes)
+        if along and rows % 32 or not along and columns % (2 * one.columns):
+            raise Unfit(f"a right operand of {one.block.shape} is not divided in halves")
+        moved[n] = replace(
+            one, half="rows" if along else "columns", rows=min(one.rows, rows // 2) if along else one.rows
+        )
+    for n in alike if not joint else ():
+        rows = moved[n].block.sizes[moved[n].axes[0]]
+        if rows % 16:
+            raise Unfit(f"a tile of {rows} rows is not divided in halves of 8 n rows")
+        moved[n] = replace(moved[n], rows=moved[n].rows // 2, half="copied")
+    return replace(s, cluster=2, pairs=axis, joint=joint, moved=moved)
+
+
+def _right(s: Schedule, alike: list[int]) -> dict[int, bool]:
+    """The tiles that are right operands, and whether they are summed along the columns of memory.
+
+    Raises:
+      Unfit: products are not of a block's own left operand and a right one that is the same for both.
+    """
+    body, first = s.parts.main, s.plan.kernel.splits[1]
+    number = {ref: n for n, ref in enumerate(s.plan.kernel.body.inputs[first:])}
+    read = {e.outputs[0]: number[e.inputs[0]] for e in body.eqns if e.primitive is get_p and e.inputs[0] in number}
+    found, left = {}, set()
+    for eqn in body.eqns:
+        if eqn.primitive is dot_general_p:
+            a, b = (read.get(x) if isinstance(x, Var) else None for x in eqn.inputs)
+            ((_, (along,)), _) = eqn.params["dimension_numbers"]
+            if a is None or b is None or a in alike or b not in alike or a not in s.ring:
+                raise Unfit("products are not of rows of a block's own and columns that are the same for both blocks")
+            left.add(a)
+            found[b] = _visible(s.moved[b]).index(s.moved[b].axes[1]) == along
+    if left & set(found) or set(found) | left != set(s.ring):
+        raise Unfit("what is copied turn by turn is not read by products alone")
+    return found
+
+
+def _visible(moved: Moved) -> list[int]:
+    return [d for d, gone in enumerate(moved.block.squeezed) if not gone]
