@@ -4,9 +4,10 @@
 
 `--ours` is the Python of an environment with the libraries and without jax (see `tilewright clients`), `--jax` one with
 both; below DIR are the libraries' sources, whose tests are run from there: `optax-0.2.8` and so on, or `equinox-repo`.
-The files below are a sample: the whole suites take hours. What counts is what passes of the
-tests that pass on jax. The results go to benchmarks/clients.json, and the table to clients.md beside it; a run
-of some libraries leaves the others as they were.
+Each file of tests runs here first, in a process of its own. Where all of it passes, it is counted as it is; where
+something fails, the file runs on jax too, and what counts is what passes of the tests that pass there. The results go
+to benchmarks/clients.json after each file, and the table to clients.md beside it; a file that has its results already
+is not run again but by `--again` (all) or `--failing` (those with failures).
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import tempfile
+import time
 import xml.etree.ElementTree as xml
 from collections import Counter
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,125 +31,133 @@ PAGE = RESULTS.with_suffix(".md")
 
 
 class Suite(NamedTuple):
-    """The tests of a library: the folder of its source (a pattern), and the files that are run of it."""
+    """The tests of a library: the folder of its source and its files (patterns), what is left out, and why."""
 
     folder: str
     files: tuple[str, ...]
-
-
-def _named(pattern: str, names: str) -> tuple[str, ...]:
-    return tuple(pattern.format(name) for name in names.split())
+    left_out: Mapping[str, str] = {}
+    environment: Mapping[str, str] = {}
 
 
 SUITES = {
-    "optax": Suite("optax-*", (
-        *_named("optax/_src/{}_test.py", "update base combine numerics lookahead"),
-        *_named("optax/transforms/_{}_test.py", "accumulation adding clipping combining masking"),
-        *_named("optax/tree_utils/_{}_test.py", "tree_math casting"),
-        *_named("optax/losses/_{}_test.py", "regression smoothing"),
-    )),
-    "chex": Suite("chex-*", _named("chex/_src/{}_test.py", "dataclass variants fake warnings dimensions")),
-    "equinox": Suite("equinox-repo", _named(
-        "tests/test_{}.py",
-        "filters module vmap primitive jit ad tree update make_jaxpr eval_shape enum nontraceable stateful "
-        "closure_to_pytree scan shared abstract caches",
-    )),
-    "flax": Suite("flax-*", (
-        *_named("tests/core/core_{}_test.py", "frozen_dict lift meta scope"),
-        *_named("tests/linen/linen_{}_test.py", "activation module meta"),
-        *_named("tests/nnx/{}_test.py", "module variable rngs optimizer metrics"),
-        *_named("tests/{}_test.py", "struct traverse_util serialization"),
-    )),
-    "dm-haiku": Suite("dm_haiku-*", _named(
-        "haiku/_src/{}_test.py", "base basic module transform stateful initializers filtering multi_transform",
-    )),
-    "lineax": Suite("lineax-repo", _named("tests/test_{}.py", "misc norm well_posed")),
-    "optimistix": Suite("optimistix-repo", _named("tests/test_{}.py", "misc best_so_far cauchy_point")),
-    "jaxopt": Suite("jaxopt-repo", _named("tests/{}_test.py", "base tree_util cond")),
-    "distrax": Suite("distrax-*", (
-        *_named("distrax/_src/bijectors/{}_test.py", "sigmoid tanh"),
-        *_named("distrax/_src/utils/{}_test.py", "math jittable transformations"),
-    )),
-}  # fmt: skip
+    "flax": Suite(
+        "flax-*", ("tests/**/*_test.py",), environment={"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    ),
+    "optax": Suite("optax-*", ("optax/**/*_test.py",)),
+    "equinox": Suite("equinox-repo", ("tests/test_*.py",)),
+    "numpyro": Suite("numpyro-*", ("test/**/test_*.py",)),
+    "distrax": Suite("distrax-*", ("distrax/**/*_test.py",)),
+    "dm-haiku": Suite("dm_haiku-*", ("haiku/**/*_test.py",)),
+    "chex": Suite("chex-*", ("chex/**/*_test.py",)),
+    "blackjax": Suite("blackjax-*", ("tests/**/test_*.py",)),
+    "diffrax": Suite("diffrax-repo", ("test/test_*.py",)),
+    "lineax": Suite("lineax-repo", ("tests/test_*.py",)),
+    "optimistix": Suite("optimistix-repo", ("tests/test_*.py",)),
+    "jaxopt": Suite("jaxopt-repo", ("tests/*_test.py",)),
+}
 
 Outcomes = dict[str, tuple[str, str]]  # of each test: passed, failed or skipped; and the reason
 
 
-def outcomes(python: str, ours: bool, folder: Path, files: Sequence[str], limit: float) -> Outcomes:
-    """Run files of tests in one process; where it takes longer than the limit, that is one test that failed."""
-    with tempfile.TemporaryDirectory() as place:
-        report = Path(place) / "report.xml"
-        command = [python, *(["-m", "tilewright.as_jax"] if ours else []), "-m", "pytest", *files, "-q", "--timeout=90",
-                   "--timeout-method=signal", "-p", "no:cacheprovider", f"--junitxml={report}"]  # fmt: skip
-        environment = os.environ | ({"PYTHONPATH": str(ROOT / "src")} if ours else {})
-        try:
-            done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=limit)
-        except subprocess.TimeoutExpired:
-            return {"all": ("failed", f"takes longer than {limit:.0f} s")}
-        if not report.exists():
-            return {"all": ("failed", _last(done.stdout + done.stderr))}
-        return dict(map(_outcome, xml.parse(report).getroot().iter("testcase")))
+class Runner(NamedTuple):
+    """How tests are run: the two Pythons, and the seconds for a file."""
+
+    ours: str
+    jax: str
+    limit: float
+
+    def outcomes(self, here: bool, folder: Path, file: str, environment: Mapping[str, str]) -> Outcomes:
+        """Run a file of tests. After the limit no further test of it starts; long after it, the file has failed."""
+        with tempfile.TemporaryDirectory() as place:
+            report = Path(place) / "report.xml"
+            command = [self.ours, "-m", "tilewright.as_jax"] if here else [self.jax]
+            command += ["-m", "pytest", file, "-q", "-p", "no:cacheprovider", "--timeout=240",
+                        "--timeout-method=signal", f"--session-timeout={self.limit}", f"--junitxml={report}"]  # fmt: skip
+            env = {**os.environ, **environment, **({"PYTHONPATH": str(ROOT / "src")} if here else {})}
+            try:
+                done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True,
+                                      timeout=2 * self.limit + 90)  # fmt: skip
+            except subprocess.TimeoutExpired:
+                return {file: ("failed", f"takes longer than {2 * self.limit + 90:.0f} s")}
+            if not report.exists():
+                return {file: ("failed", _first(done.stdout + done.stderr))}
+            return dict(map(_outcome, xml.parse(report).getroot().iter("testcase")))
+
+    def file(self, folder: Path, file: str, environment: Mapping[str, str]) -> dict[str, Any]:
+        """The results of a file: what counts, what passes of it here, and what fails."""
+        began = time.monotonic()
+        here = self.outcomes(True, folder, file, environment)
+        seconds = time.monotonic() - began
+        found: dict[str, Any] = {"ours": _counted(here), "seconds": round(seconds, 1)}
+        if seconds > self.limit:
+            found["cut"] = True
+        if not found["ours"].get("failed"):
+            return found | {"counted": found["ours"].get("passed", 0), "failed": {}}
+        there = self.outcomes(False, folder, file, environment)
+        ran = there if file in here else {test: there[test] for test in there if test in here}
+        wanted = [test for test, (state, _) in ran.items() if state == "passed"]
+        failed = {test: here.get(test, ("failed", here.get(file, ("", "not run"))[1]))[1] for test in wanted
+                  if here.get(test, ("failed", ""))[0] != "passed"}  # fmt: skip
+        return found | {"jax": _counted(there), "counted": len(wanted), "failed": failed}
 
 
 def _outcome(case: xml.Element) -> tuple[str, tuple[str, str]]:
     name = f"{case.get('classname')}::{case.get('name')}"
     for child in case:
         if child.tag in ("failure", "error"):
-            return name, ("failed", _last(child.get("message") or child.text or ""))
+            return name, ("failed", _first(child.get("message") or child.text or ""))
         if child.tag == "skipped":
             return name, ("skipped", "")
     return name, ("passed", "")
 
 
-def _last(text: str) -> str:
+def _first(text: str) -> str:
     lines = [line for line in text.strip().splitlines() if line.strip()]
     return lines[0][:160] if lines else ""
-
-
-def run(name: str, sources: Path, ours: str, theirs: str, limit: float) -> dict[str, Any]:
-    """Both runs of a library: counts on each, and what fails here of what passes on jax."""
-    suite = SUITES[name]
-    folder = next(iter(sorted(p for p in sources.glob(suite.folder) if p.is_dir())))
-    with ThreadPoolExecutor(2) as pool:
-        mine = pool.submit(outcomes, ours, True, folder, suite.files, limit)
-        other = pool.submit(outcomes, theirs, False, folder, suite.files, limit)
-        here, there = mine.result(), other.result()
-    print(f"{name}: {_counted(here)} here, {_counted(there)} on jax", flush=True)
-    wanted = [test for test, (state, _) in there.items() if state == "passed"]
-    failed = {t: here.get(t, ("failed", "not run"))[1] for t in wanted
-              if here.get(t, ("failed", ""))[0] != "passed"}  # fmt: skip
-    return {
-        "files": list(suite.files), "passed_on_jax": len(wanted),
-        "passed_of_these": len(wanted) - len(failed), "jax": _counted(there), "ours": _counted(here), "failed": failed,
-    }  # fmt: skip
 
 
 def _counted(found: Outcomes) -> dict[str, int]:
     return dict(Counter(state for state, _ in found.values()))
 
 
-def page(results: dict[str, Any]) -> str:
+def files_of(suite: Suite, folder: Path) -> Iterator[str]:
+    """The files of tests that are run, those left out excepted."""
+    for pattern in suite.files:
+        for path in sorted(folder.glob(pattern)):
+            name = path.relative_to(folder).as_posix()
+            if name not in suite.left_out:
+                yield name
+
+
+def page(results: Mapping[str, Any]) -> str:
     """The table, and under it the tests that fail here."""
     lines = ["# Libraries written for jax", "",
-             "Made by `python -m benchmarks.clients`: the libraries' own tests on this package, and on jax 0.11.2. A",
-             "sample of each suite, the files that benchmarks/clients.py names.", "",
-             "| library | version | pass on jax | of these pass here | share | here: passed, failed, skipped |",
-             "| --- | --- | --: | --: | --: | --- |"]  # fmt: skip
+             "Made by `python -m benchmarks.clients`: the libraries' own tests on this package, and on jax 0.11.2",
+             "those files in which something fails here. What counts are the tests that pass on jax; of a file that",
+             "passes here as a whole, its tests. A file that is cut short counts with the tests that ran.", "",
+             "| library | version | files: run, of these cut short, of the suite | tests counted | pass here | share |",
+             "| --- | --- | --- | --: | --: | --: |"]  # fmt: skip
     for name, found in results.items():
-        total, passed = found["passed_on_jax"], found["passed_of_these"]
-        counts = ", ".join(str(found["ours"].get(state, 0)) for state in ("passed", "failed", "skipped"))
-        shown = f"{total} | {passed} | {100 * passed / total:.1f}%" if total else "not finished | | "
-        lines.append(f"| {name} | {found['version']} | {shown} | {counts} |")
+        files = found["files"].values()
+        counted, failed = sum(f["counted"] for f in files), sum(len(f["failed"]) for f in files)
+        extent = f"{len(files)}, {sum('cut' in f for f in files)}, {found['suite']}"
+        share = f"{100 * (counted - failed) / counted:.1f}%" if counted else ""
+        lines.append(f"| {name} | {found['version']} | {extent} | {counted} | {counted - failed} | {share} |")
     for name, found in results.items():
-        reasons = Counter(reason for reason in found["failed"].values())
-        if reasons:
+        reasons = Counter(reason for f in found["files"].values() for reason in f["failed"].values())
+        left_out = SUITES[name].left_out
+        if reasons or left_out:
             lines += ["", f"## {name}", ""]
-            lines += [f"- {count} × {_escaped(reason)}" for reason, count in reasons.most_common()]
+            lines += [f"- {count} × `{reason.replace('`', chr(39))}`" for reason, count in reasons.most_common()]
+            lines += [f"- not run: {file}: {why}" for file, why in left_out.items()]
     return "\n".join(lines) + "\n"
 
 
-def _escaped(text: str) -> str:
-    return f"`{text.replace('`', chr(39))}`"
+def write(results: Mapping[str, Any]) -> None:
+    """Write the results, and the table beside them."""
+    ordered = {name: results[name] for name in SUITES if name in results}
+    RESULTS.write_text(json.dumps(ordered, indent=1, sort_keys=True) + "\n")
+    PAGE.write_text(page(ordered))
 
 
 def main() -> None:
@@ -156,17 +166,29 @@ def main() -> None:
     parser.add_argument("--sources", type=Path, required=True)
     parser.add_argument("--ours", required=True)
     parser.add_argument("--jax", required=True)
-    parser.add_argument("--limit", type=float, default=900.0, help="seconds for a library")
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds for a file")
+    parser.add_argument("--again", action="store_true", help="also the files that have results")
+    parser.add_argument("--match", default="", help="only the files whose names have this regular expression")
+    parser.add_argument("--failing", action="store_true", help="also the files with failures")
     options = parser.parse_args()
+    runner = Runner(options.ours, options.jax, options.limit)
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name in options.libraries or SUITES:
-        found = run(name, options.sources, options.ours, options.jax, options.limit)
+        suite = SUITES[name]
+        folder = next(p for p in sorted(options.sources.glob(suite.folder)) if p.is_dir())
         asked = f"import importlib.metadata as m; print(m.version({name!r}))"
-        found["version"] = subprocess.check_output([options.ours, "-c", asked], text=True).strip()
-        results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-        results[name] = found
-        results = {n: results[n] for n in SUITES if n in results}
-        RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
-        PAGE.write_text(page({n: results[n] for n in SUITES if n in results}))
+        version = subprocess.check_output([options.ours, "-c", asked], text=True).strip()
+        names = list(files_of(suite, folder))
+        files = results.setdefault(name, {}).setdefault("files", {})
+        results[name] |= {"version": version, "suite": len(names)}
+        for file in names:
+            if not re.search(options.match, file):
+                continue
+            if file in files and not options.again and not (options.failing and files[file]["failed"]):
+                continue
+            files[file] = runner.file(folder, file, suite.environment)
+            print(f"{name} {file}: {files[file]['ours']}, {len(files[file]['failed'])} that pass on jax", flush=True)
+            write(results)
 
 
 if __name__ == "__main__":
