@@ -72,7 +72,8 @@ class Runner(NamedTuple):
             report = Path(place) / "report.xml"
             command = [self.ours, "-m", "tilewright.as_jax"] if here else [self.jax]
             command += ["-m", "pytest", file, "-q", "-p", "no:cacheprovider", "--timeout=240",
-                        "--timeout-method=signal", f"--session-timeout={self.limit}", f"--junitxml={report}"]  # fmt: skip
+                        "--timeout-method=signal", f"--session-timeout={self.limit}",
+                        f"--junitxml={report}"]  # fmt: skip
             env = {**os.environ, **environment, **({"PYTHONPATH": str(ROOT / "src")} if here else {})}
             try:
                 done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True,
