@@ -138,7 +138,10 @@ def _settled(kernel: Kernel, machine: Target, other_warps: bool = True) -> Fitte
             warps //= 2
         else:
             break
-        other = made(num_stages=stages, num_warps=warps)
+        try:
+            other = made(num_stages=stages, num_warps=warps)
+        except CompileError:  # an instruction needs more registers than a thread of so many has
+            break
         spills = other.resources(machine).spills or 0
         if other.compiled.shared > machine.fast_bytes or spills >= least:
             break

@@ -206,6 +206,11 @@ class Turned:
     def T(self) -> RefView:
         return self.target
 
+    @property
+    def aval(self) -> Any:
+        """It has none."""
+        raise KernelBodyError("a Ref with its axes exchanged is used as a value", "read it first: `ref[...].T`")
+
     def transpose(self, permutation: Sequence[int]) -> Any:
         return self.target if tuple(permutation) == (1, 0) else self
 

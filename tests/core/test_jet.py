@@ -9,6 +9,7 @@ from tilewright import numpy as jnp
 from tilewright.core.errors import ArgumentError, ArgumentTypeError, DifferentiationError, ShapeError
 from tilewright.core.evaluate import evaluate
 from tilewright.core.jet_rules import RULES
+from tilewright.core.primitives.elementwise import one_minus_square_p
 from tilewright.experimental.jet import jet
 
 ORDER = 3
@@ -24,6 +25,7 @@ UNARY = [
 ]  # fmt: skip
 FUNCTIONS = {f.__name__: f for f in UNARY} | {
     "acosh": lambda x: jnp.arccosh(1 + x),
+    "one_minus_square": lambda x: one_minus_square_p.bind(x),
     "polygamma": lambda x: lax.polygamma(jnp.ones_like(x), x),
     "igamma": lambda x: lax.igamma(jnp.full_like(x, 2.0), x) - lax.igammac(jnp.full_like(x, 0.5), x),
     "powers": lambda x: x**3 - x**-2 + x**2.5 + x**x + 2.0**x,
