@@ -53,9 +53,9 @@ def _parts(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], masked: bo
         if isinstance(start, Value) and start.known is not None:
             start = int(start.known)
         size, stride = (entry.size, entry.stride) if type(entry) is Span else (1, 1)
-        clipped = masked and size == 1 and isinstance(start, Value)
-        if clipped:  # a place outside is masked: any place does
-            start = _clipped(b, start, ref.shape[lead + axis])
+        clipped = False
+        if masked and size == 1 and isinstance(start, Value):  # a place outside is masked: any place does
+            start, clipped = _clipped(b, start, ref.shape[lead + axis]), True
         parts.append(_placed(ref, lead + axis, start, size, stride, masked and not clipped))
     return parts
 

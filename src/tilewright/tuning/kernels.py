@@ -150,7 +150,7 @@ def with_settings(kernel: Kernel, configuration: Configuration) -> Kernel:
         changed = {n: configuration[n] for n in ("num_warps", "num_stages") if configuration.get(n) is not None}
         told["compiler_params"] = replace(plain, **changed)
     elif route == "mosaic_gpu":
-        given = {n: configuration.get(n) for n in ("num_stages", "consumers", "persistent", "cluster")}
+        given: dict[str, Any] = {n: configuration.get(n) for n in ("num_stages", "consumers", "persistent", "cluster")}
         told["compiler_params"] = mosaic_gpu.CompilerParams(**given, backward=getattr(known, "backward", None))
     elif route == "cutlass":
         tile = configuration.get("tile")

@@ -3,5 +3,5 @@
 from .... import experimental as _ours
 from ...facade import facade
 
-__all__ = list(_ours.__all__)
+__all__ = _ours.__all__
 __getattr__ = facade("jax.experimental")
