@@ -132,7 +132,7 @@ def test_two_derivatives_are_those_of_differences(space):
 @pytest.mark.targets
 @SPACES
 def test_compiled_calls_are_the_uncompiled_ones(space):
-    runs = list(calls(space))
+    runs = [call for call in calls(space) if not call[0].startswith("extract ")]  # as large as its mask says
     compiled = tw.jit(lambda args: [f(*a) for (_, f, _), a in zip(runs, args, strict=True)])([a for _, _, a in runs])
     wrong = {}
     for (name, f, args), outs in zip(runs, compiled, strict=True):
