@@ -46,7 +46,7 @@ WIDE = {
 }
 # Those that are not split so, and why.
 STUCK = {
-    "async_copy": "what it carries is no sum",
+    "async_copy": "no operand follows it",
     "cumsum": "is not split along axes of its grid",
     "grouped_matmul": "the index map of o computes with it",
     "histogram": "its sums do not start at zero",
