@@ -176,3 +176,9 @@ def test_device_get_leaves_keys():
     got = tw.device_get({"key": random.key(0), "x": jnp.ones(2)})
     assert isinstance(got["x"], np.ndarray)
     assert jnp.array_equal(got["key"], random.key(0))
+
+
+def test_a_shape_may_be_an_array_of_sizes():
+    sizes = jnp.asarray([2, -1])
+    assert jnp.reshape(jnp.arange(6), sizes).shape == jnp.arange(6).reshape(sizes).shape == (2, 3)
+    assert jnp.arange(6).reshape(np.array([3, 2])).shape == (3, 2)

@@ -33,7 +33,7 @@ def _sizes(args: tuple[Any, ...]) -> Any:
 
 def reshape(self: Array, *args: Any, order: str = "C", copy: bool | None = None, out_sharding: Any = None) -> Array:
     """`numpy.reshape` with the shape as one argument or several."""
-    return shape.reshape(self, _sizes(args), order, copy=copy)
+    return shape.reshape(self, args[0] if len(args) == 1 else args, order, copy=copy)
 
 
 def byteswap(self: Array, inplace: bool = False) -> Array:

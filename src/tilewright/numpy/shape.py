@@ -67,9 +67,8 @@ def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = N
 
 
 def _inferred(old: tuple[int, ...], shape: Any) -> tuple[int, ...]:
-    sizes = (
-        [as_size(d) for d in shape] if isinstance(shape, (tuple, list, np.ndarray)) else [as_size(shape)]
-    )
+    several = isinstance(shape, (tuple, list)) or getattr(shape, "ndim", 0) == 1  # an array of sizes
+    sizes = [as_size(d) for d in shape] if several else [as_size(shape)]
     total = math.prod(old)
     if sizes.count(-1) == 1:
         rest = math.prod([d for d in sizes if d != -1])
