@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "clients.json"
 PAGE = RESULTS.with_suffix(".md")
+FOLDERS = re.compile(r"(?<![\w.])(?:/[\w.+-]+)+/(?=[\w.+-])")  # of a file that is told by its whole path
 
 
 class Suite(NamedTuple):
@@ -113,8 +114,9 @@ def _outcome(case: xml.Element) -> tuple[str, tuple[str, str]]:
 
 
 def _first(text: str) -> str:
+    """The first line of a message, files without the folders of this machine."""
     lines = [line for line in text.strip().splitlines() if line.strip()]
-    return lines[0][:160] if lines else ""
+    return FOLDERS.sub("", lines[0])[:160] if lines else ""
 
 
 def _counted(found: Outcomes) -> dict[str, int]:
