@@ -43,7 +43,8 @@ from .modes import as_mode
 from .normalize import normalize, touches_refs
 from .ops import Cell, in_cell
 from .primitive import kernel_call_p
-from .rules import SETTING, Partition, check_rule
+from .ruled import ruled_call
+from .rules import Partition, check_rule
 from .verify import verify
 from .warpgroups.checks import check_mesh
 from .warpgroups.specs import MeshSpec
@@ -106,7 +107,9 @@ def kernel_call(
     label = name or getattr(body, "__name__", None) or getattr(getattr(body, "func", None), "__name__", "kernel")
     semantics = dimension_semantics or getattr(compiler_params, "dimension_semantics", None)
     mesh = getattr(spec, "mesh", None)
-    settings = _settings(compiler_params, cost_estimate, semantics, partition, mesh)
+    settings = _settings(compiler_params, cost_estimate, semantics, mesh)
+    if partition is not None and not isinstance(partition, Partition):
+        raise ArgumentTypeError(f"kernel_call: partition is {partition!r}", "give a `lang.Partition`")
     aliases = dict(input_output_aliases or {})
     request = _Request(body, out_shape, spec, aliases, semantics, as_mode(interpret), label, settings, strict, debug)
 
@@ -115,11 +118,15 @@ def kernel_call(
         leaves, in_tree = tree.flatten(args)
         types = tuple(typeof(x).strong() for x in leaves)
         kernel, out_tree = request.build(in_tree, types)
+        if partition is not None:
+            check_rule(partition, kernel)
         leaves = [*request.computed.values(), *leaves]
         if kernel.interpret and is_evaluating():  # without a program, so that its errors come as they are
             given = (np.asarray(x).astype(t.dtype, copy=False) for x, t in zip(leaves, kernel.in_types, strict=True))
             outs = interpreter(kernel, *given)
             return out_tree.unflatten([make_array(x, t) for x, t in zip(outs, kernel.out_types, strict=True)])
+        if partition is not None:
+            return out_tree.unflatten(ruled_call(kernel, partition, leaves))
         return out_tree.unflatten(kernel_call_p.bind(*leaves, kernel=kernel))
 
     return call
@@ -129,14 +136,12 @@ pallas_call = kernel_call
 
 
 def _settings(
-    compiler_params: Any, cost_estimate: Any, semantics: Any, partition: Any, mesh: Any
+    compiler_params: Any, cost_estimate: Any, semantics: Any, mesh: Any
 ) -> tuple[tuple[str, Any], ...]:
     """What backends and the cost model are told; a value that cannot be part of a Kernel (unhashable) is an error."""
     cores = tuple(a for a, s in enumerate(semantics or ()) if "core" in str(getattr(s, "value", s)).lower())
     given = {"compiler_params": compiler_params, "cost_estimate": cost_estimate, "core_axes": cores or None,
-             SETTING: partition, "mesh": mesh}  # fmt: skip
-    if partition is not None and not isinstance(partition, Partition):
-        raise ArgumentTypeError(f"kernel_call: partition is {partition!r}", "give a `lang.Partition`")
+             "mesh": mesh}  # fmt: skip
     backward = getattr(compiler_params, "backward", None)
     if backward is not None and type(backward) is not type(compiler_params):
         raise ArgumentTypeError(f"kernel_call: backward of compiler_params is {backward!r}",
@@ -300,7 +305,6 @@ class _Request:
             check_mesh(made)
             return made
         verify(made, self.strict)
-        check_rule(made)
         return checked(made) if self.debug else made
 
     def _aliases(self, first: int, inputs: Sequence[Block], outputs: Sequence[Block]) -> tuple[tuple[int, int], ...]:

@@ -9,7 +9,7 @@ of its neighbours' (`part.py`). Any other operand every device needs whole.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -24,7 +24,7 @@ from .analysis import analyse
 from .kernel import Block, Kernel
 from .partial import sums
 from .plain import plain
-from .rules import Partition, rule_of
+from .rules import Partition
 
 Keys = tuple[Hashable | None, ...]
 
@@ -67,9 +67,6 @@ class Splits:
 @cached(512)
 def splits(kernel: Kernel) -> Splits | str:
     """How a kernel may be split, or why it may not."""
-    rule = rule_of(kernel)
-    if rule is not None:
-        return Splits(rule.sizes(kernel), rule.ins, rule.outs, frozenset(rule.summed), rule)
     if kernel.interpret:
         return "it is interpreted"
     if kernel.symbolic:
@@ -113,6 +110,11 @@ def splits(kernel: Kernel) -> Splits | str:
     told = [tuple(a if a in free else None for a in axes) for axes in _read_at(kernel)]
     return Splits({a: kernel.grid[a] for a in free}, (*told, *map(keys, ins)), tuple(map(keys, outs)),
                   frozenset(free) & {*carry})  # fmt: skip
+
+
+def ruled(rule: Partition, in_types: Sequence[Any], out_types: Sequence[Any]) -> Splits:
+    """What may be split by a rule, for operands and results of some types."""
+    return Splits(rule.sizes(in_types, out_types), rule.ins, rule.outs, frozenset(rule.summed), rule)
 
 
 def _read_at(kernel: Kernel) -> list[list[int | None]]:
@@ -215,8 +217,8 @@ def asked(kernel: Kernel) -> set[int]:
 # ---------------------------------------------------------------------------- Shardy's rule
 
 
-def rule_text(kernel: Kernel, found: Splits) -> str:
-    """Shardy's rule of the kernel: what may be split is a factor; any other dimension is one that stays whole."""
+def rule_text(found: Splits, in_types: Sequence[Any], out_types: Sequence[Any]) -> str:
+    """Shardy's rule of a kernel: what may be split is a factor; any other dimension is one that stays whole."""
     sizes: list[int] = list(found.sizes.values())
     number = {a: i for i, a in enumerate(found.sizes)}
     whole: list[int] = []
@@ -230,8 +232,8 @@ def rule_text(kernel: Kernel, found: Splits) -> str:
             texts.append(_symbol(whole[-1] if a is None else number[a]))
         return f"[{', '.join(texts)}]"
 
-    ins = ", ".join(tensor(t.shape, k) for t, k in zip(kernel.in_types, found.ins, strict=True))
-    outs = ", ".join(tensor(t.shape, k) for t, k in zip(kernel.out_types, found.outs, strict=True))
+    ins = ", ".join(tensor(t.shape, k) for t, k in zip(in_types, found.ins, strict=True))
+    outs = ", ".join(tensor(t.shape, k) for t, k in zip(out_types, found.outs, strict=True))
     shown = ", ".join(f"{_symbol(i)}={n}" for i, n in enumerate(sizes))
     kept = f" need_replication={{{', '.join(map(_symbol, whole))}}}" if whole else ""
     added = ", ".join(_symbol(number[a]) for a in found.sizes if a in found.summed)

@@ -8,7 +8,7 @@ together. `part(axes, *parts)` is what each device computes of its parts, and gi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,7 +17,7 @@ from ..core.errors import ArgumentError, ShapeError
 from .kernel import Kernel
 
 Names = tuple[tuple[str | None, ...], ...]
-SETTING = "partition"
+Axes = Mapping[Any, tuple[Any, ...]]  # the axes of the mesh along which each name is split
 WHOLE = "_"
 
 
@@ -29,7 +29,8 @@ class Partition:
     whole, and dimensions of one name have one size. `part(axes, *parts)` gets the mesh axes along which each name is
     split (a dict of tuples; empty where it is not) and a device's parts of the operands, and returns its parts of the
     results, in a tuple where there are several. Where a name that no result has is split, it adds up over the devices
-    itself: `lax.psum(x, axes["inner"])`. A name is split only where its size divides.
+    itself: `lax.psum(x, axes["inner"])`. A name is split only where its size divides. The kernel's derivatives and
+    batches are split so too, by those of `part`.
 
     Raises an `ArgumentError` for a rule that cannot be read, and where the kernel is called a `ShapeError` for one
     that does not fit its operands. Results of other shapes than the rule says are a `ShapeError` too, and those that
@@ -55,6 +56,24 @@ class Partition:
                 raise ArgumentError(f"the partition rule {self.rule!r} names two dimensions of one array alike",
                                     f"give each a name of its own, or `{WHOLE}`")  # fmt: skip
 
+    @staticmethod
+    def of(ins: Sequence[Any], outs: Sequence[Any], part: Callable[..., Any]) -> Partition:
+        """The rule of operands and results whose names are given."""
+        sides = (", ".join(" ".join(n or WHOLE for n in names) for names in side) for side in (ins, outs))
+        return Partition(" -> ".join(sides), part)
+
+    def parts(self, axes: Axes, *operands: Any) -> list[Any]:
+        """A device's parts of the results."""
+        found = self.part(axes, *operands)
+        return list(found) if isinstance(found, (tuple, list)) else [found]
+
+    def axes_of(self, names: Sequence[Any], axes: Axes) -> list[Any]:
+        """The axes of the mesh along which an array with these names is split."""
+        return [a for n in names for a in axes.get(n, ())]
+
+    def show_param(self, indent: str = "") -> str:
+        return repr(self.rule)
+
     @cached_property
     def ins(self) -> Names:
         """The names of the operands' dimensions; None: whole."""
@@ -71,10 +90,10 @@ class Partition:
         made = {n for names in self.outs for n in names}
         return tuple(dict.fromkeys(n for names in self.ins for n in names if n is not None and n not in made))
 
-    def sizes(self, kernel: Kernel) -> Mapping[Hashable, int]:
-        """The size of each name for a kernel's arrays."""
+    def sizes(self, in_types: Sequence[Any], out_types: Sequence[Any]) -> Mapping[Hashable, int]:
+        """The size of each name for operands and results of these types."""
         found: dict[Hashable, int] = {}
-        for names, t in zip((*self.ins, *self.outs), (*kernel.in_types, *kernel.out_types), strict=True):
+        for names, t in zip((*self.ins, *self.outs), (*in_types, *out_types), strict=True):
             found |= {n: size for n, size in zip(names, t.shape, strict=True) if n is not None}
         return found
 
@@ -83,16 +102,8 @@ def _names(side: str) -> Names:
     return tuple(tuple(None if n == WHOLE else n for n in t.split()) for t in side.split(","))
 
 
-def rule_of(kernel: Kernel) -> Partition | None:
-    """The rule that a kernel's author gave."""
-    return dict(kernel.settings).get(SETTING)
-
-
-def check_rule(kernel: Kernel) -> None:
-    """Raise a `ShapeError` where a kernel's rule does not fit its operands and results."""
-    rule = rule_of(kernel)
-    if rule is None:
-        return
+def check_rule(rule: Partition, kernel: Kernel) -> None:
+    """Raise a `ShapeError` where a rule does not fit the operands and results of a kernel."""
     sides = ((rule.ins, kernel.in_types, "operands"), (rule.outs, kernel.out_types, "results"))
     for names, types, what in sides:
         if [len(n) for n in names] != [t.ndim for t in types]:

@@ -64,11 +64,12 @@ class Collective:
 
 @dataclass(frozen=True)
 class Communication:
-    """The collectives of a program, in order, and the kernels that run whole on every device; prints as text."""
+    """The collectives of a program, in order, and which kernels are split or run whole; prints as text."""
 
     collectives: tuple[Collective, ...]
     bytes_a_second: float
-    whole: tuple[tuple[str, str], ...] = ()  # their names, and why
+    split: tuple[tuple[str, str], ...] = ()  # the names of kernels that are split over the devices, and how
+    whole: tuple[tuple[str, str], ...] = ()  # of those that run whole on every device, and why
 
     @property
     def seconds(self) -> float:
@@ -86,8 +87,9 @@ class Communication:
             )
 
     def lines(self) -> list[str]:
-        more = [f"kernel {name} is called on whole arrays, which each device gathers ({why}): call it in a `shard_map`"
-                for name, why in self.whole]  # fmt: skip
+        more = [f"kernel {name} is split: {how}" for name, how in self.split]
+        more += [f"kernel {name} is called on whole arrays, which each device gathers ({why}): call it in a `shard_map`"
+                 for name, why in self.whole]  # fmt: skip
         if not self.collectives:
             return ["no communication", *more]
         sent = sum(c.sent for c in self.collectives)

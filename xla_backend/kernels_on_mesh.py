@@ -8,7 +8,7 @@ is sent over first, and where sizes do not divide, the arrays are padded around 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,9 @@ from ..core.trace import on_each_device, trace_program, typeof
 from ..lang.kernel import EDGE, Kernel
 from ..lang.part import Pieces, local, numbered, pieces
 from ..lang.partial import Sums, sums
-from ..lang.partition import Splits, rule_text, splits
+from ..lang.partition import Splits, rule_text, ruled, splits
 from ..lang.primitive import kernel_call_p
+from ..lang.ruled import partitioned_p
 from .lower.spmd import kernel_sum_p, unknown_call_p
 from .neighbours import moved, place
 
@@ -35,23 +36,37 @@ Chosen = dict[Any, tuple[Any, ...]]  # the axes of the mesh that split what may 
 Found = Mapping[int, tuple[Sequence[Any], Sequence[Any]]]  # by number: the axes of each dimension, operands and results
 
 
+@dataclass(frozen=True)
+class Told:
+    """The kernels of a program on a mesh, by their names: how those are split that are, and why others run whole."""
+
+    split: tuple[tuple[str, str], ...] = ()
+    whole: tuple[tuple[str, str], ...] = ()
+
+
 class Calls:
-    """The kernels of a program that may be split, by numbers.
+    """The kernels of a program that may be split, by numbers: those with a rule by it, others by their index maps.
 
     `made` are those of them that nobody wrote, with what they compute: where one is not split, that is put back.
     """
 
     def __init__(self, program: Program, made: Mapping[Kernel, Program] | None = None):
-        self.kernels: list[tuple[Any, Splits]] = []
+        self.kernels: list[Splits] = []
         self.program, self.made = program, made or {}
         self.opaque = self._walked(program, self._opaque, {})
+        self._split: dict[tuple[str, str], None] = {}
+        self._whole: dict[tuple[str, str], None] = {}
+
+    @property
+    def told(self) -> Told:
+        return Told((*self._split,), (*self._whole,))
 
     def _walked(self, program: Program, change: Callable[[Eqn], Eqn], known: dict[Program, Program]) -> Program:
         """A Program with each kernel that is called on whole arrays changed."""
         if program not in known:
             eqns = []
             for eqn in program.eqns:
-                if eqn.primitive is kernel_call_p:
+                if eqn.primitive in (kernel_call_p, partitioned_p):
                     eqn = change(eqn)
                 elif eqn.primitive is not shard_map_p:
                     eqn = within(eqn, lambda inner: self._walked(inner, change, known))
@@ -61,17 +76,17 @@ class Calls:
         return known[program]
 
     def _opaque(self, eqn: Eqn) -> Eqn:
-        kernel = eqn.params["kernel"]
-        found = splits(kernel)
+        found = _splits(eqn)
         if isinstance(found, str):
-            return self._whole(eqn)
-        self.kernels.append((kernel, found))
-        params = {"number": len(self.kernels) - 1, "rule": rule_text(kernel, found), "types": tuple(kernel.out_types)}
+            return self._plain(eqn)
+        self.kernels.append(found)
+        ins, outs = _types(eqn)
+        params = {"number": len(self.kernels) - 1, "rule": rule_text(found, ins, outs), "types": outs}
         return eqn.replace(primitive=unknown_call_p, params=params)
 
-    def _whole(self, eqn: Eqn) -> Eqn:
+    def _plain(self, eqn: Eqn) -> Eqn:
         """The equation of a kernel that is not split."""
-        plain = self.made.get(eqn.params["kernel"])
+        plain = eqn.params["program"] if eqn.primitive is partitioned_p else self.made.get(eqn.params["kernel"])
         return eqn if plain is None else _inlined(eqn, plain)
 
     def split(self, mesh: Any, shardings: Found) -> Program:
@@ -79,14 +94,46 @@ class Calls:
         numbers = iter(range(len(self.kernels)))
 
         def change(eqn: Eqn) -> Eqn:
-            if isinstance(splits(eqn.params["kernel"]), str):
-                return self._whole(eqn)
-            number = next(numbers)
-            kernel, found = self.kernels[number]
-            chosen = _chosen(found, mesh, *shardings.get(number, ((), ())))
-            return _on_devices(eqn, kernel, found, mesh, chosen) if chosen else self._whole(eqn)
+            found, why = _splits(eqn), UNSPLIT
+            if isinstance(found, str):
+                why = found
+            else:
+                number = next(numbers)
+                chosen = _chosen(found, mesh, *shardings.get(number, ((), ())))
+                if chosen:
+                    self._split[_name(eqn), _shown(found, mesh, chosen)] = None
+                    return _on_devices(eqn, found, mesh, chosen)
+            if eqn.primitive is partitioned_p or eqn.params["kernel"] not in self.made:
+                self._whole[_name(eqn), why] = None
+            return self._plain(eqn)
 
         return self._walked(self.program, change, {})
+
+
+UNSPLIT = "what it is given is not split along axes of its grid, or into more parts than these have cells"
+
+
+def _splits(eqn: Eqn) -> Splits | str:
+    if eqn.primitive is partitioned_p:
+        return ruled(eqn.params["rule"], *_types(eqn))
+    return splits(eqn.params["kernel"])
+
+
+def _types(eqn: Eqn) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    return tuple(a.type for a in eqn.inputs), tuple(v.type for v in eqn.outputs)
+
+
+def _name(eqn: Eqn) -> str:
+    return eqn.params["program" if eqn.primitive is partitioned_p else "kernel"].name
+
+
+def _shown(found: Splits, mesh: Any, chosen: Chosen) -> str:
+    """How a kernel is split, in words."""
+    what = []
+    for key, names in chosen.items():
+        over = f"{key if found.rule else f'axis {key} of its grid'} over {' '.join(map(str, names))}"
+        what.append(f"{over} ({mesh.parts(names)}{', summed' if key in found.summed else ''})")
+    return f"{', '.join(what)}, by {'the rule of its author' if found.rule else 'its index maps'}"
 
 
 def _inlined(eqn: Eqn, program: Program) -> Eqn:
@@ -116,10 +163,10 @@ def _chosen(found: Splits, mesh: Any, ins: Sequence[Any], outs: Sequence[Any]) -
     return chosen
 
 
-def _on_devices(eqn: Eqn, kernel: Kernel, found: Splits, mesh: Any, chosen: Chosen) -> Eqn:
+def _on_devices(eqn: Eqn, found: Splits, mesh: Any, chosen: Chosen) -> Eqn:
     """The equation of a kernel as a program of each device; where sizes do not divide, on arrays that are padded."""
-    part = _Ruled(kernel, found, mesh, chosen) if found.rule else _Split(kernel, found, mesh, chosen)
-    manual = tuple(mesh.axis_names)
+    part = _Ruled(eqn, found, mesh, chosen) if found.rule else _Split(eqn.params["kernel"], found, mesh, chosen)
+    manual, name, (ins, outs) = tuple(mesh.axis_names), _name(eqn), _types(eqn)
 
     def wide(type: Any, spec: PartitionSpec) -> tuple[int, ...]:
         return tuple(-(-n // mesh.parts(a)) * mesh.parts(a) for n, a in zip(type.shape, spec.padded(type.ndim)))
@@ -128,15 +175,15 @@ def _on_devices(eqn: Eqn, kernel: Kernel, found: Splits, mesh: Any, chosen: Chos
         given = [_padded(x, wide(typeof(x), s), f) for x, s, f in zip(operands, part.ins, part.fills, strict=True)]
         types = [part_type(typeof(x), s, mesh) for x, s in zip(given, part.ins, strict=True)]
         with on_each_device([(n, mesh.shape[n]) for n in manual]):
-            program = trace_program(part.run, types, kernel.name)
+            program = trace_program(part.run, types, name)
         part.check(program)
-        outs = shard_map_p.bind(*given, program=program, mesh=mesh, in_specs=part.ins, out_specs=part.outs,
+        made = shard_map_p.bind(*given, program=program, mesh=mesh, in_specs=part.ins, out_specs=part.outs,
                                 manual=manual)  # fmt: skip
         return [x if typeof(x).shape == t.shape else slice_p.bind(
             x, start_indices=(0,) * t.ndim, limit_indices=t.shape, strides=None)
-            for x, t in zip(outs, kernel.out_types, strict=True)]  # fmt: skip
+            for x, t in zip(made, outs, strict=True)]  # fmt: skip
 
-    return _inlined(eqn, trace_program(run, [a.type for a in eqn.inputs], kernel.name))
+    return _inlined(eqn, trace_program(run, ins, name))
 
 
 def _padded(x: Any, shape: tuple[int, ...], fill: Any) -> Any:
@@ -224,11 +271,11 @@ class _Split:
 
 
 class _Ruled:
-    """A kernel on each device, by the rule that its author gave."""
+    """A kernel on each device, by the rule that its author gave, or one made of it."""
 
-    def __init__(self, kernel: Kernel, found: Splits, mesh: Any, chosen: Chosen):
+    def __init__(self, eqn: Eqn, found: Splits, mesh: Any, chosen: Chosen):
         assert found.rule is not None
-        self.kernel, self.rule, self.mesh = kernel, found.rule, mesh
+        self.eqn, self.rule, self.mesh = eqn, found.rule, mesh
         self.axes = {name: chosen.get(name, ()) for name in found.sizes}
         self.ins, self.outs = tuple(map(self._spec, found.ins)), tuple(map(self._spec, found.outs))
         self.fills = (None,) * len(self.ins)
@@ -237,22 +284,21 @@ class _Ruled:
         return PartitionSpec(*[self.axes.get(n) or None for n in names])
 
     def run(self, *operands: Any) -> Any:
-        found = self.rule.part(self.axes, *operands)
-        return list(found) if isinstance(found, (tuple, list)) else [found]
+        return self.rule.parts(self.axes, *operands)
 
     def check(self, program: Program) -> None:
         """Raise a `ShapeError` or a `MeshError` where the rule's function gives what its rule does not say."""
-        where = f"kernel {self.kernel.name}: its partition {self.rule.rule!r}"
-        wanted = [part_type(t, s, self.mesh) for t, s in zip(self.kernel.out_types, self.outs, strict=True)]
+        where = f"kernel {_name(self.eqn)}: its partition {self.rule.rule!r}"
+        wanted = [part_type(t, s, self.mesh) for t, s in zip(_types(self.eqn)[1], self.outs, strict=True)]
         given = program.out_types
         if [(t.shape, t.dtype) for t in given] != [(t.shape, t.dtype) for t in wanted]:
             shown = [", ".join(t.show() for t in types) or "nothing" for types in (given, wanted)]
             raise ShapeError(f"{where} gives {shown[0]} on each device, where the parts of its results are {shown[1]}",
                              "return a device's part of each result, with the result's dtype",
-                             self.kernel.source)  # fmt: skip
+                             self.eqn.source)  # fmt: skip
         for t, w in zip(given, wanted, strict=True):
             if t.vary - w.vary:
                 over = ", ".join(map(str, sorted(t.vary - w.vary, key=str)))
                 raise MeshError(f"{where} gives {t.show()}, which differs along {over}, for a result that does not",
                                 "add it up over the devices: `lax.psum(x, axes[name])`",
-                                self.kernel.source)  # fmt: skip
+                                self.eqn.source)  # fmt: skip

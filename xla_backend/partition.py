@@ -14,7 +14,6 @@ from ..core.errors import MeshError
 from ..core.ir import Program, Var, subprograms
 from ..core.keys import physicalize
 from ..core.mesh import UNCONSTRAINED, AbstractMesh, Mesh, NamedSharding, PartitionSpec, constraint_p
-from ..core.primitive import Primitive
 from ..core.primitives.convert import convert_element_type_p
 from ..core.primitives.jit import jit_p
 from ..core.primitives.shape import pad_p, slice_p
@@ -37,8 +36,10 @@ def on_mesh(program: Program) -> bool:
     return any(hasattr(value, "_placed") for p in (program, *made_of.programs) for value in p.values)
 
 
-def partition(unit: Unit, settings: Settings, lowered: Callable[..., Any], shardy: Any, kernels: Any = None) -> Unit:
-    """The unit for one mesh.
+def partition(
+    unit: Unit, settings: Settings, lowered: Callable[..., Any], shardy: Any, kernels: Any = None
+) -> tuple[Unit, Any]:
+    """The unit for one mesh; and where it may have kernels, what became of them (`kernels_on_mesh.Told`).
 
     Where results are open, `lowered` gives the text of the program, and `shardy` tells how they come to lie. `kernels`
     gives the `kernels_on_mesh.Calls` of a program that may have any.
@@ -68,9 +69,10 @@ def partition(unit: Unit, settings: Settings, lowered: Callable[..., Any], shard
             outs[i] = ins[at]
     resolved = Place(tuple(ins), tuple(outs), devices, mesh.size, spmd.boundary, make_runner)
     calls = None if kernels is None else kernels(program)
-    if calls is not None and calls.kernels:
-        text = lowered(replace(settled, program=_between(calls.opaque, resolved), place=resolved), settings)
-        program = calls.split(mesh, shardy.unknown_calls(text))
+    if calls is not None:
+        text = calls.kernels and lowered(
+            replace(settled, program=_between(calls.opaque, resolved), place=resolved), settings)  # fmt: skip
+        program = calls.split(mesh, shardy.unknown_calls(text) if text else {})
     if None in outs:
         text = lowered(replace(settled, program=_between(program, resolved), place=resolved), settings)
         resolved = resolved._replace(outs=_decided(shardy.propagated(text), outs, program, mesh))
@@ -79,7 +81,8 @@ def partition(unit: Unit, settings: Settings, lowered: Callable[..., Any], shard
         text = lowered(replace(settled, program=_between(asked, resolved), place=resolved), settings)
         inspected.tell(told, mesh, shardy.unknown_calls(text))
         program = inspected.without(program)
-    return replace(settled, program=_between(program, resolved), place=resolved)
+    unit = replace(settled, program=_between(program, resolved), place=resolved)
+    return unit, None if calls is None else calls.told
 
 
 def _decided(found: Sequence[Any], outs: Sequence[Any], program: Program, mesh: Any) -> tuple[NamedSharding, ...]:
@@ -96,16 +99,6 @@ def _decided(found: Sequence[Any], outs: Sequence[Any], program: Program, mesh: 
             out = NamedSharding(mesh, PartitionSpec(*spec))
         decided.append(out)
     return tuple(decided)
-
-
-def whole_calls(program: Program, primitive: Primitive) -> Iterator[Any]:
-    """The equations of a primitive that are outside of programs of each device."""
-    for eqn in program.eqns:
-        if eqn.primitive is primitive:
-            yield eqn
-        elif eqn.primitive is not shard_map_p:
-            for _, inner in subprograms(eqn):
-                yield from whole_calls(inner, primitive)
 
 
 # ---------------------------------------------------------------------------- the mesh of a program

@@ -56,14 +56,14 @@ def _partition(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, 
     """What runs on a mesh, with what it communicates where that is asked for; other programs are left as they are."""
     if unit.place is None and not (loaded("mesh") and part("partition").on_mesh(unit.program)):
         return (part("inspected").told_of_one(unit, settings.device) if loaded("shown shardings") else unit), None
-    unit = part("partition").partition(unit, settings, _text, part("shardy"), _kernels(unit, settings))
+    unit, told = part("partition").partition(unit, settings, _text, part("shardy"), _kernels(unit, settings))
     refused = current().communication == "error"
     if not (settings.explained or refused):
         return unit, None
     found = part("communication").communication(_text(unit, replace(settings, located=True)), settings.name)
     if refused:
         found.refuse(unit.call.name)
-    return unit, replace(found, whole=part("kernel passes").whole_on_mesh(unit.program) if _has_kernels(unit) else ())
+    return unit, found if told is None else replace(found, split=told.split, whole=told.whole)
 
 
 def _kernels(unit: Unit, settings: Settings) -> Any:

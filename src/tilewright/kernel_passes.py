@@ -24,7 +24,6 @@ from .lang.extent import static
 from .lang.kernel import Kernel
 from .lang.legality import check_target
 from .lang.legalize import Legal
-from .lang.partition import splits
 from .lang.primitive import kernel_call_p
 from .lang.target import CustomCall
 from .lang.verify import Finding
@@ -39,13 +38,6 @@ from .xla_backend.settings import Place, Settings, Unit
 def has_kernels(program: Program) -> bool:
     """Whether a Program, or one within it, calls a kernel."""
     return kernel_call_p in primitives_of(program)
-
-
-def whole_on_mesh(program: Program) -> tuple[tuple[str, str], ...]:
-    """The kernels of a program on a mesh that are called on whole arrays, and why."""
-    kernels = dict.fromkeys(e.params["kernel"] for e in part("partition").whole_calls(program, kernel_call_p))
-    unsplit = "what it is given is not split along axes of its grid, or into more parts than these have cells"
-    return tuple((k.name, found if isinstance(found := splits(k), str) else unsplit) for k in kernels)
 
 
 def made_on_mesh(program: Program, settings: Settings) -> Any:

@@ -34,6 +34,7 @@ from ..lang.extent import static
 from ..lang.gpu.code import Compiled
 from ..lang.kernel import Kernel
 from ..lang.primitive import kernel_call_p
+from ..lang.ruled import partitioned_p
 from ..lang.target import Target
 from ..routes import compiled_kernel
 from ..targets import machine_for
@@ -117,6 +118,8 @@ class _Planner:
         types: Any = [a.type for a in eqn.inputs]
         if eqn.primitive is kernel_call_p:
             return self.kernel(eqn.params["kernel"], args)
+        if eqn.primitive is partitioned_p:
+            return self.program(eqn.params["program"], args)
         if eqn.primitive in VIEWS or (math.prod(eqn.outputs[0].type.shape) == math.prod(types[0].shape)
                                            and eqn.primitive is broadcast_in_dim_p):  # fmt: skip
             out = self.slot()

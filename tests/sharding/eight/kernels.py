@@ -8,8 +8,6 @@ from tests.support.equivalence import draws
 from tilewright import lang as tl
 from tilewright import lax, nn
 from tilewright import numpy as tnp
-from tilewright.core.errors import ArgumentError, MeshError, ShapeError
-from tilewright.kernel_passes import whole_on_mesh
 from tilewright.sharding import NamedSharding, P
 
 MESH = tw.make_mesh((4, 2), ("x", "y"))
@@ -208,51 +206,8 @@ def test_generated_kernels_are_split_too(x, w):
     a, b = draws((64, 32), (32, 16))
     far = tw.device_put(a, NamedSharding(MESH, x)), tw.device_put(b, NamedSharding(MESH, w))
     np.testing.assert_allclose(tw.compile(f, *far, tiles=small)(*far), f(a, b), rtol=1e-4, atol=1e-5)
-    made = tw.compile(f, *far, tiles=small, stop="partition")
-    assert "kernel" in str(made) and not whole_on_mesh(made)
-
-
-# ---------------------------------------------------------------------------- rules of authors
-
-
-def ruled(x, w, rule="rows inner, inner columns -> rows columns", part=None):
-    """A product in one cell, whose index maps say nothing of how it may be split."""
-    def body(x, w, o):
-        o[...] = x[...] @ w[...]
-
-    def call(x, w, partition=None):
-        return tl.kernel_call(body, tw.ShapeDtypeStruct((len(x), w.shape[1]), x.dtype), name="ruled",
-                              partition=partition)(x, w)  # fmt: skip
-
-    def own(axes, x, w):
-        found = call(x, w)
-        return lax.psum(found, axes["inner"]) if axes["inner"] else found
-
-    return call(x, w, tl.Partition(rule, part or own))
-
-
-@pytest.mark.parametrize("x, w, exchanged", [(P("x"), P(None, "y"), []), (P("y", "x"), P("x"), ["all-reduce"])])
-def test_a_rule_of_the_author(x, w, exchanged):
-    far = tw.device_put(X, NamedSharding(MESH, x)), tw.device_put(W, NamedSharding(MESH, w))
-    np.testing.assert_allclose(tw.jit(ruled)(*far), X @ W, rtol=1e-4, atol=1e-5)
-    told = tw.explain(ruled, *far).communication
-    assert [c.kind for c in told.collectives] == exchanged and not told.whole
-
-
-def test_rules_that_are_wrong():
-    far = tw.device_put(X, NamedSharding(MESH, P("y", "x"))), tw.device_put(W, NamedSharding(MESH, P("x")))
-    wrong = {"part": lambda axes, x, w: x}, {"part": lambda axes, x, w: x @ w}
-    with pytest.raises(ShapeError, match=r"(?s)kernel ruled: its partition .* f32\[8,8\].* are f32\[8,16\]"):
-        tw.jit(lambda *a: ruled(*a, **wrong[0]))(*far)
-    with pytest.raises(MeshError, match=r"(?s)kernel ruled.*differs along x.*psum"):
-        tw.jit(lambda *a: ruled(*a, **wrong[1]))(*far)
-    for rule, error, text in (
-        ("a b -> a b", ShapeError, "does not fit its operands"),
-        ("a b, c d -> a a", ArgumentError, "names two dimensions of one array alike"),
-        ("a b, a c -> b c", ShapeError, "have one name, a"), ("a b", ArgumentError, "name the dimensions"),
-    ):  # fmt: skip
-        with pytest.raises(error, match=text):
-            ruled(X, W, rule)
+    told = tw.explain(f, *far, tiles=small).communication
+    assert told.split and not told.whole
 
 
 def test_attention_with_split_heads():
