@@ -70,7 +70,8 @@ class CompilerParams:
     results one after the other and copies ahead for the next one while it stores; None: where there are more tiles than
     multiprocessors and memory for it. `cluster`: 2 pairs blocks beside each other, which share what both read: on
     Hopper each copies one half of it to both, on Blackwell they make products of 256 rows together; 1: they share
-    nothing; None: where it can be. `backward`: what the kernels of its gradient are told instead; None: the same. What
+    nothing; None: where it can be. `ping_pong`: whether two warpgroups take turns at starting products, so that one
+    computes while the products of the other are made (Hopper); None: where that is estimated to be faster. `backward`: what the kernels of its gradient are told instead; None: the same. What
     follows is of kernels written for warpgroups, names of Pallas's that change no value, and are not used.
 
     >>> CompilerParams(num_stages=4).num_stages
@@ -81,6 +82,7 @@ class CompilerParams:
     consumers: int | None = None
     persistent: bool | None = None
     cluster: int | None = None
+    ping_pong: bool | None = None
     backward: object | None = None
     approx_math: bool = False
     dimension_semantics: Sequence[Any] | None = None

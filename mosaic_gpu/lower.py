@@ -241,6 +241,8 @@ class Lowering:
         count = len(self.groups) if count is None else count
         if not count:
             return
+        if count == len(self.groups):
+            self.pass_turn()
         ptx.wgmma_wait(self.p, len(self.groups) - count)
         done, self.groups = self.groups[:count], self.groups[count:]
         for group in done:
@@ -252,6 +254,12 @@ class Lowering:
                     fragment.group = None
             if group.done is not None:
                 group.done()
+
+    def take_turn(self) -> None:
+        """What comes before a product is started, which is told at `pass_turn` where no product is under way."""
+
+    def pass_turn(self) -> None:
+        """What comes before all products under way are waited for."""
 
     # ------------------------------------------------------------ memory and threads
 

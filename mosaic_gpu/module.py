@@ -25,6 +25,7 @@ from .cluster import clustered
 from .direct.program import REMEDY, Direct, Found
 from .language import BACKEND
 from .nest import Nest
+from .order import ordered, pays
 from .schedule import BLACKWELL, Schedule, products, schedule
 from .text import Printer
 from .values import Unfit
@@ -102,11 +103,14 @@ def _module(kernel: Kernel, target: Target) -> MosaicGpuModule:
     made = schedule(planned, target, asked.num_stages, asked.consumers)
     name = identifier(kernel.name)
     architecture = "100a" if target.name.startswith(BLACKWELL) else "90a"
-    ways = [(form, *way) for form in FORMS[architecture] for way in _ways(form, asked, target, kernel)]
-    for n, (form, blocks, cluster) in enumerate(ways):
+    ways = [(form, *way) for form in FORMS[architecture] for way in _ways(form, asked, target, made)]
+    if not ways:
+        raise Unfit("two warpgroups take turns at products on Hopper, where they start them")
+    for n, (form, blocks, cluster, turns) in enumerate(ways):
         try:
             tried = made.tiled(blocks) if blocks else made
             tried = clustered(tried, form.joint) if cluster > 1 else tried
+            tried = ordered(tried) if turns else tried
             text, final = _printed(name, architecture, launch, tried, form)
             if blocks and asked.persistent is None and final.stages < min(LEAST_STAGES, made.stages):
                 raise Unfit("results leave no memory for stages")
@@ -129,17 +133,20 @@ def _grid(made: Schedule, launch: Launch) -> tuple[int, int, int]:
     return launch.grid
 
 
-def _ways(form: type[Nest], asked: CompilerParams, target: Target, kernel: Kernel) -> list[tuple[int, int]]:
-    """The ways of a form that are tried: how many blocks make all tiles of results (0: one makes one), and clusters.
+def _ways(form: type[Nest], asked: CompilerParams, target: Target, made: Schedule) -> list[tuple[int, int, bool]]:
+    """The ways of a form that are tried: how many blocks make all tiles of results (0: one makes one), clusters, turns.
 
-    They are in the order of what they spare: copies of what two blocks read, then the starts of blocks.
+    They are in the order of what they spare: time in which nothing multiplies, copies of what two blocks read, the
+    starts of blocks.
     """
     most = target.units // 2 * 2 or 1
     blocks = [most, 0] if asked.persistent is None else [most] if asked.persistent else [0]
-    paired = len(products(kernel.body)) <= MOST_PAIRED
+    paired = len(products(made.plan.kernel.body)) <= MOST_PAIRED
     clusters = [asked.cluster] if asked.cluster is not None else [2, 1] if paired else [1]
-    found = [(b, c) for c in clusters for b in blocks]
-    return [(b, c) for b, c in found if form.persists or (b, c) == (0, 1)]
+    turns = [True, False] if form.orders and pays(made, target) else [False]
+    turns = turns if asked.ping_pong is None else [asked.ping_pong]
+    found = [(b, c, t) for t in turns for c in clusters for b in blocks]
+    return [(b, c, t) for b, c, t in found if (form.persists or (b, c) == (0, 1)) and (form.orders or not t)]
 
 
 def _printed(name: str, architecture: str, launch: Launch, made: Schedule, form: type[Nest]) -> tuple[str, Schedule]:

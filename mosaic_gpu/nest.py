@@ -16,12 +16,12 @@ from ..lang.gpu.narrow import Line
 from ..lang.gpu.peel import end_cell
 from ..lang.kernel import Block
 from ..lang.maps import inside, map_of
-from . import ptx
-from .lower import Group, Lowering
+from . import order, ptx
+from .lower import LANES, Group, Lowering
 from .refs import Memory, Register, TileRef, Window
 from .schedule import Moved, Schedule
 from .text import Int, Printer
-from .values import Fragment, Lazy
+from .values import Fragment, Lazy, Unfit
 
 
 class Nest(Lowering):
@@ -29,6 +29,7 @@ class Nest(Lowering):
 
     joint = False  # blocks in pairs make products together
     persists = True  # a block may make many tiles of results
+    orders = True  # warpgroups may take turns at starting products
     overlaps = True  # products that a turn begins may be made in the next one
 
     def __init__(self, p: Printer, launch: Launch, schedule: Schedule, names: Sequence[str]):
@@ -41,6 +42,7 @@ class Nest(Lowering):
         self.number: Int = 0  # of the tile of results at hand
         self.descriptors: dict[int, str] = {}  # by the number of the argument
         self.count: Int = 0  # turns taken
+        self.in_turn = False  # whether what is printed is the body of the loops
         self.live: list[tuple[int, Register]] = []
         self.refs: dict[Var, Any] = {}
         self.waits: dict[int, Callable[[], None]] = {}  # of tiles that this cell has not waited for
@@ -335,6 +337,9 @@ class Nest(Lowering):
         if self.s.registers is not None:
             ptx.registers(p, "inc", self.s.registers[1])
         self.find_place()
+        if self.s.ordered:
+            with p.when(p.compare("eq", self.mine, 1)):
+                ptx.bar_arrive(p, order.FIRST, 2 * LANES)
 
         def run(tile: Int) -> None:
             self.run(0)
@@ -342,7 +347,26 @@ class Nest(Lowering):
 
         self.tiles(run)
         self.find_place()
+        if self.s.ordered:  # no thread is left that has come to a barrier where no one waits
+            with p.when(p.compare("eq", self.mine, 0)):
+                ptx.bar_sync(p, order.FIRST, 2 * LANES)
         self.stored_all()
+
+    def take_turn(self) -> None:
+        """Start products after those that the other warpgroup has started; from then on some are under way."""
+        if self.s.ordered and not self.groups:
+            ptx.bar_sync(self.p, self.p.add(self.mine, order.FIRST), 2 * LANES)
+
+    def pass_turn(self) -> None:
+        if self.s.ordered:
+            ptx.bar_arrive(self.p, self.p.int("subi", order.FIRST + 1, self.mine), 2 * LANES)
+
+    def gather(self) -> None:
+        if self.s.ordered:
+            if self.in_turn:
+                raise Unfit("warpgroups that wait for each other in a turn of a loop do not take turns at its products")
+            self.wait()  # which the other one may have to begin its own
+        super().gather()
 
     def find_place(self) -> None:
         """Which rows and columns are this thread's."""
@@ -412,6 +436,8 @@ class Nest(Lowering):
             if inner and self.s.ring:
                 if late:
                     if group in self.groups:
+                        if self.s.ordered:
+                            raise Unfit("products of a turn are made while the next one computes: no turns are needed")
                         self.wait(self.groups.index(group) + 1)
                 else:
                     self.wait()
@@ -430,6 +456,8 @@ class Nest(Lowering):
         late = self.unify(registers, [tried])
         late = late if inner and self.s.ring else []
         start = [p.name(self.count), *(name for r in registers for name in r.names(self))]
+        if late:
+            self.take_turn()
         types = ["i32", *(t for r in registers for t in r.types())]
         self.count, *rest = p.loop(first, end, start, types, body)
         self.restore(registers, rest)
@@ -504,7 +532,7 @@ class Nest(Lowering):
         k, s = self.kernel, self.s
         _, first_in, first_out, _, _ = k.splits
         refs, seen = k.body.inputs, {a for e in program.eqns for a in e.inputs}
-        in_loop = level == len(self.plan.carry)
+        in_loop = self.in_turn = level == len(self.plan.carry)
         if in_loop and s.ring:
             stage, parity = self.stage(self.count)
             for n, number in enumerate(s.ring):
@@ -520,6 +548,7 @@ class Nest(Lowering):
                 self.refs[ref] = self.output(n, level)
         self.inline(program, [*self.id_values(), *self.scalars, *(self.refs.get(v) for v in refs[first_in:])])
         self.ready()
+        self.in_turn = False
 
     def _arrival(self, n: int, stage: Int, parity: Int) -> Callable[[], None]:
         def wait() -> None:

@@ -22,6 +22,7 @@ def issue(e: Any, product: Product, start: Fragment | None) -> Fragment:
     if start is not None and start.group is not None:  # what follows are the same registers
         start.group.fragments.remove(start)
         start.group = None
+    e.take_turn()
     ptx.wgmma_fence(p)
     regs: list[list[str]] = []
     for block in range(e.rows // e.consumers // 64):

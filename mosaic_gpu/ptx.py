@@ -76,6 +76,11 @@ def bar_sync(p: Printer, number: Int, threads: int) -> None:
         p.asm(f"bar.sync $0, {threads};", "r", [number], ["i32"])
 
 
+def bar_arrive(p: Printer, number: Int, threads: int) -> None:
+    """Be one of the threads that some wait for at a barrier of a block, without a wait."""
+    p.asm(f"bar.arrive $0, {threads};", "r", [p.name(number)], ["i32"])
+
+
 def fence_proxy(p: Printer) -> None:
     """What this thread wrote to shared memory is seen by copies and products that are asynchronous."""
     p.asm("fence.proxy.async.shared::cta;")

@@ -102,6 +102,7 @@ class Schedule:
     cluster: int = 1  # blocks whose copies land in each other's memory
     pairs: int = -1  # the axis of the grid in which a pair of blocks differs
     joint: bool = False  # whose products are made together
+    ordered: bool = False  # two warpgroups take turns at starting products
     blocks: int = 0  # that make all tiles of results, one after the other; 0: each makes one
 
     @property

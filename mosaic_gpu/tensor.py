@@ -14,7 +14,7 @@ from .values import Fragment
 class Tensor(Nest):
     """A kernel whose products are made in `columns` of tensor memory, which `keeper` takes and gives back."""
 
-    overlaps = False
+    overlaps = orders = False
 
     def __init__(self, *args: Any):
         super().__init__(*args)

@@ -54,6 +54,8 @@ def test_kernels_take_what_there_is_and_do_not_spill(tmp_path):
     text = sass(compiled_kernel(kernels["plain"], SM_90)[1], tmp_path)
     for instruction in ("HGMMA", "UTMALDG", "UTMASTG", "STSM", "USETMAXREG", "SYNCS"):
         assert re.search(rf"\b{instruction}\b", text), instruction
+    text = sass(compiled_kernel(kernels["attention 128"], SM_90)[1], tmp_path)
+    assert text.count("BAR.ARV") >= 3 and re.search(r"BAR\.SYNC\S* R\d+, 0x100", text)  # turns of two warpgroups
 
 
 def test_products_in_tensor_memory(tmp_path):

@@ -46,6 +46,18 @@ SIZES = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "f32"
 Walk = Generator[str, None, Any]
 
 
+class Meeting:
+    """A barrier where warps come, and wait or go on."""
+
+    def __init__(self, clock: Any):
+        self.came: dict[int, int] = {}  # lanes of each warp
+        self.times, self.clock, self.ended = 0, clock, clock  # joined clocks, of those that come and came
+
+    def end(self) -> None:
+        self.came, self.times, self.ended = {}, self.times + 1, self.clock
+        self.clock = np.zeros_like(self.clock)
+
+
 class Cluster:
     """Blocks that reach each other's shared memory, and what is under way in them."""
 
@@ -53,7 +65,7 @@ class Cluster:
         self.rng, self.eager = rng, eager
         self.pending: list[tuple[Barrier, Callable[[], None], str]] = []
         self.progress = 0
-        self.meetings: dict[Any, list[Any]] = {}
+        self.meetings: dict[Any, Meeting] = {}
         self.blocks = [Block(self, rank, count, size) for rank in range(count)]
 
     def land(self, barrier: Barrier | None = None) -> bool:
@@ -74,7 +86,7 @@ class Block:
         self.cluster, self.rank, self.base, self.agents = cluster, rank, AGENTS * rank, AGENTS * count
         self.shared = Shared(BASE + size, agents=self.agents)
         self.barriers: dict[int, Barrier] = {}
-        self.meetings: dict[Any, list[Any]] = {}  # of bar.sync: lanes that have come, joined clock, times
+        self.meetings: dict[Any, Meeting] = {}  # of bar.sync
         self.fields: dict[int, dict[Any, int]] = {}
         self.descriptors: dict[int, Any] = {}
         self.published: dict[int, Any] = {}
@@ -191,24 +203,30 @@ class Group:
 
     # ------------------------------------------------------------ waiting
 
-    def meet(self, threads: int, number: int | str = 0) -> Walk:
-        """bar.sync, of a number, and barrier.cluster."""
+    def meet(self, threads: int, number: int | str = 0, waits: bool = True) -> Walk:
+        """bar.sync and bar.arrive, of a number, and barrier.cluster."""
         where = self.b.meetings if isinstance(number, int) else self.b.cluster.meetings
-        meeting = where.setdefault(number, [0, np.zeros(self.b.agents, np.int64), 0, None])
-        turn = meeting[2]
-        meeting[0] += int(self.mask.sum())
+        meeting = where.setdefault(number, Meeting(np.zeros(self.b.agents, np.int64)))
+        turn = meeting.times
         for w in self.warps():
-            meeting[1] = np.maximum(meeting[1], self.clocks[w])
-        if meeting[0] > threads:
-            raise EmulationError(f"bar.sync {number}: {meeting[0]} threads come, {threads} are waited for")
-        if meeting[0] == threads:
-            meeting[0], meeting[2], meeting[3] = 0, turn + 1, meeting[1]
-            meeting[1] = np.zeros(self.b.agents, np.int64)
+            if self.agent(w) in meeting.came:
+                raise EmulationError(f"bar.sync {number}: a warp comes once more before all have come")
+            meeting.came[self.agent(w)] = int(self.mask[WARP * w : WARP * w + WARP].sum())
+            meeting.clock = np.maximum(meeting.clock, self.clocks[w])
+        come = sum(meeting.came.values())
+        if come > threads:
+            raise EmulationError(f"bar.sync {number}: {come} threads come, {threads} are waited for")
+        if come == threads:
+            meeting.end()
             self.b.cluster.progress += 1
-        while meeting[2] == turn:
+        if not waits:
+            for w in self.warps():
+                self.tick(w)
+            return
+        while meeting.times == turn:
             yield f"bar.sync {number}"
         for w in self.warps():
-            self.clocks[w] = np.maximum(self.clocks[w], meeting[3])
+            self.clocks[w] = np.maximum(self.clocks[w], meeting.ended)
             self.tick(w)
         self.after = False
 
@@ -277,10 +295,10 @@ class Group:
             raise EmulationError("more mbarriers than the walker has clocks for")
 
     def synchronise(self, text: str, *args: Any) -> Walk:
-        found = re.match(r"bar.sync (\$?\d+), (\d+);", text)
+        found = re.match(r"bar.(sync|arrive) (\$?\d+), (\d+);", text)
         assert found is not None
-        which = self.same(args[0]) if "$" in found[1] else int(found[1])
-        yield from self.meet(int(found[2]), which)
+        which = self.same(args[0]) if "$" in found[2] else int(found[2])
+        yield from self.meet(int(found[3]), which, found[1] == "sync")
 
     def cluster_sync(self, text: str, *args: Any) -> Walk:
         yield from self.meet(self.m.threads * len(self.b.cluster.blocks), "barrier.cluster")
@@ -541,6 +559,7 @@ _PTX: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("mbarrier.init", Group.make_barrier),
     ("mbarrier.arrive", Group.arrive),
     ("bar.sync", Group.synchronise),
+    ("bar.arrive", Group.synchronise),
     ("barrier.cluster", Group.cluster_sync),
     ("mapa", Group.mapped),
     ("mov.u32", lambda g, text, *a: np.asarray(g.b.rank, np.int32)),
@@ -709,6 +728,8 @@ class Machine:
             if any(what == "a copy" for _, _, what in cluster.pending) or block.tensor.columns:
                 columns = f"{block.tensor.columns} columns of tensor memory"
                 raise SemaphoreError(f"block {ids} ends while copies are under way, or with {columns}")
+            if any(meeting.came for meeting in block.meetings.values()):
+                raise SemaphoreError(f"block {ids} ends while warps have come to a barrier where none waits")
 
 
 def _finished(walk: Walk) -> None:

@@ -119,6 +119,8 @@ def _told(kernel: Kernel, machine: Target) -> Iterator[Configuration]:
                 yield {"route": "mosaic_gpu", "num_stages": stages, "consumers": consumers}
         for persistent, cluster in itertools.product((True, False), (1, 2)):
             yield {"route": "mosaic_gpu", "persistent": persistent, "cluster": cluster}
+        for ping_pong in (True, False):
+            yield {"route": "mosaic_gpu", "ping_pong": ping_pong}
     if free:
         yield {"route": "xla"}
 
@@ -150,7 +152,8 @@ def with_settings(kernel: Kernel, configuration: Configuration) -> Kernel:
         changed = {n: configuration[n] for n in ("num_warps", "num_stages") if configuration.get(n) is not None}
         told["compiler_params"] = replace(plain, **changed)
     elif route == "mosaic_gpu":
-        given: dict[str, Any] = {n: configuration.get(n) for n in ("num_stages", "consumers", "persistent", "cluster")}
+        names = ("num_stages", "consumers", "persistent", "cluster", "ping_pong")
+        given: dict[str, Any] = {n: configuration.get(n) for n in names}
         told["compiler_params"] = mosaic_gpu.CompilerParams(**given, backward=getattr(known, "backward", None))
     elif route == "cutlass":
         tile = configuration.get("tile")
