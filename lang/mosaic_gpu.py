@@ -69,10 +69,11 @@ class CompilerParams:
     rows can be divided. `persistent`: whether there are as many blocks as multiprocessors, each of which makes tiles of
     results one after the other and copies ahead for the next one while it stores; None: where there are more tiles than
     multiprocessors and memory for it. `cluster`: 2 pairs blocks beside each other, which share what both read: on
-    Hopper each copies one half of it to both, on Blackwell they make products of 256 rows together; 1: they share
-    nothing; None: where it can be. `ping_pong`: whether two warpgroups take turns at starting products, so that one
-    computes while the products of the other are made (Hopper); None: where that is estimated to be faster. `backward`: what the kernels of its gradient are told instead; None: the same. What
-    follows is of kernels written for warpgroups, names of Pallas's that change no value, and are not used.
+    Hopper each copies one half of it to both, on Blackwell they make products of 256 rows together; 4 (Hopper): two by
+    two, pairs along two axes of the grid; 1: they share nothing; None: 2 where it can be. `ping_pong`: whether two
+    warpgroups take turns at starting products, so that one computes while the products of the other are made (Hopper);
+    None: where that is estimated to be faster. `backward`: what the kernels of its gradient are told instead; None: the
+    same. What follows is of kernels written for warpgroups, names of Pallas's that change no value, and are not used.
 
     >>> CompilerParams(num_stages=4).num_stages
     4

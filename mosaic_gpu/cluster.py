@@ -1,7 +1,8 @@
-"""Blocks in pairs, in the shared memory of one of which the other one's copies land.
+"""Clusters: blocks beside each other, in the shared memory of one of which copies of another one land.
 
-The two differ in one axis of the grid. On Hopper each copies one half of what both read to both. On Blackwell one of
-them starts products of both blocks' rows: each has its rows of the left operand, and one half of the right one.
+Two blocks of a pair differ in one axis of the grid; four are two pairs of pairs, along two axes. On Hopper each of a
+pair copies one half of what both read to both. On Blackwell one of them starts products of both blocks' rows: each has
+its rows of the left operand, and one half of the right one.
 """
 
 from __future__ import annotations
@@ -16,35 +17,41 @@ from .schedule import Moved, Schedule, steady
 from .values import Unfit
 
 
-def clustered(s: Schedule, joint: bool) -> Schedule:
-    """A schedule of blocks in pairs, along the axis that spares most copies; `joint`: whose products are made together.
+def clustered(s: Schedule, blocks: int, joint: bool) -> Schedule:
+    """A schedule of clusters of 2 or 4 blocks, along the axes that spare most copies.
+
+    `joint`: products are made together, by pairs.
 
     Raises:
       Unfit: why they are not.
     """
+    if blocks not in (2, 4) or joint and blocks > 2:
+        raise Unfit(f"a cluster of {blocks} blocks: there are 2, and 4 on Hopper")
     if not s.plan.parallel or not s.ring:
         raise Unfit("there are no blocks beside each other that read turn by turn")
     if joint and (s.fixed or s.consumers > 1):
         raise Unfit("products of two blocks are of 128 rows each, whose operands are copied turn by turn")
-    found, why = [], ""
-    for axis in s.plan.parallel:
-        try:
-            found.append(_paired(s, axis, joint))
-        except Unfit as error:
-            why = why or str(error)
-    if not found:
-        raise Unfit(why)
-    return max(found, key=lambda one: sum(m.size for m in one.moved.values() if m.half))
+    while s.cluster < blocks:
+        found, why = [], ""
+        for axis in [a for a in s.plan.parallel if a not in s.pairs]:
+            try:
+                found.append(_paired(s, axis, joint))
+            except Unfit as error:
+                why = why or str(error)
+        if not found:
+            raise Unfit(why or "its grid has one axis: four blocks are along two")
+        s = max(found, key=lambda one: sum(m.size for m in one.moved.values() if m.half))
+    return s
 
 
 def _paired(s: Schedule, axis: int, joint: bool) -> Schedule:
-    """Blocks in pairs along one axis."""
+    """Blocks in pairs along one axis more; of what has halves already nothing changes."""
     grid = s.plan.kernel.grid
     if grid[axis] % 2:
         raise Unfit(f"axis {axis} of its grid, of {grid[axis]} blocks, is not divided in pairs")
     if any(isinstance(line, Line) and line.axis == axis for line in s.turns or ()):
         raise Unfit("blocks beside each other take different turns")
-    alike = [n for n in s.ring if steady(s.plan, s.moved[n].block, (axis,))]
+    alike = [n for n in s.ring if not s.moved[n].half and steady(s.plan, s.moved[n].block, (axis,))]
     if not alike:
         raise Unfit("blocks beside each other read nothing alike")
     moved = dict(s.moved)
@@ -60,8 +67,8 @@ def _paired(s: Schedule, axis: int, joint: bool) -> Schedule:
         rows = moved[n].block.sizes[moved[n].axes[0]]
         if rows % 16:
             raise Unfit(f"a tile of {rows} rows is not divided in halves of 8 n rows")
-        moved[n] = replace(moved[n], rows=moved[n].rows // 2, half="copied")
-    return replace(s, cluster=2, pairs=axis, joint=joint, moved=moved)
+        moved[n] = replace(moved[n], rows=moved[n].rows // 2, half="copied", pair=len(s.pairs))
+    return replace(s, pairs=(*s.pairs, axis), joint=joint, moved=moved)
 
 
 def _right(s: Schedule, alike: list[int]) -> dict[int, bool]:

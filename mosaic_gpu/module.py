@@ -106,13 +106,13 @@ def _module(kernel: Kernel, target: Target) -> MosaicGpuModule:
     ways = [(form, *way) for form in FORMS[architecture] for way in _ways(form, asked, target, made)]
     if not ways:
         raise Unfit("two warpgroups take turns at products on Hopper, where they start them")
-    for n, (form, blocks, cluster, turns) in enumerate(ways):
+    for n, (form, many, cluster, turns) in enumerate(ways):
         try:
-            tried = made.tiled(blocks) if blocks else made
-            tried = clustered(tried, form.joint) if cluster > 1 else tried
+            tried = made.tiled(target.units, cluster) if many else made
+            tried = clustered(tried, cluster, form.joint) if cluster > 1 else tried
             tried = ordered(tried) if turns else tried
             text, final = _printed(name, architecture, launch, tried, form)
-            if blocks and asked.persistent is None and final.stages < min(LEAST_STAGES, made.stages):
+            if many and asked.persistent is None and final.stages < min(LEAST_STAGES, made.stages):
                 raise Unfit("results leave no memory for stages")
         except Unfit:
             if n == len(ways) - 1:
@@ -133,20 +133,19 @@ def _grid(made: Schedule, launch: Launch) -> tuple[int, int, int]:
     return launch.grid
 
 
-def _ways(form: type[Nest], asked: CompilerParams, target: Target, made: Schedule) -> list[tuple[int, int, bool]]:
-    """The ways of a form that are tried: how many blocks make all tiles of results (0: one makes one), clusters, turns.
+def _ways(form: type[Nest], asked: CompilerParams, target: Target, made: Schedule) -> list[tuple[bool, int, bool]]:
+    """The ways of a form that are tried: whether a block makes many tiles of results, blocks of a cluster, turns.
 
     They are in the order of what they spare: time in which nothing multiplies, copies of what two blocks read, the
     starts of blocks.
     """
-    most = target.units // 2 * 2 or 1
-    blocks = [most, 0] if asked.persistent is None else [most] if asked.persistent else [0]
+    many = [True, False] if asked.persistent is None else [asked.persistent]
     paired = len(products(made.plan.kernel.body)) <= MOST_PAIRED
     clusters = [asked.cluster] if asked.cluster is not None else [2, 1] if paired else [1]
     turns = [True, False] if form.orders and pays(made, target) else [False]
     turns = turns if asked.ping_pong is None else [asked.ping_pong]
-    found = [(b, c, t) for t in turns for c in clusters for b in blocks]
-    return [(b, c, t) for b, c, t in found if (form.persists or (b, c) == (0, 1)) and (form.orders or not t)]
+    found = [(m, c, t) for t in turns for c in clusters for m in many]
+    return [(m, c, t) for m, c, t in found if (form.persists or (m, c) == (False, 1)) and (form.orders or not t)]
 
 
 def _printed(name: str, architecture: str, launch: Launch, made: Schedule, form: type[Nest]) -> tuple[str, Schedule]:

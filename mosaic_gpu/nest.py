@@ -88,8 +88,8 @@ class Nest(Lowering):
 
     @property
     def releases(self) -> int:
-        """How many arrivals free a stage: one of each warp that computes with it, in this block and its cluster."""
-        return 4 * self.consumers * self.s.cluster
+        """How many arrivals free a stage: one of each warp that computes with it, here and in each block copied to."""
+        return 4 * self.consumers * (1 + len(self.s.pairs))
 
     def meet(self) -> None:
         """Wait for all threads of the block, and of its cluster."""
@@ -113,9 +113,9 @@ class Nest(Lowering):
         p, s, sizes = self.p, self.s, [self.kernel.grid[a] for a in self.plan.parallel]
         number: Int = block[0]
         whole = number
-        if s.cluster > 1:  # neighbours are a pair, whose ids differ in one axis
-            sizes[self.plan.parallel.index(s.pairs)] //= 2
-            number = p.int("divui", number, 2)
+        for axis in s.pairs:  # neighbours are a cluster, whose ids differ in some axes
+            sizes[self.plan.parallel.index(axis)] //= 2
+        number = p.int("divui", number, s.cluster)
         if self.launch.grouped:
             ids = self._grouped(number, *sizes)
         elif self.launch.flat or s.blocks or s.cluster > 1:
@@ -131,7 +131,11 @@ class Nest(Lowering):
                 number = p.add(p.mul(number, n), i)
         self.program = self.program if s.blocks else whole if s.cluster > 1 else number
         for axis, i in zip(self.plan.parallel, ids, strict=True):
-            self.ids[axis] = p.add(p.mul(i, 2), self.rank) if axis == s.pairs else i
+            self.ids[axis] = p.add(p.mul(i, 2), self.side(s.pairs.index(axis))) if axis in s.pairs else i
+
+    def side(self, pair: int) -> Int:
+        """Which of the two blocks of a pair this is."""
+        return self.p.int("andi", self.p.int("shrui", self.rank, pair), 1) if len(self.s.pairs) > 1 else self.rank
 
     def _grouped(self, number: Int, rows: int, columns: int) -> list[Int]:
         """Bands of rows, down each column of a band: neighbours share blocks of both operands."""
@@ -301,17 +305,20 @@ class Nest(Lowering):
             ptx.expect(p, barrier, moved.size)
         rows, both = moved.held, moved.half == "copied"
         shift = {"rows": rows, "columns": moved.chunks * moved.columns}.get(moved.half, 0)
+        other = 1 << moved.pair  # the bit in which the rank of the other block of the pair differs
+        first_block = p.int("andi", self.rank, ~other) if len(self.s.pairs) > 1 else 0
+        to_both = p.int("shli", 1 | 1 << other, first_block) if both else 0
         for chunk in range(moved.chunks):
             for first in range(0, rows, moved.rows * (2 if both else 1)):
                 place = [start[d] for d in moved.order]
                 place[0] = p.add(place[0], chunk * moved.columns)
-                row: Int = p.add(first, p.mul(self.rank, moved.rows)) if both else first
+                row: Int = p.add(first, p.mul(self.side(moved.pair), moved.rows)) if both else first
                 place[1] = p.add(place[1], row)
                 if shift:
                     which = int(moved.half == "rows")
                     place[which] = p.add(place[which], p.mul(self.rank, shift))
                 at = p.add(to, chunk * rows * ptx.ROW, p.mul(row, ptx.ROW))
-                ptx.tma_load(p, at, self.descriptors[moved.argument], place, barrier, 3 if both else 0, joint)
+                ptx.tma_load(p, at, self.descriptors[moved.argument], place, barrier, to_both, joint)
 
     def bounds(self, level: int) -> tuple[Int, Int]:
         """The first turn of a loop, and its end."""
@@ -482,8 +489,8 @@ class Nest(Lowering):
         p.asm("bar.warp.sync -1;")
         with p.when(p.compare("eq", self.lane, 0)):
             ptx.arrive(p, self.empty(stage))
-            if self.s.cluster > 1:  # the other block copies to this one
-                ptx.arrive_far(p, ptx.mapped(p, self.empty(stage), p.int("xori", self.rank, 1)))
+            for pair in range(len(self.s.pairs)):  # the other blocks copy to this one
+                ptx.arrive_far(p, ptx.mapped(p, self.empty(stage), p.int("xori", self.rank, 1 << pair)))
 
     def release_last(self) -> None:
         """The stage of the turn before this, unless this is the first."""

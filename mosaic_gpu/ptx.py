@@ -94,7 +94,7 @@ def registers(p: Printer, how: str, count: int) -> None:
 # ---------------------------------------------------------------------------- copies
 
 
-def tma_load(p: Printer, to: Int, descriptor: str, coordinates: Sequence[Int], barrier: Int, blocks: int = 0,
+def tma_load(p: Printer, to: Int, descriptor: str, coordinates: Sequence[Int], barrier: Int, blocks: Int = 0,
              joint: bool = False) -> None:  # fmt: skip
     """Copy a tile to shared memory; `coordinates` innermost first; its bytes are counted at a barrier.
 
@@ -103,9 +103,7 @@ def tma_load(p: Printer, to: Int, descriptor: str, coordinates: Sequence[Int], b
     """
     n = len(coordinates)
     how = ".multicast::cluster" if blocks else ".cta_group::2" if joint else ""
-    mask, letter, more, type_ = (
-        (f", ${3 + n}", ",h", [p.constant(blocks, "i16")], ["i16"]) if blocks else ("", "", [], [])
-    )
+    mask, letter, more, type_ = (f", ${3 + n}", ",h", [p.short(blocks)], ["i16"]) if blocks else ("", "", [], [])
     places = ", ".join(f"${3 + i}" for i in range(n))
     p.asm(f"cp.async.bulk.tensor.{n}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes{how} "
           f"[$0], [$1, {{{places}}}], [$2]{mask};", "r,l,r" + ",r" * n + letter,

@@ -32,6 +32,7 @@ MOST_STAGES, MOST_CONSUMERS, MOST_BOX = 8, 2, 256
 MOST_SITES = 8  # products of a body, whose sums are in tensor memory
 HOPPER, BLACKWELL = "cuda:sm_90", "cuda:sm_100"
 GROUP = 128  # threads of a warpgroup
+TOGETHER = 16  # multiprocessors of the smallest part of a GPU whose blocks may be a cluster (GPC): an assumption
 # Registers of a thread of the warps that copy, and of those that compute, by how many warpgroups compute: of 65536.
 REGISTERS = {2: (24, 240), 3: (32, 160)}
 BUSY = {2: (40, 232), 3: (40, 152)}  # where the warps that copy also count tiles, or copy to other blocks
@@ -50,6 +51,7 @@ class Moved:
     rows: int  # of one box
     element: str  # of the descriptor
     half: str = ""  # of which one block of a pair has: "copied" to both, "rows" or "columns" of the right operand
+    pair: int = 0  # of the cluster's, whose blocks have halves
 
     @property
     def columns(self) -> int:
@@ -99,11 +101,15 @@ class Schedule:
     asked: int | None  # stages
     kept: int = 0
     columns: int = 512  # of tensor memory
-    cluster: int = 1  # blocks whose copies land in each other's memory
-    pairs: int = -1  # the axis of the grid in which a pair of blocks differs
+    pairs: tuple[int, ...] = ()  # the axes of the grid in each of which two blocks of a cluster differ
     joint: bool = False  # whose products are made together
     ordered: bool = False  # two warpgroups take turns at starting products
     blocks: int = 0  # that make all tiles of results, one after the other; 0: each makes one
+
+    @property
+    def cluster(self) -> int:
+        """How many blocks' copies land in each other's memory."""
+        return 2 ** len(self.pairs)
 
     @property
     def threads(self) -> int:
@@ -170,12 +176,13 @@ class Schedule:
             raise Unfit(f"its blocks take {found} bytes of shared memory, and there are {self.limit}")
         return found
 
-    def tiled(self, units: int) -> Schedule:
-        """With as many blocks as there are multiprocessors, which make all tiles of results between them.
+    def tiled(self, units: int, cluster: int) -> Schedule:
+        """With as many blocks as multiprocessors run at once in clusters; they make all tiles of results between them.
 
         Raises:
           Unfit: why each block makes one.
         """
+        units = units // TOGETHER * TOGETHER if cluster > 2 and units >= TOGETHER else units // cluster * cluster or 1
         if self.plan.programs <= units:
             raise Unfit(f"{self.plan.programs} blocks of results, and {units} multiprocessors: each makes one at most")
         if self.fixed or not self.ring:

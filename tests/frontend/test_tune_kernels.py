@@ -39,7 +39,7 @@ def folder(tmp_path):
 def test_what_may_be_chosen_is_the_targets(folder):
     sites, device = kernel_sites(product, (HALF, HALF), {}, "cuda:sm_90")
     space = sites[0].space()
-    assert device == "cuda:sm_90" and space[0] == {} and {c.get("route") for c in space} == {
+    assert device == "cuda:sm_90" and space[0] == {} and {c.get("route") for c in space} - {"cutlass"} == {
         None, "triton", "mosaic_gpu", "xla"}  # fmt: skip
     assert len({c.get("tiles") for c in space}) > 10 and {c.get("num_warps") for c in space} == {None, 2, 4, 8}
     (site,), _ = kernel_sites(product, (HALF, HALF), {}, "tpu:v5e")

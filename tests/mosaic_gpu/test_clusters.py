@@ -30,6 +30,18 @@ def test_pairs_of_blocks(name, target):
     check_hopper(kernel, *operands(kernel), target=target, units=units, eager=name == "one tile")
 
 
+FOUR = dict(PAIRS, n=128, k=192, columns=64, cluster=4)
+
+
+@pytest.mark.parametrize("options, units", [
+    (FOUR, None), (dict(FOUR, n=256, k=128), 4), (dict(FOUR, turned=(True, True)), None),
+])  # fmt: skip
+def test_clusters_of_four_blocks(options, units):
+    kernel = product(**options)
+    assert "constant 4 : index" in mosaic_gpu_module(kernel, target_of("cuda:sm_90")).text
+    check_hopper(kernel, *operands(kernel), units=units, eager=units is None)
+
+
 def test_heads_that_share_keys_are_pairs():
     kernel = attention_told(cluster=2)
     assert "multicast::cluster" in mosaic_gpu_module(kernel, target_of("cuda:sm_90")).text
@@ -40,6 +52,9 @@ def test_heads_that_share_keys_are_pairs():
     (lambda: product(cluster=2), "cuda:sm_90", "no blocks beside each other"),
     (lambda: product(n=192, columns=64, cluster=2), "cuda:sm_90", "not divided in pairs"),
     (lambda: product(**dict(PAIRS, columns=64)), "cuda:sm_100", "not divided in halves"),
+    (lambda: product(**FOUR), "cuda:sm_100", "2, and 4 on Hopper"),
+    (lambda: product(**dict(PAIRS, cluster=3)), "cuda:sm_90", "a cluster of 3 blocks"),
+    (lambda: product(**dict(PAIRS, cluster=4)), "cuda:sm_90", "its grid has one axis"),
 ])  # fmt: skip
 def test_why_blocks_are_no_pairs(make, target, said):
     with pytest.raises(errors.UnsupportedError, match=said):
@@ -73,6 +88,22 @@ FAULTS = {
     "sums are freed by one block": (
         "cuda:sm_100", every(r"(mbarrier\.init\S* \[\$0\], )8;", r"\g<1>4;"), "race|more arrivals"),
 }  # fmt: skip
+
+
+FOUR_FAULTS = {
+    "a copy to the wrong pair": (every(r"constant 5 : i32", "constant 3 : i32"), "all wait|race|copy to the blocks"),
+    "a stage is freed for one pair alone": (without(OTHERS, 1), "all wait"),
+    "a stage is copied to before one pair frees it": (
+        lambda text: without(OTHERS, 1)(text).replace("[$0], 24;", "[$0], 16;"), "race: a copy writes"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FOUR_FAULTS)
+def test_the_walker_finds_in_clusters_of_four(name):
+    edit, said = FOUR_FAULTS[name]
+    kernel = product(**dict(FOUR, k=384))
+    with pytest.raises(KernelError, match=said):
+        check_hopper(kernel, *operands(kernel), edit=edit)
 
 
 @pytest.mark.parametrize("name", FAULTS)

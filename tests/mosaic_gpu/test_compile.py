@@ -82,10 +82,11 @@ def test_attention_in_tensor_memory(tmp_path):
 
 @pytest.mark.parametrize("target, wanted, blocks", [
     ("cuda:sm_90", (r"UTMALDG\S*\.MULTICAST", "UCGABAR_ARV", r"HGMMA\S*64x256"), 132),
+    ("cuda:sm_90", (r"UTMALDG\S*\.MULTICAST", "UCGABAR_ARV", r"HGMMA\S*64x256"), 128),
     ("cuda:sm_100", (r"UTCHMMA\.2CTA", r"UTMALDG\S*\.2CTA", r"UTCBAR\.2CTA\.MULTICAST", "LDTM"), 148),
 ])  # fmt: skip
-def test_pairs_of_blocks_that_make_many_tiles(target, wanted, blocks, tmp_path):
-    kernel = product(m=4096, n=4096, k=4096, columns=256)
+def test_clusters_of_blocks_that_make_many_tiles(target, wanted, blocks, tmp_path):
+    kernel = product(m=4096, n=4096, k=4096, columns=256, cluster=4 if blocks == 128 else None)
     module, compiled = compiled_kernel(kernel, target_of(target))
     assert module.grid == (blocks, 1, 1) and resources(compiled, target_of(target)).spills == 0
     text = sass(compiled, tmp_path)

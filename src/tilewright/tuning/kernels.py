@@ -117,7 +117,7 @@ def _told(kernel: Kernel, machine: Target) -> Iterator[Configuration]:
         for stages in STAGES:
             for consumers in CONSUMERS:
                 yield {"route": "mosaic_gpu", "num_stages": stages, "consumers": consumers}
-        for persistent, cluster in itertools.product((True, False), (1, 2)):
+        for persistent, cluster in itertools.product((True, False), (1, 2, 4)):
             yield {"route": "mosaic_gpu", "persistent": persistent, "cluster": cluster}
         for ping_pong in (True, False):
             yield {"route": "mosaic_gpu", "ping_pong": ping_pong}
