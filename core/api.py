@@ -52,6 +52,16 @@ class ShapeDtypeStruct:
         object.__setattr__(self, "shape", tuple(self.shape))
         object.__setattr__(self, "dtype", as_dtype(self.dtype))
 
+    @classmethod
+    def like(cls, x: Any) -> ShapeDtypeStruct:
+        """The shape, dtype and sharding of an array, or of anything that stands for one.
+
+        >>> ShapeDtypeStruct.like(np.ones((2, 3), np.float32)).shape
+        (2, 3)
+        """
+        type_ = as_type(x)
+        return cls(type_.shape, type_.dtype, type_.weak_type, getattr(x, "sharding", None))
+
     def update(self, **changes: Any) -> ShapeDtypeStruct:
         """A copy with some of its fields changed."""
         return replace(self, **changes)

@@ -42,6 +42,7 @@ class Config:
     cpu_tiles: bool = False
     cpu_without: str = ""  # names of `xla_backend.cpu.options`, with commas
     strict_kernels: bool = False
+    parallel_writes: str = "error"  # or "order": of cells of a parallel axis that write one block
     residual_bytes: int = 2**30
     kernel_target: Any = None  # a name, or a `Target` of lang
     kernel_route: str | None = None  # who compiles a GPU's kernels; None: who is estimated to make the fastest
@@ -127,6 +128,7 @@ CHOICES = {
     )},
     "default_prng_impl": ("threefry2x32", "rbg", "unsafe_rbg"),
     "communication": ("allow", "error"),
+    "parallel_writes": ("error", "order"),
     "traceback_filtering": ("auto", "off", "remove_frames", "quiet_remove_frames"),
     "cpu_enable_async_dispatch": (None, True, False),
     "default_matmul_precision": (None, "default", "high", "highest", "bfloat16", "tensorfloat32", "float32"),

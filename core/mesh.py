@@ -128,6 +128,7 @@ class AbstractMesh(_Axes):
         return found
 
     abstract_mesh = property(lambda self: self)
+    abstract_device = None  # what the devices are is not known
 
     @property
     def flat(self) -> tuple[Any, ...]:

@@ -123,6 +123,17 @@ def kind(dtype: Dtype) -> str:
     return _KINDS[dtype]
 
 
+def itemsize_bits(dtype: Any) -> int:
+    """The bits that an element of a dtype has; those of narrow integers count, not the byte that holds them.
+
+    >>> itemsize_bits("int4"), itemsize_bits("float32")
+    (4, 32)
+    """
+    found = as_dtype(dtype)
+    digits = "".join(c for c in str(found) if c.isdigit())
+    return int(digits) if str(found).lstrip("u").startswith("int") else 8 * found.itemsize
+
+
 def _all_kinds() -> dict[Any, str]:
     kinds: dict[Any, str] = {np.dtype(bool): "bool", FLOAT0: "float0"} | dict.fromkeys(KEY_DTYPES.values(), "key")
     for bits in (8, 16, 32, 64):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..core import tree
+from ..core.config import current
 from ..core.convert import make_array
 from ..core.errors import (
     ArgumentError,
@@ -25,7 +26,8 @@ from ..core.errors import (
 )
 from ..core.ir import Program, subprograms
 from ..core.primitives.ref import addupdate_p, get_p, swap_p
-from ..core.primitives.refview import Slice, view
+from ..core.primitives.refindex import Slice
+from ..core.primitives.refview import view
 from ..core.primitives.varying import mesh_axes
 from ..core.trace import Tracer, current_trace, is_evaluating, on_one_device, trace_program, typeof
 from ..core.types import ArrayType, KeyDtype, MemorySpace, RefType, is_integer
@@ -37,11 +39,13 @@ from .bounds import checked
 from .constants import inlined
 from .devices import asked_of_devices, mesh_of
 from .extent import as_grid, bound_of, own_extents
+from .in_order import in_order
 from .interpret import interpret as interpreter
 from .kernel import ID, Block, Kernel, show_grid, trace_map, whole_block
 from .modes import as_mode
 from .normalize import normalize, touches_refs
 from .ops import Cell, in_cell
+from .prefetched import own_scalars
 from .primitive import kernel_call_p
 from .ruled import ruled_call
 from .rules import Partition, check_rule
@@ -234,7 +238,7 @@ class _Request:
         self.settings, self.strict, self.debug = settings, strict, debug
         self.grid, self.computed = as_grid(spec.grid)
         self.axes = tuple(self.computed)
-        out_leaves, self.out_tree = tree.flatten(out_shape, is_leaf=lambda x: x is None)
+        out_leaves, self.out_tree = tree.flatten(out_shape, is_leaf=lambda x: x is None and x is out_shape)
         self.out_types = [blocks.shape_dtype(x) for x in out_leaves]
         self.out_shape = out_shape
         self.semantics = _semantics(semantics, self.grid, name)
@@ -269,13 +273,14 @@ class _Request:
                     "prefetched operands are integer arrays",
                 )
         prefetch = (*(ID for _ in self.axes), *types[:first])  # computed sizes, which the author does not see, first
+        scalars = tree.structure(args[:n_prefetch])
         names = _names(self.body, args, self.out_tree, n_prefetch)
         in_specs = _match_specs(self.spec.in_specs, args[n_prefetch:], "in_specs", self.name)
         out_specs = _match_specs(self.spec.out_specs, self.out_tree.unflatten(range(len(self.out_types))), "out_specs",
                                  self.name)  # fmt: skip
         n_in = len(types) - first
         inputs = tuple(
-            self._block(spec, t, prefetch, name)
+            self._block(spec, t, prefetch, scalars, name)
             for spec, t, name in zip(in_specs, types[first:], names[first : first + n_in], strict=True)
         )
         for spec, name in zip(out_specs, names[first + n_in :], strict=False):
@@ -283,7 +288,7 @@ class _Request:
                 raise UnsupportedError(f"kernel {self.name}: output {name} has a BoundedSlice",
                                        "store whole blocks, or slices of an output in ANY memory")  # fmt: skip
         outputs = tuple(
-            self._block(spec, t, prefetch, name)
+            self._block(spec, t, prefetch, scalars, name)
             for spec, t, name in zip(out_specs, self.out_types, names[first + n_in :], strict=False)
         )
         scratch_leaves, scratch_tree = tree.flatten(self.spec.scratch_shapes, is_leaf=lambda x: hasattr(x, "shape"))
@@ -299,6 +304,9 @@ class _Request:
             self.semantics, self.interpret, self.settings, own_extents(len(grid), prefetch, self.axes),
             self.source, _scratch_names(self.body, len(args) + _count(self.out_tree), scratch_tree),
         )  # fmt: skip
+        made = own_scalars(made)
+        if current().parallel_writes == "order":
+            made = in_order(made)
         if mesh_of(made.body):
             check_remote(made)
         if isinstance(self.spec, MeshSpec):
@@ -324,7 +332,9 @@ class _Request:
             found.append((i - first, o))
         return tuple(found)
 
-    def _block(self, spec: BlockSpec, array: ArrayType, prefetch: Sequence[ArrayType], name: str) -> Block:
+    def _block(
+        self, spec: BlockSpec, array: ArrayType, prefetch: Sequence[ArrayType], scalars: Any, name: str
+    ) -> Block:
         space = spec.memory_space or MemorySpace.VMEM
         where = f"kernel {self.name}: operand {name} of {array.show()}"
         if spec.block_shape is None and spec.index_map is None:
@@ -350,20 +360,21 @@ class _Request:
                 else trace_map(self.grid, prefetch, lambda *_: [np.int32(0)] * array.ndim)
             )
         else:
-            index_map = self._trace_map(spec.index_map, prefetch, where, shape)
+            index_map = self._trace_map(spec.index_map, prefetch, scalars, where, shape)
         fill = spec.fill if spec.fill is None else np.asarray(spec.fill).astype(array.dtype)[()]
         return Block(name, array.strong(), tuple(map(int, sizes)), squeezed, element, index_map, space, fill, padding,
                      spec.buffers)  # fmt: skip
 
     def _trace_map(
-        self, index_map: Callable[..., Any], prefetch: Sequence[ArrayType], where: str, shape: Any
+        self, index_map: Callable[..., Any], prefetch: Sequence[ArrayType], scalars: Any, where: str, shape: Any
     ) -> Program:
+        """An index map as a Program, of the grid's indices and the prefetched operands, whose pytree is `scalars`."""
         n, hidden = len(self.grid), len(self.axes)
-        wanted = n + len(prefetch) - hidden
+        wanted = n + self.spec.num_scalar_prefetch
         try:
             inspect.signature(index_map).bind(*range(wanted))
         except TypeError:
-            parts = f"{n} grid indices" + (f" and {wanted - n} prefetched Refs" if wanted > n else "")
+            parts = f"{n} grid indices" + (f" and {wanted - n} prefetched operands" if wanted > n else "")
             raise BlockRankError(
                 f"{where}: its index map does not take {wanted} arguments, the grid is {self.grid_text}",
                 f"the index map takes {parts}") from None  # fmt: skip
@@ -371,7 +382,7 @@ class _Request:
             pass
 
         def fun(*args: Any) -> list[Any]:
-            found = index_map(*args[:n], *args[n + hidden :])
+            found = index_map(*args[:n], *scalars.unflatten(args[n + hidden :]))
             found = list(found) if isinstance(found, (tuple, list)) else [found]
             if len(found) != len(shape):
                 raise BlockRankError(

@@ -89,17 +89,16 @@ def kernel_cost(kernel: Kernel) -> CostEstimate:
 
 
 def estimate_cost(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> CostEstimate:
-    """Count what a function of arrays costs, without running it.
+    """Count what a function of arrays costs, without running it; keyword arguments are given to it as they are.
 
     >>> import numpy as np
     >>> from tilewright import numpy as tnp
     >>> estimate_cost(lambda x: x @ x, np.ones((4, 4), np.float32)).flops
     128
     """
-    leaves, structure = tree.flatten((args, kwargs))
+    leaves, structure = tree.flatten(args)
 
     def flat(*values: Any) -> list[Any]:
-        positional, named = structure.unflatten(values)
-        return tree.leaves(fun(*positional, **named))
+        return tree.leaves(fun(*structure.unflatten(values), **kwargs))
 
     return program_cost(trace_program(flat, [as_type(x) for x in leaves]))

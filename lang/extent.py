@@ -9,7 +9,7 @@ static grid, whose body runs in the cells within the extents alone.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from ..core.evaluate import evaluate
 from ..core.ir import Program
 from ..core.primitives.compare import and_p, lt_p
 from ..core.primitives.convert import convert_element_type
+from ..core.primitives.ref import Point, get_p
 from ..core.primitives.refview import view
 from ..core.trace import eval_program, typeof
 from ..core.types import INT32, is_integer
@@ -111,19 +112,31 @@ def own_extents(rank: int, prefetch: Sequence[Any], axes: Sequence[int]) -> tupl
 
 
 def bound_of(axis: int, grid: Sequence[int], blocks: Sequence[Block]) -> int:
-    """The most cells along an axis for which every known index map stays within its operand."""
+    """The most cells along an axis for which known index maps stay within their operands and within what they read."""
     found = UNBOUNDED
-    for block in blocks:
-        for d, n in enumerate(block.array.shape):
-            if block.index_map is None or not n:
-                continue
-            forms = closed_form(slice_of(block.index_map, [block.index_map.outputs[d]]))
-            if forms is None or not forms[0].terms.get(axis) or any(k >= len(grid) for k in forms[0].terms):
-                continue
-            low, high = block.padding[d] if block.element[d] else (0, 0)
-            last = n + high - block.sizes[d] + low if block.element[d] else -(-n // block.steps[d]) - 1
-            found = min(found, _cells(forms[0].const, forms[0].terms, axis, last, grid))
+    for atom, program, low, last in itertools.chain.from_iterable(map(_places, blocks)):
+        forms = closed_form(slice_of(program, [atom]))
+        if forms and forms[0].terms.get(axis) and all(k < len(grid) for k in forms[0].terms):
+            found = min(found, _cells(forms[0].const, forms[0].terms, axis, last + low, grid))
     return max(found, 1)
+
+
+def _places(block: Block) -> Iterator[tuple[Any, Program, int, int]]:
+    """What an index map computes as a place: the block's, and those in prefetched operands; its least and its last."""
+    program = block.index_map
+    if program is None:
+        return
+    for d, n in enumerate(block.array.shape):
+        low, high = block.padding[d] if block.element[d] else (0, 0)
+        if n:
+            yield program.outputs[d], program, low, (
+                n + high - block.sizes[d] if block.element[d] else -(-n // block.steps[d]) - 1)  # fmt: skip
+    for eqn in program.eqns:
+        if eqn.primitive is get_p and not eqn.params.get("masked"):
+            index = eqn.params["index"]
+            for place, d in zip(eqn.inputs[1:], index.dynamic, strict=True):
+                if type(index[d]) is Point:
+                    yield place, program, 0, eqn.inputs[0].type.shape[d] - 1
 
 
 def _cells(const: int, terms: dict[int, int], axis: int, last: int, grid: Sequence[int]) -> int:

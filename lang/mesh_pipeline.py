@@ -18,6 +18,7 @@ from ..core.errors import ArgumentError, BlockRankError
 from ..core.primitives import refview as refs
 from ..core.primitives.collective import axis_index
 from ..core.primitives.loops import fori_loop
+from ..core.primitives.refindex import dslice
 from ..core.trace import typeof
 from ..core.types import RefType
 from .block import BlockSpec, Element, Squeezed, block_index, no_block_spec
@@ -74,7 +75,7 @@ class _Operand:
         entries = []
         for i, n, gone, element in zip(self.index(ids), self.sizes, self.gone, self.element, strict=True):
             start = i if element else i * np.int32(n)
-            entries.append(start if gone else refs.dslice(start, n))
+            entries.append(start if gone else dslice(start, n))
         return refs.view(self.ref, tuple(entries))
 
     def block(self, step: Any, ids: Sequence[Any]) -> Any:

@@ -14,13 +14,15 @@ import numpy as np
 from ..core.errors import ArgumentError, KernelBodyError, check_options
 from ..core.operands import INT
 from ..core.primitives import refview as refs
+from ..core.primitives.compare import ne_p
 from ..core.primitives.cond import cond
 from ..core.primitives.elementwise import div_p, rem_p
 from ..core.primitives.nary import unary
-from ..core.primitives.refview import Slice, dslice
+from ..core.primitives.refindex import Slice, dslice
 from ..core.relation import FREE, IDENTITY
+from ..core.rules import zeros
 from ..core.trace import extended_axes, typeof
-from ..core.types import RefType, is_bool
+from ..core.types import RefType, is_bool, is_integer
 
 ds = dslice
 
@@ -138,23 +140,25 @@ def multiple_of(x: Any, values: Any) -> Any:
 def when(condition: Any) -> Callable[[Callable[[], Any]], None]:
     """Decorator: run a function of no arguments in the cells where `condition` holds.
 
-    The function acts through Refs; what it returns is not used.
+    The condition is a boolean scalar, or an integer one, which holds where it is not 0. The function acts through Refs;
+    what it returns is not used.
     """
 
     def decorate(function: Callable[[], Any]) -> None:
-        if isinstance(condition, bool):
+        if isinstance(condition, (bool, int)):
             if condition:
                 function()
             return
         type_ = typeof(condition)
-        if type_.shape or not is_bool(type_.dtype):
+        if type_.shape or not (is_bool(type_.dtype) or is_integer(type_.dtype)):
             raise KernelBodyError(f"when: the condition is {type_.show()}", "give a boolean scalar")
+        holds = condition if is_bool(type_.dtype) else ne_p.bind(condition, zeros(type_))
 
         def taken() -> tuple[()]:
             function()
             return ()
 
-        cond(condition, taken, lambda: ())
+        cond(holds, taken, lambda: ())
 
     return decorate
 

@@ -20,6 +20,7 @@ from ..core.primitives.compare import and_p, eq_p, ge_p, lt_p, ne_p, or_p
 from ..core.primitives.convert import convert_element_type
 from ..core.primitives.elementwise import add_p, div_p, mul_p, rem_p, sub_p
 from ..core.primitives.loops import fori_loop
+from ..core.primitives.refindex import dslice
 from ..core.primitives.shape import iota_p
 from ..core.types import INT32, MemorySpace, RefType
 from .asm import staged
@@ -76,7 +77,7 @@ class _Operand:
             for i, e, n, low in zip(index, self.element, self.sizes, self.low, strict=True)
         ]
         entries = tuple(
-            start if gone else refs.dslice(start, n)
+            start if gone else dslice(start, n)
             for start, gone, n in zip(starts, self.squeezed, self.sizes, strict=True)
         )
         shape = tuple(n for n, gone in zip(self.sizes, self.squeezed, strict=True) if not gone)

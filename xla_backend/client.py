@@ -67,6 +67,11 @@ class Device:
         """The number of the process that the device belongs to."""
         return self.process_index
 
+    @property
+    def core_count(self) -> int:
+        """How many multiprocessors a GPU has; 1 where the driver does not say."""
+        return getattr(self.raw, "core_count", 1)
+
     def memory_stats(self) -> dict[str, Any] | None:
         """The bytes in use, their peak and limit, as far as the device's driver counts them; None on the CPU."""
         return self.raw.memory_stats()

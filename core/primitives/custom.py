@@ -382,7 +382,7 @@ class _Rules:
         return out
 
     def _leaves(self, value: Any, child: Any) -> list[Any]:
-        if _zero_leaf(value):
+        if _zero_leaf(value) or not child.num_leaves:  # what is said of an argument without arrays counts for nothing
             return [None] * child.num_leaves
         leaves = _at_leaves(child, value)
         if leaves is None:

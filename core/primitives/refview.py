@@ -1,148 +1,30 @@
-"""Refs as the user sees them: `ref[i, ds(j, 4)]`, `ref[...] = x`, `ref.at[...]`."""
+"""Refs as the user sees them: `ref[i, ds(j, 4)]`, `ref[...] = x`, `ref.at[...]`, `ref.reshape(...)`."""
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentTypeError, DtypeError, KernelBodyError, OutOfBoundsError, ShapeError
-from ..trace import TRACERS, ProgramTracer, Tracer, shape_of, typeof
-from ..types import RefType, is_integer
-from .convert import convert_element_type
+from ..errors import ArgumentTypeError, DtypeError, KernelBodyError, ShapeError, UnsupportedError
+from ..trace import TRACERS, ProgramTracer, shape_of, typeof
+from ..types import RefType, as_dtype, itemsize_bits
+from .compare import or_p, shift_left_p, shift_right_logical_p
+from .convert import bitcast_convert_type, convert_element_type
 from .ref import Entry, Index, Point, Shape, Span, Take, access_shape, addupdate_p, get_p, swap_p
-from .shape import broadcast_in_dim_p
+from .refindex import Resolved, compose, dslice, is_static, resolve, unfolded
+from .shape import broadcast_in_dim_p, full_like, reshape
 
 
-@dataclass(frozen=True)
-class Slice:
-    """`size` positions from `start` (which may be traced), `stride` apart; made by `ds`."""
+class Part:
+    """Part of a Ref, or a way to see one: indexing reads it, assignment to an index writes it."""
 
-    start: Any
-    size: int
-    stride: int = 1
-
-
-def dslice(start: Any, size: int | None = None, stride: int | None = None) -> Slice | slice:
-    """A slice of static size whose start may be traced; `dslice(n)` is the first `n`."""
-    if start is None:
-        return slice(None)
-    if size is None:
-        start, size = 0, start
-    if stride is None and isinstance(size, Tracer):  # for the index map of a BoundedSlice
-        return Slice(start, size)
-    if not isinstance(size, (int, np.integer)) or size < 0:
-        raise ArgumentTypeError(
-            f"ds: the size {size!r} is not a Python integer", "sizes are static; only starts are traced"
-        )
-    if stride is not None and (not isinstance(stride, (int, np.integer)) or stride < 1):
-        raise ArgumentTypeError(f"ds: the stride {stride!r} is not a positive Python integer")
-    return Slice(start, int(size), 1 if stride is None else int(stride))
-
-
-@dataclass(frozen=True)
-class _Resolved:
-    """One entry of an index before static and traced parts are told apart; `size` None: a point."""
-
-    start: Any
-    size: int | None = None
-    stride: int = 1
-
-
-def _static(x: Any) -> bool:
-    return isinstance(x, (int, np.integer)) and not isinstance(x, bool)
-
-
-def _resolve_one(entry: Any, size: int, axis: int, shape: Shape) -> _Resolved:
-    def outside(what: Any) -> OutOfBoundsError:
-        return OutOfBoundsError(
-            f"index {what} is out of bounds for axis {axis} of a Ref of shape {shape}",
-            f"axis {axis} has {size} positions",
-        )
-
-    if _static(entry):
-        if not -size <= entry < size:
-            raise outside(int(entry))
-        return _Resolved(int(entry) % size)
-    if isinstance(entry, slice):
-        parts = (entry.start, entry.stop, entry.step)
-        if any(p is not None and not _static(p) for p in parts):
-            raise ArgumentTypeError(f"a slice of a Ref has a traced bound along axis {axis}", "use `ds(start, size)`")
-        if any(p is not None and not -size <= p <= size for p in parts[:2]):
-            raise outside(":".join("" if p is None else str(p) for p in (parts if parts[2] is not None else parts[:2])))
-        start, stop, step = entry.indices(size)
-        if step < 1:
-            raise ArgumentTypeError(
-                f"a slice of a Ref has step {step} along axis {axis}", "steps are positive; use `flip`"
-            )
-        return _Resolved(start, len(range(start, stop, step)), step)
-    if isinstance(entry, Slice):
-        if not _static(entry.size):
-            raise ArgumentTypeError(f"a slice of a Ref has a traced size along axis {axis}",
-                                    "sizes are static; only starts are traced")  # fmt: skip
-        if _static(entry.start):
-            last = entry.start + max(entry.size - 1, 0) * entry.stride
-            if entry.start < 0 or (entry.size and last >= size):
-                raise outside(f"{entry.start} to {last}")
-        return _Resolved(int(entry.start) if _static(entry.start) else entry.start, entry.size, entry.stride)
-    type_ = typeof(entry)
-    if not is_integer(type_.dtype):
-        raise ArgumentTypeError(
-            f"a Ref is indexed with {type_.show()} along axis {axis}",
-            "index with integers; pass a mask to `load` or `store`",
-        )
-    return _Resolved(entry)
-
-
-def resolve(shape: Shape, key: Any) -> list[_Resolved]:
-    """One entry per axis for whatever stands between the brackets."""
-    keys = list(key) if isinstance(key, tuple) else [key]
-    dots = [i for i, k in enumerate(keys) if k is Ellipsis]
-    if any(k is None for k in keys):
-        raise ArgumentTypeError("a Ref is indexed with None", "read it first, then add the axis")
-    if len(dots) > 1:
-        raise ArgumentTypeError("a Ref is indexed with more than one `...`")
-    missing = len(shape) - (len(keys) - len(dots))
-    if missing < 0:
-        raise ShapeError(f"{len(keys) - len(dots)} indices for a Ref of shape {shape}", f"it has {len(shape)} axes")
-    at = dots[0] if dots else len(keys)
-    keys[at : at + len(dots)] = [slice(None)] * missing
-    return [_resolve_one(k, d, i, shape) for i, (k, d) in enumerate(zip(keys, shape, strict=True))]
-
-
-def _compose(outer: Sequence[_Resolved], inner: Sequence[_Resolved]) -> list[_Resolved]:
-    """The entries of an access to a view."""
-    rest = iter(inner)
-    out = []
-    for entry in outer:
-        if entry.size is None:
-            if shape_of(entry.start) if not _static(entry.start) else ():
-                raise ArgumentTypeError("a view through an integer array is indexed again", "index it once")
-            out.append(entry)
-        else:
-            given = next(rest)
-            start = entry.start + given.start * entry.stride
-            out.append(_Resolved(start, given.size, entry.stride * given.stride if given.size is not None else 1))
-    return out
-
-
-class RefView:
-    """Part of a Ref: what `ref.at[...]` gives. Reads and writes go to the Ref."""
-
-    __slots__ = ("ref", "entries")
-
-    def __init__(self, ref: Any, entries: Sequence[_Resolved]):
-        self.ref, self.entries = ref, list(entries)
-
-    @property
-    def shape(self) -> Shape:
-        return access_shape(self.index()[0])
-
-    @property
-    def dtype(self) -> Any:
-        return self.ref.dtype
+    __slots__ = ()
+    shape: Shape
+    dtype: Any
 
     @property
     def ndim(self) -> int:
@@ -152,12 +34,69 @@ class RefView:
     def at(self) -> _At:
         return _At(self)
 
-    def index(self) -> tuple[Index, list[Any]]:
-        """The static index and its operands."""
+    @property
+    def aval(self) -> Any:
+        """It has none."""
+        raise KernelBodyError("a part of a Ref is used as a value", "read it first: `ref[...]`")
+
+    def part(self, key: Any) -> Part:
+        """The part that an index names."""
+        raise NotImplementedError
+
+    def index(self, masked: bool = False) -> tuple[Index, list[Any]]:
+        """The static index of the Ref that it is, and its operands."""
+        raise UnsupportedError(f"a Ref seen as {self.dtype} is copied or handed on as it is", "give the Ref itself")
+
+    def read(self, mask: Any = None, other: Any = None) -> Any:
+        """The array in it."""
+        raise NotImplementedError
+
+    def swap(self, value: Any, mask: Any = None) -> Any:
+        """Store an array in it; gives what was there."""
+        raise NotImplementedError
+
+    def describe(self) -> str:
+        return f"a part of a Ref, of {self.dtype} and shape {self.shape},"
+
+    def bitcast(self, dtype: Any) -> Part:
+        """Its bits as another dtype, of the same width or wider: then elements that follow along the last axis but one
+        make one, the first in the lowest bits. Errors as `Bitcast`."""
+        return Bitcast.of(self, as_dtype(dtype))
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.part(key).read()
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.part(key).swap(value)
+
+
+class RefView(Part):
+    """Part of a Ref: what `ref.at[...]` gives. Reads and writes go to the Ref."""
+
+    __slots__ = ("ref", "entries")
+
+    def __init__(self, ref: Any, entries: Sequence[Resolved]):
+        self.ref, self.entries = ref, list(entries)
+
+    @property
+    def shape(self) -> Shape:
+        return access_shape(self.index(masked=True)[0])
+
+    @property
+    def dtype(self) -> Any:
+        return self.ref.dtype
+
+    def part(self, key: Any) -> RefView:
+        return self if key is Ellipsis else RefView(self.ref, compose(self.entries, resolve(self.shape, key)))
+
+    def index(self, masked: bool = False) -> tuple[Index, list[Any]]:
+        """The static index and its operands. Raises `OutOfBoundsError` for a slice past an axis' end without a mask."""
         static: list[Entry] = []
         operands = []
         for entry in self.entries:
-            known = _static(entry.start)
+            if entry.outside and not masked:
+                raise entry.outside
+            known = is_static(entry.start) and not entry.outside
             if entry.size is not None:
                 static.append(Span(entry.start if known else None, entry.size, entry.stride))
             elif known or not shape_of(entry.start):
@@ -165,8 +104,22 @@ class RefView:
             else:
                 static.append(Take(shape_of(entry.start)))
             if not known:
-                operands.append(entry.start)
+                operands.append(np.int32(entry.start) if entry.outside else entry.start)
         return Index(static), operands
+
+    def read(self, mask: Any = None, other: Any = None) -> Any:
+        index, operands = self.index(mask is not None)
+        if mask is not None:
+            operands.append(_fit(mask, access_shape(index), "mask"))
+            if other is not None:
+                operands.append(_cast(other, self.dtype, "other"))
+        elif other is not None:
+            raise ArgumentTypeError("load: `other` is given without a mask", "give the mask that selects it")
+        return get_p.bind(self.ref, *operands, index=index, masked=mask is not None)
+
+    def swap(self, value: Any, mask: Any = None) -> Any:
+        index, value, operands = store_operands(self, value, mask)
+        return swap_p.bind(self.ref, value, *operands, index=index, masked=mask is not None)
 
     @property
     def T(self) -> Turned:
@@ -176,11 +129,124 @@ class RefView:
         """The part of two axes with its axes exchanged, as an operand of a product; errors as `Turned`."""
         return self if tuple(permutation) == (0, 1) else Turned(self, tuple(permutation))
 
-    def __getitem__(self, key: Any) -> Any:
-        return read(view(self, key))
+    def reshape(self, *shape: Any) -> Folded:
+        """The same elements, in row-major order, seen in another shape; a size of -1 is what the others leave."""
+        sizes = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+        known = math.prod(n for n in sizes if n != -1)
+        count = math.prod(self.shape)
+        found = tuple(int(count // max(known, 1) if n == -1 else n) for n in sizes)
+        if math.prod(found) != count or sum(n == -1 for n in sizes) > 1:
+            raise ShapeError(f"a part of a Ref of shape {self.shape} is reshaped to {sizes}",
+                             f"give a shape of {count} elements")  # fmt: skip
+        return Folded(self.ref, self.entries, found)
 
-    def __setitem__(self, key: Any, value: Any) -> None:
-        write(view(self, key), value)
+
+class Folded(RefView):
+    """A part of a Ref seen in another shape: what `reshape` gives."""
+
+    __slots__ = ("folded",)
+
+    def __init__(self, ref: Any, entries: Sequence[Resolved], folded: Shape):
+        super().__init__(ref, entries)
+        self.folded = folded
+
+    @property
+    def shape(self) -> Shape:
+        return self.folded
+
+    @property
+    def _box(self) -> RefView:
+        return RefView(self.ref, self.entries)
+
+    def part(self, key: Any) -> Folded:
+        box, entries = self._box.shape, resolve(self.folded, key)
+        for entry in entries:
+            if entry.outside:
+                raise entry.outside
+        found = unfolded(box, self.folded, entries)
+        if found is None:
+            raise UnsupportedError(
+                f"a Ref of shape {box}, seen as {self.folded}, is indexed with {key!r}: these are no spans of its axes",
+                "index the Ref before it is reshaped, or read it and reshape the array")  # fmt: skip
+        return Folded(self.ref, compose(self.entries, found), tuple(e.size for e in entries if e.size is not None))
+
+    def index(self, masked: bool = False) -> tuple[Index, list[Any]]:
+        found = super().index(masked)
+        if access_shape(found[0]) != self.folded:
+            raise UnsupportedError(
+                f"a Ref of shape {access_shape(found[0])}, seen as {self.folded}, is copied or handed on as it is",
+                "give the Ref itself, not reshaped")  # fmt: skip
+        return found
+
+    def read(self, mask: Any = None, other: Any = None) -> Any:
+        box = self._box
+        return reshape(box.read(self._mask(mask, box.shape), other), self.folded)
+
+    def swap(self, value: Any, mask: Any = None) -> Any:
+        box = self._box
+        value = reshape(_fit(_cast(value, self.dtype, "value"), self.folded, "value"), box.shape)
+        return reshape(box.swap(value, self._mask(mask, box.shape)), self.folded)
+
+    def _mask(self, mask: Any, box: Shape) -> Any:
+        return None if mask is None else reshape(_fit(mask, self.folded, "mask"), box)
+
+
+class Bitcast(Part):
+    """The bits of a part of a Ref as another dtype; `parts` are what is put together, from the lowest bits up."""
+
+    __slots__ = ("parts", "dtype")
+
+    def __init__(self, parts: Sequence[Part], dtype: Any):
+        self.parts, self.dtype = tuple(parts), dtype
+
+    @classmethod
+    def of(cls, target: Part, dtype: np.dtype) -> Part:
+        old, new = itemsize_bits(target.dtype), itemsize_bits(dtype)
+        if old == new:
+            return cls([target], dtype)
+        count = new // old
+        if new < old or target.ndim < 2 or target.shape[-2] % count:
+            raise UnsupportedError(
+                f"a Ref of {target.dtype} and shape {target.shape} is seen as {dtype}",
+                f"its last axis but one must be a multiple of {count}" if new > old else
+                "read it, and take the array's bits apart")  # fmt: skip
+        rows = target.shape[-2] // count
+        return cls([target.part((..., dslice(j, rows, count), slice(None))) for j in range(count)], dtype)
+
+    @property
+    def shape(self) -> Shape:
+        return self.parts[0].shape
+
+    def part(self, key: Any) -> Bitcast:
+        return Bitcast([p.part(key) for p in self.parts], self.dtype)
+
+    def read(self, mask: Any = None, other: Any = None) -> Any:
+        if other is not None:
+            raise UnsupportedError("load: `other` is given for a Ref seen as another dtype", "choose with `where`")
+        return self._joined([p.read(mask) for p in self.parts])
+
+    def swap(self, value: Any, mask: Any = None) -> Any:
+        value = _fit(_cast(value, self.dtype, "value"), self.shape, "value")
+        bits, old = bitcast_convert_type(value, _unsigned(self.dtype)), []
+        for j, part in enumerate(self.parts):
+            piece = convert_element_type(_shifted(shift_right_logical_p, bits, j, part.dtype), _unsigned(part.dtype))
+            old.append(part.swap(bitcast_convert_type(piece, part.dtype), mask))
+        return self._joined(old)
+
+    def _joined(self, values: Sequence[Any]) -> Any:
+        wide = _unsigned(self.dtype)
+        pieces = [convert_element_type(bitcast_convert_type(v, _unsigned(v.dtype)), wide) for v in values]
+        pieces = [_shifted(shift_left_p, x, j, v.dtype) for j, (x, v) in enumerate(zip(pieces, values, strict=True))]
+        return bitcast_convert_type(functools.reduce(or_p.bind, pieces), self.dtype)
+
+
+def _unsigned(dtype: Any) -> np.dtype:
+    return np.dtype(f"uint{itemsize_bits(dtype)}")
+
+
+def _shifted(primitive: Any, bits: Any, number: int, dtype: Any) -> Any:
+    """Bits moved by so many elements of a dtype."""
+    return primitive.bind(bits, full_like(bits, number * itemsize_bits(dtype))) if number else bits
 
 
 class Turned:
@@ -227,46 +293,36 @@ class _At:
         return view(self.target, key)
 
 
-def view(target: Any, key: Any = Ellipsis) -> RefView:
+def view(target: Any, key: Any = Ellipsis) -> Any:
     """The part of a Ref (or of a view) that an index names."""
-    if isinstance(target, RefView):
-        if key is Ellipsis:
-            return target
-        return RefView(target.ref, _compose(target.entries, resolve(target.shape, key)))
+    if isinstance(target, Part):
+        return target.part(key)
     if not isinstance(getattr(target, "aval", None), RefType):
         raise ArgumentTypeError(f"{target!r} is not a Ref", "only the Refs of a kernel are loaded from and stored to")
     return RefView(target, resolve(target.aval.shape, key))
 
 
-def read(target: RefView, mask: Any = None, other: Any = None) -> Any:
+def read(target: Part, mask: Any = None, other: Any = None) -> Any:
     """The array in part of a Ref."""
-    index, operands = target.index()
-    if mask is not None:
-        operands.append(_fit(mask, access_shape(index), "mask"))
-        if other is not None:
-            operands.append(_cast(other, target.dtype, "other"))
-    elif other is not None:
-        raise ArgumentTypeError("load: `other` is given without a mask", "give the mask that selects it")
-    return get_p.bind(target.ref, *operands, index=index, masked=mask is not None)
+    return target.read(mask, other)
 
 
 def store_operands(target: RefView, value: Any, mask: Any = None) -> tuple[Index, Any, list[Any]]:
     """What an access that takes a value binds: the index, the value as the Ref holds it, and the further operands."""
-    index, operands = target.index()
+    index, operands = target.index(mask is not None)
     if mask is not None:
         operands.append(_fit(mask, access_shape(index), "mask"))
     return index, _fit(_cast(value, target.dtype, "value"), access_shape(index), "value"), operands
 
 
-def swap(target: RefView, value: Any, mask: Any = None) -> Any:
+def swap(target: Part, value: Any, mask: Any = None) -> Any:
     """Store an array in part of a Ref; gives what was there."""
-    index, value, operands = store_operands(target, value, mask)
-    return swap_p.bind(target.ref, value, *operands, index=index, masked=mask is not None)
+    return target.swap(value, mask)
 
 
-def write(target: RefView, value: Any, mask: Any = None) -> None:
+def write(target: Part, value: Any, mask: Any = None) -> None:
     """Store an array in part of a Ref."""
-    swap(target, value, mask)
+    target.swap(value, mask)
 
 
 def addupdate(target: RefView, value: Any, mask: Any = None) -> None:
@@ -375,6 +431,14 @@ class RefTracer(ProgramTracer):
         """Add an array to part of it."""
         addupdate(view(self, idx), value)
 
+    def reshape(self, *shape: Any) -> Folded:
+        """The same elements in another shape; errors as `RefView.reshape`."""
+        return view(self).reshape(*shape)
+
+    def bitcast(self, dtype: Any) -> Part:
+        """Its bits as another dtype; errors as `Bitcast`."""
+        return view(self).bitcast(dtype)
+
     def describe(self) -> str:
         return f"a Ref of {self.aval.array.show()}"
 
@@ -386,7 +450,7 @@ class RefTracer(ProgramTracer):
 
 
 def _unread(name: str) -> Callable[..., Any]:
-    def refused(self: RefTracer, *_: Any) -> Any:
+    def refused(self: RefTracer | Part, *_: Any) -> Any:
         raise KernelBodyError(
             f"`{name.strip('_')}` was applied to {self.describe()} itself", "read it first: `ref[...]`"
         )
@@ -399,6 +463,7 @@ _OPERATORS = (
     "neg pos abs eq ne lt le gt ge and or xor invert lshift rshift bool float int index array"
 ).split()
 for _name in _OPERATORS:
-    setattr(RefTracer, f"__{_name}__", _unread(_name))
+    for _kind in (RefTracer, Part):
+        setattr(_kind, f"__{_name}__", _unread(_name))
 
 TRACERS[RefType] = RefTracer

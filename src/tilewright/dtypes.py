@@ -8,7 +8,7 @@ from .core.errors import ArgumentError
 from .core.errors import DtypeError as TypePromotionError
 from .core.promote import promote_types
 from .core.types import FLOAT0 as float0
-from .core.types import as_dtype, canonical_dtype, extended, is_key, kind, prng_key
+from .core.types import canonical_dtype, extended, is_key, itemsize_bits, kind, prng_key
 from .numpy.dtypes import finfo, iinfo, issubdtype, type_of
 
 bfloat16 = ml_dtypes.bfloat16
@@ -26,17 +26,6 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
     if is_key(found) and not allow_extended_dtype:
         raise ArgumentError(f"{found} is the dtype of random keys", "pass allow_extended_dtype=True")
     return found
-
-
-def itemsize_bits(dtype: Any) -> int:
-    """The bits that an element of a dtype has; those of narrow integers count, not the byte that holds them.
-
-    >>> itemsize_bits("int4"), itemsize_bits("float32")
-    (4, 32)
-    """
-    found = as_dtype(dtype)
-    digits = "".join(c for c in str(found) if c.isdigit())
-    return int(digits) if str(found).lstrip("u").startswith("int") else 8 * found.itemsize
 
 
 def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:

@@ -222,12 +222,12 @@ def test_the_derivative_of_a_guarded_sum_stays_additive():
 
 
 def gathered(n, ids, x, bound=None, **options):
-    """Rows that data names: no index map bounds the grid."""
+    """Rows that data names, over and over: no index map bounds the grid."""
 
     def body(ids_ref, x_ref, o_ref):
         o_ref[...] = x_ref[...] * 3
 
-    spec = tl.BlockSpec((1, 8), lambda i, ids: (ids[i], 0))
+    spec = tl.BlockSpec((1, 8), lambda i, ids: (ids[i % 5], 0))
     size = n if bound is None else tl.dynamic(n, bound)
     grid_spec = tl.PrefetchScalarGridSpec(1, (size,), [spec], spec)
     return tl.kernel_call(body, struct(10, 8), grid_spec=grid_spec, **options)(ids, x)

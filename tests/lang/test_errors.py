@@ -397,12 +397,12 @@ def test_an_aliased_operand_is_written_through_its_output():
     np.testing.assert_array_equal(run(body, input_output_aliases={0: 0}), 2 * x8)
 
 
-def test_a_body_writes_to_no_prefetched_operand():
+def test_a_body_writes_to_no_prefetched_operand_that_places_blocks():
     def body(n_ref, x_ref, o_ref):
         n_ref[0] = 1
         o_ref[...] = x_ref[...]
 
-    grid = tl.PrefetchScalarGridSpec(1, grid=2, in_specs=[tl.BlockSpec((4,), lambda i, n: (i,))],
+    grid = tl.PrefetchScalarGridSpec(1, grid=2, in_specs=[tl.BlockSpec((4,), lambda i, n: (n[i],))],
                                      out_specs=tl.BlockSpec((4,), lambda i, n: (i,)))  # fmt: skip
     with pytest.raises(InputWriteError, match=r"writes to prefetched operand 0 of i32\[2\]"):
         tl.kernel_call(body, SHAPE, grid_spec=grid)(np.zeros(2, np.int32), x8)

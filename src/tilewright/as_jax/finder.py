@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from email.message import Message
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.metadata import Distribution, DistributionFinder
+from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,6 +18,8 @@ from ..core.errors import NotAdaptedModuleError
 from ..core.version import JAXLIB as FOLLOWED
 from .table import ADAPTED, place_of
 
+KERNELS = "jax.experimental.pallas.ops"
+
 
 class Finder(MetaPathFinder):
     """Finds `jax` and the modules below it here."""
@@ -24,6 +27,8 @@ class Finder(MetaPathFinder):
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
         if fullname != "jax" and not fullname.startswith("jax."):
             return None
+        if fullname == KERNELS or fullname.startswith(f"{KERNELS}."):
+            return _shipped(fullname, path)
         place = place_of(fullname)
         if place is None:
             error = NotAdaptedModuleError(*unknown_module(fullname))
@@ -34,6 +39,18 @@ class Finder(MetaPathFinder):
     def find_distributions(self, context: Any = None) -> Iterable[Distribution]:
         name = getattr(context or DistributionFinder.Context(), "name", None)
         return [JaxDistribution()] if name is None or name.lower() == "jax" else []
+
+
+def _shipped(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
+    """The kernels that come with jax are programs written for it: their files are read where it is installed."""
+    if name != KERNELS:
+        return PathFinder.find_spec(name, path)
+    real = PathFinder.find_spec("jax")
+    if real is None or not real.submodule_search_locations:
+        raise NotAdaptedModuleError(f"{name} are kernels in jax's own files, and jax is not installed",
+                                    "install jax beside tilewright; its other files are not looked at")  # fmt: skip
+    folder = Path(real.submodule_search_locations[0], *name.split(".")[1:])
+    return spec_from_file_location(name, folder / "__init__.py", submodule_search_locations=[str(folder)])
 
 
 class _Loader(Loader):

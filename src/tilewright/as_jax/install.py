@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from ..core.config import config
 from ..core.errors import RealJaxError
 from ..core.version import JAXLIB as FOLLOWED
 from ..core.version import __version__
@@ -29,6 +30,7 @@ def install(quiet: bool = False) -> None:
         raise RealJaxError(f"the real jax is loaded already, from {real}",
                            "call `tilewright.as_jax.install()` before anything imports jax")  # fmt: skip
     sys.meta_path.insert(0, Finder())
+    config.update("parallel_writes", "order")  # as a TPU of one core runs the kernels that were written for one
     del Array.__jax_array__  # the real jax asks for it, to make an array of its own
     if not quiet:
         sys.stderr.write(f"tilewright {__version__} is `jax` {FOLLOWED} in this process\n")

@@ -1,9 +1,18 @@
-"""`jax._src.dtypes`, for equinox and flax.linen.fp8_ops: kinds of dtypes."""
+"""`jax._src.dtypes`, for equinox, flax.linen.fp8_ops and the kernels that come with jax: kinds of dtypes."""
 
 from typing import Any
 
 from ....core.types import is_inexact
-from ....dtypes import TypePromotionError, canonicalize_dtype, extended, finfo, float0, issubdtype, result_type
+from ....dtypes import (
+    TypePromotionError,
+    canonicalize_dtype,
+    extended,
+    finfo,
+    float0,
+    issubdtype,
+    itemsize_bits,
+    result_type,
+)
 from ...missing import not_adapted
 
 DType = Any
@@ -20,6 +29,6 @@ def supports_inf(dtype: Any) -> bool:
 
 __all__ = [
     "DType", "ExtendedDType", "TypePromotionError", "canonicalize_dtype", "extended", "finfo", "float0", "issubdtype",
-    "result_type", "supports_inf",
+    "itemsize_bits", "result_type", "supports_inf",
 ]  # fmt: skip
 __getattr__ = not_adapted("jax._src.dtypes")

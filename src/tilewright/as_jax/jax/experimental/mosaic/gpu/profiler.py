@@ -1,0 +1,8 @@
+"""`jax.experimental.mosaic.gpu.profiler`, for the kernels that come with jax: their benchmarks use it, and are refused.
+
+Measure with `tilewright.benchmark`.
+"""
+
+from .....missing import not_adapted
+
+__getattr__ = not_adapted("jax.experimental.mosaic.gpu.profiler")

@@ -1,0 +1,230 @@
+"""Refs seen in another shape or dtype, and what else kernels written for Pallas ask of `kernel_call`."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tilewright as tw
+from tilewright import errors, lax
+from tilewright import lang as tl
+from tilewright import numpy as tnp
+from tilewright.lang import tpu
+
+MODES = pytest.mark.parametrize("interpret", (False, True))
+GRID = np.arange(2 * 6 * 4, dtype=np.float32).reshape(2, 6, 4)
+
+
+def call(body, *args, out, interpret=False, **options):
+    return np.asarray(tl.kernel_call(body, out, interpret=interpret, **options)(*args))
+
+
+# ---------------------------------------------------------------------------- reshape
+
+
+@st.composite
+def places(draw):
+    """A shape, another of the same elements, and an index of slices and points of that."""
+    shape = tuple(draw(st.lists(st.integers(1, 4), min_size=1, max_size=3)))
+    count = int(np.prod(shape))
+    first = draw(st.sampled_from([d for d in range(1, count + 1) if count % d == 0]))
+    other = draw(st.sampled_from([(count,), (first, count // first), (1, first, count // first)]))
+    index = []
+    for n in other:
+        start = draw(st.integers(0, n - 1))
+        stop, step = draw(st.integers(start + 1, n)), draw(st.integers(1, 3))
+        index.append(draw(st.sampled_from([start, slice(start, stop, step), slice(None)])))
+    return shape, other, tuple(index)
+
+
+@settings(max_examples=40, deadline=None)
+@given(places())
+def test_a_ref_seen_in_another_shape_is_read_and_written_as_the_array_is(drawn):
+    shape, other, index = drawn
+    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    want = x.copy()
+    part = x.reshape(other)[index]
+    want.reshape(other)[index] = part + 100
+
+    def body(x, o, part_ref):
+        o[...] = x[...]
+        seen = x.reshape(other)
+        part_ref[...] = seen[index]
+        o.reshape(other)[index] = seen[index] + 100
+
+    out = (tw.ShapeDtypeStruct(shape, np.float32), tw.ShapeDtypeStruct(part.shape, np.float32))
+    try:
+        got, read = tl.kernel_call(body, out, interpret=True)(x)
+    except errors.UnsupportedError as error:
+        assert "no spans of its axes" in str(error)
+        return
+    assert np.array_equal(got, want) and np.array_equal(read, part)
+
+
+@MODES
+def test_rows_of_merged_axes_are_strides_of_one(interpret):
+    """As kernels of attention read one head of pages that hold all."""
+    out = tw.ShapeDtypeStruct((2, 4), "float32")
+    got = call(lambda x, o: o.__setitem__(..., x.reshape(12, 4)[1::6, :]), GRID, out=out, interpret=interpret)
+    assert np.array_equal(got, GRID.reshape(12, 4)[1::6])
+
+
+@MODES
+def test_an_axis_taken_apart_may_start_anywhere(interpret):
+    def body(start, x, o):
+        o[...] = x.reshape(2, 3, 2, 4)[1, start[0], :, :]
+
+    spec = tpu.PrefetchScalarGridSpec(1, grid=(1,), in_specs=[None], out_specs=None)
+    got = call(body, np.array([2], np.int32), GRID, out=tw.ShapeDtypeStruct((2, 4), "float32"), grid_spec=spec,
+               interpret=interpret)  # fmt: skip
+    assert np.array_equal(got, GRID[1, 4:6])
+
+
+def test_reshaped_refs_say_what_they_cannot_do():
+    out = tw.ShapeDtypeStruct((4,), "float32")
+    with pytest.raises(errors.UnsupportedError, match="no spans of its axes"):
+        call(lambda x, o: o.__setitem__(..., x.reshape(48)[3:7]), GRID, out=out)
+    with pytest.raises(errors.ShapeError, match="a shape of 48 elements"):
+        call(lambda x, o: o.__setitem__(..., x.reshape(5, -1)[0, :4]), GRID, out=out)
+    with pytest.raises(errors.KernelBodyError, match="read it first"):
+        call(lambda x, o: o.__setitem__(..., x.reshape(12, 4) * 2), GRID, out=tw.ShapeDtypeStruct((12, 4), "float32"))
+
+
+def test_the_gradient_goes_through_a_reshaped_ref():
+    call_ = tl.kernel_call(lambda x, o: o.__setitem__(..., x.reshape(12, 4)[1::6, :] ** 2),
+                           tw.ShapeDtypeStruct((2, 4), "float32"))  # fmt: skip
+    want = np.zeros((12, 4), np.float32)
+    want[1::6] = 2 * GRID.reshape(12, 4)[1::6]
+    assert np.array_equal(tw.grad(lambda x: call_(x).sum())(GRID), want.reshape(GRID.shape))
+
+
+# ---------------------------------------------------------------------------- bitcast
+
+
+@MODES
+@pytest.mark.parametrize("dtype", ("bfloat16", "float16", "int8", "uint32", "float32"))
+def test_bits_of_rows_that_follow_each_other_are_one_word(dtype, interpret):
+    x = tnp.asarray(np.arange(32).reshape(8, 4) - 16).astype(dtype)
+    count = 4 // np.asarray(x).dtype.itemsize
+    words = np.asarray(x).reshape(8 // count, count, 4).swapaxes(1, 2).copy().view(np.uint32)[..., 0]
+
+    def body(x, o, back):
+        o[...] = x.bitcast(np.uint32)[...]
+        back.bitcast(np.uint32)[...] = x.bitcast(np.uint32)[...]
+
+    out = (tw.ShapeDtypeStruct(words.shape, "uint32"), tw.ShapeDtypeStruct((8, 4), dtype))
+    got, back = tl.kernel_call(body, out, interpret=interpret)(x)
+    assert np.array_equal(got, words) and np.array_equal(np.asarray(back), np.asarray(x))
+
+
+def test_bits_that_do_not_fit_are_refused():
+    for dtype, shape in (("uint8", (8, 4)), ("float64", (7, 4))):
+        with tw.config(enable_x64=True), pytest.raises(errors.UnsupportedError, match="is seen as"):
+            call(lambda x, o, d=dtype: o.__setitem__(..., x.bitcast(d)[...]), np.ones(shape, np.float32),
+                 out=tw.ShapeDtypeStruct((4, 4), dtype))  # fmt: skip
+
+
+# ---------------------------------------------------------------------------- slices past the end, conditions
+
+
+@MODES
+def test_a_masked_slice_may_reach_past_the_end(interpret):
+    def body(x, o):
+        mask = lax.iota(np.int32, 8) < 5
+        row = tl.load(x.at[tl.ds(0, 8)], mask=mask, other=-np.inf)
+        tl.store(o.at[tl.ds(0, 8)], tnp.exp(row - row.max()), mask=mask)
+
+    x = np.arange(5, dtype=np.float32)
+    got = call(body, x, out=tw.ShapeDtypeStruct((5,), "float32"), interpret=interpret)
+    np.testing.assert_allclose(got, np.exp(x - 4), rtol=1e-6)
+    with pytest.raises(errors.OutOfBoundsError, match="0 to 7"):
+        call(lambda x, o: o.__setitem__(..., tl.load(x.at[tl.ds(0, 8)])), x, out=tw.ShapeDtypeStruct((8,), "float32"))
+
+
+@MODES
+def test_an_integer_is_a_condition(interpret):
+    def body(flags, o):
+        o[...] = np.float32(0)
+        for i in range(3):
+            tl.when(flags[i])(lambda i=i: o.__setitem__(i, np.float32(1)))
+        tl.when(0)(lambda: o.__setitem__(0, np.float32(9)))
+
+    spec = tpu.PrefetchScalarGridSpec(1, grid=(1,), out_specs=None)
+    got = call(body, np.array([2, 0, -1], np.int32), out=tw.ShapeDtypeStruct((3,), "float32"), grid_spec=spec,
+               interpret=interpret)  # fmt: skip
+    assert got.tolist() == [1, 0, 1]
+
+
+# ---------------------------------------------------------------------------- operands and results
+
+
+class Tiles(NamedTuple):
+    starts: object
+    sizes: object
+
+
+@MODES
+def test_prefetched_operands_and_results_are_pytrees(interpret):
+    def body(tiles, shift, x, nothing, o, none, last):
+        assert nothing is None and none is None
+        o[...] = x[...] + tiles.sizes[tl.program_id(0)].astype(np.float32) + shift[0].astype(np.float32)
+        last[...] = x[...]
+
+    block = tl.BlockSpec((2,), lambda i, tiles, shift: (tiles.starts[i],))
+    spec = tpu.PrefetchScalarGridSpec(2, grid=(2,), in_specs=[block, None], out_specs=[block, None, block])
+    like = tw.ShapeDtypeStruct((4,), "float32")
+    x, tiles = np.arange(4, dtype=np.float32), Tiles(np.array([1, 0], np.int32), np.array([10, 20], np.int32))
+    got, none, last = tl.kernel_call(body, [like, None, like], grid_spec=spec, interpret=interpret)(
+        tiles, np.array([100], np.int32), x, None)  # fmt: skip
+    assert none is None and np.array_equal(last, x)
+    assert np.asarray(got).tolist() == [120, 121, 112, 113]
+
+
+@MODES
+def test_what_a_body_writes_of_a_prefetched_operand_is_its_own(interpret):
+    """As kernels for TPUs keep a flag or the number of a buffer from cell to cell."""
+
+    def body(step, x, o):
+        o[...] = x[...] * step[0].astype(np.float32)
+        step[0] = step[0] + 1
+
+    block = tl.BlockSpec((2,), lambda i, step: (i,))
+    spec = tpu.PrefetchScalarGridSpec(1, grid=(3,), in_specs=[block], out_specs=block)
+    step = np.array([1], np.int32)
+    call_ = tl.kernel_call(body, tw.ShapeDtypeStruct((6,), "float32"), grid_spec=spec, interpret=interpret)
+    for _ in range(2):
+        assert np.asarray(call_(step, np.ones(6, np.float32))).tolist() == [1, 1, 2, 2, 3, 3]
+    assert step.tolist() == [1]
+
+
+def test_a_computed_size_is_bounded_by_what_index_maps_read():
+    def rows(order, count):
+        block = tl.BlockSpec((1, 128), lambda i, order: (order[i], 0))
+        spec = tpu.PrefetchScalarGridSpec(1, grid=(count,), in_specs=[block], out_specs=block)
+        out = tw.ShapeDtypeStruct((8, 128), "float32")
+        return tl.kernel_call(lambda order, x, o: o.__setitem__(..., x[...] * 2), out, grid_spec=spec)
+
+    def f(order, count, x):
+        return rows(order, count)(order, x)
+
+    args = np.arange(8, dtype=np.int32), np.int32(8), np.ones((8, 128), np.float32)
+    assert np.array_equal(tw.jit(f)(*args), 2 * args[2])
+    assert "(traced<=8,)" in str(tw.make_jaxpr(f)(*args))
+
+
+def test_cells_of_a_parallel_axis_that_write_one_block_run_in_order_where_asked():
+    def body(x, o, last):
+        o[...] = x[...] + 1
+        last[...] = x[...]
+
+    block, one = tl.BlockSpec((2,), lambda i: (i,)), tl.BlockSpec((2,), lambda i: (0,))
+    outs = (tw.ShapeDtypeStruct((6,), "float32"), tw.ShapeDtypeStruct((2,), "float32"))
+    options = {"grid": 3, "in_specs": [block], "out_specs": (block, one), "dimension_semantics": ("parallel",)}
+    x = np.arange(6, dtype=np.float32)
+    with pytest.raises(errors.RaceError, match="declared parallel"):
+        tl.kernel_call(body, outs, **options)(x)
+    with tw.config(parallel_writes="order"):
+        got, last = tl.kernel_call(body, outs, **options)(x)
+    assert np.array_equal(got, x + 1) and np.array_equal(last, x[4:])
