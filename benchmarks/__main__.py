@@ -20,6 +20,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from tilewright.bench import compare as changes
+
 from . import rounds
 
 HERE = Path(__file__).resolve().parent
@@ -64,8 +66,6 @@ def run_cases(suite: str, options: argparse.Namespace) -> int:
 
 def compare(old: str, new: str) -> int:
     """Say what changed between two files of results, beyond the noise; 1 where something got slower."""
-    from tilewright.bench import compare as changes
-
     before, after = rounds.kept(old), rounds.kept(new)
     slower = 0
     for name in [name for name in after if name in before]:

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from .harness import Api, Case, Side, per_call
 
 ROWS, COLUMNS = 1024, 512
@@ -16,8 +18,6 @@ CELLS = 8
 
 
 def _operands(api: Api, *shape: int) -> Any:
-    import numpy as np
-
     return api.np.asarray(np.random.default_rng(0).standard_normal(shape, dtype=np.float32))
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from .harness import Api, Case, per_call, versus
 
 SIZES = (16, 256, 2048)
@@ -13,8 +15,6 @@ LARGE = 1e6  # points: fewer samples of what takes long
 
 
 def _signal(api: Api, *shape: int, complex_: bool) -> Any:
-    import numpy as np
-
     rng = np.random.default_rng(0)
     x = rng.standard_normal(shape, dtype=np.float32)
     return api.np.asarray(x + 1j * rng.standard_normal(shape, dtype=np.float32) if complex_ else x)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from .harness import Api, Case, Side, per_call
 
 ROWS, WIDTH, VOCABULARY = 4096, 256, 32768
@@ -15,15 +17,11 @@ Made = tuple[Callable[..., Any], tuple[Any, ...]]  # a function to jit, and its 
 
 
 def _floats(api: Api, *shape: int, seed: int = 0) -> Any:
-    import numpy as np
-
     return api.np.asarray(np.random.default_rng(seed).standard_normal(shape, dtype=np.float32) * 0.1)
 
 
 def linear_cross_entropy(api: Api, fused: bool) -> Made:
     """Value and gradient of the mean loss."""
-    import numpy as np
-
     labels = api.np.asarray(np.random.default_rng(0).integers(0, VOCABULARY, ROWS).astype(np.int32))
 
     def plain(x: Any, w: Any, labels: Any) -> Any:
@@ -120,8 +118,6 @@ def plain_log_softmax(api: Api, x: Any) -> Any:
 
 def cross_entropy(api: Api, fused: bool) -> Made:
     """Gradient of the mean loss in the logits."""
-    import numpy as np
-
     labels = api.np.asarray(np.random.default_rng(0).integers(0, CLASSES, ROWS).astype(np.int32))
 
     def plain(logits: Any, labels: Any) -> Any:

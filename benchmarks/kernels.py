@@ -15,6 +15,7 @@ import importlib
 import json
 import math
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -23,6 +24,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from .harness import RESULTS, ROOT, Api, duration
 
@@ -44,8 +47,6 @@ def call(api: Api, body: Any, shape: Sequence[int], **options: Any) -> Any:
 
 
 def normal(api: Api, *shapes: Sequence[int]) -> list[Any]:
-    import numpy as np
-
     rng = np.random.default_rng(0)
     return [api.np.asarray(rng.standard_normal(shape, dtype=np.float32)) for shape in shapes]
 
@@ -167,8 +168,6 @@ def embedding(api: Api, n: int, width: int) -> Any:
 
 
 def ids_and_table(api: Api, n: int, rows: int, width: int) -> list[Any]:
-    import numpy as np
-
     return [api.np.asarray(np.random.default_rng(1).integers(0, rows, n, "int32")), *normal(api, (rows, width))]
 
 
@@ -238,8 +237,6 @@ def alternating(api: Api, fs: dict[str, Any], args: Sequence[Any], rounds: int) 
 
 def against_whole(api: Api, kernel: Kernel, rounds: int) -> dict[str, Any]:
     """The kernel and each whole-array expression; the results must agree."""
-    import numpy as np
-
     args = kernel.make(api)
     fs = {"kernel": api.jit(kernel.kernel(api))}
     for n, whole in enumerate(kernel.whole):
@@ -265,8 +262,6 @@ def backward(api: Api, kernel: Kernel, rounds: int) -> dict[str, Any]:
 
 def peak_bytes(api: Api, kernel: Kernel, whole: bool) -> int:
     """How far the process's peak memory rises in one call over what its operands take."""
-    import resource
-
     args = kernel.make(api)
     api.block_until_ready(args)
     f = api.jit((lambda *xs: kernel.whole[0](api, *xs)) if whole else kernel.kernel(api))
@@ -277,17 +272,13 @@ def peak_bytes(api: Api, kernel: Kernel, whole: bool) -> int:
 
 def lowering() -> dict[str, float]:
     """Seconds to trace and lower each kernel of the tests' corpus, the second time (the first one imports)."""
-    import numpy as np
-
-    import tilewright as tw
-
-    corpus = importlib.import_module("tests.support.corpus.runs")
+    jit, corpus = Api("tilewright").jit, importlib.import_module("tests.support.corpus.runs")
     found = {}
     for name, kernel in corpus.KERNELS.items():
         size = kernel.SIZES[0]
         args = kernel.make(np.random.default_rng(0), *size.dims)
         for _ in range(2):
-            one = tw.jit(lambda *xs, kernel=kernel, size=size: kernel.call(*xs, **size.blocks))
+            one = jit(lambda *xs, kernel=kernel, size=size: kernel.call(*xs, **size.blocks))
             start = time.perf_counter()
             one.lower(*args).as_text()
             found[name] = time.perf_counter() - start

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from .harness import Api, Case, per_call, versus
 
@@ -14,16 +17,12 @@ SECOND = 1e9  # operations that take about a hundredth of a second: fewer sample
 
 def _matrices(api: Api, n: int) -> tuple[Any, Any, Any]:
     """A general, a positive definite and a lower triangular matrix."""
-    import numpy as np
-
     x = np.random.default_rng(0).standard_normal((n, n), dtype=np.float32)
     positive = x @ x.T / n + np.eye(n, dtype=np.float32)
     return tuple(api.np.asarray(a) for a in (x + 2 * np.sqrt(n) * np.eye(n, dtype=np.float32), positive, np.tril(x)))
 
 
 def _scipy(api: Api) -> Any:
-    import importlib
-
     return importlib.import_module(f"{api.name}.scipy.linalg")
 
 

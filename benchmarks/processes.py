@@ -22,6 +22,10 @@ from pathlib import Path
 
 import numpy as np
 
+import tilewright as tw
+from tilewright import checkpoints
+from tilewright.experimental import multihost_utils
+
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT = 40.0  # seconds from start to end; starting two processes takes a few on a busy machine
 STALL, STALL_LIMIT = 1, 4
@@ -66,10 +70,6 @@ FAULTS = {
 
 def worker(fault: str) -> None:
     """One of the two processes; number 1 does what the fault says (of the coordinator, number 0)."""
-    import tilewright as tw  # here: the parent need not load it
-    from tilewright import checkpoints
-    from tilewright.experimental import multihost_utils
-
     rank = int(os.environ["RANK"]) if "RANK" in os.environ else int(os.environ["TILEWRIGHT_PROCESS_ID"])
     if (fault == "absent" and rank == 1) or (fault == "unreachable" and rank == 0):
         time.sleep(LIMIT)
@@ -154,8 +154,6 @@ def tried(fault: str, how: str) -> tuple[str, float]:
 
 def damaged(folder: str) -> str:
     """What is wrong with the checkpoints in a folder: each that has a name has to be whole."""
-    from tilewright import checkpoints
-
     for name in sorted(os.listdir(folder)):
         if not name.startswith("."):
             checkpoints.check(f"{folder}/{name}")

@@ -22,6 +22,12 @@ from typing import Any
 
 import numpy as np
 
+import tilewright as tw
+from tilewright import lax
+from tilewright import numpy as tnp
+from tilewright.bench.machine import description
+from tilewright.tuning.model import Search
+
 SIDE = 480
 SIZES = (8, 16, 24, 32, 48, 80, 120, 160, 240, 480)
 ORDERS = ("mnk", "mkn", "nmk", "nkm", "kmn", "knm", "m2nk", "m4nk", "n2mk", "n4mk")  # m2nk: by panels of two rows
@@ -52,9 +58,6 @@ def visits(m: int, n: int, k: int, order: str) -> np.ndarray:
 
 def product(x: Any, w: Any, table: Any, *, m: int, n: int, k: int) -> Any:
     """`x @ w` by blocks in the order of a table."""
-    from tilewright import lax
-    from tilewright import numpy as tnp
-
     def step(t: Any, out: Any) -> Any:
         row, column, depth = (table[t, i] for i in range(3))
         part = lax.dynamic_slice(x, (row, depth), (m, k)) @ lax.dynamic_slice(w, (depth, column), (k, n))
@@ -67,8 +70,6 @@ def product(x: Any, w: Any, table: Any, *, m: int, n: int, k: int) -> Any:
 def recorded() -> Iterator[float]:
     """Seconds of each configuration."""
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    import tilewright as tw
-
     draw, best = np.random.default_rng(0), float("inf")
     x, w = (draw.standard_normal((SIDE, SIDE)).astype(np.float32) for _ in range(2))
     first, second, wanted = tw.jit(lambda a: a)(x), tw.jit(lambda a: a)(w), x @ w
@@ -94,8 +95,6 @@ def recorded() -> Iterator[float]:
 
 def record() -> None:
     """Measure everything, and write the times and what they were measured on."""
-    from tilewright.bench.machine import description
-
     times, start = [], time.perf_counter()
     for seconds in recorded():
         times.append(seconds)
@@ -107,8 +106,6 @@ def record() -> None:
 
 def searched(times: np.ndarray, seed: int) -> tuple[int, float]:
     """Trials of one search in the record, and the best found over the best there is."""
-    from tilewright.tuning.model import Search
-
     search = Search(space(), seed=seed)
     while not search.done and (asked := search.ask(2)):
         for number in asked:

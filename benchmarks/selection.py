@@ -6,27 +6,23 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from .harness import Api, Case, per_call, versus
 
 WANTED = 1.05
 
 
 def _random(api: Api, *shape: int) -> Any:
-    import numpy as np
-
     return api.np.asarray(np.random.default_rng(0).standard_normal(shape, dtype=np.float32))
 
 
 def _ids(api: Api, rows: int, segments: int, ordered: bool) -> Any:
-    import numpy as np
-
     ids = np.random.default_rng(1).integers(0, segments, rows).astype(np.int32)
     return api.np.asarray(np.sort(ids) if ordered else ids)
 
 
 def _sizes(api: Api, rows: int, groups: int) -> Any:
-    import numpy as np
-
     return api.np.asarray(np.random.default_rng(2).multinomial(rows, np.ones(groups) / groups).astype(np.int32))
 
 

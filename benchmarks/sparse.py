@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from .harness import Api, Case, per_call, versus
 
@@ -13,10 +16,6 @@ WANTED = 1 / 3
 
 def _operands(api: Api, size: tuple[int, int, int], ordered: bool) -> tuple[Any, Any]:
     """The sparse matrix with its elements row by row or in any order, and the dense one."""
-    import importlib
-
-    import numpy as np
-
     m, k, n = size
     random = np.random.default_rng(0)
     places = random.choice(m * k, m * k // 100, replace=False)

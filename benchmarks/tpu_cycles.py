@@ -16,6 +16,7 @@ from tilewright.core.primitives.contract import dot_general_p
 from tilewright.kernels import TEMPLATES
 from tilewright.kernels.fused import OPERATIONS
 from tilewright.lang.target import TARGETS
+from tilewright.xla_backend.tpu import LIBTPU
 
 RESULTS = Path(__file__).resolve().parent / "results" / "tpu_cycles.md"
 TPUS = tuple(name for name, t in TARGETS.items() if t.kind == "tpu")
@@ -97,8 +98,6 @@ def measured(case: Case, target: str) -> Found:
 
 
 def table(targets: tuple[str, ...]) -> str:
-    from tilewright.xla_backend.tpu import LIBTPU
-
     rows = ["| kernel | target | cycles | bound | by | ratio | wanted | VMEM | words | spills |",
             "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip
     for case in CASES:

@@ -1,4 +1,4 @@
-"""Forward mode: a trace that carries a tangent with each value."""
+"""Traces that carry a tangent with each value, and forward mode, which computes it at once."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .runtime import runtime
 from .trace import CustomCall, Trace, Tracer, current_trace, eval_program, trace_program, typeof, under
 
 
-class JVPTracer(Tracer):
+class DualTracer(Tracer):
     """A primal value with its tangent."""
 
     __slots__ = ("primal", "tangent")
 
-    def __init__(self, trace: JVPTrace, primal: Any, tangent: Any):
+    def __init__(self, trace: DualTrace, primal: Any, tangent: Any):
         self._trace, self.primal, self.tangent = trace, primal, tangent
 
     @property
@@ -31,22 +31,20 @@ class JVPTracer(Tracer):
         return self.primal.concrete() if isinstance(self.primal, Tracer) else self.primal
 
 
-def no_derivative(primitive: Primitive) -> NoDerivativeError:
-    return NoDerivativeError(
-        f"{primitive.name} has no derivative",
-        "wrap the function in `custom_jvp` or `custom_vjp`, or use `stop_gradient`",
-    )
+class DualTrace(Trace):
+    """Applies jvp rules on the trace `rules`; values without a tangent of this trace pass to the parent."""
 
+    __slots__ = ("rules",)
+    parent: Trace
 
-class JVPTrace(Trace):
-    """Applies jvp rules; values without a tangent of this trace pass to the parent."""
-
-    __slots__ = ()
+    def __init__(self, parent: Trace, rules: Trace):
+        super().__init__(parent)
+        self.rules = rules
 
     def split(self, args: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         primals, tangents = [], []
         for a in args:
-            if isinstance(a, JVPTracer) and a._trace is self:
+            if isinstance(a, DualTracer) and a._trace is self:
                 primals.append(a.primal)
                 tangents.append(a.tangent)
             else:
@@ -55,38 +53,56 @@ class JVPTrace(Trace):
         return primals, tangents
 
     def wrap(self, primal: Any, tangent: Any) -> Any:
-        return primal if type(tangent) is Zero else JVPTracer(self, primal, tangent)
+        return primal if type(tangent) is Zero else DualTracer(self, primal, tangent)
 
     def wrap_all(self, primals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
         return [self.wrap(p, t) for p, t in zip(primals, tangents, strict=True)]
 
     def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        parent = self.parent
-        assert parent is not None
         if self.meshed:
             args = runtime.align(primitive, args, params)
         primals, tangents = self.split(args)
         if all_zero(tangents):
-            return under(parent, parent.bind, primitive, primals, params)
-        if primitive.jvp is None:
-            raise no_derivative(primitive)
-        out, tangent = under(parent, primitive.jvp, primals, tangents, **params)
+            return under(self.parent, self.parent.bind, primitive, primals, params)
+        out, tangent = self.derived(primitive, primals, tangents, params)
         return self.wrap_all(out, tangent) if primitive.multiple else self.wrap(out, tangent)
+
+    def derived(self, primitive: Primitive, primals: list[Any], tangents: list[Any], params: dict[str, Any]) -> Any:
+        """The results of a primitive and their tangents."""
+        if primitive.jvp is None:
+            raise NoDerivativeError(
+                f"{primitive.name} has no derivative",
+                "wrap the function in `custom_jvp` or `custom_vjp`, or use `stop_gradient`",
+            )
+        return under(self.rules, primitive.jvp, primals, tangents, **params)
 
     def custom_jvp(self, call: CustomCall, args: Sequence[Any]) -> Any:
         primals, tangents = self.split(args)
         if all_zero(tangents):
-            return under(self.parent, self.parent.custom_jvp, call, primals)  # type: ignore[union-attr, arg-type]
-        return self.wrap_all(*under(self.parent, call.derive, primals, tangents))  # type: ignore[arg-type]
+            return under(self.parent, self.parent.custom_jvp, call, primals)
+        return self.wrap_all(*under(self.rules, call.derive, primals, tangents))
 
     def custom_vjp(self, call: CustomCall, args: Sequence[Any]) -> Any:
         primals, tangents = self.split(args)
         if all_zero(tangents):
-            return under(self.parent, self.parent.custom_vjp, call, primals)  # type: ignore[union-attr, arg-type]
+            return under(self.parent, self.parent.custom_vjp, call, primals)
+        return self.wrap_all(*self.reversed(call, primals, tangents))
+
+    def reversed(self, call: CustomCall, primals: list[Any], tangents: list[Any]) -> Any:
+        """The results of a function that has a rule for reverse mode, and their tangents."""
         raise DifferentiationError(
             "forward-mode differentiation (jvp, jacfwd) of a `custom_vjp` function",
             "use reverse mode (grad, vjp, jacrev), or give the function a `custom_jvp` rule",
         )
+
+
+class JVPTrace(DualTrace):
+    """Computes tangents where it computes primals."""
+
+    __slots__ = ()
+
+    def __init__(self, parent: Trace):
+        super().__init__(parent, parent)
 
 
 def jvp_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list, list]:

@@ -9,20 +9,26 @@ from types import ModuleType
 from typing import Any
 
 
+def members(modules: Mapping[str, str]) -> dict[str, str]:
+    """The places of names that are given by module: `{"run": "benchmark scaling"}`."""
+    return {name: f".{module}:{name}" for module, names in modules.items() for name in names.split()}
+
+
 def later(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """The `__getattr__`, `__dir__` and `__all__` of a package, some of whose names are found late.
 
     `names` gives each such name its place, as the package would import it: ".module", or ".module:attribute". Call it
-    last in the package, when its other names are there.
+    last in the package (or module), when its other names are there.
     """
+    here = sys.modules[package]
 
     def find(name: str) -> Any:
         if name not in names:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module, _, attribute = names[name].partition(":")
-        found = import_module(module, package)
+        found = import_module(module, here.__package__)
         return getattr(found, attribute) if attribute else found
 
-    helpers = {"TYPE_CHECKING", *(n for n, v in vars(sys.modules[package]).items() if isinstance(v, ModuleType))}
-    public = sorted({n for n in vars(sys.modules[package]).keys() - helpers if n[0] != "_"} | {*names})
+    helpers = {"TYPE_CHECKING", *(n for n, v in vars(here).items() if isinstance(v, ModuleType))}
+    public = sorted({n for n in vars(here).keys() - helpers if n[0] != "_"} | {*names})
     return find, lambda: public, public

@@ -18,10 +18,9 @@ from .caches import cached
 from .config import current
 from .errors import DifferentiationError
 from .ir import Eqn, Program, Var
-from .jvp import no_derivative
-from .primitive import Primitive, Zero, all_zero
+from .jvp import DualTrace, DualTracer
+from .primitive import Linear, Primitive, Zero
 from .rules import instantiate
-from .runtime import runtime
 from .trace import (
     EVAL,
     CustomCall,
@@ -108,76 +107,28 @@ def typeof_tangent(tangent: Any) -> Any:
     return tangent.type if type(tangent) is Zero else typeof(tangent).tangent()
 
 
-class LinearizeTracer(Tracer):
-    """A primal value with its tangent, a tracer of the linear record."""
-
-    __slots__ = ("primal", "tangent")
-
-    def __init__(self, trace: LinearizeTrace, primal: Any, tangent: Any):
-        self._trace, self.primal, self.tangent = trace, primal, tangent
-
-    @property
-    def aval(self) -> Any:
-        return typeof(self.primal)
-
-    def concrete(self) -> Any:
-        return self.primal.concrete() if isinstance(self.primal, Tracer) else self.primal
-
-
-class LinearizeTrace(Trace):
+class LinearizeTrace(DualTrace):
     """Evaluates primals under the parent and records tangents in `linear`."""
 
     __slots__ = ("linear",)
 
     def __init__(self, parent: Trace):
-        super().__init__(parent)
         self.linear = LinearTrace(parent)
+        super().__init__(parent, self.linear)
 
-    def split(self, args: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        primals, tangents = [], []
-        for a in args:
-            if isinstance(a, LinearizeTracer) and a._trace is self:
-                primals.append(a.primal)
-                tangents.append(a.tangent)
-            else:
-                primals.append(a)
-                tangents.append(Zero(typeof(a).tangent()))
-        return primals, tangents
+    def wrap(self, primal: Any, tangent: Any) -> Any:
+        return DualTracer(self, primal, tangent) if self.linear.owns(tangent) else primal
 
-    def wrap_all(self, primals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
-        own = self.linear.owns
-        return [LinearizeTracer(self, p, t) if own(t) else p for p, t in zip(primals, tangents, strict=True)]
+    def derived(self, primitive: Primitive, primals: list[Any], tangents: list[Any], params: dict[str, Any]) -> Any:
+        if primitive.linearize is None:
+            return super().derived(primitive, primals, tangents, params)
+        nonzero = tuple(type(t) is not Zero for t in tangents)
+        out, linear = under(self.parent, primitive.linearize, primals, nonzero, **params)
+        return out, under(self.linear, linear, *tangents)
 
-    def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        parent = self.parent
-        assert parent is not None
-        if self.meshed:
-            args = runtime.align(primitive, args, params)
-        primals, tangents = self.split(args)
-        if all_zero(tangents):
-            return under(parent, parent.bind, primitive, primals, params)
-        if primitive.linearize is not None:
-            nonzero = tuple(type(t) is not Zero for t in tangents)
-            out, linear = under(parent, primitive.linearize, primals, nonzero, **params)
-            tangent = under(self.linear, linear, *tangents)
-        elif primitive.jvp is not None:
-            out, tangent = under(self.linear, primitive.jvp, primals, tangents, **params)
-        else:
-            raise no_derivative(primitive)
-        return self.wrap_all(out, tangent) if primitive.multiple else self.wrap_all([out], [tangent])[0]
-
-    def custom_jvp(self, call: CustomCall, args: Sequence[Any]) -> Any:
-        primals, tangents = self.split(args)
-        if all_zero(tangents):
-            return under(self.parent, self.parent.custom_jvp, call, primals)  # type: ignore[union-attr, arg-type]
-        return self.wrap_all(*under(self.linear, call.derive, primals, tangents))
-
-    def custom_vjp(self, call: CustomCall, args: Sequence[Any]) -> Any:
-        primals, tangents = self.split(args)
-        if all_zero(tangents):
-            return under(self.parent, self.parent.custom_vjp, call, primals)  # type: ignore[union-attr, arg-type]
-        outs, linear = under(self.parent, call.derive, primals, tangents)  # type: ignore[arg-type]
-        return self.wrap_all(outs, under(self.linear, linear, *tangents))
+    def reversed(self, call: CustomCall, primals: list[Any], tangents: list[Any]) -> Any:
+        outs, linear = under(self.parent, call.derive, primals, tangents)
+        return outs, under(self.linear, linear, *tangents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +201,7 @@ def linear_part(fun: Callable[..., Sequence[Any]], args: Sequence[Any], linear: 
 
 
 def typeof_arg(x: Any) -> Any:
-    return x.type if isinstance(x, Zero) or type(x).__name__ == "Linear" else typeof(x)
+    return x.type if isinstance(x, (Linear, Zero)) else typeof(x)
 
 
 # ---------------------------------------------------------------------------- Programs

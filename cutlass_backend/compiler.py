@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import math
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -136,7 +137,7 @@ def machine_code(
     if shared > machine.fast_bytes:
         raise ResourceError(f"{what} needs {shared} bytes of shared memory; a block has {machine.fast_bytes}",
                             "a smaller tile, or fewer stages: `lang.cutlass.CompilerParams(...)`", source)  # fmt: skip
-    programs = max(module.grid[0] * module.grid[1] * module.grid[2], 1)
+    programs = max(math.prod(module.grid), 1)
     return Compiled(
         module.name, machine.name, module.grid, base64.b64decode(answer["binary"]), answer["assembly"], shared,
         threads // 32, 32, -(-module.scratch // programs), 128, answer["log"])  # fmt: skip

@@ -16,10 +16,9 @@ import numpy as np
 
 from ..core.caches import cached
 from ..core.errors import DtypeError, UnsupportedError
-from ..core.ir import Program
 from ..core.show import identifier
-from ..core.types import ArrayType
 from ..lang.cutlass import CompilerParams, Source
+from ..lang.gpu.code import Module
 from ..lang.kernel import Kernel
 from ..lang.legalize import Legal, entry
 from ..lang.target import Target
@@ -60,28 +59,20 @@ _HEADERS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class CutlassModule:
+@dataclass(frozen=True, kw_only=True)
+class CutlassModule(Module):
     """A kernel as C++ for NVRTC.
 
-    `entry` takes pointers to `in_types`, to `out_types`, and to `scratch` bytes. `stages`, `threads` and `shared` are
-    known once it is compiled; `limit` is the most that `shared` may be. `prepare` and `finish` are as a `CustomCall`'s.
+    After the results its arguments have a pointer to `scratch` bytes. `stages`, `threads` and `shared` are known once
+    it is compiled.
     """
 
-    name: str
-    text: str
     architecture: str
-    grid: tuple[int, int, int]
     scratch: int
-    in_types: tuple[ArrayType, ...]
-    out_types: tuple[ArrayType, ...]
     threads: int = 0  # 0: what the source's constants say
     shared: int = 0
     stages: int = 0
     measured: bool = True  # whether the source has constants that say threads, shared memory and stages
-    aliases: tuple[tuple[int, int], ...] = ()
-    prepare: Program | None = None
-    finish: Program | None = None
 
 
 def refusal(kernel: Kernel, why: str) -> UnsupportedError:
@@ -113,8 +104,8 @@ def cutlass_module(legal: Legal, target: Target) -> CutlassModule:
     blocks = grid(product, cut, target)
     name, architecture = identifier(kernel.name), _architecture(target)
     return CutlassModule(
-        name, source(name, product, cut, architecture, target.units), architecture, blocks, SLOT * math.prod(blocks),
-        tuple(kernel.in_types), tuple(kernel.out_types))  # fmt: skip
+        name, source(name, product, cut, architecture, target.units), blocks, tuple(kernel.in_types),
+        tuple(kernel.out_types), architecture=architecture, scratch=SLOT * math.prod(blocks))  # fmt: skip
 
 
 def _architecture(target: Target) -> str:
@@ -134,8 +125,9 @@ def _given_source(kernel: Kernel, stated: Source, target: Target) -> CutlassModu
     if own != (stated.entry, stated.in_types, stated.out_types):
         raise refusal(kernel, "it was made from CUDA C++ by a transformation, which does not look into that")
     return CutlassModule(
-        stated.entry, "\n".join([*_typed(stated), stated.text, ""]), _architecture(target), stated.grid, stated.scratch,
-        stated.in_types, stated.out_types, stated.threads, stated.shared, measured=False)  # fmt: skip
+        stated.entry, "\n".join([*_typed(stated), stated.text, ""]), stated.grid, stated.in_types, stated.out_types,
+        architecture=_architecture(target), scratch=stated.scratch, threads=stated.threads, shared=stated.shared,
+        measured=False)  # fmt: skip
 
 
 def _typed(stated: Source) -> Iterator[str]:

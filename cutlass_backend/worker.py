@@ -1,20 +1,18 @@
 """The process that runs NVRTC over CUTLASS's headers: bad input can end it, and then only this process.
 
-Run as a script, with nothing of this package imported. It answers lines of JSON on standard input with lines of JSON
-on standard output: a request is {text, name, arch, measured}, an answer {binary, assembly, layout, log} or {error}.
+Run by `lang/serve.py`, with nothing of this package imported. A request is {text, name, arch, measured}, an answer
+{binary, assembly, layout, log}.
 
 Some functions of the headers are the host's alone, or left out under NVRTC; they are replaced in memory, and the files
 stay as they are: tensor descriptors become recipes (`device.hpp`), the number of multiprocessors is what it is told.
 """
 
 import base64
+import functools
 import importlib
 import importlib.util
-import json
-import os
 import pathlib
 import re
-import sys
 
 OPTIONS = ("--std=c++17", "-default-device", "-DNDEBUG", "-DCUTLASS_ENABLE_TENSOR_CORE_MMA=1", "-diag-suppress=177",
            "--ptxas-options=-v")  # fmt: skip
@@ -109,6 +107,11 @@ class Compiler:
         return ptx, binary, log
 
 
+@functools.cache
+def compiler():
+    return Compiler()
+
+
 def tidied(ptx):
     """PTX without the constants of headers that no instruction names."""
     lines = ptx.splitlines()
@@ -134,23 +137,11 @@ def layout(ptx, name):
     return [int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data), 4)]
 
 
-def main():
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    compiler = None
-    for line in sys.stdin:
-        try:
-            request = json.loads(line)
-            compiler = compiler or Compiler()
-            ptx, binary, log = compiler.compiled(request["text"], request["name"], request["arch"])
-            numbers = layout(ptx, request["name"]) if request["measured"] else []
-            answer = {"binary": base64.b64encode(binary).decode(), "assembly": tidied(ptx), "layout": numbers,
-                      "log": "\n".join(x for x in log.splitlines() if x.startswith("ptxas"))}  # fmt: skip
-        except Exception as error:
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
-
-
-if __name__ == "__main__":
-    main()
+def answer(request):
+    ptx, binary, log = compiler().compiled(request["text"], request["name"], request["arch"])
+    return {
+        "binary": base64.b64encode(binary).decode(),
+        "assembly": tidied(ptx),
+        "layout": layout(ptx, request["name"]) if request["measured"] else [],
+        "log": "\n".join(x for x in log.splitlines() if x.startswith("ptxas")),
+    }

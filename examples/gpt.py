@@ -9,6 +9,7 @@ on text that it has not read, where the letter before alone gives 2.35; the same
 import argparse
 import gzip
 import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -171,8 +172,6 @@ def train(text: Text, seed: int, steps: int):
 
 def picture(path: Path, losses: list[float], tested: dict[int, float], bigram: float, written: str) -> None:
     """One PNG: the learning curve, and what the model wrote."""
-    import textwrap
-
     import matplotlib
 
     matplotlib.use("agg")

@@ -24,7 +24,7 @@ from ..core.primitives.access import linear_places, read_value, write_value
 from ..core.primitives.compare import and_p, eq_p, or_p, select_n_p, xor_p
 from ..core.primitives.elementwise import add_p, max_p, min_p
 from ..core.primitives.positions import FILL, ScatterDimensionNumbers
-from ..core.primitives.ref import Index, Take, access_shape, numpy_index, split_operands, swap_p
+from ..core.primitives.ref import Index, access_shape, numpy_index, split_operands, swap_p
 from ..core.primitives.scan import bind_scan
 from ..core.primitives.scatter import scatter_max, scatter_min
 from ..core.primitives.shape import reshape_to
@@ -100,7 +100,7 @@ def _update_numpy(ref: Any, values: Sequence[Any], rest: Sequence[Any], index: I
     dynamic, mask, _ = split_operands(index, rest, masked)
     place = numpy_index(index, dynamic, ref.shape, masked, "atomic")
     old = np.array(ref[place])
-    if mask is None and not any(type(e) is Take for e in index):
+    if mask is None and not index.takes:
         ref[place] = combine(old, *values)
         return old
     old = np.zeros(old.shape, old.dtype)
@@ -158,7 +158,7 @@ def update_value(x: Any, values: Sequence[Any], rest: Sequence[Any], *, index: I
                  combine: Callable[..., Any], kind: str = "", wanted: bool = True) -> tuple[Any, Any]:  # fmt: skip
     """The value after an atomic update, and what was there before (None unless `wanted`)."""
     dynamic, mask, _ = split_operands(index, rest, masked)
-    if not any(type(e) is Take for e in index):
+    if not index.takes:
         old = read_value(x, rest, index=index, masked=masked)
         return write_value(x, combine(old, *values), rest, add=False, index=index, masked=masked), old
     shape = access_shape(index)

@@ -221,6 +221,16 @@ def count_of(value: Any) -> Any:
 # ---------------------------------------------------------------------------- copies
 
 
+def operands_of(**parts: Any) -> tuple[list[Any], dict[str, Index]]:
+    """What a copy between parts of Refs binds: each Ref with the operands of its index, and the indices by name."""
+    operands, indices = [], {}
+    for name, part in parts.items():
+        target = refs.view(part)
+        indices[name], given = target.index()
+        operands += [target.ref, *given]
+    return operands, indices
+
+
 @dataclass(frozen=True)
 class AsyncCopyDescriptor:
     """A copy from one part of a Ref to another, to be started and waited for."""
@@ -232,11 +242,7 @@ class AsyncCopyDescriptor:
     own: bool = False
 
     def _bind(self, primitive: Primitive) -> None:
-        operands, indices = [], {}
-        for name, part in (("src", self.src), ("dst", self.dst), ("sem", self.sem)):
-            target = refs.view(part)
-            indices[name], given = target.index()
-            operands += [target.ref, *given]
+        operands, indices = operands_of(src=self.src, dst=self.dst, sem=self.sem)
         primitive.bind(*operands, **indices, add=self.add, own=self.own)
 
     def start(self, priority: int = 0) -> None:

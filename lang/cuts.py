@@ -24,7 +24,7 @@ from ..core.primitives.contract import dot_general_p
 from ..core.primitives.convert import convert_element_type_p
 from ..core.primitives.elementwise import div_p, mul_p, sub_p
 from ..core.primitives.loops import while_p
-from ..core.primitives.ref import Span, Take, access_shape, get_p, split_operands
+from ..core.primitives.ref import Span, access_shape, get_p, split_operands
 from ..core.primitives.scan import scan_p
 from ..core.primitives.shape import broadcast_in_dim_p, iota_p, pad_p, reshape_p
 from ..core.relation import IDENTITY, MOVER, POINTWISE, Parallel, Reduced, relate
@@ -180,7 +180,7 @@ class _Joined:
         moved = [*eqn.inputs[1:n], *eqn.outputs, *([mask, other] if mask is not None else [])]
         moved = [a for a in moved if type(a) is Var and a.type.shape]
         self.keep(dynamic)
-        if any(type(e) is Take for e in index):
+        if index.takes:
             self.keep((eqn.inputs[0], *moved))
             return
         shape, k = access_shape(index), 0

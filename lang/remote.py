@@ -23,7 +23,7 @@ from ..core.primitives import refview as refs
 from ..core.primitives.ref import Index, numpy_index
 from ..core.relation import EFFECT, FREE
 from .block import as_scratch
-from .copies import SemaphoreType, check_copy, check_semaphore, count_of, semaphore_signal_p, split_parts
+from .copies import SemaphoreType, check_copy, check_semaphore, count_of, operands_of, semaphore_signal_p, split_parts
 from .devices import Axes, DeviceIdType, device_effects, logical_id, mesh_here
 from .modes import Run, running
 from .ops import current_cell
@@ -170,23 +170,15 @@ class AsyncRemoteCopyDescriptor:
     device: Any  # its number
     axes: tuple[Any, ...]  # along which it may be another one
 
-    def _operands(self, **parts: Any) -> tuple[list[Any], dict[str, Index]]:
-        operands, indices = [], {}
-        for name, part in parts.items():
-            target = refs.view(part)
-            indices[name], given = target.index()
-            operands += [target.ref, *given]
-        return [*operands, self.device], indices
-
     def start(self, priority: int = 0) -> None:
         """Start the copy. The source must stay as it is until `wait_send`, here and on every device."""
-        operands, indices = self._operands(src=self.src, dst=self.dst, send=self.send_sem, recv=self.recv_sem)
-        remote_start_p.bind(*operands, **indices, mesh=mesh_here("make_async_remote_copy"), axes=self.axes)
+        operands, indices = operands_of(src=self.src, dst=self.dst, send=self.send_sem, recv=self.recv_sem)
+        remote_start_p.bind(*operands, self.device, **indices, mesh=mesh_here("make_async_remote_copy"), axes=self.axes)
 
     def _wait(self, sem: Any, sent: bool) -> None:
-        operands, indices = self._operands(src=self.src, dst=self.dst, sem=sem)
+        operands, indices = operands_of(src=self.src, dst=self.dst, sem=sem)
         mesh = mesh_here("make_async_remote_copy")
-        remote_wait_p.bind(*operands, **indices, sent=sent, mesh=mesh, axes=self.axes)
+        remote_wait_p.bind(*operands, self.device, **indices, sent=sent, mesh=mesh, axes=self.axes)
 
     def wait_send(self) -> None:
         """Wait until the source has been read: it may be written again."""

@@ -1,8 +1,7 @@
 """Compilers in processes of their own, several at a time, whose answers are kept in memory and on disk.
 
-A compiler that ends its process on bad input ends only a worker. A worker is a script that answers lines of JSON on
-standard input with lines of JSON on standard output; an answer with "error" says what the compiler refused. Workers
-are started when first needed, and kept for the next request.
+A compiler that ends its process on bad input ends only a worker. A worker (`serve.py`) asks a script for its answers;
+one with "error" says what the compiler refused. Workers are started when first needed, and kept for the next request.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from ..core.runtime import runtime
 
 SECONDS = 600.0  # the longest that one request may take
 KEPT = 4096  # answers kept in memory
+SERVE = Path(__file__).with_name("serve.py")
 Answer = dict[str, Any]
 
 
@@ -99,8 +99,8 @@ class _Worker:
         self.log = tempfile.TemporaryFile("a+b")
         # -P: the folder of the script may hold modules that must not be found by their bare names.
         self.process = subprocess.Popen(
-            [sys.executable, "-P", str(pool.script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log,
-            text=True, env={**os.environ, **pool.environment},
+            [sys.executable, "-P", str(SERVE), str(pool.script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=self.log, text=True, env={**os.environ, **pool.environment},
         )  # fmt: skip
 
     def ask(self, line: str) -> Answer:

@@ -1,10 +1,12 @@
 """Kernels of products as warp-specialised programs for Hopper and Blackwell GPUs, by jaxlib's Mosaic GPU pipeline."""
 
-from importlib import import_module as _import
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if __name__ != "tilewright.mosaic_gpu":
     raise ImportError("import tilewright.mosaic_gpu, not mosaic_gpu: the repository root is on sys.path")
+
+from ..core.later import later as _later
+from ..core.later import members as _members
 
 if TYPE_CHECKING:
     from .compiler import set_cache
@@ -13,14 +15,11 @@ if TYPE_CHECKING:
     from .module import mosaic_gpu_module
     from .timing import estimate
 
-# What is imported when it is first used: name -> module.
-_LATER = {name: ".custom_call" for name in ("compile", "compiled_kernel", "emit", "start")}
-_LATER |= {"BACKEND": ".language", "set_cache": ".compiler", "estimate": ".timing", "mosaic_gpu_module": ".module"}
-
-__all__ = ["BACKEND", "compile", "compiled_kernel", "emit", "estimate", "mosaic_gpu_module", "set_cache", "start"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(_import(_LATER[name], __name__), name)
+_LATER = {
+    "compiler": "set_cache",
+    "custom_call": "compile compiled_kernel emit start",
+    "language": "BACKEND",
+    "module": "mosaic_gpu_module",
+    "timing": "estimate",
+}
+__getattr__, __dir__, __all__ = _later(__name__, _members(_LATER))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import re
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -97,8 +98,4 @@ def machine_code(
         raise CompileError(f"{what}: the assembler lets products wait for each other: {serial[1]}", remedy, source)
     return Compiled(
         module.name, machine.name, module.grid, base64.b64decode(answer["binary"]), answer["assembly"], module.shared,
-        module.threads // 32, 32, module.scratch // max(_programs(module), 1), 128, answer["log"])  # fmt: skip
-
-
-def _programs(module: MosaicGpuModule) -> int:
-    return module.grid[0] * module.grid[1] * module.grid[2]
+        module.threads // 32, 32, module.scratch // max(math.prod(module.grid), 1), 128, answer["log"])  # fmt: skip

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from ..core.caches import cached
 from ..core.errors import UnsupportedError
-from ..core.ir import Program
 from ..core.show import identifier
-from ..core.types import ArrayType, MemorySpace
+from ..core.types import MemorySpace
+from ..lang.gpu.code import Module
 from ..lang.gpu.launch import Launch, launch_of
 from ..lang.gpu.plan import plan
 from ..lang.kernel import Kernel
@@ -36,28 +36,19 @@ LEAST_STAGES = 3  # that a block of many tiles keeps beside memory for its resul
 FORMS: dict[str, tuple[type[Nest], ...]] = {"90a": (Nest,), "100a": (Blackwell, Chained)}
 
 
-@dataclass(frozen=True)
-class MosaicGpuModule:
+@dataclass(frozen=True, kw_only=True)
+class MosaicGpuModule(Module):
     """A kernel as a module for Mosaic GPU's pipeline.
 
-    `text` launches `grid` blocks of `threads`, each with `shared` bytes of shared memory. Arguments are pointers to
-    `in_types`, to `out_types` and to `scratch` bytes for tensor descriptors. `prepare` and `finish` are as a
-    `CustomCall`'s.
+    `text` launches `grid` blocks of `threads`, each with `shared` bytes of shared memory. After the results its
+    arguments have a pointer to `scratch` bytes for tensor descriptors.
     """
 
-    name: str
-    text: str
     architecture: str
-    grid: tuple[int, int, int]
     threads: int
     shared: int
-    stages: int
     scratch: int
-    in_types: tuple[ArrayType, ...]
-    out_types: tuple[ArrayType, ...]
-    aliases: tuple[tuple[int, int], ...] = ()
-    prepare: Program | None = None
-    finish: Program | None = None
+    stages: int = 0
 
 
 def refusal(kernel: Legal, why: str) -> UnsupportedError:
@@ -122,8 +113,9 @@ def _module(kernel: Kernel, target: Target) -> MosaicGpuModule:
     grid = _grid(final, launch)
     scratch = max(final.blocks or planned.programs, 1) * ptx.DESCRIPTOR * max(len(final.described), 1)
     return MosaicGpuModule(
-        name, text, architecture, grid, final.threads, final.shared, final.stages, scratch, launch.in_types,
-        launch.out_types, launch.aliases, launch.prepare, launch.finish)  # fmt: skip
+        name, text, grid, launch.in_types, launch.out_types, launch.aliases, launch.prepare, launch.finish,
+        architecture=architecture, threads=final.threads, shared=final.shared, scratch=scratch, stages=final.stages,
+    )  # fmt: skip
 
 
 def _grid(made: Schedule, launch: Launch) -> tuple[int, int, int]:
@@ -233,5 +225,5 @@ def _direct(kernel: Kernel, mesh: Mesh, target: Target) -> MosaicGpuModule:
     name, threads = identifier(kernel.name), 128 * mesh.threads
     text = around(p, name, architecture, count, (blocks, 1, 1), threads, size)
     scratch = blocks * ptx.DESCRIPTOR * max(len(known.boxes), 1)
-    return MosaicGpuModule(name, text, architecture, (blocks, 1, 1), threads, size, 0, scratch,
-                           tuple(kernel.in_types), tuple(kernel.out_types))  # fmt: skip
+    return MosaicGpuModule(name, text, (blocks, 1, 1), tuple(kernel.in_types), tuple(kernel.out_types), threads=threads,
+                           architecture=architecture, shared=size, scratch=scratch)  # fmt: skip

@@ -1,7 +1,7 @@
 """The process that compiles Mosaic GPU's modules: bad input can end it, and then only this process.
 
-Run as a script, with nothing of this package imported. It answers lines of JSON on standard input with lines of JSON
-on standard output: a request is {text, name, arch, config}, an answer {binary, assembly, log} or {error}.
+Run by `lang/serve.py`, with nothing of this package imported. A request is {text, name, arch, config}, an answer
+{binary, assembly, log}.
 
 jaxlib's pipeline behind the custom call `mosaic_gpu_v2`, in XLA's CUDA plugin, makes PTX of a module; it prints the PTX
 on request. It finds ptxas and libdevice in a folder `cuda_sdk_lib` of the folder that it runs in: those are Triton's.
@@ -9,11 +9,11 @@ One architecture is compiled for in a process.
 """
 
 import base64
+import functools
 import hashlib
 import importlib
 import importlib.util
 import io
-import json
 import os
 import pathlib
 import re
@@ -32,7 +32,14 @@ def folder_of(package):
     return pathlib.Path(found.submodule_search_locations[0])
 
 
-def enter(folder, arch):
+@functools.cache
+def folder():
+    """A folder to work in, which goes with the process."""
+    return tempfile.TemporaryDirectory(prefix="tilewright-mosaic-gpu-")
+
+
+@functools.cache
+def enter(arch):
     """Work in a folder as the pipeline expects it; gives the assembler."""
     nvidia = folder_of("triton") / "backends" / "nvidia"
     links = {
@@ -40,7 +47,7 @@ def enter(folder, arch):
         "bin/nvdisasm": nvidia / "bin" / "nvdisasm",
         "nvvm/libdevice/libdevice.10.bc": nvidia / "lib" / "libdevice.10.bc",
     }
-    root = pathlib.Path(folder) / "cuda_sdk_lib"
+    root = pathlib.Path(folder().name) / "cuda_sdk_lib"
     for name, place in links.items():
         link = root / name
         link.parent.mkdir(parents=True, exist_ok=True)
@@ -49,7 +56,7 @@ def enter(folder, arch):
     os.environ["MOSAIC_GPU_RUNTIME_LIB_PATH"] = str(folder_of("jax_cuda13_plugin") / "libmosaic_gpu_runtime.so")
     os.environ["MOSAIC_GPU_DUMP_PTX"] = "1"
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "1"
-    os.chdir(folder)
+    os.chdir(folder().name)
     return root / "bin" / "ptxas"
 
 
@@ -154,25 +161,14 @@ def assembled(ptxas, ptx, arch):
     return pathlib.Path("kernel.cubin").read_bytes(), done.stderr
 
 
-def main():
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    pipeline = None
-    with tempfile.TemporaryDirectory(prefix="tilewright-mosaic-gpu-") as folder:
-        for line in sys.stdin:
-            try:
-                request = json.loads(line)
-                if pipeline is None:
-                    ptxas = enter(folder, request["arch"])
-                    pipeline = Pipeline(request["config"])
-                ptx = tidied(pipeline.printed(pipeline.serialised(request["text"])), request["name"])
-                binary, log = assembled(ptxas, ptx, request["arch"])
-                answer = {"binary": base64.b64encode(binary).decode(), "assembly": ptx, "log": log}
-            except Exception as error:
-                answer = {"error": f"{type(error).__name__}: {error}"}
-            answers.write(json.dumps(answer) + "\n")
-            answers.flush()
+@functools.cache
+def pipeline(config):
+    return Pipeline(config)
 
 
-if __name__ == "__main__":
-    main()
+def answer(request):
+    ptxas = enter(request["arch"])
+    made = pipeline(request["config"])
+    ptx = tidied(made.printed(made.serialised(request["text"])), request["name"])
+    binary, log = assembled(ptxas, ptx, request["arch"])
+    return {"binary": base64.b64encode(binary).decode(), "assembly": ptx, "log": log}

@@ -1,10 +1,12 @@
 """Kernels as Triton programs, for NVIDIA and AMD GPUs."""
 
-from importlib import import_module as _import
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if __name__ != "tilewright.triton_backend":
     raise ImportError("import tilewright.triton_backend, not triton_backend: the repository root is on sys.path")
+
+from ..core.later import later as _later
+from ..core.later import members as _members
 
 if TYPE_CHECKING:
     from .compiler import set_cache
@@ -12,14 +14,10 @@ if TYPE_CHECKING:
     from .lower import triton_module
     from .rules import BACKEND
 
-# What is imported when it is first used: name -> module.
-_LATER = {name: ".custom_call" for name in ("compile", "compiled_kernel", "emit", "start")}
-_LATER |= {"BACKEND": ".rules", "set_cache": ".compiler", "triton_module": ".lower"}
-
-__all__ = ["BACKEND", "compile", "compiled_kernel", "emit", "set_cache", "start", "triton_module"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(_import(_LATER[name], __name__), name)
+_LATER = {
+    "compiler": "set_cache",
+    "custom_call": "compile compiled_kernel emit start",
+    "lower": "triton_module",
+    "rules": "BACKEND",
+}
+__getattr__, __dir__, __all__ = _later(__name__, _members(_LATER))

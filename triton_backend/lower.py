@@ -354,5 +354,6 @@ def triton_module(legal: Legal, target: Target, **overrides: Any) -> TritonModul
     moved = described(planned, target, settings.tensor_descriptors)
     text = Nest(kernel, target, launch, moved, settings.warp_specialize).text(name)
     return TritonModule(
-        name, text, launch.grid, settings.num_warps, settings.num_stages, launch.in_types, launch.out_types,
-        launch.aliases, launch.prepare, launch.finish, settings.warp_specialize)  # fmt: skip
+        name, text, launch.grid, launch.in_types, launch.out_types, launch.aliases, launch.prepare, launch.finish,
+        num_warps=settings.num_warps, num_stages=settings.num_stages, specialised=settings.warp_specialize,
+    )  # fmt: skip

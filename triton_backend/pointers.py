@@ -36,28 +36,21 @@ class Places:
 def places_of(p: Printer, index: Index, dynamic: Sequence[Value]) -> Places:
     """The positions of an access; its axes are placed as NumPy places them."""
     shape, given = access_shape(index), iter(dynamic)
-    spans = [i for i, e in enumerate(index) if type(e) is Span]
-    advanced = [i for i, e in enumerate(index) if type(e) is not Span]
-    takes = any(type(e) is Take for e in index)
-    picked = len(shape) - len(spans) if takes else 0
-    together = bool(takes) and advanced == list(range(advanced[0], advanced[-1] + 1))
-    first = sum(i < advanced[0] for i in spans) if together else 0
-    axes = iter([d for d in range(len(shape)) if not first <= d < first + picked])
     starts: list[Int] = []
     steps: list[Int] = []
-    for entry in index:
+    for entry, axes in zip(index, index.axes(), strict=True):
         if type(entry) is Take:
             value = convert(p, next(given), INT32)
             view = [1] * len(shape)
-            rank = len(entry.shape)
-            view[first + picked - rank : first + picked] = entry.shape
+            for axis, size in zip(axes, entry.shape, strict=True):
+                view[axis] = size
             starts.append(0)
             steps.append(regroup(p, value, view))
             continue
         assert isinstance(entry, (Point, Span))
         starts.append(convert(p, next(given), INT32) if entry.start is None else entry.start)
         if type(entry) is Span:
-            steps.append(mul(p, lanes(p, entry.size, next(axes), len(shape)), entry.stride))
+            steps.append(mul(p, lanes(p, entry.size, axes[0], len(shape)), entry.stride))
         else:
             steps.append(0)
     return Places(shape, starts, steps)

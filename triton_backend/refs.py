@@ -181,7 +181,7 @@ class Memory:
         store(p, pointers, value, both(p, exist, mask))
 
     def add(self, p: Printer, value: Value, index: Index, dynamic: Sequence[Value], mask: Value | None) -> None:
-        if self.atomic or any(type(e) is Take for e in index):
+        if self.atomic or index.takes:
             self.update(p, "add", value, index, dynamic, mask, wanted=False)
             return
         old = self.read(p, index, dynamic, mask)

@@ -1,17 +1,14 @@
 """The process that runs Triton's compiler: bad input can end it, and then only this process.
 
-Run as a script, with nothing of this package imported. It answers lines of JSON on standard input with lines of JSON
-on standard output: a request is {text, backend, arch, warp_size, options}, an answer {binary, assembly, metadata, log}
-or {error, log}. What the compiler itself prints goes to standard error.
+Run by `lang/serve.py`, with nothing of this package imported. A request is {text, backend, arch, warp_size, options},
+an answer {binary, assembly, metadata, log}.
 """
 
 import base64
 import contextlib
 import importlib
 import io
-import json
 import os
-import sys
 import tempfile
 
 BINARY = {"cuda": ("ptx", "cubin"), "hip": ("amdgcn", "hsaco")}
@@ -48,19 +45,8 @@ def compiled(request):
     return {"binary": base64.b64encode(results[binary]).decode(), "assembly": results[assembly], "metadata": kept}
 
 
-def main():
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    for line in sys.stdin:
-        log = io.StringIO()  # ptxas's account of registers and spills is printed
-        try:
-            with contextlib.redirect_stdout(log):
-                answer = compiled(json.loads(line))
-        except Exception as error:
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        answers.write(json.dumps({**answer, "log": log.getvalue()}) + "\n")
-        answers.flush()
-
-
-if __name__ == "__main__":
-    main()
+def answer(request):
+    log = io.StringIO()  # ptxas's account of registers and spills is printed
+    with contextlib.redirect_stdout(log):
+        found = compiled(request)
+    return {**found, "log": log.getvalue()}

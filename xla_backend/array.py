@@ -87,7 +87,14 @@ class Array(Value, metaclass=_IsArray):
     aval: ArrayType
     _buffer: Any
 
-    if TYPE_CHECKING:  # the operators and methods that core/operators.py and the front door give every Value
+    if TYPE_CHECKING:  # what core/operators.py and the front door give every Value
+        shape: tuple[int, ...]
+        dtype: Any
+        ndim: int
+        size: int
+        itemsize: int
+        nbytes: int
+        weak_type: bool
         __add__ = __sub__ = __mul__ = __truediv__ = __floordiv__ = __mod__ = __divmod__ = __pow__ = __matmul__ = (
             _operator
         )
@@ -102,34 +109,6 @@ class Array(Value, metaclass=_IsArray):
         self.aval, self._buffer = aval, buffer
 
     # ------------------------------------------------------------ what it is
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.aval.shape
-
-    @property
-    def dtype(self) -> Any:
-        return self.aval.dtype
-
-    @property
-    def weak_type(self) -> bool:
-        return self.aval.weak_type
-
-    @property
-    def ndim(self) -> int:
-        return len(self.aval.shape)
-
-    @property
-    def size(self) -> int:
-        return self.aval.size
-
-    @property
-    def itemsize(self) -> int:
-        return self.aval.dtype.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        return self.aval.nbytes
 
     @property
     def device(self) -> Device:

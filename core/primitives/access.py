@@ -72,7 +72,7 @@ def _read(x: Any, index: Index, dynamic: Sequence[Any], shape: Sequence[int], ma
     shape = tuple(shape)
     if index.is_whole(shape_of(x)):
         return x
-    if any(type(e) is Take for e in index) or (index.dynamic and not _contiguous(index)):
+    if index.takes or (index.dynamic and not _contiguous(index)):
         return _read_taken(x, index, dynamic, shape, masked)
     if not index.dynamic:
         lows: list[Any] = [e.start for e in index]
@@ -114,22 +114,14 @@ def _read_taken(x: Any, index: Index, dynamic: Sequence[Any], shape: tuple[int, 
 
 def linear_places(x: Any, index: Index, dynamic: Sequence[Any], shape: tuple[int, ...]) -> tuple[Any, Any]:
     """The position in row-major order of every element of an access, and whether it is within bounds."""
-    spans = [i for i, e in enumerate(index) if type(e) is Span]
-    advanced = [i for i, e in enumerate(index) if type(e) is not Span]
-    has_take = any(type(e) is Take for e in index)
-    picked = len(shape) - len(spans)
-    together = has_take and advanced == list(range(advanced[0], advanced[-1] + 1))
-    first = sum(i < advanced[0] for i in spans) if together else 0
-    places = [d for d in range(len(shape)) if not first <= d < first + picked]
     total: Any = np.int32(0)
     inside: Any = None
-    for i, (entry, start, size) in enumerate(zip(index, _starts(index, dynamic), shape_of(x), strict=True)):
+    for entry, axes, start, size in zip(index, index.axes(), _starts(index, dynamic), shape_of(x), strict=True):
         value = np.int32(start) if isinstance(start, int) else convert_element_type(start, INT32)
         if type(entry) is Take:
-            rank = len(entry.shape)
-            value = _spread(value, shape, range(first + picked - rank, first + picked))
+            value = _spread(value, shape, axes)
         elif type(entry) is Span:
-            steps = iota_p.bind(dtype=INT32, shape=shape, dimension=places[spans.index(i)])
+            steps = iota_p.bind(dtype=INT32, shape=shape, dimension=axes[0])
             value = add_p.bind(mul_p.bind(steps, np.int32(entry.stride)), value)
         within = and_p.bind(ge_p.bind(value, np.int32(0)), lt_p.bind(value, np.int32(size)))
         inside = within if inside is None else and_p.bind(inside, within)

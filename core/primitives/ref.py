@@ -14,6 +14,7 @@ what was there. In NumPy a Ref is an array that is written in place.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -84,6 +85,27 @@ class Index(tuple[Entry, ...]):
         """The axes whose entry takes an operand."""
         return [i for i, e in enumerate(self) if type(e) is Take or e.start is None]
 
+    @property
+    def takes(self) -> bool:
+        """Whether an entry is an array of positions."""
+        return any(type(e) is Take for e in self)
+
+    def picked(self) -> tuple[Shape, int]:
+        """The shape that arrays of positions make together, and its place among the axes of what is read."""
+        if not self.takes:
+            return (), 0
+        others = [i for i, e in enumerate(self) if type(e) is not Span]
+        together = others[-1] - others[0] < len(others)
+        return np.broadcast_shapes(*(e.shape for e in self if type(e) is Take)), others[0] if together else 0
+
+    def axes(self) -> list[tuple[int, ...]]:
+        """For each entry the axes of what is read that it makes, placed as NumPy places them."""
+        picked, first = self.picked()
+        end = first + len(picked)
+        spans = itertools.chain(range(first), itertools.count(end))
+        return [(next(spans),) if type(e) is Span else tuple(range(end - len(e.shape), end)) if type(e) is Take else ()
+                for e in self]  # fmt: skip
+
     def is_whole(self, shape: Shape) -> bool:
         """Whether the access covers a Ref of this shape, in order."""
         return all(type(e) is Span and e.start == 0 and e.size == d and e.stride == 1
@@ -97,19 +119,9 @@ def whole(shape: Shape) -> Index:
 
 def access_shape(index: Index) -> Shape:
     """The shape of what an access reads, axes placed as NumPy places them."""
-    takes = [e.shape for e in index if type(e) is Take]
-    if not takes:
-        return tuple(e.size for e in index if type(e) is Span)
-    picked = np.broadcast_shapes(*takes)
-    advanced = [i for i, e in enumerate(index) if type(e) is not Span]
-    together = advanced == list(range(advanced[0], advanced[-1] + 1))
-    shape: list[int] = []
-    for i, entry in enumerate(index):
-        if together and i == advanced[0]:
-            shape += picked
-        if type(entry) is Span:
-            shape.append(entry.size)
-    return tuple(shape) if together else (*picked, *shape)
+    sizes = [e.size for e in index if type(e) is Span]
+    picked, first = index.picked()
+    return (*sizes[:first], *picked, *sizes[first:])
 
 
 def split_operands(index: Index, operands: Sequence[Any], masked: bool) -> tuple[list[Any], Any, Any]:
@@ -190,7 +202,7 @@ def numpy_index(index: Index, dynamic: Sequence[Any], shape: Shape, clip: bool, 
                 f"{name}: index {int(outside.flat[0])} along axis {axis} of a Ref of shape {shape}",
                 "mask the access, or keep it within the block")  # fmt: skip
         positions.append(np.clip(found, 0, max(size - 1, 0)))
-    if any(type(e) is Take for e in index) or clip:
+    if index.takes or clip:
         return _open(index, positions)
     return tuple(
         slice(int(p[0]), int(p[-1]) + 1, e.stride)
@@ -204,24 +216,8 @@ def numpy_index(index: Index, dynamic: Sequence[Any], shape: Shape, clip: bool, 
 
 def _open(index: Index, positions: Sequence[Any]) -> tuple[Any, ...]:
     """Position arrays of every axis, shaped so that they broadcast to the shape of the access."""
-    shape = access_shape(index)
-    spans = [i for i, e in enumerate(index) if type(e) is Span]
-    picked = len(shape) - len(spans)
-    advanced = [i for i, e in enumerate(index) if type(e) is not Span]
-    together = advanced and advanced == list(range(advanced[0], advanced[-1] + 1))
-    first = sum(i < advanced[0] for i in spans) if together else 0
-    places = [d for d in range(len(shape)) if not first <= d < first + picked]
-    out: list[Any] = []
-    for i, p in enumerate(positions):
-        if i in spans:
-            view = [1] * len(shape)
-            view[places[spans.index(i)]] = len(p)
-            out.append(p.reshape(view))
-        else:
-            p = np.asarray(p)
-            p = p.reshape((1,) * (picked - p.ndim) + p.shape)
-            out.append(p.reshape((1,) * first + p.shape + (1,) * (len(shape) - first - picked)))
-    return tuple(np.broadcast_arrays(*out)) if out else ()
+    others = [set(range(len(access_shape(index)))).difference(axes) for axes in index.axes()]
+    return tuple(np.broadcast_arrays(*(np.expand_dims(p, tuple(more)) for p, more in zip(positions, others))))
 
 
 def _get_numpy(ref: Any, *rest: Any, index: Index, masked: bool = False) -> Any:
@@ -250,7 +246,7 @@ def _addupdate_numpy(ref: Any, value: Any, *rest: Any, index: Index, masked: boo
     place = numpy_index(index, dynamic, ref.shape, masked, "addupdate")
     if mask is not None:
         np.add.at(ref, tuple(p[mask] for p in place), value[mask])
-    elif any(type(e) is Take for e in index):
+    elif index.takes:
         np.add.at(ref, place, value)
     else:
         ref[place] += value
@@ -345,30 +341,19 @@ def _batched_index(
 ) -> tuple[Index, list[Any]]:
     """An index with batched entries as one with the batch axis leading, every entry a Take."""
     out_shape = (axis.size, *shape)
-    spans = [i for i, e in enumerate(index) if type(e) is Span]
-    advanced = [i for i, e in enumerate(index) if type(e) is not Span]
-    has_take = any(type(e) is Take for e in index)
-    picked = len(shape) - len(spans)
-    together = has_take and advanced == list(range(advanced[0], advanced[-1] + 1))
-    first = sum(i < advanced[0] for i in spans) if together else 0
-    places = [d for d in range(len(shape)) if not first <= d < first + picked]
     given = iter(zip(dynamic, dims, strict=True))
     entries: list[Any] = []
-    for i, entry in enumerate(index):
+    for entry, axes in zip(index, index.axes(), strict=True):
         if type(entry) is Take or entry.start is None:
             value, dim = next(given)
         else:
             value, dim = np.int32(entry.start), None
         value = moved(axis, value, dim, 0)
-        if type(entry) is Take:
-            rank = len(entry.shape)
-            axes = (0, *range(1 + first + picked - rank, 1 + first + picked))
-        else:
-            axes = (0,)
-        value = broadcast_in_dim_p.bind(value, shape=out_shape, broadcast_dimensions=axes)
+        places = (0, *(1 + a for a in axes)) if type(entry) is Take else (0,)
+        value = broadcast_in_dim_p.bind(value, shape=out_shape, broadcast_dimensions=places)
         if type(entry) is Span:
             dtype = typeof(value).dtype
-            steps = iota_p.bind(dtype=dtype, shape=out_shape, dimension=1 + places[spans.index(i)])
+            steps = iota_p.bind(dtype=dtype, shape=out_shape, dimension=1 + axes[0])
             value = add_p.bind(value, mul_p.bind(steps, np.asarray(entry.stride, dtype)[()]))
         entries.append(value)
     return Index(Take(out_shape) for _ in entries), entries
@@ -395,7 +380,7 @@ def _access_batch(primitive: Primitive, n_values: int) -> Callable[..., Any]:
         values = [moved(axis, x, d, 0) for x, d in zip(values, value_dims, strict=True)]
         if dims[0] is not None:
             # The Ref has the batch axis too: read along it in step with the rest.
-            if indexed or any(type(e) is Take for e in index):
+            if indexed or index.takes:
                 index, entries = _batched_index(axis, index, rest[:n], rest_dims[:n], shape)
                 steps = iota_p.bind(dtype=np.dtype(np.int32), shape=(axis.size, *shape), dimension=0)
                 entries.insert(dims[0], steps)

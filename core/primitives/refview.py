@@ -379,22 +379,6 @@ class RefTracer(ProgramTracer):
     __slots__ = ()
 
     @property
-    def shape(self) -> Shape:
-        return self.aval.shape
-
-    @property
-    def dtype(self) -> Any:
-        return self.aval.dtype
-
-    @property
-    def ndim(self) -> int:
-        return len(self.aval.shape)
-
-    @property
-    def size(self) -> int:
-        return self.aval.size
-
-    @property
     def at(self) -> _At:
         return _At(self)
 

@@ -44,6 +44,18 @@ def _dot(x: Any, w: Any) -> Any:
     return lax.dot_general(x, w, (((1,), (0,)), ((), ())), preferred_element_type=work_dtype(x, w))
 
 
+def _product(kernel: Any, ring: Any, backward: Any) -> Any:
+    """A product of two ways, with its derivative: a function of x, w, the axis, the way and the barrier's number."""
+
+    @functools.partial(custom_vjp, nondiff_argnums=(2, 3, 4))
+    def product(x: Any, w: Any, axis_name: Any, way: str, collective_id: int) -> Any:
+        out = kernel(x, w, axis_name, collective_id) if way == "kernel" else ring(x, w, axis_name)
+        return out.astype(dtype_of(x))
+
+    product.defvjp(lambda x, w, *how: (product(x, w, *how), (x, w)), backward)
+    return product
+
+
 # ---------------------------------------------------------------------------- a product within a kernel
 
 
@@ -128,24 +140,13 @@ def _summed_products(x: Any, ct: Any, axis_name: Any) -> Any:
     return total
 
 
-@functools.partial(custom_vjp, nondiff_argnums=(2, 3, 4))
-def _gather_product(x: Any, w: Any, axis_name: Any, way: str, collective_id: int) -> Any:
-    if way == "kernel":
-        return _gather_kernel(x, w, axis_name, collective_id).astype(dtype_of(x))
-    return _gather_ring(x, w, axis_name).astype(dtype_of(x))
-
-
-def _gather_forward(x: Any, w: Any, axis_name: Any, way: str, collective_id: int) -> Any:
-    return _gather_product(x, w, axis_name, way, collective_id), (x, w)
-
-
 def _gather_backward(axis_name: Any, way: str, collective_id: int, saved: Any, ct: Any) -> Any:
     x, w = saved
     dx = _scatter_product(ct, w.T, axis_name, way, collective_id)
     return dx.astype(dtype_of(x)), _summed_products(x, ct, axis_name).astype(dtype_of(w))
 
 
-_gather_product.defvjp(_gather_forward, _gather_backward)
+_gather_product = _product(_gather_kernel, _gather_ring, _gather_backward)
 
 
 def all_gather_matmul(x: Any, w: Any, axis_name: Any, *, way: str | None = None, collective_id: int = 0) -> Any:
@@ -222,24 +223,13 @@ def _scatter_ring(x: Any, w: Any, axis_name: Any) -> Any:
     return total
 
 
-@functools.partial(custom_vjp, nondiff_argnums=(2, 3, 4))
-def _scatter_product(x: Any, w: Any, axis_name: Any, way: str, collective_id: int) -> Any:
-    if way == "kernel":
-        return _scatter_kernel(x, w, axis_name, collective_id).astype(dtype_of(x))
-    return _scatter_ring(x, w, axis_name).astype(dtype_of(x))
-
-
-def _scatter_forward(x: Any, w: Any, axis_name: Any, way: str, collective_id: int) -> Any:
-    return _scatter_product(x, w, axis_name, way, collective_id), (x, w)
-
-
 def _scatter_backward(axis_name: Any, way: str, collective_id: int, saved: Any, ct: Any) -> Any:
     x, w = saved
     dx = _gather_product(ct, w.T, axis_name, way, collective_id)
     return dx.astype(dtype_of(x)), _summed_products(ct, x, axis_name).T.astype(dtype_of(w))
 
 
-_scatter_product.defvjp(_scatter_forward, _scatter_backward)
+_scatter_product = _product(_scatter_kernel, _scatter_ring, _scatter_backward)
 
 
 def matmul_reduce_scatter(x: Any, w: Any, axis_name: Any, *, way: str | None = None, collective_id: int = 0) -> Any:

@@ -1,8 +1,32 @@
-"""Machine code for a GPU, as a backend's compiler gives it and a launch takes it."""
+"""A kernel as text for a compiler for GPUs, and as the machine code that a launch takes."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+from ...core.ir import Program
+from ...core.types import ArrayType
+
+
+@dataclass(frozen=True)
+class Module:
+    """A kernel as a backend prints it.
+
+    Its program takes pointers to `in_types`, then to `out_types`, all row-major. `grid` is the number of programs along
+    x, y, z. `aliases` are (input, output) positions that share memory. `prepare` makes the inputs of the launch from
+    the kernel's operands, `finish` the kernel's results from its operands followed by the launch's results; where they
+    are None, types are the kernel's own.
+    """
+
+    name: str
+    text: str
+    grid: tuple[int, int, int]
+    in_types: tuple[ArrayType, ...]
+    out_types: tuple[ArrayType, ...]
+    aliases: tuple[tuple[int, int], ...] = ()
+    prepare: Program | None = None
+    finish: Program | None = None
 
 
 @dataclass(frozen=True)
@@ -32,10 +56,6 @@ class Compiled:
         return self.num_warps * self.warp_size
 
     @property
-    def programs(self) -> int:
-        return self.grid[0] * self.grid[1] * self.grid[2]
-
-    @property
     def scratch_bytes(self) -> int:
         """The global memory that a launch needs besides its operands and results, one program's after the other's."""
-        return self.scratch * self.programs
+        return self.scratch * math.prod(self.grid)

@@ -21,7 +21,7 @@ from ...core.ir import Program, Var, subprograms
 from ...core.primitive import Primitive
 from ...core.primitives.cond import cond_p
 from ...core.primitives.loops import while_p
-from ...core.primitives.ref import Index, Take, addupdate_p, get_p, swap_p
+from ...core.primitives.ref import Index, addupdate_p, get_p, swap_p
 from ...core.primitives.scan import scan_p
 from ...core.types import FAR, RefType
 from ..affine import Fact, dependencies
@@ -65,7 +65,7 @@ class Access:
 
     @property
     def takes(self) -> bool:
-        return any(type(e) is Take for e in self.index)
+        return self.index.takes
 
 
 def accesses(program: Program) -> dict[Var, list[Access]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -12,27 +11,10 @@ from ...core.trace import eval_program, trace_program
 from ...core.types import ArrayType
 from ..kernel import Kernel
 from ..target import CustomCall
-from .code import Compiled
+from .code import Compiled, Module
 
 PTX_CALL = "__gpu$xla.gpu.ptx"
 BYTE = np.dtype(np.uint8)
-
-
-class Module(Protocol):
-    """What a backend prints of a kernel; `prepare` and `finish` are as a `CustomCall`'s."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def in_types(self) -> tuple[ArrayType, ...]: ...
-    @property
-    def out_types(self) -> tuple[ArrayType, ...]: ...
-    @property
-    def aliases(self) -> tuple[tuple[int, int], ...]: ...
-    @property
-    def prepare(self) -> Program | None: ...
-    @property
-    def finish(self) -> Program | None: ...
 
 
 def ptx_call(kernel: Kernel, module: Module, compiled: Compiled, *scratch: int) -> CustomCall:

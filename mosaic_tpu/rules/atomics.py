@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.primitive import Primitive
 from ...core.primitives.compare import eq_p, select_n_p
-from ...core.primitives.ref import Index, Span, Take, split_operands
+from ...core.primitives.ref import Index, Span, split_operands
 from ...core.types import ArrayType
 from ...lang.atomics import COMBINE, atomic_cas_p, atomic_rmw_p, discharge_cas, discharge_rmw
 from ...lang.discharge import Cell
@@ -34,7 +34,7 @@ def _taken(b: Body, ref: Ref, operands: Sequence[Value], discharge: Callable[...
 def _rmw(b: Body, xs: list[Any], outs: Sequence[ArrayType], **params: Any) -> list[Value]:
     ref, value = xs[:2]
     index, kind = params["index"], params["kind"]
-    if any(type(e) is Take for e in index):
+    if index.takes:
         return _taken(b, ref, xs[1:], discharge_rmw, params)
     dynamic, mask, _ = split_operands(index, xs[2:], params["masked"])
     type_ = ArrayType(value.shape, value.dtype)
@@ -47,7 +47,7 @@ def _rmw(b: Body, xs: list[Any], outs: Sequence[ArrayType], **params: Any) -> li
 def _cas(b: Body, xs: list[Any], outs: Sequence[ArrayType], **params: Any) -> list[Value]:
     ref, expected, value = xs[:3]
     index = params["index"]
-    if any(type(e) is Take for e in index):
+    if index.takes:
         return _taken(b, ref, xs[1:], discharge_cas, params)
     dynamic, mask, _ = split_operands(index, xs[3:], params["masked"])
     type_ = ArrayType(value.shape, value.dtype)

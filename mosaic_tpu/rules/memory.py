@@ -14,7 +14,7 @@ from ...core.primitive import Primitive
 from ...core.primitives.access import read_value, write_value
 from ...core.primitives.compare import select_n_p
 from ...core.primitives.elementwise import add_p, max_p, min_p
-from ...core.primitives.ref import Index, Span, Take, addupdate_p, get_p, split_operands, swap_p, whole
+from ...core.primitives.ref import Index, Span, addupdate_p, get_p, split_operands, swap_p, whole
 from ...core.types import ArrayType, is_bool
 from .. import moves
 from ..body import Body, Rule
@@ -213,7 +213,7 @@ def read(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], mask: Value 
         return _read(b, held, whole(out.shape), [], False, out)
     if ref.in_smem:
         found = words.read(b, ref, index, dynamic, mask is not None, out)
-    elif any(type(e) is Take for e in index):
+    elif index.takes:
         operands = [*dynamic, *([] if mask is None else [mask])]
         given = [whole_value(b, ref), *operands]
         found = b.traced(lambda x, *ops: read_value(x, ops, index=index, masked=mask is not None), given)[0]
@@ -247,7 +247,7 @@ def write(b: Body, ref: Ref, value: Value, index: Index, dynamic: Sequence[Value
     if ref.in_smem:
         words.write(b, ref, value, index, dynamic, mask)
         return
-    if any(type(e) is Take for e in index):
+    if index.takes:
         _write_taken(b, ref, value, index, dynamic, mask, False)
         return
     parts = _parts(b, ref, index, dynamic, mask is not None)
@@ -330,7 +330,7 @@ def _addupdate(b: Body, xs: list[Any], outs: Sequence[Any], index: Index, masked
     dynamic, mask, _ = split_operands(index, xs[2:], masked)
     if not value.type.size:
         return []
-    if any(type(e) is Take for e in index) and not ref.in_smem:
+    if index.takes and not ref.in_smem:
         _write_taken(b, ref, value, index, dynamic, mask, True)
         return []
     old = read(b, ref, index, dynamic, mask, None, value.type)

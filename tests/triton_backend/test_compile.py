@@ -391,7 +391,7 @@ def test_a_launch_within_the_limit_passes():
 
 def refused(text, name="k", target="cuda:sm_90", workers=None):
     with pytest.raises(tw.errors.CompileError) as caught:
-        compiler.machine_code(TritonModule(name, text, (1, 1, 1), 4, 3, (), ()), target_of(target), workers=workers)
+        compiler.machine_code(module_of(text, name), target_of(target), workers=workers)
     return str(caught.value)
 
 
@@ -399,6 +399,10 @@ FUNCTION = "module {{ tt.func public @k(%a: !tt.ptr<f32>, %b: !tt.ptr<f32>) {{ {
 EXTERN = """%x = tt.load %a : !tt.ptr<f32>
  %y = tt.extern_elementwise %x {libname = "", libpath = "", pure = true, symbol = "__nv_nothing"} : (f32) -> f32
  tt.store %b, %y : !tt.ptr<f32>"""
+
+
+def module_of(text, name="k"):
+    return TritonModule(name, text, (1, 1, 1), (), (), num_warps=4, num_stages=3)
 
 
 def plain(number):
@@ -432,17 +436,17 @@ def workers_of(folder, code, **options):
 
 
 CRASHING = """import os, sys
-sys.stdin.readline()
-sys.stderr.write('LLVM ERROR: out of luck\\n')
-sys.stderr.flush()
-os.abort()
+def answer(request):
+    sys.stderr.write('LLVM ERROR: out of luck\\n')
+    sys.stderr.flush()
+    os.abort()
 """
 
 
 def test_a_crash_of_the_compiler_is_an_error_and_the_next_kernel_compiles(tmp_path):
     text = refused(plain(1), workers=workers_of(tmp_path, CRASHING))
     assert "ended with signal 6" in text and "LLVM ERROR: out of luck" in text
-    module = TritonModule("k", plain(2), (1, 1, 1), 4, 3, (), ())
+    module = module_of(plain(2))
     assert compiler.machine_code(module, target_of("cuda:sm_90")).binary
 
 
@@ -451,9 +455,10 @@ def test_a_compiler_that_hangs_is_stopped(tmp_path):
     assert "was stopped after" in refused(plain(3), workers=hanging)
 
 
-ANSWERING = """import json, sys
-for number, line in enumerate(sys.stdin):
-    print(json.dumps({"asked": json.loads(line), "number": number, "log": ""}), flush=True)
+ANSWERING = """import itertools
+numbers = itertools.count()
+def answer(request):
+    return {"asked": request, "number": next(numbers), "log": ""}
 """
 
 
@@ -495,7 +500,7 @@ def test_answers_are_kept_where_the_asking_thread_wants_them(tmp_path):
 
 
 def test_machine_code_is_what_the_workers_answer():
-    module = TritonModule("k", plain(4), (1, 1, 1), 4, 3, (), ())
+    module = module_of(plain(4))
     first = compiler.machine_code(module, target_of("cuda:sm_90"))
     assert first.num_warps == 4
     compiler.WORKERS.known.clear()
@@ -510,7 +515,7 @@ def test_an_unknown_architecture_is_named(target):
 
 
 def test_a_missing_or_other_triton_is_named(monkeypatch):
-    module = TritonModule("k", plain(5), (1, 1, 1), 4, 3, (), ())
+    module = module_of(plain(5))
     for version, words in ((None, r"pip install 'tilewright\[cuda\]'"), ("2.1.0", "triton 2.1.0 is installed")):
         monkeypatch.setattr(compiler, "installed", lambda version=version: version)
         with pytest.raises(tw.errors.VersionError, match=words):

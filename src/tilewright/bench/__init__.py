@@ -8,6 +8,7 @@ found.save("f.json"), found.save("f.png")
 from typing import TYPE_CHECKING
 
 from ..core.later import later as _later
+from ..core.later import members as _members
 
 if TYPE_CHECKING:
     from .changes import Change, compare
@@ -19,6 +20,4 @@ _LATER = {
     "result": "Result Row load",
     "run": "benchmark scaling",
 }
-__getattr__, __dir__, __all__ = _later(
-    __name__, {name: f".{module}:{name}" for module, names in _LATER.items() for name in names.split()}
-)
+__getattr__, __dir__, __all__ = _later(__name__, _members(_LATER))

@@ -17,6 +17,7 @@ import numpy as np
 from ..core.errors import ArgumentError, BenchmarkError
 from ..xla_backend.fusions import show_seconds
 from .machine import Ceilings
+from .picture import draw
 
 FORMAT, VERSION = "tilewright-benchmark", 1
 _DRAWN = 2000  # samples of a bootstrap
@@ -120,8 +121,6 @@ class Result:
         elif suffix == ".txt":
             path.write_text(f"{self}\n")
         elif suffix in (".png", ".svg", ".pdf"):
-            from .picture import draw
-
             draw(self, path, kind)
         else:
             raise ArgumentError(f"a benchmark as {path.name!r}", "end the name in .json, .csv, .txt, .png or .svg")

@@ -4,6 +4,7 @@ import sys as _sys
 from typing import TYPE_CHECKING
 
 from ..core.later import later as _later
+from ..core.later import members as _members
 from ..core.operators import install_methods as _install_methods
 from ..core.primitives.shape import broadcast_shapes
 from ..core.trace import Value as ndarray
@@ -62,9 +63,6 @@ _LATER = {
     "spaces": "bartlett blackman geomspace hamming hanning kaiser linspace logspace",
     "statistics": "corrcoef cov histogram histogram2d histogram_bin_edges histogramdd",
 }
-__getattr__, __dir__, __all__ = _later(
-    __name__,
-    {m: f".{m}" for m in ("fft", "linalg")} | {n: f".{m}:{n}" for m, names in _LATER.items() for n in names.split()},
-)
+__getattr__, __dir__, __all__ = _later(__name__, {"fft": ".fft", "linalg": ".linalg"} | _members(_LATER))
 
 _install_methods(_protocol.methods(_sys.modules[__name__]))

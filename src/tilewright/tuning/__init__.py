@@ -10,6 +10,7 @@ scaled.tune(x)        # measure, and keep the result
 from typing import TYPE_CHECKING
 
 from ..core.later import later as _later
+from ..core.later import members as _members
 
 if TYPE_CHECKING:
     from .autotuned import Autotuned, autotune
@@ -27,6 +28,4 @@ _LATER = {
     "store": "Store TuningWarning",
     "tables": "tuned",
 }
-__getattr__, __dir__, __all__ = _later(
-    __name__, {name: f".{module}:{name}" for module, names in _LATER.items() for name in names.split()}
-)
+__getattr__, __dir__, __all__ = _later(__name__, _members(_LATER))

@@ -15,6 +15,7 @@ from ..core import tree
 from ..core.api import vjp
 from ..core.errors import ArgumentError
 from ..core.jit import jit
+from ..core.jvp import DualTracer
 from ..core.trace import is_evaluating, typeof
 from ..core.types import is_inexact
 from ..lang.primitive import kernel_call_p
@@ -70,8 +71,7 @@ def sites(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) ->
     def note(function: Autotuned, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         leaves, structure = tree.flatten((args, kwargs))
         types = [_type(x) for x in leaves]
-        kinds = {type(getattr(x, "_trace", None)).__name__ for x in leaves}
-        site = Site(function, structure.unflatten(types), bool(kinds & {"JVPTrace", "LinearizeTrace"}))
+        site = Site(function, structure.unflatten(types), any(isinstance(x, DualTracer) for x in leaves))
         found.setdefault((function, structure, tuple(map(repr, types)), site.differentiated), site)
 
     arrays, of = measure.closed(args, kwargs)

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ...core.later import later as _later
+from ...core.later import members as _members
 from .basic import *
 
 if TYPE_CHECKING:
@@ -21,4 +22,4 @@ _LATER = {
     "normalised": "log_softmax logsumexp softmax",
     "spherical": "lpmn lpmn_values sph_harm_y",
 }
-__getattr__, __dir__, __all__ = _later(__name__, {n: f".{m}:{n}" for m, names in _LATER.items() for n in names.split()})
+__getattr__, __dir__, __all__ = _later(__name__, _members(_LATER))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ....core.jvp import JVPTrace, JVPTracer, jvp_program
+from ....core.jvp import DualTracer as JVPTracer
+from ....core.jvp import JVPTrace, jvp_program
 from ....core.linear import add_any_p as add_jaxvals_p
 from ....core.linear import add_tangents
 from ....core.primitive import Linear as UndefinedPrimal
