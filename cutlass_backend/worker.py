@@ -8,7 +8,6 @@ stay as they are: tensor descriptors become recipes (`device.hpp`), the number o
 """
 
 import base64
-import functools
 import importlib
 import importlib.util
 import pathlib
@@ -77,6 +76,15 @@ class Compiler:
                 raise RuntimeError(f"CUTLASS's {name} is not the one of the version that is worked with")
             self.patched[name] = after
 
+    def answer(self, request):
+        ptx, binary, log = self.compiled(request["text"], request["name"], request["arch"])
+        return {
+            "binary": base64.b64encode(binary).decode(),
+            "assembly": tidied(ptx),
+            "layout": layout(ptx, request["name"]) if request["measured"] else [],
+            "log": "\n".join(x for x in log.splitlines() if x.startswith("ptxas")),
+        }
+
     def checked(self, code):
         if int(code) != 0:
             raise RuntimeError(f"NVRTC: {self.nvrtc.nvrtcGetErrorString(code)[1].decode()}")
@@ -107,11 +115,6 @@ class Compiler:
         return ptx, binary, log
 
 
-@functools.cache
-def compiler():
-    return Compiler()
-
-
 def tidied(ptx):
     """PTX without the constants of headers that no instruction names."""
     lines = ptx.splitlines()
@@ -135,13 +138,3 @@ def layout(ptx, name):
     data = bytes(int(x) for x in found[1].split(","))
     data += bytes(-len(data) % 4)
     return [int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data), 4)]
-
-
-def answer(request):
-    ptx, binary, log = compiler().compiled(request["text"], request["name"], request["arch"])
-    return {
-        "binary": base64.b64encode(binary).decode(),
-        "assembly": tidied(ptx),
-        "layout": layout(ptx, request["name"]) if request["measured"] else [],
-        "log": "\n".join(x for x in log.splitlines() if x.startswith("ptxas")),
-    }

@@ -2,7 +2,7 @@
 
     serve.py SCRIPT
 
-It answers lines of JSON on standard input with lines of JSON on standard output, by the function `answer(request)` of
+It answers lines of JSON on standard input with lines of JSON on standard output, by `Compiler().answer(request)` of
 SCRIPT; what that raises is told as {"error": ...}. What a compiler itself prints goes to standard error.
 """
 
@@ -15,10 +15,11 @@ import sys
 def main():
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    answer = runpy.run_path(sys.argv[1])["answer"]
+    made, compiler = runpy.run_path(sys.argv[1])["Compiler"], None
     for line in sys.stdin:
         try:
-            found = answer(json.loads(line))
+            compiler = compiler or made()
+            found = compiler.answer(json.loads(line))
         except Exception as error:
             found = {"error": f"{type(error).__name__}: {error}"}
         answers.write(json.dumps(found) + "\n")

@@ -9,7 +9,6 @@ One architecture is compiled for in a process.
 """
 
 import base64
-import functools
 import hashlib
 import importlib
 import importlib.util
@@ -32,14 +31,7 @@ def folder_of(package):
     return pathlib.Path(found.submodule_search_locations[0])
 
 
-@functools.cache
-def folder():
-    """A folder to work in, which goes with the process."""
-    return tempfile.TemporaryDirectory(prefix="tilewright-mosaic-gpu-")
-
-
-@functools.cache
-def enter(arch):
+def enter(folder, arch):
     """Work in a folder as the pipeline expects it; gives the assembler."""
     nvidia = folder_of("triton") / "backends" / "nvidia"
     links = {
@@ -47,7 +39,7 @@ def enter(arch):
         "bin/nvdisasm": nvidia / "bin" / "nvdisasm",
         "nvvm/libdevice/libdevice.10.bc": nvidia / "lib" / "libdevice.10.bc",
     }
-    root = pathlib.Path(folder().name) / "cuda_sdk_lib"
+    root = pathlib.Path(folder) / "cuda_sdk_lib"
     for name, place in links.items():
         link = root / name
         link.parent.mkdir(parents=True, exist_ok=True)
@@ -56,7 +48,7 @@ def enter(arch):
     os.environ["MOSAIC_GPU_RUNTIME_LIB_PATH"] = str(folder_of("jax_cuda13_plugin") / "libmosaic_gpu_runtime.so")
     os.environ["MOSAIC_GPU_DUMP_PTX"] = "1"
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "1"
-    os.chdir(folder().name)
+    os.chdir(folder)
     return root / "bin" / "ptxas"
 
 
@@ -161,14 +153,17 @@ def assembled(ptxas, ptx, arch):
     return pathlib.Path("kernel.cubin").read_bytes(), done.stderr
 
 
-@functools.cache
-def pipeline(config):
-    return Pipeline(config)
+class Compiler:
+    """The pipeline and the assembler, of the architecture of the first request."""
 
+    def __init__(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="tilewright-mosaic-gpu-")
+        self.pipeline = None
 
-def answer(request):
-    ptxas = enter(request["arch"])
-    made = pipeline(request["config"])
-    ptx = tidied(made.printed(made.serialised(request["text"])), request["name"])
-    binary, log = assembled(ptxas, ptx, request["arch"])
-    return {"binary": base64.b64encode(binary).decode(), "assembly": ptx, "log": log}
+    def answer(self, request):
+        if self.pipeline is None:
+            self.ptxas = enter(self.folder.name, request["arch"])
+            self.pipeline = Pipeline(request["config"])
+        ptx = tidied(self.pipeline.printed(self.pipeline.serialised(request["text"])), request["name"])
+        binary, log = assembled(self.ptxas, ptx, request["arch"])
+        return {"binary": base64.b64encode(binary).decode(), "assembly": ptx, "log": log}

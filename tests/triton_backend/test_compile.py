@@ -436,10 +436,11 @@ def workers_of(folder, code, **options):
 
 
 CRASHING = """import os, sys
-def answer(request):
-    sys.stderr.write('LLVM ERROR: out of luck\\n')
-    sys.stderr.flush()
-    os.abort()
+class Compiler:
+    def answer(self, request):
+        sys.stderr.write('LLVM ERROR: out of luck\\n')
+        sys.stderr.flush()
+        os.abort()
 """
 
 
@@ -456,9 +457,11 @@ def test_a_compiler_that_hangs_is_stopped(tmp_path):
 
 
 ANSWERING = """import itertools
-numbers = itertools.count()
-def answer(request):
-    return {"asked": request, "number": next(numbers), "log": ""}
+class Compiler:
+    def __init__(self):
+        self.numbers = itertools.count()
+    def answer(self, request):
+        return {"asked": request, "number": next(self.numbers), "log": ""}
 """
 
 
