@@ -83,9 +83,7 @@ class DotAlgorithmPreset(enum.Enum):
     @property
     def precision(self) -> Precision:
         """The least precision that gives what the algorithm promises."""
-        if self.name.startswith(("F32", "F64")) or self.name.endswith(("X6", "X9")):
-            return Precision.HIGHEST
-        return Precision.HIGH if self.name.endswith("X3") or self.name.startswith("TF32") else Precision.DEFAULT
+        return Precision(self.name)
 
 
 _Pair = tuple[str, str] | tuple[Precision, Precision]

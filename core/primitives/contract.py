@@ -47,10 +47,17 @@ class Precision(enum.Enum):
     __str__ = __repr__
 
 
+# Names of precisions and, as `DotAlgorithmPreset`, of algorithms: the least precision that gives what each promises.
 _PRECISIONS = {
     "default": Precision.DEFAULT, "fastest": Precision.DEFAULT, "bfloat16": Precision.DEFAULT,
     "high": Precision.HIGH, "bfloat16_3x": Precision.HIGH, "tensorfloat32": Precision.HIGH,
     "highest": Precision.HIGHEST, "float32": Precision.HIGHEST,
+    **dict.fromkeys(
+        "any_f8_any_f8_f32 any_f8_any_f8_f32_fast_accum any_f8_any_f8_any any_f8_any_f8_any_fast_accum f16_f16_f16 "
+        "f16_f16_f32 bf16_bf16_bf16 bf16_bf16_f32".split(), Precision.DEFAULT,
+    ),
+    **dict.fromkeys("bf16_bf16_f32_x3 tf32_tf32_f32 tf32_tf32_f32_x3".split(), Precision.HIGH),
+    **dict.fromkeys("bf16_bf16_f32_x6 bf16_bf16_f32_x9 f32_f32_f32 f64_f64_f64".split(), Precision.HIGHEST),
 }  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from ..primitive import Primitive
 from ..rules import instantiate, like
 from ..trace import shape_of, typeof
 from . import special_numpy as meaning
-from .compare import and_p, eq_p, ge_p, gt_p, le_p, lt_p, ne_p, or_p, select_n_p
+from .compare import and_p, eq_p, ge_p, gt_p, le_p, lt_p, ne_p, not_p, or_p, select_n_p
 from .convert import convert_element_type
 from .elementwise import (
     RoundingMethod,
@@ -212,53 +212,91 @@ def _gamma_density(a: Any, x: Any) -> Any:
     return _where(and_p.bind(_gt(a, 20), _gt(d, -1)), stirling, plain)
 
 
-def _gamma_series(a: Any, x: Any) -> Any:
-    """P(a, x) by its power series (DLMF 8.7.1), for x below a + 1."""
-    eps = _eps(a) / 8
+def _series_start(a: Any, x: Any) -> tuple[Any, ...]:
     one = spread(like(a, 1.0), shape_of(a))
+    return one, one
 
-    def step(n: Any, term: Any, total: Any) -> Any:
-        term = _mul(term, _div(x, _add(a, n)))
-        total = _add(total, term)
-        return _gt(term, _mul(total, eps)), term, total
 
-    return _mul(_gamma_density(a, x), _until_settled(step, (one, one))[1])
+def _series_step(a: Any, x: Any, n: Any, term: Any, total: Any) -> tuple[Any, ...]:
+    """The power series of P(a, x) (DLMF 8.7.1), for x below a + 1."""
+    term = _mul(term, _div(x, _add(a, n)))
+    total = _add(total, term)
+    return _gt(term, _mul(total, _eps(a) / 8)), term, total
+
+
+def _fraction_start(a: Any, x: Any) -> tuple[Any, ...]:
+    d = _div(1.0, _sub(_add(x, 1), a))
+    return spread(like(a, 1e30), shape_of(a)), d, d
+
+
+def _fraction_step(a: Any, x: Any, n: Any, c: Any, d: Any, h: Any) -> tuple[Any, ...]:
+    """The continued fraction of Q(a, x) (DLMF 8.9.2) by Lentz's method, for x above a + 1."""
+    numerator = _mul(n, _sub(a, n))
+    b = _add(_sub(_add(x, 1), a), _mul(n, 2))
+    d = _div(1.0, _add(_mul(numerator, d), b))
+    c = _add(b, _div(numerator, c))
+    factor = _mul(c, d)
+    return _gt(abs_p.bind(_sub(factor, 1.0)), _eps(a)), c, d, _mul(h, factor)
+
+
+def _gamma_series(a: Any, x: Any) -> Any:
+    total = _until_settled(lambda n, *state: _series_step(a, x, n, *state), _series_start(a, x))[-1]
+    return _mul(_gamma_density(a, x), total)
 
 
 def _gamma_fraction(a: Any, x: Any) -> Any:
-    """Q(a, x) by its continued fraction (DLMF 8.9.2) with Lentz's method, for x above a + 1."""
-    eps = _eps(a)
-    first = _sub(_add(x, 1), a)
-    d = _div(1.0, first)
-
-    def step(n: Any, c: Any, d: Any, h: Any) -> Any:
-        numerator = _mul(n, _sub(a, n))
-        b = _add(first, _mul(n, 2))
-        d = _div(1.0, _add(_mul(numerator, d), b))
-        c = _add(b, _div(numerator, c))
-        factor = _mul(c, d)
-        return _gt(abs_p.bind(_sub(factor, 1.0)), eps), c, d, _mul(h, factor)
-
-    huge = spread(like(a, 1e30), shape_of(a))
-    h = _until_settled(step, (huge, d, d))[2]
+    h = _until_settled(lambda n, *state: _fraction_step(a, x, n, *state), _fraction_start(a, x))[-1]
     return _mul(_gamma_density(a, x), a, h)
+
+
+def _settled_slope(start: Callable[..., Any], step: Callable[..., Any], a: Any, x: Any) -> tuple[Any, Any]:
+    """What the last of the state settles at, and its slope in a.
+
+    Both must settle: where a is a whole number the fraction of Q(a, x) ends, but not its slope.
+    """
+    one = spread(like(a, 1.0), shape_of(a))
+    init, slopes = jvp_flat(lambda a: list(start(a, x)), [a], [one])
+    count = len(init)
+
+    def both(n: Any, *state: Any) -> tuple[Any, ...]:
+        before = state[count:]
+        new, after = jvp_flat(lambda a, *values: list(step(a, x, n, *values)), [a, *state[:count]], [one, *before])
+        after = [instantiate(t) for t in after[1:]]
+        moved = _gt(abs_p.bind(_sub(after[-1], before[-1])), _mul(abs_p.bind(after[-1]), _eps(a)))
+        return or_p.bind(new[0], moved), *new[1:], *after
+
+    state = _until_settled(both, (*init, *(instantiate(t) for t in slopes)))
+    return state[count - 1], state[-1]
+
+
+def _igamma_masks(a: Any, x: Any) -> tuple[Any, Any, Any]:
+    """Whether P(a, x) has a value; whether neither argument is at an edge; whether x is below a + 1."""
+    legal = and_p.bind(and_p.bind(_ge(a, 0), _ge(x, 0)), _gt(_add(a, x), 0))
+    legal = and_p.bind(legal, _lt(min_p.bind(a, x), math.inf))
+    usual = and_p.bind(and_p.bind(_gt(a, 0), _gt(x, 0)), and_p.bind(_lt(a, math.inf), _lt(x, math.inf)))
+    return legal, usual, _lt(x, _add(a, 1))
+
+
+def _by_halves(usual: Any, below: Any, a: Any, x: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+    """The arguments of the series, and those of the fraction; harmless ones where the other is used."""
+    series, fraction = and_p.bind(usual, below), and_p.bind(usual, not_p.bind(below))
+    return (
+        (_where(series, a, 2.0), _where(series, x, 1.0)),
+        (_where(fraction, a, 1.0), _where(fraction, x, 3.0)),
+    )
 
 
 def _igamma_parts(a: Any, x: Any, upper: bool) -> Any:
     shape = common_shape("igamma", (typeof(a), typeof(x)))  # type: ignore[arg-type]
     a, x = spread(a, shape), spread(x, shape)
-    usual = and_p.bind(and_p.bind(_gt(a, 0), _gt(x, 0)), and_p.bind(_lt(a, math.inf), _lt(x, math.inf)))
-    below = _lt(x, _add(a, 1))
-    use_series, use_fraction = and_p.bind(usual, below), and_p.bind(usual, ge_p.bind(x, _add(a, 1)))
-    p = _gamma_series(_where(use_series, a, 2.0), _where(use_series, x, 1.0))
-    q = _gamma_fraction(_where(use_fraction, a, 1.0), _where(use_fraction, x, 3.0))
+    legal, usual, below = _igamma_masks(a, x)
+    series, fraction = _by_halves(usual, below, a, x)
+    p, q = _gamma_series(*series), _gamma_fraction(*fraction)
     value = _where(below, _sub(1.0, p), q) if upper else _where(below, p, _sub(1.0, q))
     # At the edges: P(a, 0) = 0, P(a, inf) = P(0, x) = 1, P(inf, x) = 0.
     at_zero, at_one = (1.0, 0.0) if upper else (0.0, 1.0)
     value = _where(or_p.bind(_eq(a, math.inf), _eq(x, 0)), spread(like(a, at_zero), shape), value)
     value = _where(or_p.bind(_eq(x, math.inf), _eq(a, 0)), spread(like(a, at_one), shape), value)
-    legal = and_p.bind(and_p.bind(_ge(a, 0), _ge(x, 0)), _gt(_add(a, x), 0))
-    legal = and_p.bind(legal, _lt(min_p.bind(a, x), math.inf))
     return _where(legal, value, math.nan)
 
 
@@ -271,11 +309,21 @@ def _igammac(a: Any, x: Any) -> Any:
 
 
 def _igamma_grad_a(a: Any, x: Any) -> Any:
-    """The derivative of P(a, x) in a: the expansion of P, differentiated forwards."""
+    """The derivative of P(a, x) in a: series and fraction differentiated forwards, 0 at the edges."""
     shape = common_shape("igamma_grad_a", (typeof(a), typeof(x)))  # type: ignore[arg-type]
     a, x = spread(a, shape), spread(x, shape)
-    (_,), (tangent,) = jvp_flat(lambda a: [_igamma(a, x)], [a], [spread(like(a, 1.0), shape)])
-    return instantiate(tangent)
+    legal, usual, below = _igamma_masks(a, x)
+    series, fraction = _by_halves(usual, below, a, x)
+
+    def slope(start: Any, step: Any, front: Any, a: Any, x: Any) -> Any:
+        total, rate = _settled_slope(start, step, a, x)
+        one = spread(like(a, 1.0), shape)
+        return instantiate(jvp_flat(lambda a, total: [_mul(front(a, x), total)], [a, total], [one, rate])[1][0])
+
+    p = slope(_series_start, _series_step, _gamma_density, *series)
+    q = slope(_fraction_start, _fraction_step, lambda a, x: _mul(_gamma_density(a, x), a), *fraction)
+    value = _where(usual, _where(below, p, neg_p.bind(q)), 0.0)
+    return _where(legal, value, math.nan)
 
 
 def _gamma_pdf(a: Any, x: Any) -> Any:
@@ -345,8 +393,10 @@ def _log_beta(a: Any, b: Any) -> Any:
 def _betainc(a: Any, b: Any, x: Any) -> Any:
     shape = common_shape("betainc", (typeof(a), typeof(b), typeof(x)))  # type: ignore[arg-type]
     a, b, x = (spread(v, shape) for v in (a, b, x))
-    legal = and_p.bind(and_p.bind(_gt(a, 0), _gt(b, 0)), and_p.bind(_ge(x, 0), _le(x, 1)))
-    inside = and_p.bind(legal, and_p.bind(_gt(x, 0), _lt(x, 1)))
+    legal = and_p.bind(and_p.bind(_ge(a, 0), _ge(b, 0)), and_p.bind(_ge(x, 0), _le(x, 1)))
+    legal = and_p.bind(legal, _gt(_add(a, b), 0))
+    proper = and_p.bind(_gt(a, 0), _gt(b, 0))
+    inside = and_p.bind(and_p.bind(legal, proper), and_p.bind(_gt(x, 0), _lt(x, 1)))
     a1, b1, x1 = (_where(inside, v, 0.5) for v in (a, b, x))
     swap = gt_p.bind(x1, _div(_add(a1, 1), _add(a1, b1, 2)))
     p, q = _where(swap, b1, a1), _where(swap, a1, b1)
@@ -357,7 +407,10 @@ def _betainc(a: Any, b: Any, x: Any) -> Any:
     front = _div(exp_p.bind(_sub(_add(_mul(p, log_y), _mul(q, log_rest)), _log_beta(p, q))), p)
     value = _mul(front, _beta_fraction(p, q, y))
     value = _where(swap, _sub(1.0, value), value)
-    return _where(legal, _where(inside, value, x), math.nan)
+    # At the edges: 0 and 1 where x is, and between them a weight at 0 where a is 0, at 1 where b is 0.
+    at_end = or_p.bind(proper, or_p.bind(_eq(x, 0), _eq(x, 1)))
+    edge = _where(at_end, x, convert_element_type(_eq(a, 0), typeof(x).dtype))
+    return _where(legal, _where(inside, value, edge), math.nan)
 
 
 def _beta_density(t: Any, out: Any, a: Any, b: Any, x: Any) -> Any:

@@ -72,7 +72,7 @@ def erf_inv(x: Any) -> Any:
 
 @_doubles
 def digamma(x: Any) -> Any:
-    """Reflection (DLMF 5.5.4), recurrence (5.5.2) up to 12, and the asymptotic series (5.11.2)."""
+    """Reflection (DLMF 5.5.4), recurrence (5.5.2) up to 12, and the asymptotic series (5.11.2); -inf at 0, as XLA."""
     pole = (x <= 0) & (x == np.floor(x))
     negative = x < 0.5
     y = np.where(negative, 1 - x, x)
@@ -87,7 +87,7 @@ def digamma(x: Any) -> Any:
     reduced = np.where(negative, x - np.floor(x), 0.25)
     total = np.where(negative, total - math.pi / np.tan(math.pi * reduced), total)
     total = np.where(np.isposinf(x), np.inf, np.where(np.isneginf(x) | np.isnan(x), np.nan, total))
-    return np.where(pole, np.nan, total)
+    return np.where(x == 0, -np.inf, np.where(pole, np.nan, total))
 
 
 @_doubles

@@ -62,7 +62,22 @@ def test_numpy_meaning(name):
 EDGES = {
     lax.igamma: (sp.gammainc, [(0, 1), (1, 0), (np.inf, 1), (1, np.inf), (-1, 1), (1, -1), (np.nan, 1)]),
     lax.igammac: (sp.gammaincc, [(0, 1), (1, 0), (np.inf, 1), (1, np.inf), (-1, 1), (1, -1), (np.nan, 1)]),
-    lax.betainc: (sp.betainc, [(1, 2, 0), (1, 2, 1), (1, 2, -0.5), (-1, 2, 0.5), (1, 2, np.nan)]),
+    lax.betainc: (
+        sp.betainc,
+        [
+            (1, 2, 0),
+            (1, 2, 1),
+            (1, 2, -0.5),
+            (-1, 2, 0.5),
+            (1, 2, np.nan),
+            (0, 2, 0.5),
+            (2, 0, 0.5),
+            (0, 2, 0),
+            (2, 0, 1),
+            (2, 0, 0),
+            (0, 0, 0.5),
+        ],
+    ),
     lax.lgamma: (sp.gammaln, [(0,), (-1,), (np.inf,), (1,), (2,)]),
     lax.erf_inv: (sp.erfinv, [(-1,), (1,), (0,), (2,), (1e-20,)]),
     lax.bessel_i0e: (sp.i0e, [(0,), (8,), (-8,), (1e6,)]),
@@ -76,6 +91,19 @@ def test_edges(function):
     args = [np.array(column, np.float64) for column in zip(*points, strict=True)]
     with config(enable_x64=True):
         np.testing.assert_allclose(function(*args), reference(*args), rtol=1e-12)
+
+
+@pytest.mark.parametrize("a, x", [(1, 2), (1, 0.5), (2, 5), (3, 1), (5, 40), (0.5, 0.3), (20, 25.5), (7.25, 9)])
+def test_slope_of_igamma_in_its_order(a, x):
+    """At whole a the continued fraction of the value ends, and that of the slope goes on."""
+    wanted = (sp.gammainc(a + 1e-5, x) - sp.gammainc(a - 1e-5, x)) / 2e-5
+    np.testing.assert_allclose(lax.igamma_grad_a(np.float32(a), np.float32(x)), wanted, rtol=1e-4, atol=1e-9)
+
+
+def test_digamma_at_its_poles():
+    x = np.array([0.0, -0.0, -1.0, -3.0], np.float32)
+    for found in (lax.digamma(x), under(NUMPY, lax.digamma, x), under(NUMPY, lax.polygamma, 0 * x, x)):
+        np.testing.assert_array_equal(found, [-np.inf, -np.inf, np.nan, np.nan])
 
 
 def test_functions_take_the_names_of_jax():

@@ -3,6 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
+import scipy.special as scipy_special
 
 import tilewright as tw
 from tilewright import lax, nn
@@ -13,6 +14,8 @@ from tilewright.scipy import special, stats
 BOOLS = np.array([True, False])
 NAN, INF = np.nan, np.inf
 INT8 = np.array([1, 2], np.int8)
+X = np.arange(3, dtype=np.float32)
+SMALLEST = np.float32([1e-45, -7e-45, 1e-39, 2e-38, 0.0])  # subnormal, but for the last two
 
 # A name, the call, its values, their dtype.
 VALUES = [
@@ -48,6 +51,23 @@ VALUES = [
     ("array of int8 and int", lambda: jnp.array([np.int8(1), 2]), [1, 2], "int8"),
     ("at.min of complex", lambda: jnp.array([2 + 1j]).at[jnp.array([0])].min(2 + 0j), [2 + 0j], "complex64"),
     ("at.max of complex", lambda: jnp.array([2 + 1j]).at[jnp.array([0])].max(2 + 3j), [2 + 3j], "complex64"),
+    ("pad of int8 by ramps", lambda: jnp.pad(np.int8([-3]), 2, mode="linear_ramp"), [0, -2, -3, -2, 0], "int8"),
+    ("quantile of nothing", lambda: jnp.quantile(jnp.ones((0, 2)), 0.5, axis=0), [NAN, NAN], "float32"),
+    ("cov of nothing", lambda: jnp.cov(jnp.ones((0, 4))), np.zeros((0, 0)), "float32"),
+    ("exponents of the smallest", lambda: jnp.frexp(SMALLEST)[1], np.frexp(SMALLEST)[1], "int32"),
+    ("mantissas of the smallest", lambda: jnp.frexp(SMALLEST)[0], np.frexp(SMALLEST)[0], "float32"),
+    (
+        "erfcx of complex",
+        lambda: special.erfcx(np.complex64([0.5j, 2 + 1j])),
+        scipy_special.erfcx([0.5j, 2 + 1j]),
+        "complex64",
+    ),
+    (
+        "ragged_dot of no groups",
+        lambda: lax.ragged_dot(X[:, None], np.ones((0, 1, 2), "f"), INT8[:0]),
+        np.zeros((3, 2)),
+        "float32",
+    ),
     ("zeros_like of a key", lambda: tw.random.key_data(jnp.zeros_like(tw.random.key(3))), [0, 0], "uint32"),
     (
         "sparse_sigmoid'",
@@ -65,8 +85,6 @@ def test_values(call, expected, dtype):
     np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-6, atol=1e-6)
 
 
-X = np.arange(3, dtype=np.float32)
-
 # Calls whose result is a strong float32: times bfloat16 it stays float32.
 STRONG = {
     "at[...].set": lambda: jnp.asarray(X).at[...].set(2.0),
@@ -76,6 +94,8 @@ STRONG = {
     "softplus of int": lambda: nn.softplus(jnp.array([7, -2])),
     "hypot": lambda: jnp.hypot(jnp.array([3]), 2.0),
     "heaviside": lambda: jnp.heaviside(jnp.array([3, 0]), 2.0),
+    "logaddexp2": lambda: jnp.logaddexp2(jnp.array([3]), 2.0),
+    "rint of a number": lambda: jnp.rint(2),
     "gammasgn": lambda: special.gammasgn(jnp.array([1.0])),
     "gamma of a number": lambda: special.gamma(2.0),
     "beta of numbers": lambda: special.beta(2.0, 1.0),
@@ -106,6 +126,7 @@ def test_results_that_are_strong(name):
     assert (found * ml_dtypes.bfloat16(2)).dtype == np.float32
 
 
+WEAK_OF_INTS = ("celu", "relu6", "hard_sigmoid", "hard_silu", "sparse_plus", "sparse_sigmoid")
 WEAK = {
     "full": lambda: jnp.full(2, 3.0),
     "ones_like": lambda: jnp.ones_like(2.0),
@@ -114,7 +135,9 @@ WEAK = {
     "full in a trace": lambda: tw.jit(lambda: jnp.full(2, 3.0))(),
     "elu of int": lambda: nn.elu(jnp.array([1, -1])),
     "selu of int": lambda: nn.selu(jnp.array([1, -1])),
-    "celu of int": lambda: nn.celu(jnp.array([1, -1])),
+    **{f"{name} of int": lambda name=name: getattr(nn, name)(jnp.array([1, -1])) for name in WEAK_OF_INTS},
+    **{f"{name} of bool": lambda name=name: getattr(nn, name)(BOOLS) for name in ("mish", "relu6", "softplus")},
+    "hypot of two numbers": lambda: jnp.hypot(3.0, 4.0),
 }
 
 
@@ -158,6 +181,7 @@ RAISES = {
     "float of complex": (lambda: float(jnp.array(2 + 1j)), errors.ArgumentTypeError, "x.real"),
     "array_split into 0": (lambda: jnp.array_split(jnp.ones(3), 0), errors.ArgumentError, "into 0 parts"),
     "diff with no axis": (lambda: jnp.diff(jnp.ones(3), axis=None), errors.ArgumentTypeError, "axis None"),
+    "attention of numbers": (lambda: nn.dot_product_attention(1.0, 1.0, 1.0), errors.ShapeError, "query"),
     "argmax with two axes": (lambda: jnp.argmax(jnp.ones((2, 2)), axis=(0, 1)), errors.ArgumentTypeError, "axis"),
 }
 
@@ -167,6 +191,24 @@ def test_errors(name):
     call, kind, text = RAISES[name]
     with pytest.raises(kind, match=text):
         call()
+
+
+def test_types_promote_to_64_bits_with_any_configuration():
+    pairs = (("int8", "int64"), ("bool", "float64"), ("int8", "uint64"), (int, "int8"))
+    assert [jnp.promote_types(*pair) for pair in pairs] == ["int64", "float64", "float64", "int8"]
+    assert jnp.result_type("int8", "int64") == "int32"
+
+
+def test_algorithms_of_products_by_name():
+    for preset in lax.DotAlgorithmPreset:
+        assert lax.Precision(preset.name) is preset.precision
+    np.testing.assert_allclose(lax.dot(X, X, precision="BF16_BF16_F32_X9"), 5.0)
+
+
+def test_complex_matrices_are_orthogonal():
+    q = np.asarray(tw.random.orthogonal(tw.random.key(0), 4, (2,), "complex64", 3))
+    np.testing.assert_allclose(q.conj().swapaxes(1, 2) @ q, np.broadcast_to(np.eye(3), (2, 3, 3)), atol=1e-5)
+    assert (q.imag != 0).all()
 
 
 def test_dtypes_of_keys_are_of_no_kind_of_number():

@@ -206,6 +206,9 @@ def _ragged_free(axes: _Axes, lhs: Any, rhs: Any, sizes: Any, how: dict[str, Any
         )
     outer, inner = axes.around(axes.lf)
     batch, lead = _sizes(lhs, axes.lb), _sizes(lhs, outer)
+    dims = (*batch, *_sizes(lhs, axes.lf), *_sizes(rhs, axes.rf))
+    if not shape_of(sizes)[-1]:
+        return full(dims, 0, result_dtype(dtype_of(lhs), dtype_of(rhs), how["preferred_element_type"]))
     sizes = _grouped_sizes(sizes, (*batch, *lead), math.prod(_sizes(lhs, inner)))
     sizes = reshape(sizes, (math.prod(batch), math.prod(lead), -1))
     left = _flat(lhs, axes.lb, outer, (axes.ragged, *inner), axes.lc)
@@ -216,7 +219,7 @@ def _ragged_free(axes: _Axes, lhs: Any, rhs: Any, sizes: Any, how: dict[str, Any
 
     plain = not batch and not lead
     out = core(left[0, 0], right[0], sizes[0, 0]) if plain else vmap(vmap(core, (0, None, 0)))(left, right, sizes)
-    return reshape(out, (*batch, *_sizes(lhs, axes.lf), *_sizes(rhs, axes.rf)))
+    return reshape(out, dims)
 
 
 def _ragged_sum(axes: _Axes, lhs: Any, rhs: Any, sizes: Any, how: dict[str, Any]) -> Any:

@@ -39,10 +39,15 @@ def _weakly_inexact(x: ArrayLike) -> Array:
     return lax.convert_element_type(x, default_float(), weak_type=True)
 
 
+def _beside_number(x: ArrayLike) -> Array:
+    """The argument as a float; booleans become weak ones, as beside a Python float, and integers strong ones."""
+    return _weakly_inexact(x) if is_bool(dtype_of(x)) else _inexact(x)
+
+
 def _number(x: ArrayLike, name: str) -> Array:
-    """The argument as an array, booleans as integers."""
+    """The argument as an array, booleans as weak integers, as beside a Python int."""
     x = value(x, name)
-    return astype(x, default_int()) if is_bool(dtype_of(x)) else x
+    return astype(x, default_int(), weak=True) if is_bool(dtype_of(x)) else x
 
 
 @composite()
@@ -65,7 +70,7 @@ def relu6(x: ArrayLike) -> Array:
     >>> nn.relu6(jnp.array([-1., 7.]))
     Array([0., 6.], dtype=float32)
     """
-    x = relu(_inexact(x))
+    x = relu(_weakly_inexact(x))
     return where3(lax.ge(x, 6), 6, x)
 
 
@@ -86,7 +91,7 @@ def softplus(x: ArrayLike) -> Array:
     >>> float(nn.softplus(-200.))
     0.0
     """
-    return logaddexp(_inexact(x), 0.0)
+    return logaddexp(_beside_number(x), 0.0)
 
 
 @composite()
@@ -97,7 +102,7 @@ def sparse_plus(x: ArrayLike) -> Array:
     >>> float(nn.sparse_plus(0.))
     0.25
     """
-    x = _inexact(x)
+    x = _weakly_inexact(x)
     return where3(lax.le(x, -1), 0.0, where3(lax.ge(x, 1), x, (x + 1.0) ** 2 / 4))
 
 
@@ -109,7 +114,7 @@ def sparse_sigmoid(x: ArrayLike) -> Array:
     >>> float(nn.sparse_sigmoid(0.))
     0.5
     """
-    x = _inexact(x)
+    x = _weakly_inexact(x)
     return lax.min(lax.max(x + 1.0, 0.0), 2.0) * 0.5
 
 
@@ -121,7 +126,7 @@ def soft_sign(x: ArrayLike) -> Array:
     >>> float(nn.soft_sign(1.))
     0.5
     """
-    x = _inexact(x)
+    x = _beside_number(x)
     return x / (lax.abs(x) + 1)
 
 
@@ -159,7 +164,7 @@ def mish(x: ArrayLike) -> Array:
     >>> float(nn.mish(0.))
     0.0
     """
-    x = _inexact(x)
+    x = _beside_number(x)
     return x * lax.tanh(logaddexp(x, 0.0))
 
 
@@ -283,7 +288,7 @@ def hard_sigmoid(x: ArrayLike) -> Array:
     >>> float(nn.hard_sigmoid(0.))
     0.5
     """
-    return relu6(_inexact(x) + 3.0) / 6.0
+    return relu6(_weakly_inexact(x) + 3.0) / 6.0
 
 
 @composite()
@@ -294,7 +299,7 @@ def hard_silu(x: ArrayLike) -> Array:
     >>> float(nn.hard_silu(3.))
     3.0
     """
-    x = _inexact(x)
+    x = _weakly_inexact(x)
     return x * hard_sigmoid(x)
 
 

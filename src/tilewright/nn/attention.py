@@ -113,8 +113,11 @@ def _attention(
 
 def _check_shapes(q: Array, k: Array, v: Array) -> None:
     shapes = [shape_of(x) for x in (q, k, v)]
-    (b, _, n, h), (bk, s, g, hk), (bv, sv, gv, _) = shapes
-    if (b, s, g) != (bv, sv, gv) or bk != b or h != hk or n % g:
+    fits = all(len(shape) == 4 for shape in shapes)
+    if fits:
+        (b, _, n, h), (bk, s, g, hk), (bv, sv, gv, _) = shapes
+        fits = (b, s, g) == (bv, sv, gv) and bk == b and h == hk and n % g == 0
+    if not fits:
         raise ShapeError(
             f"attention of query {shapes[0]}, key {shapes[1]}, value {shapes[2]}",
             "shapes are (batch, T, N, H), (batch, S, K, H), (batch, S, K, H) with K dividing N",

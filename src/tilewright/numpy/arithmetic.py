@@ -44,7 +44,8 @@ from .util import (
     promote_dtypes,
     promote_inexact,
     shape_of,
-    strong,
+    strong_beside,
+    typeof,
     value,
 )
 
@@ -174,6 +175,7 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> float(jnp.hypot(3, 4))
     5.0
     """
+    given = x1, x2
     x1, x2 = promote_inexact(x1, x2)
     _no_complex("hypot", x1)
     a, b = lax.abs(x1), lax.abs(x2)
@@ -184,7 +186,7 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     nothing = lax.eq(large, 0)
     ratio = small / where3(nothing, 1.0, large)
     result = where3(nothing, large, large * lax.sqrt(1 + ratio * ratio))
-    return strong(where3(infinite, np.inf, result))
+    return strong_beside(where3(infinite, np.inf, result), *given)
 
 
 @composite()
@@ -195,10 +197,11 @@ def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> float(jnp.heaviside(0.0, 0.5))
     0.5
     """
+    given = x1, x2
     x1, x2 = promote_inexact(x1, x2)
     real_operand("heaviside", x1)
     step = where3(lax.lt(x1, 0), 0.0, where3(lax.gt(x1, 0), 1.0, x2))
-    return strong(where3(isnan(x1), x1, step))
+    return strong_beside(where3(isnan(x1), x1, step), *given)
 
 
 # ---------------------------------------------------------------------------- parts of floats
@@ -290,19 +293,26 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     (x,) = promote_inexact(x)
     dtype, x = dtype_of(x), _wide(x)
     bits, mantissa, bias = _layout(dtype_of(x))
-    # Subnormals are scaled into the normal range first.
-    tiny = lax.lt(lax.abs(x), np.finfo(dtype_of(x)).tiny)
-    scaled = where3(tiny, x * 2.0 ** (mantissa + 1), x)
-    raw = lax.bitcast_convert_type(scaled, bits)
-    width = (1 << (bits.itemsize * 8 - 1 - mantissa)) - 1
-    exponent = lax.bitwise_and(
-        lax.shift_right_logical(raw, np.asarray(mantissa, bits)[()]), np.asarray(width, bits)[()]
-    )
-    power = astype(exponent, np.dtype(np.int32)) - (bias - 1)
-    power = where3(tiny, power - (mantissa + 1), power)
-    kept = lax.bitwise_and(raw, np.asarray(~(width << mantissa) & ((1 << (bits.itemsize * 8)) - 1), bits)[()])
-    half = lax.bitcast_convert_type(lax.bitwise_or(kept, np.asarray((bias - 1) << mantissa, bits)[()]), dtype_of(x))
-    plain = lax.bitwise_or(lax.eq(x, 0), lax.bitwise_not(lax.is_finite(x)))
+    places = bits.itemsize * 8 - 1
+    width = (1 << (places - mantissa)) - 1
+
+    def number(n: int) -> Any:
+        return np.asarray(n, bits)[()]
+
+    # In bits alone, since processors may take subnormal floats as zero.
+    raw = lax.bitcast_convert_type(x, bits)
+    exponent = lax.bitwise_and(lax.shift_right_logical(raw, number(mantissa)), number(width))
+    low = lax.bitwise_and(raw, number((1 << mantissa) - 1))
+    zero_exponent, zero_low = lax.eq(exponent, number(0)), lax.eq(low, number(0))
+    subnormal = lax.bitwise_and(zero_exponent, lax.bitwise_not(zero_low))
+    shift = where3(subnormal, lax.clz(low) - number(places - mantissa), number(0))
+    low = lax.bitwise_and(lax.shift_left(low, shift), number((1 << mantissa) - 1))
+    signed = [astype(n, np.dtype(np.int32)) for n in (exponent, shift)]
+    power = where3(subnormal, 1 - signed[1], signed[0]) - (bias - 1)
+    sign = lax.bitwise_and(raw, number(1 << places))
+    half = lax.bitwise_or(lax.bitwise_or(sign, low), number((bias - 1) << mantissa))
+    half = lax.bitcast_convert_type(half, dtype_of(x))
+    plain = lax.bitwise_or(lax.bitwise_and(zero_exponent, zero_low), lax.bitwise_not(lax.is_finite(x)))
     power = where3(plain, np.int32(0), power)
     return astype(_mantissa(x, where3(plain, x, half), power), dtype), power
 
@@ -318,6 +328,7 @@ def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     >>> int(jnp.gcd(12, 18))
     6
     """
+    weak = typeof(x1).weak_type and typeof(x2).weak_type
     x1, x2 = broadcast(promote_dtypes(x1, x2), scalars=False)
     _integers_only("gcd", x1)
     start = (_magnitude(x1), _magnitude(x2))
@@ -327,7 +338,7 @@ def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
         done = lax.eq(b, 0)
         return where3(done, a, b), where3(done, b, lax.rem(a, where3(done, 1, b)))
 
-    return astype(lax.while_loop(lambda pair: _any_nonzero(pair[1]), step, start)[0], dtype_of(x1))
+    return astype(lax.while_loop(lambda pair: _any_nonzero(pair[1]), step, start)[0], dtype_of(x1), weak)
 
 
 def _magnitude(x: Array) -> Array:
@@ -352,12 +363,13 @@ def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
     >>> int(jnp.lcm(4, 6))
     12
     """
+    weak = typeof(x1).weak_type and typeof(x2).weak_type
     x1, x2 = broadcast(promote_dtypes(x1, x2), scalars=False)
     _integers_only("lcm", x1)
     a, b = _magnitude(x1), _magnitude(x2)
     common = gcd(a, b)
     nothing = lax.eq(common, 0)
-    return astype(where3(nothing, 0, lax.mul(lax.div(a, where3(nothing, 1, common)), b)), dtype_of(x1))
+    return astype(where3(nothing, 0, lax.mul(lax.div(a, where3(nothing, 1, common)), b)), dtype_of(x1), weak)
 
 
 @composite()

@@ -7,6 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ..core.config import config
 from ..core.promote import promote_types as _promote
 from ..core.types import RARE_FLOATS, KeyDtype, as_dtype
 from ..core.types import kind as _kind
@@ -152,13 +153,14 @@ def type_of(x: Any) -> ArrayType:
 
 
 def promote_types(a: DTypeLike, b: DTypeLike) -> Any:
-    """The dtype to which two dtypes promote.
+    """The dtype to which two dtypes promote, of 64 bits too where the configuration has none.
 
     >>> from tilewright import numpy as jnp
     >>> jnp.promote_types('int32', 'float16')
     dtype('float16')
     """
-    return result_type(a, b)
+    with config(enable_x64=True):
+        return result_type(a, b)
 
 
 def can_cast(from_: Any, to: DTypeLike, casting: Any = "safe") -> bool:

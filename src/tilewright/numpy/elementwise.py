@@ -39,6 +39,7 @@ from .util import (
     promote_inexact,
     shape_of,
     strong,
+    strong_beside,
     typeof,
     value,
 )
@@ -110,7 +111,10 @@ def rint(x: ArrayLike, /) -> Array:
     >>> float(jnp.rint(2.5))
     2.0
     """
+    exact = not is_inexact(dtype_of(x))
     (x,) = promote_dtypes_inexact(x)
+    if exact:
+        return strong(x)
     if is_complex(dtype_of(x)):
         return lax.complex(rint(lax.real(x)), rint(lax.imag(x)))
     return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
@@ -600,8 +604,10 @@ def logaddexp(x: Any, y: Any) -> Array:
 
 
 def logaddexp2(x: Any, y: Any) -> Array:
+    given = x, y
     x, y = promote_inexact(x, y)
-    return logaddexp(lax.mul(x, math.log(2)), lax.mul(y, math.log(2))) / math.log(2)
+    result = logaddexp(lax.mul(x, math.log(2)), lax.mul(y, math.log(2))) / math.log(2)
+    return strong_beside(result, *given)
 
 
 divide = true_divide = _finish(

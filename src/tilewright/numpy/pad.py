@@ -10,7 +10,7 @@ import numpy as np
 from .. import lax
 from ..core.errors import ArgumentError, ShapeError
 from . import quantiles, reductions
-from .elementwise import rint
+from .elementwise import floor, rint
 from .functional import apply_along_axis
 from .index import take
 from .shape import broadcast_to
@@ -135,7 +135,7 @@ def _ramps(array: Array, axis: int, lo: int, hi: int, low: Any, high: Any) -> Ar
         t = (steps / width).astype(work).reshape([-1 if d == axis else 1 for d in range(len(dims))])
         end, edge = astype(end, work), astype(edge, work)
         ramp = end + value(t) * (edge - end)
-        ramp = astype(ramp, dtype)
+        ramp = astype(floor(ramp) if is_integer(dtype) else ramp, dtype)  # as NumPy's linspace of integers
         parts.insert(0 if front else len(parts), ramp)
     return parts[0] if len(parts) == 1 else lax.concatenate(parts, axis)
 

@@ -59,6 +59,8 @@ def _quantile(a: Any, q: Any, axis: Any, method: str, keepdims: bool, skip_nan: 
         if method != "inverted_cdf":
             raise ArgumentError(f"weights with method {method!r}", "weights belong to method='inverted_cdf'")
         weights = _laid_out_weights(weights, a, axes, work)
+    if not shape_of(flat)[-1]:
+        flat, weights = lax.full((*shape_of(flat)[:-1], 1), np.nan, work), None  # of no elements: NaN
     result = (
         _weighted(flat, q, weights, skip_nan) if method == "inverted_cdf" else _interpolated(flat, q, method, skip_nan)
     )
@@ -80,12 +82,7 @@ def _laid_out_weights(weights: Any, a: Array, axes: tuple[int, ...], dtype: Any)
 
 def _bounds(flat: Array, skip_nan: bool) -> tuple[Array, Array]:
     """The sorted elements, nan everywhere in a row that has one unless they are skipped; and how many count."""
-    n = shape_of(flat)[-1]
-    if n == 0 and not skip_nan:
-        raise ArgumentError("a quantile of no elements", "pass at least one")
-    if n == 0:
-        flat = lax.full((*shape_of(flat)[:-1], 1), np.nan, dtype_of(flat))
-    rank = len(shape_of(flat))
+    n, rank = shape_of(flat)[-1], len(shape_of(flat))
     if skip_nan:
         count = lax.reduce_sum(astype(lax.bitwise_not(isnan(flat)), dtype_of(flat)), (rank - 1,))
     else:
@@ -133,7 +130,6 @@ def _nearer_above(weight: Array, low: Array) -> Array:
 def _weighted(flat: Array, q: Array, weights: Array | None, skip_nan: bool) -> Array:
     """The first element at which the weight of all up to it reaches a share q of the total."""
     lead, rank = len(shape_of(q)), len(shape_of(flat))
-    _, _ = _bounds(flat, skip_nan)
     if not skip_nan:
         flat = where3(any_of(isnan(flat), -1, keepdims=True), np.asarray(np.nan, dtype_of(flat))[()], flat)
     order = argsort(flat, -1)

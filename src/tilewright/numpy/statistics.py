@@ -73,6 +73,8 @@ def _cov(
     x = _variables_in_rows(x, rowvar)
     if y is not None:
         x = concatenate([x, _variables_in_rows(astype(y, dtype_of(x)), rowvar)], 0)
+    if not shape_of(x)[0]:
+        return lax.full((0, 0), 0, dtype_of(x))
     taken = (0 if bias else 1) if ddof is None else ddof
     weights = None
     if fweights is not None:

@@ -110,6 +110,11 @@ def strong(x: Array) -> Array:
     return lax.convert_element_type(x, type_.dtype) if type_.weak_type else x
 
 
+def strong_beside(x: Array, *operands: ArrayLike) -> Array:
+    """A result, weak only where every operand is a Python scalar or as weak as one."""
+    return x if all(typeof(a).weak_type for a in operands) else strong(x)  # type: ignore[union-attr]
+
+
 def promote_dtypes(*args: ArrayLike) -> list[Array]:
     """Bring arguments to their common dtype, shapes as they are."""
     dtype, weak = promote_types([typeof(x) for x in args])  # type: ignore[misc]
@@ -210,5 +215,5 @@ __all__ = [
     "concrete", "default_float", "default_int", "dtype_argument", "dtype_of", "hashable", "is_bool", "is_complex",
     "is_evaluating", "is_float", "is_inexact", "is_integer", "is_unsigned", "make_array", "no_out", "promote",
     "promote_dtypes", "promote_dtypes_inexact", "promote_inexact", "promote_types", "put", "shape_argument",
-    "shape_of", "strong", "to_inexact", "typeof", "value", "values",
+    "shape_of", "strong", "strong_beside", "to_inexact", "typeof", "value", "values",
 ]  # fmt: skip

@@ -268,7 +268,7 @@ def _root(cov: Any, method: str) -> Any:
 def orthogonal(
     key: Any, n: int, shape: Shape = (), dtype: Any = None, m: int | None = None, *, out_sharding: None = None
 ) -> Any:
-    """Matrices (..., n, m) uniform among those with orthonormal rows or columns.
+    """Matrices (..., n, m), real or complex, uniform among those with orthonormal rows or columns.
 
     >>> import tilewright as tw
     >>> tw.random.orthogonal(tw.random.key(0), 3).shape
@@ -277,7 +277,7 @@ def orthogonal(
     key = one_key("orthogonal", key, out_sharding)
     n = operator.index(n)
     m = n if m is None else operator.index(m)
-    return _orthogonal(key, n, m, sample_shape("orthogonal", shape), float_dtype("orthogonal", dtype))
+    return _orthogonal(key, n, m, sample_shape("orthogonal", shape), float_dtype("orthogonal", dtype, complex_too=True))
 
 
 @functools.partial(jit, static_argnums=(1, 2, 3, 4))

@@ -93,12 +93,14 @@ def wofz(z: ArrayLike) -> Array:
 
 @composite()
 def erfcx(x: ArrayLike) -> Array:
-    """`exp(x^2) erfc(x)`, exact for large numbers.
+    """`exp(x^2) erfc(x)` of real or complex numbers, exact for large ones.
 
     >>> from tilewright.scipy import special
     >>> round(float(special.erfcx(10.0)), 4)
     0.0561
     """
+    if is_complex(dtype_of(value(x, "erfcx"))):
+        return wofz(value(x) * 1j)
     x, dtype = argument(x, "erfcx")
     width, terms = _rational(_terms(x))
     size = lax.min(abs(x), 1e15)
