@@ -2,6 +2,7 @@
 
     key ::= (owner, configuration, type of each operand ...)         in `Known.runs`, of functions of the user's
                                                                      in `RUNS`, of the package's own
+          | (owner, configuration, type and sharding of each ...)    the same, of arrays that lie on a mesh
           | (owner, configuration, type of the first, then class and value of each Python value)    in `BOUND`
 
 A *runner* takes the operands' buffers. Configurations and types are interned, so a look-up compares identities, and
@@ -57,16 +58,21 @@ def dispatched(owner: Any, slow: Callable[[tuple[Any, ...], dict[str, Any]], Any
     """A function that runs what `runs` and `BOUND` have under the owner's keys, and else calls `slow`."""
     names = {
         "slow": slow, "owner": owner, "runs": runs.get, "bound": BOUND.get, "ABSENT": ABSENT, "EVAL": EVAL,
-        "trace": _current.get, "local": _local.get, "runtime": runtime, "__builtins__": builtins,
+        "trace": _current.get, "local": _local.get, "runtime": runtime, "Placed": None, "__builtins__": builtins,
     }  # fmt: skip
     return types.FunctionType(_generic.__code__, names)
 
 
-def specialize(function: Any, arity: int, plain: bool = False) -> None:
-    """Give a dispatched function the code for a number of operands; `plain`: Python values after the first, too."""
-    found = runtime.backend.fast_path(arity, plain)
+def specialize(function: Any, arity: int, plain: bool = False, placed: type | None = None) -> None:
+    """Give a dispatched function the code for a number of operands.
+
+    `plain`: Python values after the first, too. `placed`: the class of arrays on a mesh, once it is called on them.
+    """
+    names = function.__globals__
+    names["Placed"] = placed = placed or names["Placed"]
+    found = runtime.backend.fast_path(arity, plain, placed is not None)
     if found is not None and function.__code__ is not found[0]:
-        function.__globals__.update(found[1])
+        names.update(found[1])
         # More defaults than parameters are harmless, fewer are not: other threads may be calling.
         function.__defaults__ = (ABSENT,) * max(arity, len(function.__defaults__ or ()))
         function.__code__ = found[0]

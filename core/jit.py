@@ -11,6 +11,7 @@ import contextlib
 import functools
 import importlib
 import inspect
+import itertools
 import threading
 import types
 from collections.abc import Callable, Sequence
@@ -69,7 +70,11 @@ class Backend(Protocol):
         """The buffers of arrays, numbers and NumPy arrays of the types given."""
         ...
 
-    def fast_path(self, arity: int, plain: bool) -> tuple[types.CodeType, dict[str, Any]] | None:
+    def held(self, values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Any] | None:
+        """Types, buffers and placement of values that are all arrays of its own; None where one is not."""
+        ...
+
+    def fast_path(self, arity: int, plain: bool, placed: bool) -> tuple[types.CodeType, dict[str, Any]] | None:
         """Code for a function that `core/dispatch.py` dispatches, called on so many operands."""
         ...
 
@@ -95,7 +100,10 @@ class _Walker:
     def buffers(self, values: Sequence[Any], types: Sequence[Any]) -> Sequence[Any]:
         return values
 
-    def fast_path(self, arity: int, plain: bool) -> tuple[types.CodeType, dict[str, Any]] | None:
+    def held(self, values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Any] | None:
+        return None
+
+    def fast_path(self, arity: int, plain: bool, placed: bool) -> tuple[types.CodeType, dict[str, Any]] | None:
         return None
 
 
@@ -195,12 +203,16 @@ class Jit:
         leaves, treedef = tree.registry.flatten((args, kwargs), None)
         if _current.get() is not EVAL:
             return self._bind(self._entry(leaves, treedef, statics, given), leaves, treedef)
-        try:
-            in_types = [x.aval if isinstance(x, Value) else typeof(x) for x in leaves]
-        except NonArrayArgumentError:
-            in_types = self._types(leaves, given)  # which names the argument
+        held = runtime.backend.held(leaves)
+        if held is not None:
+            in_types, buffers, place = held
+        else:
+            try:
+                in_types = [x.aval if isinstance(x, Value) else typeof(x) for x in leaves]
+            except NonArrayArgumentError:
+                in_types = self._types(leaves, given)  # which names the argument
+            buffers, place = None, None if runtime.placement is None else runtime.placement(leaves)
         key = (self.known, config, treedef, statics, *in_types)
-        place = None if runtime.placement is None else runtime.placement(leaves)
         if self._placed:
             place = self._ins(treedef, place)
         if place is not None:
@@ -221,7 +233,7 @@ class Jit:
                 check.use([values[i] for i in sorted(check.consumed(entry.program))], self._name)
             if config.debug_nans or config.debug_infs:
                 return self._located(run, leaves, self._entry(leaves, treedef, statics, given))
-        return run(*runtime.backend.buffers(leaves, in_types))
+        return run(*(runtime.backend.buffers(leaves, in_types) if buffers is None else buffers))
 
     def _prepare(
         self, key: Any, leaves: list[Any], treedef: Any, entry: Entry, given: Any, place: Any
@@ -233,21 +245,33 @@ class Jit:
         if place is not None:
             module = self._module(entry, (place, self._outs(entry)))
             executable = runtime.backend.compile(module, self._options.device, self._options.compiler_options)
-            return self.known.runs.keep(key, runtime.backend.runner(executable, entry.form, entry.out_tree.unflatten))
+            run = runtime.backend.runner(executable, entry.form, entry.out_tree.unflatten)
+            self._remember(key[:-1], treedef, given, leaves, run)
+            return self.known.runs.keep(key, run)
         with entry.lock:  # threads that call a new function at once compile it once
             if entry.run is None:
                 options = self._options
                 executable = runtime.backend.compile(self._module(entry), options.device, options.compiler_options)
                 entry.run = runtime.backend.runner(executable, entry.form, entry.out_tree.unflatten)
+        self._remember(key, treedef, given, leaves, entry.run)
+        return self.known.runs.keep(key, entry.run)
+
+    def _remember(self, key: Any, treedef: Any, given: Any, leaves: list[Any], run: Callable[..., Any]) -> None:
+        """Enter what runs on some arguments under the key that the fast path has for them, if it has one."""
         owner, config, _, _, *in_types = key
-        self.known.runs.keep(key, entry.run)
         args, kwargs = given
-        checked = config.watches
-        if not kwargs and not self._static and not checked and treedef == tree.structure(((0,) * len(args), {})):
-            self.known.runs.keep((owner, config, *in_types), entry.run)
-            if all(isinstance(x, Value) for x in leaves):
-                specialize(self.function, len(args))
-        return entry.run
+        if kwargs or self._static or config.watches or treedef != tree.structure(((0,) * len(args), {})):
+            return
+        kinds = {*map(type, leaves)}
+        if runtime.placement is not None and runtime.placement(leaves) is not None:
+            if len(kinds) == 1:  # all of them lie on a mesh
+                pairs = zip(in_types, runtime.placement(leaves), strict=True)
+                self.known.runs.keep((owner, config, *itertools.chain.from_iterable(pairs)), run)
+                specialize(self.function, len(args), placed=kinds.pop())
+            return
+        self.known.runs.keep((owner, config, *in_types), run)
+        if all(isinstance(x, Value) for x in leaves):
+            specialize(self.function, len(args))
 
     def _module(self, entry: Entry, place: Any = None) -> Any:
         searched = current().debug_nans or current().debug_infs  # arguments are read again where a result is not finite

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import CodeType
@@ -17,6 +18,9 @@ from .module import Module
 from .placed import lower_for
 from .settings import Call, Place
 from .transfer import buffers, host_buffer
+
+_ONE_DEVICE = frozenset({Array})
+_AVAL, _BUFFER = operator.attrgetter("aval"), operator.attrgetter("_buffer")
 
 
 def with_flags(module: Module, flags: Sequence[tuple[str, Any]]) -> Module:
@@ -53,6 +57,15 @@ class XlaBackend:
             return buffers(values, types)
         return [x._buffer if type(x) is Array else host_buffer(x, t) for x, t in zip(values, types, strict=True)]
 
-    def fast_path(self, arity: int, plain: bool) -> tuple[CodeType, dict[str, Any]] | None:
+    def held(self, values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Any] | None:
+        """Types, buffers and placement of values that are all Arrays; None where one is not."""
+        place = None
+        if not _ONE_DEVICE.issuperset(map(type, values)):
+            if runtime.placement is None or not all([issubclass(kind, Array) for kind in {*map(type, values)}]):
+                return None
+            place = runtime.placement(values)
+        return [*map(_AVAL, values)], [*map(_BUFFER, values)], place
+
+    def fast_path(self, arity: int, plain: bool, placed: bool) -> tuple[CodeType, dict[str, Any]] | None:
         """Code for calls on `arity` Arrays, and its globals; None where there is nothing to gain."""
-        return (code.fast_path(arity, plain, False), {"Array": Array}) if arity else None
+        return (code.fast_path(arity, plain, False, placed), {"Array": Array}) if arity else None

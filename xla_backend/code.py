@@ -18,7 +18,13 @@ def call({parameters}):
         run = runs((owner, local() or runtime.config, {types}))
         if run is not None:
             return run({buffers})
-{plain}    return slow({given}, {named})
+{placed}{plain}    return slow({given}, {named})
+"""
+# Calls on arrays that all lie on a mesh.
+_PLACED = """    elif {arrays} and trace() is EVAL{nothing_else}:
+        run = runs((owner, local() or runtime.config, {types}))
+        if run is not None:
+            return run({buffers})
 """
 # Calls on an array and Python values. What cannot be hashed has no key, and an array no truth value.
 _PLAIN = """    elif type(a0) is Array and trace() is EVAL{nothing_else}:
@@ -32,21 +38,28 @@ _PLAIN = """    elif type(a0) is Array and trace() is EVAL{nothing_else}:
 
 
 @cached()
-def fast_path(arity: int, plain: bool, operator: bool) -> CodeType:
+def fast_path(arity: int, plain: bool, operator: bool, placed: bool = False) -> CodeType:
     """The code of a function that `core/dispatch.py` dispatches, for `arity` operands.
 
     `plain`: Python values may follow the first operand. `operator`: it is never called on anything but so many.
+    `placed`: it was called on arrays that lie on a mesh, of the class `Placed`.
     """
     names = [f"a{i}" for i in range(arity)]
     every, nothing_else = ", ".join(names), "" if operator else " and not rest and not kwargs"
     values = "".join(f"type({n}), {n} or repr({n}), " for n in names[1:])
+    buffers = ", ".join(f"{n}._buffer" for n in names)
+    on_mesh = _PLACED.format(
+        arrays=" and ".join(f"type({n}) is Placed" for n in names), nothing_else=nothing_else,
+        types=", ".join(f"{n}.aval, {n}._placed" for n in names), buffers=buffers,
+    )  # fmt: skip
     source = _FAST.format(
         parameters=every + ", /" if operator else "".join(f"{n}=ABSENT, " for n in names)
         + "/, *rest, **kwargs",
         arrays=" and ".join(f"type({n}) is Array" for n in names),
         nothing_else=nothing_else,
         types=", ".join(f"{n}.aval" for n in names),
-        buffers=", ".join(f"{n}._buffer" for n in names),
+        buffers=buffers,
+        placed=on_mesh if placed else "",
         plain=_PLAIN.format(values=values, nothing_else=nothing_else) if plain and arity > 1 else "",
         given=f"({every},)" if operator else f"(*[a for a in ({every},) if a is not ABSENT], *rest)",
         named="{}" if operator else "kwargs",

@@ -6,6 +6,7 @@ executable of XLA's would read an argument of another sharding as if it lay as e
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any
@@ -182,9 +183,15 @@ def put_whole(x: ShardedArray) -> Array:
     return Array(x.aval, put(x._bits(), x.aval, device=x._placed.mesh.local_devices[0]))
 
 
+_PLACED = operator.attrgetter("_placed")
+
+
 def placement(values: Sequence[Any]) -> tuple[Any, ...] | None:
     """The shardings of values, None for those on one device; None where none lies on a mesh."""
-    found = tuple([x._placed if type(x) is ShardedArray else None for x in values])
+    try:
+        found = tuple(map(_PLACED, values))
+    except AttributeError:  # not all of them do
+        found = tuple([x._placed if type(x) is ShardedArray else None for x in values])
     return found if any(found) else None
 
 

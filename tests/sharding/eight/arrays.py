@@ -113,6 +113,30 @@ def test_an_argument_of_another_sharding_is_brought_and_never_read_as_it_lies():
     np.testing.assert_array_equal(compiled(tw.device_put(x, on(P("y", "x")))), x + 1)
 
 
+def test_calls_again_on_arrays_that_lie_in_every_way():
+    x = np.arange(64, dtype=np.float32).reshape(8, 8)
+    ways = [tw.device_put(x, on(P("x", "y"))), tw.device_put(x, on(P("y", "x"))), tnp.asarray(x), x]
+    flat, asked = tw.jit(lambda a, b: a - b.T), tw.jit(lambda a, b: a - b.T, out_shardings=on(P("y")))
+    nested = tw.jit(lambda t: {"out": t["a"] - t["b"].T})
+    transposed = x.T
+    for a in ways * 2:
+        for b in ways:
+            for out in (flat(a, b), asked(a, b), nested({"a": a, "b": b})["out"]):
+                np.testing.assert_array_equal(out, x - transposed)
+            assert asked(a, b).sharding is on(P("y"))
+            np.testing.assert_array_equal(a * b - a, x * x - x)
+    lying = ways[0]
+    assert (lying + lying).sharding is lying.sharding
+    with tw.config(enable_x64=True):
+        assert tw.jit(lambda a: a * np.float64(2))(lying).dtype == np.float64
+        np.testing.assert_array_equal(flat(lying, lying), x - transposed)
+    dropped = tw.device_put(x, lying.sharding)
+    dropped.delete()
+    for call in (lambda: flat(lying, dropped), lambda: lying + dropped, lambda: nested({"a": dropped, "b": lying})):
+        with pytest.raises(DeletedArrayError):
+            call()
+
+
 def test_results_lie_as_asked_or_as_propagated():
     a = tw.device_put(np.ones((8, 4), np.float32), on(P("x", "y")))
     assert (a * 2).sharding is a.sharding and tw.jit(lambda v: v.T)(a).sharding.spec is P("y", "x")
