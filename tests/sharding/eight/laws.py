@@ -1,16 +1,24 @@
-"""Every primitive under a sharding of its operands gives what it gives without, and so does its gradient."""
+"""Every primitive under a drawn sharding of its operands gives what it gives without, and so does its gradient.
 
+Mesh and specs are drawn, and a batch of the primitive, along which most sizes do not divide. `TILEWRIGHT_SHARDINGS=5`
+draws as many of each.
+"""
+
+import os
 import zlib
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import tilewright as tw
-from tests.support.laws import CASES, as_list, differentiable, normal, operands
+from tests.support.laws import CASES, as_list, batchable, differentiable, normal, operands
 from tilewright import numpy as tnp
 from tilewright.core.types import is_inexact, is_key
 from tilewright.sharding import NamedSharding, P
 
+DRAWN = int(os.environ.get("TILEWRIGHT_SHARDINGS", "1"))
 MESHES = [tw.make_mesh((4, 2), ("x", "y")), tw.make_mesh((2, 2, 2), ("x", "y", "z")), tw.make_mesh((8,), ("x",))]
 # One in so many cases, another each time the table changes little: all of them (`-m targets`) take minutes.
 EVERY = 14
@@ -27,22 +35,36 @@ USUAL = {id(case) for i, case in enumerate(TAKEN) if i % EVERY == 0 or str(case)
 CHOSEN = [case if id(case) in USUAL else pytest.param(case, marks=pytest.mark.targets) for case in TAKEN]
 
 
-def lying(rng, mesh, ndim):
-    """A drawn sharding; most sizes of the cases do not divide."""
-    places = rng.integers(-1, max(ndim, 1), len(mesh.axis_names)) if ndim else []
-    dims = [tuple(n for n, p in zip(mesh.axis_names, places) if p == d) for d in range(ndim)]
-    return NamedSharding(mesh, P(*dims))
+class Drawing:
+    """What hypothesis draws for a case; the first draw, which is its simplest one, is another for each case."""
+
+    def __init__(self, data, case):
+        self.data, self.rng = data, np.random.default_rng(zlib.crc32(str(case).encode()))
+
+    def below(self, n):
+        return (self.data.draw(st.integers(0, n - 1)) + int(self.rng.integers(n))) % n
+
+    def lying(self, mesh, ndim):
+        """A sharding: each axis of the mesh splits one dimension, or none."""
+        places = [self.below(ndim + 1) for _ in mesh.axis_names]
+        return NamedSharding(mesh, P(*(tuple(n for n, p in zip(mesh.axis_names, places) if p == d)
+                                       for d in range(ndim))))  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CHOSEN, ids=str)
-def test_sharded_is_unsharded(case):
-    rng = np.random.default_rng(zlib.crc32(str(case).encode()))
-    mesh, args = MESHES[rng.integers(3)], operands(case)
-    far = [tw.device_put(x, lying(rng, mesh, np.ndim(x))) for x in args]
+@settings(max_examples=DRAWN, deadline=None, derandomize=DRAWN == 1, database=None)
+@given(data=st.data())
+def test_sharded_is_unsharded(case, data):
+    drawing, args = Drawing(data, case), operands(case)
+    mesh, rows = MESHES[drawing.below(3)], drawing.below(12) if batchable(case) else 0
+    if rows:
+        args = [np.stack(column) for column in zip(*(operands(case, salt) for salt in range(rows)))]
+    far = [tw.device_put(x, drawing.lying(mesh, np.ndim(x))) for x in args]
 
-    def f(*args):
+    def one(*args):
         return as_list(case.primitive.bind(*args, **case.params))
 
+    f = tw.vmap(one) if rows else one
     mask = differentiable(case)
 
     def both(*args):
