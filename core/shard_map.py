@@ -205,16 +205,22 @@ def _checked(walk: Any, eqn: Eqn, values: Sequence[Any]) -> Any:
 
 
 def _numpy(*arrays: Any, program: Program, mesh: Any, in_specs: Specs, out_specs: Specs, manual: Any) -> list[Any]:
-    """Every device's part along a leading axis for each axis of the mesh, and the program batched over these."""
+    axes = list(manual)
+    parts = (parts_of(x, s, axes, mesh) for x, s in zip(arrays, in_specs, strict=True))
+    outs = evaluate(over_devices(program, mesh, manual), *parts)
+    return [joined(x, s, axes, mesh) for x, s in zip(outs, out_specs, strict=True)]
+
+
+def over_devices(program: Program, mesh: Any, manual: Sequence[Any]) -> Program:
+    """A device's program batched: every device's part along leading axes, one for each axis of the mesh."""
     with _on_device(mesh, manual):
-        batched, axes, sizes = program, list(manual), [mesh.shape[a] for a in manual]
-        for name, size in zip(reversed(axes), reversed(sizes), strict=True):
-            batched, _ = batch_program(batched, AxisInfo(size, name), (0,) * len(batched.inputs), True)
-    outs = evaluate(batched, *(_split(x, s, axes, mesh) for x, s in zip(arrays, in_specs, strict=True)))
-    return [_joined(x, s, axes, mesh) for x, s in zip(outs, out_specs, strict=True)]
+        for name in reversed(manual):
+            program, _ = batch_program(program, AxisInfo(mesh.shape[name], name), (0,) * len(program.inputs), True)
+    return program
 
 
-def _split(x: Any, spec: PartitionSpec, axes: list[Any], mesh: Any) -> Any:
+def parts_of(x: Any, spec: PartitionSpec, axes: list[Any], mesh: Any) -> Any:
+    """The parts of an array, along leading axes."""
     shape, order = [], {}
     for n, names in zip(x.shape, spec.padded(x.ndim), strict=True):
         for a in names:
@@ -229,7 +235,8 @@ def _split(x: Any, spec: PartitionSpec, axes: list[Any], mesh: Any) -> Any:
     return x
 
 
-def _joined(x: Any, spec: PartitionSpec, axes: list[Any], mesh: Any) -> Any:
+def joined(x: Any, spec: PartitionSpec, axes: list[Any], mesh: Any) -> Any:
+    """The array of parts along leading axes."""
     used = [a for a in axes if a in spec.axes]
     x = x[tuple(slice(None) if a in used else 0 for a in axes)]
     local = x.shape[len(used) :]

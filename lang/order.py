@@ -29,6 +29,7 @@ class Flight:
     nbytes: int
     write: Any = None  # once the source has been read
     sent_at: int = 0  # the step of the sender at which it had waited for the source to be read
+    within: bool = False  # the device itself: nobody waits for the source to be read
     received_at: int = 0  # the step of the receiver at which it had waited for the target to be written
 
     def read(self) -> None:

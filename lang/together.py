@@ -9,7 +9,7 @@ copy to memory whose last use there the sender cannot know of. So is a wait that
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -293,6 +293,9 @@ class Device(Member):
     def finish(self, semaphores: Any) -> None:
         """Nothing: other devices may still signal. See `check_end`."""
 
+    def semaphores(self) -> Mapping[str, np.ndarray]:
+        return self.machine.semaphores()
+
     def check_end(self) -> None:
         for flight, name in [*((f, "wait_send") for f in self.leaving), *((f, "wait_recv") for f in self.arriving)]:
             self.source = flight.line
@@ -302,7 +305,7 @@ class Device(Member):
                 f"kernel {self.kernel}, {self.world.name(self.device)}: ends while {what} is under way that nothing "
                 f"waited for", f"call `.{name}()` on what `make_async_remote_copy` gave", self.source)  # fmt: skip
         try:
-            super().finish(self.machine.semaphores())
+            super().finish(self.semaphores())
         except SemaphoreError as error:
             raise SemaphoreError(f"{self.world.name(self.device)}: {error.what}", error.remedy, error.source) from None
 

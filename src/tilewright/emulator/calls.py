@@ -49,12 +49,17 @@ def run_triton(module: Any, operands: Arrays, order: Any = None, races: bool = T
     return call(module, operands, run)
 
 
-def run_mosaic_tpu(module: Any, operands: Arrays, order: Any = None) -> list[Any]:
-    """The results of a `MosaicModule`; `order` is a generator by which parallel cells run in a random order."""
+def run_mosaic_tpu(
+    module: Any, operands: Arrays, order: Any = None, core: Any = None, names: Sequence[str] = ()
+) -> list[Any]:
+    """The results of a `MosaicModule`; `order` is a generator by which parallel cells run in a random order.
+
+    `core` and `names`: of one of several devices, as `run_mosaic` takes them.
+    """
     count = len(module.out_types)
 
     def run(buffers: Arrays) -> Arrays:
-        after = run_mosaic(module.text, buffers, count, order)
+        after = run_mosaic(module.text, buffers, count, order, core, names)
         return after[len(after) - count :]
 
     return call(module, operands, run)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +15,18 @@ from ..compile import PIPELINE, Request, settings_ahead
 from ..core.errors import ArgumentError, KernelError, Source, UninitializedError, UnsupportedError
 from ..core.evaluate import evaluate, replacing
 from ..core.ir import Program, subprograms
+from ..core.shard_map import shard_map_p
 from ..kernel_passes import Way
+from ..lang.devices import mesh_of
 from ..lang.interpret import interpret
 from ..lang.kernel import Kernel
 from ..lang.primitive import kernel_call_p
 from ..lang.target import Target
+from ..lang.together import interpret_together
 from ..passes import up_to, walk
 from .calls import run_mosaic_gpu, run_mosaic_tpu, run_triton
+from .devices import Core, run_together
+from .mesh import Devices
 from .values import zeros
 
 # What runs the modules of a route.
@@ -33,14 +39,17 @@ def emulate(f: Any, *args: Any, target: str, **kwargs: Any) -> Any:
     The function goes through all passes of `compile` up to the emission of its kernels. Each kernel's program (Triton's
     dialect, Mosaic's for TPUs, Mosaic GPU's) is run operation by operation in NumPy, twice where memory that nothing
     wrote could show. What is around the kernels, and kernels that the compiler leaves to XLA, run by their NumPy
-    meaning. Arguments are arrays of any shapes and dtypes; the result has the structure that `f` returns.
+    meaning. A program on a mesh, whose devices need not be here, runs as all of them; kernels that copy to other
+    devices, or signal them, run on all together. Arguments are arrays of any shapes and dtypes; the result has the
+    structure that `f` returns.
 
     Raises:
       OutOfBoundsError, RaceError, UninitializedError, DeadlockError, SemaphoreError, InputWriteError: what the emitted
         program does wrong, with the kernel and the operation, and the line where the program tells it (Mosaic for TPUs
         does; for others it is the kernel's).
       EmulationError: other things that its dialect does not define, or an operation that the emulator does not know.
-      ArgumentError: a target without kernels of its own. UnsupportedError: a program on a mesh, a kernel in C++.
+      ArgumentError: a target without kernels of its own. UnsupportedError: a kernel in C++, or one that speaks to other
+        devices within a loop or a branch.
       DtypeError, ResourceError, UnsupportedError: a kernel that the target refuses.
 
     >>> import numpy as np
@@ -60,12 +69,9 @@ def emulate(f: Any, *args: Any, target: str, **kwargs: Any) -> Any:
     begun = walk(passes[:1], Request(f, args, kwargs), settings)
     traced = begun.reports["trace"]
     walked = walk(passes[1:], begun.value, settings, begun.reports)
-    if walked.value.place is not None:
-        raise UnsupportedError("the emulator has one device, and this program runs on a mesh",
-                               "emulate the function that one device runs")  # fmt: skip
     run = _Run(settings.target, target, walked.value.ways, walked.reports["fuse"])
     leaves = [np.asarray(x) for x in (*walked.value.constants, *traced.leaves(args, kwargs))]
-    with replacing(kernel_call_p, run.kernel):
+    with replacing(kernel_call_p, run.kernel), replacing(shard_map_p, Devices(run.together)):
         results = evaluate(walked.value.program, *leaves)
     return traced.out_tree.unflatten([np.asarray(r) for r in results])
 
@@ -87,23 +93,55 @@ class _Run:
         if found is None:
             return interpret(kernel, *arrays)
         module, run = found
-        operands = [np.asarray(a, t.dtype) for a, t in zip(arrays, kernel.in_types, strict=True)]
+        (results,) = self._twice(kernel, lambda: [run(module, _operands(kernel, arrays))])
+        return results
+
+    def together(self, kernel: Kernel, arrays: Sequence[Sequence[Any]], read: Sequence[bool]) -> list[list[Any]]:
+        """The results of a kernel on every device of a mesh; `read` says which of them the program reads."""
+        way = self.ways.get(kernel)
+        written = kernel if way is None else way.kernel
+        if not mesh_of(written.body):
+            return [self.kernel(*given, kernel=kernel) for given in arrays]
+        found = None if way is None else self._emitted(way)
+        if found is None or found[1] is not run_mosaic_tpu:
+            return interpret_together(written, arrays)
+        names = [*(f"the prefetched operand {i}" for i in range(len(kernel.prefetch))),
+                 *(b.name for b in kernel.blocks), *map(kernel.scratch_name, range(*kernel.splits[3:]))]  # fmt: skip
+        given = [_operands(written, a) for a in arrays]
+
+        def work(core: Core) -> list[Any]:
+            return run_mosaic_tpu(found[0], given[core.device], core=core, names=names)
+
+        return self._twice(
+            written, lambda: run_together(written, work, functools.partial(_line, written), len(arrays)), read
+        )
+
+    def _twice(
+        self, kernel: Kernel, run: Callable[[], list[list[Any]]], read: Sequence[bool] | None = None
+    ) -> list[list[np.ndarray]]:
+        """The results of every device; those that depend on memory that nothing wrote are an error."""
         try:
-            results = [np.asarray(r) for r in run(module, operands)]
+            found = [[np.asarray(x) for x in results] for results in run()]
             with zeros():
-                others = run(module, operands)
+                again = run()
         except KernelError as error:
             raise self._named(error, kernel) from error
-        for number, (one, other) in enumerate(zip(results, others, strict=True)):
+        for results, others in zip(found, again, strict=True):
+            self._compare(kernel, results, others, read or (True,) * len(results))
+        return found
+
+    def _compare(
+        self, kernel: Kernel, results: Sequence[np.ndarray], others: Sequence[Any], read: Sequence[bool]
+    ) -> None:
+        for number, (one, other, kept) in enumerate(zip(results, others, read, strict=True)):
             same = (one == other) | ((one != one) & (other != other))
-            if not np.all(same):
+            if kept and not np.all(same):
                 place = tuple(int(i) for i in np.argwhere(~same)[0])
                 raise UninitializedError(
                     f"kernel {kernel.name}, emulated for {self.name}: element {place} of result {number} depends on "
                     f"memory that nothing wrote ({np.count_nonzero(~same)} of {one.size} elements do)",
                     "write all of an output, and scratch before it is read; wait for copies; mask or `fill` what lies "
                     "past the end of an array", kernel.source)  # fmt: skip
-        return results
 
     def _emitted(self, way: Way) -> Any:
         """The module of a kernel by the first route that takes it, and what runs it; None where XLA computes it."""
@@ -125,9 +163,14 @@ class _Run:
         """The error of a walk, with the kernel, the operation and the user's line."""
         notes = getattr(error, "__notes__", [])
         within = "".join(f"\n  {note}" for note in notes[:1])
-        source = _line(kernel, notes[1]) if len(notes) > 1 else None
-        what = f"kernel {kernel.name}, emulated for {self.name}: {error.what}{within}"
+        source = _line(kernel, notes[1]) if len(notes) > 1 else error.source
+        told = error.what.removeprefix(f"kernel {kernel.name}").lstrip(",: ")
+        what = f"kernel {kernel.name}, emulated for {self.name}: {told}{within}"
         return type(error)(what, error.remedy, source or kernel.source)
+
+
+def _operands(kernel: Kernel, arrays: Sequence[Any]) -> list[np.ndarray]:
+    return [np.asarray(a, t.dtype) for a, t in zip(arrays, kernel.in_types, strict=True)]
 
 
 def _line(kernel: Kernel, location: str) -> Source | None:

@@ -71,10 +71,23 @@ def _in(name: str, memref: MemRef, *spaces: str) -> None:
         raise EmulationError(f"{name} of memory {memref.space}, which only copies reach from {' and '.join(spaces)}")
 
 
+def _told(op: Op, kind: str) -> Run:
+    """Tells the device, where there are several, that a part of a memory is read or written."""
+    core = op.machine.core
+    if core is None:
+        return lambda memref, elements, mask=None: None
+    line = core.at(op)
+    return lambda memref, elements, mask=None: core.access(memref, elements, kind, line, mask)
+
+
 def _load_scalar(op: Op) -> Run:
+    told = _told(op, "reads")
+
     def run(memref: MemRef, *index: Any) -> Any:
         _in(op.name, memref, "smem")
-        return np.array(part(op.name, memref, index, [1] * len(index))).reshape(())
+        found = part(op.name, memref, index, [1] * len(index))
+        told(memref, found)
+        return np.array(found).reshape(())
 
     return run
 
@@ -86,9 +99,13 @@ def _store(name: str, memref: MemRef, elements: Any, value: Any, mask: Any = Non
 
 
 def _store_scalar(op: Op) -> Run:
+    told = _told(op, "writes")
+
     def run(value: Any, memref: MemRef, *index: Any) -> None:
         _in(op.name, memref, "smem")
-        _store(op.name, memref, part(op.name, memref, index, [1] * len(index)), value)
+        found = part(op.name, memref, index, [1] * len(index))
+        told(memref, found)
+        _store(op.name, memref, found, value)
 
     return run
 
@@ -102,6 +119,7 @@ def _load_vector(op: Op) -> Run:
     shape, dtype = op.result.shape, op.result.dtype
     assert dtype is not None
     segments = op.segments() if "operandSegmentSizes" in op else None
+    told = _told(op, "reads")
 
     def run(memref: MemRef, *rest: Any) -> Any:
         _in(op.name, memref, "vmem")
@@ -111,6 +129,7 @@ def _load_vector(op: Op) -> Run:
         found = part(op.name, memref, index, sizes, _strides(op, rank))
         if found.dtype != dtype:
             raise EmulationError(f"{op.name}: a vector of {dtype} from a memref of {found.dtype}")
+        told(memref, found, masks[0].reshape(found.shape) if masks else None)
         value = found.reshape(shape).copy()
         return np.where(masks[0], value, poison((), dtype)) if masks else value
 
@@ -119,7 +138,7 @@ def _load_vector(op: Op) -> Run:
 
 
 def _store_vector(op: Op) -> Run:
-    add = op.flag("add")
+    add, told = op.flag("add"), _told(op, "writes")
 
     def run(value: Any, memref: MemRef, *rest: Any) -> None:
         _in(op.name, memref, "vmem")
@@ -131,6 +150,7 @@ def _store_vector(op: Op) -> Run:
             raise EmulationError(f"{op.name}: a vector of {value.dtype} into a memref of {found.dtype}")
         value = value.reshape(found.shape)
         mask = masks[0].reshape(found.shape) if masks else None
+        told(memref, found, mask)
         _store(op.name, memref, found, found + value if add else value, mask)
 
     return run
@@ -225,21 +245,31 @@ def _semaphore(name: str, memref: MemRef, dma: bool) -> Semaphore:
     return found
 
 
+def _only(values: Sequence[Any]) -> Any:
+    """The one operand of a group, None where it has none."""
+    return values[0] if values else None
+
+
 def _enqueue(op: Op) -> Run:
-    segments = op.segments()
+    segments, core = op.segments(), op.machine.core
+    line = core and core.at(op)
 
     def run(*operands: Any) -> None:
-        source, local, target, arrival, *remote = (operands[s] for s in segments)
-        if local or any(remote):
-            raise EmulationError(f"{op.name} to another device or core: the walker has one")
-        (source,), (target,) = source, target
+        source, sent, target, arrival, device, *other = (_only(operands[s]) for s in segments)
+        if any(x is not None for x in other):
+            raise EmulationError(f"{op.name} to another core: the walker has one of each device")
         if source.array.shape != target.array.shape or source.array.dtype != target.array.dtype:
             raise EmulationError(
                 f"{op.name}: from {source.array.dtype}{source.array.shape} to {target.array.dtype}{target.array.shape}"
             )
         if target.readonly:
             raise InputWriteError(f"{op.name} into an operand that is only read")
-        semaphore = _semaphore(op.name, arrival[0], True)
+        if core is not None:
+            core.copy((source, sent, target, arrival), device, line)
+            return
+        if sent is not None or device is not None:
+            raise EmulationError(f"{op.name} to another device: the walker has one")
+        semaphore = _semaphore(op.name, arrival, True)
         target.array[...] = poison((), target.array.dtype)
         semaphore.copies.append(Copy(source.array, target, source.array.nbytes))
 
@@ -247,30 +277,45 @@ def _enqueue(op: Op) -> Run:
 
 
 def _wait(op: Op) -> Run:
-    segments = op.segments()
+    segments, core = op.segments(), op.machine.core
+    line = core and core.at(op)
 
     def run(*operands: Any) -> None:
-        (semaphore,), (source,), (target,), *_ = (operands[s] for s in segments)
+        semaphore, source, target, *_ = (_only(operands[s]) for s in segments)
         if source.array.shape != target.array.shape:
             raise EmulationError(f"{op.name}: from shape {source.array.shape} to {target.array.shape}")
-        _semaphore(op.name, semaphore, True).arrive(target.array.nbytes)
+        if core is not None:
+            core.wait(semaphore, target.array.nbytes, line)
+        else:
+            _semaphore(op.name, semaphore, True).arrive(target.array.nbytes)
 
     return run
 
 
 def _signal(op: Op) -> Run:
-    segments = op.segments()
+    segments, core = op.segments(), op.machine.core
+    line = core and core.at(op)
 
     def run(*operands: Any) -> None:
-        (semaphore,), (amount,), *remote = (operands[s] for s in segments)
-        if any(remote):
-            raise EmulationError(f"{op.name} to another device or core: the walker has one")
+        semaphore, amount, device, *other = (_only(operands[s]) for s in segments)
+        if any(x is not None for x in other):
+            raise EmulationError(f"{op.name} to another core: the walker has one of each device")
+        if core is not None:
+            core.notify(semaphore, amount, device, line)
+            return
+        if device is not None:
+            raise EmulationError(f"{op.name} to another device: the walker has one")
         _semaphore(op.name, semaphore, False).count += int(amount)
 
     return run
 
 
 def _sem_wait(op: Op) -> Run:
+    core = op.machine.core
+    if core is not None:
+        line = core.at(op)
+        return lambda semaphore, amount: core.take(semaphore, amount, line)
+
     def run(semaphore: MemRef, amount: Any) -> None:
         found = _semaphore(op.name, semaphore, False)
         if found.count < amount:
@@ -283,18 +328,24 @@ def _sem_wait(op: Op) -> Run:
 
 
 def _sem_read(op: Op) -> Run:
+    if op.machine.core is not None:
+        return lambda semaphore: np.asarray(semaphore.array.reshape(())[()], np.int32)
     return lambda semaphore: np.asarray(_semaphore(op.name, semaphore, False).count, np.int32)
 
 
 def _allocate(op: Op) -> Run:
     machine: Any = op.machine
+    return lambda: machine.allocate(op.result, "a buffer of the body's own")
 
-    def run() -> MemRef:
-        made = allocate(op.result)
-        machine.semaphores.extend(made.array.flat if made.space == "semaphore_mem" else ())
-        return made
 
-    return run
+def _barrier(op: Op) -> Run:
+    machine: Any = op.machine
+    return lambda: machine.barrier()
+
+
+def _device(op: Op) -> Run:
+    number = 0 if op.machine.core is None else op.machine.core.device
+    return lambda: np.asarray(number, np.int32)
 
 
 RULES: dict[str, Rule] = {
@@ -319,4 +370,6 @@ RULES: dict[str, Rule] = {
     "tpu.sem_signal": _signal,
     "tpu.sem_wait": _sem_wait,
     "tpu.sem_read": _sem_read,
+    "tpu.sem_barrier": _barrier,
+    "tpu.device_id": _device,
 }

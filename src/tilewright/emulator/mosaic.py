@@ -27,10 +27,12 @@ IN_FLIGHT = 3  # cells from a block's copy out until a copy in is sure to see it
 
 
 class MosaicMachine(Machine):
-    """A module of the Mosaic dialect, with the state of the core that runs it."""
+    """A module of the Mosaic dialect, with the state of what runs it; `core`: one device of several."""
 
-    def __init__(self, module: ir.Module):
+    def __init__(self, module: ir.Module, core: Any = None):
         super().__init__(module, RULES)
+        self.core = core
+        self.meeting: MemRef | None = None  # the barrier semaphore
         self.grid: tuple[int, ...] = ()
         self.semaphores: list[Semaphore] = []
         self.random = np.random.default_rng(0)
@@ -41,6 +43,22 @@ class MosaicMachine(Machine):
         if not all(s.settled() for s in self.semaphores):
             raise SemaphoreError("the kernel ends with a copy under way, or a semaphore above zero")
         self.semaphores.clear()
+
+    def allocate(self, type: Type, name: str) -> MemRef:
+        """Fresh memory. Of several devices, semaphores are plain counts."""
+        made = allocate(type)
+        counts = made.space == "semaphore_mem"
+        if self.core is not None:
+            made = MemRef(np.zeros(type.shape, np.int32), made.space) if counts else made
+            self.core.add(made.array, name, counts)
+        elif counts:
+            self.semaphores.extend(made.array.flat)
+        return made
+
+    def barrier(self) -> MemRef:
+        if self.meeting is None:
+            raise EmulationError("the barrier semaphore, on one device")
+        return self.meeting
 
 
 # ---------------------------------------------------------------------------------------------- state of the core
@@ -87,7 +105,6 @@ RULES: dict[str, Rule] = {
     **vectors.RULES,
     "tpu.iteration_bound": _iteration_bound,
     "tpu.core_id": _zero,
-    "tpu.device_id": _zero,
     "tpu.prng_set_seed_32": _seed,
     "tpu.prng_random_bits": _random_bits,
     "tpu.log": _log,
@@ -270,14 +287,16 @@ def parse(text: str) -> ir.Module:
 
 
 def run_mosaic(
-    text: str | ir.Module, args: Sequence[Any], outputs: int = 1, order: np.random.Generator | None = None
-) -> list[np.ndarray]:
+    text: str | ir.Module, args: Sequence[Any], outputs: int = 1, order: np.random.Generator | None = None,
+    core: Any = None, names: Sequence[str] = (),
+) -> list[np.ndarray]:  # fmt: skip
     """Run a module's kernel; gives its arrays after it.
 
     `args`: sizes of dynamic grid axes, prefetched scalars, inputs, then `outputs` results as they start (an array that
     is also an input shares its memory). They are left as they are. `order`: where parallel cells run in a random order.
+    `core`: the device that runs it, where there are several (`devices.Core`), and the `names` of arrays and scratch.
     """
-    machine = MosaicMachine(parse(text) if isinstance(text, str) else text)
+    machine = MosaicMachine(parse(text) if isinstance(text, str) else text, core)
     kernel = Kernel.of(machine)
     dynamic = [a for a, n in enumerate(kernel.bounds) if n == DYNAMIC]
     sizes = dict(zip(dynamic, args))
@@ -294,12 +313,23 @@ def run_mosaic(
     for i in range(kernel.prefetch, count):
         windows.append(Window(i, types[i], mine[i], kernel.windows[i - kernel.prefetch], i >= count - outputs))
     _share(windows)
+    def name(number: int) -> str:
+        return names[number] if number < len(names) else f"scratch {number}"
+
+    if core is not None:
+        for number, array in enumerate([s.array for s in scalars] + [w.block for w in windows]):
+            core.add(array, name(number))
+        machine.meeting = MemRef(np.zeros((), np.int32), "semaphore_mem")
+        core.add(machine.meeting.array, "barrier", True)
     cell = 0
     for group in kernel.groups(machine.grid, order):
-        scratch = [allocate(t) for t in types[count:]]
-        machine.semaphores.extend(s for m in scratch if m.space == "semaphore_mem" for s in m.array.flat)
+        scratch = [machine.allocate(t, name(number)) for number, t in enumerate(types[count:], count)]
+        if core is not None:
+            core.begin()
         for ids in group:
             cell += 1
+            if core is not None:
+                core.cell = ids
             numbers = [np.asarray(i, np.int32) for i in ids]
             for w in sorted(windows, key=lambda w: not w.output):
                 if w.transform is not None:
@@ -308,7 +338,8 @@ def run_mosaic(
             machine.call(kernel.name, *numbers, *scalars, *(w.ref() for w in windows), *scratch)
         for w in windows:
             w.leave(cell)
-        machine.settle()
+        if core is None:
+            machine.settle()
     return mine
 
 
