@@ -7,12 +7,14 @@ both; below DIR are the libraries' sources, whose tests are run from there: `opt
 Each file of tests runs here first, in a process of its own. Where all of it passes, it is counted as it is; where
 something fails, the file runs on jax too, and what counts is what passes of the tests that pass there. The results go
 to benchmarks/clients.json after each file, and the table to clients.md beside it; a file that has its results already
-is not run again but by `--again` (all) or `--failing` (those with failures).
+is not run again but by `--again` (all) or `--failing` (the tests that failed, here alone). Two of these may run
+side by side.
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
 import re
@@ -21,13 +23,12 @@ import tempfile
 import time
 import xml.etree.ElementTree as xml
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "clients.json"
-PAGE = RESULTS.with_suffix(".md")
 FOLDERS = re.compile(r"(?<![\w.])(?:/[\w.+-]+)+/(?=[\w.+-])")  # of a file that is told by its whole path
 
 
@@ -67,12 +68,13 @@ class Runner(NamedTuple):
     jax: str
     limit: float
 
-    def outcomes(self, here: bool, folder: Path, file: str, environment: Mapping[str, str]) -> Outcomes:
-        """Run a file of tests. After the limit no further test of it starts; long after it, the file has failed."""
+    def outcomes(self, here: bool, folder: Path, file: str, environment: Mapping[str, str],
+                 tests: Sequence[str] = ()) -> Outcomes:  # fmt: skip
+        """Run a file, or tests of it. After the limit no further test starts; long after it, the file has failed."""
         with tempfile.TemporaryDirectory() as place:
             report = Path(place) / "report.xml"
             command = [self.ours, "-m", "tilewright.as_jax"] if here else [self.jax]
-            command += ["-m", "pytest", file, "-q", "-p", "no:cacheprovider", "--timeout=240",
+            command += ["-m", "pytest", *(tests or [file]), "-q", "-p", "no:cacheprovider", "--timeout=240",
                         "--timeout-method=signal", f"--session-timeout={self.limit}",
                         f"--junitxml={report}"]  # fmt: skip
             env = {**os.environ, **environment, **({"PYTHONPATH": str(ROOT / "src")} if here else {})}
@@ -96,18 +98,47 @@ class Runner(NamedTuple):
         if not found["ours"].get("failed"):
             return found | {"counted": found["ours"].get("passed", 0), "failed": {}}
         there = self.outcomes(False, folder, file, environment)
-        ran = there if file in here else {test: there[test] for test in there if test in here}
+        ran = there if file in here or "cut" not in found else {test: there[test] for test in there if test in here}
         wanted = [test for test, (state, _) in ran.items() if state == "passed"]
-        failed = {test: here.get(test, ("failed", here.get(file, ("", "not run"))[1]))[1] for test in wanted
-                  if here.get(test, ("failed", ""))[0] != "passed"}  # fmt: skip
-        return found | {"jax": _counted(there), "counted": len(wanted), "failed": failed}
+        return found | {"jax": _counted(there), "counted": len(wanted), "failed": _failed(wanted, here)}
+
+    def failing(self, folder: Path, file: str, environment: Mapping[str, str], found: dict[str, Any]) -> dict[str, Any]:
+        """The results of a file after the tests that failed were run once more, here alone."""
+        began = time.monotonic()
+        here = self.outcomes(True, folder, file, environment, [_node(file, test) for test in found["failed"]])
+        failed = _failed(found["failed"], here) if time.monotonic() - began < self.limit else {
+            test: here.get(test, ("", reason))[1] for test, reason in found["failed"].items()
+            if here.get(test, ("failed", ""))[0] != "passed"}  # fmt: skip
+        return {key: value for key, value in found.items() if key not in ("ours", "jax")} | {"failed": failed}
+
+
+def _node(file: str, test: str) -> str:
+    """What pytest calls a test of a report: classes are after the file's name."""
+    place, _, name = test.partition("::")
+    classes = place.partition(Path(file).stem)[2].strip(".").split(".")
+    return "::".join([file, *filter(None, classes), name])
+
+
+def _failed(wanted: Iterable[str], here: Outcomes) -> dict[str, str]:
+    """Why each of these tests does not pass here; one that did not run: why its file could not be read."""
+    whole = next((reason for test, (_, reason) in here.items() if _is_file(test)), "no test of this name here")
+    found = {test: here.get(test, ("failed", whole)) for test in wanted}
+    return {test: reason or state for test, (state, reason) in found.items() if state != "passed"}
+
+
+def _is_file(name: str) -> bool:
+    """Whether what is reported is a file that could not be read, rather than a test."""
+    return name.startswith("::") or "::" not in name
 
 
 def _outcome(case: xml.Element) -> tuple[str, tuple[str, str]]:
     name = f"{case.get('classname')}::{case.get('name')}"
     for child in case:
         if child.tag in ("failure", "error"):
-            return name, ("failed", _first(child.get("message") or child.text or ""))
+            message = child.get("message") or ""
+            if message == "collection failure":
+                message = "\n".join(line[1:] for line in (child.text or "").splitlines() if line.startswith("E "))
+            return name, ("failed", _first(message or child.text or ""))
         if child.tag == "skipped":
             return name, ("skipped", "")
     return name, ("passed", "")
@@ -156,11 +187,21 @@ def page(results: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write(results: Mapping[str, Any]) -> None:
-    """Write the results, and the table beside them."""
-    ordered = {name: results[name] for name in SUITES if name in results}
-    RESULTS.write_text(json.dumps(ordered, indent=1, sort_keys=True) + "\n")
-    PAGE.write_text(page(ordered))
+def write(place: Path, name: str, version: str, suite: int, file: str, found: dict[str, Any]) -> None:
+    """Add the results of a file, and write the table beside them."""
+    with place.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        results = read(place)
+        library = results.setdefault(name, {"files": {}}) | {"version": version, "suite": suite}
+        library["files"][file] = found
+        results[name] = library
+        place.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+        place.with_suffix(".md").write_text(page({name: results[name] for name in SUITES if name in results}))
+
+
+def read(place: Path) -> dict[str, Any]:
+    """What was found until now."""
+    return json.loads(place.read_text() or "{}") if place.exists() else {}
 
 
 def main() -> None:
@@ -169,29 +210,31 @@ def main() -> None:
     parser.add_argument("--sources", type=Path, required=True)
     parser.add_argument("--ours", required=True)
     parser.add_argument("--jax", required=True)
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where they are kept")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds for a file")
     parser.add_argument("--again", action="store_true", help="also the files that have results")
     parser.add_argument("--match", default="", help="only the files whose names have this regular expression")
-    parser.add_argument("--failing", action="store_true", help="also the files with failures")
+    parser.add_argument("--failing", action="store_true", help="also the tests that failed")
     options = parser.parse_args()
     runner = Runner(options.ours, options.jax, options.limit)
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name in options.libraries or SUITES:
         suite = SUITES[name]
         folder = next(p for p in sorted(options.sources.glob(suite.folder)) if p.is_dir())
         asked = f"import importlib.metadata as m; print(m.version({name!r}))"
         version = subprocess.check_output([options.ours, "-c", asked], text=True).strip()
         names = list(files_of(suite, folder))
-        files = results.setdefault(name, {}).setdefault("files", {})
-        results[name] |= {"version": version, "suite": len(names)}
         for file in names:
+            found = read(options.results).get(name, {"files": {}})["files"].get(file)
             if not re.search(options.match, file):
                 continue
-            if file in files and not options.again and not (options.failing and files[file]["failed"]):
+            if found is None or options.again:
+                found = runner.file(folder, file, suite.environment)
+            elif options.failing and found["failed"]:
+                found = runner.failing(folder, file, suite.environment, found)
+            else:
                 continue
-            files[file] = runner.file(folder, file, suite.environment)
-            print(f"{name} {file}: {files[file]['ours']}, {len(files[file]['failed'])} that pass on jax", flush=True)
-            write(results)
+            write(options.results, name, version, len(names), file, found)
+            print(f"{name} {file}: {found['counted']} count, {len(found['failed'])} fail", flush=True)
 
 
 if __name__ == "__main__":

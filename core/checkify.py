@@ -77,6 +77,13 @@ class Walk:
         """Bind a Program's equations again, with their checks."""
         return through(program, self.equation, args)
 
+    def checked_run(self, program: Program, args: Sequence[Any]) -> list[Any]:
+        """What was found and what the Program gives, in one list; only the sites stay here, no traced value."""
+        outs = self.run(program, args)
+        found = [*self.state, *outs]
+        self.code, self.payload = None, []
+        return found
+
     def equation(self, eqn: Eqn, values: list[Any]) -> Sequence[Any]:
         primitive = eqn.primitive
         if primitive is check_p:
@@ -150,12 +157,8 @@ class Checked:
 def checked(program: Program, errors: Kinds) -> Checked:
     """A Program with its checks made part of it."""
     walk = Walk(errors)
-
-    def fun(*args: Any) -> list[Any]:
-        outs = walk.run(program, args)
-        return [*walk.state, *outs]
-
-    made, constants = close(trace_program(fun, program.in_types, program.name))
+    made, constants = close(
+        trace_program(lambda *args: walk.checked_run(program, args), program.in_types, program.name))
     return Checked(tuple(walk.sites), made, tuple(constants))
 
 
@@ -202,8 +205,7 @@ def checkify(f: Callable[..., Any], errors: Iterable[type[CheckError]] = user_ch
         walk = Walk(kinds)
 
         def run() -> list[Any]:
-            outs = walk.run(program, [])
-            return [*walk.state, *outs]
+            return walk.checked_run(program, [])
 
         mutable = any(isinstance(v.type, RefType) for v in program.constants)
         found = jit(run)() if mutable and is_evaluating() else run()

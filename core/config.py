@@ -28,6 +28,7 @@ class Config:
     numpy_rank_promotion: str = "allow"  # or "warn", "raise"
     default_device: Any = None
     default_prng_impl: str = "threefry2x32"  # or "rbg", "unsafe_rbg"
+    enable_custom_prng: bool = False
     disable_jit: bool = False
     debug_nans: bool = False
     debug_infs: bool = False
@@ -108,10 +109,10 @@ FALLBACKS = {
     for option, name in (
         *((name, name) for name in (
             "enable_x64", "default_matmul_precision", "numpy_dtype_promotion", "numpy_rank_promotion", "disable_jit",
-            "default_prng_impl", "debug_nans", "debug_infs", "debug_key_reuse", "cpu_enable_async_dispatch",
-            "explain_cache_misses", "log_compiles", "no_tracing", "num_cpu_devices", "platforms", "transfer_guard",
-            "transfer_guard_host_to_device", "transfer_guard_device_to_host", "transfer_guard_device_to_device",
-            "check_tracer_leaks", "traceback_filtering",
+            "default_prng_impl", "enable_custom_prng", "debug_nans", "debug_infs", "debug_key_reuse",
+            "cpu_enable_async_dispatch", "explain_cache_misses", "log_compiles", "no_tracing", "num_cpu_devices",
+            "platforms", "transfer_guard", "transfer_guard_host_to_device", "transfer_guard_device_to_host",
+            "transfer_guard_device_to_device", "check_tracer_leaks", "traceback_filtering",
         )),
         *RENAMED.items(),
     )
@@ -329,6 +330,7 @@ debug_key_reuse = setting("debug_key_reuse", "Within a `with` block, raise `KeyR
 default_device = setting("default_device", "Within a `with` block, the device that new arrays are placed on.")
 default_matmul_precision = setting("default_matmul_precision", "Within a `with` block, the precision of contractions.")
 default_prng_impl = setting("default_prng_impl", "Within a `with` block, the generator of keys that name none.")
+enable_custom_prng = setting("enable_custom_prng", "Within a `with` block, `random.PRNGKey` gives a typed key.")
 enable_checks = setting("debug_checks", "Within a `with` block, verify Programs after every trace and every pass.")
 no_tracing = setting("no_tracing", "Within a `with` block, refuse to trace jitted functions anew.")
 check_tracer_leaks = setting(

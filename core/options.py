@@ -23,7 +23,6 @@ _SHARDY = "programs are partitioned by Shardy"
 FIXED: dict[str, tuple[Any, str]] = {
     "threefry_partitionable": (True, "parts of a sample are made apart, each by its place"),
     "threefry_gpu_kernel_lowering": (False, "random bits are kernels of our own"),
-    "enable_custom_prng": (False, "`random.key` makes keys of a dtype of their own, `random.PRNGKey` raw words"),
     "legacy_prng_key": ("allow", "raw words are taken everywhere"),
     "use_shardy_partitioner": (True, _SHARDY),
     "softmax_custom_jvp": (True, "softmax has its stable derivative"),

@@ -41,7 +41,6 @@ MISSING: list[tuple[str, str]] = [
     ("jax.custom_remat", "part of JAX's third implementation of `checkpoint`; policies by name do this here"),
     ("jax.Inline", "`jit(inline=)` is True or False: XLA decides what it inlines"),
     ("jax.CompilerEffortLevel", "XLA's effort is a flag of its own (`XLA_FLAGS`)"),
-    ("jax.enable_custom_prng", "keys made by `random.key` always have a dtype of their own"),
     ("jax.array_garbage_collection_guard", "a search for cycles of references, which `gc.set_debug` makes too"),
     ("jax.make_array_*", "planned with sharding"),
     ("jax.debug.*shard*", "planned with sharding"),

@@ -127,7 +127,7 @@ def broadcast_shapes(*shapes: Sequence[int]) -> Shape:
             if out[i] != d and d != 1:
                 if out[i] != 1:
                     shown = ", ".join(str(tuple(s)) for s in shapes)
-                    raise ShapeError(f"shapes {shown} do not broadcast together", "sizes must be equal or 1")
+                    raise ShapeError(f"Incompatible shapes for broadcasting: {shown}", "sizes must be equal or 1")
                 out[i] = as_size(d)
     return tuple(out)
 

@@ -45,6 +45,7 @@ from .core.config import (
     default_prng_impl,
     disable_jit,
     enable_checks,
+    enable_custom_prng,
     enable_x64,
     explain_cache_misses,
     log_compiles,

@@ -49,7 +49,7 @@ def pmap(
             axes = tuple(a for i, a in enumerate(in_axes) if i not in fixed)
         leaves, in_tree = tree.flatten((tuple(moving), kwargs))
         places = _places((axes, 0), (tuple(moving), kwargs), "in_axes")
-        dims = [None if a is None else a % len(shape_of(x)) for a, x in zip(places, leaves, strict=True)]
+        dims = [None if a is None else _dim(a, shape_of(x)) for a, x in zip(places, leaves, strict=True)]
         size = _size(leaves, dims, axis_size)
         mesh = Mesh(_chosen(devices, size), (name,))
         found: dict[str, Any] = {}
@@ -81,6 +81,12 @@ def _places(axes: Any, values: Any, what: str) -> list[Any]:
         return tree.broadcast_prefix(axes, values)
     except TreeError as error:
         raise BatchAxisError(f"pmap {what}={axes!r} is not a prefix of the values' structure", error.what) from None
+
+
+def _dim(axis: int, shape: Sequence[int]) -> int:
+    if not -len(shape) <= axis < len(shape):
+        raise BatchAxisError(f"pmap over axis {axis} of an argument of shape {tuple(shape)}", "map an axis that it has")
+    return axis % len(shape)
 
 
 def _size(leaves: Sequence[Any], dims: Sequence[int | None], given: int | None) -> int:

@@ -276,3 +276,9 @@ def test_bad_input():
         ck.checkify(3)
     with pytest.raises(ValueError, match="errors of checkify"):
         ck.checkify(positive, [ValueError])
+
+
+def test_a_check_within_jit_leaks_nothing():
+    with tw.checking_leaks():
+        error, out = ck.checkify(tw.jit(lambda x: tw.jit(positive)(x) + 1))(A(-1.0))
+    assert "-1.0 is not positive" in error.get() and float(out) == -1.0

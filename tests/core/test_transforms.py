@@ -302,6 +302,8 @@ def test_trees_take_the_keywords_of_jax():
     outer, inner = tw.tree.structure((0, 0)), tw.tree.structure({"a": 0})
     turned = tw.tree.transpose(outer_treedef=outer, inner_treedef=inner, pytree_to_transpose=({"a": 1}, {"a": 2}))
     assert turned == {"a": (1, 2)}
+    with pytest.raises(tw.errors.TreeError, match="is not"):
+        tw.tree.transpose(outer, inner, ({"a": 1, "b": 3}, {"a": 2}))
     assert tw.tree.broadcast(prefix_tree=1, full_tree={"a": 0, "b": 0}) == {"a": 1, "b": 1}
     found = tw.tree.leaves_with_path({"a": (1, 2)}, is_leaf=lambda path, _: len(path) == 1, is_leaf_takes_path=True)
     assert [leaf for _, leaf in found] == [(1, 2)]
@@ -362,3 +364,17 @@ def test_shardings_that_say_nothing():
     f = tw.jit(lambda x, y: x + y["a"], in_shardings=(None, {"a": None}), out_shardings=(None))
     assert f(1.0, {"a": 2.0}) == 3.0
     assert tw.jit(lambda x: f(x, {"a": x}))(2.0) == 4.0
+
+
+def test_transposing_nodes_that_keep_the_structure_of_what_they_hold():
+    @tw.tree_util.register_pytree_node_class
+    class Keeper(dict):
+        def tree_flatten(self):
+            return tw.tree.flatten(dict(self))
+
+        @classmethod
+        def tree_unflatten(cls, structure, leaves):
+            return cls(structure.unflatten(leaves))
+
+    outer, inner = tw.tree.structure(Keeper(a=0, b=0)), tw.tree.structure([0, 0])
+    assert tw.tree.transpose(outer, inner, Keeper(a=[1, 2], b=[3, 4])) == [{"a": 1, "b": 3}, {"a": 2, "b": 4}]

@@ -80,6 +80,12 @@ def test_the_default_generator_is_a_setting():
         tw.config.update("default_prng_impl", "md5")
 
 
+def test_old_keys_may_be_typed_ones():
+    with tw.enable_custom_prng():
+        assert random.PRNGKey(3) == random.key(3)
+    assert random.PRNGKey(3).tolist() == [0, 3]
+
+
 # A state, a shape and dtype, an algorithm; the last word of the new state but one, and bits of the reference's.
 STREAMS = [
     ([1, 2, 3, 4], (5,), "uint32", 0, 5, [512747620, 1298009047, 1267190206, 761827841, 1383286907]),

@@ -195,6 +195,10 @@ def test_wrong_derivatives_are_found(modes):
         tw.test_util.check_grads(wrong, (1.0,), 1, "sideways")
 
 
+def test_a_curve_that_needs_a_short_step():
+    tw.test_util.check_grads(lambda x: tnp.sin(40.0 * x), (0.05,), 1)
+
+
 def test_second_order_is_looked_at():
     @tw.custom_jvp
     def wrong(x):

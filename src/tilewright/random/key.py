@@ -147,13 +147,14 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
 
 
 def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
-    """A random key in the older form: a uint32 array of two words.
+    """A random key in the older form: a uint32 array of two words; a typed one where `enable_custom_prng` is set.
 
     >>> import tilewright as tw
     >>> tw.random.PRNGKey(7).tolist()
     [0, 7]
     """
-    return random_unwrap_p.bind(_seeded("PRNGKey", seed, impl))
+    key = _seeded("PRNGKey", seed, impl)
+    return key if current().enable_custom_prng else random_unwrap_p.bind(key)
 
 
 def key_data(keys: Any) -> Any:

@@ -183,6 +183,8 @@ def test_pmap():
         tw.pmap(lambda x: x)(np.ones(9))
     with pytest.raises(BatchAxisError, match="sizes"):
         tw.pmap(lambda x, y: x)(np.ones(4), np.ones(5))
+    with pytest.raises(BatchAxisError, match="axis 0 of an argument of shape"):
+        tw.pmap(lambda x, y: x * y)(np.ones(4), 5)
 
 
 @pytest.mark.parametrize(
