@@ -176,7 +176,7 @@ class Blackwell(Tensor):
         for ref, register in registers.items():
             shape, dtype, first = ref.type.shape, ref.type.dtype, self.sums[ref].column
             row = tcgen05.Row(p, self.lanes(p.add(sums_at, first)), shape[1], computed(dtype))
-            register.value = Fragment(Layout(shape, 0, 1), dtype, [row])  # type: ignore[list-item]
+            register.value = Fragment(Layout(shape, 0, 1), dtype, [row])
         end_cell(self, self.s.parts.after, 0, -1)
         if self.s.blocks:
             tcgen05.left(p)

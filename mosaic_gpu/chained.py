@@ -9,7 +9,7 @@ to it in its place.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.ir import Program, Var
@@ -23,7 +23,7 @@ from .products import left_of, right_of, staged
 from .schedule import MOST_SITES
 from .tensor import Tensor
 from .text import Int
-from .values import Fragment, Layout, Lazy, Product, Tile, Unfit, Value, computed, halves
+from .values import Fragment, Late, Layout, Lazy, Product, Tile, Unfit, Value, computed, halves
 
 WIDEST_ROW = 128  # numbers of a product or a sum that a thread has at once
 
@@ -42,6 +42,7 @@ class Parked:
 
     array: ArrayType
     column: int
+    rows: list[tcgen05.Row] = field(default_factory=list)  # that were read and may not be loaded yet
 
     def _whole(self, index: Index) -> None:
         if not index.is_whole(self.array.shape):
@@ -51,21 +52,31 @@ class Parked:
         self._whole(index)
         e.wait()
         tcgen05.waited(e.p)
-        return e.loaded_row(self.column, Layout(self.array.shape, 0, 1), self.array.dtype)
+        found = e.loaded_row(self.column, Layout(self.array.shape, 0, 1), self.array.dtype, e.late)
+        self.rows += [row for row in found.regs if isinstance(row, tcgen05.Row)]
+        return found
+
+    def stored(self) -> None:
+        """What was read before is no longer there."""
+        for row in self.rows:
+            row.over = True
+        self.rows.clear()
 
     def write(self, e: Chained, index: Index, dynamic: Sequence[Any], value: Any) -> None:
         self._whole(index)
         if isinstance(value, Product) and value.made is None and value.dtype == self.array.dtype:
             e.start(value, value.start, self.column)
-            return
-        made = e.fragment(value, Layout(self.array.shape, 0, 1))
-        e.wait()
-        e.put(self.column, made.regs[0], self.array.dtype)
+        else:
+            made = e.fragment(value, Layout(self.array.shape, 0, 1))
+            e.wait()
+            e.put(self.column, made.regs[0], self.array.dtype)
+        self.stored()
 
     def add(self, e: Chained, index: Index, dynamic: Sequence[Any], value: Any) -> None:
         self._whole(index)
         if isinstance(value, Product) and value.made is None and value.dtype == self.array.dtype:
             e.start(value, value.start, self.column, added=True)
+            self.stored()
             return
         self.write(e, index, dynamic, e.sum(self.read(e, index, dynamic), value))
 
@@ -74,6 +85,7 @@ class Chained(Tensor):
     """A kernel within its loops, whose products are made in tensor memory and read from there."""
 
     persists = False  # barriers of products count the turns of one tile
+    late = True  # what scratch holds is loaded where it is needed, some columns at a time
 
     def __init__(self, *args: Any):
         super().__init__(*args)
@@ -122,17 +134,21 @@ class Chained(Tensor):
         """A column of this warpgroup's part."""
         return self.p.add(column, self.p.mul(self.mine, self.each))
 
-    def loaded_row(self, column: int, layout: Layout, dtype: Any) -> Fragment:
+    def loaded_row(self, column: int, layout: Layout, dtype: Any, late: bool = False) -> Fragment:
+        address = self.lanes(self.at(column))
+        if late:
+            return Fragment(layout, dtype, [tcgen05.Row(self.p, address, layout.shape[1], computed(dtype))])
         if layout.shape[1] > WIDEST_ROW:
             raise Unfit(f"a row of {layout.shape[1]} numbers in each thread, which has registers for {WIDEST_ROW}")
-        row = tcgen05.row(self.p, self.lanes(self.at(column)), layout.shape[1], computed(dtype))
-        return Fragment(layout, dtype, [row])
+        return Fragment(layout, dtype, [tcgen05.row(self.p, address, layout.shape[1], computed(dtype))])
 
     def put(self, column: int, numbers: Sequence[str], dtype: Any) -> None:
         """Store this thread's row, which the tensor cores see after the next barrier."""
-        p = self.p
-        bits = [p.pure(f"arith.bitcast {x} : f32 to i32") for x in numbers] if computed(dtype) == "f32" else numbers
-        tcgen05.put(p, self.lanes(self.at(column)), bits)
+        p, address = self.p, self.lanes(self.at(column))
+        if computed(dtype) == "f32":
+            tcgen05.put(p, address, Late(p, len(numbers), lambda j: p.pure(f"arith.bitcast {numbers[j]} : f32 to i32")))
+        else:
+            tcgen05.put(p, address, numbers)
 
     def register(self, ref: Var, array: ArrayType, level: int) -> Any:
         shape = array.shape
@@ -146,10 +162,6 @@ class Chained(Tensor):
     def consume(self) -> None:
         tcgen05.waited(self.p)
         super().consume()
-
-    def gather(self) -> None:
-        super().gather()
-        tcgen05.waited(self.p)
 
     def cell(self, program: Program, level: int) -> None:
         if level == len(self.plan.carry):
@@ -237,3 +249,9 @@ class Chained(Tensor):
         if isinstance(value, Fragment) and value.group is not None:
             self.settle(value)
         return super().element(value, layout, r, j)
+
+
+class Held(Chained):
+    """The same, where a body uses what scratch held after it stores there: all columns are loaded where it is read."""
+
+    late = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from .text import Int, Printer
 from .values import (
     EIGHT,
     Fragment,
+    Late,
     Layout,
     Lazy,
     Product,
@@ -186,19 +188,18 @@ class Lowering:
             return unpack(self.p, value.regs[r][j // 2], j % 2, value.dtype)
         return value.regs[r][j]
 
-    def make(self, layout: Layout, dtype: Any, element: Callable[[int, int], str]) -> Fragment:
-        """A fragment of computed numbers, which are rounded to its dtype."""
+    def make(self, layout: Layout, dtype: Any, element: Callable[[int, int], str], late: bool = False) -> Fragment:
+        """A fragment of computed numbers, which are rounded to its dtype; `late`: where they are needed."""
         rows, cols = self.extent(layout)
         paired = halves(dtype) and layout.cols is not None
-        regs = []
-        for r in range(rows):
-            row = [element(r, j) for j in range(cols)]
+
+        def number(r: int, j: int) -> str:
             if paired:
-                row = [pack(self.p, a, b, dtype) for a, b in zip(row[::2], row[1::2], strict=True)]
-            elif halves(dtype):
-                row = [rounded(self.p, x, dtype) for x in row]
-            regs.append(row)
-        return Fragment(layout, dtype, regs)
+                return pack(self.p, element(r, 2 * j), element(r, 2 * j + 1), dtype)
+            return rounded(self.p, element(r, j), dtype) if halves(dtype) else element(r, j)
+
+        found = [Late(self.p, cols // 2 if paired else cols, partial(number, r)) for r in range(rows)]
+        return Fragment(layout, dtype, found if late else [list(row) for row in found])
 
     def fragment(self, value: Value, layout: Layout | None = None) -> Fragment:
         """A value in registers."""

@@ -20,7 +20,7 @@ from ..lang.target import Target
 from ..lang.warpgroups.specs import Mesh, mesh_of
 from . import ptx
 from .blackwell import Blackwell
-from .chained import Chained
+from .chained import Chained, Held
 from .cluster import clustered
 from .direct.program import REMEDY, Direct, Found
 from .language import BACKEND
@@ -33,7 +33,7 @@ from .values import Unfit
 MOST_PAIRED = 2  # products of a body whose blocks are pairs unasked: more of them take too many registers
 LEAST_STAGES = 3  # that a block of many tiles keeps beside memory for its results, unless it is asked for
 # The forms of an architecture, in the order that they are tried.
-FORMS: dict[str, tuple[type[Nest], ...]] = {"90a": (Nest,), "100a": (Blackwell, Chained)}
+FORMS: dict[str, tuple[type[Nest], ...]] = {"90a": (Nest,), "100a": (Blackwell, Chained, Held)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +49,7 @@ class MosaicGpuModule(Module):
     shared: int
     scratch: int
     stages: int = 0
+    form: type[Nest] | None = None  # by which its loops are printed
 
 
 def refusal(kernel: Legal, why: str) -> UnsupportedError:
@@ -115,6 +116,7 @@ def _module(kernel: Kernel, target: Target) -> MosaicGpuModule:
     return MosaicGpuModule(
         name, text, grid, launch.in_types, launch.out_types, launch.aliases, launch.prepare, launch.finish,
         architecture=architecture, threads=final.threads, shared=final.shared, scratch=scratch, stages=final.stages,
+        form=form,
     )  # fmt: skip
 
 

@@ -33,7 +33,7 @@ class Register:
 
     def write(self, e: Any, index: Index, dynamic: Sequence[Any], value: Any) -> None:
         self._whole(index)
-        self.value = value if isinstance(value, Lazy) and value.fixed else e.fragment(value)
+        self.value = value if isinstance(value, Lazy) and value.fixed else e.fragment(value).held
 
     def add(self, e: Any, index: Index, dynamic: Sequence[Any], value: Any) -> None:
         self._whole(index)

@@ -7,10 +7,10 @@ bits; an address is a row in the upper half and a column in the lower.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from .kinds import Kind
 from .text import Int, Printer
+from .values import Late, Unfit
 
 COLUMNS = 512
 PARTS = (32, 16)  # columns of one load
@@ -99,25 +99,22 @@ def row(p: Printer, address: Int, columns: int, type_: str = "f32") -> list[str]
     return found
 
 
-class Row(Sequence[str]):
+class Row(Late):
     """A thread's row that is loaded where it is needed, some columns at a time."""
 
     def __init__(self, p: Printer, address: Int, columns: int, type_: str):
-        self.p, self.address, self.columns, self.type = p, address, columns, type_
+        super().__init__(p, columns, self._loaded)
+        self.address, self.type = address, type_
+        self.over = False  # whether others have been stored in its place
 
-    def __len__(self) -> int:
-        return self.columns
-
-    def __getitem__(self, j: Any) -> Any:
-        if isinstance(j, slice):
-            return [self[i] for i in range(*j.indices(self.columns))]
-        if not 0 <= j < self.columns:
-            raise IndexError(j)
-        size = PARTS[0] if j < self.columns // PARTS[0] * PARTS[0] else PARTS[1]
-        key = (self, j // size * size)
-        if key not in self.p.made:
-            self.p.made[key] = load(self.p, self.p.add(self.address, key[1]), size, self.type)
-        return self.p.made[key][j % size]
+    def _loaded(self, j: int) -> str:
+        size = PARTS[0] if j < self.length // PARTS[0] * PARTS[0] else PARTS[1]
+        first = j // size * size
+        if self.over:
+            raise Unfit("numbers of tensor memory are used after others are stored in their place")
+        found = load(self.p, self.p.add(self.address, first), size, self.type)
+        self.p.made.update({(self, first + i): x for i, x in enumerate(found)})
+        return found[j - first]
 
 
 def put(p: Printer, address: Int, words: Sequence[str]) -> None:

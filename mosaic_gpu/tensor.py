@@ -50,6 +50,10 @@ class Tensor(Nest):
     def position(self, part: int, warp: Int) -> None:
         self.row, self.column = self.p.add(self.p.mul(self.mine, part), self.lane_of_group), 0
 
+    def gather(self) -> None:
+        super().gather()
+        tcgen05.waited(self.p)
+
     def lanes(self, column: Int) -> Int:
         """The address of a column in the rows of this warp."""
         p = self.p
@@ -57,8 +61,9 @@ class Tensor(Nest):
         return p.add(self.memory, rows, column)
 
     def matrices(self, moved: Moved, made: Fragment, base: Int) -> None:
-        """A row of each thread, 8 numbers of 16 bits at a time."""
+        """A row of each thread, 8 numbers of 16 bits at a time, which may be loaded from tensor memory here."""
         p, rows = self.p, self.rows // self.consumers
+        tcgen05.waited(p)
         for chunk in range(len(made.regs[0]) // 4):
             row = self.lane_of_group
             within = p.mul(p.int("xori", p.int("andi", row, 7), chunk % 8), 16)

@@ -3,6 +3,9 @@
 A model, not a measurement: a block computes at a part of its multiprocessor's peak, after what it takes to start, and
 blocks come in waves. The parts are those of published figures: of 989 TFLOP/s of float16 on H100, Pallas' attention
 takes 686 by Mosaic GPU and 415 by Triton (jax's documentation), products of matrices 0.6 to 0.7 of the peak by either.
+On B200 jax's tutorial of products tells what each step gives: 0.376 of the peak where the warps that multiply copy too,
+as Triton's do unless they are told otherwise, 0.558 with warps for each and results stored in parts, 0.615 for pairs of
+blocks that make many tiles. Of attention as it is made here on Blackwell there is no figure.
 """
 
 from __future__ import annotations
@@ -15,11 +18,26 @@ from ..lang.analysis import analyse
 from ..lang.cost import kernel_cost
 from ..lang.legalize import Legal, entry
 from ..lang.target import Target
+from .chained import Chained, Held
+from .kinds import FLOAT32
 from .language import BACKEND
 from .module import mosaic_gpu_module, refusal
-from .schedule import HOPPER, products
+from .schedule import BLACKWELL, HOPPER, products
 
-SPECIALISED, HALF, PLAIN, CHAINED = 0.69, 0.4, 0.62, 0.42  # of the peak: two warpgroups, one; Triton: one product, more
+
+@dataclass(frozen=True)
+class Parts:
+    """Of the peak, by this backend: in blocks of many tiles, of one, of 64 rows; by Triton: one product, more."""
+
+    lasting: float
+    single: float
+    half: float
+    plain: float
+    chained: float
+
+
+PARTS = {HOPPER: Parts(0.69, 0.69, 0.4, 0.62, 0.42), BLACKWELL: Parts(0.615, 0.558, 0.0, 0.376, 0.0)}
+UNKNOWN = "it computes with its products, for which there is no figure of Blackwell"
 DESCRIBED, LAUNCHED = 3e-6, 1e-6  # seconds until a block computes: its descriptors are made on the device; else
 
 
@@ -47,16 +65,25 @@ def estimate(legal: Legal, target: Target) -> Estimate:
       UnsupportedError: it is not for this backend.
     """
     kernel, found = legal.given, products(legal.given.body)
-    if not found or not target.name.startswith(HOPPER):
-        raise refusal(legal, "there is no product of matrices in it" if not found else f"{target.name} is not Hopper")
+    parts = next((parts for name, parts in PARTS.items() if target.name.startswith(name)), None)
+    if not found or parts is None:
+        raise refusal(legal, "there is no product of matrices in it" if not found else f"{target.name} has other units")
+    blackwell = parts is PARTS[BLACKWELL]
+    if blackwell and len(found) > 1:
+        raise refusal(legal, UNKNOWN)
     programs = math.prod(kernel.grid[a] for a in kernel.long_axes if a not in analyse(kernel).carry)
     waves = math.ceil(max(programs, 1) / target.units)
-    alone = kernel_cost(kernel).flops / max(programs, 1) / (target.rate("float16") / target.units)
+    dtype = found[0].inputs[0].type.dtype
+    peak = target.rate("float16") / 2 if dtype == FLOAT32 else target.rate(dtype)  # in TF32
+    alone = kernel_cost(kernel).flops / max(programs, 1) / (peak / target.units)
     lasting = programs > target.units and len(found) == 1  # then blocks make many tiles, and begin once
-    two = found[0].outputs[0].type.shape[0] % 128 == 0
+    whole = found[0].outputs[0].type.shape[0] % 128 == 0
+    if blackwell and not whole:
+        raise refusal(legal, "its blocks have less than 128 rows")
+    mine = parts.half if not whole else parts.lasting if lasting else parts.single
     made = Estimate(
-        waves * alone / (SPECIALISED if two else HALF) + (1 if lasting else waves) * DESCRIBED,
-        waves * (alone / (CHAINED if len(found) > 1 else PLAIN) + LAUNCHED))  # fmt: skip
-    if made.better:
-        mosaic_gpu_module(legal, target)
+        waves * alone / mine + (1 if lasting else waves) * DESCRIBED,
+        waves * (alone / (parts.chained if len(found) > 1 else parts.plain) + LAUNCHED))  # fmt: skip
+    if made.better and mosaic_gpu_module(legal, target).form in (Chained, Held):
+        raise refusal(legal, UNKNOWN)
     return made

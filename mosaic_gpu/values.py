@@ -11,7 +11,7 @@ Numbers are computed as f32, i32 or i1; floats of 16 bits are kept as pairs in a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..core.types import is_bool, is_float
@@ -83,13 +83,33 @@ class Layout:
         return Layout(shape, place(self.rows, "rows"), place(self.cols, "columns"))
 
 
+class Late(Sequence[str]):
+    """Registers of a thread, computed where they are first needed, and again in regions that do not know them."""
+
+    def __init__(self, p: Printer, length: int, compute: Callable[[int], str]):
+        self.p, self.length, self.compute = p, length, compute
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, j: Any) -> Any:
+        if isinstance(j, slice):
+            return [self[i] for i in range(*j.indices(self.length))]
+        if not 0 <= j < self.length:
+            raise IndexError(j)
+        key = (self, j)
+        if key not in self.p.made:
+            self.p.made[key] = self.compute(j)
+        return self.p.made[key]
+
+
 @dataclass(eq=False)
 class Fragment:
     """Numbers in registers."""
 
     layout: Layout
     dtype: Any
-    regs: list[list[str]]
+    regs: Sequence[Sequence[str]]
     group: Any = None  # the products that are being made in these registers
 
     @property
@@ -99,6 +119,16 @@ class Fragment:
     @property
     def paired(self) -> bool:
         return halves(self.dtype) and self.layout.cols is not None
+
+    @property
+    def late(self) -> bool:
+        """Whether registers are computed where they are needed."""
+        return any(isinstance(row, Late) for row in self.regs)
+
+    @property
+    def held(self) -> Fragment:
+        """The same with registers that are computed by now."""
+        return replace(self, regs=[list(row) for row in self.regs]) if self.late else self
 
     @property
     def types(self) -> list[str]:

@@ -23,7 +23,7 @@ from ...core.types import ArrayType, is_bool, is_float
 from ...lang.machine import bits_down_p, bits_up_p, quotient_p, remainder_p, sign_down_p
 from ...lang.tpu import approx_reciprocal_p
 from ..text import Printer
-from ..values import Lazy, Product, Unfit, computed, convert, halves, rounded, wrapped
+from ..values import Fragment, Lazy, Product, Unfit, computed, convert, halves, rounded, wrapped
 
 Numbers = Callable[..., str]  # (printer, dtype of the operands, *numbers) -> number
 
@@ -57,7 +57,10 @@ def elementwise(compute: Numbers) -> Callable[..., Any]:
                 out.shape, out.dtype,
                 lambda p, place: rounding(p, *(x.at(p, place if x.shape else ()) for x in operands)), varies, fixed,
             )  # fmt: skip
-        return e.make(layout, out.dtype, lambda r, j: number(e.p, *(e.element(x, layout, r, j) for x in operands)))
+        late = any(isinstance(x, Fragment) and x.late for x in operands)
+        return e.make(
+            layout, out.dtype, lambda r, j: number(e.p, *(e.element(x, layout, r, j) for x in operands)), late
+        )
 
     return rule
 

@@ -38,10 +38,10 @@ def names(kernel, machine=SM_90):
     return [route.name for route in choice(kernel, machine).routes]
 
 
-def generated(n):
+def generated(n, target="cuda:sm_90", second=HALF):
     """The kernel of a product of matrices."""
-    struct = tw.ShapeDtypeStruct((n, n), HALF)
-    unit = tw.compile(lambda a, b: a @ b, struct, struct, target="cuda:sm_90", stop="fuse")
+    types = [tw.ShapeDtypeStruct((n, n), dtype) for dtype in (HALF, second)]
+    unit = tw.compile(lambda a, b: a @ b.astype(HALF), *types, target=target, stop="fuse")
     return next(iter(kernels_of(getattr(unit, "program", unit))))
 
 
@@ -50,6 +50,17 @@ def test_the_estimate_chooses():
     small = choice(generated(512), SM_90)
     assert [r.name for r in small.routes] == ["triton"]
     assert "an estimate of" in small.passed[0].why
+
+
+def test_the_estimate_chooses_on_blackwell():
+    blackwell = target_of("cuda:sm_100")
+    assert names(generated(8192, blackwell.name), blackwell) == ["mosaic_gpu", "triton"]
+    small = choice(generated(512, blackwell.name), blackwell)
+    assert [r.name for r in small.routes] == ["triton"] and "an estimate of" in small.passed[0].why
+    weights = choice(generated(8192, blackwell.name, "int8"), blackwell)
+    assert [r.name for r in weights.routes] == ["triton"] and "no figure of Blackwell" in weights.passed[0].why
+    with tw.config(kernel_route="mosaic_gpu"):
+        assert names(generated(512, blackwell.name), blackwell) == ["mosaic_gpu", "triton"]
 
 
 def test_what_is_asked_for_is_taken():

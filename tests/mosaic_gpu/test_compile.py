@@ -10,6 +10,7 @@ import pytest
 
 import tilewright as tw
 from tests.support.hopper_cases import COPIED, HALF, PRODUCTS, SINGLE, attention, floats, integers, product
+from tests.support.hopper_large import LARGE
 from tilewright import errors, routes
 from tilewright.lang.gpu.resources import resources
 from tilewright.lang.target import target_of
@@ -111,6 +112,20 @@ def test_a_program_takes_the_kernel():
         binary = tw.compile(lambda a, b: a @ b, struct, struct, target="cuda:sm_90")
     assert binary.executable is not None
     assert "wgmma" in binary.kernels[0].assembly and binary.kernels[0].scratch % 128 == 0
+
+
+def test_what_the_estimate_chooses_on_blackwell_is_told():
+    struct = tw.ShapeDtypeStruct((4096, 4096), HALF)
+    told = str(tw.explain(lambda a, b: a @ b, struct, struct, target="cuda:sm_100", compile=True))
+    assert "is compiled by mosaic_gpu" in told
+
+
+def test_kernels_that_load_some_columns_at_a_time_do_not_spill():
+    blackwell = target_of("cuda:sm_100")
+    kernels = [*LARGE["fused_matmul"](), *LARGE["paged decoding, pages of 128, groups of 128"]()]
+    start(kernels, blackwell)
+    for kernel in kernels:
+        assert resources(compiled_kernel(kernel, blackwell)[1], blackwell).spills == 0, kernel.name
 
 
 def test_a_fault_of_the_compiler_is_told_and_the_next_module_compiled():
