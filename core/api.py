@@ -99,7 +99,7 @@ def _traced(aux: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
 
 
 def struct_of(type: Any) -> ShapeDtypeStruct:
-    return ShapeDtypeStruct(type.shape, type.dtype, type.weak_type)
+    return ShapeDtypeStruct(type.shape, type.dtype, type.weak_type, sharding=type.placed)
 
 
 class Flat:
@@ -502,7 +502,8 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
         axes = _axes_of(in_axes, args, "in_axes") + [0] * len(tree.leaves(kwargs))
         size, dims = _mapped_size(flat, axes, axis_size, args)
         f = Flat(fun, in_tree, kwargs=True)
-        axis = AxisInfo(size, axis_name, spmd_axis_name)
+        lies = (typeof(x).along(d) for x, d in zip(flat, dims, strict=True) if d is not None)
+        axis = AxisInfo(size, axis_name, spmd_axis_name, next((s for s in lies if s is not None), None))
         run, given, refs = (f, flat, ()) if runtime.map_refs is None else runtime.map_refs(f, flat, dims)
         outs, found = batch_flat(run, axis, given, dims)
         for i in reversed(refs):

@@ -217,6 +217,10 @@ class MeshAxisError(TilewrightError, ValueError):
     """A mesh axis that the mesh does not have, or that is used twice."""
 
 
+class ShardingTypeError(TilewrightError, TypeError, ValueError):
+    """An operation on arrays whose types tell how they lie, from which no sharding of its result follows."""
+
+
 class MeshError(TilewrightError, ValueError):
     """Meshes that do not fit: larger than there are devices, of other devices than another one in the same program."""
 

@@ -8,6 +8,7 @@ Out of bounds: reads clamp, updates are dropped, unless `mode` says otherwise; a
 
 from __future__ import annotations
 
+import functools
 import operator
 import warnings
 from collections.abc import Callable, Sequence
@@ -22,7 +23,6 @@ from .errors import (
     IndexingError,
     ShapeError,
     SliceStepError,
-    UnsupportedError,
     check_options,
 )
 from .primitives.compare import select_n_p
@@ -53,6 +53,7 @@ from .primitives.shape import (
 )
 from .primitives.slicing import dynamic_slice_p, dynamic_update_slice_p, wrapped
 from .promote import promote_types
+from .runtime import runtime
 from .trace import Tracer, Value, dtype_of, is_evaluating, shape_of, typeof
 from .types import INT32, INT64, Shape, as_size, is_bool, is_integer
 
@@ -701,9 +702,19 @@ _OPTIONS = ("mode", "indices_are_sorted", "unique_indices", "wrap_negative_indic
 
 
 def _check(method: str, options: dict[str, Any]) -> None:
-    if options.pop("out_sharding", None) is not None:
-        raise UnsupportedError(f"x.at[...].{method} does not take a sharding", "leave out_sharding None")
     check_options(f"x.at[...].{method}", options, (*_OPTIONS, "fill_value") if method == "get" else _OPTIONS)
+
+
+def _lying(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method with an option `out_sharding`: how its result is to lie on a mesh."""
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, out_sharding: Any = None, **options: Any) -> Any:
+        if out_sharding is None:
+            return method(self, *args, **options)
+        run = lambda array, index, *given: method(Place(array, index), *given, **options)  # noqa: E731
+        return runtime.asked(out_sharding, run, self.array, self.index, *args)
+
+    return call
 
 
 class Place:
@@ -719,26 +730,31 @@ class Place:
     def __repr__(self) -> str:
         return f"Place({self.array!r}, {self.index!r})"
 
+    @_lying
     def get(self, *, fill_value: Any = None, **options: Any) -> Any:
         """`x[index]`, with `fill_value` out of bounds when `mode="fill"`."""
         _check("get", options)
         return get(self.array, self.index, fill_value=fill_value, **options)
 
+    @_lying
     def set(self, values: Any, **options: Any) -> Any:
         """`x` after `x[index] = values`."""
         _check("set", options)
         return update(self.array, self.index, values, "set", **options)
 
+    @_lying
     def add(self, values: Any, **options: Any) -> Any:
         """`x` after `x[index] += values`, repeated places taking every addition."""
         _check("add", options)
         return update(self.array, self.index, values, "add", **options)
 
+    @_lying
     def subtract(self, values: Any, **options: Any) -> Any:
         """`x` after `x[index] -= values`, repeated places taking every subtraction."""
         _check("subtract", options)
         return update(self.array, self.index, values, "subtract", **options)
 
+    @_lying
     def multiply(self, values: Any, **options: Any) -> Any:
         """`x` after `x[index] *= values`, repeated places taking every product."""
         _check("multiply", options)
@@ -746,11 +762,13 @@ class Place:
 
     mul = multiply
 
+    @_lying
     def divide(self, values: Any, **options: Any) -> Any:
         """`x` after `x[index] /= values`."""
         _check("divide", options)
         return operator.truediv(self.array, self._factors(values, options))
 
+    @_lying
     def power(self, values: Any, **options: Any) -> Any:
         """`x` after `x[index] **= values`."""
         _check("power", options)
@@ -760,16 +778,19 @@ class Place:
         """Ones, but for the product of the values at the index."""
         return update(full_like(self.array, 1), self.index, values, "multiply", **options)
 
+    @_lying
     def min(self, values: Any, **options: Any) -> Any:
         """`x` after `x[index] = minimum(x[index], values)`."""
         _check("min", options)
         return update(self.array, self.index, values, "min", **options)
 
+    @_lying
     def max(self, values: Any, **options: Any) -> Any:
         """`x` after `x[index] = maximum(x[index], values)`."""
         _check("max", options)
         return update(self.array, self.index, values, "max", **options)
 
+    @_lying
     def apply(self, func: Callable[[Any], Any], **options: Any) -> Any:
         """`x` after `func` was applied at the index, once for each time a place is named."""
         _check("apply", options)

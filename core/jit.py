@@ -500,6 +500,7 @@ def flat_shardings(shardings: Any, values: Any, what: str) -> tuple[Any, ...]:
     except TreeError as error:
         what = f"{what} is not a prefix of their structure: {error.what}"
         raise ArgumentTypeError(what, "give one for each, or one for all") from None
+    found = [s if hasattr(s, "placed") else getattr(s, "sharding", s) for s in found]  # of a Format, its sharding
     for s in found:
         if s is not None and not hasattr(s, "placed"):
             raise ArgumentTypeError(f"{what} holds {s!r}", "use a NamedSharding, a PartitionSpec or None")

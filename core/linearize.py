@@ -32,6 +32,7 @@ from .trace import (
     line_here,
     of_line,
     trace_program,
+    typed,
     typeof,
     under,
 )
@@ -82,7 +83,7 @@ class LinearTrace(Trace):
         if not any(self.owns(a) for a in args):
             return under(self.parent, self.parent.bind, primitive, args, params)  # type: ignore[union-attr, arg-type]
         atoms: list[Any] = [a._var if self.owns(a) else Known(a) for a in args]
-        out = primitive.typing(*[a.type for a in atoms], **params)
+        out = typed(primitive, [a.type for a in atoms], params)
         outs = [Var(t) for t in (out if primitive.multiple else (out,))]
         self.eqns.append(Eqn(primitive, atoms, outs, params, source=line_here() if self.lines else None))
         tracers = [LinearTracer(self, v) for v in outs]

@@ -23,22 +23,29 @@ import numpy as np
 from . import tree
 from .caches import cached
 from .config import config, current
-from .errors import ArgumentError, ArgumentTypeError, MeshAxisError, MeshError, ShapeError
+from .errors import ArgumentError, ArgumentTypeError, MeshAxisError, MeshError, ShapeError, ShardingTypeError
 from .jit import flat_shardings
-from .primitive import AxisInfo, Primitive
+from .primitive import OWN, AxisInfo, Primitive
 from .rules import linear_jvp
 from .runtime import runtime
 from .trace import typeof
+from .types import ShardedType
 
 _interned: dict[Any, Any] = runtime.part("mesh.interned", {})  # compared by identity, so none may be forgotten
 
 
 class AxisType(Enum):
-    """What decides about shardings along an axis. Here always the compiler, and what a program asks for."""
+    """What decides about shardings along an axis: the compiler (`Auto`), or types of arrays (`Explicit`).
+
+    `Manual` axes are those of which a `shard_map` sees one place; a mesh that is made may name it, and means `Auto`.
+    """
 
     Auto = "auto"
     Explicit = "explicit"
     Manual = "manual"
+
+    def __repr__(self) -> str:
+        return self.name
 
 
 class _Axes:
@@ -46,6 +53,8 @@ class _Axes:
 
     axis_names: tuple[Any, ...]
     axis_sizes: tuple[int, ...]
+    axis_types: tuple[AxisType, ...]
+    explicit: frozenset[Any]  # the names of the axes that types tell of
     shape: Mapping[Any, int]
 
     @property
@@ -59,10 +68,6 @@ class _Axes:
     @property
     def shape_tuple(self) -> tuple[tuple[Any, int], ...]:
         return tuple(zip(self.axis_names, self.axis_sizes, strict=True))
-
-    @property
-    def axis_types(self) -> tuple[AxisType, ...]:
-        return (AxisType.Auto,) * len(self.axis_names)
 
     @property
     def are_all_axes_auto(self) -> bool:
@@ -80,8 +85,25 @@ class _Axes:
         """Into how many parts some axes split."""
         return math.prod(self.shape[a] for a in axes)
 
+    def _typed(self, types: tuple[AxisType, ...]) -> None:
+        """Take the types of the axes, once these are known."""
+        self.axis_types = types
+        self.shape = MappingProxyType(dict(self.shape_tuple))
+        self.explicit = frozenset(self._of_type(AxisType.Explicit))
+
+    def _of_type(self, wanted: AxisType) -> tuple[Any, ...]:
+        return tuple(n for n, t in zip(self.axis_names, self.axis_types, strict=True) if t is wanted)
+
+    auto_axes = property(lambda self: self._of_type(AxisType.Auto))
+    explicit_axes = property(lambda self: self._of_type(AxisType.Explicit))
+    manual_axes = property(lambda self: self._of_type(AxisType.Manual))
+
+    def _changed(self, changes: Mapping[Any, AxisType]) -> tuple[AxisType, ...]:
+        return tuple(changes.get(n, t) for n, t in zip(self.axis_names, self.axis_types, strict=True))
+
     def _show(self) -> str:
-        return ", ".join(f"{n!r}: {s}" for n, s in self.shape_tuple)
+        sizes = ", ".join(f"{n!r}: {s}" for n, s in self.shape_tuple)
+        return sizes if self.are_all_axes_auto else f"{sizes}, axis_types={self.axis_types}"
 
     def __enter__(self) -> Any:
         _entered().append(stack := contextlib.ExitStack())
@@ -105,6 +127,14 @@ def _checked_names(names: Any, sizes: Sequence[int]) -> tuple[Any, ...]:
     return names
 
 
+def _checked_types(types: Any, names: tuple[Any, ...]) -> tuple[AxisType, ...]:
+    types = AxisType.Auto if types is None else types
+    found = (types,) * len(names) if isinstance(types, AxisType) else tuple(types)
+    if len(found) != len(names) or not all(isinstance(t, AxisType) for t in found):
+        raise ArgumentError(f"axis_types={types!r} of a mesh with axes {names}", "give an AxisType for each axis")
+    return found
+
+
 class AbstractMesh(_Axes):
     """The axes of a mesh without devices: `AbstractMesh((32, 32), ("data", "model"))`.
 
@@ -118,17 +148,21 @@ class AbstractMesh(_Axes):
         if axis_names is None:  # pairs (name, size)
             axis_names, axis_sizes = [n for n, _ in axis_sizes], [s for _, s in axis_sizes]
         names = _checked_names(axis_names, axis_sizes)
-        key = (cls, names, tuple(int(s) for s in axis_sizes))
+        key = (cls, names, tuple(int(s) for s in axis_sizes), _checked_types(axis_types, names))
         found = _interned.get(key)
         if found is None:
             found = object.__new__(cls)
-            found.axis_names, found.axis_sizes = key[1:]
-            found.shape = MappingProxyType(dict(found.shape_tuple))
+            found.axis_names, found.axis_sizes, types = key[1:]
+            found._typed(types)
             found = _interned.setdefault(key, found)
         return found
 
     abstract_mesh = property(lambda self: self)
     abstract_device = None  # what the devices are is not known
+
+    def update_axis_types(self, changes: Mapping[Any, AxisType]) -> AbstractMesh:
+        """The mesh with other types of some axes."""
+        return AbstractMesh(self.axis_sizes, self.axis_names, self._changed(changes))
 
     @property
     def flat(self) -> tuple[Any, ...]:
@@ -137,7 +171,7 @@ class AbstractMesh(_Axes):
 
 
     def __reduce__(self) -> Any:
-        return (AbstractMesh, (self.axis_sizes, self.axis_names))
+        return (AbstractMesh, (self.axis_sizes, self.axis_names, self.axis_types))
 
     def __repr__(self) -> str:
         return f"AbstractMesh({self._show()})"
@@ -163,7 +197,8 @@ class Mesh(_Axes):
         grid = np.array(devices, dtype=object)
         names = _checked_names(axis_names, grid.shape)
         flat = tuple(grid.flat)
-        key = (cls, flat, grid.shape, names)
+        types = _checked_types(axis_types, names)
+        key = (cls, flat, grid.shape, names, types)
         found = _interned.get(key)
         if found is None:
             for d in flat:
@@ -174,9 +209,13 @@ class Mesh(_Axes):
             grid.flags.writeable = False
             found = object.__new__(cls)
             found.devices, found.axis_names, found.axis_sizes = grid, names, grid.shape
-            found.shape = MappingProxyType(dict(found.shape_tuple))
+            found._typed(types)
             found = _interned.setdefault(key, found)
         return found
+
+    def update_axis_types(self, changes: Mapping[Any, AxisType]) -> Mesh:
+        """The mesh with other types of some axes."""
+        return Mesh(self.devices, self.axis_names, self._changed(changes))
 
     @property
     def flat(self) -> tuple[Any, ...]:
@@ -189,7 +228,7 @@ class Mesh(_Axes):
 
     @property
     def abstract_mesh(self) -> AbstractMesh:
-        return AbstractMesh(self.axis_sizes, self.axis_names)
+        return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types)
 
     @property
     def local_devices(self) -> list[Any]:
@@ -208,14 +247,14 @@ class Mesh(_Axes):
         if not len(places) or not mine[box].all():
             raise MeshError(f"the devices of process {runtime.process_index} are no rectangle of {self}",
                             "order the devices so that each process has one")  # fmt: skip
-        return Mesh(self.devices[box], self.axis_names)
+        return Mesh(self.devices[box], self.axis_names, self.axis_types)
 
     @property
     def is_multi_process(self) -> bool:
         return len(self.local_devices) < self.size
 
     def __reduce__(self) -> Any:
-        return (Mesh, (self.devices, self.axis_names))
+        return (Mesh, (self.devices, self.axis_names, self.axis_types))
 
     def __repr__(self) -> str:
         return f"Mesh({self._show()})"
@@ -246,7 +285,7 @@ class PartitionSpec:
     Dimensions past its end are not split. `P.UNCONSTRAINED` leaves one to the compiler.
 
     >>> PartitionSpec("x", None, ("y", "z"))
-    PartitionSpec('x', None, ('y', 'z'))
+    P('x', None, ('y', 'z'))
     >>> PartitionSpec("x", None) is PartitionSpec(("x",), ())
     True
     """
@@ -281,6 +320,13 @@ class PartitionSpec:
             raise ArgumentError(f"{what}: {self} without a mesh in force", "use NamedSharding(mesh, spec), or set_mesh")
         return NamedSharding(current().mesh, self)
 
+    def trimmed(self) -> PartitionSpec:
+        """The spec without the dimensions at its end that nothing splits."""
+        dims = self.dims
+        while dims and not dims[-1]:
+            dims = dims[:-1]
+        return PartitionSpec(*dims)
+
     def padded(self, ndim: int) -> tuple[Any, ...]:
         """The axes of each of `ndim` dimensions."""
         return self.dims + ((),) * (ndim - len(self.dims))
@@ -304,7 +350,7 @@ class PartitionSpec:
         return (PartitionSpec, self.entries)
 
     def __repr__(self) -> str:
-        return f"PartitionSpec({', '.join(map(repr, self.entries))})"
+        return f"P{self.entries!r}"
 
 
 P = PartitionSpec
@@ -393,6 +439,19 @@ class NamedSharding:
         spec = spec if isinstance(spec, PartitionSpec) else PartitionSpec(*spec)
         return NamedSharding(self.mesh, spec, self.memory_kind)
 
+    @property
+    def explicit(self) -> NamedSharding | None:
+        """What types tell of it: its part along axes of the type `Explicit`; None where nothing."""
+        axes = self.mesh.explicit
+        dims = [() if d is UNCONSTRAINED else tuple(n for n in d if n in axes) for d in self.spec.dims] if axes else ()
+        spec = PartitionSpec(*dims).trimmed()
+        return NamedSharding(self.mesh, spec) if spec.dims else None
+
+    def of_type(self, ndim: int) -> NamedSharding:
+        """It as a type of `ndim` dimensions shows it: without devices, an entry for each dimension."""
+        dims = self.spec.padded(ndim)
+        return NamedSharding(self.mesh.abstract_mesh, PartitionSpec(*[d or None for d in dims]))
+
     def parts(self, ndim: int) -> tuple[int, ...]:
         """Into how many parts each of `ndim` dimensions is split."""
         return tuple(1 if d is UNCONSTRAINED else self.mesh.parts(d) for d in self.spec.padded(ndim))
@@ -469,6 +528,25 @@ def indices(sharding: NamedSharding, shape: tuple[int, ...]) -> tuple[tuple[slic
     return tuple(found)
 
 
+# ---------------------------------------------------------------------------- in types
+
+
+def lying(type: Any, sharding: Any) -> Any:
+    """The type of an array that lies as a sharding says: plain where no axis of the type `Explicit` splits it."""
+    explicit = sharding.placed().explicit if hasattr(sharding, "placed") else None
+    if explicit is None:
+        return type
+    explicit.check_rank(type.shape)
+    return ShardedType(type, explicit)
+
+
+def _whole(ndim: int) -> NamedSharding:
+    return NamedSharding(get_abstract_mesh(), PartitionSpec()).of_type(ndim)
+
+
+runtime.lying, runtime.whole = lying, _whole
+
+
 # ---------------------------------------------------------------------------- the mesh in force
 
 
@@ -534,15 +612,21 @@ def batched_spec(dims: Sequence[Any], at: int, axis: AxisInfo) -> PartitionSpec:
 
 def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, sharding: NamedSharding) -> Any:
     (x,), (d,) = args, dims
+    t: Any = typeof(x)
     assert d is not None
-    spec = batched_spec(sharding.spec.padded(len(typeof(x).shape) - 1), d, axis)
+    inner = sharding.spec.padded(t.ndim - 1)
+    if sharding.mesh.explicit and axis.spmd is None:  # the type tells how the new axis lies
+        spec = PartitionSpec(*inner[:d], () if t.placed is None else t.placed.spec.padded(t.ndim)[d], *inner[d:])
+    else:
+        spec = batched_spec(inner, d, axis)
     return constraint_p.bind(x, sharding=sharding.with_spec(spec)), d
 
 
 # A value that is to lie on a mesh as a sharding says.
 constraint_p = Primitive(
-    "sharding_constraint", typing=lambda x, *, sharding: x, jvp=linear_jvp(lambda: constraint_p), batch=_batch,
-    transpose=lambda ct, x, *, sharding: [constraint_p.bind(ct, sharding=sharding)], numpy=lambda x, *, sharding: x,
+    "sharding_constraint", typing=lambda x, *, sharding: lying(x.plain, sharding) if sharding.mesh.explicit else x,
+    jvp=linear_jvp(lambda: constraint_p), batch=_batch, places=OWN, numpy=lambda x, *, sharding: x,
+    transpose=lambda ct, x, *, sharding: [constraint_p.bind(ct, sharding=sharding)],
 )  # fmt: skip
 
 
@@ -565,4 +649,18 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     """
     leaves, treedef = tree.flatten(x)
     found = flat_shardings(shardings, x, "shardings of with_sharding_constraint")
-    return treedef.unflatten([v if s is None else s.constrain(v) for v, s in zip(leaves, found, strict=True)])
+    return treedef.unflatten([v if s is None else _guided(v, s) for v, s in zip(leaves, found, strict=True)])
+
+
+def _guided(x: Any, sharding: NamedSharding) -> Any:
+    """A value that lies so along axes that the compiler decides about; along others its type is held against that."""
+    if not sharding.mesh.explicit:
+        return sharding.constrain(x)
+    t: Any = typeof(x)
+    given, wanted = (() if s is None else s.spec.trimmed().dims for s in (t.placed, sharding.explicit))
+    if given != wanted:
+        raise ShardingTypeError(
+            f"with_sharding_constraint({sharding.spec}) of a value of type {t.show()}: along axes of the type Explicit "
+            "it is held against the type", "use `sharding.reshard` to bring the value there",
+        )  # fmt: skip
+    return x if sharding.mesh.are_all_axes_explicit else sharding.constrain(x)

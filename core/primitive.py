@@ -54,6 +54,9 @@ class Primitive:
     # On each device of a mesh: `varies(vary, params)` gives the axes along which results vary, if operands vary along
     # `vary`; without it, those. OWN: `typing` tells, its Programs being traced for operands that vary as they do.
     varies: Any = None
+    # How results lie along axes that types tell of, if operands are split along some; without it the relation tells.
+    # `places(types, out_types, **params)` gives a spec for each result; OWN: `typing` tells.
+    places: Any = None
     choice: bool = False  # one of the Programs among its parameters runs, not all
     checked: Callable[..., Any] | None = None
     eager: bool = False  # evaluated at once by its NumPy meaning, outside of any transformation
@@ -115,11 +118,15 @@ class Linear:
 
 @dataclass(frozen=True, slots=True)
 class AxisInfo:
-    """The axis a batching rule works over: its size, its name if it has one, and the mesh axes that split it."""
+    """The axis a batching rule works over: its size, its name if it has one, and the mesh axes that split it.
+
+    `lies` is the sharding of the axis alone, where types tell of one.
+    """
 
     size: int
     name: Any = None
     spmd: Any = None
+    lies: Any = None
 
 
 def all_zero(values: Sequence[Any]) -> bool:

@@ -286,3 +286,15 @@ def pointwise(ins: Sequence[Any], outs: Sequence[Any], **params: Any) -> Relatio
     loops = Loops()
     axes = loops.axes(outs[0].shape)
     return loops.relation([axes if t.shape else () for t in ins], [axes] * len(outs))
+
+
+def same_places(types: Sequence[Any], outs: Sequence[Any], **_: Any) -> list[list[Any]]:
+    """For `Primitive.places`: results lie as the first split operand of their rank does, where its axes divide them."""
+    t = next(t for t in types if t.placed is not None and t.ndim == outs[0].ndim)
+    mesh, dims = t.placed.mesh, t.placed.spec.padded(t.ndim)
+    return [[d if n % mesh.parts(d) == 0 else () for d, n in zip(dims, o.shape, strict=True)] for o in outs]
+
+
+def other_places(types: Sequence[Any], outs: Sequence[Any], *, axes: Sequence[int], **_: Any) -> list[list[Any]]:
+    """For `Primitive.places`: the result lies as the operand does, without the axes that it loses."""
+    return [[d for i, d in enumerate(types[0].placed.spec.padded(types[0].ndim)) if i not in axes]]

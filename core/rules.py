@@ -38,6 +38,8 @@ def zeros(type: ArrayType) -> Any:
     if type.dtype == FLOAT0:
         return np.zeros(type.shape, FLOAT0)
     zero = np.zeros((), type.dtype)[()]
+    if type.placed is not None:
+        return type.placed.constrain(spread(zero, type.shape))
     return zero if not type.shape else spread(zero, type.shape)
 
 

@@ -23,7 +23,7 @@ from .ir import Effects, Eqn, Program
 from .jit import Jit, Options
 from .jvp import jvp_program
 from .linearize import linearized
-from .mesh import AbstractMesh, Mesh, PartitionSpec
+from .mesh import AbstractMesh, Mesh, NamedSharding, PartitionSpec, lying
 from .primitive import OWN, AxisInfo, Linear, Primitive, Zero
 from .primitives.shape import expand_dims, squeeze
 from .primitives.structured import with_output_types
@@ -45,12 +45,12 @@ def part_type(t: Any, spec: PartitionSpec, mesh: Any) -> ArrayType:
     """The type of a device's part of an array: the axes of the spec divide its shape, and along them devices differ."""
     dims = spec.padded(t.ndim)
     shape = tuple(n // mesh.parts(d) for n, d in zip(t.shape, dims, strict=True))
-    return VaryingType(t.with_shape(shape), t.vary | frozenset(spec.axes))
+    return VaryingType(t.plain.with_shape(shape), t.vary | frozenset(spec.axes))
 
 
 def _whole_type(t: Any, spec: PartitionSpec, mesh: Any, manual: Sequence[Any]) -> ArrayType:
     shape = tuple(n * mesh.parts(d) for n, d in zip(t.shape, spec.padded(t.ndim), strict=True))
-    return VaryingType(t.with_shape(shape), t.vary - frozenset(manual))
+    return lying(VaryingType(t.with_shape(shape), t.vary - frozenset(manual)), NamedSharding(mesh, spec))
 
 
 def _typing(*types: Any, program: Program, mesh: Any, out_specs: Specs, manual: Sequence[Any], **_: Any) -> list[Any]:

@@ -34,7 +34,7 @@ from .errors import (
 from .ir import NO_EFFECTS, Atom, Eqn, Literal, Program, Var, run
 from .primitive import Primitive
 from .runtime import runtime
-from .types import ArrayType, RefType, Type, as_dtype, canonical_dtype, is_key
+from .types import ArrayType, RefType, ShardedType, Type, as_dtype, canonical_dtype, is_key
 from .value import Scalar, Value, typeof
 
 
@@ -371,6 +371,13 @@ class ProgramTracer(Tracer):
         return self._var.type
 
 
+def typed(primitive: Primitive, types: Sequence[Type], params: dict[str, Any]) -> Any:
+    """The type of a primitive's result, or of each, for operands of some types."""
+    if ShardedType in map(type, types):
+        return runtime.placed(primitive, types, params)
+    return primitive.typing(*types, **params)
+
+
 class ProgramTrace(Trace):
     """Records equations into a Program."""
 
@@ -405,7 +412,10 @@ class ProgramTrace(Trace):
             return self.atom(runtime.dimension(x))
         found = self.constants.get(id(x))
         if found is None:
-            found = self.constants[id(x)] = (Var(typeof(x)), x)
+            type_ = typeof(x)
+            if self.meshed and type(type_) is ShardedType:  # the types of one device's part tell of no sharding
+                type_ = type_.plain
+            found = self.constants[id(x)] = (Var(type_), x)
         return found[0]
 
     def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -413,7 +423,7 @@ class ProgramTrace(Trace):
             args = runtime.align(primitive, args, params)
         atoms = [self.atom(a) for a in args]
         types = [a.type for a in atoms]
-        out = primitive.typing(*types, **params)
+        out = typed(primitive, types, params)
         effects = NO_EFFECTS if primitive.effects is None else primitive.effects(*types, **params)
         outs = [Var(t) for t in (out if primitive.multiple else (out,))]
         if self.meshed:
@@ -508,5 +518,7 @@ def as_type(x: Any) -> Type:
         return x
     if not isinstance(x, (Value, np.ndarray, np.generic)) and hasattr(x, "shape") and hasattr(x, "dtype"):
         dtype = as_dtype(x.dtype)
-        return ArrayType(tuple(x.shape), canonical_dtype(dtype), bool(getattr(x, "weak_type", False)))
+        found = ArrayType(tuple(x.shape), canonical_dtype(dtype), bool(getattr(x, "weak_type", False)))
+        place = getattr(x, "sharding", None)
+        return found if place is None else runtime.lying(found, place)
     return typeof(x)

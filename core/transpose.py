@@ -11,9 +11,15 @@ from .errors import NoDerivativeError
 from .ir import Program, Var
 from .linear import add_tangents
 from .linearize import Known, LinearMap, linear_part
-from .primitive import Linear, Zero
+from .primitive import OWN, Linear, Zero
 from .rules import instantiate
+from .runtime import runtime
 from .trace import eval_program, of_line, trace_program
+from .types import ShardedType
+
+
+def _type(atom: Any) -> type:
+    return type(atom.type)
 
 
 def transpose_map(linear: LinearMap, cotangents: Sequence[Any]) -> list[Any]:
@@ -39,7 +45,11 @@ def transpose_map(linear: LinearMap, cotangents: Sequence[Any]) -> list[Any]:
                 "use forward mode, or give the function a `custom_vjp`",
             )
         args = [a.value if type(a) is Known else Linear(a.type) for a in eqn.inputs]
-        results = of_line(eqn.source, primitive.transpose, cts if primitive.multiple else cts[0], *args, **eqn.params)
+        given = cts if primitive.multiple else cts[0]
+        if primitive.varies is not OWN and ShardedType in map(_type, (*eqn.inputs, *eqn.outputs)):
+            results = of_line(eqn.source, runtime.transposed, eqn, given, args)
+        else:
+            results = of_line(eqn.source, primitive.transpose, given, *args, **eqn.params)
         for atom, ct in zip(eqn.inputs, results, strict=True):
             if type(atom) is Var:
                 accumulate(atom, ct)

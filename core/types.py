@@ -209,7 +209,9 @@ class ArrayType:
         cls, shape: Any, dtype: Any, weak_type: bool = False, *, sharding: Any = None, vma: Any = None,
         memory_space: Any = None, manual_axis_type: Any = None
     ) -> ArrayType:  # fmt: skip
-        # What is taken by keyword alone is JAX's, and not kept.
+        # What is taken by keyword alone is JAX's; only a sharding over axes of the type `Explicit` is kept.
+        if sharding is not None:
+            return runtime.lying(ArrayType(shape, dtype, weak_type), sharding)
         key = (shape, dtype, weak_type)
         try:
             return cls._interned[key]
@@ -259,11 +261,25 @@ class ArrayType:
         """The type without what it says of a mesh."""
         return self
 
+    def without_axis(self, axis: int) -> ArrayType:
+        """The type of an element along an axis."""
+        return self.with_shape((*self.shape[:axis], *self.shape[axis + 1 :]))
+
+    def along(self, axis: int) -> Any:
+        """The sharding of an axis alone, where the type tells of one."""
+        return None
+
+    def with_axis(self, axis: int, size: Any, lies: Any = None) -> ArrayType:
+        """The type of so many elements along a new axis; `lies` is the sharding of that axis alone."""
+        found = self.with_shape((*self.shape[:axis], size, *self.shape[axis:]))
+        return found if lies is None else runtime.lying(found, lies.with_spec((*(None,) * axis, *lies.spec)))
+
     # The names under which code written for jaxprs looks for these.
     def update(self, **changes: Any) -> ArrayType:
         """The type with another shape, dtype or weak type."""
         fields = {name: changes.get(name, getattr(self, name)) for name in ("shape", "dtype", "weak_type")}
-        return VaryingType(ArrayType(**fields), self.vary)
+        kept = self.placed if fields["shape"] == self.shape else None
+        return VaryingType(ArrayType(**fields, sharding=changes.get("sharding", kept)), self.vary)
 
     def to_tangent_aval(self) -> ArrayType:
         return self.tangent()
@@ -271,22 +287,34 @@ class ArrayType:
     def strip_weak_type(self) -> ArrayType:
         return self.strong()
 
-    sharding = None  # a type says nothing of how its arrays lie
+    placed: Any = None  # how its arrays lie along axes of the type `Explicit`: see ShardedType
+
+    @property
+    def sharding(self) -> Any:
+        """How its arrays lie along those axes of the mesh in force that types tell of (`AxisType.Explicit`)."""
+        return runtime.whole(self.ndim) if self.placed is None else self.placed.of_type(self.ndim)
 
     def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
-        return self.show() if short_dtypes else f"{self.dtype}[{','.join(map(str, self.shape))}]"
+        return f"{short_name(self.dtype) if short_dtypes else self.dtype}[{self._sizes()}]{self._varying()}"
+
+    def _sizes(self) -> str:
+        return ",".join(map(str, self.shape))
+
+    def _varying(self) -> str:
+        return f"{{{','.join(sorted(map(str, self.vary)))}}}" if self.vary else ""
 
     @property
     def vma(self) -> frozenset[Any]:
         return self.vary
 
     def show(self, short: bool = True) -> str:
-        return f"{short_name(self.dtype)}[{','.join(map(str, self.shape))}]"
+        return self.str_short(short_dtypes=True)
 
     def __repr__(self) -> str:
         return f"ArrayType({self.show()}{', weak_type=True' if self.weak_type else ''})"
 
-    __str__ = show
+    def __str__(self) -> str:
+        return self.str_short()
 
     def __reduce__(self) -> Any:
         return (ArrayType, (self.shape, self.dtype, self.weak_type))
@@ -299,9 +327,9 @@ class VaryingType(ArrayType):
     vary: frozenset[Any]
 
     def __new__(cls, type: Any, vary: frozenset[Any]) -> ArrayType:
-        plain = type.plain
         if not vary:
-            return plain
+            return type.plain if type.vary else type
+        plain = type.plain
         found = cls._interned.get((plain, vary))
         if found is None:
             found = object.__new__(cls)
@@ -323,13 +351,63 @@ class VaryingType(ArrayType):
     def tangent(self) -> ArrayType:
         return VaryingType(self._plain.tangent(), self.vary)
 
-    def show(self, short: bool = True) -> str:
-        return f"{self._plain.show()}{{{','.join(sorted(map(str, self.vary)))}}}"
-
-    __str__ = show
-
     def __reduce__(self) -> Any:
         return (VaryingType, (self._plain, self.vary))
+
+
+class ShardedType(ArrayType):
+    """The type of an array that lies on a mesh as `placed` says, along its axes of the type `Explicit`. Interned.
+
+    It splits a dimension at least; the type of any other array is plain. `core/mesh.py` makes these.
+    """
+
+    __slots__ = ("placed", "_plain")
+
+    def __new__(cls, type: ArrayType, placed: Any) -> ArrayType:
+        found = cls._interned.get((type.plain, placed))
+        if found is None:
+            found = object.__new__(cls)
+            found.shape, found.dtype, found.weak_type = type.shape, type.dtype, type.weak_type
+            found.placed, found._plain = placed, type.plain
+            found = cls._interned.setdefault((type.plain, placed), found)
+        return found
+
+    @property
+    def plain(self) -> ArrayType:
+        return self._plain
+
+    def _like(self, plain: ArrayType, dims: Any) -> ArrayType:
+        return runtime.lying(plain, self.placed.with_spec(dims))
+
+    def with_shape(self, shape: Any) -> ArrayType:
+        return self if shape == self.shape else self._plain.with_shape(shape)
+
+    def without_axis(self, axis: int) -> ArrayType:
+        dims = self.placed.spec.padded(self.ndim)
+        return self._like(self._plain.without_axis(axis), (*dims[:axis], *dims[axis + 1 :]))
+
+    def with_axis(self, axis: int, size: Any, lies: Any = None) -> ArrayType:
+        dims, names = self.placed.spec.padded(self.ndim), None if lies is None else lies.spec[0]
+        return self._like(self._plain.with_axis(axis, size), (*dims[:axis], names, *dims[axis:]))
+
+    def along(self, axis: int) -> Any:
+        names = self.placed.spec.padded(self.ndim)[axis]
+        return self.placed.with_spec((names,)) if names else None
+
+    def strong(self) -> ArrayType:
+        return ShardedType(self._plain.strong(), self.placed)
+
+    def tangent(self) -> ArrayType:
+        found = self._plain.tangent()
+        return found if found.dtype == FLOAT0 else ShardedType(found, self.placed)
+
+    def _sizes(self) -> str:
+        dims = self.placed.spec.padded(self.ndim)
+        names = ["" if not d else f"@{d[0]}" if len(d) == 1 else f"@({','.join(map(str, d))})" for d in dims]
+        return ",".join(f"{size}{name}" for size, name in zip(self.shape, names, strict=True))
+
+    def __reduce__(self) -> Any:
+        return (ShardedType, (self._plain, self.placed))
 
 
 class MemorySpace(StrEnum):
@@ -378,9 +456,16 @@ class RefType:
     def weak_type(self) -> bool:
         return False
 
-    def with_shape(self, shape: Any) -> RefType:
+    def with_shape(self, *shape: Any) -> RefType:
         raise KernelBodyError(f"an operation on arrays was applied to a Ref of {self.array.show()} itself",
                               "read it first: `ref[...]`")  # fmt: skip
+
+    without_axis = with_axis = with_shape
+
+    def along(self, axis: int) -> None:
+        return None
+
+    placed = property(lambda self: None)
 
     @property
     def vary(self) -> frozenset[Any]:

@@ -25,9 +25,7 @@ class BatchTracer(Tracer):
 
     @property
     def aval(self) -> Any:
-        type_ = typeof(self.value)
-        shape = type_.shape
-        return type_.with_shape(shape[: self.dim] + shape[self.dim + 1 :])
+        return typeof(self.value).without_axis(self.dim)
 
     def describe(self) -> str:
         return f"a batched value of type {self.aval.show()}"
@@ -173,7 +171,7 @@ def batch_program(
         return [x if to is None else moved(axis, x, d, to) for x, d, to in zip(outs, found, out_dims, strict=True)]
 
     types = [
-        v.type if d is None else v.type.with_shape((*v.type.shape[:d], axis.size, *v.type.shape[d:]))
+        v.type if d is None else v.type.with_axis(d, axis.size, axis.lies)
         for v, d in zip(program.inputs, dims, strict=True)
     ]
     return trace_program(fun, types, f"vmap_{program.name}"), tuple(out_dims)

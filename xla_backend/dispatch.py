@@ -16,10 +16,11 @@ import numpy as np
 from ..core.config import _local, current
 from ..core.dispatch import RUNS
 from ..core.errors import ArgumentError, DeletedArrayError, NonFiniteError
+from ..core.explicit import leave_p
 from ..core.ir import NO_EFFECTS, Eqn, Program, Var, subprograms
 from ..core.jit import traced_back
 from ..core.runtime import runtime
-from ..core.trace import typeof
+from ..core.trace import typed, typeof
 from ..core.transfers import DEVICE_TO_DEVICE, HOST_TO_DEVICE, guard
 from ..core.tree import leaves
 from ..core.types import is_inexact
@@ -236,6 +237,8 @@ def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any
 
 def _evaluate_placed(primitive: Any, args: Sequence[Any], params: dict[str, Any], config: Any) -> Any:
     """Apply a primitive to arrays of which some lie on a mesh."""
+    if primitive is leave_p:
+        return args[0].left()
     lying = runtime.placement(args)
     types = [typeof(x) for x in args]
     key = (primitive, config, *types, tuple(params.items()), tuple(map(type, params.values())), lying)
@@ -277,7 +280,7 @@ def _donated(params: dict[str, Any]) -> tuple[int, ...]:
 
 def single(primitive: Any, types: Sequence[Any], params: dict[str, Any]) -> Program:
     """The Program of one equation."""
-    out = primitive.typing(*types, **params)
+    out = typed(primitive, types, params)
     effects = NO_EFFECTS if primitive.effects is None else primitive.effects(*types, **params)
     inputs = [Var(t) for t in types]
     outputs = [Var(t) for t in (out if primitive.multiple else (out,))]

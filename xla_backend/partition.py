@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..core import explicit
 from ..core.errors import MeshError
 from ..core.ir import Program, Var, subprograms
 from ..core.keys import physicalize
-from ..core.mesh import UNCONSTRAINED, AbstractMesh, Mesh, NamedSharding, PartitionSpec, constraint_p
+from ..core.mesh import UNCONSTRAINED, AbstractMesh, Mesh, NamedSharding, PartitionSpec, constraint_p, lying
 from ..core.primitives.convert import convert_element_type_p
 from ..core.primitives.jit import jit_p
 from ..core.primitives.shape import pad_p, slice_p
@@ -22,6 +23,7 @@ from ..core.rules import zeros
 from ..core.shard_map import shard_map_p
 from ..core.show_sharding import inspect_sharding_p
 from ..core.trace import trace_program, typeof
+from ..core.types import ArrayType
 from . import inspected
 from .lower import spmd
 from .settings import Place, Settings, Unit
@@ -60,7 +62,8 @@ def partition(
             s.check_rank(t.shape)
     settled = replace(unit, constants=tuple(constants), in_types=tuple(program.in_types),
                       out_types=tuple(program.out_types))  # fmt: skip
-    program = physicalize(program)
+    outs = [s or (t and _on(t, mesh)) for s, t in zip(outs, explicit.told(program), strict=True)]
+    program = physicalize(explicit.plain_program(program))
     position = {v: i for i, v in enumerate(program.inputs)}
     donated = {i + len(constants) for i in unit.call.donated}
     for i, atom in enumerate(program.outputs):  # what is passed through stays as it lies
@@ -81,8 +84,15 @@ def partition(
         text = lowered(replace(settled, program=_between(asked, resolved), place=resolved), settings)
         inspected.tell(told, mesh, shardy.unknown_calls(text))
         program = inspected.without(program)
-    unit = replace(settled, program=_between(program, resolved), place=resolved)
+    types = tuple(map(_out_type, settled.out_types, place.outs, resolved.outs))
+    unit = replace(settled, program=_between(program, resolved), place=resolved, out_types=types)
     return unit, None if calls is None else calls.told
+
+
+def _out_type(type: Any, asked: Any, found: Any) -> Any:
+    """The type of a result: as it was traced, unless the caller or the compiler decided how it lies."""
+    decides = asked is not None or not (found is None or found.mesh.are_all_axes_explicit)
+    return lying(type.plain, found) if decides and isinstance(type, ArrayType) else type
 
 
 def _decided(found: Sequence[Any], outs: Sequence[Any], program: Program, mesh: Any) -> tuple[NamedSharding, ...]:

@@ -16,7 +16,7 @@ import numpy as np
 from ..core.caches import cached
 from ..core.errors import AddressableError, ArgumentError, MeshError
 from ..core.ir import Program, Var
-from ..core.mesh import Mesh, NamedSharding, indices
+from ..core.mesh import Mesh, NamedSharding, indices, lying
 from ..core.runtime import runtime
 from ..core.trace import typeof
 from ..core.types import FLOAT0, ArrayType, KeyDtype
@@ -43,6 +43,10 @@ class ShardedArray(Array):
         return self._placed
 
     device = sharding
+
+    def left(self) -> ShardedArray:
+        """The array with a type that tells nothing of how it lies."""
+        return _wrapped(self.aval.plain, self._buffer, self._placed)
 
     def devices(self) -> set[Device]:
         return set(self._placed.mesh.flat)
@@ -172,7 +176,11 @@ def distinct(sharding: NamedSharding, shape: tuple[int, ...]) -> tuple[tuple[int
 
 
 def made(type: ArrayType, buffer: Any, sharding: NamedSharding) -> ShardedArray:
-    """An array of a buffer that lies as a sharding says."""
+    """An array of a buffer that lies as a sharding says, as its type tells along axes of the type `Explicit`."""
+    return _wrapped(lying(type.plain, sharding), buffer, sharding)
+
+
+def _wrapped(type: ArrayType, buffer: Any, sharding: NamedSharding) -> ShardedArray:
     array = object.__new__(ShardedArray)
     array.aval, array._buffer, array._placed = type, buffer, sharding
     return array
@@ -180,7 +188,7 @@ def made(type: ArrayType, buffer: Any, sharding: NamedSharding) -> ShardedArray:
 
 def put_whole(x: ShardedArray) -> Array:
     """An array of a mesh on its first device here."""
-    return Array(x.aval, put(x._bits(), x.aval, device=x._placed.mesh.local_devices[0]))
+    return Array(x.aval.plain, put(x._bits(), x.aval, device=x._placed.mesh.local_devices[0]))
 
 
 _PLACED = operator.attrgetter("_placed")
@@ -261,7 +269,7 @@ def place(x: Any, where: Any) -> Any:
         where.check_rank(t.shape)
         return made(t, _put(x if type(x) is np.ndarray else as_array(x)._bits(), t, where), where)
     device = where.device if isinstance(where, SingleDeviceSharding) else where
-    return Array(x.aval, put(x._bits(), x.aval, device=device))
+    return Array(x.aval.plain, put(x._bits(), x.aval, device=device))
 
 
 # ---------------------------------------------------------------------------- from one sharding to another
@@ -298,7 +306,7 @@ def bring(buffer: Any, type: ArrayType, to: NamedSharding) -> Any:
 @cached(4096)
 def _mover(type: ArrayType, source: NamedSharding, to: NamedSharding) -> Callable[..., Any]:
     """What brings a buffer from one sharding to another over the same devices: a program that does nothing else."""
-    var = Var(type)
+    var = Var(type.plain)
     module = lower_for(None, Program([var], [], [var], name="reshard"), Call("reshard"), place=Place((source,), (to,)))
     executable = compile_module(module)
     run = make_runner(executable, "one", None, executable.loaded.execute_sharded, _moving_failed)

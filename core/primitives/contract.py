@@ -20,6 +20,7 @@ from ..linear import add_tangents
 from ..primitive import AxisInfo, Linear, Primitive, Zero
 from ..promote import promote_types
 from ..relation import Loops, Reduced, Relation, Work
+from ..runtime import runtime
 from ..trace import shape_of, typeof
 from ..types import ArrayType, as_dtype, canonical_dtype, is_complex, is_float, is_integer, is_key, kind
 from .convert import convert_element_type
@@ -331,6 +332,8 @@ def dot_general(
     >>> dot_general(np.ones((2, 3), np.float32), np.ones((4, 3), np.float32), (((1,), (1,)), ((), ()))).shape
     (2, 4)
     """
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, dot_general, lhs, rhs, dimension_numbers, precision, preferred_element_type)
     numbers = canonical_dimension_numbers(dimension_numbers, len(shape_of(lhs)), len(shape_of(rhs)))
     preferred = None if preferred_element_type is None else canonical_dtype(as_dtype(preferred_element_type))
     return dot_general_p.bind(
@@ -355,6 +358,9 @@ def dot(
     >>> int(dot(np.arange(3), np.arange(3)))
     5
     """
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, dot, lhs, rhs, *args, dimension_numbers=dimension_numbers,
+                             precision=precision, preferred_element_type=preferred_element_type)  # fmt: skip
     if args:  # the older form dot(lhs, rhs, precision, preferred_element_type)
         precision, preferred_element_type = (*args, preferred_element_type)[:2]
     if dimension_numbers is None:

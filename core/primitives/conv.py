@@ -19,6 +19,7 @@ from ..errors import ArgumentError, DtypeError, ShapeError
 from ..linear import add_tangents, moveaxis
 from ..primitive import AxisInfo, Linear, Primitive, Zero
 from ..relation import Axis, Loops, Reduced, Relation, Work
+from ..runtime import runtime
 from ..trace import shape_of, typeof
 from ..types import ArrayType, as_dtype, canonical_dtype
 from .contract import accumulator, canonical_precision, dot_general, result_dtype
@@ -386,6 +387,10 @@ def conv_general_dilated(
     >>> conv_general_dilated(image, kernel, (1, 1), "SAME").shape
     (1, 4, 8, 8)
     """
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, conv_general_dilated, lhs, rhs, window_strides, padding, lhs_dilation,
+                             rhs_dilation, dimension_numbers, feature_group_count, batch_group_count, precision,
+                             preferred_element_type)  # fmt: skip
     left, right = shape_of(lhs), shape_of(rhs)
     numbers = conv_dimension_numbers(left, right, dimension_numbers)
     space = len(left) - 2
@@ -520,7 +525,7 @@ def conv_general_dilated_patches(
     kernel = np.tile(kernel, (features, *(1,) * (kernel.ndim - 1))).transpose(np.argsort(numbers.rhs_spec))
     return conv_general_dilated(
         lhs, kernel, window_strides, padding, lhs_dilation, rhs_dilation, numbers, features,
-        precision=precision, preferred_element_type=preferred_element_type,
+        precision=precision, preferred_element_type=preferred_element_type, out_sharding=out_sharding,
     )  # fmt: skip
 
 

@@ -67,7 +67,7 @@ def _leading(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None]) ->
 def _element(x: Any, dim: int | None) -> Any:
     """The type of one element of a value batched at 0 or not at all."""
     type_ = typeof(x)
-    return type_ if dim is None else type_.with_shape(type_.shape[1:])
+    return type_ if dim is None else type_.without_axis(0)
 
 
 def _vectorized(
@@ -253,7 +253,7 @@ class _BatchedBackward:
 
         def flat(*args: Any) -> list[Any]:
             rest = iter(args[k:])
-            zeros = (Zero(ct.type.with_shape(ct.type.shape[1:])) if type(ct) is Zero else next(rest) for ct in cts)
+            zeros = (Zero(ct.type.without_axis(0)) if type(ct) is Zero else next(rest) for ct in cts)
             found = self.bwd(list(args[:k]), list(zeros))
             present[:] = [ct if type(ct) is Zero else None for ct in found]
             return [ct for ct in found if type(ct) is not Zero]
@@ -264,7 +264,7 @@ class _BatchedBackward:
         out: list[Any] = []
         for zero, dim in zip(present, self.dims, strict=True):
             if zero is not None:
-                out.append(zero if dim is None else Zero(zero.type.with_shape((self.axis.size, *zero.type.shape))))
+                out.append(zero if dim is None else Zero(zero.type.with_axis(0, self.axis.size, self.axis.lies)))
             else:  # an argument that all elements share collects their cotangents
                 ct = next(rest)
                 out.append(reduce_sum_p.bind(ct, axes=(0,)) if dim is None else ct)
@@ -329,7 +329,7 @@ def _lin_batch(
 ) -> Any:
     tangent_dims = iter(_dims(dims[num_res:]))
     bwd = _BatchedBackward(bwd, axis, [next(tangent_dims) if nz else None for nz in nonzero], _dims(dims[:num_res]))
-    types = tuple(t.with_shape((axis.size, *t.shape)) for t in out_types)
+    types = tuple(t.with_axis(0, axis.size, axis.lies) for t in out_types)
     outs = custom_lin_p.bind(
         *_leading(axis, args, dims), bwd=bwd, num_res=num_res, nonzero=nonzero, out_types=types, vary=vary
     )

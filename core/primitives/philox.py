@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
+from ..errors import ArgumentError, DtypeError, ShapeError
+from ..runtime import runtime
 from ..trace import shape_of, typeof
 from ..types import UINT32, as_dtype, canonical_dtype, is_integer
 from .checkpoint import optimization_barrier_p
@@ -123,7 +124,7 @@ def rng_bit_generator(
     [512747620, 1298009047, 1267190206]
     """
     if out_sharding is not None:
-        raise UnsupportedError("rng_bit_generator: out_sharding is not supported", "leave it None")
+        return runtime.asked(out_sharding, rng_bit_generator, key, shape, dtype, algorithm)
     found, type_ = canonical_dtype(as_dtype(dtype)), typeof(key)
     if not is_integer(found) or 8 * found.itemsize not in UINTS:
         raise DtypeError(f"rng_bit_generator of dtype {found}", "an integer dtype of 8 to 64 bits")

@@ -29,16 +29,17 @@ from ..linear import (
 )
 from ..operands import BITS, NUMBER, ORDERED, check_kind, widened
 from ..primitive import NAMED, AxisInfo, Primitive, Zero
-from ..relation import Monoid, Relation, Whole, Work
+from ..relation import Monoid, Relation, Whole, Work, other_places
 from ..rewrite import hoist
 from ..rules import no_tangent
+from ..runtime import runtime
 from ..trace import eval_program, shape_of, trace_program, typeof
 from ..types import ArrayType, canonical_dtype, is_bool, is_inexact, is_integer, kind
 from ..vmap import batch_program
 from .compare import and_p, bits_of, eq_p, or_p, xor_p
 from .convert import convert_element_type
 from .elementwise import add_p, div_p, max_p, min_p, mul_p
-from .shape import as_axes, broadcast_in_dim_p, concatenate_p, no_sharding, reshape_p, slice_p, transpose_p
+from .shape import as_axes, broadcast_in_dim_p, concatenate_p, reshape_p, slice_p, transpose_p
 
 Axes = tuple[int, ...]
 
@@ -167,7 +168,8 @@ reduce_xor_p = reducer("reduce_xor", BITS, np.bitwise_xor, XOR, no_tangent(lambd
 
 def _function(primitive: Primitive, doc: str) -> Callable[..., Any]:
     def reducer(operand: Any, axes: Sequence[int], *, out_sharding: None = None) -> Any:
-        no_sharding(primitive.name, out_sharding)
+        if out_sharding is not None:
+            return runtime.asked(out_sharding, reducer, operand, axes)
         return primitive.bind(operand, axes=as_axes(axes, len(shape_of(operand)), primitive.name))
 
     reducer.__name__ = reducer.__qualname__ = primitive.name
@@ -209,6 +211,7 @@ def _position(name: str, numpy: Any) -> Primitive:
         jvp=no_tangent(lambda: p),
         numpy=lambda x, *, axes, index_dtype: widened(numpy)(x, axis=axes[0]).astype(index_dtype),
         relation=lambda ins, outs, *, axes, index_dtype: reducing(ins, axes, Whole()),
+        places=other_places,
         work=Work(1, operand=0),
         axes={"axes": NAMED},
     )
@@ -362,7 +365,8 @@ def reduce(
     `computation(a, b)` takes and gives pytrees of scalars and must be associative and commutative, with
     `init_values` (scalars) its identity; the order of the folds is not defined.
     """
-    no_sharding("reduce", out_sharding)
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, reduce, operands, init_values, computation, dimensions)
     arrays, treedef = tree.flatten(operands)
     starts = tree.flatten_up_to(treedef, init_values)
     types = [typeof(a) for a in arrays]

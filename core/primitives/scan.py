@@ -46,7 +46,7 @@ Flags = tuple[bool, ...]
 
 
 def _stacked(type: Any, length: int) -> Any:
-    return type.with_shape((length, *type.shape))
+    return type.with_axis(0, length)
 
 
 def _typing(*types: Any, program: Program, length: int, num_carry: int, **_: Any) -> list[Any]:
@@ -447,7 +447,7 @@ def scan(
     if current().disable_jit and n:
         return _run(f, init, x_leaves, x_tree, n, reverse)
     in_tree = tree.treedef_tuple([init_tree, x_tree])
-    items = [t.with_shape(t.shape[1:]) for t in x_types]
+    items = [t.without_axis(0) for t in x_types]
     found: dict[str, Any] = {}
 
     def trace(types: list[Any]) -> tuple[Program, list[Any]]:

@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentError, ArgumentTypeError, DtypeError, ShapeError, UnsupportedError
+from ..errors import ArgumentError, ArgumentTypeError, DtypeError, ShapeError
 from ..linear import broadcast_in_dim_p, moved, reduce_sum_p, reshape_p, reshape_to, shape_error, transpose_p
 from ..primitive import NAMED, SIZE, AxisInfo, Linear, Primitive
-from ..relation import FREE, IDENTITY, MOVER, Loops, Relation, Whole, Window, inserted, pointwise
+from ..relation import FREE, IDENTITY, MOVER, Loops, Relation, Whole, Window, inserted, pointwise, same_places
 from ..rules import instantiate, linear_jvp
+from ..runtime import runtime
 from ..trace import Value, dtype_of, shape_of, typeof
 from ..types import ArrayType, Shape, as_size, canonical_dtype, is_bool, is_key, kind
 from .compare import select_n_p
@@ -71,18 +72,12 @@ def as_axes(axes: Any, ndim: int, function: str) -> Dims:
 # ---------------------------------------------------------------------------- broadcast_in_dim
 
 
-def no_sharding(name: str, sharding: Any) -> None:
-    """Refuse a sharding of a result, which operations take by JAX's signatures."""
-    if sharding is not None:
-        raise UnsupportedError(f"{name} does not take a sharding", "leave it None, and use `with_sharding_constraint`")
-
-
 def broadcast_in_dim(
     operand: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int], *, out_sharding: None = None
 ) -> Any:
     """Spread an array over `shape`, its axis `i` becoming axis `broadcast_dimensions[i]`."""
     if out_sharding is not None:
-        no_sharding("broadcast_in_dim", out_sharding)
+        return runtime.asked(out_sharding, broadcast_in_dim, operand, shape, broadcast_dimensions)
     shape = as_shape(shape, "broadcast_in_dim")
     dims = integers(broadcast_dimensions, "broadcast_dimensions", "broadcast_in_dim")
     x = typeof(operand)
@@ -93,7 +88,8 @@ def broadcast_in_dim(
 
 def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: None = None) -> Any:
     """Add leading axes of the given sizes."""
-    no_sharding("broadcast", out_sharding)
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, broadcast, operand, sizes)
     sizes = as_shape(sizes, "broadcast")
     shape = shape_of(operand)
     return broadcast_in_dim(operand, (*sizes, *shape), range(len(sizes), len(sizes) + len(shape)))
@@ -155,7 +151,7 @@ def reshape(
     `dimensions`, if given, is a permutation of the axes applied first.
     """
     if out_sharding is not None:
-        no_sharding("reshape", out_sharding)
+        return runtime.asked(out_sharding, reshape, operand, new_sizes, dimensions)
     if dimensions is not None and tuple(dimensions) != tuple(range(len(dimensions))):
         operand = transpose(operand, dimensions)
     x = typeof(operand)
@@ -236,6 +232,7 @@ def _rev_relation(ins: Any, outs: Any, *, dimensions: Dims) -> Relation:
 
 rev_p = Primitive(
     "rev",
+    places=same_places,
     typing=_rev_typing,
     jvp=linear_jvp(lambda: rev_p),
     transpose=lambda ct, x, *, dimensions: [rev_p.bind(ct, dimensions=dimensions)],
@@ -322,6 +319,7 @@ def _slice_transpose(ct: Any, x: Linear, *, start_indices: Dims, limit_indices: 
 
 slice_p = Primitive(
     "slice",
+    places=same_places,
     typing=_slice_typing,
     jvp=linear_jvp(lambda: slice_p),
     transpose=_slice_transpose,
@@ -405,7 +403,8 @@ iota_p = Primitive("iota", typing=_iota_typing, jvp=None, numpy=_iota_numpy, rel
 
 def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sharding: None = None) -> Any:
     """An array of `shape` whose elements are their own index along `dimension`."""
-    no_sharding("broadcasted_iota", out_sharding)
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, broadcasted_iota, dtype, shape, dimension)
     shape = as_shape(shape, "broadcasted_iota")
     dimension = as_axis(dimension, len(shape), "broadcasted_iota")
     return iota_p.bind(dtype=canonical_dtype(dtype), shape=shape, dimension=dimension)
@@ -418,7 +417,8 @@ def iota(dtype: Any, size: int) -> Any:
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: None = None) -> Any:
     """An array of `shape` filled with a scalar; without `dtype`, that of the scalar (weak for a Python number)."""
-    no_sharding("full", sharding)
+    if sharding is not None:
+        return runtime.asked(sharding, full, shape, fill_value, dtype)
     shape = as_shape(shape, "full")
     x = typeof(fill_value)
     if x.shape:
@@ -428,7 +428,8 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: None = Non
 
 def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, sharding: None = None) -> Any:
     """An array filled with a scalar, of the shape and dtype of `x` where they are not given."""
-    no_sharding("full_like", sharding)
+    if sharding is not None:
+        return runtime.asked(sharding, full_like, x, fill_value, dtype, shape)
     type = x if hasattr(x, "shape") and hasattr(x, "dtype") else typeof(x)
     shape = tuple(type.shape) if shape is None else as_shape(shape, "full_like")
     weak = dtype is None and getattr(typeof(x) if isinstance(x, Value) else type, "weak_type", False)
@@ -525,6 +526,7 @@ def _pad_batch(axis: AxisInfo, args: Any, dims: Any, *, padding_config: Any) -> 
 
 pad_p = Primitive(
     "pad",
+    places=same_places,
     typing=_pad_typing,
     jvp=linear_jvp(lambda: pad_p),
     transpose=_pad_transpose,
@@ -589,6 +591,7 @@ def cut_axis(ins: Any, outs: Any, axis: int) -> Relation:
 
 concatenate_p = Primitive(
     "concatenate",
+    places=same_places,
     typing=_concatenate_typing,
     jvp=linear_jvp(lambda: concatenate_p),
     transpose=_concatenate_transpose,
@@ -617,6 +620,7 @@ def _split_typing(x: ArrayType, *, sizes: Dims, axis: int) -> list[ArrayType]:
 
 split_p = Primitive(
     "split",
+    places=same_places,
     typing=_split_typing,
     jvp=linear_jvp(lambda: split_p),
     transpose=lambda cts, x, *, sizes, axis: [concatenate_p.bind(*map(instantiate, cts), dimension=axis)],

@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import ArgumentError, DtypeError, ShapeError
 from ..linear import moved
 from ..primitive import AxisInfo, Linear, Primitive, Zero
-from ..relation import FREE, MOVER, Relation, Window, inserted
+from ..relation import FREE, MOVER, Relation, Window, inserted, same_places
 from ..rules import instantiate, zeros
 from ..runtime import runtime
 from ..trace import Value, dtype_of, shape_of, typeof
@@ -97,6 +97,7 @@ def _slice_relation(ins: Any, outs: Any, *, slice_sizes: Dims) -> Relation:
 
 dynamic_slice_p = Primitive(
     "dynamic_slice",
+    places=same_places,
     typing=_slice_typing,
     jvp=_slice_jvp,
     transpose=_slice_transpose,
@@ -238,6 +239,7 @@ def _update_relation(ins: Any, outs: Any) -> Relation:
 
 dynamic_update_slice_p = Primitive(
     "dynamic_update_slice",
+    places=same_places,
     typing=_update_typing,
     jvp=_update_jvp,
     transpose=_update_transpose,

@@ -23,7 +23,7 @@ def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Any:
     (3,)
     """
     if out_sharding is not None:
-        raise UnsupportedError("empty: out_sharding is not supported", "leave it None")
+        return runtime.asked(out_sharding, empty, shape, dtype)
     return full((shape,) if isinstance(shape, int) else tuple(shape), 0, dtype)
 
 

@@ -112,7 +112,7 @@ def same_type(a: Type, b: Type) -> bool:
 
 
 def _bare(type: Type) -> Type:
-    return type.plain.strong() if isinstance(type, ArrayType) else type.strong()
+    return type.plain.strong() if isinstance(type, ArrayType) and type.placed is None else type.strong()
 
 
 def convert(x: Any, type: Type) -> Any:

@@ -15,8 +15,9 @@ import numpy as np
 
 from . import lax
 from .core.api import jvp
-from .core.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
+from .core.errors import ArgumentError, DtypeError, ShapeError
 from .core.primitives.custom import custom_jvp
+from .core.runtime import runtime
 from .numpy import argsort, broadcast_to, clip, concatenate, expand_dims, full, ones, pad, ravel, reshape, where
 from .numpy.util import (
     ArrayLike,
@@ -135,9 +136,10 @@ def _segment(
     kind: str, data: Any, segment_ids: Any, num_segments: Any, sorted_: bool, unique: bool, bucket_size: Any,
     mode: Any, out_sharding: Any,
 ) -> Any:  # fmt: skip
-    name = f"segment_{kind}"
     if out_sharding is not None:
-        raise UnsupportedError(f"{name}: out_sharding is not supported", "leave it None")
+        how = (kind, data, segment_ids, num_segments, sorted_, unique, bucket_size, mode, None)
+        return runtime.asked(out_sharding, _segment, *how)
+    name = f"segment_{kind}"
     data, ids = value(data, name), value(segment_ids, name)
     if not is_integer(dtype_of(ids)):
         raise DtypeError(f"{name}: segment ids have dtype {dtype_of(ids)}", "pass integers")

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from .core.errors import ArgumentError, MeshError, ShapeError
+from .core.explicit import auto_axes, constrained, explicit_axes
 from .core.mesh import (
     AbstractMesh,
     AxisType,
@@ -29,8 +30,10 @@ from .core.mesh import (
     with_sharding_constraint,
 )
 from .core.shard_map import shard_map
+from .core.trace import typeof
+from .core.tree import leaves
 from .core.types import ArrayType, canonical_dtype
-from .runtime import device_put, devices
+from .runtime import devices
 from .xla_backend.array import Array, as_array
 from .xla_backend.client import Device, SingleDeviceSharding, set_num_cpu_devices
 from .xla_backend.sharded import Shard, assemble
@@ -39,7 +42,8 @@ Sharding = NamedSharding | SingleDeviceSharding
 
 __all__ = [
     "AbstractMesh", "AxisType", "Mesh", "NamedSharding", "P", "PartitionSpec", "Shard", "Sharding",
-    "SingleDeviceSharding", "create_device_mesh", "create_hybrid_device_mesh", "get_abstract_mesh", "get_mesh",
+    "SingleDeviceSharding", "auto_axes", "create_device_mesh", "create_hybrid_device_mesh", "explicit_axes",
+    "get_abstract_mesh", "get_mesh",
     "make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
     "make_mesh", "reshard", "set_mesh", "shard_map", "use_mesh", "with_sharding_constraint",
 ]  # fmt: skip
@@ -130,11 +134,14 @@ def create_hybrid_device_mesh(
 def reshard(xs: Any, out_shardings: Any) -> Any:
     """A pytree whose arrays lie as shardings or specs say, within a program or outside of one.
 
+    Along axes of the type `Explicit` their types tell so from here on.
+
     >>> mesh = make_mesh((1,), ("x",))
     >>> reshard(np.arange(2.0), NamedSharding(mesh, P("x"))).sharding.spec
-    PartitionSpec('x')
+    P('x',)
     """
-    return device_put(xs, out_shardings)
+    mesh = next((x.aval.placed.mesh for x in leaves(xs) if getattr(typeof(x), "placed", None)), None)
+    return constrained(xs, out_shardings, mesh)
 
 
 def _dtype_of(parts: Sequence[Any], dtype: Any) -> Any:

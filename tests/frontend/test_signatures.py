@@ -9,7 +9,8 @@ from tilewright import numpy as tnp
 
 X = tnp.arange(6.0).reshape(2, 3)
 
-RESULTS = [  # the result of an operation takes a sharding of None only
+PLACE = tw.NamedSharding(tw.make_mesh((1,), ("i",)), tw.P())
+RESULTS = [
     ("broadcast", lambda **how: lax.broadcast(X, (2,), **how), "out_sharding"),
     ("broadcast_in_dim", lambda **how: lax.broadcast_in_dim(X, (2, 3), (0, 1), **how), "out_sharding"),
     ("broadcasted_iota", lambda **how: lax.broadcasted_iota("int32", (2,), 0, **how), "out_sharding"),
@@ -25,7 +26,10 @@ RESULTS = [  # the result of an operation takes a sharding of None only
 @pytest.mark.parametrize("call,name", [row[1:] for row in RESULTS], ids=[row[0] for row in RESULTS])
 def test_shardings_of_results(call, name):
     np.testing.assert_array_equal(call(**{name: None}), call())
-    with pytest.raises(tw.errors.UnsupportedError):
+    placed = call(**{name: PLACE})
+    np.testing.assert_array_equal(placed, call())
+    assert placed.sharding is PLACE
+    with pytest.raises(tw.errors.ArgumentTypeError):
         call(**{name: "x"})
 
 

@@ -9,7 +9,9 @@ import pytest
 from tests.support.paths import ROOT
 
 # A process takes seconds to start, and several run side by side.
-TOGETHER = (("remote", "checked", "saved", "drawn", "ruled"), ("laws", "arrays"), ("mapped", "kernels", "corpus"))
+TOGETHER = (
+    ("remote", "checked", "saved", "drawn", "ruled"), ("laws", "arrays", "explicit"), ("mapped", "kernels", "corpus"),
+)  # fmt: skip
 
 
 def run(names, marks):

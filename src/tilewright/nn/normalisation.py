@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import lax
 from ..core.errors import ArgumentError
+from ..core.runtime import runtime
 from ..numpy import reductions
 from ..numpy.elementwise import as_boolean, equal, isfinite, where3
 from ..numpy.util import (
@@ -205,4 +206,6 @@ def one_hot(
     >>> nn.one_hot(jnp.array([1]), 3)
     Array([[0., 1., 0.]], dtype=float32)
     """
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, one_hot, x, num_classes, dtype=dtype, axis=axis)
     return _one_hot(x, operator.index(num_classes), dtype_argument(dtype) or default_float(), operator.index(axis))

@@ -14,6 +14,7 @@ import numpy as np
 
 from .. import lax
 from ..core.errors import ArgumentError, ShapeError
+from ..core.runtime import runtime
 from .elementwise import multiply
 from .join import stack
 from .matrices import diagonal
@@ -154,6 +155,9 @@ def dot(
     >>> jnp.dot(jnp.array([1., 2.]), jnp.array([3., 4.]))
     Array(11., dtype=float32)
     """
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, dot, a, b, precision=precision,
+                             preferred_element_type=preferred_element_type)  # fmt: skip
     return _dot(a, b, precision, dtype_argument(preferred_element_type))
 
 
@@ -194,6 +198,9 @@ def matmul(
     Array([[3.],
            [3.]], dtype=float32)
     """
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, matmul, a, b, precision=precision,
+                             preferred_element_type=preferred_element_type)  # fmt: skip
     return _matmul(a, b, precision, dtype_argument(preferred_element_type))
 
 
@@ -322,6 +329,9 @@ def tensordot(
     >>> jnp.tensordot(jnp.ones((2, 3)), jnp.ones((3, 1)), 1).shape
     (2, 1)
     """
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, tensordot, a, b, axes, precision=precision,
+                             preferred_element_type=preferred_element_type)  # fmt: skip
     return _tensordot(a, b, axes, precision, dtype_argument(preferred_element_type))
 
 
@@ -502,6 +512,10 @@ def einsum(
     >>> jnp.einsum('ij,j->i', jnp.ones((2, 3)), jnp.ones(3))
     Array([3., 3.], dtype=float32)
     """
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, einsum, subscripts, *operands, out=out, optimize=optimize,
+                             precision=precision, preferred_element_type=preferred_element_type,
+                             _dot_general=_dot_general)  # fmt: skip
     no_out(out, "einsum")
     inputs, output, arrays = _parsed((subscripts, *operands))
     _check_labels(inputs, output, arrays)

@@ -16,6 +16,7 @@ from .. import lax
 from ..core.convert import copied
 from ..core.errors import ArgumentError, ArgumentTypeError, IntegerOverflowError
 from ..core.primitives.random import random_wrap_p
+from ..core.runtime import runtime
 from ..core.types import KeyDtype, is_integer
 from . import util
 from .util import (
@@ -55,6 +56,8 @@ def array(
     Array([[1., 2.],
            [3., 4.]], dtype=float32)
     """
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, array, object, dtype, copy, order, ndmin, device=device)
     result = _from_object(object, dtype_argument(dtype))
     if copy and result is object and is_evaluating() and isinstance(object, Value):
         result = lax.copy_p.bind(result)
@@ -74,6 +77,8 @@ def asarray(
     >>> jnp.asarray([1, 2, 3])
     Array([1, 2, 3], dtype=int32)
     """
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, asarray, a, dtype, order, copy=copy, device=device)
     return array(a, dtype, copy=bool(copy), order=order, device=device)
 
 
@@ -240,6 +245,8 @@ def full(
     >>> jnp.full((2,), 7.0)
     Array([7., 7.], dtype=float32, weak_type=True)
     """
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, full, shape, fill_value, dtype, device=device)
     shape, dtype = shape_argument(shape), dtype_argument(dtype)
     fill = _from_object(fill_value, None)
     weak = dtype is None and typeof(fill).weak_type
@@ -265,6 +272,8 @@ def zeros(shape: Any, dtype: DTypeLike = None, *, device: Any = None, out_shardi
     >>> jnp.zeros(3)
     Array([0., 0., 0.], dtype=float32)
     """
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, zeros, shape, dtype, device=device)
     return put(_filled(shape_argument(shape), 0, dtype_argument(dtype, float)), device)
 
 
@@ -275,6 +284,8 @@ def ones(shape: Any, dtype: DTypeLike = None, *, device: Any = None, out_shardin
     >>> jnp.ones((1, 2), dtype=int)
     Array([[1, 1]], dtype=int32)
     """
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, ones, shape, dtype, device=device)
     return put(_filled(shape_argument(shape), 1, dtype_argument(dtype, float)), device)
 
 
@@ -285,6 +296,8 @@ def empty(shape: Any, dtype: DTypeLike = None, *, device: Any = None, out_shardi
     >>> jnp.empty(2).shape
     (2,)
     """
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, empty, shape, dtype, device=device)
     return zeros(shape, dtype, device=device)
 
 
@@ -298,11 +311,17 @@ def full_like(
     >>> jnp.full_like(jnp.arange(2), 5)
     Array([5, 5], dtype=int32)
     """
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, full_like, a, fill_value, dtype, shape, device=device)
     if hasattr(a, "shape") and hasattr(a, "dtype"):
         like, kind = tuple(a.shape), a.dtype
     else:
         a = value(a, "full_like")
         like, kind = shape_of(a), dtype_of(a)
+    if shape is None and device is None and isinstance(a, Value):
+        if a.aval.placed is not None:
+            return runtime.asked(a.aval.placed, full_like, a, fill_value, dtype)
+        device = getattr(a, "_placed", None)
     where = like if shape is None else shape
     if dtype is None and getattr(a if not isinstance(a, Value) else typeof(a), "weak_type", False):
         fill = util.strong(util.astype(_from_object(fill_value, None), kind))
@@ -319,6 +338,8 @@ def zeros_like(
     >>> jnp.zeros_like(jnp.arange(2))
     Array([0, 0], dtype=int32)
     """
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, zeros_like, a, dtype, shape, device=device)
     kind = dtype_of(a) if isinstance(a, Value) and dtype is None else dtype
     if isinstance(kind, KeyDtype):
         sizes = shape_of(a) if shape is None else shape_argument(shape)
@@ -335,6 +356,8 @@ def ones_like(
     >>> jnp.ones_like(jnp.zeros(2))
     Array([1., 1.], dtype=float32)
     """
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, ones_like, a, dtype, shape, device=device)
     return full_like(a, 1, dtype, shape, device=device)
 
 
@@ -361,6 +384,8 @@ def arange(
     >>> jnp.arange(1, 7, 2)
     Array([1, 3, 5], dtype=int32)
     """
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, arange, start, stop, step, dtype, device=device)
     given = [x for x in (start, stop, step) if x is not None]
     if dtype is None:
         dtype = promote_types([typeof(x) for x in given])[0]  # type: ignore[misc]

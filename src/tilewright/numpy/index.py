@@ -11,6 +11,7 @@ import numpy as np
 from .. import lax
 from ..core.errors import ArgumentError, IndexingError, UnsupportedError
 from ..core.primitives.gather import take_along
+from ..core.runtime import runtime
 from ..core.trace import Tracer
 from ..core.types import INT32
 from .arithmetic import clip, floor_divide, remainder
@@ -514,6 +515,8 @@ def bincount(
     >>> jnp.bincount(jnp.array([0, 2, 2]))
     Array([1, 0, 2], dtype=int32)
     """
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, bincount, x, weights, minlength, length=length)
     x = as_indices(x)
     if len(shape_of(x)) != 1:
         raise ArgumentError(f"bincount of shape {shape_of(x)}", "pass a vector")

@@ -9,6 +9,7 @@ import numpy as np
 from .. import lax
 from ..core.errors import ImmutableArrayError, ShapeError
 from ..core.operators import install_methods
+from ..core.runtime import runtime
 from . import (
     arithmetic,
     contract,
@@ -33,6 +34,8 @@ def _sizes(args: tuple[Any, ...]) -> Any:
 
 def reshape(self: Array, *args: Any, order: str = "C", copy: bool | None = None, out_sharding: Any = None) -> Array:
     """`numpy.reshape` with the shape as one argument or several."""
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, reshape, self, *args, order=order, copy=copy)
     return shape.reshape(self, args[0] if len(args) == 1 else args, order, copy=copy)
 
 
@@ -83,6 +86,8 @@ def astype(self: Array, dtype: DTypeLike, copy: bool = False, device: Any = None
 
 def flatten(self: Array, order: str = "C", *, out_sharding: Any = None) -> Array:
     """The array laid flat."""
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, flatten, self, order)
     return shape.ravel(self, order)
 
 

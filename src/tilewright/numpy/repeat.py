@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import lax
 from ..core.errors import ArgumentError
+from ..core.runtime import runtime
 from . import util
 from .arithmetic import remainder
 from .create import asarray
@@ -105,6 +106,8 @@ def repeat(
     >>> jnp.repeat(jnp.array([1, 2]), 2)
     Array([1, 1, 2, 2], dtype=int32)
     """
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, repeat, a, repeats, axis, total_repeat_length=total_repeat_length)
     a = value(a, "repeat")
     if axis is None:
         a, axis = ravel(a), 0

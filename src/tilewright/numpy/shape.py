@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import lax
 from ..core.errors import ArgumentError, ShapeError
+from ..core.runtime import runtime
 from . import util
 from .create import asarray, zeros_like
 from .util import Array, ArrayLike, as_size, axes_of, axis_of, composite, shape_argument, shape_of, value
@@ -57,6 +58,8 @@ def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = N
     Array([[0, 1],
            [2, 3]], dtype=int32)
     """
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, reshape, a, shape, order, copy=copy)
     a = value(a, "reshape")
     wanted = _inferred(shape_of(a), shape)
     if order in ("C", "K", "A"):
@@ -86,6 +89,8 @@ def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
     >>> jnp.ravel(jnp.ones((1, 2)))
     Array([1., 1.], dtype=float32)
     """
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, ravel, a, order)
     return reshape(a, (-1,) if 0 not in shape_of(a) else (0,), order)
 
 
@@ -207,6 +212,8 @@ def broadcast_to(array: ArrayLike, shape: Any, *, out_sharding: Any = None) -> A
     Array([[0, 1],
            [0, 1]], dtype=int32)
     """
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, broadcast_to, array, shape)
     array, wanted = value(array, "broadcast_to"), shape_argument(shape)
     old = shape_of(array)
     fits = len(old) <= len(wanted) and all(a in (1, b) for a, b in zip(old[::-1], wanted[::-1], strict=False))

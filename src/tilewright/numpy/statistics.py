@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import lax
 from ..core.errors import ArgumentError
+from ..core.runtime import runtime
 from .arithmetic import clip
 from .contract import matmul
 from .create import arange, ones
@@ -168,6 +169,8 @@ def histogram(
     >>> jnp.histogram(jnp.array([0., 1., 4.]), 2)[0]
     Array([2., 1.], dtype=float32)
     """
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, histogram, a, bins, range, weights, density)
     edges = histogram_bin_edges(a, bins, range, weights)
     counts = _counts([value(a, "histogram")], [edges], weights)
     if density:

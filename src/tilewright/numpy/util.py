@@ -23,6 +23,7 @@ from ..core.errors import (
 from ..core.operators import promote_args, promote_args_inexact
 from ..core.primitives.convert import cast
 from ..core.promote import promote_types, to_inexact
+from ..core.runtime import runtime
 from ..core.trace import Tracer, Value, dtype_of, is_evaluating, shape_of, typeof
 from ..core.types import (
     ArrayType,
@@ -204,8 +205,14 @@ def concrete(x: ArrayLike, what: str, remedy: str) -> np.ndarray:
         ) from None
 
 
+def _same(x: Any) -> Any:
+    return x
+
+
 def put(x: Array, device: Any) -> Array:
-    """Place an array on a device, or leave it where it is."""
+    """Place an array on a device, or as a sharding says, or leave it where it is."""
+    if hasattr(device, "placed"):
+        return runtime.asked(device, _same, x)
     return x if device is None or isinstance(x, Tracer) else x.to_device(device)
 
 

@@ -23,6 +23,7 @@ from ..core.primitives.random import UINTS
 from ..core.primitives.reduce import argmax
 from ..core.primitives.sort import sort_key_val, top_k
 from ..core.promote import to_inexact
+from ..core.runtime import runtime
 from ..core.trace import dtype_of, shape_of, typeof
 from ..core.types import canonical_dtype, is_float, is_integer, is_unsigned, kind
 from .key import (
@@ -52,7 +53,9 @@ def bits(key: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None =
     >>> tw.random.bits(tw.random.key(0), (2,)).dtype
     dtype('uint32')
     """
-    key = one_key("bits", key, out_sharding)
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, bits, key, shape, dtype)
+    key = one_key("bits", key)
     dtype = int_dtype("bits", dtype, np.uint64)
     if not is_unsigned(dtype):
         raise DtypeError(f"bits: dtype must be an unsigned integer dtype, got {dtype}", "use `randint`")
@@ -73,7 +76,9 @@ def uniform(
     >>> bool(tw.random.uniform(tw.random.key(0)) < 1)
     True
     """
-    key = one_key("uniform", key, out_sharding)
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, uniform, key, shape, dtype, minval, maxval)
+    key = one_key("uniform", key)
     shape = sample_shape("uniform", shape, minval, maxval)
     return draw_uniform(key, minval, maxval, shape, float_dtype("uniform", dtype))
 
@@ -104,7 +109,9 @@ def normal(key: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None
     >>> tw.random.normal(tw.random.key(0), (2, 3)).shape
     (2, 3)
     """
-    key = one_key("normal", key, out_sharding)
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, normal, key, shape, dtype)
+    key = one_key("normal", key)
     return draw_normal(key, sample_shape("normal", shape), float_dtype("normal", dtype, complex_too=True))
 
 
@@ -129,7 +136,9 @@ def truncated_normal(
     >>> bool(abs(tw.random.truncated_normal(tw.random.key(0), -1.0, 1.0)) < 1)
     True
     """
-    key = one_key("truncated_normal", key, out_sharding)
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, truncated_normal, key, lower, upper, shape, dtype)
+    key = one_key("truncated_normal", key)
     dtype = float_dtype("truncated_normal", dtype)
     return _truncated_normal(key, lower, upper, sample_shape("truncated_normal", shape, lower, upper), dtype)
 
@@ -161,7 +170,9 @@ def bernoulli(
     >>> tw.random.bernoulli(tw.random.key(0), 0.3, (4,)).dtype
     dtype('bool')
     """
-    key = one_key("bernoulli", key, out_sharding)
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, bernoulli, key, p, shape, mode)
+    key = one_key("bernoulli", key)
     chosen("bernoulli's mode", mode, ("high", "low"))
     dtype = dtype_of(p)
     if not is_float(dtype):
@@ -189,7 +200,9 @@ def randint(key: Any, shape: Shape, minval: Any, maxval: Any, dtype: Any = None,
     >>> int(tw.random.randint(tw.random.key(0), (), 5, 6))
     5
     """
-    key = one_key("randint", key, out_sharding)
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, randint, key, shape, minval, maxval, dtype)
+    key = one_key("randint", key)
     dtype = int_dtype("randint", dtype)
     shape = sample_shape("randint", shape, minval, maxval)
     info = np.iinfo(dtype)
@@ -246,7 +259,9 @@ def rademacher(key: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: 
     >>> abs(int(tw.random.rademacher(tw.random.key(0))))
     1
     """
-    key = one_key("rademacher", key, out_sharding)
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, rademacher, key, shape, dtype)
+    key = one_key("rademacher", key)
     dtype = canonical_dtype(int if dtype is None else dtype)
     return _rademacher(key, sample_shape("rademacher", shape), dtype)
 
@@ -267,7 +282,9 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *, o
     >>> sorted(tw.random.permutation(tw.random.key(0), 4).tolist())
     [0, 1, 2, 3]
     """
-    key = one_key("permutation", key, out_sharding)
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, permutation, key, x, axis, independent)
+    key = one_key("permutation", key)
     type_ = typeof(x)
     axis = shapes.as_axis(axis, type_.ndim or 1, "permutation")
     if not type_.ndim:
@@ -366,7 +383,9 @@ def gumbel(
     >>> tw.random.gumbel(tw.random.key(0), (3,)).shape
     (3,)
     """
-    key = one_key("gumbel", key, out_sharding)
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, gumbel, key, shape, dtype, mode)
+    key = one_key("gumbel", key)
     mode = chosen("gumbel's mode", mode or "low", ("high", "low"))
     return draw_gumbel(key, sample_shape("gumbel", shape), float_dtype("gumbel", dtype), mode)
 
@@ -405,7 +424,9 @@ def categorical(
     >>> int(tw.random.categorical(tw.random.key(0), tw.numpy.array([0.0, 100.0])))
     1
     """
-    key = one_key("categorical", key, out_sharding)
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, categorical, key, logits, axis, shape, replace, mode)
+    key = one_key("categorical", key)
     logits = as_array(logits)
     full = shape_of(logits)
     axis = shapes.as_axis(axis, len(full), "categorical")

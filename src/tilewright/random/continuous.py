@@ -25,6 +25,7 @@ from ..core.primitives.linalg.matrices import diagonal, rows_of
 from ..core.primitives.linalg.qr import qr
 from ..core.primitives.linalg.svd import svd
 from ..core.primitives.reduce import reduce_max_p, reduce_sum_p
+from ..core.runtime import runtime
 from ..core.trace import dtype_of, shape_of
 from ..core.types import canonical_dtype
 from .basic import _rademacher, constant, draw_normal, draw_uniform
@@ -51,7 +52,9 @@ def _plain(name: str, doc: str, draw: Callable[..., Any]) -> Callable[..., Any]:
     compiled = jit(draw, static_argnums=(1, 2))
 
     def sampler(key: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None) -> Any:
-        key = one_key(name, key, out_sharding)
+        if out_sharding is not None:
+            return runtime.asked(out_sharding, sampler, key, shape, dtype)
+        key = one_key(name, key)
         return compiled(key, sample_shape(name, shape), float_dtype(name, dtype))
 
     sampler.__name__ = sampler.__qualname__ = name
@@ -107,7 +110,9 @@ def pareto(key: Any, b: Any, shape: Shape | None = None, dtype: Any = None, *, o
     >>> bool(tw.random.pareto(tw.random.key(0), 2.0) >= 1)
     True
     """
-    key = one_key("pareto", key, out_sharding)
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, pareto, key, b, shape, dtype)
+    key = one_key("pareto", key)
     return _pareto(key, b, sample_shape("pareto", shape, b), float_dtype("pareto", dtype))
 
 
@@ -119,7 +124,9 @@ def _pareto(key: Any, b: Any, shape: Any, dtype: Any) -> Any:
 
 def rayleigh(key: Any, scale: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Any:
     """Rayleigh values, with density x exp(-x^2 / (2 scale^2)) / scale^2 on x >= 0."""
-    key = one_key("rayleigh", key, out_sharding)
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, rayleigh, key, scale, shape, dtype)
+    key = one_key("rayleigh", key)
     return _rayleigh(key, scale, sample_shape("rayleigh", shape, scale), float_dtype("rayleigh", dtype))
 
 
@@ -148,7 +155,9 @@ def triangular(
     out_sharding: None = None,
 ) -> Any:  # fmt: skip
     """Values of the triangular density that rises from `left` to `mode` and falls to `right`."""
-    key = one_key("triangular", key, out_sharding)
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, triangular, key, left, mode, right, shape, dtype)
+    key = one_key("triangular", key)
     shape = sample_shape("triangular", shape, left, mode, right)
     return _triangular(key, left, mode, right, shape, float_dtype("triangular", dtype))
 
@@ -169,7 +178,9 @@ def lognormal(
     key: Any, sigma: Any = 1.0, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None
 ) -> Any:
     """The exponential of normal values with standard deviation `sigma`."""
-    key = one_key("lognormal", key, out_sharding)
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, lognormal, key, sigma, shape, dtype)
+    key = one_key("lognormal", key)
     return _lognormal(key, sigma, sample_shape("lognormal", shape, sigma), float_dtype("lognormal", dtype))
 
 
@@ -181,7 +192,9 @@ def _lognormal(key: Any, sigma: Any, shape: Any, dtype: Any) -> Any:
 
 def wald(key: Any, mean: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Any:
     """Wald (inverse Gaussian) values of a given mean and shape parameter 1 (Michael, Schucany and Haas, 1976)."""
-    key = one_key("wald", key, out_sharding)
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, wald, key, mean, shape, dtype)
+    key = one_key("wald", key)
     return _wald(key, mean, sample_shape("wald", shape, mean), float_dtype("wald", dtype))
 
 
@@ -224,7 +237,9 @@ def multivariate_normal(
     >>> tw.random.multivariate_normal(tw.random.key(0), np.zeros(2), np.eye(2), (5,)).shape
     (5, 2)
     """
-    key = one_key("multivariate_normal", key, out_sharding)
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, multivariate_normal, key, mean, cov, shape, dtype, method)
+    key = one_key("multivariate_normal", key)
     if method not in ("cholesky", "eigh", "svd"):
         raise ArgumentError(f"multivariate_normal: method={method!r}", "one of 'cholesky', 'eigh', 'svd'")
     left, right = shape_of(mean), shape_of(cov)
@@ -274,7 +289,9 @@ def orthogonal(
     >>> tw.random.orthogonal(tw.random.key(0), 3).shape
     (3, 3)
     """
-    key = one_key("orthogonal", key, out_sharding)
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, orthogonal, key, n, shape, dtype, m)
+    key = one_key("orthogonal", key)
     n = operator.index(n)
     m = n if m is None else operator.index(m)
     return _orthogonal(key, n, m, sample_shape("orthogonal", shape), float_dtype("orthogonal", dtype, complex_too=True))
@@ -368,7 +385,9 @@ def gamma(
     >>> bool(tw.random.gamma(tw.random.key(0), 2.0) > 0)
     True
     """
-    key = one_key("gamma", key, out_sharding)
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, gamma, key, a, shape, dtype, method=method)
+    key = one_key("gamma", key)
     _exact("gamma", method)
     return draw_gamma(key, a, sample_shape("gamma", shape, a), float_dtype("gamma", dtype), False)
 
@@ -377,7 +396,9 @@ def loggamma(
     key: Any, a: Any, shape: Shape | None = None, dtype: Any = None, *, method: str = "exact", out_sharding: None = None
 ) -> Any:
     """Logarithms of gamma values, which for small `a` do not underflow."""
-    key = one_key("loggamma", key, out_sharding)
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, loggamma, key, a, shape, dtype, method=method)
+    key = one_key("loggamma", key)
     _exact("loggamma", method)
     return draw_gamma(key, a, sample_shape("loggamma", shape, a), float_dtype("loggamma", dtype), True)
 
@@ -387,7 +408,9 @@ def beta(
     out_sharding: None = None,
 ) -> Any:  # fmt: skip
     """Beta values, with density proportional to x^(a - 1) (1 - x)^(b - 1) on [0, 1]."""
-    key = one_key("beta", key, out_sharding)
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, beta, key, a, b, shape, dtype, method=method)
+    key = one_key("beta", key)
     _exact("beta", method)
     return _beta(key, a, b, sample_shape("beta", shape, a, b), float_dtype("beta", dtype))
 
@@ -407,7 +430,9 @@ def dirichlet(key: Any, alpha: Any, shape: Shape | None = None, dtype: Any = Non
     >>> tw.random.dirichlet(tw.random.key(0), np.ones(3), (4,)).shape
     (4, 3)
     """
-    key = one_key("dirichlet", key, out_sharding)
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, dirichlet, key, alpha, shape, dtype)
+    key = one_key("dirichlet", key)
     full = shape_of(alpha)
     if not full:
         raise ShapeError("dirichlet: alpha is a scalar", "give an array whose last axis has the concentrations")
@@ -429,7 +454,9 @@ def _dirichlet(key: Any, alpha: Any, shape: Any, dtype: Any) -> Any:
 
 def t(key: Any, df: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Any:
     """Student's t values with `df` degrees of freedom."""
-    key = one_key("t", key, out_sharding)
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, t, key, df, shape, dtype)
+    key = one_key("t", key)
     return _t(key, df, sample_shape("t", shape, df), float_dtype("t", dtype))
 
 
@@ -446,7 +473,9 @@ def chisquare(
     out_sharding: None = None,
 ) -> Any:  # fmt: skip
     """Chi-square values with `df` degrees of freedom."""
-    key = one_key("chisquare", key, out_sharding)
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, chisquare, key, df, shape, dtype, method=method)
+    key = one_key("chisquare", key)
     _exact("chisquare", method)
     return draw_chisquare(key, df, sample_shape("chisquare", shape, df), float_dtype("chisquare", dtype))
 
@@ -462,7 +491,9 @@ def f(
     key: Any, dfnum: Any, dfden: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None
 ) -> Any:
     """F values: the ratio of two chi-square values, each by its degrees of freedom."""
-    key = one_key("f", key, out_sharding)
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, f, key, dfnum, dfden, shape, dtype)
+    key = one_key("f", key)
     return _f(key, dfnum, dfden, sample_shape("f", shape, dfnum, dfden), float_dtype("f", dtype))
 
 
@@ -476,7 +507,9 @@ def _f(key: Any, dfnum: Any, dfden: Any, shape: Any, dtype: Any) -> Any:
 
 def generalized_normal(key: Any, p: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None) -> Any:
     """Values with density proportional to exp(-|x|^p)."""
-    key = one_key("generalized_normal", key, out_sharding)
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, generalized_normal, key, p, shape, dtype)
+    key = one_key("generalized_normal", key)
     dtype = float_dtype("generalized_normal", dtype)
     return draw_generalized_normal(key, p, sample_shape("generalized_normal", shape), dtype)
 
@@ -497,7 +530,9 @@ def ball(key: Any, d: int, p: float = 2, shape: Shape = (), dtype: Any = None, *
     >>> tw.random.ball(tw.random.key(0), 3, shape=(5,)).shape
     (5, 3)
     """
-    key = one_key("ball", key, out_sharding)
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, ball, key, d, p, shape, dtype)
+    key = one_key("ball", key)
     return _ball(key, p, operator.index(d), sample_shape("ball", shape), float_dtype("ball", dtype))
 
 

@@ -19,6 +19,7 @@ from ..core.primitives.reduce import reduce_or_p
 from ..core.primitives.scan import scan
 from ..core.primitives.shape import as_shape, broadcast_shapes
 from ..core.promote import to_inexact
+from ..core.runtime import runtime
 from ..core.trace import dtype_of, shape_of
 from .basic import constant, draw_uniform
 from .generators import generator
@@ -45,7 +46,9 @@ def geometric(key: Any, p: Any, shape: Shape | None = None, dtype: Any = None, *
     >>> int(tw.random.geometric(tw.random.key(0), 1.0))
     1
     """
-    key = one_key("geometric", key, out_sharding)
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, geometric, key, p, shape, dtype)
+    key = one_key("geometric", key)
     return _geometric(key, p, sample_shape("geometric", shape, p), int_dtype("geometric", dtype))
 
 
@@ -71,7 +74,9 @@ def poisson(
     >>> int(tw.random.poisson(tw.random.key(0), 0.0))
     0
     """
-    key = one_key("poisson", key, out_sharding)
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, poisson, key, lam, shape, dtype, method=method)
+    key = one_key("poisson", key)
     if method != "exact":
         raise UnsupportedError(f"poisson: method={method!r}", "use method='exact'")
     return _poisson(key, lam, sample_shape("poisson", shape, lam), int_dtype("poisson", dtype))

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..core.config import current
 from ..core.convert import as_array
-from ..core.errors import ArgumentError, ArgumentTypeError, DtypeError, ShapeError, UnsupportedError
+from ..core.errors import ArgumentError, ArgumentTypeError, DtypeError, ShapeError
 from ..core.key_reuse import use
 from ..core.primitives.convert import convert_element_type
 from ..core.primitives.random import random_clone_p, random_unwrap_p, random_wrap_p
@@ -52,10 +52,8 @@ def typed_key(name: str, key: Any, batched: bool = False) -> tuple[Any, bool]:
     return key, raw
 
 
-def one_key(name: str, key: Any, out_sharding: Any = None) -> Any:
+def one_key(name: str, key: Any) -> Any:
     """The key of a sampler, checked."""
-    if out_sharding is not None:
-        raise UnsupportedError(f"{name}: out_sharding is not supported", "leave it None")
     return typed_key(name, key)[0]
 
 

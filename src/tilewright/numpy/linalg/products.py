@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...core.errors import ArgumentError, ShapeError
+from ...core.runtime import runtime
 from .. import contract
 from ..matrices import diagonal as _diagonal
 from ..matrices import eye
@@ -137,6 +138,9 @@ def tensordot(
     >>> jnp.linalg.tensordot(jnp.ones((1, 2)), jnp.ones((2, 1)), axes=1).shape
     (1, 1)
     """
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, tensordot, x1, x2, axes=axes, precision=precision,
+                             preferred_element_type=preferred_element_type)  # fmt: skip
     return contract.tensordot(x1, x2, axes, precision=precision, preferred_element_type=preferred_element_type)
 
 

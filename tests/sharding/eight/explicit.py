@@ -1,0 +1,175 @@
+"""Shardings in the types of arrays: axes of the type `Explicit`."""
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import lax, nn, random
+from tilewright import numpy as tnp
+from tilewright.core.errors import ArgumentError, ControlFlowTypeError, ShardingTypeError
+from tilewright.sharding import (
+    AxisType,
+    NamedSharding,
+    P,
+    auto_axes,
+    explicit_axes,
+    reshard,
+    use_mesh,
+    with_sharding_constraint,
+)
+
+MESH = tw.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Explicit,) * 2)
+MIXED = tw.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Explicit, AxisType.Auto))
+AUTO = tw.make_mesh((4, 2), ("x", "y"))
+X, W = np.linspace(-1, 1, 32, dtype=np.float32).reshape(8, 4), np.linspace(0, 2, 24, dtype=np.float32).reshape(4, 6)
+
+
+def put(value, *spec, mesh=MESH):
+    return tw.device_put(value, NamedSharding(mesh, P(*spec)))
+
+
+A, B = put(X, "x", "y"), put(W, "y")
+
+
+def shown(x):
+    return tw.typeof(x).show()
+
+
+CALLS = {
+    "pointwise": (lambda x: tnp.sin(x) * 2 + x, "f32[8@x,4@y]"),
+    "with a whole one": (lambda x: x + tnp.ones((8, 4)), "f32[8@x,4@y]"),
+    "with one that is split in part": (lambda x: x + reshard(x, P("x", None)), "f32[8@x,4@y]"),
+    "reduction": (lambda x: x.sum(0), "f32[4@y]"),
+    "position": (lambda x: tnp.argmax(x, 0), "i32[4@y]"),
+    "transposition": (lambda x: x.T, "f32[4@y,8@x]"),
+    "axes merged": (lambda x: x.reshape(32), "f32[32@(x,y)]"),
+    "axis cut": (lambda x: x.reshape(4, 2, 4), "f32[4@x,2,4@y]"),
+    "broadcast": (lambda x: tnp.broadcast_to(x, (3, 8, 4)), "f32[3,8@x,4@y]"),
+    "part": (lambda x: x[:, :2], "f32[8@x,2@y]"),
+    "part of one": (lambda x: x[0], "f32[4@y]"),
+    "padding": (lambda x: tnp.pad(x, ((0, 8), (0, 0))), "f32[16@x,4@y]"),
+    "joined": (lambda x: tnp.concatenate([x, x]), "f32[16@x,4@y]"),
+    "selection": (lambda x: tnp.where(x > 0, x, 0.0), "f32[8@x,4@y]"),
+    "softmax": (lambda x: nn.softmax(x, -1), "f32[8@x,4@y]"),
+    "product": (lambda x: x @ tnp.asarray(W), "f32[8@x,6]"),
+    "product that is told": (lambda x: tnp.matmul(x, W, out_sharding=P(None, "y")), "f32[8,6@y]"),
+    "zeros like it": (tnp.zeros_like, "f32[8@x,4@y]"),
+    "batched": (lambda x: tw.vmap(lambda row: row * 2)(x), "f32[8@x,4@y]"),
+    "batched product": (lambda x: tw.vmap(tnp.dot)(*[reshard(x, P("x", None))] * 2), "f32[8@x]"),
+    "scan": (lambda x: lax.scan(lambda c, r: (c + 1, r * c), 0.0, reshard(x, P(None, "y")))[1], "f32[8,4@y]"),
+    "loop": (lambda x: lax.fori_loop(0, 3, lambda i, c: c * 2 + 1, x), "f32[8@x,4@y]"),
+    "branch": (lambda x: lax.cond(True, lambda x: x, lambda x: x * 2, x), "f32[8@x,4@y]"),
+    "gradient": (tw.grad(lambda x: tnp.sum(tnp.matmul(x, W, out_sharding=P("x")) ** 2)), "f32[8@x,4@y]"),
+    "gradient by the other": (lambda x: tw.grad(lambda w: tnp.sum(tnp.matmul(x, w, out_sharding=P("x")) ** 2))(
+        reshard(tnp.asarray(W), P("y"))), "f32[4@y,6]"),
+    "gradient of checkpoint": (tw.grad(tw.checkpoint(lambda x: tnp.sum(tnp.sin(x @ tnp.asarray(W))))), "f32[8@x,4@y]"),
+    "gradient of relu": (tw.grad(lambda x: nn.relu(x).sum()), "f32[8@x,4@y]"),
+    "each device's part": (tw.shard_map(lambda a: lax.psum(a, "y"), in_specs=P("x", "y"), out_specs=P("x")),
+                           "f32[8@x,2]"),
+    "indices": (lambda x: x.at[tnp.arange(4)].get(out_sharding=P("x")), "f32[4@x,4]"),
+    "left to the compiler": (auto_axes(lambda x: x.T @ x, out_sharding=P("y", None)), "f32[4@y,4]"),
+}  # fmt: skip
+
+
+EAGERLY = ("pointwise", "product that is told", "batched product", "gradient", "left to the compiler")
+
+
+def reference(name):
+    if name == "each device's part":
+        return X[:, :2] + X[:, 2:]
+    f = CALLS[name][0]
+    with use_mesh(AUTO):  # on a mesh that no type tells of
+        return np.asarray(f(tnp.asarray(X)))
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_types_tell_how_results_lie(name):
+    f, wanted = CALLS[name]
+    expected = reference(name)
+    with use_mesh(MESH):
+        for g in (f, tw.jit(f)) if name in EAGERLY else (tw.jit(f),):
+            out = g(A)
+            assert shown(out) == wanted and out.sharding.spec == tw.typeof(out).sharding.spec
+            np.testing.assert_allclose(np.asarray(out), expected, rtol=1e-5, atol=1e-5)
+        assert tw.make_jaxpr(f)(A).out_types[0].show() == wanted
+        assert tw.eval_shape(f, A).sharding.spec == out.sharding.spec.trimmed()
+
+
+ERRORS = {
+    "contracts axes that are split on both sides": lambda: A @ B,
+    "split by 'y' along two of its axes": lambda: tnp.einsum("bd,bf->bdf", A, A),
+    "the operands lie in different ways": lambda: A + reshard(A, P("y")),
+    "takes the whole of an axis that is split": lambda: tnp.sort(A, 0),
+    "cuts an axis where 'x' does not": lambda: A.reshape(2, 4, 4),
+    "it is held against the type": lambda: with_sharding_constraint(A, P("x")),
+    "how its result lies is not known": lambda: tw.pure_callback(np.sin, tw.ShapeDtypeStruct((8, 4), np.float32), A),
+}
+
+
+@pytest.mark.parametrize("message", ERRORS)
+def test_where_nothing_follows_it_is_said(message):
+    with use_mesh(MESH), pytest.raises(ShardingTypeError, match=message) as caught:
+        tw.jit(ERRORS[message])()
+    assert caught.value.remedy and "explicit.py" in str(caught.value.source)
+
+
+def test_branches_give_one_type():
+    with use_mesh(MESH), pytest.raises(ControlFlowTypeError, match="8@x"):
+        lax.cond(True, lambda x: x, lambda x: reshard(x, P()), A)
+
+
+def test_a_step_of_training_keeps_how_parameters_lie():
+    def loss(w, x):
+        return tnp.mean((tnp.einsum("bd,df->bf", x, w, out_sharding=P("x")) - 1) ** 2)
+
+    with use_mesh(MESH):
+        step = tw.jit(lambda w, x: w - 0.1 * tw.grad(loss)(w, x))
+        w = B
+        for _ in range(3):
+            w = step(w, A)
+        assert shown(w) == "f32[4@y,6]" and step._cache_size() <= 2
+    expected = W
+    for _ in range(3):
+        expected = expected - 0.1 * 2 / 48 * X.T @ (X @ expected - 1)
+    np.testing.assert_allclose(np.asarray(w), expected, rtol=1e-5)
+
+
+def test_arrays_are_made_where_they_are_to_lie():
+    with use_mesh(MESH):
+        made = [tnp.zeros((8, 4), out_sharding=P("x")), random.normal(random.key(0), (8, 4), out_sharding=P("x")),
+                lax.broadcasted_iota("float32", (8, 4), 0, out_sharding=P("x")), tw.device_put(X, P("x"))]  # fmt: skip
+        assert [shown(x) for x in made] == ["f32[8@x,4]"] * 4
+        np.testing.assert_array_equal(made[1], random.normal(random.key(0), (8, 4)))
+        assert with_sharding_constraint(A, P("x", "y")) is A
+
+
+def test_axes_of_both_types():
+    x = put(X, "x", "y", mesh=MIXED)
+    assert shown(x) == "f32[8@x,4]"
+    with use_mesh(MIXED):
+        out = tw.jit(lambda x: with_sharding_constraint(x * 2, P("x", "y")))(x)
+        assert shown(out) == "f32[8@x,4]" and out.sharding.spec == P("x", "y")
+    np.testing.assert_array_equal(out, 2 * X)
+
+
+def test_explicit_axes_within_automatic_ones():
+    seen = []
+
+    def f(x):
+        seen.append(shown(x))
+        return x * 2
+
+    with use_mesh(AUTO):
+        out = tw.jit(explicit_axes(f, in_sharding=P("x")))(X)
+    assert seen == ["f32[8@x,4]"] and shown(out) == "f32[8,4]"
+    np.testing.assert_array_equal(out, 2 * X)
+    with pytest.raises(ArgumentError, match="without a mesh in force"):
+        explicit_axes(f)(X)
+
+
+def test_types_without_a_mesh_in_force():
+    assert shown(tnp.sin(A)) == "f32[8@x,4@y]" and shown(A.left() * 2) == "f32[8,4]"
+    assert tw.typeof(tnp.ones(3)).sharding.spec == P(None) and tw.typeof(A).sharding.mesh is MESH.abstract_mesh
+    assert str(tw.typeof(A)) == "float32[8@x,4@y]" and tw.typeof(A).update(dtype="int32").show() == "i32[8@x,4@y]"
+    struct = tw.ShapeDtypeStruct((8, 4), "float32", sharding=NamedSharding(MESH, P("x")))
+    assert tw.make_jaxpr(lambda x: x + 1)(struct).out_types[0].show() == "f32[8@x,4]"
