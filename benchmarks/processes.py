@@ -1,8 +1,9 @@
 """What goes wrong in jobs of several processes, many times over: does each end in time, and is the cause named?
 
-`python -m benchmarks.processes [--times 30] [fault ...]`. Each is tried under `tilewright launch`, and with processes
-that are started by hand, where process 0 coordinates. A run fails if a process is still there after `LIMIT` seconds, or
-if what is printed does not name the cause as `FAULTS` says. Exits with 1 if any failed.
+`python -m benchmarks.processes [--times 30] [--limit 40] [fault ...]`. Each is tried under `tilewright launch`, and
+with processes that are started by hand, where process 0 coordinates. A run fails if a process is still there after so
+many seconds (a busy machine takes long to start two), or if what is printed does not name the cause as `FAULTS` says.
+Exits with 1 if any failed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from tilewright import checkpoints
 from tilewright.experimental import multihost_utils
 
 ROOT = Path(__file__).resolve().parent.parent
-LIMIT = 40.0  # seconds from start to end; starting two processes takes a few on a busy machine
+LIMIT = 40.0  # seconds from start to end
+LONG = 3600.0  # longer than any run
 STALL, STALL_LIMIT = 1, 4
 
 
@@ -72,7 +74,7 @@ def worker(fault: str) -> None:
     """One of the two processes; number 1 does what the fault says (of the coordinator, number 0)."""
     rank = int(os.environ["RANK"]) if "RANK" in os.environ else int(os.environ["TILEWRIGHT_PROCESS_ID"])
     if (fault == "absent" and rank == 1) or (fault == "unreachable" and rank == 0):
-        time.sleep(LIMIT)
+        time.sleep(LONG)
     tw.distributed.initialize(initialization_timeout=2 if fault in ("absent", "unreachable") else 30)
     mesh = tw.make_mesh((tw.device_count(),), ("x",))
     place = tw.NamedSharding(mesh, tw.P("x"))
@@ -90,7 +92,7 @@ def worker(fault: str) -> None:
     elif fault == "raises":
         raise ValueError("a bug")
     elif fault == "stalled":
-        time.sleep(LIMIT)
+        time.sleep(LONG)
     elif fault == "stopped":
         os.kill(os.getpid(), signal.SIGSTOP)
     elif fault == "one-differs":
@@ -116,16 +118,20 @@ def environment(**more: object) -> dict[str, str]:
     return os.environ | {k: str(v) for k, v in (asked | more).items()}
 
 
-def launched(fault: str) -> tuple[str, float]:
+def launched(fault: str, limit: float) -> tuple[str, float]:
     """All that is printed under `tilewright launch`, and the seconds that it took."""
     launch = [sys.executable, "-m", "tilewright.cli", "launch", "-n", "2", "--devices", "2"]
     start = time.monotonic()
-    done = subprocess.run([*launch, __file__, "--worker", fault], env=environment(), stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=LIMIT)  # fmt: skip
-    return done.stdout, time.monotonic() - start
+    launcher = subprocess.Popen([*launch, __file__, "--worker", fault], env=environment(), stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True, start_new_session=True)  # fmt: skip
+    try:
+        return launcher.communicate(timeout=limit)[0], time.monotonic() - start
+    except subprocess.TimeoutExpired:
+        os.killpg(launcher.pid, signal.SIGKILL)  # its processes too, of which one may be stopped
+        raise
 
 
-def by_hand(fault: str) -> tuple[str, float]:
+def by_hand(fault: str, limit: float) -> tuple[str, float]:
     """What the process prints that is left, where process 0 coordinates, and the seconds until it ended."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -136,7 +142,7 @@ def by_hand(fault: str) -> tuple[str, float]:
         processes.append(subprocess.Popen([sys.executable, __file__, "--worker", fault], env=variables, text=True,
                                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT))  # fmt: skip
     try:
-        text, _ = processes[FAULTS[fault].survivor].communicate(timeout=LIMIT)
+        text, _ = processes[FAULTS[fault].survivor].communicate(timeout=limit)
         return text, time.monotonic() - start
     finally:
         for process in processes:
@@ -144,11 +150,11 @@ def by_hand(fault: str) -> tuple[str, float]:
             process.communicate()
 
 
-def tried(fault: str, how: str) -> tuple[str, float]:
+def tried(fault: str, how: str, limit: float = LIMIT) -> tuple[str, float]:
     """An empty text if a run ended in time and named its cause, else what was wrong; and its seconds."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["FOLDER"] = folder
-        wrong, seconds = outcome(fault, how)
+        wrong, seconds = outcome(fault, how, limit)
         return wrong or (damaged(folder) if fault == "save" else ""), seconds
 
 
@@ -160,13 +166,13 @@ def damaged(folder: str) -> str:
     return "" if checkpoints.latest(folder) else f"no checkpoint among {os.listdir(folder)}"
 
 
-def outcome(fault: str, how: str) -> tuple[str, float]:
+def outcome(fault: str, how: str, limit: float) -> tuple[str, float]:
     wanted = FAULTS[fault].launched if how == "launched" else FAULTS[fault].by_hand
     assert wanted is not None
     try:
-        text, seconds = launched(fault) if how == "launched" else by_hand(fault)
+        text, seconds = launched(fault, limit) if how == "launched" else by_hand(fault, limit)
     except subprocess.TimeoutExpired as error:
-        return f"still there after {LIMIT} s: {error.output}", LIMIT
+        return f"still there after {limit} s: {error.output}", limit
     missing = [w for w in wanted if w not in text and not (fault == "coordinator" and XLA_NAMES in text)]
     return (f"does not name {missing}:\n{text}" if missing else ""), seconds
 
@@ -175,6 +181,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("faults", nargs="*", choices=[*FAULTS, []], help="all by default")
     parser.add_argument("--times", type=int, default=30)
+    parser.add_argument("--limit", type=float, default=LIMIT, help="seconds from start to end (40)")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
@@ -185,7 +192,7 @@ def main() -> int:
         for how in ("launched", "by_hand"):
             if getattr(FAULTS[fault], how) is None:
                 continue
-            outcomes = [tried(fault, how) for _ in range(options.times)]
+            outcomes = [tried(fault, how, options.limit) for _ in range(options.times)]
             bad = [text for text, _ in outcomes if text]
             wrong += len(bad)
             longest = max(seconds for _, seconds in outcomes)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from types import MappingProxyType
@@ -118,6 +119,17 @@ def _entered() -> list[contextlib.ExitStack]:
     return runtime.parts.setdefault("mesh.entered", [])
 
 
+def checked_sizes(sizes: Any) -> tuple[int, ...]:
+    """The sizes of the axes of a mesh; raises an `ArgumentError` unless they are positive integers."""
+    try:
+        found = tuple(operator.index(n) for n in sizes)
+    except TypeError:
+        found = (0,)
+    if not all(n > 0 for n in found):
+        raise ArgumentError(f"a mesh of shape {sizes!r}", "give the size of each axis, a positive integer")
+    return found
+
+
 def _checked_names(names: Any, sizes: Sequence[int]) -> tuple[Any, ...]:
     names = (names,) if isinstance(names, str) else tuple(names)
     if len(names) != len(sizes):
@@ -148,7 +160,7 @@ class AbstractMesh(_Axes):
         if axis_names is None:  # pairs (name, size)
             axis_names, axis_sizes = [n for n, _ in axis_sizes], [s for _, s in axis_sizes]
         names = _checked_names(axis_names, axis_sizes)
-        key = (cls, names, tuple(int(s) for s in axis_sizes), _checked_types(axis_types, names))
+        key = (cls, names, checked_sizes(axis_sizes), _checked_types(axis_types, names))
         found = _interned.get(key)
         if found is None:
             found = object.__new__(cls)
@@ -198,7 +210,7 @@ class Mesh(_Axes):
         names = _checked_names(axis_names, grid.shape)
         flat = tuple(grid.flat)
         types = _checked_types(axis_types, names)
-        key = (cls, flat, grid.shape, names, types)
+        key = (cls, flat, checked_sizes(grid.shape), names, types)
         found = _interned.get(key)
         if found is None:
             for d in flat:

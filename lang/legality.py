@@ -149,7 +149,9 @@ def _gpu(kernel: Kernel, target: Target) -> list[Finding]:
     if communicates(kernel):
         raise UnsupportedError(
             f"kernel {kernel.name} copies to other devices, or signals them; kernels for {target.name} have no memory "
-            "that other devices reach", "use collectives of `lax` around kernels of one device",
+            "that other devices reach: XLA would have to place their arrays in collective memory and hand them the "
+            "addresses there, which was never tried on several GPUs and so is not emitted",
+            "use collectives of `lax` around kernels of one device, as `kernels.collective` does on GPUs",
             kernel.source)  # fmt: skip
     if target.grid_limit is not None and kernel.cells > target.grid_limit:
         raise KernelError(

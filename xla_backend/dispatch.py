@@ -29,7 +29,6 @@ from .array import Array, execution_error
 from .client import all_devices, default_device, device_of
 from .executable import Executable, compile_module, in_callback
 from .placed import lower_for
-from .processes import group
 from .settings import Call, Place
 from .transfer import as_numpy, buffers, handler, host_buffer, moved_to
 
@@ -63,8 +62,6 @@ def make_runner(executable: Executable, result: str = "list", unflatten: Any = N
     if place is not None:
         failed = functools.partial(_failed, executable)
         run = place.runner(executable, result, unflatten, _execution(executable), failed)
-        if executable.members:
-            run = group.counted(run, executable.module.name, executable.mark, executable.members)
     else:
         run = _runner(executable, result, unflatten)
         if len(all_devices()) > 1:

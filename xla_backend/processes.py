@@ -167,11 +167,22 @@ class Group:
 
     # ------------------------------------------------------------ calls
 
-    def counted(self, run: Callable[..., Any], name: str, mark: str, members: tuple[int, ...]) -> Callable[..., Any]:
-        """A runner of a program of several processes whose calls are counted, and watched while they last."""
+    def counted(
+        self, run: Callable[..., Any], name: str, mark: str, members: tuple[int, ...], own: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        """A runner of a program of several processes whose calls are counted, and watched while they last.
+
+        Before the first one the arguments that are of each process's own, as `own` describes them, are held against
+        those of the others.
+        """
+        key = f"arguments of {mark}"
 
         def call(*given: Any) -> Any:
             self.check_fault()
+            if key not in self.agreed:
+                self.agreed.add(key)
+                if about := own(given):
+                    self.step(f"the first call of {name}", about, members)
             self.calls += 1
             self.called = name
             self._note(members, mark)

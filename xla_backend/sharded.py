@@ -25,7 +25,7 @@ from .array import Array, Shard, as_array, execution_error
 from .client import Device, SingleDeviceSharding
 from .executable import compile_module
 from .placed import lower_for
-from .processes import group, members_of
+from .processes import fingerprint, group, members_of
 from .recut import aligned, recut, suits
 from .settings import Call, Place
 from .shardings import device_list, named, rank, raw
@@ -309,8 +309,7 @@ def _mover(type: ArrayType, source: NamedSharding, to: NamedSharding) -> Callabl
     var = Var(type.plain)
     module = lower_for(None, Program([var], [], [var], name="reshard"), Call("reshard"), place=Place((source,), (to,)))
     executable = compile_module(module)
-    run = make_runner(executable, "one", None, executable.loaded.execute_sharded, _moving_failed)
-    return group.counted(run, "reshard", executable.mark, executable.members) if executable.members else run
+    return make_runner(executable, "one", None, executable.loaded.execute_sharded, _moving_failed)
 
 
 def _moving_failed(error: Exception, given: Sequence[Any]) -> Exception:
@@ -357,6 +356,21 @@ def _code(arity: int, constants: int, kept: tuple[int, ...], forwarded: tuple[tu
     return compile(source, "<tilewright runner>", "exec")
 
 
+SMALL = 1 << 20  # bytes of an argument that is described by its values
+
+
+def own_arguments(given: Sequence[Any]) -> dict[str, str]:
+    """The small arguments of a program of several processes that lie on no mesh, by number, in a few letters each."""
+    found = {}
+    for number, buffer in enumerate(given):
+        if named(buffer._sharding) is None and buffer.nbytes <= SMALL:
+            bits = np.ascontiguousarray(shim.to_numpy(buffer))
+            shown = f" {bits[()]}" if bits.ndim == 0 else ""
+            digest = fingerprint(bits.reshape(-1).view(np.uint8).data)[:12]
+            found[f"argument {number}"] = f"{bits.dtype}{list(bits.shape)}{shown} {digest}"
+    return found
+
+
 def make_runner(executable: Any, result: str, unflatten: Any, execute: Any, failed: Any) -> Callable[..., Any]:
     """A function from buffers, however they lie, to arrays on the executable's mesh."""
     module, place = executable.module, executable.module.place
@@ -375,7 +389,9 @@ def make_runner(executable: Any, result: str, unflatten: Any, execute: Any, fail
         names |= {f"u{i}": t, f"q{i}": s}
     forwarded = tuple(module.forwarded.items())
     exec(_code(arity, len(constants), module.kept, forwarded, len(module.out_types), result), names)
-    return names["run"]
+    if not executable.members:
+        return names["run"]
+    return group.counted(names["run"], module.name, executable.mark, executable.members, own_arguments)
 
 
 @cached(4096)

@@ -23,6 +23,7 @@ from .core.mesh import (
     NamedSharding,
     P,
     PartitionSpec,
+    checked_sizes,
     get_abstract_mesh,
     get_mesh,
     set_mesh,
@@ -60,7 +61,7 @@ def make_mesh(
     `num_cpu_devices` asks for so many virtual CPU devices, before the first computation (the setting of that name).
 
     Raises:
-      MeshError: more devices than there are.
+      MeshError: more devices than there are. ArgumentError: sizes that are no positive integers.
       ConfigError: `num_cpu_devices` after the first computation.
 
     >>> make_mesh((1, 1), ("data", "model"))
@@ -84,7 +85,7 @@ def create_device_mesh(
     (1,)
     """
     found = list(all_devices() if devices is None else devices)
-    shape = tuple(int(n) for n in mesh_shape)
+    shape = checked_sizes(mesh_shape)
     count = math.prod(shape)
     if count > len(found) or (devices is not None and count != len(found)):
         raise MeshError(

@@ -131,6 +131,12 @@ def test_a_missing_part_or_checkpoint(path, tmp_path):
     assert checkpoints.latest(tmp_path / "nothing") is None
 
 
+def test_a_file_where_a_folder_should_be(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(CheckpointWriteError, match=r"file/3 cannot be written: File exists: .*file\n"):
+        checkpoints.save(tmp_path / "file" / "3", state()).wait()
+
+
 @pytest.mark.parametrize("call", ["fsync", "mkdir", "rename"])
 def test_a_disk_that_cannot_be_written_to(tmp_path, monkeypatch, call):
     def fails(*_):

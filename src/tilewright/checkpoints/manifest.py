@@ -69,6 +69,10 @@ def metadata(path: str | os.PathLike[str]) -> Manifest:
             raise ValueError("its checksum is another one")
         body = table["body"]
         return Manifest({k: _leaf(v) for k, v in body["leaves"].items()}, body["notes"], body["time_ns"])
+    except FileNotFoundError:
+        there = f"{path} has no {NAME}" if os.path.isdir(path) else f"there is nothing at {path}"
+        raise DamagedCheckpointError(f"there is no whole checkpoint: {there}",
+                                     "`latest` finds the last whole one") from None  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, DamagedCheckpointError):
             raise

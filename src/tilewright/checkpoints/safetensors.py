@@ -133,8 +133,15 @@ def write_safetensors(
             os.fsync(file.fileno())
         os.replace(partial, path)
     except OSError as error:
-        what = f"{os.fspath(path)} cannot be written: {error.strerror or error}"
+        what = f"{os.fspath(path)} cannot be written: {told_of(error, path)}"
         raise CheckpointWriteError(what, WRITABLE) from None
+
+
+def told_of(error: OSError, path: str | os.PathLike[str]) -> str:
+    """Why something at a path cannot be written: with the file where that is not within the path."""
+    why, at = error.strerror or str(error), str(error.filename or "")
+    beside = at and os.path.dirname(os.fspath(path)).startswith(at.rstrip("/"))
+    return f"{why}: {at}" if beside else why
 
 
 def read_safetensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:

@@ -35,7 +35,7 @@ from ..xla_backend.sharded import ShardedArray, distinct, local_part
 from ..xla_backend.together import everyone
 from ..xla_backend.transfer import physical
 from .manifest import NAME, Bounds, Leaf, Manifest, Piece, leaves_of, merged
-from .safetensors import WRITABLE, header, raw
+from .safetensors import WRITABLE, header, raw, told_of
 
 CHUNK = 2**24  # bytes written at once
 Parts = list[tuple[Bounds, np.ndarray]]
@@ -191,7 +191,7 @@ def _write(path: str, leaves: dict[str, Any], notes: Any, progress: bool, source
             if first or everywhere:
                 action()
         except OSError as error:
-            failure = error.strerror or str(error)
+            failure = told_of(error, path)
         for process, why in enumerate(_told(f"save/{number}/{name}", failure, f"the save of {path}")):
             if why:
                 if first:

@@ -252,3 +252,11 @@ def test_the_products_of_a_step_are_sent_no_transposes():
 
     text = tw.jit(lambda ws, x: [w - g for w, g in zip(ws, tw.grad(loss)(ws, x))]).lower(ws, x).compile().as_text()
     assert text.count(" all-gather(") == 2  # what the first and the second layer give, for the next one
+
+
+@pytest.mark.parametrize("shape", [(0, 2), (-1, 2), ("4", 2), "42", (2.0, 2)], ids=str)
+def test_sizes_that_no_mesh_has(shape):
+    with pytest.raises(ArgumentError, match="a positive integer"):
+        tw.make_mesh(shape, ("x", "y"))
+    with pytest.raises(ArgumentError, match="a positive integer"):
+        AbstractMesh(shape, ("x", "y"))

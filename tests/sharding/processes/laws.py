@@ -74,6 +74,9 @@ def arrays(mesh):
     f = tw.jit(lambda x, s: x * s, donate_argnums=0)
     b = f(a, np.float32(3))  # an argument of each process's own
     assert np.array_equal(whole(b), X * 3) and a.is_deleted()
+    own = tw.jit(lambda x, s: x - s)  # an argument that is another one in each process
+    raises(ProcessMismatchError, "the first call of <lambda>", lambda: own(b, np.float32(tw.process_index())))
+    raises(ProcessMismatchError, "argument 1", lambda: tw.jit(lambda x, s: x / s)(b, X + tw.process_index()))
     part = tw.shard_map(lambda x: lax.psum(x, "x"), mesh=mesh, in_specs=P("x"), out_specs=P())
     assert np.array_equal(np.asarray(part(b)), (X * 3).reshape(mesh.size, -1, 6).sum(0))
     g = tw.jit(tw.grad(lambda x: (x**2).sum()))
