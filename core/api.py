@@ -500,7 +500,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
                 f"vmap in_axes has {len(in_axes)} entries for {len(args)} arguments", "one per argument"
             )
         axes = _axes_of(in_axes, args, "in_axes") + [0] * len(tree.leaves(kwargs))
-        size, dims = _mapped_size(flat, axes, axis_size, args)
+        size, dims = _mapped_size(flat, axes, axis_size)
         f = Flat(fun, in_tree, kwargs=True)
         lies = (typeof(x).along(d) for x, d in zip(flat, dims, strict=True) if d is not None)
         axis = AxisInfo(size, axis_name, spmd_axis_name, next((s for s in lies if s is not None), None))
@@ -530,9 +530,7 @@ def _axes_of(axes: Any, full: Any, what: str) -> list[Any]:
     return found
 
 
-def _mapped_size(
-    flat: Sequence[Any], axes: Sequence[Any], given: int | None, args: Any
-) -> tuple[int, list[int | None]]:
+def _mapped_size(flat: Sequence[Any], axes: Sequence[Any], given: int | None) -> tuple[int, list[int | None]]:
     sizes: dict[int, list[str]] = {}
     dims: list[int | None] = []
     for x, axis in zip(flat, axes, strict=True):
@@ -609,13 +607,11 @@ def make_jaxpr(fun: Callable[..., Any], static_argnums: Any = (), axis_env: Any 
     return wrapped
 
 
-def program_of(
-    fun: Callable[..., Any], args: Sequence[Any], kwargs: Any = None, name: str = "program"
-) -> tuple[Program, Any]:
+def program_of(fun: Callable[..., Any], args: Sequence[Any], kwargs: Any = None) -> tuple[Program, Any]:
     """The Program of a function at given arguments (arrays or structs), and its output structure."""
     flat, in_tree = tree.flatten((tuple(args), dict(kwargs or {})))
     f = Flat(fun, in_tree, kwargs=True)
-    return trace_program(f, [as_type(x) for x in flat], name), f.out_tree
+    return trace_program(f, [as_type(x) for x in flat], "program"), f.out_tree
 
 
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -279,10 +279,10 @@ def linearized(program: Program, nonzero: tuple[bool, ...], instantiated: Any = 
 
 
 def linearize_program(
-    program: Program, nonzero: tuple[bool, ...], instantiated: Any = False
+    program: Program, nonzero: tuple[bool, ...]
 ) -> tuple[Program, Program, tuple[bool, ...], int]:
     """`linearized` with every residual an output of the primal Program, after its own outputs."""
-    parts = linearized(program, nonzero, instantiated)
+    parts = linearized(program, nonzero)
     outs = len(parts.out_nonzero)
     atoms = {"in": parts.primal.inputs, "out": parts.primal.outputs[:outs], "stored": parts.primal.outputs[outs:]}
     outputs = (*parts.primal.outputs[:outs], *(atoms[kind][i] for kind, i in parts.residuals))

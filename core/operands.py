@@ -10,7 +10,6 @@ from .errors import DtypeError, ShapeError
 from .types import BOOL, FLOAT32, ArrayType, Dtype, kind
 
 FLOAT = ("float",)
-COMPLEX = ("complex",)
 INEXACT = ("float", "complex")
 INT = ("int", "uint")
 NUMBER = ("int", "uint", "float", "complex")

@@ -64,9 +64,9 @@ def show_eqn(eqn: Any, names: dict[Any, str] | None = None, indent: str = "") ->
     return f"{indent}{outputs} = {eqn.primitive.name}{shown} {operands}".rstrip() + effects
 
 
-def show_program(program: Any, indent: str = "", names: dict[Any, str] | None = None) -> str:
+def show_program(program: Any, indent: str = "") -> str:
     """The printed form of a Program: `name(inputs) [constants] { equations; return outputs }`."""
-    names = _Names() if names is None else names
+    names = _Names()
     inputs = ", ".join(_binder(v, names) for v in program.inputs)
     constants = ", ".join(_binder(v, names) for v in program.constants)
     head = f"{indent}{program.name}({inputs})" + (f" [{constants}]" if constants else "") + " {"

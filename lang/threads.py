@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..core.errors import DeadlockError, RaceError, Source
+from ..core.errors import DeadlockError, RaceError
 from .modes import InterpretParams, Run, run_as
 
 
@@ -124,6 +124,5 @@ class Member(Run):
         if self.group.random is not None:
             self.pause(None, lambda: "goes on")
 
-    def race(self, what: str, remedy: str, source: Source | None = None) -> RaceError:
-        return RaceError(f"kernel {self.kernel}, {self.title}, cell {self.cell}: {what}", remedy,
-                         source or self.source)  # fmt: skip
+    def race(self, what: str, remedy: str) -> RaceError:
+        return RaceError(f"kernel {self.kernel}, {self.title}, cell {self.cell}: {what}", remedy, self.source)

@@ -347,7 +347,7 @@ def _sequences(known: Analysis) -> Sequence[Finding]:
     return ()
 
 
-def _blocks_of(kernel: Kernel, block: Block, fact: Fact, cells: np.ndarray | None) -> np.ndarray:
+def _blocks_of(kernel: Kernel, fact: Fact, cells: np.ndarray | None) -> np.ndarray:
     """The numbers of the blocks of an output that some cells (None: all) see."""
     assert fact.table is not None
     numbers = linear_index(fact.table)
@@ -385,14 +385,14 @@ def _coverage(known: Analysis, number: int, block: Block) -> Finding:
     if any(axis in kernel.computed for axis in fact.axes):
         return Finding("wholly written", block.name, "unknown", "the size of a grid axis is traced")
     wanted = block_count(block)
-    numbers = np.unique(_blocks_of(kernel, block, fact, known.written(inputs + number)))
+    numbers = np.unique(_blocks_of(kernel, fact, known.written(inputs + number)))
     if numbers.size < wanted:
         missing = _missing(block, fact, numbers)
         raise UncoveredOutputError(
             f"kernel {kernel.name}: the cells of the grid {kernel.grid_text} write {numbers.size} of the {wanted} "
             f"blocks of output {block.name} of {block.array.show()} (blocks of {block.sizes}){missing}",
             "enlarge the grid, or alias the output to an operand that holds the rest", kernel.source)  # fmt: skip
-    if np.unique(_blocks_of(kernel, block, fact, known.filled(inputs + number))).size < wanted:
+    if np.unique(_blocks_of(kernel, fact, known.filled(inputs + number))).size < wanted:
         return Finding("wholly written", block.name, "unknown", "no cell is known to store to the whole of some block")
     return Finding("wholly written", block.name, "proved")
 

@@ -54,14 +54,14 @@ def _first(error: str) -> str:
     return "; ".join(said[:3] or lines[:2])
 
 
-def _workers(arch: str) -> Workers:
+def _workers() -> Workers:
     script = Path(__file__).with_name("worker.py")
     return Workers("Mosaic GPU's compiler", f"{CACHE_VERSION} {JAXLIB}", script, {}, _first)
 
 
 # A process compiles for one architecture.
 WORKERS: dict[str, Workers] = {
-    arch: runtime.part(f"Mosaic GPU's workers for sm_{arch}", _workers(arch)) for arch in TARGETS
+    arch: runtime.part(f"Mosaic GPU's workers for sm_{arch}", _workers()) for arch in TARGETS
 }
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from ..core.errors import Source, UnsupportedError
 from ..core.ir import Eqn, Program, Var
 from ..core.types import INT32, ArrayType, is_bool, is_float, is_integer, is_unsigned
-from ..lang.legalize import Backend, part
+from ..lang.legalize import Backend
 from ..lang.target import Target
 from . import moves
 from .text import SSA, Mem, Shape, Writer
@@ -166,8 +166,8 @@ class Body:
 
     # ------------------------------------------------------------ small arithmetic on scalars
 
-    def scalar_op(self, name: str, *xs: SSA, attributes: str = "", element: str = "i32") -> SSA:
-        return self.w.op(name, xs, None, element, attributes)
+    def scalar_op(self, name: str, *xs: SSA) -> SSA:
+        return self.w.op(name, xs, None, "i32")
 
     def int_constant(self, value: int) -> SSA:
         return self.w.constant(value, "i32")
@@ -261,17 +261,6 @@ class Body:
         if primitive.multiple:
             return list(rule(self, operands, out_types, **eqn.params))
         return [rule(self, operands, out_types[0], **eqn.params)]
-
-    def traced(self, function: Callable[..., Any], operands: Sequence[Value], multiple: bool = False,
-               **params: Any) -> list[Value]:  # fmt: skip
-        """What a function of core primitives gives, printed here."""
-
-        def flat(*args: Any) -> list[Any]:
-            out = function(*args, **params)
-            return list(out) if multiple else [out]
-
-        name = getattr(function, "__name__", "expanded")
-        return self.run(part(flat, [x.type for x in operands], self.backend, name), operands)
 
     def scratch(self, shape: Shape, element: str, space: str) -> Mem:
         """Memory of the kernel that a rule works in."""

@@ -11,6 +11,7 @@ from ..lang.plain import plain, uses
 from ..lang.target import Target
 from .spans import with_spans
 from .turned import turned
+from .wholes import with_wholes
 from .windows import FAR
 
 COPIES = frozenset({dma_start_p, dma_wait_p, semaphore_signal_p, semaphore_wait_p, semaphore_read_p}) | COMMUNICATION
@@ -34,12 +35,13 @@ def forms(kernel: Kernel, target: Target) -> tuple[Kernel, ...]:
     if not reaches_far(kernel, target):
         return (_near(here),)
     kept = not communicates(kernel) and far_bytes(kernel) <= target.fast_bytes
-    return (here, _near(here)) if kept else (here,)
+    far = with_wholes(here, FAR)
+    return (far, _near(here)) if kept else (far,)
 
 
 def _near(kernel: Kernel) -> Kernel:
     """A kernel whose copies are plain ones, its body as VMEM and registers like it."""
-    return turned(with_spans(plain(kernel)))
+    return with_wholes(turned(with_spans(plain(kernel))))
 
 
 def _idle(kernel: Kernel) -> Kernel:

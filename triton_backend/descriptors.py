@@ -120,7 +120,7 @@ def _stored(plan: Plan, number: int) -> int | None:
         return None
     if block.space in UNCUT or any(block.element) or not _regular(plan, block):
         return None
-    return stays_in(block, map_of(k, block), plan.carry, k.grid)
+    return stays_in(map_of(k, block), plan.carry)
 
 
 # ---------------------------------------------------------------------------- accesses

@@ -36,7 +36,7 @@ class XlaBackend:
     ) -> Module:
         """The module of a Program; `place` says how its inputs and its results lie on a mesh."""
         where = None if place is None else Place(*place)
-        return lower_for(None, program, Call(name, tuple(donated), keep_unused), tiled=True, place=where)
+        return lower_for(program, Call(name, tuple(donated), keep_unused), tiled=True, place=where)
 
     def compile(self, module: Module, device: Any = None, flags: Sequence[tuple[str, Any]] = ()) -> Executable:
         """The executable of a module, on the default device unless one is named, with flags of XLA's."""

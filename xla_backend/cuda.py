@@ -155,9 +155,9 @@ _SOLVER_CALL = re.compile(r'"cu(?:solver|sparse|hybrid)?_\w+"')
 @once
 def _register(plugin: Any) -> None:
     """Give the plugin what its programs call: host callbacks and the routines of its modules."""
-    shim.register_handlers("CUDA", importlib.import_module("jax_cuda13_plugin.cuda_plugin_extension"), plugin)
+    shim.register_handlers(importlib.import_module("jax_cuda13_plugin.cuda_plugin_extension"), plugin)
     for part in _SOLVERS:
-        shim.register_targets("CUDA", importlib.import_module(f"jax_cuda13_plugin.{part}").registrations())
+        shim.register_targets(importlib.import_module(f"jax_cuda13_plugin.{part}").registrations())
 
 
 @once

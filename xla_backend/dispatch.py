@@ -250,7 +250,7 @@ def _compiled(primitive: Any, types: Sequence[Any], params: dict[str, Any], lyin
         return lambda *given: primitive.numpy(*map(np.asarray, given), **params)
     program = single(primitive, types, params)
     place = None if lying is None else Place(lying, (None,) * len(program.outputs))
-    module = lower_for(None, program, Call(primitive.name, _donated(params)), place=place)
+    module = lower_for(program, Call(primitive.name, _donated(params)), place=place)
     run = make_runner(compile_module(module), "list" if primitive.multiple else "one")
     settings = current()
     searched = (settings.debug_nans or settings.debug_infs) and any(True for _ in subprograms(program.eqns[0]))

@@ -374,7 +374,7 @@ class Additive:
             return self.low.start_array(number)
         target = natural_layout(block, plans)
         value = arrange(found[0], found[1], target, self.low.grid)
-        return untile(block, plans, self.low.grid, value, lambda: self.low.start_array(number))
+        return untile(block, plans, value, lambda: self.low.start_array(number))
 
 
 def at_both(found: Any, fixed: dict[int, Any]) -> Any:
@@ -482,7 +482,7 @@ class Sequential:
         outs = []
         for number, (block, plans) in enumerate(zip(self.kernel.outputs, self.low.out_plans, strict=True)):
             if plans is not None:
-                outs.append(untile(block, plans, self.grid, states[number], lambda n=number: self.low.start_array(n)))
+                outs.append(untile(block, plans, states[number], lambda n=number: self.low.start_array(n)))
             else:
                 lows = [m[0] for m in margins(block)]
                 highs = [low + n for low, n in zip(lows, block.array.shape, strict=True)]
@@ -558,11 +558,6 @@ class Lowered(NamedTuple):
 
     program: Program
     route: str
-
-
-def kernel_program(kernel: Kernel, off: frozenset[str] = frozenset()) -> Program:
-    """The plain array Program that computes what a kernel does."""
-    return lowered(kernel, off).program
 
 
 @cached(1024)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from ..core.ir import Program
 from ..core.runtime import runtime
-from .client import Device, default_device
+from .client import default_device
 from .module import Module
 from .settings import Call, Place, Unit
 
 
-def lower_for(
-    device: Device | None, program: Program, call: Call, tiled: bool = False, place: Place | None = None
-) -> Module:
-    """The module of a Program for a device, the default one if none is named, or for a mesh.
+def lower_for(program: Program, call: Call, tiled: bool = False, place: Place | None = None) -> Module:
+    """The module of a Program for the default device, or for a mesh.
 
     `tiled`: its standard operations may become kernels there.
     """
-    return runtime.lower(Unit(program, call, place=place), default_device() if device is None else device, tiled)
+    return runtime.lower(Unit(program, call, place=place), default_device(), tiled)

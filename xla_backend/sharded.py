@@ -307,7 +307,7 @@ def bring(buffer: Any, type: ArrayType, to: NamedSharding) -> Any:
 def _mover(type: ArrayType, source: NamedSharding, to: NamedSharding) -> Callable[..., Any]:
     """What brings a buffer from one sharding to another over the same devices: a program that does nothing else."""
     var = Var(type.plain)
-    module = lower_for(None, Program([var], [], [var], name="reshard"), Call("reshard"), place=Place((source,), (to,)))
+    module = lower_for(Program([var], [], [var], name="reshard"), Call("reshard"), place=Place((source,), (to,)))
     executable = compile_module(module)
     return make_runner(executable, "one", None, executable.loaded.execute_sharded, _moving_failed)
 

@@ -76,10 +76,10 @@ def sharding_text(mesh_name: str, dims: Any) -> str:
     return f"<@{mesh_name}, [{', '.join(map(axes_text, dims))}]>"
 
 
-def mesh_text(name: str, mesh: Any, devices: tuple[Any, ...] | None) -> str:
-    """The declaration of a mesh; with the order of its devices where it is not that of the program."""
+def mesh_text(mesh: Any, devices: tuple[Any, ...] | None) -> str:
+    """A mesh as it is declared; with the order of its devices where it is not that of the program."""
     axes = ", ".join(f"{json.dumps(str(n))}={s}" for n, s in mesh.shape_tuple)
     order = ""
     if devices is not None and isinstance(mesh, Mesh) and mesh.flat != devices:
         order = f", device_ids=[{', '.join(str(devices.index(d)) for d in mesh.flat)}]"
-    return f"sdy.mesh @{name} = <[{axes}]{order}>"
+    return f"<[{axes}]{order}>"

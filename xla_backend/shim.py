@@ -398,22 +398,22 @@ def sparse() -> None:
         xla_client.register_custom_call_target(name, value, platform="cpu", api_version=version)
 
 
-def register_targets(platform: str, targets: dict[str, Any]) -> None:
-    """Give a platform the routines of an extension module, by the names that programs call them by."""
+def register_targets(targets: dict[str, Any]) -> None:
+    """Give GPUs the routines of an extension module, by the names that programs call them by."""
     for name, value in targets.items():
         if not name.startswith("cu_cholesky_update"):  # of an older interface, and not called by programs of ours
-            xla_client.register_custom_call_target(name, value, platform=platform, api_version=1)
+            xla_client.register_custom_call_target(name, value, platform="CUDA", api_version=1)
 
 
-def register_handlers(platform: str, extension: Any, plugin: Any) -> None:
+def register_handlers(extension: Any, plugin: Any) -> None:
     """Give a plugin the handlers of an extension module of jax's: host callbacks, and what they are made with."""
     register = functools.partial(extension.register_custom_call_target, plugin)
-    xla_client.register_custom_type_handler(platform, functools.partial(extension.register_custom_type, plugin))
-    xla_client.register_custom_call_handler(platform, register)
+    xla_client.register_custom_type_handler("CUDA", functools.partial(extension.register_custom_type, plugin))
+    xla_client.register_custom_call_handler("CUDA", register)
     for name, value in extension.ffi_types().items():
-        xla_client.register_custom_type(name, value, platform=platform)
+        xla_client.register_custom_type(name, value, platform="CUDA")
     for name, value in extension.ffi_handlers().items():
-        xla_client.register_custom_call_target(name, value, platform=platform, api_version=1)
+        xla_client.register_custom_call_target(name, value, platform="CUDA", api_version=1)
 
 
 def profiler() -> Any:

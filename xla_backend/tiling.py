@@ -127,7 +127,7 @@ def tile(block: Block, plans: Sequence[DimPlan], grid: Sequence[int], array: Any
     return rev_p.bind(array, dimensions=tuple(reverse)) if reverse else array
 
 
-def untile(block: Block, plans: Sequence[DimPlan], grid: Sequence[int], value: Any, base: Callable[[], Any]) -> Any:
+def untile(block: Block, plans: Sequence[DimPlan], value: Any, base: Callable[[], Any]) -> Any:
     """The array that a value of natural layout is; `base` gives what parts that no block covers hold."""
     reverse, sizes, position = [], [], 0
     for d, plan in enumerate(plans):

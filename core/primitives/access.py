@@ -73,7 +73,7 @@ def _read(x: Any, index: Index, dynamic: Sequence[Any], shape: Sequence[int], ma
     if index.is_whole(shape_of(x)):
         return x
     if index.takes or (index.dynamic and not _contiguous(index)):
-        return _read_taken(x, index, dynamic, shape, masked)
+        return _read_taken(x, index, dynamic, shape)
     if not index.dynamic:
         lows: list[Any] = [e.start for e in index]
         ends = [low + (e.size - 1) * e.stride if type(e) is Span else low for e, low in zip(index, lows, strict=True)]
@@ -100,7 +100,7 @@ def _rows(index: Index, x: Any) -> int | None:
     return takes[0] if whole else None
 
 
-def _read_taken(x: Any, index: Index, dynamic: Sequence[Any], shape: tuple[int, ...], masked: bool) -> Any:
+def _read_taken(x: Any, index: Index, dynamic: Sequence[Any], shape: tuple[int, ...]) -> Any:
     axis = _rows(index, x)
     if axis is not None:
         sizes = [1 if i == axis else d for i, d in enumerate(shape_of(x))]

@@ -1,7 +1,7 @@
-"""How exactly to compute: what `precision` and `accuracy` may be beside a `Precision`.
+"""How exactly to compute products: what `precision` may be beside a `Precision`.
 
-A result here is never less exact than was asked for. So an `AccuracyMode` or a `Tolerance` is met by the best that
-there is, and an algorithm for products by the least `Precision` that gives what it promises.
+A result here is never less exact than was asked for: an algorithm is met by the least `Precision` that gives what it
+promises.
 """
 
 from __future__ import annotations
@@ -10,32 +10,9 @@ import enum
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import ArgumentError
 from ..types import as_dtype
 from .contract import Precision
 from .conv import ConvDimensionNumbers
-
-
-class AccuracyMode(enum.Enum):
-    """How exact an elementwise function is to be."""
-
-    HIGHEST = 1
-    DEFAULT = 2
-
-
-@dataclass(frozen=True)
-class Tolerance:
-    """How far an elementwise function may be off: absolutely, relatively, or in units in the last place."""
-
-    atol: float = 0.0
-    rtol: float = 0.0
-    ulps: int = 0
-
-    def __post_init__(self) -> None:
-        if min(self.atol, self.rtol, self.ulps) < 0:
-            raise ArgumentError(f"a tolerance is below 0: {self}", "numbers of zero or more")
-        if self.rtol and self.ulps:
-            raise ArgumentError(f"a tolerance by rtol and by ulps: {self}", "give one of the two")
 
 
 @dataclass(frozen=True)

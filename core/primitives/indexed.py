@@ -299,10 +299,10 @@ def _set_transpose(ct: Any, x: Any, indices: Any, updates: Any, **params: Any) -
     return [to_x, None, to_updates]
 
 
-def _unique_only(name: str, params: dict[str, Any]) -> None:
+def _unique_only(params: dict[str, Any]) -> None:
     if not params["unique_indices"]:
         raise UnsupportedError(
-            f"{name} has no derivative with respect to updates whose indices may repeat",
+            "scatter_mul has no derivative with respect to updates whose indices may repeat",
             "pass `unique_indices=True` if they do not")  # fmt: skip
 
 
@@ -313,7 +313,7 @@ def _mul_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
     if type(t) is not Zero:
         tangent = scatter_mul_p.bind(t, indices, updates, **params)
     if type(t_updates) is not Zero:
-        _unique_only("scatter_mul", params)
+        _unique_only(params)
         change = mul_p.bind(t_updates, reads_of(x, indices, shape_of(updates), params))
         tangent = add_tangents(tangent, _adds(_zeros_like(x), indices, change, params))
     return out, tangent
@@ -322,7 +322,7 @@ def _mul_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
 def _mul_transpose(ct: Any, x: Any, indices: Any, updates: Any, **params: Any) -> Any:
     if isinstance(x, Linear):
         return [scatter_mul_p.bind(ct, indices, updates, **params), None, None]
-    _unique_only("scatter_mul", params)
+    _unique_only(params)
     return [None, None, reads_of(mul_p.bind(ct, x), indices, updates.shape, params)]
 
 

@@ -159,20 +159,20 @@ class Dim:
 
     # ------------------------------------------------------------ as numbers
 
-    def _no_number(self, what: str) -> InconclusiveDimensionError:
+    def _no_number(self) -> InconclusiveDimensionError:
         return InconclusiveDimensionError(
-            f"the size {self} is used as {what}, and is not known while the program is traced",
+            f"the size {self} is used as a number, and is not known while the program is traced",
             "use an operation that takes sizes, or export the function for that size alone",
         )
 
     def __index__(self) -> int:
-        raise self._no_number("a number")
+        raise self._no_number()
 
     def __int__(self) -> int:
-        raise self._no_number("a number")
+        raise self._no_number()
 
     def __float__(self) -> float:
-        raise self._no_number("a number")
+        raise self._no_number()
 
     def _terms_of(self, other: Any) -> Terms | None:
         if isinstance(other, Dim):

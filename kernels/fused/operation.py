@@ -74,12 +74,12 @@ def row_tile(rows: int, row_bytes: int, target: str | Target | None = None, arra
     return min(1 << (fits.bit_length() - 1), 1 << max(rows - 1, 0).bit_length())
 
 
-def row_fits(row_bytes: int, target: str | Target | None = None, arrays: int = 4) -> bool:
-    """Whether a cell can hold some whole rows: in registers on a GPU, whose blocks are powers of two."""
+def row_fits(row_bytes: int, target: str | Target | None = None) -> bool:
+    """Whether a cell can hold four whole rows: in registers on a GPU, whose blocks are powers of two."""
     target = current_target(target)
     if target.gpu:
-        return arrays << max(row_bytes - 1, 0).bit_length() <= target.register_bytes
-    return target.whole_arrays or arrays * row_bytes <= target.block_bytes
+        return 4 << max(row_bytes - 1, 0).bit_length() <= target.register_bytes
+    return target.whole_arrays or 4 * row_bytes <= target.block_bytes
 
 
 def gpu_family(target: Target, table: Mapping[str, Any]) -> str:

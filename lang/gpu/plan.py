@@ -201,26 +201,26 @@ def _output_home(kernel: Kernel, number: int, found: list[Access], carry: tuple[
     if block.space in FAR or not _fits(found, block.shape):
         return None
     fact = map_of(kernel, block)
-    level = stays_in(block, fact, carry, kernel.grid)
+    level = stays_in(fact, carry)
     again = level is not None and level < len(carry)
     if not any(a.reads for a in found) and not (again and any(a.always for a in found)):
         return None  # only written, each time for good: straight to memory
     return level
 
 
-def stays_in(block: Block, fact: Fact | None, carry: tuple[int, ...], grid: tuple[int, ...]) -> int | None:
+def stays_in(fact: Fact | None, carry: tuple[int, ...]) -> int | None:
     """The loop that an output's block stays the same in: it differs between any two turns of the loops around it."""
     if fact is None:
         return None
     inner = [k for k, axis in enumerate(carry) if axis in fact.axes]
     level = max(inner, default=-1) + 1
     around = [a for a in carry[:level] if a in fact.axes]
-    if any(a not in fact.axes for a in carry[:level]) or not _injective(block, fact, around):
+    if any(a not in fact.axes for a in carry[:level]) or not _injective(fact, around):
         return None
     return level
 
 
-def _injective(block: Block, fact: Fact, axes: list[int]) -> bool:
+def _injective(fact: Fact, axes: list[int]) -> bool:
     """Whether different ids on some axes give different blocks, whatever the other ids are."""
     if not axes:
         return True

@@ -57,7 +57,8 @@ class Backend:
     target, the preferred one first: in plain accesses, for example. `lacks` tells by an equation's parameters that the
     rule of its primitive does not serve on some target, so that it is rewritten there. A backend that is not `exact`
     looks for kernels of a certain shape, and leaves operations out that this shape has no need of. `other` gives the
-    table for a kernel that is written for another one than this.
+    table for a kernel that is written for another one than this. `rewrites` are the backend's own, asked first: what an
+    equation is rewritten by, None where it is printed as it stands.
     """
 
     place: str
@@ -68,11 +69,12 @@ class Backend:
     lacks: Mapping[Primitive, Callable[[Mapping[str, Any], Target], bool]] = field(default_factory=dict)
     exact: bool = True
     other: Callable[[Kernel], Backend | None] = lambda kernel: None
+    rewrites: Mapping[Primitive, Callable[[Eqn], Rewrite | None]] = field(default_factory=dict)
 
     @functools.cached_property
     def plain(self) -> frozenset[Primitive]:
         """What is never rewritten."""
-        return frozenset(self.rules) - integers.TOTAL - frozenset(self.lacks)
+        return frozenset(self.rules) - integers.TOTAL - frozenset(self.lacks) - frozenset(self.rewrites)
 
     def way(self, primitive: Primitive) -> str:
         """What becomes of a primitive: it is "printed", "rewritten" or "refused"."""
@@ -88,6 +90,8 @@ class Backend:
         primitive = eqn.primitive
         if primitive in self.refused:
             return None
+        if primitive in self.rewrites and (own := self.rewrites[primitive](eqn)) is not None:
+            return own
         found, lacks = integers.total(eqn, numbers), self.lacks.get(primitive)
         served = target is None or lacks is None or not lacks(eqn.params, target)
         if found is not None or primitive in self.rules and served:
@@ -134,11 +138,6 @@ def _meaning(eqn: Eqn, numbers: Mapping[Var, Any], backend: Backend, target: Tar
         raise UnsupportedError(error.what, error.remedy, eqn.source) from None
     made = legalize(made, backend, target)
     return made.replace(eqns=[e.replace(source=eqn.source) for e in made.eqns])
-
-
-def part(function: Callable[..., Any], types: Sequence[Any], backend: Backend, name: str) -> Program:
-    """What a backend's rule prints by other operations of the language, in those that it has rules for."""
-    return legalize(trace_program(function, types, name), backend)
 
 
 def _empty(eqn: Eqn) -> bool:

@@ -14,6 +14,7 @@ from . import (
     index,
     memory,
     reduce,
+    rewrites,
     shape,
     sort,
     world,
@@ -24,4 +25,4 @@ RULES: dict[Primitive, Rule] = {
     **memory.RULES, **atomics.RULES, **far.RULES, **control.RULES, **sort.RULES, **world.RULES,
 }  # fmt: skip
 UNSUPPORTED: dict[Primitive, str] = world.UNSUPPORTED
-BACKEND = Backend("a TPU kernel", RULES, UNSUPPORTED, UNSUPPORTED_DTYPES, forms)
+BACKEND = Backend("a TPU kernel", RULES, UNSUPPORTED, UNSUPPORTED_DTYPES, forms, rewrites=rewrites.REWRITES)

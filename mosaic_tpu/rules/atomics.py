@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ...core.primitive import Primitive
 from ...core.primitives.compare import eq_p, select_n_p
-from ...core.primitives.ref import Index, Span, split_operands
+from ...core.primitives.ref import split_operands
 from ...core.types import ArrayType
-from ...lang.atomics import COMBINE, atomic_cas_p, atomic_rmw_p, discharge_cas, discharge_rmw
-from ...lang.discharge import Cell
+from ...lang.atomics import COMBINE, atomic_cas_p, atomic_rmw_p
 from ..body import Body, Rule
-from ..refs import Ref
 from ..values import Value
 from .elementwise import RULES as ELEMENTWISE
-from .memory import read, whole_value, write
-
-
-def _taken(b: Body, ref: Ref, operands: Sequence[Value], discharge: Callable[..., Any], params: Any) -> list[Value]:
-    """An update at positions given by arrays, of the Ref's whole value: those named twice one after the other."""
-
-    def updated(x: Any, *rest: Any) -> list[Any]:
-        cell = Cell(x)
-        old = discharge(cell, *rest, **params)
-        return [cell.value, *old]
-
-    new, *old = b.traced(updated, [whole_value(b, ref), *operands], multiple=True)
-    write(b, ref, new, Index(Span(0, n) for n in ref.type.shape), [], None)
-    return old
+from .memory import read, write
 
 
 def _rmw(b: Body, xs: list[Any], outs: Sequence[ArrayType], **params: Any) -> list[Value]:
     ref, value = xs[:2]
     index, kind = params["index"], params["kind"]
-    if index.takes:
-        return _taken(b, ref, xs[1:], discharge_rmw, params)
     dynamic, mask, _ = split_operands(index, xs[2:], params["masked"])
     type_ = ArrayType(value.shape, value.dtype)
     old = read(b, ref, index, dynamic, mask, None, type_)
@@ -47,8 +30,6 @@ def _rmw(b: Body, xs: list[Any], outs: Sequence[ArrayType], **params: Any) -> li
 def _cas(b: Body, xs: list[Any], outs: Sequence[ArrayType], **params: Any) -> list[Value]:
     ref, expected, value = xs[:3]
     index = params["index"]
-    if index.takes:
-        return _taken(b, ref, xs[1:], discharge_cas, params)
     dynamic, mask, _ = split_operands(index, xs[3:], params["masked"])
     type_ = ArrayType(value.shape, value.dtype)
     old = read(b, ref, index, dynamic, mask, None, type_)

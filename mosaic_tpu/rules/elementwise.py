@@ -9,8 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ...core.errors import UnsupportedError
-from ...core.linear import spread
+from ...core.errors import Source, UnsupportedError
 from ...core.primitive import Primitive
 from ...core.primitives.checkpoint import name_p
 from ...core.primitives.compare import (
@@ -28,8 +27,6 @@ from ...core.primitives.compare import (
     or_p,
     population_count_p,
     select_n_p,
-    shift_left_p,
-    shift_right_logical_p,
     xor_p,
 )
 from ...core.primitives.convert import (
@@ -67,7 +64,7 @@ from ...core.primitives.elementwise import (
     tan_p,
     tanh_p,
 )
-from ...core.primitives.shape import concatenate, copy_p, reshape_to, slice_in_dim
+from ...core.primitives.shape import copy_p
 from ...core.primitives.special import erf_p
 from ...core.types import UINT32, ArrayType, is_bool, is_float, is_integer, is_unsigned
 from ...lang.machine import bits_down_p, bits_up_p, quotient_p, remainder_p, sign_down_p
@@ -343,17 +340,8 @@ def _bitcast(b: Body, xs: list[Value], out: ArrayType, new_dtype: Any) -> Value:
     (x,) = xs
     if x.dtype == out.dtype:
         return x
-    for dtype in (x.dtype, out.dtype):
-        if str(dtype) in NO_BITS:
-            raise UnsupportedError(f"bitcast_convert_type of {x.type.show()} to {out.dtype} in a TPU kernel: "
-                                   f"{NO_BITS[str(dtype)]}", "bitcast around the kernel call", b.source)  # fmt: skip
-    bits = _bits_of(b, x)
-    have, want = x.dtype.itemsize, out.dtype.itemsize
-    if have < want:
-        bits = b.traced(_joined, [bits], bits=8 * have)[0]
-    elif have > want:
-        bits = b.traced(_parted, [bits], bits=8 * want, count=have // want)[0]
-    return _of_bits(b, bits, out)
+    check_bits(x.type, out.dtype, b.source)
+    return _of_bits(b, _bits_of(b, x), out)
 
 
 NO_BITS = {
@@ -361,6 +349,14 @@ NO_BITS = {
     **dict.fromkeys(("int4", "uint4", "int2", "uint2"), "memory holds it in words of 32 bits"),
     "bool": "a mask has no bits of its own",
 }
+
+
+def check_bits(type: Any, wanted: Any, source: Source | None = None) -> None:
+    """Raise `UnsupportedError` unless the bits of both dtypes are those that a register holds."""
+    for dtype in (type.dtype, wanted):
+        if str(dtype) in NO_BITS:
+            raise UnsupportedError(f"bitcast_convert_type of {type.show()} to {wanted} in a TPU kernel: "
+                                   f"{NO_BITS[str(dtype)]}", "bitcast around the kernel call", source)  # fmt: skip
 
 
 def _bits_of(b: Body, x: Value) -> Value:
@@ -393,27 +389,6 @@ def _of_bits(b: Body, x: Value, out: ArrayType) -> Value:
     if out.dtype.itemsize == 2:
         v = b.w.op("arith.shli", [v, b.w.constant(16, "i32", v.shape)], v.shape, "i32")
     return b.value(out, b.w.op("tpu.bitcast", [v], v.shape, "f32"))
-
-
-def _joined(x: Any, *, bits: int) -> Any:
-    """The last axis, least significant first, as one word."""
-    total: Any = None
-    for k in range(x.shape[-1]):
-        part = slice_in_dim(x, k, k + 1, 1, len(x.shape) - 1)
-        part = reshape_to(part, x.shape[:-1])
-        part = shift_left_p.bind(part, spread(np.uint32(k * bits), part.shape))
-        total = part if total is None else or_p.bind(total, part)
-    return total
-
-
-def _parted(x: Any, *, bits: int, count: int) -> Any:
-    """A word as a last axis of parts, least significant first."""
-    parts = []
-    for k in range(count):
-        part = shift_right_logical_p.bind(x, spread(np.uint32(k * bits), x.shape))
-        part = and_p.bind(part, spread(np.uint32(2**bits - 1), x.shape))
-        parts.append(reshape_to(part, (*x.shape, 1)))
-    return concatenate(parts, len(x.shape))
 
 
 def _reduce_precision(b: Body, xs: list[Value], out: ArrayType, exponent_bits: int, mantissa_bits: int) -> Value:

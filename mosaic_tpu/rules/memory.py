@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.primitive import Primitive
-from ...core.primitives.access import read_value, write_value
 from ...core.primitives.compare import select_n_p
 from ...core.primitives.elementwise import add_p, max_p, min_p
 from ...core.primitives.ref import Index, Span, addupdate_p, get_p, split_operands, swap_p, whole
@@ -191,15 +190,6 @@ def _filled(b: Body, past: Past, found: Value, parts: Sequence[Part], out: Array
     return b.value(out, made, rounded=False)
 
 
-def _array_type(ref: Ref) -> ArrayType:
-    return ArrayType(ref.type.shape, ref.type.dtype)
-
-
-def whole_value(b: Body, ref: Ref) -> Value:
-    index = Index(Span(0, n) for n in ref.type.shape)
-    return read(b, ref, index, [], None, None, _array_type(ref))
-
-
 def read(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], mask: Value | None, other: Value | None,
          out: ArrayType) -> Value:  # fmt: skip
     """Part of a Ref; where a mask is false, `other` (zero without one)."""
@@ -213,10 +203,6 @@ def read(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], mask: Value 
         return _read(b, held, whole(out.shape), [], False, out)
     if ref.in_smem:
         found = words.read(b, ref, index, dynamic, mask is not None, out)
-    elif index.takes:
-        operands = [*dynamic, *([] if mask is None else [mask])]
-        given = [whole_value(b, ref), *operands]
-        found = b.traced(lambda x, *ops: read_value(x, ops, index=index, masked=mask is not None), given)[0]
     else:
         found = _read(b, ref, index, dynamic, mask is not None, out)
     if mask is None:
@@ -246,9 +232,6 @@ def write(b: Body, ref: Ref, value: Value, index: Index, dynamic: Sequence[Value
         return
     if ref.in_smem:
         words.write(b, ref, value, index, dynamic, mask)
-        return
-    if index.takes:
-        _write_taken(b, ref, value, index, dynamic, mask, False)
         return
     parts = _parts(b, ref, index, dynamic, mask is not None)
     indices, shape = _place(b, ref, parts)
@@ -302,17 +285,6 @@ def _rotated_into(b: Body, v: SSA, part: Part, axis: int, n: int) -> SSA:
     return moves.cut_axis(b.w, moves.rotate(b.w, v, _turned(b, part, n, False), axis), axis, 0, part.limit)
 
 
-def _write_taken(b: Body, ref: Ref, value: Value, index: Index, dynamic: Sequence[Value], mask: Value | None,
-                 add: bool) -> None:  # fmt: skip
-    operands = [*dynamic, *([] if mask is None else [mask])]
-
-    def after(x: Any, new: Any, *rest: Any) -> Any:
-        return write_value(x, new, rest, add=add, index=index, masked=mask is not None)
-
-    new = b.traced(after, [whole_value(b, ref), value, *operands])[0]
-    write(b, ref, new, Index(Span(0, n) for n in ref.type.shape), [], None)
-
-
 def _swap(b: Body, xs: list[Any], outs: Sequence[ArrayType], *, used: Sequence[bool], index: Index,
           masked: bool = False) -> list[Value]:  # fmt: skip
     ref, value = xs[:2]
@@ -329,9 +301,6 @@ def _addupdate(b: Body, xs: list[Any], outs: Sequence[Any], index: Index, masked
     ref, value = xs[:2]
     dynamic, mask, _ = split_operands(index, xs[2:], masked)
     if not value.type.size:
-        return []
-    if index.takes and not ref.in_smem:
-        _write_taken(b, ref, value, index, dynamic, mask, True)
         return []
     old = read(b, ref, index, dynamic, mask, None, value.type)
     write(b, ref, ELEMENTWISE[add_p](b, [old, value], ArrayType(value.shape, value.dtype)), index, dynamic, mask)

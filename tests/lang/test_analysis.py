@@ -20,7 +20,7 @@ from tilewright.lang.sweep import Sweep
 from tilewright.lang.vectorize import batched_kernel
 from tilewright.lang.verify import verify
 from tilewright.lang.visit import kernels_of
-from tilewright.xla_backend.kernel import kernel_program
+from tilewright.xla_backend.kernel import lowered
 
 by_name = {e.name: e for e in EXAMPLES}
 
@@ -92,7 +92,7 @@ def test_verified_clean(name):
 
 def test_a_gridded_matmul_is_one_contraction():
     """The parallel axes are free axes of the contraction, the steps over k are contracted: nothing is moved."""
-    program = kernel_program(kernel("matmul"))
+    program = lowered(kernel("matmul")).program
     assert [e.primitive.name for e in program.eqns] == ["reshape", "reshape", "dot_general", "reshape"]
     assert program.eqns[2].params["dimension_numbers"] == (((2, 3), (0, 1)), ((), ()))
 
@@ -101,13 +101,13 @@ def test_the_backward_of_a_matmul_is_two_contractions():
     call = by_name["matmul"].call()
     x, y = by_name["matmul"].operands
     gradient = tw.jit(tw.grad(lambda x, y: call(x, y).sum(), (0, 1)))
-    found = [e.primitive.name for k in kernels_of(tw.make_jaxpr(gradient)(x, y)) for e in kernel_program(k).eqns]
+    found = [e.primitive.name for k in kernels_of(tw.make_jaxpr(gradient)(x, y)) for e in lowered(k).program.eqns]
     assert found.count("dot_general") == 3 and not {"while", "scan", "transpose"} & set(found)
     assert gradient.lower(x, y).as_text().count("dot_general") == 2  # the forward one is not needed for a sum
 
 
 def test_windows_are_not_gathered():
-    names = {e.primitive.name for e in kernel_program(kernel("windows")).eqns}
+    names = {e.primitive.name for e in lowered(kernel("windows")).program.eqns}
     assert "gather" not in names and "dynamic_slice" not in names
 
 

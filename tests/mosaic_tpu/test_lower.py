@@ -220,6 +220,17 @@ def test_atomics_at_places_named_twice_come_one_after_the_other(kind):
     checked(body, outs, np.array([0, 3, 3, 1, 3, 0], np.int32), rand(6))
 
 
+def test_scalar_memory_is_read_and_written_at_places_from_arrays():
+    def body(words, x, o, counts):
+        o[...] = x[...] + words[tnp.arange(8) % 3]
+        counts[...] = tnp.zeros(counts.shape, counts.dtype)
+        counts[tnp.arange(2) * 2] = words[tnp.arange(2)]
+
+    scalars = tl.BlockSpec(memory_space=tl.SMEM)
+    outs, words = (ArrayType((8,), I32), ArrayType((4,), I32)), np.array([5, 7, 9], np.int32)
+    checked(body, outs, words, np.arange(8, dtype=np.int32), in_specs=[scalars, None], out_specs=[None, scalars])
+
+
 def test_compare_and_swap():
     def body(x, o, old):
         o[...] = x[...]

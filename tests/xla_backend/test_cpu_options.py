@@ -13,7 +13,7 @@ from tilewright.core.primitives.contract import dot_general_p
 from tilewright.core.primitives.shape import transpose_p
 from tilewright.lang.visit import kernels_of
 from tilewright.xla_backend.cpu.options import OPTIONS
-from tilewright.xla_backend.kernel import kernel_program
+from tilewright.xla_backend.kernel import lowered
 
 X = np.random.default_rng(0).standard_normal((32, 16), np.float32)
 Y = np.random.default_rng(1).standard_normal((32, 24), np.float32)
@@ -95,11 +95,11 @@ def test_the_programs_of_kernels_without_each():
     (summed,), (exchanged,) = (list(kernels_of(tw.make_jaxpr(f)(X, Y))) for f in (gram, turned))
 
     def names(kernel, off=()):
-        return [eqn.primitive for eqn in kernel_program(kernel, frozenset(off)).eqns]
+        return [eqn.primitive for eqn in lowered(kernel, frozenset(off)).program.eqns]
 
-    assert not any(e.params["dimension_numbers"][1][0] for e in kernel_program(summed).eqns
+    assert not any(e.params["dimension_numbers"][1][0] for e in lowered(summed).program.eqns
                    if e.primitive is dot_general_p)  # fmt: skip
-    assert any(e.params["dimension_numbers"][1][0] for e in kernel_program(summed, frozenset(["merged_sums"])).eqns
+    assert any(e.params["dimension_numbers"][1][0] for e in lowered(summed, frozenset(["merged_sums"])).program.eqns
                if e.primitive is dot_general_p)  # fmt: skip
     assert names(exchanged).count(transpose_p) < names(exchanged, ["exchanged"]).count(transpose_p)
 

@@ -72,7 +72,7 @@ class Meshes:
 
     def name(self, mesh: Any) -> str:
         """A mesh's name in the module, where it is declared once."""
-        body = mesh_text("", mesh, self.devices)
+        body = mesh_text(mesh, self.devices)
         if body not in self.names:
             self.names[body] = f"mesh_{len(self.names)}" if self.names else "mesh"
         return self.names[body]
@@ -84,7 +84,7 @@ class Meshes:
     def texts(self) -> tuple[str, str]:
         """The module's attributes and the declarations of its meshes."""
         head = f"attributes {{mhlo.num_partitions = {self.count} : i32, mhlo.num_replicas = 1 : i32}} "
-        declared = "".join(body.replace("@", f"@{name}", 1) + "\n" for body, name in self.names.items())
+        declared = "".join(f"sdy.mesh @{name} = {body}\n" for body, name in self.names.items())
         return head, declared
 
 

@@ -64,10 +64,10 @@ def triangle(x: Any, lower: bool, offset: int = 0) -> Any:
     return select_n_p.bind((ge_p if lower else le_p).bind(row, column), zeros(typeof(x).strong()), x)  # type: ignore[union-attr]
 
 
-def on_diagonal(shape: tuple[int, ...], offset: int = 0) -> Any:
-    """Where the column is the row and an offset: an array of booleans."""
+def on_diagonal(shape: tuple[int, ...]) -> Any:
+    """Where the column is the row: an array of booleans."""
     row, column = (broadcasted_iota(INT32, shape, len(shape) - 2), broadcasted_iota(INT32, shape, len(shape) - 1))
-    return eq_p.bind(add_p.bind(row, np.int32(offset)) if offset else row, column)
+    return eq_p.bind(row, column)
 
 
 def eye(shape: tuple[int, ...], dtype: Any) -> Any:

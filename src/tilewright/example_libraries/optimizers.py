@@ -141,10 +141,10 @@ def nesterov(step_size: Any, mass: float) -> Any:
     return _with_zeros(1), update, _first
 
 
-def _inverse_root(squares: Any, eps: float = 0.0) -> Any:
-    """`1 / sqrt(squares + eps)`, and 0 where nothing was seen."""
+def _inverse_root(squares: Any) -> Any:
+    """`1 / sqrt(squares)`, and 0 where nothing was seen."""
     safe = tnp.where(squares > 0, squares, 1.0)
-    return tnp.where(squares > 0, 1.0 / tnp.sqrt(safe + eps), 0.0)
+    return tnp.where(squares > 0, 1.0 / tnp.sqrt(safe), 0.0)
 
 
 @optimizer

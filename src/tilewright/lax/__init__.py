@@ -29,13 +29,12 @@ from ..core.trace import dtype_of as dtype
 
 if TYPE_CHECKING:
     from ..core.mesh import with_sharding_constraint
+    from ..core.primitives.accuracy import AccuracyMode, Tolerance
     from ..core.primitives.algorithms import (
-        AccuracyMode,
         ConvGeneralDilatedDimensionNumbers,
         DotAlgorithm,
         DotAlgorithmPreset,
         PrecisionLike,
-        Tolerance,
     )
     from ..core.primitives.fft import FftType, fft, fft_p
     from ..core.primitives.hidden import rng_uniform, rng_uniform_p
@@ -53,10 +52,8 @@ _FAMILIES = {
     "hidden": ("rng_uniform", "rng_uniform_p"),
     "philox": ("RandomAlgorithm", "rng_bit_generator"),
     "staged": ("after_all", "broadcast_like", "create_token", "empty", "platform_dependent", "stage"),
-    "algorithms": (
-        "AccuracyMode", "ConvGeneralDilatedDimensionNumbers", "DotAlgorithm", "DotAlgorithmPreset", "PrecisionLike",
-        "Tolerance",
-    ),
+    "accuracy": ("AccuracyMode", "Tolerance"),
+    "algorithms": ("ConvGeneralDilatedDimensionNumbers", "DotAlgorithm", "DotAlgorithmPreset", "PrecisionLike"),
     "scaled": ("scaled_dot",),
     "solves": ("custom_linear_solve", "custom_root"),
 }

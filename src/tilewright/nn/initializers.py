@@ -139,11 +139,11 @@ def _complex_uniform(key: Any, shape: Any, dtype: Any) -> Array:
     return lax.complex(radius * lax.cos(angle), radius * lax.sin(angle))
 
 
-def _complex_truncated_normal(key: Any, upper: float, shape: Any, dtype: Any) -> Array:
-    """Complex normal of variance 1, its modulus cut off at `upper`."""
+def _complex_truncated_normal(key: Any, shape: Any, dtype: Any) -> Array:
+    """Complex normal of variance 1, its modulus cut off at 2."""
     real = np.zeros((), dtype).real.dtype
     radius_key, angle_key = random.split(key)
-    t = (1 - math.exp(-(upper**2))) * random.uniform(radius_key, shape, real)
+    t = (1 - math.exp(-4)) * random.uniform(radius_key, shape, real)
     radius = lax.sqrt(-lax.log(1 - t))
     angle = random.uniform(angle_key, shape, real) * (2 * math.pi)
     return lax.complex(radius * lax.cos(angle), radius * lax.sin(angle))
@@ -183,7 +183,7 @@ def variance_scaling(
         if is_complex(dtype):
             # The deviation of a complex normal cut off at modulus 2.
             return (
-                _complex_truncated_normal(key, 2, shape, dtype)
+                _complex_truncated_normal(key, shape, dtype)
                 * np.asarray(math.sqrt(variance) / 0.95311164380491208, dtype)[()]
             )
         return random.truncated_normal(key, -2, 2, shape, dtype) * factor(math.sqrt(variance) / _TRUNCATED_STD)

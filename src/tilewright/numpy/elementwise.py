@@ -89,7 +89,7 @@ acosh = arccosh = _inexact_unary("arccosh", lax.acosh_p, "The inverse hyperbolic
 atanh = arctanh = _inexact_unary("arctanh", lax.atanh_p, "The inverse hyperbolic tangent", 0.0, 0.0)
 
 
-def _on_floats(name: str, primitive: Any, doc: str, at: float, gives: float, **params: Any) -> Ufunc:
+def _on_floats(name: str, primitive: Any, doc: str, gives: float, **params: Any) -> Ufunc:
     def function(x: ArrayLike, /) -> Array:
         x = value(x, name)
         dtype = dtype_of(x)
@@ -97,11 +97,11 @@ def _on_floats(name: str, primitive: Any, doc: str, at: float, gives: float, **p
             raise DtypeError(f"{name} has no meaning for complex numbers, got {typeof(x).show()}", "take `real` first")
         return x if not is_float(dtype) else primitive.bind(x, **params)
 
-    return _finish(function, name, doc + "; integers are as they are.", f">>> float(jnp.{name}({at}))\n{gives}")
+    return _finish(function, name, doc + "; integers are as they are.", f">>> float(jnp.{name}(1.5))\n{gives}")
 
 
-floor = _on_floats("floor", lax.floor_p, "The largest integer not above `x`", 1.5, 1.0)
-ceil = _on_floats("ceil", lax.ceil_p, "The smallest integer not below `x`", 1.5, 2.0)
+floor = _on_floats("floor", lax.floor_p, "The largest integer not above `x`", 1.0)
+ceil = _on_floats("ceil", lax.ceil_p, "The smallest integer not below `x`", 2.0)
 
 
 def rint(x: ArrayLike, /) -> Array:

@@ -25,11 +25,7 @@ from . import (
     shape,
     sorting,
 )
-from .util import Array, DTypeLike, as_size, dtype_argument, dtype_of, is_complex, shape_of
-
-
-def _sizes(args: tuple[Any, ...]) -> Any:
-    return args[0] if len(args) == 1 and not hasattr(args[0], "__index__") else tuple(as_size(a) for a in args)
+from .util import Array, DTypeLike, dtype_argument, dtype_of, is_complex, shape_of
 
 
 def reshape(self: Array, *args: Any, order: str = "C", copy: bool | None = None, out_sharding: Any = None) -> Array:
@@ -54,7 +50,8 @@ def byteswap(self: Array, inplace: bool = False) -> Array:
 
 def transpose(self: Array, *args: Any) -> Array:
     """`numpy.transpose` with the axes as one argument or several."""
-    return shape.transpose(self, None if not args or args == (None,) else _sizes(args))
+    one = len(args) == 1 and (args[0] is None or np.ndim(args[0]) == 1)
+    return shape.transpose(self, args[0] if one else args or None)
 
 
 def view(self: Array, dtype: DTypeLike = None, type: None = None) -> Array:  # noqa: A002

@@ -18,6 +18,7 @@ from ..core.types import is_inexact
 from ..runtime import devices
 
 # How far results may differ from the reference, relative to its largest element.
+LEAST = 2e-3  # seconds that a timing takes
 TOLERANCE = {
     "float64": 1e-10,
     "complex128": 1e-10,
@@ -49,9 +50,7 @@ def wrong(found: Any, reference: Any, tolerance: float | None) -> str | None:
     return None
 
 
-def seconds_of(
-    call: Callable[[], Any], stop_above: float, repeats: int = 7, least: float = 2e-3
-) -> tuple[float, float, int]:
+def seconds_of(call: Callable[[], Any], stop_above: float, repeats: int = 7) -> tuple[float, float, int]:
     """Median seconds a call, the spread of the middle half, and the number of timings.
 
     Fast calls are timed several at once. A call slower than `stop_above` is timed once only.
@@ -62,7 +61,7 @@ def seconds_of(
     once = time.perf_counter() - start
     if once > stop_above:
         return once, 0.0, 1
-    inner = max(1, int(least / max(once, 1e-7)))
+    inner = max(1, int(LEAST / max(once, 1e-7)))
     times = [average(call, inner) for _ in range(repeats)]
     quarters = statistics.quantiles(times, n=4)
     return statistics.median(times), quarters[2] - quarters[0], repeats

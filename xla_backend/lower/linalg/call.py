@@ -90,9 +90,9 @@ def expanded(primitive: Primitive) -> Rule:
     return rule
 
 
-def info_of(x: Operand, matrix: int) -> ArrayType:
+def info_of(x: Operand) -> ArrayType:
     """The type of what a routine says of each matrix: 0 where it went well."""
-    return ArrayType(x.shape[: len(x.shape) - matrix], INT32)
+    return ArrayType(x.shape[:-2], INT32)
 
 
 def checked(result: Any, info: Any, negative_only: bool = False) -> Any:

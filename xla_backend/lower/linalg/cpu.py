@@ -46,7 +46,7 @@ def _one_minus(x: Any) -> Any:
 
 
 def _cholesky(e: Emitter, operands: list[Operand], out: Any) -> Operand:
-    types = [out, info_of(operands[0], 2)]
+    types = [out, info_of(operands[0])]
     found = _call(e, "potrf", operands, types, {"uplo": letter("L")}, [(0, 0)])
     return inline(e, lambda factor, info: triangle(checked(factor, info), True), found)[0]
 
@@ -66,7 +66,7 @@ def _triangular_solve(
 
 
 def _lu(e: Emitter, operands: list[Operand], outs: Any) -> list[Operand]:
-    factors, pivots, info = _call(e, "getrf", operands, [*outs[:2], info_of(operands[0], 2)], {}, [(0, 0)])
+    factors, pivots, info = _call(e, "getrf", operands, [*outs[:2], info_of(operands[0])], {}, [(0, 0)])
 
     def finish(factors: Any, pivots: Any, info: Any) -> Any:
         pivots = _one_minus(pivots)
@@ -98,7 +98,7 @@ def _eigh(e: Emitter, operands: list[Operand], outs: Any, *, lower: bool, comput
     (x,) = operands
     name = "heevd" if is_complex(x.dtype) else "syevd"
     config = {"mode": letter("V" if compute_vectors else "N"), "uplo": letter("L" if lower else "U")}
-    vectors, values, info = _call(e, name, [x], [x.type, outs[-1], info_of(x, 2)], config, [(0, 0)])
+    vectors, values, info = _call(e, name, [x], [x.type, outs[-1], info_of(x)], config, [(0, 0)])
     wanted = [vectors, values] if compute_vectors else [values]
     return all_checked(e, info, wanted)
 
@@ -116,7 +116,7 @@ def _svd(
     left, right = (m, n) if full_matrices or not compute_uv else (k, k)
     batch = x.shape[:-2]
     types = [x.type, outs[0], ArrayType((*batch, m, left), x.dtype), ArrayType((*batch, right, n), x.dtype),
-             info_of(x, 2)]  # fmt: skip
+             info_of(x)]  # fmt: skip
     mode = ("A" if full_matrices else "S") if compute_uv else "N"
     name = "gesvd" if algorithm is SvdAlgorithm.QR else "gesdd"
     _, *found, info = _call(e, name, [x], types, {"mode": letter(mode)}, [(0, 0)])
@@ -132,7 +132,7 @@ def _eig(
     real = not is_complex(x.dtype)
     part = ArrayType((*batch, n), real_of(x.dtype))
     vectors = ArrayType(x.shape, outs[0].dtype)
-    types = [*([part, part] if real else [outs[0]]), vectors, vectors, info_of(x, 2)]
+    types = [*([part, part] if real else [outs[0]]), vectors, vectors, info_of(x)]
     config = {"compute_left": letter("V" if compute_left_eigenvectors else "N"),
               "compute_right": letter("V" if compute_right_eigenvectors else "N")}  # fmt: skip
     *values, left, right, info = _call(e, "geev", [x], types, config)
@@ -145,7 +145,7 @@ def _schur(e: Emitter, operands: list[Operand], outs: Any, *, compute_schur_vect
     batch, n = x.shape[:-2], x.shape[-1]
     value = ArrayType((*batch, n), x.dtype)
     values = [value] if is_complex(x.dtype) else [value, value]
-    types = [x.type, x.type, *values, info_of(x, 2), info_of(x, 2)]
+    types = [x.type, x.type, *values, info_of(x), info_of(x)]
     config = {"mode": letter("V" if compute_schur_vectors else "N"), "sort": letter("N")}
     form, vectors, *_, info = _call(e, "gees", [x], types, config, [(0, 0)])
     wanted = [form, vectors][: len(outs)]
@@ -155,14 +155,14 @@ def _schur(e: Emitter, operands: list[Operand], outs: Any, *, compute_schur_vect
 def _hessenberg(e: Emitter, operands: list[Operand], outs: Any) -> list[Operand]:
     (x,) = operands
     config = {"high": f"{x.shape[-1]} : i32", "low": "1 : i32"}
-    *found, info = _call(e, "gehrd", [x], [*outs, info_of(x, 2)], config, [(0, 0)])
+    *found, info = _call(e, "gehrd", [x], [*outs, info_of(x)], config, [(0, 0)])
     return all_checked(e, info, found)
 
 
 def _tridiagonal(e: Emitter, operands: list[Operand], outs: Any, *, lower: bool) -> list[Operand]:
     (x,) = operands
     name = "hetrd" if is_complex(x.dtype) else "sytrd"
-    *found, info = _call(e, name, [x], [*outs, info_of(x, 2)], {"uplo": letter("L" if lower else "U")}, [(0, 0)])
+    *found, info = _call(e, name, [x], [*outs, info_of(x)], {"uplo": letter("L" if lower else "U")}, [(0, 0)])
     return all_checked(e, info, found)
 
 
@@ -170,7 +170,7 @@ def _tridiagonal_solve(e: Emitter, operands: list[Operand], out: Any, *, perturb
     matrix = len(out.shape)
     if perturb_singular:
         return call(e, "tridiagonal_solve_perturbed_ffi", operands, [out], matrix, {})[0]
-    types = [*(o.type for o in operands), info_of(operands[3], 2)]
+    types = [*(o.type for o in operands), info_of(operands[3])]
     *_, found, info = call(e, routine("gtsv", out.dtype), operands, types, matrix, {}, [(i, i) for i in range(4)])
     return inline(e, checked, [found, info])[0]
 

@@ -41,12 +41,12 @@ def _solver(
 
 
 def _cholesky(e: Emitter, operands: list[Operand], out: Any) -> Operand:
-    found = _solver(e, "potrf", operands, [out, info_of(operands[0], 2)], {"lower": "true"}, [(0, 0)])
+    found = _solver(e, "potrf", operands, [out, info_of(operands[0])], {"lower": "true"}, [(0, 0)])
     return inline(e, lambda factor, info: triangle(checked(factor, info), True), found)[0]
 
 
 def _lu(e: Emitter, operands: list[Operand], outs: Any) -> list[Operand]:
-    found = _solver(e, "getrf", operands, [*outs[:2], info_of(operands[0], 2)], {}, [(0, 0)])
+    found = _solver(e, "getrf", operands, [*outs[:2], info_of(operands[0])], {}, [(0, 0)])
 
     def finish(factors: Any, pivots: Any, info: Any) -> Any:
         pivots = sub_p.bind(pivots, spread(np.int32(1), shape_of(pivots)))
@@ -80,7 +80,7 @@ def _ormqr(e: Emitter, operands: list[Operand], out: Any, *, left: bool, transpo
 def _eigh(e: Emitter, operands: list[Operand], outs: Any, *, lower: bool, compute_vectors: bool) -> list[Operand]:
     (x,) = operands
     config = {"algorithm": "0 : ui8", "lower": flag(lower)}
-    vectors, values, info = _solver(e, "syevd", [x], [x.type, outs[-1], info_of(x, 2)], config, [(0, 0)])
+    vectors, values, info = _solver(e, "syevd", [x], [x.type, outs[-1], info_of(x)], config, [(0, 0)])
     wanted = [vectors, values] if compute_vectors else [values]
     return all_checked(e, info, wanted)
 
@@ -99,7 +99,7 @@ def _svd(
     transposed = m < n  # the routine takes no more columns than rows; it reads a transposed matrix in place
     left, right = (m, n) if full_matrices or not compute_uv else (k, k)
     vectors = [ArrayType((*batch, m, left), x.dtype), ArrayType((*batch, right, n), x.dtype)]
-    types = [x.type, outs[0], *(vectors[::-1] if transposed else vectors), info_of(x, 2)]
+    types = [x.type, outs[0], *(vectors[::-1] if transposed else vectors), info_of(x)]
     config = {"compute_uv": flag(compute_uv), "full_matrices": flag(full_matrices or not compute_uv),
               "transposed": flag(transposed)}  # fmt: skip
     _, values, u, vt, info = _gesvd(e, x, types, config, transposed)
@@ -120,7 +120,7 @@ def _svd_by_jacobi(e: Emitter, x: Operand, outs: Any, compute_uv: bool) -> list[
     batch, (m, n) = x.shape[:-2], x.shape[-2:]
     square = [ArrayType((*batch, s, s), x.dtype) for s in (m, n)]
     config = {"compute_uv": flag(compute_uv), "full_matrices": "true"}
-    _, values, u, v, info = _solver(e, "gesvdj", [x], [x.type, outs[0], *square, info_of(x, 2)], config, [(0, 0)])
+    _, values, u, v, info = _solver(e, "gesvdj", [x], [x.type, outs[0], *square, info_of(x)], config, [(0, 0)])
     if not compute_uv:
         return inline(e, checked, [values, info])
 
@@ -141,7 +141,7 @@ def _eig(
     real = not is_complex(x.dtype)
     part_ = ArrayType((*batch, n), real_of(x.dtype))
     vectors = ArrayType(x.shape, outs[0].dtype)
-    types = [*([part_, part_] if real else [outs[0]]), vectors, vectors, info_of(x, 2)]
+    types = [*([part_, part_] if real else [outs[0]]), vectors, vectors, info_of(x)]
     config = {"left": flag(compute_left_eigenvectors), "magma": '"auto"', "right": flag(compute_right_eigenvectors)}
     target = _name(e, "hybrid", "eig_real" if real else "eig_comp")
     *values, left, right, info = call(e, target, [x], types, len(x.shape), config)
@@ -151,7 +151,7 @@ def _eig(
 
 def _tridiagonal(e: Emitter, operands: list[Operand], outs: Any, *, lower: bool) -> list[Operand]:
     (x,) = operands
-    *found, info = _solver(e, "sytrd", [x], [*outs, info_of(x, 2)], {"lower": flag(lower)}, [(0, 0)])
+    *found, info = _solver(e, "sytrd", [x], [*outs, info_of(x)], {"lower": flag(lower)}, [(0, 0)])
     return all_checked(e, info, found)
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ... import lax
 from ... import numpy as jnp
 from ...core.errors import ArgumentError, ShapeError, UnsupportedError
 from ...core.trace import Value, shape_of
@@ -134,13 +133,6 @@ class COO(_Matrix):
         self._no_axes(axes)
         return COO((self.data, self.col, self.row), shape=self.shape[::-1], rows_sorted=self._cols_sorted,
                    cols_sorted=self._rows_sorted)  # fmt: skip
-
-    def _sort_indices(self) -> COO:
-        """The matrix with its elements row by row."""
-        if self._rows_sorted:
-            return self
-        row, col, data = lax.sort((self.row, self.col, self.data), num_keys=2)
-        return COO((data, row, col), shape=self.shape, rows_sorted=True)
 
 
 @register

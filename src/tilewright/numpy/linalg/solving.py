@@ -168,16 +168,11 @@ def lstsq(
         bound = epsilon(dtype_of(a)) * max(m, n) if rcond is None else where(value(rcond) < 0, epsilon(dtype_of(a)),
                                                                             rcond)  # fmt: skip
         x, s, rank = _least_squares(a, b, lax.convert_element_type(value(bound), np.zeros((), dtype_of(a)).real.dtype))
-    if numpy_resid and not _is_overdetermined(rank, m, n):
+    if numpy_resid and m <= n:
         residuals = lax.full((0,), 0, dtype_of(s))
     else:
         residuals = norm(b - product(a, x), axis=0) ** 2
     return (x[:, 0] if vector else x), residuals, rank, s
-
-
-def _is_overdetermined(rank: Array, m: int, n: int) -> bool:
-    """Whether NumPy gives residuals: more rows than columns, and full rank where that is known."""
-    return m > n
 
 
 def _least_squares(a: Array, b: Array, bound: Array) -> tuple[Array, Array, Array]:
