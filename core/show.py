@@ -25,7 +25,9 @@ def identifier(name: str) -> str:
     return text if text and not text[0].isdigit() else f"f_{text}"
 
 
-class _Names(dict[Any, str]):
+class Names(dict[Any, str]):
+    """A letter for each variable, in the order in which they are met."""
+
     def __missing__(self, var: Any) -> str:
         self[var] = name = _name(len(self))
         return name
@@ -55,7 +57,7 @@ def show_value(value: Any, indent: str) -> str:
 
 
 def show_eqn(eqn: Any, names: dict[Any, str] | None = None, indent: str = "") -> str:
-    names = _Names() if names is None else names
+    names = Names() if names is None else names
     operands = " ".join(show_atom(a, names) for a in eqn.inputs)
     outputs = " ".join(_binder(v, names) for v in eqn.outputs)
     params = [f"{k}={show_value(v, indent)}" for k, v in sorted(eqn.params.items()) if v is not None]
@@ -66,7 +68,7 @@ def show_eqn(eqn: Any, names: dict[Any, str] | None = None, indent: str = "") ->
 
 def show_program(program: Any, indent: str = "") -> str:
     """The printed form of a Program: `name(inputs) [constants] { equations; return outputs }`."""
-    names = _Names()
+    names = Names()
     inputs = ", ".join(_binder(v, names) for v in program.inputs)
     constants = ", ".join(_binder(v, names) for v in program.constants)
     head = f"{indent}{program.name}({inputs})" + (f" [{constants}]" if constants else "") + " {"

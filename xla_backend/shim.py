@@ -109,7 +109,7 @@ def to_dlpack(buffer: Any) -> Any:
     return _jax.buffer_to_dlpack_managed_tensor(buffer, None)
 
 
-def _context(sharded: bool) -> Any:
+def new_context(sharded: bool = False) -> Any:
     """A new MLIR context with the dialects that programs are made of."""
     # Here because the bindings take 50 ms to load and only such programs need them.
     from jaxlib.mlir import ir
@@ -135,7 +135,7 @@ def parsed(text: str) -> Any:
     """The text of a module as an MLIR module, which programs with host callbacks have to be given as."""
     from jaxlib.mlir import ir
 
-    with _context("sdy." in text):
+    with new_context("sdy." in text):
         return ir.Module.parse(text)
 
 
@@ -150,7 +150,7 @@ def portable(text: str) -> bytes:
 
 def from_portable(artifact: bytes) -> str:
     """The text of a portable artifact."""
-    with _context(True) as context:
+    with new_context(True) as context:
         return _text(_jax.mlir.deserialize_portable_artifact(artifact, context).operation)
 
 
@@ -162,7 +162,7 @@ def functions(artifact: bytes, prefix: str) -> list[str]:
     """The functions of a portable artifact, each as text, private, their names with a prefix."""
     from jaxlib.mlir import ir
 
-    with _context(True) as context:
+    with new_context(True) as context:
         module = _jax.mlir.deserialize_portable_artifact(artifact, context).operation
         table, found = ir.SymbolTable(module), list(module.regions[0].blocks[0].operations)
         for function in found:
@@ -182,7 +182,7 @@ def refined(text: str) -> str:
     """
     from jaxlib.mlir import ir
 
-    with _context("sdy." in text):
+    with new_context("sdy." in text):
         module = ir.Module.parse(text)
         code = io.BytesIO()
         module.operation.write_bytecode(code)

@@ -376,9 +376,9 @@ class _Rules:
         what = f"a cotangent from the backward rule of {custom._name}"
         out: list[Any] = [Zero(t) for t in self.types[: call.extra]]
         for value, child in zip(found, children, strict=True):
-            out += [
-                _returned(x, t, what) for x, t in zip(self._leaves(value, child), self.types[len(out) :], strict=False)
-            ]
+            for x, t in zip(self._leaves(value, child), self.types[len(out) :], strict=False):
+                ct = _returned(x, t, what)  # a zero that is said counts as any value: rules before this one are called
+                out.append(instantiate(ct) if x is None and is_inexact(t.dtype) else ct)
         return out
 
     def _leaves(self, value: Any, child: Any) -> list[Any]:

@@ -311,3 +311,21 @@ def test_python_numbers_among_residuals_stay_numbers():
     assert float(tw.jit(tw.grad(f))(2.0, True)) == 16.0
     assert float(tw.grad(tw.jit(f))(2.0, True)) == 16.0
     np.testing.assert_allclose(tw.vmap(tw.grad(f), (0, None))(np.float32([1, 2]), True), [2, 16])
+
+
+def test_a_cotangent_of_none_is_a_zero_that_counts():
+    @tw.custom_vjp
+    def overwritten(x):  # its "gradient" is a value of its own, whatever comes back
+        return x
+
+    overwritten.defvjp(lambda x: (x, None), lambda _, ct: (7.0 + 0.0 * ct,))
+
+    @tw.custom_vjp
+    def forgets(x):
+        return 2.0 * x
+
+    forgets.defvjp(lambda x: (2.0 * x, None), lambda _, ct: (None,))
+    for wrap in (lambda f: f, tw.jit):
+        assert float(wrap(tw.grad(lambda x: forgets(overwritten(x)) + x))(1.0)) == 8.0
+        assert float(tw.grad(wrap(lambda x: forgets(overwritten(x)) + x))(1.0)) == 8.0
+        assert float(wrap(tw.grad(lambda x: (overwritten(x), x)[1]))(1.0)) == 1.0

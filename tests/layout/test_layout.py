@@ -25,6 +25,11 @@ MAX_LINES = 800
 FORBIDDEN = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X)\b|(?<![\w.:/-])/(?:home|root|Users|work|farm)/\w")
 # jaxlib is internal and drifts: one shim in xla_backend, the pytree registry, and the backends' MLIR bindings.
 JAXLIB = {"core/tree.py", "core/version.py", "xla_backend/shim.py", "xla_backend/shardy.py"}
+# What gives clients MLIR's bindings.
+JAXLIB |= {f"src/tilewright/as_jax/{name}" for name in (
+    "mlir_rules.py", "jax/_src/lib/mlir/__init__.py", "jax/_src/lib/mlir/dialects/__init__.py",
+    "jax/extend/mlir/__init__.py", "jax/extend/mlir/dialects/__init__.py",
+)}  # fmt: skip
 JAXLIB_LAYERS = {"triton_backend", "mosaic_tpu", "mosaic_gpu", "emulator"}
 # What puts functions of ours into programs of jax, which the caller has then: imported inside functions.
 JAX = {"src/tilewright/interop/jax.py"}

@@ -19,6 +19,7 @@ from ..core.primitives.loops import while_p
 from ..core.primitives.scan import scan_p
 from ..core.rewrite import eliminate_dead
 from ..core.trace import eval_program
+from .show import show_jaxpr
 
 # jax's names of parameters that hold programs, where ours are others.
 NAMES = {
@@ -107,6 +108,11 @@ class Jaxpr(ir.Program, metaclass=_Closed):
                      name=found["name"])  # fmt: skip
 
     debug_info = property(lambda self: None)
+
+    def __repr__(self) -> str:
+        return show_jaxpr(self, NAMES)
+
+    __str__ = __repr__
 
 
 class ClosedJaxpr(metaclass=_Closed):

@@ -1,16 +1,20 @@
-"""Lowering rules of clients: functions of arrays, from which a primitive is expanded.
+"""Lowering rules of clients: what a primitive is expanded into.
 
 `mlir.lower_fun` wraps a function of arrays, which is what nearly every client registers. It becomes the primitive's
-`expand`, so that every backend has it.
+`expand`, so that every backend has it. A rule that is written in MLIR itself becomes a call of the module that it
+writes (`mlir_rules`), which XLA compiles; bodies of kernels cannot hold it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from ..core.errors import UnsupportedError
+from ..core.primitives.exported import call_exported_p
 from ..core.primitives.staged import platform_dependent
+from ..core.trace import typeof
 from .primitive import Primitive
 
 
@@ -21,7 +25,8 @@ class LowerFun:
         self.fun, self.multiple = fun, multiple
 
     def __call__(self, context: Any, *args: Any, **params: Any) -> Any:
-        raise UnsupportedError("a rule of `lower_fun` was called with MLIR values", "register it as it is")
+        """Within a rule that is written in MLIR: the results for MLIR values."""
+        return mlir_rules().call_function(context, self.fun, args, params)
 
     def expand(self, primitive: Primitive) -> Callable[..., Any]:
         """The function with its results as the primitive has them."""
@@ -45,9 +50,15 @@ def register_lowering(
 ) -> Any:
     """Give a client's primitive its lowering.
 
-    A rule for one platform counts on that platform only; one that is written in MLIR itself is refused when it is used.
+    A rule for one platform counts on that platform only.
+
+    Raises:
+      UnsupportedError: for a primitive of this package's own, whose lowering stays as it is.
     """
-    expand = rule.expand(primitive) if isinstance(rule, LowerFun) else _refusal(primitive)
+    if not isinstance(primitive, Primitive):
+        raise UnsupportedError(f"a lowering of {primitive}, which is a primitive of this package's own",
+                               "make a primitive with `jax.extend.core.Primitive`")  # fmt: skip
+    expand = rule.expand(primitive) if isinstance(rule, LowerFun) else _written(primitive, rule, platform or "cpu")
     if platform is None:
         primitive.expand = expand
     else:
@@ -55,12 +66,24 @@ def register_lowering(
     return rule
 
 
-def _refusal(primitive: Primitive) -> Callable[..., Any]:
-    def refuse(*args: Any, **params: Any) -> Any:
-        raise UnsupportedError(f"{primitive.name} has a lowering written in MLIR, which has no adapter",
-                               "register `mlir.lower_fun` of a function of arrays")  # fmt: skip
+def mlir_rules() -> Any:
+    """What writes MLIR, whose bindings take time to load and which few programs need."""
+    return import_module(".mlir_rules", __package__)
 
-    return refuse
+
+def _written(primitive: Primitive, rule: Callable[..., Any], platform: str) -> Callable[..., Any]:
+    """A rule that is written in MLIR, as an expansion."""
+    modules: dict[Any, Any] = {}
+
+    def expanded(*args: Any, **params: Any) -> Any:
+        types = tuple(typeof(x).strong() for x in args)
+        key = types, tuple(params.items())
+        if key not in modules:
+            modules[key] = mlir_rules().written(primitive, rule, types, params, platform)
+        outs = call_exported_p.bind(*args, exported=modules[key])
+        return outs if primitive.multiple else outs[0]
+
+    return expanded
 
 
 def _for_platform(platform: str, expand: Callable[..., Any], before: Any) -> Callable[..., Any]:

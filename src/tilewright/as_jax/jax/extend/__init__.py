@@ -2,4 +2,6 @@
 
 from ...missing import not_adapted
 
-__getattr__ = not_adapted("jax.extend", submodules=("backend", "core", "linear_util", "random", "source_info_util"))
+__getattr__ = not_adapted(
+    "jax.extend", submodules=("backend", "core", "linear_util", "mlir", "random", "source_info_util")
+)

@@ -1,7 +1,18 @@
-"""`jax.interpreters.mlir`: how primitives are lowered."""
+"""`jax.interpreters.mlir`: how primitives are lowered. What writes MLIR is loaded when it is asked for."""
 
-from ...lowering import LowerFun, lower_fun, register_lowering
+from typing import Any
+
+from ...lowering import LowerFun, lower_fun, mlir_rules, register_lowering
 from ...missing import not_adapted
 
+_WRITING = frozenset((
+    "LoweringRuleContext", "ModuleContext", "aval_to_ir_type", "aval_to_ir_types", "custom_call", "dense_int_array",
+    "dense_int_elements", "dtype_to_ir_type", "flatten_ir_values", "i32_attr", "i64_attr", "ir", "ir_constant",
+))  # fmt: skip
+_missing = not_adapted("jax.interpreters.mlir")
+
 __all__ = ["LowerFun", "lower_fun", "register_lowering"]
-__getattr__ = not_adapted("jax.interpreters.mlir")
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(mlir_rules(), name) if name in _WRITING else _missing(name)

@@ -1,11 +1,11 @@
-"""`jax._src.lib`, for the kernels that come with jax: the version of CUDA, which they ask for.
+"""`jax._src.lib`: MLIR's bindings; for the kernels that come with jax the version of CUDA, which they ask for.
 
 Kernels enter programs as PTX, which the plugin's CUDA assembles on the machine that has the device.
 """
 
 from __future__ import annotations
 
-from ...missing import not_adapted
+from ....missing import not_adapted
 
 
 class _Versions:
@@ -20,4 +20,4 @@ class _Versions:
 cuda_versions = _Versions()
 
 __all__ = ["cuda_versions"]
-__getattr__ = not_adapted("jax._src.lib")
+__getattr__ = not_adapted("jax._src.lib", submodules=("mlir",))

@@ -1,0 +1,8 @@
+"""`jax.extend.mlir`: MLIR's bindings."""
+
+from jaxlib.mlir import ir as ir
+from jaxlib.mlir import passmanager as passmanager
+
+from ....missing import not_adapted
+
+__getattr__ = not_adapted("jax.extend.mlir", submodules=("dialects",))

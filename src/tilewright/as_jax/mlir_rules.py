@@ -1,0 +1,217 @@
+"""Lowering rules that clients write in MLIR: what such a rule calls, and the module that it writes.
+
+A rule is called within a function of a module of its own, with a value for each operand. The module goes into programs
+as an exported function does (`call_exported`), so that every platform that XLA compiles for has it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import func, stablehlo
+
+from ..core.errors import UnsupportedError
+from ..core.ir import Program
+from ..core.trace import trace_program, typed, typeof
+from ..core.types import ArrayType, as_dtype, canonical_dtype
+from ..xla_backend import shim
+from ..xla_backend.lower.emit import dense, tensor
+from ..xla_backend.placed import lower_for
+from ..xla_backend.settings import Call
+from ..xla_backend.transfer import physical
+
+# ---------------------------------------------------------------------------- types, attributes, constants
+
+
+def aval_to_ir_type(*given: Any) -> ir.Type:
+    """The MLIR type of arrays of a type, the last argument; what comes before it (a context) is not needed."""
+    return ir.Type.parse(tensor(physical(given[-1])))
+
+
+def aval_to_ir_types(*given: Any) -> tuple[ir.Type, ...]:
+    """The MLIR types of arrays of a type: one."""
+    return (aval_to_ir_type(*given),)
+
+
+def dtype_to_ir_type(dtype: Any) -> ir.Type:
+    """The MLIR type of the elements of arrays of a dtype."""
+    return ir.RankedTensorType(aval_to_ir_type(ArrayType((), as_dtype(dtype)))).element_type
+
+
+def ir_constant(value: Any, **_: Any) -> ir.Value:
+    """A constant of the function that is written."""
+    type = ArrayType(np.shape(value), canonical_dtype(getattr(value, "dtype", typeof(value).dtype)))
+    text = f"dense<{dense(np.asarray(value), type.dtype)}> : {tensor(type)}"
+    return stablehlo.ConstantOp(ir.Attribute.parse(text)).result
+
+
+def dense_int_elements(values: Iterable[int]) -> ir.DenseIntElementsAttr:
+    """Integers as an attribute of 64-bit elements."""
+    return ir.DenseIntElementsAttr.get(np.asarray(values, np.int64))
+
+
+def dense_int_array(values: Iterable[int]) -> ir.DenseI64ArrayAttr:
+    """Integers as an array attribute."""
+    return ir.DenseI64ArrayAttr.get(list(values))
+
+
+def i32_attr(value: int) -> ir.IntegerAttr:
+    """An integer attribute of 32 bits."""
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(32), value)
+
+
+def i64_attr(value: int) -> ir.IntegerAttr:
+    """An integer attribute of 64 bits."""
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+
+
+def flatten_ir_values(values: Iterable[Any]) -> list[ir.Value]:
+    """MLIR values, operations with results, and sequences of these, as one list of values."""
+    return list(_values(values))
+
+
+def _values(found: Any) -> Iterator[ir.Value]:
+    if isinstance(found, ir.Value):
+        yield found
+    else:
+        for x in found.results if hasattr(found, "results") else found:
+            yield from _values(x)
+
+
+def _layout(axes: Sequence[int]) -> ir.Attribute:
+    return ir.DenseIntElementsAttr.get(np.asarray(axes, np.int64), type=ir.IndexType.get(), shape=[len(axes)])
+
+
+def custom_call(
+    call_target_name: str, *, result_types: Sequence[ir.Type], operands: Sequence[ir.Value],
+    backend_config: str | bytes | Mapping[str, ir.Attribute] = "", has_side_effect: bool = False,
+    result_shapes: Sequence[ir.Value] | None = None, called_computations: Sequence[str] = (), api_version: int = 2,
+    operand_output_aliases: Mapping[int, int] | None = None, operand_layouts: Sequence[Sequence[int]] | None = None,
+    result_layouts: Sequence[Sequence[int]] | None = None, result_tilings: Any = None,
+    extra_attributes: Mapping[str, ir.Attribute] | None = None,
+) -> stablehlo.CustomCallOp:  # fmt: skip
+    """A call of a function that was registered with XLA (`ffi.register_ffi_target`)."""
+    if result_shapes is not None or result_tilings is not None:
+        raise UnsupportedError("mlir.custom_call: result_shapes and result_tilings", "leave them None")
+    if isinstance(backend_config, Mapping):
+        config: Any = ir.DictAttr.get(dict(backend_config)) if api_version == 4 else ir.StringAttr.get("")
+    else:
+        config = ir.StringAttr.get(backend_config)
+    aliases = [stablehlo.OutputOperandAlias.get([] if len(result_types) == 1 else [o], i, [])
+               for i, o in (operand_output_aliases or {}).items()]  # fmt: skip
+    layouts = {} if operand_layouts is None else {"operand_layouts": ir.ArrayAttr.get([*map(_layout, operand_layouts)])}
+    if result_layouts is not None:
+        layouts["result_layouts"] = ir.ArrayAttr.get([*map(_layout, result_layouts)])
+    call = stablehlo.CustomCallOp(
+        list(result_types), list(operands), call_target_name=ir.StringAttr.get(call_target_name),
+        has_side_effect=ir.BoolAttr.get(has_side_effect), backend_config=config, api_version=i32_attr(api_version),
+        called_computations=ir.ArrayAttr.get([*map(ir.FlatSymbolRefAttr.get, called_computations)]),
+        output_operand_aliases=ir.ArrayAttr.get(aliases), **layouts,
+    )  # fmt: skip
+    more = dict(extra_attributes or {})
+    if isinstance(backend_config, Mapping) and api_version != 4:
+        more["mhlo.backend_config"] = ir.DictAttr.get(dict(backend_config))
+    for name, value in more.items():
+        call.operation.attributes[name] = value
+    return call
+
+
+# ---------------------------------------------------------------------------- writing a module
+
+
+@dataclasses.dataclass
+class ModuleContext:
+    """The module that a rule writes into."""
+
+    context: ir.Context
+    module: ir.Module
+    platforms: tuple[str, ...]
+    functions: int = 0  # how many were added to it
+
+
+@dataclasses.dataclass
+class LoweringRuleContext:
+    """What a rule is told: its primitive, the types of operands and results, and the module."""
+
+    module_context: ModuleContext
+    primitive: Any
+    avals_in: Sequence[Any]
+    avals_out: Sequence[Any]
+    tokens_in: Any = None
+    name_stack: str = ""
+
+    @property
+    def platforms(self) -> tuple[str, ...]:
+        return self.module_context.platforms
+
+    def replace(self, **changes: Any) -> LoweringRuleContext:
+        """The context with parts of it changed."""
+        return dataclasses.replace(self, **changes)
+
+
+class Written:
+    """A module that a rule has written, as `call_exported` takes it."""
+
+    platforms, uses_global_constants = ("cpu",), False
+
+    def __init__(self, name: str, in_avals: Sequence[Any], out_avals: Sequence[Any], module: bytes):
+        self.fun_name, self.in_avals, self.out_avals = name, tuple(in_avals), tuple(out_avals)
+        self.mlir_module_serialized, self.module_kept_var_idx = module, tuple(range(len(in_avals)))
+
+    def typing(self, types: Sequence[Any]) -> tuple[Any, ...]:
+        return self.out_avals
+
+    def branch(self, platform: str) -> int:
+        return 0
+
+
+def written(primitive: Any, rule: Callable[..., Any], types: Sequence[Any], params: Any, platform: str) -> Written:
+    """What a rule writes for operands of some types.
+
+    Raises:
+      UnsupportedError: it is no valid StableHLO, or gives another number of values than the primitive has results.
+    """
+    found = typed(primitive, types, params)
+    outs = list(found) if primitive.multiple else [found]
+    with shim.new_context() as context, ir.Location.unknown(context):
+        module = ir.Module.create()
+        with ir.InsertionPoint(module.body):
+            main = func.FuncOp("main", ([aval_to_ir_type(t) for t in types], [aval_to_ir_type(t) for t in outs]))
+        main.attributes["sym_visibility"] = ir.StringAttr.get("public")
+        with ir.InsertionPoint(main.add_entry_block()):
+            about = LoweringRuleContext(ModuleContext(context, module, (platform,)), primitive, types, outs)
+            values = flatten_ir_values([rule(about, *main.arguments, **params)])
+            func.ReturnOp(values)
+        try:
+            module.operation.verify()
+        except ir.MLIRError as error:
+            what = f"the lowering of {primitive.name}, written in MLIR, gives no valid module: {error}"
+            raise UnsupportedError(what, "give values of the types `ctx.avals_out`") from None
+        return Written(primitive.name, types, outs, shim.portable(str(module)))
+
+
+def call_function(about: LoweringRuleContext, fun: Callable[..., Any], values: Sequence[ir.Value],
+                  params: Mapping[str, Any]) -> list[ir.Value]:  # fmt: skip
+    """Within a rule: the results of a function of arrays."""
+    def flat(*args: Any) -> Sequence[Any]:
+        out = fun(*args, **params)
+        return list(out) if isinstance(out, (list, tuple)) else [out]
+
+    program = trace_program(flat, [t.plain for t in about.avals_in], getattr(fun, "__name__", "function"))
+    return call_program(about, program, values)
+
+
+def call_program(about: LoweringRuleContext, program: Program, values: Sequence[ir.Value]) -> list[ir.Value]:
+    """Within a rule: the results of a Program, whose functions are added to the module."""
+    context = about.module_context
+    artifact = shim.portable(lower_for(None, program, Call(program.name, keep_unused=True)).text)
+    prefix = f"part_{context.functions}_"
+    context.functions += 1
+    for text in shim.functions(artifact, prefix):
+        context.module.body.append(ir.Operation.parse(text))
+    types = [aval_to_ir_type(t) for t in program.out_types]
+    return list(func.CallOp(types, ir.FlatSymbolRefAttr.get(f"{prefix}main"), list(values)).results)
