@@ -42,6 +42,7 @@ class Config:
     cpu_keep_share: float = 0.25
     cpu_tiles: bool = False
     cpu_without: str = ""  # names of `xla_backend.cpu.options`, with commas
+    interpret: Any = None  # or True, or `lang.InterpretParams`: how kernels that do not say run
     strict_kernels: bool = False
     parallel_writes: str = "error"  # or "order": of cells of a parallel axis that write one block
     residual_bytes: int = 2**30

@@ -85,7 +85,7 @@ from .prng import (
 )
 from .remote import async_remote_copy, get_barrier_semaphore, make_async_remote_copy, semaphore_signal
 from .rules import Partition
-from .scoped import run_scoped, run_state
+from .scoped import run_scoped, run_state, with_scoped
 from .visualize import visualize
 
 __all__ = [

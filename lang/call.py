@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +30,7 @@ from ..core.primitives.ref import addupdate_p, get_p, swap_p
 from ..core.primitives.refindex import Slice
 from ..core.primitives.refview import view
 from ..core.primitives.varying import mesh_axes
-from ..core.trace import Tracer, current_trace, is_evaluating, on_one_device, trace_program, typeof
+from ..core.trace import Tracer, current_trace, extended_axes, is_evaluating, on_one_device, trace_program, typeof
 from ..core.types import ArrayType, KeyDtype, MemorySpace, RefType, is_integer
 from . import block as blocks
 from . import tpu, triton
@@ -38,7 +39,7 @@ from .block import BlockSpec, BoundedSlice, Element, GridSpec, Squeezed, no_bloc
 from .bounds import checked
 from .constants import inlined
 from .devices import asked_of_devices, mesh_of
-from .extent import as_grid, bound_of, own_extents
+from .extent import as_grid, bound_of, named_axes, own_extents
 from .in_order import in_order
 from .interpret import interpret as interpreter
 from .kernel import ID, Block, Kernel, show_grid, trace_map, whole_block
@@ -236,7 +237,8 @@ class _Request:
     ):  # fmt: skip
         self.body, self.spec, self.aliases, self.interpret, self.name = body, spec, aliases, interpret, name
         self.settings, self.strict, self.debug = settings, strict, debug
-        self.grid, self.computed = as_grid(spec.grid)
+        self.axis_names, sizes = named_axes(spec.grid)
+        self.grid, self.computed = as_grid(sizes)
         self.axes = tuple(self.computed)
         out_leaves, self.out_tree = tree.flatten(out_shape, is_leaf=lambda x: x is None and x is out_shape)
         self.out_types = [blocks.shape_dtype(x) for x in out_leaves]
@@ -266,12 +268,6 @@ class _Request:
         n_prefetch = self.spec.num_scalar_prefetch
         args = in_tree.unflatten(range(len(types)))
         first = len(tree.leaves(args[:n_prefetch]))
-        for i, t in enumerate(types[:first]):
-            if not is_integer(t.dtype):
-                raise KernelBodyError(
-                    f"kernel {self.name}: prefetched operand {i} is {t.show()}",
-                    "prefetched operands are integer arrays",
-                )
         prefetch = (*(ID for _ in self.axes), *types[:first])  # computed sizes, which the author does not see, first
         scalars = tree.structure(args[:n_prefetch])
         names = _names(self.body, args, self.out_tree, n_prefetch)
@@ -382,7 +378,8 @@ class _Request:
             pass
 
         def fun(*args: Any) -> list[Any]:
-            found = index_map(*args[:n], *scalars.unflatten(args[n + hidden :]))
+            with self._cell(args[:n], args[n : n + hidden]):
+                found = index_map(*args[:n], *scalars.unflatten(args[n + hidden :]))
             found = list(found) if isinstance(found, (tuple, list)) else [found]
             if len(found) != len(shape):
                 raise BlockRankError(
@@ -410,9 +407,6 @@ class _Request:
 
         def fun(*values: Any) -> list[Any]:
             ids, sizes, refs = values[:n], values[n : n + hidden], values[n + hidden :]
-            grid: list[Any] = list(self.grid)
-            for axis, size in zip(self.axes, sizes, strict=True):
-                grid[axis] = view(size)[...]
             n_in = first + len(inputs)
             args = list(in_tree.unflatten(refs[:n_in]))
             outs = self.out_tree.unflatten(refs[n_in : n_in + len(outputs)])
@@ -421,7 +415,7 @@ class _Request:
             keywords = rest if isinstance(rest, dict) else {}
             rest = [] if keywords else list(rest) if isinstance(rest, (tuple, list)) else [rest]
             self._check_parameters((len(args), len(outs), len(rest)), keywords)
-            with in_cell(Cell(self.name, ids, tuple(grid), current_trace(), mesh)):
+            with self._cell(ids, sizes, current_trace(), mesh):
                 result = self.body(*args, *outs, *rest, **keywords)
             if result is not None:
                 shown = typeof(result).show() if isinstance(result, Tracer) else type(result).__name__
@@ -436,6 +430,18 @@ class _Request:
             program = inlined(program, self.body, f"kernel {self.name}: its body")
         self._check_refs(program)
         return normalize(program)
+
+    @contextlib.contextmanager
+    def _cell(self, ids: Sequence[Any], sizes: Sequence[Any], trace: Any = None, mesh: Any = ()) -> Iterator[None]:
+        """Within it the body, or an index map, may ask where it is; `sizes` are Refs of those that are computed."""
+        grid: list[Any] = list(self.grid)
+        for axis, size in zip(self.axes, sizes, strict=True):
+            grid[axis] = view(size)[...]
+        with contextlib.ExitStack() as stack:
+            for name, axis in self.axis_names.items():
+                stack.enter_context(extended_axes(name, grid[axis], lambda axis=axis: ids[axis]))
+            stack.enter_context(in_cell(Cell(self.name, tuple(ids), tuple(grid), trace, mesh)))
+            yield
 
     def _check_parameters(self, counts: tuple[int, int, int], keywords: dict[str, Any]) -> None:
         """The body takes a Ref for each operand, output and scratch; `keywords` are scratch by name."""

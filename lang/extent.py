@@ -53,6 +53,14 @@ def dynamic(size: Any, bound: int | None = None) -> DynamicSize:
     return DynamicSize(size, bound)
 
 
+def named_axes(grid: Any) -> tuple[dict[Any, int], tuple[Any, ...]]:
+    """The axes of a grid that have names, as in `(("rows", 4), 2)`, and its sizes; for `lax.axis_index` in the body."""
+    entries = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
+    named = [isinstance(e, (tuple, list)) and len(e) == 2 and isinstance(e[0], str) for e in entries]
+    names = {e[0]: axis for axis, (e, has) in enumerate(zip(entries, named, strict=True)) if has}
+    return names, tuple(e[1] if has else e for e, has in zip(entries, named, strict=True))
+
+
 def as_grid(grid: Any) -> tuple[tuple[int, ...], dict[int, Any]]:
     """A grid as a tuple of ints, and the sizes that are computed, as int32 scalars by axis."""
     sizes = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)

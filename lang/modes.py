@@ -11,6 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ..core.config import config, current
 from ..core.errors import ArgumentError, ArgumentTypeError, SemaphoreError, Source
 from ..core.types import is_bool, is_complex, is_float
 
@@ -52,12 +53,33 @@ DEFAULT = InterpretParams()
 
 
 def as_mode(interpret: Any) -> bool | InterpretParams:
-    """What `kernel_call(interpret=...)` was given, checked."""
+    """What `kernel_call(interpret=...)` was given, checked; where it is nothing, what the configuration says."""
+    interpret = interpret or current().interpret
     if interpret is None or isinstance(interpret, (bool, np.bool_)):
         return bool(interpret)
     if isinstance(interpret, InterpretParams):
         return interpret
     raise ArgumentTypeError(f"kernel_call: interpret is {interpret!r}", "give True, False or InterpretParams(...)")
+
+
+def force_tpu_interpret_mode(params: InterpretParams = DEFAULT) -> Any:
+    """A `with` block whose kernels are interpreted: the setting `interpret`.
+
+    >>> from tilewright.core.config import current
+    >>> with force_tpu_interpret_mode():
+    ...     current().interpret.detect_races
+    False
+    """
+    return config(interpret=params)
+
+
+def set_tpu_interpret_mode(params: InterpretParams | None = DEFAULT) -> None:
+    """Have all kernels interpreted from here on; None: compiled again."""
+    config.update("interpret", params)
+
+
+def reset_tpu_interpret_mode_state() -> None:
+    """Nothing: the interpreter keeps no state from one kernel to the next."""
 
 
 def poison(shape: Any, dtype: Any) -> np.ndarray:

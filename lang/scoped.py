@@ -5,6 +5,7 @@ It is scratch of the kernel, undefined on entry: `undefine(ref)` says so, and gi
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -79,6 +80,30 @@ def run_scoped(f: Callable[..., Any], *types: Any, collective_axes: Any = (), **
     except ValueError:  # a callable that does not tell
         pass
     return f(*args, **kwargs)
+
+
+def with_scoped(*types: Any, collective_axes: Any = (), **kw_types: Any) -> Callable[..., Callable[..., Any]]:
+    """Decorator: a function that is called with fresh Refs after its own arguments; types and errors as `run_scoped`.
+
+    >>> import numpy as np
+    >>> from tilewright.core.types import ArrayType
+    >>> from tilewright.lang import VMEM, kernel_call
+    >>> @with_scoped(VMEM((3,), "float32"))
+    ... def body(x, o, twice):
+    ...     twice[...] = x[...] * 2
+    ...     o[...] = twice[...]
+    >>> print(kernel_call(body, ArrayType((3,), "float32"))(np.ones(3, np.float32)))
+    [2. 2. 2.]
+    """
+
+    def decorate(f: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            given = functools.partial(f, *args, **kwargs)
+            return run_scoped(given, *types, collective_axes=collective_axes, **kw_types)
+
+        return call
+
+    return decorate
 
 
 def run_state(f: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from ..core.primitives.convert import bitcast_convert_type, convert_element_type
+from ..core.errors import ArgumentError, ArgumentTypeError
+from ..core.primitives.compare import and_p, ne_p, select_n_p
+from ..core.primitives.convert import convert_element_type
 from ..core.primitives.elementwise import div_p, mul_p, neg_p, rem_p, sub_p
 from ..core.primitives.nary import unary
-from ..core.primitives.shape import concatenate
+from ..core.primitives.shape import concatenate, iota_p
 from ..core.primitives.slicing import dynamic_slice
 from ..core.rules import like
 from ..core.trace import shape_of
@@ -20,12 +22,18 @@ from ..core.types import INT32, MemorySpace
 from .block import ANY, HBM, SEMAPHORE, SMEM, VMEM, PrefetchScalarGridSpec
 from .copies import AsyncCopyDescriptor, SemaphoreType, async_copy, make_async_copy, sync_copy
 from .devices import DeviceIdType
-from .modes import InterpretParams
+from .modes import (
+    InterpretParams,
+    force_tpu_interpret_mode,
+    reset_tpu_interpret_mode_state,
+    set_tpu_interpret_mode,
+)
 from .numerics import stochastic_round
 from .ops import load, store
 from .pipeline import emit_pipeline
 from .prng import prng_random_bits, prng_seed, stateful_bernoulli, stateful_bits, stateful_normal, stateful_uniform
 from .remote import async_remote_copy, get_barrier_semaphore, make_async_remote_copy, semaphore_signal
+from .words import bitcast, pack_elementwise, unpack_elementwise
 
 
 class GridDimensionSemantics(enum.Enum):
@@ -44,6 +52,9 @@ PARALLEL, CORE_PARALLEL, SUBCORE_PARALLEL, ARBITRARY = GridDimensionSemantics
 class CompilerParams:
     """What the TPU compiler is told. Only `dimension_semantics` says something about the kernel itself.
 
+    `vmem_limit_bytes` and `collective_id` are handed on; the others are there for programs that state them, and change
+    nothing.
+
     `backward`: what the kernels of its gradient are told instead; None: the same.
     """
 
@@ -56,6 +67,14 @@ class CompilerParams:
     internal_scratch_in_bytes: int | None = None
     disable_bounds_checks: bool = False
     disable_semaphore_checks: bool = False
+    serialization_format: int = 1
+    skip_device_barrier: bool = False
+    allow_collective_id_without_custom_barrier: bool = False
+    shape_invariant_numerics: bool = True
+    use_tc_tiling_on_sc: bool | None = None
+    needs_layout_passes: bool = True
+    fuse_transposed_lhs_in_matmul: bool = False
+    opt_level: Any = None
     backward: CompilerParams | None = None
 
     def __post_init__(self) -> None:
@@ -67,8 +86,30 @@ class CompilerParams:
             object.__setattr__(self, "flags", tuple(sorted(self.flags.items())))
 
 
-def roll(x: Any, shift: Any, axis: int) -> Any:
-    """An array with its elements moved along an axis by `shift` (may be traced), those past the end to the start."""
+def roll(x: Any, shift: Any, axis: int, *, stride: int | None = None, stride_axis: int | None = None) -> Any:
+    """An array with its elements moved along an axis by `shift` (may be traced), those past the end to the start.
+
+    With a `stride`, what is at place `i` along `stride_axis` is moved by `i * stride` more. Raises `ArgumentError` for
+    one of the two alone, and for two axes that are one.
+    """
+    if (stride is None) != (stride_axis is None):
+        raise ArgumentError(f"roll: stride is {stride}, stride_axis {stride_axis}", "give both, or none")
+    x = _roll(x, shift, axis)
+    if stride is None or stride_axis is None:
+        return x
+    shape = shape_of(x)
+    if axis % len(shape) == stride_axis % len(shape):
+        raise ArgumentError(f"roll: axis and stride_axis are both {axis}", "give two axes")
+    places = iota_p.bind(dtype=INT32, shape=shape, dimension=stride_axis % len(shape))
+    left, step = rem_p.bind(mul_p.bind(places, like(places, stride)), like(places, shape[axis])), 1
+    while step < shape[axis]:  # by each power of two that is in the distance
+        moved = ne_p.bind(and_p.bind(left, like(left, step)), like(left, 0))
+        x = select_n_p.bind(moved, x, _roll(x, step, axis))
+        step *= 2
+    return x
+
+
+def _roll(x: Any, shift: Any, axis: int) -> Any:
     shape = shape_of(x)
     n = shape[axis]
     shift = np.int32(int(shift) % n) if isinstance(shift, (int, np.integer)) else convert_element_type(shift, INT32)
@@ -96,16 +137,23 @@ def reciprocal(x: Any, *, approx: bool = False, full_range: bool = True) -> Any:
     return approx_reciprocal_p.bind(x, full_range=bool(full_range)) if approx else _inverse(x)
 
 
-def bitcast(x: Any, dtype: Any) -> Any:
-    """The bits of an array as another dtype of the same width."""
-    return bitcast_convert_type(x, dtype)
+def with_memory_space_constraint(x: Any, memory_space: Any) -> Any:
+    """The array itself: where operands of kernels lie is said by their BlockSpec, and XLA places the rest.
+
+    Raises `ArgumentTypeError` for what is no memory space.
+    """
+    if not isinstance(memory_space, MemorySpace):
+        raise ArgumentTypeError(f"with_memory_space_constraint: {memory_space!r} is no memory space", "give `HBM`, say")
+    return x
 
 
 __all__ = [
     "ANY", "ARBITRARY", "AsyncCopyDescriptor", "CORE_PARALLEL", "CompilerParams", "DeviceIdType",
     "GridDimensionSemantics", "HBM", "InterpretParams", "MemorySpace", "PARALLEL", "PrefetchScalarGridSpec",
     "SEMAPHORE", "SMEM", "SUBCORE_PARALLEL", "SemaphoreType", "VMEM", "async_copy", "async_remote_copy", "bitcast",
-    "emit_pipeline", "get_barrier_semaphore", "load", "make_async_copy", "make_async_remote_copy", "prng_random_bits",
-    "prng_seed", "reciprocal", "roll", "semaphore_signal", "stateful_bernoulli", "stateful_bits", "stateful_normal",
-    "stateful_uniform", "stochastic_round", "store", "sync_copy",
+    "emit_pipeline", "force_tpu_interpret_mode", "get_barrier_semaphore", "load", "make_async_copy",
+    "make_async_remote_copy", "pack_elementwise", "prng_random_bits", "prng_seed", "reciprocal",
+    "reset_tpu_interpret_mode_state", "roll", "semaphore_signal", "set_tpu_interpret_mode", "stateful_bernoulli",
+    "stateful_bits", "stateful_normal", "stateful_uniform", "stochastic_round", "store", "sync_copy",
+    "unpack_elementwise", "with_memory_space_constraint",
 ]  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,11 +11,11 @@ import numpy as np
 from ..errors import ArgumentTypeError, DtypeError, KernelBodyError, ShapeError, UnsupportedError
 from ..trace import TRACERS, ProgramTracer, shape_of, typeof
 from ..types import RefType, as_dtype, itemsize_bits
-from .compare import or_p, shift_left_p, shift_right_logical_p
-from .convert import bitcast_convert_type, convert_element_type
+from .convert import convert_element_type
 from .ref import Entry, Index, Point, Shape, Span, Take, access_shape, addupdate_p, get_p, swap_p
 from .refindex import Resolved, compose, dslice, is_static, resolve, unfolded
-from .shape import broadcast_in_dim_p, full_like, reshape
+from .shape import broadcast_in_dim_p, reshape
+from .words import joined, piece
 
 
 class Part:
@@ -171,10 +170,18 @@ class Folded(RefView):
         return Folded(self.ref, compose(self.entries, found), tuple(e.size for e in entries if e.size is not None))
 
     def index(self, masked: bool = False) -> tuple[Index, list[Any]]:
-        found = super().index(masked)
+        """As that of a part, if only axes of one position are gone."""
+        entries, left = [], list(self.folded)
+        for entry in self.entries:
+            if left and entry.size == left[0]:
+                left.pop(0)
+            elif entry.size == 1:
+                entry = Resolved(entry.start)
+            entries.append(entry)
+        found = RefView(self.ref, entries).index(masked)
         if access_shape(found[0]) != self.folded:
             raise UnsupportedError(
-                f"a Ref of shape {access_shape(found[0])}, seen as {self.folded}, is copied or handed on as it is",
+                f"a Ref of shape {self._box.shape}, seen as {self.folded}, is copied or handed on as it is",
                 "give the Ref itself, not reshaped")  # fmt: skip
         return found
 
@@ -223,30 +230,11 @@ class Bitcast(Part):
     def read(self, mask: Any = None, other: Any = None) -> Any:
         if other is not None:
             raise UnsupportedError("load: `other` is given for a Ref seen as another dtype", "choose with `where`")
-        return self._joined([p.read(mask) for p in self.parts])
+        return joined([p.read(mask) for p in self.parts], self.dtype)
 
     def swap(self, value: Any, mask: Any = None) -> Any:
         value = _fit(_cast(value, self.dtype, "value"), self.shape, "value")
-        bits, old = bitcast_convert_type(value, _unsigned(self.dtype)), []
-        for j, part in enumerate(self.parts):
-            piece = convert_element_type(_shifted(shift_right_logical_p, bits, j, part.dtype), _unsigned(part.dtype))
-            old.append(part.swap(bitcast_convert_type(piece, part.dtype), mask))
-        return self._joined(old)
-
-    def _joined(self, values: Sequence[Any]) -> Any:
-        wide = _unsigned(self.dtype)
-        pieces = [convert_element_type(bitcast_convert_type(v, _unsigned(v.dtype)), wide) for v in values]
-        pieces = [_shifted(shift_left_p, x, j, v.dtype) for j, (x, v) in enumerate(zip(pieces, values, strict=True))]
-        return bitcast_convert_type(functools.reduce(or_p.bind, pieces), self.dtype)
-
-
-def _unsigned(dtype: Any) -> np.dtype:
-    return np.dtype(f"uint{itemsize_bits(dtype)}")
-
-
-def _shifted(primitive: Any, bits: Any, number: int, dtype: Any) -> Any:
-    """Bits moved by so many elements of a dtype."""
-    return primitive.bind(bits, full_like(bits, number * itemsize_bits(dtype))) if number else bits
+        return joined([p.swap(piece(value, j, p.dtype), mask) for j, p in enumerate(self.parts)], self.dtype)
 
 
 class Turned:

@@ -228,3 +228,100 @@ def test_cells_of_a_parallel_axis_that_write_one_block_run_in_order_where_asked(
     with tw.config(parallel_writes="order"):
         got, last = tl.kernel_call(body, outs, **options)(x)
     assert np.array_equal(got, x + 1) and np.array_equal(last, x[4:])
+
+
+# ---------------------------------------------------------------------------- what else Pallas has
+
+
+@MODES
+def test_grids_have_names(interpret):
+    def body(x, o):
+        assert lax.axis_size("rows") == 4
+        o[...] = x[...] + lax.axis_index("rows")
+
+    def place(i, j):
+        assert tl.num_programs(0) == 4
+        return i, j
+
+    block = tl.BlockSpec((1, 2), place)
+    got = call(body, np.zeros((4, 4), np.int32), out=tw.ShapeDtypeStruct((4, 4), "int32"), grid=(("rows", 4), 2),
+               in_specs=[block], out_specs=block, interpret=interpret)  # fmt: skip
+    assert np.array_equal(got, np.arange(4)[:, None] * np.ones((1, 4)))
+
+
+@MODES
+@pytest.mark.parametrize("dtype", ("float32", "bfloat16"))
+def test_prefetched_operands_of_floats(dtype, interpret):
+    spec = tpu.PrefetchScalarGridSpec(1, grid=(1,), in_specs=[None], out_specs=None)
+    scales, x = tnp.asarray([2, 3]).astype(dtype), np.ones(4, np.float32)
+    got = call(lambda s, x, o: o.__setitem__(..., x[...] * s[1].astype(np.float32)), scales, x,
+               out=tw.ShapeDtypeStruct((4,), "float32"), grid_spec=spec, interpret=interpret)  # fmt: skip
+    assert got.tolist() == [3, 3, 3, 3]
+
+
+@MODES
+def test_rows_are_rolled_by_a_stride(interpret):
+    x = np.arange(5 * 7, dtype=np.float32).reshape(5, 7)
+    got = call(lambda x, o: o.__setitem__(..., tpu.roll(x[...], 3, 1, stride=2, stride_axis=0)), x,
+               out=tw.ShapeDtypeStruct((5, 7), "float32"), interpret=interpret)  # fmt: skip
+    assert np.array_equal(got, [np.roll(row, 3 + 2 * i) for i, row in enumerate(x)])
+    for wrong in ({"stride": 1}, {"stride": 1, "stride_axis": 1}):
+        with pytest.raises(errors.ArgumentError, match="roll"):
+            tpu.roll(x, 3, 1, **wrong)
+
+
+PACKED = ("int32", "int16"), ("int32", "int8"), ("uint32", "uint8"), ("int16", "int8"), ("float32", "bfloat16")
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from(PACKED), st.integers(0, 2**32 - 1))
+def test_packed_elements_come_back(dtypes, seed):
+    wide, packed = dtypes
+    info = np.dtype(wide)
+    count = info.itemsize // np.asarray(tnp.zeros(1, packed)).dtype.itemsize
+    rng = np.random.default_rng(seed)
+    xs = [tnp.asarray(rng.integers(0 if wide[0] == "u" else -100, 100, (3,))).astype(wide) for _ in range(count)]
+    words = tpu.pack_elementwise(xs, packed_dtype=packed)
+    assert words.dtype == f"uint{8 * info.itemsize}"
+    for i, x in enumerate(xs):
+        got = tpu.unpack_elementwise(words, index=i, packed_dtype=packed, unpacked_dtype=wide)
+        assert got.dtype == wide and np.array_equal(got, x)
+    with pytest.raises(errors.ArgumentError):
+        tpu.unpack_elementwise(words, index=count, packed_dtype=packed, unpacked_dtype=wide)
+    with pytest.raises(errors.DtypeError):
+        tpu.pack_elementwise(xs, packed_dtype="float8_e5m2" if packed[0] in "iu" else "int8")
+
+
+def test_bits_of_rows_go_to_wider_elements_and_back():
+    x = tnp.asarray(np.arange(16, dtype=np.uint16).reshape(4, 4))
+    words = tpu.bitcast(x, "uint32")
+    assert np.array_equal(words, np.asarray(x[0::2]).astype(np.uint32) | np.asarray(x[1::2]).astype(np.uint32) << 16)
+    assert np.array_equal(tpu.bitcast(words, "uint16"), x)
+    with pytest.raises(errors.ShapeError, match="last axis but one"):
+        tpu.bitcast(x[:3], "uint32")
+
+
+def test_kernels_are_interpreted_where_it_is_asked():
+    seen = []
+    params = tpu.InterpretParams(grid_point_recorder=seen.append)
+    block = tl.BlockSpec((1,), lambda i: (i,))
+    call_ = lambda: tl.kernel_call(  # noqa: E731
+        lambda x, o: o.__setitem__(..., x[...]), tw.ShapeDtypeStruct((3,), "float32"), grid=3, in_specs=[block],
+        out_specs=block)(np.ones(3, np.float32))  # fmt: skip
+    with tpu.force_tpu_interpret_mode(params):
+        call_()
+    assert seen == [(0,), (1,), (2,)]
+    call_()
+    assert len(seen) == 3
+
+
+@MODES
+def test_a_copy_goes_to_a_ref_whose_axis_of_one_is_gone(interpret):
+    def body(x, o, sem):
+        tpu.async_copy(x.reshape(3, 4), o, sem).wait()
+
+    far = tl.BlockSpec(memory_space=tl.ANY)
+    x = np.arange(12, dtype=np.float32).reshape(3, 1, 4)
+    got = call(body, x, out=tw.ShapeDtypeStruct((3, 4), "float32"), in_specs=[far], out_specs=far,
+               scratch_shapes=[tpu.SemaphoreType.DMA], interpret=interpret)  # fmt: skip
+    assert np.array_equal(got, x[:, 0])

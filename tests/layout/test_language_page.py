@@ -155,6 +155,8 @@ TABLE: dict[str, dict[str, tuple[Any, tuple[str, ...], Any]]] = {
         "addupdate": (tl.addupdate, ANY_KIND, added),
         "ds, dslice": (tl.ds, ANY_KIND, sliced),
         "run_scoped": (tl.run_scoped, ANY_KIND, scoped),
+        "with_scoped": (tl.with_scoped, ANY_KIND, lambda x, i, o: tl.with_scoped(o.aval)(
+            lambda mine: (set_(mine, x[...]), set_(o, mine[...])))()),
         "run_state": (tl.run_state, ANY_KIND, lambda x, i, o: set_(o, tl.run_state(turned_round)(x[...]))),
     },
     "Atomic operations": {
@@ -200,6 +202,10 @@ TABLE: dict[str, dict[str, tuple[Any, tuple[str, ...], Any]]] = {
         "roll": (tpu.roll, ANY_KIND, unary(lambda x: tpu.roll(x, 3, 0))),
         "reciprocal": (tpu.reciprocal, ("float", "complex"), unary(lambda x: tpu.reciprocal(x + x.dtype.type(1)))),
         "bitcast": (tpu.bitcast, ANY_KIND, unary(lambda x: tpu.bitcast(tpu.bitcast(x, "uint32"), x.dtype))),
+        "pack_elementwise": (tpu.pack_elementwise, ("integer",), unary(
+            lambda x: tpu.pack_elementwise([x, x], packed_dtype="int16").astype(x.dtype))),
+        "unpack_elementwise": (tpu.unpack_elementwise, ("integer",), unary(
+            lambda x: tpu.unpack_elementwise(x, index=1, packed_dtype="int16", unpacked_dtype=x.dtype))),
     },
     "In `tl.triton`": {
         "dot": (triton.dot, ANY_KIND, unary(lambda x: product(triton.dot, x))),
