@@ -70,6 +70,7 @@ class Communication:
     bytes_a_second: float
     split: tuple[tuple[str, str], ...] = ()  # the names of kernels that are split over the devices, and how
     whole: tuple[tuple[str, str], ...] = ()  # of those that run whole on every device, and why
+    left: tuple[tuple[str, str], ...] = ()  # of those whose operations are left to XLA, and why
 
     @property
     def seconds(self) -> float:
@@ -90,6 +91,7 @@ class Communication:
         more = [f"kernel {name} is split: {how}" for name, how in self.split]
         more += [f"kernel {name} is called on whole arrays, which each device gathers ({why}): call it in a `shard_map`"
                  for name, why in self.whole]  # fmt: skip
+        more += [f"kernel {name} is left to XLA, which splits its operations: {why}" for name, why in self.left]
         if not self.collectives:
             return ["no communication", *more]
         sent = sum(c.sent for c in self.collectives)

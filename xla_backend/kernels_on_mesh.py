@@ -22,7 +22,7 @@ from ..core.primitives.shape import broadcast_in_dim_p, concatenate, pad_p, slic
 from ..core.primitives.varying import pvary
 from ..core.rewrite import within
 from ..core.shard_map import part_type, shard_map_p
-from ..core.trace import on_each_device, trace_program, typeof
+from ..core.trace import eval_program, on_each_device, trace_program, typeof
 from ..lang.kernel import EDGE, Kernel
 from ..lang.part import Pieces, local, numbered, pieces
 from ..lang.partial import Sums, sums
@@ -38,28 +38,35 @@ Found = Mapping[int, tuple[Sequence[Any], Sequence[Any]]]  # by number: the axes
 
 @dataclass(frozen=True)
 class Told:
-    """The kernels of a program on a mesh, by their names: how those are split that are, and why others run whole."""
+    """The kernels of a program on a mesh, by their names: how those are split that are, and why others run whole.
+
+    `left` are those that nobody wrote and that cannot be split as XLA splits what they would compute.
+    """
 
     split: tuple[tuple[str, str], ...] = ()
     whole: tuple[tuple[str, str], ...] = ()
+    left: tuple[tuple[str, str], ...] = ()
 
 
 class Calls:
     """The kernels of a program that may be split, by numbers: those with a rule by it, others by their index maps.
 
-    `made` are those of them that nobody wrote, with what they compute: where one is not split, that is put back.
+    `made` are those of them that nobody wrote, with what they compute. How these come to lie is found with that in
+    their place; where one cannot be split so, it is put back.
     """
 
     def __init__(self, program: Program, made: Mapping[Kernel, Program] | None = None):
-        self.kernels: list[Splits] = []
+        self.kernels: list[tuple[Splits, tuple[int, ...]]] = []  # with the numbers of the calls that stand for it
+        self.count = 0
         self.program, self.made = program, made or {}
         self.opaque = self._walked(program, self._opaque, {})
         self._split: dict[tuple[str, str], None] = {}
         self._whole: dict[tuple[str, str], None] = {}
+        self._left: dict[tuple[str, str], None] = {}
 
     @property
     def told(self) -> Told:
-        return Told((*self._split,), (*self._whole,))
+        return Told((*self._split,), (*self._whole,), (*self._left,))
 
     def _walked(self, program: Program, change: Callable[[Eqn], Eqn], known: dict[Program, Program]) -> Program:
         """A Program with each kernel that is called on whole arrays changed."""
@@ -79,38 +86,74 @@ class Calls:
         found = _splits(eqn)
         if isinstance(found, str):
             return self._plain(eqn)
-        self.kernels.append(found)
         ins, outs = _types(eqn)
-        params = {"number": len(self.kernels) - 1, "rule": rule_text(found, ins, outs), "types": outs}
-        return eqn.replace(primitive=unknown_call_p, params=params)
+        plain = self._made(eqn)
+        first, self.count = self.count, self.count + (1 if plain is None else len(ins) + len(outs))
+        self.kernels.append((found, tuple(range(first, self.count))))
+        if plain is None:
+            params = {"number": first, "rule": rule_text(found, ins, outs), "types": outs}
+            return eqn.replace(primitive=unknown_call_p, params=params)
+
+        def run(*args: Any) -> list[Any]:
+            numbers = iter(range(first, self.count))
+            given = [_marked(x, next(numbers)) for x in args]
+            return [_marked(x, next(numbers)) for x in eval_program(plain, *given)]
+
+        return _inlined(eqn, trace_program(run, ins, plain.name))
+
+    def _made(self, eqn: Eqn) -> Program | None:
+        """What a kernel computes that nobody wrote."""
+        return self.made.get(eqn.params["kernel"]) if eqn.primitive is kernel_call_p else None
 
     def _plain(self, eqn: Eqn) -> Eqn:
         """The equation of a kernel that is not split."""
-        plain = eqn.params["program"] if eqn.primitive is partitioned_p else self.made.get(eqn.params["kernel"])
+        plain = eqn.params["program"] if eqn.primitive is partitioned_p else self._made(eqn)
         return eqn if plain is None else _inlined(eqn, plain)
 
     def split(self, mesh: Any, shardings: Found) -> Program:
         """The Program with its kernels split by how their operands and results came to lie."""
-        numbers = iter(range(len(self.kernels)))
+        kernels = iter(self.kernels)
 
         def change(eqn: Eqn) -> Eqn:
-            found, why = _splits(eqn), UNSPLIT
+            found, why, made = _splits(eqn), UNSPLIT, self._made(eqn) is not None
             if isinstance(found, str):
                 why = found
             else:
-                number = next(numbers)
-                chosen = _chosen(found, mesh, *shardings.get(number, ((), ())))
-                if chosen:
+                _, numbers = next(kernels)
+                lying = [shardings.get(n, ((), ())) for n in numbers]
+                n = len(eqn.inputs)
+                ins, outs = ([x for _, (x,) in lying[:n]], [x for _, (x,) in lying[n:]]) if made else lying[0]
+                chosen = _chosen(found, mesh, ins, outs)
+                if made and _gathers(found, chosen, mesh, ins, outs):
+                    why = FINER
+                elif chosen:
                     self._split[_name(eqn), _shown(found, mesh, chosen)] = None
                     return _on_devices(eqn, found, mesh, chosen)
-            if eqn.primitive is partitioned_p or eqn.params["kernel"] not in self.made:
-                self._whole[_name(eqn), why] = None
+            (self._left if made else self._whole)[_name(eqn), why] = None
             return self._plain(eqn)
 
         return self._walked(self.program, change, {})
 
 
+FINER = "it would gather what lies split"
 UNSPLIT = "what it is given is not split along axes of its grid, or into more parts than these have cells"
+
+
+def _marked(x: Any, number: int) -> Any:
+    """A value that goes through a call that XLA does not know, which tells how it lies."""
+    type: Any = typeof(x)
+    keys = tuple(range(type.ndim))
+    found = Splits(dict(enumerate(type.shape)), (keys,), (keys,))
+    (x,) = unknown_call_p.bind(x, number=number, rule=rule_text(found, [type], [type]), types=(type,))
+    return x
+
+
+def _gathers(found: Splits, chosen: Chosen, mesh: Any, ins: Sequence[Any], outs: Sequence[Any]) -> bool:
+    """Whether a kernel, split so, would gather what lies split otherwise."""
+    names = {str(n): n for n in mesh.axis_names}
+    return any(axes and tuple(names[a] for a in axes) != chosen.get(key, ())
+               for keys, lying in [*zip(found.outs, outs), *zip(found.ins, ins)]
+               for key, axes in zip(keys, lying or ()))  # fmt: skip
 
 
 def _splits(eqn: Eqn) -> Splits | str:

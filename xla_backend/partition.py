@@ -71,7 +71,7 @@ def partition(
         if outs[i] is None and at is not None and at not in donated:
             outs[i] = ins[at]
     resolved = Place(tuple(ins), tuple(outs), devices, mesh.size, spmd.boundary, make_runner)
-    calls = None if kernels is None else kernels(program)
+    calls = None if kernels is None else kernels(program, mesh.size)
     if calls is not None:
         text = calls.kernels and lowered(
             replace(settled, program=_between(calls.opaque, resolved), place=resolved), settings)  # fmt: skip

@@ -103,24 +103,26 @@ def fuse(program: Program, target: str | Target, tiles: Any = None) -> Program:
 
 
 def plan(
-    program: Program, target: str | Target, tiles: Any = None, explained: bool = False, declined: Declined | None = None
-) -> Fusion:
+    program: Program, target: str | Target, tiles: Any = None, explained: bool = False,
+    declined: Declined | None = None, parts: int = 1,
+) -> Fusion:  # fmt: skip
     """The fused Program with its kernels; `explained`: with the boundaries between them, and bytes before and after.
 
-    `declined` says of a user's kernel with a neighbour in it why it cannot be compiled so, None where it can.
+    `declined` says of a user's kernel with a neighbour in it why it cannot be compiled so, None where it can. `parts`
+    is how many devices of a mesh may share the cells of a kernel.
 
     Plans of the last Programs are kept: one of the same structure, from the same lines, is looked up. Not where a
     function chooses the tiles, for it may answer otherwise the next time.
     """
     machine = machine_of(target)
     if callable(tiles):
-        return _Fuser(machine, tiles, explained, declined).run(program)
+        return _Fuser(machine, tiles, explained, declined, parts).run(program)
     body, values = hoist(eliminate_dead(flat(program))[0])
     asked = frozenset((name, tuple(t)) for name, t in tiles.items()) if tiles else None
-    key = (program.name, program_key(body), tuple(_lines(body)), machine, asked, explained, declined)
+    key = (program.name, program_key(body), tuple(_lines(body)), machine, asked, explained, declined, parts)
     known = _plans.touch(key)
     if known is None:
-        known = (_Fuser(machine, tiles, explained, declined).run(body), body)
+        known = (_Fuser(machine, tiles, explained, declined, parts).run(body), body)
         _check_names(known[0], tiles or {})
         _plans.keep(key, known)
     return _with_constants(known[0], values)
@@ -174,8 +176,8 @@ def _with_constants(fusion: Fusion, values: Sequence[Any]) -> Fusion:
 
 
 class _Fuser:
-    def __init__(self, target: Target, tiles: Any, explained: bool, declined: Declined | None = None):
-        self.target, self.explained, self.declined = target, explained, declined
+    def __init__(self, target: Target, tiles: Any, explained: bool, declined: Declined | None = None, parts: int = 1):
+        self.target, self.explained, self.declined, self.parts = target, explained, declined, parts
         self.choose: Choose | None = tiles if callable(tiles) else None
         self.named: Mapping[Any, Tiles] = tiles if isinstance(tiles, Mapping) else {}
 
@@ -196,7 +198,8 @@ class _Fuser:
             known = len(inner)
             eqns.append(map_bodies(eqn, fused) if eqn.primitive in BODIES else eqn)
             within.append(inner[known:])
-        planner = Planner(program.replace(eqns=eqns), self.target, self.choose, self.explained, self.declined).run()
+        planner = Planner(program.replace(eqns=eqns), self.target, self.choose, self.explained, self.declined,
+                          parts=self.parts).run()  # fmt: skip
         return self._assemble(given, planner, inner, within)
 
     def _assemble(self, before: Program, planner: Planner, inner: list[Fusion], within: list[list[Fusion]]) -> Fusion:

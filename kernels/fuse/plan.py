@@ -69,6 +69,7 @@ class Planner:
     choose: Choose | None = None
     explained: bool = False  # say of every refusal by how much
     declined: Declined | None = None  # why a user's kernel with a neighbour in it is taken by no compiler
+    parts: int = 1  # the devices of a mesh that may share the cells of a loop
     eqns: list[Eqn] = field(default_factory=list)
     dots: frozenset[int] = frozenset()  # the contractions
     factors: Factors = field(default_factory=Factors)
@@ -184,7 +185,8 @@ class Planner:
             assert unit.group is not None
             nest = nest_of(unit.group, self.eqns, unit.writes)
             if nest.matrix:
-                unit.tiling = tile_nest(unit.group, nest, self.eqns, self.factors.sizes, self.target, self.choose)
+                unit.tiling = tile_nest(unit.group, nest, self.eqns, self.factors.sizes, self.target, self.choose,
+                                        parts=self.parts)  # fmt: skip
             else:
                 unit.tiling = rough_tiling(unit.group, nest, self.eqns, self.factors.sizes, self.target)
         return unit.tiling
@@ -194,7 +196,8 @@ class Planner:
             if unit.group is None or (unit.tiling is not None and unit.tiling.nest.matrix):
                 continue
             nest = nest_of(unit.group, self.eqns, unit.writes) if unit.tiling is None else unit.tiling.nest
-            unit.tiling = tile_nest(unit.group, nest, self.eqns, self.factors.sizes, self.target, self.choose)
+            unit.tiling = tile_nest(unit.group, nest, self.eqns, self.factors.sizes, self.target, self.choose,
+                                        parts=self.parts)  # fmt: skip
             unit.bytes = _bytes(unit.group, unit.tiling)
 
     def _add(self, unit: Unit) -> None:

@@ -310,10 +310,10 @@ def loops_of(nest: Nest, sizes: Mapping[int, int] | Sequence[int]) -> Loops:
 
 
 def tile_nest(group: Group, nest: Nest, eqns: Sequence[Eqn], sizes: Sequence[int], target: Target,
-              choose: Choose | None = None, runs: int = 1) -> Tiling:  # fmt: skip
+              choose: Choose | None = None, runs: int = 1, parts: int = 1) -> Tiling:  # fmt: skip
     """The tiles of a group: those asked for, or the largest that fit the target, inner loops grown first.
 
-    `runs`: how many cells share the steps of each sum.
+    `runs`: how many cells share the steps of each sum. `parts`: how many devices may share the cells of a loop.
     """
     loops = loops_of(nest, sizes)
     asked = None if choose is None else choose(loops)
@@ -324,6 +324,8 @@ def tile_nest(group: Group, nest: Nest, eqns: Sequence[Eqn], sizes: Sequence[int
         check("fused kernel", asked, loops)
         return measured(group, nest, sizes, asked, blocks.refuse(asked, target.fast_bytes))
     choices = options(loops, target)
+    if parts > 1:
+        choices = [[t for t in c if cdiv(n, t) >= parts] or c[:1] for c, n in zip(choices, loops.sizes, strict=True)]
     least = [c[0] for c in choices]
     if why := blocks.refuse(least, target.block_bytes):
         return measured(group, nest, sizes, least, why)

@@ -63,14 +63,14 @@ def _partition(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, 
     found = part("communication").communication(_text(unit, replace(settings, located=True)), settings.name)
     if refused:
         found.refuse(unit.call.name)
-    return unit, found if told is None else replace(found, split=told.split, whole=told.whole)
+    return unit, found if told is None else replace(found, split=told.split, whole=told.whole, left=told.left)
 
 
 def _kernels(unit: Unit, settings: Settings) -> Any:
-    """What finds the kernels of a program on a mesh; where tiles are asked for, operations become kernels first."""
-    if settings.tiled and (settings.target == "cpu" or settings.tiles is not None):
+    """What finds the kernels of a program on a mesh of some size; standard operations become kernels first."""
+    if settings.tiled:
         return functools.partial(part("kernel passes").made_on_mesh, settings=settings)
-    return part("kernels on mesh").Calls if _has_kernels(unit) else None
+    return (lambda program, count: part("kernels on mesh").Calls(program)) if _has_kernels(unit) else None
 
 
 def _text(unit: Unit, settings: Settings) -> str:

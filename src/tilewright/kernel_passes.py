@@ -40,9 +40,12 @@ def has_kernels(program: Program) -> bool:
     return kernel_call_p in primitives_of(program)
 
 
-def made_on_mesh(program: Program, settings: Settings) -> Any:
-    """The kernels of a program on a mesh, of standard operations too, to be split; others are put back."""
-    fusion = plan(program, settings.target, settings.tiles, declined=routes.declined)
+def made_on_mesh(program: Program, count: int, settings: Settings) -> Any:
+    """The kernels of a program on a mesh of so many devices, of standard operations too, to be split.
+
+    Those of standard operations that cannot follow how XLA would split the operations are put back.
+    """
+    fusion = plan(program, settings.target, settings.tiles, declined=routes.declined, parts=count)
     made = {one.kernel: one.plain for one in fusion.every_kernel}
     return part("kernels on mesh").Calls(fusion.program, made)
 

@@ -197,17 +197,28 @@ def small(loops):
     return tuple(1 if i in loops.single else n if i in loops.whole else min(8, n) for i, n in enumerate(loops.sizes))
 
 
-@pytest.mark.parametrize("x, w", [(P("x"), P(None, "y")), (P("x", "y"), P("y"))])
-def test_generated_kernels_are_split_too(x, w):
-    """What is not split is left to XLA: no kernel is called on whole arrays."""
+FINER = "it would gather what lies split"
+# How the operands lie, and how the kernel is split, or why its operations are left to XLA.
+MADE = [
+    (P("x"), P(None, "y"), FINER),  # each cell has whole rows
+    (P("x", "y"), P("y"), "axis 0 of its grid over x (4), axis 1 of its grid over y (2, summed), by its index maps"),
+    (P(), P(), "what it is given is not split along axes of its grid, or into more parts than these have cells"),
+]
+
+
+@pytest.mark.parametrize("tiles", [small, True], ids=["small", "chosen"])
+@pytest.mark.parametrize("x, w, how", MADE)
+def test_generated_kernels_are_split_too(x, w, how, tiles):
+    """No kernel is called on whole arrays, and nothing more is exchanged than XLA exchanges without kernels."""
     def f(x, w):
         return nn.softmax(tnp.tanh(x @ w), -1)
 
     a, b = draws((64, 32), (32, 16))
     far = tw.device_put(a, NamedSharding(MESH, x)), tw.device_put(b, NamedSharding(MESH, w))
-    np.testing.assert_allclose(tw.compile(f, *far, tiles=small)(*far), f(a, b), rtol=1e-4, atol=1e-5)
-    told = tw.explain(f, *far, tiles=small).communication
-    assert told.split and not told.whole
+    np.testing.assert_allclose(tw.compile(f, *far, tiles=tiles)(*far), f(a, b), rtol=1e-4, atol=1e-5)
+    told, plain = (tw.explain(f, *far, tiles=t).communication for t in (tiles, None))
+    assert [how] == [w for _, w in (*told.split, *told.left)] and bool(told.split) == how.startswith("axis")
+    assert not told.whole and [c.kind for c in told.collectives] == [c.kind for c in plain.collectives]
 
 
 def test_attention_with_split_heads():
