@@ -24,6 +24,7 @@ from ...core.primitives.collective import (
 )
 from ...core.primitives.conv import conv_general_dilated_p
 from ...core.primitives.indexed import (
+    gather_p,
     scatter_add_p,
     scatter_apply_p,
     scatter_max_p,
@@ -361,8 +362,18 @@ kernel_sum_p = Primitive(
 kernel_permute_p = Primitive("kernel_permute", lambda x, *, axes, perm: x.strong(), effects=axis_effects)
 MADE = 'mhlo.frontend_attributes = {tilewright = "made"}'
 SUM, MAX, MIN = (_reduce(f"stablehlo.{name}") for name in ("add", "maximum", "minimum"))
+def _gathered(e: Emitter, operands: list[Operand], out: Any, **params: Any) -> Operand:
+    """A gather. XLA makes slices of wrong sizes where batches and windows are split at once: of these only batches."""
+    d = params["dimension_numbers"]
+    if e.meshes is None or e.within_mesh or not (d.operand_batching_dims and d.offset_dims):
+        return index.RULES[gather_p](e, operands, out, **params)
+    x, indices = operands
+    found = index.RULES[gather_p](e, [_unsplit(e, x, {*d.operand_batching_dims}), indices], out, **params)
+    return _unsplit(e, found, {*range(len(out.shape))} - {*d.offset_dims})
+
+
 RULES: dict[Any, Any] = {
-    unknown_call_p: _unknown_call, inspect_sharding_p: _inspected,
+    gather_p: _gathered, unknown_call_p: _unknown_call, inspect_sharding_p: _inspected,
     constraint_p: _constraint,
     shard_map_p: _shard_map,
     pvary_p: _same, assume_equal_p: _same,
