@@ -27,6 +27,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.client_reasons import cause
+
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "clients.json"
 FOLDERS = re.compile(r"(?<![\w.])(?:/[\w.+-]+)+/(?=[\w.+-])")  # of a file that is told by its whole path
@@ -164,7 +166,7 @@ def files_of(suite: Suite, folder: Path) -> Iterator[str]:
 
 
 def page(results: Mapping[str, Any]) -> str:
-    """The table, and under it the tests that fail here."""
+    """The table, and under it how many tests fail here, and why."""
     lines = ["# Libraries written for jax", "",
              "Made by `python -m benchmarks.clients`: the libraries' own tests on this package, and on jax 0.11.2",
              "those files in which something fails here. What counts are the tests that pass on jax; of a file that",
@@ -178,12 +180,17 @@ def page(results: Mapping[str, Any]) -> str:
         share = f"{100 * (counted - failed) / counted:.1f}%" if counted else ""
         lines.append(f"| {name} | {found['version']} | {extent} | {counted} | {counted - failed} | {share} |")
     for name, found in results.items():
-        reasons = Counter(reason for f in found["files"].values() for reason in f["failed"].values())
+        empty = [file for file, f in found["files"].items() if not f["counted"]]
+        reasons = Counter(
+            cause(file, test, text) or f"not looked into: `{text.replace('`', chr(39))}`"
+            for file, f in found["files"].items() for test, text in f["failed"].items()
+        )  # fmt: skip
         left_out = SUITES[name].left_out
-        if reasons or left_out:
+        if reasons or left_out or empty:
             lines += ["", f"## {name}", ""]
-            lines += [f"- {count} × `{reason.replace('`', chr(39))}`" for reason, count in reasons.most_common()]
+            lines += [f"- {count} × {reason}" for reason, count in reasons.most_common()]
             lines += [f"- not run: {file}: {why}" for file, why in left_out.items()]
+            lines += [f"- none of its tests passes on jax in this environment: {file}" for file in empty]
     return "\n".join(lines) + "\n"
 
 

@@ -7,6 +7,7 @@ import tilewright as tw
 from tilewright import lax
 from tilewright import numpy as jnp
 from tilewright.as_jax.jax import api_util, core
+from tilewright.as_jax.jax._src.tree_util import prefix_errors
 from tilewright.as_jax.jax.extend import core as jex
 from tilewright.as_jax.jax.extend import linear_util as lu
 from tilewright.as_jax.jax.interpreters import ad, batching, mlir
@@ -179,3 +180,13 @@ def test_traces_of_clients_and_the_state_of_tracing():
     assert here == jex.get_opaque_trace_state()
     assert tw.jit(lambda x: x * (here != jex.get_opaque_trace_state()))(1.0) == 1.0
     assert not jex.unsafe_am_i_under_a_jit_DO_NOT_USE()
+
+
+def test_where_a_tree_is_no_prefix():
+    assert not prefix_errors((1, None), ({"a": 2}, None))
+    first, second = prefix_errors([1, [2], {"b": (3,)}], [1, 2, {"b": [3]}])
+    assert "in_axes[1] is" in str(first("in_axes")) and "in_axes[2]['b'] is" in str(second("in_axes"))
+
+
+def test_primitives_of_the_package_are_primitives():
+    assert isinstance(lax.add_p, jex.Primitive) and not isinstance(lax.add, jex.Primitive)

@@ -42,6 +42,10 @@ assert importlib.util.find_spec("jax.numpy") is not None
 assert float(jax.jit(jax.grad(lambda x: jnp.sin(x) * x))(1.0)) == float(tw.grad(lambda x: jnp.sin(x) * x)(1.0))
 jax.config.update("jax_enable_x64", True)
 assert jnp.ones(2).dtype == "float64" and not hasattr(jnp.ones(2), "__jax_array__")
+import numpy as np
+zeros = np.zeros_like(jnp.ones(2))
+zeros[0] = 1  # NumPy's functions give NumPy's arrays, its operators ours
+assert type(np.sin(jnp.ones(2))) is np.ndarray and type(zeros * jnp.ones(2)) is Array
 """)
 
 

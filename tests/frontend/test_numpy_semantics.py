@@ -418,3 +418,10 @@ def test_parts_of_an_array_on_one_device():
 def test_settings_are_read_by_name():
     assert tw.config.read("jax_enable_x64") is tw.config.x64_enabled is False
     assert lax.Precision("highest") is lax.Precision.HIGHEST
+
+
+def test_saved_bfloat16_is_read_as_such(tmp_path):
+    x = jnp.arange(3, dtype="bfloat16")
+    jnp.save(tmp_path / "x.npy", x)
+    read = jnp.load(tmp_path / "x.npy")
+    assert read.dtype == x.dtype and read.tolist() == [0.0, 1.0, 2.0]

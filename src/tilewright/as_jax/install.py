@@ -6,6 +6,7 @@ import sys
 
 from ..core.config import config
 from ..core.errors import RealJaxError
+from ..core.value import Value
 from ..core.version import JAXLIB as FOLLOWED
 from ..core.version import __version__
 from ..xla_backend.array import Array
@@ -32,5 +33,6 @@ def install(quiet: bool = False) -> None:
     sys.meta_path.insert(0, Finder())
     config.update("parallel_writes", "order")  # as a TPU of one core runs the kernels that were written for one
     del Array.__jax_array__  # the real jax asks for it, to make an array of its own
+    del Value.__array_function__, Value.__array_ufunc__  # NumPy's functions give NumPy's arrays, which may be changed
     if not quiet:
         sys.stderr.write(f"tilewright {__version__} is `jax` {FOLLOWED} in this process\n")

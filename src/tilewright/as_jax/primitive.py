@@ -26,7 +26,12 @@ class _Known:
 _known = runtime.part("as_jax.primitives", _Known())
 
 
-class Primitive(core.Primitive):
+class _IsPrimitive(type):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return type.__instancecheck__(cls, instance) or (cls is Primitive and isinstance(instance, core.Primitive))
+
+
+class Primitive(core.Primitive, metaclass=_IsPrimitive):
     """`jax.extend.core.Primitive`: named, and given its rules by `def_impl`, `def_abstract_eval` and the registries."""
 
     impl: Callable[..., Any] | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from .create import asarray
@@ -22,9 +23,14 @@ def savez(file: Any, *args: ArrayLike, allow_pickle: bool = True, **kwds: ArrayL
 
 
 def load(file: Any, *args: Any, **kwargs: Any) -> Any:
-    """Read an array written by `save`; of a file of several, NumPy's own object."""
+    """Read an array written by `save`; of a file of several, NumPy's own object.
+
+    What NumPy has as two bytes of no known dtype is read as bfloat16, which files do not name.
+    """
     found = np.load(file, *args, **kwargs)
-    return asarray(found) if isinstance(found, np.ndarray) else found
+    if not isinstance(found, np.ndarray):
+        return found
+    return asarray(found.view(ml_dtypes.bfloat16) if found.dtype == np.dtype("V2") else found)
 
 
 def array_repr(arr: Array, max_line_width: Any = None, precision: Any = None, suppress_small: Any = None) -> str:

@@ -1,14 +1,49 @@
-"""`jax._src.tree_util`, for flax.nnx: which types are nodes of pytrees."""
+"""`jax._src.tree_util`, for flax: which types are nodes of pytrees, and where one tree is no prefix of another."""
 
-from ....core.tree import is_tree_node
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from ....core import tree
+from ....core.errors import TreeError
 from ...missing import not_adapted
 
 
 class _Nodes:
     """The types that are nodes, as a container to ask."""
 
-    __contains__ = staticmethod(is_tree_node)
+    __contains__ = staticmethod(tree.is_tree_node)
 
 
 _registry = _Nodes()
+
+
+def prefix_errors(prefix_tree: Any, full_tree: Any) -> list[Callable[[str], TreeError]]:
+    """The places where a tree is no prefix of another: each a function from the tree's name to the error.
+
+    >>> print(prefix_errors([1, [2]], [1, 2])[0]("in_axes").what)
+    in_axes[1] is of the structure PyTreeDef([*]), and the full tree is of PyTreeDef(*) there
+    """
+    return [partial(_error, *found) for found in _differences((), prefix_tree, full_tree)]
+
+
+def _differences(path: tuple[Any, ...], prefix: Any, full: Any) -> Iterator[tuple[tuple[Any, ...], Any, Any]]:
+    if tree.all_leaves([prefix]):
+        return
+    pairs, found = tree.flatten_with_path(prefix, lambda x: x is not prefix)
+    parts, wanted = tree.flatten(full, lambda x: x is not full)
+    if found != wanted:
+        yield path, tree.structure(prefix), tree.structure(full)
+        return
+    for (key, inner), part in zip(pairs, parts, strict=True):
+        yield from _differences((*path, *key), inner, part)
+
+
+def _error(path: tuple[Any, ...], found: Any, wanted: Any, name: str) -> TreeError:
+    return TreeError(f"{name}{tree.keystr(path)} is of the structure {found}, and the full tree is of {wanted} there",
+                     "pass a prefix of the full tree")  # fmt: skip
+
+
 __getattr__ = not_adapted("jax._src.tree_util")

@@ -1,0 +1,42 @@
+"""Why tests of libraries fail on this package: a cause in plain words for what a regular expression finds.
+
+It is looked for in the file, the name of the test and the first line of its message; the first that is found counts.
+"""
+
+from __future__ import annotations
+
+import re
+
+_SHARDED = "shardings in the types of arrays (axes of the type Explicit), and how jax prints them"
+_ERRORS = "looks for jax's words in an error; the error is raised, in words of our own"
+REASONS = {
+    # what is not adapted
+    r"hijax": "variables of flax's `hijax` kind: types of values that a client makes",
+    r"lowering written in MLIR": "a primitive whose lowering is written in MLIR, which has no adapter",
+    r"extend\.random\.PRNGImpl": "a random generator that a client makes from jax's own class, which has no adapter",
+    r"spmd_test.*(@|PartitionSpec|assert False|not raised)|is_fully_replicated": _SHARDED,
+    r"with_sharding_constraint holds Format": "a memory layout (`Format`) as a sharding constraint",
+    r"has no jax2tf": "needs jax2tf, which has no adapter",
+    # what looks into jax's own texts and numbers
+    r"not found in .*dot|LinearTest::test_precision": "reads jax's precision in XLA's text of a product",
+    r"make_jaxpr.*defaultdict": "counts the equations that jax records; here a function is recorded in other ones",
+    r"jaxpr_info": "reads the text or the equations of jax's own jaxprs",
+    r"IsTraceableTest": "looks for the class name `PjitFunction` of jax's compiled functions",
+    r"all_finite.*does not match": "looks for how jax prints an array within a message; ours prints NumPy's scalars",
+    r"test_devices|failed to initialize|set_n_cpu": _ERRORS,
+    r"change wrappers ordering|incorrect_ordering": "looks at which of jax's own functions are on the stack",
+    r"does not match": _ERRORS,
+    # differences of ours
+    r"base_test.*checkpoint": "`checkpoint` outside of a derivative runs its function as it is; jax always traces it",
+    r"no_copy": "a `custom_jvp` function under `vmap` is one compiled call, so that its result is a new array",
+    r"custom_jvp_(no_)?kwargs|nondiff_back": "derivatives at Python numbers are arrays; jax may give Python numbers",
+    r"test_callback.*Callback did not": "what a callback raises arrives as it is; jax makes a RuntimeError of it",
+    r"finalise.*custom_jvp": "takes the function and the rule out of jax's equation of a `custom_jvp` call",
+    r"test_with_kwargs_fake": "asks a compiled function for its signature without following `__wrapped__`",
+    r"LeakTests": "a traced value lives in a circle of references until the garbage is collected",
+}
+
+
+def cause(file: str, test: str, message: str) -> str | None:
+    """Why a test fails, where it is known."""
+    return next((why for pattern, why in REASONS.items() if re.search(pattern, f"{file} {test} {message}")), None)
