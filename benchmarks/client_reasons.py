@@ -33,7 +33,6 @@ REASONS = {
     r"test_callback.*Callback did not": "what a callback raises arrives as it is; jax makes a RuntimeError of it",
     r"finalise.*custom_jvp": "takes the function and the rule out of jax's equation of a `custom_jvp` call",
     r"test_with_kwargs_fake": "asks a compiled function for its signature without following `__wrapped__`",
-    r"LeakTests": "a traced value lives in a circle of references until the garbage is collected",
 }
 
 

@@ -621,14 +621,14 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     >>> tw.eval_shape(lambda x: x @ x.T, tw.ShapeDtypeStruct((2, 3), "float32")).shape
     (2, 2)
     """
-    leaves, out_tree = [], None
+    structs, out_tree = [], None
 
     def arrays(*args: Any, **kwargs: Any) -> list[Any]:  # a shape that the function gives is its own answer
-        nonlocal leaves, out_tree
+        nonlocal structs, out_tree
         leaves, out_tree = tree.flatten(fun(*args, **kwargs))
-        return [x for x in leaves if not isinstance(x, ShapeDtypeStruct)]
+        structs = [x if isinstance(x, ShapeDtypeStruct) else None for x in leaves]
+        return [x for x, struct in zip(leaves, structs, strict=True) if struct is None]
 
     program, _ = program_of(arrays, args, kwargs)
     types = iter(program.out_types)
-    found = [x if isinstance(x, ShapeDtypeStruct) else struct_of(next(types)) for x in leaves]
-    return out_tree.unflatten(found)
+    return out_tree.unflatten([struct_of(next(types)) if struct is None else struct for struct in structs])

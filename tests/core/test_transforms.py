@@ -378,3 +378,9 @@ def test_transposing_nodes_that_keep_the_structure_of_what_they_hold():
 
     outer, inner = tw.tree.structure(Keeper(a=0, b=0)), tw.tree.structure([0, 0])
     assert tw.tree.transpose(outer, inner, Keeper(a=[1, 2], b=[3, 4])) == [{"a": 1, "b": 3}, {"a": 2, "b": 4}]
+
+
+def test_eval_shape_keeps_no_traced_value():
+    with tw.checking_leaks():
+        given = tw.ShapeDtypeStruct((2,), "int8")
+        assert tw.eval_shape(lambda x: (x + 1, given), given) == (given, given)

@@ -45,6 +45,23 @@ CLIENTS: dict[str, Client] = {
     "ott-jax": Client("0.6.0", ("equinox", "jaxopt", "lineax", "optax"), ("absl-py", *_EQUINOX)),
 }  # fmt: skip
 
+# Of the libraries' own tests that were run: how many count (they pass on jax), and how many pass here. The files, and
+# why tests fail, are in benchmarks/clients.md.
+TESTED: dict[str, tuple[int, int]] = {
+    "blackjax": (75, 75),
+    "chex": (587, 576),
+    "diffrax": (4, 4),
+    "distrax": (6460, 6460),
+    "dm-haiku": (1081, 1053),
+    "equinox": (328, 304),
+    "flax": (1560, 1533),
+    "jaxopt": (51, 51),
+    "lineax": (355, 353),
+    "numpyro": (455, 430),
+    "optax": (764, 760),
+    "optimistix": (50, 49),
+}
+
 
 def installation(name: str) -> str:
     """The commands that install a library without jax.
@@ -71,6 +88,10 @@ def _installed(name: str) -> str:
         return "no"
 
 
+def _tested(name: str) -> str:
+    return "{}, {}".format(*TESTED[name]) if name in TESTED else "none"
+
+
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command `clients`."""
     parser = commands.add_parser("clients", help="libraries written for jax: versions tried, how to install them")
@@ -83,9 +104,10 @@ def run(options: argparse.Namespace, console: Console) -> int:
     if unknown:
         console.print(Text(f"not known: {', '.join(unknown)}; the known ones are {', '.join(CLIENTS)}"))
         return 2
-    table = Table("library", "version tried", "installed here", "install it without jax", box=None, padding=(0, 2))
+    columns = ("library", "version tried", "of its tests: run, pass", "installed here", "install it without jax")
+    table = Table(*columns, box=None, padding=(0, 2))
     for name in options.names or CLIENTS:
-        table.add_row(name, CLIENTS[name].version, _installed(name), Text(installation(name)))
+        table.add_row(name, CLIENTS[name].version, _tested(name), _installed(name), Text(installation(name)))
     console.print(table)
     console.print("Run a program with them by: python -m tilewright.as_jax SCRIPT")
     return 0
