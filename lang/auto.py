@@ -14,6 +14,7 @@ import functools
 import inspect
 import itertools
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -308,7 +309,7 @@ class Auto:
         names, _ = self.order(sizes, tiles, [t.dtype.itemsize for t in (*arrays, *outs)])
         grid = tuple(-(-sizes[a] // tiles.get(a, 1)) for a in names)
         at = {a: k for k, a in enumerate(names)}
-        combine, neutral = _COMBINE[self.reduce]
+        neutral = _COMBINE[self.reduce][1]
         turning = [a for a in (*axes.reduced, *(b for b in axes.jagged.values() if b in names))
                    if a not in {x for one in axes.outs for x in one} and grid[at[a]] > 1]  # fmt: skip
         wide = [t.dtype.itemsize < 4 and is_float(t.dtype) and bool(turning) for t in outs]
@@ -341,19 +342,7 @@ class Auto:
                          for v, one in zip(found, axes.outs, strict=True)]  # fmt: skip
             scratch = iter(held[len(outs) :])
             for ref, value, broad in zip(held, found, wide, strict=False):
-                into = next(scratch) if broad else ref
-                value = convert_element_type(value, into.dtype) if typeof(value).dtype != into.dtype else value
-                if not turning:
-                    into[...] = value
-                    continue
-                first = functools.reduce(lambda p, q: p & q, [program_id(at[a]) == 0 for a in turning])
-                start = broadcast_in_dim(_least(neutral, into.dtype), into.shape, ())
-                when(first)(functools.partial(into.__setitem__, ..., start))
-                into[...] = combine.bind(into[...], value)
-                if broad:
-                    last = functools.reduce(
-                        lambda p, q: p & q, [program_id(at[a]) == grid[at[a]] - 1 for a in turning])  # fmt: skip
-                    when(last)(functools.partial(_store, ref, into))
+                _put(ref, value, next(scratch) if broad else ref, [(at[a], grid[at[a]]) for a in turning], self.reduce)
 
         result = [ArrayType(tuple(sizes[a] for a in one), t.dtype) for one, t in zip(axes.outs, outs, strict=True)]
         semantics = ["arbitrary" if a in turning else "parallel" for a in names]
@@ -403,6 +392,25 @@ def _rest(count: Any, size: int) -> Any:
 
 def _store(ref: Any, held: Any) -> None:
     ref[...] = convert_element_type(held[...], ref.dtype)
+
+
+def _put(ref: Any, value: Any, into: Any, turns: Sequence[tuple[int, int]], reduce: str) -> None:
+    """Store a tile's value, combined with those of the turns before along axes of the grid, given with their sizes.
+
+    `into` is where turns meet: the Ref itself, or scratch that the last turn stores.
+    """
+    combine, neutral = _COMBINE[reduce]
+    value = convert_element_type(value, into.dtype) if typeof(value).dtype != into.dtype else value
+    if not turns:
+        into[...] = value
+        return
+    first = functools.reduce(operator.and_, [program_id(a) == 0 for a, _ in turns])
+    start = broadcast_in_dim(_least(neutral, into.dtype), into.shape, ())
+    when(first)(functools.partial(into.__setitem__, ..., start))
+    into[...] = combine.bind(into[...], value)
+    if into is not ref:
+        last = functools.reduce(operator.and_, [program_id(a) == n - 1 for a, n in turns])
+        when(last)(functools.partial(_store, ref, into))
 
 
 def auto(

@@ -296,74 +296,102 @@ def emit_pipeline_warp_specialized(
         apart = manual_produced_barriers or manual_consumed_barriers
         return _Pipeline(what, args, sizes, in_specs, out_specs, max_concurrent_steps, num_compute_wgs, apart)
 
-    def run(p: _Pipeline) -> None:
-        place = axis_index(wg_axis)
-        leader, stages = place == (1 if producer == 0 else 0), np.int32(p.stages)
+    roles = _Roles(body, wg_axis, producer, num_compute_wgs, memory_registers, manual_produced_barriers,
+                   manual_consumed_barriers, compute_context)  # fmt: skip
+    return Pipeline(make, roles.run, wg_axis)
+
+
+@dataclass(frozen=True)
+class _Roles:
+    """What the warpgroup that copies (`producer`) and the `workers` that compute do; the rest is as it was given."""
+
+    body: Callable[..., Any]
+    axis: Any
+    producer: int
+    workers: int
+    registers: int
+    produced: bool
+    consumed: bool
+    context: Callable[..., None] | None
+
+    def run(self, p: _Pipeline) -> None:
+        place = axis_index(self.axis)
+        when(place == self.producer)(lambda: self.copy(p))
+        when(place != self.producer)(lambda: self.work(p, place == (1 if self.producer == 0 else 0)))
+
+    def copy(self, p: _Pipeline) -> None:
+        """Load the blocks of each step, once there is room for them."""
+        set_max_registers(self.registers, action="decrease")
 
         def freed(t: Any) -> None:
             for empty in p.empty:
                 barrier_wait(refs.view(empty, p.stage(t)))
 
-        @when(place == producer)
-        def _() -> None:
-            set_max_registers(memory_registers, action="decrease")
+        def step(t: Any, carry: Any) -> Any:
+            when(t >= np.int32(p.stages))(lambda: freed(t))
+            p.load(t)
+            return carry
 
-            def step(t: Any, carry: Any) -> Any:
-                when(t >= stages)(lambda: freed(t))
-                p.load(t)
-                return carry
+        if p.copied:
+            fori_loop(0, p.total, step, ())
+            for n in range(p.stages):  # so that the barriers are as they were
+                when(n < p.total)(lambda n=n: freed(np.int32(n)))
 
-            if p.copied:
-                fori_loop(0, p.total, step, ())
-                for n in range(p.stages):  # so that the barriers are as they were
-                    when(n < p.total)(lambda n=n: freed(np.int32(n)))
-
-        def used(t: Any) -> None:
-            for empty in p.empty:
-                barrier_arrive(refs.view(empty, p.stage(t)))
-
-        def together() -> None:
-            barrier_arrive(p.meeting)
-            barrier_wait(p.meeting)
+    def work(self, p: _Pipeline, leader: Any) -> None:
+        """Compute on the blocks of all steps; the leader stores what comes of it."""
+        more = (512 - self.registers) // self.workers // 8 * 8
+        set_max_registers(min(more, 240), action="increase")
 
         def compute(*given: Any) -> Any:
             start, back, out = _held(given)
 
             def step(t: Any, values: Any) -> Any:
-                ids, stage = p.ids(t), p.stage(t)
-                if not manual_produced_barriers:
-                    p.wait(t)
-                if p.moving:
-                    @when(t >= stages)
-                    def _() -> None:
-                        when(leader)(lambda: wait_smem_to_gmem(p.stages - 1, wait_read_only=True))
-                        together()
-
-                told = [refs.view(b, stage) for b in (p.full if manual_produced_barriers else ())]
-                told += [refs.view(b, stage) for b in (p.empty if manual_consumed_barriers else ())]
-                carry = body(ids, *p.blocks(t, ids), *told, *back(values))
-                if p.moving:
-                    commit_smem()
-                    together()
-                    when(leader)(lambda: p.store(t, ids, False))
-                if not manual_consumed_barriers:
-                    when(t >= np.int32(p.delay))(lambda: used(t - np.int32(p.delay)))
+                carry = self.step(p, leader, t, back(values))
                 return out((carry,)) if given else ()
 
             values = fori_loop(0, p.total, step, start)
-            if not manual_consumed_barriers:
+            if not self.consumed:
                 for n in range(p.delay, 0, -1):
-                    when(n <= p.total)(lambda n=n: used(p.total - np.int32(n)))
+                    when(n <= p.total)(lambda n=n: _used(p, p.total - np.int32(n)))
             if any(o.fixed for o in p.stored):
                 commit_smem()
-                together()
+                _together(p)
             when(leader)(lambda: _last(p))
             return back(values)[0] if given else None
 
-        @when(place != producer)
-        def _() -> None:
-            more = (512 - memory_registers) // num_compute_wgs // 8 * 8
-            set_max_registers(min(more, 240), action="increase")
-            compute() if compute_context is None else compute_context(compute)
+        compute() if self.context is None else self.context(compute)
 
-    return Pipeline(make, run, wg_axis)
+    def step(self, p: _Pipeline, leader: Any, t: Any, held: Sequence[Any]) -> Any:
+        """The body on the blocks of a step; gives what it carries."""
+        ids, stage = p.ids(t), p.stage(t)
+        if not self.produced:
+            p.wait(t)
+        if p.moving:
+
+            @when(t >= np.int32(p.stages))
+            def _() -> None:
+                when(leader)(lambda: wait_smem_to_gmem(p.stages - 1, wait_read_only=True))
+                _together(p)
+
+        told = [refs.view(b, stage) for b in (p.full if self.produced else ())]
+        told += [refs.view(b, stage) for b in (p.empty if self.consumed else ())]
+        carry = self.body(ids, *p.blocks(t, ids), *told, *held)
+        if p.moving:
+            commit_smem()
+            _together(p)
+            when(leader)(lambda: p.store(t, ids, False))
+        if not self.consumed:
+            when(t >= np.int32(p.delay))(lambda: _used(p, t - np.int32(p.delay)))
+        return carry
+
+
+def _used(p: _Pipeline, t: Any) -> None:
+    """Say that the blocks of a step may be overwritten."""
+    for empty in p.empty:
+        barrier_arrive(refs.view(empty, p.stage(t)))
+
+
+def _together(p: _Pipeline) -> None:
+    """Wait until all that compute are here."""
+    barrier_arrive(p.meeting)
+    barrier_wait(p.meeting)

@@ -177,6 +177,32 @@ def _ahead(scores: Callable[[Any], Any], runs: list[Any], first: Any = None) -> 
         yield run, now
 
 
+Scores = Iterator[tuple[Any, Any]]  # of each run of queries
+Gained = Callable[[Any], Any]  # what scales scores where they are exponents
+
+
+def _attend(out: Any, sums: Any, v: Any, scores: Scores, gained: Gained, work: Any) -> None:
+    """The result of a cell that sees all keys."""
+    for run, s in scores:
+        top = s.max(-1, keepdims=True)
+        p = jnp.exp(gained(s - top))
+        total = p.sum(-1, keepdims=True)
+        o = product(p.astype(v.dtype), v[...], 1, 0, work)
+        out[run] = (o / total).astype(out.dtype)
+        sums[run] = (gained(top) + jnp.log(total))[:, 0]
+
+
+def _add_up(top: Any, total: Any, acc: Any, v: Any, scores: Scores, gained: Gained, work: Any) -> None:
+    """A block of keys more: the largest score until now, the sum of exponentials and that of values by them."""
+    for run, s in scores:
+        old = top[run]
+        new = jnp.maximum(old, s.max(-1, keepdims=True))
+        p, shrink = jnp.exp(gained(s - new)), jnp.exp(gained(old - new))
+        top[run] = new
+        total[run] = total[run] * shrink + p.sum(-1, keepdims=True)
+        acc[run] = acc[run] * shrink + product(p.astype(v.dtype), v[...], 1, 0, work)
+
+
 def forward(form: Form, q: Any, k: Any, v: Any, extra: dict[str, Any]) -> list[Any]:
     """Result, and the logarithm of the softmax sums (batch, heads, T)."""
     (batch, t, n, h), (_, length, heads, _) = shape_of(q), shape_of(k)
@@ -201,13 +227,7 @@ def forward(form: Form, q: Any, k: Any, v: Any, extra: dict[str, Any]) -> list[A
             return _scores(scored, q[run], k[...], given, start, column, length, work)
 
         if not state:
-            for run, s in _ahead(scores, runs):
-                top = s.max(-1, keepdims=True)
-                p = jnp.exp(gained(s - top))
-                total = p.sum(-1, keepdims=True)
-                o = product(p.astype(v.dtype), v[...], 1, 0, work)
-                out[run] = (o / total).astype(out.dtype)
-                sums[run] = (gained(top) + jnp.log(total))[:, 0]
+            _attend(out, sums, v, _ahead(scores, runs), gained, work)
             return
         top, total, acc = state
         early = None if form.placed else scores(runs[0])
@@ -220,13 +240,7 @@ def forward(form: Form, q: Any, k: Any, v: Any, extra: dict[str, Any]) -> list[A
 
         @_where_seen(form, t, length, first, column)
         def _() -> None:
-            for run, s in _ahead(scores, runs, early):
-                old = top[run]
-                new = jnp.maximum(old, s.max(-1, keepdims=True))
-                p, shrink = jnp.exp(gained(s - new)), jnp.exp(gained(old - new))
-                top[run] = new
-                total[run] = total[run] * shrink + p.sum(-1, keepdims=True)
-                acc[run] = acc[run] * shrink + product(p.astype(v.dtype), v[...], 1, 0, work)
+            _add_up(top, total, acc, v, _ahead(scores, runs, early), gained, work)
 
         @when(program_id(4) == num_programs(4) - 1)
         def _() -> None:

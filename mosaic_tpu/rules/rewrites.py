@@ -37,7 +37,7 @@ from ...core.primitives.positions import (
     window_sizes,
 )
 from ...core.primitives.shape import broadcast_in_dim_p, concatenate, iota_p, reshape_to, slice_in_dim
-from ...core.types import INT32, UINT32, ArrayType
+from ...core.types import INT32, UINT32
 from ...lang.legalize import Rewrite
 from .elementwise import check_bits
 from .index import FLAT, SCATTERS, row_axis
@@ -137,7 +137,7 @@ def _scatter(eqn: Eqn) -> Rewrite | None:
 
 
 def _bits(eqn: Eqn) -> Rewrite | None:
-    given: ArrayType = eqn.inputs[0].type
+    given: Any = eqn.inputs[0].type
     dtype = eqn.outputs[0].type.dtype
     have, want = given.dtype.itemsize, dtype.itemsize
     if have == want:
