@@ -46,6 +46,8 @@ def _placed(primitive: Primitive, types: Sequence[Any], params: dict[str, Any]) 
     plain = tuple(map(_plain, types))
     found = primitive.typing(*plain, **params)
     outs = tuple(found) if primitive.multiple else (found,)
+    if not outs:
+        return found
     mesh = next(t.placed.mesh for t in types if type(t) is ShardedType)
     if primitive.places is not None:
         specs = primitive.places(types, outs, **params)

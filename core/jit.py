@@ -446,8 +446,7 @@ class Jit:
         leaves, treedef = tree.flatten((dynamic, named))
         structs = [_as_struct(x) for x in leaves]
         entry = self._entry(structs, treedef, statics, given)
-        lying = tuple([getattr(x, "sharding", None) if hasattr(getattr(x, "sharding", None), "constrain") else None
-                       for x in leaves])  # fmt: skip
+        lying = tuple(map(_stated, leaves))
         ins = self._ins(treedef, lying) if self._placed or any(lying) else None
         return Traced(self, entry, treedef, statics, None if ins is None else (ins, self._outs(entry)))
 
@@ -491,6 +490,12 @@ def _as_struct(x: Any) -> Any:
         return _Struct(as_type(x))
     except NonArrayArgumentError:
         return x  # named with its path by `_types`
+
+
+def _stated(x: Any) -> Any:
+    """The sharding over a mesh that an argument has, or that is stated for it."""
+    place = getattr(x, "sharding", None)
+    return place if hasattr(place, "constrain") and not place.mesh.empty else None
 
 
 def flat_shardings(shardings: Any, values: Any, what: str) -> tuple[Any, ...]:

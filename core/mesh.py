@@ -343,6 +343,10 @@ class PartitionSpec:
         """The axes of each of `ndim` dimensions."""
         return self.dims + ((),) * (ndim - len(self.dims))
 
+    def index(self, entry: Any) -> int:
+        """The first dimension that has an entry."""
+        return self.entries.index(entry)
+
     def __iter__(self) -> Iterator[Any]:
         return iter(self.entries)
 
@@ -440,7 +444,9 @@ class NamedSharding:
         return self
 
     def constrain(self, x: Any) -> Any:
-        """A value that lies so, within a program or outside of one."""
+        """A value that lies so, within a program or outside of one; over a mesh without axes nothing is said."""
+        if self.mesh.empty:
+            return x
         self.check_rank(typeof(x).shape)
         return constraint_p.bind(x, sharding=self)
 

@@ -196,3 +196,15 @@ def test_arrays_that_a_function_holds():
     held = np.arange(8, dtype=np.float32)
     found = tw.emulate(lambda x: tnp.sin(x) + tnp.asarray(held), held, target="cuda:sm_90")
     np.testing.assert_allclose(found, np.sin(held) + held, rtol=1e-6)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_random_keys_go_in_and_out(target):
+    def f(keys, x):
+        return add(x, tw.random.normal(keys[0], x.shape)), tw.random.split(keys[1])
+
+    keys, x = tw.random.split(tw.random.key(3)), np.ones((16, 128), np.float32)
+    out, split = tw.emulate(f, keys, x, target=target)
+    np.testing.assert_allclose(out, 1 + tw.random.normal(keys[0], x.shape), atol=1e-5)
+    assert split.dtype == keys.dtype
+    np.testing.assert_array_equal(tw.random.key_data(split), tw.random.key_data(tw.random.split(keys[1])))

@@ -40,12 +40,15 @@ def _emit(
     operands = [*([e.token] if ordered else []), *operands]
     index = len(e.callbacks)
     e.callbacks.append(host)
+    made = [*([e.token.type] if ordered else []), *outs]
+    whole = e.meshes is not None and not e.within_mesh and not made  # XLA asks where what gives nothing is done
     results = e.ops(
         "stablehlo.custom_call",
         operands,
-        [*([e.token.type] if ordered else []), *outs],
+        made,
         f'call_target_name = "{TARGETS[e.platform]}", api_version = 4 : i32, '
         f"backend_config = {{index = {index} : ui64}}, has_side_effect = {str(effect).lower()}",
+        more=e.meshes.first_device if whole else "",
     )
     if ordered:
         e.token = results.pop(0)

@@ -208,7 +208,7 @@ def call_function(about: LoweringRuleContext, fun: Callable[..., Any], values: S
 def call_program(about: LoweringRuleContext, program: Program, values: Sequence[ir.Value]) -> list[ir.Value]:
     """Within a rule: the results of a Program, whose functions are added to the module."""
     context = about.module_context
-    artifact = shim.portable(lower_for(None, program, Call(program.name, keep_unused=True)).text)
+    artifact = shim.portable(lower_for(program, Call(program.name, keep_unused=True)).text)
     prefix = f"part_{context.functions}_"
     context.functions += 1
     for text in shim.functions(artifact, prefix):

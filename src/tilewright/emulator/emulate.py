@@ -16,6 +16,8 @@ from ..core.errors import ArgumentError, KernelError, Source, UninitializedError
 from ..core.evaluate import evaluate, replacing
 from ..core.ir import Program, subprograms
 from ..core.shard_map import shard_map_p
+from ..core.trace import typeof
+from ..core.types import is_key
 from ..kernel_passes import Way
 from ..lang.devices import mesh_of
 from ..lang.interpret import interpret
@@ -24,6 +26,7 @@ from ..lang.primitive import kernel_call_p
 from ..lang.target import Target
 from ..lang.together import interpret_together
 from ..passes import up_to, walk
+from ..random import key_data, wrap_key_data
 from .calls import run_mosaic_gpu, run_mosaic_tpu, run_triton
 from .devices import Core, run_together
 from .mesh import Devices
@@ -70,10 +73,20 @@ def emulate(f: Any, *args: Any, target: str, **kwargs: Any) -> Any:
     traced = begun.reports["trace"]
     walked = walk(passes[1:], begun.value, settings, begun.reports)
     run = _Run(settings.target, target, walked.value.ways, walked.reports["fuse"])
-    leaves = [np.asarray(x) for x in (*walked.value.constants, *traced.leaves(args, kwargs))]
+    leaves = [*map(_words, (*walked.value.constants, *traced.leaves(args, kwargs)))]
     with replacing(kernel_call_p, run.kernel), replacing(shard_map_p, Devices(run.together)):
         results = evaluate(walked.value.program, *leaves)
-    return traced.out_tree.unflatten([np.asarray(r) for r in results])
+    types = traced.program.out_types
+    return traced.out_tree.unflatten([_shown(r, t.dtype) for r, t in zip(results, types, strict=True)])
+
+
+def _words(x: Any) -> np.ndarray:
+    """A value as NumPy has it; random keys as their words, which they are in programs that are compiled."""
+    return np.asarray(key_data(x) if is_key(typeof(x).dtype) else x)
+
+
+def _shown(x: Any, dtype: Any) -> Any:
+    return wrap_key_data(np.asarray(x), dtype=dtype) if is_key(dtype) else np.asarray(x)
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,26 @@ def test_explicit_axes_within_automatic_ones():
 
 def test_types_without_a_mesh_in_force():
     assert shown(tnp.sin(A)) == "f32[8@x,4@y]" and shown(A.left() * 2) == "f32[8,4]"
-    assert tw.typeof(tnp.ones(3)).sharding.spec == P(None) and tw.typeof(A).sharding.mesh is MESH.abstract_mesh
+    nowhere = tw.typeof(tnp.ones(3)).sharding
+    assert nowhere.spec == P(None) and nowhere.spec.index(None) == 0
+    assert random.normal(random.key(0), (3,), out_sharding=nowhere).shape == (3,)
+    assert tw.jit(tnp.sin).lower(tw.ShapeDtypeStruct((3,), "float32", sharding=nowhere)).as_text()
+    assert tw.typeof(A).sharding.mesh is MESH.abstract_mesh
     assert str(tw.typeof(A)) == "float32[8@x,4@y]" and tw.typeof(A).update(dtype="int32").show() == "i32[8@x,4@y]"
     struct = tw.ShapeDtypeStruct((8, 4), "float32", sharding=NamedSharding(MESH, P("x")))
     assert tw.make_jaxpr(lambda x: x + 1)(struct).out_types[0].show() == "f32[8@x,4]"
+
+
+@pytest.mark.parametrize("mesh", [MESH, AUTO], ids=["explicit", "auto"])
+def test_what_gives_no_result_is_done_once(mesh, capfd):
+    seen = []
+
+    def f(x):
+        tw.debug.print("the sum is {}", x.sum())
+        tw.debug.inspect_array_sharding(x * 2, callback=lambda s: seen.append(s.spec))
+        return x
+
+    with use_mesh(mesh):
+        tw.jit(f)(put(X, "x", mesh=mesh)).block_until_ready()
+    tw.effects_barrier()
+    assert capfd.readouterr().out.count("the sum is") == 1 and seen == [P("x")]
