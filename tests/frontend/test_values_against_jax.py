@@ -15,6 +15,7 @@ BOOLS = np.array([True, False])
 NAN, INF = np.nan, np.inf
 INT8 = np.array([1, 2], np.int8)
 X = np.arange(3, dtype=np.float32)
+FALLING = np.int32([2, 1, 0])
 SMALLEST = np.float32([1e-45, -7e-45, 1e-39, 2e-38, 0.0])  # subnormal, but for the last two
 
 # A name, the call, its values, their dtype.
@@ -68,6 +69,16 @@ VALUES = [
         np.zeros((3, 2)),
         "float32",
     ),
+    ("pad of bool by ramps", lambda: jnp.pad(BOOLS, 2, mode="linear_ramp"), [0, 1, 1, 0, 0, 0], "bool"),
+    ("digitize in falling bins", lambda: jnp.digitize(X, FALLING), np.digitize(X, FALLING), "int32"),
+    ("to the right", lambda: jnp.digitize(X, FALLING, True), np.digitize(X, FALLING, True), "int32"),
+    ("argwhere of a number", lambda: jnp.argwhere(3), np.zeros((1, 0)), "int32"),
+    (
+        "searchsorted of complex NaN",
+        lambda: jnp.searchsorted(np.complex64([1, NAN]), np.complex64([0, NAN, 2])),
+        [0, 1, 1],
+        "int32",
+    ),
     ("zeros_like of a key", lambda: tw.random.key_data(jnp.zeros_like(tw.random.key(3))), [0, 0], "uint32"),
     (
         "sparse_sigmoid'",
@@ -96,6 +107,8 @@ STRONG = {
     "heaviside": lambda: jnp.heaviside(jnp.array([3, 0]), 2.0),
     "logaddexp2": lambda: jnp.logaddexp2(jnp.array([3]), 2.0),
     "rint of a number": lambda: jnp.rint(2),
+    "choose of numbers": lambda: jnp.choose(1, [1.0, 2.0]),
+    "the step of linspace": tw.jit(lambda: jnp.linspace(0.0, 3.0, 4, retstep=True)[1]),
     "gammasgn": lambda: special.gammasgn(jnp.array([1.0])),
     "gamma of a number": lambda: special.gamma(2.0),
     "beta of numbers": lambda: special.beta(2.0, 1.0),
@@ -181,6 +194,7 @@ RAISES = {
     "float of complex": (lambda: float(jnp.array(2 + 1j)), errors.ArgumentTypeError, "x.real"),
     "array_split into 0": (lambda: jnp.array_split(jnp.ones(3), 0), errors.ArgumentError, "into 0 parts"),
     "diff with no axis": (lambda: jnp.diff(jnp.ones(3), axis=None), errors.ArgumentTypeError, "axis None"),
+    "pad of too many pairs": (lambda: jnp.pad(1.0, 1, constant_values=((1, 2), (3, 4))), errors.ShapeError, "pair"),
     "attention of numbers": (lambda: nn.dot_product_attention(1.0, 1.0, 1.0), errors.ShapeError, "query"),
     "argmax with two axes": (lambda: jnp.argmax(jnp.ones((2, 2)), axis=(0, 1)), errors.ArgumentTypeError, "axis"),
 }

@@ -212,7 +212,7 @@ def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -
     """
 
     a = value(a, "argwhere")
-    found = nonzero(a, size=size, fill_value=fill_value)
+    found = nonzero(a if shape_of(a) else ravel(a), size=size, fill_value=fill_value)
     return stack(found, 1) if shape_of(a) else zeros((shape_of(found[0])[0], 0), default_int())
 
 

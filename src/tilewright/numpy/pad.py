@@ -93,7 +93,13 @@ def _pairs(x: Any, rank: int) -> list[tuple[Any, Any]]:
         return [rows[0]] * rank if len(rows) == 1 else rows
     if isinstance(x, Value):
         x = concrete(x, "pad", "pad by known widths, or place the array by `lax.dynamic_update_slice`")
-    table = np.broadcast_to(np.asarray(x, dtype=object), (rank, 2))
+    given = np.asarray(x, dtype=object)
+    try:
+        table = np.broadcast_to(given, (rank, 2))
+    except ValueError:
+        raise ShapeError(
+            f"pad: {x!r} for an array of {rank} dimensions", "give a number, a pair, or a pair for each dimension"
+        ) from None
     return [(lo, hi) for lo, hi in table]
 
 
@@ -130,7 +136,7 @@ def _ramps(array: Array, axis: int, lo: int, hi: int, low: Any, high: Any) -> Ar
         if not width:
             continue
         edge = lax.slice_in_dim(array, 0 if front else dims[axis] - 1, 1 if front else dims[axis], axis=axis)
-        work = np.dtype(np.float32) if is_integer(dtype) else dtype
+        work = dtype if is_inexact(dtype) else np.dtype(np.float32)
         steps = np.arange(width) if front else np.arange(width)[::-1]
         t = (steps / width).astype(work).reshape([-1 if d == axis else 1 for d in range(len(dims))])
         end, edge = astype(end, work), astype(edge, work)

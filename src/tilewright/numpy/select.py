@@ -23,6 +23,7 @@ from .util import (
     is_bool,
     no_out,
     promote_dtypes,
+    strong,
     value,
 )
 
@@ -50,7 +51,7 @@ def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") ->
     else:
         raise ArgumentError(f"there is no mode {mode!r} of choose", "one of 'raise', 'wrap', 'clip'")
     which, *options = broadcast([which, *promote_dtypes(*options)], scalars=False)
-    return lax.select_n(astype(which, INT32), *options)
+    return strong(lax.select_n(astype(which, INT32), *options))
 
 
 @composite()

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import lax
 from ..core.errors import ArgumentError
-from .elementwise import isnan, less, where3
+from .elementwise import isnan, where3
 from .index import take, take_along_axis
 from .shape import ravel
 from .util import (
@@ -201,7 +201,9 @@ def _before(x: Array, y: Array) -> Array:
     if not is_inexact(dtype_of(x)):
         return lax.lt_p.bind(x, y)
     if is_complex(dtype_of(x)):
-        return less(x, y)
+        (rx, ix), (ry, iy) = ((lax.real(z), lax.imag(z)) for z in (x, y))
+        tied = lax.bitwise_not(_before(ry, rx))
+        return lax.bitwise_or(_before(rx, ry), lax.bitwise_and(tied, _before(ix, iy)))
     return lax.bitwise_or(lax.lt_p.bind(x, y), lax.bitwise_and(isnan(y), lax.bitwise_not(isnan(x))))
 
 
@@ -273,7 +275,7 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str 
         return lax.full(shape_of(x), 0, default_int())
     side = "left" if right else "right"
     rising = searchsorted(bins, x, side, method=how)
-    falling = n - searchsorted(lax.rev(bins, (0,)), x, "right" if right else "left", method=how)
+    falling = n - searchsorted(lax.rev(bins, (0,)), x, side, method=how)
     return where3(lax.ge(bins[-1], bins[0]), rising, falling)
 
 

@@ -74,7 +74,7 @@ def _linspace(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis:
         result = lax.select(last, util.broadcast_to_shape(high, shape_of(result)), result)
     if dtype is not None and dtype != kind:
         result = util.astype(lax.floor(result) if dtype.kind in "iu" else result, dtype)
-    return result, gap
+    return result, util.strong(gap)
 
 
 @composite("num", "endpoint", "dtype", "axis")
