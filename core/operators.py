@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .config import current
+from .convert import as_array
 from .errors import ArgumentTypeError, ImmutableArrayError, ShapeError
 from .indexing import IndexUpdate, getitem
 from .primitives.compare import (
@@ -76,6 +77,12 @@ def _broadcast(values: list[Any], types: list[ArrayType]) -> list[Any]:
     return [v if not t.shape or t.shape == shape else broadcast_to(v, shape) for v, t in pairs]
 
 
+def _cast(values: tuple[Any, ...], dtype: Any, weak: bool) -> list[Any]:
+    if dtype.kind == "V":  # a dtype that NumPy does not know: its own operators make wider floats of it
+        values = tuple(as_array(x) if isinstance(x, (np.ndarray, np.generic)) else x for x in values)
+    return [cast(x, dtype, weak) for x in values]
+
+
 def promote_args(*xs: Any) -> list[Any]:
     """Values of one dtype and one shape, by JAX's promotion and NumPy's broadcasting.
 
@@ -84,7 +91,7 @@ def promote_args(*xs: Any) -> list[Any]:
     """
     types: list[Any] = [typeof(x) for x in xs]
     dtype, weak = promote_types(types)
-    return _broadcast([cast(x, dtype, weak) for x in xs], types)
+    return _broadcast(_cast(xs, dtype, weak), types)
 
 
 def promote_args_inexact(*xs: Any) -> list[Any]:
@@ -93,7 +100,7 @@ def promote_args_inexact(*xs: Any) -> list[Any]:
     dtype, weak = promote_types(types)
     if not is_inexact(dtype):
         dtype = to_inexact(dtype)
-    return _broadcast([cast(x, dtype, weak) for x in xs], types)
+    return _broadcast(_cast(xs, dtype, weak), types)
 
 
 # ---------------------------------------------------------------------------- NumPy's arithmetic

@@ -1,7 +1,8 @@
 """The page of names: every documented name of JAX 0.11.2, whether it is here, and if not, why.
 
 `python -m docs.names` rewrites docs/names.md. The names are a list (names.json); what is here is asked of the package;
-what is missing has its reason in `MISSING`, and what differs is told in `DIFFERS`.
+what is missing has its reason in `MISSING`, and what differs is told in `DIFFERS`. Answers to single kinds of operands
+that differ are in differences.json, against which `python -m benchmarks.agreement` holds every function.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from .capabilities import table
 FOLDER = Path(__file__).resolve().parent
 PAGE = FOLDER / "names.md"
 REFERENCE: dict[str, list[str]] = json.loads((FOLDER / "names.json").read_text())
+ANSWERS: list[dict[str, Any]] = json.loads((FOLDER / "differences.json").read_text())
 
 # Namespaces that have another name here.
 PLACES = {
@@ -148,6 +150,10 @@ def rows() -> list[tuple[str, str, str, str]]:
     return out
 
 
+def _answer(entry: dict[str, Any]) -> list[str]:
+    return [", ".join(f"`{name}`" for name in entry["names"]), ", ".join(entry.get("given", ["all"])), entry["why"]]
+
+
 def page() -> str:
     """The text of the page."""
     found_rows = rows()
@@ -167,6 +173,11 @@ def page() -> str:
     parts.append("\n## Those that differ\n\n")
     different = [[f"`{s}.{m}`", text] for s, m, state, text in found_rows if state == "differs"]
     parts.append(table(["name", "how"], different))
+    parts.append(
+        "\n## Answers that differ\n\nWhere JAX's answer is not that of NumPy or SciPy, ours is theirs. Besides, for "
+        "some operands (`odd`: zeros, NaN and\ninfinities):\n\n"
+    )
+    parts.append(table(["functions", "operands", "answers"], [_answer(entry) for entry in ANSWERS]))
     parts.append("\n## Those that are not here\n\n")
     reasons: dict[tuple[str, str], list[str]] = {}
     for space, member, state, text in found_rows:

@@ -118,7 +118,7 @@ class Array(Value, metaclass=_IsArray):
     def sharding(self) -> SingleDeviceSharding:
         return SingleDeviceSharding(self.device)
 
-    def to_device(self, device: Any, /, *, stream: Any = None) -> Array:
+    def to_device(self, device: Any, *, stream: Any = None) -> Array:
         """The array on a device; the array itself where it is there already.
 
         Raises:

@@ -53,7 +53,7 @@ __all__ = [
 
 
 def make_mesh(
-    axis_shapes: Sequence[int], axis_names: Sequence[Any], axis_types: Any = None, *,
+    axis_sizes: Sequence[int], axis_names: Sequence[Any], axis_types: Any = None, *,
     devices: Sequence[Device] | None = None, num_cpu_devices: int | None = None,
 ) -> Mesh:  # fmt: skip
     """A mesh of the sizes and names given, over the first devices, or over those given.
@@ -69,7 +69,7 @@ def make_mesh(
     """
     if num_cpu_devices is not None:
         set_num_cpu_devices(num_cpu_devices)
-    return Mesh(create_device_mesh(axis_shapes, devices, allow_split_physical_axes=True), axis_names, axis_types)
+    return Mesh(create_device_mesh(axis_sizes, devices, allow_split_physical_axes=True), axis_names, axis_types)
 
 
 def create_device_mesh(

@@ -79,6 +79,13 @@ VALUES = [
         [0, 1, 1],
         "int32",
     ),
+    ("poly of a matrix", lambda: jnp.poly(np.float32([[2, 1], [0, 3]])), [1, -5, 6], "complex64"),
+    ("poly of a number", lambda: jnp.poly(3.0), [1, -3], "float32"),
+    ("roots of a number", lambda: jnp.roots(3.0), np.zeros(0), "complex64"),
+    ("norm of no rows", lambda: jnp.linalg.norm(np.zeros((0, 2)), INF), 0, "float32"),
+    ("norm of nothing", lambda: jnp.linalg.norm(np.zeros(0), INF), 0, "float32"),
+    ("spectral norm of no rows", lambda: jnp.linalg.norm(np.zeros((0, 2)), 2), 0, "float32"),
+    ("condition of zeros", lambda: jnp.linalg.cond(np.zeros((2, 2))), INF, "float32"),
     ("zeros_like of a key", lambda: tw.random.key_data(jnp.zeros_like(tw.random.key(3))), [0, 0], "uint32"),
     (
         "sparse_sigmoid'",
@@ -261,7 +268,10 @@ def test_strict_promotion(dtype, number, expected):
             assert (x * number).dtype == np.dtype(expected)
 
 
-@pytest.mark.parametrize("call", [jnp.sinc, lambda x: stats.dirichlet.pdf(x, x)])
+@pytest.mark.parametrize(
+    "call",
+    [jnp.sinc, lambda x: stats.dirichlet.pdf(x, x), lambda x: stats.norm.logpdf(x, x, x), lambda x: jnp.hypot(x, x)],
+)
 def test_constants_of_narrow_floats_keep_their_dtype(call):
     x = np.array([0.25, 0.75], ml_dtypes.bfloat16)
     assert tw.jit(lambda: call(x))().dtype == call(x).dtype == jnp.bfloat16

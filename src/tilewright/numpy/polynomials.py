@@ -173,7 +173,7 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
     >>> jnp.roots(jnp.array([1., 0., 1.]))
     Array([0.+1.j, 0.-1.j], dtype=complex64)
     """
-    (p,) = promote_dtypes_inexact(value(p, "roots"))
+    (p,) = promote_dtypes_inexact(atleast_1d(value(p, "roots")))
     if len(shape_of(p)) != 1:
         raise ArgumentError(f"roots of an array of shape {shape_of(p)}", "give the coefficients as a vector")
     zeros_at_end = 0
@@ -280,16 +280,22 @@ def _polydiv(u: Any, v: Any) -> tuple[Array, Array]:
 
 
 def poly(seq_of_zeros: ArrayLike) -> Array:
-    """The polynomial with given roots, its leading coefficient 1.
+    """The polynomial with given roots, its leading coefficient 1; of a square matrix the characteristic polynomial.
+
+    Raises:
+      ArgumentError: neither a number, a vector nor a square matrix.
 
     >>> from tilewright import numpy as jnp
     >>> jnp.poly(jnp.array([1., 2.]))
     Array([ 1., -3.,  2.], dtype=float32)
     """
     (zeros,) = promote_dtypes_inexact(value(seq_of_zeros, "poly"))
-    if len(shape_of(zeros)) != 1:
-        raise ArgumentError(f"poly of shape {shape_of(zeros)}", "pass a vector of roots")
-    return _poly(zeros)
+    shape = shape_of(zeros)
+    if len(shape) == 2 and shape[0] == shape[1]:
+        zeros = linalg.eigvals(zeros)
+    elif len(shape) > 1:
+        raise ArgumentError(f"poly of shape {shape}", "pass a vector of roots or a square matrix")
+    return _poly(atleast_1d(zeros))
 
 
 @composite()

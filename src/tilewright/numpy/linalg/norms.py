@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -39,11 +40,17 @@ def _squared(x: Array) -> Array:
     return lax.real(x * lax.conj(x)) if is_complex(dtype_of(x)) else x * x
 
 
+def _largest(x: Array, axes: Any, keepdims: bool = False) -> Array:
+    """The largest magnitude, 0 of none."""
+    size = math.prod(shape_of(x)[d] for d in axes_of(axes, len(shape_of(x))))
+    return reductions.max(x, axes, keepdims=keepdims, initial=None if size else 0)
+
+
 def _vector_norm(x: Array, axes: Any, order: Any, keepdims: bool) -> Array:
     if isinstance(order, str):
         raise ArgumentError(f"norm {order!r} of vectors", "use a number, inf or -inf")
     if order == np.inf:
-        return reductions.max(lax.abs(x), axes, keepdims=keepdims)
+        return _largest(lax.abs(x), axes, keepdims)
     if order == -np.inf:
         return reductions.min(lax.abs(x), axes, keepdims=keepdims)
     if order == 0:
@@ -62,9 +69,9 @@ def _matrix_norm(x: Array, axes: Any, order: Any, keepdims: bool) -> Array:
     if order in ("nuc", 2, -2):
         return _by_singular_values(x, axes, order, keepdims)
     choices = {
-        1: (0, reductions.max),
+        1: (0, _largest),
         -1: (0, reductions.min),
-        np.inf: (1, reductions.max),
+        np.inf: (1, _largest),
         -np.inf: (1, reductions.min),
     }
     if order not in choices:
@@ -78,7 +85,7 @@ def _matrix_norm(x: Array, axes: Any, order: Any, keepdims: bool) -> Array:
 
 def _by_singular_values(x: Array, axes: Any, order: Any, keepdims: bool) -> Array:
     values = lax.linalg.svd(moveaxis(x, axes, (-2, -1)), compute_uv=False)
-    fold = {"nuc": reductions.sum, 2: reductions.max, -2: reductions.min}[order]
+    fold = {"nuc": reductions.sum, 2: _largest, -2: reductions.min}[order]
     found = fold(values, -1)
     return lax.expand_dims(found, tuple(sorted(axes))) if keepdims else found
 

@@ -427,8 +427,9 @@ def cond(x: ArrayLike, p: Any = None) -> Array:
     x = operand(x, "cond")
     if p in (None, 2, -2):
         s = svd(x, compute_uv=False)
-        return s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
-    x = square(x, "cond")
-    found = norm(x, ord=p, axis=(-2, -1)) * norm(inv(x), ord=p, axis=(-2, -1))
+        found = s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
+    else:
+        x = square(x, "cond")
+        found = norm(x, ord=p, axis=(-2, -1)) * norm(inv(x), ord=p, axis=(-2, -1))
     unknown = reductions.any(x != x, (-2, -1))
     return where(lax.ne(found, found) & ~unknown, np.inf, found)

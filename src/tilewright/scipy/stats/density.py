@@ -111,7 +111,11 @@ class gaussian_kde:
         """The density at points (m,) or (d, m)."""
         return _evaluated(False, self.dataset, self.weights, self.inv_cov, self._points(points))
 
-    __call__ = pdf = evaluate
+    __call__ = evaluate
+
+    def pdf(self, x: ArrayLike) -> Array:
+        """The density at points (m,) or (d, m)."""
+        return self.evaluate(x)
 
     def logpdf(self, x: ArrayLike) -> Array:
         """The logarithm of the density at points (m,) or (d, m)."""
