@@ -29,7 +29,7 @@ UNARY = {
         "negative", "deg2rad", "nan_to_num",
     )},
     **{f"special.{name}": getattr(special, name) for name in (
-        "i0", "i1", "entr", "erf", "erfc", "expit", "ndtr", "log_ndtr",
+        "i0", "i1", "i0e", "i1e", "entr", "erf", "erfc", "erfcx", "dawsn", "expit", "ndtr", "log_ndtr",
     )},
 }  # fmt: skip
 COMPOSED = {
@@ -238,3 +238,11 @@ def test_second_derivatives_at_the_ends_of_domains(name, sign):
     assert float(tw.grad(slope)(1.0)) == (-np.inf if name == "arccosh" else sign * np.inf)
     if name != "arccosh":
         assert float(tw.grad(slope)(-1.0)) == -sign * np.inf
+
+
+def test_slopes_of_i1e_near_zero():
+    x = np.float32([1e-20, -1e-20, 1e-4, 0.099, 0.101])
+    first, second = (tw.vmap(f)(x) for f in (tw.grad(lax.bessel_i1e), tw.grad(tw.grad(lax.bessel_i1e))))
+    slope = scipy.special.i0e(x) - (np.sign(x) + 1 / x) * scipy.special.i1e(x)
+    np.testing.assert_allclose(first, slope, rtol=1e-5)
+    np.testing.assert_allclose(second, [-1, 1, -0.99981, -0.83038, -0.82723], rtol=1e-3)

@@ -104,7 +104,8 @@ def erfcx(x: ArrayLike) -> Array:
     x, dtype = argument(x, "erfcx")
     width, terms = _rational(_terms(x))
     size = lax.min(abs(x), 1e15)
-    right = where3(abs(x) > 1e14, (1 / _ROOT_PI) / abs(x), _upper(width + size, width - size, width, terms))
+    large = abs(x) > 1e14
+    right = where3(large, (1 / _ROOT_PI) / abs(where3(large, x, 1.0)), _upper(width + size, width - size, width, terms))
     negative = lax.lt(x, 0)
     low = where3(negative, x, 0.0)
     return lax.convert_element_type(where3(negative, 2 * lax.exp(low * low) - right, right), dtype)
