@@ -29,7 +29,7 @@ UNARY = {
         "negative", "deg2rad", "nan_to_num",
     )},
     **{f"special.{name}": getattr(special, name) for name in (
-        "i0", "i1", "i0e", "i1e", "entr", "erf", "erfc", "erfcx", "dawsn", "expit", "ndtr", "log_ndtr",
+        "i0", "i1", "i1e", "entr", "erf", "erfc", "erfcx", "dawsn", "expit", "ndtr", "log_ndtr",
     )},
 }  # fmt: skip
 COMPOSED = {
