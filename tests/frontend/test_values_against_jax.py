@@ -86,6 +86,7 @@ VALUES = [
     ("norm of nothing", lambda: jnp.linalg.norm(np.zeros(0), INF), 0, "float32"),
     ("spectral norm of no rows", lambda: jnp.linalg.norm(np.zeros((0, 2)), 2), 0, "float32"),
     ("condition of zeros", lambda: jnp.linalg.cond(np.zeros((2, 2))), INF, "float32"),
+    ("shares of -0", lambda: stats.cauchy.ppf(jnp.array([0.0, -0.0, 1.0])), [-INF, -INF, INF], "float32"),
     ("zeros_like of a key", lambda: tw.random.key_data(jnp.zeros_like(tw.random.key(3))), [0, 0], "uint32"),
     (
         "sparse_sigmoid'",

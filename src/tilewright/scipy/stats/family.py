@@ -136,7 +136,7 @@ class Family:
     def _inverse(self, form: Form, args: Any) -> Array:
         q, shapes, loc, scale, valid = self._split(args)
         legal = both(lax.ge(q, 0), lax.le(q, 1))
-        out = form(where3(legal, q, 0.5), *shapes)
+        out = form(where3(legal, abs(q), 0.5), *shapes)  # -0 is 0
         out = out if scale is None else out * scale
         out = out if loc is None else out + loc
         return where3(legal if valid is None else both(legal, valid), out, math.nan)
