@@ -1,9 +1,10 @@
 """Kernels on a GPU against torch's on the same machine: speed, and the time that a launch takes of the host.
 
-    python -m benchmarks.gpu [--only matmul]
+    python -m benchmarks.gpu [--only matmul] [--seconds 480]
 
 Operands are random normal; each call takes the next of several sets of them, more than the cache holds; a number is the
 median over calls, timed on the device. Results go to `benchmarks/results/gpu_<name>.md`, with the machine and the date.
+No case begins that might end after the seconds that are given, and those that are left out are named.
 """
 
 from __future__ import annotations
@@ -15,21 +16,25 @@ import importlib.util
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tilewright import ShapeDtypeStruct, compile, config, cutlass_backend
+from tilewright import ShapeDtypeStruct, compile, config, cutlass_backend, lax
 from tilewright import numpy as tnp
-from tilewright.errors import DriverError, VersionError
+from tilewright.core.types import ArrayType
+from tilewright.errors import DriverError, UnsupportedError, VersionError
 from tilewright.interop import torch as interop
 from tilewright.interop.driver import driver
 from tilewright.interop.launch import machine_of
+from tilewright.lang.kernel import Kernel
+from tilewright.lang.mosaic_gpu import CompilerParams
+from tilewright.lang.primitive import kernel_call_p
 from tilewright.lang.target import Target
 from tilewright.lang.visit import kernels_of
 from tilewright.nn import fused, gelu
-from tilewright.routes import CUTLASS
+from tilewright.routes import CUTLASS, MOSAIC_GPU
 
 RESULTS = Path(__file__).resolve().parent / "results"
 COLD_BYTES = 2**28  # of operands before any comes again: several times the cache of a GPU
@@ -37,6 +42,18 @@ WARM, CALLS = 10, 50
 ROUTES, AGREE = ("mosaic_gpu", "triton"), 0.01
 PRODUCT_ROUTES = (*ROUTES, "cutlass")
 UNITS = {"TFLOP/s": 1e-12, "GB/s": 1e-9}
+SECONDS = 480.0  # for all cases
+SIZES = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1, "int8": 1}  # bytes of an element
+# What Mosaic GPU is told of one kernel, by the name that the value has: blocks that make many tiles of results, in
+# clusters (two on Blackwell multiply together); warpgroups that take turns. What a GPU does not have is left out.
+TILES = {
+    "one tile a block": CompilerParams(persistent=False, cluster=1),
+    "pairs": CompilerParams(persistent=False, cluster=2),
+    "many tiles": CompilerParams(persistent=True, cluster=1),
+    "many tiles, pairs": CompilerParams(persistent=True, cluster=2),
+    "many tiles, fours": CompilerParams(persistent=True, cluster=4),
+}
+TURNS = {"in turns": CompilerParams(ping_pong=True), "without turns": CompilerParams(ping_pong=False)}
 
 
 @dataclass(frozen=True)
@@ -57,6 +74,7 @@ class Case:
     dtype: str = "bfloat16"
     gradient: bool = False  # the time of the backward pass alone
     routed: tuple[str, ...] = ()  # the routes of kernels that it is measured by too, whose values are compared
+    forms: tuple[tuple[str, CompilerParams], ...] = ()  # of its one kernel, that it is measured in too
 
     def value(self, seconds: float) -> float:
         return seconds * 1e6 if self.unit == "us" else self.amount / seconds * UNITS[self.unit]
@@ -111,6 +129,23 @@ def _tf32(torch: Any) -> dict[str, Callable[..., Any]]:
     return {"cuBLAS": lambda x, y: torch.matmul(x, y.T)}
 
 
+def _float8(torch: Any) -> dict[str, Callable[..., Any]]:
+    one = torch.ones((), device="cuda")
+    scaled = torch._scaled_mm
+    return {"cuBLAS": lambda x, y: scaled(x, y.T, scale_a=one, scale_b=one, out_dtype=torch.bfloat16)}
+
+
+def _turned(kind: str, scale: float) -> Callable[..., Any]:
+    """A product summed along both operands' rows in a dtype, and scaled."""
+    dimensions = (((1,), (1,)), ((), ()))
+
+    def product(x: Any, y: Any) -> Any:
+        made = lax.dot_general(x, y, dimensions, preferred_element_type=kind)
+        return (made.astype("float32") * scale).astype("bfloat16")
+
+    return product
+
+
 def _rows(name: str, function: Callable[..., Any], rival: Callable[[Any], Callable[..., Any]], m: int, n: int,
           vectors: int = 0, written: bool = True) -> Case:  # fmt: skip
     def rivals(torch: Any) -> dict[str, Callable[..., Any]]:
@@ -159,14 +194,20 @@ def cases(scale: int = 1) -> list[Case]:
         Case(f"matmul {n}^3", "TFLOP/s", 2 * n**3, ((n, n), (n, n)), lambda x, y: x @ y,
              lambda torch: {"cuBLAS": torch.matmul}, 0.85, "cuBLAS"),
         *(Case(f"matmul {m}^3 float16", "TFLOP/s", 2 * m**3, ((m, m), (m, m)), lambda x, y: x @ y,
-               lambda torch: {"cuBLAS": torch.matmul}, 0.95, "cuBLAS", "float16", routed=PRODUCT_ROUTES)
-          for m in (half, n)),
+               lambda torch: {"cuBLAS": torch.matmul}, 0.95, "cuBLAS", "float16", routed=PRODUCT_ROUTES,
+               forms=tuple(TILES.items()) if m == n else ()) for m in (half, n)),
+        Case(f"matmul {n}^3 float8", "TFLOP/s", 2 * n**3, ((n, n), (n, n)), _turned("float32", 1.0), _float8, 0.9,
+             "cuBLAS", "float8_e4m3fn", routed=PRODUCT_ROUTES),
+        Case(f"matmul {n}^3 int8", "TFLOP/s", 2 * n**3, ((n, n), (n, n)), _turned("int32", 1e-3),
+             lambda torch: {"cuBLAS": lambda x, y: torch._int_mm(x, y.T)}, 0.9, "cuBLAS", "int8",
+             routed=PRODUCT_ROUTES),
         Case(f"matmul {half}^3 float16, bias, gelu", "TFLOP/s", 2 * half**3, ((half, half), (half, half), (half,)),
              _bias_gelu, lambda torch: {"torch": lambda x, y, b: functional(torch).gelu(
                  torch.addmm(b, x, y), approximate="tanh")}, 0.95, "torch", "float16", routed=PRODUCT_ROUTES),
         *(Case(f"causal attention {t} x {heads} x {d}", "TFLOP/s", 2 * heads * t * t * d, ((1, t, heads, d),) * 3,
                _causal, _attention_causal, 640 if not gradient else 500, dtype="float16", gradient=gradient,
-               routed=ROUTES) for d in widths for t in lengths for gradient in (False, True)),
+               routed=ROUTES, forms=() if gradient or t < lengths[-1] else tuple(TURNS.items()))
+          for d in widths for t in lengths for gradient in (False, True)),
         Case(f"causal attention {lengths[-1]} x {heads} x {odd}", "TFLOP/s", 2 * heads * lengths[-1] ** 2 * odd,
              ((1, lengths[-1], heads, odd),) * 3, _causal, _attention_causal, 0.9, "torch", "float16", routed=ROUTES),
         Case(f"matmul {half}^3 float32, in TF32", "TFLOP/s", 2 * half**3, ((half, half), (half, half)),
@@ -207,6 +248,9 @@ class Torch:
         return self.torch.cuda.get_device_name(0)
 
     def random(self, shape: tuple[int, ...], dtype: str, gradient: bool) -> Any:
+        if SIZES[dtype] == 1:  # of which torch draws integers alone
+            drawn = self.torch.randint(-8, 8, shape, dtype=self.torch.int8, device="cuda")
+            return drawn.to(getattr(self.torch, dtype))
         return self.torch.randn(shape, dtype=getattr(self.torch, dtype), device="cuda", requires_grad=gradient)
 
     def backward(self, function: Callable[..., Any], operands: Sequence[Any]) -> Callable[[], Any]:
@@ -237,7 +281,7 @@ class Torch:
 
 def turns(device: Any, case: Case, function: Callable[..., Any], count: int) -> list[Callable[[], Any]]:
     """Calls, each on the next set of operands."""
-    size = sum(math.prod(s) for s in case.shapes) * (4 if case.dtype == "float32" else 2)
+    size = sum(math.prod(s) for s in case.shapes) * SIZES[case.dtype]
     sets = [[device.random(s, case.dtype, case.gradient) for s in case.shapes]
             for _ in range(min(max(COLD_BYTES // size, 2), count))]  # fmt: skip
     made: list[Callable[[], Any]] = []
@@ -268,9 +312,10 @@ def row(device: Any, case: Case, **counts: int) -> Row:
     """A case measured for tilewright and its rivals."""
     values = {"tilewright": measured(device, case, device.call(case.function), **counts)}
     values |= by_route(device, case, **counts) if case.routed else {}
+    values |= by_form(device, case, machine_of(0), **counts) if case.forms else {}
     for name, rival in case.rivals(device.torch).items():
-        one = Case("copy", "GB/s", 2 * 2 * math.prod(case.shapes[0]) * (2 if case.dtype == "float32" else 1),
-                   case.shapes[:1], case.function, case.rivals, 0, dtype=case.dtype)  # fmt: skip
+        one = Case("copy", "GB/s", 2 * SIZES[case.dtype] * math.prod(case.shapes[0]), case.shapes[:1], case.function,
+                   case.rivals, 0, dtype=case.dtype)  # fmt: skip
         values[name] = measured(device, one if name == "copy" else case, rival, **counts)
     return Row(case, values)
 
@@ -296,6 +341,39 @@ def by_route(device: Any, case: Case, **counts: int) -> dict[str, float]:
     return values
 
 
+def told(case: Case, machine: Target, params: CompilerParams) -> Callable[..., Any]:
+    """A case's one kernel, which takes its operands as they are, told something of its compilation.
+
+    Raises:
+      UnsupportedError: the kernel has no such form on the machine.
+    """
+    types = [ShapeDtypeStruct(shape, case.dtype) for shape in case.shapes]
+    (kernel,) = found_kernels(case, machine)
+    assert tuple(kernel.in_types) == tuple(ArrayType(t.shape, t.dtype) for t in types)
+    changed = replace(kernel, settings=tuple({**dict(kernel.settings), "compiler_params": params}.items()))
+    MOSAIC_GPU.module(changed, machine)
+    return lambda *xs: kernel_call_p.bind(*xs, kernel=changed)[0]
+
+
+def found_kernels(case: Case, machine: Target) -> list[Kernel]:
+    """The kernels that a case's function becomes."""
+    types = [ShapeDtypeStruct(shape, case.dtype) for shape in case.shapes]
+    found = compile(case.function, *types, target=machine.name, stop="fuse")
+    return list(kernels_of(getattr(found, "program", found)))
+
+
+def by_form(device: Any, case: Case, machine: Target, **counts: int) -> dict[str, float]:
+    """A case in the forms of its kernel that the machine has."""
+    values = {}
+    for name, params in case.forms:
+        try:
+            function = told(case, machine, params)
+        except UnsupportedError:
+            continue
+        values[name] = measured(device, case, device.call(function), **counts)
+    return values
+
+
 def routes(case: Case) -> list[str]:
     """The routes of a case that can be measured here."""
     try:
@@ -309,38 +387,57 @@ def begin(chosen: Sequence[Case], machine: Target) -> None:
     """Have NVRTC begin with CUTLASS's products, which take it a minute each, while other cases are measured."""
     for case in chosen:
         if "cutlass" in routes(case):
-            types = [ShapeDtypeStruct(shape, case.dtype) for shape in case.shapes]
-            found = compile(case.function, *types, target=machine.name, stop="fuse")
-            CUTLASS.ready.start(list(kernels_of(getattr(found, "program", found))), machine)
+            CUTLASS.ready.start(found_kernels(case, machine), machine)
+
+
+def within(
+    seconds: float, chosen: Sequence[Case], measure: Callable[[Case], Row], clock: Callable[[], float] = time.monotonic
+) -> Iterator[Row | str]:  # fmt: skip
+    """The rows of cases, and at last the names of those for which, as long as one has taken, no time is left."""
+    begun, longest = clock(), 0.0
+    for n, case in enumerate(chosen):
+        start = clock()
+        if start - begun + longest > seconds:
+            yield from (left.name for left in chosen[n:])
+            return
+        yield measure(case)
+        longest = max(longest, clock() - start)
 
 
 HEADINGS = ("case", "tilewright", "others", "wanted", "met")
 
 
-def report(name: str, rows: Sequence[Row], date: datetime.date) -> str:
-    """The page of results."""
+def report(name: str, rows: Sequence[Row], date: datetime.date, left: Sequence[str] = ()) -> str:
+    """The page of results, and what there was no time for."""
     lines = [f"# {name}, {date.isoformat()}", "", "Made by `make bench-gpu`; medians, on operands that are not in the "
              "cache.", "", f"| {' | '.join(HEADINGS)} |", f"|{' --- |' * len(HEADINGS)}"]  # fmt: skip
-    return "\n".join([*lines, *(f"| {' | '.join(r.cells())} |" for r in rows)]) + "\n"
+    lines += [f"| {' | '.join(r.cells())} |" for r in rows]
+    return "\n".join([*lines, *(["", f"No time was left for: {', '.join(left)}."] if left else [])]) + "\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="cases whose name has this in it")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="that all cases may take")
     given = parser.parse_args(arguments)
     try:
         device = Torch()
     except (DriverError, VersionError) as error:
         raise SystemExit(f"{type(error).__name__}: {error}") from None
-    rows, chosen = [], [case for case in cases() if given.only in case.name]
+    chosen = [case for case in cases() if given.only in case.name]
     begin(chosen, machine_of(0))
-    for case in sorted(chosen, key=lambda case: "cutlass" in case.routed):  # those that wait for NVRTC last
-        rows.append(row(device, case))
-        print(" | ".join(rows[-1].cells()), flush=True)
+    chosen.sort(key=lambda case: "cutlass" in case.routed)  # those that wait for NVRTC last
+    rows, left = list[Row](), list[str]()
+    for one in within(given.seconds, chosen, lambda case: row(device, case)):
+        if isinstance(one, str):
+            left.append(one)
+        else:
+            rows.append(one)
+        print(f"no time for {one}" if isinstance(one, str) else " | ".join(one.cells()), flush=True)
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"gpu_{device.name.lower().replace(' ', '_')}.md"
     if not given.only:
-        path.write_text(report(device.name, rows, datetime.date.today()))
+        path.write_text(report(device.name, rows, datetime.date.today(), left))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,9 @@ template <size_t I, class... T> struct tuple_element<I, cute::tuple<T...> const>
 }  // namespace std
 #endif
 
+namespace cutlass {
+struct tfloat32_t;
+}
 namespace tilewright {
 
 // What a descriptor is made of, kept in its place until `encode` makes it.
@@ -32,6 +35,7 @@ static_assert(sizeof(Recipe) <= 128, "");
 
 // PTX ISA, tensormap.replace: the values of the field elemtype; formats of one size differ in nothing that copies.
 template <class T> constexpr int format_of = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 4;
+template <> constexpr int format_of<cutlass::tfloat32_t> = 11;  // what is copied is rounded
 
 __device__ inline void recipe(void* out, int format, int rank, void* address, cuda::std::uint64_t const* sizes,
                               cuda::std::uint64_t const* strides, cuda::std::uint32_t const* box, int swizzle) {

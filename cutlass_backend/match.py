@@ -1,6 +1,6 @@
 """Which kernels are a product of two matrices with an elementwise epilogue, and what product it is.
 
-    d[l, m, n] = epilogue(sum_k a[l, m, k] * b[l, k, n], operands[l, m, n], operands[n], operands[m], ...)
+    d[l, m, n], ... = epilogue(sum_k a[l, m, k] * b[l, k, n], operands[l, m, n], operands[n], operands[m], ...)
 
 A kernel is one if each of its grid's axes walks through one of l, m, n and k, from end to end, in every operand alike.
 Its blocks are then no matter: CUTLASS cuts the arrays by tiles of its own.
@@ -13,17 +13,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.ir import Eqn, Literal, Program, Var
-from ..core.primitives.contract import dot_general_p
+from ..core.primitives.contract import Precision, dot_general_p
 from ..core.primitives.ref import addupdate_p, get_p, swap_p
 from ..core.primitives.shape import broadcast_in_dim_p, transpose_p
+from ..core.types import is_float
 from ..lang.gpu.peel import peeled
 from ..lang.gpu.plan import Plan, plan
 from ..lang.kernel import Block, Kernel
 from ..lang.maps import inside, map_of
 from .epilogue import COLUMNS, ROWS, RULES, TYPES, Axes, Printer, Unfit, Value, value_of
 
-FACTORS = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
-RESULTS = ("float32", *FACTORS)
+SHORT = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
+FACTORS = (*SHORT, "float32", "int8", "uint8")
+RESULTS = ("float32", *SHORT)
 Role = int | None  # the axis of the grid that walks through an axis of an array; None: a block has all of it
 
 
@@ -52,8 +54,16 @@ class Leaf:
 
 
 @dataclass(frozen=True)
+class Result:
+    """What is stored: an expression, and the dtype that it becomes."""
+
+    text: str
+    dtype: str
+
+
+@dataclass(frozen=True)
 class Contraction:
-    """See the module; `lines` compute `result`, an expression, from `acc` and one `x<i>` for each leaf."""
+    """See the module; `lines` compute what `results` are made of from `acc` and one `x<i>` for each leaf."""
 
     kernel: Kernel
     rows: int
@@ -64,8 +74,7 @@ class Contraction:
     right: Factor
     leaves: tuple[Leaf, ...]
     lines: tuple[str, ...]
-    result: str
-    dtype: str
+    results: tuple[Result, ...]
 
 
 @dataclass(frozen=True)
@@ -91,23 +100,24 @@ def contraction(kernel: Kernel) -> Contraction:
         raise Unfit("its grid is empty")
     if k.prefetch or k.aliases:
         raise Unfit("it has prefetched scalars" if k.prefetch else "operands share memory with results")
-    if len(k.outputs) != 1:
-        raise Unfit(f"it has {len(k.outputs)} results, where a product has one")
     if len(planned.carry) > 1:
         raise Unfit(f"{len(planned.carry)} axes of its grid carry something from cell to cell, where a product has one")
     product, last = _parts(planned)
     shape = _shape(k, product, planned.carry)
     left, right = (_factor(k, product, side, shape) for side in (0, 1))
     text = _Epilogue(k, shape, product)
-    result = text.run(last)
-    if result.axes not in ((ROWS, COLUMNS), (None, COLUMNS), (ROWS, None)):
-        raise Unfit("what it stores does not lie as the product does")
-    dtype = str(k.outputs[0].array.dtype)
-    if dtype not in RESULTS:
-        raise Unfit(f"its result is {dtype}; there is {', '.join(RESULTS)}")
+    results = []
+    for value, block in zip(text.run(last), k.outputs, strict=True):
+        if value.axes not in ((ROWS, COLUMNS), (None, COLUMNS), (ROWS, None)):
+            raise Unfit("what it stores does not lie as the product does")
+        if _split(k, block) != _split(k, k.outputs[0]) or block.array.shape != k.outputs[0].array.shape:
+            raise Unfit(f"its results, {k.outputs[0].array.show()} and {block.array.show()}, do not lie alike")
+        results.append(Result(value.text, str(block.array.dtype)))
+        if results[-1].dtype not in RESULTS or not is_float(value.dtype):
+            raise Unfit(f"its result is {block.array.dtype}; there is {', '.join(RESULTS)}")
     rows, columns, depth, count = shape.sizes
     return Contraction(
-        k, rows, columns, depth, count, left, right, tuple(text.leaves), tuple(text.p.lines), result.text, dtype
+        k, rows, columns, depth, count, left, right, tuple(text.leaves), tuple(text.p.lines), tuple(results)
     )
 
 
@@ -181,8 +191,8 @@ def _sums(rest: list[Eqn], product: Eqn) -> list[Var]:
         raise Unfit("its loop does more than to add up a product")
     ref, value = rest[0].inputs[:2]
     assert type(ref) is Var
-    if value is not product.outputs[0] or str(ref.type.dtype) != "float32":
-        raise Unfit("its loop does more than to add up a product in float32")
+    if value is not product.outputs[0] or str(ref.type.dtype) not in ("float32", "int32"):
+        raise Unfit("its loop does more than to add up a product in float32 or int32")
     return [ref]
 
 
@@ -279,6 +289,8 @@ def _factor(kernel: Kernel, product: _Product, side: int, shape: _Shape) -> Fact
         raise Unfit(f"blocks of {block.name} pass its end along the summed axis, with a fill that is not zero")
     if dtype not in FACTORS:
         raise Unfit(f"{block.name} is {dtype}; factors are {', '.join(FACTORS)}")
+    if dtype == "float32" and any(one != Precision.DEFAULT for one in product.eqn.params["precision"] or ()):
+        raise Unfit("a product of float32 with more than default precision: the tensor cores round its factors to TF32")
     return Factor(product.inputs[side], dtype, summed == 1, _batched(block.name, roles[: n - 2], shape))
 
 
@@ -292,36 +304,37 @@ class _Epilogue:
         self.kernel, self.shape, self.product = kernel, shape, product
         self.p, self.leaves = Printer(), []
         self.refs = {ref: n for n, ref in enumerate(kernel.body.inputs[kernel.splits[1] : kernel.splits[2]])}
-        self.out = kernel.body.inputs[kernel.splits[2]]
-        out = product.eqn.outputs[0].type.dtype
-        if str(out) not in RESULTS:
-            raise Unfit(f"its product is summed in {out}; CUTLASS sums in float32")
+        self.outs = kernel.body.inputs[kernel.splits[2] : kernel.splits[3]]
+        out, factor = product.eqn.outputs[0].type.dtype, product.eqn.inputs[0].type.dtype
+        if str(out) not in (("int32",) if factor.kind in "iu" else RESULTS):
+            raise Unfit(f"its product of {factor} is summed in {out}; CUTLASS sums in float32, integers in int32")
         self.known: dict[Var, Value] = {}
         self.held: dict[Var, Value] = {}  # what was written to scratch
         axes = (ROWS, COLUMNS)  # a product of another dtype is the sum in float32, rounded
-        self.acc = Value("acc", out, axes) if str(out) == "float32" else self.p.named("acc", out, axes)
+        whole = str(out) in ("float32", "int32")
+        self.acc = Value("acc", out, axes) if whole else self.p.named("acc", out, axes)
         if product.sum is None:
             self.known[product.eqn.outputs[0]] = self.acc
             self.known |= {v: self.leaf(n) for v, n in product.loaded.items() if n not in product.inputs}
 
-    def run(self, eqns: list[Eqn]) -> Value:
-        """What is stored."""
-        stored: Value | None = self.acc if self.product.sum is self.out else None
+    def run(self, eqns: list[Eqn]) -> list[Value]:
+        """What is stored, by result."""
+        stored: dict[Any, Value] = {self.product.sum: self.acc}
         for eqn in eqns:
             if eqn.primitive is get_p and _whole(eqn):
                 self.known[eqn.outputs[0]] = self.load(eqn.inputs[0])
             elif eqn.primitive is swap_p and _whole(eqn) and eqn.inputs[0] not in self.refs:
                 ref: Any = eqn.inputs[0]
                 self.held[ref] = value_of(self.p, eqn.inputs[1], self.known)
-                stored = self.held[ref] if ref is self.out else stored
+                stored[ref] = self.held[ref]
             elif eqn.effects or len(eqn.outputs) != 1 or eqn.primitive not in RULES:
                 raise Unfit(f"{eqn.primitive} is in its epilogue, which is of single elements")
             else:
                 operands = [value_of(self.p, a, self.known) for a in eqn.inputs]
                 self.known[eqn.outputs[0]] = self.p.equation(eqn, operands)
-        if stored is None:
+        if any(ref not in stored for ref in self.outs):
             raise Unfit("it stores no result where its sum is complete")
-        return stored
+        return [stored[ref] for ref in self.outs]
 
     def load(self, ref: Any) -> Value:
         if ref in self.held:

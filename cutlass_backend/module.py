@@ -169,22 +169,14 @@ def _shape(sizes: tuple[int, ...]) -> str:
 
 
 def _epilogue(product: Contraction, cut: Tiling) -> Iterator[str]:
-    """The function of one element, and the tree that calls it with what it needs."""
-    out = TYPES[product.dtype]
+    """The functions of one element, and the tree that calls them with what they need.
+
+    Results beside the first are stored as they are made, by a branch of the tree whose value the first's does not use.
+    """
     names = [f"x{i}" for i in range(len(product.leaves))]
-    floats = "".join(f", float {x}" for x in names)
-    arrays = "".join(f", cutlass::Array<float, N> const& {x}" for x in names)
-    elements = "".join(f", {x}[i]" for x in names)
-    yield f"using Result = {out};"
-    yield f"__device__ inline float element(float acc{floats}) {{"
-    yield from (f"  {line}" for line in product.lines)
-    yield f"  return {product.result};\n}}"
-    yield "template <class T> struct Elements;"
-    yield "template <int N> struct Elements<cutlass::Array<float, N>> {"
-    yield f"  __device__ cutlass::Array<Result, N> operator()(cutlass::Array<float, N> const& acc{arrays}) const {{"
-    yield "    cutlass::Array<Result, N> out;\n    CUTLASS_PRAGMA_UNROLL"
-    yield f"    for (int i = 0; i < N; ++i) out[i] = tilewright::to<Result>(element(acc[i]{elements}));"
-    yield "    return out;\n  }\n};"
+    for n, result in enumerate(product.results):
+        yield f"using Result{n} = {TYPES[result.dtype]};"
+        yield from _elements(n, product, names)
     yield f"using Tile = {_shape(cut.tile)};"
     yield f"using Block = {_shape(cut.block)};"
     yield f"using Cluster = {_shape((*cut.cluster, 1))};"
@@ -193,8 +185,40 @@ def _epilogue(product: Contraction, cut: Tiling) -> Iterator[str]:
     for name, leaf in zip(names, product.leaves, strict=True):
         yield f"using Leaf_{name} = {_leaf(product, leaf)};"
     leaves = "".join(f", Leaf_{x}" for x in names)
-    yield ("using Tree = fusion::Sm90EVT<fusion::Sm90Compute<Elements, Result, float, "
-           f"cutlass::FloatRoundStyle::round_to_nearest>, fusion::Sm90AccFetch{leaves}>;")  # fmt: skip
+    others = ""
+    for n in range(len(product.results))[:0:-1]:
+        aligned = math.gcd(product.columns, 128 // (8 * np.dtype(product.results[n].dtype).itemsize))
+        yield f"using Made{n} = {_node(n)}, fusion::Sm90AccFetch{leaves}>;"
+        yield (f"using Kept{n} = fusion::Sm90EVT<fusion::Sm90AuxStore<0, void, Result{n}, "
+               "cutlass::FloatRoundStyle::round_to_nearest, Stride<int64_t, Int<1>, int64_t>, void, void, "
+               f"{aligned}, false>, Made{n}>;")  # fmt: skip
+        others = f", Kept{n}{others}"
+    yield f"using Tree = {_node(0)}{others}, fusion::Sm90AccFetch{leaves}>;"
+
+
+def _node(n: int) -> str:
+    """The node of a result, up to the nodes that it takes."""
+    return (f"fusion::Sm90EVT<fusion::Sm90Compute<Elements{n}, Result{n}, float, "
+            "cutlass::FloatRoundStyle::round_to_nearest>")  # fmt: skip
+
+
+def _elements(n: int, product: Contraction, names: list[str]) -> Iterator[str]:
+    """The function of one element of a result, and of several; the first result's is given the others too."""
+    others = range(1, len(product.results)) if n == 0 else ()
+    unused = "cutlass::Array<float, N> const&, " * len(others)
+    floats = "".join(f", float {x}" for x in names)
+    arrays = "".join(f", cutlass::Array<float, N> const& {x}" for x in names)
+    elements = "".join(f", {x}[i]" for x in names)
+    yield f"__device__ inline float element{n}(float acc{floats}) {{"
+    yield from (f"  {line}" for line in product.lines)
+    yield f"  return {product.results[n].text};\n}}"
+    yield f"template <class T> struct Elements{n};"
+    yield f"template <int N> struct Elements{n}<cutlass::Array<float, N>> {{"
+    yield f"  __device__ cutlass::Array<Result{n}, N> operator()("
+    yield f"      {unused}cutlass::Array<float, N> const& acc{arrays}) const {{"
+    yield f"    cutlass::Array<Result{n}, N> out;\n    CUTLASS_PRAGMA_UNROLL"
+    yield f"    for (int i = 0; i < N; ++i) out[i] = tilewright::to<Result{n}>(element{n}(acc[i]{elements}));"
+    yield "    return out;\n  }\n};"
 
 
 def _fetched(product: Contraction) -> Leaf | None:
@@ -228,16 +252,16 @@ def _kernel(product: Contraction, cut: Tiling, architecture: str) -> Iterator[st
     layouts = [f"cutlass::layout::{_layout(f, i == 1)}" for i, f in enumerate((product.left, product.right))]
     stages = (f"cutlass::gemm::collective::StageCount<{cut.stages}>" if cut.stages else
               "cutlass::gemm::collective::StageCountAutoCarveout<int(sizeof(Ending::SharedStorage))>")  # fmt: skip
-    row = "cutlass::layout::RowMajor"
+    row, sums = "cutlass::layout::RowMajor", "int32_t" if product.left.dtype in ("int8", "uint8") else "float"
     yield f"using Arch = cutlass::arch::Sm{architecture[:-1]};"
     yield "template <class T> constexpr int Line = 16 / sizeof(T);\ntemplate <> constexpr int Line<void> = 1;"
     yield "using Ending = typename cutlass::epilogue::collective::CollectiveBuilder<"
     yield "  Arch, cutlass::arch::OpClassTensorOp, Tile, Cluster, cutlass::epilogue::collective::EpilogueTileAuto,"
-    yield f"  float, float, Fetched, {row}, Line<Fetched>, Result, {row}, Line<Result>,"
+    yield f"  {sums}, float, Fetched, {row}, Line<Fetched>, Result0, {row}, Line<Result0>,"
     yield f"  cutlass::epilogue::{cut.ending}, Tree>::CollectiveOp;"
     yield "using Main = typename cutlass::gemm::collective::CollectiveBuilder<"
     yield f"  Arch, cutlass::arch::OpClassTensorOp, {a}, {layouts[0]}, Line<{a}>, {b}, {layouts[1]}, Line<{b}>,"
-    yield f"  float, Tile, Cluster, {stages}, cutlass::gemm::{cut.schedule}>::CollectiveOp;"
+    yield f"  {sums}, Tile, Cluster, {stages}, cutlass::gemm::{cut.schedule}>::CollectiveOp;"
     yield "using Op = cutlass::gemm::kernel::GemmUniversal<Shape<int, int, int, int>, Main, Ending, void>;"
 
 
@@ -249,7 +273,8 @@ def _entry(name: str, product: Contraction, cut: Tiling, architecture: str, unit
     yield "  Op::SharedStorageSize, Op::MaxThreadsPerBlock, Main::DispatchPolicy::Stages, sizeof(Op::Params)};"
     yield f'extern "C" __global__ void __cluster_dims__({cut.cluster[0]}, {cut.cluster[1]}, 1)'
     yield "__launch_bounds__(Op::MaxThreadsPerBlock, 1)"
-    yield f"{name}({pointers}, Result* out, char* scratch) {{"
+    outs = ", ".join(f"Result{n}* out{n}" for n in range(len(product.results)))
+    yield f"{name}({pointers}, {outs}, char* scratch) {{"
     yield "  extern __shared__ char shared[];"
     yield "  unsigned long long block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);"
     yield f"  auto params = reinterpret_cast<Op::Params*>(scratch + {SLOT}ull * block);"
@@ -283,13 +308,16 @@ def _arguments(product: Contraction, architecture: str, units: int) -> Iterator[
         yield f"args.mainloop.ptr_{letter} = in{factor.number};"
         yield f"get<{at}>(args.mainloop.d{letter}) = {line};"
         yield f"get<2>(args.mainloop.d{letter}) = {free * depth if factor.batched else 0}ll;"
-    ends = [("D", "out", count > 1)] + ([("C", f"in{fetched.number}", fetched.batched)] if fetched else [])
+    ends = [("D", "out0", count > 1)] + ([("C", f"in{fetched.number}", fetched.batched)] if fetched else [])
     for letter, pointer, batched in ends:
         yield f"args.epilogue.ptr_{letter} = {pointer};"
         yield f"get<0>(args.epilogue.d{letter}) = {columns};"
         yield f"get<2>(args.epilogue.d{letter}) = {rows * columns if batched else 0}ll;"
-    given = ", ".join(_given(product, i, leaf) for i, leaf in enumerate(product.leaves))
-    yield f"args.epilogue.thread = typename Tree::Arguments{{{{}}, {given + ', ' if given else ''}{{}}}};"
+    given = "".join(f"{_given(product, i, leaf)}, " for i, leaf in enumerate(product.leaves))
+    size = rows * columns if count > 1 else 0
+    kept = "".join(f"{{{{{{}}, {given}{{}}}}, {{out{n}, {{{columns}ll, Int<1>{{}}, {size}ll}}}}}}, "
+                   for n in range(1, len(product.results)))  # fmt: skip
+    yield f"args.epilogue.thread = typename Tree::Arguments{{{kept}{{}}, {given}{{}}}};"
     if architecture == "90a":
         yield f"args.hw_info.sm_count = {units};"
     yield "args.scheduler.raster_order = decltype(args.scheduler.raster_order)::AlongM;"

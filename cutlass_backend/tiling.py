@@ -52,19 +52,24 @@ def _check_layout(product: Contraction, blackwell: bool) -> None:
     lines = [(inputs[f.number].name, depth if f.summed_last else free, f.dtype)
              for f, free in ((product.left, rows), (product.right, columns))]  # fmt: skip
     lines += [(inputs[x.number].name, columns, x.dtype) for x in product.leaves if x.rows and x.columns]
-    lines.append((product.kernel.outputs[0].name, columns, product.dtype))
+    lines += [(out.name, columns, str(out.array.dtype)) for out in product.kernel.outputs]
     for name, n, dtype in lines:
         if n * np.dtype(dtype).itemsize % 16:
             raise Unfit(f"the rows of {name}, {n} of {dtype}, are not a multiple of 16 bytes")
-    if product.left.dtype != product.right.dtype and not _bytes(product):
+    kinds = {f.dtype for f in (product.left, product.right)}
+    if len(kinds) > 1 and not all(kind.startswith("float8") for kind in kinds):
         raise Unfit(f"its factors are {product.left.dtype} and {product.right.dtype}")
-    if _bytes(product) and not blackwell and not (product.left.summed_last and product.right.summed_last):
-        raise Unfit("its factors have one byte an element and are not both summed along their rows, as Hopper asks: "
-                    "transpose the second one")  # fmt: skip
+    size = _size(product)
+    along = product.left.summed_last and product.right.summed_last
+    if not along and (size == 4 or size == 1 and not blackwell):
+        how = ("4", "the tensor cores ask") if size == 4 else ("1", "Hopper asks")
+        raise Unfit("an element of its factors has a size of {}, and they are not both summed along their rows, as {}: "
+                    "transpose the second one".format(*how))  # fmt: skip
 
 
-def _bytes(product: Contraction) -> bool:
-    return np.dtype(product.left.dtype).itemsize == 1 == np.dtype(product.right.dtype).itemsize
+def _size(product: Contraction) -> int:
+    """The bytes of an element of a factor."""
+    return np.dtype(product.left.dtype).itemsize
 
 
 def _tiles(product: Contraction, tile: tuple[int, ...]) -> int:
@@ -72,8 +77,8 @@ def _tiles(product: Contraction, tile: tuple[int, ...]) -> int:
 
 
 def _hopper(product: Contraction, target: Target, asked: CompilerParams) -> Tiling:
-    depth = 128 if _bytes(product) else 64
-    wide = product.columns > 128 and not _bytes(product) and _tiles(product, (128, 256)) >= target.units // 2
+    depth = 128 // _size(product)
+    wide = product.columns > 128 and _size(product) == 2 and _tiles(product, (128, 256)) >= target.units // 2
     tile = asked.tile or (128 if product.rows > 64 else 64, 256 if wide else 128, depth)
     cluster = asked.cluster or ((2 if product.rows > tile[0] else 1), 1)
     _check(tile, cluster, depth)
@@ -82,7 +87,7 @@ def _hopper(product: Contraction, target: Target, asked: CompilerParams) -> Tili
 
 
 def _blackwell(product: Contraction, target: Target, asked: CompilerParams) -> Tiling:
-    depth = 128 if _bytes(product) else 64
+    depth = 128 // _size(product)
     pair = product.rows > 128 and _tiles(product, (128, 256)) >= target.units // 2
     tile = asked.tile or ((256 if pair else 128), (256 if pair and product.columns > 128 else 128), depth)
     cluster = asked.cluster or ((2 if tile[0] == 256 else 1), 1)

@@ -98,8 +98,8 @@ def test_the_routes_of_a_case_are_measured_and_compared():
 
 
 def test_nvrtc_begins_with_the_products_where_cutlass_is_installed(monkeypatch, tmp_path):
-    plain, _, activated = bench.cases(8)[1:4]
-    assert "bias, gelu" in activated.name
+    plain = bench.cases(8)[1]
+    (activated,) = [case for case in bench.cases(8) if "bias, gelu" in case.name]
     installed(monkeypatch, tmp_path)
     try:
         assert bench.routes(plain) == list(bench.PRODUCT_ROUTES)
@@ -107,6 +107,37 @@ def test_nvrtc_begins_with_the_products_where_cutlass_is_installed(monkeypatch, 
         assert len(workers().known) == 2
     finally:
         forget()
+
+
+@pytest.mark.parametrize("target, wanted", [
+    ("cuda:sm_90", [list(bench.TILES), list(bench.TURNS)]),
+    ("cuda:sm_100", [list(bench.TILES)[:-1], ["without turns"]]),  # no clusters of four there, and no turns
+])  # fmt: skip
+def test_the_forms_of_a_kernel_are_measured_where_the_machine_has_them(target, wanted):
+    cases = [case for case in bench.cases() if case.forms]
+    device, seen = HostDevice(), []
+    device.call = lambda f: lambda *xs: seen.append(f)
+    device.random = lambda shape, dtype, gradient: shape
+    for case, names in zip((cases[0], cases[-1]), wanted):
+        assert list(bench.by_form(device, case, target_of(target), warm=0, count=1)) == names
+    types = [tw.ShapeDtypeStruct(shape, cases[0].dtype) for shape in cases[0].shapes]
+    made = {str(tw.compile(f, *types, target=target, stop="program")) for f in seen[: len(wanted[0])]}
+    assert len(made) == 1  # one kernel, which is compiled in several ways
+    (kernel,) = bench.kernels_of(tw.compile(seen[0], *types, target=target, stop="program"))
+    assert dict(kernel.settings)["compiler_params"] == bench.TILES["one tile a block"]
+
+
+def test_no_case_begins_that_may_end_too_late():
+    chosen, now, seconds = bench.cases(64)[:5], [0.0], iter([100, 30, 40, 5])
+
+    def measure(case):
+        now[0] += next(seconds)
+        return bench.Row(case, {"tilewright": 1.0, "cuBLAS": 1.0})
+
+    *rows, fourth, fifth = bench.within(260, chosen, measure, lambda: now[0])
+    assert [r.case for r in rows] == chosen[:3] and [fourth, fifth] == [c.name for c in chosen[3:]]
+    page = bench.report("Host GPU", rows, datetime.date(2026, 1, 2), [fourth, fifth])
+    assert f"No time was left for: {fourth}, {fifth}." in page
 
 
 def test_a_launch_is_better_when_shorter():

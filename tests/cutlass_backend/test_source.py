@@ -25,22 +25,36 @@ SM_90, SM_100 = target_of("cuda:sm_90"), target_of("cuda:sm_100")
 
 def drawn(kernel: Kernel) -> list[np.ndarray]:
     draw = np.random.default_rng(0)
-    return [np.asarray(draw.standard_normal(t.shape) / 4).astype(t.dtype) for t in kernel.in_types]
+    return [
+        draw.integers(-8, 8, t.shape).astype(t.dtype) if t.dtype.kind == "i" else
+        np.asarray(draw.standard_normal(t.shape) / 4).astype(t.dtype) for t in kernel.in_types
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_epilogue_computes_what_the_kernel_does(name):
     kernel = kernel_of(name)
     operands = drawn(kernel)
-    (wanted,) = interpret(kernel, *operands)
-    found = computed(contraction(legal(kernel, cutlass_backend.BACKEND, SM_90).kernel), operands)
-    assert found.shape == wanted.shape and found.dtype == wanted.dtype
-    tolerance = {4: 2e-5, 2: 2e-2, 1: 0.13}[found.dtype.itemsize]
-    np.testing.assert_allclose(found.astype("float32"), wanted.astype("float32"), rtol=tolerance, atol=tolerance)
+    results = computed(contraction(legal(kernel, cutlass_backend.BACKEND, SM_90).kernel), operands)
+    for found, wanted in zip(results, interpret(kernel, *operands), strict=True):
+        assert found.shape == wanted.shape and found.dtype == wanted.dtype
+        tolerance = {4: 2e-5, 2: 2e-2, 1: 0.13}[found.dtype.itemsize]
+        np.testing.assert_allclose(found.astype("float32"), wanted.astype("float32"), rtol=tolerance, atol=tolerance)
 
 
 def strides(text: str) -> dict[str, list[str]]:
     return {d: re.findall(rf"get<(\d)>\(args\.\w+\.d{d}\) = (\d+)", text) for d in "ABCD"}
+
+
+def test_what_is_summed_and_stored_is_of_the_factors_kind():
+    text = cutlass_module(kernel_of("8-bit integers, scaled"), SM_90).text
+    assert "int32_t, Tile, Cluster" in text and "int8_t, cutlass::layout::RowMajor, Line<int8_t>" in text
+    text = cutlass_module(kernel_of("tf32"), SM_90).text
+    assert "float, cutlass::layout::RowMajor, Line<float>" in text and "Int<32>>" in text
+    text = cutlass_module(kernel_of("three results of some products"), SM_90).text
+    assert "Result0* out0, Result1* out1, Result2* out2, char* scratch" in text
+    assert [f"Sm90AuxStore<0, void, Result{n}," in text for n in range(4)] == [False, True, True, False]
+    assert text.count("{192ll, Int<1>{}, 49152ll}") == 2 and "Elements0, Result0" in text
 
 
 @pytest.mark.parametrize("target", (SM_90, SM_100), ids=("hopper", "blackwell"))
@@ -112,7 +126,10 @@ def test_what_is_no_such_product_is_refused_with_its_reason():
     weights = struct((128, 192), "int8")
     assert "computed in the kernel" in refused(lambda a, w: a @ w.astype(HALF), A, weights)
     single, bytes = ([struct(x.shape, dtype) for x in (A, B)] for dtype in ("float32", "float8_e4m3fn"))
-    assert "factors are float16" in refused(lambda a, b: a @ b, *single)
+    assert "as the tensor cores ask" in refused(lambda a, b: a @ b, *single)
+    turned = single[0], struct((192, 128), "float32")
+    assert "round its factors to TF32" in refused(lambda a, b: tnp.matmul(a, b.T, precision="highest"), *turned)
+    assert "factors are float16" in refused(lambda a, b: a @ b, *(struct(x.shape, "int16") for x in (A, B)))
     assert "not a multiple of 16 bytes" in refused(lambda a, b: a @ b, A, struct((128, 190)))
     assert "as Hopper asks" in refused(lambda a, b: tnp.matmul(a, b, preferred_element_type="float32"), *bytes)
     assert "not for cuda:sm_80" in refused(lambda a, b: a @ b, A, B, target=target_of("cuda:sm_80"))

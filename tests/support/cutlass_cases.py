@@ -44,6 +44,7 @@ class Case:
     turned: tuple[bool, bool] = (False, False)
     count: int = 0
     depth: int = 64  # of a block
+    more: tuple[str, ...] = ()  # dtypes of results beside the first, which `after` gives as well
 
     @property
     def types(self) -> list[Any]:
@@ -54,12 +55,21 @@ class Case:
         return [struct((*ahead, *a), self.dtype), struct((*ahead, *b), self.dtype),
                 *(struct(places[place], dtype) for place, dtype in self.operands)]  # fmt: skip
 
+    @property
+    def sums(self) -> str:
+        return "int32" if self.dtype in ("int8", "uint8") else SINGLE
+
+    def end(self, sum: Any, operands: Any, outs: Any) -> None:
+        found = self.after(sum, *(x[...] for x in operands))
+        for out, value in zip(outs, found if self.more else (found,)):
+            out[...] = value.astype(out.dtype)
+
     def body(self, a: Any, b: Any, *refs: Any) -> None:
-        *operands, o, acc = refs
+        many = 1 + len(self.more)
+        operands, outs, acc = refs[: -1 - many], refs[-1 - many : -1], refs[-1]
         dimensions = (((0 if self.turned[0] else 1,), (1 if self.turned[1] else 0,)), ((), ()))
         if self.depth == self.sizes[2]:
-            sum = lax.dot_general(a[...], b[...], dimensions, preferred_element_type=SINGLE)
-            o[...] = self.after(sum, *(x[...] for x in operands)).astype(self.out)
+            self.end(lax.dot_general(a[...], b[...], dimensions, preferred_element_type=self.sums), operands, outs)
             return
         last = tl.num_programs(3) - 1
 
@@ -67,11 +77,11 @@ class Case:
         def _() -> None:
             acc[...] = tnp.zeros(acc.shape, acc.dtype)
 
-        acc[...] += lax.dot_general(a[...], b[...], dimensions, preferred_element_type=SINGLE)
+        acc[...] += lax.dot_general(a[...], b[...], dimensions, preferred_element_type=self.sums)
 
         @tl.when(tl.program_id(3) == last)
         def _() -> None:
-            o[...] = self.after(acc[...], *(x[...] for x in operands)).astype(self.out)
+            self.end(acc[...], operands, outs)
 
     def call(self, *arrays: Any, compiler_params: Any = None) -> Any:
         (m, n, k), rows, columns = self.sizes, 64, 64
@@ -91,11 +101,13 @@ class Case:
             "matrix": spec((rows, columns), 1, 2, batched=True), "column": spec((rows, 1), 1, None),
             "row": spec((columns,), 2), "one": spec((1, 1), None, None),
         }  # fmt: skip
+        outs = [struct((*((self.count,) if self.count else ()), m, n), dtype) for dtype in (self.out, *self.more)]
+        blocks = [spec((rows, columns), 1, 2, batched=True) for _ in outs]
         return tl.kernel_call(
-            self.body, struct((*((self.count,) if self.count else ()), m, n), self.out), grid=grid, name="product",
+            self.body, outs if self.more else outs[0], grid=grid, name="product",
             in_specs=[spec(*left, batched=True, fill=0), spec(*right, batched=True, fill=0),
                       *(places[place] for place, _ in self.operands)],
-            out_specs=spec((rows, columns), 1, 2, batched=True), scratch_shapes=[tl.VMEM((rows, columns), SINGLE)],
+            out_specs=blocks if self.more else blocks[0], scratch_shapes=[tl.VMEM((rows, columns), self.sums)],
             compiler_params=compiler_params)(*arrays)  # fmt: skip
 
 
@@ -115,6 +127,15 @@ CASES = {
         (("matrix", SINGLE), ("matrix", BRAIN), ("one", SINGLE), ("row", HALF), ("column", BRAIN)),
         turned=(True, True), count=2),
     "ragged": Case(lambda acc, c: tnp.clip(acc + c, -4, 4), (("matrix", HALF),), sizes=(250, 184, 120)),
+    "tf32": Case(lambda acc, c: acc + c, (("row", SINGLE),), SINGLE, SINGLE, turned=(False, True)),
+    "8-bit integers, scaled": Case(
+        lambda acc, s, r: acc.astype(SINGLE) * s * r, (("column", SINGLE), ("row", SINGLE)), "int8", BRAIN,
+        turned=(False, True)),
+    "before and after its activation": Case(
+        lambda acc, c: (nn.gelu(acc + c), acc + c), (("row", SINGLE),), more=(BRAIN,)),
+    "three results of some products": Case(
+        lambda acc, c: (acc.astype(HALF) + c, acc * 2, tnp.maximum(acc, 0)), (("matrix", HALF),), count=2,
+        more=(SINGLE, HALF)),
     "one block deep": Case(lambda acc, c: tnp.tanh(acc) * c, (("column", BRAIN),), sizes=(128, 192, 64)),
 }  # fmt: skip
 
@@ -149,8 +170,8 @@ def _value(text: str, known: dict[str, Any]) -> Any:
     return eval(text, names | known)
 
 
-def computed(product: Contraction, operands: list[Any]) -> np.ndarray:
-    """The result that the epilogue's C++ gives of a product and its operands, laid out as CUTLASS is told."""
+def computed(product: Contraction, operands: list[Any]) -> list[np.ndarray]:
+    """The results that the epilogue's C++ gives of a product and its operands, laid out as CUTLASS is told."""
     left, right = (operands[f.number].astype(np.float32) for f in (product.left, product.right))
     left = left if product.left.summed_last else left.swapaxes(-1, -2)
     right = right.swapaxes(-1, -2) if product.right.summed_last else right
@@ -163,7 +184,7 @@ def computed(product: Contraction, operands: list[Any]) -> np.ndarray:
         name, text = line.removesuffix(";").split(" ", 1)[1].split(" = ", 1)
         found = np.asarray(_value(text, known))
         known[name] = found if found.dtype == bool else found.astype(np.float32)
-    dtype = product.kernel.outputs[0].array.dtype
-    return (
-        np.broadcast_to(_value(product.result, known), shape).astype(dtype).reshape(product.kernel.out_types[0].shape)
-    )
+    return [
+        np.broadcast_to(_value(result.text, known), shape).astype(type_.dtype).reshape(type_.shape)
+        for result, type_ in zip(product.results, product.kernel.out_types)
+    ]
