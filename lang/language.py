@@ -73,6 +73,7 @@ from .tpu import approx_reciprocal_p
 from .warpgroups import barriers as bar
 from .warpgroups import products as pro
 from .warpgroups import transfers as tra
+from .warpgroups.warps import warp_map_p
 
 FAMILIES: dict[str, dict[Primitive, str]] = {
     "arithmetic": {
@@ -292,6 +293,7 @@ FAMILIES: dict[str, dict[Primitive, str]] = {
         bar.barrier_init_p: "says how many arrivals end a phase of a barrier",
         bar.barrier_arrive_p: "one arrival at a barrier, by a warpgroup",
         bar.barrier_wait_p: "the next phase of a barrier is over",
+        warp_map_p: "a Program on each warp of a warpgroup",
         bar.set_max_registers_p: "registers of a warpgroup given up, or taken",
         tra.copy_gmem_to_smem_p: "a copy to shared memory begins; its end is an arrival at a barrier",
         tra.copy_smem_to_gmem_p: "a copy from shared memory begins",

@@ -55,6 +55,7 @@ from .warpgroups.transfers import (
     copy_smem_to_gmem,
     wait_smem_to_gmem,
 )
+from .warpgroups.warps import warp_map
 
 WGMMAAccumulatorRef = ACC
 WarpgroupMesh = Mesh
@@ -104,5 +105,5 @@ __all__ = [
     "commit_smem", "commit_smem_to_gmem_group", "commit_tmem", "copy_gmem_to_smem", "copy_smem_to_gmem",
     "dynamic_scheduling_loop", "emit_pipeline", "emit_pipeline_warp_specialized", "find_swizzle", "kernel",
     "layout_cast", "load", "nd_loop", "planar_snake", "set_max_registers", "tcgen05_commit_arrive", "tcgen05_mma",
-    "transpose_ref", "wait_load_tmem", "wait_smem_to_gmem", "wgmma", "wgmma_accumulator_load", "wgmma_wait",
+    "transpose_ref", "wait_load_tmem", "wait_smem_to_gmem", "warp_map", "wgmma", "wgmma_accumulator_load", "wgmma_wait",
 ]  # fmt: skip

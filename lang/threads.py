@@ -34,11 +34,7 @@ class Group:
 
     def run_all(self) -> None:
         """Run all members to their end, and check what they leave; raises what goes wrong first."""
-        context = contextvars.copy_context()
-        for member in self.members:
-            target = contextvars.Context.run
-            member.thread = threading.Thread(target=target, args=(context.copy(), member.main), daemon=True)
-            member.thread.start()
+        self.begin(self.members)
         try:
             while self.error is None and not all(m.done for m in self.members):
                 self.step()
@@ -53,6 +49,14 @@ class Group:
             member.thread.join()
         if self.error is not None:
             raise self.error
+
+    def begin(self, members: Sequence[Member]) -> None:
+        """Start the threads of members, each of which waits for its turn."""
+        context = contextvars.copy_context()
+        for member in members:
+            target = contextvars.Context.run
+            member.thread = threading.Thread(target=target, args=(context.copy(), member.main), daemon=True)
+            member.thread.start()
 
     def step(self) -> None:
         """One member goes on until it has to wait, or is done."""

@@ -20,7 +20,7 @@ from ...core.errors import (
     UncoveredOutputError,
 )
 from ...core.evaluate import evaluate, observing
-from ...core.ir import Eqn
+from ...core.ir import Eqn, Program
 from ...core.primitives.ref import Index, get_p, numpy_index, split_operands
 from ...core.types import MemorySpace
 from ..kernel import Kernel
@@ -31,6 +31,7 @@ from ..threads import Group, Member
 from .order import PAST, Agents, Conflict, Everywhere, Memory, Phases
 from .parts import located
 from .specs import Mesh, mesh_of
+from .warps import WARPS
 
 Part = tuple[np.ndarray, Sequence[Any], Index]  # a Ref, the operands of an index, the index
 _COMBINE = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
@@ -66,7 +67,8 @@ class Block(Group):
         self.number = int(np.ravel_multi_index(ids, mesh.sizes[:-1])) if ids else 0
         start = kernel.splits[3]
         barriers = sum(t.size for t in kernel.scratch if t.space is MemorySpace.SEMAPHORE)
-        self.agents = Agents(mesh.threads, barriers)
+        self.agents = Agents(mesh.threads * (1 + WARPS), barriers)  # the warps of each follow the warpgroups
+        self.steps: dict[int, dict[str, int]] = {}  # of the agents of each
         self.phases: dict[int, Phases] = {}  # by address
         self.memory = {address(a.array): Memory(a.name, a.array, True) for a in arrays}
         self.known = {address(a.array): a for a in arrays}
@@ -79,9 +81,13 @@ class Block(Group):
             held = np.zeros(type_.shape, type_.dtype) if zero else poison(type_.shape, type_.dtype)
             self.memory[address(held)] = Memory(kernel.scratch_name(start + n), held)
             self.shared.append(held)
-        self.members = self.warpgroups = [Warpgroup(self, n, params) for n in range(mesh.threads)]
+        self.warpgroups = [Warpgroup(self, n, params) for n in range(mesh.threads)]
+        self.members = list(self.warpgroups)
 
     def name(self, number: int) -> str:
+        if number >= self.mesh.threads:
+            group, warp = divmod(number - self.mesh.threads, WARPS)
+            return f"warp {warp} of {self.name(group)}"
         named = f" ({self.mesh.thread_name}={number})" if self.mesh.thread_name is not None else ""
         return f"warpgroup {number}{named}"
 
@@ -116,7 +122,8 @@ class Warpgroup(Member):
         # Known of each agent: what is done; what of it copies and products see of shared memory; of tensor memory.
         self.clock = np.zeros((3, self.agents.count), np.int64)
         self.clock[0, number] = 1
-        self.steps = dict.fromkeys(("products", "reading", "tensor", "tensor loads", "tensor stores"), 0)
+        kinds = ("products", "reading", "tensor", "tensor loads", "tensor stores")
+        self.steps = block.steps.setdefault(number, dict.fromkeys(kinds, 0))
         self.lines: dict[str, Source | None] = {}
         self.open = False  # a copy to global memory belongs to no group that was ended
         self.own: dict[int, Memory] = {}  # accumulators
@@ -134,6 +141,20 @@ class Warpgroup(Member):
             scratch.append(held)
         with observing(self.observe):
             evaluate(kernel.body, *map(np.int32, self.cell), *(a.array for a in self.block.arrays), *scratch)
+
+    def run_warps(self, program: Program, operands: Sequence[Any]) -> None:
+        """Each warp by itself; what they know at their ends is known to the warpgroup."""
+        first = self.block.mesh.threads + WARPS * self.number
+        warps = [Warp(self, first + n, program, (*operands, np.int32(n))) for n in range(WARPS)]
+        self.block.members = [*self.block.members, *warps]
+        self.block.begin(warps)
+        self.pause(lambda: all(w.done for w in warps), lambda: "waits for its warps")
+        self.clock = np.maximum.reduce([self.clock, *(w.clock for w in warps)])
+        self.clock[0, self.number] += 1
+        for phases in self.block.phases.values():
+            seen = [phases.waited.pop(w.number)[0] for w in warps if w.number in phases.waited]
+            if seen:
+                phases.waited[self.number] = max(seen), int(self.clock[0, self.number])
 
     # ------------------------------------------------------------ memory
 
@@ -400,6 +421,24 @@ class Warpgroup(Member):
         if self.steps["products"] > self.clock[0, self.agents.of("products", self.number)]:
             raise SemaphoreError(f"{ends} a product is under way that nothing waited for",
                                  "read the accumulator, or call `wgmma_wait(0)`", self.lines["products"])  # fmt: skip
+
+
+class Warp(Warpgroup):
+    """One warp's run of a part of a body."""
+
+    def __init__(self, whole: Warpgroup, number: int, program: Program, operands: Sequence[Any]):
+        super().__init__(whole.block, number, whole.params)
+        self.cell, self.own, self.program, self.operands = whole.cell, whole.own, program, operands
+        self.clock = whole.clock.copy()
+        self.clock[0, number] += 1
+        for phases in whole.block.phases.values():
+            if whole.number in phases.waited:
+                phases.waited[number] = phases.waited[whole.number][0], int(self.clock[0, number])
+
+    def work(self) -> None:
+        with observing(self.observe):
+            evaluate(self.program, *self.operands)
+        self.check_end()
 
 
 def interpret_mesh(kernel: Kernel, arrays: Sequence[Any], params: InterpretParams) -> list[np.ndarray]:

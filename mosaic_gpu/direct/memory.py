@@ -264,6 +264,7 @@ class Barriers(Register):
         super().__init__(ArrayType((), INT32), zero)
         self.name, self.address, self.shape = name, address, shape
         self.count, self.tensor = 1, False
+        self.waits: set[bool] = set()  # whether warps by themselves wait there, or warpgroups
         if math.prod(shape) > 32:
             raise Unfit(f"{math.prod(shape)} barriers in {name}; an array holds 32 at most")
 
@@ -279,6 +280,9 @@ class Barriers(Register):
     def next(self, e: Any, number: Int) -> Int:
         """The parity of the next phase of one of the barriers; the one after it is the other."""
         p = e.p
+        self.waits.add(e.by_warps)
+        if len(self.waits) > 1:
+            raise Unfit(f"warps by themselves and whole warpgroups wait at {self.name}")
         word = e.word(self.value)
         parity = p.int("andi", p.int("shrui", word, number), 1)
         flipped = p.name(p.int("xori", word, p.int("shli", 1, number)))

@@ -43,6 +43,7 @@ class Direct(Lowering):
             self.own_rows, self.matrix, self.turning = True, tcgen05.matrix, (1, 2)
         self.descriptors: dict[Box, str] = {}
         self.together = self.read = False  # all threads are past their stores; a load came since
+        self.by_warps = False  # each warp by itself runs what is printed
 
     # ------------------------------------------------------------ the block
 
@@ -218,8 +219,11 @@ class Direct(Lowering):
     # ------------------------------------------------------------ threads of a warpgroup
 
     def gather(self) -> None:
-        """Wait for all threads of the warpgroup."""
-        ptx.bar_sync(self.p, self.p.add(self.warpgroup, 1), LANES)
+        """Wait for all threads of the warpgroup, or of the warp that is by itself."""
+        if self.by_warps:
+            self.p.asm("bar.warp.sync -1;")
+        else:
+            ptx.bar_sync(self.p, self.p.add(self.warpgroup, 1), LANES)
         self.together, self.read = True, False
 
     def meet(self) -> None:
@@ -241,6 +245,18 @@ class Direct(Lowering):
         """Memory that they may be reading is written."""
         self.meet()
         self.together = False
+
+    def warps(self, program: Program, operands: Sequence[Any]) -> None:
+        """A Program on each warp by itself, whose last input is the number of the warp."""
+        if not self.tensor:
+            raise Unfit("warps by themselves, whose products are in tensor memory, which this kernel has none of")
+        self.wait()
+        self.gather()
+        whole, self.elected, self.by_warps = self.elected, self.p.compare("eq", self.lane, 0), True
+        number = self.p.name(self.warp)
+        self.inline(program, [*operands, Lazy((), INT32, lambda p, place: number, fixed=True)])
+        self.elected, self.by_warps = whole, False
+        self.gather()
 
     def lanes(self, column: Int) -> Int:
         """The address of a column of tensor memory in the rows of this warp."""

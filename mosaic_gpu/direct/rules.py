@@ -25,6 +25,7 @@ from ...lang.warpgroups import barriers as bar
 from ...lang.warpgroups import products as pro
 from ...lang.warpgroups import transfers as tra
 from ...lang.warpgroups.parts import split
+from ...lang.warpgroups.warps import warp_map_p
 from .. import ptx, tcgen05
 from ..kinds import FLOAT32, KINDS, depth, kind_of
 from ..products import WIDEST, left_of, right_of
@@ -76,6 +77,11 @@ def _wait(e: Any, operands: list[Any], outs: list[Any], bar: Index) -> list[Any]
     ptx.wait(e.p, barriers.at(e, number), barriers.next(e, number))
     if barriers.tensor and e.tensor:
         tcgen05.waited(e.p)
+    return []
+
+
+def _warps(e: Any, operands: list[Any], outs: list[Any], program: Program) -> list[Any]:
+    e.warps(program, operands)
     return []
 
 
@@ -368,7 +374,7 @@ def _loop(e: Any, program: Program, consts: list[Any], carry: list[Any], count: 
 RULES: dict[Primitive, Callable[..., Any]] = {
     **VALUES,
     slice_p: _slice, cond_p: _cond, scan_p: _scan, while_p: _while, undefine_p: _undefine,
-    bar.barrier_init_p: _nothing, bar.barrier_arrive_p: _arrive, bar.barrier_wait_p: _wait,
+    warp_map_p: _warps, bar.barrier_init_p: _nothing, bar.barrier_arrive_p: _arrive, bar.barrier_wait_p: _wait,
     bar.set_max_registers_p: _registers,
     tra.copy_gmem_to_smem_p: _load, tra.copy_smem_to_gmem_p: _store, tra.commit_group_p: _commit,
     tra.wait_group_p: _wait_group, tra.commit_smem_p: _commit_shared,

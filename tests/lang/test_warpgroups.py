@@ -7,8 +7,10 @@ import tilewright as tw
 from tests.support import warpgroup_kernels as kernels
 from tilewright import lang as tl
 from tilewright import lax
+from tilewright import numpy as tnp
 from tilewright.core.errors import (
     ArgumentError,
+    ArgumentTypeError,
     DeadlockError,
     DifferentiationError,
     DtypeError,
@@ -26,7 +28,10 @@ from tilewright.lang import mosaic_gpu as plgpu
 
 RNG = np.random.default_rng(0)
 A, B = RNG.standard_normal((128, 256)).astype("float16"), RNG.standard_normal((256, 128)).astype("float16")
-PRODUCTS = (kernels.double_buffered, kernels.pipelined, kernels.specialised, kernels.persistent, kernels.blackwell)
+PRODUCTS = (
+    kernels.double_buffered, kernels.pipelined, kernels.specialised, kernels.persistent, kernels.blackwell,
+    kernels.by_warps,
+)  # fmt: skip
 MODES = (True, tl.InterpretParams(random_seed=3))
 SHAPE = tw.ShapeDtypeStruct((4,), "float32")
 
@@ -63,6 +68,8 @@ WRONG = [
     (kernels.double_buffered, "no wait for the store", SemaphoreError, "may still read shared memory"),
     (kernels.blackwell, "no wait for the product", RaceError, "writes element .* of a_tiles"),
     (kernels.blackwell, "no arrival", DeadlockError, "warpgroup 2 .wg=2.*waits for phase 0 of made; .* 0 of 1"),
+    (kernels.by_warps, "no wait for the product", RaceError, "warp 0 of warpgroup 0.*writes element .* of a_tiles"),
+    (kernels.by_warps, "no arrival", DeadlockError, "warpgroup 1 .wg=1.*waits for phase 0 of made; .* 0 of 1"),
     (kernels.blackwell, "no wait for the sum", RaceError, "a load from TMEM of warpgroup 2.* sums|sums, which a load"),
 ]
 
@@ -87,6 +94,20 @@ def by(number):
 
 
 TILE = plgpu.SMEM((4,), "float32")
+
+
+def test_warps_that_nothing_orders():
+    def body(o, tile):
+        @plgpu.warp_map
+        def _(warp):
+            tile[tl.ds(warp // 2 * 2, 2)] = tnp.full((2,), 1.0)
+
+        o[...] = tile[...]
+
+    with pytest.raises(RaceError, match="warp 1 of warpgroup 0.*which warp 0 of warpgroup 0.*writes"):
+        run(body, [TILE], threads=1)
+    with pytest.raises(ArgumentTypeError, match="gives"):
+        run(lambda o: plgpu.warp_map(lambda warp: warp), threads=1)
 
 
 def handed(arrive=True, wait=True, again=False, back=True):

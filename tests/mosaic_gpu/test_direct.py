@@ -35,8 +35,8 @@ def printed(f, *args, target=SM_90):
 @pytest.mark.parametrize("kernel, rows, target", [
     (kernels.double_buffered, 64, "cuda:sm_90"), (kernels.pipelined, 64, "cuda:sm_90"),
     (kernels.specialised, 128, "cuda:sm_90"), (kernels.persistent, 64, "cuda:sm_90"),
-    (kernels.blackwell, 128, "cuda:sm_100"),
-], ids=["double buffered", "pipelined", "specialised", "persistent", "blackwell"])  # fmt: skip
+    (kernels.blackwell, 128, "cuda:sm_100"), (kernels.by_warps, 128, "cuda:sm_100"),
+], ids=["double buffered", "pipelined", "specialised", "persistent", "blackwell", "by warps"])  # fmt: skip
 def test_products(kernel, rows, target):
     a, b = floats(rows, 256), floats(256, 128)
     found = tw.emulate(kernel, a, b, target=target)
@@ -214,6 +214,24 @@ def test_what_is_not_printed_is_refused_by_name(body, words):
     assert "test_direct.py:" in str(found.value)
 
 
+def test_where_warps_by_themselves_are_refused():
+    def body(x, o, barrier, *sums):
+        @plgpu.warp_map
+        def _(warp):
+            @tl.when(warp == 0)
+            def _():
+                plgpu.barrier_arrive(barrier)
+                plgpu.barrier_wait(barrier)
+
+        plgpu.barrier_wait(barrier)
+
+    for sums, target, words in (((), SM_90, "which this kernel has none of"), (
+            (plgpu.TMEM((128, 64), "float32"),), target_of("cuda:sm_100"), "warps by themselves and whole warpgroups")):
+        call = plgpu.kernel(body, out_type=OUT, scratch_types=[plgpu.Barrier(), *sums])
+        with pytest.raises(UnsupportedError, match=words):
+            printed(call, floats(64, 64, dtype="float32"), target=target)
+
+
 def test_more_shared_memory_than_there_is():
     with pytest.raises(ResourceError, match="SMEM takes"):
         tw.emulate(lambda a, b: kernels.double_buffered(a, b, stages=16), floats(64, 2048), floats(2048, 64),
@@ -234,6 +252,7 @@ def test_kernels_take_what_there_is_and_do_not_spill():
         (kernels.specialised, {"tile": (64, 256, 64), "stages": 3}, square, "cuda:sm_90"),
         (kernels.attention, {"keys": 128}, heads, "cuda:sm_90"),
         (kernels.blackwell, {"tile": (128, 128, 64), "stages": 4}, square, "cuda:sm_100"),
+        (kernels.by_warps, {"tile": (128, 128, 64), "stages": 4}, square, "cuda:sm_100"),
     ]
     for kernel, options, types, target in cases:
         program = tw.compile(lambda *x, k=kernel, o=options: k(*x, **o), *types, target=target)

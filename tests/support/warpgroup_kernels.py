@@ -159,16 +159,15 @@ def attention(q, k, v, rows=64, keys=64, stages=2, **options):
                         scratch_types=[tile, tile, plgpu.Barrier()], **options)(q, k, v)  # fmt: skip
 
 
-def blackwell(a, b, tile=(128, 64, 64), stages=2, wrong="", **options):
-    """A product in tensor memory: a warpgroup copies and multiplies, another takes the sums out."""
+def blackwell(a, b, tile=(128, 64, 64), stages=2, wrong="", by_warps=False, **options):
+    """A product in tensor memory: who copies, who multiplies, who takes the sums out; the first two may be warps."""
     (m, k), n, (tm, tn, tk) = a.shape, b.shape[1], tile
     turns = k // tk
 
     def matmul(a, b, o, a_tiles, b_tiles, o_tile, sums, full, used, made):
         i, j, wg = lax.axis_index("i"), lax.axis_index("j"), lax.axis_index("wg")
 
-        @tl.when(wg == 0)
-        def _():
+        def copies():
             @tl.loop(0, turns)
             def _(t):
                 slot = lax.rem(t, stages)
@@ -181,8 +180,7 @@ def blackwell(a, b, tile=(128, 64, 64), stages=2, wrong="", **options):
                 plgpu.copy_gmem_to_smem(a.at[tl.ds(i * tm, tm), tl.ds(t * tk, tk)], a_tiles.at[slot], full.at[slot])
                 plgpu.copy_gmem_to_smem(b.at[tl.ds(t * tk, tk), tl.ds(j * tn, tn)], b_tiles.at[slot], full.at[slot])
 
-        @tl.when(wg == 1)
-        def _():
+        def products():
             @tl.loop(0, turns)
             def _(t):
                 slot = lax.rem(t, stages)
@@ -192,7 +190,19 @@ def blackwell(a, b, tile=(128, 64, 64), stages=2, wrong="", **options):
             if wrong != "no arrival":
                 plgpu.tcgen05_commit_arrive(made)
 
-        @tl.when(wg == 2)
+        if by_warps:
+
+            @tl.when(wg == 0)
+            def _():
+                @plgpu.warp_map
+                def _(warp):
+                    tl.when(warp == 0)(copies)
+                    tl.when(warp == 1)(products)
+        else:
+            tl.when(wg == 0)(copies)
+            tl.when(wg == 1)(products)
+
+        @tl.when(wg == (1 if by_warps else 2))
         def _():
             if wrong != "no wait for the sum":
                 plgpu.barrier_wait(made)
@@ -200,8 +210,8 @@ def blackwell(a, b, tile=(128, 64, 64), stages=2, wrong="", **options):
             copied_out(o_tile, o.at[tl.ds(i * tm, tm), tl.ds(j * tn, tn)], wrong)
 
     return plgpu.kernel(
-        matmul, out_type=like((m, n), a.dtype), grid=(m // tm, n // tn), grid_names=("i", "j"), num_threads=3,
-        thread_name="wg",
+        matmul, out_type=like((m, n), a.dtype), grid=(m // tm, n // tn), grid_names=("i", "j"),
+        num_threads=2 if by_warps else 3, thread_name="wg",
         scratch_types=[
             plgpu.SMEM((stages, tm, tk), a.dtype), plgpu.SMEM((stages, tk, tn), a.dtype),
             plgpu.SMEM((tm, tn), a.dtype), plgpu.TMEM((tm, tn), "float32"),
@@ -209,6 +219,11 @@ def blackwell(a, b, tile=(128, 64, 64), stages=2, wrong="", **options):
             plgpu.Barrier(num_barriers=stages, orders_tensor_core=True), plgpu.Barrier(orders_tensor_core=True),
         ], **options,
     )(a, b)  # fmt: skip
+
+
+def by_warps(a, b, **options):
+    """The same, one warp of a warpgroup copies and another one multiplies."""
+    return blackwell(a, b, by_warps=True, **options)
 
 
 def persistent(a, b, tile=(64, 64, 64), stages=2, **options):

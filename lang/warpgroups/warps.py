@@ -1,0 +1,59 @@
+"""The warps of a warpgroup apart: each runs a part of a body by itself, and then they go on together.
+
+    warp_map(*refs and values; program)          the last input of the Program is the number of the warp
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...core import tree
+from ...core.errors import ArgumentTypeError
+from ...core.ir import Effects, Program
+from ...core.primitives.structured import hoisted, shifted, trace_body
+from ...core.types import INT32, ArrayType
+from .parts import here, operation, thread_cell
+
+WARPS = 4  # of a warpgroup
+
+
+def _effects(*types: Any, program: Program) -> Effects:
+    return shifted(program.effects, 0)
+
+
+def _numpy(*operands: Any, program: Program) -> list[Any]:
+    here().run_warps(program, operands)
+    return []
+
+
+warp_map_p = operation("warp_map", lambda *types, program: [], _effects, _numpy)
+PRIMITIVES = (warp_map_p,)
+
+
+def warp_map(f: Callable[[Any], None]) -> None:
+    """Decorator: run a function on each of the four warps of this warpgroup, given its number; all end it together.
+
+    In it a warp starts copies and products, waits and arrives for itself. Raises an `ArgumentTypeError` for a function
+    that gives something, and a `KernelBodyError` outside of kernels for warpgroups.
+
+    >>> import numpy as np
+    >>> from tilewright.core.types import ArrayType
+    >>> from tilewright.lang import mosaic_gpu as plgpu
+    >>> def numbers(o):
+    ...     @plgpu.warp_map
+    ...     def _(warp):
+    ...         o[warp] = warp * 2
+    >>> print(np.asarray(plgpu.kernel(numbers, out_type=ArrayType((4,), "int32"), interpret=True)()))
+    [0 2 4 6]
+    """
+    thread_cell("warp_map")
+    structure = tree.structure((0,))
+    program, result = trace_body(f, structure, [ArrayType((), INT32)], "warp_map")
+    if program.outputs:
+        raise ArgumentTypeError(f"warp_map: {getattr(f, '__name__', f)} gives {result}", "let it give nothing")
+    (closed,), constants = hoisted([program])
+    warp_map_p.bind(*constants, program=closed)
+
+
+__all__ = ["warp_map"]
