@@ -28,8 +28,9 @@ def _angles(positions: Any, half: int, base: float, work: Any) -> Any:
 
 
 def _turned(x: Any, angles: Any, sign: int) -> Any:
+    """x (..., heads, H) turned by angles (..., H / 2), whose functions all heads share."""
     a, b = jnp.split(x, 2, -1)
-    cos, sin = jnp.cos(angles), sign * jnp.sin(angles)
+    cos, sin = (f[..., None, :] for f in (jnp.cos(angles), sign * jnp.sin(angles)))
     return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
 
 
@@ -40,7 +41,7 @@ def _run(positions: Any, x: Any, base: float, sign: int, target: Any) -> Any:
     rows = row_tile(t, heads * h * work.itemsize, target)
 
     def body(positions: Any, x: Any, out: Any) -> None:
-        angles = _angles(positions[...], h // 2, base, work)[:, None, :]
+        angles = _angles(positions[...], h // 2, base, work)
         out[...] = _turned(x[...].astype(work), angles, sign).astype(out.dtype)
 
     shared = shape_of(positions)[0] == 1
@@ -83,7 +84,7 @@ def rotary_embedding(x: Any, positions: Any = None, *, base: float = 10000.0, ta
 def reference(x: Any, positions: Any = None, *, base: float = 10000.0) -> Any:
     x, positions = _checked(x, positions)
     work, half = work_dtype(x), shape_of(x)[-1] // 2
-    flat = _angles(positions.reshape(-1), half, base, work).reshape(*shape_of(positions), 1, half)
+    flat = _angles(positions.reshape(-1), half, base, work).reshape(*shape_of(positions), half)
     return _turned(x.astype(work), flat, 1).astype(x.dtype)
 
 
