@@ -15,6 +15,7 @@ from ..core.trace import eval_program, trace_program
 from ..core.types import ArrayType, MemorySpace, RefType
 from .kernel import ID, Block, Kernel, trace_map
 from .normalize import normalize
+from .sinking import forwarded, sunk
 from .stores import drop_local_writes, drop_overwritten, read_late
 
 Ids = Callable[[Sequence[Any]], Sequence[Any]]
@@ -92,7 +93,8 @@ def prune(kernel: Kernel) -> tuple[Kernel, list[int]]:
     """A kernel without the inputs and scratch that its body does not use; gives which inputs are left."""
     _, first_in, first_out, first_scratch, end = kernel.splits
     local = kernel.body.inputs[first_scratch:end]
-    body = drop_overwritten(drop_local_writes(kernel.body, local), local)
+    body = drop_local_writes(forwarded(kernel.body, local), local)
+    body = sunk(drop_overwritten(body, local, all(n == 1 for n in kernel.grid)))
     used = {a for e in body.eqns for a in e.inputs}
     aliased = {i for i, _ in kernel.aliases}
     kept = [i for i in range(len(kernel.inputs)) if i in aliased or body.inputs[first_in + i] in used]

@@ -27,6 +27,7 @@ from .atomics import atomic_cas_p, atomic_rmw_p
 from .kernel import Kernel
 from .maps import map_of, shared_block
 from .normalize import normalize, rename
+from .reach import apart
 
 Axes = tuple[int, ...]
 
@@ -192,8 +193,8 @@ class Carries:
         fact = map_of(self.kernel, self.kernel.outputs[number])
         if fact is None:
             return None
-        shared = self.shared(number)
-        return tuple(a for a in self.kernel.long_axes if a not in fact.axes or a in shared)
+        shared, own = self.shared(number), apart(self.kernel, number)
+        return tuple(a for a in self.kernel.long_axes if a not in own and (a not in fact.axes or a in shared))
 
     def meeting(self, number: int) -> Axes:
         """The axes along which cells may see one block of an output; if data says, none declared parallel."""

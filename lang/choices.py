@@ -1,7 +1,8 @@
-"""Branches of a cell over far memory run backwards: each is run again where it was taken, then backwards.
+"""Branches of a cell that are run again where they were taken, then backwards.
 
-Far operands are arrays of any size, so that such a branch cannot work on values (`lang/flatten.py`). What it reads of
-them no cell writes, which is why it may run again.
+Such are branches over far memory: far operands are arrays of any size, so that these cannot work on values
+(`lang/flatten.py`), and what they read of them no cell writes. Such are, too, branches on values that would keep much
+for their derivative: where registers hold it until the branch is run backwards, they are wanted for the rest.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from ..core.ir import Eqn, Program
+from ..core.linearize import linearized
 from ..core.primitive import Zero
 from ..core.primitives.cond import bind_cond
 from ..core.rules import instantiate
@@ -18,6 +20,14 @@ from ..core.trace import trace_program, typeof
 from ..core.types import RefType, is_inexact
 from .discharge import written
 from .stores import drop_local_writes
+
+RESIDUALS = 2**16  # bytes that a branch may keep: a quarter of the registers of a GPU's multiprocessor
+
+
+def residual_bytes(eqn: Eqn, active: Sequence[bool]) -> int:
+    """What a branch on values would keep for its derivative, besides what it takes and gives."""
+    found = [linearized(b, tuple(active[1:])).primal for b in eqn.params["branches"]]
+    return max(sum(t.nbytes for t in p.out_types[len(eqn.outputs) :]) for p in found)
 
 
 class Choice:

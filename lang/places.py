@@ -124,13 +124,13 @@ _LOGICAL: dict[Primitive, Callable[..., Range | None]] = {
 }
 _ENOUGH = (select_n_p, max_p, min_p, clamp_p)  # of which one operand may say enough
 _OPEN = {is_integer: Range(np.asarray(-FAR), np.asarray(FAR)), is_bool: Range(np.asarray(0), np.asarray(1))}
-_VALUES = {get_p: 0, swap_p: 1, addupdate_p: 1, atomic_rmw_p: 1, atomic_cas_p: 2}  # that follow the Ref
+VALUES = {get_p: 0, swap_p: 1, addupdate_p: 1, atomic_rmw_p: 1, atomic_cas_p: 2}  # that follow the Ref
 
 
 def computed_places(program: Program) -> bool:
     """Whether some access without a mask goes where something is computed."""
     for eqn in program.eqns:
-        if eqn.primitive in _VALUES and eqn.params["index"].dynamic and not eqn.params["masked"]:
+        if eqn.primitive in VALUES and eqn.params["index"].dynamic and not eqn.params["masked"]:
             return True
         if eqn.primitive in (dma_start_p, dma_wait_p) and any(eqn.params[n].dynamic for n in ("src", "dst", "sem")):
             return True
@@ -172,9 +172,9 @@ class Places:
 
     def one(self, eqn: Eqn, inputs: list[Any], may: np.ndarray, sure: np.ndarray) -> list[Any]:
         primitive = eqn.primitive
-        if primitive in _VALUES:
+        if primitive in VALUES:
             if not eqn.params["masked"]:
-                self.access(eqn, inputs[0].position, eqn.params["index"], inputs[1 + _VALUES[primitive] :], may, sure)
+                self.access(eqn, inputs[0].position, eqn.params["index"], inputs[1 + VALUES[primitive] :], may, sure)
         elif primitive in (dma_start_p, dma_wait_p):
             at = 0
             for name in ("src", "dst", "sem"):

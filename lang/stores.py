@@ -118,10 +118,10 @@ def _sets(program: Program, eqn: Eqn, ref: Var) -> bool:
     return overwrites(eqn, ref) and not any(v in e.inputs for e in program.eqns for v in eqn.outputs)
 
 
-def drop_overwritten(program: Program, local: Sequence[Var]) -> Program:
-    """Drop stores to Refs that are set again before anything reads them, in later cells too."""
+def drop_overwritten(program: Program, local: Sequence[Var], once: bool) -> Program:
+    """Drop stores to Refs that are set again before anything reads them, in later cells too unless it runs `once`."""
     live = set()
-    for ref in local:
+    for ref in () if once else local:
         first = next((e for e in program.eqns if ref in e.inputs), None)
         if first is not None and not _sets(program, first, ref):
             live.add(ref)

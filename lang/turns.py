@@ -19,6 +19,7 @@ from ..core.caches import cached
 from ..core.ir import Eqn, Literal, Program, Var
 from ..core.linear import add_tangents
 from ..core.primitive import Zero
+from ..core.primitives.cond import cond_p
 from ..core.primitives.convert import convert_element_type
 from ..core.primitives.elementwise import add_p, mul_p, sub_p
 from ..core.primitives.refview import view, write
@@ -26,7 +27,7 @@ from ..core.primitives.scan import bind_scan, scan_p
 from ..core.rules import instantiate
 from ..core.trace import Tracer, eval_program, trace_program
 from ..core.types import ArrayType, MemorySpace, RefType, is_inexact
-from .choices import Choice
+from .choices import RESIDUALS, Choice, residual_bytes
 from .discharge import written
 from .flatten import is_far, is_turns
 from .stores import drop_local_writes
@@ -240,7 +241,7 @@ def loops_of(program: Program, active: tuple[int, ...], back: Callable[..., Any]
         live.update(v for v in eqn.outputs if is_inexact(v.type.dtype))
         if is_turns(eqn):
             found[eqn] = Turns(eqn, flags, back)
-        elif is_far(eqn):
+        elif is_far(eqn) or eqn.primitive is cond_p and residual_bytes(eqn, flags) > RESIDUALS:
             found[eqn] = Choice(eqn, flags, dependent, back, spaces)
     return found
 

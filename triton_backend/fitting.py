@@ -27,7 +27,7 @@ from .module import TritonModule
 from .rules import BACKEND
 
 SPILLS = 1024  # bytes a thread
-MOST_WARPS = 16
+WARPS = 8  # as many use up a multiprocessor's registers, with 255 for each thread
 ROUNDS, WAYS = 3, 2  # how often blocks are made smaller, and how many ways to do so are tried each time
 
 
@@ -82,13 +82,17 @@ def _on_smaller_blocks(found: Fitted, kernel: Kernel, machine: Target) -> Fitted
         if isinstance(ways, str):
             why = ways
             break
-        tried = ((way, _settled(way.kernel, machine, False)) for way in ways[:WAYS])
-        better = ((way, other) for way, other in tried if _lacks(other, machine) < _lacks(found, machine))
-        way, other = next(better, (None, found))
-        if way is None:
+        best, lacks = None, _lacks(found, machine)
+        for way in ways[:WAYS]:
+            other = _settled(way.kernel, machine, found.module.num_warps)
+            if _lacks(other, machine) < lacks:
+                best, lacks = (way, other), _lacks(other, machine)
+            if not any(lacks):
+                break
+        if best is None:
             why = f"{ways[0].note(kernel)} are of no help"
             break
-        at, found = at.then(way), other
+        at, found = at.then(best[0]), best[1]
     why = f"not on smaller blocks: {why}" if why else ""
     note = "; ".join(filter(None, [at.note(kernel), found.note, why]))
     module = replace(found.module, finish=at.around(kernel, found.module.out_types, found.module.finish))
@@ -106,19 +110,19 @@ def _unit(array: ArrayType, axis: int) -> int:
     return 16 if axis >= array.ndim - 2 and array.shape[axis] >= 16 else 1
 
 
-def _settled(kernel: Kernel, machine: Target, other_warps: bool = True) -> Fitted:
-    """A kernel with the stages, and the warps if those may be others, that lack least."""
+def _settled(kernel: Kernel, machine: Target, given: int | None = None) -> Fitted:
+    """A kernel with the stages, and the warps if those are not given, that lack least."""
 
     def made(**settings: Any) -> Fitted:
-        module = triton_module(kernel, machine, **settings, **plain)
+        module = triton_module(kernel, machine, **(plain | settings))
         return Fitted(module, compiler.machine_code(module, machine, kernel.source))
 
-    plain: dict[str, Any] = {}
+    plain: dict[str, Any] = {"num_warps": given}
     notes = []
     try:
         made()
     except CompileError as error:
-        if not triton_module(kernel, machine).specialised:
+        if not triton_module(kernel, machine, **plain).specialised:
             raise
         plain["warp_specialize"] = False
         notes.append(f"its warps are not specialised: {_pass(error.what)}")
@@ -131,10 +135,10 @@ def _settled(kernel: Kernel, machine: Target, other_warps: bool = True) -> Fitte
         was, needs = first.module.num_stages, first.compiled.shared
         notes.append(f"num_stages {stages} in place of {was}, for {needs:,} bytes of shared memory")
     spilled = least = found.resources(machine).spills or 0
-    while other_warps and least > SPILLS and _free(kernel, "num_warps"):
-        if warps < MOST_WARPS:
+    while given is None and least > SPILLS and _free(kernel, "num_warps"):
+        if warps < WARPS:
             warps *= 2
-        elif found is first and least < 2 * SPILLS:  # the assembler leaves threads of as many warps few registers
+        elif warps > WARPS and found is first and (least < 2 * SPILLS or _leaves(found, machine)):
             warps //= 2
         else:
             break
@@ -150,6 +154,11 @@ def _settled(kernel: Kernel, machine: Target, other_warps: bool = True) -> Fitte
         was, now = first.module.num_warps, found.module.num_warps
         notes.append(f"num_warps {now} in place of {was}, for {spilled:,} bytes spilled")
     return replace(found, note="; ".join(notes))
+
+
+def _leaves(found: Fitted, machine: Target) -> bool:
+    """Whether the assembler left registers to nobody, as it does with many threads."""
+    return (found.resources(machine).registers or 0) * found.module.num_warps < 255 * WARPS
 
 
 def _pass(text: str) -> str:

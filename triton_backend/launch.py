@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import ArgumentError
+from ..core.ir import Program, subprograms
 from ..core.types import INT32
+from ..lang.build import INHERITED
 from ..lang.gpu.launch import GROUP, PRODUCT, Launch
 from ..lang.gpu.plan import Plan
 from ..lang.plain import uses
@@ -92,8 +94,16 @@ def _warps(plan: Plan) -> int:
     blocks = [b.shape for b in k.blocks if b.index_map is not None or k.cells == 1]
     most = max((_elements(s) for s in (*blocks, *(r.shape for r in k.scratch))), default=1)
     if uses(k.body, PRODUCT):
+        if dict(k.settings).get(INHERITED):  # a derivative holds several values of the size of its largest at once
+            most = max(most, _largest(k.body))
         return 8 if most >= 128 * 128 else 4
     return int(np.clip(most // 512, 1, 16)) if most <= 512 else 4 if most <= 4096 else 8 if most <= 16384 else 16
+
+
+def _largest(program: Program) -> int:
+    """Elements of the largest value in a Program."""
+    here = max((_elements(v.type.shape) for e in program.eqns for v in e.outputs), default=1)
+    return max([here, *(_largest(p) for e in program.eqns for _, p in subprograms(e))])
 
 
 def _stages(plan: Plan, target: Target) -> int:

@@ -35,6 +35,12 @@ def _contiguous(index: Index) -> bool:
     return all(type(e) is not Take and getattr(e, "stride", 1) == 1 for e in index)
 
 
+def _covers(index: Index, shape: Sequence[int]) -> bool:
+    """Whether an access within bounds is to a whole value, in order: nowhere is there another place to start."""
+    return all(type(e) is not Take and e.start in (None, 0) and getattr(e, "size", 1) == d
+               and getattr(e, "stride", 1) == 1 for e, d in zip(index, shape, strict=True))  # fmt: skip
+
+
 def _spread(x: Any, shape: Sequence[int], dims: Sequence[int] = ()) -> Any:
     if shape_of(x) == tuple(shape):
         return x
@@ -70,8 +76,8 @@ def read_value(x: Any, operands: Sequence[Any], *, index: Index, masked: bool = 
 
 def _read(x: Any, index: Index, dynamic: Sequence[Any], shape: Sequence[int], masked: bool) -> Any:
     shape = tuple(shape)
-    if index.is_whole(shape_of(x)):
-        return x
+    if index.is_whole(shape_of(x)) or (not masked and _covers(index, shape_of(x))):
+        return reshape_to(x, shape)
     if index.takes or (index.dynamic and not _contiguous(index)):
         return _read_taken(x, index, dynamic, shape)
     if not index.dynamic:
@@ -133,7 +139,8 @@ def write_value(x: Any, value: Any, operands: Sequence[Any], *, add: bool, index
     """The value after `swap` (or, with `add`, after `addupdate`)."""
     dynamic, mask, _ = split_operands(index, operands, masked)
     shape = access_shape(index)
-    if index.is_whole(shape_of(x)):
+    if index.is_whole(shape_of(x)) or (not masked and _covers(index, shape_of(x))):
+        value = reshape_to(value, shape_of(x))
         new = add_p.bind(x, value) if add else value
         return new if mask is None else _select(mask, new, x)
     if not _contiguous(index):

@@ -4,6 +4,8 @@ import functools
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import tilewright as tw
 from tests.support.authors import products
@@ -15,6 +17,7 @@ from tilewright import numpy as tnp
 from tilewright.lang.analysis import analyse
 from tilewright.lang.gpu.plan import plan
 from tilewright.lang.legalize import legal
+from tilewright.lang.reach import apart
 from tilewright.lang.target import target_of
 from tilewright.triton_backend.rules import BACKEND
 
@@ -65,6 +68,77 @@ def test_cotangents_of_far_operands_are_added_by_parallel_cells():
         assert not whole, "a branch reads an operand whole"
         check_triton(kernel, *operands)
         check_mosaic(kernel, *operands)
+
+
+# ---------------------------------------------------------------------------- far memory
+
+
+FAR = tl.BlockSpec(memory_space=tl.ANY)
+
+
+def rows(x, *, step=1, dtype=np.float32, **options):
+    """Rows by program, in the way of kernels over pointers; `step` cells to a row."""
+
+    def body(x_ref, o_ref):
+        i = tl.program_id(0)
+        at = tl.ds(i % step * (128 // step), 128 // step)
+        tl.store(o_ref.at[i // step, at], tnp.tanh(tl.load(x_ref.at[i // step, at])))
+
+    return tl.kernel_call(body, tw.ShapeDtypeStruct(x.shape, dtype), grid=(step * x.shape[0],), in_specs=[FAR],
+                          out_specs=FAR, name="rows", **options)(x)  # fmt: skip
+
+
+@pytest.mark.parametrize("options", [{}, {"dimension_semantics": ("parallel",)}, {"dtype": "float16"}], ids=str)
+def test_kernels_over_pointers_have_parallel_derivatives(options):
+    x = np.random.default_rng(0).standard_normal((6, 128)).astype(options.get("dtype", "float32"))
+    gradient = tw.grad(lambda x: tnp.sum(rows(x, **options).astype("float32") ** 2))
+    found = kernels_of(gradient, x)
+    assert [(k.name, planned(k).programs) for k, _ in found] == [("rows", 6), ("rows_bwd_x_ref", 6)]
+    for kernel, operands in found:
+        check_triton(kernel, *operands)
+        check_mosaic(kernel, *operands)
+    y = np.tanh(x.astype("float64"))
+    np.testing.assert_allclose(gradient(x), 2 * y * (1 - y * y), rtol=1e-2 if x.itemsize == 2 else 1e-5, atol=1e-2)
+    assert "proved: 5 of 6" in str(tw.explain(lambda x: rows(x, **options), x))
+
+
+def test_cells_that_may_meet_in_far_memory_keep_their_order_and_it_is_told():
+    text = str(tw.explain(functools.partial(rows, step=2), np.ones((3, 128), np.float32)))
+    assert "reach parts of it by themselves, which may overlap along grid axes (0,)" in text
+    assert "derivative of x_ref: class B" in text
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.data())
+def test_axes_are_told_apart_only_if_no_two_cells_meet(data):
+    """Against every pair of cells, for one or two accesses at places that are affine in the ids."""
+    grid = data.draw(st.tuples(st.integers(1, 4), st.integers(1, 3)))
+    shape = (40, 24)
+    axis = st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 2), st.integers(1, 3))
+    accesses = data.draw(st.lists(st.tuples(axis, axis), min_size=1, max_size=2))
+
+    def places(ids, access):
+        starts = [a * ids[0] + b * ids[1] + c for a, b, c, _ in access]
+        return tuple(tl.ds(s, n) for s, (*_, n) in zip(starts, access, strict=True))
+
+    def body(o):
+        for access in accesses:
+            o[places([tl.program_id(0), tl.program_id(1)], access)] = tnp.ones([n for *_, n in access])
+
+    ((kernel, _),) = kernels_of(lambda: tl.kernel_call(body, tw.ShapeDtypeStruct(shape, "float32"), grid=grid,
+                                                       out_specs=FAR, interpret=True)())  # fmt: skip
+    reached = {}
+    for ids in np.ndindex(*grid):
+        here = np.zeros(shape, bool)
+        for access in accesses:
+            here[tuple(slice(p.start, p.start + p.size) for p in places(ids, access))] = True
+        reached[ids] = here
+    meet = {axis for a in reached for b in reached for axis in range(2)
+            if a[axis] != b[axis] and (reached[a] & reached[b]).any()}  # fmt: skip
+    assert not meet & set(apart(kernel, 0))
+    one = [k for k, n in enumerate(grid) if n > 1]
+    if len(accesses) == 1 and len(one) == 1 and not meet:
+        assert apart(kernel, 0) == tuple(one)
 
 
 # ---------------------------------------------------------------------------- what is carried along which axis

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.support.authors.attention import flash_window
 from tests.support.cases.conv import case as conv
 from tests.support.corpus import conv1d, int4_matmul, matmul_grid
 from tests.support.gpu_cases import FUSED, FUSED_MORE, TEMPLATE_CASES, adamw, corpus, fused, kernels_in, template
@@ -135,6 +136,16 @@ def test_a_derivative_that_does_not_fit_gets_smaller_blocks():
     assert not whole.note and found.compiled.shared <= narrow.fast_bytes
     assert "in place of" in found.note and found.note.startswith("blocks of w ")
     assert found.module.grid != whole.module.grid
+
+
+@pytest.mark.targets
+def test_the_gradient_of_attention_in_large_blocks_fits():
+    """Of 128 queries and keys each: branches are run again rather than kept, and what does not fit is cut."""
+    q, k = S((2, 8, 1024, 64), "bfloat16"), S((2, 2, 1024, 64), "bfloat16")
+    call = functools.partial(flash_window, rows=128, columns=128, window=512)
+    gradient = tw.grad(lambda *xs: tnp.sum(call(*xs).astype("float32") ** 2), (0, 1, 2))
+    found = {r.kernel: r for r in tw.compile(gradient, q, k, k, target="cuda:sm_90").resources}
+    assert found["flash_window_bwd"].spills <= 1024
 
 
 def test_a_derivative_that_does_not_fit_gets_fewer_stages():

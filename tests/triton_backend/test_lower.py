@@ -5,6 +5,7 @@ batched; the walker also finds accesses out of bounds and races. `pytest --updat
 """
 
 import functools
+import re
 from typing import Any
 
 import numpy as np
@@ -173,8 +174,6 @@ def test_batches_of_the_corpus(kernel, size, mode):
     axes = tuple(None if i in alone else 0 for i in range(len(arrays)))
     stacked = [a if i in alone else np.stack([a, a]) for i, a in enumerate(arrays)]
     check(tw.vmap(functools.partial(kernel.call, **size.blocks, **mode), in_axes=axes), *stacked, rtol=1e-3)
-
-
 
 
 @pytest.mark.parametrize("name", fused.FIRST_OF)
@@ -496,3 +495,18 @@ def test_precision_of_products():
     found = {p: text_of(call(p), x, x) for p in (None, "high", "highest")}
     assert "inputPrecision = tf32 " in found[None] and "tf32x3" in found["high"]
     assert "inputPrecision" not in found["highest"]
+
+
+def test_products_with_bfloat16_that_give_it_are_taken_in_it():
+    """As those of cotangents with operands: by default, not where more is asked for."""
+
+    def call(precision=None, out="bfloat16"):
+        def body(x, y, o):
+            o[...] = tw.lax.dot(x[...], y[...], precision=precision, preferred_element_type=out)
+
+        return tl.kernel_call(body, S((16, 16), out))
+
+    x, y = rng.standard_normal((16, 16), dtype=F32), rng.standard_normal((16, 16), dtype=F32).astype("bfloat16")
+    dots = [re.search(r"tt.dot .*", text_of(c, x, y))[0] for c in (call(), call("highest"), call(out="float32"))]
+    assert [d.count("xbf16>") for d in dots] == [2, 0, 0]
+    check(call(), x, y)

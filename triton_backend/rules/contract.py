@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from ...core.primitive import Primitive
@@ -34,7 +35,7 @@ from .elementwise import Rule
 from .reduce import SUM, reduced
 
 LEAST = 16  # of each axis of `tt.dot`
-FLOAT16 = np.dtype(np.float16)
+FLOAT16, BFLOAT16 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
 
 
 def _matrix(e: Any, x: Value, *groups: Sequence[int]) -> Value:
@@ -44,9 +45,15 @@ def _matrix(e: Any, x: Value, *groups: Sequence[int]) -> Value:
     return reshape(e.p, x, [math.prod(next(sizes) for _ in group) for group in groups])
 
 
-def _common(x: Value, y: Value, out: Any) -> Any:
-    """The dtype that operands are multiplied in."""
+def _common(x: Value, y: Value, out: Any, precision: Any) -> Any:
+    """The dtype that operands are multiplied in.
+
+    By default it is bfloat16 where one operand and the result are: the result has no more digits, and the matrix units
+    take operands of 16 bits from shared memory in any order, which they do not of 32.
+    """
     if is_float(x.dtype) or is_float(y.dtype):
+        if out == BFLOAT16 and {x.dtype, y.dtype} == {BFLOAT16, FLOAT32} and not _asked(precision):
+            return BFLOAT16
         floats = [v.dtype for v in (x, y) if is_float(v.dtype)]
         own = max(floats, key=lambda d: d.itemsize)
         if len(set(floats)) > 1 and own.itemsize < 4:
@@ -64,7 +71,7 @@ def _dot_general(e: Any, operands: Sequence[Value], out: ArrayType, dimension_nu
     lf, rf = free_axes(len(x.shape), lc, lb), free_axes(len(y.shape), rc, rb)
     if 0 in (*x.shape, *y.shape):
         return p.constant(0, out.dtype, out.shape)
-    dtype = _common(x, y, out.dtype)
+    dtype = _common(x, y, out.dtype, precision)
     batch = ((lb,), (rb,)) if lb else ((), ())
     a, b = _matrix(e, convert(p, x, dtype), *batch[0], lf, lc), _matrix(e, convert(p, y, dtype), *batch[1], rc, rf)
     vector = 1 in (a.shape[-2], b.shape[-1])
@@ -144,8 +151,12 @@ def _input_precision(e: Any, dtype: Any, precision: Any) -> str:
     """How float32 operands are multiplied: by default in TF32, where the hardware has it."""
     if dtype != FLOAT32 or e.target.kind != "cuda":
         return ""
-    one = max((one.value for one in precision), default=0) if precision else 0
-    return {Precision.DEFAULT.value: "tf32", Precision.HIGH.value: "tf32x3"}.get(one, "")
+    return {Precision.DEFAULT.value: "tf32", Precision.HIGH.value: "tf32x3"}.get(_asked(precision), "")
+
+
+def _asked(precision: Any) -> int:
+    """The higher of the precisions asked for the two operands."""
+    return max((one.value for one in precision), default=0) if precision else 0
 
 
 RULES: dict[Primitive, Rule] = {dot_general_p: _dot_general}
