@@ -193,8 +193,13 @@ class Carries:
         fact = map_of(self.kernel, self.kernel.outputs[number])
         if fact is None:
             return None
-        shared, own = self.shared(number), apart(self.kernel, number)
-        return tuple(a for a in self.kernel.long_axes if a not in own and (a not in fact.axes or a in shared))
+        shared = self.shared(number)
+        return tuple(a for a in self.kernel.long_axes if a not in fact.axes or a in shared)
+
+    def touched(self, number: int) -> Axes | None:
+        """The grid axes along which cells may reach one element of an output; None if that is not known."""
+        ignored = self.ignored(number)
+        return ignored and tuple(a for a in ignored if a not in apart(self.kernel, number))
 
     def meeting(self, number: int) -> Axes:
         """The axes along which cells may see one block of an output; if data says, none declared parallel."""
