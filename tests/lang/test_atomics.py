@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.support.walker import check_triton, kernels_of
+from tests.support.walker import check_mosaic, check_triton, kernels_of
 from tilewright import lang as tl
 from tilewright import lax
 from tilewright import numpy as tnp
@@ -277,6 +277,30 @@ def test_atomic_updates_stay_atomic_in_derivatives(call, reference, transform):
         if "_bwd" not in kernel.name:
             assert kernel.semantics is not None and "parallel" in kernel.semantics
     assert any("_bwd" not in kernel.name for kernel, _ in found)
+
+
+@pytest.mark.parametrize("semantics", [None, ("parallel", "parallel")], ids=["undeclared", "parallel"])
+@pytest.mark.parametrize("order", ["split first", "split last"])
+def test_blocks_of_an_aliased_output_may_be_left_and_entered_again(order, semantics):
+    """Sums that are split over the outermost axis as over the innermost, alone and derived, on both walkers."""
+
+    def body(z, x, o):
+        tl.atomic_add(o, (slice(None),), x[...])
+
+    def call(x):
+        first = order == "split first"
+        out = tl.BlockSpec((4,), (lambda s, i: (i,)) if first else (lambda i, s: (i,)))
+        part = tl.BlockSpec((4,), (lambda s, i: (2 * s + i,)) if first else (lambda i, s: (2 * s + i,)))
+        return tl.kernel_call(body, shape(8, dtype=F32), grid=(3, 2) if first else (2, 3), in_specs=[out, part],
+                              out_specs=out, input_output_aliases={0: 0}, dimension_semantics=semantics,
+                              )(tnp.zeros(8), x)  # fmt: skip
+
+    want = V.reshape(3, 8).sum(axis=0)
+    np.testing.assert_allclose(tw.jit(call)(V), want, rtol=1e-6)
+    for made in (call, tw.value_and_grad(lambda x: tnp.sum(tnp.sin(call(x))))):
+        for kernel, operands in kernels_of(made, V):
+            check_triton(kernel, *operands)
+            check_mosaic(kernel, *operands)
 
 
 def test_what_an_output_holds_between_atomic_updates_is_saved_in_order():
