@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
-from ..errors import ArgumentError, UnsupportedError
+from ..errors import ArgumentError
 
 
 class AccuracyMode(enum.Enum):
     """How exact an elementwise function is to be."""
+
+    says_accuracy = enum.nonmember(True)
 
     HIGHEST = 1
     DEFAULT = 2
@@ -20,6 +22,7 @@ class AccuracyMode(enum.Enum):
 class Tolerance:
     """How far an elementwise function may be off: absolutely, relatively, or in units in the last place."""
 
+    says_accuracy: ClassVar = True  # what functions know it by, which do not load this module
     atol: float = 0.0
     rtol: float = 0.0
     ulps: int = 0
@@ -29,9 +32,3 @@ class Tolerance:
             raise ArgumentError(f"a tolerance is below 0: {self}", "numbers of zero or more")
         if self.rtol and self.ulps:
             raise ArgumentError(f"a tolerance by rtol and by ulps: {self}", "give one of the two")
-
-
-def check_accuracy(name: str, accuracy: Any) -> None:
-    """Refuse what is neither an `AccuracyMode` nor a `Tolerance`."""
-    if accuracy is not None and not isinstance(accuracy, (AccuracyMode, Tolerance)):
-        raise UnsupportedError(f"{name} does not take accuracy={accuracy!r}", "an AccuracyMode or a Tolerance")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ShapeError
+from ..errors import ShapeError, UnsupportedError
 from ..linear import add_any_p, add_p, neg_p
 from ..operands import FLOAT, INEXACT, INT, NUMBER, ORDERED, check_kind, common_shape, same_dtype, widened
 from ..primitive import Linear, Primitive, Zero
@@ -20,7 +20,6 @@ from ..relation import POINTWISE, pointwise
 from ..rules import like, nary_jvp
 from ..trace import typeof
 from ..types import ArrayType, is_complex, is_integer, is_unsigned, kind
-from .accuracy import check_accuracy
 from .compare import and_p, bits_of, eq_p, lt_p, select_n_p, shift_right_arithmetic_p, shift_right_logical_p
 from .convert import complex as make_complex
 from .convert import conj, convert_element_type, imag, real
@@ -331,6 +330,12 @@ nextafter_p = nary("nextafter", FLOAT, np.nextafter, wide=False)
 
 
 # ---------------------------------------------------------------------------- functions of jax.lax
+
+
+def check_accuracy(name: str, accuracy: Any) -> None:
+    """Refuse what is neither an `AccuracyMode` nor a `Tolerance` (`accuracy.py`); the best result meets any."""
+    if accuracy is not None and not getattr(accuracy, "says_accuracy", False):
+        raise UnsupportedError(f"{name} does not take accuracy={accuracy!r}", "an AccuracyMode or a Tolerance")
 
 
 def _unary_with_accuracy(primitive: Primitive, doc: str) -> Any:
