@@ -450,6 +450,13 @@ class NamedSharding:
         self.check_rank(typeof(x).shape)
         return constraint_p.bind(x, sharding=self)
 
+    def update(self, **changes: Any) -> NamedSharding:
+        """It with another mesh, spec or kind of memory."""
+        fields = {name: changes.pop(name, getattr(self, name)) for name in ("mesh", "spec", "memory_kind")}
+        if changes:
+            raise ArgumentTypeError(f"NamedSharding.update takes no {sorted(changes)}", "mesh, spec or memory_kind")
+        return NamedSharding(**fields)
+
     def with_memory_kind(self, kind: str) -> NamedSharding:
         return NamedSharding(self.mesh, self.spec, kind)
 

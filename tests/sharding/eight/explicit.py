@@ -169,6 +169,9 @@ def test_explicit_axes_within_automatic_ones():
 
 def test_types_without_a_mesh_in_force():
     assert shown(tnp.sin(A)) == "f32[8@x,4@y]" and shown(A.left() * 2) == "f32[8,4]"
+    assert A.sharding.update(spec=P("x")) is NamedSharding(MESH, P("x"))
+    with pytest.raises(TypeError, match="takes no"):
+        A.sharding.update(axes="x")
     nowhere = tw.typeof(tnp.ones(3)).sharding
     assert nowhere.spec == P(None) and nowhere.spec.index(None) == 0
     assert random.normal(random.key(0), (3,), out_sharding=nowhere).shape == (3,)
