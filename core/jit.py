@@ -145,13 +145,9 @@ class Entry:
     @property
     def form(self) -> str:
         """How results are put together, named for the forms that need no pytree."""
-        n = self.out_tree.num_leaves
-        if self.out_tree == _LEAF:
-            return "one"
-        return "tuple" if n and self.out_tree == tree.structure((0,) * n) else "tree"
-
-
-_LEAF = tree.structure(0)
+        zeros = (0,) * self.out_tree.num_leaves
+        forms = {"one": 0, "tuple": zeros, "list": [*zeros]} if zeros else {}
+        return next((name for name, form in forms.items() if self.out_tree == tree.structure(form)), "tree")
 
 
 _shared = runtime.weak_cache("jit.known")

@@ -14,18 +14,15 @@ from ...primitive import Primitive, Zero
 from ...rules import like
 from ...trace import shape_of, typeof
 from ...types import ArrayType
-from ..convert import convert_element_type
 from ..elementwise import add_p, mul_p
 from ..shape import expand_dims
 from .common import check_batch, check_dtype, check_matrix, check_square, each, matrixwise
 from .matrices import (
     adjoint,
-    columns_of,
-    eye,
+    from_triangle,
     half,
     hermitian,
     product,
-    real_diagonal,
     transposed,
     triangle,
 )
@@ -39,14 +36,6 @@ def _typing(x: ArrayType) -> ArrayType:
     check_dtype("cholesky", x)
     check_square("cholesky", x)
     return x.strong()
-
-
-def _from_lower(x: Any) -> Any:
-    """The Hermitian matrices whose lower triangles are given; imaginary parts of diagonals are passed over."""
-    below = triangle(x, True, -1)
-    real = convert_element_type(real_diagonal(x), typeof(x).dtype)
-    on = mul_p.bind(eye(shape_of(x), typeof(x).dtype), columns_of(real, shape_of(x)[-1]))
-    return add_p.bind(add_p.bind(below, adjoint(below)), on)
 
 
 def _halved(x: Any) -> Any:
@@ -66,7 +55,7 @@ def _factor_tangent(factor: Any, change: Any) -> Any:
 
 def _jvp(primals: Any, tangents: Any) -> Any:
     factor = cholesky_p.bind(*primals)
-    return factor, _factor_tangent(factor, _from_lower(tangents[0]))
+    return factor, _factor_tangent(factor, from_triangle(tangents[0], True))
 
 
 def _numpy(x: np.ndarray) -> np.ndarray:

@@ -17,11 +17,10 @@ from ...trace import shape_of, typeof
 from ...types import ArrayType
 from ..compare import select_n_p
 from ..convert import convert_element_type
-from ..elementwise import add_p, div_p, mul_p, sub_p
+from ..elementwise import div_p, mul_p, sub_p
 from ..shape import slice
 from .common import check_dtype, check_square, each, matrixwise, real_of
-from .matrices import adjoint, columns_of, eye, hermitian, on_diagonal, product, real_diagonal, rows_of
-from .matrices import triangle as triangle_of
+from .matrices import adjoint, columns_of, from_triangle, hermitian, on_diagonal, product, real_diagonal, rows_of
 
 
 class EighImplementation(enum.Enum):
@@ -40,14 +39,6 @@ def _typing(x: ArrayType, *, lower: bool, compute_vectors: bool) -> list[ArrayTy
     return [x.strong(), values] if compute_vectors else [values]
 
 
-def whole(x: Any, lower: bool) -> Any:
-    """The Hermitian matrices of which one triangle is given; imaginary parts of diagonals are passed over."""
-    strict = triangle_of(x, lower, -1 if lower else 1)
-    real = convert_element_type(real_diagonal(x), typeof(x).dtype)
-    on = mul_p.bind(eye(shape_of(x), typeof(x).dtype), columns_of(real, shape_of(x)[-1]))
-    return add_p.bind(add_p.bind(strict, adjoint(strict)), on)
-
-
 def _jvp(primals: Any, tangents: Any, *, lower: bool, compute_vectors: bool) -> Any:
     """dw = diag(V^H dA V), dV = V (F * (V^H dA V)) with F_ij = 1 / (w_j - w_i), 0 on the diagonal.
 
@@ -55,7 +46,7 @@ def _jvp(primals: Any, tangents: Any, *, lower: bool, compute_vectors: bool) -> 
     section 3.1. The eigenvalues' derivative stays finite where they repeat; that of the vectors does not exist there.
     """
     vectors, values = eigh_p.bind(*primals, lower=lower, compute_vectors=True)
-    inner = product(adjoint(vectors), whole(tangents[0], lower), vectors)
+    inner = product(adjoint(vectors), from_triangle(tangents[0], lower), vectors)
     values_change = real_diagonal(inner)
     if not compute_vectors:
         return [values], [values_change]

@@ -12,7 +12,7 @@ from ...trace import shape_of, typeof
 from ...types import INT32, is_complex
 from ..compare import eq_p, ge_p, le_p, select_n_p
 from ..contract import Precision, batch_matmul
-from ..convert import conj_p, real_p
+from ..convert import conj_p, convert_element_type, real_p
 from ..elementwise import add_p, mul_p
 from ..gather import take_along
 from ..reduce import reduce_sum_p
@@ -62,6 +62,15 @@ def triangle(x: Any, lower: bool, offset: int = 0) -> Any:
     row, column = (broadcasted_iota(INT32, shape, len(shape) - 2), broadcasted_iota(INT32, shape, len(shape) - 1))
     row = add_p.bind(row, np.int32(offset)) if offset else row
     return select_n_p.bind((ge_p if lower else le_p).bind(row, column), zeros(typeof(x).strong()), x)  # type: ignore[union-attr]
+
+
+def from_triangle(x: Any, lower: bool) -> Any:
+    """The Hermitian matrices of which one triangle is given; imaginary parts of diagonals are passed over."""
+    type: Any = typeof(x).strong()  # type: ignore[union-attr]
+    strict = triangle(x, lower, -1 if lower else 1)
+    real = convert_element_type(real_p.bind(x), type.dtype) if is_complex(type.dtype) else x
+    on = select_n_p.bind(on_diagonal(type.shape), zeros(type), real)
+    return add_p.bind(add_p.bind(strict, adjoint(strict)), on)
 
 
 def on_diagonal(shape: tuple[int, ...]) -> Any:

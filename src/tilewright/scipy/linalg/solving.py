@@ -10,8 +10,7 @@ import numpy as np
 from ... import lax
 from ...core.errors import ArgumentError, ShapeError
 from ...core.primitives.linalg import lu as _lu
-from ...core.primitives.linalg.eigh import whole
-from ...core.primitives.linalg.matrices import adjoint, eye, product, transposed, triangle
+from ...core.primitives.linalg.matrices import adjoint, eye, from_triangle, product, transposed, triangle
 from ...core.promote import promote_types
 from ...numpy import linalg as numpy_linalg
 from ...numpy.linalg.factors import operand, square
@@ -198,7 +197,7 @@ def solve(
     if assume_a == "pos":
         return answer(_by_cholesky(cholesky(a, lower=lower), b, lower), vector)
     if assume_a == "her":
-        a = whole(a, lower)
+        a = from_triangle(a, lower)
     if assume_a == "sym":
         strict = triangle(a, lower, -1 if lower else 1)
         a = triangle(a, lower) + transposed(strict)
