@@ -156,7 +156,7 @@ TABLE: dict[str, dict[str, tuple[Any, tuple[str, ...], Any]]] = {
         "ds, dslice": (tl.ds, ANY_KIND, sliced),
         "run_scoped": (tl.run_scoped, ANY_KIND, scoped),
         "with_scoped": (tl.with_scoped, ANY_KIND, lambda x, i, o: tl.with_scoped(o.aval)(
-            lambda mine: (set_(mine, x[...]), set_(o, mine[...])))()),
+            lambda mine: (set_(mine, x[...]), set_(o, mine[...])) and None)()),
         "run_state": (tl.run_state, ANY_KIND, lambda x, i, o: set_(o, tl.run_state(turned_round)(x[...]))),
     },
     "Atomic operations": {
