@@ -108,6 +108,7 @@ def _shares(names: Names, axis: Sequence[int], sizes: Sequence[int], mesh: Any, 
             if len(axis) == 1:  # the last part is shorter
                 return [(f, names)]
             break
+    rest = [name for name in rest if mesh.shape[name] > 1]  # an axis of one device splits nothing
     if rest:
         raise ShardingTypeError(f"{primitive.name} of {_shown(types)} cuts an axis where {rest[0]!r} does not", REMEDY)
     return shares

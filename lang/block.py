@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import ArgumentError, ArgumentTypeError, BlockRankError
+from ..core.errors import ArgumentError, ArgumentTypeError, BlockRankError, UnsupportedError
+from ..core.primitives.refindex import Slice
 from ..core.types import ArrayType, MemorySpace, RefType, canonical_dtype
 
 ANY, VMEM, SMEM, HBM, SEMAPHORE = (MemorySpace[n] for n in ("ANY", "VMEM", "SMEM", "HBM", "SEMAPHORE"))
@@ -140,6 +141,9 @@ def block_index(spec: BlockSpec, ids: Sequence[Any], rank: int, where: str) -> l
     if len(found) != rank:
         raise BlockRankError(f"{where}: its block has rank {rank}, its index map gives {len(found)} indices",
                              "give one block index per axis of the block")  # fmt: skip
+    if any(isinstance(i, Slice) for i in found):
+        raise UnsupportedError(f"{where}: its index map gives a slice",
+                               "blocks of a pipeline have one size: give indices")  # fmt: skip
     return [np.int32(i) if isinstance(i, (int, np.integer)) else i for i in found]
 
 

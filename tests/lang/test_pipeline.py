@@ -6,7 +6,13 @@ import pytest
 import tilewright as tw
 from tilewright import lang as tl
 from tilewright import numpy as tnp
-from tilewright.core.errors import ArgumentError, ArgumentTypeError, BlockRankError, KernelBodyError
+from tilewright.core.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    BlockRankError,
+    KernelBodyError,
+    UnsupportedError,
+)
 from tilewright.lang import tpu, triton
 from tilewright.lang.cost import kernel_cost
 from tilewright.lang.visit import block_bytes, kernels_of
@@ -313,3 +319,14 @@ def test_wrong_settings():
         tl.Buffered(0)
     with pytest.raises(ArgumentTypeError, match="pipeline_mode is 3"):
         tl.BlockSpec((4,), lambda i: i, pipeline_mode=3)
+
+
+def test_blocks_of_a_pipeline_have_one_size():
+    spec = tl.BlockSpec((tl.BoundedSlice(2), 4), lambda i: (tl.ds(2 * i, 2), 0))
+
+    def body(*refs):
+        tpu.emit_pipeline(lambda x, o: o.__setitem__(..., x[...]), grid=2, in_specs=[spec], out_specs=[spec])(*refs)
+
+    far = tl.BlockSpec(memory_space=tl.ANY)
+    with pytest.raises(UnsupportedError, match="its index map gives a slice"):
+        tl.kernel_call(body, tw.ShapeDtypeStruct((4, 4), F32), in_specs=[far], out_specs=far)(np.ones((4, 4), F32))

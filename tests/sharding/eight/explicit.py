@@ -195,3 +195,9 @@ def test_what_gives_no_result_is_done_once(mesh, capfd):
         tw.jit(f)(put(X, "x", mesh=mesh)).block_until_ready()
     tw.effects_barrier()
     assert capfd.readouterr().out.count("the sum is") == 1 and seen == [P("x")]
+
+
+def test_an_axis_of_one_device_splits_nothing():
+    mesh = tw.make_mesh((8, 1), ("x", "one"), axis_types=(AxisType.Explicit,) * 2)
+    x = put(X, None, "one", mesh=mesh)
+    assert np.array_equal(x[0, ::2], X[0, ::2]) and np.array_equal(tnp.squeeze(x[:, 1:2], 1), X[:, 1])
