@@ -90,7 +90,7 @@ def record(program: Program, args: Sequence[Any], active: Sequence[int], space: 
             return bind_eqn(eqn, values)
         refs = [next(rest) for _ in loop.space]
         primals, tangents = trace.split(values)
-        outs = under(trace.parent, loop.forward, primals, refs)  # type: ignore[arg-type]
+        outs = under(trace.parent, loop.forward, primals, refs)
         atoms: list[Any] = [t._var if linear.owns(t) else Known(p) for p, t in zip(primals, tangents, strict=True)]
         derived = [Var(typeof(x).tangent()) for x, a in zip(outs, loop.derived, strict=True) if a]
         linear.eqns.append(Eqn(turns_p, atoms, derived, {"loop": loop, "primals": primals, "space": refs}))
