@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import re
 
-_SHARDED = "shardings in the types of arrays (axes of the type Explicit), and how jax prints them"
 _ERRORS = "looks for jax's words in an error; the error is raised, in words of our own"
 REASONS = {
     # what is not adapted
     r"hijax": "variables of flax's `hijax` kind: types of values that a client makes",
-    r"lowering written in MLIR": "a primitive whose lowering is written in MLIR, which has no adapter",
+    r"emit_python_callback": "a lowering in MLIR that calls back into Python, which has no adapter",
+    r"separate_opt_sharding": "an array made within `set_mesh` lies on one device; jax puts it on all of the mesh",
     r"extend\.random\.PRNGImpl": "a random generator that a client makes from jax's own class, which has no adapter",
-    r"spmd_test.*(@|PartitionSpec|assert False|not raised)|is_fully_replicated": _SHARDED,
-    r"with_sharding_constraint holds Format": "a memory layout (`Format`) as a sharding constraint",
-    r"has no jax2tf": "needs jax2tf, which has no adapter",
     # what looks into jax's own texts and numbers
     r"not found in .*dot|LinearTest::test_precision": "reads jax's precision in XLA's text of a product",
     r"make_jaxpr.*defaultdict": "counts the equations that jax records; here a function is recorded in other ones",

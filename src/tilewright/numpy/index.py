@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import lax
-from ..core.errors import ArgumentError, IndexingError, UnsupportedError
+from ..core.errors import ArgumentError, ArgumentTypeError, IndexingError, UnsupportedError
 from ..core.primitives.gather import take_along
 from ..core.runtime import runtime
 from ..core.trace import Tracer
@@ -99,7 +99,8 @@ def _take(
     elif mode != "clip":  # which knows no negative indices
         indices = wrap_negative(indices, shape[axis])
     if mode not in (None, "fill", "clip", "promise_in_bounds"):
-        raise ArgumentError(f"there is no mode {mode!r} of take", "one of 'fill', 'clip', 'wrap'")
+        # A TypeError, upon which NumPy's own `take` runs on a copy.
+        raise ArgumentTypeError(f"there is no mode {mode!r} of take", "one of 'fill', 'clip', 'wrap'")
     offset = (*range(axis), *range(axis + rank, len(shape) + rank - 1))
     numbers = lax.GatherDimensionNumbers(offset, (axis,), (axis,))
     sizes = tuple(1 if d == axis else n for d, n in enumerate(shape))

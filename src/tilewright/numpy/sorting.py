@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import lax
-from ..core.errors import ArgumentError
+from ..core.errors import ArgumentError, ArgumentTypeError
 from .elementwise import isnan, where3
 from .index import take, take_along_axis
 from .shape import ravel
@@ -33,7 +33,7 @@ from .util import (
 
 def _no_choice(kind: Any, order: Any) -> None:
     if kind is not None or order is not None:
-        raise ArgumentError("sort takes neither `kind` nor `order`", "use `stable` to choose a stable sort")
+        raise ArgumentTypeError("sort takes neither `kind` nor `order`", "use `stable` to choose a stable sort")
 
 
 def _along(a: Any, axis: int | None, name: str) -> tuple[Array, int]:
