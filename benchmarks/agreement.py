@@ -76,8 +76,9 @@ class Difference:
 
 def accepted() -> list[Difference]:
     """The entries of `docs/differences.json`."""
-    return [Difference(**{k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()})
-            for entry in json.loads(_FILE.read_text())]  # fmt: skip
+    entries: list[dict[str, Any]] = json.loads(_FILE.read_text())
+    found: list[dict[str, Any]] = [{k: tuple(v) if isinstance(v, list) else v for k, v in e.items()} for e in entries]
+    return [Difference(**entry) for entry in found]
 
 
 @dataclass(frozen=True)

@@ -490,7 +490,7 @@ def _as_struct(x: Any) -> Any:
 
 def _stated(x: Any) -> Any:
     """The sharding over a mesh that an argument has, or that is stated for it."""
-    place = getattr(x, "sharding", None)
+    place: Any = getattr(x, "sharding", None)
     return place if hasattr(place, "constrain") and not place.mesh.empty else None
 
 

@@ -149,7 +149,7 @@ def when(condition: Any) -> Callable[[Callable[[], Any]], None]:
             if condition:
                 function()
             return
-        type_ = typeof(condition)
+        type_: Any = typeof(condition)
         if type_.shape or not (is_bool(type_.dtype) or is_integer(type_.dtype)):
             raise KernelBodyError(f"when: the condition is {type_.show()}", "give a boolean scalar")
         holds = condition if is_bool(type_.dtype) else ne_p.bind(condition, zeros(type_))

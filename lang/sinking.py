@@ -40,7 +40,8 @@ class _Known:
 
 def _apart(a: Index, b: Index) -> bool:
     """Whether two parts of a Ref, at places that are known, have no element in common."""
-    return any(_end(x) <= y.start or _end(y) <= x.start for x, y in zip(a, b, strict=True))
+    places: Any = zip(a, b, strict=True)
+    return any(_end(x) <= y.start or _end(y) <= x.start for x, y in places)
 
 
 def _end(entry: Any) -> int:
@@ -60,9 +61,10 @@ def forwarded(program: Program, local: Collection[Var]) -> Program:
         eqn = substitute(eqn, env)
         if eqn.primitive is broadcast_in_dim_p and type(eqn.inputs[0]) is Literal and not eqn.inputs[0].value:
             zeros.add(eqn.outputs[0])
-        found = known.get(eqn.inputs[0]) if eqn.inputs else None
+        target: Any = eqn.inputs[0] if eqn.inputs else None
+        found = known.get(target)
         index = _fixed(eqn) if found is not None else None
-        if index is None:
+        if found is None or index is None:
             for ref in [r for r in known if r in eqn.inputs and writes(eqn, r)]:
                 known[ref] = _Known()
         else:

@@ -151,9 +151,9 @@ def _marked(x: Any, number: int) -> Any:
 def _gathers(found: Splits, chosen: Chosen, mesh: Any, ins: Sequence[Any], outs: Sequence[Any]) -> bool:
     """Whether a kernel, split so, would gather what lies split otherwise."""
     names = {str(n): n for n in mesh.axis_names}
-    return any(axes and tuple(names[a] for a in axes) != chosen.get(key, ())
-               for keys, lying in [*zip(found.outs, outs), *zip(found.ins, ins)]
-               for key, axes in zip(keys, lying or ()))  # fmt: skip
+    pairs = [pair for keys, lying in [*zip(found.outs, outs), *zip(found.ins, ins)] if lying
+             for pair in zip(keys, lying)]  # fmt: skip
+    return any(axes and tuple(names[a] for a in axes) != chosen.get(key, ()) for key, axes in pairs)
 
 
 def _splits(eqn: Eqn) -> Splits | str:

@@ -41,14 +41,15 @@ def _emit(
     index = len(e.callbacks)
     e.callbacks.append(host)
     made = [*([e.token.type] if ordered else []), *outs]
-    whole = e.meshes is not None and not e.within_mesh and not made  # XLA asks where what gives nothing is done
+    # XLA asks where what gives nothing is done.
+    where = e.meshes.first_device if e.meshes is not None and not e.within_mesh and not made else ""
     results = e.ops(
         "stablehlo.custom_call",
         operands,
         made,
         f'call_target_name = "{TARGETS[e.platform]}", api_version = 4 : i32, '
         f"backend_config = {{index = {index} : ui64}}, has_side_effect = {str(effect).lower()}",
-        more=e.meshes.first_device if whole else "",
+        more=where,
     )
     if ordered:
         e.token = results.pop(0)

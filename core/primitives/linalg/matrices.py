@@ -66,7 +66,7 @@ def triangle(x: Any, lower: bool, offset: int = 0) -> Any:
 
 def from_triangle(x: Any, lower: bool) -> Any:
     """The Hermitian matrices of which one triangle is given; imaginary parts of diagonals are passed over."""
-    type: Any = typeof(x).strong()  # type: ignore[union-attr]
+    type: Any = typeof(x).strong()
     strict = triangle(x, lower, -1 if lower else 1)
     real = convert_element_type(real_p.bind(x), type.dtype) if is_complex(type.dtype) else x
     on = select_n_p.bind(on_diagonal(type.shape), zeros(type), real)

@@ -113,7 +113,7 @@ def strong(x: Array) -> Array:
 
 def strong_beside(x: Array, *operands: ArrayLike) -> Array:
     """A result, weak only where every operand is a Python scalar or as weak as one."""
-    return x if all(typeof(a).weak_type for a in operands) else strong(x)  # type: ignore[union-attr]
+    return x if all(typeof(a).weak_type for a in operands) else strong(x)
 
 
 def promote_dtypes(*args: ArrayLike) -> list[Array]:
