@@ -23,8 +23,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from .harness import RESULTS, ROOT, Api, duration
 
 SIZES = {"1e3": 10**3, "1e5": 10**5, "1e7": 10**7}
@@ -91,6 +89,8 @@ OPERATIONS: dict[str, Operation] = {
 
 
 def operands(api: Api, n: int) -> tuple[Any, ...]:
+    import numpy as np
+
     rng, rows = np.random.default_rng(0), n // COLUMNS
     x, y = rng.standard_normal(n, dtype=np.float32), rng.uniform(0.5, 2, n).astype(np.float32)
     m, i = rng.standard_normal((rows, COLUMNS), dtype=np.float32), rng.integers(0, rows, rows).astype(np.int32)
@@ -137,6 +137,8 @@ def gpt_step(library: str) -> dict[str, float]:
 
     With this package the operations of `nn` that are kernels; with jax the same in its own words.
     """
+    import numpy as np
+
     api, rng = Api(library), np.random.default_rng(0)
     nn, jnp, fused = api.nn, api.np, library == "tilewright"
 

@@ -5,7 +5,7 @@
 The kernels are read from the files of a jax that is installed (`jax.experimental.pallas.ops`). Each is run here and
 compared with a reference of plain array operations; then compiled for the device that it was written for, and what was
 emitted is run in NumPy (`tilewright.emulate`) and compared too. `--here` leaves the devices out; `--write` keeps the
-table in `benchmarks/results/pallas_ops.md`.
+table in `benchmarks/pallas_ops.md`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 
 import tilewright as tw
 
-RESULT = Path(__file__).parent / "results" / "pallas_ops.md"
+RESULT = Path(__file__).with_suffix(".md")
 RNG = np.random.default_rng(0)
 LENGTHS, PAGES = np.array([70, 128], np.int32), 16
 GROUPS = np.array([60, 100, 0, 96], np.int32)

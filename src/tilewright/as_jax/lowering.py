@@ -55,7 +55,7 @@ def register_lowering(
     Raises:
       UnsupportedError: for a primitive of this package's own, whose lowering stays as it is.
     """
-    if not isinstance(primitive, Primitive):
+    if Primitive not in type(primitive).__mro__:
         raise UnsupportedError(f"a lowering of {primitive}, which is a primitive of this package's own",
                                "make a primitive with `jax.extend.core.Primitive`")  # fmt: skip
     expand = rule.expand(primitive) if isinstance(rule, LowerFun) else _written(primitive, rule, platform or "cpu")
