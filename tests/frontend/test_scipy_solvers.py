@@ -144,11 +144,13 @@ def test_minima_are_those_of_scipy(f, start, method):
     for x64 in (True, False) if f is rosenbrock else (False,):
         with tw.config(enable_x64=x64):
             x0 = np.array(start, "float64" if x64 else "float32")
-            found = by_numpy(lambda x0: minimize(functools.partial(f, jnp), x0, method=method), x0)
+            # In float32 the last steps hang on how a processor's sums are rounded: as compiled, which users run.
+            run = by_numpy if x64 or f is not rosenbrock else lambda call, x0: call(x0)
+            found = run(lambda x0: minimize(functools.partial(f, jnp), x0, method=method), x0)
         assert isinstance(found, OptimizeResults)
         np.testing.assert_allclose(found.x, expected.x, rtol=1e-4, atol=1e-4)
-        assert bool(found.success) or int(found.status) in (3, 4)  # in float32 no step may lower the value further
-        assert (found.hess_inv is None) == (method == LBFGS) and int(found.nfev) < 120
+        assert bool(found.success) or int(found.status) == 4
+        assert (found.hess_inv is None) == (method == LBFGS) and int(found.nfev) < 80
 
 
 def test_minimize_with_arguments_under_jit_and_vmap_and_forward_mode():
