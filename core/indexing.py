@@ -711,7 +711,10 @@ def _lying(method: Callable[..., Any]) -> Callable[..., Any]:
     def call(self: Any, *args: Any, out_sharding: Any = None, **options: Any) -> Any:
         if out_sharding is None:
             return method(self, *args, **options)
-        run = lambda array, index, *given: method(Place(array, index), *given, **options)  # noqa: E731
+
+        def run(array: Any, index: Any, *given: Any) -> Any:
+            return method(Place(array, index), *given, **options)
+
         return runtime.asked(out_sharding, run, self.array, self.index, *args)
 
     return call

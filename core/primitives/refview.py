@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from .shape import broadcast_in_dim_p, reshape
 from .words import joined, piece
 
 
-class Part:
+class Part(ABC):
     """Part of a Ref, or a way to see one: indexing reads it, assignment to an index writes it."""
 
     __slots__ = ()
@@ -38,21 +39,21 @@ class Part:
         """It has none."""
         raise KernelBodyError("a part of a Ref is used as a value", "read it first: `ref[...]`")
 
+    @abstractmethod
     def part(self, key: Any) -> Part:
         """The part that an index names."""
-        raise NotImplementedError
 
     def index(self, masked: bool = False) -> tuple[Index, list[Any]]:
         """The static index of the Ref that it is, and its operands."""
         raise UnsupportedError(f"a Ref seen as {self.dtype} is copied or handed on as it is", "give the Ref itself")
 
+    @abstractmethod
     def read(self, mask: Any = None, other: Any = None) -> Any:
         """The array in it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def swap(self, value: Any, mask: Any = None) -> Any:
         """Store an array in it; gives what was there."""
-        raise NotImplementedError
 
     def describe(self) -> str:
         return f"a part of a Ref, of {self.dtype} and shape {self.shape},"

@@ -305,13 +305,15 @@ def test_kernels_are_interpreted_where_it_is_asked():
     seen = []
     params = tpu.InterpretParams(grid_point_recorder=seen.append)
     block = tl.BlockSpec((1,), lambda i: (i,))
-    call_ = lambda: tl.kernel_call(  # noqa: E731
-        lambda x, o: o.__setitem__(..., x[...]), tw.ShapeDtypeStruct((3,), "float32"), grid=3, in_specs=[block],
-        out_specs=block)(np.ones(3, np.float32))  # fmt: skip
+
+    def run():
+        call(lambda x, o: o.__setitem__(..., x[...]), np.ones(3, np.float32), out=tw.ShapeDtypeStruct((3,), "float32"),
+             grid=3, in_specs=[block], out_specs=block)  # fmt: skip
+
     with tpu.force_tpu_interpret_mode(params):
-        call_()
+        run()
     assert seen == [(0,), (1,), (2,)]
-    call_()
+    run()
     assert len(seen) == 3
 
 
