@@ -31,10 +31,11 @@ from .primitives.varying import assume_equal_p, ordered
 from .rewrite import eliminate_dead, hoist
 from .trace import axis_environment, eval_program, on_each_device, trace_program, typeof
 from .transpose import transpose_program
-from .types import ArrayType, VaryingType
+from .types import ArrayType, ShardedType, VaryingType
 from .vmap import batch_program
 
 Specs = tuple[PartitionSpec, ...]
+INFER = object()  # in place of specs or axes: types of arguments tell
 
 
 def _on_device(mesh: Any, manual: Sequence[Any]) -> Any:
@@ -257,13 +258,14 @@ PRIMITIVES = (shard_map_p,)
 
 
 def shard_map(
-    f: Callable[..., Any] | None = None, /, *, out_specs: Any, in_specs: Any = None, mesh: Any = None,
+    f: Callable[..., Any] | None = None, /, *, out_specs: Any, in_specs: Any = INFER, mesh: Any = None,
     axis_names: Any = frozenset(), check_vma: bool = True,
 ) -> Any:  # fmt: skip
     """A function that runs `f` on every device of a mesh, on the parts of its arguments that the device holds.
 
     `in_specs` and `out_specs` (prefixes of the trees of arguments and results) say which axes split which dimensions;
-    `out_specs` may be a function that gives them once `f` was traced.
+    `out_specs` may be a function that gives them once `f` was traced. Without `in_specs` the
+    types of the arguments tell how they lie, along axes of the type `Explicit`.
     Within, collectives of `lax` over the axes' names move values between devices. `mesh` is by default the one in
     force; `axis_names` are the axes that `f` sees, all by default, and along the others the compiler splits. A result
     that may differ along an axis which its spec leaves out is an error, unless `check_vma=False` says that it does not.
@@ -271,6 +273,7 @@ def shard_map(
     Raises:
       MeshAxisError: an axis that the mesh has not, a result that differs along an axis that its spec leaves out.
       ShapeError: a dimension that the axes of its spec do not divide.
+      ArgumentError: no mesh; no `in_specs`, on a mesh whose axes types do not tell of.
       TreeError: specs that are not a prefix of the arguments' structure.
 
     >>> import tilewright as tw
@@ -310,8 +313,7 @@ def _manual(mesh: Any, names: Any) -> tuple[Any, ...]:
 def _call(f: Callable[..., Any], args: Any, mesh: Any, in_specs: Any, out_specs: Any, manual: Any, check: bool) -> Any:
     leaves, in_tree = tree.flatten(args)
     types: list[Any] = [typeof(x) for x in leaves]
-    given = in_specs if isinstance(in_specs, (PartitionSpec, tuple)) else (in_specs,)
-    specs = _flat_specs(given, args, "in_specs")
+    specs = _inferred(types, mesh, manual) if in_specs is INFER else _flat_specs(in_specs, args, "in_specs")
     for t, s in zip(types, specs, strict=True):
         _check_in(t, s, mesh, manual)
     out: dict[str, Any] = {}
@@ -333,7 +335,18 @@ def _call(f: Callable[..., Any], args: Any, mesh: Any, in_specs: Any, out_specs:
     return out["tree"].unflatten(outs)
 
 
-def _flat_specs(specs: Any, values: Any, what: str) -> tuple[PartitionSpec, ...]:
+def _inferred(types: Sequence[Any], mesh: Any, manual: Any) -> Specs:
+    """How arguments lie along the axes that the function sees, as their types tell."""
+    if not mesh.explicit.issuperset(manual):
+        raise ArgumentError(f"shard_map without in_specs over {manual} of {mesh}",
+                            "pass `in_specs`: types of arguments tell only of axes of the type Explicit")  # fmt: skip
+    lies = [t.placed.spec.dims if isinstance(t, ShardedType) else () for t in types]
+    return tuple(PartitionSpec(*(tuple(n for n in names if n in manual) for names in dims)) for dims in lies)
+
+
+def _flat_specs(specs: Any, values: Any, what: str) -> Specs:
+    if what == "in_specs" and not isinstance(specs, (PartitionSpec, tuple)):
+        specs = (specs,)
     try:
         found = tree.broadcast_prefix(specs, values)
     except TreeError as error:

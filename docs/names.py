@@ -35,23 +35,17 @@ _CLUSTERS = "blocks share neither memory nor barriers here: there are no cluster
 _TPU_INSIDE = "planned with the rest of Mosaic's operations"
 # A pattern of names and why they are missing; the first that fits a name counts. One that fits none does no harm.
 MISSING: list[tuple[str, str]] = [
-    ("jax.lax.p[rs]*", "planned with programs over several processes"),
-    ("jax.lax.ragged_all_to_all", "planned with programs over several processes"),
-    ("jax.lax.with_sharding_constraint", "planned with sharding"),
-    ("jax.pmap", "planned over `shard_map`, which JAX recommends in its place"),
-    ("jax.s*map", "planned with sharding"),
+    ("jax.lax.psend", "half of an exchange, which XLA has for GPUs alone: `lax.ppermute` is the whole one"),
+    ("jax.lax.precv", "half of an exchange, which XLA has for GPUs alone: `lax.ppermute` is the whole one"),
     ("jax.custom_remat", "part of JAX's third implementation of `checkpoint`; policies by name do this here"),
     ("jax.Inline", "`jit(inline=)` is True or False: XLA decides what it inlines"),
     ("jax.CompilerEffortLevel", "XLA's effort is a flag of its own (`XLA_FLAGS`)"),
     ("jax.array_garbage_collection_guard", "a search for cycles of references, which `gc.set_debug` makes too"),
-    ("jax.make_array_*", "planned with sharding"),
-    ("jax.debug.*shard*", "planned with sharding"),
-    ("jax.sharding.*", "planned with sharding"),
-    ("jax.experimental.mesh_utils.*", "planned with sharding"),
-    ("jax.experimental.custom_partitioning*", "planned with sharding; kernels have a rule made of their maps"),
+    (
+        "jax.experimental.custom_partitioning*",
+        "`shard_map` says what each device does; kernels have a rule made of their maps, or one of the user's",
+    ),
     ("jax.experimental.xla_metadata.*", "XLA's own hints; kernels say themselves what is one program"),
-    ("jax.experimental.sparse*", "planned"),
-    ("jax.experimental.jet*", "planned"),
     ("jax.experimental.pallas.mosaic_gpu.*cluster*", _CLUSTERS),
     ("jax.experimental.pallas.mosaic_gpu.Cluster*", _CLUSTERS),
     ("jax.experimental.pallas.mosaic_gpu.multi*", _CLUSTERS),
@@ -67,14 +61,6 @@ MISSING: list[tuple[str, str]] = [
     ("jax.extend.*", _EXTEND),
     ("jax.ffi.abstract_token", "ordered calls pass on a token by themselves"),
     ("jax.profiler.register_subprocess", "a trace is of one process; each process writes its own"),
-    ("jax.scipy.*", "planned"),
-    ("jax.numpy.fft.*", "planned"),
-    ("jax.ref.*", "planned"),
-    ("jax.custom_batching.*", "planned"),
-    ("jax.lax.custom_*", "planned"),
-    ("jax.Array.*shard*", "planned with sharding"),
-    ("jax.Array.format", "layouts in memory are XLA's to choose"),
-    ("jax.Array.*", "planned"),
 ]
 # Names that are here and do another thing, or less.
 DIFFERS: list[tuple[str, str]] = [
@@ -96,6 +82,7 @@ DIFFERS: list[tuple[str, str]] = [
     ("jax.lax.platform_dependent", "chosen while tracing, for the device or the target of `compile`"),
     ("jax.lax.empty", "zeros"),
     ("jax.lax.after_all", "a token is an empty array; it takes any values, and a foreign call takes and gives none"),
+    ("jax.lax.ragged_all_to_all", "a gather of all members' rows, on every target, also under `vmap`"),
     ("jax.lax.ragged_dot*", "no `group_offset`, which JAX does not implement either"),
     ("jax.nn.scaled_dot_general", "gradients are quantised products along their own contracted axes"),
     ("jax.ops.segment_prod", "has a derivative also where ids repeat"),

@@ -135,6 +135,7 @@ if TYPE_CHECKING:
         reshard,
         set_mesh,
         shard_map,
+        smap,
     )
     from .tuning import autotune, tune
 
@@ -192,7 +193,7 @@ _LATER |= {
     name: f".sharding:{name}"
     for name in (
         "NamedSharding", "P", "make_array_from_callback", "make_array_from_process_local_data",
-        "make_array_from_single_device_arrays", "make_mesh", "reshard", "set_mesh", "shard_map",
+        "make_array_from_single_device_arrays", "make_mesh", "reshard", "set_mesh", "shard_map", "smap",
     )
 }  # fmt: skip
 

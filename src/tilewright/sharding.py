@@ -31,6 +31,7 @@ from .core.mesh import (
     with_sharding_constraint,
 )
 from .core.shard_map import shard_map
+from .core.smap import smap
 from .core.trace import typeof
 from .core.tree import leaves
 from .core.types import ArrayType, canonical_dtype
@@ -46,7 +47,7 @@ __all__ = [
     "SingleDeviceSharding", "auto_axes", "create_device_mesh", "create_hybrid_device_mesh", "explicit_axes",
     "get_abstract_mesh", "get_mesh",
     "make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
-    "make_mesh", "reshard", "set_mesh", "shard_map", "use_mesh", "with_sharding_constraint",
+    "make_mesh", "reshard", "set_mesh", "shard_map", "smap", "use_mesh", "with_sharding_constraint",
 ]  # fmt: skip
 
 # ---------------------------------------------------------------------------- meshes

@@ -2,13 +2,22 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import tilewright as tw
 from tests.support.collectives import CASES, Q, X, same
 from tests.support.equivalence import draws
 from tilewright import lax
 from tilewright import numpy as tnp
-from tilewright.core.errors import ArgumentError, DifferentiationError, ShapeError, UnboundAxisError, UnsupportedError
+from tilewright.core.errors import (
+    ArgumentError,
+    DifferentiationError,
+    DtypeError,
+    ShapeError,
+    UnboundAxisError,
+    UnsupportedError,
+)
 
 
 def over(f, x, name="i", **how):
@@ -92,3 +101,35 @@ def test_errors(error, text, call):
     with pytest.raises(error, match=text) as caught:
         call()
     assert "remedy:" in str(caught.value)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(1, 3), st.sampled_from([1, 2]), st.sampled_from([np.int32, np.complex64, np.bool_]), st.data())
+def test_slices_of_any_size_arrive(n, each, dtype, data):
+    rows, wanted, k = 4, 6, n * each
+    sizes, starts, places = (
+        np.array(data.draw(st.lists(st.integers(0, top), min_size=n * k, max_size=n * k)), np.int32).reshape(n, k)
+        for top in (3, 1, 3)
+    )
+    operands, outputs = (np.arange(n * r * 2).reshape(n, r, 2).astype(dtype) for r in (rows, wanted))
+    outputs = outputs[:, ::-1]
+    received = sizes.reshape(n, n, each).swapaxes(0, 1).reshape(n, k)
+    args = operands, outputs, starts, sizes, places, received
+    found = over(lambda a: lax.ragged_all_to_all(*a, axis_name="i"), args)
+    right = outputs.copy()
+    for sender, slice in np.ndindex(n, k):
+        m, start, place = (int(v[sender, slice]) for v in (sizes, starts, places))
+        right[slice // each, place : place + m] = operands[sender, start : start + m]
+    np.testing.assert_array_equal(found, right)
+
+
+@pytest.mark.parametrize("change, error", [
+    ({0: np.ones((4, 3))}, ShapeError), ({0: np.ones((4, 2), np.int32)}, DtypeError), ({2: np.ones(2)}, DtypeError),
+    ({3: np.ones((2, 1), int)}, ShapeError), ({5: np.ones(4, int)}, ShapeError), ({0: np.float32(1)}, ShapeError),
+])  # fmt: skip
+def test_slices_that_do_not_fit(change, error):
+    args = [np.ones((4, 2), np.float32), np.ones((6, 2), np.float32), *[np.zeros(2, np.int32)] * 4]
+    for i, value in change.items():
+        args[i] = value
+    with pytest.raises(error):
+        over(lambda _: lax.ragged_all_to_all(*args, axis_name="i"), np.zeros(2))

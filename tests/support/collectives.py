@@ -4,6 +4,7 @@ import numpy as np
 
 from tests.support.equivalence import draws
 from tilewright import lax
+from tilewright import numpy as tnp
 
 (X,) = draws((4, 3))
 (S,) = draws((4, 4, 3))
@@ -13,6 +14,31 @@ RING = [(0, 1), (1, 2), (2, 3), (3, 0)]
 
 def same(x, n=4):
     return np.broadcast_to(x, (n, *np.shape(x)))
+
+
+SIZES = np.int32([[1, 0, 2, 1], [0, 3, 0, 1], [1, 1, 1, 1], [0, 0, 2, 0]])  # rows that one sends to another
+
+
+def before(x, axis=-1):
+    return np.cumsum(x, axis) - x
+
+
+def ragged(x):
+    """Rows of x (5, 3) go to members of the axis in order; what arrives is stacked on 7 rows of ones."""
+    starts, sizes, places, received = (
+        tnp.asarray(v)[lax.axis_index("i")] for v in (before(SIZES), SIZES, before(SIZES, 0), SIZES.T)
+    )
+    return lax.ragged_all_to_all(x, tnp.ones((7, 3)), starts, sizes, places, received, axis_name="i")
+
+
+def exchanged(operands, outputs, starts, sizes, places):
+    """What slices (sender, receiver) of rows make of the outputs."""
+    outputs = np.array(outputs)
+    for sender, receiver in np.ndindex(sizes.shape[:2]):
+        at = sender, receiver
+        n, start, place = sizes[at], starts[at], places[at]
+        outputs[receiver, place : place + n] = operands[sender, start : start + n]
+    return outputs
 
 
 CASES = {
@@ -39,4 +65,8 @@ CASES = {
     "broadcast": (lambda x: lax.pbroadcast(x, "i", 2), X, lambda x: same(x[2])),
     "index": (lambda x: x * lax.axis_index("i"), X, lambda x: x * np.arange(4)[:, None]),
     "size": (lambda x: x * lax.axis_size("i") + lax.psum(1, "i"), X, lambda x: x * 4 + 4),
-}
+    "ragged": (
+        ragged, draws((4, 5, 3))[0],
+        lambda x: exchanged(x, np.ones((4, 7, 3), np.float32), before(SIZES), SIZES, before(SIZES, 0)),
+    ),
+}  # fmt: skip

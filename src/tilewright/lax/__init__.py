@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from . import linalg
     from .composites import composite
     from .ragged import RaggedDotDimensionNumbers, ragged_dot, ragged_dot_general
+    from .ragged_exchange import ragged_all_to_all
 
 # What few programs use: a module of the core, and its names.
 _FAMILIES = {
@@ -60,6 +61,7 @@ _FAMILIES = {
 _RARE = {name: f"..core.primitives.{module}:{name}" for module, names in _FAMILIES.items() for name in names}
 
 _OWN = {"linalg": ".linalg", "composite": ".composites:composite"}
+_OWN |= {"ragged_all_to_all": ".ragged_exchange:ragged_all_to_all"}
 _OWN |= {"with_sharding_constraint": "..core.mesh:with_sharding_constraint"}
 _OWN |= {name: f".ragged:{name}" for name in ("RaggedDotDimensionNumbers", "ragged_dot", "ragged_dot_general")}
 

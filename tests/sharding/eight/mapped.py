@@ -8,9 +8,18 @@ from tests.support.collectives import CASES
 from tests.support.equivalence import draws
 from tilewright import lax
 from tilewright import numpy as tnp
-from tilewright.core.errors import ArgumentError, BatchAxisError, MeshAxisError, MeshError, ShapeError, UnboundAxisError
+from tilewright.core.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    AxisError,
+    BatchAxisError,
+    MeshAxisError,
+    MeshError,
+    ShapeError,
+    UnboundAxisError,
+)
 from tilewright.core.evaluate import evaluate
-from tilewright.sharding import Mesh, NamedSharding, P, use_mesh
+from tilewright.sharding import AxisType, Mesh, NamedSharding, P, use_mesh
 
 MESH = tw.make_mesh((4, 2), ("x", "y"))
 (X,) = draws((8, 8))
@@ -102,6 +111,31 @@ def test_partly_manual_and_nested():
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
     slope = tw.grad(lambda a: mapped(outer, P("x"), P("x"), axis_names={"x"})(a).sum())(X)
     np.testing.assert_allclose(slope, 1, rtol=1e-6)
+
+
+def test_one_axis_at_a_time():
+    def columns(a):
+        return lax.psum(a, "y") * 2
+
+    both = tw.smap(tw.smap(columns, in_axes=-1, out_axes=None, axis_name="y"), in_axes=0, out_axes=0, axis_name="x")
+    with use_mesh(MESH):
+        np.testing.assert_allclose(both(X), 2 * (X[:, :4] + X[:, 4:]), rtol=1e-5)
+        np.testing.assert_allclose(tw.grad(lambda x: tnp.sum(both(x) ** 2))(X), np.tile(4 * both(X), 2), rtol=1e-5)
+        for axes, error in [({"in_axes": 3}, AxisError), ({"in_axes": "x"}, ArgumentTypeError), ({}, ArgumentError)]:
+            with pytest.raises(error):
+                tw.smap(columns, **axes, out_axes=0, axis_name="x")(X)
+        with pytest.raises(ArgumentTypeError, match="one axis"):
+            tw.smap(columns, in_axes=0, out_axes=0, axis_name=("x", "y"))
+
+
+def test_types_tell_how_arguments_lie():
+    mesh = tw.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Explicit,) * 2)
+    far = tw.device_put(X, NamedSharding(mesh, P("x", "y")))
+    with use_mesh(mesh):
+        rows = tw.smap(lambda a, n: lax.psum(a, "x") * n, out_axes=None, axis_name="x")(far, 2.0)
+        parts = tw.shard_map(lambda a: a + lax.axis_index("y"), out_specs=P("x", "y"))(far)
+    np.testing.assert_allclose(rows, 2 * X.reshape(4, 2, 8).sum(0), rtol=1e-5)
+    np.testing.assert_allclose(parts, X + np.arange(8) // 4, rtol=1e-6)
 
 
 def block(w, x):
