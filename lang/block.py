@@ -6,7 +6,7 @@ block_shape ::= one of int | None | Squeezed | Blocked(n) | Element(n) | Bounded
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,6 +96,11 @@ class BlockSpec:
             raise ArgumentTypeError(
                 "BlockSpec: the first argument is a function", "write BlockSpec(block_shape, index_map), in this order"
             )
+        if self.block_shape is not None and not isinstance(self.block_shape, Iterable):
+            raise ArgumentTypeError(
+                f"BlockSpec: the block shape is {self.block_shape!r}",
+                f"give a size for each axis: `BlockSpec(({self.block_shape!r},), index_map)`",
+            )
         if self.block_shape is not None:
             object.__setattr__(self, "block_shape", tuple(self.block_shape))
             for size in self.block_shape:
@@ -184,5 +189,6 @@ def shape_dtype(x: Any) -> ArrayType:
     if hasattr(x, "shape") and hasattr(x, "dtype"):
         return ArrayType(tuple(x.shape), canonical_dtype(x.dtype))
     raise ArgumentTypeError(
-        f"kernel_call: the out_shape entry {x!r} has no shape and dtype", "use ShapeDtypeStruct(shape, dtype)"
+        f"kernel_call: the out_shape entry {x!r} has no shape and dtype",
+        "give an array, or ShapeDtypeStruct(shape, dtype), for each output",
     )

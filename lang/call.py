@@ -54,10 +54,11 @@ from .verify import verify
 from .warpgroups.checks import check_mesh
 from .warpgroups.specs import MeshSpec
 
+_NOT_GIVEN: Any = object()
 
 def kernel_call(
     body: Callable[..., None],
-    out_shape: Any,
+    out_shape: Any = _NOT_GIVEN,
     *,
     grid: Any = None,
     in_specs: Any = None,
@@ -86,8 +87,8 @@ def kernel_call(
     the kernel runs. `partition` says how it is split over a mesh where its index maps do not. Runs compiled; with
     `interpret=True` in NumPy, cell by cell, and with `interpret=InterpretParams(...)` so in the modes that it names.
 
-    Raises a `KernelError` that names the operand, the block and the cell for maps that disagree in rank or
-    go out of bounds, outputs that are not wholly written, and writes that race.
+    Raises an `ArgumentTypeError` without `out_shape`, and a `KernelError` that names the operand, the block and the
+    cell for maps that disagree in rank or go out of bounds, outputs that are not wholly written, and writes that race.
 
     >>> import numpy as np
     >>> from tilewright.core.types import ArrayType
@@ -99,6 +100,11 @@ def kernel_call(
     [0. 2. 4. 6.]
     """
     _refuse(unused)
+    if out_shape is _NOT_GIVEN:
+        raise ArgumentTypeError(
+            "kernel_call was given no out_shape, and does not know what the kernel makes",
+            "pass an array like the result, `out_shape=ShapeDtypeStruct(shape, dtype)`, or a tuple of such",
+        )
     spec = (
         grid_spec
         if grid_spec is not None
@@ -370,10 +376,12 @@ class _Request:
         try:
             inspect.signature(index_map).bind(*range(wanted))
         except TypeError:
-            parts = f"{n} grid indices" + (f" and {wanted - n} prefetched operands" if wanted > n else "")
+            takes = f"takes {inspect.signature(index_map)}"
+            parts = f"each of the {n} axes of the grid" if n != 1 else "the one axis of the grid"
+            more = f" and {wanted - n} for the prefetched operands" if wanted > n else ""
             raise BlockRankError(
-                f"{where}: its index map does not take {wanted} arguments, the grid is {self.grid_text}",
-                f"the index map takes {parts}") from None  # fmt: skip
+                f"{where}: its index map {takes}, and is given {wanted} values: the grid is {self.grid_text}",
+                f"give the index map a parameter for {parts}{more}") from None  # fmt: skip
         except ValueError:
             pass
 
@@ -518,6 +526,12 @@ def _semantics(given: Any, grid: tuple[int, ...], name: str) -> tuple[str, ...] 
 _LIKE = {"in_specs": "operands", "out_specs": "out_shape"}
 
 
+def _shape_of_tree(values: Any, structure: Any) -> str:
+    """How many there are in a plain sequence; of anything deeper the structure."""
+    flat = isinstance(values, (tuple, list)) and structure.num_leaves == len(values) == structure.num_nodes - 1
+    return str(len(values)) if flat else f"the tree {structure}"
+
+
 def _match_specs(specs: Any, values: Any, what: str, name: str) -> list[BlockSpec]:
     """One BlockSpec for each leaf of `values`; `specs` is a prefix of its structure."""
     leaf = lambda x: x is None or isinstance(x, BlockSpec)  # noqa: E731
@@ -535,10 +549,10 @@ def _match_specs(specs: Any, values: Any, what: str, name: str) -> list[BlockSpe
     try:
         subtrees = tree.flatten_up_to(structure, values)
     except TreeError:
-        given, wanted = structure, tree.structure(values)
         raise TreeError(
-            f"kernel {name}: {what} have the structure {given}, the {_LIKE[what]} "
-            f"{wanted}", "give one BlockSpec per array, in the same pytree") from None  # fmt: skip
+            f"kernel {name}: {what} are {_shape_of_tree(specs, structure)}, the {_LIKE[what]} are "
+            f"{_shape_of_tree(values, tree.structure(values))}",
+            "give one BlockSpec for each array, in the same order and the same pytree") from None  # fmt: skip
     out: list[BlockSpec] = []
     for spec, subtree in zip(found, subtrees, strict=True):
         if spec is not None and not isinstance(spec, BlockSpec):

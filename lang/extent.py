@@ -70,7 +70,7 @@ def as_grid(grid: Any) -> tuple[tuple[int, ...], dict[int, Any]]:
         if known is None:
             if isinstance(size, DynamicSize):
                 bound, size = int(size.bound or UNBOUNDED), size.size
-            computed[axis] = _scalar(size, sizes)
+            computed[axis] = _scalar(size)
         elif known < 0:
             raise ArgumentError(
                 f"kernel_call: the grid {sizes} has the negative size {known}", "grid sizes are zero or more"
@@ -90,7 +90,7 @@ def _static(size: Any) -> int | None:
     return None
 
 
-def _scalar(size: Any, grid: Any) -> Any:
+def _scalar(size: Any) -> Any:
     known = _static(size)
     if known is not None:
         return np.int32(known)
@@ -102,7 +102,7 @@ def _scalar(size: Any, grid: Any) -> Any:
         plain = type_ is None or isinstance(size, (bool, float, complex))
         shown = repr(size) if plain else f"an array of type {type_.show()}"  # type: ignore[union-attr]
         raise ArgumentTypeError(
-            f"kernel_call: the grid has {shown} in it, in a tuple of {len(grid)}",
+            f"kernel_call: a size of the grid is {shown}",
             "grid sizes are ints, or integer scalars (traced, or arrays); `//` and `lang.cdiv` divide to an int"
         ) from None  # fmt: skip
     return convert_element_type(size, INT32)

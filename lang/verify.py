@@ -6,6 +6,7 @@ grids too large to enumerate whose maps have no closed form, are unknown. Each o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -373,6 +374,15 @@ def _missing(block: Block, fact: Fact, numbers: np.ndarray) -> str:
     return "" if first is None else f", not block {first}"
 
 
+def _enough(kernel: Kernel, fact: Fact, blocks: int) -> str:
+    """What writes more blocks: more cells, another index map, or the body where both reach them all."""
+    if math.prod(kernel.grid) < blocks:
+        return "enlarge the grid"
+    if np.unique(linear_index(fact.table)).size < blocks:
+        return "have the index map give other cells other blocks"
+    return "store in the other cells too"
+
+
 def _coverage(known: Analysis, number: int, block: Block) -> Finding:
     kernel = known.kernel
     if 0 in block.array.shape or block.loose:
@@ -382,7 +392,7 @@ def _coverage(known: Analysis, number: int, block: Block) -> Finding:
     if not aliased and not any(Effect(k, inputs + number) in kernel.body.effects for k in ("write", "accumulate")):
         raise UncoveredOutputError(
             f"kernel {kernel.name}: its body never writes output {block.name} of {block.array.show()}",
-            f"store to it, or take {block.name} out of out_shape", kernel.source)  # fmt: skip
+            f"store to it, `{block.name}[...] = value`, or leave it out of `out_shape`", kernel.source)  # fmt: skip
     fact = map_of(kernel, block)
     if aliased:
         return Finding("wholly written", block.name, "proved", "it starts as an operand")
@@ -397,7 +407,8 @@ def _coverage(known: Analysis, number: int, block: Block) -> Finding:
         raise UncoveredOutputError(
             f"kernel {kernel.name}: the cells of the grid {kernel.grid_text} write {numbers.size} of the {wanted} "
             f"blocks of output {block.name} of {block.array.show()} (blocks of {block.sizes}){missing}",
-            "enlarge the grid, or alias the output to an operand that holds the rest", kernel.source)  # fmt: skip
+            f"{_enough(kernel, fact, wanted)}, or alias the output to an operand that holds the rest",
+            kernel.source)  # fmt: skip
     if np.unique(_blocks_of(kernel, fact, known.filled(inputs + number))).size < wanted:
         return Finding("wholly written", block.name, "unknown", "no cell is known to store to the whole of some block")
     return Finding("wholly written", block.name, "proved")

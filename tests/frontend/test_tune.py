@@ -17,6 +17,7 @@ from tilewright import lang as tl
 from tilewright import numpy as tnp
 from tilewright.tuning import Store, autotune, divisors, permutations, powers_of_two, tuned
 from tilewright.tuning.model import Search
+from tilewright.tuning.report import shown
 from tilewright.tuning.search import Tuning
 from tilewright.tuning.trials import Here, Isolated
 
@@ -132,6 +133,34 @@ def test_a_space_names_parameters_of_the_function(space):
             return x * 2
 
 
+@pytest.mark.parametrize("space, where, told", [
+    ("block", None, "the space is 'block'"),
+    ({"block": 4}, None, r"values of 'block' are 4(.|\s)*\[4\]"),
+    ({"block": []}, None, "no configuration"),
+    ({"block": [2, 4]}, lambda blok: True, r"asks for 'blok'(.|\s)*name block"),
+    ({"block": [2, 4]}, lambda block: False, "refuses all 2 configurations"),
+])  # fmt: skip
+def test_spaces_that_are_none(space, where, told):
+    with pytest.raises((errors.ArgumentError, errors.ArgumentTypeError), match=told):
+        tw.autotune(space, where=where)(lambda x, *, block=2: x).tune(tnp.ones(4), progress=False)
+
+
+def test_what_cannot_be_tuned_is_told():
+    function = tw.autotune({"block": [2, 4]})(lambda x, *, block: x)
+    with pytest.raises(errors.ArgumentError, match=r"no default of 'block'"):
+        function.tune(tnp.ones(4), progress=False)
+    for budget in (-1, "60"):
+        with pytest.raises(errors.ArgumentError, match=r"the budget is"):
+            tw.tune(function, tnp.ones(4), budget=budget)
+    with pytest.raises(errors.ArgumentTypeError, match=r"no function(.|\s)*@autotune\(space="):
+        tw.autotune(lambda x: x)(tnp.ones(4))  # the decorator without a space
+
+
+def test_parameters_of_compilers_are_shown_without_their_defaults():
+    told = shown({"params": tl.triton.CompilerParams(num_warps=8), "block": 4})
+    assert told == "params=triton.CompilerParams(num_warps=8) block=4"
+
+
 # ---------------------------------------------------------------------------------------------- decisions
 
 
@@ -223,7 +252,7 @@ def test_spaces_by_rules_and_what_goes_together(store):
 
 def test_a_space_with_nothing_in_it(store):
     f = autotune(space={"block": [64]}, where=lambda block: block > 64, store=store)(doubled)
-    with pytest.raises(errors.ArgumentError, match="no configuration"):
+    with pytest.raises(errors.ArgumentError, match="refuses all"):
         f.tune(X, progress=False)
 
 

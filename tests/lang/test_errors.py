@@ -63,7 +63,7 @@ def test_block_and_operand_differ_in_rank():
 
 
 def test_index_map_takes_the_grid():
-    refused(BlockRankError, "x_ref", "2 arguments", grid=(2, 1), in_specs=[spec((4,), lambda i: i)])
+    refused(BlockRankError, "x_ref", "takes (i)", "given 2 values", grid=(2, 1), in_specs=[spec((4,), lambda i: i)])
 
 
 @pytest.mark.parametrize("operand, options", [
@@ -83,14 +83,16 @@ def test_window_out_of_bounds():
 
 
 def test_output_not_wholly_written():
-    refused(UncoveredOutputError, "kernel double", "1 of the 2 blocks", "o_ref", grid=1)
+    refused(UncoveredOutputError, "kernel double", "1 of the 2 blocks", "o_ref", "enlarge the grid", grid=1)
+    first = spec((4,), lambda i: 0)
+    refused(UncoveredOutputError, "1 of the 2 blocks", "have the index map give", grid=2, out_specs=first)
 
 
 def test_output_never_written():
     def body(x_ref, o_ref):
         x_ref[...] + 1
 
-    refused(UncoveredOutputError, "kernel body", "never writes output o_ref", body=body)
+    refused(UncoveredOutputError, "kernel body", "never writes output o_ref", "o_ref[...] = value", body=body)
 
 
 def test_race_on_a_parallel_axis():
@@ -185,7 +187,20 @@ def test_static_index_out_of_the_block():
 
 
 def test_specs_of_another_structure():
-    refused(TreeError, "in_specs", in_specs=[SPEC, SPEC])
+    refused(TreeError, "in_specs are 2, the operands are 1", in_specs=[SPEC, SPEC])
+    refused(TreeError, "in_specs are the tree", "'a'", in_specs={"a": SPEC})
+
+
+def test_no_out_shape():
+    with pytest.raises(ArgumentTypeError, match="no out_shape") as caught:
+        tl.kernel_call(double, grid=2, in_specs=[SPEC], out_specs=SPEC)
+    assert "ShapeDtypeStruct" in str(caught.value) and "test_errors.py" in str(caught.value)
+
+
+def test_a_block_shape_that_is_a_number():
+    with pytest.raises(ArgumentTypeError, match=r"block shape is 256") as caught:
+        tl.BlockSpec(256, lambda i: (i,))
+    assert "BlockSpec((256,), index_map)" in str(caught.value)
 
 
 def test_alias_of_another_type():
@@ -310,7 +325,7 @@ def test_grid_without_cells_leaves_what_an_output_starts_as():
 
 
 def test_grid_of_a_float_is_named():
-    refused(ArgumentTypeError, "the grid has 2.0 in it", "cdiv", grid=(8 / 4,))
+    refused(ArgumentTypeError, "a size of the grid is 2.0", "cdiv", grid=(8 / 4,))
 
 
 @pytest.mark.parametrize("body", [lambda x_ref: None, lambda x_ref, o_ref, s_ref: None])
@@ -340,7 +355,7 @@ def test_blocks_that_no_cell_writes():
         def _():
             o_ref[...] = x_ref[...]
 
-    refused(UncoveredOutputError, "kernel body", "1 of the 2 blocks", "o_ref", body=body)
+    refused(UncoveredOutputError, "kernel body", "1 of the 2 blocks", "o_ref", "in the other cells", body=body)
 
 
 # ---------------------------------------------------------------------------- writes to operands

@@ -11,13 +11,13 @@ from contextvars import ContextVar
 from typing import Any
 
 from ..core import tree
-from ..core.errors import ArgumentError, NotTunedError
+from ..core.errors import ArgumentError, ArgumentTypeError, NotTunedError
 from ..core.jit import jit
 from ..core.trace import is_evaluating, typeof
 from ..core.version import JAXLIB, __version__
 from . import measure
 from .report import Report
-from .space import Configuration, Space, configurations, names_of
+from .space import Configuration, Space, check_kind, configurations, names_of
 from .store import Problem, Store, as_text
 from .tables import in_force, nearest, shipped
 
@@ -39,8 +39,8 @@ class Autotuned:
         self.fun, self.space, self.key, self.reference, self.where = fun, space, key, reference, where
         self.tolerance, self.memory, self.required, self._store = tolerance, memory, required, store
         self.chosen: dict[Problem, Configuration] = {}
-        functools.update_wrapper(self, fun)
         _check_names(fun, space)
+        functools.update_wrapper(self, fun)
 
     @property
     def store(self) -> Store:
@@ -117,12 +117,15 @@ class Autotuned:
         function of the arrays among the arguments: its gradient, say. Ctrl-C ends the search and keeps what it found.
 
         Raises:
-          ArgumentError: within a transformation. TuningError: no configuration works.
+          ArgumentError: within a transformation, a budget that is no time, no defaults.
+          TuningError: no configuration works.
         """
         if not is_evaluating():
             raise ArgumentError(
                 f"{self.fun.__name__}.tune was called inside a transformation", "tune on arrays, outside `jit`"
             )
+        measure.check_budget(budget)
+        self._check_defaults()
         from .session import searched
 
         problem = self.problem(*args, **kwargs)
@@ -145,6 +148,14 @@ class Autotuned:
             self.chosen[problem] = report.best.configuration
         return report
 
+    def _check_defaults(self) -> None:
+        parameters = inspect.signature(self.fun).parameters
+        for name in sorted(names_of(self.space) & parameters.keys()):
+            if self.reference is None and parameters[name].default is inspect.Parameter.empty:
+                raise ArgumentError(
+                    f"{self.fun.__name__} has no default of {name!r}, so that there is nothing to compare results with",
+                    f"give the parameter one, `{name}=...`, or pass `reference=` to autotune")  # fmt: skip
+
     def keep(self, configuration: Configuration, *args: Any, **kwargs: Any) -> bool:
         """Have calls with such arguments use a configuration from now on; whether the store has it."""
         problem = self.problem(*args, **kwargs)
@@ -161,6 +172,10 @@ class Autotuned:
 
 def _check_names(fun: Callable[..., Any], space: Space) -> None:
     """What a space chooses are parameters of the function."""
+    if not callable(fun):
+        raise ArgumentTypeError(f"autotune decorates {fun!r}, which is no function",
+                                'give a space first: `@autotune(space={"block": [64, 128]})`')  # fmt: skip
+    check_kind(space)
     parameters = inspect.signature(fun).parameters
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         return
@@ -196,7 +211,7 @@ def autotune(
     measurements a `NotTunedError`.
 
     Raises:
-      ArgumentError: the space has what the function does not take.
+      ArgumentError: the space has what the function does not take. ArgumentTypeError: it is no space.
 
     >>> import tilewright as tw
     >>> @autotune(space={"block": [2, 4]})

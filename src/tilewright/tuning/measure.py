@@ -13,7 +13,7 @@ import numpy as np
 
 from ..core import tree
 from ..core.caches import once
-from ..core.errors import TilewrightError
+from ..core.errors import ArgumentError, TilewrightError
 from ..core.types import is_inexact
 from ..runtime import devices
 
@@ -74,6 +74,16 @@ def average(call: Callable[[], Any], count: int) -> float:
         out = call()
     wait(out)
     return (time.perf_counter() - start) / count
+
+
+def check_budget(budget: Any) -> None:
+    """Refuse what is no time.
+
+    Raises:
+      ArgumentError: it is neither a positive number of seconds nor None.
+    """
+    if budget is not None and not (isinstance(budget, (int, float)) and budget > 0):
+        raise ArgumentError(f"tune: the budget is {budget!r}", "give seconds, `budget=60`, or None for no limit")
 
 
 def closed(

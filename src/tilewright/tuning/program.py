@@ -209,6 +209,7 @@ def tune(
         raise ArgumentError(f"tune takes a function, got {f!r}", "one made by `autotune`, or one that calls such")
     if not is_evaluating():
         raise ArgumentError("tune was called inside a transformation", "tune on arrays, outside `jit`")
+    measure.check_budget(budget)
     options: dict[str, Any] = {"progress": progress, "isolate": isolate}
     arrays, of = measure.closed(args, kwargs)
     clear_caches()  # what was traced before would not be looked through

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
 
 from .space import Configuration
 
@@ -11,7 +12,15 @@ LINES = 20  # of a report as text
 
 def shown(configuration: Configuration) -> str:
     """A configuration as text."""
-    return " ".join(f"{k}={v}" for k, v in configuration.items()) or "-"
+    return " ".join(f"{k}={_value(v)}" for k, v in configuration.items()) or "-"
+
+
+def _value(x: Any) -> str:
+    """A value as text; of a compiler's parameters those that are not the defaults."""
+    if not is_dataclass(x) or isinstance(x, type):
+        return str(x)
+    given = (f"{f.name}={getattr(x, f.name)!r}" for f in fields(x) if getattr(x, f.name) != f.default)
+    return f"{type(x).__module__.rpartition('.')[2]}.{type(x).__name__}({', '.join(given)})"
 
 
 @dataclass(frozen=True)

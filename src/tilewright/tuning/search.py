@@ -201,7 +201,11 @@ class Tuning:
         sure = len(times[best]) >= ENOUGH and p < P and gain > LEAST
         self.kept = best if sure else default
         told = f"{gain:.3f} times as fast in {len(times[best])} timings beside the defaults (p = {p:.2g})"
-        self.why = told if sure else f"the defaults stay: the fastest was {told}"
+        if len(times[best]) < ENOUGH:
+            self.why = f"the defaults stay: the time was over before {ENOUGH} timings beside them"
+        else:
+            small = f"a gain counts above {LEAST}" if gain <= LEAST else f"it may be noise, as p is not below {P}"
+            self.why = told if sure else f"the defaults stay: the fastest was {told}, and {small}"
 
     def _timed(self, number: int, times: Sequence[float]) -> None:
         spread = max(times) - min(times)
@@ -234,7 +238,7 @@ def _bar(name: str, total: int, budget: float | None, progress: bool) -> Iterato
     def said(best: float | None, default: float | None) -> str:
         if best is None:
             return "-"
-        gain = f", {default / best:.2f} times the defaults" if default else ""
+        gain = f", {default / best:.2f} times as fast as the defaults" if default else ""
         return f"{best * 1e3:.3f} ms{gain}"
 
     if not console.is_terminal:
@@ -244,7 +248,8 @@ def _bar(name: str, total: int, budget: float | None, progress: bool) -> Iterato
             nonlocal last
             if time.perf_counter() - last > 5 or done == total:
                 last = time.perf_counter()
-                console.print(f"tuning {name}: {done} of at most {total} tried, best {said(best, default)}")
+                told = f"tuning {name}: {done} of at most {total} tried, best {said(best, default)}"
+                console.print(told, soft_wrap=True)
 
         yield line
         return

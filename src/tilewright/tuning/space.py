@@ -6,10 +6,10 @@ import inspect
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..core.errors import ArgumentError
+from ..core.errors import ArgumentError, ArgumentTypeError
 
 Configuration = dict[str, Any]
 Space = Mapping[str, Any] | Sequence[Configuration] | Callable[..., Any]
@@ -54,24 +54,51 @@ def configurations(
     that it names. Of a product of more than 2**18 configurations that many are drawn, always the same ones.
 
     Raises:
-      ArgumentError: there is no configuration.
+      ArgumentError: there is no configuration. ArgumentTypeError: it is no space.
     """
     given = space(*args, **kwargs) if callable(space) else space
+    check_kind(given)
     if isinstance(given, Mapping):
-        values = {n: _values(v, args, kwargs) for n, v in given.items()}
+        values = {n: _values(n, v, args, kwargs) for n, v in given.items()}
         found = [dict(zip(values, row, strict=True)) for row in _product(list(values.values()))]
     else:
         found = [dict(c) for c in given]
-    if where is not None:
-        names = inspect.signature(where).parameters
-        found = [c for c in found if where(**{n: c[n] for n in names if n in c})]
     if not found:
         raise ArgumentError(f"autotune: the space {given!r} has no configuration", "give at least one")
-    return found
+    return found if where is None else _legal(found, where)
 
 
-def _values(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+def check_kind(space: Any) -> None:
+    """Refuse what is no space.
+
+    Raises:
+      ArgumentTypeError: neither a dict, nor a sequence of dicts, nor a function.
+    """
+    plain = isinstance(space, Sequence) and all(isinstance(c, Mapping) for c in space)
+    if not (callable(space) or isinstance(space, Mapping) or plain):
+        raise ArgumentTypeError(
+            f"autotune: the space is {space!r}",
+            'give the values of each parameter, `{"block": [64, 128]}`, or a list of dicts',
+        )
+
+
+def _legal(found: list[Configuration], where: Callable[..., bool]) -> list[Configuration]:
+    names = inspect.signature(where).parameters
+    for name, p in names.items():
+        if p.default is p.empty and p.kind is not p.VAR_KEYWORD and name not in found[0]:
+            raise ArgumentError(f"autotune: `where` asks for {name!r}, which the space does not choose",
+                                f"it may name {', '.join(found[0])}")  # fmt: skip
+    legal = [c for c in found if where(**{n: c[n] for n in names if n in c})]
+    if not legal:
+        raise ArgumentError(f"autotune: `where` refuses all {len(found)} configurations of the space",
+                            "let it be true of one at least")  # fmt: skip
+    return legal
+
+
+def _values(name: str, given: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
     found: Any = given(*args, **kwargs) if callable(given) else given
+    if isinstance(found, str) or not isinstance(found, Iterable):
+        raise ArgumentTypeError(f"autotune: the values of {name!r} are {found!r}", f"give a list: [{found!r}]")
     return list(found)
 
 
