@@ -160,12 +160,12 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
     return (*result, replaced(outs[n:])) if has_aux else result
 
 
-def _linearized(fun: Callable[..., Any], primals: Sequence[Any], has_aux: bool, kwargs: Any = None) -> Any:
+def _linearized(fun: Callable[..., Any], primals: Sequence[Any], has_aux: bool, forward: bool = False) -> Any:
     """Common to linearize, vjp and grad: (flat outs, linear map, out tree, in tree, aux)."""
     flat, in_tree = tree.flatten(tuple(primals))
     for x in flat:
         typeof(x)
-    f = Flat(fun if kwargs is None else functools.partial(fun, **kwargs), in_tree, has_aux=has_aux)
+    f = Flat(fun, in_tree, has_aux=has_aux)
     count: list[Any] = []
 
     def with_aux(*args: Any) -> list[Any]:
@@ -175,7 +175,7 @@ def _linearized(fun: Callable[..., Any], primals: Sequence[Any], has_aux: bool, 
         return [*outs, *traced]
 
     nonzero = [is_inexact(typeof(x).dtype) for x in flat]
-    outs, linear = linearize_flat(with_aux, flat, nonzero)
+    outs, linear = linearize_flat(with_aux, flat, nonzero, forward)
     n, replaced = count
     linear = LinearMap(linear.inputs, linear.eqns, linear.outputs[:n])
     return outs[:n], linear, f.out_tree, in_tree, replaced(outs[n:])
@@ -189,7 +189,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     >>> print(y, f_jvp(2.0))
     9.0 12.0
     """
-    outs, linear, out_tree, in_tree, aux = _linearized(fun, primals, has_aux)
+    outs, linear, out_tree, in_tree, aux = _linearized(fun, primals, has_aux, forward=True)
     pushforward = Pushforward(linear, _types(primals), in_tree, list(map(typeof, outs)), out_tree)
     result = out_tree.unflatten(outs), pushforward
     return (*result, aux) if has_aux else result

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,13 +109,24 @@ def typeof_tangent(tangent: Any) -> Any:
     return tangent.type if type(tangent) is Zero else typeof(tangent).tangent()
 
 
+_forward: ContextVar[bool] = ContextVar("tilewright_forward", default=False)
+
+
+def is_forward() -> bool:
+    """Whether the linear map being recorded is to be applied as it is (`linearize`), not transposed (`vjp`).
+
+    It matters to primitives that have a rule for each.
+    """
+    return _forward.get()
+
+
 class LinearizeTrace(DualTrace):
     """Evaluates primals under the parent and records tangents in `linear`."""
 
-    __slots__ = ("linear",)
+    __slots__ = ("linear", "forward")
 
-    def __init__(self, parent: Trace):
-        self.linear = LinearTrace(parent)
+    def __init__(self, parent: Trace, forward: bool = False):
+        self.linear, self.forward = LinearTrace(parent), forward
         super().__init__(parent, self.linear)
 
     def wrap(self, primal: Any, tangent: Any) -> Any:
@@ -124,8 +136,12 @@ class LinearizeTrace(DualTrace):
         if primitive.linearize is None:
             return super().derived(primitive, primals, tangents, params)
         nonzero = tuple(type(t) is not Zero for t in tangents)
-        out, linear = under(self.parent, primitive.linearize, primals, nonzero, **params)
-        return out, under(self.linear, linear, *tangents)
+        token = _forward.set(self.forward)
+        try:
+            out, linear = under(self.parent, primitive.linearize, primals, nonzero, **params)
+            return out, under(self.linear, linear, *tangents)
+        finally:
+            _forward.reset(token)
 
     def reversed(self, call: CustomCall, primals: list[Any], tangents: list[Any]) -> Any:
         outs, linear = under(self.parent, call.derive, primals, tangents)
@@ -166,10 +182,13 @@ def _needed(eqns: Sequence[Eqn], outputs: Sequence[Any]) -> tuple[Eqn, ...]:
 
 
 def linearize_flat(
-    fun: Callable[..., Sequence[Any]], primals: Sequence[Any], nonzero: Sequence[bool]
+    fun: Callable[..., Sequence[Any]], primals: Sequence[Any], nonzero: Sequence[bool], forward: bool = False
 ) -> tuple[list[Any], LinearMap]:
-    """Evaluate a flat function and record the linear map of the tangents of the `nonzero` arguments."""
-    trace = LinearizeTrace(current_trace())
+    """Evaluate a flat function and record the linear map of the tangents of the `nonzero` arguments.
+
+    `forward`: see `is_forward`.
+    """
+    trace = LinearizeTrace(current_trace(), forward)
     linear = trace.linear
     try:
         tangents = [
@@ -258,14 +277,18 @@ def _renamed(atom: Any, known: dict[int, Any]) -> Any:
     return Known(known[id(atom.value)]) if type(atom) is Known and id(atom.value) in known else atom
 
 
-@cached(4096)
 def linearized(program: Program, nonzero: tuple[bool, ...], instantiated: Any = False) -> Linearized:
     """Linearise a Program at the inputs marked `nonzero`; inputs and outputs are not stored twice."""
+    return _linearized(program, nonzero, instantiated, is_forward())
+
+
+@cached(4096)
+def _linearized(program: Program, nonzero: tuple[bool, ...], instantiated: Any, forward: bool) -> Linearized:
     force = (instantiated,) * len(program.outputs) if isinstance(instantiated, bool) else instantiated
     found: dict[str, Any] = {}
 
     def fun(*args: Any) -> list[Any]:
-        outs, linear = linearize_flat(functools.partial(eval_program, program), args, nonzero)
+        outs, linear = linearize_flat(functools.partial(eval_program, program), args, nonzero, forward)
         present = tuple(f or type(t) is not Zero for f, t in zip(force, linear.outputs, strict=True))
         linear_program, values = linear_to_program(linear, present, f"linear_{program.name}")
         places = {id(x): ("out", i) for i, x in enumerate(outs)} | {id(x): ("in", i) for i, x in enumerate(args)}

@@ -182,10 +182,10 @@ class CustomVJP:
 
     def derive(self, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
         nonzero = tuple(type(t) is not Zero for t in tangents)
-        return _linearize_rules(self.fwd, primals, nonzero)
+        return linearize_rules(self.fwd, primals, nonzero)
 
 
-def _linearize_rules(fwd: Any, primals: Sequence[Any], nonzero: Sequence[bool]) -> Any:
+def linearize_rules(fwd: Any, primals: Sequence[Any], nonzero: Sequence[bool]) -> Any:
     """Run the forward rule; the linear map is one equation whose transpose is the backward rule."""
     vary = tuple(typeof(x).vary for x, nz in zip(primals, nonzero, strict=True) if nz)
     outs, residuals, bwd = fwd(primals, tuple(nonzero))
@@ -209,7 +209,7 @@ def _linearize(
     primals: Sequence[Any], nonzero: Sequence[bool], *, program: Program, fwd: Any, num_consts: int
 ) -> Any:
     _check_closed(nonzero[:num_consts], "custom_vjp")
-    outs, linear = _linearize_rules(fwd, primals[num_consts:], nonzero[num_consts:])
+    outs, linear = linearize_rules(fwd, primals[num_consts:], nonzero[num_consts:])
     return outs, lambda *tangents: linear(*tangents[num_consts:])
 
 

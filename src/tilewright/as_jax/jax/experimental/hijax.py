@@ -4,26 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....core.errors import UnsupportedError
+from ....core.primitive import Zero
 from ....core.rules import instantiate as instantiate_zeros
-from ...avals import AbstractValue
+from ...accumulators import GradAccum, NullAccum, ValAccum
+from ...avals import AbstractValue, ShapedArray
+from ...hiprim import HiPrim
+from ...hiprim_derived import jvp_from_lin, linearize_from_jvp, vjp_from_jvp, vjp_from_lin
+from ...jax.interpreters.ad import is_undefined_primal
 from ...missing import not_adapted
-
-
-def _refuse(what: str) -> Any:
-    raise UnsupportedError(f"{what} is a type of values that a client made (hijax), which has no adapter",
-                           "use arrays, pytrees or Refs; in flax, leave `hijax` variables off")  # fmt: skip
 
 
 class HiType:
     """A type of a client's own; refused when a value of it is made."""
-
-
-class HiPrim:
-    """A primitive on types of a client's own; refused when it is made."""
-
-    def __init__(self) -> None:
-        _refuse(type(self).__name__)
 
 
 class aval_method:
@@ -46,7 +38,8 @@ def register_hitype(value_type: type, type_of: Any) -> None:
 
 VJPHiPrimitive = HiPrim
 __all__ = [
-    "AbstractValue", "HiPrim", "HiType", "VJPHiPrimitive", "aval_method", "aval_property", "instantiate_zeros",
-    "register_hitype",
+    "AbstractValue", "GradAccum", "HiPrim", "HiType", "NullAccum", "ShapedArray", "VJPHiPrimitive", "ValAccum", "Zero",
+    "aval_method", "aval_property", "instantiate_zeros", "is_undefined_primal", "jvp_from_lin", "linearize_from_jvp",
+    "register_hitype", "vjp_from_jvp", "vjp_from_lin",
 ]  # fmt: skip
 __getattr__ = not_adapted("jax.experimental.hijax")
