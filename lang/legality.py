@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ..core.errors import DtypeError, KernelError, ResourceError, UnsupportedError
 from ..core.types import MemorySpace
 from .alone import communicates
+from .exchange import exchanged
 from .kernel import Block, Kernel
 from .ops import next_power_of_2
 from .target import KIB, MIB, Target, target_of
@@ -55,6 +56,22 @@ def check_target(kernel: Kernel, target: str | Target) -> list[Finding]:
         return []
     _check_cores(kernel, target)
     return _tpu(kernel, target) if target.kind == "tpu" else _gpu(kernel, target)
+
+
+def left_to_collectives(kernel: Kernel, target: Target) -> UnsupportedError | None:
+    """Why XLA's collectives stand for what a kernel sends to other devices; None where it sends it by itself.
+
+    Raises:
+      UnsupportedError: devices that go different ways, which no collective can stand for.
+    """
+    if not target.gpu or not communicates(kernel):
+        return None
+    exchanged(kernel)
+    return UnsupportedError(
+        f"it copies to other devices, or signals them, and kernels for {target.name} have no memory that other devices "
+        "reach: its copies are XLA's collectives, and its blocks run one after the other",
+        "for speed use collectives of `lax` around kernels of one device, as `kernels.collective` does on GPUs",
+        kernel.source)  # fmt: skip
 
 
 def _check_dtypes(kernel: Kernel, target: Target) -> None:
@@ -146,13 +163,6 @@ def _check_smem(kernel: Kernel, target: Target) -> None:
 
 def _gpu(kernel: Kernel, target: Target) -> list[Finding]:
     findings = []
-    if communicates(kernel):
-        raise UnsupportedError(
-            f"kernel {kernel.name} copies to other devices, or signals them; kernels for {target.name} have no memory "
-            "that other devices reach: XLA would have to place their arrays in collective memory and hand them the "
-            "addresses there, which was never tried on several GPUs and so is not emitted",
-            "use collectives of `lax` around kernels of one device, as `kernels.collective` does on GPUs",
-            kernel.source)  # fmt: skip
     if target.grid_limit is not None and kernel.cells > target.grid_limit:
         raise KernelError(
             f"kernel {kernel.name}: the grid {kernel.grid} has {kernel.cells:,} cells; {target.name} launches at most "

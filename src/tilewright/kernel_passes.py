@@ -22,7 +22,7 @@ from .lang.alone import communicates
 from .lang.devices import mesh_of
 from .lang.extent import static
 from .lang.kernel import Kernel
-from .lang.legality import check_target
+from .lang.legality import check_target, left_to_collectives
 from .lang.legalize import Legal
 from .lang.primitive import kernel_call_p
 from .lang.target import CustomCall
@@ -110,7 +110,7 @@ class Verified:
 
 
 def verify(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Verified]:
-    """The same unit, each kernel held against what the target has.
+    """The same unit, each kernel held against what the target has; a warning where XLA has to send what one sends.
 
     Raises:
       DtypeError, ResourceError, UnsupportedError: a kernel that the user wrote, and that the target cannot take.
@@ -122,6 +122,9 @@ def verify(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Veri
             continue
         try:
             findings[kernel] = tuple(check_target(kernel, settings.target))
+            if (why := left_to_collectives(kernel, settings.target)) is not None:
+                refused[kernel] = Refused(kernel, settings.name, why)
+                warnings.warn(refused[kernel].line(), RuntimeWarning, stacklevel=2)
         except REFUSALS as error:
             written = kernel in _written(reports)
             if written and not settings.explained:

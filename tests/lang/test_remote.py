@@ -129,8 +129,6 @@ def test_what_is_refused():
         tw.explain(on_mesh(tw.grad(lambda a: gather(a, 4).sum())), given)
     with pytest.raises(UnsupportedError, match="is batched"):
         tw.explain(on_mesh(tw.vmap(lambda a: gather(a, 4))), given)
-    with pytest.raises(UnsupportedError, match="(?s)no memory that other devices reach.*collective memory.*kernels"):
-        tw.compile(on_mesh(lambda a: gather(a, 4)), given, target="cuda:sm_90", stop="emit")
 
     def differently(x, o, send, receive):
         @tl.when(tw.lax.axis_index("x") == 1)
@@ -140,3 +138,17 @@ def test_what_is_refused():
     call = tl.kernel_call(differently, tw.ShapeDtypeStruct((16, 128), "float32"), scratch_shapes=scratch)
     with pytest.raises(UnsupportedError, match="that devices may take differently"):
         exchanged(traced(call, LINE, x[0, :, :]))
+    with pytest.raises(UnsupportedError, match="that devices may take differently"):
+        tw.compile(on_mesh(call), given, target="cuda:sm_90", stop="emit")
+
+
+def test_on_gpus_copies_to_other_devices_are_collectives_of_xla():
+    mesh = tw.sharding.AbstractMesh((4,), ("x",))
+    given = tw.ShapeDtypeStruct((64, 128), "float32", sharding=tw.NamedSharding(mesh, tw.P("x")))
+    f = tw.shard_map(lambda a: gather(a, 4), mesh=mesh, in_specs=tw.P("x"), out_specs=tw.P("x"))
+    told = "kernel gather is computed by XLA: cuda:sm_90 refused it: it copies to other devices"
+    with pytest.warns(RuntimeWarning, match=told):
+        found = tw.compile(f, given, target="cuda:sm_90", stop="emit")
+    assert str(found).count("ppermute[") == 6  # each value, and the place where it goes
+    with pytest.warns(RuntimeWarning, match=told):
+        assert told in str(tw.explain(f, given, target="cuda:sm_90"))

@@ -1,11 +1,15 @@
 """Programs on meshes compiled for slices of TPUs and for several GPUs that need not be here."""
 
 import re
+import resource
+import subprocess
+import sys
 import warnings
 
 import pytest
 
 import tilewright as tw
+from tests.support.paths import ROOT
 from tests.support.rings import gather
 from tilewright import lang as tl
 from tilewright import lax
@@ -56,11 +60,11 @@ def test_a_mesh_of_another_size_than_the_slice():
         tw.compile(lambda x: x + 1, x, target="tpu:v5e:2x2")
 
 
-V5E = AbstractMesh((2, 2), ("x", "y"))
+V5E, GPUS = AbstractMesh((2, 2), ("x", "y")), AbstractMesh((4, 2), ("x", "y"))
 
 
-def on_v5e(shape, *spec):
-    return tw.ShapeDtypeStruct(shape, "float32", sharding=NamedSharding(V5E, P(*spec)))
+def on_slice(shape, *spec, mesh=V5E):
+    return tw.ShapeDtypeStruct(shape, "float32", sharding=NamedSharding(mesh, P(*spec)))
 
 
 HEADS = P(None, "x", "y")
@@ -79,21 +83,47 @@ def test_collective_kernels_compile_for_a_slice_of_tpus(name):
     f = tw.shard_map(lambda *a: getattr(collective, name)(*a, "x"), mesh=V5E, in_specs=ins, out_specs=outs)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # what a compiler refuses is warned of
-        found = tw.compile(f, *(on_v5e(*a) for a in arrays), target="tpu:v5e:2x2").as_text()
+        found = tw.compile(f, *(on_slice(*a) for a in arrays), target="tpu:v5e:2x2").as_text()
     assert found.count('custom_call_target="tpu_custom_call"') == 1 and "collective-permute" not in found
+
+
+@pytest.mark.targets
+@pytest.mark.parametrize("way", ["ring", "kernel"])
+@pytest.mark.parametrize("name", COLLECTIVE)
+def test_collective_kernels_compile_for_eight_gpus(name, way):
+    pytest.importorskip("triton")
+    ins, outs, arrays = COLLECTIVE[name]
+    f = tw.shard_map(lambda *a: getattr(collective, name)(*a, "x", way=way), mesh=GPUS, in_specs=ins, out_specs=outs)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error" if way == "ring" else "ignore", "kernel .* is computed by XLA")
+        found = tw.compile(f, *(on_slice(*a, mesh=GPUS) for a in arrays), target="cuda:sm_90")
+    assert count(found, "collective-permute") >= 3 and not count(found, "all-gather")
+
+
+@pytest.mark.targets
+@pytest.mark.parametrize("target,devices,library", [("tpu:v5e:2x2", 4, "libtpu"), ("cuda:sm_90", 8, "triton")])
+def test_the_sharded_step_of_a_gpt_compiles_within_a_minute(target, devices, library):
+    pytest.importorskip(library)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, "examples/gpt_sharded.py", "--target", target, "--devices", str(devices)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1800)
+    assert done.returncode == 0 and "compiled in" in done.stdout, done.stdout + done.stderr
+    assert "computed by XLA" not in done.stderr, done.stderr
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 60
 
 
 def test_a_ring_of_permutes_where_a_tpu_has_no_whole_tiles_to_copy():
     pytest.importorskip("libtpu")
     f = tw.shard_map(lambda q: collective.ring_attention(q, q, q, "x"), mesh=V5E, in_specs=HEADS, out_specs=HEADS)
-    program = tw.compile(f, on_v5e((1, 64, 4, 32), *HEADS), target="tpu:v5e:2x2", stop="program")
+    program = tw.compile(f, on_slice((1, 64, 4, 32), *HEADS), target="tpu:v5e:2x2", stop="program")
     assert "ppermute" in str(program) and "kernel_call" not in str(program)
 
 
 def test_what_tpus_refuse_of_kernels_that_communicate():
     def compiled(f, axis="x", **options):
         mapped = tw.shard_map(f, mesh=V5E, in_specs=P(axis), out_specs=P(axis), **options)
-        return tw.compile(mapped, on_v5e((64, 256), axis), target="tpu:v5e:2x2", stop="emit")
+        return tw.compile(mapped, on_slice((64, 256), axis), target="tpu:v5e:2x2", stop="emit")
 
     def parts(x, o, send, receive):
         copy = tl.make_async_remote_copy(x.at[3:7], o.at[3:7], send, receive, {"x": 0})
