@@ -8,6 +8,8 @@ if __name__ != "tilewright.lang":
 
 from ..core.types import MemorySpace
 from . import cpu, cutlass, mosaic_gpu, tpu, triton
+from .absent import PALLAS, absent_from
+from .arrays import broadcast_to, empty, empty_like, strides_from_shape
 from .atomics import (
     atomic_add,
     atomic_and,
@@ -36,7 +38,7 @@ from .block import (
     no_block_spec,
     squeezed,
 )
-from .call import CoreMesh, core_map, kernel, kernel_call, pallas_call
+from .call import kernel_call, pallas_call
 from .copies import (
     SemaphoreType,
     async_copy,
@@ -45,6 +47,7 @@ from .copies import (
     semaphore_wait,
     sync_copy,
 )
+from .cores import CoreMesh, core_map, kernel
 from .cost import CostEstimate, estimate_cost
 from .debug import debug_check, debug_print
 from .devices import DeviceIdType
@@ -85,20 +88,24 @@ from .prng import (
 )
 from .remote import async_remote_copy, get_barrier_semaphore, make_async_remote_copy, semaphore_signal
 from .rules import Partition
+from .runtime_parts import select_ref
 from .scoped import run_scoped, run_state, with_scoped
 from .visualize import visualize
+
+__getattr__ = absent_from("lang", PALLAS)
 
 __all__ = [
     "ANY", "Block", "BlockSpec", "Blocked", "BoundedSlice", "Buffered", "CoreMesh", "CostEstimate", "DeviceIdType",
     "Element", "GridSpec", "HBM", "InterpretParams", "Kernel", "MemorySpace", "Partition", "PrefetchScalarGridSpec",
     "SEMAPHORE", "SMEM", "SemaphoreType", "Slice", "Squeezed", "VMEM", "addupdate", "align_to", "async_copy",
     "async_remote_copy", "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or",
-    "atomic_xchg", "atomic_xor", "auto", "cdiv", "core_map", "counter_bernoulli", "counter_bits", "counter_normal",
-    "counter_uniform", "cpu", "cutlass", "debug_check", "debug_print", "dot_scaled", "ds", "dslice", "dynamic",
-    "emit_pipeline", "estimate_cost", "get_barrier_semaphore", "histogram", "interpret", "kernel", "kernel_call",
-    "kernel_call_p", "load", "loop", "make_async_copy", "make_async_remote_copy", "mosaic_gpu", "multiple_of",
-    "next_power_of_2", "no_block_spec", "num_programs", "pack", "pallas_call", "prng_random_bits", "prng_seed",
-    "program_id", "run_scoped", "run_state", "semaphore_read", "semaphore_signal", "semaphore_wait", "squeezed",
-    "stateful_bernoulli", "stateful_bits", "stateful_normal", "stateful_uniform", "stochastic_round", "store", "swap",
-    "sync_copy", "tpu", "triton", "unpack", "visualize", "when",
+    "atomic_xchg", "atomic_xor", "auto", "broadcast_to", "cdiv", "core_map", "counter_bernoulli", "counter_bits",
+    "counter_normal", "counter_uniform", "cpu", "cutlass", "debug_check", "debug_print", "dot_scaled", "ds",
+    "dslice", "dynamic", "emit_pipeline", "empty", "empty_like", "estimate_cost", "get_barrier_semaphore",
+    "histogram", "interpret", "kernel", "kernel_call", "kernel_call_p", "load", "loop", "make_async_copy",
+    "make_async_remote_copy", "mosaic_gpu", "multiple_of", "next_power_of_2", "no_block_spec", "num_programs",
+    "pack", "pallas_call", "prng_random_bits", "prng_seed", "program_id", "run_scoped", "run_state", "select_ref",
+    "semaphore_read", "semaphore_signal", "semaphore_wait", "squeezed", "stateful_bernoulli", "stateful_bits",
+    "stateful_normal", "stateful_uniform", "stochastic_round", "store", "strides_from_shape", "swap", "sync_copy",
+    "tpu", "triton", "unpack", "visualize", "when",
 ]  # fmt: skip

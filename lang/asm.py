@@ -99,6 +99,22 @@ def inline_asm(
     return tuple(found) if several else found[0]
 
 
+def elementwise_inline_asm(
+    asm: str, *, args: Sequence[Any], constraints: str, pack: int, result_shape_dtypes: Sequence[Any],
+    meaning: Callable[..., Any] | None = None,
+) -> tuple[Any, ...]:  # fmt: skip
+    """`inline_asm` in PTX under Pallas's name: the results, of the shapes and dtypes that are stated; errors as there.
+
+    Raises `ShapeError` too, for results that do not have the operands' shape.
+    """
+    shape = np.broadcast_shapes(*map(shape_of, args))
+    wrong = [tuple(r.shape) for r in result_shape_dtypes if tuple(r.shape) != shape]
+    if wrong:
+        raise ShapeError(f"elementwise_inline_asm: operands of shape {shape}, a result of {wrong[0]}", "give one shape")
+    dtypes = tuple(r.dtype for r in result_shape_dtypes)
+    return inline_asm(asm, *args, constraints=constraints, result_dtypes=dtypes, pack=pack, meaning=meaning)
+
+
 def _spread(x: Any, shape: tuple[int, ...]) -> Any:
     rank = len(shape_of(x))
     return broadcast_in_dim(x, shape, tuple(range(len(shape) - rank, len(shape))))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import ArgumentError, ArgumentTypeError, BlockRankError, UnsupportedError
+from ..core.errors import ArgumentError, ArgumentTypeError, BlockRankError
 from ..core.primitives.refindex import Slice
 from ..core.types import ArrayType, MemorySpace, RefType, canonical_dtype
 
@@ -54,7 +54,7 @@ class BoundedSlice:
 
     The Ref is `block_size` long. What lies past `size` is unspecified; it is what the operand holds there, and past its
     end the `fill`. The size may be traced; a size that is known is checked. Only operands have such axes: what a cell
-    stores of an output is a whole block.
+    stores of an output is a whole block. In `emit_pipeline` outputs have them too, and `size` elements are stored.
     """
 
     block_size: int
@@ -137,8 +137,25 @@ def _check_size(size: Any, shape: Any) -> None:
 no_block_spec = BlockSpec()
 
 
+def start_of(found: Any, size: Any, where: str) -> Any:
+    """Where a block starts along an axis, from what the index map gives for it."""
+    bounded = isinstance(size, BoundedSlice)
+    if bounded != isinstance(found, Slice):
+        raise BlockRankError(f"{where}: its index map gives {found!r} for an axis of {size!r}",
+                             "give `ds(start, size)` for axes of BoundedSlice, and indices for others")  # fmt: skip
+    if not isinstance(found, Slice):
+        return found
+    if found.stride != 1 or (isinstance(found.size, int) and not 0 <= found.size <= size.block_size):
+        raise ArgumentError(f"{where}: its index map gives {found!r} for an axis of {size!r}",
+                            f"give at most {size.block_size} elements, side by side")  # fmt: skip
+    return found.start
+
+
 def block_index(spec: BlockSpec, ids: Sequence[Any], rank: int, where: str) -> list[Any]:
-    """Which block of an operand of some rank a step of a pipeline sees; `where` is what errors call the operand."""
+    """Which block of an operand of some rank a step of a pipeline sees: indices, and slices along axes of BoundedSlice.
+
+    `where` is what errors call the operand.
+    """
     if spec.index_map is None:
         return [np.int32(0)] * rank
     found = spec.index_map(*ids)
@@ -146,9 +163,8 @@ def block_index(spec: BlockSpec, ids: Sequence[Any], rank: int, where: str) -> l
     if len(found) != rank:
         raise BlockRankError(f"{where}: its block has rank {rank}, its index map gives {len(found)} indices",
                              "give one block index per axis of the block")  # fmt: skip
-    if any(isinstance(i, Slice) for i in found):
-        raise UnsupportedError(f"{where}: its index map gives a slice",
-                               "blocks of a pipeline have one size: give indices")  # fmt: skip
+    for i, size in zip(found, spec.block_shape or [None] * rank, strict=True):
+        start_of(i, size, where)
     return [np.int32(i) if isinstance(i, (int, np.integer)) else i for i in found]
 
 

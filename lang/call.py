@@ -6,7 +6,6 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,6 @@ from ..core.errors import (
 )
 from ..core.ir import Program, subprograms
 from ..core.primitives.ref import addupdate_p, get_p, swap_p
-from ..core.primitives.refindex import Slice
 from ..core.primitives.refview import view
 from ..core.primitives.varying import mesh_axes
 from ..core.trace import Tracer, current_trace, extended_axes, is_evaluating, on_one_device, trace_program, typeof
@@ -182,56 +180,6 @@ def _refuse(unused: dict[str, Any]) -> None:
                 for place, kind in kinds.items() if name in kind.__dataclass_fields__]  # fmt: skip
         raise ArgumentError(f"kernel_call does not take {unknown}",
                             f"write {' or '.join(told)}" if told else "see the signature of `kernel_call`")  # fmt: skip
-
-
-def kernel(**options: Any) -> Callable[[Callable[..., None]], Callable[..., Any]]:
-    """The decorator form: `@kernel(out_shape=..., grid=..., ...)` over a body makes the call."""
-    return lambda body: kernel_call(body, **options)
-
-
-@dataclass(frozen=True)
-class CoreMesh:
-    """The cores that `core_map` runs on: how many, and what their axis is called."""
-
-    num_cores: int
-    axis_name: str = "core"
-
-
-def core_map(
-    mesh: CoreMesh | int, *, out_shape: Any, **options: Any
-) -> Callable[[Callable[..., None]], Callable[..., Any]]:
-    """Decorator: run a body once on each core of a mesh, over whole operands that stay in far memory.
-
-    `body(*in_refs, *out_refs, *scratch_refs)` finds its core by `program_id(0)`, and copies, or reads and writes, the
-    parts of the operands that are that core's; a core has scratch of its own. It is a `kernel_call` of a grid of cores,
-    "core_parallel", whose `options` it takes. Raises what `kernel_call` raises, and a target with fewer cores refuses.
-
-    >>> import numpy as np
-    >>> from tilewright.core.types import ArrayType
-    >>> from tilewright.lang import program_id
-    >>> @core_map(CoreMesh(2), out_shape=ArrayType((2, 4), "float32"))
-    ... def double(x, o):
-    ...     core = program_id(0)
-    ...     o[core, :] = x[core, :] * 2
-    >>> print(double(np.ones((2, 4), np.float32)))
-    [[2. 2. 2. 2.]
-     [2. 2. 2. 2.]]
-    """
-    cores = mesh if isinstance(mesh, int) else mesh.num_cores
-    far = BlockSpec(memory_space=MemorySpace.ANY)
-    semantics = ("core_parallel",) if cores > 1 else None
-    given = {"in_specs": far, "out_specs": far, "dimension_semantics": semantics} | options
-
-    def decorate(body: Callable[..., None]) -> Callable[..., Any]:
-        @functools.wraps(body)
-        def call(*args: Any) -> Any:
-            specs = {k: tree.map(lambda _, s=given[k]: s, v) if given[k] is far else given[k]
-                     for k, v in (("in_specs", args), ("out_specs", out_shape))}  # fmt: skip
-            return kernel_call(body, out_shape, grid=(cores,), **given | specs)(*args)
-
-        return call
-
-    return decorate
 
 
 class _Request:
@@ -393,7 +341,7 @@ class _Request:
                 raise BlockRankError(
                     f"{where}: its block shape {shape} has rank {len(shape)}, its index map gives {len(found)} indices",
                     "give one block index per axis of the block")  # fmt: skip
-            found = [_start(x, s, where) for x, s in zip(found, shape, strict=True)]
+            found = [blocks.start_of(x, s, where) for x, s in zip(found, shape, strict=True)]
             for x in found:
                 t = typeof(x)
                 if t.shape or not is_integer(t.dtype):
@@ -487,20 +435,6 @@ class _Request:
                     eqn.source)  # fmt: skip
             for _, one in inner:
                 self._check_refs(one)
-
-
-def _start(found: Any, size: Any, where: str) -> Any:
-    """Where a block starts along an axis, from what the index map gives for it."""
-    bounded = isinstance(size, BoundedSlice)
-    if bounded != isinstance(found, Slice):
-        raise BlockRankError(f"{where}: its index map gives {found!r} for an axis of {size!r}",
-                             "give `ds(start, size)` for axes of BoundedSlice, and indices for others")  # fmt: skip
-    if not isinstance(found, Slice):
-        return found
-    if found.stride != 1 or (isinstance(found.size, int) and not 0 <= found.size <= size.block_size):
-        raise ArgumentError(f"{where}: its index map gives {found!r} for an axis of {size!r}",
-                            f"give at most {size.block_size} elements, side by side")  # fmt: skip
-    return found.start
 
 
 _ACCESSES = (get_p, swap_p, addupdate_p)

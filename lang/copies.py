@@ -29,6 +29,7 @@ from ..core.relation import EFFECT, FREE
 from ..core.trace import typeof
 from ..core.types import INT32, ArrayType, MemorySpace, RefType
 from .modes import running
+from .runtime_parts import each_copy
 
 
 class SemaphoreType(enum.Enum):
@@ -43,7 +44,8 @@ class SemaphoreType(enum.Enum):
     space = property(lambda self: MemorySpace.SEMAPHORE)
 
     def __call__(self, shape: Any) -> RefType:
-        return RefType(ArrayType(tuple(shape), INT32), MemorySpace.SEMAPHORE)
+        sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+        return RefType(ArrayType(sizes, INT32), MemorySpace.SEMAPHORE)
 
 
 def split_parts(operands: Sequence[Any], *indices: Index) -> list[tuple[Any, list[Any]]]:
@@ -242,8 +244,11 @@ class AsyncCopyDescriptor:
     own: bool = False
 
     def _bind(self, primitive: Primitive) -> None:
-        operands, indices = operands_of(src=self.src, dst=self.dst, sem=self.sem)
-        primitive.bind(*operands, **indices, add=self.add, own=self.own)
+        def one(src: Any, dst: Any, sem: Any) -> None:
+            operands, indices = operands_of(src=src, dst=dst, sem=sem)
+            primitive.bind(*operands, **indices, add=self.add, own=self.own)
+
+        each_copy((self.src, self.dst, self.sem), one)
 
     def start(self, priority: int = 0) -> None:
         """Start the copy: its source must stay as it is, and its destination unread, until the wait."""
@@ -257,7 +262,11 @@ class AsyncCopyDescriptor:
 
 
 def make_async_copy(src_ref: Any, dst_ref: Any, sem: Any) -> AsyncCopyDescriptor:
-    """A copy from `src_ref` to `dst_ref` (Refs or `ref.at[...]`, of one shape and dtype) that is not started yet."""
+    """A copy from `src_ref` to `dst_ref` (Refs or `ref.at[...]`, of one shape and dtype) that is not started yet.
+
+    Both may be a slice of one traced size, `ref.at[ds(start, size)]`, no more than the axes have: it is copied in
+    pieces of the powers of two in it. Either may be what `select_ref` gives. Raises `ShapeError` for parts that differ.
+    """
     return AsyncCopyDescriptor(src_ref, dst_ref, sem)
 
 
@@ -269,6 +278,9 @@ def async_copy(src_ref: Any, dst_ref: Any, sem: Any, *, priority: int = 0, add: 
 
 
 def sync_copy(src_ref: Any, dst_ref: Any, *, add: bool = False) -> None:
-    """Copy one part of a Ref to another."""
+    """Copy one part of a Ref to another.
+
+    Parts and errors as for `make_async_copy`.
+    """
     put = refs.addupdate if add else refs.write
-    put(refs.view(dst_ref), refs.read(refs.view(src_ref)))
+    each_copy((src_ref, dst_ref), lambda src, dst: put(dst, refs.read(src)))

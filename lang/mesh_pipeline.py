@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from ..core import tree
-from ..core.errors import ArgumentError, BlockRankError
+from ..core.errors import ArgumentError, BlockRankError, UnsupportedError
 from ..core.primitives import refview as refs
 from ..core.primitives.collective import axis_index
 from ..core.primitives.loops import fori_loop
 from ..core.primitives.refindex import dslice
 from ..core.trace import typeof
 from ..core.types import RefType
-from .block import BlockSpec, Element, Squeezed, block_index, no_block_spec
+from .block import BlockSpec, BoundedSlice, Element, Squeezed, block_index, no_block_spec
 from .ops import unravel, when
 from .scoped import allocate
 from .warpgroups.barriers import barrier_arrive, barrier_wait, set_max_registers
@@ -45,6 +45,9 @@ class _Operand:
         self.where = f"{what}: operand {number} of shape {shape}"
         if len(given) != len(shape):
             raise BlockRankError(f"{self.where}: its block shape is {given}", "give one entry per axis of the operand")
+        if any(isinstance(s, BoundedSlice) for s in given):
+            raise UnsupportedError(f"{self.where}: its block shape {given} has a BoundedSlice",
+                                   "blocks of a pipeline of warpgroups have one size")  # fmt: skip
         self.gone = [s is None or isinstance(s, Squeezed) for s in given]
         self.element = [isinstance(s, Element) for s in given]
         self.sizes = [1 if g else int(getattr(s, "block_size", s)) for s, g in zip(given, self.gone, strict=True)]

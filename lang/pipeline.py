@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 
 from ..core import tree
-from ..core.errors import ArgumentError, BlockRankError
+from ..core.errors import ArgumentError, BlockRankError, UnsupportedError
 from ..core.primitives import refview as refs
 from ..core.primitives.compare import and_p, eq_p, ge_p, lt_p, ne_p, or_p
 from ..core.primitives.convert import convert_element_type
-from ..core.primitives.elementwise import add_p, div_p, mul_p, rem_p, sub_p
+from ..core.primitives.elementwise import add_p, div_p, max_p, mul_p, rem_p, sub_p
 from ..core.primitives.loops import fori_loop
-from ..core.primitives.refindex import dslice
+from ..core.primitives.refindex import Slice, dslice
 from ..core.primitives.shape import iota_p
 from ..core.types import INT32, MemorySpace, RefType
 from .asm import staged
-from .block import BlockSpec, Buffered, Element, Squeezed, block_index, no_block_spec
-from .copies import AsyncCopyDescriptor, SemaphoreType
+from .block import BlockSpec, BoundedSlice, Buffered, Element, Squeezed, block_index, no_block_spec
+from .copies import AsyncCopyDescriptor, SemaphoreType, sync_copy
 from .ops import Cell, current_cell, in_cell, unravel, when
 from .scoped import allocate, undefine_p
 
@@ -50,25 +50,34 @@ class _Operand:
         self.sizes = [
             1 if gone else int(getattr(s, "block_size", s)) for s, gone in zip(given, self.squeezed, strict=True)
         ]
-        self.element = [isinstance(s, Element) for s in given]
+        self.bounded = [isinstance(s, BoundedSlice) for s in given]
+        self.element = [isinstance(s, (Element, BoundedSlice)) for s in given]
         self.low = [s.padding[0] if isinstance(s, Element) else 0 for s in given]
         padded = [isinstance(s, Element) and any(s.padding) for s in given]
         parts = zip(self.squeezed, padded, self.element, shape, self.sizes, strict=True)
         self.ragged = [not gone and (p or (not e and n % size != 0)) for gone, p, e, n, size in parts]
+        self._check_bounded()
         kept = tuple(n for n, gone in zip(self.sizes, self.squeezed, strict=True) if not gone)
         self.block = ref
         held = refs.view(ref).ref
-        self.ahead = (self.moves and written is not None and not any(self.ragged) and held.aval.space in _FAR
-                      and all(held is not refs.view(w).ref for w in written))  # fmt: skip
+        self.ahead = (self.moves and written is not None and not any((*self.ragged, *self.bounded))
+                      and held.aval.space in _FAR and all(held is not refs.view(w).ref for w in written))  # fmt: skip
         if self.ahead:
             self.buffers = allocate("emit_pipeline", RefType(array.with_shape((2, *kept)), MemorySpace.VMEM))
             self.arrived = allocate("emit_pipeline", SemaphoreType.DMA((2,)))
         elif self.moves:
             self.block = allocate("emit_pipeline", RefType(array.with_shape(kept), MemorySpace.VMEM))
 
+    def _check_bounded(self) -> None:
+        if any(self.bounded) and any(self.ragged):
+            raise UnsupportedError(
+                f"{self.where}: its block shape {self.spec.block_shape} has a BoundedSlice, and its blocks along axis "
+                f"{self.ragged.index(True)} reach past the end", "give sizes that divide the other axes")  # fmt: skip
+
     def index(self, ids: Sequence[Any]) -> list[Any]:
-        """Which block a step sees."""
-        return [_int32(i) for i in block_index(self.spec, ids, len(self.sizes), self.where)]
+        """Which block a step sees: an index, or along an axis of BoundedSlice a slice."""
+        found = block_index(self.spec, ids, len(self.sizes), self.where)
+        return [i if isinstance(i, Slice) else _int32(i) for i in found]
 
     def part(self, index: Sequence[Any]) -> tuple[Any, Any]:
         """The block as part of the Ref, and the mask of what lies within it (None: all)."""
@@ -99,12 +108,28 @@ class _Operand:
     def copy_start(self, number: Any, counts: Sequence[Any]) -> Callable[[], None]:
         return lambda: self.copy(number, _ids(number, counts)).start()
 
+    def slices(self, index: Sequence[Any]) -> tuple[Any, Any]:
+        """Of a block with slices: the part of the Ref, and that of the block which holds it."""
+        starts = [
+            i if bounded else dslice(i if e or gone else mul_p.bind(i, np.int32(n)), n)
+            for i, bounded, e, gone, n in zip(index, self.bounded, self.element, self.squeezed, self.sizes, strict=True)
+        ]
+        kept = [i for i, gone in zip(starts, self.squeezed, strict=True) if not gone]
+        far = tuple(i.start if gone else i for i, gone in zip(starts, self.squeezed, strict=True))
+        return refs.view(self.ref, far), refs.view(self.block, tuple(dslice(0, i.size) for i in kept))
+
     def load(self, index: Sequence[Any]) -> None:
+        if any(self.bounded):
+            sync_copy(*self.slices(index))
+            return
         part, mask = self.part(index)
         other = None if mask is None else self.spec.fill
         refs.write(refs.view(self.block), refs.read(part, mask, other))
 
     def store(self, index: Sequence[Any]) -> None:
+        if any(self.bounded):
+            sync_copy(*reversed(self.slices(index)))
+            return
         part, mask = self.part(index)
         refs.write(part, refs.read(refs.view(self.block)), mask)
 
@@ -164,7 +189,7 @@ def emit_pipeline(
 
         def step(number: Any, carried: Any) -> Any:
             ids = _ids(number, counts)
-            before = _ids(sub_p.bind(number, np.int32(1)), counts)
+            before = _ids(max_p.bind(sub_p.bind(number, np.int32(1)), np.int32(0)), counts)
             after = add_p.bind(number, np.int32(1))
             for operand in inputs:
                 if operand.ahead:
@@ -195,7 +220,7 @@ def _enter(operand: _Operand, number: Any, index: Sequence[Any], before: Sequenc
     """An output block that was not in reach in the step before is undefined."""
     new = eq_p.bind(number, np.int32(0))
     for i, j in zip(index, before, strict=True):
-        new = or_p.bind(new, ne_p.bind(i, j))
+        new = or_p.bind(new, ne_p.bind(*(_int32(x.start if isinstance(x, Slice) else x) for x in (i, j))))
     when(new)(lambda: undefine_p.bind(operand.block, zero=False) and None)
 
 

@@ -53,10 +53,12 @@ def drop_local_writes(program: Program, local: Sequence[Var]) -> Program:
 
 
 def without(program: Program, dead: Collection[Any]) -> Program:
-    """A Program without its accesses to some Refs, in loops and branches too."""
+    """A Program without its accesses to some Refs, in loops and branches too; one whose results are used stays."""
     eqns = []
+    used = {a for e in program.eqns for a in e.inputs} | set(program.outputs)
     for eqn in program.eqns:
-        if all(a in dead for a in eqn.inputs if isinstance(a.type, RefType)) and touches_refs(eqn):
+        alone = all(a in dead for a in eqn.inputs if isinstance(a.type, RefType))
+        if alone and touches_refs(eqn) and used.isdisjoint(eqn.outputs):
             continue
         if eqn.primitive in (scan_p, cond_p) and any(a in dead for a in eqn.inputs):
             given = _below(eqn)

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..core.errors import ArgumentError, ArgumentTypeError
-from ..core.primitives.compare import and_p, ne_p, select_n_p
+from ..core.primitives.collective import axis_index
+from ..core.primitives.compare import and_p, eq_p, ne_p, select_n_p
 from ..core.primitives.convert import convert_element_type
 from ..core.primitives.elementwise import div_p, mul_p, neg_p, rem_p, sub_p
 from ..core.primitives.nary import unary
+from ..core.primitives.refview import view
 from ..core.primitives.shape import concatenate, iota_p
 from ..core.primitives.slicing import dynamic_slice
 from ..core.rules import like
 from ..core.trace import shape_of
 from ..core.types import INT32, MemorySpace
+from .absent import TPU, absent_from
 from .block import ANY, HBM, SEMAPHORE, SMEM, VMEM, PrefetchScalarGridSpec
+from .chips import ChipVersion, CoreMesh, TpuInfo, get_tpu_info, get_tpu_info_for_chip, is_tpu_device
 from .copies import AsyncCopyDescriptor, SemaphoreType, async_copy, make_async_copy, sync_copy
 from .devices import DeviceIdType
 from .modes import (
@@ -29,7 +33,7 @@ from .modes import (
     set_tpu_interpret_mode,
 )
 from .numerics import stochastic_round
-from .ops import load, store
+from .ops import load, store, when
 from .pipeline import emit_pipeline
 from .prng import prng_random_bits, prng_seed, stateful_bernoulli, stateful_bits, stateful_normal, stateful_uniform
 from .remote import async_remote_copy, get_barrier_semaphore, make_async_remote_copy, semaphore_signal
@@ -45,7 +49,16 @@ class GridDimensionSemantics(enum.Enum):
     ARBITRARY = "arbitrary"
 
 
+class SideEffectType(enum.Enum):
+    """What a kernel does besides giving results, for `CompilerParams(has_side_effects=)`."""
+
+    PURE = "pure"
+    DATAFLOW_SIDE_EFFECTING = "dataflow"
+    SIDE_EFFECTING = "side_effecting"
+
+
 PARALLEL, CORE_PARALLEL, SUBCORE_PARALLEL, ARBITRARY = GridDimensionSemantics
+TensorCoreMesh = CoreMesh
 
 
 @dataclass(frozen=True)
@@ -62,7 +75,7 @@ class CompilerParams:
     allow_input_fusion: Sequence[bool] | None = None
     vmem_limit_bytes: int | None = None
     collective_id: int | None = None
-    has_side_effects: bool = False
+    has_side_effects: bool | SideEffectType = False
     flags: Mapping[str, Any] | None = None
     internal_scratch_in_bytes: int | None = None
     disable_bounds_checks: bool = False
@@ -147,13 +160,27 @@ def with_memory_space_constraint(x: Any, memory_space: Any) -> Any:
     return x
 
 
+def annotate(ref: Any, *, no_store: bool = False, no_bank_conflict: bool = False, no_hazard: bool = False,
+             no_hazard_no_deps: bool = False) -> Any:  # fmt: skip
+    """The Ref, or part of one, itself: what is said of its accesses are hints, which no target reads."""
+    return view(ref)
+
+
+def run_on_first_core(core_axis_name: str) -> Callable[[Callable[[], Any]], None]:
+    """Decorator: run a function of no arguments on the first core along an axis of the mesh only; it acts by Refs."""
+    return when(eq_p.bind(axis_index(core_axis_name), np.int32(0)))
+
+
+__getattr__ = absent_from("lang.tpu", TPU)
+
 __all__ = [
-    "ANY", "ARBITRARY", "AsyncCopyDescriptor", "CORE_PARALLEL", "CompilerParams", "DeviceIdType",
+    "ANY", "ARBITRARY", "AsyncCopyDescriptor", "CORE_PARALLEL", "ChipVersion", "CompilerParams", "DeviceIdType",
     "GridDimensionSemantics", "HBM", "InterpretParams", "MemorySpace", "PARALLEL", "PrefetchScalarGridSpec",
-    "SEMAPHORE", "SMEM", "SUBCORE_PARALLEL", "SemaphoreType", "VMEM", "async_copy", "async_remote_copy", "bitcast",
-    "emit_pipeline", "force_tpu_interpret_mode", "get_barrier_semaphore", "load", "make_async_copy",
+    "SEMAPHORE", "SMEM", "SUBCORE_PARALLEL", "SemaphoreType", "SideEffectType", "TensorCoreMesh", "TpuInfo", "VMEM",
+    "annotate", "async_copy", "async_remote_copy", "bitcast", "emit_pipeline", "force_tpu_interpret_mode",
+    "get_barrier_semaphore", "get_tpu_info", "get_tpu_info_for_chip", "is_tpu_device", "load", "make_async_copy",
     "make_async_remote_copy", "pack_elementwise", "prng_random_bits", "prng_seed", "reciprocal",
-    "reset_tpu_interpret_mode_state", "roll", "semaphore_signal", "set_tpu_interpret_mode", "stateful_bernoulli",
-    "stateful_bits", "stateful_normal", "stateful_uniform", "stochastic_round", "store", "sync_copy",
-    "unpack_elementwise", "with_memory_space_constraint",
+    "reset_tpu_interpret_mode_state", "roll", "run_on_first_core", "semaphore_signal", "set_tpu_interpret_mode",
+    "stateful_bernoulli", "stateful_bits", "stateful_normal", "stateful_uniform", "stochastic_round", "store",
+    "sync_copy", "unpack_elementwise", "with_memory_space_constraint",
 ]  # fmt: skip

@@ -9,7 +9,8 @@ from ..core.primitives.contract import dot as contract
 from ..core.primitives.elementwise import tanh
 from ..core.trace import typeof
 from ..core.types import INT32, is_integer
-from .asm import inline_asm
+from .absent import TRITON, absent_from
+from .asm import elementwise_inline_asm, inline_asm
 from .atomics import (
     atomic_add,
     atomic_and,
@@ -67,8 +68,10 @@ def max_contiguous(x: Any, values: Any) -> Any:
     return x
 
 
+__getattr__ = absent_from("lang.triton", TRITON)
+
 __all__ = [
     "CompilerParams", "approx_tanh", "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or",
     "atomic_xchg", "atomic_xor", "debug_barrier", "dot", "dot_scaled",
-    "inline_asm", "load", "max_contiguous", "store",
+    "elementwise_inline_asm", "inline_asm", "load", "max_contiguous", "store",
 ]  # fmt: skip

@@ -8,14 +8,14 @@ from typing import Any
 from ..core.errors import ArgumentError, DtypeError, ShapeError
 from ..core.primitives.compare import and_p, shift_left_p, shift_right_arithmetic_p, shift_right_logical_p
 from ..core.primitives.convert import bitcast_convert_type, convert_element_type
-from ..core.primitives.shape import full_like, reshape, slice_in_dim, stack
-from ..core.primitives.words import joined, moved, piece, unsigned
+from ..core.primitives.shape import full_like
+from ..core.primitives.words import apart, joined, moved, piece, rows_of, unsigned
 from ..core.trace import shape_of, typeof
 from ..core.types import as_dtype, is_float, is_integer, itemsize_bits
 
 
-def bitcast(x: Any, dtype: Any) -> Any:
-    """The bits of an array as another dtype.
+def bitcast(x: Any, ty: Any) -> Any:
+    """The bits of an array as another dtype, `ty`.
 
     Of a wider one: elements that follow along the last axis but one make one, the first in the lowest bits. Of a
     narrower one: they are taken apart so. Raises `ShapeError` where these axes are not there.
@@ -24,7 +24,7 @@ def bitcast(x: Any, dtype: Any) -> Any:
     >>> print(bitcast(np.array([[1], [2]], np.uint16), np.uint32))
     [[131073]]
     """
-    dtype, shape = as_dtype(dtype), shape_of(x)
+    dtype, shape = as_dtype(ty), shape_of(x)
     old, new = itemsize_bits(typeof(x).dtype), itemsize_bits(dtype)
     if old == new:
         return bitcast_convert_type(x, dtype)
@@ -32,12 +32,8 @@ def bitcast(x: Any, dtype: Any) -> Any:
         raise ShapeError(f"bitcast of {typeof(x).show()} to {dtype}",
                          f"its last axis but one must be a multiple of {max(new // old, 1)}")  # fmt: skip
     if old < new:
-        rows = reshape(x, (*shape[:-2], shape[-2] * old // new, new // old, shape[-1]))
-        axis = len(shape) - 1
-        parts = [slice_in_dim(rows, j, j + 1, axis=axis) for j in range(new // old)]
-        return joined([reshape(p, (*shape[:-2], -1, shape[-1])) for p in parts], dtype)
-    parts = [piece(x, j, dtype) for j in range(old // new)]
-    return reshape(stack(parts, len(shape) - 1), (*shape[:-2], shape[-2] * old // new, shape[-1]))
+        return joined(rows_of(x, new // old), dtype)
+    return apart(x, dtype)
 
 
 def _count(wide: Any, packed: Any, what: str) -> int:

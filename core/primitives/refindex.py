@@ -44,7 +44,8 @@ def dslice(start: Any, size: int | None = None, stride: int | None = None) -> Sl
 class Resolved:
     """One entry of an index before static and traced parts are told apart; `size` None: a point.
 
-    `outside` is what an access without a mask raises: the entry reaches past the end of its axis.
+    A traced `size` is for copies only. `outside` is what an access without a mask raises: the entry reaches past the
+    end of its axis.
     """
 
     start: Any
@@ -81,10 +82,7 @@ def _resolve_one(entry: Any, size: int, axis: int, shape: Shape) -> Resolved:
             )
         return Resolved(start, len(range(start, stop, step)), step)
     if isinstance(entry, Slice):
-        if not is_static(entry.size):
-            raise ArgumentTypeError(f"a slice of a Ref has a traced size along axis {axis}",
-                                    "sizes are static; only starts are traced")  # fmt: skip
-        if not is_static(entry.start):
+        if not is_static(entry.start) or not is_static(entry.size):
             return Resolved(entry.start, entry.size, entry.stride)
         start = int(entry.start)
         last = start + max(entry.size - 1, 0) * entry.stride

@@ -16,7 +16,7 @@ from .convert import convert_element_type
 from .ref import Entry, Index, Point, Shape, Span, Take, access_shape, addupdate_p, get_p, swap_p
 from .refindex import Resolved, compose, dslice, is_static, resolve, unfolded
 from .shape import broadcast_in_dim_p, reshape
-from .words import joined, piece
+from .words import apart, joined, piece, rows_of
 
 
 class Part(ABC):
@@ -59,8 +59,9 @@ class Part(ABC):
         return f"a part of a Ref, of {self.dtype} and shape {self.shape},"
 
     def bitcast(self, dtype: Any) -> Part:
-        """Its bits as another dtype, of the same width or wider: then elements that follow along the last axis but one
-        make one, the first in the lowest bits. Errors as `Bitcast`."""
+        """Its bits as another dtype. Of a wider one: elements that follow along the last axis but one make one, the
+        first in the lowest bits; of a narrower one: each is taken apart so. Raises `UnsupportedError` where these axes
+        are not there."""
         return Bitcast.of(self, as_dtype(dtype))
 
     def __getitem__(self, key: Any) -> Any:
@@ -98,6 +99,10 @@ class RefView(Part):
                 raise entry.outside
             known = is_static(entry.start) and not entry.outside
             if entry.size is not None:
+                if not is_static(entry.size):
+                    raise ArgumentTypeError("a slice of a Ref has a traced size, and is not only copied",
+                                            "copy it, `async_copy` or `sync_copy`; or take the most that it may "
+                                            "be, and a mask")  # fmt: skip
                 static.append(Span(entry.start if known else None, entry.size, entry.stride))
             elif known or not shape_of(entry.start):
                 static.append(Point(entry.start if known else None))
@@ -213,11 +218,12 @@ class Bitcast(Part):
         if old == new:
             return cls([target], dtype)
         count = new // old
-        if new < old or target.ndim < 2 or target.shape[-2] % count:
+        if target.ndim < 2 or (count and target.shape[-2] % count):
             raise UnsupportedError(
                 f"a Ref of {target.dtype} and shape {target.shape} is seen as {dtype}",
-                f"its last axis but one must be a multiple of {count}" if new > old else
-                "read it, and take the array's bits apart")  # fmt: skip
+                f"it must have two axes, and the last but one a multiple of {max(count, 1)}")  # fmt: skip
+        if new < old:
+            return Narrow(target, dtype)
         rows = target.shape[-2] // count
         return cls([target.part((..., dslice(j, rows, count), slice(None))) for j in range(count)], dtype)
 
@@ -236,6 +242,70 @@ class Bitcast(Part):
     def swap(self, value: Any, mask: Any = None) -> Any:
         value = _fit(_cast(value, self.dtype, "value"), self.shape, "value")
         return joined([p.swap(piece(value, j, p.dtype), mask) for j, p in enumerate(self.parts)], self.dtype)
+
+
+class Narrow(Part):
+    """The bits of a part of a Ref as a narrower dtype, each element as several along the last axis but one, the lowest
+    bits first. `place`: of each only the one that is so many of them up; None: all."""
+
+    __slots__ = ("target", "dtype", "place")
+
+    def __init__(self, target: Part, dtype: Any, place: int | None = None):
+        self.target, self.dtype, self.place = target, dtype, place
+
+    @property
+    def count(self) -> int:
+        return itemsize_bits(self.target.dtype) // itemsize_bits(self.dtype)
+
+    @property
+    def shape(self) -> Shape:
+        if self.place is not None:
+            return self.target.shape
+        *lead, rows, columns = self.target.shape
+        return (*lead, rows * self.count, columns)
+
+    def part(self, key: Any) -> Narrow:
+        if self.place is not None:
+            return Narrow(self.target.part(key), self.dtype, self.place)
+        entries = resolve(self.shape, key)
+        for entry in entries:
+            if entry.outside is not None:
+                raise entry.outside
+        keys = [e.start if e.size is None else dslice(e.start, e.size, e.stride) for e in entries]
+        row, count, place = entries[-2], self.count, None
+        whole = is_static(row.start) and is_static(row.size) and row.start % count == 0 == row.size % count
+        if is_static(row.start) and row.size is None:
+            keys[-2], place = row.start // count, row.start % count
+        elif whole and row.stride == 1 and entries[-1].size is not None:
+            keys[-2] = dslice(row.start // count, row.size // count)
+        else:
+            raise UnsupportedError(
+                f"a Ref of {self.target.dtype} seen as {self.dtype} is indexed along its last axis but one",
+                f"name one row by a Python integer, or a slice whose start and size are multiples of {count}; or index "
+                "the Ref before it is seen so")  # fmt: skip
+        return Narrow(self.target.part(tuple(keys)), self.dtype, place)
+
+    def _seen(self, words: Any) -> Any:
+        return apart(words, self.dtype) if self.place is None else piece(words, self.place, self.dtype)
+
+    def _unmasked(self, mask: Any) -> None:
+        if mask is not None:
+            raise UnsupportedError(f"a mask for a Ref of {self.target.dtype} seen as {self.dtype}",
+                                   "read it all, choose with `where`, and store it all")  # fmt: skip
+
+    def read(self, mask: Any = None, other: Any = None) -> Any:
+        self._unmasked(mask)
+        return self._seen(self.target.read())
+
+    def swap(self, value: Any, mask: Any = None) -> Any:
+        self._unmasked(mask)
+        value = _fit(_cast(value, self.dtype, "value"), self.shape, "value")
+        if self.place is None:
+            parts = rows_of(value, self.count)
+        else:
+            words = self.target.read()
+            parts = [value if j == self.place else piece(words, j, self.dtype) for j in range(self.count)]
+        return self._seen(self.target.swap(joined(parts, self.target.dtype)))
 
 
 class Turned:

@@ -6,11 +6,11 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from ..trace import typeof
+from ..trace import shape_of, typeof
 from ..types import as_dtype, itemsize_bits
 from .compare import or_p, shift_left_p, shift_right_logical_p
 from .convert import bitcast_convert_type, convert_element_type
-from .shape import full_like
+from .shape import full_like, reshape, slice_in_dim, stack
 
 
 def unsigned(dtype: Any) -> Any:
@@ -36,3 +36,19 @@ def piece(x: Any, number: int, dtype: Any) -> Any:
     bits = bitcast_convert_type(x, unsigned(typeof(x).dtype))
     bits = moved(shift_right_logical_p, bits, number * itemsize_bits(dtype))
     return bitcast_convert_type(convert_element_type(bits, unsigned(dtype)), dtype)
+
+
+def rows_of(x: Any, count: int) -> list[Any]:
+    """Every `count`-th row of an array along its last axis but one, from each of the first `count`."""
+    shape = shape_of(x)
+    rows = reshape(x, (*shape[:-2], shape[-2] // count, count, shape[-1]))
+    axis = len(shape) - 1
+    parts = [slice_in_dim(rows, j, j + 1, axis=axis) for j in range(count)]
+    return [reshape(p, (*shape[:-2], -1, shape[-1])) for p in parts]
+
+
+def apart(x: Any, dtype: Any) -> Any:
+    """The elements of a narrower dtype that those of an array hold, one after the other along its last axis but one."""
+    shape, count = shape_of(x), itemsize_bits(typeof(x).dtype) // itemsize_bits(dtype)
+    parts = [piece(x, j, dtype) for j in range(count)]
+    return reshape(stack(parts, len(shape) - 1), (*shape[:-2], shape[-2] * count, shape[-1]))

@@ -7,7 +7,16 @@ import tilewright as tw
 from tilewright import lang as tl
 from tilewright import lax
 from tilewright import numpy as tnp
-from tilewright.core.errors import DtypeError, ExecutionError, KernelBodyError, KernelError, SemaphoreError, ShapeError
+from tilewright.core.errors import (
+    ArgumentTypeError,
+    DtypeError,
+    ExecutionError,
+    KernelBodyError,
+    KernelError,
+    SemaphoreError,
+    ShapeError,
+    UnsupportedError,
+)
 from tilewright.lang import tpu
 
 F32, I32 = np.float32, np.int32
@@ -295,3 +304,49 @@ def test_debug_check():
         with pytest.raises(error, match=r"cell \(1,\): debug_check failed: too large"):
             np.asarray(call(3 * np.arange(4, dtype=F32)))
             tw.effects_barrier()
+
+
+# ---------------------------------------------------------------------------- parts that are known while it runs
+
+
+@both
+@pytest.mark.parametrize("size", [0, 1, 5, 8, 11])
+def test_copies_of_traced_size(size, interpret):
+    def body(at, x, _, o, sem):
+        copy = tl.make_async_copy(x.at[tl.ds(at[0], at[1]), 1], o.at[1, tl.ds(2, at[1])], sem)
+        copy.start()
+        copy.wait()
+
+    x, before = X.reshape(16, 2, 4), -np.ones((2, 13, 4), F32)
+    table = tl.BlockSpec(memory_space=tl.SMEM)
+    call = tl.kernel_call(body, shape(2, 13, 4), in_specs=[table, FAR, FAR], out_specs=FAR, interpret=interpret,
+                          scratch_shapes=[tl.SemaphoreType.DMA], input_output_aliases={2: 0})  # fmt: skip
+    want = before.copy()
+    want[1, 2 : 2 + size] = x[3 : 3 + size, 1]
+    np.testing.assert_array_equal(call(np.array([3, size], np.int32), x, before), want)
+
+
+@both
+def test_copies_of_one_of_several_refs(interpret):
+    def body(x, y, o, held, sem):
+        @tl.loop(0, 3)
+        def _(i):
+            chosen = tl.select_ref(i, x.at[i], y.at[1])  # after the last: the last
+            tl.async_copy(chosen, held, tl.select_ref(i, sem.at[0], sem.at[1])).wait()
+            tl.sync_copy(held, tl.select_ref(i, o.at[2], o.at[0], o.at[1]))
+
+    x, y = X[:3, :4], -X[:2, :4]
+    call = tl.kernel_call(body, shape(3, 4), in_specs=[FAR, FAR], out_specs=FAR, interpret=interpret,
+                          scratch_shapes=[tl.VMEM((4,), "float32"), tl.SemaphoreType.DMA(2)])  # fmt: skip
+    np.testing.assert_array_equal(call(x, y), np.stack([y[1], y[1], x[0]]))
+
+
+@pytest.mark.parametrize("error, match, body", [
+    (ArgumentTypeError, "traced size", lambda i, x, o: o.__setitem__(..., x[tl.ds(0, i[0])])),
+    (ShapeError, "axes of traced size", lambda i, x, o: tl.sync_copy(x.at[tl.ds(0, i[0])], o)),
+    (ShapeError, "select_ref is given Refs", lambda i, x, o: tl.sync_copy(tl.select_ref(i[0], x, x.at[0]), o)),
+    (UnsupportedError, "select_ref gives is read", lambda i, x, o: o.__setitem__(..., tl.select_ref(i[0], x)[...])),
+])  # fmt: skip
+def test_what_only_copies_take(error, match, body):
+    with pytest.raises(error, match=match):
+        tl.kernel_call(body, shape(4, 4))(np.ones(1, np.int32), X[:4, :4])

@@ -321,12 +321,44 @@ def test_wrong_settings():
         tl.BlockSpec((4,), lambda i: i, pipeline_mode=3)
 
 
-def test_blocks_of_a_pipeline_have_one_size():
-    spec = tl.BlockSpec((tl.BoundedSlice(2), 4), lambda i: (tl.ds(2 * i, 2), 0))
+@both
+def test_slices_of_a_pipeline(interpret):
+    """Blocks of traced places and sizes: what lies past the size of one is neither read nor stored."""
+    starts, most = np.array([0, 3, 4, 10], I32), 6
+    spec = [tl.BoundedSlice(most), 4]
 
-    def body(*refs):
-        tpu.emit_pipeline(lambda x, o: o.__setitem__(..., x[...]), grid=2, in_specs=[spec], out_specs=[spec])(*refs)
+    def body(at, x_ref, _, o_ref):
+        def index(i):
+            return tl.ds(at[i], at[i + 1] - at[i]), 0
 
-    far = tl.BlockSpec(memory_space=tl.ANY)
-    with pytest.raises(UnsupportedError, match="its index map gives a slice"):
-        tl.kernel_call(body, tw.ShapeDtypeStruct((4, 4), F32), in_specs=[far], out_specs=far)(np.ones((4, 4), F32))
+        def double(x, o):
+            o[...] = x[...] * 2
+
+        blocks = tl.BlockSpec(spec, index)
+        tpu.emit_pipeline(double, grid=3, in_specs=[blocks], out_specs=[blocks])(x_ref, o_ref)
+
+    x, before = rand(12, 4), rand(12, 4)
+    table = tl.BlockSpec(memory_space=tl.SMEM)
+    call = tl.kernel_call(body, shape(12, 4), in_specs=[table, FAR, FAR], out_specs=FAR, interpret=interpret,
+                          input_output_aliases={2: 0})  # fmt: skip
+    np.testing.assert_allclose(call(starts, x, before), np.concatenate([x[:10] * 2, before[10:]]))
+
+
+def test_slices_of_a_pipeline_that_do_not_fit():
+    def run(spec, index):
+        blocks = tl.BlockSpec(spec, index)
+
+        def body(*refs):
+            tpu.emit_pipeline(lambda x, o: o.__setitem__(..., x[...]), grid=2, in_specs=[blocks], out_specs=[blocks])(
+                *refs)  # fmt: skip
+
+        tl.kernel_call(body, shape(4, 4), in_specs=[FAR], out_specs=FAR)(rand(4, 4))
+
+    with pytest.raises(BlockRankError, match="for an axis of BoundedSlice"):
+        run((tl.BoundedSlice(2), 4), lambda i: (2 * i, 0))
+    with pytest.raises(BlockRankError, match="for an axis of 2"):
+        run((2, 4), lambda i: (tl.ds(2 * i, 2), 0))
+    with pytest.raises(ArgumentError, match="at most 2 elements"):
+        run((tl.BoundedSlice(2), 4), lambda i: (tl.ds(i, 3), 0))
+    with pytest.raises(UnsupportedError, match="along axis 1 reach past the end"):
+        run((tl.BoundedSlice(2), 3), lambda i: (tl.ds(i, 2), 0))

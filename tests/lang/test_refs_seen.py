@@ -119,11 +119,39 @@ def test_bits_of_rows_that_follow_each_other_are_one_word(dtype, interpret):
     assert np.array_equal(got, words) and np.array_equal(np.asarray(back), np.asarray(x))
 
 
+@MODES
+@pytest.mark.parametrize("dtype", ("bfloat16", "int8", "uint16"))
+def test_each_word_is_several_rows_of_a_narrower_dtype(dtype, interpret):
+    x = np.arange(24, dtype=np.int32).reshape(2, 3, 4) * 70001
+    count = 4 // np.asarray(tnp.zeros((), dtype)).dtype.itemsize
+    narrow = x[..., None].view(f"uint{32 // count}").swapaxes(2, 3).reshape(2, 3 * count, 4)  # as bits
+
+    def body(x, o, back, row):
+        o[...] = x.bitcast(dtype)[...]
+        back[...] = x[...]
+        back.at[1].bitcast(dtype)[tl.ds(count, count), 1:3] = x.bitcast(dtype)[0, :count, 1:3]
+        back.bitcast(dtype)[0, 1, :] = x.bitcast(dtype)[1, count, :]
+        row[...] = x.at[1].bitcast(dtype)[2 * count - 1, :]
+
+    out = (tw.ShapeDtypeStruct(narrow.shape, dtype), tw.ShapeDtypeStruct(x.shape, x.dtype),
+           tw.ShapeDtypeStruct((4,), dtype))  # fmt: skip
+    got, back, row = (np.asarray(v) for v in tl.kernel_call(body, out, interpret=interpret)(x))
+    changed = narrow.copy()
+    changed[1, count : 2 * count, 1:3] = narrow[0, :count, 1:3]
+    changed[0, 1] = narrow[1, count]
+    assert np.array_equal(got.view(narrow.dtype), narrow)
+    assert np.array_equal(back[..., None].view(narrow.dtype).swapaxes(2, 3).reshape(narrow.shape), changed)
+    assert np.array_equal(row.view(narrow.dtype), narrow[1, 2 * count - 1])
+
+
 def test_bits_that_do_not_fit_are_refused():
-    for dtype, shape in (("uint8", (8, 4)), ("float64", (7, 4))):
+    for dtype, shape in (("uint8", (8,)), ("float64", (7, 4))):
         with tw.config(enable_x64=True), pytest.raises(errors.UnsupportedError, match="is seen as"):
             call(lambda x, o, d=dtype: o.__setitem__(..., x.bitcast(d)[...]), np.ones(shape, np.float32),
                  out=tw.ShapeDtypeStruct((4, 4), dtype))  # fmt: skip
+    with pytest.raises(errors.UnsupportedError, match="multiples of 2"):
+        call(lambda x, o: o.__setitem__(..., x.bitcast("int16")[1:3]), np.ones((4, 4), np.float32),
+             out=tw.ShapeDtypeStruct((2, 4), "int16"))  # fmt: skip
 
 
 # ---------------------------------------------------------------------------- slices past the end, conditions

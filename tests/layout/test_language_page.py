@@ -168,6 +168,7 @@ TABLE: dict[str, dict[str, tuple[Any, tuple[str, ...], Any]]] = {
         "make_async_copy": (tl.make_async_copy, ANY_KIND, lambda x, i, o: copy(x, i, o, "make_async_copy")),
         "async_copy": (tl.async_copy, ANY_KIND, lambda x, i, o: copy(x, i, o, "async_copy")),
         "sync_copy": (tl.sync_copy, ANY_KIND, lambda x, i, o: tl.sync_copy(x, o)),
+        "select_ref": (tl.select_ref, ANY_KIND, lambda x, i, o: tl.sync_copy(tl.select_ref(1, o, x), o)),
         "semaphore_signal": (tl.semaphore_signal, NONE, semaphore),
         "semaphore_wait": (tl.semaphore_wait, NONE, semaphore),
         "semaphore_read": (tl.semaphore_read, NONE, semaphore),
@@ -201,6 +202,7 @@ TABLE: dict[str, dict[str, tuple[Any, tuple[str, ...], Any]]] = {
     "In `tl.tpu`": {
         "roll": (tpu.roll, ANY_KIND, unary(lambda x: tpu.roll(x, 3, 0))),
         "reciprocal": (tpu.reciprocal, ("float", "complex"), unary(lambda x: tpu.reciprocal(x + x.dtype.type(1)))),
+        "broadcast_to": (tl.broadcast_to, ANY_KIND, unary(lambda x: tl.broadcast_to(x, x.shape))),
         "bitcast": (tpu.bitcast, ANY_KIND, unary(lambda x: tpu.bitcast(tpu.bitcast(x, "uint32"), x.dtype))),
         "pack_elementwise": (tpu.pack_elementwise, ("integer",), unary(
             lambda x: tpu.pack_elementwise([x, x], packed_dtype="int16").astype(x.dtype))),
@@ -298,6 +300,7 @@ def test_the_table_is_up_to_date(root, request):
 def test_every_name_is_on_the_page(root):
     text = (root / "docs" / "language.md").read_text()
     internal = {"Block", "Kernel", "kernel_call_p", "interpret", "Slice", "Blocked", "MemorySpace", "no_block_spec",
-                "Squeezed", "CostEstimate", "estimate_cost", "GridSpec", "SEMAPHORE", "cpu"}  # fmt: skip
+                "Squeezed", "CostEstimate", "estimate_cost", "GridSpec", "SEMAPHORE", "cpu", "empty", "empty_like",
+                "strides_from_shape"}  # fmt: skip
     missing = [n for n in tl.__all__ if n not in internal and not re.search(rf"`@?(\w*=|tl\.)*{n}\b", text)]
     assert not missing

@@ -1,0 +1,128 @@
+"""Names that kernel authors know from Pallas: what they mean here, or why they are not here."""
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import lang as tl
+from tilewright import lax
+from tilewright import numpy as tnp
+from tilewright.core.errors import ArgumentError, NotAdaptedNameError, ShapeError, UnsupportedError
+from tilewright.lang import absent, tpu, triton
+from tilewright.lang.target import TARGETS, target_of
+
+I32 = np.int32
+both = pytest.mark.parametrize("interpret", [False, True], ids=["compiled", "interpreted"])
+
+
+@pytest.mark.parametrize("module, names", [(tl, absent.PALLAS), (tpu, absent.TPU), (triton, absent.TRITON)])
+def test_what_is_absent_says_why(module, names):
+    assert not set(names) & set(module.__all__)
+    for name, remedy in names.items():
+        with pytest.raises(NotAdaptedNameError, match=f"{name} is a name of Pallas") as error:
+            getattr(module, name)
+        assert remedy in str(error.value)
+        assert not hasattr(module, name)
+    with pytest.raises(AttributeError, match="has no attribute 'no_such_name'"):
+        module.no_such_name  # noqa: B018
+
+
+@pytest.mark.parametrize("name", [n for n in TARGETS if n.startswith("tpu:")])
+def test_what_a_tpu_has(name):
+    target = target_of(name)
+    with tw.config(kernel_target=name):
+        info = tpu.get_tpu_info()
+        assert tpu.is_tpu_device()
+    assert info == tpu.get_tpu_info_for_chip(info.chip_version, info.num_cores)
+    assert f"tpu:{info.chip_version}" == name and info.num_cores == target.units == 1 + info.is_megacore
+    assert np.isclose(info.bf16_ops_per_second * info.num_cores, target.rate("bfloat16"))
+    assert info.is_lite == name.endswith("e") and str(info.generation) in name
+    assert info.get_sublane_tiling("float32") == 8 and info.get_sublane_tiling("int8") == 32
+    assert info.is_matmul_supported("bfloat16", "float8_e5m2") and not info.is_matmul_supported("int8", "float32")
+    assert info.is_matmul_supported("int8", "int8") == (info.generation < 7)
+
+
+def test_tpus_that_are_not_there():
+    with pytest.raises(UnsupportedError, match="kernels are for cpu"), tw.config(kernel_target="cpu"):
+        tpu.get_tpu_info()
+    with pytest.raises(UnsupportedError, match="TPU v2 is no target"):
+        tpu.get_tpu_info_for_chip(tpu.ChipVersion.TPU_V2, 1)
+    with pytest.raises(ArgumentError, match="2 cores of a TPU v5e"):
+        tpu.get_tpu_info_for_chip(tpu.ChipVersion.TPU_V5E, 2)
+    assert tpu.get_tpu_info_for_chip(tpu.ChipVersion.TPU_V5P, 1).is_split_chip
+
+
+@both
+@pytest.mark.parametrize("cores", [1, 2])
+def test_a_kernel_on_a_mesh_of_cores(cores, interpret):
+    """Each core copies its rows to scratch of its own; the first one alone writes the last result."""
+
+    @tl.kernel(out_type=[tw.ShapeDtypeStruct((4, 3), "int32"), tw.ShapeDtypeStruct((1,), "int32")],
+               mesh=tpu.TensorCoreMesh(axis_name="core", num_cores=cores), interpret=interpret,
+               scratch_types=[tpu.VMEM((4 // cores, 3), "int32")])  # fmt: skip
+    def call(x, o, first, held):
+        core = lax.axis_index("core")
+        rows = tl.ds(core * (4 // cores), 4 // cores)
+        tpu.sync_copy(tpu.annotate(x.at[rows], no_store=True), held)
+        held[...] = held[...] + core
+        tpu.sync_copy(held, o.at[rows])
+
+        @tpu.run_on_first_core("core")
+        def _():
+            first[0] = core + 7
+
+    x = np.arange(12, dtype=I32).reshape(4, 3)
+    got, first = call(x)
+    np.testing.assert_array_equal(got, x + np.repeat(np.arange(cores), 4 // cores)[:, None])
+    assert first.tolist() == [7]
+
+
+def test_cores_of_the_target_and_what_is_missing():
+    assert tl.CoreMesh().count == 1
+    with tw.config(kernel_target="tpu:v5p"):
+        assert tl.CoreMesh(axis_name="core").count == 2
+    with pytest.raises(ArgumentError, match="without out_shape"):
+        tl.core_map(tl.CoreMesh(1))
+
+
+@both
+def test_arrays_in_bodies(interpret):
+    def body(x, o):
+        held = tl.empty_like({"a": x[...]})["a"]
+        spread = tl.broadcast_to(x[0:1, :], (2, 3))
+        o[...] = tnp.where(spread >= 0, spread, held)
+
+    x = np.arange(6, dtype=I32).reshape(2, 3)
+    call = tl.kernel_call(body, tw.ShapeDtypeStruct((2, 3), "int32"), interpret=interpret)
+    np.testing.assert_array_equal(call(x), [[0, 1, 2]] * 2)
+    assert tl.strides_from_shape((2, 3, 4)) == (12, 4, 1) and tl.strides_from_shape(()) == ()
+    with pytest.raises(ShapeError, match="broadcast_to"):
+        tl.broadcast_to(x, (3, 3))
+
+
+def test_inline_assembly_under_the_name_of_pallas():
+    x = np.arange(3, dtype=I32)
+    given = {"args": [x], "constraints": "=r,r", "pack": 1, "meaning": lambda x: x + x}
+    (got,) = triton.elementwise_inline_asm(
+        "add.s32 $0, $1, $1;", result_shape_dtypes=[tw.ShapeDtypeStruct((3,), "int32")], **given)  # fmt: skip
+    np.testing.assert_array_equal(got, x * 2)
+    with pytest.raises(ShapeError, match="a result of \\(4,\\)"):
+        triton.elementwise_inline_asm("", result_shape_dtypes=[tw.ShapeDtypeStruct((4,), "int32")], **given)
+
+
+@both
+def test_stores_to_scratch_in_a_loop_whose_results_are_used(interpret):
+    """The loop stays where nothing reads the scratch."""
+
+    def body(o, held):
+        def turn(state):
+            i, _ = state
+            held[0] = held[0] + 1
+            return i + 1, i < 3
+
+        held[0] = 0
+        o[0] = lax.while_loop(lambda state: state[1], turn, (I32(0), np.bool_(True)))[0]
+
+    call = tl.kernel_call(body, tw.ShapeDtypeStruct((1,), "int32"), scratch_shapes=[tl.SMEM((1,), "int32")],
+                          interpret=interpret)  # fmt: skip
+    assert call().tolist() == [4]
