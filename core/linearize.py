@@ -204,9 +204,52 @@ def linearize_flat(
     return out_primals, LinearMap(inputs, _needed(linear.eqns, outputs), outputs)
 
 
+class SplitTrace(LinearTrace):
+    """A LinearTrace for equations whose results are in part known, as the `jvp` of a `jit` call within it gives them.
+
+    The results that need no linear operand are evaluated under the parent. The others are linear, and so their own
+    linear map, at zero as anywhere.
+    """
+
+    __slots__ = ("splits",)
+
+    def __init__(self, parent: Trace):
+        super().__init__(parent)
+        self.splits = True
+
+    def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        linear = tuple(self.owns(a) for a in args)
+        mixed = self.splits and any(linear) and not all(linear)
+        known = _known(primitive, args, params, linear) if mixed else []
+        if not any(known):
+            return super().bind(primitive, args, params)
+        zero = [Zero(typeof(a).tangent()) for a in args]
+        primals = [instantiate(z) if li else a for a, z, li in zip(args, zero, linear, strict=True)]
+        outs, apply = under(self.parent, primitive.linearize, primals, linear, **params)  # type: ignore[arg-type]
+        self.splits = False  # the map of a `while_loop` runs the whole loop, again with results that are known
+        try:
+            results = under(self, apply, *(a if li else z for a, z, li in zip(args, zero, linear, strict=True)))
+        finally:
+            self.splits = True
+        return [out if k else result for out, result, k in zip(outs, results, known, strict=True)]
+
+
+def _known(primitive: Primitive, args: Sequence[Any], params: dict[str, Any], linear: Sequence[bool]) -> list[bool]:
+    """Which results need none of the linear operands, as the primitive's rule for unused results says."""
+    if primitive.dce is None or primitive.linearize is None:
+        return []
+    atoms = [Var(typeof(a)) for a in args]
+    outs = [Var(t) for t in typed(primitive, [a.type for a in atoms], params)]
+    if len(outs) < 2:
+        return []
+    eqn, given = Eqn(primitive, atoms, outs, params), {a for a, li in zip(atoms, linear, strict=True) if li}
+    parts = (primitive.dce([v is out for v in outs], eqn) for out in outs)
+    return [part is None or given.isdisjoint(a for a in part.inputs if type(a) is Var) for part in parts]
+
+
 def linear_part(fun: Callable[..., Sequence[Any]], args: Sequence[Any], linear: Sequence[bool]) -> LinearMap:
     """Record a function that is linear in some arguments; the others are known values."""
-    trace = LinearTrace(current_trace())
+    trace = SplitTrace(current_trace())
     try:
         tracers = [trace.new_input(typeof_arg(a)) if li else a for a, li in zip(args, linear, strict=True)]
         outs = under(trace, fun, *tracers)

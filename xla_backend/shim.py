@@ -158,8 +158,11 @@ def _text(operation: Any) -> str:
     return operation.get_asm(enable_debug_info=False)
 
 
-def functions(artifact: bytes, prefix: str) -> list[str]:
-    """The functions of a portable artifact, each as text, private, their names with a prefix."""
+def functions(artifact: bytes, prefix: str, first: int = 0) -> list[str]:
+    """The functions of a portable artifact, each as text, private, their names with a prefix.
+
+    The numbers by which it calls Python functions are counted from `first`.
+    """
     from jaxlib.mlir import ir
 
     with new_context(True) as context:
@@ -171,7 +174,19 @@ def functions(artifact: bytes, prefix: str) -> list[str]:
             ir.SymbolTable.set_symbol_name(function, prefix + old)
             ir.SymbolTable.set_visibility(function, "private")
         del table
+        module.walk(lambda operation: _renumbered(operation, first))
         return [_text(function) for function in found]
+
+
+def _renumbered(operation: Any, first: int) -> Any:
+    """Count the number of a call of a Python function from `first`."""
+    from jaxlib.mlir import ir
+
+    if operation.name == "stablehlo.custom_call" and "_python_" in operation.attributes["call_target_name"].value:
+        number = operation.attributes["backend_config"]["index"]
+        moved = ir.IntegerAttr.get(number.type, int(number) + first)
+        operation.attributes["backend_config"] = ir.DictAttr.get({"index": moved})
+    return ir.WalkResult.ADVANCE
 
 
 def refined(text: str) -> str:

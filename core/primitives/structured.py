@@ -148,8 +148,8 @@ def with_output_types(program: Program, types: Sequence[Type]) -> Program:
 
 
 def joined(types: Sequence[Type]) -> Type:
-    """One type for several that differ in weakness only: strong if any is."""
-    found = next((t for t in types if not t.weak_type), types[0])
+    """One type for several that differ in weakness only: as weak as the first, which is what jax does."""
+    found = types[0]
     vary = frozenset().union(*(t.vary for t in types if isinstance(t, ArrayType)))
     return VaryingType(found, vary) if isinstance(found, ArrayType) and vary else found
 

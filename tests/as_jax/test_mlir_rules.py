@@ -73,6 +73,35 @@ def test_functions_of_arrays_within_a_rule():
     np.testing.assert_allclose(tw.jit(primitive.bind)(X, X), expected + np.cumsum(expected * x, 1), rtol=1e-6)
 
 
+def test_calls_of_python_functions_within_a_rule():
+    def python(x):
+        return (np.sort(x, 1)[:, ::-1],)
+
+    def rule(ctx, x):
+        first, token, kept = mlir.emit_python_callback(ctx, python, None, [x], ctx.avals_in, ctx.avals_out,
+                                                       has_side_effect=False)  # fmt: skip
+        ctx.module_context.add_keepalive(kept)
+        (second,) = mlir.lower_fun(
+            lambda x: tw.pure_callback(lambda x: np.asarray(x) + 1, X, x), multiple_results=False
+        )(ctx, *first)
+        assert token is None
+        return [second]
+
+    primitive = client("sorted_by_python", rule)
+    other = client("by_python", lambda ctx, x: mlir.emit_python_callback(
+        ctx, lambda x: (x * 10,), None, [x], ctx.avals_in, ctx.avals_out, has_side_effect=True)[0])  # fmt: skip
+
+    def f(x):
+        x = tw.pure_callback(lambda x: np.asarray(x) * 2, X, x)
+        return other.bind(primitive.bind(other.bind(x)))
+
+    np.testing.assert_allclose(tw.jit(f)(X), 10 * (np.sort(20 * np.asarray(X), 1)[:, ::-1] + 1), rtol=1e-6)
+    placed = client("placed", lambda ctx, x: mlir.emit_python_callback(
+        ctx, python, None, [x], ctx.avals_in, ctx.avals_out, has_side_effect=False, sharding="all")[0])  # fmt: skip
+    with pytest.raises(UnsupportedError, match="a token, or a sharding"):
+        tw.jit(placed.bind)(X)
+
+
 def test_a_custom_call_is_printed():
     def rule(ctx, x):
         return mlir.custom_call("a_target_of_the_client", result_types=[x.type], operands=[x], api_version=4,

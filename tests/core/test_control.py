@@ -178,6 +178,14 @@ def test_weak_carry_takes_the_type_of_the_body():
     assert lax.while_loop(lambda c: c < 3, lambda c: c + np.float32(1), 0).dtype == np.float32
 
 
+def test_results_of_branches_are_as_weak_as_the_first():
+    weak, strong = tnp.asarray(1), tnp.asarray(np.int32(1))
+    for first, second in ((weak, strong), (strong, weak)):
+        for f in (lax.cond, tw.jit(lax.cond, static_argnums=(1, 2))):
+            assert f(True, lambda x=second: x, lambda x=first: x).weak_type == first.weak_type
+        assert lax.switch(1, [lambda x=first: x, lambda x=second: x]).weak_type == first.weak_type
+
+
 def test_loop_invariant_residuals_are_not_stacked():
     w, c = draws((5,), (5,))
 

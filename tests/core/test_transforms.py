@@ -122,6 +122,22 @@ def test_linearize_and_transpose():
     close(xt, W.T @ np.ones(3))
 
 
+@pytest.mark.parametrize("around", [
+    tw.jit, tw.checkpoint, tw.vmap,
+    lambda f: lambda x: tw.jit(tw.jit(f))(x),
+    lambda f: lambda x: lax.cond(x[0, 0] > 0, f, lambda x: 2 * x, x),
+    lambda f: lambda x: lax.scan(lambda c, _: (f(c), c), x, None, length=2)[0],
+    lambda f: lambda x: lax.fori_loop(0, 2, lambda i, c: f(c), x),
+])  # fmt: skip
+def test_transpose_of_a_jvp_is_the_vjp(around):
+    x, ct = tnp.linspace(-1.0, 2.0, 6).reshape(2, 3), tnp.arange(6.0).reshape(2, 3) - 2.5
+    inner = around(lambda x: tnp.sin(x) * x)
+    f = lambda x: tnp.exp(inner(inner(x) + 1))  # noqa: E731
+    expected = tw.vjp(f, x)[1](ct)[0]
+    for g in (lambda t: tw.jvp(f, (x,), (t,))[1], tw.jit(lambda t: tw.jvp(f, (x,), (t,))[1])):
+        np.testing.assert_allclose(tw.linear_transpose(g, x)(ct)[0], expected, rtol=1e-5)
+
+
 def test_vjp_of_a_tree_with_aux():
     y, pullback, aux = tw.vjp(lambda p: (p["a"] * p["b"], {"a": p["a"]}), {"a": 2.0, "b": 3.0}, has_aux=True)
     assert float(y) == 6.0 and float(aux["a"]) == 2.0

@@ -17,7 +17,8 @@ def _functions(e: Emitter, exported: Any) -> str:
     prefix = e.imported.get(exported)
     if prefix is None:
         prefix = e.imported[exported] = f"exported_{len(e.imported)}_"
-        e.functions += shim.functions(exported.mlir_module_serialized, prefix)
+        e.functions += shim.functions(exported.mlir_module_serialized, prefix, len(e.callbacks))
+        e.callbacks += exported.callbacks
     return prefix + "main"
 
 

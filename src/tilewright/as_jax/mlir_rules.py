@@ -16,6 +16,7 @@ from jaxlib.mlir.dialects import func, stablehlo
 
 from ..core.errors import UnsupportedError
 from ..core.ir import Program
+from ..core.primitives.callback import io_callback_p, pure_callback_p
 from ..core.trace import trace_program, typed, typeof
 from ..core.types import ArrayType, as_dtype, canonical_dtype
 from ..xla_backend import shim
@@ -131,6 +132,12 @@ class ModuleContext:
     module: ir.Module
     platforms: tuple[str, ...]
     functions: int = 0  # how many were added to it
+    callbacks: list[Any] = dataclasses.field(default_factory=list)  # Python functions that it calls, by number
+    keepalives: list[Any] = dataclasses.field(default_factory=list)
+
+    def add_keepalive(self, value: Any) -> None:
+        """Keep something as long as the module."""
+        self.keepalives.append(value)
 
 
 @dataclasses.dataclass
@@ -158,9 +165,12 @@ class Written:
 
     platforms, uses_global_constants = ("cpu",), False
 
-    def __init__(self, name: str, in_avals: Sequence[Any], out_avals: Sequence[Any], module: bytes):
-        self.fun_name, self.in_avals, self.out_avals = name, tuple(in_avals), tuple(out_avals)
-        self.mlir_module_serialized, self.module_kept_var_idx = module, tuple(range(len(in_avals)))
+    def __init__(self, about: LoweringRuleContext):
+        self.fun_name, self.in_avals, self.out_avals = about.primitive.name, tuple(about.avals_in), about.avals_out
+        self.module_kept_var_idx = tuple(range(len(self.in_avals)))
+        context = about.module_context
+        self.mlir_module_serialized = shim.portable(str(context.module))
+        self.callbacks, self.keepalives = context.callbacks, context.keepalives
 
     def typing(self, types: Sequence[Any]) -> tuple[Any, ...]:
         return self.out_avals
@@ -191,7 +201,7 @@ def written(primitive: Any, rule: Callable[..., Any], types: Sequence[Any], para
         except ir.MLIRError as error:
             what = f"the lowering of {primitive.name}, written in MLIR, gives no valid module: {error}"
             raise UnsupportedError(what, "give values of the types `ctx.avals_out`") from None
-        return Written(primitive.name, types, outs, shim.portable(str(module)))
+        return Written(about)
 
 
 def call_function(about: LoweringRuleContext, fun: Callable[..., Any], values: Sequence[ir.Value],
@@ -208,10 +218,34 @@ def call_function(about: LoweringRuleContext, fun: Callable[..., Any], values: S
 def call_program(about: LoweringRuleContext, program: Program, values: Sequence[ir.Value]) -> list[ir.Value]:
     """Within a rule: the results of a Program, whose functions are added to the module."""
     context = about.module_context
-    artifact = shim.portable(lower_for(program, Call(program.name, keep_unused=True)).text)
+    module = lower_for(program, Call(program.name, keep_unused=True))
     prefix = f"part_{context.functions}_"
     context.functions += 1
-    for text in shim.functions(artifact, prefix):
+    for text in shim.functions(shim.portable(module.text), prefix, len(context.callbacks)):
         context.module.body.append(ir.Operation.parse(text))
+    context.callbacks += module.callbacks
     types = [aval_to_ir_type(t) for t in program.out_types]
     return list(func.CallOp(types, ir.FlatSymbolRefAttr.get(f"{prefix}main"), list(values)).results)
+
+
+def emit_python_callback(
+    ctx: LoweringRuleContext, callback: Callable[..., Any], token: Any, operands: Sequence[ir.Value],
+    operand_avals: Sequence[Any], result_avals: Sequence[Any], *, has_side_effect: bool, returns_token: bool = True,
+    partitioned: bool = False, sharding: Any = None,
+) -> tuple[list[ir.Value], None, Any]:  # fmt: skip
+    """Within a rule: the results of a Python function of NumPy arrays, no token, and what has to be kept.
+
+    Raises:
+      UnsupportedError: for a token, or a sharding.
+    """
+    if token is not None or partitioned or sharding is not None:
+        raise UnsupportedError("mlir.emit_python_callback: a token, or a sharding", "leave them None")
+    types = tuple(t.plain for t in result_avals)
+    how = {"ordered": False} if has_side_effect else {"vmap_method": None}
+    primitive = io_callback_p if has_side_effect else pure_callback_p
+
+    def called(*args: Any) -> Any:
+        return primitive.bind(*args, callback=callback, result_types=types, **how)
+
+    program = trace_program(called, [t.plain for t in operand_avals], "callback")
+    return call_program(ctx, program, operands), None, callback

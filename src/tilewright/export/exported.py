@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from ..core import tree
 from ..core.errors import ExportError, TreeError
@@ -48,6 +48,7 @@ class Exported:
     make_vjp: Callable[[Exported], Exported] | None = field(default=None, repr=False)
     ordered_effects: tuple[Any, ...] = ()
     unordered_effects: tuple[Any, ...] = ()
+    callbacks: ClassVar[tuple[Any, ...]] = ()
 
     def mlir_module(self) -> str:
         """The program as text."""

@@ -7,7 +7,8 @@ from ...missing import not_adapted
 
 _WRITING = frozenset((
     "LoweringRuleContext", "ModuleContext", "aval_to_ir_type", "aval_to_ir_types", "custom_call", "dense_int_array",
-    "dense_int_elements", "dtype_to_ir_type", "flatten_ir_values", "i32_attr", "i64_attr", "ir", "ir_constant",
+    "dense_int_elements", "dtype_to_ir_type", "emit_python_callback", "flatten_ir_values", "i32_attr", "i64_attr", "ir",
+    "ir_constant",
 ))  # fmt: skip
 _missing = not_adapted("jax.interpreters.mlir")
 
