@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from .config import current
-from .dispatch import BOUND, KEPT, RUNS, bound_key, can_bind, dispatched, specialize
+from .dispatch import BOUND, KEPT, RUNS, array_key, bound_key, can_bind, class_on_mesh, dispatched, specialize
 from .jit import Jit, Options
 from .runtime import runtime
-from .trace import EVAL, ProgramTrace, Value, current_trace, typeof
+from .trace import EVAL, ProgramTrace, Value, current_trace
 
 _functions = runtime.cache("composite.functions", KEPT)
 
@@ -79,12 +79,12 @@ class _Composite:
     def _found(self, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         """What a call by position runs, and on which of its arguments; generated code finds most of them itself."""
         first, *rest = args
-        if not isinstance(first, Value) or (runtime.placement is not None and runtime.placement(args)):
+        if not isinstance(first, Value):
             return None, ()
         if all(isinstance(x, Value) for x in rest):
-            return RUNS.get((self, current(), *[x.aval for x in args])), args
+            return RUNS.get(array_key(self, current(), args)), args
         if all(map(can_bind, rest)):
-            return BOUND.get(bound_key(self, current(), first.aval, tuple(rest))), (first,)
+            return BOUND.get(bound_key(self, current(), first, rest)), (first,)
         return None, ()
 
     def _remember(self, args: tuple[Any, ...], jitted: Jit, operands: tuple[Any, ...]) -> None:
@@ -94,19 +94,16 @@ class _Composite:
         arrays = all(isinstance(x, Value) for x in args)
         if not isinstance(first, Value) or not (arrays or all(map(can_bind, rest))):
             return
-        if runtime.placement is not None and runtime.placement(args):
-            return
-        types = [typeof(x) for x in operands]
-        run = RUNS.get((jitted.known, config, *types))
+        run = RUNS.get(array_key(jitted.known, config, operands))
         if run is None:
             return
         if arrays:
-            RUNS.keep((self, config, *types), run)
+            RUNS.keep(array_key(self, config, args), run)
         else:
-            numbers = runtime.backend.buffers(operands[1:], types[1:])
+            numbers = runtime.backend.beside(first, operands[1:])
             bound = (lambda buffer: run(buffer, *numbers)) if numbers else run
-            BOUND.keep(bound_key(self, config, first.aval, tuple(rest)), bound)
-        specialize(self.function, len(args), plain=True)
+            BOUND.keep(bound_key(self, config, first, rest), bound)
+        specialize(self.function, len(args), plain=True, placed=class_on_mesh(args))
 
     def _jitted(self, fixed: tuple[Any, ...], moving: tuple[str, ...]) -> Jit:
         """The function of the arguments that move, the others being as they are."""

@@ -4,6 +4,7 @@
                                                                      in `RUNS`, of the package's own
           | (owner, configuration, type and sharding of each ...)    the same, of arrays that lie on a mesh
           | (owner, configuration, type of the first, then class and value of each Python value)    in `BOUND`
+          | (owner, configuration, type and sharding of the first, then the same)                   in `BOUND`
 
 A *runner* takes the operands' buffers. Configurations and types are interned, so a look-up compares identities, and
 no two configurations share an entry: threads may each have their own. A function that is dispatched is a plain Python
@@ -15,15 +16,16 @@ else takes the general path, `slow(args, kwargs)`.
 from __future__ import annotations
 
 import builtins
+import itertools
 import threading
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from .config import _local
 from .runtime import Table, runtime
-from .trace import EVAL, _current
+from .trace import EVAL, Value, _current, typeof
 
 ABSENT = object()  # the default of a positional argument in generated code
 KEPT = 4096  # runners of the package's own functions, whose executables live as long as they
@@ -42,12 +44,25 @@ def can_bind(x: Any) -> bool:
     return type(x) in _PLAIN and x == x and not (type(x) is str and x[:1] in ("", "'", '"'))
 
 
-def bound_key(owner: Any, config: Any, first: Any, rest: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The key of a call on an array of type `first` and Python values, as generated code makes it."""
+def array_key(owner: Any, config: Any, operands: Sequence[Any]) -> tuple[Any, ...]:
+    """The key of a call on arrays, as generated code makes it; numbers among them count as arrays on no mesh."""
+    types = [x.aval if isinstance(x, Value) else typeof(x) for x in operands]
+    places = None if runtime.placement is None else runtime.placement(operands)
+    return (owner, config, *(types if places is None else itertools.chain.from_iterable(zip(types, places))))
+
+
+def bound_key(owner: Any, config: Any, first: Any, rest: Sequence[Any]) -> tuple[Any, ...]:
+    """The key of a call on an array and Python values, as generated code makes it."""
     parts: list[Any] = []
     for x in rest:
         parts += (type(x), x or repr(x))  # 0.0 and -0.0 are equal, their texts are not
-    return (owner, config, first, *parts)
+    return (*array_key(owner, config, (first,)), *parts)
+
+
+def class_on_mesh(operands: Sequence[Any]) -> type | None:
+    """The class of those operands that lie on a mesh; None where none does."""
+    places = None if runtime.placement is None else runtime.placement(operands)
+    return None if places is None else next(type(x) for x, p in zip(operands, places) if p is not None)
 
 
 def _generic(*args: Any, **kwargs: Any) -> Any:

@@ -11,7 +11,6 @@ import contextlib
 import functools
 import importlib
 import inspect
-import itertools
 import threading
 import types
 from collections.abc import Callable, Sequence
@@ -22,7 +21,7 @@ import numpy as np
 from . import tree
 from .api import struct_of
 from .config import current, watched
-from .dispatch import Known, dispatched, specialize
+from .dispatch import Known, array_key, class_on_mesh, dispatched, specialize
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -70,6 +69,10 @@ class Backend(Protocol):
         """The buffers of arrays, numbers and NumPy arrays of the types given."""
         ...
 
+    def beside(self, first: Any, numbers: Sequence[Any]) -> Sequence[Any]:
+        """The buffers of Python numbers where an array lies: on each of its devices."""
+        ...
+
     def held(self, values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Any] | None:
         """Types, buffers and placement of values that are all arrays of its own; None where one is not."""
         ...
@@ -99,6 +102,9 @@ class _Walker:
 
     def buffers(self, values: Sequence[Any], types: Sequence[Any]) -> Sequence[Any]:
         return values
+
+    def beside(self, first: Any, numbers: Sequence[Any]) -> Sequence[Any]:
+        return numbers
 
     def held(self, values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Any] | None:
         return None
@@ -254,20 +260,13 @@ class Jit:
 
     def _remember(self, key: Any, treedef: Any, given: Any, leaves: list[Any], run: Callable[..., Any]) -> None:
         """Enter what runs on some arguments under the key that the fast path has for them, if it has one."""
-        owner, config, _, _, *in_types = key
+        owner, config, *_ = key
         args, kwargs = given
         if kwargs or self._static or config.watches or treedef != tree.structure(((0,) * len(args), {})):
             return
-        kinds = {*map(type, leaves)}
-        if runtime.placement is not None and runtime.placement(leaves) is not None:
-            if len(kinds) == 1:  # all of them lie on a mesh
-                pairs = zip(in_types, runtime.placement(leaves), strict=True)
-                self.known.runs.keep((owner, config, *itertools.chain.from_iterable(pairs)), run)
-                specialize(self.function, len(args), placed=kinds.pop())
-            return
-        self.known.runs.keep((owner, config, *in_types), run)
+        self.known.runs.keep(array_key(owner, config, leaves), run)
         if all(isinstance(x, Value) for x in leaves):
-            specialize(self.function, len(args))
+            specialize(self.function, len(args), placed=class_on_mesh(leaves))
 
     def _module(self, entry: Entry, place: Any = None) -> Any:
         searched = current().debug_nans or current().debug_infs  # arguments are read again where a result is not finite

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +66,14 @@ def execution_error(error: Exception) -> FailureError:
     return ExecutionError(
         f"the computation of this array failed: {error}",
         "look at the innermost error above; `config.update('disable_jit', True)` runs it step by step",
+    )
+
+
+def deleted(type: ArrayType) -> DeletedArrayError:
+    """The error of an array that is no more."""
+    return DeletedArrayError(
+        f"an array of type {type.show()} was used after its buffer was donated or deleted",
+        "use the result of the function that it was donated to, or leave it out of `donate_argnums`",
     )
 
 
@@ -153,6 +161,10 @@ class Array(Value, metaclass=_IsArray):
         """The part that the device of a number among those of this process holds."""
         return self.addressable_shards[index].data
 
+    def _beside(self, numbers: Sequence[Any]) -> list[Any]:
+        """Buffers of Python numbers where this array lies."""
+        return [host_buffer(x, typeof(x)) for x in numbers]
+
     def _part(self, shard: Shard) -> Array | None:
         return self
 
@@ -162,7 +174,7 @@ class Array(Value, metaclass=_IsArray):
         """The values, read-only and in place, once they are computed. `explicit`: see `core/transfers.py`."""
         self._leaves(explicit)
         if self._buffer.is_deleted():
-            raise self._deleted()
+            raise deleted(self.aval)
         try:
             return as_numpy(self._buffer, self.aval)
         except shim.RuntimeFault as error:
@@ -173,12 +185,6 @@ class Array(Value, metaclass=_IsArray):
         if current().guards:
             what = f"the values of an array of type {self.aval.show()} go to the host"
             guard(DEVICE_TO_HOST, what, "`device_get` it", explicit)
-
-    def _deleted(self) -> DeletedArrayError:
-        return DeletedArrayError(
-            f"an array of type {self.aval.show()} was used after its buffer was donated or deleted",
-            "use the result of the function that it was donated to, or leave it out of `donate_argnums`",
-        )
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         values = self._numpy()
@@ -288,7 +294,7 @@ class Array(Value, metaclass=_IsArray):
     def block_until_ready(self) -> Array:
         """Wait until the values are computed; raises the error of their computation if it failed."""
         if self._buffer.is_deleted():
-            raise self._deleted()
+            raise deleted(self.aval)
         try:
             self._buffer.block_until_ready()
         except shim.RuntimeFault as error:
@@ -298,7 +304,7 @@ class Array(Value, metaclass=_IsArray):
     def is_ready(self) -> bool:
         """Whether the values are computed."""
         if self._buffer.is_deleted():
-            raise self._deleted()
+            raise deleted(self.aval)
         return self._buffer.is_ready()
 
     def delete(self) -> None:
@@ -323,13 +329,13 @@ class Array(Value, metaclass=_IsArray):
     def unsafe_buffer_pointer(self) -> int:
         """The address of the first element."""
         if self._buffer.is_deleted():
-            raise self._deleted()
+            raise deleted(self.aval)
         return self._buffer.unsafe_buffer_pointer()
 
     def _bits(self) -> np.ndarray:
         """The values as the device holds them: those of keys with their words."""
         if self._buffer.is_deleted():
-            raise self._deleted()
+            raise deleted(self.aval)
         return as_numpy(self._buffer, physical(self.aval))
 
     def copy(self) -> Array:

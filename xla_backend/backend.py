@@ -57,6 +57,10 @@ class XlaBackend:
             return buffers(values, types)
         return [x._buffer if type(x) is Array else host_buffer(x, t) for x, t in zip(values, types, strict=True)]
 
+    def beside(self, first: Any, numbers: Sequence[Any]) -> Sequence[Any]:
+        """The buffers of Python numbers where an array lies: on each of its devices."""
+        return first._beside(numbers)
+
     def held(self, values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Any] | None:
         """Types, buffers and placement of values that are all Arrays; None where one is not."""
         place = None

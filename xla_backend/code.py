@@ -27,9 +27,9 @@ _PLACED = """    elif {arrays} and trace() is EVAL{nothing_else}:
             return run({buffers})
 """
 # Calls on an array and Python values. What cannot be hashed has no key, and an array no truth value.
-_PLAIN = """    elif type(a0) is Array and trace() is EVAL{nothing_else}:
+_PLAIN = """    elif type(a0) is {kind} and trace() is EVAL{nothing_else}:
         try:
-            run = bound((owner, local() or runtime.config, a0.aval, {values}))
+            run = bound((owner, local() or runtime.config, {first}, {values}))
         except (TypeError, ValueError):
             run = None
         if run is not None:
@@ -52,6 +52,9 @@ def fast_path(arity: int, plain: bool, operator: bool, placed: bool = False) -> 
         arrays=" and ".join(f"type({n}) is Placed" for n in names), nothing_else=nothing_else,
         types=", ".join(f"{n}.aval, {n}._placed" for n in names), buffers=buffers,
     )  # fmt: skip
+    kinds = {"Array": "a0.aval"} | ({"Placed": "a0.aval, a0._placed"} if placed else {})
+    beside = "".join(_PLAIN.format(kind=kind, first=first, values=values, nothing_else=nothing_else)
+                     for kind, first in kinds.items())  # fmt: skip
     source = _FAST.format(
         parameters=every + ", /" if operator else "".join(f"{n}=ABSENT, " for n in names)
         + "/, *rest, **kwargs",
@@ -60,7 +63,7 @@ def fast_path(arity: int, plain: bool, operator: bool, placed: bool = False) -> 
         types=", ".join(f"{n}.aval" for n in names),
         buffers=buffers,
         placed=on_mesh if placed else "",
-        plain=_PLAIN.format(values=values, nothing_else=nothing_else) if plain and arity > 1 else "",
+        plain=beside if plain and arity > 1 else "",
         given=f"({every},)" if operator else f"(*[a for a in ({every},) if a is not ABSENT], *rest)",
         named="{}" if operator else "kwargs",
     )  # fmt: skip

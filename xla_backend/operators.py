@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 
 from ..core.config import current
-from ..core.dispatch import BOUND, RUNS, bound_key, can_bind, dispatched
+from ..core.dispatch import BOUND, RUNS, array_key, bound_key, can_bind, dispatched
 from ..core.jit import Jit, Options
 from ..core.operators import _OPERANDS, BINARY, COMPARISONS, UNARY, declined
-from ..core.trace import EVAL, Value, _current, typeof
+from ..core.trace import EVAL, Value, _current
 from . import code
 from .array import Array
-from .transfer import host_buffer
 
 _PYTHON = (float, int, bool, complex)
 # A number on the right means something else than an array there: a known exponent.
@@ -60,16 +59,16 @@ class _Operator:
             self.made.__globals__["Placed"] = type(x)
             self.made.__code__ = code.fast_path(len(given), True, True, True)
         if rest and type(rest[0]) in _PYTHON and can_bind(rest[0]):
-            self._bind(config, x.aval, rest[0])
+            self._bind(config, x, rest[0])
         return out
 
-    def _bind(self, config: Any, first: Any, y: Any) -> None:
-        """Keep what runs on an array of type `first` beside the Python number y."""
-        owner, right = self.jitted.known, typeof(y)
-        run = RUNS.get((owner, config, first, right))
+    def _bind(self, config: Any, x: Any, y: Any) -> None:
+        """Keep what runs on arrays like x beside the Python number y."""
+        owner = self.jitted.known
+        run = RUNS.get(array_key(owner, config, (x, y)))
         if run is not None:
-            number = host_buffer(y, right)  # type: ignore[arg-type]
-            BOUND.keep(bound_key(owner, config, first, (y,)), lambda buffer: run(buffer, number))
+            (number,) = x._beside((y,))
+            BOUND.keep(bound_key(owner, config, x, (y,)), lambda buffer: run(buffer, number))
 
 
 def _named(name: str, function: Callable[..., Any], swapped: bool = False) -> Callable[..., Any]:

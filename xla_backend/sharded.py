@@ -16,12 +16,12 @@ import numpy as np
 from ..core.caches import cached
 from ..core.errors import AddressableError, ArgumentError, MeshError
 from ..core.ir import Program, Var
-from ..core.mesh import Mesh, NamedSharding, indices, lying
+from ..core.mesh import Mesh, NamedSharding, PartitionSpec, indices, lying
 from ..core.runtime import runtime
 from ..core.trace import typeof
 from ..core.types import FLOAT0, ArrayType, KeyDtype
 from . import shim
-from .array import Array, Shard, as_array, execution_error
+from .array import Array, Shard, as_array, deleted, execution_error
 from .client import Device, SingleDeviceSharding
 from .executable import compile_module
 from .placed import lower_for
@@ -48,6 +48,10 @@ class ShardedArray(Array):
         """The array with a type that tells nothing of how it lies."""
         return _wrapped(self.aval.plain, self._buffer, self._placed)
 
+    def _beside(self, numbers: Sequence[Any]) -> list[Any]:
+        everywhere = NamedSharding(self._placed.mesh, PartitionSpec())
+        return [place(x, everywhere)._buffer for x in numbers]
+
     def devices(self) -> set[Device]:
         return set(self._placed.mesh.flat)
 
@@ -70,7 +74,7 @@ class ShardedArray(Array):
     def _whole(self, type: ArrayType) -> np.ndarray:
         """The values of this array as one NumPy array, padding cut off."""
         if self._buffer.is_deleted():
-            raise self._deleted()
+            raise deleted(self.aval)
         if not self.is_fully_addressable and not self.is_fully_replicated:
             raise AddressableError(
                 f"the values of an array of type {self.aval.show()}, of which this process has only a part",
@@ -281,6 +285,8 @@ def bring(buffer: Any, type: ArrayType, to: NamedSharding) -> Any:
     target = raw(to, ndim)
     if buffer._sharding is target:
         return buffer
+    if buffer.is_deleted():
+        raise deleted(type)
     source = named(buffer._sharding)
     if source is None:
         return _put(shim.to_numpy(buffer), type, to)
@@ -335,8 +341,11 @@ def _code(arity: int, constants: int, kept: tuple[int, ...], forwarded: tuple[tu
     given, passed = [f"b{i}" for i in range(arity)], dict(forwarded)
     every = [f"c{i}" for i in range(constants)] + given
     needed = sorted({*kept, *passed.values()})
-    checks = "".join(f"    if {every[i]}._sharding is not s{i}: {every[i]} = bring({every[i]}, t{i}, p{i})\n"
-                     for i in needed if i >= constants)  # fmt: skip
+    moving = [i for i in needed if i >= constants]
+    gone = " or ".join(f"{every[i]}.is_deleted()" for i in moving)  # XLA would tell of them in lines of its own
+    checks = f"    if {gone}: raise failed(None, ({', '.join(given)},))\n" if gone else ""
+    checks += "".join(f"    if {every[i]}._sharding is not s{i}: {every[i]} = bring({every[i]}, t{i}, p{i})\n"
+                      for i in moving)  # fmt: skip
     computed = [i for i in range(outs) if i not in passed]
     wrap = "".join(
         f"    r{i} = new(Array); r{i}.aval = u{i}; r{i}._placed = q{i}; "

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import sys
 
 import ml_dtypes
 import numpy as np
@@ -165,14 +166,48 @@ def test_constraints_are_differentiated_and_batched():
         tw.vmap(f, spmd_axis_name="x")(np.stack([X, X]))
 
 
-def test_donation():
+def test_donation(capfd):
     a = tw.device_put(np.ones((8, 4), np.float32), on(P("x")))
     b = tw.jit(lambda v: v + 1, donate_argnums=0)(a)
     assert a.is_deleted() and not b.is_deleted()
-    with pytest.raises(DeletedArrayError):
-        a + 1
-    with pytest.raises(DeletedArrayError):
-        np.asarray(a)
+    elsewhere = on(P("y"))
+    uses = [
+        lambda: a + 1, lambda: b * a, lambda: np.asarray(a), lambda: tw.device_put(a, elsewhere), lambda: a.copy(),
+        lambda: tw.jit(lambda v: v, in_shardings=elsewhere)(a), lambda: tw.jit(lambda v, w: w - v)(b, a),
+    ]  # fmt: skip
+    for use in uses:
+        with pytest.raises(DeletedArrayError, match="used after its buffer was donated"):
+            use()
+    assert not capfd.readouterr().err  # XLA tells of it in lines of its own where it is asked to run
+
+
+def calls(f):
+    """How many functions of Python a call enters."""
+    entered = 0
+
+    def note(frame, event, argument):
+        nonlocal entered
+        entered += event == "call"
+
+    sys.setprofile(note)
+    try:
+        f()
+    finally:
+        sys.setprofile(None)
+    return entered
+
+
+def test_calls_beside_python_numbers_are_looked_up():
+    a = tw.device_put(X, on(P("x")))
+    for f in (lambda v: v + 2.0, lambda v: 3 - v, lambda v: v > 4, lambda v: tnp.sum(v, 1)):
+        np.testing.assert_allclose(f(a), f(a), rtol=0)
+        assert f(a).sharding is f(a).sharding and calls(lambda f=f: f(a)) <= 8
+    for number in (2.0, 5.0, -0.0, True, 7):  # each its own entry
+        np.testing.assert_array_equal(a * number, X * np.float32(number))
+        np.testing.assert_array_equal(a * number, X * np.float32(number))
+    b = tw.device_put(X, on(P(None, "y")))
+    np.testing.assert_array_equal(b + 2.0, X + 2)
+    assert (a + 2.0).sharding is not (b + 2.0).sharding
 
 
 def test_memory_kinds():
