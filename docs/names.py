@@ -31,7 +31,7 @@ PLACES = {
 }
 
 _EXTEND = "of JAX's own insides, and no library that was tried asks for it (see clients.md)"
-_CLUSTERS = "blocks share neither memory nor barriers here: there are no clusters"
+_CLUSTERS = "a block has the place in the grid that it was started for; memory of several devices is not mapped"
 _TPU_INSIDE = "planned with the rest of Mosaic's operations"
 # A pattern of names and why they are missing; the first that fits a name counts. One that fits none does no harm.
 MISSING: list[tuple[str, str]] = [
@@ -47,7 +47,6 @@ MISSING: list[tuple[str, str]] = [
     ),
     ("jax.experimental.xla_metadata.*", "XLA's own hints; kernels say themselves what is one program"),
     ("jax.experimental.pallas.mosaic_gpu.*cluster*", _CLUSTERS),
-    ("jax.experimental.pallas.mosaic_gpu.Cluster*", _CLUSTERS),
     ("jax.experimental.pallas.mosaic_gpu.multi*", _CLUSTERS),
     ("jax.experimental.pallas.mosaic_gpu.*remote*", "a program on a GPU reaches the memory of its own device alone"),
     ("jax.experimental.pallas.mosaic_gpu.*emaphore*", "warpgroups of a block meet at a `Barrier`"),

@@ -55,8 +55,8 @@ def kernel(
     `lax.axis_index(name)`, for names of `grid_names` and `thread_name`. Without `body` it is a decorator. Compiled it
     runs on Hopper and Blackwell GPUs; with `interpret=True` anywhere, with races and deadlocks found and named.
 
-    Raises what `kernel_call` raises, an `ArgumentError` for a mesh that is no mesh, and an `UnsupportedError` for
-    clusters of several blocks, and on devices without warpgroups.
+    Blocks of one `cluster` reach each other's shared memory. Raises what `kernel_call` raises, an `ArgumentError` for a
+    mesh that is no mesh, and an `UnsupportedError` for clusters of more than 8 blocks and devices without warpgroups.
 
     >>> import numpy as np
     >>> from tilewright import lax

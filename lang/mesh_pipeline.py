@@ -26,7 +26,7 @@ from .ops import unravel, when
 from .scoped import allocate
 from .warpgroups.barriers import barrier_arrive, barrier_wait, set_max_registers
 from .warpgroups.parts import GLOBAL, thread_cell
-from .warpgroups.specs import SMEM, Barrier
+from .warpgroups.specs import SMEM, Barrier, ClusterBarrier
 from .warpgroups.specs import MemorySpace as Spaces
 from .warpgroups.transfers import commit_smem, copy_gmem_to_smem, copy_smem_to_gmem, wait_smem_to_gmem
 
@@ -55,6 +55,7 @@ class _Operand:
         if self.delay >= stages and not out:
             raise ArgumentError(f"{self.where}: delay_release is {self.delay}, of {stages} stages",
                                 "give more `max_concurrent_steps`")  # fmt: skip
+        self.axes = getattr(self.spec, "collective_axes", None)  # along which blocks read the same
         self.far = self.spec.memory_space in _FAR
         self.fixed = out and self._same(rank)
         self.stages = 1 if self.fixed else stages
@@ -123,9 +124,15 @@ class _Pipeline:
         return {
             "buffers": [o.memory for o in (*self.copied, *self.stored)],
             "full": [Barrier(num_arrivals=len(g), num_barriers=self.stages) for g in self.groups],
-            "empty": [Barrier(num_arrivals=self.users, num_barriers=self.stages) for _ in users],
+            "empty": [self._freed(self.groups[n]) for n in users],
             "meeting": Barrier(num_arrivals=self.users) if self.users and self.stored else None,
         }
+
+    def _freed(self, group: Sequence[_Operand]) -> Barrier:
+        """The barriers that tell that all have used the blocks of some operands, in every block that is copied to."""
+        names = [n for o in group if o.axes for n in (o.axes if isinstance(o.axes, (tuple, list)) else (o.axes,))]
+        given = {"num_arrivals": self.users, "num_barriers": self.stages}
+        return ClusterBarrier(collective_axes=tuple(dict.fromkeys(names)), **given) if names else Barrier(**given)
 
     def take(self, given: Any, axes: Any) -> None:
         """Use memory and barriers that were given, or new ones."""
@@ -147,7 +154,8 @@ class _Pipeline:
         ids, stage = self.ids(step), self.stage(step)
         for group, full in zip(self.groups, self.full, strict=True):
             for operand in group:
-                copy_gmem_to_smem(operand.part(ids), operand.block(step, ids), refs.view(full, stage))
+                copy_gmem_to_smem(operand.part(ids), operand.block(step, ids), refs.view(full, stage),
+                                  collective_axes=operand.axes)  # fmt: skip
 
     def wait(self, step: Any) -> None:
         for full in self.full:
@@ -215,6 +223,9 @@ def emit_pipeline(
         mesh = thread_cell("emit_pipeline").made["mesh"].mesh
         if mesh.threads > 1:
             raise ArgumentError(f"emit_pipeline in a kernel of {mesh.threads} warpgroups",
+                                "use `emit_pipeline_warp_specialized`")  # fmt: skip
+        if any(getattr(spec, "collective_axes", None) for spec in in_specs):
+            raise ArgumentError("emit_pipeline with collective_axes, whose blocks do not wait for each other",
                                 "use `emit_pipeline_warp_specialized`")  # fmt: skip
         return _Pipeline("emit_pipeline", args, sizes, in_specs, out_specs, max_concurrent_steps)
 

@@ -43,12 +43,14 @@ from .warpgroups.specs import (
     SMEM,
     TMEM,
     Barrier,
+    ClusterBarrier,
     MemorySpace,
     Mesh,
     SwizzleTransform,
     TilingTransform,
 )
 from .warpgroups.transfers import (
+    CopyPartition,
     commit_smem,
     commit_smem_to_gmem_group,
     copy_gmem_to_smem,
@@ -99,11 +101,12 @@ class CompilerParams:
 
 
 __all__ = [
-    "ACC", "Barrier", "BlockSpec", "CompilerParams", "GMEM", "Layout", "LoweringSemantics", "MemorySpace", "Mesh",
-    "NDLoopInfo", "REGS", "SMEM", "SwizzleTransform", "TMEM", "TMEMLayout", "TilingTransform", "WGMMAAccumulatorRef",
-    "WarpgroupMesh", "async_load_tmem", "async_store_tmem", "barrier_arrive", "barrier_wait", "broadcasted_iota",
-    "commit_smem", "commit_smem_to_gmem_group", "commit_tmem", "copy_gmem_to_smem", "copy_smem_to_gmem",
-    "dynamic_scheduling_loop", "emit_pipeline", "emit_pipeline_warp_specialized", "find_swizzle", "kernel",
-    "layout_cast", "load", "nd_loop", "planar_snake", "set_max_registers", "tcgen05_commit_arrive", "tcgen05_mma",
-    "transpose_ref", "wait_load_tmem", "wait_smem_to_gmem", "warp_map", "wgmma", "wgmma_accumulator_load", "wgmma_wait",
+    "ACC", "Barrier", "BlockSpec", "ClusterBarrier", "CompilerParams", "CopyPartition", "GMEM", "Layout",
+    "LoweringSemantics", "MemorySpace", "Mesh", "NDLoopInfo", "REGS", "SMEM", "SwizzleTransform", "TMEM",
+    "TMEMLayout", "TilingTransform", "WGMMAAccumulatorRef", "WarpgroupMesh", "async_load_tmem", "async_store_tmem",
+    "barrier_arrive", "barrier_wait", "broadcasted_iota", "commit_smem", "commit_smem_to_gmem_group", "commit_tmem",
+    "copy_gmem_to_smem", "copy_smem_to_gmem", "dynamic_scheduling_loop", "emit_pipeline",
+    "emit_pipeline_warp_specialized", "find_swizzle", "kernel", "layout_cast", "load", "nd_loop", "planar_snake",
+    "set_max_registers", "tcgen05_commit_arrive", "tcgen05_mma", "transpose_ref", "wait_load_tmem",
+    "wait_smem_to_gmem", "warp_map", "wgmma", "wgmma_accumulator_load", "wgmma_wait",
 ]  # fmt: skip

@@ -225,7 +225,7 @@ def _direct(kernel: Kernel, mesh: Mesh, target: Target) -> MosaicGpuModule:
     if size > target.fast_bytes:
         raise Unfit(f"it takes {size} bytes of shared memory, and there are {target.fast_bytes}")
     name, threads = identifier(kernel.name), 128 * mesh.threads
-    text = around(p, name, architecture, count, (blocks, 1, 1), threads, size)
+    text = around(p, name, architecture, count, (blocks, 1, 1), threads, size, mesh.blocks)
     scratch = blocks * ptx.DESCRIPTOR * max(len(known.boxes), 1)
     return MosaicGpuModule(name, text, (blocks, 1, 1), tuple(kernel.in_types), tuple(kernel.out_types), threads=threads,
                            architecture=architecture, shared=size, scratch=scratch)  # fmt: skip

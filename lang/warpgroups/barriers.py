@@ -1,9 +1,11 @@
 """Barriers of a kernel for warpgroups: phases that end, and waits for them.
 
-    barrier_init(bar; arrivals, tensor)          says how many arrivals end a phase
+    barrier_init(bar; arrivals, tensor, axes)    says how many arrivals end a phase
     barrier_arrive(bar, *at, [predicate]; bar)   one arrival
     barrier_wait(bar, *at; bar)                  the n-th wait of a warpgroup is for the n-th phase
     set_max_registers(; n, action)               a hint to the assembler
+
+`axes` are those of the cluster along which an arrival counts at every block.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from ...core.errors import ArgumentError
 from ...core.ir import ORDERED
 from ...core.primitives import refview as refs
 from .parts import check_one, condition, effects_on, here, operation, parts, split, thread_cell
-from .specs import Barrier
+from .specs import Barrier, ClusterBarrier
 
 
 def _one(what: str) -> Any:
@@ -25,8 +27,8 @@ def _one(what: str) -> Any:
     return typing
 
 
-def _init_numpy(bar: Any, *, arrivals: int, tensor: bool) -> list[Any]:
-    here().define(bar, arrivals, tensor)
+def _init_numpy(bar: Any, *, arrivals: int, tensor: bool, axes: tuple[int, ...]) -> list[Any]:
+    here().define(bar, arrivals, tensor, axes)
     return []
 
 
@@ -44,7 +46,7 @@ def _wait_numpy(*operands: Any, bar: Any) -> list[Any]:
 
 
 _BOTH = effects_on(bar=("read", "write"))
-barrier_init_p = operation("barrier_init", lambda bar, *, arrivals, tensor: [], _BOTH, _init_numpy)
+barrier_init_p = operation("barrier_init", lambda bar, **_: [], _BOTH, _init_numpy)
 barrier_arrive_p = operation("barrier_arrive", _one("barrier_arrive"), _BOTH, _arrive_numpy)
 barrier_wait_p = operation("barrier_wait", _one("barrier_wait"), _BOTH, _wait_numpy)
 set_max_registers_p = operation(
@@ -57,7 +59,11 @@ def define(bar: Any, spec: Barrier) -> None:
     """Say what ends a phase of some barriers, before any other use of them."""
     cell = thread_cell("Barrier")
     cell.made.setdefault("barriers", []).append((bar, spec))
-    barrier_init_p.bind(bar, arrivals=spec.num_arrivals, tensor=spec.orders_tensor_core)
+    mesh, axes = cell.made["mesh"].mesh, ()
+    if isinstance(spec, ClusterBarrier):
+        axes = mesh.cluster_axes("ClusterBarrier", spec.collective_axes)
+    arrivals = spec.num_arrivals * len(mesh.offsets(axes))
+    barrier_init_p.bind(bar, arrivals=arrivals, tensor=spec.orders_tensor_core, axes=axes)
 
 
 def spec_of(bar: Any) -> Barrier | None:

@@ -19,7 +19,7 @@ class BlockSpec(PlainSpec):
     """How one operand of a pipeline is cut, with hints on its layout in shared memory.
 
     `delay_release`: after how many more steps a block's memory is filled again, less than there are steps at once.
-    `transforms` are hints; `collective_axes` is of clusters, which there are none of.
+    `transforms` are hints. Along `collective_axes` of the cluster blocks read the same: each copies a part to all.
     """
 
     transforms: Any = ()
@@ -31,9 +31,6 @@ class BlockSpec(PlainSpec):
         super().__post_init__()
         if not isinstance(self.delay_release, int) or self.delay_release < 0:
             raise ArgumentError(f"BlockSpec: delay_release is {self.delay_release!r}", "give 0 or more steps")
-        if self.collective_axes:
-            raise ArgumentError(f"BlockSpec: collective_axes is {self.collective_axes!r}", "leave it out: each block "
-                                "copies for itself")  # fmt: skip
 
 
 class _Hint(enum.Enum):

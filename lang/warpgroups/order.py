@@ -140,18 +140,31 @@ class Phases:
     size: int  # of a clock
     done: int = 0
     pending: int = 0
-    waited: dict[int, tuple[int, int]] = field(default_factory=dict)  # thread: phases waited for, its step after it
+    # Of each thread: the phases waited for, and by which thread, in which of its steps, the last one.
+    waited: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     copies: list[tuple[int, Source | None]] = field(default_factory=list)  # the phase, and the line of each
+    axes: tuple[int, ...] = ()  # of the cluster, along which an arrival counts at all blocks
+    missing: int = 0  # copies that are announced and have not come
 
     def __post_init__(self) -> None:
         self.clock = np.zeros((3, self.size), np.int64)
         self.last = self.clock.copy()
 
-    def arrive(self, clock: np.ndarray) -> bool:
-        """One arrival, with what its warpgroup knows; whether it ends the phase."""
+    def arrive(self, clock: np.ndarray, copies: int = 0) -> bool:
+        """One arrival, with what its warpgroup knows, which announces copies; whether it ends the phase."""
         self.clock = np.maximum(self.clock, clock)
         self.pending += 1
-        if self.pending < self.arrivals:
+        self.missing += copies
+        return self._ends()
+
+    def land(self, clock: np.ndarray) -> bool:
+        """One of the copies that are announced has come; whether it ends the phase."""
+        self.clock = np.maximum(self.clock, clock)
+        self.missing -= 1
+        return self._ends()
+
+    def _ends(self) -> bool:
+        if self.pending < self.arrivals or self.missing:
             return False
         self.last, self.clock = self.clock, np.zeros_like(self.clock)
         self.pending, self.done = 0, self.done + 1

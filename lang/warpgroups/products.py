@@ -2,11 +2,12 @@
 
     wgmma(acc, a, *at, b, *at; a, b, turned)            acc += a @ b, asynchronously; a may be an array
     wait_products(; n)                                  at most the last n products of the warpgroup are under way
-    tcgen05_mma(acc, *at, a, *at, b, *at, accumulate; acc, a, b, turned)
-    tcgen05_commit(bar, *at; bar)                       an arrival once all products before it are made
+    tcgen05_mma(acc, *at, a, *at, b, *at, accumulate; acc, a, b, turned, joint)
+    tcgen05_commit(bar, *at; bar, joint)                an arrival once all products before it are made
     load_tmem(ref, *at; ref) -> value, store_tmem(ref, value, *at; ref), wait_loads(), commit_tmem()
 
-`turned` says of a and b whether they are given with their axes exchanged.
+`turned` says of a and b whether they are given with their axes exchanged. `joint` products are of a pair of blocks, of
+which each has its rows of `acc` and `a`, and one half of the columns of `b`.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ def wgmma_accumulator_load(acc: Any, *, wait_n: int | None = 0) -> Any:
 # ---------------------------------------------------------------------------- Blackwell
 
 
-def _mma_typing(*types: Any, acc: Any, a: Any, b: Any, turned: tuple[bool, bool]) -> list[Any]:
+def _mma_typing(*types: Any, acc: Any, a: Any, b: Any, turned: tuple[bool, bool], joint: bool) -> list[Any]:
     ((sums, _), (left, _), (right, _)), rest = split(types, acc, a, b)
     check_space("tcgen05_mma", "the accumulator", sums, MemorySpace.TMEM)
     check_space("tcgen05_mma", "a", left, MemorySpace.SMEM)
@@ -152,24 +153,27 @@ def _mma_typing(*types: Any, acc: Any, a: Any, b: Any, turned: tuple[bool, bool]
     for name, index in (("the accumulator", acc), ("a", a), ("b", b)):
         check_index("tcgen05_mma", name, index)
     one, other = (ArrayType(_sizes(i, t), r.dtype) for i, t, r in ((a, turned[0], left), (b, turned[1], right)))
-    _check_product("tcgen05_mma", ArrayType(access_shape(acc), sums.dtype), one, other, (64, 128), 512)
+    if joint and len(other.shape) == 2:
+        other = ArrayType((other.shape[0], 2 * other.shape[1]), other.dtype)
+    rows, most = ((128,), 256) if joint else ((64, 128), 512)
+    _check_product("tcgen05_mma", ArrayType(access_shape(acc), sums.dtype), one, other, rows, most)
     return []
 
 
-def _mma_numpy(*operands: Any, acc: Any, a: Any, b: Any, turned: tuple[bool, bool]) -> list[Any]:
+def _mma_numpy(*operands: Any, acc: Any, a: Any, b: Any, turned: tuple[bool, bool], joint: bool) -> list[Any]:
     found, rest = split(operands, acc, a, b)
     given = ((*part, index) for part, index in zip(found, (acc, a, b), strict=True))
-    here().multiply_there(*given, turned, bool(rest[0]))
+    here().multiply_there(*given, turned, bool(rest[0]), joint)
     return []
 
 
-def _commit_typing(*types: Any, bar: Any) -> list[Any]:
+def _commit_typing(*types: Any, bar: Any, joint: bool) -> list[Any]:
     check_one("tcgen05_commit_arrive", types[0], bar)
     return []
 
 
-def _commit_numpy(*operands: Any, bar: Any) -> list[Any]:
-    here().arrive_after_products((*split(operands, bar)[0][0], bar))
+def _commit_numpy(*operands: Any, bar: Any, joint: bool) -> list[Any]:
+    here().arrive_after_products((*split(operands, bar)[0][0], bar), joint)
     return []
 
 
@@ -216,7 +220,7 @@ def product_flops(eqn: Eqn) -> int:
     """The operations of one of `PRODUCTS`."""
     p = eqn.params
     m, n = access_shape(p["acc"]) if "acc" in p else eqn.inputs[0].type.shape
-    return 2 * m * n * _sizes(p["b"], p["turned"][1])[0]
+    return 2 * m * n * _sizes(p["b"], p["turned"][1])[0] * (1 + p.get("joint", False))
 
 
 def tcgen05_mma(
@@ -226,39 +230,50 @@ def tcgen05_mma(
     """Start `acc += a @ b` by the tensor cores of Blackwell, or `acc = a @ b` where `accumulate` is false.
 
     `acc` is in TMEM, `a` and `b` in SMEM; 64 or 128 rows, a multiple of 8 columns up to 512. With a `barrier` it is one
-    arrival there once this product and those before it are made; else `tcgen05_commit_arrive` tells of the end. Raises
-    as `wgmma`, and an `UnsupportedError` for products of two blocks, with scales, and of sparse operands.
+    arrival there once this product and those before it are made; else `tcgen05_commit_arrive` tells of the end. Along
+    `collective_axis`, the last axis of the cluster, of 2 blocks, the first block starts a product of both: each has 128
+    rows of `acc` and `a`, and `b` has one half of the columns of `acc`. Raises as `wgmma`, an `ArgumentError` for
+    another axis, and an `UnsupportedError` for products with scales and of sparse operands.
     """
-    thread_cell("tcgen05_mma")
-    options = {"a_scale": a_scale, "b_scale": b_scale, "a_sparse_metadata": a_sparse_metadata,
-               "collective_axis": collective_axis}  # fmt: skip
-    for name, given in options.items():
+    joint = _joint("tcgen05_mma", collective_axis)
+    for name, given in {"a_scale": a_scale, "b_scale": b_scale, "a_sparse_metadata": a_sparse_metadata}.items():
         if given is not None:
-            raise UnsupportedError(f"tcgen05_mma with {name}", "a product here is one block's, of two dense matrices")
+            raise UnsupportedError(f"tcgen05_mma with {name}", "a product here is of two dense matrices as they are")
     (left, left_turned), (right, right_turned) = _operand(a), _operand(b)
     operands, indices = parts(acc=acc, a=left, b=right)
     more = np.bool_(accumulate) if isinstance(accumulate, (bool, np.bool_)) else accumulate
     if shape_of(more) or typeof(more).dtype != BOOL:
         raise ArgumentTypeError(f"tcgen05_mma: accumulate is {typeof(more).show()}", "give a boolean scalar")
-    tcgen05_mma_p.bind(*operands, more, **indices, turned=(left_turned, right_turned))
+    tcgen05_mma_p.bind(*operands, more, **indices, turned=(left_turned, right_turned), joint=joint)
     if barrier is not None:
-        tcgen05_commit_arrive(barrier)
+        tcgen05_commit_arrive(barrier, collective_axis)
+
+
+def _joint(what: str, axis: Any) -> bool:
+    """Whether something is done for the pair of blocks along an axis of the cluster."""
+    mesh = thread_cell(what).made["mesh"].mesh
+    if axis is None:
+        return False
+    axes = mesh.cluster_axes(what, axis)
+    if mesh.offsets(axes) != [0, 1]:
+        raise ArgumentError(f"{what}: collective_axis {axis!r} of the cluster {mesh.cluster}, {mesh.cluster_names}",
+                            "give the last axis of the cluster, of 2 blocks")  # fmt: skip
+    return True
 
 
 def tcgen05_commit_arrive(barrier: Any, collective_axis: Any = None) -> None:
     """An arrival at a barrier once all products that this warpgroup has started by `tcgen05_mma` are made.
 
-    Raises a `KernelBodyError` for a barrier without `orders_tensor_core=True`.
+    Along `collective_axis` it is one at the barriers of both blocks. Raises a `KernelBodyError` for a barrier without
+    `orders_tensor_core=True`.
     """
-    thread_cell("tcgen05_commit_arrive")
-    if collective_axis is not None:
-        raise UnsupportedError("tcgen05_commit_arrive with collective_axis", "leave it out: a product is one block's")
+    joint = _joint("tcgen05_commit_arrive", collective_axis)
     spec = spec_of(barrier)
     if spec is not None and not spec.orders_tensor_core:
         raise KernelBodyError("tcgen05_commit_arrive at a barrier that does not order the tensor cores",
                               "state it as `Barrier(orders_tensor_core=True)`")  # fmt: skip
     operands, indices = parts(bar=barrier)
-    tcgen05_commit_p.bind(*operands, **indices)
+    tcgen05_commit_p.bind(*operands, **indices, joint=joint)
 
 
 def async_load_tmem(src: Any, *, layout: Any = None, reduce: str | None = None) -> Any:

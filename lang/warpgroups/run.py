@@ -1,4 +1,4 @@
-"""The meaning of kernels for warpgroups: those of a block interpreted together, block after block.
+"""The meaning of kernels for warpgroups: those of a cluster of blocks interpreted together, one cluster after another.
 
 Each warpgroup is a thread of its own, of which one runs at a time, until it has to wait. Copies and products do their
 work at once; what nothing orders is an error by name, however the warpgroups happened to take turns. So is a wait that
@@ -31,6 +31,7 @@ from ..threads import Group, Member
 from .order import PAST, Agents, Conflict, Everywhere, Memory, Phases
 from .parts import located
 from .specs import Mesh, mesh_of
+from .transfers import Shared
 from .warps import WARPS
 
 Part = tuple[np.ndarray, Sequence[Any], Index]  # a Ref, the operands of an index, the index
@@ -55,8 +56,11 @@ def address(array: np.ndarray) -> int:
     return array.__array_interface__["data"][0]
 
 
-class Block(Group):
-    """One block of threads."""
+class Cluster(Group):
+    """The blocks of threads that reach each other's shared memory: one, or as many as the mesh says.
+
+    `ids` is their place in the grid. Blocks have numbers in their cluster, warpgroups and warps numbers in all of it.
+    """
 
     what, remedy = "warpgroup", "arrive, or start the copy, on every way to a wait, and before the wait"
 
@@ -64,32 +68,54 @@ class Block(Group):
                  params: InterpretParams):  # fmt: skip
         super().__init__(kernel.name, params)
         self.kernel, self.mesh, self.ids, self.arrays = kernel, mesh, ids, arrays
-        self.number = int(np.ravel_multi_index(ids, mesh.sizes[:-1])) if ids else 0
-        start = kernel.splits[3]
+        self.number = int(np.ravel_multi_index(ids, mesh.grid)) if ids else 0
+        self.threads = mesh.blocks * mesh.threads
         barriers = sum(t.size for t in kernel.scratch if t.space is MemorySpace.SEMAPHORE)
-        self.agents = Agents(mesh.threads * (1 + WARPS), barriers)  # the warps of each follow the warpgroups
+        # The warps of each follow the warpgroups.
+        self.agents = Agents(self.threads * (1 + WARPS), barriers * mesh.blocks)
         self.steps: dict[int, dict[str, int]] = {}  # of the agents of each
         self.phases: dict[int, Phases] = {}  # by address
         self.memory = {address(a.array): Memory(a.name, a.array, True) for a in arrays}
         self.known = {address(a.array): a for a in arrays}
-        self.shared: list[np.ndarray | None] = []
-        for n, type_ in enumerate(kernel.scratch):
+        self.shared: list[list[np.ndarray | None]] = [self._scratch(block) for block in range(mesh.blocks)]
+        self.places = {address(held): n for block in self.shared for n, held in enumerate(block) if held is not None}
+        self.warpgroups = [Warpgroup(self, n, params) for n in range(self.threads)]
+        self.members = list(self.warpgroups)
+
+    def _scratch(self, block: int) -> list[np.ndarray | None]:
+        """What the warpgroups of a block share."""
+        found: list[np.ndarray | None] = []
+        for n, type_ in enumerate(self.kernel.scratch):
             if type_.space is MemorySpace.REGS:
-                self.shared.append(None)
+                found.append(None)
                 continue
             zero = type_.space is MemorySpace.SEMAPHORE
             held = np.zeros(type_.shape, type_.dtype) if zero else poison(type_.shape, type_.dtype)
-            self.memory[address(held)] = Memory(kernel.scratch_name(start + n), held)
-            self.shared.append(held)
-        self.warpgroups = [Warpgroup(self, n, params) for n in range(mesh.threads)]
-        self.members = list(self.warpgroups)
+            name = self.kernel.scratch_name(self.kernel.splits[3] + n) + self.of(block)
+            self.memory[address(held)] = Memory(name, held)
+            found.append(held)
+        return found
+
+    def twin(self, ref: np.ndarray, block: int) -> np.ndarray:
+        """What a Ref that a block has is in another one."""
+        found = self.shared[block][self.places[address(ref)]]
+        assert found is not None
+        return found
+
+    def place(self, block: int) -> tuple[int, ...]:
+        """Where a block is along the axes of the cluster."""
+        return tuple(int(i) for i in np.unravel_index(block, self.mesh.cluster)) if self.mesh.cluster else ()
+
+    def of(self, block: int) -> str:
+        return f" of block {self.place(block)}" if self.mesh.blocks > 1 else ""
 
     def name(self, number: int) -> str:
-        if number >= self.mesh.threads:
-            group, warp = divmod(number - self.mesh.threads, WARPS)
+        if number >= self.threads:
+            group, warp = divmod(number - self.threads, WARPS)
             return f"warp {warp} of {self.name(group)}"
+        block, number = divmod(number, self.mesh.threads)
         named = f" ({self.mesh.thread_name}={number})" if self.mesh.thread_name is not None else ""
-        return f"warpgroup {number}{named}"
+        return f"warpgroup {number}{named}{self.of(block)}"
 
     def said(self, agent: int) -> str:
         """What messages call an agent."""
@@ -115,10 +141,12 @@ class Block(Group):
 class Warpgroup(Member):
     """One warpgroup's run."""
 
-    def __init__(self, block: Block, number: int, params: InterpretParams):
+    def __init__(self, block: Cluster, number: int, params: InterpretParams):
         super().__init__(block, block.kernel.name, params)
         self.block, self.number, self.agents = block, number, block.agents
-        self.cell = (*block.ids, number)
+        group = number if number < block.threads else (number - block.threads) // WARPS
+        self.rank = group // block.mesh.threads  # of its block in the cluster
+        self.cell = (*block.ids, *block.place(self.rank), group % block.mesh.threads)
         # Known of each agent: what is done; what of it copies and products see of shared memory; of tensor memory.
         self.clock = np.zeros((3, self.agents.count), np.int64)
         self.clock[0, number] = 1
@@ -134,7 +162,7 @@ class Warpgroup(Member):
 
     def work(self) -> None:
         kernel, scratch = self.block.kernel, []
-        for n, (type_, held) in enumerate(zip(kernel.scratch, self.block.shared, strict=True)):
+        for n, (type_, held) in enumerate(zip(kernel.scratch, self.block.shared[self.rank], strict=True)):
             if held is None:
                 held = np.zeros(type_.shape, type_.dtype)
                 self.own[address(held)] = Memory(kernel.scratch_name(kernel.splits[3] + n), held)
@@ -144,7 +172,7 @@ class Warpgroup(Member):
 
     def run_warps(self, program: Program, operands: Sequence[Any]) -> None:
         """Each warp by itself; what they know at their ends is known to the warpgroup."""
-        first = self.block.mesh.threads + WARPS * self.number
+        first = self.block.threads + WARPS * self.number
         warps = [Warp(self, first + n, program, (*operands, np.int32(n))) for n in range(WARPS)]
         self.block.members = [*self.block.members, *warps]
         self.block.begin(warps)
@@ -152,9 +180,9 @@ class Warpgroup(Member):
         self.clock = np.maximum.reduce([self.clock, *(w.clock for w in warps)])
         self.clock[0, self.number] += 1
         for phases in self.block.phases.values():
-            seen = [phases.waited.pop(w.number)[0] for w in warps if w.number in phases.waited]
+            seen = [phases.waited[w.number] for w in warps if w.number in phases.waited]
             if seen:
-                phases.waited[self.number] = max(seen), int(self.clock[0, self.number])
+                phases.waited[self.number] = max(seen)
 
     # ------------------------------------------------------------ memory
 
@@ -226,10 +254,11 @@ class Warpgroup(Member):
         raise self.race(what, remedy)
 
     def refuse_block(self, memory: Memory, kind: str, element: int, block: int, before: str) -> None:
-        ids = tuple(int(i) for i in np.unravel_index(block, self.block.mesh.sizes[:-1])) if block >= 0 else None
-        who = "several other blocks" if ids is None else f"block {ids}"
+        ids = tuple(int(i) for i in np.unravel_index(block, self.block.mesh.grid)) if block >= 0 else None
+        what = "block" if self.block.mesh.blocks == 1 else "cluster"
+        who = f"several other {what}s" if ids is None else f"{what} {ids}"
         raise self.race(f"{kind} element {memory.place(element)} of {memory.name}, which {who} {before}, and nothing "
-                        "orders blocks", "give each block its own part, or use an atomic operation")  # fmt: skip
+                        f"orders {what}s", f"give each {what} its own part, or use an atomic operation")  # fmt: skip
 
     def part(self, part: Part, what: str) -> tuple[Memory, np.ndarray, np.ndarray]:
         """The memory of a part, its elements, and which of them exist; past the ends of global memory none do."""
@@ -248,27 +277,43 @@ class Warpgroup(Member):
 
     # ------------------------------------------------------------ barriers
 
-    def define(self, ref: np.ndarray, arrivals: int, tensor: bool) -> None:
-        memory = self.find(ref)
-        assert memory is not None
-        for n, place in enumerate(np.ndindex(ref.shape)):
-            at = address(ref) + n * ref.itemsize
-            if at not in self.block.phases:
-                name = memory.name + (f"[{', '.join(map(str, place))}]" if place else "")
-                number = len(self.block.phases)
-                self.block.phases[at] = Phases(name, number, arrivals, tensor, self.agents.count)
+    def define(self, ref: np.ndarray, arrivals: int, tensor: bool, axes: tuple[int, ...]) -> None:
+        """A barrier of every block of the cluster, which others may reach before the block comes here."""
+        kernel, known = self.block.kernel, self.block.phases
+        whole = kernel.scratch_name(kernel.splits[3] + self.block.places[address(ref)])
+        for block in range(self.block.mesh.blocks):
+            first = address(self.block.twin(ref, block))
+            for n, place in enumerate(np.ndindex(ref.shape)):
+                name = whole + (f"[{', '.join(map(str, place))}]" if place else "") + self.block.of(block)
+                made = Phases(name, len(known), arrivals, tensor, self.agents.count, axes=axes)
+                known.setdefault(first + n * ref.itemsize, made)
 
-    def barrier(self, part: Part) -> Phases:
+    def barrier(self, part: Part, block: int | None = None) -> Phases:
+        """A barrier of this block, or the one at its place in another block."""
         _, places, _ = self.part(part, "a barrier")
-        return self.block.phases[address(part[0]) + int(places) * part[0].itemsize]
+        held = part[0] if block is None else self.block.twin(part[0], block)
+        return self.block.phases[address(held) + int(places) * held.itemsize]
+
+    def peers(self, axes: tuple[int, ...]) -> list[int]:
+        """The blocks of the cluster along some axes, this one among them."""
+        mesh = self.block.mesh
+        first = self.rank - sum(self.rank // step % n * step for n, step, _ in mesh.strides(axes))
+        return [first + offset for offset in mesh.offsets(axes)]
 
     def arrive(self, part: Part) -> None:
-        self.arrive_at(self.barrier(part), self.clock.copy())
+        for block in self.peers(self.barrier(part).axes):
+            self.arrive_at(self.barrier(part, block), self.clock.copy())
 
     def arrive_at(self, phases: Phases, clock: np.ndarray) -> None:
+        self.told(phases, phases.arrive(self.seen(phases, clock)))
+
+    def seen(self, phases: Phases, clock: np.ndarray) -> np.ndarray:
+        """What a barrier tells of what is known."""
         if not phases.tensor:
             clock[:, self.agents.tensor] = 0
-        ends = phases.arrive(clock)
+        return clock
+
+    def told(self, phases: Phases, ends: bool) -> None:
         self.clock[0, self.number] += 1
         if ends:
             self.check_waited(phases)
@@ -276,7 +321,7 @@ class Warpgroup(Member):
 
     def check_waited(self, phases: Phases) -> None:
         """Who waited for the phase before this one, and may not have seen its end, is overtaken."""
-        for thread, (count, step) in phases.waited.items():
+        for count, thread, step in phases.waited.values():
             if count == phases.done - 1 and phases.last[0, thread] < step:
                 raise self.race(
                     f"ends phase {phases.done - 1} of {phases.name}, while {self.block.name(thread)} may still wait "
@@ -285,7 +330,7 @@ class Warpgroup(Member):
 
     def await_phase(self, part: Part) -> None:
         phases = self.barrier(part)
-        count, _ = phases.waited.get(self.number, (0, 0))
+        count = phases.waited.get(self.number, (0, 0, 0))[0]
 
         def wanted() -> str:
             return (f"waits for phase {count} of {phases.name}; {phases.done} are over, and of the next "
@@ -299,23 +344,42 @@ class Warpgroup(Member):
                 "phase is odd, not which one it is", "wait for each phase, before the next one ends")  # fmt: skip
         self.clock = np.maximum(self.clock, phases.last)
         self.clock[0, self.number] += 1
-        phases.waited[self.number] = count + 1, int(self.clock[0, self.number])
+        phases.waited[self.number] = count + 1, self.number, int(self.clock[0, self.number])
         self.mixed()
 
     # ------------------------------------------------------------ copies
 
-    def load(self, src: Part, dst: Part, bar: Part) -> None:
-        phases = self.barrier(bar)
-        agent, step = self.agents.at(phases.number), phases.done + 1
+    def load(self, src: Part, dst: Part, bar: Part, shared: Shared | None) -> None:
+        """A copy to this block; or, together with others of the cluster, a part of one to each of them."""
         source, come, inside = self.part(src, "the source of a copy")
-        target, go, _ = self.part(dst, "the destination of a copy")
-        self.touch(source, come[inside], "reads", agent, step, 1)
-        self.touch(target, go.ravel(), "writes", agent, step, 1)
-        target.flat[go] = np.where(inside, source.flat[come], np.zeros((), target.array.dtype))
-        phases.copies.append((step, self.source))
-        clock = self.clock.copy()
-        clock[0, agent] = step
-        self.arrive_at(phases, clock)
+        _, go, _ = self.part(dst, "the destination of a copy")
+        blocks = [self.rank] if shared is None else self.peers(shared.axes)
+        mine, far = blocks.index(self.rank), shared is not None and not shared.leader
+        if shared is not None and shared.axis is not None:  # its part of the source
+            come, inside = (np.split(x, len(blocks), shared.axis)[mine] for x in (come, inside))
+        if far:
+            go = np.split(go, len(blocks))[mine]
+        own, ends = self.barrier(bar), []
+        phase = own.done
+        if shared is None or far or not mine:
+            own.arrive(self.seen(own, self.clock.copy()), len(blocks))
+        for block in blocks if far else [self.rank]:
+            phases = self.barrier(bar, block if far else blocks[0])
+            if far and phases.done != phase:
+                raise self.race(
+                    f"copies for phase {phase} of {own.name}, and {phases.name} is at phase {phases.done}",
+                    "let the blocks of the cluster wait for each other, at a ClusterBarrier")  # fmt: skip
+            agent, step = self.agents.at(phases.number), phases.done + 1
+            self.touch(source, come[inside], "reads", agent, step, 1)
+            target = self.block.memory[address(self.block.twin(dst[0], block))]
+            self.touch(target, go.ravel(), "writes", agent, step, 1)
+            target.flat[go] = np.where(inside, source.flat[come], np.zeros((), target.array.dtype))
+            phases.copies.append((step, self.source))
+            clock = self.seen(phases, self.clock.copy())
+            clock[0, agent] = step
+            ends.append((phases, phases.land(clock)))
+        for phases, over in ends:
+            self.told(phases, over)
 
     def store(self, src: Part, dst: Part, reduction: str | None) -> None:
         step = self.steps["reading"] + 1
@@ -371,22 +435,39 @@ class Warpgroup(Member):
     def wait_products(self, n: int) -> None:
         self.over("products", self.steps["products"] - n)
 
-    def multiply_there(self, acc: Part, a: Part, b: Part, turned: tuple[bool, bool], accumulate: bool) -> None:
+    def pair(self, joint: bool) -> list[int]:
+        """The blocks that a product is of, which the first of them starts."""
+        if joint and self.rank % 2:
+            raise KernelBodyError(
+                f"kernel {self.kernel}, {self.title}: the second block of a pair starts a product of both", "start it "
+                "where `lax.axis_index` of the axis is 0", self.source)  # fmt: skip
+        return [self.rank, self.rank + 1] if joint else [self.rank]
+
+    def multiply_there(self, acc: Part, a: Part, b: Part, turned: tuple[bool, bool], accumulate: bool, joint: bool
+                       ) -> None:  # fmt: skip
         agent, step = self.agents.of("tensor", self.number), self.steps["tensor"] + 1
-        left, right = (self.operand(x, t, agent, step, f"operand {n} of tcgen05_mma")
+        blocks = self.pair(joint)
+
+        def of(part: Part, block: int) -> Part:
+            return (self.block.twin(part[0], block), *part[1:])
+
+        left, right = ([self.operand(of(x, block), t, agent, step, f"operand {n} of tcgen05_mma") for block in blocks]
                        for x, t, n in ((a, turned[0], "a"), (b, turned[1], "b")))  # fmt: skip
-        memory, places, _ = self.part(acc, "the accumulator")
-        self.touch(memory, places.ravel(), "writes", agent, step, 2)
-        start = memory.flat[places].astype(np.float32) if accumulate else np.float32(0)
-        memory.flat[places] = (start + left @ right).astype(memory.array.dtype)
+        columns = np.concatenate(right, axis=1)
+        for block, rows in zip(blocks, left, strict=True):
+            memory, places, _ = self.part(of(acc, block), "the accumulator")
+            self.touch(memory, places.ravel(), "writes", agent, step, 2)
+            start = memory.flat[places].astype(np.float32) if accumulate else np.float32(0)
+            memory.flat[places] = (start + rows @ columns).astype(memory.array.dtype)
         self.lines["tensor"] = self.source
 
-    def arrive_after_products(self, part: Part) -> None:
+    def arrive_after_products(self, part: Part, joint: bool) -> None:
         self.steps["tensor"] += 1
-        clock = self.clock.copy()
-        clock[0, self.agents.of("tensor", self.number)] = self.steps["tensor"]
         self.lines.pop("tensor", None)
-        self.arrive_at(self.barrier(part), clock)
+        for block in self.pair(joint):
+            clock = self.clock.copy()
+            clock[0, self.agents.of("tensor", self.number)] = self.steps["tensor"]
+            self.arrive_at(self.barrier(part, block), clock)
 
     def load_there(self, part: Part) -> np.ndarray:
         memory, places, _ = self.part(part, "the source of async_load_tmem")
@@ -428,12 +509,12 @@ class Warp(Warpgroup):
 
     def __init__(self, whole: Warpgroup, number: int, program: Program, operands: Sequence[Any]):
         super().__init__(whole.block, number, whole.params)
-        self.cell, self.own, self.program, self.operands = whole.cell, whole.own, program, operands
+        self.own, self.program, self.operands = whole.own, program, operands
         self.clock = whole.clock.copy()
         self.clock[0, number] += 1
         for phases in whole.block.phases.values():
             if whole.number in phases.waited:
-                phases.waited[number] = phases.waited[whole.number][0], int(self.clock[0, number])
+                phases.waited[number] = phases.waited[whole.number]
 
     def work(self) -> None:
         with observing(self.observe):
@@ -442,7 +523,7 @@ class Warp(Warpgroup):
 
 
 def interpret_mesh(kernel: Kernel, arrays: Sequence[Any], params: InterpretParams) -> list[np.ndarray]:
-    """Run a kernel for warpgroups block by block; gives its outputs.
+    """Run a kernel for warpgroups, one cluster of blocks after another; gives its outputs.
 
     Raises:
       RaceError: accesses that nothing orders, and barriers that may be a phase further than a wait.
@@ -454,13 +535,13 @@ def interpret_mesh(kernel: Kernel, arrays: Sequence[Any], params: InterpretParam
     inputs = [Everywhere(b.name, np.array(a)) for b, a in zip(kernel.inputs, arrays, strict=True)]
     with run_as(Run(kernel.name, params)):
         outputs = [Everywhere(b.name, poison(b.array.shape, b.array.dtype)) for b in kernel.outputs]
-        blocks = list(np.ndindex(*mesh.sizes[:-1]))
+        clusters = list(np.ndindex(*mesh.grid))
         if params.random_seed is not None:
-            blocks = [blocks[i] for i in np.random.default_rng(params.random_seed).permutation(len(blocks))]
-        for ids in blocks:
-            if params.grid_point_recorder is not None:
-                params.grid_point_recorder(ids)
-            Block(kernel, mesh, ids, [*inputs, *outputs], params).run_all()
+            clusters = [clusters[i] for i in np.random.default_rng(params.random_seed).permutation(len(clusters))]
+        for ids in clusters:
+            for place in np.ndindex(*mesh.cluster) if params.grid_point_recorder is not None else ():
+                params.grid_point_recorder((*ids, *place))
+            Cluster(kernel, mesh, ids, [*inputs, *outputs], params).run_all()
     for output in outputs:
         bare = np.flatnonzero((output.seen["writes"] == -1) & (output.seen["updates"] == -1))
         if bare.size:

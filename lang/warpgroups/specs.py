@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from ...core.types import FLOAT32, INT32, ArrayType, RefType, canonical_dtype
 from ...core.types import MemorySpace as Space
 from ..block import GridSpec
 from ..kernel import Kernel
+
+MOST_BLOCKS = 8  # of a cluster
 
 
 @dataclass(frozen=True)
@@ -67,10 +70,7 @@ class MemorySpace(enum.Enum):
         self, shape: Sequence[int], dtype: Any, *, transforms: Sequence[Any] = (), packed: bool | None = None,
         collective: bool | None = None, layout: Any = None,
     ) -> Scratch:  # fmt: skip
-        """Memory of a shape and dtype. `transforms`, `packed` and `layout` are hints; `collective` is refused."""
-        if collective:
-            raise UnsupportedError("tensor memory of two blocks together (collective=True)",
-                                   "leave it out: a product is one block's")  # fmt: skip
+        """Memory of a shape and dtype. `transforms`, `packed`, `collective` and `layout` are hints."""
         return Scratch(tuple(shape), dtype, self.value, tuple(transforms), packed, collective, layout)
 
 
@@ -130,10 +130,27 @@ class Barrier:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClusterBarrier(Barrier):
+    """Barriers of every block of a cluster: an arrival counts at those of all blocks along `collective_axes`.
+
+    A phase of one ends after `num_arrivals` arrivals of each of these blocks; a wait is for the block's own one.
+    """
+
+    collective_axes: Any = ()
+    leader_tracked: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.leader_tracked:
+            raise UnsupportedError("ClusterBarrier with leader_tracked", "leave it out: arrivals count at all blocks")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Mesh:
     """The blocks of threads of a kernel and the warpgroups within each: sizes, and names for `lax.axis_index`.
 
-    `num_threads` counts warpgroups of 128 threads, each of which runs the body once.
+    `num_threads` counts warpgroups of 128 threads, each of which runs the body once. At each place of `grid` there are
+    as many blocks as `cluster` has, 8 at most, which reach each other's shared memory and barriers.
 
     >>> Mesh(grid=(4,), grid_names=("m",), num_threads=2, thread_name="wg").shape
     {'m': 4, 'wg': 2}
@@ -162,9 +179,11 @@ class Mesh:
                                 "it counts warpgroups of 128 threads; a block has 1 to 8 of them")  # fmt: skip
         if len(set(self.names)) != len(self.names):
             raise ArgumentError(f"Mesh: the axes are named {self.names}", "give each axis a name of its own")
-        if math.prod(self.cluster) != 1:
-            raise UnsupportedError(f"a cluster of {self.cluster} blocks", "leave `cluster` out: blocks do not share "
-                                   "memory or barriers here")  # fmt: skip
+        if any(n < 1 for n in (*self.grid, *self.cluster)):
+            raise ArgumentError(f"Mesh: the grid {self.grid} of clusters {self.cluster} has no blocks",
+                                "give each axis 1 or more")  # fmt: skip
+        if self.blocks > MOST_BLOCKS:
+            raise UnsupportedError(f"a cluster of {self.cluster} blocks", f"give 1 to {MOST_BLOCKS}")
 
     @property
     def names(self) -> tuple[Any, ...]:
@@ -178,6 +197,31 @@ class Mesh:
     @property
     def threads(self) -> int:
         return self.num_threads or 1
+
+    @property
+    def blocks(self) -> int:
+        """How many a cluster has."""
+        return math.prod(self.cluster)
+
+    def strides(self, axes: Sequence[int]) -> list[tuple[int, int, int]]:
+        """Of each of some axes of a cluster: its size, and how far apart blocks are along it, in all and in these."""
+        found = [(self.cluster[d], math.prod(self.cluster[d + 1 :])) for d in axes]
+        return [(n, step, math.prod(m for m, _ in found[i + 1 :])) for i, (n, step) in enumerate(found)]
+
+    def offsets(self, axes: Sequence[int]) -> list[int]:
+        """The numbers in their cluster of the blocks that are along some axes from the first one on."""
+        steps = [range(0, n * step, step) for n, step, _ in self.strides(axes)]
+        return [sum(place) for place in itertools.product(*steps)]
+
+    def cluster_axes(self, what: str, names: Any) -> tuple[int, ...]:
+        """The numbers of axes of a cluster that are given by name, also in tuples."""
+        given = names if isinstance(names, (tuple, list)) else (names,)
+        flat = [n for one in given for n in (one if isinstance(one, (tuple, list)) else (one,))]
+        for name in flat:
+            if name not in self.cluster_names:
+                raise ArgumentError(f"{what}: {name!r} is no axis of the cluster",
+                                    f"give names of `cluster_names`, {self.cluster_names}")  # fmt: skip
+        return tuple(self.cluster_names.index(name) for name in flat)
 
     @property
     def shape(self) -> dict[Any, int]:

@@ -1,18 +1,20 @@
 """Copies between global and shared memory, by the copy engine.
 
-    copy_gmem_to_smem(src, *at, dst, *at, bar, *at, [predicate]; src, dst, bar)
+    copy_gmem_to_smem(src, *at, dst, *at, bar, *at, [predicate]; src, dst, bar, shared)
     copy_smem_to_gmem(src, *at, dst, *at, [predicate]; src, dst, commit, reduction)
     commit_group(), wait_group(; n, read_only), commit_smem()
 
 A copy to shared memory announces its bytes at a barrier and arrives there; a copy to global memory belongs to a group
-of its warpgroup. Places of global memory past its ends are zeros when they are read, and dropped when written.
+of its warpgroup. Places of global memory past its ends are zeros when they are read, and dropped when written. `shared`
+says what blocks of a cluster do of a copy together.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from ...core.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
+from ...core.errors import ArgumentError, DtypeError, ShapeError
 from ...core.ir import ORDERED
 from ...core.primitives.ref import access_shape
 from ...core.types import ArrayType, MemorySpace
@@ -29,32 +31,75 @@ from .parts import (
     split,
     thread_cell,
 )
+from .specs import Mesh
 
 REDUCTIONS = ("add", "min", "max", "and", "or", "xor")
 
 
-def _check(what: str, types: Any, src: Any, dst: Any, load: bool) -> None:
+class CopyPartition:
+    """What each block of a pair copies, where the barrier of the first one tells of both copies (`leader_tracked`)."""
+
+    PARTITIONED: ClassVar[Any]  # its part along an axis, `PARTITIONED(0)`
+    REPLICATED: ClassVar[Any]  # all of it
+
+
+@dataclass(frozen=True)
+class _Partitioned(CopyPartition):
+    axis: int
+
+
+@dataclass(frozen=True)
+class _Replicated(CopyPartition):
+    pass
+
+
+CopyPartition.PARTITIONED, CopyPartition.REPLICATED = _Partitioned, _Replicated()
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A copy of several blocks of a cluster together, along some of its axes.
+
+    `leader`: whether the barrier of the first block tells of all copies, each to its own block; else each block copies
+    its part of the first axis to all of them, whose barriers tell of theirs. `axis`: along which the source is divided
+    among the blocks, if it is.
+    """
+
+    axes: tuple[int, ...]
+    blocks: int
+    leader: bool
+    axis: int | None
+
+
+def _check(what: str, types: Any, src: Any, dst: Any, load: bool, shared: Shared | None = None) -> None:
     (source, _), (target, _) = split(types, src, dst)[0]
     for name, type_, index, far in (("the source", source, src, load), ("the destination", target, dst, not load)):
         check_space(what, name, type_, *(GLOBAL if far else (MemorySpace.SMEM,)))
         check_index(what, name, index)
     a, b = ArrayType(access_shape(src), source.dtype), ArrayType(access_shape(dst), target.dtype)
-    if a.shape != b.shape:
-        raise ShapeError(f"{what} of {a.show()} to {b.show()}", "copy between parts of one shape")
+    wanted = list(a.shape)
+    if shared is not None and shared.axis is not None:
+        if not 0 <= shared.axis < len(wanted) or wanted[shared.axis] % shared.blocks:
+            raise ShapeError(f"{what} of {a.show()} by {shared.blocks} blocks, divided along axis {shared.axis}",
+                             "let the number of blocks divide it")  # fmt: skip
+        wanted[shared.axis] //= shared.blocks if shared.leader else 1
+    if tuple(wanted) != b.shape:
+        raise ShapeError(f"{what} of {a.show()} to {b.show()}", "copy between parts of one shape" if shared is None
+                         or not shared.leader else f"each block has {tuple(wanted)} of it")  # fmt: skip
     if a.dtype != b.dtype:
         raise DtypeError(f"{what} of {a.show()} to {b.show()}", "a copy changes no dtype; load, cast and store")
 
 
-def _load_typing(*types: Any, src: Any, dst: Any, bar: Any) -> list[Any]:
-    _check("copy_gmem_to_smem", types, src, dst, True)
+def _load_typing(*types: Any, src: Any, dst: Any, bar: Any, shared: Shared | None) -> list[Any]:
+    _check("copy_gmem_to_smem", types, src, dst, True, shared)
     check_one("copy_gmem_to_smem", split(types, src, dst, bar)[0][2][0], bar)
     return []
 
 
-def _load_numpy(*operands: Any, src: Any, dst: Any, bar: Any) -> list[Any]:
+def _load_numpy(*operands: Any, src: Any, dst: Any, bar: Any, shared: Shared | None) -> list[Any]:
     found, rest = split(operands, src, dst, bar)
     if all(rest):
-        here().load(*((*part, index) for part, index in zip(found, (src, dst, bar), strict=True)))
+        here().load(*((*part, index) for part, index in zip(found, (src, dst, bar), strict=True)), shared)
     return []
 
 
@@ -97,19 +142,30 @@ def copy_gmem_to_smem(
     """Start a copy of a part of global memory to shared memory; a wait at `barrier` tells that it is done.
 
     The copy is one arrival at the barrier. `src` and `dst` are Refs, or parts of them (`ref.at[...]`), of one shape and
-    dtype; what lies past the ends of `src` is zeros. Raises a `KernelBodyError` for Refs in other memories, a
-    `ShapeError`, a `DtypeError`, and an `UnsupportedError` for copies to several blocks.
+    dtype; what lies past the ends of `src` is zeros, whatever `oob_mode` asks for. All blocks of a cluster along
+    `collective_axes` start the copy, and each of them gets all of it; with `leader_tracked`, a `CopyPartition`, its
+    part or all of it, and the barrier of the first block alone tells of the copies of both. Raises a `KernelBodyError`
+    for Refs in other memories, a `ShapeError`, a `DtypeError`, and an `ArgumentError` for axes that are no cluster's.
     """
-    thread_cell("copy_gmem_to_smem")
-    if collective_axes is not None or leader_tracked is not None:
-        raise UnsupportedError(f"copy_gmem_to_smem with collective_axes={collective_axes!r}",
-                               "leave it out: each block copies for itself")  # fmt: skip
-    if oob_mode is not None and str(getattr(oob_mode, "name", oob_mode)).lower() != "zeros":
-        raise UnsupportedError(f"copy_gmem_to_smem with oob_mode={oob_mode!r}", "past the ends there are zeros")
+    cell = thread_cell("copy_gmem_to_smem")
     if barrier is None:
         raise ArgumentError("copy_gmem_to_smem without a barrier", "give the barrier at which its end is told")
     operands, indices = parts(src=src, dst=dst, bar=barrier)
-    copy_gmem_to_smem_p.bind(*operands, *condition("copy_gmem_to_smem", predicate), **indices)
+    shared = _shared(cell.made["mesh"].mesh, collective_axes, leader_tracked)
+    copy_gmem_to_smem_p.bind(*operands, *condition("copy_gmem_to_smem", predicate), **indices, shared=shared)
+
+
+def _shared(mesh: Mesh, names: Any, leader: Any) -> Shared | None:
+    """What the blocks along some axes of a cluster do of a copy together; None where there is one of them."""
+    if leader is not None and (names is None or not isinstance(leader, CopyPartition)):
+        raise ArgumentError(f"copy_gmem_to_smem: leader_tracked is {leader!r}, collective_axes {names!r}",
+                            "give a CopyPartition, and the axis of the cluster")  # fmt: skip
+    axes = () if names is None else mesh.cluster_axes("copy_gmem_to_smem", names)
+    blocks = len(mesh.offsets(axes))
+    if blocks == 1:
+        return None
+    axis = 0 if leader is None else getattr(leader, "axis", None)
+    return Shared(axes, blocks, leader is not None, axis)
 
 
 

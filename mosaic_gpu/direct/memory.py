@@ -50,6 +50,21 @@ def entries(e: Any, index: Index, dynamic: Sequence[Any]) -> list[tuple[Int, int
     return found
 
 
+def divided(e: Any, index: Index, dynamic: Sequence[Any], axis: int, parts: int, number: Int) -> tuple[Any, list[Any]]:
+    """A part of a part that is divided along one of its axes: the one of a number."""
+    p, given, kept, values, seen = e.p, iter(dynamic), list[Any](), list[Any](), 0
+    for entry in index:
+        value = next(given) if entry.start is None else None
+        if isinstance(entry, Span):
+            if seen == axis:
+                size = entry.size // parts
+                start = entry.start if value is None else e.integer(value)
+                name = p.name(p.add(start, p.mul(number, size)))
+                entry, value = Span(None, size), Lazy((), INT32, lambda p, place, name=name: name, fixed=True)
+            seen += 1
+        kept.append(entry)
+        values += [] if value is None else [value]
+    return Index(kept), values
 
 
 @dataclass(frozen=True)
@@ -263,7 +278,7 @@ class Barriers(Register):
         zero = Lazy((), INT32, lambda p, place: p.constant(0), fixed=True)
         super().__init__(ArrayType((), INT32), zero)
         self.name, self.address, self.shape = name, address, shape
-        self.count, self.tensor = 1, False
+        self.count, self.tensor, self.axes = 1, False, ()
         self.waits: set[bool] = set()  # whether warps by themselves wait there, or warpgroups
         if math.prod(shape) > 32:
             raise Unfit(f"{math.prod(shape)} barriers in {name}; an array holds 32 at most")

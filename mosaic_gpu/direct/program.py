@@ -20,7 +20,7 @@ from ..text import Int, Printer
 from ..values import Fragment, Lazy, Product, Unfit, computed
 from .memory import Barriers, Box, Global, Shared, Sums, Zeros
 from .rules import BACKEND
-from .sizes import barriers_of, rows_of
+from .sizes import barriers_of, paired, rows_of
 
 
 @dataclass
@@ -44,6 +44,10 @@ class Direct(Lowering):
         self.descriptors: dict[Box, str] = {}
         self.together = self.read = False  # all threads are past their stores; a load came since
         self.by_warps = False  # each warp by itself runs what is printed
+        self.joint = paired(kernel)
+        if self.joint and mesh.blocks > 2:
+            raise Unfit(f"products of pairs of blocks in a cluster of {mesh.blocks}: it has two")
+        self.rank: Int = ptx.rank(p) if mesh.blocks > 1 else 0
 
     # ------------------------------------------------------------ the block
 
@@ -71,8 +75,8 @@ class Direct(Lowering):
             p.asm("fence.mbarrier_init.release.cluster;")
         if self.columns:
             with p.when(p.compare("eq", warp, 0)):
-                tcgen05.allocate(p, self.slot, self.columns)
-        p.line("gpu.barrier")
+                tcgen05.allocate(p, self.slot, self.columns, 1 + self.joint)
+        self.everyone()
         for name in self.descriptors.values():
             ptx.acquire(p, name)
         if self.columns:
@@ -81,10 +85,27 @@ class Direct(Lowering):
         self.wait()
         if self.columns:
             tcgen05.left(p)
-            p.line("gpu.barrier")
+        if self.columns or self.mesh.blocks > 1:  # a block that has ended is reached by no other
+            self.everyone()
+        if self.columns:
             with p.when(p.compare("eq", warp, 0)):
                 tcgen05.waited(p)
-                tcgen05.release(p, self.memory, self.columns)
+                tcgen05.release(p, self.memory, self.columns, 1 + self.joint)
+
+    def everyone(self) -> None:
+        """Wait for all threads of the cluster."""
+        if self.mesh.blocks > 1:
+            ptx.cluster_sync(self.p)
+        else:
+            self.p.line("gpu.barrier")
+
+    def peers(self, axes: Sequence[int]) -> tuple[list[Int], Int]:
+        """The blocks of the cluster along some axes, and which of them this one is."""
+        p, first, mine = self.p, self.rank, 0
+        for n, step, own in self.mesh.strides(axes):
+            at = p.int("remui", p.int("divui", self.rank, step), n)
+            first, mine = p.int("subi", first, p.mul(at, step)), p.add(mine, p.mul(at, own))
+        return [p.add(first, offset) for offset in self.mesh.offsets(axes)], mine
 
     def _ids(self, number: str) -> list[Lazy]:
         """The place of the block along each axis of the mesh, and the number of the warpgroup."""
@@ -106,12 +127,14 @@ class Direct(Lowering):
             refs.append(Global(n, self.names[n], block.array, n >= len(k.inputs)))
         start = ptx.DESCRIPTOR * len(self.known.boxes)
         first, columns = k.splits[3], 0
-        arrivals = barriers_of(k)
+        stated = barriers_of(k)
         for n, type_ in enumerate(k.scratch):
             name, array = k.scratch_name(first + n), type_.array
             if type_.space is MemorySpace.SEMAPHORE:
                 made = Barriers(name, p.add(shared, start), type_.shape)
-                made.count, made.tensor = arrivals.get(k.body.inputs[first + n], (1, False))
+                known = stated.get(k.body.inputs[first + n])
+                if known is not None:
+                    made.count, made.tensor, made.axes = known["arrivals"], known["tensor"], known["axes"]
                 start += 8 * array.size
                 refs.append(made)
             elif type_.space is MemorySpace.REGS:

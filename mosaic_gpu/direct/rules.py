@@ -13,7 +13,7 @@ from ...core.primitives.compare import lt_p
 from ...core.primitives.cond import cond_p
 from ...core.primitives.elementwise import add_p
 from ...core.primitives.loops import while_p
-from ...core.primitives.ref import Index
+from ...core.primitives.ref import Index, access_shape
 from ...core.primitives.scan import scan_p
 from ...core.primitives.shape import slice_p
 from ...core.rewrite import primitives_of
@@ -35,7 +35,7 @@ from ..rules import UNSUPPORTED, UNSUPPORTED_DTYPES
 from ..rules.control import RULES as CONTROL
 from ..text import Int
 from ..values import Fragment, Layout, Lazy, Product, Unfit, halves
-from .memory import Barriers, Box, Global, Rows, Zeros, entries
+from .memory import Barriers, Box, Global, Rows, Zeros, divided, entries
 
 # ---------------------------------------------------------------------------- barriers
 
@@ -67,14 +67,23 @@ def _arrive(e: Any, operands: list[Any], outs: list[Any], bar: Index) -> list[An
         tcgen05.left(e.p)
     e.meet()
     address = barriers.at(e, barriers.number(e, bar, at))
-    _when(e, predicate, lambda: ptx.arrive(e.p, address))
+    blocks = e.peers(barriers.axes)[0] if barriers.axes else []
+
+    def arrive() -> None:
+        for block in blocks:
+            ptx.arrive_far(e.p, ptx.mapped(e.p, address, block))
+        if not blocks:
+            ptx.arrive(e.p, address)
+
+    _when(e, predicate, arrive)
     return []
 
 
 def _wait(e: Any, operands: list[Any], outs: list[Any], bar: Index) -> list[Any]:
     ((barriers, at),), _ = split(operands, bar)
     number = barriers.number(e, bar, at)
-    ptx.wait(e.p, barriers.at(e, number), barriers.next(e, number))
+    scope = "cta" if e.mesh.blocks == 1 else "cluster"
+    ptx.wait(e.p, barriers.at(e, number), barriers.next(e, number), scope)
     if barriers.tensor and e.tensor:
         tcgen05.waited(e.p)
     return []
@@ -123,17 +132,35 @@ def _copy(e: Any, far: Global, index: Index, dynamic: Sequence[Any], near: Rows)
     return parts
 
 
-def _load(e: Any, operands: list[Any], outs: list[Any], src: Index, dst: Index, bar: Index) -> list[Any]:
+def _load(e: Any, operands: list[Any], outs: list[Any], src: Index, dst: Index, bar: Index, shared: Any) -> list[Any]:
     ((far, far_at), (near, near_at), (barriers, bar_at)), predicate = split(operands, src, dst, bar)
+    p, size = e.p, math.prod(access_shape(dst)) * near.array.dtype.itemsize
+    blocks, mine = e.peers(shared.axes) if shared is not None else ([], 0)
+    many, joint = not (shared is None or shared.leader), shared is not None and shared.leader
+    if joint and not (e.tensor and e.mesh.blocks == 2):
+        raise Unfit("a copy that the barrier of another block tells of (leader_tracked): it is of pairs of blocks, in "
+                    "kernels with tensor memory")  # fmt: skip
+    if shared is not None and shared.axis is not None:
+        src, far_at = divided(e, src, far_at, shared.axis, shared.blocks, mine)
+    if many:
+        dst, near_at = divided(e, dst, near_at, 0, shared.blocks, mine)
     tile = near.rows(e, dst, near_at)
     parts = _copy(e, far, src, far_at, tile)
     address = barriers.at(e, barriers.number(e, bar, bar_at))
     e.meet()
 
     def start() -> None:
-        ptx.expect(e.p, address, math.prod(tile.shape) * near.array.dtype.itemsize)
-        for descriptor, place, to in parts:
-            ptx.tma_load(e.p, to, descriptor, place, address)
+        to, mask = address, 0
+        if joint:
+            with p.when(p.compare("eq", mine, 0)):
+                ptx.expect(p, address, size * shared.blocks)
+            to = ptx.mapped(p, address, blocks[0])
+        else:
+            ptx.expect(p, address, size)
+            for block in blocks:
+                mask = p.int("ori", mask, p.int("shli", 1, block))
+        for descriptor, place, at in parts:
+            ptx.tma_load(p, at, descriptor, place, to, mask, joint)
 
     _when(e, predicate, start)
     return []
@@ -202,8 +229,8 @@ def _wait_products(e: Any, operands: list[Any], outs: list[Any], n: int) -> list
     return []
 
 
-def _mma(e: Any, operands: list[Any], outs: list[Any], acc: Index, a: Index, b: Index, turned: tuple[bool, bool]
-         ) -> list[Any]:  # fmt: skip
+def _mma(e: Any, operands: list[Any], outs: list[Any], acc: Index, a: Index, b: Index, turned: tuple[bool, bool],
+         joint: bool) -> list[Any]:  # fmt: skip
     p = e.p
     ((sums, sums_at), (left, left_at), (right, right_at)), (more,) = split(operands, acc, a, b)
     column, columns = sums.start(e, acc, sums_at)
@@ -220,8 +247,9 @@ def _mma(e: Any, operands: list[Any], outs: list[Any], acc: Index, a: Index, b: 
         tcgen05.waited(p)
         for step in range(steps):
             (x, x_turned), (y, y_turned) = first(0, step), second(step)
-            tcgen05.multiply(p, p.add(e.memory, column), x, y, e.rows, columns, kinds, (x_turned, y_turned),
-                             p.constant(True, "i1") if step else test)  # fmt: skip
+            tcgen05.multiply(p, p.add(e.memory, column), x, y, e.rows * (1 + joint), columns, kinds,
+                             (x_turned, y_turned), p.constant(True, "i1") if step else test,
+                             blocks=1 + joint)  # fmt: skip
 
     tcgen05.left(p)
     e.meet()
@@ -229,10 +257,10 @@ def _mma(e: Any, operands: list[Any], outs: list[Any], acc: Index, a: Index, b: 
     return []
 
 
-def _commit_products(e: Any, operands: list[Any], outs: list[Any], bar: Index) -> list[Any]:
+def _commit_products(e: Any, operands: list[Any], outs: list[Any], bar: Index, joint: bool) -> list[Any]:
     ((barriers, at),), _ = split(operands, bar)
     address = barriers.at(e, barriers.number(e, bar, at))
-    _when(e, (), lambda: tcgen05.commit(e.p, address))
+    _when(e, (), lambda: tcgen05.commit(e.p, address, 1 + joint))
     return []
 
 

@@ -9,6 +9,7 @@ from ...core.ir import Eqn, Program, Var, subprograms
 from ...core.types import MemorySpace
 from ...lang.kernel import Kernel
 from ...lang.warpgroups.barriers import barrier_init_p
+from ...lang.warpgroups.products import tcgen05_commit_p, tcgen05_mma_p
 from ..values import Unfit
 
 
@@ -21,13 +22,23 @@ def rows_of(kernel: Kernel) -> int:
     return rows.pop() if rows else 64
 
 
-def barriers_of(kernel: Kernel) -> dict[Var, tuple[int, bool]]:
-    """The arrivals that end a phase of each barrier, and whether it orders the tensor cores; by input of the body."""
-    found: dict[Var, tuple[int, bool]] = {}
+def barriers_of(kernel: Kernel) -> dict[Var, dict[str, Any]]:
+    """What is known of each barrier, by input of the body: arrivals that end a phase, whether it orders the tensor
+    cores, the axes of the cluster along which an arrival counts."""
+    found: dict[Var, dict[str, Any]] = {}
     for eqn, env in within(kernel.body, {v: v for v in kernel.body.inputs}):
         if eqn.primitive is barrier_init_p:
-            found[env[eqn.inputs[0]]] = eqn.params["arrivals"], eqn.params["tensor"]
+            found[env[eqn.inputs[0]]] = dict(eqn.params)
     return found
+
+
+def paired(kernel: Kernel) -> bool:
+    """Whether its products in tensor memory are of pairs of blocks."""
+    found = (eqn for eqn, _ in within(kernel.body, {}))
+    ways = {eqn.params["joint"] for eqn in found if eqn.primitive in (tcgen05_mma_p, tcgen05_commit_p)}
+    if len(ways) > 1:
+        raise Unfit("products of one block and of pairs of blocks in one kernel")
+    return ways == {True}
 
 
 def within(program: Program, env: dict[Any, Any]) -> Iterator[tuple[Eqn, dict[Any, Any]]]:

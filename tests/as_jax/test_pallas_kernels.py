@@ -49,6 +49,8 @@ def call(module):
 
 both("hopper_matmul_mgpu", call, (a, b), a.astype("f") @ b.astype("f"))
 """
+CLUSTER = MATMUL.replace("128, 128", "256, 256")
+CLUSTER = CLUSTER.replace("steps=2)", "steps=2, cluster_dimension=module.MatmulDimension.M)")
 BLACKWELL = """
 a, b = rng.standard_normal((256, 192)).astype("float16"), rng.standard_normal((192, 128)).astype("float16")
 
@@ -59,6 +61,7 @@ def call(module):
 
 both("blackwell_matmul_mgpu", call, (a, b), a.astype("f") @ b.astype("f"), "cuda:sm_100")
 """
+PAIRS = BLACKWELL.replace("collective=False", "collective=True")
 ATTENTION = """
 q, k, v = (rng.standard_normal((1, 128, heads, 64)).astype("float16") for heads in (2, 1, 1))
 q /= 8
@@ -75,7 +78,8 @@ both("attention_mgpu", call, (q, k, v), expected)
 """
 
 
-@pytest.mark.parametrize("code", [MATMUL, ATTENTION, BLACKWELL], ids=["matmul", "attention", "blackwell"])
+@pytest.mark.parametrize("code", [MATMUL, CLUSTER, ATTENTION, BLACKWELL, PAIRS],
+                         ids=["matmul", "cluster", "attention", "blackwell", "pairs"])  # fmt: skip
 def test_kernels_of_pallas(code, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(LOAD + code)

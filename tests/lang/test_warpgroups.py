@@ -390,7 +390,7 @@ def test_operations_of_warpgroups_in_other_kernels():
 @pytest.mark.parametrize("options, error", [
     ({"grid": (2,)}, ArgumentError), ({"num_threads": 2}, ArgumentError),
     ({"num_threads": 9, "thread_name": "wg"}, ArgumentError),
-    ({"cluster": (2,), "cluster_names": ("c",)}, UnsupportedError),
+    ({"cluster": (2,)}, ArgumentError),
 ], ids=str)  # fmt: skip
 def test_meshes_that_are_none(options, error):
     with pytest.raises(error):

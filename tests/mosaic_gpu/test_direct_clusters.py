@@ -1,0 +1,93 @@
+"""Clusters in kernels written for warpgroups: values, mistakes that are named, mistakes in what is printed."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.mosaic_gpu.test_direct import floats, printed
+from tests.support import cluster_kernels as kernels
+from tilewright.core.errors import (
+    ArgumentError,
+    DeadlockError,
+    EmulationError,
+    KernelBodyError,
+    RaceError,
+    UnsupportedError,
+)
+from tilewright.emulator.calls import run_mosaic_gpu
+from tilewright.lang import InterpretParams
+from tilewright.lang import mosaic_gpu as plgpu
+from tilewright.lang.target import target_of
+from tilewright.mosaic_gpu import compiler
+
+KERNELS = {"shared": (kernels.shared, "cuda:sm_90", 128), "paired": (kernels.paired, "cuda:sm_100", 256)}
+MODES = [True, *(InterpretParams(random_seed=n) for n in range(3))]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_products(name):
+    kernel, target, rows = KERNELS[name]
+    a, b = floats(rows, 192), floats(192, 128)
+    expected = a.astype("f") @ b.astype("f")
+    for mode in MODES:
+        found = np.asarray(kernel(a, b, interpret=mode)).astype("f")
+        np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-2)
+    walked = tw.emulate(kernel, a, b, target=target).astype("f")
+    np.testing.assert_allclose(walked, expected, rtol=2e-3, atol=2e-2)
+
+
+@pytest.mark.parametrize("name, wrong, error, words", [
+    ("shared", "own barriers", RaceError, "in its phase|is at phase|writes element .* of [ab]_tiles of block"),
+    ("paired", "no wait", RaceError, "which a copy counted at full.0. of block .0,. writes|which a product of warp 1"),
+    ("paired", "the second starts", KernelBodyError, "the second block of a pair starts a product of both"),
+    ("paired", "one block", DeadlockError, "of block .1,.*waits for phase 0 of made of block .1,."),
+])  # fmt: skip
+def test_mistakes(name, wrong, error, words):
+    kernel, _, rows = KERNELS[name]
+    a, b = floats(rows, 192), floats(192, 128)
+    for mode in MODES:
+        with pytest.raises(error, match="(?s)" + words) as found:
+            kernel(a, b, interpret=mode, wrong=wrong)
+        assert "cluster_kernels.py:" in str(found.value)
+
+
+@pytest.mark.parametrize("name, old, new, error", [
+    ("shared", "mbarrier.arrive.release.cluster", "// mbarrier.arrive.release.cluster", DeadlockError),
+    ("shared", "barrier.cluster.arrive.release; barrier.cluster.wait.acquire;", "// none", EmulationError),
+    ("shared", "_, [$0], 8192;", "_, [$0], 4096;", (EmulationError, RaceError, DeadlockError)),
+    ("paired", "_, [$0], 32768;", "_, [$0], 16384;", (EmulationError, RaceError, DeadlockError)),
+    ("paired", "arith.constant 3 : i16", "arith.constant 1 : i16", DeadlockError),
+], ids=["arrivals", "meeting", "bytes", "bytes of a pair", "told to one"])  # fmt: skip
+def test_mistakes_in_what_is_printed(name, old, new, error):
+    kernel, target, rows = KERNELS[name]
+    a, b = floats(rows, 192), floats(192, 128)
+    module = printed(kernel, a, b, target=target_of(target))
+    assert old in module.text
+    with pytest.raises(error):
+        run_mosaic_gpu(replace(module, text=module.text.replace(old, new)), [a, b])
+
+
+@pytest.mark.parametrize("options, error, words", [
+    ({"cluster": (3, 3), "cluster_names": ("x", "y")}, UnsupportedError, "give 1 to 8"),
+    ({"cluster": (0,), "cluster_names": ("x",)}, ArgumentError, "has no blocks"),
+    ({"scratch_types": [plgpu.ClusterBarrier(collective_axes=("z",))]}, ArgumentError, "'z' is no axis of the cluster"),
+], ids=["many", "none", "axis"])  # fmt: skip
+def test_clusters_that_are_none(options, error, words):
+    with pytest.raises(error, match=words):
+        plgpu.kernel(lambda o, *s: None, out_type=tw.ShapeDtypeStruct((4,), "float32"), interpret=True, **options)()
+
+
+@pytest.mark.targets
+@pytest.mark.skipif(not compiler.installed(), reason="needs tilewright[cuda]")
+def test_clusters_compile_and_do_not_spill():
+    square = [tw.ShapeDtypeStruct((1024, 1024), "bfloat16")] * 2
+    for kernel, options, target, words in (
+            (kernels.shared, {"size": 64, "stages": 4}, "cuda:sm_90", (".multicast::cluster", "wgmma.mma_async")),
+            (kernels.paired, {"columns": 128, "stages": 4}, "cuda:sm_100", ("tcgen05.mma.cta_group::2",)),
+    ):  # fmt: skip
+        program = tw.compile(lambda *x, k=kernel, o=options: k(*x, **o), *square, target=target)
+        (used,) = program.resources
+        assert used.spills == 0 and used.registers <= 255 and used.fast_bytes <= used.fast_limit, used
+        assert all(word in program.kernels[0].assembly for word in words)
