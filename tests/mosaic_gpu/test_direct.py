@@ -7,29 +7,14 @@ import pytest
 
 import tilewright as tw
 from tests.support import warpgroup_kernels as kernels
+from tests.support.mosaic_gpu import floats, printed
 from tilewright import lang as tl
 from tilewright import lax
 from tilewright import numpy as tnp
 from tilewright.core.errors import DeadlockError, EmulationError, RaceError, ResourceError, UnsupportedError
 from tilewright.emulator.calls import run_mosaic_gpu
 from tilewright.lang import mosaic_gpu as plgpu
-from tilewright.lang.target import target_of
-from tilewright.lang.visit import kernels_of
-from tilewright.mosaic_gpu import compiler, mosaic_gpu_module
-
-RNG = np.random.default_rng(0)
-SM_90 = target_of("cuda:sm_90")
-
-
-def floats(*shape, dtype="float16"):
-    return RNG.standard_normal(shape).astype(tw.numpy.dtype(dtype))
-
-
-def printed(f, *args, target=SM_90):
-    """The module of the one kernel of a function."""
-    types = [tw.ShapeDtypeStruct(x.shape, x.dtype) for x in args]
-    (kernel,) = kernels_of(tw.compile(f, *types, stop="program"))
-    return mosaic_gpu_module(kernel, target)
+from tilewright.mosaic_gpu import compiler
 
 
 @pytest.mark.parametrize("kernel, rows, target", [
@@ -225,8 +210,8 @@ def test_where_warps_by_themselves_are_refused():
 
         plgpu.barrier_wait(barrier)
 
-    for sums, target, words in (((), SM_90, "which this kernel has none of"), (
-            (plgpu.TMEM((128, 64), "float32"),), target_of("cuda:sm_100"), "warps by themselves and whole warpgroups")):
+    for sums, target, words in (((), "cuda:sm_90", "which this kernel has none of"), (
+            (plgpu.TMEM((128, 64), "float32"),), "cuda:sm_100", "warps by themselves and whole warpgroups")):
         call = plgpu.kernel(body, out_type=OUT, scratch_types=[plgpu.Barrier(), *sums])
         with pytest.raises(UnsupportedError, match=words):
             printed(call, floats(64, 64, dtype="float32"), target=target)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.mosaic_gpu.test_direct import floats, printed
 from tests.support import cluster_kernels as kernels
+from tests.support.mosaic_gpu import floats, printed
 from tilewright.core.errors import (
     ArgumentError,
     DeadlockError,
@@ -19,7 +19,6 @@ from tilewright.core.errors import (
 from tilewright.emulator.calls import run_mosaic_gpu
 from tilewright.lang import InterpretParams
 from tilewright.lang import mosaic_gpu as plgpu
-from tilewright.lang.target import target_of
 from tilewright.mosaic_gpu import compiler
 
 KERNELS = {"shared": (kernels.shared, "cuda:sm_90", 128), "paired": (kernels.paired, "cuda:sm_100", 256)}
@@ -63,7 +62,7 @@ def test_mistakes(name, wrong, error, words):
 def test_mistakes_in_what_is_printed(name, old, new, error):
     kernel, target, rows = KERNELS[name]
     a, b = floats(rows, 192), floats(192, 128)
-    module = printed(kernel, a, b, target=target_of(target))
+    module = printed(kernel, a, b, target=target)
     assert old in module.text
     with pytest.raises(error):
         run_mosaic_gpu(replace(module, text=module.text.replace(old, new)), [a, b])
