@@ -425,6 +425,10 @@ class MemorySpace(StrEnum):
         """The type of a Ref in this memory: how the scratch of a kernel is stated."""
         return RefType(ArrayType(tuple(shape), canonical_dtype(dtype)), self)
 
+    def like(self, x: Any) -> RefType:
+        """The type of a Ref in this memory, of the shape and dtype of an array or a Ref."""
+        return self(x.shape, x.dtype)
+
 
 FAR = (MemorySpace.ANY, MemorySpace.HBM)  # memory that outlives the cells, of which a body reaches parts by itself
 

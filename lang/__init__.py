@@ -55,6 +55,7 @@ from .extent import dynamic
 from .interpret import interpret
 from .kernel import Block, Kernel
 from .modes import InterpretParams
+from .mutable import run_state
 from .numerics import dot_scaled, histogram, pack, stochastic_round, unpack
 from .ops import (
     Slice,
@@ -89,7 +90,7 @@ from .prng import (
 from .remote import async_remote_copy, get_barrier_semaphore, make_async_remote_copy, semaphore_signal
 from .rules import Partition
 from .runtime_parts import select_ref
-from .scoped import run_scoped, run_state, with_scoped
+from .scoped import run_scoped, with_scoped
 from .visualize import visualize
 
 __getattr__ = absent_from("lang", PALLAS)

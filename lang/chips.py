@@ -20,6 +20,11 @@ class CoreMesh:
     axis_name: str = "core"
 
     @property
+    def shape(self) -> dict[str, int]:
+        """The size of the axis, by its name."""
+        return {self.axis_name: self.count}
+
+    @property
     def count(self) -> int:
         if self.num_cores is not None:
             return self.num_cores

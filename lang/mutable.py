@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core import tree
 from ..core.caches import cached
 from ..core.errors import (
     ArgumentError,
@@ -36,9 +37,22 @@ from ..core.primitives.refview import addupdate as add_to
 from ..core.primitives.refview import swap as swap_in
 from ..core.primitives.structured import close
 from ..core.runtime import runtime
-from ..core.trace import EVAL, ProgramTrace, Trace, Tracer, bind, current_trace, eval_program, trace_program, typeof
-from ..core.types import MemorySpace, RefType, is_unsigned
+from ..core.trace import (
+    EVAL,
+    ProgramTrace,
+    Trace,
+    Tracer,
+    bind,
+    current_trace,
+    eval_program,
+    shape_of,
+    trace_program,
+    typeof,
+)
+from ..core.types import ArrayType, MemorySpace, RefType, is_unsigned
 from .discharge import Cell, run_cells, undefined, written
+from .ops import current_cell, within_body
+from .scoped import allocate
 
 
 def _place(ref: Any, key: Any) -> RefView:
@@ -291,9 +305,15 @@ runtime.bind, runtime.map_refs = bind_refs, map_refs
 # ---------------------------------------------------------------------------- functions
 
 
-def _new(value: Any, memory_space: Any, kind: str | None, pin: bool) -> Ref:
+def _new(value: Any, memory_space: Any, kind: str | None, pin: bool) -> Any:
+    if memory_space is not None and within_body() and not pin:
+        type_: Any = typeof(value)
+        made = allocate("new_ref", RefType(type_.strong(), MemorySpace(memory_space)))
+        write(view(made), value)
+        return made
     if memory_space is not None or pin:
-        raise UnsupportedError("new_ref in a memory space of its own, or pinned", "leave out memory_space and pin")
+        raise UnsupportedError("new_ref in a memory space of its own outside of a kernel, or pinned",
+                               "leave out memory_space and pin")  # fmt: skip
     if kind not in (None, "no_grad_no_remat"):
         raise ArgumentError(f"new_ref with kind={kind!r}", "None or 'no_grad_no_remat'")
     return Ref(value, kind is not None)
@@ -303,8 +323,9 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None,
     """A mutable array that starts as `init_val`.
 
     It may be used where it was made, and from loops, branches and functions under `jit` that close over it or (`jit`)
-    take it as an argument. With `kind="no_grad_no_remat"` what is written has no derivative. Raises `ArgumentTypeError`
-    for a Ref, and later `LeakedTracerError` where a differentiated or batched value is stored in a Ref from outside.
+    take it as an argument. In a kernel, with a `memory_space`, it is scratch there. With `kind="no_grad_no_remat"` what
+    is written has no derivative. Raises `ArgumentTypeError` for a Ref, and later `LeakedTracerError` where a
+    differentiated or batched value is stored in a Ref from outside.
 
     >>> import tilewright as tw
     >>> from tilewright import numpy as jnp
@@ -323,7 +344,7 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None,
 
 
 def empty_ref(ty: Any, memory_space: Any = None, kind: str | None = None) -> Ref:
-    """A mutable array of a shape and dtype, as of a `ShapeDtypeStruct`; it starts as zeros.
+    """A mutable array of a shape and dtype, as of a `ShapeDtypeStruct`; it starts as zeros. Otherwise as `new_ref`.
 
     >>> import tilewright as tw
     >>> tw.empty_ref(tw.ShapeDtypeStruct((2,), "float32"))
@@ -403,3 +424,38 @@ def addupdate(ref: Any, idx: Any, x: Any) -> None:
     Ref([ 0,  1, 12], dtype=int32)
     """
     add_to(_place(ref, idx), x)
+
+
+def run_state(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A function of arrays that calls `f` with Refs that hold them, and gives what these hold then.
+
+    In a kernel the Refs are scratch, elsewhere those of `new_ref`. It takes one pytree of arrays (in a kernel for
+    warpgroups also `ACC.init(array)`), and gives one like it.
+
+    >>> import numpy as np
+    >>> from tilewright.core.types import ArrayType
+    >>> from tilewright.lang import kernel_call
+    >>> def body(x, o):
+    ...     def twice(ref):
+    ...         ref[...] = ref[...] * 2
+    ...     o[...] = run_state(twice)(x[...])
+    >>> print(kernel_call(body, ArrayType((3,), "float32"))(np.ones(3, np.float32)))
+    [2. 2. 2.]
+    """
+
+    def call(init: Any) -> Any:
+        if not within_body():
+            held = tree.map(new_ref, init)
+            f(held)
+            return tree.map(freeze, held)
+        leaves, structure = tree.flatten(init, is_leaf=lambda x: hasattr(x, "shape"))
+        values = [getattr(x, "value", x) if hasattr(x, "space") else x for x in leaves]
+        near = MemorySpace.REGS if "mesh" in current_cell("run_state").made else MemorySpace.VMEM
+        types = [ArrayType(shape_of(v), typeof(v).dtype) for v in values]
+        made = [view(allocate("run_state", RefType(t, near))) for t in types]
+        for ref, value in zip(made, values, strict=True):
+            write(ref, value)
+        f(structure.unflatten([ref.ref for ref in made]))
+        return structure.unflatten([read(ref) for ref in made])
+
+    return call

@@ -59,6 +59,11 @@ def in_cell(cell: Cell) -> Iterator[None]:
         _cell.reset(token)
 
 
+def within_body() -> bool:
+    """Whether the body of a kernel is being traced."""
+    return _cell.get() is not None
+
+
 def current_cell(what: str) -> Cell:
     """The cell that a body is being traced for; an error that names `what` outside of one."""
     cell = _cell.get()

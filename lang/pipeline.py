@@ -67,6 +67,8 @@ class _Operand:
             self.arrived = allocate("emit_pipeline", SemaphoreType.DMA((2,)))
         elif self.moves:
             self.block = allocate("emit_pipeline", RefType(array.with_shape(kept), MemorySpace.VMEM))
+            if any(self.bounded) and written is not None:  # what no slice fills is unspecified, and may be read
+                undefine_p.bind(self.block, zero=True)
 
     def _check_bounded(self) -> None:
         if any(self.bounded) and any(self.ragged):
@@ -159,7 +161,8 @@ def emit_pipeline(
 ) -> Callable[..., None]:  # fmt: skip
     """A function of Refs, for use in a body, that runs `body` over a grid of blocks of them.
 
-    Call it with the input Refs, then the output Refs, one for each spec; `scratches=` are Refs passed on to every
+    Call it with the input Refs, then the output Refs, one for each spec, in pytrees as the body is to see them;
+    `scratches=` are Refs passed on to every
     step. `body(*in_blocks, *out_blocks, *scratches)` sees the blocks, and `program_id` the steps. Grid sizes may be
     traced. `num_stages` is how many blocks of each operand are in flight on a target that has a pipeline, as
     `BlockSpec(buffering=)` says of one; it and the other keywords are hints, and change no result.
@@ -171,13 +174,14 @@ def emit_pipeline(
 
     def pipeline(*args: Any, scratches: Sequence[Any] | None = None) -> None:
         cell = current_cell("emit_pipeline")
-        if len(args) != len(ins) + len(outs):
+        given, structure = tree.flatten(args)
+        if len(given) != len(ins) + len(outs):
             raise ArgumentError(
-                f"emit_pipeline: {len(args)} Refs for {len(ins)} in_specs and {len(outs)} out_specs",
+                f"emit_pipeline: {len(given)} Refs for {len(ins)} in_specs and {len(outs)} out_specs",
                 "give one Ref per spec",
             )
-        written = args[len(ins) :]
-        inputs = [_Operand(f"{i}", r, s, written) for i, (r, s) in enumerate(zip(args[: len(ins)], ins, strict=True))]
+        written = given[len(ins) :]
+        inputs = [_Operand(f"{i}", r, s, written) for i, (r, s) in enumerate(zip(given, ins, strict=False))]
         outputs = [_Operand(f"{i}", r, s) for i, (r, s) in enumerate(zip(written, outs, strict=True), len(ins))]
         operands = [*inputs, *outputs]
         counts = [_int32(n) for n in sizes]
@@ -202,7 +206,7 @@ def emit_pipeline(
                 if operand.moves:
                     _enter(operand, number, operand.index(ids), operand.index(before))
             with in_cell(Cell(cell.kernel, tuple(ids), sizes, cell.trace, cell.devices, cell.made)):
-                body(*(o.block for o in operands), *(scratches or ()))
+                body(*structure.unflatten([o.block for o in operands]), *(scratches or ()))
             for operand in outputs:
                 if operand.moves:
                     operand.store(operand.index(ids))

@@ -14,10 +14,8 @@ from ..core import tree
 from ..core.errors import ArgumentTypeError
 from ..core.ir import writes
 from ..core.primitive import Primitive
-from ..core.primitives import refview as refs
 from ..core.relation import EFFECT, FREE
-from ..core.trace import shape_of, typeof
-from ..core.types import ArrayType, MemorySpace, RefType
+from ..core.types import MemorySpace, RefType
 from .block import as_scratch
 from .modes import poison
 from .ops import current_cell
@@ -104,33 +102,3 @@ def with_scoped(*types: Any, collective_axes: Any = (), **kw_types: Any) -> Call
         return call
 
     return decorate
-
-
-def run_state(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A function of arrays that calls `f` with Refs that hold them, and gives what these hold then.
-
-    It takes one pytree of arrays (in a kernel for warpgroups also `ACC.init(array)`), and gives one like it.
-
-    >>> import numpy as np
-    >>> from tilewright.core.types import ArrayType
-    >>> from tilewright.lang import kernel_call
-    >>> def body(x, o):
-    ...     def twice(ref):
-    ...         ref[...] = ref[...] * 2
-    ...     o[...] = run_state(twice)(x[...])
-    >>> print(kernel_call(body, ArrayType((3,), "float32"))(np.ones(3, np.float32)))
-    [2. 2. 2.]
-    """
-
-    def call(init: Any) -> Any:
-        leaves, structure = tree.flatten(init, is_leaf=lambda x: hasattr(x, "shape"))
-        values = [getattr(x, "value", x) if hasattr(x, "space") else x for x in leaves]
-        near = MemorySpace.REGS if "mesh" in current_cell("run_state").made else MemorySpace.VMEM
-        types = [ArrayType(shape_of(v), typeof(v).dtype) for v in values]
-        made = [refs.view(allocate("run_state", RefType(t, near))) for t in types]
-        for ref, value in zip(made, values, strict=True):
-            refs.write(ref, value)
-        f(structure.unflatten([ref.ref for ref in made]))
-        return structure.unflatten([refs.read(ref) for ref in made])
-
-    return call

@@ -126,3 +126,29 @@ def test_stores_to_scratch_in_a_loop_whose_results_are_used(interpret):
     call = tl.kernel_call(body, tw.ShapeDtypeStruct((1,), "int32"), scratch_shapes=[tl.SMEM((1,), "int32")],
                           interpret=interpret)  # fmt: skip
     assert call().tolist() == [4]
+
+
+@both
+def test_refs_made_in_a_body(interpret):
+    def body(x, o):
+        twice = tw.new_ref(x[...] * 2, memory_space=tl.VMEM)
+        sums = tw.empty_ref(tw.ShapeDtypeStruct((4,), "int32"), tl.VMEM)
+        sums[1:] += twice[1:]
+        o[...] = sums[...] + twice[...]
+
+    x = np.arange(4, dtype=I32)
+    call = tl.kernel_call(body, tl.VMEM.like(x).array, interpret=interpret)
+    np.testing.assert_array_equal(call(x), np.where(x > 0, 4 * x, 2 * x))
+    with pytest.raises(UnsupportedError, match="outside of a kernel"):
+        tw.new_ref(x, memory_space=tl.VMEM)
+
+
+def test_run_state_outside_of_kernels():
+    def turn(refs):
+        refs["a"][0] += refs["b"][1]
+
+    state = {"a": tnp.zeros(2), "b": tnp.ones(2)}
+    got = tw.jit(tl.run_state(turn))(state)
+    np.testing.assert_array_equal(got["a"], [1, 0])
+    gradient = tw.grad(lambda b: tl.run_state(turn)(state | {"b": b})["a"].sum())(tnp.ones(2))
+    np.testing.assert_array_equal(gradient, [0, 1])

@@ -344,6 +344,40 @@ def test_slices_of_a_pipeline(interpret):
     np.testing.assert_allclose(call(starts, x, before), np.concatenate([x[:10] * 2, before[10:]]))
 
 
+@both
+def test_a_block_that_a_slice_does_not_fill_may_be_read(interpret):
+    def body(x_ref, o_ref):
+        def copy(x, o):
+            o[...] = x[...]
+
+        ins = tl.BlockSpec((tl.BoundedSlice(4), 4), lambda i: (tl.ds(3 * i, 3), 0))
+        outs = tl.BlockSpec((4, 4), lambda i: (i, 0))
+        tpu.emit_pipeline(copy, grid=2, in_specs=[ins], out_specs=[outs])(x_ref, o_ref)
+
+    x = rand(6, 4)
+    got = tl.kernel_call(body, shape(8, 4), in_specs=[FAR], out_specs=FAR, interpret=interpret)(x)
+    np.testing.assert_array_equal(np.asarray(got).reshape(2, 4, 4)[:, :3], x.reshape(2, 3, 4))
+
+
+@both
+def test_pytrees_of_refs(interpret):
+    def body(x_ref, y_ref, a_ref, b_ref):
+        def inner(ins, extra, outs):
+            assert extra == ()
+            outs["a"][...] = ins[0][...] + ins[1][...]
+            outs["b"][...] = ins[1][...]
+
+        spec = tl.BlockSpec((4, 4), lambda i: (i, 0))
+        run = tpu.emit_pipeline(inner, grid=2, in_specs=[(spec, spec), ()], out_specs=[{"a": spec, "b": spec}])
+        run((x_ref, y_ref), (), {"a": a_ref, "b": b_ref})
+
+    x, y = rand(8, 4), rand(8, 4)
+    call = tl.kernel_call(body, [shape(8, 4)] * 2, in_specs=[FAR] * 2, out_specs=[FAR] * 2, interpret=interpret)
+    a, b = call(x, y)
+    np.testing.assert_array_equal(a, x + y)
+    np.testing.assert_array_equal(b, y)
+
+
 def test_slices_of_a_pipeline_that_do_not_fit():
     def run(spec, index):
         blocks = tl.BlockSpec(spec, index)
