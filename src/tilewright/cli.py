@@ -8,7 +8,7 @@ import platform
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from importlib import metadata
 from importlib.util import find_spec
@@ -180,6 +180,23 @@ def doctor(console: Console) -> int:
     return 0 if outcomes[0][1].startswith("yes") and outcomes[0][2].startswith("yes") else 1
 
 
+PLAIN = {"tune": tune_command.run, "bench": bench_command.run}  # commands whose errors and warnings are told in a line
+
+
+def _told(run: Callable[[argparse.Namespace, Console], int], options: argparse.Namespace, console: Console) -> int:
+    """Run a command; an error of this package's is told without a line of Python, and gives 2."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            code = run(options, console)
+        except TilewrightError as error:
+            console.print(Text(f"{error.what}\nremedy: {error.remedy}", style="red"), soft_wrap=True)
+            code = 2
+    for text in dict.fromkeys(str(w.message) for w in caught):
+        console.print(Text(f"warning: {text}", style="yellow"), soft_wrap=True)
+    return code
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with arguments as given on the command line.
 
@@ -203,10 +220,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if options.command == "doctor":
         return doctor(Console())
-    if options.command == "tune":
-        return tune_command.run(options, Console())
-    if options.command == "bench":
-        return bench_command.run(options, Console())
+    if options.command in PLAIN:
+        return _told(PLAIN[options.command], options, Console())
     if options.command == "export":
         return export_command.run(options, Console())
     if options.command == "launch":

@@ -7,11 +7,13 @@ import sqlite3
 import stat
 import time
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import tilewright as tw
+from tilewright.cli import main
 from tilewright.tuning import Store, TuningWarning, autotune
 from tilewright.tuning.store import VERSION, Problem
 
@@ -71,7 +73,39 @@ def test_damaged_pages(path):
 
 def test_a_file_that_is_no_database(path):
     path.write_bytes(os.urandom(8192))
-    goes_on(path, "cannot be used")
+    goes_on(path, "cannot be used.*`tilewright tune clear` begins anew")
+
+
+def test_clear_begins_anew(path, capsys):
+    path.write_bytes(os.urandom(8192))
+    assert main(["tune", "--store", str(path), "clear"]) == 0
+    assert "was damaged, and is removed" in capsys.readouterr().out.replace("\n", " ") and not path.exists()
+    assert Store(path).decide(tuned(path).problem(X), {"block": 16}) and tuned(path).best(X) == {"block": 16}
+    assert main(["tune", "--store", str(path), "clear"]) == 0 and path.exists(), "a sound one keeps its file"
+
+
+def test_a_file_that_another_process_makes_at_this_moment(path):
+    path.write_bytes(b"")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert tuned(path).best(X) == {"block": SLOW_DEFAULT}
+
+
+def test_text_that_cannot_be_decoded_spoils_no_other_row(path):
+    problem = tuned(path).problem(X)
+    Store(path).record(replace(problem, function="other"), [({"block": 2}, 1.0, 0.0, None)])
+    changed(path, "update trials set function = cast(x'ff6f' as text) where function = 'other'")
+    assert [p.function for p, _ in Store(path).problems() if p == problem] == [problem.function]
+    assert Store(path).forget() == 4 and not Store(path).problems()
+
+
+def test_lists_show_what_calls_use(path, capsys):
+    Store(path).decide(tuned(path).problem(X), {"block": 2})  # though 16 was faster
+    for act, wanted in ((["list"], "block=2 2.000 ms block=16 1.000 ms"), (["show", "double"], "2.000 ms chosen")):
+        assert main(["tune", "--store", str(path), *act]) == 0
+        assert wanted in " ".join(capsys.readouterr().out.split())
+    assert main(["tune", "--store", str(path), "show", "triple"]) == 0
+    assert "nothing was measured yet of 'triple'" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,6 @@ import argparse
 from rich.console import Console
 from rich.text import Text
 
-from ..core.errors import TilewrightError
-
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command to those of `tilewright`."""
@@ -23,18 +21,14 @@ def run(options: argparse.Namespace, console: Console) -> int:
     """Do what the command line says; 1 where something got slower, or cannot be done."""
     from . import changes, peers, result
 
-    try:
-        if options.what[0] == "compare" and len(options.what) == 3:
-            found = changes.compare(result.load(options.what[1]), result.load(options.what[2]))
-            for change in found:
-                console.print(Text(str(change), style={"slower": "red", "faster": "green"}.get(change.verdict, "")))
-            return int(any(change.verdict == "slower" for change in found))
-        for what in options.what:
-            rows = peers.benchmark_file(what, options.peers.split(",") if options.peers else None, options.rounds)
-            console.print(Text(f"{what}\n{rows}"), soft_wrap=True)
-            for path in options.save:
-                rows.save(path)
-    except TilewrightError as error:
-        console.print(Text(str(error), style="red"))
-        return 2
+    if options.what[0] == "compare" and len(options.what) == 3:
+        found = changes.compare(result.load(options.what[1]), result.load(options.what[2]))
+        for change in found:
+            console.print(Text(str(change), style={"slower": "red", "faster": "green"}.get(change.verdict, "")))
+        return int(any(change.verdict == "slower" for change in found))
+    for what in options.what:
+        rows = peers.benchmark_file(what, options.peers.split(",") if options.peers else None, options.rounds)
+        console.print(Text(f"{what}\n{rows}"), soft_wrap=True)
+        for path in options.save:
+            rows.save(path)
     return 0

@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..core.errors import TuningError
 from . import tables
 from .report import shown
+from .space import Configuration
 from .store import Problem, Store
 
 
@@ -31,20 +31,19 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 def run(options: argparse.Namespace, console: Console) -> int:
     """Do what the command line says; 0 if that was possible."""
     store = Store(options.store)
-    try:
-        if options.act == "export":
-            console.print(f"{tables.write(options.file, store)} entries written to {options.file}")
-        elif options.act == "merge":
-            for file in options.file:
-                console.print(f"{tables.merge(tables.read(file), store)} entries of {file} taken in")
-        elif options.act == "clear":
-            names = dict.fromkeys(p.function for p, _ in _named(store, options.function or ""))
-            console.print(f"{sum(store.forget(name) for name in names)} trials dropped")
-        else:
-            return _listed(store, options, console)
-    except TuningError as error:
-        console.print(Text(str(error), style="red"))
-        return 1
+    if options.act == "export":
+        console.print(f"{tables.write(options.file, store)} entries written to {options.file}")
+    elif options.act == "merge":
+        for file in options.file:
+            console.print(f"{tables.merge(tables.read(file), store)} entries of {file} taken in")
+    elif options.act == "clear":
+        if not options.function and store.remove_damaged():
+            console.print(f"{store.path} was damaged, and is removed", soft_wrap=True)
+            return 0
+        names = dict.fromkeys(p.function for p, _ in _named(store, options.function)) if options.function else [None]
+        console.print(f"{sum(store.forget(name) for name in names)} trials dropped")
+    else:
+        _listed(store, options, console)
     return 0
 
 
@@ -52,24 +51,43 @@ def _named(store: Store, name: str) -> Sequence[tuple[Problem, int]]:
     return [(p, count) for p, count in store.problems() if name in p.function.partition(":")[0]]
 
 
-def _listed(store: Store, options: argparse.Namespace, console: Console) -> int:
-    found = _named(store, getattr(options, "function", ""))
+def _listed(store: Store, options: argparse.Namespace, console: Console) -> None:
+    name = getattr(options, "function", "")
+    found = _named(store, name)
     if not found:
-        console.print(f"nothing was measured yet (in {store.path})")
-        return 0
-    for problem, _ in found if options.act == "show" else ():
-        console.print(Text(f"{problem.function}  {_shapes(problem)}  on {problem.device}", style="bold"))
-        for configuration, seconds, why in store.trials(problem):
-            console.print(Text(f"  {shown(configuration):<32} {_ms(seconds) if seconds else f'refused: {why}'}"))
-    if options.act == "list":
-        table = Table("function", "arguments", "trials", "fastest", "", box=None, padding=(0, 2))
+        console.print(f"nothing was measured yet{f' of {name!r}' if name else ''} (in {store.path})", soft_wrap=True)
+    elif options.act == "show":
+        for problem, _ in found:
+            _show(store, problem, console)
+    else:
+        table = Table("function", "arguments", "trials", "chosen", "", "fastest", "", box=None, padding=(0, 1))
         for problem, count in found:
-            best = next(((c, s) for c, s, _ in store.trials(problem) if s is not None), None)
-            fastest = ("-", "") if best is None else (shown(best[0]), _ms(best[1]))
             name = problem.function.partition(":")[0].rpartition(".")[2]
-            table.add_row(Text(name), _shapes(problem), str(count), *fastest)
+            trials = [(c, s) for c, s, _ in store.trials(problem) if s is not None]
+            cells = [x for c in (_chosen(store, problem), trials[0][0] if trials else None) for x in _cells(c, trials)]
+            table.add_row(Text(name), _shapes(problem), str(count), *map(Text, cells))
         console.print(table)
-    return 0
+
+
+def _chosen(store: Store, problem: Problem) -> Configuration | None:
+    """What calls use, as far as the store says."""
+    known = store.best(problem)
+    return None if known is None else known[0]
+
+
+def _cells(configuration: Configuration | None, trials: Sequence[tuple[Configuration, float]]) -> tuple[str, str]:
+    if configuration is None:
+        return "-", ""
+    return shown(configuration), next((_ms(s) for c, s in trials if c == configuration), "")
+
+
+def _show(store: Store, problem: Problem, console: Console) -> None:
+    console.print(Text(f"{problem.function}  {_shapes(problem)}  on {problem.device}", style="bold"), soft_wrap=True)
+    chosen = _chosen(store, problem)
+    for configuration, seconds, why in store.trials(problem):
+        told = _ms(seconds) if seconds else f"refused: {why}"
+        mark = "  chosen" if configuration == chosen else ""
+        console.print(Text(f"  {shown(configuration):<32} {told}{mark}"), soft_wrap=True)
 
 
 def _shapes(problem: Problem) -> str:

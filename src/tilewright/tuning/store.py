@@ -35,6 +35,7 @@ CLEAR = 1.1  # how many times faster than the defaults is enough for what was no
 RECENT = 5  # measurements of a configuration, whose median counts
 READ_SECONDS, WRITE_SECONDS = 0.1, 5.0  # how long a call, and how long `tune`, waits for another process's lock
 _SCHEMA = f"""
+begin;
 pragma user_version = {VERSION};
 create table if not exists trials (
   device text, function text, versions text, dtypes text, shapes text, bucket text, key text,
@@ -45,6 +46,7 @@ create table if not exists decisions (
   device text, function text, versions text, dtypes text, shapes text, bucket text, key text, configuration text,
   recorded real
 );
+commit;
 """
 
 _AS_ROW = "bucket, configuration, null, null"
@@ -179,15 +181,20 @@ class Store:
                 self.warn(why)
                 return None
             with contextlib.closing(self._connected(writing)) as db:
-                if db.execute("pragma user_version").fetchone()[0] > VERSION:
+                db.text_factory = lambda data: data.decode(errors="replace")  # a damaged row spoils no other
+                version = db.execute("pragma user_version").fetchone()[0]
+                if version > VERSION:
                     self.warn("were written by a newer version")
                     return None
                 if writing:
                     db.executescript(_SCHEMA)
+                elif version == 0:  # made this moment by another process
+                    return None
                 with db:
                     return act(db)
         except _FAULTS as error:
-            self.warn(f"cannot be used ({error})")
+            damaged = isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError)
+            self.warn(f"cannot be used ({error}{'; `tilewright tune clear` begins anew' if damaged else ''})")
             return None
 
     def record(self, problem: Problem, trials: Sequence[Measured], since: float | None = None) -> bool:
@@ -323,6 +330,22 @@ class Store:
             return db.execute(f"delete from trials {which}", values).rowcount
 
         return self._use(delete, writing=True) or 0
+
+    def remove_damaged(self) -> bool:
+        """Remove a file that is no sound database; whether it was one."""
+        try:
+            if self._untrusted() or not self.path.exists():
+                return False
+            with contextlib.closing(self._connected(False)) as db:
+                if db.execute("pragma quick_check").fetchone()[0] == "ok":
+                    return False
+        except sqlite3.OperationalError:  # locked, say
+            return False
+        except (sqlite3.DatabaseError, OSError):
+            pass
+        for end in ("", "-journal", "-wal", "-shm"):
+            self.path.with_name(self.path.name + end).unlink(missing_ok=True)
+        return True
 
     def problems(self) -> list[tuple[Problem, int]]:
         """What was measured, and how many trials of each there are."""
