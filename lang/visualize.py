@@ -20,6 +20,7 @@ from .kernel import Block, Kernel
 from .visit import kernels_of
 
 MAX_CELLS = 4096
+MAX_RUNS = 4096  # strips of an operand that are drawn
 _SIDE, _GAP, _TOP = 220.0, 36.0, 64.0
 
 # Blocks go from the first colour (touched first) to the last.
@@ -106,8 +107,12 @@ class _Panel:
         role = html.escape(f"{self.block.name}: {self.block.array.show()}")
         sizes = "x".join(map(str, self.block.sizes))
         parts.append(f'<text y="-26" class="name">{role}</text><text y="-10" class="note">block {sizes}</text>')
-        for index, t in first.items():
-            runs = self.rectangles(index)
+        drawn = {index: self.rectangles(index) for index in first}
+        if sum(map(len, drawn.values())) > MAX_RUNS:
+            drawn = {}
+            parts.append(f'<text x="12" y="14" class="note">{len(first)} blocks, in strips too fine to see</text>')
+        for index, runs in drawn.items():
+            t = first[index]
             fill, ink = _colour(t / max(cells - 1, 1))
             shown = ",".join(map(str, index))
             outline = "".join(f"M{x:.2f} {y:.2f}h{w:.2f}v{h:.2f}h{-w:.2f}z" for x, y, w, h in runs)

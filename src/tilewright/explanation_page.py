@@ -220,7 +220,8 @@ def _kernel(report: KernelReport) -> str:
     except TilewrightError as error:  # too many cells, or maps that read values
         picture = f"<p class='note'>not drawn: {html.escape(error.what)}</p>"
     lines = html.escape("\n".join(report.lines()))
-    return f"<h3>{html.escape(report.kernel.name)}</h3>{picture}<pre>{lines}</pre>"
+    line = f"<p class='note'>{html.escape(str(report.kernel.source))}</p>" if report.kernel.source else ""
+    return f"<h3>{html.escape(report.kernel.name)}</h3>{line}{picture}<pre>{lines}</pre>"
 
 
 def _steps(steps: Sequence[Step]) -> str:

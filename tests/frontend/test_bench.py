@@ -3,9 +3,12 @@
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,10 +16,13 @@ import pytest
 import tilewright as tw
 from tilewright import bench, errors
 from tilewright import numpy as tnp
+from tilewright.bench.child import timed
 from tilewright.bench.result import Result, Row
+from tilewright.bench.run import row_of
 from tilewright.cli import main
 
 X = tnp.ones((64, 64))
+NOISE = json.loads((Path(__file__).parents[1] / "support" / "data" / "noise.json").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +58,16 @@ def test_functions_of_another_library_are_called_as_they_are():
 def test_bad_requests(given, what):
     with pytest.raises(errors.ArgumentError, match=what):
         tw.benchmark(lambda x: x, X, **given)
+
+
+@pytest.mark.parametrize("wrong, what", [
+    (lambda: tw.benchmark(3, X), "function is 3"),
+    (lambda: tw.benchmark(tnp.sin, X, against=[tnp.cos]), "against is"),
+    (lambda: bench.scaling(lambda n: 3, [8]), r"make\(8\) gives 3"),
+])  # fmt: skip
+def test_what_is_no_function_is_told(wrong, what):
+    with pytest.raises(errors.ArgumentTypeError, match=what):
+        wrong()
 
 
 def test_results_are_kept(found, tmp_path):
@@ -96,6 +112,32 @@ def test_a_slowdown_of_ten_percent_is_found_and_noise_is_not():
     assert sum(flagged) >= 19 and sum(quiet) >= 19 and faster.verdict == "faster"
 
 
+def recorded(which, window):
+    """A result of 15 of the rounds that were recorded on a machine where other programs ran."""
+    part = slice(15 * window, 15 * window + 15)
+    times = 1e-9 * np.asarray(NOISE[which][part])
+    yardstick = tuple(1e-9 * np.asarray(NOISE["yardstick"][part]))
+    return Result((row_of("f", [tuple(map(float, t)) for t in times]),), yardstick)
+
+
+def test_a_slowdown_of_ten_percent_is_found_in_recorded_noise():
+    pairs = [(i, j) for i in range(len(NOISE["yardstick"]) // 15) for j in range(i)]
+    found = [bench.compare(recorded("plain", i), recorded("slowed", j))[0].verdict == "slower" for i, j in pairs]
+    quiet = [bench.compare(recorded("plain", i), recorded("plain", j))[0].verdict == "same" for i, j in pairs]
+    assert len(pairs) > 400 and np.mean(found) >= 0.95 and np.mean(quiet) >= 0.95
+
+
+def test_rows_have_the_fastest_batch_of_each_round(found):
+    for row in found.rows:
+        assert len(row.least) == len(row.seconds) and all(a <= b for a, b in zip(row.least, row.seconds, strict=True))
+
+
+def test_times_of_a_call_are_those_of_its_batches():
+    mean, least = timed(lambda: time.sleep(2e-3), 2, 2e-2, lambda out: None)
+    assert 2e-3 <= least <= mean < 1e-2
+    assert timed(lambda: time.sleep(2e-3), 1, 0.0, lambda out: None)[1] >= 2e-3, "one batch at least"
+
+
 def test_the_command(tmp_path, capsys):
     (tmp_path / "mine.py").write_text(
         "def product(np):\n    a = np.ones((16, 16))\n    return (lambda a: a @ a), a\n"
@@ -107,14 +149,49 @@ def test_the_command(tmp_path, capsys):
     assert "tilewright" in shown and "numpy" in shown
     assert main(["bench", "compare", str(old), str(old)]) == 0
     rows = bench.load(old)
-    slow = tuple(replace(r, seconds=tuple(3 * s for s in r.seconds * 10)) for r in rows.rows)
-    fast = replace(rows, rows=tuple(replace(r, seconds=r.seconds * 10) for r in rows.rows), yardstick=())
-    fast.save(old), replace(rows, rows=slow, yardstick=()).save(new)
+    assert all(row.least for row in rows.rows)
+    slow = tuple(replace(r, seconds=tuple(3 * s for s in r.seconds * 10), least=()) for r in rows.rows)
+    fast = replace(rows, rows=tuple(replace(r, seconds=r.seconds * 10) for r in rows.rows))
+    fast.save(old), replace(rows, rows=slow).save(new)  # of rows without the fastest batches the means are compared
     assert main(["bench", "compare", str(old), str(new)]) == 1
     assert "slower" in capsys.readouterr().out
     assert main(["bench", f"{tmp_path}/mine.py::broken", "--peers", "numpy"]) == 2
     assert "RuntimeError: no" in capsys.readouterr().out
     assert main(["bench", f"{tmp_path}/absent.py::f"]) == 2 and main(["bench", what, "--peers", "cobol"]) == 2
+    row = rows["tilewright"]
+    assert row.flops and row.flops >= 2 * 16**3 and row.bytes and row.peak and rows["numpy"].flops is None
+    assert rows.ceilings is not None and rows.name == "product"
+
+
+@pytest.mark.parametrize("arguments, told", [
+    (["mine.py::nothing"], r"no function 'nothing'\n?.*it has alone"),
+    (["mine.py::alone"], "alone gives function, not a function and its arguments"),
+    (["mine.py::alone", "--save", "x.doc"], "'x.doc'"),
+    (["mine.py::alone", "--save", "absent/x.json"], "no folder absent"),
+    (["mine.py::alone", "--rounds", "1"], "a benchmark of 1 rounds"),
+    (["compare", "x.json"], "takes two files, got 1"),
+])  # fmt: skip
+def test_commands_that_are_wrong(arguments, told, tmp_path, capsys, monkeypatch):
+    (tmp_path / "mine.py").write_text("def alone(np):\n    return lambda: 1\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(["bench", *arguments, "--peers", "numpy"]) == 2
+    assert re.search(told, capsys.readouterr().out, re.DOTALL)
+
+
+def test_arguments_of_other_dtypes_are_told(tmp_path, capsys):
+    (tmp_path / "mine.py").write_text("def double(np):\n    return (lambda a: a * 2), np.ones(8)\n")
+    what = ["bench", f"{tmp_path}/mine.py::double", "--peers", "tilewright,numpy", "--rounds", "2"]
+    assert main(what) == 0 and "float32[8]; numpy: float64[8]" in capsys.readouterr().out.replace("\n", " ")
+
+
+def test_results_of_different_functions_are_not_compared(found):
+    with pytest.raises(errors.BenchmarkError, match="one result is of f, the other of g"):
+        bench.compare(replace(found, name="f"), replace(found, name="g"))
+
+
+def test_ratios_of_sizes_are_to_the_first():
+    found = Result((Row("f", (1.0, 1.0), size=8), Row("f", (4.0, 4.0), size=16)))
+    assert [row["ratio"] for row in found.table] == [1.0, 4.0]
 
 
 def test_a_peer_imports_nothing_of_ours(tmp_path):

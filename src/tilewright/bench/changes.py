@@ -1,7 +1,10 @@
 """`compare`: what got slower between two results, beyond the noise of their rounds.
 
-The times of each row are divided by those of the machine's yardstick in the same rounds. A row has changed where a
-Mann-Whitney test (Mann and Whitney, 1947) finds the new ones larger, or smaller, with p below 0.001, and the medians
+What counts is the fastest batch of each round: other programs only add to times, and some batches are so short that
+nothing interrupts them, so that the least hardly depends on what else runs. It is taken in units of the machine's
+yardstick, the fastest of the run, so that a processor whose clock is slower today matters less. Rows without such times
+are compared by their means, in units of the yardstick in the same round. A row has changed where a Mann-Whitney test
+(Mann and Whitney, 1947) finds the new ones larger, or smaller, with p below 0.01, of means below 0.001, and the medians
 differ by more than five percent.
 """
 
@@ -12,9 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import mannwhitneyu
 
+from ..core.errors import BenchmarkError
 from .result import Result, Row
 
-P, LEAST = 1e-3, 0.05
+P, P_LEAST, LEAST = 1e-3, 1e-2, 0.05
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,13 @@ class Change:
 
 
 def compare(old: Result, new: Result) -> list[Change]:
-    """What became of each row that both results have."""
+    """What became of each row that both results have.
+
+    Raises:
+      BenchmarkError: they are results of different functions.
+    """
+    if old.name and new.name and old.name != new.name:
+        raise BenchmarkError(f"one result is of {old.name}, the other of {new.name}", "compare results of one function")
     names = [(row.name, row.size) for row in old.rows]
     return [
         _change(old.rows[names.index((row.name, row.size))], row, old, new)
@@ -40,15 +50,22 @@ def compare(old: Result, new: Result) -> list[Change]:
 
 
 def _change(before: Row, after: Row, old: Result, new: Result) -> Change:
-    a, b = _relative(before, old), _relative(after, new)
+    of, most = (_least, P_LEAST) if before.least and after.least else (_means, P)
+    a, b = of(before, old, after), of(after, new, before)
     ratio = float(np.median(b) / np.median(a))
     p = float(mannwhitneyu(a, b).pvalue)
-    changed = p < P and abs(np.log(ratio)) > np.log(1 + LEAST)
+    changed = p < most and abs(np.log(ratio)) > np.log(1 + LEAST)
     name = before.name if before.size is None else f"{before.name} {before.size:g}"
     return Change(name, ratio, p, "same" if not changed else "slower" if ratio > 1 else "faster")
 
 
-def _relative(row: Row, result: Result) -> np.ndarray:
-    """Times in units of the yardstick, where there is one for each round."""
+def _least(row: Row, result: Result, other: Row) -> np.ndarray:
+    """The fastest batches in units of the yardstick's fastest."""
+    return np.asarray(row.least) / (min(result.yardstick) if result.yardstick else 1.0)
+
+
+def _means(row: Row, result: Result, other: Row) -> np.ndarray:
+    """The means in units of the yardstick in the same round, where there is one of the same kind for both."""
     times = np.asarray(row.seconds)
-    return times / np.asarray(result.yardstick) if len(result.yardstick) == len(times) else times
+    alike = len(result.yardstick) == len(times) and not (row.least or other.least)
+    return times / np.asarray(result.yardstick) if alike else times

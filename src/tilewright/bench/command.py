@@ -7,6 +7,8 @@ import argparse
 from rich.console import Console
 from rich.text import Text
 
+from ..core.errors import ArgumentError
+
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command to those of `tilewright`."""
@@ -21,11 +23,16 @@ def run(options: argparse.Namespace, console: Console) -> int:
     """Do what the command line says; 1 where something got slower, or cannot be done."""
     from . import changes, peers, result
 
-    if options.what[0] == "compare" and len(options.what) == 3:
+    if options.what[0] == "compare":
+        if len(options.what) != 3:
+            count = len(options.what) - 1
+            raise ArgumentError(f"compare takes two files, got {count}", "tilewright bench compare OLD.json NEW.json")
         found = changes.compare(result.load(options.what[1]), result.load(options.what[2]))
         for change in found:
             console.print(Text(str(change), style={"slower": "red", "faster": "green"}.get(change.verdict, "")))
         return int(any(change.verdict == "slower" for change in found))
+    for path in options.save:
+        result.check_path(path)
     for what in options.what:
         rows = peers.benchmark_file(what, options.peers.split(",") if options.peers else None, options.rounds)
         console.print(Text(f"{what}\n{rows}"), soft_wrap=True)

@@ -7,15 +7,17 @@ import os
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from ..core.errors import ArgumentError, BenchmarkError
 from .child import NAMESPACES
-from .machine import description, yardstick
-from .result import Result, Row
-from .run import ROUND
+from .machine import ceilings, clock, description
+from .result import Result
+from .run import ROUND, batch, check_rounds, row_of
 
 _CHILD = Path(__file__).parent / "child.py"
 
@@ -41,17 +43,23 @@ class _Peer:
             pipe.close()
         self.log.close()
 
-    def ask(self, calls: int | None = None) -> float:
-        """The seconds of a call; without a number of calls those of the first one."""
-        assert self.process.stdin is not None and self.process.stdout is not None
-        if calls is not None:
-            self.process.stdin.write(f"{calls}\n")
-            self.process.stdin.flush()
+    def ask(self, count: int, seconds: float) -> tuple[float, float]:
+        """The mean and the least seconds of a call, in a round of batches of `count` calls."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{count} {seconds}\n")
+        self.process.stdin.flush()
+        mean, least = self.answer()["seconds"]
+        return mean, least
+
+    def answer(self) -> dict[str, Any]:
+        """The next answer; the first one is of the first call, and has what is known of the program."""
+        assert self.process.stdout is not None
         line = self.process.stdout.readline()
         found = json.loads(line) if line else {"error": self._last_line()}
         if "error" in found:
-            raise BenchmarkError(f"{self.library}: {found['error']}", "run the function by itself in that library")
-        return float(found["seconds"])
+            remedy = found.get("remedy", "run the function by itself in that library")
+            raise BenchmarkError(f"{self.library}: {found['error']}", remedy)
+        return found
 
     def _last_line(self) -> str:
         self.log.seek(0)
@@ -67,28 +75,42 @@ def benchmark_file(what: str, libraries: Sequence[str] | None = None, rounds: in
     """Time `FILE::NAME`: a function that takes an array namespace and gives a function and its arguments.
 
     Raises:
-      ArgumentError: no such file, an unknown library. BenchmarkError: the function fails in some library.
+      ArgumentError: no such file, an unknown library, fewer than two rounds.
+      BenchmarkError: the function fails in some library.
     """
+    check_rounds(rounds)
     file, _, name = what.partition("::")
     if not name or not os.path.isfile(file):
-        raise ArgumentError(f"{what!r} names no function of a file", "give FILE::NAME")
+        raise ArgumentError(f"{what!r} names no function of a file", "give FILE::NAME, a function in a file of Python")
     chosen = list(libraries or installed())
     for library in chosen:
         if library not in NAMESPACES:
             raise ArgumentError(f"there is no library {library!r} to compare with", f"one of {', '.join(NAMESPACES)}")
-    times: dict[str, list[float]] = {library: [] for library in chosen}
-    first, counts, speed, peers = {}, {}, [], {}
+    times: dict[str, list[tuple[float, float]]] = {library: [] for library in chosen}
+    known: dict[str, dict[str, Any]] = {}
+    counts, speed, peers = {}, [], {}
     try:
         for library in chosen:
             peers[library] = _Peer(file, name, library)
-            first[library] = peers[library].ask()
-            counts[library] = max(1, int(ROUND / max(peers[library].ask(1), 1e-8)))
+            known[library] = peers[library].answer()
+            counts[library] = batch(peers[library].ask(1, 0.0)[0])
         for number in range(rounds):
             for library in chosen if number % 2 else reversed(chosen):
-                times[library].append(peers[library].ask(counts[library]))
-            speed.append(yardstick())
+                times[library].append(peers[library].ask(counts[library], ROUND))
+            speed.append(clock())
     finally:
         for peer in peers.values():
             peer.end()
-    rows = tuple(Row(library, tuple(times[library]), compile=first[library]) for library in chosen)
-    return Result(rows, tuple(speed), None, description())
+    _warn_of_types({library: known[library].pop("types") for library in chosen})
+    rows = tuple(
+        row_of(library, times[library], compile=known[library].pop("seconds"), **known[library])
+        for library in chosen
+    )
+    return Result(rows, tuple(speed), ceilings(), description(), name)
+
+
+def _warn_of_types(types: dict[str, str]) -> None:
+    """Libraries make other dtypes of the same words: a comparison of these says little."""
+    if len(set(types.values())) > 1:
+        told = "; ".join(f"{library}: {text}" for library, text in types.items())
+        warnings.warn(f"the libraries' arguments differ ({told}): give a dtype, np.float32 say", stacklevel=3)

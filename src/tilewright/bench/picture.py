@@ -52,6 +52,9 @@ def _scaling(axes: Any, found: Any) -> None:
         sizes = [row.size or 0 for row in rows]
         axes.loglog(sizes, [row.median * 1e3 for row in rows], "o-", label=name)
         axes.fill_between(sizes, *(np.asarray([row.quartiles for row in rows]).T * 1e3), alpha=0.2)
+    sizes = sorted({row.size or 0 for row in sized})
+    axes.set_xticks(sizes, [f"{size:g}" for size in sizes])
+    axes.minorticks_off()
     axes.set_xlabel("size")
     axes.set_ylabel("milliseconds a call")
     axes.legend()

@@ -20,12 +20,15 @@ from .machine import Ceilings
 from .picture import draw
 
 FORMAT, VERSION = "tilewright-benchmark", 1
+PICTURES = (".png", ".svg", ".pdf")
 _DRAWN = 2000  # samples of a bootstrap
 
 
 @dataclass(frozen=True)
 class Row:
     """One function: the seconds of a call in each round, and what is known of it (None: unknown).
+
+    `least` has the seconds of a call in the fastest batch of each round, where there were several.
 
     `flops` and `bytes` are XLA's counts for one call, `peak` the bytes that it takes at most, `compile` the seconds of
     its first call.
@@ -38,6 +41,7 @@ class Row:
     peak: int | None = None
     compile: float | None = None
     size: float | None = None
+    least: tuple[float, ...] = ()
 
     @property
     def median(self) -> float:
@@ -53,13 +57,15 @@ class Row:
 class Result:
     """The rows of one benchmark, the first of which the others are compared with, and where they were measured.
 
-    `yardstick` has the seconds of a fixed piece of work in each round: how fast the machine was.
+    `yardstick` has the seconds of a fixed piece of work in each round: how fast the machine was (`machine.clock` for
+    rows that have `least`, else `machine.yardstick`). `name`: of what was measured in several libraries.
     """
 
     rows: tuple[Row, ...]
     yardstick: tuple[float, ...] = ()
     ceilings: Sequence[float] | None = None
     machine: Mapping[str, str] | None = None
+    name: str = ""
 
     def __getitem__(self, name: str) -> Row:
         for row in self.rows:
@@ -69,8 +75,10 @@ class Result:
 
     def ratio(self, name: str) -> tuple[float, float, float]:
         """The time of a row over that of the first, of rounds next to each other: the median, and a 95% interval."""
-        first, other = self.rows[0].seconds, self[name].seconds
-        ratios = np.asarray(other) / np.asarray(first)
+        return self._ratio(self[name])
+
+    def _ratio(self, row: Row) -> tuple[float, float, float]:
+        ratios = np.asarray(row.seconds) / np.asarray(self.rows[0].seconds)
         draws = np.random.default_rng(0).choice(ratios, (_DRAWN, len(ratios)))
         low, high = np.quantile(np.median(draws, 1), (0.025, 0.975))
         return float(np.median(ratios)), float(low), float(high)
@@ -82,7 +90,7 @@ class Result:
 
     def _row(self, row: Row) -> dict[str, Any]:
         low, high = row.quartiles
-        ratio = self.ratio(row.name)
+        ratio = self._ratio(row)
         flops = row.flops / row.median if row.flops else None
         moved = row.bytes / row.median if row.bytes else None
         most = self.ceilings or (None, None)
@@ -107,8 +115,9 @@ class Result:
         """Write to a file by its ending: .json, .csv, .txt, or a picture (.png, .svg, .pdf; see `bench.picture`).
 
         Raises:
-          ArgumentError: an unknown ending or kind of picture.
+          ArgumentError: an unknown ending or kind of picture. BenchmarkError: no such folder.
         """
+        check_path(path)
         suffix, path = Path(path).suffix, Path(path)
         if suffix == ".json":
             path.write_text(json.dumps(self.as_json(), indent=1))
@@ -120,10 +129,8 @@ class Result:
             path.write_text(text.getvalue())
         elif suffix == ".txt":
             path.write_text(f"{self}\n")
-        elif suffix in (".png", ".svg", ".pdf"):
-            draw(self, path, kind)
         else:
-            raise ArgumentError(f"a benchmark as {path.name!r}", "end the name in .json, .csv, .txt, .png or .svg")
+            draw(self, path, kind)
 
     def as_json(self) -> dict[str, Any]:
         """All of it as what JSON can hold."""
@@ -141,9 +148,26 @@ def _cells(found: Mapping[str, Any]) -> list[str]:
         f"{found['ratio_low']:.3f} to {found['ratio_high']:.3f}",
         share(found["flops_per_second"], found["share_of_flops"], 1e9),
         share(found["bytes_per_second"], found["share_of_bandwidth"], 1e9),
-        "-" if found["peak_bytes"] is None else f"{found['peak_bytes'] / 2**20:.3g} MiB",
+        "-" if found["peak_bytes"] is None else _bytes(found["peak_bytes"]),
         "-" if found["compile_seconds"] is None else show_seconds(found["compile_seconds"]),
     ]  # fmt: skip
+
+
+def _bytes(n: float) -> str:
+    return f"{n / 2**20:.3g} MiB" if n >= 2**20 else f"{n / 2**10:.3g} KiB"
+
+
+def check_path(path: str | os.PathLike[str]) -> None:
+    """Refuse what `save` cannot write to.
+
+    Raises:
+      ArgumentError: an unknown ending. BenchmarkError: no such folder.
+    """
+    path = Path(path)
+    if path.suffix not in (".json", ".csv", ".txt", *PICTURES):
+        raise ArgumentError(f"a benchmark as {path.name!r}", "end the name in .json, .csv, .txt, .png or .svg")
+    if not path.parent.is_dir():
+        raise BenchmarkError(f"{path} cannot be written: there is no folder {path.parent}", "make the folder first")
 
 
 def load(path: str | os.PathLike[str]) -> Result:
@@ -168,10 +192,13 @@ def of_json(found: Any, name: str) -> Result:
     try:
         if found.get("format") != FORMAT or found.get("version") != VERSION:
             raise ValueError(f"its format is {found.get('format')!r}, version {found.get('version')!r}")
-        rows = tuple(Row(**{**row, "seconds": _times(row["seconds"])}) for row in found["rows"])
+        rows = tuple(
+            Row(**{**row, "seconds": _times(row["seconds"]), "least": tuple(map(float, row.get("least", ())))})
+            for row in found["rows"]
+        )
         flops, bandwidth = found["ceilings"] or (None, None)
         ceilings = None if flops is None or bandwidth is None else Ceilings(float(flops), float(bandwidth))
-        return Result(rows, tuple(found["yardstick"]), ceilings, found["machine"])
+        return Result(rows, tuple(found["yardstick"]), ceilings, found["machine"], found.get("name", ""))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _not_one(name, error) from None
 

@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..core import tree
-from ..core.errors import ArgumentError
+from ..core.errors import ArgumentError, ArgumentTypeError
 from ..core.jit import jit
 from ..tuning.measure import closed
-from .machine import ceilings, description, yardstick
+from .child import timed
+from .machine import ceilings, clock, description
 from .result import Result, Row
 
-ROUND = 5e-3  # seconds that a round of one function takes at least
+ROUND = 0.1  # seconds that a round of one function takes at least
+BATCH = 3e-4  # seconds of calls that are timed together: less than a processor gives a program at a time
 Call = Callable[[], Any]
 
 
@@ -25,49 +27,67 @@ def benchmark(
 
     Functions are jitted, unless `compile` is False or they are jitted already; those of another library, such as
     NumPy's, are called as they are if they name it by `library = "numpy"` among their attributes. Each round times
-    every function once, by as many calls as fill five milliseconds. The rows have the seconds of a call in each round,
-    XLA's counts of operations and bytes, the bytes taken at the peak and the seconds of the first call.
+    every function for a tenth of a second, in batches of calls. The rows have the seconds of a call in each round, and
+    of one in the fastest batch, XLA's counts of operations and bytes, the bytes taken at the peak and the seconds of
+    the first call.
 
     Raises:
-      ArgumentError: fewer than two rounds, or two functions of one name.
+      ArgumentError: fewer than two rounds, or two functions of one name. ArgumentTypeError: what is no function.
 
     >>> from tilewright import numpy as tnp
     >>> found = benchmark(lambda x: x @ x, tnp.ones((64, 64)), against={"twice": lambda x: x @ x @ x}, rounds=3)
     >>> [row.name for row in found.rows], found["twice"].flops > found.rows[0].flops
     (['<lambda>', 'twice'], True)
     """
-    if rounds < 2:
-        raise ArgumentError(f"a benchmark of {rounds} rounds", "two at least; 15 by default")
+    check_rounds(rounds)
     first = name or getattr(f, "__name__", "function")
+    if not isinstance(against or {}, Mapping):
+        raise ArgumentTypeError(f"benchmark: against is {against!r}", 'name the functions: `against={"other": g}`')
     functions = {first: f, **(against or {})}
+    for each, g in functions.items():
+        if not callable(g):
+            raise ArgumentTypeError(f"benchmark: {each} is {g!r}", "give a function of the arguments")
     if len(functions) != 1 + len(against or {}):
         raise ArgumentError(f"two functions are named {first!r}", "pass name=")
     arrays, of = closed(args, kwargs)
     prepared = {n: _prepared(of(g), arrays, compile and not hasattr(g, "library")) for n, g in functions.items()}
     times, speed = in_turn({n: call for n, (call, _) in prepared.items()}, rounds)
-    rows = [Row(n, tuple(times[n]), **known) for n, (_, known) in prepared.items()]
+    rows = [row_of(n, times[n], **known) for n, (_, known) in prepared.items()]
     return Result(tuple(rows), tuple(speed), ceilings(), description())
 
 
-def in_turn(calls: Mapping[str, Call], rounds: int) -> tuple[dict[str, list[float]], list[float]]:
-    """The seconds of each call in each round, and the machine's speed in it."""
-    counts = {name: max(1, int(ROUND / max(_once(call, 1), 1e-8))) for name, call in calls.items()}
-    times: dict[str, list[float]] = {name: [] for name in calls}
+def check_rounds(rounds: int) -> None:
+    """Refuse too few.
+
+    Raises:
+      ArgumentError: fewer than two.
+    """
+    if rounds < 2:
+        raise ArgumentError(f"a benchmark of {rounds} rounds", "two at least; 15 by default")
+
+
+def in_turn(calls: Mapping[str, Call], rounds: int) -> tuple[dict[str, list[tuple[float, float]]], list[float]]:
+    """The mean and the least seconds of each call in each round, and the machine's speed in it."""
+    counts = {name: batch(timed(call, 1, 0.0, wait)[0]) for name, call in calls.items()}
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}
     speed = []
     for number in range(rounds):
         order = list(calls.items())
         for name, call in order if number % 2 else reversed(order):
-            times[name].append(_once(call, counts[name]))
-        speed.append(yardstick())
+            times[name].append(timed(call, counts[name], ROUND, wait))
+        speed.append(clock())
     return times, speed
 
 
-def _once(call: Call, count: int) -> float:
-    start = time.perf_counter()
-    for _ in range(count):
-        out = call()
-    wait(out)
-    return (time.perf_counter() - start) / count
+def batch(seconds: float) -> int:
+    """How many calls that take so long are timed together."""
+    return max(1, int(BATCH / max(seconds, 1e-8)))
+
+
+def row_of(name: str, times: Sequence[tuple[float, float]], **known: Any) -> Row:
+    """A row of the mean and the least seconds in each round."""
+    means, least = zip(*times, strict=True)
+    return Row(name, tuple(means), least=tuple(least), **known)
 
 
 def wait(out: Any) -> None:
@@ -107,11 +127,14 @@ def scaling(
     """
     prepared = {}
     for size in sizes:
-        f, *args = make(size)
+        made = make(size)
+        if not isinstance(made, tuple) or not made or not callable(made[0]):
+            raise ArgumentTypeError(f"scaling: make({size!r}) gives {made!r}", "give a function and arguments: `f, x`")
+        f, *args = made
         arrays, of = closed(args, {})
         prepared[size] = (name or getattr(f, "__name__", "function"), _prepared(of(f), arrays, True))
     if not prepared:
         raise ArgumentError("a benchmark of no sizes", "give some: [256, 512, 1024]")
     times, speed = in_turn({str(size): call for size, (_, (call, _)) in prepared.items()}, max(rounds, 2))
-    rows = [Row(n, tuple(times[str(s)]), size=s, **known) for s, (n, (_, known)) in prepared.items()]
+    rows = [row_of(n, times[str(s)], size=s, **known) for s, (n, (_, known)) in prepared.items()]
     return Result(tuple(rows), tuple(speed), ceilings(), description())
