@@ -24,6 +24,7 @@ from .ir import Program
 from .jvp import jvp_flat
 from .linear import moved
 from .linearize import LinearMap, linear_part, linearize_flat
+from .opaque import MappingSpec, differentiable, is_opaque
 from .primitive import AxisInfo, Linear
 from .primitives.shape import copy_p, reshape, slice_in_dim
 from .pullback import VJP, Pushforward, cast, check_linear, materialize
@@ -98,7 +99,10 @@ def _traced(aux: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
     return [leaves[i] for i in places], replaced
 
 
-def struct_of(type: Any) -> ShapeDtypeStruct:
+def struct_of(type: Any) -> Any:
+    """What stands for a value of a type: its shape and dtype, or the type itself where it has none."""
+    if is_opaque(type):
+        return type
     return ShapeDtypeStruct(type.shape, type.dtype, type.weak_type, sharding=type.placed)
 
 
@@ -174,7 +178,7 @@ def _linearized(fun: Callable[..., Any], primals: Sequence[Any], has_aux: bool, 
         count[:] = [len(outs), replaced]
         return [*outs, *traced]
 
-    nonzero = [is_inexact(typeof(x).dtype) for x in flat]
+    nonzero = [differentiable(typeof(x)) for x in flat]
     outs, linear = linearize_flat(with_aux, flat, nonzero, forward)
     n, replaced = count
     linear = LinearMap(linear.inputs, linear.eqns, linear.outputs[:n])
@@ -236,7 +240,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = 
         cts, ct_tree = tree.flatten(cotangent)
         if ct_tree != f.out_tree:
             raise TreeError(f"the cotangent has structure {ct_tree}, the output {f.out_tree}", "make them alike")
-        cts = [cast(ct, v.type.dtype) if hasattr(v, "type") else ct for ct, v in zip(cts, linear.outputs, strict=True)]
+        cts = [cast(ct, v.type) if hasattr(v, "type") else ct for ct, v in zip(cts, linear.outputs, strict=True)]
         return in_tree.unflatten([instantiate(ct) for ct in transpose_map(linear, cts)])
 
     return transposed
@@ -255,6 +259,8 @@ def _argnums(argnums: Any, count: int, what: str) -> tuple[tuple[int, ...], bool
 
 
 def _check_input_dtype(x: Any, holomorphic: bool, allow_int: bool, what: str) -> None:
+    if is_opaque(typeof(x)):
+        return
     dtype = typeof(x).dtype
     if holomorphic and not is_complex(dtype):
         raise NonDifferentiableDtypeError(
@@ -311,7 +317,7 @@ def value_and_grad(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = Fa
 
 def as_array(x: Any) -> Any:
     """A number that a function gave back as it came, as an array."""
-    return copy_p.bind(x) if not isinstance(x, (Value, np.ndarray)) else x
+    return x if isinstance(x, (Value, np.ndarray)) or is_opaque(typeof(x)) else copy_p.bind(x)
 
 
 def _unit_cotangent(outs: Sequence[Any], out_tree: Any, holomorphic: bool) -> Any:
@@ -525,7 +531,7 @@ def _axes_of(axes: Any, full: Any, what: str) -> list[Any]:
             f"vmap {what}={axes!r} is not a prefix of the values' structure", str(error.what)
         ) from None
     for axis in found:
-        if axis is not None and not isinstance(axis, (int, np.integer)):
+        if axis is not None and not isinstance(axis, (int, np.integer, MappingSpec)):
             raise BatchAxisError(f"vmap {what} holds {axis!r}", "use ints and None")
     return found
 
@@ -537,13 +543,16 @@ def _mapped_size(flat: Sequence[Any], axes: Sequence[Any], given: int | None) ->
         if axis is None:
             dims.append(None)
             continue
-        shape = typeof(x).shape
+        if is_opaque(type_ := typeof(x)):
+            dims.append(type_.mapping_at(axis))
+            continue
+        shape = type_.shape
         if not -len(shape) <= axis < len(shape):
             raise BatchAxisError(
-                f"vmap over axis {axis} of an argument of type {typeof(x).show()}", "map an axis that it has"
+                f"vmap over axis {axis} of an argument of type {type_.show()}", "map an axis that it has"
             )
         dims.append(axis % len(shape))
-        sizes.setdefault(shape[axis], []).append(typeof(x).show())
+        sizes.setdefault(shape[axis], []).append(type_.show())
     if given is not None:
         sizes.setdefault(given, []).append("axis_size")
     if len(sizes) > 1:
@@ -562,6 +571,8 @@ def _placed(axis: AxisInfo, x: Any, dim: int | None, wanted: Any) -> Any:
             raise BatchAxisError("vmap with out_axes=None of an output that depends on the mapped axis",
                                  "use an int, or reduce over the axis")  # fmt: skip
         return x
+    if is_opaque(typeof(x)):
+        return moved(axis, x, dim, wanted)
     ndim = len(typeof(x).shape) + (dim is None)
     if not -ndim <= wanted < ndim:
         raise BatchAxisError(

@@ -281,6 +281,10 @@ class UnsupportedError(TilewrightError, NotImplementedError):
     """An operation that has no rule where one is needed."""
 
 
+class OpaqueValueError(TilewrightError, TypeError, AttributeError):
+    """A value of a client's own type, where only arrays go, or mapped in a way that its type does not know."""
+
+
 class KernelError(TilewrightError, ValueError):
     """Base of the errors about kernels."""
 

@@ -4,7 +4,7 @@
     Eqn     ::= outputs = primitive[params] atoms              with effects and the user's line
     Atom    ::= Var | Literal                                  a Literal is a scalar
     Effect  ::= read i | write i | accumulate i | ordered io | callback      i: position of a Ref operand
-    Type    ::= Array(shape, dtype, weak) | Ref(Array, memory space) | Token
+    Type    ::= Array(shape, dtype, weak) | Ref(Array, memory space) | Token | Opaque (core/opaque.py)
 
 A Program is a value: nothing in this package changes one after it is made. Constants are arrays held
 by the Program, each bound to a Var. Parameters of an equation are hashable, and may be Programs.

@@ -35,6 +35,7 @@ from .errors import (
 from .events import TRACE, logger, recorded
 from .ir import Program
 from .misses import why
+from .opaque import OpaqueType
 from .primitives.jit import jit_p
 from .rewrite import hoist
 from .runtime import runtime
@@ -143,10 +144,10 @@ class Entry:
         self.lock = threading.RLock()  # while it is compiled, which runs none of the user's code
 
     @property
-    def mutable(self) -> bool:
-        """Whether it takes, closes over or returns Refs: no array of the executable's own."""
+    def bound(self) -> bool:
+        """Whether it takes, closes over or returns what is no array of the executable's own: Refs, opaque values."""
         program = self.program
-        return any(isinstance(t, RefType) for t in (*program.in_types, *program.out_types))
+        return any(isinstance(t, (RefType, OpaqueType)) for t in (*program.in_types, *program.out_types))
 
     @property
     def form(self) -> str:
@@ -222,7 +223,7 @@ class Jit:
         run = self.known.runs.get(key)
         if run is None:
             entry = self._entry(leaves, treedef, statics, given)
-            if entry.mutable:
+            if entry.bound:
                 return self._bind(entry, leaves, treedef)
             run = self._prepare(key, leaves, treedef, entry, given, place)
         if config.watches:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from .errors import ShapeError
+from .opaque import is_opaque
 from .operands import NUMBER, check_kind, nary_typing, widened
 from .primitive import NAMED, AxisInfo, Linear, Primitive, Zero
 from .relation import FREE, MOVER, POINTWISE, Loops, Monoid, Reduced, Relation, inserted, pointwise
@@ -32,7 +33,7 @@ def add_tangents(a: Any, b: Any) -> Any:
         return a if b is None else b
     if b is None or type(b) is Zero:
         return a
-    return add_any_p.bind(a, b)
+    return type_.add_tangents(a, b) if is_opaque(type_ := typeof(a)) else add_any_p.bind(a, b)
 
 
 def spread(x: Any, shape: Sequence[int]) -> Any:
@@ -83,6 +84,8 @@ def moveaxis(x: Any, src: int, dst: int) -> Any:
 
 def moved(axis: AxisInfo, x: Any, src: int | None, dst: int) -> Any:
     """A batching rule's operand with its batch axis at `dst`; an unbatched one is repeated."""
+    if is_opaque(type_ := typeof(x)):
+        return type_.remapped(x, src, dst)
     return broadcast_batch(x, axis.size, dst) if src is None else moveaxis(x, src, dst)
 
 

@@ -86,6 +86,10 @@ class _Axes:
         """Into how many parts some axes split."""
         return math.prod(self.shape[a] for a in axes)
 
+    def sharding(self, spec: PartitionSpec) -> NamedSharding:
+        """How an array lies on it that a spec splits."""
+        return NamedSharding(self, spec)
+
     def _typed(self, types: tuple[AxisType, ...]) -> None:
         """Take the types of the axes, once these are known."""
         self.axis_types = types

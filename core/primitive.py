@@ -16,6 +16,7 @@ Rules (all take the parameters as keywords; `multiple` says whether results are 
                                                  with one, `batch` may be left out
     runs(types) -> int                           how often the Programs among its parameters run; without it, once
     expand(*args) -> out                         the same in other primitives, where a backend has no rule
+    recounted(params, widths) -> params          of one that holds Programs, where operand i has become `widths[i]` ones
     checked(walk, eqn, values) -> outs | None    for `checkify` (core/checkify.py); None: as others
 """
 
@@ -57,6 +58,7 @@ class Primitive:
     # How results lie along axes that types tell of, if operands are split along some; without it the relation tells.
     # `places(types, out_types, **params)` gives a spec for each result; OWN: `typing` tells.
     places: Any = None
+    recounted: Callable[..., dict[str, Any]] | None = None
     choice: bool = False  # one of the Programs among its parameters runs, not all
     checked: Callable[..., Any] | None = None
     eager: bool = False  # evaluated at once by its NumPy meaning, outside of any transformation

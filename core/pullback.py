@@ -15,6 +15,7 @@ from . import tree
 from .convert import as_array
 from .errors import DifferentiationError, ShapeError, TreeError
 from .linearize import Known, LinearMap, is_literal
+from .opaque import is_opaque
 from .primitive import Zero
 from .primitives.convert import convert_element_type
 from .rules import instantiate
@@ -23,8 +24,12 @@ from .transpose import transpose_map
 from .types import FLOAT0, Type, is_inexact
 
 
-def cast(x: Any, dtype: Any) -> Any:
-    return x if typeof(x).dtype == dtype and not typeof(x).weak_type else convert_element_type(x, dtype)
+def cast(x: Any, type_: Any) -> Any:
+    """A tangent or cotangent in the dtype of a type."""
+    found = typeof(x)
+    if is_opaque(type_) or (found.dtype == type_.dtype and not found.weak_type):
+        return x
+    return convert_element_type(x, type_.dtype)
 
 
 def weakened(x: Any, primal: Type) -> Any:
@@ -34,12 +39,16 @@ def weakened(x: Any, primal: Type) -> Any:
     return convert_element_type(x, primal.dtype, weak_type=True)
 
 
+def _is_trivial(tangent: Type) -> bool:
+    return not is_opaque(tangent) and tangent.dtype == FLOAT0
+
+
 def materialize(ct: Any, primal: Type) -> Any:
     """The cotangent of an input, as an array."""
-    if type(ct) is Zero and ct.type.dtype == FLOAT0:
+    if type(ct) is Zero and _is_trivial(ct.type):
         return np.zeros(ct.type.shape, FLOAT0)
     found = weakened(instantiate(ct), primal)
-    return as_array(found) if is_evaluating() else found
+    return as_array(found) if is_evaluating() and not is_opaque(typeof(found)) else found
 
 
 def check_linear(values: Sequence[Any], primals: Sequence[Type], what: str, of: str) -> list[Any]:
@@ -47,10 +56,16 @@ def check_linear(values: Sequence[Any], primals: Sequence[Type], what: str, of: 
     checked = []
     for x, primal in zip(values, primals, strict=True):
         expected = primal.tangent()
-        if (isinstance(x, np.ndarray) and x.dtype == FLOAT0) or (expected.dtype == FLOAT0 and what == "cotangent"):
+        if (isinstance(x, np.ndarray) and x.dtype == FLOAT0) or (_is_trivial(expected) and what == "cotangent"):
             checked.append(Zero(expected))
             continue
         found = typeof(x)
+        if is_opaque(expected) or is_opaque(found):
+            if found != expected:
+                raise DifferentiationError(
+                    f"a {what} has type {found.show()}, its {of} needs {expected.show()}", "give one of that type")
+            checked.append(x)
+            continue
         if found.shape != expected.shape:
             raise ShapeError(f"a {what} has type {found.show()}, its {of} {primal.show()}", "give them equal shapes")
         floats = is_inexact(found.dtype) and is_inexact(expected.dtype)
@@ -58,7 +73,7 @@ def check_linear(values: Sequence[Any], primals: Sequence[Type], what: str, of: 
             raise DifferentiationError(
                 f"a {what} has type {found.show()}, its {of} needs {expected.show()}", f"cast the {what} with `astype`"
             )
-        checked.append(cast(x, expected.dtype))
+        checked.append(cast(x, expected))
     return checked
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .linear import add_tangents, spread
+from .opaque import is_opaque
 from .primitive import Primitive, Zero
 from .trace import Scalar, typeof
 from .types import FLOAT0, ArrayType, is_float, is_inexact
@@ -34,7 +35,9 @@ def like(x: Any, value: Any) -> Any:
 
 
 def zeros(type: ArrayType) -> Any:
-    """An array of zeros of a type (of a `float0` one: NumPy's array without bytes)."""
+    """An array of zeros of a type (of a `float0` one: NumPy's array without bytes); the zero of an opaque one."""
+    if is_opaque(type):
+        return type.zero_tangent()  # type: ignore[attr-defined]
     if type.dtype == FLOAT0:
         return np.zeros(type.shape, FLOAT0)
     zero = np.zeros((), type.dtype)[()]

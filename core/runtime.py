@@ -79,6 +79,7 @@ class Runtime:
         "config",  # the Config of threads that have set none of their own
         "bind",  # what gives meaning to `Primitive.bind`
         "map_refs",  # what makes a function of mapped Refs one of arrays, for `vmap`; None until there are Refs
+        "apart",  # what evaluates a primitive some of whose operands or results may be of opaque types
         "evaluator",  # what evaluates a primitive on concrete arrays
         "backend",  # what compiles and runs Programs
         "lower",  # what makes a module of a Program for a device

@@ -17,21 +17,22 @@ import numpy as np
 
 from . import tree
 from .config import current
-from .errors import ArgumentError, ArgumentTypeError, MeshAxisError, ShapeError, TreeError
+from .errors import ArgumentError, ArgumentTypeError, MeshAxisError, ShapeError, TreeError, UnsupportedError
 from .evaluate import evaluate
 from .ir import Effects, Eqn, Program
 from .jit import Jit, Options
 from .jvp import jvp_program
 from .linearize import linearized
 from .mesh import AbstractMesh, Mesh, NamedSharding, PartitionSpec, lying
+from .opaque import OpaqueSpec, is_opaque
 from .primitive import OWN, AxisInfo, Linear, Primitive, Zero
 from .primitives.shape import expand_dims, squeeze
 from .primitives.structured import with_output_types
-from .primitives.varying import assume_equal_p, ordered
+from .primitives.varying import assume_equal_p, ordered, psum_invariant_p
 from .rewrite import eliminate_dead, hoist
 from .trace import axis_environment, eval_program, on_each_device, trace_program, typeof
 from .transpose import transpose_program
-from .types import ArrayType, ShardedType, VaryingType
+from .types import ShardedType, VaryingType
 from .vmap import batch_program
 
 Specs = tuple[PartitionSpec, ...]
@@ -42,16 +43,30 @@ def _on_device(mesh: Any, manual: Sequence[Any]) -> Any:
     return on_each_device([(name, mesh.shape[name]) for name in manual])
 
 
-def part_type(t: Any, spec: PartitionSpec, mesh: Any) -> ArrayType:
-    """The type of a device's part of an array: the axes of the spec divide its shape, and along them devices differ."""
-    dims = spec.padded(t.ndim)
-    shape = tuple(n // mesh.parts(d) for n, d in zip(t.shape, dims, strict=True))
-    return VaryingType(t.plain.with_shape(shape), t.vary | frozenset(spec.axes))
+def part_type(t: Any, spec: Any, mesh: Any, manual: Any = None, check: bool = True) -> Any:
+    """The type of a device's part of a value."""
+    return t.shard(mesh, frozenset(mesh.axis_names if manual is None else manual), check, spec)
 
 
-def _whole_type(t: Any, spec: PartitionSpec, mesh: Any, manual: Sequence[Any]) -> ArrayType:
+def _whole_type(t: Any, spec: Any, mesh: Any, manual: Sequence[Any]) -> Any:
+    if is_opaque(t):
+        return t.unshard(mesh, True, spec)
     shape = tuple(n * mesh.parts(d) for n, d in zip(t.shape, spec.padded(t.ndim), strict=True))
     return lying(VaryingType(t.with_shape(shape), t.vary - frozenset(manual)), NamedSharding(mesh, spec))
+
+
+def _tangent_spec(spec: Any) -> Any:
+    return spec.tangent() if isinstance(spec, OpaqueSpec) else spec
+
+
+def _part_specs(spec: Any) -> Sequence[Any]:
+    """A spec for each array that a value is made of."""
+    return spec.part_specs() if isinstance(spec, OpaqueSpec) else (spec,)
+
+
+def _recounted(params: dict[str, Any], widths: Sequence[int]) -> dict[str, Any]:
+    specs = {name: tuple(p for s in params[name] for p in _part_specs(s)) for name in ("in_specs", "out_specs")}
+    return params | specs
 
 
 def _typing(*types: Any, program: Program, mesh: Any, out_specs: Specs, manual: Sequence[Any], **_: Any) -> list[Any]:
@@ -65,7 +80,8 @@ def _effects(*types: Any, program: Program, manual: Sequence[Any], **_: Any) -> 
 def _bind(*operands: Any, program: Program, out_specs: Specs, **how: Any) -> list[Any]:
     """Bind a body each of whose results differs along the axes that its spec names: where parts are joined."""
     outs: list[Any] = program.out_types
-    types = [VaryingType(t, t.vary | frozenset(s.axes)) for t, s in zip(outs, out_specs, strict=True)]
+    types = [t if is_opaque(t) else VaryingType(t, t.vary | frozenset(s.axes))
+             for t, s in zip(outs, out_specs, strict=True)]  # fmt: skip
     program = with_output_types(program, types)
     return shard_map_p.bind(*operands, program=program, out_specs=out_specs, **how)
 
@@ -76,10 +92,9 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, program: Program, i
     with _on_device(how["mesh"], how["manual"]):
         derived, present = jvp_program(program, nonzero)
     given = [t for t in tangents if type(t) is not Zero]
-    specs = (*in_specs, *(s for s, nz in zip(in_specs, nonzero, strict=True) if nz))
-    outs = _bind(*primals, *given, program=derived, in_specs=specs,
-                            out_specs=(*out_specs, *(s for s, p in zip(out_specs, present, strict=True) if p)),
-                            **how)  # fmt: skip
+    specs = (*in_specs, *(_tangent_spec(s) for s, nz in zip(in_specs, nonzero, strict=True) if nz))
+    tangent_specs = (_tangent_spec(s) for s, p in zip(out_specs, present, strict=True) if p)
+    outs = _bind(*primals, *given, program=derived, in_specs=specs, out_specs=(*out_specs, *tangent_specs), **how)
     n = len(program.outputs)
     rest = iter(outs[n:])
     return outs[:n], [next(rest) if p else Zero(typeof(o).tangent()) for o, p in zip(outs[:n], present, strict=True)]
@@ -92,14 +107,17 @@ def _linearize(primals: Sequence[Any], nonzero: tuple[bool, ...], *, program: Pr
         parts = linearized(program, nonzero)
         n = len(program.outputs)
         stored = [a.type for a in parts.primal.outputs[n:]]
+        if any(map(is_opaque, stored)):
+            raise UnsupportedError("a derivative of shard_map would store a value of a client's own type",
+                                   "return the value, or make it of arguments again (`checkpoint`)")  # fmt: skip
         spread = tuple(PartitionSpec(tuple(a for a in manual if a in t.vary)) for t in stored)
         primal, linear = _with_leading(parts, n)
     results = _bind(*primals, program=primal, in_specs=in_specs, out_specs=(*out_specs, *spread), **how)
     outs, residuals = parts.gather(primals, results)
     source = {"in": in_specs, "out": out_specs, "stored": spread}
     specs = tuple(source[kind][i] for kind, i in parts.residuals)
-    tangent_specs = tuple(s for s, nz in zip(in_specs, nonzero, strict=True) if nz)
-    given_specs = tuple(s for s, p in zip(out_specs, parts.out_nonzero, strict=True) if p)
+    tangent_specs = tuple(_tangent_spec(s) for s, nz in zip(in_specs, nonzero, strict=True) if nz)
+    given_specs = tuple(_tangent_spec(s) for s, p in zip(out_specs, parts.out_nonzero, strict=True) if p)
 
     def apply(*tangents: Any) -> list[Any]:
         given = [t for t in tangents if type(t) is not Zero]
@@ -132,13 +150,30 @@ def _transpose(cts: Sequence[Any], *args: Any, program: Program, in_specs: Specs
     linear = tuple(isinstance(a, Linear) for a in args)
     nonzero = tuple(type(ct) is not Zero for ct in cts)
     with _on_device(how["mesh"], how["manual"]):
-        transposed = transpose_program(program, linear, nonzero)
+        outs = tuple(s for s, li in zip(in_specs, linear, strict=True) if li)
+        transposed = _summed(transpose_program(program, linear, nonzero), outs)
     operands = [*(a for a, li in zip(args, linear, strict=True) if not li), *(ct for ct in cts if type(ct) is not Zero)]
     specs = [s for s, li in zip(in_specs, linear, strict=True) if not li]
     specs += [s for s, nz in zip(out_specs, nonzero, strict=True) if nz]
-    outs = tuple(s for s, li in zip(in_specs, linear, strict=True) if li)
     found = iter(_bind(*operands, program=transposed, in_specs=tuple(specs), out_specs=outs, **how))
     return [next(found) if li else None for li in linear]
+
+
+def _summed(program: Program, specs: Specs) -> Program:
+    """A body whose results are summed over the axes along which they differ, and that their specs leave out.
+
+    So is the cotangent of an argument of a client's own type, which does not tell where it differs.
+    """
+    left: list[Any] = [() if is_opaque(a.type) else ordered(a.type.vary - frozenset(s.axes))
+                       for a, s in zip(program.outputs, specs, strict=True)]  # fmt: skip
+    if not any(left):
+        return program
+
+    def summed(*args: Any) -> list[Any]:
+        outs = zip(eval_program(program, *args), left, strict=True)
+        return [psum_invariant_p.bind(x, axes=axes) if axes else x for x, axes in outs]
+
+    return trace_program(summed, program.in_types, program.name)
 
 
 def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, program: Program, in_specs: Specs,
@@ -250,7 +285,7 @@ def joined(x: Any, spec: PartitionSpec, axes: list[Any], mesh: Any) -> Any:
 
 shard_map_p = Primitive(
     "shard_map", _typing, jvp=_jvp, linearize=_linearize, transpose=_transpose, batch=_batch, dce=_dce,
-    effects=_effects, numpy=_numpy, multiple=True, varies=OWN, checked=_checked,
+    effects=_effects, numpy=_numpy, recounted=_recounted, multiple=True, varies=OWN, checked=_checked,
 )  # fmt: skip
 PRIMITIVES = (shard_map_p,)
 
@@ -313,9 +348,10 @@ def _manual(mesh: Any, names: Any) -> tuple[Any, ...]:
 def _call(f: Callable[..., Any], args: Any, mesh: Any, in_specs: Any, out_specs: Any, manual: Any, check: bool) -> Any:
     leaves, in_tree = tree.flatten(args)
     types: list[Any] = [typeof(x) for x in leaves]
-    specs = _inferred(types, mesh, manual) if in_specs is INFER else _flat_specs(in_specs, args, "in_specs")
+    specs: Any = _inferred(types, mesh, manual) if in_specs is INFER else _flat_specs(in_specs, args, "in_specs")
     for t, s in zip(types, specs, strict=True):
-        _check_in(t, s, mesh, manual)
+        for part, spec in zip(t.part_types() if is_opaque(t) else (t,), _part_specs(s), strict=True):
+            _check_in(part, spec, mesh, manual)
     out: dict[str, Any] = {}
 
     def body(*parts: Any) -> list[Any]:
@@ -326,7 +362,7 @@ def _call(f: Callable[..., Any], args: Any, mesh: Any, in_specs: Any, out_specs:
         return [_leaving(x, s, mesh, manual, check) for x, s in zip(flat, out["specs"], strict=True)]
 
     with _on_device(mesh, manual):
-        program = trace_program(body, [part_type(t, s, mesh) for t, s in zip(types, specs, strict=True)],
+        program = trace_program(body, [part_type(t, s, mesh, manual, check) for t, s in zip(types, specs, strict=True)],
                                 getattr(f, "__name__", "shard_map"))  # fmt: skip
     program, constants = hoist(program)
     everywhere = (PartitionSpec(),) * len(constants)
@@ -353,7 +389,7 @@ def _flat_specs(specs: Any, values: Any, what: str) -> Specs:
         raise TreeError(f"{what} of shard_map are not a prefix of the structure: {error.what}",
                         "one spec for each, or for all of a subtree") from None  # fmt: skip
     for s in found:
-        if s is not None and not isinstance(s, PartitionSpec):
+        if s is not None and not isinstance(s, (PartitionSpec, OpaqueSpec)):
             raise ArgumentTypeError(f"{what} of shard_map hold {s!r}", "use PartitionSpecs")
     return tuple(PartitionSpec() if s is None else s for s in found)
 
@@ -379,8 +415,11 @@ def _check_in(t: Any, spec: PartitionSpec, mesh: Any, manual: Any) -> None:
 
 def _leaving(x: Any, spec: PartitionSpec, mesh: Any, manual: Any, check: bool) -> Any:
     """A result of the body: along axes that its spec leaves out the devices have one value, or are said to."""
-    _check_axes(spec, mesh, manual)
+    for part in _part_specs(spec):
+        _check_axes(part, mesh, manual)
     t: Any = typeof(x)
+    if is_opaque(t):
+        return x
     if len(spec) > t.ndim:
         raise ShapeError(f"{spec} of shard_map for a result of type {t.show()}", "one entry for each dimension")
     left = ordered(a for a in t.vary if a in manual and a not in spec.axes)

@@ -25,6 +25,7 @@ from .errors import (
     ArgumentTypeError,
     ConcretizationError,
     LeakedTracerError,
+    OpaqueValueError,
     Source,
     TracerArrayConversionError,
     TracerBoolError,
@@ -32,6 +33,7 @@ from .errors import (
     user_source,
 )
 from .ir import NO_EFFECTS, Atom, Eqn, Literal, Program, Var, run
+from .opaque import OpaqueType, flat_parts, is_opaque, opaque_types
 from .primitive import Primitive
 from .runtime import runtime
 from .types import ArrayType, RefType, ShardedType, Type, as_dtype, canonical_dtype, is_key
@@ -107,6 +109,8 @@ class EvalTrace(Trace):
     __slots__ = ()
 
     def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        if opaque_types and primitive.recounted is not None:
+            return runtime.apart(primitive, args, params)
         return runtime.evaluator(primitive, args, params)
 
     def custom_jvp(self, call: CustomCall, args: Sequence[Any]) -> Any:
@@ -354,6 +358,11 @@ class Tracer(Value):
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __getattr__(self, name: str) -> Any:
+        if name != "aval" and is_opaque(type_ := self.aval):
+            return type_.attribute(self, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def __repr__(self) -> str:
         return f"Traced<{self.aval.show()}>"
 
@@ -413,6 +422,8 @@ class ProgramTrace(Trace):
         found = self.constants.get(id(x))
         if found is None:
             type_ = typeof(x)
+            if type(x) in opaque_types:
+                _check_parts(flat_parts(type_, x), type_)
             if self.meshed and type(type_) is ShardedType:  # the types of one device's part tell of no sharding
                 type_ = type_.plain
             found = self.constants[id(x)] = (Var(type_), x)
@@ -439,6 +450,13 @@ class ProgramTrace(Trace):
         constants = [var for var, _ in self.constants.values()]
         values = [value for _, value in self.constants.values()]
         return Program(self.inputs, self.eqns, atoms, constants, values, self.name)
+
+
+def _check_parts(parts: Sequence[Any], type: Any) -> None:
+    """Raise where an object of a client's own class, which is a constant, holds traced arrays."""
+    if any([isinstance(part, Tracer) for part in parts]):
+        raise OpaqueValueError(f"a value of type {type.show()} was made of traced arrays",
+                               "make it by a primitive, whose `expand` may do so")  # fmt: skip
 
 
 # What a Var of each type becomes for the code being traced; the Ref layer adds its own entry.
@@ -514,9 +532,10 @@ def eval_program(program: Program, *args: Any) -> list[Any]:
 
 def as_type(x: Any) -> Type:
     """The type of an array, or of anything with `shape` and `dtype` such as a `ShapeDtypeStruct`."""
-    if isinstance(x, (ArrayType, RefType)):
+    if isinstance(x, (ArrayType, RefType, OpaqueType)):
         return x
-    if not isinstance(x, (Value, np.ndarray, np.generic)) and hasattr(x, "shape") and hasattr(x, "dtype"):
+    own = isinstance(x, (Value, np.ndarray, np.generic, *opaque_types))
+    if not own and hasattr(x, "shape") and hasattr(x, "dtype"):
         dtype = as_dtype(x.dtype)
         found = ArrayType(tuple(x.shape), canonical_dtype(dtype), bool(getattr(x, "weak_type", False)))
         place = getattr(x, "sharding", None)

@@ -1,6 +1,6 @@
 """The types of the IR.
 
-    Type ::= ArrayType(shape, dtype, weak_type) | RefType(ArrayType, space) | TokenType
+    Type ::= ArrayType(shape, dtype, weak_type) | RefType(ArrayType, space) | TokenType | OpaqueType (core/opaque.py)
 
 A dtype is a NumPy dtype or a `KeyDtype` (an opaque random key). Types are interned, so equal types
 are one object and comparing them is comparing addresses.
@@ -261,8 +261,8 @@ class ArrayType:
         """The type without what it says of a mesh."""
         return self
 
-    def without_axis(self, axis: int) -> ArrayType:
-        """The type of an element along an axis."""
+    def without_axis(self, axis: int, size: Any = None) -> ArrayType:
+        """The type of an element along an axis (of this size, which the type tells)."""
         return self.with_shape((*self.shape[:axis], *self.shape[axis + 1 :]))
 
     def along(self, axis: int) -> Any:
@@ -283,6 +283,40 @@ class ArrayType:
 
     def to_tangent_aval(self) -> ArrayType:
         return self.tangent()
+
+    def to_ct_aval(self) -> ArrayType:
+        return self.tangent()
+
+    # As clients' own types are asked, which may be made of arrays.
+    def lo_ty(self) -> list[ArrayType]:
+        return [self]
+
+    def lower_val(self, value: Any) -> list[Any]:
+        return [value]
+
+    def raise_val(self, value: Any) -> Any:
+        return value
+
+    def dec_rank(self, size: Any, axis: int | None) -> ArrayType:
+        return self if axis is None else self.without_axis(axis)
+
+    def inc_rank(self, size: Any, axis: int | None) -> ArrayType:
+        return self if axis is None else self.with_axis(axis, size)
+
+    def leading_axis_spec(self) -> int:
+        return 0
+
+    def shard(self, mesh: Any, manual_axes: Any, check_vma: bool, spec: Any) -> ArrayType:
+        """The type of a device's part: the axes of the spec divide its shape, and along them devices differ."""
+        sizes = zip(self.shape, spec.padded(self.ndim), strict=True)
+        shape = tuple([n // mesh.parts(names) for n, names in sizes])
+        return VaryingType(self.plain.with_shape(shape), self.vary | frozenset(spec.axes))
+
+    def unshard(self, mesh: Any, check_vma: bool, spec: Any) -> ArrayType:
+        """The type of the whole that such parts make."""
+        sizes = zip(self.shape, spec.padded(self.ndim), strict=True)
+        whole = self.with_shape(tuple([n * mesh.parts(names) for n, names in sizes]))
+        return runtime.lying(VaryingType(whole, self.vary - frozenset(mesh.axis_names)), mesh.sharding(spec))
 
     def strip_weak_type(self) -> ArrayType:
         return self.strong()
@@ -382,7 +416,7 @@ class ShardedType(ArrayType):
     def with_shape(self, shape: Any) -> ArrayType:
         return self if shape == self.shape else self._plain.with_shape(shape)
 
-    def without_axis(self, axis: int) -> ArrayType:
+    def without_axis(self, axis: int, size: Any = None) -> ArrayType:
         dims = self.placed.spec.padded(self.ndim)
         return self._like(self._plain.without_axis(axis), (*dims[:axis], *dims[axis + 1 :]))
 

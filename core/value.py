@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .errors import NonArrayArgumentError
+from .opaque import OpaqueType, opaque_types
 from .types import ArrayType, RefType, TokenType, Type, canonical_dtype, scalar_type
 
 Scalar = (bool, int, float, complex)
@@ -32,6 +33,8 @@ def typeof(x: Any) -> Type:
         return scalar_type(x)
     if getattr(kind, "symbolic", False):
         return scalar_type(1)  # a size that is not known yet, as a number
+    if kind in opaque_types:
+        return opaque_types[kind](x)
     if isinstance(x, (np.ndarray, np.generic)):
         try:
             return ArrayType(x.shape, canonical_dtype(x.dtype))
@@ -53,7 +56,7 @@ def typeof(x: Any) -> Type:
 
 def _type_of_aval(aval: Any) -> Type:
     """The type that stands-in arguments carry as it is; that of another library's array translated."""
-    if isinstance(aval, (ArrayType, RefType, TokenType)):
+    if isinstance(aval, (ArrayType, RefType, TokenType, OpaqueType)):
         return aval
     return ArrayType(tuple(aval.shape), canonical_dtype(aval.dtype), bool(getattr(aval, "weak_type", False)))
 

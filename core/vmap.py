@@ -10,6 +10,7 @@ from .caches import cached
 from .errors import UnsupportedError
 from .ir import Effect, Program
 from .linear import align, moved
+from .opaque import MappingSpec
 from .primitive import NAMED, SIZE, AxisInfo, Primitive
 from .relation import PARALLEL, Axis, Relation, inserted, pointwise, without
 from .trace import Trace, Tracer, current_trace, eval_program, extended_axes, shape_of, trace_program, typeof, under
@@ -19,13 +20,14 @@ class BatchTracer(Tracer):
     """A value with a batch axis at position `dim`; its type is that of one element."""
 
     __slots__ = ("value", "dim")
+    _trace: BatchTrace
 
-    def __init__(self, trace: BatchTrace, value: Any, dim: int):
+    def __init__(self, trace: BatchTrace, value: Any, dim: Any):
         self._trace, self.value, self.dim = trace, value, dim
 
     @property
     def aval(self) -> Any:
-        return typeof(self.value).without_axis(self.dim)
+        return typeof(self.value).without_axis(self.dim, self._trace.axis.size)
 
     def describe(self) -> str:
         return f"a batched value of type {self.aval.show()}"
@@ -167,7 +169,9 @@ def batch_program(
 
     def fun(*args: Any) -> list[Any]:
         outs, found = batch_flat(functools.partial(eval_program, program), axis, args, dims)
-        out_dims[:] = [0 if f or d is not None else None for f, d in zip(forced, found, strict=True)]
+        # What a client mapped in a way of its own stays so.
+        out_dims[:] = [d if isinstance(d, MappingSpec) else 0 if f or d is not None else None
+                       for f, d in zip(forced, found, strict=True)]  # fmt: skip
         return [x if to is None else moved(axis, x, d, to) for x, d, to in zip(outs, found, out_dims, strict=True)]
 
     types = [

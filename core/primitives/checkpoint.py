@@ -30,7 +30,7 @@ from ..vmap import batch_program
 from .contract import dot_general_p
 from .conv import conv_general_dilated_p
 from .jit import jit_p
-from .structured import chosen, close, keep_inputs, prune, reduced
+from .structured import chosen, close, keep_inputs, prune, recounted, reduced
 
 Policy = Callable[..., Any] | None
 
@@ -77,7 +77,7 @@ optimization_barrier_p = Primitive(
     transpose=_barrier_transpose,
     batch=lambda axis, args, dims: (optimization_barrier_p.bind(*args), dims),
     numpy=lambda *arrays: list(arrays),
-    multiple=True, varies=OWN,
+    recounted=recounted(), multiple=True, varies=OWN,
 )
 
 
@@ -377,7 +377,7 @@ checkpoint_p = Primitive(
     dce=_dce,
     effects=_effects,
     numpy=_numpy,
-    multiple=True, varies=OWN,
+    recounted=recounted(), multiple=True, varies=OWN,
 )
 PRIMITIVES = (checkpoint_p, optimization_barrier_p, name_p)
 

@@ -39,6 +39,7 @@ from .structured import (
     keep_inputs,
     known,
     prune,
+    recounted,
     reduced,
     shifted,
     trace_body,
@@ -218,7 +219,7 @@ cond_p = Primitive(
     effects=_effects,
     choice=True,
     numpy=_numpy,
-    multiple=True, varies=OWN,
+    recounted=recounted(), multiple=True, varies=OWN,
 )
 
 

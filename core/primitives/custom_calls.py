@@ -20,14 +20,14 @@ from ..ir import Effects, Program, Var
 from ..jvp import jvp_flat
 from ..linear import add_tangents, moved
 from ..linearize import linearize_flat
+from ..opaque import has_values, is_opaque
 from ..primitive import OWN, AxisInfo, Linear, Primitive, Zero, all_zero
 from ..rules import instantiate
 from ..trace import Trace, eval_program, extended_axes, trace_program, typeof, under
 from ..transpose import transpose_program
-from ..types import is_inexact
 from ..vmap import batch_program
 from .reduce import reduce_sum_p
-from .structured import close, with_output_types
+from .structured import close, recounted, with_output_types
 from .varying import ordered, psum_invariant_p, pvary
 
 _CLOSED = "pass the value as an argument of the function, or use `closure_convert`"
@@ -64,10 +64,10 @@ def _leading(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None]) ->
     return [x if d is None else moved(axis, x, d, 0) for x, d in zip(args, dims, strict=True)]
 
 
-def _element(x: Any, dim: int | None) -> Any:
+def _element(x: Any, dim: int | None, size: Any) -> Any:
     """The type of one element of a value batched at 0 or not at all."""
     type_ = typeof(x)
-    return type_ if dim is None else type_.without_axis(0)
+    return type_ if dim is None else type_.without_axis(0, size)
 
 
 def _vectorized(
@@ -79,7 +79,7 @@ def _vectorized(
 ) -> tuple[list[Any], tuple[int | None, ...]]:
     """Call a flat function on values batched at 0 or None; `force(number of outputs)` says which to batch anyway."""
     with extended_axes(axis.name, axis.size):
-        program = trace_program(fun, [_element(x, d) for x, d in zip(args, dims, strict=True)], "rule")
+        program = trace_program(fun, [_element(x, d, axis.size) for x, d in zip(args, dims, strict=True)], "rule")
     program, constants = close(program)
     every = (*(None for _ in constants), *dims)
     batched, out_dims = batch_program(program, axis, every, force(len(program.outputs)))
@@ -161,7 +161,7 @@ custom_jvp_call_p = Primitive(
     batch=_batch_jvp,
     effects=_effects,
     numpy=_numpy,
-    multiple=True, varies=OWN,
+    recounted=recounted("num_consts"), multiple=True, varies=OWN,
 )
 
 
@@ -187,10 +187,11 @@ class CustomVJP:
 
 def linearize_rules(fwd: Any, primals: Sequence[Any], nonzero: Sequence[bool]) -> Any:
     """Run the forward rule; the linear map is one equation whose transpose is the backward rule."""
-    vary = tuple(typeof(x).vary for x, nz in zip(primals, nonzero, strict=True) if nz)
+    # Of a client's own type it is not known; the primitive that made the value sums, where that is to be done.
+    vary = tuple(None if is_opaque(typeof(x)) else typeof(x).vary for x, nz in zip(primals, nonzero, strict=True) if nz)
     outs, residuals, bwd = fwd(primals, tuple(nonzero))
     types = [typeof(o).tangent() for o in outs]
-    present = tuple(is_inexact(t.dtype) for t in types)
+    present = tuple(map(has_values, types))
 
     def linear(*tangents: Any) -> list[Any]:
         given = [instantiate(t) for t, nz in zip(tangents, nonzero, strict=True) if nz]
@@ -253,7 +254,7 @@ class _BatchedBackward:
 
         def flat(*args: Any) -> list[Any]:
             rest = iter(args[k:])
-            zeros = (Zero(ct.type.without_axis(0)) if type(ct) is Zero else next(rest) for ct in cts)
+            zeros = (Zero(ct.type.without_axis(0, self.axis.size)) if type(ct) is Zero else next(rest) for ct in cts)
             found = self.bwd(list(args[:k]), list(zeros))
             present[:] = [ct if type(ct) is Zero else None for ct in found]
             return [ct for ct in found if type(ct) is not Zero]
@@ -289,7 +290,7 @@ custom_vjp_call_p = Primitive(
     batch=_batch_vjp,
     effects=_effects,
     numpy=_numpy,
-    multiple=True, varies=OWN,
+    recounted=recounted("num_consts"), multiple=True, varies=OWN,
 )
 
 
@@ -297,7 +298,7 @@ custom_vjp_call_p = Primitive(
 
 
 def _lin_typing(*types: Any, out_types: Sequence[Any], **_: Any) -> list[Any]:
-    return [t for t in out_types if is_inexact(t.dtype)]
+    return [t for t in out_types if has_values(t)]
 
 
 def _lin_transpose(
@@ -306,18 +307,18 @@ def _lin_transpose(
     if any(isinstance(a, Linear) for a in args[:num_res]):
         raise DifferentiationError("a `custom_vjp` function is not linear, but was transposed", "use `vjp`")
     given = iter(cts)
-    full = [next(given) if is_inexact(t.dtype) else Zero(t) for t in out_types]
+    full = [next(given) if has_values(t) else Zero(t) for t in out_types]
     found = bwd(list(args[:num_res]), full)
     wanted = [ct for ct, nz in zip(found, nonzero, strict=True) if nz]
     return [*(None for _ in range(num_res)), *map(_of_all_devices, wanted, vary)]
 
 
-def _of_all_devices(ct: Any, vary: frozenset[Any]) -> Any:
+def _of_all_devices(ct: Any, vary: frozenset[Any] | None) -> Any:
     """The cotangent of a value that devices of a mesh share is the sum of theirs; of one that was summed, itself.
 
-    `vary` are the axes of the mesh along which the value differs.
+    `vary` are the axes of the mesh along which the value differs, None where that is not known.
     """
-    if ct is None or type(ct) is Zero:
+    if ct is None or vary is None or type(ct) is Zero:
         return ct
     apart = typeof(ct).vary - vary
     return psum_invariant_p.bind(ct, axes=ordered(apart)) if apart else ct
@@ -413,7 +414,7 @@ linear_call_p = Primitive(
     linearize=_linear_linearize,
     effects=_effects,
     numpy=_numpy,
-    multiple=True, varies=OWN,
+    recounted=recounted("num_res"), multiple=True, varies=OWN,
 )
 PRIMITIVES = (custom_jvp_call_p, custom_vjp_call_p, custom_lin_p, linear_call_p)
 

@@ -76,12 +76,17 @@ def _dce(used: Sequence[bool], eqn: Eqn) -> Eqn | None:
                        params=eqn.params | {"program": program, "donated": ()})  # fmt: skip
 
 
+def _recounted(params: dict[str, Any], widths: Sequence[int]) -> dict[str, Any]:
+    donated = zip(params["donated"], widths, strict=False)  # empty where nothing is
+    return params | {"donated": tuple(flag for flag, width in donated for _ in range(width))}
+
+
 def _numpy(*arrays: Any, program: Program, **_: Any) -> list[Any]:
     return evaluate(program, *arrays)
 
 
 jit_p = Primitive(
     "jit", _typing, jvp=_jvp, linearize=_linearize, transpose=_transpose, batch=_batch, dce=_dce, effects=_effects,
-    numpy=_numpy, multiple=True, varies=OWN,
+    numpy=_numpy, recounted=_recounted, multiple=True, varies=OWN,
 )  # fmt: skip
 PRIMITIVES = (jit_p,)

@@ -37,6 +37,7 @@ from .structured import (
     keep_inputs,
     known,
     prune,
+    recounted,
     reduced,
     settle,
     shifted,
@@ -254,7 +255,7 @@ while_p = Primitive(
     dce=_dce,
     effects=_effects,
     numpy=_numpy,
-    multiple=True, varies=OWN,
+    recounted=recounted("cond_nconsts", "body_nconsts"), multiple=True, varies=OWN,
 )
 PRIMITIVES = (while_p,)
 

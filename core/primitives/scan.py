@@ -20,6 +20,7 @@ from ..ir import Effects, Eqn, Literal, Program
 from ..jvp import jvp_program
 from ..linear import add_tangents, moved
 from ..linearize import linearized
+from ..opaque import is_opaque
 from ..primitive import OWN, AxisInfo, Linear, Primitive, Zero
 from ..rules import instantiate, zeros
 from ..trace import eval_program, shape_of, trace_program, typeof
@@ -36,6 +37,7 @@ from .structured import (
     keep_inputs,
     permuted,
     prune,
+    recounted,
     reduced,
     settle,
     trace_body,
@@ -377,6 +379,7 @@ scan_p = Primitive(
     effects=_effects,
     runs=lambda types, *, length, **_: length,
     numpy=_numpy,
+    recounted=recounted("num_consts", "num_carry"),
     multiple=True, varies=OWN,
 )
 PRIMITIVES = (scan_p,)
@@ -388,6 +391,7 @@ CARRY_REMEDY = "make the body return a carry of the structure, shapes and dtypes
 
 
 def _length(leaves: Sequence[Any], length: Any) -> int:
+    leaves = [x for x in leaves if not is_opaque(typeof(x))]
     for x in leaves:
         if not shape_of(x):
             raise ShapeError(
@@ -447,7 +451,7 @@ def scan(
     if current().disable_jit and n:
         return _run(f, init, x_leaves, x_tree, n, reverse)
     in_tree = tree.treedef_tuple([init_tree, x_tree])
-    items = [t.without_axis(0) for t in x_types]
+    items = [t.without_axis(0, n) for t in x_types]
     found: dict[str, Any] = {}
 
     def trace(types: list[Any]) -> tuple[Program, list[Any]]:

@@ -97,6 +97,20 @@ def reduced(eqn: Eqn, inputs: Sequence[Atom], outputs: Sequence[Var], **changes:
     return eqn.replace(inputs=tuple(inputs), outputs=tuple(outputs), params=params, effects=effects)
 
 
+def recounted(*counts: str) -> Callable[..., dict[str, Any]]:
+    """The rule `recounted` of a primitive whose operands come in groups, all but the last of which parameters count."""
+
+    def rule(params: dict[str, Any], widths: Sequence[int]) -> dict[str, Any]:
+        params, start = dict(params), 0
+        for name in counts:
+            n = params[name]
+            params[name] = sum(widths[start : start + n])
+            start += n
+        return params
+
+    return rule
+
+
 def shifted(effects: Effects, offset: int, start: int = 0) -> Effects:
     """Effects of an inner Program as those of its equation: input `i >= start` is operand `i + offset`."""
     return frozenset(

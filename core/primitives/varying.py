@@ -15,6 +15,7 @@ import numpy as np
 
 from ..ir import Effect, Effects
 from ..linear import moveaxis
+from ..opaque import is_opaque
 from ..primitive import OWN, AxisInfo, Primitive
 from ..rules import linear_jvp
 from ..runtime import runtime
@@ -47,18 +48,26 @@ def align(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> 
     """Operands that all vary along the same axes, but for constants and for primitives that tell themselves."""
     if primitive.varies is OWN or len(args) < 2:
         return args
-    found = [typeof(a).vary if isinstance(a, Tracer) else None for a in args]
-    union = frozenset().union(*(v for v in found if v))
+    types = [typeof(a) for a in args]
+    found = [t.vary if isinstance(a, Tracer) and not is_opaque(t) else None for a, t in zip(args, types, strict=True)]
+    union = _together(types)
     if all(v is None or v == union for v in found):
         return args
     return [a if v is None else pvary(a, union) for a, v in zip(args, found, strict=True)]
+
+
+def _together(types: Sequence[Any]) -> frozenset[Any]:
+    """The axes along which any of some values varies; one of a client's own type counts as varying along all."""
+    if any(map(is_opaque, types)):
+        return frozenset(mesh_axes())
+    return frozenset().union(*(t.vary for t in types if isinstance(t, ArrayType)))
 
 
 def varied(primitive: Primitive, types: Sequence[Any], outs: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     """The types of an equation's results, with the axes along which they vary."""
     if primitive.varies is OWN:
         return list(outs)
-    vary = frozenset().union(*(t.vary for t in types if isinstance(t, ArrayType)))
+    vary = _together(types)
     if primitive.varies is not None:
         vary = primitive.varies(vary, params).intersection(mesh_axes())
     return [VaryingType(t, vary) if isinstance(t, ArrayType) else t for t in outs]

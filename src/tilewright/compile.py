@@ -15,6 +15,8 @@ from .core import events, jit
 from .core.check import check_program
 from .core.config import config, current
 from .core.events import recorded
+from .core.keys import physicalize
+from .core.opaque import opaque_types
 from .core.rewrite import eliminate_dead
 from .core.runtime import runtime
 from .loader import loaded, part
@@ -49,7 +51,8 @@ def _trace(request: Request, settings: Settings, reports: Reports) -> tuple[Unit
 
 
 def _transform(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, None]:
-    return replace(unit, program=eliminate_dead(unit.program)[0]), None
+    program = physicalize(unit.program, keys=False) if opaque_types else unit.program
+    return replace(unit, program=eliminate_dead(program)[0]), None
 
 
 def _partition(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any]:

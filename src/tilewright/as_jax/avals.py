@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.opaque import OpaqueType
 from ..core.types import ArrayType, RefType, TokenType
 
 
 class _Type(type):
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, (ArrayType, RefType, TokenType))
+        return isinstance(instance, (ArrayType, RefType, TokenType, OpaqueType))
 
 
 class AbstractValue(metaclass=_Type):

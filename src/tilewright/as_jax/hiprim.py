@@ -16,9 +16,10 @@ from ..core.errors import ArgumentError, ArgumentTypeError, UnsupportedError
 from ..core.ir import Effects, Eqn
 from ..core.linear import moved, reduce_sum_p
 from ..core.linearize import is_forward
+from ..core.opaque import flat_parts, is_opaque, opaque_types
 from ..core.primitive import OWN, AxisInfo, Linear, Zero
 from ..core.primitives.custom_calls import linearize_rules
-from ..core.trace import typeof
+from ..core.trace import Tracer, typeof
 from ..core.types import ArrayType
 from ..core.vmap import batch_flat
 from .accumulators import GradAccum, NullAccum, ValAccum
@@ -32,6 +33,11 @@ def is_zero(x: Any) -> bool:
 def _bare(type_: Any) -> Any:
     """A type without what it says of a mesh."""
     return type_.strong().plain if isinstance(type_, ArrayType) else type_
+
+
+def _holds_tracers(x: Any) -> bool:
+    """Whether an object of a client's own class holds traced arrays."""
+    return type(x) in opaque_types and any(isinstance(part, Tracer) for part in flat_parts(typeof(x), x))
 
 
 @tree.register_static
@@ -71,6 +77,8 @@ class HiPrim:
             if _bare(found) != _bare(expected):
                 raise ArgumentTypeError(f"{self!r} of {found.show()} was made for {expected.show()}",
                                         "make it for the types of the arguments: `jax.typeof`")  # fmt: skip
+        if any(map(_holds_tracers, flat)):  # within the `expand` of another one
+            return self.expand(*args)
         return self.out_tree.unflatten(call_hi_primitive_p.bind(*flat, _prim=self))
 
     def __repr__(self) -> str:
@@ -231,6 +239,8 @@ def _transpose(cts: Sequence[Any], *args: Any, _prim: HiPrim) -> list[Any]:
 
 def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, _prim: HiPrim) -> Any:
     unflatten = _prim.in_tree.unflatten
+    dims = [t.mapping_at(d) if is_opaque(t := typeof(x)) and d is not None else d
+            for x, d in zip(args, dims, strict=True)]  # fmt: skip
     out, out_dims = _prim.batch(axis, unflatten(args), unflatten(dims))
     return _prim.flat_out(out), _prim.flat_out(out_dims)
 
@@ -282,7 +292,7 @@ class VmapOf(HiPrim):
 
     def _over(self, fun: Callable[..., Any], values: Sequence[Any], dims: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """A flat function of batched values: results, and where their axes are; symbolic zeros stay such."""
-        args = [Zero(x.type.without_axis(d)) if is_zero(x) and d is not None else x
+        args = [Zero(x.type.without_axis(d, self.axis.size)) if is_zero(x) and d is not None else x
                 for x, d in zip(values, dims, strict=True)]  # fmt: skip
         return batch_flat(fun, self.axis, args, [None if is_zero(x) else d for x, d in zip(args, dims, strict=True)])
 
