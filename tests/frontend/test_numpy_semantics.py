@@ -425,3 +425,15 @@ def test_saved_bfloat16_is_read_as_such(tmp_path):
     jnp.save(tmp_path / "x.npy", x)
     read = jnp.load(tmp_path / "x.npy")
     assert read.dtype == x.dtype and read.tolist() == [0.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("call", [
+    lambda: jnp.polyfit(jnp.arange(5.0), jnp.arange(5.0) ** 2, 2, w=jnp.ones(5), cov=True),
+    lambda: jnp.polyfit(jnp.arange(5.0), jnp.arange(10.0).reshape(5, 2) ** 2, 2, cov=True),
+    lambda: jnp.cov(jnp.arange(6.0).reshape(2, 3) ** 2, fweights=jnp.array([1, 2, 1]), aweights=jnp.arange(3.0)),
+    lambda: jnp.isin(jnp.arange(6).reshape(2, 3), jnp.array([2, 4])),
+])  # fmt: skip
+def test_ranks_may_differ_within_a_function(call):
+    expected = call()
+    with tw.numpy_rank_promotion("raise"):
+        tw.tree.map(np.testing.assert_array_equal, call(), expected)

@@ -143,18 +143,18 @@ def _polyfit(x: Any, y: Any, deg: int, rcond: Any, full: bool, w: Any, cov: Any)
         w = astype(w, dtype_of(x))[:, None]
         left, right = left * w, right * (w if len(shape_of(y)) == 2 else w[:, 0])
     scale = lax.sqrt(sum_of(left * left, 0))
-    left = left / scale
+    left = left / scale[None, :]
     rcond = points * float(finfo(dtype_of(x)).eps) if rcond is None else rcond
     found, residuals, rank, singular = linalg.lstsq(left, right, rcond)
-    found = (found.T / scale).T
+    found = found / (scale[:, None] if len(shape_of(y)) == 2 else scale)
     if full:
         return found, residuals, rank, singular, asarray(rcond)
     if not cov:
         return found
-    base = linalg.inv(left.T @ left) / (scale[:, None] * scale)
+    base = linalg.inv(left.T @ left) / (scale[:, None] * scale[None, :])
     if cov != "unscaled":
         rest = residuals / (points - deg - 1)
-        base = base[:, :, None] * rest if len(shape_of(y)) == 2 else base * rest
+        base = base[:, :, None] * rest[None, None, :] if len(shape_of(y)) == 2 else base * rest[None, :]
     elif len(shape_of(y)) == 2:
         base = base[:, :, None]
     return found, base

@@ -189,7 +189,7 @@ def isin(
     x, others = promote_dtypes(value(element, "isin"), ravel(value(test_elements, "isin")))
     if method == "compare_all" or shape_of(others)[0] <= 64 or not shape_of(x):
         rank = len(shape_of(x))
-        result = any_of(equal(lax.expand_dims(x, (rank,)), others), -1)
+        result = any_of(equal(lax.expand_dims(x, (rank,)), lax.expand_dims(others, range(rank))), -1)
     else:
         ordered = sort(others)
         places = searchsorted(ordered, x)

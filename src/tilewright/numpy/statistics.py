@@ -85,7 +85,7 @@ def _cov(
         weights = importance if weights is None else weights * importance
     centre, total = average(x, 1, weights, returned=True)
     gap = x - lax.expand_dims(centre, (1,))
-    scaled = gap if weights is None else gap * weights
+    scaled = gap if weights is None else gap * weights[None, :]
     size: Any = shape_of(x)[1] - taken if weights is None else total[0] - taken
     if weights is not None and aweights is not None and taken:
         size = total[0] - taken * sum_of(weights * value(aweights)) / total[0]
