@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -32,7 +33,7 @@ from .rules import instantiate
 from .runtime import runtime
 from .trace import Tracer, Value, as_type, extended_axes, trace_program, typeof
 from .transpose import transpose_map
-from .types import ArrayType, as_dtype, is_complex, is_float, is_inexact
+from .types import ArrayType, RefType, as_dtype, is_complex, is_float, is_inexact
 from .vmap import batch_flat
 
 
@@ -211,16 +212,47 @@ def _no_reduce_axes(axes: Any) -> None:
 def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_axes: Any = ()) -> Any:
     """The value of a function and the function from output cotangents to input cotangents.
 
+    `pullback.with_refs(...)` says of each input whether its cotangent is given (`ad.GradValue()`), left out
+    (`ad.DontWant()`), or added to a Ref, as that of an input that is a Ref has to be.
+
     >>> import tilewright as tw
     >>> y, pullback = tw.vjp(lambda x, y: x * y, 3.0, 4.0)
     >>> [float(ct) for ct in pullback(1.0)]
     [4.0, 3.0]
+    >>> total = tw.new_ref(1.0)
+    >>> pullback.with_refs(total, tw.ad.DontWant())(1.0)
+    (GradRef(), DidntWant())
+    >>> total
+    Ref(5., dtype=float32)
     """
     _no_reduce_axes(reduce_axes)
-    outs, linear, out_tree, in_tree, aux = _linearized(fun, primals, has_aux)
-    pullback = VJP(linear, _types(primals), in_tree, list(map(typeof, outs)), out_tree)
-    result = out_tree.unflatten(outs), pullback
-    return (*result, aux) if has_aux else result
+    flat, in_tree = tree.flatten(primals)
+    run, values, refs = _over_values(lambda *leaves: fun(*in_tree.unflatten(leaves)), flat, [True] * len(flat))
+    if refs and has_aux:
+        run = _aux_last(run)
+    outs, linear, out_tree, _, aux = _linearized(run, values, has_aux)
+    pullback = VJP(linear, _types(values), in_tree, list(map(typeof, outs)), out_tree, tuple(refs))
+    value = out_tree.unflatten(outs)
+    if refs:
+        value, held = value
+        for i, x in zip(refs, held, strict=True):
+            flat[i][...] = x
+    return (value, pullback, aux) if has_aux else (value, pullback)
+
+
+def _over_values(fun: Callable[..., Any], flat: Sequence[Any], chosen: Sequence[bool]) -> Any:
+    """A function as one of what Refs among its operands hold, its operands, and which of them were Refs."""
+    return (fun, flat, ()) if runtime.over_values is None else runtime.over_values(fun, flat, chosen)
+
+
+def _aux_last(run: Callable[..., Any]) -> Callable[..., Any]:
+    """((out, aux), held) as ((out, held), aux)."""
+
+    def moved_last(*args: Any) -> Any:
+        (out, aux), held = run(*args)
+        return (out, held), aux
+
+    return moved_last
 
 
 def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = ()) -> Callable[[Any], tuple[Any, ...]]:
@@ -262,6 +294,9 @@ def _check_input_dtype(x: Any, holomorphic: bool, allow_int: bool, what: str) ->
     if is_opaque(typeof(x)):
         return
     dtype = typeof(x).dtype
+    if isinstance(typeof(x), RefType):
+        raise ArgumentTypeError(f"{what} by a Ref of {typeof(x).array.show()}",
+                                "use `vjp` and its pullback's `with_refs`, or other `argnums`")  # fmt: skip
     if holomorphic and not is_complex(dtype):
         raise NonDifferentiableDtypeError(
             f"{what} with holomorphic=True of an input of dtype {dtype}", "pass complex inputs"
@@ -510,8 +545,8 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
         f = Flat(fun, in_tree, kwargs=True)
         lies = (typeof(x).along(d) for x, d in zip(flat, dims, strict=True) if d is not None)
         axis = AxisInfo(size, axis_name, spmd_axis_name, next((s for s in lies if s is not None), None))
-        run, given, refs = (f, flat, ()) if runtime.map_refs is None else runtime.map_refs(f, flat, dims)
-        outs, found = batch_flat(run, axis, given, dims)
+        run, given, refs = _over_values(f, flat, [d is not None for d in dims])
+        outs, found = batch_flat((lambda *rows: list(itertools.chain(*run(*rows)))) if refs else run, axis, given, dims)
         for i in reversed(refs):
             flat[i][...] = moved(axis, outs.pop(), found.pop(), dims[i])  # type: ignore[arg-type]
         full = f.out_tree.unflatten(outs)

@@ -6,14 +6,16 @@ leaves) and the map with holes in their places (its structure, the same object f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from . import tree
 from .convert import as_array
-from .errors import DifferentiationError, ShapeError, TreeError
+from .errors import ArgumentTypeError, DifferentiationError, ShapeError, TreeError
 from .linearize import Known, LinearMap, is_literal
 from .opaque import is_opaque
 from .primitive import Zero
@@ -21,7 +23,7 @@ from .primitives.convert import convert_element_type
 from .rules import instantiate
 from .trace import is_evaluating, typeof
 from .transpose import transpose_map
-from .types import FLOAT0, Type, is_inexact
+from .types import FLOAT0, RefType, Type, is_inexact
 
 
 def cast(x: Any, type_: Any) -> Any:
@@ -155,16 +157,105 @@ class _Same:
         return id(self.value)
 
 
+@dataclass(frozen=True)
+class GradValue:
+    """Says to a pullback that the cotangent of an input is to be given, as it is by default."""
+
+
+@dataclass(frozen=True)
+class DontWant:
+    """Says to a pullback that the cotangent of an input is not wanted, and need not be computed."""
+
+
+@tree.register_static
+@dataclass(frozen=True)
+class GradRef:
+    """Stands for a cotangent that was added to a Ref."""
+
+
+@tree.register_static
+@dataclass(frozen=True)
+class DidntWant:
+    """Stands for a cotangent that was not wanted."""
+
+
 @tree.register_pytree_node_class
 class VJP(LinearFunction):
-    """The pullback that `vjp` gives: a cotangent of the output to the tuple of those of the inputs."""
+    """The pullback that `vjp` gives: a cotangent of the output to the tuple of those of the inputs.
+
+    Inputs whose numbers are `refs` were Refs. What they held at the end are more outputs of the map.
+    """
+
+    def __init__(
+        self, linear: Any, in_types: Sequence[Type], in_tree: Any, out_types: Sequence[Type], out_tree: Any,
+        refs: tuple[int, ...] = (),
+    ):  # fmt: skip
+        super().__init__(linear, in_types, in_tree, out_types, out_tree)
+        self.refs = refs
+
+    def tree_flatten(self) -> tuple[list[Any], Any]:
+        values, structure = super().tree_flatten()
+        return values, (*structure, self.refs)
 
     def __call__(self, cotangent: Any) -> Any:
+        return self._pull(cotangent, [GradValue()] * len(self.in_types))
+
+    def with_refs(self, *targets: Any) -> Callable[[Any], Any]:
+        """The pullback that puts cotangents where `targets`, in the structure of the inputs, say.
+
+        `GradValue()` has a cotangent returned, `DontWant()` leaves it out, and a Ref has it added, in place. For an
+        input that was a Ref, the target holds at first the cotangent of what it held at the end.
+
+        Raises:
+          TreeError: targets of another structure than the inputs.
+          ArgumentTypeError: something else as a target, or a Ref of another shape or dtype.
+        """
+        flat, found = tree.flatten(targets)
+        if found != self.in_tree:
+            raise TreeError(f"targets of `with_refs` have structure {found}, the inputs {self.in_tree}",
+                            "give a Ref, `GradValue()` or `DontWant()` for each array")  # fmt: skip
+        for target, primal in zip(flat, self.in_types, strict=True):
+            _check_target(target, primal.tangent())
+        return functools.partial(self._pull, targets=flat)
+
+    def _pull(self, cotangent: Any, targets: Sequence[Any]) -> Any:
+        for i in self.refs:
+            if isinstance(targets[i], GradValue):
+                raise DifferentiationError(
+                    f"input {i} was a Ref of {self.in_types[i].show()}, whose cotangent is no value",
+                    "name a Ref to add it to, `pullback.with_refs(...)`, or `ad.DontWant()`",
+                )
+        if self.refs:
+            cotangent = cotangent, [self._held_cotangent(i, targets[i]) for i in self.refs]
         flat, found = tree.flatten(cotangent)
         if found != self.out_tree:
             raise TreeError(f"the cotangent has structure {found}, the output {self.out_tree}", "make them alike")
-        cts = transpose_map(self.linear, check_linear(flat, self.out_types, "cotangent", "output"))
-        return self.in_tree.unflatten(map(materialize, cts, self.in_types))
+        unwanted = [isinstance(t, DontWant) for t in targets]
+        cts = transpose_map(self.linear, check_linear(flat, self.out_types, "cotangent", "output"),
+                            [not u for u in unwanted] if any(unwanted) else None)  # fmt: skip
+        return self.in_tree.unflatten(map(self._put, range(len(cts)), cts, targets))
+
+    def _held_cotangent(self, i: int, target: Any) -> Any:
+        type = self.in_types[i].tangent()
+        return np.zeros(type.shape, type.dtype) if isinstance(target, DontWant) else target[...]
+
+    def _put(self, i: int, ct: Any, target: Any) -> Any:
+        if isinstance(target, DontWant):
+            return DidntWant()
+        value = materialize(ct, self.in_types[i])
+        if isinstance(target, GradValue):
+            return value
+        target[...] = value if i in self.refs else target[...] + value
+        return GradRef()
+
+
+def _check_target(target: Any, wanted: Type) -> None:
+    if isinstance(target, (GradValue, DontWant)):
+        return
+    found = typeof(target)
+    if not isinstance(found, RefType) or (found.shape, found.dtype) != (wanted.shape, wanted.dtype):
+        raise ArgumentTypeError(f"a target of type {found.show()} of `with_refs` for a cotangent of {wanted.show()}",
+                                "name a Ref of that shape and dtype, `GradValue()` or `DontWant()`")  # fmt: skip
 
 
 @tree.register_pytree_node_class

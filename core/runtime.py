@@ -78,8 +78,8 @@ class Runtime:
     __slots__ = (
         "config",  # the Config of threads that have set none of their own
         "bind",  # what gives meaning to `Primitive.bind`
-        "map_refs",  # what makes a function of mapped Refs one of arrays, for `vmap`; None until there are Refs
         "apart",  # what evaluates a primitive some of whose operands or results may be of opaque types
+        "over_values",  # what makes a function of Refs one of the arrays that they hold; None until there are Refs
         "evaluator",  # what evaluates a primitive on concrete arrays
         "backend",  # what compiles and runs Programs
         "lower",  # what makes a module of a Program for a device
@@ -107,7 +107,7 @@ class Runtime:
         self._caches: dict[int, tuple[str, weakref.ref[Any]]] = {}
         self.facts: dict[str, Any] = {}
         self.placement: Any = None
-        self.map_refs: Any = None
+        self.over_values: Any = None
         self.process_index, self.process_count = 0, 1
 
     # ------------------------------------------------------------ parts

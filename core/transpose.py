@@ -8,7 +8,7 @@ from typing import Any
 
 from .caches import cached
 from .errors import NoDerivativeError
-from .ir import Program, Var
+from .ir import Eqn, Program, Var
 from .linear import add_tangents
 from .linearize import Known, LinearMap, linear_part
 from .primitive import OWN, Linear, Zero
@@ -22,8 +22,8 @@ def _type(atom: Any) -> type:
     return type(atom.type)
 
 
-def transpose_map(linear: LinearMap, cotangents: Sequence[Any]) -> list[Any]:
-    """Cotangents of the map's inputs (Zero where none), given those of its outputs."""
+def transpose_map(linear: LinearMap, cotangents: Sequence[Any], wanted: Sequence[bool] | None = None) -> list[Any]:
+    """Cotangents of the map's inputs (Zero where none), given those of its outputs; of the `wanted` ones, if told."""
     env: dict[Var, Any] = {}
 
     def accumulate(var: Var, ct: Any) -> None:
@@ -33,7 +33,7 @@ def transpose_map(linear: LinearMap, cotangents: Sequence[Any]) -> list[Any]:
     for var, ct in zip(linear.outputs, cotangents, strict=True):
         if type(var) is Var:
             accumulate(var, ct)
-    for eqn in reversed(linear.eqns):
+    for eqn in reversed(linear.eqns if wanted is None else _reached(linear, wanted)):
         cts = [env.pop(v, None) for v in eqn.outputs]
         if all(ct is None for ct in cts):
             continue
@@ -54,6 +54,17 @@ def transpose_map(linear: LinearMap, cotangents: Sequence[Any]) -> list[Any]:
             if type(atom) is Var:
                 accumulate(atom, ct)
     return [env.get(v, Zero(v.type)) if type(v) is Var else v for v in linear.inputs]
+
+
+def _reached(linear: LinearMap, wanted: Sequence[bool]) -> list[Eqn]:
+    """The equations whose results depend on the inputs that are wanted."""
+    live = {v for v, w in zip(linear.inputs, wanted, strict=True) if w}
+    kept = []
+    for eqn in linear.eqns:
+        if any(type(a) is Var and a in live for a in eqn.inputs):
+            live.update(eqn.outputs)
+            kept.append(eqn)
+    return kept
 
 
 @cached(4096)

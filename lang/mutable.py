@@ -113,6 +113,10 @@ class Ref:
         """Add an array to part of it."""
         add_to(_place(self, idx), value)
 
+    def unsafe_buffer_pointer(self) -> int:
+        """The address of the array that it holds now; the next access may hold another."""
+        return self.value.unsafe_buffer_pointer()
+
     def __len__(self) -> int:
         if not self.shape:
             raise ArgumentTypeError("the length of a Ref without axes was asked for", "read it with `[...]`")
@@ -279,27 +283,29 @@ def _discharged(primitive: Primitive, args: Sequence[Any], params: dict[str, Any
     return outs[:n] if primitive.multiple else outs[0]
 
 
-def map_refs(
-    fun: Callable[..., Sequence[Any]], args: Sequence[Any], dims: Sequence[int | None]
-) -> tuple[Callable[..., Sequence[Any]], Sequence[Any], list[int]]:
-    """A function under `vmap` as one of the arrays that mapped Refs hold, which gives last what they then hold.
+def over_values(
+    fun: Callable[..., Any], args: Sequence[Any], chosen: Sequence[bool]
+) -> tuple[Callable[..., Any], Sequence[Any], list[int]]:
+    """A function as one of the arrays that chosen Refs among its operands hold, which gives also what they then hold.
 
-    Also its operands, and which of them are these Refs.
+    Its operands follow, and which of them are these Refs; the function itself, where none is.
     """
-    places = [i for i, (a, d) in enumerate(zip(args, dims, strict=True)) if d is not None and type(a) in _REFS]
+    places = [i for i, a in enumerate(args) if chosen[i] and type(a) in _REFS]
     if not places:
         return fun, args, places
+    if len({id(args[i]) for i in places}) < len(places):
+        raise ArgumentError("one Ref is passed twice to a function that is differentiated or batched", "pass it once")
 
-    def of_values(*rows: Any) -> list[Any]:
-        refs = {i: Ref(rows[i]) for i in places}
-        outs = fun(*(refs.get(i, row) for i, row in enumerate(rows)))
-        return [*outs, *(ref.value for ref in refs.values())]
+    def of_values(*values: Any) -> tuple[Any, list[Any]]:
+        refs = {i: Ref(values[i]) for i in places}
+        out = fun(*(refs.get(i, x) for i, x in enumerate(values)))
+        return out, [ref.value for ref in refs.values()]
 
     return of_values, [a[...] if i in places else a for i, a in enumerate(args)], places
 
 
 _REFS = (Ref, RefTracer)
-runtime.bind, runtime.map_refs = bind_refs, map_refs
+runtime.bind, runtime.over_values = bind_refs, over_values
 
 
 # ---------------------------------------------------------------------------- functions

@@ -141,6 +141,7 @@ if TYPE_CHECKING:
 
 # What is imported when it is first used, so that a program pays only for what it needs.
 _MODULES = (
+    "ad",
     "ad_checkpoint",
     "bench",
     "checkpoints",

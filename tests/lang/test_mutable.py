@@ -10,9 +10,11 @@ from tilewright.core.errors import (
     ArgumentError,
     ArgumentTypeError,
     DeletedArrayError,
+    DifferentiationError,
     LeakedTracerError,
     OutOfBoundsError,
     TracerArrayConversionError,
+    TreeError,
     UnsupportedError,
 )
 
@@ -191,3 +193,74 @@ def test_each_row_of_a_mapped_ref_is_a_ref(run):
     assert ref[...].tolist() == [[1, 3, 5], [4, 6, 8]] and nested.tolist() == [[2, 6, 10], [8, 12, 16]]
     untouched = run(tw.vmap(lambda r: r[0]))(ref)
     assert untouched.tolist() == [1, 4] and ref[...].tolist() == [[1, 3, 5], [4, 6, 8]]
+
+
+def sine(ref, x):
+    before = ref[...] * x
+    ref[...] = jnp.sin(ref[...])
+    return before + ref[...] ** 2
+
+
+def as_values(held, x):
+    return held * x + jnp.sin(held) ** 2, jnp.sin(held)
+
+
+@pytest.mark.parametrize("run", [lambda f: f, tw.jit, tw.checkpoint], ids=["plain", "jit", "checkpoint"])
+def test_pullbacks_by_refs_are_those_by_what_they_hold(run):
+    ref, held = tw.new_ref(X), tw.new_ref(2 * X)
+    y, pullback = tw.vjp(run(sine), ref, X)
+    (wanted, kept), reference = tw.vjp(as_values, X, X)
+    np.testing.assert_allclose(y, wanted, rtol=1e-6)
+    np.testing.assert_allclose(ref[...], kept, rtol=1e-6)
+    by_ref, by_x = reference((X, 2 * X))
+    total = tw.new_ref(X)
+    assert pullback.with_refs(held, total)(X) == (tw.ad.GradRef(), tw.ad.GradRef())
+    np.testing.assert_allclose(held[...], by_ref, rtol=1e-5)
+    np.testing.assert_allclose(total[...], X + by_x, rtol=1e-5)
+    given = pullback.with_refs(tw.ad.DontWant(), tw.ad.GradValue())(X)
+    assert given[0] == tw.ad.DidntWant()
+    np.testing.assert_allclose(given[1], X * X, rtol=1e-6)
+
+
+def test_sums_of_gradients_in_a_loop_and_auxiliary_results():
+    def step(total, x):
+        out, pullback, aux = tw.vjp(lambda w: (w * x, w + x), X, has_aux=True)
+        pullback.with_refs(total)(jnp.ones_like(out))
+        return aux
+
+    @tw.jit
+    def whole(xs):
+        total = tw.new_ref(jnp.zeros(3))
+        aux = lax.map(lambda x: step(total, x), xs)
+        return tw.freeze(total), aux
+
+    found, aux = whole(np.stack([X, 2 * X]))
+    np.testing.assert_allclose(found, 3 * X, rtol=1e-6)
+    np.testing.assert_allclose(aux, [2 * X, 3 * X], rtol=1e-6)
+    _, pullback, aux = tw.vjp(lambda r: (r[...] * 2, r[0]), tw.new_ref(X), has_aux=True)
+    pullback.with_refs(total := tw.new_ref(jnp.zeros(3)))(X)
+    np.testing.assert_allclose([*total[...], aux], [*(2 * X), X[0]], rtol=1e-6)
+
+
+def test_what_is_not_wanted_is_not_computed():
+    _, pullback = tw.vjp(lambda a, b: a @ b, np.ones((4, 4), "f"), X[[0, 1, 2, 0]])
+    both = tw.make_jaxpr(pullback)(jnp.ones(4))
+    one = tw.make_jaxpr(pullback.with_refs(tw.ad.GradValue(), tw.ad.DontWant()))(jnp.ones(4))
+    assert [str(p).count("dot_general") for p in (both, one)] == [2, 1]
+
+
+def test_targets_that_do_not_fit():
+    _, pullback = tw.vjp(lambda r, x: r[...] * x, tw.new_ref(X), X)
+    with pytest.raises(DifferentiationError, match="with_refs"):
+        pullback(X)
+    for targets, error in [
+        ((tw.ad.GradValue(),), TreeError), ((tw.ad.GradValue(), X), ArgumentTypeError),
+        ((tw.new_ref(jnp.zeros(2)), tw.ad.DontWant()), ArgumentTypeError),
+    ]:  # fmt: skip
+        with pytest.raises(error):
+            pullback.with_refs(*targets)(X)
+    with pytest.raises(ArgumentTypeError, match="with_refs"):
+        tw.grad(lambda r: r[0])(tw.new_ref(X))
+    ref = tw.new_ref(X)
+    with pytest.raises(ArgumentError, match="twice"):
+        tw.vjp(lambda a, b: a[...] * b[...], ref, ref)

@@ -1,8 +1,9 @@
-"""`jax._src.util`, for the kernels that come with jax: a function with a hash, which they name in a type."""
+"""`jax._src.util`: a function with a hash, which the kernels that come with jax name in a type; and `map` and `zip` of
+sequences of one length, for jax's page on interpreters."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,5 +21,15 @@ class HashableFunction:
         return self.f(*args, **kwargs)
 
 
-__all__ = ["HashableFunction"]
+def safe_zip(*args: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """`zip` as a list; of sequences of one length."""
+    return list(zip(*args, strict=True))
+
+
+def safe_map(f: Callable[..., Any], *args: Sequence[Any]) -> list[Any]:
+    """`map` as a list; of sequences of one length."""
+    return [f(*xs) for xs in zip(*args, strict=True)]
+
+
+__all__ = ["HashableFunction", "safe_map", "safe_zip"]
 __getattr__ = not_adapted("jax._src.util")
