@@ -596,6 +596,12 @@ def get_mesh() -> AnyMesh:
     return EMPTY if current().mesh is None else current().mesh
 
 
+def everywhere() -> NamedSharding | None:
+    """The sharding of what nobody splits: whole on each device of the mesh in force; None where it has no devices."""
+    mesh = current().mesh
+    return NamedSharding(mesh, PartitionSpec()) if isinstance(mesh, Mesh) else None
+
+
 def use_mesh(mesh: AnyMesh) -> contextlib.AbstractContextManager[Any]:
     """Within a `with` block, the mesh that a bare `PartitionSpec` means.
 

@@ -86,6 +86,7 @@ class Runtime:
         "array_maker",  # what makes an array of the runtime of a fresh NumPy array
         "target_here",  # what gives the target that the default device is
         "devices",  # what gives the devices of this process
+        "everywhere",  # what puts a NumPy array of a type on every device of the mesh in force, where there is one
         "placement",  # what tells how operands lie on a mesh; None until there is an array that does
         "align",  # what makes operands vary along the same axes of a mesh
         "dimension",  # what gives a symbolic size as a number of the program being traced
@@ -106,6 +107,7 @@ class Runtime:
         self.parts: dict[str, Any] = {}
         self._caches: dict[int, tuple[str, weakref.ref[Any]]] = {}
         self.facts: dict[str, Any] = {}
+        self.everywhere: Any = None
         self.placement: Any = None
         self.over_values: Any = None
         self.process_index, self.process_count = 0, 1

@@ -22,7 +22,7 @@ from ..core.errors import (
     UnsupportedError,
 )
 from ..core.runtime import runtime
-from ..core.trace import Value, typeof
+from ..core.trace import EVAL, Value, _current, typeof
 from ..core.transfers import DEVICE_TO_HOST, guard
 from ..core.types import KEY_DTYPES, ArrayType, KeyDtype, RefType, is_complex, is_integer
 from . import failures, shim
@@ -163,7 +163,7 @@ class Array(Value, metaclass=_IsArray):
 
     def _beside(self, numbers: Sequence[Any]) -> list[Any]:
         """Buffers of Python numbers where this array lies."""
-        return [host_buffer(x, typeof(x)) for x in numbers]
+        return [host_buffer(x, typeof(x)) for x in numbers]  # type: ignore[arg-type]
 
     def _part(self, shard: Shard) -> Array | None:
         return self
@@ -416,8 +416,12 @@ def from_host(array: np.ndarray, type: ArrayType, owned: bool) -> Array:
     """An Array of a NumPy array; `owned`: nobody else writes to it.
 
     A large one is copied even then. XLA would hold it, beside a copy of its own unless its address suits, and let go
-    of it only some time after the Array is gone.
+    of it only some time after the Array is gone. Under a mesh with devices it lies on all of them.
     """
+    if current().mesh is not None and _current.get() is EVAL and runtime.everywhere is not None:
+        found = runtime.everywhere(array, type)
+        if found is not None:
+            return found
     return Array(type, put(array, type, owned=owned and array.nbytes < LARGE))
 
 

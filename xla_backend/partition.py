@@ -14,7 +14,17 @@ from ..core import explicit
 from ..core.errors import MeshError
 from ..core.ir import Program, Var, subprograms
 from ..core.keys import physicalize
-from ..core.mesh import UNCONSTRAINED, AbstractMesh, Mesh, NamedSharding, PartitionSpec, constraint_p, lying
+from ..core.mesh import (
+    UNCONSTRAINED,
+    AbstractMesh,
+    Mesh,
+    NamedSharding,
+    PartitionSpec,
+    constraint_p,
+    everywhere,
+    get_mesh,
+    lying,
+)
 from ..core.primitives.convert import convert_element_type_p
 from ..core.primitives.jit import jit_p
 from ..core.primitives.shape import pad_p, slice_p
@@ -30,8 +40,13 @@ from .settings import Place, Settings, Unit
 from .sharded import make_runner
 
 
-def on_mesh(program: Program) -> bool:
-    """Whether a Program, or one within it, says how values lie on a mesh, or has a constant that lies on one."""
+def on_mesh(program: Program, here: bool = False) -> bool:
+    """Whether a Program is one of a mesh: of that in force, or it says itself how values lie on one.
+
+    `here`: it is for the devices of this process.
+    """
+    if here and everywhere() is not None:
+        return True
     made_of = vocabulary(program)
     if not made_of.primitives.isdisjoint((constraint_p, shard_map_p)):
         return True
@@ -127,7 +142,7 @@ def meshes_in(program: Program) -> Iterator[Any]:
 
 def _mesh(shardings: Sequence[Any], program: Program, settings: Settings) -> tuple[Any, tuple[Any, ...] | None]:
     """The mesh of a program and its devices, None where none are here."""
-    found = dict.fromkeys([*(s.mesh for s in shardings if s is not None), *meshes_in(program)])
+    found = dict.fromkeys([*(s.mesh for s in shardings if s is not None), *meshes_in(program)]) or {get_mesh(): None}
     first = next((m for m in found if isinstance(m, Mesh)), None)
     if first is None:
         first = next(iter(found))

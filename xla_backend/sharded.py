@@ -16,7 +16,7 @@ import numpy as np
 from ..core.caches import cached
 from ..core.errors import AddressableError, ArgumentError, MeshError
 from ..core.ir import Program, Var
-from ..core.mesh import Mesh, NamedSharding, PartitionSpec, indices, lying
+from ..core.mesh import Mesh, NamedSharding, PartitionSpec, everywhere, indices, lying
 from ..core.runtime import runtime
 from ..core.trace import typeof
 from ..core.types import FLOAT0, ArrayType, KeyDtype
@@ -208,6 +208,15 @@ def placement(values: Sequence[Any]) -> tuple[Any, ...] | None:
 
 
 runtime.placement = placement
+
+
+def put_everywhere(array: np.ndarray, type: ArrayType) -> ShardedArray | None:
+    """A NumPy array on every device of the mesh in force; None where that has no devices."""
+    where = everywhere()
+    return None if where is None else made(type, _put(array, type, where), where)
+
+
+runtime.everywhere = put_everywhere
 
 # ---------------------------------------------------------------------------- to a mesh
 

@@ -57,7 +57,8 @@ def _transform(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, 
 
 def _partition(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any]:
     """What runs on a mesh, with what it communicates where that is asked for; other programs are left as they are."""
-    if unit.place is None and not (loaded("mesh") and part("partition").on_mesh(unit.program)):
+    here = settings.device is not None
+    if unit.place is None and not (loaded("mesh") and part("partition").on_mesh(unit.program, here)):
         return (part("inspected").told_of_one(unit, settings.device) if loaded("shown shardings") else unit), None
     unit, told = part("partition").partition(unit, settings, _text, part("shardy"), _kernels(unit, settings))
     refused = current().communication == "error"

@@ -201,3 +201,27 @@ def test_an_axis_of_one_device_splits_nothing():
     mesh = tw.make_mesh((8, 1), ("x", "one"), axis_types=(AxisType.Explicit,) * 2)
     x = put(X, None, "one", mesh=mesh)
     assert np.array_equal(x[0, ::2], X[0, ::2]) and np.array_equal(tnp.squeeze(x[:, 1:2], 1), X[:, 1])
+
+
+@pytest.mark.parametrize("mesh", [MESH, AUTO], ids=["explicit", "auto"])
+def test_what_is_made_under_a_mesh_lies_on_all_of_it(mesh):
+    before, function = tnp.ones(3), tw.jit(lambda x: x * 2)
+    makers = [
+        lambda: tnp.zeros((8, 4)), lambda: tnp.ones((512, 512)), lambda: tnp.arange(8), lambda: tnp.asarray(X),
+        lambda: tnp.array([1.0, 2.0]), lambda: tnp.full(8, 3.0), lambda: tnp.eye(4), lambda: random.key(0),
+        lambda: random.normal(random.key(0), (8, 4)), lambda: tnp.sin(X),
+        lambda: tw.jit(tnp.zeros, static_argnums=0)(3), lambda: function(X), lambda: function(before),
+        lambda: before + 1, lambda: tnp.add(X, 1),
+    ]  # fmt: skip
+    plain = [make() for make in makers]
+    assert {len(x.devices()) for x in plain} == {1}
+    with tw.set_mesh(mesh):
+        for make, expected in zip(makers, plain, strict=True):
+            for _ in range(2):
+                x = make()
+                assert x.sharding.mesh is mesh and x.sharding.is_fully_replicated and len(x.devices()) == 8
+            if x.dtype != plain[7].dtype:
+                np.testing.assert_array_equal(x, expected)
+        assert len(tw.device_put(X).devices()) == 1
+        assert tnp.add(put(X, "x", mesh=mesh), tnp.ones((8, 4))).sharding.spec[0] == "x"
+    assert len(tnp.zeros((8, 4)).devices()) == len(function(X).devices()) == 1
