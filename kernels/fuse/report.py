@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 
+from ..generate.group import OWN_BODY
 from .fusion import FusedKernel, Fusion
 
 WIDTH = 116  # columns of a line
@@ -26,8 +27,14 @@ def wrapped(text: str) -> list[str]:
 
 
 def plan_lines(fusion: Fusion) -> list[str]:
-    """What a fused plan moves and computes, what stays outside of its kernels, and what lies between them."""
+    """What a fused plan moves and computes, what stays outside of its kernels, and what lies between them.
+
+    Of a program that is its author's kernels alone, as they were, there is nothing to say.
+    """
     account, lines = fusion.account, []
+    same = account is None or account.bytes_after == account.bytes_before
+    if same and not fusion.every_kernel and all(reason == OWN_BODY for _, reason in fusion.glue):
+        return []
     if account is not None:
         share = account.bytes_after / account.bytes_before if account.bytes_before else 1.0
         moved, apart = f"{account.bytes_after:,} bytes moved", f"{account.bytes_before:,}"

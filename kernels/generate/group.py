@@ -37,6 +37,7 @@ Sums = dict[int, frozenset[int]]  # the loops that the equations of some numbers
 NONE: frozenset[int] = frozenset()
 ELEMENTWISE = (POINTWISE, IDENTITY)  # kinds of operations on elements
 NAMES = frozenset(("axes", "axis"))  # parameters that name what is reduced or whole; a sort's row is no part of a group
+OWN_BODY = "a kernel keeps its own body"
 ELSEWHERE = "its blocks do not lie as its operands' do"
 
 
@@ -125,7 +126,7 @@ def _why_no_blocks(eqn: Eqn, relation: Relation | None) -> str | None:
 def why_not(eqn: Eqn, factors: Factors) -> str | None:
     """Why an equation stays outside of kernels made by fusion; None where it may go in."""
     if "kernel" in eqn.params:
-        return "a kernel keeps its own body"
+        return OWN_BODY
     if eqn.effects:
         return "it acts on the world, in order"
     if eqn.primitive.relation is None:

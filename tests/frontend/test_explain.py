@@ -123,3 +123,10 @@ def test_far_operands_count_what_the_body_reaches_and_declared_axes_are_told():
     (several,) = tw.explain(tw.vmap(call, in_axes=(None, 0)), *types).kernels
     assert several.bytes_moved == 4 * 4 + 3 * 2 * 4 * 128 * 4 and several.block_bytes == kernel.block_bytes
     assert "  declared: parallel" in str(report).splitlines()
+
+
+def test_a_program_of_an_authors_kernel_alone_says_nothing_of_fusion():
+    text = str(tw.explain(matmul, MATRIX, WEIGHTS, target="tpu:v5e"))
+    assert "of a kernel for each operation" not in text and "keeps its own body" not in text
+    text = str(tw.explain(lambda x, w: tnp.exp(matmul(x, w)), MATRIX, WEIGHTS, target="tpu:v5e"))
+    assert "of a kernel for each operation" in text, "and where something is fused it does"

@@ -32,7 +32,7 @@ def test_a_profile_tells_scopes_and_lines(tmp_path):
     rows = [row for row in found.rows if row.program == "layers"]
     assert any("layer1/tanh" in row.name and __file__ in row.line for row in rows)
     assert all(row.seconds >= 0 and row.calls for row in rows)
-    assert "layers: " in str(found) and "programs" in str(found)
+    assert "layers: " in str(found) and " in 1 program\n" in str(found)
     found.save(tmp_path / "trace.json.gz")
     events = json.loads(gzip.decompress((tmp_path / "trace.json.gz").read_bytes()))["traceEvents"]
     assert any("tanh" in e["name"] and e["args"]["line"].startswith(__file__) for e in events if e["ph"] == "X")
@@ -76,6 +76,8 @@ def test_one_recording_at_a_time(tmp_path):
         profiler.start_trace(tmp_path, create_perfetto_link=True)
     with pytest.raises(errors.ProfilerError, match="no server"):
         profiler.stop_server()
+    with pytest.raises(errors.ArgumentError, match="no port 80000"):
+        profiler.start_server(80000)
 
 
 def test_memory(tmp_path):

@@ -72,7 +72,8 @@ class Profile:
         total = sum(row.seconds for row in rows)
         if not rows:
             return "nothing was computed on a device"
-        lines = [f"{show_seconds(total)} in {len({row.program for row in rows})} programs"]
+        count = len({row.program for row in rows})
+        lines = [f"{show_seconds(total)} in {count} program{'' if count == 1 else 's'}"]
         for row in rows:
             share = f"{row.seconds / total:4.0%}" if total else "   -"
             where = f"  {row.line}" if row.line else ""

@@ -157,8 +157,10 @@ def start_server(port: int, requires_backend: bool = True) -> Any:
     """Let TensorBoard record this process through a port, until `stop_server()`.
 
     Raises:
-      ProfilerError: there is a server already, or the port is taken.
+      ProfilerError: there is a server already, or the port is taken. ArgumentError: there is no such port.
     """
+    if not 0 < port < 2**16:
+        raise ArgumentError(f"there is no port {port}", "choose one from 1 to 65535")
     if _state.server is not None:
         raise ProfilerError("the profiler has a server already", "end it first, by `stop_server()`")
     if requires_backend:
