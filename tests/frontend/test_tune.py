@@ -15,7 +15,7 @@ from benchmarks import recorded
 from tilewright import errors
 from tilewright import lang as tl
 from tilewright import numpy as tnp
-from tilewright.tuning import Store, autotune, divisors, permutations, powers_of_two, tuned
+from tilewright.tuning import Store, autotune, divisors, measure, permutations, powers_of_two, tuned
 from tilewright.tuning.model import Search
 from tilewright.tuning.report import shown
 from tilewright.tuning.search import Tuning
@@ -131,6 +131,13 @@ def test_a_space_names_parameters_of_the_function(space):
         @tw.autotune(space=space)
         def double(x, *, block=1):
             return x * 2
+
+
+def test_interruptions_do_not_count():
+    turns = itertools.count()
+    call = lambda: time.sleep(5e-3 * (next(turns) % 4 == 0))  # noqa: E731
+    assert measure.fastest(call, 16) < 1e-3
+    assert measure.seconds_of(call, 1e-3, 2)[2] == 2, "one slow call is no slow function"
 
 
 @pytest.mark.parametrize("space, where, told", [

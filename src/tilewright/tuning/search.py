@@ -32,7 +32,7 @@ ENOUGH = 7  # pairs that can decide
 DECIDING = 0.25  # of the budget, for the finals
 TIMED = 4e-3  # seconds that a timing in turn takes at least
 HOPELESS = 3.0  # what cannot come below so many times the best is not compiled
-SLOW = 3.0  # a call that takes so many times the best is timed once
+SLOW = 3.0  # a call that takes so many times the best is timed twice
 
 Function = Callable[..., Any]
 
