@@ -52,6 +52,12 @@ def eliminate_dead(
     return result, used_inputs
 
 
+def without_unread(eqn: Eqn) -> Eqn:
+    """An equation with all its results, without the operands that none of the Programs within it reads."""
+    dce = eqn.primitive.dce
+    return eqn if dce is None else dce([True] * len(eqn.outputs), eqn) or eqn
+
+
 def substitute(eqn: Eqn, env: dict[Var, Atom]) -> Eqn:
     """An equation with its operands renamed."""
     return eqn.replace(inputs=tuple(env.get(a, a) if type(a) is Var else a for a in eqn.inputs))

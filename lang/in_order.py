@@ -1,27 +1,49 @@
-"""Parallel axes along which cells write one block of an output: run in order where the configuration asks for it."""
+"""Cells of parallel axes that write one block of an output: refused, or run in order where that is asked for."""
 
 from __future__ import annotations
 
-from ..core.types import MemorySpace
+from typing import NamedTuple
+
+from ..core.types import FAR
+from .affine import Fact
 from .carries import only_atomic
 from .kernel import Block, Kernel
-from .maps import map_of, shared_block
+from .maps import cell_at, map_of, shared_block
 
 
-def shared_axes(kernel: Kernel, block: Block) -> list[int]:
-    """The axes declared parallel whose cells write one block of an output; none where its index map is not known."""
-    fact = map_of(kernel, block)
-    far = block.space in (MemorySpace.ANY, MemorySpace.HBM)
-    if kernel.semantics is None or far or fact is None or fact.table is None:
-        return []
-    if only_atomic(kernel, kernel.outputs.index(block)):
-        return []
+class Meeting(NamedTuple):
+    """Two cells that write one block, its index, and the parallel axes on which the two differ."""
+
+    cells: tuple[tuple[int, ...], tuple[int, ...]]
+    index: tuple[int, ...]
+    axes: tuple[int, ...]
+
+
+def meeting(kernel: Kernel, fact: Fact) -> Meeting | None:
+    """Where two cells of a parallel axis write one block of an output with this index map; None where none do."""
+    if kernel.semantics is None or fact.table is None:
+        return None
     parallel = [a for a, kind in enumerate(kernel.semantics) if kind == "parallel" and kernel.grid[a] > 1]
-    ignored = [a for a in parallel if a not in fact.axes]
-    among = [a in parallel for a in fact.axes]
-    pair = shared_block(fact, among)
-    differ = [] if pair is None else [a for a, p, i, j in zip(fact.axes, among, *pair, strict=True) if p and i != j]
-    return ignored + differ
+    rank = len(kernel.grid)
+    for axis in parallel:
+        if axis not in fact.axes:
+            one = tuple(int(a == axis) for a in range(rank))
+            return Meeting(((0,) * rank, one), tuple(fact.table[(0,) * len(fact.axes)].tolist()), (axis,))
+    pair = shared_block(fact, [a in parallel for a in fact.axes])
+    if pair is None:
+        return None
+    first, second = (cell_at(kernel, fact, place) for place in pair)
+    axes = tuple(a for a in parallel if first[a] != second[a])
+    return Meeting((first, second), tuple(fact.table[pair[0]].tolist()), axes)
+
+
+def _axes_to_order(kernel: Kernel, block: Block) -> tuple[int, ...]:
+    """Parallel axes of two cells that write one block of an output; none where its index map is not known."""
+    fact = map_of(kernel, block)
+    if block.space in FAR or fact is None or only_atomic(kernel, kernel.outputs.index(block)):
+        return ()
+    met = meeting(kernel, fact)
+    return () if met is None else met.axes
 
 
 def in_order(kernel: Kernel) -> Kernel:
@@ -29,7 +51,7 @@ def in_order(kernel: Kernel) -> Kernel:
 
     Every order of the cells of a parallel axis is one that its author allowed; this one is that of the grid.
     """
-    while axes := {a for block in kernel.outputs for a in shared_axes(kernel, block)}:
+    while axes := {a for block in kernel.outputs for a in _axes_to_order(kernel, block)}:
         assert kernel.semantics is not None
         semantics = tuple("arbitrary" if a in axes else s for a, s in enumerate(kernel.semantics))
         kernel = kernel.replace(semantics=semantics)

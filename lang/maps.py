@@ -20,6 +20,14 @@ def map_of(kernel: Kernel, block: Block) -> Fact | None:
     return facts(block.index_map, kernel.grid)
 
 
+def cell_at(kernel: Kernel, fact: Fact, position: Sequence[int]) -> tuple[int, ...]:
+    """The cell of a position in the table of a map, with 0 along axes that the map ignores."""
+    ids = [0] * len(kernel.grid)
+    for axis, i in zip(fact.axes, position, strict=True):
+        ids[axis] = int(i)
+    return tuple(ids)
+
+
 def same_blocks(one: Fact | None, other: Fact | None) -> bool:
     """Whether two maps are known to give the same index in each cell."""
     if one is None or other is None or one.axes != other.axes:

@@ -12,7 +12,7 @@ from ..core.ir import Atom, Eqn, Literal, Program, Var
 from ..core.primitives.cond import cond_p
 from ..core.primitives.ref import Index, Point, access_shape, addupdate_p, get_p, swap_p
 from ..core.primitives.shape import broadcast_in_dim_p
-from ..core.rewrite import eliminate_dead, substitute, within
+from ..core.rewrite import eliminate_dead, substitute, within, without_unread
 from .carries import writes
 from .equations import equation
 from .normalize import rename, replaced
@@ -138,4 +138,4 @@ def _with(eqn: Eqn, more: Sequence[Eqn]) -> Eqn:
 
     count = len(eqn.params["branches"])
     new = eqn.replace(inputs=(index, *outside), params={"branches": tuple(map(branch, range(count)))})
-    return cond_p.dce([True] * len(eqn.outputs), new)  # type: ignore[misc]
+    return without_unread(new)

@@ -10,7 +10,7 @@ from ..core.primitives.cond import cond_p
 from ..core.primitives.ref import Index, Point, addupdate_p, get_p, swap_p
 from ..core.primitives.scan import scan_p
 from ..core.relation import MOVER
-from ..core.rewrite import within
+from ..core.rewrite import within, without_unread
 from ..core.types import RefType
 from .carries import fills, overwrites, writes
 from .normalize import normalize, touches_refs
@@ -66,8 +66,7 @@ def without(program: Program, dead: Collection[Any]) -> Program:
             def below(inner: Program, given: Any = given) -> Program:
                 return without(inner, {v for v, a in zip(inner.inputs, given, strict=True) if a in dead})
 
-            eqn = within(eqn, below)
-            eqn = eqn.primitive.dce([True] * len(eqn.outputs), eqn) or eqn  # type: ignore[misc]
+            eqn = without_unread(within(eqn, below))
         eqns.append(eqn)
     return program if len(eqns) == len(program.eqns) and not dead else program.replace(eqns=eqns)
 

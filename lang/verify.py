@@ -31,9 +31,10 @@ from .aliasing import check_aliases
 from .alone import alone
 from .analysis import Analysis, analyse
 from .carries import only_atomic, writes
+from .in_order import meeting
 from .kernel import Block, Kernel, ragged_axes
 from .levels import RAW, SPOILED
-from .maps import block_count, linear_index, map_of, runs_again, shared_block
+from .maps import block_count, cell_at, linear_index, map_of, runs_again
 from .memory import Leak
 from .plain import plain
 from .reach import apart
@@ -124,13 +125,6 @@ def _refuse_write(kernel: Kernel, position: int, output: str | None) -> None:
         next(e.source for e in kernel.body.eqns if writes(e, ref)))  # fmt: skip
 
 
-def _cell(kernel: Kernel, fact: Fact, position: Any) -> tuple[int, ...]:
-    ids = [0] * len(kernel.grid)
-    for axis, i in zip(fact.axes, position, strict=True):
-        ids[axis] = int(i)
-    return tuple(ids)
-
-
 def _bounds(known: Analysis) -> Iterator[Finding]:
     """No cell sees a block that lies outside of its array."""
     return (_bounds_of(known.kernel, block) for block in known.kernel.blocks)
@@ -152,7 +146,7 @@ def _bounds_of(kernel: Kernel, block: Block) -> Finding:
             wrong = (start < -low) | (start + size > n + high)
         if wrong.any():
             position = np.argwhere(wrong)[0]
-            _out_of_bounds(kernel, block, _cell(kernel, fact, position), fact.table[tuple(position)], d)
+            _out_of_bounds(kernel, block, cell_at(kernel, fact, position), fact.table[tuple(position)], d)
     return Finding("in bounds", block.name, "proved")
 
 
@@ -212,26 +206,16 @@ def _order(kernel: Kernel, block: Block) -> Finding:
     fact = map_of(kernel, block)
     if fact is None or fact.table is None:
         return Finding("free of races", block.name, "unknown", "the index map is not known")
-    semantics = kernel.semantics or ("",) * len(kernel.grid)
-    for axis, kind in enumerate(semantics):
-        if kind == "parallel" and axis not in fact.axes and kernel.grid[axis] > 1:
-            index = tuple(int(i) for i in fact.table[(0,) * len(fact.axes)])
-            one = tuple(int(a == axis) for a in range(len(kernel.grid)))
-            raise RaceError(
-                f"kernel {kernel.name}: cells {(0,) * len(kernel.grid)} and {one} both write block {index} of output "
-                f"{block.name}, and axis {axis} of the grid {kernel.grid_text} is declared parallel",
-                f'declare axis {axis} "arbitrary", or let the index map of {block.name} depend on it',
-                kernel.source)  # fmt: skip
-    if block.index_map is None or any(block.element):
-        return Finding("free of races", block.name, "proved" if block.index_map is None else "unknown")
-    pair = shared_block(fact, [semantics[a] == "parallel" for a in fact.axes])
-    if pair is not None:
-        cells, index = [_cell(kernel, fact, at) for at in pair], tuple(int(i) for i in fact.table[pair[0]])
+    met = meeting(kernel, fact)
+    if met is not None:
         raise RaceError(
-            f"kernel {kernel.name}: cells {cells[0]} and {cells[1]} both write block {index} of output {block.name}, "
-            f"and they differ on an axis of the grid {kernel.grid_text} that is declared parallel",
-            f'declare that axis "arbitrary", or let the index map of {block.name} tell the two apart',
+            f"kernel {kernel.name}: cells {met.cells[0]} and {met.cells[1]} both write block {met.index} of output "
+            f"{block.name}, and axis {met.axes[0]} of the grid {kernel.grid_text}, on which they differ, is declared "
+            "parallel",
+            f'declare axis {met.axes[0]} "arbitrary", or let the index map of {block.name} tell the two cells apart',
             kernel.source)  # fmt: skip
+    if block.index_map is not None and any(block.element):
+        return Finding("free of races", block.name, "unknown", "blocks that begin at any element may overlap")
     again = runs_again(kernel, fact)
     if again is not None:
         raise RaceError(
