@@ -122,8 +122,9 @@ def _shown(types: Sequence[Any]) -> str:
 
 # A value of whose sharding its type no longer tells: from there on the compiler decides.
 leave_p = Primitive(
-    "leave", typing=lambda x: x.plain, jvp=linear_jvp(lambda: leave_p), numpy=lambda x: x, places=OWN,
+    "leave", typing=lambda x: x.plain, jvp=linear_jvp(lambda: leave_p), numpy=lambda x: _leave(x), places=OWN,
     transpose=lambda ct, x: [_as(ct, x.type)], batch=lambda axis, args, dims: (leave_p.bind(*args), dims[0]),
+    eager=True,
 )  # fmt: skip
 PRIMITIVES = (leave_p,)
 

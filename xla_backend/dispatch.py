@@ -16,7 +16,6 @@ import numpy as np
 from ..core.config import _local, current
 from ..core.dispatch import RUNS
 from ..core.errors import ArgumentError, DeletedArrayError, NonFiniteError
-from ..core.explicit import leave_p
 from ..core.ir import NO_EFFECTS, Eqn, Program, Var, subprograms
 from ..core.jit import traced_back
 from ..core.runtime import runtime
@@ -234,8 +233,8 @@ def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any
 
 def _evaluate_placed(primitive: Any, args: Sequence[Any], params: dict[str, Any], config: Any) -> Any:
     """Apply a primitive to arrays of which some lie on a mesh."""
-    if primitive is leave_p:
-        return args[0].left()
+    if primitive.eager:
+        return primitive.numpy(*args, **params)
     lying = runtime.placement(args)
     types = [typeof(x) for x in args]
     key = (primitive, config, *types, tuple(params.items()), tuple(map(type, params.values())), lying)

@@ -270,6 +270,12 @@ def compile(
 # ---------------------------------------------------------------------------- the front door's parts
 
 
+def _of_explicit(slot: str, *args: Any, **kwargs: Any) -> Any:
+    """Call what `core/explicit.py` puts into a slot of the runtime when it is loaded."""
+    part("explicit")
+    return getattr(runtime, slot)(*args, **kwargs)
+
+
 def install() -> None:
     """Give the tracing layer what evaluates primitives, compiles Programs and holds arrays."""
     runtime.evaluator = dispatch.evaluate
@@ -279,3 +285,5 @@ def install() -> None:
     operators.install()
     runtime.target_here = lambda: part("targets").here()
     runtime.devices = all_devices
+    for slot in ("asked", "lying", "placed", "transposed", "whole"):
+        setattr(runtime, slot, functools.partial(_of_explicit, slot))

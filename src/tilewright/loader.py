@@ -17,6 +17,7 @@ PARTS = {
     "targets": ".targets",
     "tuned kernels": ".tuning.kernels",
     "fusions": ".xla_backend.fusions",
+    "explicit": ".core.explicit",
     "mesh": ".core.mesh",
     "sharded": ".xla_backend.sharded",
     "together": ".xla_backend.together",
