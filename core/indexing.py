@@ -1,9 +1,7 @@
 """NumPy's indexing: `x[index]` and `x.at[index].set(y)`, as slices where they are known, else as gathers and scatters.
 
-`parse_index` brings any index to one entry per axis: an integer, a `Span` (a slice made absolute), or an array of
-integers; with None for each new axis. Everything below works on those entries.
-
-Out of bounds: reads clamp, updates are dropped, unless `mode` says otherwise; a slice never leaves its array.
+All of it works on the entries of an index (`core/entries.py`). Out of bounds: reads clamp, updates are dropped, unless
+`mode` says otherwise; a slice never leaves its array.
 """
 
 from __future__ import annotations
@@ -16,15 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .errors import (
-    ArgumentTypeError,
-    BooleanIndexError,
-    DtypeError,
-    IndexingError,
-    ShapeError,
-    SliceStepError,
-    check_options,
-)
+from .entries import Entries, Entry, Flag, Span, is_array, is_basic, known_mask, parse_index, takes_axis
+from .errors import IndexingError, ShapeError, check_options
 from .primitives.compare import select_n_p
 from .primitives.convert import cast, convert_element_type
 from .primitives.elementwise import add_p, max_p, min_p, mul_p, sub_p
@@ -55,187 +46,9 @@ from .primitives.slicing import dynamic_slice_p, dynamic_update_slice_p, wrapped
 from .promote import promote_types
 from .runtime import runtime
 from .trace import Tracer, Value, dtype_of, is_evaluating, shape_of, typeof
-from .types import INT32, INT64, Shape, as_size, is_bool, is_integer
+from .types import INT32, INT64, Shape, is_bool, is_integer
 
 INT32_MAX = np.iinfo(np.int32).max
-
-
-class Span(NamedTuple):
-    """A slice of an axis: `size` elements from `start`, `step` apart (negative to go backwards)."""
-
-    start: int
-    step: int
-    size: int
-
-    @property
-    def low(self) -> int:
-        """The least index touched."""
-        return self.start if self.step > 0 else self.start + (self.size - 1) * self.step
-
-    @property
-    def reach(self) -> int:
-        """The number of elements from the least index touched to the greatest."""
-        return (self.size - 1) * abs(self.step) + 1 if type(self.size) is not int or self.size else 0
-
-    def is_whole(self, size: int) -> bool:
-        return self.step == 1 and self.size == size
-
-
-class Flag(NamedTuple):
-    """A scalar boolean as an index: a new axis of size 1 or 0, placed as an array of integers would be."""
-
-    value: bool
-
-
-Entry = Any  # int | Span | Flag | array | None
-
-
-class Entries(list[Entry]):
-    """The entries of an index; `apart` where an ellipsis of no axis stands between its integers and arrays."""
-
-    apart = False
-
-
-# ---------------------------------------------------------------------------- parsing
-
-
-def _shown(index: Any) -> str:
-    text = repr(index)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _item(item: Any) -> Any:
-    """One item of an index as None, Ellipsis, slice, int, Flag, or an array of integers or booleans."""
-    if item is None or item is Ellipsis or isinstance(item, (slice, Flag)):
-        return item
-    if isinstance(item, (bool, np.bool_)):
-        return Flag(bool(item))
-    if isinstance(item, (int, np.integer)):
-        return int(item)
-    if isinstance(item, (list, tuple)):
-        item = np.asarray(item) if len(item) else np.zeros(0, np.int32)
-    if not isinstance(item, (Value, np.ndarray)):
-        if hasattr(item, "__index__"):
-            return as_size(item)
-        if isinstance(item, (str, bytes, float, complex)) or not hasattr(item, "__array__"):
-            raise ArgumentTypeError(
-                f"index {_shown(item)} of type {type(item).__name__} is not an integer, slice, array or None",
-                "index with integers; cast floats with `int`")  # fmt: skip
-        item = np.asarray(item)
-    dtype, shape = dtype_of(item), shape_of(item)
-    if is_bool(dtype):
-        item = known_mask(item)
-        return item if shape else Flag(bool(item))
-    if not is_integer(dtype):
-        raise DtypeError(f"index of type {typeof(item).show()}", "index with integers or booleans; cast with `astype`")
-    return int(item) if not shape and not isinstance(item, Value) else item
-
-
-def known_mask(mask: Any) -> Any:
-    """The values of an array of booleans, which must be known where it indexes."""
-    if isinstance(mask, Tracer):
-        value = mask.concrete()
-        if value is None:
-            raise BooleanIndexError(
-                f"index {mask.describe()}: the shape of the result would depend on its values",
-                "use `numpy.where(mask, x, y)`, or `numpy.nonzero(mask, size=...)` for a static size")  # fmt: skip
-        mask = value
-    return np.asarray(mask)
-
-
-def _span(item: slice, axis: int, size: int) -> Span:
-    try:
-        parts = [None if p is None else as_size(p) for p in (item.start, item.stop, item.step)]
-    except TypeError:
-        raise IndexingError(
-            f"slice {_shown(item)} of axis {axis}: start, stop and step must be known integers",
-            "use `lax.dynamic_slice` for a computed start; the size must be static") from None  # fmt: skip
-    if parts[2] == 0:
-        raise SliceStepError(f"slice {_shown(item)} of axis {axis} has step zero", "use a step of 1 or -1")
-    if any([p is not None and type(p) is not int for p in (size, *parts)]):
-        return _symbolic_span(parts, size)
-    start, stop, step = slice(*parts).indices(size)
-    return Span(start, step, len(range(start, stop, step)))
-
-
-def _symbolic_span(parts: list[Any], size: Any) -> Span:
-    """A slice of an axis, some of which is not known yet (`core/symbolic`)."""
-    start, stop, step = parts
-    kind = type(next(n for n in (size, start, stop) if getattr(n, "symbolic", False)))
-    step = 1 if step is None else step
-    low, high = (0, size) if step > 0 else (-1, size - 1)
-
-    def end(place: Any, otherwise: Any) -> Any:
-        if place is None:
-            return otherwise
-        return kind.largest(low, kind.smallest(place + size if place < 0 else place, high))
-
-    first, last = (low, high) if step > 0 else (high, low)
-    first, last = end(start, first), end(stop, last)
-    length = last - first if step > 0 else first - last
-    return Span(first, step, kind.largest(0, -(-length // abs(step))))
-
-
-def parse_index(shape: Shape, index: Any) -> Entries:
-    """An index as entries: one int, `Span` or array of integers per axis, None for each new axis.
-
-    Masks become the arrays of their true positions; a scalar boolean becomes a `Flag`, which takes no axis.
-    """
-    items = [_item(i) for i in (index if isinstance(index, tuple) else (index,))]
-    widths = [len(i.shape) if isinstance(i, np.ndarray) and is_bool(i.dtype) else
-              int(i is not None and i is not Ellipsis and not isinstance(i, Flag)) for i in items]  # fmt: skip
-    missing = len(shape) - sum(widths)
-    ellipses = [n for n, i in enumerate(items) if i is Ellipsis]
-    if missing < 0:
-        raise IndexingError(
-            f"{sum(widths)} indices for an array of shape {tuple(shape)}", f"it takes {len(shape)} at most"
-        )
-    if len(ellipses) > 1:
-        raise IndexingError(f"index {_shown(index)} has more than one ellipsis", "keep one `...`")
-    at = ellipses[0] if ellipses else len(items)
-    rest = [slice(None)] * missing
-    items = [*items[:at], *rest, *items[at + len(ellipses) :]]
-    entries = Entries()
-    entries.apart = bool(ellipses) and not missing and any(map(_places, items[:at])) and any(map(_places, items[at:]))
-    axis = 0
-    for item in items:
-        if isinstance(item, np.ndarray) and is_bool(item.dtype):
-            _check_mask(item, axis, shape)
-            entries.extend(np.nonzero(item))
-            axis += item.ndim
-        elif item is None or isinstance(item, Flag):
-            entries.append(item)
-        else:
-            entries.append(_span(item, axis, shape[axis]) if isinstance(item, slice) else item)
-            axis += 1
-    return entries
-
-
-def _check_mask(mask: Any, axis: int, shape: Shape) -> None:
-    covered = tuple(shape[axis : axis + mask.ndim])
-    if mask.shape != covered:
-        raise IndexingError(
-            f"mask of shape {mask.shape} indexes axes of shape {covered} of an array of shape {tuple(shape)}",
-            "a mask has the shape of the axes it indexes")  # fmt: skip
-
-
-def _is_array(entry: Entry) -> bool:
-    return isinstance(entry, (Value, np.ndarray))
-
-
-def _places(item: Any) -> bool:
-    """Whether an item of an index is one of those that NumPy broadcasts together."""
-    return item is not None and not isinstance(item, slice)
-
-
-def _is_basic(entries: Sequence[Entry]) -> bool:
-    """Whether there are only integers, slices and new axes."""
-    return not any(isinstance(e, Flag) or (_is_array(e) and shape_of(e)) for e in entries)
-
-
-def _takes_axis(entry: Entry) -> bool:
-    return entry is not None and not isinstance(entry, Flag)
-
 
 # ---------------------------------------------------------------------------- integers and slices
 
@@ -261,9 +74,9 @@ def _position(entry: Any, axis: int, size: int, wrap: bool, clamp: bool = True) 
 
 def _in_bounds(entries: Sequence[Entry], shape: Shape, wrap: bool) -> bool:
     """Whether integers are known and lie within their axes."""
-    axes = [e for e in entries if _takes_axis(e)]
+    axes = [e for e in entries if takes_axis(e)]
     for entry, size in zip(axes, shape, strict=True):
-        if _is_array(entry):
+        if is_array(entry):
             return False
         if _is_known(entry) and type(size) is int and not (-size if wrap else 0) <= entry < size:
             return False
@@ -382,69 +195,80 @@ def _with_flags(x: Any, entries: Entries) -> tuple[Any, Entries, Dims]:
 
 def _block_first(entries: Entries) -> int | None:
     """Where NumPy puts the axes of broadcast index arrays: at the first of them, or in front if they are apart."""
-    places = [n for n, e in enumerate(entries) if isinstance(e, int) or _is_array(e)]
+    places = [n for n, e in enumerate(entries) if isinstance(e, int) or is_array(e)]
     if places[-1] - places[0] + 1 == len(places) and not entries.apart:
         return places[0]
     return None
 
 
-def _plan(entries: Entries, shape: Shape, wrap: bool) -> _Plan:
-    arrays = [e for e in entries if isinstance(e, int) or _is_array(e)]
-    block_shape = _broadcast_indices([() if isinstance(a, int) else shape_of(a) for a in arrays])
-    first = _block_first(entries) if arrays else None
-    batch: list[int] = []  # sizes of the axes of the index array, in the order of the result
-    windows: list[tuple[int, int]] = []  # (axis of the result, size) of each window axis
-    parts: list[tuple[Any, int]] = []  # for each indexed operand axis: positions, and their first batch axis
-    indexed, sizes, reverse, new_axes = [], [], [], []
-    out = block_at = 0  # axes of the result so far (new ones not counted), and where the block's batch axes start
-    new = 0
+class _Planner:
+    """What the entries of an index make of the axes of an operand, taken one after the other."""
 
-    def put_block() -> int:
-        nonlocal out, block_at
-        block_at = len(batch)
-        batch.extend(block_shape)
-        out += len(block_shape)
-        return block_at
+    def __init__(self, entries: Entries, shape: Shape, wrap: bool):
+        self.entries, self.shape, self.wrap = entries, shape, wrap
+        self.arrays = [e for e in entries if isinstance(e, int) or is_array(e)]
+        self.block = _broadcast_indices([() if isinstance(a, int) else shape_of(a) for a in self.arrays])
+        self.block_at = 0  # where the batch axes of the broadcast index arrays start
+        self.batch: list[int] = []  # sizes of the axes of the index array, in the order of the result
+        self.windows: dict[int, int] = {}  # the size of each window axis, by its axis of the result
+        self.parts: list[tuple[Any, int]] = []  # for each indexed operand axis: positions, and their first batch axis
+        self.indexed: list[int] = []
+        self.sizes: list[int] = []
+        self.reverse: list[int] = []
+        self.new_axes: list[int] = []
 
-    if first is None and arrays:
-        put_block()
-    axis = 0
-    for n, entry in enumerate(entries):
-        if n == first:
-            put_block()
-        if entry is None:
-            new_axes.append(out + new)
-            new += 1
-            continue
+    @property
+    def out(self) -> int:
+        """Axes of the result so far; new ones are not counted."""
+        return len(self.batch) + len(self.windows)
+
+    def plan(self) -> _Plan:
+        first = _block_first(self.entries) if self.arrays else None
+        if first is None:
+            self.put_block()
+        axis = 0
+        for n, entry in enumerate(self.entries):
+            if n == first:
+                self.put_block()
+            if entry is None:
+                self.new_axes.append(self.out + len(self.new_axes))
+                continue
+            self.put(entry, axis)
+            axis += 1
+        rest = iter(self.batch)
+        window_shape = tuple(self.windows[i] if i in self.windows else next(rest) for i in range(self.out))
+        ends = [(p, self.block_at + len(self.block) - _rank(p) if at < 0 else at) for p, at in self.parts]
+        return _Plan(
+            _stacked(ends, self.batch, self.shape),
+            GatherDimensionNumbers(tuple(self.windows), _collapsed(self.entries), tuple(self.indexed)),
+            tuple(self.sizes), window_shape, tuple(self.reverse), tuple(self.new_axes),
+            unique=all(isinstance(e, int) or shape_of(e) == () for e in self.arrays),
+        )  # fmt: skip
+
+    def put_block(self) -> None:
+        self.block_at = len(self.batch)
+        self.batch.extend(self.block)
+
+    def put(self, entry: Any, axis: int) -> None:
+        """An entry for an axis of the operand."""
         if not isinstance(entry, Span):
-            parts.append((_position(entry, axis, shape[axis], wrap, clamp=False), -1))
-            indexed.append(axis)
-            sizes.append(1)
+            self.index(axis, _position(entry, axis, self.shape[axis], self.wrap, clamp=False), -1)
+            self.sizes.append(1)
         elif abs(entry.step) == 1 or entry.size <= 1:
-            if not entry.is_whole(shape[axis]):
-                parts.append((entry.low if entry.size else 0, -1))
-                indexed.append(axis)
+            if not entry.is_whole(self.shape[axis]):
+                self.index(axis, entry.low if entry.size else 0, -1)
             if entry.step < 0:
-                reverse.append(out)
-            windows.append((out, entry.size))
-            sizes.append(entry.size)
-            out += 1
+                self.reverse.append(self.out)
+            self.windows[self.out] = entry.size
+            self.sizes.append(entry.size)
         else:
-            parts.append((np.arange(entry.size, dtype=np.int64) * entry.step + entry.start, len(batch)))
-            indexed.append(axis)
-            batch.append(entry.size)
-            sizes.append(1)
-            out += 1
-        axis += 1
-    collapsed = _collapsed(entries)
-    offsets = tuple(o for o, _ in windows)
-    rest, spans = iter(batch), dict(windows)
-    window_shape = tuple(spans[i] if i in spans else next(rest) for i in range(out))
-    ends = [(p, block_at + len(block_shape) - _rank(p) if at < 0 else at) for p, at in parts]
-    unique = all(isinstance(e, int) or shape_of(e) == () for e in arrays)
-    numbers = GatherDimensionNumbers(offsets, collapsed, tuple(indexed))
-    indices = _stacked(ends, batch, shape)
-    return _Plan(indices, numbers, tuple(sizes), window_shape, tuple(reverse), tuple(new_axes), unique)
+            self.index(axis, np.arange(entry.size, dtype=np.int64) * entry.step + entry.start, len(self.batch))
+            self.batch.append(entry.size)
+            self.sizes.append(1)
+
+    def index(self, axis: int, positions: Any, at: int) -> None:
+        self.parts.append((positions, at))
+        self.indexed.append(axis)
 
 
 def _collapsed(entries: Sequence[Entry]) -> Dims:
@@ -505,11 +329,11 @@ def get(
     shape, wrap = shape_of(x), wrap_negative_indices
     entries = parse_index(shape, index)
     how = PROMISE if mode is None else GatherScatterMode.from_any(mode)
-    if _is_basic(entries) and (how is not FILL or _in_bounds(entries, shape, wrap)):
+    if is_basic(entries) and (how is not FILL or _in_bounds(entries, shape, wrap)):
         box = _box(entries, shape, wrap)
         return box.result(_read_box(x, box, shape))
     x, entries, _ = _with_flags(x, entries)
-    plan = _plan(entries, shape_of(x), wrap)
+    plan = _Planner(entries, shape_of(x), wrap).plan()
     if 0 in plan.shape:
         return plan.result(full_like(x, 0, shape=plan.shape))
     _check_not_empty(entries, shape_of(x))
@@ -615,7 +439,7 @@ def _update(x: Any, index: Any, values: Any, operation: _Operation, flags: Any, 
         values = boxed.box(_fitted(values, _final_shape(boxed.shape(), boxed.new_axes)))
         return _write_box(x, boxed, values, operation.combine, shape)
     x, entries, added = _with_flags(x, entries)
-    plan = _plan(entries, shape_of(x), wrap)
+    plan = _Planner(entries, shape_of(x), wrap).plan()
     values = plan.windows(_fitted(values, _final_shape(plan.shape, plan.new_axes)))
     if 0 not in plan.shape:
         _check_not_empty(entries, shape_of(x))
@@ -627,7 +451,7 @@ def _update(x: Any, index: Any, values: Any, operation: _Operation, flags: Any, 
 
 def _update_as_box(entries: Sequence[Entry], shape: Shape, mode: GatherScatterMode, wrap: bool) -> _Box | None:
     """The box to write, where the update is one box of adjacent elements that is sure to lie within the array."""
-    if not _is_basic(entries) or not _small(shape):
+    if not is_basic(entries) or not _small(shape):
         return None
     if not _in_bounds(entries, shape, wrap) and (mode is not CLIP or 0 in shape):
         return None
@@ -673,7 +497,7 @@ def apply(x: Any, index: Any, function: Callable[[Any], Any], *, indices_are_sor
     if boxed is not None:
         return _write_box(x, boxed, None, lambda old, _: cast(function(old), dtype_of(x)), shape)
     x, entries, added = _with_flags(x, entries)
-    plan = _plan(entries, shape_of(x), wrap)
+    plan = _Planner(entries, shape_of(x), wrap).plan()
     if 0 not in plan.shape:
         _check_not_empty(entries, shape_of(x))
         x = scatter_apply(

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from tilewright import config
 from tilewright.core.api import grad, jvp, vjp, vmap
+from tilewright.core.entries import Span, parse_index
 from tilewright.core.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -16,7 +17,7 @@ from tilewright.core.errors import (
     ShapeError,
 )
 from tilewright.core.evaluate import apply, evaluate
-from tilewright.core.indexing import IndexUpdate, Span, getitem, parse_index
+from tilewright.core.indexing import IndexUpdate, getitem
 from tilewright.core.primitives.reduce import reduce_sum_p
 from tilewright.core.runtime import runtime
 from tilewright.core.trace import trace_program, typeof
