@@ -66,6 +66,41 @@ def _interleave(even: Any, odd: Any, axis: int) -> Any:
     return mixed if m == n else concatenate([mixed, slice_in_dim(even, n, m, axis=axis)], axis)
 
 
+def _axes(leaves: Sequence[Any], axis: int) -> list[int]:
+    """The axis of each array, counted from its front; all have the same size there."""
+    if not leaves or not all(-len(shape_of(x)) <= axis < len(shape_of(x)) for x in leaves):
+        raise ArgumentError(
+            f"associative_scan along axis {axis} of arrays {[typeof(x).show() for x in leaves]}",
+            "pass an axis that every array has",
+        )
+    axes = [axis % len(shape_of(x)) for x in leaves]
+    sizes = {shape_of(x)[a] for x, a in zip(leaves, axes, strict=True)}
+    if len(sizes) > 1:
+        raise ShapeError(
+            f"associative_scan along axis {axis} of arrays of sizes {sorted(sizes)}", "give them equal axes"
+        )
+    return axes
+
+
+def _cut(xs: Sequence[Any], axes: Sequence[int], start: int, stop: int | None, step: int = 1) -> list[Any]:
+    return [
+        slice_in_dim(x, start, shape_of(x)[a] if stop is None else stop, step, a) for x, a in zip(xs, axes, strict=True)
+    ]
+
+
+def _prefixes(combine: Callable[..., list[Any]], xs: list[Any], axes: Sequence[int]) -> list[Any]:
+    """All prefixes: those of odd places from the prefixes of pairs, those of even places by one step more."""
+    n = shape_of(xs[0])[axes[0]]
+    if n < 2:
+        return xs
+    odd = _prefixes(combine, combine(_cut(xs, axes, 0, n - n % 2, 2), _cut(xs, axes, 1, None, 2)), axes)
+    first, rest = _cut(xs, axes, 0, 1), _cut(xs, axes, 2, None, 2)
+    if shape_of(rest[0])[axes[0]]:
+        tail = combine(odd if n % 2 else _cut(odd, axes, 0, n // 2 - 1), rest)
+        first = [concatenate([x, t], a) for x, t, a in zip(first, tail, axes, strict=True)]
+    return [_interleave(e, o, a) for e, o, a in zip(first, odd, axes, strict=True)]
+
+
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
     """All prefixes combined by an associative function, in a number of steps that is the logarithm of the length.
 
@@ -79,18 +114,7 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     if not callable(fn):
         raise ArgumentTypeError(f"associative_scan takes a function, got {fn!r}", "pass fn(a, b)")
     leaves, structure = tree.flatten(elems)
-    ranks = {len(shape_of(x)) for x in leaves}
-    if not leaves or not all(-r <= axis < r for r in ranks):
-        raise ArgumentError(
-            f"associative_scan along axis {axis} of arrays {[typeof(x).show() for x in leaves]}",
-            "pass an axis that every array has",
-        )
-    axes = [axis % len(shape_of(x)) for x in leaves]
-    sizes = {shape_of(x)[a] for x, a in zip(leaves, axes, strict=True)}
-    if len(sizes) > 1:
-        raise ShapeError(
-            f"associative_scan along axis {axis} of arrays of sizes {sorted(sizes)}", "give them equal axes"
-        )
+    axes = _axes(leaves, axis)
 
     def combine(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
         out, out_tree = tree.flatten(fn(structure.unflatten(a), structure.unflatten(b)))
@@ -101,33 +125,10 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
             )
         return out
 
-    def cut(xs: Sequence[Any], start: int, stop: int | None, step: int = 1) -> list[Any]:
-        return [
-            slice_in_dim(x, start, shape_of(x)[a] if stop is None else stop, step, a)
-            for x, a in zip(xs, axes, strict=True)
-        ]
+    def turned(xs: Sequence[Any]) -> list[Any]:
+        return [rev(x, (a,)) if reverse else x for x, a in zip(xs, axes, strict=True)]
 
-    def prefixes(xs: list[Any]) -> list[Any]:
-        n = shape_of(xs[0])[axes[0]]
-        if n < 2:
-            return xs
-        pairs = combine(cut(xs, 0, n - n % 2, 2), cut(xs, 1, None, 2))
-        odd = prefixes(pairs)
-        rest = cut(xs, 2, None, 2)
-        if not shape_of(rest[0])[axes[0]]:
-            even = cut(xs, 0, 1)
-        else:
-            left = odd if n % 2 else cut(odd, 0, n // 2 - 1)
-            tail = combine(left, rest)
-            even = [concatenate([x, t], a) for x, t, a in zip(cut(xs, 0, 1), tail, axes, strict=True)]
-        return [_interleave(e, o, a) for e, o, a in zip(even, odd, axes, strict=True)]
-
-    if reverse:
-        leaves = [rev(x, (a,)) for x, a in zip(leaves, axes, strict=True)]
-    out = prefixes(leaves)
-    if reverse:
-        out = [rev(x, (a,)) for x, a in zip(out, axes, strict=True)]
-    return structure.unflatten(out)
+    return structure.unflatten(turned(_prefixes(combine, turned(leaves), axes)))
 
 
 __all__ = [

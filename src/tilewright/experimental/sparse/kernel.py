@@ -13,6 +13,29 @@ from ...core.errors import DtypeError, ShapeError
 from .base import Array, check_integers
 
 
+def _check(data: Array, rows: Array, columns: Array, dense: Array) -> None:
+    nse = data.shape[0] if data.ndim else 0
+    if data.ndim != 3 or dense.ndim != 2 or rows.shape != (nse,) != () or columns.shape != (nse,):
+        raise ShapeError(f"block_matmul of {data.shape}, {rows.shape}, {columns.shape} and {dense.shape}",
+                         "blocks (nse, bm, bk), places (nse,) and a matrix")  # fmt: skip
+    bk = data.shape[2]
+    if not bk or dense.shape[0] % bk:
+        raise ShapeError(f"blocks of {bk} columns for a matrix of {dense.shape[0]} rows", "the sizes divide")
+    if data.dtype != dense.dtype or not jnp.issubdtype(data.dtype, np.floating):
+        raise DtypeError(f"block_matmul of {data.dtype} and {dense.dtype}", "cast both to one dtype of floats")
+    check_integers(rows, "rows")
+    check_integers(columns, "columns")
+
+
+def _in_order(data: Array, rows: Array, columns: Array, shape: tuple[int, int]) -> tuple[Array, Array, Array]:
+    """Blocks and their places, int32, by rising rows; blocks outside of the matrix are zeros at places within it."""
+    inside = (rows >= 0) & (rows < shape[0]) & (columns >= 0) & (columns < shape[1])
+    rows = jnp.where(inside, rows, shape[0] - 1).astype(np.int32)
+    rows, order = lax.sort((rows, jnp.arange(data.shape[0], dtype=np.int32)), num_keys=1)
+    columns = jnp.where(inside, columns, 0).astype(np.int32)[order]
+    return jnp.where(inside[:, None, None], data, 0).astype(data.dtype)[order], rows, columns
+
+
 def block_matmul(
     data: Array, rows: Array, columns: Array, dense: Array, *, size: int, tile: int | None = None,
     interpret: bool = False,
@@ -33,25 +56,12 @@ def block_matmul(
     Array([2., 2., 0., 0., 2., 2.], dtype=float32)
     """
     data, rows, columns, dense = map(jnp.asarray, (data, rows, columns, dense))
-    nse = data.shape[0] if data.ndim else 0
-    if data.ndim != 3 or dense.ndim != 2 or rows.shape != (nse,) != () or columns.shape != (nse,):
-        raise ShapeError(f"block_matmul of {data.shape}, {rows.shape}, {columns.shape} and {dense.shape}",
-                         "blocks (nse, bm, bk), places (nse,) and a matrix")  # fmt: skip
-    _, bm, bk = data.shape
-    if not bk or dense.shape[0] % bk:
-        raise ShapeError(f"blocks of {bk} columns for a matrix of {dense.shape[0]} rows", "the sizes divide")
-    if data.dtype != dense.dtype or not jnp.issubdtype(data.dtype, np.floating):
-        raise DtypeError(f"block_matmul of {data.dtype} and {dense.dtype}", "cast both to one dtype of floats")
-    check_integers(rows, "rows")
-    check_integers(columns, "columns")
-    count, n = dense.shape[0] // bk, dense.shape[1]
+    _check(data, rows, columns, dense)
+    (nse, bm, bk), n = data.shape, dense.shape[1]
+    count = dense.shape[0] // bk
     if 0 in (nse, bm, n, size, count):
         return jnp.zeros((size * bm, n), data.dtype)
-    inside = (rows >= 0) & (rows < size) & (columns >= 0) & (columns < count)
-    rows = jnp.where(inside, rows, size - 1).astype(np.int32)
-    rows, order = lax.sort((rows, jnp.arange(nse, dtype=np.int32)), num_keys=1)
-    columns = jnp.where(inside, columns, 0).astype(np.int32)[order]
-    data = jnp.where(inside[:, None, None], data, 0).astype(data.dtype)[order]
+    data, rows, columns = _in_order(data, rows, columns, (size, count))
     wide = np.dtype(np.float32) if data.dtype.itemsize < 4 else data.dtype
     width = min(n, 128) if tile is None else tile
 
