@@ -21,7 +21,7 @@ from ..core.primitives.convert import convert_element_type_p
 from ..core.primitives.elementwise import add_p
 from ..core.primitives.ref import Index, Point, Span, addupdate_p, swap_p
 from ..core.primitives.scan import scan_p
-from ..core.types import MemorySpace, RefType
+from ..core.types import FAR, RefType
 from .affine import MAX_CELLS, dependencies, predicate, slice_of
 from .atomics import atomic_cas_p, atomic_rmw_p
 from .kernel import Kernel
@@ -206,7 +206,7 @@ class Carries:
         ignored = self.ignored(number)
         if ignored is not None:
             return ignored
-        far = self.kernel.outputs[number].space in (MemorySpace.ANY, MemorySpace.HBM)
+        far = self.kernel.outputs[number].space in FAR
         stated = () if far or only_atomic(self.kernel, number) else self.kernel.semantics or ()
         return tuple(a for a in self.kernel.long_axes if not stated or stated[a] != "parallel")
 

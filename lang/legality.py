@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 from ..core.errors import DtypeError, KernelError, ResourceError, UnsupportedError
-from ..core.types import MemorySpace
+from ..core.types import FAR, MemorySpace
 from .alone import communicates
 from .exchange import exchanged
 from .kernel import Block, Kernel
@@ -168,7 +168,7 @@ def _gpu(kernel: Kernel, target: Target) -> list[Finding]:
             f"kernel {kernel.name}: the grid {kernel.grid} has {kernel.cells:,} cells; {target.name} launches at most "
             f"{target.grid_limit:,}", "use larger blocks", kernel.source)  # fmt: skip
     for block in kernel.blocks:
-        if block.space not in (MemorySpace.ANY, MemorySpace.HBM):
+        if block.space not in FAR:
             findings.append(_value(block, target))
     return findings
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..core.ir import Program, Var
+from ..core.types import FAR
 from ..lang.alone import COMMUNICATION, communicates
 from ..lang.copies import dma_start_p, dma_wait_p, semaphore_read_p, semaphore_signal_p, semaphore_wait_p
 from ..lang.extent import by_ids, guarded
@@ -12,7 +13,6 @@ from ..lang.target import Target
 from .spans import with_spans
 from .turned import turned
 from .wholes import with_wholes
-from .windows import FAR
 
 COPIES = frozenset({dma_start_p, dma_wait_p, semaphore_signal_p, semaphore_wait_p, semaphore_read_p}) | COMMUNICATION
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..core.primitives.convert import convert_element_type
 from ..core.primitives.shape import broadcast_in_dim_p, reshape_to, slice, transpose
-from ..core.types import ArrayType, MemorySpace, is_bool
+from ..core.types import FAR, ArrayType, MemorySpace, is_bool
 from ..lang.kernel import EDGE, Block, Kernel
 from ..lang.maps import map_of
 from ..lang.target import Target
@@ -27,7 +27,6 @@ from ..lang.window import gather_blocks, margins, padded
 from .text import ANY, SMEM, VMEM, bits_of
 from .values import physical, stored, wide
 
-FAR = (MemorySpace.ANY, MemorySpace.HBM)
 _ARRAYS = {"f32": np.float32, "i32": np.int32}
 
 
