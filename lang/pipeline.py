@@ -8,6 +8,8 @@ on its way.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,14 +24,12 @@ from ..core.primitives.elementwise import add_p, div_p, max_p, mul_p, rem_p, sub
 from ..core.primitives.loops import fori_loop
 from ..core.primitives.refindex import Slice, dslice
 from ..core.primitives.shape import iota_p
-from ..core.types import INT32, MemorySpace, RefType
+from ..core.types import FAR, INT32, MemorySpace, RefType
 from .asm import staged
 from .block import BlockSpec, BoundedSlice, Buffered, Element, Squeezed, block_index, no_block_spec
 from .copies import AsyncCopyDescriptor, SemaphoreType, sync_copy
 from .ops import Cell, current_cell, in_cell, unravel, when
 from .scoped import allocate, undefine_p
-
-_FAR = (MemorySpace.ANY, MemorySpace.HBM)
 
 
 class _Operand:
@@ -61,7 +61,7 @@ class _Operand:
         self.block = ref
         held = refs.view(ref).ref
         self.ahead = (self.moves and written is not None and not any((*self.ragged, *self.bounded))
-                      and held.aval.space in _FAR and all(held is not refs.view(w).ref for w in written))  # fmt: skip
+                      and held.aval.space in FAR and all(held is not refs.view(w).ref for w in written))  # fmt: skip
         if self.ahead:
             self.buffers = allocate("emit_pipeline", RefType(array.with_shape((2, *kept)), MemorySpace.VMEM))
             self.arrived = allocate("emit_pipeline", SemaphoreType.DMA((2,)))
@@ -162,10 +162,10 @@ def emit_pipeline(
     """A function of Refs, for use in a body, that runs `body` over a grid of blocks of them.
 
     Call it with the input Refs, then the output Refs, one for each spec, in pytrees as the body is to see them;
-    `scratches=` are Refs passed on to every
-    step. `body(*in_blocks, *out_blocks, *scratches)` sees the blocks, and `program_id` the steps. Grid sizes may be
-    traced. `num_stages` is how many blocks of each operand are in flight on a target that has a pipeline, as
-    `BlockSpec(buffering=)` says of one; it and the other keywords are hints, and change no result.
+    `scratches=` are Refs passed on to every step. `body(*in_blocks, *out_blocks, *scratches)` sees the blocks, and
+    `program_id` the steps. Grid sizes may be traced. `num_stages` is how many blocks of each operand are in flight on a
+    target that has a pipeline, as `BlockSpec(buffering=)` says of one; it and the other keywords are hints, and change
+    no result.
     """
     if num_stages is not None:
         Buffered(num_stages)
@@ -183,41 +183,54 @@ def emit_pipeline(
         written = given[len(ins) :]
         inputs = [_Operand(f"{i}", r, s, written) for i, (r, s) in enumerate(zip(given, ins, strict=False))]
         outputs = [_Operand(f"{i}", r, s) for i, (r, s) in enumerate(zip(written, outs, strict=True), len(ins))]
-        operands = [*inputs, *outputs]
-        counts = [_int32(n) for n in sizes]
-        total: Any = 1
-        for n in sizes:
-            total = total * n
-        total = total if isinstance(total, int) else _int32(total)
-        cell.made.setdefault("ids", cell.ids)
-
-        def step(number: Any, carried: Any) -> Any:
-            ids = _ids(number, counts)
-            before = _ids(max_p.bind(sub_p.bind(number, np.int32(1)), np.int32(0)), counts)
-            after = add_p.bind(number, np.int32(1))
-            for operand in inputs:
-                if operand.ahead:
-                    when(lt_p.bind(after, _int32(total)))(operand.copy_start(after, counts))
-                    operand.copy(number, ids).wait()
-                    operand.block = refs.view(operand.buffers, rem_p.bind(number, np.int32(2)))
-                elif operand.moves:
-                    operand.load(operand.index(ids))
-            for operand in outputs:
-                if operand.moves:
-                    _enter(operand, number, operand.index(ids), operand.index(before))
-            with in_cell(Cell(cell.kernel, tuple(ids), sizes, cell.trace, cell.devices, cell.made)):
-                body(*structure.unflatten([o.block for o in operands]), *(scratches or ()))
-            for operand in outputs:
-                if operand.moves:
-                    operand.store(operand.index(ids))
-            return carried
-
-        for operand in inputs:
-            if operand.ahead:
-                when(lt_p.bind(np.int32(0), _int32(total)))(operand.copy_start(np.int32(0), counts))
-        fori_loop(0, total, step, ())
+        _Pipeline(body, cell, sizes, inputs, outputs, structure, scratches or ()).run()
 
     return pipeline
+
+
+class _Pipeline:
+    """One call of a pipeline: the blocks that its body sees in each step."""
+
+    def __init__(
+        self, body: Callable[..., None], cell: Cell, sizes: Sequence[Any], inputs: list[_Operand],
+        outputs: list[_Operand], structure: tree.PyTreeDef, scratches: Sequence[Any],
+    ):  # fmt: skip
+        self.body, self.cell, self.sizes, self.scratches = body, cell, tuple(sizes), scratches
+        self.inputs, self.outputs, self.structure = inputs, outputs, structure
+        self.counts = [_int32(n) for n in sizes]
+        total: Any = functools.reduce(operator.mul, sizes, 1)
+        self.total = total if isinstance(total, int) else _int32(total)
+
+    def run(self) -> None:
+        self.cell.made.setdefault("ids", self.cell.ids)
+        self.start_copies(np.int32(0))
+        fori_loop(0, self.total, self.step, ())
+
+    def start_copies(self, number: Any) -> None:
+        """The blocks of a step are on their way, if there is such a step."""
+        for operand in self.inputs:
+            if operand.ahead:
+                when(lt_p.bind(number, _int32(self.total)))(operand.copy_start(number, self.counts))
+
+    def step(self, number: Any, carried: Any) -> Any:
+        ids = _ids(number, self.counts)
+        before = _ids(max_p.bind(sub_p.bind(number, np.int32(1)), np.int32(0)), self.counts)
+        self.start_copies(add_p.bind(number, np.int32(1)))
+        for operand in self.inputs:
+            if operand.ahead:
+                operand.copy(number, ids).wait()
+                operand.block = refs.view(operand.buffers, rem_p.bind(number, np.int32(2)))
+            elif operand.moves:
+                operand.load(operand.index(ids))
+        moving = [o for o in self.outputs if o.moves]
+        for operand in moving:
+            _enter(operand, number, operand.index(ids), operand.index(before))
+        cell, blocks = self.cell, [o.block for o in (*self.inputs, *self.outputs)]
+        with in_cell(Cell(cell.kernel, tuple(ids), self.sizes, cell.trace, cell.devices, cell.made)):
+            self.body(*self.structure.unflatten(blocks), *self.scratches)
+        for operand in moving:
+            operand.store(operand.index(ids))
+        return carried
 
 
 def _enter(operand: _Operand, number: Any, index: Sequence[Any], before: Sequence[Any]) -> None:
