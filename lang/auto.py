@@ -298,78 +298,84 @@ class Auto:
             raise ArgumentError(f"auto: tiles has {sorted(unknown)}", f"axes are {', '.join(self.axes.names)}")
         key = types, tuple(chosen.items()), bool(interpret) and interpret
         if key not in self.calls:
-            self.calls[key] = self.build(types, chosen, interpret)
+            self.calls[key] = _Tiling(self, types, chosen).call(interpret)
         return self.calls[key](*arrays)
 
-    def build(self, types: Sequence[ArrayType], tiles: Tiles, interpret: Any) -> Callable[..., Any]:
-        """The `kernel_call` of a choice."""
-        axes, sizes = self.axes, self.sizes(types)
-        arrays = types[bool(axes.jagged) :]
-        outs, shape, _ = self.results(arrays, tiles)
-        names, _ = self.order(sizes, tiles, [t.dtype.itemsize for t in (*arrays, *outs)])
-        grid = tuple(-(-sizes[a] // tiles.get(a, 1)) for a in names)
-        at = {a: k for k, a in enumerate(names)}
-        neutral = _COMBINE[self.reduce][1]
-        turning = [a for a in (*axes.reduced, *(b for b in axes.jagged.values() if b in names))
-                   if a not in {x for one in axes.outs for x in one} and grid[at[a]] > 1]  # fmt: skip
-        wide = [t.dtype.itemsize < 4 and is_float(t.dtype) and bool(turning) for t in outs]
 
-        def fill(one: Sequence[str]) -> Any:
-            return neutral if any(a in axes.reduced for a in one) else None
+class _Tiling:
+    """The kernel of one choice of tiles: its grid, blocks and body."""
 
-        def spec(one: Sequence[str]) -> BlockSpec:
-            block = [None if self.lead(a, one) else BoundedSlice(tiles[a]) if a in axes.jagged and one in axes.ins
-                     else tiles[a] for a in one]  # fmt: skip
+    def __init__(self, auto: Auto, types: Sequence[ArrayType], tiles: Tiles):
+        axes = auto.axes
+        self.auto, self.axes, self.tiles = auto, axes, tiles
+        self.sizes, self.arrays = auto.sizes(types), types[bool(axes.jagged) :]
+        self.outs, self.out_tree, _ = auto.results(self.arrays, tiles)
+        self.names, _ = auto.order(self.sizes, tiles, [t.dtype.itemsize for t in (*self.arrays, *self.outs)])
+        self.grid = tuple(-(-self.sizes[a] // tiles.get(a, 1)) for a in self.names)
+        self.at = {a: k for k, a in enumerate(self.names)}  # the number of an axis in the grid
+        self.neutral = _COMBINE[auto.reduce][1]
+        kept = set(itertools.chain(*axes.outs))
+        reduced = [*axes.reduced, *(b for b in axes.jagged.values() if b in self.names)]
+        # Axes of the grid whose cells add up in one block of a result.
+        self.carried = [a for a in reduced if a not in kept and self.grid[self.at[a]] > 1]
+        self.wide = [t.dtype.itemsize < 4 and is_float(t.dtype) and bool(self.carried) for t in self.outs]
 
-            def index_map(*ids: Any) -> tuple[Any, ...]:
-                table = ids[len(grid)] if axes.jagged else None
-                return tuple(
-                    self.rows(table, ids[at[axes.jagged[a]]], ids[at[a]], tiles[a], one, arrays)
-                    if a in axes.jagged and one in axes.ins else ids[at[a]] for a in one
-                )  # fmt: skip
-
-            return BlockSpec(block, index_map, fill=fill(one) if one in axes.ins else None)
-
-        def kernel(*refs: Any) -> None:
-            table, rest = (refs[0], refs[1:]) if axes.jagged else (None, refs)
-            ins, held = rest[: len(arrays)], rest[len(arrays) :]
-            starts = {a: program_id(at[a]) * tiles[a] if grid[at[a]] > 1 else 0 for a in axes.names}
-            place = Place(starts, tiles)
-            values = [self.kept(r[...], one, table, place, at, neutral) for r, one in zip(ins, axes.ins, strict=True)]
-            found = tree.leaves(self.run(values, place))
-            if axes.jagged:
-                found = [self.kept(v, [a for a in one if not self.lead(a, one)], table, place, at, 0)
-                         for v, one in zip(found, axes.outs, strict=True)]  # fmt: skip
-            scratch = iter(held[len(outs) :])
-            for ref, value, broad in zip(held, found, wide, strict=False):
-                _put(ref, value, next(scratch) if broad else ref, [(at[a], grid[at[a]]) for a in turning], self.reduce)
-
-        result = [ArrayType(tuple(sizes[a] for a in one), t.dtype) for one, t in zip(axes.outs, outs, strict=True)]
-        semantics = ["arbitrary" if a in turning else "parallel" for a in names]
-        out_tree = shape.unflatten(result)
+    def call(self, interpret: Any) -> Callable[..., Any]:
+        axes, auto = self.axes, self.auto
+        result = [ArrayType(tuple(self.sizes[a] for a in one), t.dtype)
+                  for one, t in zip(axes.outs, self.outs, strict=True)]  # fmt: skip
+        scratch = [MemorySpace.VMEM(tuple(t.shape), "float32") for t, w in zip(self.outs, self.wide, strict=True) if w]
         call = kernel_call(
-            kernel, result, grid_spec=PrefetchScalarGridSpec(
-                bool(axes.jagged), grid, [spec(one) for one in axes.ins], [spec(one) for one in axes.outs],
-                [MemorySpace.VMEM(tuple(t.shape), "float32") for t, w in zip(outs, wide, strict=True) if w]),
-            dimension_semantics=semantics, interpret=interpret,
-            name=getattr(self.body, "__name__", "auto"), **self.options,
+            self.body, result, grid_spec=PrefetchScalarGridSpec(
+                bool(axes.jagged), self.grid, [self.in_spec(one) for one in axes.ins],
+                [self.out_spec(one) for one in axes.outs], scratch),
+            dimension_semantics=["arbitrary" if a in self.carried else "parallel" for a in self.names],
+            interpret=interpret, name=getattr(auto.body, "__name__", "auto"), **auto.options,
         )  # fmt: skip
-        return lambda *args: tree.structure(out_tree).unflatten(tree.leaves(call(*args)))
+        return lambda *args: self.out_tree.unflatten(tree.leaves(call(*args)))
 
-    def rows(
-        self, table: Any, batch: Any, tile: Any, size: int, one: Sequence[str], arrays: Sequence[ArrayType]
-    ) -> Any:
-        """Where the rows of a tile of a batch start, and how many there are."""
-        number = self.axes.ins.index(tuple(one))
-        total = next(n for a, n in zip(one, arrays[number].shape, strict=True) if a in self.axes.jagged)
-        start = min_p.bind(table[batch] + tile * np.int32(size), np.int32(total))
+    def in_spec(self, one: Sequence[str]) -> BlockSpec:
+        axes, tiles = self.axes, self.tiles
+        block = [None if self.auto.lead(a, one) else BoundedSlice(tiles[a]) if a in axes.jagged else tiles[a]
+                 for a in one]  # fmt: skip
+
+        def index_map(*ids: Any) -> tuple[Any, ...]:
+            return tuple(self.rows(ids, a, one) if a in axes.jagged else ids[self.at[a]] for a in one)
+
+        return BlockSpec(block, index_map, fill=self.neutral if any(a in axes.reduced for a in one) else None)
+
+    def out_spec(self, one: Sequence[str]) -> BlockSpec:
+        block = [None if self.auto.lead(a, one) else self.tiles[a] for a in one]
+        return BlockSpec(block, lambda *ids: tuple(ids[self.at[a]] for a in one))
+
+    def rows(self, ids: Sequence[Any], axis: str, one: Sequence[str]) -> Any:
+        """Where the rows of a tile of a batch start, and how many there are; the table comes after the grid's ids."""
+        table, batch, size = ids[len(self.grid)], ids[self.at[self.axes.jagged[axis]]], self.tiles[axis]
+        array = self.arrays[self.axes.ins.index(tuple(one))]
+        total = next(n for a, n in zip(one, array.shape, strict=True) if a in self.axes.jagged)
+        start = min_p.bind(table[batch] + ids[self.at[axis]] * np.int32(size), np.int32(total))
         return ds(start, _rest(table[batch + 1] - start, size))
 
-    def kept(self, value: Any, one: Sequence[str], table: Any, place: Place, at: Mapping[str, int], other: Any) -> Any:
+    def body(self, *refs: Any) -> None:
+        axes = self.axes
+        table, rest = (refs[0], refs[1:]) if axes.jagged else (None, refs)
+        ins, held = rest[: len(self.arrays)], rest[len(self.arrays) :]
+        starts = {a: program_id(self.at[a]) * self.tiles[a] if self.grid[self.at[a]] > 1 else 0 for a in axes.names}
+        place = Place(starts, self.tiles)
+        values = [self.kept(r[...], one, table, place, self.neutral) for r, one in zip(ins, axes.ins, strict=True)]
+        found = tree.leaves(self.auto.run(values, place))
+        if axes.jagged:
+            found = [self.kept(v, [a for a in one if not self.auto.lead(a, one)], table, place, 0)
+                     for v, one in zip(found, axes.outs, strict=True)]  # fmt: skip
+        scratch, turns = iter(held[len(self.outs) :]), [(self.at[a], self.grid[self.at[a]]) for a in self.carried]
+        for ref, value, wide in zip(held, found, self.wide, strict=False):
+            _put(ref, value, next(scratch) if wide else ref, turns, self.auto.reduce)
+
+    def kept(self, value: Any, one: Sequence[str], table: Any, place: Place, other: Any) -> Any:
         """A tile with the rows past the end of its batch replaced."""
         for d, a in enumerate(one):
             if a in self.axes.jagged:
-                batch = program_id(at[self.axes.jagged[a]])
+                batch = program_id(self.at[self.axes.jagged[a]])
                 inside = place(a) < table[batch + 1] - table[batch]
                 shape = typeof(value).shape
                 inside = broadcast_in_dim(inside, shape, (d,))
