@@ -103,20 +103,17 @@ def kernel_call(
             "kernel_call was given no out_shape, and does not know what the kernel makes",
             "pass an array like the result, `out_shape=ShapeDtypeStruct(shape, dtype)`, or a tuple of such",
         )
-    spec = (
-        grid_spec
-        if grid_spec is not None
-        else GridSpec(() if grid is None else grid, in_specs, out_specs, scratch_shapes)
-    )
-    if grid_spec is not None and not (grid is None and in_specs is None and out_specs is None and scratch_shapes == ()):
+    spec = grid_spec
+    if spec is None:
+        spec = GridSpec(() if grid is None else grid, in_specs, out_specs, scratch_shapes)
+    elif not (grid is None and in_specs is None and out_specs is None and scratch_shapes == ()):
         raise ArgumentError(
             "kernel_call was given grid_spec and also grid, in_specs, out_specs or scratch_shapes",
             "give one or the others",
         )
     label = name or getattr(body, "__name__", None) or getattr(getattr(body, "func", None), "__name__", "kernel")
     semantics = dimension_semantics or getattr(compiler_params, "dimension_semantics", None)
-    mesh = getattr(spec, "mesh", None)
-    settings = _settings(compiler_params, cost_estimate, semantics, mesh)
+    settings = _settings(compiler_params, cost_estimate, semantics, getattr(spec, "mesh", None))
     if partition is not None and not isinstance(partition, Partition):
         raise ArgumentTypeError(f"kernel_call: partition is {partition!r}", "give a `lang.Partition`")
     aliases = dict(input_output_aliases or {})
@@ -130,18 +127,24 @@ def kernel_call(
         if partition is not None:
             check_rule(partition, kernel)
         leaves = [*request.computed.values(), *leaves]
-        if kernel.interpret and is_evaluating():  # without a program, so that its errors come as they are
-            given = (np.asarray(x).astype(t.dtype, copy=False) for x, t in zip(leaves, kernel.in_types, strict=True))
-            outs = interpreter(kernel, *given)
-            return out_tree.unflatten([make_array(x, t) for x, t in zip(outs, kernel.out_types, strict=True)])
-        if partition is not None:
-            return out_tree.unflatten(ruled_call(kernel, partition, leaves))
-        return out_tree.unflatten(kernel_call_p.bind(*leaves, kernel=kernel))
+        if kernel.interpret and is_evaluating():
+            outs = _interpreted(kernel, leaves)
+        elif partition is not None:
+            outs = ruled_call(kernel, partition, leaves)
+        else:
+            outs = kernel_call_p.bind(*leaves, kernel=kernel)
+        return out_tree.unflatten(outs)
 
     return call
 
 
 pallas_call = kernel_call
+
+
+def _interpreted(kernel: Kernel, operands: Sequence[Any]) -> list[Any]:
+    """The results by the interpreter, at once and without a program, so that its errors come as they are."""
+    given = (np.asarray(x).astype(t.dtype, copy=False) for x, t in zip(operands, kernel.in_types, strict=True))
+    return [make_array(x, t) for x, t in zip(interpreter(kernel, *given), kernel.out_types, strict=True)]
 
 
 def _settings(
@@ -224,23 +227,18 @@ class _Request:
         first = len(tree.leaves(args[:n_prefetch]))
         prefetch = (*(ID for _ in self.axes), *types[:first])  # computed sizes, which the author does not see, first
         scalars = tree.structure(args[:n_prefetch])
-        names = _names(self.body, args, self.out_tree, n_prefetch)
+        names = _names(self.body, args, self.out_tree)
         in_specs = _match_specs(self.spec.in_specs, args[n_prefetch:], "in_specs", self.name)
         out_specs = _match_specs(self.spec.out_specs, self.out_tree.unflatten(range(len(self.out_types))), "out_specs",
                                  self.name)  # fmt: skip
-        n_in = len(types) - first
-        inputs = tuple(
-            self._block(spec, t, prefetch, scalars, name)
-            for spec, t, name in zip(in_specs, types[first:], names[first : first + n_in], strict=True)
-        )
-        for spec, name in zip(out_specs, names[first + n_in :], strict=False):
-            if any(isinstance(s, BoundedSlice) for s in spec.block_shape or ()):
-                raise UnsupportedError(f"kernel {self.name}: output {name} has a BoundedSlice",
-                                       "store whole blocks, or slices of an output in ANY memory")  # fmt: skip
-        outputs = tuple(
-            self._block(spec, t, prefetch, scalars, name)
-            for spec, t, name in zip(out_specs, self.out_types, names[first + n_in :], strict=False)
-        )
+        self._check_whole(out_specs, names[len(types) :])
+
+        def made(specs: Sequence[BlockSpec], types: Sequence[Any], names: Sequence[str]) -> tuple[Block, ...]:
+            given = zip(specs, types, names, strict=True)
+            return tuple(self._block(spec, t, prefetch, scalars, name) for spec, t, name in given)
+
+        inputs = made(in_specs, types[first:], names[first : len(types)])
+        outputs = made(out_specs, self.out_types, names[len(types) :])
         scratch_leaves, scratch_tree = tree.flatten(self.spec.scratch_shapes, is_leaf=lambda x: hasattr(x, "shape"))
         scratch: Any = tuple(blocks.as_scratch(s) for s in scratch_leaves)
         body = self._trace(in_tree, first, n_prefetch, prefetch, inputs, outputs, scratch, scratch_tree)
@@ -249,21 +247,30 @@ class _Request:
         grid = list(self.grid)
         for axis in self.axes:
             grid[axis] = min(grid[axis], bound_of(axis, self.grid, (*inputs, *outputs)))
-        made = Kernel(
+        return self._checked(Kernel(
             self.name, tuple(grid), prefetch, inputs, outputs, scratch, body, self._aliases(first, inputs, outputs),
             self.semantics, self.interpret, self.settings, own_extents(len(grid), prefetch, self.axes),
             self.source, _scratch_names(self.body, len(args) + _count(self.out_tree), scratch_tree),
-        )  # fmt: skip
-        made = own_scalars(made)
+        ))  # fmt: skip
+
+    def _checked(self, kernel: Kernel) -> Kernel:
+        """The kernel, verified; with checks of its own while it runs where these are asked for."""
+        kernel = own_scalars(kernel)
         if current().parallel_writes == "order":
-            made = in_order(made)
-        if mesh_of(made.body):
-            check_remote(made)
+            kernel = in_order(kernel)
+        if mesh_of(kernel.body):
+            check_remote(kernel)
         if isinstance(self.spec, MeshSpec):
-            check_mesh(made)
-            return made
-        verify(made, self.strict)
-        return checked(made) if self.debug else made
+            check_mesh(kernel)
+            return kernel
+        verify(kernel, self.strict)
+        return checked(kernel) if self.debug else kernel
+
+    def _check_whole(self, out_specs: Sequence[BlockSpec], names: Sequence[str]) -> None:
+        for spec, name in zip(out_specs, names, strict=True):
+            if any(isinstance(s, BoundedSlice) for s in spec.block_shape or ()):
+                raise UnsupportedError(f"kernel {self.name}: output {name} has a BoundedSlice",
+                                       "store whole blocks, or slices of an output in ANY memory")  # fmt: skip
 
     def _aliases(self, first: int, inputs: Sequence[Block], outputs: Sequence[Block]) -> tuple[tuple[int, int], ...]:
         found = []
@@ -523,7 +530,7 @@ def _scratch_names(body: Any, first: int, scratch_tree: Any) -> tuple[str, ...]:
     return tuple(base + tree.keystr(path) for base, v in given.items() for path, _ in tree.leaves_with_path(v))
 
 
-def _names(body: Any, args: Any, out_tree: Any, n_prefetch: int) -> list[str]:
+def _names(body: Any, args: Any, out_tree: Any) -> list[str]:
     """A name for each operand and output leaf: the body's parameter, with the path within it."""
     outs = out_tree.unflatten(range(out_tree.num_leaves))
     outs = list(outs) if isinstance(outs, (tuple, list)) else [outs]
