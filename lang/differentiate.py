@@ -133,62 +133,74 @@ def run_backward(call: Call, kernel: Kernel, active: tuple[int, ...], primals: S
     backward = strategy(kernel, active)
     if isinstance(backward, Sweep):
         return run_sweep(call, backward, active, primals, saved, cts)
-    kernel = backward.kernel
-    first_in, first_out = kernel.splits[1:3]
-    prefetched, arrays = primals[: len(kernel.prefetch)], primals[len(kernel.prefetch) :]
-    wanted = tuple(first_in + i for i in active)
-    out_cts = {first_out + o: ct for o, ct in enumerate(cts) if type(ct) is not Zero}
-    held = dict(zip(backward.saved, saved, strict=True))
-    held |= {first_out + o: arrays[i] for i, o in kernel.aliases if first_out + o not in held}
-    total: dict[int, Any] = dict.fromkeys(wanted)
-    final, main, init = backward.stages
-    states = init.given
+    return _Stages(call, backward, active, primals, saved).run(cts)
 
-    def stage(cells: Cells, cotangents: dict[int, Any]) -> dict[int, Any]:
+
+class _Stages:
+    """Reverse mode of a kernel whose cells are independent: its stages, last first, and what they give the operands."""
+
+    def __init__(
+        self, call: Call, backward: Backward, active: tuple[int, ...], primals: Sequence[Any], saved: Sequence[Any]
+    ):
+        kernel = backward.kernel
+        self.call, self.kernel, self.stages, self.active = call, kernel, backward.stages, active
+        self.first_in, self.first_out = kernel.splits[1:3]
+        self.prefetched, self.arrays = primals[: len(kernel.prefetch)], primals[len(kernel.prefetch) :]
+        starts = {self.first_out + o: self.arrays[i] for i, o in kernel.aliases}
+        self.held = starts | dict(zip(backward.saved, saved, strict=True))
+        self.total: dict[int, Any] = dict.fromkeys(self.first_in + i for i in active)
+
+    def run(self, cts: Sequence[Any]) -> list[Any]:
+        """The cotangents of the active inputs, given those of the outputs."""
+        final, main, init = self.stages
+        states = init.given
+        out_cts = {self.first_out + o: ct for o, ct in enumerate(cts) if type(ct) is not Zero}
+        state_cts = {p: ct for p, ct in out_cts.items() if p in states}
+        state_cts = {p: ct for p, ct in state_cts.items() if p not in final.held} | self.stage(final, state_cts)
+        kept = self.stage(main, state_cts | {p: ct for p, ct in out_cts.items() if p not in states})
+        self.stage(init, state_cts)
+        for i, o in self.kernel.aliases:
+            p = self.first_out + o
+            start = state_cts.get(p) if p in states and not init.linear.uses(p) else None
+            if p not in states:
+                start = kept[p] if p in kept else None if p in main.held else out_cts.get(p)
+            if i in self.active and start is not None:
+                self.add(self.first_in + i, start)
+        return list(self.total.values())
+
+    def add(self, position: int, value: Any) -> None:
+        self.total[position] = add_tangents(self.total[position], value)
+
+    def stage(self, cells: Cells, cotangents: dict[int, Any]) -> dict[int, Any]:
         """Add what one stage gives to the operands; gives the cotangents of what it held at first."""
         given = tuple(p for p in cells.given if p in cotangents)
         kept: dict[int, Any] = {}
         if not given or not cells.linear.eqns:
             return kept
         # What a cell holds is given back even where no cotangent of it came in.
-        for number, piece in enumerate(pieces(replace(cells, given=given), wanted)):
-            operands = [_operand(piece, k, arrays, held, cotangents, first_in) for k in range(len(piece.operands))]
+        for number, piece in enumerate(pieces(replace(cells, given=given), tuple(self.total))):
+            operands = [self.operand(piece, k, cotangents) for k in range(len(piece.operands))]
             if number:  # a compiler that sees two kernels compute the same would write and read what they can make
                 operands = optimization_barrier_p.bind(*operands)
-            results = call(piece.kernel, *prefetched, *operands)
-            for p, value in zip(piece.outputs, results, strict=True):
+            for p, value in zip(piece.outputs, self.call(piece.kernel, *self.prefetched, *operands), strict=True):
                 if p in cells.held:
                     kept[p] = value
                     continue
                 if p in piece.scattered:
-                    block = kernel.inputs[p - first_in]
-                    value = scatter_blocks(kernel, block, value, prefetched, piece.axes, dict(cells.fixed))
-                total[p] = add_tangents(total[p], value)
+                    block = self.kernel.inputs[p - self.first_in]
+                    value = scatter_blocks(self.kernel, block, value, self.prefetched, piece.axes, dict(cells.fixed))
+                self.add(p, value)
         return kept
 
-    state_cts = {p: ct for p, ct in out_cts.items() if p in states}
-    state_cts = {p: ct for p, ct in state_cts.items() if p not in final.held} | stage(final, state_cts)
-    kept = stage(main, state_cts | {p: ct for p, ct in out_cts.items() if p not in states})
-    stage(init, state_cts)
-    for i, o in kernel.aliases:
-        p = first_out + o
-        start = state_cts.get(p) if p in states and not init.linear.uses(p) else None
-        if p not in states:
-            start = kept[p] if p in kept else None if p in main.held else out_cts.get(p)
-        if i in active and start is not None:
-            total[first_in + i] = add_tangents(total[first_in + i], start)
-    return [total[p] for p in wanted]
-
-
-def _operand(piece: Piece, k: int, arrays: Any, held: Any, cotangents: Any, first_in: int) -> Any:
-    kind, p = piece.operands[k]
-    if kind == "in":
-        return arrays[p - first_in]
-    if kind == "held":
-        return held[p]
-    if kind == "ct":
-        return cotangents[p]
-    return zeros(piece.kernel.inputs[k].array)
+    def operand(self, piece: Piece, k: int, cotangents: dict[int, Any]) -> Any:
+        kind, p = piece.operands[k]
+        if kind == "in":
+            return self.arrays[p - self.first_in]
+        if kind == "held":
+            return self.held[p]
+        if kind == "ct":
+            return cotangents[p]
+        return zeros(piece.kernel.inputs[k].array)
 
 
 # ---------------------------------------------------------------------------- what is done
