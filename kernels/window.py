@@ -18,6 +18,7 @@ from ..core.primitives.compare import ge_p, select_n_p
 from ..core.primitives.convert import convert_element_type
 from ..core.primitives.reduce import MAXIMUM, MINIMUM, SUM, highest, lowest
 from ..core.primitives.shape import slice_p
+from ..lang.block import BlockSpec
 from ..lang.ops import cdiv, when
 from .bodies import on_elements, store, within
 from .generate.loops import Cut, Loops, Window, windows
@@ -79,58 +80,68 @@ def _combined(primitive: Primitive, params: Params, old: Sequence[Any], new: Seq
     return [MONOIDS[primitive].combine(a, b) for a, b in zip(old, new, strict=True)]
 
 
+class _Reduction:
+    """The body of a reduction of windows: the taps of a cell combined with those of the cells before it."""
+
+    def __init__(self, primitive: Primitive, types: Types, outs: Types, params: Params, cut: Cut):
+        self.primitive, self.types, self.params, self.cut = primitive, types, params, cut
+        self.arrays = _arrays(primitive, types)
+        self.reaches = _reaches(self.arrays[0].shape, params)
+        rank = self.arrays[0].ndim
+        self.results = [cut.spec(range(rank, 2 * rank), t.shape, [r.span.unit for r in self.reaches]) for t in outs]
+        self.starts = range(len(self.arrays), len(types))  # the operands that are the values to start with
+        monoid = MONOIDS.get(primitive)
+        self.split = any(map(cut.split, cut.loops.carry))
+        self.wide = [kept_in(monoid, t.dtype) if self.split and monoid else t.dtype for t in outs]
+        self.kept = Kept(cut, outs, self.results[0].block_shape or (), self.wide)
+
+    def sources(self) -> list[BlockSpec]:
+        """The spans of the arrays that a cell reads."""
+        reads, monoid = [r.window(self.cut) for r in self.reaches], MONOIDS.get(self.primitive)
+        return [windows(self.cut, reads, t.shape, monoid and monoid.neutral(t.dtype)) for t in self.arrays]
+
+    def fillers(self, starts: Sequence[Any]) -> list[Any]:
+        return _fillers(self.primitive, self.types, starts, self.params)
+
+    def found(self, refs: Sequence[Any], taps: tuple[int, ...]) -> list[Any]:
+        """The results of some taps alone, of the operands' Refs."""
+        arrays, starts = refs[: len(self.arrays)], [refs[i][...] for i in self.starts]
+        fillers = self.fillers(starts)
+        blocks = [inside(self.cut, r[...], self.reaches, f) for r, f in zip(arrays, fillers, strict=True)]
+        blocks = [spread_out(self.cut, b, self.reaches, taps, f) for b, f in zip(blocks, fillers, strict=True)]
+        if self.kept.narrow:
+            blocks = [convert_element_type(b, self.wide[0]) for b in blocks]
+        values = self.primitive.bind(*blocks, *starts, **_inner(self.params) | {"window_dimensions": taps})
+        return list(values) if self.primitive.multiple else [values]
+
+    def body(self, *refs: Any) -> None:
+        operands, rest = refs[: len(self.types)], refs[len(self.types) :]
+        results, scratch = rest[: len(self.results)], rest[len(self.results) :]
+        if not self.split:
+            ((_, taps),) = tap_ends(self.cut, self.reaches)
+            store(results, self.found(operands, taps))
+            return
+
+        def step(states: Sequence[Any]) -> None:
+            for here, taps in tap_ends(self.cut, self.reaches):
+
+                @when(here)
+                def _(taps: tuple[int, ...] = taps) -> None:
+                    old, new = [s[...] for s in states], self.found(operands, taps)
+                    store(states, _combined(self.primitive, self.params, old, new))
+
+        self.kept.run(results, scratch, lambda: self.fillers([operands[i][...] for i in self.starts]), step)
+
+
 def reducer(primitive: Primitive) -> Template:
     """The template of a reduction of each window, of one array or several."""
 
     def parts(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
-        arrays = _arrays(primitive, types)
-        count, rank = len(arrays), arrays[0].ndim
-        reaches = _reaches(arrays[0].shape, params)
-        axes = range(rank, 2 * rank)
-        results = [cut.spec(axes, t.shape, [r.span.unit for r in reaches]) for t in outs]
-        starts_specs = [cut.spec((), ()) for _ in types[count:]]
-        if any(0 in t.shape for t in arrays):
-            return filled(
-                results, lambda *starts: _fillers(primitive, types, starts, params), starts_specs,
-                range(count, len(types)),
-            )  # fmt: skip
-        monoid = MONOIDS.get(primitive)
-        reads = [r.window(cut) for r in reaches]
-        sources = [windows(cut, reads, t.shape, monoid and monoid.neutral(t.dtype)) for t in arrays]
-        split = any(map(cut.split, cut.loops.carry))
-        wide = [kept_in(monoid, t.dtype) if split and monoid else t.dtype for t in outs]
-        kept = Kept(cut, outs, results[0].block_shape or (), wide)
-
-        def found(refs: Sequence[Any], taps: tuple[int, ...]) -> list[Any]:
-            starts = [r[...] for r in refs[count : len(types)]]
-            fillers = _fillers(primitive, types, starts, params)
-            blocks = [inside(cut, r[...], reaches, f) for r, f in zip(refs[:count], fillers, strict=True)]
-            blocks = [spread_out(cut, b, reaches, taps, f) for b, f in zip(blocks, fillers, strict=True)]
-            if kept.narrow:
-                blocks = [convert_element_type(b, wide[0]) for b in blocks]
-            values = primitive.bind(*blocks, *starts, **_inner(params) | {"window_dimensions": taps})
-            return list(values) if primitive.multiple else [values]
-
-        def body(*refs: Any) -> None:
-            results = refs[len(types) : len(types) + len(outs)]
-            if not split:
-                ((_, taps),) = tap_ends(cut, reaches)
-                store(results, found(refs, taps))
-                return
-
-            def step(states: Sequence[Any]) -> None:
-                for here, taps in tap_ends(cut, reaches):
-
-                    @when(here)
-                    def _(taps: tuple[int, ...] = taps) -> None:
-                        store(states, _combined(primitive, params, [s[...] for s in states], found(refs, taps)))
-
-            def first() -> list[Any]:
-                return _fillers(primitive, types, [r[...] for r in refs[count : len(types)]], params)
-
-            kept.run(results, refs[len(types) + len(outs) :], first, step)
-
-        return Parts(body, [*sources, *starts_specs], results, kept.scratch)
+        made = _Reduction(primitive, types, outs, params, cut)
+        starts = [cut.spec((), ()) for _ in made.starts]
+        if any(0 in t.shape for t in made.arrays):
+            return filled(made.results, lambda *values: made.fillers(values), starts, made.starts)
+        return Parts(made.body, [*made.sources(), *starts], made.results, made.kept.scratch)
 
     return Template("window", primitive, own(primitive, _loops(primitive), parts))
 

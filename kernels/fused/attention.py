@@ -35,6 +35,7 @@ from .attention_kernels import (
     backward_of_rows,
     forward,
     runs_of,
+    sum_to,
     tiles,
 )
 from .operation import Operation, dtype_of, nbytes, work_dtype
@@ -79,70 +80,78 @@ def _after(x: Any, done: Sequence[Any]) -> Any:
     return x
 
 
-def _vjp(form: Form, names: tuple[str, ...], blocks: tuple[Form, Form] | None) -> Any:
-    """Attention of q, k, v and the extras; `blocks` are those of the two backward kernels, None for whole rows."""
+Backward = tuple[Form, Form] | None  # the blocks of the two backward kernels; None: whole rows of scores
 
-    def all_runs(q: Any, k: Any, v: Any, extra: dict[str, Any]) -> tuple[Any, Any]:
-        if blocks is not None:
-            return tuple(forward(form, q, k, v, extra))
-        done: list[Any] = []
-        for f, r, c in _cut(form, shape_of(q)[1], shape_of(k)[1], extra):
-            run = _after(q[:, r], [d[0] for d in done[-1:]])
-            done.append(forward(f, run, k[:, c], v[:, c], _part_of(extra, r, c)))
-        if len(done) == 1:
-            return done[0][0], done[0][1]
-        return jnp.concatenate([d[0] for d in done], 1), jnp.concatenate([d[1] for d in done], 2)
+
+def _forward(form: Form, blocks: Backward, q: Any, k: Any, v: Any, extra: dict[str, Any]) -> tuple[Any, Any]:
+    """The result and the sums of rows; where rows are whole, by runs of queries one after the other."""
+    if blocks is not None:
+        return tuple(forward(form, q, k, v, extra))
+    done: list[Any] = []
+    for f, r, c in _cut(form, shape_of(q)[1], shape_of(k)[1], extra):
+        run = _after(q[:, r], [d[0] for d in done[-1:]])
+        done.append(forward(f, run, k[:, c], v[:, c], _part_of(extra, r, c)))
+    if len(done) == 1:
+        return done[0][0], done[0][1]
+    return jnp.concatenate([d[0] for d in done], 1), jnp.concatenate([d[1] for d in done], 2)
+
+
+def _backward_by_blocks(
+    blocks: tuple[Form, Form], q: Any, k: Any, v: Any, extra: dict[str, Any], sums: Any, delta: Any, ct: Any
+) -> tuple[Any, Any, Any, Any]:
+    """The cotangents of q, k, v and a bias (None without one), by a kernel for dq and one for dk and dv."""
+    given = q, k, v, extra, sums, delta, ct.astype(q.dtype)
+    (dq, *scores), (dk, dv) = backward_of_queries(blocks[0], *given), backward_of_keys(blocks[1], *given)
+    return dq, dk, dv, sum_to(scores[0], shape_of(extra["bias"])) if scores else None
+
+
+def _backward_by_rows(
+    form: Form, q: Any, k: Any, v: Any, extra: dict[str, Any], sums: Any, delta: Any, ct: Any
+) -> tuple[Any, Any, Any, Any]:
+    """The same by runs of queries one after the other, with rows of scores of all keys that a run sees."""
+    work, length = work_dtype(q, k, v), shape_of(k)[1]
+    dqs, dk, dv = [], jnp.zeros(shape_of(k), work), jnp.zeros(shape_of(v), work)
+    dbias: Any = jnp.zeros(shape_of(extra["bias"]), work) if "bias" in extra else None
+    whole = Form(form.scale, form.causal, form.window, form.rows, length)
+    for f, r, c in _cut(whole, shape_of(q)[1], length, extra):
+        part, run = _part_of(extra, r, c), _after(q[:, r], [*dqs[-1:], dk, dv] if dqs else [])
+        dq, dkp, dvp, *scores = backward_of_rows(
+            f, run, k[:, c], v[:, c], part, sums[:, :, r], delta[:, :, r], ct[:, r]
+        )
+        dqs.append(dq)
+        if c.stop == length:
+            dk, dv = dk + dkp, dv + dvp
+        else:
+            dk, dv = dk.at[:, c].add(dkp), dv.at[:, c].add(dvp)
+        if dbias is not None:
+            (heads, rows, columns), (found,) = shape_of(dbias)[1:], scores
+            found = sum_to(found, (shape_of(dbias)[0], heads, *shape_of(found)[2:]))
+            dbias = dbias.at[:, :, r if rows > 1 else slice(None), c if columns > 1 else slice(None)].add(found)
+    dq = dqs[0] if len(dqs) == 1 else jnp.concatenate(dqs, 1)
+    return dq, dk.astype(k.dtype), dv.astype(v.dtype), dbias
+
+
+def _vjp(form: Form, names: tuple[str, ...], blocks: Backward) -> Any:
+    """Attention of q, k, v and the extras, with a derivative of its own."""
 
     @custom_vjp
     def call(q: Any, k: Any, v: Any, *extra: Any) -> Any:
-        return all_runs(q, k, v, dict(zip(names, extra, strict=True)))[0]
+        return _forward(form, blocks, q, k, v, dict(zip(names, extra, strict=True)))[0]
 
     def primal(q: Any, k: Any, v: Any, *extra: Any) -> Any:
-        out, sums = all_runs(q, k, v, dict(zip(names, extra, strict=True)))
+        out, sums = _forward(form, blocks, q, k, v, dict(zip(names, extra, strict=True)))
         return out, (q, k, v, extra, out, sums)
 
     def backward(residuals: Any, ct: Any) -> Any:
         q, k, v, values, out, sums = residuals
         extra, work = dict(zip(names, values, strict=True)), work_dtype(q, k, v)
         delta = jnp.swapaxes((ct.astype(work) * out.astype(work)).sum(-1), 1, 2)
-        if blocks is not None:
-            given = q, k, v, extra, sums, delta, ct.astype(q.dtype)
-            (dq, *scores), (dk, dv) = backward_of_queries(blocks[0], *given), backward_of_keys(blocks[1], *given)
-            rest = [_bias_cotangent(scores[0], x) if name == "bias" else None for name, x in extra.items()]
-            return dq, dk, dv, *rest
-        dqs, dk, dv = [], jnp.zeros(shape_of(k), work), jnp.zeros(shape_of(v), work)
-        dbias: Any = jnp.zeros(shape_of(extra["bias"]), work) if "bias" in extra else None
-        # A row of scores at a time, of all keys.
-        whole = Form(form.scale, form.causal, form.window, form.rows, shape_of(k)[1])
-        for f, r, c in _cut(whole, shape_of(q)[1], shape_of(k)[1], extra):
-            part, run = _part_of(extra, r, c), _after(q[:, r], [*dqs[-1:], dk, dv] if dqs else [])
-            dq, dkp, dvp, *db = backward_of_rows(
-                f, run, k[:, c], v[:, c], part, sums[:, :, r], delta[:, :, r], ct[:, r]
-            )
-            dqs.append(dq)
-            if c.stop == shape_of(k)[1]:
-                dk, dv = dk + dkp, dv + dvp
-            else:
-                dk, dv = dk.at[:, c].add(dkp), dv.at[:, c].add(dvp)
-            if dbias is not None:
-                shape = shape_of(dbias)
-                axes = tuple(d for d in (0, 1) if shape[d] != shape_of(db[0])[d])
-                found = db[0].sum(axes, keepdims=True) if axes else db[0]
-                dbias = dbias.at[:, :, r if shape[2] > 1 else slice(None), c if shape[3] > 1 else slice(None)].add(
-                    found
-                )
-        rest = [dbias.astype(x.dtype) if name == "bias" and dbias is not None else None for name, x in extra.items()]
-        dq = dqs[0] if len(dqs) == 1 else jnp.concatenate(dqs, 1)
-        return dq, dk.astype(k.dtype), dv.astype(v.dtype), *rest
+        given = q, k, v, extra, sums, delta, ct
+        dq, dk, dv, dbias = _backward_by_rows(form, *given) if blocks is None else _backward_by_blocks(blocks, *given)
+        return dq, dk, dv, *(dbias.astype(x.dtype) if name == "bias" else None for name, x in extra.items())
 
     call.defvjp(primal, backward)
     return call
-
-
-def _bias_cotangent(scores: Any, bias: Any) -> Any:
-    """The cotangent of scores, (batch, N, T, S), summed to that of a bias that was spread over them."""
-    axes = tuple(d for d in range(4) if shape_of(bias)[d] != shape_of(scores)[d])
-    return (scores.sum(axes, keepdims=True) if axes else scores).astype(bias.dtype)
 
 
 def _forms(form: Form, rows: int | None, columns: int | None, shape: tuple[int, ...], head_bytes: int, extra: Any
@@ -170,6 +179,13 @@ def _four(x: Any, shape: tuple[int, ...], what: str) -> Any:
     if len(shape_of(x)) != 4 or any(a not in (1, b) for a, b in zip(shape_of(x), shape, strict=True)):
         raise ShapeError(f"attention: a {what} {shape_of(x)} for scores {shape}", "it broadcasts to (batch, N, T, S)")
     return x
+
+
+def _integers(x: Any, shape: tuple[int, ...] | None = None) -> Any:
+    if x is None:
+        return None
+    x = jnp.asarray(x).astype(jnp.int32)
+    return x if shape is None else x.reshape(shape)
 
 
 def dot_product_attention(
@@ -207,12 +223,10 @@ def dot_product_attention(
     given = {
         "bias": None if bias is None else _four(bias, shape, "bias"),
         "mask": None if mask is None else _four(mask, shape, "mask").astype(int32),
-        "query_segments": None if query_segment_ids is None else jnp.asarray(query_segment_ids).astype(int32),
-        "key_segments": None if key_value_segment_ids is None else jnp.asarray(key_value_segment_ids).astype(int32),
-        "query_lengths": None if query_seq_lengths is None else jnp.asarray(query_seq_lengths).astype(int32)[:, None],
-        "key_lengths": None
-        if key_value_seq_lengths is None
-        else jnp.asarray(key_value_seq_lengths).astype(int32)[:, None],
+        "query_segments": _integers(query_segment_ids),
+        "key_segments": _integers(key_value_segment_ids),
+        "query_lengths": _integers(query_seq_lengths, (batch, 1)),
+        "key_lengths": _integers(key_value_seq_lengths, (batch, 1)),
     }
     extra = {name: a for name, a in given.items() if a is not None}
     window: Any = local_window_size or (None, None)

@@ -6,7 +6,7 @@ a whole block, it is not visited.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -177,6 +177,12 @@ def _ahead(scores: Callable[[Any], Any], runs: list[Any], first: Any = None) -> 
         yield run, now
 
 
+def sum_to(x: Any, shape: Sequence[int]) -> Any:
+    """The sums of an array over the axes along which a shape of the same rank has another size, which is 1."""
+    axes = tuple(d for d, (a, b) in enumerate(zip(shape_of(x), shape, strict=True)) if a != b)
+    return x.sum(axes, keepdims=True) if axes else x
+
+
 Scores = Iterator[tuple[Any, Any]]  # of each run of queries
 Gained = Callable[[Any], Any]  # what scales scores where they are exponents
 
@@ -278,8 +284,7 @@ def backward_of_rows(
         ds = p * (dp - delta[...][:, None])
         outs[2][...] += product(p.astype(v.dtype), ct[...], 0, 0, work)
         if biased:
-            axes = tuple(d for d in (0, 1) if shape_of(given["bias"])[d] != shape_of(ds)[d])
-            outs[3][...] += ds.sum(axes, keepdims=True) if axes else ds
+            outs[3][...] += sum_to(ds, shape_of(given["bias"]))
         ds = (ds * form.scale).astype(q.dtype)
         outs[0][...] = product(ds, k[...], 1, 0, work).astype(outs[0].dtype)
         outs[1][...] += product(ds, q[...], 0, 0, work)
