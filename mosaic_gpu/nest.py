@@ -430,39 +430,25 @@ class Nest(Lowering):
 
         def body(i: str, count: str, *names: str) -> list[str]:
             self.count = count
-            given = iter(names)
-            for register in registers:
-                if register.layout is not None:
-                    template = register.value
-                    register.value = template.with_flat([next(given) for _ in template.flat])
+            self.rename(registers, names)
             layouts = [r.layout for r in registers]
-            if late:
-                group = self.pending(late)
-                group.done = self.release_last
+            left = self.pending(late) if late else None
+            if left is not None:
+                left.done = self.release_last
             turn(i)
-            if inner and self.s.ring:
-                if late:
-                    if group in self.groups:
-                        if self.s.ordered:
-                            raise Unfit("products of a turn are made while the next one computes: no turns are needed")
-                        self.wait(self.groups.index(group) + 1)
-                else:
-                    self.wait()
-                    self.release(self.count)
-            elif not inner:
-                self.wait()
+            self.end_turn(inner, left)
             for register, layout in zip(registers, layouts, strict=True):
                 register.layout = layout
             if inner:
                 self.count = p.add(self.count, 1)
-            values = [p.name(self.count), *(name for r in registers for name in r.names(self))]
+            values = self.carried(registers)
             self.groups = []
             return values
 
         self.wait()
         late = self.unify(registers, [tried])
         late = late if inner and self.s.ring else []
-        start = [p.name(self.count), *(name for r in registers for name in r.names(self))]
+        start = self.carried(registers)
         if late:
             self.take_turn()
         types = ["i32", *(t for r in registers for t in r.types())]
@@ -473,6 +459,29 @@ class Nest(Lowering):
             self.pending(late)
             if level:
                 self.wait()
+
+    def carried(self, registers: Sequence[Register]) -> list[str]:
+        """What a turn hands to the next one: the number of stages so far, and what registers hold."""
+        return [self.p.name(self.count), *(name for r in registers for name in r.names(self))]
+
+    def rename(self, registers: Sequence[Register], names: Sequence[str]) -> None:
+        """Registers as a turn finds them, under the names that the loop has for their values."""
+        given = iter(names)
+        for register in registers:
+            if register.layout is not None:
+                register.value = register.value.with_flat([next(given) for _ in register.value.flat])
+
+    def end_turn(self, inner: bool, left: Group | None) -> None:
+        """Wait for the products of a turn, or for those of the one before where this one's are left to the next."""
+        if not inner:
+            self.wait()
+        elif self.s.ring and left is None:
+            self.wait()
+            self.release(self.count)
+        elif self.s.ring and left in self.groups:
+            if self.s.ordered:
+                raise Unfit("products of a turn are made while the next one computes: no turns are needed")
+            self.wait(self.groups.index(left) + 1)
 
     def pending(self, registers: Sequence[Register]) -> Group:
         """Registers whose products a turn has left to the next one."""
