@@ -11,11 +11,13 @@ table in `benchmarks/pallas_ops.md`, with `--only` the rows of it that were made
 from __future__ import annotations
 
 import argparse
+import importlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -215,8 +217,12 @@ def hopper_ragged_dot() -> Case:
                 lambda a, b: jax.lax.ragged_dot(a, b, jnp.asarray(GROUPS)), "cuda:sm_90")  # fmt: skip
 
 
-def hopper_transposed_ragged_dot() -> Case:
+def hopper_transposed_ragged_dot(wait: bool = False) -> Case:
+    """`wait`: each product of a step waits for that of the step before, whose memory the pipeline fills again."""
     module = ops("gpu.transposed_ragged_dot_mgpu")
+    if wait:
+        names = vars(importlib.reload(module).plgpu)
+        module.plgpu = SimpleNamespace(**names | {"wgmma": lambda *args: (names["wgmma"](*args), names["wgmma_wait"](1))})
     return Case(lambda a, b: module.transposed_ragged_dot(a, b, **_GROUPED), (normal(256, 128, dtype=HALF),) * 2,
                 lambda a, b: module.ref_transposed_ragged_dot(a, b, GROUPS), "cuda:sm_90")  # fmt: skip
 
@@ -247,6 +253,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "gpu.attention_mgpu, gradient": lambda: gradient(hopper_attention()),
     "gpu.ragged_dot_mgpu": hopper_ragged_dot,
     "gpu.transposed_ragged_dot_mgpu": hopper_transposed_ragged_dot,
+    "gpu.transposed_ragged_dot_mgpu, with wgmma_wait": lambda: hopper_transposed_ragged_dot(wait=True),
     "gpu.blackwell_matmul_mgpu": blackwell_matmul,
     "gpu.blackwell_matmul_mgpu, two blocks": lambda: blackwell_matmul(collective=True),
     "tpu.matmul": tpu_matmul,
@@ -300,8 +307,9 @@ def main() -> None:
             print(lines[-1], f" {time.perf_counter() - begun:.0f} s", flush=True)
     if given.write:
         made = {line.split("`")[1]: line for line in lines[2:]}
-        before = RESULT.read_text().splitlines() if given.only is not None else lines
-        kept = [made.get(line.split("`")[1], line) for line in before if line.startswith("| `")]
+        before = RESULT.read_text().splitlines() if given.only is not None else []
+        known = {line.split("`")[1]: line for line in before if line.startswith("| `")} | made
+        kept = [known[name] for name in CASES if name in known]
         head = "# Kernels that come with jax\n\nMade by `benchmarks/pallas_ops.py`, which says what is compared.\n\n"
         RESULT.write_text(head + "\n".join([*lines[:2], *kept]) + "\n")
 

@@ -158,20 +158,24 @@ class _Part(Window):
 
 @dataclass(eq=False)
 class Shared:
-    """A Ref in shared memory, from an address on."""
+    """A Ref in shared memory, from an address on; `plain`: it lies row after row, whatever its rows are."""
 
     name: str
     address: Int
     array: ArrayType
+    plain: bool = False
 
     @property
     def swizzled(self) -> bool:
         shape, size = self.array.shape, self.array.dtype.itemsize
-        return len(shape) > 1 and shape[-1] * size % ptx.ROW == 0 and shape[-2] % 8 == 0
+        return not self.plain and len(shape) > 1 and shape[-1] * size % ptx.ROW == 0 and shape[-2] % 8 == 0
 
     def rows(self, e: Any, index: Index, dynamic: Sequence[Any]) -> Rows:
         """A part as the copy engine takes it."""
         p, size, shape = e.p, self.array.dtype.itemsize, access_shape(index)
+        if self.swizzled and self._anywhere(e, index, dynamic):
+            e.plain.add(self.name)  # so it is when it is printed again
+            self.plain = True
         if self.swizzled and len(shape) == 2:
             tile = self.view(e, index, dynamic)
             pitch = tile.rows * ptx.ROW
@@ -189,6 +193,11 @@ class Shared:
                         f"{ptx.ROW} bytes")  # fmt: skip
         base = p.add(self.address, p.mul(start, size))
         return Rows((rows, columns), min(columns, 256), lambda c, r: p.add(base, (r * columns + c * 256) * size), False)
+
+    def _anywhere(self, e: Any, index: Index, dynamic: Sequence[Any]) -> bool:
+        """Whether a part has rows that swizzled tiles are not divided at."""
+        start, rows = entries(e, index, dynamic)[-2]
+        return rows is None or rows % 8 > 0 or divisor(e.p, start) % 8 > 0
 
     def view(self, e: Any, index: Index, dynamic: Sequence[Any]) -> View:
         """A part that is a matrix, as the copy engine and the tensor cores take it."""

@@ -29,6 +29,7 @@ class Found:
 
     boxes: list[Box] = field(default_factory=list)
     kept: int = 0
+    plain: frozenset[str] = frozenset()  # Refs whose rows are copied from anywhere
 
 
 class Direct(Lowering):
@@ -37,7 +38,7 @@ class Direct(Lowering):
     def __init__(self, p: Printer, kernel: Kernel, mesh: Mesh, names: Sequence[str], known: Found, tensor: bool):
         super().__init__(p, kernel.name, rows_of(kernel), 1)
         self.kernel, self.mesh, self.names, self.known = kernel, mesh, names, known
-        self.boxes = list(known.boxes)
+        self.boxes, self.plain = list(known.boxes), set(known.plain)
         self.tensor = tensor
         if tensor:
             self.own_rows, self.matrix, self.turning = True, tcgen05.matrix, (1, 2)
@@ -145,7 +146,7 @@ class Direct(Lowering):
                 refs.append(Sums(name, columns, array))
                 columns += array.size // 128
             else:
-                refs.append(Shared(name, 0, array))
+                refs.append(Shared(name, 0, array, name in self.known.plain))
         self.slot = p.add(shared, start)
         self.columns = max(next_power_of_2(columns), 32) if columns else 0
         start = _up(start + 16)
@@ -197,7 +198,7 @@ class Direct(Lowering):
 
     @property
     def found(self) -> Found:
-        return Found(self.boxes, self.kept)
+        return Found(self.boxes, self.kept, frozenset(self.plain))
 
     # ------------------------------------------------------------ equations
 

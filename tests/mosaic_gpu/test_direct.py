@@ -121,6 +121,23 @@ def test_rows_and_narrow_matrices_are_copied():
     np.testing.assert_array_equal(two, y * 2)
 
 
+def test_rows_are_copied_from_anywhere():
+    def body(start, x, o, tile):
+        first = start[0]
+        tile[...] = x[...] + 1
+        o[...] = x[...]
+        plgpu.commit_smem()
+        for rows in (4, 1):
+            plgpu.copy_smem_to_gmem(tile.at[tl.ds(first, rows)], o.at[tl.ds(first + 1, rows)])
+            plgpu.wait_smem_to_gmem(0)
+            first = first + rows
+
+    x = floats(64, 64, dtype="float32")
+    found = run(body, np.array([3], np.int32), x, scratch=[TILE])
+    np.testing.assert_array_equal(found[4:9], x[3:8] + 1)
+    np.testing.assert_array_equal(found[9:], x[9:])
+
+
 def test_a_loop_whose_length_is_known_on_the_device():
     def body(n, x, o):
         def turn(i, carry):
@@ -179,7 +196,8 @@ def test_mistakes_in_the_text_are_found(module, old, new, error):
 REFUSED = [
     (lambda x, o, t, b: plgpu.copy_gmem_to_smem(x.at[:, 0], t.at[0], b), "copy_gmem_to_smem: a copy of a part|a part"),
     (lambda x, o, t, b: plgpu.copy_smem_to_gmem(t, o, reduction_op="add"), "combined with what is there"),
-    (lambda x, o, t, b: plgpu.copy_gmem_to_smem(x.at[tl.ds(0, 8)], t.at[tl.ds(b_at(b), 8)], b), "multiples of 8"),
+    (lambda x, o, t, b: plgpu.copy_gmem_to_smem(x.at[:, tl.ds(0, 32)], t.at[:, tl.ds(b_at(b), 32)], b),
+     "columns are multiples of 32"),
     (lambda x, o, t, b: o.__setitem__(..., tnp.cumsum(x[...], axis=0)), "cumsum"),
 ]
 
