@@ -222,7 +222,8 @@ def hopper_transposed_ragged_dot(wait: bool = False) -> Case:
     module = ops("gpu.transposed_ragged_dot_mgpu")
     if wait:
         names = vars(importlib.reload(module).plgpu)
-        module.plgpu = SimpleNamespace(**names | {"wgmma": lambda *args: (names["wgmma"](*args), names["wgmma_wait"](1))})
+        made = {"wgmma": lambda *args: (names["wgmma"](*args), names["wgmma_wait"](1))}
+        module.plgpu = SimpleNamespace(**names | made)
     return Case(lambda a, b: module.transposed_ragged_dot(a, b, **_GROUPED), (normal(256, 128, dtype=HALF),) * 2,
                 lambda a, b: module.ref_transposed_ragged_dot(a, b, GROUPS), "cuda:sm_90")  # fmt: skip
 

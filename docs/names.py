@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from tilewright.lang.warpgroups.refused import REFUSED
+
 from .capabilities import table
 
 FOLDER = Path(__file__).resolve().parent
@@ -31,7 +33,6 @@ PLACES = {
 }
 
 _EXTEND = "of JAX's own insides, and no library that was tried asks for it (see clients.md)"
-_CLUSTERS = "a block has the place in the grid that it was started for; memory of several devices is not mapped"
 _TPU_INSIDE = "planned with the rest of Mosaic's operations"
 # A pattern of names and why they are missing; the first that fits a name counts. One that fits none does no harm.
 MISSING: list[tuple[str, str]] = [
@@ -46,15 +47,7 @@ MISSING: list[tuple[str, str]] = [
         "`shard_map` says what each device does; kernels have a rule made of their maps, or one of the user's",
     ),
     ("jax.experimental.xla_metadata.*", "XLA's own hints; kernels say themselves what is one program"),
-    ("jax.experimental.pallas.mosaic_gpu.*cluster*", _CLUSTERS),
-    ("jax.experimental.pallas.mosaic_gpu.multi*", _CLUSTERS),
-    ("jax.experimental.pallas.mosaic_gpu.*remote*", "a program on a GPU reaches the memory of its own device alone"),
-    ("jax.experimental.pallas.mosaic_gpu.*emaphore*", "warpgroups of a block meet at a `Barrier`"),
-    ("jax.experimental.pallas.mosaic_gpu.atomic_*", "`lang.atomic_add` and the like, in every kernel"),
-    ("jax.experimental.pallas.mosaic_gpu.inline_mgpu", "operations of a compiler that is not used here"),
-    ("jax.experimental.pallas.mosaic_gpu.as_torch_kernel", "`interop.torch.call` takes any function"),
-    ("jax.experimental.pallas.mosaic_gpu.*nterpret*", "the interpreter is an argument: `kernel(interpret=...)`"),
-    ("jax.experimental.pallas.mosaic_gpu.*", "planned with the rest of Mosaic GPU's operations"),
+    *((f"jax.experimental.pallas.mosaic_gpu.{name}", f"it {what}: {remedy}") for name, (what, remedy) in REFUSED),
     ("jax.experimental.pallas.*interpret*", "the interpreter is an argument: `kernel_call(interpret=...)`"),
     ("jax.experimental.pallas.*", _TPU_INSIDE),
     ("jax.extend.*", _EXTEND),

@@ -13,14 +13,20 @@ from typing import Any
 from .mesh_kernel import kernel
 from .mesh_loops import NDLoopInfo, dynamic_scheduling_loop, nd_loop, planar_snake
 from .mesh_pipeline import emit_pipeline, emit_pipeline_warp_specialized
+from .modes import InterpretParams, force_tpu_interpret_mode, set_tpu_interpret_mode
+from .warpgroups.atomics import atomic_add, atomic_and, atomic_max, atomic_min, atomic_or, atomic_xor
 from .warpgroups.barriers import barrier_arrive, barrier_wait, set_max_registers
 from .warpgroups.hints import (
     BlockSpec,
     Layout,
     LoweringSemantics,
+    OOBFillMode,
     TMEMLayout,
+    async_prefetch,
     broadcasted_iota,
     find_swizzle,
+    griddepcontrol_launch_dependents,
+    griddepcontrol_wait,
     layout_cast,
     load,
 )
@@ -36,6 +42,7 @@ from .warpgroups.products import (
     wgmma_accumulator_load,
     wgmma_wait,
 )
+from .warpgroups.refused import refused
 from .warpgroups.specs import (
     ACC,
     GMEM,
@@ -61,6 +68,12 @@ from .warpgroups.warps import warp_map
 
 WGMMAAccumulatorRef = ACC
 WarpgroupMesh = Mesh
+InterpretGPUParams = InterpretParams
+force_gpu_interpret_mode, set_gpu_interpret_mode = force_tpu_interpret_mode, set_tpu_interpret_mode
+
+
+def __getattr__(name: str) -> Any:
+    return refused(__name__, name)
 
 
 @dataclass(frozen=True)
@@ -101,12 +114,15 @@ class CompilerParams:
 
 
 __all__ = [
-    "ACC", "Barrier", "BlockSpec", "ClusterBarrier", "CompilerParams", "CopyPartition", "GMEM", "Layout",
-    "LoweringSemantics", "MemorySpace", "Mesh", "NDLoopInfo", "REGS", "SMEM", "SwizzleTransform", "TMEM",
-    "TMEMLayout", "TilingTransform", "WGMMAAccumulatorRef", "WarpgroupMesh", "async_load_tmem", "async_store_tmem",
-    "barrier_arrive", "barrier_wait", "broadcasted_iota", "commit_smem", "commit_smem_to_gmem_group", "commit_tmem",
-    "copy_gmem_to_smem", "copy_smem_to_gmem", "dynamic_scheduling_loop", "emit_pipeline",
-    "emit_pipeline_warp_specialized", "find_swizzle", "kernel", "layout_cast", "load", "nd_loop", "planar_snake",
-    "set_max_registers", "tcgen05_commit_arrive", "tcgen05_mma", "transpose_ref", "wait_load_tmem",
-    "wait_smem_to_gmem", "warp_map", "wgmma", "wgmma_accumulator_load", "wgmma_wait",
+    "ACC", "Barrier", "BlockSpec", "ClusterBarrier", "CompilerParams", "CopyPartition", "GMEM",
+    "InterpretGPUParams", "Layout", "LoweringSemantics", "MemorySpace", "Mesh", "NDLoopInfo", "OOBFillMode", "REGS",
+    "SMEM", "SwizzleTransform", "TMEM", "TMEMLayout", "TilingTransform", "WGMMAAccumulatorRef", "WarpgroupMesh",
+    "async_load_tmem", "async_prefetch", "async_store_tmem", "atomic_add", "atomic_and", "atomic_max", "atomic_min",
+    "atomic_or", "atomic_xor", "barrier_arrive", "barrier_wait", "broadcasted_iota", "commit_smem",
+    "commit_smem_to_gmem_group", "commit_tmem", "copy_gmem_to_smem", "copy_smem_to_gmem", "dynamic_scheduling_loop",
+    "emit_pipeline", "emit_pipeline_warp_specialized", "find_swizzle", "force_gpu_interpret_mode",
+    "griddepcontrol_launch_dependents", "griddepcontrol_wait", "kernel", "layout_cast", "load", "nd_loop",
+    "planar_snake", "set_gpu_interpret_mode", "set_max_registers", "tcgen05_commit_arrive", "tcgen05_mma",
+    "transpose_ref", "wait_load_tmem", "wait_smem_to_gmem", "warp_map", "wgmma", "wgmma_accumulator_load",
+    "wgmma_wait",
 ]  # fmt: skip

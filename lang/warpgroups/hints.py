@@ -11,7 +11,7 @@ from ...core.primitives import refview as refs
 from ...core.primitives.shape import iota_p
 from ...core.types import canonical_dtype
 from ..block import BlockSpec as PlainSpec
-from .parts import thread_cell
+from .parts import GLOBAL, check_space, thread_cell
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,14 @@ class Layout(_Hint):
     TILED = "tiled"
 
 
+class OOBFillMode(enum.IntEnum):
+    """What a copy gives past the ends of global memory: here it is zeros, whatever is asked for."""
+
+    UNDEFINED = 0
+    PROMISE_IN_BOUNDS = 1
+    ZEROS = 2
+
+
 class LoweringSemantics(enum.Enum):
     """At which level Pallas's compiler works; here it is always warpgroups."""
 
@@ -77,6 +85,24 @@ class TMEMLayout(_Hint):
 def layout_cast(x: Any, new_layout: Any) -> Any:
     """The same array; the layout is a hint."""
     return x
+
+
+def async_prefetch(
+    ref: Any, *, collective_axes: Any = None, leader_tracked: Any = None, predicate: Any = None
+) -> None:
+    """A hint that a part of global memory is copied soon, which is not used; raises for a Ref in other memory."""
+    thread_cell("async_prefetch")
+    check_space("async_prefetch", "the source", refs.view(ref).ref.aval, *GLOBAL)
+
+
+def griddepcontrol_wait() -> None:
+    """Wait for the kernel before this one: here a kernel starts when it has ended."""
+    thread_cell("griddepcontrol_wait")
+
+
+def griddepcontrol_launch_dependents() -> None:
+    """A hint that the next kernel may start, which is not used: it starts when this one has ended."""
+    thread_cell("griddepcontrol_launch_dependents")
 
 
 def load(src: Any, idx: Any = Ellipsis, *, layout: Any = None, optimized: bool = True) -> Any:

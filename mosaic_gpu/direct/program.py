@@ -218,6 +218,9 @@ class Direct(Lowering):
             found = rule(self, operands, outs[0], **eqn.params)
         except Unfit as error:
             raise UnsupportedError(f"kernel {self.name}: {eqn.primitive}: {error}", REMEDY, eqn.source) from None
+        if self.by_warps and isinstance(found, Fragment):
+            raise UnsupportedError(f"kernel {self.name}: {eqn.primitive}: an array in the registers of a warp by "
+                                   "itself: its rows are divided among the four", REMEDY, eqn.source)  # fmt: skip
         if isinstance(found, (Lazy, Fragment)) and not found.shape:  # a scalar is computed once, here
             name = self.word(found)
             return [Lazy((), found.dtype, lambda p, place: name, fixed=True)]
@@ -272,8 +275,6 @@ class Direct(Lowering):
 
     def warps(self, program: Program, operands: Sequence[Any]) -> None:
         """A Program on each warp by itself, whose last input is the number of the warp."""
-        if not self.tensor:
-            raise Unfit("warps by themselves, whose products are in tensor memory, which this kernel has none of")
         self.wait()
         self.gather()
         whole, self.elected, self.by_warps = self.elected, self.p.compare("eq", self.lane, 0), True
@@ -322,9 +323,10 @@ class Direct(Lowering):
     def spread(self, shape: tuple[int, ...], put: Callable[..., None]) -> None:
         """Each element of a part is stored by one thread: `put(p, place, owner)`."""
         p, size = self.p, math.prod(shape)
-        for first in range(0, size, LANES):
-            at = p.add(self.lane_of_group, first)
-            owner = p.compare("slt", at, size) if first + LANES > size else None
+        many, lane = (32, self.lane) if self.by_warps else (LANES, self.lane_of_group)
+        for first in range(0, size, many):
+            at = p.add(lane, first)
+            owner = p.compare("slt", at, size) if first + many > size else None
             place: list[Int] = []
             for n in reversed(shape):
                 place.insert(0, p.int("remui", at, n))

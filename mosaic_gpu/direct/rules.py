@@ -205,6 +205,8 @@ def _commit_shared(e: Any, operands: list[Any], outs: list[Any]) -> list[Any]:
 
 def _wgmma(e: Any, operands: list[Any], outs: list[Any], a: Index | None, b: Index, turned: tuple[bool, bool]
            ) -> list[Any]:  # fmt: skip
+    if e.by_warps:
+        raise Unfit("a product that one warp starts by itself: all four of a warpgroup start it")
     acc, left, right = pro.wgmma_parts(operands, a, b)
     other = right[0].view(e, b, right[1])
     one = e.settled_value(left) if a is None else left[0].view(e, a, left[1])

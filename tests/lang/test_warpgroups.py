@@ -16,6 +16,7 @@ from tilewright.core.errors import (
     DtypeError,
     InputWriteError,
     KernelBodyError,
+    NotAdaptedNameError,
     OutOfBoundsError,
     RaceError,
     ResourceError,
@@ -385,6 +386,37 @@ def test_sizes_that_the_tensor_cores_do_not_take():
 def test_operations_of_warpgroups_in_other_kernels():
     with pytest.raises(KernelBodyError, match="wgmma_wait in a kernel that is not written for warpgroups"):
         tl.kernel_call(lambda x, o: plgpu.wgmma_wait(0), SHAPE)(np.ones(4, "f"))
+
+
+def test_warpgroups_add_to_one_place():
+    def body(o, tile, told):
+        def together():
+            plgpu.barrier_arrive(told)
+            plgpu.barrier_wait(told)
+
+        @by(0)
+        def _():
+            tile[...] = np.ones(4, np.float32)
+
+        together()
+        plgpu.atomic_add(tile.at[tl.ds(0, 2)], np.full(2, 3, np.float32))
+        together()
+
+        @by(0)
+        def _():
+            o[...] = tile[...]
+
+    np.testing.assert_array_equal(run(body, [TILE, plgpu.Barrier(num_arrivals=2)]), [7, 7, 1, 1])
+
+
+@pytest.mark.parametrize("name, words", [
+    ("inline_mgpu", "is of a compiler that is not used"), ("semaphore_signal", "let .* meet at a Barrier"),
+    ("try_cluster_cancel", "nd_loop"), ("multimem_store", "psum"), ("mma", "before Hopper"),
+])  # fmt: skip
+def test_names_that_are_not_here_say_why(name, words):
+    with pytest.raises(NotAdaptedNameError, match="(?s)" + words):
+        getattr(plgpu, name)
+    assert not hasattr(plgpu, "no_such_name")
 
 
 @pytest.mark.parametrize("options, error", [

@@ -217,6 +217,33 @@ def test_what_is_not_printed_is_refused_by_name(body, words):
     assert "test_direct.py:" in str(found.value)
 
 
+@pytest.mark.parametrize("target", ["cuda:sm_90", "cuda:sm_100"])
+def test_warps_copy_and_store_by_themselves(target):
+    def body(x, o, numbers, tile, arrived, *sums):
+        @plgpu.warp_map
+        def _(warp):
+            numbers[warp] = warp * 2
+            o[tl.ds(60 + warp, 1), :] = tnp.full((1, 64), 1.5, "float32")
+
+            @tl.when(warp == 1)
+            def _():
+                plgpu.copy_gmem_to_smem(x, tile, arrived)
+                plgpu.barrier_wait(arrived)
+                plgpu.copy_smem_to_gmem(tile.at[tl.ds(0, 56)], o.at[tl.ds(0, 56)])
+                plgpu.copy_smem_to_gmem(tile.at[tl.ds(0, 4)], o.at[tl.ds(56, 4)])
+                plgpu.wait_smem_to_gmem(0)
+
+    def f(x, interpret=False):
+        sums = [plgpu.TMEM((128, 64), "float32")] if target == "cuda:sm_100" else []
+        return plgpu.kernel(body, out_type=[OUT, tw.ShapeDtypeStruct((4,), "int32")], interpret=interpret,
+                            scratch_types=[TILE, plgpu.Barrier(), *sums])(x)  # fmt: skip
+
+    x = floats(64, 64, dtype="float32")
+    for rows, numbers in (f(x, interpret=True), tw.emulate(f, x, target=target)):
+        np.testing.assert_array_equal(np.asarray(rows), np.concatenate([x[:56], x[:4], np.full((4, 64), 1.5)]))
+        np.testing.assert_array_equal(np.asarray(numbers), [0, 2, 4, 6])
+
+
 def test_where_warps_by_themselves_are_refused():
     def body(x, o, barrier, *sums):
         @plgpu.warp_map
@@ -228,7 +255,7 @@ def test_where_warps_by_themselves_are_refused():
 
         plgpu.barrier_wait(barrier)
 
-    for sums, target, words in (((), "cuda:sm_90", "which this kernel has none of"), (
+    for sums, target, words in (((), "cuda:sm_90", "warps by themselves and whole warpgroups"), (
             (plgpu.TMEM((128, 64), "float32"),), "cuda:sm_100", "warps by themselves and whole warpgroups")):
         call = plgpu.kernel(body, out_type=OUT, scratch_types=[plgpu.Barrier(), *sums])
         with pytest.raises(UnsupportedError, match=words):
