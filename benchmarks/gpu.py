@@ -3,8 +3,9 @@
     python -m benchmarks.gpu [--only matmul] [--seconds 480]
 
 Operands are random normal; each call takes the next of several sets of them, more than the cache holds; a number is the
-median over calls, timed on the device. Results go to `benchmarks/results/gpu_<name>.md`, with the machine and the date.
-No case begins that might end after the seconds that are given, and those that are left out are named.
+median over calls, timed on the device. Results go to `benchmarks/results/gpu_<name>.md`, with the machine and the date,
+after each case, so that a run that is stopped leaves those that it has. A case that fails is told with its error. No
+case begins that might end after the seconds that are given, and those that are left out are named.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import importlib.util
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,18 @@ class Row:
         sign = "<=" if self.case.unit == "us" else ">="
         return [self.case.name, f"{self.values['tilewright']:.4g} {self.case.unit}", others, f"{sign} {of}",
                 "yes" if self.met else "no"]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A case that ended in an error."""
+
+    case: Case
+    error: Exception
+
+    def cells(self) -> list[str]:
+        said = f"{type(self.error).__name__}: {self.error}".splitlines()[0].replace("|", "/")
+        return [self.case.name, "failed", said, "", "no"]
 
 
 def _copy(torch: Any, *inputs: int) -> dict[str, Callable[..., Any]]:
@@ -392,7 +405,7 @@ def begin(chosen: Sequence[Case], machine: Target) -> None:
 
 def within(
     seconds: float, chosen: Sequence[Case], measure: Callable[[Case], Row], clock: Callable[[], float] = time.monotonic
-) -> Iterator[Row | str]:  # fmt: skip
+) -> Iterator[Row | Failure | str]:  # fmt: skip
     """The rows of cases, and at last the names of those for which, as long as one has taken, no time is left."""
     begun, longest = clock(), 0.0
     for n, case in enumerate(chosen):
@@ -400,14 +413,18 @@ def within(
         if start - begun + longest > seconds:
             yield from (left.name for left in chosen[n:])
             return
-        yield measure(case)
+        try:
+            found: Row | Failure = measure(case)
+        except Exception as error:  # those that follow may be measured
+            found = Failure(case, error)
+        yield found
         longest = max(longest, clock() - start)
 
 
 HEADINGS = ("case", "tilewright", "others", "wanted", "met")
 
 
-def report(name: str, rows: Sequence[Row], date: datetime.date, left: Sequence[str] = ()) -> str:
+def report(name: str, rows: Sequence[Row | Failure], date: datetime.date, left: Sequence[str] = ()) -> str:
     """The page of results, and what there was no time for."""
     lines = [f"# {name}, {date.isoformat()}", "", "Made by `make bench-gpu`; medians, on operands that are not in the "
              "cache.", "", f"| {' | '.join(HEADINGS)} |", f"|{' --- |' * len(HEADINGS)}"]  # fmt: skip
@@ -427,17 +444,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = [case for case in cases() if given.only in case.name]
     begin(chosen, machine_of(0))
     chosen.sort(key=lambda case: "cutlass" in case.routed)  # those that wait for NVRTC last
-    rows, left = list[Row](), list[str]()
-    for one in within(given.seconds, chosen, lambda case: row(device, case)):
+    path = None if given.only else RESULTS / f"gpu_{device.name.lower().replace(' ', '_')}.md"
+    record(device.name, within(given.seconds, chosen, lambda case: row(device, case)), path)
+
+
+def record(name: str, found: Iterable[Row | Failure | str], path: Path | None) -> None:
+    """Print each row as it comes, and keep all that there are in a file."""
+    rows, left = list[Row | Failure](), list[str]()
+    for one in found:
         if isinstance(one, str):
             left.append(one)
         else:
             rows.append(one)
         print(f"no time for {one}" if isinstance(one, str) else " | ".join(one.cells()), flush=True)
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"gpu_{device.name.lower().replace(' ', '_')}.md"
-    if not given.only:
-        path.write_text(report(device.name, rows, datetime.date.today(), left))
+        if path is not None:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(report(name, rows, datetime.date.today(), left))
 
 
 if __name__ == "__main__":

@@ -140,6 +140,24 @@ def test_no_case_begins_that_may_end_too_late():
     assert f"No time was left for: {fourth}, {fifth}." in page
 
 
+def test_a_run_that_is_stopped_leaves_what_it_has(tmp_path, capsys):
+    chosen, path = bench.cases(64)[:4], tmp_path / "results" / "gpu.md"
+    outcomes = iter([1.0, ValueError("values differ | by 2\nand more"), 2.0, KeyboardInterrupt()])
+
+    def measure(case):
+        found = next(outcomes)
+        if isinstance(found, BaseException):
+            raise found
+        return bench.Row(case, {"tilewright": found, "cuBLAS": 1.0})
+
+    with pytest.raises(KeyboardInterrupt):
+        bench.record("Host GPU", bench.within(480, chosen, measure), path)
+    page = path.read_text()
+    assert [case.name in page for case in chosen] == [True, True, True, False]
+    assert f"| {chosen[1].name} | failed | ValueError: values differ / by 2 |" in page
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+
 def test_a_launch_is_better_when_shorter():
     case = bench.cases()[-1]
     assert bench.Row(case, {"tilewright": 5.0}).met and not bench.Row(case, {"tilewright": 7.0}).met
