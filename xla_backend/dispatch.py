@@ -36,8 +36,8 @@ Runner = Callable[..., Any]
 # ---------------------------------------------------------------------------- runners
 
 
-def _failed(executable: Executable, error: Exception, given: Sequence[Any]) -> Exception:
-    """The error to raise for a fault while executing: deleted arguments have their own."""
+def _failed(executable: Executable, error: Exception | None, given: Sequence[Any]) -> Exception:
+    """The error to raise for a fault while executing; None for arguments that are found deleted, or twice, before."""
     module = executable.module
     for number, buffer in enumerate(given):
         if buffer.is_deleted():
@@ -47,7 +47,7 @@ def _failed(executable: Executable, error: Exception, given: Sequence[Any]) -> E
                 "or deleted",
                 "use the result of the function that it was donated to, or leave it out of `donate_argnums`",
             )
-    if "donate" in str(error) and len({id(b) for b in given}) < len(given):
+    if error is None or "donate" in str(error) and len({id(b) for b in given}) < len(given):
         return DeletedArrayError(f"{module.name} was given the same array twice, once to be donated", "pass a copy")
     return execution_error(error)
 

@@ -7,6 +7,7 @@ executable of XLA's would read an argument of another sharding as if it lay as e
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any
@@ -345,14 +346,15 @@ def run({parameters}):
 
 @cached(4096)
 def _code(arity: int, constants: int, kept: tuple[int, ...], forwarded: tuple[tuple[int, int], ...], outs: int,
-          result: str) -> CodeType:  # fmt: skip
+          result: str, donated: tuple[int, ...]) -> CodeType:  # fmt: skip
     """The source of a runner: each argument's sharding is compared by identity with the one compiled for."""
     given, passed = [f"b{i}" for i in range(arity)], dict(forwarded)
     every = [f"c{i}" for i in range(constants)] + given
     needed = sorted({*kept, *passed.values()})
     moving = [i for i in needed if i >= constants]
-    gone = " or ".join(f"{every[i]}.is_deleted()" for i in moving)  # XLA would tell of them in lines of its own
-    checks = f"    if {gone}: raise failed(None, ({', '.join(given)},))\n" if gone else ""
+    wrong = [f"{every[i]}.is_deleted()" for i in moving]  # XLA would tell of these in lines of its own
+    wrong += [f"twice(({', '.join(given)}), {tuple(i - constants for i in donated)})"] if donated and arity > 1 else []
+    checks = f"    if {' or '.join(wrong)}: raise failed(None, ({', '.join(given)},))\n" if wrong else ""
     checks += "".join(f"    if {every[i]}._sharding is not s{i}: {every[i]} = bring({every[i]}, t{i}, p{i})\n"
                       for i in moving)  # fmt: skip
     computed = [i for i in range(outs) if i not in passed]
@@ -372,6 +374,12 @@ def _code(arity: int, constants: int, kept: tuple[int, ...], forwarded: tuple[tu
         head = f"def run({', '.join(given)}):\n{checks}{wrap}"
         source = f"{head}    return {source.rsplit('return ', 1)[1]}"
     return compile(source, "<tilewright runner>", "exec")
+
+
+def _given_twice(given: Sequence[Any], donated: Sequence[int]) -> bool:
+    """Whether a buffer that is donated is another argument too."""
+    ids = Counter(map(id, given))
+    return any(ids[id(given[i])] > 1 for i in donated)
 
 
 SMALL = 1 << 20  # bytes of an argument that is described by its values
@@ -398,7 +406,7 @@ def make_runner(executable: Any, result: str, unflatten: Any, execute: Any, fail
     handlers = [_handler(module.out_types[i], place.outs[i]) for i in module.computed]
     names: dict[str, Any] = {
         "execute": execute, "handlers": handlers, "Array": ShardedArray, "new": object.__new__, "bring": bring,
-        "Fault": shim.RuntimeFault, "failed": failed, "unflatten": unflatten,
+        "Fault": shim.RuntimeFault, "failed": failed, "unflatten": unflatten, "twice": _given_twice,
     }  # fmt: skip
     names |= {f"c{i}": buffer for i, buffer in enumerate(constants)}
     for i, (t, s) in enumerate(zip(module.in_types, place.ins, strict=True)):
@@ -406,7 +414,7 @@ def make_runner(executable: Any, result: str, unflatten: Any, execute: Any, fail
     for i, (t, s) in enumerate(zip(module.out_types, place.outs, strict=True)):
         names |= {f"u{i}": t, f"q{i}": s}
     forwarded = tuple(module.forwarded.items())
-    exec(_code(arity, len(constants), module.kept, forwarded, len(module.out_types), result), names)
+    exec(_code(arity, len(constants), module.kept, forwarded, len(module.out_types), result, (*module.donated,)), names)
     if not executable.members:
         return names["run"]
     return group.counted(names["run"], module.name, executable.mark, executable.members, own_arguments)

@@ -178,6 +178,9 @@ def test_donation(capfd):
     for use in uses:
         with pytest.raises(DeletedArrayError, match="used after its buffer was donated"):
             use()
+    with pytest.raises(DeletedArrayError, match="given the same array twice"):
+        tw.jit(lambda v, w: v + w, donate_argnums=0)(b, b)
+    assert tw.jit(lambda v, w, z: v + w + z, donate_argnums=2)(b, b, b + 1).shape == b.shape
     assert not capfd.readouterr().err  # XLA tells of it in lines of its own where it is asked to run
 
 
