@@ -54,6 +54,10 @@ class ShapeDtypeStruct:
         object.__setattr__(self, "shape", tuple(self.shape))
         object.__setattr__(self, "dtype", as_dtype(self.dtype))
 
+    def __repr__(self) -> str:
+        more = [", weak_type=True"] * self.weak_type + [f", sharding={self.sharding}"] * (self.sharding is not None)
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype}{''.join(more)})"
+
     @classmethod
     def like(cls, x: Any) -> ShapeDtypeStruct:
         """The shape, dtype and sharding of an array, or of anything that stands for one.

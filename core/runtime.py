@@ -80,6 +80,7 @@ class Runtime:
         "bind",  # what gives meaning to `Primitive.bind`
         "apart",  # what evaluates a primitive some of whose operands or results may be of opaque types
         "over_values",  # what makes a function of Refs one of the arrays that they hold; None until there are Refs
+        "as_jaxpr",  # what gives a Program as clients see it who were written for jaxprs
         "evaluator",  # what evaluates a primitive on concrete arrays
         "backend",  # what compiles and runs Programs
         "lower",  # what makes a module of a Program for a device
@@ -110,6 +111,7 @@ class Runtime:
         self.everywhere: Any = None
         self.placement: Any = None
         self.over_values: Any = None
+        self.as_jaxpr: Any = lambda program: program
         self.process_index, self.process_count = 0, 1
 
     # ------------------------------------------------------------ parts

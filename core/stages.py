@@ -83,10 +83,13 @@ class Traced:
 
     @property
     def jaxpr(self) -> Program:
+        """The Program, as those see it who read jaxprs."""
+        return runtime.as_jaxpr(self.program)
+
+    @property
+    def program(self) -> Program:
         """The Program."""
         return self._entry.closed
-
-    program = jaxpr
 
     @property
     def out_tree(self) -> Any:

@@ -89,7 +89,8 @@ class Device:
     def __repr__(self) -> str:
         return f"{self.platform.capitalize()}Device(id={self.id})"
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        return f"{self.platform}:{self.id}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -32,12 +33,24 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tu
     """
     program, _ = program_of(f, args, kwargs)
     program = inlined(program)
-    paths = [f"from the argument {tree.keystr(path)}" for path, _ in tree.leaves_with_path((args, kwargs))]
+    paths = [f"from the argument {name}" for name in _argument_names(f, args, kwargs)]
     parts = linearized(program, tuple(is_inexact(t.dtype) for t in program.in_types))
     outputs = parts.primal.outputs
     atoms = {"in": parts.primal.inputs, "out": outputs, "stored": outputs[len(program.outputs) :]}
     found = (atoms[kind][i] for kind, i in parts.residuals)
-    return [(atom.type, _origin(atom, parts.primal, paths)) for atom in found]
+    last = len(paths)
+    order = sorted(found, key=lambda atom: atoms["in"].index(atom) if atom in atoms["in"] else last)
+    return [(atom.type, _origin(atom, parts.primal, paths)) for atom in order]
+
+
+def _argument_names(f: Callable[..., Any], args: Any, kwargs: Any) -> list[str]:
+    """The name of each array among a function's arguments, as `params['w']`."""
+    try:
+        bound = inspect.signature(f).bind_partial(*args).arguments
+    except (TypeError, ValueError):  # a function of C, which does not tell its parameters
+        bound = {f"args[{i}]": x for i, x in enumerate(args)}
+    named = [*bound.items(), *sorted(kwargs.items())]
+    return [f"{name}{tree.keystr(path)}" for name, x in named for path, _ in tree.leaves_with_path(x)]
 
 
 def _origin(atom: Any, program: Program, inputs: list[str]) -> str:
@@ -48,7 +61,7 @@ def _origin(atom: Any, program: Program, inputs: list[str]) -> str:
     if eqn is None:
         return "a constant"
     if eqn.primitive is name_p:
-        return f"the value named {eqn.params['name']!r}" + ("" if eqn.source is None else f" from {eqn.source}")
+        return f"named {eqn.params['name']!r}" + ("" if eqn.source is None else f" from {eqn.source}")
     inner = eqn.params.get("program")
     if isinstance(inner, Program) and len(inner.outputs) == len(eqn.outputs):
         outside = [_origin(a, program, inputs) for a in eqn.inputs]

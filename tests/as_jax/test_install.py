@@ -46,6 +46,7 @@ import numpy as np
 zeros = np.zeros_like(jnp.ones(2))
 zeros[0] = 1  # NumPy's functions give NumPy's arrays, its operators ours
 assert type(np.sin(jnp.ones(2))) is np.ndarray and type(zeros * jnp.ones(2)) is Array
+assert str(jax.jit(lambda x: x * 2).trace(1.0).jaxpr).startswith("{ lambda ; a:f64[]. let b:f64[] = mul")
 assert np.argsort(jnp.array([2.0, 1.0]), 0, kind="stable").tolist() == np.take(jnp.arange(2), [1, 0]).tolist()
 """)
 

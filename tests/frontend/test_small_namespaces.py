@@ -163,9 +163,11 @@ def test_what_the_backward_pass_stores(capsys):
     x = tnp.ones(3)
     print_saved, saved = tw.ad_checkpoint.print_saved_residuals, tw.ad_checkpoint.saved_residuals
     assert [origin for _, origin in saved(tw.checkpoint(f), x, x)] == [
-        "from the argument [0][0]",
-        "from the argument [0][1]",
+        "from the argument x",
+        "from the argument y",
     ]
+    named = [origin for _, origin in saved(lambda *xs, w: xs[0] * tnp.sin(xs[1]) * w["a"], x, x, w={"a": x})]
+    assert named[:2] == ["from the argument xs[0]", "from the argument w['a']"]
     print_saved(f, x, 2.0)
     assert "f32[3] output of exp" in capsys.readouterr().out
     policies = tw.checkpoint_policies
@@ -174,7 +176,7 @@ def test_what_the_backward_pass_stores(capsys):
     )
     both = policies.save_from_both_policies(lambda *_, **__: tw.ad_checkpoint.Recompute, offload)
     everything = lambda *_, **__: tw.ad_checkpoint.Saveable  # noqa: E731
-    stored = ("the value named 'z'", "the value named 'z'", "output of cos")
+    stored = ("named 'z'", "named 'z'", "output of cos")
     for policy, name in zip((offload, both, everything), stored, strict=True):
         again = tw.checkpoint(f, policy=policy)
         assert any(origin.startswith(name) for _, origin in saved(again, x, x))

@@ -6,11 +6,13 @@ import sys
 
 from ..core.config import config
 from ..core.errors import RealJaxError
+from ..core.runtime import runtime
 from ..core.value import Value
 from ..core.version import JAXLIB as FOLLOWED
 from ..core.version import __version__
 from ..xla_backend.array import Array
 from .finder import Finder
+from .jaxprs import view
 
 
 def install(quiet: bool = False) -> None:
@@ -31,6 +33,7 @@ def install(quiet: bool = False) -> None:
         raise RealJaxError(f"the real jax is loaded already, from {real}",
                            "call `tilewright.as_jax.install()` before anything imports jax")  # fmt: skip
     sys.meta_path.insert(0, Finder())
+    runtime.as_jaxpr = view
     config.update("parallel_writes", "order")  # as a TPU of one core runs the kernels that were written for one
     del Array.__jax_array__  # the real jax asks for it, to make an array of its own
     del Value.__array_function__, Value.__array_ufunc__  # NumPy's functions give NumPy's arrays, which may be changed
