@@ -121,19 +121,7 @@ def kernel_call(
 
     @functools.wraps(body)
     def call(*args: Any) -> Any:
-        leaves, in_tree = tree.flatten(args)
-        types = tuple(typeof(x).strong() for x in leaves)
-        kernel, out_tree = request.build(in_tree, types)
-        if partition is not None:
-            check_rule(partition, kernel)
-        leaves = [*request.computed.values(), *leaves]
-        if kernel.interpret and is_evaluating():
-            outs = _interpreted(kernel, leaves)
-        elif partition is not None:
-            outs = ruled_call(kernel, partition, leaves)
-        else:
-            outs = kernel_call_p.bind(*leaves, kernel=kernel)
-        return out_tree.unflatten(outs)
+        return request.run(args, partition)
 
     return call
 
@@ -207,6 +195,21 @@ class _Request:
     @property
     def grid_text(self) -> str:
         return show_grid(self.grid, self.axes)
+
+    def run(self, args: tuple[Any, ...], partition: Partition | None) -> Any:
+        """Apply the kernel to operands."""
+        leaves, in_tree = tree.flatten(args)
+        kernel, out_tree = self.build(in_tree, tuple(typeof(x).strong() for x in leaves))
+        if partition is not None:
+            check_rule(partition, kernel)
+        leaves = [*self.computed.values(), *leaves]
+        if kernel.interpret and is_evaluating():
+            outs = _interpreted(kernel, leaves)
+        elif partition is not None:
+            outs = ruled_call(kernel, partition, leaves)
+        else:
+            outs = kernel_call_p.bind(*leaves, kernel=kernel)
+        return out_tree.unflatten(outs)
 
     def build(self, in_tree: Any, types: tuple[Any, ...]) -> tuple[Kernel, Any]:
         known = in_tree, types, tuple(mesh_axes().items())  # a body may ask for its device

@@ -362,7 +362,7 @@ def _enough(kernel: Kernel, fact: Fact, blocks: int) -> str:
     """What writes more blocks: more cells, another index map, or the body where both reach them all."""
     if math.prod(kernel.grid) < blocks:
         return "enlarge the grid"
-    if np.unique(linear_index(fact.table)).size < blocks:
+    if fact.table is not None and np.unique(linear_index(fact.table)).size < blocks:
         return "have the index map give other cells other blocks"
     return "store in the other cells too"
 

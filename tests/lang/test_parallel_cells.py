@@ -219,3 +219,20 @@ def test_where_scratch_is_live(body, axes, least):
 
 def test_nothing_is_carried_along_what_is_declared_parallel():
     assert carries(data_sets, semantics=ROWS)[0] == (1,)
+
+
+@pytest.mark.parametrize("size", [4, tl.Element(4)], ids=["blocks", "elements"])
+def test_two_parallel_cells_that_write_one_block_are_refused(size):
+    step = 4 if isinstance(size, tl.Element) else 1
+    spec = tl.BlockSpec((size,), lambda i: (i // 2 * step,))
+
+    def fill(o):
+        o[...] = tnp.full(o.shape, 1.0)
+
+    call = tl.kernel_call(
+        fill, tw.ShapeDtypeStruct((8,), "float32"), grid=4, out_specs=spec, dimension_semantics=("parallel",)
+    )
+    with pytest.raises(tw.errors.RaceError, match=r"cells \(0,\) and \(1,\) both write block .* axis 0 .* parallel"):
+        call()
+    with tw.config(parallel_writes="order"):
+        np.testing.assert_array_equal(call(), np.ones(8, np.float32))
