@@ -30,7 +30,7 @@ FINALISTS, WITHIN, ROUNDS = 5, 1.15, 7  # measured once more, in turn: those wit
 PAIRS, LEAST = 15, 1.01  # timings of the winner beside the defaults, and the gain that counts
 ENOUGH = 7  # pairs that can decide
 DECIDING = 0.25  # of the budget, for the finals
-TIMED = 4e-3  # seconds that a timing in turn takes at least
+TIMED, LONG = 4e-3, 0.05  # seconds that a timing in turn takes at least, and of a call that is made once in it
 HOPELESS = 3.0  # what cannot come below so many times the best is not compiled
 SLOW = 3.0  # a call that takes so many times the best is timed twice
 
@@ -214,7 +214,8 @@ class Tuning:
 
     def _in_turn(self, numbers: Sequence[int], rounds: int, over: Callable[[], bool]) -> dict[int, list[float]]:
         """The seconds of each in each round, one after the other, forwards and backwards; whole rounds only."""
-        counts = {i: max(1, int(TIMED / max(self.found[i].seconds or 0.0, 1e-7))) for i in numbers}
+        known = {i: self.found[i].seconds or 0.0 for i in numbers}
+        counts = {i: max(int(TIMED / max(s, 1e-7)), 3 if s < LONG else 1) for i, s in known.items()}
         times: dict[int, list[float]] = {i: [] for i in numbers}
         for turn in range(rounds):
             if over():
