@@ -19,6 +19,7 @@ from ..core.errors import BenchmarkError
 from .result import Result, Row
 
 P, P_LEAST, LEAST = 1e-3, 1e-2, 0.05
+HARDWARE = ("machine", "processor", "processors", "device")  # times of different ones say nothing of the code
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,12 @@ def compare(old: Result, new: Result) -> list[Change]:
         _change(old.rows[names.index((row.name, row.size))], row, old, new)
         for row in new.rows if (row.name, row.size) in names
     ]  # fmt: skip
+
+
+def other_machine(old: Result, new: Result) -> list[tuple[str, str, str]]:
+    """What differs between the machines that two results were measured on: what, then, and now."""
+    before, after = old.machine or {}, new.machine or {}
+    return [(k, before[k], after[k]) for k in HARDWARE if k in before and k in after and before[k] != after[k]]
 
 
 def _change(before: Row, after: Row, old: Result, new: Result) -> Change:

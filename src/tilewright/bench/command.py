@@ -27,7 +27,12 @@ def run(options: argparse.Namespace, console: Console) -> int:
         if len(options.what) != 3:
             count = len(options.what) - 1
             raise ArgumentError(f"compare takes two files, got {count}", "tilewright bench compare OLD.json NEW.json")
-        found = changes.compare(result.load(options.what[1]), result.load(options.what[2]))
+        old, new = (result.load(path) for path in options.what[1:])
+        found = changes.compare(old, new)
+        for what, before, after in changes.other_machine(old, new):
+            console.print(Text(f"not the same {what}: {before}, and now {after}", style="yellow"))
+        if not found:
+            console.print(Text("the two have no row in common", style="yellow"))
         for change in found:
             console.print(Text(str(change), style={"slower": "red", "faster": "green"}.get(change.verdict, "")))
         return int(any(change.verdict == "slower" for change in found))
