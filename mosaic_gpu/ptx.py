@@ -111,11 +111,12 @@ def tma_load(p: Printer, to: Int, descriptor: str, coordinates: Sequence[Int], b
           ["i32", "!llvm.ptr", "i32"] + ["i32"] * n + type_)  # fmt: skip
 
 
-def tma_store(p: Printer, descriptor: str, coordinates: Sequence[Int], source: Int) -> None:
-    """Copy a tile from shared memory; what lies outside of the array is dropped."""
+def tma_store(p: Printer, descriptor: str, coordinates: Sequence[Int], source: Int, combine: str | None = None) -> None:
+    """Copy a tile from shared memory, or combine it ("add", "max") with what is there; what is outside is dropped."""
     n = len(coordinates)
     places = ", ".join(f"${2 + i}" for i in range(n))
-    p.asm(f"cp.async.bulk.tensor.{n}d.global.shared::cta.tile.bulk_group [$0, {{{places}}}], [$1];",
+    start, how = ("cp", "") if combine is None else ("cp.reduce", f".{combine}")
+    p.asm(f"{start}.async.bulk.tensor.{n}d.global.shared::cta{how}.tile.bulk_group [$0, {{{places}}}], [$1];",
           "l,r" + ",r" * n, [descriptor, p.name(source), *map(p.name, coordinates)],
           ["!llvm.ptr", "i32"] + ["i32"] * n)  # fmt: skip
 

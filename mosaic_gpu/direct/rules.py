@@ -17,7 +17,7 @@ from ...core.primitives.ref import Index, access_shape
 from ...core.primitives.scan import scan_p
 from ...core.primitives.shape import slice_p
 from ...core.rewrite import primitives_of
-from ...core.types import ArrayType
+from ...core.types import ArrayType, is_integer
 from ...lang.discharge import written
 from ...lang.legalize import Backend
 from ...lang.scoped import undefine_p
@@ -166,18 +166,24 @@ def _load(e: Any, operands: list[Any], outs: list[Any], src: Index, dst: Index, 
     return []
 
 
+# How the copy engine combines floats; integers of 32 bits in all ways.
+_COMBINED = {"float32": ("add",), "float16": ("add", "min", "max"), "bfloat16": ("add", "min", "max")}
+
+
 def _store(e: Any, operands: list[Any], outs: list[Any], src: Index, dst: Index, commit: bool, reduction: str | None
            ) -> list[Any]:  # fmt: skip
     ((near, near_at), (far, far_at)), predicate = split(operands, src, dst)
-    if reduction is not None:
-        raise Unfit(f'results combined with what is there (reduction_op="{reduction}")')
+    dtype = near.array.dtype
+    whole = is_integer(dtype) and dtype.itemsize == 4
+    if reduction is not None and not whole and reduction not in _COMBINED.get(str(dtype), ()):
+        raise Unfit(f'results of {dtype} combined with what is there (reduction_op="{reduction}")')
     tile = near.rows(e, src, near_at)
     parts = _copy(e, far, dst, far_at, tile)
     e.meet()
 
     def start() -> None:
         for descriptor, place, source in parts:
-            ptx.tma_store(e.p, descriptor, place, source)
+            ptx.tma_store(e.p, descriptor, place, source, reduction)
 
     _when(e, predicate, start)
     return _commit(e, [], []) if commit else []

@@ -138,6 +138,21 @@ def test_rows_are_copied_from_anywhere():
     np.testing.assert_array_equal(found[9:], x[9:])
 
 
+@pytest.mark.parametrize("how, dtype", [("add", "float32"), ("max", "int32"), ("xor", "int32")])
+def test_copies_are_combined_with_what_is_there(how, dtype):
+    def body(x, o, tile):
+        for value, reduction in ((x[...], None), (x[...] * 2 - 3, how)):
+            tile[...] = value
+            plgpu.commit_smem()
+            plgpu.copy_smem_to_gmem(tile, o, reduction_op=reduction)
+            plgpu.wait_smem_to_gmem(0)
+
+    x = (10 * floats(64, 64, dtype="float32")).astype(dtype)
+    found = run(body, x, out=tw.ShapeDtypeStruct((64, 64), dtype), scratch=[plgpu.SMEM((64, 64), dtype)])
+    combine = {"add": np.add, "max": np.maximum, "xor": np.bitwise_xor}[how]
+    np.testing.assert_allclose(found, combine(x, x * 2 - 3), rtol=1e-6)
+
+
 def test_a_loop_whose_length_is_known_on_the_device():
     def body(n, x, o):
         def turn(i, carry):
@@ -195,7 +210,7 @@ def test_mistakes_in_the_text_are_found(module, old, new, error):
 
 REFUSED = [
     (lambda x, o, t, b: plgpu.copy_gmem_to_smem(x.at[:, 0], t.at[0], b), "copy_gmem_to_smem: a copy of a part|a part"),
-    (lambda x, o, t, b: plgpu.copy_smem_to_gmem(t, o, reduction_op="add"), "combined with what is there"),
+    (lambda x, o, t, b: plgpu.copy_smem_to_gmem(t, o, reduction_op="max"), "combined with what is there"),
     (lambda x, o, t, b: plgpu.copy_gmem_to_smem(x.at[:, tl.ds(0, 32)], t.at[:, tl.ds(b_at(b), 32)], b),
      "columns are multiples of 32"),
     (lambda x, o, t, b: o.__setitem__(..., tnp.cumsum(x[...], axis=0)), "cumsum"),

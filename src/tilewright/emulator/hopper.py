@@ -38,6 +38,8 @@ from .hopper_values import (
 
 BASE = 1024  # where shared memory starts
 FAR = 24  # bits of an address within a block: above them the number of a block of the cluster plus one
+COMBINED = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
+            "xor": np.bitwise_xor}  # fmt: skip
 ENDED = "a block that has ended is reached by another: barrier.cluster before the end is missing"
 SHIFT = 44  # a pointer is a buffer's number plus one, shifted, and a byte
 TENSOR = {0: np.uint8, 2: np.uint32, 3: np.int32, 6: np.float16, 7: np.float32, 10: ml_dtypes.bfloat16, 11: np.float32}
@@ -383,8 +385,11 @@ class Group:
             grains = self.b.shared.grains(where, dtype.itemsize)
             self.b.shared.reading(grains, self.clocks[lane // WARP], self.engine, self.stores + 1, True,
                                   "a store of the copy engine")  # fmt: skip
-            values = self.b.shared.get(where, dtype)
-            self.m.store(base + place[live], values[live])
+            values, at = self.b.shared.get(where, dtype)[live], base + place[live]
+            if text.startswith("cp.reduce"):
+                combine = COMBINED[text.split("::cta.")[1].split(".")[0]]
+                values = combine(self.m.load(at, dtype), values).astype(dtype)
+            self.m.store(at, values)
 
     def bulk(self, text: str, *args: Any) -> None:
         if "commit" in text:
@@ -571,6 +576,7 @@ _PTX: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("tensormap.replace", Group.describe),
     ("tensormap.cp_fenceproxy", Group.publish),
     ("cp.async.bulk.tensor", lambda g, text, *a: g.tma_load(text, *a) if "mbarrier" in text else g.tma_store(text, *a)),
+    ("cp.reduce.async.bulk.tensor", Group.tma_store),
     ("cp.async.bulk", Group.bulk),
     ("stmatrix", Group.store_matrices),
     ("st.shared", Group.store_shared),
