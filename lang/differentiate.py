@@ -226,6 +226,12 @@ def _saved(kernel: Kernel) -> str:
     return f"{sweep.saved_bytes:,} bytes of carries stored, {how}"
 
 
+def _stated(kernel: Kernel, carry: Sequence[int]) -> str:
+    """What it means for a sweep that some of its axes are declared parallel, in words."""
+    axes = tuple(a for a in carry if kernel.semantics and kernel.semantics[a] == "parallel")
+    return f" (on GPUs cells along {axes}, declared parallel, run side by side)" if axes else ""
+
+
 def derivative_plan(kernel: Kernel) -> list[OperandPlan]:
     """The class and strategy of the reverse-mode derivative of a kernel, operand by operand."""
     if any(kernel.grid[axis] == UNBOUNDED for axis in kernel.computed):
@@ -242,8 +248,8 @@ def derivative_plan(kernel: Kernel) -> list[OperandPlan]:
         ignored = tuple(a for a in kernel.long_axes if a not in route.axes)
         over = f"grid axes {route.axes} parallel" + (f", summed over {ignored}" if ignored else "")
         if parts is None:
-            over = f"a reverse sweep over the carry axes {carry}; blocks of axes {route.axes}, summed over {ignored}"
-            over += f"; {_saved(kernel)}"
+            over = f"a reverse sweep over the carry axes {carry}{_stated(kernel, carry)}; blocks of axes {route.axes}"
+            over += f", summed over {ignored}; {_saved(kernel)}"
         if not route.exact:
             plans.append(OperandPlan(block.name, "C", f"its blocks overlap or lie as data says: scattered; {over}"))
         else:
