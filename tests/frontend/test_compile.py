@@ -459,13 +459,14 @@ def test_steps_are_read_from_the_text_of_a_compiled_module():
 # ---------------------------------------------------------------------------- start-up
 
 
-def test_nothing_of_the_kernel_language_is_loaded_by_a_program_without_kernels():
+def test_a_program_without_kernels_and_meshes_loads_neither():
     code = (
         "import sys, tilewright as tw\n"
         "from tilewright import numpy as tnp\n"
         "x = tnp.ones(3) + 1\n"
         "tw.jit(tw.grad(lambda x: tnp.cumsum(x * x).sum()))(x)\n"
-        "print([m for m in sys.modules if m.startswith(('tilewright.lang', 'tilewright.kernel'))])"
+        "late = 'tilewright.lang', 'tilewright.kernel', 'tilewright.core.mesh', 'tilewright.core.explicit'\n"
+        "print([m for m in sys.modules if m.startswith(late)])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
