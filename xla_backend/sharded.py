@@ -389,7 +389,7 @@ def own_arguments(given: Sequence[Any]) -> dict[str, str]:
     """The small arguments of a program of several processes that lie on no mesh, by number, in a few letters each."""
     found = {}
     for number, buffer in enumerate(given):
-        if named(buffer._sharding) is None and buffer.nbytes <= SMALL:
+        if named(buffer._sharding) is None and buffer.on_device_size_in_bytes() <= SMALL:
             bits = np.ascontiguousarray(shim.to_numpy(buffer))
             shown = f" {bits[()]}" if bits.ndim == 0 else ""
             digest = fingerprint(bits.reshape(-1).view(np.uint8).data)[:12]

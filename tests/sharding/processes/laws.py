@@ -55,6 +55,11 @@ def devices():
 def arrays(mesh):
     a = tw.device_put(X, NamedSharding(mesh, P("x")))
     assert not a.is_fully_addressable and "spec=P('x',)" in repr(a) == str(a)
+    for _ in range(2):  # beside what lies on no mesh
+        np.testing.assert_array_equal(whole(a * 2.0 + tnp.ones(6)), X * 2 + 1)
+    with tw.set_mesh(mesh):
+        made = tnp.arange(6.0)
+        assert made.sharding.mesh is mesh and float(tw.jit(lambda u, v: (u * v).sum())(a, made)) == (X * made).sum()
     raises(AddressableError, "only a part", lambda: np.asarray(a))
     raises(AddressableError, "only a part", lambda: a.tolist())
     assert len(a.global_shards) == mesh.size and len(a.addressable_shards) == tw.local_device_count()
