@@ -110,8 +110,11 @@ class OpaqueType:
         return x
 
     def attribute(self, x: Any, name: str) -> Any:
-        """What a tracer of this type has under a name of the client's."""
-        raise AttributeError(f"a traced value of type {self.show()} has no attribute {name!r}")
+        """What a tracer of this type has under a name of the client's; an `AttributeError` where there is nothing.
+
+        Of an operator, `_add` say, it is a function of the tracer too.
+        """
+        raise AttributeError(name)
 
     def strong(self) -> OpaqueType:
         return self

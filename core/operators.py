@@ -17,6 +17,7 @@ from .config import current
 from .convert import as_array
 from .errors import ArgumentTypeError, ImmutableArrayError, ShapeError
 from .indexing import IndexUpdate, getitem
+from .opaque import is_opaque
 from .primitives.compare import (
     and_p,
     eq_p,
@@ -391,6 +392,18 @@ def install_methods(table: dict[str, Function]) -> None:
         setattr(Value, name, method)
 
 
+def _of_client(name: str, method: Function) -> Function:
+    """An operator of tracers: of a value of a client's own type, what that type says (`_add` for `+`)."""
+    own = "_" + name.strip("_")
+
+    def operator(self: Any, *args: Any) -> Any:
+        type_ = self.aval
+        return getattr(type_, own)(self, *args) if is_opaque(type_) and hasattr(type_, own) else method(self, *args)
+
+    operator.__name__ = operator.__qualname__ = name
+    return operator
+
+
 def _install() -> None:
     table: dict[str, Any] = {
         "__len__": _length, "__iter__": _iterate, "__getitem__": _getitem, "__setitem__": _setitem,
@@ -403,6 +416,8 @@ def _install() -> None:
         table[f"__{name}__"] = _binary(function, f"__{name}__")
     for name, function in UNARY.items():
         table[f"__{name}__"] = function
+    for name, method in table.items():
+        setattr(Tracer, name, _of_client(name, method))
     for name, getter in PROPERTIES.items():
         table[name] = property(getter)
     install_methods(table)

@@ -16,6 +16,7 @@ import numpy as np
 from . import tree
 from .convert import as_array
 from .errors import ArgumentTypeError, DifferentiationError, ShapeError, TreeError
+from .linear import add_tangents
 from .linearize import Known, LinearMap, is_literal
 from .opaque import is_opaque
 from .primitive import Zero
@@ -77,6 +78,48 @@ def check_linear(values: Sequence[Any], primals: Sequence[Type], what: str, of: 
             )
         checked.append(cast(x, expected))
     return checked
+
+
+class GradAccum:
+    """What cotangents of one input are added to; `aval` is the type that they must have."""
+
+    def __init__(self, aval: Any):
+        self.aval = aval
+
+    def accum(self, ct: Any) -> None:
+        """Add a cotangent; `Zero` and None add nothing."""
+        raise NotImplementedError
+
+
+class NullAccum(GradAccum):
+    """Of an input that nothing is differentiated by."""
+
+    def accum(self, ct: Any) -> None:
+        pass
+
+
+class ValAccum(GradAccum):
+    """The sum so far is `value`, a symbolic `Zero` at first."""
+
+    def __init__(self, aval: Any):
+        super().__init__(aval)
+        self.value: Any = Zero(aval)
+
+    def accum(self, ct: Any) -> None:
+        if ct is not None and type(ct) is not Zero:
+            self.value = add_tangents(self.value, check_linear([ct], [self.aval], "cotangent", "input")[0])
+
+
+class RefAccum(GradAccum):
+    """The sum is what the Ref `ref` holds."""
+
+    def __init__(self, aval: Any, ref: Any):
+        super().__init__(aval)
+        self.ref = ref
+
+    def accum(self, ct: Any) -> None:
+        if ct is not None and type(ct) is not Zero:
+            self.ref[...] += check_linear([ct], [self.aval], "cotangent", "input")[0]
 
 
 class _Hole:
@@ -242,10 +285,12 @@ class VJP(LinearFunction):
     def _put(self, i: int, ct: Any, target: Any) -> Any:
         if isinstance(target, DontWant):
             return DidntWant()
-        value = materialize(ct, self.in_types[i])
         if isinstance(target, GradValue):
-            return value
-        target[...] = value if i in self.refs else target[...] + value
+            return materialize(ct, self.in_types[i])
+        if i in self.refs:
+            target[...] = materialize(ct, self.in_types[i])
+        else:
+            RefAccum(self.in_types[i], target).accum(ct)
         return GradRef()
 
 

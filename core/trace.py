@@ -135,7 +135,9 @@ def is_evaluating() -> bool:
 
 def bind(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
     for i, x in enumerate(args):  # an object that stands for an array must not hide a tracer from the traces
-        if not isinstance(x, Value) and getattr(x, "__jax_array__", None) is not None:  # None: a tracer of jax
+        if isinstance(x, Value) or type(x) in opaque_types:
+            continue
+        if getattr(x, "__jax_array__", None) is not None:  # None: a tracer of jax
             return bind(primitive, [*args[:i], x.__jax_array__(), *args[i + 1 :]], params)
     return _current.get().bind(primitive, args, params)
 
@@ -360,7 +362,9 @@ class Tracer(Value):
 
     def __getattr__(self, name: str) -> Any:
         if name != "aval" and is_opaque(type_ := self.aval):
-            return type_.attribute(self, name)
+            with contextlib.suppress(AttributeError):
+                return type_.attribute(self, name)
+            raise AttributeError(f"a traced value of type {type_.show()} has no attribute {name!r}")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:

@@ -79,6 +79,9 @@ class ScaledTy(hijax.HiType):
     def plus(self, x):
         return encode(decode(self) + x)
 
+    def _add(self, q, x):
+        return q.plus(x)
+
     def str_short(self, short_dtypes=False, mesh_axis_types=False):
         return f"q8[{','.join(map(str, self.shape))}]"
 

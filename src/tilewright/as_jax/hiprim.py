@@ -19,10 +19,10 @@ from ..core.linearize import is_forward
 from ..core.opaque import flat_parts, is_opaque, opaque_types
 from ..core.primitive import OWN, AxisInfo, Linear, Zero
 from ..core.primitives.custom_calls import linearize_rules
+from ..core.pullback import GradAccum, NullAccum, ValAccum
 from ..core.trace import Tracer, typeof
 from ..core.types import ArrayType
 from ..core.vmap import batch_flat
-from .accumulators import GradAccum, NullAccum, ValAccum
 from .primitive import Primitive
 
 

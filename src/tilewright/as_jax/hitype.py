@@ -6,6 +6,7 @@ mapped; a method that it lacks is asked for only by the transformation that need
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -127,12 +128,10 @@ class HiType(OpaqueType):
         return self.str_short(short_dtypes=True)
 
     def attribute(self, x: Any, name: str) -> Any:
-        found = getattr(type(self), name, None)
+        found = getattr(self, name)
         if isinstance(found, aval_property):
             return found.fget(x)
-        if isinstance(found, aval_method):
-            return found.fun.__get__(x)
-        return super().attribute(x, name)
+        return functools.partial(found.fun, x) if isinstance(found, aval_method) else found
 
 
 class HiPspec(OpaqueSpec):

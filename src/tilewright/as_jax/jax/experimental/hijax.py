@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ....core.opaque import MappingSpec
 from ....core.primitive import Zero
+from ....core.pullback import GradAccum, NullAccum, RefAccum, ValAccum
 from ....core.rules import instantiate as instantiate_zeros
-from ...accumulators import GradAccum, NullAccum, ValAccum
 from ...avals import AbstractValue, ShapedArray
 from ...hiprim import HiPrim
 from ...hiprim_derived import jvp_from_lin, linearize_from_jvp, vjp_from_jvp, vjp_from_lin
@@ -15,7 +15,8 @@ from ...missing import not_adapted
 
 VJPHiPrimitive = HiPrim
 __all__ = [
-    "AbstractValue", "GradAccum", "HiPrim", "HiPspec", "HiType", "MappingSpec", "NullAccum", "ShapedArray",
+    "AbstractValue", "GradAccum", "HiPrim", "HiPspec", "HiType", "MappingSpec", "NullAccum", "RefAccum",
+    "ShapedArray",
     "VJPHiPrimitive", "ValAccum", "Zero", "aval_method", "aval_property", "instantiate_zeros", "is_undefined_primal",
     "jvp_from_lin", "linearize_from_jvp", "register_hitype", "vjp_from_jvp", "vjp_from_lin",
 ]  # fmt: skip
