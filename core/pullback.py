@@ -119,7 +119,7 @@ class RefAccum(GradAccum):
 
     def accum(self, ct: Any) -> None:
         if ct is not None and type(ct) is not Zero:
-            self.ref[...] += check_linear([ct], [self.aval], "cotangent", "input")[0]
+            self.ref[...] = self.ref[...] + check_linear([ct], [self.aval], "cotangent", "input")[0]
 
 
 class _Hole:
