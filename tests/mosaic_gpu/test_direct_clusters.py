@@ -58,7 +58,15 @@ def test_mistakes(name, wrong, error, words):
     ("shared", "_, [$0], 8192;", "_, [$0], 4096;", (EmulationError, RaceError, DeadlockError)),
     ("paired", "_, [$0], 32768;", "_, [$0], 16384;", (EmulationError, RaceError, DeadlockError)),
     ("paired", "arith.constant 3 : i16", "arith.constant 1 : i16", DeadlockError),
-], ids=["arrivals", "meeting", "bytes", "bytes of a pair", "told to one"])  # fmt: skip
+    ("shared", "fence.proxy.async.shared::cta;", "// none", EmulationError),
+    ("paired", "fence.proxy.async.shared::cta;", "// none", EmulationError),
+    ("shared", '"bar.sync $0, 128;"', '"// none"', RaceError),
+    ("paired", '"bar.sync $0, 128;"', '"// none"', RaceError),
+    ("shared", "wgmma.wait_group.sync.aligned 0;", "// none", EmulationError),
+    ("paired", "tcgen05.fence::after_thread_sync;", "// none", EmulationError),
+    ("paired", ".cta_group::2 [$0], [$1", " [$0], [$1", EmulationError),
+], ids=["arrivals", "meeting", "bytes", "bytes of a pair", "told to one", "proxy fence", "proxy fence of a pair",
+        "threads", "threads of a pair", "wait", "fence of tensor memory", "leader"])  # fmt: skip
 def test_mistakes_in_what_is_printed(name, old, new, error):
     kernel, target, rows = KERNELS[name]
     a, b = floats(rows, 192), floats(192, 128)
