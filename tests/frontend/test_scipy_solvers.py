@@ -168,6 +168,12 @@ def test_minimize_with_arguments_under_jit_and_vmap_and_forward_mode():
         tw.grad(lambda t: jnp.sum(nearest(starts[0], t)))(targets[0])
 
 
+def test_counts_of_minimize_are_integers_without_a_dtype_of_their_own():
+    found = minimize(lambda x: jnp.sum((x - 1) ** 2), jnp.zeros(2), method="BFGS")
+    counts = found.status, found.nfev, found.njev, found.nit
+    assert all(x.weak_type and x.dtype == jnp.asarray(0).dtype for x in counts)
+
+
 def test_limits_of_minimize():
     def run(x0, f=None, **options):
         return by_numpy(lambda x0: minimize(f or functools.partial(rosenbrock, jnp), x0, **options), x0)

@@ -53,7 +53,7 @@ def _first_step(decrease: Array, slope: Array) -> Array:
 
 def _start(both: Callable[..., Any], x: Array, memory: Any, norm: Any, gtol: Any) -> _State:
     value, gradient = both(x)
-    count = tnp.zeros((), "int32")
+    count = tnp.asarray(0)
     converged = tnp.linalg.norm(gradient, ord=norm) < gtol
     return _State(x, value, gradient, memory, tnp.ones_like(value), converged, count - 1, count + 1, count)
 

@@ -109,7 +109,7 @@ def line_search(
         )
 
     no = tnp.zeros_like(slope, dtype=bool)
-    none = tnp.zeros_like(slope, dtype="int32")
+    none = tnp.asarray(0)
     s = lax.while_loop(going, turn, _State(start, start, start, no, no, none, none))
     # The better end of a bracket has a lower value: a step, though not of the slope asked for.
     usable = s.done | (s.zooming & (s.before.step > 0))
