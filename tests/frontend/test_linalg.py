@@ -566,3 +566,10 @@ def test_targets_say_what_they_lack():
         with pytest.raises(UnsupportedError, match="no routine"):
             with tw.config(enable_x64=False):
                 tw.compile(function, jnp.ones((4, 4), jnp.float32), target=target, stop="module")
+
+
+@pytest.mark.parametrize("x", [np.eye(3), np.ones(2), np.zeros((0, 2))])
+def test_ranks_have_the_default_integer_type(x):
+    for wide, dtype in ((True, np.int64), (False, np.int32)):
+        with tw.config(enable_x64=wide):
+            assert jnp.linalg.matrix_rank(x).dtype == dtype

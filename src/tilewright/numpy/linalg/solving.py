@@ -13,7 +13,7 @@ from ...core.primitives.custom import custom_jvp
 from ...core.primitives.linalg import lu as _lu
 from ...core.primitives.linalg.matrices import adjoint, diagonal, eye, on_diagonal, picked_diagonal, product, triangle
 from ...core.primitives.linalg.qr import geqrf_p
-from ...core.types import FLOAT0
+from ...core.types import FLOAT0, canonical_dtype
 from .. import reductions
 from ..select import where
 from ..util import (
@@ -397,7 +397,9 @@ def _slogdet_by_qr(a: Array) -> SlogdetResult:
 def matrix_rank(
     M: ArrayLike, rtol: ArrayLike | None = None, *, hermitian: bool = False, tol: ArrayLike | None = None
 ) -> Array:
-    """The number of singular values above `rtol` times the largest (the larger size times epsilon by default), int32.
+    """The number of singular values above `rtol` times the largest (the larger size times epsilon by default).
+
+    Its dtype is the default integer type.
 
     >>> from tilewright import numpy as jnp
     >>> jnp.linalg.matrix_rank(jnp.ones((2, 2)))
@@ -408,12 +410,12 @@ def matrix_rank(
         raise ArgumentError("matrix_rank with rtol and tol, two names of one bound", "pass rtol")
     rtol = tol if rtol is None else rtol
     if len(shape_of(a)) < 2:
-        return reductions.any(a != 0).astype(np.int32)
+        return reductions.any(a != 0).astype(canonical_dtype(np.int64))
     sizes = lax.abs(eigvalsh(a)) if hermitian else svd(a, compute_uv=False)
     if not shape_of(sizes)[-1]:
-        return lax.full(shape_of(sizes)[:-1], 0, np.int32)
+        return lax.full(shape_of(sizes)[:-1], 0, canonical_dtype(np.int64))
     bound = epsilon(dtype_of(a)) * max(shape_of(a)[-2:]) if rtol is None else value(rtol)[..., None]
-    return reductions.sum(sizes > reductions.max(sizes, -1, keepdims=True) * bound, -1, np.int32)
+    return reductions.sum(sizes > reductions.max(sizes, -1, keepdims=True) * bound, -1, canonical_dtype(np.int64))
 
 
 @composite("p")
