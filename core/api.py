@@ -552,7 +552,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
         run, given, refs = _over_values(f, flat, [d is not None for d in dims])
         outs, found = batch_flat((lambda *rows: list(itertools.chain(*run(*rows)))) if refs else run, axis, given, dims)
         for i in reversed(refs):
-            flat[i][...] = moved(axis, outs.pop(), found.pop(), dims[i])  # type: ignore[arg-type]
+            flat[i][...] = moved(axis, outs.pop(), found.pop(), dims[i])
         full = f.out_tree.unflatten(outs)
         wanted = _axes_of(tuple(out_axes) if type(full) is tuple and type(out_axes) is list else out_axes, full,
                           "out_axes")  # fmt: skip

@@ -88,7 +88,7 @@ class _Axes:
 
     def sharding(self, spec: PartitionSpec) -> NamedSharding:
         """How an array lies on it that a spec splits."""
-        return NamedSharding(self, spec)
+        return NamedSharding(self, spec)  # type: ignore[arg-type]  (both kinds of meshes are)
 
     def _typed(self, types: tuple[AxisType, ...]) -> None:
         """Take the types of the axes, once these are known."""

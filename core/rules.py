@@ -37,7 +37,7 @@ def like(x: Any, value: Any) -> Any:
 def zeros(type: ArrayType) -> Any:
     """An array of zeros of a type (of a `float0` one: NumPy's array without bytes); the zero of an opaque one."""
     if is_opaque(type):
-        return type.zero_tangent()  # type: ignore[attr-defined]
+        return type.zero_tangent()
     if type.dtype == FLOAT0:
         return np.zeros(type.shape, FLOAT0)
     zero = np.zeros((), type.dtype)[()]

@@ -537,7 +537,7 @@ def eval_program(program: Program, *args: Any) -> list[Any]:
 def as_type(x: Any) -> Type:
     """The type of an array, or of anything with `shape` and `dtype` such as a `ShapeDtypeStruct`."""
     if isinstance(x, (ArrayType, RefType, OpaqueType)):
-        return x
+        return x  # type: ignore[return-value]  (an opaque type acts as one)
     own = isinstance(x, (Value, np.ndarray, np.generic, *opaque_types))
     if not own and hasattr(x, "shape") and hasattr(x, "dtype"):
         dtype = as_dtype(x.dtype)

@@ -57,7 +57,7 @@ def typeof(x: Any) -> Type:
 def _type_of_aval(aval: Any) -> Type:
     """The type that stands-in arguments carry as it is; that of another library's array translated."""
     if isinstance(aval, (ArrayType, RefType, TokenType, OpaqueType)):
-        return aval
+        return aval  # type: ignore[return-value]  (an opaque type acts as one)
     return ArrayType(tuple(aval.shape), canonical_dtype(aval.dtype), bool(getattr(aval, "weak_type", False)))
 
 

@@ -131,7 +131,7 @@ class _Pipeline:
     def _freed(self, group: Sequence[_Operand]) -> Barrier:
         """The barriers that tell that all have used the blocks of some operands, in every block that is copied to."""
         names = [n for o in group if o.axes for n in (o.axes if isinstance(o.axes, (tuple, list)) else (o.axes,))]
-        given = {"num_arrivals": self.users, "num_barriers": self.stages}
+        given: dict[str, Any] = {"num_arrivals": self.users, "num_barriers": self.stages}
         return ClusterBarrier(collective_axes=tuple(dict.fromkeys(names)), **given) if names else Barrier(**given)
 
     def take(self, given: Any, axes: Any) -> None:

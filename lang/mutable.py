@@ -18,6 +18,7 @@ import numpy as np
 
 from ..core import tree
 from ..core.caches import cached
+from ..core.convert import as_array
 from ..core.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -322,7 +323,7 @@ def _new(value: Any, memory_space: Any, kind: str | None, pin: bool) -> Any:
                                "leave out memory_space and pin")  # fmt: skip
     if kind not in (None, "no_grad_no_remat"):
         raise ArgumentError(f"new_ref with kind={kind!r}", "None or 'no_grad_no_remat'")
-    return Ref(value, kind is not None)
+    return Ref(as_array(value), kind is not None)
 
 
 def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None, pin: bool = False) -> Ref:

@@ -273,11 +273,12 @@ class Narrow(Part):
                 raise entry.outside
         keys = [e.start if e.size is None else dslice(e.start, e.size, e.stride) for e in entries]
         row, count, place = entries[-2], self.count, None
-        whole = is_static(row.start) and is_static(row.size) and row.start % count == 0 == row.size % count
-        if is_static(row.start) and row.size is None:
+        size: Any = row.size
+        whole = is_static(row.start) and is_static(size) and row.start % count == 0 == size % count
+        if is_static(row.start) and size is None:
             keys[-2], place = row.start // count, row.start % count
         elif whole and row.stride == 1 and entries[-1].size is not None:
-            keys[-2] = dslice(row.start // count, row.size // count)
+            keys[-2] = dslice(row.start // count, size // count)
         else:
             raise UnsupportedError(
                 f"a Ref of {self.target.dtype} seen as {self.dtype} is indexed along its last axis but one",

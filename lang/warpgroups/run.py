@@ -535,12 +535,13 @@ def interpret_mesh(kernel: Kernel, arrays: Sequence[Any], params: InterpretParam
     inputs = [Everywhere(b.name, np.array(a)) for b, a in zip(kernel.inputs, arrays, strict=True)]
     with run_as(Run(kernel.name, params)):
         outputs = [Everywhere(b.name, poison(b.array.shape, b.array.dtype)) for b in kernel.outputs]
-        clusters = list(np.ndindex(*mesh.grid))
+        clusters, record = list(np.ndindex(*mesh.grid)), params.grid_point_recorder
         if params.random_seed is not None:
             clusters = [clusters[i] for i in np.random.default_rng(params.random_seed).permutation(len(clusters))]
         for ids in clusters:
-            for place in np.ndindex(*mesh.cluster) if params.grid_point_recorder is not None else ():
-                params.grid_point_recorder((*ids, *place))
+            if record is not None:
+                for place in np.ndindex(*mesh.cluster):
+                    record((*ids, *place))
             Cluster(kernel, mesh, ids, [*inputs, *outputs], params).run_all()
     for output in outputs:
         bare = np.flatnonzero((output.seen["writes"] == -1) & (output.seen["updates"] == -1))

@@ -137,13 +137,14 @@ def _load(e: Any, operands: list[Any], outs: list[Any], src: Index, dst: Index, 
     p, size = e.p, math.prod(access_shape(dst)) * near.array.dtype.itemsize
     blocks, mine = e.peers(shared.axes) if shared is not None else ([], 0)
     many, joint = not (shared is None or shared.leader), shared is not None and shared.leader
+    count = 1 if shared is None else shared.blocks
     if joint and not (e.tensor and e.mesh.blocks == 2):
         raise Unfit("a copy that the barrier of another block tells of (leader_tracked): it is of pairs of blocks, in "
                     "kernels with tensor memory")  # fmt: skip
     if shared is not None and shared.axis is not None:
         src, far_at = divided(e, src, far_at, shared.axis, shared.blocks, mine)
     if many:
-        dst, near_at = divided(e, dst, near_at, 0, shared.blocks, mine)
+        dst, near_at = divided(e, dst, near_at, 0, count, mine)
     tile = near.rows(e, dst, near_at)
     parts = _copy(e, far, src, far_at, tile)
     address = barriers.at(e, barriers.number(e, bar, bar_at))
@@ -153,7 +154,7 @@ def _load(e: Any, operands: list[Any], outs: list[Any], src: Index, dst: Index, 
         to, mask = address, 0
         if joint:
             with p.when(p.compare("eq", mine, 0)):
-                ptx.expect(p, address, size * shared.blocks)
+                ptx.expect(p, address, size * count)
             to = ptx.mapped(p, address, blocks[0])
         else:
             ptx.expect(p, address, size)

@@ -156,7 +156,7 @@ def test_the_command(tmp_path, capsys):
     assert main(["bench", "compare", str(old), str(new)]) == 1
     shown = capsys.readouterr().out
     assert "slower" in shown and "not the same" not in shown
-    replace(rows, rows=slow, machine={**rows.machine, "processor": "another"}).save(new)
+    replace(rows, rows=slow, machine={**(rows.machine or {}), "processor": "another"}).save(new)
     assert main(["bench", "compare", str(old), str(new)]) == 1
     shown = capsys.readouterr().out
     assert "not the same processor" in shown.replace("\n", " ") and "now another" in shown.replace("\n", " ")

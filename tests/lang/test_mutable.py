@@ -42,6 +42,15 @@ def test_accesses():
     assert isinstance(ref, tw.Ref) and isinstance(ref.aval, tw.ref.AbstractRef)
 
 
+def test_the_callers_array_stays():
+    mine = X.copy()
+    ref = tw.new_ref(mine)
+    ref[...] += 1
+    np.testing.assert_array_equal(mine, X)
+    mine[:] = 0
+    np.testing.assert_allclose(ref[...], X + 1)
+
+
 def test_closed_over_by_jit_and_passed_to_it():
     ref, traces = tw.new_ref(jnp.zeros(2)), []
 

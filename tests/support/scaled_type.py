@@ -116,7 +116,8 @@ class Decode(hijax.HiPrim):
     def expand(self, x):
         return x.values.astype(F32) * x.scale[..., None]
 
-    vjp_fwd, vjp_bwd_retval, jvp = Encode.vjp_fwd, Encode.vjp_bwd_retval, Encode.jvp
+    vjp_fwd: Any = Encode.vjp_fwd
+    vjp_bwd_retval, jvp = Encode.vjp_bwd_retval, Encode.jvp
 
     def batch(self, axis, args, dims):
         assert dims == (Leading(),)

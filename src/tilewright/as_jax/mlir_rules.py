@@ -173,7 +173,7 @@ class Written:
         self.callbacks, self.keepalives = context.callbacks, context.keepalives
 
     def typing(self, types: Sequence[Any]) -> tuple[Any, ...]:
-        return self.out_avals
+        return tuple(self.out_avals)
 
     def branch(self, platform: str) -> int:
         return 0
