@@ -177,8 +177,14 @@ class Lowered(_Known):
         self.in_tree, self.out_tree = traced.in_tree, traced.out_tree
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
-        """The module's text."""
-        return self._module.text
+        """The module as text: as MLIR prints it, with lines of the source if `debug_info`; or the compiler's own `hlo`.
+
+        Raises `ArgumentError` for another dialect than `stablehlo` and `hlo`.
+        """
+        module = self.compiler_ir(dialect)
+        if dialect == "hlo":
+            return module.as_hlo_text()
+        return module.operation.get_asm(enable_debug_info=debug_info)
 
     def compiler_ir(self, dialect: str | None = None) -> Any:
         """The module as jaxlib's object: of the dialect `stablehlo`, or as the compiler's own `hlo`."""

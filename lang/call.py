@@ -54,6 +54,7 @@ from .warpgroups.specs import MeshSpec
 
 _NOT_GIVEN: Any = object()
 
+
 def kernel_call(
     body: Callable[..., None],
     out_shape: Any = _NOT_GIVEN,

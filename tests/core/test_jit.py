@@ -172,12 +172,10 @@ def test_results_that_are_arguments_are_not_copied():
 
 def test_unused_arguments_are_dropped():
     f = tw.jit(lambda x, y: x + 1)
-    assert (
-        f.lower(as_array(X), as_array(X)).as_text().count("%") and "main(%1: tensor<3xf32>)" in f.lower(X, X).as_text()
-    )
+    assert "main(%arg0: tensor<3xf32>)" in f.lower(X, X).as_text()
     assert f(as_array(X), as_array(X)).tolist() == [1, 2, 3]
     kept = tw.jit(lambda x, y: x + 1, keep_unused=True)
-    assert "main(%1: tensor<3xf32>, %2: tensor<3xf32>)" in kept.lower(X, X).as_text()
+    assert "main(%arg0: tensor<3xf32>, %arg1: tensor<3xf32>)" in kept.lower(X, X).as_text()
 
 
 def test_constants_are_arguments_of_the_module():
@@ -185,7 +183,7 @@ def test_constants_are_arguments_of_the_module():
     f = tw.jit(lambda x: x + table)
     assert f(table).tolist()[-1] == 1998
     text = f.lower(table).as_text()
-    assert "dense" not in text and "%2: tensor<1000xf32>" in text
+    assert "dense" not in text and "%arg1: tensor<1000xf32>" in text
 
 
 def test_ahead_of_time():
@@ -193,7 +191,10 @@ def test_ahead_of_time():
     traced = f.trace(tw.ShapeDtypeStruct((3,), "float32"), n=2)
     assert "mul" in str(traced.jaxpr) and traced.out_info["y"].shape == (3,)
     lowered = traced.lower()
-    assert "stablehlo.multiply" in lowered.as_text() and lowered.out_info["y"].dtype == np.float32
+    assert "stablehlo.multiply %arg0" in lowered.as_text() and "HloModule" in lowered.as_text("hlo")
+    with pytest.raises(tw.errors.ArgumentError, match="llvm"):
+        lowered.as_text("llvm")
+    assert lowered.out_info["y"].dtype == np.float32
     compiled = lowered.compile()
     assert compiled(as_array(X))["y"].tolist() == [0, 2, 4] and compiled(X)["y"].tolist() == [0, 2, 4]
     assert "HloModule" in compiled.as_text() and compiled.cost_analysis()["flops"] >= 3
@@ -245,7 +246,7 @@ def test_nested():
     outer = tw.jit(lambda x: inner(x) + inner(x + 1))
     assert outer(as_array(X)).tolist() == [1, 5, 13]
     assert outer.lower(X).as_text().count("func.func private") == 1
-    assert outer.lower(X).as_text().count("func.call") == 2
+    assert outer.lower(X).as_text().count("call @") == 2
 
 
 def test_closures_over_traced_values():
