@@ -63,13 +63,13 @@ def custom_vjp_primal_tree_values(args: Any) -> Any:
 
 
 def zero_from_primal(val: Any, symbolic_zeros: bool = False) -> Any:
-    """The zero tangent of a value: an array, or a `SymbolicZero`.
+    """The zero tangents of a pytree of values: arrays, or `SymbolicZero`s.
 
     >>> print(zero_from_primal(2.0))
     0.0
     """
-    type_ = typeof(val).tangent()
-    return SymbolicZero(type_) if symbolic_zeros else instantiate(Zero(type_))
+    make = SymbolicZero if symbolic_zeros else lambda type_: instantiate(Zero(type_))
+    return tree.map(lambda x: make(typeof(x).tangent()), val)
 
 
 def _seen(x: Any, symbolic: bool) -> Any:

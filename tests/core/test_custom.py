@@ -10,7 +10,7 @@ from tests.support.equivalence import TRANSFORMS, agree, draws
 from tilewright import lax
 from tilewright import numpy as tnp
 from tilewright.core.errors import ArgumentTypeError, ControlFlowTypeError, DifferentiationError, ShapeError
-from tilewright.core.primitives.custom import SymbolicZero, linear_call
+from tilewright.core.primitives.custom import SymbolicZero, linear_call, zero_from_primal
 
 # The rules below are the true derivatives, so that functions with and without them agree; that rules are used
 # at all is shown by the tests with rules that are not.
@@ -329,3 +329,10 @@ def test_a_cotangent_of_none_is_a_zero_that_counts():
         assert float(wrap(tw.grad(lambda x: forgets(overwritten(x)) + x))(1.0)) == 8.0
         assert float(tw.grad(wrap(lambda x: forgets(overwritten(x)) + x))(1.0)) == 8.0
         assert float(wrap(tw.grad(lambda x: (overwritten(x), x)[1]))(1.0)) == 1.0
+
+
+def test_zero_tangents_of_trees():
+    zeros = zero_from_primal({"a": 2.0, "b": [np.float32([1, 2])]})
+    assert float(zeros["a"]) == 0 and zeros["b"][0].tolist() == [0, 0]
+    (symbolic,) = zero_from_primal((1.0,), symbolic_zeros=True)
+    assert type(symbolic) is SymbolicZero
