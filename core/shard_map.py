@@ -151,7 +151,7 @@ def _transpose(cts: Sequence[Any], *args: Any, program: Program, in_specs: Specs
     nonzero = tuple(type(ct) is not Zero for ct in cts)
     with _on_device(how["mesh"], how["manual"]):
         outs = tuple(s for s, li in zip(in_specs, linear, strict=True) if li)
-        transposed = _summed(transpose_program(program, linear, nonzero), outs)
+        transposed = _summed(transpose_program(program, linear, nonzero), outs, how["manual"])
     operands = [*(a for a, li in zip(args, linear, strict=True) if not li), *(ct for ct in cts if type(ct) is not Zero)]
     specs = [s for s, li in zip(in_specs, linear, strict=True) if not li]
     specs += [s for s, nz in zip(out_specs, nonzero, strict=True) if nz]
@@ -159,12 +159,12 @@ def _transpose(cts: Sequence[Any], *args: Any, program: Program, in_specs: Specs
     return [next(found) if li else None for li in linear]
 
 
-def _summed(program: Program, specs: Specs) -> Program:
-    """A body whose results are summed over the axes along which they differ, and that their specs leave out.
+def _summed(program: Program, specs: Specs, manual: Sequence[Any]) -> Program:
+    """A body whose results are summed over those axes that it sees along which they differ, and that specs leave out.
 
     So is the cotangent of an argument of a client's own type, which does not tell where it differs.
     """
-    left: list[Any] = [() if is_opaque(a.type) else ordered(a.type.vary - frozenset(s.axes))
+    left: list[Any] = [() if is_opaque(a.type) else ordered(n for n in a.type.vary if n in manual and n not in s.axes)
                        for a, s in zip(program.outputs, specs, strict=True)]  # fmt: skip
     if not any(left):
         return program
