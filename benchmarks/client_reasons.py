@@ -12,6 +12,7 @@ REASONS = {
     # what is not adapted
     r"hijax": "variables of flax's `hijax` kind: types of values that a client makes",
     r"separate_opt_sharding": "an array made within `set_mesh` lies on one device; jax puts it on all of the mesh",
+    r"colocated_python": "orbax asks for `jax.experimental.colocated_python`, which has no adapter",
     r"extend\.random\.PRNGImpl": "a random generator that a client makes from jax's own class, which has no adapter",
     # what looks into jax's own texts and numbers
     r"not found in .*dot|LinearTest::test_precision": "reads jax's precision in XLA's text of a product",
