@@ -232,7 +232,9 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
     _no_reduce_axes(reduce_axes)
     flat, in_tree = tree.flatten(primals)
     run, values, refs = _over_values(lambda *leaves: fun(*in_tree.unflatten(leaves)), flat, [True] * len(flat))
-    if refs and has_aux:
+    if not refs:
+        run, values = fun, primals
+    elif has_aux:
         run = _aux_last(run)
     outs, linear, out_tree, _, aux = _linearized(run, values, has_aux)
     pullback = VJP(linear, _types(values), in_tree, list(map(typeof, outs)), out_tree, tuple(refs))

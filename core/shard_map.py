@@ -23,7 +23,7 @@ from .ir import Effects, Eqn, Program
 from .jit import Jit, Options
 from .jvp import jvp_program
 from .linearize import linearized
-from .mesh import AbstractMesh, Mesh, NamedSharding, PartitionSpec, lying
+from .mesh import AbstractMesh, Mesh, PartitionSpec
 from .opaque import OpaqueSpec, is_opaque
 from .primitive import OWN, AxisInfo, Linear, Primitive, Zero
 from .primitives.shape import expand_dims, squeeze
@@ -49,10 +49,7 @@ def part_type(t: Any, spec: Any, mesh: Any, manual: Any = None, check: bool = Tr
 
 
 def _whole_type(t: Any, spec: Any, mesh: Any, manual: Sequence[Any]) -> Any:
-    if is_opaque(t):
-        return t.unshard(mesh, True, spec)
-    shape = tuple(n * mesh.parts(d) for n, d in zip(t.shape, spec.padded(t.ndim), strict=True))
-    return lying(VaryingType(t.with_shape(shape), t.vary - frozenset(manual)), NamedSharding(mesh, spec))
+    return t.unshard(mesh, True, spec) if is_opaque(t) else t.unshard(mesh, True, spec, manual)
 
 
 def _tangent_spec(spec: Any) -> Any:

@@ -312,11 +312,12 @@ class ArrayType:
         shape = tuple([n // mesh.parts(names) for n, names in sizes])
         return VaryingType(self.plain.with_shape(shape), self.vary | frozenset(spec.axes))
 
-    def unshard(self, mesh: Any, check_vma: bool, spec: Any) -> ArrayType:
-        """The type of the whole that such parts make."""
+    def unshard(self, mesh: Any, check_vma: bool, spec: Any, manual: Any = None) -> ArrayType:
+        """The type of the whole that such parts make, where the function within saw the axes `manual` (None: all)."""
         sizes = zip(self.shape, spec.padded(self.ndim), strict=True)
         whole = self.with_shape(tuple([n * mesh.parts(names) for n, names in sizes]))
-        return runtime.lying(VaryingType(whole, self.vary - frozenset(mesh.axis_names)), mesh.sharding(spec))
+        left = self.vary.difference(mesh.axis_names if manual is None else manual)
+        return runtime.lying(VaryingType(whole, left), mesh.sharding(spec))
 
     def strip_weak_type(self) -> ArrayType:
         return self.strong()

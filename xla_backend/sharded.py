@@ -50,8 +50,8 @@ class ShardedArray(Array):
         return _wrapped(self.aval.plain, self._buffer, self._placed)
 
     def _beside(self, numbers: Sequence[Any]) -> list[Any]:
-        everywhere = NamedSharding(self._placed.mesh, PartitionSpec())
-        return [place(x, everywhere)._buffer for x in numbers]
+        whole = NamedSharding(self._placed.mesh, PartitionSpec())
+        return [place(x, whole)._buffer for x in numbers]
 
     def devices(self) -> set[Device]:
         return set(self._placed.mesh.flat)

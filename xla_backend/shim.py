@@ -174,14 +174,12 @@ def functions(artifact: bytes, prefix: str, first: int = 0) -> list[str]:
             ir.SymbolTable.set_symbol_name(function, prefix + old)
             ir.SymbolTable.set_visibility(function, "private")
         del table
-        module.walk(lambda operation: _renumbered(operation, first))
+        module.walk(lambda operation: _renumbered(ir, operation, first))
         return [_text(function) for function in found]
 
 
-def _renumbered(operation: Any, first: int) -> Any:
+def _renumbered(ir: Any, operation: Any, first: int) -> Any:
     """Count the number of a call of a Python function from `first`."""
-    from jaxlib.mlir import ir
-
     if operation.name == "stablehlo.custom_call" and "_python_" in operation.attributes["call_target_name"].value:
         number = operation.attributes["backend_config"]["index"]
         moved = ir.IntegerAttr.get(number.type, int(number) + first)
