@@ -54,12 +54,12 @@ TESTED: dict[str, tuple[int, int]] = {
     "distrax": (6482, 6482),
     "dm-haiku": (1174, 1162),
     "equinox": (345, 327),
-    "flax": (1572, 1569),
+    "flax": (1598, 1569),
     "jaxopt": (68, 68),
     "lineax": (478, 477),
     "numpyro": (463, 463),
     "optax": (841, 841),
-    "optimistix": (84, 78),
+    "optimistix": (84, 81),
 }
 
 
