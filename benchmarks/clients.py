@@ -6,9 +6,9 @@
 both; below DIR are the libraries' sources, whose tests are run from there: `optax-0.2.8` and so on, or `equinox-repo`.
 Each file of tests runs here first, in a process of its own. Where all of it passes, it is counted as it is; where
 something fails, the file runs on jax too, and what counts is what passes of the tests that pass there. The results go
-to benchmarks/clients.json after each file, and the table to clients.md beside it; a file that has its results already
-is not run again but by `--again` (all) or `--failing` (the tests that failed, here alone). Two of these may run
-side by side.
+to benchmarks/clients.json after each file, and `benchmarks/client_pages.py` makes the pages of them. A file that has
+its results already is not run again but by `--again` (all) or `--failing` (the tests that failed, here alone). Two of
+these may run side by side.
 """
 
 from __future__ import annotations
@@ -27,19 +27,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.client_reasons import cause
+from benchmarks.client_pages import RESULTS, ROOT, page, write_pages
 
-ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks" / "clients.json"
 FOLDERS = re.compile(r"(?<![\w.])(?:/[\w.+-]+)+/(?=[\w.+-])")  # of a file that is told by its whole path
 
 
 class Suite(NamedTuple):
-    """The tests of a library: the folder of its source and its files (patterns), what is left out, and why."""
+    """The tests of a library: the folder of its source and its files (patterns), and the environment they run in."""
 
     folder: str
     files: tuple[str, ...]
-    left_out: Mapping[str, str] = {}
     environment: Mapping[str, str] = {}
 
 
@@ -157,45 +154,14 @@ def _counted(found: Outcomes) -> dict[str, int]:
 
 
 def files_of(suite: Suite, folder: Path) -> Iterator[str]:
-    """The files of tests that are run, those left out excepted."""
+    """The files of tests of a suite."""
     for pattern in suite.files:
         for path in sorted(folder.glob(pattern)):
-            name = path.relative_to(folder).as_posix()
-            if name not in suite.left_out:
-                yield name
-
-
-def page(results: Mapping[str, Any]) -> str:
-    """The table, and under it how many tests fail here, and why."""
-    lines = ["# Libraries written for jax", "",
-             "Made by `python -m benchmarks.clients`: the libraries' own tests on this package, and on jax 0.11.2",
-             "those files in which something fails here. What counts are the tests that pass on jax; of a file that",
-             "passes here as a whole, its tests. A file that is cut short counts with the tests that ran.", "",
-             "| library | version | files: run, of these cut short, of the suite | tests counted | pass here | share |",
-             "| --- | --- | --- | --: | --: | --: |"]  # fmt: skip
-    for name, found in results.items():
-        files = found["files"].values()
-        counted, failed = sum(f["counted"] for f in files), sum(len(f["failed"]) for f in files)
-        extent = f"{len(files)}, {sum('cut' in f for f in files)}, {found['suite']}"
-        share = f"{100 * (counted - failed) / counted:.1f}%" if counted else ""
-        lines.append(f"| {name} | {found['version']} | {extent} | {counted} | {counted - failed} | {share} |")
-    for name, found in results.items():
-        empty = [file for file, f in found["files"].items() if not f["counted"]]
-        reasons = Counter(
-            cause(file, test, text) or f"not looked into: `{text.replace('`', chr(39))}`"
-            for file, f in found["files"].items() for test, text in f["failed"].items()
-        )  # fmt: skip
-        left_out = SUITES[name].left_out
-        if reasons or left_out or empty:
-            lines += ["", f"## {name}", ""]
-            lines += [f"- {count} × {reason}" for reason, count in reasons.most_common()]
-            lines += [f"- not run: {file}: {why}" for file, why in left_out.items()]
-            lines += [f"- none of its tests passes on jax in this environment: {file}" for file in empty]
-    return "\n".join(lines) + "\n"
+            yield path.relative_to(folder).as_posix()
 
 
 def write(place: Path, name: str, version: str, suite: int, file: str, found: dict[str, Any]) -> None:
-    """Add the results of a file, and write the table beside them."""
+    """Add the results of a file, and write the page beside them; of this repository's, also what is made of them."""
     with place.open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         results = read(place)
@@ -203,7 +169,9 @@ def write(place: Path, name: str, version: str, suite: int, file: str, found: di
         library["files"][file] = found
         results[name] = library
         place.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
-        place.with_suffix(".md").write_text(page({name: results[name] for name in SUITES if name in results}))
+        place.with_suffix(".md").write_text(page(results))
+        if place == RESULTS:
+            write_pages()
 
 
 def read(place: Path) -> dict[str, Any]:

@@ -1,15 +1,17 @@
-"""What `tilewright clients` says of the libraries' own tests is what was recorded."""
+"""What is told of the libraries' own tests, by `tilewright clients` and by the pages, is what was recorded."""
 
 import json
 
-from tests.support.paths import ROOT
-from tilewright.as_jax.clients import CLIENTS, TESTED
+from benchmarks.client_pages import RESULTS, Counts, made
+from tilewright.as_jax.clients import CLIENTS, recorded_counts
+
+
+def test_the_pages_and_the_counts_are_made_of_the_results():
+    for place, text in made().items():
+        assert place.read_text() == text, f"{place.name}: run `python -m benchmarks.client_pages`"
 
 
 def test_the_command_tells_what_was_run():
-    results = json.loads((ROOT / "benchmarks" / "clients.json").read_text())
-    for name, found in results.items():
-        counted = sum(f["counted"] for f in found["files"].values())
-        failed = sum(len(f["failed"]) for f in found["files"].values())
-        assert TESTED[name] == (counted, counted - failed) and CLIENTS[name].version == found["version"]
-    assert TESTED.keys() == results.keys() and TESTED.keys() <= CLIENTS.keys()
+    results = json.loads(RESULTS.read_text())
+    assert recorded_counts() == {name: Counts.of(found)[-2:] for name, found in results.items()}
+    assert {name: CLIENTS[name].version for name in results} == {n: found["version"] for n, found in results.items()}

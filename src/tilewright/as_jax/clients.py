@@ -6,7 +6,9 @@ pip cannot be told that this package is jax, so a library is installed with `--n
 from __future__ import annotations
 
 import argparse
+import json
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import NamedTuple
 
 from rich.console import Console
@@ -45,22 +47,11 @@ CLIENTS: dict[str, Client] = {
     "ott-jax": Client("0.6.0", ("equinox", "jaxopt", "lineax", "optax"), ("absl-py", *_EQUINOX)),
 }  # fmt: skip
 
-# Of the libraries' own tests that were run: how many count (they pass on jax), and how many pass here. The files, and
-# why tests fail, are in benchmarks/clients.md.
-TESTED: dict[str, tuple[int, int]] = {
-    "blackjax": (90, 90),
-    "chex": (587, 579),
-    "diffrax": (23, 20),
-    "distrax": (6482, 6482),
-    "dm-haiku": (1174, 1162),
-    "equinox": (345, 327),
-    "flax": (1598, 1569),
-    "jaxopt": (68, 68),
-    "lineax": (478, 477),
-    "numpyro": (463, 463),
-    "optax": (841, 841),
-    "optimistix": (84, 81),
-}
+
+def recorded_counts() -> dict[str, tuple[int, int]]:
+    """Of the libraries' own tests that were run: how many count (they pass on jax), and how many pass here."""
+    counts = json.loads(Path(__file__).with_name("tested.json").read_text())
+    return {name: (counted, passed) for name, (counted, passed) in counts.items()}
 
 
 def installation(name: str) -> str:
@@ -88,10 +79,6 @@ def _installed(name: str) -> str:
         return "no"
 
 
-def _tested(name: str) -> str:
-    return "{}, {}".format(*TESTED[name]) if name in TESTED else "none"
-
-
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command `clients`."""
     parser = commands.add_parser("clients", help="libraries written for jax: versions tried, how to install them")
@@ -106,8 +93,10 @@ def run(options: argparse.Namespace, console: Console) -> int:
         return 2
     columns = ("library", "version tried", "of its tests: run, pass", "installed here", "install it without jax")
     table = Table(*columns, box=None, padding=(0, 2))
+    counts = recorded_counts()
     for name in options.names or CLIENTS:
-        table.add_row(name, CLIENTS[name].version, _tested(name), _installed(name), Text(installation(name)))
+        ran = "{}, {}".format(*counts[name]) if name in counts else "none"
+        table.add_row(name, CLIENTS[name].version, ran, _installed(name), Text(installation(name)))
     console.print(table)
     console.print("Run a program with them by: python -m tilewright.as_jax SCRIPT")
     return 0
