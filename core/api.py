@@ -24,7 +24,7 @@ from .errors import (
 from .ir import Program
 from .jvp import jvp_flat
 from .linear import moved
-from .linearize import LinearMap, linear_part, linearize_flat
+from .linearize import LinearMap, Purpose, linear_part, linearize_flat
 from .opaque import MappingSpec, differentiable, is_opaque
 from .primitive import AxisInfo, Linear
 from .primitives.shape import copy_p, reshape, slice_in_dim
@@ -169,7 +169,9 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
     return (*result, replaced(outs[n:])) if has_aux else result
 
 
-def _linearized(fun: Callable[..., Any], primals: Sequence[Any], has_aux: bool, forward: bool = False) -> Any:
+def _linearized(
+    fun: Callable[..., Any], primals: Sequence[Any], has_aux: bool, why: Purpose = Purpose.TRANSPOSE
+) -> Any:
     """Common to linearize, vjp and grad: (flat outs, linear map, out tree, in tree, aux)."""
     flat, in_tree = tree.flatten(tuple(primals))
     for x in flat:
@@ -184,7 +186,7 @@ def _linearized(fun: Callable[..., Any], primals: Sequence[Any], has_aux: bool, 
         return [*outs, *traced]
 
     nonzero = [differentiable(typeof(x)) for x in flat]
-    outs, linear = linearize_flat(with_aux, flat, nonzero, forward)
+    outs, linear = linearize_flat(with_aux, flat, nonzero, why)
     n, replaced = count
     linear = LinearMap(linear.inputs, linear.eqns, linear.outputs[:n])
     return outs[:n], linear, f.out_tree, in_tree, replaced(outs[n:])
@@ -198,7 +200,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     >>> print(y, f_jvp(2.0))
     9.0 12.0
     """
-    outs, linear, out_tree, in_tree, aux = _linearized(fun, primals, has_aux, forward=True)
+    outs, linear, out_tree, in_tree, aux = _linearized(fun, primals, has_aux, Purpose.APPLY)
     pushforward = Pushforward(linear, _types(primals), in_tree, list(map(typeof, outs)), out_tree)
     result = out_tree.unflatten(outs), pushforward
     return (*result, aux) if has_aux else result
@@ -274,7 +276,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = 
 
     def transposed(cotangent: Any) -> tuple[Any, ...]:
         f = Flat(fun, in_tree)
-        linear = linear_part(f, [Linear(t) for t in types], [True] * len(types))
+        _, linear = linear_part(f, [Linear(t) for t in types], [True] * len(types))
         cts, ct_tree = tree.flatten(cotangent)
         if ct_tree != f.out_tree:
             raise TreeError(f"the cotangent has structure {ct_tree}, the output {f.out_tree}", "make them alike")

@@ -11,14 +11,14 @@ import functools
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import numpy as np
 
 from .caches import cached
 from .config import current
-from .errors import DifferentiationError
-from .ir import Eqn, Program, Var
+from .ir import CALLBACK, ORDERED, Eqn, Program, Var
 from .jvp import DualTrace, DualTracer
 from .primitive import Linear, Primitive, Zero
 from .rules import instantiate
@@ -109,24 +109,38 @@ def typeof_tangent(tangent: Any) -> Any:
     return tangent.type if type(tangent) is Zero else typeof(tangent).tangent()
 
 
-_forward: ContextVar[bool] = ContextVar("tilewright_forward", default=False)
+class Purpose(Enum):
+    """What a linear map is recorded for. What is remembered of a split Program is remembered for one purpose."""
+
+    TRANSPOSE = "to be transposed, as `vjp` does"
+    APPLY = "to be applied as it is, as `linearize` does"
+    SEPARATE = "what a function does that is linear in some arguments, apart from what it does with the others"
 
 
-def is_forward() -> bool:
-    """Whether the linear map being recorded is to be applied as it is (`linearize`), not transposed (`vjp`).
+_purpose: ContextVar[Purpose] = ContextVar("tilewright_purpose", default=Purpose.TRANSPOSE)
 
-    It matters to primitives that have a rule for each.
-    """
-    return _forward.get()
+
+def purpose() -> Purpose:
+    """What the rule `linearize` that runs here is asked for."""
+    return _purpose.get()
+
+
+def _linearize_rule(trace: Trace, why: Purpose, primitive: Primitive, primals: Any, nonzero: Any, params: Any) -> Any:
+    """A primitive's rule `linearize`: its results, and the linear map of its tangents."""
+    token = _purpose.set(why)
+    try:
+        return under(trace, primitive.linearize, primals, nonzero, **params)  # type: ignore[arg-type]
+    finally:
+        _purpose.reset(token)
 
 
 class LinearizeTrace(DualTrace):
     """Evaluates primals under the parent and records tangents in `linear`."""
 
-    __slots__ = ("linear", "forward")
+    __slots__ = ("linear", "why")
 
-    def __init__(self, parent: Trace, forward: bool = False):
-        self.linear, self.forward = LinearTrace(parent), forward
+    def __init__(self, parent: Trace, why: Purpose = Purpose.TRANSPOSE):
+        self.linear, self.why = LinearTrace(parent), why
         super().__init__(parent, self.linear)
 
     def wrap(self, primal: Any, tangent: Any) -> Any:
@@ -136,12 +150,8 @@ class LinearizeTrace(DualTrace):
         if primitive.linearize is None:
             return super().derived(primitive, primals, tangents, params)
         nonzero = tuple(type(t) is not Zero for t in tangents)
-        token = _forward.set(self.forward)
-        try:
-            out, linear = under(self.parent, primitive.linearize, primals, nonzero, **params)
-            return out, under(self.linear, linear, *tangents)
-        finally:
-            _forward.reset(token)
+        out, linear = _linearize_rule(self.parent, self.why, primitive, primals, nonzero, params)
+        return out, under(self.linear, linear, *tangents)
 
     def reversed(self, call: CustomCall, primals: list[Any], tangents: list[Any]) -> Any:
         outs, linear = under(self.parent, call.derive, primals, tangents)
@@ -182,13 +192,11 @@ def _needed(eqns: Sequence[Eqn], outputs: Sequence[Any]) -> tuple[Eqn, ...]:
 
 
 def linearize_flat(
-    fun: Callable[..., Sequence[Any]], primals: Sequence[Any], nonzero: Sequence[bool], forward: bool = False
-) -> tuple[list[Any], LinearMap]:
-    """Evaluate a flat function and record the linear map of the tangents of the `nonzero` arguments.
-
-    `forward`: see `is_forward`.
-    """
-    trace = LinearizeTrace(current_trace(), forward)
+    fun: Callable[..., Sequence[Any]], primals: Sequence[Any], nonzero: Sequence[bool],
+    why: Purpose = Purpose.TRANSPOSE,
+) -> tuple[list[Any], LinearMap]:  # fmt: skip
+    """Evaluate a flat function and record the linear map of the tangents of the `nonzero` arguments."""
+    trace = LinearizeTrace(current_trace(), why)
     linear = trace.linear
     try:
         tangents = [
@@ -204,63 +212,69 @@ def linearize_flat(
     return out_primals, LinearMap(inputs, _needed(linear.eqns, outputs), outputs)
 
 
-class SplitTrace(LinearTrace):
-    """A LinearTrace for equations whose results are in part known, as the `jvp` of a `jit` call within it gives them.
+class SplitTrace(Trace):
+    """Records in `linear` what depends on its tracers, of a function that is linear in them.
 
-    The results that need no linear operand are evaluated under the parent. The others are linear, and so their own
-    linear map, at zero as anywhere.
+    Everything else evaluates under the parent, also within an equation that holds Programs and has operands of both
+    kinds: its rule `linearize` is asked, for which the linear operands are zero.
     """
 
-    __slots__ = ("splits",)
+    __slots__ = ("linear",)
+    parent: Trace
 
-    def __init__(self, parent: Trace):
-        super().__init__(parent)
-        self.splits = True
+    def __init__(self, linear: LinearTrace):
+        super().__init__(linear.parent)
+        self.linear = linear
 
     def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        linear = tuple(self.owns(a) for a in args)
-        mixed = self.splits and any(linear) and not all(linear)
-        known = _known(primitive, args, params, linear) if mixed else []
-        if not any(known):
-            return super().bind(primitive, args, params)
-        zero = [Zero(typeof(a).tangent()) for a in args]
-        primals = [instantiate(z) if li else a for a, z, li in zip(args, zero, linear, strict=True)]
-        outs, apply = under(self.parent, primitive.linearize, primals, linear, **params)  # type: ignore[arg-type]
-        self.splits = False  # the map of a `while_loop` runs the whole loop, again with results that are known
-        try:
-            results = under(self, apply, *(a if li else z for a, z, li in zip(args, zero, linear, strict=True)))
-        finally:
-            self.splits = True
-        return [out if k else result for out, result, k in zip(outs, results, known, strict=True)]
+        linear = tuple([self.linear.owns(a) for a in args])
+        if all(linear) or not any(linear) or not _has_known_part(primitive, args, params, linear):
+            return self.linear.run(primitive, args, params)
+        zeros = [Zero(typeof(a).tangent()) for a in args]
+        primals = [instantiate(z) if li else a for a, z, li in zip(args, zeros, linear, strict=True)]
+        outs, apply = _linearize_rule(self.parent, Purpose.SEPARATE, primitive, primals, linear, params)
+        found = under(self.linear, apply, *(a if li else z for a, z, li in zip(args, zeros, linear, strict=True)))
+        return [out if type(t) is Zero else t for out, t in zip(outs, found, strict=True)]
+
+    def custom_jvp(self, call: CustomCall, args: Sequence[Any]) -> Any:
+        return under(self.linear, self.linear.custom_jvp, call, args)
+
+    def custom_vjp(self, call: CustomCall, args: Sequence[Any]) -> Any:
+        return under(self.linear, self.linear.custom_vjp, call, args)
 
 
-def _known(primitive: Primitive, args: Sequence[Any], params: dict[str, Any], linear: Sequence[bool]) -> list[bool]:
-    """Which results need none of the linear operands, as the primitive's rule for unused results says."""
+def _has_known_part(primitive: Primitive, args: Sequence[Any], params: dict[str, Any], linear: Sequence[bool]) -> bool:
+    """Whether an equation acts on the world, or has a result that needs none of its linear operands."""
     if primitive.dce is None or primitive.linearize is None:
-        return []
+        return False
     atoms = [Var(typeof(a)) for a in args]
-    outs = [Var(t) for t in typed(primitive, [a.type for a in atoms], params)]
-    if len(outs) < 2:
-        return []
+    types = [a.type for a in atoms]
+    if primitive.effects is not None and not primitive.effects(*types, **params).isdisjoint((ORDERED, CALLBACK)):
+        return True
+    outs = [Var(t) for t in typed(primitive, types, params)]
     eqn, given = Eqn(primitive, atoms, outs, params), {a for a, li in zip(atoms, linear, strict=True) if li}
     parts = (primitive.dce([v is out for v in outs], eqn) for out in outs)
-    return [part is None or given.isdisjoint(a for a in part.inputs if type(a) is Var) for part in parts]
+    return any(part is None or given.isdisjoint(part.inputs) for part in parts)
 
 
-def linear_part(fun: Callable[..., Sequence[Any]], args: Sequence[Any], linear: Sequence[bool]) -> LinearMap:
-    """Record a function that is linear in some arguments; the others are known values."""
-    trace = SplitTrace(current_trace())
+def linear_part(
+    fun: Callable[..., Sequence[Any]], args: Sequence[Any], linear: Sequence[bool]
+) -> tuple[list[Any], LinearMap]:
+    """Evaluate what is known of a function that is linear in some arguments, and record the map of these.
+
+    Gives the results (those that are not known are zero) and the map.
+    """
+    record = LinearTrace(current_trace())
+    trace = SplitTrace(record)
     try:
-        tracers = [trace.new_input(typeof_arg(a)) if li else a for a, li in zip(args, linear, strict=True)]
-        outs = under(trace, fun, *tracers)
+        given = [record.new_input(typeof_arg(a)) if li else a for a, li in zip(args, linear, strict=True)]
+        outs = under(trace, fun, *given)
     finally:
-        trace.done = True
-    for out in outs:
-        if not trace.owns(out) and type(out) is not Zero and isinstance(out, Tracer) and out._trace is trace:
-            raise DifferentiationError("a function that is not linear was transposed")
-    outputs = tuple(trace.out(o) for o in outs)
-    inputs = tuple(t._var if trace.owns(t) else Zero(typeof_arg(t)) for t in tracers)
-    return LinearMap(inputs, _needed(trace.eqns, outputs), outputs)
+        trace.done = record.done = True
+    outputs = tuple(record.out(o) for o in outs)
+    inputs = tuple(t._var if record.owns(t) else Zero(typeof_arg(t)) for t in given)
+    known = [instantiate(Zero(o.aval)) if record.owns(o) else o for o in outs]
+    return known, LinearMap(inputs, _needed(record.eqns, outputs), outputs)
 
 
 def typeof_arg(x: Any) -> Any:
@@ -322,16 +336,17 @@ def _renamed(atom: Any, known: dict[int, Any]) -> Any:
 
 def linearized(program: Program, nonzero: tuple[bool, ...], instantiated: Any = False) -> Linearized:
     """Linearise a Program at the inputs marked `nonzero`; inputs and outputs are not stored twice."""
-    return _linearized(program, nonzero, instantiated, is_forward())
+    return _linearized(program, nonzero, instantiated, purpose())
 
 
 @cached(4096)
-def _linearized(program: Program, nonzero: tuple[bool, ...], instantiated: Any, forward: bool) -> Linearized:
+def _linearized(program: Program, nonzero: tuple[bool, ...], instantiated: Any, why: Purpose) -> Linearized:
+    split = linear_part if why is Purpose.SEPARATE else functools.partial(linearize_flat, why=why)
     force = (instantiated,) * len(program.outputs) if isinstance(instantiated, bool) else instantiated
     found: dict[str, Any] = {}
 
     def fun(*args: Any) -> list[Any]:
-        outs, linear = linearize_flat(functools.partial(eval_program, program), args, nonzero, forward)
+        outs, linear = split(functools.partial(eval_program, program), args, nonzero)
         present = tuple(f or type(t) is not Zero for f, t in zip(force, linear.outputs, strict=True))
         linear_program, values = linear_to_program(linear, present, f"linear_{program.name}")
         places = {id(x): ("out", i) for i, x in enumerate(outs)} | {id(x): ("in", i) for i, x in enumerate(args)}

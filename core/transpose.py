@@ -77,7 +77,7 @@ def transpose_program(program: Program, linear: tuple[bool, ...], nonzero: tuple
     def fun(*args: Any) -> list[Any]:
         known, given = iter(args[: len(known_types)]), iter(args[len(known_types) :])
         full = [Linear(v.type) if li else next(known) for v, li in zip(program.inputs, linear, strict=True)]
-        part = linear_part(functools.partial(eval_program, program), full, linear)
+        _, part = linear_part(functools.partial(eval_program, program), full, linear)
         cts = [next(given) if nz else Zero(a.type.tangent()) for a, nz in zip(program.outputs, nonzero, strict=True)]
         results = transpose_map(part, cts)
         return [instantiate(ct) for ct, li in zip(results, linear, strict=True) if li]

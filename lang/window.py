@@ -97,5 +97,5 @@ def scatter_blocks(kernel: Kernel, block: Block, partial: Any, prefetched: Seque
     def gather(array: Any) -> list[Any]:
         return [gather_blocks(kernel, exact, array, prefetched, axes, fixed)]
 
-    linear = linear_part(gather, [Linear(block.array)], [True])
+    _, linear = linear_part(gather, [Linear(block.array)], [True])
     return instantiate(transpose_map(linear, [partial])[0])

@@ -18,7 +18,7 @@ from ..evaluate import evaluate
 from ..ir import Effects, Eqn, Program, Var
 from ..jvp import jvp_program
 from ..linear import moved
-from ..linearize import linearize_program
+from ..linearize import Purpose, linearize_program, purpose
 from ..primitive import OWN, AxisInfo, Linear, Primitive, Zero
 from ..relation import FREE, IDENTITY, pointwise
 from ..rewrite import eliminate_dead, substitute
@@ -266,7 +266,9 @@ def inlined(program: Program) -> Program:
 
 
 @cached(1024)
-def _parts(program: Program, nonzero: tuple[bool, ...], policy: Policy) -> tuple[Program, Program, tuple[bool, ...]]:
+def _parts(
+    program: Program, nonzero: tuple[bool, ...], policy: Policy, why: Purpose
+) -> tuple[Program, Program, tuple[bool, ...]]:
     """The forward Program: inputs -> outputs and what the policy stores; the backward pass's Program:
     inputs, stored values and tangents -> tangents; and which tangents it gives."""
     if policy is not None:
@@ -331,7 +333,7 @@ def _linearize(
     differentiated: bool,
     policy: Policy,
 ) -> Any:
-    forward, backward, present = _parts(program, tuple(nonzero), policy)
+    forward, backward, present = _parts(program, tuple(nonzero), policy, purpose())
     params = {"prevent_cse": prevent_cse, "policy": policy}
     results = bind_checkpoint(forward, primals, differentiated=False, **params)
     n = len(program.outputs)

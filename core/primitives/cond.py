@@ -17,7 +17,7 @@ from ..evaluate import evaluate
 from ..ir import Effects, Eqn, Program, Var
 from ..jvp import jvp_program
 from ..linear import moved
-from ..linearize import is_forward, linearized
+from ..linearize import Purpose, linearized, purpose
 from ..primitive import OWN, AxisInfo, Linear, Primitive, Zero
 from ..rewrite import substitute
 from ..rules import zeros
@@ -82,11 +82,11 @@ def _any(flags: Any) -> tuple[bool, ...]:
 
 @cached(1024)
 def _linearized(
-    branches: Branches, nonzero: tuple[bool, ...], forward: bool
+    branches: Branches, nonzero: tuple[bool, ...], why: Purpose
 ) -> tuple[list[Program], list[Program], tuple[bool, ...]]:
     """Branches that also give their residuals, in shared slots; their linear Programs; which tangents they give.
 
-    The linear Programs all take operands, outputs, slots and nonzero tangents. `forward`: see `is_forward`.
+    The linear Programs all take operands, outputs, slots and nonzero tangents.
     """
     present = _any(linearized(b, nonzero).out_nonzero for b in branches)
     parts = [linearized(b, nonzero, present) for b in branches]
@@ -100,7 +100,7 @@ def _linearized(
 
 def _linearize(primals: Sequence[Any], nonzero: tuple[bool, ...], *, branches: Branches) -> Any:
     index, operands = primals[0], primals[1:]
-    primal, linear_branches, present = _linearized(branches, tuple(nonzero[1:]), is_forward())
+    primal, linear_branches, present = _linearized(branches, tuple(nonzero[1:]), purpose())
     results = bind_cond(index, operands, primal)
 
     def linear(*tangents: Any) -> list[Any]:

@@ -19,7 +19,7 @@ from ..evaluate import evaluate
 from ..ir import Effects, Eqn, Literal, Program
 from ..jvp import jvp_program
 from ..linear import add_tangents, moved
-from ..linearize import linearized
+from ..linearize import Purpose, linearized, purpose
 from ..opaque import is_opaque
 from ..primitive import OWN, AxisInfo, Linear, Primitive, Zero
 from ..rules import instantiate, zeros
@@ -189,13 +189,15 @@ def _invariant(program: Program, consts: Sequence[Any]) -> tuple[list[Eqn], set[
     return eqns, found | set(program.constants)
 
 
-_split = cached(1024)(_Split)
+@cached(1024)
+def _split(program: Program, nonzero: Flags, num_consts: int, num_carry: int, why: Purpose) -> _Split:
+    return _Split(program, nonzero, num_consts, num_carry)
 
 
 def _linearize(
     primals: Sequence[Any], nonzero: Flags, *, program: Program, num_consts: int, num_carry: int, **how: Any
 ) -> Any:
-    parts = _split(program, tuple(nonzero), num_consts, num_carry)
+    parts = _split(program, tuple(nonzero), num_consts, num_carry, purpose())
     consts, carry, xs = cut(primals, num_consts, num_carry)
     fixed = eval_program(parts.before, *consts) if parts.before.outputs else []
     results = bind_scan(parts.body, consts, carry, xs, **how)

@@ -138,6 +138,31 @@ def test_transpose_of_a_jvp_is_the_vjp(around):
         np.testing.assert_allclose(tw.linear_transpose(g, x)(ct)[0], expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("around", [
+    tw.jit, tw.checkpoint, lambda f: tw.jit(tw.jit(f)),
+    lambda f: lambda x, t: lax.cond(x[0] > 0, f, lambda x, t: (x, t), x, t),
+    lambda f: lambda x, t: lax.scan(lambda c, _: (f(*c), None), (x, t), None, length=1)[0],
+])  # fmt: skip
+def test_transposes_act_on_the_world_once_and_with_known_values(around):
+    """What is printed of linear values is dropped; what else is printed comes once."""
+    x, seen = tnp.arange(3.0) + 1, []
+
+    def f(x, t):
+        tw.debug.callback(lambda v: seen.append(("known", v.tolist())), x)
+        tw.debug.callback(lambda v: seen.append(("linear", v.tolist())), t)
+        return 2 * x, x * t
+
+    def g(t):
+        known, linear = around(f)(x, t)
+        return known * linear
+
+    for h in (g, tw.jit(g)):
+        seen.clear()
+        np.testing.assert_allclose(tw.linear_transpose(h, x)(tnp.ones(3))[0], 2 * np.square(x))
+        tw.effects_barrier()
+        assert seen == [("known", [1.0, 2.0, 3.0])]
+
+
 def test_vjp_of_a_tree_with_aux():
     y, pullback, aux = tw.vjp(lambda p: (p["a"] * p["b"], {"a": p["a"]}), {"a": 2.0, "b": 3.0}, has_aux=True)
     assert float(y) == 6.0 and float(aux["a"]) == 2.0

@@ -15,7 +15,7 @@ from ..core.api import vmap
 from ..core.errors import ArgumentError, ArgumentTypeError, UnsupportedError
 from ..core.ir import Effects, Eqn
 from ..core.linear import moved, reduce_sum_p
-from ..core.linearize import is_forward
+from ..core.linearize import Purpose, purpose
 from ..core.opaque import flat_parts, is_opaque, opaque_types
 from ..core.primitive import OWN, AxisInfo, Linear, Zero
 from ..core.primitives.custom_calls import linearize_rules
@@ -196,7 +196,7 @@ def _or_zero(tangent: Any, out: Any) -> Any:
 
 def _linearize(primals: Sequence[Any], nonzero: Sequence[bool], *, _prim: HiPrim) -> Any:
     nzs = _prim.in_tree.unflatten(nonzero)
-    if is_forward():
+    if purpose() is Purpose.APPLY:
         out, residuals, *rest = _prim.lin(nzs, *_prim.in_tree.unflatten(primals))
 
         def map_tangents(*tangents: Any) -> list[Any]:

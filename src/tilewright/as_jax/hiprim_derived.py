@@ -25,7 +25,7 @@ def _map_of(prim: HiPrim, rule: Callable[..., Any], nonzero: Sequence[bool]) -> 
         return prim.flat_out(rule(prim.in_tree.unflatten(tangents)))
 
     wanted = [Linear(t) for t, nz in zip(types, nonzero, strict=True) if nz]
-    return linear_part(flat, wanted, [True] * len(wanted))
+    return linear_part(flat, wanted, [True] * len(wanted))[1]
 
 
 def _cotangents(prim: HiPrim, rule: Callable[..., Any], nonzero: Sequence[bool], outgrad: Any) -> Any:
