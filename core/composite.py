@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .config import current
-from .dispatch import BOUND, KEPT, RUNS, array_key, bound_key, can_bind, class_on_mesh, dispatched, specialize
+from .dispatch import BOUND, KEPT, RUNS, array_key, bound_key, can_bind, dispatched, specialize
 from .jit import Jit, Options
 from .runtime import runtime
 from .trace import EVAL, ProgramTrace, Value, current_trace
@@ -103,7 +103,7 @@ class _Composite:
             numbers = runtime.backend.beside(first, operands[1:])
             bound = (lambda buffer: run(buffer, *numbers)) if numbers else run
             BOUND.keep(bound_key(self, config, first, rest), bound)
-        specialize(self.function, len(args), plain=True, placed=class_on_mesh(args))
+        specialize(self.function, len(args), plain=True)
 
     def _jitted(self, fixed: tuple[Any, ...], moving: tuple[str, ...]) -> Jit:
         """The function of the arguments that move, the others being as they are."""

@@ -1,12 +1,11 @@
 """What a call of a function on arrays runs: one key for `jit`, operators, composite functions and single primitives.
 
-    key ::= (owner, configuration, type of each operand ...)         in `Known.runs`, of functions of the user's
+    key ::= (owner, configuration, kind of each operand ...)         in `Known.runs`, of functions of the user's
                                                                      in `RUNS`, of the package's own
-          | (owner, configuration, type and sharding of each ...)    the same, of arrays that lie on a mesh
-          | (owner, configuration, type of the first, then class and value of each Python value)    in `BOUND`
-          | (owner, configuration, type and sharding of the first, then the same)                   in `BOUND`
+          | (owner, configuration, kind of the first, then class and value of each Python value)    in `BOUND`
 
-A *runner* takes the operands' buffers. Configurations and types are interned, so a look-up compares identities, and
+The *kind* of an array is its type; where it lies on a mesh, its type and how it lies, in one object. A *runner* takes
+the operands' buffers. Configurations, types and kinds are interned, so a look-up compares identities, and
 no two configurations share an entry: threads may each have their own. A function that is dispatched is a plain Python
 function, because calling one costs a fifth of what calling an object with `__call__` does. Its code is replaced, after
 the first call that can be told by its key, by code that the backend generates for that number of operands; everything
@@ -16,7 +15,6 @@ else takes the general path, `slow(args, kwargs)`.
 from __future__ import annotations
 
 import builtins
-import itertools
 import threading
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +23,7 @@ from typing import Any
 
 from .config import _local
 from .runtime import Table, runtime
-from .trace import EVAL, Value, _current, typeof
+from .trace import EVAL, _current, typeof
 
 ABSENT = object()  # the default of a positional argument in generated code
 KEPT = 4096  # runners of the package's own functions, whose executables live as long as they
@@ -44,11 +42,21 @@ def can_bind(x: Any) -> bool:
     return type(x) in _PLAIN and x == x and not (type(x) is str and x[:1] in ("", "'", '"'))
 
 
+def kind_of(x: Any) -> Any:
+    """What calls on an operand are dispatched by; of what is no array of the backend its type."""
+    kind = getattr(x, "_kind", None)
+    return typeof(x) if kind is None else kind
+
+
+def placement(kinds: Sequence[Any]) -> tuple[Any, ...] | None:
+    """The shardings of arrays of some kinds, None for those on one device; None where none lies on a mesh."""
+    found = tuple([getattr(kind, "lies", None) for kind in kinds])  # types have none
+    return found if any(found) else None
+
+
 def array_key(owner: Any, config: Any, operands: Sequence[Any]) -> tuple[Any, ...]:
     """The key of a call on arrays, as generated code makes it; numbers among them count as arrays on no mesh."""
-    types = [x.aval if isinstance(x, Value) else typeof(x) for x in operands]
-    places = None if runtime.placement is None else runtime.placement(operands)
-    return (owner, config, *(types if places is None else itertools.chain.from_iterable(zip(types, places))))
+    return (owner, config, *map(kind_of, operands))
 
 
 def bound_key(owner: Any, config: Any, first: Any, rest: Sequence[Any]) -> tuple[Any, ...]:
@@ -59,12 +67,6 @@ def bound_key(owner: Any, config: Any, first: Any, rest: Sequence[Any]) -> tuple
     return (*array_key(owner, config, (first,)), *parts)
 
 
-def class_on_mesh(operands: Sequence[Any]) -> type | None:
-    """The class of those operands that lie on a mesh; None where none does."""
-    places = None if runtime.placement is None else runtime.placement(operands)
-    return None if places is None else next(type(x) for x, p in zip(operands, places) if p is not None)
-
-
 def _generic(*args: Any, **kwargs: Any) -> Any:
     return slow(args, kwargs)  # type: ignore[name-defined]  # noqa: F821  (a global of each function made below)
 
@@ -73,21 +75,19 @@ def dispatched(owner: Any, slow: Callable[[tuple[Any, ...], dict[str, Any]], Any
     """A function that runs what `runs` and `BOUND` have under the owner's keys, and else calls `slow`."""
     names = {
         "slow": slow, "owner": owner, "runs": runs.get, "bound": BOUND.get, "ABSENT": ABSENT, "EVAL": EVAL,
-        "trace": _current.get, "local": _local.get, "runtime": runtime, "Placed": None, "__builtins__": builtins,
+        "trace": _current.get, "local": _local.get, "runtime": runtime, "__builtins__": builtins,
     }  # fmt: skip
     return types.FunctionType(_generic.__code__, names)
 
 
-def specialize(function: Any, arity: int, plain: bool = False, placed: type | None = None) -> None:
+def specialize(function: Any, arity: int, plain: bool = False) -> None:
     """Give a dispatched function the code for a number of operands.
 
-    `plain`: Python values after the first, too. `placed`: the class of arrays on a mesh, once it is called on them.
+    `plain`: Python values after the first, too.
     """
-    names = function.__globals__
-    names["Placed"] = placed = placed or names["Placed"]
-    found = runtime.backend.fast_path(arity, plain, placed is not None)
+    found = runtime.backend.fast_path(arity, plain)
     if found is not None and function.__code__ is not found[0]:
-        names.update(found[1])
+        function.__globals__.update(found[1])
         # More defaults than parameters are harmless, fewer are not: other threads may be calling.
         function.__defaults__ = (ABSENT,) * max(arity, len(function.__defaults__ or ()))
         function.__code__ = found[0]

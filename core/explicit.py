@@ -132,7 +132,8 @@ PRIMITIVES = (leave_p,)
 def _leave(x: Any) -> Any:
     if type(typeof(x)) is not ShardedType:
         return x
-    return x.left() if hasattr(x, "left") else leave_p.bind(x)
+    kind = getattr(x, "_kind", None)
+    return leave_p.bind(x) if kind is None else kind.left(x)
 
 
 def _as(x: Any, type: Any) -> Any:

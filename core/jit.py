@@ -21,7 +21,7 @@ import numpy as np
 from . import tree
 from .api import struct_of
 from .config import current, watched
-from .dispatch import Known, array_key, class_on_mesh, dispatched, specialize
+from .dispatch import Known, array_key, dispatched, kind_of, placement, specialize
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -74,11 +74,11 @@ class Backend(Protocol):
         """The buffers of Python numbers where an array lies: on each of its devices."""
         ...
 
-    def held(self, values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Any] | None:
-        """Types, buffers and placement of values that are all arrays of its own; None where one is not."""
+    def held(self, values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]] | None:
+        """Kinds and buffers of values that are all arrays of its own; None where one is not."""
         ...
 
-    def fast_path(self, arity: int, plain: bool, placed: bool) -> tuple[types.CodeType, dict[str, Any]] | None:
+    def fast_path(self, arity: int, plain: bool) -> tuple[types.CodeType, dict[str, Any]] | None:
         """Code for a function that `core/dispatch.py` dispatches, called on so many operands."""
         ...
 
@@ -107,10 +107,10 @@ class _Walker:
     def beside(self, first: Any, numbers: Sequence[Any]) -> Sequence[Any]:
         return numbers
 
-    def held(self, values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Any] | None:
+    def held(self, values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]] | None:
         return None
 
-    def fast_path(self, arity: int, plain: bool, placed: bool) -> tuple[types.CodeType, dict[str, Any]] | None:
+    def fast_path(self, arity: int, plain: bool) -> tuple[types.CodeType, dict[str, Any]] | None:
         return None
 
 
@@ -208,23 +208,22 @@ class Jit:
             return self._bind(self._entry(leaves, treedef, statics, given), leaves, treedef)
         held = runtime.backend.held(leaves)
         if held is not None:
-            in_types, buffers, place = held
+            kinds, buffers = held
         else:
             try:
-                in_types = [x.aval if isinstance(x, Value) else typeof(x) for x in leaves]
+                kinds = [*map(kind_of, leaves)]
             except NonArrayArgumentError:
-                in_types = self._types(leaves, given)  # which names the argument
-            buffers, place = None, None if runtime.placement is None else runtime.placement(leaves)
-        key = (self.known, config, treedef, statics, *in_types)
-        if self._placed:
-            place = self._ins(treedef, place)
-        if place is not None:
-            key = (*key, place)
+                kinds = self._types(leaves, given)  # which names the argument
+            buffers = None
+        key = (self.known, config, treedef, statics, *kinds)
         run = self.known.runs.get(key)
         if run is None:
             entry = self._entry(leaves, treedef, statics, given)
             if entry.bound:
                 return self._bind(entry, leaves, treedef)
+            place = placement(kinds)
+            if self._placed:
+                place = self._ins(treedef, place)
             run = self._prepare(key, leaves, treedef, entry, given, place)
         if config.watches:
             if config.guards:
@@ -236,7 +235,10 @@ class Jit:
                 check.use([values[i] for i in sorted(check.consumed(entry.program))], self._name)
             if config.debug_nans or config.debug_infs:
                 return self._located(run, leaves, self._entry(leaves, treedef, statics, given))
-        return run(*(runtime.backend.buffers(leaves, in_types) if buffers is None else buffers))
+        return run(*(self._buffers(leaves) if buffers is None else buffers))
+
+    def _buffers(self, leaves: list[Any]) -> Sequence[Any]:
+        return runtime.backend.buffers(leaves, self._types(leaves, (leaves, {})))
 
     def _prepare(
         self, key: Any, leaves: list[Any], treedef: Any, entry: Entry, given: Any, place: Any
@@ -249,7 +251,7 @@ class Jit:
             module = self._module(entry, (place, self._outs(entry)))
             executable = runtime.backend.compile(module, self._options.device, self._options.compiler_options)
             run = runtime.backend.runner(executable, entry.form, entry.out_tree.unflatten)
-            self._remember(key[:-1], treedef, given, leaves, run)
+            self._remember(key, treedef, given, leaves, run)
             return self.known.runs.keep(key, run)
         with entry.lock:  # threads that call a new function at once compile it once
             if entry.run is None:
@@ -267,7 +269,7 @@ class Jit:
             return
         self.known.runs.keep(array_key(owner, config, leaves), run)
         if all(isinstance(x, Value) for x in leaves):
-            specialize(self.function, len(args), placed=class_on_mesh(leaves))
+            specialize(self.function, len(args))
 
     def _module(self, entry: Entry, place: Any = None) -> Any:
         searched = current().debug_nans or current().debug_infs  # arguments are read again where a result is not finite
@@ -306,7 +308,7 @@ class Jit:
     def _located(self, run: Callable[..., Any], leaves: list[Any], entry: Entry) -> Any:
         """Run with checks on; a result that is not finite is traced to its equation."""
         try:
-            return run(*runtime.backend.buffers(leaves, self._types(leaves, (leaves, {}))))
+            return run(*self._buffers(leaves))
         except NonFiniteError as error:
             raise traced_back(entry.closed, leaves, error) from None
 

@@ -88,7 +88,6 @@ class Runtime:
         "target_here",  # what gives the target that the default device is
         "devices",  # what gives the devices of this process
         "everywhere",  # what puts a NumPy array of a type on every device of the mesh in force, where there is one
-        "placement",  # what tells how operands lie on a mesh; None until there is an array that does
         "align",  # what makes operands vary along the same axes of a mesh
         "dimension",  # what gives a symbolic size as a number of the program being traced
         "varied",  # what gives the types of results with the axes along which they vary
@@ -109,7 +108,6 @@ class Runtime:
         self._caches: dict[int, tuple[str, weakref.ref[Any]]] = {}
         self.facts: dict[str, Any] = {}
         self.everywhere: Any = None
-        self.placement: Any = None
         self.over_values: Any = None
         self.as_jaxpr: Any = lambda program: program
         self.process_index, self.process_count = 0, 1

@@ -88,11 +88,13 @@ class Array(Value, metaclass=_IsArray):
     """An array on a device: immutable, its values possibly still being computed.
 
     `aval` is its type, with the weak type that a Python scalar gives. The buffer of an array of random
-    keys holds their words, of type uint32, along a trailing axis.
+    keys holds their words, of type uint32, along a trailing axis. `_kind`, by which calls are dispatched, is the type
+    where the array is on one device. On a mesh it is an `OnMesh` (`sharded.py`), which knows what differs there.
     """
 
-    __slots__ = ("aval", "_buffer", "__weakref__")
+    __slots__ = ("aval", "_kind", "_buffer", "__weakref__")
     aval: ArrayType
+    _kind: Any
     _buffer: Any
 
     if TYPE_CHECKING:  # what core/operators.py and the front door give every Value
@@ -114,17 +116,24 @@ class Array(Value, metaclass=_IsArray):
         def __getattr__(self, name: str) -> Any: ...
 
     def __init__(self, aval: ArrayType, buffer: Any):
-        self.aval, self._buffer = aval, buffer
+        self.aval = self._kind = aval
+        self._buffer = buffer
 
     # ------------------------------------------------------------ what it is
 
     @property
-    def device(self) -> Device:
-        return device_of(self._buffer)
+    def _placed(self) -> Any:
+        """How it lies on a mesh; None where it is on one device."""
+        return None if self._kind is self.aval else self._kind.lies
 
     @property
-    def sharding(self) -> SingleDeviceSharding:
-        return SingleDeviceSharding(self.device)
+    def device(self) -> Any:
+        """The device; on a mesh the sharding."""
+        return self._placed or device_of(self._buffer)
+
+    @property
+    def sharding(self) -> Any:
+        return self._placed or SingleDeviceSharding(self.device)
 
     def to_device(self, device: Any, *, stream: Any = None) -> Array:
         """The array on a device; the array itself where it is there already.
@@ -134,18 +143,28 @@ class Array(Value, metaclass=_IsArray):
         """
         if stream is not None:
             raise UnsupportedError("to_device was given a stream", "leave `stream` out: the runtime orders transfers")
+        if self._kind is not self.aval:
+            return self._kind.moved(self, device)
         wanted = as_device(device)
         return self if wanted == self.device else Array(self.aval, put(self._bits(), self.aval, device=wanted))
 
     def devices(self) -> set[Device]:
         """The devices that hold a part of this array."""
-        return {self.device}
+        return {self.device} if self._kind is self.aval else set(self._kind.lies.mesh.flat)
 
     @property
     def committed(self) -> bool:
         return True
 
-    is_fully_addressable = is_fully_replicated = committed
+    @property
+    def is_fully_addressable(self) -> bool:
+        """Whether this process holds all of it."""
+        return self._kind is self.aval or self._kind.lies.is_fully_addressable
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        """Whether each of its devices holds all of it."""
+        return self._kind is self.aval or self._kind.lies.is_fully_replicated
 
     @property
     def addressable_shards(self) -> list[Shard]:
@@ -155,6 +174,8 @@ class Array(Value, metaclass=_IsArray):
     @property
     def global_shards(self) -> list[Shard]:
         """The parts of the array; `data` is None for those of other processes."""
+        if self._kind is not self.aval:
+            return self._kind.shards(self)
         return [Shard(self.device, (slice(None),) * self.ndim, 0, self, 0)]
 
     def addressable_data(self, index: int) -> Array:
@@ -163,16 +184,17 @@ class Array(Value, metaclass=_IsArray):
 
     def _beside(self, numbers: Sequence[Any]) -> list[Any]:
         """Buffers of Python numbers where this array lies."""
+        if self._kind is not self.aval:
+            return self._kind.beside(numbers)
         return [host_buffer(x, typeof(x)) for x in numbers]  # type: ignore[arg-type]
-
-    def _part(self, shard: Shard) -> Array | None:
-        return self
 
     # ------------------------------------------------------------ its values
 
     def _numpy(self, explicit: bool = False) -> np.ndarray:
         """The values, read-only and in place, once they are computed. `explicit`: see `core/transfers.py`."""
         self._leaves(explicit)
+        if self._kind is not self.aval:
+            return self._kind.values(self, self.aval)
         if self._buffer.is_deleted():
             raise deleted(self.aval)
         try:
@@ -269,6 +291,8 @@ class Array(Value, metaclass=_IsArray):
     def __repr__(self) -> str:
         if self._buffer.is_deleted():
             return f"Array(deleted, {self.aval.show()})"
+        if not (self.is_fully_addressable or self.is_fully_replicated):
+            return f"Array(shape={self.shape}, dtype={self.dtype}, {self.sharding})"
         if isinstance(self.aval.dtype, KeyDtype):
             return f"Array({self.aval.shape}, dtype={self.aval.dtype}) overlaying:\n{self._bits()}"
         weak = ", weak_type=True" if self.aval.weak_type else ""
@@ -284,7 +308,8 @@ class Array(Value, metaclass=_IsArray):
 
     def __str__(self) -> str:
         plain = not self._buffer.is_deleted() and not isinstance(self.aval.dtype, KeyDtype)
-        return str(self._numpy()) if plain else repr(self)
+        here = self.is_fully_addressable or self.is_fully_replicated
+        return str(self._numpy()) if plain and here else repr(self)
 
     def __format__(self, spec: str) -> str:
         return format(self._numpy()[()], spec) if self.aval.shape == () else format(str(self), spec)
@@ -320,14 +345,20 @@ class Array(Value, metaclass=_IsArray):
 
     def platform(self) -> str:
         """The platform of the device that holds the array."""
-        return self.device.platform
+        return next(iter(self.devices())).platform
 
     def on_device_size_in_bytes(self) -> int:
         """The bytes that the array takes on its device."""
         return self._buffer.on_device_size_in_bytes()
 
     def unsafe_buffer_pointer(self) -> int:
-        """The address of the first element."""
+        """The address of the first element.
+
+        Raises:
+          ArgumentError: the array is on several devices.
+        """
+        if self._kind is not self.aval:
+            raise ArgumentError("the address of an array on several devices", "take that of `addressable_data(0)`")
         if self._buffer.is_deleted():
             raise deleted(self.aval)
         return self._buffer.unsafe_buffer_pointer()
@@ -336,10 +367,14 @@ class Array(Value, metaclass=_IsArray):
         """The values as the device holds them: those of keys with their words."""
         if self._buffer.is_deleted():
             raise deleted(self.aval)
+        if self._kind is not self.aval:
+            return self._kind.values(self, physical(self.aval))
         return as_numpy(self._buffer, physical(self.aval))
 
     def copy(self) -> Array:
         """A copy with a buffer of its own."""
+        if self._kind is not self.aval:
+            return self._kind.copy(self)
         return Array(self.aval, put(self._bits(), self.aval, device=self.device))
 
     __copy__ = copy
@@ -368,11 +403,15 @@ class Array(Value, metaclass=_IsArray):
     ) -> Any:
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
             raise BufferError(f"the array is on device {self.__dlpack_device__()}, not on {tuple(dl_device)}")
+        if self._kind is not self.aval:
+            if copy is False:
+                raise BufferError("an array on several devices has to be copied to one")
+            return self._kind.on_one(self).__dlpack__(stream=stream, max_version=max_version)
         source = self.copy() if copy else self.block_until_ready()
         return shim.to_dlpack(source._buffer)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        device = self.device
+        device = self.addressable_shards[0].device
         return (DLPACK_CPU, 0) if device.platform == "cpu" else (DLPACK_CUDA, device.raw.local_hardware_id)
 
     def __jax_array__(self) -> Any:
@@ -397,7 +436,8 @@ class Shard:
     @property
     def data(self) -> Any:
         """The part as an array on its device, without padding; None if another process holds it."""
-        return self.array._part(self)
+        x = self.array
+        return x if x._kind is x.aval else x._kind.part(x, self)
 
     def __repr__(self) -> str:
         return f"Shard(device={self.device}, index={self.index}, replica_id={self.replica_id})"

@@ -9,7 +9,6 @@ from types import CodeType
 from typing import Any
 
 from ..core.ir import Program
-from ..core.runtime import runtime
 from . import code, dispatch, shim
 from .array import Array
 from .client import as_device
@@ -17,10 +16,10 @@ from .executable import Executable, compile_module
 from .module import Module
 from .placed import lower_for
 from .settings import Call, Place
-from .transfer import buffers, host_buffer
+from .transfer import host_buffer
 
-_ONE_DEVICE = frozenset({Array})
-_AVAL, _BUFFER = operator.attrgetter("aval"), operator.attrgetter("_buffer")
+_OURS = frozenset({Array})
+_KIND, _BUFFER = operator.attrgetter("_kind"), operator.attrgetter("_buffer")
 
 
 def with_flags(module: Module, flags: Sequence[tuple[str, Any]]) -> Module:
@@ -53,23 +52,16 @@ class XlaBackend:
 
     def buffers(self, values: Sequence[Any], types: Sequence[Any]) -> Sequence[Any]:
         """The buffers of values of known types, which are put on the device if they are not there."""
-        if runtime.placement is not None:
-            return buffers(values, types)
         return [x._buffer if type(x) is Array else host_buffer(x, t) for x, t in zip(values, types, strict=True)]
 
     def beside(self, first: Any, numbers: Sequence[Any]) -> Sequence[Any]:
         """The buffers of Python numbers where an array lies: on each of its devices."""
         return first._beside(numbers)
 
-    def held(self, values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Any] | None:
-        """Types, buffers and placement of values that are all Arrays; None where one is not."""
-        place = None
-        if not _ONE_DEVICE.issuperset(map(type, values)):
-            if runtime.placement is None or not all([issubclass(kind, Array) for kind in {*map(type, values)}]):
-                return None
-            place = runtime.placement(values)
-        return [*map(_AVAL, values)], [*map(_BUFFER, values)], place
+    def held(self, values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]] | None:
+        """Kinds and buffers of values that are all Arrays; None where one is not."""
+        return ([*map(_KIND, values)], [*map(_BUFFER, values)]) if _OURS.issuperset(map(type, values)) else None
 
-    def fast_path(self, arity: int, plain: bool, placed: bool) -> tuple[CodeType, dict[str, Any]] | None:
+    def fast_path(self, arity: int, plain: bool) -> tuple[CodeType, dict[str, Any]] | None:
         """Code for calls on `arity` Arrays, and its globals; None where there is nothing to gain."""
-        return (code.fast_path(arity, plain, False, placed), {"Array": Array}) if arity else None
+        return (code.fast_path(arity, plain, False), {"Array": Array}) if arity else None

@@ -15,21 +15,15 @@ from ..core.caches import cached
 _FAST = """
 def call({parameters}):
     if {arrays} and trace() is EVAL{nothing_else}:
-        run = runs((owner, local() or runtime.config, {types}))
+        run = runs((owner, local() or runtime.config, {kinds}))
         if run is not None:
             return run({buffers})
-{placed}{plain}    return slow({given}, {named})
-"""
-# Calls on arrays that all lie on a mesh.
-_PLACED = """    elif {arrays} and trace() is EVAL{nothing_else}:
-        run = runs((owner, local() or runtime.config, {types}))
-        if run is not None:
-            return run({buffers})
+{plain}    return slow({given}, {named})
 """
 # Calls on an array and Python values. What cannot be hashed has no key, and an array no truth value.
-_PLAIN = """    elif type(a0) is {kind} and trace() is EVAL{nothing_else}:
+_PLAIN = """    elif type(a0) is Array and trace() is EVAL{nothing_else}:
         try:
-            run = bound((owner, local() or runtime.config, {first}, {values}))
+            run = bound((owner, local() or runtime.config, a0._kind, {values}))
         except (TypeError, ValueError):
             run = None
         if run is not None:
@@ -38,32 +32,23 @@ _PLAIN = """    elif type(a0) is {kind} and trace() is EVAL{nothing_else}:
 
 
 @cached()
-def fast_path(arity: int, plain: bool, operator: bool, placed: bool = False) -> CodeType:
+def fast_path(arity: int, plain: bool, operator: bool) -> CodeType:
     """The code of a function that `core/dispatch.py` dispatches, for `arity` operands.
 
     `plain`: Python values may follow the first operand. `operator`: it is never called on anything but so many.
-    `placed`: it was called on arrays that lie on a mesh, of the class `Placed`.
     """
     names = [f"a{i}" for i in range(arity)]
     every, nothing_else = ", ".join(names), "" if operator else " and not rest and not kwargs"
     values = "".join(f"type({n}), {n} or repr({n}), " for n in names[1:])
     buffers = ", ".join(f"{n}._buffer" for n in names)
-    on_mesh = _PLACED.format(
-        arrays=" and ".join(f"type({n}) is Placed" for n in names), nothing_else=nothing_else,
-        types=", ".join(f"{n}.aval, {n}._placed" for n in names), buffers=buffers,
-    )  # fmt: skip
-    kinds = {"Array": "a0.aval"} | ({"Placed": "a0.aval, a0._placed"} if placed else {})
-    beside = "".join(_PLAIN.format(kind=kind, first=first, values=values, nothing_else=nothing_else)
-                     for kind, first in kinds.items())  # fmt: skip
     source = _FAST.format(
         parameters=every + ", /" if operator else "".join(f"{n}=ABSENT, " for n in names)
         + "/, *rest, **kwargs",
         arrays=" and ".join(f"type({n}) is Array" for n in names),
         nothing_else=nothing_else,
-        types=", ".join(f"{n}.aval" for n in names),
+        kinds=", ".join(f"{n}._kind" for n in names),
         buffers=buffers,
-        placed=on_mesh if placed else "",
-        plain=beside if plain and arity > 1 else "",
+        plain=_PLAIN.format(values=values, nothing_else=nothing_else) if plain and arity > 1 else "",
         given=f"({every},)" if operator else f"(*[a for a in ({every},) if a is not ABSENT], *rest)",
         named="{}" if operator else "kwargs",
     )  # fmt: skip
@@ -93,7 +78,8 @@ def runner(
     passed = dict(forwarded)
     computed = [i for i in range(outs) if i not in passed]
     wrap = "".join(
-        f"    r{i} = new(Array); r{i}.aval = t{i}; r{i}._buffer = {every[passed[i]] if i in passed else f'o{i}'}\n"
+        f"    r{i} = new(Array); r{i}.aval = r{i}._kind = t{i}; "
+        f"r{i}._buffer = {every[passed[i]] if i in passed else f'o{i}'}\n"
         for i in range(outs)
     )
     results = "".join(f"r{i}, " for i in range(outs))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..core.config import _local, current
-from ..core.dispatch import RUNS
+from ..core.dispatch import RUNS, placement
 from ..core.errors import ArgumentError, DeletedArrayError, NonFiniteError
 from ..core.ir import NO_EFFECTS, Eqn, Program, Var, subprograms
 from ..core.jit import traced_back
@@ -144,7 +144,7 @@ def check_finite(x: Array, name: str, nans: bool, infs: bool) -> None:
         for shard in x.addressable_shards:
             check_finite(shard.data, name, nans, infs)
         return
-    values = as_numpy(x._buffer, x.aval) if type(x) is Array else x._numpy(True)
+    values = as_numpy(x._buffer, x.aval) if x._kind is x.aval else x._numpy(True)
     found = "NaN" if nans and np.isnan(values).any() else "infinity" if infs and np.isinf(values).any() else ""
     if found:
         raise NonFiniteError(f"{name} gave {found}, in a result of type {x.aval.show()}",
@@ -204,44 +204,32 @@ def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any
     """Apply a primitive to concrete values: compile a Program of this one equation, once, and run it."""
     config = _local.get() or runtime.config
     if not params and len(args) == 1 and type(args[0]) is Array:
-        run = RUNS.get((primitive, config, args[0].aval))
+        run = RUNS.get((primitive, config, args[0]._kind))
         if run is not None:
             return run(args[0]._buffer)
-    if runtime.placement is not None and runtime.placement(args) is not None:
-        return _evaluate_placed(primitive, args, params, config)
-    types, given = [], []
+    kinds, given = [], []
     for x in args:
         if type(x) is Array:
-            types.append(x.aval)
+            kinds.append(x._kind)
             given.append(x._buffer)
         else:
             t: Any = typeof(x)
             if config.guards and isinstance(x, np.ndarray):
                 what = f"an operand of {primitive.name} is a NumPy array of shape {x.shape}"
                 guard(HOST_TO_DEVICE, what, "`device_put` it before")
-            types.append(t)
+            kinds.append(t)
             given.append(host_buffer(x, t))
     if params:
-        key = (primitive, config, *types, tuple(params.items()), tuple(map(type, params.values())))
+        key = (primitive, config, *kinds, tuple(params.items()), tuple(map(type, params.values())))
     else:
-        key = (primitive, config, *types)
+        key = (primitive, config, *kinds)
     run = RUNS.get(key)
     if run is None:
-        run = RUNS.keep(key, _compiled(primitive, types, params))
+        lying = placement(kinds)
+        if primitive.eager and lying is not None:
+            return primitive.numpy(*args, **params)
+        run = RUNS.keep(key, _compiled(primitive, [typeof(x) for x in args], params, lying))
     return run(*given)
-
-
-def _evaluate_placed(primitive: Any, args: Sequence[Any], params: dict[str, Any], config: Any) -> Any:
-    """Apply a primitive to arrays of which some lie on a mesh."""
-    if primitive.eager:
-        return primitive.numpy(*args, **params)
-    lying = runtime.placement(args)
-    types = [typeof(x) for x in args]
-    key = (primitive, config, *types, tuple(params.items()), tuple(map(type, params.values())), lying)
-    run = RUNS.get(key)
-    if run is None:
-        run = RUNS.keep(key, _compiled(primitive, types, params, lying))
-    return run(*buffers(args, types))
 
 
 def _compiled(primitive: Any, types: Sequence[Any], params: dict[str, Any], lying: Any = None) -> Runner:

@@ -136,7 +136,7 @@ def compile_module(module: Module, on: Device | None = None) -> Executable:
 
 def _agreed(module: Module, devices: Sequence[Device], members: tuple[int, ...]) -> str:
     """Hold a program of several processes against what the others are about to compile; gives its fingerprint."""
-    held = [c for c in module.constants if not hasattr(c, "_placed")]
+    held = [c for c in module.constants if getattr(c, "_placed", None) is None]
     about = {
         "arguments": ", ".join(t.show() for t in module.in_types),
         "text": fingerprint(module.text)[:12],

@@ -27,7 +27,7 @@ _STATIC_RIGHT = ("__pow__",)
 class _Operator:
     """One operator: its meaning under a transformation (`plain`), and its function, jitted."""
 
-    __slots__ = ("name", "plain", "jitted", "made")
+    __slots__ = ("name", "plain", "jitted")
 
     def __init__(self, name: str, function: Callable[..., Any]):
         self.name = name
@@ -40,7 +40,6 @@ class _Operator:
         made.__globals__["Array"] = Array
         made.__code__ = code.fast_path(arity, True, True)
         made.__name__ = made.__qualname__ = self.name
-        self.made = made
         return made
 
     def slow(self, given: tuple[Any, ...], _: dict[str, Any]) -> Any:
@@ -55,9 +54,6 @@ class _Operator:
             if self.name in _STATIC_RIGHT and isinstance(y, (*_PYTHON, np.integer)):
                 return self.plain(x, *rest)
         out = self.jitted.call(given, {})
-        if type(x) is not Array and self.made.__globals__["Placed"] is None:
-            self.made.__globals__["Placed"] = type(x)
-            self.made.__code__ = code.fast_path(len(given), True, True, True)
         if rest and type(rest[0]) in _PYTHON and can_bind(rest[0]):
             self._bind(config, x, rest[0])
         return out

@@ -50,7 +50,7 @@ def on_mesh(program: Program, here: bool = False) -> bool:
     made_of = vocabulary(program)
     if not made_of.primitives.isdisjoint((constraint_p, shard_map_p)):
         return True
-    return any(hasattr(value, "_placed") for p in (program, *made_of.programs) for value in p.values)
+    return any(getattr(value, "_placed", None) is not None for p in (program, *made_of.programs) for value in p.values)
 
 
 def partition(

@@ -6,7 +6,6 @@ executable of XLA's would read an argument of another sharding as if it lay as e
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
 from collections.abc import Callable, Sequence
 from types import CodeType
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..core.caches import cached
-from ..core.errors import AddressableError, ArgumentError, MeshError
+from ..core.errors import AddressableError, MeshError
 from ..core.ir import Program, Var
 from ..core.mesh import Mesh, NamedSharding, PartitionSpec, everywhere, indices, lying
 from ..core.runtime import runtime
@@ -23,7 +22,7 @@ from ..core.trace import typeof
 from ..core.types import FLOAT0, ArrayType, KeyDtype
 from . import shim
 from .array import Array, Shard, as_array, deleted, execution_error
-from .client import Device, SingleDeviceSharding
+from .client import SingleDeviceSharding, as_device
 from .executable import compile_module
 from .placed import lower_for
 from .processes import fingerprint, group, members_of
@@ -33,112 +32,94 @@ from .shardings import device_list, named, rank, raw
 from .transfer import as_numpy, buffers, physical, put
 
 
-class ShardedArray(Array):
-    """An array on the devices of a mesh."""
+class OnMesh:
+    """The kind of the arrays of one type that lie on a mesh in one way: what they do otherwise than on one device.
 
-    __slots__ = ("_placed",)
-    _placed: NamedSharding
+    Interned: calls are dispatched by it (`core/dispatch.py`).
+    """
 
-    @property
-    def sharding(self) -> NamedSharding:
-        return self._placed
+    __slots__ = ("type", "lies")
+    type: ArrayType
+    lies: NamedSharding
 
-    device = sharding
+    def __new__(cls, type: ArrayType, lies: NamedSharding) -> OnMesh:
+        found = _kinds.get((type, lies))
+        if found is None:
+            found = object.__new__(cls)
+            found.type, found.lies = type, lies
+            found = _kinds.setdefault((type, lies), found)
+        return found
 
-    def left(self) -> ShardedArray:
+    def array(self, buffer: Any) -> Array:
+        """An array of this kind."""
+        array = object.__new__(Array)
+        array.aval, array._kind, array._buffer = self.type, self, buffer
+        return array
+
+    def left(self, x: Array) -> Array:
         """The array with a type that tells nothing of how it lies."""
-        return _wrapped(self.aval.plain, self._buffer, self._placed)
+        return OnMesh(self.type.plain, self.lies).array(x._buffer)
 
-    def _beside(self, numbers: Sequence[Any]) -> list[Any]:
-        whole = NamedSharding(self._placed.mesh, PartitionSpec())
+    def beside(self, numbers: Sequence[Any]) -> list[Any]:
+        """Buffers of Python numbers on the same devices."""
+        whole = NamedSharding(self.lies.mesh, PartitionSpec())
         return [place(x, whole)._buffer for x in numbers]
 
-    def devices(self) -> set[Device]:
-        return set(self._placed.mesh.flat)
-
-    @property
-    def is_fully_addressable(self) -> bool:
-        return self._placed.is_fully_addressable
-
-    def __repr__(self) -> str:
-        if self.is_fully_addressable or self.is_fully_replicated:
-            return super().__repr__()
-        return f"Array(shape={self.shape}, dtype={self.dtype}, {self._placed})"
-
-    def __str__(self) -> str:
-        return super().__str__() if self.is_fully_addressable or self.is_fully_replicated else repr(self)
-
-    @property
-    def is_fully_replicated(self) -> bool:
-        return self._placed.is_fully_replicated
-
-    def _whole(self, type: ArrayType) -> np.ndarray:
-        """The values of this array as one NumPy array, padding cut off."""
-        if self._buffer.is_deleted():
-            raise deleted(self.aval)
-        if not self.is_fully_addressable and not self.is_fully_replicated:
+    def values(self, x: Array, type: ArrayType) -> np.ndarray:
+        """The values as one NumPy array of a type, padding cut off."""
+        if x._buffer.is_deleted():
+            raise deleted(self.type)
+        if isinstance(type.dtype, KeyDtype) or type.dtype == FLOAT0:
+            return as_numpy(x._buffer, type)  # which has no values to gather, or none to show
+        if not (self.lies.is_fully_addressable or self.lies.is_fully_replicated):
             raise AddressableError(
-                f"the values of an array of type {self.aval.show()}, of which this process has only a part",
+                f"the values of an array of type {self.type.show()}, of which this process has only a part",
                 "gather it by `multihost_utils.process_allgather`, or use `addressable_shards`",
             )
         try:
-            self._buffer.block_until_ready()
-            values = _gathered(self._buffer, self._placed, type)
+            x._buffer.block_until_ready()
+            return _gathered(x._buffer, self.lies, type)
         except shim.RuntimeFault as error:
             raise execution_error(error) from None
-        return values
 
-    def _numpy(self, explicit: bool = False) -> np.ndarray:
-        self._leaves(explicit)
-        if isinstance(self.aval.dtype, KeyDtype) or self.aval.dtype == FLOAT0:
-            return as_numpy(self._buffer, self.aval)  # which has no values to gather, or none to show
-        return self._whole(self.aval)
+    def moved(self, x: Array, where: Any) -> Array:
+        """The array on a device, or as a sharding says."""
+        return place(x, where if isinstance(where, NamedSharding) else as_device(where))
 
-    def _bits(self) -> np.ndarray:
-        return self._whole(physical(self.aval))
+    def on_one(self, x: Array) -> Array:
+        """The array on its first device here."""
+        return self.moved(x, self.lies.mesh.local_devices[0])
 
-    def to_device(self, device: Any) -> Any:
-        return place(self, device)
+    def copy(self, x: Array) -> Array:
+        """A copy with buffers of its own."""
+        if not (self.lies.is_fully_addressable or self.lies.is_fully_replicated):
+            return assemble(self.type, self.lies, [shard.data for shard in x.addressable_shards])
+        return self.array(_put(x._bits(), self.type, self.lies))
 
-    def copy(self) -> ShardedArray:
-        if not (self.is_fully_addressable or self.is_fully_replicated):
-            return assemble(self.aval, self._placed, [shard.data for shard in self.addressable_shards])
-        return made(self.aval, _put(self._bits(), self.aval, self._placed), self._placed)
-
-    __copy__ = copy
-
-    def unsafe_buffer_pointer(self) -> int:
-        raise ArgumentError("the address of an array on several devices", "take that of `addressable_data(0)`")
-
-    @property
-    def global_shards(self) -> list[Shard]:
-        """The parts of the array; `data` is None for those of other processes."""
+    def shards(self, x: Array) -> list[Shard]:
+        """The parts, in the order of the devices."""
         found, seen = [], dict[Any, int]()
-        for n, (device, index) in enumerate(self._placed.devices_indices_map(self.aval.shape).items()):
+        for n, (device, index) in enumerate(self.lies.devices_indices_map(self.type.shape).items()):
             key = tuple((i.start, i.stop) for i in index)
             seen[key] = seen.get(key, -1) + 1
-            found.append(Shard(device, index, seen[key], self, n))
+            found.append(Shard(device, index, seen[key], x, n))
         return found
 
-    def _part(self, shard: Shard) -> Array | None:
+    def part(self, x: Array, shard: Shard) -> Array | None:
+        """A part as an array on its device; None if another process holds it."""
         if shard.device.process_index != runtime.process_index:
             return None
-        t = self.aval
+        t = self.type
         shape = tuple(i.indices(n)[1] - i.indices(n)[0] for i, n in zip(shard.index, t.shape, strict=True))
         type = ArrayType(shape, t.dtype, t.weak_type)
-        part = local_part(self, shard.number, shard.index)
+        part = local_part(x, shard.number, shard.index)
         return Array(type, put(part[tuple(slice(n) for n in shape)], type, owned=True, device=shard.device))
 
-    def __dlpack__(self, **how: Any) -> Any:
-        if how.get("copy") is False:
-            raise BufferError("an array on several devices has to be copied to one")
-        return put_whole(self).__dlpack__(**{k: v for k, v in how.items() if k != "copy"})
 
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self.addressable_data(0).__dlpack_device__()
+_kinds: dict[Any, OnMesh] = runtime.part("sharded.kinds", {})
 
 
-def local_part(array: ShardedArray, number: int, index: tuple[slice, ...]) -> np.ndarray:
+def local_part(array: Array, number: int, index: tuple[slice, ...]) -> np.ndarray:
     """What the device of this process at a position of the mesh holds of an array, padding included."""
     array.block_until_ready()
     buffer, place = array._buffer, array._placed
@@ -180,38 +161,12 @@ def distinct(sharding: NamedSharding, shape: tuple[int, ...]) -> tuple[tuple[int
     return tuple(found.values())
 
 
-def made(type: ArrayType, buffer: Any, sharding: NamedSharding) -> ShardedArray:
+def made(type: ArrayType, buffer: Any, sharding: NamedSharding) -> Array:
     """An array of a buffer that lies as a sharding says, as its type tells along axes of the type `Explicit`."""
-    return _wrapped(lying(type.plain, sharding), buffer, sharding)
+    return OnMesh(lying(type.plain, sharding), sharding).array(buffer)
 
 
-def _wrapped(type: ArrayType, buffer: Any, sharding: NamedSharding) -> ShardedArray:
-    array = object.__new__(ShardedArray)
-    array.aval, array._buffer, array._placed = type, buffer, sharding
-    return array
-
-
-def put_whole(x: ShardedArray) -> Array:
-    """An array of a mesh on its first device here."""
-    return Array(x.aval.plain, put(x._bits(), x.aval, device=x._placed.mesh.local_devices[0]))
-
-
-_PLACED = operator.attrgetter("_placed")
-
-
-def placement(values: Sequence[Any]) -> tuple[Any, ...] | None:
-    """The shardings of values, None for those on one device; None where none lies on a mesh."""
-    try:
-        found = tuple(map(_PLACED, values))
-    except AttributeError:  # not all of them do
-        found = tuple([x._placed if type(x) is ShardedArray else None for x in values])
-    return found if any(found) else None
-
-
-runtime.placement = placement
-
-
-def put_everywhere(array: np.ndarray, type: ArrayType) -> ShardedArray | None:
+def put_everywhere(array: np.ndarray, type: ArrayType) -> Array | None:
     """A NumPy array on every device of the mesh in force; None where that has no devices."""
     where = everywhere()
     return None if where is None else made(type, _put(array, type, where), where)
@@ -266,7 +221,7 @@ def _local_parts(sharding: NamedSharding, shape: tuple[int, ...]) -> tuple[list[
     return local, len({tuple((s.start, s.stop) for s in i) for i, _ in local}) == len(local)
 
 
-def assemble(type: ArrayType, sharding: NamedSharding, parts: Sequence[Array]) -> ShardedArray:
+def assemble(type: ArrayType, sharding: NamedSharding, parts: Sequence[Array]) -> Array:
     """An array of its parts, one on each device of this process, in the order of the mesh; padding is added."""
     wide, shape = padded(type, sharding), sharding.shard_shape(type.shape)
     bits = [p._buffer if p.aval.shape == shape else _part(p._bits(), (slice(None),) * len(shape), shape) for p in parts]
@@ -277,7 +232,7 @@ def assemble(type: ArrayType, sharding: NamedSharding, parts: Sequence[Array]) -
 def place(x: Any, where: Any) -> Any:
     """An array, or a value of NumPy's for a sharding, as the sharding or a device says."""
     if isinstance(where, NamedSharding):
-        if type(x) is ShardedArray:
+        if type(x) is Array and x._placed is not None:
             return x if x._placed is where else made(x.aval, bring(x._buffer, x.aval, where), where)
         t: Any = typeof(x)
         where.check_rank(t.shape)
@@ -359,7 +314,7 @@ def _code(arity: int, constants: int, kept: tuple[int, ...], forwarded: tuple[tu
                       for i in moving)  # fmt: skip
     computed = [i for i in range(outs) if i not in passed]
     wrap = "".join(
-        f"    r{i} = new(Array); r{i}.aval = u{i}; r{i}._placed = q{i}; "
+        f"    r{i} = new(Array); r{i}.aval = u{i}; r{i}._kind = k{i}; "
         f"r{i}._buffer = {every[passed[i]] if i in passed else f'o{i}'}\n"
         for i in range(outs)
     )
@@ -405,14 +360,14 @@ def make_runner(executable: Any, result: str, unflatten: Any, execute: Any, fail
     arity = len(module.in_types) - len(constants)
     handlers = [_handler(module.out_types[i], place.outs[i]) for i in module.computed]
     names: dict[str, Any] = {
-        "execute": execute, "handlers": handlers, "Array": ShardedArray, "new": object.__new__, "bring": bring,
+        "execute": execute, "handlers": handlers, "Array": Array, "new": object.__new__, "bring": bring,
         "Fault": shim.RuntimeFault, "failed": failed, "unflatten": unflatten, "twice": _given_twice,
     }  # fmt: skip
     names |= {f"c{i}": buffer for i, buffer in enumerate(constants)}
     for i, (t, s) in enumerate(zip(module.in_types, place.ins, strict=True)):
         names |= {f"t{i}": t, f"p{i}": s, f"s{i}": raw(s, rank(t))}
     for i, (t, s) in enumerate(zip(module.out_types, place.outs, strict=True)):
-        names |= {f"u{i}": t, f"q{i}": s}
+        names |= {f"u{i}": t, f"k{i}": OnMesh(t, s)}
     forwarded = tuple(module.forwarded.items())
     exec(_code(arity, len(constants), module.kept, forwarded, len(module.out_types), result, (*module.donated,)), names)
     if not executable.members:

@@ -9,9 +9,8 @@ import numpy as np
 
 from ..core.runtime import runtime
 from ..core.trace import Tracer, typeof
-from .array import as_array
+from .array import Array, as_array
 from .processes import fingerprint, group, together
-from .sharded import ShardedArray
 
 
 def everyone() -> tuple[int, ...]:
@@ -36,7 +35,7 @@ def check_equal(leaves: Sequence[Any], places: Sequence[Any]) -> None:
     for x, place in zip(leaves, places, strict=True):
         sharding = place.placed("device_put to") if hasattr(place, "placed") else None
         members = () if sharding is None or isinstance(x, Tracer) else together(getattr(sharding.mesh, "flat", None))
-        if members and not (type(x) is ShardedArray and together(x.sharding.mesh.flat)):
+        if members and not (type(x) is Array and x._placed is not None and together(x._placed.mesh.flat)):
             found.setdefault(members, []).append(f"{described(x)} by {getattr(sharding, 'spec', None)}")
     for members, texts in found.items():
         about = {str(n): text for n, text in enumerate(texts)}

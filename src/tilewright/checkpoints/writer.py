@@ -31,7 +31,7 @@ from ..core.runtime import runtime
 from ..core.types import KeyDtype
 from ..xla_backend.array import Array
 from ..xla_backend.processes import fingerprint, group
-from ..xla_backend.sharded import ShardedArray, distinct, local_part
+from ..xla_backend.sharded import distinct, local_part
 from ..xla_backend.together import everyone
 from ..xla_backend.transfer import physical
 from .manifest import NAME, Bounds, Leaf, Manifest, Piece, leaves_of, merged
@@ -125,7 +125,7 @@ def save(path: str | os.PathLike[str], state: Any, *, notes: Any = None, progres
 
 def _copied(name: str, x: Any) -> tuple[np.dtype, tuple[int, ...], str | None, Parts]:
     """The dtype and shape of a leaf as it is held, its generator if it holds keys, and a copy of each part to write."""
-    if type(x) is ShardedArray:
+    if type(x) is Array and x._placed is not None:
         held = physical(x.aval)
         return held.dtype, held.shape, _generator(x), _parts(x, held.shape)
     if isinstance(x, Array) and hasattr(x, "_bits"):
@@ -146,7 +146,7 @@ def _generator(x: Array) -> str | None:
     return x.dtype.generator if isinstance(x.dtype, KeyDtype) else None
 
 
-def _parts(x: ShardedArray, shape: tuple[int, ...]) -> Parts:
+def _parts(x: Array, shape: tuple[int, ...]) -> Parts:
     """The distinct parts of an array, without padding, of which a device of this process is the first holder."""
     devices, found = x.sharding.mesh.flat, []
     for number, index in distinct(x.sharding, x.shape):

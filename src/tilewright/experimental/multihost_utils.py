@@ -22,7 +22,7 @@ from ..random.key import key_data, wrap_key_data
 from ..runtime import devices
 from ..sharding import make_array_from_callback, make_array_from_process_local_data
 from ..xla_backend.array import Array, as_array
-from ..xla_backend.sharded import ShardedArray, assemble
+from ..xla_backend.sharded import assemble
 from ..xla_backend.together import barrier, gathered
 
 P = PartitionSpec
@@ -40,7 +40,7 @@ def _mesh() -> Mesh:
 
 
 def _is_global(x: Any) -> bool:
-    return type(x) is ShardedArray and not x.is_fully_addressable
+    return type(x) is Array and not x.is_fully_addressable
 
 
 def _of_each(bits: np.ndarray, mesh: Mesh) -> Array:
@@ -204,7 +204,7 @@ def global_array_to_host_local_array(global_inputs: Any, global_mesh: Mesh, pspe
 
 
 def _local(x: Any, sharding: NamedSharding) -> Array:
-    array = x if type(x) is ShardedArray else as_array(x).to_device(sharding)
+    array = x if getattr(x, "_placed", None) else as_array(x).to_device(sharding)
     if array.sharding is not sharding:
         array = jit(_same, out_shardings=sharding)(array)
     if sharding.padded_shape(array.shape) != array.shape:

@@ -50,6 +50,18 @@ def shardings(draw, ndim):
     return on(P(*dims), mesh)
 
 
+def test_arrays_on_one_device_and_on_a_mesh_are_of_one_class():
+    """The class tells nothing of where an array lies, nor does a call on one kind run what was compiled for another."""
+    one, many = tnp.asarray(X), tw.device_put(X, on(P(None, None)))
+    assert type(one) is type(many) is one.__class__ is many.__class__ is tw.Array
+    f, g = tw.jit(lambda a, b: a - 2 * b), tw.jit(lambda tree: tree["a"] - 2 * tree["b"])
+    for a, b in [(one, many), (many, one), (one, one), (many, many), (X, many), (one, X)] * 2:
+        devices = 8 if a is many or b is many else 1
+        for found in (f(a, b), g({"a": a, "b": b}), a - 2 * b, tnp.subtract(a, 2 * b), tw.lax.sub(a, b) - b):
+            assert type(found) is tw.Array and np.array_equal(found, -X)
+            assert found.is_fully_replicated and len(found.devices()) == devices
+
+
 SHAPES = [(8, 8), (10, 3), (1, 5), (7, 16)]
 
 
