@@ -10,7 +10,7 @@ is the memory order and the scope of the operation, where they were given: they 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -241,6 +241,11 @@ atomic_cas_p = Primitive(
     kind=EFFECT,
 )  # fmt: skip
 PRIMITIVES = (atomic_rmw_p, atomic_cas_p)
+
+
+def across_cells(primitive: Primitive, params: Mapping[str, Any]) -> bool:
+    """Whether an operation is an atomic one whose scope is more than a program's, so that parallel cells may meet."""
+    return primitive in PRIMITIVES and params.get("sync", ("", "gpu"))[1] != "cta"
 
 
 # ---------------------------------------------------------------------------- functions

@@ -23,7 +23,7 @@ from ..core.primitives.ref import Index, Point, Span, addupdate_p, swap_p
 from ..core.primitives.scan import scan_p
 from ..core.types import FAR, RefType
 from .affine import MAX_CELLS, dependencies, predicate, slice_of
-from .atomics import atomic_cas_p, atomic_rmw_p
+from .atomics import across_cells
 from .kernel import Kernel
 from .maps import map_of, shared_block
 from .normalize import normalize, rename
@@ -91,7 +91,7 @@ def changes(program: Program, ref: Var) -> Iterator[Eqn]:
 def only_atomic(kernel: Kernel, number: int) -> bool:
     """Whether the body changes an output by atomic operations alone, so that parallel cells may share its blocks."""
     changed = list(changes(kernel.body, kernel.body.inputs[kernel.splits[2] + number]))
-    return bool(changed) and all(e.primitive in (atomic_rmw_p, atomic_cas_p) for e in changed)
+    return bool(changed) and all(across_cells(e.primitive, e.params) for e in changed)
 
 
 def _reaches_all(eqns: Sequence[Eqn], ref: Var) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 from ..core.errors import RaceError
 from ..core.ir import Eqn
 from ..core.primitives.ref import addupdate_p, get_p, numpy_index, split_operands, swap_p
-from .atomics import atomic_cas_p, atomic_rmw_p
+from .atomics import across_cells, atomic_cas_p, atomic_rmw_p
 from .copies import dma_start_p, parts_of
 from .kernel import Block, Kernel
 
@@ -92,7 +92,8 @@ class Races:
         raise RaceError(
             f"kernel {kernel.name}: cell {cells[1]} {now} element {place} of {block.name}, which cell {cells[0]} "
             f"{before}, and nothing orders the two: they differ on a parallel axis",
-            'use an atomic operation, give each cell its own part, or declare the axis "arbitrary"',
+            'use an atomic operation (its scope at least "gpu"), give each cell its own part, or declare the axis '
+            '"arbitrary"',
             eqn.source if eqn is not None else kernel.source)  # fmt: skip
 
     def observe(self, eqn: Eqn, values: list[Any]) -> None:
@@ -102,6 +103,7 @@ class Races:
         primitive, params = eqn.primitive, eqn.params
         if primitive in ACCESSES:
             n, kind = ACCESSES[primitive]
+            kind = "writes" if kind == "updates" and not across_cells(primitive, params) else kind
             masked = params.get("masked", False)
             self.access(values[0], params["index"], values[1 + n :], masked, kind, eqn)
         elif primitive is dma_start_p:

@@ -212,7 +212,8 @@ def _order(kernel: Kernel, block: Block) -> Finding:
             f"kernel {kernel.name}: cells {met.cells[0]} and {met.cells[1]} both write block {met.index} of output "
             f"{block.name}, and axis {met.axes[0]} of the grid {kernel.grid_text}, on which they differ, is declared "
             "parallel",
-            f'declare axis {met.axes[0]} "arbitrary", or let the index map of {block.name} tell the two cells apart',
+            f'declare axis {met.axes[0]} "arbitrary", let the index map of {block.name} tell the two cells apart, or '
+            'update it by atomic operations of the scope "gpu" alone',
             kernel.source)  # fmt: skip
     if block.index_map is not None and any(block.element):
         return Finding("free of races", block.name, "unknown", "blocks that begin at any element may overlap")

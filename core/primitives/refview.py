@@ -12,11 +12,11 @@ import numpy as np
 from ..errors import ArgumentTypeError, DtypeError, KernelBodyError, ShapeError, UnsupportedError
 from ..trace import TRACERS, ProgramTracer, shape_of, typeof
 from ..types import RefType, as_dtype, itemsize_bits
-from .convert import convert_element_type
+from .convert import bitcast_convert_type, convert_element_type
 from .ref import Entry, Index, Point, Shape, Span, Take, access_shape, addupdate_p, get_p, swap_p
 from .refindex import Resolved, compose, dslice, is_static, resolve, unfolded
 from .shape import broadcast_in_dim_p, reshape
-from .words import apart, joined, piece, rows_of
+from .words import apart, joined, piece, rows_of, unsigned
 
 
 class Part(ABC):
@@ -301,11 +301,12 @@ class Narrow(Part):
     def swap(self, value: Any, mask: Any = None) -> Any:
         self._unmasked(mask)
         value = _fit(_cast(value, self.dtype, "value"), self.shape, "value")
+        bits = bitcast_convert_type(value, unsigned(self.dtype))
         if self.place is None:
-            parts = rows_of(value, self.count)
+            parts = rows_of(bits, self.count)
         else:
             words = self.target.read()
-            parts = [value if j == self.place else piece(words, j, self.dtype) for j in range(self.count)]
+            parts = [bits if j == self.place else piece(words, j, typeof(bits).dtype) for j in range(self.count)]
         return self._seen(self.target.swap(joined(parts, self.target.dtype)))
 
 

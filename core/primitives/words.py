@@ -50,5 +50,6 @@ def rows_of(x: Any, count: int) -> list[Any]:
 def apart(x: Any, dtype: Any) -> Any:
     """The elements of a narrower dtype that those of an array hold, one after the other along its last axis but one."""
     shape, count = shape_of(x), itemsize_bits(typeof(x).dtype) // itemsize_bits(dtype)
-    parts = [piece(x, j, dtype) for j in range(count)]
-    return reshape(stack(parts, len(shape) - 1), (*shape[:-2], shape[-2] * count, shape[-1]))
+    parts = [piece(x, j, unsigned(dtype)) for j in range(count)]  # as integers: floats moved may lose the bits of NaN
+    bits = reshape(stack(parts, len(shape) - 1), (*shape[:-2], shape[-2] * count, shape[-1]))
+    return bitcast_convert_type(bits, dtype)

@@ -26,7 +26,7 @@ from ...core.primitives.scan import scan_p
 from ...core.types import FAR, RefType
 from ..affine import Fact, dependencies
 from ..analysis import analyse
-from ..atomics import atomic_cas_p, atomic_rmw_p
+from ..atomics import across_cells, atomic_cas_p, atomic_rmw_p
 from ..extent import static
 from ..kernel import Block, Kernel
 from ..maps import linear_index, map_of
@@ -166,6 +166,7 @@ def _added(block: Block, found: list[Access]) -> bool:
     return all(
         a.primitive is addupdate_p and adds_atomically(block.array.dtype)
         or a.primitive is atomic_rmw_p and not a.used and a.params["kind"] in COMMUTATIVE
+        and across_cells(a.primitive, a.params)
         for a in found if a.writes or a.used
     )  # fmt: skip
 

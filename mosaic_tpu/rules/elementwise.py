@@ -388,7 +388,7 @@ def _of_bits(b: Body, x: Value, out: ArrayType) -> Value:
         return b.value(out, b.w.op("tpu.bitcast", [v], v.shape, stored(out.dtype)), rounded=False)
     if out.dtype.itemsize == 2:
         v = b.w.op("arith.shli", [v, b.w.constant(16, "i32", v.shape)], v.shape, "i32")
-    return b.value(out, b.w.op("tpu.bitcast", [v], v.shape, "f32"))
+    return b.value(out, b.w.op("tpu.bitcast", [v], v.shape, "f32"), rounded=False)
 
 
 def _reduce_precision(b: Body, xs: list[Value], out: ArrayType, exponent_bits: int, mantissa_bits: int) -> Value:

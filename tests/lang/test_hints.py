@@ -1,5 +1,7 @@
 """What is said to some targets: memory orders, stages of loops, assembly, bounded slices, cores."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from tests.support.walker import check_all, check_mosaic, check_triton, kernels_
 from tilewright import errors
 from tilewright import lang as tl
 from tilewright import numpy as tnp
+from tilewright.emulator.calls import run_triton
 from tilewright.lang.target import target_of
 from tilewright.triton_backend.lower import triton_module
 
@@ -51,6 +54,32 @@ def test_orders_and_scopes_of_atomics():
         counting(sem="seq_cst")(X, zero)
     with pytest.raises(errors.ArgumentError, match="scope is 'warp'"):
         counting(scope="warp")(X, zero)
+
+
+@pytest.mark.parametrize("space", [None, tl.ANY])
+def test_what_is_atomic_within_a_program_is_not_so_between_parallel_cells(space):
+    """A cell of a parallel axis is a program of its own on GPUs."""
+    zero = np.zeros(1, "f")
+    shared = tl.BlockSpec((1,), lambda i: (0,)) if space is None else tl.BlockSpec(memory_space=space)
+
+    def counted(scope, interpret=False, semantics=("parallel",)):
+        def body(x, start, o):
+            tl.atomic_add(o, (0,), tnp.sum(x[...]), scope=scope)
+
+        return tl.kernel_call(body, tw.ShapeDtypeStruct((1,), "float32"), grid=4, input_output_aliases={1: 0},
+                              in_specs=[tl.BlockSpec((2, 128), lambda i: (i, 0)), shared], out_specs=shared,
+                              dimension_semantics=semantics, interpret=interpret)  # fmt: skip
+
+    watched = tl.InterpretParams(detect_races=True)
+    same(lambda i: counted("gpu", i and watched), X, zero)
+    assert same(lambda i: counted("cta", i, None), X, zero)[0] == pytest.approx(X.sum(), rel=1e-4)
+    with pytest.raises(errors.RaceError, match="atomic operation.*gpu"):
+        counted("cta", watched)(X, zero)
+    ((kernel, operands),) = kernels_of(counted("gpu"), X, zero)
+    module = triton_module(kernel, target_of("cuda:sm_90"))
+    narrowed = replace(module, text=module.text.replace("acq_rel, gpu", "acq_rel, cta"))
+    with pytest.raises(errors.RaceError, match="an atomic update within a program of element 0 .* by another program"):
+        run_triton(narrowed, operands)
 
 
 def test_the_order_of_an_exchange():

@@ -2,17 +2,21 @@
 
 from typing import NamedTuple
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
+from tests.support.walker import check_all, check_mosaic, check_triton
 from tilewright import errors, lax
 from tilewright import lang as tl
 from tilewright import numpy as tnp
 from tilewright.lang import tpu
 
+RNG, BF16 = np.random.default_rng(0), np.dtype(ml_dtypes.bfloat16)
+WALKS = [(check_triton, "cuda:sm_90"), (check_triton, "rocm:gfx942"), (check_mosaic, "tpu:v5e")]
 MODES = pytest.mark.parametrize("interpret", (False, True))
 GRID = np.arange(2 * 6 * 4, dtype=np.float32).reshape(2, 6, 4)
 
@@ -144,6 +148,47 @@ def test_each_word_is_several_rows_of_a_narrower_dtype(dtype, interpret):
     assert np.array_equal(row.view(narrow.dtype), narrow[1, 2 * count - 1])
 
 
+def walked(body, out, *args, **options):
+    """What a kernel gives, as its programs for each target do."""
+    call_ = tl.kernel_call(body, out, **options)
+    for check, target in WALKS:
+        assert check_all(check, call_, *args, target=target) == 1
+    return call_(*args)
+
+
+def test_refs_seen_are_what_they_are_on_every_target():
+    x = RNG.standard_normal((4, 8, 128)).astype("f")
+
+    def body(start, x, o, p):
+        o[...] = x[...]
+        o.reshape(32, 128)[1::8, :] = x.reshape(32, 128)[0::8, :]
+        p[...] = x.reshape(2, 2, 8, 128)[1, start[0], :, :]
+
+    spec = tpu.PrefetchScalarGridSpec(1, grid=(1,), in_specs=[None], out_specs=[None, None])
+    outs = tw.ShapeDtypeStruct(x.shape, "float32"), tw.ShapeDtypeStruct((8, 128), "float32")
+    got, part = walked(body, outs, np.array([1], np.int32), x, grid_spec=spec)
+    want = x.copy()
+    want.reshape(32, 128)[1::8] = x.reshape(32, 128)[0::8]
+    assert np.array_equal(got, want) and np.array_equal(part, x[3])
+
+
+def test_all_bits_of_words_are_kept_on_every_target():
+    """Those of numbers that are none too: as bfloat16 they are moved as integers."""
+    narrow = RNG.permutation(np.arange(2**14, 2**14 + 2**15, dtype=np.uint16)).reshape(256, 128)
+    words = narrow.reshape(128, 2, 128).swapaxes(1, 2).copy().view(np.uint32)[..., 0]
+    like = tw.ShapeDtypeStruct(words.shape, "uint32")
+
+    def body(x, o):
+        o[...] = x[...]
+        o.bitcast(BF16)[tl.ds(128, 128), :] = x.bitcast(BF16)[:128, :]
+        o.bitcast(BF16)[40, :] = x.bitcast(BF16)[61, :]
+
+    want = narrow.copy()
+    want[128:], want[40] = narrow[:128], narrow[61]
+    words_of = want.reshape(128, 2, 128).swapaxes(1, 2).copy().view(np.uint32)[..., 0]
+    assert np.array_equal(walked(body, like, words), words_of)
+
+
 def test_bits_that_do_not_fit_are_refused():
     for dtype, shape in (("uint8", (8,)), ("float64", (7, 4))):
         with tw.config(enable_x64=True), pytest.raises(errors.UnsupportedError, match="is seen as"):
@@ -225,6 +270,25 @@ def test_what_a_body_writes_of_a_prefetched_operand_is_its_own(interpret):
     for _ in range(2):
         assert np.asarray(call_(step, np.ones(6, np.float32))).tolist() == [1, 1, 2, 2, 3, 3]
     assert step.tolist() == [1]
+
+
+def test_scalars_that_a_body_writes_on_every_target():
+    def body(kept, order, x, o):
+        i = tl.program_id(0)
+
+        @tl.when(i % 2 == 0)
+        def _():
+            kept[1] = kept[1] + order[i]
+
+        kept[0] = 1 - kept[0]
+        o[...] = x[...] + (10 * kept[0] + kept[1]).astype(np.float32)
+
+    at, by = tl.BlockSpec((8, 128), lambda i, k, t: (i, 0)), tl.BlockSpec((8, 128), lambda i, k, t: (t[i], 0))
+    spec = tpu.PrefetchScalarGridSpec(2, grid=(4,), in_specs=[by], out_specs=at)
+    x, order = np.zeros((32, 128), np.float32), np.array([2, 0, 3, 1], np.int32)
+    out = tw.ShapeDtypeStruct(x.shape, "float32")
+    got = walked(body, out, np.array([1, 5], np.int32), order, x, grid_spec=spec)
+    assert np.asarray(got)[::8, 0].tolist() == [7, 17, 10, 20]
 
 
 def test_a_computed_size_is_bounded_by_what_index_maps_read():

@@ -1,8 +1,8 @@
 """Races in the memory of a GPU: programs run side by side, and so do the threads of each between two barriers.
 
 Two accesses to one element race if one of them writes, not both are atomic, and they are of different programs, or of
-different lanes of tensors in one program with no barrier between them. A scalar is read by every thread. What the copy
-engine does for a program no barrier orders.
+different lanes of tensors in one program with no barrier between them. What is atomic within a program alone is not so
+for another. A scalar is read by every thread. What the copy engine does for a program no barrier orders.
 """
 
 from __future__ import annotations
@@ -13,8 +13,13 @@ import numpy as np
 
 from ..core.errors import RaceError
 
+ATOMIC = {"update", "update within a program"}
 MANY = -1  # programs, or lanes
 SIZE = 1 << 32  # a lane's name is its position plus this many times the size of its tensor
+
+
+def _a(kind: str) -> str:
+    return f"an atomic {kind}" if kind in ATOMIC else f"a {kind}"
 
 
 class _Accesses:
@@ -45,24 +50,31 @@ class Races:
 
     def __init__(self, number: int, array: np.ndarray):
         self.number, self.itemsize = number, array.itemsize
-        self.done = {kind: _Accesses(array.size) for kind in ("load", "store", "atomic")}
-        self.last = {(kind, engine): np.zeros(array.size, np.int64) for kind in self.done for engine in (False, True)}
+        self.size = array.size
+        self.done: dict[str, _Accesses] = {}
+        self.last: dict[tuple[str, bool], np.ndarray] = {}
 
     def access(self, kind: str, first_byte: Any, lanes: Any, program: int, epoch: int, engine: bool = False) -> None:
         """Note an access, and refuse it if it races with an earlier one."""
         where = first_byte // self.itemsize
+        if kind not in self.done:
+            self.done[kind] = _Accesses(self.size)
+            self.last |= {(kind, by): np.zeros(self.size, np.int64) for by in (False, True)}
         self._ordered(kind, where, program, engine)
         for other, accesses in self.done.items():
-            if kind == other and kind in ("load", "atomic"):
+            if kind == other and kind in ("load", "update"):
                 continue
             wrong = accesses.others(where, program)
             if wrong.any():
-                raise RaceError(f"race: a {kind} of element {where[wrong][0]} of operand {self.number} by program "
-                                f"{program - 1}, after a {other} of it by another program")  # fmt: skip
+                raise RaceError(f"race: {_a(kind)} of element {where[wrong][0]} of operand {self.number} by program "
+                                f"{program - 1}, after {_a(other)} of it by another program")  # fmt: skip
+            if {kind, other} <= ATOMIC:
+                continue
             wrong = accesses.neighbours(where, lanes, epoch)
             if wrong.any():
-                raise RaceError(f"race: a {kind} of element {where[wrong][0]} of operand {self.number} after a {other} "
-                                "of it by another thread of the program, with no barrier between")  # fmt: skip
+                raise RaceError(f"race: {_a(kind)} of element {where[wrong][0]} of operand {self.number} after "
+                                f"{_a(other)} of it by another thread of the program, with no barrier "
+                                "between")  # fmt: skip
         self.done[kind].note(where, program, lanes, epoch)
 
     def _ordered(self, kind: str, where: Any, program: int, engine: bool) -> None:
@@ -73,8 +85,8 @@ class Races:
             wrong = programs[where] == program
             if wrong.any():
                 one, two = ("the copy engine" if e else "threads" for e in (engine, by_engine))
-                raise RaceError(f"race: a {kind} of element {where[wrong][0]} of operand {self.number} by {one}, after "
-                                f"a {other} of it by {two}, which nothing orders")  # fmt: skip
+                raise RaceError(f"race: {_a(kind)} of element {where[wrong][0]} of operand {self.number} by {one}, "
+                                f"after {_a(other)} of it by {two}, which nothing orders")  # fmt: skip
         self.last[kind, engine][where] = program
 
 

@@ -25,6 +25,7 @@ from .races import Races, lanes_of
 from .values import poison
 
 REGION_BITS = 40
+_OF_A_PROGRAM = 2  # the scope "cta" among those of Triton's atomic operations
 FINITE_FLOAT8 = tuple(
     np.dtype(d)
     for d in (
@@ -107,13 +108,16 @@ class Memory:
             if (elements[where].view(np.uint8) != values[lanes].view(np.uint8)).any():
                 raise RaceError("a store of different values to one element by several lanes")
 
-    def update(self, addresses: np.ndarray, mask: Any, f: Any, operands: Sequence[np.ndarray]) -> np.ndarray:
+    def update(
+        self, addresses: np.ndarray, mask: Any, f: Any, operands: Sequence[np.ndarray], scope: int
+    ) -> np.ndarray:
         """Lane by lane, `x = f(x, *operands)`; gives the values before."""
         dtype = operands[0].dtype
         live = np.arange(addresses.size) if mask is None else np.flatnonzero(mask)
         old = poison(addresses.size, dtype)
         flat = [o.reshape(-1)[live] for o in operands]
-        for elements, lanes, where in self.places("atomic", addresses, live, dtype):
+        kind = "update within a program" if scope == _OF_A_PROGRAM else "update"
+        for elements, lanes, where in self.places(kind, addresses, live, dtype):
             mine = [o[lanes] for o in flat]
             if np.unique(where).size == where.size:
                 old[live[lanes]] = elements[where]
@@ -238,22 +242,22 @@ MODIFY = {
 
 
 def _atomic_rmw(op: Op) -> Run:
-    machine, number = op.machine, op.int("atomic_rmw_op")
+    machine, number, scope = op.machine, op.int("atomic_rmw_op"), op.int("scope")
     f, dtype = MODIFY[number], op.result.dtype
     assert dtype is not None
     if (dtype.kind == "i") == (number == 5) and number != 10:
         raise EmulationError(f"tt.atomic_rmw: operation {number} on {dtype}")
-    return lambda pointer, value, mask=None: machine.memory.update(pointer, mask, f, [value])
+    return lambda pointer, value, mask=None: machine.memory.update(pointer, mask, f, [value], scope)
 
 
 def _atomic_cas(op: Op) -> Run:
-    machine = op.machine
+    machine, scope = op.machine, op.int("scope")
 
     def exchange(x: Any, expected: Any, value: Any) -> Any:
         kind = f"u{x.dtype.itemsize}"
         return np.where(x.view(kind) == expected.view(kind), value, x)
 
-    return lambda pointer, expected, value: machine.memory.update(pointer, None, exchange, [expected, value])
+    return lambda pointer, expected, value: machine.memory.update(pointer, None, exchange, [expected, value], scope)
 
 
 # ---------------------------------------------------------------------------------------------- numbers
