@@ -68,9 +68,21 @@ class XlaReport:
     flops: int
     transcendentals: int
     bytes_moved: int
-    seconds: float
-    bound: str
     machine: Target
+
+    @property
+    def seconds(self) -> float:
+        """The least time, by the machine's roofline."""
+        return max(self._busy, self.bytes_moved / self.machine.bandwidth)
+
+    @property
+    def bound(self) -> str:
+        """What the least time is spent on."""
+        return "vector units" if self._busy > self.bytes_moved / self.machine.bandwidth else "memory"
+
+    @property
+    def _busy(self) -> float:
+        return (self.flops + self.transcendentals) / self.machine.rate("float32")
 
     @property
     def custom(self) -> int:
@@ -112,12 +124,13 @@ def flat(steps: Iterable[Step]) -> Iterator[Step]:
 
 
 def show_seconds(seconds: float) -> str:
-    """A time in microseconds, or in milliseconds where that reads better.
+    """A time in seconds, milliseconds or microseconds, whichever reads best.
 
-    >>> show_seconds(0.00135), show_seconds(2.66e-6)
-    ('1.35 ms', '2.66 us')
+    >>> show_seconds(2.925), show_seconds(0.00135), show_seconds(2.66e-6)
+    ('2.92 s', '1.35 ms', '2.66 us')
     """
-    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} us"
+    unit, name = next(((unit, name) for unit, name in ((1.0, "s"), (1e-3, "ms")) if seconds >= unit), (1e-6, "us"))
+    return f"{seconds / unit:.3g} {name}"
 
 
 def xla_report(executable: Any, machine: Target) -> XlaReport:
@@ -129,9 +142,7 @@ def xla_report(executable: Any, machine: Target) -> XlaReport:
     flops = int(cost.get("flops", 0)) + len(custom)
     moved = int(cost.get("bytes accessed", 0)) + sum(1 + step.bytes_read + step.bytes_written for step in custom)
     special = int(cost.get("transcendentals", 0))
-    busy, memory = (flops + special) / machine.rate("float32"), moved / machine.bandwidth
-    bound = "memory" if memory >= busy else "vector units"
-    return XlaReport(steps, flops, special, moved, max(busy, memory), bound, machine)
+    return XlaReport(steps, flops, special, moved, machine)
 
 
 # ---------------------------------------------------------------------------- the text

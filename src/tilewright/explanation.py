@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from .bench.machine import ceilings
 from .compile import PIPELINE, Request, settings_ahead, settings_for
 from .core.config import config
 from .core.errors import ArgumentError
@@ -21,7 +22,8 @@ from .kernel_report import KernelReport
 from .kernels.fuse import Fusion, plan_lines
 from .lang.kernel import Kernel
 from .lang.primitive import kernel_call_p
-from .lang.target import Target, target_of
+from .lang.roofline import roofline
+from .lang.target import CPU, Target, target_of
 from .loader import loaded, part
 from .passes import Reports, up_to, walk
 from .profiler import profile
@@ -105,8 +107,9 @@ def explain(
     With `compile=True` it is compiled for the target, which need not be here, and each kernel has what it takes there:
     VMEM or shared memory, registers, spills, and the compiler's estimate of cycles where there is one; a kernel that
     the device's compiler refused is told with its reason, and each with the way that its cells take. On the CPU, XLA's
-    fusions are told beside the kernels. With `measure=True` the function is also run here, on the arguments (arrays),
-    and `profile` has what took the time. `explain(...).save("report.html")` writes it all as a page with pictures.
+    fusions are told beside the kernels. With `measure=True` the function is also compiled and run here, on arguments
+    that are arrays: `profile` has what took the time, and on the CPU the least times are by what this machine was
+    measured to reach. `explain(...).save("report.html")` writes it all as a page with pictures.
 
     Of a program on a mesh each exchange between devices is told: which, over which axes, its bytes, your line, and the
     least time that the target's links take. The mesh may be an `AbstractMesh` of any size: `mesh` is the one in force
@@ -161,7 +164,7 @@ def _explained(
     )  # fmt: skip
     if reports.get("partition") is not None:
         found = replace(found, communication=reports["partition"])
-    if not compile and (found.kernels or settings.target != "cpu" or found.communication is not None):
+    if not (compile or measure) and (found.kernels or settings.target != "cpu" or found.communication is not None):
         return found
     done = walk(PIPELINE[len(first) :], walked.value, settings, reports)
     if settings.device is None:
@@ -170,7 +173,8 @@ def _explained(
     if emitted is not None:
         compiled = tuple((k.given, name) for k, name in zip(emitted.kernels, emitted.compiled, strict=True))
         found = replace(found, routes=emitted.routes, compiled=compiled, passed=emitted.passed)
-    return replace(found, refused=tuple(refusals(done.reports)), xla=done.reports.get("compile"))
+    found = replace(found, refused=tuple(refusals(done.reports)), xla=done.reports.get("compile"))
+    return _against(found, _this_machine()) if measure and settings.target == "cpu" else found
 
 
 def _measured(function: Any, args: Any, kwargs: Any) -> Any:
@@ -181,6 +185,20 @@ def _measured(function: Any, args: Any, kwargs: Any) -> Any:
         with profile() as found:
             block_until_ready(call(*args, **kwargs))
     return found
+
+
+def _this_machine() -> Target:
+    """The CPU as it was measured: its products of float32 and its memory's bandwidth."""
+    top = ceilings()
+    return replace(CPU, peak=(("float32", top.flops), ("float64", top.flops / 2)), bandwidth=top.bandwidth)
+
+
+def _against(found: Explanation, machine: Target) -> Explanation:
+    """An explanation with the least times that its kernels, and the whole, can take on a machine."""
+    least = [roofline(k.kernel, k.bytes_moved, machine) for k in found.kernels]
+    kernels = (replace(k, seconds=r.seconds, bound=r.by) for k, r in zip(found.kernels, least, strict=True))
+    xla = found.xla and replace(found.xla, machine=machine)
+    return replace(found, machine=machine, kernels=tuple(kernels), xla=xla)
 
 
 def _begun(function: Any, args: Any, kwargs: Any, settings: Settings) -> tuple[Unit, str, Reports]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import math
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -30,8 +31,8 @@ h1{font-size:1.5rem;margin-bottom:.2rem}h2{font-size:1.15rem;margin-top:2.2rem;b
 h3{font-size:1rem;margin:1.4rem 0 .3rem}p.note,.note{color:var(--note)}td.code{font-family:ui-monospace,monospace}
 table{border-collapse:collapse;width:100%}
 td,th{padding:.25rem .6rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
-td:first-child,th:first-child{text-align:left}th{color:var(--note);font-weight:500}
-td.bar{width:30%;min-width:6rem;text-align:left}
+td:first-child,th:first-child{text-align:left;white-space:normal}th{color:var(--note);font-weight:500}
+td.bar{width:10%;min-width:4rem;text-align:left}
 td.bar span{display:block;height:.8rem;background:var(--kernel);border-radius:2px}
 .scroll{overflow:auto;max-height:46rem}
 svg text{font:12px system-ui,sans-serif}svg .ink{fill:var(--ink)}svg .faint{fill:var(--note)}
@@ -220,8 +221,13 @@ def _kernel(report: KernelReport) -> str:
     except TilewrightError as error:  # too many cells, or maps that read values
         picture = f"<p class='note'>not drawn: {html.escape(error.what)}</p>"
     lines = html.escape("\n".join(report.lines()))
-    line = f"<p class='note'>{html.escape(str(report.kernel.source))}</p>" if report.kernel.source else ""
+    line = f"<p class='note'>{_line(report.kernel.source)}</p>" if report.kernel.source else ""
     return f"<h3>{html.escape(report.kernel.name)}</h3>{line}{picture}<pre>{lines}</pre>"
+
+
+def _line(source: Any) -> str:
+    """A line of the user's; its file as seen from the working directory where it lies below it."""
+    return html.escape(str(source).removeprefix(os.path.join(os.getcwd(), "")))
 
 
 def _steps(steps: Sequence[Step]) -> str:
@@ -286,6 +292,6 @@ def _shares(rows: Sequence[Any]) -> str:
     total = sum(row.seconds for row in rows) or 1.0
     return _table(("part", "share", "", "time", "runs", "line"), (
         (_td(row.name), _td(f"{row.seconds / total:.0%}"), _bar(row.seconds / total), _td(show_seconds(row.seconds)),
-         _td(row.calls), f"<td class='code'>{html.escape(row.line)}</td>")
+         _td(row.calls), f"<td class='code'>{_line(row.line)}</td>")
         for row in rows
     ))  # fmt: skip

@@ -8,6 +8,7 @@ from tests.support.programs import MATRIX, WEIGHTS, matmul
 from tilewright import errors
 from tilewright import lang as tl
 from tilewright import numpy as tnp
+from tilewright.bench.machine import ceilings
 from tilewright.lang.roofline import roofline
 
 
@@ -130,3 +131,10 @@ def test_a_program_of_an_authors_kernel_alone_says_nothing_of_fusion():
     assert "of a kernel for each operation" not in text and "keeps its own body" not in text
     text = str(tw.explain(lambda x, w: tnp.exp(matmul(x, w)), MATRIX, WEIGHTS, target="tpu:v5e"))
     assert "of a kernel for each operation" in text, "and where something is fused it does"
+
+
+def test_measured_kernels_and_programs_are_held_against_what_this_machine_reaches():
+    found = tw.explain(matmul, np.ones(MATRIX.shape, np.float32), np.ones(WEIGHTS.shape, np.float32), measure=True)
+    (report,), top = found.kernels, ceilings()
+    assert (found.machine.rate("float32"), found.machine.bandwidth) == top
+    assert report.seconds >= report.bytes_moved / top.bandwidth and found.xla.machine is found.machine
