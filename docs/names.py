@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tilewright.lang.warpgroups.refused import REFUSED
+from tilewright.lang.absent import MOSAIC_GPU
 
 from .capabilities import table
 
@@ -47,7 +47,7 @@ MISSING: list[tuple[str, str]] = [
         "`shard_map` says what each device does; kernels have a rule made of their maps, or one of the user's",
     ),
     ("jax.experimental.xla_metadata.*", "XLA's own hints; kernels say themselves what is one program"),
-    *((f"jax.experimental.pallas.mosaic_gpu.{name}", f"it {what}: {remedy}") for name, (what, remedy) in REFUSED),
+    *((f"jax.experimental.pallas.mosaic_gpu.{name}", reason) for name, reason in MOSAIC_GPU.items()),
     ("jax.experimental.pallas.*interpret*", "the interpreter is an argument: `kernel_call(interpret=...)`"),
     ("jax.experimental.pallas.*", _TPU_INSIDE),
     ("jax.extend.*", _EXTEND),

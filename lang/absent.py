@@ -1,8 +1,9 @@
-"""Names of Pallas that are not here, each with the reason or what takes its place."""
+"""Names of Pallas that are not here, or patterns of them, each with the reason or what takes its place."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 
 from ..core.errors import NotAdaptedNameError
@@ -12,6 +13,15 @@ _MXU = "the matrix unit is used by products only: `lax.dot_general`"
 _PIPELINE = "`emit_pipeline` makes its buffers itself: give `BlockSpec(buffering=)`, or copy with `async_copy`"
 _SPARSE_CORE = "kernels run on TensorCores only"
 _KEYS = "keys of `tilewright.random` go into kernels as they are; or seed with `prng_seed`"
+_COMPILER = "it is of a compiler that is not used here: write what it does in operations of this module"
+_LAYOUT = "it is a part of a layout, which follows here from how a value is used: leave it out"
+_DEVICES = ("it reaches the memory of other devices, which a kernel for warpgroups does not: exchange arrays around "
+            "the kernel (`lax.psum`, `lax.ppermute`)")  # fmt: skip
+_BLOCKS = (
+    "of another block of the cluster, which copies alone reach: copy by `copy_gmem_to_smem(..., collective_axes=...)`"
+)
+_SCALES = ("it puts into tensor memory what products with scales or of sparse operands read, which there are none of: "
+           "scale the operands or the sums, in registers")  # fmt: skip
 
 PALLAS = {
     "BlockDim": _TYPE,
@@ -51,6 +61,27 @@ TRITON = {
                     "use `tilewright.lang.target.target_of(name)`"),
     "CUSTOM_CALL_TARGET_NAME": "kernels are calls of the driver, not of Triton's custom call",
 }  # fmt: skip
+MOSAIC_GPU = {
+    **dict.fromkeys(("inline_mgpu", "RefType", "ShapeDtypeStruct", "Transform", "TraceScope"), _COMPILER),
+    **dict.fromkeys(("print_layout", "Tiling", "Replicated"), _LAYOUT),
+    **dict.fromkeys(("multimem_*", "multicast_ref", "remote_ref", "PeerMemRef"), _DEVICES),
+    **dict.fromkeys(("async_copy_*", "format_tcgen05_sparse_metadata"), _SCALES),
+    "cluster_ref": f"it is the memory {_BLOCKS}",
+    "async_store_smem": f"it stores in the memory {_BLOCKS}",
+    "*emaphore*": "it counts in global memory, where nothing orders blocks here: let warpgroups and the blocks of a "
+                  "cluster meet at a Barrier or a ClusterBarrier",
+    "*ncel*": "it takes over the place in the grid of a block that has not started; here each block has its own one: "
+              "divide the grid by `nd_loop` or `dynamic_scheduling_loop`",
+    "RefUnion": "it gives several Refs one memory, whose races would not be found: use memory again by `reshape`",
+    "PipelinePipeline": "it overlaps one pipeline with the next one: let one pipeline have both grids",
+    "WarpMesh": "it is a mesh of the warps of a warpgroup: run a function on each of them: `warp_map`",
+    "as_torch_kernel": "it makes a kernel one of torch's functions: use `interop.torch.call`",
+    "barrier_test": "it tells whether a phase is over without a wait, which differs from run to run: wait for it: "
+                    "`barrier_wait`",
+    "mma": "it is the product of GPUs before Hopper: use `wgmma` or `tcgen05_mma`, or `jax.numpy.dot` in a "
+           "`pallas_call`",
+    "wait_gmem_to_smem": "it is for GPUs before Hopper, whose copies have no barriers: wait at the copy's Barrier",
+}  # fmt: skip
 
 
 def absent_from(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
@@ -64,8 +95,9 @@ def absent_from(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
     """
 
     def find(name: str) -> Any:
-        if name in names:
-            raise NotAdaptedNameError(f"{module}.{name} is a name of Pallas that tilewright does not have", names[name])
+        for pattern, remedy in names.items():
+            if fnmatchcase(name, pattern):
+                raise NotAdaptedNameError(f"{module}.{name} is a name of Pallas that tilewright does not have", remedy)
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
     return find

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .absent import MOSAIC_GPU, absent_from
 from .mesh_kernel import kernel
 from .mesh_loops import NDLoopInfo, dynamic_scheduling_loop, nd_loop, planar_snake
 from .mesh_pipeline import emit_pipeline, emit_pipeline_warp_specialized
@@ -42,7 +43,6 @@ from .warpgroups.products import (
     wgmma_accumulator_load,
     wgmma_wait,
 )
-from .warpgroups.refused import refused
 from .warpgroups.specs import (
     ACC,
     GMEM,
@@ -72,8 +72,7 @@ InterpretGPUParams = InterpretParams
 force_gpu_interpret_mode, set_gpu_interpret_mode = force_tpu_interpret_mode, set_tpu_interpret_mode
 
 
-def __getattr__(name: str) -> Any:
-    return refused(__name__, name)
+__getattr__ = absent_from(__name__, MOSAIC_GPU)
 
 
 @dataclass(frozen=True)

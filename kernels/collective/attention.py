@@ -98,12 +98,13 @@ def _kernel(q: Any, k: Any, v: Any, axis_name: Any, scale: float, causal: bool, 
                 states, outs = refs[: 0 if first else 3], refs[0 if first else 3 :]
                 shape = q.shape
                 state = [s[..., : 1 if n < 2 else width] for n, s in enumerate(states)] or [
-                    jnp.full((*shape[:-1], 1), LEAST, work), jnp.zeros((*shape[:-1], 1), work), jnp.zeros(shape, work)]
+                    jnp.full((*shape[:-1], 1), LEAST, work),
+                    jnp.zeros((*shape[:-1], 1), work),
+                    jnp.zeros(shape, work),
+                ]
                 at = ring.here * np.int32(length) + program_id(1) * np.int32(rows)
                 top, total, mean = state
-                found = _met(
-                    q[...], k[...], v[...], top, total, mean, scale, causal, at, place * np.int32(keys)
-                )
+                found = _met(q[...], k[...], v[...], top, total, mean, scale, causal, at, place * np.int32(keys))
                 if last:
                     found = ((found[2] / found[1]).astype(out.dtype),)
                 for ref, value in zip(outs, found, strict=True):
@@ -136,9 +137,7 @@ def _by_kernel(q: Any, k: Any, v: Any, axis_name: Any, scale: float, causal: boo
     return _kernel(flat_q, flat_k, flat_v, axis_name, scale, causal, collective_id).reshape(shape_of(q))
 
 
-def _forward(
-    q: Any, k: Any, v: Any, axis_name: Any, scale: float, causal: bool, collective_id: int
-) -> Any:  # fmt: skip
+def _forward(q: Any, k: Any, v: Any, axis_name: Any, scale: float, causal: bool, collective_id: int) -> Any:
     return _by_kernel(q, k, v, axis_name, scale, causal, collective_id), (q, k, v)
 
 

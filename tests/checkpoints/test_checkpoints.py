@@ -84,6 +84,14 @@ def test_what_is_not_alike(path, change):
     assert text in str(error.value)
 
 
+@pytest.mark.parametrize("leaf", ["text", object()], ids=["text", "object"])
+def test_what_is_no_array_to_be_like(tmp_path, leaf):
+    path = checkpoints.save(tmp_path / "one", [1.0]).wait()
+    with pytest.raises(NonArrayArgumentError, match="`like` is of type") as error:
+        checkpoints.restore(path, [leaf])
+    assert "[0]" in str(error.value)
+
+
 def rewritten(path, change):
     with open(path, "r+b") as file:
         data = bytearray(file.read())

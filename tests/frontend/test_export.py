@@ -192,6 +192,9 @@ def test_bytes_of_other_versions_or_of_nothing_are_named():
     for changed, what in (({"version": 99}, "version 99"), ({"calling": 3}, "calling convention 3")):
         with pytest.raises(ExportVersionError, match=what):
             export.deserialize(flat.written(SCHEMA, "Exported", table | changed))
+    for change in ({"in_numbers": [7]}, {"disabled_checks": [{"kind": -1}]}, {"unique_types": [{"dtype": -3}]}):
+        with pytest.raises(ExportVersionError, match="number"):
+            export.deserialize(flat.written(SCHEMA, "Exported", table | change))
     rng = np.random.default_rng(0)
     for blob in (b"", b"no export", bytes(100), bytes(data[:40]), rng.bytes(400)):
         with pytest.raises(ExportVersionError):

@@ -42,10 +42,6 @@ def test_devices_interpreted_together(params):
     np.testing.assert_allclose(run(lambda a: sums(a, 4), LINE, x, params), [x.sum(0)] * 4, rtol=1e-5)
 
 
-def by_tuple(place, axis):
-    return (place, 0)
-
-
 WRONG = [
     ("not started", DeadlockError, "device 0 .*waits for 24 bytes on semaphore send"),
     ("no barrier", DeadlockError, "device 3 .*waits until semaphore .* holds 1; it holds 0"),

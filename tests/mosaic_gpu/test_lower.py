@@ -142,7 +142,6 @@ def test_a_gated_mlp_and_its_gradient():
 # ---------------------------------------------------------------------------- what is left out is found
 
 
-ASM = r"llvm\.inline_asm has_side_effects asm_dialect = att "
 FAULTS = {
     "too few bytes are expected": (
         without(r"(expect_tx\S* _, \[\$0\], )16384;", 0, r"\g<1>8192;"), "all wait: .*mbarrier|race"),

@@ -12,6 +12,7 @@ from typing import Any
 from ..core.errors import DamagedCheckpointError
 
 NAME = "manifest.json"
+NUMBERS = (bool, int, float, complex)  # leaves that are numbers of Python
 FORMAT = "tilewright checkpoint 1"
 Bounds = tuple[tuple[int, int], ...]  # first and past the last element of each dimension
 
@@ -58,6 +59,11 @@ def metadata(path: str | os.PathLike[str]) -> Manifest:
 
     Raises:
       DamagedCheckpointError: there is no whole checkpoint at the path.
+
+    >>> import tempfile
+    >>> from tilewright.checkpoints import save
+    >>> metadata(save(tempfile.mkdtemp() + "/1", {"step": 1}, notes="first").wait()).notes
+    'first'
     """
     path = os.fspath(path)
     try:
@@ -73,9 +79,9 @@ def metadata(path: str | os.PathLike[str]) -> Manifest:
         there = f"{path} has no {NAME}" if os.path.isdir(path) else f"there is nothing at {path}"
         raise DamagedCheckpointError(f"there is no whole checkpoint: {there}",
                                      "`latest` finds the last whole one") from None  # fmt: skip
+    except DamagedCheckpointError:
+        raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        if isinstance(error, DamagedCheckpointError):
-            raise
         raise DamagedCheckpointError(f"there is no whole checkpoint at {path}: {NAME}: {error}",
                                      "`latest` finds the last whole one") from None  # fmt: skip
 
@@ -100,7 +106,12 @@ def _leaf(v: dict[str, Any]) -> Leaf:
 
 
 def latest(directory: str | os.PathLike[str]) -> str | None:
-    """The path of the checkpoint in a directory that was saved last, None if it holds no whole one."""
+    """The path of the checkpoint in a directory that was saved last, None if it holds no whole one.
+
+    >>> import tempfile
+    >>> latest(tempfile.mkdtemp()) is None
+    True
+    """
     found = []
     for entry in os.scandir(directory) if os.path.isdir(directory) else ():
         if not entry.name.startswith(".") and os.path.exists(os.path.join(entry.path, NAME)):

@@ -11,13 +11,13 @@ import ml_dtypes
 import numpy as np
 
 from ..core import tree
-from ..core.errors import CheckpointMismatchError, DtypeError
+from ..core.errors import CheckpointMismatchError, DtypeError, NonArrayArgumentError
 from ..core.mesh import NamedSharding
 from ..core.types import KEY_DTYPES, KeyDtype, canonical_dtype
 from ..random.key import wrap_key_data
 from ..runtime import device_put
 from ..sharding import make_array_from_callback
-from .manifest import Bounds, Leaf, Manifest, Piece, metadata
+from .manifest import NUMBERS, Bounds, Leaf, Manifest, Piece, metadata
 from .safetensors import Part, raw
 
 
@@ -83,6 +83,11 @@ def check(path: str | os.PathLike[str]) -> Manifest:
 
     Raises:
       DamagedCheckpointError: a part is missing, truncated or altered.
+
+    >>> import tempfile
+    >>> from tilewright.checkpoints import save
+    >>> list(check(save(tempfile.mkdtemp() + "/1", {"w": np.ones(3, "float32")}).wait()).leaves)
+    ["['w']"]
     """
     manifest, reader = metadata(path), Reader(os.fspath(path))
     for leaf in manifest.leaves.values():
@@ -102,6 +107,7 @@ def restore(path: str | os.PathLike[str], like: Any = None, shardings: Any = Non
     Raises:
       DamagedCheckpointError: there is no whole checkpoint, or a part is truncated or altered.
       CheckpointMismatchError: another tree, a leaf missing, or of another shape or dtype.
+      NonArrayArgumentError: a leaf of `like` that is neither an array nor a number.
       DtypeError: a leaf of 64 bits while `enable_x64` is not set.
 
     >>> import tempfile
@@ -138,7 +144,10 @@ def _check_names(path: str, names: list[str], manifest: Manifest) -> None:
 
 def _check_leaf(name: str, leaf: Leaf, like: Any) -> None:
     """Hold the type of a leaf against that of what it is to be like."""
-    if isinstance(like, (bool, int, float, complex)):
+    if not isinstance(like, NUMBERS) and not hasattr(like, "dtype"):
+        raise NonArrayArgumentError(f"the leaf {name} of `like` is of type {type(like).__name__}",
+                                    "give an array, a ShapeDtypeStruct or a number")  # fmt: skip
+    if isinstance(like, NUMBERS):
         shape, dtype, key = (), np.asarray(like).dtype.name, None
         fits = leaf.shape == () and leaf.key is None and _dtype(leaf.dtype).kind == np.asarray(like).dtype.kind
     else:
@@ -157,13 +166,13 @@ def _check_leaf(name: str, leaf: Leaf, like: Any) -> None:
 def _restored(reader: Reader, name: str, leaf: Leaf, like: Any, place: Any) -> Any:
     whole = tuple((0, n) for n in leaf.shape)
     place = getattr(like, "sharding", None) if place is None else place
-    if place is None and isinstance(like, (np.ndarray, np.generic, bool, int, float, complex)):
+    if place is None and isinstance(like, (np.ndarray, np.generic, *NUMBERS)):
         values = reader.read(leaf, [whole])[whole]
         return values if isinstance(like, np.ndarray) else values[()] if isinstance(like, np.generic) else values.item()
     if canonical_dtype(_dtype(leaf.dtype)) != _dtype(leaf.dtype):
         raise DtypeError(f"the leaf {name} was saved as {leaf.dtype}, which arrays have with `enable_x64` alone",
                          "set enable_x64, or pass a NumPy array in `like`")  # fmt: skip
-    place = getattr(place, "placed", lambda what: place)("restore")
+    place = place.placed("restore") if hasattr(place, "placed") else place
     if isinstance(place, NamedSharding):
         maps = place.addressable_devices_indices_map(leaf.shape).values()
         bounds = [tuple(i.indices(n)[:2] for i, n in zip(m, leaf.shape, strict=True)) for m in maps]

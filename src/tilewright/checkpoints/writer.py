@@ -34,7 +34,7 @@ from ..xla_backend.processes import fingerprint, group
 from ..xla_backend.sharded import distinct, local_part
 from ..xla_backend.together import everyone
 from ..xla_backend.transfer import physical
-from .manifest import NAME, Bounds, Leaf, Manifest, Piece, leaves_of, merged
+from .manifest import NAME, NUMBERS, Bounds, Leaf, Manifest, Piece, leaves_of, merged
 from .safetensors import WRITABLE, header, raw, told_of
 
 CHUNK = 2**24  # bytes written at once
@@ -130,7 +130,7 @@ def _copied(name: str, x: Any) -> tuple[np.dtype, tuple[int, ...], str | None, P
         return held.dtype, held.shape, _generator(x), _parts(x, held.shape)
     if isinstance(x, Array) and hasattr(x, "_bits"):
         values, key = x._bits(), _generator(x)
-    elif isinstance(x, (np.ndarray, np.generic, bool, int, float, complex)):
+    elif isinstance(x, (np.ndarray, np.generic, *NUMBERS)):
         values, key = np.asarray(x), None
     else:
         raise NonArrayArgumentError(f"the leaf {name} of type {type(x).__name__} in a checkpoint", "save it in `notes`")

@@ -292,5 +292,6 @@ class Coordinator:
         m = self.joined[process]
         self._tell(end=f"process {process} of {self.count} (process id {m['pid']} on {m['host']}) {how}")
 
+
 def _to_stderr(text: str) -> None:
     print(f"tilewright: {text}", file=sys.stderr, flush=True)

@@ -27,9 +27,7 @@ def _write_keys(keys: Any) -> bytes:
     return json.dumps(list(keys)).encode()
 
 
-_ORDERED = Node(
-    collections.OrderedDict, "collections.OrderedDict", _write_keys, lambda data: tuple(json.loads(data))
-)
+_ORDERED = Node(collections.OrderedDict, "collections.OrderedDict", _write_keys, lambda data: tuple(json.loads(data)))
 _nodes: dict[Any, Node] = runtime.part("export.nodes", {_ORDERED.type: _ORDERED, _ORDERED.name: _ORDERED})
 
 

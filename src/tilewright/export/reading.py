@@ -42,7 +42,6 @@ def deserialize(blob: bytes | bytearray) -> Exported:
     return _from_table(table)
 
 
-
 def _from_table(t: dict[str, Any]) -> Exported:
     version, calling, writer = t["version"] or 0, t["calling"] or 0, t["written_by"] or "an unknown program"
     if t["name"] is None or t["module"] is None or t["in_tree"] is None or t["out_tree"] is None:
@@ -56,7 +55,7 @@ def _from_table(t: dict[str, Any]) -> Exported:
     scope = SymbolicScope()
     unique = [*(_read_type(x, scope) for x in t["unique_types"] or ())]
     ins, outs = (
-        [unique[i] for i in t[f"{side}_numbers"]] if t[f"{side}_numbers"]
+        [_entry(unique, i, "type") for i in t[f"{side}_numbers"]] if t[f"{side}_numbers"]
         else [_read_type(x, scope) for x in t[f"{side}_types"] or ()]
         for side in ("in", "out")
     )  # fmt: skip
@@ -81,10 +80,9 @@ def _from_table(t: dict[str, Any]) -> Exported:
 
 
 def _read_type(x: dict[str, Any], scope: SymbolicScope) -> ArrayType:
-    number = x["dtype"] or 0
-    if x["kind"] or number >= len(DTYPES):
-        raise ExportVersionError(f"a type of kind {x['kind']} and dtype {number}", "export the function again")
-    return ArrayType(tuple(parse(d, scope) for d in x["shape"] or ()), DTYPES[number])
+    if x["kind"]:
+        raise ExportVersionError(f"an export with a type of kind {x['kind']}", "export the function again")
+    return ArrayType(tuple(parse(d, scope) for d in x["shape"] or ()), _entry(DTYPES, x["dtype"] or 0, "dtype"))
 
 
 def _read_tree(x: dict[str, Any]) -> Any:
@@ -105,4 +103,11 @@ def _read_tree(x: dict[str, Any]) -> Any:
 
 
 def _read_check(x: dict[str, Any]) -> DisabledSafetyCheck:
-    return DisabledSafetyCheck(CHECKS[x["kind"] or 0], x["target"] or "")
+    return DisabledSafetyCheck(_entry(CHECKS, x["kind"] or 0, "disabled check"), x["target"] or "")
+
+
+def _entry(table: Sequence[Any], number: int, what: str) -> Any:
+    if not 0 <= number < len(table):
+        raise ExportVersionError(f"an export with a {what} of the number {number}, of {len(table)}",
+                                 "export the function again")  # fmt: skip
+    return table[number]

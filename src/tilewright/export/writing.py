@@ -20,7 +20,6 @@ def serialized(exported: Any, vjp_order: int = 0) -> bytearray:
     return flat.written(SCHEMA, "Exported", _exported(exported, vjp_order))
 
 
-
 def _exported(e: Any, vjp_order: int) -> dict[str, Any]:
     unique = list(dict.fromkeys((*e.in_avals, *e.out_avals)))
     numbers = {t: i for i, t in enumerate(unique)}
