@@ -18,7 +18,20 @@ from .core.api import jvp
 from .core.errors import ArgumentError, DtypeError, ShapeError
 from .core.primitives.custom import custom_jvp
 from .core.runtime import runtime
-from .numpy import argsort, broadcast_to, clip, concatenate, expand_dims, full, ones, pad, ravel, reshape, where
+from .numpy import (
+    argsort,
+    broadcast_to,
+    clip,
+    concatenate,
+    expand_dims,
+    full,
+    iinfo,
+    ones,
+    pad,
+    ravel,
+    reshape,
+    where,
+)
 from .numpy.util import (
     ArrayLike,
     astype,
@@ -36,13 +49,13 @@ from .numpy.util import (
 def _lowest(dtype: Any) -> Any:
     if is_bool(dtype):
         return False
-    return np.iinfo(dtype).min if is_integer(dtype) else -np.inf
+    return dtype.type(iinfo(dtype).min) if is_integer(dtype) else -np.inf
 
 
 def _highest(dtype: Any) -> Any:
     if is_bool(dtype):
         return True
-    return np.iinfo(dtype).max if is_integer(dtype) else np.inf
+    return dtype.type(iinfo(dtype).max) if is_integer(dtype) else np.inf
 
 
 class _Operation(NamedTuple):

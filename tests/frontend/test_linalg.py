@@ -348,6 +348,35 @@ def test_integers_are_promoted():
         np.testing.assert_allclose(found, getattr(np.linalg, name)(a), rtol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["cholesky", "eigh"])
+def test_factors_of_integers_and_booleans(name):
+    for a in (np.array([[2, 1], [1, 2]], np.uint8), np.eye(2, dtype=bool)):
+        found, expected = (leaves(getattr(lax.linalg, name)(x)) for x in (a, a.astype(np.float64)))
+        check(found, expected, 0)
+
+
+# Functions of a square matrix and columns that take half precision.
+NARROW = {
+    "det": lambda a, b: jnp.linalg.det(a), "det of 3": lambda a, b: jnp.linalg.det(a[:3, :3]),
+    "triangular_solve": lambda a, b: lax.linalg.triangular_solve(a, b, left_side=True),
+    "solve_triangular": lambda a, b: spl.solve_triangular(a, b, trans="C"),
+    "cho_solve": lambda a, b: spl.cho_solve((a, True), b),
+    "lu_solve": lambda a, b: spl.lu_solve((a, np.arange(4)), b),
+    "schur": lambda a, b: spl.schur(a, output="complex")[0], "sqrtm": lambda a, b: spl.sqrtm(a),
+    "rsf2csf": lambda a, b: spl.rsf2csf(jnp.triu(a), a)[1],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", NARROW)
+def test_half_precision_is_computed_in_float32_and_rounded_once(name, dtype):
+    rng = np.random.default_rng(0)
+    a, b = (jnp.asarray(x, dtype) for x in (hermitian(rng, (), np.float32), matrix(rng, (), np.float32, 4, 2)))
+    found, wide = NARROW[name](a, b), NARROW[name](a.astype(np.float32), b.astype(np.float32))
+    assert found.dtype == (np.complex64 if wide.dtype == np.complex64 else a.dtype)
+    check([found], [wide.astype(found.dtype)], 1e-6)
+
+
 def test_results_have_names():
     a = np.eye(2)
     assert jnp.linalg.eigh(a)._fields == ("eigenvalues", "eigenvectors") == jnp.linalg.eig(a)._fields
@@ -368,7 +397,7 @@ def test_matrices_that_are_not_square(name):
         getattr(jnp.linalg, name)(np.ones((2, 3)))
 
 
-@pytest.mark.parametrize("name", [*SQUARE, "qr", "svd", "pinv"])
+@pytest.mark.parametrize("name", [name for name in [*SQUARE, "qr", "svd", "pinv"] if name != "det"])
 def test_types_that_no_library_factors(name):
     with pytest.raises(DtypeError, match="float32"):
         getattr(jnp.linalg, name)(jnp.ones((4, 4), jnp.bfloat16))

@@ -11,6 +11,8 @@ import tilewright as tw
 from tilewright import lax
 from tilewright import numpy as jnp
 from tilewright.core import errors
+from tilewright.core.evaluate import NUMPY
+from tilewright.core.trace import under
 
 
 def check(found, expected, tolerance=1e-5):
@@ -174,6 +176,57 @@ def test_ufunc_methods():
     check(jnp.multiply.at(jnp.ones(3), jnp.array([0, 0, 2]), 3.0, inplace=False), [9, 1, 3])
     check(jnp.logaddexp.at(jnp.zeros(2), jnp.array([0, 0]), 0.0, inplace=False), [np.log(3), 0])
     assert jnp.frompyfunc(lambda a, b: a * b, 2, 1)(X, 2).shape == X.shape
+
+
+UFUNCS = ("add multiply subtract maximum minimum bitwise_and bitwise_or bitwise_xor logical_and logical_or logical_xor "
+          "logaddexp logaddexp2").split()  # fmt: skip
+METHODS = {
+    "one axis": lambda f, x: f.reduce(x, axis=1, keepdims=True),
+    "all axes": lambda f, x: f.reduce(x, axis=(1, 0), initial=2),
+    "a mask": lambda f, x: f.reduce(x, where=x > 0, initial=1),
+    "no elements": lambda f, x: f.reduce(x[:0]),
+    "a dtype": lambda f, x: f.reduce(x, dtype=np.float32),
+    "running": lambda f, x: f.accumulate(x, axis=1),
+    "slices": lambda f, x: f.reduceat(x, np.array([0, 2, 1]), axis=1),
+    "pairs": lambda f, x: f.outer(x[0], x[1]),
+}
+
+
+@pytest.mark.parametrize("name", UFUNCS)
+def test_methods_of_ufuncs_are_numpys(name):
+    rng = np.random.default_rng(0)
+    for x in (rng.integers(-4, 5, (3, 4)), rng.normal(size=(3, 4)), rng.normal(size=(3, 4)) > 0):
+        for call in METHODS.values():
+            with tw.config(enable_x64=True):
+                try:
+                    want = np.asarray(call(getattr(np, name), x))
+                except (TypeError, ValueError):  # neither a loop for the dtype, nor an identity
+                    continue
+                found = under(NUMPY, lambda call=call, x=x: call(getattr(jnp, name), x))
+                assert found.dtype == want.dtype or want.dtype == np.float16  # NumPy's smallest loop for booleans
+                check(found, want, 1e-3 if want.dtype == np.float16 else 1e-6)
+
+
+def test_methods_of_ufuncs_do_not_go_by_the_name():
+    def add(x, y):
+        return x + 2 * y
+
+    x = np.array([1, 2, 3])
+    assert jnp.frompyfunc(add, 2, 1).reduce(x) == np.frompyfunc(add, 2, 1).reduce(x) == 11
+    assert jnp.ufunc(add, 2, 1, reduce=lambda a, **how: a[0] + how["axis"]).reduce(x, axis=0) == 1
+    check(jnp.ufunc(add, 2, 1, call=jnp.subtract)(x, 1), x - 1)
+
+
+def test_functions_of_one_operand_are_applied_once_for_each_time_an_index_occurs():
+    x, y = np.array([1.0, 2, 3]), np.array([1.0, 2, 3])
+    np.negative.at(y, [0, 0, 1])
+    check(jnp.negative.at(x, [0, 0, 1], inplace=False), y)
+
+
+def test_slices_at_traced_indices():
+    x, starts = np.arange(6.0), np.array([0, 3, 2])
+    check(tw.jit(jnp.add.reduceat)(x, starts), np.add.reduceat(x, starts))
+    check(tw.grad(lambda x: jnp.multiply.reduceat(x, starts)[0])(x), [2.0, 0, 0, 0, 0, 0], 1e-6)
 
 
 def test_methods_of_arrays_and_tracers():

@@ -16,7 +16,7 @@ FOLDS = {"sum": (np.add, 0), "prod": (np.multiply, 1), "max": (np.maximum, -np.i
 
 def by_hand(kind, data, ids, count):
     fold, start = FOLDS[kind]
-    if np.isinf(start) and data.dtype.kind == "i":
+    if np.isinf(start) and data.dtype.kind in "iu":
         start = getattr(np.iinfo(data.dtype), {"max": "min", "min": "max"}[kind])
     out = np.full((count, *data.shape[1:]), start, data.dtype)
     for place, row in zip(ids, data, strict=True):
@@ -29,7 +29,7 @@ def by_hand(kind, data, ids, count):
 @pytest.mark.parametrize("kind", FOLDS)
 def test_segments(kind, count):
     segment = getattr(ops, f"segment_{kind}")
-    for data in (DATA, np.round(DATA * 10).astype(np.int32), DATA[:0]):
+    for data in (DATA, np.round(DATA * 10).astype(np.int32), np.round(DATA * 10).astype(np.uint32), DATA[:0]):
         ids = IDS[: len(data)]
         want = by_hand(kind, data, ids, count)
         for found in (segment(data, ids, count), segment(data, ids, count, bucket_size=4)):

@@ -16,7 +16,7 @@ from ...trace import shape_of, typeof
 from ...types import ArrayType
 from ..elementwise import add_p, mul_p
 from ..shape import expand_dims
-from .common import check_batch, check_dtype, check_matrix, check_square, each, matrixwise
+from .common import check_batch, check_dtype, check_matrix, check_square, each, matrixwise, with_fractions
 from .matrices import (
     adjoint,
     from_triangle,
@@ -72,8 +72,8 @@ cholesky_p = Primitive(
 def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
     """The lower Cholesky factors of Hermitian matrices; NaN where one is not positive definite.
 
-    `x` has shape (..., n, n) and a dtype float32, float64, complex64 or complex128. Without `symmetrize_input` only
-    the lower triangle is read, and the derivative is with respect to it.
+    `x` has shape (..., n, n) and a dtype float32, float64, complex64 or complex128; integers and booleans become
+    floats. Without `symmetrize_input` only the lower triangle is read, and the derivative is with respect to it.
 
     Raises:
       ShapeError: the matrices are not square.
@@ -84,6 +84,7 @@ def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
     Array([[2., 0.],
            [1., 2.]], dtype=float32)
     """
+    x = with_fractions(x)
     check_square("cholesky", typeof(x))  # type: ignore[arg-type]
     check_dtype("cholesky", typeof(x))  # type: ignore[arg-type]
     return cholesky_p.bind(hermitian(x) if symmetrize_input else x)

@@ -14,8 +14,11 @@ import numpy as np
 
 from ...caches import once
 from ...errors import DtypeError, ShapeError
+from ...promote import to_inexact
 from ...relation import Kind, Loops, Relation, Whole
-from ...types import INT32, ArrayType, is_complex, is_inexact
+from ...trace import typeof
+from ...types import INT32, ArrayType, is_complex, is_float, is_inexact
+from ..convert import cast
 
 FACTORED = tuple(np.dtype(t) for t in (np.float32, np.float64, np.complex64, np.complex128))
 
@@ -70,6 +73,28 @@ def check_batch(name: str, batch: Sequence[int], other: Sequence[int], x: ArrayT
     if tuple(batch) != tuple(other):
         raise ShapeError(f"{name}: the leading axes of {x.show()} are not {tuple(batch)}, those of the first operand",
                          "broadcast them first")  # fmt: skip
+
+
+# ---------------------------------------------------------------------------- dtypes that no library factors
+
+
+def is_narrow(dtype: Any) -> bool:
+    """Whether numbers of a dtype are floats of less than 32 bits."""
+    return is_float(dtype) and dtype.itemsize < 4
+
+
+def through_float32(f: Callable[..., Any], *operands: Any) -> Any:
+    """`f` of operands of one dtype; of narrow floats it is computed in float32, and rounded once."""
+    dtypes = {typeof(x).dtype for x in operands}
+    if len(dtypes) > 1 or not is_narrow(dtype := dtypes.pop()):
+        return f(*operands)
+    return cast(f(*(cast(x, np.dtype(np.float32)) for x in operands)), dtype)
+
+
+def with_fractions(x: Any) -> Any:
+    """Integers and booleans as floats of the default dtype, strong."""
+    dtype = typeof(x).dtype
+    return x if is_inexact(dtype) else cast(x, to_inexact(dtype))
 
 
 # ---------------------------------------------------------------------------- relations

@@ -19,7 +19,7 @@ from ..compare import select_n_p
 from ..convert import convert_element_type
 from ..elementwise import div_p, mul_p, sub_p
 from ..shape import slice
-from .common import check_dtype, check_square, each, matrixwise, real_of
+from .common import check_dtype, check_square, each, matrixwise, real_of, with_fractions
 from .matrices import adjoint, columns_of, from_triangle, hermitian, on_diagonal, product, real_diagonal, rows_of
 
 
@@ -86,8 +86,8 @@ def eigh(
 ) -> tuple[Any, Any]:  # fmt: skip
     """Eigenvectors (..., n, n) and real eigenvalues (..., n), ascending, of Hermitian matrices: `(v, w)`.
 
-    Without `symmetrize_input` one triangle is read. `subset_by_index` is the range of eigenvalues to give. NaN where
-    LAPACK does not converge.
+    Integers and booleans become floats. Without `symmetrize_input` one triangle is read. `subset_by_index` is the range
+    of eigenvalues to give. NaN where LAPACK does not converge.
 
     Raises:
       ShapeError: the matrices are not square.
@@ -97,6 +97,7 @@ def eigh(
     >>> eigh(np.array([[2.0, 0.0], [0.0, 1.0]], np.float32))[1]
     Array([1., 2.], dtype=float32)
     """
+    x = with_fractions(x)
     batch, n = check_square("eigh", typeof(x))  # type: ignore[arg-type]
     check_dtype("eigh", typeof(x))  # type: ignore[arg-type]
     x = hermitian(x) if symmetrize_input else x

@@ -15,7 +15,7 @@ from ...trace import shape_of, typeof
 from ...types import ArrayType
 from ..elementwise import neg_p
 from ..shape import expand_dims, reshape, squeeze
-from .common import FACTORED, check_batch, check_dtype, check_matrix, check_square
+from .common import FACTORED, check_batch, check_dtype, check_matrix, check_square, through_float32
 from .matrices import conjugate, product, transposed, triangle
 
 
@@ -123,11 +123,12 @@ def triangular_solve(
     """The solutions `X` of `op(A) X = B` (`left_side`) or `X op(A) = B`, for triangles of matrices `A`.
 
     `a` is (..., n, n), of which one triangle is read; `b` is (..., n, k) or (..., k, n), or a vector (..., n).
-    `op` transposes and conjugates as asked; with `unit_diagonal` the diagonal is taken to be ones.
+    `op` transposes and conjugates as asked; with `unit_diagonal` the diagonal is taken to be ones. Floats of less than
+    32 bits are solved in float32, and rounded.
 
     Raises:
       ShapeError: `a` is not square, or the sizes do not fit.
-      DtypeError: dtypes that differ, or are not float32, float64, complex64 or complex128.
+      DtypeError: dtypes that differ, or are not floating or complex.
 
     >>> import numpy as np
     >>> triangular_solve(np.array([[2.0, 0.0], [1.0, 1.0]], np.float32), np.array([[2.0], [3.0]], np.float32),
@@ -140,10 +141,11 @@ def triangular_solve(
     if vector:
         b = expand_dims(b, (b_type.ndim if left_side else b_type.ndim - 1,))
     conjugate_a = conjugate_a and a_type.dtype in FACTORED[2:]
-    out = triangular_solve_p.bind(
-        a, b, left_side=bool(left_side), lower=bool(lower), transpose_a=bool(transpose_a),
-        conjugate_a=bool(conjugate_a), unit_diagonal=bool(unit_diagonal),
-    )  # fmt: skip
+    how = {
+        "left_side": bool(left_side), "lower": bool(lower), "transpose_a": bool(transpose_a),
+        "conjugate_a": bool(conjugate_a), "unit_diagonal": bool(unit_diagonal),
+    }  # fmt: skip
+    out = through_float32(lambda a, b: triangular_solve_p.bind(a, b, **how), a, b)
     if vector:
         out = squeeze(out, (b_type.ndim if left_side else b_type.ndim - 1,))
     return out

@@ -13,7 +13,6 @@ from ..core.errors import ArgumentError, ShapeError
 from .create import arange, asarray
 from .select import select
 from .shape import broadcast_to, expand_dims
-from .ufunc_object import ufunc
 from .util import Array, ArrayLike, DTypeLike, axis_of, shape_argument, shape_of, value
 
 
@@ -213,17 +212,6 @@ def _check_outputs(result: Any, outs: Sequence[tuple[str, ...]], sizes: dict[str
                 )
 
 
-def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> ufunc:
-    """A ufunc of a function of scalars, vectorised.
-
-    >>> from tilewright import numpy as jnp
-    >>> jnp.frompyfunc(lambda x, y: x + 2 * y, 2, 1)(1, 2)
-    Array(5, dtype=int32...)
-    """
-
-    return ufunc(vectorize(func), nin, nout, name=func.__name__, identity=identity)
-
-
 __all__ = [
-    "apply_along_axis", "apply_over_axes", "fromfunction", "frompyfunc", "piecewise", "vectorize",
+    "apply_along_axis", "apply_over_axes", "fromfunction", "piecewise", "vectorize",
 ]  # fmt: skip

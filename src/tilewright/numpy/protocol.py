@@ -126,7 +126,7 @@ def _ufunc(ours: ModuleType, ufunc: np.ufunc) -> Callable[..., Any] | None:
 def _with_methods(function: Callable[..., Any], ufunc: np.ufunc) -> Ufunc:
     if isinstance(function, Ufunc):
         return function
-    return Ufunc(function, ufunc.nin, ufunc.nout, name=ufunc.__name__, identity=ufunc.identity)
+    return Ufunc(function, ufunc.nin, ufunc.nout, name=ufunc.__name__, identity=ufunc.identity, call=function)
 
 
 def _has_loop(ufunc: np.ufunc, dtype: Any) -> bool:

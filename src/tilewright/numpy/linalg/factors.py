@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ... import lax
 from ...core.errors import ArgumentError
-from ...core.primitives.linalg.common import check_dtype, check_matrix, check_square
+from ...core.primitives.linalg.common import check_dtype, check_matrix, check_square, is_narrow
 from ...core.primitives.linalg.eigh import eigvalsh as _eigvalsh
 from ...core.primitives.linalg.matrices import adjoint, transposed
 from ...core.primitives.linalg.qr import geqrf_p
@@ -54,11 +54,12 @@ def operand(a: ArrayLike, name: str) -> Array:
     return a
 
 
-def square(a: ArrayLike, name: str) -> Array:
-    """An argument as square matrices of floating or complex numbers."""
+def square(a: ArrayLike, name: str, narrow: bool = False) -> Array:
+    """An argument as square matrices of floating or complex numbers; of less than 32 bits where `narrow`."""
     (a,) = promote_dtypes_inexact(value(a, name))
     check_square(name, typeof(a))  # type: ignore[arg-type]
-    check_dtype(name, typeof(a))  # type: ignore[arg-type]
+    if not (narrow and is_narrow(typeof(a).dtype)):
+        check_dtype(name, typeof(a))  # type: ignore[arg-type]
     return a
 
 

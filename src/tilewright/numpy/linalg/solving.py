@@ -11,6 +11,7 @@ from ... import lax
 from ...core.errors import ArgumentError, ShapeError
 from ...core.primitives.custom import custom_jvp
 from ...core.primitives.linalg import lu as _lu
+from ...core.primitives.linalg.common import through_float32
 from ...core.primitives.linalg.matrices import adjoint, diagonal, eye, on_diagonal, picked_diagonal, product, triangle
 from ...core.primitives.linalg.qr import geqrf_p
 from ...core.types import FLOAT0, canonical_dtype
@@ -295,23 +296,22 @@ def _determinant_jvp(primals: Any, tangents: Any) -> Any:
 
 @composite()
 def det(a: ArrayLike) -> Array:
-    """The determinants of square matrices.
+    """The determinants of square matrices; those of bfloat16 and float16 are computed in float32, and rounded.
 
     >>> from tilewright import numpy as jnp
     >>> jnp.linalg.det(jnp.array([[1., 2.], [3., 4.]]))
     Array(-2., dtype=float32)
     """
-    a = square(a, "det")
+    a = square(a, "det", narrow=True)
     n = shape_of(a)[-1]
     if n == 0:
         return lax.full(shape_of(a)[:-2], 1, dtype_of(a))
-    if n <= 3:
-        return _small_determinant(a, n)
-    return _determinant(a)
+    return through_float32(_small_determinant if n <= 3 else _determinant, a)
 
 
-def _small_determinant(a: Array, n: int) -> Array:
+def _small_determinant(a: Array) -> Array:
     """By expansion, whose derivative is right for singular matrices too."""
+    n = shape_of(a)[-1]
     e = [[a[..., i, j] for j in range(n)] for i in range(n)]
     if n == 1:
         return e[0][0]

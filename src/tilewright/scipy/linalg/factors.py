@@ -158,10 +158,9 @@ def schur(a: ArrayLike, output: str = "real") -> tuple[Array, Array]:
     """
     if output not in ("real", "complex"):
         raise ArgumentError(f"schur: output {output!r}", "'real' or 'complex'")
-    a = square(a, "schur")
-    if output == "complex":
-        a = to_complex(a)
-    t, z = lax.linalg.schur(a)
+    complex_ = output == "complex"
+    a = square(a, "schur", narrow=complex_)
+    t, z = lax.linalg.schur(to_complex(a) if complex_ else a)
     return t, z
 
 
@@ -181,7 +180,7 @@ def rsf2csf(T: ArrayLike, Z: ArrayLike, check_finite: bool = True) -> tuple[Arra
     """
     t, z = promote_dtypes_inexact(value(T, "rsf2csf"), value(Z, "rsf2csf"))
     for x in (t, z):
-        square(x, "rsf2csf")
+        square(x, "rsf2csf", narrow=True)
     n = shape_of(t)[-1]
     if shape_of(z)[-1] != n:
         raise ShapeError(f"rsf2csf: T of shape {shape_of(t)} and Z of shape {shape_of(z)}", "they have one size")

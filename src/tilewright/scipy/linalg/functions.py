@@ -205,7 +205,7 @@ def sqrtm(A: ArrayLike, blocksize: int = 1) -> Array:
     """
     if blocksize > 1:
         raise UnsupportedError(f"sqrtm in blocks of {blocksize}", "leave blocksize out")
-    a = _one_matrix(A, "sqrtm")
+    a = _one_matrix(A, "sqrtm", narrow=True)
     t, z = lax.linalg.schur(to_complex(a))
     on = eye(shape_of(t), dtype_of(t))
     roots = on * lax.sqrt(diagonal(t))[None, :]
@@ -267,8 +267,8 @@ def _upper_norm(t: Array, above: Array) -> Array:
     return abs(where(above, t, 0)).sum(0).max()
 
 
-def _one_matrix(a: ArrayLike, name: str) -> Array:
-    a = square(a, name)
+def _one_matrix(a: ArrayLike, name: str, narrow: bool = False) -> Array:
+    a = square(a, name, narrow)
     if len(shape_of(a)) != 2:
         raise ShapeError(f"{name} of shape {shape_of(a)}", f"one matrix; use `vmap({name})` for many")
     return a

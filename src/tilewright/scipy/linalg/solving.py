@@ -10,6 +10,7 @@ import numpy as np
 from ... import lax
 from ...core.errors import ArgumentError, ShapeError
 from ...core.primitives.linalg import lu as _lu
+from ...core.primitives.linalg.common import through_float32
 from ...core.primitives.linalg.matrices import adjoint, eye, from_triangle, product, transposed, triangle
 from ...core.promote import promote_types
 from ...numpy import linalg as numpy_linalg
@@ -29,10 +30,10 @@ from ...numpy.util import (
 )
 
 
-def system(name: str, a: ArrayLike, b: ArrayLike) -> tuple[Array, Array, bool]:
+def system(name: str, a: ArrayLike, b: ArrayLike, narrow: bool = False) -> tuple[Array, Array, bool]:
     """The operands of a solution by square `a`: their leading axes made equal, `b` as matrices, and if it was not."""
     a, b = promote_dtypes_inexact(value(a, name), value(b, name))
-    square(a, name)
+    square(a, name, narrow)
     rank, other = len(shape_of(a)), len(shape_of(b))
     vector = other == 1 or (other == rank - 1 and other > 1)
     if vector and other > 1:
@@ -87,10 +88,11 @@ def lu_solve(
 
 @composite("trans")
 def _lu_solve(factors: ArrayLike, pivots: ArrayLike, b: ArrayLike, trans: int) -> Array:
-    factors, b, vector = system("lu_solve", factors, b)
+    factors, b, vector = system("lu_solve", factors, b, narrow=True)
     permutation = lax.linalg.lu_pivots_to_permutation(value(pivots), shape_of(factors)[-1])
     permutation = broadcast_to_shape(permutation, shape_of(factors)[:-1])
-    return answer(_lu.solve_factored(factors, permutation, b, trans), vector)
+    solved = through_float32(lambda f, b: _lu.solve_factored(f, permutation, b, trans), factors, b)
+    return answer(solved, vector)
 
 
 @composite("permute_l", "overwrite_a", "check_finite")
@@ -163,8 +165,8 @@ def cho_solve(
 
 @composite("lower")
 def _cho_solve(factor: ArrayLike, b: ArrayLike, lower: bool) -> Array:
-    factor, b, vector = system("cho_solve", factor, b)
-    return answer(_by_cholesky(factor, b, lower), vector)
+    factor, b, vector = system("cho_solve", factor, b, narrow=True)
+    return answer(through_float32(lambda f, b: _by_cholesky(f, b, lower), factor, b), vector)
 
 
 def _by_cholesky(factor: Array, b: Array, lower: bool) -> Array:
@@ -222,7 +224,7 @@ def solve_triangular(
     if trans not in _TRANSPOSES:
         raise ArgumentError(f"solve_triangular: trans {trans!r}", "0, 1, 2, 'N', 'T' or 'C'")
     how = _TRANSPOSES[trans]
-    a, b, vector = system("solve_triangular", a, b)
+    a, b, vector = system("solve_triangular", a, b, narrow=True)
     found = lax.linalg.triangular_solve(a, b, left_side=True, lower=lower, transpose_a=how > 0, conjugate_a=how == 2,
                                         unit_diagonal=unit_diagonal)  # fmt: skip
     return answer(found, vector)
