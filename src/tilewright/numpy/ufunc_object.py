@@ -33,6 +33,7 @@ from .util import (
     value,
 )
 
+
 class ufunc:  # noqa: N801
     """A function of scalars applied elementwise to broadcast arrays, with NumPy's ufunc methods.
 

@@ -90,9 +90,7 @@ logical_or = _array(
     reduce=_truth(reductions.any, elementwise.logical_or),
 )  # fmt: skip
 logical_xor = _array(elementwise.logical_xor, 2, "logical_xor", "Whether exactly one is true.", identity=False)
-logaddexp = _array(
-    elementwise.logaddexp, 2, "logaddexp", "`log(exp(x) + exp(y))` without overflow.", identity=-np.inf
-)
+logaddexp = _array(elementwise.logaddexp, 2, "logaddexp", "`log(exp(x) + exp(y))` without overflow.", identity=-np.inf)
 logaddexp2 = _array(elementwise.logaddexp2, 2, "logaddexp2", "`log2(2**x + 2**y)` without overflow.", identity=-np.inf)
 
 # doctest does not look for objects.
