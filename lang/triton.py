@@ -60,7 +60,7 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
 
 
 def debug_barrier() -> None:
-    """Wait for all threads of the program; a cell here is one thread of thought, so nothing happens."""
+    """Wait for all threads of the program: does nothing, as accesses of a cell already happen in their order."""
 
 
 def max_contiguous(x: Any, values: Any) -> Any:
