@@ -318,12 +318,7 @@ class Array(Value, metaclass=_IsArray):
 
     def block_until_ready(self) -> Array:
         """Wait until the values are computed; raises the error of their computation if it failed."""
-        if self._buffer.is_deleted():
-            raise deleted(self.aval)
-        try:
-            self._buffer.block_until_ready()
-        except shim.RuntimeFault as error:
-            raise execution_error(error) from None
+        wait_for((self,))
         return self
 
     def is_ready(self) -> bool:
@@ -421,6 +416,18 @@ class Array(Value, metaclass=_IsArray):
             return jax.dlpack.from_dlpack(self)
         except (BufferError, TypeError, RuntimeError):  # a dtype that DLPack has no code for, such as int4
             return jax.numpy.asarray(self._numpy())
+
+
+def wait_for(arrays: Sequence[Array]) -> None:
+    """Wait until the values of arrays are computed; raises the error of their computation if one failed."""
+    buffers = [x._buffer for x in arrays]
+    for x, buffer in zip(arrays, buffers, strict=True):
+        if buffer.is_deleted():
+            raise deleted(x.aval)
+    try:
+        shim.batched_block_until_ready(buffers)
+    except shim.RuntimeFault as error:
+        raise execution_error(error) from None
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from .core.transfers import HOST_TO_DEVICE, guard
 from .core.types import FLOAT0, KeyDtype
 from .loader import part
 from .xla_backend import client, dispatch
-from .xla_backend.array import Array, as_array
+from .xla_backend.array import Array, as_array, wait_for
 from .xla_backend.client import Device, as_device
 
 
@@ -167,8 +167,10 @@ def block_until_ready(x: Any) -> Any:
     >>> block_until_ready(device_put(2.0))
     Array(2., dtype=float32, weak_type=True)
     """
-    for leaf in tree.leaves(x):
-        if hasattr(leaf, "block_until_ready"):
+    leaves = tree.leaves(x)
+    wait_for([leaf for leaf in leaves if type(leaf) is Array])
+    for leaf in leaves:
+        if type(leaf) is not Array and hasattr(leaf, "block_until_ready"):
             leaf.block_until_ready()
     return x
 
