@@ -68,6 +68,7 @@ def text_of(branches: Sequence[Branch], kept: Sequence[int], scope: Any, names: 
     symbolic = any(is_symbolic(unit.program) for unit, _ in branches)
     e: Emitter = (SymbolicEmitter if symbolic else Emitter)({}, branches[0].settings.platform, expanded)
     n = len(first.constants)
+    ins, outs = _boundary(e, first, [n + i for i in kept])
     in_types = [first.program.inputs[n:][i].type for i in kept]
     out_types = first.program.out_types
     inputs = [Operand(e.fresh(), t) for t in in_types]
@@ -83,8 +84,22 @@ def text_of(branches: Sequence[Branch], kept: Sequence[int], scope: Any, names: 
     if e.callbacks:
         raise ExportError(f"{first.call.name} calls functions of the host, which cannot leave this process",
                           "take the callbacks out of it")  # fmt: skip
-    main = e.finished("main", [*index, *inputs], results)
+    main = e.finished("main", [*index, *inputs], results, ins and [""] * len(index) + ins, outs)
     return e.module_text(first.call.name, main)
+
+
+def _boundary(e: Emitter, unit: Unit, kept: Sequence[int]) -> tuple[list[str], list[str]]:
+    """The attributes of a module's inputs and results, which tell how they lie on a mesh; none for one device."""
+    place, program = unit.place, unit.program
+    if place is None:
+        return [], []
+    ends = (*zip(unit.in_types, place.ins, strict=True), *zip(unit.out_types, place.outs, strict=True))
+    ragged = next((t for t, s in ends if s.padded_shape(t.shape) != t.shape), None)
+    if ragged is not None:
+        raise ExportError(f"{unit.call.name} takes or gives {ragged.show()}, whose sizes its sharding does not divide",
+                          "pad it to a multiple: what an export takes and gives has no padding")  # fmt: skip
+    body = program.replace(inputs=[program.inputs[i] for i in kept])
+    return place.boundary(e, place, body, kept, range(len(program.outputs)), [""] * len(kept))
 
 
 def _body(e: Emitter, branch: Branch, arguments: dict[int, Operand], _: Any) -> list[Operand]:
@@ -100,11 +115,12 @@ def _body(e: Emitter, branch: Branch, arguments: dict[int, Operand], _: Any) -> 
 
 
 def _physical(unit: Unit) -> Sequence[Any]:
-    return buffers(unit.constants, unit.in_types[: len(unit.constants)])
+    return [x._bits() if getattr(x, "_placed", None) else shim.to_numpy(b)
+            for x, b in zip(unit.constants, buffers(unit.constants, unit.in_types[: len(unit.constants)]), strict=True)]
 
 
-def _held(buffer: Any, type: ArrayType) -> Any:
-    return shim.to_numpy(buffer).astype(physical(type).dtype, copy=False)
+def _held(bits: Any, type: ArrayType) -> Any:
+    return bits.astype(physical(type).dtype, copy=False)
 
 
 # ---------------------------------------------------------------------------- sizes

@@ -158,8 +158,8 @@ def _text(operation: Any) -> str:
     return operation.get_asm(enable_debug_info=False)
 
 
-def functions(artifact: bytes, prefix: str, first: int = 0) -> list[str]:
-    """The functions of a portable artifact, each as text, private, their names with a prefix.
+def functions(artifact: bytes, prefix: str, first: int = 0) -> tuple[list[str], dict[str, str]]:
+    """The functions of a portable artifact, each as text, private, their names with a prefix; and the meshes it names.
 
     The numbers by which it calls Python functions are counted from `first`.
     """
@@ -168,6 +168,9 @@ def functions(artifact: bytes, prefix: str, first: int = 0) -> list[str]:
     with new_context(True) as context:
         module = _jax.mlir.deserialize_portable_artifact(artifact, context).operation
         table, found = ir.SymbolTable(module), list(module.regions[0].blocks[0].operations)
+        meshes = {ir.StringAttr(m.attributes["sym_name"]).value: str(m.attributes["mesh"]).removeprefix("#sdy.mesh")
+                  for m in found if m.operation.name == "sdy.mesh"}  # fmt: skip
+        found = [operation for operation in found if operation.operation.name != "sdy.mesh"]
         for function in found:
             old = ir.StringAttr(function.attributes["sym_name"]).value
             ir.SymbolTable.replace_all_symbol_uses(old, prefix + old, module)
@@ -175,7 +178,7 @@ def functions(artifact: bytes, prefix: str, first: int = 0) -> list[str]:
             ir.SymbolTable.set_visibility(function, "private")
         del table
         module.walk(lambda operation: _renumbered(ir, operation, first))
-        return [_text(function) for function in found]
+        return [_text(function) for function in found], meshes
 
 
 def _renumbered(ir: Any, operation: Any, first: int) -> Any:

@@ -10,7 +10,7 @@ from tests.support.paths import ROOT
 
 # A process takes seconds to start, and several run side by side.
 TOGETHER = (
-    ("remote", "checked", "saved", "drawn", "ruled", "types_of_clients"), ("laws", "arrays", "explicit"),
+    ("remote", "checked", "saved", "drawn", "ruled", "types_of_clients", "exported"), ("laws", "arrays", "explicit"),
     ("mapped", "kernels", "corpus"),
 )  # fmt: skip
 

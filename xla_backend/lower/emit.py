@@ -285,12 +285,16 @@ class Emitter:
         ret = f'"func.return"({names}) : ({outs}) -> ()'
         return f"func.func {visibility} @{name}({head}) -> ({shown or outs}) {{\n{body}\n{ret}\n}}"
 
-    def finished(self, name: str, inputs: Sequence[Operand], results: Sequence[Operand]) -> str:
-        """What was printed so far, outside of any function, as a public `func.func`."""
-        head = ", ".join(f"{o.name}: {tensor(o.type)}" for o in inputs)
+    def finished(self, name: str, inputs: Sequence[Operand], results: Sequence[Operand],
+                 arguments: Sequence[str] = (), given: Sequence[str] = ()) -> str:  # fmt: skip
+        """What was printed so far, outside of any function, as a public `func.func`; attributes as for `function`."""
+        extra, more = (attributes or [""] * len(ends) for attributes, ends in ((arguments, inputs), (given, results)))
+        head = ", ".join(f"{o.name}: {tensor(o.type)} {a}" for o, a in zip(inputs, extra, strict=True))
         names, outs = ", ".join(r.name for r in results), ", ".join(tensor(r.type) for r in results)
+        shown = ", ".join(f"{tensor(r.type)} {a}" for r, a in zip(results, more, strict=True))
         body, self.lines = "\n".join(self.lines), []
-        return f'func.func public @{name}({head}) -> ({outs}) {{\n{body}\n"func.return"({names}) : ({outs}) -> ()\n}}'
+        ret = f'"func.return"({names}) : ({outs}) -> ()'
+        return f"func.func public @{name}({head}) -> ({shown}) {{\n{body}\n{ret}\n}}"
 
     def module_text(self, name: str, main: str) -> str:
         functions = "\n".join([main, *self.functions])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,13 +12,19 @@ from .. import shim
 from ..transfer import physical
 from .emit import Emitter, Operand
 
+_ON_MESH = re.compile(r"<@(\w+),(?= \[)")  # in each of Shardy's attributes
+
 
 def _functions(e: Emitter, exported: Any) -> str:
     """Print the functions of an export, once for a module; gives the name of the one to call."""
     prefix = e.imported.get(exported)
     if prefix is None:
         prefix = e.imported[exported] = f"exported_{len(e.imported)}_"
-        e.functions += shim.functions(exported.mlir_module_serialized, prefix, len(e.callbacks))
+        functions, meshes = shim.functions(exported.mlir_module_serialized, prefix, len(e.callbacks))
+        if meshes:
+            names = {old: e.meshes.declared(body) for old, body in meshes.items()}
+            functions = [_ON_MESH.sub(lambda found: f"<@{names[found[1]]},", text) for text in functions]
+        e.functions += functions
         e.callbacks += exported.callbacks
     return prefix + "main"
 

@@ -73,9 +73,10 @@ class Meshes:
 
     def name(self, mesh: Any) -> str:
         """A mesh's name in the module, where it is declared once."""
-        return self._named(mesh_text(mesh, self.devices))
+        return self.declared(mesh_text(mesh, self.devices))
 
-    def _named(self, body: str) -> str:
+    def declared(self, body: str) -> str:
+        """The name of a mesh that is declared so."""
         if body not in self.names:
             self.names[body] = f"mesh_{len(self.names)}" if self.names else "mesh"
         return self.names[body]
@@ -83,7 +84,7 @@ class Meshes:
     @property
     def first_device(self) -> str:
         """The attribute of an operation that the first device alone does."""
-        return f"sdy.sharding = #sdy.sharding_per_value<[<@{self._named('<[], device_ids=[0]>')}, []>]>"
+        return f"sdy.sharding = #sdy.sharding_per_value<[<@{self.declared('<[], device_ids=[0]>')}, []>]>"
 
     def sharding(self, sharding: Any, ndim: int) -> str:
         """A `NamedSharding` as the body of an attribute, for a value with `ndim` dimensions."""

@@ -221,7 +221,7 @@ def call_program(about: LoweringRuleContext, program: Program, values: Sequence[
     module = lower_for(program, Call(program.name, keep_unused=True))
     prefix = f"part_{context.functions}_"
     context.functions += 1
-    for text in shim.functions(shim.portable(module.text), prefix, len(context.callbacks)):
+    for text in shim.functions(shim.portable(module.text), prefix, len(context.callbacks))[0]:
         context.module.body.append(ir.Operation.parse(text))
     context.callbacks += module.callbacks
     types = [aval_to_ir_type(t) for t in program.out_types]

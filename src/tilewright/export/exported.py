@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ..core import tree
+from ..core.caches import cached
 from ..core.errors import ExportError, TreeError
+from ..core.explicit import auto_axes
+from ..core.jit import jit
+from ..core.mesh import AbstractMesh, Mesh, NamedSharding, get_mesh
 from ..core.primitives.custom import custom_vjp
 from ..core.primitives.exported import call_exported_p
 from ..core.primitives.random import random_unwrap_p, random_wrap_p
@@ -16,9 +20,30 @@ from ..core.symbolic.solve import check_constraints, solved
 from ..core.trace import is_evaluating, typeof
 from ..core.types import FLOAT0, ArrayType, is_key
 from ..xla_backend import shim
+from ..xla_backend.client import default_device
 from ..xla_backend.transfer import physical
 from .checks import DisabledSafetyCheck
 from .writing import serialized
+
+
+def _over(sharding: NamedSharding | None, mesh: Any) -> Any:
+    """A sharding over another mesh of the same axes."""
+    return sharding if sharding is None or mesh is None else sharding.update(mesh=mesh)
+
+
+def _placement(x: Any) -> Any:
+    """How a value lies on a mesh, as far as it or its type tells."""
+    return getattr(x, "_placed", None) or typeof(x).placed  # type: ignore[union-attr]
+
+
+@cached(256)
+def _program(exported: Exported, mesh: Any) -> Any:
+    """The function of flat arguments that an export on a mesh is."""
+    def call(*given: Any) -> Any:
+        return auto_axes(exported._within)(mesh, *given)
+
+    call.__name__ = exported.fun_name
+    return jit(call, in_shardings=exported.in_shardings_jax(mesh), out_shardings=[*exported.out_shardings_jax(mesh)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +54,8 @@ class Exported:
     `out_tree` and `out_avals` those of the result. `platforms` are those that the program is for, of `cpu`, `cuda`,
     `rocm` and `tpu`; where they are several, the first argument of the module is the number of one. The module takes
     the arguments at `module_kept_var_idx`. With `uses_global_constants` its sizes have to be worked out before it is
-    compiled. The fields are named as in `jax.export.Exported`.
+    compiled. On a mesh `in_shardings` and `out_shardings` say how the flat arguments and results lie on the axes of one
+    of `nr_devices`. The fields are named as in `jax.export.Exported`.
     """
 
     fun_name: str
@@ -44,6 +70,8 @@ class Exported:
     calling_convention_version: int
     disabled_safety_checks: Sequence[DisabledSafetyCheck] = ()
     nr_devices: int = 1
+    in_shardings: tuple[NamedSharding | None, ...] = ()
+    out_shardings: tuple[NamedSharding | None, ...] = ()
     scope: Any = field(default=None, repr=False)
     make_vjp: Callable[[Exported], Exported] | None = field(default=None, repr=False)
     ordered_effects: tuple[Any, ...] = ()
@@ -57,6 +85,46 @@ class Exported:
     def __str__(self) -> str:
         ins, outs = (", ".join(t.show() for t in types) for types in (self.in_avals, self.out_avals))
         return f"{self.fun_name}({ins}) -> ({outs}) for {', '.join(self.platforms)}"
+
+    # ------------------------------------------------------------ on a mesh
+
+    def in_shardings_jax(self, mesh: Any = None) -> tuple[NamedSharding | None, ...]:
+        """How the flat arguments lie, over a mesh with devices where one is given."""
+        return tuple(_over(s, mesh) for s in self.in_shardings)
+
+    def out_shardings_jax(self, mesh: Any = None) -> tuple[NamedSharding | None, ...]:
+        """How the flat results lie, over a mesh with devices where one is given."""
+        return tuple(_over(s, mesh) for s in self.out_shardings)
+
+    def _axes(self, values: Sequence[Any]) -> Any:
+        """The mesh that it was exported for, with the devices of values, or else of the mesh in force.
+
+        Raises:
+          ExportError: these are not so many devices.
+        """
+        stated = next(s.mesh for s in (*self.in_shardings, *self.out_shardings) if s is not None)
+        given: Any = next((p.mesh for p in (_placement(x) for x in values) if p is not None), None) or get_mesh()
+        if given.size != self.nr_devices and not (given.empty and not is_evaluating()):
+            raise ExportError(f"{self.fun_name} was exported for {self.nr_devices} devices, and is called on "
+                              f"{given.size}", "bring an argument to a mesh of that many: `device_put(x, "
+                              "e.in_shardings_jax(mesh)[0])`")  # fmt: skip
+        if given.empty and self.nr_devices == 1:
+            given = Mesh([default_device()], "x")
+        if not isinstance(given, Mesh):
+            return AbstractMesh(stated.axis_sizes, stated.axis_names)
+        return Mesh(given.devices.reshape(stated.axis_sizes), stated.axis_names)
+
+    def _on_mesh(self, given: Sequence[Any]) -> Sequence[Any]:
+        """The flat results on a mesh, arrays of keys as their words."""
+        mesh = self._axes(given)
+        if is_evaluating():
+            return _program(self, mesh)(*given)
+        return auto_axes(self._within)(mesh, *given)
+
+    def _within(self, mesh: Any, *given: Any) -> Sequence[Any]:
+        ends = zip(given, self.in_shardings, strict=True)
+        outs = call_exported_p.bind(*(x if s is None else _over(s, mesh).constrain(x) for x, s in ends), exported=self)
+        return [x if s is None else _over(s, mesh).constrain(x) for x, s in zip(outs, self.out_shardings, strict=True)]
 
     # ------------------------------------------------------------ derivatives, bytes
 
@@ -102,7 +170,8 @@ class Exported:
         """Call the function on flat arguments; it gives flat results."""
         self.typing([typeof(x) for x in leaves])  # type: ignore[misc]
         given = [random_unwrap_p.bind(x) if is_key(t.dtype) else x for x, t in zip(leaves, self.in_avals, strict=True)]
-        outs = call_exported_p.bind(*given, exported=self)
+        on_mesh = any((*self.in_shardings, *self.out_shardings))
+        outs = self._on_mesh(given) if on_mesh else call_exported_p.bind(*given, exported=self)
         return [random_wrap_p.bind(x, impl=t.dtype) if is_key(t.dtype) else x
                 for x, t in zip(outs, self.out_avals, strict=True)]  # fmt: skip
 

@@ -24,7 +24,7 @@ from ..passes import walk
 from ..xla_backend import shim
 from ..xla_backend.client import default_device, of_platform
 from ..xla_backend.exporting import Branch, check_symbols, is_symbolic, text_of, used
-from ..xla_backend.settings import Settings, Unit
+from ..xla_backend.settings import Place, Settings, Unit
 from .checks import DisabledSafetyCheck
 from .exported import Exported
 from .schema import CALLING
@@ -59,16 +59,18 @@ def _settings(name: str) -> tuple[str, Settings]:
 def _branch(request: Request, settings: Settings) -> tuple[Branch, Any]:
     """A function as the program of one platform; and how it was traced."""
     unit, traced = PIPELINE[0].run(request, settings, {})
-    _check(unit, settings)
+    if _on_mesh(unit):
+        if is_symbolic(unit.program):
+            raise UnsupportedError(f"{unit.call.name} runs on a mesh, and has arguments of symbolic sizes",
+                                   "export it for sizes that are known, or for one device")  # fmt: skip
+        settings = replace(settings, device=None)  # the devices are those of the process that calls it
     if is_symbolic(unit.program):
         settings = replace(settings, tiled=False)
     return Branch(walk(LOWER[:-1], unit, settings).value, settings), traced
 
 
-def _check(unit: Unit, settings: Settings) -> None:
-    if unit.place is not None or (loaded("mesh") and part("partition").on_mesh(unit.program)):
-        raise UnsupportedError(f"{unit.call.name} runs on a mesh, and exports are for one device",
-                               "export the function of one device, without shardings")  # fmt: skip
+def _on_mesh(unit: Unit) -> bool:
+    return unit.place is not None or (loaded("mesh") and part("partition").on_mesh(unit.program))
 
 
 def _check_calls(unit: Unit, checks: Sequence[DisabledSafetyCheck]) -> None:
@@ -97,8 +99,8 @@ def export(
 
     Raises:
       ArgumentError: an unknown platform. ExportError: a function with callbacks, or one whose sizes are not determined
-      by the arguments. InconclusiveDimensionError: a step that needs to know more of a size. UnsupportedError: a
-      program on a mesh, or an operation that takes no symbolic sizes.
+      by the arguments. InconclusiveDimensionError: a step that needs to know more of a size. UnsupportedError: an
+      operation, or a program on a mesh, that is given symbolic sizes.
 
     >>> import tilewright as tw
     >>> from tilewright import export
@@ -130,16 +132,20 @@ def _exported(request: Request, asked: dict[str, Settings], checks: tuple[Disabl
         _check_calls(branch.unit, checks)
         branches.append(branch)
     assert traced is not None
-    ins, outs = tuple(traced.arg_types), tuple(branches[0].unit.out_types)
+    unit = branches[0].unit
+    ins, outs = (tuple(t.plain for t in types) for types in (traced.arg_types, unit.out_types))
+    place = unit.place or Place((None,) * len(unit.in_types), (None,) * len(outs))
+    lie_in, lie_out = place.ins[len(unit.constants) :], place.outs
     check_symbols(ins, outs)
     scope = next((d.scope for t in ins for d in t.shape if type(d) is not int), None)
     kept = used(branches)
     made = Exported(
         fun_name=traced.fun_name, in_tree=traced.in_tree, in_avals=ins, out_tree=traced.out_tree, out_avals=outs,
         platforms=tuple(asked), mlir_module_serialized=b"", module_kept_var_idx=kept, disabled_safety_checks=checks,
-        uses_global_constants=len(asked) > 1 or scope is not None or _calls_refined(branches[0].unit.program),
+        uses_global_constants=len(asked) > 1 or scope is not None or _calls_refined(unit.program),
         calling_convention_version=CALLING[1], scope=scope,
-        make_vjp=lambda e: _vjp(e, request, traced, asked),
+        nr_devices=place.count, in_shardings=(*map(_abstract, lie_in),), out_shardings=(*map(_abstract, lie_out),),
+        make_vjp=lambda e: _vjp(e, request, traced, asked, (lie_in, lie_out)),
     )  # fmt: skip
     with recorded(LOWERED, made.fun_name):
         module = shim.portable(text_of(branches, kept, scope, made.names()))
@@ -156,7 +162,12 @@ def _calls_refined(program: Any) -> bool:
     )
 
 
-def _vjp(e: Exported, request: Request, traced: Any, asked: dict[str, Settings]) -> Exported:
+def _abstract(sharding: Any) -> Any:
+    """A sharding without devices."""
+    return sharding and sharding.update(mesh=sharding.mesh.abstract_mesh)
+
+
+def _vjp(e: Exported, request: Request, traced: Any, asked: dict[str, Settings], lie: Any) -> Exported:
     """The export of a function's derivative, of flat arguments."""
     count, tangents = len(e.in_avals), tuple(t.tangent() for t in e.in_avals)
     moving = [i for i, t in enumerate(tangents) if t.dtype != FLOAT0]
@@ -176,5 +187,6 @@ def _vjp(e: Exported, request: Request, traced: Any, asked: dict[str, Settings])
 
     derivative.__name__ = f"{e.fun_name}_vjp"
     types = (*e.in_avals, *(t.tangent() for t in e.out_avals))
-    made = _exported(Request(jit(derivative), types, {}), asked, tuple(e.disabled_safety_checks))
+    lies = {"in_shardings": (*lie[0], *lie[1]), "out_shardings": [*lie[0]]} if any((*lie[0], *lie[1])) else {}
+    made = _exported(Request(jit(derivative, **lies), types, {}), asked, tuple(e.disabled_safety_checks))
     return replace(made, out_avals=tangents)

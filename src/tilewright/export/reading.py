@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core import tree
-from ..core.errors import ExportError, ExportVersionError
+from ..core.errors import ExportError, ExportVersionError, UnsupportedError
+from ..core.mesh import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 from ..core.symbolic.scope import SymbolicScope, parse
 from ..core.types import ArrayType
 from . import flat
 from .checks import DisabledSafetyCheck
 from .exported import Exported
 from .nodes import node_of
-from .schema import CALLING, CHECKS, CUSTOM, DICT, DTYPES, LEAF, SCHEMA, VERSION
+from .schema import AXIS_TYPES, CALLING, CHECKS, CUSTOM, DICT, DTYPES, LEAF, SCHEMA, VERSION
 from .writing import KINDS
 
 _TYPES = {number: type for type, number in KINDS.items()}
@@ -59,18 +60,20 @@ def _from_table(t: dict[str, Any]) -> Exported:
         else [_read_type(x, scope) for x in t[f"{side}_types"] or ()]
         for side in ("in", "out")
     )  # fmt: skip
-    if any(t["in_sharding_numbers"] or ()) or any(t["out_sharding_numbers"] or ()):
-        devices = t["devices"] or t["devices_short"] or 1
-        if devices > 1:
-            raise ExportError(f"{t['name']} was exported for {devices} devices",
-                              "export it for one; programs on a mesh are not called from exports here")  # fmt: skip
+    devices = t["devices"] or t["devices_short"] or 1
+    meshes = [*map(_read_mesh, t["unique_meshes"] or ())]
+    lying = [None, *(_read_sharding(s, meshes) for s in t["unique_shardings"] or ())]
+    lie_in, lie_out = (tuple(lying[i] for i in t[f"{side}_sharding_numbers"] or ()) for side in ("in", "out"))
+    if devices > 1 and not any((*lie_in, *lie_out)):
+        raise ExportError(f"{t['name']} was exported for {devices} devices, and does not say how its arguments lie",
+                          "export it with `in_shardings`, by a version of the same time as this one")  # fmt: skip
     if t["ordered_effects"] or t["unordered_effects"]:
         names = ", ".join(x["name"] for x in (*(t["ordered_effects"] or ()), *(t["unordered_effects"] or ())))
         raise ExportError(f"{t['name']} has effects: {names}", "export it without callbacks")
     vjp = t["vjp"]
     return Exported(
         fun_name=t["name"], in_tree=_read_tree(t["in_tree"]), in_avals=tuple(ins), out_tree=_read_tree(t["out_tree"]),
-        out_avals=tuple(outs), nr_devices=t["devices"] or t["devices_short"] or 1,
+        out_avals=tuple(outs), nr_devices=devices, in_shardings=lie_in, out_shardings=lie_out,
         platforms=tuple(t["platforms"] or ()),
         disabled_safety_checks=tuple(_read_check(x) for x in t["disabled_checks"] or ()),
         mlir_module_serialized=t["module"], calling_convention_version=calling,
@@ -83,6 +86,21 @@ def _read_type(x: dict[str, Any], scope: SymbolicScope) -> ArrayType:
     if x["kind"]:
         raise ExportVersionError(f"an export with a type of kind {x['kind']}", "export the function again")
     return ArrayType(tuple(parse(d, scope) for d in x["shape"] or ()), _entry(DTYPES, x["dtype"] or 0, "dtype"))
+
+
+def _read_mesh(x: dict[str, Any]) -> AbstractMesh:
+    types = tuple(AXIS_TYPES[i] or AxisType.Auto for i in x["types"] or ()) or None
+    return AbstractMesh(tuple(x["sizes"] or ()), tuple(x["names"] or ()), types)
+
+
+def _read_sharding(x: dict[str, Any], meshes: Sequence[AbstractMesh]) -> NamedSharding | None:
+    """How an array lies; None where that is on one device."""
+    spec, mesh = x["spec"], meshes[x["mesh_number"] or 0]
+    if spec["reduced"] or spec["unreduced"]:
+        raise UnsupportedError("an export of arrays that are `reduced` or `unreduced`", "export it without them")
+    kind = None if x["memory_kind"] == "device" else x["memory_kind"]
+    dims = (tuple(d["axes"] or ()) for d in spec["partitions"] or ())
+    return None if mesh.empty else NamedSharding(mesh, PartitionSpec(*dims), kind)
 
 
 def _read_tree(x: dict[str, Any]) -> Any:

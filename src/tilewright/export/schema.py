@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.mesh import AxisType
 from ..core.types import FLOAT0, KEY_DTYPES, as_dtype
 
 VERSION = 12  # of the tables, raised when a field is added
@@ -44,6 +45,7 @@ SCHEMA: dict[str, tuple[tuple[str, Any], ...]] = {
 LEAF, NONE, TUPLE, LIST, DICT, CUSTOM = range(6)  # kinds of nodes of trees
 CHECKS = ("platform", "custom_call", "shape_assertions")  # kinds of checks that may be disabled
 ON_DEVICE = 1  # a memory space
+AXIS_TYPES = (None, AxisType.Auto, AxisType.Explicit, AxisType.Manual)  # by their numbers
 
 _NAMES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
