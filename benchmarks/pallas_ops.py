@@ -217,19 +217,28 @@ def hopper_ragged_dot() -> Case:
                 lambda a, b: jax.lax.ragged_dot(a, b, jnp.asarray(GROUPS)), "cuda:sm_90")  # fmt: skip
 
 
+def changed(name: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+    """A module of kernels for warpgroups with some of the functions that it calls replaced."""
+    module = importlib.reload(ops(name))
+    names = vars(module.plgpu)
+    module.plgpu = SimpleNamespace(**names | change(names))
+    return module
+
+
 def hopper_transposed_ragged_dot(wait: bool = False) -> Case:
     """`wait`: each product of a step waits for that of the step before, whose memory the pipeline fills again."""
-    module = ops("gpu.transposed_ragged_dot_mgpu")
-    if wait:
-        names = vars(importlib.reload(module).plgpu)
-        made = {"wgmma": lambda *args: (names["wgmma"](*args), names["wgmma_wait"](1))}
-        module.plgpu = SimpleNamespace(**names | made)
+    name = "gpu.transposed_ragged_dot_mgpu"
+    module = ops(name) if not wait else changed(
+        name, lambda names: {"wgmma": lambda *args: (names["wgmma"](*args), names["wgmma_wait"](1))})  # fmt: skip
     return Case(lambda a, b: module.transposed_ragged_dot(a, b, **_GROUPED), (normal(256, 128, dtype=HALF),) * 2,
                 lambda a, b: module.ref_transposed_ragged_dot(a, b, GROUPS), "cuda:sm_90")  # fmt: skip
 
 
-def blackwell_matmul(collective: bool = False) -> Case:
-    module = ops("gpu.blackwell_matmul_mgpu")
+def blackwell_matmul(collective: bool = False, wait: bool = False) -> Case:
+    """`wait`: all stores have read their memory before the next one, and so before the block ends."""
+    name = "gpu.blackwell_matmul_mgpu"
+    module = ops(name) if not wait else changed(name, lambda names: {
+        "wait_smem_to_gmem": lambda n, **options: names["wait_smem_to_gmem"](0, **options)})  # fmt: skip
     config = module.TuningConfig(128, 64, 64, 2, collective=collective)
     return Case(lambda a, b: module.matmul_kernel(a, b, config),
                 (normal(512, 256, dtype=HALF), normal(256, 256, dtype=HALF)), product, "cuda:sm_100")  # fmt: skip
@@ -256,7 +265,8 @@ CASES: dict[str, Callable[[], Case]] = {
     "gpu.transposed_ragged_dot_mgpu": hopper_transposed_ragged_dot,
     "gpu.transposed_ragged_dot_mgpu, with wgmma_wait": lambda: hopper_transposed_ragged_dot(wait=True),
     "gpu.blackwell_matmul_mgpu": blackwell_matmul,
-    "gpu.blackwell_matmul_mgpu, two blocks": lambda: blackwell_matmul(collective=True),
+    "gpu.blackwell_matmul_mgpu, with a last wait": lambda: blackwell_matmul(wait=True),
+    "gpu.blackwell_matmul_mgpu, two blocks, with a last wait": lambda: blackwell_matmul(collective=True, wait=True),
     "tpu.matmul": tpu_matmul,
     "tpu.flash_attention": tpu_flash_attention,
     "tpu.flash_attention, gradient": lambda: gradient(tpu_flash_attention()),

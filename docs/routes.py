@@ -16,7 +16,6 @@ from typing import Any
 import tilewright as tw
 from tests.support.hopper_large import LARGE
 from tilewright import cutlass_backend, lax, mosaic_gpu, nn, triton_backend
-from tilewright import numpy as tnp
 from tilewright.core.errors import TilewrightError, VersionError
 from tilewright.kernels.fused.attention import dot_product_attention
 from tilewright.lang.gpu.resources import resources
@@ -45,33 +44,40 @@ def _gradient(**options: Any) -> Callable[..., Any]:
     return lambda q, k, v, ct: tw.vjp(attend, q, k, v)[1](ct)
 
 
+def _product(a: Any, b: Any) -> Any:
+    """A product in float32; factors of float8 are both summed along their rows, as Hopper asks."""
+    summed = 1 if a.dtype.itemsize == 1 else 0
+    return lax.dot_general(a, b, (((1,), (summed,)), ((), ())), preferred_element_type="float32")
+
+
+HALF, BRAIN, BYTE, SINGLE = "float16", "bfloat16", "float8_e4m3fn", "float32"
 SQUARE, QUERY, KEYS = _struct(4096, 4096), _struct(2, 4096, 16, 128), _struct(2, 4096, 4, 128)
 CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "product, 4096": (lambda a, b: a @ b, (SQUARE, SQUARE)),
-    "product, 16 of 1024, bfloat16": (lambda a, b: a @ b, (_struct(16, 1024, 1024, dtype="bfloat16"),) * 2),
-    "product, bias, gelu": (
-        lambda a, b, c: nn.gelu(tnp.matmul(a, b, preferred_element_type="float32") + c).astype("float16"),
-        (SQUARE, SQUARE, _struct(4096, dtype="float32"))),
-    "product, scale per row, bfloat16": (
-        lambda a, b, s: (tnp.matmul(a, b, preferred_element_type="float32") * s[:, None]).astype("bfloat16"),
-        (*(_struct(4096, 4096, dtype="bfloat16"),) * 2, _struct(4096, dtype="float32"))),
-    "product of float8, scale per column": (
-        lambda a, b, s: (lax.dot_general(a, b, (((1,), (1,)), ((), ())), preferred_element_type="float32") * s).astype(
-            "bfloat16"),
-        (*(_struct(4096, 4096, dtype="float8_e4m3fn"),) * 2, _struct(4096, dtype="float32"))),
-    "product, residual": (lambda a, b, c: a @ b + c, (SQUARE, SQUARE, SQUARE)),
-    "int8 weights": (lambda a, w: a @ w.astype("float16"), (SQUARE, _struct(4096, 4096, dtype="int8"))),
+    "product, 16 of 1024, bfloat16": (lambda a, b: a @ b, (_struct(16, 1024, 1024, dtype=BRAIN),) * 2),
+    "int8 weights": (lambda a, w: a @ w.astype(HALF), (SQUARE, _struct(4096, 4096, dtype="int8"))),
     "attention, causal, 16 heads on 4": (_gradient(is_causal=True), (QUERY, KEYS, KEYS, QUERY)),
     "attention, window of 1024": (_gradient(local_window_size=(1024, 0)), (QUERY, KEYS, KEYS, QUERY)),
-}  # fmt: skip
+}
+# What follows a product, and its operand: one for each column, one for each element, one for each row.
+ENDINGS: dict[str, tuple[Callable[[Any, Any], Any], tuple[int, ...]]] = {
+    "bias, gelu": (lambda d, c: nn.gelu(d + c), (4096,)),
+    "residual": (lambda d, c: d + c, (4096, 4096)),
+    "scale per row": (lambda d, s: d * s[:, None], (4096,)),
+}
 
 
-# What CUTLASS compiles here, a minute or more each.
-CUTLASS = {
-    "cuda:sm_90": ("product, bias, gelu", "product, residual", "product, scale per row, bfloat16",
-                   "product of float8, scale per column"),
-    "cuda:sm_100": ("product, bias, gelu", "product, residual", "product of float8, scale per column"),
-}  # fmt: skip
+def _ended(ending: str, dtype: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """A product of 4096 x 4096 matrices with what follows it; that of float8 gives bfloat16."""
+    after, shape = ENDINGS[ending]
+    out = BRAIN if dtype == BYTE else dtype
+    factor, operand = _struct(4096, 4096, dtype=dtype), _struct(*shape, dtype=out if len(shape) == 2 else SINGLE)
+    return lambda a, b, c: after(_product(a, b), c).astype(out), (factor, factor, operand)
+
+
+ENDED = {f"product, {ending}, {dtype}": _ended(ending, dtype) for ending in ENDINGS for dtype in (HALF, BRAIN, BYTE)}
+CASES |= ENDED
+CUTLASS = "cuda:sm_90", "cuda:sm_100"  # what CUTLASS compiles `ENDED` for, a minute or more each
 
 
 def kernels(name: str) -> list[Kernel]:
@@ -113,8 +119,8 @@ def large_rows() -> Iterator[list[str]]:
 
 
 def cutlass_rows() -> Iterator[list[str]]:
-    for target, names in CUTLASS.items():
-        found = [(name, kernel) for name in names for kernel in kernels(name)]
+    found = [(name, kernel) for name in ENDED for kernel in kernels(name)]
+    for target in CUTLASS:
         CUTLASS_ROUTE.ready.start([kernel for _, kernel in found], target_of(target))
         for name, kernel in found:
             yield [f"{name}: `{kernel.name}`", f"`{target}`", *_row(kernel, cutlass_backend, target_of(target))]

@@ -22,6 +22,7 @@ from ...core.primitives.special import erf_p
 from ...core.types import ArrayType, is_bool, is_float
 from ...lang.machine import bits_down_p, bits_up_p, quotient_p, remainder_p, sign_down_p
 from ...lang.tpu import approx_reciprocal_p
+from ..exchange import agreed
 from ..text import Printer
 from ..values import Fragment, Lazy, Product, Unfit, computed, convert, halves, rounded, wrapped
 
@@ -48,7 +49,7 @@ def elementwise(compute: Numbers) -> Callable[..., Any]:
         def rounding(p: Printer, *xs: str) -> str:
             return finished(p, number(p, *xs), out.dtype)
 
-        operands = [e.settled(x) if isinstance(x, Product) else x for x in operands]
+        operands = agreed(e, [e.settled(x) if isinstance(x, Product) else x for x in operands])
         layout = e.joined(operands, out.shape)
         if layout is None:
             varies = frozenset[int]().union(*(x.varies for x in operands))

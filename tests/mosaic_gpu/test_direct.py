@@ -71,6 +71,18 @@ def test_values_go_through_registers_and_shared_memory():
     run(body, floats(64, 64, dtype="float32"), scratch=[TILE, plgpu.Barrier()])
 
 
+@pytest.mark.parametrize("n, target", [(64, "cuda:sm_90"), (128, "cuda:sm_100")])
+def test_a_vector_is_along_rows_and_along_columns(n, target):
+    def body(x, v, o, line, tile, *sums):
+        line[...], tile[...] = v[...], x[...]
+        value, each = tile[...], line[...]
+        o[...] = value * each[None, :] + each[:, None] * (each + 1)[None, :]
+
+    sums = [plgpu.TMEM((128, 64), "float32")] if n == 128 else []
+    run(body, floats(n, n, dtype="float32"), floats(n, dtype="float32"), out=tw.ShapeDtypeStruct((n, n), "float32"),
+        scratch=[plgpu.SMEM((n,), "float32"), plgpu.SMEM((n, n), "float32"), *sums], target=target)  # fmt: skip
+
+
 def test_two_warpgroups_hand_rows_to_each_other():
     def body(x, o, tile, told):
         wg = lax.axis_index("wg")

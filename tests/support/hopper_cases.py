@@ -98,6 +98,7 @@ PRODUCTS = {
     "computed left": dict(before=lambda a, b: (tnp.maximum(a, 0) * 2, b), columns=64),
     "normal rows": dict(after=lambda x: x / tnp.sqrt((x * x).sum(-1, keepdims=True) + 1), columns=128),
     "column sums": dict(after=lambda x: x - x.sum(0, keepdims=True) / 64, columns=64),
+    "sums of rows in columns": dict(after=lambda x: x - x.sum(1)[None, :] / 64),
     "softmax": dict(after=lambda x: tnp.exp(x - x.max(1, keepdims=True)), out=SINGLE, columns=64),
     "a mask": dict(after=lambda x: tnp.where(
         tnp.arange(128)[:, None] >= tnp.arange(64)[None, :], x, 0), columns=64),
@@ -143,9 +144,9 @@ def attention(kv_heads=1, t=256, d=64, grad=True, **options):
         return [k for k in kernels_in(run, [q, kv, kv, q]) if k.name.startswith("attention")]
 
 
-def attention_told(**params):
-    """The kernel of attention, told something of its compilation."""
-    kernel = attention(t=256, is_causal=True)[0]
+def attention_told(which=0, **params):
+    """The kernel of attention, or of its gradient for queries (1) or keys (2), told something of its compilation."""
+    kernel = attention(t=256, is_causal=True)[which]
     settings = {**dict(kernel.settings), "compiler_params": CompilerParams(**params)}
     return replace(kernel, settings=tuple(settings.items()))
 

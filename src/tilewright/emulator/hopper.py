@@ -141,7 +141,8 @@ class Group:
             self.clocks[w, self.agent(w)] = 1
         self.open: list[Callable[[], None]] = []
         self.groups: list[list[Callable[[], None]]] = []
-        self.committed, self.stores, self.fenced, self.after = 0, 0, False, True
+        self.committed, self.fenced, self.after = 0, False, True
+        self.stores, self.stored, self.started = 0, 0, 0  # groups of stores, those waited for, stores without a group
         self.queue: list[list[Callable[[], None]]] = []  # of products that tensor memory's sums wait for
         self.loading: list[Loaded] = []
 
@@ -385,6 +386,7 @@ class Group:
             grains = self.b.shared.grains(where, dtype.itemsize)
             self.b.shared.reading(grains, self.clocks[lane // WARP], self.engine, self.stores + 1, True,
                                   "a store of the copy engine")  # fmt: skip
+            self.started += 1
             values, at = self.b.shared.get(where, dtype)[live], base + place[live]
             if text.startswith("cp.reduce"):
                 combine = COMBINED[text.split("::cta.")[1].split(".")[0]]
@@ -393,9 +395,10 @@ class Group:
 
     def bulk(self, text: str, *args: Any) -> None:
         if "commit" in text:
-            self.stores += 1
+            self.stores, self.started = self.stores + 1, 0
         else:
             done = self.stores - number(r"wait_group(?:\.read)? (\d+);", text)
+            self.stored = max(done, self.stored)
             for w in self.warps():
                 self.clocks[w, self.engine] = max(done, self.clocks[w, self.engine])
 
@@ -410,6 +413,14 @@ class Group:
 
     def acquire(self, text: str, at: Any) -> None:
         self.b.descriptors[self.same(at)] = self.b.published[self.same(at)]
+
+    def end(self) -> None:
+        """Its warps end: nothing may read their memory any longer."""
+        if self.started:
+            raise SemaphoreError("a warp ends with stores of the copy engine without cp.async.bulk.commit_group")
+        if self.stores > self.stored:
+            raise SemaphoreError("a warp ends while stores read its memory: cp.async.bulk.wait_group is missing")
+        self.b.end(self.clocks)
 
     # ---- products
 
@@ -725,7 +736,7 @@ class Machine:
                     stuck[id(walk)] = next(walk)
                     kept.append(live[i])
                 except StopIteration:
-                    group.b.end(group.clocks)
+                    group.end()
                     cluster.progress += 1
             live = kept
             if live and cluster.progress == before and not cluster.land():

@@ -41,6 +41,8 @@ class Barrier:
         self.step()
 
     def step(self) -> None:
+        if self.left == 0 and self.bytes < 0:
+            raise EmulationError(f"mbarrier {self.address}: {-self.bytes} bytes more are copied than expect_tx tells")
         if self.left == 0 and self.bytes == 0:
             self.left, self.phases = self.count, self.phases + 1
             self.clock[self.agent] = self.phases

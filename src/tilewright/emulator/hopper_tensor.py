@@ -25,7 +25,8 @@ class TensorMemory:
         self.value = np.full((LANES, COLUMNS), np.nan, np.float32)
         self.columns = 0
         self.order = Shared(4 * QUARTERS * COLUMNS, "tensor memory", agents)
-        self.open = np.zeros((QUARTERS, COLUMNS), np.int64)  # 2: its stores are not waited for, 1: they are not fenced
+        # 2: its stores are not waited for, 1: what threads stored or loaded there is not fenced
+        self.open = np.zeros((QUARTERS, COLUMNS), np.int64)
 
     def grains(self, first: int, columns: int, quarter: int | None = None) -> Any:
         if first + columns > self.columns:
@@ -40,7 +41,7 @@ class TensorMemory:
         worst = int(self.open.reshape(-1)[grains].max(initial=0))
         if worst > level:
             missing = "tcgen05.wait::st" if worst == 2 else "tcgen05.fence::before_thread_sync"
-            raise EmulationError(f"tensor memory that threads stored is used without {missing}")
+            raise EmulationError(f"tensor memory that threads stored or loaded is used without {missing}")
 
 
 def allocate(g: Any, text: str, slot: Any) -> None:
@@ -49,6 +50,11 @@ def allocate(g: Any, text: str, slot: Any) -> None:
 
 
 def release(g: Any, text: str, address: Any) -> None:
+    needs_order(g, "tensor memory is given back")
+    memory, (w,) = g.b.tensor, g.warps()
+    taken = memory.grains(0, memory.columns)
+    memory.settled(taken, 0)
+    memory.order.writing(taken, g.clocks[w], g.agent(w), int(g.clocks[w][g.agent(w)]), False, "tcgen05.dealloc")
     g.b.tensor.columns -= number(r"\$0, (\d+);", text)
 
 
@@ -91,6 +97,7 @@ def load(g: Any, text: str, address: Any) -> Any:
         raise RaceError("race: a load reads tensor memory before anything is written there")
     agent = g.agent(w)
     memory.order.reading(grains, g.clocks[w], agent, int(g.clocks[w][agent]), False, "a load")
+    memory.open[w, first : first + columns] = np.maximum(memory.open[w, first : first + columns], 1)
     rows = slice(WARP * w, WARP * w + WARP)
     value = np.zeros((columns, LANES), np.float32)
     value[:, rows] = memory.value[rows, first : first + columns].T
@@ -132,8 +139,8 @@ def add_product(g: Any, text: str, *args: Any) -> None:
         clock, found = g.clocks[lane // WARP], []
         for block in blocks:  # each has its rows of the left operand and of the sums, and a part of the right operand
             memory, result = block.tensor, block.tensor.grains(to, n)
-            memory.settled(result, 0)
             memory.order.writing(result, clock, g.products, g.committed + 1, False, "a product", more=bool(more))
+            memory.settled(result, 0)
             own = (
                 _inside(g, block, left, clock)
                 if "[$1]" in text
