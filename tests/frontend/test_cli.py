@@ -1,5 +1,8 @@
 """The command line."""
 
+import runpy
+import sys
+
 import pytest
 
 from tilewright import cli
@@ -22,6 +25,13 @@ def test_doctor_reports_what_runs_here(capsys, monkeypatch):
 
 def test_every_layer_of_a_backend_is_listed():
     assert {b.layer for b in cli.BACKENDS} == {"xla_backend", "triton_backend", "mosaic_gpu", "mosaic_tpu"}
+
+
+def test_the_package_is_the_command_too(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["tilewright", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("tilewright", run_name="__main__")
+    assert ended.value.code == 0 and capsys.readouterr().out.startswith("tilewright ")
 
 
 def test_no_command_prints_help(capsys):
