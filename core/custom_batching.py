@@ -14,14 +14,14 @@ from typing import Any
 from . import tree
 from .associative import map as sequential_map
 from .errors import ArgumentTypeError, BatchAxisError, DifferentiationError, UnsupportedError
-from .evaluate import evaluate
-from .ir import Effects, Program
+from .ir import Program
 from .jvp import jvp_flat, jvp_program
 from .linear import moved
 from .primitive import AxisInfo, Primitive, Zero
+from .primitives import held
 from .primitives.structured import close
 from .rules import instantiate
-from .trace import eval_program, is_evaluating, trace_program, typeof
+from .trace import is_evaluating, trace_program, typeof
 
 __all__ = ["custom_vmap", "sequential_vmap"]
 
@@ -30,22 +30,6 @@ Rule = Callable[[AxisInfo, Sequence[Any], Sequence[bool]], tuple[list[Any], list
 
 
 # ---------------------------------------------------------------------------- the primitive
-
-
-def _typing(*types: Any, program: Program, **_: Any) -> list[Any]:
-    return program.out_types
-
-
-def _effects(*types: Any, program: Program, **_: Any) -> Effects:
-    return program.effects
-
-
-def _expand(*args: Any, program: Program, **_: Any) -> list[Any]:
-    return eval_program(program, *args)
-
-
-def _numpy(*arrays: Any, program: Program, **_: Any) -> list[Any]:
-    return evaluate(program, *arrays)
 
 
 def _jvp_rule(rule: Rule, nonzero: Flags) -> Rule:
@@ -118,14 +102,14 @@ def _batch(
 
 custom_vmap_p = Primitive(
     "custom_vmap",
-    _typing,
+    held.typing,
     jvp=_jvp,
     linearize=_linearize,
     transpose=_transpose,
     batch=_batch,
-    effects=_effects,
-    numpy=_numpy,
-    expand=_expand,
+    effects=held.effects,
+    numpy=held.numpy,
+    expand=held.expand,
     multiple=True,
 )
 

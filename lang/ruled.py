@@ -12,12 +12,12 @@ from typing import Any
 
 from ..core.caches import cached
 from ..core.errors import DifferentiationError
-from ..core.evaluate import evaluate
-from ..core.ir import Effects, Program
+from ..core.ir import Program
 from ..core.jvp import jvp_flat, jvp_program
 from ..core.linear import moved
 from ..core.linearize import linearize_flat
 from ..core.primitive import AxisInfo, Linear, Primitive, Zero, all_zero
+from ..core.primitives import held
 from ..core.primitives.varying import pvary
 from ..core.rules import instantiate
 from ..core.trace import eval_program, trace_program, typeof
@@ -183,25 +183,9 @@ def _calling(kernel: Kernel) -> Program:
     return trace_program(functools.partial(kernel_call_p.bind, kernel=kernel), kernel.in_types, kernel.name)
 
 
-def _typing(*types: Any, program: Program, rule: Partition) -> list[Any]:
-    return program.out_types
-
-
-def _effects(*types: Any, program: Program, rule: Partition) -> Effects:
-    return program.effects
-
-
-def _numpy(*arrays: Any, program: Program, rule: Partition) -> list[Any]:
-    return evaluate(program, *arrays)
-
-
-def _whole(*args: Any, program: Program, rule: Partition) -> list[Any]:
-    return eval_program(program, *args)
-
-
 partitioned_p = Primitive(
-    "partitioned", _typing, jvp=_jvp, linearize=_linearize, batch=_batch, numpy=_numpy, expand=_whole,
-    effects=_effects, multiple=True,
+    "partitioned", held.typing, jvp=_jvp, linearize=_linearize, batch=_batch, numpy=held.numpy, expand=held.expand,
+    effects=held.effects, multiple=True,
 )  # fmt: skip
 partitioned_linear_p = Primitive(
     "partitioned_linear", _linear_typing, transpose=_transpose, linearize=_linear_linearize, numpy=_apply,

@@ -14,8 +14,7 @@ from typing import Any
 from .. import tree
 from ..caches import cached
 from ..errors import ArgumentError
-from ..evaluate import evaluate
-from ..ir import Effects, Eqn, Program, Var
+from ..ir import Eqn, Program, Var
 from ..jvp import jvp_program
 from ..linear import moved
 from ..linearize import Purpose, linearize_program, purpose
@@ -25,8 +24,8 @@ from ..rewrite import eliminate_dead, substitute
 from ..rules import instantiate, linear_jvp
 from ..trace import is_evaluating, trace_program, typeof
 from ..transpose import transpose_program
-from ..types import Type
 from ..vmap import batch_program
+from . import held
 from .contract import dot_general_p
 from .conv import conv_general_dilated_p
 from .jit import jit_p
@@ -220,14 +219,6 @@ checkpoint_policies = SimpleNamespace(
 # ---------------------------------------------------------------------------- the primitive
 
 
-def _typing(*types: Type, program: Program, **_: Any) -> list[Type]:
-    return program.out_types
-
-
-def _effects(*types: Type, program: Program, **_: Any) -> Effects:
-    return program.effects
-
-
 def bind_checkpoint(program: Program, args: Sequence[Any], **params: Any) -> list[Any]:
     """Bind a Program that may hold constants."""
     program, constants = close(program)
@@ -365,20 +356,16 @@ def _dce(used: Sequence[bool], eqn: Eqn) -> Eqn | None:
     return reduced(eqn, chosen(eqn.inputs, live), chosen(eqn.outputs, used), program=keep_inputs(program, live))
 
 
-def _numpy(*arrays: Any, program: Program, **_: Any) -> list[Any]:
-    return evaluate(program, *arrays)
-
-
 checkpoint_p = Primitive(
     "checkpoint",
-    _typing,
+    held.typing,
     jvp=_jvp,
     linearize=_linearize,
     transpose=_transpose,
     batch=_batch,
     dce=_dce,
-    effects=_effects,
-    numpy=_numpy,
+    effects=held.effects,
+    numpy=held.numpy,
     recounted=recounted(), multiple=True, varies=OWN,
 )
 PRIMITIVES = (checkpoint_p, optimization_barrier_p, name_p)

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import DifferentiationError
-from ..evaluate import evaluate
-from ..ir import Effects, Program, Var
+from ..ir import Program, Var
 from ..jvp import jvp_flat
 from ..linear import add_tangents, moved
 from ..linearize import linearize_flat
@@ -26,23 +25,12 @@ from ..rules import instantiate
 from ..trace import Trace, eval_program, extended_axes, trace_program, typeof, under
 from ..transpose import transpose_program
 from ..vmap import batch_program
+from . import held
 from .reduce import reduce_sum_p
 from .structured import close, recounted, with_output_types
 from .varying import ordered, psum_invariant_p, pvary
 
 _CLOSED = "pass the value as an argument of the function, or use `closure_convert`"
-
-
-def _typing(*types: Any, program: Program, **_: Any) -> list[Any]:
-    return program.out_types
-
-
-def _effects(*types: Any, program: Program, **_: Any) -> Effects:
-    return program.effects
-
-
-def _numpy(*args: Any, program: Program, **_: Any) -> list[Any]:
-    return evaluate(program, *args)
 
 
 def _traced(trace: Trace, fun: Callable[..., Any], args: Sequence[Any], name: str) -> tuple[Program, list[Any]]:
@@ -155,12 +143,12 @@ def _batch_jvp(
 
 custom_jvp_call_p = Primitive(
     "custom_jvp_call",
-    _typing,
+    held.typing,
     jvp=_jvp,
     transpose=_transpose,
     batch=_batch_jvp,
-    effects=_effects,
-    numpy=_numpy,
+    effects=held.effects,
+    numpy=held.numpy,
     recounted=recounted("num_consts"), multiple=True, varies=OWN,
 )
 
@@ -283,13 +271,13 @@ def _batch_vjp(
 
 custom_vjp_call_p = Primitive(
     "custom_vjp_call",
-    _typing,
+    held.typing,
     jvp=_no_forward,
     linearize=_linearize,
     transpose=_transpose,
     batch=_batch_vjp,
-    effects=_effects,
-    numpy=_numpy,
+    effects=held.effects,
+    numpy=held.numpy,
     recounted=recounted("num_consts"), multiple=True, varies=OWN,
 )
 
@@ -352,10 +340,6 @@ custom_lin_p = Primitive(
 # ---------------------------------------------------------------------------- linear_call
 
 
-def _linear_typing(*types: Any, program: Program, **_: Any) -> list[Any]:
-    return program.out_types
-
-
 def _linear_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, num_res: int, **params: Any) -> Any:
     outs = linear_call_p.bind(*primals, num_res=num_res, **params)
     given = [*primals[:num_res], *map(instantiate, tangents[num_res:])]
@@ -407,13 +391,13 @@ def _linear_batch(
 
 linear_call_p = Primitive(
     "linear_call",
-    _linear_typing,
+    held.typing,
     jvp=_linear_jvp,
     transpose=_linear_transpose,
     batch=_linear_batch,
     linearize=_linear_linearize,
-    effects=_effects,
-    numpy=_numpy,
+    effects=held.effects,
+    numpy=held.numpy,
     recounted=recounted("num_res"), multiple=True, varies=OWN,
 )
 PRIMITIVES = (custom_jvp_call_p, custom_vjp_call_p, custom_lin_p, linear_call_p)

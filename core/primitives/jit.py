@@ -5,22 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..evaluate import evaluate
-from ..ir import Effects, Eqn, Program
+from ..ir import Eqn, Program
 from ..jvp import jvp_program
 from ..linearize import linearized
 from ..primitive import OWN, AxisInfo, Linear, Primitive, Zero
 from ..rewrite import eliminate_dead
 from ..transpose import transpose_program
 from ..vmap import batch_program
-
-
-def _typing(*types: Any, program: Program, **_: Any) -> list[Any]:
-    return program.out_types
-
-
-def _effects(*types: Any, program: Program, **_: Any) -> Effects:
-    return program.effects
+from . import held
 
 
 def _rest(params: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -81,12 +73,8 @@ def _recounted(params: dict[str, Any], widths: Sequence[int]) -> dict[str, Any]:
     return params | {"donated": tuple(flag for flag, width in donated for _ in range(width))}
 
 
-def _numpy(*arrays: Any, program: Program, **_: Any) -> list[Any]:
-    return evaluate(program, *arrays)
-
-
 jit_p = Primitive(
-    "jit", _typing, jvp=_jvp, linearize=_linearize, transpose=_transpose, batch=_batch, dce=_dce, effects=_effects,
-    numpy=_numpy, recounted=_recounted, multiple=True, varies=OWN,
+    "jit", held.typing, jvp=_jvp, linearize=_linearize, transpose=_transpose, batch=_batch, dce=_dce,
+    effects=held.effects, numpy=held.numpy, recounted=_recounted, multiple=True, varies=OWN,
 )  # fmt: skip
 PRIMITIVES = (jit_p,)

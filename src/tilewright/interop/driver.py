@@ -35,10 +35,12 @@ class Driver:
             remedy = "run on a machine with a GPU; `compile(f, ..., target='cuda')` needs none"
             raise DriverError(f"there is no NVIDIA driver here: {str(error).splitlines()[0]}", remedy) from None
         if int(code) != 0:
-            _, text = self.bindings.cuGetErrorName(code)
-            shown = text.decode() if isinstance(text, bytes) else str(text)
-            raise DriverError(f"{name}: {shown}", "see NVIDIA's list of CUresult")
+            raise self._error(name, code, "see NVIDIA's list of CUresult")
         return values[0] if len(values) == 1 else values
+
+    def _error(self, name: str, code: Any, remedy: str) -> DriverError:
+        _, text = self.bindings.cuGetErrorName(code)
+        return DriverError(f"{name}: {text.decode() if isinstance(text, bytes) else text}", remedy)
 
     def _attribute(self, device: int, name: str) -> int:
         return int(self._check("cuDeviceGetAttribute", getattr(self.bindings.CUdevice_attribute, name), device))
@@ -89,9 +91,8 @@ class Driver:
             function, *grid, threads, 1, 1, shared, stream, ctypes.addressof(addresses), 0
         )
         if int(code) != 0:
-            _, text = self.bindings.cuGetErrorName(code)
-            raise DriverError(f"cuLaunchKernel: {text.decode() if isinstance(text, bytes) else text}",
-                              "an earlier launch on this device may have failed: CUDA tells of that late")  # fmt: skip
+            remedy = "an earlier launch on this device may have failed: CUDA tells of that late"
+            raise self._error("cuLaunchKernel", code, remedy)
 
     def copy(self, target: int, source: int, nbytes: int, stream: int) -> None:
         """Put a copy from device memory to device memory on a stream."""

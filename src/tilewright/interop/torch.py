@@ -45,8 +45,6 @@ _DTYPES = (
     "bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32",
     "float64", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz",
 )  # fmt: skip
-
-
 ON_HOST = -1  # torch's number of this machine's memory, where GPUs count from 0
 
 
@@ -141,8 +139,11 @@ _numbers = runtime.part("interop.torch.names", itertools.count())
 
 @dataclass(frozen=True)
 class Parts:
-    """Reverse mode of a Program. `primal` gives its `outputs`, then residuals; `backward` takes the residuals and the
-    cotangents of the outputs that move with the inputs, and gives those of the inputs."""
+    """Reverse mode of a Program.
+
+    `primal` gives its `outputs`, then residuals; `backward` takes the residuals and the cotangents of the outputs that
+    move with the inputs, and gives those of the inputs.
+    """
 
     primal: Program
     backward: Program
@@ -171,10 +172,9 @@ class TorchFunction(Function):
 
     def __init__(self, function: Callable[..., Any], library: TorchLibrary, donate: Sequence[int] = ()):
         super().__init__(function, library, donate)
-        # Now, for torch.compile cannot trace the making of an operator.
-        self.single: dict[
-            Any, Any
-        ] = {}  # by shapes, dtypes and GPUs: the configuration, and the call that is one launch
+        # By shapes, dtypes and GPUs: the configuration, and the call where it is one launch.
+        self.single: dict[Any, Any] = {}
+        # Made now, for torch.compile cannot trace the making of an operator.
         self.operators: Any = Operators(self) if library.installed else None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -1,0 +1,25 @@
+"""The rules of a primitive that is the Program it holds, its parameter `program`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..evaluate import evaluate
+from ..ir import Effects, Program
+from ..trace import eval_program
+
+
+def typing(*types: Any, program: Program, **_: Any) -> list[Any]:
+    return program.out_types
+
+
+def effects(*types: Any, program: Program, **_: Any) -> Effects:
+    return program.effects
+
+
+def numpy(*arrays: Any, program: Program, **_: Any) -> list[Any]:
+    return evaluate(program, *arrays)
+
+
+def expand(*args: Any, program: Program, **_: Any) -> list[Any]:
+    return eval_program(program, *args)
