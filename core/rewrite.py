@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from .ir import Atom, Eqn, Program, Var
+from .ir import Atom, Eqn, Program, Var, subprograms
 from .primitive import Primitive
 
 
@@ -93,6 +93,19 @@ def vocabulary(program: Program) -> Vocabulary:
 def primitives_of(program: Program) -> frozenset[Primitive]:
     """The primitives in a Program and in those within it."""
     return vocabulary(program).primitives
+
+
+def occurrences(program: Program, primitive: Primitive) -> int:
+    """How many equations of a primitive there are in a Program and in those within it, one that occurs twice twice."""
+    known: dict[Program, int] = {}
+
+    def found(inner: Program) -> int:
+        if inner not in known:
+            below = (found(p) for eqn in inner.eqns for _, p in subprograms(eqn))
+            known[inner] = sum(eqn.primitive is primitive for eqn in inner.eqns) + sum(below)
+        return known[inner]
+
+    return found(program) if primitive in primitives_of(program) else 0
 
 
 def rewritten(

@@ -104,7 +104,7 @@ def _boundary(e: Emitter, unit: Unit, kept: Sequence[int]) -> tuple[list[str], l
 
 def _body(e: Emitter, branch: Branch, arguments: dict[int, Operand], _: Any) -> list[Operand]:
     unit, settings = branch
-    table = rules_for(settings) if type(e) is Emitter else {**rules(), **RULES}
+    table = rules_for(settings, unit.program) if type(e) is Emitter else {**rules(), **RULES}
     e.rules, e.platform = table, settings.platform
     n = len(unit.constants)
     types: Any = unit.program.in_types

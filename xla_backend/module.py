@@ -10,13 +10,14 @@ from typing import Any
 from ..core.errors import ExportError, ProgramError
 from ..core.ir import CALLBACK, ORDERED, Program, Var
 from ..core.primitive import Primitive
-from ..core.rewrite import eliminate_dead
+from ..core.primitives.random import threefry2x32_p
+from ..core.rewrite import eliminate_dead, occurrences
 from ..core.types import ArrayType
 from . import shim
 from .cpu import products
 from .cpu.sums import compiler_options
 from .expand import expanded
-from .lower import rules
+from .lower import random, rules
 from .lower.emit import Emitter
 from .settings import Place, Settings, Unit
 from .transfer import physical
@@ -84,7 +85,7 @@ def printed(unit: Unit, settings: Settings) -> Module:
     kept = tuple(i for i, u in enumerate(used) if u or call.keep_unused)
     body = body.replace(inputs=[program.inputs[i] for i in kept])
     attributes, aliased = _aliases(body, kept, given)
-    emitter = Emitter(rules_for(settings), settings.platform, expanded, settings.located)
+    emitter = Emitter(rules_for(settings, body), settings.platform, expanded, settings.located)
     results: list[str] = []
     if unit.place is not None:
         computed = [i for i in range(len(program.outputs)) if i not in forwarded]
@@ -112,10 +113,20 @@ def _refined(text: str, name: str) -> str:
                           "call it with arrays of sizes that it was exported for") from None  # fmt: skip
 
 
-def rules_for(settings: Settings) -> Mapping[Primitive, Any]:
-    """The rules by which a module is printed."""
+# A CPU program of more hashes of random keys than these has a barrier behind each. XLA fuses a hash with all that takes
+# its words; where keys are split again and again, that made programs of forty hashes five times as long to compile.
+# Loops of few draws are several times as fast without barriers, for XLA makes one function of their bodies.
+_FUSED_HASHES = 8
+
+
+def rules_for(settings: Settings, program: Program) -> Mapping[Primitive, Any]:
+    """The rules by which a Program is printed as a module."""
     found = rules()
-    return found if settings.platform != "cpu" or "products" in settings.off else {**found, **products.RULES}
+    if settings.platform != "cpu":
+        return found
+    many = occurrences(program, threefry2x32_p) > _FUSED_HASHES
+    return {**found, **(products.RULES if "products" not in settings.off else {}),
+            **({threefry2x32_p: random.apart} if many else {})}  # fmt: skip
 
 
 def check_module(module: Module) -> None:
