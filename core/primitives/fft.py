@@ -132,7 +132,7 @@ def fft(x: Any, fft_type: FftType | str | int, fft_lengths: int | Sequence[int])
         raise ArgumentError(f"fft_type={fft_type!r}", f"one of {', '.join(FftType.__members__)}") from None
     lengths = integers(fft_lengths, "fft_lengths", "fft")
     dtype = typeof(x).dtype
-    real = FLOAT64 if dtype in (FLOAT64, _COMPLEX[FLOAT64]) else FLOAT32
+    real = FLOAT64 if dtype.itemsize == (16 if is_complex(dtype) else 8) else FLOAT32
     if kind is not FftType.RFFT:
         x = convert_element_type(x, _COMPLEX[real])
     elif not is_complex(dtype):

@@ -70,11 +70,13 @@ def test_derivatives_are_the_transform_itself(wide):
 
 @pytest.mark.parametrize("dtype,name,expected", [
     ("int32", "fft", "complex64"), ("bool", "rfft", "complex64"), ("bfloat16", "rfft", "complex64"),
-    ("float16", "fft", "complex64"), ("uint8", "irfft", "float32"),
+    ("float16", "fft", "complex64"), ("uint8", "irfft", "float32"), ("int64", "fft", "complex128"),
+    ("uint64", "rfft", "complex128"), ("int64", "hfft", "float64"), ("int64", "ihfft", "complex128"),
 ])  # fmt: skip
 def test_eager_calls_and_dtypes(dtype, name, expected):
     x = np.array([3, 1, 0, 1])
-    found = getattr(jnp.fft, name)(jnp.asarray(x, dtype))
+    with tw.config(enable_x64=expected in ("complex128", "float64")):
+        found = getattr(jnp.fft, name)(jnp.asarray(x, dtype))
     assert found.dtype == np.dtype(expected) and not found.weak_type
     reference = getattr(np.fft, name)(x if dtype != "bool" else x > 0)
     np.testing.assert_allclose(np.asarray(found), reference, rtol=1e-5, atol=1e-5)

@@ -86,6 +86,23 @@ def test_as_scipy_and_derivatives_as_differences(name, operands, points, first, 
         np.testing.assert_allclose(np.asarray(t), slope, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize("name,parameters", [
+    ("hyp1f1", (-1.0, -2.0)), ("hyp1f1", (-3.0, -3.0)), ("hyp1f1", (1.0, -2.0)), ("hyp1f1", (-3.0, -2.0)),
+    ("hyp2f1", (-3.0, -2.0, -2.0)), ("hyp2f1", (-0.3, -2.0, -2.0)), ("hyp2f1", (0.5, -2.0, -4.0)),
+    ("hyp2f1", (-3.0, 0.5, -2.0)),
+])  # fmt: skip
+def test_hypergeometric_polynomials_end_before_a_pole(name, parameters, numpy_meaning):
+    x = np.r_[-0.7, 0.3, 0.8]
+    function, wanted = getattr(special, name), getattr(theirs, name)(*parameters, x)
+    np.testing.assert_allclose(function(*parameters, x), wanted, rtol=1e-12)
+    if np.isfinite(wanted).all():  # a polynomial of three degrees at most has these differences
+        f, h = lambda x: function(*parameters, x), 1e-3
+        slope = lambda x: tw.jvp(f, (x,), (np.ones_like(x),))[1]  # noqa: E731
+        np.testing.assert_allclose(slope(x), (f(x + h) - f(x - h)) / (2 * h), rtol=1e-5, atol=1e-5)
+        second = tw.jvp(slope, (x,), (np.ones_like(x),))[1]
+        np.testing.assert_allclose(second, (slope(x + h) - slope(x - h)) / (2 * h), rtol=1e-5, atol=1e-5)
+
+
 # What compiles to the same operations as the others is left out: programs take seconds.
 ALIKE = ("exp1", "dawsn", "beta", "comb", "kl_div")
 

@@ -14,7 +14,8 @@ HERMITIAN = (Z @ H(Z) + np.eye(2)).astype(np.complex64)
 LU = np.array([[4, 1, 2], [0.5, 3, 1], [0.25, 0.5, 2]], np.float32)
 DIAGONALS = np.array([[0, 1, 2], [5, 6, 7], [1, 2, 0]], np.float32)
 ANGLES = np.array([[0.1, 0.2, 0.3], [-0.4, 0.5, 0.1]], np.float32)
-GRID, PLACES = ((0.0, 1.0), (0.0, 0.5, 2.0)), np.array([[0.2, 0.7], [0.9, 1.5]], np.float32)
+GRID = (np.array([0, 1], np.float32), np.array([0, 0.5, 2], np.float32))
+PLACES = np.array([[0.2, 0.7], [0.9, 1.5]], np.float32)
 QUATERNIONS = np.array([[0.5, 0.5, 0.5, 0.5], [0.1, -0.2, 0.3, 0.9]], np.float32)
 
 

@@ -105,7 +105,7 @@ def _transform(name: str, kind: FftType, a: Any, s: Any, axes: Any, norm: Norm) 
 
 def _as_complex(a: Array) -> Array:
     dtype = dtype_of(a)
-    return a if is_complex(dtype) else astype(a, np.dtype(np.complex128 if dtype == np.float64 else np.complex64))
+    return a if is_complex(dtype) else astype(a, np.dtype(np.complex128 if dtype.itemsize == 8 else np.complex64))
 
 
 _KINDS = {

@@ -44,6 +44,17 @@ def _is_pole(x: Any) -> Any:
     return (x <= 0) & lax.eq(x, lax.floor(x))
 
 
+def _is_polynomial(a: Any, b: Any) -> Any:
+    """Where a series ends by its parameter `a` before the pole of its terms at `b`, if there is one."""
+    return _is_pole(a) & (~_is_pole(b) | (a >= b))
+
+
+def _over(above: Any, below: Any) -> Any:
+    """A quotient, 0 where it is by 0: beyond the last term of a polynomial."""
+    zero = lax.eq(below, 0)
+    return where3(zero, 0.0, above / where3(zero, 1.0, below))
+
+
 def _gamma_ratio(above: tuple[Any, ...], below: tuple[Any, ...]) -> Any:
     """A product of gamma functions by another, 0 where one below has a pole."""
     size: Any = 0.0
@@ -75,9 +86,12 @@ def _series(ratio: Callable[[Any], Any], like: Any) -> Any:
 
 
 def _by_slopes(
-    value_of: Callable[..., Any], smooth: Callable[..., Any], of_x: Callable[..., Any]
+    value_of: Callable[..., Any], smooth: Callable[..., Any], rate: Callable[..., Any]
 ) -> Callable[..., Array]:
-    """A function whose derivative in its last argument is known; in the others a smooth form is differentiated."""
+    """A function whose derivative in its last argument is `rate` of the others times its value with these raised by 1.
+
+    In the others a smooth form is differentiated.
+    """
     function: Any = custom_jvp(value_of)
 
     def slope(i: int) -> Callable[..., Any]:
@@ -88,7 +102,9 @@ def _by_slopes(
         return partial
 
     def along(t: Any, out: Any, *args: Any) -> Any:
-        return t * of_x(function, *args)
+        *parameters, x = args
+        factor = rate(*parameters)
+        return t * where3(lax.eq(factor, 0), 0.0, factor * function(*(p + 1 for p in parameters), x))
 
     count = smooth.__code__.co_argcount
     function.defjvps(*map(slope, range(count - 1)), along)
@@ -101,7 +117,7 @@ _FAR = 80.0
 
 
 def _plain_1f1(a: Any, b: Any, x: Any) -> Any:
-    return _series(lambda k: (a + k) / ((b + k) * (k + 1)) * x, x)
+    return _series(lambda k: _over(a + k, (b + k) * (k + 1)) * x, x)
 
 
 def _asymptotic(p: Any, q: Any, x: Any) -> Any:
@@ -115,9 +131,9 @@ def _asymptotic(p: Any, q: Any, x: Any) -> Any:
 
 
 def _value_1f1(a: Any, b: Any, x: Any) -> Any:
-    negative = x < 0
-    # Kummer's transformation (DLMF 13.2.39): all sums at positive x.
-    p, y = where3(negative, b - a, a), abs(x)
+    negative = (x < 0) & ~_is_pole(b)
+    # Kummer's transformation (DLMF 13.2.39): all sums but those of polynomials at positive x.
+    p, y = where3(negative, b - a, a), where3(negative, -x, x)
     ends = _is_pole(p)
     far = (y > _FAR) & ~ends
     near = _plain_1f1(where3(far, 1.0, p), where3(far, 1.0, b), where3(far, 1.0, y))
@@ -126,11 +142,13 @@ def _value_1f1(a: Any, b: Any, x: Any) -> Any:
     growth = (p - b) * lax.log(large) + where3(negative, 0.0, large)
     away = _asymptotic(b - p, 1 - p, large) * _gamma_ratio((b,), (p,)) * lax.exp(growth)
     out = where3(far, away, near)
-    out = where3(lax.eq(a, 0) | lax.eq(x, 0), 1.0, where3(lax.eq(a, b), lax.exp(x), out))
-    return where3(_is_pole(b) & ~lax.eq(x, 0), math.inf, where3(lax.eq(x, x), out, math.nan))
+    pole = _is_pole(b)
+    out = where3(lax.eq(a, 0) | lax.eq(x, 0), 1.0, where3(lax.eq(a, b) & ~pole, lax.exp(x), out))
+    out = where3(pole & ~_is_polynomial(a, b), math.inf, out)
+    return where3(lax.eq(x, x), out, math.nan)
 
 
-_hyp1f1 = _by_slopes(_value_1f1, _value_1f1, lambda f, a, b, x: a / b * f(a + 1, b + 1, x))
+_hyp1f1 = _by_slopes(_value_1f1, _value_1f1, _over)
 
 
 @composite()
@@ -149,7 +167,7 @@ def hyp1f1(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
 
 
 def _plain_2f1(a: Any, b: Any, c: Any, x: Any) -> Any:
-    return _series(lambda k: (a + k) * (b + k) / ((c + k) * (k + 1)) * x, x)
+    return _series(lambda k: _over((a + k) * (b + k), (c + k) * (k + 1)) * x, x)
 
 
 def _masked(use: Any, *pairs: tuple[Any, float]) -> list[Any]:
@@ -223,7 +241,7 @@ def _gauss(a: Any, b: Any, c: Any, x: Any, close: float) -> Any:
     diverges = math.inf * gammasgn(a) * gammasgn(b) * gammasgn(c)
     at_one = where3(s > 0, _gamma_ratio((c, where3(s > 0, s, 1.0)), (c - a, c - b)), diverges)
     out = where3(inside | ends, out, where3(lax.eq(x, 1), at_one, math.inf))
-    out = where3(_is_pole(c) & ~ends, math.inf, out)
+    out = where3(_is_pole(c) & ~(_is_polynomial(a, c) | _is_polynomial(b, c)), math.inf, out)
     return where3(lax.eq(x, x), where3(lax.eq(x, 0), 1.0, out), math.nan)
 
 
@@ -236,7 +254,7 @@ def _summed_2f1(a: Any, b: Any, c: Any, x: Any) -> Any:
     return _gauss(a, b, c, x, 1.0)
 
 
-_hyp2f1 = _by_slopes(_value_2f1, _summed_2f1, lambda f, a, b, c, x: a * b / c * f(a + 1, b + 1, c + 1, x))
+_hyp2f1 = _by_slopes(_value_2f1, _summed_2f1, lambda a, b, c: _over(a * b, c))
 
 
 @composite()
