@@ -23,7 +23,7 @@ from .errors import (
 )
 from .ir import Program
 from .jvp import jvp_flat
-from .linear import moved
+from .linear import moved, reduce_sum_p
 from .linearize import LinearMap, Purpose, linear_part, linearize_flat
 from .opaque import MappingSpec, differentiable, is_opaque
 from .primitive import AxisInfo, Linear
@@ -527,11 +527,12 @@ def hessian(
 
 def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = None,
          axis_size: int | None = None,
-         spmd_axis_name: Any = None) -> Callable[..., Any]:  # fmt: skip
+         spmd_axis_name: Any = None, sum_match: bool = False) -> Callable[..., Any]:  # fmt: skip
     """A function that maps `fun` over an axis of its arguments.
 
     `in_axes` and `out_axes` are ints, None, or pytree prefixes of them. `spmd_axis_name` names the mesh axes that split
-    the mapped axis, for constraints and `shard_map` within. Of a mapped Ref each call of `fun` has its own part,
+    the mapped axis, for constraints and `shard_map` within. An output whose `out_axes` is None must not depend on the
+    mapped axis; with `sum_match` the sum over that axis is given. Of a mapped Ref each call of `fun` has its own part,
     to read and to write. Raises `BatchAxisError` where the mapped axes differ in size or no argument is mapped.
 
     >>> import tilewright as tw
@@ -560,7 +561,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
         full = f.out_tree.unflatten(outs)
         wanted = _axes_of(tuple(out_axes) if type(full) is tuple and type(out_axes) is list else out_axes, full,
                           "out_axes")  # fmt: skip
-        results = [_placed(axis, x, d, w) for x, d, w in zip(outs, found, wanted, strict=True)]
+        results = [_placed(axis, x, d, w, sum_match) for x, d, w in zip(outs, found, wanted, strict=True)]
         return f.out_tree.unflatten(results)
 
     return wrapped
@@ -608,8 +609,10 @@ def _mapped_size(flat: Sequence[Any], axes: Sequence[Any], given: int | None) ->
     return next(iter(sizes)), dims
 
 
-def _placed(axis: AxisInfo, x: Any, dim: int | None, wanted: Any) -> Any:
+def _placed(axis: AxisInfo, x: Any, dim: int | None, wanted: Any, sum_match: bool) -> Any:
     if wanted is None:
+        if dim is not None and sum_match:
+            return reduce_sum_p.bind(x, axes=(dim,))
         if dim is not None:
             raise BatchAxisError("vmap with out_axes=None of an output that depends on the mapped axis",
                                  "use an int, or reduce over the axis")  # fmt: skip

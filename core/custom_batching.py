@@ -19,6 +19,7 @@ from .jvp import jvp_flat, jvp_program
 from .linear import moved
 from .primitive import AxisInfo, Primitive, Zero
 from .primitives import held
+from .primitives.custom import rule_setter
 from .primitives.structured import close
 from .rules import instantiate
 from .trace import is_evaluating, trace_program, typeof
@@ -150,6 +151,8 @@ class custom_vmap:
     @property
     def _name(self) -> str:
         return getattr(self.fun, "__name__", repr(self.fun))
+
+    __getattr__ = rule_setter
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)

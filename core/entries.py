@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,10 +16,19 @@ from .trace import Tracer, Value, dtype_of, shape_of, typeof
 from .types import Shape, as_size, is_bool, is_integer
 
 
-class Span(NamedTuple):
-    """A slice of an axis: `size` elements from `start`, `step` apart (negative to go backwards)."""
+@dataclass(frozen=True)
+class Slice:
+    """`size` positions from `start` (which may be traced), `stride` apart; made by `ds`."""
 
-    start: int
+    start: Any
+    size: int
+    stride: int = 1
+
+
+class Span(NamedTuple):
+    """A slice of an axis: `size` elements from `start`, which may be traced, `step` apart (negative: backwards)."""
+
+    start: Any
     step: int
     size: int
 
@@ -60,6 +70,8 @@ def _item(item: Any) -> Any:
     """One item of an index as None, Ellipsis, slice, int, Flag, or an array of integers or booleans."""
     if item is None or item is Ellipsis or isinstance(item, (slice, Flag)):
         return item
+    if isinstance(item, Slice):
+        return _sliced(item)
     if isinstance(item, (bool, np.bool_)):
         return Flag(bool(item))
     if isinstance(item, (int, np.integer)):
@@ -81,6 +93,18 @@ def _item(item: Any) -> Any:
     if not is_integer(dtype):
         raise DtypeError(f"index of type {typeof(item).show()}", "index with integers or booleans; cast with `astype`")
     return int(item) if not shape and not isinstance(item, Value) else item
+
+
+def _sliced(item: Slice) -> slice | Span:
+    """What `ds` made: a slice where its start is known, else a span that is not made to fit the axis."""
+    start, size = _item(item.start), item.size
+    if isinstance(size, Value):
+        raise IndexingError(f"index {_shown(item)} has a computed size", "the size of a slice is static")
+    if isinstance(start, int):
+        return slice(start, start + size * item.stride, item.stride)
+    if shape_of(start):
+        raise IndexingError(f"index {_shown(item)} starts at an array of shape {shape_of(start)}", "give one integer")
+    return Span(start, item.stride, size)
 
 
 def known_mask(mask: Any) -> Any:
@@ -177,7 +201,7 @@ def is_array(entry: Entry) -> bool:
 
 def _places(item: Any) -> bool:
     """Whether an item of an index is one of those that NumPy broadcasts together."""
-    return item is not None and not isinstance(item, slice)
+    return item is not None and not isinstance(item, (slice, Span))
 
 
 def is_basic(entries: Sequence[Entry]) -> bool:

@@ -72,11 +72,16 @@ def _position(entry: Any, axis: int, size: int, wrap: bool, clamp: bool = True) 
     return min(max(position, 0), size - 1) if clamp else position
 
 
+def _first(span: Span, size: int, wrap: bool) -> Any:
+    """The least index that a slice touches; a computed one may count from the end."""
+    return wrapped(span.low, size) if wrap and is_array(span.start) else span.low
+
+
 def _in_bounds(entries: Sequence[Entry], shape: Shape, wrap: bool) -> bool:
     """Whether integers are known and lie within their axes."""
     axes = [e for e in entries if takes_axis(e)]
     for entry, size in zip(axes, shape, strict=True):
-        if is_array(entry):
+        if is_array(entry.start if isinstance(entry, Span) else entry):
             return False
         if _is_known(entry) and type(size) is int and not (-size if wrap else 0) <= entry < size:
             return False
@@ -118,7 +123,7 @@ def _box(entries: Sequence[Entry], shape: Shape, wrap: bool) -> _Box:
     for axis, (entry, size) in enumerate(zip(axes, shape, strict=True)):
         if isinstance(entry, Span):
             many = type(entry.size) is not int or entry.size > 1
-            starts.append(entry.low if many or entry.size else 0)
+            starts.append(_first(entry, size, wrap) if many or entry.size else 0)
             sizes.append(entry.reach)
             steps.append(abs(entry.step) if many else 1)
             if entry.step < 0 and many:
@@ -256,13 +261,14 @@ class _Planner:
             self.sizes.append(1)
         elif abs(entry.step) == 1 or entry.size <= 1:
             if not entry.is_whole(self.shape[axis]):
-                self.index(axis, entry.low if entry.size else 0, -1)
+                self.index(axis, _first(entry, self.shape[axis], self.wrap) if entry.size else 0, -1)
             if entry.step < 0:
                 self.reverse.append(self.out)
             self.windows[self.out] = entry.size
             self.sizes.append(entry.size)
         else:
-            self.index(axis, np.arange(entry.size, dtype=np.int64) * entry.step + entry.start, len(self.batch))
+            first = _first(entry, self.shape[axis], self.wrap) if is_array(entry.start) else entry.start
+            self.index(axis, first + np.arange(entry.size, dtype=np.int64) * entry.step, len(self.batch))
             self.batch.append(entry.size)
             self.sizes.append(1)
 

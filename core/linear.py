@@ -169,7 +169,7 @@ def _broadcast_typing(x: ArrayType, *, shape: Shape, broadcast_dimensions: Axes)
     if len(dims) != x.ndim:
         raise shape_error("broadcast_in_dim", x, f"broadcast_dimensions {dims} names {len(dims)} axes, not {x.ndim}")
     if any(not 0 <= d < len(shape) for d in dims) or any(a >= b for a, b in zip(dims, dims[1:], strict=False)):
-        raise shape_error("broadcast_in_dim", x, f"broadcast_dimensions {dims} must increase and lie within {shape}")
+        raise shape_error("broadcast_in_dim", x, f"broadcast_dimensions {dims} must differ and lie within {shape}")
     if any(x.shape[i] not in (1, shape[d]) for i, d in enumerate(dims)):
         raise shape_error(
             "broadcast_in_dim", x, f"it does not broadcast to {shape} along axes {dims}",

@@ -7,7 +7,7 @@ from typing import Any
 
 from .caches import cached
 from .errors import DtypeError, ShapeError
-from .types import BOOL, FLOAT32, ArrayType, Dtype, kind
+from .types import FLOAT32, ArrayType, Dtype, kind
 
 FLOAT = ("float",)
 INEXACT = ("float", "complex")
@@ -63,9 +63,7 @@ def nary_typing(
         dtype = same_dtype(name, types)
         for t in types:
             check_kind(name, t, kinds)
-        if result is None:
-            return ArrayType(shape, dtype, all(t.weak_type for t in types))
-        return ArrayType(shape, result(dtype), all(t.weak_type for t in types) and result(dtype) is not BOOL)
+        return ArrayType(shape, dtype if result is None else result(dtype), all(t.weak_type for t in types))
 
     return lambda *types, **params: typing(*types)
 

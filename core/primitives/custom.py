@@ -165,6 +165,13 @@ class _Call:
             )
 
 
+def rule_setter(self: Any, name: str) -> Any:
+    """The method of that name of the function within, where that takes rules of another kind (`def_vmap`)."""
+    if not name.startswith("def"):
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    return getattr(self.fun, name)
+
+
 class _Custom:
     """What `custom_jvp` and `custom_vjp` share."""
 
@@ -202,6 +209,8 @@ class _Custom:
 
     def _missing(self, method: str) -> DifferentiationError:
         return DifferentiationError(f"{self._name} was given no rule", f"call its `{method}` first")
+
+    __getattr__ = rule_setter
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)  # type: ignore[arg-type]

@@ -8,23 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from ..entries import Slice
 from ..errors import ArgumentTypeError, OutOfBoundsError, ShapeError
 from ..trace import Tracer, shape_of, typeof
 from ..types import is_integer
 from .ref import Shape
 
 
-@dataclass(frozen=True)
-class Slice:
-    """`size` positions from `start` (which may be traced), `stride` apart; made by `ds`."""
-
-    start: Any
-    size: int
-    stride: int = 1
-
-
 def dslice(start: Any, size: int | None = None, stride: int | None = None) -> Slice | slice:
-    """A slice of static size whose start may be traced; `dslice(n)` is the first `n`."""
+    """A slice of static size, of a Ref or an array, whose start may be traced; `dslice(n)` is the first `n`."""
     if start is None:
         return slice(None)
     if size is None:

@@ -75,11 +75,20 @@ def as_axes(axes: Any, ndim: int, function: str) -> Dims:
 def broadcast_in_dim(
     operand: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int], *, out_sharding: None = None
 ) -> Any:
-    """Spread an array over `shape`, its axis `i` becoming axis `broadcast_dimensions[i]`."""
+    """Spread an array over `shape`, its axis `i` becoming axis `broadcast_dimensions[i]`.
+
+    >>> print(broadcast_in_dim(np.array([[1], [2]]), (3, 2), (1, 0)))
+    [[1 2]
+     [1 2]
+     [1 2]]
+    """
     if out_sharding is not None:
         return runtime.asked(out_sharding, broadcast_in_dim, operand, shape, broadcast_dimensions)
     shape = as_shape(shape, "broadcast_in_dim")
     dims = integers(broadcast_dimensions, "broadcast_dimensions", "broadcast_in_dim")
+    if len(set(dims)) == len(dims) == len(shape_of(operand)) and list(dims) != sorted(dims):
+        operand = transpose_p.bind(operand, permutation=tuple(sorted(range(len(dims)), key=dims.__getitem__)))
+        dims = tuple(sorted(dims))
     x = typeof(operand)
     if isinstance(operand, Value) and x.shape == shape and len(dims) == len(shape):
         return operand
@@ -648,11 +657,11 @@ def stack(operands: Sequence[Any], axis: int = 0) -> Any:
     return concatenate([expand_dims(x, (axis,)) for x in operands], axis)
 
 
-def unstack(x: Any, axis: int = 0) -> list[Any]:
+def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
     """The parts of an array along an axis, without that axis."""
     axis = as_axis(axis, len(shape_of(x)), "unstack")
     parts = split(x, (1,) * shape_of(x)[axis], axis)
-    return [squeeze(part, (axis,)) for part in parts]
+    return tuple(squeeze(part, (axis,)) for part in parts)
 
 
 def tile(operand: Any, reps: Sequence[int]) -> Any:

@@ -19,6 +19,7 @@ from tilewright.core.errors import (
 from tilewright.core.evaluate import apply, evaluate
 from tilewright.core.indexing import IndexUpdate, getitem
 from tilewright.core.primitives.reduce import reduce_sum_p
+from tilewright.core.primitives.refindex import dslice as ds
 from tilewright.core.runtime import runtime
 from tilewright.core.trace import trace_program, typeof
 
@@ -314,3 +315,44 @@ def test_gradient_through_a_scalar_read():
     np.testing.assert_array_equal(grad(lambda x: getitem(x, 1) ** 2)(x), [0, 8])
     total = grad(lambda x: reduce_sum_p.bind(getitem(x, np.array([0, 0, 1])), axes=(0,)))
     np.testing.assert_array_equal(total(x), [2, 1])
+
+
+# ---------------------------------------------------------------------------- slices of a computed start
+
+SLICED = array_of((4, 3))
+
+
+@given(st.integers(-4, 6), st.integers(0, 4), st.sampled_from([None, 1, slice(None, None, -1), [0, 2]]))
+@settings(max_examples=20)
+def test_a_computed_start_is_clamped(start, size, other):
+    from_end = start + 4 if start < 0 else start
+    first = min(max(from_end, 0), 4 - size)
+    index = slice(first, first + size) if other is None else (slice(first, first + size), other)
+
+
+    def read(i):
+        asked = ds(i, size)
+        return [getitem(SLICED, asked if other is None else (asked, other))]
+
+    found = evaluate(trace_program(read, [typeof(np.int32(1))], "read"), np.int32(start))[0]
+    np.testing.assert_array_equal(found, SLICED[index])
+
+
+def test_a_known_start_is_as_in_a_slice():
+    np.testing.assert_array_equal(getitem(SLICED, ds(1, 2, 2)), SLICED[1:5:2])
+    np.testing.assert_array_equal(getitem(SLICED, (ds(3, 2), 0)), SLICED[3:, 0])
+
+
+def test_an_update_that_would_leave_the_array_is_dropped():
+    start = trace_program(lambda i: [IndexUpdate(SLICED).__getitem__(ds(i, 2)).set(0)], [typeof(np.int32(1))], "set")
+    expected = SLICED.copy()
+    expected[1:3] = 0
+    np.testing.assert_array_equal(evaluate(start, np.int32(1))[0], expected)
+    np.testing.assert_array_equal(evaluate(start, np.int32(3))[0], SLICED)
+
+
+def test_slices_of_a_computed_size_or_of_many_starts_are_refused():
+    with pytest.raises(IndexingError, match="starts at an array"):
+        getitem(SLICED, ds(np.arange(2), 2))
+    with pytest.raises(IndexingError, match="a computed size"):
+        trace_program(lambda n: [getitem(SLICED, ds(0, n))], [typeof(np.int32(1))], "f")

@@ -15,6 +15,7 @@ BOOLS = np.array([True, False])
 NAN, INF = np.nan, np.inf
 INT8 = np.array([1, 2], np.int8)
 X = np.arange(3, dtype=np.float32)
+SQUARE = np.arange(4, dtype=np.float32).reshape(2, 2)
 FALLING = np.int32([2, 1, 0])
 SMALLEST = np.float32([1e-45, -7e-45, 1e-39, 2e-38, 0.0])  # subnormal, but for the last two
 
@@ -81,6 +82,14 @@ VALUES = [
     ),
     ("poly of a matrix", lambda: jnp.poly(np.float32([[2, 1], [0, 3]])), [1, -5, 6], "complex64"),
     ("poly of a number", lambda: jnp.poly(3.0), [1, -3], "float32"),
+    ("roots with zeros in front", lambda: jnp.roots(jnp.array([0.0, 1, 2]), strip_zeros=False), [-2, NAN], "complex64"),
+    ("polyadd of columns", lambda: jnp.polyadd([[1, 2]], [[3, 4], [5, 6]]), [[3, 4], [6, 8]], "int32"),
+    ("piecewise by numbers", lambda: jnp.piecewise(X, np.bool_([0, 1]), [0.0, lambda x: -x]), -X, "float32"),
+    ("a row by r_", lambda: jnp.r_["r", [1, 2], 3], [[1, 2, 3]], "int32"),
+    ("a column by r_", lambda: jnp.r_["c", [1, 2], 3], [[1], [2], [3]], "int32"),
+    ("broadcast by turned axes", lambda: lax.broadcast_in_dim(SQUARE, (2, 2), (1, 0)), SQUARE.T, "float32"),
+    ("a mapped sum", lambda: tw.vmap(lambda x: 2 * x, out_axes=None, sum_match=True)(X), 6, "float32"),
+    ("float8 by chance", lambda: tw.random.uniform(tw.random.key(0), (9,), "float8_e4m3fn") >= 0, [True] * 9, "bool"),
     ("roots of a number", lambda: jnp.roots(3.0), np.zeros(0), "complex64"),
     ("norm of no rows", lambda: jnp.linalg.norm(np.zeros((0, 2)), INF), 0, "float32"),
     ("norm of nothing", lambda: jnp.linalg.norm(np.zeros(0), INF), 0, "float32"),
@@ -145,6 +154,26 @@ def test_results_that_are_strong(name):
     found = STRONG[name]()
     assert found.dtype == np.float32 and not found.weak_type
     assert (found * ml_dtypes.bfloat16(2)).dtype == np.float32
+
+
+@pytest.mark.parametrize("call", [jnp.equal, jnp.less, lax.eq, lambda a, b: jnp.isnan(a - b)])
+def test_comparisons_of_numbers_are_weak(call):
+    assert call(1.0, 2.0).weak_type and call(jnp.array(1.0), 2).weak_type
+    assert not call(jnp.ones(1), 2.0).weak_type and not jnp.all(call(1.0, 2.0)).weak_type
+
+
+def test_rules_of_several_kinds_on_one_function():
+    @tw.custom_vjp
+    @tw.custom_batching.custom_vmap
+    def f(x):
+        return x * x
+
+    f.defvjp(lambda x: (f(x), x), lambda x, ct: (7.0 * x * ct,))
+    f.def_vmap(lambda size, batched, xs: (xs - 1.0, True))
+    assert tw.grad(f)(2.0) == 14.0
+    np.testing.assert_array_equal(tw.vmap(f)(jnp.array([3.0])), [2.0])
+    with pytest.raises(AttributeError, match="no attribute 'undefined'"):
+        _ = f.undefined
 
 
 WEAK_OF_INTS = ("celu", "relu6", "hard_sigmoid", "hard_silu", "sparse_plus", "sparse_sigmoid")

@@ -44,6 +44,7 @@ from .util import (
     promote_dtypes,
     promote_inexact,
     shape_of,
+    strong,
     strong_beside,
     typeof,
     value,
@@ -448,7 +449,7 @@ def isclose(
     finite = logical_and(isfinite(a), isfinite(b))
     near = logical_and(finite, less_equal(lax.abs(lax.sub(a, b)), tolerance))
     result = lax.bitwise_or(near, *broadcast([logical_and(lax.bitwise_not(finite), equal(a, b))]))
-    return lax.bitwise_or(result, logical_and(isnan(a), isnan(b))) if equal_nan else result
+    return strong(lax.bitwise_or(result, logical_and(isnan(a), isnan(b))) if equal_nan else result)
 
 
 @composite("equal_nan")

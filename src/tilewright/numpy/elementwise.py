@@ -344,7 +344,8 @@ def angle(z: ArrayLike, deg: bool = False) -> Array:
     0.0
     """
     (z,) = promote_dtypes_inexact(z)
-    result = strong(lax.atan2(imag(z), real(z)))
+    result = lax.atan2(imag(z), real(z))
+    result = result if is_complex(dtype_of(z)) else strong(result)
     return rad2deg(result) if deg else result
 
 
@@ -445,7 +446,7 @@ def isinf(x: ArrayLike, /) -> Array:
     x = value(x)
     if is_complex(dtype_of(x)):
         return lax.bitwise_or(isinf(lax.real(x)), isinf(lax.imag(x)))
-    return lax.eq(lax.abs(x), np.inf) if is_float(dtype_of(x)) else _constant(x, False)
+    return strong(lax.eq(lax.abs(x), np.inf)) if is_float(dtype_of(x)) else _constant(x, False)
 
 
 def isnan(x: ArrayLike, /) -> Array:
@@ -468,7 +469,7 @@ def isposinf(x: ArrayLike, /, out: None = None) -> Array:
     """
     no_out(out, "isposinf")
     x = value(x)
-    return lax.eq(x, np.inf) if is_float(dtype_of(x)) else _constant(x, False)
+    return strong(lax.eq(x, np.inf)) if is_float(dtype_of(x)) else _constant(x, False)
 
 
 def isneginf(x: ArrayLike, /, out: None = None) -> Array:
@@ -480,7 +481,7 @@ def isneginf(x: ArrayLike, /, out: None = None) -> Array:
     """
     no_out(out, "isneginf")
     x = value(x)
-    return lax.eq(x, -np.inf) if is_float(dtype_of(x)) else _constant(x, False)
+    return strong(lax.eq(x, -np.inf)) if is_float(dtype_of(x)) else _constant(x, False)
 
 
 def isreal(x: ArrayLike) -> Array:

@@ -78,14 +78,16 @@ def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: DTypeLike =
 def piecewise(x: ArrayLike, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Array:
     """A function defined by pieces: where the first condition holds, the first function or number, and so on.
 
-    One more function than conditions is the default; without it, 0.
+    One more function than conditions is the default; without it, 0. An array of conditions is one for each row, or one
+    condition where that many functions are not given.
 
     >>> from tilewright import numpy as jnp
     >>> jnp.piecewise(jnp.array([-1., 1.]), [jnp.array([True, False])], [0., 5.])
     Array([0., 5.], dtype=float32)
     """
     x = value(x, "piecewise")
-    conditions = list(condlist) if isinstance(condlist, (list, tuple)) else [condlist]
+    rows = isinstance(condlist, (list, tuple)) or len(funclist) - shape_of(condlist)[0] in (0, 1)
+    conditions = list(condlist) if rows else [condlist]
     if len(funclist) == len(conditions) + 1:
         *pieces, default = funclist
     elif len(funclist) == len(conditions):

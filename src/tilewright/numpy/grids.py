@@ -76,7 +76,7 @@ class _Grid:
             return _range_of(key)
         axes = promote_dtypes(*(_range_of(s) for s in key))
         grid = meshgrid(*axes, indexing="ij", sparse=self._sparse)
-        return grid if self._sparse else stack(grid)
+        return list(grid) if self._sparse else stack(grid)
 
     def __repr__(self) -> str:
         return f"tilewright.numpy.{self._name}"
@@ -95,15 +95,18 @@ class _Joined:
     def __getitem__(self, key: Any) -> Array:
         items = key if isinstance(key, tuple) else (key,)
         axis, ndmin, trans1d = self._default
+        matrix = None
         if items and isinstance(items[0], str):
-            axis, ndmin, trans1d = self._directive(items[0])
+            matrix = {"r": 0, "c": 1}.get(items[0])
+            if matrix is None:
+                axis, ndmin, trans1d = self._directive(items[0])
             items = items[1:]
-        parts = [self._part(item, ndmin, trans1d) for item in items]
-        return concatenate(parts, axis)
+        joined = concatenate([self._part(item, ndmin, trans1d) for item in items], axis)
+        if matrix is None or len(shape_of(joined)) != 1:
+            return joined
+        return lax.expand_dims(joined, (matrix,))  # a row or a column, where NumPy makes a matrix
 
     def _directive(self, text: str) -> tuple[int, int, int]:
-        if text in ("r", "c"):
-            raise ArgumentError(f"the directive {text!r} makes NumPy matrices, which there are none of", "leave it out")
         numbers = list(self._default)
         for i, word in enumerate(text.split(",")):
             numbers[i] = int(word)

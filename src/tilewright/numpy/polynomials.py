@@ -17,6 +17,7 @@ from .dtypes import finfo
 from .join import concatenate
 from .matrices import eye, vander
 from .reductions import sum as sum_of
+from .repeat import roll
 from .select import where
 from .shape import atleast_1d, ravel
 from .util import (
@@ -74,7 +75,9 @@ def _combined(name: str, combine: Any) -> Any:
         a1, a2 = _vectors(a1, a2)
         n = max(shape_of(a1)[0], shape_of(a2)[0])
         zero = np.zeros((), dtype_of(a1))[()]
-        a1, a2 = (lax.pad(a, zero, ((n - shape_of(a)[0], 0, 0),)) for a in (a1, a2))
+        a1, a2 = (
+            lax.pad(a, zero, ((n - shape_of(a)[0], 0, 0), *((0, 0, 0) for _ in shape_of(a)[1:]))) for a in (a1, a2)
+        )
         return combine(a1, a2)
 
     function.__name__ = name
@@ -163,8 +166,8 @@ def _polyfit(x: Any, y: Any, deg: int, rcond: Any, full: bool, w: Any, cov: Any)
 def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
     """The roots of a polynomial, highest power first: the eigenvalues of its companion matrix, complex.
 
-    Zeros at either end are taken off before, for which the values must be known; within `jit` pass
-    `strip_zeros=False`, and a first coefficient that is not zero.
+    Zeros at either end are taken off before, for which the values must be known. Within `jit` pass
+    `strip_zeros=False`: NaN then stands for each root that zeros in front leave out.
 
     Raises:
       ArgumentError: `p` is no vector.
@@ -181,7 +184,7 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
         hits = np.flatnonzero(concrete(p, "roots", "pass strip_zeros=False"))
         zeros_at_end = shape_of(p)[0] - 1 - int(hits[-1]) if hits.size else 0
         p = p[int(hits[0]) : int(hits[-1]) + 1] if hits.size else p[:0]
-    return _roots(p, zeros_at_end)
+    return _roots(p, zeros_at_end) if strip_zeros else _roots_of_all(p)
 
 
 @composite("zeros_at_end")
@@ -193,6 +196,20 @@ def _roots(p: Any, zeros_at_end: int) -> Array:
     below = eye(degree - 1, degree, dtype=dtype_of(p))
     companion = lax.concatenate([lax.expand_dims(-p[1:] / p[0], (0,)), below], 0)
     return lax.concatenate([linalg.eigvals(companion), lax.full((zeros_at_end,), 0, kind)], 0)
+
+
+@composite()
+def _roots_of_all(p: Any) -> Array:
+    """As many values as coefficients but one: the roots, and NaN for each zero in front."""
+    size = shape_of(p)[0]
+    if size < 2:
+        return _roots(p, 0)
+    lead = sum_of(lax.cumprod(lax.convert_element_type(lax.eq(p, lax.full_like(p, 0)), np.dtype(np.int32))))
+    rolled = roll(where(lead == size, lax.full_like(p, 1), p), -lead)  # zeros in front become roots that are zero
+    found = _roots(rolled, 0)
+    last = lax.convert_element_type(lax.eq(found, lax.full_like(found, 0)), np.dtype(np.int32))
+    found = lax.sort_key_val(last, found)[1]
+    return where(lax.iota(np.dtype(np.int32), size - 1) < size - 1 - lead, found, complex(np.nan, np.nan))
 
 
 def _trimmed(p: Array) -> Array:

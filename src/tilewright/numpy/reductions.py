@@ -237,7 +237,7 @@ def _truth(name: str, primitive: Any, neutral: bool) -> Any:
     def reduce(a: Any, axis: Any = None, keepdims: bool = False, where: Any = None) -> Array:
         a = masked(as_boolean(value(a, name)), where, neutral)
         axes = axes_of(axis, len(shape_of(a)))
-        return kept(primitive.bind(a, axes=axes), axes, keepdims)
+        return strong(kept(primitive.bind(a, axes=axes), axes, keepdims))
 
     return composite("axis", "keepdims")(_named(reduce, f"_{name}"))
 

@@ -94,7 +94,10 @@ def draw_uniform(key: Any, minval: Any, maxval: Any, shape: Any, dtype: Any) -> 
     mantissa = compare.shift_right_logical_p.bind(mantissa, constant(word, width - info.nmant))
     one = np.ones((), dtype).view(word)[()]
     fraction = convert.bitcast_convert_type(compare.or_p.bind(mantissa, one), dtype) - constant(dtype, 1)
-    return elementwise.max(low, fraction * (high - low) + low)
+    found = fraction * (high - low) + low
+    if info.bits == 8:  # XLA computes the operands of a maximum of such floats anew for each place that reads them
+        return compare.select(found < low, low, found)
+    return elementwise.max(low, found)
 
 
 # ---------------------------------------------------------------------------- normal
