@@ -7,6 +7,7 @@ CPU takes quadratic time for the same thing written as a `reduce_window`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,14 @@ import numpy as np
 from ..errors import ShapeError
 from ..jvp import expanded_jvp
 from ..linear import moveaxis
-from ..operands import FLOAT, NUMBER, ORDERED, check_kind, widened
+from ..operands import INEXACT, NUMBER, ORDERED, check_kind, widened
 from ..primitive import NAMED, Primitive
 from ..relation import Loops, Relation, Whole
 from ..rules import like, linear_jvp
 from ..trace import shape_of, trace_program, typeof
-from ..types import ArrayType
+from ..types import ArrayType, is_complex
 from .compare import and_p, eq_p, gt_p, lt_p, select_n_p
-from .convert import stop_gradient_p
+from .convert import convert_element_type, real_p, stop_gradient_p
 from .elementwise import add_p, exp_p, log_p, max_p, min_p, mul_p, sub_p
 from .scan import bind_scan
 from .shape import as_axis, concatenate_p, expand_dims, index_in_dim, pad_p, reshape_p, slice_p
@@ -119,9 +120,10 @@ def _after(combine: Combine, totals: Any, within: Any, axis: int, reverse: bool)
 
 def log_add_exp(a: Any, b: Any) -> Any:
     """log(exp a + exp b), -inf (and of derivative 0) where both are -inf."""
-    top = stop_gradient_p.bind(max_p.bind(a, b))
+    dtype = typeof(a).dtype
+    top = stop_gradient_p.bind(max_p.bind(*(real_p.bind(x) if is_complex(dtype) else x for x in (a, b))))
     finite = and_p.bind(gt_p.bind(top, like(top, -np.inf)), lt_p.bind(top, like(top, np.inf)))
-    top = select_n_p.bind(finite, like(top, 0), top)
+    top = convert_element_type(select_n_p.bind(finite, like(top, 0), top), dtype)
     total = add_p.bind(exp_p.bind(sub_p.bind(a, top)), exp_p.bind(sub_p.bind(b, top)))
     nothing = eq_p.bind(total, like(total, 0))
     log = add_p.bind(log_p.bind(select_n_p.bind(nothing, total, like(total, 1))), top)
@@ -144,12 +146,25 @@ def _relation(ins: Any, outs: Any, *, axis: int, reverse: bool) -> Relation:
     return loops.relation([axes], [axes], dict.fromkeys(axes[axis], Whole(forward=not reverse)))
 
 
-def _cumulative(name: str, kinds: Sequence[str], ufunc: Any, combine: Combine, linear: bool = False) -> Primitive:
-    def accumulate(x: Any, *, axis: int, reverse: bool) -> Any:
+def _running_log_add_exp(x: np.ndarray, *, axis: int, dtype: Any) -> np.ndarray:
+    """NumPy's, and of complex numbers, which NumPy's function does not take, one after the other."""
+    if not is_complex(dtype):
+        return np.logaddexp.accumulate(x, axis=axis, dtype=dtype)
+
+    def combine(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        top = np.maximum(a.real, b.real)
+        top = np.where(np.isfinite(top), top, 0)
+        return np.log(np.exp(a - top) + np.exp(b - top)) + top
+
+    return np.stack([*accumulate(np.moveaxis(x, axis, 0), combine)], axis).astype(dtype)
+
+
+def _cumulative(name: str, kinds: Sequence[str], running: Any, combine: Combine, linear: bool = False) -> Primitive:
+    def meaning(x: Any, *, axis: int, reverse: bool) -> Any:
         if not x.shape[axis]:
             return x
         x = np.flip(x, axis) if reverse else x
-        out = ufunc.accumulate(x, axis=axis, dtype=x.dtype)
+        out = running(x, axis=axis, dtype=x.dtype)
         return np.flip(out, axis) if reverse else out
 
     def expand(x: Any, *, axis: int, reverse: bool) -> Any:
@@ -164,18 +179,18 @@ def _cumulative(name: str, kinds: Sequence[str], ufunc: Any, combine: Combine, l
         jvp=linear_jvp(lambda: p) if linear else expanded_jvp(expand),
         transpose=transpose if linear else None,
         axes={"axis": NAMED},
-        numpy=widened(accumulate),
+        numpy=widened(meaning),
         expand=expand,
         relation=_relation,
     )
     return p
 
 
-cumsum_p = _cumulative("cumsum", NUMBER, np.add, add_p.bind, linear=True)
-cumprod_p = _cumulative("cumprod", NUMBER, np.multiply, mul_p.bind)
-cummax_p = _cumulative("cummax", ORDERED, np.maximum, max_p.bind)
-cummin_p = _cumulative("cummin", ORDERED, np.minimum, min_p.bind)
-cumlogsumexp_p = _cumulative("cumlogsumexp", FLOAT, np.logaddexp, log_add_exp)
+cumsum_p = _cumulative("cumsum", NUMBER, np.add.accumulate, add_p.bind, linear=True)
+cumprod_p = _cumulative("cumprod", NUMBER, np.multiply.accumulate, mul_p.bind)
+cummax_p = _cumulative("cummax", ORDERED, np.maximum.accumulate, max_p.bind)
+cummin_p = _cumulative("cummin", ORDERED, np.minimum.accumulate, min_p.bind)
+cumlogsumexp_p = _cumulative("cumlogsumexp", INEXACT, _running_log_add_exp, log_add_exp)
 
 
 def _function(primitive: Primitive, doc: str) -> Callable[..., Any]:

@@ -33,11 +33,17 @@ def gather(
     operand: Any, start_indices: Any, dimension_numbers: GatherDimensionNumbers, slice_sizes: Sequence[int], *,
     unique_indices: bool = False, indices_are_sorted: bool = False, mode: Any = None, fill_value: Any = None,
 ) -> Any:  # fmt: skip
-    """Read the windows of `slice_sizes` that start at `start_indices`; `mode` says what happens out of bounds."""
+    """Read the windows of `slice_sizes` that start at `start_indices`; `mode` says what happens out of bounds.
+
+    Without indices the operand may be smaller than a window.
+    """
+    sizes, shape = integers(slice_sizes, "slice_sizes", "gather"), shape_of(operand)
+    if 0 in shape_of(start_indices) and 0 in shape and len(sizes) == len(shape):  # there is nothing to read
+        operand = zeros(ArrayType(tuple(map(max, shape, sizes)), dtype_of(operand)))
     return gather_p.bind(
         operand, start_indices,
         dimension_numbers=GatherDimensionNumbers(*(integers(d, "dimension", "gather") for d in dimension_numbers)),
-        slice_sizes=integers(slice_sizes, "slice_sizes", "gather"),
+        slice_sizes=sizes,
         indices_are_sorted=bool(indices_are_sorted), unique_indices=bool(unique_indices),
         mode=GatherScatterMode.from_any(mode), fill_value=scalar_fill(fill_value, dtype_of(operand)),
     )  # fmt: skip

@@ -156,7 +156,7 @@ def _segment(
     data, ids = value(data, name), value(segment_ids, name)
     if not is_integer(dtype_of(ids)):
         raise DtypeError(f"{name}: segment ids have dtype {dtype_of(ids)}", "pass integers")
-    if not shape_of(ids) or shape_of(data)[: len(shape_of(ids))] != shape_of(ids):
+    if shape_of(data)[: len(shape_of(ids))] != shape_of(ids):
         raise ShapeError(
             f"{name}: segment ids of shape {shape_of(ids)} for data of shape {shape_of(data)}",
             "give one id for each element of the data's leading axis",
@@ -172,7 +172,7 @@ def _segment(
     if is_bool(dtype_of(data)) and kind in ("sum", "prod"):
         data = astype(data, int)
     mode = lax.GatherScatterMode.FILL_OR_DROP if mode is None else lax.GatherScatterMode.from_any(mode)
-    bucket = None if bucket_size is None else operator.index(bucket_size)
+    bucket = None if bucket_size is None or not shape_of(ids) else operator.index(bucket_size)
     return _segments(data, ids, _Segments(kind, count, bucket, bool(sorted_), bool(unique), mode))
 
 

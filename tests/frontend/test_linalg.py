@@ -9,6 +9,8 @@ from tests.support.linalg_calls import CALLS, H, general, hermitian, matrix
 from tilewright import lax
 from tilewright import numpy as jnp
 from tilewright.core.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
+from tilewright.core.evaluate import NUMPY
+from tilewright.core.trace import under
 from tilewright.scipy import linalg as spl
 
 DTYPES = ["float32", "float64", "complex64", "complex128"]
@@ -375,6 +377,18 @@ def test_half_precision_is_computed_in_float32_and_rounded_once(name, dtype):
     found, wide = NARROW[name](a, b), NARROW[name](a.astype(np.float32), b.astype(np.float32))
     assert found.dtype == (np.complex64 if wide.dtype == np.complex64 else a.dtype)
     check([found], [wide.astype(found.dtype)], 1e-6)
+
+
+def test_the_companion_of_one_coefficient_is_empty():
+    assert spl.fiedler_companion(np.ones(1)).shape == (0, 0)
+
+
+def test_singular_and_infinite_matrices_are_the_same_by_numpy_and_compiled():
+    x = np.array([[1.0, np.inf, 2], [2, 1, 1], [1, 1, -5]])
+    calls = [lambda: jnp.linalg.inv(np.ones((3, 3))), lambda: jnp.linalg.cholesky(-np.eye(3)), lambda: jnp.linalg.qr(x),
+             lambda: spl.hessenberg(x), lambda: spl.solve_triangular(x, np.eye(3), unit_diagonal=True)]  # fmt: skip
+    for call in calls:
+        check(leaves(under(NUMPY, call)), leaves(call()), 1e-6)
 
 
 def test_results_have_names():

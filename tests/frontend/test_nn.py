@@ -177,6 +177,8 @@ def test_orthogonal_initializers():
     delta = np.asarray(nn.initializers.delta_orthogonal()(random.key(1), (3, 3, 2, 4)))
     check(delta[1, 1] @ delta[1, 1].T, np.eye(2), 1e-5)
     assert not delta[0].any()
+    even = np.asarray(nn.initializers.delta_orthogonal()(random.key(1), (4, 2, 2)))
+    assert [i for i in range(4) if even[i].any()] == [1]
 
 
 def test_initializer_of_a_vector_is_refused():

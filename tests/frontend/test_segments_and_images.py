@@ -43,6 +43,11 @@ def test_segments_are_counted_where_that_is_possible():
         tw.jit(ops.segment_sum)(DATA, IDS)
 
 
+def test_one_element_is_a_segment():
+    assert ops.segment_sum(3.0, np.int32(1), 3).tolist() == [0, 3, 0]
+    assert ops.segment_prod(3.0, 1, 2, bucket_size=4).tolist() == [1, 3]
+
+
 def test_promises_and_modes():
     order = np.argsort(IDS, kind="stable")
     np.testing.assert_allclose(ops.segment_sum(DATA[order], IDS[order], 6, indices_are_sorted=True),

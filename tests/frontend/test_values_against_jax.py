@@ -307,6 +307,19 @@ def test_constants_of_narrow_floats_keep_their_dtype(call):
     assert tw.jit(lambda: call(x))().dtype == call(x).dtype == jnp.bfloat16
 
 
+def test_weights_of_float32_make_narrow_points_float32():
+    x, y, w = np.arange(4.0).astype(np.float16), np.array([1, 2, 5, 9], np.float16), np.arange(1, 5, dtype=np.float32)
+    found = jnp.polyfit(x, y, 1, w=w)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, np.polyfit(x.astype(float), y.astype(float), 1, w=w), rtol=1e-4)
+
+
+def test_windows_of_no_indices_need_no_elements():
+    numbers = lax.GatherDimensionNumbers(offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,))
+    x, none = np.zeros((0, 3), np.float32), np.zeros((0, 1), np.int32)
+    assert tw.jit(lambda x, i: lax.gather(x, i, numbers, (1, 3)))(x, none).shape == (0, 3)
+
+
 @pytest.mark.parametrize("name", ["lstsq", "polyfit"])
 def test_narrow_floats_are_refused_by_name(name):
     x = np.array([1, 2, 4], ml_dtypes.bfloat16)

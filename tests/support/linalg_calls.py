@@ -152,6 +152,7 @@ CALLS = [
     s("lu", tall, permute_l=True, note="tall"),
     s("lu", wide, permute_l=True, note="wide"),
     s("lu_factor", general, facts=lambda xp, out: [out[0]]),
+    s("lu_factor", tall, facts=lambda xp, out: list(out), note="tall"),
     s("svd", tall, facts=svd_facts, full_matrices=False),
     s("eigh", hermitian, facts=eigh_facts),
     s("eigh", hermitian, hermitian, facts=lambda xp, out: [out[0], xp.abs(out[1])], note="generalized"),

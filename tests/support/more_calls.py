@@ -88,6 +88,7 @@ INITIALIZERS = [
     *((f"{name}_{kind}", (), {}, _drawn) for name in NAMED.split() for kind in ("normal", "uniform")),
     *((name, (), {}, _drawn) for name in "normal uniform truncated_normal".split()), ("constant", (2.5,), {}, _drawn),
     ("orthogonal", (), {}, lambda xp, make: make(KEY, (3, 3))),
+    ("delta_orthogonal", (), {}, lambda xp, make: make(KEY, (4, 3, 2, 3))),
     ("variance_scaling", (2.0, "fan_avg", "truncated_normal"), {}, _drawn), *_plain(("ones", (KEY, (2, 3)), {}),
     ("zeros", (KEY, (2, 3)), {})),
 ]  # fmt: skip

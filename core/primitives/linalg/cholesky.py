@@ -60,11 +60,14 @@ def _jvp(primals: Any, tangents: Any) -> Any:
 
 def _numpy(x: np.ndarray) -> np.ndarray:
     below = np.tril(x, -1)
-    return np.linalg.cholesky(below + below.conj().T + np.diag(np.diag(x).real))
+    try:
+        return np.linalg.cholesky(below + below.conj().T + np.diag(np.diag(x).real))
+    except np.linalg.LinAlgError:
+        return np.tril(np.full_like(x, np.nan))
 
 
 cholesky_p = Primitive(
-    "cholesky", _typing, jvp=_jvp, numpy=each(_typing, _numpy, [2]),
+    "cholesky", _typing, jvp=_jvp, numpy=each(_typing, _numpy, [2], finite=False),
     relation=matrixwise(2),
 )  # fmt: skip
 

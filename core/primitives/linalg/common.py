@@ -118,11 +118,13 @@ def matrixwise(*own: int) -> Callable[..., Relation]:
 # ---------------------------------------------------------------------------- meaning
 
 
-def each(typing: Callable[..., Any], fun: Callable[..., Any], own: Sequence[int]) -> Callable[..., Any]:
+def each(
+    typing: Callable[..., Any], fun: Callable[..., Any], own: Sequence[int], finite: bool = True
+) -> Callable[..., Any]:
     """The NumPy meaning of an operation, from that on one matrix.
 
     `own` is how many axes one matrix or vector has, for each operand. Where `fun` raises LinAlgError or ValueError, or
-    an operand is not finite, the floating results are NaN.
+    an operand is not finite though it has to be, the floating results are NaN.
     """
 
     def meaning(*xs: Any, **params: Any) -> Any:
@@ -132,7 +134,9 @@ def each(typing: Callable[..., Any], fun: Callable[..., Any], own: Sequence[int]
         batch = xs[0].shape[:count]
         outs = [np.zeros(t.shape, t.dtype) for t in types]
         for index in np.ndindex(*batch):
-            for out, part in zip(outs, _one(fun, [x[index] for x in xs], params, types, count), strict=True):
+            one = [x[index] for x in xs]
+            usable = not finite or all(np.isfinite(x).all() for x in one)
+            for out, part in zip(outs, _one(fun if usable else _failing, one, params, types, count), strict=True):
                 out[index] = part
         return outs if isinstance(found, list) else outs[0]
 
@@ -141,13 +145,15 @@ def each(typing: Callable[..., Any], fun: Callable[..., Any], own: Sequence[int]
 
 def _one(fun: Any, xs: Sequence[Any], params: dict[str, Any], types: Sequence[ArrayType], count: int) -> list[Any]:
     failed = [np.full(t.shape[count:], np.nan if is_inexact(t.dtype) else 0).astype(t.dtype) for t in types]
-    if not all(np.isfinite(x).all() for x in xs):
-        return failed
     try:
         out = fun(*xs, **params)
     except (np.linalg.LinAlgError, ValueError):
         return failed
     return list(out) if isinstance(out, (list, tuple)) else [out]
+
+
+def _failing(*xs: np.ndarray, **params: Any) -> Any:
+    raise np.linalg.LinAlgError("not finite")
 
 
 def permutation_of(pivots: np.ndarray, size: int) -> np.ndarray:

@@ -200,7 +200,7 @@ def _hessenberg_numpy(x: np.ndarray) -> Any:
 
 hessenberg_p = Primitive(
     "hessenberg", _hessenberg_typing,
-    numpy=each(_hessenberg_typing, _hessenberg_numpy, [2]), multiple=True, relation=matrixwise(2),
+    numpy=each(_hessenberg_typing, _hessenberg_numpy, [2], finite=False), multiple=True, relation=matrixwise(2),
 )  # fmt: skip
 
 
@@ -232,7 +232,7 @@ def _tridiagonal_numpy(x: np.ndarray, *, lower: bool) -> Any:
 
 tridiagonal_p = Primitive(
     "tridiagonal", _tridiagonal_typing,
-    numpy=each(_tridiagonal_typing, _tridiagonal_numpy, [2]), multiple=True, relation=matrixwise(2),
+    numpy=each(_tridiagonal_typing, _tridiagonal_numpy, [2], finite=False), multiple=True, relation=matrixwise(2),
 )  # fmt: skip
 
 

@@ -44,7 +44,7 @@ def _geqrf_numpy(x: np.ndarray) -> Any:
 
 
 geqrf_p = Primitive(
-    "geqrf", _geqrf_typing, numpy=each(_geqrf_typing, _geqrf_numpy, [2]),
+    "geqrf", _geqrf_typing, numpy=each(_geqrf_typing, _geqrf_numpy, [2], finite=False),
     multiple=True, relation=matrixwise(2),
 )  # fmt: skip
 
@@ -66,7 +66,7 @@ def _geqp3_numpy(x: np.ndarray, pivots: np.ndarray) -> Any:
 
 
 geqp3_p = Primitive(
-    "geqp3", _geqp3_typing, numpy=each(_geqp3_typing, _geqp3_numpy, [2, 1]),
+    "geqp3", _geqp3_typing, numpy=each(_geqp3_typing, _geqp3_numpy, [2, 1], finite=False),
     multiple=True, relation=matrixwise(2, 1),
 )  # fmt: skip
 
@@ -255,11 +255,11 @@ def _numpy(x: np.ndarray, *, pivoting: bool, full_matrices: bool) -> Any:
     if not x.size:
         k = m if full_matrices else min(m, n)
         return np.eye(m, k), np.zeros((k, n)), *([np.arange(n)] if pivoting else [])
-    return scipy_linalg().qr(x, mode="full" if full_matrices else "economic", pivoting=pivoting)
+    return scipy_linalg().qr(x, mode="full" if full_matrices else "economic", pivoting=pivoting, check_finite=False)
 
 
 qr_p = Primitive(
-    "qr", _typing, jvp=_jvp, numpy=each(_typing, _numpy, [2]), expand=_expand,
+    "qr", _typing, jvp=_jvp, numpy=each(_typing, _numpy, [2], finite=False), expand=_expand,
     multiple=True, relation=matrixwise(2),
 )  # fmt: skip
 

@@ -62,13 +62,14 @@ def _transpose(ct: Any, a: Any, b: Any, *, transpose_a: bool, **params: Any) -> 
     return [None, triangular_solve_p.bind(a, ct, transpose_a=not transpose_a, **params)]
 
 
-def _numpy(
-    a: np.ndarray, b: np.ndarray, *, left_side: bool, lower: bool, transpose_a: bool, conjugate_a: bool,
-    unit_diagonal: bool,
+def substituted(
+    a: np.ndarray, b: np.ndarray, *, left_side: bool = True, lower: bool = False, transpose_a: bool = False,
+    conjugate_a: bool = False, unit_diagonal: bool = False,
 ) -> np.ndarray:  # fmt: skip
+    """The solutions, row after row, by NumPy."""
     a = np.tril(a) if lower else np.triu(a)
     if unit_diagonal:
-        a = a - a * np.eye(a.shape[-1], dtype=a.dtype) + np.eye(a.shape[-1], dtype=a.dtype)
+        a = np.where(np.eye(a.shape[-1], dtype=bool), a.dtype.type(1), a)
     a = np.swapaxes(a, -1, -2) if transpose_a else a
     a = np.conj(a) if conjugate_a else a
     lower ^= transpose_a
@@ -112,7 +113,7 @@ def _relation(ins: Any, outs: Any, *, left_side: bool, **params: Any) -> Relatio
 
 triangular_solve_p = Primitive(
     "triangular_solve", _typing, jvp=_jvp, transpose=_transpose, batch=_batch,
-    numpy=_numpy, relation=_relation,
+    numpy=substituted, relation=_relation,
 )  # fmt: skip
 
 

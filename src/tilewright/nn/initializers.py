@@ -248,6 +248,8 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: DTypeLike = None)
 def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: DTypeLike = None) -> Initializer:
     """Convolution kernels that are an orthogonal matrix at the centre and zero elsewhere (Xiao et al., 2018).
 
+    The centre of an even number of elements is the first of the two in the middle.
+
     >>> from tilewright import nn, random
     >>> nn.initializers.delta_orthogonal()(random.key(0), (3, 2, 2)).shape
     (3, 2, 2)
@@ -261,7 +263,7 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: DTypeLike =
                 f"a delta orthogonal kernel of shape {shape}", "it needs at least as many outputs as inputs"
             )
         matrix = orthogonal(scale, column_axis, dtype)(key, shape[-2:])
-        centre = tuple((n - 1) // 2 if n % 2 else slice((n - 1) // 2, (n + 1) // 2) for n in shape[:-2])
+        centre = tuple((n - 1) // 2 for n in shape[:-2])
         return _zeros(shape, dtype).at[centre].set(matrix)
 
     return _initializer(dtype, draw)

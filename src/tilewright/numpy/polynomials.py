@@ -123,7 +123,7 @@ def polyfit(
     >>> jnp.polyfit(jnp.array([0., 1., 2.]), jnp.array([1., 3., 5.]), 1).round(4)
     Array([2., 1.], dtype=float32)
     """
-    x, y = promote_dtypes_inexact(value(x, "polyfit"), value(y, "polyfit"))
+    x, y, *weights = promote_dtypes_inexact(*(value(v, "polyfit") for v in (x, y, w) if v is not None))
     deg, points = operator.index(deg), typeof(x).size
     if deg < 0:
         raise ArgumentError(f"polyfit of degree {deg}", "deg is 0 or more")
@@ -131,8 +131,9 @@ def polyfit(
         raise ArgumentError(
             f"polyfit: x of shape {shape_of(x)}, y of shape {shape_of(y)}", "x is (m,), y (m,) or (m, k), m at least 1"
         )
-    if w is not None and np.shape(w) != (points,):
-        raise ArgumentError(f"polyfit: weights of shape {np.shape(w)} for {points} points", "give one for each")
+    w = weights[0] if weights else None
+    if w is not None and shape_of(w) != (points,):
+        raise ArgumentError(f"polyfit: weights of shape {shape_of(w)} for {points} points", "give one for each")
     if cov and cov != "unscaled" and points <= deg + 1:
         raise ArgumentError(f"the covariance of degree {deg} from {points} points", "give more points, or 'unscaled'")
     return _polyfit(x, y, deg, rcond, bool(full), w, cov if cov == "unscaled" else bool(cov))
@@ -143,7 +144,7 @@ def _polyfit(x: Any, y: Any, deg: int, rcond: Any, full: bool, w: Any, cov: Any)
     points = shape_of(x)[0]
     left, right = vander(x, deg + 1), y
     if w is not None:
-        w = astype(w, dtype_of(x))[:, None]
+        w = w[:, None]
         left, right = left * w, right * (w if len(shape_of(y)) == 2 else w[:, 0])
     scale = lax.sqrt(sum_of(left * left, 0))
     left = left / scale[None, :]
@@ -219,7 +220,7 @@ def _trimmed(p: Array) -> Array:
 
 
 def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -> Array:
-    """The product of two polynomials.
+    """The product of two polynomials; one without coefficients is 0.
 
     >>> from tilewright import numpy as jnp
     >>> jnp.polymul(jnp.array([1., 1.]), jnp.array([1., 2.]))
@@ -229,7 +230,7 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -
     a1, a2 = promote_dtypes_inexact(*_vectors(a1, a2))
     if trim_leading_zeros and shape_of(a1)[0] > 1 and shape_of(a2)[0] > 1:
         a1, a2 = _trimmed(a1), _trimmed(a2)
-    return convolve(a1, a2)
+    return convolve(*(a if shape_of(a)[0] else lax.full((1,), 0, dtype_of(a)) for a in (a1, a2)))
 
 
 @composite("m")

@@ -9,7 +9,7 @@ _KINDS = {
     c.cumprod_p: "float32 bfloat16 complex64 int32",
     c.cummax_p: "float32 bfloat16 int32 bool",
     c.cummin_p: "float32 bfloat16 int32 bool",
-    c.cumlogsumexp_p: "float32 bfloat16",
+    c.cumlogsumexp_p: "float32 bfloat16 complex64",
 }
 
 _LONG = ArrayType((2, 71, 2), as_dtype("float32"))

@@ -116,10 +116,11 @@ def circulant(c: ArrayLike) -> Array:
     return c[..., (np.arange(n)[:, None] - np.arange(n)[None, :]) % max(n, 1)]
 
 
-def _first_row(name: str, a: ArrayLike) -> Array:
+def _first_row(name: str, a: ArrayLike, least: int = 2) -> Array:
     (a,) = promote_dtypes_inexact(_vector(a, name))
-    if shape_of(a)[-1] < 2:
-        raise ShapeError(f"{name} of coefficients of shape {shape_of(a)}", "two at least, the leading one first")
+    if shape_of(a)[-1] < least:
+        raise ShapeError(f"{name} of coefficients of shape {shape_of(a)}",
+                         f"{least} at least, the leading one first")  # fmt: skip
     return -a[..., 1:] / a[..., :1]
 
 
@@ -151,7 +152,7 @@ def fiedler_companion(a: ArrayLike) -> Array:
     Array([[-2., -3.],
            [ 1.,  0.]], dtype=float32)
     """
-    first = _first_row("fiedler_companion", a)
+    first = _first_row("fiedler_companion", a, least=1)
     n = shape_of(first)[-1]
     rows, columns = _grid(shape_of(first)[:-1], n, n)
     one = lax.full_like(first, 1)[..., None, :]

@@ -58,14 +58,14 @@ def answer(x: Array, vector: bool) -> Array:
 
 @composite("overwrite_a", "check_finite")
 def lu_factor(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Array, Array]:
-    """LU factors of square matrices and the row swaps: `(lu, pivots)`, for `lu_solve`.
+    """LU factors of matrices and the row swaps: `(lu, pivots)`, for `lu_solve` those of square ones.
 
     >>> from tilewright import numpy as jnp
     >>> from tilewright.scipy import linalg
     >>> linalg.lu_factor(jnp.array([[1., 2.], [4., 4.]]))[1]
     Array([1, 1], dtype=int32)
     """
-    factors, pivots, _ = lax.linalg.lu(square(a, "lu_factor"))
+    factors, pivots, _ = lax.linalg.lu(operand(a, "lu_factor"))
     return factors, pivots
 
 
