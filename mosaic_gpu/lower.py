@@ -57,6 +57,7 @@ class Lowering:
         self.p, self.name, self.rows, self.consumers = p, name, rows, consumers
         self.matrix = ptx.matrix  # how a tile is described to the tensor cores
         self.turning: tuple[int, ...] = (2,)  # sizes of operands that may be summed along the rows of a tile
+        self.by_warps = False  # each warp by itself runs what is printed
         self.own_rows = False  # a thread has a whole row of a fragment, as tensor memory is read
         self.groups: list[Group] = []  # not yet waited for
         self.kept = 0  # bytes of shared memory that the body keeps for itself

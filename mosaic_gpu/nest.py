@@ -237,7 +237,8 @@ class Nest(Lowering):
     def window(self, block: Block, base: str, fill: Any = None, changes: bool = False, target: Any = None) -> Memory:
         visible = tuple(d for d, gone in enumerate(block.squeezed) if not gone)
         proved = self.proved[id(block)]
-        return Memory(Window(base, block.array, self.starts(block), visible, proved, fill, changes, target))
+        meeting = changes and self.plan.atomic[self.kernel.outputs.index(block)]
+        return Memory(Window(base, block.array, self.starts(block), visible, proved, fill, changes, target), meeting)
 
     # ------------------------------------------------------------ the warp that produces
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from ..core.primitives.ref import Index, Point, Span, Take, access_shape
@@ -11,6 +12,10 @@ from ..core.types import ArrayType, is_bool
 from ..lang.kernel import EDGE
 from .text import Int, Printer
 from .values import EIGHT, Fragment, Layout, Lazy, Product, Tile, Unfit, computed, narrowed, widened
+
+Space = tuple[str, str, str]  # the name of a memory, and what an address in it is: in PTX, in MLIR
+GLOBAL, SHARED = ("global", "l", "!llvm.ptr"), ("shared::cta", "r", "i32")
+Addresses = Callable[[Sequence[Int]], tuple[Any, str | None]]  # of a place; and whether it exists (None: it does)
 
 
 @dataclass(eq=False)
@@ -167,6 +172,11 @@ class Window:
         type_ = computed(dtype)
         return p.pure(f"arith.select {inside}, {found}, {p.constant(self.fill, type_)} : {type_}")
 
+    def address(self, p: Printer, place: Sequence[Int]) -> tuple[str, str | None]:
+        """Where an element is, and whether it exists."""
+        at, inside = self._located(p, place)
+        return self.pointer(p, at, stored(self.array.dtype)), inside
+
     def store(self, p: Printer, place: Sequence[Int], number: str, owner: str | None) -> None:
         """Store a number, by the threads that own it, where there is a place for it."""
         at, inside = self._located(p, place)
@@ -193,9 +203,10 @@ class Window:
 
 @dataclass(eq=False)
 class Memory:
-    """A Ref in global memory."""
+    """A Ref in global memory; `meeting`: blocks that run side by side update it."""
 
     window: Window
+    meeting: bool = False
 
     def whole(self) -> Lazy:
         shape = self.window.shape
@@ -204,6 +215,19 @@ class Memory:
 
     def read(self, e: Any, index: Index, dynamic: Sequence[Any]) -> Lazy:
         return part(e, self.whole(), index, dynamic)
+
+    def addresses(self, e: Any, index: Index, dynamic: Sequence[Any]) -> tuple[Space, Addresses]:
+        """Where the elements of a part are."""
+        p, window, given = e.p, self.window, iter(dynamic)
+        starts, proved, visible = list(window.starts), list(window.proved), []
+        for d, entry in zip(window.visible, index, strict=True):
+            if isinstance(entry, Take) or isinstance(entry, Span) and entry.stride != 1:
+                raise Unfit("elements updated at computed places, or in steps")
+            starts[d] = p.add(starts[d], e.integer(next(given)) if entry.start is None else entry.start)
+            proved[d] = (False, False) if entry.start is None else proved[d]
+            visible += [d] if isinstance(entry, Span) else []
+        found = replace(window, starts=starts, proved=tuple(proved), visible=tuple(visible))
+        return GLOBAL, partial(found.address, p)
 
     def write(self, e: Any, index: Index, dynamic: Sequence[Any], value: Any) -> None:
         window = self.window

@@ -207,10 +207,10 @@ def schedule(plan: Plan, target: Target, stages: int | None, consumers: int | No
     blackwell = target.name.startswith(BLACKWELL)
     if not blackwell and not target.name.startswith(HOPPER):
         raise Unfit(f"it is for Hopper (sm_90) and Blackwell (sm_100), not for {target.name}")
-    if k.aliases:
-        raise Unfit("operands share memory with results")
-    if any(plan.atomic) or any(home is None for home in plan.scratch_homes):
-        raise Unfit("scratch or results in global memory are updated")
+    if any(plan.used[k.body.inputs[k.splits[1] + i]] or not plan.atomic[o] for i, o in k.aliases):
+        raise Unfit("operands share memory with results, where blocks do more than to update it")
+    if any(home is None for home in plan.scratch_homes):
+        raise Unfit("scratch in global memory")
     shapes = [eqn.outputs[0].type.shape for eqn in products(k.body)]
     rows = {shape[0] for shape in shapes if len(shape) == 2}
     if not rows:
@@ -242,6 +242,7 @@ def schedule(plan: Plan, target: Target, stages: int | None, consumers: int | No
         out = _moved(outs + n, block, proved[id(block)])
         if (
             out is not None
+            and not plan.atomic[n]
             and out.stores
             and block.array.dtype.itemsize == 2
             and out.block.sizes[out.axes[0]] == height

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ...core.primitives.ref import Index, Span, Take, access_shape
 from ...core.types import INT32, ArrayType
 from .. import ptx
-from ..refs import Memory, Register, Window
+from ..refs import GLOBAL, SHARED, Addresses, Memory, Register, Space, Window
 from ..text import Int, Printer
 from ..values import Lazy, Tile, Unfit, halves
 
@@ -127,6 +128,12 @@ class Global:
             return found
         e.reads()
         return e.held(found)
+
+    def addresses(self, e: Any, index: Index, dynamic: Sequence[Any]) -> tuple[Space, Addresses]:
+        """Where the elements of a part are, which are updated."""
+        found = self.window(e, index, dynamic).window
+        e.writes()
+        return GLOBAL, partial(found.address, e.p)
 
     def write(self, e: Any, index: Index, dynamic: Sequence[Any], value: Any) -> None:
         window = self.window(e, index, dynamic).window
@@ -256,6 +263,12 @@ class Shared:
         e.reads()
         varies = frozenset(d for d, n in enumerate(shape) if n > 1)
         return e.held(Lazy(shape, dtype, lambda p, place: e.loaded(at(p, place), dtype), varies))
+
+    def addresses(self, e: Any, index: Index, dynamic: Sequence[Any]) -> tuple[Space, Addresses]:
+        """Where the elements of a part are, which are updated."""
+        at = self.places(e, index, dynamic)
+        e.writes()
+        return SHARED, lambda place: (e.p.name(at(e.p, place)), None)
 
     def write(self, e: Any, index: Index, dynamic: Sequence[Any], value: Any) -> None:
         p, at, dtype = e.p, self.places(e, index, dynamic), self.array.dtype

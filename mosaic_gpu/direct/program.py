@@ -17,7 +17,7 @@ from .. import ptx, tcgen05
 from ..lower import LANES, Group, Lowering
 from ..refs import Register
 from ..text import Int, Printer
-from ..values import Fragment, Lazy, Product, Unfit, computed
+from ..values import Fragment, Layout, Lazy, Product, Unfit, computed
 from .memory import Barriers, Box, Global, Shared, Sums, Zeros
 from .rules import BACKEND
 from .sizes import barriers_of, paired, rows_of
@@ -44,7 +44,6 @@ class Direct(Lowering):
             self.own_rows, self.matrix, self.turning = True, tcgen05.matrix, (1, 2)
         self.descriptors: dict[Box, str] = {}
         self.together = self.read = False  # all threads are past their stores; a load came since
-        self.by_warps = False  # each warp by itself runs what is printed
         self.joint = paired(kernel)
         if self.joint and mesh.blocks > 2:
             raise Unfit(f"products of pairs of blocks in a cluster of {mesh.blocks}: it has two")
@@ -282,6 +281,10 @@ class Direct(Lowering):
         self.inline(program, [*operands, Lazy((), INT32, lambda p, place: number, fixed=True)])
         self.elected, self.by_warps = whole, False
         self.gather()
+
+    def owner(self, layout: Layout) -> str | None:
+        """As elsewhere; a number is of one thread of a warp that is by itself."""
+        return self.elected if layout.rows is None and layout.cols is None else super().owner(layout)
 
     def lanes(self, column: Int) -> Int:
         """The address of a column of tensor memory in the rows of this warp."""

@@ -20,7 +20,7 @@ from ...core.primitives.special import (
 from ...lang.gpu.plan import forms
 from ...lang.language import FAMILIES
 from ...lang.legalize import GONE, REWRITES, Backend
-from . import access, contract, control, elementwise, reduce, shape
+from . import access, atomics, contract, control, elementwise, reduce, shape
 
 RULES: dict[Primitive, Any] = {
     **elementwise.RULES,
@@ -29,6 +29,7 @@ RULES: dict[Primitive, Any] = {
     **contract.RULES,
     **control.RULES,
     **access.RULES,
+    **atomics.RULES,
 }
 
 _FACTORED = "it works through a whole matrix column by column; the target's solver library does it, around the kernel"

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.primitive import Primitive
-from ...core.primitives.ref import Index, addupdate_p, get_p, split_operands, swap_p
+from ...core.primitives.ref import Index, access_shape, addupdate_p, get_p, split_operands, swap_p
 from ...core.types import ArrayType
+from ..refs import Memory
 from ..values import Unfit
+from .atomics import Update, update
 
 
 def _plain(masked: bool) -> None:
@@ -34,7 +36,12 @@ def _swap(e: Any, operands: list[Any], out: ArrayType, index: Index, masked: boo
 def _addupdate(e: Any, operands: list[Any], outs: list[Any], index: Index, masked: bool = False) -> list[Any]:
     _plain(masked)
     ref, value, *rest = operands
-    ref.add(e, index, split_operands(index, rest, masked)[0], value)
+    dynamic = split_operands(index, rest, masked)[0]
+    if isinstance(ref, Memory) and ref.meeting:
+        one = Update("add", value.dtype, False, ("relaxed", "gpu"))
+        update(e, one, [value], None, access_shape(index), *ref.addresses(e, index, dynamic))
+    else:
+        ref.add(e, index, dynamic, value)
     return []
 
 

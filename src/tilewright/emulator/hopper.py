@@ -40,6 +40,7 @@ BASE = 1024  # where shared memory starts
 FAR = 24  # bits of an address within a block: above them the number of a block of the cluster plus one
 COMBINED = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
             "xor": np.bitwise_xor}  # fmt: skip
+WORDS = {"u32": np.uint32, "s32": np.int32, "b32": np.uint32, "f32": np.float32, **HALF}  # of red and atom
 ENDED = "a block that has ended is reached by another: barrier.cluster before the end is missing"
 SHIFT = 44  # a pointer is a buffer's number plus one, shifted, and a byte
 TENSOR = {0: np.uint8, 2: np.uint32, 3: np.int32, 6: np.float16, 7: np.float32, 10: ml_dtypes.bfloat16, 11: np.float32}
@@ -517,6 +518,34 @@ class Group:
             values = values.astype(f"i{size}") if size < 4 else values
             self.b.shared.put(at[self.mask] + 4 * i, values[self.mask])
 
+    def combine(self, text: str, address: Any, *values: Any) -> Any:
+        """red and atom: lane by lane; of two that are told by a sign (`n`) each lane takes its own."""
+        ways = re.findall(r"(@!?n )?(red|atom)\.relaxed\.\w+\.(global|shared::cta)\.(\w+)\.(?:noftz\.)?(\w+) ", text)
+        given = [np.ascontiguousarray(self.lanes(v)) for v in values]
+        old = np.zeros(LANES, given[0].dtype)
+        for lane in self.each():
+            at, words = int(self.lanes(address)[lane]), [v[lane : lane + 1] for v in given]
+            sign, _, space, kind, type_ = ways[0] if len(ways) == 1 or words[0].view(np.int32)[0] < 0 else ways[1]
+            dtype = np.dtype(WORDS[type_])
+            operands = [w.astype(np.int16).view(dtype) if dtype.itemsize == 2 else w.view(dtype) for w in words]
+            held = self.shared_word(lane, at, dtype) if "shared" in space else self.m.load(np.asarray([at]), dtype)
+            new = operands[-1] if kind == "exch" else np.where(held == operands[0], operands[-1], held) if (
+                kind == "cas") else COMBINED[kind](held, operands[0])  # fmt: skip
+            new = new.astype(dtype)
+            if "shared" in space:
+                self.b.shared.put(np.asarray([at]), new)
+            else:
+                self.m.store(np.asarray([at]), new)
+            old[lane : lane + 1] = held.view(old.dtype) if held.itemsize == old.itemsize else 0
+        return old if "atom" in text else None
+
+    def shared_word(self, lane: int, at: int, dtype: Any) -> Any:
+        """What shared memory holds, which a thread is about to update."""
+        w = lane // WARP
+        grains, agent = self.b.shared.grains(np.asarray([at], np.int64), dtype.itemsize), self.agent(w)
+        self.b.shared.updating(grains, self.clocks[w], agent, int(self.clocks[w][agent]))
+        return self.b.shared.get(np.asarray([at]), dtype)
+
     def load_shared(self, text: str, address: Any) -> Any:
         kind = re.search(r"ld.shared.([bsu])(\d+)", text)
         assert kind is not None
@@ -582,6 +611,10 @@ _PTX: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("fence.proxy.async", Group.fence),
     ("fence.proxy.tensormap", Group.acquire),
     ("fence.mbarrier", _nothing),
+    ("fence.acq_rel", _nothing),
+    ("red", Group.combine),
+    ("atom", Group.combine),
+    (".reg", Group.combine),
     ("setmaxnreg", _nothing),
     ("bar.warp.sync", _nothing),
     ("tensormap.replace", Group.describe),
@@ -607,7 +640,7 @@ class Machine:
 
     def __init__(self, text: str, buffers: Sequence[np.ndarray]):
         self.shapes = [b.shape for b in buffers]
-        self.buffers = [np.ascontiguousarray(b) for b in buffers]
+        self.buffers = [np.array(b, order="C") for b in buffers]  # results may be in place
         self.bytes = [b.reshape(-1).view(np.uint8) for b in self.buffers]
         self.slots: dict[Any, int] = {}
         self.apart = "tcgen05" in text

@@ -59,6 +59,7 @@ class Shared:
         self.writer, self.written = np.zeros(n, np.int64), np.zeros(n, np.int64)
         self.reads = np.zeros((n, agents), np.int32)
         self.generic = np.zeros(n, np.int64)  # the warp + 1 that wrote, and has not fenced since
+        self.updates: Any = None  # the last atomic update of each agent since a write, once there is one
 
     def grains(self, at: Any, size: int) -> Any:
         if np.any(at < 0) or np.any(at + size > self.bytes.size):
@@ -67,7 +68,7 @@ class Shared:
         return np.unique(found // GRAIN)
 
     def reading(self, grains: Any, clock: Any, agent: int, time: int, engine: bool, what: str) -> None:
-        wrong = self.written[grains] > clock[self.writer[grains]]
+        wrong = (self.written[grains] > clock[self.writer[grains]]) | self._updated(grains, clock)
         if wrong.any():
             raise RaceError(f"race: {what} reads {self.name} at {GRAIN * int(grains[wrong][0])} before it waits for "
                             "what writes it")  # fmt: skip
@@ -80,6 +81,7 @@ class Shared:
         """`more`: it is added in the order of the agent to what it wrote itself."""
         late = self.written[grains] > clock[self.writer[grains]]
         wrong = late & ~(more & (self.writer[grains] == agent)) | (self.reads[grains] > clock).any(-1)
+        wrong |= self._updated(grains, clock)
         if wrong.any():
             raise RaceError(f"race: {what} writes {self.name} at {GRAIN * int(grains[wrong][0])}, which others may "
                             "still use")  # fmt: skip
@@ -87,7 +89,23 @@ class Shared:
             raise EmulationError(f"{what} writes over what threads wrote, without fence.proxy.async")
         self.writer[grains], self.written[grains] = agent, time
         self.reads[grains] = 0
+        if self.updates is not None:
+            self.updates[grains] = 0
         self.generic[grains] = 0 if engine else agent + 1
+
+    def _updated(self, grains: Any, clock: Any) -> Any:
+        """Whether there were atomic updates that a clock does not know of."""
+        return np.zeros(len(grains), bool) if self.updates is None else (self.updates[grains] > clock).any(-1)
+
+    def updating(self, grains: Any, clock: Any, agent: int, time: int) -> None:
+        """An atomic update, in any order with others."""
+        if self.updates is None:
+            self.updates = np.zeros_like(self.reads)
+        wrong = (self.written[grains] > clock[self.writer[grains]]) | (self.reads[grains] > clock).any(-1)
+        if wrong.any():
+            at = GRAIN * int(grains[wrong][0])
+            raise RaceError(f"race: an atomic update of {self.name} at {at}, which others may still use")
+        self.updates[grains, agent], self.generic[grains] = time, agent + 1
 
     def fence(self, warp: int) -> None:
         self.generic[self.generic == warp + 1] = 0
