@@ -33,6 +33,7 @@ from ..maps import linear_index, map_of
 from ..ops import next_power_of_2
 from ..plain import plain
 from ..target import Target
+from .pieces import in_pieces
 
 MAX_ELEMENTS = 2**20  # of a value that is kept in registers
 SMALL = 4096  # elements of a scratch that is indexed by traced positions and still kept in registers
@@ -130,8 +131,8 @@ class Plan:
 
 
 def forms(kernel: Kernel, target: Target) -> tuple[Kernel, ...]:
-    """The kernel as GPUs run it: over a static grid, in plain accesses and atomics."""
-    return (plain(static(kernel, "a launch needs"), atomics=True, in_step=False),)
+    """The kernel as GPUs run it: over a static grid, in plain accesses and atomics, large copies piece by piece."""
+    return (in_pieces(plain(static(kernel, "a launch needs"), atomics=True, in_step=False)),)
 
 
 @cached(1024)

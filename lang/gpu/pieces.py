@@ -1,0 +1,121 @@
+"""Copies between Refs in far memory, piece by piece: a thread's registers hold no more of them at once than a few rows.
+
+A program reads `get` into registers and writes `swap` out of them, so that a copy of a whole array would spill. Here a
+`get` whose value goes to one `swap` or `addupdate`, with nothing else in between, becomes a loop over the first axis of
+several positions; what is left over at its end, or does not fit yet, is divided further.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core.ir import Eqn, Program, Var
+from ...core.primitives.elementwise import add_p, mul_p
+from ...core.primitives.loops import fori_loop
+from ...core.primitives.ref import Index, Span, access_shape, addupdate_p, get_p, swap_p
+from ...core.rewrite import within
+from ...core.trace import trace_program
+from ...core.types import FAR, RefType
+from ..kernel import Kernel
+from ..normalize import rename
+
+LARGEST = 8192  # elements of a copy that are in registers at once
+Place = tuple[Index, Sequence[Any]]  # an index and its dynamic entries
+
+
+def in_pieces(kernel: Kernel) -> Kernel:
+    """The kernel with large copies from far memory to far memory as loops; itself where it has none."""
+    body = _divided(kernel.body)
+    return kernel if body is kernel.body else kernel.replace(body=body)
+
+
+def _divided(program: Program) -> Program:
+    used = Counter(a for e in program.eqns for a in (*e.inputs, *e.outputs) if type(a) is Var)
+    used.update(a for a in program.outputs if type(a) is Var)
+    eqns: list[Eqn] = []
+    for eqn in program.eqns:
+        read = next((e for e in reversed(eqns) if e.effects), None)
+        if read is not None and _is_copy(read, eqn, used):
+            eqns.remove(read)
+            eqns += _loop(read, eqn)
+        else:
+            eqns.append(within(eqn, _divided) if _apart(eqn) else eqn)
+    if all(a is b for a, b in zip(eqns, program.eqns, strict=False)) and len(eqns) == len(program.eqns):
+        return program
+    return program.replace(eqns=eqns)
+
+
+def _apart(eqn: Eqn) -> bool:
+    """Whether an equation takes Refs, and none twice, so that those within it are different memory."""
+    refs = [a for a in eqn.inputs if isinstance(a.type, RefType)]
+    return bool(refs) and len(set(refs)) == len(refs)
+
+
+def _is_copy(read: Eqn, write: Eqn, used: Counter[Var]) -> bool:
+    """Whether two accesses are a large copy, and nothing else has their values."""
+    if read.primitive is not get_p or write.primitive not in (swap_p, addupdate_p):
+        return False
+    if write.inputs[1] not in read.outputs:
+        return False
+    index = write.params["index"]
+    whole = not (read.params["masked"] or write.params["masked"] or index.takes or read.params["index"].takes)
+    far = all(e.inputs[0].type.space in FAR for e in (read, write)) and read.inputs[0] is not write.inputs[0]
+    alone = used[read.outputs[0]] == 2 and all(used[v] == 1 for v in write.outputs)  # as an output and, once, an input
+    return whole and far and alone and math.prod(access_shape(index)) > LARGEST
+
+
+def _loop(read: Eqn, write: Eqn) -> Sequence[Eqn]:
+    """The equations that make the copy."""
+    n, taken = len(read.inputs), (*read.inputs, write.inputs[0], *write.inputs[2:])
+
+    def copy(*args: Any) -> list[Any]:
+        def one(at: Place, to: Place) -> None:
+            value = get_p.bind(args[0], *at[1], index=at[0], masked=False)
+            write.primitive.bind(args[n], value, *to[1], index=to[0], masked=False)
+
+        _each((read.params["index"], args[1:n]), (write.params["index"], args[n + 1 :]), one)
+        return []
+
+    made = rename(trace_program(copy, [a.type for a in taken], "copy"), taken)
+    return [e.replace(source=write.source) for e in made.eqns]
+
+
+def _each(at: Place, to: Place, one: Callable[[Place, Place], None]) -> None:
+    """Call `one` for every piece of a copy."""
+    shape = access_shape(at[0])
+    if math.prod(shape) <= LARGEST:
+        one(at, to)
+        return
+    axis = next(a for a, n in enumerate(shape) if n > 1)
+    rows = max(LARGEST // math.prod(shape[axis + 1 :]), 1)
+    rows = 1 << rows.bit_length() - 1
+    turns = shape[axis] // rows
+
+    def turn(i: Any, carry: Any) -> Any:
+        _each(_part(at, axis, i * np.int32(rows), rows), _part(to, axis, i * np.int32(rows), rows), one)
+        return carry
+
+    fori_loop(0, turns, turn, ())
+    if left := shape[axis] - turns * rows:
+        _each(*(_part(p, axis, np.int32(turns * rows), left) for p in (at, to)), one)
+
+
+def _part(place: Place, axis: int, first: Any, count: int) -> Place:
+    """Positions of an access along an axis of its result: `count` from the one at `first`."""
+    index, operands = place
+    entries, given, made, spans = [], iter(operands), [], -1
+    for entry in index:
+        start = next(given) if entry.start is None else np.int32(entry.start)
+        spans += type(entry) is Span
+        if type(entry) is Span and spans == axis:
+            made.append(add_p.bind(start, mul_p.bind(first, np.int32(entry.stride))))
+            entries.append(Span(None, count, entry.stride))
+        else:
+            entries.append(entry)
+            made += [start] if entry.start is None else []
+    return Index(entries), made
