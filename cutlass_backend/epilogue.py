@@ -32,6 +32,7 @@ from ..lang.cutlass import Source
 from ..lang.gpu.plan import forms
 from ..lang.kernel import Kernel
 from ..lang.legalize import Backend
+from ..lang.params import stated
 from ..lang.target import Target
 from ..lang.tpu import approx_reciprocal_p
 
@@ -88,8 +89,7 @@ RULES: dict[Primitive, Any] = {**_UNARY, **_BINARY, **_TRUTHS, **dict.fromkeys(_
 
 def _forms(kernel: Kernel, target: Target) -> tuple[Kernel, ...]:
     """As GPUs run it; C++ that an author gives is left as it is."""
-    given = isinstance(dict(kernel.settings).get("compiler_params"), Source)
-    return (kernel,) if given else forms(kernel, target)
+    return (kernel,) if isinstance(stated(kernel), Source) else forms(kernel, target)
 
 
 BACKEND = Backend("a CUTLASS epilogue", RULES, {}, {}, _forms, exact=False)

@@ -21,6 +21,7 @@ from ..lang.cutlass import CompilerParams, Source
 from ..lang.gpu.code import Module
 from ..lang.kernel import Kernel
 from ..lang.legalize import Legal, entry
+from ..lang.params import params_of, stated
 from ..lang.target import Target
 from .epilogue import BACKEND, TYPES, Unfit
 from .match import Contraction, Factor, Leaf, contraction
@@ -93,12 +94,12 @@ def cutlass_module(legal: Legal, target: Target) -> CutlassModule:
       UnsupportedError: why the kernel is not for this backend, at the user's line.
     """
     kernel = legal.kernel
-    stated = dict(kernel.settings).get("compiler_params")
-    if isinstance(stated, Source):
-        return _given_source(kernel, stated, target)
+    given = stated(kernel)
+    if isinstance(given, Source):
+        return _given_source(kernel, given, target)
     try:
         product = contraction(kernel)
-        cut = tiling(product, target, stated if isinstance(stated, CompilerParams) else CompilerParams())
+        cut = tiling(product, target, params_of(kernel, CompilerParams))
     except Unfit as error:
         raise refusal(kernel, str(error)) from None
     blocks = grid(product, cut, target)

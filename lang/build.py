@@ -15,6 +15,7 @@ from ..core.trace import eval_program, trace_program
 from ..core.types import ArrayType, MemorySpace, RefType
 from .kernel import ID, Block, Kernel, trace_map
 from .normalize import normalize
+from .params import stated
 from .sinking import forwarded, sunk
 from .stores import drop_local_writes, drop_overwritten, read_late
 
@@ -36,8 +37,8 @@ def backwards(kernel: Kernel, made: Kernel, parallel: Sequence[bool]) -> Kernel:
 
     `parallel` says of each axis whether its cells may run at the same time.
     """
-    params = dict(kernel.settings).get("compiler_params")
-    own = getattr(params, "backward", None)
+    params = stated(kernel)
+    own = params.backward if params else None
     chosen = own or params
     semantics = tuple("parallel" if p else "arbitrary" for p in parallel)
     settings: Settings = () if chosen is None else (("compiler_params", chosen),)

@@ -44,6 +44,7 @@ from .kernel import ID, Block, Kernel, show_grid, trace_map, whole_block
 from .modes import as_mode
 from .normalize import normalize, touches_refs
 from .ops import Cell, in_cell
+from .params import Params
 from .prefetched import own_scalars
 from .primitive import kernel_call_p
 from .ruled import ruled_call
@@ -113,7 +114,10 @@ def kernel_call(
             "give one or the others",
         )
     label = name or getattr(body, "__name__", None) or getattr(getattr(body, "func", None), "__name__", "kernel")
-    semantics = dimension_semantics or getattr(compiler_params, "dimension_semantics", None)
+    if not isinstance(compiler_params, Params | None):
+        raise ArgumentTypeError(f"kernel_call: compiler_params is {compiler_params!r}",
+                                "use `lang.tpu.CompilerParams` or `lang.triton.CompilerParams`")  # fmt: skip
+    semantics = dimension_semantics or (compiler_params.dimension_semantics if compiler_params else None)
     settings = _settings(compiler_params, cost_estimate, semantics, getattr(spec, "mesh", None))
     if partition is not None and not isinstance(partition, Partition):
         raise ArgumentTypeError(f"kernel_call: partition is {partition!r}", "give a `lang.Partition`")
@@ -137,27 +141,25 @@ def _interpreted(kernel: Kernel, operands: Sequence[Any]) -> list[Any]:
 
 
 def _settings(
-    compiler_params: Any, cost_estimate: Any, semantics: Any, mesh: Any
+    compiler_params: Params | None, cost_estimate: Any, semantics: Any, mesh: Any
 ) -> tuple[tuple[str, Any], ...]:
     """What backends and the cost model are told; a value that cannot be part of a Kernel (unhashable) is an error."""
     cores = tuple(a for a, s in enumerate(semantics or ()) if "core" in str(getattr(s, "value", s)).lower())
     given = {"compiler_params": compiler_params, "cost_estimate": cost_estimate, "core_axes": cores or None,
              "mesh": mesh}  # fmt: skip
-    backward = getattr(compiler_params, "backward", None)
+    backward = compiler_params.backward if compiler_params else None
     if backward is not None and type(backward) is not type(compiler_params):
         raise ArgumentTypeError(f"kernel_call: backward of compiler_params is {backward!r}",
                                 f"give a {type(compiler_params).__module__}.CompilerParams")  # fmt: skip
-    stated = getattr(backward, "dimension_semantics", None)
-    if stated is not None:
+    if backward is not None and backward.dimension_semantics is not None:
+        stated = backward.dimension_semantics
         raise ArgumentError(f"kernel_call: backward of compiler_params has dimension_semantics {stated}",
                             "leave it out: backward kernels have grids of their own")  # fmt: skip
     for key, value in given.items():
         try:
             hash(value)
         except TypeError:
-            raise ArgumentTypeError(
-                f"kernel_call: {key} is {value!r}", "use `lang.tpu.CompilerParams` or `lang.triton.CompilerParams`"
-            ) from None
+            raise ArgumentTypeError(f"kernel_call: {key} is {value!r}", "give values that are hashable") from None
     return tuple((key, value) for key, value in given.items() if value is not None)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..core.types import ArrayType
+from .params import Params
 
 
 @dataclass(frozen=True)
-class CompilerParams:
+class CompilerParams(Params):
     """A kernel whose parameters are of this class is compiled by CUTLASS, and by nothing else.
 
     `tile`: rows, columns and depth of the product that a block of threads makes at a time (on Blackwell two blocks of
@@ -27,7 +28,7 @@ class CompilerParams:
 
 
 @dataclass(frozen=True)
-class Source:
+class Source(Params):
     """A kernel in CUDA C++ of its author's: `entry` is a `__global__` function with C linkage in `text`.
 
     It is launched as `grid` blocks of `threads`, each with `shared` bytes of dynamic shared memory, on pointers to

@@ -15,6 +15,7 @@ from .mesh_kernel import kernel
 from .mesh_loops import NDLoopInfo, dynamic_scheduling_loop, nd_loop, planar_snake
 from .mesh_pipeline import emit_pipeline, emit_pipeline_warp_specialized
 from .modes import InterpretParams, force_tpu_interpret_mode, set_tpu_interpret_mode
+from .params import Params
 from .warpgroups.atomics import atomic_add, atomic_and, atomic_max, atomic_min, atomic_or, atomic_xor
 from .warpgroups.barriers import barrier_arrive, barrier_wait, set_max_registers
 from .warpgroups.hints import (
@@ -76,7 +77,7 @@ __getattr__ = absent_from(__name__, MOSAIC_GPU)
 
 
 @dataclass(frozen=True)
-class CompilerParams:
+class CompilerParams(Params):
     """A kernel whose parameters are of this class is compiled by Mosaic GPU, where there is a choice.
 
     `num_stages`: how many turns of a loop are copied ahead at most; None: as many as shared memory holds, 8 at most.

@@ -34,6 +34,7 @@ from .modes import (
 )
 from .numerics import stochastic_round
 from .ops import load, store, when
+from .params import Params
 from .pipeline import emit_pipeline
 from .prng import prng_random_bits, prng_seed, stateful_bernoulli, stateful_bits, stateful_normal, stateful_uniform
 from .remote import async_remote_copy, get_barrier_semaphore, make_async_remote_copy, semaphore_signal
@@ -62,7 +63,7 @@ TensorCoreMesh = CoreMesh
 
 
 @dataclass(frozen=True)
-class CompilerParams:
+class CompilerParams(Params):
     """What the TPU compiler is told. Only `dimension_semantics` says something about the kernel itself.
 
     `vmem_limit_bytes` and `collective_id` are handed on; the others are there for programs that state them, and change

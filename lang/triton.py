@@ -23,10 +23,11 @@ from .atomics import (
 )
 from .numerics import dot_scaled
 from .ops import load, store
+from .params import Params
 
 
 @dataclass(frozen=True)
-class CompilerParams:
+class CompilerParams(Params):
     """What the Triton compiler is told: warps for each program, and stages of software pipelining.
 
     `tensor_descriptors`: whether the copy engine (TMA) of sm_90 and later moves those blocks that it can, as tiles that

@@ -16,6 +16,7 @@ from ..lang.gpu.plan import plan
 from ..lang.kernel import Kernel
 from ..lang.legalize import Legal, entry
 from ..lang.mosaic_gpu import CompilerParams
+from ..lang.params import params_of
 from ..lang.target import Target
 from ..lang.warpgroups.specs import Mesh, mesh_of
 from . import ptx
@@ -81,17 +82,11 @@ def mosaic_gpu_module(kernel: Legal, target: Target) -> MosaicGpuModule:
         raise refusal(kernel, str(error)) from None
 
 
-def settings_of(kernel: Kernel) -> CompilerParams:
-    """What the kernel says of its compilation."""
-    stated = dict(kernel.settings).get("compiler_params")
-    return stated if isinstance(stated, CompilerParams) else CompilerParams()
-
-
 def _module(kernel: Kernel, target: Target) -> MosaicGpuModule:
     planned = plan(kernel)
     if not planned.kernel.cells:
         raise Unfit("its grid is empty")
-    launch, asked = launch_of(planned), settings_of(kernel)
+    launch, asked = launch_of(planned), params_of(kernel, CompilerParams)
     made = schedule(planned, target, asked.num_stages, asked.consumers)
     name = identifier(kernel.name)
     architecture = "100a" if target.name.startswith(BLACKWELL) else "90a"

@@ -31,9 +31,11 @@ from ..lang.interpret import parallel_axes
 from ..lang.kernel import ID, Block, Kernel
 from ..lang.legalize import Legal, entry
 from ..lang.maps import map_of, runs_again
+from ..lang.params import params_of
 from ..lang.plain import uses
 from ..lang.remote import barrier_p, remote_start_p, remote_wait_p
 from ..lang.target import Target
+from ..lang.tpu import CompilerParams
 from ..lang.vmem import most_vmem, vmem_bytes
 from .body import Body
 from .forms import COPIES, far_bytes, reaches_far
@@ -139,7 +141,7 @@ class _Lowering:
 
     def collective_id(self) -> int | None:
         """The number of the barrier semaphore that the kernel shares."""
-        found = getattr(dict(self.given.settings).get("compiler_params"), "collective_id", None)
+        found = params_of(self.given, CompilerParams).collective_id
         if found is None and uses(self.given.body, {barrier_p}):
             raise KernelBodyError(
                 f"kernel {self.given.name} takes the barrier semaphore, and says not which",
@@ -150,7 +152,7 @@ class _Lowering:
     def limit(self) -> int | None:
         """VMEM that the kernel may take: as asked, or more than it gets unasked where its blocks fill half of that."""
         told = dict(self.given.settings)
-        asked = getattr(told.get("compiler_params"), "vmem_limit_bytes", None)
+        asked = params_of(self.given, CompilerParams).vmem_limit_bytes
         if asked is not None and not told.get(INHERITED):
             return asked
         wanted = 2 * sum(size for _, size in vmem_bytes(self.given, self.target))

@@ -19,8 +19,10 @@ from ..lang.gpu.code import Compiled
 from ..lang.gpu.resources import check, resources
 from ..lang.kernel import Kernel
 from ..lang.legalize import Legal, entry
+from ..lang.params import params_of
 from ..lang.smaller import Smaller, smaller
 from ..lang.target import Resources, Target
+from ..lang.triton import CompilerParams
 from . import compiler
 from .lower import triton_module
 from .module import TritonModule
@@ -50,8 +52,7 @@ class Fitted:
 
 def _free(kernel: Kernel, name: str) -> bool:
     """Whether a setting is not its author's."""
-    told = dict(kernel.settings)
-    return told.get(INHERITED, False) or getattr(told.get("compiler_params"), name, None) is None
+    return dict(kernel.settings).get(INHERITED, False) or getattr(params_of(kernel, CompilerParams), name) is None
 
 
 @entry(BACKEND)

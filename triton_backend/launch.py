@@ -14,8 +14,10 @@ from ..core.types import INT32
 from ..lang.build import INHERITED
 from ..lang.gpu.launch import GROUP, PRODUCT, Launch
 from ..lang.gpu.plan import Plan
+from ..lang.params import params_of
 from ..lang.plain import uses
 from ..lang.target import Target
+from ..lang.triton import CompilerParams
 from .text import Printer, Value, power
 from .values import Int, arith, join_index, mul, split_index, sub
 
@@ -70,14 +72,14 @@ SETTINGS = tuple(f.name for f in fields(Settings))
 def settings_of(plan: Plan, target: Target, num_warps: int | None = None, num_stages: int | None = None,
                 tensor_descriptors: bool | None = None, warp_specialize: bool | None = None) -> Settings:  # fmt: skip
     """The settings as asked, as the kernel says, or by the size of its blocks."""
-    stated = dict(plan.kernel.settings).get("compiler_params")
+    stated = params_of(plan.kernel, CompilerParams)
     if warp_specialize is None:
-        warp_specialize = bool(getattr(stated, "warp_specialize", False))
+        warp_specialize = bool(stated.warp_specialize)
     warp_specialize = warp_specialize and target.copy_engine and bool(plan.carry)
-    warps = num_warps or getattr(stated, "num_warps", None) or (4 if warp_specialize else _warps(plan))
-    stages = num_stages or getattr(stated, "num_stages", None) or _stages(plan, target)
+    warps = num_warps or stated.num_warps or (4 if warp_specialize else _warps(plan))
+    stages = num_stages or stated.num_stages or _stages(plan, target)
     if tensor_descriptors is None:
-        tensor_descriptors = getattr(stated, "tensor_descriptors", None)
+        tensor_descriptors = stated.tensor_descriptors
     if warps < 1 or warps & (warps - 1) or warps > 32:
         raise ArgumentError(f"kernel {plan.kernel.name}: num_warps is {warps}", "give a power of two, 32 at most")
     if stages < 1:

@@ -313,8 +313,9 @@ def test_counted_cost():
 
 
 def test_wrong_settings():
-    with pytest.raises(ArgumentTypeError, match="compiler_params"):
-        tl.kernel_call(add_blocks, shape(8), compiler_params={"mosaic": {}})
+    for params in ({"mosaic": {}}, "fast", tl.tpu.CompilerParams):
+        with pytest.raises(ArgumentTypeError, match="compiler_params"):
+            tl.kernel_call(add_blocks, shape(8), compiler_params=params)
     with pytest.raises(ArgumentError, match="buffer_count is 0"):
         tl.Buffered(0)
     with pytest.raises(ArgumentTypeError, match="pipeline_mode is 3"):

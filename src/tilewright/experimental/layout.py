@@ -48,5 +48,10 @@ def with_layout_constraint(x: Any, layout: Layout) -> Any:
 
     Raises:
       UnsupportedError: always.
+
+    >>> with_layout_constraint(1.0, Layout((0,)))
+    Traceback (most recent call last):
+        ...
+    tilewright.core.errors.UnsupportedError: with_layout_constraint(...): XLA chooses layouts...
     """
     raise UnsupportedError(f"with_layout_constraint({layout}): XLA chooses layouts", "leave it out")

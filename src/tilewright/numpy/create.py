@@ -209,7 +209,16 @@ def frombuffer(buffer: Any, dtype: DTypeLike = float, count: int = -1, offset: i
 
 
 def fromfile(*args: Any, **kwargs: Any) -> Array:
-    """An array of the contents of a file, read by NumPy."""
+    """An array of the contents of a file, read by NumPy.
+
+    >>> import tempfile
+    >>> from tilewright import numpy as jnp
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     _ = file.write(bytes([1, 2]))
+    ...     file.flush()
+    ...     print(jnp.fromfile(file.name, jnp.uint8))
+    [1 2]
+    """
     return asarray(np.fromfile(*args, **kwargs))
 
 

@@ -12,12 +12,29 @@ from .util import Array, ArrayLike
 
 
 def save(file: Any, arr: ArrayLike, allow_pickle: bool = True) -> None:
-    """Write an array to a file in NumPy's format."""
+    """Write an array to a file in NumPy's format.
+
+    >>> import io
+    >>> from tilewright import numpy as jnp
+    >>> file = io.BytesIO()
+    >>> jnp.save(file, jnp.arange(2))
+    >>> len(file.getvalue()) > 8
+    True
+    """
     np.save(file, np.asarray(arr), allow_pickle=allow_pickle)
 
 
 def savez(file: Any, *args: ArrayLike, allow_pickle: bool = True, **kwds: ArrayLike) -> None:
-    """Write several arrays to one file in NumPy's format."""
+    """Write several arrays to one file in NumPy's format.
+
+    >>> import io
+    >>> from tilewright import numpy as jnp
+    >>> file = io.BytesIO()
+    >>> jnp.savez(file, a=jnp.arange(2))
+    >>> _ = file.seek(0)
+    >>> jnp.load(file)["a"].tolist()
+    [0, 1]
+    """
     named = {name: np.asarray(x) for name, x in kwds.items()}
     np.savez(file, *(np.asarray(x) for x in args), allow_pickle=allow_pickle, **named)
 
@@ -26,6 +43,14 @@ def load(file: Any, *args: Any, **kwargs: Any) -> Any:
     """Read an array written by `save`; of a file of several, NumPy's own object.
 
     What NumPy has as two bytes of no known dtype is read as bfloat16, which files do not name.
+
+    >>> import io
+    >>> from tilewright import numpy as jnp
+    >>> file = io.BytesIO()
+    >>> jnp.save(file, jnp.arange(2))
+    >>> _ = file.seek(0)
+    >>> jnp.load(file)
+    Array([0, 1], dtype=int32)
     """
     found = np.load(file, *args, **kwargs)
     if not isinstance(found, np.ndarray):

@@ -29,6 +29,7 @@ from ..kernels.generate.loops import Tiles
 from ..kernels.generate.tiles import options
 from ..lang import cutlass, mosaic_gpu, triton
 from ..lang.kernel import Kernel
+from ..lang.params import Params, params_of, stated
 from ..lang.primitive import kernel_call_p
 from ..lang.target import Target, target_of
 from ..routes import CUTLASS, ROUTE, ROUTES, declined
@@ -101,15 +102,15 @@ def _tilings(fused: FusedKernel, machine: Target) -> Iterator[Tiles]:
 
 def _told(kernel: Kernel, machine: Target) -> Iterator[Configuration]:
     """What the compilers of a kernel may be told that it does not say itself; nothing first."""
-    stated = dict(kernel.settings).get("compiler_params")
-    free = stated is None or getattr(stated, "suggested", False)
+    own = stated(kernel)
+    free = _is_free(own)
     yield {}
     if not machine.gpu or kernel.interpret:
         return
-    given = (getattr(stated, "num_warps", None), getattr(stated, "num_stages", None))
-    if free or isinstance(stated, triton.CompilerParams):
-        for warps in WARPS if free or given[0] is None else (None,):
-            for stages in STAGES if free or given[1] is None else (None,):
+    if free or isinstance(own, triton.CompilerParams):
+        given = params_of(kernel, triton.CompilerParams)
+        for warps in WARPS if free or given.num_warps is None else (None,):
+            for stages in STAGES if free or given.num_stages is None else (None,):
                 if warps or stages:
                     yield {"route": "triton", "num_warps": warps, "num_stages": stages}
     names = [route.name for route in ROUTES[machine.kind]]
@@ -125,10 +126,14 @@ def _told(kernel: Kernel, machine: Target) -> Iterator[Configuration]:
         yield {"route": "xla"}
 
 
+def _is_free(params: Params | None) -> bool:
+    """Whether a kernel's author leaves it open who compiles it."""
+    return params is None or isinstance(params, triton.CompilerParams) and params.suggested
+
+
 def _by_cutlass(kernel: Kernel, machine: Target) -> Iterator[Configuration]:
     """CUTLASS's tiles, where it is installed and takes the kernel; the kernel's own blocks are no matter to it."""
-    stated = dict(kernel.settings).get("compiler_params")
-    if machine.kind != "cuda" or kernel.interpret or not (stated is None or getattr(stated, "suggested", False)):
+    if machine.kind != "cuda" or kernel.interpret or not _is_free(stated(kernel)):
         return
     for tile in CUTLASS_TILES:
         configuration: Configuration = {"route": "cutlass", "tile": tile}
@@ -146,20 +151,18 @@ def with_settings(kernel: Kernel, configuration: Configuration) -> Kernel:
     if route is None:
         return kernel
     told = dict(kernel.settings)
-    known = told.get("compiler_params")
+    known = stated(kernel)
+    backward = known.backward if known else None
     if route == "triton":
-        plain = known if isinstance(known, triton.CompilerParams) else triton.CompilerParams()
         changed = {n: configuration[n] for n in ("num_warps", "num_stages") if configuration.get(n) is not None}
-        told["compiler_params"] = replace(plain, **changed)
+        told["compiler_params"] = replace(params_of(kernel, triton.CompilerParams), **changed)
     elif route == "mosaic_gpu":
         names = ("num_stages", "consumers", "persistent", "cluster", "ping_pong")
         given: dict[str, Any] = {n: configuration.get(n) for n in names}
-        told["compiler_params"] = mosaic_gpu.CompilerParams(**given, backward=getattr(known, "backward", None))
+        told["compiler_params"] = mosaic_gpu.CompilerParams(**given, backward=backward)
     elif route == "cutlass":
         tile = configuration.get("tile")
-        told["compiler_params"] = cutlass.CompilerParams(
-            tile and tuple(tile), backward=getattr(known, "backward", None)
-        )
+        told["compiler_params"] = cutlass.CompilerParams(tile and tuple(tile), backward=backward)
     told[ROUTE] = route
     return kernel.replace(settings=tuple(told.items()))
 

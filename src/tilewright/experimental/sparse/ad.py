@@ -106,6 +106,12 @@ def jacfwd(
     """`tilewright.jacfwd` of a function with one dense result, by the stored elements of sparse arguments.
 
     The result has the axes of the function's result as batch axes before those of the argument.
+
+    >>> import numpy as np
+    >>> from tilewright.experimental import sparse
+    >>> x = sparse.BCOO.fromdense(np.float32([[0, 2], [3, 0]]))
+    >>> sparse.jacfwd(lambda x: x @ np.float32([1, 10]))(x)
+    BCOO(float32[2, 2, 2], nse=2, n_batch=1)
     """
     return _without_value(_derivative(api.jacfwd, fun, argnums, has_aux, kwargs), fun, has_aux)
 
@@ -116,6 +122,12 @@ def jacrev(
     """`tilewright.jacrev` of a function with one dense result, by the stored elements of sparse arguments.
 
     The result has the axes of the function's result as batch axes before those of the argument.
+
+    >>> import numpy as np
+    >>> from tilewright.experimental import sparse
+    >>> x = sparse.BCOO.fromdense(np.float32([[0, 2], [3, 0]]))
+    >>> sparse.jacrev(lambda x: x @ np.float32([1, 10]))(x)
+    BCOO(float32[2, 2, 2], nse=2, n_batch=1)
     """
     return _without_value(_derivative(api.jacrev, fun, argnums, has_aux, kwargs), fun, has_aux)
 

@@ -92,6 +92,14 @@ def load(file: Any) -> Any:
 
     Raises:
       ArgumentError: the file holds something else.
+
+    >>> import io, numpy as np
+    >>> from tilewright.experimental import sparse
+    >>> file = io.BytesIO()
+    >>> sparse.save(file, sparse.BCOO.fromdense(np.float32([[0, 2], [3, 0]])))
+    >>> _ = file.seek(0)
+    >>> sparse.load(file).todense().tolist()
+    [[0.0, 2.0], [3.0, 0.0]]
     """
     with np.load(file, allow_pickle=False) as found:
         name = str(found["format"]) if "format" in found else ""

@@ -236,25 +236,53 @@ def bcsr_dot_general(
 
 
 def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None) -> BCSR:
-    """The same array with sorted indices and elements of one place added up; within `jit` give `nse`."""
+    """The same array with sorted indices and elements of one place added up; within `jit` give `nse`.
+
+    >>> import numpy as np
+    >>> from tilewright.experimental import sparse
+    >>> mat = sparse.BCSR.fromdense(np.float32([[0, 2], [3, 0]]))
+    >>> sparse.bcsr_sum_duplicates(mat).todense().tolist()
+    [[0.0, 2.0], [3.0, 0.0]]
+    """
     return BCSR.from_bcoo(bcoo_sum_duplicates(mat.to_bcoo(), nse))
 
 
 def bcsr_eliminate_zeros(mat: BCSR, nse: int | None = None) -> BCSR:
-    """`bcsr_sum_duplicates` that leaves out elements which are 0."""
+    """`bcsr_sum_duplicates` that leaves out elements which are 0.
+
+    >>> import numpy as np
+    >>> from tilewright.experimental import sparse
+    >>> mat = sparse.BCSR.fromdense(np.float32([[0, 2], [3, 0]]))
+    >>> sparse.bcsr_eliminate_zeros(mat).nse
+    2
+    """
     return BCSR.from_bcoo(bcoo_eliminate_zeros(mat.to_bcoo(), nse))
 
 
 def bcsr_broadcast_in_dim(
     mat: BCSR, *, shape: Sequence[int], broadcast_dimensions: Sequence[int], sharding: Any = None
 ) -> BCSR:
-    """The array repeated along new batch axes; axis i becomes axis `broadcast_dimensions[i]`."""
+    """The array repeated along new batch axes; axis i becomes axis `broadcast_dimensions[i]`.
+
+    >>> import numpy as np
+    >>> from tilewright.experimental import sparse
+    >>> mat = sparse.BCSR.fromdense(np.float32([[0, 2], [3, 0]]))
+    >>> sparse.bcsr_broadcast_in_dim(mat, shape=(4, 2, 2), broadcast_dimensions=(1, 2)).shape
+    (4, 2, 2)
+    """
     found = bcoo_broadcast_in_dim(mat.to_bcoo(), shape=shape, broadcast_dimensions=broadcast_dimensions)
     return BCSR.from_bcoo(found)
 
 
 def bcsr_concatenate(operands: Sequence[BCSR], *, dimension: int) -> BCSR:
-    """Sparse arrays of one layout joined along a batch or sparse axis."""
+    """Sparse arrays of one layout joined along a batch or sparse axis.
+
+    >>> import numpy as np
+    >>> from tilewright.experimental import sparse
+    >>> mat = sparse.BCSR.fromdense(np.float32([[0, 2], [3, 0]]))
+    >>> sparse.bcsr_concatenate([mat, mat], dimension=0).shape
+    (4, 2)
+    """
     return BCSR.from_bcoo(bcoo_concatenate([mat.to_bcoo() for mat in operands], dimension=dimension))
 
 

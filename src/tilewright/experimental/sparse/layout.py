@@ -417,6 +417,14 @@ def bcoo_gather(
 
     Raises:
       UnsupportedError: a mode that says what is outside, or batching dimensions.
+
+    >>> import numpy as np
+    >>> from tilewright import lax
+    >>> from tilewright.experimental import sparse
+    >>> mat = sparse.BCOO.fromdense(np.float32([[0, 2], [3, 0]]))
+    >>> rows = lax.GatherDimensionNumbers(offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,))
+    >>> sparse.bcoo_gather(mat, np.int32([[1]]), rows, (1, 2)).todense().tolist()
+    [[3.0, 0.0]]
     """
     _is_bcoo(operand, "bcoo_gather")
     numbers = lax.GatherDimensionNumbers(*dimension_numbers)

@@ -198,42 +198,94 @@ class CSC(_Matrix):
 
 
 def coo_fromdense(mat: Array, *, nse: int | None = None, index_dtype: Any = np.int32) -> COO:
-    """The COO matrix of a dense one; within `jit` give `nse`."""
+    """The COO matrix of a dense one; within `jit` give `nse`.
+
+    >>> import numpy as np
+    >>> from tilewright.experimental import sparse
+    >>> sparse.coo_fromdense(np.float32([[0, 2], [3, 0]]))
+    COO(float32[2, 2], nse=2)
+    """
     return COO.fromdense(mat, nse=nse, index_dtype=index_dtype)
 
 
 def coo_todense(mat: COO) -> Array:
-    """The dense matrix of a COO matrix."""
+    """The dense matrix of a COO matrix.
+
+    >>> import numpy as np
+    >>> from tilewright.experimental import sparse
+    >>> sparse.coo_todense(sparse.coo_fromdense(np.float32([[0, 2], [3, 0]]))).tolist()
+    [[0.0, 2.0], [3.0, 0.0]]
+    """
     return mat.todense()
 
 
 def coo_matvec(mat: COO, v: Array, transpose: bool = False) -> Array:
-    """The product of a COO matrix, or its transpose, with a vector."""
+    """The product of a COO matrix, or its transpose, with a vector.
+
+    >>> import numpy as np
+    >>> from tilewright.experimental import sparse
+    >>> mat = sparse.coo_fromdense(np.float32([[0, 2], [3, 0]]))
+    >>> sparse.coo_matvec(mat, np.float32([1, 10])).tolist()
+    [20.0, 3.0]
+    """
     return _product(mat, jnp.asarray(v), transpose)
 
 
 def coo_matmat(mat: COO, B: Array, *, transpose: bool = False) -> Array:
-    """The product of a COO matrix, or its transpose, with a dense matrix."""
+    """The product of a COO matrix, or its transpose, with a dense matrix.
+
+    >>> import numpy as np
+    >>> from tilewright.experimental import sparse
+    >>> mat = sparse.coo_fromdense(np.float32([[0, 2], [3, 0]]))
+    >>> sparse.coo_matmat(mat, np.float32([[1], [10]]), transpose=True).tolist()
+    [[30.0], [2.0]]
+    """
     return _product(mat, jnp.asarray(B), transpose)
 
 
 def csr_fromdense(mat: Array, *, nse: int | None = None, index_dtype: Any = np.int32) -> CSR:
-    """The CSR matrix of a dense one; within `jit` give `nse`."""
+    """The CSR matrix of a dense one; within `jit` give `nse`.
+
+    >>> import numpy as np
+    >>> from tilewright.experimental import sparse
+    >>> sparse.csr_fromdense(np.float32([[0, 2], [3, 0]]))
+    CSR(float32[2, 2], nse=2)
+    """
     return CSR.fromdense(mat, nse=nse, index_dtype=index_dtype)
 
 
 def csr_todense(mat: CSR) -> Array:
-    """The dense matrix of a CSR matrix."""
+    """The dense matrix of a CSR matrix.
+
+    >>> import numpy as np
+    >>> from tilewright.experimental import sparse
+    >>> sparse.csr_todense(sparse.csr_fromdense(np.float32([[0, 2], [3, 0]]))).tolist()
+    [[0.0, 2.0], [3.0, 0.0]]
+    """
     return mat.todense()
 
 
 def csr_matvec(mat: CSR, v: Array, transpose: bool = False) -> Array:
-    """The product of a CSR matrix, or its transpose, with a vector."""
+    """The product of a CSR matrix, or its transpose, with a vector.
+
+    >>> import numpy as np
+    >>> from tilewright.experimental import sparse
+    >>> mat = sparse.csr_fromdense(np.float32([[0, 2], [3, 0]]))
+    >>> sparse.csr_matvec(mat, np.float32([1, 10])).tolist()
+    [20.0, 3.0]
+    """
     return _product(mat, jnp.asarray(v), transpose)
 
 
 def csr_matmat(mat: CSR, B: Array, *, transpose: bool = False) -> Array:
-    """The product of a CSR matrix, or its transpose, with a dense matrix."""
+    """The product of a CSR matrix, or its transpose, with a dense matrix.
+
+    >>> import numpy as np
+    >>> from tilewright.experimental import sparse
+    >>> mat = sparse.csr_fromdense(np.float32([[0, 2], [3, 0]]))
+    >>> sparse.csr_matmat(mat, np.float32([[1], [10]]), transpose=True).tolist()
+    [[30.0], [2.0]]
+    """
     return _product(mat, jnp.asarray(B), transpose)
 
 
