@@ -101,7 +101,7 @@ def _scan_body(inner: Any, num_consts: int, num_carry: int) -> tuple[Program, li
         program = trace_program(body, [*consts, *types, *rest], inner.program.name)
         return program, program.out_types[:w]
 
-    body_program, types = settle(trace, [typeof(x) for x in no_failure(inner.sites)])
+    body_program, types = settle(trace, [typeof(x) for x in no_failure(inner.sites)], k)
     return with_output_types(body_program, [*types, *body_program.out_types[w:]]), types
 
 
@@ -150,7 +150,7 @@ def _while_programs(
         return program, program.out_types[: 1 + w]
 
     start = [cond.program.out_types[-1], *(typeof(x) for x in no_failure((*body.sites, *cond.sites)))]
-    program, types = settle(trace, start)
+    program, types = settle(trace, start, len(consts))
     program = with_output_types(program, [*types, *carry])
     going = trace_program(lambda *args: [args[0]], [*types, *carry], cond.program.name)
     return going, program, types

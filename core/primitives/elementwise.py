@@ -399,7 +399,10 @@ def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
     x, y = operands("mul", x, y)
     if out_dtype is not None:
         x, y = convert_element_type(x, out_dtype), convert_element_type(y, out_dtype)
-    return mul_p.bind(x, y)
+    try:
+        return mul_p.bind(x, y)
+    except ShapeError as error:
+        return mul_p.bind(*stretched(error, x, y))
 
 
 def pow(x: Any, y: Any) -> Any:  # noqa: A001

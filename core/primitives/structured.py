@@ -161,6 +161,18 @@ def with_output_types(program: Program, types: Sequence[Type]) -> Program:
     return program.replace(eqns=eqns, outputs=outputs)
 
 
+def _with_input_types(program: Program, start: int, types: Sequence[Type]) -> Program:
+    """A Program with inputs of these types from position `start` on; they differ from its own in weakness only."""
+    inputs, eqns = list(program.inputs), []
+    for i, wanted in enumerate(types, start):
+        old = inputs[i]
+        if old.type != wanted and isinstance(old.type, ArrayType):
+            inputs[i] = new = Var(wanted)
+            params = {"new_dtype": old.type.dtype, "weak_type": old.type.weak_type}
+            eqns.append(Eqn(convert_element_type_p, [new], [old], params))
+    return program.replace(inputs=inputs, eqns=[*eqns, *program.eqns])
+
+
 def joined(types: Sequence[Type]) -> Type:
     """One type for several that differ in weakness only: as weak as the first, which is what jax does."""
     found = types[0]
@@ -178,12 +190,13 @@ def _settled(given: Type, found: Type) -> Type:
 
 
 def settle(
-    trace: Callable[[list[Type]], tuple[Program, list[Type]]], types: Sequence[Type]
+    trace: Callable[[list[Type]], tuple[Program, list[Type]]], types: Sequence[Type], start: int = 0
 ) -> tuple[Program, list[Type]]:
     """Trace a loop body until the types of its carry are stable.
 
-    `trace(types)` gives the Program and the types it returns for the carry. A weakly typed value takes the
-    type that the body returns for it, as `0` does when the body adds a float; a dtype taken so is strong.
+    `trace(types)` gives the Program, whose inputs from `start` on are the carry, and the types it returns for the
+    carry. A weakly typed value takes the type that the body returns for it, as `0` does when the body adds a float; a
+    dtype taken so is strong. Where weakness alone differs, the body is not traced again.
     """
     types = list(types)
     for _ in range(4):
@@ -191,8 +204,8 @@ def settle(
         if len(found) != len(types):
             break
         wanted = [_settled(t, f) for t, f in zip(types, found, strict=True)]
-        if wanted == types:
-            break
+        if [t.strong() for t in wanted] == [t.strong() for t in types]:
+            return _with_input_types(program, start, wanted), wanted
         types = wanted
     return program, types
 

@@ -178,6 +178,17 @@ def test_weak_carry_takes_the_type_of_the_body():
     assert lax.while_loop(lambda c: c < 3, lambda c: c + np.float32(1), 0).dtype == np.float32
 
 
+def test_a_carry_that_only_loses_its_weakness_is_traced_once():
+    for loop in (
+        lambda body: lax.scan(lambda c, _: (body(c), None), 1.0, None, length=3)[0],
+        lambda body: lax.fori_loop(0, 3, lambda _, c: body(c), 1.0),
+        lambda body: lax.while_loop(lambda c: c < 3, body, 1.0),
+    ):
+        seen = []
+        result = loop(lambda c, seen=seen: (seen.append(c.weak_type), c + np.float32(1))[1])
+        assert seen == [True] and not result.weak_type and result.dtype == np.float32
+
+
 def test_results_of_branches_are_as_weak_as_the_first():
     weak, strong = tnp.asarray(1), tnp.asarray(np.int32(1))
     for first, second in ((weak, strong), (strong, weak)):

@@ -199,8 +199,9 @@ def test_results_that_are_weak(name):
 
 
 STRETCHED = {
-    "add": (lax.add, np.add), "max": (lax.max, np.maximum), "lt": (lax.lt, np.less), "pow": (lax.pow, np.power),
-    "atan2": (lax.atan2, np.arctan2), "complex": (lax.complex, lambda x, y: x + 1j * y),
+    "add": (lax.add, np.add), "mul": (lax.mul, np.multiply), "max": (lax.max, np.maximum),
+    "lt": (lax.lt, np.less), "pow": (lax.pow, np.power), "atan2": (lax.atan2, np.arctan2),
+    "complex": (lax.complex, lambda x, y: x + 1j * y),
 }  # fmt: skip
 
 
