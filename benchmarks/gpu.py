@@ -4,8 +4,9 @@
 
 Operands are random normal; each call takes the next of several sets of them, more than the cache holds; a number is the
 median over calls, timed on the device. Results go to `benchmarks/results/gpu_<name>.md`, with the machine and the date,
-after each case, so that a run that is stopped leaves those that it has. A case that fails is told with its error. No
-case begins that might end after the seconds that are given, and those that are left out are named.
+after each case, so that a run that is stopped leaves those that it has. What fails is told with its error: a case, or
+one of the ways in which it is measured. Cases are measured in a process of their own (`apart`), which one of them may
+hang or end. No case begins that might end after the seconds that are given, and those that are left out are named.
 """
 
 from __future__ import annotations
@@ -16,16 +17,18 @@ import importlib
 import importlib.util
 import math
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tilewright import ShapeDtypeStruct, compile, config, cutlass_backend, lax
 from tilewright import numpy as tnp
 from tilewright.core.types import ArrayType
-from tilewright.errors import DriverError, UnsupportedError, VersionError
+from tilewright.errors import DriverError, TilewrightError, UnsupportedError, VersionError
 from tilewright.interop import torch as interop
 from tilewright.interop.driver import driver
 from tilewright.interop.launch import machine_of
@@ -36,6 +39,8 @@ from tilewright.lang.target import Target
 from tilewright.lang.visit import kernels_of
 from tilewright.nn import fused, gelu
 from tilewright.routes import CUTLASS, MOSAIC_GPU
+
+from .apart import Apart, serve
 
 RESULTS = Path(__file__).resolve().parent / "results"
 COLD_BYTES = 2**28  # of operands before any comes again: several times the cache of a GPU
@@ -83,10 +88,11 @@ class Case:
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured of a case: its unit's values by name, tilewright's own first."""
+    """What was measured of a case: its unit's values by name, tilewright's own first, and the errors of what failed."""
 
     case: Case
     values: dict[str, float]
+    failed: dict[str, str] = field(default_factory=dict)
 
     @property
     def aim(self) -> float:
@@ -95,11 +101,14 @@ class Row:
     @property
     def met(self) -> bool:
         ours = self.values["tilewright"]
+        if self.case.against in self.failed:
+            return False
         return ours <= self.aim if self.case.unit == "us" else ours >= self.aim
 
     def cells(self) -> list[str]:
         of = f"{self.case.wanted:g} of {self.case.against}" if self.case.against else f"{self.case.wanted:g}"
-        others = ", ".join(f"{name} {value:.4g}" for name, value in self.values.items() if name != "tilewright")
+        found = [f"{name} {value:.4g}" for name, value in self.values.items() if name != "tilewright"]
+        others = ", ".join([*found, *(f"{name} failed: {why}" for name, why in self.failed.items())])
         sign = "<=" if self.case.unit == "us" else ">="
         return [self.case.name, f"{self.values['tilewright']:.4g} {self.case.unit}", others, f"{sign} {of}",
                 "yes" if self.met else "no"]  # fmt: skip
@@ -113,8 +122,12 @@ class Failure:
     error: Exception
 
     def cells(self) -> list[str]:
-        said = f"{type(self.error).__name__}: {self.error}".splitlines()[0].replace("|", "/")
-        return [self.case.name, "failed", said, "", "no"]
+        return [self.case.name, "failed", said(self.error), "", "no"]
+
+
+def said(error: Exception) -> str:
+    """An error in a cell."""
+    return f"{type(error).__name__}: {error}".splitlines()[0].replace("|", "/")
 
 
 def _copy(torch: Any, *inputs: int) -> dict[str, Callable[..., Any]]:
@@ -322,36 +335,43 @@ def measured(device: Any, case: Case, function: Callable[..., Any], warm: int = 
 
 
 def row(device: Any, case: Case, **counts: int) -> Row:
-    """A case measured for tilewright and its rivals."""
-    values = {"tilewright": measured(device, case, device.call(case.function), **counts)}
-    values |= by_route(device, case, **counts) if case.routed else {}
-    values |= by_form(device, case, machine_of(0), **counts) if case.forms else {}
+    """A case measured for tilewright and its rivals; an error of tilewright's own is raised, others are told."""
+    row = Row(case, {"tilewright": measured(device, case, device.call(case.function), **counts)})
+    for name, measure in ways(device, case, **counts):
+        try:
+            row.values[name] = measure()
+        except Exception as error:  # the other ways may be measured
+            row.failed[name] = said(error)
+    return row
+
+
+def ways(device: Any, case: Case, **counts: int) -> Iterator[tuple[str, Callable[[], float]]]:
+    """What a case is measured by besides itself, by name: routes, forms of its kernel, rivals."""
+    yield from by_route(device, case, **counts) if case.routed else ()
+    yield from by_form(device, case, machine_of(0), **counts) if case.forms else ()
     for name, rival in case.rivals(device.torch).items():
         one = Case("copy", "GB/s", 2 * SIZES[case.dtype] * math.prod(case.shapes[0]), case.shapes[:1], case.function,
                    case.rivals, 0, dtype=case.dtype)  # fmt: skip
-        values[name] = measured(device, one if name == "copy" else case, rival, **counts)
-    return Row(case, values)
+        yield name, partial(measured, device, one if name == "copy" else case, rival, **counts)
 
 
-def by_route(device: Any, case: Case, **counts: int) -> dict[str, float]:
-    """A case by each route of its kernels.
+def by_route(device: Any, case: Case, **counts: int) -> Iterator[tuple[str, Callable[[], float]]]:
+    """A case by each route of its kernels, whose values are compared with those of the first that gives some."""
+    operands, first = [device.random(s, case.dtype, False) for s in case.shapes], list[tuple[str, Any]]()
 
-    Raises:
-      RuntimeError: the routes' values differ by more than their dtype allows.
-    """
-    values, results = {}, {}
-    operands = [device.random(s, case.dtype, False) for s in case.shapes]
-    for route in routes(case):
+    def run(route: str) -> float:
         with config(kernel_route=route):
             function = device.call(case.function)
-            results[route] = function(*operands)
-            values[f"by {route}"] = measured(device, case, function, **counts)
-    (first, wanted), *others = results.items()
-    for route, found in others:
-        apart = device.difference(found, wanted)
-        if not apart <= AGREE:
-            raise RuntimeError(f"{case.name}: {first} and {route} differ by {apart:.2g}, which is more than {AGREE}")
-    return values
+            found = function(*operands)
+            name, wanted = (*first, (route, found))[0]
+            apart = 0.0 if not first else device.difference(found, wanted)
+            if not apart <= AGREE:
+                raise RuntimeError(f"{name} and {route} differ by {apart:.2g}, which is more than {AGREE}")
+            first.append((route, found))
+            return measured(device, case, function, **counts)
+
+    for route in routes(case):
+        yield f"by {route}", partial(run, route)
 
 
 def told(case: Case, machine: Target, params: CompilerParams) -> Callable[..., Any]:
@@ -375,16 +395,16 @@ def found_kernels(case: Case, machine: Target) -> list[Kernel]:
     return list(kernels_of(getattr(found, "program", found)))
 
 
-def by_form(device: Any, case: Case, machine: Target, **counts: int) -> dict[str, float]:
+def by_form(
+    device: Any, case: Case, machine: Target, **counts: int
+) -> Iterator[tuple[str, Callable[[], float]]]:  # fmt: skip
     """A case in the forms of its kernel that the machine has."""
-    values = {}
     for name, params in case.forms:
         try:
             function = told(case, machine, params)
         except UnsupportedError:
             continue
-        values[name] = measured(device, case, device.call(function), **counts)
-    return values
+        yield name, partial(measured, device, case, device.call(function), **counts)
 
 
 def routes(case: Case) -> list[str]:
@@ -400,7 +420,10 @@ def begin(chosen: Sequence[Case], machine: Target) -> None:
     """Have NVRTC begin with CUTLASS's products, which take it a minute each, while other cases are measured."""
     for case in chosen:
         if "cutlass" in routes(case):
-            CUTLASS.ready.start(found_kernels(case, machine), machine)
+            try:
+                CUTLASS.ready.start(found_kernels(case, machine), machine)
+            except TilewrightError as error:  # which its row will tell too
+                print(f"{case.name}: {said(error)}", file=sys.stderr)
 
 
 def within(
@@ -415,8 +438,8 @@ def within(
             return
         try:
             found: Row | Failure = measure(case)
-        except Exception as error:  # those that follow may be measured
-            found = Failure(case, error)
+        except Exception as error:  # those that follow may be measured, with the memory that its calls hold
+            found = Failure(case, error.with_traceback(None))
         yield found
         longest = max(longest, clock() - start)
 
@@ -436,16 +459,61 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="cases whose name has this in it")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="that all cases may take")
+    parser.add_argument("--serve", action="store_true", help="measure the cases that standard input names")
     given = parser.parse_args(arguments)
+    chosen = [case for case in cases() if given.only in case.name]
+    if given.serve:
+        serve(lambda: prepared(chosen))
+        return
+    process = Apart([sys.executable, "-m", "benchmarks.gpu", "--serve", "--only", given.only])
+    try:
+        started = process.start()
+    except RuntimeError as error:
+        raise SystemExit(str(error)) from None
+    if "error" in started:
+        raise SystemExit(started["error"])
+    chosen.sort(key=lambda case: "cutlass" in case.routed)  # those that wait for NVRTC last
+    name = started["name"]
+    path = None if given.only else RESULTS / f"gpu_{name.lower().replace(' ', '_')}.md"
+    record(name, within(given.seconds, chosen, partial(measured_apart, process)), path)
+    process.end()
+
+
+def measured_apart(process: Apart, case: Case) -> Row:
+    """A case measured by another process.
+
+    Raises:
+      RuntimeError: it failed there, or the process ended.
+    """
+    found = process.ask(case.name)
+    if "error" in found:
+        raise RuntimeError(found["error"])
+    return Row(case, found["values"], found["failed"])
+
+
+def prepared(chosen: Sequence[Case]) -> tuple[dict[str, Any], Callable[[str], dict[str, Any]]]:
+    """The GPU's name, or why there is none; and what measures the case of a name."""
     try:
         device = Torch()
     except (DriverError, VersionError) as error:
-        raise SystemExit(f"{type(error).__name__}: {error}") from None
-    chosen = [case for case in cases() if given.only in case.name]
+        return {"error": f"{type(error).__name__}: {error}", "lost": True}, dict
+    known = {case.name: case for case in chosen}
     begin(chosen, machine_of(0))
-    chosen.sort(key=lambda case: "cutlass" in case.routed)  # those that wait for NVRTC last
-    path = None if given.only else RESULTS / f"gpu_{device.name.lower().replace(' ', '_')}.md"
-    record(device.name, within(given.seconds, chosen, lambda case: row(device, case)), path)
+    return {"name": device.name}, lambda name: answered(device, known[name])
+
+
+def answered(device: Any, case: Case) -> dict[str, Any]:
+    """What was measured of a case, or its error; `lost`: the GPU can no longer be used by this process."""
+    try:
+        made = row(device, case)
+        found: dict[str, Any] = {"values": made.values, "failed": made.failed}
+    except Exception as error:  # the next case may be measured
+        found = {"error": said(error)}
+    try:
+        device.wait()
+    except Exception as error:
+        return {"error": said(error)} | found | {"lost": True}
+    return found
 
 
 def record(name: str, found: Iterable[Row | Failure | str], path: Path | None) -> None:

@@ -109,7 +109,7 @@ class Blackwell(Tensor):
                     ptx.wait(p, free, p.int("xori", parity, 1), "cluster" if self.s.joint else "cta")
                 self.first_turn = self.count
                 self.multiply(0)
-                tcgen05.commit(p, done, self.together)
+                tcgen05.commit(p, done, self.pair)
 
             self.tiles(run)
 

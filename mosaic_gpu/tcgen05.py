@@ -59,11 +59,11 @@ def multiply(p: Printer, to: Int, a: Int, b: str, rows: int, columns: int, kinds
           [p.name(to), p.name(a), b, p.constant(form), more], ["i32", type_, "i64", "i32", "i1"])  # fmt: skip
 
 
-def commit(p: Printer, barrier: Int, blocks: int = 1) -> None:
-    """Arrive at a barrier of each block once the products that were started are made."""
-    if blocks > 1:
-        p.asm(f"tcgen05.commit.cta_group::{blocks}.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 "
-              "[$0], $1;", "r,h", [p.name(barrier), p.constant((1 << blocks) - 1, "i16")], ["i32", "i16"])  # fmt: skip
+def commit(p: Printer, barrier: Int, pair: Int | None = None) -> None:
+    """Arrive at a barrier once the products that were started are made; `pair`: at those of two blocks, as bits."""
+    if pair is not None:
+        p.asm("tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 "
+              "[$0], $1;", "r,h", [p.name(barrier), p.short(pair)], ["i32", "i16"])  # fmt: skip
         return
     p.asm("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [$0];", "r", [p.name(barrier)],
           ["i32"])  # fmt: skip

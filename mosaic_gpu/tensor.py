@@ -29,6 +29,11 @@ class Tensor(Nest):
         return 2 if self.s.joint else 1
 
     @property
+    def pair(self) -> int | None:
+        """The blocks whose products are made at once, as bits; None: this one."""
+        return 3 if self.s.joint else None
+
+    @property
     def slot(self) -> Int:
         """Where the address of tensor memory is."""
         return self.p.add(self.shared, self.s.more + 8)

@@ -1,11 +1,11 @@
 """Barriers of a kernel for warpgroups: phases that end, and waits for them.
 
-    barrier_init(bar; arrivals, tensor, axes)    says how many arrivals end a phase
-    barrier_arrive(bar, *at, [predicate]; bar)   one arrival
-    barrier_wait(bar, *at; bar)                  the n-th wait of a warpgroup is for the n-th phase
-    set_max_registers(; n, action)               a hint to the assembler
+    barrier_init(bar; arrivals, tensor, axes, leader)    says how many arrivals end a phase
+    barrier_arrive(bar, *at, [predicate]; bar)           one arrival
+    barrier_wait(bar, *at; bar)                          the n-th wait of a warpgroup is for the n-th phase
+    set_max_registers(; n, action)                       a hint to the assembler
 
-`axes` are those of the cluster along which an arrival counts at every block.
+`axes` are those of the cluster along which an arrival counts at every block, or at the first alone (`leader`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def _one(what: str) -> Any:
     return typing
 
 
-def _init_numpy(bar: Any, *, arrivals: int, tensor: bool, axes: tuple[int, ...]) -> list[Any]:
-    here().define(bar, arrivals, tensor, axes)
+def _init_numpy(bar: Any, *, arrivals: int, tensor: bool, axes: tuple[int, ...], leader: bool) -> list[Any]:
+    here().define(bar, arrivals, tensor, axes, leader)
     return []
 
 
@@ -59,11 +59,11 @@ def define(bar: Any, spec: Barrier) -> None:
     """Say what ends a phase of some barriers, before any other use of them."""
     cell = thread_cell("Barrier")
     cell.made.setdefault("barriers", []).append((bar, spec))
-    mesh, axes = cell.made["mesh"].mesh, ()
+    mesh, axes, leader = cell.made["mesh"].mesh, (), False
     if isinstance(spec, ClusterBarrier):
-        axes = mesh.cluster_axes("ClusterBarrier", spec.collective_axes)
+        axes, leader = mesh.cluster_axes("ClusterBarrier", spec.collective_axes), spec.leader_tracked
     arrivals = spec.num_arrivals * len(mesh.offsets(axes))
-    barrier_init_p.bind(bar, arrivals=arrivals, tensor=spec.orders_tensor_core, axes=axes)
+    barrier_init_p.bind(bar, arrivals=arrivals, tensor=spec.orders_tensor_core, axes=axes, leader=leader)
 
 
 def spec_of(bar: Any) -> Barrier | None:

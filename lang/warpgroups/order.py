@@ -144,6 +144,7 @@ class Phases:
     waited: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     copies: list[tuple[int, Source | None]] = field(default_factory=list)  # the phase, and the line of each
     axes: tuple[int, ...] = ()  # of the cluster, along which an arrival counts at all blocks
+    leader: bool = False  # or at the first of them alone
     missing: int = 0  # copies that are announced and have not come
 
     def __post_init__(self) -> None:

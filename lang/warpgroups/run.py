@@ -277,7 +277,7 @@ class Warpgroup(Member):
 
     # ------------------------------------------------------------ barriers
 
-    def define(self, ref: np.ndarray, arrivals: int, tensor: bool, axes: tuple[int, ...]) -> None:
+    def define(self, ref: np.ndarray, arrivals: int, tensor: bool, axes: tuple[int, ...], leader: bool) -> None:
         """A barrier of every block of the cluster, which others may reach before the block comes here."""
         kernel, known = self.block.kernel, self.block.phases
         whole = kernel.scratch_name(kernel.splits[3] + self.block.places[address(ref)])
@@ -285,7 +285,7 @@ class Warpgroup(Member):
             first = address(self.block.twin(ref, block))
             for n, place in enumerate(np.ndindex(ref.shape)):
                 name = whole + (f"[{', '.join(map(str, place))}]" if place else "") + self.block.of(block)
-                made = Phases(name, len(known), arrivals, tensor, self.agents.count, axes=axes)
+                made = Phases(name, len(known), arrivals, tensor, self.agents.count, axes=axes, leader=leader)
                 known.setdefault(first + n * ref.itemsize, made)
 
     def barrier(self, part: Part, block: int | None = None) -> Phases:
@@ -301,7 +301,8 @@ class Warpgroup(Member):
         return [first + offset for offset in mesh.offsets(axes)]
 
     def arrive(self, part: Part) -> None:
-        for block in self.peers(self.barrier(part).axes):
+        own = self.barrier(part)
+        for block in self.peers(own.axes)[: 1 if own.leader else None]:
             self.arrive_at(self.barrier(part, block), self.clock.copy())
 
     def arrive_at(self, phases: Phases, clock: np.ndarray) -> None:

@@ -133,16 +133,12 @@ class Barrier:
 class ClusterBarrier(Barrier):
     """Barriers of every block of a cluster: an arrival counts at those of all blocks along `collective_axes`.
 
-    A phase of one ends after `num_arrivals` arrivals of each of these blocks; a wait is for the block's own one.
+    A phase of one ends after `num_arrivals` arrivals of each of these blocks; a wait is for the block's own one. With
+    `leader_tracked` an arrival counts at the first block's alone, which is the one that may wait.
     """
 
     collective_axes: Any = ()
     leader_tracked: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.leader_tracked:
-            raise UnsupportedError("ClusterBarrier with leader_tracked", "leave it out: arrivals count at all blocks")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -300,7 +300,7 @@ class Barriers(Register):
         zero = Lazy((), INT32, lambda p, place: p.constant(0), fixed=True)
         super().__init__(ArrayType((), INT32), zero)
         self.name, self.address, self.shape = name, address, shape
-        self.count, self.tensor, self.axes = 1, False, ()
+        self.count, self.tensor, self.axes, self.leader = 1, False, (), False
         self.waits: set[bool] = set()  # whether warps by themselves wait there, or warpgroups
         if math.prod(shape) > 32:
             raise Unfit(f"{math.prod(shape)} barriers in {name}; an array holds 32 at most")

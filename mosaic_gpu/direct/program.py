@@ -45,8 +45,6 @@ class Direct(Lowering):
         self.descriptors: dict[Box, str] = {}
         self.together = self.read = False  # all threads are past their stores; a load came since
         self.joint = paired(kernel)
-        if self.joint and mesh.blocks > 2:
-            raise Unfit(f"products of pairs of blocks in a cluster of {mesh.blocks}: it has two")
         self.rank: Int = ptx.rank(p) if mesh.blocks > 1 else 0
 
     # ------------------------------------------------------------ the block
@@ -107,6 +105,11 @@ class Direct(Lowering):
             first, mine = p.int("subi", first, p.mul(at, step)), p.add(mine, p.mul(at, own))
         return [p.add(first, offset) for offset in self.mesh.offsets(axes)], mine
 
+    @property
+    def pair(self) -> Int:
+        """The blocks of this one's pair, which differ in the last axis of the cluster, as bits."""
+        return 3 if self.mesh.blocks == 2 else self.p.int("shli", 3, self.p.int("andi", self.rank, -2))
+
     def _ids(self, number: str) -> list[Lazy]:
         """The place of the block along each axis of the mesh, and the number of the warpgroup."""
         p, rest = self.p, number
@@ -134,7 +137,8 @@ class Direct(Lowering):
                 made = Barriers(name, p.add(shared, start), type_.shape)
                 known = stated.get(k.body.inputs[first + n])
                 if known is not None:
-                    made.count, made.tensor, made.axes = known["arrivals"], known["tensor"], known["axes"]
+                    made.count, made.tensor = known["arrivals"], known["tensor"]
+                    made.axes, made.leader = known["axes"], known["leader"]
                 start += 8 * array.size
                 refs.append(made)
             elif type_.space is MemorySpace.REGS:

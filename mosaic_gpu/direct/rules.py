@@ -67,7 +67,7 @@ def _arrive(e: Any, operands: list[Any], outs: list[Any], bar: Index) -> list[An
         tcgen05.left(e.p)
     e.meet()
     address = barriers.at(e, barriers.number(e, bar, at))
-    blocks = e.peers(barriers.axes)[0] if barriers.axes else []
+    blocks = e.peers(barriers.axes)[0][: 1 if barriers.leader else None] if barriers.axes else []
 
     def arrive() -> None:
         for block in blocks:
@@ -138,9 +138,9 @@ def _load(e: Any, operands: list[Any], outs: list[Any], src: Index, dst: Index, 
     blocks, mine = e.peers(shared.axes) if shared is not None else ([], 0)
     many, joint = not (shared is None or shared.leader), shared is not None and shared.leader
     count = 1 if shared is None else shared.blocks
-    if joint and not (e.tensor and e.mesh.blocks == 2):
-        raise Unfit("a copy that the barrier of another block tells of (leader_tracked): it is of pairs of blocks, in "
-                    "kernels with tensor memory")  # fmt: skip
+    if joint and not (e.tensor and e.mesh.offsets(shared.axes) == [0, 1]):
+        raise Unfit("a copy that another block's barrier tells of (leader_tracked): it is of pairs of blocks along "
+                    "the last axis of the cluster, in kernels with tensor memory")  # fmt: skip
     if shared is not None and shared.axis is not None:
         src, far_at = divided(e, src, far_at, shared.axis, shared.blocks, mine)
     if many:
@@ -269,7 +269,7 @@ def _mma(e: Any, operands: list[Any], outs: list[Any], acc: Index, a: Index, b: 
 def _commit_products(e: Any, operands: list[Any], outs: list[Any], bar: Index, joint: bool) -> list[Any]:
     ((barriers, at),), _ = split(operands, bar)
     address = barriers.at(e, barriers.number(e, bar, at))
-    _when(e, (), lambda: tcgen05.commit(e.p, address, 1 + joint))
+    _when(e, (), lambda: tcgen05.commit(e.p, address, e.pair if joint else None))
     return []
 
 

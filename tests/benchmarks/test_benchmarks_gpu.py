@@ -1,13 +1,17 @@
 """The benchmarks on a GPU, small, on a driver that walks kernels on host memory; and what is made of the numbers."""
 
 import datetime
+import sys
 import types
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tilewright as tw
 from benchmarks import gpu as bench
+from benchmarks.apart import Apart
 from tests.support.host_gpu import CudaArray, host_gpu
 from tests.support.nvrtc_stand_in import forget, installed
 from tilewright.cutlass_backend.compiler import workers
@@ -90,11 +94,12 @@ def test_the_routes_of_a_case_are_measured_and_compared():
     device.call = lambda f: lambda *xs: routes.append(tw.config.kernel_route) or len(routes)
     device.random = lambda shape, dtype, gradient: shape
     device.difference = lambda x, y: 0.0
-    assert list(bench.by_route(device, case, warm=0, count=1)) == [f"by {route}" for route in bench.routes(case)]
+    found = {name: run() for name, run in bench.by_route(device, case, warm=0, count=1)}
+    assert list(found) == [f"by {route}" for route in bench.routes(case)]
     assert set(routes) == set(bench.routes(case)) >= {"mosaic_gpu", "triton"}
     device.difference = lambda x, y: np.nan
     with pytest.raises(RuntimeError, match="mosaic_gpu and triton differ by nan"):
-        bench.by_route(device, case, warm=0, count=1)
+        [run() for _, run in bench.by_route(device, case, warm=0, count=1)]
 
 
 def test_nvrtc_begins_with_the_products_where_cutlass_is_installed(monkeypatch, tmp_path):
@@ -119,7 +124,8 @@ def test_the_forms_of_a_kernel_are_measured_where_the_machine_has_them(target, w
     device.call = lambda f: lambda *xs: seen.append(f)
     device.random = lambda shape, dtype, gradient: shape
     for case, names in zip((cases[0], cases[-1]), wanted):
-        assert list(bench.by_form(device, case, target_of(target), warm=0, count=1)) == names
+        found = {name: run() for name, run in bench.by_form(device, case, target_of(target), warm=0, count=1)}
+        assert list(found) == names
     types = [tw.ShapeDtypeStruct(shape, cases[0].dtype) for shape in cases[0].shapes]
     made = {str(tw.compile(f, *types, target=target, stop="program")) for f in seen[: len(wanted[0])]}
     assert len(made) == 1  # one kernel, which is compiled in several ways
@@ -156,6 +162,51 @@ def test_a_run_that_is_stopped_leaves_what_it_has(tmp_path, capsys):
     assert [case.name in page for case in chosen] == [True, True, True, False]
     assert f"| {chosen[1].name} | failed | ValueError: values differ / by 2 |" in page
     assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+def test_a_way_that_fails_is_told_beside_the_others():
+    case = replace(bench.cases(64)[0], rivals=lambda torch: {"cuBLAS": lambda x, y: 1 / 0, "other": lambda x, y: x})
+    device = HostDevice()
+    device.call = lambda f: f
+    device.random = lambda shape, dtype, gradient: np.zeros(shape, np.float32)
+    answer = bench.answered(device, case)
+    assert answer["failed"] == {"cuBLAS": "ZeroDivisionError: division by zero"} and "lost" not in answer
+    row = bench.Row(case, answer["values"], answer["failed"])
+    assert "cuBLAS failed: ZeroDivisionError: division by zero" in row.cells()[2] and not row.met
+
+
+def test_a_case_that_fails_or_loses_the_gpu_is_an_error():
+    case, device = bench.cases(64)[0], HostDevice()
+    device.call = lambda f: lambda *xs: 1 / 0
+    assert bench.answered(device, case) == {"error": "ZeroDivisionError: division by zero"}
+    device.wait = lambda: [][0]
+    assert bench.answered(device, case) == {"error": "ZeroDivisionError: division by zero", "lost": True}
+
+
+SERVES = """
+import os, sys, time
+from apart import serve
+ways = {"add": lambda: {"values": 3}, "hang": lambda: time.sleep(99), "end": lambda: os._exit(7),
+        "lose": lambda: {"error": "gone", "lost": True}}
+serve(lambda: ({"name": os.getpid()}, lambda question: print("noise") or ways[question]()))
+"""
+
+
+def test_a_case_that_hangs_or_ends_its_process_is_one_that_fails(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(Path(bench.__file__).parent))
+    process = Apart([sys.executable, "-c", SERVES])
+    first = process.start()["name"]
+    assert process.ask("add") == {"values": 3}
+    with pytest.raises(RuntimeError, match="ended with 7"):
+        process.ask("end")
+    assert process.ask("lose") == {"error": "gone", "lost": True} and process.process is None
+    assert process.start()["name"] != first
+    process.seconds = 0.5
+    with pytest.raises(RuntimeError, match="no answer in 0 s|no answer in 1 s"):
+        process.ask("hang")
+    process.seconds = 60.0
+    assert process.ask("add") == {"values": 3}
+    process.end()
 
 
 def test_a_launch_is_better_when_shorter():

@@ -1,5 +1,6 @@
 """Clusters in kernels written for warpgroups: values, mistakes that are named, mistakes in what is printed."""
 
+import functools
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +9,9 @@ import pytest
 import tilewright as tw
 from tests.support import cluster_kernels as kernels
 from tests.support.mosaic_gpu import floats, printed
+from tilewright import lang as tl
+from tilewright import lax
+from tilewright import numpy as tnp
 from tilewright.core.errors import (
     ArgumentError,
     DeadlockError,
@@ -21,7 +25,10 @@ from tilewright.lang import InterpretParams
 from tilewright.lang import mosaic_gpu as plgpu
 from tilewright.mosaic_gpu import compiler
 
-KERNELS = {"shared": (kernels.shared, "cuda:sm_90", 128), "paired": (kernels.paired, "cuda:sm_100", 256)}
+KERNELS = {
+    "shared": (kernels.shared, "cuda:sm_90", 128), "paired": (kernels.paired, "cuda:sm_100", 256),
+    "two pairs": (functools.partial(kernels.paired, pairs=2), "cuda:sm_100", 512),
+}  # fmt: skip
 MODES = [True, *(InterpretParams(random_seed=n) for n in range(3))]
 
 
@@ -39,9 +46,9 @@ def test_products(name):
 
 @pytest.mark.parametrize("name, wrong, error, words", [
     ("shared", "own barriers", RaceError, "in its phase|is at phase|writes element .* of [ab]_tiles of block"),
-    ("paired", "no wait", RaceError, "which a copy counted at full.0. of block .0,. writes|which a product of warp 1"),
+    ("paired", "no wait", RaceError, "which a copy counted at full.0. of block .0, 0. writes|a product of warp 1"),
     ("paired", "the second starts", KernelBodyError, "the second block of a pair starts a product of both"),
-    ("paired", "one block", DeadlockError, "of block .1,.*waits for phase 0 of made of block .1,."),
+    ("paired", "one block", DeadlockError, "of block .0, 1..*waits for phase 0 of made of block .0, 1."),
 ])  # fmt: skip
 def test_mistakes(name, wrong, error, words):
     kernel, _, rows = KERNELS[name]
@@ -76,6 +83,26 @@ def test_mistakes_in_what_is_printed(name, old, new, error):
         run_mosaic_gpu(replace(module, text=module.text.replace(old, new)), [a, b])
 
 
+@pytest.mark.parametrize("target", ["cuda:sm_90", "cuda:sm_100"])
+def test_a_barrier_of_the_first_block_alone(target):
+    def f(leader=0, **options):
+        def body(o, told):
+            plgpu.barrier_arrive(told)
+
+            @tl.when(lax.axis_index("x") == leader)
+            def _():
+                plgpu.barrier_wait(told)
+                o[...] = tnp.full((64, 64), 42, "float32")
+
+        barrier = plgpu.ClusterBarrier(collective_axes=("x",), leader_tracked=True)
+        return plgpu.kernel(body, out_type=tw.ShapeDtypeStruct((64, 64), "float32"), scratch_types=[barrier],
+                            cluster=(2,), cluster_names=("x",), **options)()  # fmt: skip
+
+    assert (np.asarray(f(interpret=True)) == 42).all() and (tw.emulate(f, target=target) == 42).all()
+    with pytest.raises(DeadlockError, match="waits for phase 0"):
+        f(leader=1, interpret=True)
+
+
 @pytest.mark.parametrize("options, error, words", [
     ({"cluster": (3, 3), "cluster_names": ("x", "y")}, UnsupportedError, "give 1 to 8"),
     ({"cluster": (0,), "cluster_names": ("x",)}, ArgumentError, "has no blocks"),
@@ -93,6 +120,7 @@ def test_clusters_compile_and_do_not_spill():
     for kernel, options, target, words in (
             (kernels.shared, {"size": 64, "stages": 4}, "cuda:sm_90", (".multicast::cluster", "wgmma.mma_async")),
             (kernels.paired, {"columns": 128, "stages": 4}, "cuda:sm_100", ("tcgen05.mma.cta_group::2",)),
+            (kernels.paired, {"columns": 128, "stages": 4, "pairs": 2}, "cuda:sm_100", ("multicast::cluster.b64",)),
     ):  # fmt: skip
         program = tw.compile(lambda *x, k=kernel, o=options: k(*x, **o), *square, target=target)
         (used,) = program.resources

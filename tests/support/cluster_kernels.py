@@ -56,13 +56,13 @@ def shared(a, b, size=64, cluster=(2, 2), stages=2, wrong="", **options):
     )(a, b)  # fmt: skip
 
 
-def paired(a, b, columns=64, depth=64, stages=2, wrong="", **options):
-    """A product on Blackwell of pairs of blocks: 128 rows of each, and the columns of both."""
+def paired(a, b, columns=64, depth=64, stages=2, pairs=1, wrong="", **options):
+    """A product on Blackwell of pairs of blocks, some in a cluster: 128 rows of each, and the columns of both."""
     (m, k), n, rows = a.shape, b.shape[1], 256
     part = plgpu.CopyPartition.PARTITIONED
 
     def matmul(a, b, o, a_tiles, b_tiles, o_tile, sums, full, empty, made):
-        i, x = lax.axis_index("i"), lax.axis_index("x")
+        i, x = lax.axis_index("i") * pairs + lax.axis_index("pair"), lax.axis_index("x")
         width = tl.ds(lax.axis_index("j") * 2 * columns, 2 * columns)
         first = x == (1 if wrong == "the second starts" else 0)
 
@@ -101,8 +101,8 @@ def paired(a, b, columns=64, depth=64, stages=2, wrong="", **options):
         copied_out(o_tile, o.at[tl.ds((i * 2 + x) * 128, 128), width])
 
     return plgpu.kernel(
-        matmul, out_type=like((m, n), a.dtype), grid=(m // rows, n // columns // 2), grid_names=("i", "j"),
-        cluster=(2,), cluster_names=("x",), scratch_types=[
+        matmul, out_type=like((m, n), a.dtype), grid=(m // rows // pairs, n // columns // 2), grid_names=("i", "j"),
+        cluster=(pairs, 2), cluster_names=("pair", "x"), scratch_types=[
             plgpu.SMEM((stages, 128, depth), a.dtype), plgpu.SMEM((stages, depth, columns), a.dtype),
             plgpu.SMEM((128, 2 * columns), a.dtype), plgpu.TMEM((128, 2 * columns), "float32", collective=True),
             plgpu.Barrier(num_arrivals=2, num_barriers=stages),

@@ -120,9 +120,9 @@ def store(g: Any, text: str, address: Any, *words: Any) -> None:
 
 def add_product(g: Any, text: str, *args: Any) -> None:
     needs_order(g, "a product")
-    blocks = g.b.cluster.blocks if "cta_group::2" in text else [g.b]
-    if len(blocks) != number(r"cta_group::(\d)", text):
-        raise EmulationError(f"a product of two blocks in a cluster of {len(blocks)}")
+    blocks = [b for b in g.b.cluster.blocks if b.rank >> 1 == g.b.rank >> 1] if "cta_group::2" in text else [g.b]
+    if len(blocks) != number(r"cta_group::(\d)", text) or blocks[0] is not g.b:
+        raise EmulationError(f"a product of two blocks that block {g.b.rank} of {len(g.b.cluster.blocks)} starts")
     for lane in g.each():
         to, left, right, form, more = [int(g.lanes(a)[lane]) for a in args]
         n, rows = (form >> 17 & 63) << 3, (form >> 24 & 31) << 4
