@@ -28,7 +28,7 @@ from .linearize import LinearMap, Purpose, linear_part, linearize_flat
 from .opaque import MappingSpec, differentiable, is_opaque
 from .primitive import AxisInfo, Linear
 from .primitives.shape import copy_p, reshape, slice_in_dim
-from .pullback import VJP, Pushforward, cast, check_linear, materialize
+from .pullback import VJP, Pushforward, cast, check_linear, materialize, nested_flags
 from .rules import instantiate
 from .runtime import runtime
 from .trace import Tracer, Value, as_type, extended_axes, trace_program, typeof
@@ -170,8 +170,9 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
 
 
 def _linearized(
-    fun: Callable[..., Any], primals: Sequence[Any], has_aux: bool, why: Purpose = Purpose.TRANSPOSE
-) -> Any:
+    fun: Callable[..., Any], primals: Sequence[Any], has_aux: bool, why: Purpose = Purpose.TRANSPOSE,
+    chosen: Sequence[bool] | None = None,
+) -> Any:  # fmt: skip
     """Common to linearize, vjp and grad: (flat outs, linear map, out tree, in tree, aux)."""
     flat, in_tree = tree.flatten(tuple(primals))
     for x in flat:
@@ -186,6 +187,8 @@ def _linearized(
         return [*outs, *traced]
 
     nonzero = [differentiable(typeof(x)) for x in flat]
+    if chosen is not None:
+        nonzero = [d and c for d, c in zip(nonzero, chosen, strict=True)]
     outs, linear = linearize_flat(with_aux, flat, nonzero, why)
     n, replaced = count
     linear = LinearMap(linear.inputs, linear.eqns, linear.outputs[:n])
@@ -215,8 +218,13 @@ def _no_reduce_axes(axes: Any) -> None:
         raise UnsupportedError(f"reduce_axes={axes!r} is not supported", "apply `lax.psum` to the gradients")
 
 
-def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_axes: Any = ()) -> Any:
+def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_axes: Any = (),
+        saveable_args: Any = True, in_nzs: Any = None) -> Any:  # fmt: skip
     """The value of a function and the function from output cotangents to input cotangents.
+
+    `saveable_args` is True, or says of each argument, or of each part of one in tuples nested as it is, whether the
+    pullback may hold it; those that it may not are put back before it is called (`pullback.args_res[i] = ...`).
+    `in_nzs` says in the same way which inputs are differentiated by. Raises `TreeError` where these do not fit.
 
     `pullback.with_refs(...)` says of each input whether its cotangent is given (`ad.GradValue()`), left out
     (`ad.DontWant()`), or added to a Ref, as that of an input that is a Ref has to be.
@@ -238,8 +246,11 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
         run, values = fun, primals
     elif has_aux:
         run = _aux_last(run)
-    outs, linear, out_tree, _, aux = _linearized(run, values, has_aux)
-    pullback = VJP(linear, _types(values), in_tree, list(map(typeof, outs)), out_tree, tuple(refs))
+    chosen = None if in_nzs is None else nested_flags(in_nzs, in_tree, "in_nzs")
+    outs, linear, out_tree, _, aux = _linearized(run, values, has_aux, chosen=chosen)
+    saveable = None if saveable_args is True else nested_flags(saveable_args, in_tree, "saveable_args")
+    given = tuple(map(id, tree.leaves(values)))
+    pullback = VJP(linear, _types(values), in_tree, list(map(typeof, outs)), out_tree, tuple(refs), given, saveable)
     value = out_tree.unflatten(outs)
     if refs:
         value, held = value

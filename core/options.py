@@ -33,7 +33,6 @@ FIXED: dict[str, tuple[Any, str]] = {
     "error_checking_behavior_oob": ("ignore", "indices out of bounds follow `mode`"),
     "no_execution": (False, "use `eval_shape` or `jit(f).lower` to run nothing"),
     "check_vma": (False, "which axes a value varies over is inferred"),
-    "remat3": (False, "`checkpoint` has one form"),
     "explicit_x64_dtypes": ("warn", "a 64-bit dtype without enable_x64 is a warning"),
 }
 
@@ -56,7 +55,8 @@ UNUSED: dict[str, Any] = {
     "pallas_enable_debug_checks": False, "pallas_verbose_errors": False, "persistent_cache_enable_xla_caches": "",
     "persistent_cache_min_compile_time_secs": 0.0, "persistent_cache_min_entry_size_bytes": 0,
     "pgle_aggregation_percentile": 90, "pgle_profiling_runs": 3, "pprint_use_color": True,
-    "raise_persistent_cache_errors": False, "remove_size_one_mesh_axis_from_type": False, "rocm_visible_devices": "all",
+    "raise_persistent_cache_errors": False, "remat3": False,
+    "remove_size_one_mesh_axis_from_type": False, "rocm_visible_devices": "all",
     "share_binary_between_hosts": False, "sort_devices_by_process_index": True, "source_url_schema": None,
     "thread_guard": False, "traceback_in_locations_limit": 100,
     "tracer_error_num_traceback_frames": 5, "use_direct_linearize": True, "use_magma": "auto",

@@ -6,6 +6,7 @@ leaves) and the map with holes in their places (its structure, the same object f
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ import numpy as np
 
 from . import tree
 from .convert import as_array
-from .errors import ArgumentTypeError, DifferentiationError, ShapeError, TreeError
+from .errors import ArgumentTypeError, DifferentiationError, ShapeError, TreeError, check_options
+from .ir import Var
 from .linear import add_tangents
 from .linearize import Known, LinearMap, is_literal
 from .opaque import is_opaque
@@ -78,6 +80,18 @@ def check_linear(values: Sequence[Any], primals: Sequence[Type], what: str, of: 
             )
         checked.append(cast(x, expected))
     return checked
+
+
+def nested_flags(flags: Any, of: Any, what: str) -> list[bool]:
+    """One flag for each leaf of a structure, of a flag or of tuples of them; a tuple may stand for any container."""
+    if isinstance(flags, bool):
+        return [flags] * of.num_leaves
+    children = tree.treedef_children(of)
+    if isinstance(flags, dict) and tree.structure(flags, is_leaf=lambda x: x is not flags).num_leaves == len(children):
+        flags = tuple(tree.leaves(flags, is_leaf=lambda x: x is not flags))
+    if not isinstance(flags, (tuple, list)) or len(flags) != len(children):
+        raise TreeError(f"{what} holds {flags!r} for {of}", "give True or False, or a tuple with one for each part")
+    return [flag for part, child in zip(flags, children, strict=True) for flag in nested_flags(part, child, what)]
 
 
 class GradAccum:
@@ -222,23 +236,125 @@ class DidntWant:
     """Stands for a cotangent that was not wanted."""
 
 
+@tree.register_static
+@dataclass(frozen=True)
+class NotNeeded:
+    """Stands for an argument that the pullback does not read."""
+
+
+@tree.register_static
+@dataclass(frozen=True)
+class NotSaveable:
+    """Stands for an argument that the pullback reads but does not hold: it is put back before a call."""
+
+
+def _stands_for(x: Any) -> bool:
+    return isinstance(x, (NotNeeded, NotSaveable))
+
+
 @tree.register_pytree_node_class
 class VJP(LinearFunction):
     """The pullback that `vjp` gives: a cotangent of the output to the tuple of those of the inputs.
 
-    Inputs whose numbers are `refs` were Refs. What they held at the end are more outputs of the map.
+    Inputs whose numbers are `refs` were Refs. What they held at the end are more outputs of the map. `args_res` are the
+    arguments that it reads as they were, in tuples nested as the arguments are, `NotNeeded()` where it does not;
+    `opaque_residuals` are the other values that it holds. Both may be changed.
     """
+
+    structured_residuals = ()
 
     def __init__(
         self, linear: Any, in_types: Sequence[Type], in_tree: Any, out_types: Sequence[Type], out_tree: Any,
-        refs: tuple[int, ...] = (),
+        refs: tuple[int, ...] = (), arguments: Sequence[int] = (), saveable: Sequence[bool] | None = None,
     ):  # fmt: skip
         super().__init__(linear, in_types, in_tree, out_types, out_tree)
         self.refs = refs
+        self._arguments = arguments  # the `id`s of their values, of which the map holds those that it reads
+        self._sources: tuple[tuple[bool, int], ...] = ()  # of each hole: an argument or another value, and its number
+        if saveable is not None:
+            self._divide(saveable)
 
-    def tree_flatten(self) -> tuple[list[Any], Any]:
-        values, structure = super().tree_flatten()
-        return values, (*structure, self.refs)
+    def _divide(self, saveable: Sequence[bool] | None = None) -> None:
+        """Take the map apart, once."""
+        if self._parts is not None:
+            return
+        hollow, values = _hollow(self._linear)
+        places = {name: i for i, name in enumerate(self._arguments)}
+        read: dict[int, Any] = {}
+        rest: list[Any] = []
+        sources = []
+        for x in values:
+            i = places.get(id(x))
+            sources.append((False, len(rest)) if i is None else (True, i))
+            if i is None:
+                rest.append(x)
+            else:
+                read[i] = x if saveable is None or saveable[i] else NotSaveable()
+        leaves = [read.get(i, NotNeeded()) for i in range(len(self.in_types))]
+        nested = self.in_tree.walk(lambda children, _: tuple(children), lambda x: x, leaves)
+        self._parts, self._sources, self._linear = (hollow, [list(nested), rest]), tuple(sources), None
+
+    @property
+    def args_res(self) -> list[Any]:
+        self._divide()
+        return self._parts[1][0]
+
+    @args_res.setter
+    def args_res(self, value: Any) -> None:
+        self._divide()
+        self._parts = self._parts[0], [value, self._parts[1][1]]
+
+    @property
+    def opaque_residuals(self) -> list[Any]:
+        self._divide()
+        return self._parts[1][1]
+
+    @opaque_residuals.setter
+    def opaque_residuals(self, value: Any) -> None:
+        self._divide()
+        self._parts = self._parts[0], [self._parts[1][0], value]
+
+    @property
+    def out_nzs(self) -> tuple[bool, ...]:
+        """Of each output, whether its tangent depends on the inputs'."""
+        outputs = (self._linear if self._parts is None else self._parts[0]).outputs
+        return tuple(type(v) is Var for v in outputs)
+
+    def replace(self, **changes: Any) -> VJP:
+        """The same pullback with another `args_res` or `opaque_residuals`."""
+        check_options("replace of a pullback", changes, ("args_res", "opaque_residuals"))
+        self._divide()
+        made = copy.copy(self)
+        for name, value in changes.items():
+            setattr(made, name, value)
+        return made
+
+    @property
+    def linear(self) -> LinearMap:
+        if self._parts is None:
+            return self._linear
+        hollow, (args_res, rest) = self._parts
+        leaves = tree.leaves(args_res, is_leaf=_stands_for)
+        missing = [i for of_args, i in self._sources if of_args and isinstance(leaves[i], NotSaveable)]
+        if missing:
+            paths = tree.flatten_with_path(self.in_tree.unflatten(range(len(leaves))))[0]
+            names = ", ".join(f"args{tree.keystr(paths[i][0])}" for i in missing)
+            raise DifferentiationError(f"a pullback lacks what it reads of {names}, which `saveable_args` left out",
+                                       "put the values back: `pullback.args_res[i] = ...`")  # fmt: skip
+        return _filled(hollow, [leaves[i] if of_args else rest[i] for of_args, i in self._sources])
+
+    def tree_flatten(self) -> tuple[Any, Any]:
+        self._divide()
+        hollow, values = self._parts
+        types = self.in_types, self.in_tree, self.out_types, self.out_tree
+        return values, (_Same(hollow), *types, self.refs, self._sources)
+
+    @classmethod
+    def tree_unflatten(cls, structure: Any, values: Any) -> VJP:
+        hollow, *types, refs, sources = structure
+        made = cls(None, *types, refs)
+        made._parts, made._sources = (hollow.value, list(values)), sources
+        return made
 
     def __call__(self, cotangent: Any) -> Any:
         return self._pull(cotangent, [GradValue()] * len(self.in_types))

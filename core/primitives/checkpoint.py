@@ -54,6 +54,8 @@ class _Answer:
 
 
 Saveable, Recompute = _Answer("Saveable"), _Answer("Recompute")
+REMADE = "remade"  # the parameter of a primitive that has rules of its own: a function of the policy and the operands
+KEPT = "kept by custom_remat"  # the name of values that are stored whatever the policy says
 
 # ---------------------------------------------------------------------------- optimization_barrier
 
@@ -141,16 +143,50 @@ def _name_of(prim: Primitive, params: dict[str, Any]) -> Any:
     return params["name"] if prim is name_p else None
 
 
-def save_only_these_names(*names_which_can_be_saved: str) -> Callable[..., bool]:
+@dataclass(frozen=True)
+class SaveOnlyTheseNames:
+    """A policy: the values of these names are stored."""
+
+    saveable_names: frozenset[str]
+
+    def __call__(self, prim: Primitive, *_: Any, **params: Any) -> bool:
+        return _name_of(prim, params) in self.saveable_names
+
+
+@dataclass(frozen=True)
+class SaveAnyNamesButThese:
+    """A policy: the values of all names but these are stored."""
+
+    names: frozenset[str]
+
+    def __call__(self, prim: Primitive, *_: Any, **params: Any) -> bool:
+        return prim is name_p and params["name"] not in self.names
+
+
+@dataclass(frozen=True)
+class SaveAndOffloadOnlyTheseNames:
+    """A policy: the values of these names are stored, those of the second to be moved (see `Offloadable`)."""
+
+    names_which_can_be_saved: frozenset[str]
+    names_which_can_be_offloaded: frozenset[str]
+    offload_src: str
+    offload_dst: str
+
+    def __call__(self, prim: Primitive, *_: Any, **params: Any) -> Any:
+        name = _name_of(prim, params)
+        if name in self.names_which_can_be_offloaded:
+            return Offloadable(self.offload_src, self.offload_dst)
+        return name in self.names_which_can_be_saved
+
+
+def save_only_these_names(*names_which_can_be_saved: str) -> SaveOnlyTheseNames:
     """Store the values named so with `checkpoint_name`, and nothing else."""
-    allowed = frozenset(names_which_can_be_saved)
-    return lambda prim, *_, **params: _name_of(prim, params) in allowed
+    return SaveOnlyTheseNames(frozenset(names_which_can_be_saved))
 
 
-def save_any_names_but_these(*names_not_to_save: str) -> Callable[..., bool]:
+def save_any_names_but_these(*names_not_to_save: str) -> SaveAnyNamesButThese:
     """Store every named value but these, and nothing that has no name."""
-    refused = frozenset(names_not_to_save)
-    return lambda prim, *_, **params: prim is name_p and params["name"] not in refused
+    return SaveAnyNamesButThese(frozenset(names_not_to_save))
 
 
 def save_anything_except_these_names(*names_not_to_save: str) -> Callable[..., bool]:
@@ -172,17 +208,12 @@ def save_from_both_policies(policy_1: Callable[..., bool], policy_2: Callable[..
 def save_and_offload_only_these_names(
     *, names_which_can_be_saved: Sequence[str], names_which_can_be_offloaded: Sequence[str],
     offload_src: str, offload_dst: str,
-) -> Callable[..., Any]:  # fmt: skip
+) -> SaveAndOffloadOnlyTheseNames:  # fmt: skip
     """Store the values of two sets of names, those of the second to be moved (see `Offloadable`)."""
     saved, moved_out = frozenset(names_which_can_be_saved), frozenset(names_which_can_be_offloaded)
     if saved & moved_out:
         raise ArgumentError(f"names both saved and offloaded: {sorted(saved & moved_out)}", "name each in one")
-
-    def policy(prim: Primitive, *_: Any, **params: Any) -> Any:
-        name = _name_of(prim, params)
-        return Offloadable(offload_src, offload_dst) if name in moved_out else name in saved
-
-    return policy
+    return SaveAndOffloadOnlyTheseNames(saved, moved_out, offload_src, offload_dst)
 
 
 def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Callable[..., Any]:
@@ -195,7 +226,11 @@ def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Callab
     return policy
 
 
-def _stores(policy: Callable[..., Any], eqn: Eqn) -> bool:
+def _stores(policy: Policy, eqn: Eqn) -> bool:
+    if _name_of(eqn.primitive, eqn.params) == KEPT:
+        return True
+    if policy is None:
+        return False
     answer = policy(eqn.primitive, *(a.type for a in eqn.inputs), **eqn.params)
     return answer is Saveable or type(answer) is Offloadable or (answer is not Recompute and bool(answer))
 
@@ -213,6 +248,9 @@ checkpoint_policies = SimpleNamespace(
     save_from_both_policies=save_from_both_policies,
     save_and_offload_only_these_names=save_and_offload_only_these_names,
     offload_dot_with_no_batch_dims=offload_dot_with_no_batch_dims,
+    SaveOnlyTheseNames=SaveOnlyTheseNames,
+    SaveAnyNamesButThese=SaveAnyNamesButThese,
+    SaveAndOffloadOnlyTheseNames=SaveAndOffloadOnlyTheseNames,
 )
 
 
@@ -235,16 +273,34 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, program: Program, *
     ]
 
 
-def inlined(program: Program) -> Program:
-    """A Program with its `jit` calls replaced by what they call, so that a policy sees inside."""
+def _called(eqn: Eqn, policy: Policy) -> Program | None:
+    """What stands for an equation in a Program to be differentiated under a policy: what it calls, or None."""
+    if REMADE in eqn.params and policy is not None:
+        remade = functools.partial(eqn.params[REMADE], policy)
+        return inlined(trace_program(remade, [a.type for a in eqn.inputs], eqn.primitive.name), policy)
+    if eqn.primitive is jit_p and not eqn.params["program"].constants:
+        return inlined(eqn.params["program"], policy)
+    return None
+
+
+def _has_rules(program: Program) -> bool:
+    return any(REMADE in e.params or (e.primitive is jit_p and _has_rules(e.params["program"])) for e in program.eqns)
+
+
+def inlined(program: Program, policy: Policy = None) -> Program:
+    """A Program with its `jit` calls replaced by what they call, so that a policy sees inside, and, given the policy,
+    what has rules of its own (`custom_remat`) by what these make of it."""
     eqns: list[Eqn] = []
     env: dict[Any, Any] = {}
+    constants, values = list(program.constants), list(program.values)
     for eqn in program.eqns:
         eqn = substitute(eqn, env)
-        if eqn.primitive is not jit_p or eqn.params["program"].constants:
+        inner = _called(eqn, policy)
+        if inner is None:
             eqns.append(eqn)
             continue
-        inner = inlined(eqn.params["program"])
+        constants += inner.constants
+        values += inner.values
         fresh = dict(zip(inner.inputs, eqn.inputs, strict=True))
         for e in inner.eqns:
             outputs = [Var(v.type) for v in e.outputs]
@@ -253,7 +309,7 @@ def inlined(program: Program) -> Program:
         for var, atom in zip(eqn.outputs, inner.outputs, strict=True):
             env[var] = fresh.get(atom, atom) if type(atom) is Var else atom
     outputs = [env.get(a, a) if type(a) is Var else a for a in program.outputs]
-    return program.replace(eqns=eqns, outputs=outputs)
+    return program.replace(eqns=eqns, outputs=outputs, constants=tuple(constants), values=tuple(values))
 
 
 @cached(1024)
@@ -262,13 +318,13 @@ def _parts(
 ) -> tuple[Program, Program, tuple[bool, ...]]:
     """The forward Program: inputs -> outputs and what the policy stores; the backward pass's Program:
     inputs, stored values and tangents -> tangents; and which tangents it gives."""
-    if policy is not None:
-        program = inlined(program)
+    if policy is not None or _has_rules(program):
+        program = inlined(program, nothing_saveable if policy is None else policy)
     primal, linear, present, _ = linearize_program(program, nonzero)
     n = len(program.outputs)
     saved: list[Var] = []
     for eqn in primal.eqns:
-        if _once(eqn) or policy is not None and _stores(policy, eqn):
+        if _once(eqn) or _stores(policy, eqn):
             saved += eqn.outputs
     needed = _needed(primal, primal.outputs[n:], saved)
     forward, _ = eliminate_dead(primal.replace(outputs=(*primal.outputs[:n], *needed)))

@@ -57,6 +57,7 @@ from .core.config import (
     transfer_guard_device_to_host,
     transfer_guard_host_to_device,
 )
+from .core.custom_remat import custom_remat
 from .core.events import stats
 from .core.jit import jit
 from .core.later import later as _later

@@ -7,7 +7,8 @@ import tilewright as tw
 from tests.support.equivalence import TRANSFORMS, agree, draws
 from tilewright import lax
 from tilewright import numpy as tnp
-from tilewright.core.errors import ArgumentError
+from tilewright.ad_checkpoint import saved_residuals
+from tilewright.core.errors import ArgumentError, ArgumentTypeError
 from tilewright.core.ir import subprograms
 from tilewright.core.primitives.checkpoint import checkpoint_name
 
@@ -119,3 +120,56 @@ def test_barrier_is_the_identity():
     x = np.arange(3, dtype=np.float32)
     np.testing.assert_array_equal(tw.jit(lax.optimization_barrier)(x), x)
     np.testing.assert_array_equal(tw.vmap(tw.grad(lambda x: lax.optimization_barrier((x, 1.0))[0]))(x), np.ones(3))
+
+
+# ---------------------------------------------------------------------------- custom_remat
+
+
+def sine(factor=1.0):
+    """Sine that keeps its cosine where the policy names it; `factor` marks derivatives that are by its own rules."""
+
+    def forward(policy, x):
+        kept = isinstance(policy, P.SaveOnlyTheseNames) and "cos" in policy.saveable_names
+        return tnp.sin(x), (tnp.cos(x) if kept else None)
+
+    def again(cos, x):
+        return tnp.sin(x), factor * (tnp.cos(x) if cos is None else cos)
+
+    return tw.custom_remat(tnp.sin, forward, again, lambda cos, ct: (cos * ct,))
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_rules_that_agree_with_the_function_change_no_value(name):
+    agree(name, tw.checkpoint(sine()), tnp.sin, *draws((3,)))
+
+
+HOW = [tw.grad, lambda f: tw.jit(tw.grad(f)), lambda f: tw.grad(lambda x: tw.vmap(f)(tnp.stack([x]))[0])]
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_rules_are_followed_within_checkpoint_only(how):
+    inside = tw.checkpoint(tw.jit(sine(3.0)))
+    np.testing.assert_allclose(how(inside)(1.0), 3 * np.cos(1.0), rtol=1e-5)
+    np.testing.assert_allclose(how(sine(3.0))(1.0), np.cos(1.0), rtol=1e-5)
+
+
+@pytest.mark.parametrize("names, count", [(["cos"], 2), (["x"], 0)])
+def test_what_a_rule_keeps_is_stored(names, count):
+    f = tw.checkpoint(lambda x: sine()(sine()(x)), policy=P.save_only_these_names(*names))
+    found = [origin for _, origin in saved_residuals(f, 1.0)]
+    assert sum("kept by custom_remat" in origin for origin in found) == count
+
+
+def test_an_argument_that_is_shared_collects_and_one_may_have_none():
+    mul = tw.custom_remat(lambda w, x: w * x, lambda _, w, x: (w * x, None), lambda _, w, x: (w * x, x),
+                          lambda x, ct: (x * ct, None))  # fmt: skip
+    x = tnp.arange(3.0)
+    total = lambda w, x: tnp.sum(tw.vmap(tw.checkpoint(mul), (None, 0))(w, x))  # noqa: E731
+    by_w, by_x = tw.grad(total, (0, 1))(2.0, x)
+    assert by_w == 3.0 and not by_x.any()
+
+
+def test_a_rule_without_a_pair_is_named():
+    wrong = tw.custom_remat(tnp.sin, lambda _, x: tnp.sin(x), None, None)
+    with pytest.raises(ArgumentTypeError, match="a rule of custom_remat gave"):
+        tw.grad(tw.checkpoint(wrong))(1.0)

@@ -425,3 +425,44 @@ def test_eval_shape_keeps_no_traced_value():
     with tw.checking_leaks():
         given = tw.ShapeDtypeStruct((2,), "int8")
         assert tw.eval_shape(lambda x: (x + 1, given), given) == (given, given)
+
+
+# ---------------------------------------------------------------------------- what a pullback holds
+
+
+def layer(w, x):
+    return tnp.tanh(x["a"] @ w)
+
+
+ARGS = tnp.asarray(W), {"a": tnp.ones((2, 3)), "b": (1.0, tnp.ones(2))}
+
+
+def test_a_pullback_holds_arguments_as_they_are():
+    _, pullback = tw.vjp(layer, *ARGS)
+    w, (a, others) = pullback.args_res
+    assert w is ARGS[0] and a is ARGS[1]["a"] and tw.tree.leaves(others) == []
+    assert len(pullback.opaque_residuals) == 1 and pullback.out_nzs == (True,)
+    assert len(tw.tree.leaves(pullback)) == 3
+
+
+@pytest.mark.parametrize("saveable", [(False, True), (False, (True, False)), (False, {"a": True, "b": (True, False)})])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_what_may_not_be_saved_is_put_back(saveable, compiled):
+    keep = tw.jit if compiled else lambda f: f
+    y, pullback = keep(lambda *args: tw.vjp(layer, *args, saveable_args=saveable))(*ARGS)
+    assert len(tw.tree.leaves(pullback)) == 2
+    with pytest.raises(tw.errors.DifferentiationError, match=r"what it reads of args\[0\]"):
+        pullback(y)
+    expected = tw.vjp(layer, *ARGS)[1](y)
+    replaced = pullback.replace(args_res=[ARGS[0], pullback.args_res[1]])
+    pullback.args_res[0] = ARGS[0]
+    for found in (pullback(y), replaced(y)):
+        tw.tree.map(close, found, expected)
+
+
+def test_inputs_that_are_not_differentiated_by():
+    _, pullback = tw.vjp(lambda x, y: (x * y, x + 1.0), 2.0, 3.0, in_nzs=(False, True))
+    assert pullback.out_nzs == (True, False)
+    assert [float(ct) for ct in pullback((1.0, 1.0))] == [0.0, 2.0]
+    with pytest.raises(tw.errors.TreeError, match="in_nzs holds"):
+        tw.vjp(lambda x: x, 2.0, in_nzs=(1,))
