@@ -79,14 +79,14 @@ def _scan(walk: Any, eqn: Eqn, values: Sequence[Any]) -> Any:
     if not inner.sites:
         return None
     consts, init, xs = cut(values, params["num_consts"], params["num_carry"])
-    body, types = _scan_body(inner, len(consts), len(init))
+    body, types = _scan_body(inner, len(consts))
     start = [convert(x, t) for x, t in zip(no_failure(inner.sites), types, strict=True)]
     how = {k: v for k, v in params.items() if k not in ("program", "num_consts", "num_carry")}
     return walk.take(inner, bind_scan(body, [*inner.constants, *consts], [*start, *init], xs, **how))
 
 
 @cached(1024)
-def _scan_body(inner: Any, num_consts: int, num_carry: int) -> tuple[Program, list[Any]]:
+def _scan_body(inner: Any, num_consts: int) -> tuple[Program, list[Any]]:
     """A body that carries a failure before what it carries, and the types of that."""
     k, w = len(inner.constants) + num_consts, inner.width
 

@@ -247,7 +247,7 @@ class _Request:
         outputs = made(out_specs, self.out_types, names[len(types) :])
         scratch_leaves, scratch_tree = tree.flatten(self.spec.scratch_shapes, is_leaf=lambda x: hasattr(x, "shape"))
         scratch: Any = tuple(blocks.as_scratch(s) for s in scratch_leaves)
-        body = self._trace(in_tree, first, n_prefetch, prefetch, inputs, outputs, scratch, scratch_tree)
+        body = self._trace(in_tree, first, prefetch, inputs, outputs, scratch, scratch_tree)
         fixed = len(self.grid) + len(prefetch) + len(inputs) + len(outputs)
         scratch = tuple(v.type for v in body.inputs[fixed:])  # with what the body allocated
         grid = list(self.grid)
@@ -368,7 +368,7 @@ class _Request:
                 "pass the array as a prefetched operand (PrefetchScalarGridSpec)")  # fmt: skip
         return inlined(program, index_map, f"{where}: its index map")
 
-    def _trace(self, in_tree: Any, first: int, n_prefetch: int, prefetch: Any, inputs: Any, outputs: Any, scratch: Any,
+    def _trace(self, in_tree: Any, first: int, prefetch: Any, inputs: Any, outputs: Any, scratch: Any,
                scratch_tree: Any) -> Program:  # fmt: skip
         n, hidden = len(self.grid), len(self.axes)
         types: list[Any] = [ID] * n + [RefType(t, MemorySpace.SMEM) for t in prefetch]

@@ -207,7 +207,7 @@ class Sweeper:
         if not part.axes:
             return self.remap_out(block, name=name, fill=None)
         made = grid_block(name, (), block.array.dtype, part.axes, grid, prefetch)
-        return self.remap_out(_joined(made, block, len(grid), prefetch, grid, name))
+        return self.remap_out(_joined(made, block, prefetch, grid, name))
 
     def cover(self) -> None:
         for number, part in enumerate(self.parts):
@@ -332,7 +332,7 @@ class Sweeper:
         return made.replace(semantics=kernel.semantics)
 
 
-def _joined(lead: Block, block: Block, n: int, prefetch: Any, grid: Axes, name: str) -> Block:
+def _joined(lead: Block, block: Block, prefetch: Any, grid: Axes, name: str) -> Block:
     """A block with the leading grid axes of one block and the axes of another."""
 
     def index(*args: Any) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from . import shim
 _registered: dict[tuple[str, str], int] = runtime.part("foreign.registered", {})
 _PLATFORMS = {"gpu": "cuda", "host": "cpu"}
 _PARTS = ("instantiate", "prepare", "initialize", "execute")
+Capsule = type(datetime.datetime_CAPI)  # Python 3.13 and later name it `types.CapsuleType`
 
 
 def _platform(name: str) -> str:
@@ -25,7 +27,7 @@ def _check_handler(name: str, handler: Any) -> None:
     for stage, one in parts.items():
         if stage not in _PARTS:
             raise ArgumentError(f"{name!r} has a handler for the stage {stage!r}", f"one of {', '.join(_PARTS)}")
-        if type(one).__name__ != "PyCapsule":
+        if not isinstance(one, Capsule):
             raise ArgumentTypeError(f"the handler of {name!r} is {one!r} of type {type(one).__name__}",
                                     "wrap the function of the library: `ffi.pycapsule(library.function)`")  # fmt: skip
 

@@ -86,7 +86,7 @@ def _linearized(
 ) -> tuple[list[Program], list[Program], tuple[bool, ...]]:
     """Branches that also give their residuals, in shared slots; their linear Programs; which tangents they give.
 
-    The linear Programs all take operands, outputs, slots and nonzero tangents.
+    The linear Programs all take operands, outputs, slots and nonzero tangents. For each `why` they may be others.
     """
     present = _any(linearized(b, nonzero).out_nonzero for b in branches)
     parts = [linearized(b, nonzero, present) for b in branches]

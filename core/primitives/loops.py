@@ -82,7 +82,7 @@ def bind_while(
 
 @cached(1024)
 def _jvp_programs(
-    cond: Program, body: Program, nonzero: Flags, cond_nconsts: int, body_nconsts: int
+    cond: Program, body: Program, nonzero: Flags, body_nconsts: int
 ) -> tuple[Program, Program, Flags]:
     """The condition and body over (consts, carry, tangents of carry), and which of the carry have tangents."""
     consts_nz, carry_nz = nonzero[:body_nconsts], nonzero[body_nconsts:]
@@ -109,7 +109,7 @@ def _pushforward(
     body_nconsts: int,
 ) -> tuple[list[Any], list[Any]]:
     nonzero = tuple(type(t) is not Zero for t in tangents[cond_nconsts:])
-    cond, body, carry_nz = _jvp_programs(cond_program, body_program, nonzero, cond_nconsts, body_nconsts)
+    cond, body, carry_nz = _jvp_programs(cond_program, body_program, nonzero, body_nconsts)
     cond_consts, body_consts, carry = cut(primals, cond_nconsts, body_nconsts)
     _, consts_t, carry_t = cut(tangents, cond_nconsts, body_nconsts)
     given = [t for t in consts_t if type(t) is not Zero]

@@ -43,7 +43,7 @@ from .operation import Operation, dtype_of, nbytes, work_dtype
 SEGMENTS = 8  # into how many runs of queries a call is cut, where rows of scores are whole
 
 
-def _cut(form: Form, t: int, length: int, extra: dict[str, Any]) -> list[tuple[Form, slice, slice]]:
+def _cut(form: Form, t: int, length: int) -> list[tuple[Form, slice, slice]]:
     """Where it is causal, runs of queries, each with the keys that it sees: half the work."""
     step = cdiv(cdiv(t, SEGMENTS), form.rows) * form.rows
     if not form.causal or step >= t or form.columns < length:
@@ -88,7 +88,7 @@ def _forward(form: Form, blocks: Backward, q: Any, k: Any, v: Any, extra: dict[s
     if blocks is not None:
         return tuple(forward(form, q, k, v, extra))
     done: list[Any] = []
-    for f, r, c in _cut(form, shape_of(q)[1], shape_of(k)[1], extra):
+    for f, r, c in _cut(form, shape_of(q)[1], shape_of(k)[1]):
         run = _after(q[:, r], [d[0] for d in done[-1:]])
         done.append(forward(f, run, k[:, c], v[:, c], _part_of(extra, r, c)))
     if len(done) == 1:
@@ -113,7 +113,7 @@ def _backward_by_rows(
     dqs, dk, dv = [], jnp.zeros(shape_of(k), work), jnp.zeros(shape_of(v), work)
     dbias: Any = jnp.zeros(shape_of(extra["bias"]), work) if "bias" in extra else None
     whole = Form(form.scale, form.causal, form.window, form.rows, length)
-    for f, r, c in _cut(whole, shape_of(q)[1], length, extra):
+    for f, r, c in _cut(whole, shape_of(q)[1], length):
         part, run = _part_of(extra, r, c), _after(q[:, r], [*dqs[-1:], dk, dv] if dqs else [])
         dq, dkp, dvp, *scores = backward_of_rows(
             f, run, k[:, c], v[:, c], part, sums[:, :, r], delta[:, :, r], ct[:, r]

@@ -57,7 +57,7 @@ def nest_of(group: Group, eqns: Sequence[Eqn], outputs: Sequence[Var]) -> Nest:
     order.pop(None, None)
     loops: tuple[int, ...] = tuple(order)  # type: ignore[arg-type]
     whole, carry = _classify(group, eqns, outputs, frozenset(loops))
-    return Nest(loops, carry, whole, _matrix(group, eqns, carry, whole), tuple(outputs))
+    return Nest(loops, carry, whole, _matrix(group, eqns), tuple(outputs))
 
 
 def _by_weight(group: Group, eqns: Sequence[Eqn]) -> list[Axes]:
@@ -109,7 +109,7 @@ def _missing(lacking: Sequence[tuple[frozenset[int], int]], late: int, carry: fr
     return found - whole
 
 
-def _matrix(group: Group, eqns: Sequence[Eqn], carry: frozenset[int], whole: frozenset[int]) -> tuple[int, ...]:
+def _matrix(group: Group, eqns: Sequence[Eqn]) -> tuple[int, ...]:
     """The loops that a matrix unit runs over: the last free ones of each side and the last contracted one."""
     for i in group.eqns:
         if eqns[i].primitive is not dot_general_p:

@@ -66,17 +66,17 @@ def take_rows(b: Body, x: Value, axis: int, at: Value, out: ArrayType) -> Value:
     shape = physical(out.shape)
     column = tuple(n if d == place else 1 for d, n in enumerate(shape))
     wanted = moves.broadcast(b.w, moves.reshape(b.w, b.vector(at), column), shape)
-    return _taken(b, x, v, place, wanted, out)
+    return _taken(b, v, place, wanted, out)
 
 
 def take_flat(b: Body, x: Value, at: Value, out: ArrayType) -> Value:
     """Elements of `x` at row-major positions of the result's shape."""
     v = moves.as_words(b.w, b.vector(x))
     v = moves.reshape(b.w, v, (1, math.prod(x.shape)))
-    return _taken(b, x, v, 1, moves.reshape(b.w, b.vector(at), physical(out.shape)), out)
+    return _taken(b, v, 1, moves.reshape(b.w, b.vector(at), physical(out.shape)), out)
 
 
-def _taken(b: Body, x: Value, v: SSA, axis: int, wanted: SSA, out: ArrayType) -> Value:
+def _taken(b: Body, v: SSA, axis: int, wanted: SSA, out: ArrayType) -> Value:
     assert v.shape is not None
     n, shape = v.shape[axis], physical(out.shape)
 

@@ -34,7 +34,7 @@ def axis_of(rank: int, axis: int) -> int:
     return axis + max(2 - rank, 0)
 
 
-def _moved(b: Body, x: Value, out: ArrayType, vector: SSA) -> Value:
+def _moved(b: Body, out: ArrayType, vector: SSA) -> Value:
     """A value whose elements only moved."""
     return b.value(out, vector, rounded=False)
 
@@ -49,7 +49,7 @@ def _broadcast(b: Body, xs: list[Value], out: ArrayType, shape: Any, broadcast_d
     for d, n in zip(broadcast_dimensions, x.shape, strict=True):
         ones[d] = n
     placed = moves.reshape(b.w, b.vector(x), physical(tuple(ones)))
-    return _moved(b, x, out, moves.broadcast(b.w, placed, physical(out.shape)))
+    return _moved(b, out, moves.broadcast(b.w, placed, physical(out.shape)))
 
 
 def _reshape(b: Body, xs: list[Value], out: ArrayType, **params: Any) -> Value:
@@ -62,21 +62,21 @@ def _reshape(b: Body, xs: list[Value], out: ArrayType, **params: Any) -> Value:
         return Value(out, scalar=x.scalar)
     if physical(x.shape) == physical(out.shape):
         return Value(ArrayType(out.shape, out.dtype), b.vector(x), x.narrow, x.scalar)
-    return _moved(b, x, out, moves.reshape(b.w, b.vector(x), physical(out.shape)))
+    return _moved(b, out, moves.reshape(b.w, b.vector(x), physical(out.shape)))
 
 
 def _transpose(b: Body, xs: list[Value], out: ArrayType, permutation: Sequence[int]) -> Value:
     (x,) = xs
     if len(x.shape) < 2:
         return x
-    return _moved(b, x, out, moves.transpose(b.w, b.vector(x), permutation))
+    return _moved(b, out, moves.transpose(b.w, b.vector(x), permutation))
 
 
 def _rev(b: Body, xs: list[Value], out: ArrayType, dimensions: Sequence[int]) -> Value:
     v = b.vector(xs[0])
     for d in dimensions:
         v = moves.reverse(b.w, v, axis_of(len(out.shape), d))
-    return _moved(b, xs[0], out, v)
+    return _moved(b, out, v)
 
 
 def _slice(b: Body, xs: list[Value], out: ArrayType, start_indices: Sequence[int], limit_indices: Sequence[int],
@@ -91,7 +91,7 @@ def _slice(b: Body, xs: list[Value], out: ArrayType, start_indices: Sequence[int
     v = moves.cut(b.w, b.vector(x), (*lead, *start_indices), (*(1 for _ in lead), *sizes))
     for d, step in enumerate(steps):
         v = moves.strided(b.w, v, axis_of(rank, d), step)
-    return _moved(b, x, out, v)
+    return _moved(b, out, v)
 
 
 def _iota(b: Body, xs: list[Value], out: ArrayType, *, dtype: Any, shape: Any, dimension: int) -> Value:
@@ -114,7 +114,7 @@ def _pad(b: Body, xs: list[Value], out: ArrayType, padding_config: Any) -> Value
     if inside is not None:
         rest = b.vector(b.spread(value, out.shape))
         v = b.select(moves.as_mask(b.w, inside, "i1"), v, rest)
-    return _moved(b, x, out, v)
+    return _moved(b, out, v)
 
 
 def _padded(b: Body, v: SSA, axis: int, low: int, high: int, between: int, number: Any) -> SSA:
@@ -128,7 +128,7 @@ def _padded(b: Body, v: SSA, axis: int, low: int, high: int, between: int, numbe
 
 def _concatenate(b: Body, xs: list[Value], out: ArrayType, dimension: int) -> Value:
     axis = axis_of(len(out.shape), dimension)
-    return _moved(b, xs[0], out, moves.concatenate(b.w, [b.vector(x) for x in xs if x.type.size], axis))
+    return _moved(b, out, moves.concatenate(b.w, [b.vector(x) for x in xs if x.type.size], axis))
 
 
 def _split(b: Body, xs: list[Value], outs: Sequence[ArrayType], sizes: Sequence[int], axis: int) -> list[Value]:
@@ -137,7 +137,7 @@ def _split(b: Body, xs: list[Value], outs: Sequence[ArrayType], sizes: Sequence[
         if not out.size:
             found.append(b.known(0, out))
             continue
-        found.append(_moved(b, xs[0], out, moves.cut_axis(b.w, v, axis_of(len(out.shape), axis), start, size)))
+        found.append(_moved(b, out, moves.cut_axis(b.w, v, axis_of(len(out.shape), axis), start, size)))
         start += size
     return found
 
@@ -202,7 +202,7 @@ def _dynamic_slice(b: Body, xs: list[Value], out: ArrayType, slice_sizes: Sequen
     x, *starts = xs
     lead = [0] * max(2 - len(x.shape), 0)
     at = [_place(b, s, n - size) for s, n, size in zip(starts, x.shape, slice_sizes, strict=True)]
-    return _moved(b, x, out, window(b, b.vector(x), [*lead, *at], [*(1 for _ in lead), *slice_sizes]))
+    return _moved(b, out, window(b, b.vector(x), [*lead, *at], [*(1 for _ in lead), *slice_sizes]))
 
 
 def _place(b: Body, start: Value, room: int) -> SSA | int:
@@ -215,7 +215,7 @@ def _dynamic_update_slice(b: Body, xs: list[Value], out: ArrayType) -> Value:
     x, part, *starts = xs
     lead = [0] * max(2 - len(x.shape), 0)
     at = [_place(b, s, n - size) for s, n, size in zip(starts, x.shape, part.shape, strict=True)]
-    return _moved(b, x, out, replaced(b, b.vector(x), b.vector(part), [*lead, *at]))
+    return _moved(b, out, replaced(b, b.vector(x), b.vector(part), [*lead, *at]))
 
 
 RULES: dict[Primitive, Rule] = {

@@ -48,9 +48,8 @@ def register_ffi_type(name: str, type_registration: Mapping[str, Any], platform:
     ...
     tilewright.core.errors.ArgumentTypeError: the registration of the type 'doc_state' is {'type_id': 1}...
     """
-    if not isinstance(type_registration, Mapping) or not all(
-        type(v).__name__ == "PyCapsule" for v in type_registration.values()
-    ):
+    capsules = type_registration.values() if isinstance(type_registration, Mapping) else [None]
+    if not all(isinstance(v, foreign.Capsule) for v in capsules):
         raise ArgumentTypeError(f"the registration of the type {name!r} is {type_registration!r}",
                                 "a dictionary of capsules: type_id and type_info")  # fmt: skip
     shim.register_foreign_type(name, type_registration, platform)

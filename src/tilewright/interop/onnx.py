@@ -121,14 +121,13 @@ def load(model: str | os.PathLike[str] | bytes | Any) -> Network:
       ArgumentError: it is no ONNX model.
     """
     onnx = _onnx()
+    protobuf = importlib.import_module("google.protobuf.message")
     if not isinstance(model, onnx.ModelProto):
         try:
             model = onnx.load_from_string(model) if isinstance(model, bytes) else onnx.load(model)
             onnx.checker.check_model(model)
         except (OSError, onnx.checker.ValidationError) as error:
             raise ArgumentError(f"the ONNX model cannot be read: {error}", "give what `onnx.load` reads") from None
-        except Exception as error:  # protobuf's own, whose class differs with its version
-            if type(error).__name__ != "DecodeError":
-                raise
+        except protobuf.DecodeError:
             raise ArgumentError("the bytes are no ONNX model", "give what `onnx.load` reads") from None
     return Network(model)

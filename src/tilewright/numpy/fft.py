@@ -188,7 +188,7 @@ def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None) 
     >>> jnp.fft.hfft(jnp.array([1., 0.]), n=3)
     Array([1., 1., 1.], dtype=float32)
     """
-    return irfft(conj(value(a, "hfft")), n, axis, _swapped("hfft", norm))
+    return irfft(conj(value(a, "hfft")), n, axis, _SWAPPED.get(norm, norm))
 
 
 def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None) -> Array:
@@ -198,11 +198,7 @@ def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None)
     >>> jnp.fft.ihfft(jnp.array([3., 3., 3.])).real
     Array([3., 0.], dtype=float32)
     """
-    return conj(rfft(a, n, axis, _swapped("ihfft", norm)))
-
-
-def _swapped(name: str, norm: Norm) -> Norm:
-    return _SWAPPED[norm] if norm in _SWAPPED else norm
+    return conj(rfft(a, n, axis, _SWAPPED.get(norm, norm)))
 
 
 # ---------------------------------------------------------------------------- frequencies and shifts

@@ -80,8 +80,8 @@ def _roll_by_array(a: Any, shift: Any, axis: Any) -> Array:
     return a
 
 
-@composite("axis", "repeats", "total_repeat_length")
-def _repeat(a: Any, repeats: Any, axis: int, total_repeat_length: int | None = None) -> Array:
+@composite("axis", "repeats")
+def _repeat(a: Any, repeats: Any, axis: int) -> Array:
     old = shape_of(a)
     if isinstance(repeats, int):
         if old[axis] == 1 or repeats == 1 or len(old) == 0:

@@ -45,7 +45,7 @@ def _terms(x: Array) -> int:
     return 56 if dtype_of(x) in (np.dtype(np.float64), np.dtype(np.complex128)) else 20
 
 
-def _upper(below: Array, above: Array, width: float, terms: Sequence[float]) -> Array:
+def _upper(below: Array, above: Array, terms: Sequence[float]) -> Array:
     """Faddeeva's function from `width - i z` and `width + i z`, for z in the upper half plane."""
     return 2 * polynomial(above / below, terms) / (below * below) + (1 / _ROOT_PI) / below
 
@@ -54,7 +54,7 @@ def _faddeeva(z: Array) -> Array:
     """In the upper half plane."""
     width, terms = _rational(_terms(z))
     turned = z * np.asarray(1j, dtype_of(z))
-    return _upper(width - turned, width + turned, width, terms)
+    return _upper(width - turned, width + turned, terms)
 
 
 def _wide(x: Array) -> Array:
@@ -105,7 +105,7 @@ def erfcx(x: ArrayLike) -> Array:
     width, terms = _rational(_terms(x))
     size = lax.min(abs(x), 1e15)
     large = abs(x) > 1e14
-    right = where3(large, (1 / _ROOT_PI) / abs(where3(large, x, 1.0)), _upper(width + size, width - size, width, terms))
+    right = where3(large, (1 / _ROOT_PI) / abs(where3(large, x, 1.0)), _upper(width + size, width - size, terms))
     negative = lax.lt(x, 0)
     low = where3(negative, x, 0.0)
     return lax.convert_element_type(where3(negative, 2 * lax.exp(low * low) - right, right), dtype)
