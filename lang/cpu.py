@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .params import Params
+
 
 @dataclass(frozen=True)
-class CompilerParams:
+class CompilerParams(Params):
     """`intermediate_bytes`: the most that an intermediate result of cells run side by side may take.
 
     Beyond it the cells run in a loop, as many side by side as fit. Without it the bound is some hundred MiB.

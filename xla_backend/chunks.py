@@ -14,7 +14,9 @@ from ..core.trace import eval_program
 from ..core.types import ArrayType
 from ..lang.analysis import analyse
 from ..lang.build import remap, trace_kernel
+from ..lang.cpu import CompilerParams
 from ..lang.kernel import Kernel
+from ..lang.params import params_of
 from .cpu.options import BUDGET, LOOP_BUDGET
 
 FUSED = (POINTWISE, IDENTITY, MOVER, EFFECT)
@@ -46,7 +48,7 @@ def held_bytes(program: Program) -> int:
 
 def budget_of(kernel: Kernel) -> int:
     """The bytes that an intermediate result may take: as stated, else a fixed sum or a few times the operands."""
-    stated = getattr(dict(kernel.settings).get("compiler_params"), "intermediate_bytes", None)
+    stated = params_of(kernel, CompilerParams).intermediate_bytes
     if stated is not None:
         return stated
     if analyse(kernel).phases is None:  # a loop over the carry axes: what one turn makes should stay in the cache

@@ -85,6 +85,8 @@ def partition(
         at = position.get(atom) if type(atom) is Var else None
         if outs[i] is None and at is not None and at not in donated:
             outs[i] = ins[at]
+        elif outs[i] is None and not atom.type.shape:  # a number: nothing of it can be split
+            outs[i] = everywhere
     resolved = Place(tuple(ins), tuple(outs), devices, mesh.size, spmd.boundary, make_runner)
     calls = None if kernels is None else kernels(program, mesh.size)
     if calls is not None:

@@ -397,3 +397,13 @@ def test_slices_of_a_pipeline_that_do_not_fit():
         run((tl.BoundedSlice(2), 4), lambda i: (tl.ds(i, 3), 0))
     with pytest.raises(UnsupportedError, match="along axis 1 reach past the end"):
         run((tl.BoundedSlice(2), 3), lambda i: (tl.ds(i, 2), 0))
+
+
+@pytest.mark.parametrize("compiler", [tl.cpu, tl.cutlass, tl.mosaic_gpu, tl.tpu, tl.triton])
+def test_a_kernel_takes_the_parameters_of_every_compiler(compiler):
+    def double(x, o):
+        o[...] = x[...] * 2
+
+    x = tnp.arange(4.0)
+    params = compiler.CompilerParams(backward=compiler.CompilerParams())
+    assert tw.vjp(tl.kernel_call(double, x, compiler_params=params), x)[1](x)[0].tolist() == [0, 2, 4, 6]
