@@ -151,8 +151,10 @@ def _read_box(x: Any, box: _Box, shape: Shape) -> Any:
     plain = all(s == 1 for s in box.steps)
     if known and plain and box.sizes == tuple(shape):
         return x
-    # Evaluated at once, a known position is an operand all the same: one executable serves every position.
-    if known and not (is_evaluating() and isinstance(x, Value) and _small(shape)):
+    # Evaluated at once, a known position is an operand all the same: one executable serves every position. What types
+    # tell of the result is then known where no more is cut out than it has.
+    moving = is_evaluating() and isinstance(x, Value) and _small(shape) and (plain or x.aval.placed is None)
+    if known and not moving:
         limits = tuple(a + n for a, n in zip(box.starts, box.sizes, strict=True))
         strides = None if plain else box.steps
         return slice_p.bind(x, start_indices=tuple(box.starts), limit_indices=limits, strides=strides)

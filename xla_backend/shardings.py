@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -76,10 +77,16 @@ def sharding_text(mesh_name: str, dims: Any) -> str:
     return f"<@{mesh_name}, [{', '.join(map(axes_text, dims))}]>"
 
 
-def mesh_text(mesh: Any, devices: tuple[Any, ...] | None) -> str:
-    """A mesh as it is declared; with the order of its devices where it is not that of the program."""
-    axes = ", ".join(f"{json.dumps(str(n))}={s}" for n, s in mesh.shape_tuple)
-    order = ""
-    if devices is not None and isinstance(mesh, Mesh) and mesh.flat != devices:
-        order = f", device_ids=[{', '.join(str(devices.index(d)) for d in mesh.flat)}]"
+def places(mesh: Any, devices: tuple[Any, ...] | None) -> np.ndarray:
+    """The numbers in a program of a mesh's devices, in its grid."""
+    known = devices is not None and isinstance(mesh, Mesh)
+    found = [devices.index(d) for d in mesh.flat] if known else range(mesh.size)
+    return np.array(found).reshape(mesh.axis_sizes)
+
+
+def mesh_text(mesh: Any, devices: tuple[Any, ...] | None, names: Sequence[Any]) -> str:
+    """A mesh as it is declared with its axes in some order; and the order of its devices, if not the program's."""
+    axes = ", ".join(f"{json.dumps(str(n))}={mesh.shape[n]}" for n in names)
+    found = places(mesh, devices).transpose([mesh.axis_names.index(n) for n in names]).ravel().tolist()
+    order = "" if found == [*range(mesh.size)] else f", device_ids=[{', '.join(map(str, found))}]"
     return f"<[{axes}]{order}>"

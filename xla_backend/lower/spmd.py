@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from ...core.ir import Program
-from ...core.mesh import UNCONSTRAINED, Mesh, PartitionSpec, constraint_p
+from ...core.errors import UnsupportedError
+from ...core.ir import Program, subprograms
+from ...core.mesh import UNCONSTRAINED, PartitionSpec, constraint_p
 from ...core.primitive import Primitive
 from ...core.primitives.collective import (
     all_gather_p,
@@ -49,17 +49,21 @@ from ...core.shard_map import shard_map_p
 from ...core.show_sharding import inspect_sharding_p
 from ...core.types import BOOL, INT32, ArrayType
 from ..settings import Place
-from ..shardings import mesh_text, sharding_text
+from ..shardings import mesh_text, places, sharding_text
 from . import conv, index, reduce, shape, window
 from .emit import Emitter, Operand, tensor
 
 
 class Inner(NamedTuple):
-    """The mesh of a program of each device, the axes that it sees, and its own number along them."""
+    """The mesh of a program of each device, the axes that it sees, its own number along them, and all axes as declared.
+
+    XLA ends the process unless the axes that maps within each other see come in the order of the declared mesh.
+    """
 
     mesh: Any
     axes: set[Any]
     indices: dict[Any, Operand]
+    order: tuple[Any, ...]
 
 
 class Meshes:
@@ -71,9 +75,9 @@ class Meshes:
         self.inner: Inner | None = None  # where the program of each device is being printed
         self.channels = 0
 
-    def name(self, mesh: Any) -> str:
-        """A mesh's name in the module, where it is declared once."""
-        return self.declared(mesh_text(mesh, self.devices))
+    def name(self, mesh: Any, order: Sequence[Any] | None = None) -> str:
+        """A mesh's name in the module, where it is declared once; `order`: of its axes, if not its own."""
+        return self.declared(mesh_text(mesh, self.devices, mesh.axis_names if order is None else order))
 
     def declared(self, body: str) -> str:
         """The name of a mesh that is declared so."""
@@ -129,7 +133,9 @@ def _shard_map(
     e: Emitter, operands: list[Operand], outs: list[Any], *, program: Program, mesh: Any, in_specs: Any, out_specs: Any,
     manual: tuple[Any, ...],
 ) -> list[Operand]:  # fmt: skip
-    name, outer = e.meshes.name(mesh), e.meshes.inner
+    outer = e.meshes.inner
+    order = _nested(manual, program, mesh.axis_names) if outer is None else outer.order
+    name = e.meshes.name(mesh, order)
     free = set(mesh.axis_names) - {*manual, *(outer.axes if outer else ())}
     # The number of a device along an axis is its part of an iota: XLA has no other way where axes are left to it.
     counted = manual if axis_index_p in primitives_of(program) else ()
@@ -140,8 +146,8 @@ def _shard_map(
 
     def body(args: list[Operand]) -> list[Operand]:
         given = args[len(program.inputs) :]
-        places = {a: e.reshape(x, ()) for a, x in zip(indices, given, strict=True)}
-        e.meshes.inner = Inner(mesh, {*manual, *(outer.axes if outer else ())}, places)
+        numbers = {a: e.reshape(x, ()) for a, x in zip(indices, given, strict=True)}
+        e.meshes.inner = Inner(mesh, {*manual, *(outer.axes if outer else ())}, numbers, order)
         return e.inline(program, args[: len(program.inputs)])
 
     ins = [_specs_text(name, s, len(o.shape), free) for s, o in zip(in_specs, operands, strict=True)]
@@ -158,6 +164,29 @@ def _shard_map(
     return e.ops("sdy.manual_computation", [*operands, *iotas, *known.values()], outs, attributes, region)
 
 
+def _nested(outer: tuple[Any, ...], program: Program, names: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The axes of a mesh in the order in which maps within each other see them: their own, where that is one.
+
+    Raises:
+      UnsupportedError: maps beside each other see them in different orders.
+    """
+    chains = list(_chains(program, outer))
+    for order in (names, tuple(dict.fromkeys((*itertools.chain.from_iterable(chains), *names)))):
+        if all([*chain] == sorted(chain, key=order.index) for chain in chains):
+            return order
+    raise UnsupportedError(f"maps within each other over {' and '.join(map(str, chains))}, in different orders",
+                           "nest them in one order, or use one map over all of the axes")  # fmt: skip
+
+
+def _chains(program: Program, around: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    """For each map in a Program the axes that it and those around it see, from the outermost."""
+    yield around
+    for eqn in program.eqns:
+        within = (*around, *eqn.params["manual"]) if eqn.primitive is shard_map_p else around
+        for _, inner in subprograms(eqn):
+            yield from _chains(inner, within)
+
+
 def _specs_text(mesh_name: str, spec: Any, ndim: int, free: set[Any]) -> str:
     """A sharding that leaves open what axes that the body does not see split."""
     text = sharding_text(mesh_name, spec.padded(ndim))
@@ -171,12 +200,9 @@ def _groups(e: Emitter, axes: Sequence[Any], groups: Any = None) -> list[list[in
     """The devices, by their places in the program's, that communicate along some axes, in their order."""
     mesh = e.meshes.inner.mesh
     names = list(mesh.axis_names)
-    places = np.arange(mesh.size)
-    if e.meshes.devices is not None and isinstance(mesh, Mesh):
-        places = np.array([e.meshes.devices.index(d) for d in mesh.flat])
     at = [names.index(a) for a in axes]
     rest = [i for i in range(len(names)) if i not in at]
-    rows = places.reshape(mesh.axis_sizes).transpose(rest + at).reshape(-1, mesh.parts(axes))
+    rows = places(mesh, e.meshes.devices).transpose(rest + at).reshape(-1, mesh.parts(axes))
     return rows.tolist() if groups is None else [row[list(group)].tolist() for row in rows for group in groups]
 
 

@@ -47,6 +47,13 @@ CALLS = {
     "broadcast": (lambda x: tnp.broadcast_to(x, (3, 8, 4)), "f32[3,8@x,4@y]"),
     "part": (lambda x: x[:, :2], "f32[8@x,2@y]"),
     "part of one": (lambda x: x[0], "f32[4@y]"),
+    "part that the axis divides": (lambda x: x[2:6], "f32[4@x,4@y]"),
+    "part that the axis does not divide": (lambda x: x[1:6], "f32[5,4@y]"),
+    "every second": (lambda x: x[::2], "f32[4@x,4@y]"),
+    "rolled": (lambda x: tnp.roll(x, 1, 0), "f32[8,4@y]"),
+    "padded to what the axis does not divide": (lambda x: tnp.pad(x, ((1, 1), (0, 0))), "f32[10,4@y]"),
+    "scan over a split axis": (lambda x: lax.scan(lambda c, r: (c + 1, r * c), 0.0, x)[1], "f32[8,4@y]"),
+    "where what is meant is told": (lambda x: reshard(tnp.roll(x, 1, 0), P("x", "y")), "f32[8@x,4@y]"),
     "padding": (lambda x: tnp.pad(x, ((0, 8), (0, 0))), "f32[16@x,4@y]"),
     "joined": (lambda x: tnp.concatenate([x, x]), "f32[16@x,4@y]"),
     "selection": (lambda x: tnp.where(x > 0, x, 0.0), "f32[8@x,4@y]"),
@@ -71,7 +78,7 @@ CALLS = {
 }  # fmt: skip
 
 
-EAGERLY = ("pointwise", "product that is told", "batched product", "gradient", "left to the compiler")
+EAGERLY = ("pointwise", "every second", "product that is told", "batched product", "gradient", "left to the compiler")
 
 
 def reference(name):

@@ -17,11 +17,13 @@ from tilewright.core.errors import (
     MeshError,
     ShapeError,
     UnboundAxisError,
+    UnsupportedError,
 )
 from tilewright.core.evaluate import evaluate
 from tilewright.sharding import AxisType, Mesh, NamedSharding, P, use_mesh
 
 MESH = tw.make_mesh((4, 2), ("x", "y"))
+CUBE = tw.make_mesh((2, 2, 2), ("x", "y", "z"))
 (X,) = draws((8, 8))
 (W,) = draws((8, 8), seed=3)
 
@@ -111,6 +113,60 @@ def test_partly_manual_and_nested():
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
     slope = tw.grad(lambda a: mapped(outer, P("x"), P("x"), axis_names={"x"})(a).sum())(X)
     np.testing.assert_allclose(slope, 1, rtol=1e-6)
+
+
+@pytest.mark.parametrize("order", ["xyz", "zxy"])
+def test_three_maps_within_each_other(order):
+    """Each sees its own axis and those around it, and values of each level meet in the innermost one."""
+    a, b, c = order
+    w = np.linspace(-1, 1, 4, dtype=np.float32)
+
+    def level(f, name, ins, out):
+        return mapped(f, ins, out, CUBE, axis_names={name})
+
+    def whole(w, v):
+        def outer(w, v):
+            top = lax.psum(v * lax.axis_index(a), a) + v  # differs along a
+
+            def middle(w, v, top):
+                mean = lax.pmean(top * v, b)  # along a
+
+                def inner(w, v, mean):
+                    far = lax.ppermute(v, c, [(0, 1), (1, 0)])
+                    return tnp.sin(mean * far) * w.sum() + lax.psum(v, (b, c)) * lax.axis_index(a)
+
+                return level(inner, c, (P(c), P(None, None, c), P(None, None, c)), P(None, None, c))(w, v, mean)
+
+            return level(middle, b, (P(), P(None, b), P(None, b)), P(None, b))(w, v, top)
+
+        return level(outer, a, (P(), P(a)), P(a))(w, v)
+
+    def plain(w, v):
+        v = v.reshape(2, 2, 2, 2, 2, 4)  # a and a part of it, b, c
+        w = w.reshape(2, 2)
+        top = v[1:2] + v
+        mean = (top * v).mean(2, keepdims=True)
+        far = v[:, :, :, :, ::-1]
+        number = tnp.arange(2.0).reshape(2, 1, 1, 1, 1, 1)
+        return (tnp.sin(mean * far) * w.sum(1)[:, None] + v.sum((2, 4), keepdims=True) * number).reshape(4, 4, 8)
+
+    v = np.linspace(-1, 1, 128, dtype=np.float32).reshape(4, 4, 8)
+    both = [tw.value_and_grad(lambda w, v, f=f: tnp.sum(f(w, v) ** 2), (0, 1)) for f in (whole, plain)]
+    for found, wanted in zip(tw.tree.leaves(tw.jit(both[0])(w, v)), tw.tree.leaves(both[1](w, v)), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_maps_beside_each_other_in_different_orders_are_refused():
+    def inside(first, second, a):
+        inner = mapped(lambda a: lax.psum(a, second), P(second), P(), CUBE, axis_names={second})
+        return mapped(inner, P(), P(), CUBE, axis_names={first})(a)
+
+    def both(*order):
+        return mapped(lambda a: inside("y", "z", a) + inside(*order, a), P(), P(), CUBE, axis_names={"x"})(X)
+
+    np.testing.assert_allclose(both("y", "z"), 2 * (X[:4] + X[4:]), rtol=1e-5)
+    with pytest.raises(UnsupportedError, match="in different orders"):
+        both("z", "y")
 
 
 def test_one_axis_at_a_time():
