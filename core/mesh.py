@@ -24,7 +24,15 @@ import numpy as np
 from . import tree
 from .caches import cached
 from .config import config, current
-from .errors import ArgumentError, ArgumentTypeError, MeshAxisError, MeshError, ShapeError, ShardingTypeError
+from .errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    MeshAxisError,
+    MeshError,
+    ShapeError,
+    ShardingTypeError,
+    UnsupportedError,
+)
 from .jit import flat_shardings
 from .primitive import OWN, AxisInfo, Primitive
 from .rules import linear_jvp
@@ -300,6 +308,9 @@ class PartitionSpec:
 
     Dimensions past its end are not split. `P.UNCONSTRAINED` leaves one to the compiler.
 
+    Raises:
+      MeshAxisError: an axis is named twice. UnsupportedError: axes that are `reduced` or `unreduced`, as JAX has them.
+
     >>> PartitionSpec("x", None, ("y", "z"))
     P('x', None, ('y', 'z'))
     >>> PartitionSpec("x", None) is PartitionSpec(("x",), ())
@@ -311,7 +322,12 @@ class PartitionSpec:
     entries: tuple[Any, ...]
     dims: tuple[Any, ...]  # a tuple of names, or UNCONSTRAINED, for each dimension
 
-    def __new__(cls, *entries: Any) -> PartitionSpec:
+    def __new__(cls, *entries: Any, unreduced: Any = (), reduced: Any = ()) -> PartitionSpec:
+        if unreduced or reduced:
+            raise UnsupportedError(
+                f"a PartitionSpec with unreduced={set(unreduced)} and reduced={set(reduced)}: values that are yet to be "
+                "summed over devices have no types here",
+                "sum them by `lax.psum` in a `shard_map` where that is to be, or leave it to the compiler")  # fmt: skip
         dims = tuple(map(_names_in, entries))
         found = _interned.get((cls, dims))
         if found is None:

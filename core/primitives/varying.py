@@ -1,8 +1,8 @@
 """Values on the devices of a mesh: along which axes they may differ, and the primitives that change it.
 
 In the body of a `shard_map` each type says along which axes of the mesh the devices may have other values
-(`VaryingType`); it is inferred. A map within another sees other axes than that (`shard_map` refuses a name that is
-taken), so that the name of an axis tells whose it is. An operation on values of which only some vary makes the others vary first, by `pvary`:
+(`VaryingType`); it is inferred. A map within another sees other axes (a name that is taken is refused), so that an
+axis's name tells whose it is. An operation on values of which only some vary makes the others vary first, by `pvary`:
 nothing happens when it runs, and its transpose is the sum over the devices. So the derivative by a value that all
 devices share is the sum of what each contributes, and a sum over devices hands its cotangent to each of them.
 """
