@@ -325,8 +325,8 @@ class PartitionSpec:
     def __new__(cls, *entries: Any, unreduced: Any = (), reduced: Any = ()) -> PartitionSpec:
         if unreduced or reduced:
             raise UnsupportedError(
-                f"a PartitionSpec with unreduced={set(unreduced)} and reduced={set(reduced)}: values that are yet to be "
-                "summed over devices have no types here",
+                f"a PartitionSpec with unreduced={set(unreduced)}, reduced={set(reduced)}: values that are yet to be "
+                "summed over devices have no types",
                 "sum them by `lax.psum` in a `shard_map` where that is to be, or leave it to the compiler")  # fmt: skip
         dims = tuple(map(_names_in, entries))
         found = _interned.get((cls, dims))
