@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,7 +21,17 @@ from .caches import cached
 from .errors import ArgumentError, ShardingTypeError
 from .ir import Eqn, Program, Var
 from .jit import flat_shardings
-from .mesh import UNCONSTRAINED, AxisType, NamedSharding, PartitionSpec, constraint_p, get_mesh, lying, use_mesh
+from .mesh import (
+    UNCONSTRAINED,
+    AxisType,
+    NamedSharding,
+    PartitionSpec,
+    constraint_p,
+    get_abstract_mesh,
+    get_mesh,
+    lying,
+    use_mesh,
+)
 from .primitive import OWN, Linear, Primitive, Zero
 from .relation import Reduced, Whole, _related
 from .rewrite import within
@@ -35,11 +46,16 @@ REMEDY = "`reshard` an operand, say how the result lies (`out_sharding=`), or le
 # ---------------------------------------------------------------------------- types of results
 
 
+def whole(ndim: int) -> NamedSharding:
+    """The sharding that a type shows of an array that no axis of the mesh in force splits."""
+    return NamedSharding(get_abstract_mesh(), PartitionSpec()).of_type(ndim)
+
+
 def _plain(type: Any) -> Any:
     return type.plain if isinstance(type, ArrayType) else type
 
 
-def _placed(primitive: Primitive, types: Sequence[Any], params: dict[str, Any]) -> Any:
+def type_of_result(primitive: Primitive, types: Sequence[Any], params: dict[str, Any]) -> Any:
     """The types of an equation's results, of whose operands some lie on a mesh as their types tell."""
     if OWN in (primitive.varies, primitive.places):
         return primitive.typing(*types, **params)
@@ -143,7 +159,7 @@ def _as(x: Any, type: Any) -> Any:
     return _leave(x) if type.placed is None else constraint_p.bind(x, sharding=type.placed)
 
 
-def _transposed(eqn: Eqn, cts: Any, args: Sequence[Any]) -> list[Any]:
+def transposed(eqn: Eqn, cts: Any, args: Sequence[Any]) -> list[Any]:
     """An equation transposed as the compiler likes, with cotangents that lie as the operands do."""
     def left(x: Any) -> Any:
         return type(x)(_plain(x.type)) if isinstance(x, (Linear, Zero)) else _leave(x)
@@ -193,7 +209,7 @@ def placed(out_sharding: Any, f: Callable[..., Any], *args: Any, **kwargs: Any) 
     return constrained(result, out_sharding, mesh)
 
 
-runtime.placed, runtime.transposed, runtime.asked = _placed, _transposed, placed
+runtime.explicit, runtime.asked = sys.modules[__name__], placed
 
 
 def constrained(result: Any, shardings: Any, mesh: Any = None) -> Any:
@@ -275,7 +291,7 @@ def told(program: Program) -> tuple[Any, ...]:
     """For each result of a Program the sharding that its type tells, or the constraint that made it; None: neither."""
     meshes = [v.type.placed.mesh for v in (*program.inputs, *program.constants, *program.outputs)
               if type(v.type) is ShardedType]  # fmt: skip
-    whole = NamedSharding(meshes[0], PartitionSpec()) if meshes and meshes[0].are_all_axes_explicit else None
+    everywhere = NamedSharding(meshes[0], PartitionSpec()) if meshes and meshes[0].are_all_axes_explicit else None
     known = {e.outputs[0]: e.params["sharding"] for e in program.eqns if e.primitive is constraint_p}
 
     def of(atom: Any) -> Any:
@@ -284,6 +300,6 @@ def told(program: Program) -> tuple[Any, ...]:
             return placed.with_spec(atom.type.sharding.spec)
         made = known.get(atom) if type(atom) is Var else None
         settles = made is not None and made.memory_kind is None and UNCONSTRAINED not in made.spec.dims
-        return made if settles else whole
+        return made if settles else everywhere
 
     return tuple(map(of, program.outputs))

@@ -585,13 +585,6 @@ def lying(type: Any, sharding: Any) -> Any:
     return ShardedType(type, explicit)
 
 
-def _whole(ndim: int) -> NamedSharding:
-    return NamedSharding(get_abstract_mesh(), PartitionSpec()).of_type(ndim)
-
-
-runtime.lying, runtime.whole = lying, _whole
-
-
 # ---------------------------------------------------------------------------- the mesh in force
 
 

@@ -91,11 +91,8 @@ class Runtime:
         "align",  # what makes operands vary along the same axes of a mesh
         "dimension",  # what gives a symbolic size as a number of the program being traced
         "varied",  # what gives the types of results with the axes along which they vary
-        "lying",  # what gives a type with a sharding, as far as types tell of one
-        "whole",  # what gives the sharding of an array that no axis of the mesh in force splits
-        "placed",  # what gives the types of results of operands whose types tell of shardings
+        "explicit",  # the module of shardings in types, once there are any; until then what loads it
         "asked",  # what calls a function whose result is to lie as is asked for by `out_sharding`
-        "transposed",  # what transposes an equation of such types
         "process_index",  # the number of this process among those that compute together
         "process_count",  # how many these are
         "parts",

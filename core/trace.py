@@ -387,7 +387,7 @@ class ProgramTracer(Tracer):
 def typed(primitive: Primitive, types: Sequence[Type], params: dict[str, Any]) -> Any:
     """The type of a primitive's result, or of each, for operands of some types."""
     if ShardedType in map(type, types):
-        return runtime.placed(primitive, types, params)
+        return runtime.explicit.type_of_result(primitive, types, params)
     return primitive.typing(*types, **params)
 
 
@@ -543,5 +543,5 @@ def as_type(x: Any) -> Type:
         dtype = as_dtype(x.dtype)
         found = ArrayType(tuple(x.shape), canonical_dtype(dtype), bool(getattr(x, "weak_type", False)))
         place = getattr(x, "sharding", None)
-        return found if place is None else runtime.lying(found, place)
+        return found if place is None else runtime.explicit.lying(found, place)
     return typeof(x)

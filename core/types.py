@@ -211,7 +211,7 @@ class ArrayType:
     ) -> ArrayType:  # fmt: skip
         # What is taken by keyword alone is JAX's; only a sharding over axes of the type `Explicit` is kept.
         if sharding is not None:
-            return runtime.lying(ArrayType(shape, dtype, weak_type), sharding)
+            return runtime.explicit.lying(ArrayType(shape, dtype, weak_type), sharding)
         key = (shape, dtype, weak_type)
         try:
             return cls._interned[key]
@@ -272,7 +272,7 @@ class ArrayType:
     def with_axis(self, axis: int, size: Any, lies: Any = None) -> ArrayType:
         """The type of so many elements along a new axis; `lies` is the sharding of that axis alone."""
         found = self.with_shape((*self.shape[:axis], size, *self.shape[axis:]))
-        return found if lies is None else runtime.lying(found, lies.with_spec((*(None,) * axis, *lies.spec)))
+        return found if lies is None else runtime.explicit.lying(found, lies.with_spec((*(None,) * axis, *lies.spec)))
 
     # The names under which code written for jaxprs looks for these.
     def update(self, **changes: Any) -> ArrayType:
@@ -317,7 +317,7 @@ class ArrayType:
         sizes = zip(self.shape, spec.padded(self.ndim), strict=True)
         whole = self.with_shape(tuple([n * mesh.parts(names) for n, names in sizes]))
         left = self.vary.difference(mesh.axis_names if manual is None else manual)
-        return runtime.lying(VaryingType(whole, left), mesh.sharding(spec))
+        return runtime.explicit.lying(VaryingType(whole, left), mesh.sharding(spec))
 
     def strip_weak_type(self) -> ArrayType:
         return self.strong()
@@ -327,7 +327,7 @@ class ArrayType:
     @property
     def sharding(self) -> Any:
         """How its arrays lie along those axes of the mesh in force that types tell of (`AxisType.Explicit`)."""
-        return runtime.whole(self.ndim) if self.placed is None else self.placed.of_type(self.ndim)
+        return runtime.explicit.whole(self.ndim) if self.placed is None else self.placed.of_type(self.ndim)
 
     def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
         return f"{short_name(self.dtype) if short_dtypes else self.dtype}[{self._sizes()}]{self._varying()}"
@@ -412,7 +412,7 @@ class ShardedType(ArrayType):
         return self._plain
 
     def _like(self, plain: ArrayType, dims: Any) -> ArrayType:
-        return runtime.lying(plain, self.placed.with_spec(dims))
+        return runtime.explicit.lying(plain, self.placed.with_spec(dims))
 
     def with_shape(self, shape: Any) -> ArrayType:
         return self if shape == self.shape else self._plain.with_shape(shape)

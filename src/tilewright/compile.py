@@ -270,10 +270,11 @@ def compile(
 # ---------------------------------------------------------------------------- the front door's parts
 
 
-def _of_explicit(slot: str, *args: Any, **kwargs: Any) -> Any:
-    """Call what `core/explicit.py` puts into a slot of the runtime when it is loaded."""
-    part("explicit")
-    return getattr(runtime, slot)(*args, **kwargs)
+class _Explicit:
+    """Stands for `core/explicit.py` until something of it is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(part("explicit"), name)
 
 
 def install() -> None:
@@ -285,5 +286,5 @@ def install() -> None:
     operators.install()
     runtime.target_here = lambda: part("targets").here()
     runtime.devices = all_devices
-    for slot in ("asked", "lying", "placed", "transposed", "whole"):
-        setattr(runtime, slot, functools.partial(_of_explicit, slot))
+    runtime.explicit = _Explicit()
+    runtime.asked = lambda *args, **kwargs: runtime.explicit.placed(*args, **kwargs)
