@@ -11,7 +11,7 @@ from __future__ import annotations
 import operator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -336,11 +336,17 @@ class ArrayType:
         return ",".join(map(str, self.shape))
 
     def _varying(self) -> str:
-        return f"{{{','.join(sorted(map(str, self.vary)))}}}" if self.vary else ""
+        names = ",".join(sorted(map(str, self.vary)))
+        return f"{{V:({names})}}" if len(self.vary) > 1 else f"{{V:{names}}}" if names else ""
 
     @property
     def vma(self) -> frozenset[Any]:
         return self.vary
+
+    @property
+    def manual_axis_type(self) -> ManualAxisType:
+        """What the type tells of the axes that `shard_map` maps over."""
+        return ManualAxisType(self.vary)
 
     def show(self, short: bool = True) -> str:
         return self.str_short(short_dtypes=True)
@@ -353,6 +359,12 @@ class ArrayType:
 
     def __reduce__(self) -> Any:
         return (ArrayType, (self.shape, self.dtype, self.weak_type))
+
+
+class ManualAxisType(NamedTuple):
+    """The axes of a mesh along which values within `shard_map` may differ."""
+
+    varying: frozenset[Any]
 
 
 class VaryingType(ArrayType):

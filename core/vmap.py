@@ -25,6 +25,9 @@ class BatchTracer(Tracer):
     def __init__(self, trace: BatchTrace, value: Any, dim: Any):
         self._trace, self.value, self.dim = trace, value, dim
 
+    val = property(lambda self: self.value)  # as clients of jax read it
+    batch_dim = property(lambda self: self.dim)
+
     @property
     def aval(self) -> Any:
         return typeof(self.value).without_axis(self.dim, self._trace.axis.size)

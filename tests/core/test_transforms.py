@@ -466,3 +466,10 @@ def test_inputs_that_are_not_differentiated_by():
     assert [float(ct) for ct in pullback((1.0, 1.0))] == [0.0, 2.0]
     with pytest.raises(tw.errors.TreeError, match="in_nzs holds"):
         tw.vjp(lambda x: x, 2.0, in_nzs=(1,))
+
+
+def test_a_batched_value_shows_the_whole_batch():
+    seen = []
+    tw.vmap(lambda x: seen.append((x.val, x.batch_dim)), in_axes=1, out_axes=None)(X.reshape(2, 3))
+    np.testing.assert_array_equal(seen[0][0], X.reshape(2, 3))
+    assert seen[0][1] == 1

@@ -109,7 +109,7 @@ ERRORS = {
     "takes the whole of an axis that is split": lambda: tnp.sort(A, 0),
     "cuts an axis where 'x' does not": lambda: A.reshape(2, 4, 4),
     "it is held against the type": lambda: with_sharding_constraint(A, P("x")),
-    "how its result lies is not known": lambda: tw.pure_callback(np.sin, tw.ShapeDtypeStruct((8, 4), np.float32), A),
+    "how its result lies is not known": lambda: tw.io_callback(np.sin, tw.ShapeDtypeStruct((8, 4), np.float32), A),
 }
 
 
@@ -239,3 +239,15 @@ def test_what_is_made_under_a_mesh_lies_on_all_of_it(mesh):
         assert len(tw.device_put(X).devices()) == 1
         assert tnp.add(put(X, "x", mesh=mesh), tnp.ones((8, 4))).sharding.spec[0] == "x"
     assert len(tnp.zeros((8, 4)).devices()) == len(function(X).devices()) == 1
+
+
+def test_a_callback_is_given_whole_arrays_and_gives_them():
+    x = put(X, "x")
+
+    def doubled(a):
+        assert a.shape == X.shape
+        return np.asarray(a) * 2
+
+    found = tw.jit(lambda x: tw.pure_callback(doubled, tw.ShapeDtypeStruct(x.shape, x.dtype), x))(x)
+    np.testing.assert_array_equal(found, X * 2)
+    assert found.sharding.is_fully_replicated

@@ -334,3 +334,16 @@ def test_custom_vjp_of_a_value_that_devices_share():
         split = mapped(lambda x, w, f=f: lax.psum(f(2 * x / 2, w), "x"), (P("x"), P()), P())
         for a, b in zip(tw.grad(split, (0, 1))(x, w), wanted, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_types_show_the_axes_along_which_values_vary():
+    seen = []
+
+    def f(x):
+        for value in (x, lax.psum(x, "y"), lax.psum(x, ("x", "y"))):
+            type_ = tw.typeof(value)
+            seen.append((str(type_), sorted(type_.manual_axis_type.varying)))
+        return x
+
+    mapped(f, (P("x", "y"),), P("x", "y"))(X)
+    assert seen == [("float32[2,4]{V:(x,y)}", ["x", "y"]), ("float32[2,4]{V:x}", ["x"]), ("float32[2,4]", [])]
