@@ -212,7 +212,7 @@ def _write(ref: Ref, value: Any, rest: Sequence[Any], add: bool, how: Any) -> No
     if ref._still:
         value = stop_gradient(value)
     if not add and not how.get("masked") and how["index"].is_whole(ref.shape):
-        ref.hold(value)
+        ref.hold(convert_element_type(as_array(value), ref.dtype))
     else:
         ref.hold(write_value(ref.value, value, rest, add=add, **how))
 

@@ -162,6 +162,12 @@ def test_comparisons_of_numbers_are_weak(call):
     assert not call(jnp.ones(1), 2.0).weak_type and not jnp.all(call(1.0, 2.0)).weak_type
 
 
+@pytest.mark.parametrize("call", [lambda i: jnp.sum(SQUARE, i), lambda i: jnp.delete(X, i[None])])
+def test_traced_axes_and_positions_are_errors_of_one_class(call):
+    with pytest.raises(tw.errors.ConcretizationTypeError):
+        tw.jit(call)(np.int32(0))
+
+
 def test_rules_of_several_kinds_on_one_function():
     @tw.custom_vjp
     @tw.custom_batching.custom_vmap

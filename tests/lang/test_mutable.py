@@ -273,3 +273,14 @@ def test_targets_that_do_not_fit():
     ref = tw.new_ref(X)
     with pytest.raises(ArgumentError, match="twice"):
         tw.vjp(lambda a, b: a[...] * b[...], ref, ref)
+
+
+def test_what_is_stored_is_held_as_an_array_of_its_own():
+    ref = tw.new_ref(5)
+    assert tw.ref.swap(ref, ..., 10) == 5
+    assert repr(ref) == "Ref(10, dtype=int32)" and not ref[...].weak_type
+    data = np.arange(3, dtype=np.int32)
+    ref = tw.new_ref(jnp.zeros(3, np.int32))
+    ref[...] = data
+    data[0] = 9
+    np.testing.assert_array_equal(ref[...], [0, 1, 2])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import lax
-from ..core.errors import ArgumentError
+from ..core.errors import ConcretizationError
 from ..core.trace import Tracer
 from .create import asarray
 from .elementwise import where3
@@ -52,7 +52,7 @@ def _is_traced(x: Any) -> bool:
 def _delete_traced(a: Array, obj: Array, axis: int, unique: bool) -> Array:
     length = shape_of(a)[axis]
     if len(shape_of(obj)) and not unique:
-        raise ArgumentError("delete at traced indices", "pass assume_unique_indices=True, or known indices")
+        raise ConcretizationError("delete at traced indices", "pass assume_unique_indices=True, or known indices")
     places = ravel(where3(lax.lt(obj, 0), obj + length, obj))
     gone = sort(places)
     count = shape_of(gone)[0]

@@ -15,6 +15,7 @@ from ..core.convert import as_array, make_array
 from ..core.errors import (
     ArgumentTypeError,
     AxisError,
+    ConcretizationError,
     DtypeError,
     ShapeError,
     TracerArrayConversionError,
@@ -162,6 +163,8 @@ def axis_of(axis: Any, ndim: int) -> int:
     """An axis counted from the front; a named error when it is out of range."""
     try:
         number = operator.index(axis)
+    except ConcretizationError:
+        raise
     except TypeError:
         raise ArgumentTypeError(f"axis {axis!r} is not an integer", "name one axis by its number") from None
     if not -ndim <= number < ndim:
