@@ -84,6 +84,7 @@ VALUES = [
     ("poly of a number", lambda: jnp.poly(3.0), [1, -3], "float32"),
     ("roots with zeros in front", lambda: jnp.roots(jnp.array([0.0, 1, 2]), strip_zeros=False), [-2, NAN], "complex64"),
     ("polyadd of columns", lambda: jnp.polyadd([[1, 2]], [[3, 4], [5, 6]]), [[3, 4], [6, 8]], "int32"),
+    ("polyadd of a row", lambda: jnp.polyadd([[5, 7], [8, 6]], [2]), [[5, 7], [10, 8]], "int32"),
     ("piecewise by numbers", lambda: jnp.piecewise(X, np.bool_([0, 1]), [0.0, lambda x: -x]), -X, "float32"),
     ("a row by r_", lambda: jnp.r_["r", [1, 2], 3], [[1, 2, 3]], "int32"),
     ("a column by r_", lambda: jnp.r_["c", [1, 2], 3], [[1], [2], [3]], "int32"),

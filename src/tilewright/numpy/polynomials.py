@@ -74,10 +74,10 @@ def _combined(name: str, combine: Any) -> Any:
     def function(a1: Any, a2: Any) -> Array:
         a1, a2 = _vectors(a1, a2)
         n = max(shape_of(a1)[0], shape_of(a2)[0])
+        rest = max((shape_of(a)[1:] for a in (a1, a2)), key=len)
         zero = np.zeros((), dtype_of(a1))[()]
-        a1, a2 = (
-            lax.pad(a, zero, ((n - shape_of(a)[0], 0, 0), *((0, 0, 0) for _ in shape_of(a)[1:]))) for a in (a1, a2)
-        )
+        a1, a2 = (broadcast_to_shape(a, (shape_of(a)[0], *rest)) for a in (a1, a2))
+        a1, a2 = (lax.pad(a, zero, ((n - shape_of(a)[0], 0, 0), *((0, 0, 0) for _ in rest))) for a in (a1, a2))
         return combine(a1, a2)
 
     function.__name__ = name

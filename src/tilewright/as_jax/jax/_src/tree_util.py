@@ -8,6 +8,7 @@ from typing import Any
 
 from ....core import tree
 from ....core.errors import TreeError
+from ....core.tree import flatten_one_level as flatten_one_level
 from ...missing import not_adapted
 
 
