@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
@@ -105,6 +106,9 @@ def kernel_call(
             "kernel_call was given no out_shape, and does not know what the kernel makes",
             "pass an array like the result, `out_shape=ShapeDtypeStruct(shape, dtype)`, or a tuple of such",
         )
+    if isinstance(out_shape, (tuple, list)) and out_shape and all(isinstance(n, int) for n in out_shape):
+        raise ArgumentTypeError(f"kernel_call: out_shape is {out_shape!r}, a shape without a dtype",
+                                f"give ShapeDtypeStruct({tuple(out_shape)}, dtype)")  # fmt: skip
     spec = grid_spec
     if spec is None:
         spec = GridSpec(() if grid is None else grid, in_specs, out_specs, scratch_shapes)
@@ -172,6 +176,8 @@ def _refuse(unused: dict[str, Any]) -> None:
         kinds = {"tpu": tpu.CompilerParams, "triton": triton.CompilerParams}
         told = [f"compiler_params=lang.{place}.CompilerParams({name}={unused[name]!r})" for name in unknown
                 for place, kind in kinds.items() if name in kind.__dataclass_fields__]  # fmt: skip
+        names = list(inspect.signature(kernel_call).parameters)
+        told += [f"{near}=..." for name in unknown for near in difflib.get_close_matches(name, names, 1)]
         raise ArgumentError(f"kernel_call does not take {unknown}",
                             f"write {' or '.join(told)}" if told else "see the signature of `kernel_call`")  # fmt: skip
 
@@ -234,9 +240,10 @@ class _Request:
         prefetch = (*(ID for _ in self.axes), *types[:first])  # computed sizes, which the author does not see, first
         scalars = tree.structure(args[:n_prefetch])
         names = _names(self.body, args, self.out_tree)
-        in_specs = _match_specs(self.spec.in_specs, args[n_prefetch:], "in_specs", self.name)
+        which = f"operands after the {n_prefetch} prefetched" if n_prefetch else "operands"
+        in_specs = _match_specs(self.spec.in_specs, args[n_prefetch:], "in_specs", self.name, which)
         out_specs = _match_specs(self.spec.out_specs, self.out_tree.unflatten(range(len(self.out_types))), "out_specs",
-                                 self.name)  # fmt: skip
+                                 self.name, "out_shape")  # fmt: skip
         self._check_whole(out_specs, names[len(types) :])
 
         def made(specs: Sequence[BlockSpec], types: Sequence[Any], names: Sequence[str]) -> tuple[Block, ...]:
@@ -342,7 +349,8 @@ class _Request:
             more = f" and {wanted - n} for the prefetched operands" if wanted > n else ""
             raise BlockRankError(
                 f"{where}: its index map {takes}, and is given {wanted} values: the grid is {self.grid_text}",
-                f"give the index map a parameter for {parts}{more}") from None  # fmt: skip
+                f"give the index map a parameter for {parts}{more}" if wanted else
+                "say how many cells there are, `grid=...`, along each axis of the map") from None  # fmt: skip
         except ValueError:
             pass
 
@@ -470,16 +478,13 @@ def _semantics(given: Any, grid: tuple[int, ...], name: str) -> tuple[str, ...] 
     return tuple("arbitrary" if s == "arbitrary" else "parallel" for s in found)
 
 
-_LIKE = {"in_specs": "operands", "out_specs": "out_shape"}
-
-
 def _shape_of_tree(values: Any, structure: Any) -> str:
     """How many there are in a plain sequence; of anything deeper the structure."""
     flat = isinstance(values, (tuple, list)) and structure.num_leaves == len(values) == structure.num_nodes - 1
     return str(len(values)) if flat else f"the tree {structure}"
 
 
-def _match_specs(specs: Any, values: Any, what: str, name: str) -> list[BlockSpec]:
+def _match_specs(specs: Any, values: Any, what: str, name: str, like: str) -> list[BlockSpec]:
     """One BlockSpec for each leaf of `values`; `specs` is a prefix of its structure."""
     leaf = lambda x: x is None or isinstance(x, BlockSpec)  # noqa: E731
     if specs is None:
@@ -497,7 +502,7 @@ def _match_specs(specs: Any, values: Any, what: str, name: str) -> list[BlockSpe
         subtrees = tree.flatten_up_to(structure, values)
     except TreeError:
         raise TreeError(
-            f"kernel {name}: {what} are {_shape_of_tree(specs, structure)}, the {_LIKE[what]} are "
+            f"kernel {name}: {what} are {_shape_of_tree(specs, structure)}, the {like} are "
             f"{_shape_of_tree(values, tree.structure(values))}",
             "give one BlockSpec for each array, in the same order and the same pytree") from None  # fmt: skip
     out: list[BlockSpec] = []

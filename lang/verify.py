@@ -41,6 +41,8 @@ from .reach import apart
 from .semaphores import check_semaphores
 from .witness import Witness, witness
 
+MAX_ELEMENTS, MAX_BLOCKS = 1 << 20, 4096  # of an output whose windows are followed
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -268,9 +270,19 @@ def _shown(leak: Leak) -> str:
     return f"{element} in cell {leak.witness.cell}"
 
 
+def _past(kernel: Kernel, block: Block, leak: Leak) -> int:
+    """The axis along which the block of the cell that shows it ends past its operand."""
+    axes, fact = ragged_axes(block), map_of(kernel, block)
+    if leak.witness is None or fact is None or fact.table is None:
+        return axes[0]
+    index = fact.table[tuple(leak.witness.cell[a] for a in fact.axes)]
+    ends = index * np.array(block.steps) + np.array(block.sizes)
+    return next((d for d in axes if ends[d] > block.array.shape[d]), axes[0])
+
+
 def _padding(kernel: Kernel, block: Block, leak: Leak) -> Finding:
     if leak.level == SPOILED:
-        d = ragged_axes(block)[0]
+        d = _past(kernel, block, leak)
         raise PaddingError(
             f"kernel {kernel.name}: operand {block.name} of {block.array.show()} ends within a block of {block.sizes} "
             f"along axis {d}, and what the block holds past the end reaches output {leak.output}{_shown(leak)}: it is "
@@ -381,10 +393,12 @@ def _coverage(known: Analysis, number: int, block: Block) -> Finding:
     fact = map_of(kernel, block)
     if aliased:
         return Finding("wholly written", block.name, "proved", "it starts as an operand")
-    if fact is None or fact.table is None or any(block.element):
+    if fact is None or fact.table is None:
         return Finding("wholly written", block.name, "unknown", "the index map is not known")
     if any(axis in kernel.computed for axis in fact.axes):
         return Finding("wholly written", block.name, "unknown", "the size of a grid axis is traced")
+    if any(block.element):
+        return _windows(known, number, block, fact)
     wanted = block_count(block)
     numbers = np.unique(_blocks_of(kernel, fact, known.written(inputs + number)))
     if numbers.size < wanted:
@@ -397,6 +411,40 @@ def _coverage(known: Analysis, number: int, block: Block) -> Finding:
     if np.unique(_blocks_of(kernel, fact, known.filled(inputs + number))).size < wanted:
         return Finding("wholly written", block.name, "unknown", "no cell is known to store to the whole of some block")
     return Finding("wholly written", block.name, "proved")
+
+
+def _windows(known: Analysis, number: int, block: Block, fact: Fact) -> Finding:
+    """Whether blocks that begin at any element are all of an output."""
+    kernel, position = known.kernel, known.kernel.splits[2] + number
+    reached = _reached(kernel, block, fact, known.written(position))
+    if reached is None:
+        return Finding("wholly written", block.name, "unknown", "there are too many elements or blocks to follow")
+    if not reached.all():
+        first = tuple(int(i[0]) for i in np.nonzero(~reached))
+        raise UncoveredOutputError(
+            f"kernel {kernel.name}: no cell of the grid {kernel.grid_text} writes a block that holds element {first} "
+            f"of output {block.name} of {block.array.show()} (blocks of {block.sizes}, by their first elements)",
+            "have the index map give the first elements of blocks that are all of it, or enlarge the grid",
+            kernel.source)  # fmt: skip
+    filled = _reached(kernel, block, fact, known.filled(position))
+    if filled is None or not filled.all():
+        return Finding("wholly written", block.name, "unknown", "no cell is known to store to the whole of some block")
+    return Finding("wholly written", block.name, "proved")
+
+
+def _reached(kernel: Kernel, block: Block, fact: Fact, cells: np.ndarray | None) -> np.ndarray | None:
+    """The elements of an output that the blocks of some cells (None: all) hold; None where that is too much to tell."""
+    assert fact.table is not None
+    numbers = np.unique(_blocks_of(kernel, fact, cells))
+    if block.array.size > MAX_ELEMENTS or numbers.size > MAX_BLOCKS:
+        return None
+    seen = fact.table[np.isin(linear_index(fact.table), numbers)]
+    out = np.zeros(block.array.shape, bool)
+    for index in np.unique(seen.reshape(-1, block.array.ndim), axis=0):
+        low = [p[0] if e else 0 for p, e in zip(block.padding, block.element, strict=True)]
+        starts = [int(i) * s - b for i, s, b in zip(index, block.steps, low, strict=True)]
+        out[tuple(slice(max(a, 0), max(a + n, 0)) for a, n in zip(starts, block.sizes, strict=True))] = True
+    return out
 
 
 CHECKS: tuple[Callable[[Analysis], Iterable[Finding]], ...] = (

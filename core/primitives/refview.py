@@ -359,7 +359,8 @@ def view(target: Any, key: Any = Ellipsis) -> Any:
     if isinstance(target, Part):
         return target.part(key)
     if not isinstance(getattr(target, "aval", None), RefType):
-        raise ArgumentTypeError(f"{target!r} is not a Ref", "only the Refs of a kernel are loaded from and stored to")
+        raise ArgumentTypeError(f"{target!r} is not a Ref", "only the Refs of a kernel are loaded from and stored to: "
+                                "give the Ref itself, or a part of it, `ref.at[...]`; `ref[...]` reads")  # fmt: skip
     return RefView(target, resolve(target.aval.shape, key))
 
 

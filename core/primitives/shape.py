@@ -132,7 +132,11 @@ def broadcast_shapes(*shapes: Sequence[int]) -> Shape:
             if out[i] != d and d != 1:
                 if out[i] != 1:
                     shown = ", ".join(str(tuple(s)) for s in shapes)
-                    raise ShapeError(f"Incompatible shapes for broadcasting: {shown}", "sizes must be equal or 1")
+                    remedy = "sizes must be equal or 1"
+                    if len(set(map(len, shapes))) > 1:
+                        remedy += (", counted from the last axis: an axis that is summed over stays with "
+                                   "`keepdims=True`, `x[:, None]` adds one")  # fmt: skip
+                    raise ShapeError(f"Incompatible shapes for broadcasting: {shown}", remedy)
                 out[i] = as_size(d)
     return tuple(out)
 

@@ -15,6 +15,7 @@ from tilewright.core.errors import (
     KernelBodyError,
     KernelError,
     OutOfBoundsError,
+    PaddingError,
     RaceError,
     ShapeError,
     TreeError,
@@ -421,6 +422,61 @@ def test_a_body_writes_to_no_prefetched_operand_that_places_blocks():
                                      out_specs=tl.BlockSpec((4,), lambda i, n: (i,)))  # fmt: skip
     with pytest.raises(InputWriteError, match=r"writes to prefetched operand 0 of i32\[2\]"):
         tl.kernel_call(body, SHAPE, grid_spec=grid)(np.zeros(2, np.int32), x8)
+
+
+# ---------------------------------------------------------------------------- what newcomers write
+
+
+def test_a_misspelt_argument_is_told_what_it_is_like():
+    refused(ArgumentError, "['interpet']", "write interpret=...", interpet=True)
+    refused(ArgumentError, "['scratch_shape']", "write scratch_shapes=...", scratch_shape=[])
+
+
+def test_a_shape_is_no_result_and_a_grid_is_wanted():
+    refused(ArgumentTypeError, "out_shape is (8,), a shape without a dtype", "ShapeDtypeStruct((8,), dtype)",
+            out_shape=(8,))  # fmt: skip
+    refused(BlockRankError, "the grid is ()", "say how many cells there are, `grid=...`", grid=None)
+
+
+def test_prefetched_operands_are_counted_apart():
+    grid = tl.PrefetchScalarGridSpec(2, (2,), [SPEC], SPEC)
+    with pytest.raises(TreeError, match="in_specs are 1, the operands after the 2 prefetched are 0"):
+        tl.kernel_call(double, SHAPE, grid_spec=grid)(np.zeros(2, np.int32), x8)
+
+
+def test_an_axis_that_was_summed_over_is_wanted_back():
+    def centred(x_ref, o_ref):
+        o_ref[...] = x_ref[...] - x_ref[...].mean(axis=1)
+
+    with pytest.raises(ShapeError, match="keepdims=True"):
+        tl.kernel_call(centred, tw.ShapeDtypeStruct((8, 4), F32))(np.ones((8, 4), F32))
+
+
+def test_the_axis_is_named_along_which_padding_comes_out():
+    """Both end within a block; the rows of the cell that shows it do not."""
+
+    def rows(x_ref, o_ref):
+        o_ref[...] = x_ref[...] / x_ref[...].sum(axis=1, keepdims=True)
+
+    block = tl.BlockSpec((8, 128), lambda i: (i, 0))
+    with pytest.raises(PaddingError, match=r"along axis 1, .* in cell \(0,\)") as caught:
+        tl.kernel_call(rows, tw.ShapeDtypeStruct((30, 100), F32), grid=4, in_specs=[block], out_specs=block)(
+            np.ones((30, 100), F32))  # fmt: skip
+    assert "where(place < 100, x, 0)" in caught.value.remedy
+
+
+@pytest.mark.parametrize(("step", "missing"), [(4, None), (2, "(6,)"), (1, "(5,)"), (8, "")])
+def test_blocks_that_begin_at_any_element_are_to_be_all_of_an_output(step, missing):
+    windows = tl.BlockSpec((tl.Element(4),), lambda i: (i * step,))
+    if missing is None:
+        np.testing.assert_array_equal(run(out_specs=windows), 2 * x8)
+        return
+    with pytest.raises(KernelError) as caught:
+        run(out_specs=windows)
+    if step == 8:
+        assert isinstance(caught.value, OutOfBoundsError)
+    else:
+        assert f"holds element {missing} of" in str(caught.value)
 
 
 # ---------------------------------------------------------------------------- misspelt options
