@@ -143,9 +143,10 @@ def _shift(direction: str) -> Any:
         elif direction == "logical":
             moved = np.where(inside, np.right_shift(_unsigned(x), amount), np.uint64(0))
         else:
-            wide = x.astype(np.int64) if kind(x.dtype) == "int" else _unsigned(x)
-            far = np.where(wide < 0, -1, 0).astype(wide.dtype)
-            moved = np.where(inside, np.right_shift(wide, amount.astype(wide.dtype)), far)
+            wide = _unsigned(x).astype(np.int64)
+            if bits < 64:  # the highest bit is the sign, of an unsigned dtype too
+                wide = (wide ^ 1 << bits - 1) - (1 << bits - 1)
+            moved = np.where(inside, np.right_shift(wide, amount.astype(np.int64)), np.where(wide < 0, -1, 0))
         return moved.astype(np.int64).astype(x.dtype)
 
     return shift
@@ -187,7 +188,8 @@ bitwise_or = function(or_p, 2, "Elementwise disjunction of bits, or of booleans.
 bitwise_xor = function(xor_p, 2, "Elementwise exclusive disjunction of bits, or of booleans.", "bitwise_xor")
 shift_left = function(shift_left_p, 2, "Elementwise x shifted left by y bits, 0 once all are shifted out.")
 shift_right_logical = function(shift_right_logical_p, 2, "Elementwise x shifted right by y bits, filled with zeros.")
-shift_right_arithmetic = function(shift_right_arithmetic_p, 2, "Elementwise x shifted right by y bits, its sign kept.")
+shift_right_arithmetic = function(
+    shift_right_arithmetic_p, 2, "Elementwise x shifted right by y bits, filled with its highest one.")  # fmt: skip
 population_count = function(population_count_p, 1, "Elementwise number of bits that are set.")
 clz = function(clz_p, 1, "Elementwise number of leading zero bits.")
 

@@ -25,7 +25,7 @@ from ...core.primitives.compare import (
     shift_right_arithmetic_p,
     shift_right_logical_p,
 )
-from ...core.primitives.convert import convert_element_type
+from ...core.primitives.convert import bitcast_convert_type_p, convert_element_type
 from ...core.primitives.elementwise import div_p, integer_pow_p, mul_p, neg_p, pow_p, rem_p, sub_p
 from ...core.primitives.scan import bind_scan
 from ...core.primitives.shape import broadcast_in_dim_p
@@ -106,8 +106,19 @@ def total(eqn: Eqn, numbers: Mapping[Var, Any]) -> Rewrite | None:
         machine = quotient_p if eqn.primitive is div_p else remainder_p
         return _division(machine, number is not None and int(number) not in (0, -1))
     machine = _SHIFTS[eqn.primitive]
-    machine = bits_down_p if machine is sign_down_p and is_unsigned(dtype) else machine
-    return _shift(machine, number is not None and 0 <= int(number) < bits_of(dtype))
+    shift = _shift(machine, number is not None and 0 <= int(number) < bits_of(dtype))
+    return _signed(shift, dtype) if machine is sign_down_p and is_unsigned(dtype) else shift
+
+
+def _signed(shift: Rewrite, dtype: Any) -> Rewrite:
+    """A shift of unsigned integers whose highest bit is the sign."""
+
+    def rewrite(x: Any, y: Any) -> Any:
+        signed = np.dtype(f"int{bits_of(dtype)}")
+        x, y = (bitcast_convert_type_p.bind(a, new_dtype=signed) for a in _of_one_shape(x, y))
+        return bitcast_convert_type_p.bind(shift(x, y), new_dtype=dtype)
+
+    return rewrite
 
 
 _SHIFTS = {shift_left_p: bits_up_p, shift_right_logical_p: bits_down_p, shift_right_arithmetic_p: sign_down_p}

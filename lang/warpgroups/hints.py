@@ -55,7 +55,9 @@ class Layout(_Hint):
     TCGEN05 = "tcgen05"
     TCGEN05_TRANSPOSED = "tcgen05_transposed"
     TCGEN05_M64_COLLECTIVE = "tcgen05_m64_collective"
+    TCGEN05_M64_COLLECTIVE_NATIVE = "tcgen05_m64_collective_native"
     TCGEN05_TMEM_NATIVE = "tcgen05_tmem_native"
+    SMEM_GMEM_COPY = "smem_gmem_copy"
     TILED = "tiled"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -61,7 +62,7 @@ def check_index(what: str, name: str, index: Index) -> None:
 def check_one(what: str, type: Any, index: Index) -> None:
     """Raise where a part is not one barrier."""
     check_space(what, "the barrier", type, MemorySpace.SEMAPHORE)
-    if access_shape(index):
+    if math.prod(access_shape(index)) != 1:
         raise ShapeError(f"{what} is given {access_shape(index)} barriers", "give one: `barrier.at[i]`")
 
 

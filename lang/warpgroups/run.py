@@ -292,7 +292,7 @@ class Warpgroup(Member):
         """A barrier of this block, or the one at its place in another block."""
         _, places, _ = self.part(part, "a barrier")
         held = part[0] if block is None else self.block.twin(part[0], block)
-        return self.block.phases[address(held) + int(places) * held.itemsize]
+        return self.block.phases[address(held) + np.asarray(places).item() * held.itemsize]
 
     def peers(self, axes: tuple[int, ...]) -> list[int]:
         """The blocks of the cluster along some axes, this one among them."""

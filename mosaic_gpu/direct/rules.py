@@ -330,10 +330,10 @@ def _cond(e: Any, operands: list[Any], outs: list[Any], branches: Sequence[Progr
     if sums or any(pro.wait_products_p in primitives_of(program) for program in branches):
         e.wait()
     groups, e.groups = e.groups, []  # products that the branches have nothing to do with
-    CONTROL[cond_p](e, operands, outs, branches=branches)
+    found = CONTROL[cond_p](e, operands, outs, branches=branches)
     e.groups = groups
     e.apart()
-    return []
+    return found
 
 
 def _scan(e: Any, operands: list[Any], outs: list[Any], program: Program, num_consts: int, num_carry: int,

@@ -19,7 +19,10 @@ def rows_of(kernel: Kernel) -> int:
     rows |= {s.shape[-2] for s in kernel.scratch if s.space is MemorySpace.TMEM and len(s.shape) > 1}
     if len(rows) > 1:
         raise Unfit(f"its accumulators have {' and '.join(map(str, sorted(rows)))} rows: one number is asked for")
-    return rows.pop() if rows else 64
+    if not rows:  # there are no products: those of the matrices that it computes with, if they have one number
+        shapes = [v.type.shape for eqn, _ in within(kernel.body, {}) for v in eqn.outputs]
+        rows = {shape[0] for shape in shapes if len(shape) == 2 and shape[0] % 64 == 0 < shape[0]}
+    return rows.pop() if len(rows) == 1 else 64
 
 
 def barriers_of(kernel: Kernel) -> dict[Var, dict[str, Any]]:

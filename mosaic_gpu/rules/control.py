@@ -11,11 +11,11 @@ from ...core.primitives.checkpoint import checkpoint_p, optimization_barrier_p
 from ...core.primitives.cond import cond_p
 from ...core.primitives.custom_calls import custom_jvp_call_p, custom_vjp_call_p, linear_call_p
 from ...core.primitives.jit import jit_p
-from ...core.types import is_bool
+from ...core.types import ArrayType, is_bool
 from ...lang.discharge import written
 from ..refs import Register
 from ..text import Int
-from ..values import Product, Unfit
+from ..values import Lazy, Product
 
 
 def _call(e: Any, operands: list[Any], outs: list[Any], program: Program, **_: Any) -> list[Any]:
@@ -26,29 +26,36 @@ def _barrier(e: Any, operands: list[Any], outs: list[Any], **_: Any) -> list[Any
     return list(operands)
 
 
-def _cond(e: Any, operands: list[Any], outs: list[Any], branches: Sequence[Program]) -> list[Any]:
-    which, arguments = operands[0], operands[1:]
-    if len(branches) != 2 or outs:
-        raise Unfit("a branch that gives values, or is one of many")
+def _cond(e: Any, operands: list[Any], outs: list[ArrayType], branches: Sequence[Program]) -> list[Any]:
+    """A branch: what it changes, and what it gives, are registers of `scf.if`; one of many is a branch in a branch."""
+    which, arguments = operands[0], [e.settled(x) if isinstance(x, Product) else x for x in operands[1:]]
+    p, (first, *others) = e.p, branches
     changed = {i for program in branches for i in written(program)}
-    registers = list(dict.fromkeys(arguments[i] for i in sorted(changed) if isinstance(arguments[i], Register)))
-    name = which.at(e.p, ())
-    if not is_bool(which.dtype):
-        name = e.p.compare("ne", name, 0)
-    arguments = [e.settled(x) if isinstance(x, Product) else x for x in arguments]
+    found = [Register(out, _zeros(e, out)) for out in outs]
+    registers = [*dict.fromkeys(arguments[i] for i in sorted(changed) if isinstance(arguments[i], Register)), *found]
+    number = which.at(p, ())
+    name = number if is_bool(which.dtype) else p.compare("ne" if len(others) == 1 else "sgt", number, 0)
     e.ready()
     e.wait()
 
-    def side(program: Program) -> Callable[[], None]:
-        def run() -> None:
+    def other() -> list[Any]:
+        if len(others) == 1:
+            return e.inline(others[0], arguments)
+        rest = p.int("subi", number, 1)
+        return _cond(e, [Lazy((), which.dtype, lambda p, place: rest, fixed=True), *arguments], outs, others)
+
+    def side(run: Callable[[], list[Any]]) -> Callable[[], None]:
+        def printed() -> None:
             e.branches += 1
-            e.inline(program, arguments)
+            for register, value in zip(found, run(), strict=True):
+                value = e.settled(value) if isinstance(value, Product) else value
+                register.value = value if isinstance(value, Lazy) and value.fixed else e.fragment(value).held
             e.wait()
             e.branches -= 1
 
-        return run
+        return printed
 
-    yes, no = side(branches[1]), side(branches[0])
+    yes, no = side(other), side(lambda: e.inline(first, arguments))
     e.unify(registers, [yes, no])
     before, layouts = [r.value for r in registers], [r.layout for r in registers]
     types = [t for r in registers for t in r.types()]
@@ -65,12 +72,25 @@ def _cond(e: Any, operands: list[Any], outs: list[Any], branches: Sequence[Progr
         return printed
 
     if types:
-        results: list[Int] = list(e.p.branch(name, types, body(yes), body(no)))
+        results: list[Int] = list(p.branch(name, types, body(yes), body(no)))
     else:
-        e.p.either(name, yes, no)
+        p.either(name, yes, no)
         results = []
     e.restore(registers, results)
-    return []
+    return [_given(e, r.value) for r in found]
+
+
+def _zeros(e: Any, out: ArrayType) -> Lazy:
+    zero = e.scalar(0, out.dtype)
+    return Lazy(out.shape, out.dtype, lambda p, place: zero.at(p, ()), fixed=True)
+
+
+def _given(e: Any, value: Any) -> Any:
+    """What a branch gives; a number is one that all threads have."""
+    if value.shape or isinstance(value, Lazy):
+        return value
+    name = e.element(value, value.layout, 0, 0)
+    return Lazy((), value.dtype, lambda p, place: name, fixed=True)
 
 
 RULES: dict[Primitive, Callable[..., Any]] = {

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ...core.primitive import Primitive
-from ...core.primitives.shape import broadcast_in_dim_p, iota_p, reshape_p, slice_p, squeeze_p, transpose_p
+from ...core.primitives.shape import (
+    broadcast_in_dim_p,
+    concatenate_p,
+    iota_p,
+    reshape_p,
+    slice_p,
+    squeeze_p,
+    transpose_p,
+)
 from ...core.types import ArrayType
 from ..text import Int, Printer
 from ..values import Fragment, Lazy, Product, Tile, Unfit, computed, convert
@@ -67,7 +76,20 @@ def _slice(e: Any, operands: list[Any], out: ArrayType, start_indices: Any, limi
     return Lazy(out.shape, out.dtype, at, frozenset(d for d in x.varies if out.shape[d] > 1), x.fixed)
 
 
+def _concatenate(e: Any, operands: list[Any], out: ArrayType, dimension: int) -> Any:
+    """Columns beside each other, in whole groups of 8."""
+    whole = e.layout(out.shape)
+    if whole.cols != dimension:
+        raise Unfit(f"values put together along axis {dimension} of {out.shape}, which is not that of columns")
+    parts = [e.fragment(x, replace(whole, shape=x.shape)) for x in operands]
+    for part in parts:
+        e.extent(part.layout)
+        e.settle(part)
+    return Fragment(whole, out.dtype, [[x for one in row for x in one] for row in zip(*(part.regs for part in parts))])
+
+
 RULES: dict[Primitive, Callable[..., Any]] = {
+    concatenate_p: _concatenate,
     broadcast_in_dim_p: _broadcast,
     reshape_p: _reshape,
     squeeze_p: _reshape,

@@ -409,6 +409,18 @@ def test_warpgroups_add_to_one_place():
     np.testing.assert_array_equal(run(body, [TILE, plgpu.Barrier(num_arrivals=2)]), [7, 7, 1, 1])
 
 
+def test_a_part_of_barriers_may_be_one():
+    def body(o, told):
+        plgpu.barrier_arrive(told.at[2:4].at[1:2])
+        plgpu.barrier_wait(told.at[3])
+        o[...] = np.ones(4, np.float32)
+
+    bars = [plgpu.Barrier(num_barriers=4)]
+    np.testing.assert_array_equal(run(body, bars, threads=1), np.ones(4))
+    with pytest.raises(ShapeError, match=r"is given \(2,\) barriers"):
+        run(lambda o, told: plgpu.barrier_arrive(told.at[2:4]), bars)
+
+
 @pytest.mark.parametrize("name, words", [
     ("inline_mgpu", "is of a compiler that is not used"), ("semaphore_signal", "let .* meet at a Barrier"),
     ("try_cluster_cancel", "nd_loop"), ("multimem_store", "psum"), ("mma", "before Hopper"),

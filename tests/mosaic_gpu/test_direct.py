@@ -83,6 +83,29 @@ def test_a_vector_is_along_rows_and_along_columns(n, target):
         scratch=[plgpu.SMEM((n,), "float32"), plgpu.SMEM((n, n), "float32"), *sums], target=target)  # fmt: skip
 
 
+def test_branches_give_values():
+    def body(x, n, o, tile):
+        tile[...] = x[...]
+        which = n[lax.axis_index("i")]
+        value, scale = lax.cond(which > 1, lambda v: (v * 2, 3.0), lambda v: (v, -1.0), tile[...])
+        value = lax.switch(which, [lambda v: v, lambda v: v + 1, lambda v: tile[...] * 5, tnp.exp], value)
+        o[lax.axis_index("i")] = value * scale
+
+    run(body, floats(64, 64, dtype="float32"), np.arange(4, dtype=np.int32), scratch=[TILE],
+        out=tw.ShapeDtypeStruct((4, 64, 64), "float32"), grid=(4,), grid_names=("i",))  # fmt: skip
+
+
+@pytest.mark.parametrize("rows", [64, 128])
+def test_matrices_of_other_rows_beside_each_other(rows):
+    def body(x, o, tile):
+        tile[...] = x[...]
+        value = tnp.concatenate([tile[...], tile[...] * 2], axis=1)
+        o[...] = value + value.sum(axis=1, keepdims=True) - value.max(axis=0)[None, :]
+
+    x = floats(rows, 64, dtype="float32").round()
+    run(body, x, out=tw.ShapeDtypeStruct((rows, 128), "float32"), scratch=[plgpu.SMEM((rows, 64), "float32")])
+
+
 def test_two_warpgroups_hand_rows_to_each_other():
     def body(x, o, tile, told):
         wg = lax.axis_index("wg")

@@ -15,7 +15,7 @@ from tests.support.corpus.small import EXAMPLES
 from tests.support.laws import operands
 from tests.support.paths import GOLDEN
 from tests.support.templates import CASES_OF, by_kind, first_by
-from tests.support.walker import check_all, check_mosaic, kernels_of
+from tests.support.walker import check_all, check_mosaic, check_triton, kernels_of
 from tilewright import lang as tl
 from tilewright import lax
 from tilewright import numpy as tnp
@@ -534,13 +534,16 @@ def test_dtypes_without_registers_are_named(dtype):
     assert dtype in str(caught.value) and UNSUPPORTED_DTYPES[dtype] in str(caught.value)
 
 
-def test_an_arithmetic_shift_of_unsigned_integers_brings_zeros():
+def test_an_arithmetic_shift_of_unsigned_integers_brings_their_highest_bit():
     def body(x, y, o):
         o[...] = lax.shift_right_arithmetic(x[...], y[...]) + lax.shift_right_arithmetic(x[...], np.uint32(3))
 
     x = np.array([[2**32 - 1, 2**31, 2**31 + 5, 7]], np.uint32)
     y = np.array([[1, 31, 40, 2]], np.uint32)
-    assert check_all(check_mosaic, tl.kernel_call(body, tw.ShapeDtypeStruct(x.shape, x.dtype)), x, y) == 1
+    call = tl.kernel_call(body, tw.ShapeDtypeStruct(x.shape, x.dtype))
+    assert check_all(check_mosaic, call, x, y) == check_all(check_triton, call, x, y) == 1
+    shifted = [(x.view(np.int32) >> np.minimum(n, 31).view(np.int32)).view(np.uint32) for n in (y, np.uint32(3))]
+    np.testing.assert_array_equal(call(x, y), shifted[0] + shifted[1])
 
 
 @pytest.mark.parametrize("function", ["zeta", "polygamma"])
