@@ -496,7 +496,7 @@ def prepared(chosen: Sequence[Case]) -> tuple[dict[str, Any], Callable[[str], di
     try:
         device = Torch()
     except (DriverError, VersionError) as error:
-        return {"error": f"{type(error).__name__}: {error}", "lost": True}, dict
+        return {"error": f"{type(error).__name__}: {error}", "lost": True}, lambda name: {}
     known = {case.name: case for case in chosen}
     begin(chosen, machine_of(0))
     return {"name": device.name}, lambda name: answered(device, known[name])

@@ -138,7 +138,7 @@ def _load(e: Any, operands: list[Any], outs: list[Any], src: Index, dst: Index, 
     blocks, mine = e.peers(shared.axes) if shared is not None else ([], 0)
     many, joint = not (shared is None or shared.leader), shared is not None and shared.leader
     count = 1 if shared is None else shared.blocks
-    if joint and not (e.tensor and e.mesh.offsets(shared.axes) == [0, 1]):
+    if joint and not (e.tensor and shared is not None and e.mesh.offsets(shared.axes) == [0, 1]):
         raise Unfit("a copy that another block's barrier tells of (leader_tracked): it is of pairs of blocks along "
                     "the last axis of the cluster, in kernels with tensor memory")  # fmt: skip
     if shared is not None and shared.axis is not None:
