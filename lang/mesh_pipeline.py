@@ -292,7 +292,8 @@ def emit_pipeline_warp_specialized(
     a step are stored when all have left its body. `compute_context(pipeline)` runs on these, and calls
     `pipeline(carry)` once: then `body` takes the carry last and gives the next. With `manual_produced_barriers` the
     body is given a barrier of each input's arrival, after the blocks, to wait at; with `manual_consumed_barriers` one
-    at which it arrives when it has used an input. `memory_registers` is for each thread of the warpgroup that copies.
+    at which it arrives when it has used an input (with `delay_release`, that of so many steps before, from then on).
+    `memory_registers` is for each thread of the warpgroup that copies.
     Raises an `ArgumentError` for a mesh of another number of warpgroups.
     """
     what, sizes = "emit_pipeline_warp_specialized", _grid("emit_pipeline_warp_specialized", grid)
@@ -364,9 +365,8 @@ class _Roles:
                 return out((carry,)) if given else ()
 
             values = fori_loop(0, p.total, step, start)
-            if not self.consumed:
-                for n in range(p.delay, 0, -1):
-                    when(n <= p.total)(lambda n=n: _used(p, p.total - np.int32(n)))
+            for n in range(p.delay, 0, -1):
+                when(n <= p.total)(lambda n=n: _used(p, p.total - np.int32(n)))
             if any(o.fixed for o in p.stored):
                 commit_smem()
                 _together(p)
@@ -388,7 +388,7 @@ class _Roles:
                 _together(p)
 
         told = [refs.view(b, stage) for b in (p.full if self.produced else ())]
-        told += [refs.view(b, stage) for b in (p.empty if self.consumed else ())]
+        told += [refs.view(b, p.stage(t + np.int32(p.stages - p.delay))) for b in (p.empty if self.consumed else ())]
         carry = self.body(ids, *p.blocks(t, ids), *told, *held)
         if p.moving:
             commit_smem()

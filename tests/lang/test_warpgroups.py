@@ -257,21 +257,21 @@ def test_results_that_move_and_results_that_stay():
     np.testing.assert_allclose(np.asarray(total), x.sum(0), rtol=1e-6)
 
 
-@pytest.mark.parametrize("manual", [False, True])
+@pytest.mark.parametrize("manual, delay", [(False, 0), (True, 0), (True, 1)])
 @pytest.mark.parametrize("mode", MODES, ids=["in turn", "in a random order"])
-def test_a_pipeline_that_is_run_twice(mode, manual):
+def test_a_pipeline_that_is_run_twice(mode, manual, delay):
     x = RNG.standard_normal((5, 8)).astype("f")
 
     def body(x, o):
-        def step(_, x, o, *told):
+        def step(ids, x, o, *told):
             mine = tl.ds(lax.axis_index("wg") * 4, 4)
             if manual:
                 plgpu.barrier_wait(told[0])
             o[mine] = x[mine] + 1
-            if manual:
-                plgpu.barrier_arrive(told[1])
+            if manual:  # of the step before, with a delay
+                plgpu.barrier_arrive(told[1], predicate=ids[0] >= delay)
 
-        row = plgpu.BlockSpec((None, 8), lambda i: (i, 0))
+        row = plgpu.BlockSpec((None, 8), lambda i: (i, 0), delay_release=delay)
         run = plgpu.emit_pipeline_warp_specialized(
             step, grid=(5,), memory_registers=40, in_specs=[row], out_specs=[row], wg_axis="wg", num_compute_wgs=2,
             manual_produced_barriers=manual, manual_consumed_barriers=manual,
