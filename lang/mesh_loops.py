@@ -28,13 +28,13 @@ class NDLoopInfo:
 
 
 def nd_loop(
-    grid: Sequence[int], *, collective_axes: Any, tiling: Sequence[int] | None = None, init_carry: Any = None
+    grid: Sequence[Any], *, collective_axes: Any, tiling: Sequence[int] | None = None, init_carry: Any = None
 ) -> Callable[[Callable[..., Any]], Any]:
     """Decorator: run a function for each place of a grid, those along `collective_axes` taking turns at the places.
 
     The function takes an `NDLoopInfo`; with `init_carry` also `carry=`, of which it gives the next one, and the
-    decorated name is the last. With `tiling` the places of a tile of these sizes come one after the other. Raises an
-    `ArgumentError` where tiles do not divide the grid.
+    decorated name is the last. With `tiling` the places of a tile of these sizes come one after the other. Sizes may be
+    traced, int32. Raises an `ArgumentError` where tiles do not divide the grid.
 
     >>> import numpy as np
     >>> from tilewright.core.types import ArrayType
@@ -51,10 +51,12 @@ def nd_loop(
     thread_cell("nd_loop")
     sizes = tuple(grid)
     tiles = tuple(tiling) if tiling is not None else (1,) * len(sizes)
-    if len(tiles) != len(sizes) or any(n % t for n, t in zip(sizes, tiles, strict=True)):
+    known = [(n, t) for n, t in zip(sizes, tiles, strict=False) if isinstance(n, int)]
+    if len(tiles) != len(sizes) or any(n % t for n, t in known):
         raise ArgumentError(f"nd_loop: tiling {tiles} of the grid {sizes}", "give tiles that divide the grid")
     total, first, step = math.prod(sizes), axis_index(collective_axes), axis_size(collective_axes)
-    count = total // step if total % step == 0 else (np.int32(total + step - 1) - first) // np.int32(step)
+    even = isinstance(total, int) and total % step == 0
+    count = total // step if even else div_p.bind(total - first + np.int32(step - 1), np.int32(step))
     outer = tuple(n // t for n, t in zip(sizes, tiles, strict=True))
 
     def decorate(function: Callable[..., Any]) -> Any:

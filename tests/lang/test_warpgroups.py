@@ -283,13 +283,14 @@ def test_a_pipeline_that_is_run_twice(mode, manual, delay):
     np.testing.assert_array_equal(found, np.stack([x + 1, x + 1]))
 
 
-def test_a_loop_divided_among_blocks():
-    def body(o):
-        @plgpu.nd_loop((2, 4), collective_axes="sm", tiling=(1, 2))
+@pytest.mark.parametrize("traced", [False, True])
+def test_a_loop_divided_among_blocks(traced):
+    def body(x, o):
+        @plgpu.nd_loop((x[0].astype("int32") if traced else 2, 4), collective_axes="sm", tiling=(1, 2))
         def _(info):
             o[info.index] = (lax.axis_index("sm") * 10 + info.local_index).astype("float32")
 
-    found = run(body, threads=1, out=(2, 4), grid=(3,), grid_names=("sm",))
+    found = run(body, threads=1, out=(2, 4), grid=(3,), grid_names=("sm",), given=[np.full(4, 2, "f")])
     np.testing.assert_array_equal(found, [[0, 10, 20, 1], [11, 21, 2, 12]])
 
 
