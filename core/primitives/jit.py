@@ -20,6 +20,12 @@ def _rest(params: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return params | {"donated": (), "name": prefix + params["name"]}
 
 
+def _of_derivative(params: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of a call that has notes for XLA (`core/metadata.py`), with those for derivatives."""
+    of_derivative = params.get("ad_metadata")
+    return params if of_derivative is None else params | {"metadata": of_derivative, "ad_metadata": None}
+
+
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, program: Program, **params: Any) -> Any:
     nonzero = tuple(type(t) is not Zero for t in tangents)
     derived, present = jvp_program(program, nonzero)
@@ -39,7 +45,7 @@ def _linearize(primals: Sequence[Any], nonzero: tuple[bool, ...], *, program: Pr
 
     def linear(*tangents: Any) -> list[Any]:
         given = [t for t in tangents if type(t) is not Zero]
-        found = iter(jit_p.bind(*residuals, *given, program=parts.linear, **_rest(params, "linear_")))
+        found = iter(jit_p.bind(*residuals, *given, program=parts.linear, **_of_derivative(_rest(params, "linear_"))))
         types = (a.type.tangent() for a in program.outputs)
         return [next(found) if p else Zero(t) for p, t in zip(parts.out_nonzero, types, strict=True)]
 

@@ -8,6 +8,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import numpy as tnp
+from tilewright.experimental import xla_metadata
 
 ALIASES = {  # JAX's class of error, what it has to be caught as, and code that raises it
     "TracerBoolConversionError": (("ConcretizationTypeError", "JAXTypeError"), lambda x: 1 if x else 2),
@@ -233,3 +234,40 @@ def test_named_calls_name_their_operations():
     assert program.eqns[-1].source.scope == "layer"
     with pytest.raises(tw.errors.ArgumentTypeError):
         tw.named_call(tnp.sin, name=3)
+
+
+# ---------------------------------------------------------------------------- notes for XLA
+
+
+def hlo(f, *args):
+    return tw.jit(f).lower(*args).as_text("hlo")
+
+
+@pytest.mark.parametrize(
+    "how, of_value, of_derivative", [("same", 1, 1), ("drop", 1, 0), ({"tag": "b"}, 1, 0)], ids=str
+)
+def test_notes_of_a_call_and_of_its_derivative(how, of_value, of_derivative):
+    f = xla_metadata.xla_metadata_call2(lambda x, *, y: tnp.sin(x) * y, {"tag": "a"}, ad_metadata=how)
+    text = hlo(lambda x: tw.grad(f)(x, y=2.0), 1.0)
+    assert text.count('{tag="a"}') == of_value + of_derivative
+    assert text.count('{tag="b"}') == (how not in ("same", "drop"))
+    assert tw.grad(f)(0.0, y=2.0) == 2.0 and f(0.0, y=2.0) == 0.0
+    np.testing.assert_allclose(tw.vmap(lambda x: f(x, y=1.0))(tnp.ones(2)), np.sin(np.ones(2)), rtol=1e-6)
+
+
+def test_notes_of_a_value():
+    def f(x):
+        once = xla_metadata.set_xla_metadata(tnp.sin(x), step=1)
+        return xla_metadata.set_xla_metadata(once, on=True) + xla_metadata.set_xla_metadata(x, of="nothing")
+
+    assert "sine" in hlo(f, 1.0) and 'frontend_attributes={on="true",step="1"}' in hlo(f, 1.0)
+    np.testing.assert_allclose(tw.grad(f)(1.0), np.cos(1.0) + 1, rtol=1e-6)
+
+
+def test_notes_that_cannot_be_are_refused():
+    with pytest.raises(tw.errors.UnsupportedError, match="all operations of a block"):
+        xla_metadata.set_xla_metadata(tag=1)
+    with pytest.raises(tw.errors.ArgumentTypeError, match="the note 'tag'"):
+        xla_metadata.xla_metadata_call(tag=[1])
+    with pytest.raises(tw.errors.ArgumentError, match="ad_metadata"):
+        xla_metadata.xla_metadata_call2({}, ad_metadata="none")

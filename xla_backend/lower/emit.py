@@ -245,16 +245,16 @@ class Emitter:
                 env[var] = result
         return [read(a) for a in program.outputs]
 
-    def call(self, program: Program, operands: Sequence[Operand]) -> list[Operand]:
-        """Call a Program as a private function, printed once however often it is called."""
+    def call(self, program: Program, operands: Sequence[Operand], more: str = "") -> list[Operand]:
+        """Call a Program as a private function, printed once however often it is called; `more` as in `ops`."""
         name = self.called.get(program)
         if name is None:
             name = self.called[program] = f"{identifier(program.name)}_{len(self.called)}"
             self.functions.append(self.function(name, program, "private"))
         if ORDERED not in program.effects:
-            return self.ops("func.call", operands, program.out_types, f"callee = @{name}")
+            return self.ops("func.call", operands, program.out_types, f"callee = @{name}", more=more)
         types = [*program.out_types, TOKEN]
-        *results, self.token = self.ops("func.call", [*operands, self.token], types, f"callee = @{name}")
+        *results, self.token = self.ops("func.call", [*operands, self.token], types, f"callee = @{name}", more=more)
         return results
 
     def function(
