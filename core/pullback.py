@@ -20,6 +20,7 @@ from .errors import ArgumentTypeError, DifferentiationError, ShapeError, TreeErr
 from .ir import Var
 from .linear import add_tangents
 from .linearize import Known, LinearMap, is_literal
+from .logs import collected
 from .opaque import is_opaque
 from .primitive import Zero
 from .primitives.convert import convert_element_type
@@ -262,6 +263,7 @@ class VJP(LinearFunction):
     """
 
     structured_residuals = ()
+    _tells = False
 
     def __init__(
         self, linear: Any, in_types: Sequence[Type], in_tree: Any, out_types: Sequence[Type], out_tree: Any,
@@ -347,13 +349,13 @@ class VJP(LinearFunction):
         self._divide()
         hollow, values = self._parts
         types = self.in_types, self.in_tree, self.out_types, self.out_tree
-        return values, (_Same(hollow), *types, self.refs, self._sources)
+        return values, (_Same(hollow), *types, self.refs, self._sources, self._tells)
 
     @classmethod
     def tree_unflatten(cls, structure: Any, values: Any) -> VJP:
-        hollow, *types, refs, sources = structure
+        hollow, *types, refs, sources, tells = structure
         made = cls(None, *types, refs)
-        made._parts, made._sources = (hollow.value, list(values)), sources
+        made._parts, made._sources, made._tells = (hollow.value, list(values)), sources, tells
         return made
 
     def __call__(self, cotangent: Any) -> Any:
@@ -377,7 +379,19 @@ class VJP(LinearFunction):
             _check_target(target, primal.tangent())
         return functools.partial(self._pull, targets=flat)
 
+    @property
+    def with_logs(self) -> VJP:
+        """The pullback that gives a pair: the cotangents, and a dictionary of what backward rules told."""
+        made = copy.copy(self)
+        made._tells = True
+        return made
+
     def _pull(self, cotangent: Any, targets: Sequence[Any]) -> Any:
+        if self._tells:
+            return collected(self._cotangents, cotangent, targets)
+        return self._cotangents(cotangent, targets)
+
+    def _cotangents(self, cotangent: Any, targets: Sequence[Any]) -> Any:
         for i in self.refs:
             if isinstance(targets[i], GradValue):
                 raise DifferentiationError(

@@ -6,12 +6,15 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+from . import tree
 from .caches import cached
-from .errors import NoDerivativeError
+from .errors import NoDerivativeError, UnsupportedError
 from .ir import Eqn, Program, Var
 from .linear import add_tangents
 from .linearize import Known, LinearMap, linear_part
+from .logs import collected, is_collecting
 from .primitive import OWN, Linear, Zero
+from .rewrite import eliminate_dead
 from .rules import instantiate
 from .runtime import runtime
 from .trace import eval_program, of_line, trace_program
@@ -67,9 +70,31 @@ def _reached(linear: LinearMap, wanted: Sequence[bool]) -> list[Eqn]:
     return kept
 
 
-@cached(4096)
 def transpose_program(program: Program, linear: tuple[bool, ...], nonzero: tuple[bool, ...] | None = None) -> Program:
-    """The Program from non-linear inputs and nonzero cotangents of outputs to cotangents of the linear inputs."""
+    """The Program from non-linear inputs and nonzero cotangents of outputs to cotangents of the linear inputs.
+
+    Raises:
+      UnsupportedError: backward rules within it tell something (`core/logs.py`), and that is asked for.
+    """
+    transposed, told = transpose_telling(program, linear, nonzero)
+    if told is None:
+        return transposed
+    if is_collecting():
+        raise UnsupportedError(f"`with_logs` of a rule within {program.name}: only calls and `jit` pass logs on",
+                               "take the function out of the loop, the branch or the `checkpoint`")  # fmt: skip
+    return _silent(transposed, told.num_leaves)
+
+
+@cached(1024)
+def _silent(program: Program, told: int) -> Program:
+    return eliminate_dead(program.replace(outputs=program.outputs[:-told] if told else program.outputs))[0]
+
+
+@cached(4096)
+def transpose_telling(
+    program: Program, linear: tuple[bool, ...], nonzero: tuple[bool, ...] | None = None
+) -> tuple[Program, Any]:
+    """The transposed Program, whose last outputs are what backward rules tell, and their structure; None if nothing."""
     nonzero = (True,) * len(program.outputs) if nonzero is None else nonzero
     known_types = [v.type for v, li in zip(program.inputs, linear, strict=True) if not li]
     ct_types = [a.type.tangent() for a, nz in zip(program.outputs, nonzero, strict=True) if nz]
@@ -79,7 +104,11 @@ def transpose_program(program: Program, linear: tuple[bool, ...], nonzero: tuple
         full = [Linear(v.type) if li else next(known) for v, li in zip(program.inputs, linear, strict=True)]
         _, part = linear_part(functools.partial(eval_program, program), full, linear)
         cts = [next(given) if nz else Zero(a.type.tangent()) for a, nz in zip(program.outputs, nonzero, strict=True)]
-        results = transpose_map(part, cts)
-        return [instantiate(ct) for ct, li in zip(results, linear, strict=True) if li]
+        results, logs = collected(transpose_map, part, cts)
+        leaves, structure = tree.flatten(logs)
+        told[:] = [structure] if logs else []
+        return [*(instantiate(ct) for ct, li in zip(results, linear, strict=True) if li), *leaves]
 
-    return trace_program(fun, [*known_types, *ct_types], f"transpose_{program.name}")
+    told: list[Any] = []
+    transposed = trace_program(fun, [*known_types, *ct_types], f"transpose_{program.name}")
+    return transposed, told[0] if told else None

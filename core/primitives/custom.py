@@ -12,6 +12,7 @@ from .. import tree
 from ..errors import ArgumentError, ArgumentTypeError, ControlFlowTypeError, DifferentiationError, ShapeError
 from ..ir import Program
 from ..linear import add_tangents
+from ..logs import log
 from ..primitive import Zero
 from ..rules import instantiate
 from ..trace import Tracer, current_trace, eval_program, of_line, trace_program, typeof
@@ -314,7 +315,7 @@ class custom_vjp(_Custom):
         super().__init__(fun, nondiff_argnums, nondiff_argnames)
         self.fwd: Callable[..., Any] | None = None
         self.bwd: Callable[..., Any] | None = None
-        self.symbolic_zeros = False
+        self.symbolic_zeros = self.tells = False
 
     def defvjp(
         self,
@@ -324,7 +325,15 @@ class custom_vjp(_Custom):
         optimize_remat: bool = False,
     ) -> None:
         """Set the rules."""
-        self.fwd, self.bwd, self.symbolic_zeros = fwd, bwd, symbolic_zeros
+        self.fwd, self.bwd, self.symbolic_zeros, self.tells = fwd, bwd, symbolic_zeros, False
+
+    def defvjp_with_logs(self, fwd: Callable[..., Any], bwd: Callable[..., Any], **how: Any) -> None:
+        """Set the rules, of which `bwd` gives a pair: the cotangents, and a dictionary of what it tells, or None.
+
+        `pullback.with_logs(ct)` gives what rules told; else it is dropped.
+        """
+        self.defvjp(fwd, bwd, **how)
+        self.tells = True
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.fwd is None:
@@ -375,6 +384,12 @@ class _Rules:
         arrays = iter(residuals[call.extra :])
         held = held_tree.unflatten([next(arrays) if number is None else number for number in numbers])
         found = of_line(None, custom.bwd, *call.fixed(residuals), held, ct)  # type: ignore[arg-type]
+        if custom.tells:
+            if not isinstance(found, (tuple, list)) or len(found) != 2:
+                raise ArgumentTypeError(f"the backward rule of {custom._name} returned {type(found).__name__}",
+                                        "return a pair (cotangents, what it tells)")  # fmt: skip
+            found, told = found
+            log(told)
         children = tree.treedef_children(call.in_tree)
         if not isinstance(found, (tuple, list)) or len(found) != len(children):
             shown = f"a tuple of {len(found)}" if isinstance(found, tuple) else type(found).__name__
@@ -425,8 +440,10 @@ def _converted(fun: Callable[..., Any], args: Sequence[Any]) -> tuple[Program, A
     return program, in_tree, out_tree[0]
 
 
-def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
+def custom_gradient(fun: Callable[..., Any] | None = None, *, with_logs: bool = False) -> Callable[..., Any]:
     """Decorate a function that returns its value together with its pullback, a function of the output's cotangent.
+
+    With `with_logs` the pullback gives a pair, as the backward rule of `custom_vjp.defvjp_with_logs` does.
 
     >>> import tilewright as tw
     >>> @tw.custom_gradient
@@ -435,6 +452,8 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
     >>> print(tw.grad(f)(2.0))
     6.0
     """
+    if fun is None:
+        return functools.partial(custom_gradient, with_logs=with_logs)
 
     @custom_vjp
     @functools.wraps(fun, updated=())
@@ -452,9 +471,11 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
     def backward(residuals: Any, ct: Any) -> Any:
         values, held = residuals
         result = held.out_tree.unflatten(eval_program(held.program, *values, *tree.leaves(ct)))
-        return (result,) if held.count == 1 and not isinstance(result, tuple) else tuple(result)
+        cts, told = result if with_logs else (result, None)
+        cts = (cts,) if held.count == 1 and not isinstance(cts, tuple) else tuple(cts)
+        return (cts, told) if with_logs else cts
 
-    wrapped.defvjp(forward, backward)
+    (wrapped.defvjp_with_logs if with_logs else wrapped.defvjp)(forward, backward)
     return wrapped
 
 

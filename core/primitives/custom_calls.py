@@ -14,11 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .. import tree
 from ..errors import DifferentiationError
 from ..ir import Program, Var
 from ..jvp import jvp_flat
 from ..linear import add_tangents, moved
 from ..linearize import linearize_flat
+from ..logs import collected, log
 from ..opaque import has_values, is_opaque
 from ..primitive import OWN, AxisInfo, Linear, Primitive, Zero, all_zero
 from ..rules import instantiate
@@ -239,13 +241,16 @@ class _BatchedBackward:
         k = len(residuals)
         given = [ct for ct in cts if type(ct) is not Zero]
         present: list[Any] = []
+        told: list[Any] = []
 
         def flat(*args: Any) -> list[Any]:
             rest = iter(args[k:])
             zeros = (Zero(ct.type.without_axis(0, self.axis.size)) if type(ct) is Zero else next(rest) for ct in cts)
-            found = self.bwd(list(args[:k]), list(zeros))
+            found, logs = collected(self.bwd, list(args[:k]), list(zeros))
             present[:] = [ct if type(ct) is Zero else None for ct in found]
-            return [ct for ct in found if type(ct) is not Zero]
+            leaves, structure = tree.flatten(logs)
+            told[:] = [structure]
+            return [*(ct for ct in found if type(ct) is not Zero), *leaves]
 
         dims = [*self.residual_dims, *(0 for _ in given)]
         results, _ = _vectorized(self.axis, flat, [*residuals, *given], dims, lambda _: True)
@@ -257,6 +262,7 @@ class _BatchedBackward:
             else:  # an argument that all elements share collects their cotangents
                 ct = next(rest)
                 out.append(reduce_sum_p.bind(ct, axes=(0,)) if dim is None else ct)
+        log(told[0].unflatten(rest))
         return out
 
 

@@ -8,9 +8,10 @@ from typing import Any
 from ..ir import Eqn, Program
 from ..jvp import jvp_program
 from ..linearize import linearized
+from ..logs import log
 from ..primitive import OWN, AxisInfo, Linear, Primitive, Zero
 from ..rewrite import eliminate_dead
-from ..transpose import transpose_program
+from ..transpose import transpose_telling
 from ..vmap import batch_program
 from . import held
 
@@ -55,10 +56,13 @@ def _linearize(primals: Sequence[Any], nonzero: tuple[bool, ...], *, program: Pr
 def _transpose(cts: Sequence[Any], *args: Any, program: Program, **params: Any) -> list[Any]:
     linear = tuple(isinstance(a, Linear) for a in args)
     nonzero = tuple(type(ct) is not Zero for ct in cts)
-    transposed = transpose_program(program, linear, nonzero)
+    transposed, told = transpose_telling(program, linear, nonzero)
     operands = [*(a for a, li in zip(args, linear, strict=True) if not li), *(ct for ct in cts if type(ct) is not Zero)]
     found = iter(jit_p.bind(*operands, program=transposed, **_rest(params, "transpose_")))
-    return [next(found) if li else None for li in linear]
+    results = [next(found) if li else None for li in linear]
+    if told is not None:
+        log(told.unflatten(found))
+    return results
 
 
 def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, program: Program, **params: Any) -> Any:

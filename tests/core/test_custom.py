@@ -9,7 +9,13 @@ import tilewright as tw
 from tests.support.equivalence import TRANSFORMS, agree, draws
 from tilewright import lax
 from tilewright import numpy as tnp
-from tilewright.core.errors import ArgumentTypeError, ControlFlowTypeError, DifferentiationError, ShapeError
+from tilewright.core.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    ControlFlowTypeError,
+    DifferentiationError,
+    ShapeError,
+)
 from tilewright.core.primitives.custom import SymbolicZero, linear_call, zero_from_primal
 
 # The rules below are the true derivatives, so that functions with and without them agree; that rules are used
@@ -336,3 +342,49 @@ def test_zero_tangents_of_trees():
     assert float(zeros["a"]) == 0 and zeros["b"][0].tolist() == [0, 0]
     (symbolic,) = zero_from_primal((1.0,), symbolic_zeros=True)
     assert type(symbolic) is SymbolicZero
+
+
+# ---------------------------------------------------------------------------- what backward rules tell
+
+
+def telling(name="ct"):
+    @tw.custom_gradient(with_logs=True)
+    def f(x):
+        return x * x, lambda ct: (ct * 2 * x, {name: {"given": ct}})
+
+    return f
+
+
+def test_what_a_backward_rule_tells_is_dropped_or_given():
+    for f in (telling(), tw.jit(telling())):
+        _, pullback = tw.vjp(f, 3.0)
+        assert pullback(2.0) == (12.0,) and tw.grad(f)(3.0) == 6.0
+        for given in (pullback.with_logs(2.0), tw.jit(lambda p: p(2.0))(pullback.with_logs)):
+            assert given == ((12.0,), {"ct": {"given": 2.0}})
+
+
+def test_what_a_batched_rule_tells_is_batched():
+    _, pullback = tw.vjp(tw.vmap(telling()), np.arange(3, dtype=np.float32))
+    (ct,), told = pullback.with_logs(np.ones(3, np.float32))
+    np.testing.assert_array_equal(ct, [0, 2, 4])
+    np.testing.assert_array_equal(told["ct"]["given"], np.ones(3))
+
+
+def test_a_rule_may_tell_nothing_and_must_tell_it_so():
+    f = tw.custom_vjp(lambda x: x)
+    f.defvjp_with_logs(lambda x: (x, None), lambda _, ct: ((ct,), None))
+    assert tw.vjp(f, 1.0)[1].with_logs(1.0) == ((1.0,), {})
+    for wrong, message in ((lambda _, ct: ct, "return a pair"), (lambda _, ct: ((ct,), [1]), "give a dictionary")):
+        f.defvjp_with_logs(lambda x: (x, None), wrong)
+        with pytest.raises(ArgumentTypeError, match=message):
+            tw.vjp(f, 1.0)[1].with_logs(1.0)
+
+
+def test_entries_of_one_name_and_of_loops_are_refused():
+    a, b = telling(), telling()
+    with pytest.raises(ArgumentError, match="tell of 'ct'"):
+        tw.vjp(lambda x: a(b(x)), 2.0)[1].with_logs(1.0)
+    looped = lambda x: tw.lax.scan(lambda c, _: (a(c), None), x, None, length=2)[0]  # noqa: E731
+    assert tw.grad(looped)(2.0) == 32.0
+    with pytest.raises(tw.errors.UnsupportedError, match="pass logs on"):
+        tw.vjp(looped, 2.0)[1].with_logs(1.0)
