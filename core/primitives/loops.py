@@ -19,6 +19,7 @@ from ..evaluate import evaluate
 from ..ir import Effects, Eqn, Program, Var
 from ..jvp import jvp_program
 from ..linear import moved
+from ..linearize import Purpose, linearized, purpose
 from ..primitive import OWN, AxisInfo, Primitive, Zero
 from ..rules import instantiate
 from ..trace import Tracer, eval_program, shape_of, trace_program, typeof
@@ -127,7 +128,21 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
 
 def _linearize(primals: Sequence[Any], nonzero: Flags, **params: Any) -> Any:
     # The linear map runs the whole loop again with tangents: a while loop stores nothing.
-    return while_p.bind(*primals, **params), lambda *tangents: _pushforward(primals, tangents, **params)[1]
+    separate = purpose() is Purpose.SEPARATE
+    outs = _known_part(primals, nonzero, **params) if separate else while_p.bind(*primals, **params)
+    return outs, lambda *tangents: _pushforward(primals, tangents, **params)[1]
+
+
+def _known_part(
+    primals: Sequence[Any], nonzero: Flags, cond_program: Program, body_program: Program, cond_nconsts: int,
+    body_nconsts: int,
+) -> list[Any]:  # fmt: skip
+    """The loop without what its body does with the operands that are not known."""
+    _, consts_nz, _ = cut(nonzero, cond_nconsts, body_nconsts)
+    _, _, carry_nz = _jvp_programs(cond_program, body_program, tuple(nonzero[cond_nconsts:]), body_nconsts)
+    body = linearized(body_program, (*consts_nz, *carry_nz)).primal
+    body = with_output_types(body.replace(outputs=body.outputs[: len(carry_nz)]), body_program.out_types)
+    return bind_while(cond_program, body, *cut(primals, cond_nconsts, body_nconsts))
 
 
 def _transpose(cts: Any, *args: Any, **params: Any) -> Any:

@@ -163,6 +163,22 @@ def test_transposes_act_on_the_world_once_and_with_known_values(around):
         assert seen == [("known", [1.0, 2.0, 3.0])]
 
 
+def test_transposes_run_the_known_part_of_a_while_loop():
+    x, seen = tnp.arange(3.0) + 1, []
+
+    def body(c):
+        tw.debug.callback(lambda v: seen.append(v.tolist()), c[1])
+        tw.debug.callback(lambda v: seen.append(v.tolist()), c[2])
+        return c[0] + 1, 2 * c[1], c[1] * c[2]
+
+    def g(t):
+        return lax.while_loop(lambda c: c[0] < 2, body, (0, x, t))[1] * t
+
+    np.testing.assert_allclose(tw.linear_transpose(g, x)(tnp.ones(3))[0], 4 * x)
+    tw.effects_barrier()
+    assert seen == [[1.0, 2.0, 3.0], [2.0, 4.0, 6.0]]
+
+
 def test_vjp_of_a_tree_with_aux():
     y, pullback, aux = tw.vjp(lambda p: (p["a"] * p["b"], {"a": p["a"]}), {"a": 2.0, "b": 3.0}, has_aux=True)
     assert float(y) == 6.0 and float(aux["a"]) == 2.0
