@@ -136,13 +136,15 @@ class Array(Value, metaclass=_IsArray):
         return self._placed or SingleDeviceSharding(self.device)
 
     def to_device(self, device: Any, *, stream: Any = None) -> Array:
-        """The array on a device; the array itself where it is there already.
+        """The array on a device; the array itself where it is there already, or where None is named.
 
         Raises:
           UnsupportedError: a stream was named; transfers are ordered by the runtime.
         """
         if stream is not None:
             raise UnsupportedError("to_device was given a stream", "leave `stream` out: the runtime orders transfers")
+        if device is None:
+            return self
         if self._kind is not self.aval:
             return self._kind.moved(self, device)
         wanted = as_device(device)

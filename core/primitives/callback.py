@@ -27,7 +27,7 @@ from ..types import ArrayType, canonical_dtype
 from .scan import bind_scan
 from .shape import concatenate, expand_dims, index_in_dim
 
-VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all")
+VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized")
 
 
 def _typing(*types: Any, result_types: Sequence[ArrayType], **_: Any) -> list[ArrayType]:
@@ -95,10 +95,12 @@ def batch_by_method(
         ]
         columns = zip(*rows, strict=True)
         return [concatenate([expand_dims(y, (0,)) for y in column], 0) for column in columns], [0] * len(result_types)
-    size = axis.size if vmap_method == "broadcast_all" else 1
-    operands = [
-        broadcast_batch(x, size) if d is None else moved(axis, x, d, 0) for x, d in zip(args, dims, strict=True)
-    ]
+    size = {"broadcast_all": axis.size, "expand_dims": 1}.get(vmap_method)  # of operands that have no batch
+
+    def operand(x: Any, d: Any) -> Any:
+        return moved(axis, x, d, 0) if d is not None else x if size is None else broadcast_batch(x, size)
+
+    operands = list(map(operand, args, dims))
     wide = tuple(t.with_shape((axis.size, *t.shape)) for t in result_types)
     return primitive.bind(*operands, **params | (more or {}) | {"result_types": wide}), [0] * len(result_types)
 

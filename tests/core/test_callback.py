@@ -41,7 +41,7 @@ def test_dtypes(dtype):
     np.testing.assert_array_equal(tw.jit(lambda x: tw.pure_callback(lambda a: a[::-1], x, x))(x), x[::-1])
 
 
-@pytest.mark.parametrize("method", ["sequential", "sequential_unrolled", "expand_dims", "broadcast_all"])
+@pytest.mark.parametrize("method", ["sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized"])
 def test_vmap_methods(method):
     shapes = []
 
@@ -51,7 +51,8 @@ def test_vmap_methods(method):
 
     f = tw.jit(tw.vmap(lambda a, b: tw.pure_callback(host, ROW, a, b, vmap_method=method), (0, None)))
     np.testing.assert_array_equal(f(X, X[0]), X + X[0])
-    batched = {"expand_dims": [((2, 3), (1, 3))], "broadcast_all": [((2, 3), (2, 3))]}
+    batched = {"expand_dims": [((2, 3), (1, 3))], "broadcast_all": [((2, 3), (2, 3))],
+               "legacy_vectorized": [((2, 3), (3,))]}  # fmt: skip
     assert shapes == batched.get(method, [((3,), (3,))] * 2)
 
 

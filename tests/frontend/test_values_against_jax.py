@@ -16,6 +16,7 @@ NAN, INF = np.nan, np.inf
 INT8 = np.array([1, 2], np.int8)
 X = np.arange(3, dtype=np.float32)
 SQUARE = np.arange(4, dtype=np.float32).reshape(2, 2)
+PAIRS = np.complex64([[1 + 2j, -3j], [0.5, 1e9 - 7j]])
 FALLING = np.int32([2, 1, 0])
 SMALLEST = np.float32([1e-45, -7e-45, 1e-39, 2e-38, 0.0])  # subnormal, but for the last two
 
@@ -98,6 +99,14 @@ VALUES = [
     ("condition of zeros", lambda: jnp.linalg.cond(np.zeros((2, 2))), INF, "float32"),
     ("shares of -0", lambda: stats.cauchy.ppf(jnp.array([0.0, -0.0, 1.0])), [-INF, -INF, INF], "float32"),
     ("zeros_like of a key", lambda: tw.random.key_data(jnp.zeros_like(tw.random.key(3))), [0, 0], "uint32"),
+    *(
+        (f"complex as {dtype}", lambda dtype=dtype: jnp.array(PAIRS).view(dtype), PAIRS.view(dtype), dtype)
+        for dtype in ("int8", "float32", "uint32")
+    ),
+    *(
+        (f"{dtype} as complex", lambda v=PAIRS.view(dtype): jnp.array(v).view("complex64"), PAIRS, "complex64")
+        for dtype in ("int8", "float32", "uint32")
+    ),
     (
         "sparse_sigmoid'",
         lambda: tw.vmap(tw.grad(nn.sparse_sigmoid))(jnp.array([-1.0, 1.0, 0.0, 2.0])),
@@ -237,6 +246,9 @@ RAISES = {
     "an int too large to add": (lambda: jnp.array([1]) + 2**31, errors.IntegerOverflowError, "2147483648"),
     "int of complex": (lambda: int(jnp.array(2 + 1j)), errors.ArgumentTypeError, "x.real"),
     "float of complex": (lambda: float(jnp.array(2 + 1j)), errors.ArgumentTypeError, "x.real"),
+    "an int of a complex number": (lambda: jnp.array(1j, "int8"), errors.ArgumentTypeError, "`real`"),
+    "floats of complex numbers": (lambda: jnp.array([1, 2j], "float32"), errors.ArgumentTypeError, "`real`"),
+    "an odd number of parts": (lambda: jnp.ones(3).view("complex64"), errors.ShapeError, "divide"),
     "array_split into 0": (lambda: jnp.array_split(jnp.ones(3), 0), errors.ArgumentError, "into 0 parts"),
     "diff with no axis": (lambda: jnp.diff(jnp.ones(3), axis=None), errors.ArgumentTypeError, "axis None"),
     "pad of too many pairs": (lambda: jnp.pad(1.0, 1, constant_values=((1, 2), (3, 4))), errors.ShapeError, "pair"),

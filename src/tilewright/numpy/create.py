@@ -17,7 +17,7 @@ from ..core.convert import copied
 from ..core.errors import ArgumentError, ArgumentTypeError, IntegerOverflowError
 from ..core.primitives.random import random_wrap_p
 from ..core.runtime import runtime
-from ..core.types import KeyDtype, is_integer
+from ..core.types import KeyDtype, is_bool, is_complex, is_integer
 from . import util
 from .util import (
     Array,
@@ -90,8 +90,8 @@ def _from_object(x: Any, dtype: Any) -> Array:
             return _from_sequence(x, dtype)
         if x is None:
             raise ArgumentTypeError("None is not an array", "pass numbers or an array")
-        if type(x) is int:
-            _check_fits(np.asarray(x), canonical_dtype(int) if dtype is None else dtype)
+        if type(x) in (int, complex):
+            _check_fits(np.asarray(x), canonical_dtype(type(x)) if dtype is None else dtype)
         if dtype is not None:
             return _from_numpy(np.asarray(x), dtype)
         if type(x) not in (bool, int, float, complex):
@@ -132,7 +132,9 @@ def _from_sequence(items: Any, dtype: Any) -> Array:
 
 
 def _check_fits(data: np.ndarray, dtype: Any) -> None:
-    """Raise where a Python integer does not fit an integer dtype: wrapping round would be a wrong value."""
+    """Raise where a Python number has no value of a dtype: an integer beyond its range, a complex number for real ones."""
+    if data.dtype.kind == "c" and not (is_complex(dtype) or is_bool(dtype)):
+        raise ArgumentTypeError(f"a Python complex number in an array of {dtype}", "take its `real` first")
     if data.dtype.kind not in "iuO" or not data.size or not is_integer(dtype):
         return
     info = ml_dtypes.iinfo(dtype)

@@ -63,6 +63,8 @@ def view(self: Array, dtype: DTypeLike = None, type: None = None) -> Array:  # n
     if wanted == np.bool_ or dtype_of(self) == np.bool_:
         as_bytes = lax.convert_element_type(self, np.dtype(np.uint8)) if dtype_of(self) == np.bool_ else self
         return view(as_bytes, np.uint8) != 0 if wanted == np.bool_ else view(as_bytes, wanted)
+    if is_complex(dtype_of(self)) != is_complex(wanted):
+        return _view_of_complex(self, wanted) if is_complex(dtype_of(self)) else _view_as_complex(self, wanted)
     if old == new:
         return lax.bitcast_convert_type(self, wanted)
     dims = shape_of(self)
@@ -74,6 +76,23 @@ def view(self: Array, dtype: DTypeLike = None, type: None = None) -> Array:  # n
     if dims[-1] * old % new:
         raise ShapeError(f"a last axis of {dims[-1]} elements of {dtype_of(self)} as {wanted}", "sizes must divide")
     return lax.bitcast_convert_type(lax.reshape(self, (*dims[:-1], dims[-1] * old // new, new // old)), wanted)
+
+
+def _view_of_complex(x: Array, wanted: Any) -> Array:
+    """Real and imaginary parts beside each other, as another dtype."""
+    dims = shape_of(x)
+    if not dims:
+        raise ShapeError(f"a view of a scalar of {dtype_of(x)} as {wanted}", "give it an axis first")
+    parts = [lax.expand_dims(part(x), (len(dims),)) for part in (lax.real, lax.imag)]
+    return view(lax.reshape(lax.concatenate(parts, len(dims)), (*dims[:-1], 2 * dims[-1])), wanted)
+
+
+def _view_as_complex(x: Array, wanted: Any) -> Array:
+    """Pairs of real numbers as real and imaginary parts."""
+    parts = view(x, np.dtype(f"float{4 * wanted.itemsize}"))
+    if not shape_of(parts) or shape_of(parts)[-1] % 2:
+        raise ShapeError(f"an array {shape_of(x)} of {dtype_of(x)} as {wanted}", "sizes must divide")
+    return lax.complex(parts[..., ::2], parts[..., 1::2])
 
 
 def astype(self: Array, dtype: DTypeLike, copy: bool = False, device: Any = None) -> Array:
