@@ -13,6 +13,7 @@ from tilewright.core.errors import (
     TilewrightError,
     UnsupportedError,
 )
+from tilewright.core.primitives.callback import VMAP_METHODS
 from tilewright.core.types import bfloat16
 
 ROW = tw.ShapeDtypeStruct((3,), np.float32)
@@ -41,7 +42,7 @@ def test_dtypes(dtype):
     np.testing.assert_array_equal(tw.jit(lambda x: tw.pure_callback(lambda a: a[::-1], x, x))(x), x[::-1])
 
 
-@pytest.mark.parametrize("method", ["sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized"])
+@pytest.mark.parametrize("method", VMAP_METHODS)
 def test_vmap_methods(method):
     shapes = []
 

@@ -129,6 +129,7 @@ def test_the_gradient_of_a_gamma_sample_is_implicit():
         (lambda: random.bits(random.key(0), (2,), "int32"), errors.DtypeError),
         (lambda: random.randint(random.key(0), (2,), np.zeros(3, int), 4), errors.ShapeError),
         (lambda: random.choice(random.key(0), 3, (5,), replace=False), errors.ArgumentError),
+        (lambda: random.fold_in(random.key(0), -1), errors.IntegerOverflowError),
         (lambda: random.key(0) + 1, errors.DtypeError),
     ],
 )

@@ -104,7 +104,7 @@ VALUES = [
         for dtype in ("int8", "float32", "uint32")
     ),
     *(
-        (f"{dtype} as complex", lambda v=PAIRS.view(dtype): jnp.array(v).view("complex64"), PAIRS, "complex64")
+        (f"{dtype} as complex", lambda dtype=dtype: jnp.array(PAIRS.view(dtype)).view("complex64"), PAIRS, "complex64")
         for dtype in ("int8", "float32", "uint32")
     ),
     (

@@ -132,7 +132,7 @@ def _from_sequence(items: Any, dtype: Any) -> Array:
 
 
 def _check_fits(data: np.ndarray, dtype: Any) -> None:
-    """Raise where a Python number has no value of a dtype: an integer beyond its range, a complex number for real ones."""
+    """Raise where Python numbers are none of a dtype: integers beyond its range, complex numbers for real ones."""
     if data.dtype.kind == "c" and not (is_complex(dtype) or is_bool(dtype)):
         raise ArgumentTypeError(f"a Python complex number in an array of {dtype}", "take its `real` first")
     if data.dtype.kind not in "iuO" or not data.size or not is_integer(dtype):

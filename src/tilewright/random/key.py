@@ -15,7 +15,7 @@ import numpy as np
 
 from ..core.config import current
 from ..core.convert import as_array
-from ..core.errors import ArgumentError, ArgumentTypeError, DtypeError, ShapeError
+from ..core.errors import ArgumentError, ArgumentTypeError, DtypeError, IntegerOverflowError, ShapeError
 from ..core.key_reuse import use
 from ..core.primitives.convert import convert_element_type
 from ..core.primitives.random import random_clone_p, random_unwrap_p, random_wrap_p
@@ -211,7 +211,10 @@ def split(key: Any, num: int | Sequence[int] = 2) -> Any:
 
 
 def fold_in(key: Any, data: Any) -> Any:
-    """A new key that depends on a key and an integer, such as a step's number.
+    """A new key that depends on a key and an integer, such as a step's number: 32 bits without a sign.
+
+    Raises:
+      IntegerOverflowError: a Python integer beyond these.
 
     >>> import tilewright as tw
     >>> tw.random.fold_in(tw.random.PRNGKey(0), 1).shape
@@ -221,7 +224,9 @@ def fold_in(key: Any, data: Any) -> Any:
     if shape_of(data):
         raise ShapeError(f"fold_in takes one integer, got shape {shape_of(data)}", "use `vmap` over the integers")
     if isinstance(data, int):
-        data = np.uint32(data & 0xFFFFFFFF)
+        if not 0 <= data < 1 << 32:
+            raise IntegerOverflowError(f"fold_in({data})", "pass an integer from 0 to 2**32 - 1")
+        data = np.uint32(data)
     elif typeof(data).dtype != UINT32:
         data = convert_element_type(data, UINT32)
     out = generator(typed).fold_in(typed, data)
