@@ -326,9 +326,15 @@ def _igamma_grad_a(a: Any, x: Any) -> Any:
     return _where(legal, value, math.nan)
 
 
+def _log_power(x: Any, log: Any, power: Any) -> Any:
+    """The logarithm of a power of a number, given its logarithm; 0 where both are 0."""
+    neither = and_p.bind(_eq(x, 0), _eq(power, 0))
+    return _mul(power, _where(neither, 0.0, log))
+
+
 def _gamma_pdf(a: Any, x: Any) -> Any:
     """x^(a-1) e^-x / Gamma(a): the derivative of P(a, x) in x."""
-    return exp_p.bind(_sub(_sub(_mul(_sub(a, 1.0), log_p.bind(x)), x), lgamma_p.bind(a)))
+    return exp_p.bind(_sub(_sub(_log_power(x, log_p.bind(x), _sub(a, 1.0)), x), lgamma_p.bind(a)))
 
 
 igamma_p = curves(
@@ -414,8 +420,8 @@ def _betainc(a: Any, b: Any, x: Any) -> Any:
 
 
 def _beta_density(t: Any, out: Any, a: Any, b: Any, x: Any) -> Any:
-    log_rest = log1p_p.bind(neg_p.bind(x))
-    exponent = _add(_mul(_sub(a, 1.0), log_p.bind(x)), _mul(_sub(b, 1.0), log_rest))
+    log, log_rest = log_p.bind(x), log1p_p.bind(neg_p.bind(x))
+    exponent = _add(_log_power(x, log, _sub(a, 1.0)), _log_power(_sub(1.0, x), log_rest, _sub(b, 1.0)))
     return _mul(t, exp_p.bind(_sub(exponent, _log_beta(a, b))))
 
 

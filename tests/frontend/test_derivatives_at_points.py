@@ -14,7 +14,7 @@ from tilewright import lax, nn
 from tilewright import numpy as tnp
 from tilewright.core.evaluate import NUMPY
 from tilewright.core.trace import under
-from tilewright.scipy import special
+from tilewright.scipy import special, stats
 
 POINTS = (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0)
 UNARY = {
@@ -246,3 +246,56 @@ def test_slopes_of_i1e_near_zero():
     slope = scipy.special.i0e(x) - (np.sign(x) + 1 / x) * scipy.special.i1e(x)
     np.testing.assert_allclose(first, slope, rtol=1e-5)
     np.testing.assert_allclose(second, [-1, 1, -0.99981, -0.83038, -0.82723], rtol=1e-3)
+
+
+# A function, a point at the end of its domain, of a support or of a case of its formula, and two derivatives there:
+# their limits from inside.
+LOG2, INF = np.log(2.0), np.inf
+ENDS = {
+    "gammainc": (lambda x: special.gammainc(1.0, x), 0, 1, -1),
+    "gammaincc": (lambda x: special.gammaincc(1.0, x), 0, -1, 1),
+    "gamma.cdf": (lambda x: stats.gamma.cdf(x, 1.0), 0, 1, -1),
+    "betainc at 0": (lambda x: special.betainc(1.0, 3.0, x), 0, 3, -6),
+    "betainc at 1": (lambda x: special.betainc(3.0, 1.0, x), 1, 3, 6),
+    "truncnorm.logpdf at a": (lambda x: stats.truncnorm.logpdf(x, -1.0, 2.0), -1, 1, -1),
+    "truncnorm.logpdf at b": (lambda x: stats.truncnorm.logpdf(x, -1.0, 2.0), 2, -2, -1),
+    "gennorm of 2": (lambda x: stats.gennorm.logpdf(x, 2.0), 0, 0, -2),
+    "gennorm of 1.5": (lambda x: stats.gennorm.logpdf(x, 1.5), 0, 0, -INF),
+    "boxcox by its power": (lambda p: special.boxcox(2.0, p), 0, LOG2**2 / 2, LOG2**3 / 3),
+    "boxcox1p by its power": (lambda p: special.boxcox1p(1.0, p), 0, LOG2**2 / 2, LOG2**3 / 3),
+    "boxcox of 0 by its power": (lambda p: special.boxcox(0.0, p), 2, 0.25, None),
+    "boxcox squared": (lambda x: special.boxcox(x, 2.0), 0, 0, 1),
+    "boxcox1p of the power 1": (lambda x: special.boxcox1p(x, 1.0), -1, 1, 0),
+    "expi": (special.expi, INF, INF, None),
+}
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("name", ENDS)
+def test_derivatives_at_ends_are_those_from_inside(name, wide):
+    f, x, *wanted = ENDS[name]
+    with tw.config(enable_x64=wide), np.errstate(all="ignore"):
+        found = under(NUMPY, lambda x: derivatives(f, x), np.asarray(x, np.float64 if wide else np.float32))[1:]
+    for order, (a, b) in enumerate(zip(found, wanted, strict=True), 1):
+        if b is not None:
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6, err_msg=f"order {order}")
+
+
+@pytest.mark.parametrize("function", [special.boxcox, special.boxcox1p])
+def test_derivatives_of_boxcox_by_its_power(function):
+    """Of both ways to compute them, by differences."""
+    x, power, h = np.r_[0.3, 1.7, 5.0], np.r_[-3.0, -0.3, -1e-4, 1e-9, 0.2, 0.9, 4.0][:, None], 1e-5
+
+    def differences(f):
+        return (f(power + h) - f(power - h)) / (2 * h)
+
+    def slope(f):
+        return lambda p: tw.jvp(f, (p,), (np.ones_like(p),))[1]
+
+    def check():
+        first = slope(lambda p: function(x, p))
+        np.testing.assert_allclose(first(power), differences(lambda p: function(x, p)), rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(slope(first)(power), differences(first), rtol=1e-5, atol=1e-6)
+
+    with tw.config(enable_x64=True):
+        under(NUMPY, check)

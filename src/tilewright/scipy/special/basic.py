@@ -390,6 +390,33 @@ def polygamma(n: ArrayLike, x: ArrayLike) -> Array:
     return lax.polygamma(n, x)
 
 
+# The sum of (k + 1) u^k / (k + 2)!: of the derivative of (exp(u) - 1) / u.
+_BOX = tuple([(k + 1) / math.factorial(k + 2) for k in range(14)][::-1])
+
+
+def _box(log: Callable[[Any], Array], offset: int) -> Callable[[Any, Any], Array]:
+    """`(y**power - 1) / power` of `y = x + offset`, whose logarithm is `log(x)`, and its limit for the power 0."""
+
+    @custom_jvp
+    def transformed(x: Any, power: Any) -> Array:
+        zero = lax.eq(power, 0)
+        return where3(zero, log(x), lax.expm1(power * log(x)) / where3(zero, 1.0, power))
+
+    def by_power(t: Any, out: Any, x: Any, power: Any) -> Array:
+        logs = log(x)
+        near = abs(power * logs) < 0.5
+        series = logs * logs * polynomial(where3(near, power * logs, 0.0), _BOX)
+        whole = power * out + 1  # y**power
+        gap = where3(lax.eq(whole, 0), 0.0, whole * logs) - out
+        return t * where3(near, series, gap / where3(lax.eq(power, 0), 1.0, power))
+
+    transformed.defjvps(lambda t, out, x, power: t * lax.pow(x + offset, power - 1), by_power)
+    return transformed
+
+
+_boxcox, _boxcox1p = _box(lax.log, 0), _box(lax.log1p, 1)
+
+
 @composite()
 def boxcox(x: ArrayLike, lmbda: ArrayLike) -> Array:
     """`(x**lmbda - 1) / lmbda`, `log(x)` at 0.
@@ -398,9 +425,7 @@ def boxcox(x: ArrayLike, lmbda: ArrayLike) -> Array:
     >>> float(special.boxcox(1., 2.))
     0.0
     """
-    x, power = promote_inexact(x, lmbda)
-    zero = lax.eq(power, 0)
-    return where3(zero, lax.log(x), lax.expm1(power * lax.log(x)) / where3(zero, 1.0, power))
+    return _boxcox(*promote_inexact(x, lmbda))
 
 
 @composite()
@@ -411,9 +436,7 @@ def boxcox1p(x: ArrayLike, lmbda: ArrayLike) -> Array:
     >>> float(special.boxcox1p(0., 2.))
     0.0
     """
-    x, power = promote_inexact(x, lmbda)
-    zero = lax.eq(power, 0)
-    return where3(zero, lax.log1p(x), lax.expm1(power * lax.log1p(x)) / where3(zero, 1.0, power))
+    return _boxcox1p(*promote_inexact(x, lmbda))
 
 
 @composite()

@@ -140,7 +140,7 @@ def _expi_value(x: Any) -> Array:
 
 
 _expi = custom_jvp(_expi_value)
-_expi.defjvps(lambda t, out, x: t * lax.exp(x) / x)
+_expi.defjvps(lambda t, out, x: t * lax.exp(x) / where3(lax.eq(x, math.inf), 1.0, x))
 
 
 @composite()

@@ -129,7 +129,10 @@ class Family:
         if not tests:
             return form(y, *shapes)
         within = both(*tests)
-        safe = lax.max(lax.min(y, high), low) if self.inside is None else where3(within, y, self.inside)
+        if self.inside is None:  # at an end itself the number, so that derivatives are those from inside
+            safe = where3(y < low, low, where3(y > high, high, y))
+        else:
+            safe = where3(within, y, self.inside)
         outside = where3(y <= low, kind.below, where3(lax.eq(y, y), kind.above, math.nan))
         return where3(within, form(safe, *shapes), outside)
 

@@ -18,18 +18,12 @@ from .family import Family, positive
 _D = Family(__name__, "beta", positive, moves=False)
 
 
-def _power(x: Any, beta: Any) -> Any:
-    """`abs(x) ** beta`, with a derivative of 0 at 0 in `beta`."""
-    zero = lax.eq(x, 0)
-    return where3(zero, abs(x) * 0, lax.exp(beta * lax.log(abs(where3(zero, 1.0, x)))))
-
-
 def _log(x: Any, beta: Any) -> Any:
-    return lax.log(beta) - math.log(2) - lax.lgamma(1 / beta) - _power(x, beta)
+    return lax.log(beta) - math.log(2) - lax.lgamma(1 / beta) - lax.pow(abs(x), beta)
 
 
 def _cdf(x: Any, beta: Any) -> Any:
-    half, size = 1 / beta, _power(x, beta)
+    half, size = 1 / beta, lax.pow(abs(x), beta)
     return where3(lax.lt(x, 0), special.gammaincc(half, size) / 2, 1 - special.gammaincc(half, size) / 2)
 
 
