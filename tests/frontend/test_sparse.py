@@ -506,3 +506,19 @@ def test_names_are_the_references():
         if callable(getattr(jax, name)) and not isinstance(getattr(jax, name), type):
             theirs, ours = (inspect.signature(getattr(m, name)).parameters for m in (jax, sparse))
             assert set(theirs) <= set(ours), name
+
+
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+def test_convolve_of_sparse_vectors(mode):
+    x, w = np.array([1, 0, 0, 2, -1], np.float32), np.array([0, 3, 1], np.float32)
+    convolved = sparse.sparsify(lambda x, w: jnp.convolve(x, w, mode=mode))
+    for other in (jnp.asarray(w), sparse.BCOO.fromdense(jnp.asarray(w))):
+        found = convolved(sparse.BCOO.fromdense(jnp.asarray(x)), other)
+        np.testing.assert_array_equal(found.todense(), np.convolve(x, w, mode))
+
+
+def test_sums_of_sparse_truth_values_are_unions():
+    a = np.array([[True, False, False], [True, True, False]])
+    x, y = (sparse.BCOO.fromdense(jnp.asarray(v)) for v in (a, a[::-1]))
+    np.testing.assert_array_equal((x + y).todense(), a | a[::-1])
+    np.testing.assert_array_equal((x + x).sum_duplicates().todense(), a)

@@ -342,7 +342,7 @@ def bcoo_conv_general_dilated(
             f"sparse convolution of shapes {lhs.shape} and {rhs.shape} with strides {window_strides}",
             "one dimension of one channel, without strides, dilations and groups",
         )
-    if dimension_numbers not in (None, ("NCH", "OIH", "NCH")) or lhs.dtype != rhs.dtype:
+    if dimension_numbers not in (None, ("NCH", "OIH", "NCH"), ((0, 1, 2),) * 3) or lhs.dtype != rhs.dtype:
         raise UnsupportedError(f"sparse convolution with {dimension_numbers}", "operands of one dtype, laid out as NCH")
     sizes = (lhs.shape[2], rhs.shape[2])
     low, high = lax.padtype_to_pads(sizes[:1], sizes[1:], (1,), padding)[0] if isinstance(padding, str) else padding[0]

@@ -190,6 +190,13 @@ def _add(x: Any, y: Any) -> Any:
     return mat.todense() + dense
 
 
+def _or(x: Any, y: Any) -> Any:
+    """Of truth values, whose sums are these."""
+    if x.dtype != np.bool_:
+        raise UnsupportedError(f"bitwise operations on sparse arrays of {x.dtype}", "`todense()` first")
+    return _add(x, y)
+
+
 def _sub(x: Any, y: Any) -> Any:
     if not (is_sparse(x) and is_sparse(y)):
         raise dense_needed("difference of a sparse array and a dense one")
@@ -311,6 +318,7 @@ RULES: Mapping[Primitive, Rule] = {
     **{p: _linear(p) for p in _LINEAR},
     **{p: _zero_at_zero(p) for p in _ZERO_AT_ZERO},
     ew.integer_pow_p: _integer_pow, ew.pow_p: _pow, ew.add_p: _add, ew.sub_p: _sub, ew.mul_p: _mul, ew.div_p: _div,
+    cmp.or_p: _or,
     reduce_sum_p: _reduce_sum, shp.transpose_p: _transpose, shp.reshape_p: _reshape,
     shp.broadcast_in_dim_p: _broadcast, shp.concatenate_p: _concatenate, shp.slice_p: _slice,
     shp.rev_p: lambda x, dimensions: bcoo_rev(x, dimensions),
