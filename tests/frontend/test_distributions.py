@@ -198,6 +198,8 @@ def test_mode(axis, keepdims):
     found, e = (m.mode(SAMPLE, axis=axis, keepdims=keepdims) for m in (stats, scipy.stats))
     np.testing.assert_array_equal(np.asarray(found.mode), e.mode)
     np.testing.assert_array_equal(np.asarray(found.count), e.count)
+    with tw.config(enable_x64=True):
+        assert stats.mode(SAMPLE, axis=axis).count.dtype == np.int64
 
 
 @pytest.mark.parametrize("axis", [0, 1, None])

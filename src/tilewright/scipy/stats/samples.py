@@ -25,6 +25,7 @@ from ...numpy.util import (
     axis_of,
     composite,
     default_float,
+    default_int,
     dtype_of,
     is_float,
     promote_inexact,
@@ -91,7 +92,7 @@ def mode(a: ArrayLike, axis: int | None = 0, nan_policy: str = "propagate", keep
         _, first, place = _runs(rows)
         length = place - first + 1
         best = argmax(length, -1, keepdims=True)
-        found, count = take_along_axis(rows, best, -1)[..., 0], _max(length, -1)
+        found, count = take_along_axis(rows, best, -1)[..., 0], astype(_max(length, -1), default_int())
     if keepdims:
         dims = tuple(range(rank)) if at is None else (at,)
         found, count = lax.expand_dims(found, dims), lax.expand_dims(count, dims)
