@@ -30,9 +30,10 @@ def location(source: Source) -> str:
 class Body:
     """One function being printed."""
 
-    def __init__(self, backend: Backend, kernel: str, target: Target):
+    def __init__(self, backend: Backend, kernel: str, target: Target, windows: bool = False):
         self.w = Writer()
         self.backend, self.kernel, self.target = backend, kernel, target
+        self.windows = windows  # whether rows of far memory are reached by the tiles around them
         self.extra: list[Mem] = []  # scratch that rules ask for
         self.source: Any = None
 

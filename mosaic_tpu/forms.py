@@ -1,4 +1,7 @@
-"""The forms in which a TPU takes a kernel: with copies of its own from and to far memory, or in plain accesses."""
+"""The forms in which a TPU takes a kernel: with copies of its own from and to far memory, or in plain accesses.
+
+Plain accesses are to VMEM, or, where that does not hold what is far, to far memory by the tiles around them.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,13 @@ def reaches_far(kernel: Kernel, target: Target) -> bool:
     return bool(kernel.cells) and (far_bytes(kernel) > target.block_bytes or uses(kernel.body, COPIES))
 
 
+def in_windows(kernel: Kernel, target: Target) -> bool:
+    """Whether parts of tiles are reached by the tiles around them: VMEM does not hold what is far, and no two cores
+    write to one tile."""
+    alone = target.units == 1 or "parallel" not in (kernel.semantics or ())
+    return alone and not communicates(kernel) and far_bytes(kernel) > target.fast_bytes
+
+
 def forms(kernel: Kernel, target: Target) -> tuple[Kernel, ...]:
     """With its copies, where it reaches far; in plain accesses, where what is far can be kept in VMEM."""
     here = guarded(kernel, tuple(a for a, p in kernel.extents if by_ids(kernel, p)))
@@ -34,9 +44,10 @@ def forms(kernel: Kernel, target: Target) -> tuple[Kernel, ...]:
         return (_idle(here),)
     if not reaches_far(kernel, target):
         return (_near(here),)
-    kept = not communicates(kernel) and far_bytes(kernel) <= target.fast_bytes
     far = with_wholes(here, FAR)
-    return (far, _near(here)) if kept else (far,)
+    if communicates(kernel):
+        return (far,)
+    return (far, with_wholes(plain(here), FAR) if in_windows(kernel, target) else _near(here))
 
 
 def _near(kernel: Kernel) -> Kernel:

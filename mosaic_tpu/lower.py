@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,7 +39,7 @@ from ..lang.target import Target
 from ..lang.tpu import CompilerParams
 from ..lang.vmem import most_vmem, vmem_bytes
 from .body import Body
-from .forms import COPIES, far_bytes, reaches_far
+from .forms import COPIES, far_bytes, in_windows, reaches_far
 from .module import MosaicModule
 from .refs import Past, Ref
 from .rules import BACKEND, RULES, memory
@@ -73,6 +74,9 @@ def mosaic_module(legal: Legal, target: Target) -> MosaicModule:
         try:
             return _Lowering(kernel, first, target, True).module()
         except NotWholeTiles as error:
+            if windows := in_windows(kernel, target):
+                with suppress(NotWholeTiles):
+                    return _Lowering(kernel, others[0], target, True, windows).module()
             _refuse_parts(kernel, target, str(error))  # else these copies are plain ones, between VMEM and VMEM
     return _Lowering(kernel, others[0] if others else first, target, False).module()
 
@@ -93,8 +97,8 @@ def _refuse_parts(kernel: Kernel, target: Target, why: str) -> None:
 
 
 class _Lowering:
-    def __init__(self, given: Kernel, kernel: Kernel, target: Target, far: bool):
-        self.given, self.kernel = given, kernel
+    def __init__(self, given: Kernel, kernel: Kernel, target: Target, far: bool, windows: bool = False):
+        self.given, self.kernel, self.windows = given, kernel, windows
         self.dynamic = tuple(a for a, p in given.extents if not by_ids(given, p))
         self.target, self.far = target, far
         self.grid = self.kernel.grid or (1,)
@@ -228,7 +232,7 @@ class _Lowering:
         ]
 
     def body(self) -> str:
-        kernel, b = self.kernel, Body(BACKEND, self.given.name, self.target)
+        kernel, b = self.kernel, Body(BACKEND, self.given.name, self.target, self.windows)
         b.source = kernel.source
         ids, words = self._ids(b), self._prefetched()
         ins = [self._window_ref(f"%a{i}", w) for i, w in enumerate(self.inputs)]

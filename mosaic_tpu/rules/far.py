@@ -3,7 +3,8 @@
 A Ref in far memory (HBM) is reached by copies alone. A copy moves whole tiles: along the last axis it starts at a
 multiple of the lanes and ends at another or at the end, along the one before it starts at a multiple of the sublanes
 (or is one row of 32-bit numbers). `NotWholeTiles` says that an access is none such; the kernel is then lowered with its
-operands in VMEM and plain copies.
+operands in VMEM and plain copies. Where these are too large for that, rows of 16 bits are reached by the tiles around
+them, which are copied and waited for (`window`); a write copies them back.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...core.primitive import Primitive
-from ...core.primitives.ref import Index, Span, Take, access_shape, whole
+from ...core.primitives.ref import Index, Point, Span, Take, access_shape, whole
 from ...core.types import ArrayType, MemorySpace, RefType
 from ...lang.copies import (
     dma_start_p,
@@ -184,6 +185,34 @@ def _copy(act: Any) -> Rule:
         return []
 
     return rule
+
+
+def window(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value]) -> tuple[Access, Index, list[Value]] | None:
+    """The whole tiles of rows around some rows of 16 bits in far memory, and where the rows are in them; None where
+    there are none: a Ref of one axis, rows apart, or an end that is no end of a tile. Rows of 8 bits: libtpu hangs."""
+    axis, limit = len(index) - 2, ref.shape[-2] if len(ref.shape) > 1 else 0
+    tile = b.target.sublanes * 32 // bits_of(ref.mem.element)
+    entry = index[axis] if len(index) == len(ref.shape) - ref.lead and axis >= 0 else None
+    if not b.windows or entry is None or bits_of(ref.mem.element) != 16 or limit % tile:
+        return None
+    if type(entry) is Take or getattr(entry, "stride", 1) != 1:
+        return None
+    size = entry.size if type(entry) is Span else 1
+    rows = min((-(-(size - 1) // tile) + 1) * tile, limit)
+    place = sum(n < axis for n in index.dynamic)
+    start = b.integer(entry.start) if entry.start is not None else dynamic[place]
+    word, most, step = b.scalar(start), b.int_constant(limit - rows), b.int_constant(tile)
+    first = b.scalar_op("arith.muli", b.scalar_op("arith.divsi", word, step), step)
+    first = b.scalar_op("arith.minsi", first, most)
+    within = b.scalar_op("arith.subi", word, first)
+    scalar = ArrayType((), start.dtype)
+    before, after = dynamic[:place], dynamic[place + (entry.start is None) :]
+    around = Index((*index[:axis], Span(None, rows), index[-1]))
+    shape = access_shape(around)
+    inside = Index((*(Span(0, n) for n in shape[:-2]), Span(None, size) if type(entry) is Span else Point(None),
+                    Span(0, shape[-1])))  # fmt: skip
+    places = [*before, Value(scalar, scalar=first, multiple=tile), *after]
+    return (ref, around, places), inside, [Value(scalar, scalar=within)]
 
 
 def read_far(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], out: ArrayType) -> Ref:

@@ -13,12 +13,12 @@ from typing import Any
 from ...core.primitive import Primitive
 from ...core.primitives.compare import select_n_p
 from ...core.primitives.elementwise import add_p, max_p, min_p
-from ...core.primitives.ref import Index, Span, addupdate_p, get_p, split_operands, swap_p, whole
+from ...core.primitives.ref import Index, Span, access_shape, addupdate_p, get_p, split_operands, swap_p, whole
 from ...core.types import ArrayType, is_bool
 from .. import moves
 from ..body import Body, Rule
 from ..refs import Past, Ref
-from ..text import SSA, Mem, bits_of
+from ..text import SEMAPHORE, SSA, Mem, bits_of
 from ..values import Value, physical
 from . import far, words
 from .elementwise import RULES as ELEMENTWISE
@@ -199,8 +199,12 @@ def read(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], mask: Value 
     if ref.is_far:
         if mask is not None:
             raise far.NotWholeTiles
-        held = far.read_far(b, ref, index, dynamic, out)
-        return _read(b, held, whole(out.shape), [], False, out)
+        around = far.window(b, ref, index, dynamic)
+        if around is None:
+            return _read(b, far.read_far(b, ref, index, dynamic, out), whole(out.shape), [], False, out)
+        (_, tiles, places), inside, at = around
+        held = far.read_far(b, ref, tiles, places, ArrayType(access_shape(tiles), out.dtype))
+        return _read(b, held, inside, at, False, out)
     if ref.in_smem:
         found = words.read(b, ref, index, dynamic, mask is not None, out)
     else:
@@ -226,9 +230,16 @@ def write(b: Body, ref: Ref, value: Value, index: Index, dynamic: Sequence[Value
     if ref.is_far:
         if mask is not None:
             raise far.NotWholeTiles
-        held, done = far.near(b, ref, ArrayType(value.shape, value.dtype))
-        write(b, held, value, whole(value.shape), [], None)
-        far.write_far(b, ref, index, dynamic, held, done)
+        around = far.window(b, ref, index, dynamic)
+        if around is None:
+            held, done = far.near(b, ref, ArrayType(value.shape, value.dtype))
+            write(b, held, value, whole(value.shape), [], None)
+            far.write_far(b, ref, index, dynamic, held, done)
+            return
+        (_, tiles, places), inside, at = around
+        held = far.read_far(b, ref, tiles, places, ArrayType(access_shape(tiles), value.dtype))
+        write(b, held, value, inside, at, None)
+        far.write_far(b, ref, tiles, places, held, b.scratch((), far.DMA_SEMAPHORE, SEMAPHORE))
         return
     if ref.in_smem:
         words.write(b, ref, value, index, dynamic, mask)

@@ -1,13 +1,20 @@
 """Pages and caches in far memory, reached by prefetched tables: what runs gives the right numbers, libtpu takes it."""
 
 import importlib.util
+from dataclasses import replace
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.support.walker import check_all, check_mosaic
+from tests.support.walker import check_all, check_mosaic, kernels_of
 from tilewright import lang as tl
+from tilewright.emulator.calls import run_mosaic_tpu
+from tilewright.errors import ResourceError
+from tilewright.lang.interpret import interpret
+from tilewright.lang.target import target_of
+from tilewright.mosaic_tpu.lower import mosaic_module
 
 F32 = "float32"
 TARGETS = ["tpu:v5e", "tpu:v6e"]
@@ -223,3 +230,56 @@ def test_atomics_add_to_blocks_entered_again(semantics, n):
 @everywhere
 def test_atomics_on_blocks_entered_again_compile(target):
     compiled(split_sum(None, 8), struct((3, 8)), target=target)
+
+
+# ---------------------------------------------------------------------------- rows of 16 bits
+
+
+def picked(idx, x, o, held, done):
+    """Rows from where they are."""
+    copy = tl.make_async_copy(x.at[tl.ds(idx[tl.program_id(0)], held.shape[0]), :], held, done)
+    copy.start()
+    copy.wait()
+    o[...] = held[...] * 2
+
+
+def placed(idx, new, x, o, done):
+    """Rows put where they belong."""
+    tl.async_copy(new, o.at[tl.ds(idx[tl.program_id(0)], new.shape[0]), :], done).wait()
+
+
+def of_rows(body, count, n, dtype="bfloat16"):
+    far, rows = tl.BlockSpec(memory_space=tl.ANY), tl.BlockSpec((None, count, 256), lambda i, idx: (i, 0, 0))
+    moves = body is placed
+    spec = tl.PrefetchScalarGridSpec(
+        1, (4,), [rows, far] if moves else [far], far if moves else rows,
+        scratch_shapes=[*([] if moves else [tl.VMEM((count, 256), dtype)]), tl.SemaphoreType.DMA])  # fmt: skip
+    out = struct((n, 256) if moves else (4, count, 256), dtype)
+    return tl.kernel_call(body, out, grid_spec=spec, input_output_aliases={2: 0} if moves else {})
+
+
+@pytest.mark.parametrize("count", [1, 3, 17])
+@pytest.mark.parametrize("body", [picked, placed])
+def test_rows_of_16_bits_anywhere_are_reached_by_the_tiles_around_them(body, count):
+    """Where VMEM does not hold what is far: as on a target with little of it."""
+    rng = np.random.default_rng(0)
+    idx = np.array([3, 46, 15, 64 - count], np.int32)
+    x, new = (rng.integers(-9, 9, s).astype(ml_dtypes.bfloat16) for s in ((64, 256), (4, count, 256)))
+    call = of_rows(body, count, 64)
+    ((kernel, operands),) = kernels_of(call, idx, *([new] if body is placed else []), x)
+    small = replace(target_of("tpu:v5e"), fast_bytes=4096, block_bytes=4096)
+    module = mosaic_module(kernel, small)
+    assert "tpu.enqueue_dma" in module.text and "#tpu.memory_space<any>" in module.text
+    (found,) = run_mosaic_tpu(module, operands)
+    np.testing.assert_array_equal(found, np.asarray(interpret(kernel, *operands)[0]))
+
+
+@pytest.mark.targets
+@with_compiler
+@pytest.mark.parametrize("body", [picked, placed])
+def test_rows_of_16_bits_of_large_arrays_compile(body):
+    new = [struct((4, 3, 256), "bfloat16")] if body is placed else []
+    compiled(of_rows(body, 3, 2**19), struct((4,), "int32"), *new, struct((2**19, 256), "bfloat16"), target="tpu:v5e")
+    with pytest.raises(ResourceError, match="not known to start at a multiple of 32 rows"):
+        tw.compile(of_rows(picked, 3, 2**20, "int8"), struct((4,), "int32"), struct((2**20, 256), "int8"),
+                   target="tpu:v5e")  # fmt: skip
