@@ -44,6 +44,7 @@ class Direct(Lowering):
             self.own_rows, self.matrix, self.turning = True, tcgen05.matrix, (1, 2)
         self.descriptors: dict[Box, str] = {}
         self.together = self.read = False  # all threads are past their stores; a load came since
+        self.waited = False  # a wait at a barrier came since, which others may not have passed
         self.joint = paired(kernel)
         self.rank: Int = ptx.rank(p) if mesh.blocks > 1 else 0
 
@@ -254,11 +255,11 @@ class Direct(Lowering):
             self.p.asm("bar.warp.sync -1;")
         else:
             ptx.bar_sync(self.p, self.p.add(self.warpgroup, 1), LANES)
-        self.together, self.read = True, False
+        self.together, self.read, self.waited = True, False, False
 
     def meet(self) -> None:
         """Wait for all threads of the warpgroup, where one may be behind."""
-        if not self.together or self.read:
+        if not self.together or self.read or self.waited:
             self.gather()
 
     def apart(self) -> None:
@@ -273,7 +274,8 @@ class Direct(Lowering):
 
     def writes(self) -> None:
         """Memory that they may be reading is written."""
-        self.meet()
+        if not self.together or self.read:
+            self.gather()
         self.together = False
 
     def warps(self, program: Program, operands: Sequence[Any]) -> None:

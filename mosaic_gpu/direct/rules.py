@@ -84,6 +84,7 @@ def _wait(e: Any, operands: list[Any], outs: list[Any], bar: Index) -> list[Any]
     number = barriers.number(e, bar, at)
     scope = "cta" if e.mesh.blocks == 1 else "cluster"
     ptx.wait(e.p, barriers.at(e, number), barriers.next(e, number), scope)
+    e.waited = True
     if barriers.tensor and e.tensor:
         tcgen05.waited(e.p)
     return []

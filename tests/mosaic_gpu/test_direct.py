@@ -83,6 +83,20 @@ def test_a_vector_is_along_rows_and_along_columns(n, target):
         scratch=[plgpu.SMEM((n,), "float32"), plgpu.SMEM((n, n), "float32"), *sums], target=target)  # fmt: skip
 
 
+@pytest.mark.parametrize("target", ["cuda:sm_90", "cuda:sm_100"])
+def test_a_barrier_is_used_again_when_all_warps_have_passed_it(target):
+    def body(x, o, tile, arrived, *sums):
+        for n in range(4):
+            plgpu.copy_gmem_to_smem(x.at[n], tile, arrived)
+            plgpu.barrier_wait(arrived)
+        o[...] = tile[...]
+
+    sums = [plgpu.TMEM((128, 64), "float32")] if target == "cuda:sm_100" else []  # where warps go their own ways
+    x = floats(4, 128, 64, dtype="float32")
+    run(body, x, out=tw.ShapeDtypeStruct((128, 64), "float32"), target=target,
+        scratch=[plgpu.SMEM((128, 64), "float32"), plgpu.Barrier(), *sums])  # fmt: skip
+
+
 def test_branches_give_values():
     def body(x, n, o, tile):
         tile[...] = x[...]
