@@ -30,6 +30,11 @@ class DualTracer(Tracer):
     def concrete(self) -> Any:
         return self.primal.concrete() if isinstance(self.primal, Tracer) else self.primal
 
+    def __repr__(self) -> str:
+        if hasattr(self._trace, "linear"):  # the tangent is recorded, and only its type is known
+            return f"GradTracer(primal={self.primal}, typeof(tangent)={typeof(self.tangent).show()})"
+        return f"JVPTracer(primal={self.primal}, tangent={self.tangent})"
+
 
 class DualTrace(Trace):
     """Applies jvp rules on the trace `rules`; values without a tangent of this trace pass to the parent."""

@@ -368,7 +368,7 @@ class Tracer(Value):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
-        return f"Traced<{self.aval.show()}>"
+        return f"JitTracer({'~' if getattr(self.aval, 'weak_type', False) else ''}{self.aval})"
 
 
 class ProgramTracer(Tracer):

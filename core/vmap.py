@@ -32,6 +32,9 @@ class BatchTracer(Tracer):
     def aval(self) -> Any:
         return typeof(self.value).without_axis(self.dim, self._trace.axis.size)
 
+    def __repr__(self) -> str:
+        return f"VmapTracer(aval={self.aval}, batched={typeof(self.value)})"
+
     def describe(self) -> str:
         return f"a batched value of type {self.aval.show()}"
 

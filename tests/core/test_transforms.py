@@ -489,3 +489,20 @@ def test_a_batched_value_shows_the_whole_batch():
     tw.vmap(lambda x: seen.append((x.val, x.batch_dim)), in_axes=1, out_axes=None)(X.reshape(2, 3))
     np.testing.assert_array_equal(seen[0][0], X.reshape(2, 3))
     assert seen[0][1] == 1
+
+
+SHOWN = {
+    "JitTracer(~float32[])": lambda f: tw.make_jaxpr(f)(2.0),
+    "JitTracer(float32[2])": lambda f: tw.jit(f)(np.ones(2, np.float32)),
+    "VmapTracer(aval=int32[], batched=int32[3])": lambda f: tw.vmap(f)(np.arange(3, dtype=np.int32)),
+    "JVPTracer(primal=2.0, tangent=1.0)": lambda f: tw.jvp(f, (2.0,), (1.0,)),
+    "GradTracer(primal=2.0, typeof(tangent)=f32[])": lambda f: tw.grad(f)(2.0),
+    "GradTracer(primal=JitTracer(~float32[]), typeof(tangent)=f32[])": lambda f: tw.jit(tw.grad(f))(2.0),
+}
+
+
+@pytest.mark.parametrize("text", SHOWN)
+def test_traced_values_print_as_jaxs(text):
+    seen = []
+    SHOWN[text](lambda x: (seen.append(str(x)), x)[1])
+    assert seen == [text]
