@@ -27,6 +27,7 @@ from .types import (
     int2,
     int4,
     is_key,
+    itemsize_bits,
     kind,
     uint2,
     uint4,
@@ -112,9 +113,12 @@ def promote_types(types: Sequence[ArrayType]) -> tuple[Dtype, bool]:
 
 
 def to_inexact(dtype: Dtype) -> Dtype:
-    """The floating dtype that an integer or boolean dtype becomes in functions such as `sin`."""
+    """The floating dtype that an integer or boolean dtype becomes in functions such as `sin`.
+
+    That is float32, and of integers of 64 bits float64.
+    """
     if kind(dtype) in ("float", "complex"):
         return dtype
     if is_key(dtype):
         raise DtypeError("a random key has no numeric value", "use `random.key_data`")
-    return canonical_dtype(_F64)
+    return canonical_dtype(_F64 if itemsize_bits(dtype) == 64 else _F32)

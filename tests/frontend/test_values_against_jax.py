@@ -327,6 +327,23 @@ def test_constants_of_narrow_floats_keep_their_dtype(call):
     assert tw.jit(lambda: call(x))().dtype == call(x).dtype == jnp.bfloat16
 
 
+NARROW = [  # with types of 64 bits
+    (lambda: jnp.sin(np.int32([1])), "float32"), (lambda: jnp.sin(np.array([True])), "float32"),
+    (lambda: jnp.mean(np.uint8([1, 2])), "float32"), (lambda: jnp.asarray(np.int32(3)) / np.int32(2), "float32"),
+    (lambda: jnp.sin(np.int64([1])), "float64"), (lambda: jnp.sin(3), "float64"),
+    (lambda: jnp.sort_complex(np.int64([1])), "complex128"), (lambda: jnp.sort_complex(np.int32([1])), "complex64"),
+    (lambda: jnp.quantile(np.float32([1, 2]), np.float64(0.5)), "float32"),
+    (lambda: jnp.quantile(np.float16([1, 2]), np.float32(0.5)), "float16"),
+    (lambda: jnp.linalg.lstsq(np.eye(2), np.ones(2))[2], "int64"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call,dtype", NARROW)
+def test_integers_of_32_bits_become_float32(call, dtype):
+    with tw.config(enable_x64=True):
+        assert tw.eval_shape(call).dtype == dtype
+
+
 def test_weights_of_float32_make_narrow_points_float32():
     x, y, w = np.arange(4.0).astype(np.float16), np.array([1, 2, 5, 9], np.float16), np.arange(1, 5, dtype=np.float32)
     found = jnp.polyfit(x, y, 1, w=w)

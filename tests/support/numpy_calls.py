@@ -477,7 +477,7 @@ CONTRACTIONS = [
     ("roots", (np.array([0.0, 1.0, 0.5j, 0.25, 0.0, 0.0], np.complex64),), {}),
     ("polyadd", (f(2), f(4)), {}),
     ("polysub", (f(2), f(4)), {}),
-    ("polymul", (f(2), f(4)), {}), ("polymul", (f(2), f(0)), {}),
+    ("polymul", (f(2), f(4)), {}), ("polymul", (np.ones(2, np.float32), np.zeros(0, np.float32)), {}),
     ("polyder", (f(5), 2), {}),
     ("polyint", (f(3), 2), dict(k=[1.0, 2.0])),
     ("polydiv", (f(5), f(2)), {}),

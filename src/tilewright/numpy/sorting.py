@@ -27,6 +27,7 @@ from .util import (
     is_inexact,
     promote_dtypes,
     shape_of,
+    to_inexact,
     value,
 )
 
@@ -140,7 +141,7 @@ def sort_complex(a: ArrayLike) -> Array:
     a = sort(value(a, "sort_complex"))
     if is_complex(dtype_of(a)):
         return a
-    return astype(a, np.result_type(dtype_of(a) if is_inexact(dtype_of(a)) else np.float32, np.complex64))
+    return astype(a, np.result_type(to_inexact(dtype_of(a)), np.complex64))
 
 
 @composite("k", "axis", "mode")

@@ -164,7 +164,7 @@ def lstsq(
     m, n = shape_of(a)
     if not m or not n:
         x = lax.full((n, shape_of(b)[1]), 0, dtype_of(a))
-        rank, s = lax.full((), 0, np.int32), lax.full((0,), 0, np.zeros((), dtype_of(a)).real.dtype)
+        rank, s = lax.full((), 0, canonical_dtype(np.int64)), lax.full((0,), 0, np.zeros((), dtype_of(a)).real.dtype)
     else:
         bound = epsilon(dtype_of(a)) * max(m, n) if rcond is None else where(value(rcond) < 0, epsilon(dtype_of(a)),
                                                                             rcond)  # fmt: skip
@@ -190,7 +190,7 @@ def _least_squares(a: Array, b: Array, bound: Array) -> tuple[Array, Array, Arra
         def backward(y: Array) -> Array:
             return product(u, inverse[:, None] * product(vh, y))
 
-        return forward, backward, u, vh, s, reductions.sum(keep, dtype=np.int32)
+        return forward, backward, u, vh, s, reductions.sum(keep)
 
     @custom_jvp
     def run(a: Array, b: Array, bound: Array) -> Any:
