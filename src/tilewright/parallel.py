@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .core import tree
-from .core.errors import BatchAxisError, MeshError, TreeError
+from .core.errors import ArgumentError, BatchAxisError, MeshError, TreeError
 from .core.jit import jit
 from .core.mesh import Mesh, PartitionSpec
 from .core.primitives.shape import expand_dims, squeeze
@@ -21,14 +21,16 @@ UNNAMED = "pmap"
 def pmap(
     fun: Callable[..., Any], axis_name: Any = None, *, in_axes: Any = 0, out_axes: Any = 0,
     static_broadcasted_argnums: int | Sequence[int] = (), devices: Sequence[Any] | None = None,
-    axis_size: int | None = None, donate_argnums: int | Sequence[int] = (),
+    backend: str | None = None, axis_size: int | None = None, donate_argnums: int | Sequence[int] = (),
 ) -> Callable[..., Any]:  # fmt: skip
     """A compiled function that maps `fun` over an axis of its arguments, each element on a device of its own.
 
-    The axis is as long as there are devices to use; `in_axes` and `out_axes` are as those of `vmap`, and `axis_name`
-    names the axis for collectives. It is `shard_map` over a mesh of one axis, which says more, and is for new code.
+    The axis is as long as there are devices to use, of `devices` or of the platform `backend`; `in_axes` and `out_axes`
+    are as those of `vmap`, and `axis_name` names the axis for collectives. It is `shard_map` over a mesh of one axis,
+    which says more, and is for new code.
 
     Raises:
+      ArgumentError: both `devices` and `backend`.
       BatchAxisError: mapped axes of unequal size, none at all.
       MeshError: fewer devices than the axis is long.
 
@@ -40,6 +42,8 @@ def pmap(
     static = (static_broadcasted_argnums,) if isinstance(static_broadcasted_argnums, int) \
         else tuple(static_broadcasted_argnums)  # fmt: skip
     name = UNNAMED if axis_name is None else axis_name
+    if devices is not None and backend is not None:
+        raise ArgumentError(f"pmap with devices and backend={backend!r}", "pass one of them")
 
     def run(*args: Any, **kwargs: Any) -> Any:  # arguments by keyword are mapped along their first axis
         fixed = {i % len(args): args[i % len(args)] for i in static if -len(args) <= i < len(args)}
@@ -51,7 +55,7 @@ def pmap(
         places = _places((axes, 0), (tuple(moving), kwargs), "in_axes")
         dims = [None if a is None else _dim(a, shape_of(x)) for a, x in zip(places, leaves, strict=True)]
         size = _size(leaves, dims, axis_size)
-        mesh = Mesh(_chosen(devices, size), (name,))
+        mesh = Mesh(_chosen(all_devices(backend) if devices is None else devices, size), (name,))
         found: dict[str, Any] = {}
 
         def part(*parts: Any) -> list[Any]:
@@ -97,8 +101,8 @@ def _size(leaves: Sequence[Any], dims: Sequence[int | None], given: int | None) 
     return sizes.pop()
 
 
-def _chosen(devices: Sequence[Any] | None, size: int) -> list[Any]:
-    found = list(all_devices() if devices is None else devices)
+def _chosen(devices: Sequence[Any], size: int) -> list[Any]:
+    found = list(devices)
     if size > len(found):
         raise MeshError(f"pmap over an axis of size {size}, and there are {len(found)} devices", "map fewer at once")
     return found[:size]

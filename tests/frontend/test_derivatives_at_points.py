@@ -124,6 +124,7 @@ def grads(f, *args):
     (special.xlog1py, (0.0, -1.0), (-np.inf, 0)), (lax.pow, (0.0, 2.0), (0, 0)),
     (lax.pow, (2.0, 0.0), (0, np.log(2.0))),
     (lax.pow, (0.0, 0.0), (0, 0)), (lax.pow, (0.0, 1.0), (1, 0)), (tnp.hypot, (3.0, 3.0), (0.5**0.5, 0.5**0.5)),
+    (tnp.hypot, (0.0, 0.0), (0.5, 0.5)),
 ])  # fmt: skip
 def test_partial_derivatives(function, args, wanted):
     np.testing.assert_allclose(grads(function, *args), wanted, rtol=1e-6)

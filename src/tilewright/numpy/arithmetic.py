@@ -186,7 +186,7 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     large, small = where3(second, b, a), where3(second, a, b)
     nothing = lax.eq(large, 0)
     ratio = small / where3(nothing, 1.0, large)
-    result = where3(nothing, large, large * lax.sqrt(1 + ratio * ratio))
+    result = where3(nothing, (a + b) / 2, large * lax.sqrt(1 + ratio * ratio))  # at the origin both count alike
     return strong_beside(where3(infinite, np.inf, result), *given)
 
 
