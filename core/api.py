@@ -41,6 +41,11 @@ from .vmap import batch_flat
 class ShapeDtypeStruct:
     """A shape and dtype standing for an array.
 
+    The set `manual_axis_type.varying` is of the axes of a mesh along which its values differ, within `shard_map`.
+
+    Raises:
+      UnsupportedError: `is_ref`, or axes along which it is reduced or not reduced yet.
+
     >>> ShapeDtypeStruct((2, 3), "float32").size
     6
     """
@@ -49,8 +54,15 @@ class ShapeDtypeStruct:
     dtype: Any
     weak_type: bool = False
     sharding: Any = None
+    manual_axis_type: Any = None
+    is_ref: bool = False
 
     def __post_init__(self) -> None:
+        if self.is_ref:
+            raise UnsupportedError("ShapeDtypeStruct(is_ref=True)", "make a Ref with `new_ref`, or pass its type")
+        if any(getattr(self.manual_axis_type, name, None) for name in ("reduced", "unreduced")):
+            raise UnsupportedError(f"ShapeDtypeStruct(manual_axis_type={self.manual_axis_type!r})",
+                                   "only `varying` has a meaning here")  # fmt: skip
         object.__setattr__(self, "shape", tuple(self.shape))
         object.__setattr__(self, "dtype", as_dtype(self.dtype))
 

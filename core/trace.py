@@ -36,7 +36,7 @@ from .ir import NO_EFFECTS, Atom, Eqn, Literal, Program, Var, run
 from .opaque import OpaqueType, flat_parts, is_opaque, opaque_types
 from .primitive import Primitive
 from .runtime import runtime
-from .types import ArrayType, RefType, ShardedType, Type, as_dtype, canonical_dtype, is_key
+from .types import ArrayType, RefType, ShardedType, Type, VaryingType, as_dtype, canonical_dtype, is_key
 from .value import Scalar, Value, typeof
 
 
@@ -542,6 +542,7 @@ def as_type(x: Any) -> Type:
     if not own and hasattr(x, "shape") and hasattr(x, "dtype"):
         dtype = as_dtype(x.dtype)
         found = ArrayType(tuple(x.shape), canonical_dtype(dtype), bool(getattr(x, "weak_type", False)))
-        place = getattr(x, "sharding", None)
+        place, manual = getattr(x, "sharding", None), getattr(x, "manual_axis_type", None)
+        found = VaryingType(found, frozenset(getattr(manual, "varying", ())))
         return found if place is None else runtime.explicit.lying(found, place)
     return typeof(x)

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from types import SimpleNamespace
 
 import jax.dtypes as oracle_dtypes
 import numpy as np
@@ -182,3 +183,23 @@ def test_a_shape_may_be_an_array_of_sizes():
     sizes = jnp.asarray([2, -1])
     assert jnp.reshape(jnp.arange(6), sizes).shape == jnp.arange(6).reshape(sizes).shape == (2, 3)
     assert jnp.arange(6).reshape(np.array([3, 2])).shape == (3, 2)
+
+
+def test_a_shape_may_say_along_which_axes_devices_differ():
+    manual = SimpleNamespace(varying={"i"})
+    seen = []
+    tw.eval_shape(lambda x: seen.append(tw.typeof(x).vary), tw.ShapeDtypeStruct((2,), "f", manual_axis_type=manual))
+    assert seen == [{"i"}]
+
+
+@pytest.mark.parametrize("how", [{"is_ref": True}, {"manual_axis_type": SimpleNamespace(unreduced={"i"})}])
+def test_shapes_of_what_is_no_array_are_refused(how):
+    with pytest.raises(tw.errors.UnsupportedError, match=next(iter(how))):
+        tw.ShapeDtypeStruct((2,), "float32", **how)
+
+
+def test_pmap_on_the_devices_of_a_platform():
+    x = np.ones((1, 2), np.float32)
+    assert tw.pmap(lambda x: x + 1, backend="cpu")(x).tolist() == [[2, 2]]
+    with pytest.raises(tw.errors.ArgumentError, match="backend"):
+        tw.pmap(lambda x: x, backend="cpu", devices=tw.devices())
