@@ -186,3 +186,13 @@ def test_limits_of_minimize():
     assert int(run(zeros, method="BFGS", tol=1e9).nit) == 0
     # No step goes down from where nothing is a number.
     assert int(run(np.ones(2, "f"), lambda x: jnp.sum(x) * np.nan, method="BFGS").status) != 0
+
+
+@pytest.mark.parametrize("method", ["BFGS", "l-bfgs-experimental-do-not-rely-on-this"])
+def test_minima_of_half_precision_are_those_of_float32_rounded(method):
+    def f(x):
+        return jnp.sum((x - 1.5) ** 4 + x * x)
+
+    found, wide = (minimize(f, jnp.asarray([0.3, -1.0, 2.0], d), method=method) for d in ("float16", "float32"))
+    assert found.x.dtype == found.fun.dtype == np.float16 and found.success == wide.success
+    np.testing.assert_allclose(found.x, wide.x, rtol=2e-3)

@@ -12,6 +12,7 @@ from tests.support.surface_calls import KEY, ROW, SPD, SQUARE, X, Z
 TALL, RIGHT, TAUS = np.concatenate([SQUARE, X]), SQUARE[:, :2], np.array([1.2, 0.3, 0.5], np.float32)
 HERMITIAN = (Z @ H(Z) + np.eye(2)).astype(np.complex64)
 LU = np.array([[4, 1, 2], [0.5, 3, 1], [0.25, 0.5, 2]], np.float32)
+BLOCKS = np.array([[1, 2, 3], [-4, 1, 5], [0, 0, 2]], np.float32)
 DIAGONALS = np.array([[0, 1, 2], [5, 6, 7], [1, 2, 0]], np.float32)
 ANGLES = np.array([[0.1, 0.2, 0.3], [-0.4, 0.5, 0.1]], np.float32)
 GRID = (np.array([0, 1], np.float32), np.array([0, 0.5, 2], np.float32))
@@ -57,7 +58,7 @@ SCIPY_LINALG = [
         ("dft", (4,), {}), ("dft", (3, "sqrtn"), {}), ("hadamard", (4,), {}), ("helmert", (4,), {}),
         ("hilbert", (3,), {}),
         ("invhilbert", (3,), {}), ("pascal", (4,), {}), ("pascal", (3, "lower"), {}), ("invpascal", (4,), {}),
-        ("funm", (SPD, lambda w: w * w + 1), {}),
+        ("rsf2csf", (BLOCKS, np.eye(3, dtype=np.float32)), {}), ("funm", (SPD, lambda w: w * w + 1), {}),
     ),
     ("cho_factor", (SPD,), {}, lambda xp, out: xp.triu(out[0])),
     ("qr_multiply", (TALL, SQUARE), dict(mode="right"), _absolute),

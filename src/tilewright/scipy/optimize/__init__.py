@@ -6,9 +6,19 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ... import lax
+from ...core import tree
 from ...core.errors import ArgumentError, ArgumentTypeError, DtypeError, ShapeError
-from ...numpy.util import Array, dtype_of, is_complex, promote_dtypes_inexact, shape_of, value
+from ...numpy.util import (
+    Array,
+    astype,
+    computation_dtype,
+    dtype_of,
+    is_complex,
+    promote_dtypes_inexact,
+    shape_of,
+    strong,
+    value,
+)
 from .bfgs import OptimizeResults, minimize_bfgs, minimize_lbfgs
 
 _METHODS = {"bfgs": minimize_bfgs, "l-bfgs-experimental-do-not-rely-on-this": minimize_lbfgs}
@@ -27,8 +37,9 @@ def minimize(
 
     `method` is "BFGS", or "l-bfgs-experimental-do-not-rely-on-this". `tol` is the norm of the gradient to stop at.
     `options`: maxiter, norm, gtol and line_search_maxiter; of L-BFGS maxiter, norm, maxcor, ftol, gtol, maxfun, maxgrad
-    and maxls. Works under `jit` and `vmap`, and in forward mode. Raises `ShapeError` where x0 is not a vector and
-    `ArgumentError` for other methods or options.
+    and maxls. Works under `jit` and `vmap`, and in forward mode. With `x0` of bfloat16 or float16 `fun` is called with
+    float32, and the results are rounded. Raises `ShapeError` where x0 is not a vector and `ArgumentError` for other
+    methods or options.
 
     >>> from tilewright import numpy as jnp
     >>> from tilewright.scipy.optimize import minimize
@@ -55,7 +66,11 @@ def minimize(
             raise ArgumentError(f"minimize with the option {name!r} for {method}", f"one of {', '.join(known)}")
     if tol is not None:
         options.setdefault("gtol", tol)
-    return run(lambda x: fun(x, *args), lax.convert_element_type(x0, dtype_of(x0)), **options)
+    dtype, work = dtype_of(x0), computation_dtype(dtype_of(x0))
+    if dtype == work:
+        return run(lambda x: fun(x, *args), strong(x0), **options)
+    found = run(lambda x: astype(fun(x, *args), work), astype(x0, work), **options)
+    return tree.map(lambda x: astype(x, dtype) if dtype_of(x) == work else x, found)
 
 
 __all__ = ["OptimizeResults", "minimize"]
