@@ -351,6 +351,17 @@ def test_weights_of_float32_make_narrow_points_float32():
     np.testing.assert_allclose(found, np.polyfit(x.astype(float), y.astype(float), 1, w=w), rtol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_covariances_of_narrow_numbers_are_summed_in_float32(dtype):
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(3, 40)) + 5, dtype)
+    weights = np.arange(1, 41, dtype=np.float32)
+    wide = np.asarray(x).astype(np.float64)
+    np.testing.assert_allclose(jnp.cov(x, aweights=weights), np.cov(wide, aweights=weights), rtol=1e-4, atol=1e-5)
+    found = jnp.cov(x)
+    assert found.dtype == x.dtype
+    np.testing.assert_allclose(found.astype(np.float32), np.cov(wide), rtol=1e-2, atol=1e-3)
+
+
 def test_windows_of_no_indices_need_no_elements():
     numbers = lax.GatherDimensionNumbers(offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,))
     x, none = np.zeros((0, 3), np.float32), np.zeros((0, 1), np.int32)

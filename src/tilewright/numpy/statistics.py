@@ -32,6 +32,7 @@ from .util import (
     Value,
     astype,
     composite,
+    computation_dtype,
     default_float,
     default_int,
     dtype_argument,
@@ -64,34 +65,33 @@ def _cov(
     m: Any, y: Any = None, fweights: Any = None, aweights: Any = None, rowvar: bool = True, bias: bool = False,
     ddof: Any = None, dtype: Any = None,
 ) -> Array:  # fmt: skip
-    (x,) = promote_dtypes_inexact(value(m, "cov"))
-    if y is not None:
-        x, y = promote_dtypes_inexact(x, value(y, "cov"))
-    if dtype is not None:
-        x = astype(x, dtype)
-    if len(shape_of(x)) > 2 or (y is not None and len(shape_of(y)) > 2):
+    given = [value(v, "cov") for v in (m, y, aweights) if v is not None]
+    result_dtype = dtype_of(promote_dtypes_inexact(*given)[0]) if dtype is None else dtype
+    x = astype(given[0], computation_dtype(result_dtype))
+    if len(shape_of(x)) > 2 or (y is not None and len(shape_of(given[1])) > 2):
         raise ArgumentError(f"cov of shape {shape_of(x)}", "pass a vector or a matrix")
     x = _variables_in_rows(x, rowvar)
     if y is not None:
-        x = concatenate([x, _variables_in_rows(astype(y, dtype_of(x)), rowvar)], 0)
+        x = concatenate([x, _variables_in_rows(astype(given[1], dtype_of(x)), rowvar)], 0)
     if not shape_of(x)[0]:
-        return lax.full((0, 0), 0, dtype_of(x))
+        return lax.full((0, 0), 0, result_dtype)
     taken = (0 if bias else 1) if ddof is None else ddof
     weights = None
     if fweights is not None:
         weights = astype(value(fweights), dtype_of(x))
     if aweights is not None:
-        importance = astype(value(aweights), dtype_of(x))
+        importance = astype(given[-1], dtype_of(x))
         weights = importance if weights is None else weights * importance
     centre, total = average(x, 1, weights, returned=True)
     gap = x - lax.expand_dims(centre, (1,))
     scaled = gap if weights is None else gap * weights[None, :]
     size: Any = shape_of(x)[1] - taken if weights is None else total[0] - taken
     if weights is not None and aweights is not None and taken:
-        size = total[0] - taken * sum_of(weights * value(aweights)) / total[0]
+        size = total[0] - taken * sum_of(weights * importance) / total[0]
     flipped = lax.transpose(scaled, (1, 0))
     product = matmul(gap, lax.conj(flipped) if is_complex(dtype_of(x)) else flipped)
     result = product / size if not isinstance(size, int) or size > 0 else product * np.inf
+    result = astype(result, result_dtype)
     return lax.reshape(result, ()) if shape_of(result) == (1, 1) else result
 
 
