@@ -9,6 +9,8 @@ import tilewright as tw
 from tilewright import lax, nn
 from tilewright import numpy as jnp
 from tilewright.core import errors
+from tilewright.core.evaluate import NUMPY
+from tilewright.core.trace import under
 from tilewright.scipy import special, stats
 
 BOOLS = np.array([True, False])
@@ -360,6 +362,12 @@ def test_covariances_of_narrow_numbers_are_summed_in_float32(dtype):
     found = jnp.cov(x)
     assert found.dtype == x.dtype
     np.testing.assert_allclose(found.astype(np.float32), np.cov(wide), rtol=1e-2, atol=1e-3)
+
+
+def test_the_upper_bit_of_unsigned_integers_is_repeated():
+    x, by = np.array([255, 128, 7], np.uint8), np.array([2, 1, 9], np.uint8)
+    for found in (lax.shift_right_arithmetic(x, by), under(NUMPY, lambda: lax.shift_right_arithmetic(x, by))):
+        assert np.asarray(found).tolist() == [255, 192, 0]
 
 
 def test_windows_of_no_indices_need_no_elements():
