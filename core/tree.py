@@ -296,7 +296,21 @@ def register_static(cls: Any) -> Any:
 
 
 class Partial(functools.partial):
-    """`functools.partial` as a pytree whose leaves are the bound arguments."""
+    """`functools.partial` as a pytree whose leaves are the arguments bound here, not those of one within it."""
+
+    def __new__(cls, func: Any, /, *args: Any, **keywords: Any) -> Partial:
+        whole = _Whole(func) if isinstance(func, functools.partial) else func  # else Python would merge the two
+        return super().__new__(cls, whole, *args, **keywords)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Whole:
+    """A partial function as a function, equal where that is."""
+
+    function: functools.partial
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        return self.function(*args, **keywords)
 
 
 register_pytree_with_keys(

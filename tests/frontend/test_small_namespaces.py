@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
@@ -68,6 +69,13 @@ def test_types_for_annotations():
     values = [tnp.ones(1), np.ones(1), np.float32(1), True, 1, 1.0, 1j]
     assert all(isinstance(v, tw.typing.ArrayLike) for v in values) and not isinstance([1], tw.typing.ArrayLike)
     assert tw.jit(lambda x: x + isinstance(x, tw.typing.ArrayLike))(1) == 2
+
+
+def test_a_partial_function_within_a_partial_is_part_of_the_structure():
+    inner = functools.partial(lambda kind, x, y: (kind, x - y), "kind")
+    leaves, structure = tw.tree.flatten(tw.tree_util.Partial(inner, 3.0))
+    assert leaves == [3.0] and tw.tree.unflatten(structure, [5.0])(1.0) == ("kind", 4.0)
+    assert structure == tw.tree.structure(tw.tree_util.Partial(inner, 7.0))
 
 
 def test_nodes_by_one_level():
