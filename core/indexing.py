@@ -79,7 +79,7 @@ def _first(span: Span, size: int, wrap: bool) -> Any:
 
 def _in_bounds(entries: Sequence[Entry], shape: Shape, wrap: bool) -> bool:
     """Whether integers are known and lie within their axes."""
-    axes = [e for e in entries if takes_axis(e)]
+    axes: list[Any] = [e for e in entries if takes_axis(e)]
     for entry, size in zip(axes, shape, strict=True):
         if is_array(entry.start if isinstance(entry, Span) else entry):
             return False

@@ -82,7 +82,7 @@ def xla_metadata_call2(f: Any = None, /, metadata: Any = None, *, ad_metadata: A
     1
     """
     if isinstance(f, Mapping) and metadata is None:
-        f, metadata = None, f
+        return xla_metadata_call2(None, f, ad_metadata=ad_metadata)
     notes = _notes(metadata or {})
     if isinstance(ad_metadata, str) and ad_metadata not in ("same", "drop"):
         raise ArgumentError(f"ad_metadata={ad_metadata!r}", 'give "same", "drop" or a dictionary')

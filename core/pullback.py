@@ -353,8 +353,8 @@ class VJP(LinearFunction):
 
     @classmethod
     def tree_unflatten(cls, structure: Any, values: Any) -> VJP:
-        hollow, *types, refs, sources, tells = structure
-        made = cls(None, *types, refs)
+        hollow, in_types, in_tree, out_types, out_tree, refs, sources, tells = structure
+        made = cls(None, in_types, in_tree, out_types, out_tree, refs)
         made._parts, made._sources, made._tells = (hollow.value, list(values)), sources, tells
         return made
 

@@ -79,7 +79,7 @@ def sharding_text(mesh_name: str, dims: Any) -> str:
 
 def places(mesh: Any, devices: tuple[Any, ...] | None) -> np.ndarray:
     """The numbers in a program of a mesh's devices, in its grid."""
-    known = devices is not None and isinstance(mesh, Mesh)
+    known = isinstance(mesh, Mesh) and devices is not None
     found = [devices.index(d) for d in mesh.flat] if known else range(mesh.size)
     return np.array(found).reshape(mesh.axis_sizes)
 

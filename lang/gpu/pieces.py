@@ -102,7 +102,7 @@ def _each(at: Place, to: Place, one: Callable[[Place, Place], None]) -> None:
 
     fori_loop(0, turns, turn, ())
     if left := shape[axis] - turns * rows:
-        _each(*(_part(p, axis, np.int32(turns * rows), left) for p in (at, to)), one)
+        _each(_part(at, axis, np.int32(turns * rows), left), _part(to, axis, np.int32(turns * rows), left), one)
 
 
 def _part(place: Place, axis: int, first: Any, count: int) -> Place:

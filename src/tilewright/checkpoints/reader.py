@@ -172,7 +172,8 @@ def _restored(reader: Reader, name: str, leaf: Leaf, like: Any, place: Any) -> A
     if canonical_dtype(_dtype(leaf.dtype)) != _dtype(leaf.dtype):
         raise DtypeError(f"the leaf {name} was saved as {leaf.dtype}, which arrays have with `enable_x64` alone",
                          "set enable_x64, or pass a NumPy array in `like`")  # fmt: skip
-    place = place.placed("restore") if hasattr(place, "placed") else place
+    if place is not None and hasattr(place, "placed"):
+        place = place.placed("restore")
     if isinstance(place, NamedSharding):
         maps = place.addressable_devices_indices_map(leaf.shape).values()
         bounds = [tuple(i.indices(n)[:2] for i, n in zip(m, leaf.shape, strict=True)) for m in maps]

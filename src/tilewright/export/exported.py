@@ -33,7 +33,7 @@ def _over(sharding: NamedSharding | None, mesh: Any) -> Any:
 
 def _placement(x: Any) -> Any:
     """How a value lies on a mesh, as far as it or its type tells."""
-    return getattr(x, "_placed", None) or typeof(x).placed  # type: ignore[union-attr]
+    return getattr(x, "_placed", None) or typeof(x).placed
 
 
 @cached(256)
