@@ -81,9 +81,12 @@ def _in_bounds(entries: Sequence[Entry], shape: Shape, wrap: bool) -> bool:
     """Whether integers are known and lie within their axes."""
     axes: list[Any] = [e for e in entries if takes_axis(e)]
     for entry, size in zip(axes, shape, strict=True):
-        if is_array(entry.start if isinstance(entry, Span) else entry):
+        if type(entry) is Span:
+            if is_array(entry.start):
+                return False
+        elif is_array(entry):
             return False
-        if _is_known(entry) and type(size) is int and not (-size if wrap else 0) <= entry < size:
+        elif _is_known(entry) and type(size) is int and not (-size if wrap else 0) <= entry < size:
             return False
     return True
 

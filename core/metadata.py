@@ -81,8 +81,9 @@ def xla_metadata_call2(f: Any = None, /, metadata: Any = None, *, ad_metadata: A
     >>> f.lower(1.0).as_text("hlo").count('frontend_attributes={tag="x"}')
     1
     """
-    if isinstance(f, Mapping) and metadata is None:
-        return xla_metadata_call2(None, f, ad_metadata=ad_metadata)
+    given = f if metadata is None else metadata
+    if isinstance(given, Mapping) and given is f:
+        return xla_metadata_call2(None, given, ad_metadata=ad_metadata)
     notes = _notes(metadata or {})
     if isinstance(ad_metadata, str) and ad_metadata not in ("same", "drop"):
         raise ArgumentError(f"ad_metadata={ad_metadata!r}", 'give "same", "drop" or a dictionary')

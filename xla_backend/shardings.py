@@ -79,9 +79,10 @@ def sharding_text(mesh_name: str, dims: Any) -> str:
 
 def places(mesh: Any, devices: tuple[Any, ...] | None) -> np.ndarray:
     """The numbers in a program of a mesh's devices, in its grid."""
-    known = isinstance(mesh, Mesh) and devices is not None
-    found = [devices.index(d) for d in mesh.flat] if known else range(mesh.size)
-    return np.array(found).reshape(mesh.axis_sizes)
+    found = np.arange(mesh.size)
+    if devices is not None and isinstance(mesh, Mesh):
+        found = np.array([devices.index(d) for d in mesh.flat])
+    return found.reshape(mesh.axis_sizes)
 
 
 def mesh_text(mesh: Any, devices: tuple[Any, ...] | None, names: Sequence[Any]) -> str:
