@@ -19,6 +19,7 @@ from ..core.errors import (
     ExecutionError,
     FailureError,
     ImmutableArrayError,
+    OutOfBoundsError,
     UnsupportedError,
 )
 from ..core.runtime import runtime
@@ -48,12 +49,13 @@ _CALLERS = ("core/primitives/callback.py", "experimental/buffer_callback.py")
 def execution_error(error: Exception) -> FailureError:
     """A fault of jaxlib's runtime as an error of ours; of a host callback's own error, only what the user wrote.
 
-    A callback that returned what it was not declared to is a `CallbackError`, as it is outside of programs.
+    A callback that returned what it was not declared to is a `CallbackError`, as it is outside of programs; what a
+    kernel's own checks find (`debug=True`) needs no words around it either.
     """
     text = str(error)
     if any(said in text for said in _OF_CALLBACKS):
         raised = failures.found(text)
-        if isinstance(raised, CallbackError):
+        if isinstance(raised, CallbackError | OutOfBoundsError):
             return raised.with_traceback(None)
         lines = text.rstrip().splitlines()
         ours = [n for n, line in enumerate(lines) if any(file in line for file in _CALLERS)]

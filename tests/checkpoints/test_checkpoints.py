@@ -24,8 +24,10 @@ from tilewright.core.errors import (
     CheckpointWriteError,
     DamagedCheckpointError,
     DtypeError,
+    MeshError,
     NonArrayArgumentError,
 )
+from tilewright.sharding import AbstractMesh, NamedSharding, P
 
 
 def state():
@@ -214,3 +216,13 @@ def test_files_of_safetensors(tmp_path):
     shutil.rmtree(tmp_path)
     with pytest.raises(CheckpointWriteError, match="No such file"):
         checkpoints.write_safetensors(path, {"a": np.zeros(1)})
+
+
+def test_types_are_enough_to_be_like(tmp_path):
+    x = tnp.ones((4, 2))
+    checkpoints.save(tmp_path / "one", {"w": x}, progress=False).wait()
+    found = checkpoints.restore(tmp_path / "one", {"w": tw.typeof(x)})
+    assert found["w"].tolist() == x.tolist()
+    lying = NamedSharding(AbstractMesh((2,), ("x",)), P("x"))
+    with pytest.raises(MeshError, match=r"the leaf \['w'\] is to lie on .* no devices"):
+        checkpoints.restore(tmp_path / "one", {"w": tw.ShapeDtypeStruct((4, 2), "float32", sharding=lying)})

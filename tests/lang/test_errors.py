@@ -304,7 +304,7 @@ def test_indices_from_data_are_clamped_compiled_and_checked_in_debug():
     np.testing.assert_array_equal(placed([1, 9], False), [[2, 3], [6, 7]])
     np.testing.assert_array_equal(placed([1, 3], True), [[2, 3], [6, 7]])
     words = r"kernel body, cell \(1,\): .* operand row_ref of f32\[4,2\] gives block \(9, 0\)"
-    with pytest.raises(Exception, match=words):
+    with pytest.raises(OutOfBoundsError, match=words):
         np.asarray(placed([1, 9], True))
     with pytest.raises(OutOfBoundsError, match="row_ref"):
         placed([1, 9], False, interpret=True)

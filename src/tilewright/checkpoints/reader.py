@@ -11,8 +11,8 @@ import ml_dtypes
 import numpy as np
 
 from ..core import tree
-from ..core.errors import CheckpointMismatchError, DtypeError, NonArrayArgumentError
-from ..core.mesh import NamedSharding
+from ..core.errors import CheckpointMismatchError, DtypeError, MeshError, NonArrayArgumentError
+from ..core.mesh import AbstractMesh, NamedSharding
 from ..core.types import KEY_DTYPES, KeyDtype, canonical_dtype
 from ..random.key import wrap_key_data
 from ..runtime import device_put
@@ -174,6 +174,11 @@ def _restored(reader: Reader, name: str, leaf: Leaf, like: Any, place: Any) -> A
                          "set enable_x64, or pass a NumPy array in `like`")  # fmt: skip
     if place is not None and hasattr(place, "placed"):
         place = place.placed("restore")
+    if isinstance(place, NamedSharding) and isinstance(place.mesh, AbstractMesh):
+        if not place.mesh.empty:
+            raise MeshError(f"the leaf {name} is to lie on {place.mesh}, which has no devices",
+                            "give a sharding over a `Mesh`, or call within `set_mesh`")  # fmt: skip
+        place = None
     if isinstance(place, NamedSharding):
         maps = place.addressable_devices_indices_map(leaf.shape).values()
         bounds = [tuple(i.indices(n)[:2] for i, n in zip(m, leaf.shape, strict=True)) for m in maps]
