@@ -136,3 +136,26 @@ def test_the_gradient_of_a_gamma_sample_is_implicit():
 def test_bad_arguments_have_named_errors(bad, error):
     with pytest.raises(error):
         bad()
+
+
+# The mean and the standard deviation of samplers by inversion, and the least value that their distribution has.
+MOMENTS = {
+    "exponential": (1.0, 1.0, 0.0),
+    "gumbel": (np.euler_gamma, np.pi / 6**0.5, -np.inf),
+    "logistic": (0.0, np.pi / 3**0.5, -np.inf),
+    "rayleigh": ((np.pi / 2) ** 0.5, (2 - np.pi / 2) ** 0.5, 0.0),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("name", MOMENTS)
+def test_moments_and_support_of_samplers_by_inversion(name, dtype):
+    mean, deviation, least = MOMENTS[name]
+    draw, count = getattr(random, name), 20_000
+    made = draw(random.key(0), *[1.0] * (name == "rayleigh"), shape=(count,), dtype=dtype)
+    assert str(made.dtype) == dtype
+    found = np.asarray(made).astype(np.float64)
+    assert np.isfinite(found).all() and found.min() >= least
+    assert abs(found.mean() - mean) < 4 * deviation / count**0.5
+    assert abs(found.std() / deviation - 1) < 0.03
+    assert found.max() > mean + 4 * deviation

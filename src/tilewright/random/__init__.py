@@ -3,6 +3,9 @@
 key = random.key(0)
 key, subkey = random.split(key)
 x = random.normal(subkey, (3,))
+
+Exponential, Gumbel, logistic, Pareto, Rayleigh and Weibull values of half precision are not JAX's: they are drawn in
+float32 and rounded, as a logarithm of few bits has no tail and wrong moments.
 """
 
 from .basic import (

@@ -36,6 +36,7 @@ from .key import (
     raw_bits,
     sample_shape,
     split2,
+    working_dtype,
 )
 
 
@@ -390,7 +391,8 @@ def gumbel(
         return runtime.asked(out_sharding, gumbel, key, shape, dtype, mode)
     key = one_key("gumbel", key)
     mode = chosen("gumbel's mode", mode or "low", ("high", "low"))
-    return draw_gumbel(key, sample_shape("gumbel", shape), float_dtype("gumbel", dtype), mode)
+    shape, dtype = sample_shape("gumbel", shape), float_dtype("gumbel", dtype)
+    return convert_element_type(draw_gumbel(key, shape, working_dtype(dtype), mode), dtype)
 
 
 @functools.partial(jit, static_argnums=(1, 2, 3))

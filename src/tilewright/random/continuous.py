@@ -30,7 +30,7 @@ from ..core.trace import dtype_of, shape_of
 from ..core.types import canonical_dtype
 from .basic import _rademacher, constant, draw_normal, draw_uniform
 from .generators import generator
-from .key import Shape, finfo, float_dtype, one_key, sample_shape, split2
+from .key import Shape, finfo, float_dtype, one_key, sample_shape, split2, working_dtype
 
 exp, log, log1p, sqrt, neg, power = (
     elementwise.exp, elementwise.log, elementwise.log1p, elementwise.sqrt, elementwise.neg, elementwise.pow,
@@ -72,8 +72,15 @@ def _plain(name: str, doc: str, draw: Callable[..., Any]) -> Callable[..., Any]:
 # ---------------------------------------------------------------------------- by inversion
 
 
+def _draw_open(key: Any, shape: Any, dtype: Any) -> Any:
+    """Uniform values above 0 and below 1, of half precision in float32: logarithms are finite and reach their tails."""
+    dtype = working_dtype(dtype)
+    return draw_uniform(key, finfo(dtype).tiny, 1.0, shape, dtype)
+
+
 def draw_exponential(key: Any, shape: Any, dtype: Any) -> Any:
-    return neg(log1p(neg(draw_uniform(key, 0.0, 1.0, shape, dtype))))
+    u = draw_uniform(key, 0.0, 1.0, shape, working_dtype(dtype))
+    return convert_element_type(neg(log1p(neg(u))), dtype)
 
 
 def _laplace(key: Any, shape: Any, dtype: Any) -> Any:
@@ -82,8 +89,8 @@ def _laplace(key: Any, shape: Any, dtype: Any) -> Any:
 
 
 def _logistic(key: Any, shape: Any, dtype: Any) -> Any:
-    x = draw_uniform(key, finfo(dtype).tiny, 1.0, shape, dtype)
-    return log(x) - log1p(neg(x))
+    x = _draw_open(key, shape, dtype)
+    return convert_element_type(log(x) - log1p(neg(x)), dtype)
 
 
 def _cauchy(key: Any, shape: Any, dtype: Any) -> Any:
@@ -133,7 +140,7 @@ def rayleigh(key: Any, scale: Any, shape: Shape | None = None, dtype: Any = None
 @functools.partial(jit, static_argnums=(2, 3))
 def _rayleigh(key: Any, scale: Any, shape: Any, dtype: Any) -> Any:
     (scale,) = _to(dtype, shape, scale)
-    return scale * sqrt(log(draw_uniform(key, 0.0, 1.0, shape, dtype)) * constant(dtype, -2))
+    return scale * convert_element_type(sqrt(-2.0 * log(_draw_open(key, shape, dtype))), dtype)
 
 
 def weibull_min(key: Any, scale: Any, concentration: Any, shape: Shape = (), dtype: Any = None) -> Any:
@@ -258,15 +265,10 @@ def multivariate_normal(
 def _multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any, dtype: Any, method: str) -> Any:
     n = shape_of(mean)[-1]
     (mean,) = _to(dtype, (*shape, n), mean)
-    factor = convert_element_type(_root(convert_element_type(cov, _factored(dtype)), method), dtype)
+    factor = convert_element_type(_root(convert_element_type(cov, working_dtype(dtype)), method), dtype)
     factor = shapes.broadcast_to(factor, (*shape, n, n))
     z = draw_normal(key, (*shape, n), dtype)
     return mean + shapes.squeeze(matmul(factor, shapes.expand_dims(z, (len(shape) + 1,))), (len(shape) + 1,))
-
-
-def _factored(dtype: Any) -> Any:
-    """The dtype in which matrices are factored: half precision in float32."""
-    return np.dtype(np.float32) if dtype.itemsize < 4 else dtype
 
 
 def _root(cov: Any, method: str) -> Any:
@@ -300,7 +302,7 @@ def orthogonal(
 @functools.partial(jit, static_argnums=(1, 2, 3, 4))
 def _orthogonal(key: Any, n: int, m: int, shape: Any, dtype: Any) -> Any:
     tall, wide = max(n, m), min(n, m)
-    z = convert_element_type(draw_normal(key, (math.prod(shape), tall, wide), dtype), _factored(dtype))
+    z = convert_element_type(draw_normal(key, (math.prod(shape), tall, wide), dtype), working_dtype(dtype))
     q, r = qr(z, full_matrices=False)
     q = convert_element_type(q * rows_of(elementwise.sign(diagonal(r)), tall), dtype)  # the Q of a positive diagonal
     q = shapes.transpose(q, (0, 2, 1)) if n < m else q

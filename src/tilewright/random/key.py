@@ -100,6 +100,11 @@ def finfo(dtype: Any) -> Any:
     return ml_dtypes.finfo(dtype)
 
 
+def working_dtype(dtype: Any) -> Any:
+    """The dtype in which samples are computed: half precision in float32."""
+    return np.dtype(np.float32) if dtype.itemsize < 4 else dtype
+
+
 def split2(key: Any, number: int = 2) -> list[Any]:
     """An opaque key split into a list of keys."""
     keys = generator(key).split(key, (number,))
