@@ -35,6 +35,7 @@ from .elementwise import (
     min_p,
     mul_p,
     neg_p,
+    pow_p,
     round_p,
     rsqrt_p,
     sign_p,
@@ -326,15 +327,16 @@ def _igamma_grad_a(a: Any, x: Any) -> Any:
     return _where(legal, value, math.nan)
 
 
-def _log_power(x: Any, log: Any, power: Any) -> Any:
-    """The logarithm of a power of a number, given its logarithm; 0 where both are 0."""
-    neither = and_p.bind(_eq(x, 0), _eq(power, 0))
-    return _mul(power, _where(neither, 0.0, log))
+def _power_of_zero(x: Any, end: Any, power: Any) -> Any:
+    """A power of a number where that is 0, 1 elsewhere: a power itself has the right derivatives at 0."""
+    return pow_p.bind(_where(end, x, 1.0), power)
 
 
 def _gamma_pdf(a: Any, x: Any) -> Any:
     """x^(a-1) e^-x / Gamma(a): the derivative of P(a, x) in x."""
-    return exp_p.bind(_sub(_sub(_log_power(x, log_p.bind(x), _sub(a, 1.0)), x), lgamma_p.bind(a)))
+    power, end = _sub(a, 1.0), _eq(x, 0)
+    log = _sub(_sub(_mul(power, log_p.bind(_where(end, 1.0, x))), x), lgamma_p.bind(a))
+    return _mul(exp_p.bind(log), _power_of_zero(x, end, power))
 
 
 igamma_p = curves(
@@ -420,9 +422,10 @@ def _betainc(a: Any, b: Any, x: Any) -> Any:
 
 
 def _beta_density(t: Any, out: Any, a: Any, b: Any, x: Any) -> Any:
-    log, log_rest = log_p.bind(x), log1p_p.bind(neg_p.bind(x))
-    exponent = _add(_log_power(x, log, _sub(a, 1.0)), _log_power(_sub(1.0, x), log_rest, _sub(b, 1.0)))
-    return _mul(t, exp_p.bind(_sub(exponent, _log_beta(a, b))))
+    p, q, low, high = _sub(a, 1.0), _sub(b, 1.0), _eq(x, 0), _eq(x, 1)
+    log, log_rest = log_p.bind(_where(low, 1.0, x)), log1p_p.bind(neg_p.bind(_where(high, 0.0, x)))
+    density = exp_p.bind(_sub(_add(_mul(p, log), _mul(q, log_rest)), _log_beta(a, b)))
+    return _mul(t, density, _power_of_zero(x, low, p), _power_of_zero(_sub(1.0, x), high, q))
 
 
 regularized_incomplete_beta_p = curves(

@@ -13,7 +13,7 @@ from ... import lax
 from ...numpy.elementwise import where3
 from ...numpy.util import dtype_of
 from .. import special
-from .family import Family
+from .family import Family, with_powers
 
 _D = Family(__name__, "p", lambda p: (p >= 0) & (p <= 1), (0.0, 1.0), 0.0, whole=True)
 
@@ -23,6 +23,6 @@ def _log(k: Any, p: Any) -> Any:
 
 
 logpmf = _D.function("logpmf", _log)
-pmf = _D.function("pmf", _log)
+pmf = _D.function("pmf", lambda k, p: with_powers(k * 0, (p, k), of_rest=(p, 1 - k)), powers=True)
 cdf = _D.function("cdf", lambda k, p: where3(k < 1, 1 - p, 1.0), moves=False)
 ppf = _D.function("ppf", lambda q, p: lax.convert_element_type(q > 1 - p, dtype_of(q)), moves=False)

@@ -11,7 +11,7 @@ from typing import Any
 
 from ... import lax
 from .. import special
-from .family import Family, positive
+from .family import Family, positive, with_powers
 
 _D = Family(__name__, "a b", positive, (0.0, 1.0), 0.5)
 
@@ -20,12 +20,16 @@ def _log(y: Any, a: Any, b: Any) -> Any:
     return special.xlogy(a - 1, y) + special.xlog1py(b - 1, -y) - special.betaln(a, b)
 
 
+def _density(y: Any, a: Any, b: Any) -> Any:
+    return with_powers(-special.betaln(a, b), (y, a - 1), of_rest=(y, b - 1))
+
+
 def _sf(y: Any, a: Any, b: Any) -> Any:
     return special.betainc(b, a, 1 - y)
 
 
 logpdf = _D.function("logpdf", _log)
-pdf = _D.function("pdf", _log)
+pdf = _D.function("pdf", _density, powers=True)
 cdf = _D.function("cdf", lambda y, a, b: special.betainc(a, b, y))
 logcdf = _D.function("logcdf", lambda y, a, b: lax.log(special.betainc(a, b, y)))
 sf = _D.function("sf", _sf)

@@ -11,7 +11,7 @@ from typing import Any
 
 from ... import lax
 from .. import special
-from .family import Family, both
+from .family import Family, both, with_powers
 
 _D = Family(
     __name__, "n p", lambda n, p: both(n >= 0, lax.eq(n, lax.floor(n)), p >= 0, p <= 1), lambda n, p: (0.0, n), 0.0,
@@ -28,5 +28,9 @@ def _log(k: Any, n: Any, p: Any) -> Any:
     return log_choices(n, k) + special.xlogy(k, p) + special.xlog1py(n - k, -p)
 
 
+def _probability(k: Any, n: Any, p: Any) -> Any:
+    return with_powers(log_choices(n, k), (p, k), of_rest=(p, n - k))
+
+
 logpmf = _D.function("logpmf", _log)
-pmf = _D.function("pmf", _log)
+pmf = _D.function("pmf", _probability, powers=True)

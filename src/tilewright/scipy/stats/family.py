@@ -10,13 +10,15 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import Any
 
 from ... import lax
+from ...core.primitives.custom import custom_jvp
 from ...numpy.elementwise import where3
 from ...numpy.util import Array, composite, promote_inexact, strong
+from .. import special
 
 INF = math.inf
 Form = Callable[..., Any]
@@ -74,23 +76,31 @@ class Family:
     moves: bool = True
     whole: bool = False
 
-    def function(self, name: str, form: Form, variable: str = "", moves: bool | None = None) -> Callable[..., Array]:
-        """A function of the family; with another name for its argument, or without `loc`, where JAX has it so."""
+    def function(
+        self, name: str, form: Form, variable: str = "", moves: bool | None = None, powers: bool = False
+    ) -> Callable[..., Array]:
+        """A function of the family; with another name for its argument, or without `loc`, where JAX has it so.
+
+        `powers`: the form is the density itself, made by `with_powers`, and not its logarithm.
+        """
         inverse = name in _INVERSES
+        kind = _KINDS.get(name)
+        if powers:
+            kind = replace(_KINDS[name], exp=False, below=0.0, above=0.0)
         moves = self.moves if moves is None else moves
         places = (("loc",) if self.whole else ("loc", "scale")) if moves else ()
-        first = variable or ("q" if inverse else "k" if self.whole else _KINDS[name].variable)
+        first = variable or ("q" if inverse else "k" if self.whole else kind.variable)
         names = (first, *self.parameters.split(), *places)
 
         def run(*args: Any) -> Array:
-            return strong(self._inverse(form, args) if inverse else self._value(_KINDS[name], form, args))
+            return strong(self._inverse(form, args) if inverse else self._value(kind, form, args))
 
         template = _CALLS[len(names)](run)
         code = template.__code__.replace(co_varnames=names, co_name=name, co_qualname=name)
         space = sys.modules[self.module].__dict__
         made = FunctionType(code, space, name, (0, 1)[: len(places)], template.__closure__)
         function = composite()(made)
-        function.__doc__ = _INVERSES[name] if inverse else _KINDS[name].text
+        function.__doc__ = _INVERSES[name] if inverse else kind.text
         return function
 
     def _split(self, args: Any) -> tuple[Any, list[Any], Any, Any, Any]:
@@ -110,7 +120,7 @@ class Family:
         y = y if scale is None else y / scale
         out = self._on_support(kind, form, y, shapes)
         if kind.density and scale is not None:
-            out = out - lax.log(scale)
+            out = out - lax.log(scale) if kind.below else out / scale
         out = lax.exp(out) if kind.exp else out
         return out if valid is None else where3(valid, out, math.nan)
 
@@ -156,6 +166,42 @@ def both(*conditions: Any) -> Any:
 def positive(*parameters: Any) -> Any:
     """Where all of some parameters are above 0."""
     return both(*[lax.gt(p, 0) for p in parameters])
+
+
+@custom_jvp
+def _power(x: Any, power: Any) -> Any:
+    return lax.pow(x, power)
+
+
+def _power_by_base(t: Any, out: Any, x: Any, power: Any) -> Any:
+    constant = lax.eq(power, 0)
+    return t * where3(constant, 0.0, power * _power(x, where3(constant, 1.0, power - 1)))
+
+
+def _power_by_power(t: Any, out: Any, x: Any, power: Any) -> Any:
+    none = lax.eq(out, 0)
+    return t * where3(none, 0.0, out * lax.log(where3(none, 1.0, x)))
+
+
+_power.defjvps(_power_by_base, _power_by_power)
+
+
+def with_powers(log_rest: Any, *powers: tuple[Any, Any], of_rest: tuple[Any, Any] | None = None) -> Any:
+    """`exp(log_rest)` times `x ** power` for each pair `(x, power)`, and `(1 - x) ** power` for the pair `of_rest`.
+
+    Through logarithms, but for a base of 0: a power itself has the right derivatives there.
+    """
+    product = []
+    for x, power in powers:
+        end = lax.eq(x, 0)
+        log_rest = log_rest + special.xlogy(power, where3(end, 1.0, x))
+        product.append(_power(where3(end, x, 1.0), power))
+    if of_rest is not None:
+        x, power = of_rest
+        end = lax.eq(x, 1)
+        log_rest = log_rest + special.xlog1py(power, where3(end, 0.0, -x))
+        product.append(_power(where3(end, 1 - x, 1.0), power))
+    return math.prod(product, start=lax.exp(log_rest))
 
 
 def log1mexp(x: Any) -> Any:

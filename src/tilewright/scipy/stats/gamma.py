@@ -11,7 +11,7 @@ from typing import Any
 
 from ... import lax
 from .. import special
-from .family import INF, Family, positive
+from .family import INF, Family, positive, with_powers
 
 _D = Family(__name__, "a", positive, (0.0, INF), 1.0)
 
@@ -20,8 +20,12 @@ def log_density(y: Any, a: Any) -> Any:
     return special.xlogy(a - 1, y) - y - lax.lgamma(a)
 
 
+def density(y: Any, a: Any) -> Any:
+    return with_powers(-y - lax.lgamma(a), (y, a - 1))
+
+
 logpdf = _D.function("logpdf", log_density)
-pdf = _D.function("pdf", log_density)
+pdf = _D.function("pdf", density, powers=True)
 cdf = _D.function("cdf", lambda y, a: special.gammainc(a, y))
 logcdf = _D.function("logcdf", lambda y, a: lax.log(special.gammainc(a, y)))
 sf = _D.function("sf", lambda y, a: special.gammaincc(a, y))

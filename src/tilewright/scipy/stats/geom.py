@@ -11,7 +11,7 @@ from typing import Any
 
 from ... import lax
 from .. import special
-from .family import INF, Family
+from .family import INF, Family, with_powers
 
 _D = Family(__name__, "p", lambda p: (p > 0) & (p <= 1), (1.0, INF), 1.0, whole=True)
 
@@ -21,4 +21,4 @@ def _log(k: Any, p: Any) -> Any:
 
 
 logpmf = _D.function("logpmf", _log)
-pmf = _D.function("pmf", _log)
+pmf = _D.function("pmf", lambda k, p: with_powers(lax.log(p), of_rest=(p, k - 1)), powers=True)

@@ -11,14 +11,22 @@ from typing import Any
 
 from ... import lax
 from .. import special
-from .family import INF, Family, both
+from .family import INF, Family, both, with_powers
 
 _D = Family(__name__, "n p", lambda n, p: both(n > 0, p > 0, p <= 1), (0.0, INF), 0.0, whole=True)
 
 
+def _log_certain(k: Any, n: Any, p: Any) -> Any:
+    return -lax.log(n + k) - special.betaln(n, k + 1) + n * lax.log(p)
+
+
 def _log(k: Any, n: Any, p: Any) -> Any:
-    return -lax.log(n + k) - special.betaln(n, k + 1) + n * lax.log(p) + special.xlog1py(k, -p)
+    return _log_certain(k, n, p) + special.xlog1py(k, -p)
+
+
+def _probability(k: Any, n: Any, p: Any) -> Any:
+    return with_powers(_log_certain(k, n, p), of_rest=(p, k))
 
 
 logpmf = _D.function("logpmf", _log)
-pmf = _D.function("pmf", _log)
+pmf = _D.function("pmf", _probability, powers=True)

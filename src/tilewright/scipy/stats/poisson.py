@@ -16,7 +16,7 @@ from ...numpy.elementwise import where3
 from ...numpy.reductions import sum as _sum
 from ...numpy.util import Array, ArrayLike, composite, dtype_of, promote_inexact, shape_of
 from .. import special
-from .family import INF, Family
+from .family import INF, Family, with_powers
 
 _D = Family(__name__, "mu", lambda mu: mu >= 0, (0.0, INF), 0.0, whole=True)
 _MANY = 60.0  # from which mean on the entropy's series is exact to double precision but for 1e-12
@@ -31,7 +31,7 @@ def _log(k: Any, mu: Any) -> Any:
 
 
 logpmf = _D.function("logpmf", _log)
-pmf = _D.function("pmf", _log)
+pmf = _D.function("pmf", lambda k, mu: with_powers(-lax.lgamma(k + 1) - mu, (mu, k)), powers=True)
 cdf = _D.function("cdf", lambda k, mu: special.gammaincc(k + 1, mu))
 
 
