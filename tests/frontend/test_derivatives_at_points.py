@@ -164,6 +164,8 @@ def test_the_mantissa_has_the_slope_of_its_power_of_two(x):
 def test_large_arguments_of_bessel_functions():
     assert float(tw.grad(special.i0)(80.0)) == float(special.i1(80.0))
     assert float(tw.grad(special.i0)(100.0)) == np.inf
+    ends = np.float32([-np.inf, np.inf])
+    np.testing.assert_array_equal([special.i0(ends), special.i1(ends)], [abs(ends), ends])
 
 
 @pytest.mark.parametrize("function, nothing", [(nn.softmax, 0.0), (nn.log_softmax, -np.inf)])
@@ -268,6 +270,12 @@ ENDS = {
     "boxcox squared": (lambda x: special.boxcox(x, 2.0), 0, 0, 1),
     "boxcox1p of the power 1": (lambda x: special.boxcox1p(x, 1.0), -1, 1, 0),
     "expi": (special.expi, INF, INF, None),
+    "i0": (special.i0, INF, INF, INF),
+    "i1": (special.i1, -INF, INF, None),
+    "log1mexp": (nn.log1mexp, -0.0, INF, -INF),
+    "spence at 0": (special.spence, 0, -INF, INF),
+    "spence close to 1": (special.spence, 1.05, -np.log(1.05) / 0.05, (np.log(1.05) / 0.05 - 1 / 1.05) / 0.05),
+    "spence of 0.3": (special.spence, 0.3, np.log(0.3) / 0.7, (1 / 0.3 + np.log(0.3) / 0.7) / 0.7),
     "gamma.pdf": (lambda x: stats.gamma.pdf(x, 2.0), 0, 1, -2),
     "gamma.pdf of 1": (lambda x: stats.gamma.pdf(x, 1.0, scale=2.0), 0, -0.25, 0.125),
     "gamma.pdf of 3": (lambda x: stats.gamma.pdf(x, 3.0), 0, 0, 1),

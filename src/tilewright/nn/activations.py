@@ -332,7 +332,8 @@ def log1mexp(x: ArrayLike) -> Array:
     x = _inexact(x)
     small = lax.lt(x, math.log(2))
     near, far = where3(small, x, 1.0), where3(small, 1.0, x)
-    return where3(small, lax.log(-lax.expm1(-near)), lax.log1p(-lax.exp(-far)))
+    rest = 0.0 - lax.expm1(-near)  # of -0 too it is 0, and not -0
+    return where3(small, lax.log(rest), lax.log1p(-lax.exp(-far)))
 
 
 def identity(x: ArrayLike) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .. import lax
@@ -12,12 +13,14 @@ from .util import Array, ArrayLike, composite, promote_dtypes_inexact, value
 
 @custom_jvp
 def _i0(x: Any) -> Array:
-    return lax.exp(lax.abs(x)) * lax.bessel_i0e(x)
+    size = lax.abs(x)
+    return where3(lax.eq(size, math.inf), size, lax.exp(size) * lax.bessel_i0e(x))
 
 
 @custom_jvp
 def _i1(x: Any) -> Array:
-    return lax.exp(lax.abs(x)) * lax.bessel_i1e(x)
+    size = lax.abs(x)
+    return where3(lax.eq(size, math.inf), x, lax.exp(size) * lax.bessel_i1e(x))
 
 
 def _i1_slope(t: Any, out: Any, x: Any) -> Array:
@@ -25,7 +28,8 @@ def _i1_slope(t: Any, out: Any, x: Any) -> Array:
     close = lax.lt(lax.abs(x), 0.1)
     square = x * x
     series = 0.5 + square / 16 * (1 + square / 24 * (1 + square / 48))
-    return t * (_i0(x) - where3(close, series, out / where3(close, 1.0, x)))
+    ratio = where3(lax.eq(lax.abs(x), math.inf), 0.0, out) / where3(close, 1.0, x)
+    return t * (_i0(x) - where3(close, series, ratio))
 
 
 _i0.defjvps(lambda t, out, x: t * _i1(x))

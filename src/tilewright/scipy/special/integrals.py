@@ -22,7 +22,7 @@ from ...numpy.util import (
     shape_of,
     strong,
 )
-from .basic import polynomial
+from .basic import polynomial, xlogy
 from .error import argument, real_only
 
 _EULER = 0.5772156649015329
@@ -208,6 +208,7 @@ def sici(x: ArrayLike) -> tuple[Array, Array]:
 # Of Li2(1 - exp(-u)) = u - u^2 / 4 + sum B_2k u^(2k+1) / (2k+1)!, in powers of u^2 from the third.
 _DILOG = tuple([b / math.factorial(2 * k + 1) for k, b in enumerate(BERNOULLI, 1)][::-1])
 _SLOPE = tuple([(-1.0) ** (k + 1) / (k + 1) for k in range(20)][::-1])
+_CURVATURE = tuple([k * c for k, c in zip(range(19, 0, -1), _SLOPE, strict=False)])
 
 
 def _spence_middle(x: Any) -> Any:
@@ -232,15 +233,29 @@ def _spence_value(x: Any) -> Array:
 _spence = custom_jvp(_spence_value)
 
 
-def _spence_slope(t: Any, out: Any, x: Any) -> Any:
+def _near_one(x: Any) -> tuple[Any, Any]:
+    """Whether a number is close to 1, and how much it is above that, or 0 if not."""
+    close = abs(x - 1) < 0.1
+    return close, where3(close, x - 1, 0.0)
+
+
+@custom_jvp
+def _spence_slope(x: Any) -> Any:
     """log(x) / (1 - x), by its series close to 1."""
-    gap = x - 1
-    close = abs(gap) < 0.1
-    series = polynomial(where3(close, gap, 0.0), _SLOPE)
-    return t * where3(close, series, lax.log(where3(close, 2.0, x)) / where3(close, 1.0, -gap))
+    close, gap = _near_one(x)
+    return where3(close, polynomial(gap, _SLOPE), lax.log(where3(close, 2.0, x)) / where3(close, 1.0, 1 - x))
 
 
-_spence.defjvps(_spence_slope)
+def _spence_curvature(t: Any, out: Any, x: Any) -> Any:
+    """The slope's derivative, (1 / x + slope) / (1 - x), without a difference of infinities at 0."""
+    close, gap = _near_one(x)
+    far = where3(close, 2.0, x)
+    quotient = (1 + xlogy(far, far) / (1 - far)) / (far * (1 - far))
+    return t * where3(close, polynomial(gap, _CURVATURE), quotient)
+
+
+_spence_slope.defjvps(_spence_curvature)
+_spence.defjvps(lambda t, out, x: t * _spence_slope(x))
 
 
 @composite()
