@@ -292,6 +292,8 @@ ENDS = {
     "geom.pmf at 1": (lambda p: stats.geom.pmf(2, p), 1, -1, -2),
     "nbinom.pmf at 1": (lambda p: stats.nbinom.pmf(1, 2.0, p), 1, -2, -8),
     "poisson.pmf": (lambda mu: stats.poisson.pmf(1, mu), 0, 1, -2),
+    "dirichlet.pdf": (lambda x: stats.dirichlet.pdf(tnp.stack([x, 1 - x]), tnp.array([2.0, 1.0])), 0, 2, 0),
+    "multinomial.pmf": (lambda p: stats.multinomial.pmf(np.array([1, 1]), 2, tnp.stack([p, 1 - p])), 0, 2, -4),
     "gammainc of 2": (lambda x: special.gammainc(2.0, x), 0, 0, 1),
     "gammaincc of 2": (lambda x: special.gammaincc(2.0, x), 0, 0, -1),
     "beta.cdf at 0": (lambda x: stats.beta.cdf(x, 2.0, 1.0), 0, 0, 2),

@@ -13,7 +13,8 @@ from ... import lax
 from ...numpy.elementwise import where3
 from ...numpy.util import dtype_of
 from .. import special
-from .family import Family, with_powers
+from .family import Family
+from .powers import with_powers
 
 _D = Family(__name__, "p", lambda p: (p >= 0) & (p <= 1), (0.0, 1.0), 0.0, whole=True)
 

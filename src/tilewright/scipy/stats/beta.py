@@ -11,7 +11,8 @@ from typing import Any
 
 from ... import lax
 from .. import special
-from .family import Family, positive, with_powers
+from .family import Family, positive
+from .powers import with_powers
 
 _D = Family(__name__, "a b", positive, (0.0, 1.0), 0.5)
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from ... import lax
 from .. import special
-from .family import Family, both, with_powers
+from .family import Family, both
+from .powers import with_powers
 
 _D = Family(
     __name__, "n p", lambda n, p: both(n >= 0, lax.eq(n, lax.floor(n)), p >= 0, p <= 1), lambda n, p: (0.0, n), 0.0,

@@ -17,9 +17,11 @@ from ...numpy.dtypes import finfo
 from ...numpy.elementwise import where3
 from ...numpy.join import concatenate
 from ...numpy.reductions import all as _all
+from ...numpy.reductions import prod as _prod
 from ...numpy.reductions import sum as _sum
 from ...numpy.util import Array, ArrayLike, composite, dtype_of, promote_dtypes_inexact, shape_of
 from .. import special
+from .powers import split_power
 
 
 @composite()
@@ -31,6 +33,13 @@ def logpdf(x: ArrayLike, alpha: ArrayLike) -> Array:
     Raises:
       ShapeError: `alpha` is no vector, or `x` has another number of shares.
     """
+    legal, simplex, x, power, constant = _parts(x, alpha)
+    out = _sum(special.xlogy(power, x), 0) + constant
+    return where3(legal, where3(simplex, out, -math.inf), math.nan)
+
+
+def _parts(x: Any, alpha: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """Whether `alpha` and shares are legal, the shares (harmless if not), their powers, the constant's logarithm."""
     x, alpha = promote_dtypes_inexact(x, alpha)
     if len(shape_of(alpha)) != 1 or not shape_of(x) or shape_of(alpha)[0] - shape_of(x)[0] not in (0, 1):
         raise ShapeError(f"a Dirichlet density at {shape_of(x)} with alpha of {shape_of(alpha)}",
@@ -43,11 +52,13 @@ def logpdf(x: ArrayLike, alpha: ArrayLike) -> Array:
     alpha = lax.expand_dims(alpha, tuple(range(1, len(shape_of(x)))))
     positive = _all((x > 0) | ((x == 0) & (alpha >= 1)), 0)
     simplex = positive & (abs(_sum(x, 0) - 1) < 1e-6 + k * float(finfo(dtype_of(x)).eps))
-    out = _sum(special.xlogy(alpha - 1, where3(simplex, x, 0.5)), 0) + constant
-    return where3(legal, where3(simplex, out, -math.inf), math.nan)
+    return legal, simplex, where3(simplex, x, 0.5), alpha - 1, constant
 
 
 @composite()
 def pdf(x: Any, alpha: Any) -> Array:
     """The density: see `logpdf`."""
-    return lax.exp(logpdf(x, alpha))
+    legal, simplex, x, power, constant = _parts(x, alpha)
+    log, factor = split_power(x, power)
+    out = lax.exp(_sum(log, 0) + constant) * _prod(factor, 0)
+    return where3(legal, where3(simplex, out, 0.0), math.nan)

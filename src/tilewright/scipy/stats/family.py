@@ -15,10 +15,8 @@ from types import FunctionType
 from typing import Any
 
 from ... import lax
-from ...core.primitives.custom import custom_jvp
 from ...numpy.elementwise import where3
 from ...numpy.util import Array, composite, promote_inexact, strong
-from .. import special
 
 INF = math.inf
 Form = Callable[..., Any]
@@ -166,42 +164,6 @@ def both(*conditions: Any) -> Any:
 def positive(*parameters: Any) -> Any:
     """Where all of some parameters are above 0."""
     return both(*[lax.gt(p, 0) for p in parameters])
-
-
-@custom_jvp
-def _power(x: Any, power: Any) -> Any:
-    return lax.pow(x, power)
-
-
-def _power_by_base(t: Any, out: Any, x: Any, power: Any) -> Any:
-    constant = lax.eq(power, 0)
-    return t * where3(constant, 0.0, power * _power(x, where3(constant, 1.0, power - 1)))
-
-
-def _power_by_power(t: Any, out: Any, x: Any, power: Any) -> Any:
-    none = lax.eq(out, 0)
-    return t * where3(none, 0.0, out * lax.log(where3(none, 1.0, x)))
-
-
-_power.defjvps(_power_by_base, _power_by_power)
-
-
-def with_powers(log_rest: Any, *powers: tuple[Any, Any], of_rest: tuple[Any, Any] | None = None) -> Any:
-    """`exp(log_rest)` times `x ** power` for each pair `(x, power)`, and `(1 - x) ** power` for the pair `of_rest`.
-
-    Through logarithms, but for a base of 0: a power itself has the right derivatives there.
-    """
-    product = []
-    for x, power in powers:
-        end = lax.eq(x, 0)
-        log_rest = log_rest + special.xlogy(power, where3(end, 1.0, x))
-        product.append(_power(where3(end, x, 1.0), power))
-    if of_rest is not None:
-        x, power = of_rest
-        end = lax.eq(x, 1)
-        log_rest = log_rest + special.xlog1py(power, where3(end, 0.0, -x))
-        product.append(_power(where3(end, 1 - x, 1.0), power))
-    return math.prod(product, start=lax.exp(log_rest))
 
 
 def log1mexp(x: Any) -> Any:

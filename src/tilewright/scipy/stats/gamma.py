@@ -11,7 +11,8 @@ from typing import Any
 
 from ... import lax
 from .. import special
-from .family import INF, Family, positive, with_powers
+from .family import INF, Family, positive
+from .powers import with_powers
 
 _D = Family(__name__, "a", positive, (0.0, INF), 1.0)
 

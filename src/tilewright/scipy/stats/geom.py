@@ -11,7 +11,8 @@ from typing import Any
 
 from ... import lax
 from .. import special
-from .family import INF, Family, with_powers
+from .family import INF, Family
+from .powers import with_powers
 
 _D = Family(__name__, "p", lambda p: (p > 0) & (p <= 1), (1.0, INF), 1.0, whole=True)
 

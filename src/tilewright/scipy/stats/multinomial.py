@@ -15,6 +15,7 @@ from ... import lax
 from ...core.errors import DtypeError
 from ...numpy.elementwise import where3
 from ...numpy.reductions import all as _all
+from ...numpy.reductions import prod as _prod
 from ...numpy.reductions import sum as _sum
 from ...numpy.util import (
     Array,
@@ -28,6 +29,7 @@ from ...numpy.util import (
     value,
 )
 from .. import special
+from .powers import split_power
 
 
 @composite()
@@ -39,17 +41,25 @@ def logpmf(x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
     Raises:
       DtypeError: counts or trials that are not integers.
     """
+    valid, legal, x, p, constant = _parts(x, n, p)
+    return where3(valid, where3(legal, _sum(special.xlogy(x, p), -1) + constant, -math.inf), math.nan)
+
+
+def _parts(x: Any, n: Any, p: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """Whether `p` is valid, whether counts are legal, both, and the logarithm of the number of orders of the trials."""
     x, n = promote_dtypes(value(x, "logpmf"), value(n, "logpmf"))
     if not is_integer(dtype_of(x)):
         raise DtypeError(f"multinomial counts of dtype {dtype_of(x)}", "cast them with `astype(int)`")
     (p,) = promote_dtypes_inexact(value(p, "logpmf"))
     legal = (_sum(x, -1) == n) & _all(x >= 0, -1)
     x, n, p = (strong(v) for v in promote_dtypes_inexact(where3(x < 0, 0, x), n, p))
-    out = lax.lgamma(n + 1) + _sum(special.xlogy(x, p) - lax.lgamma(x + 1), -1)
-    return where3(_all((p >= 0) & (p <= 1), -1), where3(legal, out, -math.inf), math.nan)
+    return _all((p >= 0) & (p <= 1), -1), legal, x, p, lax.lgamma(n + 1) - _sum(lax.lgamma(x + 1), -1)
 
 
 @composite()
 def pmf(x: Any, n: Any, p: Any) -> Array:
     """The probability: see `logpmf`."""
-    return lax.exp(logpmf(x, n, p))
+    valid, legal, x, p, constant = _parts(x, n, p)
+    log, factor = split_power(p, x)
+    out = lax.exp(_sum(log, -1) + constant) * _prod(factor, -1)
+    return where3(valid, where3(legal, out, 0.0), math.nan)

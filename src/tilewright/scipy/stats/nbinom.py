@@ -11,7 +11,8 @@ from typing import Any
 
 from ... import lax
 from .. import special
-from .family import INF, Family, both, with_powers
+from .family import INF, Family, both
+from .powers import with_powers
 
 _D = Family(__name__, "n p", lambda n, p: both(n > 0, p > 0, p <= 1), (0.0, INF), 0.0, whole=True)
 
