@@ -119,7 +119,7 @@ class Blackwell(Tensor):
         if level == len(carry):
             self.cell(self.s.parts.main, level)
             if self.s.ring:
-                tcgen05.commit(p, self.empty(self.stage(self.count)[0]), self.together)
+                tcgen05.commit(p, self.empty(self.stage(self.count)[0]), self.pair)
             self.count = p.add(self.count, 1)
             return
         ids = list(self.ids)

@@ -318,10 +318,10 @@ def test_rows_of_words_are_copied_from_anywhere():
 
 
 def test_rows_of_less_than_words_that_start_anywhere_take_vmem_for_all_of_the_operand():
-    """As far as there is any; where rows are known to start at whole tiles, the operand stays where it is."""
+    """As far as there is any; else, and where rows are known to start at whole tiles, the operand stays where it is."""
     (used,) = rows_from(lambda at: at, 16384, "bfloat16").resources
     assert used.fast_bytes > 16384 * 128 * 2
     (used,) = rows_from(lambda at: tl.multiple_of(at, 16), 2**20, "bfloat16").resources
     assert used.fast_bytes < MIB
-    with pytest.raises(errors.ResourceError, match=r"not known to start at a multiple of 16 rows.*268,435,456 bytes"):
-        rows_from(lambda at: at, 2**20, "bfloat16")
+    (used,) = rows_from(lambda at: at, 2**20, "bfloat16").resources  # the tiles around the rows are copied
+    assert used.fast_bytes < MIB

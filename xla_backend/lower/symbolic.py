@@ -60,8 +60,8 @@ class SymbolicEmitter(Emitter):
         one = array if array.ndim == 0 else array.reshape(-1)[0]
         return self.broadcast(super().constant(one, ArrayType((), type.dtype)), type.shape)
 
-    def call(self, program: Program, operands: Sequence[Operand]) -> list[Operand]:
-        # A function of its own would have to be given every size.
+    def call(self, program: Program, operands: Sequence[Operand], more: str = "") -> list[Operand]:
+        # A function of its own would have to be given every size. Notes for XLA on the call (`more`) are lost.
         return self.inline(program, operands)
 
     # ------------------------------------------------------------ sizes

@@ -33,7 +33,7 @@ from .common import (
     scipy_linalg,
 )
 from .matrices import adjoint, conjugate, eye, padded, part, product, transposed, triangle
-from .triangular import substituted, triangular_solve
+from .triangular import triangular_solve
 
 # ---------------------------------------------------------------------------- the factors
 
@@ -246,11 +246,7 @@ def _solve_transpose(ct: Any, a: Any, factors: Any, permutation: Any, b: Any, *,
 
 
 def _solve_numpy(a: np.ndarray, factors: np.ndarray, permutation: np.ndarray, b: np.ndarray, *, trans: int) -> Any:
-    if trans == 0:
-        return substituted(factors, substituted(factors, b[permutation], lower=True, unit_diagonal=True))
-    how = {"transpose_a": True, "conjugate_a": trans == 2}
-    out = substituted(factors, substituted(factors, b, **how), lower=True, unit_diagonal=True, **how)
-    return out[np.argsort(permutation)]
+    return np.linalg.solve((a, a.T, a.conj().T)[trans], b)
 
 
 def _solve_batch(axis: AxisInfo, args: Any, dims: Any, *, trans: int) -> Any:
@@ -267,7 +263,7 @@ def _solve_batch(axis: AxisInfo, args: Any, dims: Any, *, trans: int) -> Any:
 
 lu_solve_p = Primitive(
     "lu_solve", _solve_typing, jvp=_solve_jvp, transpose=_solve_transpose, batch=_solve_batch,
-    numpy=each(_solve_typing, _solve_numpy, [2, 2, 1, 2], finite=False), expand=_solve, relation=matrixwise(2, 2, 1, 2),
+    numpy=each(_solve_typing, _solve_numpy, [2, 2, 1, 2]), expand=_solve, relation=matrixwise(2, 2, 1, 2),
 )  # fmt: skip
 
 
