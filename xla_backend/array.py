@@ -17,9 +17,9 @@ from ..core.errors import (
     CallbackError,
     DeletedArrayError,
     ExecutionError,
-    FailureError,
     ImmutableArrayError,
     OutOfBoundsError,
+    TilewrightError,
     UnsupportedError,
 )
 from ..core.runtime import runtime
@@ -46,7 +46,7 @@ _OF_CALLBACKS = ("error calling callback: Traceback", "Error when calling buffer
 _CALLERS = ("core/primitives/callback.py", "experimental/buffer_callback.py")
 
 
-def execution_error(error: Exception) -> FailureError:
+def execution_error(error: Exception) -> TilewrightError:
     """A fault of jaxlib's runtime as an error of ours; of a host callback's own error, only what the user wrote.
 
     A callback that returned what it was not declared to is a `CallbackError`, as it is outside of programs; what a

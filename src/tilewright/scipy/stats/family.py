@@ -82,7 +82,7 @@ class Family:
         `powers`: the form is the density itself, made by `with_powers`, and not its logarithm.
         """
         inverse = name in _INVERSES
-        kind = _KINDS.get(name)
+        kind: Any = _KINDS.get(name)  # None of inverses
         if powers:
             kind = replace(_KINDS[name], exp=False, below=0.0, above=0.0)
         moves = self.moves if moves is None else moves
