@@ -171,6 +171,8 @@ def test_ufunc_methods():
     check(jnp.logaddexp.reduce(X, axis=0), np.logaddexp.reduce(X, axis=0))
     check(jnp.maximum.accumulate(X, axis=1), np.maximum.accumulate(X, axis=1))
     check(jnp.subtract.outer(X[0], X[1]), np.subtract.outer(X[0], X[1]))
+    larger = jnp.frompyfunc(lambda x, y: lax.cond(x > y, lambda: x, lambda: y), 2, 1)  # of numbers, not of arrays
+    check(larger.outer(X[0], X[1]), np.maximum.outer(X[0], X[1]))
     check(jnp.add.reduceat(X[0], [0, 2, 1]), np.add.reduceat(X[0], [0, 2, 1]))
     check(jnp.add.at(jnp.zeros(3), jnp.array([0, 0, 2]), 1.0, inplace=False), [2, 0, 1])
     check(jnp.multiply.at(jnp.ones(3), jnp.array([0, 0, 2]), 3.0, inplace=False), [9, 1, 3])

@@ -178,7 +178,7 @@ class ufunc:  # noqa: N801
         self._needs_two("outer")
         A, B = value(A), value(B)
         left = lax.reshape(A, shape_of(A) + (1,) * len(shape_of(B)))
-        return self._function(left, B)
+        return self._call(left, B)
 
     def reduceat(self, a: ArrayLike, indices: Any, axis: int = 0, dtype: DTypeLike = None, out: None = None) -> Array:
         """`reduce` of consecutive slices that start at indices; of one element where the next start is not larger."""
