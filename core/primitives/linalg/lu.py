@@ -33,7 +33,7 @@ from .common import (
     scipy_linalg,
 )
 from .matrices import adjoint, conjugate, eye, padded, part, product, transposed, triangle
-from .triangular import triangular_solve
+from .triangular import substituted, triangular_solve
 
 # ---------------------------------------------------------------------------- the factors
 
@@ -246,7 +246,18 @@ def _solve_transpose(ct: Any, a: Any, factors: Any, permutation: Any, b: Any, *,
 
 
 def _solve_numpy(a: np.ndarray, factors: np.ndarray, permutation: np.ndarray, b: np.ndarray, *, trans: int) -> Any:
-    return np.linalg.solve((a, a.T, a.conj().T)[trans], b)
+    try:
+        return np.linalg.solve((a, a.T, a.conj().T)[trans], b)
+    except np.linalg.LinAlgError:  # the infinities and NaN that the factors of a singular matrix give
+        return _substituted(factors, permutation, b, trans)
+
+
+def _substituted(factors: np.ndarray, permutation: np.ndarray, b: np.ndarray, trans: int) -> np.ndarray:
+    if trans == 0:
+        return substituted(factors, substituted(factors, b[permutation], lower=True, unit_diagonal=True))
+    how = {"transpose_a": True, "conjugate_a": trans == 2}
+    out = substituted(factors, substituted(factors, b, **how), lower=True, unit_diagonal=True, **how)
+    return out[np.argsort(permutation)]
 
 
 def _solve_batch(axis: AxisInfo, args: Any, dims: Any, *, trans: int) -> Any:
