@@ -43,7 +43,7 @@ class Apart:
             self.process.stdin.write(json.dumps(question) + "\n")
             self.process.stdin.flush()
         except BrokenPipeError:
-            pass  # the answer tells
+            pass  # the process has ended, as `answer` says
         return self.answer()
 
     def answer(self) -> dict[str, Any]:

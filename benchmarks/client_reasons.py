@@ -24,7 +24,6 @@ REASONS = {
     r"does not match": _ERRORS,
     # differences of ours
     r"base_test.*checkpoint": "`checkpoint` outside of a derivative runs its function as it is; jax always traces it",
-    r"test_pmap.*assert": "asks for one class of all arrays; here those that lie on a mesh have their own",
     r"test_compat.*allclose|test_compat.*assert Array": (
         "BFGS comes to the same minimum by other steps, so that its estimate of the Hessian is another, by two percent"
     ),

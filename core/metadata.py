@@ -81,9 +81,9 @@ def xla_metadata_call2(f: Any = None, /, metadata: Any = None, *, ad_metadata: A
     >>> f.lower(1.0).as_text("hlo").count('frontend_attributes={tag="x"}')
     1
     """
-    given = f if metadata is None else metadata
-    if isinstance(given, Mapping) and given is f:
-        return xla_metadata_call2(None, given, ad_metadata=ad_metadata)
+    function: Any = f
+    if isinstance(f, Mapping) and metadata is None:
+        function, metadata = None, f
     notes = _notes(metadata or {})
     if isinstance(ad_metadata, str) and ad_metadata not in ("same", "drop"):
         raise ArgumentError(f"ad_metadata={ad_metadata!r}", 'give "same", "drop" or a dictionary')
@@ -110,4 +110,4 @@ def xla_metadata_call2(f: Any = None, /, metadata: Any = None, *, ad_metadata: A
 
         return wrapped
 
-    return decorate if f is None else decorate(f)
+    return decorate if function is None else decorate(function)

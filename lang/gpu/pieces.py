@@ -39,7 +39,8 @@ def _divided(program: Program) -> Program:
     used.update(a for a in program.outputs if type(a) is Var)
     eqns: list[Eqn] = []
     for eqn in program.eqns:
-        read = next((e for e in reversed(eqns) if e.effects), None)
+        writes = eqn.primitive in (swap_p, addupdate_p)
+        read = next((e for e in reversed(eqns) if e.effects), None) if writes else None
         if read is not None and _is_copy(read, eqn, used):
             eqns.remove(read)
             eqns += _loop(read, eqn)
@@ -58,9 +59,7 @@ def _apart(eqn: Eqn) -> bool:
 
 def _is_copy(read: Eqn, write: Eqn, used: Counter[Var]) -> bool:
     """Whether two accesses are a large copy, and nothing else has their values."""
-    if read.primitive is not get_p or write.primitive not in (swap_p, addupdate_p):
-        return False
-    if write.inputs[1] not in read.outputs:
+    if read.primitive is not get_p or write.inputs[1] not in read.outputs:
         return False
     index = write.params["index"]
     whole = not (read.params["masked"] or write.params["masked"] or index.takes or read.params["index"].takes)
