@@ -119,8 +119,10 @@ def kernel_call(
         )
     label = name or getattr(body, "__name__", None) or getattr(getattr(body, "func", None), "__name__", "kernel")
     if not isinstance(compiler_params, Params | None):
-        raise ArgumentTypeError(f"kernel_call: compiler_params is {compiler_params!r}",
-                                "use `lang.tpu.CompilerParams` or `lang.triton.CompilerParams`")  # fmt: skip
+        raise ArgumentTypeError(
+            f"kernel_call: compiler_params is {compiler_params!r}",
+            "use the `CompilerParams` of `lang.triton`, `mosaic_gpu`, `cutlass`, `tpu` or `cpu`",
+        )
     semantics = dimension_semantics or (compiler_params.dimension_semantics if compiler_params else None)
     settings = _settings(compiler_params, cost_estimate, semantics, getattr(spec, "mesh", None))
     if partition is not None and not isinstance(partition, Partition):
