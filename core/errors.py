@@ -36,7 +36,7 @@ _BETWEEN = tuple(f"{os.sep}site-packages{os.sep}{name}{os.sep}" for name in ("ja
 def _is_internal_file(name: str) -> bool:
     return (
         name.startswith(_OURS)
-        or name.startswith("<tilewright")
+        or name.startswith(("<tilewright", "<frozen "))
         or f"{os.sep}functools.py" in name
         or f"{os.sep}contextlib.py" in name
         or any(library in name for library in _BETWEEN)

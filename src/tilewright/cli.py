@@ -180,17 +180,26 @@ def doctor(console: Console) -> int:
     return 0 if outcomes[0][1].startswith("yes") and outcomes[0][2].startswith("yes") else 1
 
 
-PLAIN = {"tune": tune_command.run, "bench": bench_command.run}  # commands whose errors and warnings are told in a line
+COMMANDS: dict[str, Callable[[argparse.Namespace, Console], int]] = {
+    "doctor": lambda options, console: doctor(console),
+    "tune": tune_command.run,
+    "bench": bench_command.run,
+    "export": export_command.run,
+    "launch": lambda options, console: launcher.run(options),
+    "clients": clients.run,
+}
 
 
 def _told(run: Callable[[argparse.Namespace, Console], int], options: argparse.Namespace, console: Console) -> int:
-    """Run a command; an error of this package's is told without a line of Python, and gives 2."""
+    """Run a command; an error of this package's is told without a traceback, and gives 2."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             code = run(options, console)
         except TilewrightError as error:
-            console.print(Text(f"{error.what}\nremedy: {error.remedy}", style="red"), soft_wrap=True)
+            ours = error.source is None or error.source.code.co_filename == sys.argv[0]  # the command's own script
+            lines = [error.what, *(() if ours else (f"at: {error.source}",)), f"remedy: {error.remedy}"]
+            console.print(Text("\n".join(lines), style="red"), soft_wrap=True)
             code = 2
     for text in dict.fromkeys(str(w.message) for w in caught):
         console.print(Text(f"warning: {text}", style="yellow"), soft_wrap=True)
@@ -218,16 +227,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.version:
         print(f"tilewright {__version__}")
         return 0
-    if options.command == "doctor":
-        return doctor(Console())
-    if options.command in PLAIN:
-        return _told(PLAIN[options.command], options, Console())
-    if options.command == "export":
-        return export_command.run(options, Console())
-    if options.command == "launch":
-        return launcher.run(options)
-    if options.command == "clients":
-        return clients.run(options, Console())
+    if options.command is not None:
+        return _told(COMMANDS[options.command], options, Console())
     parser.print_help(sys.stderr)
     return 2
 

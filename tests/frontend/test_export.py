@@ -344,8 +344,16 @@ def test_the_command_exports_a_function_of_a_file_or_prints_a_pass(tmp_path, cap
     close(export.deserialize(out.read_bytes()).call(x, np.int32(2)), np.sin(x).sum(1) * 2, 1e-5)
     assert main(["export", function, "--shape", "f32[4,128]", "--shape", "i32[]", "--stop", "print"]) == 0
     assert "stablehlo.sine" in capsys.readouterr().out
-    for wrong in (["--shape", "128"], [*types, "--stop", "nowhere"], [*types, "--target", "vax"]):
-        with pytest.raises(ArgumentError):
-            main(["export", function, *wrong])
-    with pytest.raises(ArgumentError, match="names no function"):
-        main(["export", "nothing.py::f"])
+    source.write_text(source.read_text() + "def product(x, y):\n    return x @ y\n")
+    for wrong, told in (
+        ([function, "--shape", "128"], "--shape '128'"),
+        ([function, *types, "--target", "vax"], "no platform 'vax'"),
+        (["nothing.py::f"], "names no function"),
+        ([f"{source}::product", "--shape", "f32[4,3]", "--shape", "f32[4]"], f"at: {source}:5 (product)"),
+    ):
+        assert main(["export", *wrong]) == 2
+        said = capsys.readouterr().out
+        assert told in said and "remedy: " in said and "runpy" not in said
+    with pytest.raises(SystemExit):
+        main(["export", function, *types, "--stop", "nowhere"])
+    assert "legalize" in capsys.readouterr().err

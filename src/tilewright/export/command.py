@@ -32,8 +32,9 @@ def add_to(commands: Any) -> None:
     one.add_argument("--constraint", action="append", default=[], metavar="'b >= 8'", help="what holds of the symbols")
     one.add_argument("--target", action="append", default=[], help="a platform, or a device such as tpu:v5e")
     one.add_argument("--vjp", type=int, default=0, metavar="ORDER", help="derivatives to write as well")
-    passes = ", ".join(p.name for p in PIPELINE)
-    one.add_argument("--stop", metavar="PASS", help=f"print the program after one of {passes}")
+    passes = [p.name for p in PIPELINE]
+    one.add_argument("--stop", choices=[*passes, *STAGES], metavar="PASS",
+                     help=f"print the program after one of {', '.join(passes)}")  # fmt: skip
     one.add_argument("-o", "--out", type=Path, help="the file to write (by default NAME.stablehlo)")
 
 
@@ -85,7 +86,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     if options.stop:
         targets: Sequence[str | None] = options.target or [None]
         for target in targets:
-            console.print(str(compile_to(function, *args, target=target, stop=_stage(options.stop))), markup=False,
+            console.print(str(compile_to(function, *args, target=target, stop=options.stop)), markup=False,
                           highlight=False, soft_wrap=True)  # fmt: skip
         return 0
     made = export(function, platforms=options.target or None)(*args)
@@ -94,9 +95,3 @@ def run(options: argparse.Namespace, console: Console) -> int:
     out.write_bytes(data)
     console.print(f"{made}: {len(data):,} bytes in {out}", markup=False, highlight=False, soft_wrap=True)
     return 0
-
-
-def _stage(name: str) -> str:
-    if name in STAGES or name in (p.name for p in PIPELINE):
-        return name
-    raise ArgumentError(f"there is no pass named {name!r}", f"one of {', '.join(p.name for p in PIPELINE)}")
