@@ -1,7 +1,7 @@
-"""Tensor memory of Blackwell and the instructions on it, as the walker of `hopper` runs them.
+"""Blackwell's products and accesses of tensor memory.
 
-The clocks of `hopper_memory` tell who may touch a column of a quarter of the rows. What a thread stores is seen by
-products once it has waited for its stores, has fenced, and a barrier has told of it.
+What a thread stores there is seen by products once it has waited for its stores, has fenced, and a barrier has told of
+it.
 """
 
 from __future__ import annotations
@@ -11,42 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import EmulationError, RaceError
-from .hopper_memory import Shared, matrix_places
-from .hopper_values import KINDS, LANES, WARP, Loaded, number, product
-
-COLUMNS, QUARTERS = 512, 4
-
-
-class TensorMemory:
-    """Its numbers, how many columns are taken, and who touched them."""
-
-    def __init__(self, agents: int) -> None:
-        self.value = np.full((LANES, COLUMNS), np.nan, np.float32)
-        self.columns = 0
-        self.order = Shared(4 * QUARTERS * COLUMNS, "tensor memory", agents)
-        # 2: its stores are not waited for, 1: what threads stored or loaded there is not fenced
-        self.open = np.zeros((QUARTERS, COLUMNS), np.int64)
-
-    def grains(self, first: int, columns: int, quarter: int | None = None) -> Any:
-        if first + columns > self.columns:
-            raise EmulationError(
-                f"columns {first} to {first + columns} of tensor memory, of which {self.columns} are taken"
-            )
-        found = np.arange(QUARTERS)[:, None] * COLUMNS + np.arange(first, first + columns)
-        return (found if quarter is None else found[quarter]).reshape(-1)
-
-    def settled(self, grains: Any, level: int) -> None:
-        """Whether what threads stored there is stored (1), and seen by products (0)."""
-        worst = int(self.open.reshape(-1)[grains].max(initial=0))
-        if worst > level:
-            missing = "tcgen05.wait::st" if worst == 2 else "tcgen05.fence::before_thread_sync"
-            raise EmulationError(f"tensor memory that threads stored or loaded is used without {missing}")
+from ...core.errors import EmulationError, RaceError
+from .accesses import store_shared
+from .swizzles import matrix_places
+from .values import KINDS, LANES, WARP, Loaded, number, product
 
 
 def allocate(g: Any, text: str, slot: Any) -> None:
     g.b.tensor.columns = number(r"\], (\d+);", text)
-    g.store_shared(f"st.shared.b32 {text}", slot, np.asarray(0, np.int32))
+    store_shared(g, f"st.shared.b32 {text}", slot, np.asarray(0, np.int32))
 
 
 def release(g: Any, text: str, address: Any) -> None:

@@ -11,42 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import EmulationError, RaceError
+from ...core.errors import EmulationError, RaceError
 
 GRAIN = 4
 AGENTS = 96  # of a block: 16 warps, 4 warpgroups' products, 4 warpgroups' stores, the rest: barriers
 PRODUCTS, STORES, COPIES = 16, 20, 24
-
-
-class Barrier:
-    """An mbarrier."""
-
-    def __init__(self, count: int, agent: int, address: int, made: tuple[int, int], agents: int):
-        self.count, self.left, self.bytes, self.phases, self.agent = count, count, 0, 0, agent
-        self.address, self.products = address, False  # whether it has told of products in tensor memory
-        self.made = made  # by whom and when
-        self.clock = np.zeros(agents, np.int64)  # of those that have arrived
-        self.ended = np.zeros(agents, np.int64)  # of those that arrived in phases that have ended
-
-    def arrive(self, clock: Any, expected: int = 0) -> None:
-        self.clock = np.maximum(self.clock, clock)
-        self.bytes += expected
-        self.left -= 1
-        if self.left < 0:
-            raise EmulationError(f"mbarrier {self.address}: more arrivals than its count {self.count}")
-        self.step()
-
-    def landed(self, size: int) -> None:
-        self.bytes -= size
-        self.step()
-
-    def step(self) -> None:
-        if self.left == 0 and self.bytes < 0:
-            raise EmulationError(f"mbarrier {self.address}: {-self.bytes} bytes more are copied than expect_tx tells")
-        if self.left == 0 and self.bytes == 0:
-            self.left, self.phases = self.count, self.phases + 1
-            self.clock[self.agent] = self.phases
-            self.ended = self.clock.copy()
 
 
 class Shared:
@@ -119,22 +88,3 @@ class Shared:
     def put(self, at: Any, values: Any) -> None:
         values = np.ascontiguousarray(values)
         self.bytes[at[..., None] + np.arange(values.itemsize)] = values[..., None].view(np.uint8)
-
-
-def swizzled(at: Any) -> Any:
-    """Places under the 128-byte swizzle."""
-    return at ^ (at >> 7 & 7) << 4
-
-
-def matrix_places(descriptor: int, rows: int, depth: int, turned: bool, size: int = 2) -> Any:
-    """Where a descriptor has elements of `size` bytes of (rows, depth); `turned`: the sum goes down memory."""
-    start, leading, stride = ((descriptor >> shift & 0x3FFF) << 4 for shift in (0, 16, 32))
-    if descriptor >> 62 & 3 != 1:
-        raise EmulationError("a matrix that is not swizzled by 128 bytes")
-    r, c = np.meshgrid(np.arange(rows), np.arange(depth), indexing="ij")
-    if turned:  # 128 bytes of elements and 8 of the sum make 1024 bytes
-        row = 128 // size
-        at = start + r // row * leading + c // 8 * stride + c % 8 * 128 + r % row * size
-    else:  # 8 rows of 128 bytes do
-        at = start + r // 8 * stride + r % 8 * 128 + c * size
-    return swizzled(at)

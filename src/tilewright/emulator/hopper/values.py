@@ -9,10 +9,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ..core.errors import EmulationError
+from ...core.errors import EmulationError
 
 LANES, WARP = 128, 32
 HALF = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
+COMBINED = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
+            "xor": np.bitwise_xor}  # what is in memory with what comes  # fmt: skip
 EIGHT = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
 # What wgmma multiplies, and by the kinds of tcgen05 and the numbers of their operands.
 MULTIPLIED = {**HALF, **EIGHT, "tf32": np.float32, "s8": np.int8, "u8": np.uint8}

@@ -1,0 +1,52 @@
+"""Barriers: those that count arrivals and bytes (mbarrier), and those where warps meet (bar.sync, barrier.cluster)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...core.errors import EmulationError
+
+
+class Barrier:
+    """An mbarrier."""
+
+    def __init__(self, count: int, agent: int, address: int, made: tuple[int, int], agents: int):
+        self.count, self.left, self.bytes, self.phases, self.agent = count, count, 0, 0, agent
+        self.address, self.products = address, False  # whether it has told of products in tensor memory
+        self.made = made  # by whom and when
+        self.clock = np.zeros(agents, np.int64)  # of those that have arrived
+        self.ended = np.zeros(agents, np.int64)  # of those that arrived in phases that have ended
+
+    def arrive(self, clock: Any, expected: int = 0) -> None:
+        self.clock = np.maximum(self.clock, clock)
+        self.bytes += expected
+        self.left -= 1
+        if self.left < 0:
+            raise EmulationError(f"mbarrier {self.address}: more arrivals than its count {self.count}")
+        self.step()
+
+    def landed(self, size: int) -> None:
+        self.bytes -= size
+        self.step()
+
+    def step(self) -> None:
+        if self.left == 0 and self.bytes < 0:
+            raise EmulationError(f"mbarrier {self.address}: {-self.bytes} bytes more are copied than expect_tx tells")
+        if self.left == 0 and self.bytes == 0:
+            self.left, self.phases = self.count, self.phases + 1
+            self.clock[self.agent] = self.phases
+            self.ended = self.clock.copy()
+
+
+class Meeting:
+    """A barrier where warps come, and wait or go on."""
+
+    def __init__(self, clock: Any):
+        self.came: dict[int, int] = {}  # lanes of each warp
+        self.times, self.clock, self.ended = 0, clock, clock  # joined clocks, of those that come and came
+
+    def end(self) -> None:
+        self.came, self.times, self.ended = {}, self.times + 1, self.clock
+        self.clock = np.zeros_like(self.clock)
