@@ -59,7 +59,7 @@ def _is_known(x: Any) -> bool:
 
 
 def _position(entry: Any, axis: int, size: int, wrap: bool, clamp: bool = True) -> Any:
-    """An integer entry as a start index: a known one as a Python int within bounds."""
+    """An integer entry as a start index; `clamp`: a symbolic one within bounds."""
     if not _is_known(entry):
         return wrapped(entry, size) if wrap else entry
     if type(size) is not int or type(entry) is not int:
@@ -68,8 +68,7 @@ def _position(entry: Any, axis: int, size: int, wrap: bool, clamp: bool = True) 
         return kind.smallest(kind.largest(position, 0), size - 1) if clamp else position
     if not size:
         raise IndexingError(f"index {entry} into axis {axis} of size 0", "the axis has no elements")
-    position = entry + size if entry < 0 and wrap else entry
-    return min(max(position, 0), size - 1) if clamp else position
+    return entry + size if entry < 0 and wrap else entry
 
 
 def _first(span: Span, size: int, wrap: bool) -> Any:
@@ -142,15 +141,23 @@ def _box(entries: Sequence[Entry], shape: Shape, wrap: bool) -> _Box:
 
 
 def _literals(starts: Sequence[Any]) -> list[Any]:
-    return [np.int32(s) if isinstance(s, int) else s for s in starts]
+    return [np.int32(min(max(s, -INT32_MAX), INT32_MAX)) if isinstance(s, int) else s for s in starts]
 
 
 def _small(shape: Shape) -> bool:
     return all([d <= INT32_MAX for d in shape if type(d) is int])
 
 
+def _outside(box: _Box, shape: Shape) -> bool:
+    """Whether an integer is known to lie out of bounds: `dynamic_slice` moves the box back, and checks see it."""
+    return any(
+        type(start) is int and type(size) is int and not 0 <= start <= size - n
+        for start, n, size in zip(box.starts, box.sizes, shape, strict=True)
+    )
+
+
 def _read_box(x: Any, box: _Box, shape: Shape) -> Any:
-    known = all(_is_known(s) for s in box.starts)
+    known = all(_is_known(s) for s in box.starts) and not _outside(box, shape)
     plain = all(s == 1 for s in box.steps)
     if known and plain and box.sizes == tuple(shape):
         return x

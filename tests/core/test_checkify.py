@@ -183,10 +183,14 @@ def _cases(np_, lax_, nn):
         (lambda x: lax_.fori_loop(0, 3, lambda k, y: np_.log(y - k), x), (i(1.5),)),
         (lambda x: lax_.scan(lambda c, y: (c / y, c), x, np_.arange(2.0))[0], (i(1.0),)),
         (lambda x: nn.softmax(x), (i([1.0, np.inf]),)),
+        (lambda x: x[5, 1:], (x,)),
+        (lambda x: x[:, -9], (x,)),
+        (lambda x: x[None, 0][1], (x,)),
+        (lambda x: x[:1][2], (x,)),
     ]
 
 
-@pytest.mark.parametrize("number", range(18))
+@pytest.mark.parametrize("number", range(22))
 def test_automatic_checks_are_those_of_jax(number):
     jax = pytest.importorskip("jax")
     from jax.experimental import checkify as oracle
