@@ -27,7 +27,7 @@ class Config:
     numpy_dtype_promotion: str = "standard"  # or "strict"
     numpy_rank_promotion: str = "allow"  # or "warn", "raise"
     default_device: Any = None
-    default_prng_impl: str = "threefry2x32"  # or "rbg", "unsafe_rbg"
+    default_prng_impl: str = "threefry2x32"  # or "rbg", "unsafe_rbg", "philox"
     enable_custom_prng: bool = False
     disable_jit: bool = False
     debug_nans: bool = False
@@ -128,7 +128,7 @@ CHOICES = {
     **{f"transfer_guard_{kind}": (None, *_LEVELS) for kind in (
         "host_to_device", "device_to_host", "device_to_device",
     )},
-    "default_prng_impl": ("threefry2x32", "rbg", "unsafe_rbg"),
+    "default_prng_impl": ("threefry2x32", "rbg", "unsafe_rbg", "philox"),
     "communication": ("allow", "error"),
     "parallel_writes": ("error", "order"),
     "traceback_filtering": ("auto", "off", "remove_frames", "quiet_remove_frames"),

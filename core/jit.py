@@ -226,15 +226,7 @@ class Jit:
                 place = self._ins(treedef, place)
             run = self._prepare(key, leaves, treedef, entry, given, place)
         if config.watches:
-            if config.guards:
-                _guard(leaves, self._name)
-            if config.debug_key_reuse:
-                entry = self._entry(leaves, treedef, statics, given)
-                values = (*entry.constants, *leaves)
-                check = _late("key_reuse")
-                check.use([values[i] for i in sorted(check.consumed(entry.program))], self._name)
-            if config.debug_nans or config.debug_infs:
-                return self._located(run, leaves, self._entry(leaves, treedef, statics, given))
+            return self._watched(config, run, leaves, treedef, statics, given)
         return run(*(self._buffers(leaves) if buffers is None else buffers))
 
     def _buffers(self, leaves: list[Any]) -> Sequence[Any]:
@@ -305,12 +297,20 @@ class Jit:
             outs = [x if s is None else s.constrain(x) for x, s in zip(outs, self._outs(entry), strict=True)]
         return entry.out_tree.unflatten(outs)
 
-    def _located(self, run: Callable[..., Any], leaves: list[Any], entry: Entry) -> Any:
+    def _watched(
+        self, config: Any, run: Callable[..., Any], leaves: list[Any], treedef: Any, statics: Any, given: Any
+    ) -> Any:
         """Run with checks on; a result that is not finite is traced to its equation."""
+        if config.guards:
+            _guard(leaves, self._name)
         try:
-            return run(*self._buffers(leaves))
+            out = run(*self._buffers(leaves))
         except NonFiniteError as error:
-            raise traced_back(entry.closed, leaves, error) from None
+            raise traced_back(self._entry(leaves, treedef, statics, given).closed, leaves, error) from None
+        if config.debug_key_reuse:
+            entry = self._entry(leaves, treedef, statics, given)
+            keys_used(entry.program, (*entry.constants, *leaves), tree.leaves(out), self._name)
+        return out
 
     # ------------------------------------------------------------ tracing
 
@@ -526,6 +526,11 @@ def _merged(args: tuple[Any, ...], kwargs: dict[str, Any], statics: Any) -> tupl
 def _late(name: str) -> Any:
     """A module of checks, loaded where it is asked for."""
     return importlib.import_module(f".{name}", __package__)
+
+
+def keys_used(program: Program, values: Sequence[Any], results: Sequence[Any], by: str) -> None:
+    """Note which random keys a Program used up that ran on values, and raise for one that was used up before."""
+    _late("key_reuse").ran(program, values, results, by)
 
 
 def traced_back(program: Program, values: Sequence[Any], error: NonFiniteError) -> NonFiniteError:

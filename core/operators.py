@@ -35,7 +35,7 @@ from .primitives.compare import (
     xor_p,
 )
 from .primitives.contract import matmul as product
-from .primitives.convert import cast, convert_element_type, imag_p, real_p
+from .primitives.convert import cast, convert_element_type, imag_p, real_p, stop_gradient_p
 from .primitives.convert import complex as make_complex
 from .primitives.elementwise import (
     RoundingMethod,
@@ -156,14 +156,26 @@ def _one_like(x: Any) -> Any:
 
 
 def _float_divmod(x: Any, y: Any) -> tuple[Any, Any]:
-    """Floored quotient and remainder of floats, as Python's `divmod`; by zero the quotient is x / 0."""
+    """Floored quotient and remainder of floats, as Python's `divmod`; by zero the quotient is x / 0.
+
+    A quotient that is zero has the sign of x / y, a remainder that is zero that of y, as NumPy's.
+    """
     mod = rem_p.bind(x, y)
     by_zero = eq_p.bind(y, _zero_like(y))
     quotient = div_p.bind(select_n_p.bind(by_zero, sub_p.bind(x, mod), x), y)
     wrong = and_p.bind(ne_p.bind(mod, _zero_like(mod)), ne_p.bind(sign_p.bind(y), sign_p.bind(mod)))
     mod = select_n_p.bind(wrong, mod, add_p.bind(mod, y))
     quotient = select_n_p.bind(wrong, quotient, sub_p.bind(quotient, _one_like(quotient)))
-    return round_p.bind(quotient, rounding_method=RoundingMethod.AWAY_FROM_ZERO), mod
+    quotient = round_p.bind(quotient, rounding_method=RoundingMethod.AWAY_FROM_ZERO)
+    signed = stop_gradient_p.bind(mul_p.bind(div_p.bind(x, y), _zero_like(y)))
+    return select_n_p.bind(eq_p.bind(quotient, _zero_like(y)), quotient, signed), _sign_of_zero(mod, y)
+
+
+def _sign_of_zero(mod: Any, y: Any) -> Any:
+    """A remainder, with the sign of the divisor where it is zero; its derivative is that of the remainder."""
+    zero = select_n_p.bind(lt_p.bind(y, _zero_like(y)), _zero_like(y), like(y, -0.0))
+    signed = sub_p.bind(zero, sub_p.bind(stop_gradient_p.bind(mod), mod))
+    return select_n_p.bind(eq_p.bind(mod, _zero_like(mod)), mod, signed)
 
 
 def _without_booleans(x: Any, y: Any) -> tuple[Any, Any]:
@@ -197,7 +209,8 @@ def _remainder(x: Any, y: Any) -> Any:
         return mod
     nonzero = ne_p.bind(mod, _zero_like(mod))
     wrong = and_p.bind(ne_p.bind(lt_p.bind(mod, _zero_like(mod)), lt_p.bind(y, _zero_like(y))), nonzero)
-    return select_n_p.bind(wrong, mod, add_p.bind(mod, y))
+    mod = select_n_p.bind(wrong, mod, add_p.bind(mod, y))
+    return mod if is_integer(_dtype(x)) else _sign_of_zero(mod, y)
 
 
 def _right_shift(x: Any, y: Any) -> Any:

@@ -61,8 +61,8 @@ class KeyDtype:
 
 
 THREEFRY = KeyDtype("fry", 2)
-RBG, UNSAFE_RBG = KeyDtype("rbg", 4), KeyDtype("urbg", 4)
-KEY_DTYPES = {dtype.generator: dtype for dtype in (THREEFRY, RBG, UNSAFE_RBG)}
+RBG, UNSAFE_RBG, PHILOX = KeyDtype("rbg", 4), KeyDtype("urbg", 4), KeyDtype("philox", 2)
+KEY_DTYPES = {dtype.generator: dtype for dtype in (THREEFRY, RBG, UNSAFE_RBG, PHILOX)}
 _STORED: dict[Any, Any] = {key.storage: key for key in KEY_DTYPES.values()}
 
 

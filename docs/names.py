@@ -65,12 +65,16 @@ DIFFERS: list[tuple[str, str]] = [
     ("jax.custom_gradient", "`with_logs` is not there"),
     ("jax.transfer_guard*", "`log` warns; numbers are not guarded; copies to the host are on CPUs too"),
     ("jax.enable_checks", "verifies Programs after every trace and every pass: the setting `debug_checks`"),
-    ("jax.random.key", "`rbg` and `unsafe_rbg` give the same bits on every platform: those of XLA's Philox"),
+    ("jax.random.key", "`rbg` and `unsafe_rbg` give XLA's Philox's bits on every platform; `philox` is a generator more"),
     (
         "jax.lax.rng_bit_generator",
         "the same bits on every platform; of the ThreeFry of odd last axes others than XLA's",
     ),
     ("jax.lax.composite", "a call under the name, with its decomposition as the body: no `stablehlo.composite`"),
+    (
+        "jax.random.c[ah]*ic*",
+        "of logits or probabilities of half precision by noise of single precision, which JAX's is not",
+    ),
     ("jax.lax.platform_dependent", "chosen while tracing, for the device or the target of `compile`"),
     ("jax.lax.empty", "zeros"),
     ("jax.lax.after_all", "a token is an empty array; it takes any values, and a foreign call takes and gives none"),

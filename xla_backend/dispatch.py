@@ -17,7 +17,8 @@ from ..core.config import _local, current
 from ..core.dispatch import RUNS, placement
 from ..core.errors import ArgumentError, DeletedArrayError, NonFiniteError
 from ..core.ir import NO_EFFECTS, Eqn, Program, Var, subprograms
-from ..core.jit import traced_back
+from ..core.jit import keys_used, traced_back
+from ..core.keys import holds_keys
 from ..core.runtime import runtime
 from ..core.trace import typed, typeof
 from ..core.transfers import DEVICE_TO_DEVICE, HOST_TO_DEVICE, guard
@@ -223,13 +224,20 @@ def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any
         key = (primitive, config, *kinds, tuple(params.items()), tuple(map(type, params.values())))
     else:
         key = (primitive, config, *kinds)
+    watched = config.debug_key_reuse and any(holds_keys(typeof(x)) for x in args)
+    if watched:
+        key = (*key, keys_used)  # which the way above does not find
     run = RUNS.get(key)
     if run is None:
         lying = placement(kinds)
         if primitive.eager and lying is not None:
             return primitive.numpy(*args, **params)
         run = RUNS.keep(key, _compiled(primitive, [typeof(x) for x in args], params, lying))
-    return run(*given)
+    out = run(*given)
+    if watched:
+        program = single(primitive, [typeof(x) for x in args], params)
+        keys_used(program, args, out if primitive.multiple else [out], primitive.name)
+    return out
 
 
 def _compiled(primitive: Any, types: Sequence[Any], params: dict[str, Any], lying: Any = None) -> Runner:

@@ -54,17 +54,40 @@ def test_second_uses_are_found_in_programs(f, impl):
         tw.jit(f)(key)
 
 
-@pytest.mark.parametrize("f", [twice, split_and_drawn, in_two_calls])
-def test_second_uses_of_values_are_found(f):
-    with tw.debug_key_reuse(), pytest.raises(TypeError, match="is used twice"):
-        f(random.key(0))
+def one_part_twice(key):
+    keys = random.split(key)
+    return random.normal(keys[0]) + random.normal(keys[0])
+
+
+def a_part_then_all(key):
+    keys = random.split(key, 3)
+    return random.normal(keys[1]) + tw.vmap(random.normal)(keys).sum()
+
+
+def a_branch_then_again(key):
+    return lax.cond(True, random.normal, lambda key: 0.0, key) + random.normal(key)
+
+
+def a_derivative_then_again(key):
+    return tw.grad(lambda x: x * random.normal(key))(1.0) + random.normal(key)
+
+
+EAGER = [twice, split_and_drawn, in_two_calls, in_a_loop, in_a_scan, in_a_branch, one_part_twice, a_part_then_all,
+         a_branch_then_again, a_derivative_then_again]  # fmt: skip
+
+
+@pytest.mark.parametrize("f", EAGER)
+@pytest.mark.parametrize("impl", ["threefry2x32", "philox"])
+def test_second_uses_are_found_between_operations(f, impl):
+    with tw.debug_key_reuse(), pytest.raises(tw.errors.KeyReuseError, match="is used twice"):
+        f(random.key(0, impl=impl))
 
 
 def good(key):
     first, second, third = random.split(key, 3)
     x = random.normal(first) + random.uniform(random.clone(second)) + random.uniform(second)
     folded = [random.normal(random.fold_in(third, i)) for i in range(2)]
-    return x + sum(folded) + random.normal(third)
+    return x + sum(folded) + random.normal(third) + random.key_data(third)[0]
 
 
 def good_loop(key):
@@ -83,11 +106,18 @@ def good_branch(key):
     return lax.cond(random.uniform(choose) > 0.5, lambda: random.normal(draw), lambda: random.uniform(draw))
 
 
-@pytest.mark.parametrize("f", [good, good_loop, good_branch])
-def test_keys_that_are_used_once_are_let_be(f):
+def good_parts(key):
+    keys = random.split(key, 4)
+    draw = tw.jit(lambda keys, i: random.normal(keys[i]))
+    return random.normal(keys[0]) + tw.vmap(random.normal)(keys[2:]).sum() + draw(keys, 1)
+
+
+@pytest.mark.parametrize("f", [good, good_loop, good_branch, good_parts])
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg", "philox"])
+def test_keys_that_are_used_once_are_let_be(f, impl):
     with tw.debug_key_reuse():
-        tw.jit(f)(random.key(0))
-        f(random.key(0))
+        tw.jit(f)(random.key(0, impl=impl))
+        f(random.key(0, impl=impl))
 
 
 def test_nothing_is_checked_unasked():

@@ -64,6 +64,35 @@ def test_what_the_suite_found():
         x.to_device(x.device, stream=1)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("jit", [True, False])
+def test_zeros_have_the_signs_of_numpys(dtype, jit):
+    """Quotients, remainders and signs that are 0; -1 // inf and 1 // -inf are -1."""
+    ends = np.array([0.0, -0.0, 1.5, -1.5, 3.0, -3.0, np.inf, -np.inf, np.nan], dtype)
+    with tw.enable_x64(True), np.errstate(all="ignore"):
+        x, y = (a.ravel() for a in np.meshgrid(ends, ends[2:]))
+        for name, given in (("floor_divide", (x, y)), ("remainder", (x, y)), ("divmod", (x, y)), ("sign", (ends,))):
+            f = getattr(tnp, name)
+            found, wanted = (tw.jit(f) if jit else f)(*given), getattr(np, name)(*given)
+            for a, b in zip(tw.tree.leaves(found), tw.tree.leaves(wanted), strict=True):
+                np.testing.assert_array_equal(a, b)
+                number = ~np.isnan(b)
+                np.testing.assert_array_equal(np.signbit(a)[number], np.signbit(b)[number], err_msg=name)
+        assert str(tnp.sign(np.array([complex(-0.0, -0.0)]))[0]) == "0j"
+
+
+def test_a_remainder_of_zero_has_the_derivative_of_others():
+    assert [float(tw.grad(lambda x: x % y)(3.0)) for y in (1.5, -1.5, 2.0)] == [1.0, 1.0, 1.0]
+    assert float(tw.grad(lambda y: 3.0 % y)(2.0)) == -1.0
+    assert [float(tw.grad(lambda x: x // y)(v)) for v, y in ((3.0, 1.5), (0.0, 2.0), (1.0, 0.0))] == [0.0, 0.0, 0.0]
+
+
+def test_running_products_of_small_integers_are_wide():
+    for name in ("int8", "uint8", "bool"):
+        found = tnp.cumulative_prod(tnp.ones(3, name), include_initial=True)
+        assert found.dtype == tnp.cumulative_sum(tnp.ones(3, name)).dtype and found.shape == (4,)
+
+
 SUITE = """
 import pytest
 pytestmark = pytest.mark.filterwarnings("ignore")

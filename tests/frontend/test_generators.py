@@ -1,5 +1,9 @@
-"""The generators beside threefry: the values of the reference (rbg draws as XLA's Philox does), batches, errors."""
+"""The generators beside threefry: the values of the reference (rbg draws as XLA's Philox does), batches, errors.
 
+The `philox` keys are this package's own: their values are XLA's Philox of other states.
+"""
+
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -23,8 +27,13 @@ KNOWN = {
         [3810769997, 2355009018, 1837142617, 748193193],
         [3109483441, 1367189518, 2515982561],
     ),
+    "philox": ([826884411, 3574246451], [3735684410, 2435444633], [1038871220, 1379206275, 1594824942]),
 }
 IMPLS = pytest.mark.parametrize("impl", KNOWN)
+
+
+def state(key, *rest):
+    return np.array([*words(key), *rest], np.uint32)
 
 
 def words(keys):
@@ -63,6 +72,36 @@ def test_samples_look_as_they_should(impl):
     assert random.gamma(key, 2.0, (3,)).shape == (3,) and len(set(random.randint(key, (9,), 0, 1000).tolist())) > 5
     again = random.wrap_key_data(random.key_data(key), impl=impl)
     assert again == key and random.clone(key) == key and words(tnp.stack([key, again])[0]) == words(key)
+
+
+def test_philox_hashes_counters_of_three_uses():
+    """Bits, parts and folds are those of XLA's Philox from three states of the key's words."""
+    key = random.wrap_key_data(np.array([256, 7], np.uint32), impl="philox")
+    drawn = lax.rng_bit_generator(state(key, 0, 0), (9,))[1].tolist()
+    assert random.bits(key, (9,)).tolist() == drawn and random.bits(key, (3, 2)).ravel().tolist() == drawn[:6]
+    parts = lax.rng_bit_generator(state(key, 0, 1), (10,))[1].reshape(5, 2).tolist()
+    assert words(random.split(key, 5)) == parts and words(random.split(key, (2, 2))) == [parts[:2], parts[2:4]]
+    folded = lax.rng_bit_generator(state(key, 5, 2), (2,))[1].tolist()
+    assert words(random.fold_in(key, 5)) == folded
+    with tw.enable_x64(True):
+        wide = random.bits(key, (2,), "uint64").tolist()
+    assert wide == [drawn[0] + (drawn[1] << 32), drawn[2] + (drawn[3] << 32)]
+
+
+def categories(dtype):
+    return random.categorical(random.key(1), np.zeros(300, dtype), shape=(20_000,))
+
+
+def choices(dtype):
+    return random.choice(random.key(2), 300, (20_000,), p=np.full(300, 1 / 300, dtype))
+
+
+@pytest.mark.parametrize("draw", [categories, choices])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_chooses_by_noise_of_single(draw, dtype):
+    """Of 300 equal categories each is drawn about equally often: chi squared of 299 degrees is 299 +- 24."""
+    counts = np.bincount(np.asarray(draw(np.dtype(getattr(ml_dtypes, dtype, dtype)))), minlength=300)
+    assert abs(((counts - 20_000 / 300) ** 2 / (20_000 / 300)).sum() - 299) < 4 * 24
 
 
 def test_the_default_generator_is_a_setting():

@@ -85,6 +85,7 @@ from ...core.primitives.nary import real_dtype
 from ...core.primitives.special import digamma_p, erf_inv_p, erf_p, erfc_p, lgamma_p, polygamma_p, zeta_p
 from ...core.types import ArrayType, is_bool, is_complex, is_float, is_inexact, is_integer, is_unsigned
 from .emit import Emitter, Operand, Rule
+from .limits import LIMITS, with_limits
 
 # Primitive -> operation of one type of operands; scalar operands are broadcast by the rule.
 PLAIN = {
@@ -170,8 +171,10 @@ def _square(e: Emitter, operands: list[Operand], out: ArrayType) -> Operand:
 
 def _exp2(e: Emitter, operands: list[Operand], out: ArrayType) -> Operand:
     if is_complex(out.dtype):
-        scaled = e.op("stablehlo.multiply", [operands[0], scalar(e, math.log(2), out)], out)
-        return e.op("stablehlo.exponential", [scaled], out)
+        part = ArrayType(out.shape, real_dtype(out.dtype))
+        parts = (e.op(f"stablehlo.{p}", operands, part) for p in ("real", "imag"))
+        scaled = [e.op("stablehlo.multiply", [p, scalar(e, math.log(2), part)], part) for p in parts]
+        return e.op("stablehlo.exponential", [e.op("stablehlo.complex", scaled, out)], out)
     # 2 ** x as a power is exact at integers, which exp(x log 2) is not.
     return e.op("stablehlo.power", [scalar(e, 2.0, out), operands[0]], out)
 
@@ -333,3 +336,4 @@ RULES: dict[Primitive, Rule] = {name: plain(operation) for name, operation in PL
     bitcast_convert_type_p: _bitcast, reduce_precision_p: _reduce_precision, conj_p: _conj, complex_p: _complex,
     stop_gradient_p: _identity,
 }  # fmt: skip
+RULES |= {name: with_limits(RULES[name], rows, compare) for name, rows in LIMITS.items()}

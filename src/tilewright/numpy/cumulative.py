@@ -114,7 +114,7 @@ def _only_axis(x: Any, axis: int | None, name: str) -> int:
 def cumulative_sum(
     x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike = None, include_initial: bool = False
 ) -> Array:
-    """The running sum, which may start with 0.
+    """The running sum, which may start with 0; that of small integers is of the default integer type.
 
     >>> from tilewright import numpy as jnp
     >>> jnp.cumulative_sum(jnp.array([1, 2]), include_initial=True)
@@ -127,13 +127,14 @@ def cumulative_sum(
 def cumulative_prod(
     x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike = None, include_initial: bool = False
 ) -> Array:
-    """The running product, which may start with 1.
+    """The running product, which may start with 1; that of small integers is of the default integer type.
 
     >>> from tilewright import numpy as jnp
     >>> jnp.cumulative_prod(jnp.array([2, 3]), include_initial=True)
     Array([1, 2, 6], dtype=int32)
     """
-    return _cumprod(x, _only_axis(x, axis, "cumulative_prod"), dtype_argument(dtype), include_initial)
+    dtype = sum_dtype(dtype_of(x)) if dtype is None else dtype_argument(dtype)
+    return _cumprod(x, _only_axis(x, axis, "cumulative_prod"), dtype, include_initial)
 
 
 __all__ = [

@@ -194,14 +194,18 @@ def fabs(x: ArrayLike, /) -> Array:
     return lax.abs_p.bind(real_operand("fabs", *promote_dtypes_inexact(x)))
 
 
+@composite()
 def sign(x: ArrayLike, /) -> Array:
-    """-1, 0 or 1 by the sign; `x / abs(x)` of a complex number.
+    """-1, 0 or 1 by the sign, 0 without one; `x / abs(x)` of a complex number.
 
     >>> from tilewright import numpy as jnp
     >>> float(jnp.sign(-3.0))
     -1.0
     """
-    return lax.sign_p.bind(x)
+    if not is_inexact(dtype_of(x)):
+        return lax.sign_p.bind(x)
+    zero = lax.full_like(x, 0)
+    return where3(lax.eq(x, zero), zero, lax.sign_p.bind(x))
 
 
 def positive(x: ArrayLike, /) -> Array:

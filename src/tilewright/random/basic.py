@@ -360,7 +360,7 @@ def choice(
 def _weighted(key: Any, p: Any, size: int, shape: Any, replace: bool, mode: Any) -> Any:
     if shape_of(p) != (size,):
         raise ShapeError(f"choice: p has shape {shape_of(p)}, not ({size},)", "give one probability for each element")
-    p = convert_element_type(p, to_inexact(dtype_of(p)))
+    p = convert_element_type(p, working_dtype(to_inexact(dtype_of(p))))
     return _weighted_index(key, p, shape, replace, mode)
 
 
@@ -450,7 +450,8 @@ def categorical(
 
 @functools.partial(jit, static_argnums=(2, 3, 4, 5, 6))
 def _categorical(key: Any, logits: Any, axis: int, shape: Any, lead: Any, replace: bool, mode: str) -> Any:
-    dtype, full = dtype_of(logits), shape_of(logits)
+    dtype, full = working_dtype(dtype_of(logits)), shape_of(logits)
+    logits = convert_element_type(logits, dtype)
     if replace:
         sizes = list(shape[len(lead) :])
         sizes.insert(axis, full[axis])

@@ -2,7 +2,8 @@
 
 `threefry2x32` keys are two words, and its operations are primitives. An `rbg` key is four words: two threefry keys, by
 which it is split and folded, and the state of a Philox generator, by which it draws; `unsafe_rbg` splits and folds by
-Philox too, which is faster and less well studied. Bits are the same on every platform.
+Philox too, which is faster and less well studied. A `philox` key is two words, the key of Philox4x32-10; what it draws,
+its parts and what it is folded with are hashes of counters that never meet. Bits are the same on every platform.
 """
 
 from __future__ import annotations
@@ -19,17 +20,18 @@ from ..core.primitives.compare import xor_p
 from ..core.primitives.philox import RandomAlgorithm, bits_of, hashed
 from ..core.primitives.random import (
     random_bits_p,
+    random_clone_p,
     random_fold_in_p,
     random_seed_p,
     random_split_p,
     random_unwrap_p,
     random_wrap_p,
 )
-from ..core.primitives.shape import broadcast_in_dim, concatenate, reshape, slice_in_dim
+from ..core.primitives.shape import broadcast_shapes, broadcast_to, concatenate, expand_dims, reshape, slice_in_dim
 from ..core.trace import shape_of, typeof
-from ..core.types import RBG, THREEFRY, UNSAFE_RBG, KeyDtype
+from ..core.types import PHILOX, RBG, THREEFRY, UNSAFE_RBG, KeyDtype
 
-PHILOX = RandomAlgorithm.RNG_PHILOX
+BY_PHILOX = RandomAlgorithm.RNG_PHILOX
 
 
 class Generator(NamedTuple):
@@ -68,26 +70,48 @@ def _whole(halves: list[Any]) -> Any:
 
 
 def _philox_bits(keys: Any, width: int, shape: tuple[int, ...]) -> Any:
-    return bits_of(random_unwrap_p.bind(keys), shape, width, PHILOX)[0]
+    return bits_of(random_unwrap_p.bind(keys), shape, width, BY_PHILOX)[0]
 
 
 def _unsafe_split(keys: Any, shape: tuple[int, ...]) -> Any:
     """Every tenth block of bits is a key."""
     lead, count = shape_of(keys), math.prod(shape)
-    blocks = reshape(hashed(random_unwrap_p.bind(keys), 10 * count, PHILOX), (*lead, count, 10, 4))
+    blocks = reshape(hashed(random_unwrap_p.bind(keys), 10 * count, BY_PHILOX), (*lead, count, 10, 4))
     axis = len(lead) + 1
     return random_wrap_p.bind(reshape(slice_in_dim(blocks, 0, 1, axis=axis), (*lead, *shape, 4)), impl=UNSAFE_RBG)
 
 
 def _unsafe_fold(keys: Any, data: Any) -> Any:
     """The exclusive or with the tenth block of bits of a key that is made of the data."""
-    tenth = slice_in_dim(hashed(_doubled(data), 10, PHILOX), 36, 40, axis=len(shape_of(data)))
-    words = random_unwrap_p.bind(keys)
+    tenth = slice_in_dim(hashed(_doubled(data), 10, BY_PHILOX), 36, 40, axis=len(shape_of(data)))
+    words = random_unwrap_p.bind(random_clone_p.bind(keys))
     shape = max(shape_of(words), shape_of(tenth), key=len)
-    words, tenth = (
-        broadcast_in_dim(x, shape, tuple(range(len(shape) - len(shape_of(x)), len(shape)))) for x in (words, tenth)
-    )
-    return random_wrap_p.bind(xor_p.bind(words, tenth), impl=UNSAFE_RBG)
+    return random_wrap_p.bind(xor_p.bind(broadcast_to(words, shape), broadcast_to(tenth, shape)), impl=UNSAFE_RBG)
+
+
+# What a `philox` key hashes: block `i` of its bits is the hash of the counter (i, 0, k0, k1), of the words of its parts
+# that of (i, 1, k0, k1), and folded with `data` it is the first words of that of (data, 2, k0, k1).
+_DRAWN, _PARTS, _FOLDED = (np.uint32(use) for use in range(3))
+
+
+def _philox_state(keys: Any, first: Any, use: np.uint32) -> Any:
+    """The states that hash the counters of one use from `first` on, of the shape of both."""
+    words = random_unwrap_p.bind(keys)
+    lead = broadcast_shapes(shape_of(words)[:-1], shape_of(first))
+    counter = [broadcast_to(expand_dims(x, (len(shape_of(x)),)), (*lead, 1)) for x in (first, use)]
+    return concatenate([broadcast_to(words, (*lead, 2)), *counter], len(lead))
+
+
+def _philox_split(keys: Any, shape: tuple[int, ...]) -> Any:
+    lead, count = shape_of(keys), math.prod(shape)
+    words = hashed(_philox_state(keys, np.uint32(0), _PARTS), -(-count // 2), BY_PHILOX)  # a block is two keys
+    words = slice_in_dim(words, 0, 2 * count, axis=len(lead))
+    return random_wrap_p.bind(reshape(words, (*lead, *shape, 2)), impl=PHILOX)
+
+
+def _philox_fold(keys: Any, data: Any) -> Any:
+    block = hashed(_philox_state(random_clone_p.bind(keys), data, _FOLDED), 1, BY_PHILOX)
+    return random_wrap_p.bind(slice_in_dim(block, 0, 2, axis=len(shape_of(block)) - 1), impl=PHILOX)
 
 
 GENERATORS = {
@@ -102,7 +126,7 @@ GENERATORS = {
         RBG,
         lambda seed: random_wrap_p.bind(_doubled(seed), impl=RBG),
         lambda keys, shape: _whole([random_split_p.bind(half, shape=shape) for half in _halves(keys)]),
-        lambda keys, data: _whole([random_fold_in_p.bind(half, data) for half in _halves(keys)]),
+        lambda keys, data: _whole([random_fold_in_p.bind(half, data) for half in _halves(random_clone_p.bind(keys))]),
         _philox_bits,
     ),
     "unsafe_rbg": Generator(
@@ -111,6 +135,13 @@ GENERATORS = {
         _unsafe_split,
         _unsafe_fold,
         _philox_bits,
+    ),
+    "philox": Generator(
+        PHILOX,
+        lambda seed: random_seed_p.bind(seed, impl=PHILOX),
+        _philox_split,
+        _philox_fold,
+        lambda keys, width, shape: bits_of(_philox_state(keys, np.uint32(0), _DRAWN), shape, width, BY_PHILOX)[0],
     ),
 }
 _NAMES = {generator.dtype: name for name, generator in GENERATORS.items()}

@@ -16,11 +16,10 @@ import numpy as np
 from ..core.config import current
 from ..core.convert import as_array
 from ..core.errors import ArgumentError, ArgumentTypeError, DtypeError, IntegerOverflowError, ShapeError
-from ..core.key_reuse import use
 from ..core.primitives.convert import convert_element_type
 from ..core.primitives.random import random_clone_p, random_unwrap_p, random_wrap_p
 from ..core.primitives.shape import as_shape, broadcast_shapes, index_in_dim
-from ..core.trace import is_evaluating, shape_of, typeof
+from ..core.trace import shape_of, typeof
 from ..core.types import UINT32, as_dtype, as_size, canonical_dtype, is_float, is_integer, is_key, kind
 from .generators import generator, generator_name, generator_of, seeded
 
@@ -137,7 +136,8 @@ def _seeded(name: str, seed: Any, impl: Any) -> Any:
 def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
     """A random key made from an integer seed: a scalar of an opaque key dtype.
 
-    `impl` (or `dtype`) is the generator: "threefry2x32", "rbg" or "unsafe_rbg"; None is the one of `default_prng_impl`.
+    `impl` (or `dtype`) is the generator: "threefry2x32", "rbg", "unsafe_rbg" or "philox", which is not one of JAX's; None is the one of
+    `default_prng_impl`.
     Raises `DtypeError` if the seed is not an integer and `ShapeError` if it is not a scalar.
 
     >>> import tilewright as tw
@@ -167,7 +167,8 @@ def key_data(keys: Any) -> Any:
     >>> tw.random.key_data(tw.random.key(1)).shape
     (2,)
     """
-    return random_unwrap_p.bind(typed_key("key_data", keys, batched=True)[0])
+    typed, _ = typed_key("key_data", keys, batched=True)
+    return random_unwrap_p.bind(random_clone_p.bind(typed))  # to look at a key is not to use it
 
 
 def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Any:
@@ -208,8 +209,6 @@ def split(key: Any, num: int | Sequence[int] = 2) -> Any:
     (3,)
     """
     typed, raw = typed_key("split", key)
-    if is_evaluating() and current().debug_key_reuse:
-        use([typed], "split")
     shape = (as_size(num),) if not isinstance(num, Sequence) else tuple(map(as_size, num))
     keys = generator(typed).split(typed, as_shape(shape, "split"))
     return random_unwrap_p.bind(keys) if raw else keys
