@@ -207,15 +207,18 @@ def _linearized(
     return outs[:n], linear, f.out_tree, in_tree, replaced(outs[n:])
 
 
-def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, in_nzs: Any = None) -> Any:
     """The value of a function at `primals` and its derivative there as a linear function of tangents.
+
+    `in_nzs` says as in `vjp` by which inputs; the tangents of others count as zero.
 
     >>> import tilewright as tw
     >>> y, f_jvp = tw.linearize(lambda x: x * x, 3.0)
     >>> print(y, f_jvp(2.0))
     9.0 12.0
     """
-    outs, linear, out_tree, in_tree, aux = _linearized(fun, primals, has_aux, Purpose.APPLY)
+    chosen = None if in_nzs is None else nested_flags(in_nzs, tree.structure(primals), "in_nzs")
+    outs, linear, out_tree, in_tree, aux = _linearized(fun, primals, has_aux, Purpose.APPLY, chosen)
     pushforward = Pushforward(linear, _types(primals), in_tree, list(map(typeof, outs)), out_tree)
     result = out_tree.unflatten(outs), pushforward
     return (*result, aux) if has_aux else result

@@ -480,6 +480,8 @@ def test_inputs_that_are_not_differentiated_by():
     _, pullback = tw.vjp(lambda x, y: (x * y, x + 1.0), 2.0, 3.0, in_nzs=(False, True))
     assert pullback.out_nzs == (True, False)
     assert [float(ct) for ct in pullback((1.0, 1.0))] == [0.0, 2.0]
+    y, f_jvp = tw.linearize(lambda x, y: x["a"] * y, {"a": 3.0}, 4.0, in_nzs=(False, True))
+    assert (y, f_jvp({"a": 1.0}, 10.0)) == (12.0, 30.0)
     with pytest.raises(tw.errors.TreeError, match="in_nzs holds"):
         tw.vjp(lambda x: x, 2.0, in_nzs=(1,))
 

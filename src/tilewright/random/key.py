@@ -136,8 +136,9 @@ def _seeded(name: str, seed: Any, impl: Any) -> Any:
 def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
     """A random key made from an integer seed: a scalar of an opaque key dtype.
 
-    `impl` (or `dtype`) is the generator: "threefry2x32", "rbg", "unsafe_rbg" or "philox", which is not one of JAX's; None is the one of
-    `default_prng_impl`.
+    `impl` (or `dtype`) is the generator: "threefry2x32", "rbg", "unsafe_rbg", or "philox", which JAX does not have;
+    None is the one of `default_prng_impl`.
+
     Raises `DtypeError` if the seed is not an integer and `ShapeError` if it is not a scalar.
 
     >>> import tilewright as tw
