@@ -2,14 +2,17 @@
 
     python -m benchmarks.agreement                  all namespaces
     python -m benchmarks.agreement lax scipy.special
-    python -m benchmarks.agreement numpy --variants int8 batch
+    python -m benchmarks.agreement numpy --variants int8 batch --names "nan*" median
+    python -m benchmarks.agreement numpy --of types            shapes and dtypes alone: quick
+    python -m benchmarks.agreement scipy.special --of forward --variants odd equal
 
 Each call of `tests/support/surface_calls.py` is made with its arrays as they are and in other dtypes (those of 64 bits
-with these enabled), without axes, without elements, with one axis more, and with infinities, NaN and zeros in them. Of
-decompositions what is determined is compared. Where jax gives an answer, ours is held against it. What
-differs from jax's, but not from NumPy's or SciPy's, is counted; what differs without a reason in
-`docs/differences.json` is printed, and the exit status is 1; entries there that no call
-needed are printed too. Values are computed by NumPy, so that nothing is compiled on our side.
+with these enabled), without axes, without elements, with one axis more, with infinities, NaN and zeros in them, and
+with all arrays equal. Of decompositions what is determined is compared. Where jax gives an answer, ours is held against
+it. What differs from jax's, but not from NumPy's or SciPy's, is counted; what differs without a reason in
+`docs/differences.json` is printed, and the exit status is 1; entries there that no call needed are printed too. Values
+are computed by NumPy, so that nothing is compiled on our side, unless `--of compiled` is asked for. What jax answers is
+kept in the cache folder, or the one of `--kept`.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import importlib
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -31,12 +34,14 @@ import numpy as np
 import tilewright as tw
 from tests.support.linalg_calls import same
 from tests.support.more_calls import MORE
-from tests.support.surface_calls import CALLS, Of
-from tilewright.core.evaluate import NUMPY
-from tilewright.core.trace import under
+from tests.support.surface_calls import CALLS
+from tilewright.tuning.store import default_path
+
+from .answers import QUESTIONS, Answer, Call, attribute, kept, of_jax, of_ours, once
 
 TOLERANCE = {"bfloat16": 3e-2, "float16": 4e-3, "float32": 2e-4, "complex64": 2e-4, "float64": 1e-5, "complex128": 1e-5}
 SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan], np.float32)
+EQUAL = np.array([3.0, -3.0, 0.5, 6.0, -0.5, 20.0, 0.0, 1e-10], np.float32)
 
 
 def _cast(dtype: Any) -> Callable[[np.ndarray], np.ndarray]:
@@ -48,9 +53,8 @@ def _integers(dtype: Any) -> Callable[[np.ndarray], np.ndarray]:
     return lambda x: x.astype(np.int64).astype(dtype) if x.dtype in (np.float32, np.int32) else x
 
 
-def _odd(x: np.ndarray) -> np.ndarray:
-    """An array whose floats are at the ends of what there is."""
-    return np.resize(SPECIAL, x.shape).astype(x.dtype) if x.dtype.kind == "f" else x
+def _resized(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda x: np.resize(values, x.shape).astype(x.dtype) if x.dtype.kind == "f" else x
 
 
 # What becomes of every array of a call.
@@ -63,7 +67,8 @@ VARIANTS: dict[str, Callable[[np.ndarray], Any]] = {
     "batch": lambda x: np.stack([x, np.flip(x)]),
     "0-d": lambda x: x.reshape(-1)[:1].reshape(()),
     "empty": lambda x: x[:0],
-    "odd": _odd,
+    "odd": _resized(SPECIAL),
+    "equal": _resized(EQUAL),
     "a number": lambda x: x.reshape(-1)[0].item() if x.dtype.kind in "fiu" else x,
 }  # fmt: skip
 SPACES = [*dict.fromkeys([*CALLS, *MORE])]
@@ -80,7 +85,7 @@ class Difference:
     names: tuple[str, ...]
     why: str
     given: tuple[str, ...] = tuple(VARIANTS)
-    how: str = ""  # "values", "types", "raises", or all of these
+    how: str = ""  # "values", "types", "raises", "derivatives", or all of these
 
     def covers(self, name: str, variant: str, found: str) -> bool:
         return self.is_of(name) and variant in self.given and found.startswith(self.how)
@@ -96,15 +101,6 @@ def accepted() -> list[Difference]:
     return [Difference(**entry) for entry in found]
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What a call gave: arrays, their dtypes and whether these are weak; or an error."""
-
-    arrays: tuple[Any, ...] = ()
-    types: tuple[Any, ...] = ()
-    error: str = ""
-
-
 def _varied(value: Any, change: Callable[[np.ndarray], Any]) -> Any:
     if isinstance(value, np.ndarray):
         return change(value) if value.dtype.kind in "fcb" or value.ndim else value
@@ -113,89 +109,31 @@ def _varied(value: Any, change: Callable[[np.ndarray], Any]) -> Any:
     return value
 
 
-def _function(library: Any, space: str, name: str) -> Callable[..., Any]:
-    return _function_of(importlib.import_module(f"{library.__name__}.{space}"), name)
-
-
-def _function_of(module: Any, name: str) -> Callable[..., Any]:
-    for part in name.split("."):
-        module = getattr(module, part)
-    return module
-
-
-def _made(library: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments, with what each library makes of its own."""
-    lax = importlib.import_module(f"{library.__name__}.lax")
-    return tuple(a.make(lax) if isinstance(a, Of) else library.numpy.sum if a is np.sum else a for a in args)
-
-
-def _type(x: Any) -> Any:
-    """What is compared of a result beside its values; whether a bool is weak is of no consequence."""
-    if not hasattr(x, "dtype"):
-        return type(x).__name__
-    return str(x.dtype), np.shape(x), bool(getattr(x, "weak_type", False)) and str(x.dtype) != "bool"
-
-
-def _leaves(library: Any, out: Any) -> list[Any]:
-    return [x for x in library.tree.leaves(out) if not isinstance(x, str)]
-
-
-def _answer(out: list[Any], types: list[Any]) -> Answer:
-    return Answer(tuple(np.asarray(x) for x in out if not str(getattr(x, "dtype", "")).startswith("key")),
-                  tuple(map(_type, types)))  # fmt: skip
-
-
-def of_jax(jax: Any, f: Callable[..., Any], args: Any, kwargs: Any, facts: Any = same) -> Answer:
-    try:
-        out = _leaves(jax, facts(jax.numpy, f(*_made(jax, args), **kwargs)))
-    except Exception as error:
-        return Answer(error=f"{type(error).__name__}: {error}")
-    return _answer(out, out)
-
-
-def of_ours(f: Callable[..., Any], args: Any, kwargs: Any, facts: Any = same) -> Answer:
-    given = _made(tw, args)
-
-    def call() -> Any:
-        return facts(tw.numpy, f(*given, **kwargs))
-
-    try:
-        out = _leaves(tw, under(NUMPY, call))
-        try:
-            types = _leaves(tw, tw.eval_shape(call))
-            types = [y if hasattr(x, "dtype") else x for x, y in zip(out, types, strict=True)]  # numbers stay numbers
-        except tw.errors.JAXTypeError:  # its shape depends on values
-            types = _leaves(tw, call())
-    except Exception as error:
-        return Answer(error=f"{type(error).__name__}: {error}".partition("\n")[0])
-    return _answer(out, types)
-
-
-def as_origin(ours: Answer, space: str, name: str, args: Any, kwargs: Any, facts: Any = same) -> bool:
+def as_origin(ours: Answer, call: Call) -> bool:
     """Whether our answer has the values of NumPy's or SciPy's function of the name, or is refused by both."""
     try:
-        f = _function_of(importlib.import_module(space), name)
+        f = attribute(importlib.import_module(call.space), call.name)
     except (ImportError, AttributeError):
         return False
     try:
-        found = [np.asarray(x) for x in tw.tree.leaves(facts(np, f(*args, **kwargs)))]
+        found = [np.asarray(x) for x in tw.tree.leaves(call.facts(np, f(*call.args, **call.kwargs)))]
     except Exception:
         return bool(ours.error)
     if len(found) != len(ours.arrays) or any(a.dtype.kind not in "biufc" for a in found):
         return False
-    return all(a.shape == b.shape and _close(b, a) for a, b in zip(found, ours.arrays, strict=True))
+    return all(a.shape == b.shape and np.all(_close(b, a)) for a, b in zip(found, ours.arrays, strict=True))
 
 
-def _close(a: Any, b: Any) -> bool:
-    room = TOLERANCE.get(str(a.dtype), 0)
-    return np.allclose(_widest(a), _widest(b), rtol=room, atol=room, equal_nan=True)
+def _close(a: Any, b: Any, times: int = 1) -> Any:
+    room = times * TOLERANCE.get(str(a.dtype), 0)
+    return np.isclose(_widest(a), _widest(b), rtol=room, atol=room, equal_nan=True)
 
 
 def _widest(x: Any) -> Any:
     return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
 
 
-def difference(ours: Answer, theirs: Answer) -> str | None:
+def difference(ours: Answer, theirs: Answer, question: str = "values") -> str | None:
     """How an answer differs from jax's; None where it does not, or jax has none."""
     if theirs.error:
         return None
@@ -203,33 +141,36 @@ def difference(ours: Answer, theirs: Answer) -> str | None:
         return f"raises: jax answers, ours raises {ours.error}"
     if ours.types != theirs.types:
         return f"types: jax {theirs.types}, ours {ours.types}"
-    for a, b in zip(ours.arrays, theirs.arrays, strict=True):
-        if not _close(b, a):
-            room = TOLERANCE.get(str(b.dtype), 0)
-            wrong = ~np.isclose(_widest(a), _widest(b), rtol=room, atol=room, equal_nan=True)
-            return f"values: jax {b[wrong][:4]}, ours {a[wrong][:4]}"
+    room = 10 if question in ("forward", "reverse") else 1
+    for n, (a, b) in enumerate(zip(ours.arrays, theirs.arrays, strict=True)):
+        if not np.all(_close(b, a, room)):
+            wrong = ~_close(b, a, room)
+            what = "derivatives" if room > 1 else "values"
+            return f"{what}: jax {b[wrong][:4]}, ours {a[wrong][:4]}, of result {n} at {np.flatnonzero(wrong)[:4]}"
     return None
 
 
-def calls(space: str, variants: Any) -> Iterator[tuple[str, str, str, Any, Any, Any]]:
-    """Every call of a namespace in each variant: what it is called in messages, its parts, and what is compared."""
+def calls(space: str, variants: Sequence[str], names: Sequence[str] = ("*",)) -> Iterator[tuple[str, str, Call]]:
+    """The calls of a namespace whose names fit a pattern, in each variant, and what they are called in messages."""
     rows = [*((*call, same) for call in CALLS.get(space, ())), *MORE.get(space, ())]
     for n, (name, args, kwargs, facts) in enumerate(rows):
-        for variant in variants:
+        for variant in variants if any(fnmatchcase(name, pattern) for pattern in names) else ():
             change = VARIANTS[variant]
             try:
                 changed = tuple(_varied(a, change) for a in args)
             except (ValueError, IndexError, TypeError):
                 continue
-            yield f"{space}.{name} #{n} [{variant}]", name, variant, changed, kwargs, facts
+            yield f"{space}.{name} #{n} [{variant}]", variant, Call(space, name, changed, kwargs, facts)
 
 
-def of_both(jax: Any, space: str, name: str, variant: str, *call: Any) -> tuple[Answer, Answer]:
+def of_both(jax: Any, question: str, variant: str, call: Call, store: Any) -> tuple[Answer, Answer]:
     """Our answer to a call, and jax's; with types of 64 bits where the variant has them."""
     wide = variant in WIDE
     with jax.enable_x64(wide), tw.config(enable_x64=wide), np.errstate(all="ignore"):
-        theirs = of_jax(jax, _function(jax, space, name), *call)
-        return (theirs if theirs.error else of_ours(_function(tw, space, name), *call)), theirs
+        of = "values" if question == "compiled" else question
+        key = (of, wide, call.space, call.name, call.args, call.kwargs, call.facts)
+        theirs = once(store, key, lambda: of_jax(jax, of, call))
+        return (theirs if theirs.error else of_ours(question, call)), theirs
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -239,32 +180,43 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.agreement")
     parser.add_argument("spaces", nargs="*", default=SPACES, help="namespaces")
     parser.add_argument("--variants", nargs="*", default=list(VARIANTS))
+    parser.add_argument("--names", nargs="*", default=["*"], help="patterns of the functions' names")
+    parser.add_argument("--of", choices=QUESTIONS, default="values", help="what the calls are asked for")
+    folder = default_path().parent / "agreement"
+    parser.add_argument("--kept", type=Path, default=folder, help="the folder of jax's answers")
     options = parser.parse_args(argv)
     count = original = unexplained = 0
     reasons, needed = accepted(), set[Difference]()
     warnings.simplefilter("ignore")
-    for space in options.spaces:
-        for what, name, variant, args, kwargs, facts in calls(space, options.variants):
-            ours, theirs = of_both(jax, space, name, variant, args, kwargs, facts)
-            count += not theirs.error
-            with np.errstate(all="ignore"):
-                found = difference(ours, theirs)
-                if found and not found.startswith("types") and as_origin(ours, space, name, args, kwargs, facts):
-                    original += 1
-                    continue
-            why = {d for d in reasons if found and d.covers(f"{space}.{name}", variant, found)}
-            needed |= why
-            if found and not why:
-                unexplained += 1
-                print(f"{what}: {found}", flush=True)
-    every = [f"{space}.{row[0]}" for table in (CALLS, MORE) for space, rows in table.items() for row in rows]
-    done = {name for name in every if name.startswith(tuple(f"{space}." for space in options.spaces))}
-    idle = [d for d in reasons if d not in needed and {*d.given} <= {*options.variants}]
-    for entry in (d for d in idle if done.issuperset(filter(d.is_of, every))):
+    with kept(options.kept, jax.__version__) as store:
+        for space in options.spaces:
+            for what, variant, call in calls(space, options.variants, options.names):
+                ours, theirs = of_both(jax, options.of, variant, call, store)
+                count += not theirs.error
+                with np.errstate(all="ignore"):
+                    found = difference(ours, theirs, options.of)
+                    if found and not found.startswith(("types", "derivatives")) and as_origin(ours, call):
+                        original += 1
+                        continue
+                why = {d for d in reasons if found and d.covers(f"{space}.{call.name}", variant, found)}
+                needed |= why
+                if found and not why:
+                    unexplained += 1
+                    print(f"{what}: {found}", flush=True)
+    for entry in idle(reasons, needed, options) if options.of == "values" else ():
         print(f"no call differs as docs/differences.json has it: {entry.names}, {entry.why}")
     print(f"{count} calls that jax answers, {original} answered as by NumPy or SciPy, {len(needed)} other reasons to "
           f"differ, {unexplained} unexplained differences")  # fmt: skip
     return int(unexplained > 0)
+
+
+def idle(reasons: list[Difference], needed: set[Difference], options: argparse.Namespace) -> list[Difference]:
+    """The reasons to differ that no call needed, of those whose calls were all made."""
+    every = [f"{space}.{row[0]}" for table in (CALLS, MORE) for space, rows in table.items() for row in rows]
+    made = [call for space in options.spaces for _, _, call in calls(space, ["as it is"], options.names)]
+    done = {f"{call.space}.{call.name}" for call in made}
+    left = [d for d in reasons if d not in needed and {*d.given} <= {*options.variants}]
+    return [d for d in left if done.issuperset(filter(d.is_of, every))]
 
 
 if __name__ == "__main__":

@@ -310,10 +310,11 @@ def _igammac(a: Any, x: Any) -> Any:
 
 
 def _igamma_grad_a(a: Any, x: Any) -> Any:
-    """The derivative of P(a, x) in a: series and fraction differentiated forwards, 0 at the edges."""
+    """The derivative of P(a, x) in a: series and fraction differentiated forwards, 0 at the edges but a = 0."""
     shape = common_shape("igamma_grad_a", (typeof(a), typeof(x)))  # type: ignore[arg-type]
     a, x = spread(a, shape), spread(x, shape)
     legal, usual, below = _igamma_masks(a, x)
+    usual = or_p.bind(usual, and_p.bind(_eq(a, 0), and_p.bind(_gt(x, 0), _lt(x, math.inf))))
     series, fraction = _by_halves(usual, below, a, x)
 
     def slope(start: Any, step: Any, front: Any, a: Any, x: Any) -> Any:

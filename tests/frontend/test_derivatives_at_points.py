@@ -70,8 +70,6 @@ DIFFERENT = {
     ("nn.sparse_sigmoid", 1, -1.0): "jax has half of the slope at the kink",
     ("nn.sparse_sigmoid", 1, 1.0): "jax has half of the slope at the kink",
     ("nn.celu", 2, 0.0): "from 1 to 0",
-    **{("special.entr", 1, p): "the function is -inf there, and jax's derivative nan" for p in (-2.0, -1.0, -0.5)},
-    **{("special.entr", 2, p): "the function is -inf there, and jax's derivative nan" for p in (-2.0, -1.0, -0.5)},
 }
 
 
@@ -271,12 +269,23 @@ ENDS = {
     "boxcox1p of the power 1": (lambda x: special.boxcox1p(x, 1.0), -1, 1, 0),
     "expi": (special.expi, INF, INF, None),
     "i0": (special.i0, INF, INF, INF),
-    "i1": (special.i1, -INF, INF, None),
+    "i1": (special.i1, -INF, INF, -INF),
+    "entr": (special.entr, INF, -INF, 0),
+    "sine integral": (lambda x: special.sici(x)[0], INF, 0, 0),
+    "cosine integral": (lambda x: special.sici(x)[1], INF, 0, 0),
+    "hyp1f1 by a, which is b": (lambda a: special.hyp1f1(a, 3.0, 3.0), 3, 14.7300920, 8.97502),
+    "hyp1f1 by b, which is a": (lambda b: special.hyp1f1(3.0, b, 3.0), 3, -14.7300920, None),
+    "hyp1f1 of 0 by a": (lambda a: special.hyp1f1(a, 2.0, 1.5), 0, 0.99747863, None),
+    "hyp1f1 of -2 by a": (lambda a: special.hyp1f1(a, 2.0, 1.5), -2, 0.23828436, None),
+    "hyp2f1 of 0 by a": (lambda a: special.hyp2f1(a, 2.0, 1.5, 0.5), 0, 1, None),
+    "hyp2f1 of -1 by a": (lambda a: special.hyp2f1(a, 2.0, 1.5, 0.5), -1, 0.41248766, None),
     "log1mexp": (nn.log1mexp, -0.0, INF, -INF),
     "spence at 0": (special.spence, 0, -INF, INF),
     "spence close to 1": (special.spence, 1.05, -np.log(1.05) / 0.05, (np.log(1.05) / 0.05 - 1 / 1.05) / 0.05),
     "spence of 0.3": (special.spence, 0.3, np.log(0.3) / 0.7, (1 / 0.3 + np.log(0.3) / 0.7) / 0.7),
     "gamma.pdf": (lambda x: stats.gamma.pdf(x, 2.0), 0, 1, -2),
+    "gamma.pdf far away": (lambda x: stats.gamma.pdf(x, 2.0), INF, 0, 0),
+    "chi2.pdf far away": (lambda x: stats.chi2.pdf(x, 4.0), INF, 0, 0),
     "gamma.pdf of 1": (lambda x: stats.gamma.pdf(x, 1.0, scale=2.0), 0, -0.25, 0.125),
     "gamma.pdf of 3": (lambda x: stats.gamma.pdf(x, 3.0), 0, 0, 1),
     "gamma.pdf of 1.5": (lambda x: stats.gamma.pdf(x, 1.5), 0, INF, -INF),
@@ -310,6 +319,12 @@ def test_derivatives_at_ends_are_those_from_inside(name, wide):
     for order, (a, b) in enumerate(zip(found, wanted, strict=True), 1):
         if b is not None:
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6, err_msg=f"order {order}")
+
+
+@pytest.mark.parametrize("x", [0.5, 1.0, 3.0])
+def test_derivative_of_gammainc_by_a_where_that_is_zero(x):
+    found = tw.grad(special.gammainc)(0.0, x), tw.grad(special.gammaincc)(0.0, x)
+    np.testing.assert_allclose(found, [-scipy.special.exp1(x), scipy.special.exp1(x)], rtol=1e-5)
 
 
 @pytest.mark.parametrize("function", [special.boxcox, special.boxcox1p])

@@ -24,12 +24,12 @@ def _i1(x: Any) -> Array:
 
 
 def _i1_slope(t: Any, out: Any, x: Any) -> Array:
-    """I1' = I0 - I1 / x (DLMF 10.29.2); close to 0 the quotient by its power series."""
-    close = lax.lt(lax.abs(x), 0.1)
-    square = x * x
+    """I1' = I0 - I1 / x (DLMF 10.29.2); close to 0 the quotient by its power series, at infinity without it."""
+    close, infinite = lax.lt(lax.abs(x), 0.1), lax.eq(lax.abs(x), math.inf)
+    square = lax.square(where3(close, x, 0.0))
     series = 0.5 + square / 16 * (1 + square / 24 * (1 + square / 48))
-    ratio = where3(lax.eq(lax.abs(x), math.inf), 0.0, out) / where3(close, 1.0, x)
-    return t * (_i0(x) - where3(close, series, ratio))
+    safe = where3(close | infinite, 1.0, x)
+    return t * (_i0(x) - where3(close, series, where3(infinite, 0.0, _i1(safe) / safe)))
 
 
 _i0.defjvps(lambda t, out, x: t * _i1(x))

@@ -66,7 +66,11 @@ def _cov(
     ddof: Any = None, dtype: Any = None,
 ) -> Array:  # fmt: skip
     given = [value(v, "cov") for v in (m, y, aweights) if v is not None]
-    result_dtype = dtype_of(promote_dtypes_inexact(*given)[0]) if dtype is None else dtype
+    if dtype is None:
+        variables = promote_dtypes_inexact(*given[: 1 + (y is not None)])
+        result_dtype = dtype_of(promote_dtypes_inexact(*variables, *given[len(variables) :])[0])
+    else:
+        result_dtype = dtype
     x = astype(given[0], computation_dtype(result_dtype))
     if len(shape_of(x)) > 2 or (y is not None and len(shape_of(given[1])) > 2):
         raise ArgumentError(f"cov of shape {shape_of(x)}", "pass a vector or a matrix")

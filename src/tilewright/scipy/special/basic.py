@@ -165,6 +165,21 @@ def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
     return _xlog1py(*promote_inexact(x, y))
 
 
+@custom_jvp
+def _entr(x: Any) -> Array:
+    below = lax.lt(x, 0)
+    safe = where3(below, 1.0, x)
+    return where3(below, -np.inf, lax.neg(_xlogy(safe, safe)))
+
+
+def _entr_slope(t: Any, out: Any, x: Any) -> Array:
+    below = lax.lt(x, 0)
+    return t * where3(below, np.nan, -1 - lax.log(where3(below, 1.0, x)))
+
+
+_entr.defjvps(_entr_slope)
+
+
 @composite()
 def entr(x: ArrayLike) -> Array:
     """`-x * log(x)`, 0 at 0 and -inf below.
@@ -173,10 +188,7 @@ def entr(x: ArrayLike) -> Array:
     >>> float(special.entr(1.))
     -0.0
     """
-    (x,) = promote_dtypes_inexact(value(x, "entr"))
-    below = lax.lt(x, 0)
-    safe = where3(below, 1.0, x)
-    return where3(below, -np.inf, lax.neg(_xlogy(safe, safe)))
+    return _entr(*promote_dtypes_inexact(value(x, "entr")))
 
 
 @composite()

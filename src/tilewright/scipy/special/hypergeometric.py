@@ -68,14 +68,14 @@ def _gamma_ratio(above: tuple[Any, ...], below: tuple[Any, ...]) -> Any:
     return where3(nothing, 0.0, sign * lax.exp(size)) if below else sign * lax.exp(size)
 
 
-def _series(ratio: Callable[[Any], Any], like: Any) -> Any:
-    """1 + r(0) + r(0) r(1) + ...: until no term changes any of the sums."""
+def _series(ratio: Callable[[Any], Any], like: Any, least: Any = 4) -> Any:
+    """1 + r(0) + r(0) r(1) + ...: until no term changes any of the sums, and there are at least so many."""
     eps = float(np.finfo(dtype_of(like)).eps) / 16
 
     def step(state: Any) -> Any:
         k, term, total, _ = state
         term = term * ratio(k)
-        return k + 1, term, total + term, (abs(term) > eps * abs(total + term)) | (k < 4)
+        return k + 1, term, total + term, (abs(term) > eps * abs(total + term)) | (k < least)
 
     def unsettled(state: Any) -> Any:
         return _any(state[3]) & (state[0] < _LIMIT)
@@ -116,8 +116,8 @@ def _by_slopes(
 _FAR = 80.0
 
 
-def _plain_1f1(a: Any, b: Any, x: Any) -> Any:
-    return _series(lambda k: _over(a + k, (b + k) * (k + 1)) * x, x)
+def _plain_1f1(a: Any, b: Any, x: Any, least: Any) -> Any:
+    return _series(lambda k: _over(a + k, (b + k) * (k + 1)) * x, x, least)
 
 
 def _asymptotic(p: Any, q: Any, x: Any) -> Any:
@@ -131,24 +131,36 @@ def _asymptotic(p: Any, q: Any, x: Any) -> Any:
 
 
 def _value_1f1(a: Any, b: Any, x: Any) -> Any:
+    out = where3(lax.eq(a, b) & ~_is_pole(b), lax.exp(x), _sum_1f1(a, b, x, 4))
+    return _at_ends_1f1(a, b, x, where3(lax.eq(a, 0), 1.0, out))
+
+
+def _smooth_1f1(a: Any, b: Any, x: Any) -> Any:
+    """As a function of a and b: where the terms end, at a whole a, their slopes do not."""
+    return _at_ends_1f1(a, b, x, _sum_1f1(a, b, x, 40 + 3 * abs(x)))
+
+
+def _at_ends_1f1(a: Any, b: Any, x: Any, out: Any) -> Any:
+    out = where3(lax.eq(x, 0), 1.0, out)
+    out = where3(_is_pole(b) & ~_is_polynomial(a, b), math.inf, out)
+    return where3(lax.eq(x, x), out, math.nan)
+
+
+def _sum_1f1(a: Any, b: Any, x: Any, least: Any) -> Any:
     negative = (x < 0) & ~_is_pole(b)
     # Kummer's transformation (DLMF 13.2.39): all sums but those of polynomials at positive x.
     p, y = where3(negative, b - a, a), where3(negative, -x, x)
     ends = _is_pole(p)
     far = (y > _FAR) & ~ends
-    near = _plain_1f1(where3(far, 1.0, p), where3(far, 1.0, b), where3(far, 1.0, y))
+    near = _plain_1f1(where3(far, 1.0, p), where3(far, 1.0, b), where3(far, 1.0, y), least)
     near = where3(negative, lax.exp(x) * near, near)
     large = where3(far, lax.min(y, 1e30), 100.0)
     growth = (p - b) * lax.log(large) + where3(negative, 0.0, large)
     away = _asymptotic(b - p, 1 - p, large) * _gamma_ratio((b,), (p,)) * lax.exp(growth)
-    out = where3(far, away, near)
-    pole = _is_pole(b)
-    out = where3(lax.eq(a, 0) | lax.eq(x, 0), 1.0, where3(lax.eq(a, b) & ~pole, lax.exp(x), out))
-    out = where3(pole & ~_is_polynomial(a, b), math.inf, out)
-    return where3(lax.eq(x, x), out, math.nan)
+    return where3(far, away, near)
 
 
-_hyp1f1 = _by_slopes(_value_1f1, _value_1f1, _over)
+_hyp1f1 = _by_slopes(_value_1f1, _smooth_1f1, _over)
 
 
 @composite()
@@ -166,8 +178,8 @@ def hyp1f1(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
 # ---------------------------------------------------------------------------- Gauss's
 
 
-def _plain_2f1(a: Any, b: Any, c: Any, x: Any) -> Any:
-    return _series(lambda k: _over((a + k) * (b + k), (c + k) * (k + 1)) * x, x)
+def _plain_2f1(a: Any, b: Any, c: Any, x: Any, least: Any = 4) -> Any:
+    return _series(lambda k: _over((a + k) * (b + k), (c + k) * (k + 1)) * x, x, least)
 
 
 def _masked(use: Any, *pairs: tuple[Any, float]) -> list[Any]:
@@ -234,7 +246,8 @@ def _gauss(a: Any, b: Any, c: Any, x: Any, close: float) -> Any:
     usual = ~near & (inside | closes)
     a2, b2, c2, x2 = _masked(usual, (a, 1.0), (b1, 1.0), (c, 1.0), (x1, 0.0))
     a3, b3, c3, x3 = _masked(near, (a, 0.5), (b1, 0.5), (c, 1.25), (x1, 0.9))
-    out = where3(near, _near_one(a3, b3, c3, x3, near), _plain_2f1(a2, b2, c2, x2))
+    least = where3(abs(x2) < close, 40 / (1 - lax.min(abs(x2), 0.99)), 4) if close == 1 else 4
+    out = where3(near, _near_one(a3, b3, c3, x3, near), _plain_2f1(a2, b2, c2, x2, least))
     front = lax.exp(-a * lax.log1p(-where3(pfaff, x, 0.0)))
     out = where3(pfaff, front * out, out)
     s = c - a - b
@@ -250,7 +263,7 @@ def _value_2f1(a: Any, b: Any, c: Any, x: Any) -> Any:
 
 
 def _summed_2f1(a: Any, b: Any, c: Any, x: Any) -> Any:
-    """By series in x alone, which is a smooth function of the parameters everywhere."""
+    """By series in x alone, smooth in the parameters everywhere; where the terms end, their slopes do not."""
     return _gauss(a, b, c, x, 1.0)
 
 

@@ -185,9 +185,10 @@ _sici = custom_jvp(_sici_value)
 @_sici.defjvp
 def _sici_jvp(primals: Any, tangents: Any) -> Any:
     (x,), (t,) = primals, tangents
-    zero = lax.eq(x, 0)
-    safe = where3(zero, 1.0, x)
-    return _sici(x), (t * where3(zero, 1.0, lax.sin(safe) / safe), t * lax.cos(x) / x)
+    zero, end = lax.eq(x, 0), lax.eq(abs(x), math.inf)
+    safe = where3(zero | end, 1.0, x)
+    of_si = where3(end, 0.0, where3(zero, 1.0, lax.sin(safe) / safe))
+    return _sici(x), (t * of_si, t * where3(end, 0.0, lax.cos(safe) / where3(zero, x, safe)))
 
 
 @composite()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import lax
+from ...numpy.elementwise import where3
 from .. import special
 from .family import INF, Family, positive
 from .powers import with_powers
@@ -17,12 +18,20 @@ from .powers import with_powers
 _D = Family(__name__, "a", positive, (0.0, INF), 1.0)
 
 
+def _finite(y: Any) -> tuple[Any, Any]:
+    """Where the variable is infinite, and the variable with another number there."""
+    end = lax.eq(y, INF)
+    return end, where3(end, 1.0, y)
+
+
 def log_density(y: Any, a: Any) -> Any:
-    return special.xlogy(a - 1, y) - y - lax.lgamma(a)
+    end, safe = _finite(y)
+    return where3(end, -y, special.xlogy(a - 1, safe) - safe - lax.lgamma(a))
 
 
 def density(y: Any, a: Any) -> Any:
-    return with_powers(-y - lax.lgamma(a), (y, a - 1))
+    end, safe = _finite(y)
+    return where3(end, 0.0, with_powers(-safe - lax.lgamma(a), (safe, a - 1)))
 
 
 logpdf = _D.function("logpdf", log_density)
