@@ -49,9 +49,10 @@ test-gpu: $(VENV)/.installed-test,cuda
 bench: $(BENCH_VENV)/.installed-bench
 	$(BENCH_VENV)/bin/python -m benchmarks spine $(BENCH_ARGS)
 
-# On a machine with a GPU, in an environment that has torch with CUDA: PYTHON or BENCH_VENV names it.
-bench-gpu: $(BENCH_VENV)/.installed-cuda
-	$(BENCH_VENV)/bin/python -m benchmarks.gpu $(BENCH_ARGS)
+# On a machine with a GPU, in an environment that has torch with CUDA: BENCH_VENV names one that is to be set up,
+# GPU_PYTHON an interpreter that has all that is needed.
+bench-gpu: $(if $(GPU_PYTHON),,$(BENCH_VENV)/.installed-cuda)
+	PYTHONPATH=src:. $(or $(GPU_PYTHON),$(BENCH_VENV)/bin/python) -m benchmarks.gpu $(BENCH_ARGS)
 
 clean:
 	rm -rf $(VENV) $(BENCH_VENV) build src/tilewright.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -18,6 +18,7 @@ from ..lang.legalize import Legal, entry
 from ..lang.mosaic_gpu import CompilerParams
 from ..lang.params import params_of
 from ..lang.target import Target
+from ..lang.warpgroups.checks import check_target_of
 from ..lang.warpgroups.specs import Mesh, mesh_of
 from . import ptx
 from .blackwell import Blackwell
@@ -42,13 +43,14 @@ class MosaicGpuModule(Module):
     """A kernel as a module for Mosaic GPU's pipeline.
 
     `text` launches `grid` blocks of `threads`, each with `shared` bytes of shared memory. After the results its
-    arguments have a pointer to `scratch` bytes for tensor descriptors.
+    arguments have a pointer to `scratch` bytes for tensor descriptors: each block in turn has one for each of `boxes`.
     """
 
     architecture: str
     threads: int
     shared: int
     scratch: int
+    boxes: tuple[ptx.Box, ...] = ()
     stages: int = 0
     form: type[Nest] | None = None  # by which its loops are printed
 
@@ -77,6 +79,7 @@ def mosaic_gpu_module(kernel: Legal, target: Target) -> MosaicGpuModule:
         if mesh is None:
             return _module(kernel.kernel, target)
         kernel.check()
+        check_target_of(kernel.kernel, target)
         return _direct(kernel.kernel, mesh, target)
     except Unfit as error:
         raise refusal(kernel, str(error)) from None
@@ -111,7 +114,7 @@ def _module(kernel: Kernel, target: Target) -> MosaicGpuModule:
     return MosaicGpuModule(
         name, text, grid, launch.in_types, launch.out_types, launch.aliases, launch.prepare, launch.finish,
         architecture=architecture, threads=final.threads, shared=final.shared, scratch=scratch, stages=final.stages,
-        form=form,
+        boxes=tuple(moved.box for moved in final.described), form=form,
     )  # fmt: skip
 
 
@@ -223,4 +226,5 @@ def _direct(kernel: Kernel, mesh: Mesh, target: Target) -> MosaicGpuModule:
     text = around(p, name, architecture, count, (blocks, 1, 1), threads, size, mesh.blocks)
     scratch = blocks * ptx.DESCRIPTOR * max(len(known.boxes), 1)
     return MosaicGpuModule(name, text, (blocks, 1, 1), tuple(kernel.in_types), tuple(kernel.out_types), threads=threads,
-                           architecture=architecture, shared=size, scratch=scratch)  # fmt: skip
+                           architecture=architecture, shared=size, scratch=scratch,
+                           boxes=tuple(known.boxes))  # fmt: skip

@@ -164,8 +164,7 @@ class Nest(Lowering):
             p.asm("bar.warp.sync -1;")
             with p.when(p.compare("eq", self.lane, 0)):
                 for n, moved in enumerate(s.described):
-                    ptx.describe(p, p.add(self.shared, ptx.DESCRIPTOR * n), self.names[moved.argument],
-                                 moved.element, moved.sizes, moved.strides, moved.box, True)  # fmt: skip
+                    ptx.describe(p, p.add(self.shared, ptx.DESCRIPTOR * n), self.names[moved.argument], moved.box)
             p.asm("bar.warp.sync -1;")
             for n, moved in enumerate(s.described):
                 ptx.publish(p, self.descriptors[moved.argument], p.add(self.shared, ptx.DESCRIPTOR * n))

@@ -8,6 +8,7 @@ modulo 8; a tile of more than 128 bytes a row is stored as several tiles of 128 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from .text import Int, Printer
 
@@ -130,9 +131,23 @@ def bulk_wait(p: Printer, read: bool = False) -> None:
     p.asm(f"cp.async.bulk.wait_group{'.read' if read else ''} 0;")
 
 
-def describe(p: Printer, at: Int, pointer: str, dtype: str, sizes: Sequence[int], strides: Sequence[int],
-             box: Sequence[int], swizzled: bool) -> None:  # fmt: skip
-    """Write a tensor descriptor into shared memory: sizes and strides (bytes) innermost first."""
+@dataclass(frozen=True)
+class Box:
+    """What a tensor descriptor tells: an operand of the launch, and the box that one copy moves; innermost axis first.
+
+    `element` is its type by `ELEMENT`; strides are bytes.
+    """
+
+    argument: int
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    element: str
+    swizzled: bool
+
+
+def describe(p: Printer, at: Int, pointer: str, box: Box) -> None:
+    """Write a tensor descriptor into shared memory."""
 
     def field(name: str, value: int, kind: str = "b32", ordinal: int | None = None) -> None:
         where = "" if ordinal is None else f"{ordinal}, "
@@ -145,16 +160,16 @@ def describe(p: Printer, at: Int, pointer: str, dtype: str, sizes: Sequence[int]
 
     p.asm("tensormap.replace.tile.global_address.shared::cta.b1024.b64 [$0], $1;", "r,l", [p.name(at), pointer],
           ["i32", "!llvm.ptr"])  # fmt: skip
-    field("rank", len(sizes) - 1)
-    for d, (size, stride, n) in enumerate(zip(sizes, strides, box, strict=True)):
+    field("rank", len(box.sizes) - 1)
+    for d, (size, stride, n) in enumerate(zip(box.sizes, box.strides, box.box, strict=True)):
         field("box_dim", n, ordinal=d)
         field("global_dim", size, ordinal=d)
         field("element_stride", 1, ordinal=d)
         if d:
             field("global_stride", stride, "b64", d - 1)
-    mode("elemtype", ELEMENT[dtype])
+    mode("elemtype", ELEMENT[box.element])
     mode("interleave_layout", 0)
-    mode("swizzle_mode", 3 if swizzled else 0)
+    mode("swizzle_mode", 3 if box.swizzled else 0)
     mode("fill_mode", 0)
 
 

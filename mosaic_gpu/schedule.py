@@ -59,8 +59,9 @@ class Moved:
         return ptx.ROW // self.block.array.dtype.itemsize
 
     @property
-    def box(self) -> tuple[int, ...]:
-        return (self.columns, self.rows, *(1,) * (len(self.sizes) - 2))
+    def box(self) -> ptx.Box:
+        shape = (self.columns, self.rows, *(1,) * (len(self.sizes) - 2))
+        return ptx.Box(self.argument, self.sizes, self.strides, shape, self.element, True)
 
     @property
     def chunks(self) -> int:

@@ -69,18 +69,6 @@ def divided(e: Any, index: Index, dynamic: Sequence[Any], axis: int, parts: int,
 
 
 @dataclass(frozen=True)
-class Box:
-    """A tensor descriptor: an operand of the launch, and the box that one copy moves; innermost axis first."""
-
-    argument: int
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
-    box: tuple[int, ...]
-    dtype: str
-    swizzled: bool
-
-
-@dataclass(frozen=True)
 class Rows:
     """A part of shared memory that the copy engine moves: some rows, each in chunks of `per` elements.
 

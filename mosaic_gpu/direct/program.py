@@ -18,7 +18,7 @@ from ..lower import LANES, Group, Lowering
 from ..refs import Register
 from ..text import Int, Printer
 from ..values import Fragment, Layout, Lazy, Product, Unfit, computed
-from .memory import Barriers, Box, Global, Shared, Sums, Zeros
+from .memory import Barriers, Global, Shared, Sums, Zeros
 from .rules import BACKEND
 from .sizes import barriers_of, paired, rows_of
 
@@ -27,7 +27,7 @@ from .sizes import barriers_of, paired, rows_of
 class Found:
     """What a body needs of its block, which is known once it has been printed."""
 
-    boxes: list[Box] = field(default_factory=list)
+    boxes: list[ptx.Box] = field(default_factory=list)
     kept: int = 0
     plain: frozenset[str] = frozenset()  # Refs whose rows are copied from anywhere
 
@@ -42,7 +42,7 @@ class Direct(Lowering):
         self.tensor = tensor
         if tensor:
             self.own_rows, self.matrix, self.turning = True, tcgen05.matrix, (1, 2)
-        self.descriptors: dict[Box, str] = {}
+        self.descriptors: dict[ptx.Box, str] = {}
         self.together = self.read = False  # all threads are past their stores; a load came since
         self.waited = False  # a wait at a barrier came since, which others may not have passed
         self.joint = paired(kernel)
@@ -188,13 +188,12 @@ class Direct(Lowering):
             p.asm("bar.warp.sync -1;")
             with p.when(p.compare("eq", self.lane, 0)):
                 for n, box in enumerate(boxes):
-                    ptx.describe(p, p.add(shared, ptx.DESCRIPTOR * n), self.names[box.argument], box.dtype, box.sizes,
-                                 box.strides, box.box, box.swizzled)  # fmt: skip
+                    ptx.describe(p, p.add(shared, ptx.DESCRIPTOR * n), self.names[box.argument], box)
             p.asm("bar.warp.sync -1;")
             for n, box in enumerate(boxes):
                 ptx.publish(p, self.descriptors[box], p.add(shared, ptx.DESCRIPTOR * n))
 
-    def descriptor(self, box: Box) -> str:
+    def descriptor(self, box: ptx.Box) -> str:
         """The pointer to a descriptor; a first printing only finds out which there are."""
         if box not in self.boxes:
             self.boxes.append(box)

@@ -35,7 +35,7 @@ from ..rules import UNSUPPORTED, UNSUPPORTED_DTYPES
 from ..rules.control import RULES as CONTROL
 from ..text import Int
 from ..values import Fragment, Layout, Lazy, Product, Unfit, halves
-from .memory import Barriers, Box, Global, Rows, Zeros, divided, entries
+from .memory import Barriers, Global, Rows, Zeros, divided, entries
 
 # ---------------------------------------------------------------------------- barriers
 
@@ -120,7 +120,7 @@ def _copy(e: Any, far: Global, index: Index, dynamic: Sequence[Any], near: Rows)
         raise Unfit(f"a copy of {rows} rows of {columns}: beyond 256 a multiple of 256, of one row where it is longer")
     order = (*reversed(long), *(d for d in reversed(range(array.ndim)) if d not in long))
     shape = (per, many)[: len(long)] + (1,) * (len(order) - len(long))
-    box = Box(far.argument, tuple(array.shape[d] for d in order), tuple(strides[d] for d in order), shape,
+    box = ptx.Box(far.argument, tuple(array.shape[d] for d in order), tuple(strides[d] for d in order), shape,
               str(array.dtype), near.swizzled)  # fmt: skip
     descriptor, parts = e.descriptor(box), []
     for chunk in range(columns // per):

@@ -1,9 +1,11 @@
 """The benchmarks on a GPU, small, on a driver that walks kernels on host memory; and what is made of the numbers."""
 
 import datetime
+import subprocess
 import sys
 import types
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +13,15 @@ import pytest
 
 import tilewright as tw
 from benchmarks import gpu as bench
+from benchmarks import gpu_cases, gpu_facts, gpu_forms
 from benchmarks.apart import Apart
-from tests.support.host_gpu import CudaArray, host_gpu
+from tests.support.host_gpu import CudaArray, host_gpu, read
 from tests.support.nvrtc_stand_in import forget, installed
 from tilewright.cutlass_backend.compiler import workers
 from tilewright.interop import arrays, driver
 from tilewright.lang.target import target_of
+from tilewright.mosaic_gpu import compiler
+from tilewright.routes import MOSAIC_GPU
 
 RNG = np.random.default_rng(0)
 
@@ -27,12 +32,32 @@ class HostDevice:
     name = "Host GPU"
 
     def __init__(self):
-        functional = types.SimpleNamespace()
+        functional = types.SimpleNamespace(gelu=None)
         for name in ("softmax", "rms_norm", "layer_norm", "cross_entropy", "scaled_dot_product_attention"):
             setattr(functional, name, lambda x, *rest, **options: x)
         self.torch = types.SimpleNamespace(
             matmul=lambda x, y: x, compile=lambda f: f, nn=types.SimpleNamespace(functional=functional))  # fmt: skip
         self.seen = []
+
+        self.stream = 7
+
+    def array(self, x):
+        return CudaArray(x)
+
+    def host(self, x):
+        return read(x)
+
+    def empty(self, shape, dtype):
+        return CudaArray(np.zeros(shape, dtype))
+
+    def bytes(self, held):
+        return CudaArray(np.frombuffer(held, np.uint8))
+
+    def pointer(self, x):
+        return x.pointer
+
+    def difference(self, x, y):
+        return float(np.abs(read(x).astype("f") - read(y).astype("f")).max())
 
     def call(self, function):
         called = arrays.call(function, stream=7)
@@ -40,7 +65,7 @@ class HostDevice:
         return called
 
     def random(self, shape, dtype, gradient):
-        return CudaArray(RNG.standard_normal(shape, dtype=np.float32))
+        return CudaArray(RNG.standard_normal(shape, dtype=np.float32).astype("float16" if dtype == "float16" else "f"))
 
     def backward(self, function, operands):
         plain = getattr(function, "plain", None)
@@ -61,7 +86,7 @@ class HostDevice:
 gpu = pytest.fixture(host_gpu)
 
 
-CASES = [c for c in bench.cases(128) if not c.routed]  # the others are of the same functions
+CASES = [c for c in bench.cases(128) if not c.routed and not c.forms]  # the others are of the same functions
 
 
 @pytest.mark.parametrize("case", CASES, ids=[c.name.split(" ")[0] + str(i) for i, c in enumerate(CASES)])
@@ -75,7 +100,7 @@ def test_a_case_runs_and_launches(gpu, case):
 
 
 def test_a_row_has_the_rivals_and_the_copy():
-    case = bench._rows("r", lambda x: x, lambda torch: lambda x: x, 4, 8)
+    case = gpu_cases._rows("r", lambda x: x, lambda torch: lambda x: x, 4, 8)
     device = HostDevice()
     device.call = lambda f: f
     device.random = lambda shape, dtype, gradient: types.SimpleNamespace(clone=lambda: None)
@@ -87,50 +112,128 @@ def test_a_row_has_the_rivals_and_the_copy():
 
 
 def test_the_routes_of_a_case_are_measured_and_compared():
-    case = bench.cases(64)[1]
-    assert case.routed == bench.PRODUCT_ROUTES and "float16" in case.name
+    case = bench.cases(64)[0]
+    assert case.routed == gpu_cases.ROUTES and "float16" in case.name
     device = HostDevice()
     routes = []
     device.call = lambda f: lambda *xs: routes.append(tw.config.kernel_route) or len(routes)
     device.random = lambda shape, dtype, gradient: shape
     device.difference = lambda x, y: 0.0
     found = {name: run() for name, run in bench.by_route(device, case, warm=0, count=1)}
-    assert list(found) == [f"by {route}" for route in bench.routes(case)]
-    assert set(routes) == set(bench.routes(case)) >= {"mosaic_gpu", "triton"}
+    assert list(found) == ["by mosaic_gpu", "by triton"] and set(routes) == {"mosaic_gpu", "triton"}
     device.difference = lambda x, y: np.nan
     with pytest.raises(RuntimeError, match="mosaic_gpu and triton differ by nan"):
         [run() for _, run in bench.by_route(device, case, warm=0, count=1)]
 
 
 def test_nvrtc_begins_with_the_products_where_cutlass_is_installed(monkeypatch, tmp_path):
-    plain = bench.cases(8)[1]
-    (activated,) = [case for case in bench.cases(8) if "bias, gelu" in case.name]
+    by_cutlass = [case for case in bench.cases(8) if case.routed == gpu_cases.CUTLASS]
+    plain, activated = (next(c for c in by_cutlass if name in c.name) for name in ("float16, by", "bias, gelu, by"))
+    assert [c.name for c in bench.cases(8)][-len(by_cutlass) :] == [c.name for c in by_cutlass]  # they wait the longest
     installed(monkeypatch, tmp_path)
     try:
-        assert bench.routes(plain) == list(bench.PRODUCT_ROUTES)
-        bench.begin([plain, activated, bench.cases(8)[0]], target_of("cuda:sm_90"))
+        assert bench.routes(plain) == ["cutlass"]
+        bench.begin([plain, activated], target_of("cuda:sm_90"))
         assert len(workers().known) == 2
     finally:
         forget()
 
 
+def test_the_most_important_is_measured_first():
+    names = [case.name for case in bench.cases()]
+    assert len(names) == len(set(names))
+    assert names[:3] == ["matmul 8192^3 float16", "matmul 4096^3 float16", "causal attention 16384 x 16 x 128"]
+    for tokens in (2048, 4096, 8192, 16384):
+        for width in (64, 128):
+            assert {f"causal attention{back} {tokens} x 16 x {width}" for back in ("", " backwards")} <= set(names)
+
+
+def test_others_attention_is_that_of_torch_and_what_is_installed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "flash_attn", types.SimpleNamespace(
+        __spec__=object(), flash_attn_func=lambda q, k, v, causal: ("flash", causal)))  # fmt: skip
+    device = HostDevice()
+    found = gpu_cases._attention(device.torch, causal=True)
+    assert list(found) == ["torch", "cuDNN", "torch's FlashAttention", "FlashAttention 2"]
+    assert found["FlashAttention 2"](1, 2, 3) == "flash"
+
+
+FORMED = {case.name.split(", ")[1]: case for case in bench.cases() if case.forms}
+
+
 @pytest.mark.parametrize("target, wanted", [
-    ("cuda:sm_90", [list(bench.TILES), list(bench.TURNS)]),
-    ("cuda:sm_100", [list(bench.TILES)[:-1], ["without turns"]]),  # no clusters of four there, and no turns
+    ("cuda:sm_90", {"blocks": list(gpu_cases.TILES), "turns": list(gpu_cases.TURNS)}),
+    # No clusters of four there, and no turns.
+    ("cuda:sm_100", {"blocks": list(gpu_cases.TILES)[:-1], "turns": ["without turns"]}),
 ])  # fmt: skip
 def test_the_forms_of_a_kernel_are_measured_where_the_machine_has_them(target, wanted):
-    cases = [case for case in bench.cases() if case.forms]
     device, seen = HostDevice(), []
     device.call = lambda f: lambda *xs: seen.append(f)
-    device.random = lambda shape, dtype, gradient: shape
-    for case, names in zip((cases[0], cases[-1]), wanted):
-        found = {name: run() for name, run in bench.by_form(device, case, target_of(target), warm=0, count=1)}
-        assert list(found) == names
-    types = [tw.ShapeDtypeStruct(shape, cases[0].dtype) for shape in cases[0].shapes]
-    made = {str(tw.compile(f, *types, target=target, stop="program")) for f in seen[: len(wanted[0])]}
-    assert len(made) == 1  # one kernel, which is compiled in several ways
-    (kernel,) = bench.kernels_of(tw.compile(seen[0], *types, target=target, stop="program"))
-    assert dict(kernel.settings)["compiler_params"] == bench.TILES["one tile a block"]
+    device.random, device.difference = lambda shape, dtype, gradient: shape, lambda x, y: 0.0
+    for what, names in wanted.items():
+        runs = bench.by_form(device, FORMED[what], target_of(target), warm=0, count=1)
+        assert [name for name, run in runs if run() is not None] == names
+
+
+def test_a_kernel_told_something_is_the_same_one():
+    case, machine = FORMED["blocks"], target_of("cuda:sm_90")
+    params = gpu_cases.CompilerParams(persistent=False)
+    kernel = gpu_forms.only_kernel(case, machine, params)
+    (plain,) = gpu_forms.found_kernels(case, machine)
+    assert dict(kernel.settings)["compiler_params"] == params and kernel.body == plain.body
+
+
+def test_a_sum_in_one_run_and_in_several():
+    case, machine = FORMED["sum in runs"], target_of("cuda:sm_90")
+    assert [k.name for k in gpu_forms.found_kernels(case, machine)][0] == "contract_split"
+    device = HostDevice()
+    device.call = lambda f: f
+    types = [tw.ShapeDtypeStruct(shape, "float16") for shape in case.shapes]
+    alone = gpu_forms.in_one_run(device, case, machine)
+    (kernel,) = gpu_forms.kernels_of(tw.compile(alone, *types, target="cuda:sm_90", stop="program"))
+    assert kernel.name == "contract" and kernel.out_types[0].shape == (64, 128)
+
+
+def test_descriptors_of_the_host_give_the_same(gpu):
+    case = gpu_cases._formed(gpu_cases._half(64), "descriptors", gpu_cases.DESCRIPTORS)
+    device, seen = HostDevice(), []
+    device.difference = lambda x, y: seen.append((read(x), read(y))) or 0.0
+    found = {name: run() for name, run in bench.by_form(device, case, target_of("cuda:sm_90"), warm=1, count=3)}
+    assert list(found) == list(gpu_cases.DESCRIPTORS) and len(seen) == 2
+    for values, wanted in seen:
+        np.testing.assert_allclose(values.astype("f"), wanted.astype("f"), rtol=1e-2, atol=1e-1)
+    encoded = gpu.asked("encode")
+    assert encoded and all(entry[2] == 6 for entry in encoded)  # float16, by CUDA's number
+
+
+@pytest.mark.targets
+@pytest.mark.skipif(not compiler.installed(), reason="needs tilewright[cuda]")
+def test_what_does_not_make_descriptors_is_assembled(tmp_path):
+    case, machine = gpu_cases._half(1024), target_of("cuda:sm_90")
+    kernel = gpu_forms.only_kernel(case, machine, gpu_cases.CompilerParams(persistent=False, cluster=1))
+    _, code = MOSAIC_GPU.ready.compiled_kernel(kernel, machine)
+    ptx = gpu_forms.without_making(code.assembly)
+    assert "tensormap.replace" in code.assembly and "tensormap.replace" not in ptx and "cp_fenceproxy" not in ptx
+    assert "fence.proxy.tensormap" in ptx
+    (tmp_path / "kernel.ptx").write_text(ptx)
+    assembler = Path(find_spec("triton").submodule_search_locations[0]) / "backends/nvidia/bin/ptxas"
+    subprocess.run([assembler, "-arch=sm_90a", "-o", tmp_path / "kernel.cubin", tmp_path / "kernel.ptx"], check=True)
+
+
+@pytest.mark.parametrize("number", [0, 2, 6])
+def test_facts_are_asked_of_the_gpu(gpu, number):
+    fact = gpu_facts.FACTS[number]
+    assert bench.answered(HostDevice(), fact) == {"differs": ""}
+
+
+def test_what_differs_of_a_fact_is_told(gpu):
+    fact, device = gpu_facts.FACTS[2], HostDevice()
+    device.host = lambda x: read(x) + (np.arange(128) == 5)
+    assert "128 of 16384 numbers differ, the first at (0, 5)" in bench.answered(device, fact)["differs"]
+    (told,) = [f for f in gpu_facts.FACTS if isinstance(f, gpu_facts.Bytes)]
+    assert "of 3 descriptors differ" in bench.answered(HostDevice(), told)["differs"]  # the walker writes none
+    page = bench.report("Host GPU", [bench.Seen(fact, ""), bench.Failure(told, ValueError("a | b"))],
+                        datetime.date(2026, 1, 2))  # fmt: skip
+    assert f"| {fact.name} | as expected |" in page and f"| {told.name} | failed: ValueError: a / b |" in page
 
 
 def test_no_case_begins_that_may_end_too_late():
@@ -165,7 +268,8 @@ def test_a_run_that_is_stopped_leaves_what_it_has(tmp_path, capsys):
 
 
 def test_a_way_that_fails_is_told_beside_the_others():
-    case = replace(bench.cases(64)[0], rivals=lambda torch: {"cuBLAS": lambda x, y: 1 / 0, "other": lambda x, y: x})
+    case = bench.cases(64)[0]
+    case = replace(case, routed=(), rivals=lambda torch: {"cuBLAS": lambda x, y: 1 / 0, "other": lambda x, y: x})
     device = HostDevice()
     device.call = lambda f: f
     device.random = lambda shape, dtype, gradient: np.zeros(shape, np.float32)
@@ -210,7 +314,7 @@ def test_a_case_that_hangs_or_ends_its_process_is_one_that_fails(monkeypatch):
 
 
 def test_a_launch_is_better_when_shorter():
-    case = bench.cases()[-1]
+    (case,) = [case for case in bench.cases() if case.unit == "us"]
     assert bench.Row(case, {"tilewright": 5.0}).met and not bench.Row(case, {"tilewright": 7.0}).met
     assert case.value(3e-6) == pytest.approx(3)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.support.gpu_cases import kernels_in
+from tests.support.traced import kernels_in
 from tilewright import errors, lax, mosaic_gpu, triton_backend
 from tilewright import lang as tl
 from tilewright import numpy as tnp

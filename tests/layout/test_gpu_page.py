@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from tests.support.gpu_cases import kernels_in
 from tests.support.pages import examples
 from tests.support.paths import DOCS
+from tests.support.traced import kernels_in
 from tilewright.core.types import ArrayType
 from tilewright.lang.gpu.resources import resources
 from tilewright.lang.target import target_of

@@ -281,6 +281,13 @@ def test_what_is_not_printed_is_refused_by_name(body, words):
     assert "test_direct.py:" in str(found.value)
 
 
+def test_products_of_the_other_generation_are_refused_by_name():
+    with pytest.raises(UnsupportedError, match="cuda:sm_100 has no `wgmma`"):
+        printed(kernels.double_buffered, A, B, target="cuda:sm_100")
+    with pytest.raises(UnsupportedError, match="cuda:sm_90 has no tensor memory"):
+        printed(kernels.blackwell, floats(128, 128), floats(128, 64), target="cuda:sm_90")
+
+
 @pytest.mark.parametrize("target", ["cuda:sm_90", "cuda:sm_100"])
 def test_warps_copy_and_store_by_themselves(target):
     def body(x, o, numbers, tile, arrived, *sums):

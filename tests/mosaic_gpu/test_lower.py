@@ -9,7 +9,6 @@ import pytest
 import tilewright as tw
 from tests.support.corpus.runs import KERNELS
 from tests.support.edits import every, without
-from tests.support.gpu_cases import kernels_in
 from tests.support.hopper_cases import (
     COPIED,
     CORPUS,
@@ -29,6 +28,7 @@ from tests.support.hopper_cases import (
     product,
 )
 from tests.support.hopper_large import LARGE
+from tests.support.traced import kernels_in
 from tests.support.walker import check_hopper, kernels_of
 from tilewright import config, errors, vjp
 from tilewright import lang as tl

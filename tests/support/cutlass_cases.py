@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 
 import tilewright as tw
-from tests.support.gpu_cases import kernels_in
+from tests.support.traced import kernels_in
 from tilewright import lang as tl
 from tilewright import lax, nn
 from tilewright import numpy as tnp

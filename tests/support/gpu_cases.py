@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import tilewright as tw
 from tests.support.corpus.runs import KERNELS, operands
 from tests.support.laws import CASES
+from tests.support.traced import kernels_in
 from tilewright.core import tree
-from tilewright.core.trace import trace_program, typeof
+from tilewright.core.trace import typeof
 from tilewright.core.types import ArrayType
 from tilewright.kernels import TEMPLATES
 from tilewright.kernels.fused import OPERATIONS
 from tilewright.kernels.fused.adamw import adamw as update
 from tilewright.kernels.fused.adamw import init
-from tilewright.lang.extent import static
 from tilewright.lang.kernel import Kernel
 from tilewright.lang.target import Target
-from tilewright.lang.visit import kernels_of
-
-
-def kernels_in(function: Callable[..., Any], types: Sequence[Any], name: str = "f") -> list[Kernel]:
-    """The kernels that a function calls, their grids static."""
-    program = trace_program(lambda *xs: tree.leaves(function(*xs)), types, name)
-    return [static(k, "a launch needs") for k in kernels_of(program)]
 
 
 def corpus(which: slice = slice(None)) -> Iterator[tuple[str, Kernel]]:

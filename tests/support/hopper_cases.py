@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tests.support.gpu_cases import kernels_in
+from tests.support.traced import kernels_in
 from tilewright import config, lax, vjp
 from tilewright import lang as tl
 from tilewright import numpy as tnp

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from tests.support.corpus.runs import KERNELS
-from tests.support.gpu_cases import kernels_in
 from tests.support.hopper_cases import (
     BYTES,
     EIGHT,
@@ -21,6 +20,7 @@ from tests.support.hopper_cases import (
     paged,
     product,
 )
+from tests.support.traced import kernels_in
 from tilewright import config, vjp
 from tilewright.core.trace import typeof
 from tilewright.core.types import ArrayType

@@ -1,22 +1,37 @@
-"""Stand-ins for a GPU: a driver whose devices' memory is the host's, and which runs kernels by walking their TTIR."""
+"""Stand-ins for a GPU: a driver whose devices' memory is the host's, and which walks the modules of kernels."""
 
 from __future__ import annotations
 
 import ctypes
 import math
+import types
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tilewright import triton_backend
+from tilewright import mosaic_gpu, triton_backend
+from tilewright.emulator.hopper import run_hopper
 from tilewright.emulator.ttir import run_ttir
 from tilewright.interop import driver, launch
+from tilewright.lang.gpu.code import Compiled
+from tilewright.mosaic_gpu import mosaic_gpu_module
+from tilewright.mosaic_gpu.module import MosaicGpuModule
 from tilewright.triton_backend import compiled_kernel, compiler
 
 
+def _numbered(kind: str) -> Any:
+    """The names of the driver's enumerations, of which each is its own value."""
+    return types.SimpleNamespace(**{f"CU_TENSOR_MAP_{kind}_{name}": name for name in ("NONE", "128B")})
+
+
 class HostDriver:
-    """Launches walk the Triton program on host memory at the addresses given; `log` is what was asked, in order."""
+    """Launches walk the kernel's module on host memory at the addresses given; `log` is what was asked, in order."""
+
+    bindings = types.SimpleNamespace(
+        CUtensorMapDataType=int, cuuint64_t=int, cuuint32_t=int, CUtensorMapInterleave=_numbered("INTERLEAVE"),
+        CUtensorMapSwizzle=_numbered("SWIZZLE"), CUtensorMapL2promotion=_numbered("L2_PROMOTION"),
+        CUtensorMapFloatOOBfill=_numbered("FLOAT_OOB_FILL"))  # fmt: skip
 
     def __init__(self, capability: tuple[int, int] = (9, 0)):
         self.own = capability
@@ -41,12 +56,27 @@ class HostDriver:
 
     def launch(self, function: Any, grid: Any, threads: int, shared: int, stream: int, pointers: Any) -> None:
         self.log.append(("launch", function.name, grid, threads, stream))
-        types = (*function.in_types, *function.out_types)
-        assert len(pointers) == len(types) + 2 and pointers[-1] == 0  # scratch memory, and the profiler's
+        taken = (*function.in_types, *function.out_types)
+        assert len(pointers) == len(taken) + 2 and pointers[-1] == 0  # scratch memory, and the profiler's
+        if isinstance(function, MosaicGpuModule):
+            held = [at(p, t.shape, t.dtype) for p, t in zip(pointers, taken)]
+            held.append(at(pointers[-2], (function.scratch,), np.uint8))
+            for view, after in zip(held, run_hopper(function.text, held)):
+                view[...] = after
+            return
         assert bool(pointers[-2]) == ("make_tensor_descriptor" in function.text) and pointers[-2] % 128 == 0
-        views = [at(p, t.shape, t.dtype) for p, t in zip(pointers, types)]
+        views = [at(p, t.shape, t.dtype) for p, t in zip(pointers, taken)]
         for view, after in zip(views, run_ttir(function.text, grid, [v.copy() for v in views])):
             view[...] = after
+
+    def _check(self, name: str, *args: Any) -> Any:
+        """A tensor descriptor: what it is made of, and the address, in 16 words."""
+        assert name == "cuTensorMapEncodeTiled"
+        kind, rank, pointer, sizes, strides, box, steps, *_ = args
+        assert len(sizes) == len(box) == len(steps) == rank == len(strides) + 1 and pointer % 16 == 0
+        words = [pointer, kind, rank, *sizes, *strides, *box]
+        self.log.append(("encode", *words))
+        return types.SimpleNamespace(opaque=(words + [0] * 16)[:16])
 
     def copy(self, target: int, source: int, nbytes: int, stream: int) -> None:
         self.log.append(("copy", nbytes, stream))
@@ -122,7 +152,16 @@ def host_gpu(monkeypatch: Any) -> Any:
         found.modules[compiled.binary] = found.modules[compiled.assembly.encode() + b"\0"] = module
         return module, compiled
 
+    def printed(kernel: Any, machine: Any) -> Any:
+        module = mosaic_gpu_module(kernel, machine)
+        code = module.text.encode()
+        found.modules[code] = found.modules[code + b"\0"] = module
+        blocks = math.prod(module.grid)
+        return module, Compiled(module.name, machine.name, module.grid, code, module.text, module.shared,
+                                module.threads // 32, 32, module.scratch // blocks, 128, "")  # fmt: skip
+
     monkeypatch.setattr(triton_backend, "compiled_kernel", recorded, raising=False)
+    monkeypatch.setattr(mosaic_gpu, "compiled_kernel", printed, raising=False)
     caches = (launch.make_plan, launch.bound, launch.machine_of)
     for cache in caches:
         cache.cache_clear()

@@ -18,7 +18,8 @@ import tilewright as tw
 from tests.support.authors.attention import flash_window
 from tests.support.cases.conv import case as conv
 from tests.support.corpus import conv1d, int4_matmul, matmul_grid
-from tests.support.gpu_cases import FUSED, FUSED_MORE, TEMPLATE_CASES, adamw, corpus, fused, kernels_in, template
+from tests.support.gpu_cases import FUSED, FUSED_MORE, TEMPLATE_CASES, adamw, corpus, fused, template
+from tests.support.traced import kernels_in
 from tilewright import lang as tl
 from tilewright import numpy as tnp
 from tilewright.core.errors import ResourceError

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tests.support import fused_cases as fused
 from tests.support.corpus.runs import KERNELS, NAMES, SMOOTH, Split, operands, over_sizes
-from tests.support.gpu_cases import kernels_in
+from tests.support.traced import kernels_in
 from tests.support.walker import check_all, check_triton, kernels_of
 from tilewright import lang as tl
 from tilewright import numpy as tnp

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
-from tests.support.gpu_cases import kernels_in
+from tests.support.traced import kernels_in
 from tests.support.walker import check_all, check_triton
 from tilewright import lang as tl
 from tilewright import numpy as tnp
